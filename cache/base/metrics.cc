@@ -1,0 +1,110 @@
+#include "cache/base/metrics.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace clairfs {
+namespace {
+
+using M = Metrics;
+constexpr auto kCount = MetricUnit::count;
+constexpr auto kBytes = MetricUnit::bytes;
+
+constexpr MetricInfo kMetrics[] = {
+    {"fuse.requests.lookup", kCount, "LOOKUP requests from the kernel", &M::fuse_lookup},
+    {"fuse.requests.getattr", kCount, "GETATTR requests", &M::fuse_getattr},
+    {"fuse.requests.readlink", kCount, "READLINK requests", &M::fuse_readlink},
+    {"fuse.requests.open", kCount, "OPEN requests (one a mount where zero-message open works)", &M::fuse_open},
+    {"fuse.requests.read", kCount, "READ requests", &M::fuse_read},
+    {"fuse.requests.opendir", kCount, "OPENDIR requests (one a mount where zero-message opendir works)",
+     &M::fuse_opendir},
+    {"fuse.requests.readdir", kCount, "READDIR and READDIRPLUS requests", &M::fuse_readdir},
+    {"fuse.requests.statfs", kCount, "STATFS requests", &M::fuse_statfs},
+    {"fuse.requests.getxattr", kCount, "GETXATTR requests", &M::fuse_getxattr},
+    {"fuse.requests.listxattr", kCount, "LISTXATTR requests", &M::fuse_listxattr},
+    {"fuse.requests.ioctl", kCount, "IOCTL requests (CPython before 3.14 sends one an open())", &M::fuse_ioctl},
+    {"fuse.requests.lseek", kCount, "LSEEK requests (SEEK_DATA, SEEK_HOLE)", &M::fuse_lseek},
+    {"fuse.requests.forget", kCount, "inodes that the kernel forgot", &M::fuse_forget},
+    {"fuse.requests.write", kCount, "WRITE requests (control files only)", &M::fuse_write},
+    {"fuse.requests.setattr", kCount, "SETATTR requests (truncation of control files only)", &M::fuse_setattr},
+    {"fuse.requests.setxattr", kCount, "SETXATTR requests", &M::fuse_setxattr},
+    {"fuse.requests.refused", kCount, "requests that would change something, answered EROFS", &M::fuse_refused},
+    {"reads.ram", kCount, "READs answered from the RAM tier", &M::reads_ram},
+    {"reads.nvme", kCount, "READs answered from the NVMe tier", &M::reads_nvme},
+    {"reads.peer", kCount, "READs answered from another node", &M::reads_peer},
+    {"reads.pfs", kCount, "READs answered from the source", &M::reads_pfs},
+    {"reads.joined", kCount, "READs that joined a fetch already in flight", &M::reads_joined},
+    {"reads.failed", kCount, "READs answered with an error", &M::reads_failed},
+    {"bytes.ram", kBytes, "bytes of READs answered from the RAM tier", &M::bytes_ram},
+    {"bytes.nvme", kBytes, "bytes of READs answered from the NVMe tier", &M::bytes_nvme},
+    {"bytes.peer", kBytes, "bytes of READs answered from another node", &M::bytes_peer},
+    {"bytes.pfs", kBytes, "bytes of READs answered from the source", &M::bytes_pfs},
+    {"stall", MetricUnit::nanoseconds, "time that READs waited for data that was not resident", &M::stall_ns},
+    {"pfs.opens", kCount, "files opened on the source", &M::pfs_opens},
+    {"pfs.reads", kCount, "read operations on the source", &M::pfs_reads},
+    {"pfs.bytes", kBytes, "bytes read from the source", &M::pfs_bytes},
+    {"pfs.errors", kCount, "operations on the source that failed", &M::pfs_errors},
+    {"pfs.stale_files", kCount, "reads refused because the source file changed after the scan",
+     &M::pfs_stale_files},
+    {"pfs.in_flight", kCount, "operations on the source under way now", &M::pfs_in_flight},
+    {"pfs.concurrency", kCount, "operations on the source allowed at once now", &M::pfs_concurrency},
+    {"pfs.latency", MetricUnit::nanoseconds, "duration of a fetch from the source", &M::pfs_latency},
+    {"tiers.ram.bytes", kBytes, "bytes resident in the RAM tier", &M::ram_bytes},
+    {"tiers.ram.capacity", kBytes, "capacity of the RAM tier", &M::ram_capacity},
+    {"tiers.ram.chunks", kCount, "chunks resident in the RAM tier", &M::ram_chunks},
+    {"tiers.ram.evictions", kCount, "chunks dropped from the RAM tier", &M::ram_evictions},
+    {"tiers.transit.bytes", kBytes, "bytes of chunks on their way (fetches, writes to NVMe, reads from it)",
+     &M::transit_bytes},
+    {"tiers.transit.capacity", kBytes, "most bytes that may be on their way", &M::transit_capacity},
+    {"tiers.nvme.bytes", kBytes, "bytes resident in the NVMe tier", &M::nvme_bytes},
+    {"tiers.nvme.capacity", kBytes, "capacity of the NVMe tier", &M::nvme_capacity},
+    {"tiers.nvme.chunks", kCount, "chunks resident in the NVMe tier", &M::nvme_chunks},
+    {"tiers.nvme.evictions", kCount, "chunks dropped from the NVMe tier", &M::nvme_evictions},
+    {"tiers.nvme.disabled", kCount, "NVMe directories switched off after an error", &M::nvme_disabled},
+    {"nvme.reads", kCount, "chunks read from NVMe", &M::nvme_reads},
+    {"nvme.read_bytes", kBytes, "bytes read from NVMe", &M::nvme_read_bytes},
+    {"nvme.writes", kCount, "chunks written to NVMe", &M::nvme_writes},
+    {"nvme.write_bytes", kBytes, "bytes written to NVMe", &M::nvme_write_bytes},
+    {"nvme.errors", kCount, "operations on NVMe that failed", &M::nvme_errors},
+    {"nvme.checksum_failures", kCount, "chunks on NVMe whose checksum was wrong (dropped, fetched again)",
+     &M::nvme_checksum_failures},
+    {"nvme.read_latency", MetricUnit::nanoseconds, "duration of a chunk read from NVMe", &M::nvme_read_latency},
+    {"nvme.write_latency", MetricUnit::nanoseconds, "duration of a chunk write to NVMe", &M::nvme_write_latency},
+    {"catalog.files", kCount, "regular files in the catalog", &M::catalog_files},
+    {"catalog.directories", kCount, "directories in the catalog", &M::catalog_directories},
+    {"catalog.bytes", kBytes, "bytes of all files of the dataset", &M::catalog_bytes},
+    {"catalog.memory_bytes", kBytes, "memory that the catalog takes", &M::catalog_memory_bytes},
+    {"catalog.skipped", kCount, "special files (sockets, pipes, devices) left out", &M::catalog_skipped},
+    {"catalog.unreadable", kCount, "entries that could not be read during the scan", &M::catalog_unreadable},
+};
+
+}  // namespace
+
+std::span<const MetricInfo> metric_table() { return kMetrics; }
+
+void Histogram::record(std::chrono::nanoseconds duration) {
+  const auto ns = static_cast<uint64_t>(std::max<int64_t>(duration.count(), 0));
+  const uint64_t us = ns / 1000;
+  const size_t i = std::min<size_t>(us <= 1 ? 0 : static_cast<size_t>(std::bit_width(us - 1)), kBuckets - 1);
+  buckets_[i].fetch_add(1, std::memory_order_relaxed);
+  sum_ns_.fetch_add(ns, std::memory_order_relaxed);
+}
+
+uint64_t Histogram::count() const {
+  uint64_t total = 0;
+  for (const auto& b : buckets_) total += b.load(std::memory_order_relaxed);
+  return total;
+}
+
+double Histogram::quantile_seconds(double q) const {
+  const uint64_t total = count();
+  if (total == 0) return 0;
+  const auto wanted = static_cast<uint64_t>(std::ceil(q * static_cast<double>(total)));
+  uint64_t seen = 0;
+  size_t i = 0;
+  while (i + 1 < kBuckets && (seen += bucket(i)) < wanted) ++i;
+  return std::ldexp(1e-6, static_cast<int>(i));
+}
+
+}  // namespace clairfs

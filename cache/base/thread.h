@@ -1,0 +1,37 @@
+// A thread that has a name (seen in top -H and gdb), an owner, and is joined.
+#pragma once
+
+#include <pthread.h>
+
+#include <csignal>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace clairfs {
+
+/// Runs `body` on a thread of its own; the destructor joins. All signals are blocked in the thread, so that
+/// they reach the main thread, which alone handles them. `name`: at most 15 characters (kernel limit).
+class NamedThread {
+ public:
+  NamedThread() = default;
+  template <class Body>
+  NamedThread(const std::string& name, Body&& body) {
+    sigset_t all;
+    sigset_t previous;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &previous);
+    thread_ = std::jthread(std::forward<Body>(body));
+    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+    pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
+  }
+
+  bool joinable() const { return thread_.joinable(); }
+  void join() { thread_.join(); }
+  pthread_t native_handle() { return thread_.native_handle(); }
+
+ private:
+  std::jthread thread_;
+};
+
+}  // namespace clairfs

@@ -1,0 +1,85 @@
+// One NVMe directory as a store of chunks: segment files, an append-only index, a checksum on every read.
+//
+// Layout of the directory (mode 0700, locked with flock by one daemon):
+//   lock            the lock file; holds the pid of the owner
+//   index           header and fixed-size records, appended; each record carries its own checksum, a torn tail
+//                   is cut off on open
+//   segment-NNNNNN  slots padded to 4 KiB; preallocated, written with O_DIRECT where the filesystem takes it
+//
+// The store is keyed by content identity, not by chunk number, so that it stays warm over a rescan: a changed
+// file has another key and its old chunk is simply never asked for again (see drop_unless()).
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/base/log.h"
+#include "cache/base/metrics.h"
+#include "cache/base/result.h"
+#include "cache/io_backend.h"
+
+namespace clairfs {
+
+/// Identity of a chunk's content: XXH3-128 over source path, size, mtime and range (see chunk_key()).
+struct ChunkKey {
+  uint64_t high = 0;
+  uint64_t low = 0;
+  bool operator==(const ChunkKey&) const = default;
+};
+
+struct NvmeOptions {
+  std::string directory;
+  uint64_t capacity = 0;  ///< bytes that the directory may ever hold, index included
+};
+
+/// Thread-safe. Call-backs run on the io backend's threads. No lock is held while they run or while a transfer
+/// is submitted.
+class NvmeStore {
+ public:
+  /// Opens or creates the store. Errors (one line, with the fix): directory missing, not ours, mode too open, a
+  /// symlink, locked by another daemon (names its pid), read-only, no space. A damaged index is not an error:
+  /// what can be trusted is kept, the rest forgotten, one warning logged.
+  /// `io`, `log` and `metrics` outlive the store.
+  static Result<std::unique_ptr<NvmeStore>> open(const NvmeOptions& options, IoBackend& io, Logger& log,
+                                                 Metrics& metrics);
+  virtual ~NvmeStore() = default;
+
+  /// Whether the chunk is here, and its length in bytes (0: not here).
+  virtual uint32_t length_of(const ChunkKey& key) const = 0;
+
+  /// Reads the whole chunk into `memory`, which holds its length rounded up to 4 KiB, in pieces aligned to 4
+  /// KiB, and verifies its XXH3-64. Errors: ENOENT not here; EBADMSG wrong checksum (the chunk has been
+  /// dropped); EIO and others from the device.
+  virtual void read(const ChunkKey& key, std::vector<iovec> memory, std::function<void(Status)> done) = 0;
+
+  /// Writes `length` bytes from `memory` (laid out as for read(); the padding's content does not matter) and
+  /// makes the chunk known once it is there. `checksum` is the XXH3-64 of the `length` bytes. Errors: ENOSPC
+  /// when it would not fit the capacity or the disk is full; EROFS, EIO: the store disables itself for writing.
+  /// A chunk that is already here completes at once with success.
+  virtual void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t checksum,
+                     std::function<void(Status)> done) = 0;
+
+  /// Forgets the chunk and frees its slot for reuse (after reads under way have ended).
+  virtual void drop(const ChunkKey& key) = 0;
+  /// Forgets every chunk for which `keep` is false; used once after mounting.
+  virtual void drop_unless(const std::function<bool(const ChunkKey&)>& keep) = 0;
+
+  /// Bytes that could still be written now (0 when disabled or full).
+  virtual uint64_t available() const = 0;
+  virtual uint64_t bytes() const = 0;
+  virtual uint64_t capacity() const = 0;
+  virtual uint64_t chunks() const = 0;
+  virtual const std::string& directory() const = 0;
+};
+
+}  // namespace clairfs
+
+template <>
+struct std::hash<clairfs::ChunkKey> {
+  size_t operator()(const clairfs::ChunkKey& key) const noexcept { return key.low; }  // already a hash
+};
