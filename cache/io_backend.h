@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/base/fd.h"
 #include "cache/base/file_stamp.h"
 #include "cache/base/log.h"
 #include "cache/base/result.h"
@@ -24,12 +25,16 @@
 namespace clairfs {
 
 /// Reads [offset, offset + sum of memory) of `path` below `directory_fd`. The file is opened O_RDONLY |
-/// O_NOFOLLOW | O_CLOEXEC. Memory stays valid until `done`.
+/// O_NOFOLLOW | O_CLOEXEC, unless `open_fd` already is that file (then it is used and stays open; `path` only
+/// serves the error text). Memory stays valid until `done`.
 struct FileRead {
   struct Outcome {
     uint64_t bytes = 0;  ///< less than asked only at the end of the file
     FileStamp stamp;     ///< taken after the read, so that a change before or during it shows
+    Fd fd;               ///< the opened file if `keep_open` was set, else none
   };
+  int open_fd = -1;
+  bool keep_open = false;  ///< hand the opened file over instead of closing it
   int directory_fd = -1;
   std::string path;
   uint64_t offset = 0;

@@ -1,0 +1,193 @@
+#include "cache/pfs_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace clairfs {
+namespace {
+
+// Large files are read chunk by chunk: opening them once for all chunks spares the metadata server. Few are
+// read at a time, and a low descriptor limit (64) must still leave room for everything else.
+constexpr size_t kOpenFiles = 16;
+
+// Operations that waiting readers may start above the limit: a limit filled by prefetches must not delay them.
+constexpr unsigned kReaderHeadroom = 4;
+
+// Stale files named in the log; after that only counted.
+constexpr size_t kReported = 1000;
+
+}  // namespace
+
+PfsSource::PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOptions& options, const Clock& clock,
+                     Metrics& metrics, Logger& log, std::function<void(FileId)> on_stale)
+    : catalog_(catalog),
+      root_(std::move(root)),
+      io_(io),
+      clock_(clock),
+      metrics_(metrics),
+      log_(log),
+      on_stale_(std::move(on_stale)),
+      limit_(options.initial_concurrency, options.least_concurrency, options.most_concurrency) {
+  metrics_.pfs_concurrency.set(limit_.value());
+}
+
+ChunkSource::Ticket PfsSource::fetch(FetchRequest request) {
+  Ticket ticket = 0;
+  {
+    MutexLock lock(mutex_);
+    if (!stopped_) {
+      ticket = next_ticket_++;
+      queued_[ticket] = request.urgency;
+      const Key key{request.urgency, ticket};
+      queue_.emplace(key, std::move(request));
+    }
+  }
+  if (ticket == 0) {
+    request.done(Error{ECANCELED, "the mount is being shut down"});
+  } else {
+    pump();
+  }
+  return ticket;
+}
+
+void PfsSource::expedite(Ticket ticket) {
+  {
+    MutexLock lock(mutex_);
+    const auto found = queued_.find(ticket);
+    if (found == queued_.end() || found->second.kind == Urgency::Kind::reader) return;
+    auto node = queue_.extract({found->second, ticket});
+    found->second = Urgency{Urgency::Kind::reader, 0};
+    node.key().first = found->second;
+    node.mapped().urgency = found->second;
+    queue_.insert(std::move(node));
+  }
+  pump();
+}
+
+void PfsSource::stop() {
+  std::map<Key, FetchRequest> cancelled;
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+    cancelled.swap(queue_);
+    queued_.clear();
+  }
+  for (auto& [key, request] : cancelled) request.done(Error{ECANCELED, "the mount is being shut down"});
+}
+
+bool PfsSource::may_start(const Key& next) const {
+  const bool reader = next.first.kind == Urgency::Kind::reader;
+  return in_flight_ < limit_.value() + (reader ? kReaderHeadroom : 0);
+}
+
+void PfsSource::pump() {
+  for (;;) {
+    std::optional<FetchRequest> request;
+    {
+      MutexLock lock(mutex_);
+      if (queue_.empty() || !may_start(queue_.begin()->first)) return;
+      auto node = queue_.extract(queue_.begin());
+      queued_.erase(node.key().second);
+      request = std::move(node.mapped());
+      ++in_flight_;
+    }
+    metrics_.pfs_in_flight.add(1);
+    start(std::move(*request), clock_.now());
+  }
+}
+
+void PfsSource::start(FetchRequest request, TimePoint now) {
+  const bool large = catalog_.chunks(request.file).count > 1;
+  const SharedFd kept = large ? kept_open(request.file) : nullptr;
+  FileRead read;
+  read.directory_fd = root_.get();
+  read.path = catalog_.path(request.file);
+  read.offset = request.offset;
+  read.memory = request.memory;
+  read.open_fd = kept ? kept->get() : -1;
+  read.keep_open = large && !kept;
+  if (!kept) metrics_.pfs_opens.add();
+  metrics_.pfs_reads.add();
+  auto shared = std::make_shared<FetchRequest>(std::move(request));
+  read.done = [this, shared, now, kept](Result<FileRead::Outcome> outcome) {
+    finish(*shared, now, kept, std::move(outcome));
+  };
+  io_.submit(std::move(read));
+}
+
+void PfsSource::finish(const FetchRequest& request, TimePoint started, const SharedFd& kept,
+                       Result<FileRead::Outcome> outcome) {
+  const TimePoint now = clock_.now();
+  metrics_.pfs_latency.record(now - started);
+  metrics_.pfs_in_flight.add(-1);
+  if (outcome) metrics_.pfs_bytes.add(outcome->bytes);
+  if (outcome && outcome->fd && !kept) keep_open(request.file, std::move(outcome->fd));
+  const Status status = judge(request, outcome);
+  {
+    MutexLock lock(mutex_);
+    --in_flight_;
+    limit_.completed(outcome ? outcome->bytes : 0, !queue_.empty(), now);
+    metrics_.pfs_concurrency.set(limit_.value());
+  }
+  pump();
+  request.done(status);
+}
+
+Status PfsSource::judge(const FetchRequest& request, const Result<FileRead::Outcome>& outcome) {
+  if (outcome) {
+    if (outcome->stamp != catalog_.stamp(request.file)) return stale(request.file, "size or mtime differ");
+    if (outcome->bytes != request.length) return stale(request.file, "it ended early");
+    return {};
+  }
+  switch (outcome.error().code) {
+    case ENOENT:
+    case ENOTDIR:
+    case ELOOP:
+    case EISDIR:
+    case ESTALE: return stale(request.file, outcome.error().message);
+    default: break;
+  }
+  metrics_.pfs_errors.add();
+  log_.error("read from the source failed: {}", outcome.error().message);
+  return outcome.error();
+}
+
+Status PfsSource::stale(FileId file, const std::string& why) {
+  metrics_.pfs_stale_files.add();
+  const Error error{ESTALE, fmt::format("{} changed on the source after it was scanned ({}); remount to see the new "
+                                        "version",
+                                        catalog_.path(file), why)};
+  bool first = false;
+  {
+    MutexLock lock(mutex_);
+    if (reported_.size() < kReported) first = reported_.insert(file).second;
+  }
+  if (first) {
+    log_.error("{}", error.message);
+    on_stale_(file);
+  }
+  return error;
+}
+
+PfsSource::SharedFd PfsSource::kept_open(FileId file) {
+  MutexLock lock(mutex_);
+  const auto found = std::find_if(open_files_.begin(), open_files_.end(),
+                                  [&](const auto& entry) { return entry.first == file; });
+  if (found == open_files_.end()) return nullptr;
+  open_files_.splice(open_files_.begin(), open_files_, found);
+  return found->second;
+}
+
+void PfsSource::keep_open(FileId file, Fd fd) {
+  std::list<std::pair<FileId, SharedFd>> closed;  // closing may take long: outside the lock
+  MutexLock lock(mutex_);
+  open_files_.emplace_front(file, std::make_shared<Fd>(std::move(fd)));
+  if (open_files_.size() > kOpenFiles) closed.splice(closed.begin(), open_files_, std::prev(open_files_.end()));
+  lock.unlock();
+  closed.clear();
+  lock.lock();
+}
+
+}  // namespace clairfs

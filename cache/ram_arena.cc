@@ -1,0 +1,127 @@
+#include "cache/ram_arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+
+namespace clairfs {
+
+bool MemoryAccount::charge(uint64_t bytes) {
+  uint64_t used = used_.load(std::memory_order_relaxed);
+  do {
+    if (bytes > capacity_ || used > capacity_ - bytes) return false;
+  } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  gauge_.add(static_cast<int64_t>(bytes));
+  return true;
+}
+
+void MemoryAccount::refund(uint64_t bytes) {
+  used_.fetch_sub(bytes, std::memory_order_relaxed);
+  gauge_.add(-static_cast<int64_t>(bytes));
+}
+
+Block::Block(Block&& other) noexcept
+    : arena_(std::exchange(other.arena_, nullptr)),
+      account_(other.account_),
+      first_(other.first_),
+      more_(std::move(other.more_)),
+      pages_(other.pages_) {}
+
+Block::~Block() {
+  if (arena_ != nullptr) arena_->release(*this);
+}
+
+std::vector<iovec> Block::slices(uint64_t offset, uint64_t length) const {
+  std::vector<iovec> out;
+  const auto add = [&](Run run) {
+    const uint64_t bytes = run.count * kPageSize;
+    if (offset >= bytes) {
+      offset -= bytes;
+      return;
+    }
+    const uint64_t part = std::min(length, bytes - offset);
+    if (part > 0) out.push_back({arena_->memory_.data() + run.first * kPageSize + offset, part});
+    length -= part;
+    offset = 0;
+  };
+  add(first_);
+  for (const Run run : more_) {
+    if (length == 0) break;
+    add(run);
+  }
+  return out;
+}
+
+std::vector<iovec> Block::pages() const { return slices(0, capacity()); }
+
+Result<std::unique_ptr<RamArena>> RamArena::create(uint64_t capacity) {
+  constexpr uint64_t kMost = 1ULL << 44;
+  if (capacity > kMost) return Error{EINVAL, "the RAM tier can hold at most 16 TiB"};
+  auto memory = Mapping::anonymous(round_to_pages(capacity));
+  if (!memory) return memory.error();
+  return std::unique_ptr<RamArena>(new RamArena(std::move(*memory)));
+}
+
+RamArena::RamArena(Mapping memory) : memory_(std::move(memory)) {
+  // Fewer TLB misses when chunks are copied; memory is handed out densely, so little more becomes resident.
+  if (memory_.size() > 0) ::madvise(memory_.data(), memory_.size(), MADV_HUGEPAGE);
+  MutexLock lock(mutex_);
+  if (memory_.size() > 0) insert_free({0, static_cast<uint32_t>(memory_.size() / kPageSize)});
+}
+
+std::optional<Block> RamArena::allocate(uint64_t length, MemoryAccount& account) {
+  const uint64_t bytes = round_to_pages(length);
+  if (!account.charge(bytes)) return std::nullopt;
+  const auto wanted = static_cast<uint32_t>(bytes / kPageSize);
+  std::vector<Block::Run> more;
+  MutexLock lock(mutex_);
+  const Block::Run first = take_run(wanted);
+  for (uint32_t have = first.count; have < wanted;) {
+    more.push_back(take_run(wanted - have));
+    have += more.back().count;
+  }
+  return Block(this, &account, first, std::move(more), wanted);
+}
+
+// The smallest free run that holds `wanted` pages, cut to size; the largest there is if none does.
+Block::Run RamArena::take_run(uint32_t wanted) {
+  auto found = free_by_count_.lower_bound({wanted, 0});
+  if (found == free_by_count_.end()) found = std::prev(found);
+  const auto [count, first] = *found;
+  free_by_count_.erase(found);
+  free_by_first_.erase(first);
+  if (count > wanted) insert_free({first + wanted, count - wanted});
+  return {first, std::min(count, wanted)};
+}
+
+void RamArena::insert_free(Block::Run run) {
+  auto after = free_by_first_.lower_bound(run.first);
+  if (after != free_by_first_.end() && after->first == run.first + run.count) {
+    run.count += after->second;
+    free_by_count_.erase({after->second, after->first});
+    after = free_by_first_.erase(after);
+  }
+  if (after != free_by_first_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == run.first) {
+      run = {before->first, before->second + run.count};
+      free_by_count_.erase({before->second, before->first});
+      free_by_first_.erase(before);
+    }
+  }
+  free_by_first_[run.first] = run.count;
+  free_by_count_.insert({run.count, run.first});
+}
+
+void RamArena::release(const Block& block) {
+  {
+    MutexLock lock(mutex_);
+    insert_free(block.first_);
+    for (const Block::Run run : block.more_) insert_free(run);
+  }
+  block.account_->refund(block.capacity());
+}
+
+}  // namespace clairfs

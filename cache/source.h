@@ -1,0 +1,52 @@
+// The seam to wherever bytes come from when they are not here: the PFS, later the other nodes.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "cache/base/result.h"
+#include "cache/base/types.h"
+
+namespace clairfs {
+
+/// How soon bytes are needed. Smaller is served first.
+struct Urgency {
+  enum class Kind : uint8_t {
+    reader,    ///< somebody waits in a read
+    prefetch,  ///< will be read at `deadline`
+    fill,      ///< fills a tier when nothing else is to do
+  };
+  Kind kind = Kind::reader;
+  uint64_t deadline = 0;  ///< orders the requests of one kind; any unit that its users share
+  auto operator<=>(const Urgency&) const = default;
+};
+
+/// A contiguous piece of a source file and the memory that it goes to.
+struct FetchRequest {
+  FileId file;
+  uint64_t offset = 0;
+  uint64_t length = 0;  ///< equals the sum of `memory`; within the file as the catalog knows it
+  std::vector<iovec> memory;
+  Urgency urgency;
+  /// Called exactly once, from any thread, never from within fetch(), unless the source has been stopped. On
+  /// success all `length` bytes are there and are the dataset's.
+  std::function<void(Status)> done;
+};
+
+/// Thread-safe.
+class ChunkSource {
+ public:
+  using Ticket = uint64_t;
+  virtual ~ChunkSource() = default;
+  virtual Ticket fetch(FetchRequest request) = 0;
+  /// Somebody now waits for this fetch: serve it before what nobody waits for. Unknown tickets are ignored.
+  virtual void expedite(Ticket ticket) = 0;
+  /// Queued fetches and all later ones fail with ECANCELED; those under way complete.
+  virtual void stop() = 0;
+};
+
+}  // namespace clairfs
