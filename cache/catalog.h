@@ -5,11 +5,9 @@
 // array. Chunks are numbered along the regular files (ChunkId): a file of at most `chunk_size` bytes is one
 // chunk, a larger one is cut into aligned pieces, an empty one has none.
 //
-// Symlinks are kept as symlinks, hard links are files of their own, special files are left out and counted, and
-// what could not be read is reported. At most 100 bytes an entry plus the names.
+// Symlinks are kept as symlinks, hard links are files of their own, special files are left out and counted,
+// and what could not be read is reported. At most 100 bytes an entry plus the names.
 #pragma once
-
-#include <sys/stat.h>
 
 #include <cstdint>
 #include <functional>
@@ -19,6 +17,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sys/stat.h>
 
 #include "cache/base/file_stamp.h"
 #include "cache/base/log.h"
@@ -30,8 +30,8 @@ namespace clairfs {
 /// A piece of a file.
 struct ChunkRange {
   FileId file;
-  uint64_t offset = 0;   ///< bytes from the start of the file
-  uint32_t length = 0;   ///< bytes, 1 ..= chunk_size
+  uint64_t offset = 0;  ///< bytes from the start of the file
+  uint32_t length = 0;  ///< bytes, 1 ..= chunk_size
 };
 
 /// Immutable after it was made, so thread-safe without locks.
@@ -39,21 +39,21 @@ class Catalog {
  public:
   enum class Kind : uint8_t { directory, file, symlink };
 
-  uint32_t size() const;                       ///< entries of all kinds
+  uint32_t size() const;  ///< entries of all kinds
   uint32_t chunk_count() const;
-  uint32_t chunk_size() const;                 ///< bytes
-  uint64_t total_bytes() const;                ///< of all regular files
+  uint32_t chunk_size() const;   ///< bytes
+  uint64_t total_bytes() const;  ///< of all regular files
   uint32_t count(Kind kind) const;
-  uint64_t skipped_special() const;            ///< sockets, pipes, devices left out
-  uint64_t unreadable() const;                 ///< entries that could not be read during the scan
-  uint64_t memory_bytes() const;               ///< that the snapshot takes, names included
-  uint64_t name_bytes() const;                 ///< of which names and symlink targets
+  uint64_t skipped_special() const;  ///< sockets, pipes, devices left out
+  uint64_t unreadable() const;       ///< entries that could not be read during the scan
+  uint64_t memory_bytes() const;     ///< that the snapshot takes, names included
+  uint64_t name_bytes() const;       ///< of which names and symlink targets
   /// XXH3-64 of everything in the snapshot: equal on two nodes exactly if they see the same dataset.
   uint64_t identity() const;
 
   Kind kind(FileId id) const;
-  std::string_view name(FileId id) const;      ///< empty for the root
-  FileId parent(FileId id) const;              ///< the root is its own parent
+  std::string_view name(FileId id) const;            ///< empty for the root
+  FileId parent(FileId id) const;                    ///< the root is its own parent
   std::string_view symlink_target(FileId id) const;  ///< REQUIRES: kind symlink
   FileStamp stamp(FileId id) const;
   /// st_mode, st_uid, st_gid, st_size, times (atime = mtime), st_blocks, st_ino (= id + 1), st_nlink.

@@ -1,9 +1,10 @@
-// How many operations the source gets at once: found by trying, since no two filesystems like the same number.
+// How many operations the source gets at once: found by trying, since no two filesystems like the same
+// number.
 //
 // Hill climbing on throughput. Over a window of completions the bytes per second are measured; then the limit
-// takes a step in the direction that last helped, or turns round. More readers than a filesystem likes make it
-// slower, fewer leave bandwidth unused; around the best value the limit keeps moving by one step, which costs
-// little and follows changes (other jobs come and go).
+// takes a step in the direction that last helped, or turns round. More readers than a filesystem likes make
+// it slower, fewer leave bandwidth unused; around the best value the limit keeps moving by one step, which
+// costs little and follows changes (other jobs come and go).
 #pragma once
 
 #include <algorithm>
@@ -22,8 +23,8 @@ class ConcurrencyLimit {
 
   unsigned value() const { return limit_; }
 
-  /// An operation of `bytes` has ended. `saturated`: others were waiting for a place, without which throughput
-  /// says nothing about the limit.
+  /// An operation of `bytes` has ended. `saturated`: others were waiting for a place, without which
+  /// throughput says nothing about the limit.
   void completed(uint64_t bytes, bool saturated, TimePoint now);
 
  private:
@@ -31,7 +32,7 @@ class ConcurrencyLimit {
   const unsigned most_;
   unsigned limit_;
   int direction_ = 1;
-  double last_rate_ = 0;       // bytes per second of the window before
+  double last_rate_ = 0;  // bytes per second of the window before
   uint64_t window_bytes_ = 0;
   unsigned window_count_ = 0;
   bool window_saturated_ = true;

@@ -4,18 +4,18 @@
 // file's stamp and closes it: the whole life of a small file. A Transfer reads or writes a descriptor that is
 // already open: pieces of large files, and the NVMe store's segments.
 //
-// Every submitted request is completed exactly once by calling its `done`, from a thread of the backend, never
-// from within submit(). `done` must be short or hand the work on: it runs where completions are reaped, and it
-// may submit again. The destructor completes what is outstanding before it returns.
+// Every submitted request is completed exactly once by calling its `done`, from a thread of the backend,
+// never from within submit(). `done` must be short or hand the work on: it runs where completions are reaped,
+// and it may submit again. The destructor completes what is outstanding before it returns.
 #pragma once
-
-#include <sys/uio.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <sys/uio.h>
 
 #include "cache/base/fd.h"
 #include "cache/base/file_stamp.h"
@@ -42,8 +42,8 @@ struct FileRead {
   std::function<void(Result<Outcome>)> done;
 };
 
-/// Reads or writes [offset, offset + sum of memory) of the open descriptor `fd`; short transfers are continued
-/// by the backend until done, end of file or an error. The result is the number of bytes moved.
+/// Reads or writes [offset, offset + sum of memory) of the open descriptor `fd`; short transfers are
+/// continued by the backend until done, end of file or an error. The result is the number of bytes moved.
 struct Transfer {
   enum class Direction { read, write };
   Direction direction = Direction::read;
@@ -73,8 +73,9 @@ struct IoOptions {
   std::string name = "io";
 };
 
-/// `automatic` takes io_uring and, where the kernel or a policy forbids it (EPERM, ENOSYS, ENOMEM), falls back
-/// to threads with one log line. Errors: `uring` asked for and forbidden, with the errno and the way out.
+/// `automatic` takes io_uring and, where the kernel or a policy forbids it (EPERM, ENOSYS, ENOMEM), falls
+/// back to threads with one log line. Errors: `uring` asked for and forbidden, with the errno and the way
+/// out.
 Result<std::unique_ptr<IoBackend>> make_io_backend(const IoOptions& options, Logger& log);
 
 }  // namespace clairfs

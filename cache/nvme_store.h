@@ -2,7 +2,8 @@
 //
 // Layout of the directory (mode 0700, locked with flock by one daemon):
 //   lock            the lock file; holds the pid of the owner
-//   index           header and fixed-size records, appended; each record carries its own checksum, a torn tail
+//   index           header and fixed-size records, appended; each record carries its own checksum, a torn
+//   tail
 //                   is cut off on open
 //   segment-NNNNNN  slots padded to 4 KiB; preallocated, written with O_DIRECT where the filesystem takes it
 //
@@ -10,13 +11,13 @@
 // file has another key and its old chunk is simply never asked for again (see drop_unless()).
 #pragma once
 
-#include <sys/uio.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <sys/uio.h>
 
 #include "cache/base/log.h"
 #include "cache/base/metrics.h"
@@ -37,14 +38,14 @@ struct NvmeOptions {
   uint64_t capacity = 0;  ///< bytes that the directory may ever hold, index included
 };
 
-/// Thread-safe. Call-backs run on the io backend's threads. No lock is held while they run or while a transfer
-/// is submitted.
+/// Thread-safe. Call-backs run on the io backend's threads. No lock is held while they run or while a
+/// transfer is submitted.
 class NvmeStore {
  public:
-  /// Opens or creates the store. Errors (one line, with the fix): directory missing, not ours, mode too open, a
-  /// symlink, locked by another daemon (names its pid), read-only, no space. A damaged index is not an error:
-  /// what can be trusted is kept, the rest forgotten, one warning logged.
-  /// `io`, `log` and `metrics` outlive the store.
+  /// Opens or creates the store. Errors (one line, with the fix): directory missing, not ours, mode too open,
+  /// a symlink, locked by another daemon (names its pid), read-only, no space. A damaged index is not an
+  /// error: what can be trusted is kept, the rest forgotten, one warning logged. `io`, `log` and `metrics`
+  /// outlive the store.
   static Result<std::unique_ptr<NvmeStore>> open(const NvmeOptions& options, IoBackend& io, Logger& log,
                                                  Metrics& metrics);
   virtual ~NvmeStore() = default;
@@ -59,8 +60,8 @@ class NvmeStore {
 
   /// Writes `length` bytes from `memory` (laid out as for read(); the padding's content does not matter) and
   /// makes the chunk known once it is there. `checksum` is the XXH3-64 of the `length` bytes. Errors: ENOSPC
-  /// when it would not fit the capacity or the disk is full; EROFS, EIO: the store disables itself for writing.
-  /// A chunk that is already here completes at once with success.
+  /// when it would not fit the capacity or the disk is full; EROFS, EIO: the store disables itself for
+  /// writing. A chunk that is already here completes at once with success.
   virtual void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t checksum,
                      std::function<void(Status)> done) = 0;
 

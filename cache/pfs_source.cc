@@ -1,9 +1,9 @@
 #include "cache/pfs_source.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cerrno>
+
+#include <fmt/format.h>
 
 namespace clairfs {
 namespace {
@@ -12,7 +12,8 @@ namespace {
 // read at a time, and a low descriptor limit (64) must still leave room for everything else.
 constexpr size_t kOpenFiles = 16;
 
-// Operations that waiting readers may start above the limit: a limit filled by prefetches must not delay them.
+// Operations that waiting readers may start above the limit: a limit filled by prefetches must not delay
+// them.
 constexpr unsigned kReaderHeadroom = 4;
 
 // Stale files named in the log; after that only counted.
@@ -20,8 +21,8 @@ constexpr size_t kReported = 1000;
 
 }  // namespace
 
-PfsSource::PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOptions& options, const Clock& clock,
-                     Metrics& metrics, Logger& log, std::function<void(FileId)> on_stale)
+PfsSource::PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOptions& options,
+                     const Clock& clock, Metrics& metrics, Logger& log, std::function<void(FileId)> on_stale)
     : catalog_(catalog),
       root_(std::move(root)),
       io_(io),
@@ -146,8 +147,10 @@ Status PfsSource::judge(const FetchRequest& request, const Result<FileRead::Outc
     case ENOTDIR:
     case ELOOP:
     case EISDIR:
-    case ESTALE: return stale(request.file, outcome.error().message);
-    default: break;
+    case ESTALE:
+      return stale(request.file, outcome.error().message);
+    default:
+      break;
   }
   metrics_.pfs_errors.add();
   log_.error("read from the source failed: {}", outcome.error().message);
@@ -156,9 +159,10 @@ Status PfsSource::judge(const FetchRequest& request, const Result<FileRead::Outc
 
 Status PfsSource::stale(FileId file, const std::string& why) {
   metrics_.pfs_stale_files.add();
-  const Error error{ESTALE, fmt::format("{} changed on the source after it was scanned ({}); remount to see the new "
-                                        "version",
-                                        catalog_.path(file), why)};
+  const Error error{ESTALE,
+                    fmt::format("{} changed on the source after it was scanned ({}); remount to see the new "
+                                "version",
+                                catalog_.path(file), why)};
   bool first = false;
   {
     MutexLock lock(mutex_);
@@ -184,7 +188,8 @@ void PfsSource::keep_open(FileId file, Fd fd) {
   std::list<std::pair<FileId, SharedFd>> closed;  // closing may take long: outside the lock
   MutexLock lock(mutex_);
   open_files_.emplace_front(file, std::make_shared<Fd>(std::move(fd)));
-  if (open_files_.size() > kOpenFiles) closed.splice(closed.begin(), open_files_, std::prev(open_files_.end()));
+  if (open_files_.size() > kOpenFiles)
+    closed.splice(closed.begin(), open_files_, std::prev(open_files_.end()));
   lock.unlock();
   closed.clear();
   lock.lock();

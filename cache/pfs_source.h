@@ -24,8 +24,9 @@
 namespace clairfs {
 
 struct PfsOptions {
-  /// Operations at once to begin with, and the bounds within which the number is adapted. 16 keeps a latency of
-  /// 1 ms from limiting files of 110 KB below 1.7 GB/s; more than 64 from one node is rarely kind to others.
+  /// Operations at once to begin with, and the bounds within which the number is adapted. 16 keeps a latency
+  /// of 1 ms from limiting files of 110 KB below 1.7 GB/s; more than 64 from one node is rarely kind to
+  /// others.
   unsigned initial_concurrency = 16;
   unsigned least_concurrency = 4;
   unsigned most_concurrency = 64;

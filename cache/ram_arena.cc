@@ -1,10 +1,10 @@
 #include "cache/ram_arena.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
+
+#include <sys/mman.h>
 
 namespace clairfs {
 
@@ -28,6 +28,15 @@ Block::Block(Block&& other) noexcept
       first_(other.first_),
       more_(std::move(other.more_)),
       pages_(other.pages_) {}
+
+Block& Block::operator=(Block&& other) noexcept {
+  std::swap(arena_, other.arena_);
+  std::swap(account_, other.account_);
+  std::swap(first_, other.first_);
+  std::swap(more_, other.more_);
+  std::swap(pages_, other.pages_);
+  return *this;
+}
 
 Block::~Block() {
   if (arena_ != nullptr) arena_->release(*this);
@@ -54,7 +63,9 @@ std::vector<iovec> Block::slices(uint64_t offset, uint64_t length) const {
   return out;
 }
 
-std::vector<iovec> Block::pages() const { return slices(0, capacity()); }
+std::vector<iovec> Block::pages() const {
+  return slices(0, capacity());
+}
 
 Result<std::unique_ptr<RamArena>> RamArena::create(uint64_t capacity) {
   constexpr uint64_t kMost = 1ULL << 44;

@@ -1,12 +1,11 @@
 // The memory that chunks live in: one mapping, handed out in pages.
 //
 // A block is a list of page runs, so any free page can serve any request: memory is never lost to
-// fragmentation, only to the padding of a block's last page. Runs are chosen best fit, so that most blocks are
-// one run. Capacity is divided among accounts (the RAM tier; chunks in transit), each with a limit of its own;
-// the mapping is as large as the accounts together, so a charge that an account grants always finds pages.
+// fragmentation, only to the padding of a block's last page. Runs are chosen best fit, so that most blocks
+// are one run. Capacity is divided among accounts (the RAM tier; chunks in transit), each with a limit of its
+// own; the mapping is as large as the accounts together, so a charge that an account grants always finds
+// pages.
 #pragma once
-
-#include <sys/uio.h>
 
 #include <atomic>
 #include <cstdint>
@@ -15,6 +14,8 @@
 #include <optional>
 #include <set>
 #include <vector>
+
+#include <sys/uio.h>
 
 #include "cache/base/fd.h"
 #include "cache/base/metrics.h"
@@ -26,7 +27,9 @@ namespace clairfs {
 /// The unit of the arena and of O_DIRECT transfers, which need memory aligned to it.
 constexpr uint64_t kPageSize = 4096;
 
-constexpr uint64_t round_to_pages(uint64_t bytes) { return (bytes + kPageSize - 1) / kPageSize * kPageSize; }
+constexpr uint64_t round_to_pages(uint64_t bytes) {
+  return (bytes + kPageSize - 1) / kPageSize * kPageSize;
+}
 
 /// A limit on bytes. Thread-safe. Mirrors what is in use into a gauge.
 class MemoryAccount {
@@ -46,8 +49,8 @@ class MemoryAccount {
 
 class RamArena;
 
-/// Owns the pages of one chunk and their charge. Move-only; returns both when destroyed. Filled by whoever
-/// allocated it, immutable once shared.
+/// Owns the pages of one chunk and their charge. Move-only; returns both when destroyed; empty after a move.
+/// Filled by whoever allocated it, immutable once shared.
 class Block {
  public:
   struct Run {
@@ -56,7 +59,7 @@ class Block {
   };
 
   Block(Block&& other) noexcept;
-  Block& operator=(Block&&) = delete;
+  Block& operator=(Block&& other) noexcept;
   ~Block();
 
   /// The memory of bytes [offset, offset + length), in order. REQUIRES: within the pages of the block.
@@ -73,7 +76,7 @@ class Block {
 
   RamArena* arena_;
   MemoryAccount* account_;
-  Run first_;              // nearly always the only one
+  Run first_;  // nearly always the only one
   std::vector<Run> more_;
   uint32_t pages_;
 };
@@ -81,8 +84,8 @@ class Block {
 /// Thread-safe. Outlives its blocks.
 class RamArena {
  public:
-  /// Memory for `capacity` bytes (rounded up to pages; at most 16 TiB, page numbers being 32 bits); nothing is
-  /// resident until it is used. Errors: ENOMEM.
+  /// Memory for `capacity` bytes (rounded up to pages; at most 16 TiB, page numbers being 32 bits); nothing
+  /// is resident until it is used. Errors: ENOMEM.
   static Result<std::unique_ptr<RamArena>> create(uint64_t capacity);
 
   /// Pages for `length` >= 1 bytes charged to `account`, or nothing if the account is full. The accounts'
@@ -98,8 +101,8 @@ class RamArena {
 
   const Mapping memory_;
 
-  Mutex mutex_;  // leaf: nothing is called while it is held
-  std::map<uint32_t, uint32_t> free_by_first_ GUARDED_BY(mutex_);            // first page -> pages
+  Mutex mutex_;                                                    // leaf: nothing is called while it is held
+  std::map<uint32_t, uint32_t> free_by_first_ GUARDED_BY(mutex_);  // first page -> pages
   std::set<std::pair<uint32_t, uint32_t>> free_by_count_ GUARDED_BY(mutex_);  // (pages, first page)
 };
 

@@ -1,12 +1,12 @@
 // The seam to wherever bytes come from when they are not here: the PFS, later the other nodes.
 #pragma once
 
-#include <sys/uio.h>
-
 #include <compare>
 #include <cstdint>
 #include <functional>
 #include <vector>
+
+#include <sys/uio.h>
 
 #include "cache/base/result.h"
 #include "cache/base/types.h"

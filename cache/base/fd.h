@@ -1,11 +1,11 @@
 // Owners of a file descriptor and of a memory mapping.
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstddef>
 #include <utility>
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "cache/base/result.h"
 

@@ -8,8 +8,8 @@ namespace clairfs {
 /// Size and modification time. A file whose stamp differs from the catalog's is never read as if it were the
 /// same file.
 struct FileStamp {
-  uint64_t size = 0;      ///< bytes
-  int64_t mtime_ns = 0;   ///< nanoseconds since 1970
+  uint64_t size = 0;     ///< bytes
+  int64_t mtime_ns = 0;  ///< nanoseconds since 1970
   bool operator==(const FileStamp&) const = default;
 };
 

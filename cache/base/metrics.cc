@@ -15,7 +15,8 @@ constexpr MetricInfo kMetrics[] = {
     {"fuse.requests.lookup", kCount, "LOOKUP requests from the kernel", &M::fuse_lookup},
     {"fuse.requests.getattr", kCount, "GETATTR requests", &M::fuse_getattr},
     {"fuse.requests.readlink", kCount, "READLINK requests", &M::fuse_readlink},
-    {"fuse.requests.open", kCount, "OPEN requests (one a mount where zero-message open works)", &M::fuse_open},
+    {"fuse.requests.open", kCount, "OPEN requests (one a mount where zero-message open works)",
+     &M::fuse_open},
     {"fuse.requests.read", kCount, "READ requests", &M::fuse_read},
     {"fuse.requests.opendir", kCount, "OPENDIR requests (one a mount where zero-message opendir works)",
      &M::fuse_opendir},
@@ -23,13 +24,16 @@ constexpr MetricInfo kMetrics[] = {
     {"fuse.requests.statfs", kCount, "STATFS requests", &M::fuse_statfs},
     {"fuse.requests.getxattr", kCount, "GETXATTR requests", &M::fuse_getxattr},
     {"fuse.requests.listxattr", kCount, "LISTXATTR requests", &M::fuse_listxattr},
-    {"fuse.requests.ioctl", kCount, "IOCTL requests (CPython before 3.14 sends one an open())", &M::fuse_ioctl},
+    {"fuse.requests.ioctl", kCount, "IOCTL requests (CPython before 3.14 sends one an open())",
+     &M::fuse_ioctl},
     {"fuse.requests.lseek", kCount, "LSEEK requests (SEEK_DATA, SEEK_HOLE)", &M::fuse_lseek},
     {"fuse.requests.forget", kCount, "inodes that the kernel forgot", &M::fuse_forget},
     {"fuse.requests.write", kCount, "WRITE requests (control files only)", &M::fuse_write},
-    {"fuse.requests.setattr", kCount, "SETATTR requests (truncation of control files only)", &M::fuse_setattr},
+    {"fuse.requests.setattr", kCount, "SETATTR requests (truncation of control files only)",
+     &M::fuse_setattr},
     {"fuse.requests.setxattr", kCount, "SETXATTR requests", &M::fuse_setxattr},
-    {"fuse.requests.refused", kCount, "requests that would change something, answered EROFS", &M::fuse_refused},
+    {"fuse.requests.refused", kCount, "requests that would change something, answered EROFS",
+     &M::fuse_refused},
     {"reads.ram", kCount, "READs answered from the RAM tier", &M::reads_ram},
     {"reads.nvme", kCount, "READs answered from the NVMe tier", &M::reads_nvme},
     {"reads.peer", kCount, "READs answered from another node", &M::reads_peer},
@@ -69,8 +73,10 @@ constexpr MetricInfo kMetrics[] = {
     {"nvme.errors", kCount, "operations on NVMe that failed", &M::nvme_errors},
     {"nvme.checksum_failures", kCount, "chunks on NVMe whose checksum was wrong (dropped, fetched again)",
      &M::nvme_checksum_failures},
-    {"nvme.read_latency", MetricUnit::nanoseconds, "duration of a chunk read from NVMe", &M::nvme_read_latency},
-    {"nvme.write_latency", MetricUnit::nanoseconds, "duration of a chunk write to NVMe", &M::nvme_write_latency},
+    {"nvme.read_latency", MetricUnit::nanoseconds, "duration of a chunk read from NVMe",
+     &M::nvme_read_latency},
+    {"nvme.write_latency", MetricUnit::nanoseconds, "duration of a chunk write to NVMe",
+     &M::nvme_write_latency},
     {"catalog.files", kCount, "regular files in the catalog", &M::catalog_files},
     {"catalog.directories", kCount, "directories in the catalog", &M::catalog_directories},
     {"catalog.bytes", kBytes, "bytes of all files of the dataset", &M::catalog_bytes},
@@ -81,7 +87,9 @@ constexpr MetricInfo kMetrics[] = {
 
 }  // namespace
 
-std::span<const MetricInfo> metric_table() { return kMetrics; }
+std::span<const MetricInfo> metric_table() {
+  return kMetrics;
+}
 
 void Histogram::record(std::chrono::nanoseconds duration) {
   const auto ns = static_cast<uint64_t>(std::max<int64_t>(duration.count(), 0));

@@ -28,7 +28,9 @@ class CLAIRFS_ANNOTATE(capability("mutex")) Mutex {
 /// Holds `mutex` for its scope; may be opened and closed again in between (for waits and call-backs).
 class CLAIRFS_ANNOTATE(scoped_lockable) MutexLock {
  public:
-  explicit MutexLock(Mutex& mutex) CLAIRFS_ANNOTATE(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
+  explicit MutexLock(Mutex& mutex) CLAIRFS_ANNOTATE(acquire_capability(mutex)) : mutex_(mutex) {
+    mutex_.lock();
+  }
   ~MutexLock() CLAIRFS_ANNOTATE(release_capability()) {
     if (held_) mutex_.unlock();
   }

@@ -1,12 +1,12 @@
 // A thread that has a name (seen in top -H and gdb), an owner, and is joined.
 #pragma once
 
-#include <pthread.h>
-
 #include <csignal>
 #include <string>
 #include <thread>
 #include <utility>
+
+#include <pthread.h>
 
 namespace clairfs {
 

@@ -1,12 +1,12 @@
 #include "cache/base/units.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+
+#include <fmt/format.h>
 
 namespace clairfs {
 namespace {

@@ -1,7 +1,8 @@
 #include "cache/concurrency_limit.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
+
+#include <catch2/catch.hpp>
 
 using namespace clairfs;
 
@@ -34,7 +35,8 @@ TEST_CASE("the limit shrinks where more operations make the source slower") {
 
 TEST_CASE("the limit settles around the best value") {
   ConcurrencyLimit limit(4, 2, 64);
-  const double mean = average_limit(limit, 50000, [](unsigned k) { return 1e9 - 1e6 * std::pow(k - 20.0, 2); });
+  const double mean =
+      average_limit(limit, 50000, [](unsigned k) { return 1e9 - 1e6 * std::pow(k - 20.0, 2); });
   CHECK(mean > 12);
   CHECK(mean < 30);
 }

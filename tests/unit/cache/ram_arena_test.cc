@@ -1,8 +1,9 @@
 #include "cache/ram_arena.h"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
+
+#include <catch2/catch.hpp>
 
 using namespace clairfs;
 

@@ -1,0 +1,477 @@
+#include "cache/chunk_cache.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "cache/base/checksum.h"
+#include "cache/chunk_key.h"
+
+namespace clairfs {
+namespace {
+
+// The largest READ that the kernel sends (256 pages). A chunk up to this size is worth fetching whole even
+// when no tier keeps it: one READ will want nearly all of it.
+constexpr uint64_t kLargestRead = 1 << 20;
+
+// Share of the transit memory that chunks waiting to be written to NVMe may hold. When the disk is slower
+// than the source, the rest is not written this time, so that readers never wait for writes.
+constexpr uint64_t kWriteBehindDivisor = 2;
+
+}  // namespace
+
+uint64_t ChunkCache::transit_capacity(uint32_t chunk_size) {
+  return std::max<uint64_t>(8 * round_to_pages(chunk_size), 16ULL << 20);
+}
+
+Result<std::unique_ptr<ChunkCache>> ChunkCache::create(const Parts& parts, uint64_t ram_capacity) {
+  ram_capacity = ram_capacity / kPageSize * kPageSize;
+  const uint64_t transit = transit_capacity(parts.catalog.chunk_size());
+  auto arena = RamArena::create(ram_capacity + transit);
+  if (!arena) return arena.error();
+  return std::unique_ptr<ChunkCache>(new ChunkCache(parts, std::move(*arena), ram_capacity, transit));
+}
+
+ChunkCache::ChunkCache(const Parts& parts, std::unique_ptr<RamArena> arena, uint64_t ram_capacity,
+                       uint64_t transit_bytes)
+    : catalog_(parts.catalog),
+      source_(parts.source),
+      stores_(parts.stores),
+      policy_(parts.policy),
+      metrics_(parts.metrics),
+      log_(parts.log),
+      arena_(std::move(arena)),
+      ram_(ram_capacity, metrics_.ram_bytes),
+      transit_(transit_bytes, metrics_.transit_bytes),
+      slots_(parts.catalog.chunk_count()) {
+  metrics_.ram_capacity.set(static_cast<int64_t>(ram_capacity));
+  metrics_.transit_capacity.set(static_cast<int64_t>(transit_bytes));
+  adopt_warm_chunks();
+}
+
+// What the stores kept over a restart is found by content; what nobody can ask for any more is dropped.
+void ChunkCache::adopt_warm_chunks() {
+  for (size_t i = 0; i < stores_.size(); ++i) {
+    if (stores_[i]->chunks() == 0) continue;
+    std::unordered_map<ChunkKey, bool> known;
+    for (uint32_t c = 0; c < catalog_.chunk_count(); ++c) {
+      const ChunkId chunk{c};
+      const ChunkKey key = chunk_key(catalog_, chunk);
+      if (slots_[c].store != 0 || stores_[i]->length_of(key) != catalog_.range(chunk).length) continue;
+      slots_[c].store = static_cast<uint8_t>(i + 1);
+      known[key] = true;
+    }
+    const uint64_t found = stores_[i]->chunks();
+    if (known.size() < found)
+      stores_[i]->drop_unless([&](const ChunkKey& key) { return known.contains(key); });
+    log_.info("{}: {} chunks of an earlier mount are warm, {} were dropped", stores_[i]->directory(),
+              known.size(), found - known.size());
+  }
+}
+
+ChunkRef ChunkCache::resident(ChunkId chunk) const {
+  MutexLock lock(shard(chunk).mutex);
+  return slots_[chunk.index()].data;
+}
+
+Tier ChunkCache::tier_of(ChunkId chunk) const {
+  MutexLock lock(shard(chunk).mutex);
+  const Slot& slot = slots_[chunk.index()];
+  if (slot.data && &slot.data->block.account() == &ram_) return Tier::ram;
+  return slot.store != 0 ? Tier::nvme : Tier::none;
+}
+
+void ChunkCache::acquire(ChunkId chunk, Urgency urgency, AcquireDone done) {
+  ChunkRef data;
+  bool starts = false;
+  ChunkSource::Ticket ticket = 0;
+  {
+    Shard& home = shard(chunk);
+    MutexLock lock(home.mutex);
+    data = slots_[chunk.index()].data;
+    if (!data) {
+      const auto [flight, inserted] = home.flights.try_emplace(chunk);
+      starts = inserted;
+      flight->second.waiters.push_back(std::move(done));
+      if (urgency.kind == Urgency::Kind::reader && !flight->second.awaited) {
+        flight->second.awaited = true;
+        ticket = flight->second.ticket;
+      }
+    }
+  }
+  if (data) {
+    const Origin origin = &data->block.account() == &ram_ ? Origin::ram : data->origin;
+    done(AcquiredChunk{std::move(data), origin, false, 0});
+  } else if (starts) {
+    if (!begin(chunk, urgency)) park([this, chunk, urgency] { return begin(chunk, urgency); });
+  } else if (ticket != 0) {
+    source_.expedite(ticket);
+  }
+}
+
+// Reserves memory and starts the transfer; false if there is no memory now.
+bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
+  if (stopping_.load()) {
+    complete(chunk, Error{ECANCELED, "the mount is being shut down"});
+    return true;
+  }
+  const uint32_t length = catalog_.range(chunk).length;
+  size_t store = 0;
+  {
+    MutexLock lock(shard(chunk).mutex);
+    store = slots_[chunk.index()].store;
+  }
+  // What NVMe keeps is only moved up when RAM can hold everything: else the copy would cost another chunk's
+  // place.
+  Placement placement;
+  if (store == 0 || ram_.capacity() >= catalog_.total_bytes()) {
+    placement = policy_.place(chunk, round_to_pages(length), space());
+    for (const ChunkId victim : placement.evict) evict(victim);
+  }
+  std::optional<Block> block;
+  if (placement.tier == Tier::ram) block = arena_->allocate(length, ram_);
+  if (!block) block = reserve_transit(length);
+  if (!block) return false;
+
+  outstanding_.fetch_add(1);
+  const ChunkRef data(new ChunkData(std::move(*block), length, *this));
+  if (store != 0) {
+    fetch_from_nvme(chunk, urgency, data, store - 1);
+  } else {
+    fetch_from_source(chunk, urgency, data);
+  }
+  return true;
+}
+
+void ChunkCache::fetch_from_nvme(ChunkId chunk, Urgency urgency, const ChunkRef& data, size_t store) {
+  stores_[store]->read(chunk_key(catalog_, chunk), data->block.pages(), [=, this](Status status) {
+    if (status) {
+      data->origin = Origin::nvme;
+      publish(chunk, data, Tier::nvme);
+      operation_ended();
+      return;
+    }
+    {
+      MutexLock lock(shard(chunk).mutex);
+      slots_[chunk.index()].store = 0;
+    }
+    fetch_from_source(chunk, urgency, data);
+  });
+}
+
+void ChunkCache::fetch_from_source(ChunkId chunk, Urgency urgency, const ChunkRef& data) {
+  const ChunkRange range = catalog_.range(chunk);
+  FetchRequest request;
+  request.file = range.file;
+  request.offset = range.offset;
+  request.length = range.length;
+  request.memory = data->block.slices(0, range.length);
+  {
+    MutexLock lock(shard(chunk).mutex);
+    const auto flight = shard(chunk).flights.find(chunk);
+    if (flight != shard(chunk).flights.end() && flight->second.awaited) urgency.kind = Urgency::Kind::reader;
+  }
+  request.urgency = urgency;
+  request.done = [=, this](const Status& status) {
+    if (status) {
+      data->origin = Origin::pfs;
+      publish(chunk, data, Tier::none);
+    } else {
+      complete(chunk, status.error());
+    }
+    operation_ended();
+  };
+  const ChunkSource::Ticket ticket = source_.fetch(std::move(request));
+  bool awaited = false;
+  {
+    MutexLock lock(shard(chunk).mutex);
+    const auto flight = shard(chunk).flights.find(chunk);
+    if (flight == shard(chunk).flights.end()) return;
+    flight->second.ticket = ticket;
+    awaited = flight->second.awaited && urgency.kind != Urgency::Kind::reader;
+  }
+  if (awaited) source_.expedite(ticket);  // a reader joined before the ticket was known
+}
+
+// Makes fetched bytes known, answers all who wait, and starts the write to NVMe if they belong there.
+void ChunkCache::publish(ChunkId chunk, const ChunkRef& data, Tier came_from) {
+  const bool in_ram = &data->block.account() == &ram_;
+  if (in_ram) metrics_.ram_chunks.add(1);
+  {
+    MutexLock lock(shard(chunk).mutex);
+    slots_[chunk.index()].data = data;
+  }
+  if (!in_ram) {
+    MutexLock lock(transit_mutex_);
+    transit_order_.push_back(chunk);
+  }
+  complete(chunk, AcquiredChunk{data, data->origin, false, 0});
+  if (!in_ram && came_from == Tier::none) write_behind(chunk, data);
+}
+
+void ChunkCache::complete(ChunkId chunk, const Result<AcquiredChunk>& result) {
+  std::vector<AcquireDone> waiters;
+  {
+    MutexLock lock(shard(chunk).mutex);
+    auto flight = shard(chunk).flights.extract(chunk);
+    waiters = std::move(flight.mapped().waiters);
+  }
+  bool joined = false;
+  for (AcquireDone& done : waiters) {
+    if (result) {
+      done(AcquiredChunk{result->data, result->origin, joined, 0});
+    } else {
+      done(result.error());
+    }
+    joined = true;
+  }
+}
+
+void ChunkCache::write_behind(ChunkId chunk, const ChunkRef& data) {
+  const uint64_t bytes = data->block.capacity();
+  size_t index = 0;
+  NvmeStore* store = roomiest_store(bytes, index);
+  if (store == nullptr || stopping_.load()) return;
+  if (write_behind_bytes_.fetch_add(bytes) + bytes > transit_.capacity() / kWriteBehindDivisor) {
+    write_behind_bytes_.fetch_sub(bytes);
+    return;
+  }
+  outstanding_.fetch_add(1);
+  store->write(chunk_key(catalog_, chunk), data->block.pages(), data->length,
+               xxh3_64(data->block.slices(0, data->length)), [=, this](const Status& status) {
+                 write_behind_bytes_.fetch_sub(bytes);
+                 if (status) {
+                   MutexLock lock(shard(chunk).mutex);
+                   slots_[chunk.index()].store = static_cast<uint8_t>(index + 1);
+                 }
+                 operation_ended();
+               });
+}
+
+void ChunkCache::operation_ended() {
+  if (outstanding_.fetch_sub(1) == 1) outstanding_.notify_all();
+}
+
+bool ChunkCache::stop(Duration patience) {
+  stopping_.store(true);
+  source_.stop();
+  retry_parked();
+  // Polled: this happens once, and std::atomic::wait knows no deadline.
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (outstanding_.load() != 0) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+TierSpace ChunkCache::space() const {
+  TierSpace space;
+  space.ram = ram_.capacity() - std::min(ram_.used(), ram_.capacity());
+  for (const NvmeStore* store : stores_) space.nvme = std::max(space.nvme, store->available());
+  return space;
+}
+
+NvmeStore* ChunkCache::roomiest_store(uint64_t bytes, size_t& index) const {
+  NvmeStore* best = nullptr;
+  uint64_t most = bytes;
+  for (size_t i = 0; i < stores_.size(); ++i) {
+    const uint64_t available = stores_[i]->available();
+    if (available < most) continue;
+    most = available;
+    best = stores_[i];
+    index = i;
+  }
+  return best;
+}
+
+// Takes transit memory, dropping the oldest chunks there that nobody uses.
+std::optional<Block> ChunkCache::reserve_transit(uint64_t length) {
+  if (auto block = arena_->allocate(length, transit_)) return block;
+  size_t candidates = 0;
+  {
+    MutexLock lock(transit_mutex_);
+    candidates = transit_order_.size();
+  }
+  for (; candidates > 0; --candidates) {
+    ChunkRef dropped;  // destroyed outside the locks
+    {
+      MutexLock lock(transit_mutex_);
+      if (transit_order_.empty()) break;
+      const ChunkId oldest = transit_order_.front();
+      transit_order_.pop_front();
+      lock.unlock();
+      bool pinned = false;
+      {
+        MutexLock shard_lock(shard(oldest).mutex);
+        ChunkRef& data = slots_[oldest.index()].data;
+        if (data && &data->block.account() == &transit_) {
+          pinned = !data.unique();
+          if (!pinned) dropped = std::move(data);
+        }
+      }
+      lock.lock();
+      if (pinned) transit_order_.push_back(oldest);
+    }
+    if (!dropped) continue;
+    dropped = ChunkRef();
+    if (auto block = arena_->allocate(length, transit_)) return block;
+  }
+  return std::nullopt;
+}
+
+void ChunkCache::evict(ChunkId chunk) {
+  ChunkRef dropped;
+  {
+    MutexLock lock(shard(chunk).mutex);
+    ChunkRef& data = slots_[chunk.index()].data;
+    if (data && &data->block.account() == &ram_) dropped = std::move(data);
+  }
+  if (!dropped) return;
+  metrics_.ram_evictions.add();
+  metrics_.ram_chunks.add(-1);
+}
+
+void ChunkCache::park(std::function<bool()> attempt) {
+  {
+    MutexLock lock(transit_mutex_);
+    parked_.push_back(std::move(attempt));
+    parked_count_.fetch_add(1);
+  }
+  retry_parked();  // memory may have come free before it was known that somebody waits
+}
+
+void ChunkCache::memory_released() {
+  if (parked_count_.load() > 0) retry_parked();
+}
+
+void ChunkCache::retry_parked() {
+  for (;;) {
+    std::function<bool()> attempt;
+    {
+      MutexLock lock(transit_mutex_);
+      if (parked_.empty()) return;
+      attempt = std::move(parked_.front());
+      parked_.pop_front();
+    }
+    if (!attempt()) {
+      MutexLock lock(transit_mutex_);
+      parked_.push_front(std::move(attempt));
+      return;
+    }
+    parked_count_.fetch_sub(1);
+  }
+}
+
+// Collects the pieces of one read; the last to arrive completes it.
+struct ChunkCache::RangeRead {
+  struct Piece {
+    ChunkRef data;
+    uint64_t offset = 0;  // within the chunk
+    uint64_t length = 0;
+  };
+  std::vector<Piece> pieces;
+  std::atomic<size_t> missing{0};
+  Mutex mutex;
+  ReadView view GUARDED_BY(mutex);
+  std::optional<Error> error GUARDED_BY(mutex);
+  ReadDone done;
+
+  void arrived(size_t i, Result<AcquiredChunk>& chunk) {
+    {
+      MutexLock lock(mutex);
+      if (chunk) {
+        pieces[i].data = std::move(chunk->data);
+        pieces[i].offset -= chunk->start;
+        view.origin = std::max(view.origin, chunk->origin);
+        view.joined = view.joined || chunk->joined;
+      } else {
+        error = chunk.error();
+      }
+    }
+    if (missing.fetch_sub(1) != 1) return;
+    ReadView out;
+    std::optional<Error> failure;
+    {
+      MutexLock lock(mutex);
+      out = std::move(view);
+      failure = error;
+    }
+    if (failure) return done(*failure);
+    for (Piece& piece : pieces) {
+      for (const iovec& run : piece.data->block.slices(piece.offset, piece.length)) out.memory.push_back(run);
+      out.pins.push_back(std::move(piece.data));
+    }
+    done(std::move(out));
+  }
+};
+
+void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone done) {
+  const Catalog::Chunks chunks = catalog_.chunks(file);
+  const uint64_t chunk_size = catalog_.chunk_size();
+  const uint64_t first = offset / chunk_size;
+  const uint64_t last = (offset + length - 1) / chunk_size;
+  auto job = std::make_shared<RangeRead>();
+  job->pieces.resize(last - first + 1);
+  job->missing = job->pieces.size();
+  job->done = std::move(done);
+  for (uint64_t i = first; i <= last; ++i) {
+    const uint64_t begin = std::max(offset, i * chunk_size);
+    const uint64_t end = std::min(offset + length, (i + 1) * chunk_size);
+    auto& piece = job->pieces[i - first];
+    piece.offset = begin - i * chunk_size;
+    piece.length = end - begin;
+    acquire_piece(file, ChunkId(chunks.first.value + static_cast<uint32_t>(i)), begin, end - begin,
+                  [job, i, first](Result<AcquiredChunk> chunk) { job->arrived(i - first, chunk); });
+  }
+}
+
+// A piece of a read: its chunk, or, where no tier would keep a large chunk, just the bytes asked for.
+void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length,
+                               AcquireDone done) {
+  const ChunkRange range = catalog_.range(chunk);
+  bool here = true;
+  if (range.length > kLargestRead) {
+    MutexLock lock(shard(chunk).mutex);
+    const Slot& slot = slots_[chunk.index()];
+    here = slot.data || slot.store != 0 || shard(chunk).flights.contains(chunk);
+  }
+  if (!here && policy_.place(chunk, round_to_pages(range.length), space()).tier == Tier::none) {
+    if (!read_through(file, offset, length, done)) {
+      park([=, this] { return read_through(file, offset, length, done); });
+    }
+    return;
+  }
+  acquire(chunk, Urgency{Urgency::Kind::reader, 0}, std::move(done));
+}
+
+bool ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done) {
+  if (stopping_.load()) {
+    done(Error{ECANCELED, "the mount is being shut down"});
+    return true;
+  }
+  auto block = reserve_transit(length);
+  if (!block) return false;
+  outstanding_.fetch_add(1);
+  const ChunkRef data(new ChunkData(std::move(*block), static_cast<uint32_t>(length), *this));
+  FetchRequest request;
+  request.file = file;
+  request.offset = offset;
+  request.length = length;
+  request.memory = data->block.slices(0, length);
+  const uint64_t start = offset % catalog_.chunk_size();
+  request.done = [this, data, start, done](const Status& status) {
+    if (status) {
+      done(AcquiredChunk{data, Origin::pfs, false, start});
+    } else {
+      done(status.error());
+    }
+    operation_ended();
+  };
+  source_.fetch(std::move(request));
+  return true;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,169 @@
+// The cache: which chunks are here, in which tier, and how a missing one is brought in exactly once.
+//
+// A chunk is in memory (in the RAM tier, or in transit: on its way to NVMe or just read from it), on NVMe, or
+// absent. Whoever needs one calls acquire() or read(). If it is in memory the answer comes at once. Otherwise
+// the first caller starts a fetch and all others join it (single flight); the fetch takes the chunk from NVMe
+// if it is there, else from the source, into memory that was reserved before, and completes every waiter from
+// the thread that completed the transfer.
+//
+// Where a fetched chunk is kept is decided by a TierPolicy before it is fetched. What the RAM tier does not
+// keep goes through transit memory: a small, fixed budget whose chunks stay until the memory is needed for
+// the next (first in, first out), so that the READs of one chunk in sequence cost one transfer. When transit
+// memory is short, fetches wait for it in order; it always comes free, since every transfer completes.
+//
+// A chunk larger than a READ that no tier would keep is not brought in whole: the range asked for is read
+// from the source and forgotten. So a full cache adds nothing to what the source would have to deliver
+// anyway.
+//
+// Locks: shard mutexes (one of 64, by chunk) and transit_mutex_. Order: none is held while taking another,
+// and none while a call-back runs, a transfer is submitted, or a ChunkRef is dropped.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/log.h"
+#include "cache/base/metrics.h"
+#include "cache/base/mutex.h"
+#include "cache/catalog.h"
+#include "cache/chunk_data.h"
+#include "cache/nvme_store.h"
+#include "cache/ram_arena.h"
+#include "cache/source.h"
+#include "cache/tier_policy.h"
+
+namespace clairfs {
+
+/// A chunk in memory, and how it came to the caller.
+struct AcquiredChunk {
+  ChunkRef data;
+  Origin origin = Origin::ram;  ///< where this caller's bytes came from
+  bool joined = false;          ///< another caller's fetch was already under way
+  uint64_t start = 0;           ///< where in the chunk `data` begins; not 0 only for a range read through
+};
+
+/// The bytes of a read, pinned until it is destroyed.
+struct ReadView {
+  std::vector<iovec> memory;
+  std::vector<ChunkRef> pins;
+  Origin origin = Origin::ram;  ///< the slowest that any part came from
+  bool joined = false;
+};
+
+/// Thread-safe.
+class ChunkCache final : private MemoryListener {
+ public:
+  using AcquireDone = std::function<void(Result<AcquiredChunk>)>;
+  using ReadDone = std::function<void(Result<ReadView>)>;
+
+  /// What the cache is made of; all outlive it. `stores` may be empty.
+  struct Parts {
+    const Catalog& catalog;
+    ChunkSource& source;
+    std::vector<NvmeStore*> stores;
+    TierPolicy& policy;
+    Metrics& metrics;
+    Logger& log;
+  };
+
+  /// Memory used is at most `ram_capacity` plus transit_capacity(chunk size). Errors: ENOMEM, EINVAL.
+  static Result<std::unique_ptr<ChunkCache>> create(const Parts& parts, uint64_t ram_capacity);
+  /// Memory for chunks in transit: eight of the largest (so that transfers overlap), at least 16 MiB (the
+  /// READs of a few dozen readers).
+  static uint64_t transit_capacity(uint32_t chunk_size);
+
+  /// Calls `done` exactly once with the whole chunk: before returning if it is in memory, else from the
+  /// thread that completed the fetch. Errors: those of the source; ECANCELED after stop().
+  void acquire(ChunkId chunk, Urgency urgency, AcquireDone done);
+
+  /// As acquire(), for bytes [offset, offset + length) of a file, with the urgency of a waiting reader.
+  /// REQUIRES: length > 0 and the range lies within the file.
+  void read(FileId file, uint64_t offset, uint64_t length, ReadDone done);
+
+  /// The chunk if it is in memory; starts nothing.
+  ChunkRef resident(ChunkId chunk) const;
+  /// Where the chunk is kept now.
+  Tier tier_of(ChunkId chunk) const;
+
+  /// Nothing new is fetched from now on; waits until what is under way has ended, at most `patience`. False
+  /// if something was still under way then (a hung filesystem): the process must then end without destroying
+  /// this.
+  bool stop(Duration patience);
+
+ private:
+  struct Flight {
+    std::vector<AcquireDone> waiters;  // the first one started it, the others joined
+    ChunkSource::Ticket ticket = 0;    // 0 while the source does not know of it
+    bool awaited = false;              // some reader waits
+  };
+  struct Slot {
+    ChunkRef data;      // in the RAM tier or in transit
+    uint8_t store = 0;  // 1 + index of the NVMe store that has it; 0: none
+  };
+  struct alignas(64) Shard {
+    Mutex mutex;
+    std::unordered_map<ChunkId, Flight> flights GUARDED_BY(mutex);
+  };
+  struct RangeRead;
+
+  ChunkCache(const Parts& parts, std::unique_ptr<RamArena> arena, uint64_t ram_capacity,
+             uint64_t transit_bytes);
+  void memory_released() override;
+
+  Shard& shard(ChunkId chunk) const { return shards_[chunk.index() % shards_.size()]; }
+  void adopt_warm_chunks();
+
+  // One fetch, step by step.
+  bool begin(ChunkId chunk, Urgency urgency);
+  void fetch_from_nvme(ChunkId chunk, Urgency urgency, const ChunkRef& data, size_t store);
+  void fetch_from_source(ChunkId chunk, Urgency urgency, const ChunkRef& data);
+  void publish(ChunkId chunk, const ChunkRef& data, Tier wanted);
+  void complete(ChunkId chunk, const Result<AcquiredChunk>& result);
+  void write_behind(ChunkId chunk, const ChunkRef& data);
+  void operation_ended();
+
+  // Memory.
+  TierSpace space() const;
+  NvmeStore* roomiest_store(uint64_t bytes, size_t& index) const;
+  std::optional<Block> reserve_transit(uint64_t length);
+  void evict(ChunkId chunk);
+  void park(std::function<bool()> attempt);
+  void retry_parked();
+
+  // Reads.
+  void acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length, AcquireDone done);
+  bool read_through(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done);
+
+  // Constant after construction.
+  const Catalog& catalog_;
+  ChunkSource& source_;
+  const std::vector<NvmeStore*> stores_;
+  TierPolicy& policy_;
+  Metrics& metrics_;
+  Logger& log_;
+  const std::unique_ptr<RamArena> arena_;
+
+  // Self-synchronised.
+  MemoryAccount ram_;
+  MemoryAccount transit_;
+  std::atomic<uint64_t> write_behind_bytes_{0};
+  std::atomic<uint64_t> outstanding_{0};  // transfers under way
+  std::atomic<bool> stopping_{false};
+  std::atomic<size_t> parked_count_{0};
+
+  mutable std::array<Shard, 64> shards_;
+  std::vector<Slot> slots_;  // by ChunkId; each is guarded by its shard's mutex
+
+  Mutex transit_mutex_;
+  std::deque<ChunkId> transit_order_ GUARDED_BY(transit_mutex_);         // oldest first
+  std::deque<std::function<bool()>> parked_ GUARDED_BY(transit_mutex_);  // fetches that wait for memory
+};
+
+}  // namespace clairfs
