@@ -1,0 +1,67 @@
+#include "fs/control_files.h"
+
+#include <algorithm>
+
+#include <unistd.h>
+
+namespace clairfs {
+
+std::optional<Inode> ControlFiles::lookup(std::string_view name) {
+  const auto file =
+      std::find_if(files_.begin(), files_.end(), [&](const ControlFile& f) { return f.name == name; });
+  if (file == files_.end()) return std::nullopt;
+  auto content = std::make_shared<const std::string>(file->content());
+  MutexLock lock(mutex_);
+  const Inode inode = next_++;
+  snapshots_[inode] = {&*file, std::move(content), 1};
+  return inode;
+}
+
+std::shared_ptr<const std::string> ControlFiles::content(Inode inode) const {
+  MutexLock lock(mutex_);
+  const auto found = snapshots_.find(inode);
+  return found == snapshots_.end() ? nullptr : found->second.content;
+}
+
+const ControlFile* ControlFiles::file(Inode inode) const {
+  MutexLock lock(mutex_);
+  const auto found = snapshots_.find(inode);
+  return found == snapshots_.end() ? nullptr : found->second.file;
+}
+
+std::optional<struct stat> ControlFiles::attributes(Inode inode) const {
+  struct stat st {};
+  st.st_ino = inode;
+  st.st_uid = ::geteuid();
+  st.st_gid = ::getegid();
+  st.st_blksize = 4096;
+  st.st_mtim.tv_sec = st.st_ctim.tv_sec = st.st_atim.tv_sec = started_;
+  if (inode == kControlInode) {
+    st.st_mode = S_IFDIR | 0555;
+    st.st_nlink = 2;
+    return st;
+  }
+  MutexLock lock(mutex_);
+  const auto found = snapshots_.find(inode);
+  if (found == snapshots_.end()) return std::nullopt;
+  st.st_mode = S_IFREG | found->second.file->mode;
+  st.st_nlink = 1;
+  st.st_size = static_cast<off_t>(found->second.content->size());
+  st.st_blocks = (st.st_size + 511) / 512;
+  return st;
+}
+
+void ControlFiles::forget(Inode inode, uint64_t lookups) {
+  MutexLock lock(mutex_);
+  const auto found = snapshots_.find(inode);
+  if (found == snapshots_.end()) return;
+  found->second.lookups -= std::min(lookups, found->second.lookups);
+  if (found->second.lookups == 0) snapshots_.erase(found);
+}
+
+size_t ControlFiles::snapshots() const {
+  MutexLock lock(mutex_);
+  return snapshots_.size();
+}
+
+}  // namespace clairfs

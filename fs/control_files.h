@@ -1,0 +1,67 @@
+// The directory MOUNT/.clairfs: files whose content is made when they are looked up.
+//
+// The mount has no OPEN messages, so a file cannot ask for uncached reads. Instead every lookup of a control
+// file makes a snapshot with an inode of its own: size and content are fixed, a reader sees one consistent
+// text, and the next lookup (names of control files are never cached) sees the next state. FORGET frees a
+// snapshot.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include "cache/base/mutex.h"
+#include "cache/base/result.h"
+#include "fs/inodes.h"
+
+namespace clairfs {
+
+struct ControlFile {
+  std::string name;
+  mode_t mode = 0444;                               ///< permission bits; the owner is the daemon's user
+  std::function<std::string()> content;             ///< called at lookup, from any thread, no lock held
+  std::function<Status(std::string_view)> write{};  ///< absent: the file cannot be written
+};
+
+/// Thread-safe. All files are added before the mount is served.
+class ControlFiles {
+ public:
+  static constexpr std::string_view kDirectoryName = ".clairfs";
+
+  explicit ControlFiles(time_t started) : started_(started) {}
+  void add(ControlFile file) { files_.push_back(std::move(file)); }
+  const std::vector<ControlFile>& files() const { return files_; }
+
+  /// Makes a snapshot and counts one lookup of it.
+  std::optional<Inode> lookup(std::string_view name);
+  /// A snapshot's content; null for the directory and unknown inodes.
+  std::shared_ptr<const std::string> content(Inode inode) const;
+  /// The file that a snapshot is of; null for the directory and unknown inodes.
+  const ControlFile* file(Inode inode) const;
+  /// Attributes of the directory or of a snapshot.
+  std::optional<struct stat> attributes(Inode inode) const;
+  void forget(Inode inode, uint64_t lookups);
+  size_t snapshots() const;
+
+ private:
+  struct Snapshot {
+    const ControlFile* file = nullptr;
+    std::shared_ptr<const std::string> content;
+    uint64_t lookups = 0;
+  };
+
+  const time_t started_;
+  std::vector<ControlFile> files_;
+
+  mutable Mutex mutex_;  // leaf
+  std::unordered_map<Inode, Snapshot> snapshots_ GUARDED_BY(mutex_);
+  Inode next_ GUARDED_BY(mutex_) = kControlInode + 1;
+};
+
+}  // namespace clairfs

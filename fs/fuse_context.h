@@ -1,0 +1,32 @@
+// What every FUSE operation works on.
+#pragma once
+
+#include <functional>
+
+#include "cache/base/clock.h"
+#include "cache/base/log.h"
+#include "cache/base/metrics.h"
+#include "cache/catalog.h"
+#include "cache/chunk_cache.h"
+#include "fs/access_log.h"
+#include "fs/control_files.h"
+#include "fs/task_thread.h"
+
+namespace clairfs {
+
+/// References to the parts of a mount; all outlive the FUSE session.
+struct FuseContext {
+  const Catalog& catalog;
+  ChunkCache& cache;
+  ControlFiles& control;
+  AccessLog& access_log;
+  TaskThread& tasks;
+  const Clock& clock;
+  Metrics& metrics;
+  Logger& log;
+  /// Makes the kernel drop the pages of [offset, offset + length) of an inode. May wait for READs under way,
+  /// so never called from a request handler. Set by the session before it serves.
+  std::function<void(Inode inode, off_t offset, off_t length)> invalidate{};
+};
+
+}  // namespace clairfs

@@ -1,0 +1,70 @@
+// The mount: a libfuse low-level session with threads of its own.
+//
+// Life: mount() makes the mount point live (the kernel's first message waits); start() begins to serve and
+// returns once the kernel has agreed on the protocol; stop() detaches the mount and ends the threads. When
+// somebody else unmounts (umount, fusermount3 -u), the threads end by themselves and `on_unmounted` is
+// called.
+//
+// libfuse 3.14 never tells the kernel that directory operations may run in parallel, so its answer to INIT is
+// amended on its way out (see write_reply in the .cc).
+#pragma once
+
+#define FUSE_USE_VERSION 314
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fuse_lowlevel.h>
+#include <sys/types.h>
+
+#include "cache/base/mutex.h"
+#include "cache/base/thread.h"
+#include "fs/fuse_context.h"
+
+namespace clairfs {
+
+struct FuseOptions {
+  std::string source;  ///< shown in the mount table
+  std::string mountpoint;
+  bool allow_other = false;
+  bool kernel_read_only = false;  ///< `-o ro`: control files cannot be written then
+  /// Threads that take requests. Two let a listing and a read overlap; more than 8 find nothing to do, since
+  /// none waits for data.
+  unsigned threads = 0;  ///< 0: as many as cores, between 2 and 8
+};
+
+/// Thread-safe after start(). `context` outlives it.
+class FuseSession {
+ public:
+  /// Errors: what libfuse or fusermount3 said, with the fix where it is known.
+  static Result<std::unique_ptr<FuseSession>> mount(const FuseOptions& options, FuseContext& context);
+  ~FuseSession();
+
+  /// Serves requests. Errors: ETIMEDOUT if the kernel does not begin to talk.
+  Status start(std::function<void()> on_unmounted);
+  /// Unmounts (lazily if busy) and ends the threads; answers that are still on their way do no harm until the
+  /// destructor. May be called more than once, not from a FUSE thread.
+  void stop();
+
+ private:
+  FuseSession(const FuseOptions& options, FuseContext& context);
+  static void on_init(void* userdata, fuse_conn_info* connection);
+  void serve();
+  void raise_readahead();
+  void detach();
+
+  const FuseOptions options_;
+  FuseContext& context_;
+  fuse_session* session_ = nullptr;
+  std::function<void()> on_unmounted_;
+  std::atomic<unsigned> serving_{0};
+  std::atomic<bool> stopping_{false};
+  bool mounted_ = false;
+  dev_t device_ = 0;  ///< of the mount; set by start()
+  std::vector<NamedThread> threads_;
+};
+
+}  // namespace clairfs

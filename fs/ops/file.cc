@@ -1,0 +1,92 @@
+// open, read, ioctl. A READ is answered from memory at once, or joins the fetch that brings its bytes and is
+// answered by the thread that completes it: no FUSE thread waits for data.
+#include <algorithm>
+#include <cerrno>
+
+#include "fs/kernel_version.h"
+#include "fs/ops/operations.h"
+
+namespace clairfs {
+namespace {
+
+// Zero-message open: ENOSYS makes the kernel open files on its own from now on, keeping their pages. Some
+// kernels can deadlock with it under memory pressure; there every open costs a message.
+void open(fuse_req_t req, fuse_ino_t, fuse_file_info* info) {
+  context_of(req).metrics.fuse_open.add();
+  static const bool zero_message = zero_message_open_is_safe(running_kernel());
+  if (zero_message) return void(fuse_reply_err(req, ENOSYS));
+  info->keep_cache = 1;
+  info->noflush = 1;
+  fuse_reply_open(req, info);
+}
+
+void reply_bytes(fuse_req_t req, const char* data, size_t size, off_t offset, size_t wanted) {
+  const auto begin = std::min(static_cast<size_t>(offset), size);
+  fuse_reply_buf(req, data + begin, std::min(wanted, size - begin));
+}
+
+void count_read(FuseContext& context, const Result<ReadView>& view, const AccessLog::Entry& entry) {
+  Metrics& m = context.metrics;
+  if (!view) {
+    m.reads_failed.add();
+  } else {
+    Counter* const reads[] = {&m.reads_ram, &m.reads_nvme, &m.reads_peer, &m.reads_pfs};
+    Counter* const bytes[] = {&m.bytes_ram, &m.bytes_nvme, &m.bytes_peer, &m.bytes_pfs};
+    reads[static_cast<size_t>(view->origin)]->add();
+    bytes[static_cast<size_t>(view->origin)]->add(entry.length);
+    if (view->joined) m.reads_joined.add();
+  }
+  if (!view || view->origin != Origin::ram || view->joined)
+    m.stall_ns.add(static_cast<uint64_t>(entry.waited.count()));
+  context.access_log.record(entry);
+}
+
+void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file_info*) {
+  FuseContext& context = context_of(req);
+  context.metrics.fuse_read.add();
+  if (is_control(inode)) {
+    const auto content = context.control.content(inode);
+    if (!content) return void(fuse_reply_err(req, EISDIR));
+    return reply_bytes(req, content->data(), content->size(), offset, size);
+  }
+  const auto file = file_of(context.catalog, inode);
+  if (!file || context.catalog.kind(*file) != Catalog::Kind::file) return void(fuse_reply_err(req, EISDIR));
+  const uint64_t file_size = context.catalog.stamp(*file).size;
+  const auto begin = std::min(static_cast<uint64_t>(offset), file_size);
+  const uint64_t length = std::min<uint64_t>(size, file_size - begin);
+  if (length == 0) return void(fuse_reply_buf(req, nullptr, 0));
+
+  const TimePoint asked = context.clock.now();
+  const FileId id = *file;
+  context.cache.read(id, begin, length, [req, &context, asked, id, begin, length](Result<ReadView> view) {
+    AccessLog::Entry entry{std::chrono::system_clock::now(), id, begin, static_cast<uint32_t>(length)};
+    if (view) {
+      fuse_reply_iov(req, view->memory.data(), static_cast<int>(view->memory.size()));
+      entry.origin = view->origin;
+      entry.joined = view->joined;
+    } else {
+      fuse_reply_err(req, view.error().code);
+      entry.origin = Origin::pfs;
+      entry.error = view.error().code;
+    }
+    entry.waited = context.clock.now() - asked;
+    count_read(context, view, entry);
+  });
+}
+
+// CPython before 3.14 asks every file that it opens whether it is a terminal (TCGETS).
+void ioctl(fuse_req_t req, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigned, const void*, size_t,
+           size_t) {
+  context_of(req).metrics.fuse_ioctl.add();
+  fuse_reply_err(req, ENOTTY);
+}
+
+}  // namespace
+
+void set_file_operations(fuse_lowlevel_ops& ops) {
+  ops.open = open;
+  ops.read = read;
+  ops.ioctl = ioctl;
+}
+
+}  // namespace clairfs

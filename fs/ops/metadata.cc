@@ -1,0 +1,112 @@
+// lookup, forget, getattr, readlink, statfs: answered from the catalog, never from the source.
+#include <cerrno>
+#include <string>
+
+#include <sys/statvfs.h>
+
+#include "fs/ops/operations.h"
+
+namespace clairfs {
+namespace {
+
+void reply_control_entry(fuse_req_t req, Inode inode, double entry_timeout) {
+  fuse_entry_param entry{};
+  entry.ino = inode;
+  entry.attr = *context_of(req).control.attributes(inode);
+  entry.attr_timeout = kForever;  // a snapshot does not change
+  entry.entry_timeout = entry_timeout;
+  fuse_reply_entry(req, &entry);
+}
+
+void reply_absent(fuse_req_t req) {
+  fuse_entry_param entry{};  // inode 0 with a timeout: the kernel remembers that there is no such name
+  entry.entry_timeout = kForever;
+  fuse_reply_entry(req, &entry);
+}
+
+void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
+  FuseContext& context = context_of(req);
+  context.metrics.fuse_lookup.add();
+  if (parent == kControlInode) {
+    const auto inode = context.control.lookup(name);
+    if (!inode) return void(fuse_reply_err(req, ENOENT));
+    return reply_control_entry(req, *inode, 0);
+  }
+  if (parent == kRootInode && name == ControlFiles::kDirectoryName) {
+    return reply_control_entry(req, kControlInode, kForever);
+  }
+  const auto directory = file_of(context.catalog, parent);
+  if (!directory) return void(fuse_reply_err(req, ENOENT));
+  const auto file = context.catalog.lookup(*directory, name);
+  if (!file) return reply_absent(req);
+  fuse_entry_param entry{};
+  entry.ino = inode_of(*file);
+  entry.attr = context.catalog.attributes(*file);
+  entry.attr_timeout = kForever;
+  entry.entry_timeout = kForever;
+  fuse_reply_entry(req, &entry);
+}
+
+void forget(fuse_req_t req, fuse_ino_t inode, uint64_t lookups) {
+  FuseContext& context = context_of(req);
+  context.metrics.fuse_forget.add();
+  if (is_control(inode)) context.control.forget(inode, lookups);
+  fuse_reply_none(req);
+}
+
+void forget_many(fuse_req_t req, size_t count, fuse_forget_data* forgets) {
+  FuseContext& context = context_of(req);
+  context.metrics.fuse_forget.add(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (is_control(forgets[i].ino)) context.control.forget(forgets[i].ino, forgets[i].nlookup);
+  }
+  fuse_reply_none(req);
+}
+
+void getattr(fuse_req_t req, fuse_ino_t inode, fuse_file_info*) {
+  FuseContext& context = context_of(req);
+  context.metrics.fuse_getattr.add();
+  if (is_control(inode)) {
+    const auto attributes = context.control.attributes(inode);
+    if (!attributes) return void(fuse_reply_err(req, ENOENT));
+    return void(fuse_reply_attr(req, &*attributes, kForever));
+  }
+  const auto file = file_of(context.catalog, inode);
+  if (!file) return void(fuse_reply_err(req, ENOENT));
+  const struct stat attributes = context.catalog.attributes(*file);
+  fuse_reply_attr(req, &attributes, kForever);
+}
+
+void readlink(fuse_req_t req, fuse_ino_t inode) {
+  FuseContext& context = context_of(req);
+  context.metrics.fuse_readlink.add();
+  const auto file = file_of(context.catalog, inode);
+  if (!file || context.catalog.kind(*file) != Catalog::Kind::symlink)
+    return void(fuse_reply_err(req, EINVAL));
+  fuse_reply_readlink(req, std::string(context.catalog.symlink_target(*file)).c_str());
+}
+
+void statfs(fuse_req_t req, fuse_ino_t) {
+  FuseContext& context = context_of(req);
+  context.metrics.fuse_statfs.add();
+  struct statvfs st {};
+  st.f_bsize = st.f_frsize = 4096;
+  st.f_blocks = (context.catalog.total_bytes() + st.f_frsize - 1) / st.f_frsize;
+  st.f_files = context.catalog.size();
+  st.f_namemax = 255;
+  st.f_flag = ST_RDONLY;
+  fuse_reply_statfs(req, &st);
+}
+
+}  // namespace
+
+void set_metadata_operations(fuse_lowlevel_ops& ops) {
+  ops.lookup = lookup;
+  ops.forget = forget;
+  ops.forget_multi = forget_many;
+  ops.getattr = getattr;
+  ops.readlink = readlink;
+  ops.statfs = statfs;
+}
+
+}  // namespace clairfs

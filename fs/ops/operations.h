@@ -1,0 +1,26 @@
+// The FUSE operations, one group a file. Each handler ends in exactly one reply; none blocks.
+#pragma once
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+#include "fs/fuse_context.h"
+
+namespace clairfs {
+
+/// The dataset does not change while it is mounted, so the kernel may keep names and attributes for ever (a
+/// year: the kernel adds it to the clock, so "for ever" must not overflow).
+constexpr double kForever = 365.0 * 24 * 3600;
+
+inline FuseContext& context_of(fuse_req_t req) {
+  return *static_cast<FuseContext*>(fuse_req_userdata(req));
+}
+
+/// Fills in the handlers of each group.
+void set_metadata_operations(fuse_lowlevel_ops& ops);   // lookup, forget, getattr, readlink, statfs
+void set_directory_operations(fuse_lowlevel_ops& ops);  // opendir, readdir, readdirplus
+void set_file_operations(fuse_lowlevel_ops& ops);       // open, read, ioctl
+void set_xattr_operations(fuse_lowlevel_ops& ops);      // getxattr, listxattr
+void set_refused_operations(fuse_lowlevel_ops& ops);    // all that would change something: EROFS
+
+}  // namespace clairfs

@@ -1,0 +1,98 @@
+// getxattr, listxattr: what the cache knows of a file, as user.clairfs.* attributes. The source's own
+// attributes are not shown: each would cost an operation on the PFS.
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <future>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "cache/base/checksum.h"
+#include "fs/ops/operations.h"
+
+namespace clairfs {
+namespace {
+
+constexpr std::string_view kTier = "user.clairfs.tier";
+constexpr std::string_view kChecksum = "user.clairfs.checksum";
+
+void reply_value(fuse_req_t req, std::string_view value, size_t size) {
+  if (size == 0) return void(fuse_reply_xattr(req, value.size()));
+  if (size < value.size()) return void(fuse_reply_err(req, ERANGE));
+  fuse_reply_buf(req, value.data(), value.size());
+}
+
+/// "ram", "nvme", "none"; with the numbers of chunks where a file is in several: "ram=3 nvme=1 none=0".
+std::string tier_text(const FuseContext& context, FileId file) {
+  const Catalog::Chunks chunks = context.catalog.chunks(file);
+  std::array<uint32_t, 3> count{};
+  for (uint32_t i = 0; i < chunks.count; ++i) {
+    ++count[static_cast<size_t>(context.cache.tier_of(ChunkId(chunks.first.value + i)))];
+  }
+  const auto in = [&](Tier tier) { return count[static_cast<size_t>(tier)]; };
+  if (in(Tier::ram) == chunks.count) return "ram";
+  if (in(Tier::nvme) == chunks.count) return "nvme";
+  if (in(Tier::none) == chunks.count) return "none";
+  return fmt::format("ram={} nvme={} none={}", in(Tier::ram), in(Tier::nvme), in(Tier::none));
+}
+
+// The file goes through the cache chunk by chunk; waiting in slices lets an unmount interrupt it.
+Result<std::string> checksum_text(const FuseContext& context, FileId file,
+                                  const std::atomic<bool>& stopping) {
+  Xxh3Stream stream;
+  const Catalog::Chunks chunks = context.catalog.chunks(file);
+  for (uint32_t i = 0; i < chunks.count; ++i) {
+    const auto promise = std::make_shared<std::promise<Result<AcquiredChunk>>>();
+    auto future = promise->get_future();
+    context.cache.acquire(ChunkId(chunks.first.value + i), Urgency{},
+                          [promise](Result<AcquiredChunk> chunk) { promise->set_value(std::move(chunk)); });
+    while (future.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+      if (stopping) return Error{EINTR, "the mount is being shut down"};
+    }
+    const auto chunk = future.get();
+    if (!chunk) return chunk.error();
+    stream.add(chunk->data->block.slices(0, chunk->data->length));
+  }
+  return fmt::format("xxh3:{:016x}", stream.digest());
+}
+
+void reply_checksum(fuse_req_t req, FileId file, size_t size) {
+  FuseContext& context = context_of(req);
+  context.tasks.post([req, &context, file, size](const std::atomic<bool>& stopping) {
+    const auto text = checksum_text(context, file, stopping);
+    if (!text) return void(fuse_reply_err(req, text.error().code));
+    reply_value(req, *text, size);
+  });
+}
+
+void getxattr(fuse_req_t req, fuse_ino_t inode, const char* name, size_t size) {
+  FuseContext& context = context_of(req);
+  context.metrics.fuse_getxattr.add();
+  const auto file = file_of(context.catalog, inode);
+  if (!file || context.catalog.kind(*file) != Catalog::Kind::file) return void(fuse_reply_err(req, ENODATA));
+  if (name == kTier) return reply_value(req, tier_text(context, *file), size);
+  if (name == kChecksum) return reply_checksum(req, *file, size);
+  fuse_reply_err(req, ENODATA);
+}
+
+void listxattr(fuse_req_t req, fuse_ino_t inode, size_t size) {
+  FuseContext& context = context_of(req);
+  context.metrics.fuse_listxattr.add();
+  const auto file = file_of(context.catalog, inode);
+  std::string names;
+  if (file && context.catalog.kind(*file) == Catalog::Kind::file) {
+    for (const std::string_view name : {kTier, kChecksum}) names.append(name).push_back('\0');
+  }
+  reply_value(req, names, size);
+}
+
+}  // namespace
+
+void set_xattr_operations(fuse_lowlevel_ops& ops) {
+  ops.getxattr = getxattr;
+  ops.listxattr = listxattr;
+}
+
+}  // namespace clairfs

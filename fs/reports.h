@@ -1,0 +1,38 @@
+// The numbers of a mount as people and programs read them: `status`, `stats.json`, `metrics`.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "cache/base/metrics.h"
+#include "cache/catalog.h"
+
+namespace clairfs {
+
+/// What a report says besides the counters. Constant while mounted.
+struct MountInfo {
+  std::string source;
+  std::string mountpoint;
+  std::string io_backend;      ///< "uring" or "threads"
+  std::string catalog_origin;  ///< how the catalog came about, for people
+  std::string log_file;        ///< empty: standard error
+  std::vector<std::string> nvme_directories;
+  pid_t pid = 0;
+  std::chrono::system_clock::time_point started;
+};
+
+/// For people: what is mounted, how full the tiers are, where reads were answered from, what went wrong.
+std::string status_text(const MountInfo& info, const Metrics& metrics);
+
+/// One object; each metric's path nested at its dots. Counters and gauges are numbers; a metric in
+/// nanoseconds is given as `<path>_seconds`; a histogram is {count, sum_seconds, p50_seconds, p99_seconds}.
+/// Besides `daemon` {pid, version, uptime_seconds}, `source`, `mountpoint`, `io`.
+std::string stats_json(const MountInfo& info, const Metrics& metrics);
+
+/// Prometheus text format 0.0.4, every metric as clairfs_<path>, counters with _total, durations in seconds.
+std::string prometheus_text(const Metrics& metrics);
+
+}  // namespace clairfs
