@@ -1,0 +1,14 @@
+// A chunk's identity by content, which holds over rescans and mount points.
+#pragma once
+
+#include "cache/catalog.h"
+#include "cache/nvme_store.h"
+
+namespace clairfs {
+
+/// XXH3-128 over the file's path relative to the root, its size and mtime, and the chunk's offset and length.
+/// All but the path have a fixed width and precede it, so that different fields never give the same bytes.
+/// REQUIRES: chunk < catalog.chunk_count(). Thread-safe.
+ChunkKey chunk_key(const Catalog& catalog, ChunkId chunk);
+
+}  // namespace clairfs
