@@ -9,8 +9,8 @@
 // and what could not be read is reported. At most 100 bytes an entry plus the names.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,12 +20,17 @@
 
 #include <sys/stat.h>
 
+#include "cache/base/fd.h"
 #include "cache/base/file_stamp.h"
-#include "cache/base/log.h"
 #include "cache/base/result.h"
 #include "cache/base/types.h"
 
 namespace clairfs {
+
+namespace catalog_image {
+struct Header;
+struct Row;
+}  // namespace catalog_image
 
 /// A piece of a file.
 struct ChunkRange {
@@ -47,17 +52,29 @@ class Catalog {
   uint64_t skipped_special() const;  ///< sockets, pipes, devices left out
   uint64_t unreadable() const;       ///< entries that could not be read during the scan
   uint64_t memory_bytes() const;     ///< that the snapshot takes, names included
-  uint64_t name_bytes() const;       ///< of which names and symlink targets
-  /// XXH3-64 of everything in the snapshot: equal on two nodes exactly if they see the same dataset.
+  uint64_t name_bytes() const;       ///< of which names and symlink targets, each stored once
+  /// XXH3-64 of the chunk size, the tree of names, all modes, the files' sizes and mtimes and the symlinks'
+  /// targets: equal on two nodes that see the same dataset, wherever each has it mounted. Owners, inode
+  /// numbers, ctimes and the directories' own mtimes and sizes are not part of it.
   uint64_t identity() const;
+  /// Absolute path of the source on the node that scanned it.
+  std::string_view source() const;
 
   Kind kind(FileId id) const;
-  std::string_view name(FileId id) const;            ///< empty for the root
+  /// Empty for the root. The byte after the last is NUL, so that data() may be handed to a system call.
+  std::string_view name(FileId id) const;
   FileId parent(FileId id) const;                    ///< the root is its own parent
   std::string_view symlink_target(FileId id) const;  ///< REQUIRES: kind symlink
   FileStamp stamp(FileId id) const;
   /// st_mode, st_uid, st_gid, st_size, times (atime = mtime), st_blocks, st_ino (= id + 1), st_nlink.
   struct stat attributes(FileId id) const;
+  /// What, beside the attributes, tells at the next mount whether the source has changed.
+  struct SourceState {
+    uint64_t inode = 0;
+    int64_t ctime_ns = 0;     ///< nanoseconds since 1970
+    bool incomplete = false;  ///< a directory not all of which could be read
+  };
+  SourceState source_state(FileId id) const;
   /// Path relative to the root, without a leading '/'; "" for the root.
   std::string path(FileId id) const;
 
@@ -77,7 +94,32 @@ class Catalog {
     uint32_t count = 0;
   };
   Chunks chunks(FileId file) const;
+  /// REQUIRES: chunk < chunk_count(). Costs a binary search.
   ChunkRange range(ChunkId chunk) const;
+
+  /// The whole snapshot as bytes: what the saved file holds and what is sent to other nodes. image() is valid
+  /// as long as the catalog.
+  std::span<const std::byte> image() const { return {image_.data(), image_.size()}; }
+  std::vector<std::byte> serialize() const { return {image().begin(), image().end()}; }
+  /// Copies `bytes` (or takes over a mapping that nobody else can write to) and verifies the checksum and
+  /// every offset, index and name in it, so that no input can make the catalog read outside it or leave the
+  /// source. Errors: EBADMSG with what is wrong; ENOMEM.
+  static Result<std::shared_ptr<const Catalog>> deserialize(std::span<const std::byte> bytes);
+  static Result<std::shared_ptr<const Catalog>> adopt(Mapping image);
+
+ private:
+  friend class CatalogBuilder;
+  /// REQUIRES: a well-formed image.
+  explicit Catalog(Mapping image);
+  std::string_view text(uint32_t string) const;
+
+  // Constant after construction; the pointers lead into image_.
+  Mapping image_;
+  const catalog_image::Header* header_;
+  const catalog_image::Row* rows_;  ///< size() + 1, the last only bounds the children of the one before
+  const uint32_t* chunk_start_;     ///< size() + 1: chunks of all entries before
+  const uint64_t* string_start_;    ///< strings + 1
+  const char* characters_;
 };
 
 }  // namespace clairfs

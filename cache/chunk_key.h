@@ -1,4 +1,4 @@
-// The identity of a chunk's content, by which an NVMe store knows it over remounts and rescans.
+// A chunk's identity by content, which holds over rescans and mount points.
 #pragma once
 
 #include "cache/catalog.h"
@@ -6,8 +6,9 @@
 
 namespace clairfs {
 
-/// XXH3-128 over the relative path, size and mtime of the file and the range of the chunk: a changed file has
-/// other keys, an unchanged one the same however the chunks are numbered.
+/// XXH3-128 over the file's path relative to the root, its size and mtime, and the chunk's offset and length.
+/// All but the path have a fixed width and precede it, so that different fields never give the same bytes.
+/// REQUIRES: chunk < catalog.chunk_count(). Thread-safe.
 ChunkKey chunk_key(const Catalog& catalog, ChunkId chunk);
 
 }  // namespace clairfs

@@ -1,0 +1,23 @@
+#include "cache/chunk_key.h"
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include <xxhash.h>
+
+namespace clairfs {
+
+ChunkKey chunk_key(const Catalog& catalog, ChunkId chunk) {
+  const ChunkRange range = catalog.range(chunk);
+  const FileStamp stamp = catalog.stamp(range.file);
+  const std::array<uint64_t, 4> fields = {stamp.size, static_cast<uint64_t>(stamp.mtime_ns), range.offset,
+                                          range.length};
+  std::string bytes(sizeof fields, '\0');
+  std::memcpy(bytes.data(), fields.data(), sizeof fields);
+  bytes += catalog.path(range.file);
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.high64, hash.low64};
+}
+
+}  // namespace clairfs
