@@ -1,0 +1,67 @@
+#include "cache/io_memory.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <climits>
+#include <memory>
+#include <utility>
+
+namespace clairfs {
+
+uint64_t total_bytes(std::span<const iovec> memory) {
+  uint64_t total = 0;
+  for (const iovec& piece : memory) total += piece.iov_len;
+  return total;
+}
+
+std::vector<iovec> slice_of(std::span<const iovec> memory, uint64_t offset, uint64_t length) {
+  std::vector<iovec> slice;
+  for (const iovec& piece : memory) {
+    if (length == 0) break;
+    if (offset >= piece.iov_len) {
+      offset -= piece.iov_len;
+      continue;
+    }
+    const uint64_t bytes = std::min<uint64_t>(piece.iov_len - offset, length);
+    slice.push_back({static_cast<std::byte*>(piece.iov_base) + offset, bytes});
+    length -= bytes;
+    offset = 0;
+  }
+  return slice;
+}
+
+uint64_t xxh3_of(std::span<const iovec> memory, uint64_t length) {
+  if (!memory.empty() && memory[0].iov_len >= length) return XXH3_64bits(memory[0].iov_base, length);
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  for (const iovec& piece : memory) {
+    const uint64_t bytes = std::min<uint64_t>(piece.iov_len, length);
+    XXH3_64bits_update(state.get(), piece.iov_base, bytes);
+    length -= bytes;
+  }
+  return XXH3_64bits_digest(state.get());
+}
+
+IoCursor::IoCursor(std::vector<iovec> memory) : memory_(std::move(memory)) { skip_empty(); }
+
+unsigned IoCursor::count() const {
+  return static_cast<unsigned>(std::min<size_t>(memory_.size() - first_, IOV_MAX));
+}
+
+void IoCursor::advance(uint64_t bytes) {
+  while (bytes > 0) {
+    iovec& piece = memory_[first_];
+    const uint64_t step = std::min<uint64_t>(piece.iov_len, bytes);
+    piece.iov_base = static_cast<std::byte*>(piece.iov_base) + step;
+    piece.iov_len -= step;
+    bytes -= step;
+    skip_empty();
+  }
+}
+
+void IoCursor::skip_empty() {
+  while (first_ < memory_.size() && memory_[first_].iov_len == 0) ++first_;
+}
+
+}  // namespace clairfs

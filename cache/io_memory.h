@@ -1,0 +1,43 @@
+// Scattered memory: what preadv, pwritev and readv requests move data into and out of.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace clairfs {
+
+uint64_t total_bytes(std::span<const iovec> memory);
+
+/// The pieces of `memory` that hold its bytes [offset, offset + length). REQUIRES: they are there.
+std::vector<iovec> slice_of(std::span<const iovec> memory, uint64_t offset, uint64_t length);
+
+/// XXH3-64 of the first `length` bytes. REQUIRES: they are there.
+uint64_t xxh3_of(std::span<const iovec> memory, uint64_t length);
+
+/// A position in scattered memory that moves on as bytes are transferred. Does not own the memory. Not
+/// thread-safe.
+class IoCursor {
+ public:
+  explicit IoCursor(std::vector<iovec> memory);
+
+  bool finished() const { return first_ == memory_.size(); }
+  /// What is left, for one system call: at most IOV_MAX pieces.
+  const iovec* pieces() const { return memory_.data() + first_; }
+  unsigned count() const;
+  /// Bytes of pieces().
+  uint64_t bytes() const { return total_bytes({pieces(), count()}); }
+  /// REQUIRES: `bytes` <= bytes().
+  void advance(uint64_t bytes);
+
+ private:
+  void skip_empty();
+
+  std::vector<iovec> memory_;
+  size_t first_ = 0;
+};
+
+}  // namespace clairfs
