@@ -43,7 +43,12 @@ struct Operation {
   enum class Step { open, move, stat, close };
 
   explicit Operation(FileRead r)
-      : step(Step::open), cursor(std::move(r.memory)), offset(r.offset), request(std::move(r)) {}
+      : step(r.open_fd < 0 ? Step::open : Step::move),
+        cursor(std::move(r.memory)),
+        offset(r.offset),
+        file(r.open_fd),
+        owns_file(r.open_fd < 0),
+        request(std::move(r)) {}
   explicit Operation(Transfer r)
       : step(Step::move), cursor(std::move(r.memory)), offset(r.offset), request(std::move(r)) {}
 
@@ -61,7 +66,8 @@ struct Operation {
   IoCursor cursor;
   uint64_t offset;
   uint64_t moved = 0;
-  int file = -1;            ///< opened for a FileRead
+  int file = -1;            ///< of a FileRead, once it is open
+  bool owns_file = false;   ///< and is to be closed in the end
   bool blocking = false;    ///< hand the next operation to a worker at once
   struct statx stat = {};
   std::variant<FileRead, Transfer> request;
@@ -342,10 +348,14 @@ class RingBackend final : public IoBackend {
   void stat_known(Ring& ring, Owned operation) {
     FileRead::Outcome outcome;
     outcome.bytes = operation->moved;
+    if (operation->owns_file && operation->file_read()->keep_open) {
+      outcome.fd.reset(operation->file);
+      operation->owns_file = false;
+    }
     outcome.stamp.size = operation->stat.stx_size;
     outcome.stamp.mtime_ns =
         int64_t{operation->stat.stx_mtime.tv_sec} * 1'000'000'000 + operation->stat.stx_mtime.tv_nsec;
-    operation->file_read()->done(outcome);
+    operation->file_read()->done(std::move(outcome));
     close_file(ring, std::move(operation));
   }
 
@@ -365,7 +375,7 @@ class RingBackend final : public IoBackend {
 
   /// After `done`, which need not wait for it. A close may talk to a server, so it goes through the ring.
   void close_file(Ring& ring, Owned operation) {
-    if (operation->file < 0) {
+    if (operation->file < 0 || !operation->owns_file) {
       --in_flight_;
       return;
     }

@@ -37,7 +37,7 @@ Result<uint64_t> move_all(Transfer::Direction direction, int fd, uint64_t offset
   return moved;
 }
 
-Result<FileRead::Outcome> perform(FileRead& request) {
+Result<Fd> open_file(const FileRead& request) {
   // O_NONBLOCK: should a FIFO have taken the file's place, open() must not wait for its writer. Regular files
   // do not heed it, but for one with a lease on it, which gives EAGAIN and is then waited for.
   int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
@@ -46,20 +46,30 @@ Result<FileRead::Outcome> perform(FileRead& request) {
     if (errno == EAGAIN && (flags & O_NONBLOCK) != 0) {
       flags &= ~O_NONBLOCK;
     } else if (errno != EINTR) {
-      break;
+      return system_error(errno, "open " + request.path);
     }
   }
-  if (opened < 0) return system_error(errno, "open " + request.path);
-  const Fd file(opened);
-  auto bytes = move_all(Transfer::Direction::read, file.get(), request.offset, std::move(request.memory),
-                        "read " + request.path);
+  return Fd(opened);
+}
+
+Result<FileRead::Outcome> perform(FileRead& request) {
+  Fd opened;
+  if (request.open_fd < 0) {
+    auto file = open_file(request);
+    if (!file) return file.error();
+    opened = std::move(*file);
+  }
+  const int fd = opened ? opened.get() : request.open_fd;
+  auto bytes =
+      move_all(Transfer::Direction::read, fd, request.offset, std::move(request.memory), "read " + request.path);
   if (!bytes) return bytes.error();
   struct stat st;
-  if (::fstat(file.get(), &st) != 0) return system_error(errno, "stat " + request.path);
+  if (::fstat(fd, &st) != 0) return system_error(errno, "stat " + request.path);
   FileRead::Outcome outcome;
   outcome.bytes = *bytes;
   outcome.stamp.size = static_cast<uint64_t>(st.st_size);
   outcome.stamp.mtime_ns = int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec;
+  if (request.keep_open) outcome.fd = std::move(opened);
   return outcome;
 }
 
