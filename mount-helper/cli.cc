@@ -1,0 +1,116 @@
+#include "mount-helper/cli.h"
+
+#include <iostream>
+
+#include <fmt/format.h>
+#include <getopt.h>
+
+#include "mount-helper/commands/commands.h"
+#include "mount-helper/option_table.h"
+
+namespace clairfs {
+namespace {
+
+constexpr const char* kDescription =
+    "clairfs mounts a read-only view of a dataset and caches it in memory and on NVMe.\n\n"
+    "  clairfs mount /pfs/imagenet /mnt/imagenet     then train on /mnt/imagenet\n"
+    "  clairfs status /mnt/imagenet                  what the cache did\n"
+    "  clairfs umount /mnt/imagenet";
+
+bool is_command(const CLI::App& app, const std::string& name) {
+  return !app.get_subcommands([&](const CLI::App* command) { return command->check_name(name); }).empty();
+}
+
+/// The first argument when it looks like a command and is none.
+const char* unknown_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-' || is_command(app, argv[1])) return nullptr;
+  return argv[1];
+}
+
+int usage_error(const std::string& message) {
+  fmt::print(stderr, "clairfs: {}\n", message);
+  return exit_usage;
+}
+
+constexpr const char* kHelperUsage = "usage: mount.clairfs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE]";
+
+}  // namespace
+
+std::unique_ptr<CLI::App> make_app(int& status) {
+  auto app = std::make_unique<CLI::App>(kDescription, "clairfs");
+  app->set_version_flag("--version", "clairfs " CLAIRFS_VERSION);
+  app->require_subcommand(1);
+  app->footer("'clairfs COMMAND --help' shows the options of a command; clairfs(1) is the manual.");
+  add_mount_command(*app, status);
+  add_umount_command(*app, status);
+  add_status_command(*app, status);
+  add_warmup_command(*app, status);
+  add_man_page_command(*app, status);
+  return app;
+}
+
+int run_clairfs(int argc, char** argv) {
+  int status = exit_success;
+  const auto app = make_app(status);
+  if (argc < 2) {
+    std::cout << app->help();
+    return exit_usage;
+  }
+  if (const char* command = unknown_command(*app, argc, argv)) {
+    return usage_error(fmt::format("unknown command '{}'; 'clairfs --help' lists the commands", command));
+  }
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    return app->exit(wanted);
+  } catch (const CLI::ParseError& failure) {
+    return usage_error(fmt::format("{}; see 'clairfs {}--help'", failure.what(),
+                                   is_command(*app, argv[1]) ? std::string(argv[1]) + " " : ""));
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "clairfs: {}\n", failure.what());
+    return exit_system;
+  }
+  return status;
+}
+
+int run_mount_helper(int argc, char** argv) {
+  MountRequest request;
+  std::string options;
+  opterr = 0;
+  for (int flag = 0; (flag = ::getopt(argc, argv, "sfnvho:t:")) != -1;) {
+    switch (flag) {
+      case 's':
+        request.sloppy = true;
+        break;
+      case 'f':
+        request.fake = true;
+        break;
+      case 'v':
+        request.verbose = true;
+        break;
+      case 'o':
+        options += (options.empty() ? "" : ",") + std::string(optarg);
+        break;
+      case 'n':  // no entry in /etc/mtab, which there is no more
+      case 't':  // the type that brought mount(8) here
+        break;
+      case 'h':
+        fmt::print("{}\n", kHelperUsage);
+        return exit_success;
+      default:
+        return usage_error(kHelperUsage);
+    }
+  }
+  if (argc - optind != 2) return usage_error(kHelperUsage);
+  request.source = argv[optind];
+  request.mountpoint = argv[optind + 1];
+  request.option_list = options;
+  try {
+    return mount_command(request);
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "clairfs: {}\n", failure.what());
+    return exit_system;
+  }
+}
+
+}  // namespace clairfs

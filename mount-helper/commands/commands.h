@@ -1,0 +1,47 @@
+// The commands, one file each. add_X_command() declares arguments; parsing them runs the command and leaves
+// its exit status in `status`, which must outlive `app`. Errors go to stderr as one line "clairfs: ...".
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "cache/base/result.h"
+#include "mount-helper/mount_options.h"
+#include "mount-helper/option_sources.h"
+
+namespace clairfs {
+
+/// Exit statuses; those that mount(8) documents.
+enum ExitStatus { exit_success = 0, exit_usage = 1, exit_system = 2, exit_mount_failure = 32 };
+
+void add_mount_command(CLI::App& app, int& status);
+void add_umount_command(CLI::App& app, int& status);
+void add_status_command(CLI::App& app, int& status);
+void add_warmup_command(CLI::App& app, int& status);
+/// Hidden; the build makes the man pages with it.
+void add_man_page_command(CLI::App& app, int& status);
+
+/// What was asked for, before defaults and checks.
+struct MountRequest {
+  std::string source;
+  std::string mountpoint;
+  OptionValues flags;       ///< of the command line
+  std::string option_list;  ///< of -o
+  bool foreground = false;
+  bool fake = false;     ///< check everything, mount nothing
+  bool sloppy = false;   ///< leave unknown -o options out
+  bool verbose = false;  ///< say what was done
+};
+
+/// Defaults, then the config file, then -o, then flags; paths are left as given. Errors: EINVAL, origin
+/// first.
+Result<MountOptions> gather_options(const MountRequest& request, const MountOptions& defaults);
+
+/// Mounts: returns when the mount is usable, or, in the foreground, when it has ended.
+int mount_command(const MountRequest& request);
+
+/// Prints "clairfs: MESSAGE" to stderr and returns `status`.
+int fail(const Error& error, int status);
+
+}  // namespace clairfs

@@ -1,0 +1,44 @@
+#include <cerrno>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "mount-helper/commands/commands.h"
+#include "mount-helper/mountinfo.h"
+#include "mount-helper/processes.h"
+
+namespace clairfs {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(10);  // a busy daemon answers within one
+
+int status_command(const std::string& path, bool json) {
+  const auto mount = find_clairfs_mount(path);
+  if (!mount) return fail(mount.error(), exit_usage);
+  const auto text =
+      read_with_deadline(mount->mountpoint + (json ? "/.clairfs/stats.json" : "/.clairfs/status"), kPatience);
+  if (!text) {
+    if (text.error().code != ETIMEDOUT) return fail(text.error(), exit_system);
+    return fail(Error{ETIMEDOUT, fmt::format("the daemon of {} does not answer after {} seconds",
+                                             mount->mountpoint, kPatience.count())},
+                exit_system);
+  }
+  fmt::print("{}{}", *text, text->ends_with('\n') ? "" : "\n");
+  return exit_success;
+}
+
+}  // namespace
+
+void add_status_command(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand("status", "Show what the cache holds and did");
+  struct Arguments {
+    std::string path;
+    bool json = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("MOUNTPOINT", arguments->path, "Mountpoint, or any path inside the mount")->required();
+  command->add_flag("--json", arguments->json, "All counters as JSON");
+  command->callback([arguments, &status] { status = status_command(arguments->path, arguments->json); });
+}
+
+}  // namespace clairfs

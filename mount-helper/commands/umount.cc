@@ -1,0 +1,84 @@
+#include <cerrno>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "mount-helper/commands/commands.h"
+#include "mount-helper/mountinfo.h"
+#include "mount-helper/processes.h"
+#include "mount-helper/unmount.h"
+
+namespace clairfs {
+namespace {
+
+constexpr auto kAnswerPatience = std::chrono::seconds(3);  // a daemon that lives answers at once
+constexpr auto kEndPatience = std::chrono::seconds(10);    // an orderly end takes milliseconds
+
+/// The topmost mount at `path`, which must be ours.
+Result<MountEntry> mount_to_end(const std::string& path) {
+  const auto resolved = resolve_mountpoint(path);
+  if (!resolved) return resolved.error();
+  const auto mounts = current_mounts();
+  if (!mounts) return mounts.error();
+  const auto mount = mount_at(*mounts, *resolved);
+  if (mount && mount->is_clairfs()) return *mount;
+  if (mount) {
+    return Error{EINVAL, fmt::format("{} is a mount of type {}, not clairfs; unmount it with: umount {}",
+                                     *resolved, mount->type, *resolved)};
+  }
+  const auto around = mount_containing(*mounts, *resolved);
+  if (around && around->is_clairfs()) {
+    return Error{EINVAL,
+                 fmt::format("{} lies inside the clairfs mount {}; unmount that with: clairfs umount {}",
+                             *resolved, around->mountpoint, around->mountpoint)};
+  }
+  return Error{EINVAL,
+               fmt::format("{} is not mounted; 'findmnt -t fuse.clairfs' lists clairfs mounts", *resolved)};
+}
+
+/// The daemon behind the mount; none when it is gone, hangs, or lives in another pid namespace.
+Fd find_daemon(const std::string& mountpoint, pid_t& pid) {
+  const auto stats = read_with_deadline(mountpoint + "/.clairfs/stats.json", kAnswerPatience);
+  if (!stats) return Fd();
+  const auto parsed = nlohmann::json::parse(*stats, nullptr, false);
+  const auto number = nlohmann::json::json_pointer("/daemon/pid");
+  if (parsed.is_discarded() || !parsed.contains(number) || !parsed[number].is_number_integer()) return Fd();
+  pid = parsed[number].get<pid_t>();
+  if (pid <= 0 || process_name(pid).find("clairfs") == std::string::npos) return Fd();
+  return open_process(pid);
+}
+
+int umount_command(const std::string& path, bool lazy) {
+  const auto mount = mount_to_end(path);
+  if (!mount) return fail(mount.error(), exit_usage);
+  pid_t pid = 0;
+  const Fd daemon = find_daemon(mount->mountpoint, pid);
+  if (const Status done = unmount(mount->mountpoint, lazy); !done)
+    return fail(done.error(), exit_mount_failure);
+  if (lazy || wait_for_end(daemon, kEndPatience)) return exit_success;
+  return fail(
+      Error{ETIMEDOUT,
+            fmt::format("{} is unmounted, but its daemon (process {}) still runs after {} seconds; its log "
+                        "may say why",
+                        mount->mountpoint, pid, kEndPatience.count())},
+      exit_system);
+}
+
+}  // namespace
+
+void add_umount_command(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand("umount", "Unmount, also what a dead daemon left behind");
+  struct Arguments {
+    std::string mountpoint;
+    bool lazy = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("MOUNTPOINT", arguments->mountpoint, "Where the dataset is mounted")->required();
+  command->add_flag("-z,-l,--lazy", arguments->lazy,
+                    "Detach at once even if in use; the daemon ends with the last user");
+  command->callback(
+      [arguments, &status] { status = umount_command(arguments->mountpoint, arguments->lazy); });
+}
+
+}  // namespace clairfs

@@ -1,0 +1,50 @@
+// What one mount is asked to do: a plain struct, filled from the option table and checked before anything
+// runs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cache/io_backend.h"
+
+namespace clairfs {
+
+/// A directory on a fast local disk, and how much of it the NVMe tier may take.
+struct NvmeDir {
+  std::string directory;
+  uint64_t capacity = 0;  ///< bytes; 0 until settle_paths() replaces it with a share of the free space
+  bool operator==(const NvmeDir&) const = default;
+};
+
+/// Defaults that depend on the machine (ram, staging, catalog_dir, fuse_threads) come from default_options().
+struct MountOptions {
+  std::string source;      ///< absolute real path of the dataset
+  std::string mountpoint;  ///< absolute real path of an existing directory
+  bool foreground = false;
+
+  uint64_t ram = 0;  ///< bytes of the RAM arena
+  std::vector<NvmeDir> nvme;
+  uint64_t staging = 0;         ///< bytes pushed into the page cache ahead of the reader
+  uint64_t chunk = 4ULL << 20;  ///< bytes; large enough for full PFS bandwidth, small enough to place
+  IoKind io = IoKind::automatic;
+  /// Operations on the PFS at once, at most. 64 keeps a PFS of 1 ms latency at 64,000 small files a second;
+  /// the adaptive limit below it finds what the PFS really likes.
+  unsigned pfs_concurrency = 64;
+  unsigned fuse_threads = 4;
+
+  std::string catalog_dir;     ///< holds saved catalogs and, unless log_file says otherwise, the log
+  std::string check = "full";  ///< what a saved catalog is compared with: "full" or "directories"
+
+  bool read_only = false;  ///< kernel mount flag `ro` was asked for
+  bool no_exec = false;    ///< kernel mount flag `noexec`
+  bool allow_other = false;
+
+  std::string log_level = "info";
+  std::string log_file;     ///< empty: default_log_file() in the background, stderr in the foreground
+  std::string config_file;  ///< where options were read from, or empty
+
+  bool operator==(const MountOptions&) const = default;
+};
+
+}  // namespace clairfs

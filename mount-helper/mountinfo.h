@@ -1,0 +1,46 @@
+// The kernel's list of mounts, and which of them are ours.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/base/result.h"
+
+namespace clairfs {
+
+/// One line of /proc/self/mountinfo; see proc(5). Paths have their octal escapes undone.
+struct MountEntry {
+  std::string mountpoint;
+  std::string type;    ///< "ext4", "fuse.clairfs"
+  std::string source;  ///< for clairfs mounts the dataset's path
+
+  bool is_clairfs() const { return type == "fuse.clairfs"; }
+};
+
+/// Lines that do not look as they should are left out. Later entries lie over earlier ones.
+std::vector<MountEntry> parse_mountinfo(std::string_view text);
+Result<std::vector<MountEntry>> current_mounts();
+
+/// The topmost mount exactly at `path`, and the one that holds `path`. `path` is absolute and without "." or
+/// "..".
+std::optional<MountEntry> mount_at(std::span<const MountEntry> mounts, std::string_view path);
+std::optional<MountEntry> mount_containing(std::span<const MountEntry> mounts, std::string_view path);
+
+/// Whether `path` is `directory` or lies below it. Both absolute and resolved.
+bool is_within(std::string_view path, std::string_view directory);
+
+/// `path` absolute with symlinks resolved. The last component may be a stale mount, which realpath(3) cannot
+/// pass.
+Result<std::string> resolve_mountpoint(const std::string& path);
+
+/// Whether the daemon behind the mount at `path` is gone ("transport endpoint is not connected").
+bool is_stale(const std::string& path);
+
+/// The clairfs mount that holds `path` (the mountpoint or anything below). Errors, one line each: not a
+/// clairfs mount; stale, with the command that clears it.
+Result<MountEntry> find_clairfs_mount(const std::string& path);
+
+}  // namespace clairfs

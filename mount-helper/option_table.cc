@@ -1,0 +1,297 @@
+#include "mount-helper/option_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "cache/base/units.h"
+
+namespace clairfs {
+namespace {
+
+using Values = std::vector<std::string>;
+
+constexpr uint64_t kSmallestChunk = 64ULL << 10;  // below, per-chunk bookkeeping outweighs the data
+constexpr uint64_t kLargestChunk = 64ULL << 20;   // above, one small read would wait for too much
+constexpr uint64_t kChunkUnit = 4096;             // pages and O_DIRECT sectors
+constexpr unsigned kMostThreads = 1024;           // more is a typing error
+
+Status set_size(uint64_t& field, const std::string& value) {
+  const auto size = parse_size(value);
+  if (!size) return size.error();
+  field = *size;
+  return {};
+}
+
+Status set_count(unsigned& field, const std::string& value) {
+  unsigned number = 0;
+  const char* end = value.data() + value.size();
+  const auto [stop, failure] = std::from_chars(value.data(), end, number);
+  if (failure != std::errc() || stop != end || number < 1 || number > kMostThreads) {
+    return Error{EINVAL, fmt::format("'{}' is not a number from 1 to {}", value, kMostThreads)};
+  }
+  field = number;
+  return {};
+}
+
+Status set_switch(bool& field, const std::string& value) {
+  if (value != "true" && value != "false") {
+    return Error{EINVAL, fmt::format("'{}' is neither true nor false", value)};
+  }
+  field = value == "true";
+  return {};
+}
+
+Status set_path(std::string& field, const std::string& value) {
+  if (value.empty()) return Error{EINVAL, "the path is empty"};
+  field = value;
+  return {};
+}
+
+Status set_choice(std::string& field, const std::string& value,
+                  std::initializer_list<std::string_view> choices) {
+  if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
+    return Error{EINVAL, fmt::format("'{}' is not one of {}", value, fmt::join(choices, ", "))};
+  }
+  field = value;
+  return {};
+}
+
+Status set_chunk(MountOptions& options, const std::string& value) {
+  const auto size = parse_size(value);
+  if (!size) return size.error();
+  if (*size % kChunkUnit != 0 || *size < kSmallestChunk || *size > kLargestChunk) {
+    return Error{EINVAL,
+                 fmt::format("a chunk of {} bytes is not possible; write a multiple of {} from {} to {}",
+                             *size, kChunkUnit, format_size(kSmallestChunk), format_size(kLargestChunk))};
+  }
+  options.chunk = *size;
+  return {};
+}
+
+Status add_nvme(MountOptions& options, const std::string& value) {
+  NvmeDir dir{value, 0};
+  const size_t colon = value.rfind(':');
+  if (colon != std::string::npos && value.find('/', colon) == std::string::npos) {
+    const auto capacity = parse_size(std::string_view(value).substr(colon + 1));
+    if (!capacity) return capacity.error();
+    if (*capacity == 0) return Error{EINVAL, "a capacity of 0 keeps nothing; leave the option out instead"};
+    dir = {value.substr(0, colon), *capacity};
+  }
+  if (dir.directory.empty()) return Error{EINVAL, "the directory is missing; write DIR or DIR:SIZE"};
+  options.nvme.push_back(dir);
+  return {};
+}
+
+Values nvme_values(const MountOptions& options) {
+  Values values;
+  for (const NvmeDir& dir : options.nvme) {
+    values.push_back(dir.capacity == 0 ? dir.directory : fmt::format("{}:{}", dir.directory, dir.capacity));
+  }
+  return values;
+}
+
+Status set_io(MountOptions& options, const std::string& value) {
+  std::string kind;
+  if (Status known = set_choice(kind, value, {"auto", "uring", "threads"}); !known) return known;
+  options.io = kind == "uring" ? IoKind::uring : kind == "threads" ? IoKind::threads : IoKind::automatic;
+  return {};
+}
+
+Values io_values(const MountOptions& options) {
+  switch (options.io) {
+    case IoKind::uring:
+      return {"uring"};
+    case IoKind::threads:
+      return {"threads"};
+    case IoKind::automatic:
+      break;
+  }
+  return {"auto"};
+}
+
+Values size_value(uint64_t bytes) {
+  return {std::to_string(bytes)};
+}
+Values switch_value(bool on) {
+  return {on ? "true" : "false"};
+}
+Values path_value(const std::string& path) {
+  return path.empty() ? Values{} : Values{path};
+}
+
+const std::array kTable = {
+    OptionSpec{.name = "ram",
+               .argument = "SIZE",
+               .default_text = "25 % of the memory available",
+               .help = "Size of the RAM tier",
+               .man = "Memory that the RAM tier may take; never more is used. 0 switches the tier off. The "
+                      "default is a "
+                      "quarter of MemAvailable, or of the cgroup's limit where that is lower: the training "
+                      "processes need "
+                      "the rest.",
+               .set = [](MountOptions& o, const std::string& v) { return set_size(o.ram, v); },
+               .get = [](const MountOptions& o) { return size_value(o.ram); }},
+    OptionSpec{.name = "nvme",
+               .argument = "DIR[:SIZE]",
+               .repeatable = true,
+               .default_text = "none",
+               .help = "Directory on a fast local disk for the NVMe tier; may be repeated",
+               .man = "Keeps chunks in DIR, at most SIZE bytes; without SIZE, 80 % of what is free there at "
+                      "the start. The "
+                      "directory belongs to one daemon at a time and stays warm for the next mount. May be "
+                      "given several "
+                      "times. There is none by default: which disk is fast cannot be known.",
+               .set = add_nvme,
+               .get = nvme_values},
+    OptionSpec{.name = "staging",
+               .argument = "SIZE",
+               .default_text = "1 GiB or 10 % of the memory available, whichever is less",
+               .help = "Bytes pushed into the page cache ahead of the reader",
+               .man = "The staging window: samples that a plan says are next are pushed into the kernel's "
+                      "page cache up to "
+                      "this many bytes ahead. A window of seconds is enough, so the default takes little of "
+                      "the memory.",
+               .set = [](MountOptions& o, const std::string& v) { return set_size(o.staging, v); },
+               .get = [](const MountOptions& o) { return size_value(o.staging); }},
+    OptionSpec{
+        .name = "chunk",
+        .argument = "SIZE",
+        .default_text = "4M",
+        .help = "Largest unit of caching",
+        .man = "A file up to this size is cached whole, a larger one in aligned pieces of it. A multiple of "
+               "4096 from "
+               "64K to 64M. 4M reaches the full bandwidth of a parallel filesystem and still places finely.",
+        .set = set_chunk,
+        .get = [](const MountOptions& o) { return size_value(o.chunk); }},
+    OptionSpec{.name = "io",
+               .argument = "auto|uring|threads",
+               .default_text = "auto",
+               .help = "How the source and the NVMe tier are read",
+               .man = "uring uses io_uring, threads a pool of threads. auto takes io_uring and falls back to "
+                      "threads where "
+                      "the kernel or a container forbids it, with one line in the log.",
+               .set = set_io,
+               .get = io_values},
+    OptionSpec{.name = "pfs-concurrency",
+               .argument = "NUMBER",
+               .default_text = "64",
+               .help = "Reads of the source at once, at most",
+               .man = "Upper bound for the operations under way on the source. Below it the number adapts, "
+                      "since more readers "
+                      "than a parallel filesystem likes make it slower.",
+               .set = [](MountOptions& o, const std::string& v) { return set_count(o.pfs_concurrency, v); },
+               .get = [](const MountOptions& o) { return Values{std::to_string(o.pfs_concurrency)}; }},
+    OptionSpec{
+        .name = "fuse-threads",
+        .argument = "NUMBER",
+        .default_text = "the number of processors, from 2 to 8",
+        .help = "Threads that answer the kernel",
+        .man = "Threads that take requests from the kernel. They never wait for data, so a few are enough.",
+        .set = [](MountOptions& o, const std::string& v) { return set_count(o.fuse_threads, v); },
+        .get = [](const MountOptions& o) { return Values{std::to_string(o.fuse_threads)}; }},
+    OptionSpec{
+        .name = "catalog-dir",
+        .argument = "DIR",
+        .default_text = "/var/cache/clairfs for root, else $XDG_CACHE_HOME/clairfs or ~/.cache/clairfs",
+        .help = "Where the scanned tree is kept for the next mount",
+        .man = "Holds the saved catalog of each dataset, and the log files. It is created with mode 0700 if "
+               "missing.",
+        .set = [](MountOptions& o, const std::string& v) { return set_path(o.catalog_dir, v); },
+        .get = [](const MountOptions& o) { return path_value(o.catalog_dir); }},
+    OptionSpec{.name = "check",
+               .argument = "full|directories",
+               .default_text = "full",
+               .help = "How a saved catalog is compared with the source",
+               .man = "full looks at every entry of the source again; directories only at the directories, "
+                      "which is faster "
+                      "and misses files rewritten in place until they are read.",
+               .set =
+                   [](MountOptions& o, const std::string& v) {
+                     return set_choice(o.check, v, {"full", "directories"});
+                   },
+               .get = [](const MountOptions& o) { return Values{o.check}; }},
+    OptionSpec{.name = "allow-other",
+               .argument = "",
+               .default_text = "false",
+               .help = "Let other users use the mount",
+               .man =
+                   "Otherwise only the user who mounted sees the files. Users other than root need the line "
+                   "user_allow_other in /etc/fuse.conf. The permissions of the source hold in any case.",
+               .set = [](MountOptions& o, const std::string& v) { return set_switch(o.allow_other, v); },
+               .get = [](const MountOptions& o) { return switch_value(o.allow_other); }},
+    OptionSpec{.name = "ro",
+               .argument = "",
+               .default_text = "false",
+               .help = "Have the kernel refuse writes",
+               .man = "The filesystem refuses every write in any case. With ro the kernel does so itself, "
+                      "and then plans can "
+                      "be registered neither with setfattr nor by writing to .clairfs/plan.",
+               .set = [](MountOptions& o, const std::string& v) { return set_switch(o.read_only, v); },
+               .get = [](const MountOptions& o) { return switch_value(o.read_only); }},
+    OptionSpec{.name = "noexec",
+               .argument = "",
+               .default_text = "false",
+               .help = "Have the kernel refuse to run programs from the mount",
+               .man = "As for any filesystem; nosuid and nodev are always in force.",
+               .set = [](MountOptions& o, const std::string& v) { return set_switch(o.no_exec, v); },
+               .get = [](const MountOptions& o) { return switch_value(o.no_exec); }},
+    OptionSpec{
+        .name = "log-level",
+        .argument = "LEVEL",
+        .default_text = "info",
+        .help = "trace, debug, info, warning, error or off",
+        .man = "The least important kind of line that is logged: trace, debug, info, warning, error or off.",
+        .set =
+            [](MountOptions& o, const std::string& v) {
+              return set_choice(o.log_level, v, {"trace", "debug", "info", "warning", "error", "off"});
+            },
+        .get = [](const MountOptions& o) { return Values{o.log_level}; }},
+    OptionSpec{.name = "log-file",
+               .argument = "FILE",
+               .default_text = "a file in log/ of the catalog directory; stderr with -f",
+               .help = "Where the daemon logs to",
+               .man = "The log is kept below 8 MiB: at 4 MiB it is renamed to end in .1 and begun anew. In "
+                      "the foreground "
+                      "the lines go to stderr, and to this file only if it is named.",
+               .set = [](MountOptions& o, const std::string& v) { return set_path(o.log_file, v); },
+               .get = [](const MountOptions& o) { return path_value(o.log_file); }},
+    OptionSpec{
+        .name = "config",
+        .argument = "FILE",
+        .default_text = "none",
+        .help = "Read options from a file",
+        .man = "Lines of the form name=value with the names of this list; empty lines and lines that begin "
+               "with # are "
+               "skipped. Options given elsewhere win over the file, and those of the command line over -o.",
+        .set = [](MountOptions& o, const std::string& v) { return set_path(o.config_file, v); },
+        .get = [](const MountOptions& o) { return path_value(o.config_file); }},
+};
+
+}  // namespace
+
+std::span<const OptionSpec> option_table() {
+  return kTable;
+}
+
+const OptionSpec* find_option(std::string_view name) {
+  std::string wanted(name);
+  std::replace(wanted.begin(), wanted.end(), '_', '-');
+  const auto found =
+      std::find_if(kTable.begin(), kTable.end(), [&](const auto& spec) { return spec.name == wanted; });
+  return found == kTable.end() ? nullptr : &*found;
+}
+
+std::string options_text(const MountOptions& options) {
+  std::string text;
+  for (const OptionSpec& spec : kTable) {
+    if (spec.name == "config") continue;  // its content is what the other lines show
+    for (const std::string& value : spec.get(options)) text += fmt::format("{}={}\n", spec.name, value);
+  }
+  return text;
+}
+
+}  // namespace clairfs

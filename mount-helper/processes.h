@@ -1,0 +1,37 @@
+// Other processes: waiting for their end, naming them, reading from a mount whose daemon may hang.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "cache/base/fd.h"
+#include "cache/base/result.h"
+
+namespace clairfs {
+
+/// A descriptor that stands for the process (pidfd_open(2)); none when it is gone.
+Fd open_process(pid_t pid);
+
+/// Waits until the process has ended. False when it still runs after `patience`.
+bool wait_for_end(const Fd& process, std::chrono::milliseconds patience);
+
+/// Command name as in /proc/PID/comm, empty when the process is gone.
+std::string process_name(pid_t pid);
+
+/// "python3 (1234)" for processes with a working directory, an open file or a mapping at or below `path`, at
+/// most `most`. Best effort: sees what this user may see in /proc.
+std::vector<std::string> processes_using(const std::string& path, size_t most);
+
+/// Like read_text_file(), but gives up after `patience` when the filesystem does not answer. REQUIRES: the
+/// process has one thread (a child is forked, since only a process can be killed out of such a read). Errors:
+/// those of read_text_file(); ETIMEDOUT.
+Result<std::string> read_with_deadline(const std::string& path, std::chrono::milliseconds patience);
+
+/// Runs a program with its output thrown away and its stderr captured. Returns what it wrote to stderr when
+/// it failed. Errors: it could not be started (code as given), or EIO with its stderr's last line.
+Status run_program(const std::vector<std::string>& arguments);
+
+}  // namespace clairfs

@@ -1,0 +1,35 @@
+// Termination signals as events: the main thread waits for one, or for the end of the mount.
+#pragma once
+
+#include "cache/base/fd.h"
+
+namespace clairfs {
+
+/// Takes SIGTERM, SIGINT and SIGHUP over for its lifetime. Make it in the main thread before any other
+/// thread, so that all threads inherit the blocked mask; destroy it there too. SIGPIPE is ignored from then
+/// on.
+class SignalWaiter {
+ public:
+  /// Throws std::system_error when descriptors cannot be had (start-up only).
+  SignalWaiter();
+  ~SignalWaiter();
+  SignalWaiter(const SignalWaiter&) = delete;
+  SignalWaiter& operator=(const SignalWaiter&) = delete;
+
+  /// Waits for a signal, whose number is returned, or for notify(), which gives 0.
+  int wait();
+  /// The number of a signal that has arrived, without waiting; 0 if none. It is not taken off: wait() will
+  /// see it. For long work before wait(), such as the scan.
+  int pending() const;
+  /// Ends wait(). Thread-safe; call it when the mount has ended.
+  void notify();
+
+  /// Readable once a signal has arrived; for poll(2).
+  int fd() const { return signals_.get(); }
+
+ private:
+  Fd signals_;       // signalfd
+  Fd notification_;  // eventfd, never read: a notification lasts
+};
+
+}  // namespace clairfs

@@ -1,0 +1,56 @@
+#include "mount-helper/unmount.h"
+
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/mount.h>
+
+#include "mount-helper/mountinfo.h"
+#include "mount-helper/permissions.h"
+#include "mount-helper/processes.h"
+
+namespace clairfs {
+namespace {
+
+constexpr size_t kNamedUsers = 5;  // enough to act on, short enough for one line
+
+Error busy(const std::string& mountpoint) {
+  if (const auto mounts = current_mounts()) {
+    for (const MountEntry& mount : *mounts) {
+      if (mount.mountpoint != mountpoint && is_within(mount.mountpoint, mountpoint)) {
+        return Error{EBUSY, fmt::format("{} is busy: {} is mounted inside it; unmount that first", mountpoint,
+                                        mount.mountpoint)};
+      }
+    }
+  }
+  const auto users = processes_using(mountpoint, kNamedUsers);
+  const std::string by = users.empty() ? "" : fmt::format(": used by {}", fmt::join(users, ", "));
+  return Error{EBUSY,
+               fmt::format("{} is busy{}; end what uses it, or detach it with: clairfs umount --lazy {}",
+                           mountpoint, by, mountpoint)};
+}
+
+Status unmount_unprivileged(const std::string& mountpoint, bool lazy) {
+  const std::string fusermount = find_fusermount();
+  if (fusermount.empty()) {
+    return Error{EPERM,
+                 fmt::format("unmounting {} needs root or fusermount3; install it with 'apt install fuse3'",
+                             mountpoint)};
+  }
+  const Status done =
+      lazy ? run_program({fusermount, "-u", "-z", mountpoint}) : run_program({fusermount, "-u", mountpoint});
+  if (done || done.error().message.find("busy") == std::string::npos) return done;
+  return busy(mountpoint);
+}
+
+}  // namespace
+
+Status unmount(const std::string& mountpoint, bool lazy) {
+  if (::umount2(mountpoint.c_str(), UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0) return {};
+  if (errno == EPERM) return unmount_unprivileged(mountpoint, lazy);
+  if (errno == EBUSY) return busy(mountpoint);
+  return system_error(errno, "unmount " + mountpoint);
+}
+
+}  // namespace clairfs

@@ -1,0 +1,162 @@
+#include "mount-helper/validate.h"
+
+#include <cerrno>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+namespace clairfs {
+namespace {
+
+constexpr double kNvmeShare = 0.8;  // of the free space: the rest is left to whoever else writes there
+
+Error fault(int code, const std::string& what) {
+  return Error{code, what};
+}
+
+Error stale(const std::string& path) {
+  return fault(
+      ENOTCONN,
+      fmt::format("{} is a stale mount: its daemon is gone; clear it with: clairfs umount {}", path, path));
+}
+
+bool is_directory(const std::string& path) {
+  struct stat attributes {};
+  return ::stat(path.c_str(), &attributes) == 0 && S_ISDIR(attributes.st_mode);
+}
+
+Result<std::string> settle_source(const std::string& given) {
+  auto path = resolve_mountpoint(given);
+  if (!path) return fault(path.error().code, "source " + path.error().message);
+  if (is_stale(*path)) return stale(*path);
+  if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("source {} is not a directory", given));
+  if (::access(path->c_str(), R_OK | X_OK) != 0) {
+    return fault(EACCES, fmt::format("source {} may not be read by this user; mount as one who may", *path));
+  }
+  return path;
+}
+
+Result<std::string> settle_mountpoint(const std::string& given, std::span<const MountEntry> mounts) {
+  auto path = resolve_mountpoint(given);
+  if (!path) {
+    const int code = path.error().code;
+    if (code == ENOENT) {
+      return fault(code,
+                   fmt::format("mountpoint {} does not exist; make it with: mkdir -p {}", given, given));
+    }
+    return fault(code, "mountpoint " + path.error().message);
+  }
+  if (is_stale(*path)) return stale(*path);
+  if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("mountpoint {} is not a directory", given));
+  const auto there = mount_at(mounts, *path);
+  if (there && there->is_clairfs()) {
+    return fault(EBUSY,
+                 fmt::format("{} is already a clairfs mount of {}; unmount it first with: clairfs umount {}",
+                             *path, there->source, *path));
+  }
+  return path;
+}
+
+Status settle_nvme(NvmeDir& nvme) {
+  const auto path = resolve_mountpoint(nvme.directory);
+  if (!path) return fault(path.error().code, "nvme directory " + path.error().message);
+  if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("nvme directory {} is not a directory", *path));
+  nvme.directory = *path;
+  if (nvme.capacity != 0) return {};
+  struct statvfs space {};
+  if (::statvfs(path->c_str(), &space) != 0)
+    return system_error(errno, "free space of nvme directory " + *path);
+  const auto free = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
+  nvme.capacity = static_cast<uint64_t>(free * kNvmeShare);
+  if (nvme.capacity == 0) return fault(ENOSPC, fmt::format("nvme directory {} has no free space", *path));
+  return {};
+}
+
+Status settle_nvmes(MountOptions& options) {
+  for (size_t i = 0; i < options.nvme.size(); ++i) {
+    NvmeDir& nvme = options.nvme[i];
+    if (const Status settled = settle_nvme(nvme); !settled) return settled;
+    for (size_t j = 0; j < i; ++j) {
+      if (options.nvme[j].directory == nvme.directory) {
+        return fault(EINVAL, fmt::format("nvme directory {} is given twice; name each once", nvme.directory));
+      }
+    }
+    if (is_within(nvme.directory, options.source)) {
+      return fault(EINVAL, fmt::format("nvme directory {} lies in the source, which is never written; take a "
+                                       "directory on a local disk",
+                                       nvme.directory));
+    }
+    if (is_within(nvme.directory, options.mountpoint)) {
+      return fault(EINVAL,
+                   fmt::format("nvme directory {} lies below the mountpoint, which will hide it; take "
+                               "another directory",
+                               nvme.directory));
+    }
+  }
+  return {};
+}
+
+/// A path that need not exist yet, from where symlinks in its existing part lead.
+Result<std::string> settle_output(const std::string& path, const std::string& what,
+                                  const MountOptions& options) {
+  std::error_code failure;
+  const auto absolute = std::filesystem::absolute(path, failure);
+  const std::string settled = failure ? path : std::filesystem::weakly_canonical(absolute, failure).string();
+  if (failure) return fault(failure.value(), fmt::format("{} {}: {}", what, path, failure.message()));
+  if (is_within(settled, options.source)) {
+    return fault(EINVAL, fmt::format("{} {} lies in the source, which is never written; take another place",
+                                     what, settled));
+  }
+  if (is_within(settled, options.mountpoint)) {
+    return fault(EINVAL,
+                 fmt::format("{} {} lies below the mountpoint, which will hide it; take another place", what,
+                             settled));
+  }
+  return settled;
+}
+
+}  // namespace
+
+Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEntry> mounts) {
+  const auto source = settle_source(options.source);
+  if (!source) return source.error();
+  options.source = *source;
+  const auto mountpoint = settle_mountpoint(options.mountpoint, mounts);
+  if (!mountpoint) return mountpoint.error();
+  options.mountpoint = *mountpoint;
+
+  if (*source == *mountpoint) {
+    return fault(
+        EINVAL, fmt::format("source and mountpoint are both {}; the mount would hide what it serves, so take "
+                            "another mountpoint",
+                            *source));
+  }
+  if (is_within(*mountpoint, *source)) {
+    return fault(
+        EINVAL, fmt::format("mountpoint {} lies inside the source {}; the scan would enter the mount itself, "
+                            "so take a mountpoint outside",
+                            *mountpoint, *source));
+  }
+  if (is_within(*source, *mountpoint)) {
+    return fault(EINVAL,
+                 fmt::format("source {} lies inside the mountpoint {}; the mount would hide it, so take "
+                             "another mountpoint",
+                             *source, *mountpoint));
+  }
+  if (const Status settled = settle_nvmes(options); !settled) return settled.error();
+
+  const auto catalog_dir = settle_output(options.catalog_dir, "catalog directory", options);
+  if (!catalog_dir) return catalog_dir.error();
+  options.catalog_dir = *catalog_dir;
+  if (!options.log_file.empty()) {
+    const auto log_file = settle_output(options.log_file, "log file", options);
+    if (!log_file) return log_file.error();
+    options.log_file = *log_file;
+  }
+  return options;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,18 @@
+// What must hold of the paths of a mount before anything is started, so that bad input costs one clear line.
+#pragma once
+
+#include <span>
+
+#include "cache/base/result.h"
+#include "mount-helper/mount_options.h"
+#include "mount-helper/mountinfo.h"
+
+namespace clairfs {
+
+/// Makes the paths in `options` absolute and real, gives NVMe directories without a size 80 % of the free
+/// space of their filesystem, and checks source and mountpoint. `mounts` is current_mounts(). Changes nothing
+/// on disk. Errors: one line with the cause and the fix; code ENOTCONN for a stale mount, EBUSY for a mount
+/// that is there.
+Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEntry> mounts);
+
+}  // namespace clairfs
