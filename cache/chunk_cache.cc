@@ -49,6 +49,10 @@ ChunkCache::ChunkCache(const Parts& parts, std::unique_ptr<RamArena> arena, uint
   metrics_.ram_capacity.set(static_cast<int64_t>(ram_capacity));
   metrics_.transit_capacity.set(static_cast<int64_t>(transit_bytes));
   adopt_warm_chunks();
+  if (parts.verify_warm_files && metrics_.nvme_chunks.value() > 0) {
+    unverified_ = std::vector<std::atomic<bool>>(catalog_.size());
+    for (auto& file : unverified_) file = true;
+  }
 }
 
 // What the stores kept over a restart is found by content; what nobody can ask for any more is dropped.
@@ -137,12 +141,35 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
 
   outstanding_.fetch_add(1);
   const ChunkRef data(new ChunkData(std::move(*block), length, *this));
-  if (store != 0) {
+  if (store != 0 && must_verify(catalog_.range(chunk).file)) {
+    verify_then_fetch(chunk, urgency, data, store - 1);
+  } else if (store != 0) {
     fetch_from_nvme(chunk, urgency, data, store - 1);
   } else {
     fetch_from_source(chunk, urgency, data);
   }
   return true;
+}
+
+bool ChunkCache::must_verify(FileId file) const {
+  return !unverified_.empty() && unverified_[file.index()].load();
+}
+
+// An empty fetch reads nothing but compares the file's stamp.
+void ChunkCache::verify_then_fetch(ChunkId chunk, Urgency urgency, const ChunkRef& data, size_t store) {
+  FetchRequest request;
+  request.file = catalog_.range(chunk).file;
+  request.urgency = urgency;
+  request.done = [=, this, file = request.file](const Status& status) {
+    if (status) {
+      unverified_[file.index()] = false;
+      fetch_from_nvme(chunk, urgency, data, store);
+    } else {
+      complete(chunk, status.error());
+      operation_ended();
+    }
+  };
+  source_.fetch(std::move(request));
 }
 
 void ChunkCache::fetch_from_nvme(ChunkId chunk, Urgency urgency, const ChunkRef& data, size_t store) {

@@ -71,6 +71,9 @@ class ChunkCache final : private MemoryListener {
     TierPolicy& policy;
     Metrics& metrics;
     Logger& log;
+    /// The catalog did not look at every file: compare a file with the source before the first use of what an
+    /// NVMe store kept of it over a restart.
+    bool verify_warm_files = false;
   };
 
   /// Memory used is at most `ram_capacity` plus transit_capacity(chunk size). Errors: ENOMEM, EINVAL.
@@ -122,6 +125,8 @@ class ChunkCache final : private MemoryListener {
 
   // One fetch, step by step.
   bool begin(ChunkId chunk, Urgency urgency);
+  bool must_verify(FileId file) const;
+  void verify_then_fetch(ChunkId chunk, Urgency urgency, const ChunkRef& data, size_t store);
   void fetch_from_nvme(ChunkId chunk, Urgency urgency, const ChunkRef& data, size_t store);
   void fetch_from_source(ChunkId chunk, Urgency urgency, const ChunkRef& data);
   void publish(ChunkId chunk, const ChunkRef& data, Tier wanted);
@@ -159,7 +164,8 @@ class ChunkCache final : private MemoryListener {
   std::atomic<size_t> parked_count_{0};
 
   mutable std::array<Shard, 64> shards_;
-  std::vector<Slot> slots_;  // by ChunkId; each is guarded by its shard's mutex
+  std::vector<std::atomic<bool>> unverified_;  // by FileId; empty when every file was looked at
+  std::vector<Slot> slots_;                    // by ChunkId; each is guarded by its shard's mutex
 
   Mutex transit_mutex_;
   std::deque<ChunkId> transit_order_ GUARDED_BY(transit_mutex_);         // oldest first

@@ -107,6 +107,7 @@ Result<std::unique_ptr<FuseSession>> FuseSession::mount(const FuseOptions& optio
   fuse_opt_add_opt_escaped(&mount_options, ("fsname=" + options.source).c_str());
   if (options.allow_other) fuse_opt_add_opt(&mount_options, "allow_other");
   if (options.kernel_read_only) fuse_opt_add_opt(&mount_options, "ro");
+  if (options.no_exec) fuse_opt_add_opt(&mount_options, "noexec");
   fuse_args arguments = FUSE_ARGS_INIT(0, nullptr);
   fuse_opt_add_arg(&arguments, "clairfs");
   fuse_opt_add_arg(&arguments, "-o");

@@ -31,6 +31,7 @@ struct FuseOptions {
   std::string mountpoint;
   bool allow_other = false;
   bool kernel_read_only = false;  ///< `-o ro`: control files cannot be written then
+  bool no_exec = false;
   /// Threads that take requests. Two let a listing and a read overlap; more than 8 find nothing to do, since
   /// none waits for data.
   unsigned threads = 0;  ///< 0: as many as cores, between 2 and 8

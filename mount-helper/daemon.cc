@@ -1,14 +1,197 @@
 #include "mount-helper/daemon.h"
 
 #include <cerrno>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <vector>
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cache/catalog_file.h"
+#include "cache/chunk_cache.h"
+#include "cache/nvme_store.h"
+#include "cache/pfs_source.h"
+#include "fs/fuse_session.h"
+#include "fs/reports.h"
 #include "mount-helper/commands/commands.h"
+#include "mount-helper/option_table.h"
+#include "mount-helper/signals.h"
 
 namespace clairfs {
+namespace {
 
-int serve(const MountOptions& options, Logger&, const ServeEvents& events) {
-  events.ready(Error{ENOSYS, "no filesystem is built in to serve " + options.source});
-  return exit_mount_failure;
+// A transfer that has not ended by then never will: the filesystem below hangs, and the process ends anyway.
+constexpr auto kDrainPatience = std::chrono::seconds(10);
+
+// NVMe devices reach their full rate with a few dozen operations in flight.
+constexpr unsigned kNvmeDepth = 32;
+
+/// The parts of one mount, in the order in which they are made; they are taken down in reverse.
+class Mount {
+ public:
+  Mount(const MountOptions& options, Logger& log) : options_(options), log_(log) {}
+
+  Status set_up(const ServeEvents& events, const SignalWaiter& signals);
+  Status serve(std::function<void()> on_unmounted) { return session_->start(std::move(on_unmounted)); }
+  /// Ends the mount. False if a filesystem below hangs, so that nothing may be destroyed.
+  bool shut_down();
+
+ private:
+  Status load_catalog(const ServeEvents& events, const SignalWaiter& signals);
+  Status open_stores();
+  Status make_cache();
+  void add_control_files();
+
+  const MountOptions& options_;
+  Logger& log_;
+  const SteadyClock clock_;
+  Metrics metrics_;
+  MountInfo info_;
+  LoadedCatalog loaded_;
+  std::unique_ptr<IoBackend> nvme_io_;
+  std::vector<std::unique_ptr<NvmeStore>> stores_;
+  std::unique_ptr<IoBackend> pfs_io_;
+  std::optional<PfsSource> source_;
+  FirstTouchPolicy policy_;
+  std::unique_ptr<ChunkCache> cache_;
+  std::optional<ControlFiles> control_;
+  std::optional<AccessLog> access_log_;
+  std::optional<FuseContext> context_;
+  std::unique_ptr<FuseSession> session_;
+  std::unique_ptr<TaskThread> tasks_;  // its last tasks still answer requests of the session
+};
+
+Status Mount::set_up(const ServeEvents& events, const SignalWaiter& signals) {
+  info_.source = options_.source;
+  info_.mountpoint = options_.mountpoint;
+  info_.log_file = options_.log_file;
+  info_.pid = ::getpid();
+  info_.started = std::chrono::system_clock::now();
+  if (Status loaded = load_catalog(events, signals); !loaded) return loaded;
+  if (Status opened = open_stores(); !opened) return opened;
+  if (Status made = make_cache(); !made) return made;
+  add_control_files();
+
+  tasks_ = std::make_unique<TaskThread>("tasks");
+  access_log_.emplace(*loaded_.catalog);
+  context_.emplace(
+      FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, *tasks_, clock_, metrics_, log_});
+  FuseOptions fuse;
+  fuse.source = options_.source;
+  fuse.mountpoint = options_.mountpoint;
+  fuse.allow_other = options_.allow_other;
+  fuse.kernel_read_only = options_.read_only;
+  fuse.no_exec = options_.no_exec;
+  fuse.threads = options_.fuse_threads;
+  auto session = FuseSession::mount(fuse, *context_);
+  if (!session) return session.error();
+  session_ = std::move(*session);
+  return {};
+}
+
+Status Mount::load_catalog(const ServeEvents& events, const SignalWaiter& signals) {
+  CatalogOptions catalog;
+  catalog.scan.chunk_size = static_cast<uint32_t>(options_.chunk);
+  catalog.directory = options_.catalog_dir;
+  catalog.check = options_.check == "directories" ? CatalogCheck::directories : CatalogCheck::full;
+  auto loaded = load_or_scan_catalog(options_.source, catalog, log_, [&](uint64_t entries) {
+    // Nothing is mounted or half-written yet, and a scan can take minutes: end at once.
+    if (const int signal = signals.pending(); signal != 0) std::_Exit(128 + signal);
+    events.progress(fmt::format("scanning {}: {} entries", options_.source, entries));
+  });
+  if (!loaded) return loaded.error();
+  loaded_ = std::move(*loaded);
+  const Catalog& c = *loaded_.catalog;
+  metrics_.catalog_files.set(c.count(Catalog::Kind::file));
+  metrics_.catalog_directories.set(c.count(Catalog::Kind::directory));
+  metrics_.catalog_bytes.set(static_cast<int64_t>(c.total_bytes()));
+  metrics_.catalog_memory_bytes.set(static_cast<int64_t>(c.memory_bytes()));
+  metrics_.catalog_skipped.set(static_cast<int64_t>(c.skipped_special()));
+  metrics_.catalog_unreadable.set(static_cast<int64_t>(c.unreadable()));
+  info_.catalog_origin = loaded_.reloaded
+                             ? fmt::format("reloaded in {:.2f} s", loaded_.seconds)
+                             : fmt::format("scanned in {:.2f} s ({})", loaded_.seconds, loaded_.reason);
+  return {};
+}
+
+Status Mount::open_stores() {
+  if (options_.nvme.empty()) return {};
+  auto io = make_io_backend({options_.io, kNvmeDepth, "nvme-io"}, log_);
+  if (!io) return io.error();
+  nvme_io_ = std::move(*io);
+  for (const NvmeDir& directory : options_.nvme) {
+    auto store = NvmeStore::open({directory.directory, directory.capacity}, *nvme_io_, log_, metrics_);
+    if (!store) return store.error();
+    stores_.push_back(std::move(*store));
+    info_.nvme_directories.push_back(directory.directory);
+  }
+  return {};
+}
+
+Status Mount::make_cache() {
+  auto io = make_io_backend({options_.io, options_.pfs_concurrency, "pfs-io"}, log_);
+  if (!io) return io.error();
+  pfs_io_ = std::move(*io);
+  info_.io_backend = pfs_io_->kind();
+
+  Fd root(::open(options_.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return system_error(errno, "open " + options_.source);
+  PfsOptions pfs;
+  pfs.most_concurrency = options_.pfs_concurrency;
+  // The saved catalog is wrong about a file that turns out changed: the next mount scans anew.
+  source_.emplace(*loaded_.catalog, std::move(root), *pfs_io_, pfs, clock_, metrics_, log_, [this](FileId) {
+    if (const Status gone = invalidate_saved_catalog(loaded_.saved_file); !gone)
+      log_.warn("{}", gone.error().message);
+  });
+
+  ChunkCache::Parts parts{*loaded_.catalog, *source_, {}, policy_, metrics_, log_};
+  for (const auto& store : stores_) parts.stores.push_back(store.get());
+  parts.verify_warm_files = loaded_.reloaded && options_.check == "directories";
+  auto cache = ChunkCache::create(parts, options_.ram);
+  if (!cache) return cache.error();
+  cache_ = std::move(*cache);
+  return {};
+}
+
+void Mount::add_control_files() {
+  control_.emplace(std::chrono::system_clock::to_time_t(info_.started));
+  const std::string config = options_text(options_);
+  control_->add({"status", 0444, [this] { return status_text(info_, metrics_); }});
+  control_->add({"stats.json", 0444, [this] { return stats_json(info_, metrics_); }});
+  control_->add({"metrics", 0444, [this] { return prometheus_text(metrics_); }});
+  control_->add({"config", 0400, [config] { return config; }});
+  control_->add({"accesslog", 0400, [this] { return access_log_->text(); }});
+}
+
+bool Mount::shut_down() {
+  if (session_) session_->stop();
+  tasks_.reset();
+  return !cache_ || cache_->stop(kDrainPatience);
+}
+
+}  // namespace
+
+int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
+  SignalWaiter signals;
+  Mount mount(options, log);
+  Status ready = mount.set_up(events, signals);
+  if (ready) ready = mount.serve([&] { signals.notify(); });
+  events.ready(ready);
+  if (ready) {
+    log.info("mounted {} on {}", options.source, options.mountpoint);
+    const int signal = signals.wait();
+    log.info("{} {}", signal != 0 ? fmt::format("signal {}: unmounting", signal) : "unmounted",
+             options.mountpoint);
+  }
+  if (!mount.shut_down()) {
+    log.error("a filesystem below {} does not answer; ending without waiting for it", options.mountpoint);
+    log.flush();
+    std::_Exit(exit_system);
+  }
+  return ready ? exit_success : exit_mount_failure;
 }
 
 }  // namespace clairfs
