@@ -1,11 +1,11 @@
 #include "cache/io_memory.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <climits>
 #include <memory>
 #include <utility>
+
+#include <xxhash.h>
 
 namespace clairfs {
 
@@ -43,7 +43,9 @@ uint64_t xxh3_of(std::span<const iovec> memory, uint64_t length) {
   return XXH3_64bits_digest(state.get());
 }
 
-IoCursor::IoCursor(std::vector<iovec> memory) : memory_(std::move(memory)) { skip_empty(); }
+IoCursor::IoCursor(std::vector<iovec> memory) : memory_(std::move(memory)) {
+  skip_empty();
+}
 
 unsigned IoCursor::count() const {
   return static_cast<unsigned>(std::min<size_t>(memory_.size() - first_, IOV_MAX));

@@ -1,12 +1,12 @@
 // Scattered memory: what preadv, pwritev and readv requests move data into and out of.
 #pragma once
 
-#include <sys/uio.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include <sys/uio.h>
 
 namespace clairfs {
 

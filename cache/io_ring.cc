@@ -1,19 +1,14 @@
-// Other threads put requests into a queue; the ring's thread admits them up to `depth` and drives each through
-// its steps (open, read, stat, close; or one transfer), one operation of it in the ring at a time.
+// Other threads put requests into a queue; the ring's thread admits them up to `depth` and drives each
+// through its steps (open, read, stat, close; or one transfer), one operation of it in the ring at a time.
 //
-// Wake-up: an eventfd read is always in the ring. The thread says, under the queue's lock, that it is about to
-// sleep; only then does a submitter write to the eventfd. A busy ring is thus fed without a system call, and an
-// idle one costs nothing.
+// Wake-up: an eventfd read is always in the ring. The thread says, under the queue's lock, that it is about
+// to sleep; only then does a submitter write to the eventfd. A busy ring is thus fed without a system call,
+// and an idle one costs nothing.
 //
 // Latency: a buffered read that finds its pages in the page cache is copied within io_uring_enter(). So data
 // operations are handed to the kernel in small batches (kBatchBytes), and what has completed is called back
 // between batches; what is cheap (open, stat, close) goes along without such a limit.
 #include "cache/io_ring.h"
-
-#include <fcntl.h>
-#include <liburing.h>
-#include <sys/eventfd.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -23,6 +18,11 @@
 #include <thread>
 #include <utility>
 #include <variant>
+
+#include <fcntl.h>
+#include <liburing.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
 
 #include "cache/base/fd.h"
 #include "cache/base/mutex.h"
@@ -66,9 +66,9 @@ struct Operation {
   IoCursor cursor;
   uint64_t offset;
   uint64_t moved = 0;
-  int file = -1;            ///< of a FileRead, once it is open
-  bool owns_file = false;   ///< and is to be closed in the end
-  bool blocking = false;    ///< hand the next operation to a worker at once
+  int file = -1;           ///< of a FileRead, once it is open
+  bool owns_file = false;  ///< and is to be closed in the end
+  bool blocking = false;   ///< hand the next operation to a worker at once
   struct statx stat = {};
   std::variant<FileRead, Transfer> request;
 };
@@ -85,7 +85,8 @@ class Ring {
 
   /// `depth`: operations at once, and workers that the kernel may start for those that block.
   Status set_up(unsigned depth) {
-    // What each kernel has: DEFER_TASKRUN 6.1, SINGLE_ISSUER 6.0, COOP_TASKRUN 5.19. Unknown flags give EINVAL.
+    // What each kernel has: DEFER_TASKRUN 6.1, SINGLE_ISSUER 6.0, COOP_TASKRUN 5.19. Unknown flags give
+    // EINVAL.
     constexpr unsigned kFlags[] = {
         IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_COOP_TASKRUN,
         IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_COOP_TASKRUN, IORING_SETUP_COOP_TASKRUN, 0};
@@ -126,8 +127,8 @@ class Ring {
 
  private:
   bool has_operations() {
-    const std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(io_uring_get_probe_ring(&ring_),
-                                                                                io_uring_free_probe);
+    const std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(
+        io_uring_get_probe_ring(&ring_), io_uring_free_probe);
     if (!probe) return false;
     constexpr int kNeeded[] = {IORING_OP_OPENAT, IORING_OP_READV, IORING_OP_WRITEV,
                                IORING_OP_STATX,  IORING_OP_CLOSE, IORING_OP_READ};
@@ -253,8 +254,8 @@ class RingBackend final : public IoBackend {
   static void prepare(io_uring_sqe* entry, Operation& operation) {
     switch (operation.step) {
       case Step::open:
-        // O_NONBLOCK: should a FIFO have taken the file's place, the open must not wait for its writer. A file
-        // with a lease on it gives EAGAIN and is then waited for.
+        // O_NONBLOCK: should a FIFO have taken the file's place, the open must not wait for its writer. A
+        // file with a lease on it gives EAGAIN and is then waited for.
         io_uring_prep_openat(entry, operation.file_read()->directory_fd, operation.file_read()->path.c_str(),
                              O_RDONLY | O_NOFOLLOW | O_CLOEXEC | (operation.blocking ? 0 : O_NONBLOCK), 0);
         break;
@@ -265,9 +266,12 @@ class RingBackend final : public IoBackend {
         break;
       }
       case Step::stat:
-        io_uring_prep_statx(entry, operation.file, "", AT_EMPTY_PATH, STATX_SIZE | STATX_MTIME, &operation.stat);
+        io_uring_prep_statx(entry, operation.file, "", AT_EMPTY_PATH, STATX_SIZE | STATX_MTIME,
+                            &operation.stat);
         break;
-      case Step::close: io_uring_prep_close(entry, operation.file); break;
+      case Step::close:
+        io_uring_prep_close(entry, operation.file);
+        break;
     }
   }
 
@@ -322,8 +326,11 @@ class RingBackend final : public IoBackend {
           again(ring, std::move(operation));
         }
         break;
-      case Step::stat: stat_known(ring, std::move(operation)); break;
-      case Step::close: break;
+      case Step::stat:
+        stat_known(ring, std::move(operation));
+        break;
+      case Step::close:
+        break;
     }
   }
 
@@ -370,7 +377,8 @@ class RingBackend final : public IoBackend {
     }
     --in_flight_;
     const char* tried = operation->writes() ? "write at " : "read at ";
-    std::get<Transfer>(operation->request).done(system_error(code, tried + std::to_string(operation->offset)));
+    std::get<Transfer>(operation->request)
+        .done(system_error(code, tried + std::to_string(operation->offset)));
   }
 
   /// After `done`, which need not wait for it. A close may talk to a server, so it goes through the ring.

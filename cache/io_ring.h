@@ -8,8 +8,8 @@
 
 namespace clairfs {
 
-/// Errors: what io_uring_setup() said (EPERM, ENOSYS, ENOMEM, ...), ENOSYS too if the kernel lacks an operation
-/// that is needed (all are there since Linux 5.6).
+/// Errors: what io_uring_setup() said (EPERM, ENOSYS, ENOMEM, ...), ENOSYS too if the kernel lacks an
+/// operation that is needed (all are there since Linux 5.6).
 Result<std::unique_ptr<IoBackend>> make_ring_backend(const IoOptions& options);
 
 }  // namespace clairfs

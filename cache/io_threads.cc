@@ -1,14 +1,14 @@
 #include "cache/io_threads.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <deque>
 #include <system_error>
 #include <utility>
 #include <variant>
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include "cache/base/fd.h"
 #include "cache/base/mutex.h"
@@ -26,8 +26,9 @@ Result<uint64_t> move_all(Transfer::Direction direction, int fd, uint64_t offset
   while (!cursor.finished()) {
     const auto position = static_cast<off_t>(offset + moved);
     const auto count = static_cast<int>(cursor.count());
-    const ssize_t n = direction == Transfer::Direction::read ? ::preadv(fd, cursor.pieces(), count, position)
-                                                             : ::pwritev(fd, cursor.pieces(), count, position);
+    const ssize_t n = direction == Transfer::Direction::read
+                          ? ::preadv(fd, cursor.pieces(), count, position)
+                          : ::pwritev(fd, cursor.pieces(), count, position);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return system_error(errno, what);
     if (n == 0) break;
@@ -82,7 +83,8 @@ Result<uint64_t> perform(Transfer& request) {
 /// `mutex_` guards the queue and the pool; it is never held while a request is performed or completed.
 class ThreadBackend final : public IoBackend {
  public:
-  explicit ThreadBackend(const IoOptions& options) : name_(options.name), depth_(std::max(options.depth, 1U)) {
+  explicit ThreadBackend(const IoOptions& options)
+      : name_(options.name), depth_(std::max(options.depth, 1U)) {
     MutexLock lock(mutex_);
     threads_.reserve(depth_);
     start_thread();  // one always exists, so that what is queued is always completed

@@ -1,10 +1,5 @@
-// Both io backends on the work that the cache gives them: whole small files from a warm page cache, and chunks
-// of the NVMe store with O_DIRECT. Items/s are files or chunks.
-#include <benchmark/benchmark.h>
-#include <fcntl.h>
-#include <spdlog/sinks/null_sink.h>
-#include <unistd.h>
-
+// Both io backends on the work that the cache gives them: whole small files from a warm page cache, and
+// chunks of the NVMe store with O_DIRECT. Items/s are files or chunks.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +7,11 @@
 #include <semaphore>
 #include <string>
 #include <vector>
+
+#include <benchmark/benchmark.h>
+#include <fcntl.h>
+#include <spdlog/sinks/null_sink.h>
+#include <unistd.h>
 
 #include "cache/base/fd.h"
 #include "cache/io_backend.h"
@@ -80,7 +80,8 @@ void keep_busy(benchmark::State& state, unsigned parallel, size_t buffer_size, S
   for (auto _ : state) {
     const size_t slot = n % parallel;
     free[slot]->acquire();
-    submit(n++, iovec{memory->data() + slot * buffer_size, buffer_size}, [&free, slot] { free[slot]->release(); });
+    submit(n++, iovec{memory->data() + slot * buffer_size, buffer_size},
+           [&free, slot] { free[slot]->release(); });
   }
   for (auto& f : free) f->acquire();
   state.SetItemsProcessed(static_cast<int64_t>(n));
@@ -91,17 +92,18 @@ void warm_files(benchmark::State& state) {
   const Fd directory(::open(dataset().path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   const auto io = backend(state, options_of(state));
   if (!io) return;
-  keep_busy(state, static_cast<unsigned>(state.range(1)), kFileSize, [&](size_t n, iovec memory, auto release) {
-    FileRead read;
-    read.directory_fd = directory.get();
-    read.path = std::to_string(n * 997 % kFiles);
-    read.memory = {memory};
-    read.done = [release](const Result<FileRead::Outcome>& outcome) {
-      if (!outcome || outcome->bytes != kFileSize) std::abort();
-      release();
-    };
-    io->submit(std::move(read));
-  });
+  keep_busy(state, static_cast<unsigned>(state.range(1)), kFileSize,
+            [&](size_t n, iovec memory, auto release) {
+              FileRead read;
+              read.directory_fd = directory.get();
+              read.path = std::to_string(n * 997 % kFiles);
+              read.memory = {memory};
+              read.done = [release](const Result<FileRead::Outcome>& outcome) {
+                if (!outcome || outcome->bytes != kFileSize) std::abort();
+                release();
+              };
+              io->submit(std::move(read));
+            });
 }
 BENCHMARK(warm_files)->ArgNames({"uring", "parallel"})->ArgsProduct({{0, 1}, {1, 16}})->UseRealTime();
 

@@ -1,0 +1,240 @@
+#include "cache/nvme_index.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+namespace clairfs {
+namespace {
+
+constexpr char kName[] = "index";
+constexpr char kNewName[] = "index.new";
+/// Records read at once: 192 KiB.
+constexpr size_t kBatch = 4096;
+
+off_t position_of(uint32_t record) {
+  return static_cast<off_t>((uint64_t{record} + 1) * sizeof(NvmeRecord));
+}
+
+/// All of it, or an error.
+Status write_all(int fd, const void* data, size_t size, off_t offset) {
+  const auto* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t n = ::pwrite(fd, bytes, size, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return system_error(n < 0 ? errno : ENOSPC, "write the index");
+    bytes += n;
+    offset += n;
+    size -= static_cast<size_t>(n);
+  }
+  return {};
+}
+
+/// Bytes read: fewer than `size` only at the end of the file.
+Result<size_t> read_all(int fd, void* data, size_t size, off_t offset) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n =
+        ::pread(fd, static_cast<char*>(data) + done, size - done, offset + static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return system_error(errno, "read the index");
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return done;
+}
+
+}  // namespace
+
+NvmeIndexLimits NvmeIndexLimits::of(uint64_t capacity) {
+  // Two files, each rounded up to a block. At least 64 KiB, so that even the records of a chunk in
+  // kMaxExtents pieces fit beside the live ones; at most what keeps record numbers in 31 bits.
+  constexpr uint64_t kRounding = 8 << 10;
+  constexpr uint64_t kMost = uint64_t{sizeof(NvmeRecord)} << 31;
+  NvmeIndexLimits limits;
+  limits.share = std::clamp<uint64_t>(capacity / 64, 64 << 10, kMost);
+  const uint64_t records = (limits.share - kRounding) / sizeof(NvmeRecord);
+  limits.file_records = static_cast<uint32_t>(records * 5 / 8);
+  limits.live_records = static_cast<uint32_t>(records * 3 / 8);
+  return limits;
+}
+
+Result<NvmeIndexFile> NvmeIndexFile::create(int directory, const char* name, uint32_t segment_slots) {
+  Fd file(::openat(directory, name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return system_error(errno, "make the index");
+  const NvmeIndexHeader header = NvmeIndexHeader::make(segment_slots);
+  if (Status status = write_all(file.get(), &header, sizeof header, 0); !status) return status.error();
+  return NvmeIndexFile(std::move(file), 0);
+}
+
+Result<NvmeIndexFile> NvmeIndexFile::open(int directory, const char* name, uint32_t segment_slots) {
+  Fd file(::openat(directory, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  if (!file) return system_error(errno, "open the index");
+  struct stat st;
+  if (::fstat(file.get(), &st) != 0) return system_error(errno, "stat the index");
+  NvmeIndexHeader header;
+  const auto read = S_ISREG(st.st_mode) ? read_all(file.get(), &header, sizeof header, 0) : Result<size_t>(0);
+  if (!read) return read.error();
+  if (*read != sizeof header || !(header == NvmeIndexHeader::make(segment_slots))) {
+    return Error{EBADMSG, "the index is damaged or not one of this version"};
+  }
+  const uint64_t records = static_cast<uint64_t>(st.st_size) / sizeof(NvmeRecord) - 1;
+  // A torn record at the end is overwritten by the next one.
+  return NvmeIndexFile(std::move(file), static_cast<uint32_t>(std::min<uint64_t>(records, UINT32_MAX - 1)));
+}
+
+uint64_t NvmeIndexFile::bytes_on_disk() const {
+  struct stat st;
+  if (::fstat(file_.get(), &st) != 0) return 0;
+  return std::max(static_cast<uint64_t>(st.st_size), static_cast<uint64_t>(st.st_blocks) * 512);
+}
+
+Result<size_t> NvmeIndexFile::read(uint32_t number, std::span<NvmeRecord> into) const {
+  const size_t count = std::min<size_t>(into.size(), records_ - std::min(number, records_));
+  const auto bytes = read_all(file_.get(), into.data(), count * sizeof(NvmeRecord), position_of(number));
+  if (!bytes) return bytes.error();
+  return *bytes / sizeof(NvmeRecord);
+}
+
+Status NvmeIndexFile::append(std::span<const NvmeRecord> records) {
+  if (Status status = write_all(file_.get(), records.data(), records.size_bytes(), position_of(records_));
+      !status) {
+    return status;
+  }
+  records_ += static_cast<uint32_t>(records.size());
+  return {};
+}
+
+Status NvmeIndexFile::preallocate(uint32_t records) {
+  int failed = 0;
+  do {
+    failed = ::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, position_of(records)) == 0 ? 0 : errno;
+  } while (failed == EINTR);
+  // A filesystem that cannot do this shows want of space when records are appended.
+  if (failed != 0 && failed != EOPNOTSUPP) return system_error(failed, "preallocate the index");
+  return {};
+}
+
+Status NvmeIndexFile::sync() {
+  if (::fdatasync(file_.get()) != 0) return system_error(errno, "sync the index");
+  return {};
+}
+
+NvmeIndex::NvmeIndex(int directory, NvmeIndexFile file, uint32_t segment_slots, const NvmeIndexLimits& limits,
+                     Hooks hooks)
+    : directory_(directory),
+      segment_slots_(segment_slots),
+      limits_(limits),
+      hooks_(std::move(hooks)),
+      file_(std::move(file)) {}
+
+NvmeIndex::~NvmeIndex() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void NvmeIndex::start() {
+  thread_ = NamedThread("nvme-index", [this] { run(); });
+}
+
+void NvmeIndex::append(std::vector<NvmeRecord> records) {
+  {
+    MutexLock lock(mutex_);
+    queue_.insert(queue_.end(), records.begin(), records.end());
+  }
+  wake_.notify_one();
+}
+
+void NvmeIndex::run() {
+  bool usable = true;
+  MutexLock lock(mutex_);
+  while (true) {
+    while (queue_.empty() && !stopping_) wake_.wait(lock);
+    if (queue_.empty()) return;
+    const std::vector<NvmeRecord> records = std::exchange(queue_, {});
+    lock.unlock();
+    if (usable) {
+      if (Status status = write(records); !status) {
+        usable = false;
+        hooks_.failed(status.error());
+      }
+    }
+    lock.lock();
+  }
+}
+
+/// Appends, and compacts in between when the file is full. The records of one chunk are kept together.
+Status NvmeIndex::write(std::span<const NvmeRecord> records) {
+  while (!records.empty()) {
+    const size_t room = limits_.file_records - std::min(file_.records(), limits_.file_records);
+    size_t count = std::min(room, records.size());
+    while (count > 0 && count < records.size() && records[count].part != 0) --count;
+    if (count == 0) {
+      if (Status status = compact(); !status) return status;
+      continue;
+    }
+    const uint32_t first = file_.records();
+    if (Status status = file_.append(records.first(count)); !status) return status;
+    hooks_.written(records.first(count), first);
+    records = records.subspan(count);
+  }
+  return {};
+}
+
+Status NvmeIndex::compact() {
+  // A file from a larger capacity leaves no room for a second one: better a cold cache, should we be killed
+  // now, than a disk fuller than allowed.
+  const uint64_t most_live = uint64_t{limits_.live_records} * sizeof(NvmeRecord);
+  if (file_.bytes_on_disk() + most_live > limits_.share) ::unlinkat(directory_, kName, 0);
+  auto fresh = NvmeIndexFile::create(directory_, kNewName, segment_slots_);
+  if (!fresh) return fresh.error();
+  Status status = copy_live(*fresh);
+  // Synced, lest after a power failure the name stood for a file whose data never arrived.
+  if (status) status = fresh->sync();
+  if (status && ::renameat(directory_, kNewName, directory_, kName) != 0) {
+    status = system_error(errno, "rename the compacted index");
+  }
+  if (!status) {
+    ::unlinkat(directory_, kNewName, 0);
+    return status;
+  }
+  file_ = std::move(*fresh);
+  return file_.preallocate(limits_.file_records);
+}
+
+Status NvmeIndex::copy_live(NvmeIndexFile& into) {
+  std::vector<NvmeRecord> batch(kBatch);
+  std::vector<NvmeRecord> live;
+  uint32_t copying = 0;  // records of a live chunk still to come
+  for (uint32_t number = 0; number < file_.records();) {
+    const auto count = file_.read(number, batch);
+    if (!count) return count.error();
+    if (*count == 0) break;
+    live.clear();
+    for (size_t i = 0; i < *count; ++i) {
+      const NvmeRecord& record = batch[i];
+      if (copying == 0 && record.kind == NvmeRecord::Kind::put && record.part == 0 && record.intact() &&
+          hooks_.relocate(record, number + static_cast<uint32_t>(i),
+                          into.records() + static_cast<uint32_t>(live.size()))) {
+        copying = record.parts;
+      }
+      if (copying > 0) {
+        live.push_back(record);
+        --copying;
+      }
+    }
+    if (Status status = into.append(live); !status) return status;
+    number += static_cast<uint32_t>(*count);
+  }
+  return {};
+}
+
+}  // namespace clairfs

@@ -1,0 +1,55 @@
+#include "cache/io_memory.h"
+
+#include <xxhash.h>
+
+#include <catch2/catch.hpp>
+#include <climits>
+#include <string>
+
+using namespace clairfs;
+
+namespace {
+
+std::string text_of(const std::vector<iovec>& memory) {
+  std::string text;
+  for (const iovec& piece : memory) text.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("slices and checksums of scattered memory equal those of the bytes in a row") {
+  std::string bytes(1000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7);
+  const std::vector<iovec> memory = {
+      {bytes.data(), 0}, {bytes.data(), 1}, {bytes.data() + 1, 499}, {bytes.data() + 500, 500}};
+  CHECK(total_bytes(memory) == 1000);
+  for (const size_t offset : {0, 1, 2, 499, 500, 999, 1000}) {
+    for (size_t length = 0; offset + length <= 1000; length += 83) {
+      CHECK(text_of(slice_of(memory, offset, length)) == bytes.substr(offset, length));
+    }
+  }
+  for (const size_t length : {1, 500, 501, 1000}) {
+    CHECK(xxh3_of(memory, length) == XXH3_64bits(bytes.data(), length));
+  }
+}
+
+TEST_CASE("a cursor passes over empty pieces and never shows more than IOV_MAX") {
+  std::string bytes(3000, 'x');
+  std::vector<iovec> memory;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    memory.push_back({bytes.data() + i, 1});
+    memory.push_back({nullptr, 0});
+  }
+  IoCursor cursor(memory);
+  uint64_t seen = 0;
+  while (!cursor.finished()) {
+    CHECK(cursor.count() <= IOV_MAX);
+    const uint64_t step = (cursor.bytes() + 1) / 2;
+    cursor.advance(step);
+    seen += step;
+  }
+  CHECK(seen == bytes.size());
+  CHECK(IoCursor({}).finished());
+  CHECK(IoCursor({{nullptr, 0}}).finished());
+}
