@@ -21,10 +21,12 @@ bool is_command(const CLI::App& app, const std::string& name) {
   return !app.get_subcommands([&](const CLI::App* command) { return command->check_name(name); }).empty();
 }
 
-/// The first argument when it looks like a command and is none.
-const char* unknown_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-' || is_command(app, argv[1])) return nullptr;
-  return argv[1];
+/// What is wrong with the first argument when it is neither a command nor a flag of the program; else empty.
+std::string unknown_argument(const CLI::App& app, const std::string& argument) {
+  if (is_command(app, argument)) return "";
+  if (!argument.starts_with('-')) return fmt::format("unknown command '{}'", argument);
+  const auto flags = app.get_options([&](const CLI::Option* option) { return option->check_name(argument); });
+  return flags.empty() ? fmt::format("unknown option '{}'", argument) : "";
 }
 
 int usage_error(const std::string& message) {
@@ -56,8 +58,8 @@ int run_clairfs(int argc, char** argv) {
     std::cout << app->help();
     return exit_usage;
   }
-  if (const char* command = unknown_command(*app, argc, argv)) {
-    return usage_error(fmt::format("unknown command '{}'; 'clairfs --help' lists the commands", command));
+  if (const std::string unknown = unknown_argument(*app, argv[1]); !unknown.empty()) {
+    return usage_error(unknown + "; 'clairfs --help' lists the commands");
   }
   try {
     app->parse(argc, argv);

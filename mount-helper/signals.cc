@@ -16,10 +16,14 @@ namespace {
 
 constexpr std::array kSignals = {SIGTERM, SIGINT, SIGHUP};
 
+/// Those of kSignals that are to end us: under nohup SIGHUP is ignored and must stay so.
 sigset_t termination_signals() {
   sigset_t set;
   sigemptyset(&set);
   for (int number : kSignals) sigaddset(&set, number);
+  struct sigaction hangup {};
+  ::sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler == SIG_IGN) sigdelset(&set, SIGHUP);
   return set;
 }
 

@@ -5,9 +5,9 @@
 
 namespace clairfs {
 
-/// Takes SIGTERM, SIGINT and SIGHUP over for its lifetime. Make it in the main thread before any other
-/// thread, so that all threads inherit the blocked mask; destroy it there too. SIGPIPE is ignored from then
-/// on.
+/// Takes SIGTERM, SIGINT and (unless nohup had it ignored) SIGHUP over for its lifetime. Make it in the main
+/// thread before any other thread, so that all threads inherit the blocked mask; destroy it there too.
+/// SIGPIPE is ignored from then on.
 class SignalWaiter {
  public:
   /// Throws std::system_error when descriptors cannot be had (start-up only).

@@ -1,0 +1,71 @@
+#include "mount-helper/man_page.h"
+
+#include <catch2/catch.hpp>
+
+#include "mount-helper/cli.h"
+#include "mount-helper/option_table.h"
+#include "mount-helper/text_file.h"
+
+using namespace clairfs;
+
+namespace {
+
+std::string page(const std::string& name) {
+  const auto text = read_text_file(CLAIRFS_SOURCE_DIR "/mount-helper/man/" + name + ".in");
+  REQUIRE(text);
+  return fill_man_page(*text);
+}
+
+std::string escaped(std::string text) {
+  for (size_t at = 0; (at = text.find('-', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("the table says everything about each option") {
+  for (const OptionSpec& spec : option_table()) {
+    INFO(spec.name);
+    CHECK(!spec.help.empty());
+    CHECK(!spec.default_text.empty());
+    CHECK(spec.man.size() > 40);
+    CHECK(spec.man.ends_with('.'));
+    CHECK(find_option(spec.name) == &spec);
+  }
+}
+
+TEST_CASE("clairfs(1) documents every command and every flag that the parser takes") {
+  const std::string text = page("clairfs.1");
+  CHECK(text.find('@') == std::string::npos);
+  int status = 0;
+  const auto app = make_app(status);
+  size_t flags = 0;
+  for (const CLI::App* command : app->get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_group().empty()) continue;
+    INFO(command->get_name());
+    CHECK(text.find(".B " + command->get_name() + "\n") != std::string::npos);
+    for (const CLI::Option* option : command->get_options()) {
+      if (option->get_positional() || option->check_name("--help")) continue;
+      for (const std::string& name : option->get_lnames()) {
+        INFO(name);
+        CHECK(text.find(escaped("--" + name)) != std::string::npos);
+        ++flags;
+      }
+      for (const std::string& name : option->get_snames()) {
+        INFO(name);
+        CHECK(text.find("\\-" + name) != std::string::npos);
+      }
+    }
+  }
+  CHECK(flags > option_table().size());
+}
+
+TEST_CASE("mount.clairfs(8) documents every option of the table") {
+  const std::string text = page("mount.clairfs.8");
+  CHECK(text.find('@') == std::string::npos);
+  for (const OptionSpec& spec : option_table()) {
+    INFO(spec.name);
+    const std::string entry = ".B " + escaped(std::string(spec.name));
+    CHECK((text.find(entry + "\n") != std::string::npos || text.find(entry + "=") != std::string::npos));
+  }
+}

@@ -1,0 +1,130 @@
+#include "mount-helper/validate.h"
+
+#include <cerrno>
+#include <filesystem>
+
+#include <catch2/catch.hpp>
+
+#include "tests/unit/mount-helper/temporary_directory.h"
+
+using namespace clairfs;
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct Fixture {
+  TemporaryDirectory directory;
+  std::string source = directory.make("source");
+  std::string mountpoint = directory.make("mountpoint");
+
+  MountOptions options() const {
+    MountOptions options;
+    options.source = source;
+    options.mountpoint = mountpoint;
+    options.catalog_dir = directory.path() + "/catalogs";
+    return options;
+  }
+  std::string error(const MountOptions& options, std::vector<MountEntry> mounts = {}) const {
+    const auto settled = settle_paths(options, mounts);
+    return settled ? "" : settled.error().message;
+  }
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(Fixture, "paths become absolute and real") {
+  std::filesystem::create_directory_symlink(source, directory.path() + "/link");
+  MountOptions given = options();
+  given.source = std::filesystem::relative(directory.path() + "/link").string();
+  given.mountpoint += "/";
+  given.log_file = directory.path() + "/link/../log";
+  given.nvme = {{directory.make("nvme") + "/.", 1 << 20}};
+  const auto settled = settle_paths(given, {});
+  REQUIRE(settled);
+  CHECK(settled->source == source);
+  CHECK(settled->mountpoint == mountpoint);
+  CHECK(settled->log_file == directory.path() + "/log");
+  CHECK(settled->nvme == std::vector<NvmeDir>{{directory.path() + "/nvme", 1 << 20}});
+  CHECK(!std::filesystem::exists(given.catalog_dir));
+}
+
+TEST_CASE_METHOD(Fixture, "an NVMe directory without a size gets most of the free space") {
+  MountOptions given = options();
+  given.nvme = {{directory.make("nvme"), 0}};
+  const auto settled = settle_paths(given, {});
+  REQUIRE(settled);
+  const auto space = std::filesystem::space(directory.path());
+  CHECK(settled->nvme[0].capacity > 0);
+  CHECK(settled->nvme[0].capacity < space.available + (1ULL << 30));  // others may write meanwhile
+}
+
+TEST_CASE_METHOD(Fixture, "source and mountpoint must be separate directories") {
+  MountOptions given = options();
+  SECTION("missing source") {
+    given.source += "/none";
+    CHECK_THAT(error(given), Contains("source " + given.source) && Contains("No such file"));
+  }
+  SECTION("source is a file") {
+    given.source = directory.write("file", "x");
+    CHECK_THAT(error(given), Contains("is not a directory"));
+  }
+  SECTION("missing mountpoint") {
+    given.mountpoint += "/none";
+    CHECK_THAT(error(given), Contains("does not exist; make it with: mkdir -p " + given.mountpoint));
+  }
+  SECTION("mountpoint is a file") {
+    given.mountpoint = directory.write("file", "x");
+    CHECK_THAT(error(given), Contains("mountpoint " + given.mountpoint + " is not a directory"));
+  }
+  SECTION("the same") {
+    given.mountpoint = source;
+    CHECK_THAT(error(given), Contains("source and mountpoint are both"));
+  }
+  SECTION("mountpoint inside the source") {
+    given.mountpoint = directory.make("source/inner");
+    CHECK_THAT(error(given), Contains("lies inside the source"));
+  }
+  SECTION("source inside the mountpoint") {
+    given.mountpoint = directory.path();
+    CHECK_THAT(error(given), Contains("lies inside the mountpoint"));
+  }
+  SECTION("a name that only begins alike is fine") {
+    given.mountpoint = directory.make("source2");
+    CHECK(error(given).empty());
+  }
+}
+
+TEST_CASE_METHOD(Fixture, "a mount that is already there is named with the command that ends it") {
+  const std::string line = error(options(), {{mountpoint, "fuse.clairfs", "/pfs/x"}});
+  CHECK_THAT(line, Contains("already a clairfs mount of /pfs/x") && Contains("clairfs umount " + mountpoint));
+  CHECK(error(options(), {{mountpoint, "ext4", "/dev/sda"}}).empty());
+}
+
+TEST_CASE_METHOD(Fixture, "nothing is ever written into the source or under the mountpoint") {
+  MountOptions given = options();
+  SECTION("nvme in the source") {
+    given.nvme = {{directory.make("source/nvme"), 1 << 20}};
+    CHECK_THAT(error(given), Contains("lies in the source, which is never written"));
+  }
+  SECTION("nvme under the mountpoint") {
+    given.nvme = {{directory.make("mountpoint/nvme"), 1 << 20}};
+    CHECK_THAT(error(given), Contains("lies below the mountpoint"));
+  }
+  SECTION("nvme missing") {
+    given.nvme = {{directory.path() + "/none", 1 << 20}};
+    CHECK_THAT(error(given), Contains("nvme directory") && Contains("No such file"));
+  }
+  SECTION("nvme twice") {
+    given.nvme = {{directory.make("nvme"), 1 << 20}, {directory.path() + "/nvme/", 1 << 20}};
+    CHECK_THAT(error(given), Contains("given twice"));
+  }
+  SECTION("catalog in the source, through a symlink, though it does not exist yet") {
+    std::filesystem::create_directory_symlink(source, directory.path() + "/link");
+    given.catalog_dir = directory.path() + "/link/cache";
+    CHECK_THAT(error(given), Contains("catalog directory " + source + "/cache lies in the source"));
+  }
+  SECTION("log under the mountpoint") {
+    given.log_file = mountpoint + "/log";
+    CHECK_THAT(error(given), Contains("log file") && Contains("lies below the mountpoint"));
+  }
+}
