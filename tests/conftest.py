@@ -1,0 +1,24 @@
+"""What all pytest suites share: the helpers of tests/support, and a marker per folder for tests/run.sh --label."""
+
+import pathlib
+import sys
+
+import pytest
+
+TESTS = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(TESTS / "support"))
+
+import clairmount  # noqa: E402  (after the path is set)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        for folder in item.path.relative_to(TESTS).parts[:-1]:
+            item.add_marker(folder)
+
+
+@pytest.fixture
+def tmp():
+    """A temporary directory that is removed even when something is still mounted in it."""
+    with clairmount.tempdir() as path:
+        yield path

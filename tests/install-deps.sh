@@ -1,0 +1,49 @@
+#!/bin/bash
+# Installs the Debian 12 packages that clairfs needs and that are missing. Asks nothing; does nothing, and needs
+# no network, when all are there.
+#
+#   tests/install-deps.sh [build|test|quickstart]...      (default: build test)
+set -euo pipefail
+
+declare -A groups=(
+  # libmpich-dev brings mpich and mpiexec; fuse3 has fusermount3.
+  [build]="cmake ninja-build g++ pkg-config libfuse3-dev fuse3 liburing-dev libxxhash-dev libmpich-dev
+           libcli11-dev libspdlog-dev nlohmann-json3-dev catch2"
+  # attr has setfattr; bindfs is what the benchmarks compare with.
+  [test]="python3 python3-pytest python3-pytest-timeout python3-numpy python3-torch python3-torchvision
+          openclipart-png attr bindfs"
+  [quickstart]="python3 python3-torch python3-torchvision openclipart-png attr"
+)
+
+wanted=()
+for group in "${@:-build test}"; do
+  for name in $group; do
+    [[ -v groups[$name] ]] || { echo "install-deps.sh: no group '$name'; groups: ${!groups[*]}" >&2; exit 2; }
+    # shellcheck disable=SC2206  # a list of words
+    wanted+=(${groups[$name]})
+  done
+done
+
+installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
+missing=()
+for package in "${wanted[@]}"; do
+  installed "$package" || [[ " ${missing[*]} " == *" $package "* ]] || missing+=("$package")
+done
+((${#missing[@]})) || exit 0
+
+as_root=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+    echo "install-deps.sh: packages are missing; install them as root, then run this again:" >&2
+    echo "  apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo -n)
+fi
+as_root+=(env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8)
+
+echo "Installing ${#missing[@]} missing packages: ${missing[*]}"
+# A fresh machine's mirror may be busy or still booting: three tries each. Another apt may hold the lock: wait.
+apt_options=(-q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
+"${as_root[@]}" apt-get "${apt_options[@]}" update </dev/null
+"${as_root[@]}" apt-get "${apt_options[@]}" install --no-install-recommends "${missing[@]}" </dev/null

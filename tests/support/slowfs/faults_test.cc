@@ -1,0 +1,36 @@
+#include "tests/support/slowfs/faults.h"
+
+#include <catch2/catch.hpp>
+
+namespace clairfs::slowfs {
+namespace {
+
+TEST_CASE("eio hits so many reads of matching files") {
+  Faults faults;
+  faults.add_eio("a/*.png", 2);
+  CHECK_FALSE(faults.judge(Op::kRead, "b/1.png").eio);
+  CHECK_FALSE(faults.judge(Op::kOpen, "a/1.png").eio);
+  CHECK(faults.judge(Op::kRead, "a/1.png").eio);
+  CHECK(faults.judge(Op::kRead, "a/deep/2.png").eio);
+  CHECK_FALSE(faults.judge(Op::kRead, "a/1.png").eio);
+}
+
+TEST_CASE("eio-all hits every operation until cleared") {
+  Faults faults;
+  faults.add_eio_all(std::nullopt);
+  CHECK(faults.judge(Op::kLookup, "x").eio);
+  CHECK(faults.judge(Op::kReaddir, "").eio);
+  faults.clear();
+  CHECK_FALSE(faults.judge(Op::kLookup, "x").eio);
+}
+
+TEST_CASE("the longest hang counts") {
+  Faults faults;
+  faults.add_hang("*", std::chrono::seconds(1));
+  faults.add_hang("slow/*", std::chrono::seconds(9));
+  CHECK(faults.judge(Op::kGetattr, "slow/x").hang == std::chrono::seconds(9));
+  CHECK(faults.judge(Op::kRead, "x").hang == std::chrono::seconds(1));
+}
+
+}  // namespace
+}  // namespace clairfs::slowfs
