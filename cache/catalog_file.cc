@@ -65,7 +65,7 @@ Status make_directories(const fs::path& directory) {
   std::error_code ignored;
   if (fs::is_directory(directory, ignored)) return {};
   if (directory.has_parent_path() && directory.parent_path() != directory) {
-    if (const Status status = make_directories(directory.parent_path()); !status) return status;
+    if (Status status = make_directories(directory.parent_path()); !status) return status;
   }
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return failure("make directory", directory);
   return {};
@@ -164,7 +164,7 @@ std::string saved_catalog_path(const std::string& directory, const std::string& 
 
 Status save_catalog(const Catalog& catalog, const std::string& file) {
   const std::string directory = fs::path(file).parent_path();
-  if (const Status status = make_directories(directory); !status) return status;
+  if (Status status = make_directories(directory); !status) return status;
   const std::string temporary = file + ".tmp";
   Result<std::optional<Fd>> locked = lock_temporary(temporary);
   if (!locked) return locked.error();

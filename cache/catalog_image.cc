@@ -153,13 +153,13 @@ Status verify_tree(const View& view) {
   if (view.chunk_start[header.entries] != header.chunks) return damaged("wrong count of chunks");
   Header seen;
   for (uint32_t i = 0; i < header.entries; ++i) {
-    if (const Status status = verify_row(view, i); !status) return status;
+    if (Status status = verify_row(view, i); !status) return status;
     const uint32_t mode = view.rows[i].mode;
     ++(S_ISDIR(mode) ? seen.directories : S_ISREG(mode) ? seen.files : seen.symlinks);
     if (S_ISREG(mode)) seen.total_bytes += view.rows[i].size;  // < 2^64: chunks are, and chunk_size < 2^32
   }
   for (uint32_t i = 0; i < header.entries; ++i) {
-    if (const Status status = verify_children(view, i); !status) return status;
+    if (Status status = verify_children(view, i); !status) return status;
   }
   if (!view.text(root.name).empty()) return damaged("named root");
   if (seen.directories != header.directories || seen.files != header.files ||
@@ -213,10 +213,10 @@ uint64_t checksum_of(std::span<const std::byte> image) {
 }
 
 Status verify(std::span<const std::byte> image) {
-  if (const Status status = verify_frame(image); !status) return status;
+  if (Status status = verify_frame(image); !status) return status;
   const View view(image);
-  if (const Status status = verify_strings(view); !status) return status;
-  if (const Status status = verify_tree(view); !status) return status;
+  if (Status status = verify_strings(view); !status) return status;
+  if (Status status = verify_tree(view); !status) return status;
   if (view.header.identity != identity_of(image)) return damaged("wrong identity");
   return {};
 }

@@ -274,7 +274,7 @@ class Scanner {
     entry.attributes = source_attributes(found);
     if (S_ISDIR(found.st_mode) || S_ISREG(found.st_mode)) return true;
     if (!S_ISLNK(found.st_mode)) {
-      note(special_, *batch.directory, entry.name, {});
+      note(&Scanner::special_, *batch.directory, entry.name, {});
       return false;
     }
     std::array<char, PATH_MAX> target;
@@ -310,12 +310,13 @@ class Scanner {
           code, fmt::format("scan {} (raise `ulimit -n` or lower the scan's threads)", source_)));
     }
     directory.incomplete.store(true, std::memory_order_relaxed);
-    note(unreadable_, directory, name, std::strerror(code));
+    note(&Scanner::unreadable_, directory, name, std::strerror(code));
   }
 
-  void note(Tally& tally, const Directory& directory, std::string_view name, std::string_view why)
+  void note(Tally Scanner::*which, const Directory& directory, std::string_view name, std::string_view why)
       EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
+    Tally& tally = this->*which;
     ++tally.count;
     if (tally.examples.size() == kExamples) return;
     std::string path = path_of(&directory);
