@@ -1,0 +1,99 @@
+// A ChunkSource under a test's control: fetches wait until the test lets them complete.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <set>
+
+#include "cache/base/mutex.h"
+#include "cache/catalog.h"
+#include "cache/source.h"
+
+namespace clairfs {
+
+/// The byte at `offset` of a file in a FakeSource.
+inline unsigned char fake_byte(FileId file, uint64_t offset) {
+  return static_cast<unsigned char>(file.value * 31 + offset / 4096 * 7 + offset);
+}
+
+/// Serves made-up bytes. Thread-safe.
+class FakeSource final : public ChunkSource {
+ public:
+  explicit FakeSource(bool immediate = true) : immediate_(immediate) {}
+
+  Ticket fetch(FetchRequest request) override {
+    MutexLock lock(mutex_);
+    ++fetches;
+    bytes += request.length;
+    const Ticket ticket = ++next_;
+    if (stopped_) {
+      lock.unlock();
+      request.done(Error{ECANCELED, "stopped"});
+      lock.lock();
+      return ticket;
+    }
+    pending_.push_back(std::move(request));
+    lock.unlock();
+    if (immediate_) complete_all();
+    lock.lock();
+    return ticket;
+  }
+  void expedite(Ticket ticket) override {
+    MutexLock lock(mutex_);
+    expedited.insert(ticket);
+  }
+  void stop() override {
+    {
+      MutexLock lock(mutex_);
+      stopped_ = true;
+    }
+    complete_all(ECANCELED);
+  }
+
+  /// Completes the oldest fetch, with success or an errno. False if there is none.
+  bool complete_one(int error = 0) {
+    FetchRequest request;
+    {
+      MutexLock lock(mutex_);
+      if (pending_.empty()) return false;
+      request = std::move(pending_.front());
+      pending_.pop_front();
+    }
+    if (error == 0 && fail_files.contains(request.file)) error = EIO;
+    if (error != 0) {
+      request.done(Error{error, "injected"});
+      return true;
+    }
+    uint64_t at = request.offset;
+    for (const iovec& part : request.memory) {
+      auto* out = static_cast<unsigned char*>(part.iov_base);
+      for (size_t i = 0; i < part.iov_len; ++i) out[i] = fake_byte(request.file, at++);
+    }
+    request.done({});
+    return true;
+  }
+  void complete_all(int error = 0) {
+    while (complete_one(error)) {
+    }
+  }
+  size_t pending() {
+    MutexLock lock(mutex_);
+    return pending_.size();
+  }
+
+  std::atomic<uint64_t> fetches{0};
+  std::atomic<uint64_t> bytes{0};
+  std::set<FileId> fail_files;
+  std::set<Ticket> expedited;
+
+ private:
+  const bool immediate_;
+  Mutex mutex_;
+  std::deque<FetchRequest> pending_ GUARDED_BY(mutex_);
+  Ticket next_ GUARDED_BY(mutex_) = 0;
+  bool stopped_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace clairfs
