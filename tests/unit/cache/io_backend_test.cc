@@ -1,5 +1,9 @@
 #include "cache/io_backend.h"
 
+#include <atomic>
+#include <thread>
+
+#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -7,10 +11,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-
-#include <atomic>
-#include <catch2/catch.hpp>
-#include <thread>
 
 #include "tests/unit/cache/io_support.h"
 
@@ -56,7 +56,8 @@ TEST_CASE("a file is read with its stamp, from any offset, up to its end") {
   struct stat st;
   REQUIRE(::stat((dir / "f").c_str(), &st) == 0);
   const Buffer buffer(400'000);
-  for (const size_t offset : {size_t{0}, size_t{1}, size_t{4096}, size_t{299'999}, size_t{300'000}, size_t{500'000}}) {
+  for (const size_t offset :
+       {size_t{0}, size_t{1}, size_t{4096}, size_t{299'999}, size_t{300'000}, size_t{500'000}}) {
     const auto outcome = read_whole(*subject.io, dir.fd.get(), "f", offset, {buffer.whole()});
     REQUIRE(outcome.ok());
     const std::string expected = offset < content.size() ? content.substr(offset) : "";
@@ -145,8 +146,8 @@ TEST_CASE("more requests than depth, from several threads, are each completed on
         read.memory = {requests[i].buffer.whole()};
         read.done = [&, i](const Result<FileRead::Outcome>& outcome) {
           const std::string& expected = contents[i % kFiles];
-          requests[i].right =
-              outcome && outcome->bytes == expected.size() && requests[i].buffer.text(expected.size()) == expected;
+          requests[i].right = outcome && outcome->bytes == expected.size() &&
+                              requests[i].buffer.text(expected.size()) == expected;
           requests[i].completions++;
           if (--left == 0) all.set_value();
         };
@@ -217,7 +218,8 @@ TEST_CASE("an idle backend takes no processor time") {
       std::string word;
       while (status >> word) {
         uint64_t n = 0;
-        if (word == "voluntary_ctxt_switches:" && task.path().filename() != std::to_string(::getpid()) && status >> n) {
+        if (word == "voluntary_ctxt_switches:" && task.path().filename() != std::to_string(::getpid()) &&
+            status >> n) {
           total += n;
         }
       }
