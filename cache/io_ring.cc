@@ -23,6 +23,7 @@
 #include <liburing.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cache/base/fd.h"
 #include "cache/base/mutex.h"
@@ -312,9 +313,14 @@ class RingBackend final : public IoBackend {
     switch (operation->step) {
       case Step::open:
         operation->file = result;
+        operation->step = Step::move;
+        // io_uring would wait for a FIFO's data, where preadv() says ESPIPE.
+        if (::lseek(result, 0, SEEK_CUR) < 0) {
+          failed(ring, std::move(operation), errno);
+          break;
+        }
         // From here on O_NONBLOCK would make io_uring fail reads with EAGAIN on filesystems without NOWAIT.
         ::fcntl(result, F_SETFL, 0);
-        operation->step = Step::move;
         again(ring, std::move(operation));
         break;
       case Step::move:

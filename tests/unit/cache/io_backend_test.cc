@@ -1,5 +1,9 @@
 #include "cache/io_backend.h"
 
+#include <atomic>
+#include <thread>
+
+#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -7,10 +11,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-
-#include <atomic>
-#include <catch2/catch.hpp>
-#include <thread>
 
 #include "tests/unit/cache/io_support.h"
 
@@ -56,7 +56,8 @@ TEST_CASE("a file is read with its stamp, from any offset, up to its end") {
   struct stat st;
   REQUIRE(::stat((dir / "f").c_str(), &st) == 0);
   const Buffer buffer(400'000);
-  for (const size_t offset : {size_t{0}, size_t{1}, size_t{4096}, size_t{299'999}, size_t{300'000}, size_t{500'000}}) {
+  for (const size_t offset :
+       {size_t{0}, size_t{1}, size_t{4096}, size_t{299'999}, size_t{300'000}, size_t{500'000}}) {
     const auto outcome = read_whole(*subject.io, dir.fd.get(), "f", offset, {buffer.whole()});
     REQUIRE(outcome.ok());
     const std::string expected = offset < content.size() ? content.substr(offset) : "";
@@ -145,8 +146,8 @@ TEST_CASE("more requests than depth, from several threads, are each completed on
         read.memory = {requests[i].buffer.whole()};
         read.done = [&, i](const Result<FileRead::Outcome>& outcome) {
           const std::string& expected = contents[i % kFiles];
-          requests[i].right =
-              outcome && outcome->bytes == expected.size() && requests[i].buffer.text(expected.size()) == expected;
+          requests[i].right = outcome && outcome->bytes == expected.size() &&
+                              requests[i].buffer.text(expected.size()) == expected;
           requests[i].completions++;
           if (--left == 0) all.set_value();
         };
@@ -167,21 +168,21 @@ TEST_CASE("destruction completes what is outstanding, also what call-backs submi
   Subject subject(2);
   Directory dir;
   write_file(dir / "f", pattern(100'000, 3));
-  const Buffer buffer(100'000);
+  const Buffer buffers(100 * 100'000);
   std::atomic<int> completed{0};
   IoBackend& io = *subject.io;
-  std::function<void(int)> submit = [&](int generations) {
+  std::function<void(int, int)> submit = [&](int slot, int generations) {
     FileRead read;
     read.directory_fd = dir.fd.get();
     read.path = "f";
-    read.memory = {buffer.whole()};
-    read.done = [&, generations](const Result<FileRead::Outcome>& outcome) {
+    read.memory = {{buffers.data() + slot * 100'000, 100'000}};
+    read.done = [&, slot, generations](const Result<FileRead::Outcome>& outcome) {
       if (outcome) ++completed;
-      if (generations > 1) submit(generations - 1);
+      if (generations > 1) submit(slot, generations - 1);
     };
     io.submit(std::move(read));
   };
-  for (int i = 0; i < 100; ++i) submit(3);
+  for (int i = 0; i < 100; ++i) submit(i, 3);
   subject.io.reset();
   CHECK(completed == 300);
 }
@@ -210,22 +211,19 @@ TEST_CASE("an idle backend takes no processor time") {
   write_file(dir / "f", "content");
   const Buffer buffer(4096);
   REQUIRE(read_whole(*subject.io, dir.fd.get(), "f", 0, {buffer.whole()}).ok());
-  const auto switches = [] {
+  const auto switches = [] {  // of the backend's own threads
     uint64_t total = 0;
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-      std::ifstream status(task.path() / "status");
-      std::string word;
-      while (status >> word) {
-        uint64_t n = 0;
-        if (word == "voluntary_ctxt_switches:" && task.path().filename() != std::to_string(::getpid()) && status >> n) {
-          total += n;
-        }
-      }
+      if (read_file(task.path() / "comm") != "io\n") continue;
+      const std::string status = read_file(task.path() / "status");
+      const std::string field = "\nvoluntary_ctxt_switches:";
+      total += std::stoull(status.substr(status.find(field) + field.size()));
     }
     return total;
   };
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const uint64_t before = switches();
+  REQUIRE(before > 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   CHECK(switches() == before);  // no thread of the backend woke up
 }

@@ -1,10 +1,10 @@
 #include "cache/io_memory.h"
 
-#include <xxhash.h>
-
-#include <catch2/catch.hpp>
 #include <climits>
 #include <string>
+
+#include <catch2/catch.hpp>
+#include <xxhash.h>
 
 using namespace clairfs;
 

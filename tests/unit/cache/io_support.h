@@ -1,14 +1,11 @@
 // What the tests of io backends and of the NVMe store share.
 #pragma once
 
-#include <spdlog/sinks/ostream_sink.h>
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <iterator>
 #include <memory>
@@ -16,6 +13,9 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <spdlog/sinks/ostream_sink.h>
+#include <sys/mount.h>
 
 #include "cache/base/fd.h"
 #include "cache/io_backend.h"
@@ -41,6 +41,24 @@ class TemporaryDirectory {
 
  private:
   std::string path_;
+};
+
+/// A small tmpfs on an existing directory, unmounted at the end. Needs root.
+class TmpfsMount {
+ public:
+  TmpfsMount(std::string path, unsigned long flags, const char* options)
+      : path_(std::move(path)),
+        mounted_(::mount("clairfs-test", path_.c_str(), "tmpfs", flags, options) == 0) {}
+  TmpfsMount(const TmpfsMount&) = delete;
+  TmpfsMount& operator=(const TmpfsMount&) = delete;
+  ~TmpfsMount() {
+    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+
+ private:
+  const std::string path_;
+  const bool mounted_;
 };
 
 inline void write_file(const std::string& path, const std::string& content) {
@@ -102,8 +120,8 @@ inline Result<uint64_t> transfer(IoBackend& io, Transfer::Direction direction, i
   return waiter.get();
 }
 
-inline Result<FileRead::Outcome> read_whole(IoBackend& io, int directory, const std::string& path, uint64_t offset,
-                                            std::vector<iovec> memory) {
+inline Result<FileRead::Outcome> read_whole(IoBackend& io, int directory, const std::string& path,
+                                            uint64_t offset, std::vector<iovec> memory) {
   Waiter<Result<FileRead::Outcome>> waiter;
   FileRead request;
   request.directory_fd = directory;
