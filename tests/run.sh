@@ -20,7 +20,7 @@ while (($#)); do
     --fast) ctest_select+=(-LE slow) pytest_select+=("not slow") ;;
     --asan) preset=asan ;;
     --tsan) preset=tsan ;;
-    --label) ctest_select+=(-L "^${2:?--label needs a name}\$") pytest_select+=("$2"); shift ;;
+    --label) ctest_select+=(-L "(^|[.])${2:?--label needs a name}([.]|\$)") pytest_select+=("$2"); shift ;;
     -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option $1 (see tests/run.sh --help)" >&2; exit 2 ;;
   esac
