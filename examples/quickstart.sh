@@ -23,10 +23,10 @@ cmake --build --preset release -t clairfs -j"$(nproc)"
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/clairfs-quickstart.XXXXXX")
 mnt=$tmp/dataset
-mkdir "$mnt" "$tmp/nvme" "$tmp/catalog"
+mkdir -m 700 "$mnt" "$tmp/nvme" "$tmp/catalog"
 
 clean_up() {
-  if mountpoint -q "$mnt" || [[ -n $(findmnt -n "$mnt") ]]; then
+  if grep -qF " $mnt " /proc/self/mountinfo; then
     "$clairfs" umount "$mnt" || fusermount3 -u -z "$mnt" || true
   fi
   rm -rf --one-file-system "$tmp"
