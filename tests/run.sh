@@ -1,0 +1,91 @@
+#!/bin/bash
+# Installs what is missing (Debian 12), builds, and runs every test. Ends with the line "N passed, N failed"; the exit
+# status is 0 only if nothing failed, something ran, and no test left a mount or a process behind.
+#
+#   tests/run.sh [--fast] [--asan | --tsan] [--label X]
+#
+#   --fast      leaves out the tests marked slow
+#   --asan      with AddressSanitizer and UBSan        --tsan   with ThreadSanitizer
+#   --label X   only the tests with label X: "unit", or the name of a folder (cache, fs, slowfs, ...)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec </dev/null
+export LC_ALL=C.UTF-8
+
+preset=dev
+ctest_select=()
+pytest_select=()
+while (($#)); do
+  case $1 in
+    --fast) ctest_select+=(-LE slow) pytest_select+=("not slow") ;;
+    --asan) preset=asan ;;
+    --tsan) preset=tsan ;;
+    --label) ctest_select+=(-L "(^|[.])${2:?--label needs a name}([.]|\$)") pytest_select+=("$2"); shift ;;
+    -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "run.sh: unknown option $1 (see tests/run.sh --help)" >&2; exit 2 ;;
+  esac
+  shift
+done
+marks=$(printf '%s' "${pytest_select[0]:-}" "${pytest_select[1]:+ and ${pytest_select[1]}}")
+
+tests/install-deps.sh build test
+[[ -c /dev/fuse ]] || { echo "run.sh: no /dev/fuse: load the module (modprobe fuse), or give the container the device" >&2; exit 1; }
+
+cmake --preset "$preset"
+cmake --build --preset "$preset" -j"$(nproc)"
+
+# All that the tests make is below $run, and all that they start has CLAIRFS_TEST_RUN in its environment.
+run=$(mktemp -d "${TMPDIR:-/tmp}/clairfs-run.XXXXXX")
+
+mounts_left() {
+  local point
+  while read -r _ _ _ _ point _; do
+    [[ $point == "$run"/* ]] && printf '%b\n' "$point"
+  done </proc/self/mountinfo
+  return 0
+}
+
+processes_left() {
+  local environ
+  for environ in $(grep -lsFz "CLAIRFS_TEST_RUN=$run" /proc/[0-9]*/environ); do
+    environ=${environ#/proc/}
+    echo "${environ%/environ}"
+  done
+}
+
+clean_up() {
+  local pid point
+  for pid in $(processes_left); do kill -KILL "$pid" 2>/dev/null || true; done
+  mounts_left | sort -r | while read -r point; do
+    umount -l "$point" 2>/dev/null || fusermount3 -u -z "$point" || true
+  done
+  rm -rf --one-file-system "$run"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+environment=(env "CLAIRFS_TEST_RUN=$run" "TMPDIR=$run" "CLAIRFS_BUILD_DIR=$PWD/build/$preset"
+             PYTHONDONTWRITEBYTECODE=1)
+# Their own statuses are not needed: the totals below come from what they report of each test.
+"${environment[@]}" ctest --test-dir "build/$preset" -j"$(nproc)" --output-on-failure --no-tests=ignore \
+  --output-junit "$run/ctest.xml" "${ctest_select[@]}" || true
+"${environment[@]}" /usr/bin/python3 -m pytest tests --junitxml "$run/pytest.xml" -m "$marks" || true
+
+# A daemon may still be on its way out.
+for ((i = 0; i < 50; i++)); do
+  left=$(mounts_left; processes_left)
+  [[ -n $left ]] || break
+  sleep 0.1
+done
+read -r passed failed skipped <<<"$(/usr/bin/python3 tests/support/totals.py "$run/ctest.xml" "$run/pytest.xml")"
+if [[ -n $left ]]; then
+  echo "FAILED: left behind by the tests:"
+  mounts_left | sed 's/^/  mount /'
+  for pid in $(processes_left); do echo "  process $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline")"; done
+  failed=$((failed + 1))
+fi
+((passed + failed > 0)) || echo "FAILED: no test was selected"
+((skipped == 0)) || echo "$skipped skipped, for the reasons given above"
+echo "$passed passed, $failed failed"
+((passed > 0 && failed == 0))
