@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+
+#include "cache/base/printable.h"
+#include "cache/catalog_open.h"
 
 namespace clairfs {
 namespace {
@@ -101,10 +106,11 @@ void PfsSource::pump() {
 
 void PfsSource::start(FetchRequest request, TimePoint now) {
   const bool large = catalog_.chunks(request.file).count > 1;
-  const SharedFd kept = large ? kept_open(request.file) : nullptr;
+  SharedFd kept = large ? kept_open(request.file) : nullptr;
   FileRead read;
   read.directory_fd = root_.get();
   read.path = catalog_.path(request.file);
+  if (!kept && read.path.size() >= PATH_MAX) kept = open_deep(read.path);
   read.offset = request.offset;
   read.memory = request.memory;
   read.open_fd = kept ? kept->get() : -1;
@@ -148,12 +154,13 @@ Status PfsSource::judge(const FetchRequest& request, const Result<FileRead::Outc
     case ELOOP:
     case EISDIR:
     case ESTALE:
+    case ENAMETOOLONG:  // see open_deep()
       return stale(request.file, outcome.error().message);
     default:
       break;
   }
   metrics_.pfs_errors.add();
-  log_.error("read from the source failed: {}", outcome.error().message);
+  log_.error("read from the source failed: {}", printable(outcome.error().message));
   return outcome.error();
 }
 
@@ -162,7 +169,7 @@ Status PfsSource::stale(FileId file, const std::string& why) {
   const Error error{ESTALE,
                     fmt::format("{} changed on the source after it was scanned ({}); remount to see the new "
                                 "version",
-                                catalog_.path(file), why)};
+                                printable(catalog_.path(file)), printable(why))};
   bool first = false;
   {
     MutexLock lock(mutex_);
@@ -173,6 +180,15 @@ Status PfsSource::stale(FileId file, const std::string& why) {
     on_stale_(file);
   }
   return error;
+}
+
+// A path too long for one system call is opened in steps, here and now: such paths are too rare for a way of
+// their own through the io backend. Where it fails the backend is given the path, and fails.
+PfsSource::SharedFd PfsSource::open_deep(const std::string& path) {
+  auto file = open_below(root_.get(), path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!file) return nullptr;
+  metrics_.pfs_opens.add();
+  return std::make_shared<Fd>(std::move(*file));
 }
 
 PfsSource::SharedFd PfsSource::kept_open(FileId file) {

@@ -54,6 +54,7 @@ class PfsSource final : public ChunkSource {
               Result<FileRead::Outcome> outcome) EXCLUDES(mutex_);
   Status judge(const FetchRequest& request, const Result<FileRead::Outcome>& outcome);
   Status stale(FileId file, const std::string& why);
+  SharedFd open_deep(const std::string& path);
   SharedFd kept_open(FileId file) EXCLUDES(mutex_);
   void keep_open(FileId file, Fd fd) EXCLUDES(mutex_);
 

@@ -5,6 +5,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "cache/base/printable.h"
 #include "cache/base/units.h"
 
 namespace clairfs {
@@ -33,10 +34,11 @@ std::string AccessLog::text() const {
   }
   std::string out;
   for (const Entry& e : entries) {
-    const auto us = std::chrono::time_point_cast<std::chrono::microseconds>(e.time);
-    out += fmt::format("{:%FT%T}Z read {} offset={} length={} from={}{} waited={}{}\n", us,
-                       catalog_.path(e.file), e.offset, e.length, origin_name(e.origin),
-                       e.joined ? " joined" : "", format_duration(e.waited),
+    const auto second = std::chrono::floor<std::chrono::seconds>(e.time);
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(e.time - second);
+    out += fmt::format("{:%FT%T}.{:06}Z read {} offset={} length={} from={}{} waited={}{}\n", second,
+                       us.count(), printable(catalog_.path(e.file)), e.offset, e.length,
+                       origin_name(e.origin), e.joined ? " joined" : "", format_duration(e.waited),
                        e.error != 0 ? fmt::format(" error={}", std::strerror(e.error)) : "");
   }
   return out;

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "mount-helper/text_file.h"
 
@@ -96,9 +96,10 @@ Result<std::string> resolve_mountpoint(const std::string& path) {
   return (std::filesystem::path(*parent) / absolute.filename()).string();
 }
 
+// Not stat(): the kernel may keep the attributes of what a daemon served long after its end.
 bool is_stale(const std::string& path) {
-  struct stat attributes {};
-  return ::stat(path.c_str(), &attributes) != 0 && errno == ENOTCONN;
+  struct statvfs space {};
+  return ::statvfs(path.c_str(), &space) != 0 && errno == ENOTCONN;
 }
 
 Result<MountEntry> find_clairfs_mount(const std::string& path) {

@@ -1,5 +1,6 @@
 // lookup, forget, getattr, readlink, statfs: answered from the catalog, never from the source.
 #include <cerrno>
+#include <cstring>
 #include <string>
 
 #include <sys/statvfs.h>
@@ -24,9 +25,13 @@ void reply_absent(fuse_req_t req) {
   fuse_reply_entry(req, &entry);
 }
 
+// The kernel passes names of up to 1024 bytes on; as elsewhere, a component has at most 255.
+constexpr size_t kLongestName = 255;
+
 void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
   FuseContext& context = context_of(req);
   context.metrics.fuse_lookup.add();
+  if (std::strlen(name) > kLongestName) return void(fuse_reply_err(req, ENAMETOOLONG));
   if (parent == kControlInode) {
     const auto inode = context.control.lookup(name);
     if (!inode) return void(fuse_reply_err(req, ENOENT));
@@ -93,7 +98,7 @@ void statfs(fuse_req_t req, fuse_ino_t) {
   st.f_bsize = st.f_frsize = 4096;
   st.f_blocks = (context.catalog.total_bytes() + st.f_frsize - 1) / st.f_frsize;
   st.f_files = context.catalog.size();
-  st.f_namemax = 255;
+  st.f_namemax = kLongestName;
   st.f_flag = ST_RDONLY;
   fuse_reply_statfs(req, &st);
 }

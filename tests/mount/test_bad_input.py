@@ -1,0 +1,156 @@
+"""Bad input: one line that names the cause and the fix, a status that is not 0, and nothing left behind."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+from clairmount import binary, is_mounted, make_tree
+from mounting import assert_one_line, cleaned, daemons, run
+
+
+@pytest.fixture
+def place(tmp):
+    make_tree(tmp / "src", {"file": 10, "folder/inner": 10})
+    (tmp / "mnt").mkdir()
+    (tmp / "file").write_text("")
+    with cleaned(tmp / "mnt"):
+        yield tmp
+
+
+def left_behind(place):
+    """Everything but what was there before."""
+    known = {place / name for name in ("src", "mnt", "file")}
+    return [path for path in place.rglob("*") if not known & {path, *path.parents}]
+
+
+def refused(place, *words, status, parts):
+    result = run("mount", *(str(word).format(t=place) for word in words))
+    assert_one_line(result, *(part.format(t=place) for part in parts), status=status)
+    assert not is_mounted(place / "mnt") and not daemons(place / "mnt")
+    assert os.listdir(place / "mnt") == []
+
+
+PATHS = {
+    "no source": ("{t}/absent", "{t}/mnt", ["source {t}/absent"]),
+    "source is a file": ("{t}/src/file", "{t}/mnt", ["{t}/src/file", "not a directory"]),
+    "empty source": ("", "{t}/mnt", ["source"]),
+    "source below a file": ("{t}/file/x", "{t}/mnt", ["{t}/file/x"]),
+    "no mountpoint": ("{t}/src", "{t}/absent", ["{t}/absent", "mkdir -p {t}/absent"]),
+    "mountpoint is a file": ("{t}/src", "{t}/file", ["{t}/file", "not a directory"]),
+    "both the same": ("{t}/src", "{t}/src", ["{t}/src", "another mountpoint"]),
+    "mountpoint in the source": ("{t}/src", "{t}/src/folder", ["{t}/src/folder", "inside the source"]),
+    "source in the mountpoint": ("{t}/src", "{t}", ["{t}/src", "inside the mountpoint"]),
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("foreground", [[], ["-f"]])
+def test_paths(place, name, foreground):
+    source, mountpoint, parts = PATHS[name]
+    words = [source, mountpoint, "--catalog-dir={t}/catalog", *foreground]
+    refused(place, *words, status=32, parts=parts)
+    assert left_behind(place) == []
+
+
+OPTIONS = {
+    "size": (["--ram=lots"], ["--ram", "lots"]),
+    "negative size": (["--ram=-1"], ["--ram", "-1"]),
+    "size too large": (["--ram=99999999999G"], ["--ram"]),
+    "unit": (["--staging=5X"], ["--staging", "5X"]),
+    "empty size": (["--ram="], ["--ram"]),
+    "chunk too small": (["--chunk=4096"], ["--chunk", "64"]),
+    "chunk not in pages": (["--chunk=100001"], ["--chunk", "4096"]),
+    "chunk too large": (["--chunk=1G"], ["--chunk", "64"]),
+    "io": (["--io=fast"], ["--io", "auto, uring, threads"]),
+    "log level": (["--log-level=loud"], ["--log-level", "debug"]),
+    "threads": (["--fuse-threads=0"], ["--fuse-threads", "1 to"]),
+    "concurrency": (["--pfs-concurrency=many"], ["--pfs-concurrency", "many"]),
+    "unknown option": (["--colour=red"], ["--colour", "--help"]),
+    "unknown -o": (["-o", "rw,colour=red"], ["colour=red", "--help"]),
+    "bad -o": (["-o", "ram=lots"], ["-o ram", "lots"]),
+    "-o without its value": (["-o", "ram"], ["ram", "SIZE"]),
+    "nvme without directory": (["--nvme=:1G"], ["--nvme", "DIR"]),
+    "nvme of nothing": (["--nvme=/tmp:0"], ["--nvme", "0"]),
+    "nvme size": (["--nvme=/tmp:big"], ["--nvme", "big"]),
+    "check": (["--check=some"], ["--check", "full"]),
+    "no config file": (["--config={t}/absent"], ["config file", "{t}/absent"]),
+    "config file is a directory": (["--config={t}/src"], ["config file", "{t}/src"]),
+    "third path": (["{t}/mnt"], ["{t}/mnt"]),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options(place, name):
+    options, parts = OPTIONS[name]
+    refused(place, "{t}/src", "{t}/mnt", "--catalog-dir={t}/catalog", *options, status=1, parts=parts)
+    assert left_behind(place) == []
+
+
+SETTLED = {
+    "no nvme directory": (["--nvme={t}/absent:1G"], ["{t}/absent"]),
+    "nvme is a file": (["--nvme={t}/file:1G"], ["{t}/file", "not a directory"]),
+    "nvme in the source": (["--nvme={t}/src/folder:1G"], ["{t}/src/folder", "never written"]),
+    "nvme below the mountpoint": (["--nvme={t}/mnt:1G"], ["{t}/mnt"]),
+    "catalogs in the source": (["--catalog-dir={t}/src/catalog"], ["{t}/src/catalog", "never written"]),
+    "log in the source": (["--log-file={t}/src/log"], ["{t}/src/log", "never written"]),
+    "catalogs in a file": (["--catalog-dir={t}/file"], ["{t}/file"]),
+    "log is a directory": (["--log-file={t}/src/../mnt/../src/../folder/"], ["folder"]),
+    "more memory than there is address space": (["--ram=100000T"], []),
+}
+
+
+@pytest.mark.parametrize("name", SETTLED)
+def test_options_that_do_not_suit_this_machine(place, name):
+    options, parts = SETTLED[name]
+    refused(place, "{t}/src", "{t}/mnt", "--catalog-dir={t}/catalog", *options, status=32, parts=parts)
+    assert sorted(os.listdir(place / "src")) == ["file", "folder"]
+
+
+CONFIGS = {
+    "unknown option": ("ram=1G\ncolour=red\n", ["{t}/config:2", "colour=red"]),
+    "bad value": ("# comment\n\nram=lots\n", ["{t}/config:3", "lots"]),
+    "no value": ("chunk\n", ["{t}/config:1", "chunk"]),
+    "another config file": ("config=/etc/other\n", ["{t}/config:1", "config file"]),
+    "not text": ("\x00\x01\x7fELF\n", ["{t}/config:1"]),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_config_file(place, name):
+    text, parts = CONFIGS[name]
+    (place / "config").write_text(text)
+    words = ["{t}/src", "{t}/mnt", "--catalog-dir={t}/catalog", "--config={t}/config"]
+    refused(place, *words, status=1, parts=parts)
+    assert left_behind(place) == [place / "config"]
+
+
+@pytest.mark.parametrize("words", [[], ["mount"], ["mount", "/tmp"], ["fly"], ["--fly"], ["umount"], ["status", "a", "b"],
+                                   ["warmup", "/", "--jobs=0"]])  # fmt: skip
+def test_usage(words):
+    result = run(*words)
+    assert result.returncode == 1
+    assert result.stdout.startswith("clairfs mounts") if not words else result.stderr.count("\n") == 1
+
+
+def test_help_and_version():
+    for words in (["--help"], ["mount", "--help"], ["umount", "--help"], ["status", "--help"], ["warmup", "--help"]):
+        result = run(*words)
+        assert result.returncode == 0 and "Usage" in result.stdout and result.stderr == ""
+    assert run("--version").stdout.startswith("clairfs ")
+
+
+def test_source_that_cannot_be_scanned_any_more(place):
+    """Its root vanishes while nothing but a rehearsal ran; the error names it."""
+    pathlib.Path(place / "src/file").unlink()
+    subprocess.run(["rm", "-r", place / "src"], check=True)
+    refused(place, "{t}/src", "{t}/mnt", "--catalog-dir={t}/catalog", status=32, parts=["{t}/src"])
+
+
+def test_closed_standard_streams(place):
+    """As a badly written service starts it: descriptors 0 to 2 must not become something else."""
+    command = f"exec {binary()} mount {place}/src {place}/mnt --catalog-dir {place}/catalog <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], timeout=60, check=False).returncode == 0
+    assert (place / "mnt/file").read_bytes() == (place / "src/file").read_bytes()
+    (daemon,) = daemons(place / "mnt")
+    assert [os.readlink(f"/proc/{daemon}/fd/{n}") for n in (0, 1, 2)] == ["/dev/null"] * 3

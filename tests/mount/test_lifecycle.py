@@ -1,0 +1,208 @@
+"""From `clairfs mount` to the end of the mount, however it comes."""
+
+import errno
+import json
+import os
+import pty
+import signal
+import subprocess
+
+import pytest
+from clairmount import binary, is_mounted, make_tree, slowfs, wait_until
+from mounting import SETTLE_SECONDS, assert_one_line, cleaned, daemons, errno_of, run
+
+
+@pytest.fixture
+def place(tmp):
+    """A source, a mountpoint and a catalog directory; whatever is mounted there ends with the test."""
+    make_tree(tmp / "src", {f"{i % 3}/{i}": 1000 * i for i in range(30)})
+    (tmp / "mnt").mkdir()
+    with cleaned(tmp / "mnt"):
+        yield tmp
+
+
+def mount_at(place, *options, source="src"):
+    return run("mount", place / source, place / "mnt", "--catalog-dir", place / "catalog", *options)
+
+
+def assert_served(place):
+    for path in (place / "src").rglob("*/*"):
+        assert (place / "mnt" / path.relative_to(place / "src")).read_bytes() == path.read_bytes()
+
+
+def test_background_mount_is_usable_when_the_command_returns(place):
+    mounted = mount_at(place)
+    assert (mounted.returncode, mounted.stdout, mounted.stderr) == (0, "", "")
+    assert is_mounted(place / "mnt")
+    assert_served(place)
+    (daemon,) = daemons(place / "mnt")
+    assert os.getsid(daemon) == daemon and os.readlink(f"/proc/{daemon}/cwd") == "/"
+    open_files = [os.readlink(f"/proc/{daemon}/fd/{n}") for n in (0, 1, 2)]
+    assert open_files == ["/dev/null"] * 3
+    (log,) = (place / "catalog/log").iterdir()
+    assert "mounted" in log.read_text()
+    ended = run("umount", place / "mnt")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert not is_mounted(place / "mnt") and not daemons(place / "mnt")
+
+
+def test_relative_paths_and_links_to_directories(place):
+    os.symlink("src", place / "alias")
+    command = [binary(), "mount", "alias/", "./mnt/../mnt/", "--catalog-dir", "catalog"]
+    subprocess.run(command, cwd=place, check=True, timeout=60)
+    assert_served(place)
+    assert subprocess.run([binary(), "umount", "mnt/"], cwd=place, timeout=60, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("way", ["clairfs umount", "umount", "fusermount3 -u", "SIGTERM", "SIGINT", "SIGHUP"])
+@pytest.mark.parametrize("foreground", [True, False])
+def test_every_way_to_end_it(place, way, foreground):
+    if foreground:
+        words = [binary(), "mount", place / "src", place / "mnt", "-f", "--catalog-dir", place / "catalog"]
+        process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        wait_until(lambda: is_mounted(place / "mnt"), "mounted")
+    else:
+        assert mount_at(place).returncode == 0
+    assert_served(place)
+    (daemon,) = daemons(place / "mnt")
+    if way.startswith("SIG"):
+        os.kill(daemon, getattr(signal, way))
+    elif way == "clairfs umount":
+        assert run("umount", place / "mnt").returncode == 0
+    else:
+        subprocess.run([*way.split(), place / "mnt"], check=True, timeout=60)
+    if foreground:
+        assert process.wait(SETTLE_SECONDS) == 0
+    wait_until(lambda: not daemons(place / "mnt"), "the daemon ends", SETTLE_SECONDS)
+    assert not is_mounted(place / "mnt")
+    assert mount_at(place).returncode == 0  # nothing is left locked
+
+
+def test_busy_mount_names_who_uses_it(place):
+    assert mount_at(place).returncode == 0
+    with subprocess.Popen(["sleep", "1000"], cwd=place / "mnt") as user:
+        try:
+            assert_one_line(run("umount", place / "mnt"), "busy", f"({user.pid})", "--lazy", status=32)
+            assert is_mounted(place / "mnt")
+            assert_served(place)
+            assert run("umount", "--lazy", place / "mnt").returncode == 0
+            assert not is_mounted(place / "mnt")
+        finally:
+            user.kill()
+    wait_until(lambda: not daemons(place / "mnt"), "the daemon ends with the last user", SETTLE_SECONDS)
+
+
+def test_signal_ends_a_mount_in_use(place):
+    assert mount_at(place).returncode == 0
+    (daemon,) = daemons(place / "mnt")
+    fd = os.open(place / "mnt/0/3", os.O_RDONLY)
+    try:
+        os.kill(daemon, signal.SIGTERM)
+        wait_until(lambda: not daemons(place / "mnt"), "the daemon ends", SETTLE_SECONDS)
+        assert not is_mounted(place / "mnt")
+        assert errno_of(os.read, fd, 10) == errno.ENOTCONN
+    finally:
+        assert errno_of(os.close, fd) in (0, errno.ENOTCONN)
+
+
+def test_killed_daemon_leaves_a_mount_that_is_named_and_cleared(place):
+    mnt = place / "mnt"
+    assert mount_at(place).returncode == 0
+    (daemon,) = daemons(mnt)
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: errno_of(os.statvfs, mnt) == errno.ENOTCONN, "the mount is stale", SETTLE_SECONDS)
+    assert errno_of((mnt / "0/3").read_bytes) == errno.ENOTCONN
+    clearing = f"clairfs umount {mnt}"
+    assert_one_line(mount_at(place), "stale mount", clearing, status=32)
+    assert_one_line(run("status", mnt), "stale mount", clearing)
+    assert_one_line(run("warmup", mnt), "stale mount", clearing)
+    command = f"PATH={binary().parent}:$PATH {clearing}"
+    assert subprocess.run(["sh", "-c", command], timeout=60, check=False).returncode == 0
+    assert not is_mounted(mnt)
+    assert mount_at(place).returncode == 0
+    assert_served(place)
+
+
+def test_mount_over_a_mount_is_refused(place):
+    assert mount_at(place).returncode == 0
+    assert_one_line(mount_at(place), "already", f"clairfs umount {place / 'mnt'}", status=32)
+    assert_served(place)
+
+
+def test_umount_of_what_is_not_a_mount(place):
+    for path in (place / "mnt", place / "absent", place / "src/0/3"):
+        assert_one_line(run("umount", path), path)
+    assert_one_line(run("status", place), place)
+    assert_one_line(run("warmup", place), place)
+    assert mount_at(place).returncode == 0
+    assert_one_line(run("umount", place / "mnt/0"), f"clairfs umount {place / 'mnt'}")
+
+
+@pytest.mark.parametrize("foreground", [[], ["-f"]])
+def test_interrupted_while_it_scans(place, foreground):
+    """A mount that is not usable yet ends with the command that waits for it."""
+    make_tree(place / "src", {f"many/{i}/file": 1 for i in range(200)})
+    with slowfs(place / "src", "--meta-latency", "300000") as slow:
+        words = [binary(), "mount", slow.path, place / "mnt", "--catalog-dir", place / "catalog", *foreground]
+        with subprocess.Popen(words, stderr=subprocess.PIPE) as command:
+            wait_until(lambda: slow.counters()["pending"] > 0, "it scans")
+            command.send_signal(signal.SIGINT)
+            assert command.wait(SETTLE_SECONDS) != 0
+        wait_until(lambda: not daemons(place / "mnt"), "the daemon ends", SETTLE_SECONDS)
+    assert not is_mounted(place / "mnt")
+    assert not list(place.glob("catalog/*.catalog*"))
+
+
+@pytest.fixture
+def helper(place):
+    """mount.clairfs, as mount(8) calls it."""
+    (place / "mount.clairfs").symlink_to(binary())
+    return lambda *words: subprocess.run(
+        [place / "mount.clairfs", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_mount_helper(place, helper):
+    options = f"rw,noatime,nosuid,nodev,_netdev,nofail,x-systemd.automount,ram=32M,catalog-dir={place / 'catalog'}"
+    mounted = helper(place / "src", place / "mnt", "-n", "-o", options, "-t", "fuse.clairfs")
+    assert (mounted.returncode, mounted.stderr) == (0, "")
+    assert_served(place)
+    assert f"ram={32 << 20}\n" in (place / "mnt/.clairfs/config").read_text()
+    assert subprocess.run(["umount", place / "mnt"], timeout=60, check=False).returncode == 0
+
+
+def test_mount_helper_refuses_unknown_options_but_when_sloppy(place, helper):
+    options = f"colour=red,catalog-dir={place / 'catalog'}"
+    assert_one_line(helper(place / "src", place / "mnt", "-o", options), "colour=red", status=1)
+    assert helper(place / "src", place / "mnt", "-f", "-s", "-o", options).returncode == 0  # -f: a rehearsal
+    assert not is_mounted(place / "mnt")
+    assert helper(place / "src", place / "mnt", "-s", "-o", options).returncode == 0
+    assert_served(place)
+
+
+@pytest.mark.parametrize("io", ["auto", "threads"])
+def test_warmup_brings_everything_in(place, io):
+    assert mount_at(place, "--ram=64M", "--chunk=64K", f"--io={io}").returncode == 0
+    warmed = run("warmup", place / "mnt")
+    total = sum(1000 * i for i in range(30))
+    assert warmed.returncode == 0 and "30 of 30 files" in warmed.stdout
+    for path in (place / "src").rglob("*/*"):
+        assert os.getxattr(place / "mnt" / path.relative_to(place / "src"), "user.clairfs.tier") == b"ram"
+    stats = json.loads((place / "mnt/.clairfs/stats.json").read_text())
+    assert stats["pfs"]["bytes"] == total <= stats["tiers"]["ram"]["bytes"]
+    assert run("warmup", place / "mnt", "0", "1/4").returncode == 0
+    assert json.loads((place / "mnt/.clairfs/stats.json").read_text())["pfs"]["bytes"] == total
+    assert_one_line(run("warmup", place / "mnt", "absent"), "absent")
+    assert_one_line(run("warmup", place / "mnt", place / "src"), "not below the mount")
+
+
+def test_warmup_shows_progress_on_a_terminal(place):
+    assert mount_at(place, "--ram=64M").returncode == 0
+    controller, terminal = pty.openpty()
+    warmed = subprocess.run(
+        [binary(), "warmup", place / "mnt"], stderr=terminal, stdout=subprocess.PIPE, timeout=60, check=True
+    )
+    os.close(terminal)
+    shown = os.read(controller, 65536).decode()
+    os.close(controller)
+    assert "%" in shown and "/30 files" in shown and "30 of 30 files" in warmed.stdout.decode()
