@@ -48,7 +48,7 @@ Result<PlanSpec> parse_plan_json(std::string_view text) {
   try {
     object = Json::parse(text, note_keys);
   } catch (const Json::exception& wrong) {
-    return plan_error("JSON", "", printable(wrong.what(), 200));
+    return plan_error("JSON", "", shortened(wrong.what(), 200));
   }
   if (!object.is_object()) return plan_error("JSON", "", "want an object such as {\"seed\": 42}");
   if (!repeated.empty()) return plan_error(repeated, "", "given twice");

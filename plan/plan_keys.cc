@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cache/base/printable.h"
+
 namespace clairfs {
 namespace {
 
@@ -285,15 +287,13 @@ bool plan_value_shown(const PlanKey& key, const PlanSpec& spec) {
   return !value.empty() && (key.shown || value != plan_value(key, defaults));
 }
 
-std::string printable(std::string_view text, size_t most) {
-  std::string shown(text.substr(0, most));
-  for (char& c : shown) c = c < ' ' || c > '~' ? '?' : c;
-  return text.size() > most ? shown + "..." : shown;
+std::string shortened(std::string_view text, size_t most) {
+  return printable(text.substr(0, most)) + (text.size() > most ? "..." : "");
 }
 
 Error plan_error(std::string_view key, std::string_view seen, std::string_view want) {
-  return {EINVAL, fmt::format("plan: {}{}{}: {}", printable(key, 32), seen.empty() ? "" : "=",
-                              printable(seen, 64), want)};
+  return {EINVAL, fmt::format("plan: {}{}{}: {}", shortened(key, 32), seen.empty() ? "" : "=",
+                              shortened(seen, 64), want)};
 }
 
 }  // namespace clairfs

@@ -42,9 +42,8 @@ bool plan_value_shown(const PlanKey& key, const PlanSpec& spec);
 /// EINVAL "plan: KEY=SEEN: WANT", printable and short whatever `seen` holds.
 Error plan_error(std::string_view key, std::string_view seen, std::string_view want);
 
-/// `text` cut to `most` bytes, anything but printable ASCII replaced by '?', for one line of an error
-/// message.
-std::string printable(std::string_view text, size_t most);
+/// printable(text) of at most the first `most` bytes, "..." for the rest, for one line of an error message.
+std::string shortened(std::string_view text, size_t most);
 
 /// Keys and values as a spelling gave them.
 using PlanPairs = std::vector<std::pair<std::string, std::string>>;

@@ -1,6 +1,7 @@
 #include "plan/plan_sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <utility>
@@ -68,7 +69,7 @@ Result<Lists> read_lines(const std::string& text, std::string_view key, uint32_t
     if (!sample) {
       return plan_error(
           key, "",
-          fmt::format("line {}: {}: {}", line.number, printable(line.text, 200), sample.error().message));
+          fmt::format("line {}: {}: {}", line.number, shortened(line.text, 200), sample.error().message));
     }
     lists.back().push_back(*sample);
     return {};
@@ -124,7 +125,10 @@ Result<SamplerSpec> sampler_spec(const PlanSpec& spec, uint32_t n) {
       return known.error();
   }
   // DataLoader without shuffle makes a SequentialSampler, whatever the generator.
-  if (!spec.shuffle && spec.sampler != "torch.distributed") made.sampler = "torch.sequential";
+  if (!spec.shuffle && (spec.sampler == "torch.random" || spec.sampler == "torch.sequential")) {
+    made.sampler = "torch.sequential";
+    made.shuffle = true;
+  }
   const bool own_drop = spec.sampler == "torch.distributed" || spec.sampler == "nopfs";
   made.n = n;
   made.world = static_cast<uint32_t>(spec.world);
@@ -153,9 +157,10 @@ Result<std::unique_ptr<Sampler>> make_plan_sampler(const PlanSpec& spec, uint32_
     made->weights = std::move(*weights);
   }
   Result<std::unique_ptr<Sampler>> sampler = make_sampler(*made);
+  if (sampler) return sampler;
   // A plan that cannot be followed is a bad plan, whatever the reason.
-  if (!sampler && sampler.error().code == ENOTSUP) return Error{EINVAL, sampler.error().message};
-  return sampler;
+  const int code = sampler.error().code;
+  return Error{code == ENOTSUP ? EINVAL : code, "plan: " + sampler.error().message};
 }
 
 }  // namespace clairfs

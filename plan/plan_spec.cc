@@ -10,32 +10,11 @@
 #include <fmt/format.h>
 
 #include "plan/plan_keys.h"
+#include "plan/samplers/sampler.h"
 
 namespace clairfs {
 namespace {
 
-struct Refusal {
-  std::string_view name;
-  std::string_view reason;
-};
-
-// Known, but not to be predicted or not built: each gets its own reason.
-constexpr std::string_view kRecord = "record its order and give it with sampler=list list=FILE";
-constexpr std::array kRefusedSamplers{
-    Refusal{"grain", kRecord},      Refusal{"streaming", kRecord}, Refusal{"tf_shuffle", kRecord},
-    Refusal{"frameworks", kRecord}, Refusal{"torchdata", kRecord}, Refusal{"webdataset", kRecord},
-};
-constexpr std::array<std::string_view, 11> kSamplers{"torch.distributed",
-                                                     "torch.random",
-                                                     "torch.sequential",
-                                                     "torch.subset",
-                                                     "torch.weighted",
-                                                     "numpy.default_rng",
-                                                     "numpy.legacy",
-                                                     "python.random",
-                                                     "nopfs",
-                                                     "dali",
-                                                     "list"};
 constexpr std::array<std::string_view, 4> kFormats{"imagefolder", "files", "list", "npy"};
 constexpr std::array<std::string_view, 6> kUnknownRecords{"lmdb", "tfrecord", "webdataset",
                                                           "hdf5", "mds",      "fixed"};
@@ -72,13 +51,10 @@ Status check_format(const PlanSpec& spec) {
 }
 
 Status check_sampler(const PlanSpec& spec) {
-  for (const Refusal& refused : kRefusedSamplers) {
-    if (spec.sampler == refused.name) {
-      return plan_error("sampler", spec.sampler, fmt::format("not built in; {}", refused.reason));
-    }
-  }
-  if (!contains(kSamplers, spec.sampler)) {
-    return plan_error("sampler", spec.sampler, "unknown sampler; want one of " + joined(kSamplers));
+  if (!contains(sampler_names(), spec.sampler)) {
+    // It knows the reason and the advice for each name.
+    const auto refused = make_sampler(SamplerSpec{.sampler = spec.sampler});
+    return Error{EINVAL, "plan: " + (refused ? spec.sampler : refused.error().message)};
   }
   const bool draws_from_generator = contains(
       std::array<std::string_view, 3>{"torch.random", "torch.subset", "torch.weighted"}, spec.sampler);
@@ -170,6 +146,8 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
     if (!key) return key.error();
     if (Status status = set_plan_value(**key, std::move(value), spec); !status) return status.error();
   }
+  if (spec.sampler == "torch.subset" && spec.indices.empty() && spec.format != "list")
+    spec.indices.swap(spec.list);
   if (!spec.list.empty() && !given.contains("sampler") && spec.format != "list") spec.sampler = "list";
   if (!spec.file.empty() && !given.contains("format")) spec.format = "npy";
   if (Status status = validate_plan(spec); !status) return status.error();

@@ -60,7 +60,7 @@ class Walk {
       const std::string name = folder.path.substr(folder.path.rfind('/') + 1);
       const uint32_t before = samples_->size();
       if (Status status = number_class(std::move(folder)); !status) return status.error();
-      if (samples_->size() == before) empty += (empty.empty() ? "" : ", ") + printable(name, 64);
+      if (samples_->size() == before) empty += (empty.empty() ? "" : ", ") + shortened(name, 64);
     }
     if (!empty.empty() && !allow_empty) {
       return plan_error(
@@ -101,11 +101,11 @@ class Walk {
           "format", "imagefolder",
           fmt::format("{} leads to the folder {} outside the dataset, whose samples cannot be numbered; "
                       "want a dataset that holds it, or format=list list=FILE",
-                      printable(path, 200), printable(target.path, 200)));
+                      shortened(path, 200), shortened(target.path, 200)));
     } else if (target.kind == Kind::loop && is_class) {
       return plan_error(
           "format", "imagefolder",
-          fmt::format("{} is a loop of symlinks, where torchvision raises OSError", printable(path, 200)));
+          fmt::format("{} is a loop of symlinks, where torchvision raises OSError", shortened(path, 200)));
     }
     return {};
   }

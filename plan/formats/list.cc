@@ -30,7 +30,7 @@ SampleIndexResult index_list(const DatasetSource& source, const DatasetRoot& roo
     if (line.kind == ListLine::Kind::epoch_end) return {};
     const auto refuse = [&](std::string_view why) {
       return plan_error("list", in_place ? "" : list,
-                        fmt::format("line {}: {}: {}", line.number, printable(line.text, 200), why));
+                        fmt::format("line {}: {}: {}", line.number, shortened(line.text, 200), why));
     };
     if (line.text.starts_with('/')) return refuse("want a path relative to the plan's root");
     if (leads_up(line.text)) return refuse("want a path inside the plan's root, without '..'");
@@ -41,10 +41,17 @@ SampleIndexResult index_list(const DatasetSource& source, const DatasetRoot& roo
     if (target.kind == Resolved::Kind::missing) return refuse("no such file in the dataset");
     if (target.kind == Resolved::Kind::loop) return refuse("a loop of symlinks");
     if (samples->size() == UINT32_MAX - 1) return refuse("too many samples");
-    if (target.kind == Resolved::Kind::outside) {
-      return refuse("leads out of the dataset, where no read passes the mount");
+    if (target.kind == Resolved::Kind::file) {
+      samples->add(target.id, target.id);
+      return {};
     }
-    samples->add(target.id, target.id);
+    // It leads out of the dataset, where no read passes the mount: a sample without bytes, if it can be
+    // named.
+    const std::string folder = catalog.path(root.folder);
+    const std::optional<FileId> entry =
+        catalog.find(folder + (folder.empty() ? "" : "/") + std::string(line.text));
+    if (!entry) return refuse("leads out of the dataset");
+    samples->add(*entry, std::nullopt);
     return {};
   };
   if (Status status = for_each_line(*text, add); !status) return status.error();
