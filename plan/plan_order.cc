@@ -54,7 +54,7 @@ Status plan_order(const PlanOrderRequest& request, Logger& log, const PlanOrderS
   Result<PlanSpec> spec = parse_plan(request.plan);
   if (!spec) return spec.error();
   const std::string root = std::exchange(spec->root, "");
-  if (root.empty() && (spec->n == 0 || request.paths || !spec->format.empty())) {
+  if (root.empty() && (spec->n == 0 || request.paths)) {
     return plan_error("root", "", "missing; want root=DIR, or n=SAMPLES alone for an order of numbers");
   }
   spec = resolve_plan(std::move(*spec), 1);

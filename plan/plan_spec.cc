@@ -53,7 +53,9 @@ Status check_format(const PlanSpec& spec) {
 Status check_sampler(const PlanSpec& spec) {
   if (!contains(sampler_names(), spec.sampler)) {
     // It knows the reason and the advice for each name.
-    const auto refused = make_sampler(SamplerSpec{.sampler = spec.sampler});
+    SamplerSpec named;
+    named.sampler = spec.sampler;
+    const auto refused = make_sampler(named);
     return Error{EINVAL, "plan: " + (refused ? spec.sampler : refused.error().message)};
   }
   const bool draws_from_generator = contains(
