@@ -1,0 +1,139 @@
+#include "plan/access_sequence.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "plan/plan_keys.h"
+
+namespace clairfs {
+namespace {
+
+// What one rank contributes to its node's sequence.
+struct Stream {
+  RankOrder order;
+  uint64_t step;  ///< samples a full step
+};
+
+// Appends the samples of all streams, step by step, round robin within a step.
+void interleave(const std::vector<Stream>& streams, std::vector<uint32_t>& samples) {
+  uint64_t steps = 0;
+  uint64_t longest = 0;
+  for (const Stream& stream : streams) {
+    steps = std::max(steps, (stream.order.size() + stream.step - 1) / stream.step);
+    longest = std::max(longest, stream.step);
+  }
+  for (uint64_t step = 0; step < steps; ++step) {
+    for (uint64_t i = 0; i < longest; ++i) {
+      for (const Stream& stream : streams) {
+        const uint64_t k = step * stream.step + i;
+        if (i < stream.step && k < stream.order.size()) samples.push_back(stream.order[k]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Result<AccessSequence> AccessSequence::make(PlanSpec spec, std::unique_ptr<Sampler> sampler) {
+  AccessSequence made(std::move(spec), std::move(sampler));
+  const Epoch first(static_cast<uint32_t>(made.spec_.first_epoch));
+  const uint64_t count = made.slice(first, TrainingRank(0)).count;
+  if (made.spec_.start_sample != 0 && made.spec_.start_sample >= count) {
+    return plan_error(
+        "start_sample", std::to_string(made.spec_.start_sample),
+        fmt::format("want less than the {} samples that a training rank has in an epoch", count));
+  }
+  if (count >= UINT32_MAX / made.spec_.ranks_per_node) {
+    return plan_error(
+        "ranks_per_node", std::to_string(made.spec_.ranks_per_node),
+        fmt::format("at {} samples each they are more than 32 bits can number; want fewer", count));
+  }
+  return made;
+}
+
+bool AccessSequence::has_epoch(Epoch epoch) const {
+  const std::optional<uint32_t> count = sampler_->epoch_count();
+  return epoch.value >= spec_.first_epoch && (spec_.epochs == 0 || epoch.value < spec_.epochs) &&
+         (!count || epoch.value < *count);
+}
+
+uint64_t AccessSequence::slack() const {
+  return (spec_.prefetch_factor * spec_.workers + 1) * step_samples(TrainingRank(0)) * spec_.ranks_per_node;
+}
+
+uint64_t AccessSequence::step_samples(TrainingRank rank) const {
+  if (spec_.sampler != "nopfs") return spec_.batch;
+  // NoPFS splits the job's batch into runs of ceil(batch / world); the last ranks may get less.
+  const uint64_t run = (spec_.batch + spec_.world - 1) / spec_.world;
+  const uint64_t before = std::min(rank.value * run, spec_.batch);
+  return std::max<uint64_t>(std::min(run, spec_.batch - before), 1);
+}
+
+RankSlice AccessSequence::slice(Epoch epoch, TrainingRank rank) const {
+  RankSlice slice = sampler_->slice(epoch, rank);
+  const bool loader_drops = spec_.drops_in_loader() && spec_.sampler != "nopfs" && spec_.sampler != "dali";
+  if (loader_drops) slice.count -= slice.count % spec_.batch;
+  return slice;
+}
+
+Result<IndexOrder> AccessSequence::order(Epoch epoch) {
+  if (!has_epoch(epoch)) {
+    return Error{ERANGE, fmt::format("plan: the job has no epoch {} (first_epoch={} epochs={})", epoch.value,
+                                     spec_.first_epoch, spec_.epochs)};
+  }
+  return sampler_->order(epoch);
+}
+
+EpochSequence AccessSequence::node_sequence(const IndexOrder& order, Epoch epoch, Rank node) const {
+  if (node.value >= nodes()) return {epoch, {}, 0};
+  std::vector<Stream> streams;
+  uint64_t total = 0;
+  uint64_t before = 0;
+  for (uint64_t i = 0; i < spec_.ranks_per_node; ++i) {
+    const TrainingRank rank(static_cast<uint32_t>(node.value * spec_.ranks_per_node + i));
+    const RankSlice taken = slice(epoch, rank);
+    streams.push_back({RankOrder(order, taken), step_samples(rank)});
+    total += taken.count;
+    before += std::min(spec_.start_sample, taken.count);
+  }
+  std::vector<uint32_t> samples;
+  samples.reserve(total);
+  interleave(streams, samples);
+  return {epoch, std::move(samples), epoch.value == spec_.first_epoch ? static_cast<uint32_t>(before) : 0};
+}
+
+Result<EpochSequence> AccessSequence::sequence(Epoch epoch, Rank node) {
+  const Result<IndexOrder> shared = order(epoch);
+  if (!shared) return shared.error();
+  return node_sequence(*shared, epoch, node);
+}
+
+Result<std::vector<uint32_t>> AccessSequence::rank_samples(Epoch epoch, TrainingRank rank) {
+  if (rank.value >= spec_.world) {
+    return Error{EINVAL,
+                 fmt::format("plan: no training rank {}; want one below world={}", rank.value, spec_.world)};
+  }
+  const Result<IndexOrder> shared = order(epoch);
+  if (!shared) return shared.error();
+  const RankOrder mine(*shared, slice(epoch, rank));
+  std::vector<uint32_t> samples;
+  for (uint64_t k = epoch.value == spec_.first_epoch ? spec_.start_sample : 0; k < mine.size(); ++k) {
+    samples.push_back(mine[k]);
+  }
+  return samples;
+}
+
+std::vector<uint32_t> first_uses(const EpochSequence& sequence, const SampleIndex& index,
+                                 const Catalog& catalog) {
+  std::vector<uint32_t> first(catalog.chunk_count(), kNeverUsed);
+  for (uint32_t position = sequence.first_position(); position < sequence.length(); ++position) {
+    for_each_chunk(index, catalog, sequence.sample_at(position), [&](ChunkId chunk) {
+      if (first[chunk.index()] == kNeverUsed) first[chunk.index()] = position;
+    });
+  }
+  return first;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,97 @@
+// PlanSpec: what a script says about its future accesses, as one plain struct, and its spellings.
+//
+// A plan is text, `key=value` pairs separated by white space, or a JSON object with the same keys. Whatever
+// door it comes through (xattr, control file, socket, command line), parse_plan() reads it and format_plan()
+// shows it. A value with white space stands in quotes: '...' takes everything literally, "..." knows \" and
+// \\.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/base/result.h"
+#include "cache/base/types.h"
+
+namespace clairfs {
+
+/// Longest plan text in bytes: what Linux takes as the value of an xattr (XATTR_SIZE_MAX), so that every door
+/// has the same limit. A longer list, weights or indices belong in a file.
+inline constexpr size_t kMaxPlanText = 64 << 10;
+
+/// A zero or an empty string means "not given" unless said otherwise. Equal specs are one plan.
+struct PlanSpec {
+  std::string name = "default";  ///< several plans may be active; the name tells them apart
+
+  // The dataset, and how the framework numbers its samples.
+  std::string root;          ///< folder inside the dataset; empty: the dataset itself
+  std::string format;        ///< imagefolder, files, list, npy; empty: detected
+  std::string file;          ///< npy: the array file, relative to `root`
+  std::string list;          ///< file with paths or indices, or an array "[3,1,2]" in place
+  bool allow_empty = false;  ///< imagefolder: class folders without an image are no error
+  uint64_t n = 0;            ///< samples expected in the dataset; 0: as many as there are
+
+  // The order.
+  std::string sampler = "torch.distributed";
+  std::string seed;  ///< decimal without leading zeros; numpy.* also "[1,2]", python.random also "str:text"
+  bool shuffle = true;
+  std::string drop_last = "false";     ///< false, true (sampler and loader), sampler, loader
+  std::string replacement;             ///< true, false; empty: the sampler's own default
+  uint64_t num_samples = 0;            ///< samples an epoch draws; 0: all
+  std::string set_epoch = "always";    ///< always, never: does the script call set_epoch()?
+  std::string reseed = "once";         ///< once, epoch: numpy.* and python.random
+  std::string method = "permutation";  ///< permutation, shuffle, sample: numpy.* and python.random
+  std::string generator;               ///< torch.random ...: loader, sampler, default; empty: as usual for it
+  bool random_shuffle = false;         ///< dali, as given to its reader; so are the next three
+  bool shuffle_after_epoch = false;
+  bool stick_to_shard = false;
+  bool checkpointing = false;
+  bool persistent_workers = false;  ///< as given to DataLoader
+  std::string torch;                ///< library version such as 2.6; empty: newest
+  std::string state;                ///< base64 of torch.Generator.get_state(), instead of a seed
+  uint64_t gcc = 0;                 ///< major version that built DALI's or NoPFS's std::shuffle; 0: newest
+  std::string weights;              ///< torch.weighted: file or array
+  std::string indices;              ///< torch.subset: file or array
+
+  // The job.
+  uint64_t epochs = 0;           ///< 0: until the plan is cancelled
+  uint64_t first_epoch = 0;      ///< the epoch the job starts (or resumes) with
+  uint64_t start_sample = 0;     ///< samples of `first_epoch` that every training rank already has
+  uint64_t world = 0;            ///< training ranks of the job; 0: one a node
+  uint64_t ranks_per_node = 0;   ///< training ranks a node hosts; 0: world / nodes
+  uint64_t batch = 1;            ///< samples a rank takes a step (nopfs: all ranks together)
+  uint64_t workers = 0;          ///< DataLoader workers a rank
+  uint64_t prefetch_factor = 2;  ///< batches in flight a worker (PyTorch's default)
+
+  bool operator==(const PlanSpec&) const = default;
+
+  bool replaces() const { return replacement.empty() ? sampler == "torch.weighted" : replacement == "true"; }
+  bool drops_in_sampler() const { return drop_last == "true" || drop_last == "sampler"; }
+  bool drops_in_loader() const { return drop_last == "true" || drop_last == "loader"; }
+};
+
+/// Reads key=value text, or JSON if the first character is '{', and checks everything that needs no dataset.
+/// Errors: EINVAL; the message names the key, what was seen and what would be right.
+Result<PlanSpec> parse_plan(std::string_view text);
+
+/// One line, keys in the order of the struct, those at their default left out except the ones people look for
+/// (name, format, sampler, seed, epochs, batch, workers ...). parse_plan(format_plan(spec)) == spec.
+std::string format_plan(const PlanSpec& spec);
+
+/// The same as a JSON object; reads back equal when all values are UTF-8 (other bytes become U+FFFD).
+std::string format_plan_json(const PlanSpec& spec);
+
+/// Checks across keys that need no dataset; parse_plan() has done it already. Errors: EINVAL.
+Status validate_plan(const PlanSpec& spec);
+
+/// Fills `world` and `ranks_per_node` for a job on `nodes` nodes (at least 1). Errors: EINVAL when the ranks
+/// do not divide among the nodes.
+Result<PlanSpec> resolve_plan(PlanSpec spec, uint32_t nodes);
+
+/// Nodes that host training ranks. REQUIRES: resolved.
+inline uint32_t plan_nodes(const PlanSpec& spec) {
+  return static_cast<uint32_t>(spec.world / spec.ranks_per_node);
+}
+
+}  // namespace clairfs

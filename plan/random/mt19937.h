@@ -1,0 +1,50 @@
+// The Mersenne Twister behind torch's CPU generator, NumPy's legacy RandomState and Python's random module.
+//
+// std::mt19937 gives the same words; this one also starts from an array and from a saved state, skips
+// without drawing, and is half as large.
+// Source: Matsumoto and Nishimura, ACM TOMACS 8 (1998); initialisers of mt19937ar.c (2002).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace clairfs {
+
+/// Copyable (2.5 KB), not thread-safe.
+class Mt19937 {
+ public:
+  static constexpr size_t kWords = 624;
+
+  /// init_genrand: torch (low 32 bits of the seed), numpy RandomState(int).
+  explicit Mt19937(uint32_t seed);
+  /// init_by_array: Python's random, numpy RandomState(array). REQUIRES: key not empty.
+  static Mt19937 from_key(std::span<const uint32_t> key);
+  /// Untempered words and the number of them that were handed out already (624: the next draw twists).
+  static Mt19937 from_state(const std::array<uint32_t, kWords>& words, size_t position);
+
+  uint32_t next32() {
+    if (position_ == kWords) twist();
+    uint32_t y = words_[position_++];
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9d2c5680U;
+    y ^= (y << 15) & 0xefc60000U;
+    return y ^ (y >> 18);
+  }
+  /// The first draw is the high word: torch's random64(), numpy's mt19937_next64().
+  uint64_t next64() {
+    const uint64_t high = next32();
+    return (high << 32) | next32();
+  }
+  /// As `draws` calls of next32(), but only the twists are done.
+  void discard(uint64_t draws);
+
+ private:
+  void twist();
+
+  std::array<uint32_t, kWords> words_;
+  size_t position_ = kWords;
+};
+
+}  // namespace clairfs

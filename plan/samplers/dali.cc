@@ -1,0 +1,82 @@
+// NVIDIA DALI's FileReader: the order in which it opens files. Its `seed` and its random buffer only permute
+// what it returns, so they do not matter here.
+// Source: NVIDIA/DALI, dali/operators/reader/loader/{loader.h,file_label_loader.h,file_label_loader.cc}.
+#include <random>
+
+#include "plan/random/libstdcxx_shuffle.h"
+#include "plan/samplers/families.h"
+#include "plan/samplers/support.h"
+
+namespace clairfs {
+namespace {
+
+constexpr uint32_t kShuffleSeed = 524287;  // kDaliDataloaderSeed, on every shard
+
+struct NoGenerator {};  // each shuffle has an engine of its own; only the list goes on
+using Stream = EpochStream<NoGenerator>;
+
+std::vector<uint32_t> shuffled(std::vector<uint32_t> list, uint64_t epoch, LibstdcxxShuffle family) {
+  std::mt19937 engine(static_cast<uint32_t>(kShuffleSeed + epoch));
+  libstdcxx_shuffle(list, engine, family);
+  return list;
+}
+
+/// Shards are contiguous parts of the list.
+class Dali : public Sampler {
+ public:
+  explicit Dali(const SamplerSpec& spec)
+      : Sampler(spec.world),
+        n_(spec.n),
+        stick_to_shard_(spec.stick_to_shard || spec.shuffle_after_epoch),
+        random_shuffle_(spec.random_shuffle),
+        each_epoch_afresh_(spec.shuffle_after_epoch && spec.checkpointing),
+        cumulative_(spec.shuffle_after_epoch && !spec.checkpointing),
+        family_(spec.libstdcxx.value_or(LibstdcxxShuffle::kSinceGcc11)),
+        stream_(
+            Stream::cumulative(n_, {}, [this](NoGenerator&, Epoch epoch, const Stream::Indices& previous) {
+              return shuffled(previous ? *previous : ascending(n_), epoch.value, family_);
+            })) {}
+
+  bool independent_epochs() const override { return !cumulative_; }
+
+  /// A reader that does not stick to its shard walks on: epoch e is shard (rank + e) mod world.
+  RankSlice slice(Epoch epoch, TrainingRank rank) const override {
+    const uint64_t shard = stick_to_shard_ ? rank.value : (uint64_t{rank.value} + epoch.value) % world();
+    const uint64_t begin = n_ * shard / world();
+    return RankSlice{.count = n_ * (shard + 1) / world() - begin, .start = begin};
+  }
+
+ private:
+  Result<IndexOrder> make_order(Epoch epoch) override {
+    if (cumulative_) {
+      auto indices = stream_.order(epoch);
+      if (!indices) return indices.error();
+      return IndexOrder(std::move(*indices));
+    }
+    if (each_epoch_afresh_) return IndexOrder(shuffled(ascending(n_), epoch.value, family_));
+    if (random_shuffle_) return IndexOrder(shuffled(ascending(n_), 0, family_));
+    return IndexOrder::identity(n_);
+  }
+
+  const uint64_t n_;
+  const bool stick_to_shard_;
+  const bool random_shuffle_;
+  const bool each_epoch_afresh_;
+  const bool cumulative_;
+  const LibstdcxxShuffle family_;
+  Stream stream_;
+};
+
+}  // namespace
+
+SamplerResult make_dali(const SamplerSpec& spec) {
+  const Status keys =
+      only_keys(spec, {"random_shuffle", "shuffle_after_epoch", "stick_to_shard", "checkpointing", "gcc"});
+  if (!keys) return keys.error();
+  if (spec.random_shuffle && spec.shuffle_after_epoch) {
+    return bad_key("shuffle_after_epoch", "DALI refuses it together with random_shuffle");
+  }
+  return SamplerResult(std::make_unique<Dali>(spec));
+}
+
+}  // namespace clairfs

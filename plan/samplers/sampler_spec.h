@@ -1,0 +1,76 @@
+// What a plan says about its sampler, before it is checked.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/base/result.h"
+#include "plan/random/libstdcxx_shuffle.h"
+#include "plan/random/torch_random.h"
+#include "plan/samplers/index_lists.h"
+
+namespace clairfs {
+
+/// How NumPy and Python samplers treat their generator at the start of an epoch.
+enum class Reseed {
+  kOnce,   ///< one generator for the whole job
+  kEpoch,  ///< a fresh one from seed + epoch
+};
+
+/// Which call of NumPy or Python makes an epoch's order.
+enum class ShuffleMethod {
+  kPermutation,  ///< rng.permutation(n); in Python: a fresh list(range(n)), shuffled
+  kShuffle,      ///< rng.shuffle(indices) on the list of the epoch before (with reseed=epoch: on a fresh one)
+  kSample,       ///< Python only: random.sample(range(n), num_samples)
+};
+
+/// Which of torch's generators drives the sampler.
+enum class TorchGeneratorUse {
+  kLoader,   ///< DataLoader(generator=G), which hands G to its sampler and draws its base_seed from it
+  kSampler,  ///< a sampler constructed with generator=G, under a DataLoader without one
+  kDefault,  ///< the default generator: torch.manual_seed(seed), no generator=
+};
+
+/// The keys of a plan that its sampler sees. What is left unset takes the library's own default.
+/// A plain value; make_sampler() checks it.
+struct SamplerSpec {
+  std::string sampler = "torch.distributed";
+  uint64_t n = 0;      ///< samples in the dataset
+  uint32_t world = 1;  ///< training ranks, over all nodes (nopfs: its nodes; dali: its shards)
+  uint32_t batch = 1;  ///< DataLoader batch of one rank (nopfs: the batch of all nodes together)
+
+  std::string seed;        ///< as written: "42", "-1"; numpy also "[1,2]"; python.random also "str:text"
+  std::string state;       ///< torch: base64 of the generator's get_state(), instead of the seed
+  bool set_epoch = true;   ///< torch.distributed: false when the script never calls set_epoch
+  bool shuffle = true;     ///< torch.distributed
+  bool drop_last = false;  ///< torch.distributed, nopfs: the sampler's own; else the DataLoader's
+  bool persistent_workers = false;      ///< torch, sampler and loader sharing a generator
+  bool in_order = true;                 ///< DataLoader(in_order=); false cannot be predicted
+  std::optional<bool> replacement;      ///< torch.random (false), torch.weighted (true)
+  std::optional<uint64_t> num_samples;  ///< torch.random, torch.weighted, python.random method=sample (n)
+  std::optional<TorchGeneratorUse> generator;  ///< torch.random (loader), subset and weighted (sampler)
+  TorchVersion torch = kNewestTorch;
+
+  std::optional<ShuffleMethod> method;  ///< numpy.*, python.random (permutation)
+  std::optional<Reseed> reseed;         ///< numpy.*, python.random (once)
+
+  bool random_shuffle = false;                ///< dali
+  bool shuffle_after_epoch = false;           ///< dali
+  bool stick_to_shard = false;                ///< dali
+  bool checkpointing = false;                 ///< dali: pipeline checkpointing is on
+  std::optional<LibstdcxxShuffle> libstdcxx;  ///< dali: the compiler of its wheel (since GCC 11)
+
+  std::vector<double> weights;              ///< torch.weighted
+  std::shared_ptr<const IndexLists> lists;  ///< list, torch.subset (which takes one list)
+};
+
+/// Sets one key from text ("drop_last", "true"). False: no sampler key, `spec` is unchanged.
+/// The files of list= and weights= are not read here.
+/// Errors: EINVAL naming the key and what would be right.
+Result<bool> set_sampler_key(SamplerSpec& spec, std::string_view key, std::string_view value);
+
+}  // namespace clairfs

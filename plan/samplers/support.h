@@ -1,0 +1,80 @@
+// What the sampler families share: checks of the spec, and samplers whose ranks all read the whole order.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plan/random/big_integer.h"
+#include "plan/samplers/epoch_stream.h"
+#include "plan/samplers/sampler.h"
+
+namespace clairfs {
+
+/// EINVAL: "key: text".
+Error bad_key(std::string_view key, std::string_view text);
+
+/// EINVAL when a key is set that is neither in `allowed` nor meaningful to every sampler (n, world, batch,
+/// seed, in_order): a key without effect is a misunderstanding.
+Status only_keys(const SamplerSpec& spec, std::initializer_list<std::string_view> allowed);
+
+/// EINVAL when the dataset is too large for 32-bit indices.
+Status check_size(std::string_view key, uint64_t n);
+
+/// The seed of a sampler that takes one integer. Errors: EINVAL, also when it is missing.
+Result<BigInteger> integer_seed(const SamplerSpec& spec);
+
+/// A DataLoader's share of an order of `count` samples: all of it, or whole batches with drop_last.
+RankSlice loader_slice(const SamplerSpec& spec, uint64_t count);
+
+/// A sampler that knows nothing of ranks: every training process reads `slice` of the same order.
+class ReplicatedSampler : public Sampler {
+ public:
+  ReplicatedSampler(uint32_t world, RankSlice slice) : Sampler(world), slice_(slice) {}
+  RankSlice slice(Epoch, TrainingRank) const override { return slice_; }
+
+ private:
+  const RankSlice slice_;
+};
+
+/// Replicated; one generator runs on from epoch to epoch.
+template <class Generator>
+class StreamSampler : public ReplicatedSampler {
+ public:
+  StreamSampler(uint32_t world, RankSlice slice, EpochStream<Generator> stream)
+      : ReplicatedSampler(world, slice), stream_(std::move(stream)) {}
+  bool independent_epochs() const override { return false; }
+
+ private:
+  Result<IndexOrder> make_order(Epoch epoch) override {
+    auto indices = stream_.order(epoch);
+    if (!indices) return indices.error();
+    return IndexOrder(std::move(*indices));
+  }
+
+  EpochStream<Generator> stream_;
+};
+
+/// Replicated; each epoch is a pure function of its number.
+class IndependentSampler : public ReplicatedSampler {
+ public:
+  using Make = std::function<Result<IndexOrder>(Epoch)>;  ///< thread-safe
+
+  IndependentSampler(uint32_t world, RankSlice slice, Make make)
+      : ReplicatedSampler(world, slice), make_(std::move(make)) {}
+  bool independent_epochs() const override { return true; }
+
+ private:
+  Result<IndexOrder> make_order(Epoch epoch) override { return make_(epoch); }
+
+  const Make make_;
+};
+
+/// 0, 1, ..., n - 1.
+std::vector<uint32_t> ascending(uint64_t n);
+
+}  // namespace clairfs

@@ -1,0 +1,98 @@
+// How long planning takes: the numbers of one node and epoch, and of the dataset's numbering.
+#include <string>
+
+#include <benchmark/benchmark.h>
+
+#include "cache/catalog_builder.h"
+#include "plan/access_sequence.h"
+#include "plan/dataset.h"
+#include "plan/plan_sampler.h"
+
+using namespace clairfs;
+
+namespace {
+
+constexpr uint32_t kImageNet = 1281167;
+
+AccessSequence planned(const std::string& text, uint32_t n) {
+  const auto spec = resolve_plan(parse_plan(text).value(), 1);
+  auto sampler = make_plan_sampler(*spec, n, DatasetSource(), nullptr);
+  return std::move(AccessSequence::make(*spec, std::move(*sampler)).value());
+}
+
+void plan_epoch(benchmark::State& state, const std::string& plan) {
+  AccessSequence sequence = planned(plan, kImageNet);
+  uint32_t epoch = 0;
+  uint64_t bytes = 0;
+  for (auto _ : state) {
+    const auto made = sequence.sequence(Epoch(epoch++), Rank(0));
+    bytes = made->memory_bytes();
+    benchmark::DoNotOptimize(made->sample_at(made->length() - 1));
+  }
+  state.counters["samples/s"] = benchmark::Counter(kImageNet, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["node_bytes"] = static_cast<double>(bytes);
+}
+BENCHMARK_CAPTURE(plan_epoch, one_node_one_rank, "seed=42")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(plan_epoch, one_node_64_ranks, "seed=42 world=64 batch=32")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(plan_epoch, one_of_64_nodes, "seed=42 world=64 ranks_per_node=1 batch=32")
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(plan_epoch, torch_random, "seed=42 sampler=torch.random batch=32")
+    ->Unit(benchmark::kMillisecond);
+
+// The baseline of the above: the shared order alone.
+void shared_order(benchmark::State& state) {
+  AccessSequence sequence = planned("seed=42", kImageNet);
+  uint32_t epoch = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(sequence.order(Epoch(epoch++)));
+}
+BENCHMARK(shared_order)->Unit(benchmark::kMillisecond);
+
+// 1000 class folders, as ImageNet has them.
+std::shared_ptr<const Catalog> imagenet() {
+  constexpr uint32_t kClasses = 1000;
+  CatalogBuilder builder("/data", 4U << 20, kImageNet + kClasses + 1);
+  SourceAttributes folder;
+  folder.mode = S_IFDIR | 0755;
+  SourceAttributes image;
+  image.mode = S_IFREG | 0644;
+  image.size = 110000;
+  builder.add(FileId(0), "", folder);
+  for (uint32_t i = 0; i < kClasses; ++i) builder.add(FileId(0), "n" + std::to_string(10000000 + i), folder);
+  for (uint32_t i = 0; i < kImageNet; ++i) {
+    const auto parent = static_cast<uint32_t>(uint64_t{i} * kClasses / kImageNet);
+    builder.add(FileId(1 + parent), "img_" + std::to_string(10000000 + i) + ".JPEG", image);
+  }
+  return builder.finish(0, 0).value();
+}
+
+void number_samples(benchmark::State& state, const std::string& plan) {
+  DatasetSource source;
+  source.catalog = imagenet();
+  const PlanSpec spec = parse_plan(plan).value();
+  uint64_t bytes = 0;
+  for (auto _ : state) bytes = make_sample_index(spec, source).value()->memory_bytes();
+  state.counters["bytes/sample"] = static_cast<double>(bytes) / kImageNet;
+}
+BENCHMARK_CAPTURE(number_samples, imagefolder, "seed=1 format=imagefolder")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(number_samples, files, "seed=1 format=files")->Unit(benchmark::kMillisecond);
+
+void first_use_of_chunks(benchmark::State& state) {
+  DatasetSource source;
+  source.catalog = imagenet();
+  const auto index = make_sample_index(parse_plan("seed=1").value(), source).value();
+  const EpochSequence sequence = planned("seed=1", kImageNet).sequence(Epoch(0), Rank(0)).value();
+  for (auto _ : state) benchmark::DoNotOptimize(first_uses(sequence, *index, *source.catalog).data());
+}
+BENCHMARK(first_use_of_chunks)->Unit(benchmark::kMillisecond);
+
+void parse(benchmark::State& state) {
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        parse_plan("format=imagefolder sampler=torch.distributed seed=42 epochs=90 world=8 batch=32"));
+  }
+}
+BENCHMARK(parse);
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,79 @@
+// Time to make one epoch of ImageNet-1k, and a rank's slice of it, beside a plain std::shuffle.
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "plan/samplers/sampler.h"
+
+using namespace clairfs;
+
+namespace {
+
+constexpr uint64_t kImageNet = 1281167;
+
+/// Baseline: what a shuffle of that size costs on this machine.
+void std_shuffle(benchmark::State& state) {
+  std::mt19937 engine(42);
+  for (auto _ : state) {
+    std::vector<uint32_t> order(kImageNet);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), engine);
+    benchmark::DoNotOptimize(order.data());
+  }
+}
+BENCHMARK(std_shuffle)->Unit(benchmark::kMillisecond);
+
+/// All epochs of one sampler, one after the other; only the shared order.
+void epoch_order(benchmark::State& state, const SamplerSpec& spec) {
+  auto sampler = make_sampler(spec);
+  if (!sampler) return state.SkipWithError(sampler.error().message.c_str());
+  uint32_t epoch = 0;
+  for (auto _ : state) {
+    auto order = (*sampler)->order(Epoch(epoch++));
+    benchmark::DoNotOptimize(order.ok());
+  }
+}
+
+/// The sequence of a node with 8 of 64 ranks: one order, 8 slices interleaved step by step.
+void node_sequence(benchmark::State& state) {
+  SamplerSpec spec{.n = kImageNet, .world = 64, .seed = "42"};
+  auto sampler = make_sampler(spec);
+  uint32_t epoch = 0;
+  for (auto _ : state) {
+    const IndexOrder order = *(*sampler)->order(Epoch(epoch));
+    std::vector<RankOrder> ranks;
+    for (uint32_t r = 0; r < 8; ++r)
+      ranks.emplace_back(order, (*sampler)->slice(Epoch(epoch), TrainingRank(r)));
+    std::vector<uint32_t> sequence;
+    for (uint64_t k = 0; k < ranks[0].size(); ++k) {
+      for (const RankOrder& rank : ranks) sequence.push_back(rank[k]);
+    }
+    benchmark::DoNotOptimize(sequence.data());
+    ++epoch;
+  }
+}
+BENCHMARK(node_sequence)->Unit(benchmark::kMillisecond);
+
+SamplerSpec of(const std::string& name) {
+  SamplerSpec spec{.sampler = name, .n = kImageNet, .seed = "42"};
+  if (name == "torch.weighted") spec.weights.assign(kImageNet, 1.0);
+  if (name == "dali") spec.shuffle_after_epoch = true;
+  if (name == "nopfs") spec.batch = 256;
+  return spec;
+}
+
+[[maybe_unused]] const bool registered = [] {
+  for (const std::string& name : sampler_names()) {
+    if (name == "list" || name == "torch.subset") continue;  // the user's file; as torch.random
+    benchmark::RegisterBenchmark(name.c_str(), epoch_order, of(name))->Unit(benchmark::kMillisecond);
+  }
+  return true;
+}();
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,132 @@
+"""Numbering of samples against the real torchvision on random trees with awkward names and links.
+
+PLAN_ORDER_TOOL names the tool that prints a plan's order over a directory."""
+
+import os
+import random
+import subprocess
+
+import numpy
+import pytest
+
+folder = pytest.importorskip("torchvision.datasets.folder")
+distributed = pytest.importorskip("torch.utils.data.distributed")
+
+TOOL = os.environ["PLAN_ORDER_TOOL"]
+
+STEMS = [b"a", b"b", b"A", b"a-b", b"a.b", b"a b", b"a\nb", b"01", b"1", b"10", b"9", b"_", b"~", b"\xc3\xa9", b"\xe9",
+         b"\xff", b"\x80", b"\xc3", b"\xe4\xb8\xad", b"\xed\xa0\x80", b"\xef\xbc\xa1", b"\xee\x80\x80",
+         b"\xf0\x9f\x98\x80", b"\xf4\x90\x80\x80", b"\xc0\xaf", b"$x", b"'", b'"', b"\\", b"\x01", b"sub", b"sub-1"]
+SUFFIXES = [b".jpg", b".JPG", b".jpeg", b".Png", b".ppm", b".bmp", b".pgm", b".tif", b".TIFF", b".webp", b".gif", b".txt",
+            b"", b"jpg", b".jpg.bak", b".jp\xc4\xb1g", b".t\xc4\xb0f", b".\xe2\x84\xaapg"]
+
+
+def add_link(where, target, rng):
+    path = where + b"/" + rng.choice(STEMS) + rng.choice(SUFFIXES)
+    if not os.path.lexists(path):
+        os.symlink(rng.choice([target, os.path.relpath(target, where)]), path)
+
+
+def make_tree(root, rng):
+    """Folders up to five deep with files, and links to files, to folders without links, to nothing; often a loop."""
+    folders = [root]
+    files = []
+    for _ in range(rng.randint(1, 14)):
+        path = rng.choice(folders) + b"/" + rng.choice(STEMS) + rng.choice([b"", b"", b".d", b".jpg"])
+        if path.count(b"/") - root.count(b"/") <= 5 and not os.path.lexists(path):
+            os.mkdir(path)
+            folders.append(path)
+    for _ in range(rng.randint(5, 60)):
+        path = rng.choice(folders) + b"/" + rng.choice(STEMS) + rng.choice(SUFFIXES)
+        if not os.path.lexists(path):
+            with open(path, "wb"):
+                files.append(path)
+    for _ in range(rng.randint(0, 8)):
+        add_link(rng.choice(folders), rng.choice([*files, root + b"/nowhere", b"/dev/null"]), rng)
+    # Each link to a folder adds a copy of it, but two loops would be followed 2^40 times.
+    leaves = rng.sample(folders[1:], min(2, len(folders) - 1))
+    for _ in range(rng.randint(0, 4)):
+        outside = [f for f in folders if not any((f + b"/").startswith(leaf + b"/") for leaf in leaves)]
+        targets = [leaf for leaf in leaves if not any((f + b"/").startswith(leaf + b"/") for f in outside)]
+        if outside and targets:
+            add_link(rng.choice(outside), rng.choice(targets), rng)
+    if len(folders) > 1 and rng.random() < 0.3:
+        add_link(folders[-1], folders[-1], rng)
+    return files
+
+
+def tool(plan, epoch=0, rank=0):
+    done = subprocess.run([TOOL, plan, str(epoch), str(rank)], capture_output=True, timeout=300, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout.split(b"\0")[:-1] if done.returncode == 0 else None
+
+
+def real(root, allow_empty):
+    """Paths as torchvision numbers them, or None where it raises."""
+    try:
+        classes, numbers = folder.find_classes(os.fsdecode(root))
+        samples = []
+        for name in classes:
+            try:
+                samples += folder.make_dataset(os.fsdecode(root), {name: numbers[name]}, folder.IMG_EXTENSIONS)
+            except FileNotFoundError:
+                if not allow_empty:
+                    return None
+    except OSError:
+        return None
+    return [os.fsencode(os.path.relpath(path, os.fsdecode(root))) for path, _ in samples] or None
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_imagefolder(tmp_path, seed):
+    root = os.fsencode(tmp_path / "data")
+    os.mkdir(root)
+    make_tree(root, random.Random(seed))
+    for allow_empty in (False, True):
+        expected = real(root, allow_empty)
+        plan = f"shuffle=false format=imagefolder allow_empty={allow_empty} root={os.fsdecode(root)}"
+        assert tool(plan) == expected
+
+
+def test_most_trees_are_numbered(tmp_path):
+    """Guards the test above against trees that torchvision never takes."""
+    taken = 0
+    for seed in range(30):
+        root = os.fsencode(tmp_path / str(seed))
+        os.mkdir(root)
+        make_tree(root, random.Random(seed))
+        taken += real(root, True) is not None
+    assert taken >= 15
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_files(tmp_path, seed):
+    root = os.fsencode(tmp_path / "data")
+    os.mkdir(root)
+    files = make_tree(root, random.Random(seed))
+    expected = sorted(os.path.relpath(path, root) for path in files)
+    assert tool(f"shuffle=false format=files root={os.fsdecode(root)}") == (expected or None)
+
+
+def test_distributed_sampler_over_an_imagefolder(tmp_path):
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        for number in range(11):
+            (tmp_path / name / f"{number}.jpg").touch()
+    dataset = [os.fsencode(f"{name}/{file}") for name in ("x", "y")
+               for file in sorted(os.listdir(tmp_path / name))]
+    for rank in range(4):
+        sampler = distributed.DistributedSampler(dataset, num_replicas=4, rank=rank, seed=42)
+        sampler.set_epoch(3)
+        assert tool(f"seed=42 world=4 root={tmp_path}", 3, rank) == [dataset[i] for i in sampler]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "U5", "complex128", "datetime64[ns]"])
+def test_npy_rows(tmp_path, dtype):
+    array = numpy.zeros((7, 3, 2), dtype=dtype)
+    numpy.save(tmp_path / "x.npy", array)
+    numpy.save(tmp_path / "fortran.npy", numpy.asfortranarray(array))
+    numpy.save(tmp_path / "objects.npy", array.astype(object))
+    assert tool(f"shuffle=false file=x.npy root={tmp_path}") == [b"x.npy#%d" % i for i in range(7)]
+    assert tool(f"shuffle=false file=fortran.npy root={tmp_path}") is None
+    assert tool(f"shuffle=false file=objects.npy root={tmp_path}") is None
