@@ -65,6 +65,7 @@ void ChunkCache::adopt_warm_chunks() {
       const ChunkKey key = chunk_key(catalog_, chunk);
       if (slots_[c].store != 0 || stores_[i]->length_of(key) != catalog_.range(chunk).length) continue;
       slots_[c].store = static_cast<uint8_t>(i + 1);
+      policy_.kept(chunk, Tier::nvme);
       known[key] = true;
     }
     const uint64_t found = stores_[i]->chunks();
@@ -132,7 +133,7 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   Placement placement;
   if (store == 0 || ram_.capacity() >= catalog_.total_bytes()) {
     placement = policy_.place(chunk, round_to_pages(length), space());
-    for (const ChunkId victim : placement.evict) evict(victim);
+    for (const ChunkId victim : placement.evict) evict(victim, placement.tier);
   }
   std::optional<Block> block;
   if (placement.tier == Tier::ram) block = arena_->allocate(length, ram_);
@@ -184,6 +185,7 @@ void ChunkCache::fetch_from_nvme(ChunkId chunk, Urgency urgency, const ChunkRef&
       MutexLock lock(shard(chunk).mutex);
       slots_[chunk.index()].store = 0;
     }
+    policy_.dropped(chunk, Tier::nvme);
     fetch_from_source(chunk, urgency, data);
   });
 }
@@ -225,7 +227,10 @@ void ChunkCache::fetch_from_source(ChunkId chunk, Urgency urgency, const ChunkRe
 // Makes fetched bytes known, answers all who wait, and starts the write to NVMe if they belong there.
 void ChunkCache::publish(ChunkId chunk, const ChunkRef& data, Tier came_from) {
   const bool in_ram = &data->block.account() == &ram_;
-  if (in_ram) metrics_.ram_chunks.add(1);
+  if (in_ram) {
+    metrics_.ram_chunks.add(1);
+    policy_.kept(chunk, Tier::ram);
+  }
   {
     MutexLock lock(shard(chunk).mutex);
     slots_[chunk.index()].data = data;
@@ -270,8 +275,11 @@ void ChunkCache::write_behind(ChunkId chunk, const ChunkRef& data) {
                xxh3_64(data->block.slices(0, data->length)), [=, this](const Status& status) {
                  write_behind_bytes_.fetch_sub(bytes);
                  if (status) {
-                   MutexLock lock(shard(chunk).mutex);
-                   slots_[chunk.index()].store = static_cast<uint8_t>(index + 1);
+                   {
+                     MutexLock lock(shard(chunk).mutex);
+                     slots_[chunk.index()].store = static_cast<uint8_t>(index + 1);
+                   }
+                   policy_.kept(chunk, Tier::nvme);
                  }
                  operation_ended();
                });
@@ -349,16 +357,28 @@ std::optional<Block> ChunkCache::reserve_transit(uint64_t length) {
   return std::nullopt;
 }
 
-void ChunkCache::evict(ChunkId chunk) {
-  ChunkRef dropped;
+void ChunkCache::evict(ChunkId chunk, Tier tier) {
+  ChunkRef dropped;  // destroyed outside the lock
+  uint8_t store = 0;
   {
     MutexLock lock(shard(chunk).mutex);
-    ChunkRef& data = slots_[chunk.index()].data;
-    if (data && &data->block.account() == &ram_) dropped = std::move(data);
+    Slot& slot = slots_[chunk.index()];
+    if (tier == Tier::nvme) {
+      store = std::exchange(slot.store, uint8_t{0});
+    } else if (slot.data && &slot.data->block.account() == &ram_) {
+      dropped = std::move(slot.data);
+    }
   }
-  if (!dropped) return;
-  metrics_.ram_evictions.add();
-  metrics_.ram_chunks.add(-1);
+  if (store != 0) {
+    stores_[store - 1]->drop(chunk_key(catalog_, chunk));
+    metrics_.nvme_evictions.add();
+    policy_.dropped(chunk, Tier::nvme);
+  }
+  if (dropped) {
+    metrics_.ram_evictions.add();
+    metrics_.ram_chunks.add(-1);
+    policy_.dropped(chunk, Tier::ram);
+  }
 }
 
 void ChunkCache::park(std::function<bool()> attempt) {
@@ -465,7 +485,7 @@ void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint
     const Slot& slot = slots_[chunk.index()];
     here = slot.data || slot.store != 0 || shard(chunk).flights.contains(chunk);
   }
-  if (!here && policy_.place(chunk, round_to_pages(range.length), space()).tier == Tier::none) {
+  if (!here && !policy_.would_keep(chunk, round_to_pages(range.length), space())) {
     if (!read_through(file, offset, length, done)) {
       park([=, this] { return read_through(file, offset, length, done); });
     }

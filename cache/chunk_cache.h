@@ -92,6 +92,8 @@ class ChunkCache final : private MemoryListener {
 
   /// The chunk if it is in memory; starts nothing.
   ChunkRef resident(ChunkId chunk) const;
+  /// What the tiers could still take.
+  TierSpace space() const;
   /// Where the chunk is kept now.
   Tier tier_of(ChunkId chunk) const;
 
@@ -135,10 +137,9 @@ class ChunkCache final : private MemoryListener {
   void operation_ended();
 
   // Memory.
-  TierSpace space() const;
   NvmeStore* roomiest_store(uint64_t bytes, size_t& index) const;
   std::optional<Block> reserve_transit(uint64_t length);
-  void evict(ChunkId chunk);
+  void evict(ChunkId chunk, Tier tier);
   void park(std::function<bool()> attempt);
   void retry_parked();
 

@@ -18,24 +18,33 @@ struct TierSpace {
 
 struct Placement {
   Tier tier = Tier::none;      ///< `none`: pass it to the readers and forget it
-  std::vector<ChunkId> evict;  ///< dropped from memory first, to make room
+  std::vector<ChunkId> evict;  ///< dropped from that tier first, to make room
 };
 
-/// Thread-safe; called without any lock held, for each chunk that is about to be fetched or was fetched.
+/// Thread-safe; called without any lock of the cache held.
 class TierPolicy {
  public:
   virtual ~TierPolicy() = default;
-  /// Where to keep a chunk of `bytes` (padding included) that is about to be fetched.
+  /// Where to keep a chunk of `bytes` (padding included) that is about to be fetched. The cache does as it is
+  /// told.
   virtual Placement place(ChunkId chunk, uint64_t bytes, const TierSpace& space) = 0;
+  /// Whether place() would keep it anywhere; changes nothing.
+  virtual bool would_keep(ChunkId chunk, uint64_t bytes, const TierSpace& space) const = 0;
+  /// What became of it: a tier has the chunk now, or has it no more.
+  virtual void kept(ChunkId, Tier) {}
+  virtual void dropped(ChunkId, Tier) {}
 };
 
-/// Without a plan nothing is known of the future: the first chunks touched fill RAM, then NVMe, and stay.
+/// Nothing is known of the future: the first chunks touched fill RAM, then NVMe, and stay.
 class FirstTouchPolicy final : public TierPolicy {
  public:
-  Placement place(ChunkId, uint64_t bytes, const TierSpace& space) override {
-    if (bytes <= space.ram) return {Tier::ram, {}};
-    if (bytes <= space.nvme) return {Tier::nvme, {}};
-    return {};
+  Placement place(ChunkId, uint64_t bytes, const TierSpace& space) override { return {tier(bytes, space), {}}; }
+  bool would_keep(ChunkId, uint64_t bytes, const TierSpace& space) const override {
+    return tier(bytes, space) != Tier::none;
+  }
+  static Tier tier(uint64_t bytes, const TierSpace& space) {
+    if (bytes <= space.ram) return Tier::ram;
+    return bytes <= space.nvme ? Tier::nvme : Tier::none;
   }
 };
 

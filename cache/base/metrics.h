@@ -74,6 +74,12 @@ struct Metrics {
   Counter ram_evictions, nvme_evictions;
   Counter nvme_reads, nvme_read_bytes, nvme_writes, nvme_write_bytes, nvme_errors, nvme_checksum_failures;
   Histogram nvme_read_latency, nvme_write_latency;
+  // Staging into the kernel's page cache.
+  Gauge staging_bytes, staging_capacity;
+  Counter staging_pushed, staging_pushed_bytes, staging_push_failures, staging_sentinels, staging_dropped,
+      staging_lookups;
+  Gauge plans_active;
+  Counter plan_observations_in_order, plan_observations_out_of_order;
   // The catalog.
   Gauge catalog_files, catalog_directories, catalog_bytes, catalog_memory_bytes, catalog_skipped,
       catalog_unreadable;

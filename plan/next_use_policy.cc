@@ -1,0 +1,226 @@
+#include "plan/next_use_policy.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "cache/ram_arena.h"
+
+namespace clairfs {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+constexpr uint8_t bit(Tier tier) { return static_cast<uint8_t>(1U << static_cast<unsigned>(tier)); }
+constexpr size_t slot(Tier tier) { return static_cast<size_t>(tier); }
+
+}  // namespace
+
+NextUsePolicy::NextUsePolicy(const Catalog& catalog) : catalog_(catalog), resident_(catalog.chunk_count()) {}
+
+void NextUsePolicy::set_horizon(const std::string& name, Horizon horizon, uint64_t staged) {
+  MutexLock lock(mutex_);
+  const bool added = !plans_.contains(name);
+  Plan& plan = plans_[name];
+  plan.horizon = std::move(horizon);
+  plan.staged = staged;
+  plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
+  if (!added) return;
+  // What was kept by first touch may have no use at all; it is checked before it makes room.
+  for (const Tier tier : {Tier::ram, Tier::nvme}) {
+    for (uint32_t c = 0; c < resident_.size(); ++c) {
+      if ((resident_[c] & bit(tier)) != 0) useless_[slot(tier)].push_back(ChunkId(c));
+    }
+  }
+}
+
+void NextUsePolicy::set_staged(const std::string& name, uint64_t staged) {
+  MutexLock lock(mutex_);
+  const auto found = plans_.find(name);
+  if (found == plans_.end()) return;
+  Plan& plan = found->second;
+  const uint64_t before = std::exchange(plan.staged, staged);
+  if (staged < before) {
+    plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
+    return;
+  }
+  for (uint64_t position = before; position < staged; ++position) {
+    if (plan.horizon.epoch_at(position) == nullptr) continue;
+    for_each_chunk(*plan.horizon.index, catalog_, plan.horizon.sample_at(position), [&](ChunkId chunk) {
+      for (const Tier tier : {Tier::ram, Tier::nvme}) {
+        if ((resident_[chunk.index()] & bit(tier)) != 0) raise_cursors(chunk, tier);
+      }
+    });
+  }
+}
+
+void NextUsePolicy::remove(const std::string& name) {
+  MutexLock lock(mutex_);
+  plans_.erase(name);
+}
+
+double NextUsePolicy::distance(const Plan& plan, uint64_t position) const {
+  const uint64_t epoch = std::max<uint64_t>(plan.horizon.epochs.back()->sequence->length(), 1);
+  return static_cast<double>(position - plan.staged) / static_cast<double>(epoch);
+}
+
+/// Epochs until the next use by any plan; nothing if no plan will use it as far as is known.
+std::optional<double> NextUsePolicy::distance_of(ChunkId chunk) const {
+  std::optional<double> least;
+  for (const auto& [name, plan] : plans_) {
+    if (plan.horizon.empty()) continue;
+    const auto use = plan.horizon.next_use(chunk, plan.staged);
+    if (use) least = std::min(least.value_or(kNever), distance(plan, *use));
+  }
+  return least;
+}
+
+/// As distance_of(), leaving out the one use that the fetch is for. A plan whose next epoch is not known yet is
+/// taken to use the chunk an epoch later again.
+std::optional<double> NextUsePolicy::distance_after_fetch(ChunkId chunk) const {
+  std::optional<double> first;
+  std::optional<double> second;
+  const auto add = [&](double value) {
+    if (!first || value < *first) {
+      second = std::exchange(first, value);
+    } else if (!second || value < *second) {
+      second = value;
+    }
+  };
+  for (const auto& [name, plan] : plans_) {
+    if (plan.horizon.empty()) continue;
+    const auto use = plan.horizon.next_use(chunk, plan.staged);
+    if (!use) continue;
+    add(distance(plan, *use));
+    if (const auto again = plan.horizon.next_use(chunk, *use + 1)) {
+      add(distance(plan, *again));
+    } else if (!plan.horizon.complete) {
+      add(distance(plan, *use) + 1);
+    }
+  }
+  return second;
+}
+
+bool NextUsePolicy::covered(ChunkId chunk) const {
+  return std::any_of(plans_.begin(), plans_.end(), [&](const auto& entry) {
+    const Horizon& horizon = entry.second.horizon;
+    return !horizon.empty() && horizon.next_use(chunk, horizon.begin());
+  });
+}
+
+// The chunk, resident in `tier`, has its next use where no cursor may have passed.
+void NextUsePolicy::raise_cursors(ChunkId chunk, Tier tier) {
+  bool used = false;
+  for (auto& [name, plan] : plans_) {
+    if (plan.horizon.empty()) continue;
+    const auto use = plan.horizon.next_use(chunk, plan.staged);
+    if (!use) continue;
+    used = true;
+    plan.cursor[slot(tier)] = std::max(plan.cursor[slot(tier)], *use + 1);
+  }
+  if (!used) useless_[slot(tier)].push_back(chunk);
+}
+
+/// A resident chunk that no plan will use. While a plan's next epoch is not known, nothing can be said of its
+/// chunks.
+std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) {
+  auto& list = useless_[slot(tier)];
+  std::vector<ChunkId> undecided;
+  std::optional<Candidate> found;
+  const bool unknown = std::any_of(plans_.begin(), plans_.end(), [](const auto& p) { return !p.second.horizon.complete; });
+  while (!list.empty() && !found) {
+    const ChunkId chunk = list.back();
+    list.pop_back();
+    if ((resident_[chunk.index()] & bit(tier)) == 0 || distance_of(chunk)) continue;
+    if (unknown && covered(chunk)) {
+      undecided.push_back(chunk);
+      if (undecided.size() >= 16) break;  // the rest will look the same
+      continue;
+    }
+    found = Candidate{chunk, tier, kNever};
+  }
+  list.insert(list.end(), undecided.begin(), undecided.end());
+  return found;
+}
+
+std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier tier) {
+  if (plan.horizon.empty()) return std::nullopt;
+  uint64_t& cursor = plan.cursor[slot(tier)];
+  for (; cursor > plan.staged; --cursor) {
+    const uint64_t position = cursor - 1;
+    if (position < plan.horizon.begin()) break;
+    std::optional<Candidate> found;
+    for_each_chunk(*plan.horizon.index, catalog_, plan.horizon.sample_at(position), [&](ChunkId chunk) {
+      if ((resident_[chunk.index()] & bit(tier)) == 0) return;
+      if (plan.horizon.next_use(chunk, plan.staged) != position) return;
+      const auto least = distance_of(chunk);  // another plan may use it sooner
+      if (!found || *least > found->distance) found = Candidate{chunk, tier, *least};
+    });
+    if (found) return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier) {
+  if (auto candidate = useless(tier)) return candidate;
+  std::optional<Candidate> best;
+  for (auto& [name, plan] : plans_) {
+    const auto candidate = farthest(plan, tier);
+    if (candidate && (!best || candidate->distance > best->distance)) best = candidate;
+  }
+  return best;
+}
+
+// Makes room in one tier by dropping what is used later than `own_distance`, the farthest first.
+Placement NextUsePolicy::replace(double own_distance, uint64_t bytes, const TierSpace& space) {
+  const auto ram = farthest(Tier::ram);
+  const auto nvme = farthest(Tier::nvme);
+  if (!ram && !nvme) return {};
+  const bool from_nvme = !ram || (nvme && nvme->distance > ram->distance);
+  const Tier tier = from_nvme ? Tier::nvme : Tier::ram;
+  uint64_t room = from_nvme ? space.nvme : space.ram;
+  Placement placement;
+  for (auto victim = from_nvme ? nvme : ram; room < bytes; victim = farthest(tier)) {
+    if (!victim || victim->distance <= own_distance) break;
+    resident_[victim->chunk.index()] &= static_cast<uint8_t>(~bit(tier));
+    placement.evict.push_back(victim->chunk);
+    room += round_to_pages(catalog_.range(victim->chunk).length);
+  }
+  if (room >= bytes) {
+    placement.tier = tier;
+    return placement;
+  }
+  for (const ChunkId victim : placement.evict) {  // not enough: they stay
+    resident_[victim.index()] |= bit(tier);
+    raise_cursors(victim, tier);
+  }
+  return {};
+}
+
+Placement NextUsePolicy::place(ChunkId chunk, uint64_t bytes, const TierSpace& space) {
+  MutexLock lock(mutex_);
+  const auto distance = distance_after_fetch(chunk);
+  if (!distance && covered(chunk)) return {};
+  const Tier free = FirstTouchPolicy::tier(bytes, space);
+  if (free != Tier::none || !distance) return {free, {}};
+  return replace(*distance, bytes, space);
+}
+
+bool NextUsePolicy::would_keep(ChunkId chunk, uint64_t bytes, const TierSpace& space) const {
+  MutexLock lock(mutex_);
+  if (distance_after_fetch(chunk)) return true;
+  return !covered(chunk) && FirstTouchPolicy::tier(bytes, space) != Tier::none;
+}
+
+void NextUsePolicy::kept(ChunkId chunk, Tier tier) {
+  MutexLock lock(mutex_);
+  resident_[chunk.index()] |= bit(tier);
+  raise_cursors(chunk, tier);
+}
+
+void NextUsePolicy::dropped(ChunkId chunk, Tier tier) {
+  MutexLock lock(mutex_);
+  resident_[chunk.index()] &= static_cast<uint8_t>(~bit(tier));
+}
+
+}  // namespace clairfs

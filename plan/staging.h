@@ -1,0 +1,108 @@
+// Staging: what the reader needs next is fetched and put into the kernel's page cache before it is asked for.
+//
+// One thread walks every plan's sequence with four positions, in this order:
+//
+//   dropped <= reader's front <= staged <= fetched
+//
+// Up to `fetched`, chunks have been asked from the cache, by deadline; up to `staged` their pages have been
+// pushed; before `dropped` pages that the reader is done with have been dropped again. Bytes between the reader
+// and `fetched` stay within the plan's share of the staging budget. Fetches complete in any order, pushes happen
+// in the order of the sequence, and a chunk stays pinned from its arrival to its push.
+//
+// Pushed samples are read without a request, so some are sentinels: their last page is left out, and the READ
+// that asks for it tells where the reader is. The window moves with it. A reader that is faster than the pushes
+// is overtaken: staging skips to its front, since what is being read now need not be pushed any more.
+//
+// When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest urgency,
+// so that a fast source's idle time is used.
+//
+// Nothing here is needed for a read to be right or to end: a reader that gets ahead, or whose plan is wrong, is
+// answered by the cache as without a plan.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/metrics.h"
+#include "cache/base/mutex.h"
+#include "cache/base/thread.h"
+#include "cache/chunk_cache.h"
+#include "plan/next_use_policy.h"
+#include "plan/plan_run.h"
+
+namespace clairfs {
+
+/// The kernel's page cache for the mount's files. Calls may wait for the kernel; they come from the staging
+/// thread only.
+class PageCache {
+ public:
+  virtual ~PageCache() = default;
+  /// Stores `memory` as the bytes of `file` from `offset` on. REQUIRES: `offset` is a multiple of the page size;
+  /// the end is too, or is the end of the file. Errors: those of the kernel; the file then stays as it is.
+  virtual Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) = 0;
+  /// Drops the pages of [offset, offset + length), page multiples or up to the end of the file.
+  virtual void drop(FileId file, uint64_t offset, uint64_t length) = 0;
+};
+
+struct StagingOptions {
+  uint64_t budget = 0;  ///< bytes of page cache for samples pushed and not yet read, over all plans
+};
+
+/// Thread-safe. The parts outlive it.
+class Staging {
+ public:
+  Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages, const Clock& clock,
+          Metrics& metrics, const StagingOptions& options);
+  /// Ends the thread; fetches under way complete without effect.
+  ~Staging();
+
+  void add(std::shared_ptr<PlanRun> run);
+  void remove(const std::string& plan);
+  /// The reader moved, or the plan's horizon changed.
+  void wake();
+  /// Samples between the reader's front and the last one pushed.
+  uint64_t ahead(const std::string& plan) const;
+
+ private:
+  struct Lane;
+  struct Arrival;
+
+  void run();
+  bool step(Lane& lane, uint64_t budget);
+  void follow_reader(Lane& lane);
+  void follow_horizon(Lane& lane);
+  bool drop_consumed(Lane& lane);
+  bool fetch_ahead(Lane& lane, uint64_t budget);
+  bool push_arrived(Lane& lane);
+  void fill_tiers(Lane& lane);
+  void fetch(Lane& lane, uint64_t position);
+  void push(Lane& lane, uint64_t position, const Arrival& arrival);
+  void reopen_sentinel(Lane& lane, uint64_t position);
+  std::vector<iovec> memory_of(FileId file, uint64_t begin, uint64_t end, const Arrival& arrival) const;
+  static bool is_sentinel(Lane& lane, uint64_t position);
+  void restart(Lane& lane, uint64_t position);
+  static void publish(Lane& lane);
+  std::map<std::string, std::shared_ptr<Lane>> lanes() const;
+
+  // Constant after construction.
+  ChunkCache& cache_;
+  NextUsePolicy& policy_;
+  const Catalog& catalog_;
+  PageCache& pages_;
+  const Clock& clock_;
+  Metrics& metrics_;
+  const StagingOptions options_;
+  const uint64_t most_in_flight_;  // bytes
+
+  struct Shared;  // what completions of fetches reach, also after the end
+  const std::shared_ptr<Shared> shared_;
+  NamedThread thread_;
+};
+
+}  // namespace clairfs
