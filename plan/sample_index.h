@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,12 @@ class SampleIndex {
   /// How many pieces `sample` has, and each of them in the order in which they are read.
   virtual uint32_t range_count(uint32_t sample) const = 0;
   virtual ByteRange range(uint32_t sample, uint32_t piece) const = 0;
+
+  /// Calls `visit(sample)` for every sample that has a piece in `length` bytes of `file` from `offset` on: those
+  /// that a read of the range may belong to. In formats where a sample is one file the range does not matter;
+  /// there may be several (a list that names a file twice, links to it). Ascending.
+  virtual void samples_of(FileId file, uint64_t offset, uint64_t length,
+                          const std::function<void(uint32_t sample)>& visit) const = 0;
 
   /// For people: the file's path below the catalog's root as the framework names it; npy adds "#row".
   virtual std::string path(uint32_t sample) const = 0;

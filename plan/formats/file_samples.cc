@@ -15,6 +15,29 @@ void FileSamples::add(FileId entry, std::optional<FileId> target) {
   files_.push_back(target ? target->value : kNoFile);
 }
 
+void FileSamples::finish() {
+  files_.shrink_to_fit();
+  if (std::is_sorted(files_.begin(), files_.end())) return;
+  for (uint32_t sample = 0; sample < size(); ++sample) {
+    if (files_[sample] != kNoFile) by_file_.push_back(sample);
+  }
+  by_file_.shrink_to_fit();
+  std::sort(by_file_.begin(), by_file_.end(),
+            [&](uint32_t a, uint32_t b) { return files_[a] != files_[b] ? files_[a] < files_[b] : a < b; });
+}
+
+void FileSamples::samples_of(FileId file, uint64_t, uint64_t,
+                             const std::function<void(uint32_t sample)>& visit) const {
+  if (by_file_.empty()) {
+    auto at = std::lower_bound(files_.begin(), files_.end(), file.value);
+    for (; at != files_.end() && *at == file.value; ++at) visit(static_cast<uint32_t>(at - files_.begin()));
+    return;
+  }
+  auto at = std::lower_bound(by_file_.begin(), by_file_.end(), file.value,
+                             [&](uint32_t sample, uint32_t wanted) { return files_[sample] < wanted; });
+  for (; at != by_file_.end() && files_[*at] == file.value; ++at) visit(*at);
+}
+
 ByteRange FileSamples::range(uint32_t sample, uint32_t) const {
   const FileId file(files_[sample]);
   return {file, 0, catalog_->stamp(file).size};
@@ -34,7 +57,8 @@ std::string FileSamples::path(uint32_t sample) const {
 
 uint64_t FileSamples::memory_bytes() const {
   uint64_t bytes = sizeof(*this) + files_.capacity() * sizeof(uint32_t) +
-                   aliases_.capacity() * sizeof(Alias) + folders_.capacity() * sizeof(Folder);
+                   by_file_.capacity() * sizeof(uint32_t) + aliases_.capacity() * sizeof(Alias) +
+                   folders_.capacity() * sizeof(Folder);
   for (const Folder& folder : folders_) bytes += folder.path ? folder.path->capacity() : 0;
   return bytes;
 }

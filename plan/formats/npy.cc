@@ -1,4 +1,5 @@
 // The rows of one array in NumPy's file format: a row is a byte range, found by arithmetic.
+#include <algorithm>
 #include <cerrno>
 
 #include <fmt/format.h>
@@ -22,6 +23,14 @@ class NpyRows : public SampleIndex {
   uint32_t range_count(uint32_t) const override { return row_bytes_ == 0 ? 0 : 1; }
   ByteRange range(uint32_t row, uint32_t) const override {
     return {file_, offset_ + row * row_bytes_, row_bytes_};
+  }
+  void samples_of(FileId file, uint64_t offset, uint64_t length,
+                  const std::function<void(uint32_t row)>& visit) const override {
+    const uint64_t end = offset + std::min(length, UINT64_MAX - offset);
+    if (file != file_ || row_bytes_ == 0 || end <= offset_ || length == 0) return;
+    const uint64_t first = offset <= offset_ ? 0 : (offset - offset_) / row_bytes_;
+    const uint64_t past = std::min<uint64_t>((end - offset_ - 1) / row_bytes_ + 1, rows_);
+    for (uint64_t row = first; row < past; ++row) visit(static_cast<uint32_t>(row));
   }
   std::string path(uint32_t row) const override { return fmt::format("{}#{}", path_, row); }
   uint64_t memory_bytes() const override { return sizeof(*this) + path_.capacity(); }

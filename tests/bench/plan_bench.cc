@@ -6,7 +6,9 @@
 #include "cache/catalog_builder.h"
 #include "plan/access_sequence.h"
 #include "plan/dataset.h"
+#include "plan/epoch_uses.h"
 #include "plan/plan_sampler.h"
+#include "plan/sequence_positions.h"
 
 using namespace clairfs;
 
@@ -84,6 +86,30 @@ void first_use_of_chunks(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(first_uses(sequence, *index, *source.catalog).data());
 }
 BENCHMARK(first_use_of_chunks)->Unit(benchmark::kMillisecond);
+
+void uses_of_chunks(benchmark::State& state) {
+  DatasetSource source;
+  source.catalog = imagenet();
+  const auto index = make_sample_index(parse_plan("seed=1").value(), source).value();
+  const EpochSequence sequence = planned("seed=1", kImageNet).sequence(Epoch(0), Rank(0)).value();
+  for (auto _ : state) {
+    const EpochUses uses(sequence, *index, *source.catalog);
+    benchmark::DoNotOptimize(uses.first_use(ChunkId(7)));
+    state.counters["bytes/sample"] = static_cast<double>(uses.memory_bytes()) / kImageNet;
+  }
+}
+BENCHMARK(uses_of_chunks)->Unit(benchmark::kMillisecond);
+
+void positions_of_samples(benchmark::State& state) {
+  const auto sequence =
+      std::make_shared<const EpochSequence>(planned("seed=1", kImageNet).sequence(Epoch(0), Rank(0)).value());
+  for (auto _ : state) {
+    const SequencePositions positions(sequence);
+    benchmark::DoNotOptimize(positions.of(7).data());
+    state.counters["bytes/sample"] = static_cast<double>(positions.memory_bytes()) / kImageNet;
+  }
+}
+BENCHMARK(positions_of_samples)->Unit(benchmark::kMillisecond);
 
 void parse(benchmark::State& state) {
   for (auto _ : state) {
