@@ -10,15 +10,21 @@
 namespace clairfs {
 namespace {
 
-constexpr uint32_t kShuffleSeed = 524287;  // kDaliDataloaderSeed, on every shard
+// kDaliDataloaderSeed, on every shard. random_shuffle uses it as it is; shuffle_after_epoch adds the number
+// of resets so far, and the first reset comes before epoch 0.
+constexpr uint32_t kShuffleSeed = 524287;
 
 struct NoGenerator {};  // each shuffle has an engine of its own; only the list goes on
 using Stream = EpochStream<NoGenerator>;
 
-std::vector<uint32_t> shuffled(std::vector<uint32_t> list, uint64_t epoch, LibstdcxxShuffle family) {
-  std::mt19937 engine(static_cast<uint32_t>(kShuffleSeed + epoch));
+std::vector<uint32_t> shuffled(std::vector<uint32_t> list, uint64_t resets, LibstdcxxShuffle family) {
+  std::mt19937 engine(static_cast<uint32_t>(kShuffleSeed + resets));
   libstdcxx_shuffle(list, engine, family);
   return list;
+}
+
+uint64_t resets(Epoch epoch) {
+  return uint64_t{epoch.value} + 1;
 }
 
 /// Shards are contiguous parts of the list.
@@ -34,7 +40,7 @@ class Dali : public Sampler {
         family_(spec.libstdcxx.value_or(LibstdcxxShuffle::kSinceGcc11)),
         stream_(
             Stream::cumulative(n_, {}, [this](NoGenerator&, Epoch epoch, const Stream::Indices& previous) {
-              return shuffled(previous ? *previous : ascending(n_), epoch.value, family_);
+              return shuffled(previous ? *previous : ascending(n_), resets(epoch), family_);
             })) {}
 
   bool independent_epochs() const override { return !cumulative_; }
@@ -53,7 +59,7 @@ class Dali : public Sampler {
       if (!indices) return indices.error();
       return IndexOrder(std::move(*indices));
     }
-    if (each_epoch_afresh_) return IndexOrder(shuffled(ascending(n_), epoch.value, family_));
+    if (each_epoch_afresh_) return IndexOrder(shuffled(ascending(n_), resets(epoch), family_));
     if (random_shuffle_) return IndexOrder(shuffled(ascending(n_), 0, family_));
     return IndexOrder::identity(n_);
   }

@@ -43,29 +43,30 @@ struct SamplerSpec {
   uint32_t world = 1;  ///< training ranks, over all nodes (nopfs: its nodes; dali: its shards)
   uint32_t batch = 1;  ///< DataLoader batch of one rank (nopfs: the batch of all nodes together)
 
-  std::string seed;        ///< as written: "42", "-1"; numpy also "[1,2]"; python.random also "str:text"
-  std::string state;       ///< torch: base64 of the generator's get_state(), instead of the seed
+  std::string seed = {};   ///< as written: "42", "-1"; numpy also "[1,2]"; python.random also "str:text"
+  std::string state = {};  ///< torch: base64 of the generator's get_state(), instead of the seed
   bool set_epoch = true;   ///< torch.distributed: false when the script never calls set_epoch
   bool shuffle = true;     ///< torch.distributed
   bool drop_last = false;  ///< torch.distributed, nopfs: the sampler's own; else the DataLoader's
-  bool persistent_workers = false;      ///< torch, sampler and loader sharing a generator
-  bool in_order = true;                 ///< DataLoader(in_order=); false cannot be predicted
-  std::optional<bool> replacement;      ///< torch.random (false), torch.weighted (true)
-  std::optional<uint64_t> num_samples;  ///< torch.random, torch.weighted, python.random method=sample (n)
-  std::optional<TorchGeneratorUse> generator;  ///< torch.random (loader), subset and weighted (sampler)
+  bool persistent_workers = false;       ///< torch, sampler and loader sharing a generator
+  bool in_order = true;                  ///< DataLoader(in_order=); false cannot be predicted
+  std::optional<bool> replacement = {};  ///< torch.random (false), torch.weighted (true)
+  std::optional<uint64_t> num_samples =
+      {};  ///< torch.random, torch.weighted, python.random method=sample (n)
+  std::optional<TorchGeneratorUse> generator = {};  ///< torch.random (loader), subset and weighted (sampler)
   TorchVersion torch = kNewestTorch;
 
-  std::optional<ShuffleMethod> method;  ///< numpy.*, python.random (permutation)
-  std::optional<Reseed> reseed;         ///< numpy.*, python.random (once)
+  std::optional<ShuffleMethod> method = {};  ///< numpy.*, python.random (permutation)
+  std::optional<Reseed> reseed = {};         ///< numpy.*, python.random (once)
 
-  bool random_shuffle = false;                ///< dali
-  bool shuffle_after_epoch = false;           ///< dali
-  bool stick_to_shard = false;                ///< dali
-  bool checkpointing = false;                 ///< dali: pipeline checkpointing is on
-  std::optional<LibstdcxxShuffle> libstdcxx;  ///< dali: the compiler of its wheel (since GCC 11)
+  bool random_shuffle = false;                     ///< dali
+  bool shuffle_after_epoch = false;                ///< dali
+  bool stick_to_shard = false;                     ///< dali
+  bool checkpointing = false;                      ///< dali: pipeline checkpointing is on
+  std::optional<LibstdcxxShuffle> libstdcxx = {};  ///< dali: the compiler of its wheel (since GCC 11)
 
-  std::vector<double> weights;              ///< torch.weighted
-  std::shared_ptr<const IndexLists> lists;  ///< list, torch.subset (which takes one list)
+  std::vector<double> weights = {};              ///< torch.weighted
+  std::shared_ptr<const IndexLists> lists = {};  ///< list, torch.subset (which takes one list)
 };
 
 /// Sets one key from text ("drop_last", "true"). False: no sampler key, `spec` is unchanged.

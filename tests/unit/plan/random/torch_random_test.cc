@@ -73,6 +73,10 @@ TEST_CASE("torch generators: seeds and 64-bit draws") {
     Mt19937 seeds = torch_generator(seed).value();
     CHECK(golden::same_sequence(result.at("random_int64_noarg"),
                                 sequence(8, [&] { return torch_random_int64(seeds); })));
+    Mt19937 base_seeds = torch_generator(seed).value();
+    for (const auto& expected : result.at("base_seed_style")) {
+      CHECK(torch_random_int64(base_seeds) == static_cast<uint64_t>(golden::integer(expected)));
+    }
   }
   CHECK(refused == 2);
 }

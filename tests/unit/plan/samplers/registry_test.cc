@@ -1,0 +1,58 @@
+#include <catch2/catch.hpp>
+
+#include "tests/support/sampler_check.h"
+
+using namespace clairfs;
+
+TEST_CASE("samplers of other frameworks are refused with the way round it") {
+  for (const char* name :
+       {"grain", "streaming", "mosaicml.streaming", "tf.shuffle", "tf_shuffle", "torchdata",
+        "torchdata.stateful", "accelerate", "lightning", "timm", "megatron", "webdataset"}) {
+    const std::string message = refusal_of({.sampler = name, .n = 10, .seed = "1"}, ENOTSUP);
+    INFO(message);
+    CHECK(message.starts_with("sampler:"));
+    CHECK(message.find("sampler=list list=FILE") != std::string::npos);
+  }
+}
+
+TEST_CASE("an unknown sampler is answered with the known ones") {
+  const std::string message = refusal_of({.sampler = "torch.randon", .n = 10, .seed = "1"});
+  for (const std::string& name : sampler_names()) CHECK(message.find(name) != std::string::npos);
+  CHECK(sampler_names().size() == 11);
+}
+
+TEST_CASE("what cannot be predicted is refused with the reason") {
+  CHECK(refusal_of({.n = 10, .seed = "1", .in_order = false}, ENOTSUP).starts_with("in_order:"));
+  for (const char* name : {"torch.random", "numpy.default_rng", "numpy.legacy", "python.random", "nopfs"}) {
+    for (const char* seed : {"", "none", "None"}) {
+      const std::string message = refusal_of({.sampler = name, .n = 10, .seed = seed});
+      CHECK(message.starts_with("seed: missing"));
+    }
+  }
+}
+
+TEST_CASE("keys that a sampler does not know are refused") {
+  const auto message = [](const SamplerKeys& keys) { return refusal_of(spec_of(keys)); };
+  CHECK(message({{"sampler", "torch.distributed"}, {"replacement", "true"}}).starts_with("replacement:"));
+  CHECK(message({{"sampler", "torch.random"}, {"seed", "1"}, {"n", "9"}, {"shuffle", "false"}})
+            .find("torch.sequential") != std::string::npos);
+  CHECK(message({{"sampler", "numpy.legacy"}, {"seed", "1"}, {"torch", "2.6"}}).starts_with("torch:"));
+  CHECK(message({{"sampler", "nopfs"}, {"seed", "1"}, {"reseed", "epoch"}}).starts_with("reseed:"));
+  CHECK(message({{"sampler", "dali"}, {"drop_last", "true"}}).starts_with("drop_last:"));
+}
+
+TEST_CASE("sizes out of range are refused") {
+  CHECK(refusal_of({.n = 4294967296, .seed = "1"}).starts_with("n:"));
+  CHECK(refusal_of({.n = 10, .world = 0, .seed = "1"}).starts_with("world:"));
+  CHECK(refusal_of({.n = 10, .batch = 0, .seed = "1"}).starts_with("batch:"));
+  CHECK(refusal_of({.sampler = "torch.random", .n = 0, .seed = "1"}).starts_with("n:"));
+  const auto sampler = sampler_of({.n = 10, .world = 4, .seed = "1"});
+  const auto beyond = sampler->rank_order(Epoch(0), TrainingRank(4));
+  REQUIRE(!beyond);
+  CHECK(beyond.error().message.starts_with("rank:"));
+}
+
+TEST_CASE("the largest dataset and world are plain arithmetic without shuffling") {
+  const auto sampler = sampler_of({.n = 4294967295, .world = 4294967295, .seed = "1", .shuffle = false});
+  CHECK(indices_of(*sampler, 0, 4294967294) == std::vector<uint32_t>{4294967294});
+}
