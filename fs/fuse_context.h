@@ -11,6 +11,7 @@
 #include "fs/access_log.h"
 #include "fs/control_files.h"
 #include "fs/task_thread.h"
+#include "plan/plan_manager.h"
 
 namespace clairfs {
 
@@ -21,6 +22,7 @@ struct FuseContext {
   ControlFiles& control;
   AccessLog& access_log;
   TaskThread& tasks;
+  PlanManager& plans;
   const Clock& clock;
   Metrics& metrics;
   Logger& log;

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "plan/plan_sampler.h"
+#include "plan/tracker_diagnosis.h"
 
 namespace clairfs {
 namespace {
@@ -130,12 +131,26 @@ Result<bool> PlanRun::prepare() {
   return true;
 }
 
-Result<EpochSequence> PlanRun::sequence_for(const PlanSpec& spec, Epoch epoch) const {
-  auto resolved = resolve_plan(spec, place_.nodes);
-  if (!resolved) return resolved.error();
-  auto sequence = make_sequence(*resolved, source_, *index_);
+Result<EpochSequence> PlanRun::sequence_of(const PlanSpec& spec, Epoch epoch, Rank node) const {
+  auto sequence = make_sequence(spec, source_, *index_);
   if (!sequence) return sequence.error();
-  return sequence->sequence(epoch, place_.node);
+  return sequence->sequence(epoch, node);
+}
+
+std::string PlanRun::diagnose_divergence(const std::function<bool()>& stop) {
+  const auto make = [this](const PlanSpec& spec, Epoch epoch, Rank node) { return sequence_of(spec, epoch, node); };
+  const std::vector<Sighting> evidence = tracker_.evidence();
+  Diagnosis found =
+      diagnose(evidence, resolved_, tracker_.front().epoch, place_.node, sequence_.slack(), make, stop);
+  if (found.epoch) {
+    auto sequence = sequence_.sequence(*found.epoch, place_.node);
+    if (sequence) {
+      auto shared = std::make_shared<const EpochSequence>(std::move(*sequence));
+      tracker_.add_epoch(std::make_shared<const SequencePositions>(std::move(shared)));
+    }
+  }
+  tracker_.set_hint(found.hint);
+  return found.hint;
 }
 
 std::vector<uint32_t> PlanRun::samples_of(FileId file, uint64_t offset, uint64_t length) const {

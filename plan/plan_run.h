@@ -48,8 +48,10 @@ class PlanRun {
   Result<bool> prepare();
   /// Whether prepare() has something to do.
   bool wants_preparation() const;
-  /// For Tracker's diagnosis: an epoch of a plan that differs from this one.
-  Result<EpochSequence> sequence_for(const PlanSpec& spec, Epoch epoch) const;
+  /// A node's sequence of another resolved plan over the same samples, for diagnose().
+  Result<EpochSequence> sequence_of(const PlanSpec& spec, Epoch epoch, Rank node) const;
+  /// Looks for the order that a reader really follows and tells the tracker; makes up to some tens of epochs.
+  std::string diagnose_divergence(const std::function<bool()>& stop);
 
   /// Samples of the plan that a READ of these bytes may belong to; empty if it is none of the plan's files.
   std::vector<uint32_t> samples_of(FileId file, uint64_t offset, uint64_t length) const;

@@ -72,6 +72,7 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
     entry.waited = context.clock.now() - asked;
     count_read(context, view, entry);
   });
+  context.plans.observe(id, begin, length, Access::read);
 }
 
 // CPython before 3.14 asks every file that it opens whether it is a terminal (TCGETS).

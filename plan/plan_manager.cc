@@ -1,0 +1,144 @@
+#include "plan/plan_manager.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+namespace clairfs {
+
+PlanManager::PlanManager(Parts parts) : parts_(std::move(parts)), planner_("planner", [this] { plan_ahead(); }) {}
+
+PlanManager::~PlanManager() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  planner_.join();
+}
+
+std::shared_ptr<const PlanManager::Runs> PlanManager::runs() const {
+  MutexLock lock(mutex_);
+  return runs_;
+}
+
+std::shared_ptr<PlanRun> PlanManager::run(const std::string& name) const {
+  const auto all = runs();
+  const auto found = all->find(name);
+  return found == all->end() ? nullptr : found->second;
+}
+
+void PlanManager::replace_runs(const std::function<void(Runs&)>& change) {
+  MutexLock lock(mutex_);
+  auto copy = std::make_shared<Runs>(*runs_);
+  change(*copy);
+  count_ = copy->size();
+  parts_.metrics.plans_active.set(static_cast<int64_t>(copy->size()));
+  runs_ = std::move(copy);
+  pending_ = true;
+  wake_.notify_all();
+}
+
+Result<std::string> PlanManager::submit(std::string_view text, std::string_view folder) {
+  MutexLock one_at_a_time(submit_mutex_);
+  auto spec = parse_plan(text);
+  if (spec && spec->root.empty()) spec->root = folder;
+  auto installed = spec ? install(*spec) : Result<std::string>(spec.error());
+  MutexLock lock(mutex_);
+  last_error_ = installed ? "" : installed.error().message;
+  if (!installed) parts_.log.warn("plan refused: {}", installed.error().message);
+  return installed;
+}
+
+Result<std::string> PlanManager::install(const PlanSpec& spec) {
+  const auto existing = run(spec.name);
+  if (existing && existing->given() == spec) return format_plan(spec);
+  auto made = PlanRun::make(spec, parts_.dataset, parts_.place);
+  if (!made) return made.error();
+  if (existing) {
+    parts_.log.info("plan {} is replaced", spec.name);
+    parts_.staging.remove(spec.name);
+  }
+  parts_.log.info("plan {}: {} samples; {}", spec.name, (*made)->index().size(), format_plan((*made)->resolved()));
+  replace_runs([&](Runs& runs) { runs[spec.name] = *made; });
+  parts_.staging.add(*made);
+  return format_plan(spec);
+}
+
+Status PlanManager::cancel(const std::string& name) {
+  MutexLock one_at_a_time(submit_mutex_);
+  if (!run(name)) return Error{ENOENT, fmt::format("there is no plan named '{}'", name)};
+  replace_runs([&](Runs& runs) { runs.erase(name); });
+  parts_.staging.remove(name);
+  parts_.log.info("plan {} is cancelled", name);
+  return {};
+}
+
+Status PlanManager::cancel_folder(std::string_view folder) {
+  bool any = false;
+  for (const auto& [name, run] : *runs()) {
+    if (run->given().root == folder) any = cancel(name).ok() || any;
+  }
+  if (!any) return Error{ENODATA, fmt::format("no plan has the root '{}'", folder)};
+  return {};
+}
+
+void PlanManager::observe(FileId file, uint64_t offset, uint64_t length, Access access) {
+  if (!any()) return;
+  const TimePoint now = parts_.clock.now();
+  for (const auto& [name, run] : *runs()) {
+    const std::vector<uint32_t> samples = run->samples_of(file, offset, length);
+    if (samples.empty()) continue;
+    Tracker& tracker = run->tracker();
+    const PlanPosition before = tracker.front();
+    const TrackerState state_before = tracker.state();
+    const Tracker::Verdict verdict = tracker.observe(samples, access, now);
+    if (verdict == Tracker::Verdict::in_order) parts_.metrics.plan_observations_in_order.add();
+    if (verdict == Tracker::Verdict::out_of_order) parts_.metrics.plan_observations_out_of_order.add();
+    const TrackerState state = tracker.state();
+    const bool suspended = state == TrackerState::suspended && state_before != state;
+    if (tracker.front() != before || state != state_before) parts_.staging.wake();
+    if (!suspended && !run->wants_preparation()) continue;
+    MutexLock lock(mutex_);
+    if (suspended) to_diagnose_.push_back(run);
+    pending_ = true;
+    wake_.notify_all();
+  }
+}
+
+void PlanManager::plan_ahead() {
+  for (;;) {
+    std::vector<std::shared_ptr<PlanRun>> diverged;
+    {
+      MutexLock lock(mutex_);
+      while (!pending_ && !stopping_) wake_.wait(lock);
+      if (stopping_) return;
+      pending_ = false;
+      diverged.swap(to_diagnose_);
+    }
+    for (const auto& [name, run] : *runs()) {
+      const auto changed = run->prepare();
+      if (!changed) {
+        parts_.log.error("plan {} ends: {}", name, changed.error().message);
+        if (const Status gone = cancel(name); !gone) parts_.log.debug("{}", gone.error().message);
+      } else if (*changed) {
+        parts_.staging.wake();
+      }
+    }
+    for (const auto& run : diverged) diagnose(*run);
+  }
+}
+
+void PlanManager::diagnose(PlanRun& run) {
+  const std::string hint = run.diagnose_divergence([this] { return stopping_.load(); });
+  const TrackerStatus status = run.tracker().status();
+  if (status.divergence) {
+    const Divergence& d = *status.divergence;
+    parts_.log.warn("plan {} is suspended: at epoch {} position {} expected {}, saw {}: {}", run.name(),
+                    d.at.epoch.value, d.at.position, run.index().path(d.expected), run.index().path(d.seen), hint);
+  }
+  parts_.staging.wake();
+}
+
+}  // namespace clairfs

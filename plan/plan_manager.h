@@ -1,0 +1,94 @@
+// The plans in force on this node: registered, prepared epoch by epoch, fed with what readers do.
+//
+// Threads. submit() and cancel() come from a thread that may wait (never one that answers FUSE requests: a plan's
+// dataset may have to be read through the mount's own cache). observe() comes from the threads that answer
+// requests and costs about a microsecond. The planner thread makes epochs before they are needed and looks for
+// the reason when a reader leaves its plan.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/log.h"
+#include "cache/base/metrics.h"
+#include "cache/base/mutex.h"
+#include "cache/base/thread.h"
+#include "plan/plan_run.h"
+#include "plan/staging.h"
+
+namespace clairfs {
+
+/// Thread-safe. The parts outlive it.
+class PlanManager {
+ public:
+  struct Parts {
+    DatasetSource dataset;
+    NodePlace place;
+    Staging& staging;
+    const Clock& clock;
+    Metrics& metrics;
+    Logger& log;
+  };
+
+  explicit PlanManager(Parts parts);
+  ~PlanManager();
+
+  /// Puts a plan in force. `folder`: the dataset folder whose xattr was set; the plan's root if it names none. The
+  /// same text again changes nothing; another text under the same name replaces the plan. Returns the plan as it
+  /// reads back. Errors: EINVAL and others, which last_error() repeats.
+  Result<std::string> submit(std::string_view text, std::string_view folder = "");
+  /// Errors: ENOENT when there is no such plan.
+  Status cancel(const std::string& name);
+  /// Cancels the plans whose root is this folder. Errors: ENODATA when there is none.
+  Status cancel_folder(std::string_view folder);
+
+  /// A request for bytes of a file has arrived, or (length 0, Access::open) the file was opened.
+  void observe(FileId file, uint64_t offset, uint64_t length, Access access);
+
+  /// All plans for people: text, state, position, distance ahead, divergence. The xattr's and control file's text.
+  std::string text() const;
+  /// The same as a JSON array.
+  std::string json() const;
+  /// The text of the plan whose root is `folder`, as registered; empty if there is none.
+  std::string text_of_folder(std::string_view folder) const;
+  /// The next `count` files of a plan, one line each. Errors: ENOENT.
+  Result<std::string> next(const std::string& name, uint64_t count) const;
+  /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: ENOENT.
+  Result<std::string> check(const std::string& name) const;
+  /// When the file is read next: "plan=default epoch=3 position=1234 in=567 samples"; empty if never as far as is
+  /// known.
+  std::string next_use(FileId file) const;
+  std::string last_error() const;
+  bool any() const { return count_.load() > 0; }
+
+ private:
+  using Runs = std::map<std::string, std::shared_ptr<PlanRun>>;
+
+  Result<std::string> install(const PlanSpec& spec);
+  std::shared_ptr<const Runs> runs() const;
+  std::shared_ptr<PlanRun> run(const std::string& name) const;
+  void replace_runs(const std::function<void(Runs&)>& change);
+  void plan_ahead();
+  void diagnose(PlanRun& run);
+
+  Parts parts_;
+
+  Mutex submit_mutex_;  // one registration at a time; taken before mutex_
+  mutable Mutex mutex_;  // guards what follows; leaf
+  CondVar wake_;
+  std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();
+  std::string last_error_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<PlanRun>> to_diagnose_ GUARDED_BY(mutex_);
+  bool pending_ GUARDED_BY(mutex_) = false;
+  std::atomic<bool> stopping_{false};
+  std::atomic<size_t> count_{0};
+  NamedThread planner_;
+};
+
+}  // namespace clairfs
