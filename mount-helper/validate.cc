@@ -148,6 +148,10 @@ Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEnt
   }
   if (const Status settled = settle_nvmes(options); !settled) return settled.error();
 
+  if (options.catalog_dir.empty()) {
+    return fault(ENOENT,
+                 "this user has no home directory to keep the catalog in; name a place with --catalog-dir");
+  }
   const auto catalog_dir = settle_output(options.catalog_dir, "catalog directory", options);
   if (!catalog_dir) return catalog_dir.error();
   options.catalog_dir = *catalog_dir;
