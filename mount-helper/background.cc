@@ -14,7 +14,6 @@
 
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/logging.h"
-#include "mount-helper/mountinfo.h"
 #include "mount-helper/processes.h"
 #include "mount-helper/readiness.h"
 #include "mount-helper/signals.h"
@@ -67,7 +66,7 @@ Status end_daemon(pid_t child, const Fd& process, const std::string& mountpoint)
   if (wait_for_end(process, kEndPatience)) return {};
   ::kill(child, SIGKILL);
   wait_for_end(process, kEndPatience);
-  return is_stale(mountpoint) ? unmount(mountpoint, true) : Status();
+  return probe(mountpoint, kEndPatience) == ENOTCONN ? unmount(mountpoint, true) : Status();
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ std::string default_catalog_dir(const Machine& machine) {
   if (machine.uid == 0) return "/var/cache/clairfs";
   if (machine.xdg_cache_home.starts_with('/')) return machine.xdg_cache_home + "/clairfs";
   if (!machine.home.empty()) return machine.home + "/.cache/clairfs";
-  return "/var/tmp/clairfs-" + std::to_string(machine.uid);
+  return "";  // a directory that others may write to, such as /var/tmp, could have been prepared by one of
+              // them
 }
 
 std::string environment(const char* name) {

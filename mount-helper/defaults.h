@@ -31,7 +31,7 @@ Machine this_machine();
 /// read.
 uint64_t available_memory(const Machine& machine);
 
-/// Every option at its default; source and mountpoint are empty.
+/// Every option at its default; source and mountpoint are empty, and catalog_dir for users without a home.
 MountOptions default_options(const Machine& machine);
 
 }  // namespace clairfs

@@ -6,9 +6,6 @@
 #include <memory>
 #include <sstream>
 
-#include <fmt/format.h>
-#include <sys/statvfs.h>
-
 #include "mount-helper/text_file.h"
 
 namespace clairfs {
@@ -94,36 +91,6 @@ Result<std::string> resolve_mountpoint(const std::string& path) {
   const auto parent = real_path(absolute.parent_path());
   if (!parent) return resolved;  // below a stale mount
   return (std::filesystem::path(*parent) / absolute.filename()).string();
-}
-
-// Not stat(): the kernel may keep the attributes of what a daemon served long after its end.
-bool is_stale(const std::string& path) {
-  struct statvfs space {};
-  return ::statvfs(path.c_str(), &space) != 0 && errno == ENOTCONN;
-}
-
-Result<MountEntry> find_clairfs_mount(const std::string& path) {
-  const auto resolved = resolve_mountpoint(path);
-  if (!resolved) {
-    if (resolved.error().code != ENOTCONN) return resolved.error();
-    return Error{ENOTCONN,
-                 fmt::format("{} lies below a stale mount, whose daemon is gone; clear it with: clairfs "
-                             "umount MOUNTPOINT",
-                             path)};
-  }
-  const auto mounts = current_mounts();
-  if (!mounts) return mounts.error();
-  const auto mount = mount_containing(*mounts, *resolved);
-  if (!mount || !mount->is_clairfs()) {
-    return Error{EINVAL,
-                 fmt::format("{} is not on a clairfs mount; 'findmnt -t fuse.clairfs' lists them", path)};
-  }
-  if (is_stale(mount->mountpoint)) {
-    return Error{ENOTCONN,
-                 fmt::format("{} is a stale mount: its daemon is gone; clear it with: clairfs umount {}",
-                             mount->mountpoint, mount->mountpoint)};
-  }
-  return *mount;
 }
 
 }  // namespace clairfs

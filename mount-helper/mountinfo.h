@@ -36,11 +36,4 @@ bool is_within(std::string_view path, std::string_view directory);
 /// pass.
 Result<std::string> resolve_mountpoint(const std::string& path);
 
-/// Whether the daemon behind the mount at `path` is gone ("transport endpoint is not connected").
-bool is_stale(const std::string& path);
-
-/// The clairfs mount that holds `path` (the mountpoint or anything below). Errors, one line each: not a
-/// clairfs mount; stale, with the command that clears it.
-Result<MountEntry> find_clairfs_mount(const std::string& path);
-
 }  // namespace clairfs

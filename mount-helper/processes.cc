@@ -7,12 +7,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <sstream>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,6 +94,32 @@ std::string last_line(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
+/// The result of `work` on `path`, done in a child, which is killed if it takes longer than `patience`: a
+/// call into a filesystem that does not answer can only be ended with the process that made it.
+Result<std::string> in_child(const std::string& path, std::chrono::milliseconds patience,
+                             const std::function<Result<std::string>()>& work) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return system_error(errno, "make a pipe");
+  const Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return system_error(errno, "start a process");
+  if (child == 0) {
+    const auto result = work();
+    write_all(writer.get(), result ? *result : result.error().message);
+    ::_exit(result ? 0 : std::min(result.error().code, 255));
+  }
+  writer.reset();
+  std::string text;
+  const bool complete = drain(reader.get(), text, std::chrono::steady_clock::now() + patience);
+  if (!complete) ::kill(child, SIGKILL);
+  const int status = reap(child);
+  if (!complete) return system_error(ETIMEDOUT, path);
+  if (!WIFEXITED(status)) return system_error(EIO, path);
+  if (WEXITSTATUS(status) != 0) return Error{WEXITSTATUS(status), text};
+  return text;
+}
+
 }  // namespace
 
 Fd open_process(pid_t pid) {
@@ -134,26 +162,16 @@ std::vector<std::string> processes_using(const std::string& path, size_t most) {
 }
 
 Result<std::string> read_with_deadline(const std::string& path, std::chrono::milliseconds patience) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return system_error(errno, "make a pipe");
-  const Fd reader(ends[0]);
-  Fd writer(ends[1]);
-  const pid_t child = ::fork();
-  if (child < 0) return system_error(errno, "start a process");
-  if (child == 0) {
-    const auto text = read_text_file(path);
-    write_all(writer.get(), text ? *text : text.error().message);
-    ::_exit(text ? 0 : std::min(text.error().code, 255));
-  }
-  writer.reset();
-  std::string text;
-  const bool complete = drain(reader.get(), text, std::chrono::steady_clock::now() + patience);
-  if (!complete) ::kill(child, SIGKILL);
-  const int status = reap(child);
-  if (!complete) return system_error(ETIMEDOUT, "read " + path);
-  if (!WIFEXITED(status)) return system_error(EIO, "read " + path);
-  if (WEXITSTATUS(status) != 0) return Error{WEXITSTATUS(status), text};
-  return text;
+  return in_child(path, patience, [&] { return read_text_file(path); });
+}
+
+int probe(const std::string& path, std::chrono::milliseconds patience) {
+  const auto answer = in_child(path, patience, [&]() -> Result<std::string> {
+    struct statvfs space {};
+    if (::statvfs(path.c_str(), &space) != 0) return system_error(errno, path);
+    return std::string();
+  });
+  return answer ? 0 : answer.error().code;
 }
 
 Status run_program(const std::vector<std::string>& arguments) {

@@ -30,6 +30,11 @@ std::vector<std::string> processes_using(const std::string& path, size_t most);
 /// those of read_text_file(); ETIMEDOUT.
 Result<std::string> read_with_deadline(const std::string& path, std::chrono::milliseconds patience);
 
+/// What statvfs(3) says to `path`: 0 or its errno; ETIMEDOUT when the filesystem does not answer within
+/// `patience`. Not stat(2): the kernel may keep the attributes of what a daemon served long after its end.
+/// REQUIRES: as for read_with_deadline().
+int probe(const std::string& path, std::chrono::milliseconds patience);
+
 /// Runs a program with its output thrown away and its stderr captured. Returns what it wrote to stderr when
 /// it failed. Errors: it could not be started (code as given), or EIO with its stderr's last line.
 Status run_program(const std::vector<std::string>& arguments);

@@ -8,6 +8,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "mount-helper/live_mount.h"
+
 namespace clairfs {
 namespace {
 
@@ -15,12 +17,6 @@ constexpr double kNvmeShare = 0.8;  // of the free space: the rest is left to wh
 
 Error fault(int code, const std::string& what) {
   return Error{code, what};
-}
-
-Error stale(const std::string& path) {
-  return fault(
-      ENOTCONN,
-      fmt::format("{} is a stale mount: its daemon is gone; clear it with: clairfs umount {}", path, path));
 }
 
 bool is_directory(const std::string& path) {
@@ -31,7 +27,11 @@ bool is_directory(const std::string& path) {
 Result<std::string> settle_source(const std::string& given) {
   auto path = resolve_mountpoint(given);
   if (!path) return fault(path.error().code, "source " + path.error().message);
-  if (is_stale(*path)) return stale(*path);
+  if (const Status answers = check_answers(*path); !answers) {
+    if (answers.error().code != ETIMEDOUT) return answers.error();
+    return fault(ETIMEDOUT,
+                 fmt::format("source {} does not answer; check the filesystem that it lies on", *path));
+  }
   if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("source {} is not a directory", given));
   if (::access(path->c_str(), R_OK | X_OK) != 0) {
     return fault(EACCES, fmt::format("source {} may not be read by this user; mount as one who may", *path));
@@ -49,7 +49,7 @@ Result<std::string> settle_mountpoint(const std::string& given, std::span<const 
     }
     return fault(code, "mountpoint " + path.error().message);
   }
-  if (is_stale(*path)) return stale(*path);
+  if (const Status answers = check_answers(*path); !answers) return answers.error();
   if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("mountpoint {} is not a directory", given));
   const auto there = mount_at(mounts, *path);
   if (there && there->is_clairfs()) {
@@ -148,6 +148,10 @@ Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEnt
   }
   if (const Status settled = settle_nvmes(options); !settled) return settled.error();
 
+  if (options.catalog_dir.empty()) {
+    return fault(ENOENT,
+                 "this user has no home directory to keep the catalog in; name a place with --catalog-dir");
+  }
   const auto catalog_dir = settle_output(options.catalog_dir, "catalog directory", options);
   if (!catalog_dir) return catalog_dir.error();
   options.catalog_dir = *catalog_dir;

@@ -7,7 +7,7 @@
 
 #include "cache/base/units.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/mountinfo.h"
+#include "mount-helper/live_mount.h"
 #include "mount-helper/progress_bar.h"
 
 namespace clairfs {

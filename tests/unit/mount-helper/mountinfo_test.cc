@@ -49,14 +49,6 @@ TEST_CASE("a path is within itself and what lies above it") {
   CHECK(!is_within("/a", "/a/b"));
 }
 
-TEST_CASE("a path that is on no clairfs mount is told so") {
-  const TemporaryDirectory directory;
-  const auto mount = find_clairfs_mount(directory.path());
-  REQUIRE(!mount);
-  CHECK(mount.error().message.find(directory.path() + " is not on a clairfs mount") != std::string::npos);
-  CHECK(find_clairfs_mount(directory.path() + "/none").error().code == ENOENT);
-}
-
 TEST_CASE("mountpoints are resolved through symlinks and dots") {
   const TemporaryDirectory directory;
   const std::string real = directory.make("real");

@@ -123,6 +123,10 @@ TEST_CASE_METHOD(Fixture, "nothing is ever written into the source or under the 
     given.catalog_dir = directory.path() + "/link/cache";
     CHECK_THAT(error(given), Contains("catalog directory " + source + "/cache lies in the source"));
   }
+  SECTION("no catalog directory") {
+    given.catalog_dir.clear();
+    CHECK_THAT(error(given), Contains("--catalog-dir"));
+  }
   SECTION("log under the mountpoint") {
     given.log_file = mountpoint + "/log";
     CHECK_THAT(error(given), Contains("log file") && Contains("lies below the mountpoint"));
