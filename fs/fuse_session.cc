@@ -87,6 +87,7 @@ fuse_lowlevel_ops operations(void (*init)(void*, fuse_conn_info*)) {
   set_directory_operations(ops);
   set_file_operations(ops);
   set_xattr_operations(ops);
+  set_control_operations(ops);
   set_refused_operations(ops);
   return ops;
 }

@@ -46,6 +46,9 @@ class FuseSession {
 
   /// Serves requests. Errors: ETIMEDOUT if the kernel does not begin to talk.
   Status start(std::function<void()> on_unmounted);
+  /// The FUSE device; it stays open until the destructor.
+  int device() const { return fuse_session_fd(session_); }
+
   /// Unmounts (lazily if busy) and ends the threads; answers that are still on their way do no harm until the
   /// destructor. May be called more than once, not from a FUSE thread.
   void stop();

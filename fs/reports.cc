@@ -70,7 +70,7 @@ void append_histogram(std::string& out, const std::string& name, const Histogram
 
 }  // namespace
 
-std::string status_text(const MountInfo& info, const Metrics& m) {
+std::string status_text(const MountInfo& info, const Metrics& m, const std::string& plans) {
   const auto uptime = std::chrono::system_clock::now() - info.started;
   const uint64_t all =
       m.bytes_ram.value() + m.bytes_nvme.value() + m.bytes_peer.value() + m.bytes_pfs.value();
@@ -98,18 +98,25 @@ std::string status_text(const MountInfo& info, const Metrics& m) {
   out += fmt::format("\nSource\n  {} opens, {} reads, {}   median {:.1f} ms   {} at once\n",
                      m.pfs_opens.value(), m.pfs_reads.value(), format_size(m.pfs_bytes.value()),
                      m.pfs_latency.quantile_seconds(0.5) * 1e3, m.pfs_concurrency.value());
+  if (!plans.empty()) {
+    out += "\nPlans\n" + plans;
+    out += fmt::format("  pushed ahead {} samples ({}), {} as sentinels, {} dropped after use\n",
+                       m.staging_pushed.value(), format_size(m.staging_pushed_bytes.value()),
+                       m.staging_sentinels.value(), m.staging_dropped.value());
+  }
   out += "\nTroubles\n" + troubles(m);
   if (!info.log_file.empty()) out += fmt::format("\nlog {}\n", info.log_file);
   return out;
 }
 
-std::string stats_json(const MountInfo& info, const Metrics& metrics) {
+std::string stats_json(const MountInfo& info, const Metrics& metrics, const std::string& plans) {
   using Json = nlohmann::ordered_json;
   Json root;
   const auto uptime = std::chrono::system_clock::now() - info.started;
   root["daemon"] = {{"pid", info.pid},
                     {"version", CLAIRFS_VERSION},
-                    {"uptime_seconds", std::chrono::duration<double>(uptime).count()}};
+                    {"uptime_seconds", std::chrono::duration<double>(uptime).count()},
+                    {"control_socket", info.control_socket}};
   root["source"] = info.source;
   root["mountpoint"] = info.mountpoint;
   root["io"] = info.io_backend;
@@ -136,6 +143,7 @@ std::string stats_json(const MountInfo& info, const Metrics& metrics) {
                    }},
         metric.member);
   }
+  root["plan_list"] = Json::parse(plans);
   // Names in the dataset's path need not be UTF-8.
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -20,12 +20,14 @@ struct MountInfo {
   std::string catalog_origin;  ///< how the catalog came about, for people
   std::string log_file;        ///< empty: standard error
   std::vector<std::string> nvme_directories;
+  std::string control_socket;  ///< name in the abstract namespace
   pid_t pid = 0;
   std::chrono::system_clock::time_point started;
 };
 
-/// For people: what is mounted, how full the tiers are, where reads were answered from, what went wrong.
-std::string status_text(const MountInfo& info, const Metrics& metrics);
+/// For people: what is mounted, how full the tiers are, where reads were answered from, what went wrong. `plans` is
+/// PlanManager::text().
+std::string status_text(const MountInfo& info, const Metrics& metrics, const std::string& plans);
 
 /// One object; each metric's path nested at its dots. Counters and gauges are numbers; a metric in
 /// nanoseconds is given as `<path>_seconds`; a histogram is {count, sum_seconds, p50_seconds, p99_seconds}.

@@ -55,12 +55,16 @@ class Mount {
   std::vector<std::unique_ptr<NvmeStore>> stores_;
   std::unique_ptr<IoBackend> pfs_io_;
   std::optional<PfsSource> source_;
-  FirstTouchPolicy policy_;
+  std::optional<NextUsePolicy> policy_;
   std::unique_ptr<ChunkCache> cache_;
+  std::unique_ptr<PagePusher> pusher_;
+  std::unique_ptr<Staging> staging_;
+  std::unique_ptr<PlanManager> plans_;
   std::optional<ControlFiles> control_;
   std::optional<AccessLog> access_log_;
   std::optional<FuseContext> context_;
   std::unique_ptr<FuseSession> session_;
+  std::unique_ptr<ControlSocket> control_socket_;
   std::unique_ptr<TaskThread> tasks_;  // its last tasks still answer requests of the session
 };
 
@@ -73,12 +77,18 @@ Status Mount::set_up(const ServeEvents& events, const SignalWaiter& signals) {
   if (Status loaded = load_catalog(events, signals); !loaded) return loaded;
   if (Status opened = open_stores(); !opened) return opened;
   if (Status made = make_cache(); !made) return made;
+  make_plans();
+  auto socket = ControlSocket::open([this](std::string_view c) { return run_control_command(*plans_, c); }, log_);
+  if (!socket) return socket.error();
+  control_socket_ = std::move(*socket);
+  info_.control_socket = control_socket_->name();
   add_control_files();
 
   tasks_ = std::make_unique<TaskThread>("tasks");
   access_log_.emplace(*loaded_.catalog);
   context_.emplace(
-      FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, *tasks_, clock_, metrics_, log_});
+      FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, *tasks_,
+                               *plans_, clock_, metrics_, log_});
   FuseOptions fuse;
   fuse.source = options_.source;
   fuse.mountpoint = options_.mountpoint;
@@ -89,6 +99,7 @@ Status Mount::set_up(const ServeEvents& events, const SignalWaiter& signals) {
   auto session = FuseSession::mount(fuse, *context_);
   if (!session) return session.error();
   session_ = std::move(*session);
+  pusher_->connect(session_->device());
   return {};
 }
 
@@ -147,7 +158,8 @@ Status Mount::make_cache() {
       log_.warn("{}", gone.error().message);
   });
 
-  ChunkCache::Parts parts{*loaded_.catalog, *source_, {}, policy_, metrics_, log_};
+  policy_.emplace(*loaded_.catalog);
+  ChunkCache::Parts parts{*loaded_.catalog, *source_, {}, *policy_, metrics_, log_};
   for (const auto& store : stores_) parts.stores.push_back(store.get());
   parts.verify_warm_files = loaded_.reloaded && options_.check == "directories";
   auto cache = ChunkCache::create(parts, options_.ram);
@@ -156,18 +168,40 @@ Status Mount::make_cache() {
   return {};
 }
 
+void Mount::make_plans() {
+  pusher_ = std::make_unique<PagePusher>(*loaded_.catalog, options_.mountpoint, metrics_);
+  staging_ = std::make_unique<Staging>(*cache_, *policy_, *loaded_.catalog, *pusher_, clock_, metrics_,
+                                       StagingOptions{options_.staging});
+  DatasetSource dataset;
+  dataset.catalog = loaded_.catalog;
+  dataset.prefixes.source = options_.source;
+  dataset.prefixes.mount = options_.mountpoint;
+  dataset.read_bytes = [this](FileId file, uint64_t offset, uint32_t length) {
+    return read_bytes(*cache_, *loaded_.catalog, file, offset, length);
+  };
+  plans_ = std::make_unique<PlanManager>(
+      PlanManager::Parts{std::move(dataset), NodePlace{}, *staging_, clock_, metrics_, log_});
+}
+
 void Mount::add_control_files() {
   control_.emplace(std::chrono::system_clock::to_time_t(info_.started));
   const std::string config = options_text(options_);
-  control_->add({"status", 0444, [this] { return status_text(info_, metrics_); }});
-  control_->add({"stats.json", 0444, [this] { return stats_json(info_, metrics_); }});
+  control_->add({"status", 0444, [this] { return status_text(info_, metrics_, plans_->text()); }});
+  control_->add({"stats.json", 0444, [this] { return stats_json(info_, metrics_, plans_->json()); }});
   control_->add({"metrics", 0444, [this] { return prometheus_text(metrics_); }});
   control_->add({"config", 0400, [config] { return config; }});
+  control_->add({"plan", 0644, [this] { return plans_->text(); },
+                 [this](std::string_view text) { return write_plan_file(*plans_, text); }});
+  control_->add({"last_error", 0444, [this] { return plans_->last_error(); }});
   control_->add({"accesslog", 0400, [this] { return access_log_->text(); }});
 }
 
+// What calls into the mount ends while FUSE threads still answer it; what answers requests ends after them.
 bool Mount::shut_down() {
+  control_socket_.reset();
+  plans_ending();
   if (session_) session_->stop();
+  if (pusher_) pusher_->connect(-1);
   tasks_.reset();
   return !cache_ || cache_->stop(kDrainPatience);
 }

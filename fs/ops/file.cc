@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include <sys/ioctl.h>
+
 #include "fs/kernel_version.h"
 #include "fs/ops/operations.h"
 

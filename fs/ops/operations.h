@@ -16,11 +16,18 @@ inline FuseContext& context_of(fuse_req_t req) {
   return *static_cast<FuseContext*>(fuse_req_userdata(req));
 }
 
+/// Answers EROFS and counts it.
+void refuse(fuse_req_t req);
+
+/// Whether the requesting user may control the mount: root and the user who mounted.
+bool may_control(fuse_req_t req);
+
 /// Fills in the handlers of each group.
 void set_metadata_operations(fuse_lowlevel_ops& ops);   // lookup, forget, getattr, readlink, statfs
 void set_directory_operations(fuse_lowlevel_ops& ops);  // opendir, readdir, readdirplus
 void set_file_operations(fuse_lowlevel_ops& ops);       // open, read, ioctl
-void set_xattr_operations(fuse_lowlevel_ops& ops);      // getxattr, listxattr
-void set_refused_operations(fuse_lowlevel_ops& ops);    // all that would change something: EROFS
+void set_xattr_operations(fuse_lowlevel_ops& ops);      // getxattr, listxattr, setxattr, removexattr
+void set_control_operations(fuse_lowlevel_ops& ops);    // setattr, write
+void set_refused_operations(fuse_lowlevel_ops& ops);    // all else that would change something: EROFS
 
 }  // namespace clairfs

@@ -1,9 +1,11 @@
-// getxattr, listxattr: what the cache knows of a file, as user.clairfs.* attributes. The source's own
-// attributes are not shown: each would cost an operation on the PFS.
+// Extended attributes: what the cache knows of a file, and the plan of a folder, as user.clairfs.*. The source's
+// own attributes are not shown: each would cost an operation on the PFS.
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <future>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +19,8 @@ namespace {
 
 constexpr std::string_view kTier = "user.clairfs.tier";
 constexpr std::string_view kChecksum = "user.clairfs.checksum";
+constexpr std::string_view kNextUse = "user.clairfs.next_use";
+constexpr std::string_view kPlan = "user.clairfs.plan";
 
 void reply_value(fuse_req_t req, std::string_view value, size_t size) {
   if (size == 0) return void(fuse_reply_xattr(req, value.size()));
@@ -67,14 +71,31 @@ void reply_checksum(fuse_req_t req, FileId file, size_t size) {
   });
 }
 
+/// The value of an attribute that is there already; empty if there is none.
+std::string attribute(const FuseContext& context, FileId id, std::string_view name) {
+  switch (context.catalog.kind(id)) {
+    case Catalog::Kind::file:
+      if (name == kTier) return tier_text(context, id);
+      if (name == kNextUse) return context.plans.next_use(id);
+      return "";
+    case Catalog::Kind::directory:
+      return name == kPlan ? context.plans.text_of_folder(context.catalog.path(id)) : "";
+    case Catalog::Kind::symlink: return "";
+  }
+  return "";
+}
+
 void getxattr(fuse_req_t req, fuse_ino_t inode, const char* name, size_t size) {
   FuseContext& context = context_of(req);
   context.metrics.fuse_getxattr.add();
   const auto file = file_of(context.catalog, inode);
-  if (!file || context.catalog.kind(*file) != Catalog::Kind::file) return void(fuse_reply_err(req, ENODATA));
-  if (name == kTier) return reply_value(req, tier_text(context, *file), size);
-  if (name == kChecksum) return reply_checksum(req, *file, size);
-  fuse_reply_err(req, ENODATA);
+  if (!file) return void(fuse_reply_err(req, ENODATA));
+  if (name == kChecksum && context.catalog.kind(*file) == Catalog::Kind::file) {
+    return reply_checksum(req, *file, size);
+  }
+  const std::string value = attribute(context, *file, name);
+  if (value.empty()) return void(fuse_reply_err(req, ENODATA));
+  reply_value(req, value, size);
 }
 
 void listxattr(fuse_req_t req, fuse_ino_t inode, size_t size) {
@@ -82,10 +103,50 @@ void listxattr(fuse_req_t req, fuse_ino_t inode, size_t size) {
   context.metrics.fuse_listxattr.add();
   const auto file = file_of(context.catalog, inode);
   std::string names;
-  if (file && context.catalog.kind(*file) == Catalog::Kind::file) {
-    for (const std::string_view name : {kTier, kChecksum}) names.append(name).push_back('\0');
+  if (file && context.catalog.kind(*file) == Catalog::Kind::file) names.append(kChecksum).push_back('\0');
+  for (const std::string_view name : {kTier, kNextUse, kPlan}) {
+    if (file && !attribute(context, *file, name).empty()) names.append(name).push_back('\0');
   }
   reply_value(req, names, size);
+}
+
+/// Carries out a change of plans where it may wait, and answers.
+void change_plans(fuse_req_t req, std::function<Status(PlanManager&)> change) {
+  FuseContext& context = context_of(req);
+  context.tasks.post([req, &context, change = std::move(change)](const std::atomic<bool>&) {
+    const Status status = change(context.plans);
+    fuse_reply_err(req, status ? 0 : status.error().code);
+  });
+}
+
+/// The dataset folder of a request that sets or removes its plan; answers EROFS to all others.
+std::optional<std::string> plan_folder(fuse_req_t req, fuse_ino_t inode, std::string_view name) {
+  FuseContext& context = context_of(req);
+  const auto folder = file_of(context.catalog, inode);
+  if (folder && name == kPlan && context.catalog.kind(*folder) == Catalog::Kind::directory) {
+    if (may_control(req)) return context.catalog.path(*folder);
+    fuse_reply_err(req, EPERM);
+    return std::nullopt;
+  }
+  context.metrics.fuse_refused.add();
+  fuse_reply_err(req, EROFS);
+  return std::nullopt;
+}
+
+void setxattr(fuse_req_t req, fuse_ino_t inode, const char* name, const char* value, size_t size, int) {
+  context_of(req).metrics.fuse_setxattr.add();
+  const auto folder = plan_folder(req, inode, name);
+  if (!folder) return;
+  change_plans(req, [text = std::string(value, size), folder](PlanManager& plans) -> Status {
+    const auto submitted = plans.submit(text, *folder);
+    return submitted ? Status() : Status(submitted.error());
+  });
+}
+
+void removexattr(fuse_req_t req, fuse_ino_t inode, const char* name) {
+  context_of(req).metrics.fuse_setxattr.add();
+  const auto folder = plan_folder(req, inode, name);
+  if (folder) change_plans(req, [folder](PlanManager& plans) { return plans.cancel_folder(*folder); });
 }
 
 }  // namespace
@@ -93,6 +154,8 @@ void listxattr(fuse_req_t req, fuse_ino_t inode, size_t size) {
 void set_xattr_operations(fuse_lowlevel_ops& ops) {
   ops.getxattr = getxattr;
   ops.listxattr = listxattr;
+  ops.setxattr = setxattr;
+  ops.removexattr = removexattr;
 }
 
 }  // namespace clairfs

@@ -1,0 +1,69 @@
+#include "fs/control_commands.h"
+
+#include <cerrno>
+#include <charconv>
+
+#include <fmt/format.h>
+
+namespace clairfs {
+namespace {
+
+constexpr std::string_view kBlank = " \t\r\n";
+
+std::string_view trim(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kBlank);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
+}
+
+/// Takes the first word off `text`.
+std::string_view take_word(std::string_view& text) {
+  text = trim(text);
+  const size_t end = text.find_first_of(kBlank);
+  const std::string_view word = text.substr(0, end);
+  text = end == std::string_view::npos ? std::string_view() : trim(text.substr(end));
+  return word;
+}
+
+std::string name_or_default(std::string_view word) { return std::string(word.empty() ? "default" : word); }
+
+Result<std::string> done(const Status& status) {
+  if (!status) return status.error();
+  return std::string();
+}
+
+Result<std::string> next_files(const PlanManager& plans, std::string_view arguments) {
+  const std::string_view first = take_word(arguments);
+  const std::string_view number = arguments.empty() ? first : arguments;
+  uint64_t count = 0;
+  const auto parsed = std::from_chars(number.data(), number.data() + number.size(), count);
+  if (parsed.ec != std::errc() || parsed.ptr != number.data() + number.size()) {
+    return Error{EINVAL, fmt::format("'{}' is not a number of files", number)};
+  }
+  constexpr uint64_t kMost = 100000;  // an answer of some megabytes
+  return plans.next(name_or_default(arguments.empty() ? "" : first), std::min(count, kMost));
+}
+
+}  // namespace
+
+Result<std::string> run_control_command(PlanManager& plans, std::string_view command) {
+  std::string_view rest = command;
+  const std::string_view verb = take_word(rest);
+  if (verb == "plan") return plans.submit(rest);
+  if (verb == "cancel") return done(plans.cancel(name_or_default(rest)));
+  if (verb == "show") return plans.text();
+  if (verb == "json") return plans.json();
+  if (verb == "next") return next_files(plans, rest);
+  if (verb == "check") return plans.check(name_or_default(rest));
+  return Error{EINVAL, fmt::format("'{}' is no command; want plan, cancel, show, json, next or check", verb)};
+}
+
+Status write_plan_file(PlanManager& plans, std::string_view text) {
+  std::string_view rest = text;
+  if (take_word(rest) == "cancel") return plans.cancel(name_or_default(rest));
+  const auto submitted = plans.submit(trim(text));
+  if (!submitted) return submitted.error();
+  return {};
+}
+
+}  // namespace clairfs

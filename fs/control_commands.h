@@ -1,0 +1,26 @@
+// What can be asked of a mount while it runs: one parser behind the control file, the xattr and the socket.
+//
+//   plan TEXT            puts a plan in force (TEXT as parse_plan() takes it); answers with its text
+//   cancel [NAME]        cancels a plan ("default" if none is named)
+//   show                 all plans and their state
+//   json                 the same as a JSON array
+//   next [NAME] COUNT    the next files of a plan
+//   check [NAME]         predicted against observed so far
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cache/base/result.h"
+#include "plan/plan_manager.h"
+
+namespace clairfs {
+
+/// Carries out one command. May wait for the dataset: not for a thread that answers FUSE requests. Errors: EINVAL
+/// for what is no command; those of PlanManager.
+Result<std::string> run_control_command(PlanManager& plans, std::string_view command);
+
+/// A write to MOUNT/.clairfs/plan: a plan's text, or "cancel [NAME]".
+Status write_plan_file(PlanManager& plans, std::string_view text);
+
+}  // namespace clairfs

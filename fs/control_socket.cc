@@ -1,0 +1,153 @@
+#include "fs/control_socket.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <random>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "plan/plan_spec.h"
+
+namespace clairfs {
+namespace {
+
+// A client of this machine sends its request at once; one that does not is not waited for.
+constexpr int kRequestSeconds = 5;
+
+constexpr size_t kMostRequest = kMaxPlanText + 64;  // a plan and the command's word
+
+sockaddr_un address_of(const std::string& name, socklen_t& length) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const size_t size = std::min(name.size(), sizeof address.sun_path - 1);
+  std::memcpy(address.sun_path + 1, name.data(), size);  // a leading NUL: the abstract namespace
+  length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
+  return address;
+}
+
+void set_timeouts(int fd, int seconds) {
+  const timeval limit{seconds, 0};
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+bool send_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::send(fd, text.data(), text.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+/// Everything up to the end, at most `most` bytes. Errors: ETIMEDOUT, EMSGSIZE.
+Result<std::string> receive_all(int fd, size_t most) {
+  std::string text;
+  char buffer[16 << 10];
+  for (;;) {
+    const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
+    if (n == 0) return text;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error{errno == EAGAIN ? ETIMEDOUT : errno, "the other side of the control socket fell silent"};
+    text.append(buffer, static_cast<size_t>(n));
+    if (text.size() > most) return Error{EMSGSIZE, fmt::format("a request has at most {} bytes", most)};
+  }
+}
+
+bool may_speak(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == 0 || peer.uid == ::geteuid());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ControlSocket>> ControlSocket::open(Handler handler, Logger& log) {
+  const std::string name = fmt::format("clairfs.{}.{:08x}", ::getpid(), std::random_device()());
+  Fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!listener) return system_error(errno, "make the control socket");
+  socklen_t length = 0;
+  const sockaddr_un address = address_of(name, length);
+  const auto* generic = static_cast<const sockaddr*>(static_cast<const void*>(&address));
+  if (::bind(listener.get(), generic, length) != 0 || ::listen(listener.get(), 16) != 0) {
+    return system_error(errno, "bind the control socket");
+  }
+  Fd stop(::eventfd(0, EFD_CLOEXEC));
+  if (!stop) return system_error(errno, "make an eventfd");
+  return std::unique_ptr<ControlSocket>(
+      new ControlSocket(std::move(listener), std::move(stop), name, std::move(handler), log));
+}
+
+ControlSocket::ControlSocket(Fd listener, Fd stop, std::string name, Handler handler, Logger& log)
+    : listener_(std::move(listener)),
+      stop_(std::move(stop)),
+      name_(std::move(name)),
+      handler_(std::move(handler)),
+      log_(log),
+      thread_("control", [this] { serve(); }) {}
+
+ControlSocket::~ControlSocket() {
+  eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+void ControlSocket::serve() {
+  pollfd wait[2] = {{listener_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+  for (;;) {
+    if (::poll(wait, 2, -1) < 0 && errno != EINTR) return;
+    if ((wait[1].revents & POLLIN) != 0) return;
+    if ((wait[0].revents & POLLIN) == 0) continue;
+    const Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (connection) answer(connection);
+  }
+}
+
+void ControlSocket::answer(const Fd& connection) {
+  set_timeouts(connection.get(), kRequestSeconds);
+  if (!may_speak(connection.get())) {
+    send_all(connection.get(), fmt::format("error {}\nonly the mount's user and root may control it", EPERM));
+    return;
+  }
+  const auto request = receive_all(connection.get(), kMostRequest);
+  const auto result = request ? handler_(*request) : Result<std::string>(request.error());
+  const bool sent = result ? send_all(connection.get(), "ok\n" + *result)
+                           : send_all(connection.get(), fmt::format("error {}\n{}", result.error().code,
+                                                                    result.error().message));
+  if (!sent) log_.debug("a client of the control socket went away before its answer");
+}
+
+Result<std::string> ask_control_socket(const std::string& name, std::string_view command, int timeout_seconds) {
+  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return system_error(errno, "make a socket");
+  set_timeouts(fd.get(), timeout_seconds);
+  socklen_t length = 0;
+  const sockaddr_un address = address_of(name, length);
+  if (::connect(fd.get(), static_cast<const sockaddr*>(static_cast<const void*>(&address)), length) != 0) {
+    return system_error(errno, "speak to the daemon");
+  }
+  if (!send_all(fd.get(), command) || ::shutdown(fd.get(), SHUT_WR) != 0) {
+    return system_error(errno, "speak to the daemon");
+  }
+  constexpr size_t kMostAnswer = 64 << 20;
+  const auto answer = receive_all(fd.get(), kMostAnswer);
+  if (!answer) return answer.error();
+  const size_t line = answer->find('\n');
+  const std::string text = line == std::string::npos ? "" : answer->substr(line + 1);
+  if (answer->starts_with("ok\n")) return text;
+  int code = 0;
+  constexpr size_t kWord = std::string_view("error ").size();
+  if (!answer->starts_with("error ") || line == std::string::npos) return Error{EPROTO, "the daemon gave no answer"};
+  std::from_chars(answer->data() + kWord, answer->data() + line, code);
+  return Error{code == 0 ? EPROTO : code, text};
+}
+
+}  // namespace clairfs

@@ -1,0 +1,73 @@
+// setattr and write: truncating and writing a control file. On the dataset both are refused.
+//
+// The mount is read-write for the kernel, since under a read-only one writes to control files would never get here.
+#include <cerrno>
+#include <string>
+
+#include <unistd.h>
+
+#include "fs/ops/operations.h"
+
+namespace clairfs {
+namespace {
+
+const ControlFile* writable_control_file(FuseContext& context, Inode inode) {
+  const ControlFile* file = is_control(inode) ? context.control.file(inode) : nullptr;
+  return file != nullptr && file->write ? file : nullptr;
+}
+
+// `echo text > file` truncates first; the snapshot itself does not change.
+void setattr(fuse_req_t req, fuse_ino_t inode, struct stat*, int to_set, fuse_file_info*) {
+  FuseContext& context = context_of(req);
+  context.metrics.fuse_setattr.add();
+  constexpr int kOfTruncation = FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW |
+                                FUSE_SET_ATTR_CTIME;
+  if (writable_control_file(context, inode) == nullptr || (to_set & ~kOfTruncation) != 0) return refuse(req);
+  auto attributes = context.control.attributes(inode);
+  if (!attributes) return void(fuse_reply_err(req, ENOENT));
+  attributes->st_size = 0;
+  fuse_reply_attr(req, &*attributes, kForever);
+}
+
+void write_control_file(fuse_req_t req, const ControlFile& file, std::string text, off_t offset) {
+  if (!may_control(req)) return void(fuse_reply_err(req, EPERM));
+  if (offset != 0) return void(fuse_reply_err(req, EINVAL));  // a command is one write
+  context_of(req).tasks.post([req, &file, text = std::move(text)](const std::atomic<bool>&) {
+    const Status status = file.write(text);
+    if (status) {
+      fuse_reply_write(req, text.size());
+    } else {
+      fuse_reply_err(req, status.error().code);
+    }
+  });
+}
+
+void write(fuse_req_t req, fuse_ino_t inode, const char* data, size_t size, off_t offset, fuse_file_info* info) {
+  FuseContext& context = context_of(req);
+  context.metrics.fuse_write.add();
+  if (const ControlFile* file = writable_control_file(context, inode)) {
+    return write_control_file(req, *file, std::string(data, size), offset);
+  }
+  // Pages changed through a shared mapping are in the page cache before they are refused here: they are dropped, so
+  // that no reader goes on seeing bytes that are not the dataset's. (write() itself drops its pages on error.)
+  if (info != nullptr && info->writepage != 0) {
+    context.tasks.post([&context, inode, size, offset](const std::atomic<bool>&) {
+      context.invalidate(inode, offset, static_cast<off_t>(size));
+    });
+  }
+  refuse(req);
+}
+
+}  // namespace
+
+bool may_control(fuse_req_t req) {
+  const uid_t user = fuse_req_ctx(req)->uid;
+  return user == 0 || user == ::geteuid();
+}
+
+void set_control_operations(fuse_lowlevel_ops& ops) {
+  ops.setattr = setattr;
+  ops.write = write;
+}
+
+}  // namespace clairfs
