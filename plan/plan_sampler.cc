@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,12 @@ Result<Lists> read_lists(std::string_view key, const std::string& value, uint32_
 
 Result<Lists> read_order(const PlanSpec& spec, uint32_t n, const DatasetSource& source,
                          const SampleIndex* index) {
+  if (spec.sampler == "list" && spec.format == "list") {
+    // The list that numbers the samples is also their order.
+    std::vector<uint32_t> all(n);
+    std::iota(all.begin(), all.end(), 0U);
+    return make_index_lists({std::move(all)}, n);
+  }
   if (spec.sampler != "list" || index == nullptr) {
     const bool subset = spec.sampler == "torch.subset";
     return read_lists(subset ? "indices" : "list", subset ? spec.indices : spec.list, n, source, nullptr);
@@ -143,10 +150,7 @@ Result<std::unique_ptr<Sampler>> make_plan_sampler(const PlanSpec& spec, uint32_
                                                    const DatasetSource& source, const SampleIndex* index) {
   Result<SamplerSpec> made = sampler_spec(spec, n);
   if (!made) return made.error();
-  // The list that numbers the samples is also their order.
-  if (spec.sampler == "list" && spec.format == "list") {
-    made->sampler = "torch.sequential";
-  } else if (spec.sampler == "list" || spec.sampler == "torch.subset") {
+  if (spec.sampler == "list" || spec.sampler == "torch.subset") {
     Result<Lists> lists = read_order(spec, n, source, index);
     if (!lists) return lists.error();
     made->lists = std::move(*lists);

@@ -165,6 +165,9 @@ TEST_CASE("orders written down: numbers and paths, one for all epochs or one eac
   CHECK(epoch("list=[2,0]", 1) == Samples{2, 0});
   CHECK(epoch(R"(list='["b","a"]')", 1) == Samples{1, 0});
   CHECK(epoch(R"(format=list sampler=list list='["b","a"]')", 1) == Samples{0, 1});
+  auto two = sequence(R"(format=list sampler=list world=2 list='["b","a","c"]')");
+  REQUIRE(two);
+  CHECK(rank_of(*two, 0, 1) == Samples{1});
   CHECK(epoch("sampler=torch.random shuffle=false", 1) == Samples{0, 1, 2, 3, 4});
   Samples subset = epoch("sampler=torch.subset seed=1 indices=[4,2]", 0);
   std::sort(subset.begin(), subset.end());
