@@ -31,8 +31,9 @@ std::string status_text(const MountInfo& info, const Metrics& metrics, const std
 
 /// One object; each metric's path nested at its dots. Counters and gauges are numbers; a metric in
 /// nanoseconds is given as `<path>_seconds`; a histogram is {count, sum_seconds, p50_seconds, p99_seconds}.
-/// Besides `daemon` {pid, version, uptime_seconds}, `source`, `mountpoint`, `io`.
-std::string stats_json(const MountInfo& info, const Metrics& metrics);
+/// Besides `daemon` {pid, version, uptime_seconds, control_socket}, `source`, `mountpoint`, `io`, and `plan_list`, which is `plans`
+/// (PlanManager::json()).
+std::string stats_json(const MountInfo& info, const Metrics& metrics, const std::string& plans);
 
 /// Prometheus text format 0.0.4, every metric as clairfs_<path>, counters with _total, durations in seconds.
 std::string prometheus_text(const Metrics& metrics);

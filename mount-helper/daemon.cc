@@ -10,15 +10,22 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cache/blocking_read.h"
 #include "cache/catalog_file.h"
 #include "cache/chunk_cache.h"
 #include "cache/nvme_store.h"
 #include "cache/pfs_source.h"
+#include "fs/control_commands.h"
+#include "fs/control_socket.h"
 #include "fs/fuse_session.h"
+#include "fs/page_pusher.h"
 #include "fs/reports.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/signals.h"
+#include "plan/next_use_policy.h"
+#include "plan/plan_manager.h"
+#include "plan/staging.h"
 
 namespace clairfs {
 namespace {
@@ -43,6 +50,7 @@ class Mount {
   Status load_catalog(const ServeEvents& events, const SignalWaiter& signals);
   Status open_stores();
   Status make_cache();
+  void make_plans();
   void add_control_files();
 
   const MountOptions& options_;
@@ -199,7 +207,8 @@ void Mount::add_control_files() {
 // What calls into the mount ends while FUSE threads still answer it; what answers requests ends after them.
 bool Mount::shut_down() {
   control_socket_.reset();
-  plans_ending();
+  if (plans_) plans_->stop();
+  if (staging_) staging_->stop();
   if (session_) session_->stop();
   if (pusher_) pusher_->connect(-1);
   tasks_.reset();

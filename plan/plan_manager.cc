@@ -9,13 +9,13 @@ namespace clairfs {
 
 PlanManager::PlanManager(Parts parts) : parts_(std::move(parts)), planner_("planner", [this] { plan_ahead(); }) {}
 
-PlanManager::~PlanManager() {
+void PlanManager::stop() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_all();
-  planner_.join();
+  if (planner_.joinable()) planner_.join();
 }
 
 std::shared_ptr<const PlanManager::Runs> PlanManager::runs() const {

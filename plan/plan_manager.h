@@ -37,7 +37,9 @@ class PlanManager {
   };
 
   explicit PlanManager(Parts parts);
-  ~PlanManager();
+  ~PlanManager() { stop(); }
+  /// Ends the planner; plans stay as they are.
+  void stop();
 
   /// Puts a plan in force. `folder`: the dataset folder whose xattr was set; the plan's root if it names none. The
   /// same text again changes nothing; another text under the same name replaces the plan. Returns the plan as it

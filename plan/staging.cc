@@ -52,7 +52,9 @@ struct Staging::Lane {
   std::deque<std::shared_ptr<Arrival>> arrivals;  // [staged, fetched)
   uint64_t window_bytes = 0;                      // of [front, fetched)
   uint64_t last_sentinel = 0;
-  uint32_t gap = 1;
+  uint32_t gap = 1;                               // between sentinels, for what is pushed now
+  uint32_t widest_gap = 1;                        // among the pushed samples that the reader has not passed
+  uint64_t widest_until = 0;                      // position from which on `gap` holds
   TimePoint moved{};
   bool keeps_all = false;             // the whole dataset fits the budget
   std::vector<bool> in_page_cache;    // by sample; only if keeps_all
@@ -92,13 +94,13 @@ Staging::Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalo
   metrics_.staging_capacity.set(static_cast<int64_t>(options_.budget));
 }
 
-Staging::~Staging() {
+void Staging::stop() {
   {
     MutexLock lock(shared_->mutex);
     shared_->stopping = true;
   }
   shared_->wake.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Staging::add(std::shared_ptr<PlanRun> run) {
@@ -250,8 +252,6 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     if (shared_->in_flight_bytes.load() >= most_in_flight_) return true;
     const uint64_t bytes = lane.run->sample_bytes(lane.horizon.sample_at(lane.fetched));
     if (bytes <= budget && lane.window_bytes + bytes > budget) return false;
-    lane.gap = static_cast<uint32_t>(std::clamp<uint64_t>(
-        (lane.fetched - lane.front) / kSentinelsPerWindow, 1, kLongestGap));
     lane.arrivals.push_back(std::make_shared<Arrival>());
     lane.arrivals.back()->skip = bytes == 0 || bytes > budget;
     fetch(lane, lane.fetched);
@@ -285,7 +285,17 @@ void Staging::fetch(Lane& lane, uint64_t position) {
   }
 }
 
+// A long window can do with fewer sentinels. The tracker must go on expecting the old, wider gaps until the reader
+// has left them behind.
+void Staging::choose_gap(Lane& lane) {
+  const uint64_t window = lane.fetched - lane.front;
+  lane.gap = static_cast<uint32_t>(std::clamp<uint64_t>(window / kSentinelsPerWindow, 1, kLongestGap));
+  if (lane.gap >= lane.widest_gap || lane.front >= lane.widest_until) lane.widest_gap = lane.gap;
+  if (lane.gap == lane.widest_gap) lane.widest_until = lane.staged;
+}
+
 bool Staging::push_arrived(Lane& lane) {
+  choose_gap(lane);
   int pushed = 0;
   while (!lane.arrivals.empty() && lane.arrivals.front()->missing.load() == 0 && pushed < kPushesPerStep) {
     const auto arrival = std::move(lane.arrivals.front());
@@ -300,7 +310,7 @@ bool Staging::push_arrived(Lane& lane) {
   }
   if (pushed == 0) return false;
   policy_.set_staged(lane.run->name(), lane.staged);
-  lane.run->tracker().set_pushed(lane.run->place(lane.staged), lane.gap);
+  lane.run->tracker().set_pushed(lane.run->place(lane.staged), lane.widest_gap);
   return true;
 }
 

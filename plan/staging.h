@@ -59,8 +59,10 @@ class Staging {
  public:
   Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages, const Clock& clock,
           Metrics& metrics, const StagingOptions& options);
-  /// Ends the thread; fetches under way complete without effect.
-  ~Staging();
+  ~Staging() { stop(); }
+  /// Ends the thread; fetches under way complete without effect, later calls do nothing. Before the mount stops to
+  /// answer, since pushing may wait for it.
+  void stop();
 
   void add(std::shared_ptr<PlanRun> run);
   void remove(const std::string& plan);
@@ -79,6 +81,7 @@ class Staging {
   void follow_horizon(Lane& lane);
   bool drop_consumed(Lane& lane);
   bool fetch_ahead(Lane& lane, uint64_t budget);
+  static void choose_gap(Lane& lane);
   bool push_arrived(Lane& lane);
   void fill_tiers(Lane& lane);
   void fetch(Lane& lane, uint64_t position);
