@@ -29,8 +29,9 @@ constexpr uint64_t kSmallestCapacity = 1 << 20;
 constexpr unsigned kMostErrorsInARow = 8;
 
 /// What segments may hold: the capacity less the index's share, less two blocks each for directory and lock
-/// file, less what a filesystem takes for block maps: ext4 a block for a file in more than four pieces, and
-/// 12 bytes a piece, which is less than 1/1024 where chunks are of three slots or more.
+/// file, less what a filesystem takes for block maps. ext4 by its layout, not by measurement: a block for a
+/// file in more than four pieces, and 12 bytes a piece; 1/1024 allows a piece every 12 KiB. Only blocks of
+/// such maps could go beyond it, in a segment more finely scattered than that; file sizes never do.
 uint64_t segment_limit(uint64_t capacity, const NvmeIndexLimits& limits, const SegmentLayout& layout) {
   constexpr uint64_t kFiles = 16 << 10;
   constexpr uint64_t kBlockMap = 8 << 10;
