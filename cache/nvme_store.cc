@@ -28,10 +28,15 @@ constexpr uint64_t kSmallestCapacity = 1 << 20;
 /// them mean that the device is gone, and every further read would only delay its fetch from elsewhere.
 constexpr unsigned kMostErrorsInARow = 8;
 
-/// What segments may hold: the capacity less the index's share, two blocks for directory and lock file, and
-/// what a filesystem takes for the segments' block maps (measured on ext4: less than 1/4096).
-uint64_t segment_limit(uint64_t capacity, const NvmeIndexLimits& limits) {
-  return capacity - limits.share - (16 << 10) - capacity / 1024;
+/// What segments may hold: the capacity less the index's share, less two blocks each for directory and lock
+/// file, less what a filesystem takes for block maps. ext4 by its layout, not by measurement: a block for a
+/// file in more than four pieces, and 12 bytes a piece; 1/1024 allows a piece every 12 KiB. Only blocks of
+/// such maps could go beyond it, in a segment more finely scattered than that; file sizes never do.
+uint64_t segment_limit(uint64_t capacity, const NvmeIndexLimits& limits, const SegmentLayout& layout) {
+  constexpr uint64_t kFiles = 16 << 10;
+  constexpr uint64_t kBlockMap = 8 << 10;
+  const uint64_t files = capacity / (uint64_t{layout.segment_slots} * kSlotSize) + 1;
+  return capacity - limits.share - kFiles - files * kBlockMap - capacity / 1024;
 }
 
 bool laid_out(std::span<const iovec> memory, uint64_t length) {
@@ -513,7 +518,7 @@ Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, c
   if (!directory) return directory.error();
   const NvmeIndexLimits limits = NvmeIndexLimits::of(options.capacity);
   auto segments = NvmeSegments::open(layout, directory->directory.get(), options.directory,
-                                     segment_limit(options.capacity, limits), log);
+                                     segment_limit(options.capacity, limits, layout), log);
   if (!segments) return segments.error();
   auto store =
       std::make_unique<Store>(options, std::move(*directory), std::move(*segments), limits, io, log, metrics);
