@@ -12,7 +12,7 @@ namespace clairfs {
 /// Where bytes came from, the slowest last.
 enum class Origin : uint8_t { ram, nvme, peer, pfs };
 
-/// Told when a chunk's memory has come free.
+/// Told when a chunk's memory has come free, or when only one reference is left, so that its keeper can drop it.
 class MemoryListener {
  public:
   virtual void memory_released() = 0;
@@ -61,10 +61,11 @@ class ChunkRef {
     if (data_ != nullptr) data_->references_.fetch_add(1, std::memory_order_relaxed);
   }
   void drop() {
-    if (data_ == nullptr || data_->references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    if (data_ == nullptr) return;
     MemoryListener& listener = data_->listener_;
-    delete data_;
-    listener.memory_released();
+    const uint32_t before = data_->references_.fetch_sub(1, std::memory_order_acq_rel);
+    if (before == 1) delete data_;
+    if (before <= 2) listener.memory_released();
   }
 
   ChunkData* data_ = nullptr;

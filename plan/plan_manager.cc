@@ -47,8 +47,9 @@ Result<std::string> PlanManager::submit(std::string_view text, std::string_view 
   auto installed = spec ? install(*spec) : Result<std::string>(spec.error());
   MutexLock lock(mutex_);
   last_error_ = installed ? "" : installed.error().message;
-  if (!installed) parts_.log.warn("plan refused: {}", installed.error().message);
-  return installed;
+  if (installed) return installed;
+  parts_.log.warn("plan refused: {}", installed.error().message);
+  return Error{EINVAL, installed.error().message};  // whatever it was, the plan as written cannot be taken
 }
 
 Result<std::string> PlanManager::install(const PlanSpec& spec) {

@@ -43,7 +43,7 @@ class PlanManager {
 
   /// Puts a plan in force. `folder`: the dataset folder whose xattr was set; the plan's root if it names none. The
   /// same text again changes nothing; another text under the same name replaces the plan. Returns the plan as it
-  /// reads back. Errors: EINVAL and others, which last_error() repeats.
+  /// reads back. Errors: always EINVAL; last_error() repeats the message.
   Result<std::string> submit(std::string_view text, std::string_view folder = "");
   /// Errors: ENOENT when there is no such plan.
   Status cancel(const std::string& name);
