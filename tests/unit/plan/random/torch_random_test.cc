@@ -100,7 +100,7 @@ TEST_CASE("torch.randperm") {
   check_randperm("torch_randperm");
 }
 
-// 860 MB and minutes; run by name or with [.huge].
+// 860 MB and a minute of computing: hidden, run it with "[.huge]".
 TEST_CASE("torch.randperm on both sides of its size threshold", "[.huge]") {
   check_randperm("torch_randperm_huge");
 }
