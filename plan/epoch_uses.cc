@@ -1,49 +1,58 @@
 #include "plan/epoch_uses.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace clairfs {
 
-// A counting sort. Most samples touch one chunk, so the touches of the first pass are kept as one chunk a
-// position and a list of the few others, which spares a second walk through the catalog.
-EpochUses::EpochUses(const EpochSequence& sequence, const SampleIndex& index, const Catalog& catalog)
-    : epoch_(sequence.epoch()), starts_(catalog.chunk_count() + 1) {
-  struct Touch {
-    uint32_t position;
-    uint32_t chunk;
-  };
-  const uint32_t first = std::min(sequence.first_position(), sequence.length());
-  std::vector<uint32_t> main(sequence.length() - first, kNeverUsed);
-  std::vector<Touch> others;
-  for (uint32_t position = first; position < sequence.length(); ++position) {
-    uint32_t& own = main[position - first];
-    uint32_t last = kNeverUsed;
-    for_each_chunk(index, catalog, sequence.sample_at(position), [&](ChunkId chunk) {
-      if (chunk.value == last) return;
-      last = chunk.value;
-      ++starts_[chunk.index() + 1];
-      if (own == kNeverUsed) {
-        own = chunk.value;
-      } else {
-        others.push_back({position, chunk.value});
-      }
-    });
-  }
-  for (size_t chunk = 1; chunk < starts_.size(); ++chunk) starts_[chunk] += starts_[chunk - 1];
+namespace {
 
-  // Filling moves each start to the next one's place; shifting by one puts them back.
-  positions_.resize(starts_.back());
-  auto other = others.begin();
-  for (uint32_t position = first; position < sequence.length(); ++position) {
-    if (const uint32_t chunk = main[position - first]; chunk != kNeverUsed) {
-      positions_[starts_[chunk]++] = position;
-    }
-    for (; other != others.end() && other->position == position; ++other) {
-      positions_[starts_[other->chunk]++] = position;
-    }
+struct Touch {
+  uint32_t chunk;
+  uint32_t position;
+};
+
+// Samples are mostly numbered as the catalog numbers files, so walking by sample reads the catalog from front
+// to back: several times faster than in the shuffled order, which misses the CPU's caches at every file.
+// Where many samples share a chunk (rows of an array) the few chunks stay in the caches, and by position the
+// touches of each come sorted.
+std::vector<Touch> touches_of(const SequencePositions& positions, const SampleIndex& index,
+                              const Catalog& catalog) {
+  const EpochSequence& sequence = positions.sequence();
+  std::vector<Touch> touches;
+  touches.reserve(sequence.length());
+  const auto add = [&](uint32_t position) {
+    if (position < sequence.first_position()) return;
+    const size_t before = touches.size();
+    for_each_chunk(index, catalog, sequence.sample_at(position), [&](ChunkId chunk) {
+      if (touches.size() > before && touches.back().chunk == chunk.value) return;
+      touches.push_back({chunk.value, position});
+    });
+  };
+  if (sequence.length() / 4 > catalog.chunk_count()) {
+    for (uint32_t position = 0; position < sequence.length(); ++position) add(position);
+  } else {
+    for (const uint32_t position : positions.by_sample()) add(position);
   }
+  return touches;
+}
+
+}  // namespace
+
+EpochUses::EpochUses(const SequencePositions& positions, const SampleIndex& index, const Catalog& catalog)
+    : epoch_(positions.sequence().epoch()), starts_(catalog.chunk_count() + 1) {
+  const std::vector<Touch> touches = touches_of(positions, index, catalog);
+  for (const Touch& touch : touches) ++starts_[touch.chunk + 1];
+  std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
+  positions_.resize(touches.size());
+  // Filling moves each start to the next one's place; shifting by one puts them back.
+  for (const Touch& touch : touches) positions_[starts_[touch.chunk]++] = touch.position;
   std::copy_backward(starts_.begin(), starts_.end() - 1, starts_.end());
   starts_.front() = 0;
+  for (size_t chunk = 0; chunk + 1 < starts_.size(); ++chunk) {
+    if (starts_[chunk + 1] - starts_[chunk] < 2) continue;
+    std::sort(positions_.begin() + starts_[chunk], positions_.begin() + starts_[chunk + 1]);
+  }
 }
 
 std::optional<uint32_t> EpochUses::next_use(ChunkId chunk, uint32_t from) const {

@@ -8,8 +8,8 @@
 
 #include "cache/base/types.h"
 #include "cache/catalog.h"
-#include "plan/access_sequence.h"
 #include "plan/sample_index.h"
+#include "plan/sequence_positions.h"
 
 namespace clairfs {
 
@@ -18,7 +18,7 @@ namespace clairfs {
 class EpochUses {
  public:
   /// Takes time in the order of the touches; a chunk that one sample touches twice counts once.
-  EpochUses(const EpochSequence& sequence, const SampleIndex& index, const Catalog& catalog);
+  EpochUses(const SequencePositions& positions, const SampleIndex& index, const Catalog& catalog);
 
   Epoch epoch() const { return epoch_; }
   /// Ascending. REQUIRES: a chunk of the catalog.

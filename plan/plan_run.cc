@@ -58,7 +58,7 @@ Result<std::shared_ptr<const PlannedEpoch>> PlanRun::plan_epoch(Epoch epoch, uin
   PlannedEpoch planned;
   planned.sequence = std::make_shared<const EpochSequence>(std::move(*sequence));
   planned.positions = std::make_shared<const SequencePositions>(planned.sequence);
-  planned.uses = std::make_shared<const EpochUses>(*planned.sequence, *index_, *source_.catalog);
+  planned.uses = std::make_shared<const EpochUses>(*planned.positions, *index_, *source_.catalog);
   planned.base = base;
   tracker_.add_epoch(planned.positions);
   return std::shared_ptr<const PlannedEpoch>(std::make_shared<PlannedEpoch>(std::move(planned)));

@@ -20,6 +20,8 @@ class SequencePositions {
   /// The positions of a sample, ascending; several with replacement or padding, none if it belongs to another
   /// node. Costs a binary search in a bucket of a few positions.
   std::span<const uint32_t> of(uint32_t sample) const;
+  /// All positions, by sample and position.
+  std::span<const uint32_t> by_sample() const { return positions_; }
   uint64_t memory_bytes() const;  ///< without the sequence
 
  private:

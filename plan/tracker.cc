@@ -12,16 +12,34 @@ namespace {
 // Score at which a plan is suspended. With sentinels alone, hundreds of samples pass between two observations
 // in order (the workers reach theirs together), and strays of 5 % among them must not add up.
 constexpr double kSparseLimit = 40;
-// With every open seen, 5 % of strays are outweighed at once.
-constexpr double kOpenLimit = 20;
+// With every open seen, 5 % of strays are outweighed at once: the score passes 12 once in 10^14 opens.
+constexpr double kOpenLimit = 12;
+// What an observation in order takes away if every open is seen; strays of 5 %, and a folder that somebody
+// reads meanwhile, must not add up, and a reader that has half of its samples in common with the plan (half
+// the world size) must.
+constexpr double kCredit = 0.5;
 
-// Positions over which visibility is measured; less than half as many say nothing yet.
-constexpr double kVisibilitySpan = 512;
+// Positions over which visibility is measured, and observations after which the kind of them tells whether
+// every open is seen.
+constexpr double kVisibilitySpan = 256;
+constexpr double kEveryOpen = 16;
+
+// Samples that may go unseen although every open is seen: links that lead out of the dataset, repetitions.
+constexpr int64_t kUnseen = 8;
+
+// With every open seen, positions passed over beyond slack that mean that the reader leaves samples out
+// (twice the world size); one in ten observations forgives one.
+constexpr double kHoles = 32;
+constexpr double kForgiven = 0.1;
 
 // Opens in a row from before position() that show the front to have been a stray access, not the reader.
 constexpr uint32_t kRetreat = 8;
 // Late opens, less a quarter for every one that is not, from which on they are ranks that have drifted apart.
 constexpr double kDrift = 3;
+
+// Observations in a row that lie in the next epoch and mean that the reader is there. Fewer may be strays, or
+// samples of this epoch's end that come early in the next one, too.
+constexpr uint32_t kEnterNext = 3;
 
 // A piece of a file read by one of some tens of workers counts as the same observation.
 constexpr size_t kRepeatSpan = 32;
@@ -106,8 +124,31 @@ int64_t Tracker::pushed_ahead() const {
   return std::max<int64_t>(end - (front_ + 1), 0);
 }
 
+// With the ioctl of an open, each access in order begins with one.
+bool Tracker::every_open() const {
+  if (recent_seen_ >= kEveryOpen) return recent_opens_ >= 0.9 * recent_seen_;
+  return tick_ >= static_cast<uint64_t>(kEveryOpen) && first_opens_ >= 0.9 * static_cast<double>(tick_);
+}
+
+// Low enough to hear the reader when a stray access moved the front as far as it can.
 Tracker::Band Tracker::band() const {
-  return {front_ + 1 - slack_ - plain_slack_, front_ + plain_slack_ + std::min(pushed_ahead(), 2 * gap_)};
+  const int64_t unseen = every_open() ? kUnseen : std::max(std::min(pushed_ahead(), 2 * gap_), kUnseen);
+  const int64_t leap = plain_slack_ + unseen;
+  return {front_ + 1 - slack_ - leap, front_ + leap};
+}
+
+bool Tracker::seen_lately(std::span<const uint32_t> samples) const {
+  const auto newest = lately_.end() - static_cast<std::ptrdiff_t>(std::min(lately_.size(), kRepeatSpan));
+  return std::any_of(newest, lately_.end(), [&](const Sighting& seen) {
+    return std::find(samples.begin(), samples.end(), seen.sample) != samples.end();
+  });
+}
+
+void Tracker::note_distinct(uint32_t sample, Access kind) {
+  ++tick_;
+  if (kind == Access::open) first_opens_ += 1;
+  lately_.push_back({sample, tick_});
+  if (lately_.size() > kSightings) lately_.pop_front();
 }
 
 int64_t Tracker::safe_position() const {
@@ -116,17 +157,22 @@ int64_t Tracker::safe_position() const {
 
 PlanPosition Tracker::place(int64_t position) const {
   const int64_t end = length();
-  if (position > end && epochs_.contains(Epoch(epoch_.value + 1))) {
+  if (position >= end && epochs_.contains(Epoch(epoch_.value + 1))) {
     return {Epoch(epoch_.value + 1), static_cast<uint32_t>(position - end)};
   }
   return {epoch_, static_cast<uint32_t>(std::clamp<int64_t>(position, 0, end))};
 }
 
-// The first position in the band that was not seen yet, of any of the samples, in this epoch before the next;
-// else one that was.
-std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples) {
+// A position in the band that was not seen yet, in this epoch before the next; else one that was. At the end
+// of an epoch whose samples went by unseen the one next to the front. A read soon after another access to the
+// sample belongs to it.
+std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, Access kind) {
   const Band in = band();
+  const bool piece = kind == Access::read && seen_lately(samples);
+  std::optional<Match> fresh;
   std::optional<Match> again;
+  const bool at_end = visible() < 0.5 && front_ + 1 >= length();
+  const auto distance = [next = front_ + 1](int64_t position) { return std::abs(position - next); };
   for (const int64_t offset : {0, 1, -1}) {
     const Known* const epoch = known(offset);
     if (epoch == nullptr) continue;
@@ -138,38 +184,47 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples) 
       const auto first = static_cast<uint32_t>(std::max<int64_t>(in.low - start, 0));
       for (auto at = std::lower_bound(positions.begin(), positions.end(), first);
            at != positions.end() && start + *at <= in.high; ++at) {
-        if (!epoch->seen[*at]) return Match{start + *at, false};
-        if (!again) again = Match{start + *at, true};
+        const int64_t position = start + *at;
+        if (epoch->seen[*at] || piece) {
+          again = Match{position, sample, true};
+        } else if (!fresh || (at_end && distance(position) < distance(fresh->position))) {
+          fresh = Match{position, sample, false};
+        }
       }
     }
   }
-  return again;
+  return fresh ? fresh : again;
 }
 
 Tracker::Verdict Tracker::observe(std::span<const uint32_t> samples, Access kind, TimePoint now) {
   const MutexLock lock(mutex_);
   if (state_ != TrackerState::suspended) {
-    const std::optional<Match> found = match(samples);
+    const std::optional<Match> found = match(samples, kind);
     if (found && found->repeated) {
       ++totals_.repeated;
       return Verdict::repeated;
     }
     if (found) {
-      accept(found->position, kind, now);
+      accept(*found, kind, now);
       return Verdict::in_order;
     }
   }
-  return reject(samples.front());
+  if (seen_lately(samples)) {
+    ++totals_.repeated;
+    return Verdict::repeated;
+  }
+  return reject(samples.front(), kind);
 }
 
-void Tracker::accept(int64_t position, Access kind, TimePoint now) {
+void Tracker::accept(const Match& found, Access kind, TimePoint now) {
+  const int64_t position = found.position;
   const int64_t end = length();
   const int64_t offset = position < 0 ? -1 : position >= end ? 1 : 0;
   Known& epoch = *known(offset);
   const int64_t start = offset == 0 ? 0 : offset > 0 ? end : -int64_t{epoch.order->sequence().length()};
   epoch.seen[static_cast<size_t>(position - start)] = true;
 
-  ++tick_;
+  note_distinct(found.sample, kind);
   ++totals_.in_order;
   matched_ticks_.push_back(tick_);
   if (matched_ticks_.size() > kSightings) matched_ticks_.pop_front();
@@ -182,6 +237,7 @@ void Tracker::accept(int64_t position, Access kind, TimePoint now) {
     score_ = std::max(score_ - credit(), 0.0);
   }
   note_late(position);
+  const int64_t passed = std::max<int64_t>(position - front_, 0);
   if (position > front_) {
     note_advance(position - front_, now);
     confirmed_ = front_;
@@ -190,8 +246,8 @@ void Tracker::accept(int64_t position, Access kind, TimePoint now) {
     confirmed_ = std::max(confirmed_, position);
   }
   in_next_ = offset > 0 ? in_next_ + 1 : 0;
-  // One alone may be a stray access.
-  if (in_next_ >= 2) enter_next();
+  if (in_next_ >= kEnterNext) enter_next();
+  note_holes(passed);
   if (last_ == epoch_ && front_ + 1 >= length()) state_ = TrackerState::finished;
 }
 
@@ -248,41 +304,51 @@ void Tracker::enter_next() {
   in_next_ = 0;
 }
 
+double Tracker::visible() const {
+  return std::min((recent_seen_ + 1) / (recent_passed_ + 1), 1.0);
+}
+
 double Tracker::credit() const {
-  const Band in = band();
-  const double size = std::max<double>(static_cast<double>(length()), 1);
-  // Beyond a half nothing can be told, and strays must still be outweighed.
-  const double share = std::min(static_cast<double>(in.high - in.low + 1) / size, 0.5);
-  const double visible = std::clamp((recent_seen_ + 1) / (recent_passed_ + 1), 1.0 / 1024, 1.0);
-  return std::min((1 - share) / (4 * share * visible), kSparseLimit);
+  return std::min(kCredit / visible(), kSparseLimit);
 }
 
 double Tracker::limit() const {
-  const bool every_open = recent_passed_ >= kVisibilitySpan / 8 && recent_opens_ >= recent_passed_ / 2;
-  return every_open ? kOpenLimit : kSparseLimit;
+  // With nothing pushed reads are as good.
+  const bool every_read = pushed_ahead() == 0 && recent_seen_ >= kEveryOpen &&
+                          2 * recent_seen_ + static_cast<double>(slack_) >= recent_passed_;
+  return every_open() || every_read ? kOpenLimit : kSparseLimit;
 }
 
-Tracker::Verdict Tracker::reject(uint32_t sample) {
-  const size_t recent = std::min(sightings_.size(), kRepeatSpan);
-  const auto newest = sightings_.end() - static_cast<std::ptrdiff_t>(recent);
-  if (std::any_of(newest, sightings_.end(), [&](const Sighting& s) { return s.sample == sample; })) {
-    ++totals_.repeated;
-    return Verdict::repeated;
+void Tracker::begin_run(uint32_t sample) {
+  run_ = Divergence();
+  run_since_ = tick_;
+  run_.at = place(front_ + 1);
+  run_.seen = sample;
+  const auto at = epochs_.find(run_.at.epoch);
+  if (at != epochs_.end() && run_.at.position < at->second.order->sequence().length()) {
+    run_.expected = at->second.order->sequence().sample_at(run_.at.position);
   }
-  sightings_.push_back({sample, ++tick_});
+}
+
+// A correct reader comes back to what it passed over.
+void Tracker::note_holes(int64_t passed) {
+  holes_ = every_open() ? std::max(holes_ + static_cast<double>(passed) - 1 - kForgiven, 0.0) : 0;
+  if (holes_ <= static_cast<double>(slack_) + kHoles || state_ != TrackerState::following) return;
+  begin_run(0);
+  run_.seen = run_.expected;
+  run_since_ = 0;
+  thinned_ = true;
+  suspend("leaves out samples of the plan: is the job's world larger?");
+}
+
+Tracker::Verdict Tracker::reject(uint32_t sample, Access kind) {
+  note_distinct(sample, kind);
+  sightings_.push_back({sample, tick_});
   if (sightings_.size() > kSightings) sightings_.pop_front();
   ++totals_.out_of_order;
 
-  if (score_ == 0) {
-    run_ = Divergence();
-    run_.at = place(front_ + 1);
-    const auto at = epochs_.find(run_.at.epoch);
-    if (at != epochs_.end() && run_.at.position < at->second.order->sequence().length()) {
-      run_.expected = at->second.order->sequence().sample_at(run_.at.position);
-    }
-    run_.seen = sample;
-    if (!totals_.first_difference) totals_.first_difference = run_;
-  }
+  if (score_ == 0) begin_run(sample);
+  if (!totals_.first_difference) totals_.first_difference = run_;
   score_ += 1;
   ++run_.out_of_order;
   const bool over = score_ >= limit() && state_ != TrackerState::suspended;
@@ -290,8 +356,28 @@ Tracker::Verdict Tracker::reject(uint32_t sample) {
     since_search_ = 0;
     if (realign()) return Verdict::in_order;
   }
-  if (over && state_ != TrackerState::finished) suspend();
+  if (over && state_ != TrackerState::finished) suspend("matches no known order");
   return Verdict::out_of_order;
+}
+
+// Whether nothing is left out where opens stray no more: slack inside the stretch that was seen.
+bool Tracker::reads_all(const SequencePositions& order, const Chain& chain) const {
+  constexpr int64_t kEnough = 8;
+  std::vector<int64_t> seen;
+  for (const Sighting& sighting : sightings_) {
+    for (const uint32_t position : order.of(sighting.sample)) {
+      if (position <= chain.top &&
+          position + 2 * kSightings + 2 * static_cast<uint64_t>(plain_slack_) > chain.top) {
+        seen.push_back(position);
+      }
+    }
+  }
+  if (seen.empty()) return false;
+  const int64_t low = *std::min_element(seen.begin(), seen.end()) + plain_slack_;
+  const int64_t high = int64_t{chain.top} - plain_slack_;
+  const auto inside =
+      std::count_if(seen.begin(), seen.end(), [&](int64_t p) { return p >= low && p <= high; });
+  return high - low >= kEnough && 4 * inside >= 3 * (high - low + 1);
 }
 
 // Looks for the reader in all known epochs.
@@ -314,6 +400,9 @@ bool Tracker::realign() {
     }
   }
   if (!best) return false;
+  // While the plan is suspended nothing is pushed, and everything the reader opens is seen.
+  if (state_ == TrackerState::suspended && best->length < kExplained * best->among) return false;
+  if (thinned_ && !reads_all(*epochs_.at(where).order, *best)) return false;
   // Another reader on the same files, while ours goes on as planned.
   const auto meanwhile = std::count_if(matched_ticks_.begin(), matched_ticks_.end(),
                                        [&](uint64_t tick) { return tick > best->since; });
@@ -333,7 +422,8 @@ void Tracker::jump(Epoch epoch, const Chain& chain) {
   slack_ = plain_slack_;
   state_ = TrackerState::following;
   in_next_ = late_in_a_row_ = 0;
-  late_score_ = score_ = 0;
+  late_score_ = score_ = holes_ = 0;
+  thinned_ = false;
   // What was seen before is read again after a restart.
   for (auto& [number, known] : epochs_) std::fill(known.seen.begin(), known.seen.end(), false);
   const SequencePositions& order = *epochs_.at(epoch).order;
@@ -363,7 +453,7 @@ std::string Tracker::describe_jump(Epoch epoch, const Chain& chain) const {
   if (epoch.value == from.epoch.value + 1 && at_start) {
     return fmt::format("epoch {} began before the end of epoch {}", epoch.value, from.epoch.value);
   }
-  const bool boundary = from.position == length() || (from.position <= 3 * plain_slack_ && at_start);
+  const bool boundary = from.position <= 3 * plain_slack_ || from.position == length();
   if (epoch <= from.epoch && at_start && boundary) {
     return fmt::format("matches epoch {} again: set_epoch is not called", epoch.value);
   }
@@ -371,11 +461,12 @@ std::string Tracker::describe_jump(Epoch epoch, const Chain& chain) const {
                      from.epoch.value);
 }
 
-void Tracker::suspend() {
+void Tracker::suspend(std::string hint) {
   state_ = TrackerState::suspended;
   ++totals_.suspensions;
   totals_.divergence = run_;
-  totals_.divergence->hint = "matches no known order";
+  totals_.divergence->hint = std::move(hint);
+  holes_ = 0;
 }
 
 TrackerState Tracker::state() const {
@@ -408,7 +499,9 @@ TrackerStatus Tracker::status() const {
 
 std::vector<Sighting> Tracker::evidence() const {
   const MutexLock lock(mutex_);
-  return {sightings_.begin(), sightings_.end()};
+  const auto first = std::find_if(lately_.begin(), lately_.end(),
+                                  [since = run_since_](const Sighting& seen) { return seen.tick >= since; });
+  return {first, lately_.end()};
 }
 
 void Tracker::set_hint(std::string hint) {

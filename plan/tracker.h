@@ -11,15 +11,16 @@
 // delivered, and therefore opened: front() is the furthest position seen opened, position() lies slack before
 // the furthest but one (a single stray access that happens to lie close ahead moves nothing), and what is
 // below position() may be dropped. Ranks that do not wait for each other drift apart; when opens keep coming
-// from before position(), slack grows to what is seen, and shrinks again by half of it an epoch.
+// from before position() slack grows to what is seen, and an epoch later shrinks by half of that.
 //
-// Divergence. An observation is in order if it lies between front - 2 slack and front + slack + 2 gap
-// (samples may go unseen for want of a sentinel; without pushed samples ahead the gap is 0). Each one
-// elsewhere adds one to a score; each one in order takes away a quarter of the mismatches that a wrong order
-// would show for every hit it lands in the band by chance, (1 - c) / (4 c v) with the band's share c of the
-// epoch and the share v of samples seen; where c is small that is everything. At kSparseLimit the plan is
-// suspended, at kOpenLimit if every open is seen: a wrong order gets there within 64 samples unless the band
-// is a large part of the epoch, strays of 5 % do not within the life of a job.
+// Divergence. An observation is in order if it lies close enough to the front: as far ahead as slack and two
+// sentinels that went unseen, as far behind as a front that a stray access moved may be wrong. Each one
+// elsewhere adds 1 to a score, each one in order takes 0.5 / v away, v being the share of samples that are
+// seen. So strays of 5 % of the opens weigh a tenth of what is in order, whatever v is, and a wrong order
+// adds up even if a third of it lies in order by chance or, as with half the world size, half of it by
+// nature. At 40 the plan is suspended, at 12 if every open is seen, where evidence in order does not come in
+// bursts. A reader that leaves samples out (twice the world size) is told from what it passed over, if every
+// open is seen and as soon as that is more than slack.
 //
 // Realignment. All along, observations that were out of order are compared with the known epochs
 // (tracker_chain.h); if they follow one from some position on, the tracker jumps there. A suspended plan is
@@ -122,7 +123,7 @@ class Tracker {
   /// One past the furthest position opened: the prefetcher must be ahead of it.
   PlanPosition front() const;
   TrackerStatus status() const;
-  /// The newest samples seen out of order, in the order of time, for diagnose().
+  /// The newest observations since the reader left the plan, in the order of time, for diagnose().
   std::vector<Sighting> evidence() const;
   /// What diagnose() found about the last divergence.
   void set_hint(std::string hint);
@@ -140,6 +141,7 @@ class Tracker {
   };
   struct Match {
     int64_t position = 0;
+    uint32_t sample = 0;
     bool repeated = false;
   };
 
@@ -149,18 +151,25 @@ class Tracker {
   int64_t safe_position() const REQUIRES(mutex_);
   int64_t pushed_ahead() const REQUIRES(mutex_);
   PlanPosition place(int64_t position) const REQUIRES(mutex_);
-  std::optional<Match> match(std::span<const uint32_t> samples) REQUIRES(mutex_);
-  void accept(int64_t position, Access kind, TimePoint now) REQUIRES(mutex_);
+  bool every_open() const REQUIRES(mutex_);
+  bool seen_lately(std::span<const uint32_t> samples) const REQUIRES(mutex_);
+  void note_distinct(uint32_t sample, Access kind) REQUIRES(mutex_);
+  std::optional<Match> match(std::span<const uint32_t> samples, Access kind) REQUIRES(mutex_);
+  void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
   void note_late(int64_t position) REQUIRES(mutex_);
   void note_advance(int64_t positions, TimePoint now) REQUIRES(mutex_);
   void enter_next() REQUIRES(mutex_);
-  Verdict reject(uint32_t sample) REQUIRES(mutex_);
+  Verdict reject(uint32_t sample, Access kind) REQUIRES(mutex_);
+  double visible() const REQUIRES(mutex_);
   double credit() const REQUIRES(mutex_);
+  void note_holes(int64_t passed) REQUIRES(mutex_);
   double limit() const REQUIRES(mutex_);
+  bool reads_all(const SequencePositions& order, const Chain& chain) const REQUIRES(mutex_);
   bool realign() REQUIRES(mutex_);
   void jump(Epoch epoch, const Chain& chain) REQUIRES(mutex_);
   std::string describe_jump(Epoch epoch, const Chain& chain) const REQUIRES(mutex_);
-  void suspend() REQUIRES(mutex_);
+  void suspend(std::string hint) REQUIRES(mutex_);
+  void begin_run(uint32_t sample) REQUIRES(mutex_);
 
   // Constant after construction.
   const int64_t plain_slack_;
@@ -188,9 +197,17 @@ class Tracker {
   double recent_seen_ GUARDED_BY(mutex_) = 0;
   double recent_opens_ GUARDED_BY(mutex_) = 0;
 
+  std::deque<Sighting> lately_ GUARDED_BY(mutex_);  // the newest distinct observations
+  double first_opens_ GUARDED_BY(mutex_) = 0;       // distinct observations that began with an open
+
+  // With every open seen: positions passed over, less those opened later.
+  double holes_ GUARDED_BY(mutex_) = 0;
+  bool thinned_ GUARDED_BY(mutex_) = false;  // suspended for that
+
   // Observations out of order.
   double score_ GUARDED_BY(mutex_) = 0;
   Divergence run_ GUARDED_BY(mutex_);  // begun when the score left zero
+  uint64_t run_since_ GUARDED_BY(mutex_) = 0;
   uint64_t tick_ GUARDED_BY(mutex_) = 0;
   std::deque<Sighting> sightings_ GUARDED_BY(mutex_);
   uint64_t since_search_ GUARDED_BY(mutex_) = 0;

@@ -39,7 +39,7 @@ std::vector<Point> points_of(std::span<const Sighting> sightings, const Position
     positions.resize(std::min(positions.size(), kOccurrences));
     for (const uint32_t position : positions) {
       points.push_back(
-          {i, sightings[i].tick, position, {1, position, position, position, sightings[i].tick}});
+          {i, sightings[i].tick, position, {1, 0, position, position, position, sightings[i].tick}});
     }
   }
   return points;
@@ -103,7 +103,8 @@ std::optional<Chain> find_chain(std::span<const Sighting> sightings, const Posit
     const size_t count = std::min(recent, sightings.size());
     const uint32_t needed = telling_length(static_cast<uint32_t>(count), share);
     if (needed <= count) {
-      const Chain chain = longest_chain(points, sightings.size() - count, sightings.size(), step);
+      Chain chain = longest_chain(points, sightings.size() - count, sightings.size(), step);
+      chain.among = static_cast<uint32_t>(count);
       if (chain.length >= needed) return chain;
     }
     if (count == sightings.size()) break;

@@ -25,6 +25,10 @@ struct Sighting {
 /// Sightings that are looked at: a wrong order is to be told within as many.
 inline constexpr size_t kSightings = 64;
 
+/// Share of the sightings that a chain must explain where all that the reader opens is seen: more than the
+/// half that it has in common with the plan if the world is half as large, less than what strays leave.
+inline constexpr double kExplained = 0.65;
+
 /// What an order says about a sample: appends its positions.
 using PositionsOf = std::function<void(uint32_t sample, std::vector<uint32_t>& positions)>;
 
@@ -36,6 +40,7 @@ struct ChainStep {
 
 struct Chain {
   uint32_t length = 0;  ///< sightings
+  uint32_t among = 0;   ///< newest sightings that were looked at
   uint32_t top = 0;     ///< furthest position
   uint32_t second = 0;  ///< furthest but one
   uint32_t low = 0;     ///< lowest position

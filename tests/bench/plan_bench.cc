@@ -1,5 +1,8 @@
 // How long planning takes: the numbers of one node and epoch, and of the dataset's numbering.
+#include <memory>
+#include <random>
 #include <string>
+#include <vector>
 
 #include <benchmark/benchmark.h>
 
@@ -9,6 +12,7 @@
 #include "plan/epoch_uses.h"
 #include "plan/plan_sampler.h"
 #include "plan/sequence_positions.h"
+#include "plan/tracker.h"
 
 using namespace clairfs;
 
@@ -91,9 +95,10 @@ void uses_of_chunks(benchmark::State& state) {
   DatasetSource source;
   source.catalog = imagenet();
   const auto index = make_sample_index(parse_plan("seed=1").value(), source).value();
-  const EpochSequence sequence = planned("seed=1", kImageNet).sequence(Epoch(0), Rank(0)).value();
+  const SequencePositions positions(std::make_shared<const EpochSequence>(
+      planned("seed=1", kImageNet).sequence(Epoch(0), Rank(0)).value()));
   for (auto _ : state) {
-    const EpochUses uses(sequence, *index, *source.catalog);
+    const EpochUses uses(positions, *index, *source.catalog);
     benchmark::DoNotOptimize(uses.first_use(ChunkId(7)));
     state.counters["bytes/sample"] = static_cast<double>(uses.memory_bytes()) / kImageNet;
   }
@@ -110,6 +115,27 @@ void positions_of_samples(benchmark::State& state) {
   }
 }
 BENCHMARK(positions_of_samples)->Unit(benchmark::kMillisecond);
+
+// One observation, of every sample in order or of samples at random, while the plan is suspended.
+void observe(benchmark::State& state, bool in_order) {
+  AccessSequence plan = planned("seed=1", kImageNet);
+  Tracker tracker(plan.slack(), std::nullopt);
+  std::vector<std::shared_ptr<const EpochSequence>> epochs;
+  for (uint32_t epoch = 0; epoch < 2; ++epoch) {
+    epochs.push_back(std::make_shared<const EpochSequence>(plan.sequence(Epoch(epoch), Rank(0)).value()));
+    tracker.add_epoch(std::make_shared<const SequencePositions>(epochs.back()));
+  }
+  TimePoint now;
+  uint32_t position = 0;
+  std::mt19937 random(1);
+  for (auto _ : state) {
+    const uint32_t sample = in_order ? epochs[0]->sample_at(position++ % kImageNet) : random() % kImageNet;
+    now += std::chrono::milliseconds(1);
+    benchmark::DoNotOptimize(tracker.observe({&sample, 1}, Access::open, now));
+  }
+}
+BENCHMARK_CAPTURE(observe, in_order, true)->Iterations(1000000);
+BENCHMARK_CAPTURE(observe, at_random, false);
 
 void parse(benchmark::State& state) {
   for (auto _ : state) {
