@@ -295,7 +295,7 @@ bool ChunkCache::stop(Duration patience) {
   retry_parked();
   // Polled: this happens once, and std::atomic::wait knows no deadline.
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (outstanding_.load() != 0) {
+  while (outstanding_.load() != 0 || parked_count_.load() != 0) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
@@ -394,22 +394,34 @@ void ChunkCache::memory_released() {
   if (parked_count_.load() > 0) retry_parked();
 }
 
+// One thread at a time. Who comes meanwhile leaves word and goes, and the one at work goes round again:
+// memory that comes free just after an attempt failed is not overlooked, and an attempt that frees memory
+// itself does not start the next one within itself.
 void ChunkCache::retry_parked() {
-  for (;;) {
-    std::function<bool()> attempt;
-    {
-      MutexLock lock(transit_mutex_);
-      if (parked_.empty()) return;
-      attempt = std::move(parked_.front());
-      parked_.pop_front();
+  if (retries_wanted_.fetch_add(1) != 0) return;
+  uint64_t wanted = 1;
+  do {
+    while (retry_oldest()) {
     }
-    if (!attempt()) {
-      MutexLock lock(transit_mutex_);
-      parked_.push_front(std::move(attempt));
-      return;
-    }
-    parked_count_.fetch_sub(1);
+    wanted = retries_wanted_.fetch_sub(wanted) - wanted;
+  } while (wanted != 0);
+}
+
+bool ChunkCache::retry_oldest() {
+  std::function<bool()> attempt;
+  {
+    MutexLock lock(transit_mutex_);
+    if (parked_.empty()) return false;
+    attempt = std::move(parked_.front());
+    parked_.pop_front();
   }
+  if (!attempt()) {
+    MutexLock lock(transit_mutex_);
+    parked_.push_front(std::move(attempt));
+    return false;
+  }
+  parked_count_.fetch_sub(1);
+  return true;
 }
 
 // Collects the pieces of one read; the last to arrive completes it.

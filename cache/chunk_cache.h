@@ -142,6 +142,7 @@ class ChunkCache final : private MemoryListener {
   void evict(ChunkId chunk, Tier tier);
   void park(std::function<bool()> attempt);
   void retry_parked();
+  bool retry_oldest();
 
   // Reads.
   void acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length, AcquireDone done);
@@ -163,6 +164,7 @@ class ChunkCache final : private MemoryListener {
   std::atomic<uint64_t> outstanding_{0};  // transfers under way
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> parked_count_{0};
+  std::atomic<uint64_t> retries_wanted_{0};
 
   mutable std::array<Shard, 64> shards_;
   std::vector<std::atomic<bool>> unverified_;  // by FileId; empty when every file was looked at

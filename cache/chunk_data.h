@@ -62,7 +62,7 @@ class ChunkRef {
   }
   void drop() {
     if (data_ == nullptr) return;
-    MemoryListener& listener = data_->listener_;
+    MemoryListener& listener = data_->listener_;  // before another thread may delete what it is in
     const uint32_t before = data_->references_.fetch_sub(1, std::memory_order_acq_rel);
     if (before == 1) delete data_;
     if (before <= 2) listener.memory_released();

@@ -154,6 +154,8 @@ Status PfsSource::judge(const FetchRequest& request, const Result<FileRead::Outc
     case ELOOP:
     case EISDIR:
     case ESTALE:
+    case ENXIO:         // a socket or a device has taken its place
+    case ESPIPE:        // a pipe has
     case ENAMETOOLONG:  // see open_deep()
       return stale(request.file, outcome.error().message);
     default:

@@ -200,3 +200,14 @@ def test_sequential_read_through_a_full_cache_is_not_amplified(tmp):
         (mount.path / "filler").read_bytes()
         assert (mount.path / "large").read_bytes() == content
         assert mount.stat("pfs.bytes") == len(content) + (1 << 20)
+
+
+@pytest.mark.parametrize("io", io_choices())
+@pytest.mark.parametrize("chunk", ["1M", "2M"])
+def test_more_readers_than_memory_for_them(tmp, chunk, io):
+    """Chunks in transit have memory for 16 of these files; the other readers wait their turn, and all get it."""
+    contents = make_tree(tmp / "src", {f"{i}": 1 << 20 for i in range(60)})
+    with slowfs(tmp / "src", "--attr-timeout", "1000", "--read-latency", "30000") as slow:
+        with clairfs(slow.path, "--ram=0", f"--chunk={chunk}", f"--io={io}") as mount:
+            for _ in range(2):
+                assert in_threads(60, lambda i: read_directly(mount.path / str(i))) == list(contents.values())

@@ -1,9 +1,10 @@
 #include "cache/chunk_cache.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <random>
 #include <thread>
+
+#include <catch2/catch.hpp>
 
 #include "cache/catalog_scan.h"
 #include "tests/support/captured_log.h"
@@ -186,6 +187,21 @@ TEST_CASE("fetches beyond the transit memory wait and all complete") {
   CHECK(f.metrics.transit_bytes.value() == static_cast<int64_t>(files / 3 * kChunk));
   f.source.complete_all();
   CHECK(answered == files);
+}
+
+TEST_CASE("a fetch that waits for pinned memory begins when the pin is dropped") {
+  const size_t fits = ChunkCache::transit_capacity(kChunk) / kChunk;
+  Fixture f(std::vector<uint64_t>(fits + 1, kChunk), 0);
+  std::vector<ChunkRef> pins;
+  for (size_t i = 0; i < fits; ++i) {
+    f.cache->acquire(f.chunk(i), {}, [&](Result<AcquiredChunk> chunk) { pins.push_back(chunk->data); });
+  }
+  REQUIRE(pins.size() == fits);
+  bool answered = false;
+  f.cache->acquire(f.chunk(fits), {}, [&](const Result<AcquiredChunk>& chunk) { answered = bool(chunk); });
+  CHECK(!answered);
+  pins.pop_back();
+  CHECK(answered);
 }
 
 TEST_CASE("pinned chunks in transit are not dropped under a reader") {
