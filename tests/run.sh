@@ -36,6 +36,7 @@ cmake --build --preset "$preset" -j"$(nproc)"
 
 # All that the tests make is below $run, and all that they start has CLAIRFS_TEST_RUN in its environment.
 run=$(mktemp -d "${TMPDIR:-/tmp}/clairfs-run.XXXXXX")
+chmod 755 "$run"  # some tests read as another user
 
 mounts_left() {
   local point

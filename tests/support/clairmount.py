@@ -60,6 +60,7 @@ def binary(name="clairfs"):
 def tempdir():
     """A fresh directory, removed at the end; what may still be mounted below it is detached first."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="clairfs-"))
+    path.chmod(0o755)  # some tests read as another user
     try:
         yield path
     finally:

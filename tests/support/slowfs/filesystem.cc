@@ -47,42 +47,6 @@ const char* at(const std::string& path) {
   return path.empty() ? "." : path.c_str();
 }
 
-struct DirectoryEntry {
-  std::string name;
-  struct stat st;
-};
-using Listing = std::vector<DirectoryEntry>;
-
-/// Names and types of one directory. 0 or an errno value.
-int list(int root, const std::string& path, Listing& listing) {
-  const int fd = ::openat(root, at(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return errno;
-  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(fd), ::closedir);
-  if (!dir) return errno;
-  errno = 0;
-  while (const dirent* entry = ::readdir(dir.get())) {
-    struct stat st {};
-    st.st_ino = entry->d_ino;
-    st.st_mode = DTTOIF(entry->d_type);
-    listing.push_back({entry->d_name, st});
-  }
-  return errno;
-}
-
-void reply_listing(fuse_req_t req, size_t size, off_t offset, const fuse_file_info* fi) {
-  const auto& listing = *reinterpret_cast<const Listing*>(fi->fh);
-  std::vector<char> buffer(size);
-  size_t used = 0;
-  for (auto i = static_cast<size_t>(offset); i < listing.size(); ++i) {
-    const auto& [name, st] = listing[i];
-    const size_t need = fuse_add_direntry(req, buffer.data() + used, size - used, name.c_str(), &st,
-                                          static_cast<off_t>(i + 1));
-    if (need > size - used) break;
-    used += need;
-  }
-  fuse_reply_buf(req, buffer.data(), used);
-}
-
 Fd open_directory(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) throw std::runtime_error(path + ": " + std::strerror(errno));
@@ -116,6 +80,24 @@ fuse_ino_t Filesystem::intern(const std::string& path, ino_t inode) {
   found->second = nodes_.size();
   nodes_.push_back({path, inode});
   return found->second;
+}
+
+void Filesystem::reply_open(fuse_req_t req, fuse_file_info fi, Handle handle) {
+  {
+    MutexLock lock(mutex_);
+    fi.fh = next_handle_++;
+    handles_.emplace(fi.fh, std::move(handle));
+  }
+  // A caller that was interrupted has gone, and no release will come.
+  if (fuse_reply_open(req, &fi) != 0) {
+    MutexLock lock(mutex_);
+    handles_.erase(fi.fh);
+  }
+}
+
+const Filesystem::Handle& Filesystem::handle_of(const fuse_file_info* fi) {
+  MutexLock lock(mutex_);
+  return handles_.at(fi->fh);
 }
 
 void Filesystem::serve(fuse_req_t req, Op op, const std::string& path, uint64_t bytes, Work work) {
@@ -210,9 +192,8 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, const fuse_file_info* fi) 
   fuse_file_info reply = *fi;
   reply.direct_io = cached_ && !is_control(ino) ? 0 : 1;
   reply.keep_cache = cached_ ? 1 : 0;
-  if (ino == counters_file) reply.fh = reinterpret_cast<uint64_t>(new std::string(server_.counters()));
   if (is_control(ino)) {
-    fuse_reply_open(req, &reply);
+    reply_open(req, reply, {.file = Fd(), .text = server_.counters(), .listing = {}});
     return;
   }
   if ((fi->flags & O_ACCMODE) != O_RDONLY) {
@@ -220,29 +201,24 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, const fuse_file_info* fi) 
     return;
   }
   const std::string path = path_of(ino);
-  serve(req, Op::kOpen, path, 0, [this, req, path, reply]() mutable {
-    const int fd = ::openat(root_.get(), path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) {
+  serve(req, Op::kOpen, path, 0, [this, req, path, reply] {
+    Fd fd(::openat(root_.get(), path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd) {
       fuse_reply_err(req, errno);
       return;
     }
-    reply.fh = static_cast<uint64_t>(fd);
-    if (fuse_reply_open(req, &reply) != 0) ::close(fd);
+    reply_open(req, reply, {.file = std::move(fd), .text = {}, .listing = {}});
   });
 }
 
 void Filesystem::read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, const fuse_file_info* fi) {
-  if (ino == counters_file) {
-    const auto& text = *reinterpret_cast<const std::string*>(fi->fh);
+  if (is_control(ino)) {
+    const std::string& text = handle_of(fi).text;
     const size_t from = std::min(static_cast<size_t>(offset), text.size());
     fuse_reply_buf(req, text.data() + from, std::min(size, text.size() - from));
     return;
   }
-  if (is_control(ino)) {
-    fuse_reply_buf(req, nullptr, 0);
-    return;
-  }
-  const int fd = static_cast<int>(fi->fh);
+  const int fd = handle_of(fi).file.get();
   struct stat st {};
   const bool known = ::fstat(fd, &st) == 0;
   const off_t left = known ? std::max<off_t>(0, st.st_size - offset) : 0;
@@ -275,32 +251,63 @@ void Filesystem::write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t 
   fuse_reply_write(req, size);
 }
 
-void Filesystem::release(fuse_req_t req, fuse_ino_t ino, const fuse_file_info* fi) {
-  if (ino == counters_file) delete reinterpret_cast<const std::string*>(fi->fh);
-  if (!is_control(ino)) ::close(static_cast<int>(fi->fh));
+void Filesystem::release(fuse_req_t req, const fuse_file_info* fi) {
+  {
+    MutexLock lock(mutex_);
+    handles_.erase(fi->fh);
+  }
   fuse_reply_err(req, 0);
 }
 
 /// The listing is read, and paid for, here: FUSE asks for it in pieces of a page, a parallel filesystem sends
 /// it in large ones.
 void Filesystem::opendir(fuse_req_t req, fuse_ino_t ino, const fuse_file_info* fi) {
-  fuse_file_info reply = *fi;
   if (ino == control_dir) {
-    reply.fh = reinterpret_cast<uint64_t>(
-        new Listing{{"counters", control_stat(counters_file)}, {"control", control_stat(control_file)}});
-    fuse_reply_open(req, &reply);
+    reply_open(
+        req, *fi,
+        {.file = Fd(),
+         .text = {},
+         .listing = {{"counters", control_stat(counters_file)}, {"control", control_stat(control_file)}}});
     return;
   }
   const std::string path = path_of(ino);
-  serve(req, Op::kReaddir, path, 0, [this, req, path, reply]() mutable {
-    auto listing = std::make_unique<Listing>();
-    if (const int error = list(root_.get(), path, *listing); error != 0) {
+  serve(req, Op::kReaddir, path, 0, [this, req, path, reply = *fi] {
+    Handle handle;
+    if (const int error = list(path, handle.listing); error != 0) {
       fuse_reply_err(req, error);
       return;
     }
-    reply.fh = reinterpret_cast<uint64_t>(listing.get());
-    if (fuse_reply_open(req, &reply) == 0) listing.release();
+    reply_open(req, reply, std::move(handle));
   });
+}
+
+int Filesystem::list(const std::string& path, std::vector<DirectoryEntry>& listing) const {
+  const int fd = ::openat(root_.get(), at(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(fd), ::closedir);
+  if (!dir) return errno;
+  errno = 0;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    struct stat st {};
+    st.st_ino = entry->d_ino;
+    st.st_mode = DTTOIF(entry->d_type);
+    listing.push_back({entry->d_name, st});
+  }
+  return errno;
+}
+
+void Filesystem::readdir(fuse_req_t req, size_t size, off_t offset, const fuse_file_info* fi) {
+  const auto& listing = handle_of(fi).listing;
+  std::vector<char> buffer(size);
+  size_t used = 0;
+  for (auto i = static_cast<size_t>(offset); i < listing.size(); ++i) {
+    const auto& [name, st] = listing[i];
+    const size_t need = fuse_add_direntry(req, buffer.data() + used, size - used, name.c_str(), &st,
+                                          static_cast<off_t>(i + 1));
+    if (need > size - used) break;
+    used += need;
+  }
+  fuse_reply_buf(req, buffer.data(), used);
 }
 
 void Filesystem::statfs(fuse_req_t req) {
@@ -336,15 +343,12 @@ fuse_lowlevel_ops Filesystem::operations() {
   ops.write = [](fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t, fuse_file_info*) {
     self(req)->write(req, ino, data, size);
   };
-  ops.release = [](fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) { self(req)->release(req, ino, fi); };
+  ops.release = [](fuse_req_t req, fuse_ino_t, fuse_file_info* fi) { self(req)->release(req, fi); };
   ops.opendir = [](fuse_req_t req, fuse_ino_t ino, fuse_file_info* fi) { self(req)->opendir(req, ino, fi); };
   ops.readdir = [](fuse_req_t req, fuse_ino_t, size_t size, off_t offset, fuse_file_info* fi) {
-    reply_listing(req, size, offset, fi);
+    self(req)->readdir(req, size, offset, fi);
   };
-  ops.releasedir = [](fuse_req_t req, fuse_ino_t, fuse_file_info* fi) {
-    delete reinterpret_cast<const Listing*>(fi->fh);
-    fuse_reply_err(req, 0);
-  };
+  ops.releasedir = ops.release;
   ops.statfs = [](fuse_req_t req, fuse_ino_t) { self(req)->statfs(req); };
   ops.mkdir = [](fuse_req_t req, fuse_ino_t, const char*, mode_t) { fuse_reply_err(req, EROFS); };
   ops.mknod = [](fuse_req_t req, fuse_ino_t, const char*, mode_t, dev_t) { fuse_reply_err(req, EROFS); };

@@ -14,8 +14,10 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include <fuse3/fuse_lowlevel.h>
+#include <sys/stat.h>
 
 #include "cache/base/fd.h"
 #include "tests/support/slowfs/delay_queue.h"
@@ -45,6 +47,16 @@ class Filesystem {
     std::string path;
     ino_t inode = 0;
   };
+  struct DirectoryEntry {
+    std::string name;
+    struct stat st;
+  };
+  /// What an open file or directory stands for: one of the three.
+  struct Handle {
+    Fd file;
+    std::string text;  ///< of the counters, as they were at open
+    std::vector<DirectoryEntry> listing;
+  };
   using Work = std::function<void()>;
 
   void lookup(fuse_req_t req, fuse_ino_t parent, const char* name);
@@ -53,14 +65,20 @@ class Filesystem {
   void open(fuse_req_t req, fuse_ino_t ino, const fuse_file_info* fi);
   void read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, const fuse_file_info* fi);
   void write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size);
-  void release(fuse_req_t req, fuse_ino_t ino, const fuse_file_info* fi);
+  void release(fuse_req_t req, const fuse_file_info* fi) EXCLUDES(mutex_);
   void opendir(fuse_req_t req, fuse_ino_t ino, const fuse_file_info* fi);
+  void readdir(fuse_req_t req, size_t size, off_t offset, const fuse_file_info* fi);
   void statfs(fuse_req_t req);
 
   /// Does `work`, which replies, when the server has the request answered; or replies with the fault.
   void serve(fuse_req_t req, Op op, const std::string& path, uint64_t bytes, Work work);
   void reply_attr(fuse_req_t req, const struct stat& st) const;
   void reply_entry(fuse_req_t req, fuse_ino_t ino, const struct stat& st) const;
+  void reply_open(fuse_req_t req, fuse_file_info fi, Handle handle) EXCLUDES(mutex_);
+  /// Valid until its release.
+  const Handle& handle_of(const fuse_file_info* fi) EXCLUDES(mutex_);
+  /// Names and types of one directory. 0 or an errno value.
+  int list(const std::string& path, std::vector<DirectoryEntry>& listing) const;
   std::string path_of(fuse_ino_t ino) EXCLUDES(mutex_);
   fuse_ino_t intern(const std::string& path, ino_t inode) EXCLUDES(mutex_);
 
@@ -71,6 +89,8 @@ class Filesystem {
   Mutex mutex_;                                ///< a leaf
   std::deque<Node> nodes_ GUARDED_BY(mutex_);  ///< by node number; grows with the paths seen, never shrinks
   std::unordered_map<std::string, fuse_ino_t> by_path_ GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, Handle> handles_ GUARDED_BY(mutex_);
+  uint64_t next_handle_ GUARDED_BY(mutex_) = 0;
 
   Server server_;
   DelayQueue queue_;  ///< last: its jobs use all of the above until it is gone
