@@ -18,7 +18,8 @@ Result<std::string> read_bytes(ChunkCache& cache, const Catalog& catalog, FileId
   cache.read(file, offset, length, [promise](const Result<ReadView>& view) {
     if (!view) return promise->set_value(view.error());
     std::string bytes;
-    for (const iovec& part : view->memory) bytes.append(static_cast<const char*>(part.iov_base), part.iov_len);
+    for (const iovec& part : view->memory)
+      bytes.append(static_cast<const char*>(part.iov_base), part.iov_len);
     promise->set_value(std::move(bytes));
   });
   if (future.wait_for(std::chrono::minutes(1)) != std::future_status::ready) {

@@ -17,8 +17,9 @@ namespace {
 constexpr uint64_t kLargestRead = 1 << 20;
 
 // Share of the transit memory that chunks waiting to be written to NVMe may hold. When the disk is slower
-// than the source, the rest is not written this time, so that readers never wait for writes.
-constexpr uint64_t kWriteBehindDivisor = 2;
+// than the source, the rest is not written this time, so that readers never wait for writes; staging may pin
+// half, which leaves a quarter to readers at any time.
+constexpr uint64_t kWriteBehindDivisor = 4;
 
 }  // namespace
 
@@ -107,14 +108,22 @@ void ChunkCache::acquire(ChunkId chunk, Urgency urgency, AcquireDone done) {
     }
   }
   if (data) {
-    const Origin origin = &data->block.account() == &ram_ ? Origin::ram : data->origin;
-    done(AcquiredChunk{std::move(data), origin, false, 0});
+    done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
   } else if (starts) {
     if (!begin(chunk, urgency)) park([this, chunk, urgency] { return begin(chunk, urgency); });
   } else if (ticket != 0) {
     source_.expedite(ticket);
   }
 }
+
+// One chunk on its way into memory.
+struct ChunkCache::Fetch {
+  ChunkId chunk;
+  Urgency urgency;
+  ChunkRef data;
+  Tier keep = Tier::none;  // where it is to stay
+  size_t store = 0;        // the NVMe store that has it, if any
+};
 
 // Reserves memory and starts the transfer; false if there is no memory now.
 bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
@@ -142,12 +151,13 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
 
   outstanding_.fetch_add(1);
   const ChunkRef data(new ChunkData(std::move(*block), length, *this));
-  if (store != 0 && must_verify(catalog_.range(chunk).file)) {
-    verify_then_fetch(chunk, urgency, data, store - 1);
-  } else if (store != 0) {
-    fetch_from_nvme(chunk, urgency, data, store - 1);
+  const auto fetch = std::make_shared<Fetch>(Fetch{chunk, urgency, data, placement.tier, store - 1});
+  if (store == 0) {
+    fetch_from_source(fetch);
+  } else if (must_verify(catalog_.range(chunk).file)) {
+    verify_then_fetch(fetch);
   } else {
-    fetch_from_source(chunk, urgency, data);
+    fetch_from_nvme(fetch);
   }
   return true;
 }
@@ -157,60 +167,55 @@ bool ChunkCache::must_verify(FileId file) const {
 }
 
 // An empty fetch reads nothing but compares the file's stamp.
-void ChunkCache::verify_then_fetch(ChunkId chunk, Urgency urgency, const ChunkRef& data, size_t store) {
+void ChunkCache::verify_then_fetch(const std::shared_ptr<Fetch>& fetch) {
   FetchRequest request;
-  request.file = catalog_.range(chunk).file;
-  request.urgency = urgency;
-  request.done = [=, this, file = request.file](const Status& status) {
-    if (status) {
-      unverified_[file.index()] = false;
-      fetch_from_nvme(chunk, urgency, data, store);
-    } else {
-      complete(chunk, status.error());
-      operation_ended();
-    }
+  request.file = catalog_.range(fetch->chunk).file;
+  request.urgency = fetch->urgency;
+  request.done = [this, fetch, file = request.file](const Status& status) {
+    if (!status) return finish(*fetch, status.error());
+    unverified_[file.index()] = false;
+    fetch_from_nvme(fetch);
   };
   source_.fetch(std::move(request));
 }
 
-void ChunkCache::fetch_from_nvme(ChunkId chunk, Urgency urgency, const ChunkRef& data, size_t store) {
-  stores_[store]->read(chunk_key(catalog_, chunk), data->block.pages(), [=, this](Status status) {
+void ChunkCache::fetch_from_nvme(const std::shared_ptr<Fetch>& fetch) {
+  const auto pages = fetch->data->block.pages();
+  stores_[fetch->store]->read(chunk_key(catalog_, fetch->chunk), pages, [this, fetch](const Status& status) {
     if (status) {
-      data->origin = Origin::nvme;
-      publish(chunk, data, Tier::nvme);
-      operation_ended();
-      return;
+      fetch->keep = Tier::none;  // it is there already
+      return finish(*fetch, Origin::nvme);
     }
     {
-      MutexLock lock(shard(chunk).mutex);
-      slots_[chunk.index()].store = 0;
+      MutexLock lock(shard(fetch->chunk).mutex);
+      slots_[fetch->chunk.index()].store = 0;
     }
-    policy_.dropped(chunk, Tier::nvme);
-    fetch_from_source(chunk, urgency, data);
+    policy_.dropped(fetch->chunk, Tier::nvme);
+    fetch_from_source(fetch);
   });
 }
 
-void ChunkCache::fetch_from_source(ChunkId chunk, Urgency urgency, const ChunkRef& data) {
+void ChunkCache::fetch_from_source(const std::shared_ptr<Fetch>& fetch) {
+  const ChunkId chunk = fetch->chunk;
   const ChunkRange range = catalog_.range(chunk);
   FetchRequest request;
   request.file = range.file;
   request.offset = range.offset;
   request.length = range.length;
-  request.memory = data->block.slices(0, range.length);
+  request.memory = fetch->data->block.slices(0, range.length);
+  Urgency urgency = fetch->urgency;
   {
     MutexLock lock(shard(chunk).mutex);
     const auto flight = shard(chunk).flights.find(chunk);
-    if (flight != shard(chunk).flights.end() && flight->second.awaited) urgency.kind = Urgency::Kind::reader;
+    if (flight != shard(chunk).flights.end() && flight->second.awaited) urgency = Urgency{};
   }
   request.urgency = urgency;
-  request.done = [=, this](const Status& status) {
+  request.done = [this, fetch](const Status& status) {
     if (status) {
-      data->origin = Origin::pfs;
-      publish(chunk, data, Tier::none);
+      finish(*fetch, Origin::pfs);
     } else {
-      complete(chunk, status.error());
+      finish(*fetch, status.error());
     }
-    operation_ended();
   };
   const ChunkSource::Ticket ticket = source_.fetch(std::move(request));
   bool awaited = false;
@@ -224,23 +229,34 @@ void ChunkCache::fetch_from_source(ChunkId chunk, Urgency urgency, const ChunkRe
   if (awaited) source_.expedite(ticket);  // a reader joined before the ticket was known
 }
 
-// Makes fetched bytes known, answers all who wait, and starts the write to NVMe if they belong there.
-void ChunkCache::publish(ChunkId chunk, const ChunkRef& data, Tier came_from) {
-  const bool in_ram = &data->block.account() == &ram_;
-  if (in_ram) {
-    metrics_.ram_chunks.add(1);
-    policy_.kept(chunk, Tier::ram);
+// The end of every fetch. The data is let go of before the operation counts as ended: after that the cache
+// may be destroyed.
+void ChunkCache::finish(Fetch& fetch, const Result<Origin>& outcome) {
+  ChunkRef data = std::move(fetch.data);
+  if (outcome) {
+    publish(fetch.chunk, data, *outcome);
+    if (fetch.keep == Tier::nvme) write_behind(fetch.chunk, data);
+  } else {
+    complete(fetch.chunk, outcome.error());
   }
+  operation_ended(std::move(data));
+}
+
+// Makes fetched bytes known and answers all who wait.
+void ChunkCache::publish(ChunkId chunk, const ChunkRef& data, Origin origin) {
+  const bool in_ram = &data->block.account() == &ram_;
+  if (in_ram) metrics_.ram_chunks.add(1);
   {
     MutexLock lock(shard(chunk).mutex);
     slots_[chunk.index()].data = data;
   }
-  if (!in_ram) {
+  if (in_ram) {
+    policy_.kept(chunk, Tier::ram);
+  } else {
     MutexLock lock(transit_mutex_);
     transit_order_.push_back(chunk);
   }
-  complete(chunk, AcquiredChunk{data, data->origin, false, 0});
-  if (!in_ram && came_from == Tier::none) write_behind(chunk, data);
+  complete(chunk, AcquiredChunk{data, origin, false, 0});
 }
 
 void ChunkCache::complete(ChunkId chunk, const Result<AcquiredChunk>& result) {
@@ -271,8 +287,9 @@ void ChunkCache::write_behind(ChunkId chunk, const ChunkRef& data) {
     return;
   }
   outstanding_.fetch_add(1);
-  store->write(chunk_key(catalog_, chunk), data->block.pages(), data->length,
-               xxh3_64(data->block.slices(0, data->length)), [=, this](const Status& status) {
+  const uint64_t checksum = xxh3_64(data->block.slices(0, data->length));
+  store->write(chunk_key(catalog_, chunk), data->block.pages(), data->length, checksum,
+               [this, chunk, bytes, index, held = data](const Status& status) mutable {
                  write_behind_bytes_.fetch_sub(bytes);
                  if (status) {
                    {
@@ -281,12 +298,13 @@ void ChunkCache::write_behind(ChunkId chunk, const ChunkRef& data) {
                    }
                    policy_.kept(chunk, Tier::nvme);
                  }
-                 operation_ended();
+                 operation_ended(std::move(held));
                });
 }
 
-void ChunkCache::operation_ended() {
-  if (outstanding_.fetch_sub(1) == 1) outstanding_.notify_all();
+void ChunkCache::operation_ended(ChunkRef data) {
+  data = ChunkRef();
+  outstanding_.fetch_sub(1);
 }
 
 bool ChunkCache::stop(Duration patience) {
@@ -521,13 +539,13 @@ bool ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, con
   request.length = length;
   request.memory = data->block.slices(0, length);
   const uint64_t start = offset % catalog_.chunk_size();
-  request.done = [this, data, start, done](const Status& status) {
+  request.done = [this, held = data, start, done](const Status& status) mutable {
     if (status) {
-      done(AcquiredChunk{data, Origin::pfs, false, start});
+      done(AcquiredChunk{held, Origin::pfs, false, start});
     } else {
       done(status.error());
     }
-    operation_ended();
+    operation_ended(std::move(held));
   };
   source_.fetch(std::move(request));
   return true;

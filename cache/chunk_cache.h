@@ -116,6 +116,7 @@ class ChunkCache final : private MemoryListener {
     Mutex mutex;
     std::unordered_map<ChunkId, Flight> flights GUARDED_BY(mutex);
   };
+  struct Fetch;
   struct RangeRead;
 
   ChunkCache(const Parts& parts, std::unique_ptr<RamArena> arena, uint64_t ram_capacity,
@@ -128,13 +129,14 @@ class ChunkCache final : private MemoryListener {
   // One fetch, step by step.
   bool begin(ChunkId chunk, Urgency urgency);
   bool must_verify(FileId file) const;
-  void verify_then_fetch(ChunkId chunk, Urgency urgency, const ChunkRef& data, size_t store);
-  void fetch_from_nvme(ChunkId chunk, Urgency urgency, const ChunkRef& data, size_t store);
-  void fetch_from_source(ChunkId chunk, Urgency urgency, const ChunkRef& data);
-  void publish(ChunkId chunk, const ChunkRef& data, Tier wanted);
+  void verify_then_fetch(const std::shared_ptr<Fetch>& fetch);
+  void fetch_from_nvme(const std::shared_ptr<Fetch>& fetch);
+  void fetch_from_source(const std::shared_ptr<Fetch>& fetch);
+  void finish(Fetch& fetch, const Result<Origin>& outcome);
+  void publish(ChunkId chunk, const ChunkRef& data, Origin origin);
   void complete(ChunkId chunk, const Result<AcquiredChunk>& result);
   void write_behind(ChunkId chunk, const ChunkRef& data);
-  void operation_ended();
+  void operation_ended(ChunkRef data);
 
   // Memory.
   NvmeStore* roomiest_store(uint64_t bytes, size_t& index) const;

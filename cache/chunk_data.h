@@ -12,7 +12,8 @@ namespace clairfs {
 /// Where bytes came from, the slowest last.
 enum class Origin : uint8_t { ram, nvme, peer, pfs };
 
-/// Told when a chunk's memory has come free, or when only one reference is left, so that its keeper can drop it.
+/// Told when a chunk's memory has come free, or when only one reference is left, so that its keeper can drop
+/// it.
 class MemoryListener {
  public:
   virtual void memory_released() = 0;
@@ -28,8 +29,7 @@ class ChunkData {
       : block(std::move(memory)), length(bytes), listener_(listener) {}
 
   const Block block;
-  const uint32_t length;        ///< bytes of the chunk; the block may be longer
-  Origin origin = Origin::pfs;  ///< what the last transfer into this memory came from
+  const uint32_t length;  ///< bytes of the chunk; the block may be longer
 
  private:
   friend class ChunkRef;

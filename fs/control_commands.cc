@@ -25,7 +25,9 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-std::string name_or_default(std::string_view word) { return std::string(word.empty() ? "default" : word); }
+std::string name_or_default(std::string_view word) {
+  return std::string(word.empty() ? "default" : word);
+}
 
 Result<std::string> done(const Status& status) {
   if (!status) return status.error();

@@ -16,8 +16,8 @@
 
 namespace clairfs {
 
-/// Carries out one command. May wait for the dataset: not for a thread that answers FUSE requests. Errors: EINVAL
-/// for what is no command; those of PlanManager.
+/// Carries out one command. May wait for the dataset: not for a thread that answers FUSE requests. Errors:
+/// EINVAL for what is no command; those of PlanManager.
 Result<std::string> run_control_command(PlanManager& plans, std::string_view command);
 
 /// A write to MOUNT/.clairfs/plan: a plan's text, or "cancel [NAME]".

@@ -56,7 +56,8 @@ Result<std::string> receive_all(int fd, size_t most) {
     const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
     if (n == 0) return text;
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Error{errno == EAGAIN ? ETIMEDOUT : errno, "the other side of the control socket fell silent"};
+    if (n < 0)
+      return Error{errno == EAGAIN ? ETIMEDOUT : errno, "the other side of the control socket fell silent"};
     text.append(buffer, static_cast<size_t>(n));
     if (text.size() > most) return Error{EMSGSIZE, fmt::format("a request has at most {} bytes", most)};
   }
@@ -125,7 +126,8 @@ void ControlSocket::answer(const Fd& connection) {
   if (!sent) log_.debug("a client of the control socket went away before its answer");
 }
 
-Result<std::string> ask_control_socket(const std::string& name, std::string_view command, int timeout_seconds) {
+Result<std::string> ask_control_socket(const std::string& name, std::string_view command,
+                                       int timeout_seconds) {
   const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return system_error(errno, "make a socket");
   set_timeouts(fd.get(), timeout_seconds);
@@ -145,7 +147,8 @@ Result<std::string> ask_control_socket(const std::string& name, std::string_view
   if (answer->starts_with("ok\n")) return text;
   int code = 0;
   constexpr size_t kWord = std::string_view("error ").size();
-  if (!answer->starts_with("error ") || line == std::string::npos) return Error{EPROTO, "the daemon gave no answer"};
+  if (!answer->starts_with("error ") || line == std::string::npos)
+    return Error{EPROTO, "the daemon gave no answer"};
   std::from_chars(answer->data() + kWord, answer->data() + line, code);
   return Error{code == 0 ? EPROTO : code, text};
 }

@@ -1,10 +1,10 @@
 // The control socket: the door that is open also when the kernel's mount is read-only or hangs.
 //
-// A Unix stream socket in the abstract namespace, so that nothing is left behind by a daemon that was killed. Who
-// may speak is decided by the peer's user id: the mount's user and root. One request a connection: the client
-// sends a command (see control_commands.h) and shuts its side down; the answer is "ok\n" or "error ERRNO\n", then
-// text. Requests are served one after the other, each with a deadline, so a client that stalls holds up only the
-// next one, and not for long.
+// A Unix stream socket in the abstract namespace, so that nothing is left behind by a daemon that was killed.
+// Who may speak is decided by the peer's user id: the mount's user and root. One request a connection: the
+// client sends a command (see control_commands.h) and shuts its side down; the answer is "ok\n" or "error
+// ERRNO\n", then text. Requests are served one after the other, each with a deadline, so a client that stalls
+// holds up only the next one, and not for long.
 #pragma once
 
 #include <functional>
@@ -42,8 +42,9 @@ class ControlSocket {
   NamedThread thread_;
 };
 
-/// The client's side: sends a command and returns the answer's text. Errors: what the daemon answered; ECONNREFUSED
-/// when it is gone; ETIMEDOUT.
-Result<std::string> ask_control_socket(const std::string& name, std::string_view command, int timeout_seconds);
+/// The client's side: sends a command and returns the answer's text. Errors: what the daemon answered;
+/// ECONNREFUSED when it is gone; ETIMEDOUT.
+Result<std::string> ask_control_socket(const std::string& name, std::string_view command,
+                                       int timeout_seconds);
 
 }  // namespace clairfs

@@ -32,8 +32,8 @@ int PagePusher::store(FileId file, uint64_t offset, const std::vector<iovec>& me
 }
 
 Status PagePusher::push(FileId file, uint64_t offset, const std::vector<iovec>& memory) {
-  // A message's length is 32 bits and its parts are at most IOV_MAX; chunks of a gigabyte are sent in pieces of
-  // whole runs, each of which is a multiple of the page size.
+  // A message's length is 32 bits and its parts are at most IOV_MAX; chunks of a gigabyte are sent in pieces
+  // of whole runs, each of which is a multiple of the page size.
   constexpr size_t kMostParts = 512;
   constexpr uint64_t kMostBytes = 64ULL << 20;
   for (size_t i = 0; i < memory.size();) {
@@ -58,7 +58,8 @@ Status PagePusher::push(FileId file, uint64_t offset, const std::vector<iovec>& 
 
 void PagePusher::drop(FileId file, uint64_t offset, uint64_t length) {
   const Fd fd(::open(path(file).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NOATIME));
-  if (fd) ::posix_fadvise(fd.get(), static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_DONTNEED);
+  if (fd)
+    ::posix_fadvise(fd.get(), static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_DONTNEED);
 }
 
 }  // namespace clairfs

@@ -1,9 +1,9 @@
 // Puts bytes into the kernel's page cache for files of our own mount, and takes them out again.
 //
-// Pushing is FUSE_NOTIFY_STORE, written to the FUSE device by hand: libfuse would copy scattered memory first. The
-// kernel must know the inode, so on ENOENT the file is looked up through our own mount and the push is tried once
-// more. Both may wait for our own FUSE threads, so never call this from one, nor with a lock that they need; and
-// end it before the session's threads end.
+// Pushing is FUSE_NOTIFY_STORE, written to the FUSE device by hand: libfuse would copy scattered memory
+// first. The kernel must know the inode, so on ENOENT the file is looked up through our own mount and the
+// push is tried once more. Both may wait for our own FUSE threads, so never call this from one, nor with a
+// lock that they need; and end it before the session's threads end.
 //
 // No descriptor into the mount is kept open: it would make an unmount "busy".
 #pragma once
@@ -23,7 +23,8 @@ class PagePusher final : public PageCache {
   PagePusher(const Catalog& catalog, std::string mountpoint, Metrics& metrics)
       : catalog_(catalog), mountpoint_(std::move(mountpoint)), metrics_(metrics) {}
 
-  /// The session's device, once there is one; -1 (before that and after its end): every push fails with ENOTCONN.
+  /// The session's device, once there is one; -1 (before that and after its end): every push fails with
+  /// ENOTCONN.
   void connect(int fuse_device) { device_ = fuse_device; }
 
   Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) override;

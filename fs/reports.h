@@ -25,14 +25,14 @@ struct MountInfo {
   std::chrono::system_clock::time_point started;
 };
 
-/// For people: what is mounted, how full the tiers are, where reads were answered from, what went wrong. `plans` is
-/// PlanManager::text().
+/// For people: what is mounted, how full the tiers are, where reads were answered from, what went wrong.
+/// `plans` is PlanManager::text().
 std::string status_text(const MountInfo& info, const Metrics& metrics, const std::string& plans);
 
 /// One object; each metric's path nested at its dots. Counters and gauges are numbers; a metric in
 /// nanoseconds is given as `<path>_seconds`; a histogram is {count, sum_seconds, p50_seconds, p99_seconds}.
-/// Besides `daemon` {pid, version, uptime_seconds, control_socket}, `source`, `mountpoint`, `io`, and `plan_list`, which is `plans`
-/// (PlanManager::json()).
+/// Besides `daemon` {pid, version, uptime_seconds, control_socket}, `source`, `mountpoint`, `io`, and
+/// `plan_list`, which is `plans` (PlanManager::json()).
 std::string stats_json(const MountInfo& info, const Metrics& metrics, const std::string& plans);
 
 /// Prometheus text format 0.0.4, every metric as clairfs_<path>, counters with _total, durations in seconds.

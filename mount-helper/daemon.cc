@@ -86,7 +86,8 @@ Status Mount::set_up(const ServeEvents& events, const SignalWaiter& signals) {
   if (Status opened = open_stores(); !opened) return opened;
   if (Status made = make_cache(); !made) return made;
   make_plans();
-  auto socket = ControlSocket::open([this](std::string_view c) { return run_control_command(*plans_, c); }, log_);
+  auto socket =
+      ControlSocket::open([this](std::string_view c) { return run_control_command(*plans_, c); }, log_);
   if (!socket) return socket.error();
   control_socket_ = std::move(*socket);
   info_.control_socket = control_socket_->name();
@@ -94,9 +95,8 @@ Status Mount::set_up(const ServeEvents& events, const SignalWaiter& signals) {
 
   tasks_ = std::make_unique<TaskThread>("tasks");
   access_log_.emplace(*loaded_.catalog);
-  context_.emplace(
-      FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, *tasks_,
-                               *plans_, clock_, metrics_, log_});
+  context_.emplace(FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, *tasks_, *plans_, clock_,
+                               metrics_, log_});
   FuseOptions fuse;
   fuse.source = options_.source;
   fuse.mountpoint = options_.mountpoint;

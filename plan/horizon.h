@@ -23,8 +23,8 @@ struct PlannedEpoch {
   uint64_t end() const { return base + sequence->length(); }
 };
 
-/// Consecutive epochs, oldest first. A value; the epochs are shared. Absolute positions count on from epoch to
-/// epoch, so that "later" is a larger number.
+/// Consecutive epochs, oldest first. A value; the epochs are shared. Absolute positions count on from epoch
+/// to epoch, so that "later" is a larger number.
 struct Horizon {
   std::shared_ptr<const SampleIndex> index;
   std::vector<std::shared_ptr<const PlannedEpoch>> epochs;

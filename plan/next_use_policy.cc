@@ -11,8 +11,12 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-constexpr uint8_t bit(Tier tier) { return static_cast<uint8_t>(1U << static_cast<unsigned>(tier)); }
-constexpr size_t slot(Tier tier) { return static_cast<size_t>(tier); }
+constexpr uint8_t bit(Tier tier) {
+  return static_cast<uint8_t>(1U << static_cast<unsigned>(tier));
+}
+constexpr size_t slot(Tier tier) {
+  return static_cast<size_t>(tier);
+}
 
 }  // namespace
 
@@ -75,8 +79,8 @@ std::optional<double> NextUsePolicy::distance_of(ChunkId chunk) const {
   return least;
 }
 
-/// As distance_of(), leaving out the one use that the fetch is for. A plan whose next epoch is not known yet is
-/// taken to use the chunk an epoch later again.
+/// As distance_of(), leaving out the one use that the fetch is for. A plan whose next epoch is not known yet
+/// is taken to use the chunk an epoch later again.
 std::optional<double> NextUsePolicy::distance_after_fetch(ChunkId chunk) const {
   std::optional<double> first;
   std::optional<double> second;
@@ -127,7 +131,8 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) {
   auto& list = useless_[slot(tier)];
   std::vector<ChunkId> undecided;
   std::optional<Candidate> found;
-  const bool unknown = std::any_of(plans_.begin(), plans_.end(), [](const auto& p) { return !p.second.horizon.complete; });
+  const bool unknown =
+      std::any_of(plans_.begin(), plans_.end(), [](const auto& p) { return !p.second.horizon.complete; });
   while (!list.empty() && !found) {
     const ChunkId chunk = list.back();
     list.pop_back();

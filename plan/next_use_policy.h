@@ -1,22 +1,23 @@
 // Which chunks stay, when the future is known: what is used soonest stays, what is used last makes room.
 //
 // This is Belady's MIN (L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM
-// Systems Journal 5(2), 1966, section "MIN"), with RAM and NVMe as one cache: a chunk that is fetched takes free
-// space if there is any, else the place of the resident chunk whose next use is farthest, if that is later than
-// its own. A chunk without a further use is passed on and forgotten. Over E shuffled epochs the source is read at
-// most S + (E-1)(S-D) bytes: some fixed D bytes could stay for ever, and MIN is never worse.
+// Systems Journal 5(2), 1966, section "MIN"), with RAM and NVMe as one cache: a chunk that is fetched takes
+// free space if there is any, else the place of the resident chunk whose next use is farthest, if that is
+// later than its own. A chunk without a further use is passed on and forgotten. Over E shuffled epochs the
+// source is read at most S + (E-1)(S-D) bytes: some fixed D bytes could stay for ever, and MIN is never
+// worse.
 //
-// "Now" is not where the reader is but where staging is: what lies before it has been handed to the kernel's page
-// cache and needs its chunk only for its next use after that.
+// "Now" is not where the reader is but where staging is: what lies before it has been handed to the kernel's
+// page cache and needs its chunk only for its next use after that.
 //
-// How the farthest is found without keeping a heap: the horizon itself is a list by next use. A cursor for each
-// plan and tier walks down from the end of the horizon over positions whose chunk is not resident or has an
-// earlier use; it is pushed up again when a chunk with a later use becomes resident. Each step is paid for by one
-// position of an epoch, so the cost is constant a sample.
+// How the farthest is found without keeping a heap: the horizon itself is a list by next use. A cursor for
+// each plan and tier walks down from the end of the horizon over positions whose chunk is not resident or has
+// an earlier use; it is pushed up again when a chunk with a later use becomes resident. Each step is paid for
+// by one position of an epoch, so the cost is constant a sample.
 //
-// With several plans a chunk's distance is the least over the plans, in epochs of each (the plans' readers need
-// not be equally fast, but each reads its epoch once). Without a plan, and for chunks that no plan knows, the
-// rule is first touch; such chunks are the first to make room.
+// With several plans a chunk's distance is the least over the plans, in epochs of each (the plans' readers
+// need not be equally fast, but each reads its epoch once). Without a plan, and for chunks that no plan
+// knows, the rule is first touch; such chunks are the first to make room.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +38,8 @@ class NextUsePolicy final : public TierPolicy {
  public:
   explicit NextUsePolicy(const Catalog& catalog);
 
-  /// Adds a plan or replaces its horizon; `staged` is the absolute position from which on samples still have to
-  /// be staged.
+  /// Adds a plan or replaces its horizon; `staged` is the absolute position from which on samples still have
+  /// to be staged.
   void set_horizon(const std::string& plan, Horizon horizon, uint64_t staged);
   /// The plan's samples before `staged` have been handed on. Also goes back, after a reader did.
   void set_staged(const std::string& plan, uint64_t staged);
@@ -78,7 +79,8 @@ class NextUsePolicy final : public TierPolicy {
   mutable Mutex mutex_;  // leaf
   std::map<std::string, Plan> plans_ GUARDED_BY(mutex_);
   std::vector<uint8_t> resident_ GUARDED_BY(mutex_);  // by chunk: bit 1 << Tier
-  // Resident chunks that had no further use when last looked at; each is looked at again before it is dropped.
+  // Resident chunks that had no further use when last looked at; each is looked at again before it is
+  // dropped.
   std::array<std::vector<ChunkId>, kTiers> useless_ GUARDED_BY(mutex_);
 };
 

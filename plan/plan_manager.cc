@@ -7,7 +7,8 @@
 
 namespace clairfs {
 
-PlanManager::PlanManager(Parts parts) : parts_(std::move(parts)), planner_("planner", [this] { plan_ahead(); }) {}
+PlanManager::PlanManager(Parts parts)
+    : parts_(std::move(parts)), planner_("planner", [this] { plan_ahead(); }) {}
 
 void PlanManager::stop() {
   {
@@ -61,7 +62,8 @@ Result<std::string> PlanManager::install(const PlanSpec& spec) {
     parts_.log.info("plan {} is replaced", spec.name);
     parts_.staging.remove(spec.name);
   }
-  parts_.log.info("plan {}: {} samples; {}", spec.name, (*made)->index().size(), format_plan((*made)->resolved()));
+  parts_.log.info("plan {}: {} samples; {}", spec.name, (*made)->index().size(),
+                  format_plan((*made)->resolved()));
   replace_runs([&](Runs& runs) { runs[spec.name] = *made; });
   parts_.staging.add(*made);
   return format_plan(spec);
@@ -137,7 +139,8 @@ void PlanManager::diagnose(PlanRun& run) {
   if (status.divergence) {
     const Divergence& d = *status.divergence;
     parts_.log.warn("plan {} is suspended: at epoch {} position {} expected {}, saw {}: {}", run.name(),
-                    d.at.epoch.value, d.at.position, run.index().path(d.expected), run.index().path(d.seen), hint);
+                    d.at.epoch.value, d.at.position, run.index().path(d.expected), run.index().path(d.seen),
+                    hint);
   }
   parts_.staging.wake();
 }

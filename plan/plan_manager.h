@@ -1,9 +1,9 @@
 // The plans in force on this node: registered, prepared epoch by epoch, fed with what readers do.
 //
-// Threads. submit() and cancel() come from a thread that may wait (never one that answers FUSE requests: a plan's
-// dataset may have to be read through the mount's own cache). observe() comes from the threads that answer
-// requests and costs about a microsecond. The planner thread makes epochs before they are needed and looks for
-// the reason when a reader leaves its plan.
+// Threads. submit() and cancel() come from a thread that may wait (never one that answers FUSE requests: a
+// plan's dataset may have to be read through the mount's own cache). observe() comes from the threads that
+// answer requests and costs about a microsecond. The planner thread makes epochs before they are needed and
+// looks for the reason when a reader leaves its plan.
 #pragma once
 
 #include <atomic>
@@ -41,9 +41,9 @@ class PlanManager {
   /// Ends the planner; plans stay as they are.
   void stop();
 
-  /// Puts a plan in force. `folder`: the dataset folder whose xattr was set; the plan's root if it names none. The
-  /// same text again changes nothing; another text under the same name replaces the plan. Returns the plan as it
-  /// reads back. Errors: always EINVAL; last_error() repeats the message.
+  /// Puts a plan in force. `folder`: the dataset folder whose xattr was set; the plan's root if it names
+  /// none. The same text again changes nothing; another text under the same name replaces the plan. Returns
+  /// the plan as it reads back. Errors: always EINVAL; last_error() repeats the message.
   Result<std::string> submit(std::string_view text, std::string_view folder = "");
   /// Errors: ENOENT when there is no such plan.
   Status cancel(const std::string& name);
@@ -53,7 +53,8 @@ class PlanManager {
   /// A request for bytes of a file has arrived, or (length 0, Access::open) the file was opened.
   void observe(FileId file, uint64_t offset, uint64_t length, Access access);
 
-  /// All plans for people: text, state, position, distance ahead, divergence. The xattr's and control file's text.
+  /// All plans for people: text, state, position, distance ahead, divergence. The xattr's and control file's
+  /// text.
   std::string text() const;
   /// The same as a JSON array.
   std::string json() const;
@@ -63,8 +64,8 @@ class PlanManager {
   Result<std::string> next(const std::string& name, uint64_t count) const;
   /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: ENOENT.
   Result<std::string> check(const std::string& name) const;
-  /// When the file is read next: "plan=default epoch=3 position=1234 in=567 samples"; empty if never as far as is
-  /// known.
+  /// When the file is read next: "plan=default epoch=3 position=1234 in=567 samples"; empty if never as far
+  /// as is known.
   std::string next_use(FileId file) const;
   std::string last_error() const;
   bool any() const { return count_.load() > 0; }
@@ -81,7 +82,7 @@ class PlanManager {
 
   Parts parts_;
 
-  Mutex submit_mutex_;  // one registration at a time; taken before mutex_
+  Mutex submit_mutex_;   // one registration at a time; taken before mutex_
   mutable Mutex mutex_;  // guards what follows; leaf
   CondVar wake_;
   std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();

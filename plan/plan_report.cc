@@ -13,22 +13,23 @@ namespace clairfs {
 namespace {
 
 std::string divergence_text(const PlanRun& run, const Divergence& d, const char* label) {
-  return fmt::format("  {} epoch {} position {}: expected {}, saw {}{}{}\n", label, d.at.epoch.value, d.at.position,
-                     printable(run.index().path(d.expected)), printable(run.index().path(d.seen)),
-                     d.hint.empty() ? "" : ": ", d.hint);
+  return fmt::format("  {} epoch {} position {}: expected {}, saw {}{}{}\n", label, d.at.epoch.value,
+                     d.at.position, printable(run.index().path(d.expected)),
+                     printable(run.index().path(d.seen)), d.hint.empty() ? "" : ": ", d.hint);
 }
 
 std::string plan_text(const PlanRun& run, uint64_t ahead) {
   const TrackerStatus status = run.tracker().status();
   const Horizon horizon = run.horizon();
   std::string out = format_plan(run.given()) + "\n";
-  out += fmt::format("  state {}  epoch {}  position {} of {}  front {}  ahead {} samples  {:.0f} samples/s\n",
-                     to_string(status.state), status.front.epoch.value, status.position.position,
-                     horizon.epochs.front()->sequence->length(), status.front.position, ahead,
-                     status.samples_per_second);
-  out += fmt::format("  {} samples ({})  seen {} in order, {} out of order  realigned {}, suspended {} times  {}\n",
-                     run.index().size(), run.index().format(), status.in_order, status.out_of_order,
-                     status.realignments, status.suspensions, format_size(run.memory_bytes()));
+  out += fmt::format(
+      "  state {}  epoch {}  position {} of {}  front {}  ahead {} samples  {:.0f} samples/s\n",
+      to_string(status.state), status.front.epoch.value, status.position.position,
+      horizon.epochs.front()->sequence->length(), status.front.position, ahead, status.samples_per_second);
+  out += fmt::format(
+      "  {} samples ({})  seen {} in order, {} out of order  realigned {}, suspended {} times  {}\n",
+      run.index().size(), run.index().format(), status.in_order, status.out_of_order, status.realignments,
+      status.suspensions, format_size(run.memory_bytes()));
   if (status.divergence) out += divergence_text(run, *status.divergence, "left the plan at");
   return out;
 }
@@ -101,8 +102,9 @@ Result<std::string> PlanManager::check(const std::string& name) const {
   const TrackerStatus s = found->tracker().status();
   const bool pass = s.out_of_order == 0 && s.in_order > 0;
   std::string out = s.in_order + s.out_of_order == 0 ? "nothing observed yet\n" : pass ? "pass\n" : "fail\n";
-  out += fmt::format("  {} samples passed, {} seen in order, {} out of order, {} repeated, longest stray {}\n",
-                     s.passed, s.in_order, s.out_of_order, s.repeated, s.longest_stray);
+  out +=
+      fmt::format("  {} samples passed, {} seen in order, {} out of order, {} repeated, longest stray {}\n",
+                  s.passed, s.in_order, s.out_of_order, s.repeated, s.longest_stray);
   if (s.first_difference) out += divergence_text(*found, *s.first_difference, "first difference at");
   if (s.divergence) out += divergence_text(*found, *s.divergence, "left the plan at");
   return out;
@@ -121,7 +123,8 @@ std::string PlanManager::next_use(FileId file) const {
     }
     if (!next) continue;
     const PlanPosition place = run->place(*next);
-    return fmt::format("plan={} epoch={} position={} in={}", name, place.epoch.value, place.position, *next - *front);
+    return fmt::format("plan={} epoch={} position={} in={}", name, place.epoch.value, place.position,
+                       *next - *front);
   }
   return "";
 }

@@ -14,7 +14,8 @@ std::optional<Epoch> last_epoch(const PlanSpec& spec) {
   return Epoch(static_cast<uint32_t>(spec.first_epoch + spec.epochs - 1));
 }
 
-Result<AccessSequence> make_sequence(const PlanSpec& resolved, const DatasetSource& source, const SampleIndex& index) {
+Result<AccessSequence> make_sequence(const PlanSpec& resolved, const DatasetSource& source,
+                                     const SampleIndex& index) {
   auto sampler = make_plan_sampler(resolved, index.size(), source, &index);
   if (!sampler) return sampler.error();
   return AccessSequence::make(resolved, std::move(*sampler));
@@ -22,8 +23,8 @@ Result<AccessSequence> make_sequence(const PlanSpec& resolved, const DatasetSour
 
 }  // namespace
 
-PlanRun::PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source, std::shared_ptr<const SampleIndex> index,
-                 AccessSequence sequence, NodePlace place)
+PlanRun::PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source,
+                 std::shared_ptr<const SampleIndex> index, AccessSequence sequence, NodePlace place)
     : given_(std::move(given)),
       resolved_(std::move(resolved)),
       source_(std::move(source)),
@@ -32,7 +33,8 @@ PlanRun::PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source, std::s
       sequence_(std::move(sequence)),
       tracker_(sequence_.slack(), last_epoch(resolved_)) {}
 
-Result<std::shared_ptr<PlanRun>> PlanRun::make(const PlanSpec& spec, const DatasetSource& source, NodePlace place) {
+Result<std::shared_ptr<PlanRun>> PlanRun::make(const PlanSpec& spec, const DatasetSource& source,
+                                               NodePlace place) {
   auto resolved = resolve_plan(spec, place.nodes);
   if (!resolved) return resolved.error();
   auto index = make_sample_index(*resolved, source);
@@ -138,7 +140,9 @@ Result<EpochSequence> PlanRun::sequence_of(const PlanSpec& spec, Epoch epoch, Ra
 }
 
 std::string PlanRun::diagnose_divergence(const std::function<bool()>& stop) {
-  const auto make = [this](const PlanSpec& spec, Epoch epoch, Rank node) { return sequence_of(spec, epoch, node); };
+  const auto make = [this](const PlanSpec& spec, Epoch epoch, Rank node) {
+    return sequence_of(spec, epoch, node);
+  };
   const std::vector<Sighting> evidence = tracker_.evidence();
   Diagnosis found =
       diagnose(evidence, resolved_, tracker_.front().epoch, place_.node, sequence_.slack(), make, stop);
@@ -161,7 +165,8 @@ std::vector<uint32_t> PlanRun::samples_of(FileId file, uint64_t offset, uint64_t
 
 uint64_t PlanRun::sample_bytes(uint32_t sample) const {
   uint64_t bytes = 0;
-  for (uint32_t piece = 0; piece < index_->range_count(sample); ++piece) bytes += index_->range(sample, piece).length;
+  for (uint32_t piece = 0; piece < index_->range_count(sample); ++piece)
+    bytes += index_->range(sample, piece).length;
   return bytes;
 }
 

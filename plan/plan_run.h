@@ -26,9 +26,10 @@ struct NodePlace {
 /// Thread-safe, except that prepare() is for one thread (the planner's).
 class PlanRun {
  public:
-  /// Resolves the plan against the dataset and makes its first epoch. Takes time in the order of the catalog and
-  /// of an epoch. Errors: EINVAL naming the key and what would be right; those of reading lists.
-  static Result<std::shared_ptr<PlanRun>> make(const PlanSpec& spec, const DatasetSource& source, NodePlace place);
+  /// Resolves the plan against the dataset and makes its first epoch. Takes time in the order of the catalog
+  /// and of an epoch. Errors: EINVAL naming the key and what would be right; those of reading lists.
+  static Result<std::shared_ptr<PlanRun>> make(const PlanSpec& spec, const DatasetSource& source,
+                                               NodePlace place);
 
   const PlanSpec& given() const { return given_; }        ///< as registered
   const PlanSpec& resolved() const { return resolved_; }  ///< with what was detected and filled in

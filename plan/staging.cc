@@ -6,8 +6,8 @@
 namespace clairfs {
 namespace {
 
-// At most one sample in 64 is left incomplete: at 110 KB a file that costs nothing measurable, and it tells the
-// reader's place well enough for windows of hundreds of samples.
+// At most one sample in 64 is left incomplete: at 110 KB a file that costs nothing measurable, and it tells
+// the reader's place well enough for windows of hundreds of samples.
 constexpr uint32_t kLongestGap = 64;
 
 // A window holds at least that many sentinels, however short it is.
@@ -16,50 +16,22 @@ constexpr uint64_t kSentinelsPerWindow = 8;
 // Samples pushed in one go before everything else gets its turn: some milliseconds.
 constexpr int kPushesPerStep = 32;
 
-// Chunks fetched into tiers beyond the window at the same time: enough to use an idle source, few enough not to
-// stand in the way when a reader or the window needs it.
+// Samples whose chunks are known but not asked for yet: enough to go on with whenever memory comes free.
+constexpr size_t kUnitsWaiting = 64;
+
+// Chunks fetched into tiers beyond the window at the same time: enough to use an idle source, few enough not
+// to stand in the way when a reader or the window needs it.
 constexpr uint64_t kFillsInFlight = 8;
 
 // A plan that has not moved for this long keeps only a small part of the budget while others move.
 constexpr auto kIdle = std::chrono::seconds(5);
 constexpr uint64_t kIdleShare = 8;  // one part in that many
 
-uint64_t page_floor(uint64_t offset) { return offset / kPageSize * kPageSize; }
+uint64_t page_floor(uint64_t offset) {
+  return offset / kPageSize * kPageSize;
+}
 
 }  // namespace
-
-/// A sample whose chunks are on their way.
-struct Staging::Arrival {
-  std::vector<ChunkId> chunks;
-  std::vector<ChunkRef> data;  // an element is written by the completion of its chunk only
-  std::atomic<uint32_t> missing{0};
-  std::atomic<bool> failed{false};
-  bool skip = false;  // nothing to push: no bytes, too large for the budget, or in the page cache already
-};
-
-/// A plan on its way. All but `staged_published` belongs to the staging thread.
-struct Staging::Lane {
-  explicit Lane(std::shared_ptr<PlanRun> plan) : run(std::move(plan)) {}
-
-  const std::shared_ptr<PlanRun> run;
-  Horizon horizon;
-  bool started = false;
-  uint64_t front = 0;    // the reader's, as last seen
-  uint64_t dropped = 0;
-  uint64_t staged = 0;
-  uint64_t fetched = 0;
-  uint64_t filled = 0;   // tiers have been filled up to here, beyond `fetched`
-  std::deque<std::shared_ptr<Arrival>> arrivals;  // [staged, fetched)
-  uint64_t window_bytes = 0;                      // of [front, fetched)
-  uint64_t last_sentinel = 0;
-  uint32_t gap = 1;                               // between sentinels, for what is pushed now
-  uint32_t widest_gap = 1;                        // among the pushed samples that the reader has not passed
-  uint64_t widest_until = 0;                      // position from which on `gap` holds
-  TimePoint moved{};
-  bool keeps_all = false;             // the whole dataset fits the budget
-  std::vector<bool> in_page_cache;    // by sample; only if keeps_all
-  std::atomic<uint64_t> ahead_published{0};
-};
 
 struct Staging::Shared {
   Mutex mutex;
@@ -77,6 +49,60 @@ struct Staging::Shared {
     }
     wake.notify_one();
   }
+};
+
+/// The part of a sample that lies in one chunk: what is fetched, pinned and pushed at a time. A sample
+/// without bytes, or one that is not to be pushed, is one unit without a chunk.
+struct Staging::Unit {
+  Unit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
+      : position(of_position), shared(std::move(counted_in)) {}
+  ~Unit() { release(); }
+
+  void count(uint64_t size) {
+    bytes = size;
+    shared->in_flight_bytes.fetch_add(bytes);
+  }
+  void release() { shared->in_flight_bytes.fetch_sub(std::exchange(bytes, 0)); }
+
+  const uint64_t position;
+  const std::shared_ptr<Shared> shared;
+  std::optional<ChunkId> chunk;
+  FileId file;
+  uint64_t begin = 0;  // of the file; whole pages, or up to its end
+  uint64_t end = 0;
+  bool last = true;  // of its sample
+  ChunkRef data;     // written by the completion, before `arrived`
+  std::atomic<bool> arrived{false};
+  bool failed = false;
+  uint64_t bytes = 0;  // counted as in flight: from the fetch to the push
+};
+
+/// A plan on its way. All but `staged_published` belongs to the staging thread.
+struct Staging::Lane {
+  explicit Lane(std::shared_ptr<PlanRun> plan) : run(std::move(plan)) {}
+
+  const std::shared_ptr<PlanRun> run;
+  Horizon horizon;
+  bool started = false;
+  uint64_t front = 0;  // the reader's, as last seen
+  uint64_t dropped = 0;
+  uint64_t staged = 0;
+  uint64_t fetched = 0;
+  uint64_t filled = 0;                      // tiers have been filled up to here, beyond `fetched`
+  std::deque<std::shared_ptr<Unit>> units;  // of [staged, fetched), in order
+  size_t asked = 0;                         // so many of them have been asked of the cache
+  bool sentinel = false;                    // the sample at `staged` is one
+  bool complete = true;                     // all of it so far has been pushed
+  uint64_t window_bytes = 0;                // of [front, fetched)
+  uint64_t budget = 0;
+  uint64_t last_sentinel = 0;
+  uint32_t gap = 1;           // between sentinels, for what is pushed now
+  uint32_t widest_gap = 1;    // among the pushed samples that the reader has not passed
+  uint64_t widest_until = 0;  // position from which on `gap` holds
+  TimePoint moved{};
+  bool keeps_all = false;           // the whole dataset fits the budget
+  std::vector<bool> in_page_cache;  // by sample; only if keeps_all
+  std::atomic<uint64_t> ahead_published{0};
 };
 
 Staging::Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages,
@@ -106,7 +132,8 @@ void Staging::stop() {
 void Staging::add(std::shared_ptr<PlanRun> run) {
   auto lane = std::make_shared<Lane>(run);
   uint64_t bytes = 0;
-  for (uint32_t s = 0; s < run->index().size() && bytes <= options_.budget; ++s) bytes += run->sample_bytes(s);
+  for (uint32_t s = 0; s < run->index().size() && bytes <= options_.budget; ++s)
+    bytes += run->sample_bytes(s);
   lane->keeps_all = bytes <= options_.budget;
   if (lane->keeps_all) lane->in_page_cache.resize(run->index().size());
   lane->moved = clock_.now();
@@ -126,7 +153,9 @@ void Staging::remove(const std::string& plan) {
   shared_->notify();
 }
 
-void Staging::wake() { shared_->notify(); }
+void Staging::wake() {
+  shared_->notify();
+}
 
 uint64_t Staging::ahead(const std::string& plan) const {
   MutexLock lock(shared_->mutex);
@@ -155,10 +184,11 @@ void Staging::run() {
       const auto idle = [&](const auto& entry) { return now - entry.second->moved > kIdle; };
       const auto idle_lanes = static_cast<uint64_t>(std::count_if(current.begin(), current.end(), idle));
       const uint64_t moving = current.size() - idle_lanes;
-      const uint64_t small = moving == 0 ? 0 : options_.budget / kIdleShare / std::max<uint64_t>(idle_lanes, 1);
+      const uint64_t small =
+          moving == 0 ? 0 : options_.budget / kIdleShare / std::max<uint64_t>(idle_lanes, 1);
       int64_t window = 0;
       for (const auto& entry : current) {
-        const uint64_t share = moving == 0     ? options_.budget / idle_lanes
+        const uint64_t share = moving == 0   ? options_.budget / idle_lanes
                                : idle(entry) ? small
                                              : (options_.budget - small * idle_lanes) / moving;
         busy = step(*entry.second, share) || busy;
@@ -197,7 +227,8 @@ void Staging::follow_horizon(Lane& lane) {
 void Staging::follow_reader(Lane& lane) {
   const auto front = lane.run->absolute(lane.run->tracker().front());
   if (!front) return;  // the planner is bringing the horizon there
-  if (!lane.started || *front < lane.front || *front >= lane.horizon.end() || lane.fetched < lane.horizon.begin()) {
+  if (!lane.started || *front < lane.front || *front >= lane.horizon.end() ||
+      lane.fetched < lane.horizon.begin()) {
     lane.started = true;
     restart(lane, *front);
     return;
@@ -205,19 +236,21 @@ void Staging::follow_reader(Lane& lane) {
   if (*front != lane.front) lane.moved = clock_.now();
   for (; lane.front < *front; ++lane.front) {
     if (lane.front >= lane.fetched || lane.front < lane.horizon.begin()) continue;
-    lane.window_bytes -= std::min(lane.window_bytes, lane.run->sample_bytes(lane.horizon.sample_at(lane.front)));
+    lane.window_bytes -=
+        std::min(lane.window_bytes, lane.run->sample_bytes(lane.horizon.sample_at(lane.front)));
   }
-  while (lane.staged < lane.front) {  // overtaken
-    if (!lane.arrivals.empty()) lane.arrivals.pop_front();
-    ++lane.staged;
-  }
+  while (!lane.units.empty() && lane.units.front()->position < lane.front) pop_unit(lane);  // overtaken
+  if (lane.staged < lane.front) lane.complete = true;
+  lane.staged = std::max(lane.staged, lane.front);
   lane.fetched = std::max(lane.fetched, lane.staged);
   lane.filled = std::max(lane.filled, lane.fetched);
 }
 
 // The reader is somewhere else: begin anew in front of it.
 void Staging::restart(Lane& lane, uint64_t position) {
-  lane.arrivals.clear();
+  lane.units.clear();
+  lane.asked = 0;
+  lane.complete = true;
   lane.front = lane.staged = lane.fetched = lane.filled = lane.dropped = position;
   lane.last_sentinel = position;
   lane.window_bytes = 0;
@@ -248,47 +281,81 @@ bool Staging::drop_consumed(Lane& lane) {
 
 /// False when the window is full.
 bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
-  while (lane.fetched < lane.horizon.end()) {
-    if (shared_->in_flight_bytes.load() >= most_in_flight_) return true;
+  lane.budget = budget;
+  bool full = false;
+  while (lane.fetched < lane.horizon.end() && lane.units.size() < lane.asked + kUnitsWaiting) {
     const uint64_t bytes = lane.run->sample_bytes(lane.horizon.sample_at(lane.fetched));
-    if (bytes <= budget && lane.window_bytes + bytes > budget) return false;
-    lane.arrivals.push_back(std::make_shared<Arrival>());
-    lane.arrivals.back()->skip = bytes == 0 || bytes > budget;
-    fetch(lane, lane.fetched);
+    full = bytes <= budget && lane.window_bytes + bytes > budget;
+    if (full) break;
+    add_units(lane, lane.fetched, bytes > budget);
     lane.window_bytes += bytes;
     ++lane.fetched;
   }
-  return lane.fetched < lane.horizon.end();
-}
-
-void Staging::fetch(Lane& lane, uint64_t position) {
-  const uint32_t sample = lane.horizon.sample_at(position);
-  const auto arrival = lane.arrivals.back();
-  if (lane.keeps_all && lane.in_page_cache[sample]) arrival->skip = true;
-  if (arrival->skip) return;
-  for_each_chunk(lane.run->index(), catalog_, sample, [&](ChunkId chunk) { arrival->chunks.push_back(chunk); });
-  arrival->data.resize(arrival->chunks.size());
-  arrival->missing = static_cast<uint32_t>(arrival->chunks.size());
-  for (size_t i = 0; i < arrival->chunks.size(); ++i) {
-    const uint64_t bytes = catalog_.range(arrival->chunks[i]).length;
-    shared_->in_flight_bytes.fetch_add(bytes);
-    cache_.acquire(arrival->chunks[i], {Urgency::Kind::prefetch, position},
-                   [shared = shared_, arrival, i, bytes](Result<AcquiredChunk> chunk) {
-                     if (chunk) {
-                       arrival->data[i] = std::move(chunk->data);
-                     } else {
-                       arrival->failed = true;  // the reader will get the error itself
-                     }
-                     shared->in_flight_bytes.fetch_sub(bytes);
-                     if (arrival->missing.fetch_sub(1) == 1) shared->notify();
-                   });
+  // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what
+  // transit memory is certain to provide.
+  for (; lane.asked < lane.units.size(); ++lane.asked) {
+    const auto& unit = lane.units[lane.asked];
+    if (!unit->chunk) continue;
+    const uint64_t bytes = catalog_.range(*unit->chunk).length;
+    const uint64_t in_flight = shared_->in_flight_bytes.load();
+    if (in_flight > 0 && in_flight + bytes > most_in_flight_) break;
+    unit->count(bytes);
+    ask(unit);
   }
+  return !full;
 }
 
-// A long window can do with fewer sentinels. The tracker must go on expecting the old, wider gaps until the reader
-// has left them behind.
+void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
+  const uint32_t sample = lane.horizon.sample_at(position);
+  const SampleIndex& index = lane.run->index();
+  skip = skip || (lane.keeps_all && lane.in_page_cache[sample]);
+  const size_t before = lane.units.size();
+  for (uint32_t piece = 0; !skip && piece < index.range_count(sample); ++piece) {
+    const ByteRange range = index.range(sample, piece);
+    if (range.length == 0) continue;
+    const uint64_t size = catalog_.chunk_size();
+    const uint64_t end =
+        std::min(round_to_pages(range.offset + range.length), catalog_.stamp(range.file).size);
+    for (uint64_t begin = page_floor(range.offset); begin < end;) {
+      auto unit = std::make_shared<Unit>(position, shared_);
+      unit->chunk = ChunkId(catalog_.chunks(range.file).first.value + static_cast<uint32_t>(begin / size));
+      unit->file = range.file;
+      unit->begin = begin;
+      unit->end = std::min(end, (begin / size + 1) * size);
+      unit->last = false;
+      begin = unit->end;
+      lane.units.push_back(std::move(unit));
+    }
+  }
+  if (lane.units.size() == before) lane.units.push_back(std::make_shared<Unit>(position, shared_));
+  lane.units.back()->last = true;
+}
+
+void Staging::ask(const std::shared_ptr<Unit>& unit) {
+  cache_.acquire(*unit->chunk, {Urgency::Kind::prefetch, unit->position},
+                 [unit](Result<AcquiredChunk> chunk) {
+                   if (chunk) {
+                     unit->data = std::move(chunk->data);
+                   } else {
+                     unit->failed = true;  // the reader will get the error itself
+                   }
+                   unit->arrived = true;
+                   unit->shared->notify();
+                 });
+}
+
+void Staging::pop_unit(Lane& lane) {
+  lane.units.pop_front();
+  if (lane.asked > 0) --lane.asked;
+}
+
+// A long window can do with fewer sentinels. The tracker must go on expecting the old, wider gaps until the
+// reader has left them behind.
 void Staging::choose_gap(Lane& lane) {
-  const uint64_t window = lane.fetched - lane.front;
+  // How many samples the window holds when it is full, by the size of those in it.
+  const uint64_t held = std::max<uint64_t>(lane.fetched - lane.front, 1);
+  const uint64_t mean = std::max<uint64_t>(lane.window_bytes / held, 1);
+  const uint64_t window = lane.window_bytes == 0 ? held : lane.budget / mean;
   lane.gap = static_cast<uint32_t>(std::clamp<uint64_t>(window / kSentinelsPerWindow, 1, kLongestGap));
   if (lane.gap >= lane.widest_gap || lane.front >= lane.widest_until) lane.widest_gap = lane.gap;
   if (lane.gap == lane.widest_gap) lane.widest_until = lane.staged;
@@ -296,60 +363,59 @@ void Staging::choose_gap(Lane& lane) {
 
 bool Staging::push_arrived(Lane& lane) {
   choose_gap(lane);
+  const uint64_t before = lane.staged;
   int pushed = 0;
-  while (!lane.arrivals.empty() && lane.arrivals.front()->missing.load() == 0 && pushed < kPushesPerStep) {
-    const auto arrival = std::move(lane.arrivals.front());
-    lane.arrivals.pop_front();
-    if (!arrival->skip && !arrival->failed) {
-      push(lane, lane.staged, *arrival);
-    } else if (lane.keeps_all && is_sentinel(lane, lane.staged)) {
-      reopen_sentinel(lane, lane.staged);
-    }
-    ++lane.staged;
-    ++pushed;
+  for (; !lane.units.empty() && pushed < kPushesPerStep; ++pushed) {
+    const auto unit = lane.units.front();
+    if (lane.asked == 0 || (unit->chunk && !unit->arrived)) break;
+    push(lane, *unit);
+    pop_unit(lane);
+    if (unit->last) ++lane.staged;
   }
-  if (pushed == 0) return false;
-  policy_.set_staged(lane.run->name(), lane.staged);
-  lane.run->tracker().set_pushed(lane.run->place(lane.staged), lane.widest_gap);
-  return true;
+  if (lane.staged != before) {
+    policy_.set_staged(lane.run->name(), lane.staged);
+    lane.run->tracker().set_pushed(lane.run->place(lane.staged), lane.widest_gap);
+  }
+  return pushed > 0;
 }
 
-// About every `gap` samples, unevenly, so that sentinels do not fall on one of several ranks alone; and the last
-// sample of an epoch.
+// About every `gap` samples, unevenly, so that sentinels do not fall on one of several ranks alone; and the
+// last sample of an epoch.
 bool Staging::is_sentinel(Lane& lane, uint64_t position) {
   const PlannedEpoch* epoch = lane.horizon.epoch_at(position);
   const uint64_t half = lane.gap / 2;
-  const uint64_t jitter = half == 0 ? 0 : (position * 0x9E3779B97F4A7C15ULL >> 32) % half;  // Fibonacci hashing
+  const uint64_t jitter =
+      half == 0 ? 0 : (position * 0x9E3779B97F4A7C15ULL >> 32) % half;  // Fibonacci hashing
   const bool due = position >= lane.last_sentinel + lane.gap - jitter;
   if (!due && (epoch == nullptr || position + 1 != epoch->end())) return false;
   lane.last_sentinel = position;
   return true;
 }
 
-void Staging::push(Lane& lane, uint64_t position, const Arrival& arrival) {
-  const uint32_t sample = lane.horizon.sample_at(position);
-  const bool sentinel = is_sentinel(lane, position);
-  const SampleIndex& index = lane.run->index();
-  const uint32_t pieces = index.range_count(sample);
-  bool complete = true;
-  for (uint32_t piece = 0; piece < pieces; ++piece) {
-    const ByteRange range = index.range(sample, piece);
-    if (range.length == 0) continue;
-    const uint64_t begin = page_floor(range.offset);
-    uint64_t end = std::min(round_to_pages(range.offset + range.length), catalog_.stamp(range.file).size);
-    if (sentinel && piece + 1 == pieces) end = page_floor(end - 1);
-    if (end <= begin) continue;
-    const Status pushed = pages_.push(range.file, begin, memory_of(range.file, begin, end, arrival));
-    if (pushed) {
-      metrics_.staging_pushed_bytes.add(end - begin);
-    } else {
-      metrics_.staging_push_failures.add();
-      complete = false;
-    }
+// Pushes one unit; with the last one of a sample, says what became of the sample.
+void Staging::push(Lane& lane, const Unit& unit) {
+  const uint32_t sample = lane.horizon.sample_at(unit.position);
+  const bool sentinel = unit.last && is_sentinel(lane, unit.position);
+  if (!unit.chunk) {
+    if (sentinel && lane.keeps_all && lane.in_page_cache[sample]) reopen_sentinel(lane, unit.position);
+    return;
   }
+  const uint64_t end = sentinel ? page_floor(unit.end - 1) : unit.end;
+  if (unit.failed) {
+    lane.complete = false;
+  } else if (end > unit.begin) {
+    const uint64_t inside = unit.begin - catalog_.range(*unit.chunk).offset;
+    const Status pushed =
+        pages_.push(unit.file, unit.begin, unit.data->block.slices(inside, end - unit.begin));
+    lane.complete = lane.complete && pushed.ok();
+    (pushed ? metrics_.staging_pushed_bytes : metrics_.staging_push_failures)
+        .add(pushed ? end - unit.begin : 1);
+  }
+  if (!unit.last) return;
   metrics_.staging_pushed.add();
   if (sentinel) metrics_.staging_sentinels.add();
-  if (lane.keeps_all && complete) lane.in_page_cache[sample] = true;
+  if (lane.keeps_all && lane.complete) lane.in_page_cache[sample] = true;
+  lane.complete = true;
 }
 
 // A sample that stayed in the page cache since an earlier epoch becomes a sentinel by losing its last page.
@@ -364,19 +430,6 @@ void Staging::reopen_sentinel(Lane& lane, uint64_t position) {
   metrics_.staging_sentinels.add();
 }
 
-/// The bytes [begin, end) of a file out of a sample's chunks.
-std::vector<iovec> Staging::memory_of(FileId file, uint64_t begin, uint64_t end, const Arrival& arrival) const {
-  std::vector<iovec> memory;
-  for (size_t i = 0; i < arrival.chunks.size() && begin < end; ++i) {
-    const ChunkRange range = catalog_.range(arrival.chunks[i]);
-    if (range.file != file || begin < range.offset || begin >= range.offset + range.length) continue;
-    const uint64_t length = std::min(end, range.offset + range.length) - begin;
-    for (const iovec& part : arrival.data[i]->block.slices(begin - range.offset, length)) memory.push_back(part);
-    begin += length;
-  }
-  return memory;
-}
-
 // Uses the source's idle time: chunks beyond the window go into tiers that have free space.
 void Staging::fill_tiers(Lane& lane) {
   lane.filled = std::max(lane.filled, lane.fetched);
@@ -387,18 +440,22 @@ void Staging::fill_tiers(Lane& lane) {
       if (cache_.tier_of(chunk) != Tier::none) return;
       const uint64_t bytes = round_to_pages(catalog_.range(chunk).length);
       const TierSpace space = cache_.space();
-      room = room && FirstTouchPolicy::tier(bytes, space) != Tier::none && policy_.would_keep(chunk, bytes, space);
+      room = room && FirstTouchPolicy::tier(bytes, space) != Tier::none &&
+             policy_.would_keep(chunk, bytes, space);
       if (!room) return;
       shared_->fills_in_flight.fetch_add(1);
-      cache_.acquire(chunk, {Urgency::Kind::fill, lane.filled}, [shared = shared_](const Result<AcquiredChunk>&) {
-        shared->fills_in_flight.fetch_sub(1);
-        shared->notify();
-      });
+      cache_.acquire(chunk, {Urgency::Kind::fill, lane.filled},
+                     [shared = shared_](const Result<AcquiredChunk>&) {
+                       shared->fills_in_flight.fetch_sub(1);
+                       shared->notify();
+                     });
     });
     if (!room) return;
   }
 }
 
-void Staging::publish(Lane& lane) { lane.ahead_published = lane.staged - std::min(lane.staged, lane.front); }
+void Staging::publish(Lane& lane) {
+  lane.ahead_published = lane.staged - std::min(lane.staged, lane.front);
+}
 
 }  // namespace clairfs

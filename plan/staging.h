@@ -5,19 +5,19 @@
 //   dropped <= reader's front <= staged <= fetched
 //
 // Up to `fetched`, chunks have been asked from the cache, by deadline; up to `staged` their pages have been
-// pushed; before `dropped` pages that the reader is done with have been dropped again. Bytes between the reader
-// and `fetched` stay within the plan's share of the staging budget. Fetches complete in any order, pushes happen
-// in the order of the sequence, and a chunk stays pinned from its arrival to its push.
+// pushed; before `dropped` pages that the reader is done with have been dropped again. Bytes between the
+// reader and `fetched` stay within the plan's share of the staging budget. Fetches complete in any order,
+// pushes happen in the order of the sequence, and a chunk stays pinned from its arrival to its push.
 //
 // Pushed samples are read without a request, so some are sentinels: their last page is left out, and the READ
-// that asks for it tells where the reader is. The window moves with it. A reader that is faster than the pushes
-// is overtaken: staging skips to its front, since what is being read now need not be pushed any more.
+// that asks for it tells where the reader is. The window moves with it. A reader that is faster than the
+// pushes is overtaken: staging skips to its front, since what is being read now need not be pushed any more.
 //
-// When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest urgency,
-// so that a fast source's idle time is used.
+// When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest
+// urgency, so that a fast source's idle time is used.
 //
-// Nothing here is needed for a read to be right or to end: a reader that gets ahead, or whose plan is wrong, is
-// answered by the cache as without a plan.
+// Nothing here is needed for a read to be right or to end: a reader that gets ahead, or whose plan is wrong,
+// is answered by the cache as without a plan.
 #pragma once
 
 #include <atomic>
@@ -43,8 +43,9 @@ namespace clairfs {
 class PageCache {
  public:
   virtual ~PageCache() = default;
-  /// Stores `memory` as the bytes of `file` from `offset` on. REQUIRES: `offset` is a multiple of the page size;
-  /// the end is too, or is the end of the file. Errors: those of the kernel; the file then stays as it is.
+  /// Stores `memory` as the bytes of `file` from `offset` on. REQUIRES: `offset` is a multiple of the page
+  /// size; the end is too, or is the end of the file. Errors: those of the kernel; the file then stays as it
+  /// is.
   virtual Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) = 0;
   /// Drops the pages of [offset, offset + length), page multiples or up to the end of the file.
   virtual void drop(FileId file, uint64_t offset, uint64_t length) = 0;
@@ -57,11 +58,11 @@ struct StagingOptions {
 /// Thread-safe. The parts outlive it.
 class Staging {
  public:
-  Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages, const Clock& clock,
-          Metrics& metrics, const StagingOptions& options);
+  Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages,
+          const Clock& clock, Metrics& metrics, const StagingOptions& options);
   ~Staging() { stop(); }
-  /// Ends the thread; fetches under way complete without effect, later calls do nothing. Before the mount stops to
-  /// answer, since pushing may wait for it.
+  /// Ends the thread; fetches under way complete without effect, later calls do nothing. Before the mount
+  /// stops to answer, since pushing may wait for it.
   void stop();
 
   void add(std::shared_ptr<PlanRun> run);
@@ -73,7 +74,8 @@ class Staging {
 
  private:
   struct Lane;
-  struct Arrival;
+  struct Shared;  // what completions of fetches reach, also after the end
+  struct Unit;
 
   void run();
   bool step(Lane& lane, uint64_t budget);
@@ -84,10 +86,11 @@ class Staging {
   static void choose_gap(Lane& lane);
   bool push_arrived(Lane& lane);
   void fill_tiers(Lane& lane);
-  void fetch(Lane& lane, uint64_t position);
-  void push(Lane& lane, uint64_t position, const Arrival& arrival);
+  void add_units(Lane& lane, uint64_t position, bool skip);
+  void ask(const std::shared_ptr<Unit>& unit);
+  static void pop_unit(Lane& lane);
+  void push(Lane& lane, const Unit& unit);
   void reopen_sentinel(Lane& lane, uint64_t position);
-  std::vector<iovec> memory_of(FileId file, uint64_t begin, uint64_t end, const Arrival& arrival) const;
   static bool is_sentinel(Lane& lane, uint64_t position);
   void restart(Lane& lane, uint64_t position);
   static void publish(Lane& lane);
@@ -103,7 +106,6 @@ class Staging {
   const StagingOptions options_;
   const uint64_t most_in_flight_;  // bytes
 
-  struct Shared;  // what completions of fetches reach, also after the end
   const std::shared_ptr<Shared> shared_;
   NamedThread thread_;
 };

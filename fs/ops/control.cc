@@ -1,6 +1,7 @@
 // setattr and write: truncating and writing a control file. On the dataset both are refused.
 //
-// The mount is read-write for the kernel, since under a read-only one writes to control files would never get here.
+// The mount is read-write for the kernel, since under a read-only one writes to control files would never get
+// here.
 #include <cerrno>
 #include <string>
 
@@ -20,8 +21,8 @@ const ControlFile* writable_control_file(FuseContext& context, Inode inode) {
 void setattr(fuse_req_t req, fuse_ino_t inode, struct stat*, int to_set, fuse_file_info*) {
   FuseContext& context = context_of(req);
   context.metrics.fuse_setattr.add();
-  constexpr int kOfTruncation = FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW |
-                                FUSE_SET_ATTR_CTIME;
+  constexpr int kOfTruncation =
+      FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW | FUSE_SET_ATTR_CTIME;
   if (writable_control_file(context, inode) == nullptr || (to_set & ~kOfTruncation) != 0) return refuse(req);
   auto attributes = context.control.attributes(inode);
   if (!attributes) return void(fuse_reply_err(req, ENOENT));
@@ -42,14 +43,16 @@ void write_control_file(fuse_req_t req, const ControlFile& file, std::string tex
   });
 }
 
-void write(fuse_req_t req, fuse_ino_t inode, const char* data, size_t size, off_t offset, fuse_file_info* info) {
+void write(fuse_req_t req, fuse_ino_t inode, const char* data, size_t size, off_t offset,
+           fuse_file_info* info) {
   FuseContext& context = context_of(req);
   context.metrics.fuse_write.add();
   if (const ControlFile* file = writable_control_file(context, inode)) {
     return write_control_file(req, *file, std::string(data, size), offset);
   }
-  // Pages changed through a shared mapping are in the page cache before they are refused here: they are dropped, so
-  // that no reader goes on seeing bytes that are not the dataset's. (write() itself drops its pages on error.)
+  // Pages changed through a shared mapping are in the page cache before they are refused here: they are
+  // dropped, so that no reader goes on seeing bytes that are not the dataset's. (write() itself drops its
+  // pages on error.)
   if (info != nullptr && info->writepage != 0) {
     context.tasks.post([&context, inode, size, offset](const std::atomic<bool>&) {
       context.invalidate(inode, offset, static_cast<off_t>(size));

@@ -1,4 +1,5 @@
-// Everything that would change something: EROFS. What control files and plans take is in control.cc and xattr.cc.
+// Everything that would change something: EROFS. What control files and plans take is in control.cc and
+// xattr.cc.
 #include <cerrno>
 
 #include "fs/ops/operations.h"

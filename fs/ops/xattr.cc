@@ -1,5 +1,5 @@
-// Extended attributes: what the cache knows of a file, and the plan of a folder, as user.clairfs.*. The source's
-// own attributes are not shown: each would cost an operation on the PFS.
+// Extended attributes: what the cache knows of a file, and the plan of a folder, as user.clairfs.*. The
+// source's own attributes are not shown: each would cost an operation on the PFS.
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -80,7 +80,8 @@ std::string attribute(const FuseContext& context, FileId id, std::string_view na
       return "";
     case Catalog::Kind::directory:
       return name == kPlan ? context.plans.text_of_folder(context.catalog.path(id)) : "";
-    case Catalog::Kind::symlink: return "";
+    case Catalog::Kind::symlink:
+      return "";
   }
   return "";
 }

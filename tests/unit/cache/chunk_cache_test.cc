@@ -279,17 +279,18 @@ TEST_CASE("random reads from several threads see the right bytes with any memory
         const uint64_t offset = r() % size;
         const uint64_t length = 1 + r() % (size - offset);
         // By value: another thread may complete it later.
-        f.cache->read(file, offset, length, [&wrong, &answered, file, offset, length](const Result<ReadView>& view) {
-          ++answered;
-          if (!view) return void(++wrong);
-          uint64_t at = offset;
-          for (const iovec& part : view->memory) {
-            const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
-            if (bytes[0] != fake_byte(file, at)) ++wrong;
-            at += part.iov_len;
-          }
-          if (at != offset + length) ++wrong;
-        });
+        f.cache->read(file, offset, length,
+                      [&wrong, &answered, file, offset, length](const Result<ReadView>& view) {
+                        ++answered;
+                        if (!view) return void(++wrong);
+                        uint64_t at = offset;
+                        for (const iovec& part : view->memory) {
+                          const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
+                          if (bytes[0] != fake_byte(file, at)) ++wrong;
+                          at += part.iov_len;
+                        }
+                        if (at != offset + length) ++wrong;
+                      });
       }
     });
   }
