@@ -6,9 +6,9 @@
 namespace clairfs {
 namespace {
 
-// At most one sample in 64 is left incomplete: at 110 KB a file that costs nothing measurable, and it tells
-// the reader's place well enough for windows of hundreds of samples.
-constexpr uint32_t kLongestGap = 64;
+// In windows of a thousand samples and more one in 128 is left incomplete: a request for it costs a reader as
+// much as several samples that need none, and a place known to 128 samples is good enough for such a window.
+constexpr uint32_t kLongestGap = 128;
 
 // A window holds at least that many sentinels, however short it is.
 constexpr uint64_t kSentinelsPerWindow = 8;
@@ -95,7 +95,7 @@ struct Staging::Lane {
   bool complete = true;                     // all of it so far has been pushed
   uint64_t window_bytes = 0;                // of [front, fetched)
   uint64_t budget = 0;
-  uint64_t last_sentinel = 0;
+  uint64_t next_sentinel = 0;
   uint32_t gap = 1;           // between sentinels, for what is pushed now
   uint32_t widest_gap = 1;    // among the pushed samples that the reader has not passed
   uint64_t widest_until = 0;  // position from which on `gap` holds
@@ -252,7 +252,7 @@ void Staging::restart(Lane& lane, uint64_t position) {
   lane.asked = 0;
   lane.complete = true;
   lane.front = lane.staged = lane.fetched = lane.filled = lane.dropped = position;
-  lane.last_sentinel = position;
+  lane.next_sentinel = position;
   lane.window_bytes = 0;
   lane.moved = clock_.now();
   policy_.set_staged(lane.run->name(), position);
@@ -361,8 +361,21 @@ void Staging::choose_gap(Lane& lane) {
   if (lane.gap == lane.widest_gap) lane.widest_until = lane.staged;
 }
 
+// Tells the tracker what is about to be pushed, before it is: a reader close behind may pass it unseen at
+// once.
+void Staging::announce(Lane& lane) {
+  uint64_t end = lane.staged;
+  int units = 0;
+  for (const auto& unit : lane.units) {
+    if (++units > kPushesPerStep || (unit->chunk && !unit->arrived)) break;
+    end = unit->position + 1;
+  }
+  lane.run->tracker().set_pushed(lane.run->place(end), lane.widest_gap);
+}
+
 bool Staging::push_arrived(Lane& lane) {
   choose_gap(lane);
+  announce(lane);
   const uint64_t before = lane.staged;
   int pushed = 0;
   for (; !lane.units.empty() && pushed < kPushesPerStep; ++pushed) {
@@ -372,23 +385,19 @@ bool Staging::push_arrived(Lane& lane) {
     pop_unit(lane);
     if (unit->last) ++lane.staged;
   }
-  if (lane.staged != before) {
-    policy_.set_staged(lane.run->name(), lane.staged);
-    lane.run->tracker().set_pushed(lane.run->place(lane.staged), lane.widest_gap);
-  }
+  if (lane.staged != before) policy_.set_staged(lane.run->name(), lane.staged);
   return pushed > 0;
 }
 
-// About every `gap` samples, unevenly, so that sentinels do not fall on one of several ranks alone; and the
-// last sample of an epoch.
+// Every `gap` samples or a little sooner, unevenly, so that sentinels do not fall on one of several ranks
+// alone; and the last sample of an epoch.
 bool Staging::is_sentinel(Lane& lane, uint64_t position) {
   const PlannedEpoch* epoch = lane.horizon.epoch_at(position);
-  const uint64_t half = lane.gap / 2;
-  const uint64_t jitter =
-      half == 0 ? 0 : (position * 0x9E3779B97F4A7C15ULL >> 32) % half;  // Fibonacci hashing
-  const bool due = position >= lane.last_sentinel + lane.gap - jitter;
-  if (!due && (epoch == nullptr || position + 1 != epoch->end())) return false;
-  lane.last_sentinel = position;
+  const bool ends_epoch = epoch != nullptr && position + 1 == epoch->end();
+  if (position < lane.next_sentinel && !ends_epoch) return false;
+  const uint64_t spread = std::max<uint64_t>(lane.gap / 8, 1);
+  const uint64_t jitter = (position * 0x9E3779B97F4A7C15ULL >> 32) % spread;  // Fibonacci hashing
+  lane.next_sentinel = position + lane.gap - jitter;
   return true;
 }
 

@@ -84,6 +84,7 @@ class Staging {
   bool drop_consumed(Lane& lane);
   bool fetch_ahead(Lane& lane, uint64_t budget);
   static void choose_gap(Lane& lane);
+  static void announce(Lane& lane);
   bool push_arrived(Lane& lane);
   void fill_tiers(Lane& lane);
   void add_units(Lane& lane, uint64_t position, bool skip);
