@@ -102,7 +102,7 @@ struct Staging::Lane {
   TimePoint moved{};
   bool keeps_all = false;           // the whole dataset fits the budget
   std::vector<bool> in_page_cache;  // by sample; only if keeps_all
-  std::atomic<uint64_t> ahead_published{0};
+  std::atomic<uint64_t> staged_published{0};
 };
 
 Staging::Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages,
@@ -160,7 +160,10 @@ void Staging::wake() {
 uint64_t Staging::ahead(const std::string& plan) const {
   MutexLock lock(shared_->mutex);
   const auto found = shared_->lanes.find(plan);
-  return found == shared_->lanes.end() ? 0 : found->second->ahead_published.load();
+  if (found == shared_->lanes.end()) return 0;
+  const PlanRun& run = *found->second->run;
+  const uint64_t front = run.absolute(run.tracker().front()).value_or(0);
+  return std::max(found->second->staged_published.load(), front) - front;
 }
 
 std::map<std::string, std::shared_ptr<Staging::Lane>> Staging::lanes() const {
@@ -212,7 +215,7 @@ bool Staging::step(Lane& lane, uint64_t budget) {
   const bool full = !fetch_ahead(lane, budget);
   busy = push_arrived(lane) || busy;
   if (full) fill_tiers(lane);
-  publish(lane);
+  lane.staged_published = lane.staged;
   return busy;
 }
 
@@ -461,10 +464,6 @@ void Staging::fill_tiers(Lane& lane) {
     });
     if (!room) return;
   }
-}
-
-void Staging::publish(Lane& lane) {
-  lane.ahead_published = lane.staged - std::min(lane.staged, lane.front);
 }
 
 }  // namespace clairfs

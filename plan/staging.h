@@ -94,7 +94,6 @@ class Staging {
   void reopen_sentinel(Lane& lane, uint64_t position);
   static bool is_sentinel(Lane& lane, uint64_t position);
   void restart(Lane& lane, uint64_t position);
-  static void publish(Lane& lane);
   std::map<std::string, std::shared_ptr<Lane>> lanes() const;
 
   // Constant after construction.
