@@ -139,19 +139,16 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   }
   // What NVMe keeps is only moved up when RAM can hold everything: else the copy would cost another chunk's
   // place.
-  Placement placement;
-  if (store == 0 || ram_.capacity() >= catalog_.total_bytes()) {
-    placement = policy_.place(chunk, round_to_pages(length), space());
-    for (const ChunkId victim : placement.evict) evict(victim, placement.tier);
-  }
+  const bool moves = store == 0 || ram_.capacity() >= catalog_.total_bytes();
+  const Tier keep = moves ? make_place(chunk) : Tier::none;
   std::optional<Block> block;
-  if (placement.tier == Tier::ram) block = arena_->allocate(length, ram_);
+  if (keep == Tier::ram) block = arena_->allocate(length, ram_);
   if (!block) block = reserve_transit(length);
   if (!block) return false;
 
   outstanding_.fetch_add(1);
   const ChunkRef data(new ChunkData(std::move(*block), length, *this));
-  const auto fetch = std::make_shared<Fetch>(Fetch{chunk, urgency, data, placement.tier, store - 1});
+  const auto fetch = std::make_shared<Fetch>(Fetch{chunk, urgency, data, keep, store - 1});
   if (store == 0) {
     fetch_from_source(fetch);
   } else if (must_verify(catalog_.range(chunk).file)) {
@@ -160,6 +157,13 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
     fetch_from_nvme(fetch);
   }
   return true;
+}
+
+// Asks the policy where the chunk is to stay, and drops what has to make room.
+Tier ChunkCache::make_place(ChunkId chunk) {
+  const Placement placement = policy_.place(chunk, round_to_pages(catalog_.range(chunk).length), space());
+  for (const ChunkId victim : placement.evict) evict(victim, placement.tier);
+  return placement.tier;
 }
 
 bool ChunkCache::must_verify(FileId file) const {
@@ -191,6 +195,7 @@ void ChunkCache::fetch_from_nvme(const std::shared_ptr<Fetch>& fetch) {
       slots_[fetch->chunk.index()].store = 0;
     }
     policy_.dropped(fetch->chunk, Tier::nvme);
+    fetch->keep = make_place(fetch->chunk);
     fetch_from_source(fetch);
   });
 }

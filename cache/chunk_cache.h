@@ -128,6 +128,7 @@ class ChunkCache final : private MemoryListener {
 
   // One fetch, step by step.
   bool begin(ChunkId chunk, Urgency urgency);
+  Tier make_place(ChunkId chunk);
   bool must_verify(FileId file) const;
   void verify_then_fetch(const std::shared_ptr<Fetch>& fetch);
   void fetch_from_nvme(const std::shared_ptr<Fetch>& fetch);
