@@ -250,6 +250,7 @@ bool Staging::drop_consumed(Lane& lane) {
 bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
   while (lane.fetched < lane.horizon.end()) {
     if (shared_->in_flight_bytes.load() >= most_in_flight_) return true;
+    if (waits_for_reader(lane, lane.fetched)) return false;
     const uint64_t bytes = lane.run->sample_bytes(lane.horizon.sample_at(lane.fetched));
     if (bytes <= budget && lane.window_bytes + bytes > budget) return false;
     lane.arrivals.push_back(std::make_shared<Arrival>());
@@ -259,6 +260,21 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     ++lane.fetched;
   }
   return lane.fetched < lane.horizon.end();
+}
+
+/// A sample that stays in the page cache must not be staged anew while the reader has its last use still before it: the
+/// sentinel that tells of that use would be gone.
+bool Staging::waits_for_reader(const Lane& lane, uint64_t position) {
+  if (!lane.keeps_all) return false;
+  const uint32_t sample = lane.horizon.sample_at(position);
+  for (const auto& epoch : lane.horizon.epochs) {
+    if (epoch->end() <= lane.front) continue;
+    const auto uses = epoch->positions->of(sample);
+    const auto from = static_cast<uint32_t>(std::max(lane.front, epoch->base) - epoch->base);
+    const auto use = std::lower_bound(uses.begin(), uses.end(), from);
+    if (use != uses.end()) return epoch->base + *use < position;
+  }
+  return false;
 }
 
 void Staging::fetch(Lane& lane, uint64_t position) {
@@ -303,7 +319,8 @@ bool Staging::push_arrived(Lane& lane) {
     if (!arrival->skip && !arrival->failed) {
       push(lane, lane.staged, *arrival);
     } else if (lane.keeps_all && is_sentinel(lane, lane.staged)) {
-      reopen_sentinel(lane, lane.staged);
+      leave_open(lane, lane.staged);
+      metrics_.staging_sentinels.add();
     }
     ++lane.staged;
     ++pushed;
@@ -348,12 +365,15 @@ void Staging::push(Lane& lane, uint64_t position, const Arrival& arrival) {
     }
   }
   metrics_.staging_pushed.add();
-  if (sentinel) metrics_.staging_sentinels.add();
+  if (sentinel) {
+    leave_open(lane, position);
+    metrics_.staging_sentinels.add();
+  }
   if (lane.keeps_all && complete) lane.in_page_cache[sample] = true;
 }
 
-// A sample that stayed in the page cache since an earlier epoch becomes a sentinel by losing its last page.
-void Staging::reopen_sentinel(Lane& lane, uint64_t position) {
+// A sentinel lacks its last page, also when an earlier reader or plan has left it in the page cache.
+void Staging::leave_open(Lane& lane, uint64_t position) {
   const uint32_t sample = lane.horizon.sample_at(position);
   const SampleIndex& index = lane.run->index();
   if (index.range_count(sample) == 0) return;
@@ -361,7 +381,6 @@ void Staging::reopen_sentinel(Lane& lane, uint64_t position) {
   if (last.length == 0) return;
   const uint64_t end = last.offset + last.length;
   pages_.drop(last.file, page_floor(end - 1), end - page_floor(end - 1));
-  metrics_.staging_sentinels.add();
 }
 
 /// The bytes [begin, end) of a file out of a sample's chunks.

@@ -86,7 +86,8 @@ class Staging {
   void fill_tiers(Lane& lane);
   void fetch(Lane& lane, uint64_t position);
   void push(Lane& lane, uint64_t position, const Arrival& arrival);
-  void reopen_sentinel(Lane& lane, uint64_t position);
+  void leave_open(Lane& lane, uint64_t position);
+  static bool waits_for_reader(const Lane& lane, uint64_t position);
   std::vector<iovec> memory_of(FileId file, uint64_t begin, uint64_t end, const Arrival& arrival) const;
   static bool is_sentinel(Lane& lane, uint64_t position);
   void restart(Lane& lane, uint64_t position);
