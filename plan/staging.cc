@@ -288,7 +288,7 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
   bool full = false;
   while (lane.fetched < lane.horizon.end() && lane.units.size() < lane.asked + kUnitsWaiting) {
     const uint64_t bytes = lane.run->sample_bytes(lane.horizon.sample_at(lane.fetched));
-    full = bytes <= budget && lane.window_bytes + bytes > budget;
+    full = (bytes <= budget && lane.window_bytes + bytes > budget) || waits_for_reader(lane, lane.fetched);
     if (full) break;
     add_units(lane, lane.fetched, bytes > budget);
     lane.window_bytes += bytes;
@@ -306,6 +306,21 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     ask(unit);
   }
   return !full;
+}
+
+/// A sample that stays in the page cache must not be staged anew while the reader has its last use still before
+/// it: the sentinel that tells of that use would be gone.
+bool Staging::waits_for_reader(const Lane& lane, uint64_t position) {
+  if (!lane.keeps_all) return false;
+  const uint32_t sample = lane.horizon.sample_at(position);
+  for (const auto& epoch : lane.horizon.epochs) {
+    if (epoch->end() <= lane.front) continue;
+    const auto uses = epoch->positions->of(sample);
+    const auto from = static_cast<uint32_t>(std::max(lane.front, epoch->base) - epoch->base);
+    const auto use = std::lower_bound(uses.begin(), uses.end(), from);
+    if (use != uses.end()) return epoch->base + *use < position;
+  }
+  return false;
 }
 
 void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
@@ -409,7 +424,7 @@ void Staging::push(Lane& lane, const Unit& unit) {
   const uint32_t sample = lane.horizon.sample_at(unit.position);
   const bool sentinel = unit.last && is_sentinel(lane, unit.position);
   if (!unit.chunk) {
-    if (sentinel && lane.keeps_all && lane.in_page_cache[sample]) reopen_sentinel(lane, unit.position);
+    if (sentinel && lane.keeps_all && lane.in_page_cache[sample]) leave_open(lane, unit.position);
     return;
   }
   const uint64_t end = sentinel ? page_floor(unit.end - 1) : unit.end;
@@ -425,13 +440,13 @@ void Staging::push(Lane& lane, const Unit& unit) {
   }
   if (!unit.last) return;
   metrics_.staging_pushed.add();
-  if (sentinel) metrics_.staging_sentinels.add();
+  if (sentinel) leave_open(lane, unit.position);
   if (lane.keeps_all && lane.complete) lane.in_page_cache[sample] = true;
   lane.complete = true;
 }
 
-// A sample that stayed in the page cache since an earlier epoch becomes a sentinel by losing its last page.
-void Staging::reopen_sentinel(Lane& lane, uint64_t position) {
+// A sentinel lacks its last page, also when an earlier reader or plan has left it in the page cache.
+void Staging::leave_open(Lane& lane, uint64_t position) {
   const uint32_t sample = lane.horizon.sample_at(position);
   const SampleIndex& index = lane.run->index();
   if (index.range_count(sample) == 0) return;

@@ -91,7 +91,8 @@ class Staging {
   void ask(const std::shared_ptr<Unit>& unit);
   static void pop_unit(Lane& lane);
   void push(Lane& lane, const Unit& unit);
-  void reopen_sentinel(Lane& lane, uint64_t position);
+  void leave_open(Lane& lane, uint64_t position);
+  static bool waits_for_reader(const Lane& lane, uint64_t position);
   static bool is_sentinel(Lane& lane, uint64_t position);
   void restart(Lane& lane, uint64_t position);
   std::map<std::string, std::shared_ptr<Lane>> lanes() const;

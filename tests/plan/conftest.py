@@ -1,0 +1,21 @@
+"""Datasets of this folder's tests, and where their tools are."""
+
+import os
+
+import clairmount
+import pytest
+from planning import make_images
+
+
+def pytest_configure():
+    for variable, tool in {"PLAN_ORDER_TOOL": "plan_order_tool", "SAMPLER_TOOL": "sampler_tool"}.items():
+        os.environ.setdefault(variable, str(clairmount.build_dir() / "tests" / tool))
+
+
+@pytest.fixture(scope="session")
+def images():
+    """600 small images to train on and 90 for validation, in class folders: train/ and val/."""
+    with clairmount.tempdir() as tmp:
+        make_images(tmp / "train", 600, side=16)
+        make_images(tmp / "val", 90, side=16)
+        yield tmp

@@ -1,0 +1,86 @@
+"""Training jobs of the real PyTorch under a plan: the predicted order is the one in which the files are really
+opened, the plan is followed to its end, and every byte is the source's."""
+
+import clairmount
+import pytest
+from planning import make_images, plan, predicted, register, run_job, wait_ahead
+
+pytest.importorskip("torch")
+pytest.importorskip("torchvision")
+
+PREFETCH = 2  # DataLoader's default
+
+
+def assert_as_predicted(log, root, text, phase, epoch, rank, batch, workers):
+    expected = predicted(root, text, epoch, rank)
+    delivered = log.delivered[phase, rank]
+    assert delivered == expected
+    opened = log.opened[phase, rank]
+    assert sorted(opened) == sorted(expected)
+    slack = (PREFETCH * workers + 1) * batch
+    places = {}
+    for i, name in enumerate(expected):  # padding repeats samples
+        places.setdefault(name, []).append(i)
+    for i, name in enumerate(opened):
+        assert min(abs(i - place) for place in places[name]) < slack, (i, places[name])
+
+
+def assert_followed(mount, name):
+    state = plan(mount, name)
+    assert state["state"] == "finished", state
+    assert (state["suspensions"], state["realignments"], state["out_of_order"]) == (0, 0, 0), state
+    assert "divergence" not in state
+    assert state["in_order"] > 0
+
+
+@pytest.mark.parametrize("workers", [0, 2, 4])
+@pytest.mark.parametrize("sampler", ["distributed", "random"])
+def test_three_epochs_with_validation(images, tmp, sampler, workers):
+    batch, epochs, seed = 8, 3, 42
+    ranks = 2 if sampler == "distributed" else 1
+    world = f"world={ranks} ranks_per_node={ranks} batch={batch} workers={workers}"
+    train = f"format=imagefolder sampler=torch.{sampler} seed={seed} epochs={epochs} {world}"
+    # Each rank validates on everything.
+    val = f"name=val format=imagefolder sampler=torch.sequential epochs={epochs} {world}"
+    with clairmount.clairfs(images, "--ram", "64M", "--staging", "64M") as mount:
+        register(mount, train, "train")
+        register(mount, val, "val")
+        log = run_job(
+            tmp / "log",
+            train=mount.path / "train",
+            val=mount.path / "val",
+            sampler=sampler,
+            seed=seed,
+            ranks=ranks,
+            batch=batch,
+            workers=workers,
+            epochs=epochs,
+        )
+        for epoch in range(epochs):
+            for rank in range(ranks):
+                root = images / "train"
+                assert_as_predicted(log, root, train, f"train{epoch}", epoch, rank, batch, workers)
+                assert_as_predicted(log, images / "val", val, f"val{epoch}", epoch, rank, batch, workers)
+        log.assert_bytes_of(images)
+        assert_followed(mount, "default")
+        assert_followed(mount, "val")
+        assert mount.stat("reads.failed") == 0
+
+
+@pytest.mark.parametrize("ram", ["256M", "16M"])
+def test_files_of_110_kb(tmp, ram):
+    """More than the window and, with 16 MiB, more than the tiers hold."""
+    count, batch, epochs = 300, 16, 3
+    make_images(tmp / "src/train", count, side=192)
+    text = f"format=imagefolder sampler=torch.distributed seed=7 epochs={epochs} batch={batch} workers=2"
+    with clairmount.clairfs(tmp / "src", "--ram", ram, "--staging", "8M") as mount:
+        register(mount, text, "train")
+        wait_ahead(mount, 50)
+        log = run_job(
+            tmp / "log", train=mount.path / "train", seed=7, batch=batch, workers=2, epochs=epochs
+        )
+        for epoch in range(epochs):
+            assert_as_predicted(log, tmp / "src/train", text, f"train{epoch}", epoch, 0, batch, 2)
+        log.assert_bytes_of(tmp / "src")
+        assert_followed(mount, "default")
+        assert mount.stat("staging.dropped") > 0
