@@ -80,7 +80,8 @@ Status PlanManager::cancel(const std::string& name) {
 
 Status PlanManager::cancel_folder(std::string_view folder) {
   bool any = false;
-  for (const auto& [name, run] : *runs()) {
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
     if (run->given().root == folder) any = cancel(name).ok() || any;
   }
   if (!any) return Error{ENODATA, fmt::format("no plan has the root '{}'", folder)};
@@ -90,7 +91,8 @@ Status PlanManager::cancel_folder(std::string_view folder) {
 void PlanManager::observe(FileId file, uint64_t offset, uint64_t length, Access access) {
   if (!any()) return;
   const TimePoint now = parts_.clock.now();
-  for (const auto& [name, run] : *runs()) {
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
     const std::vector<uint32_t> samples = run->samples_of(file, offset, length);
     if (samples.empty()) continue;
     Tracker& tracker = run->tracker();
@@ -120,7 +122,8 @@ void PlanManager::plan_ahead() {
       pending_ = false;
       diverged.swap(to_diagnose_);
     }
-    for (const auto& [name, run] : *runs()) {
+    const auto all = runs();
+    for (const auto& [name, run] : *all) {
       const auto changed = run->prepare();
       if (!changed) {
         parts_.log.error("plan {} ends: {}", name, changed.error().message);

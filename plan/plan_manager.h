@@ -74,6 +74,7 @@ class PlanManager {
   using Runs = std::map<std::string, std::shared_ptr<PlanRun>>;
 
   Result<std::string> install(const PlanSpec& spec);
+  /// To be kept in a variable: a range-for over *runs() would not keep it alive.
   std::shared_ptr<const Runs> runs() const;
   std::shared_ptr<PlanRun> run(const std::string& name) const;
   void replace_runs(const std::function<void(Runs&)>& change);

@@ -38,14 +38,16 @@ std::string plan_text(const PlanRun& run, uint64_t ahead) {
 
 std::string PlanManager::text() const {
   std::string out;
-  for (const auto& [name, run] : *runs()) out += plan_text(*run, parts_.staging.ahead(name));
+  const auto all = runs();
+  for (const auto& [name, run] : *all) out += plan_text(*run, parts_.staging.ahead(name));
   return out;
 }
 
 std::string PlanManager::json() const {
   using Json = nlohmann::ordered_json;
-  Json all = Json::array();
-  for (const auto& [name, run] : *runs()) {
+  Json list = Json::array();
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
     const TrackerStatus s = run->tracker().status();
     Json plan;
     plan["name"] = name;
@@ -71,13 +73,14 @@ std::string PlanManager::json() const {
                             {"seen", run->index().path(s.divergence->seen)},
                             {"hint", s.divergence->hint}};
     }
-    all.push_back(std::move(plan));
+    list.push_back(std::move(plan));
   }
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string PlanManager::text_of_folder(std::string_view folder) const {
-  for (const auto& [name, run] : *runs()) {
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
     if (run->given().root == folder) return format_plan(run->given());
   }
   return "";
@@ -111,7 +114,8 @@ Result<std::string> PlanManager::check(const std::string& name) const {
 }
 
 std::string PlanManager::next_use(FileId file) const {
-  for (const auto& [name, run] : *runs()) {
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
     const Horizon horizon = run->horizon();
     const auto front = run->absolute(run->tracker().front());
     const Catalog::Chunks chunks = parts_.dataset.catalog->chunks(file);
