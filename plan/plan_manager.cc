@@ -5,7 +5,14 @@
 
 #include <fmt/format.h>
 
+#include "cache/base/printable.h"
+
 namespace clairfs {
+
+Error no_such_plan(const std::string& name) {
+  return {ENOENT,
+          fmt::format("there is no plan named '{}'; 'clairfs plan show MOUNT' lists them", printable(name))};
+}
 
 PlanManager::PlanManager(Parts parts)
     : parts_(std::move(parts)), planner_("planner", [this] { plan_ahead(); }) {}
@@ -55,7 +62,9 @@ Result<std::string> PlanManager::submit(std::string_view text, std::string_view 
 
 Result<std::string> PlanManager::install(const PlanSpec& spec) {
   const auto existing = run(spec.name);
-  if (existing && existing->given() == spec) return format_plan(spec);
+  // A job that ran to its end and is started again registers the same text, and begins anew.
+  const bool over = existing && existing->tracker().state() == TrackerState::finished;
+  if (existing && !over && existing->given() == spec) return format_plan(spec);
   auto made = PlanRun::make(spec, parts_.dataset, parts_.place);
   if (!made) return made.error();
   if (existing) {
@@ -71,7 +80,12 @@ Result<std::string> PlanManager::install(const PlanSpec& spec) {
 
 Status PlanManager::cancel(const std::string& name) {
   MutexLock one_at_a_time(submit_mutex_);
-  if (!run(name)) return Error{ENOENT, fmt::format("there is no plan named '{}'", name)};
+  if (!run(name)) {
+    const Error unknown = no_such_plan(name);
+    MutexLock lock(mutex_);
+    last_error_ = unknown.message;
+    return unknown;
+  }
   replace_runs([&](Runs& runs) { runs.erase(name); });
   parts_.staging.remove(name);
   parts_.log.info("plan {} is cancelled", name);

@@ -43,6 +43,12 @@ std::string PlanManager::text() const {
   return out;
 }
 
+Result<std::string> PlanManager::text(const std::string& name) const {
+  const auto found = run(name);
+  if (!found) return no_such_plan(name);
+  return plan_text(*found, parts_.staging.ahead(name));
+}
+
 std::string PlanManager::json() const {
   using Json = nlohmann::ordered_json;
   Json list = Json::array();
@@ -59,6 +65,8 @@ std::string PlanManager::json() const {
     plan["front"] = s.front.position;
     plan["epoch_length"] = run->horizon().epochs.front()->sequence->length();
     plan["samples"] = run->index().size();
+    plan["bytes"] = run->dataset_bytes();
+    plan["passed"] = s.passed;
     plan["ahead"] = parts_.staging.ahead(name);
     plan["samples_per_second"] = s.samples_per_second;
     plan["in_order"] = s.in_order;
@@ -88,7 +96,7 @@ std::string PlanManager::text_of_folder(std::string_view folder) const {
 
 Result<std::string> PlanManager::next(const std::string& name, uint64_t count) const {
   const auto found = run(name);
-  if (!found) return Error{ENOENT, fmt::format("there is no plan named '{}'", name)};
+  if (!found) return no_such_plan(name);
   const Horizon horizon = found->horizon();
   const auto from = found->absolute(found->tracker().front());
   std::string out;
@@ -101,7 +109,7 @@ Result<std::string> PlanManager::next(const std::string& name, uint64_t count) c
 
 Result<std::string> PlanManager::check(const std::string& name) const {
   const auto found = run(name);
-  if (!found) return Error{ENOENT, fmt::format("there is no plan named '{}'", name)};
+  if (!found) return no_such_plan(name);
   const TrackerStatus s = found->tracker().status();
   const bool pass = s.out_of_order == 0 && s.in_order > 0;
   std::string out = s.in_order + s.out_of_order == 0 ? "nothing observed yet\n" : pass ? "pass\n" : "fail\n";
