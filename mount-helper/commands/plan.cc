@@ -196,10 +196,6 @@ void add_plan_command(CLI::App& app, int& status) {
   CLI::App* command =
       app.add_subcommand("plan", "Say in which order a script reads, so that files are there before");
   command->require_subcommand(0, 1);
-  command->footer(
-      "Example: clairfs plan /mnt/imagenet/train seed=42 epochs=90 world=8 ranks_per_node=8 batch=32 "
-      "workers=4\n"
-      "A mountpoint called like a subcommand is reached as ./NAME.");
   struct Arguments {
     std::string path;
     std::vector<std::string> words;
@@ -213,6 +209,11 @@ void add_plan_command(CLI::App& app, int& status) {
   add_check(*command, status);
   add_cancel(*command, status);
   add_order(*command, status);
+  // After the subcommands, which would inherit it.
+  command->footer(
+      "Example: clairfs plan /mnt/imagenet/train seed=42 epochs=90 world=8 ranks_per_node=8 batch=32 "
+      "workers=4\n"
+      "A mountpoint called like a subcommand is reached as ./NAME.");
   command->callback([command, arguments, &status] {
     if (!command->get_subcommands().empty()) {
       if (!arguments->path.empty()) {
