@@ -53,7 +53,7 @@ Result<std::string> run_control_command(PlanManager& plans, std::string_view com
   const std::string_view verb = take_word(rest);
   if (verb == "plan") return plans.submit(rest);
   if (verb == "cancel") return done(plans.cancel(name_or_default(rest)));
-  if (verb == "show") return plans.text();
+  if (verb == "show") return rest.empty() ? Result<std::string>(plans.text()) : plans.text(std::string(rest));
   if (verb == "json") return plans.json();
   if (verb == "next") return next_files(plans, rest);
   if (verb == "check") return plans.check(name_or_default(rest));

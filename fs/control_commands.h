@@ -2,8 +2,8 @@
 //
 //   plan TEXT            puts a plan in force (TEXT as parse_plan() takes it); answers with its text
 //   cancel [NAME]        cancels a plan ("default" if none is named)
-//   show                 all plans and their state
-//   json                 the same as a JSON array
+//   show [NAME]          all plans, or one, and their state
+//   json                 all plans as a JSON array
 //   next [NAME] COUNT    the next files of a plan
 //   check [NAME]         predicted against observed so far
 #pragma once

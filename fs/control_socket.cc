@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <random>
 
@@ -21,6 +22,8 @@ namespace {
 // A client of this machine sends its request at once; one that does not is not waited for.
 constexpr int kRequestSeconds = 5;
 
+using SteadyTime = std::chrono::steady_clock::time_point;
+
 constexpr size_t kMostRequest = kMaxPlanText + 64;  // a plan and the command's word
 
 sockaddr_un address_of(const std::string& name, socklen_t& length) {
@@ -30,6 +33,10 @@ sockaddr_un address_of(const std::string& name, socklen_t& length) {
   std::memcpy(address.sun_path + 1, name.data(), size);  // a leading NUL: the abstract namespace
   length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
   return address;
+}
+
+SteadyTime seconds_from_now(int seconds) {
+  return std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
 }
 
 void set_timeouts(int fd, int seconds) {
@@ -48,19 +55,36 @@ bool send_all(int fd, std::string_view text) {
   return true;
 }
 
-/// Everything up to the end, at most `most` bytes. Errors: ETIMEDOUT, EMSGSIZE.
-Result<std::string> receive_all(int fd, size_t most) {
+/// Waits until the other side sent something or ended. False at the deadline.
+bool wait_readable(int fd, SteadyTime deadline) {
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    pollfd event{fd, POLLIN, 0};
+    if (::poll(&event, 1, static_cast<int>(left.count())) > 0) return true;
+  }
+}
+
+/// Everything up to the end; what is longer than `most` bytes is read as well, but not kept. Errors:
+/// ETIMEDOUT when the end has not come by the deadline, EMSGSIZE.
+Result<std::string> receive_all(int fd, size_t most, SteadyTime deadline) {
   std::string text;
+  bool too_long = false;
   char buffer[16 << 10];
   for (;;) {
+    if (!wait_readable(fd, deadline))
+      return Error{ETIMEDOUT, "the other side of the control socket fell silent"};
     const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
-    if (n == 0) return text;
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0)
-      return Error{errno == EAGAIN ? ETIMEDOUT : errno, "the other side of the control socket fell silent"};
-    text.append(buffer, static_cast<size_t>(n));
-    if (text.size() > most) return Error{EMSGSIZE, fmt::format("a request has at most {} bytes", most)};
+    if (n < 0) return system_error(errno, "read from the control socket");
+    if (n == 0) break;
+    too_long = too_long || text.size() + static_cast<size_t>(n) > most;
+    if (!too_long) text.append(buffer, static_cast<size_t>(n));
   }
+  if (too_long)
+    return Error{EMSGSIZE, fmt::format("more than the {} bytes that the control socket takes", most)};
+  return text;
 }
 
 bool may_speak(int fd) {
@@ -114,12 +138,12 @@ void ControlSocket::serve() {
 
 void ControlSocket::answer(const Fd& connection) {
   set_timeouts(connection.get(), kRequestSeconds);
-  if (!may_speak(connection.get())) {
-    send_all(connection.get(), fmt::format("error {}\nonly the mount's user and root may control it", EPERM));
-    return;
-  }
-  const auto request = receive_all(connection.get(), kMostRequest);
-  const auto result = request ? handler_(*request) : Result<std::string>(request.error());
+  // Also a refused client is heard out: closing before all was read would throw the answer away (ECONNRESET).
+  const auto request = receive_all(connection.get(), kMostRequest, seconds_from_now(kRequestSeconds));
+  const auto result = !may_speak(connection.get())
+                          ? Error{EPERM, "only the mount's user and root may control it"}
+                      : request ? handler_(*request)
+                                : Result<std::string>(request.error());
   const bool sent = result ? send_all(connection.get(), "ok\n" + *result)
                            : send_all(connection.get(), fmt::format("error {}\n{}", result.error().code,
                                                                     result.error().message));
@@ -140,7 +164,7 @@ Result<std::string> ask_control_socket(const std::string& name, std::string_view
     return system_error(errno, "speak to the daemon");
   }
   constexpr size_t kMostAnswer = 64 << 20;
-  const auto answer = receive_all(fd.get(), kMostAnswer);
+  const auto answer = receive_all(fd.get(), kMostAnswer, seconds_from_now(timeout_seconds));
   if (!answer) return answer.error();
   const size_t line = answer->find('\n');
   const std::string text = line == std::string::npos ? "" : answer->substr(line + 1);

@@ -14,6 +14,7 @@ namespace {
 constexpr const char* kDescription =
     "clairfs mounts a read-only view of a dataset and caches it in memory and on NVMe.\n\n"
     "  clairfs mount /pfs/imagenet /mnt/imagenet     then train on /mnt/imagenet\n"
+    "  clairfs plan /mnt/imagenet/train seed=42      what the script reads, in which order\n"
     "  clairfs status /mnt/imagenet                  what the cache did\n"
     "  clairfs umount /mnt/imagenet";
 
@@ -47,6 +48,8 @@ std::unique_ptr<CLI::App> make_app(int& status) {
   add_umount_command(*app, status);
   add_status_command(*app, status);
   add_warmup_command(*app, status);
+  add_plan_command(*app, status);
+  add_top_command(*app, status);
   add_man_page_command(*app, status);
   return app;
 }

@@ -1,6 +1,8 @@
 #include "mount-helper/unmount.h"
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +14,11 @@
 
 namespace clairfs {
 namespace {
+
+// The daemon itself is in its mount for an instant when it pushes pages of files that the kernel does not
+// know yet.
+constexpr int kAttempts = 10;
+constexpr auto kPause = std::chrono::milliseconds(50);
 
 constexpr size_t kNamedUsers = 5;  // enough to act on, short enough for one line
 
@@ -44,13 +51,21 @@ Status unmount_unprivileged(const std::string& mountpoint, bool lazy) {
   return busy(mountpoint);
 }
 
-}  // namespace
-
-Status unmount(const std::string& mountpoint, bool lazy) {
+Status unmount_once(const std::string& mountpoint, bool lazy) {
   if (::umount2(mountpoint.c_str(), UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0) return {};
   if (errno == EPERM) return unmount_unprivileged(mountpoint, lazy);
   if (errno == EBUSY) return busy(mountpoint);
   return system_error(errno, "unmount " + mountpoint);
+}
+
+}  // namespace
+
+Status unmount(const std::string& mountpoint, bool lazy) {
+  for (int attempt = 1;; ++attempt) {
+    Status done = unmount_once(mountpoint, lazy);
+    if (done || done.error().code != EBUSY || attempt == kAttempts) return done;
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 }  // namespace clairfs

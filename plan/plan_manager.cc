@@ -5,7 +5,14 @@
 
 #include <fmt/format.h>
 
+#include "cache/base/printable.h"
+
 namespace clairfs {
+
+Error no_such_plan(const std::string& name) {
+  return {ENOENT,
+          fmt::format("there is no plan named '{}'; 'clairfs plan show MOUNT' lists them", printable(name))};
+}
 
 PlanManager::PlanManager(Parts parts)
     : parts_(std::move(parts)), planner_("planner", [this] { plan_ahead(); }) {}
@@ -55,7 +62,9 @@ Result<std::string> PlanManager::submit(std::string_view text, std::string_view 
 
 Result<std::string> PlanManager::install(const PlanSpec& spec) {
   const auto existing = run(spec.name);
-  if (existing && existing->given() == spec) return format_plan(spec);
+  // A job that ran to its end and is started again registers the same text, and begins anew.
+  const bool over = existing && existing->tracker().state() == TrackerState::finished;
+  if (existing && !over && existing->given() == spec) return format_plan(spec);
   auto made = PlanRun::make(spec, parts_.dataset, parts_.place);
   if (!made) return made.error();
   if (existing) {
@@ -71,7 +80,12 @@ Result<std::string> PlanManager::install(const PlanSpec& spec) {
 
 Status PlanManager::cancel(const std::string& name) {
   MutexLock one_at_a_time(submit_mutex_);
-  if (!run(name)) return Error{ENOENT, fmt::format("there is no plan named '{}'", name)};
+  if (!run(name)) {
+    const Error unknown = no_such_plan(name);
+    MutexLock lock(mutex_);
+    last_error_ = unknown.message;
+    return unknown;
+  }
   replace_runs([&](Runs& runs) { runs.erase(name); });
   parts_.staging.remove(name);
   parts_.log.info("plan {} is cancelled", name);
@@ -80,7 +94,8 @@ Status PlanManager::cancel(const std::string& name) {
 
 Status PlanManager::cancel_folder(std::string_view folder) {
   bool any = false;
-  for (const auto& [name, run] : *runs()) {
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
     if (run->given().root == folder) any = cancel(name).ok() || any;
   }
   if (!any) return Error{ENODATA, fmt::format("no plan has the root '{}'", folder)};
@@ -90,7 +105,8 @@ Status PlanManager::cancel_folder(std::string_view folder) {
 void PlanManager::observe(FileId file, uint64_t offset, uint64_t length, Access access) {
   if (!any()) return;
   const TimePoint now = parts_.clock.now();
-  for (const auto& [name, run] : *runs()) {
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
     const std::vector<uint32_t> samples = run->samples_of(file, offset, length);
     if (samples.empty()) continue;
     Tracker& tracker = run->tracker();
@@ -120,7 +136,8 @@ void PlanManager::plan_ahead() {
       pending_ = false;
       diverged.swap(to_diagnose_);
     }
-    for (const auto& [name, run] : *runs()) {
+    const auto all = runs();
+    for (const auto& [name, run] : *all) {
       const auto changed = run->prepare();
       if (!changed) {
         parts_.log.error("plan {} ends: {}", name, changed.error().message);

@@ -42,10 +42,11 @@ class PlanManager {
   void stop();
 
   /// Puts a plan in force. `folder`: the dataset folder whose xattr was set; the plan's root if it names
-  /// none. The same text again changes nothing; another text under the same name replaces the plan. Returns
-  /// the plan as it reads back. Errors: always EINVAL; last_error() repeats the message.
+  /// none. The same text again changes nothing, unless the plan has finished: then it begins anew; another
+  /// text under the same name replaces the plan. Returns the plan as it reads back. Errors: always EINVAL;
+  /// last_error() repeats the message.
   Result<std::string> submit(std::string_view text, std::string_view folder = "");
-  /// Errors: ENOENT when there is no such plan.
+  /// Errors: ENOENT when there is no such plan; last_error() repeats the message.
   Status cancel(const std::string& name);
   /// Cancels the plans whose root is this folder. Errors: ENODATA when there is none.
   Status cancel_folder(std::string_view folder);
@@ -53,10 +54,11 @@ class PlanManager {
   /// A request for bytes of a file has arrived, or (length 0, Access::open) the file was opened.
   void observe(FileId file, uint64_t offset, uint64_t length, Access access);
 
-  /// All plans for people: text, state, position, distance ahead, divergence. The xattr's and control file's
-  /// text.
+  /// All plans for people: text, state, position, distance ahead, divergence. The control file's text.
   std::string text() const;
-  /// The same as a JSON array.
+  /// The same of one plan. Errors: ENOENT.
+  Result<std::string> text(const std::string& name) const;
+  /// All plans as a JSON array.
   std::string json() const;
   /// The text of the plan whose root is `folder`, as registered; empty if there is none.
   std::string text_of_folder(std::string_view folder) const;
@@ -74,6 +76,7 @@ class PlanManager {
   using Runs = std::map<std::string, std::shared_ptr<PlanRun>>;
 
   Result<std::string> install(const PlanSpec& spec);
+  /// To be kept in a variable: a range-for over *runs() would not keep it alive.
   std::shared_ptr<const Runs> runs() const;
   std::shared_ptr<PlanRun> run(const std::string& name) const;
   void replace_runs(const std::function<void(Runs&)>& change);
@@ -93,5 +96,8 @@ class PlanManager {
   std::atomic<size_t> count_{0};
   NamedThread planner_;
 };
+
+/// ENOENT, with the advice where to look.
+Error no_such_plan(const std::string& name);
 
 }  // namespace clairfs

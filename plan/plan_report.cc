@@ -38,14 +38,22 @@ std::string plan_text(const PlanRun& run, uint64_t ahead) {
 
 std::string PlanManager::text() const {
   std::string out;
-  for (const auto& [name, run] : *runs()) out += plan_text(*run, parts_.staging.ahead(name));
+  const auto all = runs();
+  for (const auto& [name, run] : *all) out += plan_text(*run, parts_.staging.ahead(name));
   return out;
+}
+
+Result<std::string> PlanManager::text(const std::string& name) const {
+  const auto found = run(name);
+  if (!found) return no_such_plan(name);
+  return plan_text(*found, parts_.staging.ahead(name));
 }
 
 std::string PlanManager::json() const {
   using Json = nlohmann::ordered_json;
-  Json all = Json::array();
-  for (const auto& [name, run] : *runs()) {
+  Json list = Json::array();
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
     const TrackerStatus s = run->tracker().status();
     Json plan;
     plan["name"] = name;
@@ -57,6 +65,8 @@ std::string PlanManager::json() const {
     plan["front"] = s.front.position;
     plan["epoch_length"] = run->horizon().epochs.front()->sequence->length();
     plan["samples"] = run->index().size();
+    plan["bytes"] = run->dataset_bytes();
+    plan["passed"] = s.passed;
     plan["ahead"] = parts_.staging.ahead(name);
     plan["samples_per_second"] = s.samples_per_second;
     plan["in_order"] = s.in_order;
@@ -71,13 +81,14 @@ std::string PlanManager::json() const {
                             {"seen", run->index().path(s.divergence->seen)},
                             {"hint", s.divergence->hint}};
     }
-    all.push_back(std::move(plan));
+    list.push_back(std::move(plan));
   }
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string PlanManager::text_of_folder(std::string_view folder) const {
-  for (const auto& [name, run] : *runs()) {
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
     if (run->given().root == folder) return format_plan(run->given());
   }
   return "";
@@ -85,7 +96,7 @@ std::string PlanManager::text_of_folder(std::string_view folder) const {
 
 Result<std::string> PlanManager::next(const std::string& name, uint64_t count) const {
   const auto found = run(name);
-  if (!found) return Error{ENOENT, fmt::format("there is no plan named '{}'", name)};
+  if (!found) return no_such_plan(name);
   const Horizon horizon = found->horizon();
   const auto from = found->absolute(found->tracker().front());
   std::string out;
@@ -98,7 +109,7 @@ Result<std::string> PlanManager::next(const std::string& name, uint64_t count) c
 
 Result<std::string> PlanManager::check(const std::string& name) const {
   const auto found = run(name);
-  if (!found) return Error{ENOENT, fmt::format("there is no plan named '{}'", name)};
+  if (!found) return no_such_plan(name);
   const TrackerStatus s = found->tracker().status();
   const bool pass = s.out_of_order == 0 && s.in_order > 0;
   std::string out = s.in_order + s.out_of_order == 0 ? "nothing observed yet\n" : pass ? "pass\n" : "fail\n";
@@ -111,7 +122,8 @@ Result<std::string> PlanManager::check(const std::string& name) const {
 }
 
 std::string PlanManager::next_use(FileId file) const {
-  for (const auto& [name, run] : *runs()) {
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
     const Horizon horizon = run->horizon();
     const auto front = run->absolute(run->tracker().front());
     const Catalog::Chunks chunks = parts_.dataset.catalog->chunks(file);

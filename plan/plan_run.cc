@@ -11,7 +11,7 @@ namespace {
 
 std::optional<Epoch> last_epoch(const PlanSpec& spec) {
   if (spec.epochs == 0) return std::nullopt;
-  return Epoch(static_cast<uint32_t>(spec.first_epoch + spec.epochs - 1));
+  return Epoch(static_cast<uint32_t>(spec.epochs - 1));
 }
 
 Result<AccessSequence> make_sequence(const PlanSpec& resolved, const DatasetSource& source,
@@ -19,6 +19,19 @@ Result<AccessSequence> make_sequence(const PlanSpec& resolved, const DatasetSour
   auto sampler = make_plan_sampler(resolved, index.size(), source, &index);
   if (!sampler) return sampler.error();
   return AccessSequence::make(resolved, std::move(*sampler));
+}
+
+uint64_t bytes_of(const SampleIndex& index, uint32_t sample) {
+  uint64_t bytes = 0;
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece)
+    bytes += index.range(sample, piece).length;
+  return bytes;
+}
+
+uint64_t sum_bytes(const SampleIndex& index) {
+  uint64_t bytes = 0;
+  for (uint32_t sample = 0; sample < index.size(); ++sample) bytes += bytes_of(index, sample);
+  return bytes;
 }
 
 }  // namespace
@@ -29,6 +42,7 @@ PlanRun::PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source,
       resolved_(std::move(resolved)),
       source_(std::move(source)),
       index_(std::move(index)),
+      dataset_bytes_(sum_bytes(*index_)),
       place_(place),
       sequence_(std::move(sequence)),
       tracker_(sequence_.slack(), last_epoch(resolved_)) {}
@@ -164,10 +178,7 @@ std::vector<uint32_t> PlanRun::samples_of(FileId file, uint64_t offset, uint64_t
 }
 
 uint64_t PlanRun::sample_bytes(uint32_t sample) const {
-  uint64_t bytes = 0;
-  for (uint32_t piece = 0; piece < index_->range_count(sample); ++piece)
-    bytes += index_->range(sample, piece).length;
-  return bytes;
+  return bytes_of(*index_, sample);
 }
 
 uint64_t PlanRun::memory_bytes() const {

@@ -57,6 +57,8 @@ class PlanRun {
   /// Samples of the plan that a READ of these bytes may belong to; empty if it is none of the plan's files.
   std::vector<uint32_t> samples_of(FileId file, uint64_t offset, uint64_t length) const;
   uint64_t sample_bytes(uint32_t sample) const;
+  /// Of all samples together.
+  uint64_t dataset_bytes() const { return dataset_bytes_; }
 
   /// Memory of numbering, orders and derived arrays.
   uint64_t memory_bytes() const;
@@ -71,6 +73,7 @@ class PlanRun {
   const PlanSpec resolved_;
   const DatasetSource source_;
   const std::shared_ptr<const SampleIndex> index_;
+  const uint64_t dataset_bytes_;
   const NodePlace place_;
   AccessSequence sequence_;  // the planner's
   Tracker tracker_;          // self-synchronised

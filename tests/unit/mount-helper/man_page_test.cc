@@ -5,6 +5,7 @@
 #include "mount-helper/cli.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/text_file.h"
+#include "plan/plan_keys.h"
 
 using namespace clairfs;
 
@@ -19,6 +20,30 @@ std::string page(const std::string& name) {
 std::string escaped(std::string text) {
   for (size_t at = 0; (at = text.find('-', at)) != std::string::npos; at += 2) text.insert(at, "\\");
   return text;
+}
+
+/// Checks the flags of a command and of its subcommands; returns how many there are.
+size_t check_documented(const CLI::App& command, const std::string& text) {
+  size_t flags = 0;
+  INFO(command.get_name());
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_positional() || option->check_name("--help")) continue;
+    for (const std::string& name : option->get_lnames()) {
+      INFO(name);
+      CHECK(text.find(escaped("--" + name)) != std::string::npos);
+      ++flags;
+    }
+    for (const std::string& name : option->get_snames()) {
+      INFO(name);
+      CHECK(text.find("\\-" + name) != std::string::npos);
+    }
+  }
+  for (const CLI::App* inner : command.get_subcommands([](const CLI::App*) { return true; })) {
+    INFO(inner->get_name());
+    CHECK(text.find(".B " + command.get_name() + " " + inner->get_name() + "\n") != std::string::npos);
+    flags += check_documented(*inner, text);
+  }
+  return flags;
 }
 
 }  // namespace
@@ -44,18 +69,7 @@ TEST_CASE("clairfs(1) documents every command and every flag that the parser tak
     if (command->get_group().empty()) continue;
     INFO(command->get_name());
     CHECK(text.find(".B " + command->get_name() + "\n") != std::string::npos);
-    for (const CLI::Option* option : command->get_options()) {
-      if (option->get_positional() || option->check_name("--help")) continue;
-      for (const std::string& name : option->get_lnames()) {
-        INFO(name);
-        CHECK(text.find(escaped("--" + name)) != std::string::npos);
-        ++flags;
-      }
-      for (const std::string& name : option->get_snames()) {
-        INFO(name);
-        CHECK(text.find("\\-" + name) != std::string::npos);
-      }
-    }
+    flags += check_documented(*command, text);
   }
   CHECK(flags > option_table().size());
 }
@@ -67,5 +81,13 @@ TEST_CASE("mount.clairfs(8) documents every option of the table") {
     INFO(spec.name);
     const std::string entry = ".B " + escaped(std::string(spec.name));
     CHECK((text.find(entry + "\n") != std::string::npos || text.find(entry + "=") != std::string::npos));
+  }
+}
+
+TEST_CASE("clairfs(1) names every key of a plan") {
+  const std::string text = page("clairfs.1");
+  for (const PlanKey& key : plan_keys()) {
+    INFO(key.name);
+    CHECK(text.find("\\fB" + std::string(key.name) + "\\fR=") != std::string::npos);
   }
 }

@@ -1,0 +1,229 @@
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include "cache/base/printable.h"
+#include "mount-helper/commands/commands.h"
+#include "mount-helper/control_client.h"
+#include "plan/plan_order.h"
+
+namespace clairfs {
+namespace {
+
+constexpr int kAnswerSeconds = 30;  // an answer takes milliseconds, but waits for a plan being registered
+constexpr int kRegisterSeconds =
+    3600;  // the numbering may read 10^8 entries and a list of 1 GiB from a busy PFS
+
+constexpr int exit_differs = 1;  // of `plan check`, whose statuses are those of cmp(1)
+
+// Of `plan order` and `plan show`: a larger number is a typing error.
+constexpr uint64_t kMostNumber = UINT32_MAX - 1;
+constexpr uint64_t kMostNext = 100000;  // what the daemon gives at once
+
+int status_of(const Error& error) {
+  return error.code == EINVAL || error.code == ENOENT || error.code == ERANGE ? exit_usage : exit_system;
+}
+
+int fail(const Error& error) {
+  return clairfs::fail(error, status_of(error));
+}
+
+/// False, with an error line, when stdout did not take everything.
+int finish_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_success;
+  return fail(system_error(errno, "write to stdout"));
+}
+
+int print(const Result<std::string>& answer) {
+  if (!answer) return fail(answer.error());
+  fmt::print("{}{}", *answer, answer->empty() || answer->ends_with('\n') ? "" : "\n");
+  return finish_output();
+}
+
+/// Finds the mount and sends it one command.
+Result<std::string> ask(const std::string& path, const std::string& command) {
+  const auto mount = find_controlled_mount(path);
+  if (!mount) return mount.error();
+  return ask_mount(*mount, command, kAnswerSeconds);
+}
+
+int register_plan(const std::string& path, const std::vector<std::string>& words) {
+  if (words.empty()) {
+    return fail(
+        Error{EINVAL, "a plan has at least seed=NUMBER; 'clairfs plan show MOUNT' shows those in force"});
+  }
+  const auto mount = find_controlled_mount(path);
+  if (!mount) return fail(mount.error());
+  std::error_code failure;
+  const std::string here = std::filesystem::current_path(failure);
+  if (failure) return fail(system_error(failure.value(), "find the current directory"));
+  return print(
+      ask_mount(*mount, "plan " + plan_to_register(plan_text_of(words), *mount, here), kRegisterSeconds));
+}
+
+struct ShowArguments {
+  std::string path;
+  std::string name;
+  uint64_t next = 0;
+  bool json = false;
+};
+
+/// The one plan of that name out of the array of all.
+Result<std::string> pick(const std::string& plans, const std::string& name) {
+  const auto all = nlohmann::ordered_json::parse(plans, nullptr, false);
+  if (all.is_array()) {
+    for (const auto& plan : all) {
+      if (plan.value("name", "") == name) return plan.dump(2) + "\n";
+    }
+  }
+  return Error{ENOENT, fmt::format("there is no plan named '{}'", name)};
+}
+
+int show(const ShowArguments& arguments) {
+  if (arguments.next > 0) {
+    const std::string name = arguments.name.empty() ? "default" : arguments.name;
+    return print(ask(arguments.path, fmt::format("next {} {}", name, arguments.next)));
+  }
+  if (!arguments.json) return print(ask(arguments.path, "show " + arguments.name));
+  const auto plans = ask(arguments.path, "json");
+  return print(plans && !arguments.name.empty() ? pick(*plans, arguments.name) : plans);
+}
+
+int check(const std::string& path, const std::string& name) {
+  const auto answer = ask(path, "check " + name);
+  if (!answer) return clairfs::fail(answer.error(), exit_system);
+  const int printed = print(answer);
+  if (printed != exit_success) return printed;
+  return answer->starts_with("pass\n") ? exit_success : exit_differs;
+}
+
+struct OrderArguments {
+  std::vector<std::string> words;
+  uint64_t epoch = 0;
+  uint64_t rank = 0;
+  bool paths = false;
+};
+
+int order(const OrderArguments& arguments) {
+  Logger log("clairfs", std::make_shared<spdlog::sinks::stderr_sink_st>());
+  log.set_level(spdlog::level::warn);
+  log.set_pattern("clairfs: %v");
+  const PlanOrderRequest request{plan_text_of(arguments.words), Epoch(static_cast<uint32_t>(arguments.epoch)),
+                                 TrainingRank(static_cast<uint32_t>(arguments.rank)), arguments.paths};
+  const Status done = plan_order(request, log, [&](uint32_t sample, std::string_view path) {
+    if (arguments.paths) {
+      fmt::print("{}\n", printable(path));
+    } else {
+      fmt::print("{}\n", sample);
+    }
+    return std::ferror(stdout) == 0;
+  });
+  return done ? finish_output() : fail(done.error());
+}
+
+/// A name that the daemon's commands take as one word.
+std::string check_name(const std::string& name) {
+  const bool plain = !name.empty() && name.find_first_of(" \t\r\n") == std::string::npos;
+  return plain ? "" : "a plan's name has letters, digits, '-', '_' and '.'";
+}
+
+void add_path(CLI::App* command, std::string& path) {
+  command->add_option("MOUNT", path, "Mountpoint, or any path inside the mount")->required();
+}
+
+void add_name(CLI::App* command, std::string& name, const std::string& help) {
+  command->add_option("--name", name, help)->type_name("NAME")->check(CLI::Validator(check_name, ""));
+}
+
+void add_show(CLI::App& plan, int& status) {
+  CLI::App* command =
+      plan.add_subcommand("show", "Show the plans in force, where their readers are, what comes next");
+  const auto arguments = std::make_shared<ShowArguments>();
+  add_path(command, arguments->path);
+  add_name(command, arguments->name, "Only this plan (default: all; with --next the plan 'default')");
+  CLI::Option* next =
+      command->add_option("--next", arguments->next, "Only the next files, in the order of reading");
+  next->type_name("NUMBER")->check(CLI::Range(uint64_t{1}, kMostNext));
+  command->add_flag("--json", arguments->json, "As JSON")->excludes(next);
+  command->callback([arguments, &status] { status = show(*arguments); });
+}
+
+void add_check(CLI::App& plan, int& status) {
+  CLI::App* command = plan.add_subcommand("check", "Compare what was read so far with what was predicted");
+  command->footer("Exit status: 0 pass, 1 fail or nothing observed yet, 2 could not be checked.");
+  const auto path = std::make_shared<std::string>();
+  const auto name = std::make_shared<std::string>("default");
+  add_path(command, *path);
+  add_name(command, *name, "The plan (default: 'default')");
+  command->callback([path, name, &status] { status = check(*path, *name); });
+}
+
+void add_cancel(CLI::App& plan, int& status) {
+  CLI::App* command = plan.add_subcommand("cancel", "Take a plan back");
+  const auto path = std::make_shared<std::string>();
+  const auto name = std::make_shared<std::string>("default");
+  add_path(command, *path);
+  add_name(command, *name, "The plan (default: 'default')");
+  command->callback([path, name, &status] { status = print(ask(*path, "cancel " + *name)); });
+}
+
+void add_order(CLI::App& plan, int& status) {
+  CLI::App* command =
+      plan.add_subcommand("order", "Print what a training rank reads in an epoch; needs no mount");
+  command->footer(
+      "n=SAMPLES gives the size of the dataset; or root=DIR names it, here any directory.\n"
+      "Example: clairfs plan order sampler=torch.distributed seed=42 world=8 n=1281167 --epoch 3 --rank 5");
+  const auto arguments = std::make_shared<OrderArguments>();
+  command->add_option("KEY=VALUE", arguments->words, "The plan; see clairfs(1)")->required()->expected(-1);
+  command->add_option("--epoch", arguments->epoch, "Epoch, counted from 0 (default: 0)")
+      ->type_name("NUMBER")
+      ->check(CLI::Range(uint64_t{0}, kMostNumber));
+  command->add_option("--rank", arguments->rank, "Training rank, counted from 0 (default: 0)")
+      ->type_name("NUMBER")
+      ->check(CLI::Range(uint64_t{0}, kMostNumber));
+  command->add_flag("--paths", arguments->paths, "Print the files instead of numbers; needs root=DIR");
+  command->callback([arguments, &status] { status = order(*arguments); });
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app, int& status) {
+  CLI::App* command =
+      app.add_subcommand("plan", "Say in which order a script reads, so that files are there before");
+  command->require_subcommand(0, 1);
+  struct Arguments {
+    std::string path;
+    std::vector<std::string> words;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("MOUNT", arguments->path,
+                      "Mountpoint, or the dataset's folder in it (then the plan's root)");
+  command->add_option("KEY=VALUE", arguments->words, "The plan to put in force; see clairfs(1)")
+      ->expected(-1);
+  add_show(*command, status);
+  add_check(*command, status);
+  add_cancel(*command, status);
+  add_order(*command, status);
+  // After the subcommands, which would inherit it.
+  command->footer(
+      "Example: clairfs plan /mnt/imagenet/train seed=42 epochs=90 world=8 ranks_per_node=8 batch=32 "
+      "workers=4\n"
+      "A mountpoint called like a subcommand is reached as ./NAME.");
+  command->callback([command, arguments, &status] {
+    if (!command->get_subcommands().empty()) {
+      if (!arguments->path.empty()) {
+        throw CLI::ExtrasError({arguments->path});
+      }
+      return;
+    }
+    if (arguments->path.empty()) throw CLI::RequiredError("MOUNT");
+    status = register_plan(arguments->path, arguments->words);
+  });
+}
+
+}  // namespace clairfs

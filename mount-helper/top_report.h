@@ -1,0 +1,34 @@
+// What `clairfs top` shows: rates between two readings of .clairfs/stats.json.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace clairfs {
+
+/// Bytes that readers took between two readings, by where they came from.
+struct ByteSources {
+  double page_cache = 0;  ///< estimated, see byte_sources()
+  double ram = 0;
+  double nvme = 0;
+  double peer = 0;
+  double pfs = 0;
+  bool page_cache_known = false;
+
+  double all() const { return page_cache + ram + nvme + peer + pfs; }
+};
+
+/// What comes from the page cache makes no request, so it is what the plans' readers passed, at the mean size
+/// of their samples, less what was requested. Not known when no plan's reader moved.
+ByteSources byte_sources(const nlohmann::json& before, const nlohmann::json& after);
+
+/// Lines without their newline: first the mount's, then one or two a plan. `seconds` between the readings.
+/// Fields that are missing count as zero.
+std::vector<std::string> top_lines(const nlohmann::json& before, const nlohmann::json& after, double seconds);
+
+/// Whether both readings are of one daemon, so that they can be subtracted.
+bool same_daemon(const nlohmann::json& before, const nlohmann::json& after);
+
+}  // namespace clairfs
