@@ -17,6 +17,7 @@ import clairmount
 PER_CLASS = 100  # files in a class folder
 READ_SECONDS = 300  # no reader of these benchmarks takes that long unless something hangs
 PAGE = 4096
+MIB = 1 << 20
 
 
 def make_dataset(root, count, mean=110_000, seed=0):
@@ -32,6 +33,15 @@ def make_dataset(root, count, mean=110_000, seed=0):
         names.append(name)
     os.sync()
     return names
+
+
+def make_file(path, size, seed=0):
+    """A large file of seeded random bytes."""
+    chance = random.Random(seed)
+    with open(path, "wb") as file:
+        for offset in range(0, size, MIB):
+            file.write(chance.randbytes(min(MIB, size - offset)))
+    os.sync()
 
 
 def bytes_of(root, names):

@@ -14,9 +14,8 @@ import time
 
 import benchlib
 import clairmount
-from benchlib import Samples, Table, counted_requests, progress, rate, reader, timed, write_list
+from benchlib import MIB, Samples, Table, counted_requests, progress, rate, reader, timed, write_list
 
-MIB = 1 << 20
 IDLE_SECONDS = 10
 RANDOM_PAGES = 20_000
 SETTLE_SECONDS = 60
@@ -144,7 +143,7 @@ def main():
         source = tmp / "src"
         progress(f"making {count} files and one of {big_bytes // 1_000_000} MB")
         names = benchlib.make_dataset(source, count)
-        clairmount.make_tree(source, {"big.bin": big_bytes})
+        benchlib.make_file(source / "big.bin", big_bytes)
         size = benchlib.bytes_of(source, [*names, "big.bin"])
         ram = f"{size * 5 // 4 // MIB + 64}M"
         everything = write_list(tmp / "all", [*names, "big.bin"])
