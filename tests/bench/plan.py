@@ -51,6 +51,7 @@ def push_round(source, names, size, seed, tmp, samples):
     samples.add("source", rate(reader("files", source, order)[0]))
     roomy = f"{size * 5 // 4 // MIB + 64}M"
 
+    benchlib.touch_memory(2 * size)
     with clairmount.clairfs(source, "--ram", roomy, "--staging", roomy) as mount:
         push_and_read(mount, order, len(names), seed, "cold", samples)
         samples.add("second touch", rate(reader("files", mount.path, order, mount=mount)[0]))
@@ -60,6 +61,7 @@ def push_round(source, names, size, seed, tmp, samples):
         full = benchlib.bytes_of(source, names)
         clairmount.wait_until(lambda: mount.stat("tiers.ram.bytes") >= full, "the dataset is in the RAM tier")
         reader("drop", mount.path, order, mount=mount)
+        benchlib.touch_memory(size)
         samples.add("ram tier", rate(reader("files", mount.path, order, mount=mount)[0]))
         reader("drop", mount.path, order, mount=mount)
         push_and_read(mount, order, len(names), seed, "ram", samples)
@@ -120,9 +122,9 @@ class SlowCase:
             write_list(tmp / f"slow-order-{e}", order)
             for e, order in enumerate(benchlib.plan_orders(self.names, 1, self.epochs))
         ]
-        run = reader("files", self.source, self.orders[0], "--sum")[0]
-        self.sum = run["sum"]
-        self.warm_batch = reader("files", self.source, self.orders[0])[0]["seconds"] / (self.count // BATCH)
+        warm = reader("files", self.source, self.orders[0], self.orders[0], "--sum")[1]
+        self.sum = warm["sum"]
+        self.warm_batch = warm["seconds"] / (self.count // BATCH)  # with the checksum, as in what is measured
 
     def pfs(self):
         return clairmount.slowfs(self.source, "--latency", str(self.latency_us), "--bandwidth", str(self.bandwidth))
@@ -161,6 +163,7 @@ def slow_round(case, samples):
                 if label == "plan":
                     plan = plan_of(mount)
                     samples.add("plan out of order", plan["out_of_order"])
+                    progress(f"plan: state {plan['state']}, in order {plan['in_order']}, out of order {plan['out_of_order']}")
                     samples.add("plan suspensions", plan["suspensions"])
     with case.pfs() as pfs:
         record_slow(case, "loader", case.read(pfs.path, "--workers", 4), pfs, window, samples)
@@ -209,7 +212,7 @@ def slow_table(case, samples):
 def bytes_round(tmp, quick, samples):
     source = tmp / "bytes-src"
     if not source.exists():
-        benchlib.make_dataset(source, 1024 if quick else 2048)
+        benchlib.make_dataset(source, 2048 if quick else 8192)
     names = clairmount.tree_files(source)
     size, epochs = benchlib.bytes_of(source, names), 4
     seed = 7 + len(samples.rounds.get("0.25 RAM, paced", []))
@@ -219,6 +222,7 @@ def bytes_round(tmp, quick, samples):
         for pace, compute_us in (("paced", 20_000), ("at full speed", 0)):
             label = f"{ram} RAM{f' + {nvme} NVMe' if nvme else ''}, {pace}"
             with clairmount.slowfs(source) as pfs, clairmount.tempdir() as disk:
+                disk.chmod(0o700)  # the daemon wants it so
                 options = ["--ram", int(ram * size), "--staging", 16 * MIB]
                 if nvme:
                     options += ["--nvme", f"{disk}:{int(nvme * size)}"]
