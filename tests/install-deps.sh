@@ -2,7 +2,7 @@
 # Installs the Debian 12 packages that clairfs needs and that are missing. Asks nothing; does nothing, and needs
 # no network, when all are there.
 #
-#   tests/install-deps.sh [build|test|quickstart]...      (default: build test)
+#   tests/install-deps.sh [build|test|bench|quickstart]...      (default: build test)
 set -euo pipefail
 
 declare -A groups=(
@@ -12,6 +12,7 @@ declare -A groups=(
   # attr has setfattr; bindfs is what the benchmarks compare with.
   [test]="python3 python3-pytest python3-pytest-timeout python3-numpy python3-torch python3-torchvision
           openclipart-png attr bindfs"
+  [bench]="python3 python3-torch bindfs libbenchmark-dev"
   [quickstart]="python3 python3-torch python3-torchvision openclipart-png attr"
 )
 

@@ -10,6 +10,7 @@
 #include "plan/access_sequence.h"
 #include "plan/dataset.h"
 #include "plan/epoch_uses.h"
+#include "plan/plan_run.h"
 #include "plan/plan_sampler.h"
 #include "plan/sequence_positions.h"
 #include "plan/tracker.h"
@@ -136,6 +137,43 @@ void observe(benchmark::State& state, bool in_order) {
 }
 BENCHMARK_CAPTURE(observe, in_order, true)->Iterations(1000000);
 BENCHMARK_CAPTURE(observe, at_random, false);
+
+// All that a plan keeps on one of several nodes: numbering, and the orders of the epochs round the reader.
+void plan_memory(benchmark::State& state, const std::string& plan, uint32_t nodes) {
+  DatasetSource source;
+  source.catalog = imagenet();
+  const PlanSpec spec = parse_plan(plan).value();
+  uint64_t bytes = 0;
+  for (auto _ : state) {
+    const auto run = PlanRun::make(spec, source, {Rank(0), nodes}).value();
+    // The reader enters epoch 1: the plan then knows the epoch before, its own, and the next.
+    TimePoint now;
+    const auto enter = [&](Epoch epoch) {
+      while (run->prepare().value()) bytes = std::max(bytes, run->memory_bytes());
+      const uint32_t sample = run->horizon().epochs[epoch.value]->sequence->sample_at(0);
+      run->tracker().observe({&sample, 1}, Access::open, now);
+    };
+    const auto first = run->horizon().epochs[0]->sequence;
+    for (uint32_t p = 0; p < first->length(); ++p) {
+      const uint32_t sample = first->sample_at(p);
+      now += std::chrono::milliseconds(1);
+      run->tracker().observe({&sample, 1}, Access::open, now);
+    }
+    enter(Epoch(1));
+    while (run->prepare().value()) bytes = std::max(bytes, run->memory_bytes());
+    state.counters["epochs_known"] = static_cast<double>(run->horizon().epochs.size());
+  }
+  state.counters["bytes"] = static_cast<double>(bytes);
+}
+BENCHMARK_CAPTURE(plan_memory, 64_nodes_of_1_rank, "seed=42 epochs=90 world=64 ranks_per_node=1 batch=32", 64)
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1);
+BENCHMARK_CAPTURE(plan_memory, 8_nodes_of_8_ranks, "seed=42 epochs=90 world=64 ranks_per_node=8 batch=32", 8)
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1);
+BENCHMARK_CAPTURE(plan_memory, 1_node_of_64_ranks, "seed=42 epochs=90 world=64 batch=32", 1)
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(1);
 
 void parse(benchmark::State& state) {
   for (auto _ : state) {

@@ -1,0 +1,285 @@
+// A plain reader for the benchmarks, so that an interpreter's costs do not count.
+//
+//   bench_reader files ROOT LIST... [--batch N [--compute-us U] [--workers W]] [--sum]
+//       open+read+close of the files of each LIST (names below ROOT, one per line; a LIST is an epoch). After
+//       every batch it sleeps, in the place of a training step. With workers the batches are read ahead as
+//       PyTorch's DataLoader does it: batch b by worker b mod W, two batches in flight for each worker, anew in
+//       each epoch.
+//   bench_reader seq FILE...          sequential, 1 MiB reads
+//   bench_reader mmap FILE PAGES      touches random pages of a mapping
+//   bench_reader drop ROOT LIST       drops the files' pages from the page cache
+//
+// Prints one line of JSON for each epoch or file: seconds, files, bytes, compute_seconds, sum (if asked for: the
+// same for the same bytes, whatever the order of the files), waits (seconds that each batch was waited for).
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Names = std::vector<std::string>;
+
+constexpr size_t kBlock = 1 << 20;
+constexpr uint64_t kPrefetchFactor = 2;  // DataLoader's default
+
+struct Options {
+  size_t batch = 0;
+  size_t workers = 0;
+  std::chrono::microseconds compute{0};
+  bool sum = false;
+};
+
+struct Totals {
+  uint64_t files = 0;
+  uint64_t bytes = 0;
+  uint64_t sum = 0;
+  double seconds = 0;
+  double compute_seconds = 0;
+  std::vector<double> waits;
+};
+
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "bench_reader: %s: %s\n", what.c_str(), std::strerror(errno));
+  std::exit(EXIT_FAILURE);
+}
+
+int open_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail(path);
+  return fd;
+}
+
+// Position counts, so that exchanged pages change it; the order of files does not.
+uint64_t sum_of(const char* data, size_t size, uint64_t offset) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < size; ++i) sum += (offset + i + 1) * static_cast<unsigned char>(data[i]);
+  return sum;
+}
+
+void read_file(const std::string& path, std::vector<char>& buffer, bool sum, Totals& totals) {
+  const int fd = open_file(path);
+  uint64_t offset = 0;
+  for (;;) {
+    const ssize_t size = ::read(fd, buffer.data(), buffer.size());
+    if (size < 0) fail(path);
+    if (size == 0) break;
+    if (sum) totals.sum += sum_of(buffer.data(), static_cast<size_t>(size), offset);
+    offset += static_cast<uint64_t>(size);
+  }
+  ::close(fd);
+  totals.bytes += offset;
+  ++totals.files;
+}
+
+void read_batch(const Names& names, size_t index, const Options& options, std::vector<char>& buffer, Totals& totals) {
+  const size_t end = std::min(names.size(), (index + 1) * options.batch);
+  for (size_t i = index * options.batch; i < end; ++i) read_file(names[i], buffer, options.sum, totals);
+}
+
+// The workers of one epoch.
+class Loader {
+ public:
+  Loader(const Names& names, const Options& options, size_t batches) : names_(names), options_(options), done_(batches) {
+    for (size_t w = 0; w < options.workers; ++w) threads_.emplace_back([this, w] { work(w); });
+  }
+  void wait_for(size_t batch) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_[batch]; });
+    consumed_ = batch + 1;
+    changed_.notify_all();
+  }
+  void finish(Totals& totals) {
+    for (std::thread& thread : threads_) thread.join();
+    totals.files += totals_.files;
+    totals.bytes += totals_.bytes;
+    totals.sum += totals_.sum;
+  }
+
+ private:
+  void work(size_t worker) {
+    std::vector<char> buffer(kBlock);
+    Totals mine;
+    for (size_t b = worker; b < done_.size(); b += options_.workers) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return b < consumed_ + kPrefetchFactor * options_.workers; });
+      }
+      read_batch(names_, b, options_, buffer, mine);
+      const std::lock_guard lock(mutex_);
+      done_[b] = true;
+      changed_.notify_all();
+    }
+    const std::lock_guard lock(mutex_);
+    totals_.files += mine.files;
+    totals_.bytes += mine.bytes;
+    totals_.sum += mine.sum;
+  }
+
+  const Names& names_;
+  const Options& options_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::vector<bool> done_;
+  size_t consumed_ = 0;
+  Totals totals_;
+  std::vector<std::thread> threads_;
+};
+
+Totals read_epoch(const Names& names, const Options& options, std::vector<char>& buffer) {
+  Totals totals;
+  const auto begin = Clock::now();
+  const size_t batches = (names.size() + options.batch - 1) / options.batch;
+  Loader loader(names, options, batches);
+  for (size_t b = 0; b < batches; ++b) {
+    const auto asked = Clock::now();
+    if (options.workers > 0) {
+      loader.wait_for(b);
+    } else {
+      read_batch(names, b, options, buffer, totals);
+    }
+    totals.waits.push_back(since(asked));
+    if (options.compute.count() > 0) {
+      const auto step = Clock::now();
+      std::this_thread::sleep_for(options.compute);
+      totals.compute_seconds += since(step);
+    }
+  }
+  loader.finish(totals);
+  totals.seconds = since(begin);
+  return totals;
+}
+
+Totals read_sequentially(const std::string& path) {
+  Totals totals;
+  std::vector<char> buffer(kBlock);
+  const auto begin = Clock::now();
+  read_file(path, buffer, false, totals);
+  totals.seconds = since(begin);
+  return totals;
+}
+
+Totals touch_pages(const std::string& path, uint64_t pages) {
+  constexpr size_t kPage = 4096;
+  const int fd = open_file(path);
+  struct stat st {};
+  if (::fstat(fd, &st) != 0) fail(path);
+  const auto size = static_cast<size_t>(st.st_size);
+  void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) fail(path);
+  std::mt19937_64 random(1);
+  Totals totals;
+  const auto begin = Clock::now();
+  for (uint64_t i = 0; i < pages; ++i) {
+    totals.sum += static_cast<const volatile unsigned char*>(memory)[random() % (size / kPage) * kPage];
+  }
+  totals.seconds = since(begin);
+  totals.files = pages;
+  totals.bytes = pages * kPage;
+  ::munmap(memory, size);
+  ::close(fd);
+  return totals;
+}
+
+Totals drop_pages(const Names& names) {
+  Totals totals;
+  for (const std::string& name : names) {
+    const int fd = open_file(name);
+    ::fdatasync(fd);  // dirty pages would stay; a filesystem without it has none
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(fd);
+    ++totals.files;
+  }
+  return totals;
+}
+
+void print(const Totals& totals) {
+  std::printf(R"({"seconds": %.6f, "files": %llu, "bytes": %llu, "compute_seconds": %.6f, "sum": "%llx", "waits": [)",
+              totals.seconds, static_cast<unsigned long long>(totals.files),
+              static_cast<unsigned long long>(totals.bytes), totals.compute_seconds,
+              static_cast<unsigned long long>(totals.sum));
+  for (size_t i = 0; i < totals.waits.size(); ++i) std::printf("%s%.6f", i > 0 ? ", " : "", totals.waits[i]);
+  std::printf("]}\n");
+  std::fflush(stdout);
+}
+
+Names names_of(const std::string& root, const std::string& list) {
+  std::ifstream in(list);
+  if (!in) fail(list);
+  Names names;
+  for (std::string line; std::getline(in, line);) names.push_back(root + "/" + line);
+  return names;
+}
+
+int read_files(const Names& arguments, Options options) {
+  std::vector<Names> epochs;
+  for (size_t i = 1; i < arguments.size(); ++i) epochs.push_back(names_of(arguments[0], arguments[i]));
+  std::vector<char> buffer(kBlock);
+  for (const Names& names : epochs) {
+    Options epoch = options;
+    if (epoch.batch == 0) epoch.batch = std::max<size_t>(names.size(), 1);
+    print(read_epoch(names, epoch, buffer));
+  }
+  return EXIT_SUCCESS;
+}
+
+int usage() {
+  std::cerr << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U] [--workers W] [--sum]\n"
+               "       bench_reader seq FILE... | mmap FILE PAGES | drop ROOT LIST\n";
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Names words;
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto number = [&]() -> uint64_t { return i + 1 < argc ? std::strtoull(argv[++i], nullptr, 10) : 0; };
+    if (word == "--batch") {
+      options.batch = number();
+    } else if (word == "--workers") {
+      options.workers = number();
+    } else if (word == "--compute-us") {
+      options.compute = std::chrono::microseconds(number());
+    } else if (word == "--sum") {
+      options.sum = true;
+    } else {
+      words.push_back(word);
+    }
+  }
+  if (words.size() < 2) return usage();
+  const std::string mode = words[0];
+  words.erase(words.begin());
+  if (mode == "files" && words.size() > 1) return read_files(words, options);
+  if (mode == "seq") {
+    for (const std::string& file : words) print(read_sequentially(file));
+  } else if (mode == "mmap" && words.size() == 2) {
+    print(touch_pages(words[0], std::strtoull(words[1].c_str(), nullptr, 10)));
+  } else if (mode == "drop" && words.size() == 2) {
+    print(drop_pages(names_of(words[0], words[1])));
+  } else {
+    return usage();
+  }
+  return EXIT_SUCCESS;
+}

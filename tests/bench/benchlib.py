@@ -1,0 +1,251 @@
+"""What the benchmarks share: datasets, the plain reader, bindfs, counters of a mount, and the table at the end."""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+import clairmount
+
+PER_CLASS = 100  # files in a class folder
+READ_SECONDS = 300  # no reader of these benchmarks takes that long unless something hangs
+PAGE = 4096
+MIB = 1 << 20
+
+
+def make_dataset(root, count, mean=110_000, seed=0):
+    """An ImageFolder of `count` files of 0.8 to 1.2 times `mean` bytes. Returns the names as samples are numbered."""
+    chance = random.Random(seed)
+    root = pathlib.Path(root)
+    names = []
+    for i in range(count):
+        name = f"class{i // PER_CLASS:04d}/sample{i:06d}.jpg"
+        if i % PER_CLASS == 0:
+            (root / name).parent.mkdir(parents=True)
+        (root / name).write_bytes(chance.randbytes(chance.randint(mean * 8 // 10, mean * 12 // 10)))
+        names.append(name)
+    os.sync()
+    return names
+
+
+def make_file(path, size, seed=0):
+    """A large file of seeded random bytes."""
+    chance = random.Random(seed)
+    with open(path, "wb") as file:
+        for offset in range(0, size, MIB):
+            file.write(chance.randbytes(min(MIB, size - offset)))
+    os.sync()
+
+
+def bytes_of(root, names):
+    return sum(os.stat(os.path.join(root, name)).st_size for name in names)
+
+
+def write_list(path, names):
+    pathlib.Path(path).write_text("".join(f"{name}\n" for name in names))
+    return path
+
+
+def plan_orders(names, seed, epochs):
+    """The files in the order of a plan `seed=SEED` for one rank, one list for each epoch."""
+    command = [clairmount.binary(), "plan", "order", "sampler=torch.distributed", f"seed={seed}", f"n={len(names)}"]
+    orders = []
+    for epoch in range(epochs):
+        printed = subprocess.run(
+            [*command, "--epoch", str(epoch), "--rank", "0"], capture_output=True, text=True, timeout=60, check=False
+        )
+        if printed.returncode != 0:
+            return _torch_orders(names, seed, epochs)
+        orders.append([names[int(line)] for line in printed.stdout.split()])
+    return orders
+
+
+def _torch_orders(names, seed, epochs):
+    from torch.utils.data.distributed import DistributedSampler  # slow to import, and not needed by all
+
+    sampler = DistributedSampler(range(len(names)), num_replicas=1, rank=0, seed=seed)
+    orders = []
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        orders.append([names[i] for i in sampler])
+    return orders
+
+
+def reader(mode, *arguments, mount=None, timeout=READ_SECONDS):
+    """Runs bench_reader; one dict for each line that it prints. A mount's state is shown when it hangs."""
+    path = clairmount.build_dir() / "tests/bench/bench_reader"
+    command = [str(path), mode, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            printed, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            print(f"HANG: {' '.join(command)}: not done in {timeout} s", file=sys.stderr)
+            _show_state(mount)
+            process.kill()
+            raise
+    if process.returncode != 0:
+        _show_state(mount)
+        raise RuntimeError(f"{' '.join(command)}: exit status {process.returncode}")
+    return [json.loads(line) for line in printed.splitlines()]
+
+
+def _show_state(mount):
+    if mount is None:
+        return
+    shown = subprocess.run(
+        ["cat", mount.path / ".clairfs/status"], capture_output=True, text=True, timeout=20, check=False
+    )
+    print(shown.stdout, file=sys.stderr)
+
+
+def rate(run):
+    return run["files"] / run["seconds"]
+
+
+def timed(*command):
+    """Seconds that a program takes; its output is discarded."""
+    begin = time.monotonic()
+    subprocess.run([str(word) for word in command], stdout=subprocess.DEVNULL, timeout=READ_SECONDS, check=True)
+    return time.monotonic() - begin
+
+
+class _Bindfs(clairmount._Daemon):
+    pass
+
+
+@contextlib.contextmanager
+def bindfs(source):
+    """bindfs as it comes, read-only; yields an object with `path`."""
+    with clairmount.tempdir() as tmp:
+        (tmp / "mnt").mkdir()
+        served = _Bindfs(source, tmp / "mnt", tmp / "log")
+        served._start(["bindfs", "-f", "-r", source, served.path])
+        with served._scope():
+            yield served
+
+
+def touch_memory(size):
+    """Allocates, touches and frees memory, in a process of its own.
+
+    A virtual machine's host takes free memory back; the first touch then takes milliseconds for each 2 MiB. Without
+    this, that would be most of what a first pass measures.
+    """
+    program = "import mmap, sys; mmap.mmap(-1, int(sys.argv[1]), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)"
+    subprocess.run([sys.executable, "-c", program, str(size)], timeout=READ_SECONDS, check=True)
+
+
+def requests(mount):
+    return dict(mount.stats()["fuse"]["requests"])
+
+
+@contextlib.contextmanager
+def counted_requests(mount):
+    """Yields a dict that holds the FUSE requests by operation of the block's duration when it ends.
+
+    Reading the counters takes some requests itself: those are measured and subtracted.
+    """
+    first, begin = requests(mount), requests(mount)
+    counted = {}
+    yield counted
+    end = requests(mount)
+    for operation, count in end.items():
+        counted[operation] = max(0, count - begin[operation] - (begin[operation] - first[operation]))
+
+
+def cpu_seconds(pid):
+    """User and system time of a process so far."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise ProcessLookupError(pid)
+
+
+def padded(root, names):
+    """Bytes of the files when each takes whole pages, as in the tiers."""
+    return sum(-(-os.stat(os.path.join(root, name)).st_size // PAGE) * PAGE for name in names)
+
+
+class Samples:
+    """Figures of several rounds by name. Ratios are those within a round, so that slow rounds do not count."""
+
+    def __init__(self):
+        self.rounds = {}
+
+    def add(self, name, value):
+        self.rounds.setdefault(name, []).append(value)
+
+    def median(self, name):
+        return statistics.median(self.rounds[name])
+
+    def ratio(self, name, baseline):
+        return statistics.median(a / b for a, b in zip(self.rounds[name], self.rounds[baseline], strict=True))
+
+
+class Table:
+    """What a benchmark found: figures, with a target where one is set."""
+
+    def __init__(self, title):
+        self.title = title
+        self.rows = []
+
+    def add(self, figure, value, unit="", at_least=None, at_most=None, note=""):
+        reached = None
+        if at_least is not None or at_most is not None:
+            reached = (at_least is None or value >= at_least) and (at_most is None or value <= at_most)
+        self.rows.append(
+            {
+                "figure": figure,
+                "value": value,
+                "unit": unit,
+                "at_least": at_least,
+                "at_most": at_most,
+                "reached": reached,
+                "note": note,
+            }
+        )
+
+    def lines(self):
+        cells = [("figure", "measured", "target", "reached", "")]
+        for row in self.rows:
+            target = ""
+            if row["at_least"] is not None:
+                target = f">= {number(row['at_least'])}"
+            elif row["at_most"] is not None:
+                target = f"<= {number(row['at_most'])}"
+            reached = {None: "", True: "yes", False: "NO"}[row["reached"]]
+            cells.append((row["figure"], f"{number(row['value'])} {row['unit']}".rstrip(), target, reached, row["note"]))
+        widths = [max(len(row[i]) for row in cells) for i in range(4)]
+        yield self.title
+        for figure, value, target, reached, note in cells:
+            line = f"  {figure:<{widths[0]}}  {value:>{widths[1]}}  {target:<{widths[2]}}  {reached:<{widths[3]}}  {note}"
+            yield line.rstrip()
+
+    def print(self):
+        print("\n".join(self.lines()), "\n", sep="", flush=True)
+
+
+def number(value):
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4f}" if abs(value) < 0.1 and value else f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def write_json(path, tables, samples=None):
+    result = {"tables": {table.title: table.rows for table in tables}, "rounds": samples.rounds if samples else {}}
+    pathlib.Path(path).write_text(json.dumps(result, indent=2) + "\n")
+
+
+def progress(text):
+    print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
