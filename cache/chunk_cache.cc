@@ -110,7 +110,7 @@ void ChunkCache::acquire(ChunkId chunk, Urgency urgency, AcquireDone done) {
   if (data) {
     done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
   } else if (starts) {
-    if (!begin(chunk, urgency)) park([this, chunk, urgency] { return begin(chunk, urgency); });
+    if (!begin(chunk, urgency)) park(urgency, [this, chunk, urgency] { return begin(chunk, urgency); });
   } else if (ticket != 0) {
     source_.expedite(ticket);
   }
@@ -140,7 +140,8 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   // What NVMe keeps is only moved up when RAM can hold everything: else the copy would cost another chunk's
   // place.
   const bool moves = store == 0 || ram_.capacity() >= catalog_.total_bytes();
-  const Tier keep = moves ? make_place(chunk) : Tier::none;
+  Tier keep = moves ? make_place(chunk) : Tier::none;
+  if (store != 0 && keep == Tier::nvme) keep = Tier::none;  // it is there already
   std::optional<Block> block;
   if (keep == Tier::ram) block = arena_->allocate(length, ram_);
   if (!block) block = reserve_transit(length);
@@ -149,6 +150,7 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   outstanding_.fetch_add(1);
   const ChunkRef data(new ChunkData(std::move(*block), length, *this));
   const auto fetch = std::make_shared<Fetch>(Fetch{chunk, urgency, data, keep, store - 1});
+  if (keep == Tier::nvme) nvme_promised_.fetch_add(data->block.capacity());
   if (store == 0) {
     fetch_from_source(fetch);
   } else if (must_verify(catalog_.range(chunk).file)) {
@@ -186,16 +188,14 @@ void ChunkCache::verify_then_fetch(const std::shared_ptr<Fetch>& fetch) {
 void ChunkCache::fetch_from_nvme(const std::shared_ptr<Fetch>& fetch) {
   const auto pages = fetch->data->block.pages();
   stores_[fetch->store]->read(chunk_key(catalog_, fetch->chunk), pages, [this, fetch](const Status& status) {
-    if (status) {
-      fetch->keep = Tier::none;  // it is there already
-      return finish(*fetch, Origin::nvme);
-    }
+    if (status) return finish(*fetch, Origin::nvme);
     {
       MutexLock lock(shard(fetch->chunk).mutex);
       slots_[fetch->chunk.index()].store = 0;
     }
     policy_.dropped(fetch->chunk, Tier::nvme);
     fetch->keep = make_place(fetch->chunk);
+    if (fetch->keep == Tier::nvme) nvme_promised_.fetch_add(fetch->data->block.capacity());
     fetch_from_source(fetch);
   });
 }
@@ -222,22 +222,26 @@ void ChunkCache::fetch_from_source(const std::shared_ptr<Fetch>& fetch) {
       finish(*fetch, status.error());
     }
   };
+  outstanding_.fetch_add(1);  // until this function is done with the cache: the fetch may end before it
   const ChunkSource::Ticket ticket = source_.fetch(std::move(request));
   bool awaited = false;
   {
     MutexLock lock(shard(chunk).mutex);
     const auto flight = shard(chunk).flights.find(chunk);
-    if (flight == shard(chunk).flights.end()) return;
-    flight->second.ticket = ticket;
-    awaited = flight->second.awaited && urgency.kind != Urgency::Kind::reader;
+    if (flight != shard(chunk).flights.end()) {
+      flight->second.ticket = ticket;
+      awaited = flight->second.awaited && urgency.kind != Urgency::Kind::reader;
+    }
   }
   if (awaited) source_.expedite(ticket);  // a reader joined before the ticket was known
+  outstanding_.fetch_sub(1);
 }
 
 // The end of every fetch. The data is let go of before the operation counts as ended: after that the cache
 // may be destroyed.
 void ChunkCache::finish(Fetch& fetch, const Result<Origin>& outcome) {
   ChunkRef data = std::move(fetch.data);
+  if (fetch.keep == Tier::nvme) nvme_promised_.fetch_sub(data->block.capacity());
   if (outcome) {
     publish(fetch.chunk, data, *outcome);
     if (fetch.keep == Tier::nvme) write_behind(fetch.chunk, data);
@@ -328,8 +332,17 @@ bool ChunkCache::stop(Duration patience) {
 TierSpace ChunkCache::space() const {
   TierSpace space;
   space.ram = ram_.capacity() - std::min(ram_.used(), ram_.capacity());
-  for (const NvmeStore* store : stores_) space.nvme = std::max(space.nvme, store->available());
+  space.nvme_writable = false;
+  for (const NvmeStore* store : stores_) {
+    space.nvme = std::max(space.nvme, store->available());
+    space.nvme_writable = space.nvme_writable || store->writable();
+  }
+  space.nvme -= std::min(space.nvme, nvme_promised_.load());
   return space;
+}
+
+bool ChunkCache::writes_are_behind() const {
+  return write_behind_bytes_.load() > transit_.capacity() / kWriteBehindDivisor / 2;
 }
 
 NvmeStore* ChunkCache::roomiest_store(uint64_t bytes, size_t& index) const {
@@ -395,19 +408,17 @@ void ChunkCache::evict(ChunkId chunk, Tier tier) {
   if (store != 0) {
     stores_[store - 1]->drop(chunk_key(catalog_, chunk));
     metrics_.nvme_evictions.add();
-    policy_.dropped(chunk, Tier::nvme);
   }
   if (dropped) {
     metrics_.ram_evictions.add();
     metrics_.ram_chunks.add(-1);
-    policy_.dropped(chunk, Tier::ram);
   }
 }
 
-void ChunkCache::park(std::function<bool()> attempt) {
+void ChunkCache::park(Urgency urgency, std::function<bool()> attempt) {
   {
     MutexLock lock(transit_mutex_);
-    parked_.push_back(std::move(attempt));
+    parked_[static_cast<size_t>(urgency.kind)].push_back(std::move(attempt));
     parked_count_.fetch_add(1);
   }
   retry_parked();  // memory may have come free before it was known that somebody waits
@@ -430,17 +441,20 @@ void ChunkCache::retry_parked() {
   } while (wanted != 0);
 }
 
+// Readers first, then the oldest.
 bool ChunkCache::retry_oldest() {
   std::function<bool()> attempt;
+  size_t kind = 0;
   {
     MutexLock lock(transit_mutex_);
-    if (parked_.empty()) return false;
-    attempt = std::move(parked_.front());
-    parked_.pop_front();
+    while (kind < parked_.size() && parked_[kind].empty()) ++kind;
+    if (kind == parked_.size()) return false;
+    attempt = std::move(parked_[kind].front());
+    parked_[kind].pop_front();
   }
   if (!attempt()) {
     MutexLock lock(transit_mutex_);
-    parked_.push_front(std::move(attempt));
+    parked_[kind].push_front(std::move(attempt));
     return false;
   }
   parked_count_.fetch_sub(1);
@@ -522,7 +536,7 @@ void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint
   }
   if (!here && !policy_.would_keep(chunk, round_to_pages(range.length), space())) {
     if (!read_through(file, offset, length, done)) {
-      park([=, this] { return read_through(file, offset, length, done); });
+      park(Urgency{}, [=, this] { return read_through(file, offset, length, done); });
     }
     return;
   }

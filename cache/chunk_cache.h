@@ -94,6 +94,8 @@ class ChunkCache final : private MemoryListener {
   ChunkRef resident(ChunkId chunk) const;
   /// What the tiers could still take.
   TierSpace space() const;
+  /// NVMe is slower than what is brought in for it: more would be fetched in vain.
+  bool writes_are_behind() const;
   /// Where the chunk is kept now.
   Tier tier_of(ChunkId chunk) const;
 
@@ -143,7 +145,7 @@ class ChunkCache final : private MemoryListener {
   NvmeStore* roomiest_store(uint64_t bytes, size_t& index) const;
   std::optional<Block> reserve_transit(uint64_t length);
   void evict(ChunkId chunk, Tier tier);
-  void park(std::function<bool()> attempt);
+  void park(Urgency urgency, std::function<bool()> attempt);
   void retry_parked();
   bool retry_oldest();
 
@@ -164,7 +166,8 @@ class ChunkCache final : private MemoryListener {
   MemoryAccount ram_;
   MemoryAccount transit_;
   std::atomic<uint64_t> write_behind_bytes_{0};
-  std::atomic<uint64_t> outstanding_{0};  // transfers under way
+  std::atomic<uint64_t> nvme_promised_{0};  // bytes of fetches that are to be kept on NVMe
+  std::atomic<uint64_t> outstanding_{0};    // transfers under way
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> parked_count_{0};
   std::atomic<uint64_t> retries_wanted_{0};
@@ -174,8 +177,9 @@ class ChunkCache final : private MemoryListener {
   std::vector<Slot> slots_;                    // by ChunkId; each is guarded by its shard's mutex
 
   Mutex transit_mutex_;
-  std::deque<ChunkId> transit_order_ GUARDED_BY(transit_mutex_);         // oldest first
-  std::deque<std::function<bool()>> parked_ GUARDED_BY(transit_mutex_);  // fetches that wait for memory
+  std::deque<ChunkId> transit_order_ GUARDED_BY(transit_mutex_);  // oldest first
+  // Fetches that wait for memory, by kind of urgency.
+  std::array<std::deque<std::function<bool()>>, 3> parked_ GUARDED_BY(transit_mutex_);
 };
 
 }  // namespace clairfs

@@ -102,8 +102,12 @@ class Store final : public NvmeStore {
 
   uint64_t available() const override {
     MutexLock lock(mutex_);
-    if (state_ != State::active || table_.records() + reserved_records_ >= limits_.live_records) return 0;
+    if (state_ != State::active || !index_has_room()) return 0;
     return table_.space.free_slots() * kSlotSize + segments_->growable();
+  }
+  bool writable() const override {
+    MutexLock lock(mutex_);
+    return state_ == State::active;
   }
   uint64_t bytes() const override {
     MutexLock lock(mutex_);

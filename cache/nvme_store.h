@@ -72,6 +72,8 @@ class NvmeStore {
 
   /// Bytes that could still be written now (0 when disabled or full).
   virtual uint64_t available() const = 0;
+  /// Whether it takes writes at all, once there is room.
+  virtual bool writable() const = 0;
   virtual uint64_t bytes() const = 0;
   virtual uint64_t capacity() const = 0;
   virtual uint64_t chunks() const = 0;

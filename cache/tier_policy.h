@@ -14,6 +14,7 @@ enum class Tier : uint8_t { none, ram, nvme };
 struct TierSpace {
   uint64_t ram = 0;
   uint64_t nvme = 0;
+  bool nvme_writable = true;  ///< some store takes writes once there is room
 };
 
 struct Placement {
@@ -26,7 +27,7 @@ class TierPolicy {
  public:
   virtual ~TierPolicy() = default;
   /// Where to keep a chunk of `bytes` (padding included) that is about to be fetched. The cache does as it is
-  /// told.
+  /// told; chunks to be evicted count as dropped from here on.
   virtual Placement place(ChunkId chunk, uint64_t bytes, const TierSpace& space) = 0;
   /// Whether place() would keep it anywhere; changes nothing.
   virtual bool would_keep(ChunkId chunk, uint64_t bytes, const TierSpace& space) const = 0;
@@ -38,7 +39,9 @@ class TierPolicy {
 /// Nothing is known of the future: the first chunks touched fill RAM, then NVMe, and stay.
 class FirstTouchPolicy final : public TierPolicy {
  public:
-  Placement place(ChunkId, uint64_t bytes, const TierSpace& space) override { return {tier(bytes, space), {}}; }
+  Placement place(ChunkId, uint64_t bytes, const TierSpace& space) override {
+    return {tier(bytes, space), {}};
+  }
   bool would_keep(ChunkId, uint64_t bytes, const TierSpace& space) const override {
     return tier(bytes, space) != Tier::none;
   }

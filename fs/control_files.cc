@@ -1,17 +1,21 @@
 #include "fs/control_files.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include <unistd.h>
 
 namespace clairfs {
 
-std::optional<Inode> ControlFiles::lookup(std::string_view name) {
+Result<Inode> ControlFiles::lookup(std::string_view name, bool may_control) {
   const auto file =
       std::find_if(files_.begin(), files_.end(), [&](const ControlFile& f) { return f.name == name; });
-  if (file == files_.end()) return std::nullopt;
-  auto content = std::make_shared<const std::string>(file->content());
+  if (file == files_.end()) return Error{ENOENT, "no such control file"};
+  const bool readable = may_control || (file->mode & 0004) != 0;
+  auto content = std::make_shared<const std::string>(readable ? file->content() : "");
   MutexLock lock(mutex_);
+  if (bytes_ + content->size() > kMostBytes) return Error{ENFILE, "too many control files are open"};
+  bytes_ += content->size();
   const Inode inode = next_++;
   snapshots_[inode] = {&*file, std::move(content), 1};
   return inode;
@@ -56,7 +60,9 @@ void ControlFiles::forget(Inode inode, uint64_t lookups) {
   const auto found = snapshots_.find(inode);
   if (found == snapshots_.end()) return;
   found->second.lookups -= std::min(lookups, found->second.lookups);
-  if (found->second.lookups == 0) snapshots_.erase(found);
+  if (found->second.lookups > 0) return;
+  bytes_ -= found->second.content->size();
+  snapshots_.erase(found);
 }
 
 size_t ControlFiles::snapshots() const {

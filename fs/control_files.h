@@ -38,8 +38,10 @@ class ControlFiles {
   void add(ControlFile file) { files_.push_back(std::move(file)); }
   const std::vector<ControlFile>& files() const { return files_; }
 
-  /// Makes a snapshot and counts one lookup of it.
-  std::optional<Inode> lookup(std::string_view name);
+  /// Makes a snapshot and counts one lookup of it. Its content is left empty for somebody who may not read
+  /// it: looking up needs no permission. Errors: ENOENT; ENFILE when snapshots that are still open take too
+  /// much memory.
+  Result<Inode> lookup(std::string_view name, bool may_control);
   /// A snapshot's content; null for the directory and unknown inodes.
   std::shared_ptr<const std::string> content(Inode inode) const;
   /// The file that a snapshot is of; null for the directory and unknown inodes.
@@ -56,12 +58,16 @@ class ControlFiles {
     uint64_t lookups = 0;
   };
 
+  /// Content of all snapshots together: hundreds of open ones, however large they are.
+  static constexpr uint64_t kMostBytes = 64ULL << 20;
+
   const time_t started_;
   std::vector<ControlFile> files_;
 
   mutable Mutex mutex_;  // leaf
   std::unordered_map<Inode, Snapshot> snapshots_ GUARDED_BY(mutex_);
   Inode next_ GUARDED_BY(mutex_) = kControlInode + 1;
+  uint64_t bytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace clairfs

@@ -21,7 +21,8 @@ struct FuseContext {
   ChunkCache& cache;
   ControlFiles& control;
   AccessLog& access_log;
-  TaskThread& tasks;
+  TaskThread& tasks;      ///< plans and invalidations: milliseconds to seconds
+  TaskThread& checksums;  ///< whole files: as long as reading them takes
   PlanManager& plans;
   const Clock& clock;
   Metrics& metrics;

@@ -46,6 +46,9 @@ class FuseSession {
 
   /// Serves requests. Errors: ETIMEDOUT if the kernel does not begin to talk.
   Status start(std::function<void()> on_unmounted);
+  /// Cuts the connection: the kernel fails every request under way, so that whoever waits for one comes back.
+  /// For when the source hangs and the mount is to end all the same.
+  void abort();
   /// The FUSE device; it stays open until the destructor.
   int device() const { return fuse_session_fd(session_); }
 

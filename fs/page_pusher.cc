@@ -57,7 +57,7 @@ Status PagePusher::push(FileId file, uint64_t offset, const std::vector<iovec>& 
 }
 
 void PagePusher::drop(FileId file, uint64_t offset, uint64_t length) {
-  const Fd fd(::open(path(file).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NOATIME));
+  const Fd fd(::open(path(file).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (fd)
     ::posix_fadvise(fd.get(), static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_DONTNEED);
 }

@@ -23,6 +23,7 @@
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/signals.h"
+#include "mount-helper/watchdog.h"
 #include "plan/next_use_policy.h"
 #include "plan/plan_manager.h"
 #include "plan/staging.h"
@@ -73,6 +74,7 @@ class Mount {
   std::optional<FuseContext> context_;
   std::unique_ptr<FuseSession> session_;
   std::unique_ptr<ControlSocket> control_socket_;
+  std::unique_ptr<TaskThread> checksums_;
   std::unique_ptr<TaskThread> tasks_;  // its last tasks still answer requests of the session
 };
 
@@ -94,9 +96,10 @@ Status Mount::set_up(const ServeEvents& events, const SignalWaiter& signals) {
   add_control_files();
 
   tasks_ = std::make_unique<TaskThread>("tasks");
+  checksums_ = std::make_unique<TaskThread>("checksums");
   access_log_.emplace(*loaded_.catalog);
-  context_.emplace(FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, *tasks_, *plans_, clock_,
-                               metrics_, log_});
+  context_.emplace(FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, *tasks_, *checksums_,
+                               *plans_, clock_, metrics_, log_});
   FuseOptions fuse;
   fuse.source = options_.source;
   fuse.mountpoint = options_.mountpoint;
@@ -206,12 +209,17 @@ void Mount::add_control_files() {
 
 // What calls into the mount ends while FUSE threads still answer it; what answers requests ends after them.
 bool Mount::shut_down() {
+  const Watchdog watchdog(kDrainPatience, [this] {
+    log_.error("the mount does not come to rest; its connection to the kernel is cut");
+    if (session_) session_->abort();
+  });
   control_socket_.reset();
   if (plans_) plans_->stop();
   if (staging_) staging_->stop();
   if (session_) session_->stop();
   if (pusher_) pusher_->connect(-1);
   tasks_.reset();
+  checksums_.reset();
   return !cache_ || cache_->stop(kDrainPatience);
 }
 

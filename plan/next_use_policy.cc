@@ -28,26 +28,34 @@ void NextUsePolicy::set_horizon(const std::string& name, Horizon horizon, uint64
   Plan& plan = plans_[name];
   plan.horizon = std::move(horizon);
   plan.staged = staged;
+  plan.fetched = std::max(plan.fetched, staged);
   plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
-  if (!added) return;
-  // What was kept by first touch may have no use at all; it is checked before it makes room.
-  for (const Tier tier : {Tier::ram, Tier::nvme}) {
-    for (uint32_t c = 0; c < resident_.size(); ++c) {
-      if ((resident_[c] & bit(tier)) != 0) useless_[slot(tier)].push_back(ChunkId(c));
-    }
-  }
+  if (added) look_anew();
 }
 
-void NextUsePolicy::set_staged(const std::string& name, uint64_t staged) {
+// The plans are others than before: any resident chunk may be without a use, and any cursor may have passed
+// one.
+void NextUsePolicy::look_anew() {
+  for (const Tier tier : {Tier::ram, Tier::nvme}) {
+    auto& list = useless_[slot(tier)];
+    list.clear();
+    for (uint32_t c = 0; c < resident_.size(); ++c) {
+      if ((resident_[c] & bit(tier)) != 0) list.push_back(ChunkId(c));
+    }
+  }
+  for (auto& [name, plan] : plans_) plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
+}
+
+void NextUsePolicy::set_window(const std::string& name, uint64_t staged, uint64_t fetched) {
   MutexLock lock(mutex_);
   const auto found = plans_.find(name);
   if (found == plans_.end()) return;
   Plan& plan = found->second;
   const uint64_t before = std::exchange(plan.staged, staged);
-  if (staged < before) {
-    plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
-    return;
-  }
+  plan.fetched = std::max(fetched, staged);
+  // Looking at each position is cheaper than beginning anew, up to some point; READs wait for this lock.
+  constexpr uint64_t kFewPositions = 4096;
+  if (staged < before || staged - before > kFewPositions) return look_anew();
   for (uint64_t position = before; position < staged; ++position) {
     if (plan.horizon.epoch_at(position) == nullptr) continue;
     for_each_chunk(*plan.horizon.index, catalog_, plan.horizon.sample_at(position), [&](ChunkId chunk) {
@@ -60,7 +68,7 @@ void NextUsePolicy::set_staged(const std::string& name, uint64_t staged) {
 
 void NextUsePolicy::remove(const std::string& name) {
   MutexLock lock(mutex_);
-  plans_.erase(name);
+  if (plans_.erase(name) > 0) look_anew();
 }
 
 double NextUsePolicy::distance(const Plan& plan, uint64_t position) const {
@@ -79,30 +87,26 @@ std::optional<double> NextUsePolicy::distance_of(ChunkId chunk) const {
   return least;
 }
 
-/// As distance_of(), leaving out the one use that the fetch is for. A plan whose next epoch is not known yet
-/// is taken to use the chunk an epoch later again.
+/// As distance_of(), leaving out the use that the fetch is for, if it is for one that is being staged. A plan
+/// whose next epoch is not known yet is taken to use the chunk an epoch later again.
 std::optional<double> NextUsePolicy::distance_after_fetch(ChunkId chunk) const {
-  std::optional<double> first;
-  std::optional<double> second;
-  const auto add = [&](double value) {
-    if (!first || value < *first) {
-      second = std::exchange(first, value);
-    } else if (!second || value < *second) {
-      second = value;
-    }
-  };
+  std::optional<double> least;
+  const auto add = [&](double value) { least = std::min(least.value_or(kNever), value); };
   for (const auto& [name, plan] : plans_) {
     if (plan.horizon.empty()) continue;
     const auto use = plan.horizon.next_use(chunk, plan.staged);
-    if (!use) continue;
-    add(distance(plan, *use));
-    if (const auto again = plan.horizon.next_use(chunk, *use + 1)) {
+    if (use && *use >= plan.fetched) {
+      add(distance(plan, *use));
+      continue;
+    }
+    const auto again = use ? plan.horizon.next_use(chunk, *use + 1) : std::nullopt;
+    if (again) {
       add(distance(plan, *again));
-    } else if (!plan.horizon.complete) {
+    } else if (use && !plan.horizon.complete) {
       add(distance(plan, *use) + 1);
     }
   }
-  return second;
+  return least;
 }
 
 bool NextUsePolicy::covered(ChunkId chunk) const {
@@ -127,7 +131,7 @@ void NextUsePolicy::raise_cursors(ChunkId chunk, Tier tier) {
 
 /// A resident chunk that no plan will use. While a plan's next epoch is not known, nothing can be said of its
 /// chunks.
-std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) {
+std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) const {
   auto& list = useless_[slot(tier)];
   std::vector<ChunkId> undecided;
   std::optional<Candidate> found;
@@ -145,10 +149,11 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) {
     found = Candidate{chunk, tier, kNever};
   }
   list.insert(list.end(), undecided.begin(), undecided.end());
+  if (found) list.push_back(found->chunk);  // a candidate only; passed over once it is no longer resident
   return found;
 }
 
-std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier tier) {
+std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier tier) const {
   if (plan.horizon.empty()) return std::nullopt;
   uint64_t& cursor = plan.cursor[slot(tier)];
   for (; cursor > plan.staged; --cursor) {
@@ -158,7 +163,9 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier
     for_each_chunk(*plan.horizon.index, catalog_, plan.horizon.sample_at(position), [&](ChunkId chunk) {
       if ((resident_[chunk.index()] & bit(tier)) == 0) return;
       if (plan.horizon.next_use(chunk, plan.staged) != position) return;
-      const auto least = distance_of(chunk);  // another plan may use it sooner
+      const auto least = distance_of(chunk);
+      if (*least < distance(plan, position))
+        return;  // another plan uses it sooner, and its cursor will find it
       if (!found || *least > found->distance) found = Candidate{chunk, tier, *least};
     });
     if (found) return found;
@@ -166,7 +173,7 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier
   return std::nullopt;
 }
 
-std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier) {
+std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier) const {
   if (auto candidate = useless(tier)) return candidate;
   std::optional<Candidate> best;
   for (auto& [name, plan] : plans_) {
@@ -179,7 +186,8 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier) {
 // Makes room in one tier by dropping what is used later than `own_distance`, the farthest first.
 Placement NextUsePolicy::replace(double own_distance, uint64_t bytes, const TierSpace& space) {
   const auto ram = farthest(Tier::ram);
-  const auto nvme = farthest(Tier::nvme);
+  // A store that cannot be written keeps what it has.
+  const auto nvme = space.nvme_writable ? farthest(Tier::nvme) : std::nullopt;
   if (!ram && !nvme) return {};
   const bool from_nvme = !ram || (nvme && nvme->distance > ram->distance);
   const Tier tier = from_nvme ? Tier::nvme : Tier::ram;
@@ -213,8 +221,13 @@ Placement NextUsePolicy::place(ChunkId chunk, uint64_t bytes, const TierSpace& s
 
 bool NextUsePolicy::would_keep(ChunkId chunk, uint64_t bytes, const TierSpace& space) const {
   MutexLock lock(mutex_);
-  if (distance_after_fetch(chunk)) return true;
-  return !covered(chunk) && FirstTouchPolicy::tier(bytes, space) != Tier::none;
+  const auto own = distance_after_fetch(chunk);
+  if (!own && covered(chunk)) return false;
+  if (FirstTouchPolicy::tier(bytes, space) != Tier::none) return true;
+  if (!own) return false;
+  const auto ram = farthest(Tier::ram);
+  const auto nvme = space.nvme_writable ? farthest(Tier::nvme) : std::nullopt;
+  return (ram && ram->distance > *own) || (nvme && nvme->distance > *own);
 }
 
 void NextUsePolicy::kept(ChunkId chunk, Tier tier) {

@@ -41,8 +41,9 @@ class NextUsePolicy final : public TierPolicy {
   /// Adds a plan or replaces its horizon; `staged` is the absolute position from which on samples still have
   /// to be staged.
   void set_horizon(const std::string& plan, Horizon horizon, uint64_t staged);
-  /// The plan's samples before `staged` have been handed on. Also goes back, after a reader did.
-  void set_staged(const std::string& plan, uint64_t staged);
+  /// The plan's samples before `staged` have been handed on, those before `fetched` are being fetched for
+  /// their next use. Also goes back, after a reader did.
+  void set_window(const std::string& plan, uint64_t staged, uint64_t fetched);
   void remove(const std::string& plan);
 
   Placement place(ChunkId chunk, uint64_t bytes, const TierSpace& space) override;
@@ -56,6 +57,7 @@ class NextUsePolicy final : public TierPolicy {
   struct Plan {
     Horizon horizon;
     uint64_t staged = 0;
+    uint64_t fetched = 0;
     std::array<uint64_t, kTiers> cursor{};  // by tier: no candidate at or above it
   };
   struct Candidate {
@@ -69,19 +71,20 @@ class NextUsePolicy final : public TierPolicy {
   std::optional<double> distance_after_fetch(ChunkId chunk) const REQUIRES(mutex_);
   bool covered(ChunkId chunk) const REQUIRES(mutex_);
   void raise_cursors(ChunkId chunk, Tier tier) REQUIRES(mutex_);
-  std::optional<Candidate> useless(Tier tier) REQUIRES(mutex_);
-  std::optional<Candidate> farthest(Plan& plan, Tier tier) REQUIRES(mutex_);
-  std::optional<Candidate> farthest(Tier tier) REQUIRES(mutex_);
+  void look_anew() REQUIRES(mutex_);
+  std::optional<Candidate> useless(Tier tier) const REQUIRES(mutex_);
+  std::optional<Candidate> farthest(Plan& plan, Tier tier) const REQUIRES(mutex_);
+  std::optional<Candidate> farthest(Tier tier) const REQUIRES(mutex_);
   Placement replace(double own_distance, uint64_t bytes, const TierSpace& space) REQUIRES(mutex_);
 
   const Catalog& catalog_;
 
-  mutable Mutex mutex_;  // leaf
-  std::map<std::string, Plan> plans_ GUARDED_BY(mutex_);
-  std::vector<uint8_t> resident_ GUARDED_BY(mutex_);  // by chunk: bit 1 << Tier
+  mutable Mutex mutex_;                                           // leaf
+  mutable std::map<std::string, Plan> plans_ GUARDED_BY(mutex_);  // looking for a candidate moves cursors
+  std::vector<uint8_t> resident_ GUARDED_BY(mutex_);              // by chunk: bit 1 << Tier
   // Resident chunks that had no further use when last looked at; each is looked at again before it is
   // dropped.
-  std::array<std::vector<ChunkId>, kTiers> useless_ GUARDED_BY(mutex_);
+  mutable std::array<std::vector<ChunkId>, kTiers> useless_ GUARDED_BY(mutex_);
 };
 
 }  // namespace clairfs

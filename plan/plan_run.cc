@@ -129,6 +129,7 @@ Result<bool> PlanRun::prepare() {
   if (elsewhere) {
     auto planned = plan_epoch(front, horizon.end());
     if (!planned) return planned.error();
+    for (const auto& old : horizon.epochs) tracker_.drop_epoch(epoch_of(old));
     horizon.epochs = {std::move(*planned)};
   }
   while (horizon.epochs.size() > 1 && epoch_of(horizon.epochs.front()).value + 1 < front.value) {

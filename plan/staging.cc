@@ -19,9 +19,9 @@ constexpr int kPushesPerStep = 32;
 // Samples whose chunks are known but not asked for yet: enough to go on with whenever memory comes free.
 constexpr size_t kUnitsWaiting = 64;
 
-// Chunks fetched into tiers beyond the window at the same time: enough to use an idle source, few enough not
-// to stand in the way when a reader or the window needs it.
-constexpr uint64_t kFillsInFlight = 8;
+// Share of the transit memory for chunks that are fetched into tiers beyond the window: enough to use an idle
+// source, little enough not to stand in the way of a reader or the window.
+constexpr uint64_t kFillDivisor = 8;
 
 // A plan that has not moved for this long keeps only a small part of the budget while others move.
 constexpr auto kIdle = std::chrono::seconds(5);
@@ -39,8 +39,9 @@ struct Staging::Shared {
   bool changed GUARDED_BY(mutex) = false;
   bool stopping GUARDED_BY(mutex) = false;
   std::map<std::string, std::shared_ptr<Lane>> lanes GUARDED_BY(mutex);
+  std::vector<std::shared_ptr<Lane>> removed GUARDED_BY(mutex);  // for the thread to take leave of
   std::atomic<uint64_t> in_flight_bytes{0};
-  std::atomic<uint64_t> fills_in_flight{0};
+  std::atomic<uint64_t> fill_bytes{0};
 
   void notify() {
     {
@@ -56,7 +57,10 @@ struct Staging::Shared {
 struct Staging::Unit {
   Unit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
       : position(of_position), shared(std::move(counted_in)) {}
-  ~Unit() { release(); }
+  ~Unit() {
+    release();
+    shared->notify();  // memory to fetch with has come free
+  }
 
   void count(uint64_t size) {
     bytes = size;
@@ -127,6 +131,7 @@ void Staging::stop() {
   }
   shared_->wake.notify_one();
   if (thread_.joinable()) thread_.join();
+  stopped_ = true;
 }
 
 void Staging::add(std::shared_ptr<PlanRun> run) {
@@ -139,17 +144,23 @@ void Staging::add(std::shared_ptr<PlanRun> run) {
   lane->moved = clock_.now();
   {
     MutexLock lock(shared_->mutex);
-    shared_->lanes[run->name()] = std::move(lane);
+    std::swap(shared_->lanes[run->name()], lane);
   }
+  lane.reset();  // what it replaced lets go of memory, which calls back: not under the lock
   shared_->notify();
 }
 
 void Staging::remove(const std::string& plan) {
+  std::shared_ptr<Lane> removed;  // destroyed outside the lock
   {
     MutexLock lock(shared_->mutex);
-    shared_->lanes.erase(plan);
+    if (const auto found = shared_->lanes.find(plan); found != shared_->lanes.end()) {
+      removed = std::move(found->second);
+      shared_->lanes.erase(found);
+    }
+    if (removed) shared_->removed.push_back(removed);
   }
-  policy_.remove(plan);
+  if (stopped_) policy_.remove(plan);
   shared_->notify();
 }
 
@@ -182,6 +193,7 @@ void Staging::run() {
     bool busy = true;
     while (busy) {
       busy = false;
+      take_leave();
       const auto current = lanes();
       const TimePoint now = clock_.now();
       const auto idle = [&](const auto& entry) { return now - entry.second->moved > kIdle; };
@@ -189,19 +201,38 @@ void Staging::run() {
       const uint64_t moving = current.size() - idle_lanes;
       const uint64_t small =
           moving == 0 ? 0 : options_.budget / kIdleShare / std::max<uint64_t>(idle_lanes, 1);
-      int64_t window = 0;
+      uint64_t window = 0;
+      for (const auto& entry : current) window += entry.second->window_bytes;
       for (const auto& entry : current) {
         const uint64_t share = moving == 0   ? options_.budget / idle_lanes
                                : idle(entry) ? small
                                              : (options_.budget - small * idle_lanes) / moving;
-        busy = step(*entry.second, share) || busy;
-        window += static_cast<int64_t>(entry.second->window_bytes);
+        // What others hold from better times they keep until it is read.
+        window -= entry.second->window_bytes;
+        const uint64_t left = options_.budget - std::min(options_.budget, window);
+        busy = step(*entry.second, std::min(share, left)) || busy;
+        window += entry.second->window_bytes;
       }
-      metrics_.staging_bytes.set(window);
+      metrics_.staging_bytes.set(static_cast<int64_t>(window));
       MutexLock lock(shared_->mutex);
       if (shared_->stopping) return;
     }
   }
+}
+
+// Only this thread tells the policy of a plan, so that a plan that is gone stays gone.
+void Staging::take_leave() {
+  std::vector<std::shared_ptr<Lane>> removed;
+  {
+    MutexLock lock(shared_->mutex);
+    removed.swap(shared_->removed);
+  }
+  for (const auto& lane : removed) {
+    drop_window(*lane);
+    policy_.remove(lane->run->name());
+  }
+  if (removed.empty()) return;
+  for (const auto& [name, lane] : lanes()) lane->horizon = Horizon();  // one of that name may have come since
 }
 
 /// One turn of a plan; true if there is more to do at once.
@@ -209,9 +240,14 @@ bool Staging::step(Lane& lane, uint64_t budget) {
   follow_horizon(lane);
   if (lane.horizon.empty()) return false;
   follow_reader(lane);
+  // The reader may have been found outside of what the planner has made so far.
+  if (!lane.started || lane.staged < lane.horizon.begin()) return false;
   bool busy = drop_consumed(lane);
   const TrackerState state = lane.run->tracker().state();
-  if (state == TrackerState::suspended || state == TrackerState::finished) return busy;
+  if (state == TrackerState::suspended || state == TrackerState::finished) {
+    if (!lane.units.empty()) restart(lane, lane.front);  // nothing stays pinned for it
+    return busy;
+  }
   const bool full = !fetch_ahead(lane, budget);
   busy = push_arrived(lane) || busy;
   if (full) fill_tiers(lane);
@@ -223,6 +259,8 @@ void Staging::follow_horizon(Lane& lane) {
   Horizon horizon = lane.run->horizon();
   const bool same = lane.horizon.complete == horizon.complete && lane.horizon.epochs == horizon.epochs;
   if (same) return;
+  const bool elsewhere = !lane.horizon.empty() && lane.staged < horizon.begin();
+  if (elsewhere) restart(lane, lane.staged);  // while the old positions can still be looked up
   lane.horizon = std::move(horizon);
   policy_.set_horizon(lane.run->name(), lane.horizon, lane.staged);
 }
@@ -230,27 +268,36 @@ void Staging::follow_horizon(Lane& lane) {
 void Staging::follow_reader(Lane& lane) {
   const auto front = lane.run->absolute(lane.run->tracker().front());
   if (!front) return;  // the planner is bringing the horizon there
-  if (!lane.started || *front < lane.front || *front >= lane.horizon.end() ||
-      lane.fetched < lane.horizon.begin()) {
+  const bool away = *front < lane.front || *front > lane.horizon.end() || lane.fetched < lane.horizon.begin();
+  if (!lane.started || away) {
     lane.started = true;
     restart(lane, *front);
     return;
   }
-  if (*front != lane.front) lane.moved = clock_.now();
+  if (*front == lane.front) return;
+  lane.moved = clock_.now();
   for (; lane.front < *front; ++lane.front) {
     if (lane.front >= lane.fetched || lane.front < lane.horizon.begin()) continue;
     lane.window_bytes -=
         std::min(lane.window_bytes, lane.run->sample_bytes(lane.horizon.sample_at(lane.front)));
   }
   while (!lane.units.empty() && lane.units.front()->position < lane.front) pop_unit(lane);  // overtaken
-  if (lane.staged < lane.front) lane.complete = true;
-  lane.staged = std::max(lane.staged, lane.front);
+  if (lane.staged < lane.front) {
+    lane.complete = true;
+    lane.staged = lane.front;
+  }
   lane.fetched = std::max(lane.fetched, lane.staged);
   lane.filled = std::max(lane.filled, lane.fetched);
+  tell_policy(lane);
+}
+
+void Staging::tell_policy(const Lane& lane) {
+  policy_.set_window(lane.run->name(), lane.staged, lane.fetched);
 }
 
 // The reader is somewhere else: begin anew in front of it.
 void Staging::restart(Lane& lane, uint64_t position) {
+  drop_window(lane);
   lane.units.clear();
   lane.asked = 0;
   lane.complete = true;
@@ -258,7 +305,25 @@ void Staging::restart(Lane& lane, uint64_t position) {
   lane.next_sentinel = position;
   lane.window_bytes = 0;
   lane.moved = clock_.now();
-  policy_.set_staged(lane.run->name(), position);
+  tell_policy(lane);
+}
+
+// What was pushed and will not be read there leaves the page cache again.
+void Staging::drop_window(const Lane& lane) {
+  if (lane.keeps_all || lane.horizon.empty()) return;
+  const uint64_t end = std::min(lane.staged, lane.horizon.end());
+  for (uint64_t p = std::max(lane.dropped, lane.horizon.begin()); p < end; ++p) drop_pages(lane, p);
+}
+
+void Staging::drop_pages(const Lane& lane, uint64_t position) {
+  const uint32_t sample = lane.horizon.sample_at(position);
+  const SampleIndex& index = lane.run->index();
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
+    const ByteRange range = index.range(sample, piece);
+    if (range.length == 0) continue;
+    const uint64_t begin = page_floor(range.offset);
+    pages_.drop(range.file, begin, round_to_pages(range.offset + range.length) - begin);
+  }
 }
 
 bool Staging::drop_consumed(Lane& lane) {
@@ -272,11 +337,7 @@ bool Staging::drop_consumed(Lane& lane) {
   for (int n = 0; lane.dropped < end; ++lane.dropped) {
     if (lane.dropped < lane.horizon.begin()) continue;
     if (++n > kPushesPerStep) return true;
-    const uint32_t sample = lane.horizon.sample_at(lane.dropped);
-    for (uint32_t piece = 0; piece < lane.run->index().range_count(sample); ++piece) {
-      const ByteRange range = lane.run->index().range(sample, piece);
-      if (range.length > 0) pages_.drop(range.file, range.offset, range.length);
-    }
+    drop_pages(lane, lane.dropped);
     metrics_.staging_dropped.add();
   }
   return false;
@@ -288,7 +349,10 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
   bool full = false;
   while (lane.fetched < lane.horizon.end() && lane.units.size() < lane.asked + kUnitsWaiting) {
     const uint64_t bytes = lane.run->sample_bytes(lane.horizon.sample_at(lane.fetched));
-    full = (bytes <= budget && lane.window_bytes + bytes > budget) || waits_for_reader(lane, lane.fetched);
+    // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
+    // before `staged` counts as handed on.
+    const bool fits = lane.window_bytes + bytes <= budget || (bytes > budget && lane.window_bytes == 0);
+    full = !fits || waits_for_reader(lane, lane.fetched);
     if (full) break;
     add_units(lane, lane.fetched, bytes > budget);
     lane.window_bytes += bytes;
@@ -299,17 +363,18 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
   for (; lane.asked < lane.units.size(); ++lane.asked) {
     const auto& unit = lane.units[lane.asked];
     if (!unit->chunk) continue;
-    const uint64_t bytes = catalog_.range(*unit->chunk).length;
+    const uint64_t bytes = round_to_pages(catalog_.range(*unit->chunk).length);
     const uint64_t in_flight = shared_->in_flight_bytes.load();
     if (in_flight > 0 && in_flight + bytes > most_in_flight_) break;
     unit->count(bytes);
-    ask(unit);
+    ask(unit, unit->position - std::min(unit->position, lane.front));
   }
+  tell_policy(lane);
   return !full;
 }
 
-/// A sample that stays in the page cache must not be staged anew while the reader has its last use still before
-/// it: the sentinel that tells of that use would be gone.
+/// A sample that stays in the page cache must not be staged anew while the reader has its last use still
+/// before it: the sentinel that tells of that use would be gone.
 bool Staging::waits_for_reader(const Lane& lane, uint64_t position) {
   if (!lane.keeps_all) return false;
   const uint32_t sample = lane.horizon.sample_at(position);
@@ -349,17 +414,17 @@ void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
   lane.units.back()->last = true;
 }
 
-void Staging::ask(const std::shared_ptr<Unit>& unit) {
-  cache_.acquire(*unit->chunk, {Urgency::Kind::prefetch, unit->position},
-                 [unit](Result<AcquiredChunk> chunk) {
-                   if (chunk) {
-                     unit->data = std::move(chunk->data);
-                   } else {
-                     unit->failed = true;  // the reader will get the error itself
-                   }
-                   unit->arrived = true;
-                   unit->shared->notify();
-                 });
+// `distance` from the reader is what orders the fetches of several plans.
+void Staging::ask(const std::shared_ptr<Unit>& unit, uint64_t distance) {
+  cache_.acquire(*unit->chunk, {Urgency::Kind::prefetch, distance}, [unit](Result<AcquiredChunk> chunk) {
+    if (chunk) {
+      unit->data = std::move(chunk->data);
+    } else {
+      unit->failed = true;  // the reader will get the error itself
+    }
+    unit->arrived = true;
+    unit->shared->notify();
+  });
 }
 
 void Staging::pop_unit(Lane& lane) {
@@ -403,7 +468,7 @@ bool Staging::push_arrived(Lane& lane) {
     pop_unit(lane);
     if (unit->last) ++lane.staged;
   }
-  if (lane.staged != before) policy_.set_staged(lane.run->name(), lane.staged);
+  if (lane.staged != before) tell_policy(lane);
   return pushed > 0;
 }
 
@@ -453,7 +518,7 @@ void Staging::leave_open(Lane& lane, uint64_t position) {
   const ByteRange last = index.range(sample, index.range_count(sample) - 1);
   if (last.length == 0) return;
   const uint64_t end = last.offset + last.length;
-  pages_.drop(last.file, page_floor(end - 1), end - page_floor(end - 1));
+  pages_.drop(last.file, page_floor(end - 1), kPageSize);
   metrics_.staging_sentinels.add();
 }
 
@@ -461,7 +526,8 @@ void Staging::leave_open(Lane& lane, uint64_t position) {
 void Staging::fill_tiers(Lane& lane) {
   lane.filled = std::max(lane.filled, lane.fetched);
   for (; lane.filled < lane.horizon.end(); ++lane.filled) {
-    if (shared_->fills_in_flight.load() >= kFillsInFlight) return;
+    if (shared_->fill_bytes.load() >= 2 * most_in_flight_ / kFillDivisor || cache_.writes_are_behind())
+      return;
     bool room = true;
     for_each_chunk(lane.run->index(), catalog_, lane.horizon.sample_at(lane.filled), [&](ChunkId chunk) {
       if (cache_.tier_of(chunk) != Tier::none) return;
@@ -470,10 +536,10 @@ void Staging::fill_tiers(Lane& lane) {
       room = room && FirstTouchPolicy::tier(bytes, space) != Tier::none &&
              policy_.would_keep(chunk, bytes, space);
       if (!room) return;
-      shared_->fills_in_flight.fetch_add(1);
-      cache_.acquire(chunk, {Urgency::Kind::fill, lane.filled},
-                     [shared = shared_](const Result<AcquiredChunk>&) {
-                       shared->fills_in_flight.fetch_sub(1);
+      shared_->fill_bytes.fetch_add(bytes);
+      cache_.acquire(chunk, {Urgency::Kind::fill, lane.filled - lane.front},
+                     [shared = shared_, bytes](const Result<AcquiredChunk>&) {
+                       shared->fill_bytes.fetch_sub(bytes);
                        shared->notify();
                      });
     });

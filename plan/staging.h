@@ -78,6 +78,7 @@ class Staging {
   struct Unit;
 
   void run();
+  void take_leave();
   bool step(Lane& lane, uint64_t budget);
   void follow_reader(Lane& lane);
   void follow_horizon(Lane& lane);
@@ -88,7 +89,10 @@ class Staging {
   bool push_arrived(Lane& lane);
   void fill_tiers(Lane& lane);
   void add_units(Lane& lane, uint64_t position, bool skip);
-  void ask(const std::shared_ptr<Unit>& unit);
+  void ask(const std::shared_ptr<Unit>& unit, uint64_t distance);
+  void drop_window(const Lane& lane);
+  void drop_pages(const Lane& lane, uint64_t position);
+  void tell_policy(const Lane& lane);
   static void pop_unit(Lane& lane);
   void push(Lane& lane, const Unit& unit);
   void leave_open(Lane& lane, uint64_t position);
@@ -108,6 +112,7 @@ class Staging {
   const uint64_t most_in_flight_;  // bytes
 
   const std::shared_ptr<Shared> shared_;
+  std::atomic<bool> stopped_{false};
   NamedThread thread_;
 };
 

@@ -77,16 +77,17 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
   context.plans.observe(id, begin, length, Access::read);
 }
 
-// CPython before 3.14 asks every file that it opens whether it is a terminal (TCGETS): it tells the plans of an open
-// that makes no other request.
-void ioctl(fuse_req_t req, fuse_ino_t inode, unsigned command, void*, fuse_file_info*, unsigned, const void*, size_t,
-           size_t) {
+// CPython before 3.14 asks every file that it opens whether it is a terminal (TCGETS): it tells the plans of
+// an open that makes no other request.
+void ioctl(fuse_req_t req, fuse_ino_t inode, unsigned command, void*, fuse_file_info*, unsigned, const void*,
+           size_t, size_t) {
   FuseContext& context = context_of(req);
   context.metrics.fuse_ioctl.add();
   fuse_reply_err(req, ENOTTY);
   if (command != TCGETS || is_control(inode)) return;
   const auto file = file_of(context.catalog, inode);
-  if (file && context.catalog.kind(*file) == Catalog::Kind::file) context.plans.observe(*file, 0, 0, Access::open);
+  if (file && context.catalog.kind(*file) == Catalog::Kind::file)
+    context.plans.observe(*file, 0, 0, Access::open);
 }
 
 }  // namespace

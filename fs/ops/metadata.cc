@@ -33,8 +33,8 @@ void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
   context.metrics.fuse_lookup.add();
   if (std::strlen(name) > kLongestName) return void(fuse_reply_err(req, ENAMETOOLONG));
   if (parent == kControlInode) {
-    const auto inode = context.control.lookup(name);
-    if (!inode) return void(fuse_reply_err(req, ENOENT));
+    const auto inode = context.control.lookup(name, may_control(req));
+    if (!inode) return void(fuse_reply_err(req, inode.error().code));
     return reply_control_entry(req, *inode, 0);
   }
   if (parent == kRootInode && name == ControlFiles::kDirectoryName) {

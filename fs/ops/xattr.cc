@@ -50,7 +50,7 @@ Result<std::string> checksum_text(const FuseContext& context, FileId file,
   for (uint32_t i = 0; i < chunks.count; ++i) {
     const auto promise = std::make_shared<std::promise<Result<AcquiredChunk>>>();
     auto future = promise->get_future();
-    context.cache.acquire(ChunkId(chunks.first.value + i), Urgency{},
+    context.cache.acquire(ChunkId(chunks.first.value + i), Urgency{Urgency::Kind::fill, i},
                           [promise](Result<AcquiredChunk> chunk) { promise->set_value(std::move(chunk)); });
     while (future.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
       if (stopping) return Error{EINTR, "the mount is being shut down"};
@@ -64,7 +64,8 @@ Result<std::string> checksum_text(const FuseContext& context, FileId file,
 
 void reply_checksum(fuse_req_t req, FileId file, size_t size) {
   FuseContext& context = context_of(req);
-  context.tasks.post([req, &context, file, size](const std::atomic<bool>& stopping) {
+  if (size == 0) return void(fuse_reply_xattr(req, std::string_view("xxh3:0123456789abcdef").size()));
+  context.checksums.post([req, &context, file, size](const std::atomic<bool>& stopping) {
     const auto text = checksum_text(context, file, stopping);
     if (!text) return void(fuse_reply_err(req, text.error().code));
     reply_value(req, *text, size);

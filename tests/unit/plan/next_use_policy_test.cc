@@ -1,8 +1,9 @@
 #include "plan/next_use_policy.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
-#include <random>
+#include <set>
 
 #include <catch2/catch.hpp>
 
@@ -18,8 +19,11 @@ namespace {
 
 /// A dataset of equal files and a plan over it.
 struct Fixture {
-  Fixture(uint32_t files, uint64_t size, const std::string& plan) : count(files), bytes(size) {
-    for (uint32_t i = 0; i < files; ++i) tree.write("f" + std::to_string(10000 + i), size);
+  Fixture(uint32_t files, uint64_t size, const std::string& plan,
+          const std::function<void(TempTree&)>& fill = {})
+      : count(files), bytes(size) {
+    if (fill) fill(tree);
+    for (uint32_t i = 0; i < files && !fill; ++i) tree.write("f" + std::to_string(10000 + i), size);
     catalog = *scan_catalog(tree.path(), ScanOptions(), log.logger());
     DatasetSource source;
     source.catalog = catalog;
@@ -71,6 +75,7 @@ uint64_t replay(Fixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme) {
       const ChunkId chunk = f.chunk_of(horizon.sample_at(p));
       if (!resident.contains(chunk)) {
         fetched += f.bytes;
+        policy.set_window("p", p, p + 1);
         const Placement placement = policy.place(chunk, padded, space);
         for (const ChunkId victim : placement.evict) {
           REQUIRE(resident.at(victim) == placement.tier);
@@ -85,7 +90,7 @@ uint64_t replay(Fixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme) {
           policy.kept(chunk, placement.tier);
         }
       }
-      policy.set_staged("p", p + 1);
+      policy.set_window("p", p + 1, p + 1);
     }
   }
   return fetched;
@@ -120,6 +125,9 @@ TEST_CASE("a chunk without a further use is not kept, and one that had its last 
   const Horizon horizon = f.run->horizon();
   REQUIRE(horizon.complete);
   policy.set_horizon("p", horizon, 0);
+  // Ahead of what is being fetched, a chunk is worth keeping for its only use.
+  CHECK(policy.place(f.chunk_of(1), 4096, {1 << 20, 0}).tier == Tier::ram);
+  policy.set_window("p", 0, 4);
   CHECK(policy.place(f.chunk_of(1), 4096, {1 << 20, 0}).tier == Tier::none);
   CHECK(!policy.would_keep(f.chunk_of(1), 4096, {1 << 20, 0}));
 }
@@ -131,28 +139,74 @@ TEST_CASE("without a plan, and after its end, the rule is first touch") {
   CHECK(policy.place(f.chunk_of(1), 4096, {0, 4096}).tier == Tier::nvme);
   CHECK(policy.place(f.chunk_of(2), 4096, {0, 0}).tier == Tier::none);
   policy.set_horizon("p", f.run->horizon(), 0);
+  policy.set_window("p", 0, 4);
   CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}).tier == Tier::none);
   policy.remove("p");
   CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}).tier == Tier::ram);
 }
 
-TEST_CASE("what no plan uses makes room before what one uses") {
-  Fixture f(10, 4096, "seed=7 format=files epochs=2");
+TEST_CASE("what no plan uses makes room before what one uses, and all of it") {
+  Fixture f(10, 4096, "root=used seed=7 format=files", [](TempTree& tree) {
+    for (int i = 0; i < 5; ++i) tree.write("other/f" + std::to_string(i), 4096);
+    for (int i = 0; i < 10; ++i) tree.write("used/f" + std::to_string(i), 4096);
+  });
   NextUsePolicy policy(*f.catalog);
-  // A plan over the folder is in force; the file "other" lies outside of it.
-  f.tree.write("sub/other", 4096);
-  CHECK(f.run->prepare().ok());
+  std::set<ChunkId> others;
+  for (int i = 0; i < 5; ++i) {
+    const ChunkId chunk = f.catalog->chunks(*f.catalog->find("other/f" + std::to_string(i))).first;
+    policy.kept(chunk, Tier::ram);
+    others.insert(chunk);
+  }
+  REQUIRE(f.run->prepare().ok());
   const Horizon horizon = f.run->horizon();
   policy.set_horizon("p", horizon, 0);
-  for (uint32_t sample = 0; sample < 3; ++sample) policy.kept(f.chunk_of(sample), Tier::ram);
-  // Full: the resident chunk whose use is farthest goes if the new one's second use is nearer than that.
-  const ChunkId first = f.chunk_of(horizon.sample_at(0));
-  const Placement placement = policy.place(first, 4096, {0, 0});
-  for (const ChunkId victim : placement.evict) {
-    const uint64_t victims_use = *horizon.next_use(victim, 0);
-    for (uint32_t sample = 0; sample < 3; ++sample) {
-      CHECK(*horizon.next_use(f.chunk_of(sample), 0) <= victims_use);
-    }
-    CHECK(victims_use > *horizon.next_use(first, 1));
+  for (uint64_t p = 0; p < 5; ++p) {
+    const ChunkId chunk = f.chunk_of(horizon.sample_at(p));
+    policy.set_window("p", p, p + 1);
+    CHECK(policy.would_keep(chunk, 4096, {}));
+    const Placement placement = policy.place(chunk, 4096, {});
+    CHECK(placement.tier == Tier::ram);
+    REQUIRE(placement.evict.size() == 1);
+    CHECK(others.erase(placement.evict[0]) == 1);
+    policy.kept(chunk, Tier::ram);
   }
+  CHECK(others.empty());
+}
+
+TEST_CASE("the chunks of a plan that was removed make room for another's") {
+  Fixture f(0, 4096, "name=b root=b seed=7 format=files", [](TempTree& tree) {
+    for (int i = 0; i < 4; ++i) tree.write("a/f" + std::to_string(i), 4096);
+    for (int i = 0; i < 4; ++i) tree.write("b/f" + std::to_string(i), 4096);
+  });
+  DatasetSource source;
+  source.catalog = f.catalog;
+  const auto a = *PlanRun::make(*parse_plan("name=a root=a seed=1 format=files"), source, {});
+  REQUIRE(f.run->prepare().ok());
+  NextUsePolicy policy(*f.catalog);
+  policy.set_horizon("a", a->horizon(), 0);
+  for (int i = 0; i < 4; ++i) {
+    policy.kept(f.catalog->chunks(*f.catalog->find("a/f" + std::to_string(i))).first, Tier::ram);
+  }
+  const Horizon horizon = f.run->horizon();
+  policy.set_horizon("b", horizon, 0);
+  policy.remove("a");
+  for (uint64_t p = 0; p < 4; ++p) {
+    policy.set_window("b", p, p + 1);
+    CHECK(policy.place(f.chunk_of(horizon.sample_at(p)), 4096, {}).tier == Tier::ram);
+  }
+}
+
+TEST_CASE("a store that takes no writes keeps what it has") {
+  Fixture f(3, 4096, "seed=7 format=files");
+  REQUIRE(f.run->prepare().ok());
+  const Horizon horizon = f.run->horizon();
+  NextUsePolicy policy(*f.catalog);
+  policy.set_horizon("p", horizon, 0);
+  policy.kept(f.chunk_of(horizon.sample_at(2)), Tier::nvme);
+  policy.set_window("p", 0, 1);
+  TierSpace space;
+  CHECK(policy.place(f.chunk_of(horizon.sample_at(0)), 4096, space).evict.size() <= 1);
+  policy.kept(f.chunk_of(horizon.sample_at(2)), Tier::nvme);
+  space.nvme_writable = false;
+  CHECK(policy.place(f.chunk_of(horizon.sample_at(0)), 4096, space).evict.empty());
 }
