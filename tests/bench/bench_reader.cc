@@ -3,14 +3,15 @@
 //   bench_reader files ROOT LIST... [--batch N [--compute-us U] [--workers W]] [--sum]
 //       open+read+close of the files of each LIST (names below ROOT, one per line; a LIST is an epoch). After
 //       every batch it sleeps, in the place of a training step. With workers the batches are read ahead as
-//       PyTorch's DataLoader does it: batch b by worker b mod W, two batches in flight for each worker, anew in
-//       each epoch.
+//       PyTorch's DataLoader does it: batch b by worker b mod W, two batches in flight for each worker, anew
+//       in each epoch.
 //   bench_reader seq FILE...          sequential, 1 MiB reads
 //   bench_reader mmap FILE PAGES      touches random pages of a mapping
 //   bench_reader drop ROOT LIST       drops the files' pages from the page cache
 //
-// Prints one line of JSON for each epoch or file: seconds, files, bytes, compute_seconds, sum (if asked for: the
-// same for the same bytes, whatever the order of the files), waits (seconds that each batch was waited for).
+// Prints one line of JSON for each epoch or file: seconds, files, bytes, compute_seconds, sum (if asked for:
+// the same for the same bytes, whatever the order of the files), waits (seconds that each batch was waited
+// for).
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -56,7 +57,9 @@ struct Totals {
   std::vector<double> waits;
 };
 
-double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 [[noreturn]] void fail(const std::string& what) {
   std::fprintf(stderr, "bench_reader: %s: %s\n", what.c_str(), std::strerror(errno));
@@ -91,7 +94,8 @@ void read_file(const std::string& path, std::vector<char>& buffer, bool sum, Tot
   ++totals.files;
 }
 
-void read_batch(const Names& names, size_t index, const Options& options, std::vector<char>& buffer, Totals& totals) {
+void read_batch(const Names& names, size_t index, const Options& options, std::vector<char>& buffer,
+                Totals& totals) {
   const size_t end = std::min(names.size(), (index + 1) * options.batch);
   for (size_t i = index * options.batch; i < end; ++i) read_file(names[i], buffer, options.sum, totals);
 }
@@ -99,7 +103,8 @@ void read_batch(const Names& names, size_t index, const Options& options, std::v
 // The workers of one epoch.
 class Loader {
  public:
-  Loader(const Names& names, const Options& options, size_t batches) : names_(names), options_(options), done_(batches) {
+  Loader(const Names& names, const Options& options, size_t batches)
+      : names_(names), options_(options), done_(batches) {
     for (size_t w = 0; w < options.workers; ++w) threads_.emplace_back([this, w] { work(w); });
   }
   void wait_for(size_t batch) {
@@ -213,10 +218,11 @@ Totals drop_pages(const Names& names) {
 }
 
 void print(const Totals& totals) {
-  std::printf(R"({"seconds": %.6f, "files": %llu, "bytes": %llu, "compute_seconds": %.6f, "sum": "%llx", "waits": [)",
-              totals.seconds, static_cast<unsigned long long>(totals.files),
-              static_cast<unsigned long long>(totals.bytes), totals.compute_seconds,
-              static_cast<unsigned long long>(totals.sum));
+  std::printf(
+      R"({"seconds": %.6f, "files": %llu, "bytes": %llu, "compute_seconds": %.6f, "sum": "%llx", "waits": [)",
+      totals.seconds, static_cast<unsigned long long>(totals.files),
+      static_cast<unsigned long long>(totals.bytes), totals.compute_seconds,
+      static_cast<unsigned long long>(totals.sum));
   for (size_t i = 0; i < totals.waits.size(); ++i) std::printf("%s%.6f", i > 0 ? ", " : "", totals.waits[i]);
   std::printf("]}\n");
   std::fflush(stdout);
@@ -255,7 +261,9 @@ int main(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    const auto number = [&]() -> uint64_t { return i + 1 < argc ? std::strtoull(argv[++i], nullptr, 10) : 0; };
+    const auto number = [&]() -> uint64_t {
+      return i + 1 < argc ? std::strtoull(argv[++i], nullptr, 10) : 0;
+    };
     if (word == "--batch") {
       options.batch = number();
     } else if (word == "--workers") {

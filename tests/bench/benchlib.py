@@ -137,7 +137,10 @@ def touch_memory(size):
     A virtual machine's host takes free memory back; the first touch then takes milliseconds for each 2 MiB. Without
     this, that would be most of what a first pass measures.
     """
-    program = "import mmap, sys; mmap.mmap(-1, int(sys.argv[1]), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)"
+    program = (
+        "import mmap, sys; "
+        "mmap.mmap(-1, int(sys.argv[1]), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)"
+    )
     subprocess.run([sys.executable, "-c", program, str(size)], timeout=READ_SECONDS, check=True)
 
 
@@ -225,12 +228,13 @@ class Table:
             elif row["at_most"] is not None:
                 target = f"<= {number(row['at_most'])}"
             reached = {None: "", True: "yes", False: "NO"}[row["reached"]]
-            cells.append((row["figure"], f"{number(row['value'])} {row['unit']}".rstrip(), target, reached, row["note"]))
+            measured = f"{number(row['value'])} {row['unit']}".rstrip()
+            cells.append((row["figure"], measured, target, reached, row["note"]))
         widths = [max(len(row[i]) for row in cells) for i in range(4)]
         yield self.title
         for figure, value, target, reached, note in cells:
-            line = f"  {figure:<{widths[0]}}  {value:>{widths[1]}}  {target:<{widths[2]}}  {reached:<{widths[3]}}  {note}"
-            yield line.rstrip()
+            a, b, c, d = widths
+            yield f"  {figure:<{a}}  {value:>{b}}  {target:<{c}}  {reached:<{d}}  {note}".rstrip()
 
     def print(self):
         print("\n".join(self.lines()), "\n", sep="", flush=True)
