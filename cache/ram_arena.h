@@ -21,6 +21,7 @@
 #include "cache/base/metrics.h"
 #include "cache/base/mutex.h"
 #include "cache/base/result.h"
+#include "cache/base/thread.h"
 
 namespace clairfs {
 
@@ -81,12 +82,15 @@ class Block {
   uint32_t pages_;
 };
 
-/// Thread-safe. Outlives its blocks.
+/// Thread-safe. Outlives its blocks. A thread of its own ("arena") makes memory resident a little ahead of
+/// its use: the first touch of a page can take long (zeroing, and on a virtual machine the host's own
+/// allocation), and a fetch would wait for it page by page.
 class RamArena {
  public:
   /// Memory for `capacity` bytes (rounded up to pages; at most 16 TiB, page numbers being 32 bits); nothing
   /// is resident until it is used. Errors: ENOMEM.
   static Result<std::unique_ptr<RamArena>> create(uint64_t capacity);
+  ~RamArena();
 
   /// Pages for `length` >= 1 bytes charged to `account`, or nothing if the account is full. The accounts'
   /// capacities must not add up to more than the arena's.
@@ -95,6 +99,8 @@ class RamArena {
  private:
   friend class Block;
   explicit RamArena(Mapping memory);
+  void populate_ahead();
+  bool wants_population() const REQUIRES(mutex_);
   Block::Run take_run(uint32_t wanted) REQUIRES(mutex_);
   void insert_free(Block::Run run) REQUIRES(mutex_);
   void release(const Block& block);
@@ -104,6 +110,11 @@ class RamArena {
   Mutex mutex_;                                                    // leaf: nothing is called while it is held
   std::map<uint32_t, uint32_t> free_by_first_ GUARDED_BY(mutex_);  // first page -> pages
   std::set<std::pair<uint32_t, uint32_t>> free_by_count_ GUARDED_BY(mutex_);  // (pages, first page)
+  uint32_t used_until_ GUARDED_BY(mutex_) = 0;  // highest page ever handed out, plus 1
+  uint32_t populated_until_ GUARDED_BY(mutex_) = 0;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  CondVar used_more_;
+  NamedThread populator_;  // last: uses the others
 };
 
 }  // namespace clairfs

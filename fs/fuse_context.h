@@ -12,6 +12,7 @@
 #include "fs/control_files.h"
 #include "fs/task_thread.h"
 #include "plan/plan_manager.h"
+#include "plan/sentinel_tails.h"
 
 namespace clairfs {
 
@@ -24,6 +25,7 @@ struct FuseContext {
   TaskThread& tasks;      ///< plans and invalidations: milliseconds to seconds
   TaskThread& checksums;  ///< whole files: as long as reading them takes
   PlanManager& plans;
+  SentinelTails& tails;
   const Clock& clock;
   Metrics& metrics;
   Logger& log;

@@ -99,7 +99,7 @@ Status Mount::set_up(const ServeEvents& events, const SignalWaiter& signals) {
   checksums_ = std::make_unique<TaskThread>("checksums");
   access_log_.emplace(*loaded_.catalog);
   context_.emplace(FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, *tasks_, *checksums_,
-                               *plans_, clock_, metrics_, log_});
+                               *plans_, staging_->tails(), clock_, metrics_, log_});
   FuseOptions fuse;
   fuse.source = options_.source;
   fuse.mountpoint = options_.mountpoint;

@@ -322,6 +322,7 @@ void Staging::drop_pages(const Lane& lane, uint64_t position) {
     const ByteRange range = index.range(sample, piece);
     if (range.length == 0) continue;
     const uint64_t begin = page_floor(range.offset);
+    tails_.drop(range.file);
     pages_.drop(range.file, begin, round_to_pages(range.offset + range.length) - begin);
   }
 }
@@ -493,10 +494,13 @@ void Staging::push(Lane& lane, const Unit& unit) {
     return;
   }
   const uint64_t end = sentinel ? page_floor(unit.end - 1) : unit.end;
+  const uint64_t inside = unit.begin - catalog_.range(*unit.chunk).offset;
+  if (sentinel && !unit.failed) {
+    tails_.keep(unit.file, end, unit.data->block.slices(inside + end - unit.begin, unit.end - end));
+  }
   if (unit.failed) {
     lane.complete = false;
   } else if (end > unit.begin) {
-    const uint64_t inside = unit.begin - catalog_.range(*unit.chunk).offset;
     const Status pushed =
         pages_.push(unit.file, unit.begin, unit.data->block.slices(inside, end - unit.begin));
     lane.complete = lane.complete && pushed.ok();

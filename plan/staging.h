@@ -35,6 +35,7 @@
 #include "cache/chunk_cache.h"
 #include "plan/next_use_policy.h"
 #include "plan/plan_run.h"
+#include "plan/sentinel_tails.h"
 
 namespace clairfs {
 
@@ -69,6 +70,8 @@ class Staging {
   void remove(const std::string& plan);
   /// The reader moved, or the plan's horizon changed.
   void wake();
+  /// What a READ of a sentinel's last page is answered from.
+  SentinelTails& tails() { return tails_; }
   /// Samples between the reader's front and the last one pushed.
   uint64_t ahead(const std::string& plan) const;
 
@@ -112,6 +115,7 @@ class Staging {
   const uint64_t most_in_flight_;  // bytes
 
   const std::shared_ptr<Shared> shared_;
+  SentinelTails tails_;
   std::atomic<bool> stopped_{false};
   NamedThread thread_;
 };
