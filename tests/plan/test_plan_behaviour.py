@@ -379,6 +379,21 @@ def test_few_reads_when_pushed_ahead(tmp, read):
         assert pfs.counters()["ops"]["open"] == count
 
 
+def test_tiers_fill_after_the_plan_has_ended(dataset):
+    """A plan's last epoch keeps nothing; who reads on has a cache as without a plan."""
+    with clairmount.slowfs(dataset) as pfs:
+        with clairmount.clairfs(pfs.path, "--ram", "64M", "--staging", "512K") as mount:
+            register(mount, PLAN.replace("epochs=4", "epochs=1"), "train")
+            wait_ahead(mount, 16)
+            read_all(mount, order(dataset), read_python, dataset)
+            assert plan(mount)["state"] == "finished"
+            for _ in range(2):
+                clairmount.drop_page_cache(mount.path / "train")
+                pfs.command("reset")
+                read_all(mount, order(dataset), source=dataset)
+            assert pfs.counters()["bytes"] == 0
+
+
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75, 1.2])
 def test_bytes_from_the_source(tmp, share):
     """S + (E-1) max(0, S - D) is the least that any cache can read, D being its size."""
