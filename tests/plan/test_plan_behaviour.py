@@ -356,7 +356,7 @@ def dataset_reads(mount):
 @pytest.mark.parametrize("read", [read_raw, read_python])
 def test_few_reads_when_pushed_ahead(tmp, read):
     """With enough lead only sentinels ask: at most one READ in 32 samples, and one open of a file at the source."""
-    count, epochs, lead = 640, 3, 300
+    count, epochs, lead = 640, 3, 420
     make_images(tmp / "src/train", count, side=60)
     text = f"format=imagefolder sampler=torch.distributed seed=1 epochs={epochs}"
     with clairmount.slowfs(tmp / "src") as pfs:
