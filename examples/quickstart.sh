@@ -1,7 +1,8 @@
 #!/bin/bash
 # From a fresh clone to a training run on a real dataset, in one command: installs what is missing (Debian 12, root or
 # sudo), builds, mounts Debian's clip-art collection (8,121 PNG images in 22 class folders), compares every file with
-# the source by checksum, trains a small CNN on it for a few epochs, shows what the cache did, and unmounts.
+# the source by checksum, and then trains a small CNN on it twice, on an emulated slow parallel filesystem: as it is, and
+# with the script's shuffle registered as a plan. Shows both side by side, and unmounts.
 #
 #   examples/quickstart.sh [EPOCHS]      (default: 3)
 set -euo pipefail
@@ -11,6 +12,7 @@ export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 epochs=${1:-3}
 dataset=/usr/share/openclipart/png
 clairfs=$PWD/build/release/clairfs
+slowfs=$PWD/build/release/tests/support/slowfs/clairfs-slowfs
 
 step() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
@@ -19,15 +21,23 @@ tests/install-deps.sh build quickstart
 
 step "Building"
 cmake --preset release >/dev/null
-cmake --build --preset release -t clairfs -j"$(nproc)"
+cmake --build --preset release -t clairfs -t clairfs-slowfs -j"$(nproc)"
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/clairfs-quickstart.XXXXXX")
 mnt=$tmp/dataset
-mkdir -m 700 "$mnt" "$tmp/nvme" "$tmp/catalog"
+pfs=$tmp/pfs
+mkdir -m 700 "$mnt" "$pfs" "$tmp/nvme" "$tmp/catalog"
+slowfs_pid=
+
+mounted() { grep -qF " $1 " /proc/self/mountinfo; }
 
 clean_up() {
-  if grep -qF " $mnt " /proc/self/mountinfo; then
+  if mounted "$mnt"; then
     "$clairfs" umount "$mnt" || fusermount3 -u -z "$mnt" || true
+  fi
+  if [[ -n $slowfs_pid ]]; then
+    kill "$slowfs_pid" 2>/dev/null || true
+    wait "$slowfs_pid" || true
   fi
   rm -rf --one-file-system "$tmp"
 }
@@ -52,29 +62,41 @@ compare() {
     'BEGIN { printf "all checksums agree: %d samples in %.2f s\n", n, t1 - t0 }'
 }
 
-# The checksums have filled the page cache, which would then answer everything. Dropped, the tiers show.
-drop_page_cache() {
-  /usr/bin/python3 - "$mnt" <<'PYTHON'
-import os, sys
-for folder, _, names in os.walk(sys.argv[1]):
-    for name in names:
-        fd = os.open(os.path.join(folder, name), os.O_RDONLY)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
-PYTHON
+dataset_bytes=$(find -L "$dataset" -name '*.png' -printf '%s\n' | awk '{ sum += $1 } END { print sum }')
+report() { /usr/bin/python3 examples/quickstart_report.py "$@"; }
+
+step "Comparing every file"
+compare | report "$mnt" "$dataset_bytes"
+"$clairfs" umount "$mnt"
+
+# 3 ms an open and 3 ms a read, 200 MB/s for all together: a busy parallel filesystem.
+step "Emulating a slow parallel filesystem over $dataset"
+"$slowfs" "$dataset" "$pfs" --open-latency 3000 --read-latency 3000 --bandwidth 200M &
+slowfs_pid=$!
+for ((i = 0; i < 100; i++)); do
+  mounted "$pfs" && break
+  sleep 0.1
+done
+
+# run NAME [PLAN]: trains on a fresh, cold mount of the slow filesystem.
+run() {
+  local name=$1 plan=${2:-}
+  step "Training for $epochs epochs, $name"
+  "$clairfs" mount "$pfs" "$mnt" --ram 96M --catalog-dir "$tmp/catalog"
+  if [[ -n $plan ]]; then
+    echo "setfattr -n user.clairfs.plan -v '$plan' $mnt"
+    setfattr -n user.clairfs.plan -v "$plan" "$mnt"
+  fi
+  /usr/bin/python3 examples/quickstart_train.py "$mnt" --epochs "$epochs" --seed 42 --workers 2 --batch-size 64 |
+    report "$mnt" "$dataset_bytes" --save "$tmp/$name.json"
+  [[ -z $plan ]] || cat "$mnt/.clairfs/plan"
+  "$clairfs" umount "$mnt"
 }
 
-dataset_bytes=$(find -L "$dataset" -name '*.png' -printf '%s\n' | awk '{ sum += $1 } END { print sum }')
-step "Comparing every file, then training for $epochs epochs on $mnt"
-{
-  compare
-  drop_page_cache
-  /usr/bin/python3 examples/quickstart_train.py "$mnt" --epochs "$epochs"
-} | /usr/bin/python3 examples/quickstart_report.py "$mnt" "$dataset_bytes"
+run "without a plan"
+# What the script does anyway: DataLoader(shuffle=True, generator=torch.Generator().manual_seed(42), ...).
+run "with a plan" "format=imagefolder sampler=torch.random seed=42 epochs=$epochs batch=64 workers=2"
 
-step "clairfs status"
-"$clairfs" status "$mnt"
-
-step "Unmounting"
-"$clairfs" umount "$mnt"
+step "Side by side"
+/usr/bin/python3 examples/quickstart_report.py --compare "$tmp/without a plan.json" "$tmp/with a plan.json"
 echo "Done: nothing is left mounted, running or on disk but build/release."

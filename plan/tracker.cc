@@ -163,9 +163,10 @@ PlanPosition Tracker::place(int64_t position) const {
   return {epoch_, static_cast<uint32_t>(std::clamp<int64_t>(position, 0, end))};
 }
 
-// A position in the band that was not seen yet, in this epoch before the next; else one that was. At the end
-// of an epoch whose samples went by unseen the one next to the front. A read soon after another access to the
-// sample belongs to it.
+// A position in the band that was not seen yet, in this epoch before the next; else one that was. Of several (links to
+// one file, repetitions) the first that is due: taking a later one would move the front ahead of the reader, with
+// every such sample a little more. At the end of an epoch whose samples went by unseen the one next to the front. A
+// read soon after another access to the sample belongs to it.
 std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, Access kind) {
   const Band in = band();
   const bool piece = kind == Access::read && seen_lately(samples);
@@ -173,11 +174,15 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
   std::optional<Match> again;
   const bool at_end = visible() < 0.5 && front_ + 1 >= length();
   const auto distance = [next = front_ + 1](int64_t position) { return std::abs(position - next); };
+  const auto sooner = [due = front_ + 1 - slack_](int64_t a, int64_t b) {
+    return a >= due && b >= due ? a < b : a > b;  // what is overdue is the less likely the longer it is
+  };
   for (const int64_t offset : {0, 1, -1}) {
     const Known* const epoch = known(offset);
     if (epoch == nullptr) continue;
     const int64_t size = epoch->order->sequence().length();
     const int64_t start = offset == 0 ? 0 : offset > 0 ? length() : -size;
+    const bool earlier_epoch_has_it = fresh.has_value();
     if (in.high < start || in.low >= start + size) continue;
     for (const uint32_t sample : samples) {
       const std::span<const uint32_t> positions = epoch->order->of(sample);
@@ -187,7 +192,8 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
         const int64_t position = start + *at;
         if (epoch->seen[*at] || piece) {
           again = Match{position, sample, true};
-        } else if (!fresh || (at_end && distance(position) < distance(fresh->position))) {
+        } else if (!fresh || (at_end ? distance(position) < distance(fresh->position)
+                                     : !earlier_epoch_has_it && sooner(position, fresh->position))) {
           fresh = Match{position, sample, false};
         }
       }

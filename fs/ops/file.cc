@@ -70,10 +70,9 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
 
   const TimePoint asked = context.clock.now();
   const FileId id = *file;
-  if (const auto tail = context.tails.take(id, begin, length)) {
-    answer_from_tail(req, *tail, id, begin);
-    return context.plans.observe(id, begin, length, Access::read);
-  }
+  // Before the answer: afterwards the reader may be some files further, and would seem to jump back.
+  context.plans.observe(id, begin, length, Access::read);
+  if (const auto tail = context.tails.take(id, begin, length)) return answer_from_tail(req, *tail, id, begin);
   context.cache.read(id, begin, length, [req, &context, asked, id, begin, length](Result<ReadView> view) {
     AccessLog::Entry entry{std::chrono::system_clock::now(), id, begin, static_cast<uint32_t>(length)};
     if (view) {
@@ -88,7 +87,6 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
     entry.waited = context.clock.now() - asked;
     count_read(context, view, entry);
   });
-  context.plans.observe(id, begin, length, Access::read);
 }
 
 // CPython before 3.14 asks every file that it opens whether it is a terminal (TCGETS): it tells the plans of
@@ -97,11 +95,11 @@ void ioctl(fuse_req_t req, fuse_ino_t inode, unsigned command, void*, fuse_file_
            size_t, size_t) {
   FuseContext& context = context_of(req);
   context.metrics.fuse_ioctl.add();
+  const auto file = is_control(inode) ? std::nullopt : file_of(context.catalog, inode);
+  if (command == TCGETS && file && context.catalog.kind(*file) == Catalog::Kind::file) {
+    context.plans.observe(*file, 0, 0, Access::open);  // first, as in read()
+  }
   fuse_reply_err(req, ENOTTY);
-  if (command != TCGETS || is_control(inode)) return;
-  const auto file = file_of(context.catalog, inode);
-  if (file && context.catalog.kind(*file) == Catalog::Kind::file)
-    context.plans.observe(*file, 0, 0, Access::open);
 }
 
 }  // namespace

@@ -67,6 +67,23 @@ def test_three_epochs_with_validation(images, tmp, sampler, workers):
         assert mount.stat("reads.failed") == 0
 
 
+def test_links_to_images(tmp):
+    """Several samples may be one file: an open does not say which of them it is."""
+    make_images(tmp / "src", 1000, side=16)
+    for i in range(0, 1000, 3):
+        target = tmp / f"src/class{i % 6}/image{i:05d}.ppm"
+        (tmp / f"src/class{(i + 1) % 6}/link{i:05d}.ppm").symlink_to(f"../{target.parent.name}/{target.name}")
+    text = "format=imagefolder sampler=torch.random seed=1 epochs=3 batch=64 workers=2"
+    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", "64M") as mount:
+        register(mount, text)
+        wait_ahead(mount, 300)
+        log = run_job(tmp / "log", train=mount.path, sampler="random", seed=1, batch=64, workers=2)
+        for epoch in range(3):
+            assert_as_predicted(log, tmp / "src", text, f"train{epoch}", epoch, 0, 64, 2)
+        log.assert_bytes_of(tmp, train="src")
+        assert_followed(mount, "default")
+
+
 @pytest.mark.parametrize("ram", ["256M", "16M"])
 def test_files_of_110_kb(tmp, ram):
     """More than the window and, with 16 MiB, more than the tiers hold."""

@@ -1,0 +1,417 @@
+"""What a plan does when the reader does not do as planned: the data is the source's, every read ends, and the plan's
+state says what happened. Readers here make no request but READs unless a test says otherwise (CPython's open() also
+tells of itself by an ioctl)."""
+
+import contextlib
+import errno
+import os
+import pathlib
+import random
+import threading
+
+import clairmount
+import pytest
+from planning import (
+    cancel,
+    make_images,
+    plan,
+    predicted,
+    register,
+    run_job,
+    running,
+    start_job,
+    wait_ahead,
+)
+
+SEED = 42
+PLAN = f"format=imagefolder sampler=torch.distributed seed={SEED} epochs=4"
+SUSPENDED_WITHIN = 64  # samples after the first that is not as planned
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    """400 files of about 5 KB, so that a sentinel has a page that is there and one that is not."""
+    with clairmount.tempdir() as tmp:
+        make_images(tmp / "train", 400, side=40)
+        yield tmp
+
+
+@pytest.fixture
+def mount(dataset):
+    with clairmount.clairfs(dataset, "--ram", "64M", "--staging", "512K") as mounted:
+        yield mounted
+
+
+def order(dataset, epoch=0, text=PLAN, rank=0):
+    return [f"train/{name}" for name in predicted(dataset / "train", text, epoch, rank)]
+
+
+def read_raw(path):
+    """The file's content, without any ioctl."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        parts = []
+        while part := os.read(fd, 1 << 20):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(fd)
+
+
+def read_python(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def read_all(mount, names, read=read_raw, source=None):
+    for name in names:
+        assert read(mount.path / name) == ((source or mount.source) / name).read_bytes(), name
+
+
+def read_until_suspended(mount, names, read):
+    """How many files were read when the plan was suspended."""
+    for count, name in enumerate(names, 1):
+        read_all(mount, [name], read)
+        if plan(mount)["state"] == "suspended":
+            return count
+    raise AssertionError(plan(mount))
+
+
+@pytest.mark.parametrize("read", [read_raw, read_python])
+def test_as_planned(dataset, mount, read):
+    register(mount, PLAN, "train")
+    for epoch in range(4):
+        names = order(dataset, epoch)
+        for i in range(0, len(names), 16):
+            wait_ahead(mount, 16)
+            read_all(mount, names[i : i + 16], read)
+    state = plan(mount)
+    assert (state["state"], state["suspensions"], state["out_of_order"]) == ("finished", 0, 0), state
+
+
+@pytest.mark.parametrize("read", [read_raw, read_python])
+def test_whole_dataset_fits_the_window(dataset, read):
+    with clairmount.clairfs(dataset, "--ram", "64M", "--staging", "64M") as mount:
+        register(mount, PLAN, "train")
+        wait_ahead(mount, 400)
+        for epoch in range(4):
+            read_all(mount, order(dataset, epoch), read)
+        state = plan(mount)
+        assert (state["state"], state["suspensions"], state["out_of_order"]) == ("finished", 0, 0), state
+
+
+@pytest.mark.parametrize("read", [read_raw, read_python])
+def test_wrong_seed(dataset, mount, read):
+    register(mount, PLAN, "train")
+    wait_ahead(mount, 16)
+    wrong = order(dataset, text=PLAN.replace(f"seed={SEED}", "seed=1"))
+    assert read_until_suspended(mount, wrong, read) <= SUSPENDED_WITHIN
+    clairmount.wait_until(lambda: plan(mount)["divergence"]["hint"] != "matches no known order", "a hint")
+    difference = plan(mount)["divergence"]
+    assert difference["hint"] and difference["seen"] == wrong[0] and difference["expected"] == order(dataset)[0]
+    assert "suspended" in mount.control("status")
+    assert difference["hint"] in mount.control("plan")
+    read_all(mount, wrong)  # the mount goes on
+    assert mount.stat("reads.failed") == 0
+
+
+@pytest.mark.parametrize("read", [read_raw, read_python])
+def test_sequential_instead_of_shuffled(dataset, mount, read):
+    register(mount, PLAN, "train")
+    wait_ahead(mount, 16)
+    names = [f"train/{name}" for name in clairmount.tree_files(dataset / "train")]
+    read_until_suspended(mount, names, read)
+    clairmount.wait_until(lambda: "sequential" in plan(mount)["divergence"]["hint"], "the hint names the order")
+
+
+@pytest.mark.parametrize("read", [read_raw, read_python])
+def test_set_epoch_forgotten(dataset, mount, read):
+    register(mount, PLAN, "train")
+    wait_ahead(mount, 16)
+    for _ in range(3):
+        read_all(mount, order(dataset, 0), read)
+    difference = plan(mount)["divergence"]
+    assert "set_epoch" in difference["hint"], difference
+    assert difference["epoch"] == 1
+
+
+def assert_found(mount, epoch, position, slack=64):
+    state = plan(mount)
+    assert state["state"] == "following", state
+    assert state["epoch"] == epoch and abs(state["front"] - position) <= slack, state
+
+
+@pytest.mark.parametrize("read", [read_raw, read_python])
+@pytest.mark.parametrize(
+    "stretches",
+    [
+        pytest.param([(0, 0, 100), (0, 220, 390)], id="skips"),
+        pytest.param([(0, 0, 200), (0, 0, 150)], id="restarts an epoch"),
+        pytest.param([(0, 200, 390)], id="starts in the middle"),
+        pytest.param([(1, 0, 200)], id="starts with the next epoch"),
+        pytest.param([(0, 0, 200), (1, 0, 200)], id="breaks early"),
+    ],
+)
+def test_found_again(dataset, mount, read, stretches):
+    register(mount, PLAN, "train")
+    wait_ahead(mount, 16)
+    for epoch, begin, end in stretches:
+        read_all(mount, order(dataset, epoch)[begin:end], read)
+    assert_found(mount, epoch, end)
+
+
+@pytest.mark.parametrize("read", [read_raw, read_python])
+def test_resumed_as_the_plan_says(dataset, mount, read):
+    register(mount, PLAN + " first_epoch=2 start_sample=150", "train")
+    wait_ahead(mount, 16)
+    read_all(mount, order(dataset, 2)[150:390], read)
+    assert_found(mount, 2, 390)
+    assert plan(mount)["realignments"] == 0 and plan(mount)["out_of_order"] == 0
+
+
+@pytest.mark.parametrize("read", [read_raw, read_python])
+def test_plan_comes_while_the_reader_runs(dataset, mount, read):
+    read_all(mount, order(dataset)[:200], read)
+    register(mount, PLAN, "train")
+    wait_ahead(mount, 16)
+    read_all(mount, order(dataset)[200:390], read)
+    assert_found(mount, 0, 390)
+
+
+def test_after_the_page_cache_was_filled_without_a_plan(dataset, mount):
+    read_all(mount, order(dataset))
+    register(mount, PLAN, "train")
+    wait_ahead(mount, 16)
+    read_all(mount, order(dataset)[:200])
+    assert_found(mount, 0, 200)
+
+
+def test_cancelled_and_replaced_in_the_middle(dataset, mount):
+    names = order(dataset)
+    register(mount, PLAN, "train")
+    wait_ahead(mount, 16)
+    read_all(mount, names[:100])
+    cancel(mount)
+    assert mount.stats()["plan_list"] == []
+    read_all(mount, names[100:200])
+    register(mount, PLAN + " start_sample=200", "train")
+    wait_ahead(mount, 16)
+    read_all(mount, names[200:300])
+    assert_found(mount, 0, 300)
+    other = PLAN.replace(f"seed={SEED}", "seed=5")
+    register(mount, other, "train")
+    wait_ahead(mount, 16)
+    read_all(mount, order(dataset, text=other)[:300])
+    assert_found(mount, 0, 300)
+
+
+def test_changed_and_vanished_files(tmp):
+    make_images(tmp / "src/train", 200, side=40)
+    names = order(tmp / "src")
+    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", "256K") as mount:
+        changed, vanished = names[150], names[160]
+        with open(tmp / "src" / changed, "ab") as file:
+            file.write(b"more")
+        os.unlink(tmp / "src" / vanished)
+        register(mount, PLAN, "train")
+        wait_ahead(mount, 16)
+        for name in names:
+            if name in (changed, vanished):
+                with pytest.raises(OSError) as raised:
+                    read_raw(mount.path / name)
+                assert raised.value.errno == errno.ESTALE
+            else:
+                read_all(mount, [name])
+        assert plan(mount)["suspensions"] == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--ram", "64M", "--staging", "4K"], id="staging below a file"),
+        pytest.param(["--ram", "0", "--staging", "512K"], id="no tier"),
+        pytest.param(["--ram", "0", "--staging", "64M"], id="no tier, everything staged"),
+        pytest.param(["--ram", "0", "--staging", "512K", "--nvme", "NVME:64M"], id="NVMe only"),
+        pytest.param(["--ram", "300K", "--staging", "256K"], id="small RAM"),
+    ],
+)
+def test_small_budgets(dataset, tmp, options):
+    (tmp / "nvme").mkdir(mode=0o700)
+    options = [o.replace("NVME", str(tmp / "nvme")) for o in options]
+    with clairmount.clairfs(dataset, *options) as mount:
+        register(mount, PLAN, "train")
+        for epoch in range(4):
+            read_all(mount, order(dataset, epoch), read_python)  # may overtake the pushes
+        state = plan(mount)
+        assert (state["state"], state["suspensions"], state["realignments"]) == ("finished", 0, 0), state
+        assert mount.stat("tiers.ram.bytes") <= mount.stat("tiers.ram.capacity")
+        assert mount.stat("staging.bytes") <= mount.stat("staging.capacity")
+
+
+def test_sample_larger_than_transit_memory(tmp):
+    """Without tiers a file of 64 MiB goes through 32 MiB of memory while others are read."""
+    for i in range(3):
+        clairmount.make_tree(tmp / "src", {f"big{i}": 64 << 20, f"small{i}": 5000}, seed=i)
+    text = "format=files sampler=torch.sequential epochs=2"
+    with clairmount.clairfs(tmp / "src", "--ram", "0", "--staging", "256M") as mount:
+        register(mount, text)
+        for _ in range(2):
+            wait_ahead(mount, 6)
+            read_all(mount, clairmount.tree_files(tmp / "src"), read_python)
+        assert plan(mount)["state"] == "finished", plan(mount)
+
+
+def test_hanging_file_holds_up_no_other(dataset):
+    """Chunks that wait behind one that never comes must leave memory to readers, and readers get past it."""
+    names = order(dataset)
+    with clairmount.slowfs(dataset) as pfs:
+        with clairmount.clairfs(pfs.path, "--ram", "0", "--staging", "64M") as mount:
+            pfs.command(f"hang {names[40]} 20")
+            register(mount, PLAN, "train")
+            wait_ahead(mount, 30)
+            done = []
+            rest = names[:40] + names[41:]
+
+            def read_rest():
+                for name in rest:
+                    assert read_raw(mount.path / name) == (dataset / name).read_bytes()
+                    done.append(pfs.counters()["pending"])
+
+            thread = threading.Thread(target=read_rest)
+            thread.start()
+            thread.join(60)
+            assert len(done) == len(rest)
+            assert done[-1] >= 1, "the file did not hang long enough to show anything"
+            pfs.command("clear")
+
+
+def test_two_jobs_on_one_plan(images, tmp):
+    text = "format=imagefolder sampler=torch.distributed seed=3 epochs=2 batch=8 workers=2"
+    with clairmount.clairfs(images, "--ram", "64M", "--staging", "1M") as mount:
+        register(mount, text, "train")
+        options = {"train": mount.path / "train", "seed": 3, "workers": 2, "epochs": 2}
+        with running(start_job(tmp / "log1", **options)) as other:
+            log = run_job(tmp / "log2", **options)
+            assert other.wait(60) == 0
+        log.assert_bytes_of(images)
+        assert mount.stat("reads.failed") == 0
+
+
+def memory_and_descriptors(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    resident = int(next(line.split()[1] for line in status.splitlines() if line.startswith("RssAnon")))
+    return resident << 10, len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def test_plans_come_and_go_under_load(dataset, mount):
+    """Registered, replaced and cancelled again and again while three readers read in several orders."""
+    texts = [PLAN, PLAN.replace(f"seed={SEED}", "seed=1"), PLAN + " batch=4 workers=2", "name=other " + PLAN]
+    stop = threading.Event()
+    failures = []
+
+    def reader(seed):
+        rng = random.Random(seed)
+        names = order(dataset, seed)
+        try:
+            while not stop.is_set():
+                begin = rng.randrange(len(names))
+                read_all(mount, names[begin : begin + 50], rng.choice([read_raw, read_python]))
+        except BaseException as error:  # told in the test's own thread
+            failures.append(error)
+
+    readers = [threading.Thread(target=reader, args=(seed,)) for seed in range(3)]
+    for thread in readers:
+        thread.start()
+    try:
+        rng = random.Random(0)
+        for round_number in range(100):
+            register(mount, rng.choice(texts), "train")
+            if rng.random() < 0.5:
+                with contextlib.suppress(FileNotFoundError):
+                    cancel(mount, rng.choice(["default", "other"]))
+            if round_number == 30:
+                memory, descriptors = memory_and_descriptors(mount.pid)
+    finally:
+        stop.set()
+        for thread in readers:
+            thread.join(60)
+    assert not any(thread.is_alive() for thread in readers)
+    assert not failures, failures[0]
+    for name in ("default", "other"):
+        with contextlib.suppress(FileNotFoundError):
+            cancel(mount, name)
+    # A plan of 400 samples takes some tens of KB; 70 that stayed would take megabytes.
+    clairmount.wait_until(lambda: memory_and_descriptors(mount.pid)[1] <= descriptors + 4, "descriptors are closed")
+    assert memory_and_descriptors(mount.pid)[0] <= memory + (16 << 20)
+    assert mount.stat("reads.failed") == 0
+    read_all(mount, order(dataset))
+
+
+def dataset_reads(mount):
+    """READs for the dataset's files; polling the control files does not count."""
+    reads = mount.stats()["reads"]
+    return sum(reads[kind] for kind in ("ram", "nvme", "peer", "pfs", "failed"))
+
+
+@pytest.mark.parametrize("read", [read_raw, read_python])
+def test_few_reads_when_pushed_ahead(tmp, read):
+    """With enough lead only sentinels ask: at most one READ in 32 samples, and one open of a file at the source."""
+    count, epochs, lead = 640, 3, 420
+    make_images(tmp / "src/train", count, side=60)
+    text = f"format=imagefolder sampler=torch.distributed seed=1 epochs={epochs}"
+    with clairmount.slowfs(tmp / "src") as pfs:
+        with clairmount.clairfs(pfs.path, "--ram", "64M", "--staging", "6M") as mount:
+            pfs.command("reset")
+            register(mount, text, "train")
+            for epoch in range(epochs):
+                names = order(tmp / "src", epoch, text)
+                last = epoch + 1 == epochs
+                for i in range(0, count, 32):
+                    wait_ahead(mount, min(lead, count - i) if last else lead)
+                    if i == 0:
+                        before = dataset_reads(mount)
+                    for name in names[i : i + 32]:
+                        assert read(mount.path / name) == (tmp / "src" / name).read_bytes()
+                # Sentinels are a 64th but at the start, when the window is short, and at the end of an epoch.
+                assert dataset_reads(mount) - before <= count / 32 + 16, epoch
+            counters = pfs.counters()
+            assert counters["opens_per_file_max"] == 1, counters
+        assert pfs.counters()["ops"]["open"] == count
+
+
+def test_tiers_fill_after_the_plan_has_ended(dataset):
+    """A plan's last epoch keeps nothing; who reads on has a cache as without a plan."""
+    with clairmount.slowfs(dataset) as pfs:
+        with clairmount.clairfs(pfs.path, "--ram", "64M", "--staging", "512K") as mount:
+            register(mount, PLAN.replace("epochs=4", "epochs=1"), "train")
+            wait_ahead(mount, 16)
+            read_all(mount, order(dataset), read_python, dataset)
+            assert plan(mount)["state"] == "finished"
+            for _ in range(2):
+                clairmount.drop_page_cache(mount.path / "train")
+                pfs.command("reset")
+                read_all(mount, order(dataset), source=dataset)
+            assert pfs.counters()["bytes"] == 0
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.75, 1.2])
+def test_bytes_from_the_source(tmp, share):
+    """S + (E-1) max(0, S - D) is the least that any cache can read, D being its size."""
+    count, epochs = 600, 4
+    make_images(tmp / "src/train", count, side=100)
+    sizes = [(tmp / "src/train" / name).stat().st_size for name in clairmount.tree_files(tmp / "src/train")]
+    in_pages = sum(-(-size // 4096) * 4096 for size in sizes)  # what a cache has to hold
+    size, capacity = sum(sizes), int(share * in_pages) // 4096 * 4096
+    text = f"format=imagefolder sampler=torch.distributed seed=9 epochs={epochs}"
+    with clairmount.slowfs(tmp / "src") as pfs:
+        with clairmount.clairfs(pfs.path, "--ram", capacity, "--staging", "1M") as mount:
+            pfs.command("reset")
+            register(mount, text, "train")
+            for epoch in range(epochs):
+                names = order(tmp / "src", epoch, text)
+                for i in range(0, count, 8):
+                    if epoch + 1 < epochs or i + 16 < count:
+                        wait_ahead(mount, 8)
+                    read_all(mount, names[i : i + 8], source=tmp / "src")
+            least = size + (epochs - 1) * max(0, size - size * capacity // in_pages)
+            assert pfs.counters()["bytes"] <= 1.01 * least, pfs.counters()["bytes"] / least
