@@ -100,7 +100,7 @@ void ChunkCache::acquire(ChunkId chunk, Urgency urgency, AcquireDone done) {
     if (!data) {
       const auto [flight, inserted] = home.flights.try_emplace(chunk);
       starts = inserted;
-      flight->second.waiters.push_back(std::move(done));
+      flight->second.waiters.push_back(done);
       if (urgency.kind == Urgency::Kind::reader && !flight->second.awaited) {
         flight->second.awaited = true;
         ticket = flight->second.ticket;

@@ -134,7 +134,7 @@ void Staging::stop() {
   stopped_ = true;
 }
 
-void Staging::add(std::shared_ptr<PlanRun> run) {
+void Staging::add(const std::shared_ptr<PlanRun>& run) {
   auto lane = std::make_shared<Lane>(run);
   uint64_t bytes = 0;
   for (uint32_t s = 0; s < run->index().size() && bytes <= options_.budget; ++s)

@@ -66,7 +66,7 @@ class Staging {
   /// stops to answer, since pushing may wait for it.
   void stop();
 
-  void add(std::shared_ptr<PlanRun> run);
+  void add(const std::shared_ptr<PlanRun>& run);
   void remove(const std::string& plan);
   /// The reader moved, or the plan's horizon changed.
   void wake();

@@ -25,7 +25,7 @@ class IndexOrder {
  public:
   /// 0, 1, ..., n - 1, without memory.
   static IndexOrder identity(uint64_t n) { return {nullptr, n}; }
-  explicit IndexOrder(std::shared_ptr<const std::vector<uint32_t>> indices)
+  explicit IndexOrder(const std::shared_ptr<const std::vector<uint32_t>>& indices)
       : IndexOrder(indices, indices->size()) {}
   explicit IndexOrder(std::vector<uint32_t> indices)
       : IndexOrder(std::make_shared<const std::vector<uint32_t>>(std::move(indices))) {}
