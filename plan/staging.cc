@@ -338,6 +338,8 @@ bool Staging::drop_consumed(Lane& lane) {
   for (int n = 0; lane.dropped < end; ++lane.dropped) {
     if (lane.dropped < lane.horizon.begin()) continue;
     if (++n > kPushesPerStep) return true;
+    // Two uses in one window have been pushed once.
+    if (used_within(lane, lane.horizon.sample_at(lane.dropped), lane.dropped + 1, lane.staged)) continue;
     drop_pages(lane, lane.dropped);
     metrics_.staging_dropped.add();
   }
@@ -353,9 +355,11 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
     // before `staged` counts as handed on.
     const bool fits = lane.window_bytes + bytes <= budget || (bytes > budget && lane.window_bytes == 0);
-    full = !fits || waits_for_reader(lane, lane.fetched);
+    const bool unread = unread_before(lane, lane.fetched);
+    // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
+    full = !fits || (lane.keeps_all && unread);
     if (full) break;
-    add_units(lane, lane.fetched, bytes > budget);
+    add_units(lane, lane.fetched, bytes > budget || unread);
     lane.window_bytes += bytes;
     ++lane.fetched;
   }
@@ -374,19 +378,22 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
   return !full;
 }
 
-/// A sample that stays in the page cache must not be staged anew while the reader has its last use still
-/// before it: the sentinel that tells of that use would be gone.
-bool Staging::waits_for_reader(const Lane& lane, uint64_t position) {
-  if (!lane.keeps_all) return false;
-  const uint32_t sample = lane.horizon.sample_at(position);
+/// Whether the sample comes in [from, to).
+bool Staging::used_within(const Lane& lane, uint32_t sample, uint64_t from, uint64_t to) {
   for (const auto& epoch : lane.horizon.epochs) {
-    if (epoch->end() <= lane.front) continue;
+    if (epoch->end() <= from) continue;
     const auto uses = epoch->positions->of(sample);
-    const auto from = static_cast<uint32_t>(std::max(lane.front, epoch->base) - epoch->base);
-    const auto use = std::lower_bound(uses.begin(), uses.end(), from);
-    if (use != uses.end()) return epoch->base + *use < position;
+    const auto start = static_cast<uint32_t>(std::max(from, epoch->base) - epoch->base);
+    const auto use = std::lower_bound(uses.begin(), uses.end(), start);
+    if (use != uses.end()) return epoch->base + *use < to;
   }
   return false;
+}
+
+/// Whether the reader has an earlier use of the sample at `position` still before it. Its pages are there
+/// then or on their way, and pushing them again would fill a sentinel that is to tell of that use.
+bool Staging::unread_before(const Lane& lane, uint64_t position) {
+  return used_within(lane, lane.horizon.sample_at(position), lane.front, position);
 }
 
 void Staging::add_units(Lane& lane, uint64_t position, bool skip) {

@@ -99,7 +99,8 @@ class Staging {
   static void pop_unit(Lane& lane);
   void push(Lane& lane, const Unit& unit);
   void leave_open(Lane& lane, uint64_t position);
-  static bool waits_for_reader(const Lane& lane, uint64_t position);
+  static bool used_within(const Lane& lane, uint32_t sample, uint64_t from, uint64_t to);
+  static bool unread_before(const Lane& lane, uint64_t position);
   static bool is_sentinel(Lane& lane, uint64_t position);
   void restart(Lane& lane, uint64_t position);
   std::map<std::string, std::shared_ptr<Lane>> lanes() const;

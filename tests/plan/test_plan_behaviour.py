@@ -106,7 +106,7 @@ def test_wrong_seed(dataset, mount, read):
     wait_ahead(mount, 16)
     wrong = order(dataset, text=PLAN.replace(f"seed={SEED}", "seed=1"))
     assert read_until_suspended(mount, wrong, read) <= SUSPENDED_WITHIN
-    clairmount.wait_until(lambda: plan(mount)["divergence"]["hint"] != "matches no known order", "a hint")
+    # Which order it is instead may stay unknown.
     difference = plan(mount)["divergence"]
     assert difference["hint"] and difference["seen"] == wrong[0] and difference["expected"] == order(dataset)[0]
     assert "suspended" in mount.control("status")
@@ -410,8 +410,8 @@ def test_bytes_from_the_source(tmp, share):
             for epoch in range(epochs):
                 names = order(tmp / "src", epoch, text)
                 for i in range(0, count, 8):
-                    if epoch + 1 < epochs or i + 16 < count:
-                        wait_ahead(mount, 8)
+                    if epoch + 1 < epochs or i + 32 < count:
+                        wait_ahead(mount, 20)
                     read_all(mount, names[i : i + 8], source=tmp / "src")
             least = size + (epochs - 1) * max(0, size - size * capacity // in_pages)
             assert pfs.counters()["bytes"] <= 1.01 * least, pfs.counters()["bytes"] / least
