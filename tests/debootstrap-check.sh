@@ -40,6 +40,7 @@ mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Cod
 [[ -n $mirror ]] || { echo "debootstrap-check.sh: apt knows no mirror of bookworm (apt-get update?)" >&2; exit 1; }
 
 root=$(mktemp -d "${TMPDIR:-/tmp}/clairfs-bare.XXXXXX")
+chmod 755 "$root"  # it becomes "/", where other users must get in
 trap 'rm -rf --one-file-system "$root"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM

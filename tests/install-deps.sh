@@ -30,7 +30,7 @@ missing=()
 for package in "${wanted[@]}"; do
   installed "$package" || [[ " ${missing[*]} " == *" $package "* ]] || missing+=("$package")
 done
-((${#missing[@]})) || exit 0
+((${#missing[@]})) || [[ ! -e /etc/mtab ]] || exit 0
 
 as_root=()
 if ((EUID != 0)); then
@@ -42,6 +42,10 @@ if ((EUID != 0)); then
   as_root=(sudo -n)
 fi
 as_root+=(env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8)
+
+# fusermount3 needs it to unmount; the installer of a system makes it, a bare debootstrap does not.
+[[ -e /etc/mtab ]] || "${as_root[@]}" ln -s ../proc/self/mounts /etc/mtab
+((${#missing[@]})) || exit 0
 
 echo "Installing ${#missing[@]} missing packages: ${missing[*]}"
 # A fresh machine's mirror may be busy or still booting: three tries each. Another apt may hold the lock: wait.
