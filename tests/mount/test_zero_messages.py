@@ -27,6 +27,22 @@ def cost_of_stats(mount):
     return requests_but_forgets(first, mount.stats())
 
 
+def assert_silent(mount, action):
+    """`action` sends no FUSE request but those of reading stats.json. The kernel may take pages, attributes and names back
+    at any time (memory is short, somebody wrote to drop_caches), which the action then asks for again; so it has a few
+    tries, one of which must send nothing. What is not cached at all is asked for in each of them."""
+    cost = cost_of_stats(mount)
+    assert set(cost) <= OF_STATS
+    tries = []
+    for _ in range(5):
+        before = mount.stats()
+        action()
+        tries.append(requests_but_forgets(before, mount.stats()))
+        if tries[-1] == cost:
+            return
+    raise AssertionError(f"requests beyond those of reading stats.json, {cost}: {tries}")
+
+
 def read_all(root, names):
     return {name: open(root / name, "rb", buffering=0).read() for name in names}
 
@@ -47,12 +63,8 @@ def test_second_pass_sends_nothing(tmp):
     with clairfs(tmp / "src", "--ram=256M") as mount:
         assert read_all(mount.path, names) == read_all(mount.source, names)
         use(mount.path, names)
-        cost = cost_of_stats(mount)
-        assert set(cost) <= OF_STATS
-        before = mount.stats()
         for number in range(3):
-            use(mount.path, random.Random(number).sample(names, len(names)))
-        assert requests_but_forgets(before, mount.stats()) == cost
+            assert_silent(mount, lambda: use(mount.path, random.Random(number).sample(names, len(names))))
 
 
 def test_listings_are_cached(tmp):
@@ -60,13 +72,14 @@ def test_listings_are_cached(tmp):
     with clairfs(tmp / "src") as mount:
         tree = sorted(os.walk(mount.path))
         assert sorted(os.walk(mount.path)) == tree
-        cost = cost_of_stats(mount)
-        before = mount.stats()
-        for _ in range(3):
+
+        def walk():
             for folder, _folders, files in os.walk(mount.path):
                 for name in files:
                     os.lstat(os.path.join(folder, name))
-        assert requests_but_forgets(before, mount.stats()) == cost
+
+        for _ in range(3):
+            assert_silent(mount, walk)
 
 
 def test_one_listing_makes_all_files_known(tmp):
