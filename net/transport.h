@@ -1,0 +1,80 @@
+// The seam to the network: messages and bulk transfers between the daemons of a job.
+//
+// Two kinds of traffic. A message is small, arrives whole, and in order between two nodes; it is what requests
+// and replies are written in. A bulk transfer carries a chunk's bytes: the receiver first says where they are
+// to land, and gives the transfer a number that it puts into its request; the sender then sends under that
+// number. So bytes land in their destination without a copy where the network can do that.
+//
+// Nothing is ever acknowledged: a peer that is dead, hung or slow is known only by what does not come. Who
+// waits has a deadline of its own (see tick) and cancels.
+//
+// Threads: one thread of the transport's own ("net") speaks to the network and makes every call-back. The
+// public calls are thread-safe, only queue, and never wait, stop() excepted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <sys/uio.h>
+
+#include "cache/base/clock.h"
+#include "cache/base/result.h"
+#include "cache/base/types.h"
+
+namespace clairfs {
+
+/// Largest message: what a batch of a thousand chunk requests needs; anything longer is a bulk transfer.
+inline constexpr size_t kMaxMessage = 64 << 10;
+
+/// Names a bulk transfer between two nodes. The receiver counts them up from 0; they may wrap at
+/// kTransferNumbers, long after the earlier one of the same number is over.
+using TransferNumber = uint32_t;
+inline constexpr TransferNumber kTransferNumbers = 1U << 26;  // fits the tags of every MPI in use
+
+/// Thread-safe.
+class Transport {
+ public:
+  struct Handlers {
+    /// A message arrived. The bytes are untrusted and valid only during the call. Must not wait.
+    std::function<void(Rank from, std::span<const std::byte> message)> message;
+    /// Called at least every 20 ms as long as the transport runs: for deadlines. Must not wait.
+    std::function<void(TimePoint now)> tick;
+  };
+  /// OK: the bytes are there. ECANCELED: cancelled (or stopped); the memory is its owner's again. EBUSY: cancelled,
+  /// but the network may still write to the memory: it must not be used again as long as the process lives.
+  /// EMSGSIZE: the peer sent another number of bytes.
+  using ReceiveDone = std::function<void(Status)>;
+  /// OK: the memory may be used again (says nothing of arrival). ECANCELED: stopped.
+  using SendDone = std::function<void(Status)>;
+
+  virtual ~Transport() = default;
+  virtual Rank self() const = 0;
+  virtual uint32_t size() const = 0;  ///< nodes of the job, this one included
+
+  /// Once, before anything else. Messages that came before are kept and delivered then.
+  virtual void start(Handlers handlers) = 0;
+
+  /// Queues a message. Errors: EMSGSIZE; EAGAIN when too much is queued for that peer already (it does not
+  /// read); ECANCELED after stop(). REQUIRES: `to` is not self().
+  virtual Status send(Rank to, std::vector<std::byte> message) = 0;
+
+  /// Says where transfer `number` from `from` is to land. Calls `done` exactly once, from the net thread.
+  /// REQUIRES: called before the request that names `number` is sent.
+  virtual void receive(Rank from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) = 0;
+  /// The receive is not wanted any more; its `done` follows. What arrives for it later is thrown away. Unknown
+  /// numbers are ignored.
+  virtual void cancel(Rank from, TransferNumber number) = 0;
+
+  /// Sends `memory` as transfer `number` of `to`. Calls `done` exactly once, from the net thread; for a dead peer
+  /// perhaps only at the end, so who calls bounds what is under way.
+  virtual void send_bulk(Rank to, TransferNumber number, std::vector<iovec> memory, SendDone done) = 0;
+
+  /// Every outstanding call-back is made with ECANCELED, the thread ends; later calls do nothing (send: ECANCELED).
+  /// Waits at most `patience` for queued messages to leave.
+  virtual void stop(Duration patience) = 0;
+};
+
+}  // namespace clairfs
