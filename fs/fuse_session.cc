@@ -94,14 +94,11 @@ fuse_lowlevel_ops operations(void (*init)(void*, fuse_conn_info*)) {
 
 }  // namespace
 
-FuseSession::FuseSession(const FuseOptions& options, FuseContext& context)
-    : options_(options), context_(context) {}
-
-Result<std::unique_ptr<FuseSession>> FuseSession::mount(const FuseOptions& options, FuseContext& context) {
+Result<std::unique_ptr<FuseSession>> FuseSession::mount(const FuseOptions& options, Logger& log) {
   std::string messages;
   mount_messages = &messages;
   fuse_set_log_func(collect_message);
-  auto self = std::unique_ptr<FuseSession>(new FuseSession(options, context));
+  auto self = std::unique_ptr<FuseSession>(new FuseSession(options, log));
 
   char* mount_options = nullptr;
   fuse_opt_add_opt(&mount_options, "default_permissions,subtype=clairfs");
@@ -116,7 +113,7 @@ Result<std::unique_ptr<FuseSession>> FuseSession::mount(const FuseOptions& optio
   ::free(mount_options);
 
   const fuse_lowlevel_ops ops = operations(&FuseSession::on_init);
-  self->session_ = fuse_session_new(&arguments, &ops, sizeof(ops), &context);
+  self->session_ = fuse_session_new(&arguments, &ops, sizeof(ops), &self->context_);
   fuse_opt_free_args(&arguments);
   if (self->session_ != nullptr && fuse_session_mount(self->session_, options.mountpoint.c_str()) == 0) {
     self->mounted_ = true;
@@ -128,10 +125,6 @@ Result<std::unique_ptr<FuseSession>> FuseSession::mount(const FuseOptions& optio
   }
   mount_messages = nullptr;
   if (!self->mounted_) return Error{EPERM, explain_mount_failure(options, messages)};
-  FuseSession* session = self.get();
-  context.invalidate = [session](Inode inode, off_t offset, off_t length) {
-    fuse_lowlevel_notify_inval_inode(session->session_, inode, offset, length);
-  };
   return self;
 }
 
@@ -162,12 +155,16 @@ void FuseSession::on_init(void* userdata, fuse_conn_info* connection) {
   connection->max_background = kMaxBackground;
   connection->congestion_threshold = kMaxBackground * 3 / 4;
   connection->max_readahead = kReadaheadKiB * 1024;
-  static_cast<FuseContext*>(userdata)->log.debug("kernel FUSE protocol {}.{}", connection->proto_major,
-                                                 connection->proto_minor);
+  (*static_cast<FuseContext**>(userdata))
+      ->log.debug("kernel FUSE protocol {}.{}", connection->proto_major, connection->proto_minor);
   init_answered = true;
 }
 
-Status FuseSession::start(std::function<void()> on_unmounted) {
+Status FuseSession::start(FuseContext& context, std::function<void()> on_unmounted) {
+  context_ = &context;
+  context.invalidate = [this](Inode inode, off_t offset, off_t length) {
+    fuse_lowlevel_notify_inval_inode(session_, inode, offset, length);
+  };
   // A signal without effect, so that a thread blocked in read() can be made to look at `stopping_`.
   struct sigaction nothing {};
   nothing.sa_handler = [](int) {};
@@ -233,7 +230,7 @@ void FuseSession::detach() {
   if (!ours) return;
   if (::geteuid() == 0) {
     if (::umount2(options_.mountpoint.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
-      context_.log.error("cannot unmount {}: {}", options_.mountpoint, std::strerror(errno));
+      log_.error("cannot unmount {}: {}", options_.mountpoint, std::strerror(errno));
     }
     return;
   }
@@ -248,7 +245,7 @@ void FuseSession::abort() {
   std::ofstream file(fmt::format("/sys/fs/fuse/connections/{}/abort", minor(device_)));
   file << 1;
   if (!file.flush())
-    context_.log.error("cannot cut the connection of {}: {}", options_.mountpoint, std::strerror(errno));
+    log_.error("cannot cut the connection of {}: {}", options_.mountpoint, std::strerror(errno));
 }
 
 // The INIT answer can only lower the readahead; raising it takes root and the device's sysfs entry.
@@ -256,8 +253,7 @@ void FuseSession::raise_readahead() {
   if (::geteuid() != 0) return;
   std::ofstream file(fmt::format("/sys/class/bdi/{}:{}/read_ahead_kb", major(device_), minor(device_)));
   file << kReadaheadKiB;
-  if (!file.flush())
-    context_.log.info("the kernel's readahead stays at its default: sysfs cannot be written");
+  if (!file.flush()) log_.info("the kernel's readahead stays at its default: sysfs cannot be written");
 }
 
 }  // namespace clairfs

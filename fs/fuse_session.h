@@ -1,8 +1,9 @@
 // The mount: a libfuse low-level session with threads of its own.
 //
-// Life: mount() makes the mount point live (the kernel's first message waits); start() begins to serve and
-// returns once the kernel has agreed on the protocol; stop() detaches the mount and ends the threads. When
-// somebody else unmounts (umount, fusermount3 -u), the threads end by themselves and `on_unmounted` is
+// Life: mount() makes the mount point live: whoever touches it from then on waits. That may need to start a
+// program (fusermount3), so it comes before what must not be forked: MPI, threads. start() begins to serve
+// and returns once the kernel has agreed on the protocol; stop() detaches the mount and ends the threads.
+// When somebody else unmounts (umount, fusermount3 -u), the threads end by themselves and `on_unmounted` is
 // called.
 //
 // libfuse 3.14 never tells the kernel that directory operations may run in parallel, so its answer to INIT is
@@ -37,15 +38,16 @@ struct FuseOptions {
   unsigned threads = 0;  ///< 0: as many as cores, between 2 and 8
 };
 
-/// Thread-safe after start(). `context` outlives it.
+/// Thread-safe after start().
 class FuseSession {
  public:
   /// Errors: what libfuse or fusermount3 said, with the fix where it is known.
-  static Result<std::unique_ptr<FuseSession>> mount(const FuseOptions& options, FuseContext& context);
+  static Result<std::unique_ptr<FuseSession>> mount(const FuseOptions& options, Logger& log);
   ~FuseSession();
 
-  /// Serves requests. Errors: ETIMEDOUT if the kernel does not begin to talk.
-  Status start(std::function<void()> on_unmounted);
+  /// Serves requests out of `context`, which outlives this. Errors: ETIMEDOUT if the kernel does not begin to
+  /// talk.
+  Status start(FuseContext& context, std::function<void()> on_unmounted);
   /// Cuts the connection: the kernel fails every request under way, so that whoever waits for one comes back.
   /// For when the source hangs and the mount is to end all the same.
   void abort();
@@ -57,14 +59,15 @@ class FuseSession {
   void stop();
 
  private:
-  FuseSession(const FuseOptions& options, FuseContext& context);
+  FuseSession(const FuseOptions& options, Logger& log) : options_(options), log_(log) {}
   static void on_init(void* userdata, fuse_conn_info* connection);
   void serve();
   void raise_readahead();
   void detach();
 
   const FuseOptions options_;
-  FuseContext& context_;
+  Logger& log_;
+  FuseContext* context_ = nullptr;  // what libfuse hands to the operations points here; set by start()
   fuse_session* session_ = nullptr;
   std::function<void()> on_unmounted_;
   std::atomic<unsigned> serving_{0};

@@ -43,11 +43,14 @@ class Mount {
   Mount(const MountOptions& options, Logger& log) : options_(options), log_(log) {}
 
   Status set_up(const ServeEvents& events, const SignalWaiter& signals);
-  Status serve(std::function<void()> on_unmounted) { return session_->start(std::move(on_unmounted)); }
+  Status serve(std::function<void()> on_unmounted) {
+    return session_->start(*context_, std::move(on_unmounted));
+  }
   /// Ends the mount. False if a filesystem below hangs, so that nothing may be destroyed.
   bool shut_down();
 
  private:
+  Status mount();
   Status load_catalog(const ServeEvents& events, const SignalWaiter& signals);
   Status open_stores();
   Status make_cache();
@@ -100,6 +103,12 @@ Status Mount::set_up(const ServeEvents& events, const SignalWaiter& signals) {
   access_log_.emplace(*loaded_.catalog);
   context_.emplace(FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, *tasks_, *checksums_,
                                *plans_, staging_->tails(), clock_, metrics_, log_});
+  if (Status mounted = mount(); !mounted) return mounted;
+  pusher_->connect(session_->device());
+  return {};
+}
+
+Status Mount::mount() {
   FuseOptions fuse;
   fuse.source = options_.source;
   fuse.mountpoint = options_.mountpoint;
@@ -107,10 +116,9 @@ Status Mount::set_up(const ServeEvents& events, const SignalWaiter& signals) {
   fuse.kernel_read_only = options_.read_only;
   fuse.no_exec = options_.no_exec;
   fuse.threads = options_.fuse_threads;
-  auto session = FuseSession::mount(fuse, *context_);
+  auto session = FuseSession::mount(fuse, log_);
   if (!session) return session.error();
   session_ = std::move(*session);
-  pusher_->connect(session_->device());
   return {};
 }
 

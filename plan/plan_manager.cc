@@ -49,25 +49,92 @@ void PlanManager::replace_runs(const std::function<void(Runs&)>& change) {
 }
 
 Result<std::string> PlanManager::submit(std::string_view text, std::string_view folder) {
-  MutexLock one_at_a_time(submit_mutex_);
-  auto spec = parse_plan(text);
-  if (spec && spec->root.empty()) spec->root = folder;
-  auto installed = spec ? install(*spec) : Result<std::string>(spec.error());
+  std::string said;
+  Result<std::string> submitted = [&]() -> Result<std::string> {
+    MutexLock one_at_a_time(submit_mutex_);
+    auto spec = parse_plan(text);
+    if (!spec) return spec.error();
+    if (spec->root.empty()) spec->root = folder;
+    return submit_here(*spec);
+  }();
+  if (!submitted) return refuse(submitted.error()).error();
   MutexLock lock(mutex_);
-  last_error_ = installed ? "" : installed.error().message;
-  if (installed) return installed;
-  parts_.log.warn("plan refused: {}", installed.error().message);
-  return Error{EINVAL, installed.error().message};  // whatever it was, the plan as written cannot be taken
+  last_error_.clear();
+  return submitted;
 }
 
-Result<std::string> PlanManager::install(const PlanSpec& spec) {
+/// Remembers why a plan was not taken. Always EINVAL: whatever it was, the plan as written cannot be taken.
+Status PlanManager::refuse(const Error& reason) {
+  parts_.log.warn("plan refused: {}", reason.message);
+  MutexLock lock(mutex_);
+  last_error_ = reason.message;
+  return Error{EINVAL, reason.message};
+}
+
+Result<std::string> PlanManager::submit_here(const PlanSpec& spec) {
+  const std::string text = format_plan(spec);
   const auto existing = run(spec.name);
   // A job that ran to its end and is started again registers the same text, and begins anew.
   const bool over = existing && existing->tracker().state() == TrackerState::finished;
-  if (existing && !over && existing->given() == spec) return format_plan(spec);
+  if (existing && !over) {
+    if (existing->given() == spec) return text;
+    const Rank origin = versions_[spec.name].origin;
+    if (origin != parts_.place.node) {
+      return Error{EINVAL,
+                   fmt::format("plan {} is in force with another text, registered on node {} ({}); give this "
+                               "one another name, or cancel that one first",
+                               spec.name, origin.value, format_plan(existing->given()))};
+    }
+  }
+  if (const Status installed = install(spec); !installed) return installed.error();
+  announce(spec.name, text);
+  return text;
+}
+
+void PlanManager::announce(const std::string& name, const std::string& text) {
+  Version& version = versions_[name];
+  version = {version.generation + 1, parts_.place.node};
+  if (parts_.announce) parts_.announce({name, text, version.generation, version.origin});
+}
+
+Status PlanManager::take_over(const PlanNews& news) {
+  MutexLock one_at_a_time(submit_mutex_);
+  const Version version{news.generation, news.origin};
+  const auto known = versions_.find(news.name);
+  if (known != versions_.end() && !version.newer_than(known->second)) return {};
+  const auto existing = run(news.name);
+  if (news.text.empty()) {
+    if (existing) drop(news.name);
+  } else {
+    const auto spec = parse_plan(news.text);
+    if (!spec) return refuse(spec.error());
+    if (spec->name != news.name)
+      return refuse({EINVAL, "a plan was announced under another name than its own"});
+    const bool same =
+        existing && existing->given() == *spec && existing->tracker().state() != TrackerState::finished;
+    const Status installed = same ? Status() : install(*spec);
+    if (!installed) return refuse(installed.error());
+  }
+  versions_[news.name] = version;
+  return {};
+}
+
+std::vector<PlanNews> PlanManager::news() const {
+  MutexLock one_at_a_time(submit_mutex_);
+  const auto all = runs();
+  std::vector<PlanNews> news;
+  for (const auto& [name, version] : versions_) {
+    const auto found = all->find(name);
+    news.push_back({name, found == all->end() ? "" : format_plan(found->second->given()), version.generation,
+                    version.origin});
+  }
+  return news;
+}
+
+Status PlanManager::install(const PlanSpec& spec) {
   auto made = PlanRun::make(spec, parts_.dataset, parts_.place);
   if (!made) return made.error();
-  if (existing) {
+  if (run(spec.name)) {
     parts_.log.info("plan {} is replaced", spec.name);
     parts_.staging.remove(spec.name);
   }
@@ -75,7 +142,7 @@ Result<std::string> PlanManager::install(const PlanSpec& spec) {
                   format_plan((*made)->resolved()));
   replace_runs([&](Runs& runs) { runs[spec.name] = *made; });
   parts_.staging.add(*made);
-  return format_plan(spec);
+  return {};
 }
 
 Status PlanManager::cancel(const std::string& name) {
@@ -86,10 +153,15 @@ Status PlanManager::cancel(const std::string& name) {
     last_error_ = unknown.message;
     return unknown;
   }
+  drop(name);
+  announce(name, "");
+  return {};
+}
+
+void PlanManager::drop(const std::string& name) {
   replace_runs([&](Runs& runs) { runs.erase(name); });
   parts_.staging.remove(name);
   parts_.log.info("plan {} is cancelled", name);
-  return {};
 }
 
 Status PlanManager::cancel_folder(std::string_view folder) {
@@ -141,7 +213,8 @@ void PlanManager::plan_ahead() {
       const auto changed = run->prepare();
       if (!changed) {
         parts_.log.error("plan {} ends: {}", name, changed.error().message);
-        if (const Status gone = cancel(name); !gone) parts_.log.debug("{}", gone.error().message);
+        MutexLock one_at_a_time(submit_mutex_);
+        if (this->run(name) == run) drop(name);  // here only: every node finds out itself
       } else if (*changed) {
         parts_.staging.wake();
       }

@@ -24,6 +24,16 @@
 
 namespace clairfs {
 
+/// What the nodes of a job tell each other of their plans, so that a plan registered on one is in force on
+/// all.
+struct PlanNews {
+  std::string name;
+  std::string text;  ///< as format_plan() writes it; empty: cancelled
+  /// Counts the changes under this name; of two with the same number the one of the lower rank holds.
+  uint64_t generation = 0;
+  Rank origin;  ///< the node that it was registered or cancelled on
+};
+
 /// Thread-safe. The parts outlive it.
 class PlanManager {
  public:
@@ -34,6 +44,9 @@ class PlanManager {
     const Clock& clock;
     Metrics& metrics;
     Logger& log;
+    /// Tells the other nodes; may be empty. Called with registrations locked, so it only queues; from the
+    /// thread that submitted or cancelled.
+    std::function<void(const PlanNews&)> announce{};
   };
 
   explicit PlanManager(Parts parts);
@@ -42,14 +55,21 @@ class PlanManager {
   void stop();
 
   /// Puts a plan in force. `folder`: the dataset folder whose xattr was set; the plan's root if it names
-  /// none. The same text again changes nothing, unless the plan has finished: then it begins anew; another
-  /// text under the same name replaces the plan. Returns the plan as it reads back. Errors: always EINVAL;
-  /// last_error() repeats the message.
+  /// none. The same text again changes nothing, unless the plan has finished: then it begins anew. Another
+  /// text under the same name replaces the plan if it was registered on this node or has finished, and is
+  /// refused otherwise: two nodes of a job want different things. Returns the plan as it reads back. Errors:
+  /// always EINVAL; last_error() repeats the message.
   Result<std::string> submit(std::string_view text, std::string_view folder = "");
   /// Errors: ENOENT when there is no such plan; last_error() repeats the message.
   Status cancel(const std::string& name);
   /// Cancels the plans whose root is this folder. Errors: ENODATA when there is none.
   Status cancel_folder(std::string_view folder);
+
+  /// Takes over what another node says of a plan, unless something newer is known of that name already.
+  /// Errors: as submit().
+  Status take_over(const PlanNews& news);
+  /// What a node that comes late has to know.
+  std::vector<PlanNews> news() const;
 
   /// A request for bytes of a file has arrived, or (length 0, Access::open) the file was opened.
   void observe(FileId file, uint64_t offset, uint64_t length, Access access);
@@ -75,7 +95,21 @@ class PlanManager {
  private:
   using Runs = std::map<std::string, std::shared_ptr<PlanRun>>;
 
-  Result<std::string> install(const PlanSpec& spec);
+  /// Which registration is in force under a name.
+  struct Version {
+    uint64_t generation = 0;
+    Rank origin;
+    bool operator==(const Version&) const = default;
+    bool newer_than(const Version& other) const {
+      return generation != other.generation ? generation > other.generation : origin < other.origin;
+    }
+  };
+
+  Result<std::string> submit_here(const PlanSpec& spec) REQUIRES(submit_mutex_);
+  Status install(const PlanSpec& spec) REQUIRES(submit_mutex_);
+  void drop(const std::string& name) REQUIRES(submit_mutex_);
+  Status refuse(const Error& reason);
+  void announce(const std::string& name, const std::string& text) REQUIRES(submit_mutex_);
   /// To be kept in a variable: a range-for over *runs() would not keep it alive.
   std::shared_ptr<const Runs> runs() const;
   std::shared_ptr<PlanRun> run(const std::string& name) const;
@@ -85,8 +119,9 @@ class PlanManager {
 
   Parts parts_;
 
-  Mutex submit_mutex_;   // one registration at a time; taken before mutex_
-  mutable Mutex mutex_;  // guards what follows; leaf
+  mutable Mutex submit_mutex_;  // one registration at a time; taken before mutex_
+  std::map<std::string, Version> versions_ GUARDED_BY(submit_mutex_);  // also of cancelled plans
+  mutable Mutex mutex_;                                                // leaf
   CondVar wake_;
   std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();
   std::string last_error_ GUARDED_BY(mutex_);

@@ -13,7 +13,7 @@ namespace clairfs {
 constexpr double kForever = 365.0 * 24 * 3600;
 
 inline FuseContext& context_of(fuse_req_t req) {
-  return *static_cast<FuseContext*>(fuse_req_userdata(req));
+  return **static_cast<FuseContext**>(fuse_req_userdata(req));  // where the session keeps it
 }
 
 /// Answers EROFS and counts it.
