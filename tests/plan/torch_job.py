@@ -3,8 +3,8 @@
 
 torch_job.py '{"train": DIR, "log": FILE, ...}'    (see DEFAULTS)
 
-The ranks are processes of this one job, on one node; a barrier stands in for the exchange of gradients. Lines of the
-log, in the order of time, tab-separated:
+The ranks are processes of this one job on this machine; {rank} in a folder's name gives each its own. A barrier stands
+in for the exchange of gradients, or with "gloo" a real one takes place. Lines of the log, in the order of time, tab-separated:
 
     open   PHASE  RANK  PATH  SHA256        the loader has read this file, in whatever worker
     batch  PHASE  RANK  PATH...             the training loop got this batch
@@ -12,6 +12,7 @@ log, in the order of time, tab-separated:
 PHASE is train0, val0, train1, ...; paths are relative to the phase's folder.
 """
 
+import datetime
 import hashlib
 import io
 import json
@@ -20,6 +21,7 @@ import os
 import sys
 
 import torch
+import torch.distributed as dist
 from PIL import Image
 from torch.utils.data import DataLoader, Subset
 from torch.utils.data.distributed import DistributedSampler
@@ -40,6 +42,7 @@ DEFAULTS = {
     "set_epoch": True,
     "skip": 0,  # samples of a rank left out at the start of the first epoch: a job that resumes
     "stop_after": None,  # batches of each epoch, then the loop breaks
+    "gloo": False,  # a process group of torch.distributed, which then tells the sampler its rank and world
 }
 
 
@@ -77,12 +80,22 @@ def image_folder(root, log, rank):
     return datasets.ImageFolder(root, transform=to_tensor, loader=loader), loader
 
 
-def run_epoch(batches, loader, phase, log, rank, barrier, stop_after=None):
+def exchange_of(job, rank, barrier):
+    """What ends a step: no rank begins the next before all have ended this one."""
+    if not job["gloo"]:
+        return lambda: barrier.wait(STEP_SECONDS)
+    patience = datetime.timedelta(seconds=STEP_SECONDS)
+    meeting = f"file://{job['log']}.meeting"
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=job["ranks"], timeout=patience)
+    return lambda: dist.all_reduce(torch.ones(1000))
+
+
+def run_epoch(batches, loader, phase, log, rank, exchange, stop_after=None):
     loader.phase = phase
     for step, ((images, names), _) in enumerate(batches):
         assert images.shape[0] == len(names)
         log.line("batch", phase, rank, *names)
-        barrier.wait(STEP_SECONDS)
+        exchange()
         if stop_after is not None and step + 1 >= stop_after:
             break
 
@@ -90,10 +103,12 @@ def run_epoch(batches, loader, phase, log, rank, barrier, stop_after=None):
 def rank_main(job, rank, barrier):
     torch.set_num_threads(1)
     log = Log(job["log"])
-    dataset, loader = image_folder(job["train"], log, rank)
+    exchange = exchange_of(job, rank, barrier)
+    dataset, loader = image_folder(job["train"].format(rank=rank), log, rank)
     sampler = generator = None
     if job["sampler"] == "distributed":
-        sampler = DistributedSampler(dataset, num_replicas=job["world"] or job["ranks"], rank=rank, seed=job["seed"])
+        place = {} if job["gloo"] else {"num_replicas": job["world"] or job["ranks"], "rank": rank}
+        sampler = DistributedSampler(dataset, seed=job["seed"], **place)
     if job["sampler"] == "random":
         generator = torch.Generator().manual_seed(job["seed"])
     batches = DataLoader(
@@ -105,7 +120,7 @@ def rank_main(job, rank, barrier):
         generator=generator,
     )
     if job["val"]:
-        val_dataset, val_loader = image_folder(job["val"], log, rank)
+        val_dataset, val_loader = image_folder(job["val"].format(rank=rank), log, rank)
         val_batches = DataLoader(val_dataset, batch_size=job["batch"], num_workers=job["workers"])
     for epoch in range(job["first_epoch"], job["first_epoch"] + job["epochs"]):
         if sampler and job["set_epoch"]:
@@ -114,9 +129,9 @@ def rank_main(job, rank, barrier):
         if epoch == job["first_epoch"] and job["skip"]:
             rest = list(sampler)[job["skip"] :]
             this_epoch = DataLoader(Subset(dataset, rest), batch_size=job["batch"], num_workers=job["workers"])
-        run_epoch(this_epoch, loader, f"train{epoch}", log, rank, barrier, job["stop_after"])
+        run_epoch(this_epoch, loader, f"train{epoch}", log, rank, exchange, job["stop_after"])
         if job["val"]:
-            run_epoch(val_batches, val_loader, f"val{epoch}", log, rank, barrier)
+            run_epoch(val_batches, val_loader, f"val{epoch}", log, rank, exchange)
 
 
 def main():

@@ -1,0 +1,61 @@
+// The placement in force in a job of several nodes: follows the plans and which nodes live.
+//
+// Every node computes it for itself, from what is the same on all: the plans' texts, the catalog, the
+// capacities. It looks at the first epochs of each plan, wherever the reader is, so that nodes that are not
+// equally far agree. A node that died keeps its chunks until this node's reader begins its next epoch, so that
+// nothing is moved about because of a short absence; one that returns has its own again then.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cache/base/log.h"
+#include "cache/base/mutex.h"
+#include "cache/catalog.h"
+#include "plan/placement.h"
+#include "plan/plan_run.h"
+
+namespace clairfs {
+
+/// Epochs of a plan whose uses decide where its chunks live.
+inline constexpr uint64_t kPlacementEpochs = 16;
+
+/// Thread-safe; set_plans() and begin_epoch() are for one thread (the planner's).
+class JobPlacement {
+ public:
+  /// Told of each new placement; null when no plan is in force.
+  using Changed = std::function<void(const std::shared_ptr<const Placement>&)>;
+
+  /// `capacities` by rank.
+  JobPlacement(const Catalog& catalog, std::vector<NodeCapacity> capacities, Changed changed, Logger& log)
+      : catalog_(catalog),
+        capacities_(std::move(capacities)),
+        changed_(std::move(changed)),
+        log_(log),
+        dead_(capacities_.size()) {}
+
+  /// Places anew. Takes time in the order of kPlacementEpochs epochs of all nodes.
+  void set_plans(std::span<const std::shared_ptr<PlanRun>> plans);
+  /// This node's reader has begun another epoch: the time to give the chunks of dead nodes new homes.
+  void begin_epoch();
+  /// Which nodes do not answer, by rank; takes effect with the next epoch.
+  void set_dead(const std::vector<bool>& dead);
+
+ private:
+  void publish(std::vector<bool> dead);
+
+  const Catalog& catalog_;
+  const std::vector<NodeCapacity> capacities_;
+  const Changed changed_;
+  Logger& log_;
+
+  std::shared_ptr<const Placement> whole_;  // as if all nodes lived; the planner thread's
+  std::vector<bool> published_;             // whose chunks have new homes; the planner thread's
+
+  Mutex mutex_;  // leaf
+  std::vector<bool> dead_ GUARDED_BY(mutex_);
+};
+
+}  // namespace clairfs
