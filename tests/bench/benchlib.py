@@ -53,24 +53,25 @@ def write_list(path, names):
     return path
 
 
-def plan_orders(names, seed, epochs):
-    """The files in the order of a plan `seed=SEED` for one rank, one list for each epoch."""
+def plan_orders(names, seed, epochs, world=1, rank=0):
+    """The files in the order of a plan `seed=SEED` for one of `world` ranks, one list for each epoch."""
     command = [clairmount.binary(), "plan", "order", "sampler=torch.distributed", f"seed={seed}", f"n={len(names)}"]
+    command.append(f"world={world}")
     orders = []
     for epoch in range(epochs):
         printed = subprocess.run(
-            [*command, "--epoch", str(epoch), "--rank", "0"], capture_output=True, text=True, timeout=60, check=False
+            [*command, "--epoch", str(epoch), "--rank", str(rank)], capture_output=True, text=True, timeout=60, check=False
         )
         if printed.returncode != 0:
-            return _torch_orders(names, seed, epochs)
+            return _torch_orders(names, seed, epochs, world, rank)
         orders.append([names[int(line)] for line in printed.stdout.split()])
     return orders
 
 
-def _torch_orders(names, seed, epochs):
+def _torch_orders(names, seed, epochs, world, rank):
     from torch.utils.data.distributed import DistributedSampler  # slow to import, and not needed by all
 
-    sampler = DistributedSampler(range(len(names)), num_replicas=1, rank=0, seed=seed)
+    sampler = DistributedSampler(range(len(names)), num_replicas=world, rank=rank, seed=seed)
     orders = []
     for epoch in range(epochs):
         sampler.set_epoch(epoch)

@@ -1,0 +1,227 @@
+#!/usr/bin/python3
+"""What peers are worth: a job of four nodes on an emulated PFS that all of them share.
+
+    tests/bench/peers.py [--quick] [--rounds N] [--only job|death|idle]... [--json FILE]
+
+The nodes are ranks of mpiexec on this machine, each with a mount and a reader of its own. Computing takes half as
+long again as the PFS needs for the dataset once, so that the PFS is not the bound of the first epoch. What the
+emulated PFS counted is the witness for what was read. Data is compared with the source.
+"""
+
+import argparse
+import concurrent.futures
+import statistics
+import time
+
+import benchlib
+import clairjob
+import clairmount
+from benchlib import MIB, Samples, Table, progress, reader, write_list
+
+NODES = 4
+BATCH = 16
+COMPUTE = 1.5  # times what the PFS needs for the dataset
+
+
+class Case:
+    def __init__(self, tmp, quick):
+        self.count = 1024 if quick else 2048
+        self.epochs = 3 if quick else 5
+        self.bandwidth = 20_000_000
+        self.latency_us = 1000
+        self.staging = 8 * MIB
+        self.source = tmp / "src"
+        self.names = benchlib.make_dataset(self.source, self.count)
+        self.size = benchlib.bytes_of(self.source, self.names)
+        # What keeping the dataset takes: whole pages.
+        self.padded = benchlib.padded(self.source, self.names)
+        steps = self.count // NODES // BATCH
+        self.compute_us = int(1e6 * COMPUTE * self.size / self.bandwidth / steps)
+        self.orders, self.sums = [], []
+        for node in range(NODES):
+            orders = benchlib.plan_orders(self.names, 1, self.epochs, world=NODES, rank=node)
+            lists = [write_list(tmp / f"order-{node}-{e}", order) for e, order in enumerate(orders)]
+            self.orders.append(lists)
+            self.sums.append([run["sum"] for run in reader("files", self.source, *lists, "--sum")])
+        run = reader("files", self.source, self.orders[0][0], "--batch", BATCH, "--compute-us", 50_000, "--sum")[0]
+        self.warm_batch = statistics.median(run["waits"])
+
+    def pfs(self):
+        return clairmount.slowfs(
+            self.source, "--latency", str(self.latency_us), "--bandwidth", str(self.bandwidth), "--attr-timeout", "1000"
+        )
+
+    def least_bytes(self, share):
+        """`share`: what all nodes together can keep of the dataset."""
+        return self.size * (1 + (self.epochs - 1) * max(0, 1 - share))
+
+    def bound(self, share):
+        compute = self.epochs * (self.count // NODES // BATCH) * self.compute_us * 1e-6
+        return max(compute, self.least_bytes(share) / self.bandwidth)
+
+    def plan(self):
+        return f"name=bench seed=1 epochs={self.epochs} world={NODES} ranks_per_node=1 batch={BATCH}\n"
+
+    def read(self, roots, *options):
+        """All nodes at once; the runs of each, epoch by epoch."""
+
+        def one(node):
+            batches = ("--batch", BATCH, "--compute-us", self.compute_us)
+            runs = reader("files", roots[node], *self.orders[node], *batches, "--sum", *options)
+            for epoch, run in enumerate(runs):
+                if run["sum"] != self.sums[node][epoch]:
+                    raise SystemExit(f"WRONG DATA: node {node}, epoch {epoch}: {run['sum']}")
+            return runs
+
+        with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
+            return list(pool.map(one, range(NODES)))
+
+    def stall(self, runs):
+        waits = [wait for run in runs for wait in run["waits"]]
+        return max(0, sum(waits) - len(waits) * self.warm_batch) / sum(run["seconds"] for run in runs)
+
+
+def job_round(case, label, share, samples, *options):
+    with case.pfs() as pfs:
+        ram = int(share * case.padded / NODES)
+        with clairjob.clairjob(pfs.path, NODES, "--ram", ram, "--staging", case.staging, *options) as job:
+            pfs.command("reset")
+            (job[NODES - 1].path / ".clairfs/plan").write_text(case.plan())
+            begin = time.monotonic()
+            per_node = case.read([node.path for node in job])
+            seconds = time.monotonic() - begin
+            seen = pfs.counters()
+            samples.add(f"{label} network", job.stat("peers.bytes_in"))
+            samples.add(f"{label} failed", job.stat("reads.failed"))
+    record(case, label, share, per_node, seconds, seen, samples)
+
+
+def record(case, label, share, per_node, seconds, seen, samples):
+    samples.add(f"{label} total", seconds)
+    samples.add(f"{label} total / bound", seconds / case.bound(share))
+    samples.add(f"{label} bytes", seen["bytes"] / case.least_bytes(share))
+    samples.add(f"{label} opens", seen["opens_per_file_max"])
+    samples.add(f"{label} stall 0", statistics.mean(case.stall(runs[:1]) for runs in per_node))
+    samples.add(f"{label} stall later", statistics.mean(case.stall(runs[1:]) for runs in per_node))
+    progress(
+        f"{label}: {seconds:.2f} s, {seconds / case.bound(share):.3f} of the bound, PFS bytes "
+        f"{seen['bytes'] / case.least_bytes(share):.4f} of the least, opens of a file at most {seen['opens_per_file_max']}"
+    )
+
+
+CASES = {  # label: (N·D / S, mount options)
+    "N·D = 1.5 S": (1.5, ()),
+    "N·D = 1.0 S": (1.0, ()),
+    "N·D = 0.5 S": (0.5, ()),
+    "no peers, N·D = 1.0 S": (1.0, ("--peers", "off")),
+    "NoPFS's rule, N·D = 1.0 S": (1.0, ("--placement", "nopfs")),
+    "NoPFS's rule, N·D = 0.5 S": (0.5, ("--placement", "nopfs")),
+}
+
+
+def job_table(case, samples):
+    title = (
+        f"{NODES} nodes on one PFS, {case.bandwidth // 1_000_000} MB/s and {case.latency_us} us: {case.count:,} files, "
+        f"{case.size / 1e6:.0f} MB, {case.epochs} epochs"
+    )
+    table = Table(title)
+    for label, (share, options) in CASES.items():
+        ours = not options
+        enough = ours and share >= 1
+        goal = (lambda most, on: {"at_most": most} if on else {})  # noqa: E731
+        table.add(f"{label}: lower bound", case.bound(share), "s")
+        table.add(f"{label}: total / lower bound", samples.median(f"{label} total / bound"), **goal(1.05, ours))
+        table.add(f"{label}: PFS bytes / least", samples.median(f"{label} bytes"), **goal(1.01, ours))
+        table.add(f"{label}: PFS opens of a file, at most", samples.median(f"{label} opens"), **goal(1, enough))
+        table.add(f"{label}: stall, epoch 0", 100 * samples.median(f"{label} stall 0"), "%")
+        later = 100 * samples.median(f"{label} stall later")
+        table.add(f"{label}: stall, later epochs", later, "%", **goal(0.5, enough))
+        table.add(f"{label}: from peers", samples.median(f"{label} network") / 1e6, "MB")
+    table.add("4 loading threads on the PFS: total / lower bound without a cache", samples.median("loader total / bound"))
+    return table
+
+
+def loader_round(case, samples):
+    with case.pfs() as pfs:
+        begin = time.monotonic()
+        per_node = case.read([pfs.path] * NODES, "--workers", 4)
+        record(case, "loader", 0, per_node, time.monotonic() - begin, pfs.counters(), samples)
+
+
+# A node dies
+
+
+def death_table(case, samples):
+    """Kills one of four nodes in the middle of an epoch. What its reader gets is its own affair; the others go on."""
+    table = Table("kill -9 of one of four nodes in the middle of the second epoch")
+    with case.pfs() as pfs:
+        ram = int(1.5 * case.padded / NODES)
+        with clairjob.clairjob(pfs.path, NODES, "--ram", ram, "--staging", case.staging) as job:
+            (job[0].path / ".clairfs/plan").write_text(case.plan())
+            victim = NODES - 1
+            epoch = case.bound(1.5) / case.epochs
+
+            def read(node):
+                if node == victim:
+                    time.sleep(1.5 * epoch)
+                    job.kill(victim)
+                    return []
+                batches = ("--batch", BATCH, "--compute-us", case.compute_us)
+                return reader("files", job[node].path, *case.orders[node], *batches, "--sum")
+
+            with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
+                per_node = list(pool.map(read, range(NODES)))
+            for node, runs in enumerate(per_node):
+                if [run["sum"] for run in runs] != case.sums[node][: len(runs)]:
+                    raise SystemExit(f"WRONG DATA: node {node}")
+            waits = [wait for runs in per_node for run in runs for wait in run["waits"]]
+            table.add("reads that failed", job.stat("reads.failed"), at_most=0)
+            table.add("longest wait for a batch", max(waits), "s")
+            table.add("epochs that the others read to their ends", sum(map(len, per_node)))
+            samples.add("longest wait", max(waits))
+    return table
+
+
+def idle_table(tmp):
+    table = Table("Four idle nodes")
+    with clairjob.clairjob(tmp / "src", NODES, "--ram", "64M") as job:
+        time.sleep(3)
+        before = [benchlib.cpu_seconds(pid) for pid in job.pids]
+        time.sleep(20)
+        used = [benchlib.cpu_seconds(pid) - b for pid, b in zip(job.pids, before, strict=True)]
+        for rank, seconds in enumerate(used):
+            table.add(f"rank {rank}: processor", 100 * seconds / 20, "%", at_most=1)
+    return table
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer files, 3 epochs")
+    parser.add_argument("--rounds", type=int, help="default: 3; with --quick 1")
+    parser.add_argument("--only", action="append", choices=("job", "death", "idle"), help="default: all")
+    parser.add_argument("--json", metavar="FILE", help="also write all figures to FILE")
+    given = parser.parse_args()
+    parts = given.only or ["job", "death", "idle"]
+    samples, tables = Samples(), []
+    with clairmount.tempdir() as tmp:
+        case = Case(tmp, given.quick)
+        if "job" in parts:
+            for round_ in range(given.rounds or (1 if given.quick else 3)):
+                progress(f"round {round_ + 1}")
+                for label, (share, options) in CASES.items():
+                    job_round(case, label, share, samples, *options)
+                loader_round(case, samples)
+            tables.append(job_table(case, samples))
+            tables[-1].print()
+        if "death" in parts:
+            tables.append(death_table(case, samples))
+            tables[-1].print()
+        if "idle" in parts:
+            tables.append(idle_table(tmp))
+            tables[-1].print()
+    if given.json:
+        benchlib.write_json(given.json, tables, samples)
+
+
+if __name__ == "__main__":
+    main()
