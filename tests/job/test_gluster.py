@@ -1,0 +1,20 @@
+"""A real parallel filesystem as the source: GlusterFS itself counts what four nodes read from it."""
+
+import json
+import os
+import pathlib
+
+import gluster
+import pytest
+
+SCRIPT = pathlib.Path(__file__).with_name("gluster_job.py")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and glusterd need root")
+def test_bricks_are_read_once():
+    if absent := gluster.missing():
+        pytest.fail(absent)
+    seen = json.loads(gluster.isolated(SCRIPT, 4).splitlines()[-1])
+    assert seen["failed"] == 0
+    assert seen["counts"]["bytes"] == seen["size"]
+    assert seen["counts"]["OPEN"] == seen["files"]

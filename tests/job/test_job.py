@@ -1,0 +1,262 @@
+"""Jobs of several nodes: one catalog, one plan, every byte once from the source, and what happens when nodes fail."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import threading
+import time
+
+import clairmount
+import pytest
+from clairjob import clairjob
+from clairmount import make_samples, make_tree, slowfs, wait_until
+
+SEED, BATCH = 11, 8
+
+
+def plan_text(nodes, epochs):
+    return f"format=imagefolder sampler=torch.distributed seed={SEED} epochs={epochs} world={nodes} ranks_per_node=1 batch={BATCH}"
+
+
+def orders(names, nodes, epochs):
+    """{(node, epoch): names}, from the real library."""
+    from torch.utils.data.distributed import DistributedSampler
+
+    names = sorted(names)
+    found = {}
+    for node in range(nodes):
+        sampler = DistributedSampler(range(len(names)), num_replicas=nodes, rank=node, seed=SEED)
+        for epoch in range(epochs):
+            sampler.set_epoch(epoch)
+            found[node, epoch] = [names[i] for i in sampler]
+    return found
+
+
+class Dataset:
+    def __init__(self, root, count=400, size=30_000):
+        self.root = root
+        self.names = make_samples(root, count, size)
+        self.size = count * size
+        self.padded = count * -(-size // 4096) * 4096
+        self.digests = {name: hashlib.sha256((root / name).read_bytes()).digest() for name in self.names}
+
+    def check(self, mount, name):
+        assert hashlib.sha256((mount.path / name).read_bytes()).digest() == self.digests[name], name
+
+
+@pytest.fixture(scope="module")
+def data():
+    with clairmount.tempdir() as tmp:
+        yield Dataset(tmp / "src")
+
+
+class Readers:
+    """A thread for each node, which reads its samples epoch by epoch; all nodes go step by step together."""
+
+    def __init__(self, data, job, epochs, pause=0.0, nodes=None):
+        self.data, self.job, self.pause = data, job, pause
+        self.nodes = list(range(len(job))) if nodes is None else nodes
+        self.orders = orders(data.names, len(job), epochs)
+        self.epochs = epochs
+        self.done = {node: 0 for node in self.nodes}  # samples
+        self.failures = []
+        self.longest = 0.0
+        self.threads = [threading.Thread(target=self._run, args=(node,)) for node in self.nodes]
+
+    def _run(self, node):
+        try:
+            for epoch in range(self.epochs):
+                for i, name in enumerate(self.orders[node, epoch]):
+                    begin = time.monotonic()
+                    self.data.check(self.job[node], name)
+                    self.longest = max(self.longest, time.monotonic() - begin)
+                    self.done[node] += 1
+                    if i % BATCH == BATCH - 1:
+                        time.sleep(self.pause)
+        except BaseException as failure:  # noqa: BLE001  (shown by finish())
+            self.failures.append((node, self.done[node], repr(failure)))
+
+    def start(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def finish(self, seconds=120):
+        deadline = time.monotonic() + seconds
+        for thread in self.threads:
+            thread.join(max(0, deadline - time.monotonic()))
+            assert not thread.is_alive(), f"a reader hangs: {self.done}"
+        assert not self.failures, self.failures
+
+
+def register(mount, nodes, epochs):
+    (mount.path / ".clairfs/plan").write_text(plan_text(nodes, epochs) + "\n")
+
+
+def plans(job):
+    return [[p["plan"] for p in node.stats()["plan_list"]] for node in job]
+
+
+def peers(node):
+    return json.loads(node.control("stats.json"))["peer_list"]
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4, 8])
+def test_every_byte_leaves_the_source_once(data, nodes):
+    with slowfs(data.root, "--attr-timeout", "1000") as slow:
+        ram = data.padded * 5 // 4 // nodes
+        with clairjob(slow.path, nodes, "--ram", ram, "--staging", "2M") as job:
+            slow.command("reset")
+            register(job[nodes - 1], nodes, 3)
+            Readers(data, job, 3).start().finish()
+            counters = slow.counters()
+            assert counters["opens_per_file_max"] == 1
+            assert counters["bytes"] == data.size
+            assert job.stat("reads.failed") == 0
+            if nodes > 1:
+                assert job.stat("peers.bytes_in") > data.size // 2
+                assert job.stat("peers.bytes_in") == job.stat("peers.bytes_out")
+
+
+@pytest.mark.parametrize("io", ["uring", "threads"])
+def test_ram_and_nvme_of_all_nodes(data, tmp, io):
+    nodes, epochs = 4, 4
+    for node in range(nodes):
+        (tmp / f"nvme{node}").mkdir(mode=0o700)
+    ram = data.padded // 4 // nodes
+    disk = data.padded // 2 // nodes
+    with slowfs(data.root, "--attr-timeout", "1000") as slow:
+        options = ["--ram", ram, "--nvme", f"{tmp}/nvme{{rank}}:{disk}", "--staging", "1M", f"--io={io}"]
+        with clairjob(slow.path, nodes, *options) as job:
+            slow.command("reset")
+            register(job[0], nodes, epochs)
+            Readers(data, job, epochs, pause=0.01).start().finish()
+            least = data.size * (1 + (epochs - 1) * 0.25)
+            assert slow.counters()["bytes"] <= 1.05 * least
+            assert job.stat("reads.failed") == 0
+
+
+def test_only_one_node_scans(data):
+    with slowfs(data.root, "--attr-timeout", "0") as slow:
+        with clairjob(slow.path, 1):
+            alone = slow.counters()["ops"]
+        slow.command("reset")
+        with clairjob(slow.path, 4) as job:
+            together = slow.counters()["ops"]
+            assert {node.stats()["catalog"]["files"] for node in job} == {len(data.names)}
+        assert together.get("readdir", 0) <= alone.get("readdir", 0)
+        # The others look at a few files to know that theirs is the same dataset.
+        assert together["getattr"] < alone["getattr"] + 4 * 100
+
+
+def test_a_plan_registered_on_one_node_is_in_force_on_all(data):
+    with clairjob(data.root, 3) as job:
+        register(job[1], 3, 5)
+        wait_until(lambda: all(len(p) == 1 for p in plans(job)), "all have the plan")
+        first = plans(job)
+        assert first[0] == first[1] == first[2]
+        register(job[2], 3, 5)  # the same text is the same plan
+        with pytest.raises(OSError):
+            register(job[0], 3, 6)  # another one under its name is refused
+        assert "registered on node 1" in job[0].control("last_error")
+        assert plans(job) == first
+        (job[0].path / ".clairfs/plan").write_text("cancel\n")
+        wait_until(lambda: not any(plans(job)), "the plan is gone")
+
+
+def test_a_node_with_another_source_refuses(data, tmp):
+    make_tree(tmp / "src1", {"class000/other.png": 30_000})
+    os.symlink(data.root, tmp / "src0")
+    with pytest.raises(clairmount.MountError, match="differs"):
+        with clairjob(tmp / "src{rank}", 2):
+            pass
+
+
+def test_two_nodes_on_one_mount_point_refuse(data, tmp):
+    (tmp / "mnt").mkdir()
+    from clairjob import LAUNCH
+    import subprocess
+
+    ran = subprocess.run(
+        [*LAUNCH, "-n", "2", clairmount.binary(), "mount", "-f", data.root, tmp / "mnt"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode != 0 and "{rank}" in ran.stderr + ran.stdout
+
+
+def test_what_people_see(data):
+    with clairjob(data.root, 3, "--ram", "64M") as job:
+        register(job[0], 3, 2)
+        Readers(data, job, 2).start().finish()
+        text = job[0].control("peers")
+        assert all(f" {rank} " in text for rank in range(3))
+        for rank, node in enumerate(job):
+            others = [p for p in peers(node) if p["rank"] != rank]
+            assert [p["state"] for p in others] == ["alive"] * 2
+            assert all(p["bytes_in"] > 0 and p["bytes_out"] > 0 for p in others)
+        home = {os.getxattr(node.path / data.names[0], "user.clairfs.home") for node in job}
+        assert len(home) == 1 and home.pop().startswith(b"node ")
+        assert "lower bound" in job[2].control("status")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_node_that_fails_costs_no_read(data, how):
+    nodes, epochs, victim = 4, 4, 2
+    ram = data.padded * 5 // 4 // nodes
+    with slowfs(data.root, "--attr-timeout", "1000", "--latency", "500") as slow:
+        with clairjob(slow.path, nodes, "--ram", ram, "--staging", "2M") as job:
+            register(job[0], nodes, epochs)
+            living = [node for node in range(nodes) if node != victim]
+            readers = Readers(data, job, epochs, pause=0.02, nodes=living).start()
+            wait_until(lambda: min(readers.done.values()) > len(data.names) // nodes * 1.3, "the second epoch")
+            job.signal(victim, how)
+            readers.finish()
+            wait_until(
+                lambda: all(peers(job[n])[victim]["state"] in ("dead", "left") for n in living), "the others know"
+            )
+            assert sum(job[n].stat("reads.failed") for n in living) == 0
+            if how == signal.SIGSTOP:
+                job.signal(victim, signal.SIGCONT)
+                # It is taken back, or says why it ends.
+                wait_until(
+                    lambda: job.process.poll() is not None
+                    or not os.path.exists(f"/proc/{job.pids[victim]}")
+                    or all(peers(job[n])[victim]["state"] == "alive" for n in living),
+                    "it is back or gone",
+                )
+            else:
+                job.kill(victim)
+
+
+def test_one_node_leaves_while_the_others_go_on(data):
+    with clairjob(data.root, 3, "--ram", "64M") as job:
+        register(job[0], 3, 4)
+        readers = Readers(data, job, 4, pause=0.01, nodes=[0, 1]).start()
+        wait_until(lambda: min(readers.done.values()) > 200, "an epoch")
+        job.umount(2)
+        readers.finish()
+        assert peers(job[0])[2]["state"] == "left"
+
+
+def test_random_files_under_a_plan(data):
+    """Reads that no plan knows of are right too, whoever has the bytes."""
+    with clairjob(data.root, 4, "--ram", "2M", "--staging", "1M") as job:
+        register(job[0], 4, 2)
+        chance = random.Random(3)
+
+        def read(node):
+            for _ in range(300):
+                data.check(job[node], chance.choice(data.names))
+
+        threads = [threading.Thread(target=read, args=(node,)) for node in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+            assert not thread.is_alive()
+        assert job.stat("reads.failed") == 0
