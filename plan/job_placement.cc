@@ -7,14 +7,16 @@
 
 namespace clairfs {
 
-void JobPlacement::set_plans(std::span<const std::shared_ptr<PlanRun>> plans) {
+void JobPlacement::set_plans(const Plans& plans) {
   JobUses uses(catalog_, static_cast<uint32_t>(capacities_.size()));
   for (const auto& plan : plans) {
     if (const Status added = plan->add_uses(uses, kPlacementEpochs); !added) {
       log_.warn("plan {} has no part in the placement: {}", plan->name(), added.error().message);
     }
   }
-  whole_ = plans.empty() ? nullptr : std::make_shared<const Placement>(Placement::make(catalog_, uses, capacities_));
+  whole_ = plans.empty()
+               ? nullptr
+               : std::make_shared<const Placement>(Placement::make(catalog_, std::move(uses), capacities_));
   MutexLock lock(mutex_);
   std::vector<bool> dead = dead_;
   lock.unlock();
@@ -36,7 +38,8 @@ void JobPlacement::set_dead(const std::vector<bool>& dead) {
 void JobPlacement::publish(std::vector<bool> dead) {
   published_ = std::move(dead);
   const bool all_live = std::find(published_.begin(), published_.end(), true) == published_.end();
-  auto placement = whole_ == nullptr || all_live ? whole_ : std::make_shared<const Placement>(whole_->without(published_));
+  auto placement =
+      whole_ == nullptr || all_live ? whole_ : std::make_shared<const Placement>(whole_->without(published_));
   if (placement) {
     log_.info("placement: {} of the plans' chunks have no home and are read from the source each time",
               format_size(placement->homeless_bytes()));

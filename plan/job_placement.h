@@ -2,15 +2,13 @@
 //
 // Every node computes it for itself, from what is the same on all: the plans' texts, the catalog, the
 // capacities. It looks at the first epochs of each plan, wherever the reader is, so that nodes that are not
-// equally far agree. A node that died keeps its chunks until this node's reader begins its next epoch, so that
-// nothing is moved about because of a short absence; one that returns has its own again then.
+// equally far agree. A node that died keeps its chunks until this node's reader begins its next epoch, so
+// that nothing is moved about because of a short absence; one that returns has its own again then.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <span>
 #include <vector>
-
 #include "cache/base/log.h"
 #include "cache/base/mutex.h"
 #include "cache/catalog.h"
@@ -19,12 +17,10 @@
 
 namespace clairfs {
 
-/// Epochs of a plan whose uses decide where its chunks live.
-inline constexpr uint64_t kPlacementEpochs = 16;
-
 /// Thread-safe; set_plans() and begin_epoch() are for one thread (the planner's).
 class JobPlacement {
  public:
+  using Plans = std::vector<std::shared_ptr<PlanRun>>;
   /// Told of each new placement; null when no plan is in force.
   using Changed = std::function<void(const std::shared_ptr<const Placement>&)>;
 
@@ -37,7 +33,7 @@ class JobPlacement {
         dead_(capacities_.size()) {}
 
   /// Places anew. Takes time in the order of kPlacementEpochs epochs of all nodes.
-  void set_plans(std::span<const std::shared_ptr<PlanRun>> plans);
+  void set_plans(const Plans& plans);
   /// This node's reader has begun another epoch: the time to give the chunks of dead nodes new homes.
   void begin_epoch();
   /// Which nodes do not answer, by rank; takes effect with the next epoch.

@@ -209,6 +209,7 @@ void PlanManager::plan_ahead() {
       diverged.swap(to_diagnose_);
     }
     const auto all = runs();
+    bool epoch_began = false;
     for (const auto& [name, run] : *all) {
       const auto changed = run->prepare();
       if (!changed) {
@@ -216,10 +217,24 @@ void PlanManager::plan_ahead() {
         MutexLock one_at_a_time(submit_mutex_);
         if (this->run(name) == run) drop(name);  // here only: every node finds out itself
       } else if (*changed) {
+        epoch_began = true;
         parts_.staging.wake();
       }
     }
+    place_chunks(*all, epoch_began);
     for (const auto& run : diverged) diagnose(*run);
+  }
+}
+
+void PlanManager::place_chunks(const Runs& runs, bool epoch_began) {
+  if (parts_.placement == nullptr) return;
+  JobPlacement::Plans plans;
+  for (const auto& [name, run] : runs) plans.push_back(run);
+  if (plans != placed_) {
+    parts_.placement->set_plans(plans);
+    placed_ = std::move(plans);
+  } else if (epoch_began) {
+    parts_.placement->begin_epoch();
   }
 }
 

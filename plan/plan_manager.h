@@ -19,6 +19,7 @@
 #include "cache/base/metrics.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
+#include "plan/job_placement.h"
 #include "plan/plan_run.h"
 #include "plan/staging.h"
 
@@ -47,6 +48,7 @@ class PlanManager {
     /// Tells the other nodes; may be empty. Called with registrations locked, so it only queues; from the
     /// thread that submitted or cancelled.
     std::function<void(const PlanNews&)> announce{};
+    JobPlacement* placement = nullptr;  ///< null on a single node
   };
 
   explicit PlanManager(Parts parts);
@@ -115,6 +117,7 @@ class PlanManager {
   std::shared_ptr<PlanRun> run(const std::string& name) const;
   void replace_runs(const std::function<void(Runs&)>& change);
   void plan_ahead();
+  void place_chunks(const Runs& runs, bool epoch_began);
   void diagnose(PlanRun& run);
 
   Parts parts_;
@@ -127,6 +130,7 @@ class PlanManager {
   std::string last_error_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PlanRun>> to_diagnose_ GUARDED_BY(mutex_);
   bool pending_ GUARDED_BY(mutex_) = false;
+  std::vector<std::shared_ptr<PlanRun>> placed_;  // whose chunks are placed; the planner's
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> count_{0};
   NamedThread planner_;

@@ -154,6 +154,21 @@ Result<EpochSequence> PlanRun::sequence_of(const PlanSpec& spec, Epoch epoch, Ra
   return sequence->sequence(epoch, node);
 }
 
+Status PlanRun::add_uses(JobUses& uses, uint64_t epochs) const {
+  auto sequence = make_sequence(resolved_, source_, *index_);
+  if (!sequence) return sequence.error();
+  for (uint64_t i = 0; i < epochs; ++i) {
+    const Epoch epoch(static_cast<uint32_t>(resolved_.first_epoch + i));
+    if (!sequence->has_epoch(epoch)) break;
+    const auto order = sequence->order(epoch);
+    if (!order) return order.error();
+    for (uint32_t node = 0; node < uses.nodes(); ++node) {
+      uses.add(sequence->node_sequence(*order, epoch, Rank(node)), *index_, Rank(node));
+    }
+  }
+  return {};
+}
+
 std::string PlanRun::diagnose_divergence(const std::function<bool()>& stop) {
   const auto make = [this](const PlanSpec& spec, Epoch epoch, Rank node) {
     return sequence_of(spec, epoch, node);

@@ -12,6 +12,7 @@
 #include "plan/access_sequence.h"
 #include "plan/dataset.h"
 #include "plan/horizon.h"
+#include "plan/job_uses.h"
 #include "plan/plan_spec.h"
 #include "plan/tracker.h"
 
@@ -51,6 +52,9 @@ class PlanRun {
   bool wants_preparation() const;
   /// A node's sequence of another resolved plan over the same samples, for diagnose().
   Result<EpochSequence> sequence_of(const PlanSpec& spec, Epoch epoch, Rank node) const;
+  /// Adds the uses of the plan's first `epochs` epochs by all nodes of the job. Takes time in the order of as
+  /// many epochs of the whole job. Errors: what making an order said.
+  Status add_uses(JobUses& uses, uint64_t epochs) const;
   /// Looks for the order that a reader really follows and tells the tracker; makes up to some tens of epochs.
   std::string diagnose_divergence(const std::function<bool()>& stop);
 
