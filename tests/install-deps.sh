@@ -11,8 +11,8 @@ declare -A groups=(
            libcli11-dev libspdlog-dev nlohmann-json3-dev catch2"
   # attr has setfattr; bindfs is what the benchmarks compare with.
   [test]="python3 python3-pytest python3-pytest-timeout python3-numpy python3-torch python3-torchvision
-          openclipart-png attr bindfs"
-  [bench]="python3 python3-torch bindfs libbenchmark-dev"
+          openclipart-png attr bindfs glusterfs-server glusterfs-client iproute2"
+  [bench]="python3 python3-torch bindfs mergerfs rclone libbenchmark-dev"
   [quickstart]="python3 python3-torch python3-torchvision openclipart-png attr"
 )
 

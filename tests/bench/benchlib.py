@@ -117,19 +117,39 @@ def timed(*command):
     return time.monotonic() - begin
 
 
-class _Bindfs(clairmount._Daemon):
+class _Served(clairmount._Daemon):
     pass
 
 
 @contextlib.contextmanager
-def bindfs(source):
-    """bindfs as it comes, read-only; yields an object with `path`."""
+def _served(source, *command):
+    """A program that serves `source` in the foreground; MNT and TMP in its words are replaced. Yields an object with
+    `path`."""
     with clairmount.tempdir() as tmp:
         (tmp / "mnt").mkdir()
-        served = _Bindfs(source, tmp / "mnt", tmp / "log")
-        served._start(["bindfs", "-f", "-r", source, served.path])
+        served = _Served(source, tmp / "mnt", tmp / "log")
+        served._start([str(word).replace("MNT", str(served.path)).replace("TMP", str(tmp)) for word in command])
         with served._scope():
             yield served
+
+
+def bindfs(source):
+    """As it comes, read-only."""
+    return _served(source, "bindfs", "-f", "-r", source, "MNT")
+
+
+def mergerfs(source):
+    """With the page cache, as its manual advises."""
+    return _served(source, "mergerfs", "-f", "-o", "cache.files=auto-full,dropcacheonclose=false", source, "MNT")
+
+
+def rclone(source, cache_bytes=None):
+    """With its full VFS cache, of at most `cache_bytes`."""
+    options = ["--read-only", "--vfs-cache-mode", "full", "--cache-dir", "TMP/cache", "--dir-cache-time", "24h"]
+    options += ["--attr-timeout", "24h", "--config", "TMP/none"]
+    if cache_bytes is not None:
+        options += ["--vfs-cache-max-size", str(cache_bytes), "--vfs-cache-poll-interval", "1s"]
+    return _served(source, "rclone", "mount", *options, source, "MNT")
 
 
 def touch_memory(size):
