@@ -164,12 +164,14 @@ std::vector<uint32_t> JobUses::uses_of(Rank node) const {
   std::vector<uint32_t> counts(chunks());
   // In blocks whose size the compiler knows, so that it uses vector instructions.
   constexpr size_t kBlock = 32;
+  const auto wanted = static_cast<uint16_t>(node.value);
   size_t begin = 0;
   for (; begin + kBlock <= counts.size(); begin += kBlock) {
     std::array<uint16_t, kBlock> count{};
     for (const auto& users : epochs_) {
       const uint16_t* user = users.data() + begin;
-      for (size_t i = 0; i < kBlock; ++i) count[i] += user[i] == node.value ? 1 : 0;
+      for (size_t i = 0; i < kBlock; ++i)
+        count[i] = static_cast<uint16_t>(count[i] + (user[i] == wanted ? 1 : 0));
     }
     std::copy(count.begin(), count.end(), counts.begin() + static_cast<ptrdiff_t>(begin));
   }
