@@ -1,6 +1,7 @@
 #include "plan/job_uses.h"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 namespace clairfs {
@@ -18,8 +19,8 @@ constexpr size_t kFewRepeats = 1 << 20;
 JobUses::JobUses(const Catalog& catalog, uint32_t nodes)
     : catalog_(&catalog),
       nodes_(nodes),
-      totals_(catalog.chunk_count()),
-      first_uses_(catalog.chunk_count(), kNever) {}
+      first_uses_(catalog.chunk_count(), kNever),
+      unused_(catalog.chunk_count()) {}
 
 // Following a sample to its chunk through index and catalog costs several cache misses; with one chunk a
 // sample, as files mostly have it, a table costs one. Empty if some sample has several chunks, or if there
@@ -47,7 +48,8 @@ void JobUses::begin_epoch(const EpochSequence& sequence, const SampleIndex& inde
   epoch_ = sequence.epoch();
   base_ += longest_;
   longest_ = 0;
-  epochs_.emplace_back(totals_.size(), kNobody);
+  all_used_before_ = unused_ == 0;
+  epochs_.emplace_back(chunks(), kNobody);
 }
 
 template <class Visit>
@@ -69,21 +71,27 @@ void JobUses::for_each_touch(const EpochSequence& sequence, const SampleIndex& i
 void JobUses::add(const EpochSequence& sequence, const SampleIndex& index, Rank node) {
   if (node.value >= nodes_) return;
   begin_epoch(sequence, index);
+  settled_ = false;
   longest_ = std::max<uint64_t>(longest_, sequence.length());
   auto& users = epochs_.back();
   for_each_touch(sequence, index, [&](ChunkId chunk, uint32_t position) {
-    const size_t c = chunk.index();
-    ++totals_[c];
-    const uint64_t at = std::min<uint64_t>(base_ + position, kNever - 1);
-    if (at < first_uses_[c]) first_uses_[c] = static_cast<uint32_t>(at);
-    if (users[c] == kNobody) {
-      users[c] = static_cast<uint16_t>(node.value);
+    if (!all_used_before_) keep_first_use(chunk, position);
+    uint16_t& user = users[chunk.index()];
+    if (user == kNobody) {
+      user = static_cast<uint16_t>(node.value);
       return;
     }
-    if (again_.empty()) again_.resize(totals_.size());
-    if (again_[c]++ == 0) used_again_.push_back(chunk);
+    if (again_.empty()) again_.resize(chunks());
+    if (again_[chunk.index()]++ == 0) used_again_.push_back(chunk);
   });
   keep_repeats(node);
+}
+
+void JobUses::keep_first_use(ChunkId chunk, uint32_t position) {
+  uint32_t& first = first_uses_[chunk.index()];
+  if (first == kNever) --unused_;
+  // What comes later than 32 bits can number is taken to come last.
+  first = static_cast<uint32_t>(std::min<uint64_t>({first, base_ + position, kNever - 1}));
 }
 
 void JobUses::keep_repeats(Rank node) {
@@ -93,6 +101,16 @@ void JobUses::keep_repeats(Rank node) {
   }
   used_again_.clear();
   if (fresh_repeats_.size() > std::max(kFewRepeats, repeats_.size())) merge_repeats();
+}
+
+void JobUses::settle_now() const {
+  settled_ = true;
+  merge_repeats();
+  totals_.assign(chunks(), 0);
+  for (const auto& users : epochs_) {
+    for (size_t c = 0; c < totals_.size(); ++c) totals_[c] += users[c] != kNobody ? 1U : 0U;
+  }
+  for (const Repeat& repeat : repeats_) totals_[repeat.chunk.index()] += repeat.count;
 }
 
 void JobUses::merge_repeats() const {
@@ -120,13 +138,12 @@ void JobUses::merge_repeats() const {
 }
 
 std::vector<JobUses::Repeat>::const_iterator JobUses::first_repeat(ChunkId chunk) const {
-  merge_repeats();
   return std::lower_bound(repeats_.cbegin(), repeats_.cend(), chunk,
                           [](const Repeat& repeat, ChunkId wanted) { return repeat.chunk < wanted; });
 }
 
 void JobUses::finish() {
-  merge_repeats();
+  settle();
   fresh_repeats_.shrink_to_fit();
   chunk_of_sample_ = {};
   again_ = {};
@@ -143,10 +160,23 @@ uint32_t JobUses::uses(ChunkId chunk, Rank node) const {
 }
 
 std::vector<uint32_t> JobUses::uses_of(Rank node) const {
-  merge_repeats();
-  std::vector<uint32_t> counts(totals_.size());
+  settle();
+  std::vector<uint32_t> counts(chunks());
+  // In blocks whose size the compiler knows, so that it uses vector instructions.
+  constexpr size_t kBlock = 32;
+  const auto wanted = static_cast<uint16_t>(node.value);
+  size_t begin = 0;
+  for (; begin + kBlock <= counts.size(); begin += kBlock) {
+    std::array<uint16_t, kBlock> count{};
+    for (const auto& users : epochs_) {
+      const uint16_t* user = users.data() + begin;
+      for (size_t i = 0; i < kBlock; ++i)
+        count[i] = static_cast<uint16_t>(count[i] + (user[i] == wanted ? 1 : 0));
+    }
+    std::copy(count.begin(), count.end(), counts.begin() + static_cast<ptrdiff_t>(begin));
+  }
   for (const auto& users : epochs_) {
-    for (size_t c = 0; c < counts.size(); ++c) counts[c] += users[c] == node.value ? 1U : 0U;
+    for (size_t c = begin; c < counts.size(); ++c) counts[c] += users[c] == node.value ? 1U : 0U;
   }
   for (const Repeat& repeat : repeats_) {
     if (repeat.node == node) counts[repeat.chunk.index()] += repeat.count;
@@ -167,7 +197,7 @@ std::vector<ChunkId> JobUses::first_use_order() const {
 }
 
 uint64_t JobUses::memory_bytes() const {
-  return sizeof(*this) + epochs_.size() * totals_.size() * sizeof(uint16_t) +
+  return sizeof(*this) + epochs_.size() * first_uses_.size() * sizeof(uint16_t) +
          (totals_.capacity() + first_uses_.capacity() + chunk_of_sample_.capacity() + again_.capacity()) *
              sizeof(uint32_t) +
          (repeats_.capacity() + fresh_repeats_.capacity()) * sizeof(Repeat);

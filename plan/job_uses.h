@@ -21,7 +21,7 @@ namespace clairfs {
 /// in an epoch or is not the first to. Not thread-safe, not even its const functions.
 class JobUses {
  public:
-  /// REQUIRES: 1 <= nodes < 65535; the catalog outlives the calls of add().
+  /// REQUIRES: 1 <= nodes < 65535; the catalog and every `index` outlive the calls of add().
   JobUses(const Catalog& catalog, uint32_t nodes);
 
   /// One epoch of one node, from first_position() on; first all nodes of an epoch, then those of the next. A
@@ -32,17 +32,21 @@ class JobUses {
   void finish();
 
   uint32_t nodes() const { return nodes_; }
-  uint32_t chunks() const { return static_cast<uint32_t>(totals_.size()); }
+  uint32_t chunks() const { return static_cast<uint32_t>(first_uses_.size()); }
   uint32_t uses(ChunkId chunk, Rank node) const;
   /// Uses by all nodes.
-  uint32_t total(ChunkId chunk) const { return totals_[chunk.index()]; }
+  uint32_t total(ChunkId chunk) const {
+    settle();
+    return totals_[chunk.index()];
+  }
   /// Calls `visit(Rank, uint32_t uses)` for the chunk's uses; a node may come several times.
   template <class Visit>
   void for_each_use(ChunkId chunk, Visit&& visit) const {
+    settle();
     for (const auto& users : epochs_) {
       if (users[chunk.index()] != kNobody) visit(Rank(users[chunk.index()]), uint32_t{1});
     }
-    if (repeats_.empty() && fresh_repeats_.empty()) return;
+    if (repeats_.empty()) return;
     for (auto repeat = first_repeat(chunk); repeat != repeats_.end() && repeat->chunk == chunk; ++repeat) {
       visit(repeat->node, repeat->count);
     }
@@ -69,7 +73,12 @@ class JobUses {
   void number_chunks(const SampleIndex& index);
   template <class Visit>
   void for_each_touch(const EpochSequence& sequence, const SampleIndex& index, Visit&& visit) const;
+  void keep_first_use(ChunkId chunk, uint32_t position);
   void keep_repeats(Rank node);
+  void settle() const {
+    if (!settled_) settle_now();
+  }
+  void settle_now() const;
   void merge_repeats() const;
   std::vector<Repeat>::const_iterator first_repeat(ChunkId chunk) const;
 
@@ -77,8 +86,12 @@ class JobUses {
   uint32_t nodes_;
 
   std::vector<std::vector<uint16_t>> epochs_;  // by epoch and chunk: the node that used it first, or kNobody
-  std::vector<uint32_t> totals_;               // by chunk
   std::vector<uint32_t> first_uses_;           // by chunk: position since the first epoch's begin
+  uint32_t unused_;                            // chunks
+
+  // What is derived from epochs_, or merged, when it is asked for.
+  mutable bool settled_ = false;
+  mutable std::vector<uint32_t> totals_;  // by chunk
   // By chunk and node, what epochs_ does not say: sorted and unique, and what is not merged yet.
   mutable std::vector<Repeat> repeats_;
   mutable std::vector<Repeat> fresh_repeats_;
@@ -88,6 +101,7 @@ class JobUses {
   Epoch epoch_;
   uint64_t base_ = 0;                      // position of the epoch's begin
   uint64_t longest_ = 0;                   // of the epoch's sequences
+  bool all_used_before_ = false;           // every chunk, in an earlier epoch
   std::vector<uint32_t> chunk_of_sample_;  // where no sample has more than one; else empty
   std::vector<uint32_t> again_;            // by chunk: repeats by the node being added
   std::vector<ChunkId> used_again_;        // where again_ is not 0

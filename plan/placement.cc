@@ -3,21 +3,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "plan/placement_builder.h"
+#include "plan/placement_rules.h"
 
 namespace clairfs {
 
 Placement::Placement(PlacementTable table, std::shared_ptr<const JobUses> uses)
-    : table_(std::move(table)), uses_(std::move(uses)), kept_bytes_(table_.nodes()) {
+    : table_(std::move(table)), uses_(std::move(uses)) {
   for (uint32_t c = 0; c < table_.chunks(); ++c) {
     const ChunkId chunk(c);
-    if (!table_.home(chunk)) {
-      if (uses_->total(chunk) > 0) homeless_bytes_ += table_.length(chunk);
-      continue;
-    }
-    for (uint32_t node = 0; node < table_.nodes(); ++node) {
-      if (table_.tier(chunk, Rank(node)) != Tier::none) kept_bytes_[node] += table_.length(chunk);
-    }
+    if (!table_.home(chunk) && uses_->total(chunk) > 0) homeless_bytes_ += table_.length(chunk);
   }
 }
 

@@ -58,7 +58,7 @@ class Placement {
   /// The chunks that the node keeps though another is their home, in the same order.
   std::vector<ChunkId> copies(Rank node) const;
   uint64_t homeless_bytes() const { return homeless_bytes_; }  ///< of used chunks: always read from the PFS
-  uint64_t kept_bytes(Rank node) const { return kept_bytes_[node.index()]; }  ///< padding not included
+  uint64_t kept_bytes(Rank node) const { return table_.kept_bytes(node); }  ///< padding not included
   uint64_t memory_bytes() const { return table_.memory_bytes() + uses_->memory_bytes(); }
 
  private:
@@ -68,7 +68,6 @@ class Placement {
   PlacementTable table_;
   std::shared_ptr<const JobUses> uses_;
   uint64_t homeless_bytes_ = 0;
-  std::vector<uint64_t> kept_bytes_;  // by rank
 };
 
 }  // namespace clairfs

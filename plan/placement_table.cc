@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "cache/nvme_store.h"
-#include "cache/ram_arena.h"
-
 namespace clairfs {
 namespace {
 
@@ -29,28 +26,21 @@ std::vector<uint32_t> chunk_lengths(const Catalog& catalog) {
 PlacementTable::PlacementTable(const Catalog& catalog, std::span<const NodeCapacity> capacities)
     : lengths_(std::make_shared<const std::vector<uint32_t>>(chunk_lengths(catalog))),
       room_(capacities.begin(), capacities.end()),
+      kept_bytes_(capacities.size()),
       row_bytes_((capacities.size() + kPerByte - 1) / kPerByte),
       homes_(catalog.chunk_count(), kNobody),
       tiers_(catalog.chunk_count() * row_bytes_) {}
 
-uint64_t PlacementTable::bytes(ChunkId chunk, Tier tier) const {
-  const uint64_t pages = round_to_pages(length(chunk));
-  return tier == Tier::nvme ? std::max(pages, kNvmeSmallestShare) : pages;
-}
-
-Tier PlacementTable::tier_with_room(ChunkId chunk, Rank node) const {
-  if (bytes(chunk, Tier::ram) <= room(node).ram) return Tier::ram;
-  return bytes(chunk, Tier::nvme) <= room(node).nvme ? Tier::nvme : Tier::none;
-}
-
 void PlacementTable::keep(ChunkId chunk, Rank node, Tier tier) {
   room_in(node, tier) -= bytes(chunk, tier);
+  kept_bytes_[node.index()] += length(chunk);
   row(chunk)[node.value / kPerByte] |= static_cast<uint8_t>(static_cast<uint32_t>(tier) << shift(node));
 }
 
 void PlacementTable::drop(ChunkId chunk, Rank node) {
   const Tier kept = tier(chunk, node);
   room_in(node, kept) += bytes(chunk, kept);
+  kept_bytes_[node.index()] -= length(chunk);
   row(chunk)[node.value / kPerByte] &= static_cast<uint8_t>(~(3U << shift(node)));
 }
 

@@ -2,6 +2,7 @@
 // rule.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -11,6 +12,8 @@
 
 #include "cache/base/types.h"
 #include "cache/catalog.h"
+#include "cache/nvme_store.h"
+#include "cache/ram_arena.h"
 #include "cache/tier_policy.h"
 
 namespace clairfs {
@@ -32,8 +35,13 @@ class PlacementTable {
   uint32_t chunks() const { return static_cast<uint32_t>(homes_.size()); }
   uint32_t length(ChunkId chunk) const { return (*lengths_)[chunk.index()]; }
   /// What keeping it takes of a tier.
-  uint64_t bytes(ChunkId chunk, Tier tier) const;
+  uint64_t bytes(ChunkId chunk, Tier tier) const {
+    const uint64_t pages = round_to_pages(length(chunk));
+    return tier == Tier::nvme ? std::max(pages, kNvmeSmallestShare) : pages;
+  }
   const NodeCapacity& room(Rank node) const { return room_[node.index()]; }
+  /// Bytes of the chunks that the node keeps, padding not included.
+  uint64_t kept_bytes(Rank node) const { return kept_bytes_[node.index()]; }
 
   std::optional<Rank> home(ChunkId chunk) const {
     const uint16_t node = homes_[chunk.index()];
@@ -43,7 +51,10 @@ class PlacementTable {
     return static_cast<Tier>(row(chunk)[node.value / kPerByte] >> shift(node) & 3U);
   }
   /// The fastest tier of a node that has room for the chunk; none if there is none.
-  Tier tier_with_room(ChunkId chunk, Rank node) const;
+  Tier tier_with_room(ChunkId chunk, Rank node) const {
+    if (bytes(chunk, Tier::ram) <= room(node).ram) return Tier::ram;
+    return bytes(chunk, Tier::nvme) <= room(node).nvme ? Tier::nvme : Tier::none;
+  }
 
   /// REQUIRES: the node does not keep it, and the tier has room.
   void keep(ChunkId chunk, Rank node, Tier tier);
@@ -70,6 +81,7 @@ class PlacementTable {
 
   std::shared_ptr<const std::vector<uint32_t>> lengths_;  // by chunk
   std::vector<NodeCapacity> room_;                        // by rank
+  std::vector<uint64_t> kept_bytes_;                      // by rank
   size_t row_bytes_;
   std::vector<uint16_t> homes_;  // by chunk
   std::vector<uint8_t> tiers_;   // by chunk, a row of two bits a node
