@@ -198,6 +198,7 @@ TEST_CASE("64 descriptors are enough for any number of threads") {
   CHECK(!find_change(*catalog, root.get(), CatalogCheck::full, 64));
 }
 
+#ifndef __SANITIZE_ADDRESS__  // UBSan looks at memory through a pipe, for which there is no descriptor then
 TEST_CASE("running out of descriptors is an error, not an emptier dataset") {
   TempTree tree;
   tree.write("d/file", 1);
@@ -212,6 +213,7 @@ TEST_CASE("running out of descriptors is an error, not an emptier dataset") {
   CHECK(catalog.error().code == EMFILE);
   CHECK(catalog.error().message.find("ulimit -n") != std::string::npos);
 }
+#endif
 
 TEST_CASE("100,000 files in one directory") {
   TempTree tree;
