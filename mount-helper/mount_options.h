@@ -33,6 +33,10 @@ struct MountOptions {
   unsigned pfs_concurrency = 64;
   unsigned fuse_threads = 4;
 
+  /// In a job of several nodes: whether they serve each other. Off: each has a cache of its own.
+  bool peers = true;
+  std::string placement = "clairfs";  ///< the rule that says which node keeps what: "clairfs" or "nopfs"
+
   std::string catalog_dir;     ///< holds saved catalogs and, unless log_file says otherwise, the log
   std::string check = "full";  ///< what a saved catalog is compared with: "full" or "directories"
 

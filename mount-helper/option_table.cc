@@ -194,6 +194,34 @@ const std::array kTable = {
         .set = [](MountOptions& o, const std::string& v) { return set_count(o.fuse_threads, v); },
         .get = [](const MountOptions& o) { return Values{std::to_string(o.fuse_threads)}; }},
     OptionSpec{
+        .name = "peers",
+        .argument = "on|off",
+        .default_text = "on",
+        .help = "Whether the nodes of a job serve each other",
+        .man = "A job that mpiexec or srun starts on several nodes shares one cache: every byte leaves the "
+               "source once. off gives each node a cache of its own, to see what that is worth.",
+        .set =
+            [](MountOptions& o, const std::string& v) {
+              std::string choice;
+              Status known = set_choice(choice, v, {"on", "off"});
+              if (known) o.peers = choice == "on";
+              return known;
+            },
+        .get = [](const MountOptions& o) { return Values{o.peers ? "on" : "off"}; }},
+    OptionSpec{
+        .name = "placement",
+        .argument = "clairfs|nopfs",
+        .default_text = "clairfs",
+        .help = "Which node of a job keeps what",
+        .man =
+            "clairfs gives every chunk one home before any gets a second holder. nopfs is the rule of the "
+            "NoPFS paper, for comparison: every node keeps what it reads most itself, whoever else has it.",
+        .set =
+            [](MountOptions& o, const std::string& v) {
+              return set_choice(o.placement, v, {"clairfs", "nopfs"});
+            },
+        .get = [](const MountOptions& o) { return Values{o.placement}; }},
+    OptionSpec{
         .name = "catalog-dir",
         .argument = "DIR",
         .default_text = "/var/cache/clairfs for root, else $XDG_CACHE_HOME/clairfs or ~/.cache/clairfs",

@@ -7,6 +7,7 @@
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/daemon.h"
 #include "mount-helper/defaults.h"
+#include "mount-helper/job_place.h"
 #include "mount-helper/logging.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/permissions.h"
@@ -72,7 +73,11 @@ int mount_command(const MountRequest& request) {
   if (!gathered) return fail(gathered.error(), exit_usage);
   const auto mounts = current_mounts();
   if (!mounts) return fail(mounts.error(), exit_system);
-  const auto options = settle_paths(*gathered, *mounts);
+  const auto place = mpi_place();
+  if (!place) return fail(place.error(), exit_usage);
+  const auto placed = for_place(*gathered, *place);
+  if (!placed) return fail(placed.error(), exit_usage);
+  const auto options = settle_paths(*placed, *mounts);
   if (!options) return fail(options.error(), exit_mount_failure);
   const Status permitted = check_permissions(*options, gather_fuse_facts(options->mountpoint));
   if (!permitted) return fail(permitted.error(), exit_mount_failure);

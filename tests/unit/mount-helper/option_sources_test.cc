@@ -65,16 +65,19 @@ TEST_CASE("the three doors make the same options") {
                                                   "--log-level",
                                                   "debug",
                                                   "--log-file",
-                                                  "/l"}));
+                                                  "/l",
+                                                  "--peers=off",
+                                                  "--placement=nopfs"}));
   const MountOptions list = applied(parse_mount_option_list(
       "ram=2G,nvme=/d:10G,nvme=/"
       "e,staging=512M,chunk=1M,io=threads,pfs_concurrency=7,fuse-threads=3,catalog-dir=/c,"
-      "check=directories,allow_other,ro,noexec,log-level=debug,log_file=/l",
+      "check=directories,allow_other,ro,noexec,log-level=debug,log_file=/l,peers=off,"
+      "placement=nopfs",
       false));
   const MountOptions config = applied(parse_config(
       "# comment\nram = 2G\nnvme=/d:10G\n\nnvme=/e\nstaging=512M\nchunk=1M\nio=threads\n"
       "pfs-concurrency=7\nfuse-threads=3\ncatalog-dir=/c\r\ncheck=directories\nallow-other\nro=true\n"
-      "noexec\nlog-level=debug\nlog-file=/l",
+      "noexec\nlog-level=debug\nlog-file=/l\npeers=off\nplacement=nopfs",
       "f"));
 
   CHECK(flags.ram == 2ULL << 30);
@@ -89,6 +92,8 @@ TEST_CASE("the three doors make the same options") {
   CHECK((flags.allow_other && flags.read_only && flags.no_exec));
   CHECK(flags.log_level == "debug");
   CHECK(flags.log_file == "/l");
+  CHECK_FALSE(flags.peers);
+  CHECK(flags.placement == "nopfs");
   CHECK(list == flags);
   CHECK(config == flags);
 
