@@ -10,8 +10,9 @@ std::string mpi_error_text(int code) {
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
   text.resize(static_cast<size_t>(length));
-  // MPICH's texts are stacks of several lines; ours are one.
-  std::replace(text.begin(), text.end(), '\n', ' ');
+  // MPICH gives the stack of its calls, a line each; the innermost one, which comes last, has the cause.
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  text.erase(0, text.rfind('\n') + 1);
   return text;
 }
 

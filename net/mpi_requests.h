@@ -10,7 +10,7 @@
 
 namespace clairfs {
 
-/// MPI's text for an error code.
+/// MPI's text for an error code, one line.
 std::string mpi_error_text(int code);
 
 /// Net thread only.
