@@ -341,6 +341,10 @@ TierSpace ChunkCache::space() const {
   return space;
 }
 
+bool ChunkCache::would_keep(ChunkId chunk) const {
+  return policy_.would_keep(chunk, round_to_pages(catalog_.range(chunk).length), space());
+}
+
 bool ChunkCache::writes_are_behind() const {
   return write_behind_bytes_.load() > transit_.capacity() / kWriteBehindDivisor / 2;
 }
@@ -534,7 +538,7 @@ void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint
     const Slot& slot = slots_[chunk.index()];
     here = slot.data || slot.store != 0 || shard(chunk).flights.contains(chunk);
   }
-  if (!here && !policy_.would_keep(chunk, round_to_pages(range.length), space())) {
+  if (!here && !would_keep(chunk)) {
     if (!read_through(file, offset, length, done)) {
       park(Urgency{}, [=, this] { return read_through(file, offset, length, done); });
     }

@@ -94,6 +94,8 @@ class ChunkCache final : private MemoryListener {
   ChunkRef resident(ChunkId chunk) const;
   /// What the tiers could still take.
   TierSpace space() const;
+  /// Whether the chunk would stay in a tier if it were fetched now.
+  bool would_keep(ChunkId chunk) const;
   /// NVMe is slower than what is brought in for it: more would be fetched in vain.
   bool writes_are_behind() const;
   /// Where the chunk is kept now.

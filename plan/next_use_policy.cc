@@ -36,13 +36,7 @@ void NextUsePolicy::set_horizon(const std::string& name, Horizon horizon, uint64
 // The plans are others than before: any resident chunk may be without a use, and any cursor may have passed
 // one.
 void NextUsePolicy::look_anew() {
-  for (const Tier tier : {Tier::ram, Tier::nvme}) {
-    auto& list = useless_[slot(tier)];
-    list.clear();
-    for (uint32_t c = 0; c < resident_.size(); ++c) {
-      if ((resident_[c] & bit(tier)) != 0) list.push_back(ChunkId(c));
-    }
-  }
+  for (const Tier tier : {Tier::ram, Tier::nvme}) useless_[slot(tier)] = list_residents(tier);
   for (auto& [name, plan] : plans_) plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
 }
 
@@ -228,6 +222,24 @@ bool NextUsePolicy::would_keep(ChunkId chunk, uint64_t bytes, const TierSpace& s
   const auto ram = farthest(Tier::ram);
   const auto nvme = space.nvme_writable ? farthest(Tier::nvme) : std::nullopt;
   return (ram && ram->distance > *own) || (nvme && nvme->distance > *own);
+}
+
+std::vector<ChunkId> NextUsePolicy::list_residents(Tier tier) const {
+  std::vector<ChunkId> list;
+  for (uint32_t c = 0; c < resident_.size(); ++c) {
+    if ((resident_[c] & bit(tier)) != 0) list.push_back(ChunkId(c));
+  }
+  return list;
+}
+
+bool NextUsePolicy::resident(ChunkId chunk, Tier tier) const {
+  MutexLock lock(mutex_);
+  return (resident_[chunk.index()] & bit(tier)) != 0;
+}
+
+std::vector<ChunkId> NextUsePolicy::residents(Tier tier) const {
+  MutexLock lock(mutex_);
+  return list_residents(tier);
 }
 
 void NextUsePolicy::kept(ChunkId chunk, Tier tier) {

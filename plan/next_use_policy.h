@@ -51,6 +51,10 @@ class NextUsePolicy final : public TierPolicy {
   void kept(ChunkId chunk, Tier tier) override;
   void dropped(ChunkId chunk, Tier tier) override;
 
+  /// What kept() and dropped() said.
+  bool resident(ChunkId chunk, Tier tier) const;
+  std::vector<ChunkId> residents(Tier tier) const;
+
  private:
   static constexpr size_t kTiers = 3;  // Tier::none is not used
 
@@ -72,6 +76,7 @@ class NextUsePolicy final : public TierPolicy {
   bool covered(ChunkId chunk) const REQUIRES(mutex_);
   void raise_cursors(ChunkId chunk, Tier tier) REQUIRES(mutex_);
   void look_anew() REQUIRES(mutex_);
+  std::vector<ChunkId> list_residents(Tier tier) const REQUIRES(mutex_);
   std::optional<Candidate> useless(Tier tier) const REQUIRES(mutex_);
   std::optional<Candidate> farthest(Plan& plan, Tier tier) const REQUIRES(mutex_);
   std::optional<Candidate> farthest(Tier tier) const REQUIRES(mutex_);

@@ -48,6 +48,8 @@ class Placement {
   Placement without(const std::vector<bool>& dead) const;
 
   uint32_t nodes() const { return table_.nodes(); }
+  /// Whether any plan that was looked at uses the chunk.
+  bool covers(ChunkId chunk) const { return uses_->total(chunk) > 0; }
   std::optional<Home> home(ChunkId chunk) const;
   /// Tier::none if that node does not keep the chunk; else where, as its home or as a copy.
   Tier tier_at(Rank node, ChunkId chunk) const { return table_.tier(chunk, node); }

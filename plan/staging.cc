@@ -543,9 +543,7 @@ void Staging::fill_tiers(Lane& lane) {
     for_each_chunk(lane.run->index(), catalog_, lane.horizon.sample_at(lane.filled), [&](ChunkId chunk) {
       if (cache_.tier_of(chunk) != Tier::none) return;
       const uint64_t bytes = round_to_pages(catalog_.range(chunk).length);
-      const TierSpace space = cache_.space();
-      room = room && FirstTouchPolicy::tier(bytes, space) != Tier::none &&
-             policy_.would_keep(chunk, bytes, space);
+      room = room && FirstTouchPolicy::tier(bytes, cache_.space()) != Tier::none && cache_.would_keep(chunk);
       if (!room) return;
       shared_->fill_bytes.fetch_add(bytes);
       cache_.acquire(chunk, {Urgency::Kind::fill, lane.filled - lane.front},
