@@ -14,9 +14,10 @@ void JobPlacement::set_plans(const Plans& plans) {
       log_.warn("plan {} has no part in the placement: {}", plan->name(), added.error().message);
     }
   }
-  whole_ = plans.empty()
-               ? nullptr
-               : std::make_shared<const Placement>(Placement::make(catalog_, std::move(uses), capacities_));
+  whole_ =
+      plans.empty()
+          ? nullptr
+          : std::make_shared<const Placement>(Placement::make(catalog_, std::move(uses), capacities_, rule_));
   MutexLock lock(mutex_);
   std::vector<bool> dead = dead_;
   lock.unlock();
@@ -44,6 +45,7 @@ void JobPlacement::publish(std::vector<bool> dead) {
     log_.info("placement: {} of the plans' chunks have no home and are read from the source each time",
               format_size(placement->homeless_bytes()));
   }
+  homeless_bytes_ = placement ? placement->homeless_bytes() : 0;
   changed_(placement);
 }
 

@@ -6,9 +6,11 @@
 // that nothing is moved about because of a short absence; one that returns has its own again then.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
+
 #include "cache/base/log.h"
 #include "cache/base/mutex.h"
 #include "cache/catalog.h"
@@ -25,9 +27,11 @@ class JobPlacement {
   using Changed = std::function<void(const std::shared_ptr<const Placement>&)>;
 
   /// `capacities` by rank.
-  JobPlacement(const Catalog& catalog, std::vector<NodeCapacity> capacities, Changed changed, Logger& log)
+  JobPlacement(const Catalog& catalog, std::vector<NodeCapacity> capacities, PlacementRule rule,
+               Changed changed, Logger& log)
       : catalog_(catalog),
         capacities_(std::move(capacities)),
+        rule_(rule),
         changed_(std::move(changed)),
         log_(log),
         dead_(capacities_.size()) {}
@@ -36,6 +40,8 @@ class JobPlacement {
   void set_plans(const Plans& plans);
   /// This node's reader has begun another epoch: the time to give the chunks of dead nodes new homes.
   void begin_epoch();
+  /// Bytes of the plans' chunks that no node keeps, so that every epoch reads them from the PFS.
+  uint64_t homeless_bytes() const { return homeless_bytes_.load(); }
   /// Which nodes do not answer, by rank; takes effect with the next epoch.
   void set_dead(const std::vector<bool>& dead);
 
@@ -44,12 +50,14 @@ class JobPlacement {
 
   const Catalog& catalog_;
   const std::vector<NodeCapacity> capacities_;
+  const PlacementRule rule_;
   const Changed changed_;
   Logger& log_;
 
   std::shared_ptr<const Placement> whole_;  // as if all nodes lived; the planner thread's
   std::vector<bool> published_;             // whose chunks have new homes; the planner thread's
 
+  std::atomic<uint64_t> homeless_bytes_{0};
   Mutex mutex_;  // leaf
   std::vector<bool> dead_ GUARDED_BY(mutex_);
 };

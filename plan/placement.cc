@@ -15,12 +15,17 @@ Placement::Placement(PlacementTable table, std::shared_ptr<const JobUses> uses)
   }
 }
 
-Placement Placement::make(const Catalog& catalog, JobUses uses, std::span<const NodeCapacity> capacities) {
+Placement Placement::make(const Catalog& catalog, JobUses uses, std::span<const NodeCapacity> capacities,
+                          PlacementRule rule) {
   uses.finish();
   const auto shared = std::make_shared<const JobUses>(std::move(uses));
   PlacementTable table(catalog, capacities);
-  place_homes(table, *shared);
-  place_copies(table, *shared);
+  if (rule == PlacementRule::nopfs) {
+    place_as_nopfs(table, *shared);
+  } else {
+    place_homes(table, *shared);
+    place_copies(table, *shared);
+  }
   return {std::move(table), shared};
 }
 

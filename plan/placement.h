@@ -29,6 +29,9 @@ namespace clairfs {
 /// How many epochs of a job's uses to look at (or all, if the job has fewer).
 inline constexpr uint32_t kPlacementEpochs = 16;
 
+/// Which rule decides: the one above, or for comparison that of NoPFS.
+enum class PlacementRule : uint8_t { clairfs, nopfs };
+
 /// Where a chunk lives.
 struct Home {
   Rank node;
@@ -42,7 +45,8 @@ class Placement {
  public:
   /// `capacities` by rank. Errors: none; what fits nowhere has no home. REQUIRES: as many capacities as nodes
   /// in `uses`.
-  static Placement make(const Catalog& catalog, JobUses uses, std::span<const NodeCapacity> capacities);
+  static Placement make(const Catalog& catalog, JobUses uses, std::span<const NodeCapacity> capacities,
+                        PlacementRule rule = PlacementRule::clairfs);
   /// The same placement, but what the nodes of `dead` (by rank) held finds a new home among the living, in
   /// place of second copies where needed; nothing else moves.
   Placement without(const std::vector<bool>& dead) const;

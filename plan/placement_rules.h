@@ -14,6 +14,10 @@ void place_homes(PlacementTable& table, const JobUses& uses);
 /// Fills the room that is left with copies of what each node uses most. REQUIRES: no chunk without a home
 /// would fit.
 void place_copies(PlacementTable& table, const JobUses& uses);
+/// The rule of NoPFS (Dryden et al., SC'21, section 5.1) in place of both: every node fills its tiers with
+/// what it uses most, fastest first, without regard to the others. Its home is the holder that uses it most.
+/// REQUIRES: an empty table.
+void place_as_nopfs(PlacementTable& table, const JobUses& uses);
 /// Takes everything from the nodes of `dead` (by rank) and finds new homes among the others: where there is a
 /// copy, else where there is room, else in place of the least used copies. Nothing else moves.
 void replace_dead(PlacementTable& table, const JobUses& uses, const std::vector<bool>& dead);
