@@ -21,6 +21,16 @@ constexpr uint64_t kLargestRead = 1 << 20;
 // half, which leaves a quarter to readers at any time.
 constexpr uint64_t kWriteBehindDivisor = 4;
 
+// Share of the transit memory of fetches that wait for other nodes. Staging may pin half, some of it until an
+// earlier chunk has come from a node, and writes to NVMe a quarter, which the disk gives back: so there is
+// always memory for what comes from here or from the PFS, which is what other nodes wait for. Two of the
+// largest chunks at least, since transit memory holds eight.
+constexpr uint64_t kPeerDivisor = 4;
+
+// Share of the transit memory that may be lost to a network that would not let go of it; after that nothing
+// is asked of other nodes. As small as the share above, of which it is a part.
+constexpr uint64_t kLostDivisor = 8;
+
 }  // namespace
 
 uint64_t ChunkCache::transit_capacity(uint32_t chunk_size) {
@@ -90,16 +100,39 @@ Tier ChunkCache::tier_of(ChunkId chunk) const {
 }
 
 void ChunkCache::acquire(ChunkId chunk, Urgency urgency, AcquireDone done) {
+  if (ChunkRef data = resident(chunk)) return done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
+  const ChunkRange range = catalog_.range(chunk);
+  join_or_start(chunk, urgency, {true, asks_peers(range.file, range.offset), false}, std::move(done));
+}
+
+bool ChunkCache::acquire_here(ChunkId chunk, Urgency urgency, bool or_from_pfs, AcquireDone done) {
+  return join_or_start(chunk, urgency, {or_from_pfs, false, true}, std::move(done));
+}
+
+// Whether other nodes may be asked for it, and lose memory doing so.
+bool ChunkCache::asks_peers(FileId file, uint64_t offset) const {
+  return lost_bytes_.load() <= transit_.capacity() / kLostDivisor && source_.may_wait_for_peers(file, offset);
+}
+
+bool ChunkCache::join_or_start(ChunkId chunk, Urgency urgency, Scope scope, AcquireDone done) {
   ChunkRef data;
   bool starts = false;
   ChunkSource::Ticket ticket = 0;
   {
     Shard& home = shard(chunk);
     MutexLock lock(home.mutex);
-    data = slots_[chunk.index()].data;
+    const Slot& slot = slots_[chunk.index()];
+    data = slot.data;
     if (!data) {
-      const auto [flight, inserted] = home.flights.try_emplace(chunk);
-      starts = inserted;
+      auto flight = home.flights.find(chunk);
+      if (flight == home.flights.end()) {
+        if (!scope.pfs && slot.store == 0) return false;
+        flight = home.flights.try_emplace(chunk).first;
+        flight->second.peers = scope.peers;
+        starts = true;
+      } else if (scope.for_peer && flight->second.peers) {
+        return false;
+      }
       flight->second.waiters.push_back(done);
       if (urgency.kind == Urgency::Kind::reader && !flight->second.awaited) {
         flight->second.awaited = true;
@@ -110,10 +143,11 @@ void ChunkCache::acquire(ChunkId chunk, Urgency urgency, AcquireDone done) {
   if (data) {
     done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
   } else if (starts) {
-    if (!begin(chunk, urgency)) park(urgency, [this, chunk, urgency] { return begin(chunk, urgency); });
+    begin_or_park(chunk, urgency, scope.peers);
   } else if (ticket != 0) {
     source_.expedite(ticket);
   }
+  return true;
 }
 
 // One chunk on its way into memory.
@@ -121,9 +155,15 @@ struct ChunkCache::Fetch {
   ChunkId chunk;
   Urgency urgency;
   ChunkRef data;
-  Tier keep = Tier::none;  // where it is to stay
-  size_t store = 0;        // the NVMe store that has it, if any
+  Tier keep = Tier::none;     // where it is to stay
+  size_t store = 0;           // the NVMe store that has it, if any
+  bool peers = false;         // may wait for another node
+  uint64_t peer_transit = 0;  // bytes of its share of the transit memory
 };
+
+void ChunkCache::begin_or_park(ChunkId chunk, Urgency urgency, bool peers) {
+  if (!begin(chunk, urgency)) park(urgency, peers, [this, chunk, urgency] { return begin(chunk, urgency); });
+}
 
 // Reserves memory and starts the transfer; false if there is no memory now.
 bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
@@ -133,9 +173,13 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   }
   const uint32_t length = catalog_.range(chunk).length;
   size_t store = 0;
+  bool peers = false;
   {
     MutexLock lock(shard(chunk).mutex);
     store = slots_[chunk.index()].store;
+    bool& may_wait = shard(chunk).flights.at(chunk).peers;
+    may_wait = may_wait && store == 0;
+    peers = may_wait;
   }
   // What NVMe keeps is only moved up when RAM can hold everything: else the copy would cost another chunk's
   // place.
@@ -144,12 +188,14 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   if (store != 0 && keep == Tier::nvme) keep = Tier::none;  // it is there already
   std::optional<Block> block;
   if (keep == Tier::ram) block = arena_->allocate(length, ram_);
-  if (!block) block = reserve_transit(length);
+  const bool in_ram = block.has_value();
+  if (!block) block = peers ? reserve_transit_for_peers(length) : reserve_transit(length);
   if (!block) return false;
 
   outstanding_.fetch_add(1);
   const ChunkRef data(new ChunkData(std::move(*block), length, *this));
-  const auto fetch = std::make_shared<Fetch>(Fetch{chunk, urgency, data, keep, store - 1});
+  const auto fetch = std::make_shared<Fetch>(
+      Fetch{chunk, urgency, data, keep, store - 1, peers, peers && !in_ram ? data->block.capacity() : 0});
   if (keep == Tier::nvme) nvme_promised_.fetch_add(data->block.capacity());
   if (store == 0) {
     fetch_from_source(fetch);
@@ -177,8 +223,8 @@ void ChunkCache::verify_then_fetch(const std::shared_ptr<Fetch>& fetch) {
   FetchRequest request;
   request.file = catalog_.range(fetch->chunk).file;
   request.urgency = fetch->urgency;
-  request.done = [this, fetch, file = request.file](const Status& status) {
-    if (!status) return finish(*fetch, status.error());
+  request.done = [this, fetch, file = request.file](const Result<Origin>& outcome) {
+    if (!outcome) return finish(*fetch, outcome.error());
     unverified_[file.index()] = false;
     fetch_from_nvme(fetch);
   };
@@ -215,13 +261,8 @@ void ChunkCache::fetch_from_source(const std::shared_ptr<Fetch>& fetch) {
     if (flight != shard(chunk).flights.end() && flight->second.awaited) urgency = Urgency{};
   }
   request.urgency = urgency;
-  request.done = [this, fetch](const Status& status) {
-    if (status) {
-      finish(*fetch, Origin::pfs);
-    } else {
-      finish(*fetch, status.error());
-    }
-  };
+  request.no_peers = !fetch->peers;
+  request.done = [this, fetch](const Result<Origin>& outcome) { finish(*fetch, outcome); };
   outstanding_.fetch_add(1);  // until this function is done with the cache: the fetch may end before it
   const ChunkSource::Ticket ticket = source_.fetch(std::move(request));
   bool awaited = false;
@@ -242,13 +283,32 @@ void ChunkCache::fetch_from_source(const std::shared_ptr<Fetch>& fetch) {
 void ChunkCache::finish(Fetch& fetch, const Result<Origin>& outcome) {
   ChunkRef data = std::move(fetch.data);
   if (fetch.keep == Tier::nvme) nvme_promised_.fetch_sub(data->block.capacity());
+  if (fetch.peer_transit != 0) {
+    peer_transit_.fetch_sub(fetch.peer_transit);
+    memory_released();
+  }
   if (outcome) {
     publish(fetch.chunk, data, *outcome);
     if (fetch.keep == Tier::nvme) write_behind(fetch.chunk, data);
+  } else if (outcome.error().code == kMemoryLost) {
+    lose(data);
+    fetch_again(fetch.chunk, fetch.urgency);
   } else {
     complete(fetch.chunk, outcome.error());
   }
   operation_ended(std::move(data));
+}
+
+// Into other memory, and not from another node again, so that this ends.
+void ChunkCache::fetch_again(ChunkId chunk, Urgency urgency) {
+  {
+    MutexLock lock(shard(chunk).mutex);
+    Flight& flight = shard(chunk).flights.at(chunk);
+    flight.peers = false;
+    flight.ticket = 0;
+    if (flight.awaited) urgency = Urgency{};
+  }
+  begin_or_park(chunk, urgency, false);
 }
 
 // Makes fetched bytes known and answers all who wait.
@@ -309,6 +369,15 @@ void ChunkCache::write_behind(ChunkId chunk, const ChunkRef& data) {
                  }
                  operation_ended(std::move(held));
                });
+}
+
+// Keeps the memory, and its charge, until the end.
+void ChunkCache::lose(const ChunkRef& data) {
+  const uint64_t lost = lost_bytes_.fetch_add(data->block.capacity()) + data->block.capacity();
+  log_.warn("the network did not let go of memory: {} bytes are lost by now{}", lost,
+            lost <= transit_.capacity() / kLostDivisor ? "" : "; nothing more is asked of other nodes");
+  MutexLock lock(transit_mutex_);
+  lost_.push_back(data);
 }
 
 void ChunkCache::operation_ended(ChunkRef data) {
@@ -397,6 +466,16 @@ std::optional<Block> ChunkCache::reserve_transit(uint64_t length) {
   return std::nullopt;
 }
 
+// The same within the share of fetches that may wait for other nodes.
+std::optional<Block> ChunkCache::reserve_transit_for_peers(uint64_t length) {
+  const uint64_t bytes = round_to_pages(length);
+  std::optional<Block> block;
+  if (peer_transit_.fetch_add(bytes) + bytes <= transit_.capacity() / kPeerDivisor)
+    block = reserve_transit(length);
+  if (!block) peer_transit_.fetch_sub(bytes);
+  return block;
+}
+
 void ChunkCache::evict(ChunkId chunk, Tier tier) {
   ChunkRef dropped;  // destroyed outside the lock
   uint8_t store = 0;
@@ -419,10 +498,10 @@ void ChunkCache::evict(ChunkId chunk, Tier tier) {
   }
 }
 
-void ChunkCache::park(Urgency urgency, std::function<bool()> attempt) {
+void ChunkCache::park(Urgency urgency, bool peers, std::function<bool()> attempt) {
   {
     MutexLock lock(transit_mutex_);
-    parked_[static_cast<size_t>(urgency.kind)].push_back(std::move(attempt));
+    parked_[static_cast<size_t>(urgency.kind)][peers ? 1 : 0].push_back(std::move(attempt));
     parked_count_.fetch_add(1);
   }
   retry_parked();  // memory may have come free before it was known that somebody waits
@@ -445,24 +524,30 @@ void ChunkCache::retry_parked() {
   } while (wanted != 0);
 }
 
-// Readers first, then the oldest.
+// Readers first, then the oldest; but what waits for no other node never queues behind what does.
 bool ChunkCache::retry_oldest() {
-  std::function<bool()> attempt;
-  size_t kind = 0;
-  {
+  std::array<bool, 2> no_memory{};
+  for (size_t i = 0; i < 2 * parked_.size(); ++i) {
+    const size_t kind = i / 2;
+    const size_t peers = i % 2;
+    if (no_memory[peers]) continue;
+    std::function<bool()> attempt;
+    {
+      MutexLock lock(transit_mutex_);
+      Queue& queue = parked_[kind][peers];
+      if (queue.empty()) continue;
+      attempt = std::move(queue.front());
+      queue.pop_front();
+    }
+    if (attempt()) {
+      parked_count_.fetch_sub(1);
+      return true;
+    }
+    no_memory[peers] = true;
     MutexLock lock(transit_mutex_);
-    while (kind < parked_.size() && parked_[kind].empty()) ++kind;
-    if (kind == parked_.size()) return false;
-    attempt = std::move(parked_[kind].front());
-    parked_[kind].pop_front();
+    parked_[kind][peers].push_front(std::move(attempt));
   }
-  if (!attempt()) {
-    MutexLock lock(transit_mutex_);
-    parked_[kind].push_front(std::move(attempt));
-    return false;
-  }
-  parked_count_.fetch_sub(1);
-  return true;
+  return false;
 }
 
 // Collects the pieces of one read; the last to arrive completes it.
@@ -539,20 +624,22 @@ void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint
     here = slot.data || slot.store != 0 || shard(chunk).flights.contains(chunk);
   }
   if (!here && !would_keep(chunk)) {
-    if (!read_through(file, offset, length, done)) {
-      park(Urgency{}, [=, this] { return read_through(file, offset, length, done); });
+    const bool peers = asks_peers(file, range.offset);
+    if (!read_through(file, offset, length, peers, done)) {
+      park(Urgency{}, peers, [=, this] { return read_through(file, offset, length, peers, done); });
     }
     return;
   }
   acquire(chunk, Urgency{Urgency::Kind::reader, 0}, std::move(done));
 }
 
-bool ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done) {
+bool ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, bool peers,
+                              const AcquireDone& done) {
   if (stopping_.load()) {
     done(Error{ECANCELED, "the mount is being shut down"});
     return true;
   }
-  auto block = reserve_transit(length);
+  auto block = peers ? reserve_transit_for_peers(length) : reserve_transit(length);
   if (!block) return false;
   outstanding_.fetch_add(1);
   const ChunkRef data(new ChunkData(std::move(*block), static_cast<uint32_t>(length), *this));
@@ -561,12 +648,20 @@ bool ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, con
   request.offset = offset;
   request.length = length;
   request.memory = data->block.slices(0, length);
-  const uint64_t start = offset % catalog_.chunk_size();
-  request.done = [this, held = data, start, done](const Status& status) mutable {
-    if (status) {
-      done(AcquiredChunk{held, Origin::pfs, false, start});
+  request.no_peers = !peers;
+  request.done = [=, this, held = data](const Result<Origin>& outcome) mutable {
+    if (peers) {
+      peer_transit_.fetch_sub(held->block.capacity());
+      memory_released();
+    }
+    if (outcome) {
+      done(AcquiredChunk{held, *outcome, false, offset % catalog_.chunk_size()});
+    } else if (outcome.error().code == kMemoryLost) {
+      lose(held);
+      if (!read_through(file, offset, length, false, done))
+        park(Urgency{}, false, [=, this] { return read_through(file, offset, length, false, done); });
     } else {
-      done(status.error());
+      done(outcome.error());
     }
     operation_ended(std::move(held));
   };

@@ -11,6 +11,10 @@
 // the next (first in, first out), so that the READs of one chunk in sequence cost one transfer. When transit
 // memory is short, fetches wait for it in order; it always comes free, since every transfer completes.
 //
+// Fetches that wait for other nodes have a share of the transit memory and a queue of their own. What other
+// nodes ask for (acquire_here) comes from here or from the PFS, and never joins a fetch that waits for a
+// node: so nodes never wait for each other in a circle.
+//
 // A chunk larger than a READ that no tier would keep is not brought in whole: the range asked for is read
 // from the source and forgotten. So a full cache adds nothing to what the source would have to deliver
 // anyway.
@@ -86,6 +90,10 @@ class ChunkCache final : private MemoryListener {
   /// thread that completed the fetch. Errors: those of the source; ECANCELED after stop().
   void acquire(ChunkId chunk, Urgency urgency, AcquireDone done);
 
+  /// The same on behalf of another node: from memory, from NVMe, or, if `or_from_pfs`, from the PFS, but
+  /// never from a third node. False, and `done` is not called, if it could not come from there.
+  bool acquire_here(ChunkId chunk, Urgency urgency, bool or_from_pfs, AcquireDone done);
+
   /// As acquire(), for bytes [offset, offset + length) of a file, with the urgency of a waiting reader.
   /// REQUIRES: length > 0 and the range lies within the file.
   void read(FileId file, uint64_t offset, uint64_t length, ReadDone done);
@@ -111,6 +119,7 @@ class ChunkCache final : private MemoryListener {
     std::vector<AcquireDone> waiters;  // the first one started it, the others joined
     ChunkSource::Ticket ticket = 0;    // 0 while the source does not know of it
     bool awaited = false;              // some reader waits
+    bool peers = false;                // may wait for another node; never turns true later
   };
   struct Slot {
     ChunkRef data;      // in the RAM tier or in transit
@@ -131,6 +140,13 @@ class ChunkCache final : private MemoryListener {
   void adopt_warm_chunks();
 
   // One fetch, step by step.
+  struct Scope {
+    bool pfs = true;        // may come from the PFS
+    bool peers = false;     // may come from another node
+    bool for_peer = false;  // another node waits for it
+  };
+  bool join_or_start(ChunkId chunk, Urgency urgency, Scope scope, AcquireDone done);
+  void begin_or_park(ChunkId chunk, Urgency urgency, bool peers);
   bool begin(ChunkId chunk, Urgency urgency);
   Tier make_place(ChunkId chunk);
   bool must_verify(FileId file) const;
@@ -142,18 +158,22 @@ class ChunkCache final : private MemoryListener {
   void complete(ChunkId chunk, const Result<AcquiredChunk>& result);
   void write_behind(ChunkId chunk, const ChunkRef& data);
   void operation_ended(ChunkRef data);
+  void fetch_again(ChunkId chunk, Urgency urgency);
+  void lose(const ChunkRef& data);
 
   // Memory.
   NvmeStore* roomiest_store(uint64_t bytes, size_t& index) const;
   std::optional<Block> reserve_transit(uint64_t length);
+  std::optional<Block> reserve_transit_for_peers(uint64_t length);
+  bool asks_peers(FileId file, uint64_t offset) const;
   void evict(ChunkId chunk, Tier tier);
-  void park(Urgency urgency, std::function<bool()> attempt);
+  void park(Urgency urgency, bool peers, std::function<bool()> attempt);
   void retry_parked();
   bool retry_oldest();
 
   // Reads.
   void acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length, AcquireDone done);
-  bool read_through(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done);
+  bool read_through(FileId file, uint64_t offset, uint64_t length, bool peers, const AcquireDone& done);
 
   // Constant after construction.
   const Catalog& catalog_;
@@ -169,6 +189,8 @@ class ChunkCache final : private MemoryListener {
   MemoryAccount transit_;
   std::atomic<uint64_t> write_behind_bytes_{0};
   std::atomic<uint64_t> nvme_promised_{0};  // bytes of fetches that are to be kept on NVMe
+  std::atomic<uint64_t> peer_transit_{0};   // bytes of transit memory of fetches that may wait for peers
+  std::atomic<uint64_t> lost_bytes_{0};     // of lost_
   std::atomic<uint64_t> outstanding_{0};    // transfers under way
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> parked_count_{0};
@@ -180,8 +202,10 @@ class ChunkCache final : private MemoryListener {
 
   Mutex transit_mutex_;
   std::deque<ChunkId> transit_order_ GUARDED_BY(transit_mutex_);  // oldest first
-  // Fetches that wait for memory, by kind of urgency.
-  std::array<std::deque<std::function<bool()>>, 3> parked_ GUARDED_BY(transit_mutex_);
+  // Fetches that wait for memory, by kind of urgency: those that wait for no other node, and those that may.
+  using Queue = std::deque<std::function<bool()>>;
+  std::array<std::array<Queue, 2>, 3> parked_ GUARDED_BY(transit_mutex_);
+  std::vector<ChunkRef> lost_ GUARDED_BY(transit_mutex_);  // memory that must never be used again
 };
 
 }  // namespace clairfs

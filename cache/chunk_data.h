@@ -9,9 +9,6 @@
 
 namespace clairfs {
 
-/// Where bytes came from, the slowest last.
-enum class Origin : uint8_t { ram, nvme, peer, pfs };
-
 /// Told when a chunk's memory has come free, or when only one reference is left, so that its keeper can drop
 /// it.
 class MemoryListener {

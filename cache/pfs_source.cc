@@ -139,7 +139,11 @@ void PfsSource::finish(const FetchRequest& request, TimePoint started, const Sha
     metrics_.pfs_concurrency.set(limit_.value());
   }
   pump();
-  request.done(status);
+  if (status) {
+    request.done(Origin::pfs);
+  } else {
+    request.done(status.error());
+  }
 }
 
 Status PfsSource::judge(const FetchRequest& request, const Result<FileRead::Outcome>& outcome) {

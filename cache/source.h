@@ -1,6 +1,7 @@
-// The seam to wherever bytes come from when they are not here: the PFS, later the other nodes.
+// The seam to wherever bytes come from when they are not here: the PFS, the other nodes.
 #pragma once
 
+#include <cerrno>
 #include <compare>
 #include <cstdint>
 #include <functional>
@@ -25,6 +26,11 @@ struct Urgency {
   auto operator<=>(const Urgency&) const = default;
 };
 
+/// The code of a fetch that failed and whose memory may still be written to, at any time, by a network that
+/// could not be told to stop: it must not be used again as long as the process lives. No read of a file fails
+/// with it.
+inline constexpr int kMemoryLost = ENOTRECOVERABLE;
+
 /// A contiguous piece of a source file and the memory that it goes to.
 struct FetchRequest {
   FileId file;
@@ -32,9 +38,11 @@ struct FetchRequest {
   uint64_t length = 0;  ///< equals the sum of `memory`; within the file as the catalog knows it
   std::vector<iovec> memory;
   Urgency urgency;
+  /// Another node waits for it, or the memory is not to wait for one: take it from the PFS.
+  bool no_peers = false;
   /// Called exactly once, from any thread, never from within fetch(), unless the source has been stopped. On
-  /// success all `length` bytes are there and are the dataset's.
-  std::function<void(Status)> done;
+  /// success all `length` bytes are there and are the dataset's; says where from (peer or pfs).
+  std::function<void(Result<Origin>)> done;
 };
 
 /// Thread-safe.
@@ -43,6 +51,10 @@ class ChunkSource {
   using Ticket = uint64_t;
   virtual ~ChunkSource() = default;
   virtual Ticket fetch(FetchRequest request) = 0;
+  /// Whether a fetch of the chunk of `file` that starts at `offset` would be asked of another node now. The
+  /// memory of such fetches is bounded, so that what this node serves to others never waits for others: nodes
+  /// that wait for each other in a circle would all stand still until their deadlines.
+  virtual bool may_wait_for_peers(FileId, uint64_t /*offset*/) const { return false; }
   /// Somebody now waits for this fetch: serve it before what nobody waits for. Unknown tickets are ignored.
   virtual void expedite(Ticket ticket) = 0;
   /// Queued fetches and all later ones fail with ECANCELED; those under way complete.

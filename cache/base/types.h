@@ -28,6 +28,9 @@ using Rank = Id<struct RankTag>;
 /// A pass over the training set, counted from 0.
 using Epoch = Id<struct EpochTag>;
 
+/// Where bytes came from, the slowest last.
+enum class Origin : uint8_t { ram, nvme, peer, pfs };
+
 }  // namespace clairfs
 
 template <class Tag>

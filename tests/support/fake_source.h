@@ -27,6 +27,7 @@ class FakeSource final : public ChunkSource {
     MutexLock lock(mutex_);
     ++fetches;
     bytes += request.length;
+    if (has_peers && !request.no_peers) ++peer_fetches;
     const Ticket ticket = ++next_;
     if (stopped_) {
       lock.unlock();
@@ -40,6 +41,7 @@ class FakeSource final : public ChunkSource {
     lock.lock();
     return ticket;
   }
+  bool may_wait_for_peers(FileId, uint64_t) const override { return has_peers; }
   void expedite(Ticket ticket) override {
     MutexLock lock(mutex_);
     expedited.insert(ticket);
@@ -71,12 +73,31 @@ class FakeSource final : public ChunkSource {
       auto* out = static_cast<unsigned char*>(part.iov_base);
       for (size_t i = 0; i < part.iov_len; ++i) out[i] = fake_byte(request.file, at++);
     }
-    request.done({});
+    request.done(has_peers && !request.no_peers ? Origin::peer : Origin::pfs);
     return true;
+  }
+  /// Completes the newest `count` fetches and leaves those before them.
+  void complete_last(size_t count) {
+    std::deque<FetchRequest> older;
+    {
+      MutexLock lock(mutex_);
+      const auto middle = pending_.end() - static_cast<std::ptrdiff_t>(count);
+      older.assign(std::make_move_iterator(pending_.begin()), std::make_move_iterator(middle));
+      pending_.erase(pending_.begin(), middle);
+    }
+    while (count-- > 0) complete_one();
+    MutexLock lock(mutex_);
+    pending_.insert(pending_.begin(), std::make_move_iterator(older.begin()),
+                    std::make_move_iterator(older.end()));
   }
   void complete_all(int error = 0) {
     while (complete_one(error)) {
     }
+  }
+  /// The memory of the oldest fetch.
+  std::vector<iovec> oldest_memory() {
+    MutexLock lock(mutex_);
+    return pending_.front().memory;
   }
   size_t pending() {
     MutexLock lock(mutex_);
@@ -85,6 +106,8 @@ class FakeSource final : public ChunkSource {
 
   std::atomic<uint64_t> fetches{0};
   std::atomic<uint64_t> bytes{0};
+  std::atomic<uint64_t> peer_fetches{0};  // of fetches
+  std::atomic<bool> has_peers{false};     // fetches come from another node where they may
   std::set<FileId> fail_files;
   std::set<Ticket> expedited;
 
