@@ -78,7 +78,7 @@ Result<std::string> PlanManager::submit_here(const PlanSpec& spec) {
   const bool over = existing && existing->tracker().state() == TrackerState::finished;
   if (existing && !over) {
     if (existing->given() == spec) return text;
-    const Rank origin = versions_[spec.name].origin;
+    const Rank origin = origins_[spec.name];
     if (origin != parts_.place.node) {
       return Error{EINVAL,
                    fmt::format("plan {} is in force with another text, registered on node {} ({}); give this "
@@ -87,48 +87,31 @@ Result<std::string> PlanManager::submit_here(const PlanSpec& spec) {
     }
   }
   if (const Status installed = install(spec); !installed) return installed.error();
+  origins_[spec.name] = parts_.place.node;
   announce(spec.name, text);
   return text;
 }
 
 void PlanManager::announce(const std::string& name, const std::string& text) {
-  Version& version = versions_[name];
-  version = {version.generation + 1, parts_.place.node};
-  if (parts_.announce) parts_.announce({name, text, version.generation, version.origin});
+  if (parts_.announce) parts_.announce({name, text, parts_.place.node});
 }
 
 Status PlanManager::take_over(const PlanNews& news) {
   MutexLock one_at_a_time(submit_mutex_);
-  const Version version{news.generation, news.origin};
-  const auto known = versions_.find(news.name);
-  if (known != versions_.end() && !version.newer_than(known->second)) return {};
   const auto existing = run(news.name);
+  origins_[news.name] = news.origin;
   if (news.text.empty()) {
     if (existing) drop(news.name);
-  } else {
-    const auto spec = parse_plan(news.text);
-    if (!spec) return refuse(spec.error());
-    if (spec->name != news.name)
-      return refuse({EINVAL, "a plan was announced under another name than its own"});
-    const bool same =
-        existing && existing->given() == *spec && existing->tracker().state() != TrackerState::finished;
-    const Status installed = same ? Status() : install(*spec);
-    if (!installed) return refuse(installed.error());
+    return {};
   }
-  versions_[news.name] = version;
+  const auto spec = parse_plan(news.text);
+  if (!spec) return refuse(spec.error());
+  if (spec->name != news.name)
+    return refuse({EINVAL, "a plan was announced under another name than its own"});
+  if (existing && existing->given() == *spec && existing->tracker().state() != TrackerState::finished)
+    return {};
+  if (const Status installed = install(*spec); !installed) return refuse(installed.error());
   return {};
-}
-
-std::vector<PlanNews> PlanManager::news() const {
-  MutexLock one_at_a_time(submit_mutex_);
-  const auto all = runs();
-  std::vector<PlanNews> news;
-  for (const auto& [name, version] : versions_) {
-    const auto found = all->find(name);
-    news.push_back({name, found == all->end() ? "" : format_plan(found->second->given()), version.generation,
-                    version.origin});
-  }
-  return news;
 }
 
 Status PlanManager::install(const PlanSpec& spec) {

@@ -25,14 +25,11 @@
 
 namespace clairfs {
 
-/// What the nodes of a job tell each other of their plans, so that a plan registered on one is in force on
-/// all.
+/// A plan that was registered or cancelled on some node of a job.
 struct PlanNews {
   std::string name;
   std::string text;  ///< as format_plan() writes it; empty: cancelled
-  /// Counts the changes under this name; of two with the same number the one of the lower rank holds.
-  uint64_t generation = 0;
-  Rank origin;  ///< the node that it was registered or cancelled on
+  Rank origin;       ///< the node that it was registered or cancelled on
 };
 
 /// Thread-safe. The parts outlive it.
@@ -67,11 +64,9 @@ class PlanManager {
   /// Cancels the plans whose root is this folder. Errors: ENODATA when there is none.
   Status cancel_folder(std::string_view folder);
 
-  /// Takes over what another node says of a plan, unless something newer is known of that name already.
-  /// Errors: as submit().
+  /// Carries out what was registered or cancelled on another node; which of several is the latest, others
+  /// have decided. Errors: as submit().
   Status take_over(const PlanNews& news);
-  /// What a node that comes late has to know.
-  std::vector<PlanNews> news() const;
 
   /// A request for bytes of a file has arrived, or (length 0, Access::open) the file was opened.
   void observe(FileId file, uint64_t offset, uint64_t length, Access access);
@@ -97,21 +92,11 @@ class PlanManager {
  private:
   using Runs = std::map<std::string, std::shared_ptr<PlanRun>>;
 
-  /// Which registration is in force under a name.
-  struct Version {
-    uint64_t generation = 0;
-    Rank origin;
-    bool operator==(const Version&) const = default;
-    bool newer_than(const Version& other) const {
-      return generation != other.generation ? generation > other.generation : origin < other.origin;
-    }
-  };
-
   Result<std::string> submit_here(const PlanSpec& spec) REQUIRES(submit_mutex_);
   Status install(const PlanSpec& spec) REQUIRES(submit_mutex_);
   void drop(const std::string& name) REQUIRES(submit_mutex_);
   Status refuse(const Error& reason);
-  void announce(const std::string& name, const std::string& text) REQUIRES(submit_mutex_);
+  void announce(const std::string& name, const std::string& text);
   /// To be kept in a variable: a range-for over *runs() would not keep it alive.
   std::shared_ptr<const Runs> runs() const;
   std::shared_ptr<PlanRun> run(const std::string& name) const;
@@ -122,9 +107,9 @@ class PlanManager {
 
   Parts parts_;
 
-  mutable Mutex submit_mutex_;  // one registration at a time; taken before mutex_
-  std::map<std::string, Version> versions_ GUARDED_BY(submit_mutex_);  // also of cancelled plans
-  mutable Mutex mutex_;                                                // leaf
+  Mutex submit_mutex_;  // one registration at a time; taken before mutex_
+  std::map<std::string, Rank> origins_ GUARDED_BY(submit_mutex_);  // where each plan was registered
+  mutable Mutex mutex_;                                            // leaf
   CondVar wake_;
   std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();
   std::string last_error_ GUARDED_BY(mutex_);
