@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "cache/base/clock.h"
 #include "cache/base/log.h"
@@ -11,6 +12,7 @@
 #include "fs/access_log.h"
 #include "fs/control_files.h"
 #include "fs/task_thread.h"
+#include "plan/placement.h"
 #include "plan/plan_manager.h"
 #include "plan/sentinel_tails.h"
 
@@ -29,6 +31,8 @@ struct FuseContext {
   const Clock& clock;
   Metrics& metrics;
   Logger& log;
+  /// Where the nodes of a job keep what; null on a single node or without a plan.
+  std::function<std::shared_ptr<const Placement>()> placement{[] { return nullptr; }};
   /// Makes the kernel drop the pages of [offset, offset + length) of an inode. May wait for READs under way,
   /// so never called from a request handler. Set by the session before it serves.
   std::function<void(Inode inode, off_t offset, off_t length)> invalidate{};

@@ -70,7 +70,8 @@ void append_histogram(std::string& out, const std::string& name, const Histogram
 
 }  // namespace
 
-std::string status_text(const MountInfo& info, const Metrics& m, const std::string& plans) {
+std::string status_text(const MountInfo& info, const Metrics& m, const std::string& plans,
+                        const std::string& job) {
   const auto uptime = std::chrono::system_clock::now() - info.started;
   const uint64_t all =
       m.bytes_ram.value() + m.bytes_nvme.value() + m.bytes_peer.value() + m.bytes_pfs.value();
@@ -92,12 +93,14 @@ std::string status_text(const MountInfo& info, const Metrics& m, const std::stri
   out += "\nReads that reached clairfs (the page cache answered the others)\n";
   out += reads_line("RAM", m.reads_ram.value(), m.bytes_ram.value(), all);
   out += reads_line("NVMe", m.reads_nvme.value(), m.bytes_nvme.value(), all);
+  if (!job.empty()) out += reads_line("peers", m.reads_peer.value(), m.bytes_peer.value(), all);
   out += reads_line("PFS", m.reads_pfs.value(), m.bytes_pfs.value(), all);
   out += fmt::format("  joined a fetch under way: {}   waited in all: {}\n", m.reads_joined.value(),
                      format_duration(std::chrono::nanoseconds(m.stall_ns.value())));
   out += fmt::format("\nSource\n  {} opens, {} reads, {}   median {:.1f} ms   {} at once\n",
                      m.pfs_opens.value(), m.pfs_reads.value(), format_size(m.pfs_bytes.value()),
                      m.pfs_latency.quantile_seconds(0.5) * 1e3, m.pfs_concurrency.value());
+  if (!job.empty()) out += "\nJob\n" + job;
   if (!plans.empty()) {
     out += "\nPlans\n" + plans;
     out += fmt::format("  pushed ahead {} samples ({}), {} as sentinels, {} dropped after use\n",
@@ -109,7 +112,8 @@ std::string status_text(const MountInfo& info, const Metrics& m, const std::stri
   return out;
 }
 
-std::string stats_json(const MountInfo& info, const Metrics& metrics, const std::string& plans) {
+std::string stats_json(const MountInfo& info, const Metrics& metrics, const std::string& plans,
+                       const std::string& job) {
   using Json = nlohmann::ordered_json;
   Json root;
   const auto uptime = std::chrono::system_clock::now() - info.started;
@@ -144,6 +148,7 @@ std::string stats_json(const MountInfo& info, const Metrics& metrics, const std:
         metric.member);
   }
   root["plan_list"] = Json::parse(plans);
+  root.update(Json::parse(job));
   // Names in the dataset's path need not be UTF-8.
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

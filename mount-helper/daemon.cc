@@ -1,5 +1,6 @@
 #include "mount-helper/daemon.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <memory>
@@ -21,6 +22,8 @@
 #include "fs/page_pusher.h"
 #include "fs/reports.h"
 #include "mount-helper/commands/commands.h"
+#include "mount-helper/job_node.h"
+#include "mount-helper/mountinfo.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/signals.h"
 #include "mount-helper/watchdog.h"
@@ -40,27 +43,39 @@ constexpr unsigned kNvmeDepth = 32;
 /// The parts of one mount, in the order in which they are made; they are taken down in reverse.
 class Mount {
  public:
-  Mount(const MountOptions& options, Logger& log) : options_(options), log_(log) {}
+  Mount(const MountOptions& options, const MpiPlace& place, Logger& log)
+      : options_(options), place_(place), log_(log) {}
 
-  Status set_up(const ServeEvents& events, const SignalWaiter& signals);
+  Status set_up(const ServeEvents& events, SignalWaiter& signals);
   Status serve(std::function<void()> on_unmounted) {
     return session_->start(*context_, std::move(on_unmounted));
   }
+  /// Why the job does not want this node any more; empty if it does.
+  std::string refusal() const;
   /// Ends the mount. False if a filesystem below hangs, so that nothing may be destroyed.
   bool shut_down();
 
  private:
   Status mount();
+  Status join_job(SignalWaiter& signals);
+  Result<LoadedCatalog> load_or_scan(const ServeEvents& events, const SignalWaiter& signals,
+                                     const ScanProgress& progress);
   Status load_catalog(const ServeEvents& events, const SignalWaiter& signals);
   Status open_stores();
   Status make_cache();
   void make_plans();
   void add_control_files();
 
+  uint64_t least_source_bytes() const;
+
   const MountOptions& options_;
+  const MpiPlace place_;
   Logger& log_;
   const SteadyClock clock_;
   Metrics metrics_;
+  mutable Mutex refusal_mutex_;  // leaf
+  std::string refusal_ GUARDED_BY(refusal_mutex_);
+  std::unique_ptr<JobNode> job_;  // null on a single node
   MountInfo info_;
   LoadedCatalog loaded_;
   std::unique_ptr<IoBackend> nvme_io_;
@@ -81,12 +96,18 @@ class Mount {
   std::unique_ptr<TaskThread> tasks_;  // its last tasks still answer requests of the session
 };
 
-Status Mount::set_up(const ServeEvents& events, const SignalWaiter& signals) {
+// In a job the mount point comes first: making it may fork, and MPI must not be forked. It answers when
+// everything else is there.
+Status Mount::set_up(const ServeEvents& events, SignalWaiter& signals) {
   info_.source = options_.source;
   info_.mountpoint = options_.mountpoint;
   info_.log_file = options_.log_file;
   info_.pid = ::getpid();
   info_.started = std::chrono::system_clock::now();
+  if (place_.size > 1) {
+    if (Status mounted = mount(); !mounted) return mounted;
+    if (Status joined = join_job(signals); !joined) return joined;
+  }
   if (Status loaded = load_catalog(events, signals); !loaded) return loaded;
   if (Status opened = open_stores(); !opened) return opened;
   if (Status made = make_cache(); !made) return made;
@@ -103,7 +124,14 @@ Status Mount::set_up(const ServeEvents& events, const SignalWaiter& signals) {
   access_log_.emplace(*loaded_.catalog);
   context_.emplace(FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, *tasks_, *checksums_,
                                *plans_, staging_->tails(), clock_, metrics_, log_});
-  if (Status mounted = mount(); !mounted) return mounted;
+  if (job_) context_->placement = [this] { return job_->placement(); };
+  if (!session_) {
+    if (Status mounted = mount(); !mounted) return mounted;
+  }
+  if (job_) {
+    job_->serve(*cache_);
+    job_->follow(*plans_);
+  }
   pusher_->connect(session_->device());
   return {};
 }
@@ -122,16 +150,59 @@ Status Mount::mount() {
   return {};
 }
 
-Status Mount::load_catalog(const ServeEvents& events, const SignalWaiter& signals) {
+Status Mount::join_job(SignalWaiter& signals) {
+  const auto mounts = current_mounts();
+  if (!mounts) return mounts.error();
+  const auto here = [&](const MountEntry& entry) {
+    return entry.is_clairfs() && entry.mountpoint == options_.mountpoint;
+  };
+  if (std::count_if(mounts->begin(), mounts->end(), here) > 1) {
+    return Error{
+        EBUSY, fmt::format("several nodes of this job are on one machine and share the mount point {}: write "
+                           "{{rank}} where their paths are to differ, as in '{}-{{rank}}'",
+                           options_.mountpoint, options_.mountpoint)};
+  }
+  if (!options_.peers) return {};
+  JobNode::Parts parts{place_, options_, clock_, metrics_, log_, {}, {}};
+  parts.refused = [this, &signals](const std::string& why) {
+    {
+      MutexLock lock(refusal_mutex_);
+      refusal_ = why;
+    }
+    signals.notify();
+  };
+  parts.abandon = [this] { session_->stop(); };
+  auto job = JobNode::connect(std::move(parts));
+  if (!job) return job.error();
+  job_ = std::move(*job);
+  return {};
+}
+
+std::string Mount::refusal() const {
+  MutexLock lock(refusal_mutex_);
+  return refusal_;
+}
+
+Result<LoadedCatalog> Mount::load_or_scan(const ServeEvents& events, const SignalWaiter& signals,
+                                          const ScanProgress& progress) {
   CatalogOptions catalog;
   catalog.scan.chunk_size = static_cast<uint32_t>(options_.chunk);
   catalog.directory = options_.catalog_dir;
   catalog.check = options_.check == "directories" ? CatalogCheck::directories : CatalogCheck::full;
-  auto loaded = load_or_scan_catalog(options_.source, catalog, log_, [&](uint64_t entries) {
-    // Nothing is mounted or half-written yet, and a scan can take minutes: end at once.
-    if (const int signal = signals.pending(); signal != 0) std::_Exit(128 + signal);
+  return load_or_scan_catalog(options_.source, catalog, log_, [&](uint64_t entries) {
+    // Nothing is served or half-written yet, and a scan can take minutes: end at once.
+    if (const int signal = signals.pending(); signal != 0) {
+      session_.reset();
+      std::_Exit(128 + signal);
+    }
     events.progress(fmt::format("scanning {}: {} entries", options_.source, entries));
+    if (progress) progress(entries);
   });
+}
+
+Status Mount::load_catalog(const ServeEvents& events, const SignalWaiter& signals) {
+  const auto load = [&](const ScanProgress& progress) { return load_or_scan(events, signals, progress); };
+  auto loaded = job_ ? job_->catalog(load, events.progress) : load({});
   if (!loaded) return loaded.error();
   loaded_ = std::move(*loaded);
   const Catalog& c = *loaded_.catalog;
@@ -141,8 +212,10 @@ Status Mount::load_catalog(const ServeEvents& events, const SignalWaiter& signal
   metrics_.catalog_memory_bytes.set(static_cast<int64_t>(c.memory_bytes()));
   metrics_.catalog_skipped.set(static_cast<int64_t>(c.skipped_special()));
   metrics_.catalog_unreadable.set(static_cast<int64_t>(c.unreadable()));
-  info_.catalog_origin = loaded_.reloaded
-                             ? fmt::format("reloaded in {:.2f} s", loaded_.seconds)
+  const bool received = job_ && place_.self != CatalogExchange::kGiver;
+  info_.catalog_origin = loaded_.reloaded ? fmt::format("reloaded in {:.2f} s", loaded_.seconds)
+                         : received
+                             ? fmt::format("{} in {:.2f} s", loaded_.reason, loaded_.seconds)
                              : fmt::format("scanned in {:.2f} s ({})", loaded_.seconds, loaded_.reason);
   return {};
 }
@@ -178,7 +251,9 @@ Status Mount::make_cache() {
   });
 
   policy_.emplace(*loaded_.catalog);
-  ChunkCache::Parts parts{*loaded_.catalog, *source_, {}, *policy_, metrics_, log_};
+  ChunkSource& source = job_ ? job_->make_source(*loaded_.catalog, *source_) : *source_;
+  TierPolicy& policy = job_ ? job_->policy(*policy_) : *policy_;
+  ChunkCache::Parts parts{*loaded_.catalog, source, {}, policy, metrics_, log_};
   for (const auto& store : stores_) parts.stores.push_back(store.get());
   parts.verify_warm_files = loaded_.reloaded && options_.check == "directories";
   auto cache = ChunkCache::create(parts, options_.ram);
@@ -198,21 +273,40 @@ void Mount::make_plans() {
   dataset.read_bytes = [this](FileId file, uint64_t offset, uint32_t length) {
     return read_bytes(*cache_, *loaded_.catalog, file, offset, length);
   };
-  plans_ = std::make_unique<PlanManager>(
-      PlanManager::Parts{std::move(dataset), NodePlace{}, *staging_, clock_, metrics_, log_});
+  PlanManager::Parts parts{
+      std::move(dataset), NodePlace{place_.self, place_.size}, *staging_, clock_, metrics_, log_};
+  if (job_) {
+    parts.announce = [this](const PlanNews& news) { job_->announce(news); };
+    job_->make_placement(*cache_);
+    parts.placement = &job_->job_placement();
+  }
+  plans_ = std::make_unique<PlanManager>(std::move(parts));
 }
 
 void Mount::add_control_files() {
   control_.emplace(std::chrono::system_clock::to_time_t(info_.started));
   const std::string config = options_text(options_);
-  control_->add({"status", 0444, [this] { return status_text(info_, metrics_, plans_->text()); }});
-  control_->add({"stats.json", 0444, [this] { return stats_json(info_, metrics_, plans_->json()); }});
+  control_->add({"status", 0444, [this] {
+                   const uint64_t least = least_source_bytes();
+                   return status_text(info_, metrics_, plans_->text(), job_ ? job_->status_text(least) : "");
+                 }});
+  control_->add({"stats.json", 0444, [this] {
+                   const uint64_t least = least_source_bytes();
+                   return stats_json(info_, metrics_, plans_->json(), job_ ? job_->json(least) : "{}");
+                 }});
+  control_->add({"peers", 0444, [this]() -> std::string {
+                   return job_ ? job_->peers_text() : "a single node: no mpiexec or srun started others\n";
+                 }});
   control_->add({"metrics", 0444, [this] { return prometheus_text(metrics_); }});
   control_->add({"config", 0400, [config] { return config; }});
   control_->add({"plan", 0644, [this] { return plans_->text(); },
                  [this](std::string_view text) { return write_plan_file(*plans_, text); }});
   control_->add({"last_error", 0444, [this] { return plans_->last_error(); }});
   control_->add({"accesslog", 0400, [this] { return access_log_->text(); }});
+}
+
+uint64_t Mount::least_source_bytes() const {
+  return job_ ? plans_->least_source_bytes(job_->job_placement().homeless_bytes()) : 0;
 }
 
 // What calls into the mount ends while FUSE threads still answer it; what answers requests ends after them.
@@ -228,14 +322,22 @@ bool Mount::shut_down() {
   if (pusher_) pusher_->connect(-1);
   tasks_.reset();
   checksums_.reset();
-  return !cache_ || cache_->stop(kDrainPatience);
+  if (job_) job_->leave(refusal());
+  const bool at_rest = !cache_ || cache_->stop(kDrainPatience);
+  if (job_) job_->stop();
+  return at_rest;
 }
 
 }  // namespace
 
 int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
   SignalWaiter signals;
-  Mount mount(options, log);
+  const auto place = mpi_place();
+  if (!place) {
+    events.ready(place.error());
+    return exit_usage;
+  }
+  Mount mount(options, *place, log);
   Status ready = mount.set_up(events, signals);
   if (ready) ready = mount.serve([&] { signals.notify(); });
   events.ready(ready);
@@ -250,6 +352,7 @@ int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
     log.flush();
     std::_Exit(exit_system);
   }
+  if (!mount.refusal().empty()) return exit_system;
   return ready ? exit_success : exit_mount_failure;
 }
 

@@ -8,7 +8,8 @@
 namespace clairfs {
 
 void JobPlacement::set_plans(const Plans& plans) {
-  JobUses uses(catalog_, static_cast<uint32_t>(capacities_.size()));
+  const std::vector<NodeCapacity> capacities = capacities_();
+  JobUses uses(catalog_, static_cast<uint32_t>(capacities.size()));
   for (const auto& plan : plans) {
     if (const Status added = plan->add_uses(uses, kPlacementEpochs); !added) {
       log_.warn("plan {} has no part in the placement: {}", plan->name(), added.error().message);
@@ -17,10 +18,11 @@ void JobPlacement::set_plans(const Plans& plans) {
   whole_ =
       plans.empty()
           ? nullptr
-          : std::make_shared<const Placement>(Placement::make(catalog_, std::move(uses), capacities_, rule_));
+          : std::make_shared<const Placement>(Placement::make(catalog_, std::move(uses), capacities, rule_));
   MutexLock lock(mutex_);
   std::vector<bool> dead = dead_;
   lock.unlock();
+  dead.resize(capacities.size());
   publish(std::move(dead));
 }
 
@@ -28,6 +30,7 @@ void JobPlacement::begin_epoch() {
   MutexLock lock(mutex_);
   std::vector<bool> dead = dead_;
   lock.unlock();
+  dead.resize(published_.size());  // empty as long as nothing was heard
   if (dead != published_) publish(std::move(dead));
 }
 

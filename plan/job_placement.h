@@ -26,15 +26,15 @@ class JobPlacement {
   /// Told of each new placement; null when no plan is in force.
   using Changed = std::function<void(const std::shared_ptr<const Placement>&)>;
 
-  /// `capacities` by rank.
-  JobPlacement(const Catalog& catalog, std::vector<NodeCapacity> capacities, PlacementRule rule,
-               Changed changed, Logger& log)
+  /// `capacities` are asked for by each set_plans(): by rank, and the same number each time.
+  using Capacities = std::function<std::vector<NodeCapacity>()>;
+  JobPlacement(const Catalog& catalog, Capacities capacities, PlacementRule rule, Changed changed,
+               Logger& log)
       : catalog_(catalog),
         capacities_(std::move(capacities)),
         rule_(rule),
         changed_(std::move(changed)),
-        log_(log),
-        dead_(capacities_.size()) {}
+        log_(log) {}
 
   /// Places anew. Takes time in the order of kPlacementEpochs epochs of all nodes.
   void set_plans(const Plans& plans);
@@ -49,7 +49,7 @@ class JobPlacement {
   void publish(std::vector<bool> dead);
 
   const Catalog& catalog_;
-  const std::vector<NodeCapacity> capacities_;
+  const Capacities capacities_;
   const PlacementRule rule_;
   const Changed changed_;
   Logger& log_;

@@ -86,6 +86,10 @@ class PlanManager {
   /// When the file is read next: "plan=default epoch=3 position=1234 in=567 samples"; empty if never as far
   /// as is known.
   std::string next_use(FileId file) const;
+  /// What any cache has to read from the source for the epochs that the plans have begun, if `homeless_bytes`
+  /// of what they use can be kept nowhere: S + (E-1) times that. Plans are taken to share their files. 0
+  /// without plans.
+  uint64_t least_source_bytes(uint64_t homeless_bytes) const;
   std::string last_error() const;
   bool any() const { return count_.load() > 0; }
 

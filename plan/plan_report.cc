@@ -49,6 +49,16 @@ Result<std::string> PlanManager::text(const std::string& name) const {
   return plan_text(*found, parts_.staging.ahead(name));
 }
 
+uint64_t PlanManager::least_source_bytes(uint64_t homeless_bytes) const {
+  uint64_t once = 0, again = 0;
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
+    once = std::max(once, run->dataset_bytes());
+    again += (run->tracker().front().epoch.value - run->resolved().first_epoch) * homeless_bytes;
+  }
+  return once + again;
+}
+
 std::string PlanManager::json() const {
   using Json = nlohmann::ordered_json;
   Json list = Json::array();

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <linux/limits.h>
 
 #include "cache/base/checksum.h"
 #include "fs/ops/operations.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::string_view kTier = "user.clairfs.tier";
 constexpr std::string_view kChecksum = "user.clairfs.checksum";
+constexpr std::string_view kHome = "user.clairfs.home";
 constexpr std::string_view kNextUse = "user.clairfs.next_use";
 constexpr std::string_view kPlan = "user.clairfs.plan";
 
@@ -40,6 +42,23 @@ std::string tier_text(const FuseContext& context, FileId file) {
   if (in(Tier::nvme) == chunks.count) return "nvme";
   if (in(Tier::none) == chunks.count) return "none";
   return fmt::format("ram={} nvme={} none={}", in(Tier::ram), in(Tier::nvme), in(Tier::none));
+}
+
+/// "node 2 ram", "none"; with the chunks of a large file one after the other, separated by commas. Empty
+/// where there is no placement.
+std::string home_text(const FuseContext& context, FileId file) {
+  const auto placement = context.placement();
+  if (!placement) return "";
+  const Catalog::Chunks chunks = context.catalog.chunks(file);
+  std::string text;
+  for (uint32_t i = 0; i < chunks.count; ++i) {
+    const auto home = placement->home(ChunkId(chunks.first.value + i));
+    if (i > 0) text += ",";
+    text +=
+        home ? fmt::format("node {} {}", home->node.value, home->tier == Tier::ram ? "ram" : "nvme") : "none";
+    if (text.size() > XATTR_SIZE_MAX) return "";  // no attribute can be longer
+  }
+  return text;
 }
 
 // The file goes through the cache chunk by chunk; waiting in slices lets an unmount interrupt it.
@@ -77,6 +96,7 @@ std::string attribute(const FuseContext& context, FileId id, std::string_view na
   switch (context.catalog.kind(id)) {
     case Catalog::Kind::file:
       if (name == kTier) return tier_text(context, id);
+      if (name == kHome) return home_text(context, id);
       if (name == kNextUse) return context.plans.next_use(id);
       return "";
     case Catalog::Kind::directory:
@@ -106,7 +126,7 @@ void listxattr(fuse_req_t req, fuse_ino_t inode, size_t size) {
   const auto file = file_of(context.catalog, inode);
   std::string names;
   if (file && context.catalog.kind(*file) == Catalog::Kind::file) names.append(kChecksum).push_back('\0');
-  for (const std::string_view name : {kTier, kNextUse, kPlan}) {
+  for (const std::string_view name : {kTier, kHome, kNextUse, kPlan}) {
     if (file && !attribute(context, *file, name).empty()) names.append(name).push_back('\0');
   }
   reply_value(req, names, size);
