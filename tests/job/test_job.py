@@ -100,7 +100,7 @@ def plans(job):
 
 
 def peers(node):
-    return json.loads(node.control("stats.json"))["peer_list"]
+    return json.loads(node.control("stats.json"))["job"]["peers"]
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 4, 8])
