@@ -1,9 +1,9 @@
 // The seam to the network: messages and bulk transfers between the daemons of a job.
 //
-// Two kinds of traffic. A message is small, arrives whole, and in order between two nodes; it is what requests
-// and replies are written in. A bulk transfer carries a chunk's bytes: the receiver first says where they are
-// to land, and gives the transfer a number that it puts into its request; the sender then sends under that
-// number. So bytes land in their destination without a copy where the network can do that.
+// Two kinds of traffic. A message is small, arrives whole, and in order between two nodes; it is what
+// requests and replies are written in. A bulk transfer carries a chunk's bytes: the receiver first says where
+// they are to land, and gives the transfer a number that it puts into its request; the sender then sends
+// under that number. So bytes land in their destination without a copy where the network can do that.
 //
 // Nothing is ever acknowledged: a peer that is dead, hung or slow is known only by what does not come. Who
 // waits has a deadline of its own (see tick) and cancels.
@@ -43,9 +43,9 @@ class Transport {
     /// Called at least every 20 ms as long as the transport runs: for deadlines. Must not wait.
     std::function<void(TimePoint now)> tick;
   };
-  /// OK: the bytes are there. ECANCELED: cancelled (or stopped); the memory is its owner's again. EBUSY: cancelled,
-  /// but the network may still write to the memory: it must not be used again as long as the process lives.
-  /// EMSGSIZE: the peer sent another number of bytes.
+  /// OK: the bytes are there. ECANCELED: cancelled (or stopped); the memory is its owner's again. EBUSY:
+  /// cancelled, but the network may still write to the memory: it must not be used again as long as the
+  /// process lives. EMSGSIZE: the peer sent another number of bytes.
   using ReceiveDone = std::function<void(Status)>;
   /// OK: the memory may be used again (says nothing of arrival). ECANCELED: stopped.
   using SendDone = std::function<void(Status)>;
@@ -64,16 +64,16 @@ class Transport {
   /// Says where transfer `number` from `from` is to land. Calls `done` exactly once, from the net thread.
   /// REQUIRES: called before the request that names `number` is sent.
   virtual void receive(Rank from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) = 0;
-  /// The receive is not wanted any more; its `done` follows. What arrives for it later is thrown away. Unknown
-  /// numbers are ignored.
+  /// The receive is not wanted any more; its `done` follows. What arrives for it later is thrown away.
+  /// Unknown numbers are ignored.
   virtual void cancel(Rank from, TransferNumber number) = 0;
 
-  /// Sends `memory` as transfer `number` of `to`. Calls `done` exactly once, from the net thread; for a dead peer
-  /// perhaps only at the end, so who calls bounds what is under way.
+  /// Sends `memory` as transfer `number` of `to`. Calls `done` exactly once, from the net thread; for a dead
+  /// peer perhaps only at the end, so who calls bounds what is under way.
   virtual void send_bulk(Rank to, TransferNumber number, std::vector<iovec> memory, SendDone done) = 0;
 
-  /// Every outstanding call-back is made with ECANCELED, the thread ends; later calls do nothing (send: ECANCELED).
-  /// Waits at most `patience` for queued messages to leave.
+  /// Every outstanding call-back is made with ECANCELED, the thread ends; later calls do nothing (send:
+  /// ECANCELED). Waits at most `patience` for queued messages to leave.
   virtual void stop(Duration patience) = 0;
 };
 
