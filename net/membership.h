@@ -87,6 +87,7 @@ class Membership {
 
   /// From now on this node serves chunks of the catalog with this identity; says so to all.
   void set_ready(uint64_t catalog_identity);
+  uint64_t catalog_identity() const { return identity_; }  ///< 0 before set_ready()
   /// The last word to all.
   void say_goodbye(const std::string& reason);
 
@@ -95,7 +96,7 @@ class Membership {
   bool serves(Rank rank) const { return peer(rank).serves.load(std::memory_order_acquire); }
   /// When something was last heard of it (or, if that is later, when this node woke).
   TimePoint last_heard(Rank rank) const;
-  PeerTraffic& traffic(Rank rank) { return peer(rank).traffic; }
+  PeerTraffic& traffic(Rank rank) const { return peer(rank).traffic; }
   /// All nodes by rank; this one has told itself everything.
   std::vector<PeerReport> report() const;
 
