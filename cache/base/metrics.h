@@ -74,6 +74,12 @@ struct Metrics {
   Counter ram_evictions, nvme_evictions;
   Counter nvme_reads, nvme_read_bytes, nvme_writes, nvme_write_bytes, nvme_errors, nvme_checksum_failures;
   Histogram nvme_read_latency, nvme_write_latency;
+  // Other nodes: what was asked of them, and what they asked for.
+  Gauge peers_alive, peers_dead, peers_outstanding_bytes;
+  Counter peers_requested, peers_received, peers_bytes_in, peers_late, peers_not_here, peers_failed,
+      peers_corrupt;
+  Counter peers_served, peers_bytes_out, peers_refused;
+  Histogram peers_latency;
   // Staging into the kernel's page cache.
   Gauge staging_bytes, staging_capacity;
   Counter staging_pushed, staging_pushed_bytes, staging_push_failures, staging_sentinels, staging_dropped,

@@ -1,0 +1,288 @@
+#include "net/job.h"
+
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "cache/base/printable.h"
+#include "cache/base/units.h"
+
+namespace clairfs {
+namespace {
+
+// The node whose catalog, chunk size and version all others must share.
+constexpr Rank kFirst = CatalogExchange::kGiver;
+
+// Messages that could not be understood and are named in the log; after that only counted.
+constexpr uint64_t kReported = 20;
+
+}  // namespace
+
+// What is done with each kind of message, on the net thread.
+struct Job::Dispatch {
+  Job& job;
+  Rank from;
+
+  void operator()(const wire::Hello& m) const { job.on_hello(from, m); }
+  void operator()(const wire::Goodbye& m) const { job.membership_.on_goodbye(from, m.reason); }
+  void operator()(const wire::Refusal& m) const {
+    if (from == kFirst) job.refuse_self(m.reason);
+  }
+  void operator()(const wire::ChunkRequests& m) const {
+    if (PeerServer* server = job.server_.load()) server->on_requests(from, m);
+  }
+  void operator()(const wire::Expedite& m) const {
+    if (PeerServer* server = job.server_.load()) server->on_expedite(from, m);
+  }
+  void operator()(const wire::Probe& m) const {
+    if (PeerServer* server = job.server_.load()) {
+      server->on_probe(from, m);
+    } else {
+      (void)job.parts_.transport.send(from, wire::encode(wire::ProbeAnswer{m.ids}));
+    }
+  }
+  void operator()(const wire::ChunkReplies& m) const { job.client_.on_replies(from, m); }
+  void operator()(const wire::ProbeAnswer& m) const { job.client_.on_probe_answer(from, m); }
+  void operator()(const wire::PlanEntry& m) const { job.on_plan(m); }
+  void operator()(const wire::CatalogProgress& m) const { job.catalog_exchange_.on_progress(from, m); }
+  void operator()(const wire::CatalogOffer& m) const { job.catalog_exchange_.on_offer(from, m); }
+  void operator()(const wire::CatalogRequest& m) const { job.catalog_exchange_.on_request(from, m); }
+};
+
+Job::Job(const Parts& parts, const JobOptions& options, Events events)
+    : parts_(parts),
+      options_(options),
+      events_(std::move(events)),
+      numbers_(parts.transport.size()),
+      membership_({parts.transport, parts.clock, parts.metrics, parts.log, [this] { return describe(); },
+                   [this](Rank rank, PeerState before, PeerState now) { on_change(rank, before, now); }},
+                  options.times),
+      client_({parts.transport, membership_, numbers_, parts.clock, parts.metrics}, options.client),
+      catalog_exchange_(parts.transport, numbers_, parts.clock, options.catalog),
+      plans_(parts.transport.self()) {
+  thread_ = NamedThread("job", [this] { run_tasks(); });
+  parts_.transport.start({[this](Rank from, std::span<const std::byte> bytes) { on_message(from, bytes); },
+                          [this](TimePoint now) { tick(now); }});
+}
+
+Job::~Job() {
+  stop({});
+}
+
+void Job::stop(Duration patience) {
+  end_events();
+  catalog_exchange_.fail(Error{ECANCELED, "the mount is being shut down"});
+  client_.stop();
+  if (PeerServer* server = server_.load()) server->stop();
+  parts_.transport.stop(patience);
+}
+
+void Job::leave(const std::string& reason) {
+  membership_.say_goodbye(reason);
+  if (PeerServer* server = server_.load()) server->stop();
+  end_events();
+}
+
+void Job::end_events() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Job::on_message(Rank from, std::span<const std::byte> bytes) {
+  const auto message = wire::decode(bytes);
+  if (message) {
+    membership_.heard(from, parts_.clock.now());
+    return std::visit(Dispatch{*this, from}, *message);
+  }
+  const bool other_version = message.error().code == EPROTONOSUPPORT;
+  if (misread_.fetch_add(1) < kReported)
+    parts_.log.error("a message of rank {} is ignored: {}", from.value, message.error().message);
+  if (other_version && from == kFirst)
+    refuse_self(fmt::format("rank 0 runs another version of clairfs: {}; start the same on all nodes",
+                            message.error().message));
+}
+
+void Job::tick(TimePoint now) {
+  membership_.tick(now);
+  client_.tick(now);
+  catalog_exchange_.tick(now);
+}
+
+// Everybody compares himself with rank 0 only, so that one message names the one that differs.
+void Job::on_hello(Rank from, const wire::Hello& hello) {
+  wire::Hello own = describe();
+  own.catalog_identity = membership_.catalog_identity();
+  if (from == kFirst) {
+    if (const auto what = difference(own, hello)) return refuse_self(*what);
+  } else if (self() == kFirst) {
+    if (const auto what = difference(hello, own)) {
+      if (membership_.state(from) != PeerState::left)
+        parts_.log.error("rank {} ({}) is refused: {}", from.value, printable(hello.host), *what);
+      (void)parts_.transport.send(from, wire::encode(wire::Refusal{*what}));
+      return membership_.on_goodbye(from, "refused: " + *what);
+    }
+  }
+  membership_.on_hello(from, hello);
+  if (hello.catalog_identity == 0) catalog_exchange_.on_hello_without(from);
+  if (hello.plans != plans_.digest()) {
+    for (const wire::PlanEntry& entry : plans_.entries())
+      (void)parts_.transport.send(from, wire::encode(entry));
+  }
+}
+
+// What keeps a node that says `theirs` out of the job of one that says `first`.
+std::optional<std::string> Job::difference(const wire::Hello& theirs, const wire::Hello& first) const {
+  if (theirs.chunk_size != first.chunk_size) {
+    return fmt::format("its chunk size is {}, that of rank 0 is {}: give all nodes the same --chunk",
+                       format_size(theirs.chunk_size), format_size(first.chunk_size));
+  }
+  if (theirs.catalog_identity != 0 && first.catalog_identity != 0 &&
+      theirs.catalog_identity != first.catalog_identity)
+    return "its catalog is another one than that of rank 0: mount the same dataset on all nodes";
+  return std::nullopt;
+}
+
+void Job::refuse_self(const std::string& why) {
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(refused_, true)) return;
+  }
+  const std::string message =
+      fmt::format("this node (rank {}) cannot be part of the job: {}", self().value, why);
+  parts_.log.error("{}", message);
+  catalog_exchange_.fail(Error{EPERM, message});
+  post([this, message] { events_.refused(message); });
+}
+
+void Job::on_change(Rank rank, PeerState, PeerState now) {
+  client_.on_peer_change(rank, now);
+  if (PeerServer* server = server_.load()) server->on_peer_change(rank, now);
+  if (rank == kFirst && (now == PeerState::dead || now == PeerState::left))
+    catalog_exchange_.fail(Error{ECONNABORTED, "rank 0, which scans the dataset, is gone; its log says why"});
+  post([this] { events_.nodes_changed(); });
+}
+
+Result<std::shared_ptr<const Catalog>> Job::await_catalog(
+    const std::function<void(uint64_t entries)>& progress) {
+  return catalog_exchange_.await(progress);
+}
+
+RoutedSource& Job::make_source(const Catalog& catalog, ChunkSource& pfs) {
+  source_ = std::make_unique<RoutedSource>(
+      RoutedSource::Parts{catalog, pfs, client_, membership_, parts_.clock, parts_.log, self()},
+      options_.choice);
+  catalog_ = &catalog;
+  return *source_;
+}
+
+void Job::serve(ChunkCache& cache) {
+  server_owner_ = std::make_unique<PeerServer>(
+      PeerServer::Parts{parts_.transport, cache, *catalog_, membership_, parts_.clock, parts_.metrics,
+                        [this](ChunkId chunk) { return source_->is_home(chunk); }},
+      options_.server);
+  server_ = server_owner_.get();
+  membership_.set_ready(catalog_->identity());
+}
+
+wire::Hello Job::describe() const {
+  wire::Hello hello;
+  hello.chunk_size = options_.chunk_size;
+  hello.ram_capacity = options_.ram_capacity;
+  hello.nvme_capacity = options_.nvme_capacity;
+  hello.plans = plans_.digest();
+  hello.host = options_.host.substr(0, wire::kMaxName);
+  const Metrics& m = parts_.metrics;
+  hello.counters.pfs_bytes = m.pfs_bytes.value();
+  hello.counters.pfs_opens = m.pfs_opens.value();
+  hello.counters.requested = m.peers_requested.value();
+  hello.counters.bytes_in = m.peers_bytes_in.value();
+  hello.counters.served = m.peers_served.value();
+  hello.counters.bytes_out = m.peers_bytes_out.value();
+  hello.counters.late = m.peers_late.value();
+  hello.counters.failed = m.peers_failed.value() + m.peers_corrupt.value();
+  return hello;
+}
+
+void Job::on_plan(const wire::PlanEntry& entry) {
+  if (plans_.merge(entry)) deliver(entry.name);
+}
+
+Status Job::announce_plan(const std::string& name, const std::string& text) {
+  const auto entry = plans_.enter(name, text);
+  if (!entry) return entry.error();
+  tell_all(*entry);
+  return {};
+}
+
+Status Job::announce_cancelled(const std::string& name) {
+  const auto entry = plans_.enter(name, std::nullopt);
+  if (!entry) return entry.error();
+  tell_all(*entry);
+  return {};
+}
+
+void Job::tell_all(const wire::PlanEntry& entry) {
+  const auto bytes = wire::encode(entry);
+  for (uint32_t i = 0; i < parts_.transport.size(); ++i) {
+    // Who does not get it finds another digest in the next hello.
+    if (Rank(i) != self()) (void)parts_.transport.send(Rank(i), bytes);
+  }
+  deliver(entry.name);
+}
+
+void Job::follow_plans(PlanEvents events) {
+  {
+    MutexLock lock(mutex_);
+    plan_events_ = std::move(events);
+  }
+  for (const wire::PlanEntry& entry : plans_.entries()) {
+    if (!entry.cancelled) deliver(entry.name);
+  }
+}
+
+// What holds by the time that it is its turn, once: entries may be queued in another order than they hold.
+void Job::deliver(const std::string& name) {
+  post([this, name] {
+    std::optional<PlanEvents> events;
+    {
+      MutexLock lock(mutex_);
+      events = plan_events_;
+    }
+    const auto entry = plans_.entry(name);
+    if (!events || !entry) return;
+    const std::pair stamp(entry->stamp, entry->origin);
+    if (std::exchange(delivered_[name], stamp) == stamp) return;
+    if (entry->cancelled) {
+      events->cancelled(entry->name);
+    } else {
+      events->submitted(entry->text);
+    }
+  });
+}
+
+void Job::post(std::function<void()> task) {
+  MutexLock lock(mutex_);
+  tasks_.push_back(std::move(task));
+  wake_.notify_all();
+}
+
+void Job::run_tasks() {
+  MutexLock lock(mutex_);
+  while (!stopping_) {
+    if (tasks_.empty()) {
+      wake_.wait(lock);
+      continue;
+    }
+    const auto task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    task();
+    lock.lock();
+  }
+}
+
+}  // namespace clairfs

@@ -1,0 +1,179 @@
+// One node's part in a job of several: owns everything between the transport and the cache.
+//
+// In the life of a node:
+//   Job(transport)   says hello; from here on it is seen by the others
+//   rank 0:          tell_scan_progress() ..., publish_catalog()
+//   others:          await_catalog(), then check_source() (net/source_check.h) on their own source
+//   source()         the ChunkSource for this node's ChunkCache
+//   serve(cache)     answers the others' requests; says that it is ready
+//   follow_plans()   gets the plans in force, and those to come
+//   leave()          says goodbye; nothing is served any more
+//   (the cache is stopped: fetches from peers end)
+//   stop()           the transport's thread ends; now the cache may be destroyed, then the Job
+//
+// A node that cannot be part of the job (another version, another chunk size, another catalog than rank 0) is
+// told so by rank 0 or finds it out itself: events.refused says what differs, and what waits here fails with
+// that.
+//
+// Threads: the transport's net thread, which never waits; "peer-batch" of the PeerClient; and "job", on which
+// all events and plans are delivered, one after the other, and which may wait. Thread-safe where not said
+// otherwise.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/log.h"
+#include "cache/base/metrics.h"
+#include "cache/base/mutex.h"
+#include "cache/base/thread.h"
+#include "cache/catalog.h"
+#include "cache/chunk_cache.h"
+#include "net/catalog_exchange.h"
+#include "net/membership.h"
+#include "net/peer_client.h"
+#include "net/peer_server.h"
+#include "net/plan_board.h"
+#include "net/routed_source.h"
+#include "net/transfer_numbers.h"
+#include "net/transport.h"
+
+namespace clairfs {
+
+struct JobOptions {
+  std::string host;         ///< name of this node, for people
+  uint32_t chunk_size = 0;  ///< bytes; the same on all nodes
+  uint64_t ram_capacity = 0;
+  uint64_t nvme_capacity = 0;
+  MembershipTimes times;
+  PeerClientOptions client;
+  PeerServerOptions server;
+  ChoiceRule choice;
+  CatalogExchangeOptions catalog;
+};
+
+/// What all nodes have done together, as far as this one has heard (about a second ago).
+struct JobTotals {
+  uint32_t nodes = 0;
+  uint32_t alive = 0;
+  wire::NodeCounters counters;
+};
+
+class Job {
+ public:
+  struct Parts {
+    Transport& transport;
+    const Clock& clock;
+    Metrics& metrics;
+    Logger& log;
+  };
+  /// On the job thread; may wait.
+  struct Events {
+    /// This node cannot be part of the job: it should end with this message.
+    std::function<void(const std::string& why)> refused;
+    /// A node came, became ready, went silent, died or left: see nodes().
+    std::function<void()> nodes_changed;
+  };
+  struct PlanEvents {
+    std::function<void(const std::string& text)> submitted;
+    std::function<void(const std::string& name)> cancelled;
+  };
+
+  /// Starts the transport and says hello. The parts outlive it.
+  Job(const Parts& parts, const JobOptions& options, Events events);
+  ~Job();
+
+  Rank self() const { return parts_.transport.self(); }
+
+  // The catalog. Rank 0:
+  void tell_scan_progress(uint64_t entries) { catalog_exchange_.tell_progress(entries); }
+  void publish_catalog(std::shared_ptr<const Catalog> catalog) {
+    catalog_exchange_.publish(std::move(catalog));
+  }
+  /// The others. See CatalogExchange::await(). Also fails with EPERM when this node is refused, and with
+  /// ECONNABORTED when rank 0 goes.
+  Result<std::shared_ptr<const Catalog>> await_catalog(const std::function<void(uint64_t entries)>& progress);
+
+  // The data. Once each, in this order; not thread-safe. The catalog, `pfs` and the cache are used until
+  // stop().
+  RoutedSource& make_source(const Catalog& catalog, ChunkSource& pfs);
+  void serve(ChunkCache& cache);
+  /// Null before make_source().
+  RoutedSource* source() { return source_.get(); }
+
+  // The plans.
+  /// From now on plans are delivered on the job thread, in one order: first those in force, then each that is
+  /// registered or cancelled, on this node too (so that all nodes end with the same one).
+  void follow_plans(PlanEvents events);
+  /// Tells all nodes of a plan that was registered here. Errors: E2BIG.
+  Status announce_plan(const std::string& name, const std::string& text);
+  Status announce_cancelled(const std::string& name);
+
+  // The nodes.
+  std::vector<PeerReport> nodes() const { return membership_.report(); }
+  JobTotals totals() const;
+  /// For people: a table of the nodes, and sums.
+  std::string peers_text() const;
+  /// {"self": .., "peers": [..], "total": {..}, "pfs": {..}}
+  std::string peers_json() const;
+
+  // The end.
+  /// Says goodbye (`reason` empty: it was told to leave), serves nothing more, and delivers no more events:
+  /// waits for the one that is being delivered. Fetches from peers go on.
+  void leave(const std::string& reason);
+  /// Waits at most `patience` for the last messages to leave.
+  void stop(Duration patience);
+
+ private:
+  struct Dispatch;
+
+  void on_message(Rank from, std::span<const std::byte> bytes);
+  void on_hello(Rank from, const wire::Hello& hello);
+  void on_plan(const wire::PlanEntry& entry);
+  void on_change(Rank rank, PeerState before, PeerState now);
+  void tick(TimePoint now);
+  wire::Hello describe() const;
+  std::optional<std::string> difference(const wire::Hello& theirs, const wire::Hello& ours) const;
+  void refuse_self(const std::string& why);
+  void tell_all(const wire::PlanEntry& entry);
+  void deliver(const std::string& name);
+  void post(std::function<void()> task);
+  void run_tasks();
+  void end_events();
+
+  // Constant after construction.
+  const Parts parts_;
+  const JobOptions options_;
+  const Events events_;
+
+  std::map<std::string, std::pair<uint64_t, Rank>> delivered_;  // of the job thread: the last of each plan
+
+  // Self-synchronised.
+  TransferNumbers numbers_;
+  Membership membership_;
+  PeerClient client_;
+  CatalogExchange catalog_exchange_;
+  PlanBoard plans_;
+  const Catalog* catalog_ = nullptr;  // from make_source() on
+  std::unique_ptr<RoutedSource> source_;
+  std::unique_ptr<PeerServer> server_owner_;
+  std::atomic<PeerServer*> server_{nullptr};  // null until serve()
+  std::atomic<uint64_t> misread_{0};          // messages that could not be understood
+
+  mutable Mutex mutex_;  // leaf; guards what follows
+  CondVar wake_;
+  std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
+  std::optional<PlanEvents> plan_events_ GUARDED_BY(mutex_);
+  bool refused_ GUARDED_BY(mutex_) = false;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  NamedThread thread_;  // last: uses the others
+};
+
+}  // namespace clairfs

@@ -1,0 +1,126 @@
+// What a job looks like to people and programs.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cache/base/printable.h"
+#include "cache/base/units.h"
+#include "net/job.h"
+
+namespace clairfs {
+namespace {
+
+double seconds(Duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+
+void add(wire::NodeCounters& sum, const wire::NodeCounters& c) {
+  sum.pfs_bytes += c.pfs_bytes;
+  sum.pfs_opens += c.pfs_opens;
+  sum.requested += c.requested;
+  sum.bytes_in += c.bytes_in;
+  sum.served += c.served;
+  sum.bytes_out += c.bytes_out;
+  sum.late += c.late;
+  sum.failed += c.failed;
+}
+
+nlohmann::ordered_json counters_json(const wire::NodeCounters& c) {
+  return {{"pfs_bytes", c.pfs_bytes}, {"pfs_opens", c.pfs_opens}, {"requested", c.requested},
+          {"bytes_in", c.bytes_in},   {"served", c.served},       {"bytes_out", c.bytes_out},
+          {"late", c.late},           {"failed", c.failed}};
+}
+
+}  // namespace
+
+JobTotals Job::totals() const {
+  JobTotals totals;
+  for (const PeerReport& node : nodes()) {
+    ++totals.nodes;
+    if (node.state == PeerState::alive) ++totals.alive;
+    add(totals.counters, node.info.counters);
+  }
+  return totals;
+}
+
+std::string Job::peers_text() const {
+  std::string out = fmt::format(
+      "{:>4}  {:<20} {:<8} {:>10} {:>10} {:>9} {:>12} {:>11} {:>7} {:>7} {:>7}  {:>10}\n", "rank", "host",
+      "state", "in", "out", "latency", "bandwidth", "outstanding", "late", "failed", "absent", "its PFS");
+  for (const PeerReport& node : nodes()) {
+    const std::string host = printable(node.info.host);
+    if (node.rank == self()) {
+      out += fmt::format("{:>4}  {:<20} {:<8} {:>10} {:>10} {:>9} {:>12} {:>11} {:>7} {:>7} {:>7}  {:>10}\n",
+                         node.rank.value, host, "self", "", "", "", "", "", "", "", "",
+                         format_size(node.info.counters.pfs_bytes));
+      continue;
+    }
+    const PeerTraffic& t = membership_.traffic(node.rank);
+    const bool measured = t.received.value() > 0;
+    out += fmt::format(
+        "{:>4}  {:<20} {:<8} {:>10} {:>10} {:>9} {:>12} {:>11} {:>7} {:>7} {:>7}  {:>10}{}\n",
+        node.rank.value, host.empty() ? "?" : host, to_string(node.state), format_size(t.bytes_in.value()),
+        format_size(t.bytes_out.value()), measured ? format_duration(client_.latency(node.rank)) : "-",
+        measured ? format_size(static_cast<uint64_t>(client_.bandwidth(node.rank))) + "/s" : "-",
+        format_size(static_cast<uint64_t>(std::max<int64_t>(0, t.outstanding_bytes.value()))), t.late.value(),
+        t.failed.value() + t.corrupt.value(), t.not_here.value(), format_size(node.info.counters.pfs_bytes),
+        node.parting.empty() ? "" : fmt::format("  ({})", printable(node.parting)));
+  }
+  const JobTotals all = totals();
+  out +=
+      fmt::format("job   {} of {} nodes alive   from the PFS {} in {} opens   from peers {} in {} chunks\n",
+                  all.alive, all.nodes, format_size(all.counters.pfs_bytes), all.counters.pfs_opens,
+                  format_size(all.counters.bytes_in), all.counters.served);
+  if (source_) {
+    out += fmt::format("PFS   latency {}   bandwidth {}/s (from this node)\n",
+                       format_duration(source_->pfs_latency()),
+                       format_size(static_cast<uint64_t>(source_->pfs_bandwidth())));
+  }
+  return out;
+}
+
+std::string Job::peers_json() const {
+  using Json = nlohmann::ordered_json;
+  Json peers = Json::array();
+  for (const PeerReport& node : nodes()) {
+    Json peer;
+    peer["rank"] = node.rank.value;
+    peer["host"] = printable(node.info.host);
+    peer["state"] = node.rank == self() ? "self" : to_string(node.state);
+    peer["ram_capacity"] = node.info.ram_capacity;
+    peer["nvme_capacity"] = node.info.nvme_capacity;
+    peer["counters"] = counters_json(node.info.counters);
+    if (node.rank != self()) {
+      const PeerTraffic& t = membership_.traffic(node.rank);
+      peer["serves"] = node.serves;
+      peer["silent_seconds"] = seconds(node.silent);
+      peer["latency_seconds"] = seconds(client_.latency(node.rank));
+      peer["bandwidth"] = client_.bandwidth(node.rank);
+      peer["outstanding_bytes"] = t.outstanding_bytes.value();
+      peer["requested"] = t.requested.value();
+      peer["received"] = t.received.value();
+      peer["bytes_in"] = t.bytes_in.value();
+      peer["late"] = t.late.value();
+      peer["not_here"] = t.not_here.value();
+      peer["failed"] = t.failed.value();
+      peer["corrupt"] = t.corrupt.value();
+      peer["served"] = t.served.value();
+      peer["bytes_out"] = t.bytes_out.value();
+    }
+    if (!node.parting.empty()) peer["parting"] = printable(node.parting);
+    peers.push_back(std::move(peer));
+  }
+  const JobTotals all = totals();
+  Json out;
+  out["self"] = self().value;
+  out["peers"] = std::move(peers);
+  out["total"] = counters_json(all.counters);
+  out["total"]["nodes"] = all.nodes;
+  out["total"]["alive"] = all.alive;
+  if (source_) {
+    out["pfs"] = {{"latency_seconds", seconds(source_->pfs_latency())},
+                  {"bandwidth", source_->pfs_bandwidth()}};
+  }
+  return out.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace clairfs

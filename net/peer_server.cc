@@ -1,0 +1,294 @@
+#include "net/peer_server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <limits>
+
+#include "cache/base/checksum.h"
+
+namespace clairfs {
+
+// One request.
+struct PeerServer::Work {
+  Rank peer;
+  wire::ChunkRequest request;
+  uint32_t chunk_length = 0;
+  TimePoint arrived{};
+  uint64_t arrival = 0;
+  std::atomic<int> ends{0};  // of start() and of its load: who is second sees to the next
+  // Guarded by mutex_, as is the request's urgency.
+  enum class Stage : uint8_t { ready, cold, loading } stage = Stage::ready;
+  bool dropped = false;
+};
+
+// A chunk that is being sent.
+struct PeerServer::Pin {
+  ChunkRef data;
+  uint32_t bytes = 0;
+};
+
+struct PeerServer::Peer {
+  Queue ready;                                  // resident when it was asked for
+  std::unordered_map<uint32_t, WorkPtr> known;  // not answered yet
+  std::unordered_map<uint64_t, Pin> pins;
+  uint64_t sending = 0;                   // bytes that were asked for and are being loaded or sent
+  std::vector<wire::ChunkReply> replies;  // to be sent together
+};
+
+PeerServer::PeerServer(Parts parts, const PeerServerOptions& options)
+    : parts_(std::move(parts)), options_(options) {
+  for (uint32_t i = 0; i < parts_.transport.size(); ++i) peers_.push_back(std::make_unique<Peer>());
+}
+
+PeerServer::~PeerServer() {
+  stop();
+}
+
+void PeerServer::stop() {
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+  }
+  for (uint32_t i = 0; i < parts_.transport.size(); ++i) drop(Rank(i));
+}
+
+// Of the chunk that is asked for; 0 if there is no such piece of a chunk.
+uint32_t PeerServer::length_of(const wire::ChunkRequest& request) const {
+  if (request.chunk.value >= parts_.catalog.chunk_count()) return 0;
+  const uint32_t length = parts_.catalog.range(request.chunk).length;
+  return request.offset < length && request.length <= length - request.offset ? length : 0;
+}
+
+bool PeerServer::is_home(const wire::ChunkRequest& request) const {
+  return request.home || parts_.is_home(request.chunk);
+}
+
+void PeerServer::on_requests(Rank from, const wire::ChunkRequests& requests) {
+  const TimePoint now = parts_.clock.now();
+  for (const wire::ChunkRequest& request : requests.list) {
+    const auto work = std::make_shared<Work>();
+    work->peer = from;
+    work->request = request;
+    work->arrived = now;
+    work->chunk_length = length_of(request);
+    if (work->chunk_length == 0) {
+      parts_.metrics.peers_refused.add();
+      reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
+      continue;
+    }
+    const bool resident = static_cast<bool>(parts_.cache.resident(request.chunk));
+    if (!resident && !is_home(request) && parts_.cache.tier_of(request.chunk) == Tier::none) {
+      parts_.metrics.peers_refused.add();
+      reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
+      continue;
+    }
+    bool full = false;
+    {
+      MutexLock lock(mutex_);
+      Peer& peer = *peers_[from.index()];
+      full = stopped_ || peer.known.size() >= options_.most_waiting;
+      if (!full && peer.known.try_emplace(request.id, work).second) {
+        work->arrival = arrivals_++;
+        work->stage = resident ? Work::Stage::ready : Work::Stage::cold;
+        (resident ? peer.ready : cold_)[{request.urgency, work->arrival}] = work;
+      }
+    }
+    if (full) reply(*work, {request.id, wire::ChunkReply::Status::failed, Origin::ram, 0, 0});
+  }
+  pump(from);
+}
+
+void PeerServer::on_expedite(Rank from, const wire::Expedite& expedite) {
+  std::vector<ChunkId> being_loaded;
+  {
+    MutexLock lock(mutex_);
+    Peer& peer = *peers_[from.index()];
+    for (const uint32_t id : expedite.ids) {
+      const auto found = peer.known.find(id);
+      if (found == peer.known.end()) continue;
+      Work& work = *found->second;
+      if (work.stage == Work::Stage::loading) {
+        being_loaded.push_back(work.request.chunk);
+      } else {
+        Queue& queue = work.stage == Work::Stage::ready ? peer.ready : cold_;
+        auto node = queue.extract({work.request.urgency, work.arrival});
+        if (!node) continue;  // it is being started
+        node.key().first = Urgency{};
+        queue.insert(std::move(node));
+      }
+      work.request.urgency = Urgency{};
+    }
+  }
+  // Joining with the urgency of a reader makes it urgent.
+  for (const ChunkId chunk : being_loaded)
+    (void)parts_.cache.acquire_here(chunk, Urgency{}, false, [](const Result<AcquiredChunk>&) {});
+  pump(from);
+}
+
+void PeerServer::on_probe(Rank from, const wire::Probe& probe) {
+  wire::ProbeAnswer answer;
+  {
+    MutexLock lock(mutex_);
+    const Peer& peer = *peers_[from.index()];
+    for (const uint32_t id : probe.ids) {
+      if (!peer.known.contains(id)) answer.unknown.push_back(id);
+    }
+  }
+  (void)parts_.transport.send(from, wire::encode(answer));
+}
+
+void PeerServer::on_peer_change(Rank peer, PeerState state) {
+  if (state == PeerState::dead || state == PeerState::left) drop(peer);
+}
+
+// Starts what may be started: what is here for this peer, what must be loaded for any.
+void PeerServer::pump(Rank peer) {
+  for (;;) {
+    WorkPtr work;
+    {
+      MutexLock lock(mutex_);
+      work = next(*peers_[peer.index()]);
+    }
+    if (!work) break;
+    start(work);
+    if (work->peer != peer) flush(work->peer);
+  }
+  flush(peer);
+}
+
+PeerServer::WorkPtr PeerServer::next(Peer& peer) {
+  const auto take = [](Queue& queue) {
+    WorkPtr work = queue.begin()->second;
+    queue.erase(queue.begin());
+    return work;
+  };
+  if (!peer.ready.empty() &&
+      (peer.sending == 0 || peer.sending + peer.ready.begin()->second->request.length <= options_.sending)) {
+    WorkPtr work = take(peer.ready);
+    peer.sending += work->request.length;
+    return work;
+  }
+  if (cold_.empty()) return nullptr;
+  const uint64_t bytes = cold_.begin()->second->chunk_length;
+  if (loading_ > 0 && loading_ + bytes > options_.loading) return nullptr;
+  WorkPtr work = take(cold_);
+  work->stage = Work::Stage::loading;
+  loading_ += bytes;
+  peers_[work->peer.index()]->sending += work->request.length;
+  return work;
+}
+
+void PeerServer::start(const WorkPtr& work) {
+  const wire::ChunkRequest& request = work->request;
+  Urgency urgency;
+  {
+    MutexLock lock(mutex_);
+    urgency = request.urgency;
+  }
+  const bool home = is_home(request);
+  const bool accepted = parts_.cache.acquire_here(request.chunk, urgency, home,
+                                                  [this, work](const Result<AcquiredChunk>& chunk) {
+                                                    loaded(work, chunk);
+                                                    if (work->ends.fetch_add(1) == 1) pump(work->peer);
+                                                  });
+  work->ends.fetch_add(1);
+  if (!accepted) loaded(work, Error{ENOENT, "not here"});
+}
+
+void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk) {
+  using Answer = wire::ChunkReply::Status;
+  const wire::ChunkRequest& request = work->request;
+  uint64_t pin = 0;
+  {
+    MutexLock lock(mutex_);
+    if (work->stage == Work::Stage::loading) loading_ -= work->chunk_length;
+    if (work->dropped) return;
+    Peer& peer = *peers_[work->peer.index()];
+    if (chunk) {
+      pin = ++last_pin_;
+      peer.pins[pin] = {chunk->data, request.length};
+    } else {
+      peer.sending -= request.length;
+    }
+  }
+  if (!chunk) {
+    const bool not_here = chunk.error().code == ENOENT;
+    if (not_here) parts_.metrics.peers_refused.add();
+    return reply(*work, {request.id, not_here ? Answer::not_here : Answer::failed, Origin::ram, 0, 0});
+  }
+  auto memory = chunk->data->block.slices(request.offset, request.length);
+  const uint64_t checksum = xxh3_64(memory);
+  parts_.metrics.peers_served.add();
+  parts_.metrics.peers_bytes_out.add(request.length);
+  parts_.membership.traffic(work->peer).served.add();
+  parts_.membership.traffic(work->peer).bytes_out.add(request.length);
+  parts_.transport.send_bulk(work->peer, request.transfer, std::move(memory),
+                             [this, peer = work->peer, pin](const clairfs::Status&) { sent(peer, pin); });
+  reply(*work, {request.id, Answer::ok, chunk->origin, 0, checksum});
+}
+
+// A transfer has left.
+void PeerServer::sent(Rank peer, uint64_t pin) {
+  ChunkRef data;  // dropped outside the lock
+  {
+    MutexLock lock(mutex_);
+    Peer& p = *peers_[peer.index()];
+    const auto found = p.pins.find(pin);
+    if (found == p.pins.end()) return;
+    data = std::move(found->second.data);
+    p.sending -= found->second.bytes;
+    p.pins.erase(found);
+  }
+  data = ChunkRef();
+  pump(peer);
+}
+
+// Replies leave with the next flush().
+void PeerServer::reply(const Work& work, wire::ChunkReply reply) {
+  const auto service =
+      std::chrono::duration_cast<std::chrono::microseconds>(parts_.clock.now() - work.arrived).count();
+  reply.service_us =
+      static_cast<uint32_t>(std::clamp<int64_t>(service, 0, std::numeric_limits<uint32_t>::max()));
+  MutexLock lock(mutex_);
+  peers_[work.peer.index()]->replies.push_back(reply);
+}
+
+void PeerServer::flush(Rank rank) {
+  for (;;) {
+    wire::ChunkReplies replies;
+    {
+      MutexLock lock(mutex_);
+      auto& waiting = peers_[rank.index()]->replies;
+      const size_t count = std::min(waiting.size(), wire::kMaxList);
+      if (count == 0) return;
+      const auto end = waiting.begin() + static_cast<std::ptrdiff_t>(count);
+      replies.list.assign(waiting.begin(), end);
+      waiting.erase(waiting.begin(), end);
+    }
+    // A reply that cannot be sent is missed by the asker's next probe.
+    (void)parts_.transport.send(rank, wire::encode(replies));
+    // Only now: an answer to a probe must not overtake the reply.
+    MutexLock lock(mutex_);
+    for (const wire::ChunkReply& reply : replies.list) peers_[rank.index()]->known.erase(reply.id);
+  }
+}
+
+void PeerServer::drop(Rank rank) {
+  std::unordered_map<uint64_t, Pin> pins;  // dropped outside the lock
+  {
+    MutexLock lock(mutex_);
+    Peer& peer = *peers_[rank.index()];
+    for (const auto& [id, work] : peer.known) {
+      work->dropped = true;
+      if (work->stage == Work::Stage::cold) cold_.erase({work->request.urgency, work->arrival});
+    }
+    peer.known.clear();
+    peer.ready.clear();
+    peer.replies.clear();
+    peer.sending = 0;
+    pins.swap(peer.pins);
+  }
+}
+
+}  // namespace clairfs

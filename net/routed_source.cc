@@ -1,0 +1,256 @@
+#include "net/routed_source.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace clairfs {
+namespace {
+
+// Of a PFS that nobody has read from yet: an open and a read of a few milliseconds each, and a part of what a
+// job may take.
+constexpr PathModel::Prior kPfsPrior{10e-3, 200e6};
+
+// Peers that are asked for one fetch: the best, and one more.
+constexpr size_t kAttempts = 2;
+
+// Damaged chunks named in the log; after that only counted.
+constexpr uint64_t kReported = 100;
+
+}  // namespace
+
+// A fetch that a peer was asked for.
+struct RoutedSource::Route {
+  Ticket ticket = 0;  // ours
+  FetchRequest request;
+  ChunkId chunk;
+  std::vector<Rank> tried;  // of the thread that deals with the last answer
+  // Guarded by mutex_; `current` is 0 while nobody knows it.
+  bool at_pfs = false;
+  bool expedited = false;
+  unsigned stage = 0;  // counts who was asked
+  Ticket current = 0;  // of the peer client, or of the PFS
+};
+
+RoutedSource::RoutedSource(const Parts& parts, const ChoiceRule& rule)
+    : parts_(parts), rule_(rule), pfs_path_(kPfsPrior) {}
+
+RoutedSource::~RoutedSource() = default;
+
+void RoutedSource::set_homes(std::shared_ptr<const HomeDirectory> homes) {
+  MutexLock lock(mutex_);
+  homes_.swap(homes);  // the old one is destroyed outside the lock
+}
+
+std::vector<Rank> RoutedSource::holders(ChunkId chunk) const {
+  std::shared_ptr<const HomeDirectory> homes;
+  {
+    MutexLock lock(mutex_);
+    homes = homes_;
+  }
+  return homes ? homes->holders(chunk) : std::vector<Rank>{};
+}
+
+bool RoutedSource::is_home(ChunkId chunk) const {
+  const std::vector<Rank> nodes = holders(chunk);
+  return !nodes.empty() && nodes.front() == parts_.self;
+}
+
+Duration RoutedSource::pfs_latency() const {
+  const TimePoint now = parts_.clock.now();
+  MutexLock lock(mutex_);
+  return pfs_path_.latency(now);
+}
+
+double RoutedSource::pfs_bandwidth() const {
+  const TimePoint now = parts_.clock.now();
+  MutexLock lock(mutex_);
+  return pfs_path_.bandwidth(now);
+}
+
+ChunkId RoutedSource::chunk_of(FileId file, uint64_t offset) const {
+  return ChunkId(parts_.catalog.chunks(file).first.value +
+                 static_cast<uint32_t>(offset / parts_.catalog.chunk_size()));
+}
+
+bool RoutedSource::may_wait_for_peers(FileId file, uint64_t offset) const {
+  const std::vector<Rank> nodes = holders(chunk_of(file, offset));
+  if (nodes.empty() || nodes.front() == parts_.self) return false;
+  return std::any_of(nodes.begin(), nodes.end(), [&](Rank rank) { return parts_.membership.serves(rank); });
+}
+
+// The peer to ask; nothing: the PFS.
+std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t length,
+                                                         const std::vector<Rank>& tried) const {
+  const std::vector<Rank> nodes = holders(chunk);
+  if (nodes.empty() || nodes.front() == parts_.self) return std::nullopt;
+  std::vector<Rank> living;
+  std::vector<Duration> predicted;
+  for (const Rank rank : nodes) {
+    if (!parts_.membership.serves(rank) || std::find(tried.begin(), tried.end(), rank) != tried.end())
+      continue;
+    living.push_back(rank);
+    predicted.push_back(parts_.peers.predict(rank, length));
+  }
+  if (living.empty()) return std::nullopt;
+  const TimePoint now = parts_.clock.now();
+  Duration pfs{};
+  {
+    MutexLock lock(mutex_);
+    pfs = pfs_path_.predict(pfs_bytes_ + length, now);
+  }
+  const auto best = choose_source(predicted, pfs, rule_);
+  if (!best) return std::nullopt;
+  return Choice{living[*best], living[*best] == nodes.front()};
+}
+
+// Tickets: even ones are the PFS's own, doubled; odd ones are routes.
+ChunkSource::Ticket RoutedSource::fetch(FetchRequest request) {
+  if (request.no_peers || request.length == 0) return 2 * fetch_from_pfs(std::move(request));
+  const ChunkId chunk = chunk_of(request.file, request.offset);
+  const auto choice = choose(chunk, request.length, {});
+  if (!choice) return 2 * fetch_from_pfs(std::move(request));
+  const auto route = std::make_shared<Route>();
+  route->request = std::move(request);
+  route->chunk = chunk;
+  {
+    MutexLock lock(mutex_);
+    route->ticket = 2 * next_route_++ + 1;
+    routes_[route->ticket] = route;
+  }
+  ask_peer(route, *choice);
+  return route->ticket;
+}
+
+// Measures what it takes.
+ChunkSource::Ticket RoutedSource::fetch_from_pfs(FetchRequest request) {
+  const TimePoint begun = parts_.clock.now();
+  const uint64_t length = request.length;
+  uint64_t in_front = 0;
+  {
+    MutexLock lock(mutex_);
+    in_front = pfs_bytes_ += length;
+  }
+  request.done = [this, begun, length, in_front,
+                  done = std::move(request.done)](const Result<Origin>& outcome) {
+    const TimePoint now = parts_.clock.now();
+    {
+      MutexLock lock(mutex_);
+      pfs_bytes_ -= length;
+      if (outcome && length > 0) pfs_path_.completed(in_front, now - begun, now);
+    }
+    done(outcome);
+  };
+  return parts_.pfs.fetch(std::move(request));
+}
+
+// The next stage begins; its number, and how urgent the fetch is by now.
+std::pair<unsigned, Urgency> RoutedSource::next_stage(Route& route, bool at_pfs) {
+  MutexLock lock(mutex_);
+  route.at_pfs = at_pfs;
+  route.current = 0;
+  return {++route.stage, route.expedited ? Urgency{} : route.request.urgency};
+}
+
+// The ticket of the stage is known, unless that is over already. True if a reader came before it was.
+bool RoutedSource::note_ticket(Route& route, unsigned stage, Ticket ticket, Urgency asked) {
+  MutexLock lock(mutex_);
+  if (route.stage != stage) return false;
+  route.current = ticket;
+  return route.expedited && asked.kind != Urgency::Kind::reader;
+}
+
+void RoutedSource::ask_peer(const RoutePtr& route, const Choice& choice) {
+  const FetchRequest& request = route->request;
+  const auto [stage, urgency] = next_stage(*route, false);
+  PeerFetch fetch;
+  fetch.peer = choice.peer;
+  fetch.chunk = route->chunk;
+  fetch.offset = static_cast<uint32_t>(request.offset % parts_.catalog.chunk_size());
+  fetch.length = static_cast<uint32_t>(request.length);
+  fetch.memory = request.memory;
+  fetch.urgency = urgency;
+  fetch.home = choice.home;
+  fetch.done = [this, route, peer = choice.peer](PeerOutcome outcome) { answered(route, peer, outcome); };
+  const Ticket ticket = parts_.peers.fetch(std::move(fetch));
+  if (note_ticket(*route, stage, ticket, urgency)) parts_.peers.expedite(ticket);
+}
+
+void RoutedSource::ask_pfs(const RoutePtr& route) {
+  const auto [stage, urgency] = next_stage(*route, true);
+  FetchRequest request = route->request;
+  request.urgency = urgency;
+  request.no_peers = true;
+  request.done = [this, route](const Result<Origin>& outcome) { finish(route, outcome); };
+  const Ticket ticket = fetch_from_pfs(std::move(request));
+  if (note_ticket(*route, stage, ticket, urgency)) parts_.pfs.expedite(ticket);
+}
+
+void RoutedSource::answered(const RoutePtr& route, Rank peer, PeerOutcome outcome) {
+  switch (outcome) {
+    case PeerOutcome::ok:
+      return finish(route, Origin::peer);
+    case PeerOutcome::cancelled:
+      return finish(route, Error{ECANCELED, "the mount is being shut down"});
+    case PeerOutcome::memory_lost:
+      return finish(route, Error{kMemoryLost, "the network did not let go of the memory"});
+    case PeerOutcome::corrupt: {
+      uint64_t count = 0;
+      {
+        MutexLock lock(mutex_);
+        count = ++corrupt_;
+      }
+      if (count <= kReported)
+        parts_.log.warn("chunk {} came from rank {} with a wrong checksum; it is fetched again",
+                        route->chunk.value, peer.value);
+      break;
+    }
+    case PeerOutcome::not_here:
+    case PeerOutcome::failed:
+    case PeerOutcome::late:
+    case PeerOutcome::gone:
+      break;
+  }
+  route->tried.push_back(peer);
+  const auto other = route->tried.size() < kAttempts
+                         ? choose(route->chunk, route->request.length, route->tried)
+                         : std::nullopt;
+  if (other) {
+    ask_peer(route, *other);
+  } else {
+    ask_pfs(route);
+  }
+}
+
+void RoutedSource::finish(const RoutePtr& route, const Result<Origin>& outcome) {
+  {
+    MutexLock lock(mutex_);
+    routes_.erase(route->ticket);
+  }
+  route->request.done(outcome);
+}
+
+void RoutedSource::expedite(Ticket ticket) {
+  if (ticket % 2 == 0) return parts_.pfs.expedite(ticket / 2);
+  Ticket current = 0;
+  bool at_pfs = false;
+  {
+    MutexLock lock(mutex_);
+    const auto found = routes_.find(ticket);
+    if (found == routes_.end()) return;
+    found->second->expedited = true;
+    current = found->second->current;
+    at_pfs = found->second->at_pfs;
+  }
+  if (at_pfs) {
+    parts_.pfs.expedite(current);
+  } else {
+    parts_.peers.expedite(current);
+  }
+}
+
+void RoutedSource::stop() {
+  parts_.pfs.stop();
+  parts_.peers.stop();
+}
+
+}  // namespace clairfs

@@ -1,0 +1,88 @@
+#include "net/source_choice.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace clairfs {
+namespace {
+
+// Fetches after which one counts half: enough to smooth what a scheduler does to single ones.
+constexpr double kHalfLifeFetches = 8;
+// Seconds after which a fetch counts half; see the header.
+constexpr double kHalfLifeSeconds = 5;
+// Worse than this is not told apart: one fetch that hung for half a minute must not weigh like a hundred slow
+// ones.
+constexpr double kWorstSeconds = 5;
+// Weight of each of the two made-up fetches: little against one real one.
+constexpr double kPriorWeight = 0.25;
+// Bytes in front of the second made-up fetch: a full queue.
+constexpr double kPriorBytes = 4U << 20;
+// A path never counts as faster than this: memory.
+constexpr double kLeastPerByte = 1e-11;
+
+double seconds(Duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+
+}  // namespace
+
+void PathModel::Sums::add(double weight, double px, double py) {
+  n += weight;
+  x += weight * px;
+  y += weight * py;
+  xx += weight * px * px;
+  xy += weight * px * py;
+}
+
+void PathModel::Sums::scale(double by) {
+  for (double* sum : {&n, &x, &y, &xx, &xy}) *sum *= by;
+}
+
+PathModel::PathModel(const Prior& prior) {
+  prior_.add(kPriorWeight, 0, prior.latency);
+  prior_.add(kPriorWeight, kPriorBytes, prior.latency + kPriorBytes / prior.bandwidth);
+}
+
+double PathModel::age(TimePoint now) const {
+  return std::exp2(-std::max(0.0, seconds(now - last_)) / kHalfLifeSeconds);
+}
+
+void PathModel::completed(uint64_t bytes_in_front, Duration took, TimePoint now) {
+  seen_.scale(age(now) * std::exp2(-1 / kHalfLifeFetches));
+  seen_.add(1, static_cast<double>(bytes_in_front), std::clamp(seconds(took), 0.0, kWorstSeconds));
+  last_ = std::max(last_, now);
+}
+
+PathModel::Line PathModel::line(TimePoint now) const {
+  Sums all = seen_;
+  all.scale(age(now));
+  for (const auto sum : {&Sums::n, &Sums::x, &Sums::y, &Sums::xx, &Sums::xy}) all.*sum += prior_.*sum;
+  Line line;
+  line.per_byte =
+      std::max(kLeastPerByte, (all.n * all.xy - all.x * all.y) / (all.n * all.xx - all.x * all.x));
+  line.latency = (all.y - line.per_byte * all.x) / all.n;
+  if (line.latency < 0) {  // the best line through the origin
+    line.latency = 0;
+    line.per_byte = std::max(kLeastPerByte, all.xy / all.xx);
+  }
+  return line;
+}
+
+Duration PathModel::predict(uint64_t bytes_in_front, TimePoint now) const {
+  const Line now_line = line(now);
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(
+      now_line.latency + now_line.per_byte * static_cast<double>(bytes_in_front)));
+}
+
+double PathModel::bandwidth(TimePoint now) const {
+  return 1 / line(now).per_byte;
+}
+
+std::optional<size_t> choose_source(std::span<const Duration> holders, Duration pfs, const ChoiceRule& rule) {
+  const auto best = std::min_element(holders.begin(), holders.end());
+  if (best == holders.end()) return std::nullopt;
+  if (*best > rule.floor && seconds(*best) > rule.factor * seconds(pfs)) return std::nullopt;
+  return static_cast<size_t>(best - holders.begin());
+}
+
+}  // namespace clairfs

@@ -1,0 +1,226 @@
+// Several nodes of a job in one process: real caches and jobs, a network and a PFS that the test controls.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cache/catalog_scan.h"
+#include "cache/chunk_cache.h"
+#include "net/in_process_transport.h"
+#include "net/job.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/slow_source.h"
+#include "tests/support/temp_tree.h"
+
+namespace clairfs {
+
+/// Waits for what must come; false only after half a minute.
+inline bool eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 15000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return condition();
+}
+
+/// Chunk c lives on node c modulo the number of nodes, and on the `copies` nodes after it.
+class ModuloHomes final : public HomeDirectory {
+ public:
+  explicit ModuloHomes(uint32_t nodes, uint32_t copies = 0) : nodes_(nodes), copies_(copies) {}
+  std::vector<Rank> holders(ChunkId chunk) const override {
+    std::vector<Rank> ranks;
+    for (uint32_t i = 0; i <= copies_; ++i) ranks.emplace_back((chunk.value + i) % nodes_);
+    return ranks;
+  }
+
+ private:
+  const uint32_t nodes_;
+  const uint32_t copies_;
+};
+
+/// Keeps what has its home here and lets the rest pass, as a placement asks for.
+class HomePolicy final : public TierPolicy {
+ public:
+  HomePolicy(Rank self, uint32_t nodes, Tier tier) : self_(self), nodes_(nodes), tier_(tier) {}
+  Placement place(ChunkId chunk, uint64_t bytes, const TierSpace& space) override {
+    return {would_keep(chunk, bytes, space) ? tier_ : Tier::none, {}};
+  }
+  bool would_keep(ChunkId chunk, uint64_t, const TierSpace&) const override {
+    return chunk.value % nodes_ == self_.value;
+  }
+
+ private:
+  const Rank self_;
+  const uint32_t nodes_;
+  const Tier tier_;
+};
+
+struct NodesOptions {
+  uint32_t nodes = 4;
+  uint32_t files = 64;
+  uint64_t least_bytes = 1000;
+  uint64_t most_bytes = 150000;
+  uint32_t chunk_size = 64 << 10;
+  uint64_t ram = 64 << 20;
+  uint64_t seed = 1;
+  NetworkFaults faults;
+  Duration pfs_delay = std::chrono::milliseconds(3);
+  /// Deadlines for tests: a fault costs a fraction of a second.
+  MembershipTimes times{std::chrono::milliseconds(50), std::chrono::milliseconds(400),
+                        std::chrono::milliseconds(1500)};
+};
+
+inline PeerClientOptions impatient_client() {
+  PeerClientOptions client;
+  client.probe_after = std::chrono::milliseconds(50);
+  client.least_silence = std::chrono::milliseconds(300);
+  client.most_silence = std::chrono::milliseconds(600);
+  client.most_wait = std::chrono::seconds(5);
+  return client;
+}
+
+/// One node. Parts are taken down in the order that Job asks for.
+class PeerNode {
+ public:
+  PeerNode(const NodesOptions& options, InProcessNetwork& network, Rank rank,
+           std::shared_ptr<const Catalog> catalog)
+      : source(catalog->size(), options.seed + 100 + rank.value, options.pfs_delay),
+        policy(rank, options.nodes, Tier::ram),
+        catalog_(std::move(catalog)) {
+    JobOptions job_options;
+    job_options.host = "node" + std::to_string(rank.value);
+    job_options.chunk_size = options.chunk_size;
+    job_options.ram_capacity = options.ram;
+    job_options.times = options.times;
+    job_options.client = impatient_client();
+    job =
+        std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, job_options,
+                              Job::Events{[this](const std::string&) { ++refused; }, [this] { ++changes; }});
+    RoutedSource& routed = job->make_source(*catalog_, source);
+    cache =
+        std::move(*ChunkCache::create({*catalog_, routed, {}, policy, metrics, log.logger()}, options.ram));
+    job->serve(*cache);
+  }
+  ~PeerNode() { end(); }
+  void end() {
+    if (!cache) return;
+    job->leave("");
+    stopped_in_time = cache->stop(std::chrono::seconds(20));
+    job->stop(std::chrono::seconds(1));
+    cache.reset();
+  }
+
+  const SteadyClock clock;
+  CapturedLog log;
+  Metrics metrics;
+  SlowSource source;
+  HomePolicy policy;
+  std::unique_ptr<Job> job;
+  std::unique_ptr<ChunkCache> cache;
+  std::atomic<int> refused{0};
+  std::atomic<int> changes{0};
+  bool stopped_in_time = true;
+
+ private:
+  const std::shared_ptr<const Catalog> catalog_;
+};
+
+/// All of them. A test that needs another order of events builds its own from the parts.
+class PeerNodes {
+ public:
+  explicit PeerNodes(const NodesOptions& options)
+      : options_(options), network(options.nodes, options.seed, options.faults) {
+    std::mt19937_64 random(options.seed);
+    for (uint32_t i = 0; i < options.files; ++i) {
+      tree.write("f" + std::to_string(10000 + i),
+                 std::uniform_int_distribution<uint64_t>(options.least_bytes, options.most_bytes)(random));
+    }
+    CapturedLog log;
+    ScanOptions scan;
+    scan.chunk_size = options.chunk_size;
+    catalog = *scan_catalog(tree.path(), scan, log.logger());
+    for (uint32_t i = 0; i < options.nodes; ++i)
+      nodes.push_back(std::make_unique<PeerNode>(options, network, Rank(i), catalog));
+  }
+  ~PeerNodes() {
+    for (auto& node : nodes) node->end();
+  }
+
+  PeerNode& operator[](size_t rank) { return *nodes[rank]; }
+  size_t size() const { return nodes.size(); }
+  void set_homes(const std::shared_ptr<const HomeDirectory>& homes) {
+    for (auto& node : nodes) node->job->source()->set_homes(homes);
+  }
+  /// Every node knows every other and would ask it.
+  bool all_serve() const {
+    for (const auto& node : nodes) {
+      for (const PeerReport& peer : node->job->nodes()) {
+        if (peer.rank != node->job->self() && !peer.serves) return false;
+      }
+    }
+    return true;
+  }
+  /// Bytes that were read from the PFS, by file, over all nodes.
+  std::vector<uint64_t> pfs_bytes() const {
+    std::vector<uint64_t> sum(catalog->size());
+    for (const auto& node : nodes) {
+      const auto bytes = node->source.bytes_of_files();
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += bytes[i];
+    }
+    return sum;
+  }
+  uint64_t total_pfs_bytes() const {
+    uint64_t sum = 0;
+    for (const uint64_t bytes : pfs_bytes()) sum += bytes;
+    return sum;
+  }
+
+ private:
+  const NodesOptions options_;
+
+ public:
+  TempTree tree;
+  InProcessNetwork network;
+  std::shared_ptr<const Catalog> catalog;
+  std::vector<std::unique_ptr<PeerNode>> nodes;
+};
+
+/// What came of many acquire() calls. Outlives them.
+struct Tally {
+  std::atomic<uint64_t> asked{0};
+  std::atomic<uint64_t> answered{0};
+  std::atomic<uint64_t> failed{0};
+  std::atomic<uint64_t> wrong{0};
+  std::atomic<uint64_t> from_peers{0};
+
+  /// Asks for a chunk and checks every byte of it.
+  void acquire(PeerNodes& nodes, size_t node, ChunkId chunk, Urgency urgency = {}) {
+    ++asked;
+    const ChunkRange range = nodes.catalog->range(chunk);
+    nodes[node].cache->acquire(chunk, urgency, [this, range](const Result<AcquiredChunk>& result) {
+      if (!result) {
+        ++failed;
+      } else {
+        uint64_t at = range.offset;
+        for (const iovec& part : result->data->block.slices(0, range.length)) {
+          const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
+          for (size_t i = 0; i < part.iov_len; ++i) {
+            if (bytes[i] != fake_byte(range.file, at++)) {
+              ++wrong;
+              break;
+            }
+          }
+        }
+        if (result->origin == Origin::peer) ++from_peers;
+      }
+      ++answered;
+    });
+  }
+  bool all_answered() const { return answered == asked; }
+};
+
+}  // namespace clairfs

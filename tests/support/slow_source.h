@@ -1,0 +1,98 @@
+// A ChunkSource that takes its time, as a PFS does, and counts what was read of each file.
+#pragma once
+
+#include <cerrno>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/mutex.h"
+#include "cache/base/thread.h"
+#include "cache/source.h"
+#include "tests/support/fake_source.h"
+
+namespace clairfs {
+
+/// Serves the bytes of fake_byte(), each fetch after a random delay, from a thread of its own. Thread-safe.
+class SlowSource final : public ChunkSource {
+ public:
+  SlowSource(uint32_t files, uint64_t seed, Duration most_delay)
+      : bytes_of_(files), random_(seed), most_delay_(most_delay) {
+    thread_ = NamedThread("slow-source", [this] { run(); });
+  }
+  ~SlowSource() override {
+    {
+      MutexLock lock(mutex_);
+      ending_ = true;
+      wake_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Ticket fetch(FetchRequest request) override {
+    bool accepted = false;
+    {
+      MutexLock lock(mutex_);
+      accepted = !stopped_;
+      if (accepted) {
+        bytes_of_[request.file.index()] += request.length;
+        const auto delay =
+            Duration(std::uniform_int_distribution<Duration::rep>(0, most_delay_.count())(random_));
+        due_.emplace(std::chrono::steady_clock::now() + delay, std::move(request));
+        wake_.notify_all();
+      }
+    }
+    if (!accepted) request.done(Error{ECANCELED, "stopped"});
+    return 1;
+  }
+  void expedite(Ticket) override {}
+  void stop() override {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+  }
+
+  /// Bytes read of each file so far.
+  std::vector<uint64_t> bytes_of_files() {
+    MutexLock lock(mutex_);
+    return bytes_of_;
+  }
+
+ private:
+  void run() {
+    MutexLock lock(mutex_);
+    while (!ending_ || !due_.empty()) {
+      if (due_.empty()) {
+        wake_.wait(lock);
+        continue;
+      }
+      const TimePoint next = due_.begin()->first;
+      if (next > std::chrono::steady_clock::now()) {
+        wake_.wait_until(lock, next);
+        continue;
+      }
+      const FetchRequest request = std::move(due_.begin()->second);
+      due_.erase(due_.begin());
+      lock.unlock();
+      uint64_t at = request.offset;
+      for (const iovec& part : request.memory) {
+        auto* out = static_cast<unsigned char*>(part.iov_base);
+        for (size_t i = 0; i < part.iov_len; ++i) out[i] = fake_byte(request.file, at++);
+      }
+      request.done(Origin::pfs);
+      lock.lock();
+    }
+  }
+
+  Mutex mutex_;
+  CondVar wake_;
+  std::multimap<TimePoint, FetchRequest> due_ GUARDED_BY(mutex_);
+  std::vector<uint64_t> bytes_of_ GUARDED_BY(mutex_);
+  std::mt19937_64 random_ GUARDED_BY(mutex_);
+  const Duration most_delay_;
+  bool stopped_ GUARDED_BY(mutex_) = false;
+  bool ending_ GUARDED_BY(mutex_) = false;
+  NamedThread thread_;
+};
+
+}  // namespace clairfs
