@@ -234,10 +234,10 @@ void Job::tell_all(const wire::PlanEntry& entry) {
   deliver(entry.name);
 }
 
-void Job::follow_plans(PlanEvents events) {
+void Job::follow_plans(PlanChanged changed) {
   {
     MutexLock lock(mutex_);
-    plan_events_ = std::move(events);
+    plan_changed_ = std::move(changed);
   }
   for (const wire::PlanEntry& entry : plans_.entries()) {
     if (!entry.cancelled) deliver(entry.name);
@@ -247,20 +247,16 @@ void Job::follow_plans(PlanEvents events) {
 // What holds by the time that it is its turn, once: entries may be queued in another order than they hold.
 void Job::deliver(const std::string& name) {
   post([this, name] {
-    std::optional<PlanEvents> events;
+    PlanChanged changed;
     {
       MutexLock lock(mutex_);
-      events = plan_events_;
+      changed = plan_changed_;
     }
     const auto entry = plans_.entry(name);
-    if (!events || !entry) return;
+    if (!changed || !entry) return;
     const std::pair stamp(entry->stamp, entry->origin);
-    if (std::exchange(delivered_[name], stamp) == stamp) return;
-    if (entry->cancelled) {
-      events->cancelled(entry->name);
-    } else {
-      events->submitted(entry->text);
-    }
+    if (std::exchange(delivered_[name], stamp) != stamp)
+      changed({entry->name, entry->cancelled ? "" : entry->text, entry->origin});
   });
 }
 

@@ -44,6 +44,7 @@
 #include "net/routed_source.h"
 #include "net/transfer_numbers.h"
 #include "net/transport.h"
+#include "plan/plan_manager.h"
 
 namespace clairfs {
 
@@ -81,10 +82,8 @@ class Job {
     /// A node came, became ready, went silent, died or left: see nodes().
     std::function<void()> nodes_changed;
   };
-  struct PlanEvents {
-    std::function<void(const std::string& text)> submitted;
-    std::function<void(const std::string& name)> cancelled;
-  };
+  /// A plan was registered or cancelled on some node.
+  using PlanChanged = std::function<void(const PlanNews&)>;
 
   /// Starts the transport and says hello. The parts outlive it.
   Job(const Parts& parts, const JobOptions& options, Events events);
@@ -111,7 +110,7 @@ class Job {
   // The plans.
   /// From now on plans are delivered on the job thread, in one order: first those in force, then each that is
   /// registered or cancelled, on this node too (so that all nodes end with the same one).
-  void follow_plans(PlanEvents events);
+  void follow_plans(PlanChanged changed);
   /// Tells all nodes of a plan that was registered here. Errors: E2BIG.
   Status announce_plan(const std::string& name, const std::string& text);
   Status announce_cancelled(const std::string& name);
@@ -170,7 +169,7 @@ class Job {
   mutable Mutex mutex_;  // leaf; guards what follows
   CondVar wake_;
   std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
-  std::optional<PlanEvents> plan_events_ GUARDED_BY(mutex_);
+  PlanChanged plan_changed_ GUARDED_BY(mutex_);
   bool refused_ GUARDED_BY(mutex_) = false;
   bool stopping_ GUARDED_BY(mutex_) = false;
   NamedThread thread_;  // last: uses the others
