@@ -202,6 +202,13 @@ std::string JobNode::status_text(uint64_t least_pfs_bytes) const {
 std::string JobNode::json(uint64_t least_pfs_bytes) const {
   nlohmann::ordered_json job = nlohmann::ordered_json::parse(job_->peers_json());
   job["least_pfs_bytes"] = least_pfs_bytes;
+  const WarmUpProgress warm = warm_up_->progress();
+  job["warm_up"] = {{"total_bytes", warm.total}, {"done_bytes", warm.done}, {"failed_chunks", warm.failed}};
+  if (const auto placed = placement()) {
+    job["placement"] = {{"homeless_bytes", placed->homeless_bytes()},
+                        {"kept_bytes", placed->kept_bytes(parts_.place.self)},
+                        {"memory_bytes", placed->memory_bytes()}};
+  }
   return nlohmann::ordered_json{{"job", job}}.dump();
 }
 

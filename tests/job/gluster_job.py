@@ -13,7 +13,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 import clairmount  # noqa: E402
 import gluster  # noqa: E402
 from clairjob import clairjob  # noqa: E402
-from test_job import Dataset, Readers, register  # noqa: E402
+from test_job import Dataset, Readers, register_on_all  # noqa: E402
 
 
 def main():
@@ -23,7 +23,7 @@ def main():
         volume.remount()
         with clairjob(data.root, nodes, "--ram", data.padded * 5 // 4 // nodes, "--staging", "4M") as job:
             volume.profile()
-            register(job[0], nodes, epochs)
+            register_on_all(job, 0, epochs)
             Readers(data, job, epochs).start().finish()
             counts = volume.profile()
             print(json.dumps({"counts": counts, "size": data.size, "files": 200, "failed": job.stat("reads.failed")}))

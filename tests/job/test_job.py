@@ -95,6 +95,13 @@ def register(mount, nodes, epochs):
     (mount.path / ".clairfs/plan").write_text(plan_text(nodes, epochs) + "\n")
 
 
+def register_on_all(job, rank, epochs):
+    """Registers a plan on one node; returns when all know it and where every chunk is to live."""
+    register(job[rank], len(job), epochs)
+    in_force = lambda node: node.stats()["plan_list"] and (len(job) == 1 or "placement" in node.stats()["job"])  # noqa: E731
+    wait_until(lambda: all(in_force(node) for node in job), "the plan is in force on all nodes")
+
+
 def plans(job):
     return [[p["plan"] for p in node.stats()["plan_list"]] for node in job]
 
@@ -109,7 +116,7 @@ def test_every_byte_leaves_the_source_once(data, nodes):
         ram = data.padded * 5 // 4 // nodes
         with clairjob(slow.path, nodes, "--ram", ram, "--staging", "2M") as job:
             slow.command("reset")
-            register(job[nodes - 1], nodes, 3)
+            register_on_all(job, nodes - 1, 3)
             Readers(data, job, 3).start().finish()
             counters = slow.counters()
             assert counters["opens_per_file_max"] == 1
@@ -131,7 +138,7 @@ def test_ram_and_nvme_of_all_nodes(data, tmp, io):
         options = ["--ram", ram, "--nvme", f"{tmp}/nvme{{rank}}:{disk}", "--staging", "1M", f"--io={io}"]
         with clairjob(slow.path, nodes, *options) as job:
             slow.command("reset")
-            register(job[0], nodes, epochs)
+            register_on_all(job, 0, epochs)
             Readers(data, job, epochs, pause=0.01).start().finish()
             least = data.size * (1 + (epochs - 1) * 0.25)
             assert slow.counters()["bytes"] <= 1.05 * least
@@ -191,7 +198,7 @@ def test_two_nodes_on_one_mount_point_refuse(data, tmp):
 
 def test_what_people_see(data):
     with clairjob(data.root, 3, "--ram", "64M") as job:
-        register(job[0], 3, 2)
+        register_on_all(job, 0, 2)
         Readers(data, job, 2).start().finish()
         text = job[0].control("peers")
         assert all(f" {rank} " in text for rank in range(3))
@@ -210,7 +217,7 @@ def test_a_node_that_fails_costs_no_read(data, how):
     ram = data.padded * 5 // 4 // nodes
     with slowfs(data.root, "--attr-timeout", "1000", "--latency", "500") as slow:
         with clairjob(slow.path, nodes, "--ram", ram, "--staging", "2M") as job:
-            register(job[0], nodes, epochs)
+            register_on_all(job, 0, epochs)
             living = [node for node in range(nodes) if node != victim]
             readers = Readers(data, job, epochs, pause=0.02, nodes=living).start()
             wait_until(lambda: min(readers.done.values()) > len(data.names) // nodes * 1.3, "the second epoch")
@@ -235,7 +242,7 @@ def test_a_node_that_fails_costs_no_read(data, how):
 
 def test_one_node_leaves_while_the_others_go_on(data):
     with clairjob(data.root, 3, "--ram", "64M") as job:
-        register(job[0], 3, 4)
+        register_on_all(job, 0, 4)
         readers = Readers(data, job, 4, pause=0.01, nodes=[0, 1]).start()
         wait_until(lambda: min(readers.done.values()) > 200, "an epoch")
         job.umount(2)
@@ -246,7 +253,7 @@ def test_one_node_leaves_while_the_others_go_on(data):
 def test_random_files_under_a_plan(data):
     """Reads that no plan knows of are right too, whoever has the bytes."""
     with clairjob(data.root, 4, "--ram", "2M", "--staging", "1M") as job:
-        register(job[0], 4, 2)
+        register_on_all(job, 0, 2)
         chance = random.Random(3)
 
         def read(node):

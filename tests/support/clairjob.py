@@ -44,7 +44,7 @@ class Node(ClairMount):
 
     @property
     def pid(self):
-        return self.stats()["pid"]
+        return self.stats()["daemon"]["pid"]
 
 
 class ClairJob:
