@@ -66,7 +66,7 @@ Duration MpiLoop::turn() {
     if (handlers.tick) handlers.tick(now);
   }
   if (active) pace.activity(now);
-  return pace.pause(now, requests.size() > 0);
+  return pace.pause(now);
 }
 
 }  // namespace clairfs

@@ -8,10 +8,9 @@
 
 namespace clairfs {
 
-/// While something happens: no pause at all. Then pauses of an eighth of the quiet time so far, so that
-/// sleeping lengthens any wait by an eighth at most and a long quiet costs little. What is outstanding is
-/// watched closely for longer, but not for ever: what a dead peer never completes must not cost a core. Not
-/// thread-safe.
+/// While something happens: no pause at all. Then pauses of an eighth of the quiet time so far: sleeping
+/// lengthens any wait by an eighth at most, and a long quiet, also that of a dead peer, costs next to
+/// nothing. Not thread-safe.
 class PollPace {
  public:
   explicit PollPace(TimePoint now) : last_activity_(now) {}
@@ -19,18 +18,15 @@ class PollPace {
   void activity(TimePoint now) { last_activity_ = now; }
 
   /// How long to sleep before the next look; 0: look again at once.
-  Duration pause(TimePoint now, bool outstanding) const {
+  Duration pause(TimePoint now) const {
     const Duration quiet = now - last_activity_;
-    if (quiet < (outstanding ? kHotOutstanding : kHotIdle)) return Duration::zero();
-    return std::min<Duration>(quiet / 8, kLongestPause);
+    return quiet < kHot ? Duration::zero() : std::min<Duration>(quiet / 8, kLongestPause);
   }
 
-  // A reply from a peer's NVMe tier takes about a millisecond.
-  static constexpr Duration kHotOutstanding = std::chrono::milliseconds(2);
-  // A peer's next request, when it sends one after the other: tens of microseconds.
-  static constexpr Duration kHotIdle = std::chrono::microseconds(200);
-  // 200 looks a second cost about 0.3 % of a core; it is also what the first request after a quiet time
-  // waits.
+  // A peer's answer from memory takes tens of microseconds, and so does its next request when it sends one
+  // after the other. Longer ones wait for a disk, and a core is not to be spent on waiting.
+  static constexpr Duration kHot = std::chrono::microseconds(200);
+  // 200 looks a second cost 0.3 % of a core; it is also what the first request after a quiet time waits.
   static constexpr Duration kLongestPause = std::chrono::milliseconds(5);
 
  private:

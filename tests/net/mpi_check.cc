@@ -229,6 +229,20 @@ void stopped(Job& job) {
   go_on_without(job, Rank(1));
 }
 
+/// Rank 1's host loses its network (a network namespace of its own is required).
+void unplugged(Job& job) {
+  job.exchange(job.others, 1);
+  job.meet(1);
+  if (own_rank == 1) {
+    std::thread([] {
+      std::this_thread::sleep_for(milliseconds(20));
+      check(std::system("ip link set eth0 down") == 0, "ip link set eth0 down");  // NOLINT(cert-env33-c)
+    }).detach();
+    for (;;) job.exchange(job.others, 1);
+  }
+  go_on_without(job, Rank(1));
+}
+
 /// Rank 1 unmounts while the others go on.
 void leaving(Job& job) {
   job.exchange(job.others, 1);
@@ -279,20 +293,48 @@ void idle(Job& job) {
 }
 
 const std::map<std::string, void (*)(Job&)> kScenarios = {
-    {"traffic", traffic}, {"wrong_sizes", wrong_sizes}, {"cancelling", cancelling}, {"killed", killed},
-    {"stopped", stopped}, {"leaving", leaving},         {"stopping", stopping},     {"idle", idle},
+    {"traffic", traffic}, {"wrong_sizes", wrong_sizes}, {"cancelling", cancelling},
+    {"killed", killed},   {"stopped", stopped},         {"unplugged", unplugged},
+    {"leaving", leaving}, {"stopping", stopping},       {"idle", idle},
 };
 
-int run(const std::string& name) {
-  const auto scenario = kScenarios.find(name);
-  if (scenario == kScenarios.end()) {
-    fmt::print(stderr, "no scenario '{}'\n", name);
-    return 2;
+/// Rank 1 never connects.
+int absent(const MpiPlace& place, Logger& log) {
+  if (place.self == Rank(1)) {
+    std::this_thread::sleep_for(seconds(3));
+    return 0;
   }
+  MpiOptions options;
+  options.connect_patience = seconds(1);
+  const auto net = MpiTransport::connect(place, options, log);
+  check(!net && net.error().code == ETIMEDOUT, "connecting without rank 1");
+  fmt::print("rank {}: ok\n", own_rank);
+  std::fflush(nullptr);
+  ::_exit(0);
+}
+
+/// MPI_Init cannot do it.
+int aborting(const MpiPlace& place, Logger& log) {
+  ::setenv("UCX_TLS", "bogus", 1);
+  MpiOptions options;
+  options.before_abort = [] {
+    fmt::print("rank {}: ok\n", own_rank);
+    std::fflush(nullptr);
+  };
+  check(!MpiTransport::connect(place, options, log), "connecting over nothing");
+  return 0;
+}
+
+int run(const std::string& name) {
   const auto place = mpi_place();
-  check(place.ok() && launched_by_mpi(), "started without mpiexec");
+  check(place.ok(), place ? "" : place.error().message);
   own_rank = place->self.value;
   Logger log("mpi_check", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  if (name == "absent") return absent(*place, log);
+  if (name == "aborting") return aborting(*place, log);
+  const auto scenario = kScenarios.find(name);
+  check(scenario != kScenarios.end(), "no scenario '" + name + "'");
+  check(launched_by_mpi(), "started without mpiexec");
   auto net = MpiTransport::connect(*place, {}, log);
   check(net.ok(), net ? "" : net.error().message);
   check(std::getenv("PMI_RANK") == nullptr && std::getenv("PMI_FD") == nullptr, "children would inherit PMI");
