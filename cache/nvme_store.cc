@@ -530,17 +530,22 @@ Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, c
   return std::unique_ptr<NvmeStore>(std::move(store));
 }
 
-uint64_t NvmeStore::usable_bytes(uint64_t capacity, uint32_t chunk_size) {
+uint64_t usable_nvme_bytes(uint64_t capacity, uint32_t chunk_size, const SegmentLayout& layout) {
   if (capacity < kSmallestCapacity) return 0;
-  const SegmentLayout layout;
   const NvmeIndexLimits limits = NvmeIndexLimits::of(capacity);
   const uint64_t slots = segment_limit(capacity, limits, layout) / kSlotSize;
-  // A chunk has one record, unless it fills what is left at the ends of the segments: once for all.
-  const uint64_t records = limits.live_records - std::min<uint64_t>(limits.live_records, 2 * kMaxExtents);
-  // More ends than a chunk may have extents: some may be left.
-  const uint64_t lost = slots / layout.segment_slots / kMaxExtents * chunk_size;
+  const uint64_t segments = slots / layout.segment_slots + 1;
+  // A chunk has one record, but those that fill what is left at the ends of segments have one for each end.
+  const uint64_t records =
+      limits.live_records - std::min<uint64_t>(limits.live_records, kMaxExtents + segments);
   const uint64_t bytes = std::min(slots * kSlotSize, records * kNvmeSmallestShare);
+  // With more ends than a chunk may have extents, what is left at the smallest ones may be of no use.
+  const uint64_t lost = (segments - 1) / kMaxExtents * chunk_size;
   return bytes - std::min(bytes, lost);
+}
+
+uint64_t NvmeStore::usable_bytes(uint64_t capacity, uint32_t chunk_size) {
+  return usable_nvme_bytes(capacity, chunk_size, SegmentLayout());
 }
 
 Result<std::unique_ptr<NvmeStore>> NvmeStore::open(const NvmeOptions& options, IoBackend& io, Logger& log,

@@ -1,4 +1,4 @@
-// NvmeStore::open() with a layout of choice: tests take small segments.
+// NvmeStore::open() and usable_bytes() with a layout of choice: tests take small segments.
 #pragma once
 
 #include <memory>
@@ -10,5 +10,7 @@ namespace clairfs {
 
 Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, const SegmentLayout& layout,
                                                    IoBackend& io, Logger& log, Metrics& metrics);
+
+uint64_t usable_nvme_bytes(uint64_t capacity, uint32_t chunk_size, const SegmentLayout& layout);
 
 }  // namespace clairfs

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "cache/nvme_index.h"
+#include "cache/ram_arena.h"
 #include "tests/unit/cache/nvme_support.h"
 
 using namespace clairfs;
@@ -179,6 +180,34 @@ TEST_CASE("more chunks than the index has room for are refused") {
   CHECK(put(store, n, "x").error().code == ENOSPC);
   CHECK(bytes_in(f.directory) <= f.capacity);
   CHECK(f.open().chunks() == n);
+}
+
+TEST_CASE("an empty store takes all that usable_bytes() promises") {
+  constexpr uint32_t kChunk = 32 << 10;
+  for (const SegmentLayout& layout : {SegmentLayout(), kSmallSegments}) {
+    for (const uint64_t capacity : {1ULL << 20, 5ULL << 20, 40ULL << 20}) {
+      for (const bool equal : {true, false}) {
+        StoreFixture f(IoKind::threads);
+        f.capacity = capacity;
+        NvmeStore& store = f.open(layout);
+        std::mt19937 random(7);
+        const uint64_t usable = usable_nvme_bytes(capacity, kChunk, layout);
+        uint64_t taken = 0;
+        for (uint64_t n = 0;; ++n) {
+          const size_t length = equal ? 1 : 1 + random() % kChunk;
+          taken += std::max<uint64_t>(round_to_pages(length), kNvmeSmallestShare);
+          if (taken > usable) break;
+          const Status written = put(store, n, content_of(n, length));
+          INFO("chunk " << n << " of " << length << " bytes, capacity " << capacity);
+          REQUIRE(written.ok());
+        }
+        CHECK(bytes_in(f.directory) <= capacity);
+        if (capacity > 5 << 20) CHECK(static_cast<double>(usable) > 0.94 * static_cast<double>(capacity));
+      }
+    }
+  }
+  CHECK(NvmeStore::usable_bytes((1 << 20) - 1, kChunk) == 0);
+  CHECK(NvmeStore::usable_bytes(1ULL << 40, 4 << 20) > 0.98 * (1ULL << 40));
 }
 
 TEST_CASE("another capacity on the next mount") {
