@@ -363,6 +363,7 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     lane.window_bytes += bytes;
     ++lane.fetched;
   }
+  tell_policy(lane);  // before anything is asked for: which use a fetch is for depends on it
   // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what
   // transit memory is certain to provide.
   for (; lane.asked < lane.units.size(); ++lane.asked) {
@@ -374,7 +375,6 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     unit->count(bytes);
     ask(unit, unit->position - std::min(unit->position, lane.front));
   }
-  tell_policy(lane);
   return !full;
 }
 
