@@ -542,11 +542,12 @@ void Staging::fill_tiers(Lane& lane) {
     bool room = true;
     for_each_chunk(lane.run->index(), catalog_, lane.horizon.sample_at(lane.filled), [&](ChunkId chunk) {
       if (cache_.tier_of(chunk) != Tier::none) return;
-      const uint64_t bytes = round_to_pages(catalog_.range(chunk).length);
+      const uint64_t length = catalog_.range(chunk).length;
       const TierSpace space = cache_.space();
-      room = room && FirstTouchPolicy::tier(bytes, space) != Tier::none &&
-             policy_.would_keep(chunk, bytes, space);
+      room = room && FirstTouchPolicy::tier(length, space) != Tier::none &&
+             policy_.would_keep(chunk, length, space);
       if (!room) return;
+      const uint64_t bytes = round_to_pages(length);
       shared_->fill_bytes.fetch_add(bytes);
       cache_.acquire(chunk, {Urgency::Kind::fill, lane.filled - lane.front},
                      [shared = shared_, bytes](const Result<AcquiredChunk>&) {
