@@ -36,6 +36,9 @@ struct ChunkKey {
 struct NvmeOptions {
   std::string directory;
   uint64_t capacity = 0;  ///< bytes that the directory may ever hold, index included
+  /// What a chunk takes on average, padding included; decides how much of the capacity is the index's. 0: not
+  /// known, taken for small.
+  uint64_t mean_chunk = 0;
 };
 
 /// Thread-safe. Call-backs run on the io backend's threads. No lock is held while they run or while a
@@ -70,7 +73,8 @@ class NvmeStore {
   /// Forgets every chunk for which `keep` is false; used once after mounting.
   virtual void drop_unless(const std::function<bool(const ChunkKey&)>& keep) = 0;
 
-  /// Bytes that could still be written now (0 when disabled or full).
+  /// Bytes that could still be written now (0 when disabled or full) without using up the slack
+  /// (nvme_space.h).
   virtual uint64_t available() const = 0;
   /// Whether it takes writes at all, once there is room.
   virtual bool writable() const = 0;

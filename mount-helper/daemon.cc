@@ -144,8 +144,11 @@ Status Mount::open_stores() {
   auto io = make_io_backend({options_.io, kNvmeDepth, "nvme-io"}, log_);
   if (!io) return io.error();
   nvme_io_ = std::move(*io);
+  const Catalog& c = *loaded_.catalog;
+  const uint64_t mean_chunk = round_to_pages(c.total_bytes() / std::max(c.chunk_count(), 1U));
   for (const NvmeDir& directory : options_.nvme) {
-    auto store = NvmeStore::open({directory.directory, directory.capacity}, *nvme_io_, log_, metrics_);
+    auto store =
+        NvmeStore::open({directory.directory, directory.capacity, mean_chunk}, *nvme_io_, log_, metrics_);
     if (!store) return store.error();
     stores_.push_back(std::move(*store));
     info_.nvme_directories.push_back(directory.directory);
