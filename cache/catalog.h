@@ -122,4 +122,9 @@ class Catalog {
   const char* characters_;
 };
 
+/// Bytes of a chunk on average; 0 if there is none.
+inline uint64_t mean_chunk_bytes(const Catalog& catalog) {
+  return catalog.chunk_count() == 0 ? 0 : catalog.total_bytes() / catalog.chunk_count();
+}
+
 }  // namespace clairfs

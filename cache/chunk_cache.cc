@@ -8,6 +8,7 @@
 
 #include "cache/base/checksum.h"
 #include "cache/chunk_key.h"
+#include "cache/io_memory.h"
 
 namespace clairfs {
 namespace {
@@ -40,20 +41,24 @@ uint64_t ChunkCache::transit_capacity(uint32_t chunk_size) {
 Result<std::unique_ptr<ChunkCache>> ChunkCache::create(const Parts& parts, uint64_t ram_capacity) {
   ram_capacity = ram_capacity / kPageSize * kPageSize;
   const uint64_t transit = transit_capacity(parts.catalog.chunk_size());
-  auto arena = RamArena::create(ram_capacity + transit);
-  if (!arena) return arena.error();
-  return std::unique_ptr<ChunkCache>(new ChunkCache(parts, std::move(*arena), ram_capacity, transit));
+  auto ram_arena = RamArena::create(ram_capacity, kRamUnit);
+  if (!ram_arena) return ram_arena.error();
+  auto transit_arena = RamArena::create(transit);
+  if (!transit_arena) return transit_arena.error();
+  return std::unique_ptr<ChunkCache>(
+      new ChunkCache(parts, std::move(*ram_arena), std::move(*transit_arena), ram_capacity, transit));
 }
 
-ChunkCache::ChunkCache(const Parts& parts, std::unique_ptr<RamArena> arena, uint64_t ram_capacity,
-                       uint64_t transit_bytes)
+ChunkCache::ChunkCache(const Parts& parts, std::unique_ptr<RamArena> ram_arena,
+                       std::unique_ptr<RamArena> transit_arena, uint64_t ram_capacity, uint64_t transit_bytes)
     : catalog_(parts.catalog),
       source_(parts.source),
       stores_(parts.stores),
       policy_(parts.policy),
       metrics_(parts.metrics),
       log_(parts.log),
-      arena_(std::move(arena)),
+      ram_arena_(std::move(ram_arena)),
+      transit_arena_(std::move(transit_arena)),
       ram_(ram_capacity, metrics_.ram_bytes),
       transit_(transit_bytes, metrics_.transit_bytes),
       slots_(parts.catalog.chunk_count()) {
@@ -187,7 +192,8 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   Tier keep = moves ? make_place(chunk) : Tier::none;
   if (store != 0 && keep == Tier::nvme) keep = Tier::none;  // it is there already
   std::optional<Block> block;
-  if (keep == Tier::ram) block = arena_->allocate(length, ram_);
+  // What comes from NVMe comes in pages.
+  if (keep == Tier::ram && store == 0) block = ram_arena_->allocate(length, ram_);
   const bool in_ram = block.has_value();
   if (!block) block = peers ? reserve_transit_for_peers(length) : reserve_transit(length);
   if (!block) return false;
@@ -209,7 +215,7 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
 
 // Asks the policy where the chunk is to stay, and drops what has to make room.
 Tier ChunkCache::make_place(ChunkId chunk) {
-  const TierChoice choice = policy_.place(chunk, round_to_pages(catalog_.range(chunk).length), space());
+  const TierChoice choice = policy_.place(chunk, catalog_.range(chunk).length, space());
   for (const ChunkId victim : choice.evict) evict(victim, choice.tier);
   return choice.tier;
 }
@@ -232,7 +238,7 @@ void ChunkCache::verify_then_fetch(const std::shared_ptr<Fetch>& fetch) {
 }
 
 void ChunkCache::fetch_from_nvme(const std::shared_ptr<Fetch>& fetch) {
-  const auto pages = fetch->data->block.pages();
+  const auto pages = fetch->data->block.all();
   stores_[fetch->store]->read(chunk_key(catalog_, fetch->chunk), pages, [this, fetch](const Status& status) {
     if (status) return finish(*fetch, Origin::nvme);
     {
@@ -288,6 +294,7 @@ void ChunkCache::finish(Fetch& fetch, const Result<Origin>& outcome) {
     memory_released();
   }
   if (outcome) {
+    if (fetch.keep == Tier::ram && &data->block.account() != &ram_) data = moved_to_ram(std::move(data));
     publish(fetch.chunk, data, *outcome);
     if (fetch.keep == Tier::nvme) write_behind(fetch.chunk, data);
   } else if (outcome.error().code == kMemoryLost) {
@@ -309,6 +316,14 @@ void ChunkCache::fetch_again(ChunkId chunk, Urgency urgency) {
     if (flight.awaited) urgency = Urgency{};
   }
   begin_or_park(chunk, urgency, false);
+}
+
+// For what came from NVMe, or when memory of the tier was still pinned as the fetch began.
+ChunkRef ChunkCache::moved_to_ram(ChunkRef data) {
+  auto block = ram_arena_->allocate(data->length, ram_);
+  if (!block) return data;
+  copy_memory(data->block.slices(0, data->length), block->slices(0, data->length));
+  return ChunkRef(new ChunkData(std::move(*block), data->length, *this));
 }
 
 // Makes fetched bytes known and answers all who wait.
@@ -357,7 +372,7 @@ void ChunkCache::write_behind(ChunkId chunk, const ChunkRef& data) {
   }
   outstanding_.fetch_add(1);
   const uint64_t checksum = xxh3_64(data->block.slices(0, data->length));
-  store->write(chunk_key(catalog_, chunk), data->block.pages(), data->length, checksum,
+  store->write(chunk_key(catalog_, chunk), data->block.all(), data->length, checksum,
                [this, chunk, bytes, index, held = data](const Status& status) mutable {
                  write_behind_bytes_.fetch_sub(bytes);
                  if (status) {
@@ -411,7 +426,7 @@ TierSpace ChunkCache::space() const {
 }
 
 bool ChunkCache::would_keep(ChunkId chunk) const {
-  return policy_.would_keep(chunk, round_to_pages(catalog_.range(chunk).length), space());
+  return policy_.would_keep(chunk, catalog_.range(chunk).length, space());
 }
 
 bool ChunkCache::writes_are_behind() const {
@@ -433,7 +448,7 @@ NvmeStore* ChunkCache::roomiest_store(uint64_t bytes, size_t& index) const {
 
 // Takes transit memory, dropping the oldest chunks there that nobody uses.
 std::optional<Block> ChunkCache::reserve_transit(uint64_t length) {
-  if (auto block = arena_->allocate(length, transit_)) return block;
+  if (auto block = transit_arena_->allocate(length, transit_)) return block;
   size_t candidates = 0;
   {
     MutexLock lock(transit_mutex_);
@@ -461,7 +476,7 @@ std::optional<Block> ChunkCache::reserve_transit(uint64_t length) {
     }
     if (!dropped) continue;
     dropped = ChunkRef();
-    if (auto block = arena_->allocate(length, transit_)) return block;
+    if (auto block = transit_arena_->allocate(length, transit_)) return block;
   }
   return std::nullopt;
 }

@@ -132,8 +132,8 @@ class ChunkCache final : private MemoryListener {
   struct Fetch;
   struct RangeRead;
 
-  ChunkCache(const Parts& parts, std::unique_ptr<RamArena> arena, uint64_t ram_capacity,
-             uint64_t transit_bytes);
+  ChunkCache(const Parts& parts, std::unique_ptr<RamArena> ram_arena, std::unique_ptr<RamArena> transit_arena,
+             uint64_t ram_capacity, uint64_t transit_bytes);
   void memory_released() override;
 
   Shard& shard(ChunkId chunk) const { return shards_[chunk.index() % shards_.size()]; }
@@ -154,6 +154,7 @@ class ChunkCache final : private MemoryListener {
   void fetch_from_nvme(const std::shared_ptr<Fetch>& fetch);
   void fetch_from_source(const std::shared_ptr<Fetch>& fetch);
   void finish(Fetch& fetch, const Result<Origin>& outcome);
+  ChunkRef moved_to_ram(ChunkRef data);
   void publish(ChunkId chunk, const ChunkRef& data, Origin origin);
   void complete(ChunkId chunk, const Result<AcquiredChunk>& result);
   void write_behind(ChunkId chunk, const ChunkRef& data);
@@ -182,7 +183,8 @@ class ChunkCache final : private MemoryListener {
   TierPolicy& policy_;
   Metrics& metrics_;
   Logger& log_;
-  const std::unique_ptr<RamArena> arena_;
+  const std::unique_ptr<RamArena> ram_arena_;
+  const std::unique_ptr<RamArena> transit_arena_;
 
   // Self-synchronised.
   MemoryAccount ram_;

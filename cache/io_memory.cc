@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -29,6 +30,25 @@ std::vector<iovec> slice_of(std::span<const iovec> memory, uint64_t offset, uint
     offset = 0;
   }
   return slice;
+}
+
+void copy_memory(std::span<const iovec> from, std::span<const iovec> to) {
+  size_t target = 0;
+  uint64_t written = 0;  // of that piece
+  for (const iovec& piece : from) {
+    for (uint64_t read = 0; read < piece.iov_len;) {
+      if (written == to[target].iov_len) {
+        ++target;
+        written = 0;
+        continue;
+      }
+      const uint64_t bytes = std::min<uint64_t>(piece.iov_len - read, to[target].iov_len - written);
+      std::memcpy(static_cast<std::byte*>(to[target].iov_base) + written,
+                  static_cast<const std::byte*>(piece.iov_base) + read, bytes);
+      read += bytes;
+      written += bytes;
+    }
+  }
 }
 
 uint64_t xxh3_of(std::span<const iovec> memory, uint64_t length) {

@@ -15,6 +15,9 @@ uint64_t total_bytes(std::span<const iovec> memory);
 /// The pieces of `memory` that hold its bytes [offset, offset + length). REQUIRES: they are there.
 std::vector<iovec> slice_of(std::span<const iovec> memory, uint64_t offset, uint64_t length);
 
+/// Copies all of `from` to the beginning of `to`. REQUIRES: it fits; they do not overlap.
+void copy_memory(std::span<const iovec> from, std::span<const iovec> to);
+
 /// XXH3-64 of the first `length` bytes. REQUIRES: they are there.
 uint64_t xxh3_of(std::span<const iovec> memory, uint64_t length);
 

@@ -1,6 +1,7 @@
 #include "cache/nvme_index.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -50,13 +51,19 @@ Result<size_t> read_all(int fd, void* data, size_t size, off_t offset) {
 
 }  // namespace
 
-NvmeIndexLimits NvmeIndexLimits::of(uint64_t capacity) {
+NvmeIndexLimits NvmeIndexLimits::of(uint64_t capacity, uint64_t chunk) {
   // Two files, each rounded up to a block. At least 64 KiB, so that even the records of a chunk in
   // kMaxExtents pieces fit beside the live ones; at most what keeps record numbers in 31 bits.
   constexpr uint64_t kRounding = 8 << 10;
   constexpr uint64_t kMost = uint64_t{sizeof(NvmeRecord)} << 31;
+  uint64_t wanted = capacity / 64;
+  if (chunk > 0) {
+    // Three bits of the size, so that a dataset that changes a little finds the layout it left.
+    chunk = chunk >> (std::bit_width(chunk) - 3) << (std::bit_width(chunk) - 3);
+    wanted = std::min(wanted, capacity / chunk * kRuns * sizeof(NvmeRecord) / 3 * 8 + kRounding);
+  }
   NvmeIndexLimits limits;
-  limits.share = std::clamp<uint64_t>(capacity / 64, 64 << 10, kMost);
+  limits.share = std::clamp<uint64_t>(wanted, 64 << 10, kMost);
   const uint64_t records = (limits.share - kRounding) / sizeof(NvmeRecord);
   limits.file_records = static_cast<uint32_t>(records * 5 / 8);
   limits.live_records = static_cast<uint32_t>(records * 3 / 8);

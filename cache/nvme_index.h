@@ -27,8 +27,11 @@ struct NvmeIndexLimits {
   uint32_t file_records = 0;  ///< that the file may hold
   uint32_t live_records = 0;  ///< that chunks may have
 
-  /// 1/64 of the capacity: enough for a store full of chunks of 8 KiB, and 1.6 % of the disk.
-  static NvmeIndexLimits of(uint64_t capacity);
+  /// Enough for a store full of chunks that take `chunk` bytes on average in kRuns extents each, but at most
+  /// 1/64 of the capacity: 1.6 % of the disk, one record for each 8 KiB. 0: not known, 1/64.
+  static NvmeIndexLimits of(uint64_t capacity, uint64_t chunk = 0);
+  /// Three on average in a store that is full but for its slack (nvme_space.h), and one more for certainty.
+  static constexpr uint64_t kRuns = 4;
 };
 
 /// A file of records behind a header. Not thread-safe.

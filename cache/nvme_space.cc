@@ -59,7 +59,10 @@ std::vector<Extent> NvmeSpace::allocate_runs(uint32_t slots, size_t max_extents)
   if (enough < slots) return {};
   std::vector<Extent> extents;
   while (slots > 0) {
-    const auto [count, first] = *by_size_.rbegin();
+    // The largest, and for what is left at last the smallest that holds it: else a large one is cut for
+    // nothing.
+    const auto fit = by_size_.lower_bound({slots, 0});
+    const auto [count, first] = fit != by_size_.end() ? *fit : *by_size_.rbegin();
     extents.push_back(take({first, count}, std::min(count, slots)));
     slots -= extents.back().count;
   }

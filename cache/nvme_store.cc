@@ -3,6 +3,7 @@
 // verifies, and only then lets go of the slots, so that a drop meanwhile cannot give them to a writer.
 #include "cache/nvme_store.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <utility>
@@ -65,11 +66,12 @@ struct Parts {
 class Store final : public NvmeStore {
  public:
   Store(const NvmeOptions& options, NvmeDirectory directory, std::unique_ptr<NvmeSegments> segments,
-        const NvmeIndexLimits& limits, IoBackend& io, Logger& log, Metrics& metrics)
+        const NvmeIndexLimits& limits, uint64_t slack, IoBackend& io, Logger& log, Metrics& metrics)
       : options_(options),
         directory_(std::move(directory)),
         segments_(std::move(segments)),
         limits_(limits),
+        slack_(slack),
         io_(io),
         log_(log),
         metrics_(metrics),
@@ -103,7 +105,8 @@ class Store final : public NvmeStore {
   uint64_t available() const override {
     MutexLock lock(mutex_);
     if (state_ != State::active || !index_has_room()) return 0;
-    return table_.space.free_slots() * kSlotSize + segments_->growable();
+    const uint64_t free = table_.space.free_slots() * kSlotSize + segments_->growable();
+    return free - std::min(free, slack_);
   }
   bool writable() const override {
     MutexLock lock(mutex_);
@@ -170,6 +173,7 @@ class Store final : public NvmeStore {
   const NvmeDirectory directory_;
   const std::unique_ptr<NvmeSegments> segments_;
   const NvmeIndexLimits limits_;
+  const uint64_t slack_;  // bytes
   IoBackend& io_;
   Logger& log_;
   Metrics& metrics_;
@@ -520,32 +524,34 @@ Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, c
   }
   auto directory = lock_nvme_directory(options.directory);
   if (!directory) return directory.error();
-  const NvmeIndexLimits limits = NvmeIndexLimits::of(options.capacity);
-  auto segments = NvmeSegments::open(layout, directory->directory.get(), options.directory,
-                                     segment_limit(options.capacity, limits, layout), log);
+  const NvmeIndexLimits limits = NvmeIndexLimits::of(options.capacity, options.mean_chunk);
+  const uint64_t limit = segment_limit(options.capacity, limits, layout);
+  auto segments = NvmeSegments::open(layout, directory->directory.get(), options.directory, limit, log);
   if (!segments) return segments.error();
-  auto store =
-      std::make_unique<Store>(options, std::move(*directory), std::move(*segments), limits, io, log, metrics);
+  auto store = std::make_unique<Store>(options, std::move(*directory), std::move(*segments), limits,
+                                       limit / kSlackDivisor, io, log, metrics);
   if (Status status = store->load(); !status) return status.error();
   return std::unique_ptr<NvmeStore>(std::move(store));
 }
 
-uint64_t usable_nvme_bytes(uint64_t capacity, uint32_t chunk_size, const SegmentLayout& layout) {
+uint64_t usable_nvme_bytes(uint64_t capacity, uint32_t chunk_size, uint64_t mean_chunk,
+                           const SegmentLayout& layout) {
   if (capacity < kSmallestCapacity) return 0;
-  const NvmeIndexLimits limits = NvmeIndexLimits::of(capacity);
+  const NvmeIndexLimits limits = NvmeIndexLimits::of(capacity, mean_chunk);
   const uint64_t slots = segment_limit(capacity, limits, layout) / kSlotSize;
   const uint64_t segments = slots / layout.segment_slots + 1;
   // A chunk has one record, but those that fill what is left at the ends of segments have one for each end.
   const uint64_t records =
       limits.live_records - std::min<uint64_t>(limits.live_records, kMaxExtents + segments);
-  const uint64_t bytes = std::min(slots * kSlotSize, records * kNvmeSmallestShare);
+  const uint64_t share = std::max(kNvmeSmallestShare, mean_chunk / NvmeIndexLimits::kRuns);
+  const uint64_t bytes = std::min((slots - slots / kSlackDivisor) * kSlotSize, records * share);
   // With more ends than a chunk may have extents, what is left at the smallest ones may be of no use.
   const uint64_t lost = (segments - 1) / kMaxExtents * chunk_size;
   return bytes - std::min(bytes, lost);
 }
 
-uint64_t NvmeStore::usable_bytes(uint64_t capacity, uint32_t chunk_size) {
-  return usable_nvme_bytes(capacity, chunk_size, SegmentLayout());
+uint64_t NvmeStore::usable_bytes(uint64_t capacity, uint32_t chunk_size, uint64_t mean_chunk) {
+  return usable_nvme_bytes(capacity, chunk_size, mean_chunk, SegmentLayout());
 }
 
 Result<std::unique_ptr<NvmeStore>> NvmeStore::open(const NvmeOptions& options, IoBackend& io, Logger& log,

@@ -39,6 +39,9 @@ inline constexpr uint64_t kNvmeSmallestShare = 8 << 10;
 struct NvmeOptions {
   std::string directory;
   uint64_t capacity = 0;  ///< bytes that the directory may ever hold, index included
+  /// What a chunk takes on average, padding included; decides how much of the capacity is the index's. 0: not
+  /// known, taken for small.
+  uint64_t mean_chunk = 0;
 };
 
 /// Thread-safe. Call-backs run on the io backend's threads. No lock is held while they run or while a
@@ -54,9 +57,9 @@ class NvmeStore {
   virtual ~NvmeStore() = default;
 
   /// Bytes of chunks, each rounded up to 4 KiB and at least kNvmeSmallestShare, that an empty store of
-  /// `capacity` bytes is certain to take, if no chunk is larger than `chunk_size` and the disk is not full. 0
-  /// when that is too small for a store.
-  static uint64_t usable_bytes(uint64_t capacity, uint32_t chunk_size);
+  /// `capacity` bytes is certain to take, if no chunk is larger than `chunk_size`, they take `mean_chunk`
+  /// bytes or more on average (0: not known), and the disk is not full. 0 when that is too small for a store.
+  static uint64_t usable_bytes(uint64_t capacity, uint32_t chunk_size, uint64_t mean_chunk = 0);
 
   /// Whether the chunk is here, and its length in bytes (0: not here).
   virtual uint32_t length_of(const ChunkKey& key) const = 0;
@@ -78,7 +81,8 @@ class NvmeStore {
   /// Forgets every chunk for which `keep` is false; used once after mounting.
   virtual void drop_unless(const std::function<bool(const ChunkKey&)>& keep) = 0;
 
-  /// Bytes that could still be written now (0 when disabled or full).
+  /// Bytes that could still be written now (0 when disabled or full) without using up the slack
+  /// (nvme_space.h).
   virtual uint64_t available() const = 0;
   /// Whether it takes writes at all, once there is room.
   virtual bool writable() const = 0;

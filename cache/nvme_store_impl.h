@@ -11,6 +11,7 @@ namespace clairfs {
 Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, const SegmentLayout& layout,
                                                    IoBackend& io, Logger& log, Metrics& metrics);
 
-uint64_t usable_nvme_bytes(uint64_t capacity, uint32_t chunk_size, const SegmentLayout& layout);
+uint64_t usable_nvme_bytes(uint64_t capacity, uint32_t chunk_size, uint64_t mean_chunk,
+                           const SegmentLayout& layout);
 
 }  // namespace clairfs

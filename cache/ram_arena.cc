@@ -6,12 +6,14 @@
 
 #include <sys/mman.h>
 
+#include "cache/base/units.h"
+
 namespace clairfs {
 namespace {
 
 // Enough for some ten milliseconds of fetching at 1 GB/s, little enough not to count.
-constexpr uint32_t kPopulateAhead = (16U << 20) / kPageSize;
-constexpr uint32_t kPopulateStep = kPopulateAhead / 4;
+constexpr uint64_t kPopulateAhead = 16U << 20;
+constexpr uint64_t kPopulateStep = kPopulateAhead / 4;
 
 }  // namespace
 
@@ -34,14 +36,14 @@ Block::Block(Block&& other) noexcept
       account_(other.account_),
       first_(other.first_),
       more_(std::move(other.more_)),
-      pages_(other.pages_) {}
+      units_(other.units_) {}
 
 Block& Block::operator=(Block&& other) noexcept {
   std::swap(arena_, other.arena_);
   std::swap(account_, other.account_);
   std::swap(first_, other.first_);
   std::swap(more_, other.more_);
-  std::swap(pages_, other.pages_);
+  std::swap(units_, other.units_);
   return *this;
 }
 
@@ -52,13 +54,13 @@ Block::~Block() {
 std::vector<iovec> Block::slices(uint64_t offset, uint64_t length) const {
   std::vector<iovec> out;
   const auto add = [&](Run run) {
-    const uint64_t bytes = run.count * kPageSize;
+    const uint64_t bytes = run.count * arena_->unit_;
     if (offset >= bytes) {
       offset -= bytes;
       return;
     }
     const uint64_t part = std::min(length, bytes - offset);
-    if (part > 0) out.push_back({arena_->memory_.data() + run.first * kPageSize + offset, part});
+    if (part > 0) out.push_back({arena_->memory_.data() + run.first * arena_->unit_ + offset, part});
     length -= part;
     offset = 0;
   };
@@ -70,24 +72,24 @@ std::vector<iovec> Block::slices(uint64_t offset, uint64_t length) const {
   return out;
 }
 
-std::vector<iovec> Block::pages() const {
-  return slices(0, capacity());
+uint64_t Block::capacity() const {
+  return units_ * arena_->unit_;
 }
 
-Result<std::unique_ptr<RamArena>> RamArena::create(uint64_t capacity) {
-  constexpr uint64_t kMost = 1ULL << 44;
-  if (capacity > kMost) return Error{EINVAL, "the RAM tier can hold at most 16 TiB"};
+Result<std::unique_ptr<RamArena>> RamArena::create(uint64_t capacity, uint64_t unit) {
+  const uint64_t most = unit << 32;
+  if (capacity >= most) return Error{EINVAL, "the RAM tier must be smaller than " + format_size(most)};
   auto memory = Mapping::anonymous(round_to_pages(capacity));
   if (!memory) return memory.error();
-  return std::unique_ptr<RamArena>(new RamArena(std::move(*memory)));
+  return std::unique_ptr<RamArena>(new RamArena(std::move(*memory), unit));
 }
 
-RamArena::RamArena(Mapping memory) : memory_(std::move(memory)) {
+RamArena::RamArena(Mapping memory, uint64_t unit) : memory_(std::move(memory)), unit_(unit) {
   // Fewer TLB misses when chunks are copied; memory is handed out densely, so little more becomes resident.
   if (memory_.size() > 0) ::madvise(memory_.data(), memory_.size(), MADV_HUGEPAGE);
   MutexLock lock(mutex_);
   if (memory_.size() == 0) return;
-  insert_free({0, static_cast<uint32_t>(memory_.size() / kPageSize)});
+  insert_free({0, static_cast<uint32_t>(memory_.size() / unit_)});
   populator_ = NamedThread("arena", [this] { populate_ahead(); });
 }
 
@@ -100,20 +102,20 @@ RamArena::~RamArena() {
 }
 
 void RamArena::populate_ahead() {
-  const auto pages = static_cast<uint32_t>(memory_.size() / kPageSize);
   for (;;) {
-    uint32_t begin = 0;
+    uint64_t begin = 0;
+    uint64_t end = 0;
     {
       MutexLock lock(mutex_);
       while (!stopping_ && !wants_population()) used_more_.wait(lock);
       if (stopping_) return;
-      begin = std::max(populated_until_, used_until_);
-      populated_until_ = std::min(begin + kPopulateStep, pages);
+      begin = std::max(populated_until_, round_to_pages(used_until_));
+      end = std::min(begin + kPopulateStep, memory_.size());
+      populated_until_ = end;
     }
-    if (begin == pages) return;
-    const uint64_t bytes = std::min(kPopulateStep, pages - begin) * kPageSize;
+    if (begin == end) return;
     // Linux 5.14; where it is missing, pages become resident at their first use.
-    if (::madvise(memory_.data() + begin * kPageSize, bytes, MADV_POPULATE_WRITE) != 0) return;
+    if (::madvise(memory_.data() + begin, end - begin, MADV_POPULATE_WRITE) != 0) return;
   }
 }
 
@@ -123,9 +125,8 @@ bool RamArena::wants_population() const {
 }
 
 std::optional<Block> RamArena::allocate(uint64_t length, MemoryAccount& account) {
-  const uint64_t bytes = round_to_pages(length);
-  if (!account.charge(bytes)) return std::nullopt;
-  const auto wanted = static_cast<uint32_t>(bytes / kPageSize);
+  const auto wanted = static_cast<uint32_t>((length + unit_ - 1) / unit_);
+  if (!account.charge(wanted * unit_)) return std::nullopt;
   std::vector<Block::Run> more;
   MutexLock lock(mutex_);
   const Block::Run first = take_run(wanted);
@@ -133,16 +134,16 @@ std::optional<Block> RamArena::allocate(uint64_t length, MemoryAccount& account)
     more.push_back(take_run(wanted - have));
     have += more.back().count;
   }
-  uint32_t until = first.first + first.count;
-  for (const Block::Run run : more) until = std::max(until, run.first + run.count);
-  if (until > used_until_) {
-    used_until_ = until;
+  uint64_t until = first.first + uint64_t{first.count};
+  for (const Block::Run run : more) until = std::max(until, run.first + uint64_t{run.count});
+  if (until * unit_ > used_until_) {
+    used_until_ = until * unit_;
     if (wants_population()) used_more_.notify_one();
   }
   return Block(this, &account, first, std::move(more), wanted);
 }
 
-// The smallest free run that holds `wanted` pages, cut to size; the largest there is if none does.
+// The smallest free run that holds `wanted` units, cut to size; the largest there is if none does.
 Block::Run RamArena::take_run(uint32_t wanted) {
   auto found = free_by_count_.lower_bound({wanted, 0});
   if (found == free_by_count_.end()) found = std::prev(found);

@@ -5,10 +5,16 @@
 #include <vector>
 
 #include "cache/base/types.h"
+#include "cache/ram_arena.h"
 
 namespace clairfs {
 
 enum class Tier : uint8_t { none, ram, nvme };
+
+/// Bytes that a chunk of `length` takes of a tier, padding included.
+constexpr uint64_t bytes_in(Tier tier, uint64_t length) {
+  return tier == Tier::ram ? round_to_ram_units(length) : round_to_pages(length);
+}
 
 /// Bytes that could be kept right now without dropping anything.
 struct TierSpace {
@@ -27,11 +33,11 @@ struct TierChoice {
 class TierPolicy {
  public:
   virtual ~TierPolicy() = default;
-  /// Where to keep a chunk of `bytes` (padding included) that is about to be fetched. The cache does as it is
-  /// told; chunks to be evicted count as dropped from here on.
-  virtual TierChoice place(ChunkId chunk, uint64_t bytes, const TierSpace& space) = 0;
+  /// Where to keep a chunk of `length` bytes that is about to be fetched. The cache does as it is told;
+  /// chunks to be evicted count as dropped from here on.
+  virtual TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space) = 0;
   /// Whether place() would keep it anywhere; changes nothing.
-  virtual bool would_keep(ChunkId chunk, uint64_t bytes, const TierSpace& space) const = 0;
+  virtual bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const = 0;
   /// What became of it: a tier has the chunk now, or has it no more.
   virtual void kept(ChunkId, Tier) {}
   virtual void dropped(ChunkId, Tier) {}
@@ -40,15 +46,15 @@ class TierPolicy {
 /// Nothing is known of the future: the first chunks touched fill RAM, then NVMe, and stay.
 class FirstTouchPolicy final : public TierPolicy {
  public:
-  TierChoice place(ChunkId, uint64_t bytes, const TierSpace& space) override {
-    return {tier(bytes, space), {}};
+  TierChoice place(ChunkId, uint64_t length, const TierSpace& space) override {
+    return {tier(length, space), {}};
   }
-  bool would_keep(ChunkId, uint64_t bytes, const TierSpace& space) const override {
-    return tier(bytes, space) != Tier::none;
+  bool would_keep(ChunkId, uint64_t length, const TierSpace& space) const override {
+    return tier(length, space) != Tier::none;
   }
-  static Tier tier(uint64_t bytes, const TierSpace& space) {
-    if (bytes <= space.ram) return Tier::ram;
-    return bytes <= space.nvme ? Tier::nvme : Tier::none;
+  static Tier tier(uint64_t length, const TierSpace& space) {
+    if (bytes_in(Tier::ram, length) <= space.ram) return Tier::ram;
+    return bytes_in(Tier::nvme, length) <= space.nvme ? Tier::nvme : Tier::none;
   }
 };
 

@@ -225,8 +225,10 @@ Status Mount::open_stores() {
   auto io = make_io_backend({options_.io, kNvmeDepth, "nvme-io"}, log_);
   if (!io) return io.error();
   nvme_io_ = std::move(*io);
+  const uint64_t mean_chunk = round_to_pages(mean_chunk_bytes(*loaded_.catalog));
   for (const NvmeDir& directory : options_.nvme) {
-    auto store = NvmeStore::open({directory.directory, directory.capacity}, *nvme_io_, log_, metrics_);
+    auto store =
+        NvmeStore::open({directory.directory, directory.capacity, mean_chunk}, *nvme_io_, log_, metrics_);
     if (!store) return store.error();
     stores_.push_back(std::move(*store));
     info_.nvme_directories.push_back(directory.directory);

@@ -44,9 +44,7 @@ JobOptions job_options(const MountOptions& options) {
   job.host = host_name();
   job.chunk_size = static_cast<uint32_t>(options.chunk);
   job.ram_capacity = options.ram;
-  for (const NvmeDir& nvme : options.nvme) {
-    job.nvme_capacity += NvmeStore::usable_bytes(nvme.capacity, job.chunk_size);
-  }
+  for (const NvmeDir& nvme : options.nvme) job.nvme_capacity += nvme.capacity;
   return job;
 }
 
@@ -137,8 +135,11 @@ void JobNode::await_hellos() const {
 // As each node last said. One that has said nothing yet keeps nothing.
 std::vector<NodeCapacity> JobNode::capacities() const {
   std::vector<NodeCapacity> capacities;
+  const uint64_t mean_chunk = round_to_pages(mean_chunk_bytes(*catalog_));
   for (const PeerReport& node : job_->nodes()) {
-    capacities.push_back({node.info.ram_capacity, node.info.nvme_capacity});
+    capacities.push_back(
+        {node.info.ram_capacity,
+         NvmeStore::usable_bytes(node.info.nvme_capacity, catalog_->chunk_size(), mean_chunk)});
   }
   return capacities;
 }

@@ -4,8 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "cache/ram_arena.h"
-
 namespace clairfs {
 namespace {
 
@@ -178,20 +176,21 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier) const
 }
 
 // Makes room in one tier by dropping what is used later than `own_distance`, the farthest first.
-TierChoice NextUsePolicy::replace(double own_distance, uint64_t bytes, const TierSpace& space) {
+TierChoice NextUsePolicy::replace(double own_distance, uint64_t length, const TierSpace& space) {
   const auto ram = farthest(Tier::ram);
   // A store that cannot be written keeps what it has.
   const auto nvme = space.nvme_writable ? farthest(Tier::nvme) : std::nullopt;
   if (!ram && !nvme) return {};
   const bool from_nvme = !ram || (nvme && nvme->distance > ram->distance);
   const Tier tier = from_nvme ? Tier::nvme : Tier::ram;
+  const uint64_t bytes = bytes_in(tier, length);
   uint64_t room = from_nvme ? space.nvme : space.ram;
   TierChoice choice;
   for (auto victim = from_nvme ? nvme : ram; room < bytes; victim = farthest(tier)) {
     if (!victim || victim->distance <= own_distance) break;
     resident_[victim->chunk.index()] &= static_cast<uint8_t>(~bit(tier));
     choice.evict.push_back(victim->chunk);
-    room += round_to_pages(catalog_.range(victim->chunk).length);
+    room += bytes_in(tier, catalog_.range(victim->chunk).length);
   }
   if (room >= bytes) {
     choice.tier = tier;
@@ -204,20 +203,20 @@ TierChoice NextUsePolicy::replace(double own_distance, uint64_t bytes, const Tie
   return {};
 }
 
-TierChoice NextUsePolicy::place(ChunkId chunk, uint64_t bytes, const TierSpace& space) {
+TierChoice NextUsePolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space) {
   MutexLock lock(mutex_);
   const auto distance = distance_after_fetch(chunk);
   if (!distance && covered(chunk)) return {};
-  const Tier free = FirstTouchPolicy::tier(bytes, space);
+  const Tier free = FirstTouchPolicy::tier(length, space);
   if (free != Tier::none || !distance) return {free, {}};
-  return replace(*distance, bytes, space);
+  return replace(*distance, length, space);
 }
 
-bool NextUsePolicy::would_keep(ChunkId chunk, uint64_t bytes, const TierSpace& space) const {
+bool NextUsePolicy::would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const {
   MutexLock lock(mutex_);
   const auto own = distance_after_fetch(chunk);
   if (!own && covered(chunk)) return false;
-  if (FirstTouchPolicy::tier(bytes, space) != Tier::none) return true;
+  if (FirstTouchPolicy::tier(length, space) != Tier::none) return true;
   if (!own) return false;
   const auto ram = farthest(Tier::ram);
   const auto nvme = space.nvme_writable ? farthest(Tier::nvme) : std::nullopt;

@@ -20,9 +20,10 @@ void PlacedPolicy::set_placement(std::shared_ptr<const Placement> placement, Ran
   }
 }
 
-/// What has to leave so that `bytes` fit the tier; nothing if that is not enough.
-std::optional<std::vector<ChunkId>> PlacedPolicy::make_room(Tier tier, uint64_t bytes,
+/// What has to leave so that `length` bytes fit the tier; nothing if that is not enough.
+std::optional<std::vector<ChunkId>> PlacedPolicy::make_room(Tier tier, uint64_t length,
                                                             const TierSpace& space) const {
+  const uint64_t bytes = bytes_in(tier, length);
   uint64_t room = tier == Tier::ram ? space.ram : space.nvme;
   if (tier == Tier::nvme && !space.nvme_writable) return std::nullopt;
   std::vector<ChunkId> leaving;
@@ -36,35 +37,35 @@ std::optional<std::vector<ChunkId>> PlacedPolicy::make_room(Tier tier, uint64_t 
       continue;
     }
     leaving.push_back(chunk);
-    room += round_to_pages(catalog_.range(chunk).length);
+    room += bytes_in(tier, catalog_.range(chunk).length);
   }
   if (room < bytes) return std::nullopt;
   return leaving;
 }
 
-TierChoice PlacedPolicy::choose(ChunkId chunk, uint64_t bytes, const TierSpace& space) const {
+TierChoice PlacedPolicy::choose(ChunkId chunk, uint64_t length, const TierSpace& space) const {
   const Tier wanted = placement_->tier_at(self_, chunk);
   if (wanted == Tier::none) {
-    return {placement_->covers(chunk) ? Tier::none : FirstTouchPolicy::tier(bytes, space), {}};
+    return {placement_->covers(chunk) ? Tier::none : FirstTouchPolicy::tier(length, space), {}};
   }
   for (const Tier tier : {wanted, wanted == Tier::ram ? Tier::nvme : Tier::ram}) {
-    if (auto leaving = make_room(tier, bytes, space)) return {tier, std::move(*leaving)};
+    if (auto leaving = make_room(tier, length, space)) return {tier, std::move(*leaving)};
   }
   return {};
 }
 
-TierChoice PlacedPolicy::place(ChunkId chunk, uint64_t bytes, const TierSpace& space) {
+TierChoice PlacedPolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space) {
   MutexLock lock(mutex_);
-  if (!placement_) return single_.place(chunk, bytes, space);
-  TierChoice choice = choose(chunk, bytes, space);
+  if (!placement_) return single_.place(chunk, length, space);
+  TierChoice choice = choose(chunk, length, space);
   for (const ChunkId victim : choice.evict) single_.dropped(victim, choice.tier);
   return choice;
 }
 
-bool PlacedPolicy::would_keep(ChunkId chunk, uint64_t bytes, const TierSpace& space) const {
+bool PlacedPolicy::would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const {
   MutexLock lock(mutex_);
-  if (!placement_) return single_.would_keep(chunk, bytes, space);
-  return choose(chunk, bytes, space).tier != Tier::none;
+  if (!placement_) return single_.would_keep(chunk, length, space);
+  return choose(chunk, length, space).tier != Tier::none;
 }
 
 void PlacedPolicy::kept(ChunkId chunk, Tier tier) {

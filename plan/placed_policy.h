@@ -32,14 +32,14 @@ class PlacedPolicy final : public TierPolicy {
   /// From now on `self` keeps what `placement` gives it; null: as a single node.
   void set_placement(std::shared_ptr<const Placement> placement, Rank self);
 
-  TierChoice place(ChunkId chunk, uint64_t bytes, const TierSpace& space) override;
-  bool would_keep(ChunkId chunk, uint64_t bytes, const TierSpace& space) const override;
+  TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space) override;
+  bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const override;
   void kept(ChunkId chunk, Tier tier) override;
   void dropped(ChunkId chunk, Tier tier) override;
 
  private:
-  TierChoice choose(ChunkId chunk, uint64_t bytes, const TierSpace& space) const REQUIRES(mutex_);
-  std::optional<std::vector<ChunkId>> make_room(Tier tier, uint64_t bytes, const TierSpace& space) const
+  TierChoice choose(ChunkId chunk, uint64_t length, const TierSpace& space) const REQUIRES(mutex_);
+  std::optional<std::vector<ChunkId>> make_room(Tier tier, uint64_t length, const TierSpace& space) const
       REQUIRES(mutex_);
   std::vector<ChunkId>& strays(Tier tier) const REQUIRES(mutex_) {
     return strays_[tier == Tier::ram ? 0 : 1];

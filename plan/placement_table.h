@@ -36,8 +36,8 @@ class PlacementTable {
   uint32_t length(ChunkId chunk) const { return (*lengths_)[chunk.index()]; }
   /// What keeping it takes of a tier.
   uint64_t bytes(ChunkId chunk, Tier tier) const {
-    const uint64_t pages = round_to_pages(length(chunk));
-    return tier == Tier::nvme ? std::max(pages, kNvmeSmallestShare) : pages;
+    const uint64_t padded = bytes_in(tier, length(chunk));
+    return tier == Tier::nvme ? std::max(padded, kNvmeSmallestShare) : padded;
   }
   const NodeCapacity& room(Rank node) const { return room_[node.index()]; }
   /// Bytes of the chunks that the node keeps, padding not included.

@@ -363,6 +363,7 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     lane.window_bytes += bytes;
     ++lane.fetched;
   }
+  tell_policy(lane);  // before anything is asked for: which use a fetch is for depends on it
   // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what
   // transit memory is certain to provide.
   for (; lane.asked < lane.units.size(); ++lane.asked) {
@@ -374,7 +375,6 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     unit->count(bytes);
     ask(unit, unit->position - std::min(unit->position, lane.front));
   }
-  tell_policy(lane);
   return !full;
 }
 
@@ -542,9 +542,11 @@ void Staging::fill_tiers(Lane& lane) {
     bool room = true;
     for_each_chunk(lane.run->index(), catalog_, lane.horizon.sample_at(lane.filled), [&](ChunkId chunk) {
       if (cache_.tier_of(chunk) != Tier::none) return;
-      const uint64_t bytes = round_to_pages(catalog_.range(chunk).length);
-      room = room && FirstTouchPolicy::tier(bytes, cache_.space()) != Tier::none && cache_.would_keep(chunk);
+      const uint64_t length = catalog_.range(chunk).length;
+      const TierSpace space = cache_.space();
+      room = room && FirstTouchPolicy::tier(length, space) != Tier::none && cache_.would_keep(chunk);
       if (!room) return;
+      const uint64_t bytes = round_to_pages(length);
       shared_->fill_bytes.fetch_add(bytes);
       cache_.acquire(chunk, {Urgency::Kind::fill, lane.filled - lane.front},
                      [shared = shared_, bytes](const Result<AcquiredChunk>&) {

@@ -196,9 +196,9 @@ def resident_bytes(pid):
     raise ProcessLookupError(pid)
 
 
-def padded(root, names):
-    """Bytes of the files when each takes whole pages, as in the tiers."""
-    return sum(-(-os.stat(os.path.join(root, name)).st_size // PAGE) * PAGE for name in names)
+def padded(root, names, unit=PAGE):
+    """Bytes of the files when each takes whole units, as in the tiers."""
+    return sum(-(-os.stat(os.path.join(root, name)).st_size // unit) * unit for name in names)
 
 
 class Samples:

@@ -55,13 +55,16 @@ class FakeSource final : public ChunkSource {
   }
 
   /// Completes the oldest fetch, with success or an errno. False if there is none.
-  bool complete_one(int error = 0) {
+  bool complete_one(int error = 0) { return complete_at(0, error); }
+  /// The same for the one at `which`, modulo how many wait, from the oldest.
+  bool complete_at(size_t which, int error = 0) {
     FetchRequest request;
     {
       MutexLock lock(mutex_);
       if (pending_.empty()) return false;
-      request = std::move(pending_.front());
-      pending_.pop_front();
+      const auto at = pending_.begin() + static_cast<std::ptrdiff_t>(which % pending_.size());
+      request = std::move(*at);
+      pending_.erase(at);
     }
     if (error == 0 && fail_files.contains(request.file)) error = EIO;
     if (error != 0) {

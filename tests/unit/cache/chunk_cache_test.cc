@@ -9,6 +9,7 @@
 #include "cache/catalog_scan.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/fake_source.h"
+#include "tests/support/fake_store.h"
 #include "tests/support/temp_tree.h"
 
 using namespace clairfs;
@@ -20,13 +21,14 @@ constexpr uint32_t kChunk = 64 << 10;
 
 /// A cache over a tree of files, whose bytes come from a FakeSource.
 struct Fixture {
-  explicit Fixture(const std::vector<uint64_t>& sizes, uint64_t ram, bool immediate = true)
+  explicit Fixture(const std::vector<uint64_t>& sizes, uint64_t ram, bool immediate = true,
+                   const std::vector<NvmeStore*>& stores = {})
       : source(immediate) {
     for (size_t i = 0; i < sizes.size(); ++i) tree.write("f" + std::to_string(1000 + i), sizes[i]);
     ScanOptions options;
     options.chunk_size = kChunk;
     catalog = *scan_catalog(tree.path(), options, log.logger());
-    cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, ram));
+    cache = std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, ram));
   }
   ~Fixture() { CHECK(cache->stop(5s)); }
 
@@ -72,7 +74,27 @@ TEST_CASE("a chunk is fetched once and then served from RAM") {
   CHECK(f.source.fetches == 1);
   CHECK(f.cache->tier_of(f.chunk(0)) == Tier::ram);
   CHECK(f.cache->tier_of(f.chunk(1)) == Tier::none);
-  CHECK(f.metrics.ram_bytes.value() == 12288);
+  CHECK(f.metrics.ram_bytes.value() == 10240);
+}
+
+TEST_CASE("what is on NVMe moves up to RAM where that can hold everything") {
+  FakeStore store(1 << 20);
+  const std::vector<uint64_t> sizes{10000, kChunk + 5};
+  Fixture f(sizes, 0, true, {&store});
+  for (size_t i = 0; i < sizes.size(); ++i) CHECK(f.read(f.file(i), 0, sizes[i]) == Origin::pfs);
+  CHECK(f.cache->tier_of(f.chunk(0)) == Tier::nvme);
+  CHECK(f.cache->stop(5s));
+  f.cache = std::move(
+      *ChunkCache::create({*f.catalog, f.source, {&store}, f.policy, f.metrics, f.log.logger()}, 1 << 20));
+  const uint64_t fetches = f.source.fetches;
+  for (int time = 0; time < 2; ++time) {
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      CHECK(f.read(f.file(i), 0, sizes[i]) == (time == 0 ? Origin::nvme : Origin::ram));
+    }
+    CHECK(f.cache->tier_of(f.chunk(0)) == Tier::ram);
+    CHECK(f.cache->tier_of(f.chunk(1)) == Tier::ram);
+  }
+  CHECK(f.source.fetches == fetches);
 }
 
 TEST_CASE("a read over several chunks gets all of them in order") {
@@ -224,7 +246,8 @@ TEST_CASE("large chunks that no tier keeps are read through by range") {
   ScanOptions options;
   options.chunk_size = 4 << 20;
   const auto catalog = *scan_catalog(tree.path(), options, log.logger());
-  const auto cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, 0));
+  const auto cache =
+      std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, 0));
   const FileId file = *catalog->find("big");
   std::mt19937 random(3);
   uint64_t asked = 0;

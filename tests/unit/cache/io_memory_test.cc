@@ -34,6 +34,17 @@ TEST_CASE("slices and checksums of scattered memory equal those of the bytes in 
   }
 }
 
+TEST_CASE("copies arrive in the same order whatever the pieces") {
+  std::string bytes(1000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7);
+  std::string copy(1200, 'x');
+  const std::vector<iovec> from = {{bytes.data(), 1}, {bytes.data() + 1, 0}, {bytes.data() + 1, 999}};
+  copy_memory(from,
+              std::vector<iovec>{
+                  {copy.data(), 0}, {copy.data(), 300}, {copy.data() + 300, 700}, {copy.data() + 1000, 200}});
+  CHECK(copy == bytes + std::string(200, 'x'));
+}
+
 TEST_CASE("a cursor passes over empty pieces and never shows more than IOV_MAX") {
   std::string bytes(3000, 'x');
   std::vector<iovec> memory;

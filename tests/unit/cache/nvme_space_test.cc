@@ -42,6 +42,32 @@ TEST_CASE("a chunk may be scattered over a bounded number of runs") {
   CHECK(space.free_slots() == 20);
 }
 
+TEST_CASE("a little slack keeps chunks in few runs as they replace each other") {
+  constexpr uint32_t kSlots = 1 << 16;
+  const bool slack = GENERATE(true, false);
+  std::mt19937 random(7);
+  NvmeSpace space(kSlots);
+  space.release({0, kSlots});
+  std::vector<std::vector<Extent>> held;
+  uint64_t runs = 0;
+  constexpr int kSteps = 100'000;
+  for (int step = 0; step < kSteps; ++step) {
+    const uint32_t wanted = 22 + random() % 12;  // 110 KB, give or take a fifth
+    while (space.free_slots() < wanted + (slack ? kSlots / kSlackDivisor : 0)) {
+      std::swap(held[random() % held.size()], held.back());
+      for (const Extent& e : held.back()) space.release(e);
+      held.pop_back();
+    }
+    held.push_back(space.allocate_run(wanted));
+    if (held.back().empty()) held.back() = space.allocate_runs(wanted, 64);
+    REQUIRE(!held.back().empty());
+    if (step >= kSteps / 2) runs += held.back().size();
+  }
+  const double mean = static_cast<double>(runs) / (kSteps - kSteps / 2);
+  INFO("runs a chunk: " << mean);
+  CHECK((slack ? mean < 4 : mean > 6));
+}
+
 TEST_CASE("random allocation agrees with a map of slots") {
   constexpr uint32_t kSlots = 256;
   std::mt19937 random(7);

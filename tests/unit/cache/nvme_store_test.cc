@@ -171,6 +171,22 @@ TEST_CASE("the index is compacted while running and stays within its share") {
   CHECK(f.log.lines() <= 1);  // io_uring forbidden, at most
 }
 
+TEST_CASE("the index takes no more than chunks of the dataset's size need") {
+  for (const uint64_t capacity : {uint64_t{1} << 28, uint64_t{1} << 34, uint64_t{1} << 42}) {
+    const NvmeIndexLimits unknown = NvmeIndexLimits::of(capacity);
+    for (const uint64_t chunk : {4096ULL, 32'768ULL, 110'000ULL, 4ULL << 20}) {
+      const NvmeIndexLimits limits = NvmeIndexLimits::of(capacity, chunk);
+      INFO("capacity " << capacity << ", chunks of " << chunk << ": " << limits.share);
+      CHECK(limits.share <= unknown.share);
+      CHECK(limits.live_records + 1 >=
+            std::min<uint64_t>(capacity / chunk * NvmeIndexLimits::kRuns, unknown.live_records));
+      if (chunk >= 110'000) CHECK(limits.share < capacity / 180);
+    }
+  }
+  // A dataset that grew a little leaves the layout as it is.
+  CHECK(NvmeIndexLimits::of(1ULL << 40, 110'000).share == NvmeIndexLimits::of(1ULL << 40, 111'000).share);
+}
+
 TEST_CASE("more chunks than the index has room for are refused") {
   StoreFixture f(IoKind::threads);
   NvmeStore& store = f.open();
@@ -191,7 +207,7 @@ TEST_CASE("an empty store takes all that usable_bytes() promises") {
         f.capacity = capacity;
         NvmeStore& store = f.open(layout);
         std::mt19937 random(7);
-        const uint64_t usable = usable_nvme_bytes(capacity, kChunk, layout);
+        const uint64_t usable = usable_nvme_bytes(capacity, kChunk, 0, layout);
         uint64_t taken = 0;
         for (uint64_t n = 0;; ++n) {
           const size_t length = equal ? 1 : 1 + random() % kChunk;

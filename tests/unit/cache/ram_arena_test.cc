@@ -10,11 +10,11 @@ using namespace clairfs;
 namespace {
 
 void fill(const Block& block, int value) {
-  for (const iovec& run : block.pages()) std::memset(run.iov_base, value, run.iov_len);
+  for (const iovec& run : block.all()) std::memset(run.iov_base, value, run.iov_len);
 }
 
 bool holds(const Block& block, int value) {
-  for (const iovec& run : block.pages()) {
+  for (const iovec& run : block.all()) {
     const auto* bytes = static_cast<const unsigned char*>(run.iov_base);
     for (size_t i = 0; i < run.iov_len; i += 512) {
       if (bytes[i] != value) return false;
@@ -42,6 +42,21 @@ TEST_CASE("an account never grants more than its capacity") {
   CHECK(account.used() == 0);
   CHECK(!arena->allocate(4 * kPageSize, account));
   CHECK(arena->allocate(3 * kPageSize, account));
+}
+
+TEST_CASE("smaller units waste less") {
+  Gauge gauge;
+  MemoryAccount account(8 * kPageSize, gauge);
+  auto arena = std::move(*RamArena::create(8 * kPageSize, kRamUnit));
+  const auto odd = arena->allocate(kPageSize + 1, account);
+  REQUIRE(odd);
+  CHECK(odd->capacity() == kPageSize + kRamUnit);
+  CHECK(account.used() == kPageSize + kRamUnit);
+  std::vector<Block> rest;
+  while (auto block = arena->allocate(5 * kRamUnit, account)) rest.push_back(std::move(*block));
+  for (size_t i = 0; i < rest.size(); ++i) fill(rest[i], static_cast<int>(i + 1));
+  for (size_t i = 0; i < rest.size(); ++i) CHECK(holds(rest[i], static_cast<int>(i + 1)));
+  CHECK(rest.size() == (32 - 5) / 5);
 }
 
 TEST_CASE("slices cover exactly the bytes asked for") {
@@ -87,5 +102,5 @@ TEST_CASE("free pages serve any request, whatever the order of frees") {
   CHECK(account.used() == 0);
   auto whole = arena->allocate(kPages * kPageSize, account);
   REQUIRE(whole);
-  CHECK(whole->pages().size() == 1);  // everything coalesced again
+  CHECK(whole->all().size() == 1);  // everything coalesced again
 }

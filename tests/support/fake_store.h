@@ -1,0 +1,91 @@
+// An NvmeStore in memory.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/base/mutex.h"
+#include "cache/nvme_store.h"
+#include "cache/ram_arena.h"
+
+namespace clairfs {
+
+/// Slots of 4 KiB, and nothing else that would take capacity. Completes at once. Thread-safe.
+class FakeStore final : public NvmeStore {
+ public:
+  explicit FakeStore(uint64_t capacity) : capacity_(capacity) {}
+
+  uint32_t length_of(const ChunkKey& key) const override {
+    MutexLock lock(mutex_);
+    const auto found = chunks_.find(key);
+    return found == chunks_.end() ? 0 : static_cast<uint32_t>(found->second.size());
+  }
+  void read(const ChunkKey& key, std::vector<iovec> memory, std::function<void(Status)> done) override {
+    std::string bytes;
+    {
+      MutexLock lock(mutex_);
+      const auto found = chunks_.find(key);
+      if (found != chunks_.end()) bytes = found->second;
+    }
+    if (bytes.empty()) return done(Error{ENOENT, "not here"});
+    for (const iovec& piece : memory) {
+      const bool aligned = (reinterpret_cast<uintptr_t>(piece.iov_base) | piece.iov_len) % kPageSize == 0;
+      if (!aligned) return done(Error{EINVAL, "not in whole pages"});
+    }
+    size_t at = 0;
+    for (const iovec& piece : memory) at += bytes.copy(static_cast<char*>(piece.iov_base), piece.iov_len, at);
+    done({});
+  }
+  void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t,
+             std::function<void(Status)> done) override {
+    std::string bytes;
+    for (const iovec& piece : memory) bytes.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
+    bytes.resize(length);
+    {
+      MutexLock lock(mutex_);
+      if (used_ + round_to_pages(length) > capacity_) {
+        lock.unlock();
+        done(Error{ENOSPC, "full"});
+        lock.lock();
+        return;
+      }
+      used_ += round_to_pages(length);
+      chunks_[key] = std::move(bytes);
+    }
+    done({});
+  }
+  void drop(const ChunkKey& key) override {
+    MutexLock lock(mutex_);
+    const auto found = chunks_.find(key);
+    if (found == chunks_.end()) return;
+    used_ -= round_to_pages(found->second.size());
+    chunks_.erase(found);
+  }
+  void drop_unless(const std::function<bool(const ChunkKey&)>&) override {}
+  uint64_t available() const override {
+    MutexLock lock(mutex_);
+    return capacity_ - used_;
+  }
+  bool writable() const override { return true; }
+  uint64_t bytes() const override {
+    MutexLock lock(mutex_);
+    return used_;
+  }
+  uint64_t capacity() const override { return capacity_; }
+  uint64_t chunks() const override {
+    MutexLock lock(mutex_);
+    return chunks_.size();
+  }
+  const std::string& directory() const override { return directory_; }
+
+ private:
+  const uint64_t capacity_;
+  const std::string directory_ = "memory";
+  mutable Mutex mutex_;
+  std::unordered_map<ChunkKey, std::string> chunks_ GUARDED_BY(mutex_);
+  uint64_t used_ GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace clairfs

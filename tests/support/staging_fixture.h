@@ -1,0 +1,170 @@
+// A Staging over a catalog of equal files, with a source, a page cache and a reader under the test's control.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <sys/stat.h>
+
+#include "cache/catalog_builder.h"
+#include "plan/staging.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/fake_store.h"
+
+namespace clairfs {
+
+/// Remembers what was pushed and checks every byte of it.
+class FakePages final : public PageCache {
+ public:
+  explicit FakePages(const Catalog& catalog) : catalog_(catalog) {}
+
+  Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) override {
+    MutexLock lock(mutex_);
+    uint64_t at = offset;
+    for (const iovec& part : memory) {
+      const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
+      for (size_t i = 0; i < part.iov_len; ++i) wrong_ += bytes[i] == fake_byte(file, at++) ? 0 : 1;
+    }
+    const bool aligned = offset % kPageSize == 0 && (at % kPageSize == 0 || at == catalog_.stamp(file).size);
+    if (!aligned || at > catalog_.stamp(file).size) ++wrong_;
+    cached_[file] += at - offset;
+    order_.push_back(file);
+    return {};
+  }
+  void drop(FileId file, uint64_t, uint64_t) override {
+    MutexLock lock(mutex_);
+    cached_.erase(file);
+    ++drops_;
+  }
+
+  uint64_t cached_bytes() {
+    MutexLock lock(mutex_);
+    uint64_t sum = 0;
+    for (const auto& [file, bytes] : cached_) sum += bytes;
+    return sum;
+  }
+  bool whole(FileId file) {
+    MutexLock lock(mutex_);
+    return cached_[file] == catalog_.stamp(file).size;
+  }
+  std::vector<FileId> order() {
+    MutexLock lock(mutex_);
+    return order_;
+  }
+  uint64_t wrong() {
+    MutexLock lock(mutex_);
+    return wrong_;
+  }
+  uint64_t drops() {
+    MutexLock lock(mutex_);
+    return drops_;
+  }
+
+ private:
+  const Catalog& catalog_;
+  Mutex mutex_;
+  std::map<FileId, uint64_t> cached_ GUARDED_BY(mutex_);
+  std::vector<FileId> order_ GUARDED_BY(mutex_);
+  uint64_t wrong_ GUARDED_BY(mutex_) = 0;
+  uint64_t drops_ GUARDED_BY(mutex_) = 0;
+};
+
+/// A catalog of files f10000, f10001, ... of these sizes; nothing is on disk.
+inline std::shared_ptr<const Catalog> made_up_catalog(const std::vector<uint64_t>& sizes,
+                                                      uint32_t chunk_size = 4 << 20) {
+  CatalogBuilder builder("/made-up", chunk_size, sizes.size() + 1);
+  SourceAttributes attributes;
+  attributes.mode = S_IFDIR | 0755;
+  builder.add(FileId(0), "", attributes);
+  attributes.mode = S_IFREG | 0644;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    attributes.size = sizes[i];
+    builder.add(FileId(0), "f" + std::to_string(10000 + i), attributes);
+  }
+  return *builder.finish(0, 0);
+}
+
+struct StagingOver {
+  std::vector<uint64_t> sizes;  ///< of the files
+  uint64_t budget = 0;
+  uint64_t ram = 0;
+  uint64_t nvme = 0;  ///< 0: no such tier
+  uint32_t chunk_size = 4 << 20;
+  bool immediate = true;  ///< fetches complete at once, else when the test says so
+};
+
+struct StagingFixture {
+  StagingFixture(const StagingOver& over, const std::string& plan)
+
+      : source(over.immediate),
+        catalog(made_up_catalog(over.sizes, over.chunk_size)),
+        policy(*catalog),
+        store(over.nvme),
+        pages(*catalog) {
+    std::vector<NvmeStore*> stores;
+    if (over.nvme > 0) stores.push_back(&store);
+    cache =
+        std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, over.ram));
+    staging.emplace(*cache, policy, *catalog, pages, clock, metrics, StagingOptions{over.budget});
+    DatasetSource dataset;
+    dataset.catalog = catalog;
+    run = *PlanRun::make(*parse_plan(plan), dataset, {});
+    REQUIRE(run->prepare().ok());
+    staging->add(run);
+  }
+  StagingFixture(uint32_t files, uint64_t size, const std::string& plan, uint64_t budget, uint64_t ram,
+                 uint32_t chunk_size = 4 << 20)
+      : StagingFixture({std::vector<uint64_t>(files, size), budget, ram, 0, chunk_size, true}, plan) {}
+  ~StagingFixture() {
+    staging->stop();
+    CHECK(cache->stop(std::chrono::seconds(5)));
+    CHECK(pages.wrong() == 0);
+  }
+
+  /// Waits for what another thread brings about; false after ten seconds.
+  static bool eventually(const std::function<bool()>& condition) {
+    for (int i = 0; i < 10000; ++i) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+
+  /// One past the last position that has been pushed.
+  uint64_t staged() const { return *run->absolute(run->tracker().front()) + staging->ahead(run->name()); }
+
+  /// The reader opens the next sample; true if its pages were all there.
+  bool read_next(uint64_t position) {
+    const Horizon horizon = run->horizon();
+    const uint32_t sample = horizon.sample_at(position);
+    const FileId file = run->index().range(sample, 0).file;
+    if (pages.whole(file)) return true;
+    const std::vector<uint32_t> samples = run->samples_of(file, 0, 1);
+    run->tracker().observe(samples, Access::read, clock.now());
+    REQUIRE(run->prepare().ok());
+    staging->wake();
+    return false;
+  }
+
+  CapturedLog log;
+  Metrics metrics;
+  SteadyClock clock;
+  FakeSource source;
+  const std::shared_ptr<const Catalog> catalog;
+  NextUsePolicy policy;
+  FakeStore store;
+  std::unique_ptr<ChunkCache> cache;
+  FakePages pages;
+  std::optional<Staging> staging;
+  std::shared_ptr<PlanRun> run;
+};
+
+}  // namespace clairfs
