@@ -8,6 +8,7 @@
 namespace clairfs {
 
 void JobPlacement::set_plans(const Plans& plans) {
+  MutexLock one_at_a_time(work_mutex_);
   const std::vector<NodeCapacity> capacities = capacities_();
   JobUses uses(catalog_, static_cast<uint32_t>(capacities.size()));
   for (const auto& plan : plans) {
@@ -19,19 +20,21 @@ void JobPlacement::set_plans(const Plans& plans) {
       plans.empty()
           ? nullptr
           : std::make_shared<const Placement>(Placement::make(catalog_, std::move(uses), capacities, rule_));
-  MutexLock lock(mutex_);
-  std::vector<bool> dead = dead_;
-  lock.unlock();
-  dead.resize(capacities.size());
+  std::vector<bool> dead = this->dead();
+  dead.resize(capacities.size());  // empty as long as nothing was heard
   publish(std::move(dead));
 }
 
 void JobPlacement::begin_epoch() {
-  MutexLock lock(mutex_);
-  std::vector<bool> dead = dead_;
-  lock.unlock();
-  dead.resize(published_.size());  // empty as long as nothing was heard
+  MutexLock one_at_a_time(work_mutex_);
+  std::vector<bool> dead = this->dead();
+  dead.resize(published_.size());
   if (dead != published_) publish(std::move(dead));
+}
+
+std::vector<bool> JobPlacement::dead() const {
+  MutexLock lock(mutex_);
+  return dead_;
 }
 
 void JobPlacement::set_dead(const std::vector<bool>& dead) {

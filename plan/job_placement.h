@@ -19,7 +19,7 @@
 
 namespace clairfs {
 
-/// Thread-safe; set_plans() and begin_epoch() are for one thread (the planner's).
+/// Thread-safe.
 class JobPlacement {
  public:
   using Plans = std::vector<std::shared_ptr<PlanRun>>;
@@ -46,7 +46,8 @@ class JobPlacement {
   void set_dead(const std::vector<bool>& dead);
 
  private:
-  void publish(std::vector<bool> dead);
+  std::vector<bool> dead() const;
+  void publish(std::vector<bool> dead) REQUIRES(work_mutex_);
 
   const Catalog& catalog_;
   const Capacities capacities_;
@@ -54,11 +55,12 @@ class JobPlacement {
   const Changed changed_;
   Logger& log_;
 
-  std::shared_ptr<const Placement> whole_;  // as if all nodes lived; the planner thread's
-  std::vector<bool> published_;             // whose chunks have new homes; the planner thread's
+  Mutex work_mutex_;  // one placement at a time; taken before mutex_, held while `changed` is told
+  std::shared_ptr<const Placement> whole_ GUARDED_BY(work_mutex_);  // as if all nodes lived
+  std::vector<bool> published_ GUARDED_BY(work_mutex_);             // whose chunks have new homes
 
   std::atomic<uint64_t> homeless_bytes_{0};
-  Mutex mutex_;  // leaf
+  mutable Mutex mutex_;  // leaf
   std::vector<bool> dead_ GUARDED_BY(mutex_);
 };
 

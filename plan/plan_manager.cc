@@ -124,6 +124,7 @@ Status PlanManager::install(const PlanSpec& spec) {
   parts_.log.info("plan {}: {} samples; {}", spec.name, (*made)->index().size(),
                   format_plan((*made)->resolved()));
   replace_runs([&](Runs& runs) { runs[spec.name] = *made; });
+  place_chunks();  // before anything is fetched for the plan: else it would all come from the PFS
   parts_.staging.add(*made);
   return {};
 }
@@ -144,6 +145,7 @@ Status PlanManager::cancel(const std::string& name) {
 void PlanManager::drop(const std::string& name) {
   replace_runs([&](Runs& runs) { runs.erase(name); });
   parts_.staging.remove(name);
+  place_chunks();
   parts_.log.info("plan {} is cancelled", name);
 }
 
@@ -204,21 +206,17 @@ void PlanManager::plan_ahead() {
         parts_.staging.wake();
       }
     }
-    place_chunks(*all, epoch_began);
+    if (epoch_began && parts_.placement != nullptr) parts_.placement->begin_epoch();
     for (const auto& run : diverged) diagnose(*run);
   }
 }
 
-void PlanManager::place_chunks(const Runs& runs, bool epoch_began) {
+void PlanManager::place_chunks() {
   if (parts_.placement == nullptr) return;
   JobPlacement::Plans plans;
-  for (const auto& [name, run] : runs) plans.push_back(run);
-  if (plans != placed_) {
-    parts_.placement->set_plans(plans);
-    placed_ = std::move(plans);
-  } else if (epoch_began) {
-    parts_.placement->begin_epoch();
-  }
+  const auto all = runs();
+  for (const auto& [name, run] : *all) plans.push_back(run);
+  parts_.placement->set_plans(plans);
 }
 
 void PlanManager::diagnose(PlanRun& run) {

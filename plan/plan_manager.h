@@ -106,7 +106,7 @@ class PlanManager {
   std::shared_ptr<PlanRun> run(const std::string& name) const;
   void replace_runs(const std::function<void(Runs&)>& change);
   void plan_ahead();
-  void place_chunks(const Runs& runs, bool epoch_began);
+  void place_chunks() REQUIRES(submit_mutex_);
   void diagnose(PlanRun& run);
 
   Parts parts_;
@@ -119,7 +119,6 @@ class PlanManager {
   std::string last_error_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PlanRun>> to_diagnose_ GUARDED_BY(mutex_);
   bool pending_ GUARDED_BY(mutex_) = false;
-  std::vector<std::shared_ptr<PlanRun>> placed_;  // whose chunks are placed; the planner's
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> count_{0};
   NamedThread planner_;
