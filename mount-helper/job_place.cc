@@ -33,4 +33,11 @@ Result<MountOptions> for_place(MountOptions options, const MpiPlace& place) {
   return options;
 }
 
+Error shared_mount_point(const std::string& mountpoint) {
+  return {EBUSY,
+          fmt::format("{0} is a clairfs mount already; if it is that of another node of this job on the same "
+                      "machine, write {{rank}} where their paths are to differ, as in '{0}-{{rank}}'",
+                      mountpoint)};
+}
+
 }  // namespace clairfs

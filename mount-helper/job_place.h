@@ -12,4 +12,7 @@ namespace clairfs {
 /// mounted in the background, which its launcher would take for its end.
 Result<MountOptions> for_place(MountOptions options, const MpiPlace& place);
 
+/// EBUSY, with the advice what to do.
+Error shared_mount_point(const std::string& mountpoint);
+
 }  // namespace clairfs

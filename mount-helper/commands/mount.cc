@@ -77,6 +77,10 @@ int mount_command(const MountRequest& request) {
   if (!place) return fail(place.error(), exit_usage);
   const auto placed = for_place(*gathered, *place);
   if (!placed) return fail(placed.error(), exit_usage);
+  if (const auto other = mount_at(*mounts, placed->mountpoint);
+      place->size > 1 && other && other->is_clairfs()) {
+    return fail(shared_mount_point(placed->mountpoint), exit_usage);
+  }
   const auto options = settle_paths(*placed, *mounts);
   if (!options) return fail(options.error(), exit_mount_failure);
   const Status permitted = check_permissions(*options, gather_fuse_facts(options->mountpoint));

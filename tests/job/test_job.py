@@ -13,7 +13,7 @@ import time
 
 import clairmount
 import pytest
-from clairjob import LAUNCH, clairjob
+from clairjob import LAUNCH, SHELL, clairjob
 from clairmount import make_samples, make_tree, slowfs, wait_until
 
 SEED, BATCH = 11, 8
@@ -185,7 +185,7 @@ def test_a_plan_registered_on_one_node_is_in_force_on_all(data):
 def launched(*words):
     """A job of two nodes that is to fail; yields a function that tells whether its output so far has some text."""
     with clairmount.tempdir() as tmp:
-        command = [*LAUNCH, "-n", "2", clairmount.binary(), "mount", "-f", *map(str, words)]
+        command = [*LAUNCH, "-n", "2", *SHELL, clairmount.binary(), "mount", "-f", *map(str, words)]
         with open(tmp / "log", "wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
