@@ -68,7 +68,7 @@ struct Fixture {
     warm_up.emplace(*cache, *job.catalog);
   }
   ~Fixture() {
-    warm_up->stop();
+    if (warm_up) warm_up->stop();
     CHECK(cache->stop(5s));
   }
 
@@ -205,6 +205,16 @@ TEST_CASE("a bounded number of bytes is under way, in memory that nobody else ha
   }
 }
 
+TEST_CASE("a source that is faster than NVMe is not read in vain") {
+  Fixture f(60, 1 << 20, {0, NvmeStore::usable_bytes(64 << 20, kChunk)}, true, 64 << 20);
+  f.use(f.placement);
+  REQUIRE(f.finished());
+  for (uint32_t c = 0; c < 60; ++c) {
+    if (f.placement->tier_at(Rank(1), ChunkId(c)) == Tier::none) continue;
+    CHECK(Fixture::eventually([&] { return f.cache->tier_of(ChunkId(c)) == Tier::nvme; }));
+  }
+}
+
 TEST_CASE("what it has brought in is let go of at once") {
   Fixture f(90, 10000, {40 * 12288, 0}, true);
   f.use(f.placement);
@@ -264,7 +274,6 @@ TEST_CASE("it stops at once, whatever is under way, and does nothing afterwards"
   f.source.inner.complete_all();
   CHECK(f.source.inner.fetches == 16);
   f.warm_up.reset();
-  f.warm_up.emplace(*f.cache, *f.job.catalog);  // for the fixture's end
 }
 
 TEST_CASE("a source that fails is not run through to the end of the list") {
