@@ -195,7 +195,10 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
   constexpr uint64_t kNvme = 16 << 20;
   std::mt19937 random(8);
   std::vector<uint64_t> sizes(1000);  // several times what transit memory holds
-  for (uint64_t& size : sizes) size = 1 + random() % (random() % 10 == 0 ? 400000 : 90000);
+  // Where chunks of many sizes replace each other, the store fills with pieces that its index has no room
+  // for.
+  for (uint64_t& size : sizes)
+    size = from_before ? 50000 : 1 + random() % (random() % 10 == 0 ? 400000 : 90000);
   const MadeUpJob job(sizes, kChunk, 3, 3, "seed=3 batch=1");
   const std::vector<NodeCapacity> capacities(3, {kRam, NvmeStore::usable_bytes(kNvme, kChunk)});
   const auto placement =
@@ -213,14 +216,15 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
   std::vector<uint32_t> order(job.catalog->chunk_count());
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random);
+  // One at a time: a slot that is being read is not free when its chunk is evicted.
   const auto fetch_all = [&] {
     for (const uint32_t c : order) {
-      cache->acquire(ChunkId(c), {}, [](const auto& chunk) { CHECK(chunk.ok()); });
+      testing::Waiter<Status> fetched;
+      cache->acquire(ChunkId(c), {}, [&](const Result<AcquiredChunk>& chunk) {
+        fetched.callback()(chunk ? Status() : Status(chunk.error()));
+      });
+      CHECK(fetched.get().ok());
       while (cache->writes_are_behind()) std::this_thread::sleep_for(1ms);
-    }
-    // What waits to be written is there when the cache says where it is; let it get there.
-    for (int i = 0; i < 2000 && stores.metrics.nvme_writes.value() < store.chunks(); ++i) {
-      std::this_thread::sleep_for(1ms);
     }
   };
   if (from_before) {
@@ -230,7 +234,7 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
   policy.set_placement(placement, Rank(1));
   uint32_t placed = 0;
   uint32_t kept = 0;
-  for (int i = 0; i < 3; ++i) fetch_all();
+  fetch_all();
   for (int i = 0; i < 200; ++i) {  // until the last writes have ended
     placed = kept = 0;
     for (const uint32_t c : order) {
@@ -242,11 +246,6 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
     std::this_thread::sleep_for(10ms);
   }
   CHECK(placed > 100);
-  if (from_before) {
-    // What already lies in the other tier than its own stays there; a few large ones may then fit neither.
-    CHECK(kept >= placed * 98 / 100);
-  } else {
-    CHECK(kept == placed);
-  }
+  CHECK(kept == placed);
   CHECK(cache->stop(5s));
 }

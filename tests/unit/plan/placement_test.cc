@@ -314,6 +314,70 @@ TEST_CASE("the most used chunks of a node lie in its RAM") {
   }
 }
 
+TEST_CASE("uneven use: RAM for what is read most, homes for what would be read most from the PFS") {
+  // Drawn with replacement: some chunks are used more often than others.
+  constexpr uint32_t kNodes = 3;
+  const MadeUpJob job(std::vector<uint64_t>(600, 10000), 1 << 20, kNodes, 4,
+                      "sampler=torch.random replacement=true seed=12 batch=1");
+  const JobUses uses = job.uses();
+  for (const uint64_t slots : {50U, 100U}) {  // of 200 that it would take
+    const std::vector<NodeCapacity> capacities(kNodes, {slots * 12288 / 2, slots * 12288 / 2});
+    const Placement placement = Placement::make(*job.catalog, uses, capacities);
+    uint32_t least_with_home = UINT32_MAX;
+    uint32_t most_without = 0;
+    for (uint32_t c = 0; c < job.catalog->chunk_count(); ++c) {
+      uint32_t& extreme = placement.home(ChunkId(c)) ? least_with_home : most_without;
+      const uint32_t total = uses.total(ChunkId(c));
+      extreme = placement.home(ChunkId(c)) ? std::min(extreme, total) : std::max(extreme, total);
+    }
+    CHECK(least_with_home >= most_without);
+    for (uint32_t n = 0; n < kNodes; ++n) {
+      uint32_t least_in_ram = UINT32_MAX;
+      uint32_t most_on_nvme = 0;
+      for (const ChunkId chunk : placement.warm_up_order(Rank(n))) {
+        const bool in_ram = placement.tier_at(Rank(n), chunk) == Tier::ram;
+        if (in_ram) least_in_ram = std::min(least_in_ram, uses.total(chunk));
+        if (!in_ram) most_on_nvme = std::max(most_on_nvme, uses.total(chunk));
+      }
+      CHECK(least_in_ram >= most_on_nvme);
+    }
+  }
+}
+
+TEST_CASE("uneven use: where all find a home, only local hits count") {
+  // Node 1 uses everything most, but has room for half of it. The half that is used more in all is the one
+  // that node 0 could serve as well.
+  const MadeUpJob job(std::vector<uint64_t>(100, 10000), 1 << 20, 2, 1, "seed=1 batch=1");
+  JobUses uses(*job.catalog, 2);
+  std::vector<uint32_t> zero;
+  std::vector<uint32_t> one;
+  for (uint32_t sample = 0; sample < 100; ++sample) {
+    // Uses by node 0 and by node 1.
+    const std::pair<int, int> counts = sample < 50 ? std::pair(3, 4) : std::pair(0, 5);
+    zero.insert(zero.end(), counts.first, sample);
+    one.insert(one.end(), counts.second, sample);
+  }
+  uses.add(EpochSequence(Epoch(0), zero, 0), job.index, Rank(0));
+  uses.add(EpochSequence(Epoch(0), one, 0), job.index, Rank(1));
+  const std::vector<NodeCapacity> capacities(2, {50 * 12288, 0});
+  const Placement placement = Placement::make(*job.catalog, uses, capacities);
+  CHECK(placement.homeless_bytes() == 0);
+  CHECK(worth_of(job, uses, placement).local == 50 * 3 + 50 * 5);
+}
+
+TEST_CASE("what part of equal chunks a node gets is no region of the dataset") {
+  constexpr uint32_t kFiles = 1000;
+  const MadeUpJob job(std::vector<uint64_t>(kFiles, 10000), 1 << 20, 2, 1, "seed=13 batch=4");
+  const std::vector<NodeCapacity> capacities(2, {0, 250 * 12288});
+  const Placement placement = Placement::make(*job.catalog, job.uses(), capacities);
+  for (uint32_t part = 0; part < 10; ++part) {
+    int with_home = 0;
+    for (uint32_t c = part * 100; c < part * 100 + 100; ++c) with_home += placement.home(ChunkId(c)) ? 1 : 0;
+    CHECK(with_home > 30);
+    CHECK(with_home < 70);
+  }
+}
+
 TEST_CASE("spare room holds what a node uses most") {
   constexpr uint32_t kNodes = 4;
   const MadeUpJob job(std::vector<uint64_t>(400, 10000), 1 << 20, kNodes, 8, "seed=8 batch=4");
