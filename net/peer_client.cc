@@ -47,12 +47,16 @@ struct PeerClient::Peer {
   uint64_t sent_bytes = 0;
   uint32_t sent_count = 0;
   PathModel path{kPeerPrior};
+  SlowWatch watch;
   TimePoint probed{};
+
+  explicit Peer(Duration slow_fetch) : watch(slow_fetch) {}
 };
 
 PeerClient::PeerClient(const Parts& parts, const PeerClientOptions& options)
     : parts_(parts), options_(options) {
-  for (uint32_t i = 0; i < parts.transport.size(); ++i) peers_.push_back(std::make_unique<Peer>());
+  for (uint32_t i = 0; i < parts.transport.size(); ++i)
+    peers_.push_back(std::make_unique<Peer>(options.slow_fetch));
   batcher_ = NamedThread("peer-batch", [this] { send_batches(); });
 }
 
@@ -129,6 +133,17 @@ Duration PeerClient::predict(Rank peer, uint64_t length) const {
   MutexLock lock(mutex_);
   const Peer& p = *peers_[peer.index()];
   return p.path.predict(p.all_bytes + length, now);
+}
+
+bool PeerClient::slow(Rank peer) const {
+  MutexLock lock(mutex_);
+  return peers_[peer.index()]->watch.slow();
+}
+
+bool PeerClient::take_trial(Rank peer) {
+  const TimePoint now = parts_.clock.now();
+  MutexLock lock(mutex_);
+  return peers_[peer.index()]->watch.take_trial(now);
 }
 
 Duration PeerClient::latency(Rank peer) const {
@@ -330,6 +345,7 @@ void PeerClient::count(const Pending& pending, PeerOutcome outcome) {
   }
   MutexLock lock(mutex_);
   peers_[pending.fetch.peer.index()]->path.completed(pending.in_front, took, now);
+  peers_[pending.fetch.peer.index()]->watch.completed(took, now);
 }
 
 void PeerClient::on_replies(Rank from, const wire::ChunkReplies& replies) {

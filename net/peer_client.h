@@ -77,10 +77,14 @@ struct PeerClientOptions {
   /// from memory or NVMe.
   Duration probe_after = std::chrono::milliseconds(200);
   /// Silence that ends all requests to a peer: this many times its usual latency, within bounds. The floor is
-  /// what a living node may take on an overcommitted machine; the ceiling is what a reader may wait.
+  /// well above what a living node takes on an overcommitted machine (0.3 s were seen on two cores at load
+  /// 7); the ceiling is what a reader may wait.
   double silence_factor = 8;
-  Duration least_silence = std::chrono::seconds(1);
+  Duration least_silence = std::chrono::seconds(2);
   Duration most_silence = std::chrono::seconds(4);
+  /// A fetch that took longer is a slow one (SlowWatch): longer than it takes on an overcommitted machine or
+  /// in a congested network, other than for moments, and more than a PFS takes that is not congested itself.
+  Duration slow_fetch = std::chrono::milliseconds(500);
   /// Longest wait for one request to a living peer: beyond any queue of a healthy PFS.
   Duration most_wait = std::chrono::seconds(30);
 };
@@ -106,6 +110,10 @@ class PeerClient {
   void expedite(Ticket ticket);
   /// How long a fetch of `length` bytes from `peer` would take if it were asked now.
   Duration predict(Rank peer, uint64_t length) const;
+  /// The peer has brought nothing in reasonable time for some seconds: see SlowWatch.
+  bool slow(Rank peer) const;
+  /// See SlowWatch::take_trial().
+  bool take_trial(Rank peer);
   /// What the peer's path looks like by now.
   Duration latency(Rank peer) const;
   double bandwidth(Rank peer) const;  ///< bytes a second

@@ -84,12 +84,12 @@ std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t
   const std::vector<Rank> nodes = holders(chunk);
   if (nodes.empty() || nodes.front() == parts_.self) return std::nullopt;
   std::vector<Rank> living;
-  std::vector<Duration> predicted;
+  std::vector<HolderPath> paths;
   for (const Rank rank : nodes) {
     if (!parts_.membership.serves(rank) || std::find(tried.begin(), tried.end(), rank) != tried.end())
       continue;
     living.push_back(rank);
-    predicted.push_back(parts_.peers.predict(rank, length));
+    paths.push_back({parts_.peers.predict(rank, length), parts_.peers.slow(rank)});
   }
   if (living.empty()) return std::nullopt;
   const TimePoint now = parts_.clock.now();
@@ -98,7 +98,8 @@ std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t
     MutexLock lock(mutex_);
     pfs = pfs_path_.predict(pfs_bytes_ + length, now);
   }
-  const auto best = choose_source(predicted, pfs, rule_);
+  auto best = choose_source(paths, pfs, rule_);
+  if (!best && parts_.peers.take_trial(living.front())) best = 0;
   if (!best) return std::nullopt;
   return Choice{living[*best], living[*best] == nodes.front()};
 }

@@ -8,6 +8,9 @@ namespace {
 
 // Fetches after which one counts half: enough to smooth what a scheduler does to single ones.
 constexpr double kHalfLifeFetches = 8;
+// Fetches that end within so many seconds count like one. Longer than a batch takes to be taken from the
+// network.
+constexpr double kOneFetchSeconds = 10e-3;
 // Seconds after which a fetch counts half; see the header.
 constexpr double kHalfLifeSeconds = 5;
 // Worse than this is not told apart: one fetch that hung for half a minute must not weigh like a hundred slow
@@ -19,6 +22,11 @@ constexpr double kPriorWeight = 0.25;
 constexpr double kPriorBytes = 4U << 20;
 // A path never counts as faster than this: memory.
 constexpr double kLeastPerByte = 1e-11;
+
+// Longer than a machine stands still that goes on.
+constexpr auto kSlowFor = std::chrono::seconds(3);
+// One slow fetch in so many seconds is what it costs to see that a path is well again.
+constexpr auto kBetweenTrials = std::chrono::seconds(5);
 
 double seconds(Duration d) {
   return std::chrono::duration<double>(d).count();
@@ -48,8 +56,9 @@ double PathModel::age(TimePoint now) const {
 }
 
 void PathModel::completed(uint64_t bytes_in_front, Duration took, TimePoint now) {
-  seen_.scale(age(now) * std::exp2(-1 / kHalfLifeFetches));
-  seen_.add(1, static_cast<double>(bytes_in_front), std::clamp(seconds(took), 0.0, kWorstSeconds));
+  const double weight = std::clamp(seconds(now - last_) / kOneFetchSeconds, 0.0, 1.0);
+  seen_.scale(age(now) * std::exp2(-weight / kHalfLifeFetches));
+  seen_.add(weight, static_cast<double>(bytes_in_front), std::clamp(seconds(took), 0.0, kWorstSeconds));
   last_ = std::max(last_, now);
 }
 
@@ -78,10 +87,32 @@ double PathModel::bandwidth(TimePoint now) const {
   return 1 / line(now).per_byte;
 }
 
-std::optional<size_t> choose_source(std::span<const Duration> holders, Duration pfs, const ChoiceRule& rule) {
-  const auto best = std::min_element(holders.begin(), holders.end());
+void SlowWatch::completed(Duration took, TimePoint now) {
+  if (took <= slow_fetch_) {
+    first_slow_.reset();
+    return;
+  }
+  if (!first_slow_) first_slow_ = now;
+  last_slow_ = now;
+}
+
+bool SlowWatch::slow() const {
+  return first_slow_ && last_slow_ - *first_slow_ > kSlowFor;
+}
+
+bool SlowWatch::take_trial(TimePoint now) {
+  if (now - std::max(last_trial_, last_slow_) < kBetweenTrials) return false;
+  last_trial_ = now;
+  return true;
+}
+
+std::optional<size_t> choose_source(std::span<const HolderPath> holders, Duration pfs,
+                                    const ChoiceRule& rule) {
+  const auto best =
+      std::min_element(holders.begin(), holders.end(),
+                       [](const HolderPath& a, const HolderPath& b) { return a.predicted < b.predicted; });
   if (best == holders.end()) return std::nullopt;
-  if (*best > rule.floor && seconds(*best) > rule.factor * seconds(pfs)) return std::nullopt;
+  if (best->slow && seconds(best->predicted) > rule.factor * seconds(pfs)) return std::nullopt;
   return static_cast<size_t>(best - holders.begin());
 }
 

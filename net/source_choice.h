@@ -15,9 +15,11 @@ namespace clairfs {
 /// front are its own and those asked for before it and still on their way.
 ///
 /// A weighted least-squares line through the recent fetches. A fetch counts half after eight others or five
-/// seconds, so that the line follows changes of load; and beside them stand two made-up fetches that say what
-/// is to be expected of a path that nobody has tried. They weigh little, but they stay: so a path that was
-/// given up as bad is, some ten seconds later, thought worth a try again. Not thread-safe.
+/// seconds, so that the line follows changes of load. Those that end at nearly the same time count like one:
+/// after a machine stood still for a moment, all that was under way ends late together, which says little.
+/// Beside the fetches stand two made-up ones that say what is to be expected of a path that nobody has tried.
+/// They weigh little, but they stay: so a path that was given up as bad is, some ten seconds later, thought
+/// worth a try again. Not thread-safe.
 class PathModel {
  public:
   struct Prior {
@@ -50,17 +52,38 @@ class PathModel {
   TimePoint last_{};
 };
 
-/// When the PFS is asked for what some living node holds.
-struct ChoiceRule {
-  /// Every byte is to leave the PFS once: a node that is only busy must not drive others there. So the best
-  /// node must take this many times as long as the PFS would ...
-  double factor = 8;
-  /// ... and longer than a node takes whose processor is overcommitted (the net thread then waits some
-  /// scheduling quanta of a few milliseconds each for its turn) or whose network is congested for a moment.
-  Duration floor = std::chrono::milliseconds(250);
+/// Tells a path that is slow from one that stood still for a moment: slow is one that has brought nothing but
+/// slow fetches for some seconds. Not thread-safe.
+class SlowWatch {
+ public:
+  explicit SlowWatch(Duration slow_fetch) : slow_fetch_(slow_fetch) {}
+  void completed(Duration took, TimePoint now);
+  bool slow() const;
+  /// Now and then a slow path is to be tried again: true once in a while.
+  bool take_trial(TimePoint now);
+
+ private:
+  const Duration slow_fetch_;
+  std::optional<TimePoint> first_slow_;  // since the last fast one
+  TimePoint last_slow_{};
+  TimePoint last_trial_{};
 };
 
-/// Which of the living holders to ask, given the predicted time of each; nothing: the PFS.
-std::optional<size_t> choose_source(std::span<const Duration> holders, Duration pfs, const ChoiceRule& rule);
+/// When the PFS is asked for what some living node holds. Every byte is to leave the PFS once: a node that is
+/// only busy must not drive others there.
+struct ChoiceRule {
+  /// The best node must be slow (SlowWatch), and be predicted to take this many times as long as the PFS.
+  double factor = 4;
+};
+
+/// What is known of a living holder.
+struct HolderPath {
+  Duration predicted{};
+  bool slow = false;
+};
+
+/// Which of the living holders to ask; nothing: the PFS.
+std::optional<size_t> choose_source(std::span<const HolderPath> holders, Duration pfs,
+                                    const ChoiceRule& rule);
 
 }  // namespace clairfs

@@ -69,19 +69,26 @@ struct NodesOptions {
   uint64_t seed = 1;
   NetworkFaults faults;
   Duration pfs_delay = std::chrono::milliseconds(3);
-  /// Deadlines for tests: a fault costs a fraction of a second.
-  MembershipTimes times{std::chrono::milliseconds(50), std::chrono::milliseconds(400),
-                        std::chrono::milliseconds(1500)};
-};
+  /// No slow machine makes a healthy node late, unless impatient() is called.
+  MembershipTimes times{std::chrono::milliseconds(50), std::chrono::minutes(1), std::chrono::minutes(2)};
+  PeerClientOptions client = patient();
 
-inline PeerClientOptions impatient_client() {
-  PeerClientOptions client;
-  client.probe_after = std::chrono::milliseconds(50);
-  client.least_silence = std::chrono::milliseconds(300);
-  client.most_silence = std::chrono::milliseconds(600);
-  client.most_wait = std::chrono::seconds(5);
-  return client;
-}
+  /// Faults cost a fraction of a second (and so may a slow machine).
+  NodesOptions& impatient() {
+    times.late_after = std::chrono::milliseconds(400);
+    times.dead_after = std::chrono::milliseconds(1500);
+    client.probe_after = std::chrono::milliseconds(50);
+    client.least_silence = std::chrono::milliseconds(300);
+    client.most_silence = std::chrono::milliseconds(600);
+    client.most_wait = std::chrono::seconds(5);
+    return *this;
+  }
+  static PeerClientOptions patient() {
+    PeerClientOptions client;
+    client.least_silence = client.most_silence = client.most_wait = std::chrono::minutes(1);
+    return client;
+  }
+};
 
 /// One node. Parts are taken down in the order that Job asks for.
 class PeerNode {
@@ -96,7 +103,7 @@ class PeerNode {
     job_options.chunk_size = options.chunk_size;
     job_options.ram_capacity = options.ram;
     job_options.times = options.times;
-    job_options.client = impatient_client();
+    job_options.client = options.client;
     job =
         std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, job_options,
                               Job::Events{[this](const std::string&) { ++refused; }, [this] { ++changes; }});
