@@ -417,6 +417,8 @@ TierSpace ChunkCache::space() const {
   TierSpace space;
   space.ram = ram_.capacity() - std::min(ram_.used(), ram_.capacity());
   space.nvme_writable = false;
+  // What would have to make room might go for nothing: nobody waits for the disk.
+  if (writes_are_behind()) return space;
   for (const NvmeStore* store : stores_) {
     space.nvme = std::max(space.nvme, store->available());
     space.nvme_writable = space.nvme_writable || store->writable();

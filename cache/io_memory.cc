@@ -51,6 +51,20 @@ void copy_memory(std::span<const iovec> from, std::span<const iovec> to) {
   }
 }
 
+std::string joined(std::span<const iovec> memory) {
+  std::string bytes;
+  bytes.reserve(total_bytes(memory));
+  for (const iovec& piece : memory) bytes.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
+  return bytes;
+}
+
+std::vector<iovec> first_of(std::span<const iovec> memory, const IoLimits& limits) {
+  const uint64_t held = total_bytes(memory.first(std::min(memory.size(), limits.parts)));
+  uint64_t bytes = std::min(held, limits.bytes);
+  if (bytes < total_bytes(memory)) bytes -= bytes % limits.unit;
+  return slice_of(memory, 0, bytes);
+}
+
 uint64_t xxh3_of(std::span<const iovec> memory, uint64_t length) {
   if (!memory.empty() && memory[0].iov_len >= length) return XXH3_64bits(memory[0].iov_base, length);
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);

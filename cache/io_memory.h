@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <sys/uio.h>
@@ -17,6 +18,17 @@ std::vector<iovec> slice_of(std::span<const iovec> memory, uint64_t offset, uint
 
 /// Copies all of `from` to the beginning of `to`. REQUIRES: it fits; they do not overlap.
 void copy_memory(std::span<const iovec> from, std::span<const iovec> to);
+
+/// All of it in a row.
+std::string joined(std::span<const iovec> memory);
+
+struct IoLimits {
+  size_t parts = 0;    ///< at most so many pieces of memory
+  uint64_t bytes = 0;  ///< and bytes
+  uint64_t unit = 1;   ///< a multiple of it, unless nothing comes after
+};
+/// The beginning of `memory` that one message of limited size takes. REQUIRES: the limits allow one unit.
+std::vector<iovec> first_of(std::span<const iovec> memory, const IoLimits& limits);
 
 /// XXH3-64 of the first `length` bytes. REQUIRES: they are there.
 uint64_t xxh3_of(std::span<const iovec> memory, uint64_t length);

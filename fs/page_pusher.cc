@@ -1,7 +1,7 @@
 #include "fs/page_pusher.h"
 
 #include <cerrno>
-#include <limits>
+#include <climits>
 
 #include <fcntl.h>
 #include <linux/fuse.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cache/base/fd.h"
+#include "cache/io_memory.h"
 #include "fs/inodes.h"
 
 namespace clairfs {
@@ -32,18 +33,12 @@ int PagePusher::store(FileId file, uint64_t offset, const std::vector<iovec>& me
 }
 
 Status PagePusher::push(FileId file, uint64_t offset, const std::vector<iovec>& memory) {
-  // A message's length is 32 bits and its parts are at most IOV_MAX; chunks of a gigabyte are sent in pieces
-  // of whole runs, each of which is a multiple of the page size.
-  constexpr size_t kMostParts = 512;
-  constexpr uint64_t kMostBytes = 64ULL << 20;
-  for (size_t i = 0; i < memory.size();) {
-    std::vector<iovec> piece;
-    uint64_t bytes = 0;
-    for (; i < memory.size() && piece.size() < kMostParts; ++i) {
-      if (!piece.empty() && bytes + memory[i].iov_len > kMostBytes) break;
-      piece.push_back(memory[i]);
-      bytes += memory[i].iov_len;
-    }
+  // One system call takes IOV_MAX parts, a message's length is 32 bits (a chunk may have a gigabyte), and
+  // each message must end with a page or with the file.
+  constexpr IoLimits kMessage{IOV_MAX / 2, 64ULL << 20, kPageSize};
+  const uint64_t end = offset + total_bytes(memory);
+  for (IoCursor rest(memory); offset < end;) {
+    const std::vector<iovec> piece = first_of({rest.pieces(), rest.count()}, kMessage);
     int error = store(file, offset, piece);
     if (error == ENOENT) {
       metrics_.staging_lookups.add();
@@ -51,7 +46,8 @@ Status PagePusher::push(FileId file, uint64_t offset, const std::vector<iovec>& 
       if (known) error = store(file, offset, piece);
     }
     if (error != 0) return system_error(error, "push " + catalog_.path(file) + " into the page cache");
-    offset += bytes;
+    offset += total_bytes(piece);
+    rest.advance(total_bytes(piece));
   }
   return {};
 }

@@ -16,6 +16,7 @@
 
 #include "cache/base/mutex.h"
 #include "cache/base/types.h"
+#include "cache/io_memory.h"
 
 namespace clairfs {
 
@@ -23,8 +24,7 @@ namespace clairfs {
 class SentinelTails {
  public:
   void keep(FileId file, uint64_t offset, const std::vector<iovec>& memory) {
-    std::string bytes;
-    for (const iovec& part : memory) bytes.append(static_cast<const char*>(part.iov_base), part.iov_len);
+    std::string bytes = joined(memory);
     MutexLock lock(mutex_);
     if (tails_.size() >= kMost) tails_.erase(tails_.begin());
     tails_[file] = {offset, std::move(bytes)};

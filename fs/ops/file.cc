@@ -2,10 +2,13 @@
 // answered by the thread that completes it: no FUSE thread waits for data.
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <string>
+#include <vector>
 
 #include <sys/ioctl.h>
 
+#include "cache/io_memory.h"
 #include "fs/kernel_version.h"
 #include "fs/ops/operations.h"
 
@@ -21,6 +24,16 @@ void open(fuse_req_t req, fuse_ino_t, fuse_file_info* info) {
   info->keep_cache = 1;
   info->noflush = 1;
   fuse_reply_open(req, info);
+}
+
+// One piece is the header's. More than a system call takes are rare: a chunk scattered over single units.
+void reply_memory(fuse_req_t req, const std::vector<iovec>& memory) {
+  if (memory.size() < IOV_MAX) {
+    fuse_reply_iov(req, memory.data(), static_cast<int>(memory.size()));
+  } else {
+    const std::string bytes = joined(memory);
+    fuse_reply_buf(req, bytes.data(), bytes.size());
+  }
 }
 
 void reply_bytes(fuse_req_t req, const char* data, size_t size, off_t offset, size_t wanted) {
@@ -76,7 +89,7 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
   context.cache.read(id, begin, length, [req, &context, asked, id, begin, length](Result<ReadView> view) {
     AccessLog::Entry entry{std::chrono::system_clock::now(), id, begin, static_cast<uint32_t>(length)};
     if (view) {
-      fuse_reply_iov(req, view->memory.data(), static_cast<int>(view->memory.size()));
+      reply_memory(req, view->memory);
       entry.origin = view->origin;
       entry.joined = view->joined;
     } else {

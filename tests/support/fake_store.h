@@ -40,21 +40,24 @@ class FakeStore final : public NvmeStore {
   }
   void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t,
              std::function<void(Status)> done) override {
-    std::string bytes;
-    for (const iovec& piece : memory) bytes.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
-    bytes.resize(length);
     {
       MutexLock lock(mutex_);
-      if (used_ + round_to_pages(length) > capacity_) {
-        lock.unlock();
-        done(Error{ENOSPC, "full"});
-        lock.lock();
+      if (slow_) {
+        held_.push_back([=, this] { write_now(key, memory, length, done); });
         return;
       }
-      used_ += round_to_pages(length);
-      chunks_[key] = std::move(bytes);
     }
-    done({});
+    write_now(key, memory, length, done);
+  }
+  /// Writes wait from now on, or all that wait are done and later ones at once.
+  void set_slow(bool slow) {
+    std::vector<std::function<void()>> held;
+    {
+      MutexLock lock(mutex_);
+      slow_ = slow;
+      if (!slow) held.swap(held_);
+    }
+    for (const auto& write : held) write();
   }
   void drop(const ChunkKey& key) override {
     MutexLock lock(mutex_);
@@ -81,11 +84,32 @@ class FakeStore final : public NvmeStore {
   const std::string& directory() const override { return directory_; }
 
  private:
+  void write_now(const ChunkKey& key, const std::vector<iovec>& memory, uint32_t length,
+                 const std::function<void(Status)>& done) {
+    std::string bytes;
+    for (const iovec& piece : memory) bytes.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
+    bytes.resize(length);
+    {
+      MutexLock lock(mutex_);
+      if (used_ + round_to_pages(length) > capacity_) {
+        lock.unlock();
+        done(Error{ENOSPC, "full"});
+        lock.lock();
+        return;
+      }
+      used_ += round_to_pages(length);
+      chunks_[key] = std::move(bytes);
+    }
+    done({});
+  }
+
   const uint64_t capacity_;
   const std::string directory_ = "memory";
   mutable Mutex mutex_;
   std::unordered_map<ChunkKey, std::string> chunks_ GUARDED_BY(mutex_);
   uint64_t used_ GUARDED_BY(mutex_) = 0;
+  bool slow_ GUARDED_BY(mutex_) = false;
+  std::vector<std::function<void()>> held_ GUARDED_BY(mutex_);
 };
 
 }  // namespace clairfs

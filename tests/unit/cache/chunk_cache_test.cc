@@ -97,6 +97,22 @@ TEST_CASE("what is on NVMe moves up to RAM where that can hold everything") {
   CHECK(f.source.fetches == fetches);
 }
 
+TEST_CASE("NVMe is offered no more chunks while its writes are behind") {
+  FakeStore store(64 << 20);
+  Fixture f(std::vector<uint64_t>(200, kChunk), 0, true, {&store});
+  store.set_slow(true);
+  size_t read = 0;
+  for (; read < 200 && f.cache->space().nvme > 0; ++read) f.read(f.file(read), 0, kChunk);
+  CHECK(read > 1);
+  CHECK(read * kChunk < ChunkCache::transit_capacity(kChunk) / 4);
+  CHECK(!f.cache->space().nvme_writable);
+  CHECK(f.read(f.file(read), 0, kChunk) == Origin::pfs);
+  store.set_slow(false);
+  CHECK(f.cache->space().nvme > 0);
+  CHECK(f.cache->space().nvme_writable);
+  CHECK(store.chunks() == read);  // the last one was passed on
+}
+
 TEST_CASE("a read over several chunks gets all of them in order") {
   Fixture f({5 * kChunk + 123}, 1 << 20);
   CHECK(f.read(f.file(0), kChunk - 10, 3 * kChunk) == Origin::pfs);
@@ -246,8 +262,7 @@ TEST_CASE("large chunks that no tier keeps are read through by range") {
   ScanOptions options;
   options.chunk_size = 4 << 20;
   const auto catalog = *scan_catalog(tree.path(), options, log.logger());
-  const auto cache =
-      std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, 0));
+  const auto cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, 0));
   const FileId file = *catalog->find("big");
   std::mt19937 random(3);
   uint64_t asked = 0;

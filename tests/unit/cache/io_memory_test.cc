@@ -45,6 +45,20 @@ TEST_CASE("copies arrive in the same order whatever the pieces") {
   CHECK(copy == bytes + std::string(200, 'x'));
 }
 
+TEST_CASE("the beginning of scattered memory for a message of limited size") {
+  std::string bytes(1000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7);
+  const std::vector<iovec> memory = {
+      {bytes.data(), 150}, {bytes.data() + 150, 30}, {bytes.data() + 180, 820}};
+  const auto first = [&](const IoLimits& limits) { return text_of(first_of(memory, limits)); };
+  CHECK(first({3, 1000, 100}) == bytes);
+  CHECK(first({3, 1000, 512}) == bytes);  // nothing comes after
+  CHECK(first({2, 1000, 100}) == bytes.substr(0, 100));
+  CHECK(first({2, 1000, 90}) == bytes.substr(0, 180));
+  CHECK(first({3, 350, 100}) == bytes.substr(0, 300));
+  CHECK(joined(memory) == bytes);
+}
+
 TEST_CASE("a cursor passes over empty pieces and never shows more than IOV_MAX") {
   std::string bytes(3000, 'x');
   std::vector<iovec> memory;
