@@ -23,6 +23,7 @@
 #include "fs/reports.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/job_node.h"
+#include "mount-helper/job_place.h"
 #include "mount-helper/mountinfo.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/signals.h"
@@ -157,10 +158,7 @@ Status Mount::join_job(SignalWaiter& signals) {
     return entry.is_clairfs() && entry.mountpoint == options_.mountpoint;
   };
   if (std::count_if(mounts->begin(), mounts->end(), here) > 1) {
-    return Error{
-        EBUSY, fmt::format("several nodes of this job are on one machine and share the mount point {}: write "
-                           "{{rank}} where their paths are to differ, as in '{}-{{rank}}'",
-                           options_.mountpoint, options_.mountpoint)};
+    return shared_mount_point(options_.mountpoint);
   }
   if (!options_.peers) return {};
   JobNode::Parts parts{place_, options_, clock_, metrics_, log_, {}, {}};

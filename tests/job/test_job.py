@@ -214,7 +214,7 @@ def test_a_node_with_another_source_refuses(data, tmp):
 def test_two_nodes_on_one_mount_point_refuse(data, tmp):
     (tmp / "mnt").mkdir()
     with launched(data.root, tmp / "mnt", "--catalog-dir", tmp / "catalog") as has_said:
-        wait_until(lambda: has_said("{rank}") or has_said("already a clairfs mount"), "one refuses")
+        wait_until(lambda: has_said("write {rank} where their paths are to differ"), "one refuses")
 
 
 def test_what_people_see(data):
@@ -258,7 +258,7 @@ def test_a_node_that_fails_costs_no_read(data, how):
                     "it is back or gone",
                 )
             else:
-                job.kill(victim)
+                clairmount.detach(job[victim].path)
 
 
 def test_one_node_leaves_while_the_others_go_on(data):
