@@ -74,7 +74,7 @@ class ByWorker {
         Holding* copy = in_.strategy.holdings.find(sample, queue.worker);
         const double mb = in_.sizes[sample];
         const double fetch = in_.model.fetch_pfs(mb, in_.scenario.workers, queue.threads);
-        copy->available_at = static_cast<float>(clocks.work(fetch + in_.model.fill(mb, copy->storage)));
+        copy->available_at = not_after(clocks.work(fetch + in_.model.fill(mb, copy->storage)));
         out_.read_mb[size_t(Source::kPfs)] += mb;
       }
     }
@@ -84,22 +84,21 @@ class ByWorker {
   Result<double> run_batch(uint32_t epoch, uint64_t step, double begin) {
     const auto order = window_.get(epoch);
     if (!order) return order.error();
-    ends_.assign(workers_.size(), begin);
+    batch_.assign(workers_.size(), WorkerBatch{{}, begin});
     for (uint32_t w = 0; w < workers_.size(); ++w) {
       const WorkerShare& share = in_.job.share(w);
       const uint64_t first = std::min(step * share.step, share.count());
       const uint64_t last = std::min(first + share.step, share.count());
       for (uint64_t k = first; k < last; ++k) {
-        const auto ready = request(w, Cursor{epoch, k}, share.sample(**order, k), ends_[w]);
+        const uint32_t sample = share.sample(**order, k);
+        const auto ready = request(w, Cursor{epoch, k}, sample, batch_[w].end);
         if (!ready) return ready.error();
-        const double compute = in_.model.compute(in_.sizes[share.sample(**order, k)]);
-        out_.compute += compute / static_cast<double>(workers_.size());
-        ends_[w] = *ready + compute;
+        const double compute = in_.model.compute(in_.sizes[sample]);
+        batch_[w].tally.compute += compute;
+        batch_[w].end = *ready + compute;
       }
     }
-    const double end = *std::max_element(ends_.begin(), ends_.end());
-    for (const double mine : ends_) out_.barrier += (end - mine) / static_cast<double>(workers_.size());
-    return end;
+    return note_batch(batch_, out_);
   }
 
   /// Worker `w` asks for a sample at `now`; returns when it has it.
@@ -116,7 +115,7 @@ class ByWorker {
       if (demanded.end < read.end) read = demand(w, sample, now, demanded);
     }
     const double ready = std::max(now, read.end);
-    out_.stall[size_t(read.source)] += (ready - now) / static_cast<double>(workers_.size());
+    batch_[w].tally.stall[size_t(read.source)] += ready - now;
     out_.delivered_mb[size_t(read.source)] += in_.sizes[sample];
     const Status filled = fill_staging(w, ready);
     if (!filled) return filled.error();
@@ -224,7 +223,7 @@ class ByWorker {
   Outcome& out_;
   OrderWindow window_;
   std::vector<Worker> workers_;
-  std::vector<double> ends_;  // of the batch, by worker
+  std::vector<WorkerBatch> batch_;  // by worker
 };
 
 }  // namespace

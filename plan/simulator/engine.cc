@@ -1,8 +1,22 @@
 #include "plan/simulator/engine.h"
 
+#include <algorithm>
+#include <algorithm>
 #include <cmath>
 
 namespace clairfs {
+
+double note_batch(std::span<const WorkerBatch> batch, Outcome& outcome) {
+  const double share = 1.0 / static_cast<double>(batch.size());
+  const auto last = std::max_element(batch.begin(), batch.end(),
+                                     [](const WorkerBatch& a, const WorkerBatch& b) { return a.end < b.end; });
+  outcome.critical.add(last->tally);
+  for (const WorkerBatch& mine : batch) {
+    outcome.mean.add(mine.tally, share);
+    outcome.barrier += (last->end - mine.end) * share;
+  }
+  return last->end;
+}
 
 namespace {
 
@@ -15,11 +29,11 @@ bool counts(const Holding& copy, double ready_by) {
 std::optional<Option> local_option(const SimulationInput& input, uint32_t worker, uint32_t sample,
                                    double ready_by) {
   if (const auto storage = input.strategy.everywhere) {
-    return Option{Source::kLocal, 0, input.model.fetch_local(input.sizes[sample], *storage)};
+    return Option{Source::kLocal, worker, 0, input.model.fetch_local(input.sizes[sample], *storage)};
   }
   for (const Holding& copy : input.strategy.holdings.of(sample)) {  // fastest first
     if (copy.worker != worker || !counts(copy, ready_by)) continue;
-    return Option{Source::kLocal, copy.available_at, input.model.fetch_local(input.sizes[sample], copy.storage)};
+    return Option{Source::kLocal, copy.worker, copy.available_at, input.model.fetch_local(input.sizes[sample], copy.storage)};
   }
   return std::nullopt;
 }
@@ -28,7 +42,7 @@ std::optional<Option> peer_option(const SimulationInput& input, uint32_t worker,
                                   double ready_by) {
   for (const Holding& copy : input.strategy.holdings.of(sample)) {
     if (copy.worker == worker || !counts(copy, ready_by)) continue;
-    return Option{Source::kPeer, copy.available_at, input.model.fetch_peer(input.sizes[sample], copy.storage)};
+    return Option{Source::kPeer, copy.worker, copy.available_at, input.model.fetch_peer(input.sizes[sample], copy.storage)};
   }
   return std::nullopt;
 }
@@ -44,7 +58,7 @@ std::optional<Option> soonest_option(const SimulationInput& input, uint32_t work
         own ? input.model.fetch_local(mb, copy.storage) : input.model.fetch_peer(mb, copy.storage);
     const double end = std::max<double>(now, copy.available_at) + seconds;
     if (best && end >= best_end) continue;
-    best = Option{own ? Source::kLocal : Source::kPeer, copy.available_at, seconds};
+    best = Option{own ? Source::kLocal : Source::kPeer, copy.worker, copy.available_at, seconds};
     best_end = end;
   }
   return best;
@@ -53,8 +67,13 @@ std::optional<Option> soonest_option(const SimulationInput& input, uint32_t work
 void note_fetched(const SimulationInput& input, uint32_t worker, uint32_t sample, double time) {
   Holding* copy = input.strategy.holdings.find(sample, worker);
   if (copy != nullptr && copy->on_use && std::isinf(copy->available_at)) {
-    copy->available_at = static_cast<float>(time);
+    copy->available_at = not_after(time);
   }
+}
+
+float not_after(double time) {
+  const auto rounded = static_cast<float>(time);
+  return rounded > time ? std::nextafter(rounded, 0.0F) : rounded;
 }
 
 }  // namespace clairfs

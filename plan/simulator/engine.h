@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "plan/simulator/job_order.h"
@@ -22,9 +23,18 @@ struct SimulationInput {
   const SimulationProgress& progress;
 };
 
-/// Fill runtime, compute, stall, barrier, epoch_seconds, read_mb and delivered_mb of `outcome`.
+/// Fill runtime, critical, mean, barrier, epoch_seconds, read_mb and delivered_mb of `outcome`.
 Status simulate_by_worker(const SimulationInput& input, Outcome& outcome);
 Status simulate_by_time(const SimulationInput& input, Outcome& outcome);
+
+/// A worker's batch.
+struct WorkerBatch {
+  Tally tally;
+  double end = 0;
+};
+
+/// Adds a batch that all workers have ended to `outcome`; returns when the last of them did.
+double note_batch(std::span<const WorkerBatch> batch, Outcome& outcome);
 
 /// A place in a worker's sequence.
 struct Cursor {
@@ -43,7 +53,8 @@ struct Cursor {
 /// Where a read would come from, and how long it would take beside waiting for the sample to be there.
 struct Option {
   Source source = Source::kPfs;
-  double available_at = 0;  ///< seconds since the start
+  uint32_t holder = 0;      ///< worker that keeps it
+  double available_at = 0;  ///< seconds since the start; infinite while its reading is not worked out
   double seconds = 0;       ///< fetch
 };
 
@@ -58,5 +69,8 @@ std::optional<Option> soonest_option(const SimulationInput& input, uint32_t work
 
 /// Notes that `worker` has `sample` at `time`: a copy that is kept on first use is there from then on.
 void note_fetched(const SimulationInput& input, uint32_t worker, uint32_t sample, double time);
+
+/// For Holding::available_at: a copy that is there at `time` never seems to come later.
+float not_after(double time);
 
 }  // namespace clairfs

@@ -6,6 +6,11 @@
 
 namespace clairfs {
 
+void Tally::add(const Tally& other, double weight) {
+  compute += other.compute * weight;
+  for (size_t source = 0; source < kSources; ++source) stall[source] += other.stall[source] * weight;
+}
+
 Result<Outcome> simulate(const Scenario& scenario, const std::vector<float>& sizes, const Policy& policy,
                          const SimulationProgress& progress) {
   auto job = JobOrder::make(scenario, sizes.size());
@@ -22,8 +27,9 @@ Result<Outcome> simulate(const Scenario& scenario, const std::vector<float>& siz
   outcome.preparation = strategy->preparation;
   outcome.read_mb = strategy->prepared_mb;
   const SimulationInput input{scenario, sizes, model, *job, *strategy, progress};
-  const Status done = scenario.order == EvaluationOrder::kByWorker ? simulate_by_worker(input, outcome)
-                                                                   : simulate_by_time(input, outcome);
+  // Without stalls there is nothing to put in order.
+  const bool by_worker = scenario.order == EvaluationOrder::kByWorker || !strategy->stalls;
+  const Status done = by_worker ? simulate_by_worker(input, outcome) : simulate_by_time(input, outcome);
   if (!done) return done.error();
   return outcome;
 }

@@ -26,22 +26,31 @@
 
 namespace clairfs {
 
-/// What came of one policy. Seconds are means over the workers, MB sums over them.
+/// Where the seconds of a batch went.
+struct Tally {
+  double compute = 0;
+  BySource stall{};  ///< waiting for a sample, by where it came from
+
+  double stalled() const { return stall[0] + stall[1] + stall[2]; }
+  void add(const Tally& other, double weight = 1);
+};
+
+/// What came of one policy. Seconds; MB are sums over the workers.
 struct Outcome {
   const Policy* policy = nullptr;
   std::string refusal;  ///< why it cannot run the job; then the rest is 0
 
-  double runtime = 0;      ///< = preparation + compute + stalls + barrier
+  double runtime = 0;      ///< = preparation + critical.compute + critical.stalled()
   double preparation = 0;  ///< before the first batch
-  double compute = 0;
-  BySource stall{};    ///< waiting for a sample, by where it came from
-  double barrier = 0;  ///< waiting for other workers
+  Tally critical;          ///< of the worker that ended its batch last, batch by batch
+  Tally mean;              ///< over the workers
+  double barrier = 0;      ///< mean over the workers: waiting for the others at the end of a batch
   std::vector<double> epoch_seconds;
 
   BySource read_mb{};       ///< everything that was read from there, filling and preparing included
   BySource delivered_mb{};  ///< what the training consumed, by where it was read from last
 
-  double stalled() const { return preparation + stall[0] + stall[1] + stall[2]; }
+  double stalled() const { return preparation + critical.stalled(); }
 };
 
 /// Batches done, of all; called after each batch.
