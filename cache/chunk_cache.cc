@@ -163,9 +163,9 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
 
 // Asks the policy where the chunk is to stay, and drops what has to make room.
 Tier ChunkCache::make_place(ChunkId chunk) {
-  const Placement placement = policy_.place(chunk, round_to_pages(catalog_.range(chunk).length), space());
-  for (const ChunkId victim : placement.evict) evict(victim, placement.tier);
-  return placement.tier;
+  const TierChoice choice = policy_.place(chunk, round_to_pages(catalog_.range(chunk).length), space());
+  for (const ChunkId victim : choice.evict) evict(victim, choice.tier);
+  return choice.tier;
 }
 
 bool ChunkCache::must_verify(FileId file) const {

@@ -530,6 +530,19 @@ Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, c
   return std::unique_ptr<NvmeStore>(std::move(store));
 }
 
+uint64_t NvmeStore::usable_bytes(uint64_t capacity, uint32_t chunk_size) {
+  if (capacity < kSmallestCapacity) return 0;
+  const SegmentLayout layout;
+  const NvmeIndexLimits limits = NvmeIndexLimits::of(capacity);
+  const uint64_t slots = segment_limit(capacity, limits, layout) / kSlotSize;
+  // A chunk has one record, unless it fills what is left at the ends of the segments: once for all.
+  const uint64_t records = limits.live_records - std::min<uint64_t>(limits.live_records, 2 * kMaxExtents);
+  // More ends than a chunk may have extents: some may be left.
+  const uint64_t lost = slots / layout.segment_slots / kMaxExtents * chunk_size;
+  const uint64_t bytes = std::min(slots * kSlotSize, records * kNvmeSmallestShare);
+  return bytes - std::min(bytes, lost);
+}
+
 Result<std::unique_ptr<NvmeStore>> NvmeStore::open(const NvmeOptions& options, IoBackend& io, Logger& log,
                                                    Metrics& metrics) {
   return open_nvme_store(options, SegmentLayout(), io, log, metrics);

@@ -33,6 +33,9 @@ struct ChunkKey {
   bool operator==(const ChunkKey&) const = default;
 };
 
+/// What a chunk takes of usable_bytes() at least, however small it is: its share of the index.
+inline constexpr uint64_t kNvmeSmallestShare = 8 << 10;
+
 struct NvmeOptions {
   std::string directory;
   uint64_t capacity = 0;  ///< bytes that the directory may ever hold, index included
@@ -49,6 +52,11 @@ class NvmeStore {
   static Result<std::unique_ptr<NvmeStore>> open(const NvmeOptions& options, IoBackend& io, Logger& log,
                                                  Metrics& metrics);
   virtual ~NvmeStore() = default;
+
+  /// Bytes of chunks, each rounded up to 4 KiB and at least kNvmeSmallestShare, that an empty store of
+  /// `capacity` bytes is certain to take, if no chunk is larger than `chunk_size` and the disk is not full. 0
+  /// when that is too small for a store.
+  static uint64_t usable_bytes(uint64_t capacity, uint32_t chunk_size);
 
   /// Whether the chunk is here, and its length in bytes (0: not here).
   virtual uint32_t length_of(const ChunkKey& key) const = 0;

@@ -17,7 +17,8 @@ struct TierSpace {
   bool nvme_writable = true;  ///< some store takes writes once there is room
 };
 
-struct Placement {
+/// What a policy says of one chunk.
+struct TierChoice {
   Tier tier = Tier::none;      ///< `none`: pass it to the readers and forget it
   std::vector<ChunkId> evict;  ///< dropped from that tier first, to make room
 };
@@ -28,7 +29,7 @@ class TierPolicy {
   virtual ~TierPolicy() = default;
   /// Where to keep a chunk of `bytes` (padding included) that is about to be fetched. The cache does as it is
   /// told; chunks to be evicted count as dropped from here on.
-  virtual Placement place(ChunkId chunk, uint64_t bytes, const TierSpace& space) = 0;
+  virtual TierChoice place(ChunkId chunk, uint64_t bytes, const TierSpace& space) = 0;
   /// Whether place() would keep it anywhere; changes nothing.
   virtual bool would_keep(ChunkId chunk, uint64_t bytes, const TierSpace& space) const = 0;
   /// What became of it: a tier has the chunk now, or has it no more.
@@ -39,7 +40,7 @@ class TierPolicy {
 /// Nothing is known of the future: the first chunks touched fill RAM, then NVMe, and stay.
 class FirstTouchPolicy final : public TierPolicy {
  public:
-  Placement place(ChunkId, uint64_t bytes, const TierSpace& space) override {
+  TierChoice place(ChunkId, uint64_t bytes, const TierSpace& space) override {
     return {tier(bytes, space), {}};
   }
   bool would_keep(ChunkId, uint64_t bytes, const TierSpace& space) const override {

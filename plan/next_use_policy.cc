@@ -184,7 +184,7 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier) const
 }
 
 // Makes room in one tier by dropping what is used later than `own_distance`, the farthest first.
-Placement NextUsePolicy::replace(double own_distance, uint64_t bytes, const TierSpace& space) {
+TierChoice NextUsePolicy::replace(double own_distance, uint64_t bytes, const TierSpace& space) {
   const auto ram = farthest(Tier::ram);
   // A store that cannot be written keeps what it has.
   const auto nvme = space.nvme_writable ? farthest(Tier::nvme) : std::nullopt;
@@ -192,25 +192,25 @@ Placement NextUsePolicy::replace(double own_distance, uint64_t bytes, const Tier
   const bool from_nvme = !ram || (nvme && nvme->distance > ram->distance);
   const Tier tier = from_nvme ? Tier::nvme : Tier::ram;
   uint64_t room = from_nvme ? space.nvme : space.ram;
-  Placement placement;
+  TierChoice choice;
   for (auto victim = from_nvme ? nvme : ram; room < bytes; victim = farthest(tier)) {
     if (!victim || victim->distance <= own_distance) break;
     resident_[victim->chunk.index()] &= static_cast<uint8_t>(~bit(tier));
-    placement.evict.push_back(victim->chunk);
+    choice.evict.push_back(victim->chunk);
     room += round_to_pages(catalog_.range(victim->chunk).length);
   }
   if (room >= bytes) {
-    placement.tier = tier;
-    return placement;
+    choice.tier = tier;
+    return choice;
   }
-  for (const ChunkId victim : placement.evict) {  // not enough: they stay
+  for (const ChunkId victim : choice.evict) {  // not enough: they stay
     resident_[victim.index()] |= bit(tier);
     raise_cursors(victim, tier);
   }
   return {};
 }
 
-Placement NextUsePolicy::place(ChunkId chunk, uint64_t bytes, const TierSpace& space) {
+TierChoice NextUsePolicy::place(ChunkId chunk, uint64_t bytes, const TierSpace& space) {
   MutexLock lock(mutex_);
   const auto distance = distance_after_fetch(chunk);
   if (!distance && covered(chunk)) return {};

@@ -46,7 +46,7 @@ class NextUsePolicy final : public TierPolicy {
   void set_window(const std::string& plan, uint64_t staged, uint64_t fetched);
   void remove(const std::string& plan);
 
-  Placement place(ChunkId chunk, uint64_t bytes, const TierSpace& space) override;
+  TierChoice place(ChunkId chunk, uint64_t bytes, const TierSpace& space) override;
   bool would_keep(ChunkId chunk, uint64_t bytes, const TierSpace& space) const override;
   void kept(ChunkId chunk, Tier tier) override;
   void dropped(ChunkId chunk, Tier tier) override;
@@ -75,7 +75,7 @@ class NextUsePolicy final : public TierPolicy {
   std::optional<Candidate> useless(Tier tier) const REQUIRES(mutex_);
   std::optional<Candidate> farthest(Plan& plan, Tier tier) const REQUIRES(mutex_);
   std::optional<Candidate> farthest(Tier tier) const REQUIRES(mutex_);
-  Placement replace(double own_distance, uint64_t bytes, const TierSpace& space) REQUIRES(mutex_);
+  TierChoice replace(double own_distance, uint64_t bytes, const TierSpace& space) REQUIRES(mutex_);
 
   const Catalog& catalog_;
 

@@ -76,18 +76,18 @@ uint64_t replay(Fixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme) {
       if (!resident.contains(chunk)) {
         fetched += f.bytes;
         policy.set_window("p", p, p + 1);
-        const Placement placement = policy.place(chunk, padded, space);
-        for (const ChunkId victim : placement.evict) {
-          REQUIRE(resident.at(victim) == placement.tier);
+        const TierChoice choice = policy.place(chunk, padded, space);
+        for (const ChunkId victim : choice.evict) {
+          REQUIRE(resident.at(victim) == choice.tier);
           resident.erase(victim);
-          room(placement.tier) += padded;
-          policy.dropped(victim, placement.tier);
+          room(choice.tier) += padded;
+          policy.dropped(victim, choice.tier);
         }
-        if (placement.tier != Tier::none) {
-          REQUIRE(room(placement.tier) >= padded);
-          room(placement.tier) -= padded;
-          resident[chunk] = placement.tier;
-          policy.kept(chunk, placement.tier);
+        if (choice.tier != Tier::none) {
+          REQUIRE(room(choice.tier) >= padded);
+          room(choice.tier) -= padded;
+          resident[chunk] = choice.tier;
+          policy.kept(chunk, choice.tier);
         }
       }
       policy.set_window("p", p + 1, p + 1);
@@ -164,10 +164,10 @@ TEST_CASE("what no plan uses makes room before what one uses, and all of it") {
     const ChunkId chunk = f.chunk_of(horizon.sample_at(p));
     policy.set_window("p", p, p + 1);
     CHECK(policy.would_keep(chunk, 4096, {}));
-    const Placement placement = policy.place(chunk, 4096, {});
-    CHECK(placement.tier == Tier::ram);
-    REQUIRE(placement.evict.size() == 1);
-    CHECK(others.erase(placement.evict[0]) == 1);
+    const TierChoice choice = policy.place(chunk, 4096, {});
+    CHECK(choice.tier == Tier::ram);
+    REQUIRE(choice.evict.size() == 1);
+    CHECK(others.erase(choice.evict[0]) == 1);
     policy.kept(chunk, Tier::ram);
   }
   CHECK(others.empty());
