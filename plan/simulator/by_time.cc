@@ -16,11 +16,11 @@ struct Staged {
   bool passed_over = false;  ///< left to the consumer
   bool wanted = false;       ///< the consumer waits for it
   Source source = Source::kPfs;
-  double end = kUnknown;     ///< when it is there; unknown while its thread waits for a copy
+  double end = kUnknown;  ///< when it is there; unknown while its thread waits for a copy
 };
 
 struct Consumer {
-  uint64_t k = 0;    ///< next sample of the epoch
+  uint64_t k = 0;     ///< next sample of the epoch
   uint64_t last = 0;  ///< one past the batch's last
   double asked_at = 0;
 };
@@ -282,9 +282,9 @@ class ByTime {
     if (entry.wanted) push(entry.end, Kind::kDeliver, w);
   }
 
-  /// The copy to read from, which may still be to come if the policy waits for such; nothing if the sample is to
-  /// come from the PFS. `peers`: kPfs if others' copies count in any case, else only if the policy reads ahead from
-  /// them.
+  /// The copy to read from, which may still be to come if the policy waits for such; nothing if the sample is
+  /// to come from the PFS. `peers`: kPfs if others' copies count in any case, else only if the policy reads
+  /// ahead from them.
   std::optional<Option> choose_kept(uint32_t w, uint32_t sample, double now, Source peers) const {
     if (in_.strategy.single_read) return soonest_option(in_, w, sample, now);
     const bool with_peers = peers == Source::kPfs || in_.strategy.ahead_from_peers;
@@ -294,7 +294,8 @@ class ByTime {
       if (peer && (!kept || peer->seconds < kept->seconds)) kept = peer;
     }
     // Who does not read from the PFS waits for what is being filled.
-    if (!kept && !in_.strategy.ahead_from_pfs && !in_.strategy.fills.empty()) kept = soonest_option(in_, w, sample, now);
+    if (!kept && !in_.strategy.ahead_from_pfs && !in_.strategy.fills.empty())
+      kept = soonest_option(in_, w, sample, now);
     return kept;
   }
 

@@ -103,10 +103,7 @@ class ByWorker {
 
   /// Worker `w` asks for a sample at `now`; returns when it has it.
   Result<double> request(uint32_t w, Cursor place, uint32_t sample, double now) {
-    if (!in_.strategy.stalls) {
-      out_.delivered_mb[size_t(Source::kLocal)] += in_.sizes[sample];
-      return now;
-    }
+    if (!in_.strategy.stalls) return now;
     Worker& worker = workers_[w];
     const std::optional<Read> staged = take_staged(worker, w, place);
     Read read = staged.value_or(Read{Source::kPfs, std::numeric_limits<double>::infinity()});

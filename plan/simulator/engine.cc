@@ -1,15 +1,14 @@
 #include "plan/simulator/engine.h"
 
 #include <algorithm>
-#include <algorithm>
 #include <cmath>
 
 namespace clairfs {
 
 double note_batch(std::span<const WorkerBatch> batch, Outcome& outcome) {
   const double share = 1.0 / static_cast<double>(batch.size());
-  const auto last = std::max_element(batch.begin(), batch.end(),
-                                     [](const WorkerBatch& a, const WorkerBatch& b) { return a.end < b.end; });
+  const auto last = std::max_element(
+      batch.begin(), batch.end(), [](const WorkerBatch& a, const WorkerBatch& b) { return a.end < b.end; });
   outcome.critical.add(last->tally);
   for (const WorkerBatch& mine : batch) {
     outcome.mean.add(mine.tally, share);
@@ -33,7 +32,8 @@ std::optional<Option> local_option(const SimulationInput& input, uint32_t worker
   }
   for (const Holding& copy : input.strategy.holdings.of(sample)) {  // fastest first
     if (copy.worker != worker || !counts(copy, ready_by)) continue;
-    return Option{Source::kLocal, copy.worker, copy.available_at, input.model.fetch_local(input.sizes[sample], copy.storage)};
+    return Option{Source::kLocal, copy.worker, copy.available_at,
+                  input.model.fetch_local(input.sizes[sample], copy.storage)};
   }
   return std::nullopt;
 }
@@ -42,12 +42,14 @@ std::optional<Option> peer_option(const SimulationInput& input, uint32_t worker,
                                   double ready_by) {
   for (const Holding& copy : input.strategy.holdings.of(sample)) {
     if (copy.worker == worker || !counts(copy, ready_by)) continue;
-    return Option{Source::kPeer, copy.worker, copy.available_at, input.model.fetch_peer(input.sizes[sample], copy.storage)};
+    return Option{Source::kPeer, copy.worker, copy.available_at,
+                  input.model.fetch_peer(input.sizes[sample], copy.storage)};
   }
   return std::nullopt;
 }
 
-std::optional<Option> soonest_option(const SimulationInput& input, uint32_t worker, uint32_t sample, double now) {
+std::optional<Option> soonest_option(const SimulationInput& input, uint32_t worker, uint32_t sample,
+                                     double now) {
   std::optional<Option> best;
   double best_end = 0;
   for (const Holding& copy : input.strategy.holdings.of(sample)) {

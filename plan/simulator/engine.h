@@ -60,12 +60,15 @@ struct Option {
 
 /// The fastest copy that `worker` itself keeps and that is there by `ready_by`, which may be infinite; copies
 /// that are kept on first use count only once they are there.
-std::optional<Option> local_option(const SimulationInput& input, uint32_t worker, uint32_t sample, double ready_by);
+std::optional<Option> local_option(const SimulationInput& input, uint32_t worker, uint32_t sample,
+                                   double ready_by);
 /// The same of the other workers.
-std::optional<Option> peer_option(const SimulationInput& input, uint32_t worker, uint32_t sample, double ready_by);
+std::optional<Option> peer_option(const SimulationInput& input, uint32_t worker, uint32_t sample,
+                                  double ready_by);
 /// The one that is done first when it is begun at `now`, waiting included; nothing if neither own nor others'
 /// copies are there or on their way.
-std::optional<Option> soonest_option(const SimulationInput& input, uint32_t worker, uint32_t sample, double now);
+std::optional<Option> soonest_option(const SimulationInput& input, uint32_t worker, uint32_t sample,
+                                     double now);
 
 /// Notes that `worker` has `sample` at `time`: a copy that is kept on first use is there from then on.
 void note_fetched(const SimulationInput& input, uint32_t worker, uint32_t sample, double time);

@@ -47,7 +47,8 @@ class HoldingsBuilder {
  public:
   explicit HoldingsBuilder(uint64_t samples) : samples_(samples) {}
   void add(uint32_t sample, const Holding& copy) { added_.push_back({sample, copy}); }
-  /// Leaves the builder empty. Copies of one sample in the same class keep the order in which they were added.
+  /// Leaves the builder empty. Copies of one sample in the same class keep the order in which they were
+  /// added.
   Holdings build();
 
  private:

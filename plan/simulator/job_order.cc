@@ -61,8 +61,9 @@ std::vector<WorkerShare> imbalanced_shares(const Scenario& scenario, uint64_t sa
 Result<std::vector<WorkerShare>> uniform_shares(const Scenario& scenario, const Sampler& sampler) {
   const bool strided = scenario.sampler == "torch.distributed";
   if (strided && scenario.batch % scenario.workers != 0) {
-    return Error{EINVAL, fmt::format("job.batch: {} is no multiple of job.workers = {}, as torch.distributed needs",
-                                     scenario.batch, scenario.workers)};
+    return Error{EINVAL,
+                 fmt::format("job.batch: {} is no multiple of job.workers = {}, as torch.distributed needs",
+                             scenario.batch, scenario.workers)};
   }
   std::vector<WorkerShare> shares;
   for (uint32_t worker = 0; worker < scenario.workers; ++worker) {

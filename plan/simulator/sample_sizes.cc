@@ -28,7 +28,7 @@ std::vector<float> normal_sizes(const Scenario& scenario) {
 }
 
 Result<std::shared_ptr<const Catalog>> catalog_at(const std::string& path, Logger& log) {
-  struct stat status{};
+  struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return system_error(errno, "samples.path: " + printable(path));
   return S_ISDIR(status.st_mode) ? scan_catalog(path, ScanOptions(), log) : load_catalog(path);
 }
@@ -43,7 +43,8 @@ Result<std::vector<float>> file_sizes(const std::string& path, Logger& log) {
     const auto bytes = static_cast<double>((*catalog)->attributes(FileId(id)).st_size);
     sizes.push_back(static_cast<float>(bytes / kMegabyte));
   }
-  if (sizes.empty()) return Error{EINVAL, fmt::format("samples.path: {} holds no regular file", printable(path))};
+  if (sizes.empty())
+    return Error{EINVAL, fmt::format("samples.path: {} holds no regular file", printable(path))};
   return sizes;
 }
 

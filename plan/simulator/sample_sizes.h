@@ -10,8 +10,8 @@
 namespace clairfs {
 
 /// MB, by sample. Drawn with the scenario's seed, or those of the regular files of a directory (which is
-/// scanned, in the order of the catalog) or of a saved catalog. Four bytes a sample. Errors: EINVAL when there
-/// is no file, errno of the scan.
+/// scanned, in the order of the catalog) or of a saved catalog. Four bytes a sample. Errors: EINVAL when
+/// there is no file, errno of the scan.
 Result<std::vector<float>> make_sample_sizes(const Scenario& scenario, Logger& log);
 
 }  // namespace clairfs

@@ -20,10 +20,10 @@ namespace clairfs {
 namespace {
 
 constexpr double kMegabyte = 1 << 20;
-constexpr uint32_t kMostWorkers = 65534;      // a worker is kept in 16 bits
-constexpr uint64_t kMostSamples = 2147483645; // what the nopfs sampler numbers
+constexpr uint32_t kMostWorkers = 65534;       // a worker is kept in 16 bits
+constexpr uint64_t kMostSamples = 2147483645;  // what the nopfs sampler numbers
 constexpr uint32_t kMostClasses = 16;
-constexpr uint32_t kMostThreads = 4096;       // more is a typing error
+constexpr uint32_t kMostThreads = 4096;  // more is a typing error
 
 /// What is wrong with a value: empty if nothing.
 using Complaint = std::string;
@@ -133,7 +133,8 @@ Complaint take_word(const ScenarioValue& value, const Word<Enum> (&words)[count]
 
 template <class Enum, size_t count>
 const char* word_of(const Word<Enum> (&words)[count], Enum value) {
-  return std::find_if(words, words + count, [&](const Word<Enum>& word) { return word.value == value; })->word;
+  return std::find_if(words, words + count, [&](const Word<Enum>& word) { return word.value == value; })
+      ->word;
 }
 
 enum class Need : uint8_t { kRequired, kOptional };
@@ -183,7 +184,8 @@ const Field kFields[] = {
      [](Scenario& s, const ScenarioValue& v) { return take_milliseconds(v, s.network_latency); }},
     {"worker", "pfs_network", Need::kRequired,
      [](Scenario& s, const ScenarioValue& v) { return take_rate(v, s.pfs_network); }},
-    {"pfs", "read", Need::kRequired, [](Scenario& s, const ScenarioValue& v) { return take_table(v, s.pfs); }},
+    {"pfs", "read", Need::kRequired,
+     [](Scenario& s, const ScenarioValue& v) { return take_table(v, s.pfs); }},
     {"pfs", "latency_ms", Need::kOptional,
      [](Scenario& s, const ScenarioValue& v) { return take_milliseconds(v, s.pfs_latency); }},
     {"model", "reads", Need::kOptional,
@@ -209,7 +211,8 @@ const ClassField kClassFields[] = {
     {"threads", Need::kRequired,
      [](StorageClass& c, const ScenarioValue& v) { return take_count(v, 1, kMostThreads, c.threads); }},
     {"read", Need::kRequired, [](StorageClass& c, const ScenarioValue& v) { return take_table(v, c.read); }},
-    {"write", Need::kOptional, [](StorageClass& c, const ScenarioValue& v) { return take_table(v, c.write); }},
+    {"write", Need::kOptional,
+     [](StorageClass& c, const ScenarioValue& v) { return take_table(v, c.write); }},
     {"latency_ms", Need::kOptional,
      [](StorageClass& c, const ScenarioValue& v) { return take_milliseconds(v, c.latency); }},
 };
@@ -224,7 +227,8 @@ StorageClass* find_class(Scenario& scenario, std::string_view name) {
 
 StorageClass* class_of_section(Scenario& scenario, std::string_view section) {
   if (section == "staging") return &scenario.staging;
-  return section.starts_with(kClassPrefix) ? find_class(scenario, section.substr(kClassPrefix.size())) : nullptr;
+  return section.starts_with(kClassPrefix) ? find_class(scenario, section.substr(kClassPrefix.size()))
+                                           : nullptr;
 }
 
 /// Puts a value where it belongs; nothing if there is no such key.
@@ -263,7 +267,8 @@ struct Conflict {
 
 std::optional<Conflict> find_conflict(const Scenario& s) {
   if (s.size_source == SizeSource::kPath) {
-    if (s.path.empty()) return Conflict{"samples", "path", "missing; size = \"path\" reads the sizes from it"};
+    if (s.path.empty())
+      return Conflict{"samples", "path", "missing; size = \"path\" reads the sizes from it"};
   } else {
     if (s.samples == 0) return Conflict{"samples", "count", "missing"};
     if (s.mean == 0) return Conflict{"samples", "mean", "missing, or 0 MB"};
@@ -288,7 +293,8 @@ class Reader {
     for (const ScenarioEntry& entry : text_.entries) {
       const auto complaint = set_field(scenario_, entry.section, entry.key, entry.value);
       if (!complaint) {
-        return at(entry.line, entry.key, fmt::format("no key of [{}], which has {}", entry.section, keys_of(entry.section)));
+        return at(entry.line, entry.key,
+                  fmt::format("no key of [{}], which has {}", entry.section, keys_of(entry.section)));
       }
       if (!complaint->empty()) return at(entry.line, entry.key, *complaint);
     }
@@ -311,7 +317,8 @@ class Reader {
     }
     for (const ScenarioSection& section : text_.sections) {
       if (section.name.starts_with(kClassPrefix)) {
-        if (scenario_.classes.size() == kMostClasses) return at(section.line, section.name, "too many classes");
+        if (scenario_.classes.size() == kMostClasses)
+          return at(section.line, section.name, "too many classes");
         scenario_.classes.emplace_back().name = section.name.substr(kClassPrefix.size());
         if (scenario_.classes.back().name == "staging") {
           return at(section.line, section.name, "the staging buffer is [staging]");
@@ -375,8 +382,8 @@ std::string format_table(const ThroughputTable& table) {
 }
 
 std::string format_class(const StorageClass& storage, const std::string& section) {
-  std::string text = fmt::format("\n[{}]\ncapacity = {}\nthreads = {}\nread = {}\n", section, storage.capacity,
-                                 storage.threads, format_table(storage.read));
+  std::string text = fmt::format("\n[{}]\ncapacity = {}\nthreads = {}\nread = {}\n", section,
+                                 storage.capacity, storage.threads, format_table(storage.read));
   if (!storage.write.empty()) text += fmt::format("write = {}\n", format_table(storage.write));
   if (storage.latency != 0) text += fmt::format("latency_ms = {}\n", storage.latency * 1000);
   return text;
@@ -419,21 +426,22 @@ Result<Scenario> read_scenario(const std::string& path) {
 
 std::string format_scenario(const Scenario& s) {
   std::string text = fmt::format(
-      "[job]\nworkers = {}\nepochs = {}\nbatch = {}\ndrop_last = {}\ndistribution = \"{}\"\nsampler = \"{}\"\n"
+      "[job]\nworkers = {}\nepochs = {}\nbatch = {}\ndrop_last = {}\ndistribution = \"{}\"\nsampler = "
+      "\"{}\"\n"
       "seed = {}\n",
       s.workers, s.epochs, s.batch, s.drop_last, word_of(kDistributions, s.distribution), s.sampler, s.seed);
   text += format_samples(s);
-  text += fmt::format("\n[worker]\ncompute = {}\npreprocess = {}\nnetwork = {}\npfs_network = {}\n", s.compute,
-                      s.preprocess, s.network, s.pfs_network);
+  text += fmt::format("\n[worker]\ncompute = {}\npreprocess = {}\nnetwork = {}\npfs_network = {}\n",
+                      s.compute, s.preprocess, s.network, s.pfs_network);
   if (s.network_latency != 0) text += fmt::format("network_latency_ms = {}\n", s.network_latency * 1000);
   text += format_class(s.staging, "staging");
-  for (const StorageClass& storage : s.classes) text += format_class(storage, std::string(kClassPrefix) + storage.name);
+  for (const StorageClass& storage : s.classes)
+    text += format_class(storage, std::string(kClassPrefix) + storage.name);
   text += fmt::format("\n[pfs]\nread = {}\n", format_table(s.pfs));
   if (s.pfs_latency != 0) text += fmt::format("latency_ms = {}\n", s.pfs_latency * 1000);
   return text + fmt::format("\n[model]\nreads = \"{}\"\npfs = \"{}\"\nfills = \"{}\"\norder = \"{}\"\n",
                             word_of(kReadSharings, s.reads), word_of(kPfsSharings, s.pfs_sharing),
-                            word_of(kFillCosts, s.fills),
-                            word_of(kOrders, s.order));
+                            word_of(kFillCosts, s.fills), word_of(kOrders, s.order));
 }
 
 namespace {
@@ -469,10 +477,11 @@ Status set_scenario_value(Scenario& scenario, std::string_view name, std::string
   Scenario changed = scenario;
   const auto complaint = set_field(changed, target->first, target->second, *parsed);
   if (!complaint) return Error{EINVAL, fmt::format("{}: no key of a scenario", printable(name))};
-  if (!complaint->empty()) return Error{EINVAL, fmt::format("{} = {}: {}", name, printable(value), *complaint)};
+  if (!complaint->empty())
+    return Error{EINVAL, fmt::format("{} = {}: {}", name, printable(value), *complaint)};
   if (const auto conflict = find_conflict(changed)) {
-    return Error{EINVAL, fmt::format("{} = {}: {}.{} {}", name, printable(value), conflict->section, conflict->key,
-                                     conflict->message)};
+    return Error{EINVAL, fmt::format("{} = {}: {}.{} {}", name, printable(value), conflict->section,
+                                     conflict->key, conflict->message)};
   }
   scenario = std::move(changed);
   return {};

@@ -40,11 +40,12 @@ enum class EvaluationOrder : uint8_t { kByWorker, kByTime };
 /// A storage class j of a worker; the staging buffer is class 0.
 struct StorageClass {
   std::string name;
-  double capacity = 0;    ///< d_j, MB
-  uint32_t threads = 1;   ///< p_j
-  ThroughputTable read;   ///< r_j(p), MB/s
-  ThroughputTable write;  ///< w_j(p), MB/s; empty: as reading for the staging buffer, unlimited for the others
-  double latency = 0;     ///< seconds a read
+  double capacity = 0;   ///< d_j, MB
+  uint32_t threads = 1;  ///< p_j
+  ThroughputTable read;  ///< r_j(p), MB/s
+  ThroughputTable
+      write;           ///< w_j(p), MB/s; empty: as reading for the staging buffer, unlimited for the others
+  double latency = 0;  ///< seconds a read
 };
 
 /// A plain value; read_scenario() and parse_scenario() check it.
@@ -93,8 +94,8 @@ Result<Scenario> read_scenario(const std::string& path);
 /// A file that reads back equal.
 std::string format_scenario(const Scenario& scenario);
 
-/// Sets one value as a sweep does. `name`: a class or "staging" (its capacity), "class.NAME.KEY", "SECTION.KEY"
-/// or a KEY that only one section has. Errors: EINVAL naming it and what would be right.
+/// Sets one value as a sweep does. `name`: a class or "staging" (its capacity), "class.NAME.KEY",
+/// "SECTION.KEY" or a KEY that only one section has. Errors: EINVAL naming it and what would be right.
 Status set_scenario_value(Scenario& scenario, std::string_view name, std::string_view value);
 
 }  // namespace clairfs

@@ -1,4 +1,5 @@
-// A scenario's samples as the daemon's code sees a dataset: a catalog with one file, of one chunk, for each sample.
+// A scenario's samples as the daemon's code sees a dataset: a catalog with one file, of one chunk, for each
+// sample.
 #pragma once
 
 #include <memory>

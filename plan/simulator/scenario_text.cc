@@ -121,7 +121,8 @@ class Parser {
       return error(fmt::format("'{}' is no section; want [NAME] or [class.NAME]", printable(line)));
     }
     for (const ScenarioSection& known : out_.sections) {
-      if (known.name == name) return error(fmt::format("[{}] comes twice, first in line {}", name, known.line));
+      if (known.name == name)
+        return error(fmt::format("[{}] comes twice, first in line {}", name, known.line));
     }
     out_.sections.push_back({std::string(name), line_});
     return {};
@@ -136,8 +137,9 @@ class Parser {
     const std::string_view text = trim(line.substr(equals + 1));
     const std::optional<ScenarioValue> value = parse_toml_value(text);
     if (!value) {
-      return error(fmt::format("{}: '{}' is no value; want a number, true, false, \"text\" or {{1 = 66, 2 = 86}}",
-                               key, printable(text)));
+      return error(
+          fmt::format("{}: '{}' is no value; want a number, true, false, \"text\" or {{1 = 66, 2 = 86}}", key,
+                      printable(text)));
     }
     const std::string section = out_.sections.empty() ? "" : out_.sections.back().name;
     for (const ScenarioEntry& known : out_.entries) {

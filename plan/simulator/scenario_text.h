@@ -4,8 +4,8 @@
 //   key = 12.5 | true | "text" | {1 = 66, 2 = 86}
 //
 // Numbers, booleans, strings in double or single quotes (without escapes) and inline tables from numbers to
-// numbers; one key a line. CLI11's reader of the same form keeps no line numbers, and a scenario's errors name
-// the line and the key.
+// numbers; one key a line. CLI11's reader of the same form keeps no line numbers, and a scenario's errors
+// name the line and the key.
 #pragma once
 
 #include <cstdint>

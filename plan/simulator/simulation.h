@@ -4,11 +4,11 @@
 // staging buffer its threads read ahead as far as there is room. There are two ways to work that out:
 //
 // by-worker, as the published simulator does: within a batch one worker after the other. A read is worked out
-//   when there is room for it in the staging buffer, possibly far ahead of the worker's clock, and g at a time
-//   x is one more than the number of other workers for which a read of the PFS has been worked out that starts
-//   at x or later. So g depends on the order of the workers: the one that is farthest ahead has the PFS to
-//   itself. Reads that fill storage classes are taken to have g = N, and do not count. A sample that comes
-//   late from the staging buffer is read a second time if that is faster.
+//   when there is room for it in the staging buffer, possibly far ahead of the worker's clock, and g at a
+//   time x is one more than the number of other workers for which a read of the PFS has been worked out that
+//   starts at x or later. So g depends on the order of the workers: the one that is farthest ahead has the
+//   PFS to itself. Reads that fill storage classes are taken to have g = N, and do not count. A sample that
+//   comes late from the staging buffer is read a second time if that is faster.
 // by-time: all reads in the order of time; g is the number of workers that have a read of the PFS under way.
 //   A read's speed is fixed when it begins. Who needs what is being read waits for that read.
 //

@@ -37,10 +37,11 @@ struct Strategy {
   /// What somebody keeps is read from the PFS by him alone, once; whoever needs it waits for him.
   bool single_read = false;
 
-  double preparation = 0;   ///< seconds before the training starts
-  BySource prepared_mb{};   ///< read meanwhile, by all workers
+  double preparation = 0;  ///< seconds before the training starts
+  BySource prepared_mb{};  ///< read meanwhile, by all workers
   Holdings holdings;
-  std::optional<uint8_t> everywhere;  ///< whatever a worker asks for it has in this class; spares the holdings
+  std::optional<uint8_t>
+      everywhere;  ///< whatever a worker asks for it has in this class; spares the holdings
   std::vector<FillQueue> fills;
   Reorder reorder;  ///< empty: the order is kept
 };

@@ -13,7 +13,8 @@ Result<ThroughputTable> ThroughputTable::make(std::vector<std::pair<double, doub
     const auto [users, rate] = points[at];
     if (!(users >= 1)) return Error{EINVAL, "threads or clients are counted from 1"};
     if (!(rate > 0) || !std::isfinite(rate)) return Error{EINVAL, "a throughput is above 0 MB/s"};
-    if (at > 0 && users == points[at - 1].first) return Error{EINVAL, "a number of threads or clients comes twice"};
+    if (at > 0 && users == points[at - 1].first)
+      return Error{EINVAL, "a number of threads or clients comes twice"};
   }
   ThroughputTable table;
   table.points_ = std::move(points);

@@ -12,8 +12,8 @@ namespace clairfs {
 class ThroughputTable {
  public:
   ThroughputTable() = default;
-  /// `points`: number of threads or clients, MB/s. Errors: EINVAL unless there is a point, counts are at least
-  /// 1 and differ, and throughputs are above 0.
+  /// `points`: number of threads or clients, MB/s. Errors: EINVAL unless there is a point, counts are at
+  /// least 1 and differ, and throughputs are above 0.
   static Result<ThroughputTable> make(std::vector<std::pair<double, double>> points);
 
   bool empty() const { return points_.empty(); }

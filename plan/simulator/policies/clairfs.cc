@@ -1,9 +1,11 @@
-// clairfs: the placement that the daemons compute (plan/placement.h), each sample read from the PFS once, by its home,
-// in the order of the job's first use of it, and from there by whoever needs it; what has no home comes from the PFS
-// every time. Room that is left holds copies of what a worker uses most, kept when it first gets them. Keeps the order.
+// clairfs: the placement that the daemons compute (plan/placement.h), each sample read from the PFS once, by
+// its home, in the order of the job's first use of it, and from there by whoever needs it; what has no home
+// comes from the PFS every time. Room that is left holds copies of what a worker uses most, kept when it
+// first gets them. Keeps the order.
 //
-// A read takes the source that is done first, waiting for the home included. The threads of all storage classes work
-// through one queue of what the worker is home to: the daemon has one queue of fetches, and no threads of a class.
+// A read takes the source that is done first, waiting for the home included. The threads of all storage
+// classes work through one queue of what the worker is home to: the daemon has one queue of fetches, and no
+// threads of a class.
 #include <cerrno>
 #include <cmath>
 #include <memory>
@@ -26,7 +28,8 @@ uint8_t storage_of(Tier tier) {
 
 NodeCapacity capacity_of(const Scenario& scenario) {
   NodeCapacity capacity;
-  if (!scenario.classes.empty()) capacity.ram = static_cast<uint64_t>(scenario.classes[0].capacity * kMegabyte);
+  if (!scenario.classes.empty())
+    capacity.ram = static_cast<uint64_t>(scenario.classes[0].capacity * kMegabyte);
   if (scenario.classes.size() == kTiers) {
     capacity.nvme = static_cast<uint64_t>(scenario.classes[1].capacity * kMegabyte);
   }

@@ -3,8 +3,8 @@
 // scenario's classes) and read from each other's.
 //
 // Ordered mode keeps the order: what is in no memory is read from the PFS when it is needed.
-// Opportunistic mode changes it: each read takes a random sample that the worker or its neighbour has in memory, so
-// that only loaded samples are ever used, and with repetitions. Full randomisation is lost.
+// Opportunistic mode changes it: each read takes a random sample that the worker or its neighbour has in
+// memory, so that only loaded samples are ever used, and with repetitions. Full randomisation is lost.
 #include <algorithm>
 #include <random>
 

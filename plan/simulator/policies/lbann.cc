@@ -1,8 +1,9 @@
-// LBANN's data store: S. Jacobs et al., "Parallelizing Training of Deep Generative Models on Massive Scientific
-// Datasets", CLUSTER 2019. Every sample is kept in the memory of one worker; the others get it from there. Keeps
-// the order. Not possible when the dataset is larger than the workers' memory together.
+// LBANN's data store: S. Jacobs et al., "Parallelizing Training of Deep Generative Models on Massive
+// Scientific Datasets", CLUSTER 2019. Every sample is kept in the memory of one worker; the others get it
+// from there. Keeps the order. Not possible when the dataset is larger than the workers' memory together.
 //
-// Dynamic: who reads a sample in the first epoch keeps it. Preloading: equal parts are loaded before the training.
+// Dynamic: who reads a sample in the first epoch keeps it. Preloading: equal parts are loaded before the
+// training.
 #include <algorithm>
 #include <cerrno>
 
@@ -21,8 +22,9 @@ Status check_fits(const PolicyInput& input) {
   const double room = input.scenario.classes[kMemory].capacity * input.scenario.workers;
   const double dataset = dataset_mb(input);
   if (dataset <= room) return {};
-  return Error{ENOTSUP, fmt::format("the dataset ({:.0f} MB) is larger than the memory of all workers ({:.0f} MB)",
-                                    dataset, room)};
+  return Error{ENOTSUP,
+               fmt::format("the dataset ({:.0f} MB) is larger than the memory of all workers ({:.0f} MB)",
+                           dataset, room)};
 }
 
 Strategy data_store() {

@@ -1,8 +1,10 @@
-// Locality-aware data loading: C. Yang and G. Cong, "Accelerating Data Loading in Deep Neural Network Training",
-// HiPC 2019. Before the training each worker loads its part of the dataset, as much as fits into its largest storage
-// class. The batches are kept, but the samples of a batch are dealt anew: a worker takes those that it has.
+// Locality-aware data loading: C. Yang and G. Cong, "Accelerating Data Loading in Deep Neural Network
+// Training", HiPC 2019. Before the training each worker loads its part of the dataset, as much as fits into
+// its largest storage class. The batches are kept, but the samples of a batch are dealt anew: a worker takes
+// those that it has.
 //
-// Changes the order within a batch only: the gradient of a batch is the same, node-local batch normalisation is not.
+// Changes the order within a batch only: the gradient of a batch is the same, node-local batch normalisation
+// is not.
 #include <algorithm>
 
 #include "plan/simulator/policies.h"
@@ -11,7 +13,8 @@
 namespace clairfs {
 namespace {
 
-/// Deals each batch so that every worker keeps its number of samples, and has as many of its own as there are.
+/// Deals each batch so that every worker keeps its number of samples, and has as many of its own as there
+/// are.
 class Deal {
  public:
   Deal(const PolicyInput& input, std::vector<Shard> parts)

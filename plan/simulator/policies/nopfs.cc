@@ -1,10 +1,10 @@
-// NoPFS / HDMLP: Dryden et al., SC'21, section 5.1; thesis, section 3.2.2. Every worker keeps the samples that it will
-// read most often over the whole job, in the fastest class that has room, and reads them from the PFS into each class
-// in the order of its own first use, while the training runs. Workers choose on their own: two may keep the same
-// sample, and some may be kept by nobody. Keeps the order.
+// NoPFS / HDMLP: Dryden et al., SC'21, section 5.1; thesis, section 3.2.2. Every worker keeps the samples
+// that it will read most often over the whole job, in the fastest class that has room, and reads them from
+// the PFS into each class in the order of its own first use, while the training runs. Workers choose on their
+// own: two may keep the same sample, and some may be kept by nobody. Keeps the order.
 //
-// The staging buffer is filled from own classes and the PFS, as in the published simulator; from other workers a
-// sample comes only when it is late.
+// The staging buffer is filled from own classes and the PFS, as in the published simulator; from other
+// workers a sample comes only when it is late.
 #include <algorithm>
 #include <numeric>
 
@@ -25,8 +25,8 @@ class Chooser {
   Result<Strategy> choose() {
     const uint64_t samples = in_.sizes.size();
     const uint32_t workers = in_.scenario.workers;
-    const auto group = static_cast<uint32_t>(
-        std::clamp<uint64_t>(kCountMemory / (samples * sizeof(uint16_t)), 1, workers));
+    const auto group =
+        static_cast<uint32_t>(std::clamp<uint64_t>(kCountMemory / (samples * sizeof(uint16_t)), 1, workers));
     for (uint32_t first = 0; first < workers; first += group) {
       const Status chosen = choose_for(first, std::min(group, workers - first));
       if (!chosen) return chosen.error();
@@ -67,7 +67,8 @@ class Chooser {
   void assign_classes(std::span<uint16_t> uses) const {
     std::vector<uint32_t> by_uses(uses.size());
     std::iota(by_uses.begin(), by_uses.end(), 0);
-    std::stable_sort(by_uses.begin(), by_uses.end(), [&](uint32_t a, uint32_t b) { return uses[a] > uses[b]; });
+    std::stable_sort(by_uses.begin(), by_uses.end(),
+                     [&](uint32_t a, uint32_t b) { return uses[a] > uses[b]; });
     uint8_t storage = 0;
     double held = 0;
     for (const uint32_t sample : by_uses) {
@@ -97,7 +98,8 @@ class Chooser {
       uint16_t& storage = classes[w * in_.sizes.size() + sample];
       if (storage == kNoClass) return;
       strategy_.fills[base + w * per_worker + storage].samples.push_back(sample);
-      holdings_.add(sample, Holding{kNotYet, static_cast<uint16_t>(first + w), static_cast<uint8_t>(storage)});
+      holdings_.add(sample,
+                    Holding{kNotYet, static_cast<uint16_t>(first + w), static_cast<uint8_t>(storage)});
       storage = kNoClass;
     });
   }

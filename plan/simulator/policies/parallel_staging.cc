@@ -1,9 +1,9 @@
 // Parallel data staging: T. Kurth et al., "Exascale Deep Learning for Climate Analytics", SC'18. Before the
-// training each worker fills its largest storage class: first its own part of the dataset from the PFS, then from
-// the other workers' parts as much as fits.
+// training each worker fills its largest storage class: first its own part of the dataset from the PFS, then
+// from the other workers' parts as much as fits.
 //
-// Changes the order: every read takes a random sample that the worker has locally. Where the class is smaller than
-// the dataset, a worker never sees the rest.
+// Changes the order: every read takes a random sample that the worker has locally. Where the class is smaller
+// than the dataset, a worker never sees the rest.
 #include <algorithm>
 #include <random>
 
@@ -32,8 +32,8 @@ struct Local {
 };
 
 /// Copies what others have loaded, while there is room; returns the seconds that it takes.
-double copy_from_others(const PolicyInput& input, uint32_t worker, uint32_t storage, const std::vector<Shard>& parts,
-                        Local& local, double& copied_mb) {
+double copy_from_others(const PolicyInput& input, uint32_t worker, uint32_t storage,
+                        const std::vector<Shard>& parts, Local& local, double& copied_mb) {
   const StorageClass& target = input.scenario.classes[storage];
   ThreadClocks clocks(target.threads);
   double held = local.own.mb;
@@ -92,8 +92,8 @@ Result<Strategy> make_parallel_staging(const PolicyInput& input) {
   std::vector<Local> locals;
   for (uint32_t w = 0; w < input.scenario.workers; ++w) {
     Local local{parts[w], 0};
-    const double copying = copy_from_others(input, w, storage, parts, local,
-                                            strategy.prepared_mb[size_t(Source::kPeer)]);
+    const double copying =
+        copy_from_others(input, w, storage, parts, local, strategy.prepared_mb[size_t(Source::kPeer)]);
     strategy.preparation = std::max(strategy.preparation, parts[w].seconds + copying);
     locals.push_back(local);
   }

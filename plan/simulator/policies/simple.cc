@@ -15,7 +15,8 @@ Result<Strategy> make_naive(const PolicyInput&) {
   return Strategy();
 }
 
-/// Double buffering, tf.data with prefetch: the staging buffer is filled from the PFS in the order of the reads.
+/// Double buffering, tf.data with prefetch: the staging buffer is filled from the PFS in the order of the
+/// reads.
 Result<Strategy> make_staging(const PolicyInput&) {
   Strategy strategy;
   strategy.reads_ahead = true;
