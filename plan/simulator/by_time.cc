@@ -13,6 +13,7 @@ constexpr double kUnknown = std::numeric_limits<double>::infinity();
 /// An entry of the staging buffer.
 struct Staged {
   uint32_t sample = 0;
+  Cursor place;
   bool passed_over = false;  ///< left to the consumer
   bool wanted = false;       ///< the consumer waits for it
   Source source = Source::kPfs;
@@ -131,6 +132,11 @@ class ByTime {
     if (--workers_[w].pfs_reads == 0) --pfs_clients_;
   }
 
+  Status note_pfs_read(Cursor place, uint32_t sample) {
+    if (!in_.strategy.on_pfs_read) return {};
+    return in_.strategy.on_pfs_read(in_.strategy.holdings, place.epoch, place.k, sample);
+  }
+
   // --- Consumers.
 
   Status begin_batch(double now) {
@@ -180,15 +186,13 @@ class ByTime {
     if (worker.staged.empty()) {  // reading ahead has not come as far
       worker.ahead = Cursor{epoch_, consumer.k};
       worker.ahead.advance(in_.job.share(w).count());
-      demand(w, in_.job.share(w).sample(*order_, consumer.k), now);
-      return {};
+      return demand(w, in_.job.share(w).sample(*order_, consumer.k), now);
     }
     Staged& entry = worker.staged.front();
     if (entry.passed_over) {
       const uint32_t sample = entry.sample;
       worker.staged.pop_front();
-      demand(w, sample, now);
-      return {};
+      return demand(w, sample, now);
     }
     if (entry.end <= now) return deliver_staged(w, now);
     entry.wanted = true;
@@ -216,18 +220,19 @@ class ByTime {
   }
 
   /// The consumer reads the sample itself.
-  void demand(uint32_t w, uint32_t sample, double now) {
+  Status demand(uint32_t w, uint32_t sample, double now) {
     const double mb = in_.sizes[sample];
     if (const auto kept = choose_kept(w, sample, now, Source::kPfs)) {
       if (kept->available_at > now) {
         waiters_[kept->holder].push_back({w, sample, nullptr});
-        return;
+      } else {
+        finish_demand(w, sample, *kept, now);
       }
-      finish_demand(w, sample, *kept, now);
-      return;
+      return {};
     }
     const double seconds = begin_pfs_read(w, mb, now);
     push(now + seconds + in_.model.write(mb), Kind::kDemanded, w, sample, Source::kPfs);
+    return note_pfs_read({epoch_, workers_[w].consumer.k}, sample);
   }
 
   void finish_demand(uint32_t w, uint32_t sample, const Option& kept, double now) {
@@ -249,30 +254,35 @@ class ByTime {
       const uint32_t sample = share.sample(**order, worker.ahead.k);
       const double mb = in_.sizes[sample];
       if (worker.staged_mb + mb > in_.scenario.staging.capacity) return {};
+      const Cursor place = worker.ahead;
       worker.ahead.advance(share.count());
-      begin_ahead(w, worker.staged.emplace_back(Staged{sample}), now);
+      const Status begun = begin_ahead(w, worker.staged.emplace_back(Staged{sample, place}), now);
+      if (!begun) return begun;
     }
     return {};
   }
 
-  void begin_ahead(uint32_t w, Staged& entry, double now) {
+  Status begin_ahead(uint32_t w, Staged& entry, double now) {
     Worker& worker = workers_[w];
     const double mb = in_.sizes[entry.sample];
     const auto kept = choose_kept(w, entry.sample, now, Source::kLocal);
     if (!kept && !in_.strategy.ahead_from_pfs) {
       entry.passed_over = true;
-      return;
+      return {};
     }
     --worker.idle_threads;
     worker.staged_mb += mb;
     if (!kept) {
       finish_ahead(w, entry, Source::kPfs, begin_pfs_read(w, mb, now), now);
-    } else if (kept->available_at > now) {
+      return note_pfs_read(entry.place, entry.sample);
+    }
+    if (kept->available_at > now) {
       waiters_[kept->holder].push_back({w, entry.sample, &entry});
     } else {
       out_.read_mb[size_t(kept->source)] += mb;
       finish_ahead(w, entry, kept->source, kept->seconds, now);
     }
+    return {};
   }
 
   void finish_ahead(uint32_t w, Staged& entry, Source source, double fetch, double now) {

@@ -109,7 +109,11 @@ class ByWorker {
     Read read = staged.value_or(Read{Source::kPfs, std::numeric_limits<double>::infinity()});
     if (read.end > now) {
       const Read demanded = plan_demand(w, sample, now);
-      if (demanded.end < read.end) read = demand(w, sample, now, demanded);
+      if (demanded.end < read.end) {
+        read = demanded;
+        const Status noted = note_demand(w, place, sample, now, read);
+        if (!noted) return noted.error();
+      }
     }
     const double ready = std::max(now, read.end);
     batch_[w].tally.stall[size_t(read.source)] += ready - now;
@@ -148,11 +152,16 @@ class ByWorker {
     return best;
   }
 
-  Read demand(uint32_t w, uint32_t sample, double now, const Read& read) {
+  Status note_demand(uint32_t w, Cursor place, uint32_t sample, double now, const Read& read) {
     if (read.source == Source::kPfs) workers_[w].demanded_from_pfs = now;
+    return note_read(w, place, sample, read);
+  }
+
+  Status note_read(uint32_t w, Cursor place, uint32_t sample, const Read& read) {
     out_.read_mb[size_t(read.source)] += in_.sizes[sample];
     note_fetched(in_, w, sample, read.end);
-    return read;
+    if (read.source != Source::kPfs || !in_.strategy.on_pfs_read) return {};
+    return in_.strategy.on_pfs_read(in_.strategy.holdings, place.epoch, place.k, sample);
   }
 
   /// Works out reads for the staging buffer for as long as there is room; none begins before `now`.
@@ -174,8 +183,8 @@ class ByWorker {
         worker.clocks.finish(read->end);
         if (read->source == Source::kPfs) worker.prefetched_from_pfs = start;
         worker.staged_mb += mb;
-        out_.read_mb[size_t(read->source)] += mb;
-        note_fetched(in_, w, sample, read->end);
+        const Status noted = note_read(w, worker.ahead, sample, *read);
+        if (!noted) return noted;
       }
       worker.staged.push_back({read, read ? mb : 0});
       worker.ahead.advance(share.count());

@@ -23,7 +23,7 @@ class FilePerSample final : public SampleIndex {
   uint32_t range_count(uint32_t) const override { return 1; }
   ByteRange range(uint32_t sample, uint32_t) const override {
     const FileId file(sample + 1);
-    return {file, 0, catalog_.range(catalog_.chunks(file).first).length};
+    return {file, 0, catalog_.stamp(file).size};
   }
   void samples_of(FileId file, uint64_t, uint64_t,
                   const std::function<void(uint32_t sample)>& visit) const override {

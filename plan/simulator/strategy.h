@@ -6,9 +6,11 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
+#include "cache/base/result.h"
 #include "plan/simulator/holdings.h"
 #include "plan/simulator/job_order.h"
 #include "plan/simulator/performance_model.h"
@@ -29,6 +31,10 @@ struct FillQueue {
   std::vector<uint32_t> samples;  ///< each with a holding of the worker
 };
 
+/// Told of a worker's read from the PFS when it is worked out, which is in the order of the worker's
+/// sequence; may change the holdings.
+using OnPfsRead = std::function<Status(Holdings& holdings, uint32_t epoch, uint64_t k, uint32_t sample)>;
+
 struct Strategy {
   bool stalls = true;             ///< false: every sample is there when it is asked for
   bool reads_ahead = false;       ///< the staging buffer is filled in the order of the reads
@@ -43,7 +49,8 @@ struct Strategy {
   std::optional<uint8_t>
       everywhere;  ///< whatever a worker asks for it has in this class; spares the holdings
   std::vector<FillQueue> fills;
-  Reorder reorder;  ///< empty: the order is kept
+  Reorder reorder;        ///< empty: the order is kept
+  OnPfsRead on_pfs_read;  ///< empty: what is kept does not depend on what was read
 };
 
 /// What a policy sees of the job. All of it outlives the strategy's making.

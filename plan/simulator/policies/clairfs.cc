@@ -6,12 +6,12 @@
 // A read takes the source that is done first, waiting for the home included. The threads of all storage
 // classes work through one queue of what the worker is home to: the daemon has one queue of fetches, and no
 // threads of a class.
+#include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <memory>
-#include <optional>
 
 #include "plan/placement.h"
+#include "plan/simulator/one_node_cache.h"
 #include "plan/simulator/policies.h"
 #include "plan/simulator/scenario_dataset.h"
 
@@ -57,21 +57,41 @@ uint32_t warm_up_threads(const Scenario& scenario) {
   return threads;
 }
 
+Strategy read_once() {
+  Strategy strategy;
+  strategy.reads_ahead = true;
+  strategy.ahead_from_peers = true;
+  strategy.single_read = true;
+  return strategy;
+}
+
+Result<Strategy> on_one_node(const PolicyInput& input, std::unique_ptr<const ScenarioDataset> dataset) {
+  auto job = JobOrder::make(input.scenario, input.sizes.size());
+  if (!job) return job.error();
+  const NodeCapacity capacity = capacity_of(input.scenario);
+  Strategy strategy = read_once();
+  strategy.holdings = OneNodeCache::empty_holdings(input.sizes.size());
+  const auto cache = std::make_shared<OneNodeCache>(
+      std::move(dataset), std::move(*job), TierSpace{capacity.ram, capacity.nvme, capacity.nvme > 0});
+  strategy.on_pfs_read = [cache](Holdings& holdings, uint32_t epoch, uint64_t k, uint32_t sample) {
+    return cache->read_from_pfs(holdings, epoch, k, sample);
+  };
+  return strategy;
+}
+
 }  // namespace
 
 Result<Strategy> make_clairfs(const PolicyInput& input) {
   if (input.scenario.classes.size() > kTiers) {
     return Error{ENOTSUP, "clairfs has two tiers, RAM and NVMe; the scenario has more storage classes"};
   }
-  const auto dataset = ScenarioDataset::make(input.sizes);
+  auto dataset = ScenarioDataset::make(input.sizes);
   if (!dataset) return dataset.error();
+  if (input.scenario.workers == 1) return on_one_node(input, std::move(*dataset));
   const auto placement = place(input, **dataset);
   if (!placement) return placement.error();
 
-  Strategy strategy;
-  strategy.reads_ahead = true;
-  strategy.ahead_from_peers = true;
-  strategy.single_read = true;
+  Strategy strategy = read_once();
   HoldingsBuilder holdings(input.sizes.size());
   for (uint32_t w = 0; w < input.scenario.workers; ++w) {
     FillQueue queue{w, warm_up_threads(input.scenario), {}};
