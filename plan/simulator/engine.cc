@@ -67,6 +67,7 @@ std::optional<Option> soonest_option(const SimulationInput& input, uint32_t work
 }
 
 void note_fetched(const SimulationInput& input, uint32_t worker, uint32_t sample, double time) {
+  if (input.strategy.on_pfs_read) return;  // which says itself what is kept
   Holding* copy = input.strategy.holdings.find(sample, worker);
   if (copy != nullptr && copy->on_use && std::isinf(copy->available_at)) {
     copy->available_at = not_after(time);

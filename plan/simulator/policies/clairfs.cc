@@ -20,6 +20,9 @@ namespace {
 
 constexpr double kMegabyte = 1 << 20;
 constexpr size_t kTiers = 2;  // RAM and NVMe
+// The time that the policy by next use takes grows with the square of the samples. Above, one node is placed like
+// several, which keeps as many bytes: what is kept over the end of an epoch is at most what fits.
+constexpr size_t kMostByNextUse = 100000;
 
 /// Number of the scenario's class that stands for the tier: the first is RAM, the second NVMe.
 uint8_t storage_of(Tier tier) {
@@ -87,7 +90,8 @@ Result<Strategy> make_clairfs(const PolicyInput& input) {
   }
   auto dataset = ScenarioDataset::make(input.sizes);
   if (!dataset) return dataset.error();
-  if (input.scenario.workers == 1) return on_one_node(input, std::move(*dataset));
+  const bool by_next_use = input.scenario.workers == 1 && input.sizes.size() <= kMostByNextUse;
+  if (by_next_use) return on_one_node(input, std::move(*dataset));
   const auto placement = place(input, **dataset);
   if (!placement) return placement.error();
 
