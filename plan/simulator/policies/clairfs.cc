@@ -20,8 +20,8 @@ namespace {
 
 constexpr double kMegabyte = 1 << 20;
 constexpr size_t kTiers = 2;  // RAM and NVMe
-// The time that the policy by next use takes grows with the square of the samples. Above, one node is placed like
-// several, which keeps as many bytes: what is kept over the end of an epoch is at most what fits.
+// The time that the policy by next use takes grows with the square of the samples. Above, one node is placed
+// like several, which keeps as many bytes: what is kept over the end of an epoch is at most what fits.
 constexpr size_t kMostByNextUse = 100000;
 
 /// Number of the scenario's class that stands for the tier: the first is RAM, the second NVMe.
