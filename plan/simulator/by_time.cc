@@ -122,7 +122,8 @@ class ByTime {
   /// Begins a read of the PFS; returns the seconds that it takes.
   double begin_pfs_read(uint32_t w, double mb, double now) {
     if (++workers_[w].pfs_reads == 1) ++pfs_clients_;
-    const double seconds = in_.model.fetch_pfs(mb, pfs_clients_, workers_[w].pfs_reads);
+    ++pfs_reads_;
+    const double seconds = in_.model.fetch_pfs(mb, {pfs_clients_, workers_[w].pfs_reads, pfs_reads_});
     push(now + seconds, Kind::kPfsDone, w);
     out_.read_mb[size_t(Source::kPfs)] += mb;
     return seconds;
@@ -130,6 +131,7 @@ class ByTime {
 
   void end_pfs_read(uint32_t w) {
     if (--workers_[w].pfs_reads == 0) --pfs_clients_;
+    --pfs_reads_;
   }
 
   Status note_pfs_read(Cursor place, uint32_t sample) {
@@ -357,7 +359,8 @@ class ByTime {
 
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   uint64_t event_number_ = 0;
-  uint32_t pfs_clients_ = 0;
+  uint32_t pfs_clients_ = 0;  // workers that read
+  uint32_t pfs_reads_ = 0;    // of all workers, under way
   uint32_t epoch_ = 0;
   uint64_t step_ = 0;
   const EpochOrder* order_ = nullptr;  // of epoch_

@@ -73,7 +73,7 @@ class ByWorker {
       for (const uint32_t sample : queue.samples) {
         Holding* copy = in_.strategy.holdings.find(sample, queue.worker);
         const double mb = in_.sizes[sample];
-        const double fetch = in_.model.fetch_pfs(mb, in_.scenario.workers, queue.threads);
+        const double fetch = in_.model.fetch_pfs(mb, everybody_reads(in_.scenario, queue.threads));
         copy->available_at = not_after(clocks.work(fetch + in_.model.fill(mb, copy->storage)));
         out_.read_mb[size_t(Source::kPfs)] += mb;
       }
@@ -144,7 +144,7 @@ class ByWorker {
         return {kept->source, std::max(now, kept->available_at) + kept->seconds + in_.model.write(mb)};
       }
     }
-    Read best{Source::kPfs, now + in_.model.fetch_pfs(mb, pfs_clients(w, now), 1)};
+    Read best{Source::kPfs, now + in_.model.fetch_pfs(mb, pfs_load(w, now, 1))};
     for (const auto& option : {local_option(in_, w, sample, now), peer_option(in_, w, sample, now)}) {
       if (option && now + option->seconds < best.end) best = {option->source, now + option->seconds};
     }
@@ -195,7 +195,7 @@ class ByWorker {
   /// Reading the sample ahead from `start` on; nothing if the policy leaves it to the consumer.
   std::optional<Read> plan_ahead(uint32_t w, uint32_t sample, double start) const {
     const double mb = in_.sizes[sample];
-    const double pfs = in_.model.fetch_pfs(mb, pfs_clients(w, start), in_.scenario.staging.threads);
+    const double pfs = in_.model.fetch_pfs(mb, pfs_load(w, start, in_.scenario.staging.threads));
     std::optional<Option> kept;
     if (in_.strategy.single_read) {
       kept = soonest_option(in_, w, sample, start);
@@ -215,14 +215,15 @@ class ByWorker {
     return Read{Source::kPfs, start + pfs + in_.model.write(mb)};
   }
 
-  /// g: this worker and those with a read of the PFS that begins at `time` or later.
-  uint32_t pfs_clients(uint32_t w, double time) const {
+  /// g: this worker and those with a read of the PFS that begins at `time` or later; each with as many
+  /// threads.
+  PfsLoad pfs_load(uint32_t w, double time, uint32_t threads) const {
     uint32_t clients = 1;
     for (uint32_t other = 0; other < workers_.size(); ++other) {
       const Worker& worker = workers_[other];
       if (other != w && std::max(worker.demanded_from_pfs, worker.prefetched_from_pfs) >= time) ++clients;
     }
-    return clients;
+    return {clients, threads, clients * threads};
   }
 
   const SimulationInput& in_;

@@ -15,10 +15,6 @@ PerformanceModel::PerformanceModel(const Scenario& scenario) : scenario_(scenari
   const StorageClass& staging = scenario.staging;
   const ThroughputTable& staging_write = staging.write.empty() ? staging.read : staging.write;
   write_ = std::max(1 / scenario.preprocess, 1 / per_thread(staging_write, staging.threads));
-  pfs_.resize(scenario.workers + 1);
-  for (uint32_t clients = 1; clients <= scenario.workers; ++clients) {
-    pfs_[clients] = 1 / std::min(scenario.pfs_network, scenario.pfs.at(clients) / clients);
-  }
   for (const StorageClass& storage : scenario.classes) {
     const double rate = scenario.reads == ReadSharing::kDivided ? per_thread(storage.read, storage.threads)
                                                                 : storage.read.at(storage.threads);
@@ -34,9 +30,21 @@ PerformanceModel::PerformanceModel(const Scenario& scenario) : scenario_(scenari
   }
 }
 
-double PerformanceModel::fetch_pfs(double mb, uint32_t clients, uint32_t threads) const {
-  const double shared = scenario_.pfs_sharing == PfsSharing::kPerWorker ? threads : 1;
-  return scenario_.pfs_latency + mb * pfs_[clients] * shared;
+double PerformanceModel::fetch_pfs(double mb, const PfsLoad& load) const {
+  const double link = scenario_.pfs_network;  // of one worker
+  double rate = 0;
+  switch (scenario_.pfs_sharing) {
+    case PfsSharing::kPerThread:
+      rate = std::min(link, scenario_.pfs.at(load.workers) / load.workers);
+      break;
+    case PfsSharing::kPerWorker:
+      rate = std::min(link, scenario_.pfs.at(load.workers) / load.workers) / load.own_threads;
+      break;
+    case PfsSharing::kPerReader:
+      rate = std::min(link / load.own_threads, scenario_.pfs.at(load.threads) / load.threads);
+      break;
+  }
+  return scenario_.pfs_latency + mb / rate;
 }
 
 double PerformanceModel::fetch_peer(double mb, uint32_t storage) const {

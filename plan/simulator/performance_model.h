@@ -16,7 +16,9 @@
 //   pfs = "per-thread"    it gives each thread of a reading worker the worker's whole t(g)/g, so that p
 //   threads
 //                         get p times what the filesystem has; so do the equations, since avail divides the
-//                         sum by p0. "per-worker" shares t(g)/g among the threads of a worker that read
+//                         sum by p0. "per-worker" shares t(g)/g among the threads of a worker that read.
+//                         "per-reader" takes g, also of the table, to be the threads of all workers that
+//                         read: that is what one node can measure
 //   fills = "processed"   it charges every read that fills class j with `write`, preprocessing included;
 //   "raw"
 //                         charges s p_j/w_j(p_j) where w_j is given
@@ -31,6 +33,18 @@
 
 namespace clairfs {
 
+/// Who reads from the PFS while a read goes on, that read included.
+struct PfsLoad {
+  uint32_t workers = 1;      ///< that read
+  uint32_t own_threads = 1;  ///< of the worker whose read it is
+  uint32_t threads = 1;      ///< of all workers
+};
+
+/// All workers read, each with that many threads.
+inline PfsLoad everybody_reads(const Scenario& scenario, uint32_t threads) {
+  return {scenario.workers, threads, scenario.workers * threads};
+}
+
 /// Seconds, from MB. Immutable after it was made, so thread-safe without locks; `scenario` outlives it.
 class PerformanceModel {
  public:
@@ -39,8 +53,7 @@ class PerformanceModel {
   double compute(double mb) const { return mb / scenario_.compute; }
   /// Preprocessing and writing to the staging buffer.
   double write(double mb) const { return mb * write_; }
-  /// `clients` workers read, this one with `threads` threads. REQUIRES: both at least 1.
-  double fetch_pfs(double mb, uint32_t clients, uint32_t threads) const;
+  double fetch_pfs(double mb, const PfsLoad& load) const;
   /// `storage`: number in Scenario::classes.
   double fetch_peer(double mb, uint32_t storage) const;
   double fetch_local(double mb, uint32_t storage) const;
@@ -56,8 +69,7 @@ class PerformanceModel {
   };
 
   const Scenario& scenario_;
-  double write_ = 0;         // seconds a MB
-  std::vector<double> pfs_;  // by clients: seconds a MB of a worker
+  double write_ = 0;  // seconds a MB
   std::vector<Class> classes_;
 };
 

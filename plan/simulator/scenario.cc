@@ -112,7 +112,8 @@ constexpr Word<SizeSource> kSizeSources[] = {
 constexpr Word<ReadSharing> kReadSharings[] = {{"undivided", ReadSharing::kUndivided},
                                                {"divided", ReadSharing::kDivided}};
 constexpr Word<PfsSharing> kPfsSharings[] = {{"per-thread", PfsSharing::kPerThread},
-                                             {"per-worker", PfsSharing::kPerWorker}};
+                                             {"per-worker", PfsSharing::kPerWorker},
+                                             {"per-reader", PfsSharing::kPerReader}};
 constexpr Word<FillCost> kFillCosts[] = {{"processed", FillCost::kProcessed}, {"raw", FillCost::kRaw}};
 constexpr Word<EvaluationOrder> kOrders[] = {{"by-worker", EvaluationOrder::kByWorker},
                                              {"by-time", EvaluationOrder::kByTime}};

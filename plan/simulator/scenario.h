@@ -31,7 +31,7 @@ enum class SizeSource : uint8_t {
 /// How threads share a storage class; see performance_model.h.
 enum class ReadSharing : uint8_t { kUndivided, kDivided };
 /// How threads share the parallel filesystem; see performance_model.h.
-enum class PfsSharing : uint8_t { kPerThread, kPerWorker };
+enum class PfsSharing : uint8_t { kPerThread, kPerWorker, kPerReader };
 /// What a read costs that fills a storage class; see performance_model.h.
 enum class FillCost : uint8_t { kProcessed, kRaw };
 /// In which order the workers' reads are worked out; see simulation.h.

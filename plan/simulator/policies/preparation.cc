@@ -11,11 +11,11 @@ Shard load_shard(const PolicyInput& input, uint32_t worker, uint32_t storage, ui
                  HoldingsBuilder& holdings) {
   const StorageClass& target = input.scenario.classes[storage];
   ThreadClocks clocks(target.threads);
+  const PfsLoad load = everybody_reads(input.scenario, target.threads);
   Shard shard{first, first, 0, 0};
   while (shard.end < end && shard.mb + input.sizes[shard.end] <= target.capacity) {
     const double mb = input.sizes[shard.end];
-    clocks.work(input.model.fetch_pfs(mb, input.scenario.workers, target.threads) +
-                input.model.fill(mb, storage));
+    clocks.work(input.model.fetch_pfs(mb, load) + input.model.fill(mb, storage));
     holdings.add(shard.end, Holding{0, static_cast<uint16_t>(worker), static_cast<uint8_t>(storage)});
     shard.mb += mb;
     ++shard.end;
