@@ -50,6 +50,8 @@ std::unique_ptr<CLI::App> make_app(int& status) {
   add_warmup_command(*app, status);
   add_plan_command(*app, status);
   add_top_command(*app, status);
+  add_simulate_command(*app, status);
+  add_calibrate_command(*app, status);
   add_man_page_command(*app, status);
   return app;
 }

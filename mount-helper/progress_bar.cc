@@ -20,6 +20,12 @@ size_t terminal_width(std::FILE* stream) {
   return 80;
 }
 
+std::string bar(double share) {
+  const int filled = static_cast<int>(share * kBarWidth);
+  return fmt::format("[{}{}] {:3.0f} %", std::string(filled, '#'), std::string(kBarWidth - filled, '.'),
+                     share * 100);
+}
+
 std::string clock_text(double seconds) {
   const auto whole = static_cast<uint64_t>(seconds + 0.5);
   if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
@@ -34,16 +40,23 @@ std::string transfer_text(const TransferProgress& progress, Duration elapsed) {
   const uint64_t total = progress.total_bytes > 0 ? progress.total_bytes : progress.total_files;
   const double share =
       total == 0 ? 1.0 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
-  const int filled = static_cast<int>(share * kBarWidth);
-  std::string text =
-      fmt::format("[{}{}] {:3.0f} %  {}/{} files  {}/{}", std::string(filled, '#'),
-                  std::string(kBarWidth - filled, '.'), share * 100, progress.files, progress.total_files,
-                  format_size(progress.bytes), format_size(progress.total_bytes));
+  std::string text = fmt::format("{}  {}/{} files  {}/{}", bar(share), progress.files, progress.total_files,
+                                 format_size(progress.bytes), format_size(progress.total_bytes));
   const double seconds = std::chrono::duration<double>(elapsed).count();
   if (seconds > 0 && done > 0) {
     const double rate = static_cast<double>(progress.bytes) / seconds;
     text += fmt::format("  {}/s  ETA {}", format_size(static_cast<uint64_t>(rate)),
                         clock_text(seconds * (1 - share) / share));
+  }
+  return text;
+}
+
+std::string progress_text(double share, const std::string& what, Duration elapsed) {
+  share = std::clamp(share, 0.0, 1.0);
+  std::string text = fmt::format("{}  {}", bar(share), what);
+  if (share > 0) {
+    const double seconds = std::chrono::duration<double>(elapsed).count();
+    text += "  ETA " + clock_text(seconds * (1 - share) / share);
   }
   return text;
 }

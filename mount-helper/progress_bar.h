@@ -21,6 +21,9 @@ struct TransferProgress {
 /// "[#####...............]  25 %  250/1000 files  1.0 GiB/4.0 GiB  512.0 MiB/s  ETA 0:06".
 std::string transfer_text(const TransferProgress& progress, Duration elapsed);
 
+/// "[#####...............]  25 %  WHAT  ETA 0:06". `share`: 0 ..= 1.
+std::string progress_text(double share, const std::string& what, Duration elapsed);
+
 /// Draws over its own line at most ten times a second, which is as often as people read. Silent when the
 /// stream is no terminal. Not thread-safe.
 class ProgressBar {

@@ -26,4 +26,17 @@ Result<std::string> read_text_file(const std::string& path) {
   }
 }
 
+Status write_text_file(const std::string& path, const std::string& text) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd) return system_error(errno, "create " + path);
+  for (size_t written = 0; written < text.size();) {
+    const ssize_t put = ::write(fd.get(), text.data() + written, text.size() - written);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return system_error(errno, "write " + path);
+    written += static_cast<size_t>(put);
+  }
+  if (::close(fd.release()) != 0) return system_error(errno, "write " + path);
+  return {};
+}
+
 }  // namespace clairfs

@@ -11,4 +11,7 @@ namespace clairfs {
 /// such file reaches unless the path is a mistake.
 Result<std::string> read_text_file(const std::string& path);
 
+/// Makes the file or replaces what it holds. Errors: what open(2), write(2) and close(2) say, with the path.
+Status write_text_file(const std::string& path, const std::string& text);
+
 }  // namespace clairfs

@@ -8,9 +8,11 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include "cache/base/printable.h"
+#include "cache/base/units.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/control_client.h"
 #include "plan/plan_order.h"
+#include "plan/plan_stats.h"
 
 namespace clairfs {
 namespace {
@@ -190,6 +192,69 @@ void add_order(CLI::App& plan, int& status) {
   command->callback([arguments, &status] { status = order(*arguments); });
 }
 
+struct StatsArguments {
+  std::vector<std::string> words;
+  std::vector<double> deltas = {0.1};
+  std::string ram;
+  std::string nvme;
+  std::string sample_size;
+  bool json = false;
+};
+
+int stats(const StatsArguments& arguments) {
+  PlanStatsRequest request;
+  request.plan = plan_text_of(arguments.words);
+  request.deltas = arguments.deltas;
+  const auto size = [](const std::string& text) {
+    return text.empty() ? 0 : *parse_size(text);
+  };  // checked before
+  if (!arguments.ram.empty() || !arguments.nvme.empty()) {
+    request.capacity = NodeCapacity{size(arguments.ram), size(arguments.nvme)};
+  }
+  request.sample_bytes = size(arguments.sample_size);
+  Logger log("clairfs", std::make_shared<spdlog::sinks::stderr_sink_st>());
+  log.set_level(spdlog::level::warn);
+  log.set_pattern("clairfs: %v");
+  const auto found = plan_stats(request, log);
+  if (!found) return fail(found.error());
+  return print(arguments.json ? plan_stats_json(*found) : plan_stats_text(*found));
+}
+
+std::string check_size(const std::string& text) {
+  const auto bytes = parse_size(text);
+  return bytes ? "" : bytes.error().message;
+}
+
+void add_stats(CLI::App& plan, int& status) {
+  CLI::App* command = plan.add_subcommand(
+      "stats", "Say how often each node will read its samples, and how much of it locally; needs no mount");
+  command->footer(
+      "n=SAMPLES gives the size of the dataset; or root=DIR names it, here any directory.\n"
+      "Example: clairfs plan stats n=1281167 epochs=90 world=64 ranks_per_node=8 --ram 40G --nvme 100G "
+      "--sample-size 110K");
+  const auto arguments = std::make_shared<StatsArguments>();
+  command->add_option("KEY=VALUE", arguments->words, "The plan, with epochs and world; see clairfs(1)")
+      ->required()
+      ->expected(-1);
+  command
+      ->add_option(
+          "--delta", arguments->deltas,
+          "Count the samples that a node reads more than (1 + DELTA) times as often as the mean; may be "
+          "given several times (default: 0.1)")
+      ->type_name("DELTA")
+      ->allow_extra_args(false)
+      ->check(CLI::Range(0.0, 1e6));
+  const auto add_size = [&](const char* name, std::string& value, const char* help) {
+    command->add_option(name, value, help)->type_name("SIZE")->check(CLI::Validator(check_size, ""));
+  };
+  add_size("--ram", arguments->ram, "RAM tier of a node: also says from where the reads are answered");
+  add_size("--nvme", arguments->nvme, "NVMe tier of a node");
+  add_size("--sample-size", arguments->sample_size,
+           "Size of each sample, where the plan has n= and no root=");
+  command->add_flag("--json", arguments->json, "As JSON");
+  command->callback([arguments, &status] { status = stats(*arguments); });
+}
+
 }  // namespace
 
 void add_plan_command(CLI::App& app, int& status) {
@@ -209,6 +274,7 @@ void add_plan_command(CLI::App& app, int& status) {
   add_check(*command, status);
   add_cancel(*command, status);
   add_order(*command, status);
+  add_stats(*command, status);
   // After the subcommands, which would inherit it.
   command->footer(
       "Example: clairfs plan /mnt/imagenet/train seed=42 epochs=90 world=8 ranks_per_node=8 batch=32 "

@@ -1,0 +1,95 @@
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include "cache/base/units.h"
+#include "mount-helper/commands/commands.h"
+#include "mount-helper/mountinfo.h"
+#include "mount-helper/progress_bar.h"
+#include "mount-helper/text_file.h"
+#include "plan/simulator/calibration.h"
+
+namespace clairfs {
+namespace {
+
+struct Arguments {
+  CalibrationOptions options;
+  double seconds = 2;
+  std::string bytes = "1G";
+  std::string output;
+};
+
+int fail(const Error& error) {
+  const bool usage = error.code == EINVAL || error.code == ENOENT || error.code == ENOTDIR;
+  return clairfs::fail(error, usage ? exit_usage : exit_system);
+}
+
+int calibrate_command(Arguments arguments) {
+  CalibrationOptions& options = arguments.options;
+  options.time = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.seconds));
+  options.bytes = *parse_size(arguments.bytes);  // checked before
+  const auto source = resolve_mountpoint(options.source);
+  if (!source) return fail(source.error());
+  options.source = *source;
+
+  Logger log("clairfs", std::make_shared<spdlog::sinks::stderr_sink_st>());
+  log.set_level(spdlog::level::warn);
+  log.set_pattern("clairfs: %v");
+  const SteadyClock clock;
+  const TimePoint start = clock.now();
+  Result<Calibration> measured = [&] {
+    ProgressBar bar(stderr, clock);
+    return calibrate(options, log, [&](const std::string& what, double done) {
+      bar.show(progress_text(done, what, clock.now() - start));
+    });
+  }();
+  if (!measured) return fail(measured.error());
+  const std::string scenario = calibration_scenario(*measured, options);
+  if (!arguments.output.empty()) {
+    const Status written = write_text_file(arguments.output, scenario);
+    return written ? exit_success : fail(written.error());
+  }
+  fmt::print("{}", scenario);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_success;
+  return fail(system_error(errno, "write to stdout"));
+}
+
+std::string check_bytes(const std::string& text) {
+  constexpr uint64_t kLeast = 16 << 20;  // a few pieces for every thread
+  const auto bytes = parse_size(text);
+  if (!bytes) return bytes.error().message;
+  return *bytes >= kLeast ? "" : "at least 16M, so that there is something to measure";
+}
+
+}  // namespace
+
+void add_calibrate_command(CLI::App& app, int& status) {
+  CLI::App* command =
+      app.add_subcommand("calibrate", "Measure this system, and write a scenario for 'clairfs simulate'");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("SOURCE", arguments->options.source, "A dataset's directory; it is only read")
+      ->required();
+  command
+      ->add_option("--nvme", arguments->options.nvme,
+                   "Also measure the disk of this directory, with a temporary file")
+      ->type_name("DIR");
+  command
+      ->add_option("--threads", arguments->options.most_threads,
+                   "Measure with 1, 2, 4, ... up to so many requests in flight (default: 8)")
+      ->type_name("NUMBER")
+      ->check(CLI::Range(1U, 256U));
+  command->add_option("--seconds", arguments->seconds, "Time for each point of each table (default: 2)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.05, 600.0));
+  command->add_option("--bytes", arguments->bytes, "Most to read or write for each point (default: 1G)")
+      ->type_name("SIZE")
+      ->check(CLI::Validator(check_bytes, ""));
+  command->add_option("-o,--output", arguments->output, "Write the scenario to this file (default: stdout)")
+      ->type_name("FILE");
+  command->callback([arguments, &status] { status = calibrate_command(*arguments); });
+}
+
+}  // namespace clairfs
