@@ -11,6 +11,7 @@
 #include "cache/chunk_cache.h"
 #include "fs/access_log.h"
 #include "fs/control_files.h"
+#include "fs/pending_reads.h"
 #include "fs/task_thread.h"
 #include "plan/placement.h"
 #include "plan/plan_manager.h"
@@ -24,6 +25,7 @@ struct FuseContext {
   ChunkCache& cache;
   ControlFiles& control;
   AccessLog& access_log;
+  PendingReads& pending_reads;
   TaskThread& tasks;      ///< plans and invalidations: milliseconds to seconds
   TaskThread& checksums;  ///< whole files: as long as reading them takes
   PlanManager& plans;

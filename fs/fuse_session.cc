@@ -241,13 +241,6 @@ void FuseSession::detach() {
     ::waitpid(child, nullptr, 0);
 }
 
-void FuseSession::abort() {
-  std::ofstream file(fmt::format("/sys/fs/fuse/connections/{}/abort", minor(device_)));
-  file << 1;
-  if (!file.flush())
-    log_.error("cannot cut the connection of {}: {}", options_.mountpoint, std::strerror(errno));
-}
-
 // The INIT answer can only lower the readahead; raising it takes root and the device's sysfs entry.
 void FuseSession::raise_readahead() {
   if (::geteuid() != 0) return;

@@ -48,22 +48,20 @@ class FuseSession {
   /// Serves requests out of `context`, which outlives this. Errors: ETIMEDOUT if the kernel does not begin to
   /// talk.
   Status start(FuseContext& context, std::function<void()> on_unmounted);
-  /// Cuts the connection: the kernel fails every request under way, so that whoever waits for one comes back.
-  /// For when the source hangs and the mount is to end all the same.
-  void abort();
   /// The FUSE device; it stays open until the destructor.
   int device() const { return fuse_session_fd(session_); }
 
   /// Unmounts (lazily if busy) and ends the threads; answers that are still on their way do no harm until the
   /// destructor. May be called more than once, not from a FUSE thread.
   void stop();
+  /// The first half of stop(): nobody finds the mount any more.
+  void detach();
 
  private:
   FuseSession(const FuseOptions& options, Logger& log) : options_(options), log_(log) {}
   static void on_init(void* userdata, fuse_conn_info* connection);
   void serve();
   void raise_readahead();
-  void detach();
 
   const FuseOptions options_;
   Logger& log_;

@@ -38,6 +38,10 @@ namespace {
 // A transfer that has not ended by then never will: the filesystem below hangs, and the process ends anyway.
 constexpr auto kDrainPatience = std::chrono::seconds(10);
 
+// The whole of it, drained after reads were given up, and some more for a busy machine. What then still waits
+// does so in a system call: a plan's list file on a filesystem that hangs.
+constexpr auto kShutDownPatience = 3 * kDrainPatience;
+
 // NVMe devices reach their full rate with a few dozen operations in flight.
 constexpr unsigned kNvmeDepth = 32;
 
@@ -55,6 +59,8 @@ class Mount {
   std::string refusal() const;
   /// Ends the mount. False if a filesystem below hangs, so that nothing may be destroyed.
   bool shut_down();
+  /// Leaves threads that wait for such a filesystem where they are.
+  [[noreturn]] void end_by_force();
 
  private:
   Status mount();
@@ -90,6 +96,7 @@ class Mount {
   std::unique_ptr<PlanManager> plans_;
   std::optional<ControlFiles> control_;
   std::optional<AccessLog> access_log_;
+  PendingReads pending_reads_;
   std::optional<FuseContext> context_;
   std::unique_ptr<FuseSession> session_;
   std::unique_ptr<ControlSocket> control_socket_;
@@ -123,8 +130,8 @@ Status Mount::set_up(const ServeEvents& events, SignalWaiter& signals) {
   tasks_ = std::make_unique<TaskThread>("tasks");
   checksums_ = std::make_unique<TaskThread>("checksums");
   access_log_.emplace(*loaded_.catalog);
-  context_.emplace(FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, *tasks_, *checksums_,
-                               *plans_, staging_->tails(), clock_, metrics_, log_});
+  context_.emplace(FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, pending_reads_, *tasks_,
+                               *checksums_, *plans_, staging_->tails(), clock_, metrics_, log_});
   if (job_) context_->placement = [this] { return job_->placement(); };
   if (!session_) {
     if (Status mounted = mount(); !mounted) return mounted;
@@ -310,11 +317,13 @@ uint64_t Mount::least_source_bytes() const {
 }
 
 // What calls into the mount ends while FUSE threads still answer it; what answers requests ends after them.
+// When the source hangs, a push may sleep in the kernel on a page of a READ that waits for it.
 bool Mount::shut_down() {
   const Watchdog watchdog(kDrainPatience, [this] {
-    log_.error("the mount does not come to rest; its connection to the kernel is cut");
-    if (session_) session_->abort();
+    log_.error("the mount does not come to rest; reads that still wait fail");
+    pending_reads_.give_up();
   });
+  const Watchdog last(kShutDownPatience, [this] { end_by_force(); });
   control_socket_.reset();
   if (plans_) plans_->stop();
   if (staging_) staging_->stop();
@@ -326,6 +335,13 @@ bool Mount::shut_down() {
   const bool at_rest = !cache_ || cache_->stop(kDrainPatience);
   if (job_) job_->stop();
   return at_rest;
+}
+
+void Mount::end_by_force() {
+  if (session_) session_->detach();
+  log_.error("a filesystem below {} does not answer; ending without waiting for it", options_.mountpoint);
+  log_.flush();
+  std::_Exit(exit_system);
 }
 
 }  // namespace
@@ -347,11 +363,7 @@ int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
     log.info("{} {}", signal != 0 ? fmt::format("signal {}: unmounting", signal) : "unmounted",
              options.mountpoint);
   }
-  if (!mount.shut_down()) {
-    log.error("a filesystem below {} does not answer; ending without waiting for it", options.mountpoint);
-    log.flush();
-    std::_Exit(exit_system);
-  }
+  if (!mount.shut_down()) mount.end_by_force();
   if (!mount.refusal().empty()) return exit_system;
   return ready ? exit_success : exit_mount_failure;
 }

@@ -48,13 +48,12 @@ Status unmount_unprivileged(const std::string& mountpoint, bool lazy) {
   const Status done =
       lazy ? run_program({fusermount, "-u", "-z", mountpoint}) : run_program({fusermount, "-u", mountpoint});
   if (done || done.error().message.find("busy") == std::string::npos) return done;
-  return busy(mountpoint);
+  return system_error(EBUSY, "unmount " + mountpoint);
 }
 
 Status unmount_once(const std::string& mountpoint, bool lazy) {
   if (::umount2(mountpoint.c_str(), UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0) return {};
   if (errno == EPERM) return unmount_unprivileged(mountpoint, lazy);
-  if (errno == EBUSY) return busy(mountpoint);
   return system_error(errno, "unmount " + mountpoint);
 }
 
@@ -63,7 +62,8 @@ Status unmount_once(const std::string& mountpoint, bool lazy) {
 Status unmount(const std::string& mountpoint, bool lazy) {
   for (int attempt = 1;; ++attempt) {
     Status done = unmount_once(mountpoint, lazy);
-    if (done || done.error().code != EBUSY || attempt == kAttempts) return done;
+    if (done || done.error().code != EBUSY) return done;
+    if (attempt == kAttempts) return busy(mountpoint);  // looking for its users takes long
     std::this_thread::sleep_for(kPause);
   }
 }

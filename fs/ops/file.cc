@@ -86,7 +86,9 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
   // Before the answer: afterwards the reader may be some files further, and would seem to jump back.
   context.plans.observe(id, begin, length, Access::read);
   if (const auto tail = context.tails.take(id, begin, length)) return answer_from_tail(req, *tail, id, begin);
+  if (!context.pending_reads.add(req)) return void(fuse_reply_err(req, ENOTCONN));
   context.cache.read(id, begin, length, [req, &context, asked, id, begin, length](Result<ReadView> view) {
+    if (!context.pending_reads.take(req)) return;
     AccessLog::Entry entry{std::chrono::system_clock::now(), id, begin, static_cast<uint32_t>(length)};
     if (view) {
       reply_memory(req, view->memory);

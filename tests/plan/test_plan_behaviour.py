@@ -324,12 +324,12 @@ def test_plans_come_and_go_under_load(dataset, mount):
         thread.start()
     try:
         rng = random.Random(0)
-        for round_number in range(100):
+        for round_number in range(1000):
             register(mount, rng.choice(texts), "train")
             if rng.random() < 0.5:
                 with contextlib.suppress(FileNotFoundError):
                     cancel(mount, rng.choice(["default", "other"]))
-            if round_number == 30:
+            if round_number == 100:
                 memory, descriptors = memory_and_descriptors(mount.pid)
     finally:
         stop.set()
@@ -340,7 +340,7 @@ def test_plans_come_and_go_under_load(dataset, mount):
     for name in ("default", "other"):
         with contextlib.suppress(FileNotFoundError):
             cancel(mount, name)
-    # A plan of 400 samples takes some tens of KB; 70 that stayed would take megabytes.
+    # A plan of 400 samples takes some tens of KB; 900 that stayed would take tens of megabytes.
     clairmount.wait_until(lambda: memory_and_descriptors(mount.pid)[1] <= descriptors + 4, "descriptors are closed")
     assert memory_and_descriptors(mount.pid)[0] <= memory + (16 << 20)
     assert mount.stat("reads.failed") == 0

@@ -1,0 +1,39 @@
+"""Faults inside the daemon's process, by tests/support/fault_preload.cc."""
+
+import mmap
+import struct
+
+import pytest
+from clairmount import binary, build_dir
+
+FIELDS = ("read_errno", "write_errno", "index_errno", "clock_seconds", "hits")
+
+
+def sanitized():
+    return any(name in binary().read_bytes() for name in (b"__asan_init", b"__tsan_init"))
+
+
+class Faults:
+    """Shared with the daemon: faults.write_errno = errno.EIO takes effect at once."""
+
+    def __init__(self, folder):
+        path = folder / "faults"
+        path.write_bytes(bytes(8 * len(FIELDS)))
+        with open(path, "r+b") as file:
+            memory = mmap.mmap(file.fileno(), 8 * len(FIELDS))
+        object.__setattr__(self, "memory", memory)
+        library = build_dir() / "tests/libfault_preload.so"
+        object.__setattr__(self, "env", {"LD_PRELOAD": str(library), "CLAIRFS_FAULTS": str(path)})
+
+    def __getattr__(self, field):
+        return struct.unpack_from("=q", self.memory, 8 * FIELDS.index(field))[0]
+
+    def __setattr__(self, field, value):
+        struct.pack_into("=q", self.memory, 8 * FIELDS.index(field), value)
+
+
+@pytest.fixture
+def faults(tmp):
+    if sanitized():
+        pytest.skip("a sanitizer wants to be preloaded first")
+    return Faults(tmp)

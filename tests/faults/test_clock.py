@@ -1,0 +1,48 @@
+"""The wall clock jumps, by seconds and by decades, forth and back: nothing that waits or expires goes by it."""
+
+import os
+import time
+
+import pytest
+from clairmount import clairfs, slowfs, wait_until
+from faultlib import SIZES, assert_hashes, make_dataset, reading
+from planning import plan, register
+from preload import faults
+
+__all__ = ["faults"]
+PLAN = "format=files sampler=torch.distributed seed=7 epochs=1000"
+DECADE = 10 * 365 * 86400
+JUMPS = [5, -5, 3600, -86400, DECADE, -DECADE, -6 * DECADE, 0]  # the last but one is before 1970
+
+
+def test_jumps_under_load(tmp, faults):
+    hashes = make_dataset(tmp / "src")
+    with slowfs(tmp / "src", "--latency", "300") as pfs:
+        with clairfs(pfs.path, "--ram=1M", "--chunk=64K", "--staging=512K", env=faults.env) as mount:
+            register(mount, PLAN)
+            with reading(mount.path, hashes) as readers:
+                for jump in JUMPS:
+                    faults.clock_seconds = jump
+                    readers.progress(50)
+                    year = time.gmtime(time.time() + jump).tm_year
+                    wait_until(lambda: mount.control("accesslog").splitlines()[-1].startswith(f"{year:04}-"), "it jumps")
+                    assert "PFS" in mount.control("status")
+                assert not readers.errors
+            faults.clock_seconds = DECADE
+            mount.umount()
+
+
+@pytest.mark.parametrize("jump", [-DECADE, DECADE])
+def test_catalog_is_believed_across_a_jump(tmp, faults, jump):
+    """Saved before and reloaded after it: what changed meanwhile is seen, what did not is not scanned again."""
+    make_dataset(tmp / "src", {name: size for name, size in SIZES.items() if size < 100_000})
+    with clairfs(tmp / "src", env=faults.env) as mount:
+        faults.clock_seconds = jump
+        mount.remount(env=faults.env)
+        assert "reloaded" in mount.control("status")
+        time.sleep(0.05)  # the kernel's clock, which stamps files, ticks every few milliseconds
+        (tmp / "src/class0/empty").write_bytes(b"not any more")
+        mount.remount(env=faults.env)
+        assert "scanned" in mount.control("status")
+        assert (mount.path / "class0/empty").read_bytes() == b"not any more"
+        assert os.listdir(mount.catalog_dir)

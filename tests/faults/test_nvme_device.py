@@ -1,0 +1,41 @@
+"""The NVMe device fails under load: EIO or ENOSPC on reads, writes or the index. The tier is lost, the mount is not."""
+
+import errno
+
+import pytest
+from clairmount import clairfs, wait_until
+from faultlib import assert_hashes, make_dataset, reading
+from planning import register
+from preload import faults
+
+__all__ = ["faults"]
+FILES = {f"{i % 5}/file{i:03d}": 20_000 + 997 * i for i in range(200)}
+PLAN = "format=files sampler=torch.distributed seed=7 epochs=1000"
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("what", ["read", "write", "index"])
+def test_device_fails_under_load(tmp, faults, what, code):
+    hashes = make_dataset(tmp / "src", FILES)
+    nvme = tmp / "nvme"
+    options = ["--ram=0", "--chunk=64K", "--staging=512K", f"--nvme={nvme}:64M", "--io=threads"]
+    nvme.mkdir(mode=0o700)
+    with clairfs(tmp / "src", *options, env=faults.env) as mount:
+        register(mount, PLAN)
+        with reading(mount.path, hashes) as readers:
+            wait_until(lambda: mount.stat("tiers.nvme.chunks") > 30, "chunks are on NVMe")
+            setattr(faults, f"{what}_errno", code)
+            wait_until(lambda: faults.hits > 0, "the fault is met")
+            readers.progress(500)
+        assert not readers.errors
+        stats = mount.stats()
+        assert stats["reads"]["failed"] == stats["nvme"]["checksum_failures"] == 0
+        assert str(nvme) in mount.log() or code == errno.ENOSPC
+        assert_hashes(mount, hashes)
+        # A fault that is over leaves a store that is warm with what was written before.
+        setattr(faults, f"{what}_errno", 0)
+        mount.remount(env=faults.env)
+        assert_hashes(mount, hashes)
+        stats = mount.stats()
+        assert stats["reads"]["failed"] == stats["nvme"]["checksum_failures"] == stats["nvme"]["errors"] == 0
+        assert stats["reads"]["nvme"] > 0

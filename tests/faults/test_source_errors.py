@@ -1,0 +1,120 @@
+"""The PFS fails, hangs and slows down: errors reach the readers that met them, and end when the fault ends."""
+
+import errno
+import signal
+import time
+
+import pytest
+from clairmount import clairfs, is_mounted, slowfs, tempdir, wait_until
+from faultlib import CHUNK, assert_hashes, digest, in_background, joined, make_dataset, outcome, reading
+from mounting import daemons, io_choices
+from planning import plan, register
+
+PLAN = "format=files sampler=torch.distributed seed=7 epochs=50"
+OPTIONS = ["--ram=2M", "--chunk=64K", "--staging=512K"]
+
+
+@pytest.fixture(scope="module")
+def source():
+    with tempdir() as tmp:
+        yield tmp / "src", make_dataset(tmp / "src")
+
+
+@pytest.fixture
+def pfs(source):
+    with slowfs(source[0]) as served:
+        yield served
+
+
+@pytest.mark.parametrize("io", io_choices())
+@pytest.mark.parametrize("planned", [False, True])
+def test_one_file_fails(source, pfs, io, planned):
+    _, hashes = source
+    victim = "class2/large"
+    with clairfs(pfs.path, *OPTIONS, f"--io={io}") as mount:
+        pfs.command(f"eio {victim}")
+        if planned:
+            register(mount, PLAN)
+        for _ in range(3):
+            assert outcome(mount, victim) == errno.EIO
+        assert_hashes(mount, hashes, hashes.keys() - {victim})
+        stats = mount.stats()
+        assert stats["pfs"]["errors"] >= 3 and stats["reads"]["failed"] >= 3
+        assert victim in mount.log()
+        pfs.command("clear")
+        assert digest(mount.path / victim) == hashes[victim]
+
+
+@pytest.mark.parametrize("io", io_choices())
+@pytest.mark.parametrize("planned", [False, True])
+def test_all_fails_and_comes_back(source, pfs, io, planned):
+    _, hashes = source
+    with clairfs(pfs.path, *OPTIONS, f"--io={io}") as mount, reading(mount.path, hashes) as readers:
+        if planned:
+            register(mount, PLAN)
+        readers.progress()
+        pfs.command("eio-all")
+        wait_until(lambda: readers.errors["EIO"] > 100, "readers are told")
+        errors = mount.stat("pfs.errors")
+        # Who prefetches does not ask a failing server in a loop: errors come from readers.
+        readers.stop.set()
+        for thread in readers.threads:
+            joined(thread)
+        quiet = mount.stat("pfs.errors")
+        time.sleep(0.3)
+        assert mount.stat("pfs.errors") <= quiet + len(hashes), errors
+        pfs.command("clear")
+        assert_hashes(mount, hashes)
+        assert set(readers.errors) == {"EIO"}
+        if planned:
+            assert plan(mount)["state"] in ("following", "suspended"), plan(mount)
+
+
+def test_some_reads_fail(source, pfs):
+    """The next few hundred operations only: no later read of the same mount fails."""
+    _, hashes = source
+    with clairfs(pfs.path, *OPTIONS) as mount, reading(mount.path, hashes) as readers:
+        pfs.command("eio * 300")
+        wait_until(lambda: pfs.counters()["eio"] == 300, "all faults were met")
+        readers.stop.set()
+        for thread in readers.threads:
+            joined(thread)
+        assert set(readers.errors) == {"EIO"}
+        assert_hashes(mount, hashes)
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_hang(source, pfs, planned):
+    """All reads hang for seconds: readers wait that long and then get their bytes; what is cached is served meanwhile."""
+    _, hashes = source
+    cached = sorted(hashes)[:10]
+    with clairfs(pfs.path, "--ram=64M", "--chunk=64K", "--staging=512K") as mount:
+        if planned:
+            register(mount, PLAN)
+        assert_hashes(mount, hashes, cached)
+        pfs.command("hang * 3")
+        waiting = in_background(assert_hashes, mount, hashes)
+        wait_until(lambda: pfs.counters()["pending"] > 0, "something hangs")
+        assert_hashes(mount, hashes, cached)
+        assert "PFS" in mount.control("status")
+        pfs.command("clear")  # releases what hangs
+        joined(waiting)
+        assert_hashes(mount, hashes)
+        assert mount.stat("reads.failed") == 0
+
+
+def test_ten_times_slower(source):
+    """Only the speed changes, for readers and for a plan's prefetching."""
+    _, hashes = source
+    with slowfs(source[0], "--latency", "500", "--bandwidth", "100M") as pfs:
+        with clairfs(pfs.path, *OPTIONS) as mount, reading(mount.path, hashes) as readers:
+            register(mount, PLAN)
+            readers.progress()
+            for command in ("latency 5000", "bandwidth 10000000"):
+                pfs.command(command)
+            readers.progress()
+            for command in ("latency 500", "bandwidth 100000000"):
+                pfs.command(command)
+            readers.progress()
+            assert not readers.errors
+        assert mount.process.returncode == 0
