@@ -46,7 +46,7 @@ class ModuloHomes final : public HomeDirectory {
 class HomePolicy final : public TierPolicy {
  public:
   HomePolicy(Rank self, uint32_t nodes, Tier tier) : self_(self), nodes_(nodes), tier_(tier) {}
-  Placement place(ChunkId chunk, uint64_t bytes, const TierSpace& space) override {
+  TierChoice place(ChunkId chunk, uint64_t bytes, const TierSpace& space) override {
     return {would_keep(chunk, bytes, space) ? tier_ : Tier::none, {}};
   }
   bool would_keep(ChunkId chunk, uint64_t, const TierSpace&) const override {

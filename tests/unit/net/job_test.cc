@@ -37,8 +37,8 @@ struct Starting {
     return refusal;
   }
   void follow_plans() {
-    job->follow_plans({[this](const std::string& text) { note(text); },
-                       [this](const std::string& name) { note("-" + name); }});
+    job->follow_plans(
+        [this](const PlanNews& news) { note(news.text.empty() ? "-" + news.name : news.text); });
   }
   void note(const std::string& what) {
     MutexLock lock(mutex);
