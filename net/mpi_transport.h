@@ -35,7 +35,9 @@ struct MpiOptions {
   std::function<void()> before_abort;
 };
 
-/// Thread-safe. At most one in the life of a process (MPI can be initialised once).
+/// Thread-safe. At most one in the life of a process (MPI can be initialised once). Once there was one, the
+/// process is to end by _exit(): UCX leaves a thread behind that may still run when exit() takes its
+/// libraries down.
 class MpiTransport final : public Transport {
  public:
   /// Initialises MPI and waits for all ranks. `place` is what mpi_place() said; `log` outlives the transport.

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "net/mpi_launch.h"
 #include "net/mpi_transport.h"
@@ -196,5 +197,7 @@ int run(size_t chunk, int seconds) {
 
 int main(int argc, char** argv) {
   const size_t chunk = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 110'000;
-  return clairfs::run(chunk, argc > 2 ? std::atoi(argv[2]) : 3);
+  const int status = clairfs::run(chunk, argc > 2 ? std::atoi(argv[2]) : 3);
+  std::fflush(nullptr);
+  ::_exit(status);  // see MpiTransport
 }

@@ -65,8 +65,13 @@ struct Job {
     peer.start();
   }
 
+  /// Waits for its end; only then may it be looked at.
+  void wait(const Fetched& fetch, milliseconds patience = kLong) {
+    if (!peer.wait(fetch, patience))
+      check(false, fmt::format("transfer {} does not end", fetch->content.number));
+  }
   void expect_right(const Fetched& fetch) {
-    check(peer.wait(fetch, kLong), describe(*fetch));
+    wait(fetch);
     check(fetch->status->ok() && fetch->right(), describe(*fetch) + " (content)");
   }
   void meet(uint32_t phase) { check(peer.meet(phase, others, kLong), fmt::format("phase {}", phase)); }
@@ -126,7 +131,7 @@ void wrong_sizes(Job& job) {
       const TransferNumber number = job.next++;
       const Fetched fetch = job.peer.expect(from, number, expected, 2);
       job.peer.request(from, {number, sent, 3});
-      check(job.peer.wait(fetch, kLong), describe(*fetch));
+      job.wait(fetch);
       const int code = expected == sent ? 0 : EMSGSIZE;
       check(code_of(*fetch) == code, fmt::format("{} bytes sent: {}", sent, describe(*fetch)));
     }
@@ -142,13 +147,14 @@ void cancelling(Job& job) {
     for (const size_t size : kSizes) {
       const Fetched before = job.peer.expect(from, job.next++, size, 2);
       job.net->cancel(from, before->content.number);
-      check(job.peer.wait(before, kLong) && code_of(*before) == ECANCELED, "before: " + describe(*before));
+      job.wait(before);
+      check(code_of(*before) == ECANCELED, "before: " + describe(*before));
       const auto untouched = before->memory;
       job.peer.request(from, {before->content.number, size, 1});
 
       const Fetched during = job.peer.fetch(from, job.next++, size, 3);
       job.net->cancel(from, during->content.number);
-      check(job.peer.wait(during, kLong), "during: " + describe(*during));
+      job.wait(during);
       const int code = code_of(*during);
       check(code == ECANCELED || (code == 0 && during->right()), "during: " + describe(*during));
 
@@ -182,7 +188,7 @@ void go_on_without(Job& job, Rank lost) {
   std::this_thread::sleep_for(seconds(1));
   for (const auto& fetch : hanging) job.net->cancel(lost, fetch->content.number);
   for (const auto& fetch : hanging) {
-    check(job.peer.wait(fetch, seconds(10)), "hanging: " + describe(*fetch));
+    job.wait(fetch, seconds(10));
     const int code = code_of(*fetch);
     check(code == ECANCELED || code == EBUSY || (code == 0 && fetch->right()),
           "hanging: " + describe(*fetch));
@@ -349,5 +355,7 @@ int run(const std::string& name) {
 }  // namespace clairfs
 
 int main(int argc, char** argv) {
-  return clairfs::run(argc == 2 ? argv[1] : "");
+  const int status = clairfs::run(argc == 2 ? argv[1] : "");
+  std::fflush(nullptr);
+  ::_exit(status);  // see MpiTransport
 }

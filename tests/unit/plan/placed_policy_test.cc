@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr uint32_t kFiles = 200;
-constexpr uint64_t kSize = 10000;
+constexpr uint64_t kSize = 12288;
 constexpr uint64_t kPadded = 12288;
 
 /// A job of three nodes and the placement with so many chunks in each tier of each node.

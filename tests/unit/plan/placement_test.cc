@@ -211,7 +211,7 @@ TEST_CASE("every chunk has a home as soon as they all fit, else as many as fit")
   for (const double share : {0.0, 0.3, 0.5, 1.0, 1.5, 4.0}) {
     constexpr uint32_t kFiles = 2000;
     constexpr uint32_t kNodes = 4;
-    const MadeUpJob job(std::vector<uint64_t>(kFiles, 10000), 1 << 20, kNodes, 5, "seed=5 batch=4");
+    const MadeUpJob job(std::vector<uint64_t>(kFiles, 12288), 1 << 20, kNodes, 5, "seed=5 batch=4");
     const auto tier = static_cast<uint64_t>(share * kFiles / kNodes / 2) * 12288;
     const std::vector<NodeCapacity> capacities(kNodes, {tier, tier});
     const JobUses uses = job.uses();
@@ -227,7 +227,7 @@ TEST_CASE("with equal nodes, no placement without second homes has more local hi
   for (const uint32_t nodes : {2U, 4U, 8U, 64U}) {
     for (const double share : {0.25, 0.5, 1.0}) {
       constexpr uint32_t kFiles = 6400;
-      const MadeUpJob job(std::vector<uint64_t>(kFiles, 10000), 1 << 20, nodes, 8, "seed=6 batch=4");
+      const MadeUpJob job(std::vector<uint64_t>(kFiles, 12288), 1 << 20, nodes, 8, "seed=6 batch=4");
       const auto slots = static_cast<uint64_t>(share * kFiles / nodes);
       const std::vector<NodeCapacity> capacities(nodes, {slots / 2 * 12288, (slots - slots / 2) * 12288});
       const JobUses uses = job.uses();
@@ -294,7 +294,7 @@ TEST_CASE("against NoPFS's rule: never more PFS reads, and no fewer local hits b
 
 TEST_CASE("the most used chunks of a node lie in its RAM") {
   constexpr uint32_t kNodes = 3;
-  const MadeUpJob job(std::vector<uint64_t>(900, 10000), 1 << 20, kNodes, 8, "seed=7 batch=4");
+  const MadeUpJob job(std::vector<uint64_t>(900, 12288), 1 << 20, kNodes, 8, "seed=7 batch=4");
   const std::vector<NodeCapacity> capacities(kNodes, {100 * 12288, 200 * 12288});
   const JobUses uses = job.uses();
   const Placement placement = Placement::make(*job.catalog, uses, capacities);
@@ -317,7 +317,7 @@ TEST_CASE("the most used chunks of a node lie in its RAM") {
 TEST_CASE("uneven use: RAM for what is read most, homes for what would be read most from the PFS") {
   // Drawn with replacement: some chunks are used more often than others.
   constexpr uint32_t kNodes = 3;
-  const MadeUpJob job(std::vector<uint64_t>(600, 10000), 1 << 20, kNodes, 4,
+  const MadeUpJob job(std::vector<uint64_t>(600, 12288), 1 << 20, kNodes, 4,
                       "sampler=torch.random replacement=true seed=12 batch=1");
   const JobUses uses = job.uses();
   for (const uint64_t slots : {50U, 100U}) {  // of 200 that it would take
@@ -347,7 +347,7 @@ TEST_CASE("uneven use: RAM for what is read most, homes for what would be read m
 TEST_CASE("uneven use: where all find a home, only local hits count") {
   // Node 1 uses everything most, but has room for half of it. The half that is used more in all is the one
   // that node 0 could serve as well.
-  const MadeUpJob job(std::vector<uint64_t>(100, 10000), 1 << 20, 2, 1, "seed=1 batch=1");
+  const MadeUpJob job(std::vector<uint64_t>(100, 12288), 1 << 20, 2, 1, "seed=1 batch=1");
   JobUses uses(*job.catalog, 2);
   std::vector<uint32_t> zero;
   std::vector<uint32_t> one;
@@ -367,7 +367,7 @@ TEST_CASE("uneven use: where all find a home, only local hits count") {
 
 TEST_CASE("what part of equal chunks a node gets is no region of the dataset") {
   constexpr uint32_t kFiles = 1000;
-  const MadeUpJob job(std::vector<uint64_t>(kFiles, 10000), 1 << 20, 2, 1, "seed=13 batch=4");
+  const MadeUpJob job(std::vector<uint64_t>(kFiles, 12288), 1 << 20, 2, 1, "seed=13 batch=4");
   const std::vector<NodeCapacity> capacities(2, {0, 250 * 12288});
   const Placement placement = Placement::make(*job.catalog, job.uses(), capacities);
   for (uint32_t part = 0; part < 10; ++part) {
@@ -380,7 +380,7 @@ TEST_CASE("what part of equal chunks a node gets is no region of the dataset") {
 
 TEST_CASE("spare room holds what a node uses most") {
   constexpr uint32_t kNodes = 4;
-  const MadeUpJob job(std::vector<uint64_t>(400, 10000), 1 << 20, kNodes, 8, "seed=8 batch=4");
+  const MadeUpJob job(std::vector<uint64_t>(400, 12288), 1 << 20, kNodes, 8, "seed=8 batch=4");
   const std::vector<NodeCapacity> capacities(kNodes, {0, 200 * 12288});
   const JobUses uses = job.uses();
   const Placement placement = Placement::make(*job.catalog, uses, capacities);
@@ -394,7 +394,7 @@ TEST_CASE("spare room holds what a node uses most") {
       if (!kept) most_elsewhere = std::max(most_elsewhere, count);
     }
     CHECK(least_kept >= most_elsewhere);
-    CHECK(placement.kept_bytes(Rank(n)) == 200 * 10000);
+    CHECK(placement.kept_bytes(Rank(n)) == 200 * 12288);
   }
 }
 
@@ -479,7 +479,7 @@ TEST_CASE("when nodes die what they held finds a new home and nothing else moves
 TEST_CASE("the least used copies make room for what lost its home") {
   constexpr uint32_t kNodes = 4;
   constexpr uint32_t kFiles = 400;
-  const MadeUpJob job(std::vector<uint64_t>(kFiles, 10000), 1 << 20, kNodes, 8, "seed=11 batch=4");
+  const MadeUpJob job(std::vector<uint64_t>(kFiles, 12288), 1 << 20, kNodes, 8, "seed=11 batch=4");
   const std::vector<NodeCapacity> capacities(kNodes, {100 * 12288, 50 * 12288});
   const JobUses uses = job.uses();
   const Placement before = Placement::make(*job.catalog, uses, capacities);
@@ -503,7 +503,7 @@ TEST_CASE("the least used copies make room for what lost its home") {
   }
   // What a second death leaves homeless is what no longer fits.
   const Placement two = after.without({false, true, false, true});
-  CHECK(two.homeless_bytes() == (kFiles - 300) * 10000);
+  CHECK(two.homeless_bytes() == (kFiles - 300) * 12288);
 }
 
 TEST_CASE("a job without uses, nodes without room, a dataset without files") {

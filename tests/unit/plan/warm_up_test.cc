@@ -122,7 +122,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("homes come in the order of first use, then copies, all at the lowest urgency") {
-  Fixture f(90, 10000, {40 * 12288, 0}, true);
+  Fixture f(90, 12288, {40 * 12288, 0}, true);
   CHECK(f.warm_up->progress().finished);  // nothing to do yet
   f.use(f.placement);
   REQUIRE(f.finished());
@@ -135,8 +135,8 @@ TEST_CASE("homes come in the order of first use, then copies, all at the lowest 
   const auto asked = f.source.asked();
   for (size_t i = 0; i < asked.size(); ++i) CHECK(asked[i].second == Urgency{Urgency::Kind::fill, i});
   const WarmUpProgress progress = f.warm_up->progress();
-  CHECK(progress.done == 40 * 10000);
-  CHECK(progress.total == 40 * 10000);
+  CHECK(progress.done == 40 * 12288);
+  CHECK(progress.total == 40 * 12288);
   CHECK(progress.failed == 0);
   for (uint32_t c = 0; c < 90; ++c) {
     CHECK(f.cache->tier_of(ChunkId(c)) == f.placement->tier_at(Rank(1), ChunkId(c)));
@@ -144,14 +144,14 @@ TEST_CASE("homes come in the order of first use, then copies, all at the lowest 
 }
 
 TEST_CASE("there is one pass, and what is kept already is not asked for") {
-  Fixture f(90, 10000, {40 * 12288, 0}, true);
+  Fixture f(90, 12288, {40 * 12288, 0}, true);
   const auto homes = f.placement->warm_up_order(Rank(1));
   for (const size_t i : {0U, 7U})
     f.cache->acquire(homes[i], {}, [](const auto& chunk) { CHECK(chunk.ok()); });
   f.use(f.placement);
   REQUIRE(f.finished());
   CHECK(f.source.inner.fetches == 40);
-  CHECK(f.warm_up->progress().done == 40 * 10000);
+  CHECK(f.warm_up->progress().done == 40 * 12288);
   f.use(f.placement);  // the same again
   CHECK(f.warm_up->progress().finished);
   std::this_thread::sleep_for(50ms);
@@ -216,7 +216,7 @@ TEST_CASE("a source that is faster than NVMe is not read in vain") {
 }
 
 TEST_CASE("what it has brought in is let go of at once") {
-  Fixture f(90, 10000, {40 * 12288, 0}, true);
+  Fixture f(90, 12288, {40 * 12288, 0}, true);
   f.use(f.placement);
   REQUIRE(f.finished());
   // A new placement takes the place of the old one's chunks, which needs their memory.
@@ -231,13 +231,13 @@ TEST_CASE("what it has brought in is let go of at once") {
 }
 
 TEST_CASE("errors of single chunks are counted and the rest goes on") {
-  Fixture f(90, 10000, {40 * 12288, 0}, true);
+  Fixture f(90, 12288, {40 * 12288, 0}, true);
   const auto homes = f.files_of(f.placement->warm_up_order(Rank(1)));
   f.source.inner.fail_files = {homes[0], homes[5]};
   f.use(f.placement);
   REQUIRE(f.finished());
   CHECK(f.warm_up->progress().failed == 2);
-  CHECK(f.warm_up->progress().done == 38 * 10000);
+  CHECK(f.warm_up->progress().done == 38 * 12288);
   CHECK(f.source.inner.fetches == 40);
 }
 
@@ -277,7 +277,7 @@ TEST_CASE("it stops at once, whatever is under way, and does nothing afterwards"
 }
 
 TEST_CASE("a source that fails is not run through to the end of the list") {
-  Fixture f(300, 10000, {kPlenty, 0}, true);
+  Fixture f(300, 12288, {kPlenty, 0}, true);
   for (uint32_t file = 1; file <= 300; ++file) f.source.inner.fail_files.insert(FileId(file));
   const auto begin = std::chrono::steady_clock::now();
   f.use(f.placement);
