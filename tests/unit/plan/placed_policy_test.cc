@@ -162,6 +162,23 @@ TEST_CASE("files of no plan take free room, and leave it to what is placed") {
   CHECK(choice.evict == std::vector<ChunkId>{ChunkId(7)});
 }
 
+TEST_CASE("a file of no plan that was dropped and came back makes room once") {
+  const MadeUpJob job({10000, 4000, 4000}, 1 << 20, 1, 1, "seed=1");
+  JobUses uses(*job.catalog, 1);
+  uses.add(EpochSequence(Epoch(0), {0}, 0), job.index, Rank(0));
+  NextUsePolicy single(*job.catalog);
+  PlacedPolicy policy(*job.catalog, single);
+  policy.set_placement(std::make_shared<const Placement>(Placement::make(
+                           *job.catalog, std::move(uses), std::vector<NodeCapacity>(1, {kPadded, 0}))),
+                       Rank(0));
+  policy.kept(ChunkId(1), Tier::ram);
+  policy.kept(ChunkId(2), Tier::ram);
+  policy.dropped(ChunkId(2), Tier::ram);
+  policy.kept(ChunkId(2), Tier::ram);
+  CHECK(!policy.would_keep(ChunkId(0), kPadded, {0, 0}));
+  CHECK(policy.place(ChunkId(0), kPadded, {4096, 0}).evict == std::vector<ChunkId>{ChunkId(2), ChunkId(1)});
+}
+
 TEST_CASE("in any state would_keep() says what place() does, and place() makes the room it needs") {
   std::mt19937 random(6);
   for (int round = 0; round < 300; ++round) {

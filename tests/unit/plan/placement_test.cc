@@ -315,11 +315,15 @@ TEST_CASE("the most used chunks of a node lie in its RAM") {
 }
 
 TEST_CASE("uneven use: RAM for what is read most, homes for what would be read most from the PFS") {
-  // Drawn with replacement: some chunks are used more often than others.
   constexpr uint32_t kNodes = 3;
-  const MadeUpJob job(std::vector<uint64_t>(600, 10000), 1 << 20, kNodes, 4,
-                      "sampler=torch.random replacement=true seed=12 batch=1");
-  const JobUses uses = job.uses();
+  const MadeUpJob job(std::vector<uint64_t>(600, 10000), 1 << 20, kNodes, 1, "seed=12 batch=1");
+  JobUses uses(*job.catalog, kNodes);
+  Random random(12);
+  for (uint32_t node = 0; node < kNodes; ++node) {
+    std::vector<uint32_t> samples(2000);
+    for (uint32_t& sample : samples) sample = static_cast<uint32_t>(random() % 600);
+    uses.add(EpochSequence(Epoch(0), std::move(samples), 0), job.index, Rank(node));
+  }
   for (const uint64_t slots : {50U, 100U, 240U}) {  // 200 would do
     const std::vector<NodeCapacity> capacities(kNodes, {slots * 12288 / 2, slots * 12288 / 2});
     const Placement placement = Placement::make(*job.catalog, uses, capacities);
@@ -365,15 +369,16 @@ TEST_CASE("uneven use: where all find a home, only local hits count") {
   CHECK(worth_of(job, uses, placement).local == 50 * 3 + 50 * 5);
 }
 
-TEST_CASE("uneven use and sizes: a much used large chunk has a home before small ones split the room") {
-  // In pages: two chunks of four, used nine times in all, and two of two, used eight times by one node. There
-  // is room for all but one of two pages, in whatever way, only if the large ones come first.
-  const MadeUpJob job({4 * 4096, 4 * 4096, 2 * 4096, 2 * 4096}, 1 << 20, 2, 1, "seed=1 batch=1");
+TEST_CASE(
+    "uneven use and sizes: large chunks that are used much have a home before small ones split the room") {
+  // In pages: two chunks of five, used nine times, and one of two that a single node uses eight times. They
+  // have twelve pages in all, and so have the nodes, but not in one piece.
+  const MadeUpJob job({5 * 4096, 5 * 4096, 2 * 4096}, 1 << 20, 2, 1, "seed=1 batch=1");
   JobUses uses(*job.catalog, 2);
   uses.add(EpochSequence(Epoch(0), {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2}, 0), job.index,
            Rank(0));
-  uses.add(EpochSequence(Epoch(0), {0, 0, 0, 0, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3}, 0), job.index, Rank(1));
-  const std::vector<NodeCapacity> capacities(2, {5 * 4096, 0});
+  uses.add(EpochSequence(Epoch(0), {0, 0, 0, 0, 1, 1, 1, 1}, 0), job.index, Rank(1));
+  const std::vector<NodeCapacity> capacities(2, {6 * 4096, 0});
   const Placement placement = Placement::make(*job.catalog, uses, capacities);
   CHECK(placement.home(ChunkId(0)));
   CHECK(placement.home(ChunkId(1)));
