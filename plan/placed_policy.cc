@@ -31,7 +31,7 @@ std::optional<std::vector<ChunkId>> PlacedPolicy::make_room(Tier tier, uint64_t 
   for (size_t i = list.size(); i-- > 0 && room < bytes;) {
     const ChunkId chunk = list[i];
     const bool twice = std::find(leaving.begin(), leaving.end(), chunk) != leaving.end();
-    if (twice || has_place(chunk) || !single_.resident(chunk, tier)) {
+    if (twice || !single_.resident(chunk, tier)) {
       list[i] = list.back();  // one that has been looked at
       list.pop_back();
       continue;

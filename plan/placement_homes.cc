@@ -126,7 +126,7 @@ class HomePlacer {
     uint32_t next_level = 0;
     for (const Rank user : tally_.users()) {
       const uint32_t count = tally_.count(user);
-      if (count > level || !fits(chunk, user)) continue;
+      if (!fits(chunk, user)) continue;  // as is every node that uses it more often than `level`
       if (count < level) {
         next_level = std::max(next_level, count);
       } else if (!best || roomier(user, *best)) {

@@ -10,9 +10,9 @@
 namespace clairfs {
 namespace {
 
-// Share of the transit memory for chunks on their way to NVMe. With writes_are_behind(), what is under way
-// and what waits to be written stay within what the cache lets wait, so that nothing is read in vain; and a
-// reader finds memory.
+// Share of the transit memory for chunks on their way to NVMe: one of the largest, or many small ones. With
+// writes_are_behind(), what is under way and what waits to be written stay within what the cache lets wait,
+// so that nothing is read in vain; and a reader finds memory.
 constexpr uint64_t kTransitDivisor = 8;
 
 // How often to look whether NVMe has caught up: a chunk takes it milliseconds.
@@ -156,7 +156,7 @@ bool WarmUp::wait_for_room(const std::shared_ptr<const Pass>& pass, uint64_t byt
   while (!shared_->stopping && shared_->pass == pass) {
     if (SteadyTime::now() < shared_->not_before) {
       shared_->wake.wait_until(lock, shared_->not_before);
-    } else if (under_way > 0 && under_way + bytes > most) {  // one chunk may always be
+    } else if (under_way + bytes > most) {
       shared_->wake.wait(lock);
     } else if (!into_ram && cache_.writes_are_behind()) {
       shared_->wake.wait_for(lock, kCatchUpPeriod);

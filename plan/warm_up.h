@@ -54,7 +54,7 @@ class WarmUp {
   // Constant after construction.
   ChunkCache& cache_;
   const Catalog& catalog_;
-  const uint64_t most_into_ram_;    // bytes under way
+  const uint64_t most_into_ram_;    // bytes under way: as much as transit memory, which transfers fill well
   const uint64_t most_in_transit_;  // bytes under way
 
   const std::shared_ptr<Shared> shared_;

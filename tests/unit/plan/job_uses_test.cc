@@ -71,7 +71,7 @@ TEST_CASE("uses agree with plain counting, whatever the sampler and the samples"
   std::string bytes = std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header;
   bytes.resize(bytes.size() + 700 * 84);
   std::ofstream(tree.at("x.npy"), std::ios::binary) << bytes;
-  const DatasetSource source = scanned(tree);
+  const DatasetSource source = scanned(tree, GENERATE(4096, 1 << 20));
   const auto files = make_sample_index(*parse_plan("seed=1 format=files"), source);
   const auto rows = make_sample_index(*parse_plan("seed=1 file=x.npy"), source);
   REQUIRE(files);

@@ -183,26 +183,6 @@ TEST_CASE("a bounded number of bytes is under way, in memory that nobody else ha
       CHECK(Fixture::eventually([&] { return f.cache->tier_of(chunk) == Tier::nvme; }));
     }
   }
-  SECTION("one chunk, however large") {
-    MadeUpJob job({64 << 20, 64 << 20}, 64 << 20, 1, 1, "seed=1");
-    const auto placement = std::make_shared<const Placement>(
-        Placement::make(*job.catalog, job.uses(), std::vector<NodeCapacity>(1, {0, kPlenty})));
-    FirstTouchPolicy policy;
-    Metrics metrics;
-    CapturedLog log;
-    FakeSource source(false);
-    const auto cache =
-        std::move(*ChunkCache::create({*job.catalog, source, {}, policy, metrics, log.logger()}, 0));
-    WarmUp warm_up(*cache, *job.catalog);
-    warm_up.set_placement(placement, Rank(0));
-    CHECK(Fixture::eventually([&] { return source.pending() == 1; }));
-    CHECK(Fixture::eventually([&] {
-      source.complete_one();
-      return warm_up.progress().finished;
-    }));
-    CHECK(source.fetches == 2);
-    CHECK(cache->stop(5s));
-  }
 }
 
 TEST_CASE("a source that is faster than NVMe is not read in vain") {
@@ -213,6 +193,13 @@ TEST_CASE("a source that is faster than NVMe is not read in vain") {
     if (f.placement->tier_at(Rank(1), ChunkId(c)) == Tier::none) continue;
     CHECK(Fixture::eventually([&] { return f.cache->tier_of(ChunkId(c)) == Tier::nvme; }));
   }
+  // Another placement that gives the node the same: nothing is read again, not from NVMe either.
+  const uint64_t fetches = f.source.inner.fetches;
+  f.use(f.make_placement({0, NvmeStore::usable_bytes(64 << 20, kChunk)}));
+  REQUIRE(f.finished());
+  CHECK(f.warm_up->progress().done == f.placement->kept_bytes(Rank(1)));
+  CHECK(f.source.inner.fetches == fetches);
+  CHECK(f.stores.metrics.nvme_reads.value() == 0);
 }
 
 TEST_CASE("what it has brought in is let go of at once") {
