@@ -39,20 +39,36 @@ std::vector<Touch> touches_of(const SequencePositions& positions, const SampleIn
 
 }  // namespace
 
-EpochUses::EpochUses(const SequencePositions& positions, const SampleIndex& index, const Catalog& catalog)
-    : epoch_(positions.sequence().epoch()), starts_(catalog.chunk_count() + 1) {
-  const std::vector<Touch> touches = touches_of(positions, index, catalog);
+EpochUses::EpochUses(std::shared_ptr<const SequencePositions> positions,
+                     std::shared_ptr<const ChunkSamples> samples, const SampleIndex& index,
+                     const Catalog& catalog)
+    : positions_(std::move(positions)), samples_(std::move(samples)) {
+  if (samples_) return;
+  starts_.resize(catalog.chunk_count() + 1);
+  const std::vector<Touch> touches = touches_of(*positions_, index, catalog);
   for (const Touch& touch : touches) ++starts_[touch.chunk + 1];
   std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
-  positions_.resize(touches.size());
+  touches_.resize(touches.size());
   // Filling moves each start to the next one's place; shifting by one puts them back.
-  for (const Touch& touch : touches) positions_[starts_[touch.chunk]++] = touch.position;
+  for (const Touch& touch : touches) touches_[starts_[touch.chunk]++] = touch.position;
   std::copy_backward(starts_.begin(), starts_.end() - 1, starts_.end());
   starts_.front() = 0;
   for (size_t chunk = 0; chunk + 1 < starts_.size(); ++chunk) {
     if (starts_[chunk + 1] - starts_[chunk] < 2) continue;
-    std::sort(positions_.begin() + starts_[chunk], positions_.begin() + starts_[chunk + 1]);
+    std::sort(touches_.begin() + starts_[chunk], touches_.begin() + starts_[chunk + 1]);
   }
+}
+
+std::span<const uint32_t> EpochUses::uses(ChunkId chunk) const {
+  if (!samples_) {
+    const uint32_t start = starts_[chunk.index()];
+    return std::span(touches_).subspan(start, starts_[chunk.index() + 1] - start);
+  }
+  const uint32_t sample = samples_->of(chunk);
+  if (sample == ChunkSamples::kNone) return {};
+  const std::span<const uint32_t> all = positions_->of(sample);
+  const uint32_t first = positions_->sequence().first_position();
+  return all.subspan(static_cast<size_t>(std::lower_bound(all.begin(), all.end(), first) - all.begin()));
 }
 
 std::optional<uint32_t> EpochUses::next_use(ChunkId chunk, uint32_t from) const {
@@ -62,7 +78,7 @@ std::optional<uint32_t> EpochUses::next_use(ChunkId chunk, uint32_t from) const 
 }
 
 uint64_t EpochUses::memory_bytes() const {
-  return sizeof(*this) + (starts_.capacity() + positions_.capacity()) * sizeof(uint32_t);
+  return sizeof(*this) + (starts_.capacity() + touches_.capacity()) * sizeof(uint32_t);
 }
 
 }  // namespace clairfs

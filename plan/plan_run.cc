@@ -9,6 +9,12 @@
 namespace clairfs {
 namespace {
 
+// Positions beyond slack in which the tracker may still look for a late open: two sentinels that went unseen,
+// and what it keeps of the latest observations.
+constexpr uint64_t kMargin = 1024;
+// Epochs of less than that many margins are short: three of them hardly take memory.
+constexpr uint64_t kShort = 8;
+
 std::optional<Epoch> last_epoch(const PlanSpec& spec) {
   if (spec.epochs == 0) return std::nullopt;
   return Epoch(static_cast<uint32_t>(spec.epochs - 1));
@@ -42,6 +48,7 @@ PlanRun::PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source,
       resolved_(std::move(resolved)),
       source_(std::move(source)),
       index_(std::move(index)),
+      chunk_samples_(ChunkSamples::make(*index_, *source_.catalog)),
       dataset_bytes_(sum_bytes(*index_)),
       place_(place),
       sequence_(std::move(sequence)),
@@ -61,10 +68,10 @@ Result<std::shared_ptr<PlanRun>> PlanRun::make(const PlanSpec& spec, const Datas
       new PlanRun(spec, *resolved, source, std::move(*index), std::move(*sequence), place));
   const auto first = run->plan_epoch(Epoch(static_cast<uint32_t>(resolved->first_epoch)), 0);
   if (!first) return first.error();
-  MutexLock lock(run->mutex_);
-  run->horizon_.index = run->index_;
-  run->horizon_.epochs.push_back(*first);
-  run->refresh_completeness();
+  Horizon horizon;
+  horizon.index = run->index_;
+  horizon.epochs.push_back(*first);
+  run->publish(std::move(horizon));
   return run;
 }
 
@@ -74,15 +81,18 @@ Result<std::shared_ptr<const PlannedEpoch>> PlanRun::plan_epoch(Epoch epoch, uin
   PlannedEpoch planned;
   planned.sequence = std::make_shared<const EpochSequence>(std::move(*sequence));
   planned.positions = std::make_shared<const SequencePositions>(planned.sequence);
-  planned.uses = std::make_shared<const EpochUses>(*planned.positions, *index_, *source_.catalog);
+  planned.uses =
+      std::make_shared<const EpochUses>(planned.positions, chunk_samples_, *index_, *source_.catalog);
   planned.base = base;
   tracker_.add_epoch(planned.positions);
   return std::shared_ptr<const PlannedEpoch>(std::make_shared<PlannedEpoch>(std::move(planned)));
 }
 
-void PlanRun::refresh_completeness() {
-  const Epoch last = horizon_.epochs.back()->sequence->epoch();
-  horizon_.complete = !sequence_.has_epoch(Epoch(last.value + 1));
+void PlanRun::publish(Horizon horizon) {
+  const Epoch last = horizon.epochs.back()->sequence->epoch();
+  horizon.complete = !sequence_.has_epoch(Epoch(last.value + 1));
+  MutexLock lock(mutex_);
+  horizon_ = std::move(horizon);
 }
 
 Horizon PlanRun::horizon() const {
@@ -110,41 +120,58 @@ PlanPosition PlanRun::place(uint64_t position) const {
   return {last->epoch(), last->length()};
 }
 
-bool PlanRun::wants_preparation() const {
-  const Epoch front = tracker_.front().epoch;
+// The epoch before the reader's is kept while opens may still come late and pages wait to be dropped; the one
+// after it is not needed before that.
+PlanRun::Wanted PlanRun::wanted() const {
+  const uint64_t margin = sequence_.slack() + kMargin;
+  const PlanPosition safe = tracker_.position();
+  Wanted want;
+  want.front = tracker_.front().epoch;
   MutexLock lock(mutex_);
-  const Epoch last = horizon_.epochs.back()->sequence->epoch();
   const Epoch first = horizon_.epochs.front()->sequence->epoch();
-  const bool knows_next = horizon_.complete || last.value >= front.value + 1;
-  return !knows_next || first.value + 1 < front.value || front < first || last < front;
+  const Epoch last = horizon_.epochs.back()->sequence->epoch();
+  want.elsewhere = want.front < first || last < want.front;
+  if (want.elsewhere) {
+    want.next = true;
+    return want;
+  }
+  const bool is_short = horizon_.epochs[want.front.value - first.value]->sequence->length() < kShort * margin;
+  const bool well_in = safe.epoch == want.front && safe.position >= margin;
+  want.keep = (well_in && !is_short) || want.front == first ? want.front : Epoch(want.front.value - 1);
+  want.drop = first < want.keep;
+  want.next = !horizon_.complete && last == want.front && (is_short || well_in || want.front == first);
+  return want;
+}
+
+bool PlanRun::wants_preparation() const {
+  const Wanted want = wanted();
+  return want.elsewhere || want.drop || want.next;
 }
 
 // The horizon is contiguous. A reader that was found somewhere else altogether begins a new one there.
 Result<bool> PlanRun::prepare() {
-  if (!wants_preparation()) return false;
-  const Epoch front = tracker_.front().epoch;
+  const Wanted want = wanted();
+  if (!want.elsewhere && !want.drop && !want.next) return false;
   Horizon horizon = this->horizon();
   const auto epoch_of = [](const auto& planned) { return planned->sequence->epoch(); };
-  const bool elsewhere = front < epoch_of(horizon.epochs.front()) || epoch_of(horizon.epochs.back()) < front;
-  if (elsewhere) {
-    auto planned = plan_epoch(front, horizon.end());
+  if (want.elsewhere) {
+    auto planned = plan_epoch(want.front, horizon.end());
     if (!planned) return planned.error();
     for (const auto& old : horizon.epochs) tracker_.drop_epoch(epoch_of(old));
     horizon.epochs = {std::move(*planned)};
   }
-  while (horizon.epochs.size() > 1 && epoch_of(horizon.epochs.front()).value + 1 < front.value) {
+  while (want.drop && epoch_of(horizon.epochs.front()) < want.keep) {
     tracker_.drop_epoch(epoch_of(horizon.epochs.front()));
     horizon.epochs.erase(horizon.epochs.begin());
   }
-  const Epoch next(epoch_of(horizon.epochs.back()).value + 1);
-  if (next.value <= front.value + 1 && sequence_.has_epoch(next)) {
+  publish(horizon);  // what is not needed is let go of before more is made
+  const Epoch next(want.front.value + 1);
+  if (want.next && sequence_.has_epoch(next)) {
     auto planned = plan_epoch(next, horizon.end());
     if (!planned) return planned.error();
     horizon.epochs.push_back(std::move(*planned));
+    publish(horizon);
   }
-  MutexLock lock(mutex_);
-  horizon_ = std::move(horizon);
-  refresh_completeness();
   return true;
 }
 
@@ -199,9 +226,10 @@ uint64_t PlanRun::sample_bytes(uint32_t sample) const {
 
 uint64_t PlanRun::memory_bytes() const {
   MutexLock lock(mutex_);
-  uint64_t bytes = index_->memory_bytes();
+  uint64_t bytes = index_->memory_bytes() + (chunk_samples_ ? chunk_samples_->memory_bytes() : 0);
   for (const auto& epoch : horizon_.epochs) {
     bytes += epoch->sequence->memory_bytes() + epoch->positions->memory_bytes() + epoch->uses->memory_bytes();
+    bytes += epoch->sequence->length() / 8;  // what the tracker has seen of it
   }
   return bytes;
 }

@@ -45,8 +45,10 @@ class PlanRun {
   /// The place of an absolute position; clamped to the horizon.
   PlanPosition place(uint64_t position) const;
 
-  /// Brings the horizon round the reader up to date: the epoch before it, its own, and the next. True if
-  /// something changed. Errors: what making an order said (the plan cannot go on).
+  /// Brings the horizon round the reader up to date: its own epoch and the next; between them, until the
+  /// reader is well in its own, the one before instead of the next, so that two are held at a time. (Short
+  /// epochs: all three.) True if something changed. Errors: what making an order said (the plan cannot go
+  /// on).
   Result<bool> prepare();
   /// Whether prepare() has something to do.
   bool wants_preparation() const;
@@ -70,13 +72,23 @@ class PlanRun {
  private:
   PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source, std::shared_ptr<const SampleIndex> index,
           AccessSequence sequence, NodePlace place);
+  /// What prepare() has to do.
+  struct Wanted {
+    Epoch front;             ///< the reader's epoch
+    bool elsewhere = false;  ///< it is not in the horizon
+    bool drop = false;       ///< epochs before `keep`
+    Epoch keep;
+    bool next = false;  ///< the epoch after `front`
+  };
+  Wanted wanted() const;
   Result<std::shared_ptr<const PlannedEpoch>> plan_epoch(Epoch epoch, uint64_t base);
-  void refresh_completeness() REQUIRES(mutex_);
+  void publish(Horizon horizon);
 
   const PlanSpec given_;
   const PlanSpec resolved_;
   const DatasetSource source_;
   const std::shared_ptr<const SampleIndex> index_;
+  const std::shared_ptr<const ChunkSamples> chunk_samples_;  ///< null where samples share chunks
   const uint64_t dataset_bytes_;
   const NodePlace place_;
   AccessSequence sequence_;  // the planner's

@@ -14,7 +14,7 @@ constexpr uint32_t kLongestGap = 128;
 constexpr uint64_t kSentinelsPerWindow = 8;
 
 // Samples pushed in one go before everything else gets its turn: some milliseconds.
-constexpr int kPushesPerStep = 32;
+constexpr uint64_t kPushesPerStep = 32;
 
 // Samples whose chunks are known but not asked for yet: enough to go on with whenever memory comes free.
 constexpr size_t kUnitsWaiting = 64;
@@ -260,7 +260,9 @@ void Staging::follow_horizon(Lane& lane) {
   const bool same = lane.horizon.complete == horizon.complete && lane.horizon.epochs == horizon.epochs;
   if (same) return;
   const bool elsewhere = !lane.horizon.empty() && lane.staged < horizon.begin();
-  if (elsewhere) restart(lane, lane.staged);  // while the old positions can still be looked up
+  // While the old positions can still be looked up.
+  if (elsewhere) restart(lane, lane.staged);
+  if (!lane.horizon.empty()) drop_until(lane, horizon.begin(), UINT64_MAX);
   lane.horizon = std::move(horizon);
   policy_.set_horizon(lane.run->name(), lane.horizon, lane.staged);
 }
@@ -329,15 +331,17 @@ void Staging::drop_pages(const Lane& lane, uint64_t position) {
 
 bool Staging::drop_consumed(Lane& lane) {
   const auto safe = lane.run->absolute(lane.run->tracker().position());
-  if (!safe) return false;
-  const uint64_t end = std::min(*safe, lane.staged);
-  if (lane.keeps_all) {
-    lane.dropped = std::max(lane.dropped, end);
-    return false;
-  }
-  for (int n = 0; lane.dropped < end; ++lane.dropped) {
+  return safe && drop_until(lane, *safe, kPushesPerStep);
+}
+
+/// Drops the pages of what lies before `end` and has been pushed, of at most so many samples. True if there
+/// is more.
+bool Staging::drop_until(Lane& lane, uint64_t end, uint64_t most) {
+  end = std::min(end, lane.staged);
+  if (lane.keeps_all) lane.dropped = std::max(lane.dropped, end);
+  for (; lane.dropped < end; ++lane.dropped) {
     if (lane.dropped < lane.horizon.begin()) continue;
-    if (++n > kPushesPerStep) return true;
+    if (most-- == 0) return true;
     // Two uses in one window have been pushed once.
     if (used_within(lane, lane.horizon.sample_at(lane.dropped), lane.dropped + 1, lane.staged)) continue;
     drop_pages(lane, lane.dropped);
@@ -456,7 +460,7 @@ void Staging::choose_gap(Lane& lane) {
 // once.
 void Staging::announce(Lane& lane) {
   uint64_t end = lane.staged;
-  int units = 0;
+  uint64_t units = 0;
   for (const auto& unit : lane.units) {
     if (++units > kPushesPerStep || (unit->chunk && !unit->arrived)) break;
     end = unit->position + 1;
@@ -468,7 +472,7 @@ bool Staging::push_arrived(Lane& lane) {
   choose_gap(lane);
   announce(lane);
   const uint64_t before = lane.staged;
-  int pushed = 0;
+  uint64_t pushed = 0;
   for (; !lane.units.empty() && pushed < kPushesPerStep; ++pushed) {
     const auto unit = lane.units.front();
     if (lane.asked == 0 || (unit->chunk && !unit->arrived)) break;

@@ -86,6 +86,7 @@ class Staging {
   void follow_reader(Lane& lane);
   void follow_horizon(Lane& lane);
   bool drop_consumed(Lane& lane);
+  bool drop_until(Lane& lane, uint64_t end, uint64_t most);
   bool fetch_ahead(Lane& lane, uint64_t budget);
   static void choose_gap(Lane& lane);
   static void announce(Lane& lane);

@@ -92,19 +92,40 @@ void first_use_of_chunks(benchmark::State& state) {
 }
 BENCHMARK(first_use_of_chunks)->Unit(benchmark::kMillisecond);
 
-void uses_of_chunks(benchmark::State& state) {
+void uses_of_chunks(benchmark::State& state, bool derived) {
   DatasetSource source;
   source.catalog = imagenet();
   const auto index = make_sample_index(parse_plan("seed=1").value(), source).value();
-  const SequencePositions positions(std::make_shared<const EpochSequence>(
+  const auto positions = std::make_shared<const SequencePositions>(std::make_shared<const EpochSequence>(
       planned("seed=1", kImageNet).sequence(Epoch(0), Rank(0)).value()));
   for (auto _ : state) {
-    const EpochUses uses(positions, *index, *source.catalog);
+    const auto samples = derived ? ChunkSamples::make(*index, *source.catalog) : nullptr;
+    const EpochUses uses(positions, samples, *index, *source.catalog);
     benchmark::DoNotOptimize(uses.first_use(ChunkId(7)));
     state.counters["bytes/sample"] = static_cast<double>(uses.memory_bytes()) / kImageNet;
   }
 }
-BENCHMARK(uses_of_chunks)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(uses_of_chunks, derived, true)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(uses_of_chunks, shared, false)->Unit(benchmark::kMillisecond);
+
+// What the policy asks for every sample of an epoch.
+void next_use(benchmark::State& state, bool derived) {
+  DatasetSource source;
+  source.catalog = imagenet();
+  const auto index = make_sample_index(parse_plan("seed=1").value(), source).value();
+  const auto sequence =
+      std::make_shared<const EpochSequence>(planned("seed=1", kImageNet).sequence(Epoch(0), Rank(0)).value());
+  const auto samples = derived ? ChunkSamples::make(*index, *source.catalog) : nullptr;
+  const EpochUses uses(std::make_shared<const SequencePositions>(sequence), samples, *index, *source.catalog);
+  uint32_t position = 0;
+  for (auto _ : state) {
+    const uint32_t sample = sequence->sample_at(position++ % kImageNet);
+    const ChunkId chunk = source.catalog->chunks(index->range(sample, 0).file).first;
+    benchmark::DoNotOptimize(uses.next_use(chunk, 7));
+  }
+}
+BENCHMARK_CAPTURE(next_use, derived, true);
+BENCHMARK_CAPTURE(next_use, shared, false);
 
 void positions_of_samples(benchmark::State& state) {
   const auto sequence =
@@ -138,32 +159,35 @@ void observe(benchmark::State& state, bool in_order) {
 BENCHMARK_CAPTURE(observe, in_order, true)->Iterations(1000000);
 BENCHMARK_CAPTURE(observe, at_random, false);
 
-// All that a plan keeps on one of several nodes: numbering, and the orders of the epochs round the reader.
+// The most that a plan keeps on one of several nodes as a reader goes through two epochs: numbering, and the
+// orders of the epochs round it.
 void plan_memory(benchmark::State& state, const std::string& plan, uint32_t nodes) {
   DatasetSource source;
   source.catalog = imagenet();
   const PlanSpec spec = parse_plan(plan).value();
   uint64_t bytes = 0;
+  uint32_t samples = 1;
   for (auto _ : state) {
     const auto run = PlanRun::make(spec, source, {Rank(0), nodes}).value();
-    // The reader enters epoch 1: the plan then knows the epoch before, its own, and the next.
     TimePoint now;
-    const auto enter = [&](Epoch epoch) {
+    const auto prepare = [&] {
       while (run->prepare().value()) bytes = std::max(bytes, run->memory_bytes());
-      const uint32_t sample = run->horizon().epochs[epoch.value]->sequence->sample_at(0);
-      run->tracker().observe({&sample, 1}, Access::open, now);
     };
-    const auto first = run->horizon().epochs[0]->sequence;
-    for (uint32_t p = 0; p < first->length(); ++p) {
-      const uint32_t sample = first->sample_at(p);
-      now += std::chrono::milliseconds(1);
-      run->tracker().observe({&sample, 1}, Access::open, now);
+    prepare();
+    for (uint32_t epoch = 0; epoch < 2; ++epoch) {
+      const Horizon horizon = run->horizon();
+      const auto& order = *horizon.epochs[epoch - horizon.epochs.front()->sequence->epoch().value]->sequence;
+      samples = order.length();
+      for (uint32_t p = 0; p < order.length(); ++p) {
+        const uint32_t sample = order.sample_at(p);
+        now += std::chrono::milliseconds(1);
+        run->tracker().observe({&sample, 1}, Access::open, now);
+        if (p % 1000 == 0 || p < 10) prepare();
+      }
     }
-    enter(Epoch(1));
-    while (run->prepare().value()) bytes = std::max(bytes, run->memory_bytes());
-    state.counters["epochs_known"] = static_cast<double>(run->horizon().epochs.size());
   }
   state.counters["bytes"] = static_cast<double>(bytes);
+  state.counters["bytes/sample"] = static_cast<double>(bytes) / samples;
 }
 BENCHMARK_CAPTURE(plan_memory, 64_nodes_of_1_rank, "seed=42 epochs=90 world=64 ranks_per_node=1 batch=32", 64)
     ->Unit(benchmark::kMillisecond)

@@ -26,7 +26,12 @@ TEST_CASE("every use of every chunk, by position") {
   const DatasetSource source = scanned(tree);
   const auto index = make_sample_index(*parse_plan("seed=1"), source);
   REQUIRE(index);
-  const EpochUses uses(*positions_of({1, 2, 0, 1, 0, 3}), **index, *source.catalog);
+  auto samples = ChunkSamples::make(**index, *source.catalog);
+  REQUIRE(samples);
+  CHECK(samples->of(ChunkId(1)) == 0);
+  CHECK(samples->of(ChunkId(2)) == 1);
+  if (GENERATE(false, true)) samples = nullptr;
+  const EpochUses uses(positions_of({1, 2, 0, 1, 0, 3}), samples, **index, *source.catalog);
   CHECK(uses.epoch() == Epoch(3));
   CHECK(uses.next_use(ChunkId(0), 0) == 2U);
   CHECK(uses.next_use(ChunkId(1), 3) == 4U);
@@ -35,7 +40,7 @@ TEST_CASE("every use of every chunk, by position") {
   CHECK(uses.first_use(ChunkId(2)) == 0U);
   CHECK(uses.next_use(ChunkId(2), 1) == 3U);
   CHECK(uses.uses(ChunkId(5)).size() == 1);
-  const EpochUses resumed(*positions_of({1, 2, 0, 1, 0}, 3), **index, *source.catalog);
+  const EpochUses resumed(positions_of({1, 2, 0, 1, 0}, 3), samples, **index, *source.catalog);
   CHECK(resumed.first_use(ChunkId(2)) == 3U);
   CHECK(resumed.first_use(ChunkId(0)) == 4U);
   CHECK(resumed.first_use(ChunkId(3)) == std::nullopt);
@@ -57,7 +62,10 @@ TEST_CASE("uses agree with a plain walk, for files and for rows") {
     std::vector<uint32_t> samples;
     for (uint32_t i = 0; i < 900; ++i) samples.push_back(random() % (*index)->size());
     const auto positions = positions_of(samples, 100);
-    const EpochUses uses(*positions, **index, *source.catalog);
+    const auto known = ChunkSamples::make(**index, *source.catalog);
+    CHECK(static_cast<bool>(known) == ((*index)->format() == "files"));  // rows share chunks
+    const EpochUses uses(positions, nullptr, **index, *source.catalog);
+    const EpochUses derived(positions, known, **index, *source.catalog);
     std::vector<std::vector<uint32_t>> expected(source.catalog->chunk_count());
     for (uint32_t p = 100; p < samples.size(); ++p) {
       for_each_chunk(**index, *source.catalog, samples[p],
@@ -66,7 +74,10 @@ TEST_CASE("uses agree with a plain walk, for files and for rows") {
     for (uint32_t chunk = 0; chunk < expected.size(); ++chunk) {
       const auto found = uses.uses(ChunkId(chunk));
       CHECK(std::vector<uint32_t>(found.begin(), found.end()) == expected[chunk]);
+      const auto same = derived.uses(ChunkId(chunk));
+      CHECK(std::vector<uint32_t>(same.begin(), same.end()) == expected[chunk]);
     }
+    if (known) CHECK(derived.memory_bytes() == sizeof(EpochUses));
     CHECK(uses.memory_bytes() < 4 * (3 * 900 + expected.size() + 50) + 100);
 
     // And the inverse of the order itself.

@@ -60,7 +60,7 @@ uint64_t replay(Fixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme) {
     PlannedEpoch epoch;
     epoch.sequence = std::make_shared<const EpochSequence>(*sequence.sequence(Epoch(e), Rank(0)));
     epoch.positions = std::make_shared<const SequencePositions>(epoch.sequence);
-    epoch.uses = std::make_shared<const EpochUses>(*epoch.positions, f.run->index(), *f.catalog);
+    epoch.uses = std::make_shared<const EpochUses>(epoch.positions, nullptr, f.run->index(), *f.catalog);
     epoch.base = base;
     base = epoch.end();
     planned.push_back(std::make_shared<const PlannedEpoch>(std::move(epoch)));
