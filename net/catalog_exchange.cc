@@ -61,10 +61,10 @@ void CatalogExchange::on_request(Rank from, const wire::CatalogRequest& request)
     MutexLock lock(mutex_);
     catalog = published_;
   }
-  const uint64_t begin = request.piece * wire::kCatalogPiece;
-  if (!catalog || begin >= catalog->image().size()) return;
-  const auto bytes =
-      catalog->image().subspan(begin, std::min(wire::kCatalogPiece, catalog->image().size() - begin));
+  if (!catalog || request.offset > catalog->image().size() ||
+      request.length > catalog->image().size() - request.offset)
+    return;
+  const auto bytes = catalog->image().subspan(request.offset, request.length);
   // The network only reads it.
   iovec memory{const_cast<std::byte*>(bytes.data()), bytes.size()};
   transport_.send_bulk(from, request.transfer, {memory}, [catalog](const Status&) {});
@@ -98,8 +98,8 @@ void CatalogExchange::take(const wire::CatalogOffer& offer) {
   }
   image_ = std::move(*image);
   taken_ = offer;
-  missing_ = static_cast<uint32_t>((offer.bytes + wire::kCatalogPiece - 1) / wire::kCatalogPiece);
-  for (uint32_t piece = 0; piece < missing_; ++piece) to_ask_.push_back(piece);
+  for (uint64_t offset = 0; offset < offer.bytes; offset += options_.piece) to_ask_.push_back(offset);
+  missing_ = to_ask_.size();
 }
 
 void CatalogExchange::ask_for_more() {
@@ -109,27 +109,28 @@ void CatalogExchange::ask_for_more() {
     {
       MutexLock lock(mutex_);
       if (error_ || to_ask_.empty() || asked_.size() >= options_.window) return;
-      request = {to_ask_.front(), numbers_.next(kGiver)};
+      const uint64_t offset = to_ask_.front();
       to_ask_.pop_front();
-      asked_[request.piece] = {request.transfer, clock_.now()};
-      const uint64_t begin = request.piece * wire::kCatalogPiece;
-      memory = {image_.data() + begin, std::min<uint64_t>(wire::kCatalogPiece, image_.size() - begin)};
+      const auto length = static_cast<uint32_t>(std::min<uint64_t>(options_.piece, image_.size() - offset));
+      request = {offset, length, numbers_.next(kGiver)};
+      asked_[offset] = {request.transfer, clock_.now()};
+      memory = {image_.data() + offset, length};
     }
     transport_.receive(kGiver, request.transfer, {memory},
-                       [this, piece = request.piece](const Status& status) { piece_came(piece, status); });
+                       [this, offset = request.offset](const Status& status) { piece_came(offset, status); });
     (void)transport_.send(kGiver, wire::encode(request));
   }
 }
 
-void CatalogExchange::piece_came(uint32_t piece, const Status& status) {
+void CatalogExchange::piece_came(uint64_t offset, const Status& status) {
   {
     MutexLock lock(mutex_);
-    asked_.erase(piece);
+    asked_.erase(offset);
     if (status) {
       --missing_;
       heard_ = clock_.now();
     } else if (status.error().code == ECANCELED) {
-      to_ask_.push_front(piece);  // it was late
+      to_ask_.push_front(offset);  // it was late
     } else if (!error_) {
       error_ = Error{status.error().code,
                      "the catalog could not be fetched from rank 0: " + status.error().message};
@@ -143,7 +144,7 @@ void CatalogExchange::tick(TimePoint now) {
   std::vector<TransferNumber> late;
   {
     MutexLock lock(mutex_);
-    for (auto& [piece, asked] : asked_) {
+    for (auto& [offset, asked] : asked_) {
       if (now - asked.asked < options_.piece_patience) continue;
       asked.asked = now;
       late.push_back(asked.transfer);

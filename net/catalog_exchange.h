@@ -28,6 +28,8 @@ namespace clairfs {
 struct CatalogExchangeOptions {
   /// Pieces under way to one node: two keep the network busy while one is waited for.
   uint32_t window = 3;
+  /// Bytes of a piece: enough for the full bandwidth of a network.
+  uint32_t piece = wire::kMaxCatalogPiece;
   /// A piece that has not come by then is asked for again.
   Duration piece_patience = std::chrono::seconds(20);
   /// Silence of the giver after which a node gives up. A scan tells how far it is ten times a second; the
@@ -73,7 +75,7 @@ class CatalogExchange {
   std::optional<wire::CatalogOffer> offer() const;
   void take(const wire::CatalogOffer& offer) REQUIRES(mutex_);
   void ask_for_more();
-  void piece_came(uint32_t piece, const Status& status);
+  void piece_came(uint64_t offset, const Status& status);
   Result<Mapping> await_image(const std::function<void(uint64_t entries)>& progress);
 
   // Constant after construction.
@@ -87,9 +89,9 @@ class CatalogExchange {
   std::shared_ptr<const Catalog> published_ GUARDED_BY(mutex_);
   std::optional<wire::CatalogOffer> taken_ GUARDED_BY(mutex_);  // the offer that is being fetched
   Mapping image_ GUARDED_BY(mutex_);
-  std::map<uint32_t, Piece> asked_ GUARDED_BY(mutex_);  // pieces under way
-  std::deque<uint32_t> to_ask_ GUARDED_BY(mutex_);
-  uint32_t missing_ GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, Piece> asked_ GUARDED_BY(mutex_);  // pieces under way, by offset
+  std::deque<uint64_t> to_ask_ GUARDED_BY(mutex_);
+  size_t missing_ GUARDED_BY(mutex_) = 0;
   uint64_t entries_ GUARDED_BY(mutex_) = 0;
   TimePoint heard_ GUARDED_BY(mutex_);
   std::optional<Error> error_ GUARDED_BY(mutex_);

@@ -245,12 +245,14 @@ void get(Reader& in, CatalogOffer& m) {
 }
 
 void put(Writer& out, const CatalogRequest& m) {
-  out.number(m.piece);
+  out.number(m.offset);
+  out.number(m.length);
   out.number(m.transfer);
 }
 
 void get(Reader& in, CatalogRequest& m) {
-  m.piece = in.number<uint32_t>();
+  m.offset = in.number<uint64_t>();
+  m.length = in.up_to<uint32_t>(kMaxCatalogPiece, "a piece is too long");
   m.transfer = in.up_to<uint32_t>(kTransferNumbers - 1, "no such transfer number");
 }
 

@@ -30,9 +30,8 @@ inline constexpr size_t kMaxName = 255;
 inline constexpr size_t kMaxText = 60000;
 /// Entries of a list in one message: a thousand requests take 33 KB.
 inline constexpr size_t kMaxList = 1000;
-/// Bytes of a catalog that travel in one bulk transfer: large enough for the full bandwidth, small enough
-/// that a few of them in flight cost little memory anywhere.
-inline constexpr uint64_t kCatalogPiece = 4U << 20;
+/// Longest piece of a catalog that is sent at once: what a transport takes without cutting it.
+inline constexpr uint32_t kMaxCatalogPiece = 4U << 20;
 
 /// What a node has done so far.
 struct NodeCounters {
@@ -144,9 +143,10 @@ struct CatalogOffer {
   uint64_t identity = 0;
   bool operator==(const CatalogOffer&) const = default;
 };
-/// Asks for bytes [piece * kCatalogPiece, ...) of the image.
+/// Asks for bytes [offset, offset + length) of the image.
 struct CatalogRequest {
-  uint32_t piece = 0;
+  uint64_t offset = 0;
+  uint32_t length = 0;  ///< at most kMaxCatalogPiece
   TransferNumber transfer = 0;
   bool operator==(const CatalogRequest&) const = default;
 };

@@ -22,6 +22,7 @@ struct Starting {
     options.host = "node" + std::to_string(rank.value);
     options.chunk_size = 64 << 10;
     options.times = {50ms, 1min, 2min};
+    options.catalog.piece = 1000;
     options.catalog.piece_patience = 200ms;
     if (change) change(options);
     job = std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, options,
@@ -79,12 +80,8 @@ std::shared_ptr<const Catalog> some_catalog(const TempTree& tree, int files = 50
 TEST_CASE("one node scans and all others get its catalog") {
   InProcessNetwork network(4, 1, {0ms, 3ms});
   TempTree tree;
-  // More than two pieces, so that several are under way.
-  for (int i = 0; i < 300; ++i) tree.write("d/f" + std::to_string(i), 1);
-  for (int i = 0; i < 40000; ++i)
-    tree.symlink(std::string(200, 'x') + std::to_string(i), "d/l" + std::to_string(i));
-  const auto catalog = scan(tree);
-  REQUIRE(catalog->image().size() > 2 * wire::kCatalogPiece);
+  const auto catalog = some_catalog(tree, 300);
+  REQUIRE(catalog->image().size() > 20 * 1000);
   Starting giver(network, Rank(0));
   std::vector<std::unique_ptr<Starting>> others;
   for (uint32_t i = 1; i < 4; ++i) others.push_back(std::make_unique<Starting>(network, Rank(i)));

@@ -38,7 +38,7 @@ std::vector<Message> examples() {
           PlanEntry{13, Rank(0), false, "default", std::string(kMaxText, 'x')},
           CatalogProgress{1000000},
           CatalogOffer{77, 78},
-          CatalogRequest{79, 80}};
+          CatalogRequest{79, 80, 81}};
 }
 
 }  // namespace
