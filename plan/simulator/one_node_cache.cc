@@ -25,7 +25,7 @@ Result<std::shared_ptr<const PlannedEpoch>> OneNodeCache::plan_epoch(uint32_t ep
   planned.sequence = std::make_shared<const EpochSequence>(node_sequence(job_, *order, Epoch(epoch), 0));
   planned.positions = std::make_shared<const SequencePositions>(planned.sequence);
   planned.uses =
-      std::make_shared<const EpochUses>(*planned.positions, dataset_->index(), dataset_->catalog());
+      std::make_shared<const EpochUses>(planned.positions, nullptr, dataset_->index(), dataset_->catalog());
   planned.base = epoch * job_.share(0).count();
   return std::make_shared<const PlannedEpoch>(std::move(planned));
 }
@@ -55,15 +55,15 @@ Status OneNodeCache::read_from_pfs(Holdings& holdings, uint32_t epoch, uint64_t 
   if (!known) return known;
   policy_.set_window(kPlan, position, position + 1);
   const ChunkId chunk = dataset_->chunk_of(sample);
-  const uint64_t bytes = round_to_pages(dataset_->catalog().range(chunk).length);
-  const TierChoice choice = policy_.place(chunk, bytes, space_);
+  const uint32_t length = dataset_->catalog().range(chunk).length;
+  const TierChoice choice = policy_.place(chunk, length, space_);
   for (const ChunkId victim : choice.evict) {
-    room(choice.tier) += round_to_pages(dataset_->catalog().range(victim).length);
+    room(choice.tier) += bytes_in(choice.tier, dataset_->catalog().range(victim).length);
     policy_.dropped(victim, choice.tier);
     holdings.of(dataset_->sample_of(victim)).front().available_at = kNotYet;
   }
   if (choice.tier == Tier::none) return {};
-  room(choice.tier) -= bytes;
+  room(choice.tier) -= bytes_in(choice.tier, length);
   policy_.kept(chunk, choice.tier);
   Holding& copy = holdings.of(sample).front();
   copy.available_at = 0;
