@@ -77,12 +77,14 @@ int mount_command(const MountRequest& request) {
   if (!place) return fail(place.error(), exit_usage);
   const auto placed = for_place(*gathered, *place);
   if (!placed) return fail(placed.error(), exit_usage);
-  if (const auto other = mount_at(*mounts, placed->mountpoint);
-      place->size > 1 && other && other->is_clairfs()) {
-    return fail(shared_mount_point(placed->mountpoint), exit_usage);
-  }
   const auto options = settle_paths(*placed, *mounts);
-  if (!options) return fail(options.error(), exit_mount_failure);
+  if (!options) {
+    // Another node of this machine may have been faster; its mount answers only when all nodes have come.
+    const auto now = place->size > 1 ? current_mounts() : mounts;
+    const auto other = now ? mount_at(*now, placed->mountpoint) : std::nullopt;
+    const bool shared = place->size > 1 && other && other->is_clairfs();
+    return fail(shared ? shared_mount_point(placed->mountpoint) : options.error(), exit_mount_failure);
+  }
   const Status permitted = check_permissions(*options, gather_fuse_facts(options->mountpoint));
   if (!permitted) return fail(permitted.error(), exit_mount_failure);
   if (request.fake) return exit_success;
