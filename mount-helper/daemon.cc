@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -346,14 +348,10 @@ void Mount::end_by_force() {
 
 }  // namespace
 
-int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
-  SignalWaiter signals;
-  const auto place = mpi_place();
-  if (!place) {
-    events.ready(place.error());
-    return exit_usage;
-  }
-  Mount mount(options, *place, log);
+namespace {
+
+int serve_mount(Mount& mount, const MountOptions& options, Logger& log, const ServeEvents& events,
+                SignalWaiter& signals) {
   Status ready = mount.set_up(events, signals);
   if (ready) ready = mount.serve([&] { signals.notify(); });
   events.ready(ready);
@@ -366,6 +364,29 @@ int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
   if (!mount.shut_down()) mount.end_by_force();
   if (!mount.refusal().empty()) return exit_system;
   return ready ? exit_success : exit_mount_failure;
+}
+
+}  // namespace
+
+int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
+  SignalWaiter signals;
+  const auto place = mpi_place();
+  if (!place) {
+    events.ready(place.error());
+    return exit_usage;
+  }
+  int status = exit_success;
+  {
+    Mount mount(options, *place, log);
+    status = serve_mount(mount, options, log, events, signals);
+  }
+  if (place->size > 1) {
+    // MPI is never finalised, and leaves threads of its own behind that exit() does not always survive.
+    log.flush();
+    std::fflush(nullptr);
+    std::_Exit(status);
+  }
+  return status;
 }
 
 }  // namespace clairfs

@@ -86,7 +86,8 @@ def job_round(case, label, share, samples, *options):
         ram = int(share * case.padded / NODES)
         with clairjob.clairjob(pfs.path, NODES, "--ram", ram, "--staging", case.staging, *options) as job:
             pfs.command("reset")
-            (job[NODES - 1].path / ".clairfs/plan").write_text(case.plan())
+            for node in job:  # one would do, were it not for --peers off
+                (node.path / ".clairfs/plan").write_text(case.plan())
             begin = time.monotonic()
             per_node = case.read([node.path for node in job])
             seconds = time.monotonic() - begin
