@@ -110,7 +110,8 @@ def test_wrong_seed(dataset, mount, read):
     difference = plan(mount)["divergence"]
     assert difference["hint"] and difference["seen"] == wrong[0] and difference["expected"] == order(dataset)[0]
     assert "suspended" in mount.control("status")
-    assert difference["hint"] in mount.control("plan")
+    # Looking for the order takes a moment, after which the hint may be a better one.
+    clairmount.wait_until(lambda: plan(mount)["divergence"]["hint"] in mount.control("plan"), "both show the same hint")
     read_all(mount, wrong)  # the mount goes on
     assert mount.stat("reads.failed") == 0
 
