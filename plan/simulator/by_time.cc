@@ -134,9 +134,8 @@ class ByTime {
     --pfs_reads_;
   }
 
-  Status note_pfs_read(Cursor place, uint32_t sample) {
-    if (!in_.strategy.on_pfs_read) return {};
-    return in_.strategy.on_pfs_read(in_.strategy.holdings, place.epoch, place.k, sample);
+  Status note_pfs_read(const PfsRead& read) {
+    return in_.strategy.on_pfs_read ? in_.strategy.on_pfs_read(in_.strategy.holdings, read) : Status();
   }
 
   // --- Consumers.
@@ -225,16 +224,17 @@ class ByTime {
   Status demand(uint32_t w, uint32_t sample, double now) {
     const double mb = in_.sizes[sample];
     if (const auto kept = choose_kept(w, sample, now, Source::kPfs)) {
-      if (kept->available_at > now) {
+      if (kept->available_at == kUnknown) {
         waiters_[kept->holder].push_back({w, sample, nullptr});
       } else {
-        finish_demand(w, sample, *kept, now);
+        finish_demand(w, sample, *kept, std::max(now, kept->available_at));
       }
       return {};
     }
     const double seconds = begin_pfs_read(w, mb, now);
-    push(now + seconds + in_.model.write(mb), Kind::kDemanded, w, sample, Source::kPfs);
-    return note_pfs_read({epoch_, workers_[w].consumer.k}, sample);
+    const double end = now + seconds + in_.model.write(mb);
+    push(end, Kind::kDemanded, w, sample, Source::kPfs);
+    return note_pfs_read({epoch_, workers_[w].consumer.k, sample, end});
   }
 
   void finish_demand(uint32_t w, uint32_t sample, const Option& kept, double now) {
@@ -276,13 +276,13 @@ class ByTime {
     worker.staged_mb += mb;
     if (!kept) {
       finish_ahead(w, entry, Source::kPfs, begin_pfs_read(w, mb, now), now);
-      return note_pfs_read(entry.place, entry.sample);
+      return note_pfs_read({entry.place.epoch, entry.place.k, entry.sample, entry.end});
     }
-    if (kept->available_at > now) {
+    if (kept->available_at == kUnknown) {
       waiters_[kept->holder].push_back({w, entry.sample, &entry});
     } else {
       out_.read_mb[size_t(kept->source)] += mb;
-      finish_ahead(w, entry, kept->source, kept->seconds, now);
+      finish_ahead(w, entry, kept->source, kept->seconds, std::max(now, kept->available_at));
     }
     return {};
   }

@@ -107,7 +107,9 @@ class ByWorker {
     Worker& worker = workers_[w];
     const std::optional<Read> staged = take_staged(worker, w, place);
     Read read = staged.value_or(Read{Source::kPfs, std::numeric_limits<double>::infinity()});
-    if (read.end > now) {
+    // Who reads everything once waits for the read that is under way.
+    const bool joins = staged && in_.strategy.single_read;
+    if (read.end > now && !joins) {
       const Read demanded = plan_demand(w, sample, now);
       if (demanded.end < read.end) {
         read = demanded;
@@ -161,7 +163,7 @@ class ByWorker {
     out_.read_mb[size_t(read.source)] += in_.sizes[sample];
     note_fetched(in_, w, sample, read.end);
     if (read.source != Source::kPfs || !in_.strategy.on_pfs_read) return {};
-    return in_.strategy.on_pfs_read(in_.strategy.holdings, place.epoch, place.k, sample);
+    return in_.strategy.on_pfs_read(in_.strategy.holdings, PfsRead{place.epoch, place.k, sample, read.end});
   }
 
   /// Works out reads for the staging buffer for as long as there is room; none begins before `now`.

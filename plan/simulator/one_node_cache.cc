@@ -1,6 +1,7 @@
 #include "plan/simulator/one_node_cache.h"
 
 #include "cache/ram_arena.h"
+#include "plan/simulator/engine.h"
 
 namespace clairfs {
 namespace {
@@ -47,14 +48,14 @@ Status OneNodeCache::advance_horizon(uint32_t epoch) {
   return {};
 }
 
-Status OneNodeCache::read_from_pfs(Holdings& holdings, uint32_t epoch, uint64_t k, uint32_t sample) {
-  const uint64_t position = epoch * job_.share(0).count() + k;
+Status OneNodeCache::read_from_pfs(Holdings& holdings, const PfsRead& read) {
+  const uint64_t position = read.epoch * job_.share(0).count() + read.k;
   if (position < next_position_) return {};
   next_position_ = position + 1;
-  const Status known = advance_horizon(epoch);
+  const Status known = advance_horizon(read.epoch);
   if (!known) return known;
   policy_.set_window(kPlan, position, position + 1);
-  const ChunkId chunk = dataset_->chunk_of(sample);
+  const ChunkId chunk = dataset_->chunk_of(read.sample);
   const uint32_t length = dataset_->catalog().range(chunk).length;
   const TierChoice choice = policy_.place(chunk, length, space_);
   for (const ChunkId victim : choice.evict) {
@@ -65,8 +66,8 @@ Status OneNodeCache::read_from_pfs(Holdings& holdings, uint32_t epoch, uint64_t 
   if (choice.tier == Tier::none) return {};
   room(choice.tier) -= bytes_in(choice.tier, length);
   policy_.kept(chunk, choice.tier);
-  Holding& copy = holdings.of(sample).front();
-  copy.available_at = 0;
+  Holding& copy = holdings.of(read.sample).front();
+  copy.available_at = not_after(read.end);
   copy.storage = choice.tier == Tier::ram ? 0 : 1;
   return {};
 }

@@ -11,6 +11,7 @@
 #include "plan/simulator/holdings.h"
 #include "plan/simulator/job_order.h"
 #include "plan/simulator/scenario_dataset.h"
+#include "plan/simulator/strategy.h"
 
 namespace clairfs {
 
@@ -21,9 +22,9 @@ class OneNodeCache {
   /// `space`: bytes of the tiers.
   OneNodeCache(std::unique_ptr<const ScenarioDataset> dataset, JobOrder job, TierSpace space);
 
-  /// The worker reads `sample`, entry k of its epoch, from the PFS. A copy that stays is there at once, one
-  /// that makes room is gone. Ignored when a later entry has been read before. Errors: as JobOrder::order().
-  Status read_from_pfs(Holdings& holdings, uint32_t epoch, uint64_t k, uint32_t sample);
+  /// The worker reads a sample from the PFS. A copy that stays is there when the read ends, one that makes
+  /// room is gone now. Ignored when a later entry has been read before. Errors: as JobOrder::order().
+  Status read_from_pfs(Holdings& holdings, const PfsRead& read);
 
   /// One copy for each sample, none of them there yet.
   static Holdings empty_holdings(uint64_t samples);

@@ -461,7 +461,10 @@ Result<std::pair<std::string, std::string>> resolve_name(Scenario& scenario, std
   for (const Field& field : kFields) {
     if (name == field.key) found.push_back(&field);
   }
-  if (found.size() == 1) return std::pair<std::string, std::string>(found[0]->section, found[0]->key);
+  const bool of_classes = std::any_of(std::begin(kClassFields), std::end(kClassFields),
+                                      [&](const ClassField& field) { return name == field.key; });
+  if (found.size() == 1 && !of_classes)
+    return std::pair<std::string, std::string>(found[0]->section, found[0]->key);
   std::string classes;
   for (const StorageClass& storage : scenario.classes) classes += ", " + storage.name;
   return Error{EINVAL, fmt::format("'{}' is nothing that a scenario has; want staging{}, or SECTION.KEY",

@@ -31,9 +31,16 @@ struct FillQueue {
   std::vector<uint32_t> samples;  ///< each with a holding of the worker
 };
 
-/// Told of a worker's read from the PFS when it is worked out, which is in the order of the worker's
-/// sequence; may change the holdings.
-using OnPfsRead = std::function<Status(Holdings& holdings, uint32_t epoch, uint64_t k, uint32_t sample)>;
+/// A read from the PFS: entry k of the worker's sequence in an epoch.
+struct PfsRead {
+  uint32_t epoch = 0;
+  uint64_t k = 0;
+  uint32_t sample = 0;
+  double end = 0;  ///< seconds since the start: when it is there
+};
+/// Told of a read when it is worked out, which is in the order of the worker's sequence; may change the
+/// holdings.
+using OnPfsRead = std::function<Status(Holdings& holdings, const PfsRead& read)>;
 
 struct Strategy {
   bool stalls = true;             ///< false: every sample is there when it is asked for

@@ -76,8 +76,8 @@ Result<Strategy> on_one_node(const PolicyInput& input, std::unique_ptr<const Sce
   strategy.holdings = OneNodeCache::empty_holdings(input.sizes.size());
   const auto cache = std::make_shared<OneNodeCache>(
       std::move(dataset), std::move(*job), TierSpace{capacity.ram, capacity.nvme, capacity.nvme > 0});
-  strategy.on_pfs_read = [cache](Holdings& holdings, uint32_t epoch, uint64_t k, uint32_t sample) {
-    return cache->read_from_pfs(holdings, epoch, k, sample);
+  strategy.on_pfs_read = [cache](Holdings& holdings, const PfsRead& read) {
+    return cache->read_from_pfs(holdings, read);
   };
   return strategy;
 }
