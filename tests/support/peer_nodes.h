@@ -50,13 +50,16 @@ class HomePolicy final : public TierPolicy {
     return {would_keep(chunk, bytes, space) ? tier_ : Tier::none, {}};
   }
   bool would_keep(ChunkId chunk, uint64_t, const TierSpace&) const override {
-    return chunk.value % nodes_ == self_.value;
+    return keeps_.value_or(chunk.value % nodes_ == self_.value);
   }
+  void keep_everything() { keeps_ = true; }
+  void keep_nothing() { keeps_ = false; }
 
  private:
   const Rank self_;
   const uint32_t nodes_;
   const Tier tier_;
+  std::optional<bool> keeps_;  // set before anything is fetched
 };
 
 struct NodesOptions {
