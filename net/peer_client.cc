@@ -199,8 +199,10 @@ std::vector<std::shared_ptr<PeerClient::Pending>> PeerClient::take_batch(Peer& p
   while (!peer.queue.empty() && batch.size() < wire::kMaxList) {
     const auto& pending = peer.queue.begin()->second;
     const uint32_t length = pending->fetch.length;
-    if (peer.sent_count > 0 && peer.sent_bytes + length > options_.credit) break;
-    if (peer.sent_count >= options_.most_requests) break;
+    // What is fetched ahead of need must not keep a waiting reader from asking.
+    const uint64_t most = is_reader(pending->fetch.urgency) ? 2 : 1;
+    if (peer.sent_count > 0 && peer.sent_bytes + length > most * options_.credit) break;
+    if (peer.sent_count >= most * options_.most_requests) break;
     peer.sent_bytes += length;
     ++peer.sent_count;
     pending->queued = false;
@@ -380,7 +382,14 @@ void PeerClient::on_peer_change(Rank peer, PeerState state) {
 void PeerClient::tick(TimePoint now) {
   if (now < next_check_) return;
   next_check_ = now + kCheckEvery;
-  for (uint32_t i = 0; i < parts_.transport.size(); ++i) check(Rank(i), now);
+  std::vector<Rank> busy;
+  {
+    MutexLock lock(mutex_);
+    for (uint32_t i = 0; i < peers_.size(); ++i) {
+      if (!peers_[i]->all.empty()) busy.emplace_back(i);
+    }
+  }
+  for (const Rank peer : busy) check(peer, now);
 }
 
 void PeerClient::check(Rank rank, TimePoint now) {
@@ -393,7 +402,6 @@ void PeerClient::check(Rank rank, TimePoint now) {
   {
     MutexLock lock(mutex_);
     Peer& peer = *peers_[rank.index()];
-    if (peer.all.empty()) return;
     patience =
         std::clamp(std::chrono::duration_cast<Duration>(options_.silence_factor * peer.path.latency(now)),
                    options_.least_silence, options_.most_silence);

@@ -29,7 +29,7 @@ struct PeerServer::Pin {
 };
 
 struct PeerServer::Peer {
-  Queue ready;                                  // resident when it was asked for
+  Queue ready;                                  // here when it was asked for, in memory or on NVMe
   std::unordered_map<uint32_t, WorkPtr> known;  // not answered yet
   std::unordered_map<uint64_t, Pin> pins;
   uint64_t sending = 0;                   // bytes that were asked for and are being loaded or sent
@@ -77,8 +77,9 @@ void PeerServer::on_requests(Rank from, const wire::ChunkRequests& requests) {
       reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
       continue;
     }
-    const bool resident = static_cast<bool>(parts_.cache.resident(request.chunk));
-    if (!resident && !is_home(request) && parts_.cache.tier_of(request.chunk) == Tier::none) {
+    const bool here =
+        parts_.cache.resident(request.chunk) || parts_.cache.tier_of(request.chunk) != Tier::none;
+    if (!here && !is_home(request)) {
       parts_.metrics.peers_refused.add();
       reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
       continue;
@@ -90,8 +91,8 @@ void PeerServer::on_requests(Rank from, const wire::ChunkRequests& requests) {
       full = stopped_ || peer.known.size() >= options_.most_waiting;
       if (!full && peer.known.try_emplace(request.id, work).second) {
         work->arrival = arrivals_++;
-        work->stage = resident ? Work::Stage::ready : Work::Stage::cold;
-        (resident ? peer.ready : cold_)[{request.urgency, work->arrival}] = work;
+        work->stage = here ? Work::Stage::ready : Work::Stage::cold;
+        (here ? peer.ready : cold_)[{request.urgency, work->arrival}] = work;
       }
     }
     if (full) reply(*work, {request.id, wire::ChunkReply::Status::failed, Origin::ram, 0, 0});
@@ -142,7 +143,7 @@ void PeerServer::on_peer_change(Rank peer, PeerState state) {
   if (state == PeerState::dead || state == PeerState::left) drop(peer);
 }
 
-// Starts what may be started: what is here for this peer, what must be loaded for any.
+// Starts what may be started: what is here for this peer, what must be read from the PFS for any.
 void PeerServer::pump(Rank peer) {
   for (;;) {
     WorkPtr work;
@@ -158,25 +159,32 @@ void PeerServer::pump(Rank peer) {
 }
 
 PeerServer::WorkPtr PeerServer::next(Peer& peer) {
-  const auto take = [](Queue& queue) {
-    WorkPtr work = queue.begin()->second;
-    queue.erase(queue.begin());
+  const auto has_room = [](const Peer& p, uint32_t length, uint64_t most) {
+    return p.sending == 0 || p.sending + length <= most;
+  };
+  const auto take = [](Queue& queue, Queue::iterator at) {
+    WorkPtr work = at->second;
+    queue.erase(at);
     return work;
   };
-  if (!peer.ready.empty() &&
-      (peer.sending == 0 || peer.sending + peer.ready.begin()->second->request.length <= options_.sending)) {
-    WorkPtr work = take(peer.ready);
+  if (!peer.ready.empty() && has_room(peer, peer.ready.begin()->second->request.length, options_.sending)) {
+    WorkPtr work = take(peer.ready, peer.ready.begin());
     peer.sending += work->request.length;
     return work;
   }
-  if (cold_.empty()) return nullptr;
-  const uint64_t bytes = cold_.begin()->second->chunk_length;
-  if (loading_ > 0 && loading_ + bytes > options_.loading) return nullptr;
-  WorkPtr work = take(cold_);
-  work->stage = Work::Stage::loading;
-  loading_ += bytes;
-  peers_[work->peer.index()]->sending += work->request.length;
-  return work;
+  // The most urgent one whose asker takes what it is sent.
+  for (auto at = cold_.begin(); at != cold_.end(); ++at) {
+    const Work& first = *at->second;
+    Peer& asker = *peers_[first.peer.index()];
+    if (loading_ > 0 && loading_ + first.chunk_length > options_.loading) return nullptr;
+    if (!has_room(asker, first.request.length, 2 * options_.sending)) continue;
+    asker.sending += first.request.length;
+    loading_ += first.chunk_length;
+    WorkPtr work = take(cold_, at);
+    work->stage = Work::Stage::loading;
+    return work;
+  }
+  return nullptr;
 }
 
 void PeerServer::start(const WorkPtr& work) {

@@ -6,11 +6,11 @@
 // home is believed: it knows of a plan or of a death that this one has not heard of yet, and would read the
 // PFS itself.
 //
-// What is resident is sent in order of urgency, a few megabytes at a time to each peer; what must be loaded
-// first waits in a queue of its own, by urgency over all peers, so that it never delays what is here. A chunk
-// stays pinned until its transfer has left; if the receiver is taken for dead the pin is dropped before,
-// since that transfer may never leave: should the receiver wake after all, it gets bytes whose checksum is
-// wrong.
+// What is in memory or on NVMe is sent in order of urgency, a few megabytes at a time to each peer; what must
+// be read from the PFS first waits in a queue of its own, by urgency over all peers, so that it never delays
+// what is here. A chunk stays pinned until its transfer has left; if the receiver is taken for dead the pin
+// is dropped before, since that transfer may never leave: should the receiver wake after all, it gets bytes
+// whose checksum is wrong.
 //
 // Threads: messages and changes of peers come on the net thread, loaded chunks on any. mutex_ is a leaf: not
 // held while the cache or the transport is called, or a pin is dropped.
@@ -34,11 +34,11 @@
 namespace clairfs {
 
 struct PeerServerOptions {
-  /// Bytes on their way to one peer: enough to keep its network busy, few enough that what becomes urgent
-  /// does not wait long behind them (4 ms at 1 GB/s).
+  /// Bytes on their way to one peer, twice as many with those being read for it from the PFS: enough to keep
+  /// its network busy, few enough that what becomes urgent does not wait long behind them (4 ms at 1 GB/s).
   uint64_t sending = 4U << 20;
-  /// Bytes of chunks being loaded for all peers: what a PFS needs in flight for its full rate (1 GB/s at 16
-  /// ms); the rest waits here, where it is sorted by urgency.
+  /// Bytes of chunks being read from the PFS for all peers: what a PFS needs in flight for its full rate (1
+  /// GB/s at 16 ms); the rest waits here, where it is sorted by urgency.
   uint64_t loading = 16U << 20;
   /// Requests of one peer that may wait: many times what a peer sends (PeerClientOptions::most_requests).
   size_t most_waiting = 4096;
@@ -94,7 +94,7 @@ class PeerServer {
 
   Mutex mutex_;
   std::vector<std::unique_ptr<Peer>> peers_ GUARDED_BY(mutex_);
-  Queue cold_ GUARDED_BY(mutex_);            // of all peers: what must be loaded first
+  Queue cold_ GUARDED_BY(mutex_);            // of all peers: what must be read from the PFS
   uint64_t loading_ GUARDED_BY(mutex_) = 0;  // bytes of chunks
   uint64_t arrivals_ GUARDED_BY(mutex_) = 0;
   uint64_t last_pin_ GUARDED_BY(mutex_) = 0;

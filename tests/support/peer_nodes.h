@@ -50,13 +50,16 @@ class HomePolicy final : public TierPolicy {
     return {would_keep(chunk, bytes, space) ? tier_ : Tier::none, {}};
   }
   bool would_keep(ChunkId chunk, uint64_t, const TierSpace&) const override {
-    return chunk.value % nodes_ == self_.value;
+    return keeps_.value_or(chunk.value % nodes_ == self_.value);
   }
+  void keep_everything() { keeps_ = true; }
+  void keep_nothing() { keeps_ = false; }
 
  private:
   const Rank self_;
   const uint32_t nodes_;
   const Tier tier_;
+  std::optional<bool> keeps_;  // set before anything is fetched
 };
 
 struct NodesOptions {
@@ -66,6 +69,7 @@ struct NodesOptions {
   uint64_t most_bytes = 150000;
   uint32_t chunk_size = 64 << 10;
   uint64_t ram = 64 << 20;
+  uint64_t nvme = 0;  ///< then homes keep their chunks there
   uint64_t seed = 1;
   NetworkFaults faults;
   Duration pfs_delay = std::chrono::milliseconds(3);
@@ -96,8 +100,9 @@ class PeerNode {
   PeerNode(const NodesOptions& options, InProcessNetwork& network, Rank rank,
            std::shared_ptr<const Catalog> catalog)
       : source(catalog->size(), options.seed + 100 + rank.value, options.pfs_delay),
-        policy(rank, options.nodes, Tier::ram),
+        policy(rank, options.nodes, options.nvme > 0 ? Tier::nvme : Tier::ram),
         catalog_(std::move(catalog)) {
+    if (options.nvme > 0) open_store(options.nvme);
     JobOptions job_options;
     job_options.host = "node" + std::to_string(rank.value);
     job_options.chunk_size = options.chunk_size;
@@ -108,8 +113,9 @@ class PeerNode {
         std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, job_options,
                               Job::Events{[this](const std::string&) { ++refused; }, [this] { ++changes; }});
     RoutedSource& routed = job->make_source(*catalog_, source);
-    cache =
-        std::move(*ChunkCache::create({*catalog_, routed, {}, policy, metrics, log.logger()}, options.ram));
+    ChunkCache::Parts parts{*catalog_, routed, {}, policy, metrics, log.logger()};
+    if (store) parts.stores.push_back(store.get());
+    cache = std::move(*ChunkCache::create(parts, options.ram));
     job->serve(*cache);
   }
   ~PeerNode() { end(); }
@@ -126,6 +132,9 @@ class PeerNode {
   Metrics metrics;
   SlowSource source;
   HomePolicy policy;
+  TempTree nvme;
+  std::unique_ptr<IoBackend> nvme_io;
+  std::unique_ptr<NvmeStore> store;
   std::unique_ptr<Job> job;
   std::unique_ptr<ChunkCache> cache;
   std::atomic<int> refused{0};
@@ -133,6 +142,13 @@ class PeerNode {
   bool stopped_in_time = true;
 
  private:
+  void open_store(uint64_t capacity) {
+    nvme.make_directory("nvme");
+    std::filesystem::permissions(nvme.at("nvme"), std::filesystem::perms::owner_all);
+    nvme_io = std::move(*make_io_backend({IoKind::threads, 8, "nvme-io"}, log.logger()));
+    store = std::move(*NvmeStore::open({nvme.at("nvme"), capacity}, *nvme_io, log.logger(), metrics));
+  }
+
   const std::shared_ptr<const Catalog> catalog_;
 };
 

@@ -50,6 +50,33 @@ TEST_CASE("each byte leaves the PFS once in a healthy job, and every byte is rig
   }
 }
 
+TEST_CASE("chunks are served from NVMe, and nodes that all do so do not block each other") {
+  NodesOptions options;
+  options.nodes = 4;
+  options.files = 400;
+  options.ram = 0;
+  options.nvme = 256 << 20;
+  PeerNodes nodes(options);
+  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  // The homes take in what is theirs, at a pace that their disks follow.
+  Tally tally;
+  for (uint32_t c = 0; c < nodes.catalog->chunk_count(); ++c) {
+    const size_t home = c % nodes.size();
+    tally.acquire(nodes, home, ChunkId(c));
+    REQUIRE(eventually([&] { return nodes[home].cache->tier_of(ChunkId(c)) == Tier::nvme; }));
+  }
+  CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
+  for (int pass = 0; pass < 2; ++pass) {
+    everybody_asks_for_everything(nodes, tally, static_cast<uint64_t>(pass));
+    REQUIRE(eventually([&] { return tally.all_answered(); }));
+  }
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+  CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
+  CHECK(tally.from_peers > nodes.catalog->chunk_count());
+}
+
 TEST_CASE("every fetch ends once and with the right bytes, whatever the network does") {
   NodesOptions options;
   options.impatient();
