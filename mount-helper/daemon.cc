@@ -204,13 +204,21 @@ void Mount::make_plans() {
 void Mount::add_control_files() {
   control_.emplace(std::chrono::system_clock::to_time_t(info_.started));
   const std::string config = options_text(options_);
-  control_->add({"status", 0444, [this] { return status_text(info_, metrics_, plans_->text()); }});
-  control_->add({"stats.json", 0444, [this] { return stats_json(info_, metrics_, plans_->json()); }});
+  control_->add({"status",
+                 0444,
+                 [this] { return status_text(info_, metrics_, plans_->text()); },
+                 {},
+                 [this] { return status_text(info_, metrics_, ""); }});
+  control_->add({"stats.json",
+                 0444,
+                 [this] { return stats_json(info_, metrics_, plans_->json()); },
+                 {},
+                 [this] { return stats_json(info_, metrics_, "[]"); }});
   control_->add({"metrics", 0444, [this] { return prometheus_text(metrics_); }});
   control_->add({"config", 0400, [config] { return config; }});
-  control_->add({"plan", 0644, [this] { return plans_->text(); },
+  control_->add({"plan", 0600, [this] { return plans_->text(); },
                  [this](std::string_view text) { return write_plan_file(*plans_, text); }});
-  control_->add({"last_error", 0444, [this] { return plans_->last_error(); }});
+  control_->add({"last_error", 0400, [this] { return plans_->last_error(); }});
   control_->add({"accesslog", 0400, [this] { return access_log_->text(); }});
 }
 

@@ -42,7 +42,7 @@ Result<PlanSpec> parse_plan_json(std::string_view text) {
     if (event == Json::parse_event_t::key && depth == 1 && !seen.insert(parsed.get<std::string>()).second) {
       repeated = parsed.get<std::string>();
     }
-    return true;
+    return depth < kDeepestJson;
   };
   Json object;
   try {

@@ -121,7 +121,8 @@ using Json = nlohmann::json;
 // A path, or an array in place whose elements all pass `allowed`, which is stored without white space.
 bool accept_array_or_path(std::string& value, bool (*allowed)(const Json&)) {
   if (!value.starts_with('[')) return accept_path(value);
-  const Json array = Json::parse(value, nullptr, false);
+  const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth < kDeepestJson; };
+  const Json array = Json::parse(value, shallow, false);
   if (!array.is_array() || array.empty() || !std::all_of(array.begin(), array.end(), allowed)) return false;
   value = array.dump();
   return true;
