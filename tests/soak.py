@@ -96,20 +96,22 @@ class Node:
         self.pfs = self.mount = None
         self.usages = []  # after each job
 
-    def options(self):
-        """Random ones; how much the tiers hold is in self.capacity."""
-        ram = self.rng.choice([0, 4, 16, 64]) << 20
+    def options(self, calm):
+        """Random ones; how much the tiers hold is in self.capacity. A window that is smaller than a file, or tiers that are
+        smaller than what is in transit, cost bytes that the simple bound does not know."""
+        ram = self.rng.choice([16, 64] if calm else [0, 4, 16, 64]) << 20
         nvme = self.rng.choice([0, 0, 32, 128]) << 20
         self.capacity = ram + nvme
-        words = [f"--ram={ram}", f"--staging={self.rng.choice([1, 4, 16]) << 20}",
+        staging = self.rng.choice([4, 16] if calm else [1, 4, 16]) << 20
+        words = [f"--ram={ram}", f"--staging={staging}",
                  f"--chunk={self.rng.choice([256, 1024, 4096])}K", f"--io={self.rng.choice(['auto', 'threads'])}",
                  f"--check={self.rng.choice(['full', 'directories'])}"]  # fmt: skip
         return words + ([f"--nvme={self.nvme}:{nvme}"] if nvme else [])
 
     @contextlib.contextmanager
-    def mounted(self):
+    def mounted(self, calm):
         with clairmount.slowfs(self.dataset.root, "--latency", "200") as self.pfs:
-            words = self.options()
+            words = self.options(calm)
             with clairmount.clairfs(self.pfs.path, *words) as self.mount:
                 self.words = words
                 self.begin()
@@ -324,7 +326,7 @@ class Soak:
             for path in node.nvme.iterdir():
                 path.unlink()
         begun = time.monotonic()
-        with node.mounted():
+        with node.mounted(calm):
             jobs = 0
             end = min(self.deadline, begun + self.options.seconds / SESSIONS)
             while time.monotonic() < end or jobs == 0:
