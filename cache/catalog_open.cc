@@ -7,6 +7,7 @@
 #include <fcntl.h>
 
 #include "cache/base/printable.h"
+#include "cache/open_inside.h"
 
 namespace clairfs {
 
@@ -19,7 +20,7 @@ Result<Fd> open_below(int directory, std::string_view path, int flags) {
     const size_t cut = last ? rest.size() : rest.rfind('/', PATH_MAX - 1);
     if (cut == std::string_view::npos) return system_error(ENAMETOOLONG, "open " + printable(path));
     const std::string piece = rest.empty() ? "." : std::string(rest.substr(0, cut));
-    Fd next(::openat(base, piece.c_str(), (last ? flags : O_PATH | O_DIRECTORY) | O_CLOEXEC));
+    Fd next(open_inside(base, piece.c_str(), (last ? flags : O_PATH | O_DIRECTORY) | O_CLOEXEC));
     if (!next) return system_error(errno, "open " + printable(path));
     if (last) return next;
     step = std::move(next);

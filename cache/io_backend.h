@@ -25,8 +25,8 @@
 namespace clairfs {
 
 /// Reads [offset, offset + sum of memory) of `path` below `directory_fd`. The file is opened O_RDONLY |
-/// O_NOFOLLOW | O_CLOEXEC, unless `open_fd` already is that file (then it is used and stays open; `path` only
-/// serves the error text). Memory stays valid until `done`.
+/// O_NOFOLLOW | O_CLOEXEC and without following any symlink (open_inside.h), unless `open_fd` already is that
+/// file (then it is used and stays open; `path` only serves the error text). Memory stays valid until `done`.
 struct FileRead {
   struct Outcome {
     uint64_t bytes = 0;  ///< less than asked only at the end of the file

@@ -29,6 +29,7 @@
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
 #include "cache/io_memory.h"
+#include "cache/open_inside.h"
 
 namespace clairfs {
 namespace {
@@ -70,6 +71,7 @@ struct Operation {
   int file = -1;           ///< of a FileRead, once it is open
   bool owns_file = false;  ///< and is to be closed in the end
   bool blocking = false;   ///< hand the next operation to a worker at once
+  open_how how = {};
   struct statx stat = {};
   std::variant<FileRead, Transfer> request;
 };
@@ -131,8 +133,8 @@ class Ring {
     const std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(
         io_uring_get_probe_ring(&ring_), io_uring_free_probe);
     if (!probe) return false;
-    constexpr int kNeeded[] = {IORING_OP_OPENAT, IORING_OP_READV, IORING_OP_WRITEV,
-                               IORING_OP_STATX,  IORING_OP_CLOSE, IORING_OP_READ};
+    constexpr int kNeeded[] = {IORING_OP_OPENAT2, IORING_OP_READV, IORING_OP_WRITEV,
+                               IORING_OP_STATX,   IORING_OP_CLOSE, IORING_OP_READ};
     return std::all_of(std::begin(kNeeded), std::end(kNeeded),
                        [&](int op) { return io_uring_opcode_supported(probe.get(), op) != 0; });
   }
@@ -257,8 +259,9 @@ class RingBackend final : public IoBackend {
       case Step::open:
         // O_NONBLOCK: should a FIFO have taken the file's place, the open must not wait for its writer. A
         // file with a lease on it gives EAGAIN and is then waited for.
-        io_uring_prep_openat(entry, operation.file_read()->directory_fd, operation.file_read()->path.c_str(),
-                             O_RDONLY | O_NOFOLLOW | O_CLOEXEC | (operation.blocking ? 0 : O_NONBLOCK), 0);
+        operation.how = how_inside(O_RDONLY | O_NOFOLLOW | O_CLOEXEC | (operation.blocking ? 0 : O_NONBLOCK));
+        io_uring_prep_openat2(entry, operation.file_read()->directory_fd, operation.file_read()->path.c_str(),
+                              &operation.how);
         break;
       case Step::move: {
         const uint64_t position = operation.offset + operation.moved;

@@ -14,6 +14,7 @@
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
 #include "cache/io_memory.h"
+#include "cache/open_inside.h"
 
 namespace clairfs {
 namespace {
@@ -43,7 +44,7 @@ Result<Fd> open_file(const FileRead& request) {
   // do not heed it, but for one with a lease on it, which gives EAGAIN and is then waited for.
   int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   int opened = -1;
-  while ((opened = ::openat(request.directory_fd, request.path.c_str(), flags)) < 0) {
+  while ((opened = open_inside(request.directory_fd, request.path.c_str(), flags)) < 0) {
     if (errno == EAGAIN && (flags & O_NONBLOCK) != 0) {
       flags &= ~O_NONBLOCK;
     } else if (errno != EINTR) {
@@ -61,8 +62,8 @@ Result<FileRead::Outcome> perform(FileRead& request) {
     opened = std::move(*file);
   }
   const int fd = opened ? opened.get() : request.open_fd;
-  auto bytes =
-      move_all(Transfer::Direction::read, fd, request.offset, std::move(request.memory), "read " + request.path);
+  auto bytes = move_all(Transfer::Direction::read, fd, request.offset, std::move(request.memory),
+                        "read " + request.path);
   if (!bytes) return bytes.error();
   struct stat st;
   if (::fstat(fd, &st) != 0) return system_error(errno, "stat " + request.path);

@@ -12,10 +12,14 @@ Result<Inode> ControlFiles::lookup(std::string_view name, bool may_control) {
       std::find_if(files_.begin(), files_.end(), [&](const ControlFile& f) { return f.name == name; });
   if (file == files_.end()) return Error{ENOENT, "no such control file"};
   const bool readable = may_control || (file->mode & 0004) != 0;
-  auto content = std::make_shared<const std::string>(readable ? file->content() : "");
+  const auto& make = may_control || !file->content_for_others ? file->content : file->content_for_others;
+  auto content = std::make_shared<const std::string>(readable ? make() : "");
+  const uint64_t bytes = content->size() + kSnapshotBytes;
   MutexLock lock(mutex_);
-  if (bytes_ + content->size() > kMostBytes) return Error{ENFILE, "too many control files are open"};
-  bytes_ += content->size();
+  if (bytes_ + bytes > (may_control ? kMostBytes : kMostBytes / 2)) {
+    return Error{ENFILE, "too many control files are open"};
+  }
+  bytes_ += bytes;
   const Inode inode = next_++;
   snapshots_[inode] = {&*file, std::move(content), 1};
   return inode;
@@ -61,7 +65,7 @@ void ControlFiles::forget(Inode inode, uint64_t lookups) {
   if (found == snapshots_.end()) return;
   found->second.lookups -= std::min(lookups, found->second.lookups);
   if (found->second.lookups > 0) return;
-  bytes_ -= found->second.content->size();
+  bytes_ -= found->second.content->size() + kSnapshotBytes;
   snapshots_.erase(found);
 }
 

@@ -27,6 +27,9 @@ struct ControlFile {
   mode_t mode = 0444;                               ///< permission bits; the owner is the daemon's user
   std::function<std::string()> content;             ///< called at lookup, from any thread, no lock held
   std::function<Status(std::string_view)> write{};  ///< absent: the file cannot be written
+  /// What users see who may not control the mount, when that is less. Nobody learns the name of a file here
+  /// whose folder he may not list.
+  std::function<std::string()> content_for_others{};
 };
 
 /// Thread-safe. All files are added before the mount is served.
@@ -40,7 +43,7 @@ class ControlFiles {
 
   /// Makes a snapshot and counts one lookup of it. Its content is left empty for somebody who may not read
   /// it: looking up needs no permission. Errors: ENOENT; ENFILE when snapshots that are still open take too
-  /// much memory.
+  /// much memory, of which others than who may control the mount can take half.
   Result<Inode> lookup(std::string_view name, bool may_control);
   /// A snapshot's content; null for the directory and unknown inodes.
   std::shared_ptr<const std::string> content(Inode inode) const;
@@ -60,6 +63,8 @@ class ControlFiles {
 
   /// Content of all snapshots together: hundreds of open ones, however large they are.
   static constexpr uint64_t kMostBytes = 64ULL << 20;
+  /// What each takes beside its content, roughly.
+  static constexpr uint64_t kSnapshotBytes = 256;
 
   const time_t started_;
   std::vector<ControlFile> files_;

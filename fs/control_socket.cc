@@ -77,8 +77,9 @@ Result<std::string> receive_all(int fd, size_t most, SteadyTime deadline) {
       return Error{ETIMEDOUT, "the other side of the control socket fell silent"};
     const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
     if (n < 0 && errno == EINTR) continue;
+    // Whoever answers without hearing us out resets the connection after his answer.
+    if (n == 0 || (n < 0 && errno == ECONNRESET && !text.empty())) break;
     if (n < 0) return system_error(errno, "read from the control socket");
-    if (n == 0) break;
     too_long = too_long || text.size() + static_cast<size_t>(n) > most;
     if (!too_long) text.append(buffer, static_cast<size_t>(n));
   }
@@ -97,7 +98,8 @@ bool may_speak(int fd) {
 }  // namespace
 
 Result<std::unique_ptr<ControlSocket>> ControlSocket::open(Handler handler, Logger& log) {
-  const std::string name = fmt::format("clairfs.{}.{:08x}", ::getpid(), std::random_device()());
+  const std::string name =
+      fmt::format("{}{}.{:08x}", kControlSocketPrefix, ::getpid(), std::random_device()());
   Fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener) return system_error(errno, "make the control socket");
   socklen_t length = 0;
@@ -138,12 +140,12 @@ void ControlSocket::serve() {
 
 void ControlSocket::answer(const Fd& connection) {
   set_timeouts(connection.get(), kRequestSeconds);
-  // Also a refused client is heard out: closing before all was read would throw the answer away (ECONNRESET).
-  const auto request = receive_all(connection.get(), kMostRequest, seconds_from_now(kRequestSeconds));
-  const auto result = !may_speak(connection.get())
-                          ? Error{EPERM, "only the mount's user and root may control it"}
-                      : request ? handler_(*request)
-                                : Result<std::string>(request.error());
+  // A stranger is not waited for: he could keep the others out by saying nothing.
+  const bool stranger = !may_speak(connection.get());
+  const auto request =
+      stranger ? Result<std::string>(Error{EPERM, "only the mount's user and root may control it"})
+               : receive_all(connection.get(), kMostRequest, seconds_from_now(kRequestSeconds));
+  const auto result = request ? handler_(*request) : request;
   const bool sent = result ? send_all(connection.get(), "ok\n" + *result)
                            : send_all(connection.get(), fmt::format("error {}\n{}", result.error().code,
                                                                     result.error().message));
@@ -160,9 +162,9 @@ Result<std::string> ask_control_socket(const std::string& name, std::string_view
   if (::connect(fd.get(), static_cast<const sockaddr*>(static_cast<const void*>(&address)), length) != 0) {
     return system_error(errno, "speak to the daemon");
   }
-  if (!send_all(fd.get(), command) || ::shutdown(fd.get(), SHUT_WR) != 0) {
-    return system_error(errno, "speak to the daemon");
-  }
+  // Who is refused may find the other side closed already; the answer is there all the same.
+  const bool sent = send_all(fd.get(), command) && ::shutdown(fd.get(), SHUT_WR) == 0;
+  if (!sent && errno != EPIPE && errno != ENOTCONN) return system_error(errno, "speak to the daemon");
   constexpr size_t kMostAnswer = 64 << 20;
   const auto answer = receive_all(fd.get(), kMostAnswer, seconds_from_now(timeout_seconds));
   if (!answer) return answer.error();

@@ -4,7 +4,7 @@
 // Who may speak is decided by the peer's user id: the mount's user and root. One request a connection: the
 // client sends a command (see control_commands.h) and shuts its side down; the answer is "ok\n" or "error
 // ERRNO\n", then text. Requests are served one after the other, each with a deadline, so a client that stalls
-// holds up only the next one, and not for long.
+// holds up only the next one, and not for long; other users' are refused unheard.
 #pragma once
 
 #include <functional>
@@ -17,6 +17,9 @@
 #include "cache/base/thread.h"
 
 namespace clairfs {
+
+/// How the names of all control sockets begin.
+inline constexpr std::string_view kControlSocketPrefix = "clairfs.";
 
 class ControlSocket {
  public:

@@ -63,7 +63,12 @@ Result<ControlledMount> find_controlled_mount(const std::string& path) {
                                      "'clairfs status {}' tells",
                                      mount->mountpoint, mount->mountpoint)};
   }
-  return ControlledMount{mount->mountpoint, below(*resolved, mount->mountpoint), parsed[socket]};
+  const std::string name = parsed[socket];
+  // Another user's program may pretend to be a mount: it must not make us speak to some other service.
+  if (!name.starts_with(kControlSocketPrefix)) {
+    return Error{EPROTO, fmt::format("{} names a control socket that is none of clairfs", mount->mountpoint)};
+  }
+  return ControlledMount{mount->mountpoint, below(*resolved, mount->mountpoint), name};
 }
 
 Result<std::string> ask_mount(const ControlledMount& mount, std::string_view command, int seconds) {

@@ -295,22 +295,30 @@ void Mount::make_plans() {
 void Mount::add_control_files() {
   control_.emplace(std::chrono::system_clock::to_time_t(info_.started));
   const std::string config = options_text(options_);
-  control_->add({"status", 0444, [this] {
-                   const uint64_t least = least_source_bytes();
-                   return status_text(info_, metrics_, plans_->text(), job_ ? job_->status_text(least) : "");
-                 }});
-  control_->add({"stats.json", 0444, [this] {
-                   const uint64_t least = least_source_bytes();
-                   return stats_json(info_, metrics_, plans_->json(), job_ ? job_->json(least) : "{}");
-                 }});
+  const auto status = [this](const std::string& plans) {
+    return status_text(info_, metrics_, plans, job_ ? job_->status_text(least_source_bytes()) : "");
+  };
+  const auto stats = [this](const std::string& plans) {
+    return stats_json(info_, metrics_, plans, job_ ? job_->json(least_source_bytes()) : "{}");
+  };
+  control_->add({"status",
+                 0444,
+                 [this, status] { return status(plans_->text()); },
+                 {},
+                 [status] { return status(""); }});
+  control_->add({"stats.json",
+                 0444,
+                 [this, stats] { return stats(plans_->json()); },
+                 {},
+                 [stats] { return stats("[]"); }});
   control_->add({"peers", 0444, [this]() -> std::string {
                    return job_ ? job_->peers_text() : "a single node: no mpiexec or srun started others\n";
                  }});
   control_->add({"metrics", 0444, [this] { return prometheus_text(metrics_); }});
   control_->add({"config", 0400, [config] { return config; }});
-  control_->add({"plan", 0644, [this] { return plans_->text(); },
+  control_->add({"plan", 0600, [this] { return plans_->text(); },
                  [this](std::string_view text) { return write_plan_file(*plans_, text); }});
-  control_->add({"last_error", 0444, [this] { return plans_->last_error(); }});
+  control_->add({"last_error", 0400, [this] { return plans_->last_error(); }});
   control_->add({"accesslog", 0400, [this] { return access_log_->text(); }});
 }
 

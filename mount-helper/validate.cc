@@ -60,7 +60,36 @@ Result<std::string> settle_mountpoint(const std::string& given, std::span<const 
   return path;
 }
 
+/// Somebody else may have put it there, and turn it elsewhere at any time. What a path has before its last
+/// component is the user's to choose.
+Status refuse_symlink(const std::string& what, const std::string& given) {
+  std::string path = std::filesystem::path(given).lexically_normal().string();
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  struct stat attributes {};
+  if (::lstat(path.c_str(), &attributes) != 0 || !S_ISLNK(attributes.st_mode)) return {};
+  return fault(ELOOP, fmt::format("{} {} is a symlink; give the directory that it points to", what, path));
+}
+
+/// What is read from there must have been written by us. A directory that is missing will be made with mode
+/// 0700.
+Status check_own_directory(const std::string& what, const std::string& path) {
+  if (const Status direct = refuse_symlink(what, path); !direct) return direct;
+  struct stat attributes {};
+  if (::lstat(path.c_str(), &attributes) != 0 || !S_ISDIR(attributes.st_mode)) return {};
+  if (attributes.st_uid != ::geteuid()) {
+    return fault(EPERM,
+                 fmt::format("{} {} belongs to user {}, not to user {} who mounts; chown it or give another",
+                             what, path, attributes.st_uid, ::geteuid()));
+  }
+  if ((attributes.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return fault(EPERM, fmt::format("{} {} can be written by others (mode {:o}); chmod go-w {}", what, path,
+                                    attributes.st_mode & 07777, path));
+  }
+  return {};
+}
+
 Status settle_nvme(NvmeDir& nvme) {
+  if (const Status direct = refuse_symlink("nvme directory", nvme.directory); !direct) return direct;
   const auto path = resolve_mountpoint(nvme.directory);
   if (!path) return fault(path.error().code, "nvme directory " + path.error().message);
   if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("nvme directory {} is not a directory", *path));
@@ -152,8 +181,13 @@ Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEnt
     return fault(ENOENT,
                  "this user has no home directory to keep the catalog in; name a place with --catalog-dir");
   }
-  const auto catalog_dir = settle_output(options.catalog_dir, "catalog directory", options);
+  const std::string what = "catalog directory";
+  const auto catalog_dir = settle_output(options.catalog_dir, what, options);
   if (!catalog_dir) return catalog_dir.error();
+  if (const Status direct = refuse_symlink(what, options.catalog_dir); !direct) return direct.error();
+  for (const char* part : {"", "/log"}) {
+    if (const Status ours = check_own_directory(what, *catalog_dir + part); !ours) return ours.error();
+  }
   options.catalog_dir = *catalog_dir;
   if (!options.log_file.empty()) {
     const auto log_file = settle_output(options.log_file, "log file", options);

@@ -51,6 +51,7 @@ void NextUsePolicy::set_window(const std::string& name, uint64_t staged, uint64_
   for (uint64_t position = before; position < staged; ++position) {
     if (plan.horizon.epoch_at(position) == nullptr) continue;
     for_each_chunk(*plan.horizon.index, catalog_, plan.horizon.sample_at(position), [&](ChunkId chunk) {
+      mutex_.assert_held();
       for (const Tier tier : {Tier::ram, Tier::nvme}) {
         if ((resident_[chunk.index()] & bit(tier)) != 0) raise_cursors(chunk, tier);
       }
@@ -153,6 +154,7 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier
     if (position < plan.horizon.begin()) break;
     std::optional<Candidate> found;
     for_each_chunk(*plan.horizon.index, catalog_, plan.horizon.sample_at(position), [&](ChunkId chunk) {
+      mutex_.assert_held();
       if ((resident_[chunk.index()] & bit(tier)) == 0) return;
       if (plan.horizon.next_use(chunk, plan.staged) != position) return;
       const auto least = distance_of(chunk);

@@ -36,13 +36,15 @@ Result<std::string> as_text(const std::string& key, const Json& value) {
 Result<PlanSpec> parse_plan_json(std::string_view text) {
   PlanPairs pairs;
   std::string repeated;
+  bool too_deep = false;
   // nlohmann keeps the last of two equal keys without a word: note them as they come.
   std::set<std::string> seen;
   const auto note_keys = [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::key && depth == 1 && !seen.insert(parsed.get<std::string>()).second) {
       repeated = parsed.get<std::string>();
     }
-    return true;
+    too_deep = too_deep || depth >= kDeepestJson;
+    return !too_deep;
   };
   Json object;
   try {
@@ -50,6 +52,7 @@ Result<PlanSpec> parse_plan_json(std::string_view text) {
   } catch (const Json::exception& wrong) {
     return plan_error("JSON", "", shortened(wrong.what(), 200));
   }
+  if (too_deep) return plan_error("JSON", "", "nests deeper than any plan does");
   if (!object.is_object()) return plan_error("JSON", "", "want an object such as {\"seed\": 42}");
   if (!repeated.empty()) return plan_error(repeated, "", "given twice");
   for (const auto& [key, value] : object.items()) {

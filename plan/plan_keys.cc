@@ -121,8 +121,13 @@ using Json = nlohmann::json;
 // A path, or an array in place whose elements all pass `allowed`, which is stored without white space.
 bool accept_array_or_path(std::string& value, bool (*allowed)(const Json&)) {
   if (!value.starts_with('[')) return accept_path(value);
-  const Json array = Json::parse(value, nullptr, false);
-  if (!array.is_array() || array.empty() || !std::all_of(array.begin(), array.end(), allowed)) return false;
+  bool too_deep = false;
+  const auto shallow = [&too_deep](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth >= kDeepestJson;
+    return !too_deep;
+  };
+  const Json array = Json::parse(value, shallow, false);
+  if (too_deep || !array.is_array() || array.empty() || !std::all_of(array.begin(), array.end(), allowed)) return false;
   value = array.dump();
   return true;
 }

@@ -63,6 +63,7 @@ Result<Lists> read_lines(const std::string& text, std::string_view key, uint32_t
   std::vector<std::vector<uint32_t>> lists(1);
   const Status status = for_each_line(text, [&](const ListLine& line) -> Status {
     if (line.kind == ListLine::Kind::epoch_end) {
+      if (lists.size() > kMostLists) return plan_error(key, "", "more than a million orders");
       if (!lists.back().empty()) lists.emplace_back();
       return {};
     }

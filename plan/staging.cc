@@ -213,7 +213,8 @@ void Staging::run() {
         busy = step(*entry.second, std::min(share, left)) || busy;
         window += entry.second->window_bytes;
       }
-      metrics_.staging_bytes.set(static_cast<int64_t>(window));
+      // A sample larger than the budget counts in its window, but is left to the reader and never pushed.
+      metrics_.staging_bytes.set(static_cast<int64_t>(std::min(window, options_.budget)));
       MutexLock lock(shared_->mutex);
       if (shared_->stopping) return;
     }

@@ -2,7 +2,7 @@
 # Installs the Debian 12 packages that clairfs needs and that are missing. Asks nothing; does nothing, and needs
 # no network, when all are there.
 #
-#   tests/install-deps.sh [build|test|bench|quickstart]...      (default: build test)
+#   tests/install-deps.sh [build|test|bench|quickstart|fuzz]...      (default: build test)
 set -euo pipefail
 
 declare -A groups=(
@@ -13,6 +13,8 @@ declare -A groups=(
   [test]="python3 python3-pytest python3-pytest-timeout python3-numpy python3-torch python3-torchvision
           openclipart-png attr bindfs glusterfs-server glusterfs-client iproute2"
   [bench]="python3 python3-torch bindfs mergerfs rclone libbenchmark-dev"
+  # 55 MB to download: not needed to build or to test.
+  [fuzz]="clang libclang-rt-dev"
   [quickstart]="python3 python3-torch python3-torchvision openclipart-png attr"
 )
 

@@ -7,20 +7,24 @@
 #   --fast      leaves out the tests marked slow
 #   --asan      with AddressSanitizer and UBSan        --tsan   with ThreadSanitizer
 #   --label X   only the tests with label X: "unit", or the name of a folder (cache, fs, slowfs, ...)
+#
+# Where clang and its libFuzzer are (tests/install-deps.sh fuzz), the fuzz targets get some thousand inputs each, unless
+# an option above leaves them out; --label fuzz runs nothing else.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 export LC_ALL=C.UTF-8
 
 preset=dev
+fuzz=true
 ctest_select=()
 pytest_select=()
 while (($#)); do
   case $1 in
-    --fast) ctest_select+=(-LE slow) pytest_select+=("not slow") ;;
-    --asan) preset=asan ;;
-    --tsan) preset=tsan ;;
-    --label) ctest_select+=(-L "(^|[.])${2:?--label needs a name}([.]|\$)") pytest_select+=("$2"); shift ;;
+    --fast) fuzz=false; ctest_select+=(-LE slow) pytest_select+=("not slow") ;;
+    --asan) fuzz=false; preset=asan ;;
+    --tsan) fuzz=false; preset=tsan ;;
+    --label) [[ ${2:-} == fuzz ]] || fuzz=false; ctest_select+=(-L "(^|[.])${2:?--label needs a name}([.]|\$)") pytest_select+=("$2"); shift ;;
     -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option $1 (see tests/run.sh --help)" >&2; exit 2 ;;
   esac
@@ -74,13 +78,21 @@ environment=(env UCX_MEM_EVENTS=n "CLAIRFS_TEST_RUN=$run" "TMPDIR=$run" "CLAIRFS
   --output-junit "$run/ctest.xml" "${ctest_select[@]}" || true
 "${environment[@]}" /usr/bin/python3 -m pytest tests --junitxml "$run/pytest.xml" -m "$marks" || true
 
+reports=("$run/ctest.xml" "$run/pytest.xml")
+if $fuzz && [[ -e $(clang++ -print-resource-dir 2>/dev/null)/lib/linux/libclang_rt.fuzzer-$(uname -m).a ]]; then
+  reports+=("$run/fuzz.xml")
+  { cmake --preset fuzz && cmake --build --preset fuzz -j"$(nproc)" &&
+    "${environment[@]}" ctest --test-dir build/fuzz -j"$(nproc)" --output-on-failure --output-junit "$run/fuzz.xml"
+  } || true
+fi
+
 # A daemon may still be on its way out.
 for ((i = 0; i < 50; i++)); do
   left=$(mounts_left; processes_left)
   [[ -n $left ]] || break
   sleep 0.1
 done
-read -r passed failed skipped <<<"$(/usr/bin/python3 tests/support/totals.py "$run/ctest.xml" "$run/pytest.xml")"
+read -r passed failed skipped <<<"$(/usr/bin/python3 tests/support/totals.py "${reports[@]}")"
 if [[ -n $left ]]; then
   echo "FAILED: left behind by the tests:"
   mounts_left | sed 's/^/  mount /'

@@ -131,6 +131,9 @@ class FileLists : public IndexLists {
                                            if (kind != LineKind::kIndex) return {};
                                            const Result<uint32_t> index = parse_index(line, n_);
                                            if (!index) return at_line(path_, line_number, index.error());
+                                           if (!inside && sections_.size() == kMostLists) {
+                                             return Error{EINVAL, path_ + ": more than a million orders"};
+                                           }
                                            if (!inside) sections_.push_back({at, at, 0});
                                            inside = true;
                                            sections_.back().end = at + raw.size();

@@ -15,6 +15,9 @@
 
 namespace clairfs {
 
+/// Orders that are taken from one list: more epochs than any job has, and 24 MB for where each begins.
+inline constexpr size_t kMostLists = 1 << 20;
+
 /// One or more orders. Immutable and thread-safe.
 class IndexLists {
  public:

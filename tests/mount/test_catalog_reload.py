@@ -126,7 +126,7 @@ def test_catalog_that_others_may_write_is_not_trusted(mount):
 def test_catalog_directory_that_cannot_be_written(mount, tmp):
     """The mount works, with a line in the log."""
     (tmp / "full").mkdir()
-    os.system(f"mount -t tmpfs -o size=16k,nr_inodes=10 none {tmp / 'full'}")
+    os.system(f"mount -t tmpfs -o size=16k,nr_inodes=10,mode=700 none {tmp / 'full'}")
     (tmp / "full/filler").write_bytes(b"x" * 12_000)
     with clairfs(mount.source, "--catalog-dir", tmp / "full") as other:
         assert_rescanned(other)

@@ -1,10 +1,12 @@
 #include "plan/plan_spec.h"
 
 #include <cerrno>
+#include <functional>
 #include <random>
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <pthread.h>
 
 #include "plan/plan_keys.h"
 
@@ -156,6 +158,41 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal(" \n"), {"empty"});
   names(refusal(std::string_view("seed=1\0x=2", 10)), {"NUL"});
   names(refusal("seed=1 root=" + std::string(70000, 'x')), {"70012 bytes", "65536"});
+}
+
+/// Runs on a thread whose stack is smaller than any that a program gets unasked.
+void with_small_stack(std::function<void()> body) {
+  constexpr size_t kStack = 512 << 10;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStack);
+  pthread_t thread = 0;
+  const auto run = [](void* what) -> void* {
+    (*static_cast<std::function<void()>*>(what))();
+    return nullptr;
+  };
+  REQUIRE(pthread_create(&thread, &attributes, run, &body) == 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+TEST_CASE("nesting takes no stack") {
+  const auto nested = [](const char* open, const char* close, size_t levels) {
+    std::string text;
+    for (size_t i = 0; i < levels; ++i) text += open;
+    for (size_t i = 0; i < levels; ++i) text += close;
+    return text;
+  };
+  const std::string arrays = nested("[", "]", 30000);
+  const std::string objects = nested("{\"a\":", "}", 9000).insert(5 * 9000, "1");
+  for (const std::string& text : std::initializer_list<std::string>{
+           "{\"list\":" + arrays + "}", "{\"list\":" + objects + "}", "seed=1 list=" + arrays,
+           "seed=1 weights=[" + objects + "]", "{\"seed\":[[[[[[[[[[1]]]]]]]]]]}"}) {
+    bool refused = false;
+    with_small_stack([&] { refused = !parse_plan(text); });
+    INFO(text.substr(0, 40));
+    CHECK(refused);
+  }
 }
 
 TEST_CASE("ranks are spread over the nodes") {
