@@ -26,7 +26,9 @@
 
 namespace clairfs {
 
-/// How many epochs of a job's uses to look at (or all, if the job has fewer).
+/// How many epochs of a job's uses to look at (or all, if the job has fewer). With more, a long job reads a
+/// little more locally (of 90 epochs, 27 % with 16 and 31 % with all on 4 nodes, 3.5 and 5.4 % on 64); but
+/// time and memory grow with them, and placement comes before everything else.
 inline constexpr uint32_t kPlacementEpochs = 16;
 
 /// Which rule decides: the one above, or for comparison that of NoPFS.

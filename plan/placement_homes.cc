@@ -1,5 +1,5 @@
-// Homes. First every chunk gets a node, then each node's chunks get their tiers; until then a node's tiers
-// count as one.
+// Homes. First every chunk gets a node and lies where there is room, the faster tier first; then each node's
+// chunks are sorted into its tiers.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -25,23 +25,21 @@ class HomePlacer {
     for_each_run(
         order_, [this](ChunkId c) { return rank(c); },
         [this](std::span<const ChunkId> equals) { choose_nodes(equals); });
-    choose_tiers();
+    sort_into_tiers();
     fill_gaps();
   }
 
  private:
-  // Where all chunks are of one size, a tier holds whole ones only.
+  // With NVMe anywhere a chunk may have to lie there, where it takes most.
   void measure() {
+    for (uint32_t node = 0; node < table_.nodes(); ++node) {
+      if (table_.room(Rank(node)).nvme > 0) dearest_ = Tier::nvme;
+    }
     for (uint32_t c = 0; c < table_.chunks(); ++c) {
       if (uses_.total(ChunkId(c)) == 0) continue;
-      const uint64_t bytes = table_.bytes(ChunkId(c), Tier::nvme);
+      const uint64_t bytes = table_.bytes(ChunkId(c), dearest_);
       unit_ = std::gcd(unit_, bytes);
       largest_ = std::max(largest_, bytes);
-    }
-    unit_ = std::max(unit_, kPageSize);
-    for (uint32_t node = 0; node < table_.nodes(); ++node) {
-      const NodeCapacity& room = table_.room(Rank(node));
-      room_.push_back(room.ram / unit_ * unit_ + room.nvme / unit_ * unit_);
     }
   }
 
@@ -55,7 +53,7 @@ class HomePlacer {
       tally_.take(chunk);
       most_[c] = tally_.most();
       used.push_back(chunk);
-      bytes_by_total[total] += table_.bytes(chunk, Tier::nvme);
+      bytes_by_total[total] += table_.bytes(chunk, dearest_);
     }
     if (used.empty()) return;
     first_rank_ = uint64_t{bytes_by_total.begin()->first} + 1;
@@ -77,10 +75,11 @@ class HomePlacer {
     return total > uncertain_ ? first_rank_ : total;
   }
 
-  // What chunks may take so that all of them find room, in whatever order they come.
+  // What chunks may take so that all of them find room, in whatever order they come. At the end of a tier
+  // less than a chunk is lost; where all chunks are of one size, only what does not hold a whole one.
   uint64_t certain_capacity() const {
     uint64_t capacity = 0;
-    const uint64_t lost = largest_ - std::min(largest_, unit_);
+    const uint64_t lost = largest_ - unit_;
     for (uint32_t node = 0; node < table_.nodes(); ++node) {
       const NodeCapacity& room = table_.room(Rank(node));
       for (const uint64_t tier : {room.ram, room.nvme}) {
@@ -91,14 +90,7 @@ class HomePlacer {
     return capacity;
   }
 
-  // In a node with NVMe a chunk may have to lie there.
-  uint64_t bytes(ChunkId chunk, Rank node) const {
-    return table_.bytes(chunk, table_.room(node).nvme > 0 ? Tier::nvme : Tier::ram);
-  }
-  bool fits(ChunkId chunk, Rank node) const {
-    return bytes(chunk, node) <= room_[node.index()] &&
-           table_.tier_with_room(chunk, node) != Tier::none;  // all of it is free until tiers are chosen
-  }
+  bool fits(ChunkId chunk, Rank node) const { return table_.tier_with_room(chunk, node) != Tier::none; }
 
   // Each chunk to the node that uses it most. When that is full it waits for those chunks that their best
   // node uses no more than this one's next best node does.
@@ -147,40 +139,46 @@ class HomePlacer {
   }
 
   bool roomier(Rank a, Rank b) const {
-    const uint64_t more = room_[a.index()];
-    const uint64_t less = room_[b.index()];
-    return more != less ? more > less : a < b;
+    const auto room = [this](Rank node) { return table_.room(node).ram + table_.room(node).nvme; };
+    return room(a) != room(b) ? room(a) > room(b) : a < b;
   }
 
   void choose(ChunkId chunk, Rank node) {
-    room_[node.index()] -= bytes(chunk, node);
+    keep(chunk, node);
     chosen_[node.index()].push_back(chunk);
   }
 
-  // The more a node's chunk is read, by whomever, the faster its tier; among equals, those that the node
-  // itself uses more were chosen first.
-  void choose_tiers() {
-    for (uint32_t node = 0; node < table_.nodes(); ++node) {
-      const auto order = by_descending(chosen_[node], [this](ChunkId c) { return uses_.total(c); });
-      for (const ChunkId chunk : order) keep(chunk, Rank(node));
-    }
-  }
-
   void keep(ChunkId chunk, Rank node) {
-    const Tier tier = table_.tier_with_room(chunk, node);
-    if (tier == Tier::none) return;  // there is room for it in the tiers together only
-    table_.keep(chunk, node, tier);
+    table_.keep(chunk, node, table_.tier_with_room(chunk, node));
     table_.set_home(chunk, node);
   }
 
-  // What found no node, or no tier there, may still fit somewhere.
+  // The more a node's chunk is read, by whomever, the faster its tier; among equals, those that the node
+  // itself uses more were chosen first. In another order not all may fit: the least read ones lose their
+  // home.
+  void sort_into_tiers() {
+    for (uint32_t n = 0; n < table_.nodes(); ++n) {
+      const Rank node(n);
+      const auto order = by_descending(chosen_[n], [this](ChunkId c) { return uses_.total(c); });
+      if (order == chosen_[n]) continue;
+      for (const ChunkId chunk : order) {
+        table_.drop(chunk, node);
+        table_.set_home(chunk, std::nullopt);
+      }
+      for (const ChunkId chunk : order) {
+        if (fits(chunk, node)) keep(chunk, node);
+      }
+    }
+  }
+
+  // Where chunks are of many sizes, some that found no room may fit what others left.
   void fill_gaps() {
     for (const ChunkId chunk : order_) {
       if (table_.home(chunk)) continue;
       std::optional<Rank> best;
       for (uint32_t n = 0; n < table_.nodes(); ++n) {
         const Rank node(n);
-        if (table_.tier_with_room(chunk, node) == Tier::none) continue;
+        if (!fits(chunk, node)) continue;
         if (!best) tally_.take(chunk);
         if (!best || tally_.count(node) > tally_.count(*best)) best = node;
       }
@@ -191,13 +189,13 @@ class HomePlacer {
   PlacementTable& table_;
   const JobUses& uses_;
   UseTally tally_;
-  uint64_t unit_ = 0;                         // divides what each used chunk takes
-  uint64_t largest_ = 0;                      // bytes that a used chunk takes
+  Tier dearest_ = Tier::ram;                  // in which chunks take most
+  uint64_t unit_ = 0;                         // divides what each used chunk takes there
+  uint64_t largest_ = 0;                      // bytes that a used chunk takes there
   uint32_t uncertain_ = 0;                    // not all chunks with so many uses or fewer find room
   uint64_t first_rank_ = 0;                   // of those with more uses
   std::vector<uint32_t> most_;                // by chunk: uses by the node that uses it most
   std::vector<ChunkId> order_;                // by rank, then by most_
-  std::vector<uint64_t> room_;                // by rank: bytes, both tiers together
   std::vector<std::vector<ChunkId>> chosen_;  // by rank of the node
 };
 

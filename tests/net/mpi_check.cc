@@ -1,5 +1,6 @@
 // One rank of a test of the transport over MPI: `mpiexec -n N mpi_check SCENARIO`. Started by ranks.py, which
 // knows which ranks are to end well. Prints "rank R: ok" at the end, or what failed.
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -16,6 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "cache/base/thread.h"
 #include "net/mpi_launch.h"
 #include "net/mpi_transport.h"
 #include "tests/net/test_peer.h"
@@ -235,6 +237,28 @@ void stopped(Job& job) {
   go_on_without(job, Rank(1));
 }
 
+/// Rank 1 stops, and goes on when the others have long given up its transfers.
+void woken(Job& job) {
+  job.exchange(job.others, 1);
+  job.meet(1);
+  if (own_rank == 1) {
+    std::atomic<bool> awake{false};
+    const NamedThread sleeper("sleeper", [&awake] {
+      std::this_thread::sleep_for(milliseconds(20));
+      const auto wake = fmt::format("(sleep 6; kill -CONT {}) &", ::getpid());
+      check(std::system(wake.c_str()) == 0, wake);  // NOLINT(cert-env33-c)
+      ::kill(::getpid(), SIGSTOP);
+      awake = true;
+    });
+    while (!awake) job.exchange(job.others, 1);
+  } else {
+    go_on_without(job, Rank(1));
+  }
+  job.meet(4);
+  job.exchange(job.others, 2);
+  job.meet(5);
+}
+
 /// Rank 1's host loses its network (a network namespace of its own is required).
 void unplugged(Job& job) {
   job.exchange(job.others, 1);
@@ -299,9 +323,10 @@ void idle(Job& job) {
 }
 
 const std::map<std::string, void (*)(Job&)> kScenarios = {
-    {"traffic", traffic}, {"wrong_sizes", wrong_sizes}, {"cancelling", cancelling},
-    {"killed", killed},   {"stopped", stopped},         {"unplugged", unplugged},
-    {"leaving", leaving}, {"stopping", stopping},       {"idle", idle},
+    {"traffic", traffic},     {"wrong_sizes", wrong_sizes}, {"cancelling", cancelling},
+    {"killed", killed},       {"stopped", stopped},         {"woken", woken},
+    {"unplugged", unplugged}, {"leaving", leaving},         {"stopping", stopping},
+    {"idle", idle},
 };
 
 /// Rank 1 never connects.
