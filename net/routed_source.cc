@@ -92,6 +92,12 @@ std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t
     paths.push_back({parts_.peers.predict(rank, length), parts_.peers.slow(rank)});
   }
   if (living.empty()) return std::nullopt;
+  // Copies come to be after the homes, so those who hold them may have nothing yet; the home reads what it
+  // has not.
+  if (!tried.empty() && living.front() == nodes.front()) {
+    living.resize(1);
+    paths.resize(1);
+  }
   const TimePoint now = parts_.clock.now();
   Duration pfs{};
   {

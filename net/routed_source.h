@@ -1,9 +1,9 @@
 // Where a node of a job gets a chunk that it does not have: from the PFS if it is the chunk's home (or the
 // chunk has none), else from the holder that is predicted to bring it soonest.
 //
-// A fetch that a peer fails is made once more from another holder, then from the PFS; so every fetch ends,
-// with the PFS's word on it at the latest. The PFS is also taken where no holder is alive, or all are far
-// slower than the PFS (ChoiceRule).
+// A fetch that a peer fails is made once more, from the chunk's home if that was not the one, then from the
+// PFS; so every fetch ends, with the PFS's word on it at the latest. The PFS is also taken where no holder is
+// alive, or all are far slower than the PFS (ChoiceRule).
 //
 // Thread-safe. mutex_ is a leaf: not held while a source or a call-back is called.
 #pragma once

@@ -50,6 +50,23 @@ TEST_CASE("each byte leaves the PFS once in a healthy job, and every byte is rig
   }
 }
 
+TEST_CASE("each byte leaves the PFS once also while copies are not there yet") {
+  NodesOptions options;
+  options.nodes = 5;
+  PeerNodes nodes(options);
+  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes, 3));  // and only homes keep anything
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  Tally tally;
+  everybody_asks_for_everything(nodes, tally, 7);
+  REQUIRE(eventually([&] { return tally.all_answered(); }));
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+  CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
+  uint64_t not_here = 0;
+  for (size_t n = 0; n < nodes.size(); ++n) not_here += nodes[n].metrics.peers_not_here.value();
+  CHECK(not_here > 0);
+}
+
 TEST_CASE("chunks are served from NVMe, and nodes that all do so do not block each other") {
   NodesOptions options;
   options.nodes = 4;
