@@ -173,11 +173,12 @@ void PlanManager::observe(FileId file, uint64_t offset, uint64_t length, Access 
     if (verdict == Tracker::Verdict::in_order) parts_.metrics.plan_observations_in_order.add();
     if (verdict == Tracker::Verdict::out_of_order) parts_.metrics.plan_observations_out_of_order.add();
     const TrackerState state = tracker.state();
-    const bool suspended = state == TrackerState::suspended && state_before != state;
+    const bool lost = tracker.wants_diagnosis();
     if (tracker.front() != before || state != state_before) parts_.staging.wake();
-    if (!suspended && !run->wants_preparation()) continue;
+    if (!lost && !run->wants_preparation()) continue;
     MutexLock lock(mutex_);
-    if (suspended) to_diagnose_.push_back(run);
+    const bool listed = std::find(to_diagnose_.begin(), to_diagnose_.end(), run) != to_diagnose_.end();
+    if (lost && !listed) to_diagnose_.push_back(run);
     pending_ = true;
     wake_.notify_all();
   }
@@ -207,7 +208,9 @@ void PlanManager::plan_ahead() {
       }
     }
     if (epoch_began && parts_.placement != nullptr) parts_.placement->begin_epoch();
-    for (const auto& run : diverged) diagnose(*run);
+    for (const auto& run : diverged) {
+      if (run->tracker().wants_diagnosis()) diagnose(*run);
+    }
   }
 }
 
@@ -220,13 +223,13 @@ void PlanManager::place_chunks() {
 }
 
 void PlanManager::diagnose(PlanRun& run) {
-  const std::string hint = run.diagnose_divergence([this] { return stopping_.load(); });
+  const bool news = run.diagnose_divergence([this] { return stopping_.load(); });
   const TrackerStatus status = run.tracker().status();
-  if (status.divergence) {
+  if (news && status.divergence) {
     const Divergence& d = *status.divergence;
     parts_.log.warn("plan {} is suspended: at epoch {} position {} expected {}, saw {}: {}", run.name(),
                     d.at.epoch.value, d.at.position, run.index().path(d.expected), run.index().path(d.seen),
-                    hint);
+                    d.hint);
   }
   parts_.staging.wake();
 }

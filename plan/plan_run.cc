@@ -196,7 +196,7 @@ Status PlanRun::add_uses(JobUses& uses, uint64_t epochs) const {
   return {};
 }
 
-std::string PlanRun::diagnose_divergence(const std::function<bool()>& stop) {
+bool PlanRun::diagnose_divergence(const std::function<bool()>& stop) {
   const auto make = [this](const PlanSpec& spec, Epoch epoch, Rank node) {
     return sequence_of(spec, epoch, node);
   };
@@ -210,8 +210,9 @@ std::string PlanRun::diagnose_divergence(const std::function<bool()>& stop) {
       tracker_.add_epoch(std::make_shared<const SequencePositions>(std::move(shared)));
     }
   }
-  tracker_.set_hint(found.hint);
-  return found.hint;
+  const auto divergence = tracker_.status().divergence;
+  if (divergence && found.hint == Diagnosis().hint) found.hint = divergence->hint;  // that was no worse
+  return tracker_.set_hint(found.hint);
 }
 
 std::vector<uint32_t> PlanRun::samples_of(FileId file, uint64_t offset, uint64_t length) const {

@@ -58,7 +58,8 @@ class PlanRun {
   /// many epochs of the whole job. Errors: what making an order said.
   Status add_uses(JobUses& uses, uint64_t epochs) const;
   /// Looks for the order that a reader really follows and tells the tracker; makes up to some tens of epochs.
-  std::string diagnose_divergence(const std::function<bool()>& stop);
+  /// Returns whether its hint is news.
+  bool diagnose_divergence(const std::function<bool()>& stop);
 
   /// Samples of the plan that a READ of these bytes may belong to; empty if it is none of the plan's files.
   std::vector<uint32_t> samples_of(FileId file, uint64_t offset, uint64_t length) const;

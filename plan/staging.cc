@@ -246,7 +246,8 @@ bool Staging::step(Lane& lane, uint64_t budget) {
   bool busy = drop_consumed(lane);
   const TrackerState state = lane.run->tracker().state();
   if (state == TrackerState::suspended || state == TrackerState::finished) {
-    if (!lane.units.empty()) restart(lane, lane.front);  // nothing stays pinned for it
+    // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
+    if (lane.fetched > lane.front || !lane.units.empty()) restart(lane, lane.front);
     return busy;
   }
   const bool full = !fetch_ahead(lane, budget);

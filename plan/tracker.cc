@@ -32,6 +32,10 @@ constexpr int64_t kUnseen = 8;
 constexpr double kHoles = 32;
 constexpr double kForgiven = 0.1;
 
+// Distinct observations after a suspension, when all of kSightings are from after the pages of what was
+// pushed were dropped: that takes milliseconds.
+constexpr uint64_t kSeenWhole = 2 * kSightings;
+
 // Opens in a row from before position() that show the front to have been a stray access, not the reader.
 constexpr uint32_t kRetreat = 8;
 // Late opens, less a quarter for every one that is not, from which on they are ranks that have drifted apart.
@@ -163,10 +167,10 @@ PlanPosition Tracker::place(int64_t position) const {
   return {epoch_, static_cast<uint32_t>(std::clamp<int64_t>(position, 0, end))};
 }
 
-// A position in the band that was not seen yet, in this epoch before the next; else one that was. Of several (links to
-// one file, repetitions) the first that is due: taking a later one would move the front ahead of the reader, with
-// every such sample a little more. At the end of an epoch whose samples went by unseen the one next to the front. A
-// read soon after another access to the sample belongs to it.
+// A position in the band that was not seen yet, in this epoch before the next; else one that was. Of several
+// (links to one file, repetitions) the first that is due: taking a later one would move the front ahead of
+// the reader, with every such sample a little more. At the end of an epoch whose samples went by unseen the
+// one next to the front. A read soon after another access to the sample belongs to it.
 std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, Access kind) {
   const Band in = band();
   const bool piece = kind == Access::read && seen_lately(samples);
@@ -473,6 +477,9 @@ void Tracker::suspend(std::string hint) {
   totals_.divergence = run_;
   totals_.divergence->hint = std::move(hint);
   holes_ = 0;
+  diagnosed_ = false;
+  diagnoses_left_ = every_open() ? 1 : 2;
+  diagnose_at_ = tick_;
 }
 
 TrackerState Tracker::state() const {
@@ -510,9 +517,19 @@ std::vector<Sighting> Tracker::evidence() const {
   return {first, lately_.end()};
 }
 
-void Tracker::set_hint(std::string hint) {
+bool Tracker::wants_diagnosis() const {
   const MutexLock lock(mutex_);
-  if (totals_.divergence) totals_.divergence->hint = std::move(hint);
+  return state_ == TrackerState::suspended && diagnoses_left_ > 0 && tick_ >= diagnose_at_;
+}
+
+bool Tracker::set_hint(std::string hint) {
+  const MutexLock lock(mutex_);
+  const bool first = !std::exchange(diagnosed_, true);
+  if (diagnoses_left_ > 0) --diagnoses_left_;
+  diagnose_at_ += kSeenWhole;
+  if (!totals_.divergence) return false;
+  const std::string before = std::exchange(totals_.divergence->hint, std::move(hint));
+  return first || before != totals_.divergence->hint;
 }
 
 }  // namespace clairfs

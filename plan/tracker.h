@@ -123,10 +123,14 @@ class Tracker {
   /// One past the furthest position opened: the prefetcher must be ahead of it.
   PlanPosition front() const;
   TrackerStatus status() const;
+  /// Suspended, and diagnose() is to say why. Asked once where every open is seen; else again after a while,
+  /// since what was pushed when the reader left the plan hid a part of what it opened.
+  bool wants_diagnosis() const;
   /// The newest observations since the reader left the plan, in the order of time, for diagnose().
   std::vector<Sighting> evidence() const;
-  /// What diagnose() found about the last divergence.
-  void set_hint(std::string hint);
+  /// What diagnose() found about the last divergence: the answer to wants_diagnosis().
+  /// Returns whether that is news: the first hint, or another one.
+  bool set_hint(std::string hint);
 
  private:
   // Positions count from the beginning of the current epoch, below zero in the one before, from its length on
@@ -208,6 +212,9 @@ class Tracker {
   double score_ GUARDED_BY(mutex_) = 0;
   Divergence run_ GUARDED_BY(mutex_);  // begun when the score left zero
   uint64_t run_since_ GUARDED_BY(mutex_) = 0;
+  bool diagnosed_ GUARDED_BY(mutex_) = false;       // since then
+  uint32_t diagnoses_left_ GUARDED_BY(mutex_) = 0;  // of the last suspension
+  uint64_t diagnose_at_ GUARDED_BY(mutex_) = 0;     // tick from which on the next is wanted
   uint64_t tick_ GUARDED_BY(mutex_) = 0;
   std::deque<Sighting> sightings_ GUARDED_BY(mutex_);
   uint64_t since_search_ GUARDED_BY(mutex_) = 0;

@@ -313,16 +313,20 @@ TEST_CASE("half the world size, and twice") {
     CHECK(opens > 0);
     CHECK(opens <= most);
     CHECK(mount.tracker.state() == TrackerState::suspended);
+    CHECK(mount.tracker.wants_diagnosis());
+    CHECK(mount.tracker.set_hint(diagnosis(mount, plan, kMany).hint));
+    CHECK(!mount.tracker.wants_diagnosis());
     // It stays so: half of the samples in common are not the plan's order.
     read_order(mount, order_of(real, 0), loader, random, 1000, stop_after(1000));
     CHECK(mount.tracker.status().suspensions <= 2);
     CHECK(mount.tracker.state() == TrackerState::suspended);
+    CHECK(mount.tracker.wants_diagnosis() == !sight.opens);
     return diagnosis(mount, plan, kMany).hint;
   };
   CHECK(check(4, kOpens, 64) == "matches world=4 instead of 8 (ranks 0 to 1 here)");
   CHECK(check(4, kNothingPushed, 100) == "matches world=4 instead of 8 (ranks 0 to 1 here)");
-  // Half of what it reads is pushed for it, unseen.
-  check(4, kSentinels, 100);
+  // Half of what it reads is pushed for it, unseen, until the plan is suspended: check() has read on.
+  CHECK(check(4, kSentinels, 100) == "matches world=4 instead of 8 (ranks 0 to 1 here)");
   // All that it reads is in the plan; what it leaves out is missed only after slack.
   CHECK(check(16, kOpens, 64 + 2 * plan.slack()) == "matches world=16 instead of 8 (ranks 0 to 1 here)");
 }
