@@ -1,6 +1,7 @@
 // The seam to wherever bytes come from when they are not here: the PFS, the other nodes.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <compare>
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include <sys/uio.h>
 
+#include "cache/base/clock.h"
 #include "cache/base/result.h"
 #include "cache/base/types.h"
 
@@ -22,9 +24,16 @@ struct Urgency {
     fill,      ///< fills a tier when nothing else is to do
   };
   Kind kind = Kind::reader;
-  uint64_t deadline = 0;  ///< orders the requests of one kind; any unit that its users share
+  uint64_t deadline =
+      0;  ///< orders the requests of one kind: of a prefetch deadline_at(), of a fill any order
   auto operator<=>(const Urgency&) const = default;
 };
+
+/// When a prefetch is needed, in microseconds of this node's Clock.
+inline uint64_t deadline_at(TimePoint when) {
+  const auto since = std::chrono::duration_cast<std::chrono::microseconds>(when.time_since_epoch()).count();
+  return static_cast<uint64_t>(std::max<int64_t>(since, 0));
+}
 
 /// The code of a fetch that failed and whose memory may still be written to, at any time, by a network that
 /// could not be told to stop: it must not be used again as long as the process lives. No read of a file fails

@@ -215,10 +215,13 @@ std::vector<std::shared_ptr<PeerClient::Pending>> PeerClient::take_batch(Peer& p
 
 void PeerClient::send_batch(Rank peer, const std::vector<std::shared_ptr<Pending>>& batch) {
   wire::ChunkRequests requests;
+  const uint64_t now = deadline_at(parts_.clock.now());
   for (const auto& pending : batch) {
     const PeerFetch& f = pending->fetch;
+    Urgency urgency = f.urgency;
+    if (urgency.kind == Urgency::Kind::prefetch) urgency.deadline -= std::min(urgency.deadline, now);
     pending->transfer = parts_.numbers.next(peer);
-    requests.list.push_back({pending->id, f.chunk, f.offset, f.length, pending->transfer, f.urgency, f.home});
+    requests.list.push_back({pending->id, f.chunk, f.offset, f.length, pending->transfer, urgency, f.home});
     parts_.transport.receive(peer, pending->transfer, f.memory, [this, peer, pending](Status status) {
       if (status) parts_.membership.heard(peer, parts_.clock.now());
       {

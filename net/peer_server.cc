@@ -66,7 +66,11 @@ bool PeerServer::is_home(const wire::ChunkRequest& request) const {
 
 void PeerServer::on_requests(Rank from, const wire::ChunkRequests& requests) {
   const TimePoint now = parts_.clock.now();
-  for (const wire::ChunkRequest& request : requests.list) {
+  const uint64_t from_now = deadline_at(now);
+  for (wire::ChunkRequest request : requests.list) {
+    if (request.urgency.kind == Urgency::Kind::prefetch) {
+      request.urgency.deadline = from_now + std::min(request.urgency.deadline, UINT64_MAX - from_now);
+    }
     const auto work = std::make_shared<Work>();
     work->peer = from;
     work->request = request;

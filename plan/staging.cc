@@ -23,6 +23,11 @@ constexpr size_t kUnitsWaiting = 64;
 // source, little enough not to stand in the way of a reader or the window.
 constexpr uint64_t kFillDivisor = 8;
 
+// Seconds a sample that a reader is taken to need: one whose pace is not known yet, and the slowest, so that
+// one that has paused is not put off for ever behind others.
+constexpr double kUnknownReader = 1e-3;
+constexpr double kSlowestReader = 0.1;
+
 // A plan that has not moved for this long keeps only a small part of the budget while others move.
 constexpr auto kIdle = std::chrono::seconds(5);
 constexpr uint64_t kIdleShare = 8;  // one part in that many
@@ -104,6 +109,7 @@ struct Staging::Lane {
   uint32_t widest_gap = 1;    // among the pushed samples that the reader has not passed
   uint64_t widest_until = 0;  // position from which on `gap` holds
   TimePoint moved{};
+  uint64_t deadline = 0;            // of the last unit that was asked for
   bool keeps_all = false;           // the whole dataset fits the budget
   std::vector<bool> in_page_cache;  // by sample; only if keeps_all
   std::atomic<uint64_t> staged_published{0};
@@ -309,6 +315,7 @@ void Staging::restart(Lane& lane, uint64_t position) {
   lane.next_sentinel = position;
   lane.window_bytes = 0;
   lane.moved = clock_.now();
+  lane.deadline = 0;
   tell_policy(lane);
 }
 
@@ -379,7 +386,7 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     const uint64_t in_flight = shared_->in_flight_bytes.load();
     if (in_flight > 0 && in_flight + bytes > most_in_flight_) break;
     unit->count(bytes);
-    ask(unit, unit->position - std::min(unit->position, lane.front));
+    ask(unit, next_deadline(lane, unit->position));
   }
   return !full;
 }
@@ -429,8 +436,19 @@ void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
 }
 
 // `distance` from the reader is what orders the fetches of several plans.
-void Staging::ask(const std::shared_ptr<Unit>& unit, uint64_t distance) {
-  cache_.acquire(*unit->chunk, {Urgency::Kind::prefetch, distance}, [unit](Result<AcquiredChunk> chunk) {
+// When the reader will be at `position`, and never before what was asked for already: pushing is in order, so
+// a later sample that overtakes is of no use and holds memory.
+uint64_t Staging::next_deadline(Lane& lane, uint64_t position) {
+  const double rate = lane.run->tracker().status().samples_per_second;
+  const double seconds_per_sample = rate > 0 ? std::min(1 / rate, kSlowestReader) : kUnknownReader;
+  const std::chrono::duration<double> left(seconds_per_sample *
+                                           static_cast<double>(position - std::min(position, lane.front)));
+  const uint64_t due = deadline_at(clock_.now() + std::chrono::duration_cast<Duration>(left));
+  return lane.deadline = std::max(lane.deadline, due);
+}
+
+void Staging::ask(const std::shared_ptr<Unit>& unit, uint64_t deadline) {
+  cache_.acquire(*unit->chunk, {Urgency::Kind::prefetch, deadline}, [unit](Result<AcquiredChunk> chunk) {
     if (chunk) {
       unit->data = std::move(chunk->data);
     } else {

@@ -93,7 +93,8 @@ class Staging {
   bool push_arrived(Lane& lane);
   void fill_tiers(Lane& lane);
   void add_units(Lane& lane, uint64_t position, bool skip);
-  void ask(const std::shared_ptr<Unit>& unit, uint64_t distance);
+  uint64_t next_deadline(Lane& lane, uint64_t position);
+  void ask(const std::shared_ptr<Unit>& unit, uint64_t deadline);
   void drop_window(const Lane& lane);
   void drop_pages(const Lane& lane, uint64_t position);
   void tell_policy(const Lane& lane);

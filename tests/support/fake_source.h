@@ -29,6 +29,7 @@ class FakeSource final : public ChunkSource {
     bytes += request.length;
     if (has_peers && !request.no_peers) ++peer_fetches;
     const Ticket ticket = ++next_;
+    if (request.urgency.kind == Urgency::Kind::prefetch) deadlines_.push_back(request.urgency.deadline);
     if (stopped_) {
       lock.unlock();
       request.done(Error{ECANCELED, "stopped"});
@@ -102,6 +103,11 @@ class FakeSource final : public ChunkSource {
     MutexLock lock(mutex_);
     return pending_.front().memory;
   }
+  /// Of the prefetches, in the order in which they were asked for.
+  std::vector<uint64_t> deadlines() {
+    MutexLock lock(mutex_);
+    return deadlines_;
+  }
   size_t pending() {
     MutexLock lock(mutex_);
     return pending_.size();
@@ -118,6 +124,7 @@ class FakeSource final : public ChunkSource {
   const bool immediate_;
   Mutex mutex_;
   std::deque<FetchRequest> pending_ GUARDED_BY(mutex_);
+  std::vector<uint64_t> deadlines_ GUARDED_BY(mutex_);
   Ticket next_ GUARDED_BY(mutex_) = 0;
   bool stopped_ GUARDED_BY(mutex_) = false;
 };

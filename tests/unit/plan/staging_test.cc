@@ -45,6 +45,20 @@ TEST_CASE("the window moves with the reader over epochs, and what was read is dr
   if (ram > kFiles * 20480ULL) CHECK(f.source.fetches == kFiles);
 }
 
+TEST_CASE("a sample that is asked for later is not fetched earlier") {
+  constexpr uint64_t kSize = 20000;
+  constexpr uint32_t kFiles = 300;
+  StagingFixture f(kFiles, kSize, "seed=1 format=files epochs=1", 50 * kSize, 0);
+  for (uint64_t p = 0; p < kFiles; ++p) {
+    REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") >= 10 || p + 50 > kFiles; }));
+    f.read_next(p);
+    if (p % 20 == 0) std::this_thread::sleep_for(2ms);  // a reader whose pace changes
+  }
+  const std::vector<uint64_t> deadlines = f.source.deadlines();
+  CHECK(deadlines.size() > kFiles / 2);
+  CHECK(std::is_sorted(deadlines.begin(), deadlines.end()));
+}
+
 TEST_CASE("samples larger than the transit memory are staged in pieces") {
   constexpr uint32_t kChunk = 64 << 10;
   const uint64_t size = 2 * ChunkCache::transit_capacity(kChunk) + 12345;
