@@ -544,7 +544,7 @@ void ChunkCache::retry_parked() {
 // Readers first, then the oldest; but what waits for no other node never queues behind what does.
 bool ChunkCache::retry_oldest() {
   std::array<bool, 2> no_memory{};
-  for (size_t i = 0; i < 2 * parked_.size(); ++i) {
+  for (size_t i = 0; i < 2 * std::tuple_size_v<decltype(parked_)>; ++i) {
     const size_t kind = i / 2;
     const size_t peers = i % 2;
     if (no_memory[peers]) continue;

@@ -12,7 +12,7 @@ namespace {
 
 // Names in use and cancelled; a job has a handful.
 constexpr size_t kMostEntries = 1000;
-// No number of registrations gets there; what does is damaged, and must not leave later ones without a stamp.
+// No number of registrations gets there; what goes beyond comes from a faulty node and is ignored by all.
 constexpr uint64_t kLastStamp = 1ULL << 60;
 
 bool newer(const wire::PlanEntry& a, const wire::PlanEntry& b) {
@@ -32,6 +32,10 @@ Result<wire::PlanEntry> PlanBoard::enter(const std::string& name, const std::opt
   if (!entries_.contains(name) && entries_.size() >= kMostEntries)
     return Error{E2BIG,
                  fmt::format("plan {}: {} other plans have been registered already", name, kMostEntries)};
+  if (last_stamp_ >= kLastStamp) {  // the others would ignore it
+    return Error{EOVERFLOW,
+                 fmt::format("plan {}: a faulty node has used up the stamps of plans; end the job", name)};
+  }
   wire::PlanEntry entry{++last_stamp_, self_, !text.has_value(), name, text.value_or("")};
   entries_[name] = entry;
   return entry;

@@ -24,7 +24,8 @@ class PlanBoard {
   explicit PlanBoard(Rank self) : self_(self) {}
 
   /// A plan registered here, or cancelled (no text): the entry to be told to all. The same text again is a
-  /// new entry: it may be meant to begin anew. Errors: E2BIG when it is too long to be sent.
+  /// new entry: it may be meant to begin anew. Errors: E2BIG when it is too long to be sent;
+  /// EOVERFLOW when no stamp is left that the others would believe.
   Result<wire::PlanEntry> enter(const std::string& name, const std::optional<std::string>& text);
   /// An entry of another node. True if it is news here.
   bool merge(const wire::PlanEntry& entry);

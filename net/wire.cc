@@ -6,8 +6,18 @@
 
 #include <fmt/format.h>
 
+#include "cache/base/checksum.h"
+
 namespace clairfs::wire {
 namespace {
+
+constexpr size_t kSealBytes = sizeof(uint64_t);
+
+uint64_t checksum_of(std::span<const std::byte> bytes) {
+  // It is only read.
+  const iovec memory{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  return xxh3_64({&memory, 1});
+}
 
 class Writer {
  public:
@@ -96,8 +106,8 @@ class Reader {
 
 constexpr size_t kRequestBytes = 4 + 4 + 4 + 4 + 4 + 1 + 8 + 1;
 constexpr size_t kReplyBytes = 4 + 1 + 1 + 4 + 8;
-static_assert(kMaxList * kRequestBytes + 16 <= kMaxMessage);
-static_assert(kMaxText + kMaxName + 64 <= kMaxMessage);
+static_assert(kMaxList * kRequestBytes + 16 + kSealBytes <= kMaxMessage);
+static_assert(kMaxText + kMaxName + 64 + kSealBytes <= kMaxMessage);
 
 void put(Writer& out, const NodeCounters& c) {
   for (const uint64_t value :
@@ -271,13 +281,24 @@ std::vector<std::byte> encode(const Message& message) {
   out.number(kVersion);
   out.number(static_cast<uint8_t>(message.index()));
   std::visit([&](const auto& m) { put(out, m); }, message);
-  return out.take();
+  auto bytes = out.take();
+  seal(bytes);
+  return bytes;
+}
+
+void seal(std::vector<std::byte>& message) {
+  const uint64_t sum = checksum_of(message);
+  for (size_t i = 0; i < kSealBytes; ++i) message.push_back(static_cast<std::byte>(sum >> (8 * i)));
 }
 
 Result<Message> decode(std::span<const std::byte> bytes) {
-  Reader in(bytes);
+  const size_t length = bytes.size() - std::min(bytes.size(), kSealBytes);
+  if (Reader(bytes.subspan(length)).number<uint64_t>() != checksum_of(bytes.first(length)))
+    return Error{EBADMSG,
+                 fmt::format("a message of {} bytes is damaged: its checksum is wrong", bytes.size())};
+  Reader in(bytes.first(length));
   const auto version = in.number<uint16_t>();
-  if (bytes.size() >= sizeof(version) && version != kVersion) {
+  if (length >= sizeof(version) && version != kVersion) {
     return Error{EPROTONOSUPPORT, fmt::format("it speaks version {} of the protocol, this node version {}",
                                               version, kVersion)};
   }

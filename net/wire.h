@@ -1,9 +1,11 @@
 // What nodes say to each other.
 //
 // Every message is a version (2 bytes), a kind (1 byte) and the fields of one of the structs below,
-// little-endian, without padding; a list or a string is preceded by its length. Bytes from another node are
-// untrusted: decode() reads nothing outside them, takes no more memory than a small multiple of their length,
-// and either understands all of them or none.
+// little-endian, without padding; a list or a string is preceded by its length. At the end stands the XXH3-64
+// of all that precedes it, in every version: a flipped bit must not ask for another chunk under the same
+// number, or make a node look as if it had no place in the job. Bytes from another node are untrusted all the
+// same: decode() reads nothing outside them, takes no more memory than a small multiple of their length, and
+// either understands all of them or none.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,7 @@
 namespace clairfs::wire {
 
 /// Counted up with every change to what follows. All nodes of a job must speak the same.
-inline constexpr uint16_t kVersion = 1;
+inline constexpr uint16_t kVersion = 2;
 
 /// Longest name of a host or a plan. Host names have at most 64 bytes on Linux; longer plan names help
 /// nobody.
@@ -156,7 +158,9 @@ using Message = std::variant<Hello, Goodbye, Refusal, ChunkRequests, ChunkReplie
 
 /// At most kMaxMessage bytes. REQUIRES: strings and lists within the limits above.
 std::vector<std::byte> encode(const Message& message);
-/// Errors: EPROTONOSUPPORT: another version; EBADMSG: not a message, with what is wrong.
+/// Errors: EPROTONOSUPPORT: another version; EBADMSG: not a message, or damaged, with what is wrong.
 Result<Message> decode(std::span<const std::byte> bytes);
+/// Appends the checksum. What encode() does last; for tests that write messages of their own.
+void seal(std::vector<std::byte>& message);
 
 }  // namespace clairfs::wire

@@ -69,8 +69,8 @@ void WarmUp::set_placement(std::shared_ptr<const Placement> placement, Rank self
   auto pass = placement ? std::make_shared<const Pass>(Pass{std::move(placement), self}) : nullptr;
   {
     MutexLock lock(shared_->mutex);
-    const auto& now = shared_->pass;
-    if (now && pass && now->placement == pass->placement && now->self == self) return;
+    const Pass* now = shared_->pass.get();
+    if (now != nullptr && pass && now->placement == pass->placement && now->self == self) return;
     shared_->pass.swap(pass);  // the old one is destroyed outside the lock
     shared_->progress = {};
     shared_->under_way = 0;

@@ -147,7 +147,6 @@ struct Field {
   Complaint (*take)(Scenario&, const ScenarioValue&);
 };
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kMostSeed = 9007199254740992;  // 2^53: above, a number is not exact
 
 const Field kFields[] = {

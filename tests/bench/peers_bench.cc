@@ -41,7 +41,8 @@ void BM_fetch_from_peer(benchmark::State& state) {
   uint32_t next = 0;
   for (auto _ : state) {
     window.acquire();
-    nodes[0].cache->acquire(ChunkId(next++ % kFiles), {Urgency::Kind::prefetch, next},
+    ++next;
+    nodes[0].cache->acquire(ChunkId(next % kFiles), {Urgency::Kind::prefetch, next},
                             [&](const Result<AcquiredChunk>& chunk) {
                               if (!chunk || chunk->origin != Origin::peer) ++from_elsewhere;
                               window.release();

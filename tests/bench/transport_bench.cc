@@ -23,7 +23,6 @@
 namespace clairfs {
 namespace {
 
-constexpr Rank kClient{0};
 constexpr Rank kServer{1};
 
 double cpu_seconds() {

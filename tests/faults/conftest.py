@@ -4,4 +4,4 @@ import pathlib
 import sys
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path += [str(TESTS / "mount"), str(TESTS / "plan")]
+sys.path += [str(TESTS / folder) for folder in ("mount", "plan", "job")]

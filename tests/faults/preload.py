@@ -6,7 +6,7 @@ import struct
 import pytest
 from clairmount import binary, build_dir
 
-FIELDS = ("read_errno", "write_errno", "index_errno", "clock_seconds", "hits")
+FIELDS = ("read_errno", "write_errno", "index_errno", "clock_seconds", "hits", "node", "wrong_bulk", "wrong_message")
 
 
 def sanitized():

@@ -13,7 +13,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 import clairmount  # noqa: E402
 import gluster  # noqa: E402
 from clairjob import clairjob  # noqa: E402
-from test_job import Dataset, Readers, register_on_all  # noqa: E402
+from training import Dataset, Readers, register_on_all  # noqa: E402
 
 
 def main():

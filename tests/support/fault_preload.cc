@@ -1,5 +1,6 @@
 // LD_PRELOAD for faults that nothing below a process can be made to have here: I/O errors of the files of the
-// NVMe store, and a wall clock that jumps. It reaches what goes through libc, so not io_uring.
+// NVMe store, a wall clock that jumps, and a node that sends wrong bytes to the others of its job. It reaches
+// what goes through libc, so not io_uring.
 //
 // $CLAIRFS_FAULTS names a file that both sides map; see struct Faults, and tests/faults/preload.py.
 #include <atomic>
@@ -8,10 +9,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <random>
 #include <string>
+#include <vector>
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <mpi.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -25,7 +29,22 @@ struct Faults {
   std::atomic<int64_t> index_errno;    ///< and for writes of the index
   std::atomic<int64_t> clock_seconds;  ///< added to the wall clock
   std::atomic<int64_t> hits;           ///< calls that failed
+  std::atomic<int64_t> node;           ///< the rank that has the faults, counted from 1; 0: all have them
+  std::atomic<int64_t> wrong_bulk;  ///< a bit is flipped in every so-manieth transfer of a chunk; 0: in none
+  std::atomic<int64_t> wrong_message;  ///< and in every so-manieth message to another node
 };
+
+/// Of this process, as its launcher numbers it; taken when the library is loaded, since clairfs clears it
+/// away.
+const int64_t rank = [] {
+  const char* const text = std::getenv("PMI_RANK");
+  return text == nullptr ? -1 : std::atoll(text);
+}();
+
+bool has_faults(const Faults& faults) {
+  const int64_t node = faults.node.load();
+  return node == 0 || node == rank + 1;
+}
 
 Faults* faults() {
   static Faults* const mapped = [] {
@@ -55,15 +74,45 @@ bool is_open_as(int fd, const char* part) {
 
 bool fails(const std::atomic<int64_t>& code, int fd, const char* part) {
   const int64_t error = code.load();
-  if (error == 0 || !is_open_as(fd, part)) return false;
+  if (error == 0 || !has_faults(*faults()) || !is_open_as(fd, part)) return false;
   faults()->hits.fetch_add(1);
   errno = static_cast<int>(error);
   return true;
 }
 
+// Of bulk transfers; messages have small ones (net/mpi_bulk.h).
+constexpr int kLeastBulkTag = 1 << 26;
+
+/// Whether it is this send's turn.
+bool goes_wrong(int tag) {
+  static std::atomic<int64_t> bulk{0};
+  static std::atomic<int64_t> messages{0};
+  const bool is_bulk = tag >= kLeastBulkTag;
+  const int64_t every = (is_bulk ? faults()->wrong_bulk : faults()->wrong_message).load();
+  return every != 0 && has_faults(*faults()) && (is_bulk ? bulk : messages).fetch_add(1) % every == 0;
+}
+
 }  // namespace
 
 extern "C" {
+
+// A copy is sent with one bit flipped. It is never freed: MPI reads it until the send is over.
+int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  static auto* const real = next<decltype(MPI_Isend)>("PMPI_Isend");
+  if (!goes_wrong(tag)) return real(data, count, type, to, tag, comm, request);
+  int size = 0;
+  next<decltype(MPI_Pack_size)>("PMPI_Pack_size")(count, type, comm, &size);
+  auto* const copy = new std::vector<char>(static_cast<size_t>(size));
+  int packed = 0;
+  next<decltype(MPI_Pack)>("PMPI_Pack")(data, count, type, copy->data(), size, &packed, comm);
+  if (packed > 0) {
+    static std::mt19937 random(1);  // one thread speaks MPI
+    (*copy)[random() % static_cast<size_t>(packed)] ^= static_cast<char>(1U << random() % 8);
+    faults()->hits.fetch_add(1);
+  }
+  return real(copy->data(), packed, MPI_BYTE, to, tag, comm, request);
+}
 
 ssize_t preadv64(int fd, const iovec* pieces, int count, off64_t offset) {
   static auto* const real = next<decltype(preadv64)>("preadv64");

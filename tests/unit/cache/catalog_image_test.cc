@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <random>
+#include <string_view>
 
 #include <catch2/catch.hpp>
 
@@ -122,9 +123,9 @@ TEST_CASE("lies with a right checksum are found out") {
   Bytes image = small_image();
   REQUIRE(accepted_after_sealing(image));
   SECTION("a name that leaves the source") {
-    auto* text = reinterpret_cast<char*>(image.data()) + image.size();
-    text = std::search(reinterpret_cast<char*>(image.data()), text, "link", "link" + 4);
-    std::memcpy(text, "../k", 4);
+    auto* const begin = reinterpret_cast<char*>(image.data());
+    const std::string_view name = "link";
+    std::memcpy(std::search(begin, begin + image.size(), name.begin(), name.end()), "../k", 4);
   }
   SECTION("a cycle") {
     row_of(image, 1).parent = 2;

@@ -65,3 +65,16 @@ TEST_CASE("what is too long or too much is refused, and a damaged stamp ignored"
   CHECK(!board.merge({5000, Rank(1), false, "one more", "t"}));
   CHECK(board.entries().size() == 1000);
 }
+
+TEST_CASE("a plan is never registered under a stamp that the others ignore") {
+  PlanBoard here(Rank(0));
+  PlanBoard there(Rank(1));
+  const wire::PlanEntry last_but_one{(1ULL << 60) - 1, Rank(1), false, "p", "t"};
+  CHECK(here.merge(last_but_one));
+  const auto last = here.enter("p", "u");
+  REQUIRE(last);
+  CHECK(there.merge(*last));
+  CHECK(here.enter("p", "v").error().code == EOVERFLOW);
+  CHECK(there.enter("q", std::nullopt).error().code == EOVERFLOW);
+  CHECK(here.entries() == there.entries());
+}

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <random>
+#include <span>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -41,6 +43,21 @@ std::vector<Message> examples() {
           CatalogRequest{79, 80, 81}};
 }
 
+constexpr size_t kSealBytes = 8;
+
+/// What a faulty program would send: other bytes under a right checksum.
+std::vector<std::byte> sealed(std::span<const std::byte> body) {
+  std::vector<std::byte> bytes(body.begin(), body.end());
+  seal(bytes);
+  return bytes;
+}
+
+std::vector<std::byte> body_of(const Message& message) {
+  auto bytes = encode(message);
+  bytes.resize(bytes.size() - kSealBytes);
+  return bytes;
+}
+
 }  // namespace
 
 TEST_CASE("every message reads back as it was written") {
@@ -65,22 +82,39 @@ TEST_CASE("the longest lists fit a message") {
 
 TEST_CASE("a truncated or lengthened message is refused") {
   for (const Message& message : examples()) {
-    auto bytes = encode(message);
+    auto bytes = body_of(message);
     for (size_t length = 0; length < std::min<size_t>(bytes.size(), 300); ++length) {
-      const auto read = decode(std::span(bytes).first(length));
+      const auto read = decode(sealed(std::span(bytes).first(length)));
       REQUIRE(!read);
       CHECK(read.error().code == EBADMSG);
+      CHECK(!decode(std::span(bytes).first(length)));
     }
     bytes.push_back(std::byte{0});
-    CHECK(!decode(bytes));
+    CHECK(!decode(sealed(bytes)));
+  }
+}
+
+TEST_CASE("a flipped bit is noticed, wherever it is") {
+  for (const Message& message : examples()) {
+    auto bytes = encode(message);
+    for (size_t bit = 0; bit < std::min<size_t>(8 * bytes.size(), 4000); ++bit) {
+      const auto flip = static_cast<std::byte>(1U << bit % 8);
+      bytes[bit / 8] ^= flip;
+      const auto read = decode(bytes);
+      REQUIRE(!read);
+      CHECK(read.error().code == EBADMSG);  // not "another version", which would end a node
+      bytes[bit / 8] ^= flip;
+    }
+    CHECK(decode(bytes).ok());
   }
 }
 
 TEST_CASE("another version is told from rubbish") {
-  auto bytes = encode(Goodbye{});
+  auto bytes = body_of(Goodbye{});
   bytes[0] = std::byte{kVersion + 1};
+  bytes = sealed(bytes);
   CHECK(decode(bytes).error().code == EPROTONOSUPPORT);
-  CHECK(decode(bytes).error().message.find("version 2") != std::string::npos);
+  CHECK(decode(bytes).error().message.find("version 3") != std::string::npos);
 }
 
 TEST_CASE("what no node would say is refused") {
@@ -98,7 +132,7 @@ TEST_CASE("what no node would say is refused") {
   CHECK(refused(Probe{std::vector<uint32_t>(kMaxList + 1)}));
 }
 
-TEST_CASE("random and damaged bytes are understood or refused, whatever they are") {
+TEST_CASE("random and damaged bytes under a right checksum are understood or refused") {
   std::mt19937 random(5);
   size_t understood = 0;
   const auto all = examples();
@@ -113,10 +147,11 @@ TEST_CASE("random and damaged bytes are understood or refused, whatever they are
         bytes[2] = static_cast<std::byte>(random() % 14);
       }
     } else {
-      bytes = encode(all[random() % 10]);
+      bytes = body_of(all[random() % 10]);
       for (unsigned flips = 1 + random() % 3; flips > 0; --flips)
         bytes[random() % bytes.size()] ^= static_cast<std::byte>(1U << random() % 8);
     }
+    seal(bytes);
     const auto read = decode(bytes);
     if (!read) continue;
     ++understood;
