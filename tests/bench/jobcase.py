@@ -81,6 +81,10 @@ class JobCase:
         with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
             return list(pool.map(one, range(NODES)))
 
+    def batches(self, per_node):
+        """What each node waited for each batch, batch by batch."""
+        return list(zip(*([wait for run in runs for wait in run["waits"]] for runs in per_node), strict=True))
+
     def stall(self, runs):
         waits = [wait for run in runs for wait in run["waits"]]
         return max(0, sum(waits) - len(waits) * self.warm_batch) / sum(run["seconds"] for run in runs)

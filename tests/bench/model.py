@@ -24,7 +24,8 @@ from benchlib import Samples, Table, progress
 from jobcase import BATCH, NODES, JobCase
 
 MB = 1 << 20
-BANDWIDTH = 40_000_000  # bytes/s: four times what is read in the slowest case is far from what two cores can do
+# Bytes/s. Four nodes on one machine share its cores: at 40 MB/s a tenth of a step is processor time of all of them.
+BANDWIDTH = 20_000_000
 THREADS = 16  # PfsOptions::initial_concurrency: what a node reads from the PFS at once
 CLOSE = 0.1  # how far a prediction may be off, as a share
 # A stall below this share of the runtime is noise: no ratio of two such is asked for.
@@ -82,18 +83,30 @@ def table(values):
     return "{" + ", ".join(f"{users} = {rate}" for users, rate in values.items()) + "}"
 
 
+def measure_reader(case):
+    """Seconds in which a node reads a batch from the page cache, while the others do the same."""
+    case.set_compute(0.4)
+    per_node = case.read([case.source] * NODES, *case.barrier())
+    return statistics.median(max(waits) for waits in case.batches(per_node))
+
+
 class Machine:
     """What was measured before the cases."""
 
     def __init__(self, case, tmp):
         progress("measuring the parameters of the scenario")
         self.parts = calibrate(case, tmp)
+        self.batch = measure_reader(case)
         self.latency, self.bandwidth = measure_network(case)
+        progress(
+            f"a batch from the page cache: {1000 * self.batch:.1f} ms; a fetch from a peer: {1000 * self.latency:.2f} ms and "
+            f"{self.bandwidth:.0f} MB/s; PFS by reads in flight: {self.parts['pfs']['read']} MB/s"
+        )
 
     def scenario(self, case, setup):
         samples = BATCH * case.steps * NODES
         # Reading what is in the page cache is the reader's own work, as computing is.
-        step = case.compute_us * 1e-6 + case.warm_batch
+        step = case.compute_us * 1e-6 + self.batch
         compute = case.size * BATCH / samples / step / MB
         pfs, memory, disk = self.parts["pfs"]["read"], self.parts["class"]["ram"]["read"], self.parts["class"]["nvme"]
         text = f"""
@@ -146,6 +159,7 @@ def predict(case, setup, machine, path):
     return {
         "runtime": point["runtime_s"],
         "stall": point["stall_s"],
+        "epochs": point["epoch_s"],
         **{source: point["bytes_by_source"][source] / 1e6 for source in ("pfs", "peer", "local")},
     }
 
@@ -153,14 +167,14 @@ def predict(case, setup, machine, path):
 # Reality
 
 
-def measured(case, per_node, seconds, pfs_bytes, peer_bytes, kept):
+def measured(case, machine, per_node, seconds, pfs_bytes, peer_bytes, kept):
     """`kept`: bytes of the dataset that some node keeps, each counted once."""
     consumed = case.size * case.epochs
-    batches = zip(*([wait for run in runs for wait in run["waits"]] for runs in per_node), strict=True)
     return {
         "runtime": seconds,
+        "epochs": [max(run["seconds"] for run in runs) for runs in zip(*per_node, strict=True)],
         # Of a batch, what the slowest node waited beyond reading the page cache.
-        "stall": sum(max(waits) - case.warm_batch for waits in batches),
+        "stall": sum(max(waits) - machine.batch for waits in case.batches(per_node)),
         "pfs": pfs_bytes / 1e6,
         "peer": peer_bytes / 1e6,
         # What was consumed and came neither from a peer nor straight from the PFS.
@@ -168,7 +182,7 @@ def measured(case, per_node, seconds, pfs_bytes, peer_bytes, kept):
     }
 
 
-def run_job(case, setup, tmp):
+def run_job(case, setup, machine, tmp):
     options = ["--staging", case.staging, "--ram", case.ram(setup.share * (1 - setup.nvme))]
     if setup.nvme:
         for rank in range(NODES):
@@ -181,15 +195,15 @@ def run_job(case, setup, tmp):
         per_node = case.read([node.path for node in job], *case.barrier())
         seconds = time.monotonic() - begin
         kept = case.size - job[0].stat("job.placement.homeless_bytes")
-        return measured(case, per_node, seconds, pfs.counters()["bytes"], job.stat("peers.bytes_in"), kept)
+        return measured(case, machine, per_node, seconds, pfs.counters()["bytes"], job.stat("peers.bytes_in"), kept)
 
 
-def run_without(case):
+def run_without(case, machine):
     with case.pfs() as pfs:
         begin = time.monotonic()
         per_node = case.read([pfs.path] * NODES, *case.barrier())
         seconds = time.monotonic() - begin
-        return measured(case, per_node, seconds, pfs.counters()["bytes"], 0, 0)
+        return measured(case, machine, per_node, seconds, pfs.counters()["bytes"], 0, 0)
 
 
 # The comparison
@@ -209,11 +223,15 @@ def compare(case, machine, samples, keep):
         for number, (label, setup) in enumerate(case.setups.items()):
             case.set_compute(setup.compute)
             predicted = predict(case, setup, machine, (keep or tmp) / f"case-{number}.toml")
-            real = run_without(case) if setup.policy == "naive" else run_job(case, setup, tmp)
+            real = run_without(case, machine) if setup.policy == "naive" else run_job(case, setup, machine, tmp)
             for figure in UNITS:
                 samples.add(f"{label}: {figure}, predicted", predicted[figure])
                 samples.add(f"{label}: {figure}, measured", real[figure])
-            progress(f"{label}: {predicted['runtime']:.2f} s predicted, {real['runtime']:.2f} s measured")
+            for epoch, seconds in enumerate(real["epochs"]):
+                samples.add(f"{label}: epoch {epoch}, predicted", predicted["epochs"][epoch])
+                samples.add(f"{label}: epoch {epoch}, measured", seconds)
+            by_epoch = " ".join(f"{p:.2f}/{r:.2f}" for p, r in zip(predicted["epochs"], real["epochs"], strict=True))
+            progress(f"{label}: {predicted['runtime']:.2f} s predicted, {real['runtime']:.2f} s measured; epochs {by_epoch}")
 
 
 def comparison(setups, samples):
@@ -250,7 +268,7 @@ def main():
     given = parser.parse_args()
     samples = Samples()
     with clairmount.tempdir() as tmp:
-        case = JobCase(tmp, 1024 if given.quick else 2048, 3 if given.quick else 4, BANDWIDTH, 1)
+        case = JobCase(tmp, 512 if given.quick else 1536, 3 if given.quick else 4, BANDWIDTH, 1)
         case.setups = {k: v for k, v in CASES.items() if not given.only or any(word in k for word in given.only)}
         machine = Machine(case, tmp)
         for _ in range(given.rounds):
