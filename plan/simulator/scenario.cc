@@ -119,6 +119,8 @@ constexpr Word<PfsSharing> kPfsSharings[] = {{"per-thread", PfsSharing::kPerThre
                                              {"per-worker", PfsSharing::kPerWorker},
                                              {"per-reader", PfsSharing::kPerReader}};
 constexpr Word<FillCost> kFillCosts[] = {{"processed", FillCost::kProcessed}, {"raw", FillCost::kRaw}};
+constexpr Word<Computing> kComputings[] = {{"per-sample", Computing::kPerSample},
+                                           {"per-batch", Computing::kPerBatch}};
 constexpr Word<EvaluationOrder> kOrders[] = {{"by-worker", EvaluationOrder::kByWorker},
                                              {"by-time", EvaluationOrder::kByTime}};
 
@@ -208,6 +210,8 @@ const Field kFields[] = {
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kPfsSharings, s.pfs_sharing); }},
     {"model", "fills", Need::kOptional,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kFillCosts, s.fills); }},
+    {"model", "computing", Need::kOptional,
+     [](Scenario& s, const ScenarioValue& v) { return take_word(v, kComputings, s.computing); }},
     {"model", "order", Need::kOptional,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kOrders, s.order); }},
 };
@@ -460,9 +464,11 @@ std::string format_scenario(const Scenario& s) {
     text += format_class(storage, std::string(kClassPrefix) + storage.name);
   text += fmt::format("\n[pfs]\nread = {}\n", format_table(s.pfs));
   if (s.pfs_latency != 0) text += fmt::format("latency_ms = {}\n", s.pfs_latency * 1000);
-  return text + fmt::format("\n[model]\nreads = \"{}\"\npfs = \"{}\"\nfills = \"{}\"\norder = \"{}\"\n",
-                            word_of(kReadSharings, s.reads), word_of(kPfsSharings, s.pfs_sharing),
-                            word_of(kFillCosts, s.fills), word_of(kOrders, s.order));
+  return text +
+         fmt::format(
+             "\n[model]\nreads = \"{}\"\npfs = \"{}\"\nfills = \"{}\"\ncomputing = \"{}\"\norder = \"{}\"\n",
+             word_of(kReadSharings, s.reads), word_of(kPfsSharings, s.pfs_sharing),
+             word_of(kFillCosts, s.fills), word_of(kComputings, s.computing), word_of(kOrders, s.order));
 }
 
 namespace {

@@ -149,6 +149,7 @@ read = {table(pfs)}
 reads = "divided"
 pfs = "per-reader"
 fills = "raw"
+computing = "per-batch"
 order = "by-time"
 """
 
@@ -183,7 +184,8 @@ def measured(case, machine, per_node, seconds, pfs_bytes, peer_bytes, kept):
 
 
 def run_job(case, setup, machine, tmp):
-    options = ["--staging", case.staging, "--ram", case.ram(setup.share * (1 - setup.nvme))]
+    # Memory of transfers keeps what it held last and so is cache too: 16 MiB a node with chunks of 1 MiB.
+    options = ["--chunk", "1M", "--staging", case.staging, "--ram", case.ram(setup.share * (1 - setup.nvme))]
     if setup.nvme:
         for rank in range(NODES):
             (tmp / f"nvme-{rank}").mkdir(mode=0o700, exist_ok=True)
