@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <queue>
+#include <utility>
 
 #include "plan/simulator/engine.h"
 
@@ -24,6 +25,7 @@ struct Consumer {
   uint64_t k = 0;     ///< next sample of the epoch
   uint64_t last = 0;  ///< one past the batch's last
   double asked_at = 0;
+  double computing = 0;  ///< that waits for the whole batch
 };
 
 struct Worker {
@@ -179,6 +181,10 @@ class ByTime {
   Status ask(uint32_t w, double now) {
     Worker& worker = workers_[w];
     Consumer& consumer = worker.consumer;
+    if (consumer.k == consumer.last && consumer.computing > 0) {
+      push(now + std::exchange(consumer.computing, 0), Kind::kAsk, w);
+      return {};
+    }
     if (consumer.k == consumer.last) {
       batch_[w].end = now;
       return ++arrived_ == workers_.size() ? end_batch(now) : Status();
@@ -213,10 +219,13 @@ class ByTime {
     Worker& worker = workers_[w];
     const double mb = in_.sizes[sample];
     batch_[w].tally.stall[size_t(source)] += now - worker.consumer.asked_at;
-    batch_[w].tally.compute += in_.model.compute(mb);
+    const double compute = in_.model.compute(mb);
+    batch_[w].tally.compute += compute;
     out_.delivered_mb[size_t(source)] += mb;
     ++worker.consumer.k;
-    push(now + in_.model.compute(mb), Kind::kAsk, w);
+    const bool at_once = in_.scenario.computing == Computing::kPerSample;
+    if (!at_once) worker.consumer.computing += compute;
+    push(at_once ? now + compute : now, Kind::kAsk, w);
     return read_ahead(w, now);
   }
 

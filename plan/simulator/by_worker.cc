@@ -89,14 +89,18 @@ class ByWorker {
       const WorkerShare& share = in_.job.share(w);
       const uint64_t first = std::min(step * share.step, share.count());
       const uint64_t last = std::min(first + share.step, share.count());
+      double computing = 0;  // of the samples that are there, where it waits for the whole batch
       for (uint64_t k = first; k < last; ++k) {
         const uint32_t sample = share.sample(**order, k);
         const auto ready = request(w, Cursor{epoch, k}, sample, batch_[w].end);
         if (!ready) return ready.error();
         const double compute = in_.model.compute(in_.sizes[sample]);
         batch_[w].tally.compute += compute;
-        batch_[w].end = *ready + compute;
+        const bool at_once = in_.scenario.computing == Computing::kPerSample;
+        batch_[w].end = *ready + (at_once ? compute : 0);
+        computing += at_once ? 0 : compute;
       }
+      batch_[w].end += computing;
     }
     return note_batch(batch_, out_);
   }

@@ -421,11 +421,11 @@ std::string calibration_scenario(const Calibration& c, const CalibrationOptions&
       fmt::format("\n[class.ram]\ncapacity = \"4G\"           # (not measured)\nthreads = {}\nread = {}\n",
                   threads, table_text(c.memory));
   text += nvme_section(c);
-  return text +
-         fmt::format(
-             "\n[pfs]\nread = {}  # MB/s by reads in flight, opening and closing included\n"
-             "\n[model]\nreads = \"divided\"\npfs = \"per-reader\"\nfills = \"raw\"\norder = \"by-time\"\n",
-             table_text(c.pfs));
+  return text + fmt::format(
+                    "\n[pfs]\nread = {}  # MB/s by reads in flight, opening and closing included\n"
+                    "\n[model]\nreads = \"divided\"\npfs = \"per-reader\"\nfills = \"raw\"\ncomputing = "
+                    "\"per-batch\"\norder = \"by-time\"\n",
+                    table_text(c.pfs));
 }
 
 }  // namespace clairfs

@@ -47,6 +47,29 @@ Scale draw_vertical_axis(Svg& svg, const ChartArea& area, double least, double m
   return scale;
 }
 
+/// Whether two lines lie on each other at most places.
+bool coincide(const Series& one, const Series& other, const Scale& scale) {
+  const double near = (scale.last - scale.first) / 100;
+  const size_t places = std::min(one.values.size(), other.values.size());
+  size_t together = 0;
+  for (size_t place = 0; place < places; ++place) {
+    if (std::abs(one.values[place] - other.values[place]) < near) ++together;
+  }
+  return 2 * together > places;
+}
+
+/// Pixels between the points of a category.
+double point_distance(const std::vector<Series>& series, double column, const Scale& scale) {
+  constexpr double kMost = 5;
+  for (size_t at = 0; at < series.size(); ++at) {
+    for (size_t other = at + 1; other < series.size(); ++other) {
+      if (series[at].bound || series[other].bound || !coincide(series[at], series[other], scale)) continue;
+      return std::min(kMost, 0.9 * column / static_cast<double>(series.size()));
+    }
+  }
+  return 0;
+}
+
 void draw_horizontal_label(Svg& svg, const ChartArea& area, const std::string& label) {
   svg.text({area.left + area.width / 2, area.bottom() + 34}, label, {.anchor = Anchor::kMiddle});
 }
@@ -61,10 +84,12 @@ std::string series_colour(size_t series) {
 
 void draw_legend(Svg& svg, Point at, const std::vector<LegendEntry>& entries) {
   for (const LegendEntry& entry : entries) {
-    if (entry.dashed) {
-      svg.line({at.x, at.y - 4}, {at.x + 14, at.y - 4}, {.colour = entry.colour, .width = 2, .dashed = true});
-    } else {
+    if (entry.mark == LegendMark::kArea) {
       svg.rectangle({at.x, at.y - 10}, 14, 11, entry.colour);
+    } else {
+      const bool dashed = entry.mark == LegendMark::kDashes;
+      svg.line({at.x, at.y - 4}, {at.x + 14, at.y - 4},
+               {.colour = entry.colour, .width = dashed ? 2.0 : 3.0, .dashed = dashed});
     }
     svg.text({at.x + 20, at.y}, entry.label, {});
     at.y += 18;
@@ -95,7 +120,8 @@ void draw_stacked_bars(Svg& svg, const ChartArea& area, const std::vector<Bar>& 
       value = next;
     }
     svg.text({area.left - 8, top + row * 0.35 + 4}, bars[at].label, {.anchor = Anchor::kEnd});
-    svg.text({x_of(value) + 6, top + row * 0.35 + 4}, bars[at].note, {.size = 11});
+    const double end = x_of(bars[at].parts.empty() ? mark : value);
+    svg.text({end + 6, top + row * 0.35 + 4}, bars[at].note, {.size = 11});
   }
   if (mark > 0) svg.line({x_of(mark), area.top}, {x_of(mark), area.bottom()}, {.width = 1.5, .dashed = true});
   svg.line({area.left, area.top}, {area.left, area.bottom()}, {});
@@ -118,24 +144,36 @@ void draw_lines(Svg& svg, const ChartArea& area, const std::vector<std::string>&
   const auto x_of = [&](size_t category) {
     return area.left + column * (static_cast<double>(category) + 0.5);
   };
+  const double distance = point_distance(series, column, scale);
   // Not more labels than fit beside each other.
   const size_t every = std::max<size_t>(1, (categories.size() + 19) / 20);
   for (size_t at = 0; at < categories.size(); at += every) {
     svg.text({x_of(at), area.bottom() + 16}, categories[at], {.size = 11, .anchor = Anchor::kMiddle});
   }
   std::vector<LegendEntry> legend;
+  std::vector<std::vector<Point>> bounds;
+  size_t colours = 0;
   for (size_t at = 0; at < series.size(); ++at) {
-    const std::string colour = series_colour(at);
+    const double aside = (static_cast<double>(at) - static_cast<double>(series.size() - 1) / 2) * distance;
     std::vector<Point> points;
     for (size_t category = 0; category < series[at].values.size(); ++category) {
       const double value = series[at].values[category];
-      if (!std::isnan(value)) points.push_back({x_of(category), scale.y(area, value)});
+      if (!std::isnan(value)) points.push_back({x_of(category) + aside, scale.y(area, value)});
     }
-    // After the eighth series colours repeat, so that its lines are dashed.
-    const bool dashed = series[at].dashed || at >= 8;
-    svg.polyline(points, {.colour = colour, .width = 2, .dashed = dashed});
+    if (series[at].bound) {
+      bounds.push_back(points);
+      legend.push_back({series[at].label, std::string(kBoundColour), LegendMark::kDashes});
+      continue;
+    }
+    // After the eighth line colours repeat, so that the lines are dashed.
+    const bool dashed = colours >= 8;
+    const std::string colour = series_colour(colours++);
+    svg.polyline(points, {.colour = colour, .width = distance > 0 ? 1.0 : 2.0, .dashed = dashed});
     for (const Point& point : points) svg.circle(point, 3, colour);
-    legend.push_back({series[at].label, colour, dashed});
+    legend.push_back({series[at].label, colour, dashed ? LegendMark::kDashes : LegendMark::kLine});
+  }
+  for (const auto& points : bounds) {
+    svg.polyline(points, {.colour = kBoundColour, .width = 1.5, .dashed = true});
   }
   svg.line({area.left, area.bottom()}, {area.right(), area.bottom()}, {});
   draw_horizontal_label(svg, area, x_label);
@@ -168,7 +206,8 @@ void draw_histogram(Svg& svg, const ChartArea& area, size_t first, const std::ve
   }
   svg.line({area.left, area.bottom()}, {area.right(), area.bottom()}, {});
   draw_horizontal_label(svg, area, x_label);
-  draw_legend(svg, {area.right() + 20, area.top + 10}, {{"counted", "#56B4E9"}, {"binomial", "#D55E00"}});
+  draw_legend(svg, {area.right() + 20, area.top + 10},
+              {{"counted", "#56B4E9"}, {"binomial", "#D55E00", LegendMark::kLine}});
 }
 
 }  // namespace clairfs

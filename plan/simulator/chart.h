@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/simulator/svg.h"
@@ -19,11 +20,16 @@ struct ChartArea {
   double bottom() const { return top + height; }
 };
 
+enum class LegendMark { kArea, kLine, kDashes };
+
 struct LegendEntry {
   std::string label;
   std::string colour;
-  bool dashed = false;
+  LegendMark mark = LegendMark::kArea;
 };
+
+/// Of what is drawn as a bound, in every chart.
+inline constexpr std::string_view kBoundColour = "#222222";
 
 /// Colours that differ for the colour-blind too (M. Okabe and K. Ito, "Color Universal Design", 2008); they
 /// repeat after the eighth.
@@ -38,16 +44,17 @@ struct Bar {
   std::string note;           ///< behind the bar; also where there is none
 };
 /// Horizontal stacked bars, longest value at the right edge; `colours` by part. A dashed line marks `mark`,
-/// if above 0.
+/// if above 0; the note of a bar without parts stands behind it.
 void draw_stacked_bars(Svg& svg, const ChartArea& area, const std::vector<Bar>& bars,
                        const std::vector<std::string>& colours, double mark, const std::string& axis_label);
 
 struct Series {
   std::string label;
   std::vector<double> values;  ///< by category; NaN where there is none
-  bool dashed = false;
+  bool bound = false;          ///< dashed, above all others
 };
-/// Lines over equally spaced categories, with the legend on the right.
+/// Lines over equally spaced categories, with the legend on the right. Where lines lie on each other, the
+/// points of a category stand side by side, so that each is seen.
 void draw_lines(Svg& svg, const ChartArea& area, const std::vector<std::string>& categories,
                 const std::vector<Series>& series, const std::string& x_label, const std::string& y_label);
 

@@ -8,7 +8,6 @@
 #include <functional>
 #include <limits>
 #include <optional>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -24,6 +23,9 @@ constexpr uint32_t kMostWorkers = 65534;       // a worker is kept in 16 bits
 constexpr uint64_t kMostSamples = 2147483645;  // what the nopfs sampler numbers
 constexpr uint32_t kMostClasses = 16;
 constexpr uint32_t kMostThreads = 4096;  // more is a typing error
+constexpr double kMostCapacity = 1e12;   // MB: an exabyte a worker; bytes must fit 64 bits
+constexpr double kMostSample = 4096;     // MB: clairfs takes a sample for one chunk, of at most 4 GiB
+constexpr size_t kMostText = 1 << 20;    // bytes of a file: a scenario has some thousand
 
 /// What is wrong with a value: empty if nothing.
 using Complaint = std::string;
@@ -59,14 +61,16 @@ Complaint take_count(const ScenarioValue& value, double least, double most, Inte
 }
 
 /// MB, or a size with a suffix.
-Complaint take_megabytes(const ScenarioValue& value, double& out) {
+Complaint take_megabytes(const ScenarioValue& value, double most, double& out) {
+  ScenarioValue number = value;
   if (const std::string* text = std::get_if<std::string>(&value)) {
     const auto bytes = parse_size(*text);
     if (!bytes) return R"(want MB as a number, or a size such as "50G")";
-    out = static_cast<double>(*bytes) / kMegabyte;
-    return "";
+    number = static_cast<double>(*bytes) / kMegabyte;
   }
-  return take_number(value, 0, std::numeric_limits<double>::infinity(), out);
+  Complaint complaint = take_number(number, 0, std::numeric_limits<double>::infinity(), out);
+  if (complaint.empty() && out > most) complaint = fmt::format("want at most {} MB", most);
+  return complaint;
 }
 
 Complaint take_milliseconds(const ScenarioValue& value, double& seconds) {
@@ -115,6 +119,8 @@ constexpr Word<PfsSharing> kPfsSharings[] = {{"per-thread", PfsSharing::kPerThre
                                              {"per-worker", PfsSharing::kPerWorker},
                                              {"per-reader", PfsSharing::kPerReader}};
 constexpr Word<FillCost> kFillCosts[] = {{"processed", FillCost::kProcessed}, {"raw", FillCost::kRaw}};
+constexpr Word<Computing> kComputings[] = {{"per-sample", Computing::kPerSample},
+                                           {"per-batch", Computing::kPerBatch}};
 constexpr Word<EvaluationOrder> kOrders[] = {{"by-worker", EvaluationOrder::kByWorker},
                                              {"by-time", EvaluationOrder::kByTime}};
 
@@ -136,6 +142,15 @@ template <class Enum, size_t count>
 const char* word_of(const Word<Enum> (&words)[count], Enum value) {
   return std::find_if(words, words + count, [&](const Word<Enum>& word) { return word.value == value; })
       ->word;
+}
+
+Complaint take_sampler(const ScenarioValue& value, std::string& out) {
+  const std::string* text = std::get_if<std::string>(&value);
+  if (text == nullptr || (*text != "nopfs" && *text != "torch.distributed")) {
+    return R"(want one of "nopfs", "torch.distributed")";
+  }
+  out = *text;
+  return "";
 }
 
 enum class Need : uint8_t { kRequired, kOptional };
@@ -161,7 +176,7 @@ const Field kFields[] = {
     {"job", "distribution", Need::kOptional,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kDistributions, s.distribution); }},
     {"job", "sampler", Need::kOptional,
-     [](Scenario& s, const ScenarioValue& v) { return take_text(v, s.sampler); }},
+     [](Scenario& s, const ScenarioValue& v) { return take_sampler(v, s.sampler); }},
     {"job", "seed", Need::kOptional,
      [](Scenario& s, const ScenarioValue& v) { return take_count(v, 0, kMostSeed, s.seed); }},
     {"samples", "size", Need::kRequired,
@@ -169,9 +184,9 @@ const Field kFields[] = {
     {"samples", "count", Need::kOptional,
      [](Scenario& s, const ScenarioValue& v) { return take_count(v, 1, kMostSamples, s.samples); }},
     {"samples", "mean", Need::kOptional,
-     [](Scenario& s, const ScenarioValue& v) { return take_megabytes(v, s.mean); }},
+     [](Scenario& s, const ScenarioValue& v) { return take_megabytes(v, kMostSample, s.mean); }},
     {"samples", "deviation", Need::kOptional,
-     [](Scenario& s, const ScenarioValue& v) { return take_megabytes(v, s.deviation); }},
+     [](Scenario& s, const ScenarioValue& v) { return take_megabytes(v, kMostSample, s.deviation); }},
     {"samples", "path", Need::kOptional,
      [](Scenario& s, const ScenarioValue& v) { return take_text(v, s.path); }},
     {"worker", "compute", Need::kRequired,
@@ -194,6 +209,8 @@ const Field kFields[] = {
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kPfsSharings, s.pfs_sharing); }},
     {"model", "fills", Need::kOptional,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kFillCosts, s.fills); }},
+    {"model", "computing", Need::kOptional,
+     [](Scenario& s, const ScenarioValue& v) { return take_word(v, kComputings, s.computing); }},
     {"model", "order", Need::kOptional,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kOrders, s.order); }},
 };
@@ -207,7 +224,7 @@ struct ClassField {
 // Of [staging] and of each [class.NAME].
 const ClassField kClassFields[] = {
     {"capacity", Need::kRequired,
-     [](StorageClass& c, const ScenarioValue& v) { return take_megabytes(v, c.capacity); }},
+     [](StorageClass& c, const ScenarioValue& v) { return take_megabytes(v, kMostCapacity, c.capacity); }},
     {"threads", Need::kRequired,
      [](StorageClass& c, const ScenarioValue& v) { return take_count(v, 1, kMostThreads, c.threads); }},
     {"read", Need::kRequired, [](StorageClass& c, const ScenarioValue& v) { return take_table(v, c.read); }},
@@ -266,6 +283,10 @@ struct Conflict {
 };
 
 std::optional<Conflict> find_conflict(const Scenario& s) {
+  const bool strided = s.sampler == "torch.distributed" && s.distribution == Distribution::kUniform;
+  if (strided && s.batch % s.workers != 0) {
+    return Conflict{"job", "batch", "no multiple of workers, as torch.distributed needs"};
+  }
   if (s.size_source == SizeSource::kPath) {
     if (s.path.empty())
       return Conflict{"samples", "path", "missing; size = \"path\" reads the sizes from it"};
@@ -417,11 +438,14 @@ Result<Scenario> parse_scenario(std::string_view text, std::string_view origin) 
 }
 
 Result<Scenario> read_scenario(const std::string& path) {
+  errno = 0;
   std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || file.bad()) return system_error(errno == 0 ? EIO : errno, "read scenario " + path);
-  return parse_scenario(text.str(), path);
+  std::string text(kMostText, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (errno != 0 || file.bad()) return system_error(errno == 0 ? EIO : errno, "read scenario " + path);
+  if (!file.eof()) return Error{EINVAL, path + ": too long for a scenario"};
+  text.resize(static_cast<size_t>(file.gcount()));
+  return parse_scenario(text, path);
 }
 
 std::string format_scenario(const Scenario& s) {
@@ -439,9 +463,11 @@ std::string format_scenario(const Scenario& s) {
     text += format_class(storage, std::string(kClassPrefix) + storage.name);
   text += fmt::format("\n[pfs]\nread = {}\n", format_table(s.pfs));
   if (s.pfs_latency != 0) text += fmt::format("latency_ms = {}\n", s.pfs_latency * 1000);
-  return text + fmt::format("\n[model]\nreads = \"{}\"\npfs = \"{}\"\nfills = \"{}\"\norder = \"{}\"\n",
-                            word_of(kReadSharings, s.reads), word_of(kPfsSharings, s.pfs_sharing),
-                            word_of(kFillCosts, s.fills), word_of(kOrders, s.order));
+  return text +
+         fmt::format(
+             "\n[model]\nreads = \"{}\"\npfs = \"{}\"\nfills = \"{}\"\ncomputing = \"{}\"\norder = \"{}\"\n",
+             word_of(kReadSharings, s.reads), word_of(kPfsSharings, s.pfs_sharing),
+             word_of(kFillCosts, s.fills), word_of(kComputings, s.computing), word_of(kOrders, s.order));
 }
 
 namespace {

@@ -34,6 +34,8 @@ enum class ReadSharing : uint8_t { kUndivided, kDivided };
 enum class PfsSharing : uint8_t { kPerThread, kPerWorker, kPerReader };
 /// What a read costs that fills a storage class; see performance_model.h.
 enum class FillCost : uint8_t { kProcessed, kRaw };
+/// When a worker computes; see simulation.h.
+enum class Computing : uint8_t { kPerSample, kPerBatch };
 /// In which order the workers' reads are worked out; see simulation.h.
 enum class EvaluationOrder : uint8_t { kByWorker, kByTime };
 
@@ -81,6 +83,7 @@ struct Scenario {
   ReadSharing reads = ReadSharing::kDivided;
   PfsSharing pfs_sharing = PfsSharing::kPerWorker;
   FillCost fills = FillCost::kRaw;
+  Computing computing = Computing::kPerBatch;
   EvaluationOrder order = EvaluationOrder::kByTime;
 
   /// D: capacity of a worker's classes, MB, without the staging buffer.

@@ -1,7 +1,13 @@
 // Runs a job under a policy: when does every worker get every sample?
 //
 // Each worker asks for its samples in order, computes, and waits for the others at the end of a batch. With a
-// staging buffer its threads read ahead as far as there is room. There are two ways to work that out:
+// staging buffer its threads read ahead as far as there is room.
+//
+// computing: "per-sample", as in the equations, a worker computes a sample as soon as it has it, so that it
+//   waits for the others of the batch less; "per-batch", as frameworks do it, once it has all of the batch
+//   that is its.
+//
+// There are two ways to work the reads out:
 //
 // by-worker, as the published simulator does: within a batch one worker after the other. A read is worked out
 //   when there is room for it in the staging buffer, possibly far ahead of the worker's clock, and g at a

@@ -11,9 +11,10 @@
 namespace clairfs {
 namespace {
 
-constexpr double kWidth = 960;
+constexpr double kWidth = 1000;
 constexpr double kLeft = 170;        // for the policies' names
 constexpr double kChartWidth = 560;  // the legend stands on its right
+constexpr double kNote = 80;         // behind the longest bar, for its runtime
 constexpr double kTitle = 50;        // above a chart
 constexpr double kFoot = 60;         // below, for labels
 constexpr double kBarRow = 26;
@@ -36,6 +37,11 @@ void title(Svg& svg, double top, const std::string& words) {
   svg.text({20, top + 22}, words, {.size = 15, .bold = true});
 }
 
+/// As exact as a bar can be read.
+std::string seconds_text(double seconds) {
+  return fmt::format("{:.{}f} s", seconds, seconds < 100 ? 2 : seconds < 1000 ? 1 : 0);
+}
+
 double runtime_chart(Svg& svg, double top, const StudyPoint& point) {
   std::vector<Bar> bars;
   for (const Outcome& o : point.outcomes) {
@@ -46,7 +52,7 @@ double runtime_chart(Svg& svg, double top, const StudyPoint& point) {
     bars.push_back(
         {std::string(o.policy->title) + (o.policy->keeps_order ? "" : " *"),
          {o.critical.compute, o.preparation, o.critical.stall[0], o.critical.stall[1], o.critical.stall[2]},
-         fmt::format("{:.6g} s", o.runtime)});
+         seconds_text(o.runtime)});
   }
   title(svg, top, fmt::format("{}: where the runtime goes", point.scenario.name));
   const ChartArea area{kLeft, top + kTitle, kChartWidth, bars_height(bars.size())};
@@ -55,8 +61,8 @@ double runtime_chart(Svg& svg, double top, const StudyPoint& point) {
   std::vector<LegendEntry> legend;
   for (size_t part = 0; part < kPartNames.size(); ++part)
     legend.push_back({kPartNames[part], kPartColours[part]});
-  legend.push_back({"lower bound", "#222222", true});
-  draw_legend(svg, {area.right() + 40, area.top + 10}, legend);
+  legend.push_back({"lower bound", std::string(kBoundColour), LegendMark::kDashes});
+  draw_legend(svg, {area.right() + kNote, area.top + 10}, legend);
   return area.bottom() + kFoot;
 }
 
@@ -65,7 +71,7 @@ double epoch_chart(Svg& svg, double top, const StudyPoint& point) {
   size_t epochs = 0;
   for (const Outcome& o : point.outcomes) {
     if (!o.refusal.empty()) continue;
-    series.push_back({std::string(o.policy->title), o.epoch_seconds});
+    series.push_back({std::string(o.policy->title), o.epoch_seconds, o.policy->name == "lower-bound"});
     epochs = std::max(epochs, o.epoch_seconds.size());
   }
   std::vector<std::string> categories;
@@ -143,10 +149,11 @@ std::string sweep_study(const std::vector<StudyPoint>& points) {
                                    [&](const Series& line) { return line.values == bound.values; });
     if (!known) series.push_back(std::move(bound));
   }
+  std::stable_partition(series.begin(), series.end(), [](const Series& line) { return !line.bound; });
   constexpr double kLegendRow = 18;
   const double height = std::max(kChartHeight * 1.4, kLegendRow * static_cast<double>(series.size()) + 20);
-  Svg svg(kWidth + 60, kTitle + height + kFoot);
-  title(svg, 0, points[0].scenario.name);
+  Svg svg(kWidth, kTitle + height + kFoot);
+  title(svg, 0, fmt::format("{}: runtime by {}", points[0].scenario.name, points[0].settings[0].first));
   draw_lines(svg, {90, kTitle, kChartWidth, height}, categories, series, points[0].settings[0].first,
              "runtime, seconds");
   return svg.document();

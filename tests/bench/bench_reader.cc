@@ -1,10 +1,12 @@
 // A plain reader for the benchmarks, so that an interpreter's costs do not count.
 //
-//   bench_reader files ROOT LIST... [--batch N [--compute-us U] [--workers W]] [--sum]
+//   bench_reader files ROOT LIST... [--batch N [--compute-us U] [--workers W]]
+//       [--barrier FILE --readers N] [--sum]
 //       open+read+close of the files of each LIST (names below ROOT, one per line; a LIST is an epoch). After
 //       every batch it sleeps, in the place of a training step. With workers the batches are read ahead as
 //       PyTorch's DataLoader does it: batch b by worker b mod W, two batches in flight for each worker, anew
-//       in each epoch.
+//       in each epoch. With a barrier no reader begins a batch before all N have ended the one before, as
+//       gradients are exchanged; FILE begins with eight bytes 0.
 //   bench_reader seq FILE...          sequential, 1 MiB reads
 //   bench_reader mmap FILE PAGES      touches random pages of a mapping
 //   bench_reader drop ROOT LIST       drops the files' pages from the page cache
@@ -13,6 +15,7 @@
 // the same for the same bytes, whatever the order of the files), waits (seconds that each batch was waited
 // for).
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -39,13 +42,16 @@ using Clock = std::chrono::steady_clock;
 using Names = std::vector<std::string>;
 
 constexpr size_t kBlock = 1 << 20;
-constexpr uint64_t kPrefetchFactor = 2;  // DataLoader's default
+constexpr uint64_t kPrefetchFactor = 2;                // DataLoader's default
+constexpr std::chrono::microseconds kBarrierPoll(50);  // little beside a batch, which takes milliseconds
 
 struct Options {
   size_t batch = 0;
   size_t workers = 0;
   std::chrono::microseconds compute{0};
   bool sum = false;
+  std::string barrier;
+  uint64_t readers = 1;
 };
 
 struct Totals {
@@ -150,7 +156,32 @@ class Loader {
   std::vector<std::thread> threads_;
 };
 
-Totals read_epoch(const Names& names, const Options& options, std::vector<char>& buffer) {
+// Where the readers of a job wait for each other: a count of arrivals in a file that all of them map.
+class Barrier {
+ public:
+  explicit Barrier(const Options& options) : readers_(options.readers) {
+    if (options.barrier.empty()) return;
+    const int fd = ::open(options.barrier.c_str(), O_RDWR | O_CLOEXEC);
+    void* memory =
+        fd < 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) fail(options.barrier);
+    ::close(fd);
+    arrived_ = static_cast<uint64_t*>(memory);  // until the program ends
+  }
+  void arrive_and_wait() const {
+    if (arrived_ == nullptr) return;
+    std::atomic_ref<uint64_t> arrived(*arrived_);
+    const uint64_t all = (arrived.fetch_add(1) / readers_ + 1) * readers_;
+    while (arrived.load() < all) std::this_thread::sleep_for(kBarrierPoll);
+  }
+
+ private:
+  const uint64_t readers_;
+  uint64_t* arrived_ = nullptr;
+};
+
+Totals read_epoch(const Names& names, const Options& options, const Barrier& barrier,
+                  std::vector<char>& buffer) {
   Totals totals;
   const auto begin = Clock::now();
   const size_t batches = (names.size() + options.batch - 1) / options.batch;
@@ -168,6 +199,7 @@ Totals read_epoch(const Names& names, const Options& options, std::vector<char>&
       std::this_thread::sleep_for(options.compute);
       totals.compute_seconds += since(step);
     }
+    barrier.arrive_and_wait();
   }
   loader.finish(totals);
   totals.seconds = since(begin);
@@ -240,16 +272,18 @@ int read_files(const Names& arguments, Options options) {
   std::vector<Names> epochs;
   for (size_t i = 1; i < arguments.size(); ++i) epochs.push_back(names_of(arguments[0], arguments[i]));
   std::vector<char> buffer(kBlock);
+  const Barrier barrier(options);
   for (const Names& names : epochs) {
     Options epoch = options;
     if (epoch.batch == 0) epoch.batch = std::max<size_t>(names.size(), 1);
-    print(read_epoch(names, epoch, buffer));
+    print(read_epoch(names, epoch, barrier, buffer));
   }
   return EXIT_SUCCESS;
 }
 
 int usage() {
-  std::cerr << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U] [--workers W] [--sum]\n"
+  std::cerr << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U] [--workers W]\n"
+               "                    [--barrier FILE --readers N] [--sum]\n"
                "       bench_reader seq FILE... | mmap FILE PAGES | drop ROOT LIST\n";
   return 2;
 }
@@ -270,6 +304,10 @@ int main(int argc, char** argv) {
       options.workers = number();
     } else if (word == "--compute-us") {
       options.compute = std::chrono::microseconds(number());
+    } else if (word == "--barrier") {
+      options.barrier = i + 1 < argc ? argv[++i] : "";
+    } else if (word == "--readers") {
+      options.readers = std::max<uint64_t>(number(), 1);
     } else if (word == "--sum") {
       options.sum = true;
     } else {

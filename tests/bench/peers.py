@@ -16,75 +16,19 @@ import time
 import benchlib
 import clairjob
 import clairmount
-from benchlib import MIB, Samples, Table, progress, reader, write_list
+from benchlib import Samples, Table, progress, reader
+from jobcase import BATCH, NODES, JobCase
 
-NODES = 4
-BATCH = 16
 COMPUTE = 1.5  # times what the PFS needs for the dataset
 
 
-class Case:
-    def __init__(self, tmp, quick):
-        self.count = 1024 if quick else 2048
-        self.epochs = 3 if quick else 5
-        self.bandwidth = 20_000_000
-        self.latency_us = 1000
-        self.staging = 8 * MIB
-        self.source = tmp / "src"
-        self.names = benchlib.make_dataset(self.source, self.count)
-        self.size = benchlib.bytes_of(self.source, self.names)
-        # What keeping the dataset takes: whole pages.
-        self.padded = benchlib.padded(self.source, self.names)
-        steps = self.count // NODES // BATCH
-        self.compute_us = int(1e6 * COMPUTE * self.size / self.bandwidth / steps)
-        self.orders, self.sums = [], []
-        for node in range(NODES):
-            orders = benchlib.plan_orders(self.names, 1, self.epochs, world=NODES, rank=node)
-            lists = [write_list(tmp / f"order-{node}-{e}", order) for e, order in enumerate(orders)]
-            self.orders.append(lists)
-            self.sums.append([run["sum"] for run in reader("files", self.source, *lists, "--sum")])
-        run = reader("files", self.source, self.orders[0][0], "--batch", BATCH, "--compute-us", 50_000, "--sum")[0]
-        self.warm_batch = statistics.median(run["waits"])
-
-    def pfs(self):
-        return clairmount.slowfs(
-            self.source, "--latency", str(self.latency_us), "--bandwidth", str(self.bandwidth), "--attr-timeout", "1000"
-        )
-
-    def least_bytes(self, share):
-        """`share`: what all nodes together can keep of the dataset."""
-        return self.size * (1 + (self.epochs - 1) * max(0, 1 - share))
-
-    def bound(self, share):
-        compute = self.epochs * (self.count // NODES // BATCH) * self.compute_us * 1e-6
-        return max(compute, self.least_bytes(share) / self.bandwidth)
-
-    def plan(self):
-        return f"name=bench seed=1 epochs={self.epochs} world={NODES} ranks_per_node=1 batch={BATCH}\n"
-
-    def read(self, roots, *options):
-        """All nodes at once; the runs of each, epoch by epoch."""
-
-        def one(node):
-            batches = ("--batch", BATCH, "--compute-us", self.compute_us)
-            runs = reader("files", roots[node], *self.orders[node], *batches, "--sum", *options)
-            for epoch, run in enumerate(runs):
-                if run["sum"] != self.sums[node][epoch]:
-                    raise SystemExit(f"WRONG DATA: node {node}, epoch {epoch}: {run['sum']}")
-            return runs
-
-        with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
-            return list(pool.map(one, range(NODES)))
-
-    def stall(self, runs):
-        waits = [wait for run in runs for wait in run["waits"]]
-        return max(0, sum(waits) - len(waits) * self.warm_batch) / sum(run["seconds"] for run in runs)
+def make_case(tmp, quick):
+    return JobCase(tmp, 1024 if quick else 2048, 3 if quick else 5, 20_000_000, COMPUTE)
 
 
 def job_round(case, label, share, samples, *options):
     with case.pfs() as pfs:
-        ram = int(share * case.padded / NODES)
-        with clairjob.clairjob(pfs.path, NODES, "--ram", ram, "--staging", case.staging, *options) as job:
+        with clairjob.clairjob(pfs.path, NODES, "--ram", case.ram(share), "--staging", case.staging, *options) as job:
             pfs.command("reset")
             for node in job:  # one would do, were it not for --peers off
                 (node.path / ".clairfs/plan").write_text(case.plan())
@@ -156,8 +100,7 @@ def death_table(case, samples):
     """Kills one of four nodes in the middle of an epoch. What its reader gets is its own affair; the others go on."""
     table = Table("kill -9 of one of four nodes in the middle of the second epoch")
     with case.pfs() as pfs:
-        ram = int(1.5 * case.padded / NODES)
-        with clairjob.clairjob(pfs.path, NODES, "--ram", ram, "--staging", case.staging) as job:
+        with clairjob.clairjob(pfs.path, NODES, "--ram", case.ram(1.5), "--staging", case.staging) as job:
             (job[0].path / ".clairfs/plan").write_text(case.plan())
             victim = NODES - 1
             epoch = case.bound(1.5) / case.epochs
@@ -205,7 +148,7 @@ def main():
     parts = given.only or ["job", "death", "idle"]
     samples, tables = Samples(), []
     with clairmount.tempdir() as tmp:
-        case = Case(tmp, given.quick)
+        case = make_case(tmp, given.quick)
         if "job" in parts:
             for round_ in range(given.rounds or (1 if given.quick else 3)):
                 progress(f"round {round_ + 1}")

@@ -149,9 +149,19 @@ def test_bad_scenarios_name_the_line_and_the_key(tmp):
     assert f"{bad}:{line - 2}: threads: missing in [class.nvme]" in text  # the section's line
     line, text = error("workers = 4", 'workers = "four"')
     assert f"{bad}:{line}: workers: want a number" in text
+    line, text = error('sampler = "nopfs"', 'sampler = "numpy"')
+    assert f'{bad}:{line}: sampler: want one of "nopfs", "torch.distributed"' in text
+    line, text = error("mean = 0.027", "mean = 1e308")
+    assert f"{bad}:{line}: mean: want at most 4096 MB" in text
+    line, text = error("read = {2 = 86}", "read = {2 = 86, 2 = 87}")
+    assert f"{bad}:{line}: read: a number of threads or clients comes twice" in text
+    line, text = error("[class.nvme]", "[class.ram]")
+    assert f"{bad}:{line}: [class.ram] comes twice" in text
     line, text = error("drop_last = true", "drop_last = true true")
     assert f"{bad}:{line}: drop_last: 'true true' is no value" in text
     assert "No such file" in refused("simulate", tmp / "missing.toml")
+    assert "Is a directory" in refused("simulate", tmp, status=2)
+    assert "too long for a scenario" in refused("simulate", "/dev/zero")
 
 
 def test_bad_arguments_say_what_would_be_right(tmp):

@@ -51,6 +51,7 @@ read = {1 = 10, 2 = 16}
 reads = "undivided"
 pfs = "per-thread"
 fills = "processed"
+computing = "per-sample"
 order = "by-worker"
 )";
 

@@ -63,6 +63,32 @@ TEST_CASE("simulation by time: a worker that computes does not read") {
   CHECK(run(s, "naive").runtime == Approx(4 * (kPfsAlone + kWrite + kCompute)));
 }
 
+TEST_CASE("simulation: computing waits for the whole batch if the scenario says so") {
+  for (const char* order : {"by-worker", "by-time"}) {
+    INFO(order);
+    // One worker, two threads, two batches of two samples, and room for both samples of a batch.
+    const Scenario s = tiny_scenario({{"model.order", order},
+                                      {"workers", "1"},
+                                      {"staging.threads", "2"},
+                                      {"staging.write", "{1 = 8000}"},
+                                      {"compute", "5"}});
+    Scenario per_batch = s;
+    REQUIRE(set_scenario_value(per_batch, "model.computing", "per-batch"));
+    const double read = kPfsAlone + kWrite;
+    const double compute = 1.0 / 5;  // of a sample: longer than a read
+    // Both samples of the first batch come at once; those of the second are read while it computes.
+    CHECK(run(per_batch, "staging").runtime == Approx(read + 4 * compute));
+    CHECK(run(per_batch, "naive").runtime == Approx(4 * read + 4 * compute));
+    // Without threads that read ahead of the second sample a worker that computes each is the slower.
+    REQUIRE(set_scenario_value(per_batch, "staging.threads", "1"));
+    Scenario per_sample = per_batch;
+    REQUIRE(set_scenario_value(per_sample, "model.computing", "per-sample"));
+    CHECK(run(per_batch, "staging").runtime == Approx(2 * read + 4 * compute));
+    CHECK(run(per_sample, "staging").runtime == Approx(read + 4 * compute));
+    CHECK(run(per_batch, "lower-bound").runtime == Approx(4 * compute));
+  }
+}
+
 TEST_CASE("simulation: reading ahead hides what computing lasts") {
   for (const char* order : {"by-worker", "by-time"}) {
     INFO(order);
@@ -144,9 +170,11 @@ TEST_CASE("simulation: every policy adds up, reads what it delivers and is no fa
   };
   size_t runs = 0;
   for (const auto& changes : scenarios) {
-    for (const char* order : {"by-worker", "by-time"}) {
+    for (const auto& [order, computing] :
+         {std::pair("by-worker", "per-sample"), {"by-time", "per-sample"}, {"by-time", "per-batch"}}) {
       Scenario s = tiny_scenario(changes);
       REQUIRE(set_scenario_value(s, "model.order", order));
+      REQUIRE(set_scenario_value(s, "model.computing", computing));
       const Outcome bound = run(s, "lower-bound");
       const double delivered = run(s, "naive").delivered_mb[0];
       for (const Policy& policy : all_policies()) {

@@ -1,0 +1,90 @@
+"""A training job of several nodes on one emulated PFS, as peers.py and model.py run it: its dataset, the orders of its
+plan, its readers, and the bounds of what it can reach. Data is compared with the source."""
+
+import concurrent.futures
+import statistics
+
+import benchlib
+import clairmount
+from benchlib import MIB, reader, write_list
+
+NODES = 4
+BATCH = 16  # samples of a node
+
+
+class JobCase:
+    """`compute`: what computing of an epoch takes, in units of what the PFS needs for the dataset."""
+
+    def __init__(self, tmp, count, epochs, bandwidth, compute):
+        self.tmp = tmp
+        self.count = count
+        self.epochs = epochs
+        self.bandwidth = bandwidth
+        self.latency_us = 1000
+        self.staging = 8 * MIB
+        self.source = tmp / "src"
+        self.names = benchlib.make_dataset(self.source, self.count)
+        self.size = benchlib.bytes_of(self.source, self.names)
+        # What keeping the dataset takes: whole pages.
+        self.padded = benchlib.padded(self.source, self.names)
+        self.steps = self.count // NODES // BATCH  # of an epoch
+        self.set_compute(compute)
+        self.orders, self.sums = [], []
+        for node in range(NODES):
+            orders = benchlib.plan_orders(self.names, 1, self.epochs, world=NODES, rank=node)
+            lists = [write_list(tmp / f"order-{node}-{e}", order) for e, order in enumerate(orders)]
+            self.orders.append(lists)
+            self.sums.append([run["sum"] for run in reader("files", self.source, *lists, "--sum")])
+        run = reader("files", self.source, self.orders[0][0], "--batch", BATCH, "--compute-us", 50_000, "--sum")[0]
+        self.warm_batch = statistics.median(run["waits"])
+
+    def set_compute(self, compute):
+        self.compute_us = int(1e6 * compute * self.size / self.bandwidth / self.steps)
+
+    def pfs(self):
+        return clairmount.slowfs(
+            self.source, "--latency", str(self.latency_us), "--bandwidth", str(self.bandwidth), "--attr-timeout", "1000"
+        )
+
+    def ram(self, share):
+        """A node's, so that all together keep `share` of the dataset."""
+        return int(share * self.padded / NODES)
+
+    def least_bytes(self, share):
+        """`share`: what all nodes together can keep of the dataset."""
+        return self.size * (1 + (self.epochs - 1) * max(0, 1 - share))
+
+    def bound(self, share):
+        compute = self.epochs * self.steps * self.compute_us * 1e-6
+        return max(compute, self.least_bytes(share) / self.bandwidth)
+
+    def plan(self):
+        return f"name=bench seed=1 epochs={self.epochs} world={NODES} ranks_per_node=1 batch={BATCH}\n"
+
+    def barrier(self):
+        """Options of one read() that make every batch end with a barrier."""
+        path = self.tmp / "barrier"
+        path.write_bytes(bytes(8))
+        return "--barrier", path, "--readers", NODES
+
+    def read(self, roots, *options):
+        """All nodes at once; the runs of each, epoch by epoch."""
+
+        def one(node):
+            batches = ("--batch", BATCH, "--compute-us", self.compute_us)
+            runs = reader("files", roots[node], *self.orders[node], *batches, "--sum", *options)
+            for epoch, run in enumerate(runs):
+                if run["sum"] != self.sums[node][epoch]:
+                    raise SystemExit(f"WRONG DATA: node {node}, epoch {epoch}: {run['sum']}")
+            return runs
+
+        with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
+            return list(pool.map(one, range(NODES)))
+
+    def batches(self, per_node):
+        """What each node waited for each batch, batch by batch."""
+        return list(zip(*([wait for run in runs for wait in run["waits"]] for runs in per_node), strict=True))
+
+    def stall(self, runs):
+        waits = [wait for run in runs for wait in run["waits"]]
+        return max(0, sum(waits) - len(waits) * self.warm_batch) / sum(run["seconds"] for run in runs)
