@@ -110,7 +110,8 @@ struct Staging::Lane {
   uint64_t widest_until = 0;  // position from which on `gap` holds
   TimePoint moved{};
   uint64_t deadline = 0;            // of the last unit that was asked for
-  bool keeps_all = false;           // the whole dataset fits the budget
+  bool keeps_all = false;           // the whole dataset fits the budget, beside those of other such plans
+  uint64_t kept_bytes = 0;          // its size then, for good
   std::vector<bool> in_page_cache;  // by sample; only if keeps_all
   std::atomic<uint64_t> staged_published{0};
 };
@@ -145,11 +146,14 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
   uint64_t bytes = 0;
   for (uint32_t s = 0; s < run->index().size() && bytes <= options_.budget; ++s)
     bytes += run->sample_bytes(s);
-  lane->keeps_all = bytes <= options_.budget;
-  if (lane->keeps_all) lane->in_page_cache.resize(run->index().size());
   lane->moved = clock_.now();
   {
     MutexLock lock(shared_->mutex);
+    uint64_t kept = bytes;
+    for (const auto& [name, other] : shared_->lanes) kept += name == run->name() ? 0 : other->kept_bytes;
+    lane->keeps_all = kept <= options_.budget;
+    lane->kept_bytes = lane->keeps_all ? bytes : 0;
+    if (lane->keeps_all) lane->in_page_cache.resize(run->index().size());
     std::swap(shared_->lanes[run->name()], lane);
   }
   lane.reset();  // what it replaced lets go of memory, which calls back: not under the lock
@@ -198,33 +202,50 @@ void Staging::run() {
     }
     bool busy = true;
     while (busy) {
-      busy = false;
-      take_leave();
-      const auto current = lanes();
-      const TimePoint now = clock_.now();
-      const auto idle = [&](const auto& entry) { return now - entry.second->moved > kIdle; };
-      const auto idle_lanes = static_cast<uint64_t>(std::count_if(current.begin(), current.end(), idle));
-      const uint64_t moving = current.size() - idle_lanes;
-      const uint64_t small =
-          moving == 0 ? 0 : options_.budget / kIdleShare / std::max<uint64_t>(idle_lanes, 1);
-      uint64_t window = 0;
-      for (const auto& entry : current) window += entry.second->window_bytes;
-      for (const auto& entry : current) {
-        const uint64_t share = moving == 0   ? options_.budget / idle_lanes
-                               : idle(entry) ? small
-                                             : (options_.budget - small * idle_lanes) / moving;
-        // What others hold from better times they keep until it is read.
-        window -= entry.second->window_bytes;
-        const uint64_t left = options_.budget - std::min(options_.budget, window);
-        busy = step(*entry.second, std::min(share, left)) || busy;
-        window += entry.second->window_bytes;
-      }
-      // A sample larger than the budget counts in its window, but is left to the reader and never pushed.
-      metrics_.staging_bytes.set(static_cast<int64_t>(std::min(window, options_.budget)));
+      busy = serve_all();
       MutexLock lock(shared_->mutex);
       if (shared_->stopping) return;
     }
   }
+}
+
+/// One turn of every plan; true if there is more to do at once.
+bool Staging::serve_all() {
+  take_leave();
+  const auto current = lanes();
+  const TimePoint now = clock_.now();
+  uint64_t budget = options_.budget;  // of those that do not keep all
+  uint64_t window = 0;                // likewise
+  uint64_t moving = 0;
+  uint64_t idle_lanes = 0;
+  const auto idle = [&](const Lane& lane) { return now - lane.moved > kIdle; };
+  for (const auto& [name, lane] : current) {
+    budget -= lane->kept_bytes;
+    if (lane->keeps_all) continue;
+    window += lane->window_bytes;
+    ++(idle(*lane) ? idle_lanes : moving);
+  }
+  const uint64_t small = moving == 0 ? 0 : budget / kIdleShare / std::max<uint64_t>(idle_lanes, 1);
+  bool busy = false;
+  uint64_t all = 0;
+  for (const auto& [name, lane] : current) {
+    if (lane->keeps_all) {
+      busy = step(*lane, lane->kept_bytes) || busy;
+      all += lane->window_bytes;
+      continue;
+    }
+    const uint64_t share = moving == 0   ? budget / idle_lanes
+                           : idle(*lane) ? small
+                                         : (budget - small * idle_lanes) / moving;
+    // What others hold from better times they keep until it is read.
+    window -= lane->window_bytes;
+    const uint64_t left = budget - std::min(budget, window);
+    busy = step(*lane, std::min(share, left)) || busy;
+    window += lane->window_bytes;
+  }
+  // A sample larger than the budget counts in its window, but is left to the reader and never pushed.
+  metrics_.staging_bytes.set(static_cast<int64_t>(std::min(all + window, options_.budget)));
+  return busy;
 }
 
 // Only this thread tells the policy of a plan, so that a plan that is gone stays gone.

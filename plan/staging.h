@@ -82,6 +82,7 @@ class Staging {
 
   void run();
   void take_leave();
+  bool serve_all();
   bool step(Lane& lane, uint64_t budget);
   void follow_reader(Lane& lane);
   void follow_horizon(Lane& lane);

@@ -114,11 +114,7 @@ struct StagingFixture {
     cache =
         std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, over.ram));
     staging.emplace(*cache, policy, *catalog, pages, clock, metrics, StagingOptions{over.budget});
-    DatasetSource dataset;
-    dataset.catalog = catalog;
-    run = *PlanRun::make(*parse_plan(plan), dataset, {});
-    REQUIRE(run->prepare().ok());
-    staging->add(run);
+    run = add_plan(plan);
   }
   StagingFixture(uint32_t files, uint64_t size, const std::string& plan, uint64_t budget, uint64_t ram,
                  uint32_t chunk_size = 4 << 20)
@@ -127,6 +123,15 @@ struct StagingFixture {
     staging->stop();
     CHECK(cache->stop(std::chrono::seconds(5)));
     CHECK(pages.wrong() == 0);
+  }
+
+  std::shared_ptr<PlanRun> add_plan(const std::string& text) {
+    DatasetSource dataset;
+    dataset.catalog = catalog;
+    std::shared_ptr<PlanRun> added = *PlanRun::make(*parse_plan(text), dataset, {});
+    REQUIRE(added->prepare().ok());
+    staging->add(added);
+    return added;
   }
 
   /// Waits for what another thread brings about; false after ten seconds.

@@ -90,6 +90,17 @@ TEST_CASE("a dataset that fits the budget is pushed once and not dropped") {
   CHECK(f.source.fetches <= kFiles + 10);  // only sentinels, whose pages are missing, are fetched again
 }
 
+TEST_CASE("two datasets of which each fits the budget stay within it together") {
+  constexpr uint64_t kSize = 20000;
+  constexpr uint32_t kFiles = 100;
+  StagingFixture f(kFiles, kSize, "name=one seed=1 format=files epochs=2", 150 * kSize, 0);
+  REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("one") >= kFiles; }));
+  const auto other = f.add_plan("name=two seed=2 format=files epochs=2");
+  REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("two") == 50; }));
+  std::this_thread::sleep_for(50ms);
+  CHECK(f.staging->ahead("two") == 50);
+}
+
 TEST_CASE("a plan that is removed stops pushing, and its cache goes back to first touch") {
   StagingFixture f(100, 20000, "seed=1 format=files", 10 * 20000, 1 << 24);
   REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") == 10; }));
