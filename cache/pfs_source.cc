@@ -24,6 +24,14 @@ constexpr unsigned kReaderHeadroom = 4;
 // Stale files named in the log; after that only counted.
 constexpr size_t kReported = 1000;
 
+// Operations after which one more at a time is tried, once descriptors were short: what took them may have
+// gone. An attempt in vain costs one failed open.
+constexpr unsigned kTryMoreAfter = 64;
+
+bool lacks_descriptors(const Error& error) {
+  return error.code == EMFILE || error.code == ENFILE;
+}
+
 }  // namespace
 
 PfsSource::PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOptions& options,
@@ -85,26 +93,28 @@ void PfsSource::stop() {
 
 bool PfsSource::may_start(const Key& next) const {
   const bool reader = next.first.kind == Urgency::Kind::reader;
-  return in_flight_ < limit_.value() + (reader ? kReaderHeadroom : 0);
+  return in_flight_ < std::min(limit_.value() + (reader ? kReaderHeadroom : 0), descriptors_);
 }
 
 void PfsSource::pump() {
   for (;;) {
     std::optional<FetchRequest> request;
+    Ticket ticket = 0;
     {
       MutexLock lock(mutex_);
       if (queue_.empty() || !may_start(queue_.begin()->first)) return;
       auto node = queue_.extract(queue_.begin());
-      queued_.erase(node.key().second);
+      ticket = node.key().second;
+      queued_.erase(ticket);
       request = std::move(node.mapped());
       ++in_flight_;
     }
     metrics_.pfs_in_flight.add(1);
-    start(std::move(*request), clock_.now());
+    start(ticket, std::move(*request), clock_.now());
   }
 }
 
-void PfsSource::start(FetchRequest request, TimePoint now) {
+void PfsSource::start(Ticket ticket, FetchRequest request, TimePoint now) {
   const bool large = catalog_.chunks(request.file).count > 1;
   SharedFd kept = large ? kept_open(request.file) : nullptr;
   FileRead read;
@@ -118,14 +128,43 @@ void PfsSource::start(FetchRequest request, TimePoint now) {
   if (!kept) metrics_.pfs_opens.add();
   metrics_.pfs_reads.add();
   auto shared = std::make_shared<FetchRequest>(std::move(request));
-  read.done = [this, shared, now, kept](Result<FileRead::Outcome> outcome) {
-    finish(*shared, now, kept, std::move(outcome));
+  read.done = [this, ticket, shared, now, kept](Result<FileRead::Outcome> outcome) {
+    finish(ticket, *shared, now, kept, std::move(outcome));
   };
   io_.submit(std::move(read));
 }
 
-void PfsSource::finish(const FetchRequest& request, TimePoint started, const SharedFd& kept,
+// Without a descriptor for it a fetch waits until another one has given up its own. False if there is none
+// that will: then the fetch has failed.
+bool PfsSource::put_back(Ticket ticket, FetchRequest& request, const Error& error) {
+  std::list<std::pair<FileId, SharedFd>> closed;  // outside the lock, and before the next attempt
+  bool first = false;
+  unsigned others = 0;
+  {
+    MutexLock lock(mutex_);
+    others = in_flight_ - 1;
+    if (stopped_ || (others == 0 && open_files_.empty())) return false;
+    closed.swap(open_files_);
+    --in_flight_;
+    first = descriptors_ == UINT_MAX;
+    descriptors_ = std::max(1U, others);
+    since_short_ = 0;
+    queued_[ticket] = request.urgency;
+    const Key key{request.urgency, ticket};
+    queue_.emplace(key, std::move(request));
+  }
+  metrics_.pfs_in_flight.add(-1);
+  if (first)
+    log_.warn("{}: the source is read by {} operations at a time; a higher limit (ulimit -n) helps",
+              printable(error.message), std::max(1U, others));
+  closed.clear();
+  pump();
+  return true;
+}
+
+void PfsSource::finish(Ticket ticket, FetchRequest& request, TimePoint started, const SharedFd& kept,
                        Result<FileRead::Outcome> outcome) {
+  if (!outcome && lacks_descriptors(outcome.error()) && put_back(ticket, request, outcome.error())) return;
   const TimePoint now = clock_.now();
   metrics_.pfs_latency.record(now - started);
   metrics_.pfs_in_flight.add(-1);
@@ -135,6 +174,7 @@ void PfsSource::finish(const FetchRequest& request, TimePoint started, const Sha
   {
     MutexLock lock(mutex_);
     --in_flight_;
+    if (descriptors_ != UINT_MAX && ++since_short_ % kTryMoreAfter == 0) ++descriptors_;
     limit_.completed(outcome ? outcome->bytes : 0, !queue_.empty(), now);
     metrics_.pfs_concurrency.set(limit_.value());
   }

@@ -4,6 +4,7 @@
 // says, else the fetch fails with ESTALE, the file is named once in the log, and `on_stale` is told.
 #pragma once
 
+#include <climits>
 #include <functional>
 #include <list>
 #include <map>
@@ -49,9 +50,10 @@ class PfsSource final : public ChunkSource {
 
   void pump() EXCLUDES(mutex_);
   bool may_start(const Key& next) const REQUIRES(mutex_);
-  void start(FetchRequest request, TimePoint now) EXCLUDES(mutex_);
-  void finish(const FetchRequest& request, TimePoint started, const SharedFd& kept,
+  void start(Ticket ticket, FetchRequest request, TimePoint now) EXCLUDES(mutex_);
+  void finish(Ticket ticket, FetchRequest& request, TimePoint started, const SharedFd& kept,
               Result<FileRead::Outcome> outcome) EXCLUDES(mutex_);
+  bool put_back(Ticket ticket, FetchRequest& request, const Error& error) EXCLUDES(mutex_);
   Status judge(const FetchRequest& request, const Result<FileRead::Outcome>& outcome);
   Status stale(FileId file, const std::string& why);
   SharedFd open_deep(const std::string& path);
@@ -73,6 +75,8 @@ class PfsSource final : public ChunkSource {
   unsigned in_flight_ GUARDED_BY(mutex_) = 0;
   bool stopped_ GUARDED_BY(mutex_) = false;
   ConcurrencyLimit limit_ GUARDED_BY(mutex_);
+  unsigned descriptors_ GUARDED_BY(mutex_) = UINT_MAX;  // operations for which there are some, as far as seen
+  unsigned since_short_ GUARDED_BY(mutex_) = 0;         // operations since that was lowered or raised
   std::list<std::pair<FileId, SharedFd>> open_files_ GUARDED_BY(mutex_);  // most recently used first
   std::unordered_set<FileId> reported_ GUARDED_BY(mutex_);                // stale files named in the log
 };
