@@ -155,6 +155,7 @@ def main():
     if options.build:
         os.environ["CLAIRFS_BUILD_DIR"] = options.build
     print(f"seed {options.seed}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # takes down what is mounted
     soak = Soak(options)
     soak.run()
     print(json.dumps(soak.verdict(), indent=1))

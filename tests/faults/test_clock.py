@@ -4,10 +4,12 @@ import os
 import time
 
 import pytest
+from clairjob import clairjob
 from clairmount import clairfs, slowfs, wait_until
 from faultlib import SIZES, assert_hashes, make_dataset, reading
 from planning import plan, register
 from preload import faults
+from training import Dataset, Readers, peers, register_on_all
 
 __all__ = ["faults"]
 PLAN = "format=files sampler=torch.distributed seed=7 epochs=1000"
@@ -46,3 +48,19 @@ def test_catalog_is_believed_across_a_jump(tmp, faults, jump):
         assert "scanned" in mount.control("status")
         assert (mount.path / "class0/empty").read_bytes() == b"not any more"
         assert os.listdir(mount.catalog_dir)
+
+
+def test_jumps_on_one_node_of_a_job(tmp, faults):
+    """Nobody is taken for late, dead or restarted by it."""
+    nodes, epochs, faults.node = 3, 4, 2
+    data = Dataset(tmp / "src", count=200)
+    with clairjob(data.root, nodes, "--ram", data.padded, "--staging", "1M", env=faults.env) as job:
+        register_on_all(job, 0, epochs)
+        readers = Readers(data, job, epochs, pause=0.1).start()
+        for jump in JUMPS:
+            faults.clock_seconds = jump
+            time.sleep(0.3)
+        readers.finish()
+        states = {peer["state"] for node in job for peer in peers(node) if peer["rank"] != node.rank}
+        assert states == {"alive"}, job.log()
+        assert job.stat("reads.failed") == 0

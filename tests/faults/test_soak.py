@@ -12,6 +12,13 @@ SOAK = pathlib.Path(__file__).resolve().parents[1] / "soak.py"
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_soak(ranks):
-    soak = subprocess.run([sys.executable, SOAK, "--seconds", "60", "--ranks", str(ranks)], timeout=280,
-                          capture_output=True, text=True, check=False)  # fmt: skip
-    assert soak.returncode == 0, f"{soak.stdout}\n{soak.stderr}"
+    words = [sys.executable, SOAK, "--seconds", "60", "--ranks", str(ranks)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as soak:
+        try:
+            said, _ = soak.communicate(timeout=240)
+        except BaseException:
+            soak.terminate()  # then it unmounts
+            print(soak.communicate(timeout=30)[0])
+            soak.kill()
+            raise
+    assert soak.returncode == 0, said
