@@ -23,6 +23,7 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import sys
 import time
 
@@ -55,7 +56,7 @@ class Soak:
                 nodes = Nodes(dataset, place, self.rng, faults, self.options.ranks)
                 try:
                     self.session(nodes, calm)
-                except (Finding, AssertionError, TimeoutError, OSError, clairmount.MountError) as error:
+                except (Finding, AssertionError, TimeoutError, OSError, subprocess.SubprocessError, clairmount.MountError) as error:
                     self.findings.append(f"session {self.totals['sessions']}: {error!r}")
                 for store in nodes.stores:
                     damage(store, self.rng)

@@ -24,7 +24,7 @@ import time
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 START_SECONDS = 60  # a sanitizer build on a busy machine needs a few; none of these deadlines decides a passing test
-STOP_SECONDS = 30
+STOP_SECONDS = 60
 _MNT_DETACH = 2
 
 
@@ -208,8 +208,14 @@ class _Daemon:
         return is_mounted(self.path)
 
     def wait(self, seconds=STOP_SECONDS):
-        """Waits for the program to end; its exit status."""
-        return self.process.wait(seconds)
+        """Waits for the program to end; its exit status. If it does not, stderr has what its threads are at."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            for task in pathlib.Path(f"/proc/{self.pid}/task").iterdir():
+                with contextlib.suppress(OSError):
+                    print((task / "stat").read_text().split()[:3], (task / "wchan").read_text(), file=sys.stderr)
+            raise
 
     def kill(self, signal_number=signal.SIGKILL):
         """Ends the program with a signal and waits; by default as a crash would, which leaves a stale mount."""
