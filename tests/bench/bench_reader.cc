@@ -1,19 +1,19 @@
 // A plain reader for the benchmarks, so that an interpreter's costs do not count.
 //
-//   bench_reader files ROOT LIST... [--batch N [--compute-us U] [--workers W]]
+//   bench_reader files ROOT LIST... [--batch N [--compute-us U | --compute-rate B] [--workers W]]
 //       [--barrier FILE --readers N] [--sum]
 //       open+read+close of the files of each LIST (names below ROOT, one per line; a LIST is an epoch). After
-//       every batch it sleeps, in the place of a training step. With workers the batches are read ahead as
-//       PyTorch's DataLoader does it: batch b by worker b mod W, two batches in flight for each worker, anew
-//       in each epoch. With a barrier no reader begins a batch before all N have ended the one before, as
-//       gradients are exchanged; FILE begins with eight bytes 0.
+//       every batch it sleeps, in the place of a training step: for a given time, or as long as its bytes
+//       take at B bytes/s (without workers only). With workers the batches are read ahead as PyTorch's
+//       DataLoader does it: batch b by worker b mod W, two batches in flight for each worker, anew in each
+//       epoch. With a barrier no reader begins a batch before all N have ended the one before, as gradients
+//       are exchanged; FILE begins with eight bytes 0.
 //   bench_reader seq FILE...          sequential, 1 MiB reads
 //   bench_reader mmap FILE PAGES      touches random pages of a mapping
 //   bench_reader drop ROOT LIST       drops the files' pages from the page cache
 //
 // Prints one line of JSON for each epoch or file: seconds, files, bytes, compute_seconds, sum (if asked for:
-// the same for the same bytes, whatever the order of the files), waits (seconds that each batch was waited
-// for).
+// the same for the same bytes, whatever the order of the files), waits and computes (seconds of each batch).
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -49,6 +49,7 @@ struct Options {
   size_t batch = 0;
   size_t workers = 0;
   std::chrono::microseconds compute{0};
+  uint64_t compute_rate = 0;  // bytes/s
   bool sum = false;
   std::string barrier;
   uint64_t readers = 1;
@@ -61,6 +62,7 @@ struct Totals {
   double seconds = 0;
   double compute_seconds = 0;
   std::vector<double> waits;
+  std::vector<double> computes;
 };
 
 double since(Clock::time_point begin) {
@@ -188,16 +190,23 @@ Totals read_epoch(const Names& names, const Options& options, const Barrier& bar
   Loader loader(names, options, batches);
   for (size_t b = 0; b < batches; ++b) {
     const auto asked = Clock::now();
+    const uint64_t bytes_before = totals.bytes;
     if (options.workers > 0) {
       loader.wait_for(b);
     } else {
       read_batch(names, b, options, buffer, totals);
     }
     totals.waits.push_back(since(asked));
-    if (options.compute.count() > 0) {
+    std::chrono::duration<double> compute = options.compute;
+    if (options.compute_rate > 0) {
+      compute = std::chrono::duration<double>(static_cast<double>(totals.bytes - bytes_before) /
+                                              static_cast<double>(options.compute_rate));
+    }
+    if (compute.count() > 0) {
       const auto step = Clock::now();
-      std::this_thread::sleep_for(options.compute);
+      std::this_thread::sleep_for(compute);
       totals.compute_seconds += since(step);
+      totals.computes.push_back(since(step));
     }
     barrier.arrive_and_wait();
   }
@@ -249,14 +258,19 @@ Totals drop_pages(const Names& names) {
   return totals;
 }
 
+std::string list(const std::vector<double>& values) {
+  std::string text;
+  for (const double value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
+  return "[" + text + "]";
+}
+
 void print(const Totals& totals) {
   std::printf(
-      R"({"seconds": %.6f, "files": %llu, "bytes": %llu, "compute_seconds": %.6f, "sum": "%llx", "waits": [)",
+      R"({"seconds": %.6f, "files": %llu, "bytes": %llu, "compute_seconds": %.6f, "sum": "%llx", "waits": %s, )"
+      "\"computes\": %s}\n",
       totals.seconds, static_cast<unsigned long long>(totals.files),
       static_cast<unsigned long long>(totals.bytes), totals.compute_seconds,
-      static_cast<unsigned long long>(totals.sum));
-  for (size_t i = 0; i < totals.waits.size(); ++i) std::printf("%s%.6f", i > 0 ? ", " : "", totals.waits[i]);
-  std::printf("]}\n");
+      static_cast<unsigned long long>(totals.sum), list(totals.waits).c_str(), list(totals.computes).c_str());
   std::fflush(stdout);
 }
 
@@ -282,7 +296,8 @@ int read_files(const Names& arguments, Options options) {
 }
 
 int usage() {
-  std::cerr << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U] [--workers W]\n"
+  std::cerr << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U | --compute-rate B] "
+               "[--workers W]\n"
                "                    [--barrier FILE --readers N] [--sum]\n"
                "       bench_reader seq FILE... | mmap FILE PAGES | drop ROOT LIST\n";
   return 2;
@@ -304,6 +319,8 @@ int main(int argc, char** argv) {
       options.workers = number();
     } else if (word == "--compute-us") {
       options.compute = std::chrono::microseconds(number());
+    } else if (word == "--compute-rate") {
+      options.compute_rate = number();
     } else if (word == "--barrier") {
       options.barrier = i + 1 < argc ? argv[++i] : "";
     } else if (word == "--readers") {

@@ -68,10 +68,13 @@ class JobCase:
         return "--barrier", path, "--readers", NODES
 
     def read(self, roots, *options):
-        """All nodes at once; the runs of each, epoch by epoch."""
+        """All nodes at once; the runs of each, epoch by epoch. Batches compute as long as the mean one, if the options
+        say nothing else."""
 
         def one(node):
-            batches = ("--batch", BATCH, "--compute-us", self.compute_us)
+            batches = ("--batch", BATCH)
+            if "--compute-rate" not in options:
+                batches += ("--compute-us", self.compute_us)
             runs = reader("files", roots[node], *self.orders[node], *batches, "--sum", *options)
             for epoch, run in enumerate(runs):
                 if run["sum"] != self.sums[node][epoch]:
@@ -81,9 +84,13 @@ class JobCase:
         with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
             return list(pool.map(one, range(NODES)))
 
-    def batches(self, per_node):
-        """What each node waited for each batch, batch by batch."""
-        return list(zip(*([wait for run in runs for wait in run["waits"]] for runs in per_node), strict=True))
+    @staticmethod
+    def last_of_batches(per_node):
+        """Of the node that ended a batch last, batch by batch: what it waited and what it computed."""
+        nodes = [
+            [both for run in runs for both in zip(run["waits"], run["computes"], strict=True)] for runs in per_node
+        ]
+        return [max(batch, key=sum) for batch in zip(*nodes, strict=True)]
 
     def stall(self, runs):
         waits = [wait for run in runs for wait in run["waits"]]

@@ -69,25 +69,36 @@ def calibrate(case, tmp):
         return tomllib.loads(run_clairfs("calibrate", pfs.path, *words))
 
 
-def measure_network(case):
-    """Seconds and MB/s of a fetch from a peer, as the nodes themselves find out in a job that the source does not hold up."""
-    with clairjob.clairjob(case.source, NODES, "--ram", case.ram(1), "--staging", case.staging) as job:
-        (job[0].path / ".clairfs/plan").write_text(case.plan())
-        case.set_compute(0.4)  # as in the cases: a network that is not busy
-        case.read([node.path for node in job])
-        peers = [peer for node in job for peer in node.stats()["job"]["peers"] if "bandwidth" in peer]
-    return statistics.median(p["latency_seconds"] for p in peers), statistics.median(p["bandwidth"] for p in peers) / MB
+def rate(case):
+    """Bytes/s that a node computes: the model's samples compute as long as they are large."""
+    return int(case.size / NODES / case.steps / (case.compute_us * 1e-6))
+
+
+def reading_time(case, per_node):
+    """Seconds in which the slowest node reads a batch that nothing keeps it from reading; not of the first epoch."""
+    waits = [wait for wait, _ in case.last_of_batches([runs[1:] for runs in per_node])]
+    return statistics.median(waits)
+
+
+class Nodes:
+    """What the nodes find out in a job that the source does not hold up."""
+
+    def __init__(self, case):
+        case.set_compute(0.4)  # as in the cases
+        options = ("--compute-rate", rate(case))
+        self.bare_batch = reading_time(case, case.read([case.source] * NODES, *options, *case.barrier()))
+        with clairjob.clairjob(case.source, NODES, "--ram", case.ram(1), "--staging", case.staging) as job:
+            (job[0].path / ".clairfs/plan").write_text(case.plan())
+            per_node = case.read([node.path for node in job], *options, *case.barrier())
+            peers = [peer for node in job for peer in node.stats()["job"]["peers"] if "bandwidth" in peer]
+        # Reading is computing: what it takes is the processor's time, of four nodes on the cores of one machine.
+        self.batch = reading_time(case, per_node)
+        self.latency = statistics.median(peer["latency_seconds"] for peer in peers)
+        self.bandwidth = statistics.median(peer["bandwidth"] for peer in peers) / MB
 
 
 def table(values):
     return "{" + ", ".join(f"{users} = {rate}" for users, rate in values.items()) + "}"
-
-
-def measure_reader(case):
-    """Seconds in which a node reads a batch from the page cache, while the others do the same."""
-    case.set_compute(0.4)
-    per_node = case.read([case.source] * NODES, *case.barrier())
-    return statistics.median(max(waits) for waits in case.batches(per_node))
 
 
 class Machine:
@@ -96,18 +107,20 @@ class Machine:
     def __init__(self, case, tmp):
         progress("measuring the parameters of the scenario")
         self.parts = calibrate(case, tmp)
-        self.batch = measure_reader(case)
-        self.latency, self.bandwidth = measure_network(case)
+        self.nodes = nodes = Nodes(case)
         progress(
-            f"a batch from the page cache: {1000 * self.batch:.1f} ms; a fetch from a peer: {1000 * self.latency:.2f} ms and "
-            f"{self.bandwidth:.0f} MB/s; PFS by reads in flight: {self.parts['pfs']['read']} MB/s"
+            f"a batch is read in {1000 * nodes.bare_batch:.1f} ms from the source's page cache, in {1000 * nodes.batch:.1f} ms from "
+            f"mounts; a fetch from a peer: {1000 * nodes.latency:.2f} ms and {nodes.bandwidth:.0f} MB/s; PFS by reads in flight: "
+            f"{self.parts['pfs']['read']} MB/s"
         )
 
+    def batch(self, setup):
+        """Seconds in which a node reads a batch that is there: the reader's own work, as computing is."""
+        return self.nodes.bare_batch if setup.policy == "naive" else self.nodes.batch
+
     def scenario(self, case, setup):
-        samples = BATCH * case.steps * NODES
-        # Reading what is in the page cache is the reader's own work, as computing is.
-        step = case.compute_us * 1e-6 + self.batch
-        compute = case.size * BATCH / samples / step / MB
+        batch = case.size / NODES / case.steps
+        compute = batch / (batch / rate(case) + self.batch(setup)) / MB
         pfs, memory, disk = self.parts["pfs"]["read"], self.parts["class"]["ram"]["read"], self.parts["class"]["nvme"]
         text = f"""
 [job]
@@ -122,8 +135,8 @@ path = "{case.source}"
 [worker]
 compute = {compute}
 preprocess = 1e6       # nothing is decoded
-network = {self.bandwidth}
-network_latency_ms = {1000 * self.latency}
+network = {self.nodes.bandwidth}
+network_latency_ms = {1000 * self.nodes.latency}
 pfs_network = {max(pfs.values())}
 [staging]
 capacity = {case.staging / MB}
@@ -168,14 +181,15 @@ def predict(case, setup, machine, path):
 # Reality
 
 
-def measured(case, machine, per_node, seconds, pfs_bytes, peer_bytes, kept):
-    """`kept`: bytes of the dataset that some node keeps, each counted once."""
+def measured(case, batch, per_node, seconds, pfs_bytes, peer_bytes, kept):
+    """`batch`: seconds of reading one that is there. `kept`: bytes of the dataset that some node keeps, each counted
+    once."""
     consumed = case.size * case.epochs
     return {
         "runtime": seconds,
         "epochs": [max(run["seconds"] for run in runs) for runs in zip(*per_node, strict=True)],
-        # Of a batch, what the slowest node waited beyond reading the page cache.
-        "stall": sum(max(waits) - machine.batch for waits in case.batches(per_node)),
+        # Of a batch, what the node waited that ended it last, beyond reading what is there.
+        "stall": sum(wait - batch for wait, _ in case.last_of_batches(per_node)),
         "pfs": pfs_bytes / 1e6,
         "peer": peer_bytes / 1e6,
         # What was consumed and came neither from a peer nor straight from the PFS.
@@ -194,18 +208,18 @@ def run_job(case, setup, machine, tmp):
         pfs.command("reset")
         begin = time.monotonic()
         (job[0].path / ".clairfs/plan").write_text(case.plan())
-        per_node = case.read([node.path for node in job], *case.barrier())
+        per_node = case.read([node.path for node in job], "--compute-rate", rate(case), *case.barrier())
         seconds = time.monotonic() - begin
         kept = case.size - job[0].stat("job.placement.homeless_bytes")
-        return measured(case, machine, per_node, seconds, pfs.counters()["bytes"], job.stat("peers.bytes_in"), kept)
+        return measured(case, machine.batch(setup), per_node, seconds, pfs.counters()["bytes"], job.stat("peers.bytes_in"), kept)
 
 
-def run_without(case, machine):
+def run_without(case, setup, machine):
     with case.pfs() as pfs:
         begin = time.monotonic()
-        per_node = case.read([pfs.path] * NODES, *case.barrier())
+        per_node = case.read([pfs.path] * NODES, "--compute-rate", rate(case), *case.barrier())
         seconds = time.monotonic() - begin
-        return measured(case, machine, per_node, seconds, pfs.counters()["bytes"], 0, 0)
+        return measured(case, machine.batch(setup), per_node, seconds, pfs.counters()["bytes"], 0, 0)
 
 
 # The comparison
@@ -225,7 +239,7 @@ def compare(case, machine, samples, keep):
         for number, (label, setup) in enumerate(case.setups.items()):
             case.set_compute(setup.compute)
             predicted = predict(case, setup, machine, (keep or tmp) / f"case-{number}.toml")
-            real = run_without(case, machine) if setup.policy == "naive" else run_job(case, setup, machine, tmp)
+            real = run_without(case, setup, machine) if setup.policy == "naive" else run_job(case, setup, machine, tmp)
             for figure in UNITS:
                 samples.add(f"{label}: {figure}, predicted", predicted[figure])
                 samples.add(f"{label}: {figure}, measured", real[figure])
