@@ -3,18 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/staging_lane.h"
+
 namespace clairfs {
 namespace {
-
-// In windows of a thousand samples and more one in 128 is left incomplete: a request for it costs a reader as
-// much as several samples that need none, and a place known to 128 samples is good enough for such a window.
-constexpr uint32_t kLongestGap = 128;
-
-// A window holds at least that many sentinels, however short it is.
-constexpr uint64_t kSentinelsPerWindow = 8;
-
-// Samples pushed in one go before everything else gets its turn: some milliseconds.
-constexpr uint64_t kPushesPerStep = 32;
 
 // Samples whose chunks are known but not asked for yet: enough to go on with whenever memory comes free.
 constexpr size_t kUnitsWaiting = 64;
@@ -32,89 +24,7 @@ constexpr double kSlowestReader = 0.1;
 constexpr auto kIdle = std::chrono::seconds(5);
 constexpr uint64_t kIdleShare = 8;  // one part in that many
 
-uint64_t page_floor(uint64_t offset) {
-  return offset / kPageSize * kPageSize;
-}
-
 }  // namespace
-
-struct Staging::Shared {
-  Mutex mutex;
-  CondVar wake;
-  bool changed GUARDED_BY(mutex) = false;
-  bool stopping GUARDED_BY(mutex) = false;
-  std::map<std::string, std::shared_ptr<Lane>> lanes GUARDED_BY(mutex);
-  std::vector<std::shared_ptr<Lane>> removed GUARDED_BY(mutex);  // for the thread to take leave of
-  std::atomic<uint64_t> in_flight_bytes{0};
-  std::atomic<uint64_t> fill_bytes{0};
-
-  void notify() {
-    {
-      MutexLock lock(mutex);
-      changed = true;
-    }
-    wake.notify_one();
-  }
-};
-
-/// The part of a sample that lies in one chunk: what is fetched, pinned and pushed at a time. A sample
-/// without bytes, or one that is not to be pushed, is one unit without a chunk.
-struct Staging::Unit {
-  Unit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
-      : position(of_position), shared(std::move(counted_in)) {}
-  ~Unit() {
-    release();
-    shared->notify();  // memory to fetch with has come free
-  }
-
-  void count(uint64_t size) {
-    bytes = size;
-    shared->in_flight_bytes.fetch_add(bytes);
-  }
-  void release() { shared->in_flight_bytes.fetch_sub(std::exchange(bytes, 0)); }
-
-  const uint64_t position;
-  const std::shared_ptr<Shared> shared;
-  std::optional<ChunkId> chunk;
-  FileId file;
-  uint64_t begin = 0;  // of the file; whole pages, or up to its end
-  uint64_t end = 0;
-  bool last = true;  // of its sample
-  ChunkRef data;     // written by the completion, before `arrived`
-  std::atomic<bool> arrived{false};
-  bool failed = false;
-  uint64_t bytes = 0;  // counted as in flight: from the fetch to the push
-};
-
-/// A plan on its way. All but `staged_published` belongs to the staging thread.
-struct Staging::Lane {
-  explicit Lane(std::shared_ptr<PlanRun> plan) : run(std::move(plan)) {}
-
-  const std::shared_ptr<PlanRun> run;
-  Horizon horizon;
-  bool started = false;
-  uint64_t front = 0;  // the reader's, as last seen
-  uint64_t dropped = 0;
-  uint64_t staged = 0;
-  uint64_t fetched = 0;
-  uint64_t filled = 0;                      // tiers have been filled up to here, beyond `fetched`
-  std::deque<std::shared_ptr<Unit>> units;  // of [staged, fetched), in order
-  size_t asked = 0;                         // so many of them have been asked of the cache
-  bool sentinel = false;                    // the sample at `staged` is one
-  bool complete = true;                     // all of it so far has been pushed
-  uint64_t window_bytes = 0;                // of [front, fetched)
-  uint64_t budget = 0;
-  uint64_t next_sentinel = 0;
-  uint32_t gap = 1;           // between sentinels, for what is pushed now
-  uint32_t widest_gap = 1;    // among the pushed samples that the reader has not passed
-  uint64_t widest_until = 0;  // position from which on `gap` holds
-  TimePoint moved{};
-  uint64_t deadline = 0;            // of the last unit that was asked for
-  bool keeps_all = false;           // the whole dataset fits the budget, beside those of other such plans
-  uint64_t kept_bytes = 0;          // its size then, for good
-  std::vector<bool> in_page_cache;  // by sample; only if keeps_all
-  std::atomic<uint64_t> staged_published{0};
-};
 
 Staging::Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages,
                  const Clock& clock, Metrics& metrics, const StagingOptions& options)
@@ -483,99 +393,6 @@ void Staging::ask(const std::shared_ptr<Unit>& unit, uint64_t deadline) {
 void Staging::pop_unit(Lane& lane) {
   lane.units.pop_front();
   if (lane.asked > 0) --lane.asked;
-}
-
-// A long window can do with fewer sentinels. The tracker must go on expecting the old, wider gaps until the
-// reader has left them behind.
-void Staging::choose_gap(Lane& lane) {
-  // How many samples the window holds when it is full, by the size of those in it.
-  const uint64_t held = std::max<uint64_t>(lane.fetched - lane.front, 1);
-  const uint64_t mean = std::max<uint64_t>(lane.window_bytes / held, 1);
-  const uint64_t window = lane.window_bytes == 0 ? held : lane.budget / mean;
-  lane.gap = static_cast<uint32_t>(std::clamp<uint64_t>(window / kSentinelsPerWindow, 1, kLongestGap));
-  if (lane.gap >= lane.widest_gap || lane.front >= lane.widest_until) lane.widest_gap = lane.gap;
-  if (lane.gap == lane.widest_gap) lane.widest_until = lane.staged;
-}
-
-// Tells the tracker what is about to be pushed, before it is: a reader close behind may pass it unseen at
-// once.
-void Staging::announce(Lane& lane) {
-  uint64_t end = lane.staged;
-  uint64_t units = 0;
-  for (const auto& unit : lane.units) {
-    if (++units > kPushesPerStep || (unit->chunk && !unit->arrived)) break;
-    end = unit->position + 1;
-  }
-  lane.run->tracker().set_pushed(lane.run->place(end), lane.widest_gap);
-}
-
-bool Staging::push_arrived(Lane& lane) {
-  choose_gap(lane);
-  announce(lane);
-  const uint64_t before = lane.staged;
-  uint64_t pushed = 0;
-  for (; !lane.units.empty() && pushed < kPushesPerStep; ++pushed) {
-    const auto unit = lane.units.front();
-    if (lane.asked == 0 || (unit->chunk && !unit->arrived)) break;
-    push(lane, *unit);
-    pop_unit(lane);
-    if (unit->last) ++lane.staged;
-  }
-  if (lane.staged != before) tell_policy(lane);
-  return pushed > 0;
-}
-
-// Every `gap` samples or a little sooner, unevenly, so that sentinels do not fall on one of several ranks
-// alone; and the last sample of an epoch.
-bool Staging::is_sentinel(Lane& lane, uint64_t position) {
-  const PlannedEpoch* epoch = lane.horizon.epoch_at(position);
-  const bool ends_epoch = epoch != nullptr && position + 1 == epoch->end();
-  if (position < lane.next_sentinel && !ends_epoch) return false;
-  const uint64_t spread = std::max<uint64_t>(lane.gap / 8, 1);
-  const uint64_t jitter = (position * 0x9E3779B97F4A7C15ULL >> 32) % spread;  // Fibonacci hashing
-  lane.next_sentinel = position + lane.gap - jitter;
-  return true;
-}
-
-// Pushes one unit; with the last one of a sample, says what became of the sample.
-void Staging::push(Lane& lane, const Unit& unit) {
-  const uint32_t sample = lane.horizon.sample_at(unit.position);
-  const bool sentinel = unit.last && is_sentinel(lane, unit.position);
-  if (!unit.chunk) {
-    if (sentinel && lane.keeps_all && lane.in_page_cache[sample]) leave_open(lane, unit.position);
-    return;
-  }
-  const uint64_t end = sentinel ? page_floor(unit.end - 1) : unit.end;
-  const uint64_t inside = unit.begin - catalog_.range(*unit.chunk).offset;
-  if (sentinel && !unit.failed) {
-    tails_.keep(unit.file, end, unit.data->block.slices(inside + end - unit.begin, unit.end - end));
-  }
-  if (unit.failed) {
-    lane.complete = false;
-  } else if (end > unit.begin) {
-    const Status pushed =
-        pages_.push(unit.file, unit.begin, unit.data->block.slices(inside, end - unit.begin));
-    lane.complete = lane.complete && pushed.ok();
-    (pushed ? metrics_.staging_pushed_bytes : metrics_.staging_push_failures)
-        .add(pushed ? end - unit.begin : 1);
-  }
-  if (!unit.last) return;
-  metrics_.staging_pushed.add();
-  if (sentinel) leave_open(lane, unit.position);
-  if (lane.keeps_all && lane.complete) lane.in_page_cache[sample] = true;
-  lane.complete = true;
-}
-
-// A sentinel lacks its last page, also when an earlier reader or plan has left it in the page cache.
-void Staging::leave_open(Lane& lane, uint64_t position) {
-  const uint32_t sample = lane.horizon.sample_at(position);
-  const SampleIndex& index = lane.run->index();
-  if (index.range_count(sample) == 0) return;
-  const ByteRange last = index.range(sample, index.range_count(sample) - 1);
-  if (last.length == 0) return;
-  const uint64_t end = last.offset + last.length;
-  pages_.drop(last.file, page_floor(end - 1), kPageSize);
-  metrics_.staging_sentinels.add();
 }
 
 // Uses the source's idle time: chunks beyond the window go into tiers that have free space.

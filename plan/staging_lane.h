@@ -1,0 +1,99 @@
+// What staging knows of a plan on its way. For staging's own sources only.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/staging.h"
+
+namespace clairfs {
+
+inline uint64_t page_floor(uint64_t offset) {
+  return offset / kPageSize * kPageSize;
+}
+
+struct Staging::Shared {
+  Mutex mutex;
+  CondVar wake;
+  bool changed GUARDED_BY(mutex) = false;
+  bool stopping GUARDED_BY(mutex) = false;
+  std::map<std::string, std::shared_ptr<Lane>> lanes GUARDED_BY(mutex);
+  std::vector<std::shared_ptr<Lane>> removed GUARDED_BY(mutex);  // for the thread to take leave of
+  std::atomic<uint64_t> in_flight_bytes{0};
+  std::atomic<uint64_t> fill_bytes{0};
+
+  void notify() {
+    {
+      MutexLock lock(mutex);
+      changed = true;
+    }
+    wake.notify_one();
+  }
+};
+
+/// The part of a sample that lies in one chunk: what is fetched, pinned and pushed at a time. A sample
+/// without bytes, or one that is not to be pushed, is one unit without a chunk.
+struct Staging::Unit {
+  Unit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
+      : position(of_position), shared(std::move(counted_in)) {}
+  ~Unit() {
+    release();
+    shared->notify();  // memory to fetch with has come free
+  }
+
+  void count(uint64_t size) {
+    bytes = size;
+    shared->in_flight_bytes.fetch_add(bytes);
+  }
+  void release() { shared->in_flight_bytes.fetch_sub(std::exchange(bytes, 0)); }
+
+  const uint64_t position;
+  const std::shared_ptr<Shared> shared;
+  std::optional<ChunkId> chunk;
+  FileId file;
+  uint64_t begin = 0;  // of the file; whole pages, or up to its end
+  uint64_t end = 0;
+  bool last = true;  // of its sample
+  ChunkRef data;     // written by the completion, before `arrived`
+  std::atomic<bool> arrived{false};
+  bool failed = false;
+  uint64_t bytes = 0;  // counted as in flight: from the fetch to the push
+};
+
+/// A plan on its way. All but `staged_published` belongs to the staging thread.
+struct Staging::Lane {
+  explicit Lane(std::shared_ptr<PlanRun> plan) : run(std::move(plan)) {}
+
+  const std::shared_ptr<PlanRun> run;
+  Horizon horizon;
+  bool started = false;
+  uint64_t front = 0;  // the reader's, as last seen
+  uint64_t dropped = 0;
+  uint64_t staged = 0;
+  uint64_t fetched = 0;
+  uint64_t filled = 0;                      // tiers have been filled up to here, beyond `fetched`
+  std::deque<std::shared_ptr<Unit>> units;  // of [staged, fetched), in order
+  size_t asked = 0;                         // so many of them have been asked of the cache
+  bool sentinel = false;                    // the sample at `staged` is one
+  bool complete = true;                     // all of it so far has been pushed
+  uint64_t window_bytes = 0;                // of [front, fetched)
+  uint64_t budget = 0;
+  uint64_t next_sentinel = 0;
+  uint32_t gap = 1;           // between sentinels, for what is pushed now
+  uint32_t widest_gap = 1;    // among the pushed samples that the reader has not passed
+  uint64_t widest_until = 0;  // position from which on `gap` holds
+  TimePoint moved{};
+  uint64_t deadline = 0;            // of the last unit that was asked for
+  bool keeps_all = false;           // the whole dataset fits the budget, beside those of other such plans
+  uint64_t kept_bytes = 0;          // its size then, for good
+  std::vector<bool> in_page_cache;  // by sample; only if keeps_all
+  std::atomic<uint64_t> staged_published{0};
+};
+
+}  // namespace clairfs
