@@ -154,8 +154,9 @@ bool WarmUp::wait_for_room(const std::shared_ptr<const Pass>& pass, uint64_t byt
   uint64_t& under_way = into_ram ? shared_->into_ram : shared_->in_transit;
   const uint64_t most = into_ram ? most_into_ram_ : most_in_transit_;
   while (!shared_->stopping && shared_->pass == pass) {
-    if (SteadyTime::now() < shared_->not_before) {
-      shared_->wake.wait_until(lock, shared_->not_before);
+    const auto not_before = shared_->not_before;  // a copy: it is looked at while the lock is open
+    if (SteadyTime::now() < not_before) {
+      shared_->wake.wait_until(lock, not_before);
     } else if (under_way + bytes > most) {
       shared_->wake.wait(lock);
     } else if (!into_ram && cache_.writes_are_behind()) {

@@ -4,13 +4,9 @@ import mmap
 import struct
 
 import pytest
-from clairmount import binary, build_dir
+from clairmount import build_dir, sanitized
 
 FIELDS = ("read_errno", "write_errno", "index_errno", "clock_seconds", "hits", "node", "wrong_bulk", "wrong_message")
-
-
-def sanitized():
-    return any(name in binary().read_bytes() for name in (b"__asan_init", b"__tsan_init"))
 
 
 class Faults:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from clairmount import binary, clairfs, tempdir, wait_until
+from clairmount import binary, clairfs, sanitized, tempdir, wait_until
 from faultlib import assert_hashes, make_dataset, reading
 from mounting import assert_one_line, io_choices, run
 from planning import plan, register, wait_ahead
@@ -155,6 +155,7 @@ def small_group():
     group.close()
 
 
+@pytest.mark.skipif(sanitized(), reason="a sanitizer takes memory of its own")
 @pytest.mark.parametrize("io", io_choices())
 def test_memory_group_below_the_window(tmp, small_group, io):
     """The kernel takes pushed pages back before they are read: then they are asked for."""

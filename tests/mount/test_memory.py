@@ -6,7 +6,7 @@ import pathlib
 import re
 
 import pytest
-from clairmount import binary, clairfs, make_tree
+from clairmount import clairfs, make_tree, sanitized
 from mounting import io_choices
 
 REST = 64 << 20
@@ -19,10 +19,6 @@ CONFIGURATIONS = {
     "nvme": ["--ram=8M", "--nvme={nvme}:256M"],
     "large chunks": ["--ram=20M", "--chunk=4M", "--fuse-threads=8"],
 }
-
-
-def sanitized():
-    return any(name in binary().read_bytes() for name in (b"__asan_init", b"__tsan_init"))
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ Everything here is a context manager that leaves no mount, process or file behin
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import pathlib
@@ -51,6 +52,12 @@ def binary(name="clairfs"):
     if not path.exists():
         raise FileNotFoundError(f"{path} is not built")
     return path
+
+
+@functools.cache
+def sanitized():
+    """Whether the build under test has a sanitizer, which takes memory of its own and wants to be preloaded first."""
+    return any(name in binary().read_bytes() for name in (b"__asan_init", b"__tsan_init"))
 
 
 # Trees
