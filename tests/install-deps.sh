@@ -12,7 +12,7 @@ declare -A groups=(
   # attr has setfattr; bindfs is what the benchmarks compare with.
   [test]="python3 python3-pytest python3-pytest-timeout python3-numpy python3-torch python3-torchvision
           openclipart-png attr bindfs glusterfs-server glusterfs-client iproute2"
-  [bench]="python3 python3-torch bindfs mergerfs rclone libbenchmark-dev"
+  [bench]="python3 python3-torch python3-torchvision openclipart-png bindfs mergerfs rclone libbenchmark-dev mount e2fsprogs"
   # 55 MB to download: not needed to build or to test.
   [fuzz]="clang libclang-rt-dev"
   [quickstart]="python3 python3-torch python3-torchvision openclipart-png attr"

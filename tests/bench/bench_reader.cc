@@ -1,7 +1,7 @@
 // A plain reader for the benchmarks, so that an interpreter's costs do not count.
 //
 //   bench_reader files ROOT LIST... [--batch N [--compute-us U | --compute-rate B] [--workers W]]
-//       [--barrier FILE --readers N] [--sum]
+//       [--barrier FILE --readers N] [--sum] [--begin S]
 //       open+read+close of the files of each LIST (names below ROOT, one per line; a LIST is an epoch). After
 //       every batch it sleeps, in the place of a training step: for a given time, or as long as its bytes
 //       take at B bytes/s (without workers only). With workers the batches are read ahead as PyTorch's
@@ -10,10 +10,14 @@
 //       are exchanged; FILE begins with eight bytes 0.
 //   bench_reader seq FILE...          sequential, 1 MiB reads
 //   bench_reader mmap FILE PAGES      touches random pages of a mapping
+//   bench_reader stat ROOT LIST [--begin S]   stat() of each file
 //   bench_reader drop ROOT LIST       drops the files' pages from the page cache
 //
-// Prints one line of JSON for each epoch or file: seconds, files, bytes, compute_seconds, sum (if asked for:
-// the same for the same bytes, whatever the order of the files), waits and computes (seconds of each batch).
+// --begin S: files and stat wait until CLOCK_MONOTONIC is S seconds, so that several readers begin together.
+//
+// Prints one line of JSON for each epoch or file: begin (CLOCK_MONOTONIC), seconds, files, bytes,
+// compute_seconds, sum (if asked for: the same for the same bytes, whatever the order of the files), waits
+// and computes (seconds of each batch).
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -53,9 +57,11 @@ struct Options {
   bool sum = false;
   std::string barrier;
   uint64_t readers = 1;
+  Clock::time_point begin;
 };
 
 struct Totals {
+  double begin = 0;
   uint64_t files = 0;
   uint64_t bytes = 0;
   uint64_t sum = 0;
@@ -64,6 +70,10 @@ struct Totals {
   std::vector<double> waits;
   std::vector<double> computes;
 };
+
+double on_clock(Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -211,6 +221,7 @@ Totals read_epoch(const Names& names, const Options& options, const Barrier& bar
     barrier.arrive_and_wait();
   }
   loader.finish(totals);
+  totals.begin = on_clock(begin);
   totals.seconds = since(begin);
   return totals;
 }
@@ -220,6 +231,7 @@ Totals read_sequentially(const std::string& path) {
   std::vector<char> buffer(kBlock);
   const auto begin = Clock::now();
   read_file(path, buffer, false, totals);
+  totals.begin = on_clock(begin);
   totals.seconds = since(begin);
   return totals;
 }
@@ -238,11 +250,27 @@ Totals touch_pages(const std::string& path, uint64_t pages) {
   for (uint64_t i = 0; i < pages; ++i) {
     totals.sum += static_cast<const volatile unsigned char*>(memory)[random() % (size / kPage) * kPage];
   }
+  totals.begin = on_clock(begin);
   totals.seconds = since(begin);
   totals.files = pages;
   totals.bytes = pages * kPage;
   ::munmap(memory, size);
   ::close(fd);
+  return totals;
+}
+
+Totals stat_files(const Names& names, const Options& options) {
+  Totals totals;
+  std::this_thread::sleep_until(options.begin);
+  const auto begin = Clock::now();
+  for (const std::string& name : names) {
+    struct stat st {};
+    if (::stat(name.c_str(), &st) != 0) fail(name);
+    totals.bytes += static_cast<uint64_t>(st.st_size);
+    ++totals.files;
+  }
+  totals.begin = on_clock(begin);
+  totals.seconds = since(begin);
   return totals;
 }
 
@@ -266,9 +294,9 @@ std::string list(const std::vector<double>& values) {
 
 void print(const Totals& totals) {
   std::printf(
-      R"({"seconds": %.6f, "files": %llu, "bytes": %llu, "compute_seconds": %.6f, "sum": "%llx", "waits": %s, )"
-      "\"computes\": %s}\n",
-      totals.seconds, static_cast<unsigned long long>(totals.files),
+      R"({"begin": %.6f, "seconds": %.6f, "files": %llu, "bytes": %llu, "compute_seconds": %.6f, "sum": "%llx", )"
+      "\"waits\": %s, \"computes\": %s}\n",
+      totals.begin, totals.seconds, static_cast<unsigned long long>(totals.files),
       static_cast<unsigned long long>(totals.bytes), totals.compute_seconds,
       static_cast<unsigned long long>(totals.sum), list(totals.waits).c_str(), list(totals.computes).c_str());
   std::fflush(stdout);
@@ -287,6 +315,7 @@ int read_files(const Names& arguments, Options options) {
   for (size_t i = 1; i < arguments.size(); ++i) epochs.push_back(names_of(arguments[0], arguments[i]));
   std::vector<char> buffer(kBlock);
   const Barrier barrier(options);
+  std::this_thread::sleep_until(options.begin);
   for (const Names& names : epochs) {
     Options epoch = options;
     if (epoch.batch == 0) epoch.batch = std::max<size_t>(names.size(), 1);
@@ -296,10 +325,11 @@ int read_files(const Names& arguments, Options options) {
 }
 
 int usage() {
-  std::cerr << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U | --compute-rate B] "
-               "[--workers W]\n"
-               "                    [--barrier FILE --readers N] [--sum]\n"
-               "       bench_reader seq FILE... | mmap FILE PAGES | drop ROOT LIST\n";
+  std::cerr
+      << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U | --compute-rate B] "
+         "[--workers W]\n"
+         "                    [--barrier FILE --readers N] [--sum] [--begin S]\n"
+         "       bench_reader seq FILE... | mmap FILE PAGES | stat ROOT LIST [--begin S] | drop ROOT LIST\n";
   return 2;
 }
 
@@ -325,6 +355,10 @@ int main(int argc, char** argv) {
       options.barrier = i + 1 < argc ? argv[++i] : "";
     } else if (word == "--readers") {
       options.readers = std::max<uint64_t>(number(), 1);
+    } else if (word == "--begin") {
+      const double seconds = i + 1 < argc ? std::strtod(argv[++i], nullptr) : 0;
+      options.begin = Clock::time_point(
+          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
     } else if (word == "--sum") {
       options.sum = true;
     } else {
@@ -339,6 +373,8 @@ int main(int argc, char** argv) {
     for (const std::string& file : words) print(read_sequentially(file));
   } else if (mode == "mmap" && words.size() == 2) {
     print(touch_pages(words[0], std::strtoull(words[1].c_str(), nullptr, 10)));
+  } else if (mode == "stat" && words.size() == 2) {
+    print(stat_files(names_of(words[0], words[1]), options));
   } else if (mode == "drop" && words.size() == 2) {
     print(drop_pages(names_of(words[0], words[1])));
   } else {

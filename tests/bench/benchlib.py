@@ -1,10 +1,14 @@
-"""What the benchmarks share: datasets, the plain reader, bindfs, counters of a mount, and the table at the end."""
+"""What the benchmarks share: datasets, the plain reader, other filesystems, counters of a mount, and what was found."""
 
+import argparse
+import concurrent.futures
 import contextlib
 import json
 import os
 import pathlib
 import random
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -18,6 +22,7 @@ import clairmount
 
 PER_CLASS = 100  # files in a class folder
 READ_SECONDS = 300  # no reader of these benchmarks takes that long unless something hangs
+START_SECONDS = 0.1  # eight readers have then started and read their lists; one that is late is not left out
 PAGE = 4096
 MIB = 1 << 20
 
@@ -112,6 +117,20 @@ def rate(run):
     return run["files"] / run["seconds"]
 
 
+def in_parallel(mode, root, lists):
+    """Files a second of as many readers as there are lists, each with its own. They begin together."""
+    begin = time.monotonic() + START_SECONDS
+    with concurrent.futures.ThreadPoolExecutor(len(lists)) as pool:
+        runs = [runs[0] for runs in pool.map(lambda files: reader(mode, root, files, "--begin", begin), lists)]
+    end = max(run["begin"] + run["seconds"] for run in runs)
+    return sum(run["files"] for run in runs) / (end - min(run["begin"] for run in runs))
+
+
+def split_lists(tmp, order, counts):
+    """The order dealt out to each number of readers, as DataLoader deals batches of one to its workers."""
+    return {n: [write_list(tmp / f"order-{n}-{i}", order[i::n]) for i in range(n)] for n in counts}
+
+
 def timed(*command):
     """Seconds that a program takes; its output is discarded."""
     begin = time.monotonic()
@@ -152,6 +171,60 @@ def rclone(source, cache_bytes=None):
     if cache_bytes is not None:
         options += ["--vfs-cache-max-size", str(cache_bytes), "--vfs-cache-poll-interval", "1s"]
     return _served(source, "rclone", "mount", *options, source, "MNT")
+
+
+OTHERS = {"bindfs": bindfs, "mergerfs": mergerfs, "rclone": rclone}
+
+
+def others(found, stack, source):
+    """Mounts of the filesystems that clairfs is compared with, those that are installed: {name: path}. They live as long
+    as `stack`."""
+    return {name: stack.enter_context(OTHERS[name](source)).path for name in installed_others(found)}
+
+
+def installed_others(found):
+    for name in OTHERS:
+        if shutil.which(name):
+            yield name
+        else:
+            found.skip(name, f"not installed (apt-get install {name})")
+
+
+JOURNALLED = "ext4 without large folios"
+
+
+@contextlib.contextmanager
+def journalled(found, source, size):
+    """A copy of `source`, which takes `size` bytes, on an ext4 with data=journal, in a loop device; None if that cannot be
+    had here.
+
+    Where data is journalled, ext4 has no large folios. Nor have the pages of a FUSE mount that are pushed or read by a
+    server of this protocol, and a warm page cache is read faster in large folios, whoever the server is.
+    """
+    with clairmount.tempdir() as tmp:
+        try:
+            copy = _mount_image(tmp, source, size)
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+            found.skip(JOURNALLED, f"no loop mount: {said[-1] if said else error}")
+            yield None
+            return
+        try:
+            yield copy
+        finally:
+            subprocess.run(["umount", copy], timeout=READ_SECONDS, check=False)  # frees the loop device, too
+
+
+def _mount_image(tmp, source, size):
+    image, point = tmp / "image", tmp / "mnt"
+    point.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(size * 3 // 2 + 256 * MIB)
+    for command in (["mkfs.ext4", "-q", "-F", image], ["mount", "-o", "loop,data=journal", image, point]):
+        subprocess.run(command, capture_output=True, text=True, timeout=READ_SECONDS, check=True)
+    subprocess.run(["cp", "-R", f"{source}/.", point], capture_output=True, text=True, timeout=READ_SECONDS, check=True)
+    os.sync()
+    return point
 
 
 def touch_memory(size):
@@ -226,7 +299,8 @@ class Table:
         self.title = title
         self.rows = []
 
-    def add(self, figure, value, unit="", at_least=None, at_most=None, note=""):
+    def add(self, figure, value, unit="", at_least=None, at_most=None, note="", ratio=None):
+        """`ratio`: (this over the baseline, name of the baseline)."""
         reached = None
         if at_least is not None or at_most is not None:
             reached = (at_least is None or value >= at_least) and (at_most is None or value <= at_most)
@@ -238,6 +312,7 @@ class Table:
                 "at_least": at_least,
                 "at_most": at_most,
                 "reached": reached,
+                "ratio": ratio and {"value": ratio[0], "of": ratio[1]},
                 "note": note,
             }
         )
@@ -252,7 +327,7 @@ class Table:
                 target = f"<= {number(row['at_most'])}"
             reached = {None: "", True: "yes", False: "NO"}[row["reached"]]
             measured = f"{number(row['value'])} {row['unit']}".rstrip()
-            cells.append((row["figure"], measured, target, reached, row["note"]))
+            cells.append((row["figure"], measured, target, reached, with_ratio(row)))
         widths = [max(len(row[i]) for row in cells) for i in range(4)]
         yield self.title
         for figure, value, target, reached, note in cells:
@@ -269,9 +344,74 @@ def number(value):
     return f"{value:.4f}" if abs(value) < 0.1 and value else f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"
 
 
-def write_json(path, tables, samples=None):
-    result = {"tables": {table.title: table.rows for table in tables}, "rounds": samples.rounds if samples else {}}
-    pathlib.Path(path).write_text(json.dumps(result, indent=2) + "\n")
+def with_ratio(row):
+    """The note of a table's row, after its ratio to the baseline."""
+    ratio = f"{number(row['ratio']['value'])} of {row['ratio']['of']}" if row["ratio"] else ""
+    return ", ".join(filter(None, [ratio, row["note"]]))
+
+
+def bars(title, label, categories, series, mark=None, log=False):
+    """A chart for Findings.add: {name of a series: one value, or None, for each category}. `mark`: (value, its name)."""
+    chart = {"kind": "bars", "title": title, "label": label, "categories": list(categories), "series": series, "log": log}
+    return {**chart, "mark": mark and {"value": mark[0], "label": mark[1]}}
+
+
+def lines(title, x_label, y_label, x, series, log=False):
+    """A chart for Findings.add: {name of a series: one value, or None, for each x}."""
+    chart = {"kind": "lines", "title": title, "x_label": x_label, "y_label": y_label}
+    return {**chart, "x": list(x), "series": series, "log": log}
+
+
+class Findings:
+    """What a script found: printed as it comes, and written as JSON each time, so that what breaks later takes nothing
+    with it. `given`: what arguments() returned."""
+
+    def __init__(self, given):
+        self.given = given
+        self.begin = time.time()
+        self.samples = Samples()
+        self.tables, self.charts, self.skipped = [], [], []
+
+    def add(self, table, *charts):
+        table.print()
+        self.tables.append(table)
+        self.charts += charts
+        self._write()
+
+    def skip(self, what, why):
+        """Something that cannot be measured here; once is enough."""
+        if {"what": what, "why": why} not in self.skipped:
+            print(f"SKIPPED {what}: {why}", flush=True)
+            self.skipped.append({"what": what, "why": why})
+            self._write()
+
+    def _write(self):
+        if self.given.json:
+            result = {
+                "run": {"begin": self.begin, "seconds": time.time() - self.begin, "quick": self.given.quick},
+                "tables": {table.title: table.rows for table in self.tables},
+                "charts": self.charts,
+                "skipped": self.skipped,
+                "rounds": self.samples.rounds,
+            }
+            pathlib.Path(self.given.json).write_text(json.dumps(result, indent=2) + "\n")
+
+
+def arguments(about, rounds, parts=(), more=lambda parser: None):
+    """The command line that all of these scripts have. `rounds`: the default, in words. `more` adds further options."""
+    parser = argparse.ArgumentParser(description=about.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="smaller datasets and fewer rounds")
+    parser.add_argument("--rounds", type=int, help=rounds)
+    if parts:
+        parser.add_argument("--only", action="append", choices=parts, help="default: all")
+    parser.add_argument("--json", metavar="FILE", help="also write all figures to FILE")
+    more(parser)
+    given = parser.parse_args()
+    if parts and not given.only:
+        given.only = list(parts)
+    # Ended by a signal, it still unmounts.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    return given
 
 
 def progress(text):

@@ -15,8 +15,9 @@ BATCH = 16  # samples of a node
 class JobCase:
     """`compute`: what computing of an epoch takes, in units of what the PFS needs for the dataset."""
 
-    def __init__(self, tmp, count, epochs, bandwidth, compute):
+    def __init__(self, tmp, count, epochs, bandwidth, compute, nodes=NODES):
         self.tmp = tmp
+        self.nodes = nodes
         self.count = count
         self.epochs = epochs
         self.bandwidth = bandwidth
@@ -27,11 +28,11 @@ class JobCase:
         self.size = benchlib.bytes_of(self.source, self.names)
         # What keeping the dataset takes: whole pages.
         self.padded = benchlib.padded(self.source, self.names)
-        self.steps = self.count // NODES // BATCH  # of an epoch
+        self.steps = self.count // self.nodes // BATCH  # of an epoch
         self.set_compute(compute)
         self.orders, self.sums = [], []
-        for node in range(NODES):
-            orders = benchlib.plan_orders(self.names, 1, self.epochs, world=NODES, rank=node)
+        for node in range(self.nodes):
+            orders = benchlib.plan_orders(self.names, 1, self.epochs, world=self.nodes, rank=node)
             lists = [write_list(tmp / f"order-{node}-{e}", order) for e, order in enumerate(orders)]
             self.orders.append(lists)
             self.sums.append([run["sum"] for run in reader("files", self.source, *lists, "--sum")])
@@ -48,7 +49,7 @@ class JobCase:
 
     def ram(self, share):
         """A node's, so that all together keep `share` of the dataset."""
-        return int(share * self.padded / NODES)
+        return int(share * self.padded / self.nodes)
 
     def least_bytes(self, share):
         """`share`: what all nodes together can keep of the dataset."""
@@ -59,13 +60,13 @@ class JobCase:
         return max(compute, self.least_bytes(share) / self.bandwidth)
 
     def plan(self):
-        return f"name=bench seed=1 epochs={self.epochs} world={NODES} ranks_per_node=1 batch={BATCH}\n"
+        return f"name=bench seed=1 epochs={self.epochs} world={self.nodes} ranks_per_node=1 batch={BATCH}\n"
 
     def barrier(self):
         """Options of one read() that make every batch end with a barrier."""
         path = self.tmp / "barrier"
         path.write_bytes(bytes(8))
-        return "--barrier", path, "--readers", NODES
+        return "--barrier", path, "--readers", self.nodes
 
     def read(self, roots, *options):
         """All nodes at once; the runs of each, epoch by epoch. Batches compute as long as the mean one, if the options
@@ -81,8 +82,8 @@ class JobCase:
                     raise SystemExit(f"WRONG DATA: node {node}, epoch {epoch}: {run['sum']}")
             return runs
 
-        with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
-            return list(pool.map(one, range(NODES)))
+        with concurrent.futures.ThreadPoolExecutor(self.nodes) as pool:
+            return list(pool.map(one, range(self.nodes)))
 
     @staticmethod
     def last_of_batches(per_node):

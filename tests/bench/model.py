@@ -8,7 +8,6 @@ by a job of its own on the same nodes, the reader on the source's warm page cach
 the mounts are given (RAM, NVMe) and in how long a batch computes. Every batch ends with a barrier, as in the model.
 """
 
-import argparse
 import dataclasses
 import json
 import pathlib
@@ -20,7 +19,7 @@ import tomllib
 import benchlib
 import clairjob
 import clairmount
-from benchlib import Samples, Table, progress
+from benchlib import Findings, Table, progress
 from jobcase import BATCH, NODES, JobCase
 
 MB = 1 << 20
@@ -275,24 +274,22 @@ def print_aligned(lines):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer files, 3 epochs")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", action="append", metavar="WORD", help="cases whose name has the word; default: all")
-    parser.add_argument("--json", metavar="FILE", help="also write all figures to FILE")
-    parser.add_argument("--keep", metavar="DIR", type=pathlib.Path, help="write the scenario files there")
-    given = parser.parse_args()
-    samples = Samples()
+    def more(parser):
+        parser.add_argument("--only", action="append", metavar="WORD", help="cases whose name has the word; default: all")
+        parser.add_argument("--keep", metavar="DIR", type=pathlib.Path, help="write the scenario files there")
+
+    given = benchlib.arguments(__doc__, "default: 1", more=more)
+    found = Findings(given)
+    samples = found.samples
     with clairmount.tempdir() as tmp:
         case = JobCase(tmp, 512 if given.quick else 1536, 3 if given.quick else 4, BANDWIDTH, 1)
         case.setups = {k: v for k, v in CASES.items() if not given.only or any(word in k for word in given.only)}
         machine = Machine(case, tmp)
-        for _ in range(given.rounds):
+        for _ in range(given.rounds or 1):
             compare(case, machine, samples, given.keep)
         result, lines = comparison(case.setups, samples)
         print_aligned(lines)
-    if given.json:
-        benchlib.write_json(given.json, [result], samples)
+        found.add(result)
 
 
 if __name__ == "__main__":

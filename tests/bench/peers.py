@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What peers are worth: a job of four nodes on an emulated PFS that all of them share.
+"""What peers are worth: a job of two or four nodes on an emulated PFS that all of them share.
 
     tests/bench/peers.py [--quick] [--rounds N] [--only job|death|idle]... [--json FILE]
 
@@ -8,7 +8,6 @@ long again as the PFS needs for the dataset once, so that the PFS is not the bou
 emulated PFS counted is the witness for what was read. Data is compared with the source.
 """
 
-import argparse
 import concurrent.futures
 import statistics
 import time
@@ -16,19 +15,21 @@ import time
 import benchlib
 import clairjob
 import clairmount
-from benchlib import Samples, Table, progress, reader
-from jobcase import BATCH, NODES, JobCase
+from benchlib import Findings, Table, progress, reader
+from jobcase import BATCH, JobCase
 
 COMPUTE = 1.5  # times what the PFS needs for the dataset
 
 
-def make_case(tmp, quick):
-    return JobCase(tmp, 1024 if quick else 2048, 3 if quick else 5, 20_000_000, COMPUTE)
+def make_case(tmp, nodes, quick):
+    tmp = tmp / f"{nodes}-nodes"
+    tmp.mkdir()
+    return JobCase(tmp, 512 if quick else 640, 3 if quick else 5, 20_000_000, COMPUTE, nodes)
 
 
 def job_round(case, label, share, samples, *options):
     with case.pfs() as pfs:
-        with clairjob.clairjob(pfs.path, NODES, "--ram", case.ram(share), "--staging", case.staging, *options) as job:
+        with clairjob.clairjob(pfs.path, case.nodes, "--ram", case.ram(share), "--staging", case.staging, *options) as job:
             pfs.command("reset")
             for node in job:  # one would do, were it not for --peers off
                 (node.path / ".clairfs/plan").write_text(case.plan())
@@ -36,12 +37,13 @@ def job_round(case, label, share, samples, *options):
             per_node = case.read([node.path for node in job])
             seconds = time.monotonic() - begin
             seen = pfs.counters()
-            samples.add(f"{label} network", job.stat("peers.bytes_in"))
-            samples.add(f"{label} failed", job.stat("reads.failed"))
+            samples.add(f"{case.nodes} {label} network", job.stat("peers.bytes_in"))
+            samples.add(f"{case.nodes} {label} failed", job.stat("reads.failed"))
     record(case, label, share, per_node, seconds, seen, samples)
 
 
 def record(case, label, share, per_node, seconds, seen, samples):
+    label = f"{case.nodes} {label}"
     samples.add(f"{label} total", seconds)
     samples.add(f"{label} total / bound", seconds / case.bound(share))
     samples.add(f"{label} bytes", seen["bytes"] / case.least_bytes(share))
@@ -62,34 +64,50 @@ CASES = {  # label: (N·D / S, mount options)
     "NoPFS's rule, N·D = 1.0 S": (1.0, ("--placement", "nopfs")),
     "NoPFS's rule, N·D = 0.5 S": (0.5, ("--placement", "nopfs")),
 }
+FEWER = ("N·D = 1.0 S", "no peers, N·D = 1.0 S", "NoPFS's rule, N·D = 1.0 S")  # of two nodes
 
 
-def job_table(case, samples):
+def cases_of(nodes, quick):
+    """What is measured of a job of `nodes`."""
+    left_out = "NoPFS's rule, N·D = 0.5 S" if quick else None
+    return {label: case for label, case in CASES.items() if (nodes > 2 or label in FEWER) and label != left_out}
+
+
+def job_table(case, cases, samples):
     title = (
-        f"{NODES} nodes on one PFS, {case.bandwidth // 1_000_000} MB/s and {case.latency_us} us: {case.count:,} files, "
+        f"{case.nodes} nodes on one PFS, {case.bandwidth // 1_000_000} MB/s and {case.latency_us} us: {case.count:,} files, "
         f"{case.size / 1e6:.0f} MB, {case.epochs} epochs"
     )
     table = Table(title)
-    for label, (share, options) in CASES.items():
+    for label, (share, options) in cases.items():
         ours = not options
         enough = ours and share >= 1
         goal = (lambda most, on: {"at_most": most} if on else {})  # noqa: E731
         table.add(f"{label}: lower bound", case.bound(share), "s")
-        table.add(f"{label}: total / lower bound", samples.median(f"{label} total / bound"), **goal(1.05, ours))
-        table.add(f"{label}: PFS bytes / least", samples.median(f"{label} bytes"), **goal(1.01, ours))
-        table.add(f"{label}: PFS opens of a file, at most", samples.median(f"{label} opens"), **goal(1, enough))
-        table.add(f"{label}: stall, epoch 0", 100 * samples.median(f"{label} stall 0"), "%")
-        later = 100 * samples.median(f"{label} stall later")
+        table.add(f"{label}: total / lower bound", samples.median(f"{case.nodes} {label} total / bound"), **goal(1.05, ours))
+        table.add(f"{label}: PFS bytes / least", samples.median(f"{case.nodes} {label} bytes"), **goal(1.01, ours))
+        table.add(f"{label}: PFS opens of a file, at most", samples.median(f"{case.nodes} {label} opens"), **goal(1, enough))
+        table.add(f"{label}: stall, epoch 0", 100 * samples.median(f"{case.nodes} {label} stall 0"), "%")
+        later = 100 * samples.median(f"{case.nodes} {label} stall later")
         table.add(f"{label}: stall, later epochs", later, "%", **goal(0.5, enough))
-        table.add(f"{label}: from peers", samples.median(f"{label} network") / 1e6, "MB")
-    table.add("4 loading threads on the PFS: total / lower bound without a cache", samples.median("loader total / bound"))
+        table.add(f"{label}: from peers", samples.median(f"{case.nodes} {label} network") / 1e6, "MB")
+    table.add("4 loading threads on the PFS: total / lower bound without a cache", samples.median(f"{case.nodes} loader total / bound"))
     return table
+
+
+def job_chart(case, cases, samples):
+    series = {
+        "total time / lower bound": [samples.median(f"{case.nodes} {label} total / bound") for label in cases],
+        "PFS bytes / least": [samples.median(f"{case.nodes} {label} bytes") for label in cases],
+    }
+    title = f"{case.nodes} nodes, {case.epochs} epochs: time and PFS bytes over the least possible"
+    return benchlib.bars(title, "times the least possible", cases, series, (1, "bound"))
 
 
 def loader_round(case, samples):
     with case.pfs() as pfs:
         begin = time.monotonic()
-        per_node = case.read([pfs.path] * NODES, "--workers", 4)
+        per_node = case.read([pfs.path] * case.nodes, "--workers", 4)
         record(case, "loader", 0, per_node, time.monotonic() - begin, pfs.counters(), samples)
 
 
@@ -100,9 +118,9 @@ def death_table(case, samples):
     """Kills one of four nodes in the middle of an epoch. What its reader gets is its own affair; the others go on."""
     table = Table("kill -9 of one of four nodes in the middle of the second epoch")
     with case.pfs() as pfs:
-        with clairjob.clairjob(pfs.path, NODES, "--ram", case.ram(1.5), "--staging", case.staging) as job:
+        with clairjob.clairjob(pfs.path, case.nodes, "--ram", case.ram(1.5), "--staging", case.staging) as job:
             (job[0].path / ".clairfs/plan").write_text(case.plan())
-            victim = NODES - 1
+            victim = case.nodes - 1
             epoch = case.bound(1.5) / case.epochs
 
             def read(node):
@@ -113,8 +131,8 @@ def death_table(case, samples):
                 batches = ("--batch", BATCH, "--compute-us", case.compute_us)
                 return reader("files", job[node].path, *case.orders[node], *batches, "--sum")
 
-            with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
-                per_node = list(pool.map(read, range(NODES)))
+            with concurrent.futures.ThreadPoolExecutor(case.nodes) as pool:
+                per_node = list(pool.map(read, range(case.nodes)))
             for node, runs in enumerate(per_node):
                 if [run["sum"] for run in runs] != case.sums[node][: len(runs)]:
                     raise SystemExit(f"WRONG DATA: node {node}")
@@ -126,9 +144,9 @@ def death_table(case, samples):
     return table
 
 
-def idle_table(tmp):
+def idle_table(case):
     table = Table("Four idle nodes")
-    with clairjob.clairjob(tmp / "src", NODES, "--ram", "64M") as job:
+    with clairjob.clairjob(case.source, case.nodes, "--ram", "64M") as job:
         time.sleep(3)
         before = [benchlib.cpu_seconds(pid) for pid in job.pids]
         time.sleep(20)
@@ -139,32 +157,27 @@ def idle_table(tmp):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer files, 3 epochs")
-    parser.add_argument("--rounds", type=int, help="default: 3; with --quick 1")
-    parser.add_argument("--only", action="append", choices=("job", "death", "idle"), help="default: all")
-    parser.add_argument("--json", metavar="FILE", help="also write all figures to FILE")
-    given = parser.parse_args()
-    parts = given.only or ["job", "death", "idle"]
-    samples, tables = Samples(), []
+    given = benchlib.arguments(__doc__, "default: 5; with --quick 2", ("job", "death", "idle"))
+    parts = given.only
+    found = Findings(given)
+    samples = found.samples
+    rounds = given.rounds or (2 if given.quick else 5)
     with clairmount.tempdir() as tmp:
-        case = make_case(tmp, given.quick)
+        cases = {nodes: make_case(tmp, nodes, given.quick) for nodes in ((2, 4) if "job" in parts else (4,))}
         if "job" in parts:
-            for round_ in range(given.rounds or (1 if given.quick else 3)):
-                progress(f"round {round_ + 1}")
-                for label, (share, options) in CASES.items():
-                    job_round(case, label, share, samples, *options)
-                loader_round(case, samples)
-            tables.append(job_table(case, samples))
-            tables[-1].print()
+            for round_ in range(rounds):
+                for nodes, case in cases.items():
+                    progress(f"{nodes} nodes, round {round_ + 1} of {rounds}")
+                    for label, (share, options) in cases_of(nodes, given.quick).items():
+                        job_round(case, label, share, samples, *options)
+                    loader_round(case, samples)
+            for nodes, case in cases.items():
+                measured = cases_of(nodes, given.quick)
+                found.add(job_table(case, measured, samples), job_chart(case, measured, samples))
         if "death" in parts:
-            tables.append(death_table(case, samples))
-            tables[-1].print()
+            found.add(death_table(cases[4], samples))
         if "idle" in parts:
-            tables.append(idle_table(tmp))
-            tables[-1].print()
-    if given.json:
-        benchlib.write_json(given.json, tables, samples)
+            found.add(idle_table(cases[4]))
 
 
 if __name__ == "__main__":

@@ -7,22 +7,26 @@ Baselines are measured in the same run, interleaved with what they are compared 
 the rounds. What the slow filesystem counted is the witness for what was read. Data is compared with the source.
 """
 
-import argparse
 import re
 import statistics
 import subprocess
 
 import benchlib
 import clairmount
-from benchlib import MIB, Samples, Table, counted_requests, progress, rate, reader, write_list
+from benchlib import MIB, Findings, Table, counted_requests, progress, rate, reader, write_list
 
 BATCH = 32
 PUSH_SECONDS = 120
 PLAN = "name=bench seed={seed} epochs={epochs} batch={batch}"
 
 
-def register(mount, **keys):
-    (mount.path / ".clairfs/plan").write_text(PLAN.format(**keys) + "\n")
+def register(mount, more="", **keys):
+    (mount.path / ".clairfs/plan").write_text(f"{PLAN.format(**keys)} {more}\n")
+
+
+def cancel(mount):
+    command = [clairmount.binary(), "plan", "cancel", mount.path, "--name", "bench"]
+    subprocess.run(command, stdout=subprocess.DEVNULL, timeout=60, check=True)
 
 
 def plan_of(mount):
@@ -108,9 +112,9 @@ def push_table(samples, count):
 class SlowCase:
     """A dataset, a PFS that reads it in `size / bandwidth` seconds, and computing that takes as long."""
 
-    def __init__(self, tmp, quick):
-        self.count = 1024 if quick else 2048
-        self.epochs = 2 if quick else 3
+    def __init__(self, tmp, count, epochs):
+        self.count = count
+        self.epochs = epochs
         self.bandwidth = 20_000_000
         self.latency_us = 1000
         self.source = tmp / "slow-src"
@@ -139,21 +143,31 @@ class SlowCase:
         compute = self.epochs * (self.count // BATCH) * self.compute_us * 1e-6
         return max(compute, self.least_bytes(cache) / self.bandwidth)
 
-    def read(self, root, *options, mount=None):
-        batches = ("--batch", BATCH, "--compute-us", self.compute_us)
-        runs = reader("files", root, *self.orders, *batches, "--sum", *options, mount=mount)
+    def read(self, root, *options, mount=None, dropping=False):
+        """All epochs. `dropping`: the mount's pages leave the page cache after each, as those of a dataset would that is
+        larger than memory."""
+        batches = ("--batch", BATCH, "--compute-us", self.compute_us, "--sum")
+        runs = []
+        for orders in [[order] for order in self.orders] if dropping else [self.orders]:
+            runs += reader("files", root, *orders, *batches, *options, mount=mount)
+            if dropping:
+                reader("drop", root, orders[0], mount=mount)
         for epoch, run in enumerate(runs):
             require_same(f"epoch {epoch} of {root}", run, self.sum)
         return runs
 
-    def stall(self, run, skip=0):
-        """Seconds waited beyond what reading from a warm page cache takes, as a share of the epoch."""
+    def window(self):
+        """Batches that the staging window holds."""
+        return self.staging * self.count // self.size // BATCH
+
+    def stall(self, run, skip=0, warm=None):
+        """Seconds waited beyond what reading from a warm page cache takes (`warm`, a batch), as a share of the epoch."""
         waits = run["waits"][skip:]
-        return max(0, sum(waits) - len(waits) * self.warm_batch) / run["seconds"]
+        return max(0, sum(waits) - len(waits) * (self.warm_batch if warm is None else warm)) / run["seconds"]
 
 
 def slow_round(case, samples):
-    window = case.staging * case.count // case.size // BATCH  # batches
+    window = case.window()
     for label in ("plan", "no plan"):
         with case.pfs() as pfs:
             with clairmount.clairfs(pfs.path, "--ram", case.cache, "--staging", case.staging) as mount:
@@ -221,7 +235,7 @@ def slow_table(case, samples):
 def bytes_round(tmp, quick, samples):
     source = tmp / "bytes-src"
     if not source.exists():
-        benchlib.make_dataset(source, 2048 if quick else 8192)
+        benchlib.make_dataset(source, 2048 if quick else 4096)
     names = clairmount.tree_files(source)
     size, epochs = benchlib.bytes_of(source, names), 4
     seed = 7 + len(samples.rounds.get("0.25 RAM, paced", []))
@@ -296,16 +310,14 @@ def memory_table():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer files, 1 round of what takes long")
-    parser.add_argument("--rounds", type=int, help="default: 5 for pushed files, else 3; with --quick 3 and 1")
-    parser.add_argument("--only", action="append", choices=("push", "slow", "bytes", "memory"), help="default: all")
-    parser.add_argument("--json", metavar="FILE", help="also write all figures to FILE")
-    given = parser.parse_args()
-    parts = given.only or ["push", "slow", "bytes", "memory"]
+    given = benchlib.arguments(
+        __doc__, "default: 5; with --quick 3 for pushed files, else 1", ("push", "slow", "bytes", "memory")
+    )
+    parts = given.only
     fast_rounds = given.rounds or (3 if given.quick else 5)
-    slow_rounds = given.rounds or (1 if given.quick else 3)
-    every, tables = Samples(), []
+    slow_rounds = given.rounds or (1 if given.quick else 5)
+    found = Findings(given)
+    every = found.samples
 
     with clairmount.tempdir() as tmp:
         if "push" in parts:
@@ -314,26 +326,20 @@ def main():
             for round_ in range(fast_rounds):
                 progress(f"pushed files, round {round_ + 1} of {fast_rounds}")
                 push_round(tmp / "src", names, size, round_, tmp, every)
-            tables.append(push_table(every, len(names)))
-            tables[-1].print()
+            found.add(push_table(every, len(names)))
         if "slow" in parts:
-            case = SlowCase(tmp, given.quick)
+            case = SlowCase(tmp, 1024, 2) if given.quick else SlowCase(tmp, 2048, 3)
             for round_ in range(slow_rounds):
                 progress(f"slow PFS, round {round_ + 1} of {slow_rounds}")
                 slow_round(case, every)
-            tables.append(slow_table(case, every))
-            tables[-1].print()
+            found.add(slow_table(case, every))
         if "bytes" in parts:
             for round_ in range(slow_rounds):
                 progress(f"PFS bytes, round {round_ + 1} of {slow_rounds}")
                 bytes_round(tmp, given.quick, every)
-            tables.append(bytes_table(every))
-            tables[-1].print()
+            found.add(bytes_table(every))
         if "memory" in parts:
-            tables.append(memory_table())
-            tables[-1].print()
-    if given.json:
-        benchlib.write_json(given.json, tables, every)
+            found.add(memory_table())
 
 
 if __name__ == "__main__":

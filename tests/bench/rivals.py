@@ -1,176 +1,128 @@
 #!/usr/bin/python3
-"""clairfs beside what people use instead, on the same data in the same run.
+"""Small files in shuffled order: clairfs beside the source directory, bindfs, mergerfs and rclone mount.
 
-    tests/bench/rivals.py [--quick] [--rounds N] [--only files|epochs]... [--json FILE]
+    tests/bench/rivals.py [--quick] [--rounds N] [--json FILE]
 
-files: open+read+close of files of three sizes in shuffled order by 1 to 8 readers, everything warm, and listings:
-the source directory, bindfs, mergerfs, rclone mount with its full cache, clairfs from its RAM tier, with pages pushed
-by a plan, and from the page cache. epochs: shuffled epochs from an emulated slow PFS, with caches of twice, once and
-half the dataset's size. Orders are interleaved within a round; figures are medians, ratios those within a round.
+open+read+close of files of three sizes by 1 to 8 readers. The others are warm, rclone's full cache too; clairfs is
+measured on a fresh mount (source warm), from its RAM tier, from pages that a plan pushed, and from the page cache. The
+same files on an ext4 without large folios show what pages like those of a FUSE mount could be read at.
 """
 
-import argparse
-import concurrent.futures
 import contextlib
+import os
 import random
 
 import benchlib
 import clairmount
 import plan as planned
-from benchlib import MIB, Samples, Table, progress, rate, reader, timed, write_list
+from benchlib import MIB, Findings, Table, in_parallel, progress, reader, write_list
 
-SIZES = {"4 KB": (4_000, 4), "110 KB": (110_000, 1), "1 MB": (1_000_000, 0.2)}  # mean bytes, share of the file count
+SIZES = {"4 KB": (4_000, 2), "110 KB": (110_000, 1), "1 MB": (1_000_000, 0.2)}  # mean bytes, share of the file count
 READERS = (1, 2, 4, 8)
-
-
-def in_parallel(root, lists):
-    """Files a second of as many readers as there are lists, each with its own."""
-    with concurrent.futures.ThreadPoolExecutor(len(lists)) as pool:
-        runs = [future[0] for future in pool.map(lambda files: reader("files", root, files), lists)]
-    return sum(run["files"] for run in runs) / max(run["seconds"] for run in runs)
-
-
-def files_round(label, source, names, tmp, round_, samples):
-    order = benchlib.plan_orders(names, round_, 1)[0]
-    whole = write_list(tmp / "order", order)
-    splits = {n: [write_list(tmp / f"order-{n}-{i}", order[i::n]) for i in range(n)] for n in READERS}
-    size = benchlib.padded(source, names)
-    roomy = f"{size * 5 // 4 // MIB + 64}M"
-    with contextlib.ExitStack() as stack:
-        mounts = {"source": source}
-        for system in (benchlib.bindfs, benchlib.mergerfs, benchlib.rclone):
-            mounts[system.__name__] = stack.enter_context(system(source)).path
-        clair = stack.enter_context(clairmount.clairfs(source, "--ram", roomy, "--staging", roomy))
-        for root in (*mounts.values(), clair.path):
-            reader("files", root, whole)
-        for system, root in mounts.items():
-            for n in READERS:
-                samples.add(f"{label} {system} {n}", in_parallel(root, splits[n]))
-            samples.add(f"{label} find {system}", timed("find", root))
-            samples.add(f"{label} stat {system}", timed("find", root, "-printf", "%s %t\n"))
-        clairmount.wait_until(lambda: clair.stat("tiers.ram.bytes") >= size * 0.99, "the RAM tier is full")
-        for n in READERS:
-            reader("drop", clair.path, whole)
-            samples.add(f"{label} ram {n}", in_parallel(clair.path, splits[n]))
-        samples.add(f"{label} find ram", timed("find", clair.path))
-        samples.add(f"{label} stat ram", timed("find", clair.path, "-printf", "%s %t\n"))
-        reader("drop", clair.path, whole)
-        planned.register(clair, seed=round_, epochs=1, batch=1)
-        planned.wait_until_ahead(clair, len(names))
-        samples.add(f"{label} pushed 1", rate(reader("files", clair.path, whole)[0]))
-        for n in READERS:
-            samples.add(f"{label} page cache {n}", in_parallel(clair.path, splits[n]))
-
-
 SYSTEMS = {
     "source": "source directory, warm",
+    "journalled": f"{benchlib.JOURNALLED}, warm",
     "bindfs": "bindfs, warm",
     "mergerfs": "mergerfs, warm",
     "rclone": "rclone mount, full cache, warm",
+    "cold": "clairfs, fresh mount, no plan",
     "ram": "clairfs, RAM tier, page cache cold",
     "pushed": "clairfs, first touch of what a plan pushed",
     "page cache": "clairfs, page cache",
 }
 
 
-def files_table(label, count, samples):
-    table = Table(f"{count:,} files of {label} in shuffled order, files/s")
-    for system, name in SYSTEMS.items():
-        for n in (1,) if system == "pushed" else READERS:
-            key = f"{label} {system} {n}"
-            ratio = samples.ratio(key, f"{label} source {n}")
-            table.add(f"{name}, {n} reader{'s' if n > 1 else ''}", samples.median(key), note=f"{ratio:.3f} of the source")
-    for what, name in (("find", "names (find)"), ("stat", "attributes of all files (find -printf)")):
-        for system in ("source", "bindfs", "mergerfs", "rclone", "ram"):
-            key = f"{label} {what} {system}"
-            ratio = samples.ratio(key, f"{label} {what} source")
-            table.add(f"{name}: {'clairfs' if system == 'ram' else system}", samples.median(key), "s", note=f"{ratio:.1f} times the source's")
-    return table
+class Case:
+    """Files of one size, and the mounts of the others, which last for all rounds."""
 
+    def __init__(self, found, stack, label, count, mean):
+        self.label, self.count, self.samples = label, count, found.samples
+        self.tmp = stack.enter_context(clairmount.tempdir())
+        self.source = self.tmp / "src"
+        self.names = benchlib.make_dataset(self.source, count, mean)
+        self.size = benchlib.padded(self.source, self.names)
+        self.roomy = f"{self.size * 5 // 4 // MIB + 64}M"
+        self.roots = {"source": self.source, **benchlib.others(found, stack, self.source)}
+        copy = stack.enter_context(benchlib.journalled(found, self.source, self.size))
+        if copy:
+            self.roots["journalled"] = copy
+        reader("files", self.roots.get("rclone", self.source), write_list(self.tmp / "all", self.names))
+        os.sync()  # rclone's cache and the copy would be written back while others are measured
 
-# Shuffled epochs from a slow PFS
+    def mount(self):
+        return clairmount.clairfs(self.source, "--ram", self.roomy, "--staging", self.roomy)
 
-CACHES = {"twice the dataset": 2.0, "the dataset": 1.02, "half the dataset": 0.5}
+    def measure(self, system, root, lists):
+        self.samples.add(f"{self.label} {system} {len(lists)}", in_parallel("files", root, lists))
 
+    def round(self, seed):
+        order = benchlib.plan_orders(self.names, seed, 1)[0]
+        splits = benchlib.split_lists(self.tmp, order, READERS)
+        whole = splits[1][0]
+        for system, root in self.roots.items():
+            reader("files", root, whole)  # a machine may take back pages that nobody used for a while
+            for lists in splits.values():
+                self.measure(system, root, lists)
+        for lists in splits.values():
+            benchlib.touch_memory(2 * self.size)
+            with self.mount() as mount:
+                self.measure("cold", mount.path, lists)
+        with self.mount() as mount:
+            reader("files", mount.path, whole, mount=mount)
+            clairmount.wait_until(lambda: mount.stat("tiers.ram.bytes") >= self.bytes(), "the RAM tier is full")
+            for lists in splits.values():
+                reader("drop", mount.path, whole, mount=mount)
+                self.measure("ram", mount.path, lists)
+            for n, lists in splits.items():
+                reader("drop", mount.path, whole, mount=mount)
+                planned.register(mount, seed=seed, epochs=1, batch=1, more=f"workers={n}")
+                planned.wait_until_ahead(mount, self.count)
+                self.measure("pushed", mount.path, lists)
+                planned.cancel(mount)
+            for lists in splits.values():
+                self.measure("page cache", mount.path, lists)
 
-def epochs_round(case, share, label, samples):
-    cache = int(share * case.size)
+    def bytes(self):
+        return benchlib.bytes_of(self.source, self.names)
 
-    def record(name, runs, pfs):
-        samples.add(f"{label} {name} total", sum(run["seconds"] for run in runs))
-        samples.add(f"{label} {name} bytes", pfs.counters()["bytes"] / case.size)
-        samples.add(f"{label} {name} later", sum(r["seconds"] for r in runs[1:]) / len(runs[1:]))
-        progress(f"{label}: {name}: {', '.join(format(run['seconds'], '.1f') for run in runs)} s")
+    def systems(self):
+        """Those that were measured."""
+        return {name: text for name, text in SYSTEMS.items() if f"{self.label} {name} 1" in self.samples.rounds}
 
-    with case.pfs() as pfs:
-        record("none", case.read(pfs.path), pfs)
-    with case.pfs() as pfs:
-        record("loader", case.read(pfs.path, "--workers", 4), pfs)
-    with case.pfs() as pfs, benchlib.rclone(pfs.path, cache) as mount:
-        record("rclone", case.read(mount.path, "--workers", 4), pfs)
-    for name in ("first touch", "plan"):
-        with case.pfs() as pfs, clairmount.clairfs(pfs.path, "--ram", cache, "--staging", case.staging) as mount:
-            if name == "plan":
-                planned.register(mount, seed=1, epochs=case.epochs, batch=planned.BATCH)
-                record(name, case.read(mount.path, mount=mount), pfs)
-            else:
-                record(name, case.read(mount.path, "--workers", 4, mount=mount), pfs)
+    def title(self):
+        return f"{self.count:,} files of {self.label} in shuffled order, by number of readers"
 
+    def table(self):
+        table = Table(self.title())
+        for system, name in self.systems().items():
+            for n in READERS:
+                key = f"{self.label} {system} {n}"
+                ratio = (self.samples.ratio(key, f"{self.label} source {n}"), "the source")
+                table.add(f"{name}, {n}", self.samples.median(key), "files/s", ratio=ratio, note=self.beside_journalled(system, n))
+        return table
 
-EPOCH_SYSTEMS = {
-    "none": "no cache, one reader",
-    "loader": "no cache, 4 DataLoader workers",
-    "rclone": "rclone mount with that cache, 4 workers",
-    "first touch": "clairfs without a plan (first touch fills the tiers), 4 workers",
-    "plan": "clairfs with a plan, one reader",
-}
+    def beside_journalled(self, system, n):
+        baseline = f"{self.label} journalled {n}"
+        if system not in ("pushed", "page cache") or baseline not in self.samples.rounds:
+            return ""
+        return f"{self.samples.ratio(f'{self.label} {system} {n}', baseline):.2f} of {benchlib.JOURNALLED}"
 
-
-def epochs_table(case, label, share, samples):
-    table = Table(
-        f"{case.epochs} epochs, PFS of {case.bandwidth // 1_000_000} MB/s and {case.latency_us} us, {case.size / 1e6:.0f} MB, "
-        f"a cache of {label}"
-    )
-    bound = case.bound(share * case.size)
-    table.add("lower bound", bound, "s")
-    for name, text in EPOCH_SYSTEMS.items():
-        key = f"{label} {name}"
-        table.add(f"{text}: total", samples.median(f"{key} total"), "s", note=f"{samples.median(f'{key} total') / bound:.2f} of the bound")
-        table.add(f"{text}: a later epoch", samples.median(f"{key} later"), "s")
-        table.add(f"{text}: PFS bytes", samples.median(f"{key} bytes"), "S")
-    return table
+    def chart(self):
+        series = {name: [self.samples.median(f"{self.label} {s} {n}") for n in READERS] for s, name in self.systems().items()}
+        return benchlib.lines(self.title(), "readers", "files/s", READERS, series, log=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer files, 1 round")
-    parser.add_argument("--rounds", type=int, help="default: 5; with --quick 1")
-    parser.add_argument("--only", action="append", choices=("files", "epochs"), help="default: both")
-    parser.add_argument("--json", metavar="FILE", help="also write all figures to FILE")
-    given = parser.parse_args()
-    parts = given.only or ["files", "epochs"]
-    rounds = given.rounds or (1 if given.quick else 5)
-    samples, tables = Samples(), []
-    with clairmount.tempdir() as tmp:
-        if "files" in parts:
-            for label, (mean, share) in SIZES.items():
-                count = int((1_000 if given.quick else 5_000) * share)
-                source = tmp / f"src-{mean}"
-                names = benchlib.make_dataset(source, count, mean)
-                for round_ in range(rounds):
-                    progress(f"{label}, round {round_ + 1} of {rounds}")
-                    files_round(label, source, names, tmp, random.Random(round_).randrange(1000), samples)
-                tables.append(files_table(label, count, samples))
-                tables[-1].print()
-        if "epochs" in parts:
-            case = planned.SlowCase(tmp, given.quick)
-            for label, share in CACHES.items():
-                for round_ in range(max(1, rounds // 2)):
-                    epochs_round(case, share, label, samples)
-                tables.append(epochs_table(case, label, share, samples))
-                tables[-1].print()
-    if given.json:
-        benchlib.write_json(given.json, tables, samples)
+    given = benchlib.arguments(__doc__, "default: 5; with --quick 2")
+    rounds = given.rounds or (2 if given.quick else 5)
+    found = Findings(given)
+    for label, (mean, share) in SIZES.items():
+        with contextlib.ExitStack() as stack:
+            case = Case(found, stack, label, int((1_000 if given.quick else 4_000) * share), mean)
+            for round_ in range(rounds):
+                progress(f"{label}, round {round_ + 1} of {rounds}")
+                case.round(random.Random(round_).randrange(1000))
+        found.add(case.table(), case.chart())
 
 
 if __name__ == "__main__":

@@ -1,39 +1,81 @@
 #!/bin/bash
-# Installs what is missing (Debian 12), builds the release preset, and runs the benchmarks of the mount: the read
-# path without a plan (frontend.py), and what a plan is worth (plan.py). Prints tables; a figure that misses its
-# target is marked and does not change the exit status, since a busy machine is no error.
+# Installs what is missing (Debian 12), builds the release preset, runs the benchmarks, and writes a report: REPORT.md,
+# report.json and charts. Tables are printed as they come. A figure that misses its target is marked and does not change
+# the exit status, since a busy machine is no error; a benchmark that breaks down does, after the others have run.
 #
-#   tests/bench/run.sh [--quick] [--rounds N] [--json DIR]
+#   tests/bench/run.sh [--quick | --full] [--rounds N] [--only SECTION]... [--out DIR] [--before REPORT_JSON]
 #
-#   --quick     smaller datasets and fewer rounds: minutes instead of about half an hour
-#   --rounds N  measure everything N times
-#   --json DIR  also write DIR/frontend.json and DIR/plan.json
+#   --full        5 rounds: about 90 minutes on two cores (the default)
+#   --quick       smaller datasets and 2 or 3 rounds: 15 to 20 minutes
+#   --rounds N    measure everything N times
+#   --only a      this section only (a to e, see README.md); may be given several times. The report has the sections
+#                 that DIR holds already, too
+#   --out DIR     where the report goes (default: build/bench-report)
+#   --before FILE show the figures of an earlier report.json beside the new ones
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 exec </dev/null
 export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 
 options=()
-json=
+before=()
+only=
+out=build/bench-report
 while (($#)); do
   case $1 in
     --quick) options+=(--quick) ;;
+    --full) ;;
     --rounds) options+=(--rounds "${2:?--rounds needs a number}"); shift ;;
-    --json) json=${2:?--json needs a directory}; shift ;;
+    --only) [[ ${2:?--only needs a section} == [a-e] ]] || { echo "run.sh: no section $2: a to e" >&2; exit 2; }
+            only+=$2; shift ;;
+    --out) out=${2:?--out needs a directory}; shift ;;
+    --before) before=(--before "$(realpath "${2:?--before needs a report.json}")"); shift ;;
     -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option $1 (see tests/bench/run.sh --help)" >&2; exit 2 ;;
   esac
   shift
 done
 
-tests/install-deps.sh build test bench
+# The first letter is the section; the names' order is that of the report.
+parts=(
+  "a1-frontend  frontend.py"
+  "a2-rivals    rivals.py"
+  "a3-push      plan.py --only push"
+  "a4-large     large_file.py"
+  "a5-metadata  metadata.py"
+  "b1-epochs    epochs.py"
+  "b2-bytes     plan.py --only bytes"
+  "c1-peers     peers.py"
+  "c2-model     model.py"
+  "d1-torch     torch_epochs.py"
+  "e1-cost      cost.py"
+  "e2-memory    plan.py --only memory"
+)
+
+tests/install-deps.sh build
+tests/install-deps.sh bench || echo "run.sh: not everything could be installed: what needs it is left out" >&2
 [[ -c /dev/fuse ]] || { echo "run.sh: no /dev/fuse: load the module (modprobe fuse), or give the container the device" >&2; exit 1; }
 
 cmake --preset release
-cmake --build --preset release -j"$(nproc)" -t clairfs clairfs-slowfs bench_reader plan_bench
+cmake --build --preset release -j"$(nproc)" -t clairfs clairfs-slowfs bench_reader
+# Without libbenchmark-dev these are not there; what needs them says so.
+cmake --build --preset release -j"$(nproc)" -t plan_bench growth_bench ||
+  echo "run.sh: plan_bench and growth_bench were not built: no figures of planning by itself" >&2
 
 export CLAIRFS_BUILD_DIR=$PWD/build/release
-[[ -z $json ]] || mkdir -p "$json"
-for part in frontend plan; do
-  /usr/bin/python3 "tests/bench/$part.py" "${options[@]}" ${json:+--json "$json/$part.json"}
+mkdir -p "$out/data"
+broken=0
+for part in "${parts[@]}"; do
+  read -r -a words <<<"$part"
+  name=${words[0]}
+  [[ -z $only || $only == *"${name:0:1}"* ]] || continue
+  printf '\n== %s\n' "$name"
+  rm -f "$out/data/$name".*
+  status=0
+  /usr/bin/python3 "tests/bench/${words[1]}" "${words[@]:2}" "${options[@]}" --json "$out/data/$name.json" || status=$?
+  ((status < 128)) || exit "$status"  # interrupted: nothing more is wanted
+  ((status == 0)) || { echo "exit status $status of ${words[*]:1}" | tee "$out/data/$name.failed" >&2; broken=1; }
 done
+
+/usr/bin/python3 tests/bench/report.py "$out" "${before[@]}"
+exit "$broken"

@@ -1,0 +1,270 @@
+#!/usr/bin/python3
+"""What it costs: processor, memory, requests, operations on the PFS and bytes on the network for what was delivered, and
+how planning grows with the files of the dataset and with the nodes of the job.
+
+    tests/bench/cost.py [--quick] [--rounds N] [--only delivery|network|growth]... [--json FILE]
+
+The PFS is emulated without latency or limit, and counts what it is asked for. Each system reads the same epochs; of
+the others that are compared the processor time of their daemon is known, and what they ask of the PFS.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+
+import benchlib
+import clairjob
+import clairmount
+import plan as planned
+from benchlib import MIB, Findings, Table, counted_requests, cpu_seconds, progress, reader, write_list
+
+EPOCHS = 3
+BATCH = 32
+SYSTEMS = {
+    "bindfs": "bindfs",
+    "mergerfs": "mergerfs",
+    "rclone": "rclone mount, full cache",
+    "no plan": "clairfs without a plan, cache of the dataset",
+    "plan": "clairfs with a plan, cache of the dataset",
+    "half": "clairfs with a plan, cache of half the dataset",
+}
+PYTHON_READER = """
+import os, sys
+root, names, how = sys.argv[1], open(sys.argv[2]).read().split(), sys.argv[3]
+for name in names:
+    with open(os.path.join(root, name), "rb", buffering=0 if how == "unbuffered" else -1) as file:
+        file.read()
+"""
+
+
+class Delivery:
+    def __init__(self, tmp, count, samples):
+        self.samples = samples
+        self.source = tmp / "src"
+        self.names = benchlib.make_dataset(self.source, count)
+        self.size = benchlib.bytes_of(self.source, self.names)
+        orders = benchlib.plan_orders(self.names, 1, EPOCHS)
+        self.orders = [write_list(tmp / f"order-{e}", order) for e, order in enumerate(orders)]
+        self.delivered = EPOCHS * self.size / 1e9
+        self.read = EPOCHS * count
+
+    def pfs(self):
+        return clairmount.slowfs(self.source, "--latency", "0", "--bandwidth", "0", "--attr-timeout", "1000")
+
+    def epochs(self, name, pfs, path, pid, mount=None):
+        """Reads all epochs, with pauses in which a daemon works ahead, as while training."""
+        pfs.command("reset")
+        before = cpu_seconds(pid)
+        reader("files", path, *self.orders, "--batch", BATCH, "--compute-us", 5_000, mount=mount)
+        self.samples.add(f"{name} cpu", (cpu_seconds(pid) - before) / self.delivered)
+        self.samples.add(f"{name} memory", benchlib.resident_bytes(pid) / self.size)
+        seen = pfs.counters()
+        self.samples.add(f"{name} pfs ops", sum(seen["ops"].values()) / self.read)
+        self.samples.add(f"{name} pfs opens", seen["ops"]["open"] / self.read)
+        self.samples.add(f"{name} pfs bytes", seen["bytes"] / self.size / EPOCHS)
+
+    def of_others(self, name):
+        with self.pfs() as pfs, benchlib.OTHERS[name](pfs.path) as mount:
+            self.epochs(name, pfs, mount.path, mount.pid)
+
+    def of_clairfs(self, name, cache):
+        with self.pfs() as pfs, clairmount.clairfs(pfs.path, "--ram", int(cache), "--staging", 32 * MIB) as mount:
+            with counted_requests(mount) as counted:
+                if name != "no plan":
+                    planned.register(mount, seed=1, epochs=EPOCHS, batch=BATCH)
+                self.epochs(name, pfs, mount.path, mount.pid, mount)
+            self.samples.add(f"{name} requests", sum(counted.values()) / self.read)
+            stats = mount.stats()
+            beside = benchlib.resident_bytes(mount.pid) - stats["tiers"]["ram"]["bytes"]
+            self.samples.add(f"{name} beside", (beside - stats["catalog"]["memory_bytes"]) / MIB)
+
+    def of_python(self):
+        """Requests of an interpreter's reads of files that are in the page cache."""
+        with clairmount.clairfs(self.source, "--ram", 2 * self.size) as mount:
+            reader("files", mount.path, self.orders[0], mount=mount)
+            for how in ("buffered", "unbuffered"):
+                with counted_requests(mount) as counted:
+                    command = [sys.executable, "-c", PYTHON_READER, mount.path, self.orders[0], how]
+                    subprocess.run(list(map(str, command)), timeout=benchlib.READ_SECONDS, check=True)
+                self.samples.add(f"python {how}", sum(counted.values()) / len(self.names))
+
+    def round(self, others):
+        padded = benchlib.padded(self.source, self.names)
+        for name in others:
+            self.of_others(name)
+        for name, cache in (("no plan", 1.02 * padded), ("plan", 1.02 * padded), ("half", padded / 2)):
+            self.of_clairfs(name, cache)
+        self.of_python()
+
+
+def delivery_table(case):
+    samples, count = case.samples, len(case.names)
+    table = Table(f"Cost of {EPOCHS} epochs of {count:,} files of 110 KB from a PFS without latency")
+    for name, text in SYSTEMS.items():
+        if f"{name} cpu" not in samples.rounds:
+            continue
+        table.add(f"{text}: daemon CPU", samples.median(f"{name} cpu"), "s/GB")
+        table.add(f"{text}: resident memory", samples.median(f"{name} memory"), "bytes a byte of the dataset")
+        table.add(f"{text}: PFS operations", samples.median(f"{name} pfs ops"), "a sample")
+        table.add(f"{text}: PFS opens", samples.median(f"{name} pfs opens"), "a sample")
+        table.add(f"{text}: PFS bytes", samples.median(f"{name} pfs bytes"), "bytes a byte delivered")
+        if f"{name} requests" in samples.rounds:
+            table.add(f"{text}: FUSE requests", samples.median(f"{name} requests"), "a sample")
+            table.add(f"{text}: memory beside RAM tier and catalog", samples.median(f"{name} beside"), "MiB", at_most=64)
+    for how, text in (("buffered", "open()"), ("unbuffered", "open(buffering=0)")):
+        table.add(f"page cache, Python's {text}: FUSE requests", samples.median(f"python {how}"), "a sample")
+    return table
+
+
+def delivery_chart(case):
+    shown = {text: name for name, text in SYSTEMS.items() if f"{name} cpu" in case.samples.rounds}
+    values = [case.samples.median(f"{name} cpu") for name in shown.values()]
+    return benchlib.bars("Processor time of the daemon", "s/GB delivered", shown, {"daemon": values})
+
+
+# Several nodes
+
+
+def network_round(tmp, source, names, nodes, samples):
+    size = benchlib.padded(source, names)
+    lists = []
+    for rank in range(nodes):
+        orders = benchlib.plan_orders(names, 1, EPOCHS, world=nodes, rank=rank)
+        lists.append([write_list(tmp / f"net-{rank}-{e}", order) for e, order in enumerate(orders)])
+    with clairjob.clairjob(source, nodes, "--ram", int(1.02 * size / nodes), "--staging", 8 * MIB) as job:
+        keys = f"name=bench seed=1 epochs={EPOCHS} world={nodes} ranks_per_node=1 batch={BATCH}\n"
+        before = sum(map(cpu_seconds, job.pids))
+        (job[0].path / ".clairfs/plan").write_text(keys)
+        readers = []
+        path = clairmount.build_dir() / "tests/bench/bench_reader"
+        for node, orders in zip(job, lists, strict=True):
+            command = [path, "files", node.path, *orders, "--batch", BATCH, "--compute-us", 20_000]
+            readers.append(subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True))
+        with contextlib.ExitStack() as stack:
+            for process in readers:
+                stack.callback(process.kill)
+            runs = [json.loads(line) for p in readers for line in p.communicate(timeout=benchlib.READ_SECONDS)[0].splitlines()]
+        delivered, files = sum(run["bytes"] for run in runs), sum(run["files"] for run in runs)
+        samples.add(f"{nodes} cpu", (sum(map(cpu_seconds, job.pids)) - before) / (delivered / 1e9))
+        samples.add(f"{nodes} bytes", job.stat("peers.bytes_in") / files)
+        samples.add(f"{nodes} share", job.stat("peers.bytes_in") / delivered)
+        samples.add(f"{nodes} chunks", job.stat("peers.received") / files)
+        samples.add(f"{nodes} memory", sum(map(benchlib.resident_bytes, job.pids)) / size)
+
+
+def network_table(counts, samples):
+    table = Table(f"Cost of peers, {EPOCHS} epochs, all nodes together keep the dataset")
+    for nodes in counts:
+        share = (nodes - 1) / nodes
+        table.add(f"{nodes} nodes: bytes from peers", samples.median(f"{nodes} bytes") / 1e3, "KB a sample")
+        note = f"{share:.2f} if homes were dealt out at random and each file came once for each use"
+        table.add(f"{nodes} nodes: bytes from peers / delivered", samples.median(f"{nodes} share"), note=note)
+        table.add(f"{nodes} nodes: chunks from peers", samples.median(f"{nodes} chunks"), "a sample")
+        table.add(f"{nodes} nodes: CPU of all daemons", samples.median(f"{nodes} cpu"), "s/GB")
+        table.add(f"{nodes} nodes: resident memory of all daemons", samples.median(f"{nodes} memory"), "bytes a byte of the dataset")
+    return table
+
+
+# Growth
+
+
+def growth(found, quick, rounds):
+    path = clairmount.build_dir() / "tests/bench/growth_bench"
+    if not path.exists():
+        return found.skip("growth of planning", "growth_bench is not built (apt-get install libbenchmark-dev)")
+    command = [str(path), "--benchmark_format=json"]
+    if quick:  # placing ten million files takes half a minute
+        command.append("--benchmark_filter=register_plan|files:10{4,6}/")
+    for _ in range(rounds):
+        printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=600, check=True)
+        for run in json.loads(printed.stdout)["benchmarks"]:
+            name = "/".join(part for part in run["name"].split("/") if not part.startswith("iterations"))
+            found.samples.add(f"{name} ms", run["real_time"])
+            for counter in ("plan_bytes", "catalog_bytes", "placement_bytes"):
+                if counter in run:
+                    found.samples.add(f"{name} {counter}", run[counter])
+    by_files, by_nodes = growth_series(found.samples)
+    found.add(growth_by_files(by_files), *charts_by_files(by_files))
+    found.add(growth_by_nodes(by_nodes), chart_by_nodes(by_nodes))
+
+
+def growth_series(samples):
+    """Figures by number of files, and those of a million files by number of nodes."""
+    by_files, by_nodes = {}, {}
+    for key in samples.rounds:
+        name, _, what = key.rpartition(" ")
+        words = name.replace(":", "/").split("/")
+        if words[0] == "register_plan":
+            by_files.setdefault(int(words[1]), {})[f"register {what}"] = samples.median(key)
+        elif words[0] == "place":
+            files, nodes = int(words[2]), int(words[4])
+            if nodes == 8:
+                by_files.setdefault(files, {})[f"place {what}"] = samples.median(key)
+            if files == 1_000_000:
+                by_nodes.setdefault(nodes, {})[what] = samples.median(key)
+    return dict(sorted(by_files.items())), dict(sorted(by_nodes.items()))
+
+
+def growth_by_files(by_files):
+    table = Table("Growth of planning with the files of the dataset")
+    for files, found in by_files.items():
+        table.add(f"{files:,} files: a plan of one node", found["register ms"] / 1e3, "s", note="until its first epochs are known")
+        table.add(f"{files:,} files: memory of the plan", found["register plan_bytes"] / files, "bytes a file")
+        table.add(f"{files:,} files: memory of the catalog", found["register catalog_bytes"] / files, "bytes a file", note="names included")
+        if "place ms" in found:
+            table.add(f"{files:,} files: placement on 8 nodes", found["place ms"] / 1e3, "s", note="16 epochs of uses")
+            table.add(f"{files:,} files: memory of the placement", found["place placement_bytes"] / files, "bytes a file")
+    return table
+
+
+def charts_by_files(by_files):
+    seconds = {
+        "a plan of one node": [found["register ms"] / 1e3 for found in by_files.values()],
+        "placement on 8 nodes": [found["place ms"] / 1e3 if "place ms" in found else None for found in by_files.values()],
+    }
+    yield benchlib.lines("Time of planning by the files of the dataset", "files", "s", by_files, seconds, log=True)
+
+
+def growth_by_nodes(by_nodes):
+    table = Table("Growth of placement with the nodes of the job, 1,000,000 files")
+    for nodes, found in by_nodes.items():
+        table.add(f"{nodes} node{'s' if nodes > 1 else ''}: time", found["ms"] / 1e3, "s", note="16 epochs of uses by all nodes")
+        table.add(f"{nodes} node{'s' if nodes > 1 else ''}: memory", found["placement_bytes"] / 1e6, "bytes a file")
+    return table
+
+
+def chart_by_nodes(by_nodes):
+    series = {
+        "time, s": [found["ms"] / 1e3 for found in by_nodes.values()],
+        "memory, 100 MB": [found["placement_bytes"] / 1e8 for found in by_nodes.values()],
+    }
+    title = "Placement of 1,000,000 files by the nodes of the job"
+    return benchlib.lines(title, "nodes", "s, 100 MB", [str(nodes) for nodes in by_nodes], series)
+
+
+def main():
+    given = benchlib.arguments(__doc__, "default: 5, with --quick 2", ("delivery", "network", "growth"))
+    rounds = given.rounds or (2 if given.quick else 5)
+    count = 1_000 if given.quick else 4_000
+    found = Findings(given)
+    with clairmount.tempdir() as tmp:
+        case = Delivery(tmp, count, found.samples)
+        others = list(benchlib.installed_others(found)) if "delivery" in given.only else []
+        for round_ in range(rounds):
+            progress(f"cost, round {round_ + 1} of {rounds}")
+            if "delivery" in given.only:
+                case.round(others)
+            if "network" in given.only:
+                for nodes in (2, 4):
+                    network_round(tmp, case.source, case.names, nodes, found.samples)
+    if "delivery" in given.only:
+        found.add(delivery_table(case), delivery_chart(case))
+    if "network" in given.only:
+        found.add(network_table((2, 4), found.samples))
+    if "growth" in given.only:
+        growth(found, given.quick, rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+"""Shuffled epochs from an emulated PFS on one node, by what stands between the PFS and the reader.
+
+    tests/bench/epochs.py [--quick] [--rounds N] [--json FILE]
+
+The PFS just keeps up with the computing if it never idles. Caches hold twice the dataset, the dataset, and half of it.
+What the emulated PFS counted is the witness for what was read; data is compared with the source. Without a plan,
+clairfs fills its tiers at the first touch and evicts nothing, which is the rule of MONARCH. After each epoch the pages
+of rclone's mount, and those of clairfs without a plan, are dropped: memory that is larger than the dataset would be a
+second cache. With a plan clairfs drops them itself.
+"""
+
+import shutil
+
+import benchlib
+import clairmount
+import plan as planned
+from benchlib import Findings, Table, progress
+
+# For the tiers' padding, a cache "of the dataset" has a little more.
+CACHES = {"twice the dataset": 2.0, "the dataset": 1.02, "half the dataset": 0.5}
+UNCACHED = {"none": "no cache, one reader", "loader": "no cache, 4 DataLoader workers"}
+CACHED = {
+    "rclone": "rclone mount with that cache, 4 workers",
+    "first touch": "clairfs without a plan (first touch, MONARCH's rule), 4 workers",
+    "plan, one reader": "clairfs with a plan, one reader",
+    "plan, workers": "clairfs with a plan, 4 workers",
+}
+WORKERS = ("--workers", 4)
+
+
+class Epochs:
+    def __init__(self, tmp, quick, found):
+        self.case = planned.SlowCase(tmp, 512 if quick else 640, 3)
+        self.found, self.samples = found, found.samples
+        self.uncached, self.cached = list(UNCACHED), list(CACHED)
+        if not shutil.which("rclone"):
+            found.skip("epochs through rclone", "not installed (apt-get install rclone)")
+            self.cached.remove("rclone")
+
+    def record(self, name, runs, pfs, workers):
+        case = self.case
+        warm = 0 if workers else case.warm_batch  # workers read while the reader computes
+        later = sum(run["seconds"] for run in runs[1:])
+        self.samples.add(f"{name} total", runs[0]["seconds"] + later)
+        self.samples.add(f"{name} later", later / len(runs[1:]))
+        self.samples.add(f"{name} stall 0", case.stall(runs[0], case.window(), warm))
+        self.samples.add(f"{name} stall later", sum(case.stall(run, 0, warm) * run["seconds"] for run in runs[1:]) / later)
+        self.samples.add(f"{name} bytes", pfs.counters()["bytes"] / self.case.size)
+        for epoch, run in enumerate(runs):
+            self.samples.add(f"{name} epoch {epoch}", run["seconds"])
+        progress(f"{name}: {', '.join(format(run['seconds'], '.1f') for run in runs)} s")
+
+    def round(self):
+        case = self.case
+        for name, options in (("none", ()), ("loader", WORKERS)):
+            with case.pfs() as pfs:
+                self.record(name, case.read(pfs.path, *options), pfs, bool(options))
+        for label, share in CACHES.items():
+            cache = int(share * case.size)
+            for name in self.cached:
+                with case.pfs() as pfs:
+                    self.record(f"{label} {name}", self.through(name, pfs, cache), pfs, name != "plan, one reader")
+
+    def through(self, name, pfs, cache):
+        case = self.case
+        if name == "rclone":
+            with benchlib.rclone(pfs.path, cache) as mount:
+                return case.read(mount.path, *WORKERS, dropping=True)
+        with clairmount.clairfs(pfs.path, "--ram", cache, "--staging", case.staging) as mount:
+            if name == "first touch":
+                return case.read(mount.path, *WORKERS, mount=mount, dropping=True)
+            workers = WORKERS if name == "plan, workers" else ()
+            more = f"workers={WORKERS[1]}" if workers else ""
+            planned.register(mount, more, seed=1, epochs=case.epochs, batch=planned.BATCH)
+            return case.read(mount.path, *workers, mount=mount)
+
+    def key(self, label, name):
+        return name if name in UNCACHED else f"{label} {name}"
+
+    def systems(self):
+        return {name: text for name, text in (UNCACHED | CACHED).items() if name in (*self.uncached, *self.cached)}
+
+    def title(self):
+        case = self.case
+        return (
+            f"{case.epochs} epochs of {case.size / 1e6:.0f} MB from a PFS of {case.bandwidth // 1_000_000} MB/s and "
+            f"{case.latency_us} us"
+        )
+
+    def table(self, label):
+        table = Table(f"{self.title()}, a cache of {label}")
+        bound = self.case.bound(CACHES[label] * self.case.size)
+        table.add("lower bound", bound, "s")
+        for name, text in self.systems().items():
+            key = self.key(label, name)
+            total = self.samples.median(f"{key} total")
+            goal = (lambda most: {"at_most": most}) if name.startswith("plan") else (lambda most: {})
+            table.add(f"{text}: total", total, "s")
+            table.add(f"{text}: total / bound", total / bound, **goal(1.05))
+            table.add(f"{text}: a later epoch", self.samples.median(f"{key} later"), "s")
+            table.add(f"{text}: stall, epoch 0 after the first window", 100 * self.samples.median(f"{key} stall 0"), "%", **goal(2))
+            table.add(f"{text}: stall, later epochs", 100 * self.samples.median(f"{key} stall later"), "%", **goal(0.5))
+            table.add(f"{text}: PFS bytes", self.samples.median(f"{key} bytes"), "S")
+        return table
+
+    def totals_chart(self):
+        series = {}
+        for label, share in CACHES.items():
+            bound = self.case.bound(share * self.case.size)
+            totals = [self.samples.median(f"{self.key(label, name)} total") for name in self.systems()]
+            series[f"cache of {label}"] = [total / bound for total in totals]
+        return benchlib.bars(
+            f"{self.title()}: total time over the lower bound", "times the bound", self.systems().values(), series, (1, "bound")
+        )
+
+    def epochs_chart(self, label):
+        epochs = range(self.case.epochs)
+        series = {
+            text: [self.samples.median(f"{self.key(label, name)} epoch {e}") for e in epochs]
+            for name, text in self.systems().items()
+        }
+        title = f"{self.title()}: each epoch, a cache of {label}"
+        return benchlib.lines(title, "epoch", "s", [str(epoch) for epoch in epochs], series)
+
+
+def main():
+    given = benchlib.arguments(__doc__, "default: 5; with --quick 2")
+    rounds = given.rounds or (2 if given.quick else 5)
+    found = Findings(given)
+    with clairmount.tempdir() as tmp:
+        epochs = Epochs(tmp, given.quick, found)
+        for round_ in range(rounds):
+            progress(f"epochs, round {round_ + 1} of {rounds}")
+            epochs.round()
+    charts = [epochs.totals_chart()]
+    for label in CACHES:
+        found.add(epochs.table(label), *charts, epochs.epochs_chart(label))
+        charts = []
+
+
+if __name__ == "__main__":
+    main()

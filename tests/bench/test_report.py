@@ -1,0 +1,129 @@
+"""The report from made-up figures: nothing is measured and nothing is mounted."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+import benchlib
+import report
+import svgplot
+
+
+@pytest.fixture(autouse=True)
+def no_programs(monkeypatch):
+    """Neither a build nor the programs that the figures are of are needed."""
+    monkeypatch.setattr(report, "machine", lambda: {"CPU": "made up"})
+    monkeypatch.setattr(report, "versions", lambda: {"clairfs": "0"})
+
+
+def write_part(folder, name, tables, charts=(), skipped=(), rounds=None):
+    (folder / "data").mkdir(exist_ok=True)
+    part = {"run": {"begin": 0, "seconds": 7.2, "quick": True}, "tables": {table.title: table.rows for table in tables}}
+    part |= {"charts": list(charts), "skipped": list(skipped), "rounds": rounds or {}}
+    (folder / "data" / f"{name}.json").write_text(json.dumps(part))
+
+
+def made(folder, before=None):
+    report.make(folder, before)
+    return (folder / "REPORT.md").read_text(), json.loads((folder / "report.json").read_text())
+
+
+def speeds():
+    table = benchlib.Table("Speeds")
+    table.add("slow | read", 5, "files/s", at_least=10, ratio=(0.25, "the source"), note="why")
+    table.add("wait", 3.0, "%", at_most=2)
+    table.add("fast read", 20, "files/s", at_least=10)
+    table.add("no target", 1)
+    return table
+
+
+def test_misses_are_listed_with_the_worst_first(tmp):
+    write_part(tmp, "a1-frontend", [speeds()])
+    text, found = made(tmp)
+    assert [miss["figure"] for miss in found["misses"]] == ["slow | read", "wait"]
+    assert [miss["off"] for miss in found["misses"]] == [2, 1.5]
+    assert found["reached"] == 1
+    assert "1 of 3 targets were reached" in text
+    assert text.index("slow \\| read") < text.index("| wait")
+    assert text.count("**NO**") == 2
+
+
+def test_ratio_stands_beside_its_figure(tmp):
+    write_part(tmp, "a1-frontend", [speeds()])
+    assert "| slow \\| read | 5 files/s | at least 10 | **NO** | 0.25 of the source, why |" in made(tmp)[0]
+
+
+def test_sections_and_parts_stand_in_order(tmp):
+    for name in ("c1-peers", "a2-rivals", "a1-frontend"):
+        write_part(tmp, name, [benchlib.Table(f"table of {name}")])
+    text, found = made(tmp)
+    assert [(s["key"], [p["name"] for p in s["parts"]]) for s in found["sections"]] == [
+        ("a", ["frontend", "rivals"]),
+        ("c", ["peers"]),
+    ]
+    assert text.index("table of a1") < text.index("table of a2") < text.index("table of c1")
+
+
+def test_rounds_are_stated(tmp):
+    write_part(tmp, "a1-frontend", [speeds()], rounds={"x": [1, 2, 3], "y": [1]})
+    assert "frontend: quick, 1 to 3 rounds" in made(tmp)[0]
+
+
+def test_what_was_skipped_or_broke_down_is_said(tmp):
+    write_part(tmp, "a1-rivals", [], skipped=[{"what": "rclone", "why": "not installed"}])
+    write_part(tmp, "a2-push", [speeds()])
+    for name in ("a2-push", "a3-large"):
+        (tmp / f"data/{name}.failed").write_text("exit status 1")
+    text, _ = made(tmp)
+    assert "Skipped: rclone: not installed" in text
+    assert "push broke down:** exit status 1" in text
+    assert "| fast read |" in text
+    assert "large broke down:** exit status 1" in text
+
+
+def test_earlier_figures_stand_beside_the_new(tmp):
+    write_part(tmp, "a1-frontend", [speeds()])
+    earlier = {"Speeds": {row["figure"]: row | {"value": row["value"] * 2} for row in speeds().rows[:1]}}
+    text, _ = made(tmp, earlier)
+    assert "| slow \\| read | 5 files/s | 10 files/s |" in text
+    assert "| fast read | 20 files/s |  |" in text
+
+
+def test_each_chart_becomes_a_file_that_the_report_shows(tmp):
+    charts = [
+        benchlib.bars("Bars", "files/s", ["one & two", "three"], {"new": [1, 2], "old": [0.5, None]}, mark=(1, "bound")),
+        benchlib.lines("Lines", "files", "s", [10, 100], {"time": [0.1, 2]}, log=True),
+    ]
+    write_part(tmp, "b1-epochs", [], charts)
+    text, _ = made(tmp)
+    for number, words in ((1, {"one & two", "bound", "new"}), (2, {"time", "files"})):
+        name = f"b-epochs-{number}.svg"
+        assert f"]({name})" in text
+        drawn = ElementTree.parse(tmp / name).getroot()
+        texts = {element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")}
+        assert words <= texts
+
+
+def shapes(svg, name):
+    return list(ElementTree.fromstring(svg).iter(f"{{http://www.w3.org/2000/svg}}{name}"))
+
+
+def test_bars_are_as_long_as_their_values_and_gaps_are_not_drawn():
+    chart = benchlib.bars("t", "l", ["a", "b", "c"], {"only": [1, 4, None]})
+    widths = [float(bar.get("width")) for bar in shapes(svgplot.draw(chart), "rect")[1:]]  # after the paper
+    assert len(widths) == 2
+    assert widths[1] == pytest.approx(4 * widths[0], rel=0.01)
+
+
+def test_a_decade_is_as_high_as_the_next_on_a_logarithmic_axis():
+    chart = benchlib.lines("t", "x", "y", [1, 2, 3], {"only": [1, 10, 100]}, log=True)
+    heights = [float(point.get("cy")) for point in shapes(svgplot.draw(chart), "circle")]
+    assert heights[0] - heights[1] == pytest.approx(heights[1] - heights[2])
+    assert heights[0] > heights[2]
+
+
+def test_nothing_is_drawn_beside_the_page():
+    chart = benchlib.bars("t", "l", ["a", "b"], {"only": [1, 700], "other": [3, 4]}, mark=(2, "bound"))
+    for bar in shapes(svgplot.draw(chart), "rect"):
+        assert float(bar.get("x", 0)) + float(bar.get("width")) <= svgplot.WIDTH
