@@ -14,6 +14,9 @@
 
 namespace clairfs {
 
+/// Samples pushed, or dropped, in one go before everything else gets its turn: some milliseconds.
+inline constexpr uint64_t kPushesPerStep = 32;
+
 inline uint64_t page_floor(uint64_t offset) {
   return offset / kPageSize * kPageSize;
 }

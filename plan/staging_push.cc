@@ -14,9 +14,6 @@ constexpr uint32_t kLongestGap = 128;
 // A window holds at least that many sentinels, however short it is.
 constexpr uint64_t kSentinelsPerWindow = 8;
 
-// Samples pushed in one go before everything else gets its turn: some milliseconds.
-constexpr uint64_t kPushesPerStep = 32;
-
 }  // namespace
 
 // A long window can do with fewer sentinels. The tracker must go on expecting the old, wider gaps until the
