@@ -115,6 +115,9 @@ def test_unreadable_entries_are_reported_and_the_rest_is_served(source, own):
 # A user without privileges
 
 
+KEPT = ("PATH", "UCX_MEM_EVENTS")  # of the environment; for the latter see tests/run.sh
+
+
 class Own:
     """What belongs to the user nobody: a mountpoint, a catalog directory, a copy of the program that he may run."""
 
@@ -131,7 +134,7 @@ class Own:
         return subprocess.run(
             [self.program, *map(str, words)], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True,
             stdin=subprocess.DEVNULL, text=True, timeout=60, check=False, cwd="/",
-            env={"PATH": os.environ["PATH"], **(env or {})},
+            env={**{name: os.environ[name] for name in KEPT if name in os.environ}, **(env or {})},
         )  # fmt: skip
 
     def mount(self, *options, mountpoint=None):

@@ -168,9 +168,12 @@ class Nodes:
         clairmount.wait_until(lambda: self.with_plan() == len(self.living()), "all have the plan", PATIENCE)
 
     def with_plan(self):
-        """How many nodes have the plan called default."""
-        plans = [node.mount.stats()["plan_list"] for node in self.living()]
-        return sum(any(plan["name"] == "default" for plan in of_node) for of_node in plans)
+        """How many nodes have the plan called default and, in a job, know where every chunk is to live."""
+        stats = [node.mount.stats() for node in self.living()]
+        return sum(
+            any(plan["name"] == "default" for plan in of_node["plan_list"]) and (self.ranks == 1 or "placement" in of_node["job"])
+            for of_node in stats
+        )
 
 
 def read_file(path, keep):
