@@ -59,7 +59,7 @@ std::optional<Option> soonest_option(const SimulationInput& input, uint32_t work
     const double seconds =
         own ? input.model.fetch_local(mb, copy.storage) : input.model.fetch_peer(mb, copy.storage);
     const double end = std::max<double>(now, copy.available_at) + seconds;
-    if (best && end >= best_end) continue;
+    if (best && (end > best_end || (end == best_end && !own))) continue;
     best = Option{own ? Source::kLocal : Source::kPeer, copy.worker, copy.available_at, seconds};
     best_end = end;
   }

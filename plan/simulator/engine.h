@@ -65,8 +65,8 @@ std::optional<Option> local_option(const SimulationInput& input, uint32_t worker
 /// The same of the other workers.
 std::optional<Option> peer_option(const SimulationInput& input, uint32_t worker, uint32_t sample,
                                   double ready_by);
-/// The one that is done first when it is begun at `now`, waiting included; nothing if neither own nor others'
-/// copies are there or on their way.
+/// The one that is done first when it is begun at `now`, waiting included, an own one rather than another's;
+/// nothing if neither own nor others' copies are there or on their way.
 std::optional<Option> soonest_option(const SimulationInput& input, uint32_t worker, uint32_t sample,
                                      double now);
 
