@@ -267,7 +267,7 @@ class ByTime {
       if (worker.staged_mb + mb > in_.scenario.staging.capacity) return {};
       const Cursor place = worker.ahead;
       worker.ahead.advance(share.count());
-      const Status begun = begin_ahead(w, worker.staged.emplace_back(Staged{sample, place}), now);
+      Status begun = begin_ahead(w, worker.staged.emplace_back(Staged{sample, place}), now);
       if (!begun) return begun;
     }
     return {};

@@ -46,7 +46,7 @@ class ByWorker {
     schedule_fills();
     double time = in_.strategy.preparation;
     for (uint32_t w = 0; w < workers_.size(); ++w) {
-      const Status filled = fill_staging(w, time);
+      Status filled = fill_staging(w, time);
       if (!filled) return filled;
     }
     const uint64_t total = in_.job.steps() * in_.job.epochs();
@@ -189,7 +189,7 @@ class ByWorker {
         worker.clocks.finish(read->end);
         if (read->source == Source::kPfs) worker.prefetched_from_pfs = start;
         worker.staged_mb += mb;
-        const Status noted = note_read(w, worker.ahead, sample, *read);
+        Status noted = note_read(w, worker.ahead, sample, *read);
         if (!noted) return noted;
       }
       worker.staged.push_back({read, read ? mb : 0});

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kGrid = "#dddddd";
 constexpr int kTicks = 6;
+constexpr size_t kMostPoints = 40;  // of a line that are marked: more would run into each other
 
 std::string number_text(double value) {
   return value >= 1e7 ? fmt::format("{:.3g}", value) : fmt::format("{:.6g}", value);
@@ -169,7 +170,9 @@ void draw_lines(Svg& svg, const ChartArea& area, const std::vector<std::string>&
     const bool dashed = colours >= 8;
     const std::string colour = series_colour(colours++);
     svg.polyline(points, {.colour = colour, .width = distance > 0 ? 1.0 : 2.0, .dashed = dashed});
-    for (const Point& point : points) svg.circle(point, 3, colour);
+    if (points.size() <= kMostPoints) {
+      for (const Point& point : points) svg.circle(point, 3, colour);
+    }
     legend.push_back({series[at].label, colour, dashed ? LegendMark::kDashes : LegendMark::kLine});
   }
   for (const auto& points : bounds) {
@@ -201,7 +204,7 @@ void draw_histogram(Svg& svg, const ChartArea& area, size_t first, const std::ve
     }
   }
   svg.polyline(points, {.colour = "#D55E00", .width = 2});
-  if (points.size() <= 40) {
+  if (points.size() <= kMostPoints) {
     for (const Point& point : points) svg.circle(point, 3, "#D55E00");
   }
   svg.line({area.left, area.bottom()}, {area.right(), area.bottom()}, {});

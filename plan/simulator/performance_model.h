@@ -2,26 +2,26 @@
 // (thesis, ETH Zurich 2020; HDMLP), section 3.1, and Dryden et al., SC'21 (NoPFS), section 4, in their
 // symbols.
 //
-//   t(i,f)  = max(avail(f), t(i,f-1) + s/c)   worker i consumes entry f of its sequence; a barrier ends a
-//   batch avail   = sum of read / p0                p0 threads fill the staging buffer read    = fetch +
-//   write write   = max(s/beta, s p0/w0(p0)) fetch   = s/min(b_fs, t(g)/g)             from the PFS, which g
-//   workers read
-//             s/min(b_c, r_j(p_j)/p_j)        from storage class j of another worker
-//             s/(r_j(p_j)/p_j)                from an own one
+//   t(i,f) = max(avail(f), t(i,f-1) + s/c)   worker i consumes entry f of its sequence;
+//                                            a barrier ends a batch
+//   avail  = sum of read / p0                p0 threads fill the staging buffer
+//   read   = fetch + write
+//   write  = max(s/beta, s p0/w0(p0))
+//   fetch  = s/min(b_fs, t(g)/g)             from the PFS, which g workers read
+//            s/min(b_c, r_j(p_j)/p_j)        from storage class j of another worker
+//            s/(r_j(p_j)/p_j)                from an own one
 //
 // The published simulator differs from the equations, and a scenario says which it wants ([model]):
 //   reads = "undivided"   it divides w0 by p0 as above, but reads class j at the whole r_j(p_j), whichever
-//   number
-//                         of threads reads; "divided" is as in the equations
+//                         number of threads reads; "divided" is as in the equations
 //   pfs = "per-thread"    it gives each thread of a reading worker the worker's whole t(g)/g, so that p
-//   threads
-//                         get p times what the filesystem has; so do the equations, since avail divides the
-//                         sum by p0. "per-worker" shares t(g)/g among the threads of a worker that read.
-//                         "per-reader" takes g, also of the table, to be the threads of all workers that
-//                         read: that is what one node can measure
+//                         threads get p times what the filesystem has; so do the equations, since avail
+//                         divides the sum by p0. "per-worker" shares t(g)/g among the threads of a worker
+//                         that read. "per-reader" takes g, also of the table, to be the threads of all
+//                         workers that read: that is what one node can measure
 //   fills = "processed"   it charges every read that fills class j with `write`, preprocessing included;
-//   "raw"
-//                         charges s p_j/w_j(p_j) where w_j is given
+//                         "raw" charges s p_j/w_j(p_j) where w_j is given
+//   computing             "per-sample" is the first equation; see simulation.h
 // In which order it works out the reads, and so how it counts g: simulation.h.
 //
 // Latencies are ours: seconds that a read takes beside its bytes, 0 in the published scenarios.

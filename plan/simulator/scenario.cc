@@ -283,10 +283,6 @@ struct Conflict {
 };
 
 std::optional<Conflict> find_conflict(const Scenario& s) {
-  const bool strided = s.sampler == "torch.distributed" && s.distribution == Distribution::kUniform;
-  if (strided && s.batch % s.workers != 0) {
-    return Conflict{"job", "batch", "no multiple of workers, as torch.distributed needs"};
-  }
   if (s.size_source == SizeSource::kPath) {
     if (s.path.empty())
       return Conflict{"samples", "path", "missing; size = \"path\" reads the sizes from it"};
@@ -302,6 +298,13 @@ std::optional<Conflict> find_conflict(const Scenario& s) {
     }
   }
   return std::nullopt;
+}
+
+/// What a sweep may put right by its next value, and JobOrder refuses otherwise.
+std::optional<Conflict> find_passing_conflict(const Scenario& s) {
+  const bool strided = s.sampler == "torch.distributed" && s.distribution == Distribution::kUniform;
+  if (!strided || s.batch % s.workers == 0) return std::nullopt;
+  return Conflict{"job", "batch", "no multiple of workers, as torch.distributed needs"};
 }
 
 class Reader {
@@ -321,7 +324,9 @@ class Reader {
     }
     const Status complete = require_all();
     if (!complete) return complete.error();
-    if (const auto conflict = find_conflict(scenario_)) {
+    auto conflict = find_conflict(scenario_);
+    if (!conflict) conflict = find_passing_conflict(scenario_);
+    if (conflict) {
       return at(line_of(conflict->section, conflict->key), conflict->key, conflict->message);
     }
     return std::move(scenario_);
@@ -363,7 +368,7 @@ class Reader {
   Status require_all() const {
     for (const Field& field : kFields) {
       if (field.need == Need::kOptional) continue;
-      const Status there = require(field.section, field.key);
+      Status there = require(field.section, field.key);
       if (!there) return there;
     }
     std::vector<std::string> storage = {"staging"};
@@ -371,7 +376,7 @@ class Reader {
     for (const std::string& section : storage) {
       for (const ClassField& field : kClassFields) {
         if (field.need == Need::kOptional) continue;
-        const Status there = require(section, field.key);
+        Status there = require(section, field.key);
         if (!there) return there;
       }
     }

@@ -306,11 +306,11 @@ Names names_of(const std::string& root, const std::string& list) {
   std::ifstream in(list);
   if (!in) fail(list);
   Names names;
-  for (std::string line; std::getline(in, line);) names.push_back(root + "/" + line);
+  for (std::string line; std::getline(in, line);) names.push_back(std::string(root).append("/").append(line));
   return names;
 }
 
-int read_files(const Names& arguments, Options options) {
+int read_files(const Names& arguments, const Options& options) {
   std::vector<Names> epochs;
   for (size_t i = 1; i < arguments.size(); ++i) epochs.push_back(names_of(arguments[0], arguments[i]));
   std::vector<char> buffer(kBlock);

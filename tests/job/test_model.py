@@ -63,6 +63,7 @@ def test_the_bytes_come_from_where_the_model_says(data, tmp, share):
         register_on_all(job, 0, EPOCHS)
         Readers(data, job, EPOCHS).start().finish()
         assert predicted["pfs"] == pytest.approx(data.size, rel=1e-6)
-        assert job.stat("pfs.bytes") == data.size
-        # A copy for which there is room may be had from its home at different times.
-        assert job.stat("peers.bytes_in") == pytest.approx(predicted["peer"], rel=0.03)
+        # On a machine that starves its nodes a peer may be given up as silent; what it had is then read again.
+        again = job.stat("pfs.bytes") - data.size
+        assert 0 <= again <= job.stat("peers.late") * data.size / len(data.names)
+        assert job.stat("peers.bytes_in") + again == pytest.approx(predicted["peer"], rel=0.03)

@@ -76,6 +76,8 @@ TEST_CASE("scenario: a bad value is named with its line and what would be right"
   CHECK(error_with("capacity = 1\n", "capacity = \"many\"\n") ==
         "s.toml:25: capacity: want MB as a number, or a size such as \"50G\"");
   CHECK(error_with("capacity = 1\n", "capacity = 1e300\n").find("s.toml:25: capacity: want at most") == 0);
+  CHECK(error_with("batch = 2\n", "batch = 3\nsampler = \"torch.distributed\"\n") ==
+        "s.toml:4: batch: no multiple of workers, as torch.distributed needs");
   CHECK(error_with("workers = 2", "workers = 2.5") == "s.toml:2: workers: want a whole number");
   CHECK(error_with("workers = 2", "workers = 0") == "s.toml:2: workers: want 1 to 65534");
   CHECK(error_with("compute = 20", "compute = 0") == "s.toml:14: compute: want MB/s above 0");
