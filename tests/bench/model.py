@@ -262,7 +262,8 @@ def comparison(setups, samples):
             ratio = f"{p / r:.3f}" if r > 0 else "-"
             name = label if figure == "runtime" else ""
             lines.append((name, f"{figure}, {unit}", f"{p:.2f}", f"{r:.2f}", ratio, "yes" if good else "NO"))
-            result.add(f"{label}: {figure}, off by", abs(p - r), unit, at_most=max(CLOSE * r, abs(p - r) if good else 0))
+            most = max(CLOSE * r, abs(p - r) if good else 0)
+            result.add(f"{label}: {figure}, off by", abs(p - r), unit, at_most=most, note=f"predicted {p:.2f}, measured {r:.2f}")
     return result, lines
 
 

@@ -38,7 +38,7 @@ def first_line(*command, pattern=r"(\S.*)"):
         return "not installed"
     run = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, check=False)
     found = re.search(pattern, run.stdout + run.stderr)
-    return found[1].strip() if found else "unknown"
+    return " ".join(found[1].split()) if found else "unknown"
 
 
 def machine():
@@ -58,7 +58,7 @@ def machine():
 def versions():
     torch = first_line("/usr/bin/python3", "-c", "import torch; print(torch.__version__)", pattern=r"^(\d\S*)")
     return {
-        "clairfs": first_line(clairmount.binary(), "--version"),
+        "clairfs": first_line(clairmount.binary(), "--version", pattern=r"(\d\S+)"),
         "commit": first_line("git", "-C", clairmount.REPO, "describe", "--always", "--dirty"),
         "libfuse": first_line("pkg-config", "--modversion", "fuse3"),
         "MPICH": first_line("mpiexec", "--version", pattern=r"Version:\s*(\S+)"),
