@@ -326,8 +326,7 @@ class Table:
             elif row["at_most"] is not None:
                 target = f"<= {number(row['at_most'])}"
             reached = {None: "", True: "yes", False: "NO"}[row["reached"]]
-            measured = f"{number(row['value'])} {row['unit']}".rstrip()
-            cells.append((row["figure"], measured, target, reached, with_ratio(row)))
+            cells.append((row["figure"], measured(row), target, reached, with_ratio(row)))
         widths = [max(len(row[i]) for row in cells) for i in range(4)]
         yield self.title
         for figure, value, target, reached, note in cells:
@@ -342,6 +341,15 @@ def number(value):
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4f}" if abs(value) < 0.1 and value else f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def measured(row):
+    """A table's figure with its unit; with more digits where a miss would look like the target."""
+    text = number(row["value"])
+    targets = [number(row[key]) for key in ("at_least", "at_most") if row[key] is not None]
+    if row["reached"] is False and text in targets:
+        text = f"{row['value']:.6g}"
+    return f"{text} {row['unit']}".rstrip()
 
 
 def with_ratio(row):

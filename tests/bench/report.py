@@ -130,10 +130,6 @@ def table_lines(header, rows):
     yield ""
 
 
-def measured(row):
-    return f"{benchlib.number(row['value'])} {row['unit']}".rstrip()
-
-
 def target(row):
     if row["at_least"] is not None:
         return f"at least {benchlib.number(row['at_least'])}"
@@ -144,8 +140,8 @@ def figures(rows, before):
     """Columns that would be empty are left out."""
     columns = {
         "figure": [row["figure"] for row in rows],
-        "measured": [measured(row) for row in rows],
-        "before": [measured(before[row["figure"]]) if row["figure"] in before else "" for row in rows],
+        "measured": [benchlib.measured(row) for row in rows],
+        "before": [benchlib.measured(before[row["figure"]]) if row["figure"] in before else "" for row in rows],
         "target": [target(row) for row in rows],
         "reached": [{None: "", True: "yes", False: "**NO**"}[row["reached"]] for row in rows],
         "remark": [benchlib.with_ratio(row) for row in rows],
@@ -181,7 +177,7 @@ def markdown(report, before=None):
         yield from table_lines((name, ""), report[name].items())
     yield from ("## Targets missed", "")
     if report["misses"]:
-        rows = [(m["section"], m["table"], m["figure"], measured(m), target(m), m["note"]) for m in report["misses"]]
+        rows = [(m["section"], m["table"], m["figure"], benchlib.measured(m), target(m), m["note"]) for m in report["misses"]]
         yield from table_lines(("", "table", "figure", "measured", "target", "remark"), rows)
     else:
         yield from ("None.", "")

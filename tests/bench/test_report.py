@@ -54,6 +54,13 @@ def test_ratio_stands_beside_its_figure(tmp):
     assert "| slow \\| read | 5 files/s | at least 10 | **NO** | 0.25 of the source, why |" in made(tmp)[0]
 
 
+def test_a_near_miss_does_not_look_like_its_target(tmp):
+    table = benchlib.Table("Near")
+    table.add("total / bound", 1.0512, at_most=1.05)
+    write_part(tmp, "b1-epochs", [table])
+    assert "| total / bound | 1.0512 | at most 1.05 | **NO** |" in made(tmp)[0]
+
+
 def test_sections_and_parts_stand_in_order(tmp):
     for name in ("c1-peers", "a2-rivals", "a1-frontend"):
         write_part(tmp, name, [benchlib.Table(f"table of {name}")])
