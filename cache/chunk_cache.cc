@@ -118,6 +118,7 @@ bool ChunkCache::asks_peers(FileId file, uint64_t offset) const {
 bool ChunkCache::join_or_start(ChunkId chunk, Urgency urgency, Scope scope, AcquireDone done) {
   ChunkRef data;
   bool starts = false;
+  bool raised = false;
   ChunkSource::Ticket ticket = 0;
   {
     Shard& home = shard(chunk);
@@ -130,14 +131,16 @@ bool ChunkCache::join_or_start(ChunkId chunk, Urgency urgency, Scope scope, Acqu
         if (!scope.pfs && slot.store == 0) return false;
         flight = home.flights.try_emplace(chunk).first;
         flight->second.peers = scope.peers;
+        flight->second.urgency = urgency;
         starts = true;
       } else if (scope.for_peer && flight->second.peers) {
         return false;
       }
       flight->second.waiters.push_back(done);
-      if (urgency.kind == Urgency::Kind::reader && !flight->second.awaited) {
-        flight->second.awaited = true;
+      if (urgency < flight->second.urgency) {
+        flight->second.urgency = urgency;
         ticket = flight->second.ticket;
+        raised = true;
       }
     }
   }
@@ -146,7 +149,9 @@ bool ChunkCache::join_or_start(ChunkId chunk, Urgency urgency, Scope scope, Acqu
   } else if (starts) {
     begin_or_park(chunk, urgency, scope.peers);
   } else if (ticket != 0) {
-    source_.expedite(ticket);
+    source_.expedite(ticket, urgency);
+  } else if (raised) {
+    raise_parked(chunk);
   }
   return true;
 }
@@ -163,7 +168,8 @@ struct ChunkCache::Fetch {
 };
 
 void ChunkCache::begin_or_park(ChunkId chunk, Urgency urgency, bool peers) {
-  if (!begin(chunk, urgency)) park(urgency, peers, [this, chunk, urgency] { return begin(chunk, urgency); });
+  if (begin(chunk, urgency)) return;
+  park(urgency, peers, {chunk, [this, chunk, urgency] { return begin(chunk, urgency); }});
 }
 
 // Reserves memory and starts the transfer; false if there is no memory now.
@@ -256,27 +262,22 @@ void ChunkCache::fetch_from_source(const std::shared_ptr<Fetch>& fetch) {
   request.offset = range.offset;
   request.length = range.length;
   request.memory = fetch->data->block.slices(0, range.length);
-  Urgency urgency = fetch->urgency;
-  {
-    MutexLock lock(shard(chunk).mutex);
-    const auto flight = shard(chunk).flights.find(chunk);
-    if (flight != shard(chunk).flights.end() && flight->second.awaited) urgency = Urgency{};
-  }
+  const Urgency urgency = urgency_of(chunk).value_or(fetch->urgency);
   request.urgency = urgency;
   request.no_peers = !fetch->peers;
   request.done = [this, fetch](const Result<Origin>& outcome) { finish(*fetch, outcome); };
   outstanding_.fetch_add(1);  // until this function is done with the cache: the fetch may end before it
   const ChunkSource::Ticket ticket = source_.fetch(std::move(request));
-  bool awaited = false;
+  Urgency by_now = urgency;
   {
     MutexLock lock(shard(chunk).mutex);
     const auto flight = shard(chunk).flights.find(chunk);
     if (flight != shard(chunk).flights.end()) {
       flight->second.ticket = ticket;
-      awaited = flight->second.awaited && urgency.kind != Urgency::Kind::reader;
+      by_now = flight->second.urgency;
     }
   }
-  if (awaited) source_.expedite(ticket);  // a reader joined before the ticket was known
+  if (by_now < urgency) source_.expedite(ticket, by_now);  // somebody joined before the ticket was known
   outstanding_.fetch_sub(1);
 }
 
@@ -309,7 +310,7 @@ void ChunkCache::fetch_again(ChunkId chunk, Urgency urgency) {
     Flight& flight = shard(chunk).flights.at(chunk);
     flight.peers = false;
     flight.ticket = 0;
-    if (flight.awaited) urgency = Urgency{};
+    urgency = flight.urgency;
   }
   begin_or_park(chunk, urgency, false);
 }
@@ -511,13 +512,15 @@ void ChunkCache::evict(ChunkId chunk, Tier tier) {
   }
 }
 
-void ChunkCache::park(Urgency urgency, bool peers, std::function<bool()> attempt) {
+void ChunkCache::park(Urgency urgency, bool peers, Parked parked) {
+  const std::optional<ChunkId> chunk = parked.chunk;
   {
     MutexLock lock(transit_mutex_);
-    parked_[static_cast<size_t>(urgency.kind)][peers ? 1 : 0].push_back(std::move(attempt));
+    parked_[static_cast<size_t>(urgency.kind)][peers ? 1 : 0].push_back(std::move(parked));
     parked_count_.fetch_add(1);
   }
-  retry_parked();  // memory may have come free before it was known that somebody waits
+  if (chunk) raise_parked(*chunk);  // somebody may have joined meanwhile
+  retry_parked();                   // memory may have come free before it was known that somebody waits
 }
 
 void ChunkCache::memory_released() {
@@ -544,23 +547,53 @@ bool ChunkCache::retry_oldest() {
     const size_t kind = i / 2;
     const size_t peers = i % 2;
     if (no_memory[peers]) continue;
-    std::function<bool()> attempt;
+    Parked parked;
     {
       MutexLock lock(transit_mutex_);
       Queue& queue = parked_[kind][peers];
       if (queue.empty()) continue;
-      attempt = std::move(queue.front());
+      parked = std::move(queue.front());
       queue.pop_front();
     }
-    if (attempt()) {
+    const std::optional<ChunkId> chunk = parked.chunk;
+    if (parked.attempt()) {
       parked_count_.fetch_sub(1);
       return true;
     }
     no_memory[peers] = true;
-    MutexLock lock(transit_mutex_);
-    parked_[kind][peers].push_front(std::move(attempt));
+    {
+      MutexLock lock(transit_mutex_);
+      parked_[kind][peers].push_front(std::move(parked));
+    }
+    if (chunk) raise_parked(*chunk);  // somebody may have joined while it was in no queue
   }
   return false;
+}
+
+// Moves the chunk to the queue of what its fetch is by now, if it waits for memory in that of something less
+// urgent.
+void ChunkCache::raise_parked(ChunkId chunk) {
+  const std::optional<Urgency> urgency = urgency_of(chunk);
+  if (!urgency || parked_count_.load() == 0) return;
+  const auto kind = static_cast<size_t>(urgency->kind);
+  MutexLock lock(transit_mutex_);
+  for (size_t lower = kind + 1; lower < parked_.size(); ++lower) {
+    for (size_t peers = 0; peers < parked_[lower].size(); ++peers) {
+      Queue& queue = parked_[lower][peers];
+      const auto found =
+          std::find_if(queue.begin(), queue.end(), [chunk](const Parked& p) { return p.chunk == chunk; });
+      if (found == queue.end()) continue;
+      parked_[kind][peers].push_back(std::move(*found));
+      queue.erase(found);
+      return;
+    }
+  }
+}
+
+std::optional<Urgency> ChunkCache::urgency_of(ChunkId chunk) const {
+  MutexLock lock(shard(chunk).mutex);
+  const auto flight = shard(chunk).flights.find(chunk);
+  return flight == shard(chunk).flights.end() ? std::nullopt : std::optional(flight->second.urgency);
 }
 
 }  // namespace clairfs

@@ -118,8 +118,13 @@ class ChunkCache final : private MemoryListener {
   struct Flight {
     std::vector<AcquireDone> waiters;  // the first one started it, the others joined
     ChunkSource::Ticket ticket = 0;    // 0 while the source does not know of it
-    bool awaited = false;              // some reader waits
+    Urgency urgency;                   // of the most urgent of them
     bool peers = false;                // may wait for another node; never turns true later
+  };
+  /// What waits for memory: a chunk, if it is all of one, and how to go on.
+  struct Parked {
+    std::optional<ChunkId> chunk;
+    std::function<bool()> attempt;  // false: still no memory
   };
   struct Slot {
     ChunkRef data;      // in the RAM tier or in transit
@@ -168,7 +173,9 @@ class ChunkCache final : private MemoryListener {
   std::optional<Block> reserve_transit_for_peers(uint64_t length);
   bool asks_peers(FileId file, uint64_t offset) const;
   void evict(ChunkId chunk, Tier tier);
-  void park(Urgency urgency, bool peers, std::function<bool()> attempt);
+  void park(Urgency urgency, bool peers, Parked parked);
+  void raise_parked(ChunkId chunk);
+  std::optional<Urgency> urgency_of(ChunkId chunk) const;
   void retry_parked();
   bool retry_oldest();
 
@@ -204,8 +211,8 @@ class ChunkCache final : private MemoryListener {
 
   Mutex transit_mutex_;
   std::deque<ChunkId> transit_order_ GUARDED_BY(transit_mutex_);  // oldest first
-  // Fetches that wait for memory, by kind of urgency: those that wait for no other node, and those that may.
-  using Queue = std::deque<std::function<bool()>>;
+  // What waits for memory, by kind of urgency: those that wait for no other node, and those that may.
+  using Queue = std::deque<Parked>;
   std::array<std::array<Queue, 2>, 3> parked_ GUARDED_BY(transit_mutex_);
   std::vector<ChunkRef> lost_ GUARDED_BY(transit_mutex_);  // memory that must never be used again
 };

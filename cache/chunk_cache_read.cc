@@ -88,7 +88,8 @@ void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint
   if (!here && !would_keep(chunk)) {
     const bool peers = asks_peers(file, range.offset);
     if (!read_through(file, offset, length, peers, done)) {
-      park(Urgency{}, peers, [=, this] { return read_through(file, offset, length, peers, done); });
+      park(Urgency{}, peers,
+           {std::nullopt, [=, this] { return read_through(file, offset, length, peers, done); }});
     }
     return;
   }
@@ -121,7 +122,8 @@ bool ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, boo
     } else if (outcome.error().code == kMemoryLost) {
       lose(held);
       if (!read_through(file, offset, length, false, done))
-        park(Urgency{}, false, [=, this] { return read_through(file, offset, length, false, done); });
+        park(Urgency{}, false,
+             {std::nullopt, [=, this] { return read_through(file, offset, length, false, done); }});
     } else {
       done(outcome.error());
     }

@@ -66,13 +66,13 @@ ChunkSource::Ticket PfsSource::fetch(FetchRequest request) {
   return ticket;
 }
 
-void PfsSource::expedite(Ticket ticket) {
+void PfsSource::expedite(Ticket ticket, Urgency urgency) {
   {
     MutexLock lock(mutex_);
     const auto found = queued_.find(ticket);
-    if (found == queued_.end() || found->second.kind == Urgency::Kind::reader) return;
+    if (found == queued_.end() || urgency >= found->second) return;
     auto node = queue_.extract({found->second, ticket});
-    found->second = Urgency{Urgency::Kind::reader, 0};
+    found->second = urgency;
     node.key().first = found->second;
     node.mapped().urgency = found->second;
     queue_.insert(std::move(node));

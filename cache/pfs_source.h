@@ -41,7 +41,7 @@ class PfsSource final : public ChunkSource {
             Metrics& metrics, Logger& log, std::function<void(FileId)> on_stale);
 
   Ticket fetch(FetchRequest request) override;
-  void expedite(Ticket ticket) override;
+  void expedite(Ticket ticket, Urgency urgency) override;
   void stop() override;
 
  private:

@@ -64,8 +64,8 @@ class ChunkSource {
   /// memory of such fetches is bounded, so that what this node serves to others never waits for others: nodes
   /// that wait for each other in a circle would all stand still until their deadlines.
   virtual bool may_wait_for_peers(FileId, uint64_t /*offset*/) const { return false; }
-  /// Somebody now waits for this fetch: serve it before what nobody waits for. Unknown tickets are ignored.
-  virtual void expedite(Ticket ticket) = 0;
+  /// The fetch is as urgent as this by now, if that is more urgent than before. Unknown tickets are ignored.
+  virtual void expedite(Ticket ticket, Urgency urgency) = 0;
   /// Queued fetches and all later ones fail with ECANCELED; those under way complete.
   virtual void stop() = 0;
 };

@@ -103,7 +103,7 @@ std::shared_ptr<PeerClient::Pending> PeerClient::find(Rank peer, uint32_t id) {
   return found == all.end() ? nullptr : found->second;
 }
 
-void PeerClient::expedite(Ticket ticket) {
+void PeerClient::expedite(Ticket ticket, Urgency urgency) {
   const Rank rank(static_cast<uint32_t>(ticket >> 32));
   const auto id = static_cast<uint32_t>(ticket);
   bool queued = false;
@@ -111,16 +111,17 @@ void PeerClient::expedite(Ticket ticket) {
     MutexLock lock(mutex_);
     if (rank.index() >= peers_.size()) return;
     const auto pending = find(rank, id);
-    if (!pending || is_reader(pending->fetch.urgency)) return;
+    if (!pending || urgency >= pending->fetch.urgency) return;
     queued = pending->queued;
     if (queued) {
       auto& queue = peers_[rank.index()]->queue;
       auto node = queue.extract({pending->fetch.urgency, id});
-      node.key().first = Urgency{};
+      node.key().first = urgency;
       queue.insert(std::move(node));
     }
-    pending->fetch.urgency = Urgency{};
+    pending->fetch.urgency = urgency;
   }
+  if (!is_reader(urgency)) return;
   if (queued) {
     pump(rank, false);
   } else {

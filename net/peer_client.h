@@ -106,8 +106,9 @@ class PeerClient {
   ~PeerClient();
 
   Ticket fetch(PeerFetch fetch);
-  /// Somebody now waits for it. Unknown tickets are ignored.
-  void expedite(Ticket ticket);
+  /// It is as urgent as this by now, if that is more. The peer, if it was asked already, is told of waiting
+  /// readers only. Unknown tickets are ignored.
+  void expedite(Ticket ticket, Urgency urgency);
   /// How long a fetch of `length` bytes from `peer` would take if it were asked now.
   Duration predict(Rank peer, uint64_t length) const;
   /// The peer has brought nothing in reasonable time for some seconds: see SlowWatch.

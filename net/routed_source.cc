@@ -26,7 +26,7 @@ struct RoutedSource::Route {
   std::vector<Rank> tried;  // of the thread that deals with the last answer
   // Guarded by mutex_; `current` is 0 while nobody knows it.
   bool at_pfs = false;
-  bool expedited = false;
+  Urgency urgency;     // by now
   unsigned stage = 0;  // counts who was asked
   Ticket current = 0;  // of the peer client, or of the PFS
 };
@@ -117,6 +117,7 @@ ChunkSource::Ticket RoutedSource::fetch(FetchRequest request) {
   const auto choice = choose(chunk, request.length, {});
   if (!choice) return 2 * fetch_from_pfs(std::move(request));
   const auto route = std::make_shared<Route>();
+  route->urgency = request.urgency;
   route->request = std::move(request);
   route->chunk = chunk;
   {
@@ -155,15 +156,15 @@ std::pair<unsigned, Urgency> RoutedSource::next_stage(Route& route, bool at_pfs)
   MutexLock lock(mutex_);
   route.at_pfs = at_pfs;
   route.current = 0;
-  return {++route.stage, route.expedited ? Urgency{} : route.request.urgency};
+  return {++route.stage, route.urgency};
 }
 
-// The ticket of the stage is known, unless that is over already. True if a reader came before it was.
-bool RoutedSource::note_ticket(Route& route, unsigned stage, Ticket ticket, Urgency asked) {
+// The ticket of the stage is known, unless that is over already. How urgent the fetch became before it was.
+std::optional<Urgency> RoutedSource::note_ticket(Route& route, unsigned stage, Ticket ticket, Urgency asked) {
   MutexLock lock(mutex_);
-  if (route.stage != stage) return false;
+  if (route.stage != stage) return std::nullopt;
   route.current = ticket;
-  return route.expedited && asked.kind != Urgency::Kind::reader;
+  return route.urgency < asked ? std::optional(route.urgency) : std::nullopt;
 }
 
 void RoutedSource::ask_peer(const RoutePtr& route, const Choice& choice) {
@@ -179,7 +180,7 @@ void RoutedSource::ask_peer(const RoutePtr& route, const Choice& choice) {
   fetch.home = choice.home;
   fetch.done = [this, route, peer = choice.peer](PeerOutcome outcome) { answered(route, peer, outcome); };
   const Ticket ticket = parts_.peers.fetch(std::move(fetch));
-  if (note_ticket(*route, stage, ticket, urgency)) parts_.peers.expedite(ticket);
+  if (const auto raised = note_ticket(*route, stage, ticket, urgency)) parts_.peers.expedite(ticket, *raised);
 }
 
 void RoutedSource::ask_pfs(const RoutePtr& route) {
@@ -189,7 +190,7 @@ void RoutedSource::ask_pfs(const RoutePtr& route) {
   request.no_peers = true;
   request.done = [this, route](const Result<Origin>& outcome) { finish(route, outcome); };
   const Ticket ticket = fetch_from_pfs(std::move(request));
-  if (note_ticket(*route, stage, ticket, urgency)) parts_.pfs.expedite(ticket);
+  if (const auto raised = note_ticket(*route, stage, ticket, urgency)) parts_.pfs.expedite(ticket, *raised);
 }
 
 void RoutedSource::answered(const RoutePtr& route, Rank peer, PeerOutcome outcome) {
@@ -236,22 +237,22 @@ void RoutedSource::finish(const RoutePtr& route, const Result<Origin>& outcome) 
   route->request.done(outcome);
 }
 
-void RoutedSource::expedite(Ticket ticket) {
-  if (ticket % 2 == 0) return parts_.pfs.expedite(ticket / 2);
+void RoutedSource::expedite(Ticket ticket, Urgency urgency) {
+  if (ticket % 2 == 0) return parts_.pfs.expedite(ticket / 2, urgency);
   Ticket current = 0;
   bool at_pfs = false;
   {
     MutexLock lock(mutex_);
     const auto found = routes_.find(ticket);
-    if (found == routes_.end()) return;
-    found->second->expedited = true;
+    if (found == routes_.end() || urgency >= found->second->urgency) return;
+    found->second->urgency = urgency;
     current = found->second->current;
     at_pfs = found->second->at_pfs;
   }
   if (at_pfs) {
-    parts_.pfs.expedite(current);
+    parts_.pfs.expedite(current, urgency);
   } else {
-    parts_.peers.expedite(current);
+    parts_.peers.expedite(current, urgency);
   }
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -50,7 +51,7 @@ class RoutedSource final : public ChunkSource {
 
   Ticket fetch(FetchRequest request) override;
   bool may_wait_for_peers(FileId file, uint64_t offset) const override;
-  void expedite(Ticket ticket) override;
+  void expedite(Ticket ticket, Urgency urgency) override;
   /// Ends the fetches from peers too (PeerClient::stop()).
   void stop() override;
 
@@ -67,7 +68,7 @@ class RoutedSource final : public ChunkSource {
   std::optional<Choice> choose(ChunkId chunk, uint64_t length, const std::vector<Rank>& tried) const;
   Ticket fetch_from_pfs(FetchRequest request);
   std::pair<unsigned, Urgency> next_stage(Route& route, bool at_pfs);
-  bool note_ticket(Route& route, unsigned stage, Ticket ticket, Urgency asked);
+  std::optional<Urgency> note_ticket(Route& route, unsigned stage, Ticket ticket, Urgency asked);
   void ask_peer(const RoutePtr& route, const Choice& choice);
   void ask_pfs(const RoutePtr& route);
   void answered(const RoutePtr& route, Rank peer, PeerOutcome outcome);

@@ -29,6 +29,7 @@ class FakeSource final : public ChunkSource {
     bytes += request.length;
     if (has_peers && !request.no_peers) ++peer_fetches;
     const Ticket ticket = ++next_;
+    files_.push_back(request.file);
     if (request.urgency.kind == Urgency::Kind::prefetch) deadlines_.push_back(request.urgency.deadline);
     if (stopped_) {
       lock.unlock();
@@ -43,7 +44,7 @@ class FakeSource final : public ChunkSource {
     return ticket;
   }
   bool may_wait_for_peers(FileId, uint64_t) const override { return has_peers; }
-  void expedite(Ticket ticket) override {
+  void expedite(Ticket ticket, Urgency) override {
     MutexLock lock(mutex_);
     expedited.insert(ticket);
   }
@@ -108,6 +109,11 @@ class FakeSource final : public ChunkSource {
     MutexLock lock(mutex_);
     return deadlines_;
   }
+  /// Of all fetches, in the order in which they were asked for.
+  std::vector<FileId> files() {
+    MutexLock lock(mutex_);
+    return files_;
+  }
   size_t pending() {
     MutexLock lock(mutex_);
     return pending_.size();
@@ -124,6 +130,7 @@ class FakeSource final : public ChunkSource {
   const bool immediate_;
   Mutex mutex_;
   std::deque<FetchRequest> pending_ GUARDED_BY(mutex_);
+  std::vector<FileId> files_ GUARDED_BY(mutex_);
   std::vector<uint64_t> deadlines_ GUARDED_BY(mutex_);
   Ticket next_ GUARDED_BY(mutex_) = 0;
   bool stopped_ GUARDED_BY(mutex_) = false;

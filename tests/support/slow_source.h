@@ -46,7 +46,7 @@ class SlowSource final : public ChunkSource {
     if (!accepted) request.done(Error{ECANCELED, "stopped"});
     return 1;
   }
-  void expedite(Ticket) override {}
+  void expedite(Ticket, Urgency) override {}
   void stop() override {
     MutexLock lock(mutex_);
     stopped_ = true;

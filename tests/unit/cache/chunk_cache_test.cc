@@ -159,6 +159,36 @@ TEST_CASE("a reader that joins a prefetch makes it urgent") {
   CHECK(answered == 3);
 }
 
+TEST_CASE("a prefetch that joins what fills a tier makes it as urgent as itself") {
+  Fixture f({10000}, 1 << 20, false);
+  int answered = 0;
+  f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 1}, [&](const auto&) { ++answered; });
+  f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 2}, [&](const auto&) { ++answered; });
+  CHECK(f.source.expedited.empty());
+  f.cache->acquire(f.chunk(0), {Urgency::Kind::prefetch, 77}, [&](const auto&) { ++answered; });
+  CHECK(f.source.expedited.size() == 1);
+  f.source.complete_all();
+  CHECK(answered == 3);
+}
+
+TEST_CASE("what waits for memory goes by its most urgent use") {
+  const size_t fit = ChunkCache::transit_capacity(kChunk) / kChunk;
+  Fixture f(std::vector<uint64_t>(fit + 10, kChunk), 0, false);
+  size_t answered = 0;
+  for (size_t i = 0; i < fit + 10; ++i)
+    f.cache->acquire(f.chunk(i), {Urgency::Kind::fill, i}, [&](const auto&) { ++answered; });
+  REQUIRE(f.source.fetches == fit);
+  f.cache->acquire(f.chunk(fit + 8), {Urgency::Kind::prefetch, 1}, [&](const auto&) { ++answered; });
+  f.cache->acquire(f.chunk(fit + 9), {}, [&](const auto&) { ++answered; });
+  f.source.complete_all();
+  CHECK(answered == fit + 12);
+  const auto files = f.source.files();
+  REQUIRE(files.size() == fit + 10);
+  CHECK(files[fit] == f.file(fit + 9));
+  CHECK(files[fit + 1] == f.file(fit + 8));
+  CHECK(files[fit + 2] == f.file(fit));
+}
+
 TEST_CASE("a failed fetch fails all who wait, and the next try fetches again") {
   Fixture f({10000}, 1 << 20, false);
   int failed = 0;

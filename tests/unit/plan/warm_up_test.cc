@@ -30,7 +30,7 @@ class Recorder final : public ChunkSource {
     }
     return inner.fetch(std::move(request));
   }
-  void expedite(Ticket ticket) override { inner.expedite(ticket); }
+  void expedite(Ticket ticket, Urgency urgency) override { inner.expedite(ticket, urgency); }
   void stop() override { inner.stop(); }
 
   std::vector<std::pair<FileId, Urgency>> asked() {
