@@ -56,9 +56,8 @@ void choose_network() {
   ::setenv("UCX_RNDV_THRESH", "inf", 0);
   ::setenv("UCX_TCP_TX_SEG_SIZE", "64k", 0);
   ::setenv("UCX_TCP_RX_SEG_SIZE", "64k", 0);
-  // Nor sends from our memory in place: when a peer dies in the middle of one, UCX 1.13 counts it down twice
-  // and ends this process too (uct_iface.h, "comp->count > 0"; about one death in ten, between network
-  // namespaces).
+  // Nor sends from our memory in place: when a peer died in the middle of one, UCX 1.13 was seen to end this
+  // process too (uct_iface.h, assertion "comp->count > 0").
   ::setenv("UCX_ZCOPY_THRESH", "inf", 0);
 }
 
