@@ -4,11 +4,10 @@ import collections
 import contextlib
 import errno
 import hashlib
-import os
 import random
 import threading
 
-from clairmount import make_tree, wait_until
+from clairmount import hash_of, make_tree, wait_until
 
 PATIENCE = 60  # seconds until a reader that still waits counts as hanging; no test passes by it
 CHUNK = 64 << 10
@@ -28,16 +27,7 @@ def make_dataset(root, sizes=None):
 
 def digest(path, keep=True):
     """The file's hash as it is read through the mount; with keep=False its pages leave the page cache again."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        hashed = hashlib.sha256()
-        while piece := os.read(fd, 1 << 20):
-            hashed.update(piece)
-        if not keep:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        return hashed.hexdigest()
-    finally:
-        os.close(fd)
+    return hash_of(path, keep).hexdigest()
 
 
 def assert_hashes(mount, hashes, names=None, keep=False):

@@ -177,16 +177,7 @@ class Nodes:
 
 
 def read_file(path, keep):
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        hashed = hashlib.sha256()
-        while piece := os.read(fd, 1 << 20):
-            hashed.update(piece)
-        if not keep:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        return hashed.digest()
-    finally:
-        os.close(fd)
+    return clairmount.hash_of(path, keep).digest()
 
 
 class Job:
