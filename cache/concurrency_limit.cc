@@ -1,15 +1,6 @@
 #include "cache/concurrency_limit.h"
 
-#include <cmath>
-
 namespace clairfs {
-namespace {
-
-// Throughput is worth rate / limit^kPrice: twice as many operations must bring 7 % more. Enough to come down
-// where they bring nothing, though rates are measured to some percent only.
-constexpr double kPrice = 0.1;
-
-}  // namespace
 
 void ConcurrencyLimit::completed(uint64_t bytes, bool saturated, TimePoint now) {
   if (window_count_ == 0) {
@@ -24,13 +15,13 @@ void ConcurrencyLimit::completed(uint64_t bytes, bool saturated, TimePoint now) 
 
   const double seconds = std::chrono::duration<double>(now - window_start_).count();
   if (window_saturated_ && seconds > 0) {
-    const double worth = static_cast<double>(window_bytes_) / seconds / std::pow(limit_, kPrice);
-    if (worth < last_worth_) direction_ = -direction_;
+    const double rate = static_cast<double>(window_bytes_) / seconds;
+    if (rate < last_rate_) direction_ = -direction_;
     // A quarter at a time: from 8 to 64 in ten windows, yet small enough not to overshoot by much.
     const int step = std::max(1, static_cast<int>(limit_) / 4) * direction_;
     const int next = static_cast<int>(limit_) + step;
     limit_ = static_cast<unsigned>(std::clamp(next, static_cast<int>(least_), static_cast<int>(most_)));
-    last_worth_ = worth;
+    last_rate_ = rate;
   }
   window_count_ = 0;
   window_bytes_ = 0;

@@ -1,12 +1,10 @@
 // How many operations the source gets at once: found by trying, since no two filesystems like the same
 // number.
 //
-// Hill climbing on throughput, at a price for each operation. Over a window of completions the bytes per
-// second are measured; then the limit takes a step in the direction that last helped, or turns round. More
-// readers than a filesystem likes make it slower, fewer leave bandwidth unused; around the best value the
-// limit keeps moving by one step, which costs little and follows changes (other jobs come and go). The price
-// is there because operations that bring no throughput only wait in the filesystem's own queue, where nothing
-// more urgent can pass them.
+// Hill climbing on throughput. Over a window of completions the bytes per second are measured; then the limit
+// takes a step in the direction that last helped, or turns round. More readers than a filesystem likes make
+// it slower, fewer leave bandwidth unused; around the best value the limit keeps moving by one step, which
+// costs little and follows changes (other jobs come and go).
 #pragma once
 
 #include <algorithm>
@@ -34,7 +32,7 @@ class ConcurrencyLimit {
   const unsigned most_;
   unsigned limit_;
   int direction_ = 1;
-  double last_worth_ = 0;  // of the window before
+  double last_rate_ = 0;  // bytes per second of the window before
   uint64_t window_bytes_ = 0;
   unsigned window_count_ = 0;
   bool window_saturated_ = true;

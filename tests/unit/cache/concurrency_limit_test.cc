@@ -1,7 +1,6 @@
 #include "cache/concurrency_limit.h"
 
 #include <cmath>
-#include <random>
 
 #include <catch2/catch.hpp>
 
@@ -40,17 +39,6 @@ TEST_CASE("the limit settles around the best value") {
       average_limit(limit, 50000, [](unsigned k) { return 1e9 - 1e6 * std::pow(k - 20.0, 2); });
   CHECK(mean > 12);
   CHECK(mean < 30);
-}
-
-TEST_CASE("where more operations bring nothing the limit comes down") {
-  for (const unsigned seed : {1U, 2U, 3U}) {
-    ConcurrencyLimit limit(32, 2, 64);
-    std::mt19937 random(seed);
-    const auto rate = [&random](unsigned k) {
-      return std::min(1e9, 2e8 * k) * std::uniform_real_distribution(0.8, 1.2)(random);
-    };
-    CHECK(average_limit(limit, 50000, rate) < 12);
-  }
 }
 
 TEST_CASE("an idle source says nothing about its limit") {
