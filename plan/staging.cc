@@ -178,6 +178,7 @@ bool Staging::step(Lane& lane, uint64_t budget) {
   follow_horizon(lane);
   if (lane.horizon.empty()) return false;
   follow_reader(lane);
+  skip_opened(lane);
   // The reader may have been found outside of what the planner has made so far.
   if (!lane.started || lane.staged < lane.horizon.begin()) return false;
   bool busy = drop_consumed(lane);
@@ -222,14 +223,27 @@ void Staging::follow_reader(Lane& lane) {
     lane.window_bytes -=
         std::min(lane.window_bytes, lane.run->sample_bytes(lane.horizon.sample_at(lane.front)));
   }
-  while (!lane.units.empty() && lane.units.front()->position < lane.front) pop_unit(lane);  // overtaken
-  if (lane.staged < lane.front) {
+}
+
+// Overtaken: what has been opened before it was pushed.
+void Staging::skip_opened(Lane& lane) {
+  const auto safe = lane.run->absolute(lane.run->tracker().position());
+  if (safe) lane.safe = std::max(lane.safe, *safe);
+  const uint64_t before = lane.staged;
+  while (!lane.units.empty() && opened(lane, lane.units.front()->position)) {
+    lane.staged = lane.units.front()->position + (lane.units.front()->last ? 1 : 0);
+    pop_unit(lane);
     lane.complete = true;
-    lane.staged = lane.front;
   }
+  lane.staged = std::max(lane.staged, lane.safe);
   lane.fetched = std::max(lane.fetched, lane.staged);
-  lane.filled = std::max(lane.filled, lane.fetched);
-  tell_policy(lane);
+  lane.filled = std::max({lane.filled, lane.fetched, lane.front});
+  if (lane.staged != before) tell_policy(lane);
+}
+
+bool Staging::opened(const Lane& lane, uint64_t position) {
+  return position < lane.safe ||
+         (position < lane.front && lane.run->tracker().opened(lane.run->place(position)));
 }
 
 void Staging::tell_policy(const Lane& lane) {
@@ -242,7 +256,7 @@ void Staging::restart(Lane& lane, uint64_t position) {
   lane.units.clear();
   lane.asked = 0;
   lane.complete = true;
-  lane.front = lane.staged = lane.fetched = lane.filled = lane.dropped = position;
+  lane.front = lane.safe = lane.staged = lane.fetched = lane.filled = lane.dropped = position;
   lane.next_sentinel = position;
   lane.window_bytes = 0;
   lane.moved = clock_.now();
@@ -296,15 +310,17 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
   bool full = false;
   while (lane.fetched < lane.horizon.end() && lane.units.size() < lane.asked + kUnitsWaiting) {
     const uint64_t bytes = lane.run->sample_bytes(lane.horizon.sample_at(lane.fetched));
+    const bool passed = lane.fetched < lane.front;  // what other workers have still to open
     // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
     // before `staged` counts as handed on.
-    const bool fits = lane.window_bytes + bytes <= budget || (bytes > budget && lane.window_bytes == 0);
+    const bool fits =
+        passed || lane.window_bytes + bytes <= budget || (bytes > budget && lane.window_bytes == 0);
     const bool unread = unread_before(lane, lane.fetched);
     // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
     full = !fits || (lane.keeps_all && unread);
     if (full) break;
     add_units(lane, lane.fetched, bytes > budget || unread);
-    lane.window_bytes += bytes;
+    if (!passed) lane.window_bytes += bytes;
     ++lane.fetched;
   }
   tell_policy(lane);  // before anything is asked for: which use a fetch is for depends on it
@@ -312,6 +328,7 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
   // transit memory is certain to provide.
   for (; lane.asked < lane.units.size(); ++lane.asked) {
     const auto& unit = lane.units[lane.asked];
+    if (opened(lane, unit->position)) unit->chunk.reset();
     if (!unit->chunk) continue;
     const uint64_t bytes = round_to_pages(catalog_.range(*unit->chunk).length);
     const uint64_t in_flight = shared_->in_flight_bytes.load();

@@ -2,16 +2,17 @@
 //
 // One thread walks every plan's sequence with four positions, in this order:
 //
-//   dropped <= reader's front <= staged <= fetched
+//   dropped <= reader's safe position <= staged <= fetched
 //
 // Up to `fetched`, chunks have been asked from the cache, by deadline; up to `staged` their pages have been
 // pushed; before `dropped` pages that the reader is done with have been dropped again. Bytes between the
-// reader and `fetched` stay within the plan's share of the staging budget. Fetches complete in any order,
+// reader's front and `fetched` stay within the plan's share of the staging budget. Fetches complete in any order,
 // pushes happen in the order of the sequence, and a chunk stays pinned from its arrival to its push.
 //
 // Pushed samples are read without a request, so some are sentinels: their last page is left out, and the READ
 // that asks for it tells where the reader is. The window moves with it. A reader that is faster than the
-// pushes is overtaken: staging skips to its front, since what is being read now need not be pushed any more.
+// pushes overtakes them: what it has opened need not be pushed any more and is skipped. What lies between the
+// safe position and the front unopened is not: other workers have it before them, and need it first.
 //
 // When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest
 // urgency, so that a fast source's idle time is used.
@@ -85,6 +86,8 @@ class Staging {
   bool serve_all();
   bool step(Lane& lane, uint64_t budget);
   void follow_reader(Lane& lane);
+  void skip_opened(Lane& lane);
+  static bool opened(const Lane& lane, uint64_t position);
   void follow_horizon(Lane& lane);
   bool drop_consumed(Lane& lane);
   bool drop_until(Lane& lane, uint64_t end, uint64_t most);

@@ -77,6 +77,7 @@ struct Staging::Lane {
   Horizon horizon;
   bool started = false;
   uint64_t front = 0;  // the reader's, as last seen
+  uint64_t safe = 0;   // everything before has been opened
   uint64_t dropped = 0;
   uint64_t staged = 0;
   uint64_t fetched = 0;

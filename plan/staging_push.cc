@@ -20,7 +20,7 @@ constexpr uint64_t kSentinelsPerWindow = 8;
 // reader has left them behind.
 void Staging::choose_gap(Lane& lane) {
   // How many samples the window holds when it is full, by the size of those in it.
-  const uint64_t held = std::max<uint64_t>(lane.fetched - lane.front, 1);
+  const uint64_t held = lane.fetched > lane.front ? lane.fetched - lane.front : 1;
   const uint64_t mean = std::max<uint64_t>(lane.window_bytes / held, 1);
   const uint64_t window = lane.window_bytes == 0 ? held : lane.budget / mean;
   lane.gap = static_cast<uint32_t>(std::clamp<uint64_t>(window / kSentinelsPerWindow, 1, kLongestGap));
@@ -47,6 +47,7 @@ bool Staging::push_arrived(Lane& lane) {
   uint64_t pushed = 0;
   for (; !lane.units.empty() && pushed < kPushesPerStep; ++pushed) {
     const auto unit = lane.units.front();
+    if (opened(lane, unit->position)) unit->chunk.reset();
     if (lane.asked == 0 || (unit->chunk && !unit->arrived)) break;
     push(lane, *unit);
     pop_unit(lane);
@@ -74,6 +75,7 @@ void Staging::push(Lane& lane, const Unit& unit) {
   const bool sentinel = unit.last && is_sentinel(lane, unit.position);
   if (!unit.chunk) {
     if (sentinel && lane.keeps_all && lane.in_page_cache[sample]) leave_open(lane, unit.position);
+    lane.complete = true;
     return;
   }
   const uint64_t end = sentinel ? page_floor(unit.end - 1) : unit.end;

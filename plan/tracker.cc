@@ -429,6 +429,7 @@ void Tracker::jump(Epoch epoch, const Chain& chain) {
   epoch_ = epoch;
   front_ = chain.top;
   confirmed_ = chain.second;
+  found_ = {epoch, chain.low};
   slack_ = plain_slack_;
   state_ = TrackerState::following;
   in_next_ = late_in_a_row_ = 0;
@@ -496,6 +497,13 @@ PlanPosition Tracker::position() const {
 PlanPosition Tracker::front() const {
   const MutexLock lock(mutex_);
   return place(front_ + 1);
+}
+
+bool Tracker::opened(PlanPosition place) const {
+  const MutexLock lock(mutex_);
+  if (place < found_) return true;
+  const auto at = epochs_.find(place.epoch);
+  return at != epochs_.end() && place.position < at->second.seen.size() && at->second.seen[place.position];
 }
 
 TrackerStatus Tracker::status() const {

@@ -122,6 +122,9 @@ class Tracker {
   PlanPosition position() const;
   /// One past the furthest position opened: the prefetcher must be ahead of it.
   PlanPosition front() const;
+  /// Whether the sample there was seen opened, or lies before where the reader was found. What was pushed may
+  /// have been read unseen.
+  bool opened(PlanPosition place) const;
   TrackerStatus status() const;
   /// Suspended, and diagnose() is to say why. Asked once where every open is seen; else again after a while,
   /// since what was pushed when the reader left the plan hid a part of what it opened.
@@ -186,6 +189,7 @@ class Tracker {
   int64_t front_ GUARDED_BY(mutex_) = -1;      // furthest position opened
   int64_t confirmed_ GUARDED_BY(mutex_) = -1;  // furthest but one
   int64_t slack_ GUARDED_BY(mutex_);
+  PlanPosition found_ GUARDED_BY(mutex_);    // nothing before it is expected: set by jumps
   uint32_t in_next_ GUARDED_BY(mutex_) = 0;  // observations in order in a row that were of the next epoch
   std::optional<PlanPosition> pushed_ GUARDED_BY(mutex_);
   int64_t gap_ GUARDED_BY(mutex_) = 0;

@@ -108,6 +108,14 @@ def push_table(samples, count):
 
 # An emulated slow PFS
 
+SLOW_WORKERS = 4
+SLOW = {
+    "plan": "with a plan",
+    "plan, workers": f"with a plan, {SLOW_WORKERS} loading threads",
+    "no plan": "without a plan",
+    "no cache, workers": f"{SLOW_WORKERS} loading threads on the PFS",
+}
+
 
 class SlowCase:
     """A dataset, a PFS that reads it in `size / bandwidth` seconds, and computing that takes as long."""
@@ -168,20 +176,24 @@ class SlowCase:
 
 def slow_round(case, samples):
     window = case.window()
-    for label in ("plan", "no plan"):
+    for label in SLOW:
+        workers = SLOW_WORKERS if label.endswith("workers") else 0
+        options = ("--workers", workers) if workers else ()
         with case.pfs() as pfs:
+            if label == "no cache, workers":
+                record_slow(case, label, case.read(pfs.path, *options), pfs, window, samples)
+                continue
             with clairmount.clairfs(pfs.path, "--ram", case.cache, "--staging", case.staging) as mount:
-                if label == "plan":
-                    register(mount, seed=1, epochs=case.epochs, batch=BATCH)
-                runs = case.read(mount.path, mount=mount)
+                planned = label.startswith("plan")
+                if planned:
+                    register(mount, f"workers={workers}", seed=1, epochs=case.epochs, batch=BATCH)
+                runs = case.read(mount.path, *options, mount=mount)
                 record_slow(case, label, runs, pfs, window, samples)
                 samples.add(f"{label} stats stall", mount.stat("stall_seconds"))
-                if label == "plan":
+                if planned:
                     plan = plan_of(mount)
                     samples.add("plan out of order", plan["out_of_order"])
                     samples.add("plan suspensions", plan["suspensions"])
-    with case.pfs() as pfs:
-        record_slow(case, "loader", case.read(pfs.path, "--workers", 4), pfs, window, samples)
 
 
 def record_slow(case, label, runs, pfs, window, samples):
@@ -204,12 +216,9 @@ def slow_table(case, samples):
     table = Table(title)
     bound = case.bound(case.cache)
     table.add("lower bound", bound, "s")
-    for label, name, cache in (
-        ("plan", "with a plan", case.cache),
-        ("no plan", "without a plan", case.cache),
-        ("loader", "4 loading threads on the PFS", 0),
-    ):
-        goal = (lambda value: {"at_most": value}) if label == "plan" else (lambda value: {})
+    for label, name in SLOW.items():
+        cache = 0 if label.startswith("no cache") else case.cache
+        goal = (lambda value: {"at_most": value}) if label.startswith("plan") else (lambda value: {})
         table.add(f"{name}: total", samples.median(f"{label} total"), "s")
         table.add(f"{name}: total / lower bound", samples.median(f"{label} total") / bound, **goal(1.05))
         for stall, when, most in (
@@ -221,7 +230,7 @@ def slow_table(case, samples):
             table.add(f"{name}: stall, {when}", share, "%", **goal(most))
         read = samples.median(f"{label} bytes") / case.least_bytes(cache)
         table.add(f"{name}: PFS bytes / least", read, **goal(1.01))
-        if label != "loader":
+        if cache > 0:
             share = 100 * samples.ratio(f"{label} stats stall", f"{label} total")
             table.add(f"{name}: stall_seconds as counted, whole run", share, "%")
     table.add("with a plan: samples out of order", samples.median("plan out of order"), at_most=0)

@@ -1,6 +1,7 @@
 """The NVMe tier is harmless however it fails: damaged, cut off, killed while writing, full, read-only, gone."""
 
 import contextlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -113,11 +114,13 @@ def test_killed_while_it_writes(dataset, nvme):
     source, contents = dataset
     with clairfs(source, *options(nvme)) as mount:
         for _ in range(4):
-            reader = threading.Thread(target=read_until_it_fails, args=(mount, contents))
+            wrong = []
+            reader = threading.Thread(target=read_until_it_fails, args=(mount, contents, wrong))
             reader.start()
             wait_until(lambda: mount.stat("nvme.writes") > 20, "it writes")
             mount.kill()
             reader.join()
+            assert not wrong
             mount.remount()
             read_all(mount, contents)
             stats = mount.stats()
@@ -128,10 +131,15 @@ def test_killed_while_it_writes(dataset, nvme):
             mount.remount()
 
 
-def read_until_it_fails(mount, contents):
+def read_until_it_fails(mount, contents, wrong):
+    """A read that is under way when the daemon dies ends short or fails; names of other wrong ones go to `wrong`."""
     with contextlib.suppress(OSError):
-        while True:
-            read_all(mount, contents)
+        for name, content in itertools.cycle(contents.items()):
+            with open(mount.path / name, "rb", buffering=0) as file:
+                got = os.pread(file.fileno(), len(content), 0)
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                if got != content[: len(got)]:
+                    wrong.append(name)
 
 
 @pytest.fixture

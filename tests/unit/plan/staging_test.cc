@@ -59,6 +59,37 @@ TEST_CASE("a sample that is asked for later is not fetched earlier") {
   CHECK(std::is_sorted(deadlines.begin(), deadlines.end()));
 }
 
+TEST_CASE("what workers have passed over and not opened is still pushed, once, and nothing that was opened") {
+  constexpr uint32_t kFiles = 60;
+  constexpr uint32_t kBatch = 8;
+  // The window ends within the second worker's batch.
+  const uint64_t window = GENERATE(12, 100);
+  StagingFixture f({std::vector<uint64_t>(kFiles, 20000), window * 20000, 0, 0, 4 << 20, false},
+                   "seed=1 format=files epochs=1 batch=8 workers=4");
+  REQUIRE(StagingFixture::eventually([&] { return f.source.pending() >= std::min<uint64_t>(window, 32); }));
+  std::set<FileId> opened;
+  const auto file_at = [&](uint64_t position) {
+    return f.run->index().range(f.run->horizon().sample_at(position), 0).file;
+  };
+  for (uint32_t worker = 0; worker < 4; ++worker) {
+    REQUIRE_FALSE(f.read_next(uint64_t{worker} * kBatch));
+    opened.insert(file_at(uint64_t{worker} * kBatch));
+  }
+  const auto pushes_are_beyond_the_front = [&] {
+    f.source.complete_all();
+    return f.staging->ahead("default") > 0;
+  };
+  REQUIRE(StagingFixture::eventually(pushes_are_beyond_the_front));
+  const auto order = f.pages.order();
+  std::map<FileId, int> pushes;
+  for (const FileId file : order) ++pushes[file];
+  for (uint64_t p = 0; p < uint64_t{3} * kBatch; ++p) {
+    const FileId file = file_at(p);
+    CAPTURE(p);
+    CHECK(pushes[file] == (opened.contains(file) ? 0 : 1));
+  }
+}
+
 TEST_CASE("samples larger than the transit memory are staged in pieces") {
   constexpr uint32_t kChunk = 64 << 10;
   const uint64_t size = 2 * ChunkCache::transit_capacity(kChunk) + 12345;

@@ -225,6 +225,9 @@ TEST_CASE("a reader that goes elsewhere in the plan is found again") {
         CHECK(status.divergence->found->epoch == Epoch(epoch));
         CHECK(status.front.position >= from);
         CHECK(status.front.position <= from + opens + plan.slack());
+        // What it left out nobody waits for.
+        CHECK((from == 0 || mount.tracker.opened({Epoch(epoch), from - 1})));
+        CHECK_FALSE(mount.tracker.opened(status.front));
         INFO(status.divergence->hint);
         CHECK(contains(status.divergence->hint, hint));
       };
