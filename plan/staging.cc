@@ -223,6 +223,7 @@ void Staging::follow_reader(Lane& lane) {
     lane.window_bytes -=
         std::min(lane.window_bytes, lane.run->sample_bytes(lane.horizon.sample_at(lane.front)));
   }
+  leave_open_again(lane);
 }
 
 // Overtaken: what has been opened before it was pushed.
@@ -254,6 +255,7 @@ void Staging::tell_policy(const Lane& lane) {
 void Staging::restart(Lane& lane, uint64_t position) {
   drop_window(lane);
   lane.units.clear();
+  lane.open_again.clear();
   lane.asked = 0;
   lane.complete = true;
   lane.front = lane.safe = lane.staged = lane.fetched = lane.filled = lane.dropped = position;

@@ -105,6 +105,7 @@ class Staging {
   static void pop_unit(Lane& lane);
   void push(Lane& lane, const Unit& unit);
   void leave_open(Lane& lane, uint64_t position);
+  void leave_open_again(Lane& lane);
   static bool used_within(const Lane& lane, uint32_t sample, uint64_t from, uint64_t to);
   static bool unread_before(const Lane& lane, uint64_t position);
   static bool is_sentinel(Lane& lane, uint64_t position);

@@ -97,6 +97,7 @@ struct Staging::Lane {
   bool keeps_all = false;           // the whole dataset fits the budget, beside those of other such plans
   uint64_t kept_bytes = 0;          // its size then, for good
   std::vector<bool> in_page_cache;  // by sample; only if keeps_all
+  std::vector<uint64_t> open_again;  // sentinels of samples that may still be being read for an earlier use
   std::atomic<uint64_t> staged_published{0};
 };
 

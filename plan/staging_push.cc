@@ -1,5 +1,6 @@
 // Pushing what has arrived, and which samples are left open as sentinels.
 #include <algorithm>
+#include <utility>
 
 #include "plan/staging.h"
 #include "plan/staging_lane.h"
@@ -74,7 +75,10 @@ void Staging::push(Lane& lane, const Unit& unit) {
   const uint32_t sample = lane.horizon.sample_at(unit.position);
   const bool sentinel = unit.last && is_sentinel(lane, unit.position);
   if (!unit.chunk) {
-    if (sentinel && lane.keeps_all && lane.in_page_cache[sample]) leave_open(lane, unit.position);
+    if (sentinel && lane.keeps_all && lane.in_page_cache[sample]) {
+      leave_open(lane, unit.position);
+      metrics_.staging_sentinels.add();
+    }
     lane.complete = true;
     return;
   }
@@ -94,7 +98,10 @@ void Staging::push(Lane& lane, const Unit& unit) {
   }
   if (!unit.last) return;
   metrics_.staging_pushed.add();
-  if (sentinel) leave_open(lane, unit.position);
+  if (sentinel) {
+    leave_open(lane, unit.position);
+    metrics_.staging_sentinels.add();
+  }
   if (lane.keeps_all && lane.complete) lane.in_page_cache[sample] = true;
   lane.complete = true;
 }
@@ -108,7 +115,14 @@ void Staging::leave_open(Lane& lane, uint64_t position) {
   if (last.length == 0) return;
   const uint64_t end = last.offset + last.length;
   pages_.drop(last.file, page_floor(end - 1), kPageSize);
-  metrics_.staging_sentinels.add();
+  if (used_within(lane, sample, lane.safe, lane.front)) lane.open_again.push_back(position);
+}
+
+// A READ that was under way when a page was dropped brings it back.
+void Staging::leave_open_again(Lane& lane) {
+  for (const uint64_t position : std::exchange(lane.open_again, {})) {
+    if (position >= lane.front) leave_open(lane, position);
+  }
 }
 
 }  // namespace clairfs

@@ -170,7 +170,7 @@ PlanPosition Tracker::place(int64_t position) const {
 // A position in the band that was not seen yet, in this epoch before the next; else one that was. Of several
 // (links to one file, repetitions) the first that is due: taking a later one would move the front ahead of
 // the reader, with every such sample a little more. At the end of an epoch whose samples went by unseen the
-// one next to the front. A read soon after another access to the sample belongs to it.
+// one next to the front. A read soon after another access to the sample, and not far from it, belongs to it.
 std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, Access kind) {
   const Band in = band();
   const bool piece = kind == Access::read && seen_lately(samples);
@@ -194,7 +194,7 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
       for (auto at = std::lower_bound(positions.begin(), positions.end(), first);
            at != positions.end() && start + *at <= in.high; ++at) {
         const int64_t position = start + *at;
-        if (epoch->seen[*at] || piece) {
+        if (epoch->seen[*at]) {
           again = Match{position, sample, true};
         } else if (!fresh || (at_end ? distance(position) < distance(fresh->position)
                                      : !earlier_epoch_has_it && sooner(position, fresh->position))) {
@@ -203,7 +203,7 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
       }
     }
   }
-  return fresh ? fresh : again;
+  return fresh && !(piece && again) ? fresh : again;
 }
 
 Tracker::Verdict Tracker::observe(std::span<const uint32_t> samples, Access kind, TimePoint now) {

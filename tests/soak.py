@@ -34,6 +34,7 @@ import clairmount  # noqa: E402  (after the path is set)
 from soaking import FAULTS, FAULTS_OF_JOBS, PATIENCE, Dataset, Faults, Finding, Job, Nodes, damage  # noqa: E402
 
 SESSIONS = 8  # in the time given; each is a daemon's life, which has to be long enough to show growth
+FALLBACKS = ("late", "not_here", "failed", "corrupt")  # why a node may go to the source though another is to serve it
 DRIFT = 1.10  # measured against least bytes in a calm session: how far fetches overlap depends on the machine
 
 
@@ -120,6 +121,8 @@ class Soak:
         kept = min(dataset.bytes, dataset.bytes * nodes.capacity // dataset.pages)
         least = dataset.bytes + (job.epochs - 1) * (dataset.bytes - kept)
         self.drifts.append(round(seen / least, 4))
+        why = {name: sum(of_node["peers"][name] for of_node in stats) for name in FALLBACKS} if len(stats) > 1 else ""
+        print(f"source read {seen / least:.3f} of the least, {job.text}, tiers {kept / dataset.bytes:.2f}", why, flush=True)
 
     def kill(self, nodes):
         """As a crash; what is on NVMe is warm for the next daemon."""

@@ -15,13 +15,11 @@ from clairjob import clairjob
 from planning import cancel, predicted, register
 
 PATIENCE = 120  # seconds that one read may take, hangs of the source included
-SESSIONS = 8  # in the time given; each is a daemon's life, which has to be long enough to show growth
 FILES = 900
 REST = 64 << 20  # memory beside tiers, transit and catalog; test_memory.py has the same
 DESCRIPTORS = 128  # 64 files being read, 16 kept open, and what is always there
 REST_OF_JOB = 64 << 20  # MPI's and the network's buffers
 GROWN_BYTES, GROWN_DESCRIPTORS = 12 << 20, 8  # of the later jobs of a daemon against its earlier ones
-DRIFT = 1.10  # measured against least bytes in a calm session: how far fetches overlap depends on the machine
 
 
 class Finding(Exception):

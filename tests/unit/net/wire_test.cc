@@ -53,9 +53,8 @@ std::vector<std::byte> sealed(std::span<const std::byte> body) {
 }
 
 std::vector<std::byte> body_of(const Message& message) {
-  auto bytes = encode(message);
-  bytes.resize(bytes.size() - kSealBytes);
-  return bytes;
+  const auto bytes = encode(message);
+  return {bytes.begin(), bytes.end() - kSealBytes};
 }
 
 }  // namespace

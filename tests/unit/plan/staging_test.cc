@@ -121,6 +121,26 @@ TEST_CASE("a dataset that fits the budget is pushed once and not dropped") {
   CHECK(f.source.fetches <= kFiles + 10);  // only sentinels, whose pages are missing, are fetched again
 }
 
+TEST_CASE("a sentinel whose page was dropped before the answer of an earlier READ is dropped again") {
+  constexpr uint32_t kFiles = 50;
+  // In order, so that the last sample of each epoch, always a sentinel, is the last of the next one.
+  StagingFixture f(kFiles, 20000, "sampler=torch.sequential format=files epochs=3", 1 << 24, 0);
+  for (uint64_t p = 0; p < 3 * kFiles; ++p) {
+    const uint64_t left = 3 * kFiles - p;
+    REQUIRE(StagingFixture::eventually(
+        [&] { return f.staging->ahead("default") >= std::min<uint64_t>(kFiles, left); }));
+    const FileId file = f.run->index().range(f.run->horizon().sample_at(p), 0).file;
+    if (p % kFiles == kFiles - 1) REQUIRE(StagingFixture::eventually([&] { return !f.pages.whole(file); }));
+    if (f.read_next(p)) continue;
+    // The answer comes when staging has gone on to the sample's next use.
+    const uint64_t next = std::min<uint64_t>(kFiles, left - 1);
+    REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") >= next; }));
+    f.pages.fill(file);
+    CHECK((p % kFiles != kFiles - 1 || *f.run->absolute(f.run->tracker().front()) == p + 1));
+  }
+  CHECK(f.run->tracker().state() == TrackerState::finished);
+}
+
 TEST_CASE("two datasets of which each fits the budget stay within it together") {
   constexpr uint64_t kSize = 20000;
   constexpr uint32_t kFiles = 100;
