@@ -1,4 +1,4 @@
-// One thread for the few things that a FUSE request may ask for and that take long.
+// A thread for the few things that a FUSE request may ask for and that take long.
 #pragma once
 
 #include <atomic>

@@ -51,8 +51,8 @@ void choose_network() {
   // between) UCX takes it for a fatal error and ends this process too.
   ::setenv("UCX_TLS", "tcp,self,posix,sysv", 0);
   // No rendezvous: the receive is always posted before its request is sent, so there is nothing to ask for.
-  // Over TCP this doubles the rate of 110 KB chunks, and segments of 64 KiB instead of 8 add to it (measured,
-  // README.md).
+  // Over TCP this doubles the rate of 110 KB chunks, and segments of 64 KiB instead of 8 add to it
+  // (tests/bench/transport_bench.cc).
   ::setenv("UCX_RNDV_THRESH", "inf", 0);
   ::setenv("UCX_TCP_TX_SEG_SIZE", "64k", 0);
   ::setenv("UCX_TCP_RX_SEG_SIZE", "64k", 0);
