@@ -1,6 +1,5 @@
 #include "mount-helper/daemon.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -25,8 +24,6 @@
 #include "fs/reports.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/job_node.h"
-#include "mount-helper/job_place.h"
-#include "mount-helper/mountinfo.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/signals.h"
 #include "mount-helper/watchdog.h"
@@ -161,14 +158,6 @@ Status Mount::mount() {
 }
 
 Status Mount::join_job(SignalWaiter& signals) {
-  const auto mounts = current_mounts();
-  if (!mounts) return mounts.error();
-  const auto here = [&](const MountEntry& entry) {
-    return entry.is_clairfs() && entry.mountpoint == options_.mountpoint;
-  };
-  if (std::count_if(mounts->begin(), mounts->end(), here) > 1) {
-    return shared_mount_point(options_.mountpoint);
-  }
   if (!options_.peers) return {};
   JobNode::Parts parts{place_, options_, clock_, metrics_, log_, {}, {}};
   parts.refused = [this, &signals](const std::string& why) {

@@ -1,12 +1,35 @@
 #include "mount-helper/job_place.h"
 
 #include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <string_view>
+#include <thread>
 
 #include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <xxhash.h>
+
+#include "mount-helper/mountinfo.h"
 
 namespace clairfs {
 namespace {
+
+// A node that has claimed its mount point mounts it within milliseconds, on a busy machine within seconds.
+constexpr std::chrono::seconds kUntilMounted(10);
+constexpr std::chrono::milliseconds kBetweenLooks(20);
+
+// In the abstract namespace: nothing is left behind, however the process ends.
+bool bind_name(const Fd& socket, const std::string& path) {
+  const std::string name = fmt::format("clairfs mount point {:016x}", XXH3_64bits(path.data(), path.size()));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0;
+}
 
 void fill_in(std::string& path, Rank rank) {
   constexpr std::string_view kPlaceholder = "{rank}";
@@ -33,11 +56,26 @@ Result<MountOptions> for_place(MountOptions options, const MpiPlace& place) {
   return options;
 }
 
-Error shared_mount_point(const std::string& mountpoint) {
-  return {EBUSY,
-          fmt::format("{0} is a clairfs mount already; if it is that of another node of this job on the same "
-                      "machine, write {{rank}} where their paths are to differ, as in '{0}-{{rank}}'",
-                      mountpoint)};
+Result<Fd> claim_mount_point(const std::string& mountpoint) {
+  const auto path = resolve_mountpoint(mountpoint);
+  if (!path) return Fd();
+  Fd claim(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!claim) return system_error(errno, "socket");
+  const auto deadline = std::chrono::steady_clock::now() + kUntilMounted;
+  for (;;) {
+    const bool bound = bind_name(claim, *path);
+    const auto mounts = current_mounts();
+    const auto there = mounts ? mount_at(*mounts, *path) : std::nullopt;
+    if (there && there->is_clairfs()) {
+      return Error{EBUSY, fmt::format("{0} is a clairfs mount already; if it is that of another node of this job "
+                                      "on the same machine, write {{rank}} where their paths are to differ, as "
+                                      "in '{0}-{{rank}}'",
+                                      mountpoint)};
+    }
+    if (bound) return claim;
+    if (std::chrono::steady_clock::now() > deadline) return Fd();
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 }  // namespace clairfs

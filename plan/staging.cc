@@ -49,6 +49,12 @@ void Staging::stop() {
   shared_->wake.notify_one();
   if (thread_.joinable()) thread_.join();
   stopped_ = true;
+  // Their units know Shared, which knows them. Destroyed after the lock is let go of.
+  std::map<std::string, std::shared_ptr<Lane>> lanes;
+  std::vector<std::shared_ptr<Lane>> removed;
+  const MutexLock lock(shared_->mutex);
+  lanes.swap(shared_->lanes);
+  removed.swap(shared_->removed);
 }
 
 void Staging::add(const std::shared_ptr<PlanRun>& run) {
@@ -183,7 +189,9 @@ bool Staging::step(Lane& lane, uint64_t budget) {
   if (!lane.started || lane.staged < lane.horizon.begin()) return false;
   bool busy = drop_consumed(lane);
   const TrackerState state = lane.run->tracker().state();
-  if (state == TrackerState::suspended || state == TrackerState::finished) {
+  // The last samples opened are not the last ones that several workers read.
+  const bool finished = state == TrackerState::finished && lane.staged >= lane.front;
+  if (state == TrackerState::suspended || finished) {
     // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
     if (lane.fetched > lane.front || !lane.units.empty()) restart(lane, lane.front);
     return busy;
@@ -223,13 +231,16 @@ void Staging::follow_reader(Lane& lane) {
     lane.window_bytes -=
         std::min(lane.window_bytes, lane.run->sample_bytes(lane.horizon.sample_at(lane.front)));
   }
-  leave_open_again(lane);
 }
 
 // Overtaken: what has been opened before it was pushed.
 void Staging::skip_opened(Lane& lane) {
   const auto safe = lane.run->absolute(lane.run->tracker().position());
-  if (safe) lane.safe = std::max(lane.safe, *safe);
+  // Never beyond the front as this thread knows it: both may have moved on since, even to another horizon.
+  if (const uint64_t passed = safe ? std::min(*safe, lane.front) : 0; passed > lane.safe) {
+    lane.safe = passed;
+    leave_open_again(lane);
+  }
   const uint64_t before = lane.staged;
   while (!lane.units.empty() && opened(lane, lane.units.front()->position)) {
     lane.staged = lane.units.front()->position + (lane.units.front()->last ? 1 : 0);
@@ -248,7 +259,8 @@ bool Staging::opened(const Lane& lane, uint64_t position) {
 }
 
 void Staging::tell_policy(const Lane& lane) {
-  policy_.set_window(lane.run->name(), lane.staged, lane.fetched);
+  // What lies before the front and is not fetched here is read by the reader itself.
+  policy_.set_window(lane.run->name(), lane.staged, std::max(lane.fetched, lane.front));
 }
 
 // The reader is somewhere else: begin anew in front of it.

@@ -20,11 +20,14 @@ constexpr uint64_t kSentinelsPerWindow = 8;
 // A long window can do with fewer sentinels. The tracker must go on expecting the old, wider gaps until the
 // reader has left them behind.
 void Staging::choose_gap(Lane& lane) {
-  // How many samples the window holds when it is full, by the size of those in it.
-  const uint64_t held = lane.fetched > lane.front ? lane.fetched - lane.front : 1;
-  const uint64_t mean = std::max<uint64_t>(lane.window_bytes / held, 1);
-  const uint64_t window = lane.window_bytes == 0 ? held : lane.budget / mean;
-  lane.gap = static_cast<uint32_t>(std::clamp<uint64_t>(window / kSentinelsPerWindow, 1, kLongestGap));
+  // How many samples the window holds when it is full, by the size of those in it. What lies before the front
+  // is pushed with the last gap: it says nothing of the window.
+  if (lane.fetched > lane.front) {
+    const uint64_t held = lane.fetched - lane.front;
+    const uint64_t mean = std::max<uint64_t>(lane.window_bytes / held, 1);
+    const uint64_t window = lane.window_bytes == 0 ? held : lane.budget / mean;
+    lane.gap = static_cast<uint32_t>(std::clamp<uint64_t>(window / kSentinelsPerWindow, 1, kLongestGap));
+  }
   if (lane.gap >= lane.widest_gap || lane.front >= lane.widest_until) lane.widest_gap = lane.gap;
   if (lane.gap == lane.widest_gap) lane.widest_until = lane.staged;
 }
@@ -48,9 +51,13 @@ bool Staging::push_arrived(Lane& lane) {
   uint64_t pushed = 0;
   for (; !lane.units.empty() && pushed < kPushesPerStep; ++pushed) {
     const auto unit = lane.units.front();
-    if (opened(lane, unit->position)) unit->chunk.reset();
-    if (lane.asked == 0 || (unit->chunk && !unit->arrived)) break;
-    push(lane, *unit);
+    const bool overtaken = opened(lane, unit->position);
+    if (!overtaken && (lane.asked == 0 || (unit->chunk && !unit->arrived))) break;
+    if (overtaken) {
+      lane.complete = true;
+    } else {
+      push(lane, *unit);
+    }
     pop_unit(lane);
     if (unit->last) ++lane.staged;
   }
@@ -118,10 +125,15 @@ void Staging::leave_open(Lane& lane, uint64_t position) {
   if (used_within(lane, sample, lane.safe, lane.front)) lane.open_again.push_back(position);
 }
 
-// A READ that was under way when a page was dropped brings it back.
+// A READ that was under way when a page was dropped brings it back; it has ended when safe has passed it.
 void Staging::leave_open_again(Lane& lane) {
   for (const uint64_t position : std::exchange(lane.open_again, {})) {
-    if (position >= lane.front) leave_open(lane, position);
+    if (position < lane.front) continue;
+    if (used_within(lane, lane.horizon.sample_at(position), lane.safe, lane.front)) {
+      lane.open_again.push_back(position);
+    } else {
+      leave_open(lane, position);
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "mount-helper/defaults.h"
 #include "mount-helper/job_place.h"
 #include "mount-helper/logging.h"
+#include "mount-helper/mountinfo.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/permissions.h"
 #include "mount-helper/progress_bar.h"
@@ -71,20 +72,16 @@ Result<MountOptions> gather_options(const MountRequest& request, const MountOpti
 int mount_command(const MountRequest& request) {
   const auto gathered = gather_options(request, default_options(this_machine()));
   if (!gathered) return fail(gathered.error(), exit_usage);
-  const auto mounts = current_mounts();
-  if (!mounts) return fail(mounts.error(), exit_system);
   const auto place = mpi_place();
   if (!place) return fail(place.error(), exit_usage);
   const auto placed = for_place(*gathered, *place);
   if (!placed) return fail(placed.error(), exit_usage);
+  const auto claim = place->size > 1 ? claim_mount_point(placed->mountpoint) : Fd();
+  if (!claim) return fail(claim.error(), exit_mount_failure);
+  const auto mounts = current_mounts();
+  if (!mounts) return fail(mounts.error(), exit_system);
   const auto options = settle_paths(*placed, *mounts);
-  if (!options) {
-    // Another node of this machine may have been faster; its mount answers only when all nodes have come.
-    const auto now = place->size > 1 ? current_mounts() : mounts;
-    const auto other = now ? mount_at(*now, placed->mountpoint) : std::nullopt;
-    const bool shared = place->size > 1 && other && other->is_clairfs();
-    return fail(shared ? shared_mount_point(placed->mountpoint) : options.error(), exit_mount_failure);
-  }
+  if (!options) return fail(options.error(), exit_mount_failure);
   const Status permitted = check_permissions(*options, gather_fuse_facts(options->mountpoint));
   if (!permitted) return fail(permitted.error(), exit_mount_failure);
   if (request.fake) return exit_success;

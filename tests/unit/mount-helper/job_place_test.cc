@@ -1,6 +1,11 @@
 #include "mount-helper/job_place.h"
 
+#include <optional>
+#include <thread>
+
 #include <catch2/catch.hpp>
+
+#include "tests/unit/mount-helper/temporary_directory.h"
 
 namespace clairfs {
 namespace {
@@ -33,6 +38,23 @@ TEST_CASE("without a job the rank is 0") {
   const auto placed = for_place(options_of("/mnt/{rank}"), {});
   REQUIRE(placed);
   CHECK(placed->mountpoint == "/mnt/0");
+}
+
+TEST_CASE("a mount point is one node's at a time") {
+  const TemporaryDirectory one;
+  const TemporaryDirectory two;
+  auto claim = claim_mount_point(one.path());
+  REQUIRE(claim);
+  CHECK(*claim);
+  CHECK(*claim_mount_point(two.path()));
+  std::optional<Result<Fd>> second;
+  std::thread waits([&] { second = claim_mount_point(one.path()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  *claim = Fd();
+  waits.join();
+  REQUIRE(*second);
+  CHECK(**second);
+  CHECK_FALSE(*claim_mount_point("/nowhere/at all"));
 }
 
 TEST_CASE("a node of a job stays in the foreground") {
