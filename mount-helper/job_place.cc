@@ -67,10 +67,11 @@ Result<Fd> claim_mount_point(const std::string& mountpoint) {
     const auto mounts = current_mounts();
     const auto there = mounts ? mount_at(*mounts, *path) : std::nullopt;
     if (there && there->is_clairfs()) {
-      return Error{EBUSY, fmt::format("{0} is a clairfs mount already; if it is that of another node of this job "
-                                      "on the same machine, write {{rank}} where their paths are to differ, as "
-                                      "in '{0}-{{rank}}'",
-                                      mountpoint)};
+      return Error{EBUSY,
+                   fmt::format("{0} is a clairfs mount already; if it is that of another node of this job "
+                               "on the same machine, write {{rank}} where their paths are to differ, as "
+                               "in '{0}-{{rank}}'",
+                               mountpoint)};
     }
     if (bound) return claim;
     if (std::chrono::steady_clock::now() > deadline) return Fd();

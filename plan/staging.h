@@ -6,8 +6,8 @@
 //
 // Up to `fetched`, chunks have been asked from the cache, by deadline; up to `staged` their pages have been
 // pushed; before `dropped` pages that the reader is done with have been dropped again. Bytes between the
-// reader's front and `fetched` stay within the plan's share of the staging budget. Fetches complete in any order,
-// pushes happen in the order of the sequence, and a chunk stays pinned from its arrival to its push.
+// reader's front and `fetched` stay within the plan's share of the staging budget. Fetches complete in any
+// order, pushes happen in the order of the sequence, and a chunk stays pinned from its arrival to its push.
 //
 // Pushed samples are read without a request, so some are sentinels: their last page is left out, and the READ
 // that asks for it tells where the reader is. The window moves with it. A reader that is faster than the

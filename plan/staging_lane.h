@@ -93,10 +93,10 @@ struct Staging::Lane {
   uint32_t widest_gap = 1;    // among the pushed samples that the reader has not passed
   uint64_t widest_until = 0;  // position from which on `gap` holds
   TimePoint moved{};
-  uint64_t deadline = 0;            // of the last unit that was asked for
-  bool keeps_all = false;           // the whole dataset fits the budget, beside those of other such plans
-  uint64_t kept_bytes = 0;          // its size then, for good
-  std::vector<bool> in_page_cache;  // by sample; only if keeps_all
+  uint64_t deadline = 0;             // of the last unit that was asked for
+  bool keeps_all = false;            // the whole dataset fits the budget, beside those of other such plans
+  uint64_t kept_bytes = 0;           // its size then, for good
+  std::vector<bool> in_page_cache;   // by sample; only if keeps_all
   std::vector<uint64_t> open_again;  // sentinels of samples that may still be being read for an earlier use
   std::atomic<uint64_t> staged_published{0};
 };
