@@ -1,5 +1,6 @@
 #include "mount-helper/job_place.h"
 
+#include <atomic>
 #include <optional>
 #include <thread>
 
@@ -48,8 +49,13 @@ TEST_CASE("a mount point is one node's at a time") {
   CHECK(*claim);
   CHECK(*claim_mount_point(two.path()));
   std::optional<Result<Fd>> second;
-  std::thread waits([&] { second = claim_mount_point(one.path()); });
+  std::atomic<bool> claimed{false};
+  std::thread waits([&] {
+    second = claim_mount_point(one.path());
+    claimed = true;
+  });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_FALSE(claimed);
   *claim = Fd();
   waits.join();
   REQUIRE(*second);
