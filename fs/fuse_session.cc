@@ -185,8 +185,11 @@ Status FuseSession::start(FuseContext& context, std::function<void()> on_unmount
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  struct stat st {};
-  if (::stat(options_.mountpoint.c_str(), &st) == 0) device_ = st.st_dev;
+  // Without a request to ourselves: this thread has the device open, and would wait for ever if all are
+  // killed.
+  struct statx st {};
+  if (::statx(AT_FDCWD, options_.mountpoint.c_str(), AT_STATX_DONT_SYNC, 0, &st) == 0)
+    device_ = makedev(st.stx_dev_major, st.stx_dev_minor);
   raise_readahead();
   return {};
 }

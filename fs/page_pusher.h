@@ -5,6 +5,10 @@
 // push is tried once more. Both may wait for our own FUSE threads, so never call this from one, nor with a
 // lock that they need; and end it before the session's threads end.
 //
+// A daemon that is killed meanwhile must still let go of the device. Lookups are made on a thread that does
+// not have it (own_files_thread.h). A push may wait for the page of a READ with the device in hand; that is
+// left to the guard (mount-helper/guard.h).
+//
 // No descriptor into the mount is kept open: it would make an unmount "busy".
 #pragma once
 
@@ -13,6 +17,7 @@
 
 #include "cache/base/metrics.h"
 #include "cache/catalog.h"
+#include "fs/own_files_thread.h"
 #include "plan/staging.h"
 
 namespace clairfs {
@@ -33,11 +38,13 @@ class PagePusher final : public PageCache {
  private:
   int store(FileId file, uint64_t offset, const std::vector<iovec>& memory) const;
   std::string path(FileId file) const { return mountpoint_ + "/" + catalog_.path(file); }
+  void make_known(FileId file);
 
   const Catalog& catalog_;
   const std::string mountpoint_;
   Metrics& metrics_;
   std::atomic<int> device_{-1};
+  OwnFilesThread lookups_{"push-lookup"};
 };
 
 }  // namespace clairfs

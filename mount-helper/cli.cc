@@ -52,6 +52,7 @@ std::unique_ptr<CLI::App> make_app(int& status) {
   add_top_command(*app, status);
   add_simulate_command(*app, status);
   add_calibrate_command(*app, status);
+  add_guard_command(*app, status);
   add_man_page_command(*app, status);
   return app;
 }

@@ -23,6 +23,7 @@
 #include "fs/page_pusher.h"
 #include "fs/reports.h"
 #include "mount-helper/commands/commands.h"
+#include "mount-helper/guard.h"
 #include "mount-helper/job_node.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/signals.h"
@@ -98,6 +99,7 @@ class Mount {
   PendingReads pending_reads_;
   std::optional<FuseContext> context_;
   std::unique_ptr<FuseSession> session_;
+  Guard guard_;
   std::unique_ptr<ControlSocket> control_socket_;
   std::unique_ptr<TaskThread> checksums_;
   std::unique_ptr<TaskThread> tasks_;  // its last tasks still answer requests of the session
@@ -154,6 +156,8 @@ Status Mount::mount() {
   auto session = FuseSession::mount(fuse, log_);
   if (!session) return session.error();
   session_ = std::move(*session);
+  if (const Status guarded = guard_.start(options_.mountpoint); !guarded)
+    log_.warn("{}: should this process be killed, readers may wait for ever", guarded.error().message);
   return {};
 }
 
@@ -326,6 +330,7 @@ bool Mount::shut_down() {
   control_socket_.reset();
   if (plans_) plans_->stop();
   if (staging_) staging_->stop();
+  guard_.stop();
   if (session_) session_->stop();
   if (pusher_) pusher_->connect(-1);
   tasks_.reset();

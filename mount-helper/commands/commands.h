@@ -23,6 +23,8 @@ void add_plan_command(CLI::App& app, int& status);
 void add_simulate_command(CLI::App& app, int& status);
 void add_calibrate_command(CLI::App& app, int& status);
 void add_top_command(CLI::App& app, int& status);
+/// Hidden; every mount starts it.
+void add_guard_command(CLI::App& app, int& status);
 /// Hidden; the build makes the man pages with it.
 void add_man_page_command(CLI::App& app, int& status);
 

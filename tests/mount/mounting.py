@@ -123,12 +123,13 @@ def run(*arguments, user=None, env=None, timeout=60):
 
 
 def daemons(path):
-    """Process ids of the programs that have `path` among their arguments."""
+    """Process ids of the programs that have `path` among their arguments, guards aside."""
     found = []
     for process in pathlib.Path("/proc").iterdir():
         if process.name.isdigit() and int(process.name) != os.getpid():
             with contextlib.suppress(OSError):
-                if os.fsencode(path) in (process / "cmdline").read_bytes().split(b"\0"):
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if os.fsencode(path) in words and words[1] != b"guard":
                     found.append(int(process.name))
     return found
 

@@ -27,6 +27,7 @@ import time
 REPO = pathlib.Path(__file__).resolve().parents[2]
 START_SECONDS = 60  # a sanitizer build on a busy machine needs a few; none of these deadlines decides a passing test
 STOP_SECONDS = 60
+_MNT_FORCE = 1
 _MNT_DETACH = 2
 
 
@@ -183,6 +184,11 @@ def detach(path):
         subprocess.run(["fusermount3", "-u", "-z", path], stderr=subprocess.DEVNULL, check=False)
 
 
+def abort(path):
+    """Ends a FUSE mount that hangs: all who wait for it get an error. Root only."""
+    ctypes.CDLL(None).umount2(os.fsencode(path), _MNT_FORCE)
+
+
 def wait_until(condition, what, seconds=START_SECONDS):
     """Polls `condition` until it is true; TimeoutError naming `what` after `seconds`."""
     deadline = time.monotonic() + seconds
@@ -258,7 +264,11 @@ class _Daemon:
         """Whatever state it is in: nothing is mounted and nothing runs afterwards."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()  # first: a hanging request would hold an unmount up
-            self.process.wait(STOP_SECONDS)
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:  # a thread of it waits for its own mount
+                abort(self.path)
+                self.process.wait(STOP_SECONDS)
         while is_mounted(self.path):
             detach(self.path)
 
