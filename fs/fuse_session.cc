@@ -244,6 +244,11 @@ void FuseSession::detach() {
     ::waitpid(child, nullptr, 0);
 }
 
+void FuseSession::let_go() {
+  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (nothing >= 0) ::dup2(nothing, device());
+}
+
 // The INIT answer can only lower the readahead; raising it takes root and the device's sysfs entry.
 void FuseSession::raise_readahead() {
   if (::geteuid() != 0) return;

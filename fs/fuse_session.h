@@ -56,6 +56,9 @@ class FuseSession {
   void stop();
   /// The first half of stop(): nobody finds the mount any more.
   void detach();
+  /// Closes the device under whoever still uses it: for a process that ends with threads that do not, which
+  /// would keep it open.
+  void let_go();
 
  private:
   FuseSession(const FuseOptions& options, Logger& log) : options_(options), log_(log) {}

@@ -1,9 +1,13 @@
 #include "fs/own_files_thread.h"
 
 #include <climits>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <vector>
 
+#include <linux/close_range.h>
 #include <sched.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,11 +17,13 @@ namespace {
 // Also stdin, stdout and stderr: whoever reads a daemon's output to its end waits for their last copy.
 // Through the kernel and not libc: sanitizers keep one book of descriptors, by number, for the whole process.
 void leave_all_files() {
-  if (::unshare(CLONE_FILES) != 0) return;
-  if (::syscall(SYS_close_range, 0U, UINT_MAX, 0) == 0) return;
-  rlimit limit{};  // before Linux 5.9
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  for (rlim_t fd = 0; fd < limit.rlim_cur; ++fd) ::syscall(SYS_close, fd);
+  if (::syscall(SYS_close_range, 0U, UINT_MAX, CLOSE_RANGE_UNSHARE) == 0) return;
+  if (::unshare(CLONE_FILES) != 0) return;  // from here on for Linux before 5.9
+  std::vector<int> open;
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/thread-self/fd", failure))
+    open.push_back(std::atoi(entry.path().filename().c_str()));
+  for (const int fd : open) ::syscall(SYS_close, fd);
 }
 
 }  // namespace

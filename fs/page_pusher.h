@@ -44,6 +44,7 @@ class PagePusher final : public PageCache {
   const std::string mountpoint_;
   Metrics& metrics_;
   std::atomic<int> device_{-1};
+  bool opens_ask_nothing_ = false;  // the first of a mount, and its close, are requests
   OwnFilesThread lookups_{"push-lookup"};
 };
 

@@ -171,7 +171,10 @@ Status Mount::join_job(SignalWaiter& signals) {
     }
     signals.notify();
   };
-  parts.abandon = [this] { session_->stop(); };
+  parts.abandon = [this] {
+    guard_.abort();
+    session_->stop();
+  };
   auto job = JobNode::connect(std::move(parts));
   if (!job) return job.error();
   job_ = std::move(*job);
@@ -342,7 +345,11 @@ bool Mount::shut_down() {
 }
 
 void Mount::end_by_force() {
-  if (session_) session_->detach();
+  guard_.abort();
+  if (session_) {
+    session_->detach();
+    session_->let_go();
+  }
   log_.error("a filesystem below {} does not answer; ending without waiting for it", options_.mountpoint);
   log_.flush();
   std::_Exit(exit_system);

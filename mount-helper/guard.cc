@@ -1,8 +1,12 @@
 #include "mount-helper/guard.h"
 
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -21,22 +25,41 @@ namespace {
 
 constexpr unsigned kUniqueMountId =
     0x4000;  // STATX_MNT_ID_UNIQUE, Linux 6.8; older C libraries do not name it
+constexpr auto kAbortPatience = std::chrono::seconds(1);  // a few system calls
 
-/// What tells one mount from the next at the same place, had without asking its daemon. Before Linux 6.8 both
-/// numbers may be given out again.
-struct MountIdentity {
-  dev_t device = 0;
-  uint64_t id = 0;
-  friend bool operator==(const MountIdentity&, const MountIdentity&) = default;
-};
+Fd open_mount(const std::string& mountpoint) {
+  return Fd(::open(mountpoint.c_str(), O_PATH | O_CLOEXEC));
+}
 
-MountIdentity identity_of(const std::string& mountpoint) {
+MountIdentity identity_of(const Fd& root) {
   struct statx st {};
-  if (::statx(AT_FDCWD, mountpoint.c_str(), AT_STATX_DONT_SYNC, kUniqueMountId, &st) != 0) return {};
+  if (::statx(root.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, kUniqueMountId, &st) != 0) return {};
   return {makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_mnt_id};
 }
 
+// Crashes. A handler knows nothing but what is global.
+
+constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGQUIT};
+std::atomic<pid_t> guard_of_this_process{0};
+std::array<struct sigaction, kCrashes.size()> previous_actions;
+
+// Only what is allowed in a signal handler.
+void tell_guard(int number, siginfo_t* info, void* /*context*/) {
+  if (const pid_t guard = guard_of_this_process; guard != 0) ::kill(guard, SIGUSR1);
+  for (size_t i = 0; i < kCrashes.size(); ++i)
+    if (kCrashes[i] == number) ::sigaction(number, &previous_actions[i], nullptr);
+  if (info->si_code <= 0) ::raise(number);  // was sent; a fault happens again by itself
+}
+
+void watch_crashes() {
+  struct sigaction tell {};
+  tell.sa_sigaction = tell_guard;
+  tell.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (size_t i = 0; i < kCrashes.size(); ++i) ::sigaction(kCrashes[i], &tell, &previous_actions[i]);
+}
+
 void wait_for_end_of(pid_t parent) {
+  ::prctl(PR_SET_NAME, "clairfs-guard");
   sigset_t all;
   sigfillset(&all);  // what is sent to every clairfs is meant for the daemon
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -51,16 +74,15 @@ void wait_for_end_of(pid_t parent) {
   }
 }
 
-Status abort_connection(const std::string& mountpoint, dev_t device) {
-  // A descriptor makes the mount busy, so that it is aborted without being unmounted: its users find a dead
-  // mount and not an empty directory.
-  const Fd busy(::open(mountpoint.c_str(), O_PATH | O_CLOEXEC));
-  if (!busy) return system_error(errno, "open " + mountpoint);
-  if (::umount2(mountpoint.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW) == 0 || errno == EBUSY) return {};
+// `root` makes the mount busy, so that it is aborted without being unmounted: its users find a dead mount and
+// not an empty directory.
+Status abort_connection(const std::string& mountpoint, const Fd& root, dev_t device) {
+  if (::umount2(fmt::format("/proc/self/fd/{}", root.get()).c_str(), MNT_FORCE) == 0 || errno == EBUSY)
+    return {};
   const std::string path = fmt::format("/sys/fs/fuse/connections/{}/abort", minor(device));
   std::ofstream file(path);
   file << 1;
-  if (file.flush()) return {};
+  if (major(device) == 0 && file.flush()) return {};
   return Error{
       EPERM, fmt::format("cannot abort the mount {}: neither MNT_FORCE nor {} is allowed", mountpoint, path)};
 }
@@ -68,34 +90,61 @@ Status abort_connection(const std::string& mountpoint, dev_t device) {
 }  // namespace
 
 Status Guard::start(const std::string& mountpoint) {
-  std::string program = "clairfs", command = "guard", place = mountpoint;
-  std::string daemon = std::to_string(::getpid());
-  char* arguments[] = {program.data(), command.data(), place.data(), daemon.data(), nullptr};
+  const MountIdentity mount = identity_of(open_mount(mountpoint));
+  std::vector<std::string> words = {"clairfs",
+                                    "guard",
+                                    mountpoint,
+                                    std::to_string(mount.device),
+                                    std::to_string(mount.id),
+                                    std::to_string(::getpid())};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   // It must not hold open what others read to the end.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
   posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-  const int error = ::posix_spawn(&process_, "/proc/self/exe", &files, nullptr, arguments, environ);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);  // a killed process group is not the guard's
+  pid_t process = 0;
+  const int error = ::posix_spawn(&process, "/proc/self/exe", &files, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
-  if (error == 0) return {};
-  process_ = 0;
-  return system_error(error, "start the guard of " + mountpoint);
+  if (error != 0) return system_error(error, "start the guard of " + mountpoint);
+  process_ = process;
+  guard_of_this_process = process;
+  watch_crashes();
+  return {};
 }
 
 void Guard::stop() {
-  if (process_ == 0) return;
-  ::kill(process_, SIGKILL);
-  ::waitpid(process_, nullptr, 0);
-  process_ = 0;
+  guard_of_this_process = 0;
+  const pid_t process = process_.exchange(0);
+  if (process == 0) return;
+  ::kill(process, SIGKILL);
+  ::waitpid(process, nullptr, 0);
 }
 
-Status guard_mount(const std::string& mountpoint, pid_t daemon) {
-  const MountIdentity mount = identity_of(mountpoint);
+void Guard::abort() {
+  const pid_t process = process_;
+  if (process == 0) return;
+  ::kill(process, SIGUSR1);
+  const auto deadline = std::chrono::steady_clock::now() + kAbortPatience;
+  siginfo_t ended{};
+  while (::waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         ended.si_pid == 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+Status guard_mount(const std::string& mountpoint, const MountIdentity& mount, pid_t daemon) {
   wait_for_end_of(daemon);
-  if (identity_of(mountpoint) != mount) return {};
-  return abort_connection(mountpoint, mount.device);
+  const Fd root = open_mount(mountpoint);
+  if (!root || identity_of(root) != mount) return {};
+  return abort_connection(mountpoint, root, mount.device);
 }
 
 }  // namespace clairfs

@@ -1,14 +1,17 @@
-// A second process that ends the mount of a daemon that was killed.
+// A second process that ends the mount of a daemon that was killed or crashed.
 //
-// The kernel aborts a mount when its device is closed for the last time. A killed daemon may never get there:
-// what pushes pages may wait in the kernel, with a device open, for the page of a READ that nobody took any
-// more (fs/page_pusher.h). Its readers would wait for ever. The guard sleeps until the daemon's main thread
-// has ended and aborts the connection if it is still mounted.
+// The kernel aborts a mount when its device is closed for the last time. A daemon that is killed may never
+// get there: what pushes pages may wait in the kernel, device in hand, for the page of a READ that nobody
+// answers any more (fs/page_pusher.h). Its readers would wait for ever. The guard sleeps until the daemon's
+// main thread has ended and aborts the connection if it is still mounted. A crash needs it sooner: the kernel
+// writes the core, or decides not to, only when no thread waits any more.
 //
-// Aborting takes root (umount2 with MNT_FORCE) or the user's own file below /sys/fs/fuse/connections, where
-// that is mounted. A guard that is killed together with the daemon cannot do it.
+// Aborting takes CAP_SYS_ADMIN (umount2 with MNT_FORCE) or the user's own file below
+// /sys/fs/fuse/connections, where that is mounted. A guard that is killed together with the daemon cannot do
+// it.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include <sys/types.h>
@@ -17,8 +20,16 @@
 
 namespace clairfs {
 
-/// Owned by the daemon's main thread, whose end is what it waits for. A daemon that ends in order destroys it
-/// while its mount is still there.
+/// What tells one mount from the next at the same place, had without asking its daemon. Before Linux 6.8 both
+/// numbers may be given out again once the mount is gone.
+struct MountIdentity {
+  dev_t device = 0;
+  uint64_t id = 0;
+  friend bool operator==(const MountIdentity&, const MountIdentity&) = default;
+};
+
+/// Owned by the daemon's main thread, whose end is what it waits for. A daemon that ends in order stops it
+/// while its mount is still there. One a process.
 class Guard {
  public:
   Guard() = default;
@@ -26,17 +37,19 @@ class Guard {
   Guard& operator=(const Guard&) = delete;
   ~Guard() { stop(); }
 
-  /// Starts `clairfs guard`. REQUIRES: the calling thread is the main thread; `mountpoint` is mounted,
-  /// absolute and resolved. Errors: the program cannot be started.
+  /// Starts `clairfs guard`, and has it told of crashes. REQUIRES: the calling thread is the main thread;
+  /// `mountpoint` is mounted, absolute and resolved. Errors: the program cannot be started.
   Status start(const std::string& mountpoint);
   void stop();
+  /// Aborts the mount now; returns when that is done, or after a second. From any thread, not beside stop().
+  void abort();
 
  private:
-  pid_t process_ = 0;
+  std::atomic<pid_t> process_{0};
 };
 
-/// What `clairfs guard` does: returns when process `daemon`, its parent, has ended and the mount is aborted.
-/// Errors: neither way of aborting it is allowed.
-Status guard_mount(const std::string& mountpoint, pid_t daemon);
+/// What `clairfs guard` does: returns when process `daemon`, its parent, has ended or said so and the mount
+/// is aborted, if it is still there. Errors: neither way of aborting it is allowed.
+Status guard_mount(const std::string& mountpoint, const MountIdentity& mount, pid_t daemon);
 
 }  // namespace clairfs

@@ -10,8 +10,9 @@
 
 namespace clairfs {
 
-/// Runs `body` on a thread of its own; the destructor joins. All signals are blocked in the thread, so that
-/// they reach the main thread, which alone handles them. `name`: at most 15 characters (kernel limit).
+/// Runs `body` on a thread of its own; the destructor joins. Signals are blocked in the thread, so that they
+/// reach the main thread, which alone handles them; but not those of a fault of its own, whose handlers would
+/// not be called then. `name`: at most 15 characters (kernel limit).
 class NamedThread {
  public:
   NamedThread() = default;
@@ -20,6 +21,7 @@ class NamedThread {
     sigset_t all;
     sigset_t previous;
     sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, fault);
     pthread_sigmask(SIG_SETMASK, &all, &previous);
     thread_ = std::jthread(std::forward<Body>(body));
     pthread_sigmask(SIG_SETMASK, &previous, nullptr);
