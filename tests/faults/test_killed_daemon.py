@@ -1,4 +1,4 @@
-"""A daemon is killed, or crashes, while it makes calls into its own mount: it ends, and its readers are told, in any state of those."""
+"""A daemon is killed, or crashes, in the middle of a call into its own mount: it ends, and its readers are told."""
 
 import contextlib
 import errno
@@ -66,9 +66,10 @@ def test_while_a_push_waits_for_a_page(how):
     with tempdir() as tmp, contextlib.ExitStack() as stack:
         make_tree(tmp / "src", {"a/file": 16 * CHUNK})
         pfs = stack.enter_context(slowfs(tmp / "src"))
+        files = stack.enter_context(contextlib.ExitStack())  # closed after the mount's end, lest closing hangs
         mount = stack.enter_context(clairfs(pfs.path, "--ram=4M", f"--chunk={CHUNK}", "--staging=4M"))
         fd = os.open(mount.path / "a/file", os.O_RDONLY)
-        stack.callback(errno_of, os.close, fd)  # of a mount that is dead by then
+        files.callback(errno_of, os.close, fd)  # of a mount that is dead by then
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
         for chunk in range(8):
             os.pread(fd, 1, chunk * CHUNK)  # the first half is in the RAM tier
