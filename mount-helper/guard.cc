@@ -98,6 +98,7 @@ Status Guard::start(const std::string& mountpoint) {
                                     std::to_string(mount.id),
                                     std::to_string(::getpid())};
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t files;
