@@ -100,6 +100,7 @@ Result<std::unique_ptr<FuseSession>> FuseSession::mount(const FuseOptions& optio
   fuse_set_log_func(collect_message);
   auto self = std::unique_ptr<FuseSession>(new FuseSession(options, log));
 
+  self->nothing_.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
   char* mount_options = nullptr;
   fuse_opt_add_opt(&mount_options, "default_permissions,subtype=clairfs");
   fuse_opt_add_opt_escaped(&mount_options, ("fsname=" + options.source).c_str());
@@ -245,8 +246,7 @@ void FuseSession::detach() {
 }
 
 void FuseSession::let_go() {
-  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (nothing >= 0) ::dup2(nothing, device());
+  ::dup2(nothing_.get(), device());
 }
 
 // The INIT answer can only lower the readahead; raising it takes root and the device's sysfs entry.

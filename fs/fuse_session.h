@@ -21,6 +21,7 @@
 #include <fuse_lowlevel.h>
 #include <sys/types.h>
 
+#include "cache/base/fd.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
 #include "fs/fuse_context.h"
@@ -48,7 +49,7 @@ class FuseSession {
   /// Serves requests out of `context`, which outlives this. Errors: ETIMEDOUT if the kernel does not begin to
   /// talk.
   Status start(FuseContext& context, std::function<void()> on_unmounted);
-  /// The FUSE device; it stays open until the destructor.
+  /// The FUSE device; it stays open until the destructor, or let_go().
   int device() const { return fuse_session_fd(session_); }
 
   /// Unmounts (lazily if busy) and ends the threads; answers that are still on their way do no harm until the
@@ -70,6 +71,7 @@ class FuseSession {
   Logger& log_;
   FuseContext* context_ = nullptr;  // what libfuse hands to the operations points here; set by start()
   fuse_session* session_ = nullptr;
+  Fd nothing_;  // /dev/null, opened early: for let_go()
   std::function<void()> on_unmounted_;
   std::atomic<unsigned> serving_{0};
   std::atomic<bool> stopping_{false};

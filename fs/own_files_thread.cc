@@ -21,8 +21,9 @@ void leave_all_files() {
   if (::unshare(CLONE_FILES) != 0) return;  // from here on for Linux before 5.9
   std::vector<int> open;
   std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/thread-self/fd", failure))
-    open.push_back(std::atoi(entry.path().filename().c_str()));
+  std::filesystem::directory_iterator entry("/proc/thread-self/fd", failure);
+  for (; !failure && entry != std::filesystem::directory_iterator(); entry.increment(failure))
+    open.push_back(std::atoi(entry->path().filename().c_str()));
   for (const int fd : open) ::syscall(SYS_close, fd);
 }
 

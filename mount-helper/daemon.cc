@@ -195,6 +195,7 @@ Result<LoadedCatalog> Mount::load_or_scan(const ServeEvents& events, const Signa
   return load_or_scan_catalog(options_.source, catalog, log_, [&](uint64_t entries) {
     // Nothing is served or half-written yet, and a scan can take minutes: end at once.
     if (const int signal = signals.pending(); signal != 0) {
+      guard_.stop();
       session_.reset();
       std::_Exit(128 + signal);
     }
@@ -333,7 +334,6 @@ bool Mount::shut_down() {
   control_socket_.reset();
   if (plans_) plans_->stop();
   if (staging_) staging_->stop();
-  guard_.stop();
   if (session_) session_->stop();
   if (pusher_) pusher_->connect(-1);
   tasks_.reset();
@@ -341,6 +341,7 @@ bool Mount::shut_down() {
   if (job_) job_->leave(refusal());
   const bool at_rest = !cache_ || cache_->stop(kDrainPatience);
   if (job_) job_->stop();
+  if (at_rest) guard_.stop();
   return at_rest;
 }
 

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,14 +48,19 @@ void tell_guard(int number, siginfo_t* info, void* /*context*/) {
   if (const pid_t guard = guard_of_this_process; guard != 0) ::kill(guard, SIGUSR1);
   for (size_t i = 0; i < kCrashes.size(); ++i)
     if (kCrashes[i] == number) ::sigaction(number, &previous_actions[i], nullptr);
-  if (info->si_code <= 0) ::raise(number);  // was sent; a fault happens again by itself
+  // Once more, with what the kernel said of it: blocked until this returns, then for the previous action.
+  ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::gettid(), number, info);
 }
 
 void watch_crashes() {
   struct sigaction tell {};
   tell.sa_sigaction = tell_guard;
   tell.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (size_t i = 0; i < kCrashes.size(); ++i) ::sigaction(kCrashes[i], &tell, &previous_actions[i]);
+  for (size_t i = 0; i < kCrashes.size(); ++i) {
+    ::sigaction(kCrashes[i], nullptr, &previous_actions[i]);
+    // SIGQUIT is ignored by what a script starts in the background, and must stay so.
+    if (previous_actions[i].sa_handler != SIG_IGN) ::sigaction(kCrashes[i], &tell, nullptr);
+  }
 }
 
 void wait_for_end_of(pid_t parent) {
@@ -74,17 +79,20 @@ void wait_for_end_of(pid_t parent) {
   }
 }
 
-// `root` makes the mount busy, so that it is aborted without being unmounted: its users find a dead mount and
-// not an empty directory.
-Status abort_connection(const std::string& mountpoint, const Fd& root, dev_t device) {
+// The file that aborts the mount's connection, and no later one that gets its number. None without fusectl.
+Fd open_abort_file(const MountIdentity& mount) {
+  const std::string path = fmt::format("/sys/fs/fuse/connections/{}/abort", minor(mount.device));
+  return Fd(major(mount.device) == 0 ? ::open(path.c_str(), O_WRONLY | O_CLOEXEC) : -1);
+}
+
+// Its descriptor of the root makes the mount busy, so that it is aborted without being unmounted: its users
+// find a dead mount and not an empty directory.
+Status abort_at(const std::string& mountpoint, const MountIdentity& mount) {
+  const Fd root = open_mount(mountpoint);
+  if (!root || identity_of(root) != mount) return {};
   if (::umount2(fmt::format("/proc/self/fd/{}", root.get()).c_str(), MNT_FORCE) == 0 || errno == EBUSY)
     return {};
-  const std::string path = fmt::format("/sys/fs/fuse/connections/{}/abort", minor(device));
-  std::ofstream file(path);
-  file << 1;
-  if (major(device) == 0 && file.flush()) return {};
-  return Error{
-      EPERM, fmt::format("cannot abort the mount {}: neither MNT_FORCE nor {} is allowed", mountpoint, path)};
+  return system_error(errno, "abort the mount " + mountpoint + " (fusectl is not mounted either)");
 }
 
 }  // namespace
@@ -109,7 +117,11 @@ Status Guard::start(const std::string& mountpoint) {
   posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);  // a killed process group is not the guard's
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID |  // a killed process group is not the guard's
+                                            POSIX_SPAWN_SETSIGMASK);
+  sigset_t all;
+  sigfillset(&all);  // what it is told before it listens waits for it
+  posix_spawnattr_setsigmask(&attributes, &all);
   pid_t process = 0;
   const int error = ::posix_spawn(&process, "/proc/self/exe", &files, &attributes, arguments.data(), environ);
   posix_spawnattr_destroy(&attributes);
@@ -142,10 +154,11 @@ void Guard::abort() {
 }
 
 Status guard_mount(const std::string& mountpoint, const MountIdentity& mount, pid_t daemon) {
+  Fd abort_file;
+  if (identity_of(open_mount(mountpoint)) == mount) abort_file = open_abort_file(mount);
   wait_for_end_of(daemon);
-  const Fd root = open_mount(mountpoint);
-  if (!root || identity_of(root) != mount) return {};
-  return abort_connection(mountpoint, root, mount.device);
+  if (abort_file && ::write(abort_file.get(), "1", 1) == 1) return {};
+  return abort_at(mountpoint, mount);
 }
 
 }  // namespace clairfs

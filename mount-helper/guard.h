@@ -1,14 +1,15 @@
 // A second process that ends the mount of a daemon that was killed or crashed.
 //
 // The kernel aborts a mount when its device is closed for the last time. A daemon that is killed may never
-// get there: what pushes pages may wait in the kernel, device in hand, for the page of a READ that nobody
-// answers any more (fs/page_pusher.h). Its readers would wait for ever. The guard sleeps until the daemon's
-// main thread has ended and aborts the connection if it is still mounted. A crash needs it sooner: the kernel
-// writes the core, or decides not to, only when no thread waits any more.
+// get there: a thread of it may wait in the kernel for good, for the page of a READ that nobody answers any
+// more (fs/page_pusher.h) or for a source that hangs, and keep the device open. Its readers would wait for
+// ever. The guard sleeps until the daemon's main thread has ended and aborts the connection then. A crash
+// needs it sooner: the kernel writes the core, or decides not to, only when no thread waits any more.
 //
-// Aborting takes CAP_SYS_ADMIN (umount2 with MNT_FORCE) or the user's own file below
-// /sys/fs/fuse/connections, where that is mounted. A guard that is killed together with the daemon cannot do
-// it.
+// It aborts through the mount's file below /sys/fs/fuse/connections (fusectl), which it opens at its start.
+// Where that is not mounted it takes CAP_SYS_ADMIN (umount2 with MNT_FORCE), and a mount that is still at its
+// place. A guard that is killed together with the daemon cannot do it, nor can one whose daemon's main thread
+// itself hangs in the source, at a mount's start.
 #pragma once
 
 #include <atomic>
@@ -29,7 +30,7 @@ struct MountIdentity {
 };
 
 /// Owned by the daemon's main thread, whose end is what it waits for. A daemon that ends in order stops it
-/// while its mount is still there. One a process.
+/// last. One a process.
 class Guard {
  public:
   Guard() = default;
@@ -41,7 +42,7 @@ class Guard {
   /// `mountpoint` is mounted, absolute and resolved. Errors: the program cannot be started.
   Status start(const std::string& mountpoint);
   void stop();
-  /// Aborts the mount now; returns when that is done, or after a second. From any thread, not beside stop().
+  /// Aborts the mount now; returns when that is done, or after a second. From any thread.
   void abort();
 
  private:

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import pathlib
 import platform
 import random
 import resource
@@ -118,6 +119,45 @@ def test_under_readers_that_follow_the_pushes():
                         reader.kill()
                         reader.wait()
                 mount.remount()
+
+
+@pytest.fixture
+def fusectl():
+    """Where connections can be aborted by number; mounted for the test if it is not there."""
+    folder = pathlib.Path("/sys/fs/fuse/connections")
+    if os.path.ismount(folder):
+        yield
+        return
+    mounted = subprocess.run(["mount", "-t", "fusectl", "none", folder], stderr=subprocess.DEVNULL, check=False)
+    if mounted.returncode != 0:
+        pytest.skip("fusectl cannot be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.usefixtures("fusectl")
+def test_while_its_source_hangs_and_its_mount_is_detached():
+    # The thread that reads the source keeps the device, and no path leads to the mount any more.
+    with tempdir() as tmp, contextlib.ExitStack() as stack:
+        make_tree(tmp / "src", {"a/file": CHUNK})
+        pfs = stack.enter_context(slowfs(tmp / "src"))
+        mount = stack.enter_context(clairfs(pfs.path, "--ram=4M", "--io=threads"))
+        waiting_guards(mount.path)
+        fd = os.open(mount.path / "a/file", os.O_RDONLY)
+        pfs.command("hang a/file 3600")
+        stack.callback(pfs.kill, signal.SIGTERM)
+        told = []
+        reader = in_background(lambda: told.append(errno_of(os.pread, fd, 1, 0)))
+        wait_until(lambda: pfs.counters()["pending"] > 0, "the reader waits")
+        subprocess.run([binary(), "umount", "--lazy", mount.path], check=True, timeout=PATIENCE)
+        stack.callback(pfs.process.send_signal, signal.SIGCONT)
+        pfs.process.send_signal(signal.SIGSTOP)  # it would let go of a reader that is killed
+        mount.process.kill()
+        joined(reader)
+        assert told[0] in TOLD
+        os.close(fd)
 
 
 @contextlib.contextmanager
