@@ -26,7 +26,7 @@ def main():
             register_on_all(job, 0, epochs)
             Readers(data, job, epochs).start().finish()
             counts = volume.profile()
-            print(json.dumps({"counts": counts, "size": data.size, "files": 200, "failed": job.stat("reads.failed")}))
+            print(json.dumps({"counts": counts, "size": data.size, "files": 200, "failed": job.stat("reads.failed"), "asked": job.stat("pfs.bytes")}))
 
 
 if __name__ == "__main__":

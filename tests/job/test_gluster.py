@@ -16,5 +16,7 @@ def test_bricks_are_read_once():
         pytest.fail(absent)
     seen = json.loads(gluster.isolated(SCRIPT, 4).splitlines()[-1])
     assert seen["failed"] == 0
-    assert seen["counts"]["bytes"] == seen["size"]
+    assert seen["asked"] == seen["size"]
+    # The kernel below the daemons may give pages of its own readahead up before they are used: 64 KB once in ten runs.
+    assert seen["size"] <= seen["counts"]["bytes"] <= seen["size"] * 1.01
     assert seen["counts"]["OPEN"] == seen["files"]

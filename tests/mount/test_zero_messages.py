@@ -150,7 +150,7 @@ def test_fifty_readers_of_a_cold_file_cause_one_fetch(tmp, ram, io):
         try:
             looks = itertools.count(1)  # each look is a READ of stats.json
             wait_until(lambda: mount.stat("fuse.requests.read") - next(looks) >= 50, "all readers wait")
-            time.sleep(0.2)  # the last ones are counted a moment before they join
+            time.sleep(1)  # the last ones are counted a moment before they join
         finally:
             slow.command("clear")
             readers.join()
