@@ -110,6 +110,8 @@ std::string attribute(const FuseContext& context, FileId id, std::string_view na
 void getxattr(fuse_req_t req, fuse_ino_t inode, const char* name, size_t size) {
   FuseContext& context = context_of(req);
   context.metrics.fuse_getxattr.add();
+  // No ACLs, labels and capabilities: told so, and not "none here", ls does not ask for them of every file.
+  if (!std::string_view(name).starts_with("user.")) return void(fuse_reply_err(req, EOPNOTSUPP));
   const auto file = file_of(context.catalog, inode);
   if (!file) return void(fuse_reply_err(req, ENODATA));
   if (name == kChecksum && context.catalog.kind(*file) == Catalog::Kind::file) {

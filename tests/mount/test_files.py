@@ -6,6 +6,7 @@ import mmap
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 
 import pytest
@@ -270,6 +271,8 @@ def test_extended_attributes(tmp):
             assert error_name(os.getxattr, path, "user.other") == "ENODATA"
             assert error_name(os.getxattr, path, "user.clairfs.other") == "ENODATA"
         assert os.listxattr(mount.path) == []
+        for name in ("system.posix_acl_access", "security.selinux", "security.capability"):
+            assert error_name(os.getxattr, mount.path / "small", name) == "ENOTSUP"
         assert error_name(os.getxattr, mount.path, checksum) == "ENODATA"
         libc = ctypes.CDLL(None, use_errno=True)
         path = os.fsencode(mount.path / "small")
@@ -278,6 +281,13 @@ def test_extended_attributes(tmp):
             assert libc.getxattr(path, attribute.encode(), ctypes.create_string_buffer(2), 2) == -1
             assert ctypes.get_errno() == errno.ERANGE
         assert libc.listxattr(path, ctypes.create_string_buffer(5), 5) == -1 and ctypes.get_errno() == errno.ERANGE
+
+
+def test_ls_asks_once_for_what_no_file_has(tmp):
+    make_tree(tmp / "src", {f"folder/file{i}": 10 for i in range(100)})
+    with clairfs(tmp / "src") as mount:
+        subprocess.run(["ls", "-lR", mount.path], check=True, stdout=subprocess.DEVNULL, timeout=60)
+        assert mount.stat("fuse.requests.getxattr") < 10
 
 
 def test_tier_of_a_file_in_several_chunks(tmp):
