@@ -108,7 +108,7 @@ class Staging {
   void leave_open_again(Lane& lane);
   static bool used_within(const Lane& lane, uint32_t sample, uint64_t from, uint64_t to);
   static bool unread_before(const Lane& lane, uint64_t position);
-  static bool is_sentinel(Lane& lane, uint64_t position);
+  static bool is_sentinel(Lane& lane, uint64_t position, bool possible);
   void restart(Lane& lane, uint64_t position);
   std::map<std::string, std::shared_ptr<Lane>> lanes() const;
 

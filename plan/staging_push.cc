@@ -66,11 +66,13 @@ bool Staging::push_arrived(Lane& lane) {
 }
 
 // Every `gap` samples or a little sooner, unevenly, so that sentinels do not fall on one of several ranks
-// alone; and the last sample of an epoch.
-bool Staging::is_sentinel(Lane& lane, uint64_t position) {
+// alone; and the last sample of an epoch. Where the pages are not staging's to leave out (they are there for
+// an earlier use) the next sample takes its place: of a small dataset several in a row may be such.
+bool Staging::is_sentinel(Lane& lane, uint64_t position, bool possible) {
   const PlannedEpoch* epoch = lane.horizon.epoch_at(position);
-  const bool ends_epoch = epoch != nullptr && position + 1 == epoch->end();
-  if (position < lane.next_sentinel && !ends_epoch) return false;
+  if (epoch != nullptr && position + 1 == epoch->end())
+    lane.next_sentinel = std::min(lane.next_sentinel, position);
+  if (position < lane.next_sentinel || !possible) return false;
   const uint64_t spread = std::max<uint64_t>(lane.gap / 8, 1);
   const uint64_t jitter = (position * 0x9E3779B97F4A7C15ULL >> 32) % spread;  // Fibonacci hashing
   lane.next_sentinel = position + lane.gap - jitter;
@@ -80,9 +82,10 @@ bool Staging::is_sentinel(Lane& lane, uint64_t position) {
 // Pushes one unit; with the last one of a sample, says what became of the sample.
 void Staging::push(Lane& lane, const Unit& unit) {
   const uint32_t sample = lane.horizon.sample_at(unit.position);
-  const bool sentinel = unit.last && is_sentinel(lane, unit.position);
+  const bool there = lane.keeps_all && lane.in_page_cache[sample];
+  const bool sentinel = unit.last && is_sentinel(lane, unit.position, unit.chunk || there);
   if (!unit.chunk) {
-    if (sentinel && lane.keeps_all && lane.in_page_cache[sample]) {
+    if (sentinel) {
       leave_open(lane, unit.position);
       metrics_.staging_sentinels.add();
     }

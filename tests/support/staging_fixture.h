@@ -1,6 +1,7 @@
 // A Staging over a catalog of equal files, with a source, a page cache and a reader under the test's control.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -35,7 +36,7 @@ class FakePages final : public PageCache {
     }
     const bool aligned = offset % kPageSize == 0 && (at % kPageSize == 0 || at == catalog_.stamp(file).size);
     if (!aligned || at > catalog_.stamp(file).size) ++wrong_;
-    cached_[file] += at - offset;
+    cached_[file] = std::max(cached_[file], at);  // it may have been there already
     order_.push_back(file);
     return {};
   }
