@@ -9,7 +9,8 @@
 // It aborts through the mount's file below /sys/fs/fuse/connections (fusectl), which it opens at its start.
 // Where that is not mounted it takes CAP_SYS_ADMIN (umount2 with MNT_FORCE), and a mount that is still at its
 // place. A guard that is killed together with the daemon cannot do it, nor can one whose daemon's main thread
-// itself hangs in the source, at a mount's start.
+// itself hangs in the source, at a mount's start. Of a stack that overflowed it is not told, since no handler
+// has room to run: it is late then by what the other threads take to end.
 #pragma once
 
 #include <atomic>

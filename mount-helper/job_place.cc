@@ -68,9 +68,10 @@ Result<Fd> claim_mount_point(const std::string& mountpoint) {
     const auto there = mounts ? mount_at(*mounts, *path) : std::nullopt;
     if (there && there->is_clairfs()) {
       return Error{EBUSY,
-                   fmt::format("{0} is a clairfs mount already; if it is that of another node of this job "
-                               "on the same machine, write {{rank}} where their paths are to differ, as "
-                               "in '{0}-{{rank}}'",
+                   fmt::format("{0} is a clairfs mount already; if it is left from an earlier job, clear it "
+                               "with: clairfs umount {0}; if it is that of another node of this job on the "
+                               "same machine, write {{rank}} where their paths are to differ, as in "
+                               "'{0}-{{rank}}'",
                                mountpoint)};
     }
     if (bound) return claim;
