@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "cache/base/fd.h"
+#include "mount-helper/processes.h"
 
 namespace clairfs {
 namespace {
@@ -73,7 +74,8 @@ void wait_for_end_of(pid_t parent) {
   sigemptyset(&death);
   sigaddset(&death, SIGUSR1);
   siginfo_t info{};
-  while (::getppid() == parent) {
+  // It may have ended before there was a signal to tell of it, and be the parent yet.
+  while (::getppid() == parent && !main_thread_ended(parent)) {
     // The kernel names the parent as the sender. Its other threads may live on, so that it stays the parent.
     if (::sigwaitinfo(&death, &info) == SIGUSR1 && info.si_pid == parent) return;
   }

@@ -146,6 +146,14 @@ std::string process_name(pid_t pid) {
   return name ? last_line(*name) : "";
 }
 
+bool main_thread_ended(pid_t pid) {
+  const auto stat = read_text_file(fmt::format("/proc/{}/stat", pid));
+  if (!stat) return true;
+  const size_t name_end = stat->rfind(") ");  // the name may have any character
+  const char state = name_end == std::string::npos ? '?' : (*stat)[name_end + 2];
+  return state == 'Z' || state == 'X';
+}
+
 std::vector<std::string> processes_using(const std::string& path, size_t most) {
   std::vector<std::string> found;
   std::error_code failure;

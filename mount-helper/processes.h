@@ -21,6 +21,10 @@ bool wait_for_end(const Fd& process, std::chrono::milliseconds patience);
 /// Command name as in /proc/PID/comm, empty when the process is gone.
 std::string process_name(pid_t pid);
 
+/// Whether the process, or at least its main thread, has ended. Of a killed process whose other threads
+/// cannot end it is true.
+bool main_thread_ended(pid_t pid);
+
 /// "python3 (1234)" for processes with a working directory, an open file or a mapping at or below `path`, at
 /// most `most`. Best effort: sees what this user may see in /proc.
 std::vector<std::string> processes_using(const std::string& path, size_t most);

@@ -23,7 +23,17 @@ KERNEL = tuple(map(int, platform.release().split("-", maxsplit=1)[0].split(".")[
 TOLD = (errno.ENOTCONN, errno.ECONNABORTED, errno.EIO)  # EIO: of a page that never came
 # A guard without its daemon: the process that starts it, which is killed in the daemon's place.
 DAEMON = "import os, subprocess, sys; subprocess.Popen([*sys.argv[1:], str(os.getpid())]); input()"
-
+# ... and one whose main thread has ended before its guard is there, while another thread cannot end.
+UNENDING = """
+import ctypes, os, subprocess, sys, threading, time
+def stay():
+    while open(f"/proc/{os.getpid()}/stat").read().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    subprocess.Popen([*sys.argv[1:], str(os.getpid())])
+    sys.stdin.read()
+threading.Thread(target=stay).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 
 can_abort = pytest.mark.skipif(os.geteuid() != 0, reason="aborting takes root, or fusectl mounted")
 
@@ -160,19 +170,30 @@ def test_while_its_source_hangs_and_its_mount_is_detached():
         os.close(fd)
 
 
+def guard_words(mountpoint):
+    """The command line of the mount's guard, without the daemon's process id."""
+    (own,) = waiting_guards(mountpoint)
+    with open(f"/proc/{own}/cmdline", encoding="utf-8") as cmdline:
+        identity = cmdline.read().split("\0")[3:5]
+    return [binary(), "guard", mountpoint, *identity]
+
+
 @contextlib.contextmanager
 def guarded(mountpoint):
     """A process in the place of the daemon, with a guard of its own."""
     (own,) = waiting_guards(mountpoint)
-    with open(f"/proc/{own}/cmdline", encoding="utf-8") as cmdline:
-        identity = cmdline.read().split("\0")[3:5]
-    words = [sys.executable, "-c", DAEMON, binary(), "guard", mountpoint, *identity]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as daemon:
+    with subprocess.Popen([sys.executable, "-c", DAEMON, *guard_words(mountpoint)], stdin=subprocess.PIPE) as daemon:
         try:
             wait_until(lambda: len(guards(mountpoint)) == 2, "the guard starts")
             yield daemon, next(pid for pid in waiting_guards(mountpoint) if pid != own)
         finally:
             daemon.kill()
+
+
+def stop(daemon):
+    """A daemon that runs would notice the mount's end, and unmount."""
+    os.kill(daemon, signal.SIGSTOP)
+    wait_until(lambda: all(state == "T" for _, state in threads(daemon)), "the daemon is stopped")
 
 
 def waiting_guards(mountpoint):
@@ -197,14 +218,27 @@ def test_guard_aborts_what_its_daemon_leaves(source):
                 os.kill(pid, signal.SIGUSR1)
             assert guard in waiting_guards(mount.path) and len(guards(mount.path)) == 2
             assert (mount.path / "a").read_bytes() == (source / "a").read_bytes()
-            os.kill(mount.pid, signal.SIGSTOP)  # it would notice, and unmount
-            wait_until(lambda: all(state == "T" for _, state in threads(mount.pid)), "the daemon is stopped")
+            stop(mount.pid)
             daemon.kill()
             daemon.wait()
             waiting = in_background(lambda: found.append(errno_of(os.listxattr, mount.path)))
             joined(waiting)
         assert found[0] in TOLD
         assert is_mounted(mount.path), "readers must find a dead mount and not an empty directory"
+        mount.kill()
+
+
+@can_abort
+def test_guard_that_comes_late_aborts_at_once(source):
+    found = []
+    with clairfs(source) as mount:
+        words = guard_words(mount.path)
+        stop(mount.pid)
+        waiting = in_background(lambda: found.append(errno_of(os.listxattr, mount.path)))
+        with subprocess.Popen([sys.executable, "-c", UNENDING, *words], stdin=subprocess.PIPE) as daemon:
+            joined(waiting)
+            assert daemon.poll() is None
+        assert found[0] in TOLD
         mount.kill()
 
 
