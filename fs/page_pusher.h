@@ -13,6 +13,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 
 #include "cache/base/metrics.h"
@@ -34,6 +35,8 @@ class PagePusher final : public PageCache {
 
   Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) override;
   void drop(FileId file, uint64_t offset, uint64_t length) override;
+  /// Asks cachestat(2), Linux 6.5.
+  std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) override;
 
  private:
   int store(FileId file, uint64_t offset, const std::vector<iovec>& memory) const;

@@ -1,6 +1,7 @@
 #include "plan/staging.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "plan/staging_lane.h"
@@ -196,6 +197,7 @@ bool Staging::step(Lane& lane, uint64_t budget) {
     if (lane.fetched > lane.front || !lane.units.empty()) restart(lane, lane.front);
     return busy;
   }
+  busy = repair(lane) || busy;
   const bool full = !fetch_ahead(lane, budget);
   busy = push_arrived(lane) || busy;
   if (full) fill_tiers(lane);
@@ -231,6 +233,8 @@ void Staging::follow_reader(Lane& lane) {
     lane.window_bytes -=
         std::min(lane.window_bytes, lane.run->sample_bytes(lane.horizon.sample_at(lane.front)));
   }
+  lane.sentinels.erase(lane.sentinels.begin(), lane.sentinels.lower_bound(lane.front));
+  lane.repaired.erase(lane.repaired.begin(), lane.repaired.lower_bound(lane.front));
 }
 
 // Overtaken: what has been opened before it was pushed.
@@ -268,6 +272,10 @@ void Staging::restart(Lane& lane, uint64_t position) {
   drop_window(lane);
   lane.units.clear();
   lane.open_again.clear();
+  lane.sentinels.clear();
+  lane.repairs.clear();
+  lane.repaired.clear();
+  lane.checked = lane.check_until = position;
   lane.asked = 0;
   lane.complete = true;
   lane.front = lane.safe = lane.staged = lane.fetched = lane.filled = lane.dropped = position;
@@ -344,11 +352,11 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     const auto& unit = lane.units[lane.asked];
     if (opened(lane, unit->position)) unit->chunk.reset();
     if (!unit->chunk) continue;
-    const uint64_t bytes = round_to_pages(catalog_.range(*unit->chunk).length);
-    const uint64_t in_flight = shared_->in_flight_bytes.load();
-    if (in_flight > 0 && in_flight + bytes > most_in_flight_) break;
-    unit->count(bytes);
-    ask(unit, next_deadline(lane, unit->position));
+    if (!may_ask(*unit)) break;
+    // Never before what was asked for already: pushing is in order, so a later sample that overtakes is of no
+    // use and holds memory.
+    lane.deadline = std::max(lane.deadline, due(lane, unit->position));
+    ask(unit, lane.deadline);
   }
   return !full;
 }
@@ -371,12 +379,12 @@ bool Staging::unread_before(const Lane& lane, uint64_t position) {
   return used_within(lane, lane.horizon.sample_at(position), lane.front, position);
 }
 
-void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
+/// What the sample at `position` consists of: a unit for each chunk.
+std::vector<std::shared_ptr<Staging::Unit>> Staging::units_of(const Lane& lane, uint64_t position) const {
   const uint32_t sample = lane.horizon.sample_at(position);
   const SampleIndex& index = lane.run->index();
-  skip = skip || (lane.keeps_all && lane.in_page_cache[sample]);
-  const size_t before = lane.units.size();
-  for (uint32_t piece = 0; !skip && piece < index.range_count(sample); ++piece) {
+  std::vector<std::shared_ptr<Unit>> units;
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
     const ByteRange range = index.range(sample, piece);
     if (range.length == 0) continue;
     const uint64_t size = catalog_.chunk_size();
@@ -390,26 +398,37 @@ void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
       unit->end = std::min(end, (begin / size + 1) * size);
       unit->last = false;
       begin = unit->end;
-      lane.units.push_back(std::move(unit));
+      units.push_back(std::move(unit));
     }
   }
-  if (lane.units.size() == before) lane.units.push_back(std::make_shared<Unit>(position, shared_));
-  lane.units.back()->last = true;
+  if (!units.empty()) units.back()->last = true;
+  return units;
 }
 
-// `distance` from the reader is what orders the fetches of several plans.
-// When the reader will be at `position`, and never before what was asked for already: pushing is in order, so
-// a later sample that overtakes is of no use and holds memory.
-uint64_t Staging::next_deadline(Lane& lane, uint64_t position) {
+void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
+  skip = skip || (lane.keeps_all && lane.in_page_cache[lane.horizon.sample_at(position)]);
+  auto units = skip ? std::vector<std::shared_ptr<Unit>>() : units_of(lane, position);
+  if (units.empty()) units.push_back(std::make_shared<Unit>(position, shared_));
+  std::move(units.begin(), units.end(), std::back_inserter(lane.units));
+}
+
+/// When the reader will be at `position`: the deadline of its fetches, which orders those of several plans.
+uint64_t Staging::due(const Lane& lane, uint64_t position) const {
   const double rate = lane.run->tracker().status().samples_per_second;
   const double seconds_per_sample = rate > 0 ? std::min(1 / rate, kSlowestReader) : kUnknownReader;
   const std::chrono::duration<double> left(seconds_per_sample *
                                            static_cast<double>(position - std::min(position, lane.front)));
-  const uint64_t due = deadline_at(clock_.now() + std::chrono::duration_cast<Duration>(left));
-  return lane.deadline = std::max(lane.deadline, due);
+  return deadline_at(clock_.now() + std::chrono::duration_cast<Duration>(left));
+}
+
+/// Whether what is in flight leaves room for the unit's chunk.
+bool Staging::may_ask(const Unit& unit) const {
+  const uint64_t in_flight = shared_->in_flight_bytes.load();
+  return in_flight == 0 || in_flight + round_to_pages(catalog_.range(*unit.chunk).length) <= most_in_flight_;
 }
 
 void Staging::ask(const std::shared_ptr<Unit>& unit, uint64_t deadline) {
+  unit->count(round_to_pages(catalog_.range(*unit->chunk).length));
   cache_.acquire(*unit->chunk, {Urgency::Kind::prefetch, deadline}, [unit](Result<AcquiredChunk> chunk) {
     if (chunk) {
       unit->data = std::move(chunk->data);

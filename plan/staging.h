@@ -14,6 +14,9 @@
 // pushes overtakes them: what it has opened need not be pushed any more and is skipped. What lies between the
 // safe position and the front unopened is not: other workers have it before them, and need it first.
 //
+// The kernel may take pages back before they are read (staging_repair.cc). A READ of what was pushed whole
+// tells of it; the window is looked through then, and what has gone is fetched and pushed once more.
+//
 // When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest
 // urgency, so that a fast source's idle time is used.
 //
@@ -26,6 +29,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +55,8 @@ class PageCache {
   virtual Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) = 0;
   /// Drops the pages of [offset, offset + length), page multiples or up to the end of the file.
   virtual void drop(FileId file, uint64_t offset, uint64_t length) = 0;
+  /// How many pages of [offset, offset + length) are there; nullopt where the kernel does not tell.
+  virtual std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) = 0;
 };
 
 struct StagingOptions {
@@ -96,19 +102,29 @@ class Staging {
   static void announce(Lane& lane);
   bool push_arrived(Lane& lane);
   void fill_tiers(Lane& lane);
+  std::vector<std::shared_ptr<Unit>> units_of(const Lane& lane, uint64_t position) const;
   void add_units(Lane& lane, uint64_t position, bool skip);
-  uint64_t next_deadline(Lane& lane, uint64_t position);
+  uint64_t due(const Lane& lane, uint64_t position) const;
+  bool may_ask(const Unit& unit) const;
   void ask(const std::shared_ptr<Unit>& unit, uint64_t deadline);
   void drop_window(const Lane& lane);
   void drop_pages(const Lane& lane, uint64_t position);
   void tell_policy(const Lane& lane);
   static void pop_unit(Lane& lane);
   void push(Lane& lane, const Unit& unit);
+  static uint64_t pushed_end(const Unit& unit, bool sentinel);
+  Status push_pages(const Unit& unit, uint64_t end);
+  void leave_sentinel(Lane& lane, uint64_t position);
   void leave_open(Lane& lane, uint64_t position);
   void leave_open_again(Lane& lane);
   static bool used_within(const Lane& lane, uint32_t sample, uint64_t from, uint64_t to);
   static bool unread_before(const Lane& lane, uint64_t position);
   static bool is_sentinel(Lane& lane, uint64_t position, bool possible);
+  bool repair(Lane& lane);
+  void notice_losses(Lane& lane);
+  bool look_for_losses(Lane& lane);
+  bool push_repairs(Lane& lane);
+  std::optional<bool> is_whole(const Lane& lane, uint64_t position);
   void restart(Lane& lane, uint64_t position);
   std::map<std::string, std::shared_ptr<Lane>> lanes() const;
 

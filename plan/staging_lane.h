@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,10 +94,17 @@ struct Staging::Lane {
   uint32_t widest_gap = 1;    // among the pushed samples that the reader has not passed
   uint64_t widest_until = 0;  // position from which on `gap` holds
   TimePoint moved{};
-  uint64_t deadline = 0;             // of the last unit that was asked for
-  bool keeps_all = false;            // the whole dataset fits the budget, beside those of other such plans
-  uint64_t kept_bytes = 0;           // its size then, for good
-  std::vector<bool> in_page_cache;   // by sample; only if keeps_all
+  uint64_t deadline = 0;            // of the last unit that was asked for
+  bool keeps_all = false;           // the whole dataset fits the budget, beside those of other such plans
+  uint64_t kept_bytes = 0;          // its size then, for good
+  std::vector<bool> in_page_cache;  // by sample; only if keeps_all
+  std::set<uint64_t> sentinels;     // pushed and not yet passed
+  // What the kernel took back. Looked for in [checked, check_until).
+  uint64_t checked = 0;
+  uint64_t check_until = 0;
+  TimePoint check_again{};                    // not sooner
+  std::deque<std::shared_ptr<Unit>> repairs;  // counted as in flight once they are asked for
+  std::set<uint64_t> repaired;                // so far, and not yet passed: each once
   std::vector<uint64_t> open_again;  // sentinels of samples that may still be being read for an earlier use
   std::atomic<uint64_t> staged_published{0};
 };

@@ -79,20 +79,27 @@ bool Staging::is_sentinel(Lane& lane, uint64_t position, bool possible) {
   return true;
 }
 
+/// Where the bytes of a unit end that are pushed: a sentinel's last page is not.
+uint64_t Staging::pushed_end(const Unit& unit, bool sentinel) {
+  return sentinel && unit.last ? page_floor(unit.end - 1) : unit.end;
+}
+
+Status Staging::push_pages(const Unit& unit, uint64_t end) {
+  const uint64_t inside = unit.begin - catalog_.range(*unit.chunk).offset;
+  return pages_.push(unit.file, unit.begin, unit.data->block.slices(inside, end - unit.begin));
+}
+
 // Pushes one unit; with the last one of a sample, says what became of the sample.
 void Staging::push(Lane& lane, const Unit& unit) {
   const uint32_t sample = lane.horizon.sample_at(unit.position);
   const bool there = lane.keeps_all && lane.in_page_cache[sample];
   const bool sentinel = unit.last && is_sentinel(lane, unit.position, unit.chunk || there);
   if (!unit.chunk) {
-    if (sentinel) {
-      leave_open(lane, unit.position);
-      metrics_.staging_sentinels.add();
-    }
+    if (sentinel) leave_sentinel(lane, unit.position);
     lane.complete = true;
     return;
   }
-  const uint64_t end = sentinel ? page_floor(unit.end - 1) : unit.end;
+  const uint64_t end = pushed_end(unit, sentinel);
   const uint64_t inside = unit.begin - catalog_.range(*unit.chunk).offset;
   if (sentinel && !unit.failed) {
     tails_.keep(unit.file, end, unit.data->block.slices(inside + end - unit.begin, unit.end - end));
@@ -100,20 +107,22 @@ void Staging::push(Lane& lane, const Unit& unit) {
   if (unit.failed) {
     lane.complete = false;
   } else if (end > unit.begin) {
-    const Status pushed =
-        pages_.push(unit.file, unit.begin, unit.data->block.slices(inside, end - unit.begin));
+    const Status pushed = push_pages(unit, end);
     lane.complete = lane.complete && pushed.ok();
     (pushed ? metrics_.staging_pushed_bytes : metrics_.staging_push_failures)
         .add(pushed ? end - unit.begin : 1);
   }
   if (!unit.last) return;
   metrics_.staging_pushed.add();
-  if (sentinel) {
-    leave_open(lane, unit.position);
-    metrics_.staging_sentinels.add();
-  }
+  if (sentinel) leave_sentinel(lane, unit.position);
   if (lane.keeps_all && lane.complete) lane.in_page_cache[sample] = true;
   lane.complete = true;
+}
+
+void Staging::leave_sentinel(Lane& lane, uint64_t position) {
+  leave_open(lane, position);
+  lane.sentinels.insert(position);
+  metrics_.staging_sentinels.add();
 }
 
 // A sentinel lacks its last page, also when an earlier reader or plan has left it in the page cache.

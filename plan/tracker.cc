@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -234,6 +235,7 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   const int64_t start = offset == 0 ? 0 : offset > 0 ? end : -int64_t{epoch.order->sequence().length()};
   epoch.seen[static_cast<size_t>(position - start)] = true;
 
+  if (kind == Access::read) note_read(position);
   note_distinct(found.sample, kind);
   ++totals_.in_order;
   matched_ticks_.push_back(tick_);
@@ -259,6 +261,16 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   if (in_next_ >= kEnterNext) enter_next();
   note_holes(passed);
   if (last_ == epoch_ && front_ + 1 >= length()) state_ = TrackerState::finished;
+}
+
+void Tracker::note_read(int64_t position) {
+  if (!pushed_ || position < 0 || place(position) >= *pushed_) return;
+  if (reads_of_pushed_.size() < kSightings) reads_of_pushed_.push_back(place(position));
+}
+
+std::vector<PlanPosition> Tracker::take_reads_of_pushed() {
+  const MutexLock lock(mutex_);
+  return std::exchange(reads_of_pushed_, {});
 }
 
 // Tells ranks that drifted apart (late opens among others) from a front that never was (late opens alone).

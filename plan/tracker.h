@@ -126,6 +126,9 @@ class Tracker {
   /// have been read unseen.
   bool opened(PlanPosition place) const;
   TrackerStatus status() const;
+  /// Where reads in order fell on what had been pushed, since the last call: the first kSightings at most.
+  /// One of a sentinel is expected; another tells that the kernel has taken pages back.
+  std::vector<PlanPosition> take_reads_of_pushed();
   /// Suspended, and diagnose() is to say why. Asked once where every open is seen; else again after a while,
   /// since what was pushed when the reader left the plan hid a part of what it opened.
   bool wants_diagnosis() const;
@@ -163,6 +166,7 @@ class Tracker {
   void note_distinct(uint32_t sample, Access kind) REQUIRES(mutex_);
   std::optional<Match> match(std::span<const uint32_t> samples, Access kind) REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
+  void note_read(int64_t position) REQUIRES(mutex_);
   void note_late(int64_t position) REQUIRES(mutex_);
   void note_advance(int64_t positions, TimePoint now) REQUIRES(mutex_);
   void enter_next() REQUIRES(mutex_);
@@ -193,6 +197,7 @@ class Tracker {
   uint32_t in_next_ GUARDED_BY(mutex_) = 0;  // observations in order in a row that were of the next epoch
   std::optional<PlanPosition> pushed_ GUARDED_BY(mutex_);
   int64_t gap_ GUARDED_BY(mutex_) = 0;
+  std::vector<PlanPosition> reads_of_pushed_ GUARDED_BY(mutex_);
 
   // Opens from before safe_position().
   uint32_t late_in_a_row_ GUARDED_BY(mutex_) = 0;

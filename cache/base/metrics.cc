@@ -105,6 +105,8 @@ constexpr MetricInfo kMetrics[] = {
      &M::staging_dropped},
     {"staging.lookups", kCount, "inodes that the kernel did not know when their pages were pushed",
      &M::staging_lookups},
+    {"staging.repaired", kCount, "samples pushed again because the kernel had taken pages of them back",
+     &M::staging_repaired},
     {"plans.active", kCount, "plans in force", &M::plans_active},
     {"plans.observations_in_order", kCount, "accesses seen where the plan expected them",
      &M::plan_observations_in_order},

@@ -83,7 +83,7 @@ struct Metrics {
   // Staging into the kernel's page cache.
   Gauge staging_bytes, staging_capacity;
   Counter staging_pushed, staging_pushed_bytes, staging_push_failures, staging_sentinels, staging_dropped,
-      staging_lookups;
+      staging_lookups, staging_repaired;
   Gauge plans_active;
   Counter plan_observations_in_order, plan_observations_out_of_order;
   // The catalog.

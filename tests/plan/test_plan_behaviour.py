@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import platform
 import random
 import threading
 
@@ -23,6 +24,7 @@ from planning import (
     wait_ahead,
 )
 
+KERNEL = tuple(map(int, platform.release().split("-", maxsplit=1)[0].split(".")[:2]))
 SEED = 42
 PLAN = f"format=imagefolder sampler=torch.distributed seed={SEED} epochs=4"
 SUSPENDED_WITHIN = 64  # samples after the first that is not as planned
@@ -379,6 +381,23 @@ def test_few_reads_when_pushed_ahead(tmp, read):
             counters = pfs.counters()
             assert counters["opens_per_file_max"] == 1, counters
         assert pfs.counters()["ops"]["open"] == count
+
+
+@pytest.mark.skipif(KERNEL < (6, 5), reason="the kernel does not tell which pages are there")
+def test_pages_that_the_kernel_took_back(dataset, mount):
+    """The first file that lacks its pages has all others in the window looked at, and pushed again."""
+    register(mount, PLAN, "train")
+    wait_ahead(mount, 80)
+    names = order(dataset)
+    for name in names[20:60]:
+        fd = os.open(mount.path / name, os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+    read_all(mount, names[:22])  # of two at least one was no sentinel
+    clairmount.wait_until(lambda: mount.stat("staging.repaired") >= 36, "what was lost is pushed again")
+    before = dataset_reads(mount)
+    read_all(mount, names[22:60])
+    assert dataset_reads(mount) - before < 19  # sentinels, one in twelve
 
 
 def test_tiers_fill_after_the_plan_has_ended(dataset):

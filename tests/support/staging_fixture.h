@@ -40,12 +40,23 @@ class FakePages final : public PageCache {
     order_.push_back(file);
     return {};
   }
-  void drop(FileId file, uint64_t, uint64_t) override {
+  void drop(FileId file, uint64_t offset, uint64_t) override {
     MutexLock lock(mutex_);
-    cached_.erase(file);
+    cached_[file] = std::min(cached_[file], offset);  // always up to the end of the file
     ++drops_;
   }
 
+  std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) override {
+    MutexLock lock(mutex_);
+    const uint64_t end = std::min(cached_[file], offset + length);
+    return end <= offset ? 0 : round_to_pages(end - offset) / kPageSize;
+  }
+
+  /// The kernel takes its pages back.
+  void lose(FileId file) {
+    MutexLock lock(mutex_);
+    cached_.erase(file);
+  }
   /// A READ's answer fills in what is missing.
   void fill(FileId file) {
     MutexLock lock(mutex_);

@@ -139,7 +139,8 @@ TEST_CASE("the end of a plan leaves what other workers have still to open") {
   REQUIRE(StagingFixture::eventually([&] {
     f.source.complete_all();
     const uint64_t sentinels = f.metrics.staging_sentinels.value();
-    return f.pages.order().size() == 24 && f.pages.cached_bytes() == (24 - sentinels) * 20000;
+    return f.pages.order().size() == 24 &&
+           f.pages.cached_bytes() == (24 - sentinels) * 20000 + sentinels * 16384;
   }));
   CHECK(f.source.fetches == kFiles);
 }
@@ -193,6 +194,53 @@ TEST_CASE("a sentinel whose page was dropped before the answer of an earlier REA
     CHECK((p % kFiles != kFiles - 1 || *f.run->absolute(f.run->tracker().front()) == p + 1));
   }
   CHECK(f.run->tracker().state() == TrackerState::finished);
+}
+
+TEST_CASE("what the kernel took back is pushed again, once, before the reader comes") {
+  constexpr uint32_t kFiles = 400;
+  constexpr uint64_t kWindow = 100;
+  // The whole dataset fits, or a quarter of it does.
+  const uint64_t budget = GENERATE(100ULL, 800ULL) * 20000;
+  StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=2", budget, 0);
+  REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") >= kWindow; }));
+  const auto file_at = [&](uint64_t p) {
+    return f.run->index().range(f.run->horizon().sample_at(p), 0).file;
+  };
+  const auto read = [&](uint64_t p) {
+    const bool whole = f.read_next(p);
+    if (!whole) f.pages.fill(file_at(p));
+    return whole;
+  };
+  std::set<uint64_t> whole;
+  for (uint64_t p = 0; p < kWindow; ++p)
+    if (f.pages.whole(file_at(p))) whole.insert(p);
+  REQUIRE(whole.size() > kWindow * 3 / 4);  // the others are sentinels
+  uint64_t first = 20;
+  while (!whole.contains(first)) ++first;
+  for (uint64_t p = 0; p < first; ++p) CHECK(read(p) == whole.contains(p));
+
+  for (uint64_t p = first; p < 80; ++p) f.pages.lose(file_at(p));
+  CHECK_FALSE(read(first));
+  const auto all_there = [&] {
+    return std::all_of(whole.upper_bound(first), whole.end(),
+                       [&](auto p) { return f.pages.whole(file_at(p)); });
+  };
+  REQUIRE(StagingFixture::eventually(all_there));
+  CHECK(f.metrics.staging_repaired.value() == 80 - first - 1);
+  for (uint64_t p = first + 1; p < 40; ++p) CHECK(read(p) == whole.contains(p));
+
+  std::this_thread::sleep_for(110ms);  // it does not look sooner
+  first = 40;
+  while (!whole.contains(first)) ++first;
+  for (uint64_t p = 40; p < first; ++p) CHECK(read(p) == whole.contains(p));
+  for (uint64_t p = first; p < 80; ++p) f.pages.lose(file_at(p));
+  const uint64_t fetches = f.source.fetches;
+  CHECK_FALSE(read(first));
+  std::this_thread::sleep_for(50ms);
+  for (uint64_t p = first + 1; p < 80; ++p) CHECK_FALSE(read(p));
+  CHECK(f.metrics.staging_repaired.value() < 80);
+  CHECK(f.source.fetches - fetches < kWindow);
+  for (uint64_t p = 80; p < kWindow; ++p) CHECK(read(p) == whole.contains(p));
 }
 
 TEST_CASE("two datasets of which each fits the budget stay within it together") {
