@@ -100,14 +100,14 @@ Tier ChunkCache::tier_of(ChunkId chunk) const {
   return slot.store != 0 ? Tier::nvme : Tier::none;
 }
 
-void ChunkCache::acquire(ChunkId chunk, Urgency urgency, AcquireDone done) {
+void ChunkCache::acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done) {
   if (ChunkRef data = resident(chunk)) return done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
   const ChunkRange range = catalog_.range(chunk);
-  join_or_start(chunk, urgency, {true, asks_peers(range.file, range.offset), false}, std::move(done));
+  join_or_start(chunk, urgency, {true, asks_peers(range.file, range.offset), false}, done);
 }
 
-bool ChunkCache::acquire_here(ChunkId chunk, Urgency urgency, bool or_from_pfs, AcquireDone done) {
-  return join_or_start(chunk, urgency, {or_from_pfs, false, true}, std::move(done));
+bool ChunkCache::acquire_here(ChunkId chunk, Urgency urgency, bool or_from_pfs, const AcquireDone& done) {
+  return join_or_start(chunk, urgency, {or_from_pfs, false, true}, done);
 }
 
 // Whether other nodes may be asked for it, and lose memory doing so.
@@ -115,7 +115,7 @@ bool ChunkCache::asks_peers(FileId file, uint64_t offset) const {
   return lost_bytes_.load() <= transit_.capacity() / kLostDivisor && source_.may_wait_for_peers(file, offset);
 }
 
-bool ChunkCache::join_or_start(ChunkId chunk, Urgency urgency, Scope scope, AcquireDone done) {
+bool ChunkCache::join_or_start(ChunkId chunk, Urgency urgency, Scope scope, const AcquireDone& done) {
   ChunkRef data;
   bool starts = false;
   bool raised = false;

@@ -88,11 +88,11 @@ class ChunkCache final : private MemoryListener {
 
   /// Calls `done` exactly once with the whole chunk: before returning if it is in memory, else from the
   /// thread that completed the fetch. Errors: those of the source; ECANCELED after stop().
-  void acquire(ChunkId chunk, Urgency urgency, AcquireDone done);
+  void acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done);
 
   /// The same on behalf of another node: from memory, from NVMe, or, if `or_from_pfs`, from the PFS, but
   /// never from a third node. False, and `done` is not called, if it could not come from there.
-  bool acquire_here(ChunkId chunk, Urgency urgency, bool or_from_pfs, AcquireDone done);
+  bool acquire_here(ChunkId chunk, Urgency urgency, bool or_from_pfs, const AcquireDone& done);
 
   /// As acquire(), for bytes [offset, offset + length) of a file, with the urgency of a waiting reader.
   /// REQUIRES: length > 0 and the range lies within the file.
@@ -150,7 +150,7 @@ class ChunkCache final : private MemoryListener {
     bool peers = false;     // may come from another node
     bool for_peer = false;  // another node waits for it
   };
-  bool join_or_start(ChunkId chunk, Urgency urgency, Scope scope, AcquireDone done);
+  bool join_or_start(ChunkId chunk, Urgency urgency, Scope scope, const AcquireDone& done);
   void begin_or_park(ChunkId chunk, Urgency urgency, bool peers);
   bool begin(ChunkId chunk, Urgency urgency);
   Tier make_place(ChunkId chunk);

@@ -49,17 +49,20 @@ PfsSource::PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOp
 
 ChunkSource::Ticket PfsSource::fetch(FetchRequest request) {
   Ticket ticket = 0;
+  std::optional<FetchRequest> refused;  // answered without the lock
   {
     MutexLock lock(mutex_);
-    if (!stopped_) {
+    if (stopped_) {
+      refused = std::move(request);
+    } else {
       ticket = next_ticket_++;
       queued_[ticket] = request.urgency;
       const Key key{request.urgency, ticket};
       queue_.emplace(key, std::move(request));
     }
   }
-  if (ticket == 0) {
-    request.done(Error{ECANCELED, "the mount is being shut down"});
+  if (refused) {
+    refused->done(Error{ECANCELED, "the mount is being shut down"});
   } else {
     pump();
   }

@@ -35,7 +35,7 @@ class PagePusher final : public PageCache {
 
   Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) override;
   void drop(FileId file, uint64_t offset, uint64_t length) override;
-  /// Asks cachestat(2), Linux 6.5.
+  /// Asks cachestat(2), Linux 6.5, as root or of one's own files: of others newer kernels do not tell.
   std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) override;
 
  private:
@@ -47,6 +47,7 @@ class PagePusher final : public PageCache {
   const std::string mountpoint_;
   Metrics& metrics_;
   std::atomic<int> device_{-1};
+  bool may_ask_ = true;             // until the kernel refuses
   bool opens_ask_nothing_ = false;  // the first of a mount, and its close, are requests
   OwnFilesThread lookups_{"push-lookup"};
 };

@@ -103,7 +103,7 @@ Status start_in_background(const MountOptions& options, const Serve& serve,
   { const ReadinessWriter closed = std::move(pipe->writer); }
 
   const Fd process = open_process(child);
-  const Status outcome = pipe->reader.wait(on_progress, signals->fd());
+  Status outcome = pipe->reader.wait(on_progress, signals->fd());
   if (outcome) return outcome;
   if (outcome.error().code == EINTR) {
     if (Status ended = end_daemon(child, process, options.mountpoint); !ended) return ended;

@@ -291,7 +291,7 @@ void Mount::make_plans() {
 
 void Mount::add_control_files() {
   control_.emplace(std::chrono::system_clock::to_time_t(info_.started));
-  const std::string config = options_text(options_);
+  std::string config = options_text(options_);
   const auto status = [this](const std::string& plans) {
     return status_text(info_, metrics_, plans, job_ ? job_->status_text(least_source_bytes()) : "");
   };
@@ -312,7 +312,7 @@ void Mount::add_control_files() {
                    return job_ ? job_->peers_text() : "a single node: no mpiexec or srun started others\n";
                  }});
   control_->add({"metrics", 0444, [this] { return prometheus_text(metrics_); }});
-  control_->add({"config", 0400, [config] { return config; }});
+  control_->add({"config", 0400, [config = std::move(config)] { return config; }});
   control_->add({"plan", 0600, [this] { return plans_->text(); },
                  [this](std::string_view text) { return write_plan_file(*plans_, text); }});
   control_->add({"last_error", 0400, [this] { return plans_->last_error(); }});

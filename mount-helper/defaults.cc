@@ -42,7 +42,7 @@ std::optional<uint64_t> lowest_limit(const Machine& machine, const std::string& 
   std::optional<uint64_t> lowest;
   for (;;) {
     while (group.ends_with('/')) group.pop_back();
-    if (const auto text = machine.read_file(base + group + "/" + file)) {
+    if (const auto text = machine.read_file(fmt::format("{}{}/{}", base, group, file))) {
       if (const auto limit = first_number(*text)) lowest = std::min(lowest.value_or(*limit), *limit);
     }
     if (group.empty()) return lowest;

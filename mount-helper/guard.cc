@@ -75,7 +75,7 @@ void wait_for_end_of(pid_t parent) {
   sigaddset(&death, SIGUSR1);
   siginfo_t info{};
   // It may have ended before there was a signal to tell of it, and be the parent yet.
-  while (::getppid() == parent && !main_thread_ended(parent)) {
+  while (!main_thread_ended(parent) && ::getppid() == parent) {
     // The kernel names the parent as the sender. Its other threads may live on, so that it stays the parent.
     if (::sigwaitinfo(&death, &info) == SIGUSR1 && info.si_pid == parent) return;
   }

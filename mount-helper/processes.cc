@@ -22,8 +22,6 @@
 #include "mount-helper/mountinfo.h"
 #include "mount-helper/text_file.h"
 
-extern char** environ;
-
 namespace clairfs {
 namespace {
 
@@ -148,7 +146,7 @@ std::string process_name(pid_t pid) {
 
 bool main_thread_ended(pid_t pid) {
   const auto stat = read_text_file(fmt::format("/proc/{}/stat", pid));
-  if (!stat) return true;
+  if (!stat) return false;
   const size_t name_end = stat->rfind(") ");  // the name may have any character
   const char state = name_end == std::string::npos ? '?' : (*stat)[name_end + 2];
   return state == 'Z' || state == 'X';
@@ -190,6 +188,7 @@ Status run_program(const std::vector<std::string>& arguments) {
   const Fd reader(ends[0]);
   Fd writer(ends[1]);
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
 

@@ -21,8 +21,8 @@ bool wait_for_end(const Fd& process, std::chrono::milliseconds patience);
 /// Command name as in /proc/PID/comm, empty when the process is gone.
 std::string process_name(pid_t pid);
 
-/// Whether the process, or at least its main thread, has ended. Of a killed process whose other threads
-/// cannot end it is true.
+/// Whether the main thread of a process has ended, as of a killed process whose other threads cannot end.
+/// False if the process is gone altogether, or if /proc does not tell.
 bool main_thread_ended(pid_t pid);
 
 /// "python3 (1234)" for processes with a working directory, an open file or a mapping at or below `path`, at

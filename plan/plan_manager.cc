@@ -174,7 +174,8 @@ void PlanManager::observe(FileId file, uint64_t offset, uint64_t length, Access 
     if (verdict == Tracker::Verdict::out_of_order) parts_.metrics.plan_observations_out_of_order.add();
     const TrackerState state = tracker.state();
     const bool lost = tracker.wants_diagnosis();
-    if (tracker.front() != before || state != state_before) parts_.staging.wake();
+    // A READ may tell that pages were taken back, also behind the front.
+    if (access == Access::read || tracker.front() != before || state != state_before) parts_.staging.wake();
     if (!lost && !run->wants_preparation()) continue;
     MutexLock lock(mutex_);
     const bool listed = std::find(to_diagnose_.begin(), to_diagnose_.end(), run) != to_diagnose_.end();

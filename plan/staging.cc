@@ -195,6 +195,7 @@ bool Staging::step(Lane& lane, uint64_t budget) {
   if (state == TrackerState::suspended || finished) {
     // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
     if (lane.fetched > lane.front || !lane.units.empty()) restart(lane, lane.front);
+    forget_repairs(lane);
     return busy;
   }
   busy = repair(lane) || busy;
@@ -233,8 +234,6 @@ void Staging::follow_reader(Lane& lane) {
     lane.window_bytes -=
         std::min(lane.window_bytes, lane.run->sample_bytes(lane.horizon.sample_at(lane.front)));
   }
-  lane.sentinels.erase(lane.sentinels.begin(), lane.sentinels.lower_bound(lane.front));
-  lane.repaired.erase(lane.repaired.begin(), lane.repaired.lower_bound(lane.front));
 }
 
 // Overtaken: what has been opened before it was pushed.
@@ -273,9 +272,8 @@ void Staging::restart(Lane& lane, uint64_t position) {
   lane.units.clear();
   lane.open_again.clear();
   lane.sentinels.clear();
-  lane.repairs.clear();
   lane.repaired.clear();
-  lane.checked = lane.check_until = position;
+  forget_repairs(lane);
   lane.asked = 0;
   lane.complete = true;
   lane.front = lane.safe = lane.staged = lane.fetched = lane.filled = lane.dropped = position;

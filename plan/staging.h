@@ -113,7 +113,7 @@ class Staging {
   static void pop_unit(Lane& lane);
   void push(Lane& lane, const Unit& unit);
   static uint64_t pushed_end(const Unit& unit, bool sentinel);
-  Status push_pages(const Unit& unit, uint64_t end);
+  bool push_pages(const Unit& unit, uint64_t end);
   void leave_sentinel(Lane& lane, uint64_t position);
   void leave_open(Lane& lane, uint64_t position);
   void leave_open_again(Lane& lane);
@@ -121,6 +121,7 @@ class Staging {
   static bool unread_before(const Lane& lane, uint64_t position);
   static bool is_sentinel(Lane& lane, uint64_t position, bool possible);
   bool repair(Lane& lane);
+  static void forget_repairs(Lane& lane);
   void notice_losses(Lane& lane);
   bool look_for_losses(Lane& lane);
   bool push_repairs(Lane& lane);

@@ -102,6 +102,8 @@ struct Staging::Lane {
   // What the kernel took back. Looked for in [checked, check_until).
   uint64_t checked = 0;
   uint64_t check_until = 0;
+  uint64_t check_bytes = 0;                   // that may still be looked at
+  std::optional<uint64_t> lost_from;          // a READ told of it, and nobody has looked yet
   TimePoint check_again{};                    // not sooner
   std::deque<std::shared_ptr<Unit>> repairs;  // counted as in flight once they are asked for
   std::set<uint64_t> repaired;                // so far, and not yet passed: each once

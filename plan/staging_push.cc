@@ -84,9 +84,14 @@ uint64_t Staging::pushed_end(const Unit& unit, bool sentinel) {
   return sentinel && unit.last ? page_floor(unit.end - 1) : unit.end;
 }
 
-Status Staging::push_pages(const Unit& unit, uint64_t end) {
+/// Pushes the unit up to `end`; false if the kernel refused.
+bool Staging::push_pages(const Unit& unit, uint64_t end) {
+  if (end <= unit.begin) return true;
   const uint64_t inside = unit.begin - catalog_.range(*unit.chunk).offset;
-  return pages_.push(unit.file, unit.begin, unit.data->block.slices(inside, end - unit.begin));
+  const Status pushed = pages_.push(unit.file, unit.begin, unit.data->block.slices(inside, end - unit.begin));
+  (pushed ? metrics_.staging_pushed_bytes : metrics_.staging_push_failures)
+      .add(pushed ? end - unit.begin : 1);
+  return pushed.ok();
 }
 
 // Pushes one unit; with the last one of a sample, says what became of the sample.
@@ -106,11 +111,8 @@ void Staging::push(Lane& lane, const Unit& unit) {
   }
   if (unit.failed) {
     lane.complete = false;
-  } else if (end > unit.begin) {
-    const Status pushed = push_pages(unit, end);
-    lane.complete = lane.complete && pushed.ok();
-    (pushed ? metrics_.staging_pushed_bytes : metrics_.staging_push_failures)
-        .add(pushed ? end - unit.begin : 1);
+  } else {
+    lane.complete = push_pages(unit, end) && lane.complete;
   }
   if (!unit.last) return;
   metrics_.staging_pushed.add();

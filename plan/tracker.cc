@@ -211,6 +211,7 @@ Tracker::Verdict Tracker::observe(std::span<const uint32_t> samples, Access kind
   const MutexLock lock(mutex_);
   if (state_ != TrackerState::suspended) {
     const std::optional<Match> found = match(samples, kind);
+    if (found && kind == Access::read) note_read(found->position);  // also after its own open
     if (found && found->repeated) {
       ++totals_.repeated;
       return Verdict::repeated;
@@ -235,7 +236,6 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   const int64_t start = offset == 0 ? 0 : offset > 0 ? end : -int64_t{epoch.order->sequence().length()};
   epoch.seen[static_cast<size_t>(position - start)] = true;
 
-  if (kind == Access::read) note_read(position);
   note_distinct(found.sample, kind);
   ++totals_.in_order;
   matched_ticks_.push_back(tick_);

@@ -384,7 +384,8 @@ def test_few_reads_when_pushed_ahead(tmp, read):
 
 
 @pytest.mark.skipif(KERNEL < (6, 5), reason="the kernel does not tell which pages are there")
-def test_pages_that_the_kernel_took_back(dataset, mount):
+@pytest.mark.parametrize("read", [read_raw, read_python])
+def test_pages_that_the_kernel_took_back(dataset, mount, read):
     """The first file that lacks its pages has all others in the window looked at, and pushed again."""
     register(mount, PLAN, "train")
     wait_ahead(mount, 80)
@@ -393,10 +394,10 @@ def test_pages_that_the_kernel_took_back(dataset, mount):
         fd = os.open(mount.path / name, os.O_RDONLY)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(fd)
-    read_all(mount, names[:22])  # of two at least one was no sentinel
+    read_all(mount, names[:22], read)  # of two at least one was no sentinel
     clairmount.wait_until(lambda: mount.stat("staging.repaired") >= 36, "what was lost is pushed again")
     before = dataset_reads(mount)
-    read_all(mount, names[22:60])
+    read_all(mount, names[22:60], read)
     assert dataset_reads(mount) - before < 19  # sentinels, one in twelve
 
 

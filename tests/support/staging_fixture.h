@@ -164,14 +164,16 @@ struct StagingFixture {
   /// One past the last position that has been pushed.
   uint64_t staged() const { return *run->absolute(run->tracker().front()) + staging->ahead(run->name()); }
 
-  /// The reader opens the next sample; true if its pages were all there.
-  bool read_next(uint64_t position) {
+  /// The reader opens the next sample; true if its pages were all there. `answered`: a READ brings those that
+  /// were not.
+  bool read_next(uint64_t position, bool answered = true) {
     const Horizon horizon = run->horizon();
     const uint32_t sample = horizon.sample_at(position);
     const FileId file = run->index().range(sample, 0).file;
     if (pages.whole(file)) return true;
     const std::vector<uint32_t> samples = run->samples_of(file, 0, 1);
     run->tracker().observe(samples, Access::read, clock.now());
+    if (answered) pages.fill(file);
     REQUIRE(run->prepare().ok());
     staging->wake();
     return false;

@@ -59,9 +59,7 @@ TEST_CASE("a window of half the dataset and more loses no sentinels to samples t
   };
   for (uint64_t p = 0; p < kEnd; ++p) {
     REQUIRE(StagingFixture::eventually(window_is_full));
-    const bool whole = f.read_next(p);
-    if (!whole) f.pages.fill(f.run->index().range(f.run->horizon().sample_at(p), 0).file);
-    unseen = whole ? unseen + 1 : 0;
+    unseen = f.read_next(p) ? unseen + 1 : 0;
     longest = std::max(longest, unseen);
   }
   // Up to the first sample that is not skipped: of these at least two in five.
@@ -134,7 +132,7 @@ TEST_CASE("the end of a plan leaves what other workers have still to open") {
   StagingFixture f({std::vector<uint64_t>(kFiles, 20000), 100 * 20000, 0, 0, 4 << 20, false},
                    "seed=1 format=files epochs=1 batch=8 workers=4");
   REQUIRE(StagingFixture::eventually([&] { return f.source.pending() == kFiles; }));
-  for (uint64_t p = 24; p < kFiles; ++p) REQUIRE_FALSE(f.read_next(p));
+  for (uint64_t p = 24; p < kFiles; ++p) REQUIRE_FALSE(f.read_next(p, false));
   REQUIRE(f.run->tracker().state() == TrackerState::finished);
   REQUIRE(StagingFixture::eventually([&] {
     f.source.complete_all();
@@ -186,7 +184,7 @@ TEST_CASE("a sentinel whose page was dropped before the answer of an earlier REA
         [&] { return f.staging->ahead("default") >= std::min<uint64_t>(kFiles, left); }));
     const FileId file = f.run->index().range(f.run->horizon().sample_at(p), 0).file;
     if (p % kFiles == kFiles - 1) REQUIRE(StagingFixture::eventually([&] { return !f.pages.whole(file); }));
-    if (f.read_next(p)) continue;
+    if (f.read_next(p, false)) continue;
     // The answer comes when staging has gone on to the sample's next use.
     const uint64_t next = std::min<uint64_t>(kFiles, left - 1);
     REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") >= next; }));
@@ -199,48 +197,66 @@ TEST_CASE("a sentinel whose page was dropped before the answer of an earlier REA
 TEST_CASE("what the kernel took back is pushed again, once, before the reader comes") {
   constexpr uint32_t kFiles = 400;
   constexpr uint64_t kWindow = 100;
-  // The whole dataset fits, or a quarter of it does.
+  // A quarter of the dataset fits, or all of it.
   const uint64_t budget = GENERATE(100ULL, 800ULL) * 20000;
   StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=2", budget, 0);
   REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") >= kWindow; }));
   const auto file_at = [&](uint64_t p) {
     return f.run->index().range(f.run->horizon().sample_at(p), 0).file;
   };
-  const auto read = [&](uint64_t p) {
-    const bool whole = f.read_next(p);
-    if (!whole) f.pages.fill(file_at(p));
-    return whole;
-  };
   std::set<uint64_t> whole;
   for (uint64_t p = 0; p < kWindow; ++p)
     if (f.pages.whole(file_at(p))) whole.insert(p);
   REQUIRE(whole.size() > kWindow * 3 / 4);  // the others are sentinels
-  uint64_t first = 20;
-  while (!whole.contains(first)) ++first;
-  for (uint64_t p = 0; p < first; ++p) CHECK(read(p) == whole.contains(p));
-
-  for (uint64_t p = first; p < 80; ++p) f.pages.lose(file_at(p));
-  CHECK_FALSE(read(first));
-  const auto all_there = [&] {
-    return std::all_of(whole.upper_bound(first), whole.end(),
-                       [&](auto p) { return f.pages.whole(file_at(p)); });
+  const auto lose = [&](uint64_t from, uint64_t to) {
+    for (uint64_t p = from; p < to; ++p) f.pages.lose(file_at(p));
   };
-  REQUIRE(StagingFixture::eventually(all_there));
-  CHECK(f.metrics.staging_repaired.value() == 80 - first - 1);
-  for (uint64_t p = first + 1; p < 40; ++p) CHECK(read(p) == whole.contains(p));
+  const auto repaired = [&] { return f.metrics.staging_repaired.value(); };
+
+  const uint64_t first = *whole.lower_bound(20);
+  for (uint64_t p = 0; p < first; ++p) CHECK(f.read_next(p) == whole.contains(p));
+  CHECK(repaired() == 0);  // sentinels are read, and tell of nothing
+  lose(first, 80);
+  CHECK_FALSE(f.read_next(first));
+  CHECK(StagingFixture::eventually([&] { return repaired() == 80 - first - 1; }));
+  for (uint64_t p = first + 1; p < 40; ++p) CHECK(f.read_next(p) == whole.contains(p));
 
   std::this_thread::sleep_for(110ms);  // it does not look sooner
-  first = 40;
-  while (!whole.contains(first)) ++first;
-  for (uint64_t p = 40; p < first; ++p) CHECK(read(p) == whole.contains(p));
-  for (uint64_t p = first; p < 80; ++p) f.pages.lose(file_at(p));
-  const uint64_t fetches = f.source.fetches;
-  CHECK_FALSE(read(first));
-  std::this_thread::sleep_for(50ms);
-  for (uint64_t p = first + 1; p < 80; ++p) CHECK_FALSE(read(p));
-  CHECK(f.metrics.staging_repaired.value() < 80);
-  CHECK(f.source.fetches - fetches < kWindow);
-  for (uint64_t p = 80; p < kWindow; ++p) CHECK(read(p) == whole.contains(p));
+  const uint64_t second = *whole.lower_bound(40);
+  for (uint64_t p = 40; p < second; ++p) CHECK(f.read_next(p) == whole.contains(p));
+  const uint64_t before = repaired();
+  const uint64_t fresh = *whole.lower_bound(85);  // after all others, so that they have been looked at
+  lose(second, 80);
+  f.pages.lose(file_at(fresh));
+  CHECK_FALSE(f.read_next(second));
+  CHECK(StagingFixture::eventually([&] { return f.pages.whole(file_at(fresh)); }));
+  for (uint64_t p = second + 1; p < 80; ++p) CHECK_FALSE(f.read_next(p));
+  for (uint64_t p = 80; p < kWindow; ++p) CHECK(f.read_next(p) == whole.contains(p));
+  CHECK(repaired() - before <= 1);
+}
+
+TEST_CASE("what the kernel took back of other workers' batches is pushed again, too") {
+  StagingFixture f(400, 20000, "seed=1 format=files epochs=1 batch=8 workers=4", 200 * 20000, 0);
+  REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") >= 150; }));
+  const auto file_at = [&](uint64_t p) {
+    return f.run->index().range(f.run->horizon().sample_at(p), 0).file;
+  };
+  // The fourth worker begins before the second and the third.
+  f.pages.lose(file_at(24));
+  CHECK_FALSE(f.read_next(24));
+  REQUIRE(*f.run->absolute(f.run->tracker().front()) == 25);
+  std::this_thread::sleep_for(110ms);  // it does not look sooner
+  std::vector<FileId> lost;
+  for (uint64_t p = 8; p < 24; ++p) {
+    if (f.pages.whole(file_at(p))) lost.push_back(file_at(p));
+  }
+  REQUIRE(lost.size() > 8);
+  for (const FileId file : lost) f.pages.lose(file);
+  CHECK_FALSE(f.read_next(9));
+  const auto there = [&] {
+    return std::count_if(lost.begin(), lost.end(), [&](FileId file) { return f.pages.whole(file); });
+  };
+  CHECK(StagingFixture::eventually([&] { return there() + 1 >= static_cast<long>(lost.size()); }));
 }
 
 TEST_CASE("two datasets of which each fits the budget stay within it together") {
