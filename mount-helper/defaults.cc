@@ -6,6 +6,7 @@
 #include <string_view>
 #include <thread>
 
+#include <fmt/format.h>
 #include <pwd.h>
 #include <unistd.h>
 
