@@ -106,8 +106,9 @@ bool allows_other(const std::string& fuse_conf) {
 }
 
 std::string find_fusermount() {
-  std::istringstream places("/usr/bin:/bin:/usr/local/bin:" +
-                            std::string(std::getenv("PATH") ? std::getenv("PATH") : ""));
+  const char* path_variable = std::getenv("PATH");
+  std::istringstream places(std::string("/usr/bin:/bin:/usr/local/bin:") +
+                            (path_variable != nullptr ? path_variable : ""));
   for (std::string place; std::getline(places, place, ':');) {
     const std::string path = place + "/fusermount3";
     if (place.starts_with('/') && ::access(path.c_str(), X_OK) == 0) return path;

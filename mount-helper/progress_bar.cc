@@ -1,6 +1,7 @@
 #include "mount-helper/progress_bar.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -27,7 +28,7 @@ std::string bar(double share) {
 }
 
 std::string clock_text(double seconds) {
-  const auto whole = static_cast<uint64_t>(seconds + 0.5);
+  const auto whole = static_cast<uint64_t>(std::llround(seconds));
   if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }

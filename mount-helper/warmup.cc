@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -105,9 +106,9 @@ class Lister {
       if (name == "." || name == "..") continue;
       struct stat attributes {};
       if (::fstatat(::dirfd(stream.get()), entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW) != 0) {
-        tally_.count_error(errno, path + "/" + name);
+        tally_.count_error(errno, fmt::format("{}/{}", path, name));
       } else if (S_ISDIR(attributes.st_mode)) {
-        directories.push_back(path + "/" + name);
+        directories.push_back(fmt::format("{}/{}", path, name));
       } else if (S_ISREG(attributes.st_mode)) {
         add_file(name, static_cast<uint64_t>(attributes.st_size), number);
       }

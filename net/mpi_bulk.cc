@@ -81,14 +81,14 @@ void MpiBulk::message_ended(Key id, Receive& receive, const MPI_Status& status, 
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   int error_class = MPI_SUCCESS;
   MPI_Error_class(status.MPI_ERROR, &error_class);
+  const bool too_long = error_class == MPI_ERR_TRUNCATE;
+  const bool differs = static_cast<size_t>(bytes) != expected ||
+                       (status.MPI_TAG & kAnnounced && receive.announced != receive.size);
   if (was_cancelled != 0) {
     receive.incomplete = true;
-  } else if (error_class == MPI_ERR_TRUNCATE) {
-    receive.wrong_size = true;
-  } else if (error_class != MPI_SUCCESS) {
+  } else if (error_class != MPI_SUCCESS && !too_long) {
     receive.trouble = mpi_error_text(status.MPI_ERROR);
-  } else if (static_cast<size_t>(bytes) != expected ||
-             (status.MPI_TAG & kAnnounced && receive.announced != receive.size)) {
+  } else if (too_long || differs) {
     receive.wrong_size = true;
   }
   if (receive.outstanding == 0) return finish(id, receive);

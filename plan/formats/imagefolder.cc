@@ -126,9 +126,11 @@ class Walk {
 
   static void sort_by_path(std::vector<Folder>& folders) {
     std::vector<std::pair<std::string, size_t>> keys;
+    keys.reserve(folders.size());
     for (size_t i = 0; i < folders.size(); ++i) keys.emplace_back(python_sort_key(folders[i].path), i);
     std::sort(keys.begin(), keys.end());
     std::vector<Folder> sorted;
+    sorted.reserve(folders.size());
     for (const auto& [key, i] : keys) sorted.push_back(std::move(folders[i]));
     folders = std::move(sorted);
   }

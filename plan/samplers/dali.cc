@@ -57,7 +57,7 @@ class Dali : public Sampler {
     if (cumulative_) {
       auto indices = stream_.order(epoch);
       if (!indices) return indices.error();
-      return IndexOrder(std::move(*indices));
+      return IndexOrder(*indices);
     }
     if (each_epoch_afresh_) return IndexOrder(shuffled(ascending(n_), resets(epoch), family_));
     if (random_shuffle_) return IndexOrder(shuffled(ascending(n_), 0, family_));

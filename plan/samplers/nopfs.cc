@@ -43,7 +43,7 @@ class Nopfs : public Sampler {
   Result<IndexOrder> make_order(Epoch epoch) override {
     auto indices = stream_.order(epoch);
     if (!indices) return indices.error();
-    return IndexOrder(std::move(*indices));
+    return IndexOrder(*indices);
   }
 
   const uint64_t n_;

@@ -53,7 +53,7 @@ class StreamSampler : public ReplicatedSampler {
   Result<IndexOrder> make_order(Epoch epoch) override {
     auto indices = stream_.order(epoch);
     if (!indices) return indices.error();
-    return IndexOrder(std::move(*indices));
+    return IndexOrder(*indices);
   }
 
   EpochStream<Generator> stream_;

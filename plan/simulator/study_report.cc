@@ -1,6 +1,7 @@
 #include "plan/simulator/study_report.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -16,7 +17,7 @@ constexpr double kMegabyte = 1 << 20;
 constexpr const char* kSourceNames[kSources] = {"pfs", "peer", "local"};
 
 uint64_t bytes(double mb) {
-  return static_cast<uint64_t>(mb * kMegabyte + 0.5);
+  return static_cast<uint64_t>(std::llround(mb * kMegabyte));
 }
 
 double total(const BySource& values) {
