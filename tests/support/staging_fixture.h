@@ -48,6 +48,8 @@ class FakePages final : public PageCache {
 
   std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) override {
     MutexLock lock(mutex_);
+    ++looks_;
+    if (!tells_) return std::nullopt;
     const uint64_t end = std::min(cached_[file], offset + length);
     return end <= offset ? 0 : round_to_pages(end - offset) / kPageSize;
   }
@@ -85,6 +87,16 @@ class FakePages final : public PageCache {
     MutexLock lock(mutex_);
     return drops_;
   }
+  /// An old kernel, or other users' files.
+  void tell_nothing() {
+    MutexLock lock(mutex_);
+    tells_ = false;
+  }
+  /// How often pages_of was asked.
+  uint64_t looks() {
+    MutexLock lock(mutex_);
+    return looks_;
+  }
 
  private:
   const Catalog& catalog_;
@@ -93,6 +105,8 @@ class FakePages final : public PageCache {
   std::vector<FileId> order_ GUARDED_BY(mutex_);
   uint64_t wrong_ GUARDED_BY(mutex_) = 0;
   uint64_t drops_ GUARDED_BY(mutex_) = 0;
+  uint64_t looks_ GUARDED_BY(mutex_) = 0;
+  bool tells_ GUARDED_BY(mutex_) = true;
 };
 
 /// A catalog of files f10000, f10001, ... of these sizes; nothing is on disk.
