@@ -50,6 +50,14 @@ def test_a_source_with_a_directory_of_that_name(tmp):
 
 def test_stats_has_the_documented_keys(mount):
     content = (mount.path / "a/file").read_bytes()
+
+    def delivered():
+        return sum(mount.stats()["bytes"][origin] for origin in ("ram", "pfs"))
+
+    wait_until(
+        lambda: mount.stat("stall_seconds") > 0 and delivered() == len(content),
+        "waits and bytes are counted, a moment after the answer",
+    )
     stats = mount.stats()
     for operation in ("lookup", "getattr", "open", "read", "readdir", "getxattr", "forget", "refused"):
         assert isinstance(stats["fuse"]["requests"][operation], int)
@@ -58,8 +66,7 @@ def test_stats_has_the_documented_keys(mount):
         assert 0 <= stats["tiers"][tier]["bytes"] <= max(stats["tiers"][tier]["capacity"], 0)
     assert stats["tiers"]["ram"]["capacity"] == 64 << 20
     assert SIZE <= stats["tiers"]["ram"]["bytes"] <= SIZE + 3 * 4096
-    wait_until(lambda: mount.stat("stall_seconds") > 0, "the wait is counted, a moment after the answer")
-    assert stats["reads"]["pfs"] >= 1 and len(content) == stats["bytes"]["ram"] + stats["bytes"]["pfs"]
+    assert stats["reads"]["pfs"] >= 1
     assert stats["catalog"] | {"memory_bytes": 0} == {
         "files": 3, "directories": 2, "bytes": SIZE + 10, "memory_bytes": 0, "skipped": 0, "unreadable": 0,
     }  # fmt: skip
