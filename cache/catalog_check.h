@@ -14,8 +14,7 @@ enum class CatalogCheck {
   /// One stat for every entry: size, mtime, ctime, mode, owner, inode number. Sees every change.
   full,
   /// One stat for every directory. Sees what was added, removed or renamed; a file that was changed in place
-  /// (or
-  /// given another mode) is only noticed when it is first read.
+  /// (or given another mode) is only noticed when it is first read.
   directories,
 };
 

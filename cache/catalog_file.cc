@@ -230,7 +230,7 @@ Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const Cata
     if (saved) {
       log.info("catalog: reloaded {} entries of {} from {} in {:.2f} s", (*saved)->size(),
                printable(resolved), printable(file), seconds_since(start));
-      return LoadedCatalog{*saved, true, "", seconds_since(start), file};
+      return LoadedCatalog{*saved, true, false, "", seconds_since(start), file};
     }
     out.reason = saved.error().message;
   }

@@ -24,7 +24,8 @@ struct CatalogOptions {
 /// A catalog and how it was come by.
 struct LoadedCatalog {
   std::shared_ptr<const Catalog> catalog;
-  bool reloaded = false;   ///< from the saved file; else scanned
+  bool reloaded = false;   ///< from the saved file
+  bool received = false;   ///< from another node, which may have reloaded it; if neither, scanned
   std::string reason;      ///< why it was scanned: "no saved catalog", "a/b: modified", ...; "" when reloaded
   double seconds = 0;      ///< that loading and checking or scanning and saving took
   std::string saved_file;  ///< path of the file that holds this catalog; "" when none does

@@ -25,7 +25,7 @@ constexpr uint64_t kWriteBehindDivisor = 4;
 constexpr uint64_t kPeerDivisor = 4;
 
 // Share of the transit memory that may be lost to a network that would not let go of it; after that nothing
-// is asked of other nodes. As small as the share above, of which it is a part.
+// is asked of other nodes. Half of the share above, of which it is a part.
 constexpr uint64_t kLostDivisor = 8;
 
 }  // namespace
@@ -230,13 +230,12 @@ bool ChunkCache::must_verify(FileId file) const {
 void ChunkCache::verify_then_fetch(const std::shared_ptr<Fetch>& fetch) {
   FetchRequest request;
   request.file = catalog_.range(fetch->chunk).file;
-  request.urgency = fetch->urgency;
   request.done = [this, fetch, file = request.file](const Result<Origin>& outcome) {
     if (!outcome) return finish(*fetch, outcome.error());
     unverified_[file.index()] = false;
     fetch_from_nvme(fetch);
   };
-  source_.fetch(std::move(request));
+  ask_source(*fetch, std::move(request));
 }
 
 void ChunkCache::fetch_from_nvme(const std::shared_ptr<Fetch>& fetch) {
@@ -255,17 +254,22 @@ void ChunkCache::fetch_from_nvme(const std::shared_ptr<Fetch>& fetch) {
 }
 
 void ChunkCache::fetch_from_source(const std::shared_ptr<Fetch>& fetch) {
-  const ChunkId chunk = fetch->chunk;
-  const ChunkRange range = catalog_.range(chunk);
+  const ChunkRange range = catalog_.range(fetch->chunk);
   FetchRequest request;
   request.file = range.file;
   request.offset = range.offset;
   request.length = range.length;
   request.memory = fetch->data->block.slices(0, range.length);
-  const Urgency urgency = urgency_of(chunk).value_or(fetch->urgency);
-  request.urgency = urgency;
   request.no_peers = !fetch->peers;
   request.done = [this, fetch](const Result<Origin>& outcome) { finish(*fetch, outcome); };
+  ask_source(*fetch, std::move(request));
+}
+
+// With the urgency of whoever has joined by now, and so that those who join later can raise it.
+void ChunkCache::ask_source(const Fetch& fetch, FetchRequest request) {
+  const ChunkId chunk = fetch.chunk;
+  const Urgency urgency = urgency_of(chunk).value_or(fetch.urgency);
+  request.urgency = urgency;
   outstanding_.fetch_add(1);  // until this function is done with the cache: the fetch may end before it
   const ChunkSource::Ticket ticket = source_.fetch(std::move(request));
   Urgency by_now = urgency;

@@ -157,6 +157,7 @@ class ChunkCache final : private MemoryListener {
   bool must_verify(FileId file) const;
   void verify_then_fetch(const std::shared_ptr<Fetch>& fetch);
   void fetch_from_nvme(const std::shared_ptr<Fetch>& fetch);
+  void ask_source(const Fetch& fetch, FetchRequest request);
   void fetch_from_source(const std::shared_ptr<Fetch>& fetch);
   void finish(Fetch& fetch, const Result<Origin>& outcome);
   ChunkRef moved_to_ram(ChunkRef data);
@@ -180,7 +181,7 @@ class ChunkCache final : private MemoryListener {
   bool retry_oldest();
 
   // Reads.
-  void acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length, AcquireDone done);
+  void acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length, const AcquireDone& done);
   bool read_through(FileId file, uint64_t offset, uint64_t length, bool peers, const AcquireDone& done);
 
   // Constant after construction.

@@ -77,7 +77,7 @@ void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone do
 
 // A piece of a read: its chunk, or, where no tier would keep a large chunk, just the bytes asked for.
 void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length,
-                               AcquireDone done) {
+                               const AcquireDone& done) {
   const ChunkRange range = catalog_.range(chunk);
   bool here = true;
   if (range.length > kLargestRead) {
@@ -93,7 +93,7 @@ void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint
     }
     return;
   }
-  acquire(chunk, Urgency{Urgency::Kind::reader, 0}, std::move(done));
+  acquire(chunk, Urgency{Urgency::Kind::reader, 0}, done);
 }
 
 bool ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, bool peers,

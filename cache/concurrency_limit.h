@@ -17,9 +17,9 @@ namespace clairfs {
 /// Not thread-safe: its owner calls it under a lock.
 class ConcurrencyLimit {
  public:
-  /// Starts at `initial`, stays within [least, most].
+  /// Starts at `initial`, stays within [least, most], and at `most` where that is less than `least`.
   ConcurrencyLimit(unsigned initial, unsigned least, unsigned most)
-      : least_(least), most_(std::max(most, least)), limit_(std::clamp(initial, least_, most_)) {}
+      : least_(std::min(least, most)), most_(most), limit_(std::clamp(initial, least_, most_)) {}
 
   unsigned value() const { return limit_; }
 

@@ -116,7 +116,6 @@ class Store final : public NvmeStore {
     MutexLock lock(mutex_);
     return table_.used_bytes();
   }
-  uint64_t capacity() const override { return options_.capacity; }
   uint64_t chunks() const override {
     MutexLock lock(mutex_);
     return table_.chunks().size();

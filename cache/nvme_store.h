@@ -2,9 +2,8 @@
 //
 // Layout of the directory (mode 0700, locked with flock by one daemon):
 //   lock            the lock file; holds the pid of the owner
-//   index           header and fixed-size records, appended; each record carries its own checksum, a torn
-//   tail
-//                   is cut off on open
+//   index           header and fixed-size records, appended; each record carries its own checksum, a
+//                   torn tail is cut off on open
 //   segment-NNNNNN  slots padded to 4 KiB; preallocated, written with O_DIRECT where the filesystem takes it
 //
 // The store is keyed by content identity, not by chunk number, so that it stays warm over a rescan: a changed
@@ -26,7 +25,7 @@
 
 namespace clairfs {
 
-/// Identity of a chunk's content: XXH3-128 over source path, size, mtime and range (see chunk_key()).
+/// Identity of a chunk's content: see chunk_key().
 struct ChunkKey {
   uint64_t high = 0;
   uint64_t low = 0;
@@ -87,7 +86,6 @@ class NvmeStore {
   /// Whether it takes writes at all, once there is room.
   virtual bool writable() const = 0;
   virtual uint64_t bytes() const = 0;
-  virtual uint64_t capacity() const = 0;
   virtual uint64_t chunks() const = 0;
   virtual const std::string& directory() const = 0;
 };

@@ -69,9 +69,4 @@ void ControlFiles::forget(Inode inode, uint64_t lookups) {
   snapshots_.erase(found);
 }
 
-size_t ControlFiles::snapshots() const {
-  MutexLock lock(mutex_);
-  return snapshots_.size();
-}
-
 }  // namespace clairfs

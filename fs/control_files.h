@@ -52,7 +52,6 @@ class ControlFiles {
   /// Attributes of the directory or of a snapshot.
   std::optional<struct stat> attributes(Inode inode) const;
   void forget(Inode inode, uint64_t lookups);
-  size_t snapshots() const;
 
  private:
   struct Snapshot {

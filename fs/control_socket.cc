@@ -134,7 +134,11 @@ void ControlSocket::serve() {
     if ((wait[1].revents & POLLIN) != 0) return;
     if ((wait[0].revents & POLLIN) == 0) continue;
     const Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (connection) answer(connection);
+    if (connection) {
+      answer(connection);
+    } else {
+      ::poll(&wait[1], 1, 50);  // without descriptors it stays pending: look again in a while
+    }
   }
 }
 

@@ -172,10 +172,8 @@ Status FuseSession::start(FuseContext& context, std::function<void()> on_unmount
   ::sigaction(SIGUSR1, &nothing, nullptr);
 
   on_unmounted_ = std::move(on_unmounted);
-  const unsigned cores = std::thread::hardware_concurrency();
-  const unsigned threads = options_.threads != 0 ? options_.threads : std::clamp(cores, 2U, 8U);
-  serving_ = threads;
-  for (unsigned i = 0; i < threads; ++i)
+  serving_ = options_.threads;
+  for (unsigned i = 0; i < options_.threads; ++i)
     threads_.emplace_back(fmt::format("fuse-{}", i), [this] { serve(); });
 
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);

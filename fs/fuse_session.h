@@ -36,7 +36,7 @@ struct FuseOptions {
   bool no_exec = false;
   /// Threads that take requests. Two let a listing and a read overlap; more than 8 find nothing to do, since
   /// none waits for data.
-  unsigned threads = 0;  ///< 0: as many as cores, between 2 and 8
+  unsigned threads = 2;
 };
 
 /// Thread-safe after start().

@@ -52,7 +52,7 @@ std::string root_below(const std::string& root, const ControlledMount& mount) {
 Result<ControlledMount> find_controlled_mount(const std::string& path) {
   const auto mount = find_clairfs_mount(path);
   if (!mount) return mount.error();
-  const auto resolved = resolve_mountpoint(path);
+  const auto resolved = resolve_path(path);
   if (!resolved) return resolved.error();
   const auto stats = read_with_deadline(mount->mountpoint + "/.clairfs/stats.json", kPatience);
   if (!stats) return stats.error();

@@ -216,9 +216,8 @@ Status Mount::load_catalog(const ServeEvents& events, const SignalWaiter& signal
   metrics_.catalog_memory_bytes.set(static_cast<int64_t>(c.memory_bytes()));
   metrics_.catalog_skipped.set(static_cast<int64_t>(c.skipped_special()));
   metrics_.catalog_unreadable.set(static_cast<int64_t>(c.unreadable()));
-  const bool received = job_ && place_.self != CatalogExchange::kGiver;
   info_.catalog_origin = loaded_.reloaded ? fmt::format("reloaded in {:.2f} s", loaded_.seconds)
-                         : received
+                         : loaded_.received
                              ? fmt::format("{} in {:.2f} s", loaded_.reason, loaded_.seconds)
                              : fmt::format("scanned in {:.2f} s ({})", loaded_.seconds, loaded_.reason);
   return {};
@@ -261,7 +260,7 @@ Status Mount::make_cache() {
   TierPolicy& policy = job_ ? job_->policy(*policy_) : *policy_;
   ChunkCache::Parts parts{*loaded_.catalog, source, {}, policy, metrics_, log_};
   for (const auto& store : stores_) parts.stores.push_back(store.get());
-  parts.verify_warm_files = loaded_.reloaded && options_.check == "directories";
+  parts.verify_warm_files = (loaded_.reloaded || loaded_.received) && options_.check == "directories";
   auto cache = ChunkCache::create(parts, options_.ram);
   if (!cache) return cache.error();
   cache_ = std::move(*cache);
@@ -309,7 +308,9 @@ void Mount::add_control_files() {
                  {},
                  [stats] { return stats("[]"); }});
   control_->add({"peers", 0444, [this]() -> std::string {
-                   return job_ ? job_->peers_text() : "a single node: no mpiexec or srun started others\n";
+                   if (job_) return job_->peers_text();
+                   return !options_.peers ? "--peers off: this node has a cache of its own\n"
+                                          : "a single node: no mpiexec or srun started others\n";
                  }});
   control_->add({"metrics", 0444, [this] { return prometheus_text(metrics_); }});
   control_->add({"config", 0400, [config = std::move(config)] { return config; }});
@@ -355,10 +356,6 @@ void Mount::end_by_force() {
   log_.flush();
   std::_Exit(exit_system);
 }
-
-}  // namespace
-
-namespace {
 
 int serve_mount(Mount& mount, const MountOptions& options, Logger& log, const ServeEvents& events,
                 SignalWaiter& signals) {

@@ -85,6 +85,7 @@ Result<LoadedCatalog> JobNode::catalog(const Load& load,
   LoadedCatalog loaded;
   loaded.catalog = std::move(*received);
   loaded.reason = "from rank 0";
+  loaded.received = true;
   loaded.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return loaded;
 }

@@ -57,7 +57,7 @@ Result<MountOptions> for_place(MountOptions options, const MpiPlace& place) {
 }
 
 Result<Fd> claim_mount_point(const std::string& mountpoint) {
-  const auto path = resolve_mountpoint(mountpoint);
+  const auto path = resolve_path(mountpoint);
   if (!path) return Fd();
   Fd claim(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!claim) return system_error(errno, "socket");

@@ -31,7 +31,7 @@ Status check_answers(const std::string& path) {
 }
 
 Result<MountEntry> find_clairfs_mount(const std::string& path) {
-  const auto resolved = resolve_mountpoint(path);
+  const auto resolved = resolve_path(path);
   if (!resolved) {
     if (resolved.error().code != ENOTCONN) return resolved.error();
     return Error{ENOTCONN,

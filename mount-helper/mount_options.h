@@ -31,7 +31,7 @@ struct MountOptions {
   /// Operations on the PFS at once, at most. 64 keeps a PFS of 1 ms latency at 64,000 small files a second;
   /// the adaptive limit below it finds what the PFS really likes.
   unsigned pfs_concurrency = 64;
-  unsigned fuse_threads = 4;
+  unsigned fuse_threads = 2;
 
   /// In a job of several nodes: whether they serve each other. Off: each has a cache of its own.
   bool peers = true;

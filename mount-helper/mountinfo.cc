@@ -81,7 +81,7 @@ std::optional<MountEntry> mount_containing(std::span<const MountEntry> mounts, s
   return best;
 }
 
-Result<std::string> resolve_mountpoint(const std::string& path) {
+Result<std::string> resolve_path(const std::string& path) {
   auto resolved = real_path(path);
   if (resolved || resolved.error().code != ENOTCONN) return resolved;
   std::error_code failure;

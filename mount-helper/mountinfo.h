@@ -34,6 +34,6 @@ bool is_within(std::string_view path, std::string_view directory);
 
 /// `path` absolute with symlinks resolved. The last component may be a stale mount, which realpath(3) cannot
 /// pass.
-Result<std::string> resolve_mountpoint(const std::string& path);
+Result<std::string> resolve_path(const std::string& path);
 
 }  // namespace clairfs

@@ -137,14 +137,13 @@ const std::array kTable = {
                .get = [](const MountOptions& o) { return size_value(o.ram); }},
     OptionSpec{.name = "nvme",
                .argument = "DIR[:SIZE]",
-               .repeatable = true,
                .default_text = "none",
                .help = "Directory on a fast local disk for the NVMe tier; may be repeated",
                .man = "Keeps chunks in DIR, at most SIZE bytes; without SIZE, 80 % of what is free there at "
-                      "the start. The "
-                      "directory belongs to one daemon at a time and stays warm for the next mount. May be "
-                      "given several "
-                      "times. There is none by default: which disk is fast cannot be known.",
+                      "the start. DIR is made, mode 0700, if only its last component is missing; one that "
+                      "exists must be yours, with that mode. It belongs to one daemon at a time and stays "
+                      "warm for the next mount. May be given several times. There is none by default: which "
+                      "disk is fast cannot be known.",
                .set = add_nvme,
                .get = nvme_values},
     OptionSpec{.name = "staging",

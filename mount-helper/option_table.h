@@ -15,7 +15,6 @@ namespace clairfs {
 struct OptionSpec {
   std::string_view name;          ///< long name: --NAME, -o NAME=, NAME = in the config file
   std::string_view argument;      ///< placeholder such as "SIZE"; empty for a switch
-  bool repeatable = false;        ///< may be given several times; otherwise the last one counts
   std::string_view default_text;  ///< for people, with the reason in `man`
   std::string_view help;          ///< one line
   std::string_view man;           ///< the paragraph in the man page, plain text

@@ -25,7 +25,7 @@ bool is_directory(const std::string& path) {
 }
 
 Result<std::string> settle_source(const std::string& given) {
-  auto path = resolve_mountpoint(given);
+  auto path = resolve_path(given);
   if (!path) return fault(path.error().code, "source " + path.error().message);
   if (const Status answers = check_answers(*path); !answers) {
     if (answers.error().code != ETIMEDOUT) return answers.error();
@@ -40,7 +40,7 @@ Result<std::string> settle_source(const std::string& given) {
 }
 
 Result<std::string> settle_mountpoint(const std::string& given, std::span<const MountEntry> mounts) {
-  auto path = resolve_mountpoint(given);
+  auto path = resolve_path(given);
   if (!path) {
     const int code = path.error().code;
     if (code == ENOENT) {
@@ -88,19 +88,32 @@ Status check_own_directory(const std::string& what, const std::string& path) {
   return {};
 }
 
+/// Its last component need not exist: it is made when the store is opened.
 Status settle_nvme(NvmeDir& nvme) {
   if (const Status direct = refuse_symlink("nvme directory", nvme.directory); !direct) return direct;
-  const auto path = resolve_mountpoint(nvme.directory);
-  if (!path) return fault(path.error().code, "nvme directory " + path.error().message);
-  if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("nvme directory {} is not a directory", *path));
-  nvme.directory = *path;
+  std::error_code failure;
+  const auto absolute = std::filesystem::absolute(nvme.directory, failure);
+  std::string path = failure ? nvme.directory : std::filesystem::weakly_canonical(absolute, failure).string();
+  if (failure) return fault(failure.value(), fmt::format("nvme directory {}: {}", path, failure.message()));
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const bool exists = std::filesystem::exists(path, failure);
+  if (!exists && !is_directory(parent)) {
+    return fault(ENOENT,
+                 fmt::format("nvme directory {}: its parent directory is missing; mkdir -p {}, or give "
+                             "another path",
+                             path, parent));
+  }
+  if (exists && !is_directory(path))
+    return fault(ENOTDIR, fmt::format("nvme directory {} is not a directory", path));
+  nvme.directory = path;
   if (nvme.capacity != 0) return {};
   struct statvfs space {};
-  if (::statvfs(path->c_str(), &space) != 0)
-    return system_error(errno, "free space of nvme directory " + *path);
+  if (::statvfs((exists ? path : parent).c_str(), &space) != 0)
+    return system_error(errno, "free space of nvme directory " + path);
   const auto free = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
   nvme.capacity = static_cast<uint64_t>(free * kNvmeShare);
-  if (nvme.capacity == 0) return fault(ENOSPC, fmt::format("nvme directory {} has no free space", *path));
+  if (nvme.capacity == 0) return fault(ENOSPC, fmt::format("nvme directory {} has no free space", path));
   return {};
 }
 

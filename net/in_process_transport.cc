@@ -56,6 +56,7 @@ struct InProcessNetwork::Bulk {
   TransferNumber number = 0;
   bool corrupt = false;
   bool stuck = false;
+  bool failed = false;
   uint64_t flip = 0;  // which bit
 
   Mutex mutex;  // leaf
@@ -253,6 +254,7 @@ class InProcessNetwork::Endpoint final : public Transport {
     const bool lost = happens(to, now.lose_transfer);
     bulk->corrupt = happens(to, now.corrupt_transfer);
     bulk->stuck = happens(to, now.stuck_transfer);
+    bulk->failed = happens(to, now.fail_transfer);
     bulk->flip = random_[to.index()]();
     if (dead_) return;
     if (lost) return sent(to, bulk);
@@ -292,6 +294,7 @@ class InProcessNetwork::Endpoint final : public Transport {
       if (bulk->corrupt && !bytes.empty())
         bytes[bulk->flip / 8 % bytes.size()] ^= static_cast<std::byte>(1U << bulk->flip % 8);
       if (bytes.size() != total(receive->memory)) status = Error{EMSGSIZE, "the peer sent another length"};
+      if (bulk->failed) status = Error{ECANCELED, "the network cannot receive"};
       if (status) scatter(bytes, receive->memory);
     }
     sender.post(std::chrono::steady_clock::now(), [&sender, to = self_, bulk] { sender.sent(to, bulk); });

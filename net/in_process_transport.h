@@ -25,6 +25,7 @@ struct NetworkFaults {
   double corrupt_transfer = 0;  ///< one bit of it arrives flipped
   /// Arrives in part and never ends: a cancel gives EBUSY, and the memory goes on being written to.
   double stuck_transfer = 0;
+  double fail_transfer = 0;  ///< the receive ends with ECANCELED, which nobody asked for
 };
 
 /// Thread-safe. Outlives the use of its endpoints; the memory of stuck transfers outlives their stop().

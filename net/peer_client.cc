@@ -30,7 +30,8 @@ struct PeerClient::Pending {
   TransferNumber transfer = 0;
   uint64_t in_front = 0;  // bytes asked of the peer before it and still on their way, and its own
   TimePoint asked{};
-  TimePoint sent{};  // guarded by mutex_ from here on
+  TimePoint sent{};      // guarded by mutex_ from here on
+  Urgency sent_urgency;  // as the peer was told with the request
   bool queued = true;
   bool posted = false;     // its receive
   bool cancelled = false;  // its receive
@@ -107,6 +108,7 @@ void PeerClient::expedite(Ticket ticket, Urgency urgency) {
   const Rank rank(static_cast<uint32_t>(ticket >> 32));
   const auto id = static_cast<uint32_t>(ticket);
   bool queued = false;
+  bool posted = false;
   {
     MutexLock lock(mutex_);
     if (rank.index() >= peers_.size()) return;
@@ -120,11 +122,12 @@ void PeerClient::expedite(Ticket ticket, Urgency urgency) {
       queue.insert(std::move(node));
     }
     pending->fetch.urgency = urgency;
+    posted = pending->posted;
   }
   if (!is_reader(urgency)) return;
   if (queued) {
     pump(rank, false);
-  } else {
+  } else if (posted) {  // else whoever is about to send it does
     (void)parts_.transport.send(rank, wire::encode(wire::Expedite{{id}}));
   }
 }
@@ -208,6 +211,7 @@ std::vector<std::shared_ptr<PeerClient::Pending>> PeerClient::take_batch(Peer& p
     ++peer.sent_count;
     pending->queued = false;
     pending->sent = now;
+    pending->sent_urgency = pending->fetch.urgency;
     batch.push_back(pending);
     peer.queue.erase(peer.queue.begin());
   }
@@ -219,7 +223,7 @@ void PeerClient::send_batch(Rank peer, const std::vector<std::shared_ptr<Pending
   const uint64_t now = deadline_at(parts_.clock.now());
   for (const auto& pending : batch) {
     const PeerFetch& f = pending->fetch;
-    Urgency urgency = f.urgency;
+    Urgency urgency = pending->sent_urgency;
     if (urgency.kind == Urgency::Kind::prefetch) urgency.deadline -= std::min(urgency.deadline, now);
     pending->transfer = parts_.numbers.next(peer);
     requests.list.push_back({pending->id, f.chunk, f.offset, f.length, pending->transfer, urgency, f.home});
@@ -233,13 +237,17 @@ void PeerClient::send_batch(Rank peer, const std::vector<std::shared_ptr<Pending
     });
   }
   const Status sent = parts_.transport.send(peer, wire::encode(requests));
+  wire::Expedite raised;
   {
     MutexLock lock(mutex_);
     for (const auto& pending : batch) {
       pending->posted = true;
       if (!sent && !pending->verdict) pending->verdict = PeerOutcome::late;
+      if (is_reader(pending->fetch.urgency) && !is_reader(pending->sent_urgency))
+        raised.ids.push_back(pending->id);
     }
   }
+  if (!raised.ids.empty()) (void)parts_.transport.send(peer, wire::encode(raised));
   // Whoever gave up meanwhile could not cancel the receive yet.
   for (const auto& pending : batch) settle(peer, pending->id);
 }
@@ -310,7 +318,7 @@ PeerOutcome PeerClient::judge(const Pending& pending) const {
     return PeerOutcome::not_here;
   if (pending.reply && pending.reply->status == wire::ChunkReply::Status::failed) return PeerOutcome::failed;
   if (pending.verdict) return *pending.verdict;
-  if (code == ECANCELED) return PeerOutcome::cancelled;
+  if (code == ECANCELED) return PeerOutcome::failed;  // by the transport: nobody here asked for it
   if (code != 0 || xxh3_64(pending.fetch.memory) != pending.reply->checksum) return PeerOutcome::corrupt;
   return PeerOutcome::ok;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <deque>
 #include <limits>
 
 #include "cache/base/checksum.h"
@@ -147,19 +148,23 @@ void PeerServer::on_peer_change(Rank peer, PeerState state) {
   if (state == PeerState::dead || state == PeerState::left) drop(peer);
 }
 
-// Starts what may be started: what is here for this peer, what must be read from the PFS for any.
+// Starts what may be started: what is here for this peer, what must be read from the PFS for any. A load that
+// is refused gives its room back to the peer that it was for, which may have been waiting for it.
 void PeerServer::pump(Rank peer) {
-  for (;;) {
-    WorkPtr work;
-    {
-      MutexLock lock(mutex_);
-      work = next(*peers_[peer.index()]);
+  std::deque<Rank> peers{peer};
+  for (; !peers.empty(); peers.pop_front()) {
+    for (;;) {
+      WorkPtr work;
+      {
+        MutexLock lock(mutex_);
+        work = next(*peers_[peers.front().index()]);
+      }
+      if (!work) break;
+      start(work);
+      if (std::find(peers.begin(), peers.end(), work->peer) == peers.end()) peers.push_back(work->peer);
     }
-    if (!work) break;
-    start(work);
-    if (work->peer != peer) flush(work->peer);
+    flush(peers.front());
   }
-  flush(peer);
 }
 
 PeerServer::WorkPtr PeerServer::next(Peer& peer) {

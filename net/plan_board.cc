@@ -6,9 +6,12 @@
 #include <fmt/format.h>
 
 #include "cache/base/checksum.h"
+#include "plan/plan_spec.h"
 
 namespace clairfs {
 namespace {
+
+static_assert(kMaxPlanText <= wire::kMaxText);
 
 // Names in use and cancelled; a job has a handful.
 constexpr size_t kMostEntries = 1000;

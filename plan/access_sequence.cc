@@ -125,15 +125,4 @@ Result<std::vector<uint32_t>> AccessSequence::rank_samples(Epoch epoch, Training
   return samples;
 }
 
-std::vector<uint32_t> first_uses(const EpochSequence& sequence, const SampleIndex& index,
-                                 const Catalog& catalog) {
-  std::vector<uint32_t> first(catalog.chunk_count(), kNeverUsed);
-  for (uint32_t position = sequence.first_position(); position < sequence.length(); ++position) {
-    for_each_chunk(index, catalog, sequence.sample_at(position), [&](ChunkId chunk) {
-      if (first[chunk.index()] == kNeverUsed) first[chunk.index()] = position;
-    });
-  }
-  return first;
-}
-
 }  // namespace clairfs

@@ -47,8 +47,8 @@ class EpochSequence {
 };
 
 /// The sequences of all nodes and epochs of a plan, made one epoch at a time. Calls that make an order
-/// (order(), sequence(), rank_samples()) are for one thread at a time unless independent_epochs(); the others
-/// are thread-safe.
+/// (order(), sequence(), rank_samples()) are for one thread at a time, since a generator may run on from
+/// epoch to epoch (forward is cheap then, going back resumes at a checkpoint); the others are thread-safe.
 class AccessSequence {
  public:
   /// `spec` is resolved. Errors: EINVAL when start_sample is beyond the end of its epoch, or when a node's
@@ -57,7 +57,6 @@ class AccessSequence {
 
   const PlanSpec& spec() const { return spec_; }
   uint32_t nodes() const { return plan_nodes(spec_); }
-  bool independent_epochs() const { return sampler_->independent_epochs(); }
   /// Whether the job gets to that epoch.
   bool has_epoch(Epoch epoch) const;
   /// Upper bound, in positions of a node's sequence, on how far an open strays from its place in it.
@@ -86,13 +85,5 @@ class AccessSequence {
   PlanSpec spec_;
   std::unique_ptr<Sampler> sampler_;
 };
-
-/// Not touched in the epoch.
-inline constexpr uint32_t kNeverUsed = UINT32_MAX;
-
-/// For every chunk of the catalog the first position at which the sequence, from first_position() on, touches
-/// it, or kNeverUsed.
-std::vector<uint32_t> first_uses(const EpochSequence& sequence, const SampleIndex& index,
-                                 const Catalog& catalog);
 
 }  // namespace clairfs

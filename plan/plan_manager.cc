@@ -6,8 +6,24 @@
 #include <fmt/format.h>
 
 #include "cache/base/printable.h"
+#include "plan/plan_keys.h"
 
 namespace clairfs {
+namespace {
+
+// Who registers a plan through an xattr or the control file has a current directory that is not this
+// process's.
+Status check_absolute(const PlanSpec& spec) {
+  const std::pair<const char*, const std::string&> files[] = {
+      {"list", spec.list}, {"weights", spec.weights}, {"indices", spec.indices}};
+  for (const auto& [key, file] : files) {
+    if (file.empty() || file.starts_with('/') || file.starts_with('[')) continue;  // [: the values themselves
+    return plan_error(key, file, "want an absolute path; 'clairfs plan' makes relative ones absolute");
+  }
+  return {};
+}
+
+}  // namespace
 
 Error no_such_plan(const std::string& name) {
   return {ENOENT,
@@ -55,6 +71,7 @@ Result<std::string> PlanManager::submit(std::string_view text, std::string_view 
     auto spec = parse_plan(text);
     if (!spec) return spec.error();
     if (spec->root.empty()) spec->root = folder;
+    if (const Status absolute = check_absolute(*spec); !absolute) return absolute.error();
     return submit_here(*spec);
   }();
   if (!submitted) return refuse(submitted.error()).error();
@@ -72,7 +89,8 @@ Status PlanManager::refuse(const Error& reason) {
 }
 
 Result<std::string> PlanManager::submit_here(const PlanSpec& spec) {
-  const std::string text = format_plan(spec);
+  const std::string text = format_plan(spec);  // what the other nodes read
+  if (const Status fits = check_plan_size(text); !fits) return fits.error();
   const auto existing = run(spec.name);
   // A job that ran to its end and is started again registers the same text, and begins anew.
   const bool over = existing && existing->tracker().state() == TrackerState::finished;

@@ -16,9 +16,10 @@
 
 namespace clairfs {
 
-/// Longest plan text in bytes: what Linux takes as the value of an xattr (XATTR_SIZE_MAX), so that every door
-/// has the same limit. A longer list, weights or indices belong in a file.
-inline constexpr size_t kMaxPlanText = 64 << 10;
+/// Longest plan text in bytes, as given and as read back. Every door has the same limit: an xattr takes 64
+/// KiB (XATTR_SIZE_MAX), a message to a job's other nodes a little less. Longer lists, weights or indices
+/// belong in a file.
+inline constexpr size_t kMaxPlanText = 56 << 10;
 
 /// A zero or an empty string means "not given" unless said otherwise. Equal specs are one plan.
 struct PlanSpec {
@@ -70,6 +71,9 @@ struct PlanSpec {
   bool drops_in_sampler() const { return drop_last == "true" || drop_last == "sampler"; }
   bool drops_in_loader() const { return drop_last == "true" || drop_last == "loader"; }
 };
+
+/// Errors: EINVAL for more than kMaxPlanText bytes.
+Status check_plan_size(std::string_view text);
 
 /// Reads key=value text, or JSON if the first character is '{', and checks everything that needs no dataset.
 /// Errors: EINVAL; the message names the key, what was seen and what would be right.

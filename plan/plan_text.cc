@@ -56,15 +56,17 @@ std::string quoted(const std::string& value) {
 
 }  // namespace
 
+Status check_plan_size(std::string_view text) {
+  if (text.size() <= kMaxPlanText) return {};
+  return Error{EINVAL, fmt::format("plan: {} bytes are too many; want at most {}: put long lists into a file",
+                                   text.size(), kMaxPlanText)};
+}
+
 Result<PlanSpec> parse_plan(std::string_view text) {
   // A C program writes its string with the final NUL.
   while (!text.empty() && (is_space(text.back()) || text.back() == '\0')) text.remove_suffix(1);
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  if (text.size() > kMaxPlanText) {
-    return Error{EINVAL,
-                 fmt::format("plan: {} bytes are too many; want at most {}: put long lists into a file",
-                             text.size(), kMaxPlanText)};
-  }
+  if (const Status fits = check_plan_size(text); !fits) return fits.error();
   if (text.empty()) return Error{EINVAL, "plan: empty; want at least seed=NUMBER"};
   if (text.find('\0') != std::string_view::npos)
     return Error{EINVAL, "plan: a NUL byte in it; want plain text"};

@@ -524,7 +524,6 @@ TrackerStatus Tracker::status() const {
   status.state = state_;
   status.position = place(std::min(safe_position(), length()));
   status.front = place(front_ + 1);
-  status.ahead = static_cast<uint64_t>(pushed_ahead());
   status.samples_per_second = seconds_per_sample_ > 0 ? 1 / seconds_per_sample_ : 0;
   status.slack = static_cast<uint64_t>(slack_);
   return status;

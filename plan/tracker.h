@@ -75,7 +75,6 @@ struct TrackerStatus {
   TrackerState state = TrackerState::waiting;
   PlanPosition position;          ///< as Tracker::position()
   PlanPosition front;             ///< as Tracker::front()
-  uint64_t ahead = 0;             ///< positions pushed beyond front
   double samples_per_second = 0;  ///< 0: not known yet
   uint64_t slack = 0;             ///< positions, as widened by what was seen
   // For `plan check`, since the start:

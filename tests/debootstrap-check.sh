@@ -13,6 +13,7 @@ repo=$PWD
 in_namespaces() {
   local root=$1 command start
   shift
+  mount --bind "$root" "$root"  # tests change the propagation of "/", so it must be a mount
   mount -t proc proc "$root/proc"
   mount --rbind /sys "$root/sys"
   mount --rbind /dev "$root/dev"

@@ -6,7 +6,7 @@
 #
 #   --fast      leaves out the tests marked slow
 #   --asan      with AddressSanitizer and UBSan        --tsan   with ThreadSanitizer
-#   --label X   only the tests with label X: "unit", or the name of a folder (cache, fs, slowfs, ...)
+#   --label X   only the tests with label X: "unit", or the name of a folder (cache, net, mount, plan, slowfs, ...)
 #
 # Where clang and its libFuzzer are (tests/install-deps.sh fuzz), the fuzz targets get some thousand inputs each, unless
 # an option above leaves them out; --label fuzz runs nothing else.

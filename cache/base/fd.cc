@@ -13,11 +13,4 @@ Result<Mapping> Mapping::anonymous(size_t size) {
   return Mapping(data, size);
 }
 
-Result<Mapping> Mapping::of_file(int fd, size_t size) {
-  if (size == 0) return Mapping();
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (data == MAP_FAILED) return system_error(errno, "map " + std::to_string(size) + " bytes of a file");
-  return Mapping(data, size);
-}
-
 }  // namespace clairfs

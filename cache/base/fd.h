@@ -53,8 +53,6 @@ class Mapping {
   /// Zeroed private memory of `size` bytes that costs nothing until touched (MAP_NORESERVE).
   /// Errors: ENOMEM.
   static Result<Mapping> anonymous(size_t size);
-  /// The first `size` bytes of `fd`, read-only and private. `size` 0 gives an empty mapping.
-  static Result<Mapping> of_file(int fd, size_t size);
 
   std::byte* data() const { return static_cast<std::byte*>(data_); }
   size_t size() const { return size_; }

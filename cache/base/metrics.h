@@ -1,8 +1,8 @@
 // Every number that clairfs counts, with its name, unit and meaning in one table.
 //
-// `kMetrics` is what `.clairfs/stats.json`, `.clairfs/metrics` (Prometheus) and the documentation are made
-// from: a number that is not in the table does not exist. Names are stable; a dot nests in JSON and becomes
-// an underscore in Prometheus ("pfs.bytes" -> clairfs_pfs_bytes_total).
+// `kMetrics` is what `.clairfs/stats.json` and `.clairfs/metrics` (Prometheus) are made from: a number that
+// is not in the table does not exist. Names are stable; a dot nests in JSON and becomes an underscore in
+// Prometheus ("pfs.bytes" -> clairfs_pfs_bytes_total).
 #pragma once
 
 #include <array>
@@ -57,8 +57,8 @@ class Histogram {
 struct Metrics {
   // FUSE requests, by operation.
   Counter fuse_lookup, fuse_getattr, fuse_readlink, fuse_open, fuse_read, fuse_opendir, fuse_readdir,
-      fuse_statfs, fuse_getxattr, fuse_listxattr, fuse_ioctl, fuse_lseek, fuse_forget, fuse_write,
-      fuse_setattr, fuse_setxattr, fuse_refused;
+      fuse_statfs, fuse_getxattr, fuse_listxattr, fuse_ioctl, fuse_forget, fuse_write, fuse_setattr,
+      fuse_setxattr, fuse_refused;
   // Where READs were answered from, and how many bytes.
   Counter reads_ram, reads_nvme, reads_pfs, reads_peer, reads_joined, reads_failed;
   Counter bytes_ram, bytes_nvme, bytes_pfs, bytes_peer;

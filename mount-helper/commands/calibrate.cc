@@ -31,7 +31,7 @@ int calibrate_command(Arguments arguments) {
   CalibrationOptions& options = arguments.options;
   options.time = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.seconds));
   options.bytes = *parse_size(arguments.bytes);  // checked before
-  const auto source = resolve_mountpoint(options.source);
+  const auto source = resolve_path(options.source);
   if (!source) return fail(source.error());
   options.source = *source;
 

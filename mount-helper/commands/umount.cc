@@ -17,7 +17,7 @@ constexpr auto kEndPatience = std::chrono::seconds(10);    // an orderly end tak
 
 /// The topmost mount at `path`, which must be ours.
 Result<MountEntry> mount_to_end(const std::string& path) {
-  const auto resolved = resolve_mountpoint(path);
+  const auto resolved = resolve_path(path);
   if (!resolved) return resolved.error();
   const auto mounts = current_mounts();
   if (!mounts) return mounts.error();

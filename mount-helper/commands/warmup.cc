@@ -21,7 +21,7 @@ Result<std::vector<std::string>> resolve_paths(const std::string& root, const Mo
   if (given.empty()) return std::vector<std::string>{root};
   std::vector<std::string> paths;
   for (const std::string& path : given) {
-    const auto resolved = resolve_mountpoint(path.starts_with('/') ? path : mount.mountpoint + "/" + path);
+    const auto resolved = resolve_path(path.starts_with('/') ? path : mount.mountpoint + "/" + path);
     if (!resolved) return resolved.error();
     if (!is_within(*resolved, mount.mountpoint)) {
       return Error{EINVAL, fmt::format("{} is not below the mount {}", *resolved, mount.mountpoint)};
@@ -49,7 +49,7 @@ int warmup_command(const std::string& mountpoint, const std::vector<std::string>
                    const WarmupOptions& options) {
   const auto mount = find_clairfs_mount(mountpoint);
   if (!mount) return fail(mount.error(), exit_usage);
-  const auto root = resolve_mountpoint(mountpoint);
+  const auto root = resolve_path(mountpoint);
   if (!root) return fail(root.error(), exit_usage);
   const auto paths = resolve_paths(*root, *mount, given);
   if (!paths) return fail(paths.error(), exit_usage);

@@ -43,8 +43,6 @@ class Dali : public Sampler {
               return shuffled(previous ? *previous : ascending(n_), resets(epoch), family_);
             })) {}
 
-  bool independent_epochs() const override { return !cumulative_; }
-
   /// A reader that does not stick to its shard walks on: epoch e is shard (rank + e) mod world.
   RankSlice slice(Epoch epoch, TrainingRank rank) const override {
     const uint64_t shard = stick_to_shard_ ? rank.value : (uint64_t{rank.value} + epoch.value) % world();

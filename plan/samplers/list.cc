@@ -14,7 +14,6 @@ class ListSampler : public Sampler {
   explicit ListSampler(const SamplerSpec& spec)
       : Sampler(spec.world), lists_(spec.lists), whole_batch_(spec.drop_last ? spec.batch : 1) {}
 
-  bool independent_epochs() const override { return true; }
   std::optional<uint32_t> epoch_count() const override {
     if (lists_->count() == 1) return std::nullopt;
     return static_cast<uint32_t>(lists_->count());

@@ -25,8 +25,6 @@ class Nopfs : public Sampler {
         local_((batch_ + world() - 1) / world()),
         stream_(std::move(stream)) {}
 
-  bool independent_epochs() const override { return false; }
-
   /// Of each batch of all nodes, node r takes positions r * local to (r + 1) * local, cut at the batch's end.
   RankSlice slice(Epoch, TrainingRank node) const override {
     const uint64_t first = std::min(node.value * local_, batch_);

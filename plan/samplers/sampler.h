@@ -84,9 +84,6 @@ class Sampler {
   virtual ~Sampler() = default;
 
   uint32_t world() const { return world_; }
-  /// Epochs may be asked for in any order at the same price, and from several threads at a time. Otherwise a
-  /// generator runs on from epoch to epoch: forward is cheap, going back resumes at a checkpoint.
-  virtual bool independent_epochs() const = 0;
   /// How many epochs there are, when that is bounded (a list with one order per epoch). Thread-safe.
   virtual std::optional<uint32_t> epoch_count() const { return std::nullopt; }
 

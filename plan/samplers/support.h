@@ -47,7 +47,6 @@ class StreamSampler : public ReplicatedSampler {
  public:
   StreamSampler(uint32_t world, RankSlice slice, EpochStream<Generator> stream)
       : ReplicatedSampler(world, slice), stream_(std::move(stream)) {}
-  bool independent_epochs() const override { return false; }
 
  private:
   Result<IndexOrder> make_order(Epoch epoch) override {
@@ -66,7 +65,6 @@ class IndependentSampler : public ReplicatedSampler {
 
   IndependentSampler(uint32_t world, RankSlice slice, Make make)
       : ReplicatedSampler(world, slice), make_(std::move(make)) {}
-  bool independent_epochs() const override { return true; }
 
  private:
   Result<IndexOrder> make_order(Epoch epoch) override { return make_(epoch); }

@@ -22,7 +22,6 @@ class TorchDistributed : public Sampler {
         torch_(spec.torch),
         count_(spec.drop_last ? n_ / world() : (n_ + world() - 1) / world()) {}
 
-  bool independent_epochs() const override { return true; }
   RankSlice slice(Epoch, TrainingRank rank) const override {
     return RankSlice{.count = count_, .start = rank.value, .stride = world()};
   }

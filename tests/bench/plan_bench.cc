@@ -83,15 +83,6 @@ void number_samples(benchmark::State& state, const std::string& plan) {
 BENCHMARK_CAPTURE(number_samples, imagefolder, "seed=1 format=imagefolder")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(number_samples, files, "seed=1 format=files")->Unit(benchmark::kMillisecond);
 
-void first_use_of_chunks(benchmark::State& state) {
-  DatasetSource source;
-  source.catalog = imagenet();
-  const auto index = make_sample_index(parse_plan("seed=1").value(), source).value();
-  const EpochSequence sequence = planned("seed=1", kImageNet).sequence(Epoch(0), Rank(0)).value();
-  for (auto _ : state) benchmark::DoNotOptimize(first_uses(sequence, *index, *source.catalog).data());
-}
-BENCHMARK(first_use_of_chunks)->Unit(benchmark::kMillisecond);
-
 void uses_of_chunks(benchmark::State& state, bool derived) {
   DatasetSource source;
   source.catalog = imagenet();

@@ -1,5 +1,5 @@
 // The transport over MPI between two ranks: chunks asked for and received, small messages to and fro, and
-// what idling costs. Run by hand, or by transport.sh for each network:
+// what idling costs. Run by hand:
 //
 //   mpiexec -disable-auto-cleanup -n 2 transport_bench [CHUNK_BYTES [SECONDS]]
 #include <atomic>

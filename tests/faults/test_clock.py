@@ -6,8 +6,8 @@ import time
 import pytest
 from clairjob import clairjob
 from clairmount import clairfs, slowfs, wait_until
-from faultlib import SIZES, assert_hashes, make_dataset, reading
-from planning import plan, register
+from faultlib import SIZES, make_dataset, reading
+from planning import register
 from preload import faults
 from training import Dataset, Readers, peers, register_on_all
 

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 from clairmount import binary, clairfs, is_mounted, slowfs, tempdir, wait_until
-from faultlib import CHUNK, PATIENCE, assert_hashes, digest, in_background, joined, make_dataset, reading
+from faultlib import CHUNK, PATIENCE, assert_hashes, in_background, joined, make_dataset, reading
 from mounting import errno_of, io_choices
 from planning import register
 

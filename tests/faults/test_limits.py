@@ -1,19 +1,16 @@
 """Too little of everything: memory, descriptors, permitted system calls; and many readers. It gets slower, not wrong."""
 
 import contextlib
-import ctypes
 import errno
 import os
 import pathlib
-import stat
-import subprocess
 import sys
 
 import pytest
 from clairmount import binary, clairfs, sanitized, tempdir, wait_until
 from faultlib import assert_hashes, make_dataset, reading
 from mounting import assert_one_line, io_choices, run
-from planning import plan, register, wait_ahead
+from planning import register
 
 PLAN = "format=files sampler=torch.distributed seed=7 epochs=1000"
 

@@ -1,13 +1,12 @@
 """The PFS fails, hangs and slows down: errors reach the readers that met them, and end when the fault ends."""
 
 import errno
-import signal
 import time
 
 import pytest
-from clairmount import clairfs, is_mounted, slowfs, tempdir, wait_until
-from faultlib import CHUNK, assert_hashes, digest, in_background, joined, make_dataset, outcome, reading
-from mounting import daemons, io_choices
+from clairmount import clairfs, slowfs, tempdir, wait_until
+from faultlib import assert_hashes, digest, in_background, joined, make_dataset, outcome, reading
+from mounting import io_choices
 from planning import plan, register
 
 PLAN = "format=files sampler=torch.distributed seed=7 epochs=50"

@@ -1,6 +1,7 @@
 """Jobs of several nodes: one catalog, one plan, every byte once from the source, and what happens when nodes fail."""
 
 import contextlib
+import errno
 import os
 import pathlib
 import random
@@ -196,3 +197,25 @@ def test_random_files_under_a_plan(data):
             thread.join(120)
             assert not thread.is_alive()
         assert job.stat("reads.failed") == 0
+
+
+def test_warm_nvme_stores_of_another_version(tmp):
+    """Only rank 0 looks whether its saved catalog still holds, yet no node serves old bytes from its store."""
+    # So many that those which the nodes compare with their own source at the start are others.
+    contents = make_tree(tmp / "src", {f"{i:03}": 20_000 for i in range(300)})
+    changed = "201"
+    options = ["--nvme", f"{tmp}/nvme{{rank}}:64M", "--ram=0", "--chunk=64K", "--check=directories"]
+    with clairjob(tmp / "src", 2, *options) as job:
+        for node in job:
+            assert all((node.path / name).read_bytes() == content for name, content in contents.items())
+        job.end()
+        with open(tmp / "src" / changed, "r+b") as file:
+            file.write(bytes(byte ^ 0xFF for byte in contents[changed]))
+        job.start()
+        assert "reloaded" in job[0].control("status")
+        for node in (job[1], job[0]):
+            assert node.stat("tiers.nvme.chunks") > 0
+            assert all((node.path / name).read_bytes() == contents[name] for name in contents if name != changed)
+            with pytest.raises(OSError) as refused:
+                (node.path / changed).read_bytes()
+            assert refused.value.errno in (errno.ESTALE, errno.EIO)

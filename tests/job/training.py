@@ -1,4 +1,4 @@
-"""Training in step on the nodes of a job, and what they say of each other: shared by the suites of jobs."""
+"""Training on the nodes of a job, and what they say of each other: shared by the suites of jobs."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ class Dataset:
 
 
 class Readers:
-    """A thread for each node, which reads its samples epoch by epoch; all nodes go step by step together."""
+    """A thread for each node, which reads its samples epoch by epoch, each node at its own pace."""
 
     def __init__(self, data, job, epochs, pause=0.0, nodes=None):
         self.data, self.job, self.pause = data, job, pause

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 import pytest
-from clairmount import clairfs, make_tree
+from clairmount import clairfs, make_tree, wait_until
 from mounting import error_name
 
 CHUNK = 64 << 10
@@ -86,8 +86,13 @@ def test_names(tmp):
             with open(root + b"/" + name, "rb") as file:
                 assert file.read() == content
         assert error_name(os.stat, root + b"/" + b"n" * 256) == "ENAMETOOLONG"
-        log = (mount.path / ".clairfs/accesslog").read_bytes()
-        assert len(log.splitlines()) == len(contents)  # one entry, one line, whatever the names hold
+
+        def lines():
+            return len((mount.path / ".clairfs/accesslog").read_bytes().splitlines())
+
+        # A read's line is written a moment after its answer. One entry, one line, whatever the names hold.
+        wait_until(lambda: lines() >= len(contents), "all reads are in the log")
+        assert lines() == len(contents)
 
 
 def test_deep_tree(tmp):

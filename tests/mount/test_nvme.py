@@ -2,6 +2,7 @@
 
 import os
 import random
+import stat
 import threading
 
 import pytest
@@ -75,6 +76,15 @@ def test_directory_open_to_others_is_refused(dataset, nvme, tmp, mode):
     refused = run("mount", dataset[0], tmp / "mnt", "--catalog-dir", tmp / "c", *options(nvme))
     assert_one_line(refused, nvme, f"chmod 700 {nvme}", status=32)
     assert os.listdir(nvme) == []
+
+
+def test_directory_is_made(dataset, tmp):
+    with clairfs(dataset[0], *options(tmp / "new")) as mount:
+        read_all(mount, dataset[1])
+        assert stat.S_IMODE((tmp / "new").stat().st_mode) == 0o700
+    (tmp / "mnt").mkdir()
+    refused = run("mount", dataset[0], tmp / "mnt", "--catalog-dir", tmp / "c", *options(tmp / "absent/new"))
+    assert_one_line(refused, f"mkdir -p {tmp / 'absent'}", status=32)
 
 
 @pytest.mark.parametrize("io", io_choices())

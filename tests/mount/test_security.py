@@ -239,8 +239,26 @@ def test_too_much_is_refused(tmp):
         os.mkfifo(tmp / "pipe")
         assert error_name(write_text, plan, f"sampler=list list={tmp}/pipe".encode()) == "EINVAL"
         assert mount.process.poll() is None
-        deep = b'{"list": ' + b"[" * 30_000 + b"]" * 30_000 + b"}"
+        deep = b'{"list": ' + b"[" * 25_000 + b"]" * 25_000 + b"}"
         assert error_name(write_text, plan, deep) == "EINVAL"
+        assert "bytes are too many" not in mount.control("last_error")
+        # Short enough, but not as it is read back and sent to the other nodes, with its defaults.
+        assert error_name(write_text, plan, b"sampler=list list=[" + b"0," * 28_650 + b"0]") == "EINVAL"
+        assert "bytes are too many" in mount.control("last_error")
+
+
+def test_files_of_plans_are_named_by_absolute_paths(tmp):
+    """The daemon's current directory is not that of whoever registers a plan."""
+    make_tree(tmp / "src", {"file": 10})
+    (tmp / "order").write_text("0\n")
+    with clairfs(tmp / "src") as mount:
+        for key in ("list", "weights", "indices"):
+            sampler = {"list": "list", "weights": "torch.weighted", "indices": "torch.subset"}[key]
+            text = f"sampler={sampler} seed=1 {key}=order"
+            assert error_name(os.setxattr, mount.path, "user.clairfs.plan", text.encode()) == "EINVAL"
+            assert "absolute path" in mount.control("last_error") and key in mount.control("last_error")
+        write_text(mount.path / ".clairfs/plan", f"sampler=list list={tmp}/order".encode())
+        assert mount.stats()["plan_list"][0]["state"] == "waiting"
 
 
 # Its own directories

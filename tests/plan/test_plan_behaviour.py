@@ -70,6 +70,18 @@ def read_all(mount, names, read=read_raw, source=None):
         assert read(mount.path / name) == ((source or mount.source) / name).read_bytes(), name
 
 
+def read_in_step(mount, names, read=read_raw, step=16):
+    """As a training does that leaves the daemon its processor: one that gets none is overtaken, sentinels and all."""
+
+    def staged():
+        state = plan(mount)
+        return state["state"] != "following" or state["ahead"] >= step
+
+    for i in range(0, len(names), step):
+        read_all(mount, names[i : i + step], read)
+        clairmount.wait_until(staged, "what comes next is staged")
+
+
 def read_until_suspended(mount, names, read):
     """How many files were read when the plan was suspended."""
     for count, name in enumerate(names, 1):
@@ -159,7 +171,7 @@ def test_found_again(dataset, mount, read, stretches):
     register(mount, PLAN, "train")
     wait_ahead(mount, 16)
     for epoch, begin, end in stretches:
-        read_all(mount, order(dataset, epoch)[begin:end], read)
+        read_in_step(mount, order(dataset, epoch)[begin:end], read)
     assert_found(mount, epoch, end)
 
 
@@ -167,7 +179,7 @@ def test_found_again(dataset, mount, read, stretches):
 def test_resumed_as_the_plan_says(dataset, mount, read):
     register(mount, PLAN + " first_epoch=2 start_sample=150", "train")
     wait_ahead(mount, 16)
-    read_all(mount, order(dataset, 2)[150:390], read)
+    read_in_step(mount, order(dataset, 2)[150:390], read)
     assert_found(mount, 2, 390)
     assert plan(mount)["realignments"] == 0 and plan(mount)["out_of_order"] == 0
 
@@ -177,7 +189,7 @@ def test_plan_comes_while_the_reader_runs(dataset, mount, read):
     read_all(mount, order(dataset)[:200], read)
     register(mount, PLAN, "train")
     wait_ahead(mount, 16)
-    read_all(mount, order(dataset)[200:390], read)
+    read_in_step(mount, order(dataset)[200:390], read)
     assert_found(mount, 0, 390)
 
 
@@ -185,7 +197,7 @@ def test_after_the_page_cache_was_filled_without_a_plan(dataset, mount):
     read_all(mount, order(dataset))
     register(mount, PLAN, "train")
     wait_ahead(mount, 16)
-    read_all(mount, order(dataset)[:200])
+    read_in_step(mount, order(dataset)[:200])
     assert_found(mount, 0, 200)
 
 
@@ -199,7 +211,7 @@ def test_cancelled_and_replaced_in_the_middle(dataset, mount):
     read_all(mount, names[100:200])
     register(mount, PLAN + " start_sample=200", "train")
     wait_ahead(mount, 16)
-    read_all(mount, names[200:300])
+    read_in_step(mount, names[200:300])
     assert_found(mount, 0, 300)
     other = PLAN.replace(f"seed={SEED}", "seed=5")
     register(mount, other, "train")

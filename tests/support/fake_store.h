@@ -76,7 +76,6 @@ class FakeStore final : public NvmeStore {
     MutexLock lock(mutex_);
     return used_;
   }
-  uint64_t capacity() const override { return capacity_; }
   uint64_t chunks() const override {
     MutexLock lock(mutex_);
     return chunks_.size();

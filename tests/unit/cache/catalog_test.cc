@@ -215,6 +215,22 @@ TEST_CASE("times beyond 64 bits of nanoseconds go to the end of the range") {
   CHECK(source_attributes(attributes).ctime_ns == std::numeric_limits<int64_t>::min());
 }
 
+TEST_CASE("chunk keys tell files of one name in two sources apart, though all their times are equal") {
+  const auto key_of = [](uint64_t inode) {
+    CatalogBuilder builder("/source", kChunk, 2);
+    SourceAttributes attributes;
+    attributes.mode = S_IFDIR | 0755;
+    builder.add(FileId(0), "", attributes);
+    attributes.mode = S_IFREG | 0644;
+    attributes.size = 100;
+    attributes.inode = inode;
+    builder.add(FileId(0), "file", attributes);
+    return chunk_key(**builder.finish(0, 0), ChunkId(0));
+  };
+  CHECK(key_of(1) == key_of(1));
+  CHECK_FALSE(key_of(1) == key_of(2));
+}
+
 TEST_CASE("chunk keys tell chunks apart and stay the same over mount points and rescans") {
   TempTree tree;
   tree.write("a/b", 3 * kChunk);

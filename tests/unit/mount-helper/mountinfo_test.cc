@@ -53,5 +53,5 @@ TEST_CASE("mountpoints are resolved through symlinks and dots") {
   const TemporaryDirectory directory;
   const std::string real = directory.make("real");
   std::filesystem::create_directory_symlink(real, directory.path() + "/link");
-  CHECK(*resolve_mountpoint(directory.path() + "/./link/../link/") == real);
+  CHECK(*resolve_path(directory.path() + "/./link/../link/") == real);
 }

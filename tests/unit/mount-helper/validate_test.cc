@@ -110,9 +110,18 @@ TEST_CASE_METHOD(Fixture, "nothing is ever written into the source or under the 
     given.nvme = {{directory.make("mountpoint/nvme"), 1 << 20}};
     CHECK_THAT(error(given), Contains("lies below the mountpoint"));
   }
-  SECTION("nvme missing") {
-    given.nvme = {{directory.path() + "/none", 1 << 20}};
-    CHECK_THAT(error(given), Contains("nvme directory") && Contains("No such file"));
+  SECTION("nvme in the source, though it does not exist yet") {
+    given.nvme = {{source + "/none/", 1 << 20}};
+    CHECK_THAT(error(given), Contains("lies in the source, which is never written"));
+  }
+  SECTION("nvme missing with its parent") {
+    given.nvme = {{directory.path() + "/none/nvme", 1 << 20}};
+    CHECK_THAT(error(given),
+               Contains("nvme directory") && Contains("mkdir -p " + directory.path() + "/none,"));
+  }
+  SECTION("nvme is a file") {
+    given.nvme = {{directory.write("file", ""), 1 << 20}};
+    CHECK_THAT(error(given), Contains("is not a directory"));
   }
   SECTION("nvme twice") {
     given.nvme = {{directory.make("nvme"), 1 << 20}, {directory.path() + "/nvme/", 1 << 20}};

@@ -99,7 +99,7 @@ TEST_CASE("every fetch ends once and with the right bytes, whatever the network 
   options.impatient();
   options.nodes = GENERATE(2U, 5U);
   options.seed = GENERATE(1U, 2U, 3U);
-  options.faults = {0ms, 5ms, 0.02, 0.02, 0.02, 0};
+  options.faults = {0ms, 5ms, 0.02, 0.02, 0.02, 0, 0.02};
   options.client.most_wait = 500ms;
   PeerNodes nodes(options);
   nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes, 1));

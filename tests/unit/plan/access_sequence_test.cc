@@ -185,20 +185,3 @@ TEST_CASE("orders written down: numbers and paths, one for all epochs or one eac
   wrong("a\nnowhere\n", "line 2");
   wrong("a\n../a\n", "line 2");
 }
-
-TEST_CASE("the first use of every chunk") {
-  const TempTree tree;
-  tree.write("a", 5000);
-  tree.write("b", 10);
-  tree.write("c", 0);
-  tree.write("d", 9000);
-  const DatasetSource source = scanned(tree);
-  const auto index = make_sample_index(*parse_plan("seed=1"), source);
-  REQUIRE(index);
-  const EpochSequence sequence(Epoch(0), {1, 2, 0, 1, 0}, 0);
-  CHECK(first_uses(sequence, **index, *source.catalog) ==
-        Samples{2, 2, 0, kNeverUsed, kNeverUsed, kNeverUsed});
-  const EpochSequence resumed(Epoch(0), {1, 2, 0, 1, 0}, 3);
-  CHECK(first_uses(resumed, **index, *source.catalog) ==
-        Samples{4, 4, 3, kNeverUsed, kNeverUsed, kNeverUsed});
-}

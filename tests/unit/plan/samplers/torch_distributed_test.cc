@@ -58,7 +58,6 @@ TEST_CASE("the ranks of an epoch share one order") {
     const RankOrder shared(order, sampler->slice(Epoch(3), TrainingRank(rank)));
     CHECK(shared.to_vector() == indices_of(*sampler, 3, rank));
   }
-  CHECK(sampler->independent_epochs());
 }
 
 TEST_CASE("seed + epoch beyond torch's range is refused in the epoch where it happens") {
