@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <climits>
 #include <optional>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -44,8 +45,15 @@ PfsSource::PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOp
       metrics_(metrics),
       log_(log),
       on_stale_(std::move(on_stale)),
-      limit_(options.initial_concurrency, options.least_concurrency, options.most_concurrency) {
+      options_(options),
+      limit_(options.initial_concurrency, options.least_concurrency, options.most_concurrency),
+      thread_("pfs-watch", [this] { watch(); }) {
   metrics_.pfs_concurrency.set(limit_.value());
+}
+
+PfsSource::~PfsSource() {
+  stop();
+  thread_.join();
 }
 
 ChunkSource::Ticket PfsSource::fetch(FetchRequest request) {
@@ -92,29 +100,59 @@ void PfsSource::stop() {
     cancelled.swap(queue_);
     queued_.clear();
   }
+  wake_.notify_one();
   for (auto& [key, request] : cancelled) request.done(Error{ECANCELED, "the mount is being shut down"});
 }
 
-bool PfsSource::may_start(const Key& next) const {
-  const bool reader = next.first.kind == Urgency::Kind::reader;
-  return in_flight_ < std::min(limit_.value() + (reader ? kReaderHeadroom : 0), descriptors_);
+bool PfsSource::may_start(const Key& next, TimePoint now) const {
+  const unsigned headroom = next.first.kind == Urgency::Kind::reader ? kReaderHeadroom : 0;
+  const unsigned limit = limit_.value() + headroom;
+  if (in_flight_.size() >= std::min(options_.most_concurrency + headroom, descriptors_)) return false;
+  return in_flight_.size() < limit || in_flight_.size() - stuck(now) < limit;
+}
+
+unsigned PfsSource::stuck(TimePoint now) const {
+  unsigned count = 0;
+  for (const auto& [ticket, since] : in_flight_) count += now - since >= options_.stuck ? 1 : 0;
+  return count;
+}
+
+// Where all operations hang nothing else comes by to notice that they do.
+void PfsSource::watch() {
+  MutexLock lock(mutex_);
+  while (!stopped_) {
+    if (!watching_) {
+      wake_.wait(lock);
+      continue;
+    }
+    wake_.wait_for(lock, options_.stuck / 4);
+    watching_ = !queue_.empty();
+    lock.unlock();
+    pump();
+    lock.lock();
+  }
 }
 
 void PfsSource::pump() {
   for (;;) {
     std::optional<FetchRequest> request;
     Ticket ticket = 0;
+    const TimePoint now = clock_.now();
     {
       MutexLock lock(mutex_);
-      if (queue_.empty() || !may_start(queue_.begin()->first)) return;
+      if (queue_.empty()) return;
+      if (!may_start(queue_.begin()->first, now)) {
+        if (!std::exchange(watching_, true)) wake_.notify_one();
+        return;
+      }
       auto node = queue_.extract(queue_.begin());
       ticket = node.key().second;
       queued_.erase(ticket);
       request = std::move(node.mapped());
-      ++in_flight_;
+      in_flight_[ticket] = now;
     }
     metrics_.pfs_in_flight.add(1);
-    start(ticket, std::move(*request), clock_.now());
+    start(ticket, std::move(*request), now);
   }
 }
 
@@ -146,10 +184,10 @@ bool PfsSource::put_back(Ticket ticket, FetchRequest& request, const Error& erro
   unsigned others = 0;
   {
     MutexLock lock(mutex_);
-    others = in_flight_ - 1;
+    others = static_cast<unsigned>(in_flight_.size()) - 1;
     if (stopped_ || (others == 0 && open_files_.empty())) return false;
     closed.swap(open_files_);
-    --in_flight_;
+    in_flight_.erase(ticket);
     first = descriptors_ == UINT_MAX;
     descriptors_ = std::max(1U, others);
     since_short_ = 0;
@@ -177,7 +215,7 @@ void PfsSource::finish(Ticket ticket, FetchRequest& request, TimePoint started, 
   const Status status = judge(request, outcome);
   {
     MutexLock lock(mutex_);
-    --in_flight_;
+    in_flight_.erase(ticket);
     if (descriptors_ != UINT_MAX && ++since_short_ % kTryMoreAfter == 0) ++descriptors_;
     limit_.completed(outcome ? outcome->bytes : 0, !queue_.empty(), now);
     metrics_.pfs_concurrency.set(limit_.value());

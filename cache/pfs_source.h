@@ -2,8 +2,13 @@
 //
 // A fetch never mixes versions of a file: after each read the file's size and mtime must be what the catalog
 // says, else the fetch fails with ESTALE, the file is named once in the log, and `on_stale` is told.
+//
+// An operation that does not come back (one server of many hangs) does not hold up the rest: after `stuck` it
+// no longer counts against the number at once. A thread looks for such while requests wait, and sleeps
+// otherwise.
 #pragma once
 
+#include <chrono>
 #include <climits>
 #include <functional>
 #include <list>
@@ -17,6 +22,7 @@
 #include "cache/base/log.h"
 #include "cache/base/metrics.h"
 #include "cache/base/mutex.h"
+#include "cache/base/thread.h"
 #include "cache/catalog.h"
 #include "cache/concurrency_limit.h"
 #include "cache/io_backend.h"
@@ -31,6 +37,8 @@ struct PfsOptions {
   unsigned initial_concurrency = 16;
   unsigned least_concurrency = 4;
   unsigned most_concurrency = 64;
+  /// Healthy servers answer within milliseconds, and busy ones within a second or two.
+  Duration stuck = std::chrono::seconds(5);
 };
 
 /// Thread-safe. References given to the constructor outlive it.
@@ -39,6 +47,7 @@ class PfsSource final : public ChunkSource {
   /// `root` is an O_PATH or O_DIRECTORY descriptor of the dataset's directory.
   PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOptions& options, const Clock& clock,
             Metrics& metrics, Logger& log, std::function<void(FileId)> on_stale);
+  ~PfsSource() override;
 
   Ticket fetch(FetchRequest request) override;
   void expedite(Ticket ticket, Urgency urgency) override;
@@ -49,7 +58,9 @@ class PfsSource final : public ChunkSource {
   using SharedFd = std::shared_ptr<Fd>;
 
   void pump() EXCLUDES(mutex_);
-  bool may_start(const Key& next) const REQUIRES(mutex_);
+  bool may_start(const Key& next, TimePoint now) const REQUIRES(mutex_);
+  unsigned stuck(TimePoint now) const REQUIRES(mutex_);
+  void watch() EXCLUDES(mutex_);
   void start(Ticket ticket, FetchRequest request, TimePoint now) EXCLUDES(mutex_);
   void finish(Ticket ticket, FetchRequest& request, TimePoint started, const SharedFd& kept,
               Result<FileRead::Outcome> outcome) EXCLUDES(mutex_);
@@ -67,18 +78,22 @@ class PfsSource final : public ChunkSource {
   Metrics& metrics_;
   Logger& log_;
   const std::function<void(FileId)> on_stale_;
+  const PfsOptions options_;
 
-  Mutex mutex_;  // leaf: guards the queue; never held while io_ or a call-back is called
+  CondVar wake_;  // for the thread, with mutex_
+  Mutex mutex_;   // leaf: guards the queue; never held while io_ or a call-back is called
   std::map<Key, FetchRequest> queue_ GUARDED_BY(mutex_);
   std::unordered_map<Ticket, Urgency> queued_ GUARDED_BY(mutex_);
   Ticket next_ticket_ GUARDED_BY(mutex_) = 1;
-  unsigned in_flight_ GUARDED_BY(mutex_) = 0;
+  std::map<Ticket, TimePoint> in_flight_ GUARDED_BY(mutex_);  // since when
+  bool watching_ GUARDED_BY(mutex_) = false;                  // requests wait, and the thread knows
   bool stopped_ GUARDED_BY(mutex_) = false;
   ConcurrencyLimit limit_ GUARDED_BY(mutex_);
   unsigned descriptors_ GUARDED_BY(mutex_) = UINT_MAX;  // operations for which there are some, as far as seen
   unsigned since_short_ GUARDED_BY(mutex_) = 0;         // operations since that was lowered or raised
   std::list<std::pair<FileId, SharedFd>> open_files_ GUARDED_BY(mutex_);  // most recently used first
   std::unordered_set<FileId> reported_ GUARDED_BY(mutex_);                // stale files named in the log
+  NamedThread thread_;
 };
 
 }  // namespace clairfs

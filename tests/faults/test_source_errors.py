@@ -102,6 +102,23 @@ def test_hang(source, pfs, planned):
         assert mount.stat("reads.failed") == 0
 
 
+@pytest.mark.parametrize("io", io_choices())
+def test_part_of_the_source_hangs(source, pfs, io):
+    """One server of many does not answer: more readers than operations at once wait for it, and all others get theirs."""
+    _, hashes = source
+    hung = [name for name in sorted(hashes) if name.startswith("class0/") and name != "class0/empty"]
+    with clairfs(pfs.path, "--ram=64M", "--chunk=64K", f"--io={io}") as mount:
+        pfs.command("hang class0/* 3600")
+        waiting = [in_background(assert_hashes, mount, hashes, [name]) for name in hung]
+        wait_until(lambda: mount.stat("pfs.in_flight") >= 20, "all places are taken")
+        joined(in_background(assert_hashes, mount, hashes, [name for name in hashes if name not in hung]))
+        pfs.command("clear")
+        for reader in waiting:
+            joined(reader)
+        assert_hashes(mount, hashes)
+        assert mount.stat("reads.failed") == 0
+
+
 def test_ten_times_slower(source):
     """Only the speed changes, for readers and for a plan's prefetching."""
     _, hashes = source

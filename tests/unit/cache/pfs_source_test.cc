@@ -1,7 +1,9 @@
 #include "cache/pfs_source.h"
 
+#include <atomic>
 #include <cerrno>
 #include <deque>
+#include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -129,4 +131,87 @@ TEST_CASE("without any descriptor a fetch fails, and later ones do not once ther
   f.run();
   CHECK(f.ended.size() == 101);
   CHECK(f.errors.size() == 1);
+}
+
+namespace {
+
+/// Servers that hang: files whose names end in 0 to 8 are never read, the others at once.
+class Hanging final : public IoBackend {
+ public:
+  explicit Hanging(const Catalog& catalog) : catalog_(catalog) {}
+  void submit(FileRead request) override {
+    if (request.path.back() == '9') return answer(request);
+    MutexLock lock(mutex_);
+    hung_.push_back(std::move(request));
+  }
+  void submit(Transfer) override { FAIL("not for sources"); }
+  const char* kind() const override { return "test"; }
+
+  size_t hung() {
+    MutexLock lock(mutex_);
+    return hung_.size();
+  }
+  void release() {
+    for (;;) {
+      std::deque<FileRead> released;
+      {
+        MutexLock lock(mutex_);
+        released.swap(hung_);
+      }
+      if (released.empty()) return;
+      for (const FileRead& read : released) answer(read);
+    }
+  }
+
+ private:
+  void answer(const FileRead& read) const {
+    FileRead::Outcome outcome;
+    outcome.bytes = read.memory[0].iov_len;
+    outcome.stamp = catalog_.stamp(*catalog_.find(read.path));
+    read.done(std::move(outcome));
+  }
+  const Catalog& catalog_;
+  Mutex mutex_;
+  std::deque<FileRead> hung_ GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+TEST_CASE("operations that hang do not hold up the others, and are not more than the most") {
+  TempTree tree;
+  for (int i = 0; i < 200; ++i) tree.write("f" + std::to_string(i), 100);
+  CapturedLog log;
+  Metrics metrics;
+  const SteadyClock clock;
+  const auto catalog = *scan_catalog(tree.path(), {}, log.logger());
+  Hanging io(*catalog);
+  PfsOptions options;
+  options.stuck = std::chrono::milliseconds(20);
+  PfsSource source(*catalog, Fd(), io, options, clock, metrics, log.logger(), [](FileId) {});
+  std::vector<char> memory(100);
+  std::atomic<int> ended = 0;
+  const auto fetch = [&](int file) {
+    source.fetch({*catalog->find("f" + std::to_string(file)),
+                  0,
+                  100,
+                  {{memory.data(), 100}},
+                  {Urgency::Kind::prefetch, 0},
+                  false,
+                  [&](const Result<Origin>& result) { ended += result.ok(); }});
+  };
+  for (int i = 0; i < 30; ++i) fetch(10 * i % 180);
+  for (int i = 0; i < 5; ++i) fetch(10 * i + 9);
+  const auto eventually = [](auto condition) {
+    for (int i = 0; i < 10'000 && !condition(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return condition();
+  };
+  CHECK(eventually([&] { return ended == 5; }));  // though nothing else ended meanwhile
+  CHECK(io.hung() == 30);
+  for (int i = 0; i < 100; ++i) fetch(1);
+  CHECK(eventually([&] { return io.hung() == options.most_concurrency; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  CHECK(io.hung() == options.most_concurrency);
+  io.release();
+  CHECK(eventually([&] { return ended == 135; }));
 }
