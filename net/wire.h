@@ -83,7 +83,7 @@ struct ChunkRequest {
   uint32_t offset = 0;  ///< within the chunk
   uint32_t length = 0;  ///< at least 1
   TransferNumber transfer = 0;
-  Urgency urgency;    ///< a prefetch's deadline counts from now on, since nodes' clocks have nothing in common
+  Urgency urgency;  ///< a prefetch's deadline counts from now on, since nodes' clocks have nothing in common
   bool home = false;  ///< the asker takes the receiver for the chunk's home
   bool operator==(const ChunkRequest&) const = default;
 };

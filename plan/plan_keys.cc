@@ -127,7 +127,8 @@ bool accept_array_or_path(std::string& value, bool (*allowed)(const Json&)) {
     return !too_deep;
   };
   const Json array = Json::parse(value, shallow, false);
-  if (too_deep || !array.is_array() || array.empty() || !std::all_of(array.begin(), array.end(), allowed)) return false;
+  if (too_deep || !array.is_array() || array.empty() || !std::all_of(array.begin(), array.end(), allowed))
+    return false;
   value = array.dump();
   return true;
 }

@@ -1,8 +1,9 @@
 #include "cache/base/metrics.h"
 
-#include <catch2/catch.hpp>
 #include <set>
 #include <string>
+
+#include <catch2/catch.hpp>
 
 using namespace clairfs;
 using namespace std::chrono_literals;
