@@ -6,9 +6,9 @@
 
 namespace clairfs {
 
-/// XXH3-128 over the file's path relative to the root, its size, mtime, ctime and inode, and the chunk's
-/// offset and length. The source's own path is not part of it: it may be mounted elsewhere the next time. All
-/// but the path have a fixed width and precede it, so that different fields never give the same bytes.
+/// XXH3-128 over the source's real path, the file's path in it, its size, mtime and ctime, and the chunk's
+/// offset and length. What has a fixed width precedes the paths, between which there is a NUL, so that
+/// different fields never give the same bytes. A dataset that is reached by another path is another one.
 /// REQUIRES: chunk < catalog.chunk_count(). Thread-safe.
 ChunkKey chunk_key(const Catalog& catalog, ChunkId chunk);
 

@@ -105,15 +105,18 @@ void PfsSource::stop() {
 }
 
 bool PfsSource::may_start(const Key& next, TimePoint now) const {
-  const unsigned headroom = next.first.kind == Urgency::Kind::reader ? kReaderHeadroom : 0;
-  const unsigned limit = limit_.value() + headroom;
-  if (in_flight_.size() >= std::min(options_.most_concurrency + headroom, descriptors_)) return false;
+  const bool reader = next.first.kind == Urgency::Kind::reader;
+  // Prefetches that all hang leave places of the backend to readers.
+  const unsigned kept = std::min(kReaderHeadroom, options_.most_concurrency / 4);
+  const unsigned most = options_.most_concurrency - (reader ? 0 : kept);
+  if (in_flight_.size() >= std::min(most, descriptors_)) return false;
+  const unsigned limit = limit_.value() + (reader ? kReaderHeadroom : 0);
   return in_flight_.size() < limit || in_flight_.size() - stuck(now) < limit;
 }
 
 unsigned PfsSource::stuck(TimePoint now) const {
   unsigned count = 0;
-  for (const auto& [ticket, since] : in_flight_) count += now - since >= options_.stuck ? 1 : 0;
+  for (const auto& [ticket, until] : in_flight_) count += now >= until ? 1 : 0;
   return count;
 }
 
@@ -149,7 +152,7 @@ void PfsSource::pump() {
       ticket = node.key().second;
       queued_.erase(ticket);
       request = std::move(node.mapped());
-      in_flight_[ticket] = now;
+      in_flight_[ticket] = now + options_.stuck + std::chrono::microseconds(request->length);
     }
     metrics_.pfs_in_flight.add(1);
     start(ticket, std::move(*request), now);

@@ -3,9 +3,10 @@
 // A fetch never mixes versions of a file: after each read the file's size and mtime must be what the catalog
 // says, else the fetch fails with ESTALE, the file is named once in the log, and `on_stale` is told.
 //
-// An operation that does not come back (one server of many hangs) does not hold up the rest: after `stuck` it
-// no longer counts against the number at once. A thread looks for such while requests wait, and sleeps
-// otherwise.
+// An operation that does not come back (one server of many hangs) does not hold up the rest: after a while it
+// no longer counts against the number at once, within the most that may be at once; of that some are left to
+// waiting readers. (The memory that it is to be read into stays taken, too: see chunk_cache.h on transit
+// memory.) A thread looks for such operations while requests wait, and sleeps otherwise.
 #pragma once
 
 #include <chrono>
@@ -37,7 +38,8 @@ struct PfsOptions {
   unsigned initial_concurrency = 16;
   unsigned least_concurrency = 4;
   unsigned most_concurrency = 64;
-  /// Healthy servers answer within milliseconds, and busy ones within a second or two.
+  /// After which an operation counts as hanging, beside the time that its bytes take at 1 MB/s: healthy
+  /// servers answer within milliseconds, and busy ones within a second or two.
   Duration stuck = std::chrono::seconds(5);
 };
 
@@ -85,7 +87,7 @@ class PfsSource final : public ChunkSource {
   std::map<Key, FetchRequest> queue_ GUARDED_BY(mutex_);
   std::unordered_map<Ticket, Urgency> queued_ GUARDED_BY(mutex_);
   Ticket next_ticket_ GUARDED_BY(mutex_) = 1;
-  std::map<Ticket, TimePoint> in_flight_ GUARDED_BY(mutex_);  // since when
+  std::map<Ticket, TimePoint> in_flight_ GUARDED_BY(mutex_);  // from when on they count as hanging
   bool watching_ GUARDED_BY(mutex_) = false;                  // requests wait, and the thread knows
   bool stopped_ GUARDED_BY(mutex_) = false;
   ConcurrencyLimit limit_ GUARDED_BY(mutex_);

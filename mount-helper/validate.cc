@@ -88,28 +88,37 @@ Status check_own_directory(const std::string& what, const std::string& path) {
   return {};
 }
 
-/// Its last component need not exist: it is made when the store is opened.
-Status settle_nvme(NvmeDir& nvme) {
-  if (const Status direct = refuse_symlink("nvme directory", nvme.directory); !direct) return direct;
-  std::error_code failure;
-  const auto absolute = std::filesystem::absolute(nvme.directory, failure);
-  std::string path = failure ? nvme.directory : std::filesystem::weakly_canonical(absolute, failure).string();
-  if (failure) return fault(failure.value(), fmt::format("nvme directory {}: {}", path, failure.message()));
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  const bool exists = std::filesystem::exists(path, failure);
-  if (!exists && !is_directory(parent)) {
+/// Where the directory is, or will be: its last component is made when the store is opened.
+Result<std::string> settle_nvme_path(const std::string& given) {
+  const auto path = resolve_path(given);
+  if (path && !is_directory(*path))
+    return fault(ENOTDIR, fmt::format("nvme directory {} is not a directory", *path));
+  if (path) return path;
+  if (path.error().code != ENOENT) return fault(path.error().code, "nvme directory " + path.error().message);
+  std::filesystem::path last = given;
+  if (!last.has_filename()) last = last.parent_path();  // "dir/"
+  const std::string name = last.filename().string();
+  const std::string above = last.has_parent_path() ? last.parent_path().string() : ".";
+  const auto parent = resolve_path(above);
+  if (!parent || !is_directory(*parent) || name == "." || name == "..") {
     return fault(ENOENT,
                  fmt::format("nvme directory {}: its parent directory is missing; mkdir -p {}, or give "
                              "another path",
-                             path, parent));
+                             given, above));
   }
-  if (exists && !is_directory(path))
-    return fault(ENOTDIR, fmt::format("nvme directory {} is not a directory", path));
+  return (std::filesystem::path(*parent) / name).string();
+}
+
+Status settle_nvme(NvmeDir& nvme) {
+  if (const Status direct = refuse_symlink("nvme directory", nvme.directory); !direct) return direct;
+  const auto settled = settle_nvme_path(nvme.directory);
+  if (!settled) return settled.error();
+  const std::string& path = *settled;
   nvme.directory = path;
   if (nvme.capacity != 0) return {};
   struct statvfs space {};
-  if (::statvfs((exists ? path : parent).c_str(), &space) != 0)
+  const bool exists = is_directory(path);
+  if (::statvfs(exists ? path.c_str() : std::filesystem::path(path).parent_path().c_str(), &space) != 0)
     return system_error(errno, "free space of nvme directory " + path);
   const auto free = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
   nvme.capacity = static_cast<uint64_t>(free * kNvmeShare);

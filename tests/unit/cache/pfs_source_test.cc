@@ -190,12 +190,12 @@ TEST_CASE("operations that hang do not hold up the others, and are not more than
   PfsSource source(*catalog, Fd(), io, options, clock, metrics, log.logger(), [](FileId) {});
   std::vector<char> memory(100);
   std::atomic<int> ended = 0;
-  const auto fetch = [&](int file) {
+  const auto fetch = [&](int file, Urgency::Kind kind = Urgency::Kind::prefetch) {
     source.fetch({*catalog->find("f" + std::to_string(file)),
                   0,
                   100,
                   {{memory.data(), 100}},
-                  {Urgency::Kind::prefetch, 0},
+                  {kind, 0},
                   false,
                   [&](const Result<Origin>& result) { ended += result.ok(); }});
   };
@@ -209,9 +209,16 @@ TEST_CASE("operations that hang do not hold up the others, and are not more than
   CHECK(eventually([&] { return ended == 5; }));  // though nothing else ended meanwhile
   CHECK(io.hung() == 30);
   for (int i = 0; i < 100; ++i) fetch(1);
-  CHECK(eventually([&] { return io.hung() == options.most_concurrency; }));
+  // All but what is left to readers.
+  CHECK(eventually([&] { return io.hung() == 60; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
-  CHECK(io.hung() == options.most_concurrency);
-  io.release();
-  CHECK(eventually([&] { return ended == 135; }));
+  CHECK(io.hung() == 60);
+  for (int i = 0; i < 3; ++i) fetch(1, Urgency::Kind::reader);
+  CHECK(eventually([&] { return io.hung() == 63; }));
+  fetch(9, Urgency::Kind::reader);
+  CHECK(eventually([&] { return ended == 6; }));
+  CHECK(eventually([&] {
+    io.release();
+    return ended == 139;
+  }));
 }

@@ -119,6 +119,13 @@ TEST_CASE_METHOD(Fixture, "nothing is ever written into the source or under the 
     CHECK_THAT(error(given),
                Contains("nvme directory") && Contains("mkdir -p " + directory.path() + "/none,"));
   }
+  SECTION("nvme in the source, behind a symlink after what does not exist") {
+    std::filesystem::create_directory_symlink(source, directory.path() + "/link");
+    given.nvme = {{directory.path() + "/none/../link/new", 1 << 20}};
+    CHECK_THAT(error(given), Contains("its parent directory is missing"));
+    given.nvme = {{directory.path() + "/link/new", 1 << 20}};
+    CHECK_THAT(error(given), Contains("lies in the source"));
+  }
   SECTION("nvme is a file") {
     given.nvme = {{directory.write("file", ""), 1 << 20}};
     CHECK_THAT(error(given), Contains("is not a directory"));
