@@ -18,14 +18,8 @@ namespace {
 // half, which leaves a quarter to readers at any time.
 constexpr uint64_t kWriteBehindDivisor = 4;
 
-// Share of the transit memory of fetches that wait for other nodes. Staging may pin half, some of it until an
-// earlier chunk has come from a node, and writes to NVMe a quarter, which the disk gives back: so there is
-// always memory for what comes from here or from the PFS, which is what other nodes wait for. Two of the
-// largest chunks at least, since transit memory holds eight.
-constexpr uint64_t kPeerDivisor = 4;
-
 // Share of the transit memory that may be lost to a network that would not let go of it; after that nothing
-// is asked of other nodes. Half of the share above, of which it is a part.
+// is asked of other nodes. Half of what fetches that wait for other nodes may have (chunk_cache_memory.cc).
 constexpr uint64_t kLostDivisor = 8;
 
 }  // namespace
@@ -167,9 +161,19 @@ struct ChunkCache::Fetch {
   uint64_t peer_transit = 0;  // bytes of its share of the transit memory
 };
 
+ChunkCache::Way ChunkCache::way_of(ChunkId chunk, bool peers) const {
+  bool stored = false;
+  {
+    MutexLock lock(shard(chunk).mutex);
+    stored = slots_[chunk.index()].store != 0;
+  }
+  if (stored && !must_verify(catalog_.range(chunk).file)) return Way::nvme;
+  return peers && !stored ? Way::peer : Way::source;
+}
+
 void ChunkCache::begin_or_park(ChunkId chunk, Urgency urgency, bool peers) {
   if (begin(chunk, urgency)) return;
-  park(urgency, peers, {chunk, [this, chunk, urgency] { return begin(chunk, urgency); }});
+  park(urgency, way_of(chunk, peers), {chunk, [this, chunk, urgency] { return begin(chunk, urgency); }});
 }
 
 // Reserves memory and starts the transfer; false if there is no memory now.
@@ -197,7 +201,9 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   // What comes from NVMe comes in pages.
   if (keep == Tier::ram && store == 0) block = ram_arena_->allocate(length, ram_);
   const bool in_ram = block.has_value();
-  if (!block) block = peers ? reserve_transit_for_peers(length) : reserve_transit(length);
+  const bool verifies = store != 0 && must_verify(catalog_.range(chunk).file);
+  const Way way = peers ? Way::peer : store == 0 || verifies ? Way::source : Way::nvme;
+  if (!block) block = reserve_transit(length, way);
   if (!block) return false;
 
   outstanding_.fetch_add(1);
@@ -207,7 +213,7 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   if (keep == Tier::nvme) nvme_promised_.fetch_add(data->block.capacity());
   if (store == 0) {
     fetch_from_source(fetch);
-  } else if (must_verify(catalog_.range(chunk).file)) {
+  } else if (verifies) {
     verify_then_fetch(fetch);
   } else {
     fetch_from_nvme(fetch);
@@ -450,50 +456,6 @@ NvmeStore* ChunkCache::roomiest_store(uint64_t bytes, size_t& index) const {
 }
 
 // Takes transit memory, dropping the oldest chunks there that nobody uses.
-std::optional<Block> ChunkCache::reserve_transit(uint64_t length) {
-  if (auto block = transit_arena_->allocate(length, transit_)) return block;
-  size_t candidates = 0;
-  {
-    MutexLock lock(transit_mutex_);
-    candidates = transit_order_.size();
-  }
-  for (; candidates > 0; --candidates) {
-    ChunkRef dropped;  // destroyed outside the locks
-    {
-      MutexLock lock(transit_mutex_);
-      if (transit_order_.empty()) break;
-      const ChunkId oldest = transit_order_.front();
-      transit_order_.pop_front();
-      lock.unlock();
-      bool pinned = false;
-      {
-        MutexLock shard_lock(shard(oldest).mutex);
-        ChunkRef& data = slots_[oldest.index()].data;
-        if (data && &data->block.account() == &transit_) {
-          pinned = !data.unique();
-          if (!pinned) dropped = std::move(data);
-        }
-      }
-      lock.lock();
-      if (pinned) transit_order_.push_back(oldest);
-    }
-    if (!dropped) continue;
-    dropped = ChunkRef();
-    if (auto block = transit_arena_->allocate(length, transit_)) return block;
-  }
-  return std::nullopt;
-}
-
-// The same within the share of fetches that may wait for other nodes.
-std::optional<Block> ChunkCache::reserve_transit_for_peers(uint64_t length) {
-  const uint64_t bytes = round_to_pages(length);
-  std::optional<Block> block;
-  if (peer_transit_.fetch_add(bytes) + bytes <= transit_.capacity() / kPeerDivisor)
-    block = reserve_transit(length);
-  if (!block) peer_transit_.fetch_sub(bytes);
-  return block;
-}
-
 void ChunkCache::evict(ChunkId chunk, Tier tier) {
   ChunkRef dropped;  // destroyed outside the lock
   uint8_t store = 0;
@@ -513,84 +475,6 @@ void ChunkCache::evict(ChunkId chunk, Tier tier) {
   if (dropped) {
     metrics_.ram_evictions.add();
     metrics_.ram_chunks.add(-1);
-  }
-}
-
-void ChunkCache::park(Urgency urgency, bool peers, Parked parked) {
-  const std::optional<ChunkId> chunk = parked.chunk;
-  {
-    MutexLock lock(transit_mutex_);
-    parked_[static_cast<size_t>(urgency.kind)][peers ? 1 : 0].push_back(std::move(parked));
-    parked_count_.fetch_add(1);
-  }
-  if (chunk) raise_parked(*chunk);  // somebody may have joined meanwhile
-  retry_parked();                   // memory may have come free before it was known that somebody waits
-}
-
-void ChunkCache::memory_released() {
-  if (parked_count_.load() > 0) retry_parked();
-}
-
-// One thread at a time. Who comes meanwhile leaves word and goes, and the one at work goes round again:
-// memory that comes free just after an attempt failed is not overlooked, and an attempt that frees memory
-// itself does not start the next one within itself.
-void ChunkCache::retry_parked() {
-  if (retries_wanted_.fetch_add(1) != 0) return;
-  uint64_t wanted = 1;
-  do {
-    while (retry_oldest()) {
-    }
-    wanted = retries_wanted_.fetch_sub(wanted) - wanted;
-  } while (wanted != 0);
-}
-
-// Readers first, then the oldest; but what waits for no other node never queues behind what does.
-bool ChunkCache::retry_oldest() {
-  std::array<bool, 2> no_memory{};
-  for (size_t i = 0; i < 2 * std::tuple_size_v<decltype(parked_)>; ++i) {
-    const size_t kind = i / 2;
-    const size_t peers = i % 2;
-    if (no_memory[peers]) continue;
-    Parked parked;
-    {
-      MutexLock lock(transit_mutex_);
-      Queue& queue = parked_[kind][peers];
-      if (queue.empty()) continue;
-      parked = std::move(queue.front());
-      queue.pop_front();
-    }
-    const std::optional<ChunkId> chunk = parked.chunk;
-    if (parked.attempt()) {
-      parked_count_.fetch_sub(1);
-      return true;
-    }
-    no_memory[peers] = true;
-    {
-      MutexLock lock(transit_mutex_);
-      parked_[kind][peers].push_front(std::move(parked));
-    }
-    if (chunk) raise_parked(*chunk);  // somebody may have joined while it was in no queue
-  }
-  return false;
-}
-
-// Moves the chunk to the queue of what its fetch is by now, if it waits for memory in that of something less
-// urgent.
-void ChunkCache::raise_parked(ChunkId chunk) {
-  const std::optional<Urgency> urgency = urgency_of(chunk);
-  if (!urgency || parked_count_.load() == 0) return;
-  const auto kind = static_cast<size_t>(urgency->kind);
-  MutexLock lock(transit_mutex_);
-  for (size_t lower = kind + 1; lower < parked_.size(); ++lower) {
-    for (size_t peers = 0; peers < parked_[lower].size(); ++peers) {
-      Queue& queue = parked_[lower][peers];
-      const auto found =
-          std::find_if(queue.begin(), queue.end(), [chunk](const Parked& p) { return p.chunk == chunk; });
-      if (found == queue.end()) continue;
-      parked_[kind][peers].push_back(std::move(*found));
-      queue.erase(found);
-      return;
-    }
   }
 }
 

@@ -9,11 +9,12 @@
 // Where a fetched chunk is kept is decided by a TierPolicy before it is fetched. What the RAM tier does not
 // keep goes through transit memory: a small, fixed budget whose chunks stay until the memory is needed for
 // the next (first in, first out), so that the READs of one chunk in sequence cost one transfer. When transit
-// memory is short, fetches wait for it in order; it always comes free, since every transfer completes.
+// memory is short, fetches wait for it in order; it comes free as transfers complete. Some of it is left to
+// what comes from NVMe, so that a source that hangs does not hold that up.
 //
-// Fetches that wait for other nodes have a share of the transit memory and a queue of their own. What other
-// nodes ask for (acquire_here) comes from here or from the PFS, and never joins a fetch that waits for a
-// node: so nodes never wait for each other in a circle.
+// Fetches that wait for other nodes have a share of the transit memory, and each way a queue of its own. What
+// other nodes ask for (acquire_here) comes from here or from the PFS, and never joins a fetch that waits for
+// a node: so nodes never wait for each other in a circle.
 //
 // A chunk larger than a READ that no tier would keep is not brought in whole: the range asked for is read
 // from the source and forgotten. So a full cache adds nothing to what the source would have to deliver
@@ -151,6 +152,10 @@ class ChunkCache final : private MemoryListener {
     bool for_peer = false;  // another node waits for it
   };
   bool join_or_start(ChunkId chunk, Urgency urgency, Scope scope, const AcquireDone& done);
+  /// Where a fetch goes: what it may have to wait for.
+  enum class Way : uint8_t { nvme, source, peer };
+  static constexpr size_t kWays = 3;
+  Way way_of(ChunkId chunk, bool peers) const;
   void begin_or_park(ChunkId chunk, Urgency urgency, bool peers);
   bool begin(ChunkId chunk, Urgency urgency);
   Tier make_place(ChunkId chunk);
@@ -170,11 +175,12 @@ class ChunkCache final : private MemoryListener {
 
   // Memory.
   NvmeStore* roomiest_store(uint64_t bytes, size_t& index) const;
-  std::optional<Block> reserve_transit(uint64_t length);
-  std::optional<Block> reserve_transit_for_peers(uint64_t length);
+  std::optional<Block> reserve_transit(uint64_t length, Way way);
+  std::optional<Block> claim_transit(uint64_t length, Way way);
+  std::optional<Block> allocate_transit(uint64_t length, Way way);
   bool asks_peers(FileId file, uint64_t offset) const;
   void evict(ChunkId chunk, Tier tier);
-  void park(Urgency urgency, bool peers, Parked parked);
+  void park(Urgency urgency, Way way, Parked parked);
   void raise_parked(ChunkId chunk);
   std::optional<Urgency> urgency_of(ChunkId chunk) const;
   void retry_parked();
@@ -212,9 +218,9 @@ class ChunkCache final : private MemoryListener {
 
   Mutex transit_mutex_;
   std::deque<ChunkId> transit_order_ GUARDED_BY(transit_mutex_);  // oldest first
-  // What waits for memory, by kind of urgency: those that wait for no other node, and those that may.
+  // What waits for memory, by kind of urgency and by way.
   using Queue = std::deque<Parked>;
-  std::array<std::array<Queue, 2>, 3> parked_ GUARDED_BY(transit_mutex_);
+  std::array<std::array<Queue, kWays>, 3> parked_ GUARDED_BY(transit_mutex_);
   std::vector<ChunkRef> lost_ GUARDED_BY(transit_mutex_);  // memory that must never be used again
 };
 

@@ -88,7 +88,7 @@ void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint
   if (!here && !would_keep(chunk)) {
     const bool peers = asks_peers(file, range.offset);
     if (!read_through(file, offset, length, peers, done)) {
-      park(Urgency{}, peers,
+      park(Urgency{}, peers ? Way::peer : Way::source,
            {std::nullopt, [=, this] { return read_through(file, offset, length, peers, done); }});
     }
     return;
@@ -102,7 +102,7 @@ bool ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, boo
     done(Error{ECANCELED, "the mount is being shut down"});
     return true;
   }
-  auto block = peers ? reserve_transit_for_peers(length) : reserve_transit(length);
+  auto block = reserve_transit(length, peers ? Way::peer : Way::source);
   if (!block) return false;
   outstanding_.fetch_add(1);
   const ChunkRef data(new ChunkData(std::move(*block), static_cast<uint32_t>(length), *this));
@@ -122,7 +122,7 @@ bool ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, boo
     } else if (outcome.error().code == kMemoryLost) {
       lose(held);
       if (!read_through(file, offset, length, false, done))
-        park(Urgency{}, false,
+        park(Urgency{}, Way::source,
              {std::nullopt, [=, this] { return read_through(file, offset, length, false, done); }});
     } else {
       done(outcome.error());

@@ -1,6 +1,7 @@
 """The PFS fails, hangs and slows down: errors reach the readers that met them, and end when the fault ends."""
 
 import errno
+import os
 import time
 
 import pytest
@@ -116,6 +117,27 @@ def test_part_of_the_source_hangs(source, pfs, io):
         for reader in waiting:
             joined(reader)
         assert_hashes(mount, hashes)
+        assert mount.stat("reads.failed") == 0
+
+
+def test_what_is_on_nvme_is_served_while_the_source_hangs(tmp):
+    """Also when more large chunks are on their way from the source than there is memory for."""
+    sizes = {f"kept/{i}": 4 << 20 for i in range(4)} | {f"hung/{i:02}": 4 << 20 for i in range(14)}
+    hashes = make_dataset(tmp / "src", sizes)
+    kept = [name for name in sizes if name.startswith("kept/")]
+    hung = [name for name in sizes if name not in kept]
+    with slowfs(tmp / "src") as pfs, clairfs(pfs.path, "--ram=0", f"--nvme={tmp / 'nvme'}:200M") as mount:
+        assert_hashes(mount, hashes, kept)
+        wait_until(
+            lambda: all(os.getxattr(mount.path / name, "user.clairfs.tier") == b"nvme" for name in kept), "NVMe has them"
+        )
+        pfs.command("hang hung/* 3600")
+        waiting = [in_background(assert_hashes, mount, hashes, [name]) for name in hung]
+        wait_until(lambda: mount.stat("pfs.in_flight") >= 7, "transit memory is taken")
+        joined(in_background(assert_hashes, mount, hashes, kept))
+        pfs.command("clear")
+        for reader in waiting:
+            joined(reader)
         assert mount.stat("reads.failed") == 0
 
 
