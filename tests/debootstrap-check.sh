@@ -52,6 +52,7 @@ unshare --mount debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root
 rm -f "$root.log"
 echo "== debootstrap: $((SECONDS - start)) s"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+echo '127.0.0.1 localhost' >"$root/etc/hosts"  # as every installed Debian has it
 apt-config dump | { grep -E '^Acquire::(http|https|Check-)' || true; } >"$root/etc/apt/apt.conf.d/01reach-mirror"
 git clone -q --no-hardlinks "$repo" "$root/clairfs"
 

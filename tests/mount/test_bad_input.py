@@ -88,7 +88,7 @@ def test_options(place, name):
 
 
 SETTLED = {
-    "no nvme directory": (["--nvme={t}/absent:1G"], ["{t}/absent"]),
+    "no nvme directory": (["--nvme={t}/absent/nvme:1G"], ["mkdir -p {t}/absent,"]),
     "nvme is a file": (["--nvme={t}/file:1G"], ["{t}/file", "not a directory"]),
     "nvme in the source": (["--nvme={t}/src/folder:1G"], ["{t}/src/folder", "never written"]),
     "nvme below the mountpoint": (["--nvme={t}/mnt:1G"], ["{t}/mnt"]),
