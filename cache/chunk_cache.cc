@@ -15,7 +15,7 @@ namespace {
 
 // Share of the transit memory that chunks waiting to be written to NVMe may hold. When the disk is slower
 // than the source, the rest is not written this time, so that readers never wait for writes; staging may pin
-// half, which leaves a quarter to readers at any time.
+// half, which leaves a quarter to readers at any time, half of that to hits of NVMe alone.
 constexpr uint64_t kWriteBehindDivisor = 4;
 
 // Share of the transit memory that may be lost to a network that would not let go of it; after that nothing

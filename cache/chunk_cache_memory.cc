@@ -8,8 +8,8 @@ namespace {
 
 // Share of the transit memory of fetches that wait for other nodes. Staging may pin half, some of it until an
 // earlier chunk has come from a node, and writes to NVMe a quarter, which the disk gives back: so there is
-// always memory for what comes from here or from the PFS, which is what other nodes wait for. Two of the
-// largest chunks at least, since transit memory holds eight.
+// always an eighth for what comes from the PFS, and one for what comes from NVMe: what other nodes wait for.
+// Two of the largest chunks at least, since transit memory holds eight.
 constexpr uint64_t kPeerDivisor = 4;
 
 // Share of the transit memory that only what comes from NVMe may take: one of the largest chunks at least.

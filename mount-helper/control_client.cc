@@ -35,8 +35,7 @@ std::string quoted_pair(const std::string& word) {
 }
 
 void make_absolute(std::string& file, const std::string& here) {
-  if (file.empty() || file.starts_with('/') || file.starts_with('[')) return;  // [: the values themselves
-  file = (std::filesystem::path(here) / file).lexically_normal();
+  if (is_relative_file(file)) file = (std::filesystem::path(here) / file).lexically_normal();
 }
 
 std::string root_below(const std::string& root, const ControlledMount& mount) {

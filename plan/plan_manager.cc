@@ -17,8 +17,8 @@ Status check_absolute(const PlanSpec& spec) {
   const std::pair<const char*, const std::string&> files[] = {
       {"list", spec.list}, {"weights", spec.weights}, {"indices", spec.indices}};
   for (const auto& [key, file] : files) {
-    if (file.empty() || file.starts_with('/') || file.starts_with('[')) continue;  // [: the values themselves
-    return plan_error(key, file, "want an absolute path; 'clairfs plan' makes relative ones absolute");
+    if (is_relative_file(file))
+      return plan_error(key, file, "want an absolute path; 'clairfs plan' makes relative ones absolute");
   }
   return {};
 }

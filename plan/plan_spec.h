@@ -72,6 +72,12 @@ struct PlanSpec {
   bool drops_in_loader() const { return drop_last == "true" || drop_last == "loader"; }
 };
 
+/// Whether a value of list, weights or indices is a file named by a relative path; not "[3,1,2]", the values
+/// themselves.
+inline bool is_relative_file(const std::string& value) {
+  return !value.empty() && !value.starts_with('/') && !value.starts_with('[');
+}
+
 /// Errors: EINVAL for more than kMaxPlanText bytes.
 Status check_plan_size(std::string_view text);
 
