@@ -61,7 +61,7 @@ ChunkCache::ChunkCache(const Parts& parts, std::unique_ptr<RamArena> ram_arena,
   }
 }
 
-// What the stores kept over a restart is found by content; what nobody can ask for any more is dropped.
+// What the stores kept over a restart is found by its key; what nobody can ask for any more is dropped.
 void ChunkCache::adopt_warm_chunks() {
   for (size_t i = 0; i < stores_.size(); ++i) {
     if (stores_[i]->chunks() == 0) continue;
@@ -141,7 +141,7 @@ bool ChunkCache::join_or_start(ChunkId chunk, Urgency urgency, Scope scope, cons
   if (data) {
     done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
   } else if (starts) {
-    begin_or_park(chunk, urgency, scope.peers);
+    begin_or_park(chunk, urgency);
   } else if (ticket != 0) {
     source_.expedite(ticket, urgency);
   } else if (raised) {
@@ -161,26 +161,16 @@ struct ChunkCache::Fetch {
   uint64_t peer_transit = 0;  // bytes of its share of the transit memory
 };
 
-ChunkCache::Way ChunkCache::way_of(ChunkId chunk, bool peers) const {
-  bool stored = false;
-  {
-    MutexLock lock(shard(chunk).mutex);
-    stored = slots_[chunk.index()].store != 0;
-  }
-  if (stored && !must_verify(catalog_.range(chunk).file)) return Way::nvme;
-  return peers && !stored ? Way::peer : Way::source;
+void ChunkCache::begin_or_park(ChunkId chunk, Urgency urgency) {
+  if (const std::optional<Way> lacking = begin(chunk, urgency))
+    park(urgency, *lacking, {chunk, [this, chunk, urgency] { return begin(chunk, urgency); }});
 }
 
-void ChunkCache::begin_or_park(ChunkId chunk, Urgency urgency, bool peers) {
-  if (begin(chunk, urgency)) return;
-  park(urgency, way_of(chunk, peers), {chunk, [this, chunk, urgency] { return begin(chunk, urgency); }});
-}
-
-// Reserves memory and starts the transfer; false if there is no memory now.
-bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
+// Reserves memory and starts the transfer, unless there is no memory now: the answer is what lacks it.
+std::optional<ChunkCache::Way> ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   if (stopping_.load()) {
     complete(chunk, Error{ECANCELED, "the mount is being shut down"});
-    return true;
+    return std::nullopt;
   }
   const uint32_t length = catalog_.range(chunk).length;
   size_t store = 0;
@@ -204,7 +194,7 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   const bool verifies = store != 0 && must_verify(catalog_.range(chunk).file);
   const Way way = peers ? Way::peer : store == 0 || verifies ? Way::source : Way::nvme;
   if (!block) block = reserve_transit(length, way);
-  if (!block) return false;
+  if (!block) return way;
 
   outstanding_.fetch_add(1);
   const ChunkRef data(new ChunkData(std::move(*block), length, *this));
@@ -218,7 +208,7 @@ bool ChunkCache::begin(ChunkId chunk, Urgency urgency) {
   } else {
     fetch_from_nvme(fetch);
   }
-  return true;
+  return std::nullopt;
 }
 
 // Asks the policy where the chunk is to stay, and drops what has to make room.
@@ -322,7 +312,7 @@ void ChunkCache::fetch_again(ChunkId chunk, Urgency urgency) {
     flight.ticket = 0;
     urgency = flight.urgency;
   }
-  begin_or_park(chunk, urgency, false);
+  begin_or_park(chunk, urgency);
 }
 
 // For what came from NVMe, or when memory of the tier was still pinned as the fetch began.
@@ -455,7 +445,6 @@ NvmeStore* ChunkCache::roomiest_store(uint64_t bytes, size_t& index) const {
   return best;
 }
 
-// Takes transit memory, dropping the oldest chunks there that nobody uses.
 void ChunkCache::evict(ChunkId chunk, Tier tier) {
   ChunkRef dropped;  // destroyed outside the lock
   uint8_t store = 0;

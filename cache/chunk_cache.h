@@ -58,7 +58,8 @@ struct AcquiredChunk {
 struct ReadView {
   std::vector<iovec> memory;
   std::vector<ChunkRef> pins;
-  Origin origin = Origin::ram;  ///< the slowest that any part came from
+  std::vector<std::unique_ptr<std::string>> copies;  ///< of what must not stay pinned
+  Origin origin = Origin::ram;                       ///< the slowest that any part came from
   bool joined = false;
 };
 
@@ -122,10 +123,13 @@ class ChunkCache final : private MemoryListener {
     Urgency urgency;                   // of the most urgent of them
     bool peers = false;                // may wait for another node; never turns true later
   };
+  /// Where a fetch goes: what it may have to wait for.
+  enum class Way : uint8_t { nvme, source, peer };
+  static constexpr size_t kWays = 3;
   /// What waits for memory: a chunk, if it is all of one, and how to go on.
   struct Parked {
     std::optional<ChunkId> chunk;
-    std::function<bool()> attempt;  // false: still no memory
+    std::function<std::optional<Way>()> attempt;  // the way that still has no memory; nothing: it has begun
   };
   struct Slot {
     ChunkRef data;      // in the RAM tier or in transit
@@ -152,12 +156,8 @@ class ChunkCache final : private MemoryListener {
     bool for_peer = false;  // another node waits for it
   };
   bool join_or_start(ChunkId chunk, Urgency urgency, Scope scope, const AcquireDone& done);
-  /// Where a fetch goes: what it may have to wait for.
-  enum class Way : uint8_t { nvme, source, peer };
-  static constexpr size_t kWays = 3;
-  Way way_of(ChunkId chunk, bool peers) const;
-  void begin_or_park(ChunkId chunk, Urgency urgency, bool peers);
-  bool begin(ChunkId chunk, Urgency urgency);
+  void begin_or_park(ChunkId chunk, Urgency urgency);
+  std::optional<Way> begin(ChunkId chunk, Urgency urgency);
   Tier make_place(ChunkId chunk);
   bool must_verify(FileId file) const;
   void verify_then_fetch(const std::shared_ptr<Fetch>& fetch);
@@ -188,7 +188,9 @@ class ChunkCache final : private MemoryListener {
 
   // Reads.
   void acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length, const AcquireDone& done);
-  bool read_through(FileId file, uint64_t offset, uint64_t length, bool peers, const AcquireDone& done);
+  void read_through(FileId file, uint64_t offset, uint64_t length, bool peers, const AcquireDone& done);
+  std::optional<Way> begin_reading_through(FileId file, uint64_t offset, uint64_t length, bool peers,
+                                           const AcquireDone& done);
 
   // Constant after construction.
   const Catalog& catalog_;

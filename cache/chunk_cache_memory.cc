@@ -28,10 +28,8 @@ std::optional<Block> ChunkCache::reserve_transit(uint64_t length, Way way) {
 }
 
 std::optional<Block> ChunkCache::allocate_transit(uint64_t length, Way way) {
-  auto block = transit_arena_->allocate(length, transit_);
-  const bool leaves_some = stores_.empty() || way == Way::nvme ||
-                           transit_.used() <= transit_.capacity() - transit_.capacity() / kNvmeDivisor;
-  return leaves_some ? std::move(block) : std::nullopt;
+  const bool spares = way != Way::nvme && !stores_.empty();
+  return transit_arena_->allocate(length, transit_, spares ? transit_.capacity() / kNvmeDivisor : 0);
 }
 
 std::optional<Block> ChunkCache::claim_transit(uint64_t length, Way way) {
@@ -102,26 +100,31 @@ bool ChunkCache::retry_oldest() {
   for (size_t i = 0; i < kWays * std::tuple_size_v<decltype(parked_)>; ++i) {
     const size_t kind = i / kWays;
     const size_t way = i % kWays;
-    if (no_memory[way]) continue;
-    Parked parked;
-    {
-      MutexLock lock(transit_mutex_);
-      Queue& queue = parked_[kind][way];
-      if (queue.empty()) continue;
-      parked = std::move(queue.front());
-      queue.pop_front();
+    while (!no_memory[way]) {
+      Parked parked;
+      {
+        MutexLock lock(transit_mutex_);
+        Queue& queue = parked_[kind][way];
+        if (queue.empty()) break;
+        parked = std::move(queue.front());
+        queue.pop_front();
+      }
+      const std::optional<ChunkId> chunk = parked.chunk;
+      const std::optional<Way> lacking = parked.attempt();
+      if (!lacking) {
+        parked_count_.fetch_sub(1);
+        return true;
+      }
+      // Not always the way it was parked for: NVMe may have lost the chunk meanwhile.
+      const auto by_now = static_cast<size_t>(*lacking);
+      no_memory[by_now] = true;
+      {
+        MutexLock lock(transit_mutex_);
+        Queue& queue = parked_[kind][by_now];
+        queue.insert(by_now == way ? queue.begin() : queue.end(), std::move(parked));
+      }
+      if (chunk) raise_parked(*chunk);  // somebody may have joined while it was in no queue
     }
-    const std::optional<ChunkId> chunk = parked.chunk;
-    if (parked.attempt()) {
-      parked_count_.fetch_sub(1);
-      return true;
-    }
-    no_memory[way] = true;
-    {
-      MutexLock lock(transit_mutex_);
-      parked_[kind][way].push_front(std::move(parked));
-    }
-    if (chunk) raise_parked(*chunk);  // somebody may have joined while it was in no queue
   }
   return false;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cache/chunk_cache.h"
+#include "cache/io_memory.h"
 
 namespace clairfs {
 namespace {
@@ -15,10 +16,14 @@ constexpr uint64_t kLargestRead = 1 << 20;
 // Collects the pieces of one read; the last to arrive completes it.
 struct ChunkCache::RangeRead {
   struct Piece {
-    ChunkRef data;
+    ChunkRef data;  // or
+    std::string copy;
     uint64_t offset = 0;  // within the chunk
     uint64_t length = 0;
   };
+  explicit RangeRead(const MemoryAccount& transit_) : transit(transit_) {}
+
+  const MemoryAccount& transit;
   std::vector<Piece> pieces;
   std::atomic<size_t> missing{0};
   Mutex mutex;
@@ -27,17 +32,19 @@ struct ChunkCache::RangeRead {
   ReadDone done;
 
   void arrived(size_t i, Result<AcquiredChunk>& chunk) {
+    ChunkRef passed;  // let go of outside the lock: its memory may bring another piece
     {
       MutexLock lock(mutex);
       if (chunk) {
-        pieces[i].data = std::move(chunk->data);
         pieces[i].offset -= chunk->start;
+        passed = hold(pieces[i], std::move(chunk->data));
         view.origin = std::max(view.origin, chunk->origin);
         view.joined = view.joined || chunk->joined;
       } else {
         error = chunk.error();
       }
     }
+    passed = ChunkRef();
     if (missing.fetch_sub(1) != 1) return;
     ReadView out;
     std::optional<Error> failure;
@@ -48,10 +55,27 @@ struct ChunkCache::RangeRead {
     }
     if (failure) return done(*failure);
     for (Piece& piece : pieces) {
-      for (const iovec& run : piece.data->block.slices(piece.offset, piece.length)) out.memory.push_back(run);
-      out.pins.push_back(std::move(piece.data));
+      if (piece.data) {
+        for (const iovec& run : piece.data->block.slices(piece.offset, piece.length))
+          out.memory.push_back(run);
+        out.pins.push_back(std::move(piece.data));
+      } else {
+        out.copies.push_back(std::make_unique<std::string>(std::move(piece.copy)));
+        out.memory.push_back({out.copies.back()->data(), out.copies.back()->size()});
+      }
     }
     done(std::move(out));
+  }
+
+  // What is in transit is not pinned until the others come: they may be waiting for just that memory, and so
+  // may those of other reads, each of which has a piece already.
+  ChunkRef hold(Piece& piece, ChunkRef data) const {
+    if (missing.load() > 1 && &data->block.account() == &transit) {
+      piece.copy = joined(data->block.slices(piece.offset, piece.length));
+      return data;
+    }
+    piece.data = std::move(data);
+    return {};
   }
 };
 
@@ -60,7 +84,7 @@ void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone do
   const uint64_t chunk_size = catalog_.chunk_size();
   const uint64_t first = offset / chunk_size;
   const uint64_t last = (offset + length - 1) / chunk_size;
-  auto job = std::make_shared<RangeRead>();
+  auto job = std::make_shared<RangeRead>(transit_);
   job->pieces.resize(last - first + 1);
   job->missing = job->pieces.size();
   job->done = std::move(done);
@@ -86,24 +110,28 @@ void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint
     here = slot.data || slot.store != 0 || shard(chunk).flights.contains(chunk);
   }
   if (!here && !would_keep(chunk)) {
-    const bool peers = asks_peers(file, range.offset);
-    if (!read_through(file, offset, length, peers, done)) {
-      park(Urgency{}, peers ? Way::peer : Way::source,
-           {std::nullopt, [=, this] { return read_through(file, offset, length, peers, done); }});
-    }
+    read_through(file, offset, length, asks_peers(file, range.offset), done);
     return;
   }
   acquire(chunk, Urgency{Urgency::Kind::reader, 0}, done);
 }
 
-bool ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, bool peers,
+void ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, bool peers,
                               const AcquireDone& done) {
+  const auto attempt = [=, this] { return begin_reading_through(file, offset, length, peers, done); };
+  if (const std::optional<Way> lacking = attempt()) park(Urgency{}, *lacking, {std::nullopt, attempt});
+}
+
+std::optional<ChunkCache::Way> ChunkCache::begin_reading_through(FileId file, uint64_t offset,
+                                                                 uint64_t length, bool peers,
+                                                                 const AcquireDone& done) {
   if (stopping_.load()) {
     done(Error{ECANCELED, "the mount is being shut down"});
-    return true;
+    return std::nullopt;
   }
-  auto block = reserve_transit(length, peers ? Way::peer : Way::source);
-  if (!block) return false;
+  const Way way = peers ? Way::peer : Way::source;
+  auto block = reserve_transit(length, way);
+  if (!block) return way;
   outstanding_.fetch_add(1);
   const ChunkRef data(new ChunkData(std::move(*block), static_cast<uint32_t>(length), *this));
   FetchRequest request;
@@ -121,16 +149,14 @@ bool ChunkCache::read_through(FileId file, uint64_t offset, uint64_t length, boo
       done(AcquiredChunk{held, *outcome, false, offset % catalog_.chunk_size()});
     } else if (outcome.error().code == kMemoryLost) {
       lose(held);
-      if (!read_through(file, offset, length, false, done))
-        park(Urgency{}, Way::source,
-             {std::nullopt, [=, this] { return read_through(file, offset, length, false, done); }});
+      read_through(file, offset, length, false, done);
     } else {
       done(outcome.error());
     }
     operation_ended(std::move(held));
   };
   source_.fetch(std::move(request));
-  return true;
+  return std::nullopt;
 }
 
 }  // namespace clairfs

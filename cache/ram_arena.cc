@@ -17,10 +17,11 @@ constexpr uint64_t kPopulateStep = kPopulateAhead / 4;
 
 }  // namespace
 
-bool MemoryAccount::charge(uint64_t bytes) {
+bool MemoryAccount::charge(uint64_t bytes, uint64_t spared) {
+  const uint64_t limit = capacity_ - spared;
   uint64_t used = used_.load(std::memory_order_relaxed);
   do {
-    if (bytes > capacity_ || used > capacity_ - bytes) return false;
+    if (bytes > limit || used > limit - bytes) return false;
   } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
   gauge_.add(static_cast<int64_t>(bytes));
   return true;
@@ -124,9 +125,9 @@ bool RamArena::wants_population() const {
   return used_until_ > 0 && populated_until_ < used_until_ + kPopulateAhead - kPopulateStep;
 }
 
-std::optional<Block> RamArena::allocate(uint64_t length, MemoryAccount& account) {
+std::optional<Block> RamArena::allocate(uint64_t length, MemoryAccount& account, uint64_t spared) {
   const auto wanted = static_cast<uint32_t>((length + unit_ - 1) / unit_);
-  if (!account.charge(wanted * unit_)) return std::nullopt;
+  if (!account.charge(wanted * unit_, spared)) return std::nullopt;
   std::vector<Block::Run> more;
   MutexLock lock(mutex_);
   const Block::Run first = take_run(wanted);

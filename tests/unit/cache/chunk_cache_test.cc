@@ -1,5 +1,6 @@
 #include "cache/chunk_cache.h"
 
+#include <array>
 #include <atomic>
 #include <random>
 #include <thread>
@@ -7,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "cache/catalog_scan.h"
+#include "cache/io_memory.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/fake_store.h"
@@ -280,6 +282,72 @@ TEST_CASE("pinned chunks in transit are not dropped under a reader") {
   for (size_t i = 1; i < 2 * fits; ++i) f.read(f.file(i), 0, kChunk);
   const auto* bytes = static_cast<const unsigned char*>(pinned->block.slices(0, kChunk)[0].iov_base);
   CHECK(bytes[12345] == fake_byte(f.file(0), 12345));
+}
+
+TEST_CASE("reads that have one of their chunks do not hold the memory that all of them wait for") {
+  const size_t fits = ChunkCache::transit_capacity(kChunk) / kChunk;
+  Fixture f(std::vector<uint64_t>(fits, 2 * kChunk), 0, false);
+  for (size_t i = 0; i < fits; ++i) f.cache->acquire(f.chunk(i), {}, [](const auto&) {});
+  REQUIRE(f.source.fetches == fits);
+  size_t right = 0;
+  for (size_t i = 0; i < fits; ++i) {
+    f.cache->read(f.file(i), kChunk - 100, 200, [&, file = f.file(i)](Result<ReadView> view) {
+      std::string bytes;
+      if (view) bytes = joined(view->memory);
+      bool equal = bytes.size() == 200;
+      for (size_t at = 0; at < bytes.size(); ++at)
+        equal = equal && static_cast<unsigned char>(bytes[at]) == fake_byte(file, kChunk - 100 + at);
+      right += equal ? 1 : 0;
+    });
+  }
+  CHECK(right == 0);
+  f.source.complete_all();
+  CHECK(right == fits);
+}
+
+// Keeps what it is told on NVMe, and says when it is asked for the chunk that has to make room there.
+class SwappingPolicy final : public TierPolicy {
+ public:
+  TierChoice place(ChunkId chunk, uint64_t, const TierSpace& space) override {
+    if (chunk == newcomer) return {Tier::nvme, {victim}};
+    return {space.nvme >= kChunk ? Tier::nvme : Tier::none, {}};
+  }
+  bool would_keep(ChunkId, uint64_t, const TierSpace&) const override { return true; }
+
+  ChunkId newcomer{UINT32_MAX};
+  ChunkId victim;
+};
+
+TEST_CASE("what waits for memory for an NVMe hit and loses it there does not hold up other hits") {
+  const size_t fits = ChunkCache::transit_capacity(kChunk) / kChunk;
+  const size_t spared = fits / 8;  // of the transit memory, for NVMe
+  const size_t stored = spared + 2;
+  FakeStore store(stored * kChunk);
+  SwappingPolicy policy;
+  Fixture f(std::vector<uint64_t>(stored + fits, kChunk), 0, true, {&store});
+  f.cache =
+      std::move(*ChunkCache::create({*f.catalog, f.source, {&store}, policy, f.metrics, f.log.logger()}, 0));
+  for (size_t i = 0; i < stored; ++i) CHECK(f.read(f.file(i), 0, kChunk) == Origin::pfs);
+  std::vector<ChunkRef> pins;
+  const auto pin = [&](Result<AcquiredChunk> chunk) { pins.push_back(chunk->data); };
+  for (size_t i = 0; i < fits - spared; ++i) f.cache->acquire(f.chunk(stored + i), {}, pin);
+  for (size_t i = 2; i < stored; ++i) f.cache->acquire(f.chunk(i), {}, pin);
+  REQUIRE(pins.size() == fits);
+  std::array<bool, 3> answered{};
+  const auto note = [&](size_t which) {
+    return [&answered, which](const Result<AcquiredChunk>& chunk) { answered[which] = bool(chunk); };
+  };
+  f.cache->acquire(f.chunk(0), {}, note(0));
+  f.cache->acquire(f.chunk(1), {}, note(1));
+  policy.victim = f.chunk(0);
+  policy.newcomer = f.chunk(stored + fits - 1);
+  f.cache->acquire(policy.newcomer, {}, note(2));  // drops chunk 0, and waits for memory itself
+  REQUIRE(f.cache->tier_of(f.chunk(0)) == Tier::none);
+  REQUIRE(answered == std::array<bool, 3>{});
+  pins.pop_back();
+  CHECK(answered == std::array<bool, 3>{false, true, false});
+  pins.clear();
+  CHECK(answered == std::array<bool, 3>{true, true, true});
 }
 
 TEST_CASE("large chunks that no tier keeps are read through by range") {
