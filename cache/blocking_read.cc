@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <future>
 
+#include "cache/io_memory.h"
+
 namespace clairfs {
 
 Result<std::string> read_bytes(ChunkCache& cache, const Catalog& catalog, FileId file, uint64_t offset,
@@ -17,10 +19,7 @@ Result<std::string> read_bytes(ChunkCache& cache, const Catalog& catalog, FileId
   auto future = promise->get_future();
   cache.read(file, offset, length, [promise](const Result<ReadView>& view) {
     if (!view) return promise->set_value(view.error());
-    std::string bytes;
-    for (const iovec& part : view->memory)
-      bytes.append(static_cast<const char*>(part.iov_base), part.iov_len);
-    promise->set_value(std::move(bytes));
+    promise->set_value(joined(view->memory));
   });
   if (future.wait_for(std::chrono::minutes(1)) != std::future_status::ready) {
     return Error{ETIMEDOUT, "read " + catalog.path(file) + ": the source does not answer"};

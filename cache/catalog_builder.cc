@@ -2,21 +2,12 @@
 
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 #include <fmt/format.h>
 #include <xxhash.h>
 
 namespace clairfs {
 namespace {
-
-int64_t nanoseconds(const timespec& time) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max() / kSecond - 1;
-  if (time.tv_sec > kLast) return std::numeric_limits<int64_t>::max();
-  if (time.tv_sec < -kLast) return std::numeric_limits<int64_t>::min();
-  return time.tv_sec * kSecond + time.tv_nsec;
-}
 
 template <class T>
 void copy_to(std::byte* to, const std::vector<T>& from) {
@@ -27,8 +18,8 @@ void copy_to(std::byte* to, const std::vector<T>& from) {
 
 SourceAttributes source_attributes(const struct stat& from) {
   SourceAttributes out;
-  out.mtime_ns = nanoseconds(from.st_mtim);
-  out.ctime_ns = nanoseconds(from.st_ctim);
+  out.mtime_ns = stamp_nanoseconds(from.st_mtim.tv_sec, from.st_mtim.tv_nsec);
+  out.ctime_ns = stamp_nanoseconds(from.st_ctim.tv_sec, from.st_ctim.tv_nsec);
   out.size = static_cast<uint64_t>(from.st_size);
   out.inode = from.st_ino;
   out.mode = from.st_mode;

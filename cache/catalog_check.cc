@@ -14,8 +14,8 @@
 #include "cache/base/printable.h"
 #include "cache/base/thread.h"
 #include "cache/catalog_builder.h"
-#include "cache/catalog_open.h"
 #include "cache/catalog_scan.h"
+#include "cache/open_below.h"
 
 namespace clairfs {
 namespace {
@@ -28,20 +28,40 @@ class Checker {
   Checker(const Catalog& catalog, int source_fd, CatalogCheck check)
       : catalog_(catalog), source_fd_(source_fd), check_(check) {}
 
-  std::optional<std::string> run(unsigned threads) {
+  std::optional<std::string> run(unsigned threads, const ScanProgress& progress) {
     check_root();
+    const unsigned useful = (catalog_.size() + kBlock - 1) / kBlock;
+    std::vector<NamedThread> pool;
+    const unsigned count = std::min(threads_within_limits(threads), useful);
     {
-      const unsigned useful = (catalog_.size() + kBlock - 1) / kBlock;
-      std::vector<NamedThread> pool;
-      for (unsigned i = 0; i < std::min(threads_within_limits(threads), useful); ++i) {
-        pool.emplace_back("catalog-check", [this] { work(); });
-      }
+      MutexLock lock(mutex_);
+      working_ = count;
     }
+    for (unsigned i = 0; i < count; ++i) {
+      pool.emplace_back("catalog-check", [this] {
+        work();
+        MutexLock lock(mutex_);
+        if (--working_ == 0) ended_.notify_one();
+      });
+    }
+    report(progress);
+    pool.clear();
     MutexLock lock(mutex_);
     return change_;
   }
 
  private:
+  void report(const ScanProgress& progress) {
+    MutexLock lock(mutex_);
+    while (working_ > 0) {
+      ended_.wait_for(lock, kProgressPeriod);
+      if (!progress) continue;
+      lock.unlock();
+      progress(std::min<uint64_t>(next_.load(std::memory_order_relaxed), catalog_.size()));
+      lock.lock();
+    }
+  }
+
   void check_root() {
     struct stat found = {};
     if (::fstat(source_fd_, &found) != 0) return differs(FileId(0), std::strerror(errno));
@@ -118,7 +138,9 @@ class Checker {
   const int source_fd_;
   const CatalogCheck check_;
 
-  Mutex mutex_;  ///< taken with nothing else held
+  Mutex mutex_;    ///< taken with nothing else held
+  CondVar ended_;  ///< the last worker has
+  unsigned working_ GUARDED_BY(mutex_) = 0;
   std::optional<std::string> change_ GUARDED_BY(mutex_);
 
   std::atomic<uint64_t> next_ = 0;
@@ -128,8 +150,8 @@ class Checker {
 }  // namespace
 
 std::optional<std::string> find_change(const Catalog& catalog, int source_fd, CatalogCheck check,
-                                       unsigned threads) {
-  return Checker(catalog, source_fd, check).run(threads);
+                                       unsigned threads, const ScanProgress& progress) {
+  return Checker(catalog, source_fd, check).run(threads, progress);
 }
 
 }  // namespace clairfs

@@ -39,24 +39,10 @@ Error failure(const char* what, const std::string& path) {
   return system_error(errno, std::string(what) + " " + printable(path));
 }
 
-Status read_fully(int fd, std::byte* to, size_t length, const std::string& path) {
-  for (size_t done = 0; done < length;) {
-    const ssize_t n = ::pread(fd, to + done, length - done, static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failure("read", path);
-    if (n == 0) return Error{EBADMSG, "catalog " + printable(path) + " shrank while it was read"};
-    done += static_cast<size_t>(n);
-  }
-  return {};
-}
-
-Status write_fully(int fd, std::span<const std::byte> bytes, const std::string& path) {
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t n = ::pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failure("write", path);
-    done += static_cast<size_t>(n);
-  }
+Status read_all(int fd, std::span<std::byte> to, const std::string& path) {
+  const auto got = read_fully(fd, to, 0, "read " + printable(path));
+  if (!got) return got.error();
+  if (*got < to.size()) return Error{EBADMSG, "catalog " + printable(path) + " shrank while it was read"};
   return {};
 }
 
@@ -113,7 +99,7 @@ Result<std::string> resolve_directory(const std::string& directory, const std::s
 
 /// The saved catalog if it may be used, else why not.
 Result<std::shared_ptr<const Catalog>> reload(const std::string& file, const std::string& source,
-                                              const CatalogOptions& options) {
+                                              const CatalogOptions& options, const ScanProgress& progress) {
   Result<std::shared_ptr<const Catalog>> loaded = load_catalog(file);
   if (!loaded) return loaded.error().code == ENOENT ? Error{ENOENT, "no saved catalog"} : loaded.error();
   const Catalog& catalog = **loaded;
@@ -123,7 +109,7 @@ Result<std::shared_ptr<const Catalog>> reload(const std::string& file, const std
   const Fd root(::open(source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root) return failure("open", source);
   const std::optional<std::string> change =
-      find_change(catalog, root.get(), options.check, options.scan.threads);
+      find_change(catalog, root.get(), options.check, options.scan.threads, progress);
   if (change) return Error{ESTALE, "the source has changed: " + *change};
   return loaded;
 }
@@ -170,7 +156,7 @@ Status save_catalog(const Catalog& catalog, const std::string& file) {
   if (!locked) return locked.error();
   if (!*locked) return {};  // another process saves the same
   const int fd = (*locked)->get();
-  Status status = write_fully(fd, catalog.image(), temporary);
+  Status status = write_fully(fd, catalog.image(), 0, "write " + printable(temporary));
   if (status && ::fsync(fd) != 0) status = failure("sync", temporary);
   if (status && ::rename(temporary.c_str(), file.c_str()) != 0) status = failure("rename", temporary);
   if (!status) {
@@ -193,7 +179,7 @@ Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file) {
   catalog_image::Header header;
   if (size < sizeof header) return Error{EBADMSG, printable(file) + ": catalog: shorter than its header"};
   // The header first, so that no memory is taken for a large file that is no catalog.
-  Status status = read_fully(fd.get(), reinterpret_cast<std::byte*>(&header), sizeof header, file);
+  Status status = read_all(fd.get(), std::as_writable_bytes(std::span(&header, 1)), file);
   if (!status) return status.error();
   if (header.magic != catalog_image::kMagic || header.bytes != size) {
     return Error{EBADMSG, printable(file) + ": catalog: cut off, or not a catalog"};
@@ -201,7 +187,7 @@ Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file) {
   // Read rather than mapped: what was verified must not change under us afterwards.
   Result<Mapping> image = Mapping::anonymous(size);
   if (!image) return image.error();
-  status = read_fully(fd.get(), image->data(), size, file);
+  status = read_all(fd.get(), {image->data(), size}, file);
   if (!status) return status.error();
   Result<std::shared_ptr<const Catalog>> catalog = Catalog::adopt(std::move(*image));
   if (!catalog) return Error{catalog.error().code, printable(file) + ": " + catalog.error().message};
@@ -226,7 +212,7 @@ Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const Cata
     const Result<std::string> directory = resolve_directory(options.directory, resolved);
     if (!directory) return directory.error();
     file = saved_catalog_path(*directory, resolved, options.scan.chunk_size);
-    Result<std::shared_ptr<const Catalog>> saved = reload(file, resolved, options);
+    Result<std::shared_ptr<const Catalog>> saved = reload(file, resolved, options, progress);
     if (saved) {
       log.info("catalog: reloaded {} entries of {} from {} in {:.2f} s", (*saved)->size(),
                printable(resolved), printable(file), seconds_since(start));

@@ -35,7 +35,7 @@
 #include "cache/base/printable.h"
 #include "cache/base/thread.h"
 #include "cache/catalog_builder.h"
-#include "cache/catalog_open.h"
+#include "cache/open_below.h"
 
 namespace clairfs {
 namespace {
@@ -48,7 +48,6 @@ constexpr size_t kListingBytes = 64 << 10;
 /// Ids have 32 bits and each entry may bring two strings.
 constexpr uint64_t kMostEntries = std::numeric_limits<int32_t>::max();
 constexpr size_t kExamples = 3;
-constexpr auto kProgressPeriod = std::chrono::milliseconds(100);
 
 struct Directory;
 
@@ -98,6 +97,11 @@ bool means_vanished(int code) {
 /// Not the source's fault, and would silently empty the catalog.
 bool means_exhausted(int code) {
   return code == EMFILE || code == ENFILE || code == ENOMEM;
+}
+
+/// The source's own answer to who may read what; anything else is a fault, which may pass.
+bool means_forbidden(int code) {
+  return code == EACCES || code == EPERM;
 }
 
 /// A count with some examples, for one log line.
@@ -208,6 +212,11 @@ class Scanner {
         at += entry->d_reclen;
         const std::string_view name = entry->d_name;
         if (name == "." || name == "..") continue;
+        if (directory.parent == nullptr && name == options_.reserved) {
+          log_.warn("catalog: {}/{} is left out: the mount has an entry of its own by that name",
+                    printable(source_), printable(std::string(name)));
+          continue;
+        }
         starts.push_back(static_cast<uint32_t>(names.size()));
         names.append(name).push_back('\0');
         if (starts.size() == kBatchNames) queue(directory, names, starts);
@@ -309,8 +318,21 @@ class Scanner {
       return fail(system_error(
           code, fmt::format("scan {} (raise `ulimit -n` or lower the scan's threads)", source_)));
     }
+    if (!means_forbidden(code)) {
+      // Left out, it would be no file to its readers, and every sample behind it would get another number.
+      return fail(
+          system_error(code, fmt::format("scan {}: {} cannot be read (mount again when the source is well)",
+                                         printable(source_), shown_path(directory, name))));
+    }
     directory.incomplete.store(true, std::memory_order_relaxed);
     note(&Scanner::unreadable_, directory, name, std::strerror(code));
+  }
+
+  static std::string shown_path(const Directory& directory, std::string_view name) {
+    std::string path = path_of(&directory);
+    if (!name.empty() && !path.empty()) path += '/';
+    path += name;
+    return path.empty() ? "." : printable(path);
   }
 
   void note(Tally Scanner::*which, const Directory& directory, std::string_view name, std::string_view why)
@@ -319,10 +341,7 @@ class Scanner {
     Tally& tally = this->*which;
     ++tally.count;
     if (tally.examples.size() == kExamples) return;
-    std::string path = path_of(&directory);
-    if (!name.empty() && !path.empty()) path += '/';
-    path += name;
-    std::string example = path.empty() ? "." : printable(path);
+    std::string example = shown_path(directory, name);
     if (!why.empty()) example += fmt::format(" ({})", why);
     tally.examples.push_back(std::move(example));
   }

@@ -1,4 +1,4 @@
-// A chunk's identity by content, which holds over rescans and mount points.
+// A chunk's identity by path and stamp of its file, which holds over rescans and mount points.
 #pragma once
 
 #include "cache/catalog.h"

@@ -6,8 +6,6 @@
 #include <memory>
 #include <utility>
 
-#include <xxhash.h>
-
 namespace clairfs {
 
 uint64_t total_bytes(std::span<const iovec> memory) {
@@ -63,18 +61,6 @@ std::vector<iovec> first_of(std::span<const iovec> memory, const IoLimits& limit
   uint64_t bytes = std::min(held, limits.bytes);
   if (bytes < total_bytes(memory)) bytes -= bytes % limits.unit;
   return slice_of(memory, 0, bytes);
-}
-
-uint64_t xxh3_of(std::span<const iovec> memory, uint64_t length) {
-  if (!memory.empty() && memory[0].iov_len >= length) return XXH3_64bits(memory[0].iov_base, length);
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
-  XXH3_64bits_reset(state.get());
-  for (const iovec& piece : memory) {
-    const uint64_t bytes = std::min<uint64_t>(piece.iov_len, length);
-    XXH3_64bits_update(state.get(), piece.iov_base, bytes);
-    length -= bytes;
-  }
-  return XXH3_64bits_digest(state.get());
 }
 
 IoCursor::IoCursor(std::vector<iovec> memory) : memory_(std::move(memory)) {

@@ -30,9 +30,6 @@ struct IoLimits {
 /// The beginning of `memory` that one message of limited size takes. REQUIRES: the limits allow one unit.
 std::vector<iovec> first_of(std::span<const iovec> memory, const IoLimits& limits);
 
-/// XXH3-64 of the first `length` bytes. REQUIRES: they are there.
-uint64_t xxh3_of(std::span<const iovec> memory, uint64_t length);
-
 /// A position in scattered memory that moves on as bytes are transferred. Does not own the memory. Not
 /// thread-safe.
 class IoCursor {

@@ -370,7 +370,7 @@ class RingBackend final : public IoBackend {
     }
     outcome.stamp.size = operation->stat.stx_size;
     outcome.stamp.mtime_ns =
-        int64_t{operation->stat.stx_mtime.tv_sec} * 1'000'000'000 + operation->stat.stx_mtime.tv_nsec;
+        stamp_nanoseconds(operation->stat.stx_mtime.tv_sec, operation->stat.stx_mtime.tv_nsec);
     operation->file_read()->done(std::move(outcome));
     close_file(ring, std::move(operation));
   }

@@ -70,7 +70,7 @@ Result<FileRead::Outcome> perform(FileRead& request) {
   FileRead::Outcome outcome;
   outcome.bytes = *bytes;
   outcome.stamp.size = static_cast<uint64_t>(st.st_size);
-  outcome.stamp.mtime_ns = int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec;
+  outcome.stamp.mtime_ns = stamp_nanoseconds(st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
   if (request.keep_open) outcome.fd = std::move(opened);
   return outcome;
 }

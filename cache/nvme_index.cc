@@ -12,41 +12,14 @@
 namespace clairfs {
 namespace {
 
-constexpr char kName[] = "index";
-constexpr char kNewName[] = "index.new";
 /// Records read at once: 192 KiB.
 constexpr size_t kBatch = 4096;
 
-off_t position_of(uint32_t record) {
-  return static_cast<off_t>((uint64_t{record} + 1) * sizeof(NvmeRecord));
-}
+constexpr char kRead[] = "read the index";
+constexpr char kWrite[] = "write the index";
 
-/// All of it, or an error.
-Status write_all(int fd, const void* data, size_t size, off_t offset) {
-  const auto* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = ::pwrite(fd, bytes, size, offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return system_error(n < 0 ? errno : ENOSPC, "write the index");
-    bytes += n;
-    offset += n;
-    size -= static_cast<size_t>(n);
-  }
-  return {};
-}
-
-/// Bytes read: fewer than `size` only at the end of the file.
-Result<size_t> read_all(int fd, void* data, size_t size, off_t offset) {
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t n =
-        ::pread(fd, static_cast<char*>(data) + done, size - done, offset + static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error(errno, "read the index");
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-  }
-  return done;
+uint64_t position_of(uint32_t record) {
+  return (uint64_t{record} + 1) * sizeof(NvmeRecord);
 }
 
 }  // namespace
@@ -74,7 +47,8 @@ Result<NvmeIndexFile> NvmeIndexFile::create(int directory, const char* name, uin
   Fd file(::openat(directory, name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return system_error(errno, "make the index");
   const NvmeIndexHeader header = NvmeIndexHeader::make(segment_slots);
-  if (Status status = write_all(file.get(), &header, sizeof header, 0); !status) return status.error();
+  if (Status status = write_fully(file.get(), std::as_bytes(std::span(&header, 1)), 0, kWrite); !status)
+    return status.error();
   return NvmeIndexFile(std::move(file), 0);
 }
 
@@ -84,7 +58,9 @@ Result<NvmeIndexFile> NvmeIndexFile::open(int directory, const char* name, uint3
   struct stat st;
   if (::fstat(file.get(), &st) != 0) return system_error(errno, "stat the index");
   NvmeIndexHeader header;
-  const auto read = S_ISREG(st.st_mode) ? read_all(file.get(), &header, sizeof header, 0) : Result<size_t>(0);
+  const auto read = S_ISREG(st.st_mode)
+                        ? read_fully(file.get(), std::as_writable_bytes(std::span(&header, 1)), 0, kRead)
+                        : Result<size_t>(0);
   if (!read) return read.error();
   if (*read != sizeof header || !(header == NvmeIndexHeader::make(segment_slots))) {
     return Error{EBADMSG, "the index is damaged or not one of this version"};
@@ -102,13 +78,14 @@ uint64_t NvmeIndexFile::bytes_on_disk() const {
 
 Result<size_t> NvmeIndexFile::read(uint32_t number, std::span<NvmeRecord> into) const {
   const size_t count = std::min<size_t>(into.size(), records_ - std::min(number, records_));
-  const auto bytes = read_all(file_.get(), into.data(), count * sizeof(NvmeRecord), position_of(number));
+  const auto bytes =
+      read_fully(file_.get(), std::as_writable_bytes(into.first(count)), position_of(number), kRead);
   if (!bytes) return bytes.error();
   return *bytes / sizeof(NvmeRecord);
 }
 
 Status NvmeIndexFile::append(std::span<const NvmeRecord> records) {
-  if (Status status = write_all(file_.get(), records.data(), records.size_bytes(), position_of(records_));
+  if (Status status = write_fully(file_.get(), std::as_bytes(records), position_of(records_), kWrite);
       !status) {
     return status;
   }
@@ -200,17 +177,17 @@ Status NvmeIndex::compact() {
   // A file from a larger capacity leaves no room for a second one: better a cold cache, should we be killed
   // now, than a disk fuller than allowed.
   const uint64_t most_live = uint64_t{limits_.live_records} * sizeof(NvmeRecord);
-  if (file_.bytes_on_disk() + most_live > limits_.share) ::unlinkat(directory_, kName, 0);
-  auto fresh = NvmeIndexFile::create(directory_, kNewName, segment_slots_);
+  if (file_.bytes_on_disk() + most_live > limits_.share) ::unlinkat(directory_, NvmeIndexFile::kName, 0);
+  auto fresh = NvmeIndexFile::create(directory_, NvmeIndexFile::kNewName, segment_slots_);
   if (!fresh) return fresh.error();
   Status status = copy_live(*fresh);
   // Synced, lest after a power failure the name stood for a file whose data never arrived.
   if (status) status = fresh->sync();
-  if (status && ::renameat(directory_, kNewName, directory_, kName) != 0) {
+  if (status && ::renameat(directory_, NvmeIndexFile::kNewName, directory_, NvmeIndexFile::kName) != 0) {
     status = system_error(errno, "rename the compacted index");
   }
   if (!status) {
-    ::unlinkat(directory_, kNewName, 0);
+    ::unlinkat(directory_, NvmeIndexFile::kNewName, 0);
     return status;
   }
   file_ = std::move(*fresh);

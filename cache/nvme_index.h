@@ -37,6 +37,9 @@ struct NvmeIndexLimits {
 /// A file of records behind a header. Not thread-safe.
 class NvmeIndexFile {
  public:
+  static constexpr const char* kName = "index";
+  static constexpr const char* kNewName = "index.new";  ///< of a compaction under way
+
   /// An empty one; what was there is gone.
   static Result<NvmeIndexFile> create(int directory, const char* name, uint32_t segment_slots);
   /// Errors: ENOENT; EBADMSG when it is not an index of this layout.

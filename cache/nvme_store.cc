@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "cache/base/checksum.h"
 #include "cache/base/clock.h"
 #include "cache/base/units.h"
 #include "cache/io_memory.h"
@@ -215,14 +216,14 @@ Status Store::load() {
 Result<NvmeIndexFile> Store::open_index() {
   const int directory = directory_.directory.get();
   const uint32_t segment_slots = segments_->layout().segment_slots;
-  ::unlinkat(directory, "index.new", 0);  // of a compaction that was cut short
-  auto file = NvmeIndexFile::open(directory, "index", segment_slots);
+  ::unlinkat(directory, NvmeIndexFile::kNewName, 0);  // of a compaction that was cut short
+  auto file = NvmeIndexFile::open(directory, NvmeIndexFile::kName, segment_slots);
   if (!file) {
     if (file.error().code != ENOENT) {
       log_.warn("NVMe directory {}: {}; starting empty", options_.directory, file.error().message);
-      ::unlinkat(directory, "index", 0);
+      ::unlinkat(directory, NvmeIndexFile::kName, 0);
     }
-    file = NvmeIndexFile::create(directory, "index", segment_slots);
+    file = NvmeIndexFile::create(directory, NvmeIndexFile::kName, segment_slots);
     if (file) {
       if (Status status = file->preallocate(limits_.file_records); !status) file = status.error();
     }
@@ -406,7 +407,7 @@ Status Store::judge_read(const Reading& reading, int code) {
     }
     return failure;
   }
-  if (xxh3_of(reading.memory, reading.length) != reading.checksum) {
+  if (xxh3_64(slice_of(reading.memory, 0, reading.length)) != reading.checksum) {
     metrics_.nvme_checksum_failures.add();
     MutexLock lock(mutex_);
     errors_in_a_row_ = 0;

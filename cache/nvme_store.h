@@ -6,8 +6,8 @@
 //                   torn tail is cut off on open
 //   segment-NNNNNN  slots padded to 4 KiB; preallocated, written with O_DIRECT where the filesystem takes it
 //
-// The store is keyed by content identity, not by chunk number, so that it stays warm over a rescan: a changed
-// file has another key and its old chunk is simply never asked for again (see drop_unless()).
+// The store is keyed by path and stamp of the file, not by chunk number, so that it stays warm over a rescan:
+// a changed file has another key and its old chunk is simply never asked for again (see drop_unless()).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace clairfs {
 
-/// Identity of a chunk's content: see chunk_key().
+/// Identity of a chunk: see chunk_key().
 struct ChunkKey {
   uint64_t high = 0;
   uint64_t low = 0;

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "cache/base/printable.h"
-#include "cache/catalog_open.h"
+#include "cache/open_below.h"
 
 namespace clairfs {
 namespace {

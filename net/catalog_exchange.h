@@ -32,8 +32,8 @@ struct CatalogExchangeOptions {
   uint32_t piece = wire::kMaxCatalogPiece;
   /// A piece that has not come by then is asked for again.
   Duration piece_patience = std::chrono::seconds(20);
-  /// Silence of the giver after which a node gives up. A scan tells how far it is ten times a second; the
-  /// stat calls that check a saved catalog are silent, and may take minutes on a PFS.
+  /// Silence of the giver after which a node gives up. Scans and checks tell how far they are ten times a
+  /// second; what is silent is a source that hangs, and the save of a large catalog.
   Duration patience = std::chrono::minutes(10);
 };
 

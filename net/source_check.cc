@@ -9,7 +9,7 @@
 
 #include "cache/base/checksum.h"
 #include "cache/base/printable.h"
-#include "cache/catalog_open.h"
+#include "cache/open_below.h"
 
 namespace clairfs {
 namespace {
@@ -51,7 +51,7 @@ Status check_file(const Catalog& catalog, int source_fd, FileId id) {
   const FileStamp there = catalog.stamp(id);
   if (static_cast<uint64_t>(here.st_size) != there.size)
     return differs(catalog, path, fmt::format("{} bytes here, {} there", here.st_size, there.size));
-  const int64_t mtime = here.st_mtim.tv_sec * 1000000000LL + here.st_mtim.tv_nsec;
+  const int64_t mtime = stamp_nanoseconds(here.st_mtim.tv_sec, here.st_mtim.tv_nsec);
   if (mtime != there.mtime_ns) {
     return differs(catalog, path,
                    fmt::format("modified {} here, {} there", time_text(mtime), time_text(there.mtime_ns)));

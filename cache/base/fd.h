@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
 #include <utility>
 
 #include <sys/mman.h>
@@ -34,6 +37,13 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+/// Reads all of `to` from `offset` on, or up to the end of the file: the bytes read. Errors: those of
+/// pread(2); `what` says what was tried, and on which path.
+Result<size_t> read_fully(int fd, std::span<std::byte> to, uint64_t offset, const std::string& what);
+
+/// Writes all of `from`. Errors: those of pwrite(2), ENOSPC where it takes nothing more.
+Status write_fully(int fd, std::span<const std::byte> from, uint64_t offset, const std::string& what);
 
 /// Owns one mmap()ed range. Move-only.
 class Mapping {

@@ -2,8 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace clairfs {
+
+/// A time as a stamp has it. What 64 bits cannot say (after 2262, before 1677) is taken to be as far as they
+/// go.
+constexpr int64_t stamp_nanoseconds(int64_t seconds, int64_t nanoseconds) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max() / kSecond - 1;
+  if (seconds > kLast) return std::numeric_limits<int64_t>::max();
+  if (seconds < -kLast) return std::numeric_limits<int64_t>::min();
+  return seconds * kSecond + nanoseconds;
+}
 
 /// Size and modification time. A file whose stamp differs from the catalog's is never read as if it were the
 /// same file.

@@ -5,10 +5,10 @@ import os
 import time
 
 import pytest
-from clairmount import clairfs, slowfs, tempdir, wait_until
+from clairmount import MountError, clairfs, slowfs, tempdir, tree_files, wait_until
 from faultlib import assert_hashes, digest, in_background, joined, make_dataset, outcome, reading
 from mounting import io_choices
-from planning import plan, register
+from planning import plan, predicted, register
 
 PLAN = "format=files sampler=torch.distributed seed=7 epochs=50"
 OPTIONS = ["--ram=2M", "--chunk=64K", "--staging=512K"]
@@ -70,6 +70,28 @@ def test_all_fails_and_comes_back(source, pfs, io, planned):
             assert plan(mount)["state"] in ("following", "suspended"), plan(mount)
 
 
+def test_prefetching_outlives_errors(source, pfs):
+    """Errors that a plan's fetches meet end neither the plan nor what is pushed ahead."""
+    root, hashes = source
+    text = "format=files sampler=torch.sequential epochs=1000"
+    names = predicted(root, text, 0, 0)
+    with clairfs(pfs.path, *OPTIONS) as mount:
+        pfs.command("eio * 40")
+        register(mount, text)
+        for _ in range(20):
+            for name in names:
+                outcome(mount, name)
+            if pfs.counters()["eio"] == 40:
+                break
+        assert pfs.counters()["eio"] == 40
+        assert_hashes(mount, hashes, names)
+        pushed = mount.stat("staging.pushed")
+        assert_hashes(mount, hashes, names)
+        assert_hashes(mount, hashes, names)
+        assert mount.stat("staging.pushed") > pushed
+        assert plan(mount)["state"] == "following", plan(mount)
+
+
 def test_some_reads_fail(source, pfs):
     """The next few hundred operations only: no later read of the same mount fails."""
     _, hashes = source
@@ -85,17 +107,17 @@ def test_some_reads_fail(source, pfs):
 
 @pytest.mark.parametrize("planned", [False, True])
 def test_hang(source, pfs, planned):
-    """All reads hang for seconds: readers wait that long and then get their bytes; what is cached is served meanwhile."""
+    """All reads hang: readers wait until it is over, then get their bytes; what is cached is served meanwhile."""
     _, hashes = source
     cached = sorted(hashes)[:10]
     with clairfs(pfs.path, "--ram=64M", "--chunk=64K", "--staging=512K") as mount:
         if planned:
             register(mount, PLAN)
         assert_hashes(mount, hashes, cached)
-        pfs.command("hang * 3")
+        pfs.command("hang * 3600")
         waiting = in_background(assert_hashes, mount, hashes)
         wait_until(lambda: pfs.counters()["pending"] > 0, "something hangs")
-        assert_hashes(mount, hashes, cached)
+        joined(in_background(assert_hashes, mount, hashes, cached))
         assert "PFS" in mount.control("status")
         pfs.command("clear")  # releases what hangs
         joined(waiting)
@@ -156,3 +178,34 @@ def test_ten_times_slower(source):
             readers.progress()
             assert not readers.errors
         assert mount.process.returncode == 0
+
+
+def test_errors_during_the_scan(tmp):
+    """A dataset with holes would be another one: nothing is mounted then, nor is an earlier mount's catalog lost."""
+    names = make_dataset(tmp / "src", {f"{i % 4}/{i:03}": 10 for i in range(400)})
+    with slowfs(tmp / "src", "--latency", "20000", "--attr-timeout", "0") as pfs:
+
+        def fail_on_the_way():
+            ops = {}
+            while ops.get("lookup", 0) + ops.get("getattr", 0) < 60:
+                ops = pfs.counters()["ops"]
+            pfs.command("eio-all")
+
+        pfs.command("reset")
+        breaking = in_background(fail_on_the_way)
+        with pytest.raises(MountError, match="Input/output error"), clairfs(pfs.path):
+            pass
+        joined(breaking)
+        pfs.command("clear")
+        with clairfs(pfs.path) as mount:
+            assert tree_files(mount.path) == sorted(names)
+            mount.umount()
+            pfs.command("reset")
+            breaking = in_background(fail_on_the_way)
+            with pytest.raises(MountError, match="Input/output error"):
+                mount.remount()
+            joined(breaking)
+            pfs.command("clear")
+            mount.remount()
+            assert "reloaded" in mount.control("status")
+            assert tree_files(mount.path) == sorted(names)

@@ -11,7 +11,7 @@ import tempfile
 
 import pytest
 from clairmount import clairfs, make_tree, wait_until
-from mounting import error_name
+from mounting import error_name, io_choices
 
 CHUNK = 64 << 10
 SIZES = [0, 1, 4095, 4096, 4097, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 7 * CHUNK + 4095, (1 << 20) + 3]
@@ -38,6 +38,18 @@ def test_sizes(tmp, ram):
                         assert memory[:] == content
             finally:
                 os.close(fd)
+
+
+@pytest.mark.parametrize("io", io_choices())
+def test_times_that_64_bits_of_nanoseconds_do_not_hold(tmp, io):
+    make_tree(tmp / "src", {"late": 100_000, "early": 100_000})
+    os.utime(tmp / "src/late", (13_569_465_600, 13_569_465_600))  # the year 2400
+    os.utime(tmp / "src/early", (-2_000_000_000, -2_000_000_000))
+    with clairfs(tmp / "src", f"--io={io}") as mount:
+        for name in ("late", "early"):
+            assert (mount.path / name).read_bytes() == (tmp / "src" / name).read_bytes()
+        mount.remount()
+        assert "reloaded" in mount.control("status")
 
 
 def test_sparse_file(tmp):

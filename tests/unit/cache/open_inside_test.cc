@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "cache/catalog_open.h"
+#include "cache/open_below.h"
 #include "tests/unit/cache/io_support.h"
 
 using namespace clairfs;

@@ -1,4 +1,4 @@
-#include "cache/catalog_open.h"
+#include "cache/open_below.h"
 
 #include <cerrno>
 #include <climits>
