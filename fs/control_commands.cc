@@ -1,27 +1,20 @@
 #include "fs/control_commands.h"
 
 #include <cerrno>
-#include <charconv>
 
 #include <fmt/format.h>
+
+#include "cache/base/text.h"
 
 namespace clairfs {
 namespace {
 
-constexpr std::string_view kBlank = " \t\r\n";
-
-std::string_view trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kBlank);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
-}
-
 /// Takes the first word off `text`.
 std::string_view take_word(std::string_view& text) {
-  text = trim(text);
+  text = trimmed(text);
   const size_t end = text.find_first_of(kBlank);
   const std::string_view word = text.substr(0, end);
-  text = end == std::string_view::npos ? std::string_view() : trim(text.substr(end));
+  text = end == std::string_view::npos ? std::string_view() : trimmed(text.substr(end));
   return word;
 }
 
@@ -37,13 +30,9 @@ Result<std::string> done(const Status& status) {
 Result<std::string> next_files(const PlanManager& plans, std::string_view arguments) {
   const std::string_view first = take_word(arguments);
   const std::string_view number = arguments.empty() ? first : arguments;
-  uint64_t count = 0;
-  const auto parsed = std::from_chars(number.data(), number.data() + number.size(), count);
-  if (parsed.ec != std::errc() || parsed.ptr != number.data() + number.size()) {
-    return Error{EINVAL, fmt::format("'{}' is not a number of files", number)};
-  }
-  constexpr uint64_t kMost = 100000;  // an answer of some megabytes
-  return plans.next(name_or_default(arguments.empty() ? "" : first), std::min(count, kMost));
+  const auto count = parse_whole<uint64_t>(number);
+  if (!count) return Error{EINVAL, fmt::format("'{}' is not a number of files", number)};
+  return plans.next(name_or_default(arguments.empty() ? "" : first), std::min(*count, kMostNextFiles));
 }
 
 }  // namespace
@@ -63,7 +52,7 @@ Result<std::string> run_control_command(PlanManager& plans, std::string_view com
 Status write_plan_file(PlanManager& plans, std::string_view text) {
   std::string_view rest = text;
   if (take_word(rest) == "cancel") return plans.cancel(name_or_default(rest));
-  const auto submitted = plans.submit(trim(text));
+  const auto submitted = plans.submit(trimmed(text));
   if (!submitted) return submitted.error();
   return {};
 }

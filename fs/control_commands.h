@@ -8,6 +8,7 @@
 //   check [NAME]         predicted against observed so far
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,9 @@
 #include "plan/plan_manager.h"
 
 namespace clairfs {
+
+/// Of `next`: an answer of some megabytes.
+inline constexpr uint64_t kMostNextFiles = 100000;
 
 /// Carries out one command. May wait for the dataset: not for a thread that answers FUSE requests. Errors:
 /// EINVAL for what is no command; those of PlanManager.

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cache/base/text.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/text_file.h"
 
@@ -45,13 +46,6 @@ std::vector<std::string> split_list(std::string_view list) {
     }
   }
   return items;
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
 /// Adds "name=value" or "name" to `values`. False when the table has no such option. Errors: EINVAL when a

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 
 #include <fmt/format.h>
 
+#include "cache/base/text.h"
 #include "cache/base/units.h"
 
 namespace clairfs {
@@ -27,13 +27,11 @@ Status set_size(uint64_t& field, const std::string& value) {
 }
 
 Status set_count(unsigned& field, const std::string& value) {
-  unsigned number = 0;
-  const char* end = value.data() + value.size();
-  const auto [stop, failure] = std::from_chars(value.data(), end, number);
-  if (failure != std::errc() || stop != end || number < 1 || number > kMostThreads) {
+  const auto number = parse_whole<unsigned>(value);
+  if (!number || *number < 1 || *number > kMostThreads) {
     return Error{EINVAL, fmt::format("'{}' is not a number from 1 to {}", value, kMostThreads)};
   }
-  field = number;
+  field = *number;
   return {};
 }
 
@@ -140,7 +138,8 @@ const std::array kTable = {
                .default_text = "none",
                .help = "Directory on a fast local disk for the NVMe tier; may be repeated",
                .man = "Keeps chunks in DIR, at most SIZE bytes; without SIZE, 80 % of what is free there at "
-                      "the start. DIR is made, mode 0700, if only its last component is missing; one that "
+                      "the start, what an earlier mount has left included. DIR is made, mode 0700, if only "
+                      "its last component is missing; one that "
                       "exists must be yours, with that mode. It belongs to one daemon at a time and stays "
                       "warm for the next mount. May be given several times. There is none by default: which "
                       "disk is fast cannot be known.",

@@ -1,4 +1,5 @@
-// Reading a mounted dataset through, so that its chunks reach the cache's tiers.
+// `clairfs warmup`: reading a mounted dataset through, so that its chunks reach the cache's tiers. (What the
+// nodes of a job fetch ahead of need is plan/warm_up.h.)
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 #include "net/mpi_launch.h"
 
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -16,19 +15,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cache/base/text.h"
+
 namespace clairfs {
 namespace {
 
 Result<uint32_t> number(const char* name) {
   const char* text = std::getenv(name);
   if (text == nullptr) return Error{EINVAL, fmt::format("the launcher did not set {}", name)};
-  uint32_t value = 0;
-  const char* end = text + std::strlen(text);
-  const auto parsed = std::from_chars(text, end, value);
-  if (parsed.ec != std::errc() || parsed.ptr != end) {
-    return Error{EINVAL, fmt::format("{}={} in the environment is not a number", name, text)};
-  }
-  return value;
+  const auto value = parse_whole<uint32_t>(text);
+  if (!value) return Error{EINVAL, fmt::format("{}={} in the environment is not a number", name, text)};
+  return *value;
 }
 
 bool is_set(const char* name) {
@@ -81,11 +78,6 @@ Result<MpiPlace> mpi_place() {
     }
   }
   return MpiPlace{};
-}
-
-bool launched_by_mpi() {
-  const auto place = mpi_place();
-  return place && place->size > 1;
 }
 
 MpiLaunch MpiLaunch::take_over() {

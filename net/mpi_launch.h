@@ -28,9 +28,6 @@ struct MpiPlace {
 /// for all. Not safe against other threads changing the environment.
 Result<MpiPlace> mpi_place();
 
-/// True if mpi_place() says that there are other nodes: only then is MPI wanted.
-bool launched_by_mpi();
-
 /// The line to the launcher's process manager (PMI), over which it learns that a rank ends on purpose.
 class MpiLaunch {
  public:

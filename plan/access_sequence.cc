@@ -10,6 +10,10 @@
 namespace clairfs {
 namespace {
 
+// A node's positions in an epoch. Each takes 10 bytes, and there are two or three epochs at a time: 8 GB,
+// where ten million samples that each of eight ranks reads take 2.4.
+constexpr uint64_t kMostPositions = 1ULL << 28;
+
 // What one rank contributes to its node's sequence.
 struct Stream {
   RankOrder order;
@@ -45,18 +49,23 @@ Result<AccessSequence> AccessSequence::make(PlanSpec spec, std::unique_ptr<Sampl
         "start_sample", std::to_string(made.spec_.start_sample),
         fmt::format("want less than the {} samples that a training rank has in an epoch", count));
   }
-  if (count >= UINT32_MAX / made.spec_.ranks_per_node) {
-    return plan_error(
-        "ranks_per_node", std::to_string(made.spec_.ranks_per_node),
-        fmt::format("at {} samples each they are more than 32 bits can number; want fewer", count));
+  if (count >= kMostPositions / made.spec_.ranks_per_node) {
+    return plan_error("ranks_per_node", std::to_string(made.spec_.ranks_per_node),
+                      fmt::format("at {} samples each they are more than {} a node and epoch; want fewer",
+                                  count, kMostPositions));
   }
   return made;
 }
 
+std::optional<Epoch> AccessSequence::last_epoch() const {
+  uint64_t count = spec_.epochs == 0 ? UINT64_MAX : spec_.epochs;
+  if (const auto made = sampler_->epoch_count()) count = std::min<uint64_t>(count, *made);
+  return count == UINT64_MAX ? std::nullopt : std::optional(Epoch(static_cast<uint32_t>(count - 1)));
+}
+
 bool AccessSequence::has_epoch(Epoch epoch) const {
-  const std::optional<uint32_t> count = sampler_->epoch_count();
-  return epoch.value >= spec_.first_epoch && (spec_.epochs == 0 || epoch.value < spec_.epochs) &&
-         (!count || epoch.value < *count);
+  const std::optional<Epoch> last = last_epoch();
+  return epoch.value >= spec_.first_epoch && (!last || epoch <= *last);
 }
 
 uint64_t AccessSequence::slack() const {

@@ -52,11 +52,13 @@ class EpochSequence {
 class AccessSequence {
  public:
   /// `spec` is resolved. Errors: EINVAL when start_sample is beyond the end of its epoch, or when a node's
-  /// share is more than 32 bits can number.
+  /// share of an epoch is more than 2^28 samples.
   static Result<AccessSequence> make(PlanSpec spec, std::unique_ptr<Sampler> sampler);
 
   const PlanSpec& spec() const { return spec_; }
   uint32_t nodes() const { return plan_nodes(spec_); }
+  /// Where the job ends: as the plan says, or as its list does; nullopt: nowhere.
+  std::optional<Epoch> last_epoch() const;
   /// Whether the job gets to that epoch.
   bool has_epoch(Epoch epoch) const;
   /// Upper bound, in positions of a node's sequence, on how far an open strays from its place in it.

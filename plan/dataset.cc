@@ -26,8 +26,13 @@ SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& sour
 
 }  // namespace
 
+// A list in the mount is read where it comes from: opened through the mount it would have to wait for the
+// kernel, which holds the folder's lock while a plan is set as its attribute, and it would keep the mount
+// busy.
 std::string DatasetSource::list_path(const std::string& path) const {
-  return path.starts_with('/') || list_folder.empty() ? path : list_folder + "/" + path;
+  const std::string full = path.starts_with('/') || list_folder.empty() ? path : list_folder + "/" + path;
+  const bool mounted = !prefixes.mount.empty() && full.starts_with(prefixes.mount + "/");
+  return mounted ? prefixes.source + full.substr(prefixes.mount.size()) : full;
 }
 
 Result<std::string> read_list_file(const std::string& path, uint64_t most) {
@@ -43,14 +48,9 @@ Result<std::string> read_list_file(const std::string& path, uint64_t most) {
                  fmt::format("plan: {}: {} bytes are too many; want at most {}", path, size, kMaxListBytes)};
   }
   std::string text(std::min(size, most), '\0');
-  size_t got = 0;
-  while (got < text.size()) {
-    const ssize_t bytes = ::pread(fd.get(), text.data() + got, text.size() - got, static_cast<off_t>(got));
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes < 0) return system_error(errno, "plan: read " + path);
-    if (bytes == 0) return Error{EIO, "plan: read " + path + ": the file became shorter"};
-    got += static_cast<size_t>(bytes);
-  }
+  const auto got = read_fully(fd.get(), std::as_writable_bytes(std::span(text)), 0, "plan: read " + path);
+  if (!got) return got.error();
+  if (*got < text.size()) return Error{EIO, "plan: read " + path + ": the file became shorter"};
   return text;
 }
 

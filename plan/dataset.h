@@ -28,6 +28,7 @@ struct DatasetSource {
   /// Where the relative path of a list, weights or indices file starts; empty: the current directory.
   std::string list_folder;
 
+  /// Where a list file of that name is read.
   std::string list_path(const std::string& path) const;
 };
 

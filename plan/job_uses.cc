@@ -184,18 +184,6 @@ std::vector<uint32_t> JobUses::uses_of(Rank node) const {
   return counts;
 }
 
-std::vector<ChunkId> JobUses::first_use_order() const {
-  std::vector<std::pair<uint32_t, ChunkId>> order;
-  for (uint32_t c = 0; c < chunks(); ++c) {
-    if (first_uses_[c] != kNever) order.emplace_back(first_uses_[c], ChunkId(c));
-  }
-  std::sort(order.begin(), order.end());
-  std::vector<ChunkId> chunks;
-  chunks.reserve(order.size());
-  for (const auto& entry : order) chunks.push_back(entry.second);
-  return chunks;
-}
-
 uint64_t JobUses::memory_bytes() const {
   return sizeof(*this) + epochs_.size() * first_uses_.size() * sizeof(uint16_t) +
          (totals_.capacity() + first_uses_.capacity() + chunk_of_sample_.capacity() + again_.capacity()) *

@@ -53,10 +53,8 @@ class JobUses {
   }
   /// One node's uses, by chunk.
   std::vector<uint32_t> uses_of(Rank node) const;
-  /// Chunks that are used at all, in the order in which the job touches them first (by position in the node's
-  /// sequence, so that equally fast nodes are taken to be equally far). Made on each call.
-  std::vector<ChunkId> first_use_order() const;
-  /// Of two chunks, the one with the smaller number is used first; they are ordered as first_use_order().
+  /// When the job touches a chunk first, by position in the node's sequence, so that equally fast nodes are
+  /// taken to be equally far: of two chunks, the one with the smaller number is used first.
   uint32_t first_use(ChunkId chunk) const { return first_uses_[chunk.index()]; }
 
   uint64_t memory_bytes() const;

@@ -12,6 +12,9 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr uint8_t bit(Tier tier) {
   return static_cast<uint8_t>(1U << static_cast<unsigned>(tier));
 }
+constexpr uint8_t listed(Tier tier) {
+  return static_cast<uint8_t>(bit(tier) << 4);
+}
 constexpr size_t slot(Tier tier) {
   return static_cast<size_t>(tier);
 }
@@ -34,7 +37,9 @@ void NextUsePolicy::set_horizon(const std::string& name, Horizon horizon, uint64
 // The plans are others than before: any resident chunk may be without a use, and any cursor may have passed
 // one.
 void NextUsePolicy::look_anew() {
-  for (const Tier tier : {Tier::ram, Tier::nvme}) useless_[slot(tier)] = list_residents(tier);
+  for (const Tier tier : {Tier::ram, Tier::nvme}) {
+    for (const ChunkId chunk : list_residents(tier)) list_useless(chunk, tier);
+  }
   for (auto& [name, plan] : plans_) plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
 }
 
@@ -119,7 +124,14 @@ void NextUsePolicy::raise_cursors(ChunkId chunk, Tier tier) {
     used = true;
     plan.cursor[slot(tier)] = std::max(plan.cursor[slot(tier)], *use + 1);
   }
-  if (!used) useless_[slot(tier)].push_back(chunk);
+  if (!used) list_useless(chunk, tier);
+}
+
+void NextUsePolicy::list_useless(ChunkId chunk, Tier tier) const {
+  uint8_t& bits = resident_[chunk.index()];
+  if ((bits & listed(tier)) != 0) return;
+  bits |= listed(tier);
+  useless_[slot(tier)].push_back(chunk);
 }
 
 /// A resident chunk that no plan will use. While a plan's next epoch is not known, nothing can be said of its
@@ -133,6 +145,7 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) const 
   while (!list.empty() && !found) {
     const ChunkId chunk = list.back();
     list.pop_back();
+    resident_[chunk.index()] &= static_cast<uint8_t>(~listed(tier));
     if ((resident_[chunk.index()] & bit(tier)) == 0 || distance_of(chunk)) continue;
     if (unknown && covered(chunk)) {
       undecided.push_back(chunk);
@@ -141,8 +154,8 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) const 
     }
     found = Candidate{chunk, tier, kNever};
   }
-  list.insert(list.end(), undecided.begin(), undecided.end());
-  if (found) list.push_back(found->chunk);  // a candidate only; passed over once it is no longer resident
+  for (const ChunkId chunk : undecided) list_useless(chunk, tier);
+  if (found) list_useless(found->chunk, tier);  // a candidate only; passed over once it is no longer resident
   return found;
 }
 

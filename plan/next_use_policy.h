@@ -33,7 +33,8 @@
 
 namespace clairfs {
 
-/// Thread-safe: one lock, held for microseconds. Memory: one byte a chunk.
+/// Thread-safe: one lock, held for microseconds. Memory: one byte a chunk, and four for each that is resident
+/// in vain.
 class NextUsePolicy final : public TierPolicy {
  public:
   explicit NextUsePolicy(const Catalog& catalog);
@@ -76,6 +77,7 @@ class NextUsePolicy final : public TierPolicy {
   bool covered(ChunkId chunk) const REQUIRES(mutex_);
   void raise_cursors(ChunkId chunk, Tier tier) REQUIRES(mutex_);
   void look_anew() REQUIRES(mutex_);
+  void list_useless(ChunkId chunk, Tier tier) const REQUIRES(mutex_);
   std::vector<ChunkId> list_residents(Tier tier) const REQUIRES(mutex_);
   std::optional<Candidate> useless(Tier tier) const REQUIRES(mutex_);
   std::optional<Candidate> farthest(Plan& plan, Tier tier) const REQUIRES(mutex_);
@@ -86,9 +88,10 @@ class NextUsePolicy final : public TierPolicy {
 
   mutable Mutex mutex_;                                           // leaf
   mutable std::map<std::string, Plan> plans_ GUARDED_BY(mutex_);  // looking for a candidate moves cursors
-  std::vector<uint8_t> resident_ GUARDED_BY(mutex_);              // by chunk: bit 1 << Tier
-  // Resident chunks that had no further use when last looked at; each is looked at again before it is
-  // dropped.
+  // By chunk: 1 << Tier where it is resident, 16 << Tier where useless_ lists it.
+  mutable std::vector<uint8_t> resident_ GUARDED_BY(mutex_);
+  // Resident chunks that had no further use when last looked at, once each; each is looked at again before it
+  // is dropped.
   mutable std::array<std::vector<ChunkId>, kTiers> useless_ GUARDED_BY(mutex_);
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -12,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/base/printable.h"
+#include "cache/base/text.h"
 
 namespace clairfs {
 namespace {
@@ -268,14 +268,12 @@ Status set_plan_value(const PlanKey& key, std::string value, PlanSpec& spec) {
   if (const auto* member = std::get_if<bool PlanSpec::*>(&key.member)) {
     return parse_flag(value, spec.*(*member)) ? Status() : refused;
   }
-  uint64_t parsed = 0;
-  const char* end = value.data() + value.size();
-  const auto [stop, code] = std::from_chars(value.data(), end, parsed);
-  if (code != std::errc() || stop != end || parsed < key.least || parsed > key.most) {
+  const auto parsed = parse_whole<uint64_t>(value);
+  if (!parsed || *parsed < key.least || *parsed > key.most) {
     return plan_error(key.name, value,
                       fmt::format("want a whole number from {} to {} ({})", key.least, key.most, key.want));
   }
-  spec.*std::get<uint64_t PlanSpec::*>(key.member) = parsed;
+  spec.*std::get<uint64_t PlanSpec::*>(key.member) = *parsed;
   return {};
 }
 

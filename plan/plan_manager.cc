@@ -65,7 +65,6 @@ void PlanManager::replace_runs(const std::function<void(Runs&)>& change) {
 }
 
 Result<std::string> PlanManager::submit(std::string_view text, std::string_view folder) {
-  std::string said;
   Result<std::string> submitted = [&]() -> Result<std::string> {
     MutexLock one_at_a_time(submit_mutex_);
     auto spec = parse_plan(text);
@@ -80,7 +79,6 @@ Result<std::string> PlanManager::submit(std::string_view text, std::string_view 
   return submitted;
 }
 
-/// Remembers why a plan was not taken. Always EINVAL: whatever it was, the plan as written cannot be taken.
 Status PlanManager::refuse(const Error& reason) {
   parts_.log.warn("plan refused: {}", reason.message);
   MutexLock lock(mutex_);
@@ -177,30 +175,56 @@ Status PlanManager::cancel_folder(std::string_view folder) {
   return {};
 }
 
+// Plans may have a folder in common, as those of the training and the validation half of it: an access that
+// is in order for one of them says nothing against the others.
 void PlanManager::observe(FileId file, uint64_t offset, uint64_t length, Access access) {
   if (!any()) return;
   const TimePoint now = parts_.clock.now();
+  struct Unexplained {
+    std::shared_ptr<PlanRun> run;
+    std::vector<uint32_t> samples;
+  };
+  std::vector<Unexplained> unexplained;
+  bool explained = false;
   const auto all = runs();
   for (const auto& [name, run] : *all) {
-    const std::vector<uint32_t> samples = run->samples_of(file, offset, length);
+    std::vector<uint32_t> samples = run->samples_of(file, offset, length);
     if (samples.empty()) continue;
-    Tracker& tracker = run->tracker();
-    const PlanPosition before = tracker.front();
-    const TrackerState state_before = tracker.state();
-    const Tracker::Verdict verdict = tracker.observe(samples, access, now);
+    const PlanPosition before = run->tracker().front();
+    const TrackerState state = run->tracker().state();
+    const Tracker::Verdict verdict = run->tracker().offer(samples, access, now);
+    if (verdict == Tracker::Verdict::out_of_order) {
+      unexplained.push_back({run, std::move(samples)});
+      continue;
+    }
+    explained = true;
     if (verdict == Tracker::Verdict::in_order) parts_.metrics.plan_observations_in_order.add();
-    if (verdict == Tracker::Verdict::out_of_order) parts_.metrics.plan_observations_out_of_order.add();
-    const TrackerState state = tracker.state();
-    const bool lost = tracker.wants_diagnosis();
-    // A READ may tell that pages were taken back, also behind the front.
-    if (access == Access::read || tracker.front() != before || state != state_before) parts_.staging.wake();
-    if (!lost && !run->wants_preparation()) continue;
-    MutexLock lock(mutex_);
-    const bool listed = std::find(to_diagnose_.begin(), to_diagnose_.end(), run) != to_diagnose_.end();
-    if (lost && !listed) to_diagnose_.push_back(run);
-    pending_ = true;
-    wake_.notify_all();
+    follow_up(run, access, before, state);
   }
+  if (explained) return;
+  for (const auto& [run, samples] : unexplained) {
+    const PlanPosition before = run->tracker().front();
+    const TrackerState state = run->tracker().state();
+    if (run->tracker().observe(samples, access, now) == Tracker::Verdict::out_of_order)
+      parts_.metrics.plan_observations_out_of_order.add();
+    follow_up(run, access, before, state);
+  }
+}
+
+// What an access asks for: staging goes on, the next epoch is made, or it is found out why the plan is lost.
+void PlanManager::follow_up(const std::shared_ptr<PlanRun>& run, Access access, const PlanPosition& before,
+                            TrackerState state_before) {
+  const Tracker& tracker = run->tracker();
+  const bool lost = tracker.wants_diagnosis();
+  // A READ may tell that pages were taken back, also behind the front.
+  if (access == Access::read || tracker.front() != before || tracker.state() != state_before)
+    parts_.staging.wake();
+  if (!lost && !run->wants_preparation()) return;
+  MutexLock lock(mutex_);
+  const bool listed = std::find(to_diagnose_.begin(), to_diagnose_.end(), run) != to_diagnose_.end();
+  if (lost && !listed) to_diagnose_.push_back(run);
+  pending_ = true;
+  wake_.notify_all();
 }
 
 void PlanManager::plan_ahead() {

@@ -91,15 +91,19 @@ class PlanManager {
   /// without plans.
   uint64_t least_source_bytes(uint64_t homeless_bytes) const;
   std::string last_error() const;
+  /// Remembers why a plan was not taken, for last_error(). Always EINVAL: whatever it was, the plan as
+  /// written cannot be taken.
+  Status refuse(const Error& reason);
   bool any() const { return count_.load() > 0; }
 
  private:
   using Runs = std::map<std::string, std::shared_ptr<PlanRun>>;
 
+  void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const PlanPosition& before,
+                 TrackerState state_before);
   Result<std::string> submit_here(const PlanSpec& spec) REQUIRES(submit_mutex_);
   Status install(const PlanSpec& spec) REQUIRES(submit_mutex_);
   void drop(const std::string& name) REQUIRES(submit_mutex_);
-  Status refuse(const Error& reason);
   void announce(const std::string& name, const std::string& text);
   /// To be kept in a variable: a range-for over *runs() would not keep it alive.
   std::shared_ptr<const Runs> runs() const;

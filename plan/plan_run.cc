@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "plan/plan_sampler.h"
 #include "plan/tracker_diagnosis.h"
@@ -15,9 +16,8 @@ constexpr uint64_t kMargin = 1024;
 // Epochs of less than that many margins are short: three of them hardly take memory.
 constexpr uint64_t kShort = 8;
 
-std::optional<Epoch> last_epoch(const PlanSpec& spec) {
-  if (spec.epochs == 0) return std::nullopt;
-  return Epoch(static_cast<uint32_t>(spec.epochs - 1));
+Error out_of_memory() {
+  return {ENOMEM, "plan: not enough memory for its orders"};
 }
 
 Result<AccessSequence> make_sequence(const PlanSpec& resolved, const DatasetSource& source,
@@ -52,15 +52,14 @@ PlanRun::PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source,
       dataset_bytes_(sum_bytes(*index_)),
       place_(place),
       sequence_(std::move(sequence)),
-      tracker_(sequence_.slack(), last_epoch(resolved_)) {}
+      tracker_(sequence_.slack(), sequence_.last_epoch()) {}
 
 Result<std::shared_ptr<PlanRun>> PlanRun::make(const PlanSpec& spec, const DatasetSource& source,
-                                               NodePlace place) {
+                                               NodePlace place) try {
   auto resolved = resolve_plan(spec, place.nodes);
   if (!resolved) return resolved.error();
   auto index = make_sample_index(*resolved, source);
   if (!index) return index.error();
-  if ((*index)->size() == 0) return Error{EINVAL, "plan: there is no sample under root '" + spec.root + "'"};
   resolved->format = (*index)->format();
   auto sequence = make_sequence(*resolved, source, **index);
   if (!sequence) return sequence.error();
@@ -73,6 +72,8 @@ Result<std::shared_ptr<PlanRun>> PlanRun::make(const PlanSpec& spec, const Datas
   horizon.epochs.push_back(*first);
   run->publish(std::move(horizon));
   return run;
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
 }
 
 Result<std::shared_ptr<const PlannedEpoch>> PlanRun::plan_epoch(Epoch epoch, uint64_t base) {
@@ -149,7 +150,7 @@ bool PlanRun::wants_preparation() const {
 }
 
 // The horizon is contiguous. A reader that was found somewhere else altogether begins a new one there.
-Result<bool> PlanRun::prepare() {
+Result<bool> PlanRun::prepare() try {
   const Wanted want = wanted();
   if (!want.elsewhere && !want.drop && !want.next) return false;
   Horizon horizon = this->horizon();
@@ -173,12 +174,16 @@ Result<bool> PlanRun::prepare() {
     publish(horizon);
   }
   return true;
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
 }
 
-Result<EpochSequence> PlanRun::sequence_of(const PlanSpec& spec, Epoch epoch, Rank node) const {
+Result<EpochSequence> PlanRun::sequence_of(const PlanSpec& spec, Epoch epoch, Rank node) const try {
   auto sequence = make_sequence(spec, source_, *index_);
   if (!sequence) return sequence.error();
   return sequence->sequence(epoch, node);
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
 }
 
 Status PlanRun::add_uses(JobUses& uses, uint64_t epochs) const {
@@ -219,10 +224,6 @@ std::vector<uint32_t> PlanRun::samples_of(FileId file, uint64_t offset, uint64_t
   std::vector<uint32_t> samples;
   index_->samples_of(file, offset, length, [&](uint32_t sample) { samples.push_back(sample); });
   return samples;
-}
-
-uint64_t PlanRun::sample_bytes(uint32_t sample) const {
-  return bytes_of(*index_, sample);
 }
 
 uint64_t PlanRun::memory_bytes() const {

@@ -63,7 +63,6 @@ class PlanRun {
 
   /// Samples of the plan that a READ of these bytes may belong to; empty if it is none of the plan's files.
   std::vector<uint32_t> samples_of(FileId file, uint64_t offset, uint64_t length) const;
-  uint64_t sample_bytes(uint32_t sample) const;
   /// Of all samples together.
   uint64_t dataset_bytes() const { return dataset_bytes_; }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cache/base/text.h"
 #include "plan/formats/link_resolver.h"
 #include "plan/formats/list_text.h"
 #include "plan/plan_keys.h"
@@ -51,10 +51,9 @@ class PathNumbers {
 };
 
 Result<uint32_t> parse_index(std::string_view text) {
-  uint32_t value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size()) return Error{EINVAL, "want a sample's number"};
-  return value;
+  const auto value = parse_whole<uint32_t>(text);
+  if (!value) return Error{EINVAL, "want a sample's number"};
+  return *value;
 }
 
 // Orders out of text: lists of indices, or of paths when `paths` is given.

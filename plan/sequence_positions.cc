@@ -15,7 +15,7 @@ SequencePositions::SequencePositions(std::shared_ptr<const EpochSequence> sequen
     : sequence_(std::move(sequence)), positions_(sequence_->length()) {
   const std::span<const uint32_t> samples = sequence_->samples();
   const uint32_t largest = samples.empty() ? 0 : *std::max_element(samples.begin(), samples.end());
-  while ((largest >> shift_) > samples.size() / kBucket) ++shift_;
+  while (shift_ < 31 && (largest >> shift_) > samples.size() / kBucket) ++shift_;
 
   starts_.resize((largest >> shift_) + 2);
   for (const uint32_t sample : samples) ++starts_[(sample >> shift_) + 1];

@@ -16,6 +16,13 @@ constexpr size_t kUnitsWaiting = 64;
 // source, little enough not to stand in the way of a reader or the window.
 constexpr uint64_t kFillDivisor = 8;
 
+// Samples looked at for filling in one go before everything else gets its turn: a millisecond where all of
+// them are in a tier already.
+constexpr uint64_t kFillsPerStep = 4096;
+
+// How long NVMe is given to write before it is asked again whether it has caught up: some chunks.
+constexpr auto kCatchUpPeriod = std::chrono::milliseconds(5);
+
 // Seconds a sample that a reader is taken to need: one whose pace is not known yet, and the slowest, so that
 // one that has paused is not put off for ever behind others.
 constexpr double kUnknownReader = 1e-3;
@@ -60,9 +67,7 @@ void Staging::stop() {
 
 void Staging::add(const std::shared_ptr<PlanRun>& run) {
   auto lane = std::make_shared<Lane>(run);
-  uint64_t bytes = 0;
-  for (uint32_t s = 0; s < run->index().size() && bytes <= options_.budget; ++s)
-    bytes += run->sample_bytes(s);
+  const uint64_t bytes = bytes_to_keep(*run);
   lane->moved = clock_.now();
   {
     MutexLock lock(shared_->mutex);
@@ -75,6 +80,29 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
   }
   lane.reset();  // what it replaced lets go of memory, which calls back: not under the lock
   shared_->notify();
+}
+
+/// The page cache that all samples take together, or more than the budget. Samples that follow one another
+/// in a file share the page between them.
+uint64_t Staging::bytes_to_keep(const PlanRun& run) const {
+  uint64_t bytes = 0;
+  FileId file;
+  uint64_t counted = 0;  // of `file`, up to here
+  for (uint32_t sample = 0; sample < run.index().size() && bytes <= options_.budget; ++sample) {
+    for (uint32_t piece = 0; piece < run.index().range_count(sample); ++piece) {
+      ByteRange range = run.index().range(sample, piece);
+      const uint64_t end = round_to_pages(range.offset + range.length);
+      if (range.file == file && range.offset < counted) {
+        if (end <= counted) continue;
+        range.length -= counted - range.offset;
+        range.offset = counted;
+      }
+      bytes += page_bytes(range);
+      file = range.file;
+      counted = end;
+    }
+  }
+  return bytes;
 }
 
 void Staging::remove(const std::string& plan) {
@@ -111,19 +139,29 @@ std::map<std::string, std::shared_ptr<Staging::Lane>> Staging::lanes() const {
 
 void Staging::run() {
   for (;;) {
-    {
-      MutexLock lock(shared_->mutex);
-      while (!shared_->changed && !shared_->stopping) shared_->wake.wait(lock);
-      if (shared_->stopping) return;
-      shared_->changed = false;
-    }
+    if (!wait_for_change()) return;
     bool busy = true;
     while (busy) {
+      writes_held_up_filling_ = false;
       busy = serve_all();
       MutexLock lock(shared_->mutex);
       if (shared_->stopping) return;
     }
   }
+}
+
+// False at the end. Nobody tells that NVMe has caught up with its writes.
+bool Staging::wait_for_change() {
+  MutexLock lock(shared_->mutex);
+  while (!shared_->changed && !shared_->stopping) {
+    if (!writes_held_up_filling_) {
+      shared_->wake.wait(lock);
+    } else if (shared_->wake.wait_for(lock, kCatchUpPeriod) == std::cv_status::timeout) {
+      break;
+    }
+  }
+  shared_->changed = false;
+  return !shared_->stopping;
 }
 
 /// One turn of every plan; true if there is more to do at once.
@@ -143,13 +181,19 @@ bool Staging::serve_all() {
     ++(idle(*lane) ? idle_lanes : moving);
   }
   const uint64_t small = moving == 0 ? 0 : budget / kIdleShare / std::max<uint64_t>(idle_lanes, 1);
+  const bool has_room = window <= budget;  // for one that is to keep all and has just come
   bool busy = false;
-  uint64_t all = 0;
+  uint64_t held = 0;
   for (const auto& [name, lane] : current) {
     if (lane->keeps_all) {
-      busy = step(*lane, lane->kept_bytes) || busy;
-      all += lane->window_bytes;
+      lane->admitted = lane->admitted || has_room;
+      if (lane->admitted) busy = step(*lane, lane->kept_bytes) || busy;
+      held += lane->window_bytes;
       continue;
+    }
+    if (!has_room && idle(*lane) && lane->started) {
+      window -= lane->window_bytes;
+      restart(*lane, lane->front);
     }
     const uint64_t share = moving == 0   ? budget / idle_lanes
                            : idle(*lane) ? small
@@ -159,9 +203,9 @@ bool Staging::serve_all() {
     const uint64_t left = budget - std::min(budget, window);
     busy = step(*lane, std::min(share, left)) || busy;
     window += lane->window_bytes;
+    held += lane->window_bytes - lane->oversize_bytes;
   }
-  // A sample larger than the budget counts in its window, but is left to the reader and never pushed.
-  metrics_.staging_bytes.set(static_cast<int64_t>(std::min(all + window, options_.budget)));
+  metrics_.staging_bytes.set(static_cast<int64_t>(held));
   return busy;
 }
 
@@ -201,7 +245,7 @@ bool Staging::step(Lane& lane, uint64_t budget) {
   busy = repair(lane) || busy;
   const bool full = !fetch_ahead(lane, budget);
   busy = push_arrived(lane) || busy;
-  if (full) fill_tiers(lane);
+  if (full) busy = fill_tiers(lane) || busy;
   lane.staged_published = lane.staged;
   return busy;
 }
@@ -231,8 +275,9 @@ void Staging::follow_reader(Lane& lane) {
   lane.moved = clock_.now();
   for (; lane.front < *front; ++lane.front) {
     if (lane.front >= lane.fetched || lane.front < lane.horizon.begin()) continue;
-    lane.window_bytes -=
-        std::min(lane.window_bytes, lane.run->sample_bytes(lane.horizon.sample_at(lane.front)));
+    const uint64_t bytes = page_bytes(lane.run->index(), lane.horizon.sample_at(lane.front));
+    lane.window_bytes -= std::min(lane.window_bytes, bytes);
+    lane.oversize_bytes = std::min(lane.oversize_bytes, lane.window_bytes);
   }
 }
 
@@ -278,7 +323,7 @@ void Staging::restart(Lane& lane, uint64_t position) {
   lane.complete = true;
   lane.front = lane.safe = lane.staged = lane.fetched = lane.filled = lane.dropped = position;
   lane.next_sentinel = position;
-  lane.window_bytes = 0;
+  lane.window_bytes = lane.oversize_bytes = 0;
   lane.moved = clock_.now();
   lane.deadline = 0;
   tell_policy(lane);
@@ -329,7 +374,7 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
   lane.budget = budget;
   bool full = false;
   while (lane.fetched < lane.horizon.end() && lane.units.size() < lane.asked + kUnitsWaiting) {
-    const uint64_t bytes = lane.run->sample_bytes(lane.horizon.sample_at(lane.fetched));
+    const uint64_t bytes = page_bytes(lane.run->index(), lane.horizon.sample_at(lane.fetched));
     const bool passed = lane.fetched < lane.front;  // what other workers have still to open
     // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
     // before `staged` counts as handed on.
@@ -341,6 +386,7 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     if (full) break;
     add_units(lane, lane.fetched, bytes > budget || unread);
     if (!passed) lane.window_bytes += bytes;
+    if (!passed && bytes > budget) lane.oversize_bytes = bytes;
     ++lane.fetched;
   }
   tell_policy(lane);  // before anything is asked for: which use a fetch is for depends on it
@@ -443,12 +489,17 @@ void Staging::pop_unit(Lane& lane) {
   if (lane.asked > 0) --lane.asked;
 }
 
-// Uses the source's idle time: chunks beyond the window go into tiers that have free space.
-void Staging::fill_tiers(Lane& lane) {
+/// Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
+/// more to do at once.
+bool Staging::fill_tiers(Lane& lane) {
   lane.filled = std::max(lane.filled, lane.fetched);
-  for (; lane.filled < lane.horizon.end(); ++lane.filled) {
-    if (shared_->fill_bytes.load() >= 2 * most_in_flight_ / kFillDivisor || cache_.writes_are_behind())
-      return;
+  for (uint64_t n = 0; lane.filled < lane.horizon.end(); ++lane.filled, ++n) {
+    if (n == kFillsPerStep) return true;
+    if (shared_->fill_bytes.load() >= 2 * most_in_flight_ / kFillDivisor) return false;
+    if (cache_.writes_are_behind()) {
+      writes_held_up_filling_ = true;
+      return false;
+    }
     bool room = true;
     for_each_chunk(lane.run->index(), catalog_, lane.horizon.sample_at(lane.filled), [&](ChunkId chunk) {
       if (cache_.tier_of(chunk) != Tier::none) return;
@@ -464,8 +515,9 @@ void Staging::fill_tiers(Lane& lane) {
                        shared->notify();
                      });
     });
-    if (!room) return;
+    if (!room) return false;
   }
+  return false;
 }
 
 }  // namespace clairfs

@@ -60,7 +60,8 @@ class PageCache {
 };
 
 struct StagingOptions {
-  uint64_t budget = 0;  ///< bytes of page cache for samples pushed and not yet read, over all plans
+  /// Bytes of page cache, in whole pages, for samples pushed and not yet read, over all plans.
+  uint64_t budget = 0;
 };
 
 /// Thread-safe. The parts outlive it.
@@ -91,6 +92,7 @@ class Staging {
   void take_leave();
   bool serve_all();
   bool step(Lane& lane, uint64_t budget);
+  bool wait_for_change();
   void follow_reader(Lane& lane);
   void skip_opened(Lane& lane);
   static bool opened(const Lane& lane, uint64_t position);
@@ -101,7 +103,8 @@ class Staging {
   static void choose_gap(Lane& lane);
   static void announce(Lane& lane);
   bool push_arrived(Lane& lane);
-  void fill_tiers(Lane& lane);
+  bool fill_tiers(Lane& lane);
+  uint64_t bytes_to_keep(const PlanRun& run) const;
   std::vector<std::shared_ptr<Unit>> units_of(const Lane& lane, uint64_t position) const;
   void add_units(Lane& lane, uint64_t position, bool skip);
   uint64_t due(const Lane& lane, uint64_t position) const;
@@ -142,6 +145,7 @@ class Staging {
   const std::shared_ptr<Shared> shared_;
   SentinelTails tails_;
   std::atomic<bool> stopped_{false};
+  bool writes_held_up_filling_ = false;  // the staging thread's own
   NamedThread thread_;
 };
 

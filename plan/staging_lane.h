@@ -22,6 +22,19 @@ inline uint64_t page_floor(uint64_t offset) {
   return offset / kPageSize * kPageSize;
 }
 
+/// Of the file, whole pages, that hold the range.
+inline uint64_t page_bytes(const ByteRange& range) {
+  return range.length == 0 ? 0 : round_to_pages(range.offset + range.length) - page_floor(range.offset);
+}
+
+/// What a sample takes of the page cache.
+inline uint64_t page_bytes(const SampleIndex& index, uint32_t sample) {
+  uint64_t bytes = 0;
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece)
+    bytes += page_bytes(index.range(sample, piece));
+  return bytes;
+}
+
 struct Staging::Shared {
   Mutex mutex;
   CondVar wake;
@@ -87,7 +100,8 @@ struct Staging::Lane {
   size_t asked = 0;                         // so many of them have been asked of the cache
   bool sentinel = false;                    // the sample at `staged` is one
   bool complete = true;                     // all of it so far has been pushed
-  uint64_t window_bytes = 0;                // of [front, fetched)
+  uint64_t window_bytes = 0;                // of [front, fetched), in pages
+  uint64_t oversize_bytes = 0;              // of a sample in it that is left to the reader for its size
   uint64_t budget = 0;
   uint64_t next_sentinel = 0;
   uint32_t gap = 1;           // between sentinels, for what is pushed now
@@ -97,6 +111,7 @@ struct Staging::Lane {
   uint64_t deadline = 0;            // of the last unit that was asked for
   bool keeps_all = false;           // the whole dataset fits the budget, beside those of other such plans
   uint64_t kept_bytes = 0;          // its size then, for good
+  bool admitted = false;            // those that were there first have made room for it; only if keeps_all
   std::vector<bool> in_page_cache;  // by sample; only if keeps_all
   std::set<uint64_t> sentinels;     // pushed and not yet passed
   // What the kernel took back. Looked for in [checked, check_until).

@@ -57,7 +57,7 @@ bool Staging::look_for_losses(Lane& lane) {
   for (uint64_t n = 0; lane.checked < lane.check_until && n < kPushesPerStep; ++n, ++lane.checked) {
     const uint64_t position = lane.checked;
     const uint32_t sample = lane.horizon.sample_at(position);
-    const uint64_t bytes = lane.run->sample_bytes(sample);
+    const uint64_t bytes = page_bytes(lane.run->index(), sample);
     // What is lost twice is left to the reader: fetching it over and over would load the source. An earlier
     // use that is not known to be over may be a sentinel.
     if (lane.repaired.contains(position) || bytes > lane.budget || opened(lane, position) ||

@@ -209,6 +209,16 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
 
 Tracker::Verdict Tracker::observe(std::span<const uint32_t> samples, Access kind, TimePoint now) {
   const MutexLock lock(mutex_);
+  const Verdict verdict = take(samples, kind, now);
+  return verdict == Verdict::out_of_order ? reject(samples.front(), kind) : verdict;
+}
+
+Tracker::Verdict Tracker::offer(std::span<const uint32_t> samples, Access kind, TimePoint now) {
+  const MutexLock lock(mutex_);
+  return take(samples, kind, now);
+}
+
+Tracker::Verdict Tracker::take(std::span<const uint32_t> samples, Access kind, TimePoint now) {
   if (state_ != TrackerState::suspended) {
     const std::optional<Match> found = match(samples, kind);
     if (found && kind == Access::read) note_read(found->position);  // also after its own open
@@ -225,7 +235,7 @@ Tracker::Verdict Tracker::observe(std::span<const uint32_t> samples, Access kind
     ++totals_.repeated;
     return Verdict::repeated;
   }
-  return reject(samples.front(), kind);
+  return Verdict::out_of_order;
 }
 
 void Tracker::accept(const Match& found, Access kind, TimePoint now) {
@@ -258,7 +268,7 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
     confirmed_ = std::max(confirmed_, position);
   }
   in_next_ = offset > 0 ? in_next_ + 1 : 0;
-  if (in_next_ >= kEnterNext) enter_next();
+  if (offset > 0 && in_next_ >= std::min(kEnterNext, epoch.order->sequence().length())) enter_next();
   note_holes(passed);
   if (last_ == epoch_ && front_ + 1 >= length()) state_ = TrackerState::finished;
 }

@@ -115,6 +115,8 @@ class Tracker {
   /// empty. Several accesses to a sample in a row count once. Costs a microsecond, or some tens of them for
   /// one observation out of order in four.
   Verdict observe(std::span<const uint32_t> samples, Access kind, TimePoint now);
+  /// The same, but for an access out of order, which has no effect: another plan may account for it.
+  Verdict offer(std::span<const uint32_t> samples, Access kind, TimePoint now);
 
   TrackerState state() const;
   /// Everything below has been opened: its pages may be dropped.
@@ -164,6 +166,7 @@ class Tracker {
   bool seen_lately(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   void note_distinct(uint32_t sample, Access kind) REQUIRES(mutex_);
   std::optional<Match> match(std::span<const uint32_t> samples, Access kind) REQUIRES(mutex_);
+  Verdict take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
   void note_read(int64_t position) REQUIRES(mutex_);
   void note_late(int64_t position) REQUIRES(mutex_);

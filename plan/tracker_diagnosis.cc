@@ -1,7 +1,6 @@
 #include "plan/tracker_diagnosis.h"
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -9,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cache/base/text.h"
 #include "plan/sequence_positions.h"
 #include "plan/tracker_chain.h"
 
@@ -27,10 +27,11 @@ constexpr uint32_t kSteps = 4;
 // Share of the sightings that must lie with one group of ranks for it to be this node's: strays aside.
 constexpr double kOwnShare = 0.85;
 
-std::optional<int64_t> as_number(std::string_view text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+/// Elsewhere every rank reads the whole order, which so tells nothing of how many there are; and that of a
+/// large job's ranks together would take its memory a hundred times.
+bool divides_among_ranks(const PlanSpec& spec) {
+  return spec.sampler == "torch.distributed" || spec.sampler == "nopfs" || spec.sampler == "dali" ||
+         spec.sampler == "list";
 }
 
 class Search {
@@ -122,6 +123,7 @@ class Search {
   // The order of all ranks of such a job, as one node would see it; then which of them are here.
   // `fewer`: only jobs of which fewer ranks are here than planned.
   bool other_world(bool fewer) {
+    if (!divides_among_ranks(spec_)) return false;
     std::set<uint64_t> worlds{spec_.world * 2, spec_.world / 2, spec_.world};
     for (uint64_t world = 1; world <= kLargestWorld; world *= 2) worlds.insert(world);
     worlds.erase(0);
@@ -187,7 +189,7 @@ class Search {
   }
 
   bool other_seed() {
-    const std::optional<int64_t> seed = as_number(spec_.seed);
+    const std::optional<int64_t> seed = parse_whole<int64_t>(spec_.seed);
     if (!seed) return false;
     for (const int64_t other : {*seed + 1, *seed - 1, int64_t{0}, int64_t{1}, int64_t{42}}) {
       PlanSpec changed = spec_;

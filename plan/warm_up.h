@@ -1,5 +1,6 @@
 // Warm-up: a home reads its chunks from the PFS once, ahead of need, in the order in which the job first uses
-// them; then come the node's copies, in the same order.
+// them; then come the node's copies, in the same order. (`clairfs warmup` is something else: a command that
+// reads a mount through, mount-helper/warmup.h.)
 //
 // One thread asks the cache for them at the lowest urgency, so that whatever a reader or a plan of any node
 // asks for comes first. The cache knows where each chunk comes from (the PFS for a home, its home for a copy)

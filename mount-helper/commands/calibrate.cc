@@ -1,9 +1,7 @@
-#include <cerrno>
 #include <cstdio>
 #include <memory>
 
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
 
 #include "cache/base/units.h"
 #include "mount-helper/commands/commands.h"
@@ -22,11 +20,6 @@ struct Arguments {
   std::string output;
 };
 
-int fail(const Error& error) {
-  const bool usage = error.code == EINVAL || error.code == ENOENT || error.code == ENOTDIR;
-  return clairfs::fail(error, usage ? exit_usage : exit_system);
-}
-
 int calibrate_command(Arguments arguments) {
   CalibrationOptions& options = arguments.options;
   options.time = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.seconds));
@@ -35,9 +28,7 @@ int calibrate_command(Arguments arguments) {
   if (!source) return fail(source.error());
   options.source = *source;
 
-  Logger log("clairfs", std::make_shared<spdlog::sinks::stderr_sink_st>());
-  log.set_level(spdlog::level::warn);
-  log.set_pattern("clairfs: %v");
+  Logger log = stderr_logger();
   const SteadyClock clock;
   const TimePoint start = clock.now();
   Result<Calibration> measured = [&] {
@@ -53,8 +44,7 @@ int calibrate_command(Arguments arguments) {
     return written ? exit_success : fail(written.error());
   }
   fmt::print("{}", scenario);
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_success;
-  return fail(system_error(errno, "write to stdout"));
+  return finish_output();
 }
 
 std::string check_bytes(const std::string& text) {

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cache/base/log.h"
 #include "cache/base/result.h"
 #include "mount-helper/mount_options.h"
 #include "mount-helper/option_sources.h"
@@ -49,5 +50,17 @@ int mount_command(const MountRequest& request);
 
 /// Prints "clairfs: MESSAGE" to stderr and returns `status`.
 int fail(const Error& error, int status);
+/// The same with exit_usage for what the user can have got wrong, else exit_system.
+int fail(const Error& error);
+
+/// The exit status of a command that has printed its answer to stdout, and is done if that took everything.
+int finish_output();
+
+/// Text of a mount, which may be anybody's: with its control characters escaped, but for newlines, so that it
+/// cannot steer a terminal; ends with a newline unless empty.
+std::string harmless(std::string_view text);
+
+/// What a command without a daemon tells meanwhile: warnings and errors, to stderr.
+Logger stderr_logger();
 
 }  // namespace clairfs

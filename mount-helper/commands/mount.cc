@@ -47,11 +47,6 @@ int mount_in_background(const MountOptions& options, bool verbose) {
 
 }  // namespace
 
-int fail(const Error& error, int status) {
-  fmt::print(stderr, "clairfs: {}\n", error.message);
-  return status;
-}
-
 Result<MountOptions> gather_options(const MountRequest& request, const MountOptions& defaults) {
   MountOptions options = defaults;
   options.source = request.source;

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <spdlog/sinks/stdout_sinks.h>
 
 #include "cache/base/printable.h"
 #include "cache/base/units.h"
+#include "fs/control_commands.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/control_client.h"
 #include "plan/plan_order.h"
@@ -25,25 +25,10 @@ constexpr int exit_differs = 1;  // of `plan check`, whose statuses are those of
 
 // Of `plan order` and `plan show`: a larger number is a typing error.
 constexpr uint64_t kMostNumber = UINT32_MAX - 1;
-constexpr uint64_t kMostNext = 100000;  // what the daemon gives at once
-
-int status_of(const Error& error) {
-  return error.code == EINVAL || error.code == ENOENT || error.code == ERANGE ? exit_usage : exit_system;
-}
-
-int fail(const Error& error) {
-  return clairfs::fail(error, status_of(error));
-}
-
-/// False, with an error line, when stdout did not take everything.
-int finish_output() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_success;
-  return fail(system_error(errno, "write to stdout"));
-}
 
 int print(const Result<std::string>& answer) {
   if (!answer) return fail(answer.error());
-  fmt::print("{}{}", *answer, answer->empty() || answer->ends_with('\n') ? "" : "\n");
+  fmt::print("{}", harmless(*answer));
   return finish_output();
 }
 
@@ -112,9 +97,7 @@ struct OrderArguments {
 };
 
 int order(const OrderArguments& arguments) {
-  Logger log("clairfs", std::make_shared<spdlog::sinks::stderr_sink_st>());
-  log.set_level(spdlog::level::warn);
-  log.set_pattern("clairfs: %v");
+  Logger log = stderr_logger();
   const PlanOrderRequest request{plan_text_of(arguments.words), Epoch(static_cast<uint32_t>(arguments.epoch)),
                                  TrainingRank(static_cast<uint32_t>(arguments.rank)), arguments.paths};
   const Status done = plan_order(request, log, [&](uint32_t sample, std::string_view path) {
@@ -150,7 +133,7 @@ void add_show(CLI::App& plan, int& status) {
   add_name(command, arguments->name, "Only this plan (default: all; with --next the plan 'default')");
   CLI::Option* next =
       command->add_option("--next", arguments->next, "Only the next files, in the order of reading");
-  next->type_name("NUMBER")->check(CLI::Range(uint64_t{1}, kMostNext));
+  next->type_name("NUMBER")->check(CLI::Range(uint64_t{1}, kMostNextFiles));
   command->add_flag("--json", arguments->json, "As JSON")->excludes(next);
   command->callback([arguments, &status] { status = show(*arguments); });
 }
@@ -212,9 +195,7 @@ int stats(const StatsArguments& arguments) {
     request.capacity = NodeCapacity{size(arguments.ram), size(arguments.nvme)};
   }
   request.sample_bytes = size(arguments.sample_size);
-  Logger log("clairfs", std::make_shared<spdlog::sinks::stderr_sink_st>());
-  log.set_level(spdlog::level::warn);
-  log.set_pattern("clairfs: %v");
+  Logger log = stderr_logger();
   const auto found = plan_stats(request, log);
   if (!found) return fail(found.error());
   return print(arguments.json ? plan_stats_json(*found) : plan_stats_text(*found));

@@ -1,9 +1,7 @@
-#include <cerrno>
 #include <cstdio>
 #include <memory>
 
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
 
 #include "cache/base/printable.h"
 #include "mount-helper/commands/commands.h"
@@ -24,11 +22,6 @@ struct Arguments {
   bool csv = false;
   std::string plot;
 };
-
-int fail(const Error& error) {
-  const bool usage = error.code == EINVAL || error.code == ENOENT || error.code == ERANGE;
-  return clairfs::fail(error, usage ? exit_usage : exit_system);
-}
 
 Result<std::vector<const Policy*>> chosen_policies(const std::vector<std::string>& names) {
   std::vector<const Policy*> policies;
@@ -62,9 +55,7 @@ Result<std::vector<StudyPoint>> run(const Arguments& arguments) {
   if (!policies) return policies.error();
   const auto axes = sweep_axes(arguments.sweeps);
   if (!axes) return axes.error();
-  Logger log("clairfs", std::make_shared<spdlog::sinks::stderr_sink_st>());
-  log.set_level(spdlog::level::warn);
-  log.set_pattern("clairfs: %v");
+  Logger log = stderr_logger();
   const SteadyClock clock;
   ProgressBar bar(stderr, clock);
   const TimePoint start = clock.now();
@@ -87,8 +78,7 @@ int simulate_command(const Arguments& arguments) {
   fmt::print("{}", arguments.json  ? study_json(*points)
                    : arguments.csv ? study_csv(*points)
                                    : study_table(*points));
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_success;
-  return fail(system_error(errno, "write to stdout"));
+  return finish_output();
 }
 
 }  // namespace

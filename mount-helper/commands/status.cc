@@ -17,8 +17,8 @@ int status_command(const std::string& path, bool json) {
   const auto text =
       read_with_deadline(mount->mountpoint + (json ? "/.clairfs/stats.json" : "/.clairfs/status"), kPatience);
   if (!text) return fail(text.error(), exit_system);
-  fmt::print("{}{}", *text, text->ends_with('\n') ? "" : "\n");
-  return exit_success;
+  fmt::print("{}", harmless(*text));
+  return finish_output();
 }
 
 }  // namespace

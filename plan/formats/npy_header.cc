@@ -1,10 +1,11 @@
 #include "plan/formats/npy_header.h"
 
 #include <cerrno>
-#include <charconv>
 #include <map>
 
 #include <fmt/format.h>
+
+#include "cache/base/text.h"
 
 namespace clairfs {
 namespace {
@@ -79,11 +80,6 @@ class Literal {
   std::string_view rest_;
 };
 
-bool parse_number(std::string_view text, uint64_t& number) {
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return code == std::errc() && end == text.data() + text.size();
-}
-
 // "<f4", "|u1", "<U7", "<M8[ns]": byte order, kind, bytes (characters of four bytes in U).
 Result<uint64_t> item_bytes(std::string_view descr) {
   const std::string shown(descr.substr(0, 40));
@@ -95,12 +91,11 @@ Result<uint64_t> item_bytes(std::string_view descr) {
   if (descr.empty() || std::string_view("biufcSUVmM").find(descr[0]) == std::string_view::npos) {
     return wrong(fmt::format("unknown type of element {}", shown));
   }
-  uint64_t bytes = 0;
   const std::string_view digits = descr.substr(1, std::min(descr.find('['), descr.size()) - 1);
   // 2^31 - 1 is NumPy's own limit.
-  if (!parse_number(digits, bytes) || bytes > INT32_MAX)
-    return wrong(fmt::format("unknown type of element {}", shown));
-  return descr[0] == 'U' ? bytes * 4 : bytes;
+  const auto bytes = parse_whole<uint64_t>(digits);
+  if (!bytes || *bytes > INT32_MAX) return wrong(fmt::format("unknown type of element {}", shown));
+  return descr[0] == 'U' ? *bytes * 4 : *bytes;
 }
 
 Result<std::vector<uint64_t>> parse_shape(std::string_view text) {
@@ -115,9 +110,9 @@ Result<std::vector<uint64_t>> parse_shape(std::string_view text) {
     while (number.ends_with(' ')) number.remove_suffix(1);
     if (number.empty() && text.empty()) break;
     if (number.ends_with('L')) number.remove_suffix(1);  // Python 2
-    uint64_t extent = 0;
-    if (!parse_number(number, extent)) return wrong("its shape holds something that is no number");
-    shape.push_back(extent);
+    const auto extent = parse_whole<uint64_t>(number);
+    if (!extent) return wrong("its shape holds something that is no number");
+    shape.push_back(*extent);
     if (shape.size() > 64) return wrong("it has more than 64 dimensions");  // NumPy 2's limit
   }
   return shape;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
@@ -14,6 +13,7 @@
 
 #include "cache/base/fd.h"
 #include "cache/base/file_stamp.h"
+#include "cache/base/text.h"
 
 namespace clairfs {
 namespace {
@@ -31,7 +31,7 @@ Result<FileStamp> stamp_of(int fd, const std::string& path) {
   if (::fstat(fd, &status) != 0) return system_error(errno, "stat " + path);
   if (!S_ISREG(status.st_mode)) return Error{EINVAL, path + " is not a regular file"};
   return FileStamp{static_cast<uint64_t>(status.st_size),
-                   status.st_mtim.tv_sec * int64_t{1'000'000'000} + status.st_mtim.tv_nsec};
+                   stamp_nanoseconds(status.st_mtim.tv_sec, status.st_mtim.tv_nsec)};
 }
 
 Result<TextFile> open_text(const std::string& path) {
@@ -68,12 +68,6 @@ Status for_each_line(int fd, const std::string& path, uint64_t begin, uint64_t e
   return buffer.empty() ? Status() : take(std::string_view(buffer), line_at);
 }
 
-std::string_view strip(std::string_view line) {
-  const size_t first = line.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
-}
-
 enum class LineKind { kIndex, kComment, kSeparator };
 
 LineKind kind_of(std::string_view line) {
@@ -82,10 +76,8 @@ LineKind kind_of(std::string_view line) {
 }
 
 Result<uint32_t> parse_index(std::string_view line, uint64_t n) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
-  if (error == std::errc() && end == line.data() + line.size() && value < n)
-    return static_cast<uint32_t>(value);
+  if (const auto value = parse_whole<uint64_t>(line); value && *value < n)
+    return static_cast<uint32_t>(*value);
   return Error{EINVAL, "'" + std::string(line.substr(0, 40)) + "' is not a sample index from 0 to " +
                            std::to_string(n - 1)};
 }
@@ -125,7 +117,7 @@ class FileLists : public IndexLists {
     const Status scanned = for_each_line(file_.fd.get(), path_, 0, file_.stamp.size,
                                          [&](std::string_view raw, uint64_t at) -> Status {
                                            ++line_number;
-                                           const std::string_view line = strip(raw);
+                                           const std::string_view line = trimmed(raw);
                                            const LineKind kind = kind_of(line);
                                            if (kind == LineKind::kSeparator) inside = false;
                                            if (kind != LineKind::kIndex) return {};
@@ -153,7 +145,7 @@ class FileLists : public IndexLists {
     indices.reserve(section.size);
     const Status parsed = for_each_line(file_.fd.get(), path_, section.begin, section.end,
                                         [&](std::string_view raw, uint64_t) -> Status {
-                                          const std::string_view line = strip(raw);
+                                          const std::string_view line = trimmed(raw);
                                           if (kind_of(line) != LineKind::kIndex) return {};
                                           const Result<uint32_t> index = parse_index(line, n_);
                                           if (!index) return index.error();
@@ -207,7 +199,7 @@ Result<std::vector<double>> read_weights(const std::string& path, uint64_t limit
   const Status parsed =
       for_each_line(file->fd.get(), path, 0, file->stamp.size, [&](std::string_view raw, uint64_t) -> Status {
         ++line_number;
-        const std::string line(strip(raw));
+        const std::string line(trimmed(raw));
         if (kind_of(line) != LineKind::kIndex) return {};
         char* end = nullptr;
         const double weight = std::strtod(line.c_str(), &end);

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <limits>
 
+#include "cache/base/text.h"
 #include "plan/samplers/sampler_spec.h"
 #include "plan/samplers/support.h"
 
@@ -10,12 +11,6 @@ namespace clairfs {
 namespace {
 
 using Parser = Status (*)(SamplerSpec&, std::string_view key, std::string_view value);
-
-template <class T>
-bool parse_number(std::string_view text, T& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
 
 Error wrong_value(std::string_view key, std::string_view value, std::string_view right) {
   return bad_key(key, "'" + std::string(value.substr(0, 64)) + "' is not " + std::string(right));
@@ -38,14 +33,15 @@ Status set_flag(SamplerSpec& spec, std::string_view key, std::string_view value)
 
 template <auto member>
 Status set_count(SamplerSpec& spec, std::string_view key, std::string_view value) {
-  if (!parse_number(value, spec.*member)) return wrong_value(key, value, "a number, such as 8");
+  const auto number = parse_whole<std::remove_reference_t<decltype(spec.*member)>>(value);
+  if (!number) return wrong_value(key, value, "a number, such as 8");
+  spec.*member = *number;
   return {};
 }
 
 Status set_num_samples(SamplerSpec& spec, std::string_view key, std::string_view value) {
-  uint64_t count = 0;
-  if (!parse_number(value, count)) return wrong_value(key, value, "a number, such as 50000");
-  spec.num_samples = count;
+  spec.num_samples = parse_whole<uint64_t>(value);
+  if (!spec.num_samples) return wrong_value(key, value, "a number, such as 50000");
   return {};
 }
 
@@ -91,23 +87,21 @@ Status set_reseed(SamplerSpec& spec, std::string_view key, std::string_view valu
 Status set_torch(SamplerSpec& spec, std::string_view key, std::string_view value) {
   const size_t dot = value.find('.');
   TorchVersion version;
-  const bool major = dot != std::string_view::npos && parse_number(value.substr(0, dot), version.major);
-  const std::string_view minor = major ? value.substr(dot + 1) : std::string_view();
-  if (std::from_chars(minor.data(), minor.data() + minor.size(), version.minor).ec != std::errc()) {
-    return wrong_value(key, value, "a version, such as 2.6");
-  }
+  const auto major = parse_whole<decltype(version.major)>(value.substr(0, dot));
+  const std::string_view minor = dot == std::string_view::npos ? std::string_view() : value.substr(dot + 1);
+  const auto parsed = std::from_chars(minor.data(), minor.data() + minor.size(), version.minor);
+  if (!major || parsed.ec != std::errc()) return wrong_value(key, value, "a version, such as 2.6");
+  version.major = *major;
   spec.torch = version;
   return {};
 }
 
 /// "10", "12.2.0": the major version counts.
 Status set_gcc(SamplerSpec& spec, std::string_view key, std::string_view value) {
-  uint32_t major = 0;
-  if (!parse_number(value.substr(0, value.find('.')), major)) {
-    return wrong_value(key, value, "a version of GCC, such as 10 or 14");
-  }
+  const auto major = parse_whole<uint32_t>(value.substr(0, value.find('.')));
+  if (!major) return wrong_value(key, value, "a version of GCC, such as 10 or 14");
   constexpr uint32_t kChanged = 11;
-  spec.libstdcxx = major < kChanged ? LibstdcxxShuffle::kBeforeGcc11 : LibstdcxxShuffle::kSinceGcc11;
+  spec.libstdcxx = *major < kChanged ? LibstdcxxShuffle::kBeforeGcc11 : LibstdcxxShuffle::kSinceGcc11;
   return {};
 }
 

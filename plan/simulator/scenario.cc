@@ -138,12 +138,6 @@ Complaint take_word(const ScenarioValue& value, const Word<Enum> (&words)[count]
   return "want one of " + known;
 }
 
-template <class Enum, size_t count>
-const char* word_of(const Word<Enum> (&words)[count], Enum value) {
-  return std::find_if(words, words + count, [&](const Word<Enum>& word) { return word.value == value; })
-      ->word;
-}
-
 Complaint take_sampler(const ScenarioValue& value, std::string& out) {
   const std::string* text = std::get_if<std::string>(&value);
   if (text == nullptr || (*text != "nopfs" && *text != "torch.distributed")) {
@@ -399,30 +393,6 @@ class Reader {
   Scenario scenario_;
 };
 
-std::string format_table(const ThroughputTable& table) {
-  std::string text;
-  for (const auto& [users, rate] : table.points()) {
-    text += fmt::format("{}{} = {}", text.empty() ? "{" : ", ", users, rate);
-  }
-  return text + "}";
-}
-
-std::string format_class(const StorageClass& storage, const std::string& section) {
-  std::string text = fmt::format("\n[{}]\ncapacity = {}\nthreads = {}\nread = {}\n", section,
-                                 storage.capacity, storage.threads, format_table(storage.read));
-  if (!storage.write.empty()) text += fmt::format("write = {}\n", format_table(storage.write));
-  if (storage.latency != 0) text += fmt::format("latency_ms = {}\n", storage.latency * 1000);
-  return text;
-}
-
-std::string format_samples(const Scenario& s) {
-  std::string text = fmt::format("\n[samples]\nsize = \"{}\"\n", word_of(kSizeSources, s.size_source));
-  if (s.size_source == SizeSource::kPath) return text + fmt::format("path = \"{}\"\n", s.path);
-  text += fmt::format("count = {}\nmean = {}\n", s.samples, s.mean);
-  if (s.size_source == SizeSource::kNormal) text += fmt::format("deviation = {}\n", s.deviation);
-  return text;
-}
-
 }  // namespace
 
 double Scenario::worker_capacity() const {
@@ -451,28 +421,6 @@ Result<Scenario> read_scenario(const std::string& path) {
   if (!file.eof()) return Error{EINVAL, path + ": too long for a scenario"};
   text.resize(static_cast<size_t>(file.gcount()));
   return parse_scenario(text, path);
-}
-
-std::string format_scenario(const Scenario& s) {
-  std::string text = fmt::format(
-      "[job]\nworkers = {}\nepochs = {}\nbatch = {}\ndrop_last = {}\ndistribution = \"{}\"\nsampler = "
-      "\"{}\"\n"
-      "seed = {}\n",
-      s.workers, s.epochs, s.batch, s.drop_last, word_of(kDistributions, s.distribution), s.sampler, s.seed);
-  text += format_samples(s);
-  text += fmt::format("\n[worker]\ncompute = {}\npreprocess = {}\nnetwork = {}\npfs_network = {}\n",
-                      s.compute, s.preprocess, s.network, s.pfs_network);
-  if (s.network_latency != 0) text += fmt::format("network_latency_ms = {}\n", s.network_latency * 1000);
-  text += format_class(s.staging, "staging");
-  for (const StorageClass& storage : s.classes)
-    text += format_class(storage, std::string(kClassPrefix) + storage.name);
-  text += fmt::format("\n[pfs]\nread = {}\n", format_table(s.pfs));
-  if (s.pfs_latency != 0) text += fmt::format("latency_ms = {}\n", s.pfs_latency * 1000);
-  return text +
-         fmt::format(
-             "\n[model]\nreads = \"{}\"\npfs = \"{}\"\nfills = \"{}\"\ncomputing = \"{}\"\norder = \"{}\"\n",
-             word_of(kReadSharings, s.reads), word_of(kPfsSharings, s.pfs_sharing),
-             word_of(kFillCosts, s.fills), word_of(kComputings, s.computing), word_of(kOrders, s.order));
 }
 
 namespace {

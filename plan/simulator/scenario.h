@@ -94,8 +94,6 @@ struct Scenario {
 Result<Scenario> parse_scenario(std::string_view text, std::string_view origin);
 /// Errors: as parse_scenario(), and errno of the file.
 Result<Scenario> read_scenario(const std::string& path);
-/// A file that reads back equal.
-std::string format_scenario(const Scenario& scenario);
 
 /// Sets one value as a sweep does. `name`: a class or "staging" (its capacity), "class.NAME.KEY",
 /// "SECTION.KEY" or a KEY that only one section has. Errors: EINVAL naming it and what would be right.

@@ -8,17 +8,10 @@
 #include <fmt/format.h>
 
 #include "cache/base/printable.h"
+#include "cache/base/text.h"
 
 namespace clairfs {
 namespace {
-
-constexpr std::string_view kBlank = " \t\r";
-
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
 
 /// The line without its comment; '#' inside quotes is text.
 std::string_view without_comment(std::string_view line) {
@@ -61,18 +54,18 @@ std::optional<double> parse_number(std::string_view text) {
 
 std::optional<NumberTable> parse_table(std::string_view text) {
   if (!text.starts_with('{') || !text.ends_with('}')) return std::nullopt;
-  text = trim(text.substr(1, text.size() - 2));
+  text = trimmed(text.substr(1, text.size() - 2));
   NumberTable table;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
     const std::string_view pair = text.substr(0, comma);
     const size_t equals = pair.find('=');
     if (equals == std::string_view::npos) return std::nullopt;
-    const auto key = parse_number(trim(pair.substr(0, equals)));
-    const auto value = parse_number(trim(pair.substr(equals + 1)));
+    const auto key = parse_number(trimmed(pair.substr(0, equals)));
+    const auto value = parse_number(trimmed(pair.substr(equals + 1)));
     if (!key || !value) return std::nullopt;
     table.emplace_back(*key, *value);
-    text = comma == text.size() ? std::string_view() : trim(text.substr(comma + 1));
+    text = comma == text.size() ? std::string_view() : trimmed(text.substr(comma + 1));
   }
   return table;
 }
@@ -98,7 +91,7 @@ class Parser {
     while (!text.empty()) {
       ++line_;
       const size_t end = std::min(text.find('\n'), text.size());
-      const Status taken = take(trim(without_comment(text.substr(0, end))));
+      const Status taken = take(trimmed(without_comment(text.substr(0, end))));
       if (!taken) return taken.error();
       text.remove_prefix(std::min(end + 1, text.size()));
     }
@@ -116,7 +109,7 @@ class Parser {
   }
 
   Status take_section(std::string_view line) {
-    const std::string_view name = line.ends_with(']') ? trim(line.substr(1, line.size() - 2)) : "";
+    const std::string_view name = line.ends_with(']') ? trimmed(line.substr(1, line.size() - 2)) : "";
     if (!is_section_name(name)) {
       return error(fmt::format("'{}' is no section; want [NAME] or [class.NAME]", printable(line)));
     }
@@ -130,11 +123,11 @@ class Parser {
 
   Status take_entry(std::string_view line) {
     const size_t equals = line.find('=');
-    const std::string_view key = trim(line.substr(0, equals));
+    const std::string_view key = trimmed(line.substr(0, equals));
     if (equals == std::string_view::npos || !is_bare_key(key)) {
       return error(fmt::format("'{}' is neither KEY = VALUE nor a [section]", printable(line)));
     }
-    const std::string_view text = trim(line.substr(equals + 1));
+    const std::string_view text = trimmed(line.substr(equals + 1));
     const std::optional<ScenarioValue> value = parse_toml_value(text);
     if (!value) {
       return error(
@@ -163,7 +156,7 @@ Result<ScenarioText> parse_scenario_text(std::string_view text, std::string_view
 }
 
 Result<ScenarioValue> parse_scenario_value(std::string_view text) {
-  text = trim(text);
+  text = trimmed(text);
   if (const auto value = parse_toml_value(text)) return *value;
   if (text.empty() || text.find_first_of("{}\"'") != std::string_view::npos) {
     return Error{EINVAL, fmt::format("'{}' is no value; want a number, a size, a word or {{1 = 66, 2 = 86}}",

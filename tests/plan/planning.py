@@ -1,8 +1,10 @@
 """What the suites of plans share: images, registering plans, training jobs, and what they logged."""
 
 import contextlib
+import ctypes
 import hashlib
 import json
+import mmap
 import os
 import pathlib
 import random
@@ -41,6 +43,23 @@ def plan(mount, name="default"):
 def wait_ahead(mount, samples, name="default"):
     """Until so many samples lie in the page cache ahead of the reader."""
     wait_until(lambda: plan(mount, name)["ahead"] >= samples, f"{samples} samples ahead, {plan(mount, name)}")
+
+
+def cached_bytes(path):
+    """Bytes of the file's pages that are in the page cache (mincore(2), whole pages). Sends the mount an open."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    size = os.stat(path).st_size
+    pages = -(-size // mmap.PAGESIZE)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        where = ctypes.c_void_p(libc.mmap(None, ctypes.c_size_t(size), mmap.PROT_READ, mmap.MAP_SHARED, fd, 0))
+        there = (ctypes.c_ubyte * pages)()
+        assert libc.mincore(where, ctypes.c_size_t(size), there) == 0, os.strerror(ctypes.get_errno())
+        libc.munmap(where, ctypes.c_size_t(size))
+        return sum(page & 1 for page in there) * mmap.PAGESIZE
+    finally:
+        os.close(fd)
 
 
 def predicted(root, text, epoch, rank):

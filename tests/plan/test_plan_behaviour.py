@@ -13,6 +13,7 @@ import threading
 import clairmount
 import pytest
 from planning import (
+    cached_bytes,
     cancel,
     make_images,
     plan,
@@ -263,6 +264,64 @@ def test_small_budgets(dataset, tmp, options):
         assert mount.stat("staging.bytes") <= mount.stat("staging.capacity")
 
 
+def test_page_cache_ahead_of_the_reader_is_within_the_budget(tmp):
+    """Counted in whole pages, of which small files take more than their bytes."""
+    budget = 512 << 10
+    names = clairmount.make_tree(tmp / "src", {f"{i:04}": 600 for i in range(1000)})
+    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", str(budget)) as mount:
+        register(mount, "format=files seed=1 epochs=2")
+        wait_ahead(mount, budget // 4096 - 8)
+        assert mount.stat("staging.bytes") <= budget
+        cached = sum(cached_bytes(mount.path / name) for name in names)
+        assert budget * 3 // 4 < cached <= budget
+
+
+@pytest.mark.parametrize("path", ["mnt", "link"])
+def test_list_inside_the_mount(tmp, path):
+    """The kernel holds the folder's lock while its plan is set: a list is read from the source, and one that is
+    found in the mount by a symlink alone does not hang who sets it."""
+    names = list(clairmount.make_tree(tmp / "src/train", {f"sample{i:02}": 5000 for i in range(20)}))
+    (tmp / "src/train/order.txt").write_text("\n".join(names))
+    with clairmount.clairfs(tmp / "src") as mount:
+        (tmp / "link").symlink_to(mount.path)
+        text = f"format=files sampler=list list={mount.path if path == 'mnt' else tmp / 'link'}/train/order.txt"
+        said = []
+
+        def set_plan():
+            try:
+                register(mount, text, "train")
+                said.append(0)
+            except OSError as error:
+                said.append(error.errno)
+
+        setting = threading.Thread(target=set_plan, daemon=True)
+        setting.start()
+        setting.join(120)
+        assert said == [0 if path == "mnt" else errno.EINPROGRESS]
+        clairmount.wait_until(lambda: mount.stats()["plan_list"], "it is in force")
+        read_all(mount, [f"train/{name}" for name in names])
+        assert plan(mount)["out_of_order"] == 0
+        if path == "link":
+            cancel(mount)  # it keeps its list open
+
+
+def test_two_plans_over_one_folder(tmp):
+    """Training and validation halves: reading one says nothing against the other."""
+    names = list(clairmount.make_tree(tmp / "src", {f"{i:03}": 5000 for i in range(200)}))
+    halves = {"train": names[::2], "val": names[1::2]}
+    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", "128K") as mount:
+        for name, half in halves.items():
+            random.Random(name).shuffle(half)
+            (tmp / name).write_text("\n".join(half))
+            register(mount, f"name={name} format=files sampler=list list={tmp / name} epochs=3")
+        for _ in range(3):
+            for half in halves.values():
+                read_all(mount, half)
+        for name in halves:
+            found = plan(mount, name)
+            assert (found["state"], found["out_of_order"], found["suspensions"]) == ("finished", 0, 0), found
+
+
 def test_sample_larger_than_transit_memory(tmp):
     """Without tiers a file of 64 MiB goes through 32 MiB of memory while others are read."""
     for i in range(3):
@@ -437,7 +496,7 @@ def test_bytes_from_the_source(tmp, share):
     capacity = int(share * size) // 4096 * 4096
     text = f"format=imagefolder sampler=torch.distributed seed=9 epochs={epochs}"
     with clairmount.slowfs(tmp / "src") as pfs:
-        # A small chunk, since memory for eight of them in transit comes on top of the RAM tier.
+        # A small chunk: memory in transit, which also answers, comes on top of the RAM tier (16 MiB at the least).
         with clairmount.clairfs(pfs.path, "--ram", capacity, "--chunk", "256K", "--staging", "5M") as mount:
             pfs.command("reset")
             register(mount, text, "train")

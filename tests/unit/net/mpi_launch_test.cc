@@ -42,7 +42,6 @@ void check_place(const std::map<std::string, std::string>& variables, uint32_t r
   REQUIRE(place.ok());
   CHECK(place->self == Rank(rank));
   CHECK(place->size == size);
-  CHECK(launched_by_mpi() == (size > 1));
 }
 
 void check_refused(const std::map<std::string, std::string>& variables, const std::string& naming) {
@@ -51,7 +50,6 @@ void check_refused(const std::map<std::string, std::string>& variables, const st
   REQUIRE_FALSE(place.ok());
   CHECK(place.error().code == EINVAL);
   CHECK(place.error().message.find(naming) != std::string::npos);
-  CHECK_FALSE(launched_by_mpi());
 }
 
 }  // namespace

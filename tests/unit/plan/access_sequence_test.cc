@@ -131,7 +131,7 @@ TEST_CASE("slack is what the workers have in flight") {
   CHECK(sequence_of("seed=1 batch=8 workers=2 prefetch_factor=3 world=4", 1000).slack() == 7 * 8 * 4);
 }
 
-TEST_CASE("more samples than can be numbered are refused") {
+TEST_CASE("more samples than memory is meant for are refused") {
   const auto wide = try_sequence("seed=1 sampler=torch.random world=4000", 4000000);
   REQUIRE(!wide);
   CHECK(wide.error().message.find("ranks_per_node") != std::string::npos);
@@ -162,6 +162,9 @@ TEST_CASE("orders written down: numbers and paths, one for all epochs or one eac
   CHECK(epoch("list=order", 0) == Samples{3, 1});
   CHECK(epoch("list=order", 1) == Samples{2});
   CHECK(!sequence("list=order")->has_epoch(Epoch(2)));
+  CHECK(sequence("list=order")->last_epoch() == Epoch(1));
+  CHECK(sequence("list=order epochs=1")->last_epoch() == Epoch(0));
+  CHECK(!sequence("list=[2,0]")->last_epoch());
   CHECK(epoch("list=[2,0]", 1) == Samples{2, 0});
   CHECK(epoch(R"(list='["b","a"]')", 1) == Samples{1, 0});
   CHECK(epoch(R"(format=list sampler=list list='["b","a"]')", 1) == Samples{0, 1});

@@ -47,12 +47,7 @@ struct Counted {
       }
       CHECK(job.total(ChunkId(c)) == total);
     }
-    std::vector<std::pair<uint64_t, ChunkId>> order;
-    for (const auto& [chunk, position] : first) order.emplace_back(position, chunk);
-    std::sort(order.begin(), order.end());
-    const std::vector<ChunkId> chunks_in_order = job.first_use_order();
-    REQUIRE(chunks_in_order.size() == order.size());
-    for (size_t i = 0; i < order.size(); ++i) CHECK(chunks_in_order[i] == order[i].second);
+    for (const auto& [chunk, position] : first) CHECK(job.first_use(chunk) == position);
   }
 
   std::map<std::pair<ChunkId, Rank>, uint32_t> uses;

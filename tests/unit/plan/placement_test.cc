@@ -423,12 +423,9 @@ TEST_CASE("a home reads its chunks in the order in which the job first uses them
   const JobUses uses = job.uses();
   const std::vector<NodeCapacity> capacities(kNodes, {100 * 65536, 0});
   const Placement placement = Placement::make(*job.catalog, uses, capacities);
-  std::vector<size_t> place(job.catalog->chunk_count());
-  const auto order = uses.first_use_order();
-  for (size_t i = 0; i < order.size(); ++i) place[order[i].index()] = i;
   size_t homes = 0;
   for (uint32_t n = 0; n < kNodes; ++n) {
-    const auto before = [&](ChunkId a, ChunkId b) { return place[a.index()] < place[b.index()]; };
+    const auto before = [&](ChunkId a, ChunkId b) { return uses.first_use(a) < uses.first_use(b); };
     const auto warm_up = placement.warm_up_order(Rank(n));
     const auto copies = placement.copies(Rank(n));
     CHECK(std::is_sorted(warm_up.begin(), warm_up.end(), before));

@@ -14,7 +14,7 @@ TEST_CASE("what the kernel took back is pushed again, once, before the reader co
   constexpr uint32_t kFiles = 400;
   constexpr uint64_t kWindow = 100;
   // A quarter of the dataset fits, or all of it.
-  const uint64_t budget = GENERATE(100ULL, 800ULL) * 20000;
+  const uint64_t budget = GENERATE(100ULL, 800ULL) * round_to_pages(20000);
   StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=2", budget, 0);
   REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") >= kWindow; }));
   const auto file_at = [&](uint64_t p) {
@@ -52,7 +52,8 @@ TEST_CASE("what the kernel took back is pushed again, once, before the reader co
 }
 
 TEST_CASE("what the kernel took back of other workers' batches is pushed again, too") {
-  StagingFixture f(400, 20000, "seed=1 format=files epochs=1 batch=8 workers=4", 200 * 20000, 0);
+  StagingFixture f(400, 20000, "seed=1 format=files epochs=1 batch=8 workers=4", 200 * round_to_pages(20000),
+                   0);
   REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") >= 150; }));
   const auto file_at = [&](uint64_t p) {
     return f.run->index().range(f.run->horizon().sample_at(p), 0).file;
@@ -79,7 +80,7 @@ TEST_CASE("looking for what the kernel took back leaves the sentinels of an earl
   constexpr uint32_t kFiles = 200;
   constexpr uint64_t kWindow = 180;
   constexpr uint64_t kRead = 100;
-  StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=2", kWindow * 20000, 0);
+  StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=2", kWindow * round_to_pages(20000), 0);
   const auto file_at = [&](uint64_t p) {
     return f.run->index().range(f.run->horizon().sample_at(p), 0).file;
   };
@@ -107,7 +108,7 @@ TEST_CASE("looking for what the kernel took back leaves the sentinels of an earl
 }
 
 TEST_CASE("where the kernel does not tell what it took back, readers are left to read it") {
-  StagingFixture f(400, 20000, "seed=1 format=files epochs=1", 100 * 20000, 0);
+  StagingFixture f(400, 20000, "seed=1 format=files epochs=1", 100 * round_to_pages(20000), 0);
   REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") >= 100; }));
   f.pages.tell_nothing();
   std::set<uint64_t> whole;

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 TEST_CASE("the window is pushed in the order of the plan and no further than the budget") {
   constexpr uint64_t kSize = 20000;
-  constexpr uint64_t kBudget = 40 * kSize;
+  constexpr uint64_t kBudget = 40 * round_to_pages(kSize);
   StagingFixture f(200, kSize, "seed=1 format=files epochs=2", kBudget, 0);
   REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") == 40; }));
   std::this_thread::sleep_for(50ms);
@@ -29,14 +29,15 @@ TEST_CASE("the window moves with the reader over epochs, and what was read is dr
   constexpr uint64_t kSize = 20000;
   constexpr uint32_t kFiles = 300;
   const uint64_t ram = GENERATE(0ULL, 100ULL * 20480, 1000ULL * 20480);
-  StagingFixture f(kFiles, kSize, "seed=1 format=files epochs=3", 50 * kSize, ram);
+  StagingFixture f(kFiles, kSize, "seed=1 format=files epochs=3", 50 * round_to_pages(kSize), ram);
   uint64_t seen = 0;
   for (uint64_t p = 0; p < 3 * kFiles; ++p) {
     // A reader that waits for the window never gets ahead of it.
     REQUIRE(
         StagingFixture::eventually([&] { return f.staging->ahead("default") >= 10 || p + 50 > 3 * kFiles; }));
     seen += f.read_next(p) ? 0 : 1;
-    CHECK(f.pages.cached_bytes() <= 120 * kSize);  // the window, and what the tracker is not yet sure of
+    CHECK(f.pages.cached_bytes() <=
+          120 * round_to_pages(kSize));  // the window, and what the tracker is not yet sure of
   }
   CHECK(f.run->tracker().status().suspensions == 0);
   CHECK(f.run->tracker().status().out_of_order == 0);
@@ -51,7 +52,7 @@ TEST_CASE("a window of half the dataset and more loses no sentinels to samples t
   constexpr uint64_t kWindow = 300;
   constexpr uint64_t kGap = kWindow / 8;
   constexpr uint64_t kEnd = uint64_t{4} * kFiles;
-  StagingFixture f(kFiles, kSize, "seed=1 format=files epochs=4", kWindow * kSize, 0);
+  StagingFixture f(kFiles, kSize, "seed=1 format=files epochs=4", kWindow * round_to_pages(kSize), 0);
   uint64_t unseen = 0;
   uint64_t longest = 0;
   const auto window_is_full = [&] {
@@ -70,7 +71,7 @@ TEST_CASE("a window of half the dataset and more loses no sentinels to samples t
 TEST_CASE("a sample that is asked for later is not fetched earlier") {
   constexpr uint64_t kSize = 20000;
   constexpr uint32_t kFiles = 300;
-  StagingFixture f(kFiles, kSize, "seed=1 format=files epochs=1", 50 * kSize, 0);
+  StagingFixture f(kFiles, kSize, "seed=1 format=files epochs=1", 50 * round_to_pages(kSize), 0);
   for (uint64_t p = 0; p < kFiles; ++p) {
     REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") >= 10 || p + 50 > kFiles; }));
     f.read_next(p);
@@ -86,8 +87,9 @@ TEST_CASE("what workers have passed over and not opened is still pushed, once") 
   constexpr uint32_t kBatch = 8;
   // The window ends within the second worker's batch.
   const uint64_t window = GENERATE(12, 100);
-  StagingFixture f({std::vector<uint64_t>(kFiles, 20000), window * 20000, 0, 0, 4 << 20, false},
-                   "seed=1 format=files epochs=1 batch=8 workers=4");
+  StagingFixture f(
+      {std::vector<uint64_t>(kFiles, 20000), window * round_to_pages(20000), 0, 0, 4 << 20, false},
+      "seed=1 format=files epochs=1 batch=8 workers=4");
   REQUIRE(StagingFixture::eventually([&] { return f.source.pending() >= std::min<uint64_t>(window, 32); }));
   std::set<FileId> opened;
   const auto file_at = [&](uint64_t position) {
@@ -116,8 +118,9 @@ TEST_CASE("what workers have passed over and not opened is still pushed, once") 
 TEST_CASE("what workers have passed over has no more sentinels than the rest") {
   constexpr uint32_t kBatch = 128;
   constexpr uint64_t kWindow = 300;  // ends within the third worker's batch; one sentinel in 37 samples
-  StagingFixture f({std::vector<uint64_t>(1000, 20000), kWindow * 20000, 0, 0, 4 << 20, false},
-                   "seed=1 format=files epochs=1 batch=128 workers=4");
+  StagingFixture f(
+      {std::vector<uint64_t>(1000, 20000), kWindow * round_to_pages(20000), 0, 0, 4 << 20, false},
+      "seed=1 format=files epochs=1 batch=128 workers=4");
   REQUIRE(StagingFixture::eventually([&] { return f.source.pending() > 0; }));
   for (uint64_t worker = 0; worker < 4; ++worker) REQUIRE_FALSE(f.read_next(worker * kBatch));
   REQUIRE(StagingFixture::eventually([&] {
@@ -129,7 +132,7 @@ TEST_CASE("what workers have passed over has no more sentinels than the rest") {
 
 TEST_CASE("the end of a plan leaves what other workers have still to open") {
   constexpr uint32_t kFiles = 32;
-  StagingFixture f({std::vector<uint64_t>(kFiles, 20000), 100 * 20000, 0, 0, 4 << 20, false},
+  StagingFixture f({std::vector<uint64_t>(kFiles, 20000), 100 * round_to_pages(20000), 0, 0, 4 << 20, false},
                    "seed=1 format=files epochs=1 batch=8 workers=4");
   REQUIRE(StagingFixture::eventually([&] { return f.source.pending() == kFiles; }));
   for (uint64_t p = 24; p < kFiles; ++p) REQUIRE_FALSE(f.read_next(p, false));
@@ -146,7 +149,7 @@ TEST_CASE("the end of a plan leaves what other workers have still to open") {
 TEST_CASE("samples larger than the transit memory are staged in pieces") {
   constexpr uint32_t kChunk = 64 << 10;
   const uint64_t size = 2 * ChunkCache::transit_capacity(kChunk) + 12345;
-  StagingFixture f(3, size, "seed=1 format=files epochs=1", 2 * size, 0, kChunk);
+  StagingFixture f(3, size, "seed=1 format=files epochs=1", 2 * round_to_pages(size), 0, kChunk);
   CHECK(StagingFixture::eventually([&] { return f.staging->ahead("default") == 2; }));
   CHECK(f.metrics.transit_bytes.value() <= f.metrics.transit_capacity.value());
 }
@@ -197,7 +200,7 @@ TEST_CASE("a sentinel whose page was dropped before the answer of an earlier REA
 TEST_CASE("two datasets of which each fits the budget stay within it together") {
   constexpr uint64_t kSize = 20000;
   constexpr uint32_t kFiles = 100;
-  StagingFixture f(kFiles, kSize, "name=one seed=1 format=files epochs=2", 150 * kSize, 0);
+  StagingFixture f(kFiles, kSize, "name=one seed=1 format=files epochs=2", 150 * round_to_pages(kSize), 0);
   REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("one") >= kFiles; }));
   const auto other = f.add_plan("name=two seed=2 format=files epochs=2");
   REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("two") == 50; }));
@@ -206,9 +209,55 @@ TEST_CASE("two datasets of which each fits the budget stay within it together") 
 }
 
 TEST_CASE("a plan that is removed stops pushing, and its cache goes back to first touch") {
-  StagingFixture f(100, 20000, "seed=1 format=files", 10 * 20000, 1 << 24);
+  StagingFixture f(100, 20000, "seed=1 format=files", 10 * round_to_pages(20000), 1 << 24);
   REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") == 10; }));
   f.staging->remove("default");
   CHECK(f.staging->ahead("default") == 0);
   CHECK(f.policy.place(ChunkId(0), 20480, {1 << 20, 0}).tier == Tier::ram);
+}
+
+TEST_CASE("the budget is of whole pages, of which small samples take more than their bytes") {
+  constexpr uint64_t kPages = 100;
+  StagingFixture f(4 * kPages, 500, "seed=1 format=files epochs=2", kPages * kPageSize, 0);
+  REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("default") == kPages; }));
+  std::this_thread::sleep_for(50ms);
+  CHECK(f.staging->ahead("default") == kPages);
+  CHECK(f.metrics.staging_bytes.value() == kPages * kPageSize);
+}
+
+TEST_CASE("filling goes on when NVMe has caught up, also if nobody reads") {
+  constexpr uint32_t kFiles = 200;
+  constexpr uint32_t kChunk = 64 << 10;
+  StagingFixture f({std::vector<uint64_t>(kFiles, kChunk), 1 << 20, 0, 64 << 20, kChunk, false},
+                   "seed=1 format=files epochs=2");
+  f.store.set_slow(true);
+  const auto at_rest = [&] {
+    f.source.complete_all();
+    const uint64_t before = f.source.fetches;
+    std::this_thread::sleep_for(50ms);
+    return f.source.pending() == 0 && f.source.fetches == before;
+  };
+  REQUIRE(StagingFixture::eventually([&] { return at_rest() && f.cache->writes_are_behind(); }));
+  REQUIRE(f.source.fetches < kFiles);
+  f.store.set_slow(false);
+  CHECK(StagingFixture::eventually([&] {
+    f.source.complete_all();
+    return f.store.chunks() == kFiles;
+  }));
+}
+
+TEST_CASE("a dataset that fits the budget waits until what fills it has been read") {
+  constexpr uint64_t kPages = 200;
+  StagingFixture f(2 * kPages, kPageSize, "name=one seed=1 format=files epochs=2", kPages * kPageSize, 0);
+  REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("one") == kPages; }));
+  std::string names;
+  for (uint64_t i = 0; i < kPages / 2; ++i)
+    names += (i == 0 ? "\"f" : ",\"f") + std::to_string(10000 + i) + "\"";
+  const auto other = f.add_plan("name=two format=list list='[" + names + "]' seed=2 epochs=2");
+  std::this_thread::sleep_for(50ms);
+  CHECK(f.staging->ahead("two") == 0);
+  CHECK(f.metrics.staging_bytes.value() == kPages * kPageSize);
+  for (uint64_t p = 0; p < kPages * 3 / 4; ++p) f.read_next(p);
+  CHECK(StagingFixture::eventually([&] { return f.staging->ahead("two") >= kPages / 2; }));
+  CHECK(f.metrics.staging_bytes.value() <= static_cast<int64_t>(kPages * kPageSize));
 }

@@ -495,3 +495,37 @@ TEST_CASE("the rate outlasts a pause") {
   }
   CHECK(mount.tracker.status().samples_per_second == Approx(1000).epsilon(0.3));
 }
+
+TEST_CASE("epochs of one or two samples are followed, too") {
+  const uint32_t samples = GENERATE(1U, 2U, 3U);
+  AccessSequence plan = plan_over(samples, "seed=42 epochs=6");
+  Tracker tracker(plan.slack(), plan.last_epoch());
+  const SteadyClock clock;
+  const auto add = [&](uint32_t epoch) {
+    auto sequence = std::make_shared<const EpochSequence>(*plan.sequence(Epoch(epoch), Rank(0)));
+    tracker.add_epoch(std::make_shared<const SequencePositions>(std::move(sequence)));
+  };
+  add(0);
+  for (uint32_t epoch = 0; epoch < 6; ++epoch) {
+    if (epoch + 1 < 6) add(epoch + 1);
+    for (const uint32_t sample : order_of(plan, epoch))
+      CHECK(tracker.observe(Samples{sample}, Access::open, clock.now()) == Tracker::Verdict::in_order);
+  }
+  CHECK(tracker.state() == TrackerState::finished);
+  CHECK(tracker.front() == PlanPosition{Epoch(5), samples});
+}
+
+TEST_CASE("what is offered and out of order has no effect") {
+  AccessSequence plan = plan_over(1000, "seed=42");
+  Tracker tracker(plan.slack(), plan.last_epoch());
+  tracker.add_epoch(std::make_shared<const SequencePositions>(
+      std::make_shared<const EpochSequence>(*plan.sequence(Epoch(0), Rank(0)))));
+  const SteadyClock clock;
+  const Samples order = order_of(plan, 0);
+  CHECK(tracker.offer(Samples{order[0]}, Access::open, clock.now()) == Tracker::Verdict::in_order);
+  for (uint32_t at = 999; at > 800; --at)
+    CHECK(tracker.offer(Samples{order[at]}, Access::open, clock.now()) == Tracker::Verdict::out_of_order);
+  CHECK(tracker.status().out_of_order == 0);
+  CHECK(tracker.state() == TrackerState::following);
+  CHECK(tracker.offer(Samples{order[1]}, Access::open, clock.now()) == Tracker::Verdict::in_order);
+}
