@@ -171,6 +171,13 @@ Result<std::string> ask_control_socket(const std::string& name, std::string_view
   if (!sent && errno != EPIPE && errno != ENOTCONN) return system_error(errno, "speak to the daemon");
   constexpr size_t kMostAnswer = 64 << 20;
   const auto answer = receive_all(fd.get(), kMostAnswer, seconds_from_now(timeout_seconds));
+  if (!answer && answer.error().code == ETIMEDOUT) {
+    return Error{
+        ETIMEDOUT,
+        fmt::format("the daemon did not answer within {} s: a plan is being registered, or its list file "
+                    "or the source does not answer; see the mount's log",
+                    timeout_seconds)};
+  }
   if (!answer) return answer.error();
   const size_t line = answer->find('\n');
   const std::string text = line == std::string::npos ? "" : answer->substr(line + 1);

@@ -10,6 +10,7 @@
 #include "cache/catalog.h"
 #include "cache/chunk_cache.h"
 #include "fs/access_log.h"
+#include "fs/bounded_tasks.h"
 #include "fs/control_files.h"
 #include "fs/pending_reads.h"
 #include "fs/task_thread.h"
@@ -26,8 +27,9 @@ struct FuseContext {
   ControlFiles& control;
   AccessLog& access_log;
   PendingReads& pending_reads;
-  TaskThread& tasks;      ///< plans and invalidations: milliseconds to seconds
-  TaskThread& checksums;  ///< whole files: as long as reading them takes
+  BoundedTasks& control_tasks;  ///< what is set and written: registering a plan may read long lists
+  TaskThread& invalidations;    ///< milliseconds, or as long as a READ that is under way
+  TaskThread& checksums;        ///< whole files: as long as reading them takes
   PlanManager& plans;
   SentinelTails& tails;
   const Clock& clock;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include <fcntl.h>
@@ -65,6 +66,25 @@ ssize_t write_reply(int fd, iovec* parts, int count, void*) {
     }
   }
   return ::writev(fd, parts, count);
+}
+
+/// The device of what is mounted at `mountpoint`, of several mounts there the one in use; 0: nothing.
+dev_t topmost_device(const std::string& mountpoint) {
+  std::string escaped;  // as mountinfo has it
+  for (const char c : mountpoint)
+    escaped += std::strchr(" \t\n\\", c) != nullptr ? fmt::format("\\{:03o}", static_cast<unsigned>(c))
+                                                    : std::string(1, c);
+  dev_t device = 0;
+  std::ifstream mounts("/proc/self/mountinfo");
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream fields(line);
+    std::string id, parent, root, point;
+    unsigned major = 0, minor = 0;
+    char colon = 0;
+    if (fields >> id >> parent >> major >> colon >> minor >> root >> point && point == escaped)
+      device = makedev(major, minor);
+  }
+  return device;
 }
 
 std::string explain_mount_failure(const FuseOptions& options, std::string messages) {
@@ -225,22 +245,18 @@ void FuseSession::stop() {
 // way (libfuse's own unmount closes it first). What somebody else has unmounted, and perhaps mounted anew, is
 // left alone: the device number tells.
 void FuseSession::detach() {
-  std::ifstream mounts("/proc/self/mountinfo");
-  const std::string device = fmt::format(" {}:{} ", major(device_), minor(device_));
-  bool ours = device_ == 0;  // start() never got far enough to know
-  for (std::string line; !ours && std::getline(mounts, line);) ours = line.find(device) != std::string::npos;
-  if (!ours) return;
-  if (::geteuid() == 0) {
-    if (::umount2(options_.mountpoint.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
-      log_.error("cannot unmount {}: {}", options_.mountpoint, std::strerror(errno));
-    }
+  if (device_ != 0 && topmost_device(options_.mountpoint) != device_) return;  // 0: start() never knew it
+  if (::umount2(options_.mountpoint.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) return;
+  if (errno != EPERM) {
+    log_.error("cannot unmount {}: {}", options_.mountpoint, std::strerror(errno));
     return;
   }
   std::string program = "fusermount3", unmount = "-uqz", end = "--", mountpoint = options_.mountpoint;
   char* arguments[] = {program.data(), unmount.data(), end.data(), mountpoint.data(), nullptr};
   pid_t child = 0;
-  if (::posix_spawnp(&child, "fusermount3", nullptr, nullptr, arguments, environ) == 0)
-    ::waitpid(child, nullptr, 0);
+  int status = ::posix_spawnp(&child, "fusermount3", nullptr, nullptr, arguments, environ);
+  if (status == 0) ::waitpid(child, &status, 0);
+  if (status != 0) log_.error("cannot unmount {}: fusermount3 failed", options_.mountpoint);
 }
 
 void FuseSession::let_go() {

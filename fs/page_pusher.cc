@@ -52,8 +52,7 @@ void close_own(int fd) {
 int PagePusher::store(FileId file, uint64_t offset, const std::vector<iovec>& memory) const {
   const int device = device_.load();
   if (device < 0) return ENOTCONN;
-  uint64_t bytes = 0;
-  for (const iovec& part : memory) bytes += part.iov_len;
+  const uint64_t bytes = total_bytes(memory);
   fuse_notify_store_out what{};
   what.nodeid = inode_of(file);
   what.offset = offset;

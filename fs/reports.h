@@ -18,6 +18,7 @@ struct MountInfo {
   std::string mountpoint;
   std::string io_backend;      ///< "uring" or "threads"
   std::string catalog_origin;  ///< how the catalog came about, for people
+  std::string catalog_reason;  ///< why it had to be scanned; may name files, so for the mount's user only
   std::string log_file;        ///< empty: standard error
   std::vector<std::string> nvme_directories;
   std::string control_socket;  ///< name in the abstract namespace

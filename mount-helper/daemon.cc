@@ -42,6 +42,10 @@ constexpr auto kDrainPatience = std::chrono::seconds(10);
 // does so in a system call: a plan's list file on a filesystem that hangs.
 constexpr auto kShutDownPatience = 3 * kDrainPatience;
 
+// Whoever sets a plan sleeps in the kernel meanwhile, and where it is an attribute the folder is locked: so
+// much for reading long lists, and for what hangs.
+constexpr auto kAnswerPatience = std::chrono::seconds(20);
+
 // NVMe devices reach their full rate with a few dozen operations in flight.
 constexpr unsigned kNvmeDepth = 32;
 
@@ -102,7 +106,8 @@ class Mount {
   Guard guard_;
   std::unique_ptr<ControlSocket> control_socket_;
   std::unique_ptr<TaskThread> checksums_;
-  std::unique_ptr<TaskThread> tasks_;  // its last tasks still answer requests of the session
+  std::unique_ptr<TaskThread> invalidations_;
+  std::unique_ptr<BoundedTasks> control_tasks_;  // the last of them still answer requests of the session
 };
 
 // In a job the mount point comes first: making it may fork, and MPI must not be forked. It answers when
@@ -128,11 +133,13 @@ Status Mount::set_up(const ServeEvents& events, SignalWaiter& signals) {
   info_.control_socket = control_socket_->name();
   add_control_files();
 
-  tasks_ = std::make_unique<TaskThread>("tasks");
+  control_tasks_ = std::make_unique<BoundedTasks>("control-tasks", kAnswerPatience);
+  invalidations_ = std::make_unique<TaskThread>("invalidations");
   checksums_ = std::make_unique<TaskThread>("checksums");
   access_log_.emplace(*loaded_.catalog);
-  context_.emplace(FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, pending_reads_, *tasks_,
-                               *checksums_, *plans_, staging_->tails(), clock_, metrics_, log_});
+  context_.emplace(FuseContext{*loaded_.catalog, *cache_, *control_, *access_log_, pending_reads_,
+                               *control_tasks_, *invalidations_, *checksums_, *plans_, staging_->tails(),
+                               clock_, metrics_, log_});
   if (job_) context_->placement = [this] { return job_->placement(); };
   if (!session_) {
     if (Status mounted = mount(); !mounted) return mounted;
@@ -190,6 +197,7 @@ Result<LoadedCatalog> Mount::load_or_scan(const ServeEvents& events, const Signa
                                           const ScanProgress& progress) {
   CatalogOptions catalog;
   catalog.scan.chunk_size = static_cast<uint32_t>(options_.chunk);
+  catalog.scan.reserved = ControlFiles::kDirectoryName;
   catalog.directory = options_.catalog_dir;
   catalog.check = options_.check == "directories" ? CatalogCheck::directories : CatalogCheck::full;
   return load_or_scan_catalog(options_.source, catalog, log_, [&](uint64_t entries) {
@@ -216,10 +224,10 @@ Status Mount::load_catalog(const ServeEvents& events, const SignalWaiter& signal
   metrics_.catalog_memory_bytes.set(static_cast<int64_t>(c.memory_bytes()));
   metrics_.catalog_skipped.set(static_cast<int64_t>(c.skipped_special()));
   metrics_.catalog_unreadable.set(static_cast<int64_t>(c.unreadable()));
-  info_.catalog_origin = loaded_.reloaded ? fmt::format("reloaded in {:.2f} s", loaded_.seconds)
-                         : loaded_.received
-                             ? fmt::format("{} in {:.2f} s", loaded_.reason, loaded_.seconds)
-                             : fmt::format("scanned in {:.2f} s ({})", loaded_.seconds, loaded_.reason);
+  info_.catalog_origin = loaded_.reloaded   ? fmt::format("reloaded in {:.2f} s", loaded_.seconds)
+                         : loaded_.received ? fmt::format("{} in {:.2f} s", loaded_.reason, loaded_.seconds)
+                                            : fmt::format("scanned in {:.2f} s", loaded_.seconds);
+  if (!loaded_.reloaded && !loaded_.received) info_.catalog_reason = loaded_.reason;
   return {};
 }
 
@@ -291,17 +299,19 @@ void Mount::make_plans() {
 void Mount::add_control_files() {
   control_.emplace(std::chrono::system_clock::to_time_t(info_.started));
   std::string config = options_text(options_);
-  const auto status = [this](const std::string& plans) {
-    return status_text(info_, metrics_, plans, job_ ? job_->status_text(least_source_bytes()) : "");
+  const auto status = [this](const MountInfo& info, const std::string& plans) {
+    return status_text(info, metrics_, plans, job_ ? job_->status_text(least_source_bytes()) : "");
   };
+  MountInfo for_others = info_;
+  for_others.catalog_reason.clear();
   const auto stats = [this](const std::string& plans) {
     return stats_json(info_, metrics_, plans, job_ ? job_->json(least_source_bytes()) : "{}");
   };
   control_->add({"status",
                  0444,
-                 [this, status] { return status(plans_->text()); },
+                 [this, status] { return status(info_, plans_->text()); },
                  {},
-                 [status] { return status(""); }});
+                 [status, for_others] { return status(for_others, ""); }});
   control_->add({"stats.json",
                  0444,
                  [this, stats] { return stats(plans_->json()); },
@@ -337,7 +347,8 @@ bool Mount::shut_down() {
   if (staging_) staging_->stop();
   if (session_) session_->stop();
   if (pusher_) pusher_->connect(-1);
-  tasks_.reset();
+  control_tasks_.reset();
+  invalidations_.reset();
   checksums_.reset();
   if (job_) job_->leave(refusal());
   const bool at_rest = !cache_ || cache_->stop(kDrainPatience);

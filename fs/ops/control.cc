@@ -32,15 +32,19 @@ void setattr(fuse_req_t req, fuse_ino_t inode, struct stat*, int to_set, fuse_fi
 
 void write_control_file(fuse_req_t req, const ControlFile& file, std::string text, off_t offset) {
   if (!may_control(req)) return void(fuse_reply_err(req, EPERM));
-  if (offset != 0) return void(fuse_reply_err(req, EINVAL));  // a command is one write
-  context_of(req).tasks.post([req, &file, text = std::move(text)](const std::atomic<bool>&) {
-    const Status status = file.write(text);
-    if (status) {
-      fuse_reply_write(req, text.size());
-    } else {
-      fuse_reply_err(req, status.error().code);
-    }
-  });
+  if (offset != 0) {
+    const Error reason{EINVAL, "a plan is one write, from the start of the file: use > and not >>"};
+    return void(fuse_reply_err(req, context_of(req).plans.refuse(reason).error().code));
+  }
+  const size_t size = text.size();
+  context_of(req).control_tasks.post([&file, text = std::move(text)] { return file.write(text); },
+                                     [req, size](const Status& status) {
+                                       if (status) {
+                                         fuse_reply_write(req, size);
+                                       } else {
+                                         fuse_reply_err(req, status.error().code);
+                                       }
+                                     });
 }
 
 void write(fuse_req_t req, fuse_ino_t inode, const char* data, size_t size, off_t offset,
@@ -54,7 +58,7 @@ void write(fuse_req_t req, fuse_ino_t inode, const char* data, size_t size, off_
   // dropped, so that no reader goes on seeing bytes that are not the dataset's. (write() itself drops its
   // pages on error.)
   if (info != nullptr && info->writepage != 0) {
-    context.tasks.post([&context, inode, size, offset](const std::atomic<bool>&) {
+    context.invalidations.post([&context, inode, size, offset](const std::atomic<bool>&) {
       context.invalidate(inode, offset, static_cast<off_t>(size));
     });
   }

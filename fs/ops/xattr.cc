@@ -61,6 +61,9 @@ std::string home_text(const FuseContext& context, FileId file) {
   return text;
 }
 
+// A chunk that has not come by then is given up: other files' checksums wait behind it.
+constexpr auto kChunkPatience = std::chrono::minutes(1);
+
 // The file goes through the cache chunk by chunk; waiting in slices lets an unmount interrupt it.
 Result<std::string> checksum_text(const FuseContext& context, FileId file,
                                   const std::atomic<bool>& stopping) {
@@ -71,8 +74,10 @@ Result<std::string> checksum_text(const FuseContext& context, FileId file,
     auto future = promise->get_future();
     context.cache.acquire(ChunkId(chunks.first.value + i), Urgency{Urgency::Kind::fill, i},
                           [promise](Result<AcquiredChunk> chunk) { promise->set_value(std::move(chunk)); });
+    const auto deadline = std::chrono::steady_clock::now() + kChunkPatience;
     while (future.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
       if (stopping) return Error{EINTR, "the mount is being shut down"};
+      if (std::chrono::steady_clock::now() > deadline) return Error{ETIMEDOUT, "the source does not answer"};
     }
     const auto chunk = future.get();
     if (!chunk) return chunk.error();
@@ -137,10 +142,9 @@ void listxattr(fuse_req_t req, fuse_ino_t inode, size_t size) {
 /// Carries out a change of plans where it may wait, and answers.
 void change_plans(fuse_req_t req, std::function<Status(PlanManager&)> change) {
   FuseContext& context = context_of(req);
-  context.tasks.post([req, &context, change = std::move(change)](const std::atomic<bool>&) {
-    const Status status = change(context.plans);
-    fuse_reply_err(req, status ? 0 : status.error().code);
-  });
+  context.control_tasks.post(
+      [&context, change = std::move(change)] { return change(context.plans); },
+      [req](const Status& status) { fuse_reply_err(req, status ? 0 : status.error().code); });
 }
 
 /// The dataset folder of a request that sets or removes its plan; answers EROFS to all others.

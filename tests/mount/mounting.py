@@ -15,6 +15,7 @@ import pytest
 from clairmount import STOP_SECONDS, binary, detach, is_mounted, wait_until
 
 NOBODY = 65534
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users, or mount what it likes")
 SETTLE_SECONDS = 30  # for what happens in the background; no test passes by it
 
 

@@ -41,11 +41,26 @@ def test_reachable_but_not_listed(mount):
 
 
 def test_a_source_with_a_directory_of_that_name(tmp):
-    make_tree(tmp / "src", {".clairfs/theirs": 10, "file": 10})
+    """It is left out, before and after a listing: what is asked of the daemon must not be answered by a dataset."""
+    make_tree(tmp / "src", {".clairfs/stats.json": 10, ".clairfs/theirs": 10, "file": 10, "sub/.clairfs/file": 10})
     with clairfs(tmp / "src") as mount:
-        assert mount.stats()["catalog"]["files"] >= 1
-        assert (mount.path / "file").read_bytes() == (tmp / "src/file").read_bytes()
-        assert os.listdir(mount.path) == sorted(os.listdir(mount.path))
+        assert mount.stats()["catalog"]["files"] == 2
+        assert sorted(entry.name for entry in os.scandir(mount.path) if entry.stat()) == ["file", "sub"]
+        assert mount.stats()["catalog"]["files"] == 2
+        assert not os.path.exists(mount.path / ".clairfs/theirs")
+        assert (mount.path / "sub/.clairfs/file").read_bytes() == (tmp / "src/sub/.clairfs/file").read_bytes()
+        assert ".clairfs is left out" in mount.log()
+
+
+def test_a_plan_is_one_write(mount):
+    (mount.path / ".clairfs/plan").write_text("format=files seed=1\n")
+    appending = os.open(mount.path / ".clairfs/plan", os.O_WRONLY | os.O_APPEND)
+    try:
+        assert error_name(os.write, appending, b"format=files seed=2\n") == "EINVAL"
+    finally:
+        os.close(appending)
+    assert "use > and not >>" in mount.control("last_error")
+    assert mount.stats()["plan_list"][0]["text"].count("seed=1") == 1
 
 
 def test_stats_has_the_documented_keys(mount):

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from clairmount import binary, is_mounted, make_tree, slowfs, wait_until
-from mounting import SETTLE_SECONDS, assert_one_line, cleaned, daemons, errno_of, run
+from mounting import SETTLE_SECONDS, assert_one_line, cleaned, daemons, errno_of, only_root, run
 
 
 @pytest.fixture
@@ -206,3 +206,20 @@ def test_warmup_shows_progress_on_a_terminal(place):
     shown = os.read(controller, 65536).decode()
     os.close(controller)
     assert "%" in shown and "/30 files" in shown and "30 of 30 files" in warmed.stdout.decode()
+
+
+@only_root
+def test_what_somebody_else_has_mounted_there_since_is_left_alone(place):
+    """Ours lives on elsewhere, by a bind mount."""
+    assert mount_at(place).returncode == 0
+    (daemon,) = daemons(place / "mnt")
+    (place / "elsewhere").mkdir()
+    with cleaned(place / "elsewhere"):
+        subprocess.run(["mount", "--bind", place / "mnt", place / "elsewhere"], check=True)
+        subprocess.run(["umount", place / "mnt"], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place / "mnt"], check=True)
+        (place / "mnt/theirs").write_text("theirs")
+        os.kill(daemon, signal.SIGTERM)
+        wait_until(lambda: not os.path.exists(f"/proc/{daemon}"), "it ends", SETTLE_SECONDS)
+        assert (place / "mnt/theirs").read_text() == "theirs"
+        subprocess.run(["umount", place / "mnt"], check=True)

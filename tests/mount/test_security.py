@@ -16,11 +16,10 @@ import time
 
 import pytest
 from clairmount import clairfs, is_mounted, make_tree, wait_until
-from mounting import NOBODY, as_user, assert_one_line, cleaned, errno_of, error_name, io_choices, run
+from mounting import NOBODY, as_user, assert_one_line, cleaned, errno_of, error_name, io_choices, only_root, run
 from test_permissions import open_way, read
 
 SEED = b"seed=1"
-only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
 
 
 @pytest.fixture
@@ -154,6 +153,27 @@ def test_control_files_name_nothing_to_others(shared):
     assert not any(b"secret" in text or b"locked" in text for text in seen)
     assert as_user(NOBODY, error_name, os.getxattr, shared.path / "locked", "user.clairfs.plan") == "EACCES"
     assert json.loads(as_user(NOBODY, read, shared.path / ".clairfs/stats.json"))["plan_list"] == []
+
+
+@only_root
+def test_why_the_catalog_is_new_is_not_for_others(shared):
+    (shared.source / "locked/secret name").write_bytes(b"changed")
+    shared.remount()
+    assert "secret name" in shared.control("status")
+    for name in ("status", "stats.json"):
+        assert b"secret" not in as_user(NOBODY, read, shared.path / ".clairfs" / name)
+
+
+@only_root
+def test_a_log_is_not_written_where_a_stranger_s_link_leads(tmp):
+    make_tree(tmp / "src", {"file": 10})
+    (tmp / "mnt").mkdir()
+    (tmp / "victim").write_text("as it was\n")
+    os.symlink(tmp / "victim", tmp / "log")
+    os.lchown(tmp / "log", NOBODY, NOBODY)
+    words = ["mount", tmp / "src", tmp / "mnt", "--catalog-dir", tmp / "catalog", "--log-file", tmp / "log"]
+    assert_one_line(run(*words), "symlink", status=32)
+    assert (tmp / "victim").read_text() == "as it was\n"
 
 
 @only_root
