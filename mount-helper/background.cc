@@ -30,7 +30,6 @@ void to_null(int fd) {
 }
 
 int run_child(const MountOptions& options, const Serve& serve, ReadinessWriter writer) {
-  ::setsid();
   to_null(STDIN_FILENO);
   auto log = make_logger(options);
   if (log && ::chdir("/") != 0) log = system_error(errno, "change to /");
@@ -42,6 +41,8 @@ int run_child(const MountOptions& options, const Serve& serve, ReadinessWriter w
   events.progress = [&](const std::string& text) { writer.progress(text); };
   events.ready = [&](const Status& status) {
     if (status) {  // before the word is out: who reads our output waits for its end
+      // Not sooner: an automount lets only its own process group through to the mount point until then.
+      ::setsid();
       to_null(STDOUT_FILENO);
       to_null(STDERR_FILENO);
     } else {

@@ -6,10 +6,13 @@
 #include <memory>
 #include <sstream>
 
+#include "mount-helper/processes.h"
 #include "mount-helper/text_file.h"
 
 namespace clairfs {
 namespace {
+
+constexpr auto kPatience = std::chrono::seconds(10);  // a busy filesystem answers within one
 
 /// Undoes the kernel's \040 for blank, \011 tab, \012 newline and \134 backslash.
 std::string unescape(std::string_view text) {
@@ -82,7 +85,7 @@ std::optional<MountEntry> mount_containing(std::span<const MountEntry> mounts, s
 }
 
 Result<std::string> resolve_path(const std::string& path) {
-  auto resolved = real_path(path);
+  auto resolved = with_deadline(path, kPatience, [&] { return real_path(path); });
   if (resolved || resolved.error().code != ENOTCONN) return resolved;
   std::error_code failure;
   std::filesystem::path absolute = std::filesystem::absolute(path, failure).lexically_normal();

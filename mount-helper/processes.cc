@@ -80,6 +80,9 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
+// A killed process is gone at once, unless it cannot be killed.
+constexpr auto kKillPatience = std::chrono::seconds(1);
+
 int reap(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -87,15 +90,23 @@ int reap(pid_t child) {
   return status;
 }
 
+// Not even a killed process ends before a FUSE daemon has answered a request that it has taken: such a one is
+// left to init.
+void kill_and_reap(pid_t child) {
+  ::kill(child, SIGKILL);
+  wait_for_end(open_process(child), kKillPatience);
+  ::waitpid(child, nullptr, WNOHANG);
+}
+
 std::string last_line(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
   return text.substr(text.rfind('\n') + 1);
 }
 
-/// The result of `work` on `path`, done in a child, which is killed if it takes longer than `patience`: a
-/// call into a filesystem that does not answer can only be ended with the process that made it.
-Result<std::string> in_child(const std::string& path, std::chrono::milliseconds patience,
-                             const std::function<Result<std::string>()>& work) {
+}  // namespace
+
+Result<std::string> with_deadline(const std::string& path, std::chrono::milliseconds patience,
+                                  const std::function<Result<std::string>()>& work) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return system_error(errno, "make a pipe");
   const Fd reader(ends[0]);
@@ -110,15 +121,15 @@ Result<std::string> in_child(const std::string& path, std::chrono::milliseconds 
   writer.reset();
   std::string text;
   const bool complete = drain(reader.get(), text, std::chrono::steady_clock::now() + patience);
-  if (!complete) ::kill(child, SIGKILL);
+  if (!complete) {
+    kill_and_reap(child);
+    return system_error(ETIMEDOUT, path);
+  }
   const int status = reap(child);
-  if (!complete) return system_error(ETIMEDOUT, path);
   if (!WIFEXITED(status)) return system_error(EIO, path);
   if (WEXITSTATUS(status) != 0) return Error{WEXITSTATUS(status), text};
   return text;
 }
-
-}  // namespace
 
 Fd open_process(pid_t pid) {
   // The system call itself: glibc 2.36 declares pidfd_open() without C linkage.
@@ -168,11 +179,11 @@ std::vector<std::string> processes_using(const std::string& path, size_t most) {
 }
 
 Result<std::string> read_with_deadline(const std::string& path, std::chrono::milliseconds patience) {
-  return in_child(path, patience, [&] { return read_text_file(path); });
+  return with_deadline(path, patience, [&] { return read_text_file(path); });
 }
 
 int probe(const std::string& path, std::chrono::milliseconds patience) {
-  const auto answer = in_child(path, patience, [&]() -> Result<std::string> {
+  const auto answer = with_deadline(path, patience, [&]() -> Result<std::string> {
     struct statvfs space {};
     if (::statvfs(path.c_str(), &space) != 0) return system_error(errno, path);
     return std::string();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,14 @@ bool main_thread_ended(pid_t pid);
 /// most `most`. Best effort: sees what this user may see in /proc.
 std::vector<std::string> processes_using(const std::string& path, size_t most);
 
+/// The result of `work` on `path`, done in a child that is killed if it takes longer than `patience`: a call
+/// into a filesystem that does not answer can only be ended with the process that made it. REQUIRES: the
+/// process has one thread. Errors: those of `work` with code and message; ETIMEDOUT.
+Result<std::string> with_deadline(const std::string& path, std::chrono::milliseconds patience,
+                                  const std::function<Result<std::string>()>& work);
+
 /// Like read_text_file(), but gives up after `patience` when the filesystem does not answer. REQUIRES: the
-/// process has one thread (a child is forked, since only a process can be killed out of such a read). Errors:
-/// those of read_text_file(); ETIMEDOUT.
+/// process has one thread. Errors: those of read_text_file(); ETIMEDOUT.
 Result<std::string> read_with_deadline(const std::string& path, std::chrono::milliseconds patience);
 
 /// What statvfs(3) says to `path`: 0 or its errno; ETIMEDOUT when the filesystem does not answer within

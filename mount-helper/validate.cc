@@ -70,6 +70,15 @@ Status refuse_symlink(const std::string& what, const std::string& given) {
   return fault(ELOOP, fmt::format("{} {} is a symlink; give the directory that it points to", what, path));
 }
 
+/// As the kernel does in /tmp: root would write wherever somebody else's link leads.
+Status refuse_strangers_link(const std::string& what, const std::string& path) {
+  struct stat attributes {};
+  if (::lstat(path.c_str(), &attributes) != 0 || !S_ISLNK(attributes.st_mode)) return {};
+  if (attributes.st_uid == 0 || attributes.st_uid == ::geteuid()) return {};
+  return fault(
+      ELOOP, fmt::format("{} {} is a symlink of user {}; give another name", what, path, attributes.st_uid));
+}
+
 /// What is read from there must have been written by us. A directory that is missing will be made with mode
 /// 0700.
 Status check_own_directory(const std::string& what, const std::string& path) {
@@ -109,6 +118,20 @@ Result<std::string> settle_nvme_path(const std::string& given) {
   return (std::filesystem::path(*parent) / name).string();
 }
 
+/// What a store of an earlier mount takes there: as good as free, since it will be used again.
+uint64_t bytes_of_store(const std::string& directory) {
+  uint64_t bytes = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    struct stat attributes {};
+    if (!name.starts_with("segment-") && !name.starts_with("index")) continue;
+    if (::lstat(entry.path().c_str(), &attributes) == 0 && S_ISREG(attributes.st_mode))
+      bytes += static_cast<uint64_t>(attributes.st_blocks) * 512;
+  }
+  return bytes;
+}
+
 Status settle_nvme(NvmeDir& nvme) {
   if (const Status direct = refuse_symlink("nvme directory", nvme.directory); !direct) return direct;
   const auto settled = settle_nvme_path(nvme.directory);
@@ -121,7 +144,7 @@ Status settle_nvme(NvmeDir& nvme) {
   if (::statvfs(exists ? path.c_str() : std::filesystem::path(path).parent_path().c_str(), &space) != 0)
     return system_error(errno, "free space of nvme directory " + path);
   const auto free = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
-  nvme.capacity = static_cast<uint64_t>(free * kNvmeShare);
+  nvme.capacity = static_cast<uint64_t>((free + static_cast<double>(bytes_of_store(path))) * kNvmeShare);
   if (nvme.capacity == 0) return fault(ENOSPC, fmt::format("nvme directory {} has no free space", path));
   return {};
 }
@@ -214,6 +237,8 @@ Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEnt
   if (!options.log_file.empty()) {
     const auto log_file = settle_output(options.log_file, "log file", options);
     if (!log_file) return log_file.error();
+    if (const Status direct = refuse_strangers_link("log file", options.log_file); !direct)
+      return direct.error();
     options.log_file = *log_file;
   }
   return options;

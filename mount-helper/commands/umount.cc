@@ -53,7 +53,7 @@ int umount_command(const std::string& path, bool lazy) {
   const auto mount = mount_to_end(path);
   if (!mount) return fail(mount.error(), exit_usage);
   pid_t pid = 0;
-  const Fd daemon = find_daemon(mount->mountpoint, pid);
+  const Fd daemon = lazy ? Fd() : find_daemon(mount->mountpoint, pid);
   if (const Status done = unmount(mount->mountpoint, lazy); !done)
     return fail(done.error(), exit_mount_failure);
   if (lazy || wait_for_end(daemon, kEndPatience)) return exit_success;

@@ -3,11 +3,12 @@
 import os
 import random
 import stat
+import subprocess
 import threading
 
 import pytest
 from clairmount import clairfs, is_mounted, wait_until
-from mounting import assert_one_line, io_choices, run
+from mounting import assert_one_line, io_choices, only_root, run
 from nvme_data import CHUNK, CHUNKS, fill, on_disk, options, read_all
 
 
@@ -52,6 +53,22 @@ def test_restart_is_warm(dataset, nvme, io):
         (mount.catalog_dir / "moved").mkdir()
         mount.remount(*options(nvme, "--catalog-dir", mount.catalog_dir / "moved"))
         assert "scanned" in mount.control("status")
+        read_all(mount, contents)
+        assert mount.stat("pfs.bytes") == 0
+
+
+@only_root
+def test_without_a_size_a_restart_finds_what_was_kept(dataset, tmp):
+    """What the store holds counts as free: each mount would keep only a share of the last one's otherwise."""
+    source, contents = dataset
+    (tmp / "disk").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M,mode=0700", "tmpfs", tmp / "disk"], check=True)
+    with clairfs(source, f"--nvme={tmp}/disk", "--ram=0", "--chunk=64K") as mount:
+        fill(mount, contents)
+        capacity = mount.stat("tiers.nvme.capacity")
+        mount.remount()
+        assert mount.stat("tiers.nvme.chunks") == CHUNKS
+        assert capacity * 0.95 < mount.stat("tiers.nvme.capacity") < capacity * 1.05
         read_all(mount, contents)
         assert mount.stat("pfs.bytes") == 0
 

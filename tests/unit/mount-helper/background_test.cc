@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <stdexcept>
+#include <thread>
 
 #include <catch2/catch.hpp>
 #include <sys/prctl.h>
@@ -43,14 +44,18 @@ TEST_CASE_METHOD(Fixture, "the command returns once the daemon is ready, and the
   const Status started = start([&](const MountOptions&, Logger& log, const ServeEvents& events) {
     events.progress("half");
     log.info("serving");
-    directory.write("facts",
-                    std::filesystem::current_path().string() + (::getsid(0) == ::getpid() ? " leader" : ""));
+    const bool early = ::getsid(0) == ::getpid();  // an automount would keep it out
     events.ready({});
+    const bool leader = !early && ::getsid(0) == ::getpid();
+    directory.write("facts.new", std::filesystem::current_path().string() + (leader ? " leader" : ""));
+    std::filesystem::rename(directory.path() + "/facts.new", facts);
     ::_exit(0);
     return 0;
   });
   CHECK(started.ok());
   CHECK(progress == std::vector<std::string>{"half"});
+  for (int i = 0; i < 1000 && !std::filesystem::exists(facts); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   CHECK(*read_text_file(facts) == "/ leader");
   CHECK_THAT(log(), Contains("info serving"));
   const auto mode = std::filesystem::status(options.catalog_dir).permissions();
