@@ -143,6 +143,8 @@ class Soak:
             job.stop.set()
             for thread in threads:
                 thread.join(PATIENCE)
+                if thread.is_alive():
+                    self.findings.append("a reader waits for a daemon that was killed")
         self.findings += job.findings
         self.errors += job.errors
 

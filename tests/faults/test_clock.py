@@ -63,4 +63,5 @@ def test_jumps_on_one_node_of_a_job(tmp, faults):
         readers.finish()
         states = {peer["state"] for node in job for peer in peers(node) if peer["rank"] != node.rank}
         assert states == {"alive"}, job.log()
+        assert "taken for dead" not in job.log() and "stood still" not in job.log()
         assert job.stat("reads.failed") == 0

@@ -52,14 +52,18 @@ def test_few_descriptors_and_many_readers(data, tmp, monkeypatch):
 def test_plans_come_and_go_on_all_nodes(data):
     """Registered and cancelled three hundred times by any node; all end with the same one."""
     chance = random.Random(1)
+    registered = 0
     with clairjob(data.root, NODES, "--ram", data.padded, "--staging", "1M") as job:
         with all_read(data, job, 2) as readers:
             for turn in range(300):
                 control = chance.choice(job.nodes).path / ".clairfs/plan"
+                text = chance.choice([plan_text(NODES, 2 + turn), "cancel"])
                 with contextlib.suppress(OSError):  # another node's is in force under that name, or none is
-                    control.write_text(chance.choice([plan_text(NODES, 2 + turn), "cancel"]) + "\n")
+                    control.write_text(text + "\n")
+                    registered += text != "cancel"
                 if turn == 50:
                     before = descriptors(job)
+            assert registered > 30
             for of_node in readers:
                 of_node.progress()
 
@@ -69,5 +73,8 @@ def test_plans_come_and_go_on_all_nodes(data):
         wait_until(lambda: len(texts()) == 1, "all have the same plan")
         with contextlib.suppress(OSError):
             (job[0].path / ".clairfs/plan").write_text("cancel\n")
+        wait_until(lambda: texts() == {"[]"}, "none is left")
+        register_on_all(job, 0, 1000)
+        (job[0].path / ".clairfs/plan").write_text("cancel\n")
         wait_until(lambda: texts() == {"[]"}, "none is left")
         wait_until(lambda: all(now <= then + 4 for now, then in zip(descriptors(job), before)), "descriptors are closed")

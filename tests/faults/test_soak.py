@@ -18,7 +18,9 @@ def test_soak(ranks):
             said, _ = soak.communicate(timeout=240)
         except BaseException:
             soak.terminate()  # then it unmounts
-            print(soak.communicate(timeout=30)[0])
-            soak.kill()
+            try:
+                print(soak.communicate(timeout=30)[0])
+            finally:
+                soak.kill()
             raise
     assert soak.returncode == 0, said

@@ -13,6 +13,7 @@ import clairmount
 import pytest
 from clairjob import LAUNCH, SHELL, clairjob
 from clairmount import make_tree, slowfs, wait_until
+from mounting import io_choices
 from training import Dataset, Readers, peers, plans, register, register_on_all
 
 
@@ -44,7 +45,7 @@ def test_every_byte_leaves_the_source_once(data, nodes):
                 assert job.stat("peers.bytes_in") == job.stat("peers.bytes_out")
 
 
-@pytest.mark.parametrize("io", ["uring", "threads"])
+@pytest.mark.parametrize("io", io_choices())
 def test_ram_and_nvme_of_all_nodes(data, tmp, io):
     nodes, epochs = 4, 4
     for node in range(nodes):

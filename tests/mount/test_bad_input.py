@@ -1,7 +1,6 @@
 """Bad input: one line that names the cause and the fix, a status that is not 0, and nothing left behind."""
 
 import os
-import pathlib
 import subprocess
 
 import pytest
@@ -138,13 +137,6 @@ def test_help_and_version():
         result = run(*words)
         assert result.returncode == 0 and "Usage" in result.stdout and result.stderr == ""
     assert run("--version").stdout.startswith("clairfs ")
-
-
-def test_source_that_cannot_be_scanned_any_more(place):
-    """Its root vanishes while nothing but a rehearsal ran; the error names it."""
-    pathlib.Path(place / "src/file").unlink()
-    subprocess.run(["rm", "-r", place / "src"], check=True)
-    refused(place, "{t}/src", "{t}/mnt", "--catalog-dir={t}/catalog", status=32, parts=["{t}/src"])
 
 
 def test_closed_standard_streams(place):
