@@ -167,5 +167,6 @@ def test_ends_though_the_source_hangs(source):
             hung.mount.wait(4 * DRAIN_SECONDS + PATIENCE)
             assert not is_mounted(hung.mount.path)
             joined(hung.waiting)
-            assert errno.errorcode.get(hung.failed[0]) in ENDED, (case, hung.failed)
+            # Who sets a plan is not kept waiting, as a reader is: it may have had its answer before the end.
+            assert errno.errorcode.get(hung.failed[0]) in ENDED | {"EINPROGRESS"}, (case, hung.failed)
             assert HUNG[case] in hung.mount.log(), case
