@@ -106,6 +106,8 @@ Result<std::shared_ptr<const Catalog>> reload(const std::string& file, const std
   if (catalog.source() != source || catalog.chunk_size() != options.scan.chunk_size) {
     return Error{EBADMSG, "the saved catalog is of another source"};
   }
+  if (catalog.lookup(FileId(0), options.scan.reserved))
+    return Error{EBADMSG, "the saved catalog has an entry that is left out now"};
   const Fd root(::open(source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root) return failure("open", source);
   const std::optional<std::string> change =

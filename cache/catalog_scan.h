@@ -13,13 +13,16 @@
 
 namespace clairfs {
 
+/// The control directory's, which a mount has at its top.
+inline constexpr const char* kReservedName = ".clairfs";
+
 struct ScanOptions {
   uint32_t chunk_size = 4U << 20;  ///< bytes, at least 1
   /// A PFS answers each call after a network round trip, so that several should be under way; more than this
   /// brings its metadata server little. Lowered where the limit of open files asks for it.
   unsigned threads = 8;
   /// An entry of this name in the top directory is left out; empty: none.
-  std::string reserved{};
+  std::string reserved = kReservedName;
 };
 
 /// Entries found so far. Called on the thread that scans, first with 0, then about ten times a second, and at

@@ -18,6 +18,7 @@
 
 #include "cache/base/mutex.h"
 #include "cache/base/result.h"
+#include "cache/catalog_scan.h"
 #include "fs/inodes.h"
 
 namespace clairfs {
@@ -35,7 +36,7 @@ struct ControlFile {
 /// Thread-safe. All files are added before the mount is served.
 class ControlFiles {
  public:
-  static constexpr std::string_view kDirectoryName = ".clairfs";
+  static constexpr std::string_view kDirectoryName = kReservedName;
 
   explicit ControlFiles(time_t started) : started_(started) {}
   void add(ControlFile file) { files_.push_back(std::move(file)); }

@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "cache/base/printable.h"
 #include "plan/plan_spec.h"
 
 namespace clairfs {
@@ -187,7 +188,7 @@ Result<std::string> ask_control_socket(const std::string& name, std::string_view
   if (!answer->starts_with("error ") || line == std::string::npos)
     return Error{EPROTO, "the daemon gave no answer"};
   std::from_chars(answer->data() + kWord, answer->data() + line, code);
-  return Error{code == 0 ? EPROTO : code, text};
+  return Error{code == 0 ? EPROTO : code, harmless(text)};
 }
 
 }  // namespace clairfs

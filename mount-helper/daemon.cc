@@ -197,7 +197,6 @@ Result<LoadedCatalog> Mount::load_or_scan(const ServeEvents& events, const Signa
                                           const ScanProgress& progress) {
   CatalogOptions catalog;
   catalog.scan.chunk_size = static_cast<uint32_t>(options_.chunk);
-  catalog.scan.reserved = ControlFiles::kDirectoryName;
   catalog.directory = options_.catalog_dir;
   catalog.check = options_.check == "directories" ? CatalogCheck::directories : CatalogCheck::full;
   return load_or_scan_catalog(options_.source, catalog, log_, [&](uint64_t entries) {

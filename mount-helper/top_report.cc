@@ -95,7 +95,7 @@ std::string plan_line(const Json& before, const Json& plan, double seconds) {
   const double ahead = number(plan, "/ahead");
   std::string line =
       fmt::format("plan {}  {}  epoch {:.0f}  {:.0f} of {:.0f}  {:.0f} samples/s  ahead {:.0f} samples",
-                  printable(text(plan, "/name")), text(plan, "/state"), number(plan, "/epoch"),
+                  printable(text(plan, "/name")), printable(text(plan, "/state")), number(plan, "/epoch"),
                   number(plan, "/front"), number(plan, "/epoch_length"), rate, ahead);
   if (rate > 0) line += fmt::format(" ({:.1f} s)", ahead / rate);
   return line;

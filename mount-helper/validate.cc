@@ -26,12 +26,12 @@ bool is_directory(const std::string& path) {
 
 Result<std::string> settle_source(const std::string& given) {
   auto path = resolve_path(given);
+  const Error silent{ETIMEDOUT,
+                     fmt::format("source {} does not answer; check the filesystem that it lies on", given)};
+  if (!path && path.error().code == ETIMEDOUT) return silent;
   if (!path) return fault(path.error().code, "source " + path.error().message);
-  if (const Status answers = check_answers(*path); !answers) {
-    if (answers.error().code != ETIMEDOUT) return answers.error();
-    return fault(ETIMEDOUT,
-                 fmt::format("source {} does not answer; check the filesystem that it lies on", *path));
-  }
+  if (const Status answers = check_answers(*path); !answers)
+    return answers.error().code == ETIMEDOUT ? silent : answers.error();
   if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("source {} is not a directory", given));
   if (::access(path->c_str(), R_OK | X_OK) != 0) {
     return fault(EACCES, fmt::format("source {} may not be read by this user; mount as one who may", *path));
@@ -109,6 +109,8 @@ Result<std::string> settle_nvme_path(const std::string& given) {
   const std::string name = last.filename().string();
   const std::string above = last.has_parent_path() ? last.parent_path().string() : ".";
   const auto parent = resolve_path(above);
+  if (!parent && parent.error().code != ENOENT)
+    return fault(parent.error().code, "nvme directory " + parent.error().message);
   if (!parent || !is_directory(*parent) || name == "." || name == "..") {
     return fault(ENOENT,
                  fmt::format("nvme directory {}: its parent directory is missing; mkdir -p {}, or give "
@@ -121,12 +123,13 @@ Result<std::string> settle_nvme_path(const std::string& given) {
 /// What a store of an earlier mount takes there: as good as free, since it will be used again.
 uint64_t bytes_of_store(const std::string& directory) {
   uint64_t bytes = 0;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
-    const std::string name = entry.path().filename().string();
+  std::error_code failure;
+  std::filesystem::directory_iterator entry(directory, failure);
+  for (; !failure && entry != std::filesystem::directory_iterator(); entry.increment(failure)) {
+    const std::string name = entry->path().filename().string();
     struct stat attributes {};
     if (!name.starts_with("segment-") && !name.starts_with("index")) continue;
-    if (::lstat(entry.path().c_str(), &attributes) == 0 && S_ISREG(attributes.st_mode))
+    if (::lstat(entry->path().c_str(), &attributes) == 0 && S_ISREG(attributes.st_mode))
       bytes += static_cast<uint64_t>(attributes.st_blocks) * 512;
   }
   return bytes;

@@ -10,8 +10,8 @@
 namespace clairfs {
 namespace {
 
-// A node's positions in an epoch. Each takes 10 bytes, and there are two or three epochs at a time: 8 GB,
-// where ten million samples that each of eight ranks reads take 2.4.
+// A node's positions in an epoch. Each takes 9 bytes and a bit, and there are two or three epochs at a time:
+// 7 GB, where ten million samples that each of eight ranks reads take 2.2.
 constexpr uint64_t kMostPositions = 1ULL << 28;
 
 // What one rank contributes to its node's sequence.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -31,8 +32,9 @@ SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& sour
 // busy.
 std::string DatasetSource::list_path(const std::string& path) const {
   const std::string full = path.starts_with('/') || list_folder.empty() ? path : list_folder + "/" + path;
-  const bool mounted = !prefixes.mount.empty() && full.starts_with(prefixes.mount + "/");
-  return mounted ? prefixes.source + full.substr(prefixes.mount.size()) : full;
+  const std::string plain = std::filesystem::path(full).lexically_normal();
+  const bool mounted = !prefixes.mount.empty() && plain.starts_with(prefixes.mount + "/");
+  return mounted ? prefixes.source + plain.substr(prefixes.mount.size()) : full;
 }
 
 Result<std::string> read_list_file(const std::string& path, uint64_t most) {

@@ -23,6 +23,9 @@ constexpr uint64_t kFillsPerStep = 4096;
 // How long NVMe is given to write before it is asked again whether it has caught up: some chunks.
 constexpr auto kCatchUpPeriod = std::chrono::milliseconds(5);
 
+// How long a plan that waits for room may have to wait for it to be noticed.
+constexpr auto kAdmissionPeriod = std::chrono::seconds(1);
+
 // Seconds a sample that a reader is taken to need: one whose pace is not known yet, and the slowest, so that
 // one that has paused is not put off for ever behind others.
 constexpr double kUnknownReader = 1e-3;
@@ -142,7 +145,7 @@ void Staging::run() {
     if (!wait_for_change()) return;
     bool busy = true;
     while (busy) {
-      writes_held_up_filling_ = false;
+      look_again_.reset();
       busy = serve_all();
       MutexLock lock(shared_->mutex);
       if (shared_->stopping) return;
@@ -150,18 +153,23 @@ void Staging::run() {
   }
 }
 
-// False at the end. Nobody tells that NVMe has caught up with its writes.
+// False at the end. Nobody tells that NVMe has caught up with its writes, or that a plan has become idle.
 bool Staging::wait_for_change() {
   MutexLock lock(shared_->mutex);
   while (!shared_->changed && !shared_->stopping) {
-    if (!writes_held_up_filling_) {
+    if (!look_again_) {
       shared_->wake.wait(lock);
-    } else if (shared_->wake.wait_for(lock, kCatchUpPeriod) == std::cv_status::timeout) {
+    } else if (shared_->wake.wait_for(lock, *look_again_) == std::cv_status::timeout) {
       break;
     }
   }
   shared_->changed = false;
   return !shared_->stopping;
+}
+
+// Page cache for what the reader has before it: all of the window but what it is left to read itself.
+uint64_t Staging::held_by(const Lane& lane) {
+  return lane.window_bytes - lane.oversize_bytes;
 }
 
 /// One turn of every plan; true if there is more to do at once.
@@ -173,15 +181,20 @@ bool Staging::serve_all() {
   uint64_t window = 0;                // likewise
   uint64_t moving = 0;
   uint64_t idle_lanes = 0;
+  bool waiting = false;  // one that is to keep all and has just come
   const auto idle = [&](const Lane& lane) { return now - lane.moved > kIdle; };
   for (const auto& [name, lane] : current) {
     budget -= lane->kept_bytes;
-    if (lane->keeps_all) continue;
-    window += lane->window_bytes;
+    if (lane->keeps_all) {
+      waiting = waiting || !lane->admitted;
+      continue;
+    }
+    window += held_by(*lane);
     ++(idle(*lane) ? idle_lanes : moving);
   }
   const uint64_t small = moving == 0 ? 0 : budget / kIdleShare / std::max<uint64_t>(idle_lanes, 1);
-  const bool has_room = window <= budget;  // for one that is to keep all and has just come
+  const bool has_room = window <= budget;  // for those that are to keep all
+  if (waiting && !has_room) look_again_ = kAdmissionPeriod;
   bool busy = false;
   uint64_t held = 0;
   for (const auto& [name, lane] : current) {
@@ -191,19 +204,19 @@ bool Staging::serve_all() {
       held += lane->window_bytes;
       continue;
     }
-    if (!has_room && idle(*lane) && lane->started) {
-      window -= lane->window_bytes;
+    if (waiting && !has_room && idle(*lane) && lane->started) {
+      window -= held_by(*lane);
       restart(*lane, lane->front);
     }
     const uint64_t share = moving == 0   ? budget / idle_lanes
                            : idle(*lane) ? small
                                          : (budget - small * idle_lanes) / moving;
     // What others hold from better times they keep until it is read.
-    window -= lane->window_bytes;
+    window -= held_by(*lane);
     const uint64_t left = budget - std::min(budget, window);
     busy = step(*lane, std::min(share, left)) || busy;
-    window += lane->window_bytes;
-    held += lane->window_bytes - lane->oversize_bytes;
+    window += held_by(*lane);
+    held += held_by(*lane);
   }
   metrics_.staging_bytes.set(static_cast<int64_t>(held));
   return busy;
@@ -277,7 +290,7 @@ void Staging::follow_reader(Lane& lane) {
     if (lane.front >= lane.fetched || lane.front < lane.horizon.begin()) continue;
     const uint64_t bytes = page_bytes(lane.run->index(), lane.horizon.sample_at(lane.front));
     lane.window_bytes -= std::min(lane.window_bytes, bytes);
-    lane.oversize_bytes = std::min(lane.oversize_bytes, lane.window_bytes);
+    if (bytes > 0) lane.oversize_bytes = 0;  // such a sample is the first with bytes in its window
   }
 }
 
@@ -497,7 +510,7 @@ bool Staging::fill_tiers(Lane& lane) {
     if (n == kFillsPerStep) return true;
     if (shared_->fill_bytes.load() >= 2 * most_in_flight_ / kFillDivisor) return false;
     if (cache_.writes_are_behind()) {
-      writes_held_up_filling_ = true;
+      look_again_ = kCatchUpPeriod;
       return false;
     }
     bool room = true;

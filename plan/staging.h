@@ -91,6 +91,7 @@ class Staging {
   void run();
   void take_leave();
   bool serve_all();
+  static uint64_t held_by(const Lane& lane);
   bool step(Lane& lane, uint64_t budget);
   bool wait_for_change();
   void follow_reader(Lane& lane);
@@ -145,7 +146,7 @@ class Staging {
   const std::shared_ptr<Shared> shared_;
   SentinelTails tails_;
   std::atomic<bool> stopped_{false};
-  bool writes_held_up_filling_ = false;  // the staging thread's own
+  std::optional<Duration> look_again_;  // though nothing tells of a change; the staging thread's own
   NamedThread thread_;
 };
 

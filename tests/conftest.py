@@ -1,6 +1,7 @@
 """What all pytest suites share: the helpers of tests/support, and a marker per folder for tests/run.sh --label."""
 
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -9,6 +10,11 @@ TESTS = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(TESTS / "support"))
 
 import clairmount  # noqa: E402  (after the path is set)
+
+
+# A shell ignores them for what it starts in the background, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items):

@@ -1,5 +1,7 @@
 #include "cache/base/printable.h"
 
+#include <cctype>
+
 #include <fmt/format.h>
 
 namespace clairfs {
@@ -20,6 +22,15 @@ std::string printable(std::string_view text) {
     }
   }
   return out;
+}
+
+std::string harmless(std::string_view text) {
+  std::string shown;
+  for (const char c : text)
+    shown += c != '\n' && std::iscntrl(static_cast<unsigned char>(c)) != 0
+                 ? fmt::format("\\x{:02x}", static_cast<unsigned char>(c))
+                 : std::string(1, c);
+  return shown;
 }
 
 }  // namespace clairfs

@@ -10,4 +10,7 @@ namespace clairfs {
 /// and cannot steer a terminal. Bytes from 0x80 on are left as they are: mostly UTF-8.
 std::string printable(std::string_view text);
 
+/// Text of somebody else's daemon, of any number of lines: its control characters escaped, but for newlines.
+std::string harmless(std::string_view text);
+
 }  // namespace clairfs

@@ -61,7 +61,8 @@ std::string home_text(const FuseContext& context, FileId file) {
   return text;
 }
 
-// A chunk that has not come by then is given up: other files' checksums wait behind it.
+// A chunk that has not come by then is given up: other files' checksums wait behind it. Whatever is fetched
+// ahead, its turn comes after half of that.
 constexpr auto kChunkPatience = std::chrono::minutes(1);
 
 // The file goes through the cache chunk by chunk; waiting in slices lets an unmount interrupt it.
@@ -72,8 +73,10 @@ Result<std::string> checksum_text(const FuseContext& context, FileId file,
   for (uint32_t i = 0; i < chunks.count; ++i) {
     const auto promise = std::make_shared<std::promise<Result<AcquiredChunk>>>();
     auto future = promise->get_future();
-    context.cache.acquire(ChunkId(chunks.first.value + i), Urgency{Urgency::Kind::fill, i},
-                          [promise](Result<AcquiredChunk> chunk) { promise->set_value(std::move(chunk)); });
+    context.cache.acquire(
+        ChunkId(chunks.first.value + i),
+        Urgency{Urgency::Kind::prefetch, deadline_at(context.clock.now() + kChunkPatience / 2)},
+        [promise](Result<AcquiredChunk> chunk) { promise->set_value(std::move(chunk)); });
     const auto deadline = std::chrono::steady_clock::now() + kChunkPatience;
     while (future.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
       if (stopping) return Error{EINTR, "the mount is being shut down"};

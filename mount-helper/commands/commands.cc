@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
 
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
+
+#include "cache/base/printable.h"
 
 namespace clairfs {
 
@@ -28,14 +29,9 @@ int finish_output() {
   return fail(system_error(errno, "write to stdout"));
 }
 
-std::string harmless(std::string_view text) {
-  std::string shown;
-  for (const char c : text)
-    shown += c != '\n' && std::iscntrl(static_cast<unsigned char>(c)) != 0
-                 ? fmt::format("\\x{:02x}", static_cast<unsigned char>(c))
-                 : std::string(1, c);
-  if (!shown.empty() && !shown.ends_with('\n')) shown += '\n';
-  return shown;
+int print_answer(std::string_view text) {
+  fmt::print("{}{}", harmless(text), text.empty() || text.ends_with('\n') ? "" : "\n");
+  return finish_output();
 }
 
 Logger stderr_logger() {

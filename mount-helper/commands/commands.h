@@ -56,9 +56,8 @@ int fail(const Error& error);
 /// The exit status of a command that has printed its answer to stdout, and is done if that took everything.
 int finish_output();
 
-/// Text of a mount, which may be anybody's: with its control characters escaped, but for newlines, so that it
-/// cannot steer a terminal; ends with a newline unless empty.
-std::string harmless(std::string_view text);
+/// Prints what a mount said, which may be anybody's, and ends as finish_output() does.
+int print_answer(std::string_view text);
 
 /// What a command without a daemon tells meanwhile: warnings and errors, to stderr.
 Logger stderr_logger();

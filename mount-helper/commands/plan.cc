@@ -27,9 +27,7 @@ constexpr int exit_differs = 1;  // of `plan check`, whose statuses are those of
 constexpr uint64_t kMostNumber = UINT32_MAX - 1;
 
 int print(const Result<std::string>& answer) {
-  if (!answer) return fail(answer.error());
-  fmt::print("{}", harmless(*answer));
-  return finish_output();
+  return answer ? print_answer(*answer) : fail(answer.error());
 }
 
 /// Finds the mount and sends it one command.

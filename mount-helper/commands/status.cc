@@ -17,8 +17,7 @@ int status_command(const std::string& path, bool json) {
   const auto text =
       read_with_deadline(mount->mountpoint + (json ? "/.clairfs/stats.json" : "/.clairfs/status"), kPatience);
   if (!text) return fail(text.error(), exit_system);
-  fmt::print("{}", harmless(*text));
-  return finish_output();
+  return print_answer(*text);
 }
 
 }  // namespace

@@ -261,3 +261,18 @@ TEST_CASE("a dataset that fits the budget waits until what fills it has been rea
   CHECK(StagingFixture::eventually([&] { return f.staging->ahead("two") >= kPages / 2; }));
   CHECK(f.metrics.staging_bytes.value() <= static_cast<int64_t>(kPages * kPageSize));
 }
+
+TEST_CASE("a sample that is left to the reader keeps no other plan waiting") {
+  constexpr uint64_t kBudget = 512 << 10;
+  std::vector<uint64_t> sizes(10, 400 << 10);
+  sizes.resize(60, kPageSize);
+  StagingFixture f({sizes, kBudget}, "name=large format=list list='[\"f10000\",\"f10001\"]' seed=1 epochs=2");
+  std::string names;
+  for (uint64_t i = 10; i < 60; ++i) names += (i == 10 ? "\"f" : ",\"f") + std::to_string(10000 + i) + "\"";
+  REQUIRE(StagingFixture::eventually([&] { return f.staging->ahead("large") >= 1; }));
+  f.add_plan("name=small format=list list='[" + names + "]' seed=2 epochs=2");
+  // The first of the large ones was pushed before: it has to be read, or its plan to be idle for five
+  // seconds.
+  CHECK(StagingFixture::eventually([&] { return f.staging->ahead("small") >= 50; }));
+  CHECK(f.metrics.staging_bytes.value() <= static_cast<int64_t>(kBudget));
+}
