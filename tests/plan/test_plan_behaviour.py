@@ -459,7 +459,7 @@ def test_few_reads_when_pushed_ahead(tmp, read):
 def test_pages_that_the_kernel_took_back(dataset, mount, read):
     """The first file that lacks its pages has all others in the window looked at, and pushed again."""
     register(mount, PLAN, "train")
-    wait_ahead(mount, 80)
+    wait_ahead(mount, 60)
     names = order(dataset)
     for name in names[20:60]:
         fd = os.open(mount.path / name, os.O_RDONLY)
@@ -469,7 +469,7 @@ def test_pages_that_the_kernel_took_back(dataset, mount, read):
     clairmount.wait_until(lambda: mount.stat("staging.repaired") >= 36, "what was lost is pushed again")
     before = dataset_reads(mount)
     read_all(mount, names[22:60], read)
-    assert dataset_reads(mount) - before < 19  # sentinels, one in twelve
+    assert dataset_reads(mount) - before < 19  # sentinels, one in eight
 
 
 def test_tiers_fill_after_the_plan_has_ended(dataset):
