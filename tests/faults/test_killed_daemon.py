@@ -157,6 +157,7 @@ def test_while_its_source_hangs_and_its_mount_is_detached():
         waiting_guards(mount.path)
         fd = os.open(mount.path / "a/file", os.O_RDONLY)
         pfs.command("hang a/file 3600")
+        stack.callback(mount.wait)  # it ends when its source does
         stack.callback(pfs.kill, signal.SIGTERM)
         told = []
         reader = in_background(lambda: told.append(errno_of(os.pread, fd, 1, 0)))

@@ -135,7 +135,7 @@ def test_half_read_file_is_never_mixed(changing, change):
 def test_file_rewritten_all_the_time(tmp, io, ram):
     """Every read gives the bytes of the scan or an error, whenever it hits."""
     old = make_tree(tmp / "src", {"victim": 32 * CHUNK})["victim"]
-    stop = threading.Event()
+    stop, written = threading.Event(), threading.Event()
 
     def writer():
         with open(tmp / "src/victim", "r+b", buffering=0) as file:
@@ -143,6 +143,7 @@ def test_file_rewritten_all_the_time(tmp, io, ram):
             while not stop.is_set():
                 generation = generation % 255 + 1
                 os.pwrite(file.fileno(), bytes(byte ^ generation for byte in old[: 4 * CHUNK]) * 8, 0)
+                written.set()
 
     with clairfs(tmp / "src", f"--io={io}", ram, "--chunk=64K") as mount:
         with open(mount.path / "victim", "rb") as file:
@@ -154,6 +155,7 @@ def test_file_rewritten_all_the_time(tmp, io, ram):
                 for i in range(32):
                     if i == 2:
                         thread.start()
+                        assert written.wait(60)
                     try:
                         outcomes.append(os.pread(fd, 4096, i * CHUNK) == old[i * CHUNK : i * CHUNK + 4096])
                     except OSError as error:
