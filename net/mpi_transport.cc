@@ -1,14 +1,18 @@
 #include "net/mpi_transport.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "net/mpi_loop.h"
@@ -44,12 +48,30 @@ struct AbortGuard {
   }
 };
 
-/// What UCX moves bytes with, unless the user has chosen.
-void choose_network() {
-  if (std::getenv("UCX_TLS") != nullptr) return;
-  // Where a peer's death is no error, or one that MPI returns. With the others (cma within a machine, RDMA
-  // between) UCX takes it for a fatal error and ends this process too.
-  ::setenv("UCX_TLS", "tcp,self,posix,sysv", 0);
+// What a peer's death is no error to, or one that MPI returns. With the others (cma within a machine, RDMA
+// between) UCX takes it for a fatal error and ends this process too.
+constexpr std::array<std::string_view, 4> kSurvivors = {"tcp", "self", "posix", "sysv"};
+
+/// Whether all of a list with commas between are among those.
+bool all_survive(std::string_view list) {
+  for (;;) {
+    const size_t comma = list.find(',');
+    if (std::ranges::find(kSurvivors, list.substr(0, comma)) == kSurvivors.end()) return false;
+    if (comma == std::string_view::npos) return true;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+/// What UCX moves bytes with, and how, unless the user has chosen.
+void choose_network(Logger& log) {
+  const std::string best = fmt::format("{}", fmt::join(kSurvivors, ","));
+  ::setenv("UCX_TLS", best.c_str(), 0);
+  const char* chosen = std::getenv("UCX_TLS");
+  if (!all_survive(chosen)) {
+    // Those who chose something faster would lose it again by what follows.
+    log.warn("UCX_TLS={} may end this node when another one dies; {} would not", chosen, best);
+    return;
+  }
   // No rendezvous: the receive is always posted before its request is sent, so there is nothing to ask for.
   // Over TCP this doubles the rate of 110 KB chunks, and segments of 64 KiB instead of 8 add to it
   // (tests/bench/transport_bench.cc).
@@ -72,7 +94,7 @@ void ignore_unless_handled(int signal) {
 Result<std::unique_ptr<MpiTransport>> MpiTransport::connect(const MpiPlace& place, MpiOptions options,
                                                             Logger& log) {
   ignore_unless_handled(SIGUSR1);
-  choose_network();
+  choose_network(log);
   std::unique_ptr<MpiTransport> transport(new MpiTransport(place, std::move(options), log));
   const Status connected = transport->wait_connected();
   if (connected) {

@@ -41,11 +41,12 @@ struct MpiOptions {
 class MpiTransport final : public Transport {
  public:
   /// Initialises MPI and waits for all ranks. `place` is what mpi_place() said; `log` outlives the transport.
-  /// REQUIRES: no other thread reads or writes the environment meanwhile: unless UCX_TLS is set, UCX is told
-  /// what to use, and what the launcher put there is removed. From here on SIGUSR1 is ignored where it would
-  /// end the process: mpiexec sends it to all ranks when one has died. Errors: ETIMEDOUT when not all ranks
-  /// came (MPI cannot be left any more then: end the process with _exit); EPROTO when MPI sees another job
-  /// than the environment tells of (mpiexec of another MPI); ENOTSUP when this MPI's tags are too small.
+  /// REQUIRES: no other thread reads or writes the environment meanwhile: UCX is told what
+  /// to use where the user has not (UCX_TLS and others), and what the launcher put there is removed. From
+  /// here on SIGUSR1 is ignored where it would end the process: mpiexec sends it to all ranks when one has
+  /// died. Errors: ETIMEDOUT when not all ranks came (MPI cannot be left any more then: end the process with
+  /// _exit); EPROTO when MPI sees another job than the environment tells of (mpiexec of another MPI); ENOTSUP
+  /// when this MPI's tags are too small.
   static Result<std::unique_ptr<MpiTransport>> connect(const MpiPlace& place, MpiOptions options,
                                                        Logger& log);
   /// Stops without patience.

@@ -18,9 +18,7 @@ import sys
 import time
 import uuid
 
-# What the transport sets itself where UCX_TLS is not set, without shared memory.
-TCP_ONLY = ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_RNDV_THRESH", "inf", "-genv", "UCX_ZCOPY_THRESH", "inf",
-            "-genv", "UCX_TCP_TX_SEG_SIZE", "64k", "-genv", "UCX_TCP_RX_SEG_SIZE", "64k"]
+TCP_ONLY = ["-genv", "UCX_TLS", "tcp,self"]
 NETNS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "netns_mpiexec.sh")
 SKIPPED = 77  # of netns_mpiexec.sh, and what ctest takes for it
 

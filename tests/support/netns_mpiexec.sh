@@ -49,7 +49,6 @@ for ((i = 1; i <= ranks; i++)); do
   hosts+=("10.77.0.$i")
 done
 
-# The hosts share this machine's memory, which UCX would find out and use; the other settings are those that the
-# transport makes itself where UCX_TLS is not set.
+# The hosts share this machine's memory, which UCX would find out and use.
 in_hub mpiexec -disable-auto-cleanup -launcher ssh -launcher-exec "$(realpath "$0")" -hosts "$(IFS=,; echo "${hosts[*]}")" \
-  -localhost 10.77.0.254 -genv UCX_TLS tcp,self -genv UCX_RNDV_THRESH inf -genv UCX_TCP_TX_SEG_SIZE 64k -genv UCX_TCP_RX_SEG_SIZE 64k -n "$ranks" "$@"
+  -localhost 10.77.0.254 -genv UCX_TLS tcp,self -n "$ranks" "$@"
