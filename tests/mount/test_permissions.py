@@ -86,12 +86,15 @@ def test_writing_as_another_user_is_refused(shared):
 
 
 def test_control_files_of_the_owner_only(shared):
-    for name, mode in (("status", 0o444), ("stats.json", 0o444), ("metrics", 0o444), ("config", 0o400),
-                       ("accesslog", 0o400)):  # fmt: skip
+    modes = {"status": 0o444, "stats.json": 0o444, "metrics": 0o444, "peers": 0o444,
+             "config": 0o400, "plan": 0o600, "last_error": 0o400, "accesslog": 0o400}  # fmt: skip
+    assert set(os.listdir(shared.path / ".clairfs")) == set(modes)
+    for name, mode in modes.items():
         path = shared.path / ".clairfs" / name
-        assert stat.S_IMODE(path.stat().st_mode) == mode
+        assert stat.S_IMODE(path.stat().st_mode) == mode, name
         expected = "success" if mode & 0o004 else "EACCES"
-        assert as_user(NOBODY, error_name, read, path) == expected
+        assert as_user(NOBODY, error_name, read, path) == expected, name
+        assert read(path) or name in ("plan", "last_error", "accesslog"), name  # nothing happened yet
 
 
 def test_without_allow_other_nobody_else_enters(source):
