@@ -1,5 +1,6 @@
 """Who may do what: the source's permissions hold, and a user without privileges mounts for himself."""
 
+import ctypes
 import os
 import pathlib
 import shutil
@@ -133,9 +134,9 @@ class Own:
         shutil.copy(binary(), self.program)
         os.chmod(self.program, 0o755)
 
-    def run(self, *words, env=None):
+    def run(self, *words, env=None, user=NOBODY):
         return subprocess.run(
-            [self.program, *map(str, words)], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True,
+            [self.program, *map(str, words)], user=user, group=user, extra_groups=[], capture_output=True,
             stdin=subprocess.DEVNULL, text=True, timeout=60, check=False, cwd="/",
             env={**{name: os.environ[name] for name in KEPT if name in os.environ}, **(env or {})},
         )  # fmt: skip
@@ -167,6 +168,56 @@ def test_user_mounts_reads_and_unmounts(own):
         unmounted = own.run("umount", own.mnt)
         assert (unmounted.returncode, unmounted.stderr) == (0, "")
         assert not is_mounted(own.mnt) and not daemons(own.mnt)
+
+
+def permit_allow_other(folder):
+    """To all users, by an /etc/fuse.conf that only this process sees, which is to end with the test."""
+    (folder / "fuse.conf").write_text("user_allow_other\n")
+    clone_newns = 0x20000
+    assert ctypes.CDLL(None).unshare(clone_newns) == 0
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run(["mount", "--bind", folder / "fuse.conf", "/etc/fuse.conf"], check=True)
+
+
+def test_a_user_s_mount_is_controlled_by_him_and_root(own, tmp):
+    (own.source / "open").mkdir()
+    os.chmod(own.source / "open", 0o777)  # the kernel lets only those set attributes who may write
+    (own.source / "open/file").write_text("x")
+    folder, plan = own.mnt / "open", own.mnt / ".clairfs/plan"
+    set_plan = (os.setxattr, folder, "user.clairfs.plan", b"seed=1")
+    cancel = (os.removexattr, folder, "user.clairfs.plan")
+    write = (plan.write_text, "seed=1 root=open")
+    command = ("plan", folder, "seed=1")
+
+    def registered():
+        return "seed=1" in as_user(NOBODY, plan.read_text)
+
+    def control():
+        permit_allow_other(tmp)
+        with cleaned(own.mnt):
+            assert own.mount("--allow-other").returncode == 0
+            for user in (NOBODY, 0):
+                for register in (set_plan, write):
+                    as_user(user, *register)
+                    assert registered()
+                    as_user(user, *cancel)
+                    assert not registered()
+                assert own.run(*command, user=user).returncode == 0 and registered()
+                as_user(user, plan.write_text, "cancel")
+                assert not registered()
+                assert own.run(*command, user=user).returncode == 0
+                assert own.run("plan", "cancel", own.mnt, user=user).returncode == 0 and not registered()
+            as_user(NOBODY, *set_plan)
+            for refused in (set_plan, cancel, write, (plan.read_text,)):
+                assert as_user(OTHER, error_name, *refused) in ("EACCES", "EPERM"), refused
+            for words in (command, ("plan", "cancel", own.mnt), ("plan", "show", own.mnt)):
+                done = own.run(*words, user=OTHER)
+                assert done.returncode == 2 and "only the mount's user and root may control it" in done.stderr, done
+            assert registered()
+            assert own.run("umount", own.mnt).returncode == 0
+
+    with cleaned(own.mnt):  # of processes, should the other one have died
+        as_user(0, control)
 
 
 @pytest.mark.parametrize("end", [["fusermount3", "-u"], ["kill"]])
