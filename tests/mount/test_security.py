@@ -237,8 +237,17 @@ def test_links_out_of_the_source_are_the_readers_own_affair(tmp):
 # What is read from a user is bounded
 
 
+# Keys of a plan whose value may be a file: how they are given.
+FILES = {
+    "list": "sampler=list list=", "weights": "sampler=torch.weighted seed=1 weights=",
+    "indices": "sampler=torch.subset seed=1 indices=",
+}  # fmt: skip
+
+
 def test_too_much_is_refused(tmp):
     make_tree(tmp / "src", {"file": 10})
+    (tmp / "src/huge.npy").write_bytes(b"\x93NUMPY\2\0" + b"\xff" * 100)
+    (tmp / "src/cut.npy").write_bytes(b"\x93NUMPY\2\0" + (1 << 16).to_bytes(4, "little") + b"{" * 100)
     with clairfs(tmp / "src") as mount:
         name = mount.stats()["daemon"]["control_socket"]
         for size in (1 << 17, 1 << 24):
@@ -246,25 +255,35 @@ def test_too_much_is_refused(tmp):
         plan = mount.path / ".clairfs/plan"
         assert error_name(write_text, plan, b"seed=" + b"1" * (1 << 20)) == "EINVAL"
         assert error_name(os.setxattr, mount.path, "user.clairfs.plan", b"seed=" + b"1" * 65_000) == "EINVAL"
-        with open(tmp / "list", "wb") as file:
+
+        def plan_refused(text, reason):
+            assert error_name(write_text, plan, text.encode()) == "EINVAL", text[:200]
+            assert reason in mount.control("last_error"), text[:200]
+
+        with open(tmp / "large", "wb") as file:
             file.truncate((1 << 30) + 1)  # sparse
-        assert error_name(write_text, plan, f"sampler=list list={tmp}/list".encode()) == "EINVAL"
-        assert "at most" in mount.control("last_error")
-        with open(tmp / "orders", "wb") as file:
-            file.write(b"0\n\n" * ((1 << 20) + 1))
-        assert error_name(write_text, plan, f"sampler=list list={tmp}/orders".encode()) == "EINVAL"
-        assert "more than a million orders" in mount.control("last_error")
-        for path in ("/dev/zero", "/proc/self/mem", tmp / "src"):
-            assert error_name(write_text, plan, f"sampler=list list={path}".encode()) == "EINVAL", path
+        (tmp / "orders").write_bytes(b"0\n\n" * ((1 << 20) + 1))
+        for key in ("list", "indices"):
+            plan_refused(f"{FILES[key]}{tmp}/large", "at most")
+            plan_refused(f"{FILES[key]}{tmp}/orders", "more than a million orders")
+        plan_refused(f"{FILES['weights']}{tmp}/large", "a line is longer than 4096 bytes")
+        plan_refused(f"{FILES['weights']}{tmp}/orders", "more than 3 weights")  # samples of the dataset
         os.mkfifo(tmp / "pipe")
-        assert error_name(write_text, plan, f"sampler=list list={tmp}/pipe".encode()) == "EINVAL"
+        for key, text in FILES.items():
+            for path in ("/dev/zero", tmp / "src", tmp / "pipe"):
+                plan_refused(f"{text}{path}", "regular file")
+            plan_refused(f"{text}/proc/self/mem", "")
+        plan_refused("sampler=torch.sequential format=npy file=huge.npy", "a header of 4294967295 bytes")
+        plan_refused("sampler=torch.sequential format=npy file=cut.npy", "ends inside its header")
+        plan_refused(f"sampler=torch.random state={'A' * 40_000}", "has 5056 bytes, not 30000")
+        plan_refused(f"seed=1 name={'x' * 65}", "up to 64")
         assert mount.process.poll() is None
         deep = b'{"list": ' + b"[" * 25_000 + b"]" * 25_000 + b"}"
         assert error_name(write_text, plan, deep) == "EINVAL"
         assert "bytes are too many" not in mount.control("last_error")
         # Short enough, but not as it is read back and sent to the other nodes, with its defaults.
-        assert error_name(write_text, plan, b"sampler=list list=[" + b"0," * 28_650 + b"0]") == "EINVAL"
-        assert "bytes are too many" in mount.control("last_error")
+        plan_refused(f"sampler=list list=[{'0,' * 28_650}0]", "bytes are too many")
+        assert mount.stats()["plan_list"] == []
 
 
 def test_files_of_plans_are_named_by_absolute_paths(tmp):
@@ -272,10 +291,8 @@ def test_files_of_plans_are_named_by_absolute_paths(tmp):
     make_tree(tmp / "src", {"file": 10})
     (tmp / "order").write_text("0\n")
     with clairfs(tmp / "src") as mount:
-        for key in ("list", "weights", "indices"):
-            sampler = {"list": "list", "weights": "torch.weighted", "indices": "torch.subset"}[key]
-            text = f"sampler={sampler} seed=1 {key}=order"
-            assert error_name(os.setxattr, mount.path, "user.clairfs.plan", text.encode()) == "EINVAL"
+        for key, text in FILES.items():
+            assert error_name(os.setxattr, mount.path, "user.clairfs.plan", f"{text}order".encode()) == "EINVAL"
             assert "absolute path" in mount.control("last_error") and key in mount.control("last_error")
         write_text(mount.path / ".clairfs/plan", f"sampler=list list={tmp}/order".encode())
         assert mount.stats()["plan_list"][0]["state"] == "waiting"
