@@ -1,6 +1,7 @@
 #include "mount-helper/validate.h"
 
 #include <cerrno>
+#include <deque>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@ namespace clairfs {
 namespace {
 
 constexpr double kNvmeShare = 0.8;  // of the free space: the rest is left to whoever else writes there
+constexpr int kMostLinks = 40;      // that the kernel follows in one path
 
 Error fault(int code, const std::string& what) {
   return Error{code, what};
@@ -60,8 +62,7 @@ Result<std::string> settle_mountpoint(const std::string& given, std::span<const 
   return path;
 }
 
-/// Somebody else may have put it there, and turn it elsewhere at any time. What a path has before its last
-/// component is the user's to choose.
+/// Somebody else may have put it there, and turn it elsewhere at any time.
 Status refuse_symlink(const std::string& what, const std::string& given) {
   std::string path = std::filesystem::path(given).lexically_normal().string();
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
@@ -70,13 +71,32 @@ Status refuse_symlink(const std::string& what, const std::string& given) {
   return fault(ELOOP, fmt::format("{} {} is a symlink; give the directory that it points to", what, path));
 }
 
-/// As the kernel does in /tmp: root would write wherever somebody else's link leads.
-Status refuse_strangers_link(const std::string& what, const std::string& path) {
-  struct stat attributes {};
-  if (::lstat(path.c_str(), &attributes) != 0 || !S_ISLNK(attributes.st_mode)) return {};
-  if (attributes.st_uid == 0 || attributes.st_uid == ::geteuid()) return {};
-  return fault(
-      ELOOP, fmt::format("{} {} is a symlink of user {}; give another name", what, path, attributes.st_uid));
+/// As the kernel does in /tmp, but for the links on the way too: root would write wherever somebody else's
+/// link leads. Links of root and of the user who mounts are followed.
+Status refuse_strangers_links(const std::string& what, const std::string& given) {
+  std::error_code failure;
+  const auto whole = std::filesystem::absolute(given, failure);
+  std::deque<std::filesystem::path> left(whole.begin(), whole.end());
+  std::filesystem::path at;  // without links
+  for (int links = 0; !left.empty() && links < kMostLinks;) {
+    const auto name = left.front();
+    left.pop_front();
+    if (name.empty() || name == ".") continue;
+    const auto next = name == ".." ? at.parent_path() : at / name;
+    struct stat attributes {};
+    if (::lstat(next.c_str(), &attributes) != 0 || !S_ISLNK(attributes.st_mode)) {
+      at = next;
+      continue;
+    }
+    if (attributes.st_uid != 0 && attributes.st_uid != ::geteuid()) {
+      return fault(ELOOP, fmt::format("{} {}: {} is a symlink of user {}; give another path", what, given,
+                                      next.string(), attributes.st_uid));
+    }
+    const auto target = std::filesystem::read_symlink(next, failure);
+    left.insert(left.begin(), target.begin(), target.end());
+    ++links;
+  }
+  return {};
 }
 
 /// What is read from there must have been written by us. A directory that is missing will be made with mode
@@ -137,6 +157,7 @@ uint64_t bytes_of_store(const std::string& directory) {
 
 Status settle_nvme(NvmeDir& nvme) {
   if (const Status direct = refuse_symlink("nvme directory", nvme.directory); !direct) return direct;
+  if (const Status ours = refuse_strangers_links("nvme directory", nvme.directory); !ours) return ours;
   const auto settled = settle_nvme_path(nvme.directory);
   if (!settled) return settled.error();
   const std::string& path = *settled;
@@ -233,6 +254,7 @@ Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEnt
   const auto catalog_dir = settle_output(options.catalog_dir, what, options);
   if (!catalog_dir) return catalog_dir.error();
   if (const Status direct = refuse_symlink(what, options.catalog_dir); !direct) return direct.error();
+  if (const Status ours = refuse_strangers_links(what, options.catalog_dir); !ours) return ours.error();
   for (const char* part : {"", "/log"}) {
     if (const Status ours = check_own_directory(what, *catalog_dir + part); !ours) return ours.error();
   }
@@ -240,8 +262,7 @@ Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEnt
   if (!options.log_file.empty()) {
     const auto log_file = settle_output(options.log_file, "log file", options);
     if (!log_file) return log_file.error();
-    if (const Status direct = refuse_strangers_link("log file", options.log_file); !direct)
-      return direct.error();
+    if (const Status ours = refuse_strangers_links("log file", options.log_file); !ours) return ours.error();
     options.log_file = *log_file;
   }
   return options;

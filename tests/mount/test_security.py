@@ -329,6 +329,26 @@ def test_directories_behind_a_symlink_are_refused(place, suffix):
 
 
 @only_root
+def test_a_stranger_s_link_on_the_way_is_not_followed(place):
+    """Nor one that a link of our own leads to."""
+    os.symlink("target", place / "theirs")
+    os.lchown(place / "theirs", NOBODY, NOBODY)
+    os.symlink(place / "mnt/../theirs", place / "ours")
+    for way in (place / "theirs", place / "ours"):
+        for options in (
+            ("--catalog-dir", way / "new"),
+            ("--catalog-dir", place / "catalog", f"--nvme={way}/new:1M"),
+            ("--catalog-dir", place / "catalog", "--log-file", way / "new"),
+        ):
+            refused(place, *options, parts=[place / "theirs", f"symlink of user {NOBODY}"])
+    assert os.listdir(place / "target") == []
+    os.lchown(place / "theirs", 0, 0)
+    assert run("mount", place / "src", place / "mnt", "--catalog-dir", place / "ours/new").returncode == 0
+    assert os.listdir(place / "target") == ["new"]
+    assert run("umount", place / "mnt").returncode == 0
+
+
+@only_root
 def test_directories_of_others_are_refused(place):
     os.chown(place / "target", NOBODY, NOBODY)
     refused(place, "--catalog-dir", place / "target", parts=[place / "target", f"user {NOBODY}"])

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include <catch2/catch.hpp>
+#include <unistd.h>
 
 #include "tests/unit/mount-helper/temporary_directory.h"
 
@@ -147,4 +148,41 @@ TEST_CASE_METHOD(Fixture, "nothing is ever written into the source or under the 
     given.log_file = mountpoint + "/log";
     CHECK_THAT(error(given), Contains("log file") && Contains("lies below the mountpoint"));
   }
+}
+
+TEST_CASE_METHOD(Fixture, "a stranger's symlink is not followed to where something is written") {
+  if (::geteuid() != 0) {
+    WARN("skipped: only root can give a link to another user");
+    return;
+  }
+  directory.make("real");
+  const std::string theirs = directory.path() + "/theirs";
+  std::filesystem::create_directory_symlink("real", theirs);
+  std::filesystem::create_directory_symlink(theirs + "/.", directory.path() + "/ours");
+  const auto errors = [&](const std::string& way) {
+    std::vector<std::string> lines;
+    for (std::string MountOptions::*place : {&MountOptions::catalog_dir, &MountOptions::log_file}) {
+      MountOptions given = options();
+      given.*place = directory.path() + way;
+      lines.push_back(error(given));
+    }
+    MountOptions given = options();
+    given.nvme = {{directory.path() + way, 1 << 20}};
+    lines.push_back(error(given));
+    return lines;
+  };
+  const auto way = GENERATE("/theirs/new", "/ours/new", "/real/../theirs/new", "//theirs/./new");
+  CAPTURE(way);
+  for (const std::string& line : errors(way)) CHECK(line.empty());
+  REQUIRE(::lchown(theirs.c_str(), 65534, 65534) == 0);
+  for (const std::string& line : errors(way))
+    CHECK_THAT(line, Contains(theirs + " is a symlink of user 65534; give another path"));
+}
+
+TEST_CASE_METHOD(Fixture, "symlinks in a circle are refused") {
+  std::filesystem::create_directory_symlink("b", directory.path() + "/a");
+  std::filesystem::create_directory_symlink("a", directory.path() + "/b");
+  MountOptions given = options();
+  given.catalog_dir = directory.path() + "/a/new";
+  CHECK_THAT(error(given), Contains("Too many levels of symbolic links"));
 }
