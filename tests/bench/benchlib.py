@@ -361,6 +361,11 @@ def with_ratio(row):
     return ", ".join(filter(None, [ratio, row["note"]]))
 
 
+def runs_text(count):
+    """What a figure is of; a remark for those that are not measured in every round."""
+    return "1 run" if count == 1 else f"median of {count} runs"
+
+
 def bars(title, label, categories, series, mark=None, log=False):
     """A chart for Findings.add: {name of a series: one value, or None, for each category}. `mark`: (value, its name)."""
     chart = {"kind": "bars", "title": title, "label": label, "categories": list(categories), "series": series, "log": log}
