@@ -17,6 +17,7 @@ from benchlib import MIB, Findings, Table, counted_requests, progress, rate, rea
 
 IDLE_SECONDS = 10
 SETTLE_SECONDS = 60
+OPERATIONS = ("read", "open", "lookup", "getattr")  # that a second pass is to do without
 
 
 def wait_for_ram_tier(mount, size):
@@ -47,27 +48,38 @@ def shuffled_files(source, bind, mount, files, memory, samples):
     samples.add("page cache", rate(reader("files", mount.path, files, mount=mount)[0]))
 
 
-def requests_of_second_pass(mount, files, table):
+def requests_of_second_pass(mount, files, samples):
     reader("files", mount.path, files, mount=mount)
     with counted_requests(mount) as counted:
-        run = reader("files", mount.path, files, mount=mount)[0]
-    for operation in ("read", "open", "lookup", "getattr"):
-        count = counted.pop(operation)
-        table.add(f"{operation} requests, second pass", count, at_most=0, note=f"{run['files']} files")
-    others = {name: count for name, count in counted.items() if count}
-    table.add("other requests, second pass", sum(others.values()), note=str(others or ""))
+        reader("files", mount.path, files, mount=mount)
+    samples.add("other requests", sum(counted.pop(name) for name in list(counted) if name not in OPERATIONS))
+    for operation in OPERATIONS:
+        samples.add(f"{operation} requests", counted[operation])
 
 
-def footprint(mount, table):
+def footprint(mount, samples):
     before = benchlib.cpu_seconds(mount.pid)
     time.sleep(IDLE_SECONDS)
     busy = benchlib.cpu_seconds(mount.pid) - before
-    table.add("idle CPU", 100 * busy / IDLE_SECONDS, "% of a core", at_most=1)
+    samples.add("idle", 100 * busy / IDLE_SECONDS)
     stats = mount.stats()
     in_use = stats["tiers"]["ram"]["bytes"]
-    allowed = in_use + stats["catalog"]["memory_bytes"] + 64 * MIB
-    note = f"RAM tier {in_use / MIB:,.0f} MiB in use"
-    table.add("resident memory", benchlib.resident_bytes(mount.pid) / MIB, "MiB", at_most=allowed / MIB, note=note)
+    samples.add("in use", in_use / MIB)
+    samples.add("allowed", (in_use + stats["catalog"]["memory_bytes"]) / MIB + 64)
+    samples.add("resident", benchlib.resident_bytes(mount.pid) / MIB)
+
+
+def counters_table(samples, files):
+    table = Table("Requests and footprint")
+    runs = len(samples.rounds["idle"])
+    for operation in OPERATIONS:
+        most = max(samples.rounds[f"{operation} requests"])
+        table.add(f"{operation} requests, second pass", most, at_most=0, note=f"{files} files, the most of {runs} passes")
+    table.add("other requests, second pass", max(samples.rounds["other requests"]))
+    table.add("idle CPU", samples.median("idle"), "% of a core", at_most=1, note=benchlib.runs_text(runs))
+    note = f"RAM tier {samples.median('in use'):,.0f} MiB in use, {benchlib.runs_text(runs)}"
+    table.add("resident memory", samples.median("resident"), "MiB", at_most=samples.median("allowed"), note=note)
+    return table
 
 
 def files_table(samples):
@@ -91,7 +103,7 @@ def main():
     given = benchlib.arguments(__doc__, "default: 5, with --quick 3")
     count = 2_000 if given.quick else 10_000
     rounds = given.rounds or (3 if given.quick else 5)
-    found, counters = Findings(given), Table("Requests and footprint")
+    found = Findings(given)
     samples = found.samples
 
     with contextlib.ExitStack() as stack:
@@ -113,11 +125,11 @@ def main():
             files = write_list(tmp / "order", random.Random(round_).sample(names, len(names)))
             shuffled_files(source, bind, mount, files, size, samples)
             first_passes(source, files, ram, 2 * size, samples)
-        requests_of_second_pass(mount, files, counters)
-        footprint(mount, counters)
+            requests_of_second_pass(mount, files, samples)
+            footprint(mount, samples)
 
     found.add(files_table(samples))
-    found.add(counters)
+    found.add(counters_table(samples, count))
 
 
 if __name__ == "__main__":

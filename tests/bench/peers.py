@@ -19,6 +19,7 @@ from benchlib import Findings, Table, progress, reader
 from jobcase import BATCH, JobCase
 
 COMPUTE = 1.5  # times what the PFS needs for the dataset
+IDLE_SECONDS = 20
 
 
 def make_case(tmp, nodes, quick):
@@ -38,7 +39,8 @@ def job_round(case, label, share, samples, *options):
             seconds = time.monotonic() - begin
             seen = pfs.counters()
             samples.add(f"{case.nodes} {label} network", job.stat("peers.bytes_in"))
-            samples.add(f"{case.nodes} {label} failed", job.stat("reads.failed"))
+            if failed := job.stat("reads.failed"):
+                raise SystemExit(f"FAILED READS: {case.nodes} nodes, {label}: {failed}")
     record(case, label, share, per_node, seconds, seen, samples)
 
 
@@ -114,9 +116,8 @@ def loader_round(case, samples):
 # A node dies
 
 
-def death_table(case, samples):
+def death_round(case, samples):
     """Kills one of four nodes in the middle of an epoch. What its reader gets is its own affair; the others go on."""
-    table = Table("kill -9 of one of four nodes in the middle of the second epoch")
     with case.pfs() as pfs:
         with clairjob.clairjob(pfs.path, case.nodes, "--ram", case.ram(1.5), "--staging", case.staging) as job:
             (job[0].path / ".clairfs/plan").write_text(case.plan())
@@ -136,23 +137,35 @@ def death_table(case, samples):
             for node, runs in enumerate(per_node):
                 if [run["sum"] for run in runs] != case.sums[node][: len(runs)]:
                     raise SystemExit(f"WRONG DATA: node {node}")
-            waits = [wait for runs in per_node for run in runs for wait in run["waits"]]
-            table.add("reads that failed", job.stat("reads.failed"), at_most=0)
-            table.add("longest wait for a batch", max(waits), "s")
-            table.add("epochs that the others read to their ends", sum(map(len, per_node)))
-            samples.add("longest wait", max(waits))
+            samples.add("death failed", job.stat("reads.failed"))
+            samples.add("death longest wait", max(wait for runs in per_node for run in runs for wait in run["waits"]))
+            samples.add("death epochs", sum(map(len, per_node)))
+
+
+def death_table(samples, rounds):
+    table = Table("kill -9 of one of four nodes in the middle of the second epoch")
+    note = benchlib.runs_text(rounds)
+    table.add("reads that failed", sum(samples.rounds["death failed"]), at_most=0, note=f"added up, {rounds} runs")
+    table.add("longest wait for a batch", samples.median("death longest wait"), "s", note=note)
+    table.add("epochs that the others read to their ends", samples.median("death epochs"), note=note)
     return table
 
 
-def idle_table(case):
-    table = Table("Four idle nodes")
+def idle(case, rounds, samples):
     with clairjob.clairjob(case.source, case.nodes, "--ram", "64M") as job:
         time.sleep(3)
-        before = [benchlib.cpu_seconds(pid) for pid in job.pids]
-        time.sleep(20)
-        used = [benchlib.cpu_seconds(pid) - b for pid, b in zip(job.pids, before, strict=True)]
-        for rank, seconds in enumerate(used):
-            table.add(f"rank {rank}: processor", 100 * seconds / 20, "%", at_most=1)
+        for _ in range(rounds):
+            before = [benchlib.cpu_seconds(pid) for pid in job.pids]
+            time.sleep(IDLE_SECONDS)
+            for rank, (pid, seconds) in enumerate(zip(job.pids, before, strict=True)):
+                samples.add(f"idle {rank}", 100 * (benchlib.cpu_seconds(pid) - seconds) / IDLE_SECONDS)
+
+
+def idle_table(case, rounds, samples):
+    table = Table("Four idle nodes")
+    note = benchlib.runs_text(rounds)
+    for rank in range(case.nodes):
+        table.add(f"rank {rank}: processor", samples.median(f"idle {rank}"), "%", at_most=1, note=note)
     return table
 
 
@@ -175,9 +188,14 @@ def main():
                 measured = cases_of(nodes, given.quick)
                 found.add(job_table(case, measured, samples), job_chart(case, measured, samples))
         if "death" in parts:
-            found.add(death_table(cases[4], samples))
+            for round_ in range(rounds):
+                progress(f"death of a node, round {round_ + 1} of {rounds}")
+                death_round(cases[4], samples)
+            found.add(death_table(samples, rounds))
         if "idle" in parts:
-            found.add(idle_table(cases[4]))
+            progress("idle nodes")
+            idle(cases[4], rounds, samples)
+            found.add(idle_table(cases[4], rounds, samples))
 
 
 if __name__ == "__main__":

@@ -314,7 +314,7 @@ def memory_table():
     for row in rows:
         cells = dict(zip((name.strip('"') for name in header), row, strict=True))
         label = cells["name"].strip('"').split("/")[1]
-        table.add(label, float(cells["bytes"]) / MIB, "MiB", at_most=64)
+        table.add(label, float(cells["bytes"]) / MIB, "MiB", at_most=64, note=benchlib.runs_text(1))
     return table
 
 
