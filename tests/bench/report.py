@@ -5,7 +5,8 @@
 
 Reads DIR/data/*.json (the --json of a script; the first letter of the name is the section, the names' order that of
 the report) and DIR/data/*.failed (why a script gave no figures); writes DIR/REPORT.md, DIR/report.json and an SVG for
-each chart. With --before the figures of an earlier report stand beside those of the same name. Nothing is measured here.
+each chart. With --before the figures of an earlier report stand beside those of the same name; a quick run is not compared
+with a full one. Nothing is measured here.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import tempfile
 import time
 
 import benchlib
+import causes
 import clairmount
 import svgplot
 
@@ -37,7 +39,7 @@ def first_line(*command, pattern=r"(\S.*)"):
     if not shutil.which(str(command[0])):
         return "not installed"
     run = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, check=False)
-    found = re.search(pattern, run.stdout + run.stderr)
+    found = re.search(pattern, run.stdout + run.stderr) if run.returncode == 0 else None
     return " ".join(found[1].split()) if found else "unknown"
 
 
@@ -98,7 +100,8 @@ def misses_of(sections):
     found = []
     for section, part, title, row in rows_of(sections):
         if row["reached"] is False:
-            found.append({"section": section["key"], "part": part["name"], "table": title, **row, "off": off_target(row)})
+            miss = {"section": section["key"], "part": part["name"], "table": title, **row, "off": off_target(row)}
+            found.append(miss | {"cause": causes.cause_of(title, row["figure"])})
     return sorted(found, key=lambda miss: -miss["off"])
 
 
@@ -110,9 +113,68 @@ def off_target(row):
     return value / row["at_most"] if row["at_most"] else value + 1
 
 
+def size_of(run):
+    return "quick" if run["quick"] else "full"
+
+
+def date_of(run, form="%Y-%m-%d"):
+    return time.strftime(form, time.gmtime(run["begin"]))
+
+
 def rounds_text(part):
     counts = sorted({len(values) for values in part["rounds"].values()})
-    return "" if not counts else f"{counts[0]} rounds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} rounds"
+    if not counts:
+        return ""
+    span = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    return f"{span} round{'' if counts == [1] else 's'}"
+
+
+# An earlier report
+
+
+def without_numbers(title):
+    return re.sub(r"\d[\d.,]*", "#", title)
+
+
+def earlier_title(title, here, there):
+    """The table's title in an earlier report; where that has none of this title, of the only new one and the only old one
+    that differ in numbers alone. None if there is no such."""
+    if title in there:
+        return title
+    new, old = (
+        [other for other in some if other not in others and without_numbers(other) == without_numbers(title)]
+        for some, others in ((here, there), (there, here))
+    )
+    return old[0] if len(new) == len(old) == 1 else None
+
+
+class Before:
+    """An earlier report beside the sections of this one. Quick and full runs are not compared: their datasets differ."""
+
+    def __init__(self, sections, earlier):
+        old = {(section["key"], part["name"]): part for section in earlier["sections"] for part in section["parts"] if part["run"]}
+        new = {(section["key"], part["name"]): part for section in sections for part in section["parts"] if part["run"]}
+        both = [key for key in new if key in old]
+        self.earlier = earlier
+        self.runs = [part["run"] for part in old.values()]
+        self.refused = [key for key in both if size_of(old[key]["run"]) != size_of(new[key]["run"])]
+        self.found = {}  # (section, part, title): (earlier title, {figure: row})
+        self.missing = [part for section, part in new if (section, part) not in old]
+        for key in both:
+            for title in new[key]["tables"] if key not in self.refused else ():
+                if name := earlier_title(title, new[key]["tables"], old[key]["tables"]):
+                    self.found[*key, title] = name, {row["figure"]: row for row in old[key]["tables"][name]}
+                else:
+                    self.missing.append(title)
+
+    def text(self):
+        sizes, dates = (sorted({what(run) for run in self.runs}) for what in (size_of, date_of))
+        text = f"Before: {' and '.join(sizes)}, commit {self.earlier['versions'].get('commit', 'unknown')}, {', '.join(dates)}."
+        if self.refused:
+            text += f" Not compared, since one of the two is quick and the other full: {', '.join(part for _, part in self.refused)}."
+        if self.missing:
+            text += f" Not there: {'; '.join(self.missing)}."
+        return text
 
 
 # Markdown
@@ -150,46 +212,63 @@ def figures(rows, before):
     return table_lines(columns, zip(*columns.values()))
 
 
-def part_lines(part, before):
+def part_lines(section, part, before):
+    """`before`: of each of its tables, the title and the rows in an earlier report."""
     if "failed" in part:
         yield from (f"**{part['name']} broke down:** {part['failed']}. What it found before is below, if anything.", "")
     for skipped in part["skipped"]:
         yield from (f"Skipped: {skipped['what']}: {skipped['why']}", "")
     for title, rows in part["tables"].items():
         yield from (f"### {title}", "")
-        yield from figures(rows, before.get(title, {}))
+        name, earlier = before.get((section["key"], part["name"], title), (title, {}))
+        if name != title:
+            yield from (f"Before: {name}", "")
+        yield from figures(rows, earlier)
     for chart in part["charts"]:
         yield from (f"![{chart['title']}]({chart['file']})", "")
     run = part["run"]
     if not run:
         return
-    when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(run["begin"]))
-    size = "quick" if run["quick"] else "full"
-    yield from (f"*{part['name']}: {', '.join(filter(None, [size, rounds_text(part)]))}; {when} UTC, {run['seconds']:.0f} s.*", "")
+    what = ", ".join(filter(None, [size_of(run), rounds_text(part)]))
+    yield from (f"*{part['name']}: {what}; {date_of(run, '%Y-%m-%d %H:%M')} UTC, {run['seconds']:.0f} s.*", "")
+
+
+def misses_lines(misses):
+    yield from ("## Targets missed", "")
+    if not misses:
+        yield from ("None.", "")
+        return
+    known = list(dict.fromkeys(miss["cause"] for miss in misses if miss["cause"]))
+    cause = {text: f"cause {number}" for number, text in enumerate(known, 1)} | {None: "cause not known"}
+    rows = [(m["section"], m["table"], m["figure"], benchlib.measured(m), target(m), cause[m["cause"]], m["note"]) for m in misses]
+    yield from table_lines(("", "table", "figure", "measured", "target", "cause", "remark"), rows)
+    if known:
+        yield from ("### Causes", "")
+        yield from ("Found earlier of misses like these; a greater one may have another cause besides.", "")
+        yield from (f"{number}. {text}" for number, text in enumerate(known, 1))
+        yield ""
 
 
 def markdown(report, before=None):
-    """`before`: {title: {figure: row}} of an earlier report."""
+    """`before`: a Before."""
     yield from ("# clairfs: benchmark report", "")
     yield "Figures are medians over interleaved rounds; ratios are medians of the ratios within a round, to the baseline"
-    yield from ("named beside them. A target is a figure that the project means to reach.", "")
+    yield "named beside them. What was measured once says so. A target is a figure that the project means to reach."
+    yield ""
     for name in ("machine", "versions"):
         yield from table_lines((name, ""), report[name].items())
-    yield from ("## Targets missed", "")
-    if report["misses"]:
-        rows = [(m["section"], m["table"], m["figure"], benchlib.measured(m), target(m), m["note"]) for m in report["misses"]]
-        yield from table_lines(("", "table", "figure", "measured", "target", "remark"), rows)
-    else:
-        yield from ("None.", "")
+    if before:
+        yield from (before.text(), "")
+    yield from misses_lines(report["misses"])
     yield from (f"{report['reached']} of {report['reached'] + len(report['misses'])} targets were reached.", "")
     for section in report["sections"]:
         yield from (f"## {section['key']}. {section['title']}", "")
         for part in section["parts"]:
-            yield from part_lines(part, before or {})
+            yield from part_lines(section, part, before.found if before else {})
 
 
-def make(folder, before=None):
-    """Writes the report of `folder`; returns it."""
+def make(folder, earlier=None):
+    """Writes the report of `folder`, beside what is in an earlier one; returns it."""
     folder = pathlib.Path(folder)
     sections = collect(folder / "data")
     for section in sections:
@@ -200,6 +279,9 @@ def make(folder, before=None):
     reached = sum(row["reached"] is True for *_, row in rows_of(sections))
     report = {"machine": machine(), "versions": versions(), "misses": misses_of(sections), "reached": reached}
     report["sections"] = sections
+    before = Before(sections, earlier) if earlier else None
+    if before:
+        report["before"] = before.text()
     (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     (folder / "REPORT.md").write_text("\n".join(markdown(report, before)).rstrip() + "\n", encoding="utf-8")
     return report
@@ -210,12 +292,10 @@ def main():
     parser.add_argument("folder", metavar="DIR")
     parser.add_argument("--before", metavar="REPORT_JSON", help="an earlier report.json to compare with")
     given = parser.parse_args()
-    before = {}
-    if given.before:
-        earlier = json.loads(pathlib.Path(given.before).read_text(encoding="utf-8"))
-        for _, _, title, row in rows_of(earlier["sections"]):
-            before.setdefault(title, {})[row["figure"]] = row
-    report = make(given.folder, before)
+    earlier = json.loads(pathlib.Path(given.before).read_text(encoding="utf-8")) if given.before else None
+    report = make(given.folder, earlier)
+    if earlier:
+        print(report["before"])
     misses = len(report["misses"])
     print(f"{given.folder}/REPORT.md: {report['reached']} of {report['reached'] + misses} targets reached")
 

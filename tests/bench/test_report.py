@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import benchlib
+import model
 import report
 import svgplot
 
@@ -14,18 +15,18 @@ import svgplot
 def no_programs(monkeypatch):
     """Neither a build nor the programs that the figures are of are needed."""
     monkeypatch.setattr(report, "machine", lambda: {"CPU": "made up"})
-    monkeypatch.setattr(report, "versions", lambda: {"clairfs": "0"})
+    monkeypatch.setattr(report, "versions", lambda: {"clairfs": "0", "commit": "abc123"})
 
 
-def write_part(folder, name, tables, charts=(), skipped=(), rounds=None):
+def write_part(folder, name, tables, charts=(), skipped=(), rounds=None, quick=True):
     (folder / "data").mkdir(exist_ok=True)
-    part = {"run": {"begin": 0, "seconds": 7.2, "quick": True}, "tables": {table.title: table.rows for table in tables}}
+    part = {"run": {"begin": 0, "seconds": 7.2, "quick": quick}, "tables": {table.title: table.rows for table in tables}}
     part |= {"charts": list(charts), "skipped": list(skipped), "rounds": rounds or {}}
     (folder / "data" / f"{name}.json").write_text(json.dumps(part))
 
 
-def made(folder, before=None):
-    report.make(folder, before)
+def made(folder, earlier=None):
+    report.make(folder, earlier)
     return (folder / "REPORT.md").read_text(), json.loads((folder / "report.json").read_text())
 
 
@@ -89,12 +90,88 @@ def test_what_was_skipped_or_broke_down_is_said(tmp):
     assert "large broke down:** exit status 1" in text
 
 
+def table_of(title, value):
+    table = benchlib.Table(title)
+    table.add("rate", value, "files/s")
+    return table
+
+
+def beside(tmp, new, old, old_is_quick=True):
+    """The text of a quick report with the tables `new`, beside an earlier one with the tables `old`."""
+    for name, tables, quick in (("old", old, old_is_quick), ("new", new, True)):
+        (tmp / name).mkdir()
+        write_part(tmp / name, "a1-frontend", tables, quick=quick)
+    _, earlier = made(tmp / "old")
+    return made(tmp / "new", earlier)[0]
+
+
 def test_earlier_figures_stand_beside_the_new(tmp):
-    write_part(tmp, "a1-frontend", [speeds()])
-    earlier = {"Speeds": {row["figure"]: row | {"value": row["value"] * 2} for row in speeds().rows[:1]}}
-    text, _ = made(tmp, earlier)
+    old = speeds()
+    for row in old.rows:
+        row["value"] *= 2
+    old.rows = old.rows[:1]
+    text = beside(tmp, [speeds()], [old])
+    assert "Before: quick, commit abc123, 1970-01-01." in text
     assert "| slow \\| read | 5 files/s | 10 files/s |" in text
     assert "| fast read | 20 files/s |  |" in text
+
+
+def test_quick_is_not_compared_with_full(tmp):
+    text = beside(tmp, [table_of("Speeds", 1)], [table_of("Speeds", 2)], old_is_quick=False)
+    assert "Before: full, commit abc123, 1970-01-01. Not compared, since one of the two is quick and the other full: frontend." in text
+    assert "| rate | 1 files/s |" in text
+    assert "2 files/s" not in text
+
+
+def test_a_table_is_found_again_though_a_number_in_its_title_changed(tmp):
+    new = [table_of("4,061 images, 88 MB", 1), table_of("one image", 2)]
+    text = beside(tmp, new, [table_of("4,073 images, 88.5 MB", 3), table_of("one image", 4)])
+    assert "Before: 4,073 images, 88.5 MB" in text
+    assert "| rate | 1 files/s | 3 files/s |" in text
+    assert "| rate | 2 files/s | 4 files/s |" in text
+
+
+def test_a_table_that_may_be_any_of_several_is_compared_with_none(tmp):
+    new = [table_of("files of 4 KB", 1), table_of("files of 110 KB", 2)]
+    text = beside(tmp, new, [table_of("files of 5 KB", 3), table_of("files of 120 KB", 4)])
+    assert "| rate | 1 files/s |\n" in text
+    assert "Not there: files of 4 KB; files of 110 KB." in text
+
+
+def test_a_miss_has_its_cause_or_says_that_none_is_known(tmp):
+    known, unknown = benchlib.Table("Sequential reads of a file of 256 MB"), benchlib.Table("Epochs")
+    known.add("page cache / source", 0.5, at_least=0.8)
+    unknown.add("page cache / source", 0.5, at_least=0.8)
+    write_part(tmp, "a1-frontend", [known, unknown])
+    text, found = made(tmp)
+    assert "| page cache / source | 0.5 | at least 0.8 | cause 1 |" in text
+    assert "\n1. The kernel keeps" in text
+    assert "| page cache / source | 0.5 | at least 0.8 | cause not known |" in text
+    assert [miss["cause"] is None for miss in found["misses"]] == [False, True]
+
+
+def model_rows(predicted, measured):
+    """What the comparison of model and reality says of a case with these local bytes, in MB."""
+    samples = benchlib.Samples()
+    for kind, local in (("predicted", predicted), ("measured", measured)):
+        for figure, value in {"runtime": 100, "stall": 10, "pfs": 500, "peer": 0, "local": local}.items():
+            samples.add(f"case: {figure}, {kind}", value)
+    table, _ = model.comparison(["case"], 1, samples)
+    return {row["figure"].split(": ")[1].split(",")[0]: row for row in table.rows}
+
+
+@pytest.mark.parametrize(("predicted", "reached"), [(20, True), (25.2, True), (15, True), (25.3, False), (14.7, False)])
+def test_a_target_of_the_model_does_not_follow_what_the_model_said(predicted, reached):
+    row = model_rows(predicted, 20)["local"]
+    assert row["at_most"] == pytest.approx(5.2)  # 1 % of 520 MB, more than 10 % of 20
+    assert row["reached"] is reached
+
+
+def test_nothing_predicted_and_nothing_measured_is_no_target_reached():
+    rows = model_rows(0, 0)
+    assert rows["peer"]["reached"] is None
+    assert rows["runtime"]["reached"] is True
+    assert "1 run" in rows["runtime"]["note"]
 
 
 def test_each_chart_becomes_a_file_that_the_report_shows(tmp):
