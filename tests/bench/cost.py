@@ -58,7 +58,9 @@ class Delivery:
         before = cpu_seconds(pid)
         reader("files", path, *self.orders, "--batch", BATCH, "--compute-us", 5_000, mount=mount)
         self.samples.add(f"{name} cpu", (cpu_seconds(pid) - before) / self.delivered)
-        self.samples.add(f"{name} memory", benchlib.resident_bytes(pid) / self.size)
+        resident = benchlib.resident_bytes(pid)
+        self.samples.add(f"{name} memory", resident / self.size)
+        self.samples.add(f"{name} memory delivered", resident / MIB / self.delivered)
         seen = pfs.counters()
         self.samples.add(f"{name} pfs ops", sum(seen["ops"].values()) / self.read)
         self.samples.add(f"{name} pfs opens", seen["ops"]["open"] / self.read)
@@ -106,6 +108,7 @@ def delivery_table(case):
             continue
         table.add(f"{text}: daemon CPU", samples.median(f"{name} cpu"), "s/GB")
         table.add(f"{text}: resident memory", samples.median(f"{name} memory"), "bytes a byte of the dataset")
+        table.add(f"{text}: resident memory for what was delivered", samples.median(f"{name} memory delivered"), "MiB/GB")
         table.add(f"{text}: PFS operations", samples.median(f"{name} pfs ops"), "a sample")
         table.add(f"{text}: PFS opens", samples.median(f"{name} pfs opens"), "a sample")
         table.add(f"{text}: PFS bytes", samples.median(f"{name} pfs bytes"), "bytes a byte delivered")
@@ -150,7 +153,9 @@ def network_round(tmp, source, names, nodes, samples):
         samples.add(f"{nodes} bytes", job.stat("peers.bytes_in") / files)
         samples.add(f"{nodes} share", job.stat("peers.bytes_in") / delivered)
         samples.add(f"{nodes} chunks", job.stat("peers.received") / files)
-        samples.add(f"{nodes} memory", sum(map(benchlib.resident_bytes, job.pids)) / size)
+        resident = sum(map(benchlib.resident_bytes, job.pids))
+        samples.add(f"{nodes} memory", resident / size)
+        samples.add(f"{nodes} memory delivered", resident / MIB / (delivered / 1e9))
 
 
 def network_table(counts, samples):
@@ -163,6 +168,8 @@ def network_table(counts, samples):
         table.add(f"{nodes} nodes: chunks from peers", samples.median(f"{nodes} chunks"), "a sample")
         table.add(f"{nodes} nodes: CPU of all daemons", samples.median(f"{nodes} cpu"), "s/GB")
         table.add(f"{nodes} nodes: resident memory of all daemons", samples.median(f"{nodes} memory"), "bytes a byte of the dataset")
+        memory = samples.median(f"{nodes} memory delivered")
+        table.add(f"{nodes} nodes: resident memory of all daemons for what was delivered", memory, "MiB/GB")
     return table
 
 

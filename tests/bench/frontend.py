@@ -73,9 +73,10 @@ def counters_table(samples, files):
     table = Table("Requests and footprint")
     runs = len(samples.rounds["idle"])
     for operation in OPERATIONS:
-        most = max(samples.rounds[f"{operation} requests"])
-        table.add(f"{operation} requests, second pass", most, at_most=0, note=f"{files} files, the most of {runs} passes")
-    table.add("other requests, second pass", max(samples.rounds["other requests"]))
+        key = f"{operation} requests"
+        note = f"{files} files, {benchlib.runs_text(runs)}, most {max(samples.rounds[key])}"
+        table.add(f"{key}, second pass", samples.median(key), at_most=0, note=note)
+    table.add("other requests, second pass", samples.median("other requests"))
     table.add("idle CPU", samples.median("idle"), "% of a core", at_most=1, note=benchlib.runs_text(runs))
     note = f"RAM tier {samples.median('in use'):,.0f} MiB in use, {benchlib.runs_text(runs)}"
     table.add("resident memory", samples.median("resident"), "MiB", at_most=samples.median("allowed"), note=note)
