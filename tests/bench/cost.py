@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """What it costs: processor, memory, requests, operations on the PFS and bytes on the network for what was delivered, and
-how planning grows with the files of the dataset and with the nodes of the job.
+how planning grows with the files of the dataset and with the nodes of the job; the catalog of a million files.
 
-    tests/bench/cost.py [--quick] [--rounds N] [--only delivery|network|growth]... [--json FILE]
+    tests/bench/cost.py [--quick] [--rounds N] [--only delivery|network|growth|catalog]... [--json FILE]
 
 The PFS is emulated without latency or limit, and counts what it is asked for. Each system reads the same epochs; of
 the others that are compared the processor time of their daemon is known, and what they ask of the PFS.
@@ -10,6 +10,7 @@ the others that are compared the processor time of their daemon is known, and wh
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 
@@ -250,8 +251,29 @@ def chart_by_nodes(by_nodes):
     return benchlib.lines(title, "nodes", "s, 100 MB", [str(nodes) for nodes in by_nodes], series)
 
 
+# The catalog
+
+CATALOG_LINE = re.compile(r"^ *(\S.*?) +([\d.]+) s +([\d.]+) x find$", re.MULTILINE)
+BESIDE_NAMES = re.compile(r"([\d.]+) bytes an entry beside names")
+RELOAD_SECONDS = 2e-6  # a file
+
+
+def catalog(found, files):
+    path = clairmount.build_dir() / "tests/bench/catalog_bench"
+    if not path.exists():
+        return found.skip("the catalog", "catalog_bench is not built (apt-get install libbenchmark-dev)")
+    progress(f"catalog of {files:,} files")
+    printed = subprocess.run([path, str(files)], stdout=subprocess.PIPE, text=True, timeout=900, check=True).stdout
+    table = Table(f"Catalog of {files:,} files whose inodes are in memory, best of 3")
+    for what, seconds, share in CATALOG_LINE.findall(printed):
+        goal = {"at_most": RELOAD_SECONDS * files} if what.startswith("reload") else {}
+        table.add(what, float(seconds), "s", ratio=(float(share), "find"), **goal)
+    table.add("memory beside names", float(BESIDE_NAMES.search(printed)[1]), "bytes an entry", at_most=100)
+    found.add(table)
+
+
 def main():
-    given = benchlib.arguments(__doc__, "default: 5, with --quick 2", ("delivery", "network", "growth"))
+    given = benchlib.arguments(__doc__, "default: 5, with --quick 2", ("delivery", "network", "growth", "catalog"))
     rounds = given.rounds or (2 if given.quick else 5)
     count = 1_000 if given.quick else 4_000
     found = Findings(given)
@@ -271,6 +293,8 @@ def main():
         found.add(network_table((2, 4), found.samples))
     if "growth" in given.only:
         growth(found, given.quick, rounds)
+    if "catalog" in given.only:
+        catalog(found, 100_000 if given.quick else 1_000_000)
 
 
 if __name__ == "__main__":
