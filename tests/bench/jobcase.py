@@ -12,6 +12,11 @@ NODES = 4
 BATCH = 16  # samples of a node
 
 
+def require_no_failed_reads(what, job):
+    if failed := job.stat("reads.failed"):
+        raise SystemExit(f"FAILED READS: {what}: {failed}")
+
+
 class JobCase:
     """`compute`: what computing of an epoch takes, in units of what the PFS needs for the dataset."""
 

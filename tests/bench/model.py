@@ -20,7 +20,7 @@ import benchlib
 import clairjob
 import clairmount
 from benchlib import Findings, Table, progress
-from jobcase import BATCH, NODES, JobCase
+from jobcase import BATCH, NODES, JobCase, require_no_failed_reads
 
 MB = 1 << 20
 # Bytes/s. Four nodes on one machine share its cores: at 40 MB/s a tenth of a step is processor time of all of them.
@@ -209,6 +209,7 @@ def run_job(case, setup, machine, tmp):
         (job[0].path / ".clairfs/plan").write_text(case.plan())
         per_node = case.read([node.path for node in job], "--compute-rate", rate(case), *case.barrier())
         seconds = time.monotonic() - begin
+        require_no_failed_reads("the model's job", job)
         kept = case.size - job[0].stat("job.placement.homeless_bytes")
         return measured(case, machine.batch(setup), per_node, seconds, pfs.counters()["bytes"], job.stat("peers.bytes_in"), kept)
 

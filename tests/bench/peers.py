@@ -16,7 +16,7 @@ import benchlib
 import clairjob
 import clairmount
 from benchlib import Findings, Table, progress, reader
-from jobcase import BATCH, JobCase
+from jobcase import BATCH, JobCase, require_no_failed_reads
 
 COMPUTE = 1.5  # times what the PFS needs for the dataset
 IDLE_SECONDS = 20
@@ -39,8 +39,7 @@ def job_round(case, label, share, samples, *options):
             seconds = time.monotonic() - begin
             seen = pfs.counters()
             samples.add(f"{case.nodes} {label} network", job.stat("peers.bytes_in"))
-            if failed := job.stat("reads.failed"):
-                raise SystemExit(f"FAILED READS: {case.nodes} nodes, {label}: {failed}")
+            require_no_failed_reads(f"{case.nodes} nodes, {label}", job)
     record(case, label, share, per_node, seconds, seen, samples)
 
 
