@@ -8,12 +8,12 @@
 //       DataLoader does it: batch b by worker b mod W, two batches in flight for each worker, anew in each
 //       epoch. With a barrier no reader begins a batch before all N have ended the one before, as gradients
 //       are exchanged; FILE begins with eight bytes 0.
-//   bench_reader seq FILE...          sequential, 1 MiB reads
-//   bench_reader mmap FILE PAGES      touches random pages of a mapping
-//   bench_reader stat ROOT LIST [--begin S]   stat() of each file
-//   bench_reader drop ROOT LIST       drops the files' pages from the page cache
+//   bench_reader seq FILE... [--begin S]             sequential, 1 MiB reads
+//   bench_reader mmap FILE PAGES SEED [--begin S]    touches random pages of a mapping
+//   bench_reader stat ROOT LIST [--begin S]          stat() of each file
+//   bench_reader drop ROOT LIST                      drops the files' pages from the page cache
 //
-// --begin S: files and stat wait until CLOCK_MONOTONIC is S seconds, so that several readers begin together.
+// --begin S: all but drop wait until CLOCK_MONOTONIC is S seconds, so that several readers begin together.
 //
 // Prints one line of JSON for each epoch or file: begin (CLOCK_MONOTONIC), seconds, files, bytes,
 // compute_seconds, sum (if asked for: the same for the same bytes, whatever the order of the files), waits
@@ -226,9 +226,10 @@ Totals read_epoch(const Names& names, const Options& options, const Barrier& bar
   return totals;
 }
 
-Totals read_sequentially(const std::string& path) {
+Totals read_sequentially(const std::string& path, const Options& options) {
   Totals totals;
   std::vector<char> buffer(kBlock);
+  std::this_thread::sleep_until(options.begin);
   const auto begin = Clock::now();
   read_file(path, buffer, false, totals);
   totals.begin = on_clock(begin);
@@ -236,7 +237,7 @@ Totals read_sequentially(const std::string& path) {
   return totals;
 }
 
-Totals touch_pages(const std::string& path, uint64_t pages) {
+Totals touch_pages(const std::string& path, uint64_t pages, uint64_t seed, const Options& options) {
   constexpr size_t kPage = 4096;
   const int fd = open_file(path);
   struct stat st {};
@@ -244,8 +245,9 @@ Totals touch_pages(const std::string& path, uint64_t pages) {
   const auto size = static_cast<size_t>(st.st_size);
   void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) fail(path);
-  std::mt19937_64 random(1);
+  std::mt19937_64 random(seed);
   Totals totals;
+  std::this_thread::sleep_until(options.begin);
   const auto begin = Clock::now();
   for (uint64_t i = 0; i < pages; ++i) {
     totals.sum += static_cast<const volatile unsigned char*>(memory)[random() % (size / kPage) * kPage];
@@ -325,11 +327,11 @@ int read_files(const Names& arguments, const Options& options) {
 }
 
 int usage() {
-  std::cerr
-      << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U | --compute-rate B] "
-         "[--workers W]\n"
-         "                    [--barrier FILE --readers N] [--sum] [--begin S]\n"
-         "       bench_reader seq FILE... | mmap FILE PAGES | stat ROOT LIST [--begin S] | drop ROOT LIST\n";
+  std::cerr << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U | --compute-rate B] "
+               "[--workers W]\n"
+               "                    [--barrier FILE --readers N] [--sum] [--begin S]\n"
+               "       bench_reader seq FILE... [--begin S] | mmap FILE PAGES SEED [--begin S]\n"
+               "       bench_reader stat ROOT LIST [--begin S] | drop ROOT LIST\n";
   return 2;
 }
 
@@ -370,9 +372,10 @@ int main(int argc, char** argv) {
   words.erase(words.begin());
   if (mode == "files" && words.size() > 1) return read_files(words, options);
   if (mode == "seq") {
-    for (const std::string& file : words) print(read_sequentially(file));
-  } else if (mode == "mmap" && words.size() == 2) {
-    print(touch_pages(words[0], std::strtoull(words[1].c_str(), nullptr, 10)));
+    for (const std::string& file : words) print(read_sequentially(file, options));
+  } else if (mode == "mmap" && words.size() == 3) {
+    const auto number = [&](size_t i) { return std::strtoull(words[i].c_str(), nullptr, 10); };
+    print(touch_pages(words[0], number(1), number(2), options));
   } else if (mode == "stat" && words.size() == 2) {
     print(stat_files(names_of(words[0], words[1]), options));
   } else if (mode == "drop" && words.size() == 2) {

@@ -117,13 +117,19 @@ def rate(run):
     return run["files"] / run["seconds"]
 
 
-def in_parallel(mode, root, lists):
-    """Files a second of as many readers as there are lists, each with its own. They begin together."""
+def together(mode, arguments):
+    """Runs of as many readers as there are `arguments` (a tuple for each), which begin together; and the seconds from the
+    first one's begin to the last one's end."""
     begin = time.monotonic() + START_SECONDS
-    with concurrent.futures.ThreadPoolExecutor(len(lists)) as pool:
-        runs = [runs[0] for runs in pool.map(lambda files: reader(mode, root, files, "--begin", begin), lists)]
-    end = max(run["begin"] + run["seconds"] for run in runs)
-    return sum(run["files"] for run in runs) / (end - min(run["begin"] for run in runs))
+    with concurrent.futures.ThreadPoolExecutor(len(arguments)) as pool:
+        runs = [runs[0] for runs in pool.map(lambda words: reader(mode, *words, "--begin", begin), arguments)]
+    return runs, max(run["begin"] + run["seconds"] for run in runs) - min(run["begin"] for run in runs)
+
+
+def in_parallel(mode, root, lists):
+    """Files a second of as many readers as there are lists, each with its own."""
+    runs, seconds = together(mode, [(root, files) for files in lists])
+    return sum(run["files"] for run in runs) / seconds
 
 
 def split_lists(tmp, order, counts):

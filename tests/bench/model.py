@@ -251,7 +251,7 @@ def compare(case, machine, samples, keep):
 
 
 def comparison(setups, rounds, samples):
-    lines = [("", "", "predicted", "measured", "ratio", f"within {100 * CLOSE:.0f} %")]
+    lines = [("", "", "predicted", "measured", "ratio", "reached")]
     result = Table(f"Model and reality: {NODES} nodes")
     for label in setups:
         predicted, real = (
