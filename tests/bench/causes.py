@@ -4,8 +4,8 @@ import re
 
 FOLIOS = (
     "The kernel keeps a FUSE mount's pages one by one, and the source's ext4 has large folios, which are read faster: "
-    "copying 110 KB takes 12 us from single pages and 8 from large ones (perf). How much that is shows what `rivals` and "
-    "`large` read from an ext4 without large folios."
+    "copying 110 KB takes 12 us from single pages and 8 from large ones (perf). What `rivals` and `large` read "
+    "from an ext4 without large folios shows how much that is."
 )
 
 # (table, figure, cause): patterns found in the title and in the figure's name.
