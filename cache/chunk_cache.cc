@@ -292,8 +292,10 @@ void ChunkCache::finish(Fetch& fetch, const Result<Origin>& outcome) {
   }
   if (outcome) {
     if (fetch.keep == Tier::ram && &data->block.account() != &ram_) data = moved_to_ram(std::move(data));
+    // Counted before those who waited hear of it: they may fetch more.
+    const bool written = fetch.keep == Tier::nvme && count_write(data->block.capacity());
     publish(fetch.chunk, data, *outcome);
-    if (fetch.keep == Tier::nvme) write_behind(fetch.chunk, data);
+    if (written) write_behind(fetch.chunk, data);
   } else if (outcome.error().code == kMemoryLost) {
     lose(data);
     fetch_again(fetch.chunk, fetch.urgency);
@@ -358,12 +360,20 @@ void ChunkCache::complete(ChunkId chunk, const Result<AcquiredChunk>& result) {
   }
 }
 
+// False if NVMe has too much to write already.
+bool ChunkCache::count_write(uint64_t bytes) {
+  if (write_behind_bytes_.fetch_add(bytes) + bytes <= transit_.capacity() / kWriteBehindDivisor) return true;
+  write_behind_bytes_.fetch_sub(bytes);
+  metrics_.nvme_writes_skipped.add();
+  return false;
+}
+
+// REQUIRES: the write is counted.
 void ChunkCache::write_behind(ChunkId chunk, const ChunkRef& data) {
   const uint64_t bytes = data->block.capacity();
   size_t index = 0;
   NvmeStore* store = roomiest_store(bytes, index);
-  if (store == nullptr || stopping_.load()) return;
-  if (write_behind_bytes_.fetch_add(bytes) + bytes > transit_.capacity() / kWriteBehindDivisor) {
+  if (store == nullptr || stopping_.load()) {
     write_behind_bytes_.fetch_sub(bytes);
     return;
   }
@@ -415,7 +425,8 @@ TierSpace ChunkCache::space() const {
   space.ram = ram_.capacity() - std::min(ram_.used(), ram_.capacity());
   space.nvme_writable = false;
   // What would have to make room might go for nothing: nobody waits for the disk.
-  if (writes_are_behind()) return space;
+  space.nvme_behind = writes_are_behind();
+  if (space.nvme_behind) return space;
   for (const NvmeStore* store : stores_) {
     space.nvme = std::max(space.nvme, store->available());
     space.nvme_writable = space.nvme_writable || store->writable();
@@ -424,8 +435,8 @@ TierSpace ChunkCache::space() const {
   return space;
 }
 
-bool ChunkCache::would_keep(ChunkId chunk) const {
-  return policy_.would_keep(chunk, catalog_.range(chunk).length, space());
+bool ChunkCache::would_keep(ChunkId chunk, const TierSpace& space) const {
+  return policy_.would_keep(chunk, catalog_.range(chunk).length, space);
 }
 
 bool ChunkCache::writes_are_behind() const {

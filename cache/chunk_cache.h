@@ -104,8 +104,8 @@ class ChunkCache final : private MemoryListener {
   ChunkRef resident(ChunkId chunk) const;
   /// What the tiers could still take.
   TierSpace space() const;
-  /// Whether the chunk would stay in a tier if it were fetched now.
-  bool would_keep(ChunkId chunk) const;
+  /// Whether the chunk would stay in a tier if it were fetched now; `space` is space().
+  bool would_keep(ChunkId chunk, const TierSpace& space) const;
   /// NVMe is slower than what is brought in for it: more would be fetched in vain.
   bool writes_are_behind() const;
   /// Where the chunk is kept now.
@@ -168,6 +168,7 @@ class ChunkCache final : private MemoryListener {
   ChunkRef moved_to_ram(ChunkRef data);
   void publish(ChunkId chunk, const ChunkRef& data, Origin origin);
   void complete(ChunkId chunk, const Result<AcquiredChunk>& result);
+  bool count_write(uint64_t bytes);
   void write_behind(ChunkId chunk, const ChunkRef& data);
   void operation_ended(ChunkRef data);
   void fetch_again(ChunkId chunk, Urgency urgency);

@@ -109,7 +109,7 @@ void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint
     const Slot& slot = slots_[chunk.index()];
     here = slot.data || slot.store != 0 || shard(chunk).flights.contains(chunk);
   }
-  if (!here && !would_keep(chunk)) {
+  if (!here && !would_keep(chunk, space())) {
     read_through(file, offset, length, asks_peers(file, range.offset), done);
     return;
   }

@@ -21,6 +21,7 @@ struct TierSpace {
   uint64_t ram = 0;
   uint64_t nvme = 0;
   bool nvme_writable = true;  ///< some store takes writes once there is room
+  bool nvme_behind = false;   ///< with its writes, so that it has no room right now
 };
 
 /// What a policy says of one chunk.

@@ -508,17 +508,18 @@ bool Staging::fill_tiers(Lane& lane) {
   lane.filled = std::max(lane.filled, lane.fetched);
   for (uint64_t n = 0; lane.filled < lane.horizon.end(); ++lane.filled, ++n) {
     if (n == kFillsPerStep) return true;
-    if (shared_->fill_bytes.load() >= 2 * most_in_flight_ / kFillDivisor) return false;
-    if (cache_.writes_are_behind()) {
-      look_again_ = kCatchUpPeriod;
-      return false;
-    }
-    bool room = true;
-    for_each_chunk(lane.run->index(), catalog_, lane.horizon.sample_at(lane.filled), [&](ChunkId chunk) {
+    const uint32_t sample = lane.horizon.sample_at(lane.filled);
+    const uint64_t under_way = shared_->fill_bytes.load();
+    const uint64_t most = 2 * most_in_flight_ / kFillDivisor;
+    // One more at the end is what NVMe would refuse when it is just not behind.
+    if (under_way > 0 && under_way + page_bytes(lane.run->index(), sample) > most) return false;
+    bool room = true, behind = false;
+    for_each_chunk(lane.run->index(), catalog_, sample, [&](ChunkId chunk) {
       if (cache_.tier_of(chunk) != Tier::none) return;
       const uint64_t length = catalog_.range(chunk).length;
       const TierSpace space = cache_.space();
-      room = room && FirstTouchPolicy::tier(length, space) != Tier::none && cache_.would_keep(chunk);
+      behind = behind || space.nvme_behind;
+      room = room && FirstTouchPolicy::tier(length, space) != Tier::none && cache_.would_keep(chunk, space);
       if (!room) return;
       const uint64_t bytes = round_to_pages(length);
       shared_->fill_bytes.fetch_add(bytes);
@@ -528,7 +529,10 @@ bool Staging::fill_tiers(Lane& lane) {
                        shared->notify();
                      });
     });
-    if (!room) return false;
+    if (!room) {
+      if (behind) look_again_ = kCatchUpPeriod;
+      return false;
+    }
   }
   return false;
 }

@@ -71,6 +71,8 @@ constexpr MetricInfo kMetrics[] = {
     {"nvme.read_bytes", kBytes, "bytes read from NVMe", &M::nvme_read_bytes},
     {"nvme.writes", kCount, "chunks written to NVMe", &M::nvme_writes},
     {"nvme.write_bytes", kBytes, "bytes written to NVMe", &M::nvme_write_bytes},
+    {"nvme.writes_skipped", kCount, "chunks that were to stay on NVMe, which was behind with its writes",
+     &M::nvme_writes_skipped},
     {"nvme.errors", kCount, "operations on NVMe that failed", &M::nvme_errors},
     {"nvme.checksum_failures", kCount, "chunks on NVMe whose checksum was wrong (dropped, fetched again)",
      &M::nvme_checksum_failures},

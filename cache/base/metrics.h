@@ -72,7 +72,8 @@ struct Metrics {
   Gauge ram_bytes, ram_capacity, ram_chunks, transit_bytes, transit_capacity;
   Gauge nvme_bytes, nvme_capacity, nvme_chunks, nvme_disabled;
   Counter ram_evictions, nvme_evictions;
-  Counter nvme_reads, nvme_read_bytes, nvme_writes, nvme_write_bytes, nvme_errors, nvme_checksum_failures;
+  Counter nvme_reads, nvme_read_bytes, nvme_writes, nvme_write_bytes, nvme_writes_skipped;
+  Counter nvme_errors, nvme_checksum_failures;
   Histogram nvme_read_latency, nvme_write_latency;
   // Other nodes: what was asked of them, and what they asked for.
   Gauge peers_alive, peers_dead, peers_outstanding_bytes;
