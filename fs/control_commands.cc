@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cache/base/text.h"
+#include "plan/plan_spec.h"
 
 namespace clairfs {
 namespace {
@@ -27,6 +28,15 @@ Result<std::string> done(const Status& status) {
   return std::string();
 }
 
+/// What `show` says of it from then on: how the samples were numbered shows mistakes that no error tells of.
+Result<std::string> submit(PlanManager& plans, std::string_view text) {
+  const auto submitted = plans.submit(text);
+  if (!submitted) return submitted;
+  const auto spec = parse_plan(*submitted);
+  auto shown = spec ? plans.text(spec->name) : spec.error();
+  return shown ? shown : submitted;  // somebody may have cancelled it since
+}
+
 Result<std::string> next_files(const PlanManager& plans, std::string_view arguments) {
   const std::string_view first = take_word(arguments);
   const std::string_view number = arguments.empty() ? first : arguments;
@@ -40,7 +50,7 @@ Result<std::string> next_files(const PlanManager& plans, std::string_view argume
 Result<std::string> run_control_command(PlanManager& plans, std::string_view command) {
   std::string_view rest = command;
   const std::string_view verb = take_word(rest);
-  if (verb == "plan") return plans.submit(rest);
+  if (verb == "plan") return submit(plans, rest);
   if (verb == "cancel") return done(plans.cancel(name_or_default(rest)));
   if (verb == "show") return rest.empty() ? Result<std::string>(plans.text()) : plans.text(std::string(rest));
   if (verb == "json") return plans.json();

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <new>
 
+#include <fmt/format.h>
+
 #include "plan/plan_sampler.h"
 #include "plan/tracker_diagnosis.h"
 
@@ -18,6 +20,14 @@ constexpr uint64_t kShort = 8;
 
 Error out_of_memory() {
   return {ENOMEM, "plan: not enough memory for its orders"};
+}
+
+Error no_samples(const PlanRun& run) {
+  const PlanSpec& plan = run.resolved();
+  return {EINVAL,
+          fmt::format("plan: of {} samples none is left for this node (world={} batch={}): want fewer "
+                      "ranks, a smaller batch, or no drop_last",
+                      run.index().size(), plan.world, plan.batch)};
 }
 
 Result<AccessSequence> make_sequence(const PlanSpec& resolved, const DatasetSource& source,
@@ -67,6 +77,8 @@ Result<std::shared_ptr<PlanRun>> PlanRun::make(const PlanSpec& spec, const Datas
       new PlanRun(spec, *resolved, source, std::move(*index), std::move(*sequence), place));
   const auto first = run->plan_epoch(Epoch(static_cast<uint32_t>(resolved->first_epoch)), 0);
   if (!first) return first.error();
+  // In a job it may be that another node has all of them.
+  if ((*first)->sequence->length() == 0 && place.nodes == 1) return no_samples(*run);
   Horizon horizon;
   horizon.index = run->index_;
   horizon.epochs.push_back(*first);

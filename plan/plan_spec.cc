@@ -166,6 +166,12 @@ Result<PlanSpec> resolve_plan(PlanSpec spec, uint32_t nodes) {
     }
     spec.ranks_per_node = spec.world / nodes;
   }
+  // On a single node it may be one of many that know nothing of each other; those of a job know better.
+  if (nodes > 1 && spec.world != nodes * spec.ranks_per_node) {
+    return plan_error("world", std::to_string(spec.world),
+                      fmt::format("this job has {} nodes of ranks_per_node={}; want world={}", nodes,
+                                  spec.ranks_per_node, nodes * spec.ranks_per_node));
+  }
   if (Status status = validate_plan(spec); !status) return status.error();
   return spec;
 }

@@ -135,10 +135,9 @@ void listxattr(fuse_req_t req, fuse_ino_t inode, size_t size) {
   context.metrics.fuse_listxattr.add();
   const auto file = file_of(context.catalog, inode);
   std::string names;
-  if (file && context.catalog.kind(*file) == Catalog::Kind::file) names.append(kChecksum).push_back('\0');
-  for (const std::string_view name : {kTier, kHome, kNextUse, kPlan}) {
-    if (file && !attribute(context, *file, name).empty()) names.append(name).push_back('\0');
-  }
+  // Those of files are told to who asks for them by name: what copies all attributes would take them along,
+  // and a checksum has to be computed.
+  if (file && !attribute(context, *file, kPlan).empty()) names.append(kPlan).push_back('\0');
   reply_value(req, names, size);
 }
 

@@ -126,8 +126,9 @@ def test_all_doors_give_the_same_plan(mount):
 
 
 def test_the_command_prints_the_plan_in_force(mount):
-    printed = ok("plan", mount.path / "train", "seed=42")
-    assert printed == os.getxattr(mount.path / "train", XATTR).decode() + "\n"
+    printed = ok("plan", mount.path / "train", "seed=42").splitlines()
+    assert printed[0] == os.getxattr(mount.path / "train", XATTR).decode()
+    assert f" {COUNT} samples (imagefolder) " in printed[2]  # detected
     assert plans(mount)[0]["plan"]["format"] == "imagefolder"  # detected
 
 
@@ -136,7 +137,7 @@ def test_the_kernels_mount_may_be_read_only(source):
         assert error_of(os.setxattr, mounted.path / "train", XATTR, PLAN.encode()) == "EROFS"
         assert error_of(os.open, mounted.path / ".clairfs/plan", os.O_WRONLY) == "EROFS"
         printed = ok("plan", mounted.path / "train", *PLAN.split())
-        assert printed == os.getxattr(mounted.path / "train", XATTR).decode() + "\n"
+        assert printed.splitlines()[0] == os.getxattr(mounted.path / "train", XATTR).decode()
         assert len(ok("plan", "show", mounted.path, "--next", 5).splitlines()) == 5
         ok("plan", "cancel", mounted.path)
         assert plans(mounted) == []
@@ -159,6 +160,7 @@ def test_the_kernels_mount_may_be_read_only(source):
         ("sampler=list list=/absent", "/absent"),
         ("seed=1 batch=99999999999999999999", "batch="),
         ("seed=1 epochs=2 first_epoch=2", "first_epoch=2: want less than epochs=2"),
+        (f"seed=1 root=train batch={COUNT + 1} drop_last=loader", f"of {COUNT} samples none is left"),
     ],
 )
 def test_bad_plans_are_refused_with_a_reason(mount, text, reason):

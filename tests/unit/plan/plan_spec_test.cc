@@ -205,6 +205,12 @@ TEST_CASE("ranks are spread over the nodes") {
   const auto uneven = resolved("seed=1 world=6", 4);
   REQUIRE(!uneven);
   CHECK(uneven.error().message.find("world=6") != std::string::npos);
+  CHECK(resolved("seed=1 world=8 ranks_per_node=2", 4).ok());
+  for (const char* contradiction : {"seed=1 world=8 ranks_per_node=8", "seed=1 world=8 ranks_per_node=1"}) {
+    const auto wrong = resolved(contradiction, 4);
+    REQUIRE(!wrong);
+    CHECK(wrong.error().message.find("this job has 4 nodes") != std::string::npos);
+  }
 }
 
 TEST_CASE("random text never crashes the parser and what it accepts reads back") {
