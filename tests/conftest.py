@@ -23,6 +23,19 @@ def pytest_collection_modifyitems(items):
             item.add_marker(folder)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def sanitizer_reports():
+    with clairmount.sanitizer_reports() as check:
+        yield check
+
+
+@pytest.fixture(autouse=True)
+def no_sanitizer_report(sanitizer_reports):
+    """Set up first, so that all that the test has started has ended."""
+    yield
+    sanitizer_reports()
+
+
 @pytest.fixture
 def tmp():
     """A temporary directory that is removed even when something is still mounted in it."""

@@ -11,6 +11,7 @@ end of some kind. The NVMe directories outlive the sessions. Checked all the tim
   - the daemons' memory and descriptors stay below what their options say, and do not grow from one training to the next
   - the daemons count the bytes that the source has seen them read; in sessions without faults of one mount they are
     near the least that a cache of its size can read (of jobs the ratio is only shown: it depends on the machine)
+  - no sanitizer has anything to say, where the build has one
 
 One line a session, one JSON object at the end; the status is 0 only if nothing was found.
 """
@@ -52,7 +53,7 @@ class Soak:
         self.drifted = False
 
     def run(self):
-        with clairmount.tempdir() as place:
+        with clairmount.tempdir() as place, clairmount.sanitizer_reports() as check_reports:
             dataset = Dataset(place / "src", self.rng)
             faults = Faults()
             while time.monotonic() < self.deadline and not self.findings:
@@ -61,6 +62,7 @@ class Soak:
                 nodes = Nodes(dataset, place, self.rng, faults, self.options.ranks)
                 try:
                     self.session(nodes, calm)
+                    check_reports()
                 except (Finding, AssertionError, TimeoutError, OSError, subprocess.SubprocessError, clairmount.MountError) as error:
                     self.findings.append(f"session {self.totals['sessions']}: {error!r}")
                 for store in nodes.stores:

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from unittest import mock
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 START_SECONDS = 60  # a sanitizer build on a busy machine needs a few; none of these deadlines decides a passing test
@@ -60,6 +61,27 @@ def binary(name="clairfs"):
 def sanitized():
     """Whether the build under test has a sanitizer, which takes memory of its own and wants to be preloaded first."""
     return any(name in binary().read_bytes() for name in (b"__asan_init", b"__tsan_init"))
+
+
+@contextlib.contextmanager
+def sanitizer_reports():
+    """Programs that are started in the block write what a sanitizer finds to files, for many tell nobody otherwise: those
+    in the background, those that are killed, the nodes of a job. Yields a function that raises AssertionError if there
+    are any; so does the end. (GCC's UBSan writes to stderr all the same, but ends the program.)"""
+    with tempdir() as folder:
+        folder.chmod(0o1777)  # some run as another user
+
+        def check():
+            texts = []
+            for path in sorted(folder.iterdir()):
+                texts.append(path.read_text(errors="replace"))
+                path.unlink()
+            assert not texts, "\n".join(texts)
+
+        names = ("ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS")
+        with mock.patch.dict(os.environ, {name: f"{os.environ.get(name, '')}:log_path={folder}/report" for name in names}):
+            yield check
+        check()
 
 
 # Trees
