@@ -118,7 +118,7 @@ def test_stopped_node_wakes_up(data):
             assert before[victim] < len(data.names) // NODES * EPOCHS
         finally:
             job.signal(victim, signal.SIGCONT)
-        readers.finish()
+        readers.finish(stopped=[victim])
         wait_states(job, victim, {"alive"}, witnesses)
         wait_until(lambda: "later" in plan_names(job[victim]), "it hears of the plan")
         assert_all_readable(data, job, range(NODES))
