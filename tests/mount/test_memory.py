@@ -1,13 +1,18 @@
-"""The daemon's memory: what the RAM tier holds, the catalog, and 64 MiB."""
+"""The daemon's memory: what the RAM tier holds, the catalog, plans, and 64 MiB."""
 
 import concurrent.futures
 import os
 import pathlib
 import re
+import sys
 
 import pytest
 from clairmount import clairfs, make_tree, sanitized
 from mounting import io_choices
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plan"))
+
+from planning import plan, predicted, register  # noqa: E402
 
 REST = 64 << 20
 SIZES = {f"large{i}": 6 << 20 for i in range(8)} | {f"{i % 20}/{i}": 1000 for i in range(4000)}
@@ -58,8 +63,27 @@ def test_peak(tmp, source, configuration, io):
         for _ in range(2):
             read = pool.map(lambda name: read_uncached(mount.path / name), SIZES)
             assert sum(read) == sum(SIZES.values())
-        stats = mount.stats()
-        tier = stats["tiers"]["ram"]
-        assert tier["bytes"] <= tier["capacity"]
-        assert stats["tiers"]["transit"]["bytes"] <= stats["tiers"]["transit"]["capacity"]
-        assert peak(mount.pid) <= tier["bytes"] + stats["catalog"]["memory_bytes"] + REST
+        assert_within(mount)
+
+
+def assert_within(mount):
+    stats = mount.stats()
+    tier = stats["tiers"]["ram"]
+    assert tier["bytes"] <= tier["capacity"]
+    assert stats["tiers"]["transit"]["bytes"] <= stats["tiers"]["transit"]["capacity"]
+    plans = sum(plan["memory_bytes"] for plan in stats["plan_list"])
+    assert peak(mount.pid) <= tier["bytes"] + stats["catalog"]["memory_bytes"] + plans + REST
+
+
+@pytest.mark.skipif(sanitized(), reason="a sanitizer takes memory of its own")
+@pytest.mark.parametrize("io", io_choices())
+def test_peak_under_a_plan(source, io):
+    text = "format=files sampler=torch.distributed seed=7 epochs=2"
+    with clairfs(source, f"--io={io}", "--ram=16M", "--staging=8M") as mount:
+        register(mount, text)
+        for epoch in range(2):
+            assert sum(read_uncached(mount.path / name) for name in predicted(source, text, epoch, 0)) == sum(SIZES.values())
+        state = plan(mount)
+        assert (state["state"], state["suspensions"]) == ("finished", 0), state
+        assert mount.stat("staging.pushed") > 0
+        assert_within(mount)
