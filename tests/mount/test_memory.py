@@ -10,9 +10,11 @@ import pytest
 from clairmount import clairfs, make_tree, sanitized
 from mounting import io_choices
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plan"))
+sys.path += [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("plan", "job")]
 
+from clairjob import clairjob  # noqa: E402
 from planning import plan, predicted, register  # noqa: E402
+from training import Dataset, Readers, register_on_all  # noqa: E402
 
 REST = 64 << 20
 SIZES = {f"large{i}": 6 << 20 for i in range(8)} | {f"{i % 20}/{i}": 1000 for i in range(4000)}
@@ -72,6 +74,8 @@ def assert_within(mount):
     assert tier["bytes"] <= tier["capacity"]
     assert stats["tiers"]["transit"]["bytes"] <= stats["tiers"]["transit"]["capacity"]
     plans = sum(plan["memory_bytes"] for plan in stats["plan_list"])
+    if "job" in stats:
+        plans += stats["job"]["placement"]["memory_bytes"]
     assert peak(mount.pid) <= tier["bytes"] + stats["catalog"]["memory_bytes"] + plans + REST
 
 
@@ -87,3 +91,15 @@ def test_peak_under_a_plan(source, io):
         assert (state["state"], state["suspensions"]) == ("finished", 0), state
         assert mount.stat("staging.pushed") > 0
         assert_within(mount)
+
+
+@pytest.mark.skipif(sanitized(), reason="a sanitizer takes memory of its own")
+def test_peak_of_nodes(tmp):
+    """MPI's buffers, and what is on its way between nodes that keep less than all of it."""
+    data = Dataset(tmp / "src", count=600, size=110_000)
+    with clairjob(data.root, 4, "--ram=12M", "--staging=8M") as job:
+        register_on_all(job, 0, 3)
+        Readers(data, job, 3).start().finish()
+        assert job.stat("peers.bytes_in") > data.size // 2
+        for node in job:
+            assert_within(node)
