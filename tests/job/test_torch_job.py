@@ -1,15 +1,9 @@
 """Four ranks of a real training job (PyTorch, gloo), each on the mount of its own node."""
 
-import pathlib
-import sys
-
 import pytest
 from clairjob import clairjob
 from clairmount import wait_until
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plan"))
-
-from planning import make_images, plan, predicted, register, run_job  # noqa: E402
+from planning import make_images, plan, predicted, register, run_job
 
 pytest.importorskip("torch")
 pytest.importorskip("torchvision")
