@@ -18,7 +18,6 @@ PATIENCE = 120  # seconds that one read may take, hangs of the source included
 FILES = 900
 REST = 64 << 20  # memory beside tiers, transit and catalog; test_memory.py has the same
 DESCRIPTORS = 128  # 64 files being read, 16 kept open, and what is always there
-REST_OF_JOB = 64 << 20  # MPI's and the network's buffers
 GROWN_BYTES, GROWN_DESCRIPTORS = 12 << 20, 8  # of the later jobs of a daemon against its earlier ones
 JOBS_TO_SHOW_GROWTH = 7  # the first fills pools and caches; then two early ones and two late ones
 
@@ -68,10 +67,9 @@ class Faults:
 class Node:
     """One mount, and how much its daemon has used."""
 
-    def __init__(self, mount, rank=0, ranks=1):
+    def __init__(self, mount, rank=0):
         self.mount, self.rank = mount, rank
         self.pid = mount.pid
-        self.rest = REST + (REST_OF_JOB if ranks > 1 else 0)
         self.gone = False  # it has been killed
         self.usages = []  # after each job
 
@@ -86,7 +84,7 @@ class Node:
         stats = self.mount.stats()
         resident, descriptors = self.usage()
         tiers = stats["tiers"]
-        allowed = tiers["ram"]["capacity"] + tiers["transit"]["capacity"] + stats["catalog"]["memory_bytes"] + self.rest
+        allowed = tiers["ram"]["capacity"] + tiers["transit"]["capacity"] + stats["catalog"]["memory_bytes"] + REST
         if (resident > allowed and not clairmount.sanitized()) or any(tier["bytes"] > tier["capacity"] for tier in tiers.values()):
             raise Finding(f"memory: {resident >> 20} MiB resident, {allowed >> 20} MiB allowed, {tiers}")
         if descriptors > DESCRIPTORS:
@@ -154,7 +152,7 @@ class Nodes:
                     self.all = [Node(stack.enter_context(clairmount.clairfs(self.pfs.path, *self.words)))]
                 else:
                     self.job = stack.enter_context(clairjob(self.pfs.path, self.ranks, *self.words))
-                    self.all = [Node(mount, rank, self.ranks) for rank, mount in enumerate(self.job)]
+                    self.all = [Node(mount, rank) for rank, mount in enumerate(self.job)]
                 self.pfs.command("reset")
                 yield self
 
