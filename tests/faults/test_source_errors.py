@@ -1,5 +1,6 @@
 """The PFS fails, hangs and slows down: errors reach the readers that met them, and end when the fault ends."""
 
+import contextlib
 import errno
 import os
 import time
@@ -123,6 +124,32 @@ def test_hang(source, pfs, planned):
         joined(waiting)
         assert_hashes(mount, hashes)
         assert mount.stat("reads.failed") == 0
+
+
+def test_hangs_for_half_a_minute(source, pfs):
+    """It takes no less and ends without any reader's doing: all along what is cached is served, and all else waits."""
+    _, hashes = source
+    cached = sorted(hashes)[:10]
+    others = {name: hashes[name] for name in hashes.keys() - set(cached)}
+    with contextlib.ExitStack() as stack:
+        options = "--ram=64M", "--chunk=64K"
+        mounts = [stack.enter_context(clairfs(pfs.path, *options, f"--io={io}")) for io in ("auto", "threads")]
+        for mount in mounts:
+            assert_hashes(mount, hashes, cached)
+        pfs.command("hang * 3600")
+        until = time.monotonic() + 30
+        waiting = [stack.enter_context(reading(mount.path, others)) for mount in mounts]
+        while time.monotonic() < until:
+            for mount in mounts:
+                joined(in_background(assert_hashes, mount, hashes, cached))
+            time.sleep(0.1)
+        assert not any(readers.read or readers.errors for readers in waiting)
+        pfs.command("clear")
+        for mount, readers in zip(mounts, waiting):
+            readers.progress()
+            assert not readers.errors
+            assert_hashes(mount, hashes)
+            assert mount.stat("reads.failed") == 0
 
 
 @pytest.mark.parametrize("io", io_choices())
