@@ -15,7 +15,7 @@ import time
 import pytest
 from clairmount import binary, clairfs, is_mounted, make_samples, make_tree, slowfs, tempdir, wait_until
 from faultlib import CHUNK, PATIENCE, in_background, joined
-from mounting import errno_of
+from mounting import assert_same_files, errno_of
 from planning import plan, register
 
 PLAN = "format=files sampler=torch.distributed seed=7 epochs=1000"
@@ -33,6 +33,19 @@ def stay():
     sys.stdin.read()
 threading.Thread(target=stay).start()
 ctypes.CDLL(None).pthread_exit(None)
+"""
+
+# Reads files in a circle until it is told that the daemon is gone; its status is the errno, 1 if bytes are wrong.
+READER = """
+import itertools, pathlib, sys
+mount, source = map(pathlib.Path, sys.argv[1:3])
+for name in itertools.cycle(sys.argv[3:]):
+    try:
+        read = (mount / name).read_bytes()
+    except OSError as error:
+        sys.exit(error.errno)
+    if read != (source / name).read_bytes():
+        sys.exit(f"{name} has wrong bytes")
 """
 
 can_abort = pytest.mark.skipif(os.geteuid() != 0, reason="aborting takes root, or fusectl mounted")
@@ -58,7 +71,7 @@ def test_while_it_looks_files_up():
     # without descriptors, a quarter of the kills left a daemon that never ended. No guard may be needed for them.
     rng = random.Random(1)
     with tempdir() as tmp:
-        make_samples(tmp / "src", 6000, 2000)
+        names = make_samples(tmp / "src", 6000, 2000)
         with clairfs(tmp / "src", "--staging=64M") as mount:
             for _ in range(12):
                 register(mount, PLAN)
@@ -68,6 +81,7 @@ def test_while_it_looks_files_up():
                     os.kill(guard, signal.SIGKILL)
                 killed(mount)
                 mount.remount()
+                assert_same_files(mount, rng.sample(names, 40))
 
 
 @can_abort
@@ -75,26 +89,28 @@ def test_while_it_looks_files_up():
 def test_while_a_push_waits_for_a_page(how):
     # A READ of a reader spans a chunk that is there and one that hangs. The push of the first waits for its pages.
     with tempdir() as tmp, contextlib.ExitStack() as stack:
-        make_tree(tmp / "src", {"a/file": 16 * CHUNK})
+        (content,) = make_tree(tmp / "src", {"a/file": 16 * CHUNK}).values()
         pfs = stack.enter_context(slowfs(tmp / "src"))
         files = stack.enter_context(contextlib.ExitStack())  # closed after the mount's end, lest closing hangs
         mount = stack.enter_context(clairfs(pfs.path, "--ram=4M", f"--chunk={CHUNK}", "--staging=4M"))
         fd = os.open(mount.path / "a/file", os.O_RDONLY)
         files.callback(errno_of, os.close, fd)  # of a mount that is dead by then
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-        for chunk in range(8):
-            os.pread(fd, 1, chunk * CHUNK)  # the first half is in the RAM tier
+        for chunk in range(8):  # the first half is in the RAM tier
+            assert os.pread(fd, 1, chunk * CHUNK) == content[chunk * CHUNK : chunk * CHUNK + 1]
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_NORMAL)
         pfs.command("hang a/file 3600")
         # Its files are closed some time after the daemon has ended, so an unmount would find it busy.
         stack.callback(pfs.kill, signal.SIGTERM)
-        reader = in_background(errno_of, os.pread, fd, 16 * CHUNK, 0)
+        read = []
+        reader = in_background(errno_of, lambda: read.append(os.pread(fd, 16 * CHUNK, 0)))
         wait_until(lambda: pfs.counters()["pending"] > 0, "the reader waits")
         register(mount, PLAN)
         wait_until(lambda: ("staging", "D") in threads(mount.pid), "the push waits for a page")
         killed(mount, how)
         joined(reader)
+        assert all(content.startswith(piece) for piece in read)  # what had come before
         assert errno_of(os.pread, fd, 1, 15 * CHUNK) in TOLD
 
 
@@ -113,22 +129,22 @@ def test_under_readers_that_follow_the_pushes():
     rng = random.Random(2)
     with tempdir() as tmp:
         names = make_samples(tmp / "src", 400, 200_000)
-        script = "import sys\nfor name in sys.argv[1:]: open(name, 'rb').read()"
         with clairfs(tmp / "src", "--ram=1M", "--staging=64M") as mount:
             for _ in range(10):
                 register(mount, "format=files sampler=torch.sequential epochs=1000")
-                words = [sys.executable, "-c", script, *(mount.path / name for name in sorted(names))]
-                readers = [subprocess.Popen(words, stderr=subprocess.DEVNULL) for _ in range(2)]
+                words = [sys.executable, "-c", READER, mount.path, mount.source, *sorted(names)]
+                readers = [subprocess.Popen(words) for _ in range(2)]
                 try:
                     time.sleep(rng.uniform(0.03, 0.3))
                     killed(mount)
                     for reader in readers:
-                        reader.wait(PATIENCE)
+                        assert reader.wait(PATIENCE) in TOLD
                 finally:
                     for reader in readers:
                         reader.kill()
                         reader.wait()
                 mount.remount()
+                assert_same_files(mount, rng.sample(names, 40))
 
 
 @pytest.fixture
