@@ -98,6 +98,12 @@ void kill_and_reap(pid_t child) {
   ::waitpid(child, nullptr, WNOHANG);
 }
 
+/// Of a child that may outlive this process: who reads our output until its end must not wait for it too.
+void let_go_of_standard_streams() {
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null.get(), fd);
+}
+
 std::string last_line(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
   return text.substr(text.rfind('\n') + 1);
@@ -114,6 +120,7 @@ Result<std::string> with_deadline(const std::string& path, std::chrono::millisec
   const pid_t child = ::fork();
   if (child < 0) return system_error(errno, "start a process");
   if (child == 0) {
+    let_go_of_standard_streams();
     const auto result = work();
     write_all(writer.get(), result ? *result : result.error().message);
     ::_exit(result ? 0 : std::min(result.error().code, 255));
@@ -123,7 +130,7 @@ Result<std::string> with_deadline(const std::string& path, std::chrono::millisec
   const bool complete = drain(reader.get(), text, std::chrono::steady_clock::now() + patience);
   if (!complete) {
     kill_and_reap(child);
-    return system_error(ETIMEDOUT, path);
+    return Error{ETIMEDOUT, path + " does not answer"};
   }
   const int status = reap(child);
   if (!WIFEXITED(status)) return system_error(EIO, path);
