@@ -1,12 +1,20 @@
 """Faults inside the daemon's process, by tests/support/fault_preload.cc."""
 
 import mmap
+import re
 import struct
+import subprocess
 
 import pytest
-from clairmount import build_dir, sanitized
+from clairmount import binary, build_dir
 
 FIELDS = ("read_errno", "write_errno", "index_errno", "clock_seconds", "hits", "node", "wrong_bulk", "wrong_message")
+
+
+def sanitizers():
+    """The runtime libraries that want to be loaded before any other."""
+    loaded = subprocess.run(["ldd", binary()], check=True, capture_output=True, text=True).stdout
+    return re.findall(r"=> (\S+/lib[at]san\S+)", loaded)
 
 
 class Faults:
@@ -18,8 +26,8 @@ class Faults:
         with open(path, "r+b") as file:
             memory = mmap.mmap(file.fileno(), 8 * len(FIELDS))
         object.__setattr__(self, "memory", memory)
-        library = build_dir() / "tests/libfault_preload.so"
-        object.__setattr__(self, "env", {"LD_PRELOAD": str(library), "CLAIRFS_FAULTS": str(path)})
+        libraries = [*sanitizers(), build_dir() / "tests/libfault_preload.so"]
+        object.__setattr__(self, "env", {"LD_PRELOAD": ":".join(map(str, libraries)), "CLAIRFS_FAULTS": str(path)})
 
     def __getattr__(self, field):
         return struct.unpack_from("=q", self.memory, 8 * FIELDS.index(field))[0]
@@ -30,6 +38,4 @@ class Faults:
 
 @pytest.fixture
 def faults(tmp):
-    if sanitized():
-        pytest.skip("a sanitizer wants to be preloaded first")
     return Faults(tmp)

@@ -59,7 +59,7 @@ def binary(name="clairfs"):
 
 @functools.cache
 def sanitized():
-    """Whether the build under test has a sanitizer, which takes memory of its own and wants to be preloaded first."""
+    """Whether the build under test has a sanitizer, which takes memory of its own."""
     return any(name in binary().read_bytes() for name in (b"__asan_init", b"__tsan_init"))
 
 
