@@ -10,6 +10,7 @@ import subprocess
 import threading
 
 import clairmount
+import nvme_data
 import pytest
 from clairjob import LAUNCH, SHELL, clairjob
 from clairmount import make_tree, slowfs, wait_until
@@ -203,12 +204,13 @@ def test_random_files_under_a_plan(data):
 def test_warm_nvme_stores_of_another_version(tmp):
     """Only rank 0 looks whether its saved catalog still holds, yet no node serves old bytes from its store."""
     # So many that those which the nodes compare with their own source at the start are others.
-    contents = make_tree(tmp / "src", {f"{i:03}": 20_000 for i in range(300)})
+    # And more than memory on its way holds, which would answer for what NVMe was too busy to take.
+    contents = make_tree(tmp / "src", {f"{i:03}": 64_000 for i in range(400)})
     changed = "201"
     options = ["--nvme", f"{tmp}/nvme{{rank}}:64M", "--ram=0", "--chunk=64K", "--check=directories"]
     with clairjob(tmp / "src", 2, *options) as job:
         for node in job:
-            assert all((node.path / name).read_bytes() == content for name, content in contents.items())
+            nvme_data.fill(node, contents, len(contents))
         job.end()
         with open(tmp / "src" / changed, "r+b") as file:
             file.write(bytes(byte ^ 0xFF for byte in contents[changed]))
