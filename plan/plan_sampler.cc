@@ -117,7 +117,11 @@ Result<Lists> read_order(const PlanSpec& spec, uint32_t n, const DatasetSource& 
 
 Result<std::vector<double>> read_plan_weights(const std::string& value, uint32_t n,
                                               const DatasetSource& source) {
-  if (!value.starts_with('[')) return read_weights(source.list_path(value), n);
+  if (!value.starts_with('[')) {
+    const std::string path = source.list_path(value);
+    if (const auto readable = read_list_file(path, 0); !readable) return readable.error();
+    return read_weights(path, n);
+  }
   return nlohmann::json::parse(value).get<std::vector<double>>();
 }
 

@@ -266,7 +266,7 @@ def test_too_much_is_refused(tmp):
         for key in ("list", "indices"):
             plan_refused(f"{FILES[key]}{tmp}/large", "at most")
             plan_refused(f"{FILES[key]}{tmp}/orders", "more than a million orders")
-        plan_refused(f"{FILES['weights']}{tmp}/large", "a line is longer than 4096 bytes")
+        plan_refused(f"{FILES['weights']}{tmp}/large", "want at most")
         plan_refused(f"{FILES['weights']}{tmp}/orders", "more than 3 weights")  # samples of the dataset
         os.mkfifo(tmp / "pipe")
         for key, text in FILES.items():
