@@ -97,6 +97,16 @@ Result<std::string> resolve_directory(const std::string& directory, const std::s
   return path.native();
 }
 
+/// What is not mounted shows as an empty directory. Whoever took it for the dataset would lose all that is
+/// kept.
+Status check_has_files(const Catalog& catalog) {
+  if (catalog.count(Catalog::Kind::file) + catalog.count(Catalog::Kind::symlink) > 0) return {};
+  const std::string source = printable(catalog.source());
+  if (catalog.unreadable() > 0)
+    return Error{EACCES, source + " has no files that this user may read; mount as one who may"};
+  return Error{ENOENT, source + " has no files; is its filesystem mounted?"};
+}
+
 /// The saved catalog if it may be used, else why not.
 Result<std::shared_ptr<const Catalog>> reload(const std::string& file, const std::string& source,
                                               const CatalogOptions& options, const ScanProgress& progress) {
@@ -108,6 +118,7 @@ Result<std::shared_ptr<const Catalog>> reload(const std::string& file, const std
   }
   if (catalog.lookup(FileId(0), options.scan.reserved))
     return Error{EBADMSG, "the saved catalog has an entry that is left out now"};
+  if (!check_has_files(catalog)) return Error{EBADMSG, "the saved catalog has no files"};
   const Fd root(::open(source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root) return failure("open", source);
   const std::optional<std::string> change =
@@ -228,6 +239,7 @@ Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const Cata
   const int64_t scan_start_ns = wall_clock_ns();
   Result<std::shared_ptr<const Catalog>> scanned = scan_catalog(resolved, options.scan, log, progress);
   if (!scanned) return scanned.error();
+  if (Status status = check_has_files(**scanned); !status) return status.error();
   out.catalog = *scanned;
   if (!file.empty() && try_save(*out.catalog, file, scan_start_ns, log)) out.saved_file = file;
   out.seconds = seconds_since(start);

@@ -128,6 +128,16 @@ def test_two_nodes_on_one_mount_point_refuse(data, tmp):
         wait_until(lambda: has_said("write {rank} where their paths are to differ"), "one refuses")
 
 
+def test_a_source_without_a_file_ends_the_job(tmp):
+    """As where the parallel filesystem is not mounted on the node that scans."""
+    for name in ("src", "mnt0", "mnt1"):
+        (tmp / name).mkdir()
+    with launched(tmp / "src", tmp / "mnt{rank}", "--catalog-dir", tmp / "catalog{rank}") as has_said:
+        wait_until(lambda: has_said("has no files; is its filesystem mounted?"), "rank 0 refuses")
+        wait_until(lambda: has_said("rank 0, which scans the dataset, is gone"), "rank 1 ends too")
+        wait_until(lambda: not clairmount.mounts_below(tmp), "no mount is left")
+
+
 def test_what_people_see(data):
     with clairjob(data.root, 3, "--ram", "64M") as job:
         register_on_all(job, 0, 2)

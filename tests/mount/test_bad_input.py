@@ -4,8 +4,8 @@ import os
 import subprocess
 
 import pytest
-from clairmount import binary, is_mounted, make_tree
-from mounting import assert_one_line, cleaned, daemons, run
+from clairmount import REPO, binary, clairfs, is_mounted, make_tree, wait_until
+from mounting import assert_one_line, cleaned, daemons, fingerprint, run
 
 
 @pytest.fixture
@@ -104,6 +104,30 @@ def test_options_that_do_not_suit_this_machine(place, name):
     options, parts = SETTLED[name]
     refused(place, "{t}/src", "{t}/mnt", "--catalog-dir={t}/catalog", *options, status=32, parts=parts)
     assert sorted(os.listdir(place / "src")) == ["file", "folder"]
+@pytest.mark.parametrize("foreground", [[], ["-f"]])
+def test_source_without_a_file(place, foreground):
+    """As one whose filesystem is not mounted: what an earlier mount has kept of it is not touched."""
+    (place / "nvme").mkdir(mode=0o700)
+    options = [f"--nvme={place}/nvme:8M", "--ram=0"]
+    with clairfs(place / "src", *options) as mount:
+        kept = lambda: (fingerprint(place / "nvme"), [p.read_bytes() for p in mount.catalog_dir.glob("catalog-*")])  # noqa: E731
+        assert (mount.path / "file").read_bytes()
+        wait_until(lambda: mount.stat("tiers.nvme.chunks") == 1, "it is kept")
+        mount.umount()
+        before = kept()
+        (place / "src").rename(place / "away")
+        (place / "src/left").mkdir(parents=True)
+        result = run("mount", place / "src", place / "mnt", "--catalog-dir", mount.catalog_dir, *options, *foreground)
+        assert result.returncode == 32 and f"{place}/src has no files; is its filesystem mounted?\n" in result.stderr
+        assert foreground or result.stderr.count("\n") == 1
+        assert not is_mounted(place / "mnt") and not daemons(place / "mnt")
+        assert kept() == before and before[1]
+        (place / "src/left").rmdir()
+        (place / "away").rename(place / "src")
+        mount.remount()
+        assert mount.stat("tiers.nvme.chunks") == 1
+
+
 
 
 CONFIGS = {
