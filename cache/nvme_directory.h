@@ -16,7 +16,7 @@ struct NvmeDirectory {
 
 /// Makes `path` (mode 0700) if only its last component is missing. Refuses, naming the fix: a symlink, what
 /// is not a directory, another owner, access for group or others, a directory in use (EBUSY; names the
-/// owner's pid), one that cannot be written.
+/// owner's pid), one that cannot be written, one that holds what is not of a store (ENOTEMPTY).
 Result<NvmeDirectory> lock_nvme_directory(const std::string& path);
 
 }  // namespace clairfs

@@ -70,6 +70,15 @@ Result<NvmeIndexFile> NvmeIndexFile::open(int directory, const char* name, uint3
   return NvmeIndexFile(std::move(file), static_cast<uint32_t>(std::min<uint64_t>(records, UINT32_MAX - 1)));
 }
 
+bool NvmeIndexFile::exists(int directory) {
+  const Fd file(::openat(directory, kName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  struct stat st;
+  if (!file || ::fstat(file.get(), &st) != 0 || !S_ISREG(st.st_mode)) return false;
+  NvmeIndexHeader header;
+  const auto read = read_fully(file.get(), std::as_writable_bytes(std::span(&header, 1)), 0, kRead);
+  return read && std::ranges::equal(header.magic, NvmeIndexHeader::kMagic);
+}
+
 uint64_t NvmeIndexFile::bytes_on_disk() const {
   struct stat st;
   if (::fstat(file_.get(), &st) != 0) return 0;

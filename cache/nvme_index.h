@@ -45,6 +45,9 @@ class NvmeIndexFile {
   /// Errors: ENOENT; EBADMSG when it is not an index of this layout.
   static Result<NvmeIndexFile> open(int directory, const char* name, uint32_t segment_slots);
 
+  /// Whether there is one, of whatever version and however damaged.
+  static bool exists(int directory);
+
   uint32_t records() const { return records_; }
   uint64_t bytes_on_disk() const;
   /// Records from `number` on, as many as there are and fit; intact or not.

@@ -128,6 +128,17 @@ def test_source_without_a_file(place, foreground):
         assert mount.stat("tiers.nvme.chunks") == 1
 
 
+def test_nvme_directory_with_files_of_others(place):
+    """Of whatever name: they stay as they are."""
+    for name in ("index", "lock", "thesis.tex"):
+        folder = place / f"with {name}"
+        folder.mkdir(mode=0o700)
+        (folder / name).write_text("precious")
+        words = ["{t}/src", "{t}/mnt", "--catalog-dir={t}/catalog", f"--nvme={folder}:8M"]
+        refused(place, *words, status=32, parts=[f"holds {name}", f"{folder}/clairfs"])
+        assert os.listdir(folder) == [name] and (folder / name).read_text() == "precious"
+
+
 
 
 CONFIGS = {

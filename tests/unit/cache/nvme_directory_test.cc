@@ -1,10 +1,12 @@
 #include "cache/nvme_directory.h"
 
 #include <cerrno>
+#include <filesystem>
 
 #include <catch2/catch.hpp>
 #include <sys/stat.h>
 
+#include "cache/nvme_record.h"
 #include "tests/unit/cache/io_support.h"
 
 using namespace clairfs;
@@ -56,7 +58,53 @@ TEST_CASE("a directory that will not do is refused with the reason") {
   }
   REQUIRE(::chmod((dir / "target").c_str(), 0700) == 0);
   REQUIRE(::symlink("elsewhere", (dir / "target/lock").c_str()) == 0);
-  refused(dir / "target", ELOOP, "lock");
+  refused(dir / "target", ENOTEMPTY, "lock");
+}
+
+TEST_CASE("where others keep files, a directory of its own is advised") {
+  const TemporaryDirectory dir;
+  REQUIRE(::mkdir((dir / "shared").c_str(), 0700) == 0);
+  REQUIRE(::chmod((dir / "shared").c_str(), 01777) == 0);
+  refused(dir / "shared", EPERM, dir / "shared/clairfs");
+  REQUIRE(::chmod((dir / "shared").c_str(), 0755) == 0);
+  refused(dir / "shared", EPERM, "chmod 700");
+  write_file(dir / "shared/file", "");
+  refused(dir / "shared", EPERM, dir / "shared/clairfs");
+}
+
+TEST_CASE("a directory with files of others is refused, and they stay as they are") {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "store";
+  REQUIRE(::mkdir(path.c_str(), 0700) == 0);
+  const std::string name = GENERATE("index", "lock", "index.new", "photo.jpg");
+  write_file(path + "/" + name, "precious\n");
+  refused(path, ENOTEMPTY, "holds " + name);
+  CHECK(std::filesystem::file_size(path + "/" + name) == 9);
+  CHECK(std::distance(std::filesystem::directory_iterator(path), {}) == 1);
+}
+
+TEST_CASE("what a store may leave is no reason to refuse") {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "store";
+  REQUIRE(::mkdir(path.c_str(), 0700) == 0);
+  REQUIRE(::mkdir((path + "/lost+found").c_str(), 0700) == 0);
+  write_file(path + "/segment-000000", "x");
+  REQUIRE(lock_nvme_directory(path).ok());
+  write_file(path + "/index", "damaged beyond recognition");
+  write_file(path + "/index.new", "");
+  write_file(path + "/lock", GENERATE(as<std::string>{}, "", "4711\n", std::string(5, '\0')));
+  REQUIRE(lock_nvme_directory(path).ok());
+  SECTION("another file, and no index that can be known as one") {
+    write_file(path + "/notes", "");
+    refused(path, ENOTEMPTY, "notes");
+  }
+  SECTION("another file beside an index of whatever version") {
+    write_file(path + "/notes", "");
+    NvmeIndexHeader header = NvmeIndexHeader::make(1);
+    header.version = 77;
+    write_file(path + "/index", std::string(reinterpret_cast<const char*>(&header), sizeof header));
+    CHECK(lock_nvme_directory(path).ok());
+  }
 }
 
 TEST_CASE("another user's directory is refused") {
