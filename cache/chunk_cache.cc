@@ -77,6 +77,13 @@ void ChunkCache::adopt_warm_chunks() {
     const uint64_t found = stores_[i]->chunks();
     if (known.size() < found)
       stores_[i]->drop_unless([&](const ChunkKey& key) { return known.contains(key); });
+    if (known.empty()) {
+      log_.warn(
+          "{}: none of the {} chunks kept there is of this dataset as it is now, and they were dropped; give "
+          "each dataset an NVMe directory of its own",
+          stores_[i]->directory(), found);
+      continue;
+    }
     log_.info("{}: {} chunks of an earlier mount are warm, {} were dropped", stores_[i]->directory(),
               known.size(), found - known.size());
   }

@@ -73,6 +73,16 @@ def test_without_a_size_a_restart_finds_what_was_kept(dataset, tmp):
         assert mount.stat("pfs.bytes") == 0
 
 
+def test_another_dataset_in_the_same_directory_is_warned_of(dataset, nvme, tmp):
+    source, contents = dataset
+    (tmp / "other").mkdir()
+    (tmp / "other/file").write_bytes(b"other")
+    with clairfs(source, *options(nvme)) as mount:
+        fill(mount, contents)
+    with clairfs(tmp / "other", *options(nvme)) as mount:
+        assert f"none of the {CHUNKS} chunks kept there" in mount.log() and "NVMe directory of its own" in mount.log()
+
+
 def test_one_daemon_for_a_directory(dataset, nvme, tmp):
     source, contents = dataset
     (tmp / "mnt").mkdir()
