@@ -112,9 +112,8 @@ Status start_in_background(const MountOptions& options, const Serve& serve,
   wait_for_end(process, kEndPatience);  // until then it may hold its locks
   const std::string end = how_it_ended(child);
   if (outcome.error().code != EPIPE) return outcome;
-  const std::string log =
-      options.log_file.empty() ? default_log_file(options.catalog_dir, options.mountpoint) : options.log_file;
-  return Error{EPIPE, fmt::format("{}: {}; its log is {}", outcome.error().message, end, log)};
+  return Error{EPIPE,
+               fmt::format("{}: {}; its log is {}", outcome.error().message, end, log_file_of(options))};
 }
 
 }  // namespace clairfs

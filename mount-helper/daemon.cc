@@ -25,6 +25,7 @@
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/guard.h"
 #include "mount-helper/job_node.h"
+#include "mount-helper/logging.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/signals.h"
 #include "mount-helper/watchdog.h"
@@ -115,7 +116,7 @@ class Mount {
 Status Mount::set_up(const ServeEvents& events, SignalWaiter& signals) {
   info_.source = options_.source;
   info_.mountpoint = options_.mountpoint;
-  info_.log_file = options_.log_file;
+  info_.log_file = log_file_of(options_);
   info_.pid = ::getpid();
   info_.started = std::chrono::system_clock::now();
   if (place_.size > 1) {

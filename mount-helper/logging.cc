@@ -48,6 +48,11 @@ std::string default_log_file(const std::string& catalog_dir, const std::string& 
   return fmt::format("{}/log/{}.log", catalog_dir, name);
 }
 
+std::string log_file_of(const MountOptions& options) {
+  if (!options.log_file.empty() || options.foreground) return options.log_file;
+  return default_log_file(options.catalog_dir, options.mountpoint);
+}
+
 Status make_directories(const std::string& directory) {
   if (directory.empty() || ::mkdir(directory.c_str(), 0700) == 0 || errno == EEXIST) return {};
   if (errno != ENOENT) return system_error(errno, "make directory " + directory);
@@ -62,9 +67,8 @@ Status make_directories(const std::string& directory) {
 Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options) {
   std::vector<spdlog::sink_ptr> sinks;
   if (options.foreground) sinks.push_back(std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-  if (!options.foreground || !options.log_file.empty()) {
-    auto sink = file_sink(options.log_file.empty() ? default_log_file(options.catalog_dir, options.mountpoint)
-                                                   : options.log_file);
+  if (const std::string file = log_file_of(options); !file.empty()) {
+    auto sink = file_sink(file);
     if (!sink) return sink.error();
     sinks.push_back(*sink);
   }

@@ -14,6 +14,9 @@ namespace clairfs {
 /// unique.
 std::string default_log_file(const std::string& catalog_dir, const std::string& mountpoint);
 
+/// The file that make_logger() writes to; empty if it is stderr alone.
+std::string log_file_of(const MountOptions& options);
+
 /// A logger for `options`: stderr in the foreground (and options.log_file if named), else a file that is
 /// begun anew at 4 MiB, with one older one kept. Missing directories are made with mode 0700. Starts no
 /// thread. Errors: the directory or file cannot be made, with the path and the option to name another.

@@ -263,6 +263,12 @@ Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEnt
     const auto log_file = settle_output(options.log_file, "log file", options);
     if (!log_file) return log_file.error();
     if (const Status ours = refuse_strangers_links("log file", options.log_file); !ours) return ours.error();
+    const std::string above = std::filesystem::path(*log_file).parent_path().string();
+    if (!is_directory(above)) {
+      return fault(ENOENT,
+                   fmt::format("log file {}: its directory is missing: mkdir -p {}, or give another path",
+                               *log_file, above));
+    }
     options.log_file = *log_file;
   }
   return options;

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "mount-helper/background.h"
 #include "mount-helper/commands/commands.h"
@@ -80,6 +81,7 @@ int mount_command(const MountRequest& request) {
   const Status permitted = check_permissions(*options, gather_fuse_facts(options->mountpoint));
   if (!permitted) return fail(permitted.error(), exit_mount_failure);
   if (request.fake) return exit_success;
+  ::umask(077);  // what it makes names files that others may not see
   return options->foreground ? mount_in_foreground(*options) : mount_in_background(*options, request.verbose);
 }
 

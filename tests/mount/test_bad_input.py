@@ -94,6 +94,7 @@ SETTLED = {
     "catalogs in the source": (["--catalog-dir={t}/src/catalog"], ["{t}/src/catalog", "never written"]),
     "log in the source": (["--log-file={t}/src/log"], ["{t}/src/log", "never written"]),
     "catalogs in a file": (["--catalog-dir={t}/file"], ["{t}/file"]),
+    "no directory for the log": (["--log-file={t}/absent/log"], ["mkdir -p {t}/absent"]),
     "log is a directory": (["--log-file={t}/src/../mnt/../src/../folder/"], ["folder"]),
     "more memory than there is address space": (["--ram=100000T"], []),
 }
@@ -104,6 +105,9 @@ def test_options_that_do_not_suit_this_machine(place, name):
     options, parts = SETTLED[name]
     refused(place, "{t}/src", "{t}/mnt", "--catalog-dir={t}/catalog", *options, status=32, parts=parts)
     assert sorted(os.listdir(place / "src")) == ["file", "folder"]
+    assert not (place / "absent").exists()
+
+
 @pytest.mark.parametrize("foreground", [[], ["-f"]])
 def test_source_without_a_file(place, foreground):
     """As one whose filesystem is not mounted: what an earlier mount has kept of it is not touched."""
@@ -139,6 +143,11 @@ def test_nvme_directory_with_files_of_others(place):
         assert os.listdir(folder) == [name] and (folder / name).read_text() == "precious"
 
 
+def test_log_file_is_for_its_owner_alone(place):
+    options = ["--catalog-dir", place / "catalog", "--log-file", place / "log"]
+    assert run("mount", place / "src", place / "mnt", *options).returncode == 0
+    assert stat.S_IMODE((place / "log").stat().st_mode) == 0o600
+    assert f"log {place / 'log'}" in run("status", place / "mnt").stdout
 
 
 CONFIGS = {
