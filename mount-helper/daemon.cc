@@ -23,11 +23,13 @@
 #include "fs/page_pusher.h"
 #include "fs/reports.h"
 #include "mount-helper/commands/commands.h"
+#include "mount-helper/defaults.h"
 #include "mount-helper/guard.h"
 #include "mount-helper/job_node.h"
 #include "mount-helper/logging.h"
 #include "mount-helper/option_table.h"
 #include "mount-helper/signals.h"
+#include "mount-helper/validate.h"
 #include "mount-helper/watchdog.h"
 #include "plan/next_use_policy.h"
 #include "plan/plan_manager.h"
@@ -368,10 +370,19 @@ void Mount::end_by_force() {
   std::_Exit(exit_system);
 }
 
+void warn(const std::vector<std::string>& lines, const MountOptions& options, Logger& log) {
+  for (const std::string& line : lines) {
+    log.warn("{}", line);
+    if (!options.foreground) fmt::print(stderr, "clairfs: warning: {}\n", line);
+  }
+}
+
 int serve_mount(Mount& mount, const MountOptions& options, Logger& log, const ServeEvents& events,
                 SignalWaiter& signals) {
+  const auto doubts = doubts_about(options, available_memory(this_machine()));  // before the mount hides them
   Status ready = mount.set_up(events, signals);
   if (ready) ready = mount.serve([&] { signals.notify(); });
+  if (ready) warn(doubts, options, log);  // a failure is one line alone
   events.ready(ready);
   if (ready) {
     log.info("mounted {} on {}", options.source, options.mountpoint);

@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "cache/base/units.h"
 #include "mount-helper/live_mount.h"
 
 namespace clairfs {
@@ -155,6 +156,15 @@ uint64_t bytes_of_store(const std::string& directory) {
   return bytes;
 }
 
+/// What a store at `path`, which need not exist yet, could take now.
+Result<uint64_t> room_for_store(const std::string& path) {
+  struct statvfs space {};
+  const std::string there = is_directory(path) ? path : std::filesystem::path(path).parent_path().string();
+  if (::statvfs(there.c_str(), &space) != 0)
+    return system_error(errno, "free space of nvme directory " + path);
+  return uint64_t{space.f_bavail} * space.f_frsize + bytes_of_store(path);
+}
+
 Status settle_nvme(NvmeDir& nvme) {
   if (const Status direct = refuse_symlink("nvme directory", nvme.directory); !direct) return direct;
   if (const Status ours = refuse_strangers_links("nvme directory", nvme.directory); !ours) return ours;
@@ -163,12 +173,9 @@ Status settle_nvme(NvmeDir& nvme) {
   const std::string& path = *settled;
   nvme.directory = path;
   if (nvme.capacity != 0) return {};
-  struct statvfs space {};
-  const bool exists = is_directory(path);
-  if (::statvfs(exists ? path.c_str() : std::filesystem::path(path).parent_path().c_str(), &space) != 0)
-    return system_error(errno, "free space of nvme directory " + path);
-  const auto free = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
-  nvme.capacity = static_cast<uint64_t>((free + static_cast<double>(bytes_of_store(path))) * kNvmeShare);
+  const auto room = room_for_store(path);
+  if (!room) return room.error();
+  nvme.capacity = static_cast<uint64_t>(static_cast<double>(*room) * kNvmeShare);
   if (nvme.capacity == 0) return fault(ENOSPC, fmt::format("nvme directory {} has no free space", path));
   return {};
 }
@@ -272,6 +279,27 @@ Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEnt
     options.log_file = *log_file;
   }
   return options;
+}
+
+std::vector<std::string> doubts_about(const MountOptions& options, uint64_t memory) {
+  std::vector<std::string> lines;
+  std::error_code failure;
+  if (!std::filesystem::is_empty(options.mountpoint, failure) && !failure)
+    lines.push_back(
+        fmt::format("mountpoint {} is not empty; the mount hides what is in it", options.mountpoint));
+  const auto compare = [&](const std::string& what, uint64_t wanted, uint64_t there, const char* of) {
+    if (wanted <= there) return;
+    lines.push_back(
+        fmt::format("{} of {} is more than the {} of {}", what, format_size(wanted), format_size(there), of));
+  };
+  compare("--ram", options.ram, memory, "memory available; when it fills, the kernel may kill this mount");
+  compare("--staging", options.staging, memory, "memory available; files pushed ahead are lost again");
+  for (const NvmeDir& nvme : options.nvme) {
+    if (const auto room = room_for_store(nvme.directory))
+      compare("--nvme " + nvme.directory, nvme.capacity, *room,
+              "disk space free there; it ends where that does");
+  }
+  return lines;
 }
 
 }  // namespace clairfs

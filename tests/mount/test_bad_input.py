@@ -143,6 +143,19 @@ def test_nvme_directory_with_files_of_others(place):
         assert os.listdir(folder) == [name] and (folder / name).read_text() == "precious"
 
 
+def test_doubts_are_told_and_no_more(place):
+    (place / "mnt/hidden").write_text("")
+    (place / "nvme").mkdir(mode=0o700)
+    options = ["--ram=3T", "--staging=9T", f"--nvme={place}/nvme:1000T", "--catalog-dir", place / "catalog"]
+    mounted = run("mount", place / "src", place / "mnt", *options)
+    (log,) = (place / "catalog/log").iterdir()
+    for told in (mounted.stderr, log.read_text()):
+        for part in ("is not empty", "--ram of 3.0 TiB is more", "--staging of 9.0 TiB", f"--nvme {place}/nvme of 1000"):
+            assert part in told, told
+    assert mounted.returncode == 0 and mounted.stderr.count("\n") == 4
+    assert f"log {log}" in run("status", place / "mnt").stdout
+
+
 def test_log_file_is_for_its_owner_alone(place):
     options = ["--catalog-dir", place / "catalog", "--log-file", place / "log"]
     assert run("mount", place / "src", place / "mnt", *options).returncode == 0
