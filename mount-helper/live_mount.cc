@@ -3,11 +3,20 @@
 #include <cerrno>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "mount-helper/processes.h"
 
 namespace clairfs {
 namespace {
+
+/// The kernel keeps everybody else out of a FUSE mount, root too, before its daemon hears of it.
+Status check_let_in(const MountEntry& mount) {
+  if (!mount.owner || *mount.owner == ::geteuid()) return {};
+  if (::access(mount.mountpoint.c_str(), F_OK) == 0 || errno != EACCES) return {};
+  return Error{EACCES, fmt::format("{} is mounted by user {} without --allow-other; run this as that user",
+                                   mount.mountpoint, *mount.owner)};
+}
 
 constexpr auto kPatience = std::chrono::seconds(10);  // a busy daemon answers within one
 
@@ -47,6 +56,7 @@ Result<MountEntry> find_clairfs_mount(const std::string& path) {
                  fmt::format("{} is not on a clairfs mount; 'findmnt -t fuse.clairfs' lists them", path)};
   }
   if (const Status answers = check_answers(mount->mountpoint); !answers) return answers.error();
+  if (const Status let_in = check_let_in(*mount); !let_in) return let_in.error();
   return *mount;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <sstream>
 
+#include "cache/base/text.h"
 #include "mount-helper/processes.h"
 #include "mount-helper/text_file.h"
 
@@ -27,6 +28,16 @@ std::string unescape(std::string_view text) {
     }
   }
   return plain;
+}
+
+/// The number after "user_id=" in a list with commas.
+std::optional<uid_t> owner_in(const std::string& options) {
+  std::istringstream list(options);
+  for (std::string option; std::getline(list, option, ',');) {
+    constexpr std::string_view kKey = "user_id=";
+    if (option.starts_with(kKey)) return parse_whole<uid_t>(std::string_view(option).substr(kKey.size()));
+  }
+  return std::nullopt;
 }
 
 Result<std::string> real_path(const std::string& path) {
@@ -51,7 +62,10 @@ std::vector<MountEntry> parse_mountinfo(std::string_view text) {
     }
     std::string type;
     std::string source;
-    if (fields >> type >> source) mounts.push_back({unescape(mountpoint), unescape(type), unescape(source)});
+    std::string options;
+    if (!(fields >> type >> source)) continue;
+    fields >> options;
+    mounts.push_back({unescape(mountpoint), unescape(type), unescape(source), owner_in(options)});
   }
   return mounts;
 }

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/types.h>
+
 #include "cache/base/result.h"
 
 namespace clairfs {
@@ -14,8 +16,9 @@ namespace clairfs {
 /// One line of /proc/self/mountinfo; see proc(5). Paths have their octal escapes undone.
 struct MountEntry {
   std::string mountpoint;
-  std::string type;    ///< "ext4", "fuse.clairfs"
-  std::string source;  ///< for clairfs mounts the dataset's path
+  std::string type;                           ///< "ext4", "fuse.clairfs"
+  std::string source;                         ///< for clairfs mounts the dataset's path
+  std::optional<uid_t> owner = std::nullopt;  ///< of a FUSE mount: who mounted
 
   bool is_clairfs() const { return type == "fuse.clairfs"; }
 };

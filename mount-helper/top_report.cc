@@ -127,7 +127,8 @@ ByteSources byte_sources(const Json& before, const Json& after) {
   return bytes;
 }
 
-std::vector<std::string> top_lines(const Json& before, const Json& after, double seconds) {
+std::vector<std::string> top_lines(const Json& before, const Json& after, double seconds,
+                                   const std::string& no_plan) {
   const double span = std::max(seconds, 1e-3);
   std::vector<std::string> lines;
   lines.push_back(fmt::format("clairfs {}  from {}", printable(text(after, "/mountpoint")),
@@ -144,7 +145,7 @@ std::vector<std::string> top_lines(const Json& before, const Json& after, double
     lines.push_back(plan_line(before, plan, span));
     if (std::string trouble = trouble_line(plan); !trouble.empty()) lines.push_back(std::move(trouble));
   }
-  if (plans_of(after).empty()) lines.push_back("no plan");
+  if (plans_of(after).empty()) lines.push_back(no_plan);
   return lines;
 }
 

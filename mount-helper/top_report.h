@@ -25,8 +25,9 @@ struct ByteSources {
 ByteSources byte_sources(const nlohmann::json& before, const nlohmann::json& after);
 
 /// Lines without their newline: first the mount's, then one or two a plan. `seconds` between the readings.
-/// Fields that are missing count as zero.
-std::vector<std::string> top_lines(const nlohmann::json& before, const nlohmann::json& after, double seconds);
+/// Fields that are missing count as zero. `no_plan` is the line where no plan is told of.
+std::vector<std::string> top_lines(const nlohmann::json& before, const nlohmann::json& after, double seconds,
+                                   const std::string& no_plan = "no plan");
 
 /// Whether both readings are of one daemon, so that they can be subtracted.
 bool same_daemon(const nlohmann::json& before, const nlohmann::json& after);

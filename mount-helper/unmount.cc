@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
 #include "mount-helper/mountinfo.h"
 #include "mount-helper/permissions.h"
@@ -47,12 +48,21 @@ Status unmount_unprivileged(const std::string& mountpoint, bool lazy) {
   }
   const Status done =
       lazy ? run_program({fusermount, "-u", "-z", mountpoint}) : run_program({fusermount, "-u", mountpoint});
-  if (done || done.error().message.find("busy") == std::string::npos) return done;
-  return system_error(EBUSY, "unmount " + mountpoint);
+  if (done) return done;
+  if (done.error().message.find("busy") != std::string::npos)
+    return system_error(EBUSY, "unmount " + mountpoint);
+  const auto mounts = current_mounts();
+  if (!mounts) return done;
+  const auto mount = mount_at(*mounts, mountpoint);
+  if (!mount) return {};  // its daemon was faster
+  if (!mount->owner || *mount->owner == ::geteuid()) return done;
+  return Error{EPERM, fmt::format("{} belongs to user {}; only that user and root may unmount it", mountpoint,
+                                  *mount->owner)};
 }
 
 Status unmount_once(const std::string& mountpoint, bool lazy) {
   if (::umount2(mountpoint.c_str(), UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0) return {};
+  if (errno == EINVAL) return {};  // it was one a moment ago: its daemon was faster
   if (errno == EPERM) return unmount_unprivileged(mountpoint, lazy);
   return system_error(errno, "unmount " + mountpoint);
 }

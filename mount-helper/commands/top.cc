@@ -80,6 +80,10 @@ int top_command(const std::string& path, double interval, bool once) {
   auto before = read_stats(mount->mountpoint);
   if (!before) return fail(before.error(), exit_system);
 
+  const auto plans = read_with_deadline(mount->mountpoint + "/.clairfs/last_error", kPatience);
+  const bool hidden = !plans && plans.error().code == EACCES;
+  const std::string no_plan = hidden ? "plans are shown to the mount's user and root only" : "no plan";
+
   const SignalWaiter signals;
   Screen screen;
   while (pause_for(signals, interval)) {
@@ -95,7 +99,7 @@ int top_command(const std::string& path, double interval, bool once) {
     }
     if (same_daemon(before->stats, after->stats)) {
       const std::chrono::duration<double> span = after->at - before->at;
-      screen.show(top_lines(before->stats, after->stats, span.count()));
+      screen.show(top_lines(before->stats, after->stats, span.count(), no_plan));
       if (std::ferror(stdout) != 0) return fail(system_error(EIO, "write to stdout"), exit_system);
       if (once) break;
     }

@@ -24,8 +24,9 @@ Result<MountEntry> mount_to_end(const std::string& path) {
   const auto mount = mount_at(*mounts, *resolved);
   if (mount && mount->is_clairfs()) return *mount;
   if (mount) {
-    return Error{EINVAL, fmt::format("{} is a mount of type {}, not clairfs; unmount it with: umount {}",
-                                     *resolved, mount->type, *resolved)};
+    return Error{EINVAL, fmt::format("{} is a mount of type {}, not clairfs; 'findmnt -t fuse.clairfs' lists "
+                                     "clairfs mounts",
+                                     *resolved, mount->type)};
   }
   const auto around = mount_containing(*mounts, *resolved);
   if (around && around->is_clairfs()) {
@@ -37,9 +38,11 @@ Result<MountEntry> mount_to_end(const std::string& path) {
                fmt::format("{} is not mounted; 'findmnt -t fuse.clairfs' lists clairfs mounts", *resolved)};
 }
 
-/// The daemon behind the mount; none when it is gone, hangs, or lives in another pid namespace.
-Fd find_daemon(const std::string& mountpoint, pid_t& pid) {
+/// The daemon behind the mount; none when it is gone, or lives in another pid namespace. Errors: ETIMEDOUT
+/// when it does not answer.
+Result<Fd> find_daemon(const std::string& mountpoint, pid_t& pid) {
   const auto stats = read_with_deadline(mountpoint + "/.clairfs/stats.json", kAnswerPatience);
+  if (!stats && stats.error().code == ETIMEDOUT) return stats.error();
   if (!stats) return Fd();
   const auto parsed = nlohmann::json::parse(*stats, nullptr, false);
   const auto number = nlohmann::json::json_pointer("/daemon/pid");
@@ -53,10 +56,17 @@ int umount_command(const std::string& path, bool lazy) {
   const auto mount = mount_to_end(path);
   if (!mount) return fail(mount.error(), exit_usage);
   pid_t pid = 0;
-  const Fd daemon = lazy ? Fd() : find_daemon(mount->mountpoint, pid);
+  const auto daemon = lazy ? Result<Fd>(Fd()) : find_daemon(mount->mountpoint, pid);
   if (const Status done = unmount(mount->mountpoint, lazy); !done)
     return fail(done.error(), exit_mount_failure);
-  if (lazy || wait_for_end(daemon, kEndPatience)) return exit_success;
+  if (!daemon) {
+    return fail(
+        Error{ETIMEDOUT, fmt::format("{} is unmounted, but its daemon did not answer and may still run; "
+                                     "'pgrep -a clairfs' lists the daemons",
+                                     mount->mountpoint)},
+        exit_system);
+  }
+  if (lazy || wait_for_end(*daemon, kEndPatience)) return exit_success;
   return fail(
       Error{ETIMEDOUT,
             fmt::format("{} is unmounted, but its daemon (process {}) still runs after {} seconds; its log "

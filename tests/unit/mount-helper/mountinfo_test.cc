@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* kMountinfo =
     "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
-    "30 22 0:40 / /mnt/a\\040b\\011c\\012d\\134e rw,nosuid - fuse.clairfs /pfs/im\\040ages rw,user_id=0\n"
+    "30 22 0:40 / /mnt/a\\040b\\011c\\012d\\134e rw,nosuid - fuse.clairfs /pfs/im\\040ages "
+    "rw,user_id=1000,group_id=0\n"
     "31 22 0:41 / /mnt/data rw shared:7 master:2 - fuse.clairfs /pfs/one rw\n"
     "32 31 0:42 / /mnt/data rw shared:8 - fuse.clairfs /pfs/two rw\n"
     "33 31 0:43 / /mnt/data/inner rw - tmpfs tmpfs rw\n"
@@ -29,6 +30,8 @@ TEST_CASE("mountinfo is read with its escapes and optional fields") {
   CHECK(mounts[1].source == "/pfs/im ages");
   CHECK(mounts[1].is_clairfs());
   CHECK(mounts[2].type == "fuse.clairfs");
+  CHECK(mounts[1].owner == 1000U);
+  CHECK(!mounts[2].owner);
 }
 
 TEST_CASE("the topmost and innermost mount of a path is found") {
