@@ -37,6 +37,16 @@ int usage_error(const std::string& message) {
 
 constexpr const char* kHelperUsage = "usage: mount.clairfs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE]";
 
+/// "plan show ": the commands that were recognised.
+std::string parsed_commands(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    names += at->get_name() + " ";
+  }
+  return names;
+}
+
 }  // namespace
 
 std::unique_ptr<CLI::App> make_app(int& status) {
@@ -72,8 +82,7 @@ int run_clairfs(int argc, char** argv) {
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app->exit(wanted);
   } catch (const CLI::ParseError& failure) {
-    return usage_error(fmt::format("{}; see 'clairfs {}--help'", failure.what(),
-                                   is_command(*app, argv[1]) ? std::string(argv[1]) + " " : ""));
+    return usage_error(fmt::format("{}; see 'clairfs {}--help'", failure.what(), parsed_commands(*app)));
   } catch (const std::exception& failure) {
     fmt::print(stderr, "clairfs: {}\n", failure.what());
     return exit_system;
@@ -82,10 +91,19 @@ int run_clairfs(int argc, char** argv) {
 }
 
 int run_mount_helper(int argc, char** argv) {
+  const std::string_view only = argc == 2 ? argv[1] : "";
+  if (only == "--help" || only == "-h") {
+    fmt::print("{}\n'man clairfs' tells of the options.\n", kHelperUsage);
+    return finish_output();
+  }
+  if (only == "--version") {
+    fmt::print("clairfs " CLAIRFS_VERSION "\n");
+    return finish_output();
+  }
   MountRequest request;
   std::string options;
   opterr = 0;
-  for (int flag = 0; (flag = ::getopt(argc, argv, "sfnvho:t:")) != -1;) {
+  for (int flag = 0; (flag = ::getopt(argc, argv, "sfnvo:t:")) != -1;) {
     switch (flag) {
       case 's':
         request.sloppy = true;
@@ -102,9 +120,6 @@ int run_mount_helper(int argc, char** argv) {
       case 'n':  // no entry in /etc/mtab, which there is no more
       case 't':  // the type that brought mount(8) here
         break;
-      case 'h':
-        fmt::print("{}\n", kHelperUsage);
-        return exit_success;
       default:
         return usage_error(kHelperUsage);
     }

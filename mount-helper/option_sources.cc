@@ -98,6 +98,8 @@ Result<OptionValues> parse_mount_option_list(std::string_view list, bool sloppy)
   OptionValues values;
   for (const std::string& item : split_list(list)) {
     if (item.empty() || is_ignored(item)) continue;
+    if (item == "remount")
+      return Error{EINVAL, "-o remount: a mount cannot be changed; unmount and mount again"};
     const auto known = add_item(values, item, "-o ");
     if (!known) return known.error();
     if (!*known && !sloppy) {

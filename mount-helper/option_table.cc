@@ -265,17 +265,16 @@ const std::array kTable = {
                .man = "As for any filesystem; nosuid and nodev are always in force.",
                .set = [](MountOptions& o, const std::string& v) { return set_switch(o.no_exec, v); },
                .get = [](const MountOptions& o) { return switch_value(o.no_exec); }},
-    OptionSpec{
-        .name = "log-level",
-        .argument = "LEVEL",
-        .default_text = "info",
-        .help = "trace, debug, info, warning, error or off",
-        .man = "The least important kind of line that is logged: trace, debug, info, warning, error or off.",
-        .set =
-            [](MountOptions& o, const std::string& v) {
-              return set_choice(o.log_level, v, {"trace", "debug", "info", "warning", "error", "off"});
-            },
-        .get = [](const MountOptions& o) { return Values{o.log_level}; }},
+    OptionSpec{.name = "log-level",
+               .argument = "LEVEL",
+               .default_text = "info",
+               .help = "debug, info, warning, error or off",
+               .man = "The least important kind of line that is logged: debug, info, warning, error or off.",
+               .set =
+                   [](MountOptions& o, const std::string& v) {
+                     return set_choice(o.log_level, v, {"debug", "info", "warning", "error", "off"});
+                   },
+               .get = [](const MountOptions& o) { return Values{o.log_level}; }},
     OptionSpec{.name = "log-file",
                .argument = "FILE",
                .default_text = "a file in log/ of the catalog directory; stderr with -f",

@@ -209,8 +209,8 @@ void add_stats(CLI::App& plan, int& status) {
       "stats", "Say how often each node will read its samples, and how much of it locally; needs no mount");
   command->footer(
       "n=SAMPLES gives the size of the dataset; or root=DIR names it, here any directory.\n"
-      "Example: clairfs plan stats n=1281167 epochs=90 world=64 ranks_per_node=8 --ram 40G --nvme 100G "
-      "--sample-size 110K");
+      "Example: clairfs plan stats seed=0 n=1281167 epochs=90 world=64 ranks_per_node=8 --ram 40G "
+      "--nvme 100G --sample-size 110K");
   const auto arguments = std::make_shared<StatsArguments>();
   command->add_option("KEY=VALUE", arguments->words, "The plan, with epochs and world; see clairfs(1)")
       ->required()

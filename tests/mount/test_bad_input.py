@@ -1,7 +1,11 @@
 """Bad input: one line that names the cause and the fix, a status that is not 0, and nothing left behind."""
 
 import os
+import pathlib
+import re
+import stat
 import subprocess
+import tempfile
 
 import pytest
 from clairmount import REPO, binary, clairfs, is_mounted, make_tree, wait_until
@@ -63,9 +67,11 @@ OPTIONS = {
     "chunk too large": (["--chunk=1G"], ["--chunk", "64"]),
     "io": (["--io=fast"], ["--io", "auto, uring, threads"]),
     "log level": (["--log-level=loud"], ["--log-level", "debug"]),
+    "log level of which there are no lines": (["--log-level=trace"], ["--log-level", "debug"]),
     "threads": (["--fuse-threads=0"], ["--fuse-threads", "1 to"]),
     "concurrency": (["--pfs-concurrency=many"], ["--pfs-concurrency", "many"]),
     "unknown option": (["--colour=red"], ["--colour", "--help"]),
+    "remount": (["-o", "remount,ro"], ["remount", "unmount and mount again"]),
     "unknown -o": (["-o", "rw,colour=red"], ["colour=red", "--help"]),
     "bad -o": (["-o", "ram=lots"], ["-o ram", "lots"]),
     "-o without its value": (["-o", "ram"], ["ram", "SIZE"]),
@@ -194,6 +200,33 @@ def test_help_and_version():
         result = run(*words)
         assert result.returncode == 0 and "Usage" in result.stdout and result.stderr == ""
     assert run("--version").stdout.startswith("clairfs ")
+
+
+def subcommands(*command):
+    """This command and those below it, as lists of words."""
+    found = [list(command)]
+    listed = run(*command, "--help").stdout.partition("Subcommands:\n")[2]
+    for name in re.findall(r"^  (\S+) {2,}", listed, re.MULTILINE):
+        found += subcommands(*command, name)
+    return found
+
+
+def test_examples_of_the_help_work():
+    """Those that need no mount."""
+    examples = [e for words in subcommands() for e in re.findall(r"^Example: clairfs (.*)", run(*words, "--help").stdout, re.M)]
+    runnable = [example for example in examples if not re.search(r"(^| )/", example)]
+    assert len(examples) > len(runnable) >= 3
+    for example in runnable:
+        with tempfile.TemporaryDirectory() as out:
+            (pathlib.Path(out) / "examples").symlink_to(REPO / "examples")
+            done = subprocess.run([binary(), *example.split()], cwd=out, capture_output=True, text=True, timeout=300, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), example
+
+
+@pytest.mark.parametrize("words", [["plan", "show"], ["plan", "stats", "seed=0", "--ram", "x"], ["status"]])
+def test_wrong_usage_leads_to_the_help_of_the_command(words):
+    path = " ".join(words[: 1 + (words[0] == "plan")])
+    assert_one_line(run(*words), f"see 'clairfs {path} --help'", status=1)
 
 
 def test_closed_standard_streams(place):

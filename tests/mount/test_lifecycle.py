@@ -180,6 +180,12 @@ def test_mount_helper_refuses_unknown_options_but_when_sloppy(place, helper):
     assert_served(place)
 
 
+def test_mount_helper_says_how_it_is_used(helper):
+    for word, said in (("--help", "man clairfs"), ("-h", "usage: mount.clairfs"), ("--version", "clairfs ")):
+        told = helper(word)
+        assert (told.returncode, told.stderr) == (0, "") and said in told.stdout
+
+
 @pytest.mark.parametrize("io", ["auto", "threads"])
 def test_warmup_brings_everything_in(place, io):
     assert mount_at(place, "--ram=64M", "--chunk=64K", f"--io={io}").returncode == 0

@@ -168,7 +168,7 @@ TEST_CASE("bad options give one line that names where, what and what would be ri
   CHECK_THAT(list_error("chunk=128M"), Contains("64.0 KiB to 64.0 MiB"));
   CHECK_THAT(list_error("io=fast"), Contains("-o io: 'fast' is not one of auto, uring, threads"));
   CHECK_THAT(list_error("check=some"), Contains("full, directories"));
-  CHECK_THAT(list_error("log-level=loud"), Contains("trace, debug"));
+  CHECK_THAT(list_error("log-level=loud"), Contains("not one of debug, info"));
   CHECK_THAT(list_error("nvme=/d:10X"), Contains("-o nvme: '10X' is not a size"));
   CHECK_THAT(list_error("nvme=:1G"), Contains("directory is missing"));
   CHECK_THAT(list_error("nvme=/d:0"), Contains("keeps nothing"));
