@@ -18,6 +18,7 @@
 #include <xxhash.h>
 
 #include "cache/base/fd.h"
+#include "cache/base/plural.h"
 #include "cache/base/printable.h"
 #include "cache/base/units.h"
 #include "cache/catalog_image.h"
@@ -227,8 +228,9 @@ Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const Cata
     file = saved_catalog_path(*directory, resolved, options.scan.chunk_size);
     Result<std::shared_ptr<const Catalog>> saved = reload(file, resolved, options, progress);
     if (saved) {
-      log.info("catalog: reloaded {} entries of {} from {} in {:.2f} s", (*saved)->size(),
-               printable(resolved), printable(file), seconds_since(start));
+      log.info("catalog: reloaded {} of {} from {} in {:.2f} s",
+               counted((*saved)->size(), "entry", "entries"), printable(resolved), printable(file),
+               seconds_since(start));
       return LoadedCatalog{*saved, true, false, "", seconds_since(start), file};
     }
     out.reason = saved.error().message;
@@ -243,10 +245,12 @@ Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const Cata
   out.catalog = *scanned;
   if (!file.empty() && try_save(*out.catalog, file, scan_start_ns, log)) out.saved_file = file;
   out.seconds = seconds_since(start);
-  log.info("catalog: {} files, {} directories, {} symlinks, {} in {} chunks, scanned in {:.2f} s",
-           out.catalog->count(Catalog::Kind::file), out.catalog->count(Catalog::Kind::directory),
-           out.catalog->count(Catalog::Kind::symlink), format_size(out.catalog->total_bytes()),
-           out.catalog->chunk_count(), out.seconds);
+  log.info("catalog: {}, {}, {}, {} in {}, scanned in {:.2f} s",
+           counted(out.catalog->count(Catalog::Kind::file), "file", "files"),
+           counted(out.catalog->count(Catalog::Kind::directory), "directory", "directories"),
+           counted(out.catalog->count(Catalog::Kind::symlink), "symlink", "symlinks"),
+           format_size(out.catalog->total_bytes()), counted(out.catalog->chunk_count(), "chunk", "chunks"),
+           out.seconds);
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cache/base/plural.h"
 #include "cache/blocking_read.h"
 #include "cache/catalog_file.h"
 #include "cache/chunk_cache.h"
@@ -209,7 +210,7 @@ Result<LoadedCatalog> Mount::load_or_scan(const ServeEvents& events, const Signa
       session_.reset();
       std::_Exit(128 + signal);
     }
-    events.progress(fmt::format("scanning {}: {} entries", options_.source, entries));
+    events.progress(fmt::format("scanning {}: {}", options_.source, counted(entries, "entry", "entries")));
     if (progress) progress(entries);
   });
 }

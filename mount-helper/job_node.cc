@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "cache/base/plural.h"
 #include "cache/base/units.h"
 #include "cache/nvme_store.h"
 #include "net/source_check.h"
@@ -76,8 +77,9 @@ Result<LoadedCatalog> JobNode::catalog(const Load& load,
     if (loaded) job_->publish_catalog(loaded->catalog);
     return loaded;
   }
-  auto received = job_->await_catalog(
-      [&](uint64_t entries) { progress(fmt::format("rank 0 is scanning: {} entries", entries)); });
+  auto received = job_->await_catalog([&](uint64_t entries) {
+    progress(fmt::format("rank 0 is scanning: {}", counted(entries, "entry", "entries")));
+  });
   if (!received) return received.error();
   const Fd source(::open(parts_.options.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!source) return system_error(errno, "open " + parts_.options.source);
@@ -125,9 +127,8 @@ void JobNode::await_hellos() const {
                   [&](const PeerReport& node) { return node.rank == parts_.place.self || !silent(node); });
     if (nodes.empty()) return;
     if (std::chrono::steady_clock::now() > deadline) {
-      return parts_.log.warn(
-          "{} nodes have not said hello, rank {} among them; they are taken to keep nothing", nodes.size(),
-          nodes.front().rank.value);
+      return parts_.log.warn("{} said no hello, rank {} among them; what they keep is taken to be nothing",
+                             counted(nodes.size(), "node", "nodes"), nodes.front().rank.value);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -195,9 +196,9 @@ std::string JobNode::status_text(uint64_t least_pfs_bytes) const {
                     static_cast<double>(totals.counters.pfs_bytes) / static_cast<double>(least_pfs_bytes));
   }
   const WarmUpProgress warm = warm_up_->progress();
-  text +=
-      fmt::format("\n  warm-up of this node: {} of {}{}\n", format_size(warm.done), format_size(warm.total),
-                  warm.failed == 0 ? "" : fmt::format(", {} chunks could not be read", warm.failed));
+  text += fmt::format(
+      "\n  warm-up of this node: {} of {}{}\n", format_size(warm.done), format_size(warm.total),
+      warm.failed == 0 ? "" : ", " + counted(warm.failed, "chunk", "chunks") + " could not be read");
   return text;
 }
 
