@@ -140,7 +140,8 @@ const std::array kTable = {
                .man = "Keeps chunks in DIR, at most SIZE bytes; without SIZE, 80 % of what is free there at "
                       "the start, what an earlier mount has left included. DIR is made, mode 0700, if only "
                       "its last component is missing; one that "
-                      "exists must be yours, with that mode. It belongs to one daemon at a time and stays "
+                      "exists must be yours, with that mode, and hold nothing else. It belongs to one daemon "
+                      "at a time and stays "
                       "warm for the next mount. May be given several times. There is none by default: which "
                       "disk is fast cannot be known.",
                .set = add_nvme,
@@ -275,15 +276,18 @@ const std::array kTable = {
                      return set_choice(o.log_level, v, {"debug", "info", "warning", "error", "off"});
                    },
                .get = [](const MountOptions& o) { return Values{o.log_level}; }},
-    OptionSpec{.name = "log-file",
-               .argument = "FILE",
-               .default_text = "a file in log/ of the catalog directory; stderr with -f",
-               .help = "Where the daemon logs to",
-               .man = "The log is kept below 8 MiB: at 4 MiB it is renamed to end in .1 and begun anew. In "
-                      "the foreground "
-                      "the lines go to stderr, and to this file only if it is named.",
-               .set = [](MountOptions& o, const std::string& v) { return set_path(o.log_file, v); },
-               .get = [](const MountOptions& o) { return path_value(o.log_file); }},
+    OptionSpec{
+        .name = "log-file",
+        .argument = "FILE",
+        .default_text = "a file in log/ of the catalog directory; stderr with -f",
+        .help = "Where the daemon logs to",
+        .man =
+            "The log is kept below 8 MiB: at 4 MiB it is renamed to end in .1 and begun anew. In "
+            "the foreground "
+            "the lines go to stderr, and to this file only if it is named. Its directory must exist; a new "
+            "file is for its owner alone.",
+        .set = [](MountOptions& o, const std::string& v) { return set_path(o.log_file, v); },
+        .get = [](const MountOptions& o) { return path_value(o.log_file); }},
     OptionSpec{
         .name = "config",
         .argument = "FILE",
