@@ -16,9 +16,9 @@
 namespace clairfs {
 namespace {
 
-// The daemon itself is in its mount for an instant when it pushes pages of files that the kernel does not
-// know yet.
-constexpr int kAttempts = 10;
+// The daemon itself is in its mount while it pushes pages of files that the kernel does not know yet, or drops
+// those of a cancelled plan: for more than half a second on a busy machine.
+constexpr int kAttempts = 40;
 constexpr auto kPause = std::chrono::milliseconds(50);
 
 constexpr size_t kNamedUsers = 5;  // enough to act on, short enough for one line
