@@ -73,6 +73,7 @@ class Mount {
  private:
   Status mount();
   Status join_job(SignalWaiter& signals);
+  void end_on_signal(const SignalWaiter& signals);
   Result<LoadedCatalog> load_or_scan(const ServeEvents& events, const SignalWaiter& signals,
                                      const ScanProgress& progress);
   Status load_catalog(const ServeEvents& events, const SignalWaiter& signals);
@@ -174,7 +175,8 @@ Status Mount::mount() {
 
 Status Mount::join_job(SignalWaiter& signals) {
   if (!options_.peers) return {};
-  JobNode::Parts parts{place_, options_, clock_, metrics_, log_, {}, {}};
+  JobNode::Parts parts{place_, options_, clock_, metrics_, log_, {}, {}, {}};
+  parts.waiting = [this, &signals] { end_on_signal(signals); };
   parts.refused = [this, &signals](const std::string& why) {
     {
       MutexLock lock(refusal_mutex_);
@@ -197,6 +199,16 @@ std::string Mount::refusal() const {
   return refusal_;
 }
 
+// While nothing is served or half-written yet: what is waited for then, a scan or the other nodes, can take
+// minutes.
+void Mount::end_on_signal(const SignalWaiter& signals) {
+  const int signal = signals.pending();
+  if (signal == 0) return;
+  guard_.stop();
+  session_.reset();
+  std::_Exit(128 + signal);
+}
+
 Result<LoadedCatalog> Mount::load_or_scan(const ServeEvents& events, const SignalWaiter& signals,
                                           const ScanProgress& progress) {
   CatalogOptions catalog;
@@ -204,12 +216,7 @@ Result<LoadedCatalog> Mount::load_or_scan(const ServeEvents& events, const Signa
   catalog.directory = options_.catalog_dir;
   catalog.check = options_.check == "directories" ? CatalogCheck::directories : CatalogCheck::full;
   return load_or_scan_catalog(options_.source, catalog, log_, [&](uint64_t entries) {
-    // Nothing is served or half-written yet, and a scan can take minutes: end at once.
-    if (const int signal = signals.pending(); signal != 0) {
-      guard_.stop();
-      session_.reset();
-      std::_Exit(128 + signal);
-    }
+    end_on_signal(signals);
     events.progress(fmt::format("scanning {}: {}", options_.source, counted(entries, "entry", "entries")));
     if (progress) progress(entries);
   });

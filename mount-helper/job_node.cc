@@ -56,6 +56,7 @@ Result<std::unique_ptr<JobNode>> JobNode::connect(Parts parts) {
   const Parts& p = node->parts_;
   MpiOptions mpi;
   mpi.before_abort = p.abandon;
+  mpi.waiting = p.waiting;
   auto transport = MpiTransport::connect(p.place, mpi, p.log);
   if (!transport) return transport.error();
   node->transport_ = std::move(*transport);

@@ -36,6 +36,7 @@ class JobNode {
     Logger& log;
     std::function<void(const std::string& why)> refused;  ///< this node has to end; from any thread
     std::function<void()> abandon;                        ///< MPI ends the process: undo the mount point
+    std::function<void()> waiting;                        ///< see MpiOptions
   };
   /// Waits for all nodes. Errors: those of MpiTransport::connect().
   static Result<std::unique_ptr<JobNode>> connect(Parts parts);

@@ -25,6 +25,8 @@ constexpr size_t kMessageOverhead = 256;
 
 // MPI says that a message has left when it may still lie in a buffer that only polling empties.
 constexpr auto kLinger = std::chrono::milliseconds(10);
+// How often a caller that waits for the other ranks is asked whether it still wants to: as a person notices.
+constexpr auto kWaitingPeriod = std::chrono::milliseconds(100);
 // Cancelling takes MPI one or two polls, unless a transfer has begun.
 constexpr auto kStopPatience = std::chrono::milliseconds(90);
 
@@ -120,14 +122,17 @@ MpiTransport::~MpiTransport() {
 
 Status MpiTransport::wait_connected() {
   const TimePoint deadline = steady_now() + options_.connect_patience;
-  MutexLock lock(mutex_);
-  while (!connected_) {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      if (!connected_) changed_.wait_until(lock, std::min(deadline, steady_now() + kWaitingPeriod));
+      if (connected_) return *connected_;
+    }
     if (steady_now() >= deadline) {
       return Error{ETIMEDOUT, fmt::format("MPI_Init: not all {} ranks of the job have come", place_.size)};
     }
-    changed_.wait_until(lock, deadline);
+    if (options_.waiting) options_.waiting();
   }
-  return *connected_;
 }
 
 void MpiTransport::run() {

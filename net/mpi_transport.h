@@ -27,12 +27,14 @@ struct MpiLoop;
 struct MpiOptions {
   /// How long connect() waits for all ranks of the job. Nodes may start minutes apart under a busy scheduler.
   Duration connect_patience = std::chrono::minutes(2);
+  /// Called several times a second meanwhile, by connect()'s thread, which may end the process there.
+  std::function<void()> waiting{};
   /// Bytes of messages queued for one peer beyond which send() says EAGAIN; each counts as at least 256 for
   /// what it costs besides. 16 of the largest.
   size_t queued_bytes_per_peer = 16 * kMaxMessage;
   /// MPI_Init never fails: it ends the process. This is called just before, from the net thread, within
   /// exit(): the last occasion to unmount. The process then ends by _exit(1).
-  std::function<void()> before_abort;
+  std::function<void()> before_abort{};
 };
 
 /// Thread-safe. At most one in the life of a process (MPI can be initialised once). Once there was one, the

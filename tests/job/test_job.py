@@ -5,6 +5,7 @@ import errno
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -92,15 +93,28 @@ def test_a_plan_registered_on_one_node_is_in_force_on_all(data):
         wait_until(lambda: not any(plans(job)), "the plan is gone")
 
 
+class Launched:
+    def __init__(self, log, words):
+        self.log, self.words = log, words
+
+    def has_said(self, text):
+        return text in self.log.read_text(errors="replace")
+
+    def signal(self, name):
+        """To all nodes."""
+        nodes = "^[^ ]*clairfs mount -f " + re.escape(" ".join(map(str, self.words)))  # not what launches them
+        subprocess.run(["pkill", f"-{name}", "-f", nodes], check=True)
+
+
 @contextlib.contextmanager
 def launched(*words):
-    """A job of two nodes that is to fail; yields a function that tells whether its output so far has some text."""
+    """A job of two nodes that is to fail."""
     with clairmount.tempdir() as tmp:
         command = [*LAUNCH, "-n", "2", *SHELL, clairmount.binary(), "mount", "-f", *map(str, words)]
         with open(tmp / "log", "wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
-            yield lambda text: text in (tmp / "log").read_text(errors="replace")
+            yield Launched(tmp / "log", words)
         finally:
             subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
             process.wait(30)
@@ -115,8 +129,8 @@ def test_a_node_with_another_source_refuses(data, tmp):
     os.symlink(data.root, tmp / "src0")
     (tmp / "mnt0").mkdir()
     (tmp / "mnt1").mkdir()
-    with launched(tmp / "src{rank}", tmp / "mnt{rank}", "--catalog-dir", tmp / "catalog{rank}") as has_said:
-        wait_until(lambda: has_said("the source on this node is not the one that the job has scanned"), "rank 1 refuses")
+    with launched(tmp / "src{rank}", tmp / "mnt{rank}", "--catalog-dir", tmp / "catalog{rank}") as job:
+        wait_until(lambda: job.has_said("the source on this node is not the one that the job has scanned"), "rank 1 refuses")
         wait_until(lambda: (tmp / "mnt0" / data.names[0]).exists(), "rank 0 serves")
         data.check(Mounted(tmp / "mnt0"), data.names[0])
         wait_until(lambda: not clairmount.is_mounted(tmp / "mnt1"), "rank 1 leaves no mount")
@@ -124,17 +138,21 @@ def test_a_node_with_another_source_refuses(data, tmp):
 
 def test_two_nodes_on_one_mount_point_refuse(data, tmp):
     (tmp / "mnt").mkdir()
-    with launched(data.root, tmp / "mnt", "--catalog-dir", tmp / "catalog") as has_said:
-        wait_until(lambda: has_said("write {rank} where their paths are to differ"), "one refuses")
+    with launched(data.root, tmp / "mnt", "--catalog-dir", tmp / "catalog") as job:
+        wait_until(lambda: job.has_said("write {rank} where their paths are to differ"), "one refuses")
+        wait_until(lambda: clairmount.is_mounted(tmp / "mnt"), "the other waits")
+        job.signal("TERM")
+        wait_until(lambda: not clairmount.is_mounted(tmp / "mnt"), "it ends though the first never comes")
+        assert not job.has_said("not all 2 ranks of the job have come")  # as it ends by itself
 
 
 def test_a_source_without_a_file_ends_the_job(tmp):
     """As where the parallel filesystem is not mounted on the node that scans."""
     for name in ("src", "mnt0", "mnt1"):
         (tmp / name).mkdir()
-    with launched(tmp / "src", tmp / "mnt{rank}", "--catalog-dir", tmp / "catalog{rank}") as has_said:
-        wait_until(lambda: has_said("has no files; is its filesystem mounted?"), "rank 0 refuses")
-        wait_until(lambda: has_said("rank 0, which scans the dataset, is gone"), "rank 1 ends too")
+    with launched(tmp / "src", tmp / "mnt{rank}", "--catalog-dir", tmp / "catalog{rank}") as job:
+        wait_until(lambda: job.has_said("has no files; is its filesystem mounted?"), "rank 0 refuses")
+        wait_until(lambda: job.has_said("rank 0, which scans the dataset, is gone"), "rank 1 ends too")
         wait_until(lambda: not clairmount.mounts_below(tmp), "no mount is left")
 
 
