@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cache/base/plural.h"
 #include "cache/base/units.h"
 
 namespace clairfs {
@@ -79,10 +80,10 @@ std::string status_text(const MountInfo& info, const Metrics& m, const std::stri
   out += fmt::format("clairfs {}  pid {}  up {:%H:%M:%S}  io {}\n", CLAIRFS_VERSION, info.pid,
                      std::chrono::floor<std::chrono::seconds>(uptime), info.io_backend);
   out += fmt::format("source      {}\nmountpoint  {}\n", info.source, info.mountpoint);
-  out +=
-      fmt::format("catalog     {} files, {} directories, {}; {}{}\n", m.catalog_files.value(),
-                  m.catalog_directories.value(), format_size(static_cast<uint64_t>(m.catalog_bytes.value())),
-                  info.catalog_origin, info.catalog_reason.empty() ? "" : " (" + info.catalog_reason + ")");
+  out += fmt::format("catalog     {}, {}, {}; {}{}\n", counted(m.catalog_files.value(), "file", "files"),
+                     counted(m.catalog_directories.value(), "directory", "directories"),
+                     format_size(static_cast<uint64_t>(m.catalog_bytes.value())), info.catalog_origin,
+                     info.catalog_reason.empty() ? "" : " (" + info.catalog_reason + ")");
   if (m.catalog_skipped.value() + m.catalog_unreadable.value() > 0) {
     out += fmt::format("            {} special files left out, {} entries could not be read\n",
                        m.catalog_skipped.value(), m.catalog_unreadable.value());

@@ -84,6 +84,8 @@ if $fuzz && [[ -e $(clang++ -print-resource-dir 2>/dev/null)/lib/linux/libclang_
   { cmake --preset fuzz && cmake --build --preset fuzz -j"$(nproc)" &&
     "${environment[@]}" ctest --test-dir build/fuzz -j"$(nproc)" --output-on-failure --output-junit "$run/fuzz.xml"
   } || true
+elif $fuzz; then
+  echo "fuzz targets and clang's -Wthread-safety are left out: there is no clang with libFuzzer (tests/install-deps.sh fuzz)"
 fi
 
 # A daemon may still be on its way out.
