@@ -66,10 +66,13 @@ void ChunkCache::adopt_warm_chunks() {
   for (size_t i = 0; i < stores_.size(); ++i) {
     if (stores_[i]->chunks() == 0) continue;
     std::unordered_map<ChunkKey, bool> known;
+    bool ours = false;
     for (uint32_t c = 0; c < catalog_.chunk_count(); ++c) {
       const ChunkId chunk{c};
       const ChunkKey key = chunk_key(catalog_, chunk);
-      if (slots_[c].store != 0 || stores_[i]->length_of(key) != catalog_.range(chunk).length) continue;
+      if (stores_[i]->length_of(key) != catalog_.range(chunk).length) continue;
+      ours = true;
+      if (slots_[c].store != 0) continue;  // another store has it, too
       slots_[c].store = static_cast<uint8_t>(i + 1);
       policy_.kept(chunk, Tier::nvme);
       known[key] = true;
@@ -77,7 +80,7 @@ void ChunkCache::adopt_warm_chunks() {
     const uint64_t found = stores_[i]->chunks();
     if (known.size() < found)
       stores_[i]->drop_unless([&](const ChunkKey& key) { return known.contains(key); });
-    if (known.empty()) {
+    if (!ours) {
       log_.warn(
           "{}: none of the {} chunks kept there is of this dataset as it is now, and they were dropped; give "
           "each dataset an NVMe directory of its own",

@@ -72,8 +72,9 @@ bool has_our_lock(int directory) {
 }
 
 bool may_be_ours(const std::string& name, bool locked) {
-  if (name == "lost+found" || name.starts_with("segment-")) return true;
-  return locked && (name == kLock || name == NvmeIndexFile::kName || name == NvmeIndexFile::kNewName);
+  if (name == "lost+found") return true;
+  return locked && (name.starts_with("segment-") || name == kLock || name == NvmeIndexFile::kName ||
+                    name == NvmeIndexFile::kNewName);
 }
 
 /// A store would write over files of the same names.

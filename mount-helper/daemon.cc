@@ -205,7 +205,7 @@ void Mount::end_on_signal(const SignalWaiter& signals) {
   const int signal = signals.pending();
   if (signal == 0) return;
   guard_.stop();
-  session_.reset();
+  session_->stop();  // MPI's end of this process may be doing the same
   std::_Exit(128 + signal);
 }
 

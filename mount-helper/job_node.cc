@@ -79,7 +79,8 @@ Result<LoadedCatalog> JobNode::catalog(const Load& load,
     return loaded;
   }
   auto received = job_->await_catalog([&](uint64_t entries) {
-    progress(fmt::format("rank 0 is scanning: {}", counted(entries, "entry", "entries")));
+    if (parts_.waiting) parts_.waiting();
+    if (entries > 0) progress(fmt::format("rank 0 is scanning: {}", counted(entries, "entry", "entries")));
   });
   if (!received) return received.error();
   const Fd source(::open(parts_.options.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));

@@ -18,7 +18,7 @@ std::string default_log_file(const std::string& catalog_dir, const std::string& 
 std::string log_file_of(const MountOptions& options);
 
 /// A logger for `options`: stderr in the foreground (and options.log_file if named), else a file that is
-/// begun anew at 4 MiB, with one older one kept. Missing directories are made with mode 0700. Starts no
+/// begun anew at 4 MiB, with one older one kept. Missing directories of the default file are made, mode 0700. Starts no
 /// thread. Errors: the directory or file cannot be made, with the path and the option to name another.
 Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options);
 

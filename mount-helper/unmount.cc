@@ -16,8 +16,8 @@
 namespace clairfs {
 namespace {
 
-// The daemon itself is in its mount while it pushes pages of files that the kernel does not know yet, or drops
-// those of a cancelled plan: for more than half a second on a busy machine.
+// The daemon itself is in its mount while it pushes pages of files that the kernel does not know yet, or
+// drops those of a cancelled plan: for more than half a second on a busy machine.
 constexpr int kAttempts = 40;
 constexpr auto kPause = std::chrono::milliseconds(50);
 
@@ -39,6 +39,13 @@ Error busy(const std::string& mountpoint) {
                            mountpoint, by, mountpoint)};
 }
 
+/// Its daemon was faster. EINVAL alone does not tell: a namespace's inherited mounts cannot be unmounted
+/// either.
+bool gone(const std::string& mountpoint) {
+  const auto mounts = current_mounts();
+  return mounts && !mount_at(*mounts, mountpoint);
+}
+
 Status unmount_unprivileged(const std::string& mountpoint, bool lazy) {
   const std::string fusermount = find_fusermount();
   if (fusermount.empty()) {
@@ -51,10 +58,11 @@ Status unmount_unprivileged(const std::string& mountpoint, bool lazy) {
   if (done) return done;
   if (done.error().message.find("busy") != std::string::npos)
     return system_error(EBUSY, "unmount " + mountpoint);
+  if (gone(mountpoint)) return {};
   const auto mounts = current_mounts();
   if (!mounts) return done;
   const auto mount = mount_at(*mounts, mountpoint);
-  if (!mount) return {};  // its daemon was faster
+  if (!mount) return done;
   if (!mount->owner || *mount->owner == ::geteuid()) return done;
   return Error{EPERM, fmt::format("{} belongs to user {}; only that user and root may unmount it", mountpoint,
                                   *mount->owner)};
@@ -62,9 +70,10 @@ Status unmount_unprivileged(const std::string& mountpoint, bool lazy) {
 
 Status unmount_once(const std::string& mountpoint, bool lazy) {
   if (::umount2(mountpoint.c_str(), UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0) return {};
-  if (errno == EINVAL) return {};  // it was one a moment ago: its daemon was faster
-  if (errno == EPERM) return unmount_unprivileged(mountpoint, lazy);
-  return system_error(errno, "unmount " + mountpoint);
+  const int code = errno;
+  if (code == EPERM) return unmount_unprivileged(mountpoint, lazy);
+  if (code == EINVAL && gone(mountpoint)) return {};
+  return system_error(code, "unmount " + mountpoint);
 }
 
 }  // namespace

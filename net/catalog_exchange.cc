@@ -176,18 +176,16 @@ Result<std::shared_ptr<const Catalog>> CatalogExchange::await(const std::functio
 Result<Mapping> CatalogExchange::await_image(const std::function<void(uint64_t)>& progress) {
   MutexLock lock(mutex_);
   heard_ = clock_.now();
-  uint64_t told = 0;
   while (!error_ && !(taken_ && missing_ == 0)) {
     if (clock_.now() - heard_ > options_.patience) {
       error_ = Error{ETIMEDOUT, fmt::format("rank 0 was silent for {} while it should have sent the catalog",
                                             format_duration(options_.patience))};
-    } else if (entries_ != told) {
-      told = entries_;
-      lock.unlock();
-      progress(told);
-      lock.lock();
     } else {
       changed_.wait_for(lock, kLook);
+      const uint64_t entries = entries_;
+      lock.unlock();
+      progress(entries);
+      lock.lock();
     }
   }
   if (error_) return *error_;

@@ -25,8 +25,8 @@ Error out_of_memory() {
 Error no_samples(const PlanRun& run) {
   const PlanSpec& plan = run.resolved();
   return {EINVAL,
-          fmt::format("plan: of {} samples none is left for this node (world={} batch={}): want fewer "
-                      "ranks, a smaller batch, or no drop_last",
+          fmt::format("plan: of {} samples the first epoch has none for this node (world={} batch={}): want "
+                      "fewer ranks, a smaller batch, no drop_last, or a list whose first order is not empty",
                       run.index().size(), plan.world, plan.batch)};
 }
 

@@ -119,6 +119,7 @@ Result<std::vector<double>> read_plan_weights(const std::string& value, uint32_t
                                               const DatasetSource& source) {
   if (!value.starts_with('[')) {
     const std::string path = source.list_path(value);
+    // For its bounds: lines are read one at a time below.
     if (const auto readable = read_list_file(path, 0); !readable) return readable.error();
     return read_weights(path, n);
   }

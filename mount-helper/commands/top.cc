@@ -78,7 +78,7 @@ int top_command(const std::string& path, double interval, bool once) {
   const auto mount = find_clairfs_mount(path);
   if (!mount) return fail(mount.error(), exit_usage);
   auto before = read_stats(mount->mountpoint);
-  if (!before) return fail(before.error(), exit_system);
+  if (!before) return fail(before.error(), exit_usage);
 
   const auto plans = read_with_deadline(mount->mountpoint + "/.clairfs/last_error", kPatience);
   const bool hidden = !plans && plans.error().code == EACCES;
@@ -90,7 +90,7 @@ int top_command(const std::string& path, double interval, bool once) {
     auto after = read_stats(mount->mountpoint);
     if (!after && after.error().code == ETIMEDOUT) {
       screen.show({fmt::format("{} does not answer", mount->mountpoint)});
-      if (once) return exit_system;
+      if (once) return exit_usage;
       continue;
     }
     if (!after) {

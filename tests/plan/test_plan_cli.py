@@ -160,7 +160,7 @@ def test_the_kernels_mount_may_be_read_only(source):
         ("sampler=list list=/absent", "/absent"),
         ("seed=1 batch=99999999999999999999", "batch="),
         ("seed=1 epochs=2 first_epoch=2", "first_epoch=2: want less than epochs=2"),
-        (f"seed=1 root=train batch={COUNT + 1} drop_last=loader", f"of {COUNT} samples none is left"),
+        (f"seed=1 root=train batch={COUNT + 1} drop_last=loader", f"of {COUNT} samples the first epoch has none"),
     ],
 )
 def test_bad_plans_are_refused_with_a_reason(mount, text, reason):
