@@ -76,7 +76,7 @@ TEST_CASE("a directory with files of others is refused, and they stay as they ar
   const TemporaryDirectory dir;
   const std::string path = dir / "store";
   REQUIRE(::mkdir(path.c_str(), 0700) == 0);
-  const std::string name = GENERATE("index", "lock", "index.new", "photo.jpg");
+  const std::string name = GENERATE("index", "lock", "index.new", "segment-000000", "photo.jpg");
   write_file(path + "/" + name, "precious\n");
   refused(path, ENOTEMPTY, "holds " + name);
   CHECK(std::filesystem::file_size(path + "/" + name) == 9);
@@ -88,8 +88,8 @@ TEST_CASE("what a store may leave is no reason to refuse") {
   const std::string path = dir / "store";
   REQUIRE(::mkdir(path.c_str(), 0700) == 0);
   REQUIRE(::mkdir((path + "/lost+found").c_str(), 0700) == 0);
-  write_file(path + "/segment-000000", "x");
   REQUIRE(lock_nvme_directory(path).ok());
+  write_file(path + "/segment-000000", "x");
   write_file(path + "/index", "damaged beyond recognition");
   write_file(path + "/index.new", "");
   write_file(path + "/lock", GENERATE(as<std::string>{}, "", "4711\n", std::string(5, '\0')));
