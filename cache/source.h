@@ -29,6 +29,10 @@ struct Urgency {
   auto operator<=>(const Urgency&) const = default;
 };
 
+/// Of the bytes that may be under way at once, fills take one part in this many: enough to use what is idle,
+/// little enough not to stand in the way of what somebody needs.
+inline constexpr uint64_t kFillDivisor = 8;
+
 /// When a prefetch is needed, in microseconds of this node's Clock.
 inline uint64_t deadline_at(TimePoint when) {
   const auto since = std::chrono::duration_cast<std::chrono::microseconds>(when.time_since_epoch()).count();

@@ -22,6 +22,12 @@ bool is_reader(const Urgency& urgency) {
   return urgency.kind == Urgency::Kind::reader;
 }
 
+/// As it is told to another node, whose clock is another.
+Urgency from_now(Urgency urgency, uint64_t now) {
+  if (urgency.kind == Urgency::Kind::prefetch) urgency.deadline -= std::min(urgency.deadline, now);
+  return urgency;
+}
+
 }  // namespace
 
 struct PeerClient::Pending {
@@ -114,6 +120,7 @@ void PeerClient::expedite(Ticket ticket, Urgency urgency) {
     if (rank.index() >= peers_.size()) return;
     const auto pending = find(rank, id);
     if (!pending || urgency >= pending->fetch.urgency) return;
+    const bool same_kind = urgency.kind == pending->fetch.urgency.kind;
     queued = pending->queued;
     if (queued) {
       auto& queue = peers_[rank.index()]->queue;
@@ -123,12 +130,14 @@ void PeerClient::expedite(Ticket ticket, Urgency urgency) {
     }
     pending->fetch.urgency = urgency;
     posted = pending->posted;
+    if (same_kind) return;
+    // It may have credit now.
+    if (queued && !is_reader(urgency) && held_back_.insert(rank).second) wake_.notify_all();
   }
-  if (!is_reader(urgency)) return;
-  if (queued) {
+  if (posted) {  // else whoever is about to send it does
+    send_expedite(rank, id, urgency);
+  } else if (queued && is_reader(urgency)) {
     pump(rank, false);
-  } else if (posted) {  // else whoever is about to send it does
-    (void)parts_.transport.send(rank, wire::encode(wire::Expedite{{id}}));
   }
 }
 
@@ -194,19 +203,29 @@ void PeerClient::pump(Rank peer, bool refill) {
   }
 }
 
+void PeerClient::send_expedite(Rank peer, uint32_t id, const Urgency& urgency) {
+  const uint64_t now = deadline_at(parts_.clock.now());
+  (void)parts_.transport.send(peer, wire::encode(wire::Expedite{from_now(urgency, now), {id}}));
+}
+
 std::vector<std::shared_ptr<PeerClient::Pending>> PeerClient::take_batch(Peer& peer, bool refill) {
   std::vector<std::shared_ptr<Pending>> batch;
   const TimePoint now = parts_.clock.now();
-  if (refill && !peer.queue.empty() && !is_reader(peer.queue.begin()->first.first) &&
-      peer.sent_bytes > options_.credit - options_.credit / kRefillDivisor)
-    return batch;
+  // What is fetched ahead of need must not keep a waiting reader from asking, nor fills what is needed.
+  const auto credit_for = [&](const Urgency& urgency) {
+    return urgency.kind == Urgency::Kind::fill ? options_.credit / kFillDivisor
+                                               : (is_reader(urgency) ? 2 : 1) * options_.credit;
+  };
+  if (refill && !peer.queue.empty() && !is_reader(peer.queue.begin()->first.first)) {
+    const uint64_t credit = credit_for(peer.queue.begin()->first.first);
+    if (peer.sent_bytes > credit - credit / kRefillDivisor) return batch;
+  }
   while (!peer.queue.empty() && batch.size() < wire::kMaxList) {
     const auto& pending = peer.queue.begin()->second;
     const uint32_t length = pending->fetch.length;
-    // What is fetched ahead of need must not keep a waiting reader from asking.
-    const uint64_t most = is_reader(pending->fetch.urgency) ? 2 : 1;
-    if (peer.sent_count > 0 && peer.sent_bytes + length > most * options_.credit) break;
-    if (peer.sent_count >= most * options_.most_requests) break;
+    const Urgency& urgency = pending->fetch.urgency;
+    if (peer.sent_count > 0 && peer.sent_bytes + length > credit_for(urgency)) break;
+    if (peer.sent_count >= (is_reader(urgency) ? 2 : 1) * options_.most_requests) break;
     peer.sent_bytes += length;
     ++peer.sent_count;
     pending->queued = false;
@@ -223,8 +242,7 @@ void PeerClient::send_batch(Rank peer, const std::vector<std::shared_ptr<Pending
   const uint64_t now = deadline_at(parts_.clock.now());
   for (const auto& pending : batch) {
     const PeerFetch& f = pending->fetch;
-    Urgency urgency = pending->sent_urgency;
-    if (urgency.kind == Urgency::Kind::prefetch) urgency.deadline -= std::min(urgency.deadline, now);
+    const Urgency urgency = from_now(pending->sent_urgency, now);
     pending->transfer = parts_.numbers.next(peer);
     requests.list.push_back({pending->id, f.chunk, f.offset, f.length, pending->transfer, urgency, f.home});
     parts_.transport.receive(peer, pending->transfer, f.memory, [this, peer, pending](Status status) {
@@ -237,17 +255,17 @@ void PeerClient::send_batch(Rank peer, const std::vector<std::shared_ptr<Pending
     });
   }
   const Status sent = parts_.transport.send(peer, wire::encode(requests));
-  wire::Expedite raised;
+  std::vector<std::pair<uint32_t, Urgency>> raised;
   {
     MutexLock lock(mutex_);
     for (const auto& pending : batch) {
       pending->posted = true;
       if (!sent && !pending->verdict) pending->verdict = PeerOutcome::late;
-      if (is_reader(pending->fetch.urgency) && !is_reader(pending->sent_urgency))
-        raised.ids.push_back(pending->id);
+      const Urgency& by_now = pending->fetch.urgency;
+      if (by_now.kind < pending->sent_urgency.kind) raised.emplace_back(pending->id, by_now);
     }
   }
-  if (!raised.ids.empty()) (void)parts_.transport.send(peer, wire::encode(raised));
+  for (const auto& [id, urgency] : raised) send_expedite(peer, id, urgency);
   // Whoever gave up meanwhile could not cancel the receive yet.
   for (const auto& pending : batch) settle(peer, pending->id);
 }

@@ -65,8 +65,9 @@ struct PeerFetch {
 };
 
 struct PeerClientOptions {
-  /// Bytes asked of one peer at a time, twice as many if readers wait: 4 ms at 2 GB/s, several times the
-  /// latency of a busy node, and two of the largest chunks; more would only queue there.
+  /// Bytes asked of one peer at a time, twice as many if readers wait, one part in kFillDivisor to fill
+  /// tiers: 4 ms at 2 GB/s, several times the latency of a busy node, and two of the largest chunks; more
+  /// would only queue there.
   uint64_t credit = 8U << 20;
   /// Requests to one peer at a time: tiny chunks must not fill the peer's memory with bookkeeping.
   uint32_t most_requests = 512;
@@ -106,8 +107,8 @@ class PeerClient {
   ~PeerClient();
 
   Ticket fetch(PeerFetch fetch);
-  /// It is as urgent as this by now, if that is more. The peer, if it was asked already, is told of waiting
-  /// readers only. Unknown tickets are ignored.
+  /// It is as urgent as this by now, if that is more. The peer, if it was asked already, is told of another
+  /// kind of urgency only, not of another deadline. Unknown tickets are ignored.
   void expedite(Ticket ticket, Urgency urgency);
   /// How long a fetch of `length` bytes from `peer` would take if it were asked now.
   Duration predict(Rank peer, uint64_t length) const;
@@ -134,6 +135,7 @@ class PeerClient {
   std::shared_ptr<Pending> find(Rank peer, uint32_t id) REQUIRES(mutex_);
   void pump(Rank peer, bool refill);
   std::vector<std::shared_ptr<Pending>> take_batch(Peer& peer, bool refill) REQUIRES(mutex_);
+  void send_expedite(Rank peer, uint32_t id, const Urgency& urgency);
   void send_batch(Rank peer, const std::vector<std::shared_ptr<Pending>>& batch);
   void give_up(Rank peer, const std::vector<uint32_t>& ids, PeerOutcome why);
   void give_up_all(Rank peer, PeerOutcome why);

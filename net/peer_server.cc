@@ -9,6 +9,16 @@
 #include "cache/base/checksum.h"
 
 namespace clairfs {
+namespace {
+
+/// What another node told.
+Urgency on_this_clock(Urgency urgency, TimePoint now) {
+  if (urgency.kind == Urgency::Kind::prefetch)
+    urgency.deadline = deadline_at(now) + std::min(urgency.deadline, UINT64_MAX - deadline_at(now));
+  return urgency;
+}
+
+}  // namespace
 
 // One request.
 struct PeerServer::Work {
@@ -67,11 +77,8 @@ bool PeerServer::is_home(const wire::ChunkRequest& request) const {
 
 void PeerServer::on_requests(Rank from, const wire::ChunkRequests& requests) {
   const TimePoint now = parts_.clock.now();
-  const uint64_t from_now = deadline_at(now);
   for (wire::ChunkRequest request : requests.list) {
-    if (request.urgency.kind == Urgency::Kind::prefetch) {
-      request.urgency.deadline = from_now + std::min(request.urgency.deadline, UINT64_MAX - from_now);
-    }
+    request.urgency = on_this_clock(request.urgency, now);
     const auto work = std::make_shared<Work>();
     work->peer = from;
     work->request = request;
@@ -106,6 +113,7 @@ void PeerServer::on_requests(Rank from, const wire::ChunkRequests& requests) {
 }
 
 void PeerServer::on_expedite(Rank from, const wire::Expedite& expedite) {
+  const Urgency urgency = on_this_clock(expedite.urgency, parts_.clock.now());
   std::vector<ChunkId> being_loaded;
   {
     MutexLock lock(mutex_);
@@ -114,21 +122,22 @@ void PeerServer::on_expedite(Rank from, const wire::Expedite& expedite) {
       const auto found = peer.known.find(id);
       if (found == peer.known.end()) continue;
       Work& work = *found->second;
+      if (urgency >= work.request.urgency) continue;
       if (work.stage == Work::Stage::loading) {
         being_loaded.push_back(work.request.chunk);
       } else {
         Queue& queue = work.stage == Work::Stage::ready ? peer.ready : cold_;
         auto node = queue.extract({work.request.urgency, work.arrival});
         if (!node) continue;  // it is being started
-        node.key().first = Urgency{};
+        node.key().first = urgency;
         queue.insert(std::move(node));
       }
-      work.request.urgency = Urgency{};
+      work.request.urgency = urgency;
     }
   }
-  // Joining with the urgency of a reader makes it urgent.
+  // Joining raises the urgency.
   for (const ChunkId chunk : being_loaded)
-    (void)parts_.cache.acquire_here(chunk, Urgency{}, false, [](const Result<AcquiredChunk>&) {});
+    (void)parts_.cache.acquire_here(chunk, urgency, false, [](const Result<AcquiredChunk>&) {});
   pump(from);
 }
 
@@ -185,7 +194,9 @@ PeerServer::WorkPtr PeerServer::next(Peer& peer) {
   for (auto at = cold_.begin(); at != cold_.end(); ++at) {
     const Work& first = *at->second;
     Peer& asker = *peers_[first.peer.index()];
-    if (loading_ > 0 && loading_ + first.chunk_length > options_.loading) return nullptr;
+    const bool fill = first.request.urgency.kind == Urgency::Kind::fill;
+    const uint64_t most = fill ? options_.loading / kFillDivisor : options_.loading;
+    if (loading_ > 0 && loading_ + first.chunk_length > most) return nullptr;
     if (!has_room(asker, first.request.length, 2 * options_.sending)) continue;
     asker.sending += first.request.length;
     loading_ += first.chunk_length;

@@ -38,7 +38,8 @@ struct PeerServerOptions {
   /// its network busy, few enough that what becomes urgent does not wait long behind them (4 ms at 1 GB/s).
   uint64_t sending = 4U << 20;
   /// Bytes of chunks being read from the PFS for all peers: what a PFS needs in flight for its full rate (1
-  /// GB/s at 16 ms); the rest waits here, where it is sorted by urgency.
+  /// GB/s at 16 ms), of which fills take one part in kFillDivisor; the rest waits here, where it is sorted by
+  /// urgency.
   uint64_t loading = 16U << 20;
   /// Requests of one peer that may wait: many times what a peer sends (PeerClientOptions::most_requests).
   size_t most_waiting = 4096;

@@ -158,12 +158,20 @@ void get(Reader& in, Refusal& m) {
   m.reason = in.text(kMaxText);
 }
 
+void put(Writer& out, const Urgency& urgency) {
+  out.number(static_cast<uint8_t>(urgency.kind));
+  out.number(urgency.deadline);
+}
+void get(Reader& in, Urgency& urgency) {
+  urgency.kind = Urgency::Kind{in.up_to<uint8_t>(2, "no such urgency")};
+  urgency.deadline = in.number<uint64_t>();
+}
+
 void put(Writer& out, const ChunkRequests& m) {
   out.number(static_cast<uint32_t>(m.list.size()));
   for (const ChunkRequest& r : m.list) {
     for (const uint32_t value : {r.id, r.chunk.value, r.offset, r.length, r.transfer}) out.number(value);
-    out.number(static_cast<uint8_t>(r.urgency.kind));
-    out.number(r.urgency.deadline);
+    put(out, r.urgency);
     out.flag(r.home);
   }
 }
@@ -173,8 +181,7 @@ void get(Reader& in, ChunkRequests& m) {
   for (ChunkRequest& r : m.list) {
     for (uint32_t* value : {&r.id, &r.chunk.value, &r.offset, &r.length}) *value = in.number<uint32_t>();
     r.transfer = in.up_to<uint32_t>(kTransferNumbers - 1, "no such transfer number");
-    r.urgency.kind = Urgency::Kind{in.up_to<uint8_t>(2, "no such urgency")};
-    r.urgency.deadline = in.number<uint64_t>();
+    get(in, r.urgency);
     r.home = in.flag();
     if (r.length == 0) in.wrong("it asks for nothing");
   }
@@ -203,9 +210,11 @@ void get(Reader& in, ChunkReplies& m) {
 }
 
 void put(Writer& out, const Expedite& m) {
+  put(out, m.urgency);
   out.ids(m.ids);
 }
 void get(Reader& in, Expedite& m) {
+  get(in, m.urgency);
   m.ids = in.ids();
 }
 void put(Writer& out, const Probe& m) {

@@ -23,7 +23,7 @@
 namespace clairfs::wire {
 
 /// Counted up with every change to what follows. All nodes of a job must speak the same.
-inline constexpr uint16_t kVersion = 2;
+inline constexpr uint16_t kVersion = 3;
 
 /// Longest name of a host or a plan. Host names have at most 64 bytes on Linux; longer plan names help
 /// nobody.
@@ -107,8 +107,9 @@ struct ChunkReplies {
   bool operator==(const ChunkReplies&) const = default;
 };
 
-/// "Somebody waits for these requests of mine now."
+/// "These requests of mine are as urgent as this by now."
 struct Expedite {
+  Urgency urgency;  ///< as in ChunkRequest
   std::vector<uint32_t> ids;
   bool operator==(const Expedite&) const = default;
 };

@@ -12,10 +12,6 @@ namespace {
 // Samples whose chunks are known but not asked for yet: enough to go on with whenever memory comes free.
 constexpr size_t kUnitsWaiting = 64;
 
-// Share of the transit memory for chunks that are fetched into tiers beyond the window: enough to use an idle
-// source, little enough not to stand in the way of a reader or the window.
-constexpr uint64_t kFillDivisor = 8;
-
 // Samples looked at for filling in one go before everything else gets its turn: a millisecond where all of
 // them are in a tier already.
 constexpr uint64_t kFillsPerStep = 4096;
@@ -26,10 +22,15 @@ constexpr auto kCatchUpPeriod = std::chrono::milliseconds(5);
 // How long a plan that waits for room may have to wait for it to be noticed.
 constexpr auto kAdmissionPeriod = std::chrono::seconds(1);
 
-// Seconds a sample that a reader is taken to need: one whose pace is not known yet, and the slowest, so that
-// one that has paused is not put off for ever behind others.
-constexpr double kUnknownReader = 1e-3;
+// Seconds a sample that a reader is taken to need at most, so that one that has paused is not put off for ever
+// behind others.
 constexpr double kSlowestReader = 0.1;
+
+// The same of one whose pace is not known yet. The nodes of a job begin tens of milliseconds apart, and homes
+// serve them all by deadline: so each gets its first batch before any gets its window full. Such deadlines
+// still hold when the pace is known, so none is further off than so many seconds.
+constexpr double kUnknownReader = 1e-2;
+constexpr double kUnknownReaderMost = 1;
 
 // A plan that has not moved for this long keeps only a small part of the budget while others move.
 constexpr auto kIdle = std::chrono::seconds(5);
@@ -472,9 +473,9 @@ void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
 /// When the reader will be at `position`: the deadline of its fetches, which orders those of several plans.
 uint64_t Staging::due(const Lane& lane, uint64_t position) const {
   const double rate = lane.run->tracker().status().samples_per_second;
-  const double seconds_per_sample = rate > 0 ? std::min(1 / rate, kSlowestReader) : kUnknownReader;
-  const std::chrono::duration<double> left(seconds_per_sample *
-                                           static_cast<double>(position - std::min(position, lane.front)));
+  const auto samples = static_cast<double>(position - std::min(position, lane.front));
+  const std::chrono::duration<double> left(rate > 0 ? samples * std::min(1 / rate, kSlowestReader)
+                                                    : std::min(samples * kUnknownReader, kUnknownReaderMost));
   return deadline_at(clock_.now() + std::chrono::duration_cast<Duration>(left));
 }
 

@@ -48,7 +48,10 @@ struct Limits {
       fuzz::require(r.origin <= Origin::pfs, "origins are known");
     }
   }
-  void operator()(const wire::Expedite& m) const { list(m.ids.size(), sizeof(uint32_t)); }
+  void operator()(const wire::Expedite& m) const {
+    list(m.ids.size(), sizeof(uint32_t));
+    fuzz::require(m.urgency.kind <= Urgency::Kind::fill, "urgencies are known");
+  }
   void operator()(const wire::Probe& m) const { list(m.ids.size(), sizeof(uint32_t)); }
   void operator()(const wire::ProbeAnswer& m) const { list(m.unknown.size(), sizeof(uint32_t)); }
   void operator()(const wire::PlanEntry& m) const {

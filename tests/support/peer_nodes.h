@@ -76,6 +76,7 @@ struct NodesOptions {
   /// No slow machine makes a healthy node late, unless impatient() is called.
   MembershipTimes times{std::chrono::milliseconds(50), std::chrono::minutes(1), std::chrono::minutes(2)};
   PeerClientOptions client = patient();
+  PeerServerOptions server;
 
   /// Faults cost a fraction of a second (and so may a slow machine).
   NodesOptions& impatient() {
@@ -109,6 +110,7 @@ class PeerNode {
     job_options.ram_capacity = options.ram;
     job_options.times = options.times;
     job_options.client = options.client;
+    job_options.server = options.server;
     job =
         std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, job_options,
                               Job::Events{[this](const std::string&) { ++refused; }, [this] { ++changes; }});

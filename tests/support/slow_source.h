@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <map>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -14,7 +15,8 @@
 
 namespace clairfs {
 
-/// Serves the bytes of fake_byte(), each fetch after a random delay, from a thread of its own. Thread-safe.
+/// Serves the bytes of fake_byte(), each fetch after a random delay, from a thread of its own; none while it
+/// is held. Thread-safe.
 class SlowSource final : public ChunkSource {
  public:
   SlowSource(uint32_t files, uint64_t seed, Duration most_delay)
@@ -25,6 +27,7 @@ class SlowSource final : public ChunkSource {
     {
       MutexLock lock(mutex_);
       ending_ = true;
+      held_ = false;
       wake_.notify_all();
     }
     if (thread_.joinable()) thread_.join();
@@ -32,10 +35,13 @@ class SlowSource final : public ChunkSource {
 
   Ticket fetch(FetchRequest request) override {
     bool accepted = false;
+    Ticket ticket = 0;
     {
       MutexLock lock(mutex_);
       accepted = !stopped_;
       if (accepted) {
+        ticket = ++tickets_;
+        asked_[ticket] = {request.file, request.urgency};
         bytes_of_[request.file.index()] += request.length;
         const auto delay =
             Duration(std::uniform_int_distribution<Duration::rep>(0, most_delay_.count())(random_));
@@ -44,15 +50,33 @@ class SlowSource final : public ChunkSource {
       }
     }
     if (!accepted) request.done(Error{ECANCELED, "stopped"});
-    return 1;
+    return ticket;
   }
-  void expedite(Ticket, Urgency) override {}
+  void expedite(Ticket ticket, Urgency urgency) override {
+    MutexLock lock(mutex_);
+    if (const auto found = asked_.find(ticket); found != asked_.end())
+      found->second.second = std::min(found->second.second, urgency);
+  }
   void stop() override {
     MutexLock lock(mutex_);
     stopped_ = true;
   }
 
-  /// Bytes read of each file so far.
+  void hold(bool held) {
+    MutexLock lock(mutex_);
+    held_ = held;
+    wake_.notify_all();
+  }
+  /// How urgent the fetches of a file have become so far; none before the first.
+  std::optional<Urgency> urgency_of(FileId file) {
+    MutexLock lock(mutex_);
+    std::optional<Urgency> most;
+    for (const auto& [ticket, asked] : asked_) {
+      if (asked.first == file) most = std::min(most.value_or(asked.second), asked.second);
+    }
+    return most;
+  }
+  /// Bytes read of each file so far, and being read.
   std::vector<uint64_t> bytes_of_files() {
     MutexLock lock(mutex_);
     return bytes_of_;
@@ -62,7 +86,7 @@ class SlowSource final : public ChunkSource {
   void run() {
     MutexLock lock(mutex_);
     while (!ending_ || !due_.empty()) {
-      if (due_.empty()) {
+      if (due_.empty() || held_) {
         wake_.wait(lock);
         continue;
       }
@@ -88,6 +112,9 @@ class SlowSource final : public ChunkSource {
   CondVar wake_;
   std::multimap<TimePoint, FetchRequest> due_ GUARDED_BY(mutex_);
   std::vector<uint64_t> bytes_of_ GUARDED_BY(mutex_);
+  std::map<Ticket, std::pair<FileId, Urgency>> asked_ GUARDED_BY(mutex_);
+  Ticket tickets_ GUARDED_BY(mutex_) = 0;
+  bool held_ GUARDED_BY(mutex_) = false;
   std::mt19937_64 random_ GUARDED_BY(mutex_);
   const Duration most_delay_;
   bool stopped_ GUARDED_BY(mutex_) = false;

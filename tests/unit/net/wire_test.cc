@@ -33,7 +33,7 @@ std::vector<Message> examples() {
                          {7, ChunkId(8), 0, 1, kTransferNumbers - 1, {Urgency::Kind::fill, ~0ULL}, false}}},
           ChunkRequests{},
           ChunkReplies{{{9, ChunkReply::Status::failed, Origin::pfs, 10, 11}, {}}},
-          Expedite{{1, 2, 3}},
+          Expedite{{Urgency::Kind::prefetch, 4}, {1, 2, 3}},
           Probe{{4}},
           ProbeAnswer{{}},
           PlanEntry{12, Rank(3), true, "train", ""},
@@ -113,7 +113,7 @@ TEST_CASE("another version is told from rubbish") {
   bytes[0] = std::byte{kVersion + 1};
   bytes = sealed(bytes);
   CHECK(decode(bytes).error().code == EPROTONOSUPPORT);
-  CHECK(decode(bytes).error().message.find("version 3") != std::string::npos);
+  CHECK(decode(bytes).error().message.find("version 4") != std::string::npos);
 }
 
 TEST_CASE("what no node would say is refused") {
@@ -124,6 +124,7 @@ TEST_CASE("what no node would say is refused") {
   CHECK(refused(ChunkRequests{{{1, ChunkId(2), 3, 0, 5, {}, false}}}));
   CHECK(refused(ChunkRequests{{{1, ChunkId(2), 3, 4, kTransferNumbers, {}, false}}}));
   CHECK(refused(ChunkRequests{{{1, ChunkId(2), 3, 4, 5, {Urgency::Kind{3}, 0}, false}}}));
+  CHECK(refused(Expedite{{Urgency::Kind{3}, 0}, {1}}));
   CHECK(refused(ChunkReplies{{{1, ChunkReply::Status{9}, Origin::ram, 0, 0}}}));
   CHECK(refused(ChunkReplies{{{1, ChunkReply::Status::ok, Origin{4}, 0, 0}}}));
   CHECK(refused(Goodbye{std::string(kMaxText + 1, 'x')}));

@@ -82,6 +82,18 @@ TEST_CASE("a sample that is asked for later is not fetched earlier") {
   CHECK(std::is_sorted(deadlines.begin(), deadlines.end()));
 }
 
+TEST_CASE("whoever begins later gets its first samples before the others get full windows") {
+  constexpr uint32_t kFiles = 300;
+  StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=1", 250 * round_to_pages(20000), 0);
+  REQUIRE(StagingFixture::eventually([&] { return f.source.deadlines().size() >= 250; }));
+  const std::vector<uint64_t> deadlines = f.source.deadlines();
+  const uint64_t now = deadline_at(f.clock.now());
+  // That of a first batch of another node, which begins a tenth of a second later.
+  CHECK(deadlines[32] > deadlines[0] + 300'000);
+  // It holds for good, so it must not be far off.
+  CHECK(deadlines[249] <= now + 1'000'000);
+}
+
 TEST_CASE("what workers have passed over and not opened is still pushed, once") {
   constexpr uint32_t kFiles = 60;
   constexpr uint32_t kBatch = 8;
