@@ -31,6 +31,26 @@ CAUSES = (
         "known.",
     ),
     (
+        "epochs of .* a cache of",
+        "with a plan, one reader: stall, later epochs$",
+        "A batch of pushed pages takes 1 to 2 ms longer to read than one of the source's warm page cache, 0.5 to 1 % of an "
+        "epoch here, though no read waits: the row below has what did. Besides, kernels that take pushed pages back before "
+        "they are read (DAMON does it on some machines) make some reads go to the PFS, where they wait behind what is "
+        "under way (16 operations: 80 ms).",
+    ),
+    (
+        "epochs of .* a cache of",
+        "4 workers: stall, epoch 0 after the first window$",
+        "Workers that wait at the same time are served alike, so their batches arrive together instead of one after the "
+        "other. The emulated PFS is saturated all the time (its counters, every 100 ms), and one reader on it stalls 0.1 %.",
+    ),
+    (
+        "nodes on one PFS",
+        "total / lower bound$",
+        "The bound has no beginning. The PFS needs 0.35 s for the first batches of four nodes; they come after 0.4 to 0.7 s, "
+        "since each node begins with 16 operations, most of them for later batches (0.3 to 0.4 s with --pfs-concurrency 4).",
+    ),
+    (
         "^Model and reality",
         "N·D = 0: local, off by$",
         "The memory of chunks on their way keeps what it held last and so is a small cache (16 MiB a node here), which the "

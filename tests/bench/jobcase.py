@@ -73,15 +73,20 @@ class JobCase:
         path.write_bytes(bytes(8))
         return "--barrier", path, "--readers", self.nodes
 
-    def read(self, roots, *options):
+    def read(self, roots, *options, dropping=False):
         """All nodes at once; the runs of each, epoch by epoch. Batches compute as long as the mean one, if the options
-        say nothing else."""
+        say nothing else. `dropping`: after each epoch what the node has read leaves the page cache of its mount, as if
+        the dataset were larger than memory."""
 
         def one(node):
             batches = ("--batch", BATCH)
             if "--compute-rate" not in options:
                 batches += ("--compute-us", self.compute_us)
-            runs = reader("files", roots[node], *self.orders[node], *batches, "--sum", *options)
+            runs = []
+            for orders in [[order] for order in self.orders[node]] if dropping else [self.orders[node]]:
+                runs += reader("files", roots[node], *orders, *batches, "--sum", *options)
+                if dropping:
+                    reader("drop", roots[node], orders[0])
             for epoch, run in enumerate(runs):
                 if run["sum"] != self.sums[node][epoch]:
                     raise SystemExit(f"WRONG DATA: node {node}, epoch {epoch}: {run['sum']}")

@@ -5,10 +5,13 @@
 
 The nodes are ranks of mpiexec on this machine, each with a mount and a reader of its own. Computing takes half as
 long again as the PFS needs for the dataset once, so that the PFS is not the bound of the first epoch. What the
-emulated PFS counted is the witness for what was read. Data is compared with the source.
+emulated PFS counted is the witness for what was read. Data is compared with the source. The other ways to read, those
+of epochs.py, have as much cache on each node, and nodes know nothing of each other.
 """
 
 import concurrent.futures
+import contextlib
+import shutil
 import statistics
 import time
 
@@ -25,7 +28,7 @@ IDLE_SECONDS = 20
 def make_case(tmp, nodes, quick):
     tmp = tmp / f"{nodes}-nodes"
     tmp.mkdir()
-    return JobCase(tmp, 512 if quick else 640, 3 if quick else 5, 20_000_000, COMPUTE, nodes)
+    return JobCase(tmp, 512 if quick else 640, 3 if quick else 4, 20_000_000, COMPUTE, nodes)
 
 
 def job_round(case, label, share, samples, *options):
@@ -41,6 +44,41 @@ def job_round(case, label, share, samples, *options):
             samples.add(f"{case.nodes} {label} network", job.stat("peers.bytes_in"))
             require_no_failed_reads(f"{case.nodes} nodes, {label}", job)
     record(case, label, share, per_node, seconds, seen, samples)
+
+
+OTHER_SHARE = 1.0  # N·D / S of what has a cache
+WORKERS = ("--workers", 4)
+OTHERS = {
+    "no cache": "no cache, one reader a node",
+    "loader": "no cache, 4 DataLoader workers a node",
+    "rclone": "rclone mounts with that cache, 4 workers",
+    "no plan": "clairfs without a plan (first touch, MONARCH's rule), 4 workers",
+}
+
+
+def others_of(found):
+    """Those that can be measured here."""
+    if shutil.which("rclone"):
+        return OTHERS
+    found.skip("jobs through rclone", "not installed (apt-get install rclone)")
+    return {label: text for label, text in OTHERS.items() if label != "rclone"}
+
+
+def other_round(case, label, samples):
+    with case.pfs() as pfs, contextlib.ExitStack() as stack:
+        cached = label in ("rclone", "no plan")
+        if label == "rclone":
+            mounts = [stack.enter_context(benchlib.rclone(pfs.path, case.ram(OTHER_SHARE))) for _ in range(case.nodes)]
+        elif label == "no plan":
+            options = ("--ram", case.ram(OTHER_SHARE), "--staging", case.staging)
+            mounts = stack.enter_context(clairjob.clairjob(pfs.path, case.nodes, *options))
+        else:
+            mounts = [pfs] * case.nodes
+        pfs.command("reset")
+        roots = [mount.path for mount in mounts]
+        begin = time.monotonic()
+        per_node = case.read(roots, *(() if label == "no cache" else WORKERS), dropping=cached)
+        record(case, label, OTHER_SHARE, per_node, time.monotonic() - begin, pfs.counters(), samples)
 
 
 def record(case, label, share, per_node, seconds, seen, samples):
@@ -74,7 +112,7 @@ def cases_of(nodes, quick):
     return {label: case for label, case in CASES.items() if (nodes > 2 or label in FEWER) and label != left_out}
 
 
-def job_table(case, cases, samples):
+def job_table(case, cases, others, samples):
     title = (
         f"{case.nodes} nodes on one PFS, {case.bandwidth // 1_000_000} MB/s and {case.latency_us} us: {case.count:,} files, "
         f"{case.size / 1e6:.0f} MB, {case.epochs} epochs"
@@ -92,24 +130,22 @@ def job_table(case, cases, samples):
         later = 100 * samples.median(f"{case.nodes} {label} stall later")
         table.add(f"{label}: stall, later epochs", later, "%", **goal(0.5, enough))
         table.add(f"{label}: from peers", samples.median(f"{case.nodes} {label} network") / 1e6, "MB")
-    table.add("4 loading threads on the PFS: total / lower bound without a cache", samples.median(f"{case.nodes} loader total / bound"))
+    for label, text in others.items():
+        key = f"{case.nodes} {label}"
+        table.add(f"{text}: total / lower bound of N·D = 1.0 S", samples.median(f"{key} total / bound"))
+        table.add(f"{text}: PFS bytes / S", samples.median(f"{key} bytes"))
+        table.add(f"{text}: stall, later epochs", 100 * samples.median(f"{key} stall later"), "%")
     return table
 
 
-def job_chart(case, cases, samples):
+def job_chart(case, cases, others, samples):
+    labels = {label: label for label in cases} | others
     series = {
-        "total time / lower bound": [samples.median(f"{case.nodes} {label} total / bound") for label in cases],
-        "PFS bytes / least": [samples.median(f"{case.nodes} {label} bytes") for label in cases],
+        "total time / lower bound": [samples.median(f"{case.nodes} {label} total / bound") for label in labels],
+        "PFS bytes / least": [samples.median(f"{case.nodes} {label} bytes") for label in labels],
     }
     title = f"{case.nodes} nodes, {case.epochs} epochs: time and PFS bytes over the least possible"
-    return benchlib.bars(title, "times the least possible", cases, series, (1, "bound"))
-
-
-def loader_round(case, samples):
-    with case.pfs() as pfs:
-        begin = time.monotonic()
-        per_node = case.read([pfs.path] * case.nodes, "--workers", 4)
-        record(case, "loader", 0, per_node, time.monotonic() - begin, pfs.counters(), samples)
+    return benchlib.bars(title, "times the least possible", labels.values(), series, (1, "bound"))
 
 
 # A node dies
@@ -175,6 +211,7 @@ def main():
     samples = found.samples
     rounds = given.rounds or (2 if given.quick else 5)
     with clairmount.tempdir() as tmp:
+        others = others_of(found) if "job" in parts else {}
         cases = {nodes: make_case(tmp, nodes, given.quick) for nodes in ((2, 4) if "job" in parts else (4,))}
         if "job" in parts:
             for round_ in range(rounds):
@@ -182,10 +219,11 @@ def main():
                     progress(f"{nodes} nodes, round {round_ + 1} of {rounds}")
                     for label, (share, options) in cases_of(nodes, given.quick).items():
                         job_round(case, label, share, samples, *options)
-                    loader_round(case, samples)
+                    for label in others:
+                        other_round(case, label, samples)
             for nodes, case in cases.items():
                 measured = cases_of(nodes, given.quick)
-                found.add(job_table(case, measured, samples), job_chart(case, measured, samples))
+                found.add(job_table(case, measured, others, samples), job_chart(case, measured, others, samples))
         if "death" in parts:
             for round_ in range(rounds):
                 progress(f"death of a node, round {round_ + 1} of {rounds}")

@@ -5,7 +5,7 @@
 #
 #   tests/bench/run.sh [--quick | --full] [--rounds N] [--only SECTION]... [--out DIR] [--before REPORT_JSON]
 #
-#   --full        5 rounds: about 100 minutes on two cores (the default)
+#   --full        5 rounds: about 110 minutes on two cores (the default)
 #   --quick       smaller datasets and 2 or 3 rounds: 15 to 20 minutes
 #   --rounds N    measure everything N times
 #   --only a      this section only (a to e, see README.md); may be given several times. The report has the sections
