@@ -34,9 +34,12 @@ struct PeerClient::Pending {
   uint32_t id = 0;
   PeerFetch fetch;
   TransferNumber transfer = 0;
-  uint64_t in_front = 0;  // bytes asked of the peer before it and still on their way, and its own
-  TimePoint asked{};
-  TimePoint sent{};      // guarded by mutex_ from here on
+  bool came_as_fill = false;
+  // Guarded by mutex_ from here on, as is the fetch's urgency, while others know it.
+  uint64_t in_front =
+      0;              // bytes asked of the peer before it and still on their way but for fills, and its own
+  TimePoint asked{};  // or when somebody came to need it, after it had been asked for as a fill
+  TimePoint sent{};
   Urgency sent_urgency;  // as the peer was told with the request
   bool queued = true;
   bool posted = false;     // its receive
@@ -44,15 +47,19 @@ struct PeerClient::Pending {
   std::optional<wire::ChunkReply> reply;
   std::optional<Status> received;      // what became of its memory
   std::optional<PeerOutcome> verdict;  // known before the memory is free
+
+  bool is_fill() const { return fetch.urgency.kind == Urgency::Kind::fill; }
 };
 
 struct PeerClient::Peer {
   std::map<std::pair<Urgency, uint32_t>, std::shared_ptr<Pending>> queue;
   std::unordered_map<uint32_t, std::shared_ptr<Pending>> all;  // queued and sent
   uint32_t next_id = 1;                                        // no ticket is 0
-  uint64_t all_bytes = 0;
+  uint64_t needed_bytes = 0;                                   // of all but fills
   uint64_t sent_bytes = 0;
   uint32_t sent_count = 0;
+  uint64_t sent_fill_bytes = 0;  // part of sent_bytes
+  uint32_t sent_fill_count = 0;
   PathModel path{kPeerPrior};
   SlowWatch watch;
   TimePoint probed{};
@@ -77,16 +84,15 @@ PeerClient::Ticket PeerClient::fetch(PeerFetch fetch) {
   const auto pending = std::make_shared<Pending>();
   pending->asked = parts_.clock.now();
   pending->fetch = std::move(fetch);
+  pending->came_as_fill = pending->is_fill();
   bool stopped = false;
   {
     MutexLock lock(mutex_);
     stopped = stopped_;
     if (!stopped) {
       Peer& peer = *peers_[rank.index()];
-      const uint32_t length = pending->fetch.length;
       pending->id = peer.next_id++;
-      peer.all_bytes += length;
-      pending->in_front = peer.all_bytes;
+      if (!pending->is_fill()) pending->in_front = peer.needed_bytes += pending->fetch.length;
       peer.queue[{pending->fetch.urgency, pending->id}] = pending;
       peer.all[pending->id] = pending;
       if (!at_once && held_back_.insert(rank).second) wake_.notify_all();
@@ -121,18 +127,26 @@ void PeerClient::expedite(Ticket ticket, Urgency urgency) {
     const auto pending = find(rank, id);
     if (!pending || urgency >= pending->fetch.urgency) return;
     const bool same_kind = urgency.kind == pending->fetch.urgency.kind;
+    Peer& peer = *peers_[rank.index()];
     queued = pending->queued;
     if (queued) {
-      auto& queue = peers_[rank.index()]->queue;
-      auto node = queue.extract({pending->fetch.urgency, id});
+      auto node = peer.queue.extract({pending->fetch.urgency, id});
       node.key().first = urgency;
-      queue.insert(std::move(node));
+      peer.queue.insert(std::move(node));
+    }
+    if (pending->is_fill() && !same_kind) {
+      pending->asked = parts_.clock.now();
+      pending->in_front = peer.needed_bytes += pending->fetch.length;
+      if (!queued) {
+        peer.sent_fill_bytes -= pending->fetch.length;
+        --peer.sent_fill_count;
+      }
     }
     pending->fetch.urgency = urgency;
     posted = pending->posted;
     if (same_kind) return;
-    // It may have credit now.
-    if (queued && !is_reader(urgency) && held_back_.insert(rank).second) wake_.notify_all();
+    // It may have credit now, or leave some to the next fill.
+    if (held_back_.insert(rank).second) wake_.notify_all();
   }
   if (posted) {  // else whoever is about to send it does
     send_expedite(rank, id, urgency);
@@ -145,7 +159,7 @@ Duration PeerClient::predict(Rank peer, uint64_t length) const {
   const TimePoint now = parts_.clock.now();
   MutexLock lock(mutex_);
   const Peer& p = *peers_[peer.index()];
-  return p.path.predict(p.all_bytes + length, now);
+  return p.path.predict(p.needed_bytes + length, now);
 }
 
 bool PeerClient::slow(Rank peer) const {
@@ -211,21 +225,25 @@ void PeerClient::send_expedite(Rank peer, uint32_t id, const Urgency& urgency) {
 std::vector<std::shared_ptr<PeerClient::Pending>> PeerClient::take_batch(Peer& peer, bool refill) {
   std::vector<std::shared_ptr<Pending>> batch;
   const TimePoint now = parts_.clock.now();
-  // What is fetched ahead of need must not keep a waiting reader from asking, nor fills what is needed.
-  const auto credit_for = [&](const Urgency& urgency) {
-    return urgency.kind == Urgency::Kind::fill ? options_.credit / kFillDivisor
-                                               : (is_reader(urgency) ? 2 : 1) * options_.credit;
-  };
-  if (refill && !peer.queue.empty() && !is_reader(peer.queue.begin()->first.first)) {
-    const uint64_t credit = credit_for(peer.queue.begin()->first.first);
-    if (peer.sent_bytes > credit - credit / kRefillDivisor) return batch;
+  if (refill && !peer.queue.empty()) {
+    const Pending& next = *peer.queue.begin()->second;
+    const uint64_t credit = next.is_fill() ? options_.credit / kFillDivisor : options_.credit;
+    const uint64_t sent = next.is_fill() ? peer.sent_fill_bytes : peer.sent_bytes;
+    if (!is_reader(next.fetch.urgency) && sent > credit - credit / kRefillDivisor) return batch;
   }
   while (!peer.queue.empty() && batch.size() < wire::kMaxList) {
     const auto& pending = peer.queue.begin()->second;
     const uint32_t length = pending->fetch.length;
-    const Urgency& urgency = pending->fetch.urgency;
-    if (peer.sent_count > 0 && peer.sent_bytes + length > credit_for(urgency)) break;
-    if (peer.sent_count >= (is_reader(urgency) ? 2 : 1) * options_.most_requests) break;
+    // What is fetched ahead of need must not keep a waiting reader from asking, nor fills what is needed.
+    const uint64_t most = is_reader(pending->fetch.urgency) ? 2 : 1;
+    if (peer.sent_count > 0 && peer.sent_bytes + length > most * options_.credit) break;
+    if (peer.sent_count >= most * options_.most_requests) break;
+    if (pending->is_fill()) {
+      if (peer.sent_fill_count > 0 && peer.sent_fill_bytes + length > options_.credit / kFillDivisor) break;
+      if (peer.sent_fill_count >= std::max<uint64_t>(options_.most_requests / kFillDivisor, 1)) break;
+      peer.sent_fill_bytes += length;
+      ++peer.sent_fill_count;
+    }
     peer.sent_bytes += length;
     ++peer.sent_count;
     pending->queued = false;
@@ -306,13 +324,16 @@ void PeerClient::settle(Rank peer, uint32_t id) {
     finished = failed ? pending->received || pending->queued : pending->received && pending->reply;
     if (finished) {
       Peer& p = *peers_[peer.index()];
+      const uint32_t length = pending->fetch.length;
       p.all.erase(id);
-      p.all_bytes -= pending->fetch.length;
+      if (!pending->is_fill()) p.needed_bytes -= length;
       if (pending->queued) {
         p.queue.erase({pending->fetch.urgency, id});
       } else {
-        p.sent_bytes -= pending->fetch.length;
+        p.sent_bytes -= length;
         --p.sent_count;
+        p.sent_fill_bytes -= pending->is_fill() ? length : 0;
+        p.sent_fill_count -= pending->is_fill() ? 1 : 0;
       }
     }
   }
@@ -351,7 +372,9 @@ void PeerClient::count(const Pending& pending, PeerOutcome outcome) {
   };
   m.peers_outstanding_bytes.add(-static_cast<int64_t>(pending.fetch.length));
   t.outstanding_bytes.add(-static_cast<int64_t>(pending.fetch.length));
-  Duration took = now - pending.asked;
+  // A fill waits here for what is needed, which is not the peer's doing.
+  const bool was_sent = pending.sent != TimePoint{};
+  Duration took = now - (pending.came_as_fill && was_sent ? pending.sent : pending.asked);
   switch (outcome) {
     case PeerOutcome::ok:
       add(m.peers_received, t.received);
@@ -376,7 +399,8 @@ void PeerClient::count(const Pending& pending, PeerOutcome outcome) {
       return;
   }
   MutexLock lock(mutex_);
-  peers_[pending.fetch.peer.index()]->path.completed(pending.in_front, took, now);
+  // Nor does it know what is in front of it.
+  if (!pending.came_as_fill) peers_[pending.fetch.peer.index()]->path.completed(pending.in_front, took, now);
   peers_[pending.fetch.peer.index()]->watch.completed(took, now);
 }
 
@@ -436,7 +460,10 @@ void PeerClient::check(Rank rank, TimePoint now) {
         std::clamp(std::chrono::duration_cast<Duration>(options_.silence_factor * peer.path.latency(now)),
                    options_.least_silence, options_.most_silence);
     for (const auto& [id, pending] : peer.all) {
-      if (now - pending->asked > options_.most_wait) overdue.push_back(id);
+      // A fill may wait here for as long as there is something that is needed.
+      const bool waits_in_turn = pending->is_fill() && pending->queued;
+      const TimePoint since = pending->is_fill() ? pending->sent : pending->asked;
+      if (!waits_in_turn && now - since > options_.most_wait) overdue.push_back(id);
       if (pending->queued) continue;
       silence = std::max(silence, now - std::max(heard, pending->sent));
       if (pending->posted && now - pending->sent > options_.probe_after && probe.ids.size() < wire::kMaxList)

@@ -4,6 +4,8 @@
 // not yet here); then its receive is posted and the request sent. The peer answers with a reply (status,
 // checksum) and a transfer, in either order. When both are there and the checksum agrees, the fetch is done.
 //
+// What fills tiers has a part of that credit, and waits for it while anything else is to be asked for.
+//
 // Requests that come within a fraction of a millisecond travel in one message; a waiting reader's goes at
 // once and takes the others along.
 //
@@ -69,7 +71,8 @@ struct PeerClientOptions {
   /// tiers: 4 ms at 2 GB/s, several times the latency of a busy node, and two of the largest chunks; more
   /// would only queue there.
   uint64_t credit = 8U << 20;
-  /// Requests to one peer at a time: tiny chunks must not fill the peer's memory with bookkeeping.
+  /// Requests to one peer at a time, shared out likewise: tiny chunks must not fill the peer's memory with
+  /// bookkeeping.
   uint32_t most_requests = 512;
   /// How long requests are held back to travel together: far below the latency of anything that is fetched
   /// ahead of need.
@@ -86,7 +89,8 @@ struct PeerClientOptions {
   /// A fetch that took longer is a slow one (SlowWatch): longer than it takes on an overcommitted machine or
   /// in a congested network, other than for moments, and more than a PFS takes that is not congested itself.
   Duration slow_fetch = std::chrono::milliseconds(500);
-  /// Longest wait for one request to a living peer: beyond any queue of a healthy PFS.
+  /// Longest wait for one request to a living peer: beyond any queue of a healthy PFS. A fill's counts from
+  /// when it was sent.
   Duration most_wait = std::chrono::seconds(30);
 };
 

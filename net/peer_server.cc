@@ -18,6 +18,10 @@ Urgency on_this_clock(Urgency urgency, TimePoint now) {
   return urgency;
 }
 
+bool is_fill(const Urgency& urgency) {
+  return urgency.kind == Urgency::Kind::fill;
+}
+
 }  // namespace
 
 // One request.
@@ -125,6 +129,7 @@ void PeerServer::on_expedite(Rank from, const wire::Expedite& expedite) {
       if (urgency >= work.request.urgency) continue;
       if (work.stage == Work::Stage::loading) {
         being_loaded.push_back(work.request.chunk);
+        if (is_fill(work.request.urgency) && !is_fill(urgency)) loading_fills_ -= work.chunk_length;
       } else {
         Queue& queue = work.stage == Work::Stage::ready ? peer.ready : cold_;
         auto node = queue.extract({work.request.urgency, work.arrival});
@@ -194,12 +199,14 @@ PeerServer::WorkPtr PeerServer::next(Peer& peer) {
   for (auto at = cold_.begin(); at != cold_.end(); ++at) {
     const Work& first = *at->second;
     Peer& asker = *peers_[first.peer.index()];
-    const bool fill = first.request.urgency.kind == Urgency::Kind::fill;
-    const uint64_t most = fill ? options_.loading / kFillDivisor : options_.loading;
-    if (loading_ > 0 && loading_ + first.chunk_length > most) return nullptr;
+    const bool fill = is_fill(first.request.urgency);
+    const uint64_t fills = loading_fills_ + first.chunk_length;
+    if (loading_ > 0 && loading_ + first.chunk_length > options_.loading) return nullptr;
+    if (fill && loading_fills_ > 0 && fills > options_.loading / kFillDivisor) return nullptr;
     if (!has_room(asker, first.request.length, 2 * options_.sending)) continue;
     asker.sending += first.request.length;
     loading_ += first.chunk_length;
+    if (fill) loading_fills_ = fills;
     WorkPtr work = take(cold_, at);
     work->stage = Work::Stage::loading;
     return work;
@@ -209,11 +216,11 @@ PeerServer::WorkPtr PeerServer::next(Peer& peer) {
 
 void PeerServer::start(const WorkPtr& work) {
   const wire::ChunkRequest& request = work->request;
-  Urgency urgency;
-  {
-    MutexLock lock(mutex_);
-    urgency = request.urgency;
-  }
+  const auto urgency_by_now = [&] {
+    const MutexLock lock(mutex_);
+    return request.urgency;
+  };
+  const Urgency urgency = urgency_by_now();
   const bool home = is_home(request);
   const bool accepted = parts_.cache.acquire_here(request.chunk, urgency, home,
                                                   [this, work](const Result<AcquiredChunk>& chunk) {
@@ -221,6 +228,9 @@ void PeerServer::start(const WorkPtr& work) {
                                                     if (work->ends.fetch_add(1) == 1) pump(work->peer);
                                                   });
   work->ends.fetch_add(1);
+  // It became more urgent meanwhile, when there was nothing to join yet.
+  if (const Urgency by_now = urgency_by_now(); accepted && by_now < urgency)
+    (void)parts_.cache.acquire_here(request.chunk, by_now, false, [](const Result<AcquiredChunk>&) {});
   if (!accepted) loaded(work, Error{ENOENT, "not here"});
 }
 
@@ -230,7 +240,10 @@ void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk)
   uint64_t pin = 0;
   {
     MutexLock lock(mutex_);
-    if (work->stage == Work::Stage::loading) loading_ -= work->chunk_length;
+    if (work->stage == Work::Stage::loading) {
+      loading_ -= work->chunk_length;
+      if (is_fill(request.urgency)) loading_fills_ -= work->chunk_length;
+    }
     if (work->dropped) return;
     Peer& peer = *peers_[work->peer.index()];
     if (chunk) {

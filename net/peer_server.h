@@ -95,8 +95,9 @@ class PeerServer {
 
   Mutex mutex_;
   std::vector<std::unique_ptr<Peer>> peers_ GUARDED_BY(mutex_);
-  Queue cold_ GUARDED_BY(mutex_);            // of all peers: what must be read from the PFS
-  uint64_t loading_ GUARDED_BY(mutex_) = 0;  // bytes of chunks
+  Queue cold_ GUARDED_BY(mutex_);                  // of all peers: what must be read from the PFS
+  uint64_t loading_ GUARDED_BY(mutex_) = 0;        // bytes of chunks
+  uint64_t loading_fills_ GUARDED_BY(mutex_) = 0;  // part of them
   uint64_t arrivals_ GUARDED_BY(mutex_) = 0;
   uint64_t last_pin_ GUARDED_BY(mutex_) = 0;
   bool stopped_ GUARDED_BY(mutex_) = false;

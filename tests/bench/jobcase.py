@@ -41,8 +41,13 @@ class JobCase:
             lists = [write_list(tmp / f"order-{node}-{e}", order) for e, order in enumerate(orders)]
             self.orders.append(lists)
             self.sums.append([run["sum"] for run in reader("files", self.source, *lists, "--sum")])
-        run = reader("files", self.source, self.orders[0][0], "--batch", BATCH, "--compute-us", 50_000, "--sum")[0]
-        self.warm_batch = statistics.median(run["waits"])
+        self.measure_warm()
+
+    def measure_warm(self):
+        """What reading a batch takes from the warm page cache of the source, after such pauses as there will be."""
+        reader("files", self.source, self.orders[0][0])
+        paced = ("--batch", BATCH, "--compute-us", self.compute_us, "--sum")
+        self.warm_batch = statistics.median(reader("files", self.source, self.orders[0][0], *paced)[0]["waits"])
 
     def set_compute(self, compute):
         self.compute_us = int(1e6 * compute * self.size / self.bandwidth / self.steps)
@@ -103,6 +108,8 @@ class JobCase:
         ]
         return [max(batch, key=sum) for batch in zip(*nodes, strict=True)]
 
-    def stall(self, runs):
+    def stall(self, runs, warm=None):
+        """Seconds waited beyond what reading from a warm page cache takes (`warm`, a batch), as a share of the epochs."""
         waits = [wait for run in runs for wait in run["waits"]]
-        return max(0, sum(waits) - len(waits) * self.warm_batch) / sum(run["seconds"] for run in runs)
+        warm = self.warm_batch if warm is None else warm
+        return max(0, sum(waits) - len(waits) * warm) / sum(run["seconds"] for run in runs)

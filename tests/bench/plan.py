@@ -162,10 +162,15 @@ class SlowCase:
         larger than memory."""
         batches = ("--batch", BATCH, "--compute-us", self.compute_us, "--sum")
         runs = []
+        ended = None
         for epoch, order in enumerate(self.orders):
             before = mount.stat("stall_seconds") if mount else 0
             (run,) = reader("files", root, order, *batches, *options, mount=mount)
             require_same(f"epoch {epoch} of {root}", run, self.sum)
+            end = run["begin"] + run["seconds"]
+            if ended is not None and not dropping:  # what is between two epochs belongs to the later one
+                run["seconds"] = end - ended
+            ended = end
             if mount:
                 run["stalled"] = mount.stat("stall_seconds") - before
             if dropping:

@@ -71,11 +71,13 @@ TEST_CASE("a fill becomes a prefetch and then a waiting reader's at its home, to
   CHECK(two.bytes_asked() == kFileBytes);
 }
 
-TEST_CASE("fills leave credit and the home's loads to prefetches") {
+TEST_CASE("fills leave credit, requests and the home's loads to prefetches") {
   NodesOptions options;
-  const bool at_the_home = GENERATE(false, true);
-  // Whichever of the two would be used up.
-  (at_the_home ? options.server.loading : options.client.credit) = 1 << 20;
+  // Whichever of the three would be used up.
+  const int used_up = GENERATE(0, 1, 2);
+  if (used_up == 0) options.client.credit = 1 << 20;
+  if (used_up == 1) options.client.most_requests = 16;
+  if (used_up == 2) options.server.loading = 1 << 20;
   TwoNodes two(options);
   for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Urgency::Kind::fill, chunk});
   REQUIRE(two.comes_to_be(1, Urgency::Kind::fill));
@@ -85,6 +87,20 @@ TEST_CASE("fills leave credit and the home's loads to prefetches") {
   }
   // One part in eight of a MiB for fills, and the four.
   CHECK(two.bytes_asked() <= (1 << 17) + 4 * kFileBytes);
+  two.require_all_answered();
+}
+
+TEST_CASE("fills go on beside prefetches") {
+  NodesOptions options;
+  options.client.credit = options.server.loading = 1 << 20;
+  TwoNodes two(options);
+  for (uint32_t chunk = 101; chunk < 121; chunk += 2) two.ask(chunk, {Urgency::Kind::prefetch, chunk});
+  REQUIRE(two.comes_to_be(119, Urgency::Kind::prefetch));
+  for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Urgency::Kind::fill, chunk});
+  CHECK(two.comes_to_be(3, Urgency::Kind::fill));  // two are an eighth
+  CHECK(!two.urgency_of(5));
+  two.ask(1, {Urgency::Kind::prefetch, 1});  // it leaves the fills' share to another one
+  CHECK(two.comes_to_be(5, Urgency::Kind::fill));
   two.require_all_answered();
 }
 
