@@ -36,9 +36,8 @@ struct PeerClient::Pending {
   TransferNumber transfer = 0;
   bool came_as_fill = false;
   // Guarded by mutex_ from here on, as is the fetch's urgency, while others know it.
-  uint64_t in_front =
-      0;              // bytes asked of the peer before it and still on their way but for fills, and its own
-  TimePoint asked{};  // or when somebody came to need it, after it had been asked for as a fill
+  uint64_t in_front = 0;  // bytes asked of the peer before it and still on their way, but fills, and its own
+  TimePoint asked{};      // or when somebody came to need it, after it had been asked for as a fill
   TimePoint sent{};
   Urgency sent_urgency;  // as the peer was told with the request
   bool queued = true;
