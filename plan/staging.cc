@@ -22,8 +22,8 @@ constexpr auto kCatchUpPeriod = std::chrono::milliseconds(5);
 // How long a plan that waits for room may have to wait for it to be noticed.
 constexpr auto kAdmissionPeriod = std::chrono::seconds(1);
 
-// Seconds a sample that a reader is taken to need at most, so that one that has paused is not put off for ever
-// behind others.
+// Seconds a sample that a reader is taken to need at most, so that one that has paused is not put off for
+// ever behind others.
 constexpr double kSlowestReader = 0.1;
 
 // The same of one whose pace is not known yet. The nodes of a job begin tens of milliseconds apart, and homes
