@@ -232,11 +232,16 @@ bool ChunkCache::must_verify(FileId file) const {
   return !unverified_.empty() && unverified_[file.index()].load();
 }
 
-// An empty fetch reads nothing but compares the file's stamp.
+// An empty fetch reads nothing but compares the file with the catalog. With another ctime the file stays
+// unverified: other chunks of it may be on NVMe, too.
 void ChunkCache::verify_then_fetch(const std::shared_ptr<Fetch>& fetch) {
   FetchRequest request;
   request.file = catalog_.range(fetch->chunk).file;
   request.done = [this, fetch, file = request.file](const Result<Origin>& outcome) {
+    if (!outcome && outcome.error().code == kOtherCtime) {
+      stores_[fetch->store]->drop(chunk_key(catalog_, fetch->chunk));
+      return fetch_without_nvme(fetch);
+    }
     if (!outcome) return finish(*fetch, outcome.error());
     unverified_[file.index()] = false;
     fetch_from_nvme(fetch);
@@ -248,15 +253,20 @@ void ChunkCache::fetch_from_nvme(const std::shared_ptr<Fetch>& fetch) {
   const auto pages = fetch->data->block.all();
   stores_[fetch->store]->read(chunk_key(catalog_, fetch->chunk), pages, [this, fetch](const Status& status) {
     if (status) return finish(*fetch, Origin::nvme);
-    {
-      MutexLock lock(shard(fetch->chunk).mutex);
-      slots_[fetch->chunk.index()].store = 0;
-    }
-    policy_.dropped(fetch->chunk, Tier::nvme);
-    fetch->keep = make_place(fetch->chunk);
-    if (fetch->keep == Tier::nvme) nvme_promised_.fetch_add(fetch->data->block.capacity());
-    fetch_from_source(fetch);
+    fetch_without_nvme(fetch);
   });
+}
+
+// NVMe does not have the chunk any more.
+void ChunkCache::fetch_without_nvme(const std::shared_ptr<Fetch>& fetch) {
+  {
+    MutexLock lock(shard(fetch->chunk).mutex);
+    slots_[fetch->chunk.index()].store = 0;
+  }
+  policy_.dropped(fetch->chunk, Tier::nvme);
+  fetch->keep = make_place(fetch->chunk);
+  if (fetch->keep == Tier::nvme) nvme_promised_.fetch_add(fetch->data->block.capacity());
+  fetch_from_source(fetch);
 }
 
 void ChunkCache::fetch_from_source(const std::shared_ptr<Fetch>& fetch) {

@@ -162,6 +162,7 @@ class ChunkCache final : private MemoryListener {
   bool must_verify(FileId file) const;
   void verify_then_fetch(const std::shared_ptr<Fetch>& fetch);
   void fetch_from_nvme(const std::shared_ptr<Fetch>& fetch);
+  void fetch_without_nvme(const std::shared_ptr<Fetch>& fetch);
   void ask_source(const Fetch& fetch, FetchRequest request);
   void fetch_from_source(const std::shared_ptr<Fetch>& fetch);
   void finish(Fetch& fetch, const Result<Origin>& outcome);

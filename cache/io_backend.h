@@ -29,9 +29,10 @@ namespace clairfs {
 /// file (then it is used and stays open; `path` only serves the error text). Memory stays valid until `done`.
 struct FileRead {
   struct Outcome {
-    uint64_t bytes = 0;  ///< less than asked only at the end of the file
-    FileStamp stamp;     ///< taken after the read, so that a change before or during it shows
-    Fd fd;               ///< the opened file if `keep_open` was set, else none
+    uint64_t bytes = 0;    ///< less than asked only at the end of the file
+    FileStamp stamp;       ///< taken after the read, so that a change before or during it shows
+    int64_t ctime_ns = 0;  ///< likewise
+    Fd fd;                 ///< the opened file if `keep_open` was set, else none
   };
   int open_fd = -1;
   bool keep_open = false;  ///< hand the opened file over instead of closing it

@@ -270,7 +270,7 @@ class RingBackend final : public IoBackend {
         break;
       }
       case Step::stat:
-        io_uring_prep_statx(entry, operation.file, "", AT_EMPTY_PATH, STATX_SIZE | STATX_MTIME,
+        io_uring_prep_statx(entry, operation.file, "", AT_EMPTY_PATH, STATX_SIZE | STATX_MTIME | STATX_CTIME,
                             &operation.stat);
         break;
       case Step::close:
@@ -371,6 +371,7 @@ class RingBackend final : public IoBackend {
     outcome.stamp.size = operation->stat.stx_size;
     outcome.stamp.mtime_ns =
         stamp_nanoseconds(operation->stat.stx_mtime.tv_sec, operation->stat.stx_mtime.tv_nsec);
+    outcome.ctime_ns = stamp_nanoseconds(operation->stat.stx_ctime.tv_sec, operation->stat.stx_ctime.tv_nsec);
     operation->file_read()->done(std::move(outcome));
     close_file(ring, std::move(operation));
   }

@@ -71,6 +71,7 @@ Result<FileRead::Outcome> perform(FileRead& request) {
   outcome.bytes = *bytes;
   outcome.stamp.size = static_cast<uint64_t>(st.st_size);
   outcome.stamp.mtime_ns = stamp_nanoseconds(st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+  outcome.ctime_ns = stamp_nanoseconds(st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
   if (request.keep_open) outcome.fd = std::move(opened);
   return outcome;
 }

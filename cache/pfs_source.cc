@@ -235,6 +235,9 @@ Status PfsSource::judge(const FetchRequest& request, const Result<FileRead::Outc
   if (outcome) {
     if (outcome->stamp != catalog_.stamp(request.file)) return stale(request.file, "size or mtime differ");
     if (outcome->bytes != request.length) return stale(request.file, "it ended early");
+    if (request.length == 0 && outcome->ctime_ns != catalog_.source_state(request.file).ctime_ns) {
+      return Error{kOtherCtime, printable(catalog_.path(request.file)) + " has another ctime"};
+    }
     return {};
   }
   switch (outcome.error().code) {

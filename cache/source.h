@@ -44,11 +44,18 @@ inline uint64_t deadline_at(TimePoint when) {
 /// with it.
 inline constexpr int kMemoryLost = ENOTRECOVERABLE;
 
+/// The code of an empty fetch of a file whose ctime is not the catalog's, though its size and mtime are: it
+/// may have been written anew and been given its old mtime back. What was copied of it earlier is not to be
+/// used.
+inline constexpr int kOtherCtime = EKEYEXPIRED;
+
 /// A contiguous piece of a source file and the memory that it goes to.
 struct FetchRequest {
   FileId file;
   uint64_t offset = 0;
-  uint64_t length = 0;  ///< equals the sum of `memory`; within the file as the catalog knows it
+  /// Equals the sum of `memory`; within the file as the catalog knows it. 0: only compares the file with the
+  /// catalog.
+  uint64_t length = 0;
   std::vector<iovec> memory;
   Urgency urgency;
   /// Another node waits for it, or the memory is not to wait for one: take it from the PFS.

@@ -6,7 +6,7 @@ import shutil
 import threading
 
 import pytest
-from clairmount import clairfs, make_tree
+from clairmount import clairfs, drop_page_cache, make_tree
 from mounting import assert_same_files, errno_of, io_choices
 
 CHUNK = 64 << 10
@@ -208,6 +208,33 @@ def test_warm_nvme_store_of_another_version(tmp):
         assert mount.stat("tiers.nvme.chunks") > 0
         assert errno_of((mount.path / "large victim").read_bytes) in GONE
         assert (mount.path / "a/large").read_bytes() == contents["a/large"]
+        mount.remount(*options)
+        assert_same_files(mount)
+
+
+@pytest.mark.parametrize("io", io_choices())
+def test_warm_nvme_store_of_a_version_with_the_same_mtime(tmp, io):
+    """As rsync -t leaves it. Only its ctime tells, and no folder's; half of the old version is on NVMe."""
+    (tmp / "nvme").mkdir(mode=0o700)
+    contents = make_tree(tmp / "src", SIZES)
+    options = [f"--nvme={tmp / 'nvme'}:64M", "--ram=0", "--chunk=64K", f"--io={io}"]
+    victim = tmp / "src/large victim"
+    with clairfs(tmp / "src", *options) as mount:
+        with open(mount.path / "large victim", "rb") as file:
+            assert os.pread(file.fileno(), 10, 0) == contents["large victim"][:10]
+        assert (mount.path / "a/large").read_bytes() == contents["a/large"]
+        mount.umount()
+        before = victim.stat()
+        rewrite(victim)
+        os.utime(victim, ns=(before.st_atime_ns, before.st_mtime_ns))
+        mount.remount(*options, "--check=directories")
+        assert "reloaded" in mount.control("status")
+        for _ in range(2):
+            assert (mount.path / "large victim").read_bytes() == victim.read_bytes()
+            drop_page_cache(mount.path / "large victim")
+        assert (mount.path / "a/large").read_bytes() == contents["a/large"]
+        assert mount.stat("nvme.reads") > 0
+        mount.umount()
         mount.remount(*options)
         assert_same_files(mount)
 
