@@ -99,7 +99,7 @@ class Store final : public NvmeStore {
              std::function<void(Status)> done) override;
   void drop(const ChunkKey& key) override {
     MutexLock lock(mutex_);
-    if (erase(key)) metrics_.nvme_evictions.add();
+    erase(key);
   }
   void drop_unless(const std::function<bool(const ChunkKey&)>& keep) override;
 
