@@ -26,7 +26,7 @@ void interleave(const std::vector<Stream>& streams, std::vector<uint32_t>& sampl
   uint64_t longest = 0;
   for (const Stream& stream : streams) {
     steps = std::max(steps, (stream.order.size() + stream.step - 1) / stream.step);
-    longest = std::max(longest, stream.step);
+    longest = std::max(longest, std::min<uint64_t>(stream.step, stream.order.size()));
   }
   for (uint64_t step = 0; step < steps; ++step) {
     for (uint64_t i = 0; i < longest; ++i) {
@@ -69,7 +69,10 @@ bool AccessSequence::has_epoch(Epoch epoch) const {
 }
 
 uint64_t AccessSequence::slack() const {
-  return (spec_.prefetch_factor * spec_.workers + 1) * step_samples(TrainingRank(0)) * spec_.ranks_per_node;
+  // No node's epoch is longer than kMostPositions, and more than that might overflow.
+  const uint64_t steps = std::min(spec_.prefetch_factor * spec_.workers + 1, kMostPositions);
+  const uint64_t step = std::min(step_samples(TrainingRank(0)) * spec_.ranks_per_node, kMostPositions);
+  return std::min(steps * step, kMostPositions);
 }
 
 uint64_t AccessSequence::step_samples(TrainingRank rank) const {

@@ -101,6 +101,15 @@ TEST_CASE("ranks with different shares keep in step") {
   CHECK(together == Samples{a[0], b[0], c[0], a[1], b[1], a[2], b[2], c[1], a[3], b[3]});
 }
 
+TEST_CASE("batches larger than the dataset, and as many ranks as may be, cost no more than the samples") {
+  auto sequence = sequence_of("seed=1 world=1048576 ranks_per_node=1048576 batch=16777216", 1000);
+  CHECK(samples_of(sequence, 0).size() == 1048576);
+  auto ahead = sequence_of(
+      "seed=1 world=1048576 ranks_per_node=1048576 batch=16777216 workers=4096 prefetch_factor=4096", 9);
+  CHECK(ahead.slack() >= 1048576);
+  CHECK(ahead.slack() < uint64_t{1} << 40);
+}
+
 TEST_CASE("a resumed job begins inside its first epoch only") {
   auto sequence = sequence_of("shuffle=false world=2 epochs=5 first_epoch=3 start_sample=4", 20);
   CHECK(!sequence.has_epoch(Epoch(2)));
