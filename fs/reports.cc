@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -73,12 +72,11 @@ void append_histogram(std::string& out, const std::string& name, const Histogram
 
 std::string status_text(const MountInfo& info, const Metrics& m, const std::string& plans,
                         const std::string& job) {
-  const auto uptime = std::chrono::system_clock::now() - info.started;
   const uint64_t all =
       m.bytes_ram.value() + m.bytes_nvme.value() + m.bytes_peer.value() + m.bytes_pfs.value();
   std::string out;
-  out += fmt::format("clairfs {}  pid {}  up {:%H:%M:%S}  io {}\n", CLAIRFS_VERSION, info.pid,
-                     std::chrono::floor<std::chrono::seconds>(uptime), info.io_backend);
+  out += fmt::format("clairfs {}  pid {}  up {}  io {}\n", CLAIRFS_VERSION, info.pid,
+                     format_uptime(std::chrono::steady_clock::now() - info.started), info.io_backend);
   out += fmt::format("source      {}\nmountpoint  {}\n", info.source, info.mountpoint);
   out += fmt::format("catalog     {}, {}, {}; {}{}\n", counted(m.catalog_files.value(), "file", "files"),
                      counted(m.catalog_directories.value(), "directory", "directories"),
@@ -118,7 +116,7 @@ std::string stats_json(const MountInfo& info, const Metrics& metrics, const std:
                        const std::string& job) {
   using Json = nlohmann::ordered_json;
   Json root;
-  const auto uptime = std::chrono::system_clock::now() - info.started;
+  const auto uptime = std::chrono::steady_clock::now() - info.started;
   root["daemon"] = {{"pid", info.pid},
                     {"version", CLAIRFS_VERSION},
                     {"uptime_seconds", std::chrono::duration<double>(uptime).count()},

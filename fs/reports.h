@@ -23,7 +23,7 @@ struct MountInfo {
   std::vector<std::string> nvme_directories;
   std::string control_socket;  ///< name in the abstract namespace
   pid_t pid = 0;
-  std::chrono::system_clock::time_point started;
+  std::chrono::steady_clock::time_point started;
 };
 
 /// For people: what is mounted, how full the tiers are, where reads were answered from, what went wrong.

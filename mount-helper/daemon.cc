@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -122,7 +123,7 @@ Status Mount::set_up(const ServeEvents& events, SignalWaiter& signals) {
   info_.mountpoint = options_.mountpoint;
   info_.log_file = log_file_of(options_);
   info_.pid = ::getpid();
-  info_.started = std::chrono::system_clock::now();
+  info_.started = std::chrono::steady_clock::now();
   if (place_.size > 1) {
     if (Status mounted = mount(); !mounted) return mounted;
     if (Status joined = join_job(signals); !joined) return joined;
@@ -307,7 +308,7 @@ void Mount::make_plans() {
 }
 
 void Mount::add_control_files() {
-  control_.emplace(std::chrono::system_clock::to_time_t(info_.started));
+  control_.emplace(::time(nullptr));
   std::string config = options_text(options_);
   const auto status = [this](const MountInfo& info, const std::string& plans) {
     return status_text(info, metrics_, plans, job_ ? job_->status_text(least_source_bytes()) : "");

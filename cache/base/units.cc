@@ -59,4 +59,9 @@ std::string format_duration(std::chrono::nanoseconds duration) {
   return fmt::format("{:.0f} us", seconds * 1e6);
 }
 
+std::string format_uptime(std::chrono::nanoseconds duration) {
+  const int64_t seconds = std::chrono::floor<std::chrono::seconds>(duration).count();
+  return fmt::format("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+}
+
 }  // namespace clairfs

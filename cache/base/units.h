@@ -20,4 +20,7 @@ std::string format_size(uint64_t bytes);
 /// "1.25 s", "3.4 ms", "120 us".
 std::string format_duration(std::chrono::nanoseconds duration);
 
+/// Hours, minutes and seconds: "26:03:09".
+std::string format_uptime(std::chrono::nanoseconds duration);
+
 }  // namespace clairfs

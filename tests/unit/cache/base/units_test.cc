@@ -29,4 +29,6 @@ TEST_CASE("sizes and durations are printed with a fitting unit") {
   CHECK(format_size(3ULL << 30) == "3.0 GiB");
   CHECK(format_duration(std::chrono::microseconds(120)) == "120 us");
   CHECK(format_duration(std::chrono::milliseconds(1250)) == "1.25 s");
+  CHECK(format_uptime(std::chrono::milliseconds(59'999)) == "00:00:59");
+  CHECK(format_uptime(std::chrono::hours(26) + std::chrono::seconds(189)) == "26:03:09");
 }
