@@ -21,7 +21,8 @@ namespace clairfs {
 /// in an epoch or is not the first to. Not thread-safe, not even its const functions.
 class JobUses {
  public:
-  /// REQUIRES: 1 <= nodes < 65535; the catalog and every `index` outlive the calls of add().
+  static constexpr uint32_t kMostNodes = 65534;
+  /// REQUIRES: 1 <= nodes <= kMostNodes; the catalog and every `index` outlive the calls of add().
   JobUses(const Catalog& catalog, uint32_t nodes);
 
   /// One epoch of one node, from first_position() on; first all nodes of an epoch, then those of the next. A

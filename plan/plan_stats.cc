@@ -105,6 +105,10 @@ Result<Dataset> dataset_of(const PlanStatsRequest& request, const PlanPreview& p
 }
 
 Result<Placement> place(const Dataset& dataset, AccessSequence& sequence, const NodeCapacity& capacity) {
+  if (sequence.nodes() > JobUses::kMostNodes) {
+    return plan_error("world", fmt::format("{} nodes", sequence.nodes()),
+                      fmt::format("want at most {} to place chunks on", JobUses::kMostNodes));
+  }
   JobUses uses(*dataset.catalog, sequence.nodes());
   uint32_t epochs = 0;
   const Status added =

@@ -73,6 +73,9 @@ TEST_CASE("plan stats: the placement's shares") {
   const auto unknown = plan_stats(request, log.logger());
   REQUIRE(!unknown);
   CHECK(unknown.error().message.find("root") != std::string::npos);
+  request.plan = "n=70000 epochs=1 world=65535 ranks_per_node=1 seed=3";
+  request.sample_bytes = 1;
+  CHECK(plan_stats(request, log.logger()).error().message.find("at most 65534") != std::string::npos);
   CHECK(plan_stats({"n=10 seed=1", {0.1}, {}, 0}, log.logger()).error().message.find("epochs") !=
         std::string::npos);
 }
