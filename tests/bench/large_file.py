@@ -17,7 +17,7 @@ import plan as planned
 from benchlib import MIB, Findings, Table, progress, reader, together
 
 RANDOM_PAGES = 20_000
-READERS = (1, 4)
+READERS = (1, 4, 8)
 SYSTEMS = {
     "source": "source, warm page cache",
     "journalled": f"{benchlib.JOURNALLED}, warm",

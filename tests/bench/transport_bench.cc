@@ -1,5 +1,5 @@
 // The transport over MPI between two ranks: chunks asked for and received, small messages to and fro, and
-// what idling costs. Run by hand:
+// what idling costs. engine.py runs it; by hand:
 //
 //   mpiexec -disable-auto-cleanup -n 2 transport_bench [CHUNK_BYTES [SECONDS]]
 #include <atomic>

@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+"""Parts of the engine by themselves: planning an epoch of ImageNet-1k, and chunks that one node serves to another.
+
+    tests/bench/engine.py [--quick] [--rounds N] [--only planning|transport]... [--json FILE]
+
+No mount and no PFS is involved. Chunks go over MPICH's shared memory, and over TCP through loopback between two
+launchers, as between machines; messages to and fro and idling are shown beside them.
+"""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+
+import benchlib
+import clairmount
+from benchlib import Findings, Table, progress
+
+EPOCH_SECONDS = 0.2  # for 1.28 million samples on one core
+CHUNK = 110_000  # the mean file of ImageNet-1k
+CHUNKS_A_SECOND = min(10_000, 1e9 / CHUNK)  # 10,000 or a gigabyte, whichever comes first
+NETWORKS = {
+    "shared memory": [],
+    "TCP": ["-launcher", "fork", "-hosts", "127.0.0.1,127.0.0.2", "-genv", "UCX_TLS", "tcp,self"],
+}
+TRANSPORT_LINE = re.compile(r"^ *(\S.*?) +(\d+) +[\d.]+ +[\d.]+ +([\d.]+) % +([\d.]+) %$", re.MULTILINE)
+
+
+def program(found, name, what):
+    path = clairmount.build_dir() / "tests/bench" / name
+    if path.exists():
+        return path
+    found.skip(what, f"{name} is not built (apt-get install libbenchmark-dev)")
+    return None
+
+
+def planning_round(path, samples):
+    command = [path, "--benchmark_format=json", "--benchmark_filter=plan_epoch"]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=300, check=True)
+    for run in json.loads(printed.stdout)["benchmarks"]:
+        samples.add(f"plan {run['name'].partition('/')[2]}", run["real_time"] / 1e3)
+
+
+def planning_table(samples):
+    table = Table("Planning one epoch of 1,281,167 samples, one core")
+    for name in samples.rounds:
+        if name.startswith("plan "):
+            what = name.removeprefix("plan ").replace("_", " ")
+            table.add(what, samples.median(name), "s", at_most=EPOCH_SECONDS)
+    return table
+
+
+def transport_round(path, network, seconds, samples):
+    """A figure of each line that transport_bench prints."""
+    command = ["mpiexec", "-disable-auto-cleanup", *NETWORKS[network], "-n", "2", path, CHUNK, seconds]
+    job = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                           start_new_session=True)  # fmt: skip
+    try:
+        printed, _ = job.communicate(timeout=60 + 10 * seconds)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    lines = TRANSPORT_LINE.findall(printed)
+    if job.returncode or not lines:
+        raise SystemExit(f"transport_bench over {network}: status {job.returncode}: {printed}")
+    for what, rate, own, server in lines:
+        samples.add(f"{network}: {what}", float(rate))
+        samples.add(f"processor, {network}: {what}", max(float(own), float(server)))
+
+
+def transport_table(network, samples):
+    table = Table(f"One node serves another over {network}, files of {CHUNK // 1000} KB")
+    for name in samples.rounds:
+        if not name.startswith(f"{network}: "):
+            continue
+        what, processor = name.removeprefix(f"{network}: "), samples.median(f"processor, {name}")
+        if what == "idle":
+            table.add("idle: processor of the busier node", processor, "%", at_most=1)
+            continue
+        goal = {"at_least": CHUNKS_A_SECOND} if re.search(r"\d\d under way", what) else {}
+        table.add(what, samples.median(name), "/s", note=f"{processor:.0f} % of a core at the busier node", **goal)
+    return table
+
+
+def main():
+    given = benchlib.arguments(__doc__, "default: 5; with --quick 2", ("planning", "transport"))
+    rounds = given.rounds or (2 if given.quick else 5)
+    found = Findings(given)
+    planning = program(found, "plan_bench", "planning of an epoch") if "planning" in given.only else None
+    transport = program(found, "transport_bench", "the transport") if "transport" in given.only else None
+    for round_ in range(rounds):
+        progress(f"engine, round {round_ + 1} of {rounds}")
+        if planning:
+            planning_round(planning, found.samples)
+        for network in NETWORKS if transport else ():
+            transport_round(transport, network, 1 if given.quick else 3, found.samples)
+    if planning:
+        found.add(planning_table(found.samples))
+    for network in NETWORKS if transport else ():
+        found.add(transport_table(network, found.samples))
+
+
+if __name__ == "__main__":
+    main()
