@@ -4,6 +4,7 @@ import collections
 import contextlib
 import errno
 import hashlib
+import pathlib
 import random
 import threading
 
@@ -102,6 +103,12 @@ def reading(root, hashes, threads=6):
         readers.stop.set()
         raise
     readers.finish()
+
+
+def descriptor_limit(pid):
+    """RLIMIT_NOFILE of a process."""
+    limits = pathlib.Path(f"/proc/{pid}/limits").read_text()
+    return int(next(line for line in limits.splitlines() if line.startswith("Max open files")).split()[3])
 
 
 def in_background(call, *args):

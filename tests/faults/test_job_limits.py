@@ -7,7 +7,7 @@ import random
 import pytest
 from clairjob import clairjob
 from clairmount import sanitized, tempdir, wait_until
-from faultlib import reading
+from faultlib import descriptor_limit, reading
 from test_limits import launcher
 from training import Dataset, plan_text, register_on_all
 
@@ -46,7 +46,7 @@ def test_few_descriptors_and_many_readers(data, tmp, monkeypatch):
         register_on_all(job, 0, 1000)
         for of_node in readers:
             of_node.progress(400)
-        assert max(descriptors(job)) <= 64
+        assert {descriptor_limit(pid) for pid in job.pids} == {64}
 
 
 def test_plans_come_and_go_on_all_nodes(data):

@@ -119,8 +119,8 @@ def test_killed_while_it_writes(dataset, nvme):
             reader.start()
             wait_until(lambda: mount.stat("nvme.writes") > 20, "it writes")
             mount.kill()
-            reader.join()
-            assert not wrong
+            reader.join(SETTLE_SECONDS)
+            assert not reader.is_alive() and not wrong
             mount.remount()
             read_all(mount, contents)
             stats = mount.stats()

@@ -215,6 +215,18 @@ def test_folder_that_becomes_a_link_leads_nowhere(tmp, io, size):
         assert read(mount.path / "a/b/file") == contents["a/b/file"]
 
 
+LEADING_OUT = {
+    """format=list list='["up/x"]'""": "leads out of the dataset",
+    """format=list list='["../x"]'""": "without '..'",
+    """format=list list='["/etc/passwd"]'""": "relative to the plan's root",
+    "root=up": "no such folder in the dataset",
+    "root=../..": "no such folder in the dataset",
+    "root=/etc": "no such folder in the dataset",
+    "format=npy file=out": "no such file below the plan's root",
+    "format=npy file=../x": "no such file below the plan's root",
+}
+
+
 def test_links_out_of_the_source_are_the_readers_own_affair(tmp):
     """A symlink is served as one: it is the reader who follows it, with his own permissions."""
     make_tree(tmp / "src", {"file": 10})
@@ -223,15 +235,21 @@ def test_links_out_of_the_source_are_the_readers_own_affair(tmp):
     with clairfs(tmp / "src") as mount:
         assert os.readlink(mount.path / "out") == "/etc/shadow"
         wait_until(lambda: mount.stat("catalog.files") == 1, "it is scanned")
-        for text in ('list=["out"]', 'list=["up/x"]', 'list=["../x"]', 'list=["/etc/passwd"]', "root=up",
-                     "root=../..", "root=/etc", "format=npy file=out", "format=npy file=../x"):  # fmt: skip
-            spec = f"sampler=torch.sequential {text}" + (" format=list" if text.startswith("list") else "")
-            taken = errno_of(os.setxattr, mount.path, "user.clairfs.plan", spec.encode()) == 0
-            if taken:  # a sample that no read of the mount can mean, and that nothing is fetched for
-                before = mount.stat("pfs.opens")
-                run("plan", "check", mount.path)
-                assert mount.stats()["plan_list"][0]["samples"] == 1 and mount.stat("pfs.opens") == before, text
-                assert text == 'list=["out"]'
+        for text, reason in LEADING_OUT.items():
+            spec = f"sampler=torch.sequential {text}"
+            assert error_name(os.setxattr, mount.path, "user.clairfs.plan", spec.encode()) == "EINVAL", text
+            assert reason in mount.control("last_error"), text
+        for line in ("../x", "/etc/passwd", "up/x"):
+            (tmp / "list").write_text(f"file\n{line}\n")
+            spec = f"sampler=torch.sequential format=list list={tmp}/list"
+            assert error_name(os.setxattr, mount.path, "user.clairfs.plan", spec.encode()) == "EINVAL", line
+            assert "line 2" in mount.control("last_error"), line
+        assert mount.stats()["plan_list"] == []
+        # A sample that no read of the mount can mean, and that nothing is fetched for.
+        write_text(mount.path / ".clairfs/plan", b'''sampler=torch.sequential format=list list='["out"]' ''')
+        before = mount.stat("pfs.opens")
+        run("plan", "check", mount.path)
+        assert mount.stats()["plan_list"][0]["samples"] == 1 and mount.stat("pfs.opens") == before
 
 
 # What is read from a user is bounded
