@@ -1,5 +1,5 @@
 #!/bin/bash
-# From a fresh clone to a training run on a real dataset, in one command: installs what is missing (Debian 12, root or
+# From a fresh clone to a training run on a real dataset, in one command: installs what is missing (Debian, root or
 # sudo), builds, mounts Debian's clip-art collection (8,121 PNG images in 22 class folders), compares every file with
 # the source by checksum, and then trains a small CNN on it twice, on an emulated slow parallel filesystem: as it is, and
 # with the script's shuffle registered as a plan. Shows both side by side, and unmounts.
@@ -84,8 +84,8 @@ run() {
   step "Training for $epochs epochs, $name"
   "$clairfs" mount "$pfs" "$mnt" --ram 96M --catalog-dir "$tmp/catalog"
   if [[ -n $plan ]]; then
-    echo "setfattr -n user.clairfs.plan -v '$plan' $mnt"
-    setfattr -n user.clairfs.plan -v "$plan" "$mnt"
+    echo "echo '$plan' > $mnt/.clairfs/plan"
+    echo "$plan" > "$mnt/.clairfs/plan"
   fi
   /usr/bin/python3 examples/quickstart_train.py "$mnt" --epochs "$epochs" --seed 42 --workers 2 --batch-size 64 |
     report "$mnt" "$dataset_bytes" --save "$tmp/$name.json"

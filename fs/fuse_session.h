@@ -6,43 +6,37 @@
 // When somebody else unmounts (umount, fusermount3 -u), the threads end by themselves and `on_unmounted` is
 // called.
 //
+// Nobody may open a dataset file for writing, since a shared writable mapping changes what others read, and
+// zero-message open never asks us:
+// - Who mounts for himself alone gets a mount that is writable to the kernel, so that plans can be set on
+//   folders; regular files have no write bits then, and the kernel checks modes.
+// - Root may write whatever the modes say. Where he enters, because he mounts or because others may, the
+//   mount is read-only to the kernel, and plans come in by a door of their own (plan_door.h).
+//
 // libfuse 3.14 never tells the kernel that directory operations may run in parallel, so its answer to INIT is
 // amended on its way out (see write_reply in the .cc).
 #pragma once
 
 #define FUSE_USE_VERSION 314
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include <fuse_lowlevel.h>
 #include <sys/types.h>
 
 #include "cache/base/fd.h"
-#include "cache/base/mutex.h"
-#include "cache/base/thread.h"
-#include "fs/fuse_context.h"
+#include "fs/plan_door.h"
+#include "fs/session/context.h"
+#include "fs/session/loop.h"
+#include "fs/session/mount.h"
 
 namespace clairfs {
-
-struct FuseOptions {
-  std::string source;  ///< shown in the mount table
-  std::string mountpoint;
-  bool allow_other = false;
-  bool kernel_read_only = false;  ///< `-o ro`: control files cannot be written then
-  bool no_exec = false;
-  /// Threads that take requests. Two let a listing and a read overlap; more than 8 find nothing to do, since
-  /// none waits for data.
-  unsigned threads = 2;
-};
 
 /// Thread-safe after start().
 class FuseSession {
  public:
-  /// Errors: what libfuse or fusermount3 said, with the fix where it is known.
+  /// Errors: those of mount_session().
   static Result<std::unique_ptr<FuseSession>> mount(const FuseOptions& options, Logger& log);
   ~FuseSession();
 
@@ -50,7 +44,7 @@ class FuseSession {
   /// talk.
   Status start(FuseContext& context, std::function<void()> on_unmounted);
   /// The FUSE device; it stays open until the destructor, or let_go().
-  int device() const { return fuse_session_fd(session_); }
+  int device() const { return fuse_session_fd(session_.get()); }
 
   /// Unmounts (lazily if busy) and ends the threads; answers that are still on their way do no harm until the
   /// destructor. May be called more than once, not from a FUSE thread.
@@ -63,21 +57,19 @@ class FuseSession {
 
  private:
   FuseSession(const FuseOptions& options, Logger& log) : options_(options), log_(log) {}
+  Status mount();
   static void on_init(void* userdata, fuse_conn_info* connection);
-  void serve();
   void raise_readahead();
 
   const FuseOptions options_;
   Logger& log_;
-  FuseContext* context_ = nullptr;  // what libfuse hands to the operations points here; set by start()
-  fuse_session* session_ = nullptr;
+  SessionData data_;
+  std::unique_ptr<PlanDoor> door_;  // null where there is none
+  SessionHandle session_;
   Fd nothing_;  // /dev/null, opened early: for let_go()
-  std::function<void()> on_unmounted_;
-  std::atomic<unsigned> serving_{0};
   std::atomic<bool> stopping_{false};
-  bool mounted_ = false;
   dev_t device_ = 0;  ///< of the mount; set by start()
-  std::vector<NamedThread> threads_;
+  FuseLoop loop_;     // last: serves the session
 };
 
 }  // namespace clairfs

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "mount-helper/cli.h"
+#include "mount-helper/commands/cli.h"
 
 namespace {
 

@@ -14,7 +14,7 @@ namespace {
 constexpr Rank kFirst = CatalogExchange::kGiver;
 
 // Messages that could not be understood and are named in the log; after that only counted.
-constexpr uint64_t kReported = 20;
+constexpr uint64_t kReportedMessages = 20;
 
 }  // namespace
 
@@ -49,10 +49,10 @@ struct Job::Dispatch {
   void operator()(const wire::CatalogRequest& m) const { job.catalog_exchange_.on_request(from, m); }
 };
 
-Job::Job(const Parts& parts, const JobOptions& options, Events events)
+Job::Job(const Parts& parts, const JobOptions& options, Refused refused)
     : parts_(parts),
       options_(options),
-      events_(std::move(events)),
+      on_refused_(std::move(refused)),
       numbers_(parts.transport.size()),
       membership_({parts.transport, parts.clock, parts.metrics, parts.log, [this] { return describe(); },
                    [this](Rank rank, PeerState before, PeerState now) { on_change(rank, before, now); }},
@@ -99,7 +99,7 @@ void Job::on_message(Rank from, std::span<const std::byte> bytes) {
     return std::visit(Dispatch{*this, from}, *message);
   }
   const bool other_version = message.error().code == EPROTONOSUPPORT;
-  if (misread_.fetch_add(1) < kReported)
+  if (misread_.fetch_add(1) < kReportedMessages)
     parts_.log.error("a message of rank {} is ignored: {}", from.value, message.error().message);
   if (other_version && from == kFirst)
     refuse_self(fmt::format("rank 0 runs another version of clairfs: {}; start the same on all nodes",
@@ -155,7 +155,7 @@ void Job::refuse_self(const std::string& why) {
       fmt::format("this node (rank {}) cannot be part of the job: {}", self().value, why);
   parts_.log.error("{}", message);
   catalog_exchange_.fail(Error{EPERM, message});
-  post([this, message] { events_.refused(message); });
+  post([this, message] { on_refused_(message); });
 }
 
 void Job::on_change(Rank rank, PeerState, PeerState now) {
@@ -163,7 +163,26 @@ void Job::on_change(Rank rank, PeerState, PeerState now) {
   if (PeerServer* server = server_.load()) server->on_peer_change(rank, now);
   if (rank == kFirst && (now == PeerState::dead || now == PeerState::left))
     catalog_exchange_.fail(Error{ECONNABORTED, "rank 0, which scans the dataset, is gone; its log says why"});
-  post([this] { events_.nodes_changed(); });
+  deliver_nodes();
+}
+
+void Job::follow_nodes(NodesChanged changed) {
+  {
+    MutexLock lock(mutex_);
+    nodes_changed_ = std::move(changed);
+  }
+  deliver_nodes();
+}
+
+void Job::deliver_nodes() {
+  post([this] {
+    NodesChanged changed;
+    {
+      MutexLock lock(mutex_);
+      changed = nodes_changed_;
+    }
+    if (changed) changed();
+  });
 }
 
 Result<std::shared_ptr<const Catalog>> Job::await_catalog(

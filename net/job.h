@@ -3,8 +3,9 @@
 // In the life of a node:
 //   Job(transport)   says hello; from here on it is seen by the others
 //   rank 0:          tell_scan_progress() ..., publish_catalog()
-//   others:          await_catalog(), then check_source() (net/source_check.h) on their own source
-//   source()         the ChunkSource for this node's ChunkCache
+//   others:          await_catalog(), then check_source() (net/group/source_check.h) on their own source
+//   make_source()    the ChunkSource for this node's ChunkCache
+//   follow_nodes()   hears which nodes live
 //   serve(cache)     answers the others' requests; says that it is ready
 //   follow_plans()   gets the plans in force, and those to come
 //   leave()          says goodbye; nothing is served any more
@@ -12,7 +13,7 @@
 //   stop()           the transport's thread ends; now the cache may be destroyed, then the Job
 //
 // A node that cannot be part of the job (another version, another chunk size, another catalog than rank 0) is
-// told so by rank 0 or finds it out itself: events.refused says what differs, and what waits here fails with
+// told so by rank 0 or finds it out itself: `refused` says what differs, and what waits here fails with
 // that.
 //
 // Threads: the transport's net thread, which never waits; "peer-batch" of the PeerClient; and "job", on which
@@ -34,16 +35,16 @@
 #include "cache/base/metrics.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
-#include "cache/catalog.h"
-#include "cache/chunk_cache.h"
-#include "net/catalog_exchange.h"
-#include "net/membership.h"
-#include "net/peer_client.h"
-#include "net/peer_server.h"
-#include "net/plan_board.h"
-#include "net/routed_source.h"
-#include "net/transfer_numbers.h"
-#include "net/transport.h"
+#include "cache/catalog/catalog.h"
+#include "cache/chunks/chunk_cache.h"
+#include "net/group/catalog_exchange.h"
+#include "net/group/membership.h"
+#include "net/group/plan_board.h"
+#include "net/peers/client.h"
+#include "net/peers/routed_source.h"
+#include "net/peers/server.h"
+#include "net/transport/transfer_numbers.h"
+#include "net/transport/transport.h"
 #include "plan/plan_manager.h"
 
 namespace clairfs {
@@ -75,18 +76,16 @@ class Job {
     Metrics& metrics;
     Logger& log;
   };
-  /// On the job thread; may wait.
-  struct Events {
-    /// This node cannot be part of the job: it should end with this message.
-    std::function<void(const std::string& why)> refused;
-    /// A node came, became ready, went silent, died or left: see nodes().
-    std::function<void()> nodes_changed;
-  };
+  // All of these are called on the job thread and may wait.
+  /// This node cannot be part of the job: it should end with this message.
+  using Refused = std::function<void(const std::string& why)>;
+  /// A node came, became ready, went silent, died or left: see nodes().
+  using NodesChanged = std::function<void()>;
   /// A plan was registered or cancelled on some node.
   using PlanChanged = std::function<void(const PlanNews&)>;
 
   /// Starts the transport and says hello. The parts outlive it.
-  Job(const Parts& parts, const JobOptions& options, Events events);
+  Job(const Parts& parts, const JobOptions& options, Refused refused);
   ~Job();
 
   Rank self() const { return parts_.transport.self(); }
@@ -104,8 +103,6 @@ class Job {
   // stop().
   RoutedSource& make_source(const Catalog& catalog, ChunkSource& pfs);
   void serve(ChunkCache& cache);
-  /// Null before make_source().
-  RoutedSource* source() { return source_.get(); }
 
   // The plans.
   /// From now on plans are delivered on the job thread, in one order: first those in force, then each that is
@@ -116,6 +113,8 @@ class Job {
   Status announce_cancelled(const std::string& name);
 
   // The nodes.
+  /// Delivers the changes from now on, and one at once for those that were before.
+  void follow_nodes(NodesChanged changed);
   std::vector<PeerReport> nodes() const { return membership_.report(); }
   JobTotals totals() const;
   /// For people: a table of the nodes, and sums.
@@ -143,6 +142,7 @@ class Job {
   void refuse_self(const std::string& why);
   void tell_all(const wire::PlanEntry& entry);
   void deliver(const std::string& name);
+  void deliver_nodes();
   void post(std::function<void()> task);
   void run_tasks();
   void end_events();
@@ -150,7 +150,7 @@ class Job {
   // Constant after construction.
   const Parts parts_;
   const JobOptions options_;
-  const Events events_;
+  const Refused on_refused_;
 
   std::map<std::string, std::pair<uint64_t, Rank>> delivered_;  // of the job thread: the last of each plan
 
@@ -169,6 +169,7 @@ class Job {
   mutable Mutex mutex_;  // leaf; guards what follows
   CondVar wake_;
   std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
+  NodesChanged nodes_changed_ GUARDED_BY(mutex_);
   PlanChanged plan_changed_ GUARDED_BY(mutex_);
   bool refused_ GUARDED_BY(mutex_) = false;
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -9,10 +9,6 @@
 namespace clairfs {
 namespace {
 
-double seconds(Duration d) {
-  return std::chrono::duration<double>(d).count();
-}
-
 void add(wire::NodeCounters& sum, const wire::NodeCounters& c) {
   sum.pfs_bytes += c.pfs_bytes;
   sum.pfs_opens += c.pfs_opens;
@@ -92,8 +88,8 @@ std::string Job::peers_json() const {
     if (node.rank != self()) {
       const PeerTraffic& t = membership_.traffic(node.rank);
       peer["serves"] = node.serves;
-      peer["silent_seconds"] = seconds(node.silent);
-      peer["latency_seconds"] = seconds(client_.latency(node.rank));
+      peer["silent_seconds"] = in_seconds(node.silent);
+      peer["latency_seconds"] = in_seconds(client_.latency(node.rank));
       peer["bandwidth"] = client_.bandwidth(node.rank);
       peer["outstanding_bytes"] = t.outstanding_bytes.value();
       peer["requested"] = t.requested.value();
@@ -117,7 +113,7 @@ std::string Job::peers_json() const {
   out["total"]["nodes"] = all.nodes;
   out["total"]["alive"] = all.alive;
   if (source_) {
-    out["pfs"] = {{"latency_seconds", seconds(source_->pfs_latency())},
+    out["pfs"] = {{"latency_seconds", in_seconds(source_->pfs_latency())},
                   {"bandwidth", source_->pfs_bandwidth()}};
   }
   return out.dump(2, ' ', false, Json::error_handler_t::replace);

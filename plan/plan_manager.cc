@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "cache/base/printable.h"
-#include "plan/plan_keys.h"
+#include "plan/spec/keys.h"
 
 namespace clairfs {
 namespace {
@@ -91,7 +91,7 @@ Result<std::string> PlanManager::submit_here(const PlanSpec& spec) {
   if (const Status fits = check_plan_size(text); !fits) return fits.error();
   const auto existing = run(spec.name);
   // A job that ran to its end and is started again registers the same text, and begins anew.
-  const bool over = existing && existing->tracker().state() == TrackerState::finished;
+  const bool over = existing && existing->status().state == TrackerState::finished;
   if (existing && !over) {
     if (existing->given() == spec) return text;
     const Rank origin = origins_[spec.name];
@@ -124,8 +124,7 @@ Status PlanManager::take_over(const PlanNews& news) {
   if (!spec) return refuse(spec.error());
   if (spec->name != news.name)
     return refuse({EINVAL, "a plan was announced under another name than its own"});
-  if (existing && existing->given() == *spec && existing->tracker().state() != TrackerState::finished)
-    return {};
+  if (existing && existing->given() == *spec && existing->status().state != TrackerState::finished) return {};
   if (const Status installed = install(*spec); !installed) return refuse(installed.error());
   return {};
 }
@@ -165,19 +164,28 @@ void PlanManager::drop(const std::string& name) {
   parts_.log.info("plan {} is cancelled", name);
 }
 
-Status PlanManager::cancel_folder(std::string_view folder) {
+Status PlanManager::cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none) {
   bool any = false;
   const auto all = runs();
   for (const auto& [name, run] : *all) {
-    if (run->given().root == folder) any = cancel(name).ok() || any;
+    if (wanted(run->given())) any = cancel(name).ok() || any;
   }
-  if (!any) return Error{ENODATA, fmt::format("no plan has the root '{}'", folder)};
+  if (!any) return Error{ENODATA, none};
   return {};
+}
+
+Status PlanManager::cancel_folder(std::string_view folder) {
+  return cancel_if([&](const PlanSpec& plan) { return plan.root == folder; },
+                   fmt::format("no plan has the root '{}'", folder));
+}
+
+Status PlanManager::cancel_all() {
+  return cancel_if([](const PlanSpec&) { return true; }, "no plan is in force");
 }
 
 // Plans may have a folder in common, as those of the training and the validation half of it: an access that
 // is in order for one of them says nothing against the others.
-void PlanManager::observe(FileId file, uint64_t offset, uint64_t length, Access access) {
+void PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access) {
   if (!any()) return;
   const TimePoint now = parts_.clock.now();
   struct Unexplained {
@@ -190,36 +198,32 @@ void PlanManager::observe(FileId file, uint64_t offset, uint64_t length, Access 
   for (const auto& [name, run] : *all) {
     std::vector<uint32_t> samples = run->samples_of(file, offset, length);
     if (samples.empty()) continue;
-    const PlanPosition before = run->tracker().front();
-    const TrackerState state = run->tracker().state();
-    const Tracker::Verdict verdict = run->tracker().offer(samples, access, now);
-    if (verdict == Tracker::Verdict::out_of_order) {
+    const RankTrackers::Observed observed = run->offer(thread, samples, access, now);
+    if (observed.verdict == Tracker::Verdict::out_of_order) {
       unexplained.push_back({run, std::move(samples)});
       continue;
     }
     explained = true;
-    if (verdict == Tracker::Verdict::in_order) parts_.metrics.plan_observations_in_order.add();
-    follow_up(run, access, before, state);
+    if (observed.verdict == Tracker::Verdict::in_order) parts_.metrics.plan_observations_in_order.add();
+    follow_up(run, access, observed);
   }
   if (explained) return;
   for (const auto& [run, samples] : unexplained) {
-    const PlanPosition before = run->tracker().front();
-    const TrackerState state = run->tracker().state();
-    if (run->tracker().observe(samples, access, now) == Tracker::Verdict::out_of_order)
+    const RankTrackers::Observed observed = run->observe(thread, samples, access, now);
+    if (observed.verdict == Tracker::Verdict::out_of_order)
       parts_.metrics.plan_observations_out_of_order.add();
-    follow_up(run, access, before, state);
+    follow_up(run, access, observed);
   }
 }
 
 // What an access asks for: staging goes on, the next epoch is made, or it is found out why the plan is lost.
-void PlanManager::follow_up(const std::shared_ptr<PlanRun>& run, Access access, const PlanPosition& before,
-                            TrackerState state_before) {
-  const Tracker& tracker = run->tracker();
-  const bool lost = tracker.wants_diagnosis();
+void PlanManager::follow_up(const std::shared_ptr<PlanRun>& run, Access access,
+                            const RankTrackers::Observed& observed) {
+  const PlanReader& reader = run->reader(observed.rank);
+  const bool lost = reader.tracker().wants_diagnosis();
   // A READ may tell that pages were taken back, also behind the front.
-  if (access == Access::read || tracker.front() != before || tracker.state() != state_before)
-    parts_.staging.wake();
-  if (!lost && !run->wants_preparation()) return;
+  if (access == Access::read || observed.moved) parts_.staging.wake();
+  if (!lost && !reader.wants_preparation()) return;
   MutexLock lock(mutex_);
   const bool listed = std::find(to_diagnose_.begin(), to_diagnose_.end(), run) != to_diagnose_.end();
   if (lost && !listed) to_diagnose_.push_back(run);
@@ -252,7 +256,7 @@ void PlanManager::plan_ahead() {
     }
     if (epoch_began && parts_.placement != nullptr) parts_.placement->begin_epoch();
     for (const auto& run : diverged) {
-      if (run->tracker().wants_diagnosis()) diagnose(*run);
+      diagnose(*run);
     }
   }
 }
@@ -266,13 +270,10 @@ void PlanManager::place_chunks() {
 }
 
 void PlanManager::diagnose(PlanRun& run) {
-  const bool news = run.diagnose_divergence([this] { return stopping_.load(); });
-  const TrackerStatus status = run.tracker().status();
-  if (news && status.divergence) {
-    const Divergence& d = *status.divergence;
-    parts_.log.warn("plan {} is suspended: at epoch {} position {} expected {}, saw {}: {}", run.name(),
-                    d.at.epoch.value, d.at.position, run.index().path(d.expected), run.index().path(d.seen),
-                    d.hint);
+  for (const size_t rank : run.diagnose_divergence([this] { return stopping_.load(); })) {
+    const auto divergence = run.reader(rank).tracker().status().divergence;
+    if (divergence)
+      parts_.log.warn("plan {} is suspended at {}", run.name(), run.describe(rank, *divergence));
   }
   parts_.staging.wake();
 }

@@ -19,9 +19,9 @@
 #include "cache/base/metrics.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
-#include "plan/job_placement.h"
-#include "plan/plan_run.h"
-#include "plan/staging.h"
+#include "plan/retention/job_placement.h"
+#include "plan/run/plan_run.h"
+#include "plan/staging/staging.h"
 
 namespace clairfs {
 
@@ -63,13 +63,15 @@ class PlanManager {
   Status cancel(const std::string& name);
   /// Cancels the plans whose root is this folder. Errors: ENODATA when there is none.
   Status cancel_folder(std::string_view folder);
+  /// Cancels every plan. Errors: ENODATA when there is none.
+  Status cancel_all();
 
   /// Carries out what was registered or cancelled on another node; which of several is the latest, others
   /// have decided. Errors: as submit().
   Status take_over(const PlanNews& news);
 
-  /// A request for bytes of a file has arrived, or (length 0, Access::open) the file was opened.
-  void observe(FileId file, uint64_t offset, uint64_t length, Access access);
+  /// A request of a thread for bytes of a file has arrived, or (length 0, Access::open) the file was opened.
+  void observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access);
 
   /// All plans for people: text, state, position, distance ahead, divergence. The control file's text.
   std::string text() const;
@@ -79,6 +81,8 @@ class PlanManager {
   std::string json() const;
   /// The text of the plan whose root is `folder`, as registered; empty if there is none.
   std::string text_of_folder(std::string_view folder) const;
+  /// The texts of all plans, as registered, one a line.
+  std::string texts() const;
   /// The next `count` files of a plan, one line each. Errors: ENOENT.
   Result<std::string> next(const std::string& name, uint64_t count) const;
   /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: ENOENT.
@@ -99,10 +103,10 @@ class PlanManager {
  private:
   using Runs = std::map<std::string, std::shared_ptr<PlanRun>>;
 
-  void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const PlanPosition& before,
-                 TrackerState state_before);
+  void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const RankTrackers::Observed& observed);
   Result<std::string> submit_here(const PlanSpec& spec) REQUIRES(submit_mutex_);
   Status install(const PlanSpec& spec) REQUIRES(submit_mutex_);
+  Status cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none);
   void drop(const std::string& name) REQUIRES(submit_mutex_);
   void announce(const std::string& name, const std::string& text);
   /// To be kept in a variable: a range-for over *runs() would not keep it alive.

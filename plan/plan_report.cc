@@ -12,26 +12,74 @@
 namespace clairfs {
 namespace {
 
-std::string divergence_text(const PlanRun& run, const Divergence& d, const char* label) {
-  return fmt::format("  {} epoch {} position {}: expected {}, saw {}{}{}\n", label, d.at.epoch.value,
-                     d.at.position, printable(run.index().path(d.expected)),
-                     printable(run.index().path(d.seen)), d.hint.empty() ? "" : ": ", d.hint);
+using Difference = std::optional<Divergence> TrackerStatus::*;
+
+// A line for each reader that has one.
+std::string differences(const PlanRun& run, Difference which, const char* label) {
+  std::string out;
+  for (size_t rank = 0; rank < run.readers().size(); ++rank) {
+    const TrackerStatus status = run.reader(rank).tracker().status();
+    if (status.*which) out += fmt::format("  {} {}\n", label, run.describe(rank, *(status.*which)));
+  }
+  return out;
+}
+
+// Ranks that are followed by themselves: where each is.
+std::string ranks_text(const PlanRun& run) {
+  std::string out;
+  for (size_t rank = 0; run.ranks_apart() && rank < run.readers().size(); ++rank) {
+    const TrackerStatus status = run.reader(rank).tracker().status();
+    out += fmt::format("  rank {}  {}  epoch {}  position {}\n", run.training_rank(rank),
+                       to_string(status.state), status.front.epoch.value, status.front.position);
+  }
+  return out;
 }
 
 std::string plan_text(const PlanRun& run, uint64_t ahead) {
-  const TrackerStatus status = run.tracker().status();
-  const Horizon horizon = run.horizon();
+  const TrackerStatus status = run.status();
   std::string out = format_plan(run.given()) + "\n";
-  out += fmt::format(
-      "  state {}  epoch {}  position {} of {}  front {}  ahead {} samples  {:.0f} samples/s\n",
-      to_string(status.state), status.front.epoch.value, status.position.position,
-      horizon.epochs.front()->sequence->length(), status.front.position, ahead, status.samples_per_second);
+  out +=
+      fmt::format("  state {}  epoch {}  position {} of {}  front {}  ahead {} samples  {:.0f} samples/s\n",
+                  to_string(status.state), status.front.epoch.value, status.position.position,
+                  run.epoch_length(), status.front.position, ahead, status.samples_per_second);
   out += fmt::format(
       "  {} samples ({})  seen {} in order, {} out of order  realigned {}, suspended {} times  {}\n",
       run.index().size(), run.index().format(), status.in_order, status.out_of_order, status.realignments,
       status.suspensions, format_size(run.memory_bytes()));
-  if (status.divergence) out += divergence_text(run, *status.divergence, "left the plan at");
-  return out;
+  return out + ranks_text(run) + differences(run, &TrackerStatus::divergence, "left the plan at");
+}
+
+nlohmann::ordered_json ranks_json(const PlanRun& run, const Staging& staging) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (size_t rank = 0; run.ranks_apart() && rank < run.readers().size(); ++rank) {
+    const TrackerStatus s = run.reader(rank).tracker().status();
+    ranks.push_back({{"rank", run.training_rank(rank)},
+                     {"state", to_string(s.state)},
+                     {"epoch", s.front.epoch.value},
+                     {"front", s.front.position},
+                     {"ahead", staging.ahead(run.name(), rank)},
+                     {"in_order", s.in_order},
+                     {"out_of_order", s.out_of_order}});
+  }
+  return ranks;
+}
+
+// Of a reader that is suspended, if there is one: it tells why the plan is.
+nlohmann::ordered_json divergence_json(const PlanRun& run) {
+  nlohmann::ordered_json json;
+  for (size_t rank = 0; rank < run.readers().size(); ++rank) {
+    const TrackerStatus status = run.reader(rank).tracker().status();
+    if (!status.divergence || (!json.is_null() && status.state != TrackerState::suspended)) continue;
+    const Divergence& d = *status.divergence;
+    json = {{"epoch", d.at.epoch.value}, {"position", d.at.position}};
+    if (run.ranks_apart()) json["rank"] = run.training_rank(rank);
+    if (d.expected) json["expected"] = run.index().path(*d.expected);
+    if (d.seen) json["seen"] = run.index().path(*d.seen);
+    json["hint"] = d.hint;
+    json["text"] = run.describe(rank, d);
+    if (status.state == TrackerState::suspended) break;
+  }
+  return json;
 }
 
 }  // namespace
@@ -54,26 +102,25 @@ uint64_t PlanManager::least_source_bytes(uint64_t homeless_bytes) const {
   const auto all = runs();
   for (const auto& [name, run] : *all) {
     once = std::max(once, run->dataset_bytes());
-    again += (run->tracker().front().epoch.value - run->resolved().first_epoch) * homeless_bytes;
+    again += (run->status().front.epoch.value - run->resolved().first_epoch) * homeless_bytes;
   }
   return once + again;
 }
 
 std::string PlanManager::json() const {
-  using Json = nlohmann::ordered_json;
-  Json list = Json::array();
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
   const auto all = runs();
   for (const auto& [name, run] : *all) {
-    const TrackerStatus s = run->tracker().status();
-    Json plan;
+    const TrackerStatus s = run->status();
+    nlohmann::ordered_json plan;
     plan["name"] = name;
-    plan["plan"] = Json::parse(format_plan_json(run->resolved()));
+    plan["plan"] = nlohmann::ordered_json::parse(format_plan_json(run->resolved()));
     plan["text"] = format_plan(run->given());
     plan["state"] = to_string(s.state);
     plan["epoch"] = s.front.epoch.value;
     plan["position"] = s.position.position;
     plan["front"] = s.front.position;
-    plan["epoch_length"] = run->horizon().epochs.front()->sequence->length();
+    plan["epoch_length"] = run->epoch_length();
     plan["samples"] = run->index().size();
     plan["bytes"] = run->dataset_bytes();
     plan["passed"] = s.passed;
@@ -84,16 +131,12 @@ std::string PlanManager::json() const {
     plan["realignments"] = s.realignments;
     plan["suspensions"] = s.suspensions;
     plan["memory_bytes"] = run->memory_bytes();
-    if (s.divergence) {
-      plan["divergence"] = {{"epoch", s.divergence->at.epoch.value},
-                            {"position", s.divergence->at.position},
-                            {"expected", run->index().path(s.divergence->expected)},
-                            {"seen", run->index().path(s.divergence->seen)},
-                            {"hint", s.divergence->hint}};
-    }
+    if (run->ranks_apart()) plan["ranks"] = ranks_json(*run, parts_.staging);
+    if (auto divergence = divergence_json(*run); !divergence.is_null())
+      plan["divergence"] = std::move(divergence);
     list.push_back(std::move(plan));
   }
-  return list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::string PlanManager::text_of_folder(std::string_view folder) const {
@@ -104,15 +147,36 @@ std::string PlanManager::text_of_folder(std::string_view folder) const {
   return "";
 }
 
+std::string PlanManager::texts() const {
+  std::string texts;
+  const auto all = runs();
+  for (const auto& [name, run] : *all) texts += (texts.empty() ? "" : "\n") + format_plan(run->given());
+  return texts;
+}
+
 Result<std::string> PlanManager::next(const std::string& name, uint64_t count) const {
   const auto found = run(name);
   if (!found) return no_such_plan(name);
-  const Horizon horizon = found->horizon();
-  const auto from = found->absolute(found->tracker().front());
   std::string out;
-  if (!from) return out;
-  for (uint64_t p = *from; p < std::min(horizon.end(), *from + count); ++p) {
-    out += printable(found->index().path(horizon.sample_at(p))) + "\n";
+  struct Way {
+    Horizon horizon;
+    uint64_t next;
+  };
+  std::vector<Way> ways;
+  for (const auto& reader : found->readers()) {
+    const Horizon horizon = reader->horizon();
+    const uint64_t front = reader->tracker().front();
+    if (horizon.covers(front)) ways.push_back({horizon, front});
+  }
+  // Ranks in turn.
+  for (bool any = true; any && count > 0;) {
+    any = false;
+    for (Way& way : ways) {
+      if (count == 0 || way.next >= way.horizon.end()) continue;
+      out += printable(found->index().path(way.horizon.sample_at(way.next++))) + "\n";
+      any = true;
+      --count;
+    }
   }
   return out;
 }
@@ -120,33 +184,33 @@ Result<std::string> PlanManager::next(const std::string& name, uint64_t count) c
 Result<std::string> PlanManager::check(const std::string& name) const {
   const auto found = run(name);
   if (!found) return no_such_plan(name);
-  const TrackerStatus s = found->tracker().status();
+  const TrackerStatus s = found->status();
   const bool pass = s.out_of_order == 0 && s.in_order > 0;
   std::string out = s.in_order + s.out_of_order == 0 ? "nothing observed yet\n" : pass ? "pass\n" : "fail\n";
   out +=
       fmt::format("  {} samples passed, {} seen in order, {} out of order, {} repeated, longest stray {}\n",
                   s.passed, s.in_order, s.out_of_order, s.repeated, s.longest_stray);
-  if (s.first_difference) out += divergence_text(*found, *s.first_difference, "first difference at");
-  if (s.divergence) out += divergence_text(*found, *s.divergence, "left the plan at");
-  return out;
+  out += differences(*found, &TrackerStatus::first_difference, "first difference at");
+  return out + differences(*found, &TrackerStatus::divergence, "left the plan at");
 }
 
+// Of the reader that comes to it soonest.
 std::string PlanManager::next_use(FileId file) const {
+  const Catalog::Chunks chunks = parts_.dataset.catalog->chunks(file);
   const auto all = runs();
   for (const auto& [name, run] : *all) {
-    const Horizon horizon = run->horizon();
-    const auto front = run->absolute(run->tracker().front());
-    const Catalog::Chunks chunks = parts_.dataset.catalog->chunks(file);
-    if (!front || chunks.count == 0) continue;
-    std::optional<uint64_t> next;
-    for (uint32_t c = 0; c < chunks.count; ++c) {
-      const auto use = horizon.next_use(ChunkId(chunks.first.value + c), *front);
-      if (use && (!next || *use < *next)) next = use;
+    std::optional<std::pair<uint64_t, PlanPosition>> next;
+    for (const auto& reader : run->readers()) {
+      const Horizon horizon = reader->horizon();
+      const uint64_t front = reader->tracker().front();
+      for (uint32_t c = 0; horizon.covers(front) && c < chunks.count; ++c) {
+        const auto use = horizon.next_use(ChunkId(chunks.first.value + c), front);
+        if (use && (!next || *use - front < next->first)) next = {*use - front, horizon.place(*use)};
+      }
     }
     if (!next) continue;
-    const PlanPosition place = run->place(*next);
-    return fmt::format("plan={} epoch={} position={} in={}", name, place.epoch.value, place.position,
-                       *next - *front);
+    return fmt::format("plan={} epoch={} position={} in={}", name, next->second.epoch.value,
+                       next->second.position, next->first);
   }
   return "";
 }

@@ -1,17 +1,23 @@
 #!/bin/bash
-# Installs the Debian 12 packages that clairfs needs and that are missing. Asks nothing; does nothing, and needs
+# Installs the Debian packages (12, 13, sid) that clairfs needs and that are missing. Asks nothing; does nothing, and needs
 # no network, when all are there.
 #
-#   tests/install-deps.sh [build|test|bench|quickstart|fuzz]...      (default: build test)
+#   tests/install-deps.sh [build|package|test|bench|quickstart|fuzz]...      (default: build test)
 set -euo pipefail
 
 declare -A groups=(
   # libmpich-dev brings mpich and mpiexec; fuse3 has fusermount3.
   [build]="cmake ninja-build g++ pkg-config libfuse3-dev fuse3 liburing-dev libxxhash-dev libmpich-dev
            libcli11-dev libspdlog-dev nlohmann-json3-dev catch2"
-  # attr has setfattr; bindfs is what the benchmarks compare with.
+  # CPack asks dpkg-shlibdeps which packages the program needs, and file which files are programs.
+  [package]="dpkg-dev file"
+  # attr has setfattr; bindfs is what the benchmarks compare with; slurmctld and what follows are a
+  # Slurm; the last line is for the package, the manuals and the completions.
   [test]="python3 python3-pytest python3-pytest-timeout python3-numpy python3-torch python3-torchvision
-          openclipart-png attr bindfs glusterfs-server glusterfs-client iproute2"
+          openclipart-png attr bindfs glusterfs-server glusterfs-client iproute2
+          openssh-client openssh-server
+          slurmctld slurmd slurm-client munge
+          dpkg-dev file lintian groff-base zsh fish"
   [bench]="python3 python3-torch python3-torchvision openclipart-png bindfs mergerfs rclone libbenchmark-dev mount e2fsprogs"
   # 55 MB to download: not needed to build or to test.
   [fuzz]="clang libclang-rt-dev"
@@ -53,4 +59,15 @@ echo "Installing ${#missing[@]} missing packages: ${missing[*]}"
 # A fresh machine's mirror may be busy or still booting: three tries each. Another apt may hold the lock: wait.
 apt_options=(-q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
 "${as_root[@]}" apt-get "${apt_options[@]}" update </dev/null
+# Tests start what they need themselves: no daemon of these packages is to run, now or after a boot.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+  "${as_root[@]}" sh -c "printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy"
+  trap '"${as_root[@]}" rm -f "$policy"' EXIT
+fi
 "${as_root[@]}" apt-get "${apt_options[@]}" install --no-install-recommends "${missing[@]}" </dev/null
+disable() { ! command -v systemctl >/dev/null || "${as_root[@]}" systemctl --quiet disable "$@" 2>/dev/null || true; }
+for service in munge slurmctld slurmd; do
+  [[ " ${missing[*]} " != *" $service "* ]] || disable "$service.service"
+done
+[[ " ${missing[*]} " != *" openssh-server "* ]] || disable ssh.service ssh.socket

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what is missing (Debian 12), builds, and runs every test. Ends with the line "N passed, N failed"; the exit
+# Installs what is missing (Debian), builds, and runs every test. Ends with the line "N passed, N failed"; the exit
 # status is 0 only if nothing failed, something ran, and no test left a mount or a process behind.
 #
 #   tests/run.sh [--fast] [--asan | --tsan] [--label X]
@@ -35,7 +35,7 @@ marks=$(printf '%s' "${pytest_select[0]:-}" "${pytest_select[1]:+ and ${pytest_s
 tests/install-deps.sh build test
 [[ -c /dev/fuse ]] || { echo "run.sh: no /dev/fuse: load the module (modprobe fuse), or give the container the device" >&2; exit 1; }
 
-cmake --preset "$preset"
+cmake --preset "$preset" ${CI:+-DCLAIRFS_WERROR=ON}
 cmake --build --preset "$preset" -j"$(nproc)"
 
 # All that the tests make is below $run, and all that they start has CLAIRFS_TEST_RUN in its environment.
@@ -81,7 +81,7 @@ environment=(env UCX_MEM_EVENTS=n "CLAIRFS_TEST_RUN=$run" "TMPDIR=$run" "CLAIRFS
 reports=("$run/ctest.xml" "$run/pytest.xml")
 if $fuzz && [[ -e $(clang++ -print-resource-dir 2>/dev/null)/lib/linux/libclang_rt.fuzzer-$(uname -m).a ]]; then
   reports+=("$run/fuzz.xml")
-  { cmake --preset fuzz && cmake --build --preset fuzz -j"$(nproc)" &&
+  { cmake --preset fuzz ${CI:+-DCLAIRFS_WERROR=ON} && cmake --build --preset fuzz -j"$(nproc)" &&
     "${environment[@]}" ctest --test-dir build/fuzz -j"$(nproc)" --output-on-failure --output-junit "$run/fuzz.xml"
   } || true
 elif $fuzz; then

@@ -58,7 +58,7 @@ struct Metrics {
   // FUSE requests, by operation.
   Counter fuse_lookup, fuse_getattr, fuse_readlink, fuse_open, fuse_read, fuse_opendir, fuse_readdir,
       fuse_statfs, fuse_getxattr, fuse_listxattr, fuse_ioctl, fuse_forget, fuse_write, fuse_setattr,
-      fuse_setxattr, fuse_refused;
+      fuse_setxattr, fuse_refused, fuse_dirty_writes;
   // Where READs were answered from, and how many bytes.
   Counter reads_ram, reads_nvme, reads_pfs, reads_peer, reads_joined, reads_failed;
   Counter bytes_ram, bytes_nvme, bytes_pfs, bytes_peer;
@@ -70,7 +70,7 @@ struct Metrics {
   Histogram pfs_latency;
   // Tiers.
   Gauge ram_bytes, ram_capacity, ram_chunks, transit_bytes, transit_capacity;
-  Gauge nvme_bytes, nvme_capacity, nvme_chunks, nvme_disabled;
+  Gauge nvme_bytes, nvme_capacity, nvme_chunks, nvme_copies, nvme_copy_bytes, nvme_disabled;
   Counter ram_evictions, nvme_evictions;
   Counter nvme_reads, nvme_read_bytes, nvme_writes, nvme_write_bytes, nvme_writes_skipped;
   Counter nvme_errors, nvme_checksum_failures;

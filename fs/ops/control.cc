@@ -1,7 +1,4 @@
 // setattr and write: truncating and writing a control file. On the dataset both are refused.
-//
-// The mount is read-write for the kernel, since under a read-only one writes to control files would never get
-// here.
 #include <cerrno>
 #include <string>
 
@@ -10,12 +7,13 @@
 #include "fs/ops/operations.h"
 
 namespace clairfs {
-namespace {
 
-const ControlFile* writable_control_file(FuseContext& context, Inode inode) {
+const ControlFile* writable_control_file(const FuseContext& context, Inode inode) {
   const ControlFile* file = is_control(inode) ? context.control.file(inode) : nullptr;
   return file != nullptr && file->write ? file : nullptr;
 }
+
+namespace {
 
 // `echo text > file` truncates first; the snapshot itself does not change.
 void setattr(fuse_req_t req, fuse_ino_t inode, struct stat*, int to_set, fuse_file_info*) {
@@ -47,6 +45,22 @@ void write_control_file(fuse_req_t req, const ControlFile& file, std::string tex
                                      });
 }
 
+// What was changed in the page cache is refused only when it is written back: it is dropped, first what is
+// known to be changed, then all of the file, so that no reader goes on seeing bytes that are not the
+// dataset's.
+void drop_dirty_pages(FuseContext& context, FileId file, size_t size, off_t offset, pid_t writer) {
+  context.metrics.fuse_dirty_writes.add();
+  context.invalidations.post([&context, file, size, offset](const std::atomic<bool>&) {
+    context.invalidate(inode_of(file), offset, static_cast<off_t>(size));
+    context.invalidate(inode_of(file), 0, 0);
+  });
+  const auto look_for_writer = [&context, file, writer] {
+    context.dirty_pages.found(file, writer);
+    return Status();
+  };
+  context.control_tasks.post(look_for_writer, [](const Status&) {});
+}
+
 void write(fuse_req_t req, fuse_ino_t inode, const char* data, size_t size, off_t offset,
            fuse_file_info* info) {
   FuseContext& context = context_of(req);
@@ -54,15 +68,11 @@ void write(fuse_req_t req, fuse_ino_t inode, const char* data, size_t size, off_
   if (const ControlFile* file = writable_control_file(context, inode)) {
     return write_control_file(req, *file, std::string(data, size), offset);
   }
-  // Pages changed through a shared mapping are in the page cache before they are refused here: they are
-  // dropped, so that no reader goes on seeing bytes that are not the dataset's. (write() itself drops its
-  // pages on error.)
-  if (info != nullptr && info->writepage != 0) {
-    context.invalidations.post([&context, inode, size, offset](const std::atomic<bool>&) {
-      context.invalidate(inode, offset, static_cast<off_t>(size));
-    });
-  }
+  const bool by_write_back = info != nullptr && info->writepage != 0;
+  const pid_t writer = by_write_back ? 0 : fuse_req_ctx(req)->pid;
   refuse(req);
+  if (const auto file = file_of(context.catalog, inode))
+    drop_dirty_pages(context, *file, size, offset, writer);
 }
 
 }  // namespace

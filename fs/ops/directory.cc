@@ -36,7 +36,7 @@ bool entry_at(FuseContext& context, FileId directory, uint64_t position, std::st
   name = catalog.name(child);
   entry = {};
   entry.ino = inode_of(child);
-  entry.attr = catalog.attributes(child);
+  entry.attr = shown_attributes(context, child);
   entry.attr_timeout = kForever;
   entry.entry_timeout = kForever;
   return true;

@@ -6,21 +6,27 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 
-#include "cache/io_memory.h"
-#include "fs/kernel_version.h"
+#include "cache/io/memory.h"
+#include "fs/base/kernel_version.h"
 #include "fs/ops/operations.h"
 
 namespace clairfs {
 namespace {
 
+// TCGETS2, which isatty() uses from glibc 2.42 on. Its own macro needs a header that contradicts termios.h.
+constexpr unsigned kTcgets2 = _IOC(_IOC_READ, 'T', 0x2A, 44);
+
 // Zero-message open: ENOSYS makes the kernel open files on its own from now on, keeping their pages. Some
-// kernels can deadlock with it under memory pressure; there every open costs a message.
-void open(fuse_req_t req, fuse_ino_t, fuse_file_info* info) {
+// kernels can deadlock with it under memory pressure; there every open costs a message. What keeps files from
+// being opened for writing without one, fuse_session.h has.
+void open(fuse_req_t req, fuse_ino_t inode, fuse_file_info* info) {
   context_of(req).metrics.fuse_open.add();
   static const bool zero_message = zero_message_open_is_safe(running_kernel());
   if (zero_message) return void(fuse_reply_err(req, ENOSYS));
+  if (!is_control(inode) && (info->flags & O_ACCMODE) != O_RDONLY) return refuse(req);
   info->keep_cache = 1;
   info->noflush = 1;
   fuse_reply_open(req, info);
@@ -66,6 +72,11 @@ void answer_from_tail(fuse_req_t req, const std::string& tail, FileId file, uint
   context.access_log.record({std::chrono::system_clock::now(), file, offset, length});
 }
 
+// As the kernel numbers it; 0 for one outside of this process's namespace, and for the kernel itself.
+ThreadId thread_of(fuse_req_t req) {
+  return ThreadId(static_cast<uint32_t>(fuse_req_ctx(req)->pid));
+}
+
 void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file_info*) {
   FuseContext& context = context_of(req);
   context.metrics.fuse_read.add();
@@ -84,7 +95,7 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
   const TimePoint asked = context.clock.now();
   const FileId id = *file;
   // Before the answer: afterwards the reader may be some files further, and would seem to jump back.
-  context.plans.observe(id, begin, length, Access::read);
+  context.plans.observe(thread_of(req), id, begin, length, Access::read);
   if (const auto tail = context.tails.take(id, begin, length)) return answer_from_tail(req, *tail, id, begin);
   if (!context.pending_reads.add(req)) return void(fuse_reply_err(req, ENOTCONN));
   context.cache.read(id, begin, length, [req, &context, asked, id, begin, length](Result<ReadView> view) {
@@ -104,15 +115,16 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
   });
 }
 
-// CPython before 3.14 asks every file that it opens whether it is a terminal (TCGETS): it tells the plans of
-// an open that makes no other request.
+// CPython before 3.14 asks every file that it opens whether it is a terminal: it tells the plans of an open
+// that makes no other request.
 void ioctl(fuse_req_t req, fuse_ino_t inode, unsigned command, void*, fuse_file_info*, unsigned, const void*,
            size_t, size_t) {
   FuseContext& context = context_of(req);
   context.metrics.fuse_ioctl.add();
   const auto file = is_control(inode) ? std::nullopt : file_of(context.catalog, inode);
-  if (command == TCGETS && file && context.catalog.kind(*file) == Catalog::Kind::file) {
-    context.plans.observe(*file, 0, 0, Access::open);  // first, as in read()
+  if ((command == TCGETS || command == kTcgets2) && file &&
+      context.catalog.kind(*file) == Catalog::Kind::file) {
+    context.plans.observe(thread_of(req), *file, 0, 0, Access::open);  // first, as in read()
   }
   fuse_reply_err(req, ENOTTY);
 }

@@ -2,13 +2,14 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <string_view>
 
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "fs/ops/operations.h"
 
 namespace clairfs {
-namespace {
 
 void reply_control_entry(fuse_req_t req, Inode inode, double entry_timeout) {
   fuse_entry_param entry{};
@@ -17,6 +18,26 @@ void reply_control_entry(fuse_req_t req, Inode inode, double entry_timeout) {
   entry.attr_timeout = kForever;  // a snapshot does not change
   entry.entry_timeout = entry_timeout;
   fuse_reply_entry(req, &entry);
+}
+
+struct stat shown_attributes(const FuseContext& context, FileId file) {
+  struct stat attributes = context.catalog.attributes(file);
+  constexpr mode_t kWriteBits = S_IWUSR | S_IWGRP | S_IWOTH;
+  if (context.hide_write_bits && S_ISREG(attributes.st_mode)) attributes.st_mode &= ~kWriteBits;
+  return attributes;
+}
+
+namespace {
+
+/// A snapshot of the file, or the link to the place where it takes writes, for those who may write to it.
+Result<Inode> look_up_control_file(fuse_req_t req, std::string_view name) {
+  FuseContext& context = context_of(req);
+  const bool may = may_control(req);
+  if (may && context.plan_path && name == kPlanFile) {
+    if (std::string path = context.plan_path(fuse_req_ctx(req)->pid); !path.empty())
+      return context.control.lookup_link(std::move(path));
+  }
+  return context.control.lookup(name, may);
 }
 
 void reply_absent(fuse_req_t req) {
@@ -33,7 +54,7 @@ void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
   context.metrics.fuse_lookup.add();
   if (std::strlen(name) > kLongestName) return void(fuse_reply_err(req, ENAMETOOLONG));
   if (parent == kControlInode) {
-    const auto inode = context.control.lookup(name, may_control(req));
+    const auto inode = look_up_control_file(req, name);
     if (!inode) return void(fuse_reply_err(req, inode.error().code));
     return reply_control_entry(req, *inode, 0);
   }
@@ -46,7 +67,7 @@ void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
   if (!file) return reply_absent(req);
   fuse_entry_param entry{};
   entry.ino = inode_of(*file);
-  entry.attr = context.catalog.attributes(*file);
+  entry.attr = shown_attributes(context, *file);
   entry.attr_timeout = kForever;
   entry.entry_timeout = kForever;
   fuse_reply_entry(req, &entry);
@@ -78,13 +99,18 @@ void getattr(fuse_req_t req, fuse_ino_t inode, fuse_file_info*) {
   }
   const auto file = file_of(context.catalog, inode);
   if (!file) return void(fuse_reply_err(req, ENOENT));
-  const struct stat attributes = context.catalog.attributes(*file);
+  const struct stat attributes = shown_attributes(context, *file);
   fuse_reply_attr(req, &attributes, kForever);
 }
 
 void readlink(fuse_req_t req, fuse_ino_t inode) {
   FuseContext& context = context_of(req);
   context.metrics.fuse_readlink.add();
+  if (is_control(inode)) {
+    const auto target = context.control.content(inode);
+    if (!target) return void(fuse_reply_err(req, EINVAL));
+    return void(fuse_reply_readlink(req, target->c_str()));
+  }
   const auto file = file_of(context.catalog, inode);
   if (!file || context.catalog.kind(*file) != Catalog::Kind::symlink)
     return void(fuse_reply_err(req, EINVAL));

@@ -4,7 +4,7 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
-#include "fs/fuse_context.h"
+#include "fs/session/context.h"
 
 namespace clairfs {
 
@@ -13,7 +13,7 @@ namespace clairfs {
 constexpr double kForever = 365.0 * 24 * 3600;
 
 inline FuseContext& context_of(fuse_req_t req) {
-  return **static_cast<FuseContext**>(fuse_req_userdata(req));  // where the session keeps it
+  return *static_cast<SessionData*>(fuse_req_userdata(req))->context;
 }
 
 /// Answers EROFS and counts it.
@@ -22,6 +22,15 @@ void refuse(fuse_req_t req);
 /// Whether the requesting user may control the mount: root and the user who mounted.
 bool may_control(fuse_req_t req);
 
+/// Answers with a control file's snapshot.
+void reply_control_entry(fuse_req_t req, Inode inode, double entry_timeout);
+
+/// The control file that `inode` is a snapshot of, if it takes writes; else null.
+const ControlFile* writable_control_file(const FuseContext& context, Inode inode);
+
+/// A dataset entry's attributes as the mount shows them.
+struct stat shown_attributes(const FuseContext& context, FileId file);
+
 /// Fills in the handlers of each group.
 void set_metadata_operations(fuse_lowlevel_ops& ops);   // lookup, forget, getattr, readlink, statfs
 void set_directory_operations(fuse_lowlevel_ops& ops);  // opendir, readdir, readdirplus
@@ -29,5 +38,8 @@ void set_file_operations(fuse_lowlevel_ops& ops);       // open, read, ioctl
 void set_xattr_operations(fuse_lowlevel_ops& ops);      // getxattr, listxattr, setxattr, removexattr
 void set_control_operations(fuse_lowlevel_ops& ops);    // setattr, write
 void set_refused_operations(fuse_lowlevel_ops& ops);    // all else that would change something: EROFS
+
+/// Those of the mount behind a PlanDoor.
+void set_plan_door_operations(fuse_lowlevel_ops& ops);
 
 }  // namespace clairfs

@@ -1,4 +1,5 @@
-// Extended attributes: what the cache knows of a file, and the plan of a folder, as user.clairfs.*. The
+// Extended attributes: what the cache knows of a file, and the plans of a folder or of all, as
+// user.clairfs.*. The
 // source's own attributes are not shown: each would cost an operation on the PFS.
 #include <array>
 #include <cerrno>
@@ -89,6 +90,11 @@ Result<std::string> checksum_text(const FuseContext& context, FileId file,
   return fmt::format("xxh3:{:016x}", stream.digest());
 }
 
+void reply_plan(fuse_req_t req, const std::string& text, size_t size) {
+  if (text.empty()) return void(fuse_reply_err(req, ENODATA));
+  reply_value(req, text, size);
+}
+
 void reply_checksum(fuse_req_t req, FileId file, size_t size) {
   FuseContext& context = context_of(req);
   if (size == 0) return void(fuse_reply_xattr(req, std::string_view("xxh3:0123456789abcdef").size()));
@@ -120,6 +126,8 @@ void getxattr(fuse_req_t req, fuse_ino_t inode, const char* name, size_t size) {
   context.metrics.fuse_getxattr.add();
   // No ACLs, labels and capabilities: told so, and not "none here", ls does not ask for them of every file.
   if (!std::string_view(name).starts_with("user.")) return void(fuse_reply_err(req, EOPNOTSUPP));
+  if (name == kPlan && writable_control_file(context, inode) != nullptr)
+    return reply_plan(req, context.plans.texts(), size);
   const auto file = file_of(context.catalog, inode);
   if (!file) return void(fuse_reply_err(req, ENODATA));
   if (name == kChecksum && context.catalog.kind(*file) == Catalog::Kind::file) {
@@ -135,9 +143,12 @@ void listxattr(fuse_req_t req, fuse_ino_t inode, size_t size) {
   context.metrics.fuse_listxattr.add();
   const auto file = file_of(context.catalog, inode);
   std::string names;
+  const bool has_plan = writable_control_file(context, inode) != nullptr
+                            ? !context.plans.texts().empty()
+                            : file && !attribute(context, *file, kPlan).empty();
   // Those of files are told to who asks for them by name: what copies all attributes would take them along,
   // and a checksum has to be computed.
-  if (file && !attribute(context, *file, kPlan).empty()) names.append(kPlan).push_back('\0');
+  if (has_plan) names.append(kPlan).push_back('\0');
   reply_value(req, names, size);
 }
 
@@ -149,34 +160,48 @@ void change_plans(fuse_req_t req, std::function<Status(PlanManager&)> change) {
       [req](const Status& status) { fuse_reply_err(req, status ? 0 : status.error().code); });
 }
 
-/// The dataset folder of a request that sets or removes its plan; answers EROFS to all others.
-std::optional<std::string> plan_folder(fuse_req_t req, fuse_ino_t inode, std::string_view name) {
+/// What the plan of a request is set on: a dataset folder, or the plan file, which is no folder.
+struct PlanTarget {
+  std::string folder;
+  bool is_file = false;
+};
+
+/// None: it has been answered, with EROFS or EPERM.
+std::optional<PlanTarget> plan_target(fuse_req_t req, fuse_ino_t inode, std::string_view name) {
   FuseContext& context = context_of(req);
+  std::optional<PlanTarget> target;
   const auto folder = file_of(context.catalog, inode);
-  if (folder && name == kPlan && context.catalog.kind(*folder) == Catalog::Kind::directory) {
-    if (may_control(req)) return context.catalog.path(*folder);
-    fuse_reply_err(req, EPERM);
+  if (writable_control_file(context, inode) != nullptr) {
+    target = {.folder = "", .is_file = true};
+  } else if (folder && context.catalog.kind(*folder) == Catalog::Kind::directory) {
+    target = {.folder = context.catalog.path(*folder)};
+  }
+  if (!target || name != kPlan) {
+    refuse(req);
     return std::nullopt;
   }
-  context.metrics.fuse_refused.add();
-  fuse_reply_err(req, EROFS);
+  if (may_control(req)) return target;
+  fuse_reply_err(req, EPERM);
   return std::nullopt;
 }
 
 void setxattr(fuse_req_t req, fuse_ino_t inode, const char* name, const char* value, size_t size, int) {
   context_of(req).metrics.fuse_setxattr.add();
-  const auto folder = plan_folder(req, inode, name);
-  if (!folder) return;
-  change_plans(req, [text = std::string(value, size), folder](PlanManager& plans) -> Status {
-    const auto submitted = plans.submit(text, *folder);
+  const auto target = plan_target(req, inode, name);
+  if (!target) return;
+  change_plans(req, [text = std::string(value, size), target](PlanManager& plans) -> Status {
+    const auto submitted = plans.submit(text, target->folder);
     return submitted ? Status() : Status(submitted.error());
   });
 }
 
 void removexattr(fuse_req_t req, fuse_ino_t inode, const char* name) {
   context_of(req).metrics.fuse_setxattr.add();
-  const auto folder = plan_folder(req, inode, name);
-  if (folder) change_plans(req, [folder](PlanManager& plans) { return plans.cancel_folder(*folder); });
+  const auto target = plan_target(req, inode, name);
+  if (!target) return;
+  change_plans(req, [target](PlanManager& plans) {
+    return target->is_file ? plans.cancel_all() : plans.cancel_folder(target->folder);
+  });
 }
 
 }  // namespace

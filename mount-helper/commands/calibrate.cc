@@ -5,22 +5,22 @@
 
 #include "cache/base/units.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/mountinfo.h"
-#include "mount-helper/progress_bar.h"
-#include "mount-helper/text_file.h"
-#include "plan/simulator/calibration.h"
+#include "mount-helper/commands/progress_bar.h"
+#include "mount-helper/mounts/mountinfo.h"
+#include "mount-helper/mounts/text_file.h"
+#include "plan/simulator/model/calibration.h"
 
 namespace clairfs {
 namespace {
 
-struct Arguments {
+struct CalibrateArguments {
   CalibrationOptions options;
   double seconds = 2;
   std::string bytes = "1G";
   std::string output;
 };
 
-int calibrate_command(Arguments arguments) {
+int calibrate_command(CalibrateArguments arguments) {
   CalibrationOptions& options = arguments.options;
   options.time = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.seconds));
   options.bytes = *parse_size(arguments.bytes);  // checked before
@@ -59,7 +59,7 @@ std::string check_bytes(const std::string& text) {
 void add_calibrate_command(CLI::App& app, int& status) {
   CLI::App* command =
       app.add_subcommand("calibrate", "Measure this system, and write a scenario for 'clairfs simulate'");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<CalibrateArguments>();
   command->add_option("SOURCE", arguments->options.source, "A dataset's directory; it is only read")
       ->required();
   command

@@ -8,13 +8,11 @@
 
 #include "cache/base/log.h"
 #include "cache/base/result.h"
-#include "mount-helper/mount_options.h"
-#include "mount-helper/option_sources.h"
+#include "mount-helper/options/exit_status.h"
+#include "mount-helper/options/mount_options.h"
+#include "mount-helper/options/option_sources.h"
 
 namespace clairfs {
-
-/// Exit statuses; those that mount(8) documents.
-enum ExitStatus { exit_success = 0, exit_usage = 1, exit_system = 2, exit_mount_failure = 32 };
 
 void add_mount_command(CLI::App& app, int& status);
 void add_umount_command(CLI::App& app, int& status);
@@ -28,6 +26,8 @@ void add_top_command(CLI::App& app, int& status);
 void add_guard_command(CLI::App& app, int& status);
 /// Hidden; the build makes the man pages with it.
 void add_man_page_command(CLI::App& app, int& status);
+/// Hidden; the build makes the completions of shells with it, of all commands that `app` has then.
+void add_completion_command(CLI::App& app, int& status);
 
 /// What was asked for, before defaults and checks.
 struct MountRequest {

@@ -1,4 +1,4 @@
-#include "mount-helper/guard.h"
+#include "mount-helper/serve/guard.h"
 
 #include <memory>
 

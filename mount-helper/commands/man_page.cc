@@ -1,4 +1,4 @@
-#include "mount-helper/man_page.h"
+#include "mount-helper/options/man_page.h"
 
 #include <cerrno>
 #include <memory>
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/text_file.h"
+#include "mount-helper/mounts/text_file.h"
 
 namespace clairfs {
 

@@ -2,19 +2,21 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
-#include "mount-helper/background.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/daemon.h"
-#include "mount-helper/defaults.h"
-#include "mount-helper/job_place.h"
-#include "mount-helper/logging.h"
-#include "mount-helper/mountinfo.h"
-#include "mount-helper/option_table.h"
-#include "mount-helper/permissions.h"
-#include "mount-helper/progress_bar.h"
-#include "mount-helper/validate.h"
+#include "mount-helper/commands/progress_bar.h"
+#include "mount-helper/mounts/mountinfo.h"
+#include "mount-helper/options/defaults.h"
+#include "mount-helper/options/option_table.h"
+#include "mount-helper/options/permissions.h"
+#include "mount-helper/options/validate.h"
+#include "mount-helper/serve/background.h"
+#include "mount-helper/serve/daemon.h"
+#include "mount-helper/serve/job_place.h"
+#include "mount-helper/serve/logging.h"
+#include "mount-helper/serve/signals.h"
 
 namespace clairfs {
 namespace {
@@ -66,9 +68,10 @@ Result<MountOptions> gather_options(const MountRequest& request, const MountOpti
 }
 
 int mount_command(const MountRequest& request) {
+  ignore_warnings();
   const auto gathered = gather_options(request, default_options(this_machine()));
   if (!gathered) return fail(gathered.error(), exit_usage);
-  const auto place = mpi_place();
+  const auto place = place_of(*gathered);
   if (!place) return fail(place.error(), exit_usage);
   const auto placed = for_place(*gathered, *place);
   if (!placed) return fail(placed.error(), exit_usage);
@@ -100,6 +103,8 @@ void add_mount_command(CLI::App& app, int& status) {
       ->required();
   command->add_flag("-f,--foreground", request.foreground, "Stay in the foreground and log to stderr");
   command->add_flag("-v,--verbose", request.verbose, "Say what was mounted");
+  command->add_flag("--dry-run", request.fake,
+                    "Check everything that can be known before the scan, mount nothing");
   command->add_option("-o", arguments->lists, "Options as mount(8) takes them: ram=2G,allow_other")
       ->type_name("OPTIONS")
       ->expected(1)

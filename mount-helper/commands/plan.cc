@@ -8,11 +8,11 @@
 
 #include "cache/base/printable.h"
 #include "cache/base/units.h"
-#include "fs/control_commands.h"
+#include "fs/control/commands.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/control_client.h"
-#include "plan/plan_order.h"
-#include "plan/plan_stats.h"
+#include "mount-helper/commands/control_client.h"
+#include "plan/offline/order.h"
+#include "plan/offline/stats.h"
 
 namespace clairfs {
 namespace {
@@ -162,7 +162,10 @@ void add_order(CLI::App& plan, int& status) {
       "n=SAMPLES gives the size of the dataset; or root=DIR names it, here any directory.\n"
       "Example: clairfs plan order sampler=torch.distributed seed=42 world=8 n=1281167 --epoch 3 --rank 5");
   const auto arguments = std::make_shared<OrderArguments>();
-  command->add_option("KEY=VALUE", arguments->words, "The plan; see clairfs(1)")->required()->expected(-1);
+  command->add_option("PLAN", arguments->words, "The plan; see clairfs(1)")
+      ->type_name("KEY=VALUE")
+      ->required()
+      ->expected(-1);
   command->add_option("--epoch", arguments->epoch, "Epoch, counted from 0 (default: 0)")
       ->type_name("NUMBER")
       ->check(CLI::Range(uint64_t{0}, kMostNumber));
@@ -212,7 +215,8 @@ void add_stats(CLI::App& plan, int& status) {
       "Example: clairfs plan stats seed=0 n=1281167 epochs=90 world=64 ranks_per_node=8 --ram 40G "
       "--nvme 100G --sample-size 110K");
   const auto arguments = std::make_shared<StatsArguments>();
-  command->add_option("KEY=VALUE", arguments->words, "The plan, with epochs and world; see clairfs(1)")
+  command->add_option("PLAN", arguments->words, "The plan, with epochs and world; see clairfs(1)")
+      ->type_name("KEY=VALUE")
       ->required()
       ->expected(-1);
   command
@@ -247,7 +251,8 @@ void add_plan_command(CLI::App& app, int& status) {
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("MOUNT", arguments->path,
                       "Mountpoint, or the dataset's folder in it (then the plan's root)");
-  command->add_option("KEY=VALUE", arguments->words, "The plan to put in force; see clairfs(1)")
+  command->add_option("PLAN", arguments->words, "The plan to put in force; see clairfs(1)")
+      ->type_name("KEY=VALUE")
       ->expected(-1);
   add_show(*command, status);
   add_check(*command, status);

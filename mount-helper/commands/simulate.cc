@@ -5,16 +5,16 @@
 
 #include "cache/base/printable.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/progress_bar.h"
-#include "mount-helper/text_file.h"
-#include "plan/simulator/study.h"
-#include "plan/simulator/study_plots.h"
-#include "plan/simulator/study_report.h"
+#include "mount-helper/commands/progress_bar.h"
+#include "mount-helper/mounts/text_file.h"
+#include "plan/simulator/study/plots.h"
+#include "plan/simulator/study/report.h"
+#include "plan/simulator/study/study.h"
 
 namespace clairfs {
 namespace {
 
-struct Arguments {
+struct SimulateArguments {
   std::string scenario;
   std::vector<std::string> policies;
   std::vector<std::string> sweeps;
@@ -48,7 +48,7 @@ Result<std::vector<SweepAxis>> sweep_axes(const std::vector<std::string>& texts)
   return axes;
 }
 
-Result<std::vector<StudyPoint>> run(const Arguments& arguments) {
+Result<std::vector<StudyPoint>> run(const SimulateArguments& arguments) {
   const auto scenario = read_scenario(arguments.scenario);
   if (!scenario) return scenario.error();
   const auto policies = chosen_policies(arguments.policies);
@@ -66,7 +66,7 @@ Result<std::vector<StudyPoint>> run(const Arguments& arguments) {
   });
 }
 
-int simulate_command(const Arguments& arguments) {
+int simulate_command(const SimulateArguments& arguments) {
   const auto points = run(arguments);
   if (!points) return fail(points.error());
   if (!arguments.plot.empty()) {
@@ -86,7 +86,7 @@ int simulate_command(const Arguments& arguments) {
 void add_simulate_command(CLI::App& app, int& status) {
   CLI::App* command =
       app.add_subcommand("simulate", "Predict how long a training job takes, and where its data comes from");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<SimulateArguments>();
   command->add_option("SCENARIO", arguments->scenario, "The cluster, the dataset and the job, as a TOML file")
       ->required();
   command

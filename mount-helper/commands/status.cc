@@ -3,19 +3,19 @@
 #include <fmt/format.h>
 
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/live_mount.h"
-#include "mount-helper/processes.h"
+#include "mount-helper/mounts/live_mount.h"
+#include "mount-helper/mounts/processes.h"
 
 namespace clairfs {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(10);  // a busy daemon answers within one
+constexpr auto kStatusPatience = std::chrono::seconds(10);  // a busy daemon answers within one
 
 int status_command(const std::string& path, bool json) {
   const auto mount = find_clairfs_mount(path);
   if (!mount) return fail(mount.error(), exit_usage);
-  const auto text =
-      read_with_deadline(mount->mountpoint + (json ? "/.clairfs/stats.json" : "/.clairfs/status"), kPatience);
+  const auto text = read_with_deadline(
+      mount->mountpoint + (json ? "/.clairfs/stats.json" : "/.clairfs/status"), kStatusPatience);
   if (!text) return fail(text.error(), exit_system);
   return print_answer(*text);
 }

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/live_mount.h"
-#include "mount-helper/processes.h"
-#include "mount-helper/signals.h"
-#include "mount-helper/top_report.h"
+#include "mount-helper/commands/top_report.h"
+#include "mount-helper/mounts/live_mount.h"
+#include "mount-helper/mounts/processes.h"
+#include "mount-helper/serve/signals.h"
 
 namespace clairfs {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-constexpr auto kPatience =
+constexpr auto kTopPatience =
     std::chrono::seconds(3);            // a busy daemon answers within one; Ctrl-C waits that long
 constexpr double kLeastInterval = 0.1;  // faster than people read
 constexpr double kMostInterval = 3600;
@@ -31,7 +31,7 @@ struct Reading {
 };
 
 Result<Reading> read_stats(const std::string& mountpoint) {
-  const auto text = read_with_deadline(mountpoint + "/.clairfs/stats.json", kPatience);
+  const auto text = read_with_deadline(mountpoint + "/.clairfs/stats.json", kTopPatience);
   if (!text) return text.error();
   Reading reading{Json::parse(*text, nullptr, false), std::chrono::steady_clock::now()};
   if (!reading.stats.is_object()) return Error{EPROTO, mountpoint + "/.clairfs/stats.json is no JSON"};
@@ -80,7 +80,7 @@ int top_command(const std::string& path, double interval, bool once) {
   auto before = read_stats(mount->mountpoint);
   if (!before) return fail(before.error(), exit_usage);
 
-  const auto plans = read_with_deadline(mount->mountpoint + "/.clairfs/last_error", kPatience);
+  const auto plans = read_with_deadline(mount->mountpoint + "/.clairfs/last_error", kTopPatience);
   const bool hidden = !plans && plans.error().code == EACCES;
   const std::string no_plan = hidden ? "plans are shown to the mount's user and root only" : "no plan";
 

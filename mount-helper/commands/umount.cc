@@ -5,15 +5,15 @@
 #include <nlohmann/json.hpp>
 
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/mountinfo.h"
-#include "mount-helper/processes.h"
-#include "mount-helper/unmount.h"
+#include "mount-helper/mounts/mountinfo.h"
+#include "mount-helper/mounts/processes.h"
+#include "mount-helper/mounts/unmount.h"
 
 namespace clairfs {
 namespace {
 
-constexpr auto kAnswerPatience = std::chrono::seconds(3);  // a daemon that lives answers at once
-constexpr auto kEndPatience = std::chrono::seconds(10);    // an orderly end takes milliseconds
+constexpr auto kAlivePatience = std::chrono::seconds(3);     // a daemon that lives answers at once
+constexpr auto kUnmountPatience = std::chrono::seconds(10);  // an orderly end takes milliseconds
 
 /// The topmost mount at `path`, which must be ours.
 Result<MountEntry> mount_to_end(const std::string& path) {
@@ -41,7 +41,7 @@ Result<MountEntry> mount_to_end(const std::string& path) {
 /// The daemon behind the mount; none when it is gone, or lives in another pid namespace. Errors: ETIMEDOUT
 /// when it does not answer.
 Result<Fd> find_daemon(const std::string& mountpoint, pid_t& pid) {
-  const auto stats = read_with_deadline(mountpoint + "/.clairfs/stats.json", kAnswerPatience);
+  const auto stats = read_with_deadline(mountpoint + "/.clairfs/stats.json", kAlivePatience);
   if (!stats && stats.error().code == ETIMEDOUT) return stats.error();
   if (!stats) return Fd();
   const auto parsed = nlohmann::json::parse(*stats, nullptr, false);
@@ -66,12 +66,12 @@ int umount_command(const std::string& path, bool lazy) {
                                      mount->mountpoint)},
         exit_system);
   }
-  if (lazy || wait_for_end(*daemon, kEndPatience)) return exit_success;
+  if (lazy || wait_for_end(*daemon, kUnmountPatience)) return exit_success;
   return fail(
       Error{ETIMEDOUT,
             fmt::format("{} is unmounted, but its daemon (process {}) still runs after {} seconds; its log "
                         "may say why",
-                        mount->mountpoint, pid, kEndPatience.count())},
+                        mount->mountpoint, pid, kUnmountPatience.count())},
       exit_system);
 }
 

@@ -1,5 +1,3 @@
-#include "mount-helper/warmup.h"
-
 #include <cerrno>
 #include <memory>
 
@@ -8,8 +6,9 @@
 #include "cache/base/plural.h"
 #include "cache/base/units.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/live_mount.h"
-#include "mount-helper/progress_bar.h"
+#include "mount-helper/commands/progress_bar.h"
+#include "mount-helper/commands/read_through.h"
+#include "mount-helper/mounts/live_mount.h"
 
 namespace clairfs {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/catalog.h"
-#include "plan/sample_index.h"
+#include "cache/catalog/catalog.h"
+#include "plan/formats/sample_index.h"
 
 namespace clairfs {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "cache/base/result.h"
-#include "plan/dataset.h"
-#include "plan/sample_index.h"
+#include "plan/formats/dataset.h"
+#include "plan/formats/sample_index.h"
 
 namespace clairfs {
 

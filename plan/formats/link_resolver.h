@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/catalog.h"
+#include "cache/catalog/catalog.h"
 
 namespace clairfs {
 

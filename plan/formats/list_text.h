@@ -1,6 +1,7 @@
 // The lines of a list file, or the elements of an array in a plan.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>

@@ -7,7 +7,7 @@
 #include "plan/formats/formats.h"
 #include "plan/formats/link_resolver.h"
 #include "plan/formats/npy_header.h"
-#include "plan/plan_keys.h"
+#include "plan/spec/keys.h"
 
 namespace clairfs {
 namespace {

@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kShuffleSeed = 524287;
 
 struct NoGenerator {};  // each shuffle has an engine of its own; only the list goes on
-using Stream = EpochStream<NoGenerator>;
+using DaliStream = EpochStream<NoGenerator>;
 
 std::vector<uint32_t> shuffled(std::vector<uint32_t> list, uint64_t resets, LibstdcxxShuffle family) {
   std::mt19937 engine(static_cast<uint32_t>(kShuffleSeed + resets));
@@ -38,8 +38,8 @@ class Dali : public Sampler {
         each_epoch_afresh_(spec.shuffle_after_epoch && spec.checkpointing),
         cumulative_(spec.shuffle_after_epoch && !spec.checkpointing),
         family_(spec.libstdcxx.value_or(LibstdcxxShuffle::kSinceGcc11)),
-        stream_(
-            Stream::cumulative(n_, {}, [this](NoGenerator&, Epoch epoch, const Stream::Indices& previous) {
+        stream_(DaliStream::cumulative(
+            n_, {}, [this](NoGenerator&, Epoch epoch, const DaliStream::Indices& previous) {
               return shuffled(previous ? *previous : ascending(n_), resets(epoch), family_);
             })) {}
 
@@ -68,7 +68,7 @@ class Dali : public Sampler {
   const bool each_epoch_afresh_;
   const bool cumulative_;
   const LibstdcxxShuffle family_;
-  Stream stream_;
+  DaliStream stream_;
 };
 
 }  // namespace

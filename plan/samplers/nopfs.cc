@@ -13,11 +13,11 @@ namespace clairfs {
 namespace {
 
 using Engine = std::minstd_rand0;  // libstdc++'s default_random_engine
-using Stream = EpochStream<Engine>;
+using NopfsStream = EpochStream<Engine>;
 
 class Nopfs : public Sampler {
  public:
-  Nopfs(const SamplerSpec& spec, Stream stream)
+  Nopfs(const SamplerSpec& spec, NopfsStream stream)
       : Sampler(spec.world),
         n_(spec.n),
         batch_(spec.batch),
@@ -48,7 +48,7 @@ class Nopfs : public Sampler {
   const uint64_t batch_;
   const bool drop_last_;
   const uint64_t local_;  // positions of a node in a batch
-  Stream stream_;
+  NopfsStream stream_;
 };
 
 }  // namespace
@@ -65,13 +65,13 @@ SamplerResult make_nopfs(const SamplerSpec& spec) {
       *value > std::numeric_limits<int32_t>::max()) {
     return bad_key("seed", "NoPFS takes a C int, from -2^31 to 2^31 - 1");
   }
-  const auto step = [n = spec.n](Engine& engine, Epoch, const Stream::Indices& previous) {
+  const auto step = [n = spec.n](Engine& engine, Epoch, const NopfsStream::Indices& previous) {
     std::vector<uint32_t> order = previous ? *previous : ascending(n);
     libstdcxx_shuffle(order, engine, LibstdcxxShuffle::kSinceGcc11);
     return order;
   };
   const Engine engine(static_cast<uint64_t>(*value));  // a negative int becomes a 64-bit seed, as upstream
-  return SamplerResult(std::make_unique<Nopfs>(spec, Stream::cumulative(spec.n, engine, step)));
+  return SamplerResult(std::make_unique<Nopfs>(spec, NopfsStream::cumulative(spec.n, engine, step)));
 }
 
 }  // namespace clairfs

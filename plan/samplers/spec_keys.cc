@@ -10,7 +10,7 @@
 namespace clairfs {
 namespace {
 
-using Parser = Status (*)(SamplerSpec&, std::string_view key, std::string_view value);
+using KeyParser = Status (*)(SamplerSpec&, std::string_view key, std::string_view value);
 
 Error wrong_value(std::string_view key, std::string_view value, std::string_view right) {
   return bad_key(key, "'" + std::string(value.substr(0, 64)) + "' is not " + std::string(right));
@@ -105,12 +105,12 @@ Status set_gcc(SamplerSpec& spec, std::string_view key, std::string_view value) 
   return {};
 }
 
-struct Key {
+struct SpecKey {
   std::string_view name;
-  Parser parse;
+  KeyParser parse;
 };
 
-constexpr Key kKeys[] = {
+constexpr SpecKey kSpecKeys[] = {
     {"sampler", set_text<&SamplerSpec::sampler>},
     {"n", set_count<&SamplerSpec::n>},
     {"world", set_count<&SamplerSpec::world>},
@@ -138,8 +138,8 @@ constexpr Key kKeys[] = {
 }  // namespace
 
 Result<bool> set_sampler_key(SamplerSpec& spec, std::string_view key, std::string_view value) {
-  const auto* const known = std::ranges::find(kKeys, key, &Key::name);
-  if (known == std::end(kKeys)) return false;
+  const auto* const known = std::ranges::find(kSpecKeys, key, &SpecKey::name);
+  if (known == std::end(kSpecKeys)) return false;
   const Status set = known->parse(spec, key, value);
   if (!set) return set.error();
   return true;

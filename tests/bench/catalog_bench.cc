@@ -18,10 +18,10 @@
 #include <sys/wait.h>
 
 #include "cache/base/fd.h"
-#include "cache/catalog_check.h"
-#include "cache/catalog_file.h"
-#include "cache/catalog_image.h"
-#include "cache/chunk_key.h"
+#include "cache/catalog/check.h"
+#include "cache/catalog/chunk_key.h"
+#include "cache/catalog/file.h"
+#include "cache/catalog/image.h"
 #include "tests/support/temp_tree.h"
 
 using namespace clairfs;

@@ -7,11 +7,11 @@
 #include <benchmark/benchmark.h>
 #include <sys/stat.h>
 
-#include "cache/catalog_builder.h"
-#include "plan/dataset.h"
-#include "plan/job_uses.h"
-#include "plan/placement.h"
-#include "plan/plan_run.h"
+#include "cache/catalog/builder.h"
+#include "plan/formats/dataset.h"
+#include "plan/placement/job_uses.h"
+#include "plan/placement/placement.h"
+#include "plan/run/plan_run.h"
 
 using namespace clairfs;
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "cache/base/fd.h"
-#include "cache/io_backend.h"
+#include "cache/io/backend.h"
 
 namespace clairfs {
 namespace {

@@ -23,7 +23,7 @@ from jobcase import BATCH, JobCase, require_no_failed_reads
 
 COMPUTE = 1.5  # times what the PFS needs for the dataset
 IDLE_SECONDS = 20
-DEATH_SECONDS = 3.5  # a node is late when it was silent for 3 s (net/membership.h); then the PFS is read
+DEATH_SECONDS = 3.5  # a node is late when it was silent for 3 s (net/group/membership.h); then the PFS is read
 
 
 def make_case(tmp, nodes, quick):

@@ -5,7 +5,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "plan/placement.h"
+#include "plan/placement/placement.h"
 #include "tests/support/made_up_job.h"
 
 using namespace clairfs;

@@ -6,14 +6,15 @@
 
 #include <benchmark/benchmark.h>
 
-#include "cache/catalog_builder.h"
-#include "plan/access_sequence.h"
-#include "plan/dataset.h"
-#include "plan/epoch_uses.h"
-#include "plan/plan_run.h"
-#include "plan/plan_sampler.h"
-#include "plan/sequence_positions.h"
-#include "plan/tracker.h"
+#include "cache/catalog/builder.h"
+#include "plan/formats/dataset.h"
+#include "plan/run/plan_run.h"
+#include "plan/sequence/access_sequence.h"
+#include "plan/sequence/epoch_uses.h"
+#include "plan/sequence/plan_sampler.h"
+#include "plan/sequence/sequence_positions.h"
+#include "plan/tracking/rank_trackers.h"
+#include "plan/tracking/tracker.h"
 
 using namespace clairfs;
 
@@ -136,7 +137,7 @@ void observe(benchmark::State& state, bool in_order) {
   std::vector<std::shared_ptr<const EpochSequence>> epochs;
   for (uint32_t epoch = 0; epoch < 2; ++epoch) {
     epochs.push_back(std::make_shared<const EpochSequence>(plan.sequence(Epoch(epoch), Rank(0)).value()));
-    tracker.add_epoch(std::make_shared<const SequencePositions>(epochs.back()));
+    tracker.add_epoch(std::make_shared<const SequencePositions>(epochs.back()), uint64_t{epoch} * kImageNet);
   }
   TimePoint now;
   uint32_t position = 0;
@@ -149,6 +150,39 @@ void observe(benchmark::State& state, bool in_order) {
 }
 BENCHMARK_CAPTURE(observe, in_order, true)->Iterations(1000000);
 BENCHMARK_CAPTURE(observe, at_random, false);
+
+// One observation of one of several ranks, each read by a thread of its own, or by threads that are not
+// known.
+void observe_ranks(benchmark::State& state, uint32_t ranks, bool known) {
+  const std::string world = " world=" + std::to_string(ranks) + " ranks_per_node=" + std::to_string(ranks);
+  AccessSequence plan = planned("seed=1" + world, kImageNet);
+  std::vector<std::unique_ptr<Tracker>> trackers;
+  std::vector<Tracker*> all;
+  std::vector<EpochSequence> orders;
+  const auto order = plan.order(Epoch(0));
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    orders.push_back(plan.reader_sequence(*order, Epoch(0), Rank(0), rank));
+    trackers.push_back(std::make_unique<Tracker>(plan.reader_slack(), std::nullopt));
+    trackers.back()->add_epoch(
+        std::make_shared<const SequencePositions>(std::make_shared<const EpochSequence>(orders.back())), 0);
+    all.push_back(trackers.back().get());
+  }
+  RankTrackers followed(all);
+  TimePoint now;
+  uint32_t position = 0;
+  for (auto _ : state) {
+    const uint32_t rank = position % ranks;
+    const uint32_t sample = orders[rank].sample_at(position / ranks);
+    ++position;
+    now += std::chrono::milliseconds(1);
+    benchmark::DoNotOptimize(
+        followed.observe(ThreadId(known ? rank + 1 : 0), {&sample, 1}, Access::open, now));
+  }
+}
+BENCHMARK_CAPTURE(observe_ranks, one, 1, true)->Iterations(1000000);
+BENCHMARK_CAPTURE(observe_ranks, two, 2, true)->Iterations(1000000);
+BENCHMARK_CAPTURE(observe_ranks, eight, 8, true)->Iterations(1000000);
+BENCHMARK_CAPTURE(observe_ranks, eight_of_unknown_threads, 8, false)->Iterations(1000000);
 
 // The most that a plan keeps on one of several nodes as a reader goes through two epochs: numbering, and the
 // orders of the epochs round it.
@@ -166,13 +200,20 @@ void plan_memory(benchmark::State& state, const std::string& plan, uint32_t node
     };
     prepare();
     for (uint32_t epoch = 0; epoch < 2; ++epoch) {
-      const Horizon horizon = run->horizon();
-      const auto& order = *horizon.epochs[epoch - horizon.epochs.front()->sequence->epoch().value]->sequence;
-      samples = order.length();
-      for (uint32_t p = 0; p < order.length(); ++p) {
-        const uint32_t sample = order.sample_at(p);
+      std::vector<std::shared_ptr<const EpochSequence>> orders;  // ranks in step
+      samples = 0;
+      for (const auto& reader : run->readers()) {
+        const Horizon horizon = reader->horizon();
+        orders.push_back(horizon.epochs[epoch - horizon.epochs.front()->sequence->epoch().value]->sequence);
+        samples += orders.back()->length();
+      }
+      for (uint32_t p = 0; p < samples; ++p) {
+        const auto rank = static_cast<uint32_t>(p % orders.size());
+        const uint32_t at = p / static_cast<uint32_t>(orders.size());
+        if (at >= orders[rank]->length()) continue;
+        const uint32_t sample = orders[rank]->sample_at(at);
         now += std::chrono::milliseconds(1);
-        run->tracker().observe({&sample, 1}, Access::open, now);
+        run->observe(ThreadId(rank + 1), {&sample, 1}, Access::open, now);
         if (p % 1000 == 0 || p < 10) prepare();
       }
     }

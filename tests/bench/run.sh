@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what is missing (Debian 12), builds the release preset, runs the benchmarks, and writes a report: REPORT.md,
+# Installs what is missing (Debian), builds the release preset, runs the benchmarks, and writes a report: REPORT.md,
 # report.json and charts. Tables are printed as they come. A figure that misses its target is marked and does not change
 # the exit status, since a busy machine is no error; a benchmark that breaks down does, after the others have run.
 #

@@ -17,8 +17,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "net/mpi_launch.h"
-#include "net/mpi_transport.h"
+#include "net/mpi/launch.h"
+#include "net/mpi/transport.h"
 
 namespace clairfs {
 namespace {

@@ -70,5 +70,5 @@ def test_jumps_on_one_node_of_a_job(tmp, faults):
         assert len(years) > 2, f"the clock did not jump: {years}"
         states = {peer["state"] for node in job for peer in peers(node) if peer["rank"] != node.rank}
         assert states == {"alive"}, job.log()
-        assert "taken for dead" not in job.log() and "stood still" not in job.log()
+        assert "taken for dead" not in job.log() and "was suspended for" not in job.log()
         assert job.stat("reads.failed") == 0

@@ -18,7 +18,7 @@ PLAN = "format=files sampler=torch.distributed seed=7 epochs=1000"
 OPTIONS = ["--ram=1M", "--chunk=64K", "--staging=512K"]
 # Of reads under way and of later ones; what comes after the unmount finds the empty mountpoint.
 ENDED = {"ENOTCONN", "ECONNABORTED", "EINTR", "ECANCELED", "EIO", "ENOENT"}
-DRAIN_SECONDS = 10  # kDrainPatience of mount-helper/daemon.cc
+DRAIN_SECONDS = 10  # kDrainPatience of mount-helper/serve/mount_point.h
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def source():
 
 
 def put_records(nvme):
-    """Chunks that the index tells of; see cache/nvme_record.h."""
+    """Chunks that the index tells of; see cache/nvme/record.h."""
     content = (nvme / "index").read_bytes()
     return sum(content[at + 8] == 1 for at in range(48, len(content) - 47, 48))
 
@@ -150,7 +150,7 @@ def thread_states(pid):
     return states
 
 
-HUNG = {a_reader_waits: "reads that still wait fail", a_push_waits: "reads that still wait fail",
+HUNG = {a_reader_waits: "failing the reads that still wait", a_push_waits: "failing the reads that still wait",
         a_list_file_hangs: "does not answer"}  # fmt: skip
 
 

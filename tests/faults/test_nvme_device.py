@@ -1,17 +1,19 @@
 """The NVMe device fails under load: EIO or ENOSPC on reads, writes or the index. The tier is lost, the mount is not."""
 
 import errno
+import signal
 import subprocess
 
 import pytest
-from clairmount import clairfs, wait_until
-from faultlib import assert_hashes, make_dataset, reading
+from clairmount import clairfs, is_mounted, wait_until
+from faultlib import PATIENCE, assert_hashes, make_dataset, reading
 from mounting import io_choices, only_root
 from planning import register
 from preload import faults
 
 __all__ = ["faults"]
 FILES = {f"{i % 5}/file{i:03d}": 20_000 + 997 * i for i in range(200)}
+DRAIN_SECONDS = 10  # kDrainPatience of mount-helper/serve/mount_point.h
 GIVEN_UP = {"read": "switched off", "write": "no longer written", "index": "no longer written"}
 PLAN = "format=files sampler=torch.distributed seed=7 epochs=1000"
 
@@ -46,6 +48,27 @@ def test_device_fails_under_load(tmp, faults, what, code):
         stats = mount.stats()
         assert stats["reads"]["failed"] == stats["nvme"]["checksum_failures"] == stats["nvme"]["errors"] == 0
         assert stats["reads"]["nvme"] > 0
+
+
+def test_unmount_does_not_wait_for_a_device_that_hangs(tmp, faults):
+    """Copies of the RAM tier are not worth it. Readers have not noticed."""
+    hashes = make_dataset(tmp / "src", FILES)
+    (tmp / "nvme").mkdir(mode=0o700)
+    options = ["--ram=32M", "--chunk=64K", f"--nvme={tmp / 'nvme'}:64M", "--io=threads"]
+    with clairfs(tmp / "src", *options, env=faults.env) as mount:
+        faults.write_hang = 3600
+        assert_hashes(mount, hashes)
+        wait_until(lambda: faults.hits > 0, "a copy hangs")
+        assert_hashes(mount, hashes)
+        stats = mount.stats()
+        assert stats["reads"]["failed"] == stats["tiers"]["nvme"]["chunks"] == 0
+        mount.process.send_signal(signal.SIGTERM)
+        mount.wait(2 * DRAIN_SECONDS + PATIENCE)
+        assert not is_mounted(mount.path)
+        assert "not all of the RAM tier was copied" in mount.log()
+        faults.write_hang = 0
+        mount.remount(env=faults.env)
+        assert_hashes(mount, hashes)
 
 
 @only_root

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "cache/catalog.h"
-#include "cache/catalog_image.h"
+#include "cache/catalog/catalog.h"
+#include "cache/catalog/image.h"
 #include "tests/fuzz/fuzzing.h"
 
 using namespace clairfs;

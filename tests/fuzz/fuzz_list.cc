@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "cache/catalog_builder.h"
+#include "cache/catalog/builder.h"
 #include "plan/formats/formats.h"
 #include "plan/formats/list_text.h"
 #include "plan/samplers/index_lists.h"

@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "cache/catalog_builder.h"
+#include "cache/catalog/builder.h"
 #include "plan/formats/formats.h"
 #include "plan/formats/npy_header.h"
 #include "tests/fuzz/fuzzing.h"

@@ -8,7 +8,7 @@
 
 #include <spdlog/sinks/null_sink.h>
 
-#include "cache/nvme_recovery.h"
+#include "cache/nvme/recovery.h"
 #include "tests/fuzz/fuzzing.h"
 
 using namespace clairfs;

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "plan/plan_spec.h"
+#include "plan/spec/plan_spec.h"
 #include "tests/fuzz/fuzzing.h"
 
 using namespace clairfs;

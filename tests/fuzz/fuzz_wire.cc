@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "net/plan_board.h"
-#include "net/wire.h"
+#include "net/group/plan_board.h"
+#include "net/transport/wire.h"
 #include "tests/fuzz/fuzzing.h"
 
 using namespace clairfs;

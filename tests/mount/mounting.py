@@ -8,6 +8,7 @@ import os
 import pathlib
 import pickle
 import signal
+import stat
 import subprocess
 
 import clairmount
@@ -30,6 +31,18 @@ def errno_of(call, *args, **named):
 
 def error_name(call, *args, **named):
     return errno.errorcode.get(errno_of(call, *args, **named), "success")
+
+
+@contextlib.contextmanager
+def device_for_all():
+    """/dev/fuse open to all users, as udev has it on any Debian."""
+    device = pathlib.Path("/dev/fuse")
+    mode = stat.S_IMODE(device.stat().st_mode)
+    device.chmod(0o666)
+    try:
+        yield
+    finally:
+        device.chmod(mode)
 
 
 def as_user(uid, call, *args):
@@ -133,6 +146,13 @@ def daemons(path):
                 if os.fsencode(path) in words and words[1] != b"guard":
                     found.append(int(process.name))
     return found
+
+
+def guard_of(daemon):
+    """Process id of a daemon's guard."""
+    children = pathlib.Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()
+    (guard,) = [int(pid) for pid in children if b"guard" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    return guard
 
 
 def ended(pid):

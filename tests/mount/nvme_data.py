@@ -1,6 +1,7 @@
 """A dataset for the suites of the NVMe tier, and what they do with it."""
 
 import contextlib
+import itertools
 import os
 
 from clairmount import wait_until
@@ -44,3 +45,20 @@ def on_disk(folder):
         with contextlib.suppress(FileNotFoundError):  # of a compaction, or of a store that shrinks
             total += path.stat().st_blocks * 512
     return total
+
+
+def put_records(nvme):
+    """Records in the index that tell of a chunk; see cache/nvme/record.h."""
+    content = (nvme / "index").read_bytes()
+    return sum(content[at + 8] == 1 for at in range(48, len(content) - 47, 48))
+
+
+def read_until_it_fails(mount, contents, wrong):
+    """A read that is under way when the daemon dies ends short or fails; names of other wrong ones go to `wrong`."""
+    with contextlib.suppress(OSError):
+        for name, content in itertools.cycle(contents.items()):
+            with open(mount.path / name, "rb", buffering=0) as file:
+                got = os.pread(file.fileno(), len(content), 0)
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                if got != content[: len(got)]:
+                    wrong.append(name)

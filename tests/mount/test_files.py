@@ -297,7 +297,7 @@ def test_extended_attributes(tmp):
             assert libc.getxattr(path, attribute.encode(), None, 0) == length
             assert libc.getxattr(path, attribute.encode(), ctypes.create_string_buffer(2), 2) == -1
             assert ctypes.get_errno() == errno.ERANGE
-        os.setxattr(mount.path, "user.clairfs.plan", b"seed=1 format=files")
+        os.setxattr(mount.path / ".clairfs/plan", "user.clairfs.plan", b"seed=1 format=files")
         path = os.fsencode(mount.path)
         assert libc.listxattr(path, ctypes.create_string_buffer(5), 5) == -1 and ctypes.get_errno() == errno.ERANGE
 

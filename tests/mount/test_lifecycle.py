@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from clairmount import binary, is_mounted, make_tree, slowfs, wait_until
-from mounting import SETTLE_SECONDS, assert_one_line, cleaned, daemons, errno_of, only_root, run
+from mounting import SETTLE_SECONDS, assert_one_line, cleaned, daemons, ended, errno_of, guard_of, only_root, run
 
 
 @pytest.fixture
@@ -129,6 +129,16 @@ def test_mount_over_a_mount_is_refused(place):
     assert_served(place)
 
 
+@pytest.mark.parametrize("foreground", [[], ["-f"]])
+def test_dry_run_checks_and_mounts_nothing(place, foreground):
+    tried = mount_at(place, "--dry-run", *foreground)
+    assert (tried.returncode, tried.stdout, tried.stderr) == (0, "", "")
+    assert not is_mounted(place / "mnt") and not (place / "catalog").exists()
+    assert_one_line(mount_at(place, "--dry-run", *foreground, source="absent"), place / "absent", status=32)
+    assert mount_at(place).returncode == 0
+    assert_one_line(mount_at(place, "--dry-run", *foreground), "already", status=32)
+
+
 def test_umount_of_what_is_not_a_mount(place):
     for path in (place / "mnt", place / "absent", place / "src/0/3"):
         assert_one_line(run("umount", path), path)
@@ -136,6 +146,42 @@ def test_umount_of_what_is_not_a_mount(place):
     assert_one_line(run("warmup", place), place)
     assert mount_at(place).returncode == 0
     assert_one_line(run("umount", place / "mnt/0"), f"clairfs umount {place / 'mnt'}")
+
+
+WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGXFSZ, signal.SIGURG, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("foreground", [[], ["-f"]])
+def test_warnings_of_batch_systems_end_nothing(place, foreground):
+    """Those of every process, from its start on; and the guard still hears of the daemon's end."""
+    mnt = place / "mnt"
+    make_tree(place / "src", {f"{i}/file": 1 for i in range(20)})
+
+    def warn(*pids):
+        for pid in pids:
+            for number in WARNINGS:
+                os.kill(pid, number)
+
+    with slowfs(place / "src", "--meta-latency", "10000") as slow:
+        words = [binary(), "mount", slow.path, mnt, "--catalog-dir", place / "catalog", *foreground]
+        command = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: slow.counters()["ops"].get("readdir", 0) > 1, "it scans")
+            warn(*daemons(mnt))
+            wait_until(lambda: command.poll() is not None or is_mounted(mnt), "the scan ends")
+            if not foreground:
+                assert command.wait(SETTLE_SECONDS) == 0
+            assert_served(place)
+            (daemon,) = daemons(mnt)
+            guard = guard_of(daemon)
+            warn(daemon, guard)
+            assert_served(place)
+            os.kill(daemon, signal.SIGKILL)
+            wait_until(lambda: errno_of(os.statvfs, mnt) == errno.ENOTCONN, "the mount is stale", SETTLE_SECONDS)
+            wait_until(lambda: ended(guard), "the guard ends", SETTLE_SECONDS)
+        finally:
+            command.kill()
+            command.wait(SETTLE_SECONDS)
 
 
 @pytest.mark.parametrize("foreground", [[], ["-f"]])
@@ -151,6 +197,18 @@ def test_interrupted_while_it_scans(place, foreground):
         wait_until(lambda: not daemons(place / "mnt"), "the daemon ends", SETTLE_SECONDS)
     assert not is_mounted(place / "mnt")
     assert not list(place.glob("catalog/*.catalog*"))
+
+
+def test_a_signal_ends_a_scan_in_the_foreground(place):
+    """Nothing is mounted then that would have to be undone."""
+    make_tree(place / "src", {f"many/{i}/file": 1 for i in range(200)})
+    with slowfs(place / "src", "--meta-latency", "10000") as slow:
+        words = [binary(), "mount", slow.path, place / "mnt", "--catalog-dir", place / "catalog", "-f"]
+        with subprocess.Popen(words, stderr=subprocess.DEVNULL) as command:
+            wait_until(lambda: slow.counters()["ops"].get("readdir", 0) > 3, "it scans")
+            command.send_signal(signal.SIGINT)
+            assert command.wait(SETTLE_SECONDS) == 128 + signal.SIGINT
+    assert not is_mounted(place / "mnt")
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from planning import plan, predicted, register  # noqa: E402
 from training import Dataset, Readers, register_on_all  # noqa: E402
 
 REST = 64 << 20
+MPI = 16 << 20  # buffers of MPICH 4.2 and UCX 1.18 (Debian 13); those of Debian 12 take 10 MiB less
 SIZES = {f"large{i}": 6 << 20 for i in range(8)} | {f"{i % 20}/{i}": 1000 for i in range(4000)}
 
 CONFIGURATIONS = {
@@ -74,9 +75,11 @@ def assert_within(mount):
     assert tier["bytes"] <= tier["capacity"]
     assert stats["tiers"]["transit"]["bytes"] <= stats["tiers"]["transit"]["capacity"]
     plans = sum(plan["memory_bytes"] for plan in stats["plan_list"])
+    rest = REST
     if "job" in stats:
         plans += stats["job"]["placement"]["memory_bytes"]
-    assert peak(mount.pid) <= tier["bytes"] + stats["catalog"]["memory_bytes"] + plans + REST
+        rest += MPI
+    assert peak(mount.pid) <= tier["bytes"] + stats["catalog"]["memory_bytes"] + plans + rest
 
 
 @pytest.mark.skipif(sanitized(), reason="a sanitizer takes memory of its own")

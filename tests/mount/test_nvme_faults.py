@@ -1,7 +1,6 @@
 """The NVMe tier is harmless however it fails: damaged, cut off, killed while writing, full, read-only, gone."""
 
 import contextlib
-import itertools
 import os
 import shutil
 import subprocess
@@ -10,13 +9,7 @@ import threading
 import pytest
 from clairmount import clairfs, is_mounted, wait_until
 from mounting import SETTLE_SECONDS, assert_one_line, io_choices, run
-from nvme_data import CHUNK, CHUNKS, TOTAL, fill, options, read_all
-
-
-def put_records(nvme):
-    """Records in the index that tell of a chunk; see cache/nvme_record.h."""
-    content = (nvme / "index").read_bytes()
-    return sum(content[at + 8] == 1 for at in range(48, len(content) - 47, 48))
+from nvme_data import CHUNK, CHUNKS, TOTAL, fill, options, put_records, read_all, read_until_it_fails
 
 
 def test_flipped_byte_is_noticed_and_refetched(dataset, nvme):
@@ -131,17 +124,6 @@ def test_killed_while_it_writes(dataset, nvme):
             mount.remount()
 
 
-def read_until_it_fails(mount, contents, wrong):
-    """A read that is under way when the daemon dies ends short or fails; names of other wrong ones go to `wrong`."""
-    with contextlib.suppress(OSError):
-        for name, content in itertools.cycle(contents.items()):
-            with open(mount.path / name, "rb", buffering=0) as file:
-                got = os.pread(file.fileno(), len(content), 0)
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                if got != content[: len(got)]:
-                    wrong.append(name)
-
-
 @pytest.fixture
 def small_disk(tmp):
     """A filesystem of 8 MiB."""
@@ -168,13 +150,10 @@ def test_disk_that_others_fill(dataset, small_disk):
     source, contents = dataset
     with clairfs(source, *options(small_disk, capacity="4M")) as mount:
         read_all(mount, contents, ["large0"])
-        with open(small_disk / "filler", "wb") as filler:
-            try:
-                while True:
-                    filler.write(b"x" * 65536)
-                    filler.flush()
-            except OSError:
-                pass
+        with contextlib.suppress(OSError), open(small_disk / "filler", "wb") as filler:
+            while True:
+                filler.write(b"x" * 65536)
+                filler.flush()
         for _ in range(2):
             read_all(mount, contents)
         assert mount.stat("reads.failed") == 0

@@ -1,4 +1,6 @@
-"""Every call that would change something fails with EROFS, and nothing changes: not the source, not what is read."""
+"""Every call that would change something fails with EROFS, and nothing changes: not the source, not what is read.
+
+test_write_protection.py has what each kind of mount does to keep files from being opened for writing."""
 
 import ctypes
 import mmap
@@ -7,8 +9,8 @@ import socket
 import stat
 
 import pytest
-from clairmount import clairfs, make_tree, wait_until
-from mounting import SETTLE_SECONDS, errno_of, error_name, fingerprint
+from clairmount import clairfs, make_tree
+from mounting import error_name, fingerprint
 
 AT_FDCWD = -100
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
@@ -153,30 +155,6 @@ def assert_unchanged(mount):
     for name in ("file", "a/inner", "a/other"):
         assert (mount.path / name).stat().st_size == (mount.source / name).stat().st_size
         assert (mount.path / name).read_bytes() == (mount.source / name).read_bytes()
-
-
-def test_shared_writable_mapping(mount):
-    """Pages changed through memory are not kept: readers see the source's bytes again, and msync() tells."""
-    path, content = mount.path / "a/inner", (mount.source / "a/inner").read_bytes()
-    fd = os.open(path, os.O_RDWR)
-    try:
-        with mmap.mmap(fd, 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ | mmap.PROT_WRITE) as memory:
-            memory[0:4] = b"evil"
-            memory[70_000:70_004] = b"evil"
-            memory[len(content) - 1 :] = bytes([content[-1] ^ 1])
-            assert errno_of(memory.flush) != 0
-    except PermissionError:
-        pass  # a kernel that does not map it at all is as well
-    finally:
-        os.close(fd)
-    wait_until(lambda: path.read_bytes() == content, "the pages are dropped", SETTLE_SECONDS)
-
-
-def test_refusals_are_counted(mount):
-    before = mount.stat("fuse.requests.refused")
-    for _ in range(5):
-        assert error_name(os.mkdir, mount.path / "new") == "EROFS"
-    assert mount.stat("fuse.requests.refused") == before + 5
 
 
 def test_kernel_read_only_mount(tmp):

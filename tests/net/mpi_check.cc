@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "cache/base/thread.h"
-#include "net/mpi_launch.h"
-#include "net/mpi_transport.h"
+#include "net/mpi/launch.h"
+#include "net/mpi/transport.h"
 #include "tests/net/test_peer.h"
 
 namespace clairfs {

@@ -11,30 +11,34 @@ that cannot be had.
 """
 import argparse
 import os
-import re
+import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 
 TCP_ONLY = ["-genv", "UCX_TLS", "tcp,self"]
 NETNS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "netns_mpiexec.sh")
+PATIENCE = 3  # seconds; ranks that have said that all is well end within milliseconds
 SKIPPED = 77  # of netns_mpiexec.sh, and what ctest takes for it
 
-# hydra's launcher on a machine kills all ranks there when one dies of a signal, whatever -disable-auto-cleanup says:
-# a shell in between that ends with a status hides it. It sends SIGUSR1 to the others, which would end the shell.
-SHELL = ["sh", "-c", "trap '' USR1; \"$@\"; exit $?", "rank"]
+# A shell around each rank, since hydra cannot be trusted with either: it may lose lines of a rank that ends, or end badly
+# itself after all ranks have ended well (MPICH 4.2); and its launcher on a machine kills all ranks there when one dies
+# of a signal, whatever -disable-auto-cleanup says. It sends SIGUSR1 to the others, which would end the shell.
+SHELL = ["sh", "-c", 'trap "" USR1; "$@" >"$CLAIRFS_RANKS_OUTPUT/$PMI_RANK" 2>&1; status=$?; '
+         'echo "status $status" >>"$CLAIRFS_RANKS_OUTPUT/$PMI_RANK"; exit $status', "rank"]
 
 
 def command(options):
     base = ["mpiexec", "-disable-auto-cleanup"]
     count = ["-n", str(options.n)]
-    program = [options.program, *options.arguments]
+    program = [*SHELL, options.program, *options.arguments]
     if options.over == "netns":
         return [NETNS, str(options.n), *program]
     if options.over == "shm":
-        return base + count + SHELL + program
+        return base + count + program
     hosts = ",".join(f"127.0.0.{i + 1}" for i in range(options.n))
     transports = TCP_ONLY if options.over == "tcp" else []
     return base + ["-launcher", "fork", "-hosts", hosts] + transports + count + program
@@ -66,42 +70,55 @@ def end(job, mark):
     job.wait()
 
 
-def run(options):
+def outputs(folder):
+    """{rank: what it has printed, and "status N" when it has ended}."""
+    return {int(path.name): path.read_text() for path in folder.iterdir()}
+
+
+def judge(options, said):
+    """Why the ranks did not end as expected; None if they did."""
+    expected = set(range(options.n)) - set(options.lost)
+    done = {rank for rank, text in said.items() if f"rank {rank}: ok" in text}
+    if done != expected:
+        return f"ranks that ended well: {sorted(done)}, expected: {sorted(expected)}"
+    bad = {} if options.lost or options.any_status else \
+        {rank: text.split()[-1] for rank, text in said.items() if not text.endswith("status 0\n")}
+    return f"statuses of the ranks: {bad}" if bad else None
+
+
+def run(options, folder):
     mark = f"CLAIRFS_RANKS={uuid.uuid4()}"
-    environment = dict(os.environ, CLAIRFS_RANKS=mark.split("=")[1])
-    job = subprocess.Popen(command(options), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True)
+    environment = dict(os.environ, CLAIRFS_RANKS=mark.split("=")[1], CLAIRFS_RANKS_OUTPUT=str(folder))
+    # With SIGPIPE ignored, as Python has it: hydra of MPICH 4.2 may write to a proxy that has just ended.
+    job = subprocess.Popen(command(options), stdin=subprocess.DEVNULL, env=environment, start_new_session=True,
+                           restore_signals=False)
 
     def give_up(*_):
         raise TimeoutError
 
-    signal.signal(signal.SIGALRM, give_up)
     signal.signal(signal.SIGTERM, give_up)
-    signal.alarm(options.timeout)
-    expected = set(range(options.n)) - set(options.lost)
-    done = set()
+    deadline = time.monotonic() + options.timeout
     try:
-        for line in job.stdout:
-            sys.stdout.write(line)
-            sys.stdout.flush()
-            done.update(int(rank) for rank in re.findall(r"rank (\d+): ok", line))
-            if options.lost and done >= expected:
-                break  # a lost rank may never end by itself
-        if not options.lost:
-            job.wait()
+        # A lost rank may never end by itself.
+        while job.poll() is None and not (options.lost and judge(options, outputs(folder)) is None):
+            if time.monotonic() > deadline:
+                give_up()
+            time.sleep(0.05)
+        # hydra may be gone before its ranks are.
+        end_of_patience = time.monotonic() + PATIENCE
+        while judge(options, outputs(folder)) is not None and time.monotonic() < end_of_patience:
+            time.sleep(0.05)
     except TimeoutError:
         print(f"ranks.py: gave up after {options.timeout} s")
         return 1
     finally:
-        signal.alarm(0)
         end(job, mark.encode())
+        for rank, text in sorted(outputs(folder).items()):
+            print(text, end="" if text.endswith("\n") else f"\nrank {rank} has not ended\n")
     if options.over == "netns" and job.returncode == SKIPPED:
         return SKIPPED
-    if done != expected:
-        print(f"ranks.py: ranks that ended well: {sorted(done)}, expected: {sorted(expected)}")
-        return 1
-    if not options.lost and job.returncode != 0 and not options.any_status:
-        print(f"ranks.py: mpiexec ended with status {job.returncode}")
+    if why := judge(options, outputs(folder)):
+        print(f"ranks.py: {why}; mpiexec ended with status {job.returncode}")
         return 1
     return 0
 
@@ -109,9 +126,11 @@ def run(options):
 parser = argparse.ArgumentParser()
 parser.add_argument("--over", choices=["shm", "ucx", "tcp", "netns"], default="shm")
 parser.add_argument("--lost", type=int, action="append", default=[])
-parser.add_argument("--any-status", action="store_true", help="mpiexec's status does not matter")
+parser.add_argument("--any-status", action="store_true", help="the statuses of the ranks do not matter")
 parser.add_argument("--timeout", type=int, default=240)
 parser.add_argument("-n", type=int, required=True)
 parser.add_argument("program")
 parser.add_argument("arguments", nargs=argparse.REMAINDER)
-sys.exit(run(parser.parse_args()))
+with tempfile.TemporaryDirectory(prefix="clairfs-ranks-") as place:
+    status = run(parser.parse_args(), pathlib.Path(place))
+sys.exit(status)

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cache/base/mutex.h"
-#include "net/transport.h"
+#include "net/transport/transport.h"
 
 namespace clairfs {
 

@@ -28,7 +28,8 @@ def make_images(root, count, side, classes=6, seed=0):
 
 
 def register(mount, text, folder=""):
-    os.setxattr(mount.path / folder, "user.clairfs.plan", text.encode())
+    root = f"root={folder} " if folder else ""
+    os.setxattr(mount.path / ".clairfs/plan", "user.clairfs.plan", (root + text).encode())
 
 
 def cancel(mount, name="default"):

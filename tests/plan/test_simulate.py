@@ -167,7 +167,7 @@ def test_bad_scenarios_name_the_line_and_the_key(tmp):
 def test_bad_arguments_say_what_would_be_right(tmp):
     text = refused("simulate", SMALL, "--policy", "magic")
     assert "'magic' is none of lower-bound, naive" in text
-    assert "want staging, ram, nvme, or SECTION.KEY" in refused("simulate", SMALL, "--sweep", "disk=1")
+    assert "use staging, ram, nvme or SECTION.KEY" in refused("simulate", SMALL, "--sweep", "disk=1")
     assert "ram=1G comes twice" in refused("simulate", SMALL, "--sweep", "ram=1G,1G")
     assert "want NAME=VALUE" in refused("simulate", SMALL, "--sweep", "ram")
     assert "--json" in refused("simulate", SMALL, "--json", "--csv")

@@ -1,6 +1,7 @@
 // The least that any cache can fetch, as a measure for ours.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <queue>
 #include <unordered_map>

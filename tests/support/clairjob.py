@@ -52,8 +52,9 @@ class Node(ClairMount):
 class ClairJob:
     """A job; make it with clairjob()."""
 
-    def __init__(self, source, nodes, options, tmp):
+    def __init__(self, source, nodes, options, tmp, launch=LAUNCH, shell=SHELL):
         self.tmp = tmp
+        self.launch, self.shell = launch, shell
         self.nodes = [Node(source, rank, tmp) for rank in range(nodes)]
         self.log_path = tmp / "log"
         self.process = None
@@ -73,8 +74,8 @@ class ClairJob:
     def log(self):
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
-    def start(self, env=None, launch=LAUNCH):
-        command = [*launch, "-n", len(self), *SHELL, binary(), "mount", self.nodes[0].source, self.tmp / "{rank}/mnt", "-f"]
+    def start(self, env=None):
+        command = [*self.launch, "-n", len(self), *self.shell, binary(), "mount", self.nodes[0].source, self.tmp / "{rank}/mnt", "-f"]
         command += ["--catalog-dir", self.tmp / "{rank}/catalog", *self.options]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
@@ -117,10 +118,13 @@ class ClairJob:
         for process in waiting:
             _, said = process.communicate(timeout=2 * STOP_SECONDS)
             assert process.returncode == 0, said
-        status = self.process.wait(STOP_SECONDS)
+        status = self._ended()
         assert status == 0 or self.killed, f"exit status {status}"
         # UBSan ends a node, which the others may hide, and knows no log_path: see sanitizer_reports().
         assert "runtime error:" not in self.log(), self.log()
+
+    def _ended(self):
+        return self.process.wait(STOP_SECONDS)
 
     def stat(self, name):
         """One number of stats.json, summed over the nodes that are mounted."""
@@ -130,12 +134,26 @@ class ClairJob:
         for pid in self.pids:
             if _runs(pid):
                 os.kill(pid, signal.SIGKILL)
-        if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(STOP_SECONDS)
+        self._kill_processes()
         for node in self.nodes:
             while is_mounted(node.path):
                 detach(node.path)
+
+    def _kill_processes(self):
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(STOP_SECONDS)
+
+    @contextlib.contextmanager
+    def scope(self):
+        try:
+            yield self
+            self.end()
+        except BaseException:
+            print(f"--- log of the job in {self.tmp}\n{self.log()}---", file=sys.stderr)
+            raise
+        finally:
+            self.destroy()
 
 
 def _runs(pid):
@@ -147,17 +165,11 @@ def _runs(pid):
 
 
 @contextlib.contextmanager
-def clairjob(source, nodes, *options, env=None):
+def clairjob(source, nodes, *options, env=None, launch=LAUNCH, shell=SHELL):
     """Mounts `source` on `nodes` ranks with the given words after `clairfs mount ... -f`, in which {rank} is replaced;
     yields a ClairJob. At the end every mount that is left is unmounted, and the job must end by itself and well."""
     with tempdir() as tmp:
-        job = ClairJob(source, nodes, [str(o) for o in options], tmp)
-        try:
+        job = ClairJob(source, nodes, [str(o) for o in options], tmp, launch, shell)
+        with job.scope():
             job.start(env)
             yield job
-            job.end()
-        except BaseException:
-            print(f"--- log of the job in {tmp}\n{job.log()}---", file=sys.stderr)
-            raise
-        finally:
-            job.destroy()

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cache/catalog_scan.h"
-#include "plan/dataset.h"
+#include "cache/catalog/scan.h"
+#include "plan/formats/dataset.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/temp_tree.h"
 

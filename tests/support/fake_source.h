@@ -8,8 +8,9 @@
 #include <set>
 
 #include "cache/base/mutex.h"
-#include "cache/catalog.h"
-#include "cache/source.h"
+#include "cache/catalog/catalog.h"
+#include "cache/source/source.h"
+#include "tests/support/eventually.h"
 
 namespace clairfs {
 
@@ -23,31 +24,27 @@ class FakeSource final : public ChunkSource {
  public:
   explicit FakeSource(bool immediate = true) : immediate_(immediate) {}
 
-  Ticket fetch(FetchRequest request) override {
+  void start(FetchRequest request) override {
     MutexLock lock(mutex_);
     ++fetches;
     bytes += request.length;
-    if (has_peers && !request.no_peers) ++peer_fetches;
-    const Ticket ticket = ++next_;
+    if (has_peers && request.scope == FetchScope::anywhere) ++peer_fetches;
     files_.push_back(request.file);
-    if (request.urgency.kind == Urgency::Kind::prefetch) deadlines_.push_back(request.urgency.deadline);
+    const Urgency urgency = request.demand->now();
+    if (urgency.kind == Urgency::Kind::prefetch) deadlines_.push_back(urgency.deadline);
     if (stopped_) {
       lock.unlock();
       request.done(Error{ECANCELED, "stopped"});
       lock.lock();
-      return ticket;
+      return;
     }
     pending_.push_back(std::move(request));
     lock.unlock();
     if (immediate_) complete_all();
     lock.lock();
-    return ticket;
   }
-  bool may_wait_for_peers(FileId, uint64_t) const override { return has_peers; }
-  void expedite(Ticket ticket, Urgency) override {
-    MutexLock lock(mutex_);
-    expedited.insert(ticket);
-  }
+  bool may_wait_for_others(FileId, uint64_t) const override { return has_peers; }
+  void demand_changed(const Demand&) override { ++raised; }
   void stop() override {
     {
       MutexLock lock(mutex_);
@@ -78,7 +75,7 @@ class FakeSource final : public ChunkSource {
       auto* out = static_cast<unsigned char*>(part.iov_base);
       for (size_t i = 0; i < part.iov_len; ++i) out[i] = fake_byte(request.file, at++);
     }
-    request.done(has_peers && !request.no_peers ? Origin::peer : Origin::pfs);
+    request.done(has_peers && request.scope == FetchScope::anywhere ? Origin::peer : Origin::pfs);
     return true;
   }
   /// Completes the newest `count` fetches and leaves those before them.
@@ -98,6 +95,13 @@ class FakeSource final : public ChunkSource {
   void complete_all(int error = 0) {
     while (complete_one(error)) {
     }
+  }
+  /// Completes all, and what begins because of that, until `done`; false if that does not come.
+  bool complete_until(const std::function<bool()>& done) {
+    return eventually([&] {
+      complete_all();
+      return done();
+    });
   }
   /// The memory of the oldest fetch.
   std::vector<iovec> oldest_memory() {
@@ -124,7 +128,7 @@ class FakeSource final : public ChunkSource {
   std::atomic<uint64_t> peer_fetches{0};  // of fetches
   std::atomic<bool> has_peers{false};     // fetches come from another node where they may
   std::set<FileId> fail_files;
-  std::set<Ticket> expedited;
+  std::atomic<uint64_t> raised{0};  // times that a demand changed
 
  private:
   const bool immediate_;
@@ -132,7 +136,6 @@ class FakeSource final : public ChunkSource {
   std::deque<FetchRequest> pending_ GUARDED_BY(mutex_);
   std::vector<FileId> files_ GUARDED_BY(mutex_);
   std::vector<uint64_t> deadlines_ GUARDED_BY(mutex_);
-  Ticket next_ GUARDED_BY(mutex_) = 0;
   bool stopped_ GUARDED_BY(mutex_) = false;
 };
 

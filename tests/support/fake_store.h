@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cache/base/mutex.h"
-#include "cache/nvme_store.h"
-#include "cache/ram_arena.h"
+#include "cache/memory/ram_arena.h"
+#include "cache/nvme/store.h"
 
 namespace clairfs {
 
@@ -59,6 +59,11 @@ class FakeStore final : public NvmeStore {
     }
     for (const auto& write : held) write();
   }
+  /// Writes fail from now on, though there is room.
+  void set_failing(bool failing) {
+    MutexLock lock(mutex_);
+    failing_ = failing;
+  }
   void drop(const ChunkKey& key) override {
     MutexLock lock(mutex_);
     const auto found = chunks_.find(key);
@@ -90,7 +95,7 @@ class FakeStore final : public NvmeStore {
     bytes.resize(length);
     {
       MutexLock lock(mutex_);
-      if (used_ + round_to_pages(length) > capacity_) {
+      if (failing_ || used_ + round_to_pages(length) > capacity_) {
         lock.unlock();
         done(Error{ENOSPC, "full"});
         lock.lock();
@@ -108,6 +113,7 @@ class FakeStore final : public NvmeStore {
   std::unordered_map<ChunkKey, std::string> chunks_ GUARDED_BY(mutex_);
   uint64_t used_ GUARDED_BY(mutex_) = 0;
   bool slow_ GUARDED_BY(mutex_) = false;
+  bool failing_ GUARDED_BY(mutex_) = false;
   std::vector<std::function<void()>> held_ GUARDED_BY(mutex_);
 };
 

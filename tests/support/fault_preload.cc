@@ -32,6 +32,7 @@ struct Faults {
   std::atomic<int64_t> node;           ///< the rank that has the faults, counted from 1; 0: all have them
   std::atomic<int64_t> wrong_bulk;  ///< a bit is flipped in every so-manieth transfer of a chunk; 0: in none
   std::atomic<int64_t> wrong_message;  ///< and in every so-manieth message to another node
+  std::atomic<int64_t> write_hang;     ///< seconds that a write of a segment takes longer
 };
 
 /// Of this process, as its launcher numbers it; taken when the library is loaded, since clairfs clears it
@@ -64,6 +65,12 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
+/// A function of MPI under the name that nobody interposes. MPI is loaded later than this library.
+template <class Function>
+Function* mpi(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
+}
+
 bool is_open_as(int fd, const char* part) {
   char path[4096];
   const ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path - 1);
@@ -80,7 +87,7 @@ bool fails(const std::atomic<int64_t>& code, int fd, const char* part) {
   return true;
 }
 
-// Of bulk transfers; messages have small ones (net/mpi_bulk.h).
+// Of bulk transfers; messages have small ones (net/mpi/bulk.h).
 constexpr int kLeastBulkTag = 1 << 26;
 
 /// Whether it is this send's turn.
@@ -99,13 +106,13 @@ extern "C" {
 // A copy is sent with one bit flipped. It is never freed: MPI reads it until the send is over.
 int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request* request) {
-  static auto* const real = next<decltype(MPI_Isend)>("PMPI_Isend");
+  static auto* const real = mpi<decltype(MPI_Isend)>("PMPI_Isend");
   if (!goes_wrong(tag)) return real(data, count, type, to, tag, comm, request);
   int size = 0;
-  next<decltype(MPI_Pack_size)>("PMPI_Pack_size")(count, type, comm, &size);
+  mpi<decltype(MPI_Pack_size)>("PMPI_Pack_size")(count, type, comm, &size);
   auto* const copy = new std::vector<char>(static_cast<size_t>(size));
   int packed = 0;
-  next<decltype(MPI_Pack)>("PMPI_Pack")(data, count, type, copy->data(), size, &packed, comm);
+  mpi<decltype(MPI_Pack)>("PMPI_Pack")(data, count, type, copy->data(), size, &packed, comm);
   if (packed > 0) {
     static std::mt19937 random(1);  // one thread speaks MPI
     (*copy)[random() % static_cast<size_t>(packed)] ^= static_cast<char>(1U << random() % 8);
@@ -121,6 +128,11 @@ ssize_t preadv64(int fd, const iovec* pieces, int count, off64_t offset) {
 
 ssize_t pwritev64(int fd, const iovec* pieces, int count, off64_t offset) {
   static auto* const real = next<decltype(pwritev64)>("pwritev64");
+  const auto hang = static_cast<unsigned>(faults()->write_hang.load());
+  if (hang != 0 && has_faults(*faults()) && is_open_as(fd, "/segment-")) {
+    faults()->hits.fetch_add(1);
+    ::sleep(hang);
+  }
   return fails(faults()->write_errno, fd, "/segment-") ? -1 : real(fd, pieces, count, offset);
 }
 

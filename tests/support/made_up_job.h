@@ -10,11 +10,11 @@
 
 #include <sys/stat.h>
 
-#include "cache/catalog_builder.h"
-#include "plan/access_sequence.h"
+#include "cache/catalog/builder.h"
 #include "plan/formats/file_samples.h"
-#include "plan/job_uses.h"
-#include "plan/plan_sampler.h"
+#include "plan/placement/job_uses.h"
+#include "plan/sequence/access_sequence.h"
+#include "plan/sequence/plan_sampler.h"
 
 namespace clairfs {
 

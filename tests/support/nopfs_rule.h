@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "cache/ram_arena.h"
-#include "plan/job_uses.h"
-#include "plan/placement_table.h"
+#include "cache/memory/ram_arena.h"
+#include "plan/placement/job_uses.h"
+#include "plan/placement/table.h"
 
 namespace clairfs {
 

@@ -8,24 +8,16 @@
 #include <thread>
 #include <vector>
 
-#include "cache/catalog_scan.h"
-#include "cache/chunk_cache.h"
-#include "net/in_process_transport.h"
+#include "cache/catalog/scan.h"
+#include "cache/chunks/chunk_cache.h"
 #include "net/job.h"
 #include "tests/support/captured_log.h"
+#include "tests/support/eventually.h"
+#include "tests/support/in_process_transport.h"
 #include "tests/support/slow_source.h"
 #include "tests/support/temp_tree.h"
 
 namespace clairfs {
-
-/// Waits for what must come; false only after half a minute.
-inline bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 15000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return condition();
-}
 
 /// Chunk c lives on node c modulo the number of nodes, and on the `copies` nodes after it.
 class ModuloHomes final : public HomeDirectory {
@@ -111,11 +103,10 @@ class PeerNode {
     job_options.times = options.times;
     job_options.client = options.client;
     job_options.server = options.server;
-    job =
-        std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, job_options,
-                              Job::Events{[this](const std::string&) { ++refused; }, [this] { ++changes; }});
-    RoutedSource& routed = job->make_source(*catalog_, source);
-    ChunkCache::Parts parts{*catalog_, routed, {}, policy, metrics, log.logger()};
+    job = std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, job_options,
+                                [this](const std::string&) { ++refused; });
+    routed = &job->make_source(*catalog_, source);
+    ChunkCache::Parts parts{*catalog_, *routed, {}, policy, metrics, log.logger()};
     if (store) parts.stores.push_back(store.get());
     cache = std::move(*ChunkCache::create(parts, options.ram));
     job->serve(*cache);
@@ -138,9 +129,9 @@ class PeerNode {
   std::unique_ptr<IoBackend> nvme_io;
   std::unique_ptr<NvmeStore> store;
   std::unique_ptr<Job> job;
+  RoutedSource* routed;  // the job's
   std::unique_ptr<ChunkCache> cache;
   std::atomic<int> refused{0};
-  std::atomic<int> changes{0};
   bool stopped_in_time = true;
 
  private:
@@ -178,7 +169,7 @@ class PeerNodes {
   PeerNode& operator[](size_t rank) { return *nodes[rank]; }
   size_t size() const { return nodes.size(); }
   void set_homes(const std::shared_ptr<const HomeDirectory>& homes) {
-    for (auto& node : nodes) node->job->source()->set_homes(homes);
+    for (auto& node : nodes) node->routed->set_homes(homes);
   }
   /// Every node knows every other and would ask it.
   bool all_serve() const {

@@ -6,7 +6,7 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include "plan/plan_order.h"
+#include "plan/offline/order.h"
 
 using namespace clairfs;
 

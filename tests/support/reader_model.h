@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "plan/access_sequence.h"
-#include "plan/plan_sampler.h"
-#include "plan/sequence_positions.h"
-#include "plan/tracker.h"
+#include "plan/sequence/access_sequence.h"
+#include "plan/sequence/plan_sampler.h"
+#include "plan/sequence/sequence_positions.h"
+#include "plan/tracking/tracker.h"
 
 namespace clairfs {
 
@@ -123,7 +123,7 @@ class MountModel {
     const auto first = static_cast<uint32_t>(plan.spec().first_epoch);
     add_epoch(first);
     if (plan.has_epoch(Epoch(first + 1))) add_epoch(first + 1);
-    pushed_ = tracker.position();
+    pushed_ = tracker.status().position;
     push();
   }
 
@@ -143,7 +143,13 @@ class MountModel {
     if (!made) throw std::runtime_error(made.error().message);
     auto sequence = std::make_shared<const EpochSequence>(std::move(*made));
     known_[Epoch(epoch)] = sequence;
-    tracker.add_epoch(std::make_shared<const SequencePositions>(sequence));
+    tracker.add_epoch(std::make_shared<const SequencePositions>(sequence), absolute({Epoch(epoch), 0}));
+  }
+
+  /// All epochs are as long.
+  uint64_t absolute(PlanPosition place) const {
+    const uint64_t epoch = place.epoch.value - plan_.spec().first_epoch;
+    return epoch * known_.begin()->second->length() + place.position;
   }
 
   Tracker tracker;
@@ -155,8 +161,9 @@ class MountModel {
 
   void push() {
     if (tracker.state() == TrackerState::suspended) return;
-    const PlanPosition front = tracker.front();
-    const PlanPosition safe = tracker.position();
+    const TrackerStatus status = tracker.status();
+    const PlanPosition front = status.front;
+    const PlanPosition safe = status.position;
     if (!known_.contains(Epoch(safe.epoch.value + 1)) && plan_.has_epoch(Epoch(safe.epoch.value + 1))) {
       add_epoch(safe.epoch.value + 1);
     }
@@ -183,7 +190,7 @@ class MountModel {
       if (cached != Cached::sentinel) cached = sentinel ? Cached::sentinel : Cached::whole;
       ++pushed_.position;
     }
-    tracker.set_pushed(pushed_, sight_.gap);
+    tracker.set_pushed(absolute(pushed_), sight_.gap);
   }
 
   uint64_t distance(PlanPosition from, PlanPosition to) const {

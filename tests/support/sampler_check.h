@@ -5,9 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "plan/samplers/sampler.h"
+#include "tests/support/catch.h"
 
 namespace clairfs {
 

@@ -10,7 +10,7 @@
 #include "cache/base/clock.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
-#include "cache/source.h"
+#include "cache/source/source.h"
 #include "tests/support/fake_source.h"
 
 namespace clairfs {
@@ -33,15 +33,13 @@ class SlowSource final : public ChunkSource {
     if (thread_.joinable()) thread_.join();
   }
 
-  Ticket fetch(FetchRequest request) override {
+  void start(FetchRequest request) override {
     bool accepted = false;
-    Ticket ticket = 0;
     {
       MutexLock lock(mutex_);
       accepted = !stopped_;
       if (accepted) {
-        ticket = ++tickets_;
-        asked_[ticket] = {request.file, request.urgency};
+        asked_.emplace_back(request.file, request.demand);
         bytes_of_[request.file.index()] += request.length;
         const auto delay =
             Duration(std::uniform_int_distribution<Duration::rep>(0, most_delay_.count())(random_));
@@ -50,13 +48,8 @@ class SlowSource final : public ChunkSource {
       }
     }
     if (!accepted) request.done(Error{ECANCELED, "stopped"});
-    return ticket;
   }
-  void expedite(Ticket ticket, Urgency urgency) override {
-    MutexLock lock(mutex_);
-    if (const auto found = asked_.find(ticket); found != asked_.end())
-      found->second.second = std::min(found->second.second, urgency);
-  }
+  void demand_changed(const Demand&) override {}
   void stop() override {
     MutexLock lock(mutex_);
     stopped_ = true;
@@ -71,8 +64,8 @@ class SlowSource final : public ChunkSource {
   std::optional<Urgency> urgency_of(FileId file) {
     MutexLock lock(mutex_);
     std::optional<Urgency> most;
-    for (const auto& [ticket, asked] : asked_) {
-      if (asked.first == file) most = std::min(most.value_or(asked.second), asked.second);
+    for (const auto& [asked, demand] : asked_) {
+      if (asked == file) most = std::min(most.value_or(demand->now()), demand->now());
     }
     return most;
   }
@@ -112,8 +105,7 @@ class SlowSource final : public ChunkSource {
   CondVar wake_;
   std::multimap<TimePoint, FetchRequest> due_ GUARDED_BY(mutex_);
   std::vector<uint64_t> bytes_of_ GUARDED_BY(mutex_);
-  std::map<Ticket, std::pair<FileId, Urgency>> asked_ GUARDED_BY(mutex_);
-  Ticket tickets_ GUARDED_BY(mutex_) = 0;
+  std::vector<std::pair<FileId, std::shared_ptr<const Demand>>> asked_ GUARDED_BY(mutex_);
   bool held_ GUARDED_BY(mutex_) = false;
   std::mt19937_64 random_ GUARDED_BY(mutex_);
   const Duration most_delay_;

@@ -8,15 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include <catch2/catch.hpp>
 #include <sys/stat.h>
 
-#include "cache/catalog_builder.h"
-#include "plan/staging.h"
+#include "cache/catalog/builder.h"
+#include "plan/staging/staging.h"
 #include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/fake_store.h"
 
@@ -135,7 +134,6 @@ struct StagingOver {
 
 struct StagingFixture {
   StagingFixture(const StagingOver& over, const std::string& plan)
-
       : source(over.immediate),
         catalog(made_up_catalog(over.sizes, over.chunk_size)),
         policy(*catalog),
@@ -145,7 +143,7 @@ struct StagingFixture {
     if (over.nvme > 0) stores.push_back(&store);
     cache =
         std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, over.ram));
-    staging.emplace(*cache, policy, *catalog, pages, clock, metrics, StagingOptions{over.budget});
+    staging.emplace(*cache, policy, *catalog, pages, metrics, StagingOptions{over.budget});
     run = add_plan(plan);
   }
   StagingFixture(uint32_t files, uint64_t size, const std::string& plan, uint64_t budget, uint64_t ram,
@@ -166,27 +164,34 @@ struct StagingFixture {
     return added;
   }
 
-  /// Waits for what another thread brings about; false after ten seconds.
-  static bool eventually(const std::function<bool()>& condition) {
-    for (int i = 0; i < 10000; ++i) {
+  /// Gives staging its turns until it has nothing to do. Time stands still meanwhile.
+  void settle() {
+    while (staging->step(now).busy || staging->alarm().answer()) {
+    }
+  }
+  /// Whether settle() brings it about. It may take several, if the condition completes fetches.
+  bool eventually(const std::function<bool()>& condition) {
+    constexpr int kEnough = 1000;  // fetches that wait for each other
+    for (int i = 0; i < kEnough; ++i) {
+      settle();
       if (condition()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return false;
   }
 
   /// One past the last position that has been pushed.
-  uint64_t staged() const { return *run->absolute(run->tracker().front()) + staging->ahead(run->name()); }
+  uint64_t staged() const { return run->reader().tracker().front() + staging->ahead(run->name()); }
 
-  /// The reader opens the next sample; true if its pages were all there. `answered`: a READ brings those that
-  /// were not.
+  /// The reader opens the next sample, a tenth of a millisecond after the one before; true if its pages were
+  /// all there. `answered`: a READ brings those that were not.
   bool read_next(uint64_t position, bool answered = true) {
-    const Horizon horizon = run->horizon();
+    now += std::chrono::microseconds(100);
+    const Horizon horizon = run->reader().horizon();
     const uint32_t sample = horizon.sample_at(position);
     const FileId file = run->index().range(sample, 0).file;
     if (pages.whole(file)) return true;
     const std::vector<uint32_t> samples = run->samples_of(file, 0, 1);
-    run->tracker().observe(samples, Access::read, clock.now());
+    run->reader().tracker().observe(samples, Access::read, now);
     if (answered) pages.fill(file);
     REQUIRE(run->prepare().ok());
     staging->wake();
@@ -195,7 +200,7 @@ struct StagingFixture {
 
   CapturedLog log;
   Metrics metrics;
-  SteadyClock clock;
+  TimePoint now{std::chrono::seconds(1)};
   FakeSource source;
   const std::shared_ptr<const Catalog> catalog;
   NextUsePolicy policy;

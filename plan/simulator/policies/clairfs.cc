@@ -1,7 +1,7 @@
-// clairfs: the placement that the daemons compute (plan/placement.h), each sample read from the PFS once, by
-// its home, in the order of the job's first use of it, and from there by whoever needs it; what has no home
-// comes from the PFS every time. Room that is left holds copies of what a worker uses most, kept when it
-// first gets them. Keeps the order.
+// clairfs: the placement that the daemons compute (plan/placement/placement.h), each sample read from the PFS
+// once, by its home, in the order of the job's first use of it, and from there by whoever needs it; what has
+// no home comes from the PFS every time. Room that is left holds copies of what a worker uses most, kept when
+// it first gets them. Keeps the order.
 //
 // A read takes the source that is done first, waiting for the home included. The threads of all storage
 // classes work through one queue of what the worker is home to: the daemon has one queue of fetches, and no
@@ -10,15 +10,14 @@
 #include <cerrno>
 #include <memory>
 
-#include "plan/placement.h"
-#include "plan/simulator/one_node_cache.h"
-#include "plan/simulator/policies.h"
-#include "plan/simulator/scenario_dataset.h"
+#include "plan/placement/placement.h"
+#include "plan/simulator/engine/one_node_cache.h"
+#include "plan/simulator/policies/policies.h"
+#include "plan/simulator/scenario/dataset.h"
 
 namespace clairfs {
 namespace {
 
-constexpr double kMegabyte = 1 << 20;
 constexpr size_t kTiers = 2;  // RAM and NVMe
 // The time that the policy by next use takes grows with the square of the samples. Above, one node is placed
 // like several, which keeps as many bytes: what is kept over the end of an epoch is at most what fits.

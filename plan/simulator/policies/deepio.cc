@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <random>
 
-#include "plan/simulator/policies.h"
+#include "plan/simulator/policies/policies.h"
 #include "plan/simulator/policies/preparation.h"
 
 namespace clairfs {
 namespace {
 
-constexpr uint32_t kMemory = 0;
+constexpr uint32_t kMemoryClass = 0;
 
 struct Loaded {
   Strategy strategy;
@@ -26,14 +26,14 @@ Result<Loaded> load(const PolicyInput& input) {
   const uint32_t workers = input.scenario.workers;
   const auto samples = static_cast<uint32_t>(input.sizes.size());
   // When not all of it fits, each worker loads as much as it can, from where the one before has stopped.
-  const bool all_fits = dataset_mb(input) / workers <= input.scenario.classes[kMemory].capacity;
+  const bool all_fits = dataset_mb(input) / workers <= input.scenario.classes[kMemoryClass].capacity;
   Loaded loaded;
   HoldingsBuilder holdings(samples);
   uint32_t next = 0;
   for (uint32_t w = 0; w < workers; ++w) {
     const uint32_t first = all_fits ? equal_part(input, w) : next;
     const uint32_t end = all_fits ? equal_part(input, w + 1) : samples;
-    const Shard shard = load_shard(input, w, kMemory, first, end, holdings);
+    const Shard shard = load_shard(input, w, kMemoryClass, first, end, holdings);
     next = shard.end;
     loaded.strategy.preparation = std::max(loaded.strategy.preparation, shard.seconds);
     loaded.strategy.prepared_mb[size_t(Source::kPfs)] += shard.mb;

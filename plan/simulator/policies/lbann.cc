@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "plan/simulator/policies.h"
+#include "plan/simulator/policies/policies.h"
 #include "plan/simulator/policies/preparation.h"
 
 namespace clairfs {

@@ -7,7 +7,7 @@
 // is not.
 #include <algorithm>
 
-#include "plan/simulator/policies.h"
+#include "plan/simulator/policies/policies.h"
 #include "plan/simulator/policies/preparation.h"
 
 namespace clairfs {

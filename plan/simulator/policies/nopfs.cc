@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plan/simulator/policies.h"
+#include "plan/simulator/policies/policies.h"
 
 namespace clairfs {
 namespace {

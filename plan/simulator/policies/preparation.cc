@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plan/simulator/thread_clocks.h"
+#include "plan/simulator/engine/thread_clocks.h"
 
 namespace clairfs {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "plan/simulator/strategy.h"
+#include "plan/simulator/engine/strategy.h"
 
 namespace clairfs {
 

@@ -1,5 +1,5 @@
 // Policies that keep nothing: each reads the samples as they come. None changes the order.
-#include "plan/simulator/policies.h"
+#include "plan/simulator/policies/policies.h"
 
 namespace clairfs {
 

@@ -4,7 +4,7 @@
 #include <future>
 #include <memory>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace clairfs::slowfs {
 namespace {

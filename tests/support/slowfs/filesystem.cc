@@ -326,6 +326,7 @@ fuse_lowlevel_ops Filesystem::operations() {
   ops.init = [](void*, fuse_conn_info* conn) {
     // As many as a client likes to have in flight; the default of 12 would be a limit of the emulation.
     conn->max_background = 1024;
+    conn->want |= conn->capable & FUSE_CAP_PARALLEL_DIROPS;
   };
   ops.lookup = [](fuse_req_t req, fuse_ino_t parent, const char* name) {
     self(req)->lookup(req, parent, name);

@@ -26,6 +26,8 @@
 namespace clairfs::slowfs {
 namespace {
 
+constexpr int kAsksForParallelLookups = 317;  // as fuse_version() counts
+
 /// libfuse before 3.17 never asks for parallel lookups in one directory, so the answer to INIT is amended on
 /// its way out: latency must overlap there too.
 ssize_t write_reply(int fd, iovec* iov, int count, void* /*userdata*/) {
@@ -67,10 +69,10 @@ void serve(fuse_session* session) {
   std::free(request.mem);
 }
 
-int run(const Options& options, const std::string& mountpoint, bool allow_other) {
+int run(const Options& options, const std::string& mountpoint, const std::string& subtype, bool allow_other) {
   std::optional<Filesystem> filesystem(options);
   // Without default_permissions: it would add a GETATTR for every directory on a path to each operation.
-  std::string mount_options = "fsname=slowfs,subtype=clairfs-slowfs";
+  std::string mount_options = "fsname=slowfs,subtype=" + subtype;
   if (allow_other) mount_options += ",allow_other";
   std::array<char*, 3> argv = {const_cast<char*>("slowfs"), const_cast<char*>("-o"), mount_options.data()};
   fuse_args args = FUSE_ARGS_INIT(static_cast<int>(argv.size()), argv.data());
@@ -79,9 +81,12 @@ int run(const Options& options, const std::string& mountpoint, bool allow_other)
       fuse_session_new(&args, &operations, sizeof operations, &*filesystem), fuse_session_destroy);
   fuse_opt_free_args(&args);
   if (!session || fuse_session_mount(session.get(), mountpoint.c_str()) != 0) return EXIT_FAILURE;
-  const fuse_custom_io io{
-      .writev = write_reply, .read = read_request, .splice_receive = nullptr, .splice_send = nullptr};
-  if (fuse_session_custom_io(session.get(), &io, fuse_session_fd(session.get())) != 0) return EXIT_FAILURE;
+  if (fuse_version() < kAsksForParallelLookups) {
+    fuse_custom_io io{};
+    io.writev = write_reply;
+    io.read = read_request;
+    if (fuse_session_custom_io(session.get(), &io, fuse_session_fd(session.get())) != 0) return EXIT_FAILURE;
+  }
   std::cout << "mounted" << std::endl;
 
   serve(session.get());
@@ -99,6 +104,7 @@ int parse_and_run(int argc, char** argv) {
   std::optional<uint64_t> read_latency;
   std::optional<uint64_t> meta_latency;
   std::string bandwidth = "0";
+  std::string subtype = "clairfs-slowfs";
   bool allow_other = false;
   app.add_option("DIR", options.source)->required()->check(CLI::ExistingDirectory);
   app.add_option("MOUNTPOINT", mountpoint)->required()->check(CLI::ExistingDirectory);
@@ -112,6 +118,7 @@ int parse_and_run(int argc, char** argv) {
   app.add_option("--attr-timeout", options.attr_timeout,
                  "seconds the kernel may keep entries and attributes");
   app.add_flag("--cached", options.cached, "the kernel may keep file data (not every read arrives then)");
+  app.add_option("--subtype", subtype, "the mount's type is fuse.SUBTYPE");
   app.add_flag("--allow-other", allow_other, "other users may use the mount; permissions are not checked");
   CLI11_PARSE(app, argc, argv);
 
@@ -122,7 +129,7 @@ int parse_and_run(int argc, char** argv) {
   const auto bytes = parse_size(bandwidth);
   if (!bytes) throw std::runtime_error("--bandwidth: " + bytes.error().message);
   options.server.bandwidth = *bytes;
-  return run(options, mountpoint, allow_other);
+  return run(options, mountpoint, subtype, allow_other);
 }
 
 }  // namespace

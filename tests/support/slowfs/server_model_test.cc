@@ -1,6 +1,6 @@
 #include "tests/support/slowfs/server_model.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace clairfs::slowfs {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <cerrno>
 
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 
-#include "net/source_check.h"
+#include "net/group/source_check.h"
+#include "tests/support/catch.h"
 #include "tests/support/peer_nodes.h"
 
 using namespace clairfs;
@@ -26,11 +26,10 @@ struct Starting {
     options.catalog.piece_patience = 200ms;
     if (change) change(options);
     job = std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, options,
-                                Job::Events{[this](const std::string& why) {
-                                              MutexLock lock(mutex);
-                                              refusal = why;
-                                            },
-                                            [] {}});
+                                [this](const std::string& why) {
+                                  MutexLock lock(mutex);
+                                  refusal = why;
+                                });
   }
   ~Starting() { job->stop(1s); }
   std::string refused() {
@@ -281,6 +280,7 @@ TEST_CASE("late nodes and those that heard nothing for a while get the plans in 
 }
 
 TEST_CASE("a node that leaves is not asked any more, and others go on") {
+  std::atomic<int> changes = 0;
   NodesOptions options;
   options.nodes = 3;
   PeerNodes nodes(options);
@@ -289,10 +289,13 @@ TEST_CASE("a node that leaves is not asked any more, and others go on") {
   Tally tally;
   for (uint32_t c = 0; c < 20; ++c) tally.acquire(nodes, 0, ChunkId(c));
   REQUIRE(eventually([&] { return tally.all_answered(); }));
+  nodes[0].job->follow_nodes([&] { ++changes; });
+  REQUIRE(eventually([&] { return changes > 0; }));  // for those before
+  const int before = changes;
   nodes[2].end();
   CHECK(nodes[2].stopped_in_time);
   REQUIRE(eventually([&] {
-    return nodes[0].job->nodes()[2].state == PeerState::left &&
+    return changes > before && nodes[0].job->nodes()[2].state == PeerState::left &&
            nodes[1].job->nodes()[2].state == PeerState::left;
   }));
   for (size_t n = 0; n < 2; ++n) {
@@ -323,7 +326,7 @@ TEST_CASE("a node that was taken for dead and wakes is served and serves again")
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   CHECK(nodes[0].metrics.peers_dead.value() == 0);
   CHECK(nodes[0].job->nodes()[1].info.incarnation > incarnation);
-  CHECK(nodes[1].log.has("stood still"));
+  CHECK(nodes[1].log.has("was suspended for"));
   CHECK(!nodes[1].log.has("taken for dead"));  // it does not blame others for its sleep
   for (uint32_t c = 10; c < 40; ++c) tally.acquire(nodes, (c + 1) % 2, ChunkId(c));
   REQUIRE(eventually([&] { return tally.all_answered(); }));

@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 using namespace clairfs;
 using namespace std::chrono_literals;

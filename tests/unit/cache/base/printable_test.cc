@@ -1,6 +1,6 @@
 #include "cache/base/printable.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 using namespace clairfs;
 

@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <random>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 using namespace clairfs;
 

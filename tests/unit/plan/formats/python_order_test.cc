@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 using namespace clairfs;
 

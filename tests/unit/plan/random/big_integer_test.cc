@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 using namespace clairfs;
 

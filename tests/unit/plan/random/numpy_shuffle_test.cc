@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include <catch2/catch.hpp>
-
 #include "plan/random/mt19937.h"
+#include "tests/support/catch.h"
 #include "tests/support/golden.h"
 
 using namespace clairfs;

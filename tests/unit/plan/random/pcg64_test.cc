@@ -1,8 +1,7 @@
 #include "plan/random/pcg64.h"
 
-#include <catch2/catch.hpp>
-
 #include "plan/random/numpy_shuffle.h"
+#include "tests/support/catch.h"
 #include "tests/support/golden.h"
 
 using namespace clairfs;

@@ -1,8 +1,7 @@
 #include "plan/random/python_random.h"
 
-#include <catch2/catch.hpp>
-
 #include "plan/random/pcg64.h"
+#include "tests/support/catch.h"
 #include "tests/support/golden.h"
 
 using namespace clairfs;

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <catch2/catch.hpp>
-
 #include "plan/random/base64.h"
+#include "tests/support/catch.h"
 #include "tests/support/golden.h"
 
 using namespace clairfs;

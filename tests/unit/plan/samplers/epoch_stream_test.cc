@@ -1,6 +1,6 @@
 #include "plan/samplers/epoch_stream.h"
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 using namespace clairfs;
 

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include <catch2/catch.hpp>
 #include <sys/stat.h>
 
+#include "tests/support/catch.h"
 #include "tests/support/sampler_check.h"
 
 using namespace clairfs;

@@ -1,7 +1,6 @@
 #include <algorithm>
 
-#include <catch2/catch.hpp>
-
+#include "tests/support/catch.h"
 #include "tests/support/golden.h"
 #include "tests/support/sampler_check.h"
 

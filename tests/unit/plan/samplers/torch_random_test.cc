@@ -1,8 +1,7 @@
 #include <algorithm>
 
-#include <catch2/catch.hpp>
-
 #include "plan/samplers/torch_loader.h"
+#include "tests/support/catch.h"
 #include "tests/support/golden.h"
 #include "tests/support/sampler_check.h"
 

@@ -1,9 +1,8 @@
 #include <cmath>
 #include <limits>
 
-#include <catch2/catch.hpp>
-
 #include "plan/samplers/torch_loader.h"
+#include "tests/support/catch.h"
 #include "tests/support/golden.h"
 #include "tests/support/sampler_check.h"
 

@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
-#include "plan/simulator/scenario.h"
-#include "plan/simulator/simulation.h"
+#include "plan/simulator/engine/simulation.h"
+#include "plan/simulator/scenario/scenario.h"
+#include "tests/support/catch.h"
 
 /// Two workers, four samples of 1 MB, batches of two; reading one takes 1/10 s from a PFS that nobody else
 /// reads. Writing to the staging buffer takes 1/1000 s a MB, computing 1/20 s.

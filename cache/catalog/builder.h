@@ -1,0 +1,71 @@
+// Makes a catalog from entries given breadth first.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/base/result.h"
+#include "cache/catalog/catalog.h"
+#include "cache/catalog/image.h"
+
+namespace clairfs {
+
+/// What the source says of an entry.
+struct SourceAttributes {
+  int64_t mtime_ns = 0;
+  int64_t ctime_ns = 0;
+  uint64_t size = 0;
+  uint64_t inode = 0;
+  uint32_t mode = 0;  ///< as st_mode
+  uint32_t uid = 0;
+  uint32_t gid = 0;
+  bool operator==(const SourceAttributes&) const = default;
+};
+/// Times outside of what 64 bits of nanoseconds hold (years 1677 to 2262) are moved to the nearer end.
+SourceAttributes source_attributes(const struct stat& from);
+
+/// Each string stored once, ended by NUL. Open addressing over XXH3-64; not thread-safe.
+class StringTable {
+ public:
+  uint32_t intern(std::string_view text);
+  const std::vector<uint64_t>& starts() const { return starts_; }
+  const std::string& characters() const { return characters_; }
+
+ private:
+  void grow();
+  bool equals(uint32_t string, std::string_view text) const;
+
+  std::string characters_;
+  std::vector<uint64_t> starts_ = {0};
+  std::vector<uint32_t> slots_;  ///< string + 1, or 0
+};
+
+/// Not thread-safe. The root first, then level by level, the children of one directory together and sorted
+/// bytewise, directories in the order in which they were added.
+class CatalogBuilder {
+ public:
+  /// `source`: absolute path, kept for the saved file. REQUIRES: chunk_size > 0.
+  CatalogBuilder(std::string_view source, uint32_t chunk_size, size_t expected_entries);
+
+  /// The next id. The root's parent is 0 and its name empty.
+  FileId add(FileId parent, std::string_view name, const SourceAttributes& attributes);
+  /// REQUIRES: what was added last is a symlink, or a directory.
+  void set_target(std::string_view target);
+  void set_incomplete() { rows_.back().extra = 1; }
+
+  /// Errors: EOVERFLOW when there are more chunks than a ChunkId can number; ENOMEM.
+  Result<std::shared_ptr<const Catalog>> finish(uint64_t skipped_special, uint64_t unreadable);
+
+ private:
+  Status number_chunks(std::vector<uint32_t>& chunk_start);
+  void link_children();
+
+  catalog_image::Header header_;
+  std::vector<catalog_image::Row> rows_;
+  StringTable strings_;
+};
+
+}  // namespace clairfs

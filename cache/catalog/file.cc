@@ -1,0 +1,257 @@
+// Locking while saving: writers of one catalog share the name of their temporary file, so that a killed one
+// leaves nothing that the next does not reuse, and hold flock on it. Whoever gets the lock must look whether
+// the file still has that name: the one before may have renamed it into place.
+#include "cache/catalog/file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "cache/base/fd.h"
+#include "cache/base/plural.h"
+#include "cache/base/printable.h"
+#include "cache/base/units.h"
+#include "cache/catalog/image.h"
+
+namespace clairfs {
+namespace {
+
+/// Resolution of file times where the kernel takes them from its tick: 10 ms at HZ=100, twice that to be
+/// safe.
+constexpr auto kClockTick = std::chrono::milliseconds(20);
+
+namespace fs = std::filesystem;
+
+int64_t wall_clock_ns() {
+  return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Error failure(const char* what, const std::string& path) {
+  return system_error(errno, std::string(what) + " " + printable(path));
+}
+
+Status read_all(int fd, std::span<std::byte> to, const std::string& path) {
+  const auto got = read_fully(fd, to, 0, "read " + printable(path));
+  if (!got) return got.error();
+  if (*got < to.size()) return Error{EBADMSG, "catalog " + printable(path) + " shrank while it was read"};
+  return {};
+}
+
+/// mkdir -p with mode 0700 for what is made.
+Status make_directories(const fs::path& directory) {
+  std::error_code ignored;
+  if (fs::is_directory(directory, ignored)) return {};
+  if (directory.has_parent_path() && directory.parent_path() != directory) {
+    if (Status status = make_directories(directory.parent_path()); !status) return status;
+  }
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return failure("make directory", directory);
+  return {};
+}
+
+/// The locked, empty temporary file; nothing when another process is writing it.
+Result<std::optional<Fd>> lock_temporary(const std::string& path) {
+  for (;;) {
+    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!fd) return failure("create", path);
+    // Filesystems without flock: two writers at once would be caught by the checksum.
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::optional<Fd>();
+    struct stat ours = {};
+    struct stat named = {};
+    if (::fstat(fd.get(), &ours) != 0) return failure("stat", path);
+    if (::lstat(path.c_str(), &named) != 0 || named.st_ino != ours.st_ino) continue;
+    if (::fchmod(fd.get(), 0600) != 0 || ::ftruncate(fd.get(), 0) != 0) return failure("clear", path);
+    return std::optional<Fd>(std::move(fd));
+  }
+}
+
+Status sync_directory(const std::string& directory) {
+  const Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) return failure("sync", directory);
+  return {};
+}
+
+bool lies_below(const fs::path& path, const fs::path& top) {
+  return std::mismatch(top.begin(), top.end(), path.begin(), path.end()).first == top.end();
+}
+
+/// `options.directory` resolved as far as it exists.
+Result<std::string> resolve_directory(const std::string& directory, const std::string& source) {
+  std::error_code code;
+  const fs::path path = fs::weakly_canonical(fs::absolute(directory, code), code);
+  if (code) return system_error(code.value(), "catalog directory " + printable(directory));
+  if (lies_below(path, source)) {
+    return Error{EINVAL,
+                 fmt::format("catalog directory {} lies in the source {}, which is never written; choose "
+                             "another one",
+                             printable(path.native()), printable(source))};
+  }
+  return path.native();
+}
+
+/// What is not mounted shows as an empty directory. Whoever took it for the dataset would lose all that is
+/// kept.
+Status check_has_files(const Catalog& catalog) {
+  if (catalog.count(Catalog::Kind::file) + catalog.count(Catalog::Kind::symlink) > 0) return {};
+  const std::string source = printable(catalog.source());
+  if (catalog.unreadable() > 0)
+    return Error{EACCES, source + " has no files that this user may read; mount as one who may"};
+  return Error{ENOENT, source + " has no files; is its filesystem mounted?"};
+}
+
+/// The saved catalog if it may be used, else why not.
+Result<std::shared_ptr<const Catalog>> reload(const std::string& file, const std::string& source,
+                                              const CatalogOptions& options, const ScanProgress& progress) {
+  Result<std::shared_ptr<const Catalog>> loaded = load_catalog(file);
+  if (!loaded) return loaded.error().code == ENOENT ? Error{ENOENT, "no saved catalog"} : loaded.error();
+  const Catalog& catalog = **loaded;
+  if (catalog.source() != source || catalog.chunk_size() != options.scan.chunk_size) {
+    return Error{EBADMSG, "the saved catalog is of another source"};
+  }
+  if (catalog.lookup(FileId(0), options.scan.reserved))
+    return Error{EBADMSG, "the saved catalog has an entry that is left out now"};
+  if (!check_has_files(catalog)) return Error{EBADMSG, "the saved catalog has no files"};
+  const Fd root(::open(source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return failure("open", source);
+  const std::optional<std::string> change =
+      find_change(catalog, root.get(), options.check, options.scan.threads, progress);
+  if (change) return Error{ESTALE, "the source has changed: " + *change};
+  return loaded;
+}
+
+/// Whether an entry has changed since just before `start_ns`. A ctime in the future is a clock set wrongly
+/// once.
+bool written_since(const Catalog& catalog, int64_t start_ns) {
+  const int64_t first = start_ns - std::chrono::nanoseconds(kClockTick).count();
+  const int64_t last = wall_clock_ns() + std::chrono::nanoseconds(kClockTick).count();
+  for (FileId id(0); id.value < catalog.size(); ++id.value) {
+    const int64_t ctime = catalog.source_state(id).ctime_ns;
+    if (ctime >= first && ctime <= last) return true;
+  }
+  return false;
+}
+
+bool try_save(const Catalog& catalog, const std::string& file, int64_t scan_start_ns, Logger& log) {
+  if (written_since(catalog, scan_start_ns)) {
+    log.warn("catalog: {} was being written to during the scan; not saved, the next mount scans again",
+             printable(catalog.source()));
+    return false;
+  }
+  const Status saved = save_catalog(catalog, file);
+  if (!saved) log.warn("catalog: not saved, the next mount scans again: {}", saved.error().message);
+  return saved.ok();
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+std::string saved_catalog_path(const std::string& directory, const std::string& source, uint32_t chunk_size) {
+  const XXH128_hash_t hash = XXH3_128bits(source.data(), source.size());
+  return fmt::format("{}/catalog-{:016x}{:016x}-{}", directory, hash.high64, hash.low64, chunk_size);
+}
+
+Status save_catalog(const Catalog& catalog, const std::string& file) {
+  const std::string directory = fs::path(file).parent_path();
+  if (Status status = make_directories(directory); !status) return status;
+  const std::string temporary = file + ".tmp";
+  Result<std::optional<Fd>> locked = lock_temporary(temporary);
+  if (!locked) return locked.error();
+  if (!*locked) return {};  // another process saves the same
+  const int fd = (*locked)->get();
+  Status status = write_fully(fd, catalog.image(), 0, "write " + printable(temporary));
+  if (status && ::fsync(fd) != 0) status = failure("sync", temporary);
+  if (status && ::rename(temporary.c_str(), file.c_str()) != 0) status = failure("rename", temporary);
+  if (!status) {
+    ::unlink(temporary.c_str());
+    return status;
+  }
+  return sync_directory(directory);
+}
+
+Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file) {
+  // O_NONBLOCK: a pipe under this name must not make us wait.
+  const Fd fd(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat attributes = {};
+  if (!fd || ::fstat(fd.get(), &attributes) != 0) return failure("open", file);
+  if (!S_ISREG(attributes.st_mode)) return Error{EPERM, printable(file) + " is not a regular file"};
+  if (attributes.st_uid != ::geteuid() || (attributes.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return Error{EPERM, printable(file) + " could have been written by others"};
+  }
+  const auto size = static_cast<size_t>(attributes.st_size);
+  catalog_image::Header header;
+  if (size < sizeof header) return Error{EBADMSG, printable(file) + ": catalog: shorter than its header"};
+  // The header first, so that no memory is taken for a large file that is no catalog.
+  Status status = read_all(fd.get(), std::as_writable_bytes(std::span(&header, 1)), file);
+  if (!status) return status.error();
+  if (header.magic != catalog_image::kMagic || header.bytes != size) {
+    return Error{EBADMSG, printable(file) + ": catalog: cut off, or not a catalog"};
+  }
+  // Read rather than mapped: what was verified must not change under us afterwards.
+  Result<Mapping> image = Mapping::anonymous(size);
+  if (!image) return image.error();
+  status = read_all(fd.get(), {image->data(), size}, file);
+  if (!status) return status.error();
+  Result<std::shared_ptr<const Catalog>> catalog = Catalog::adopt(std::move(*image));
+  if (!catalog) return Error{catalog.error().code, printable(file) + ": " + catalog.error().message};
+  return catalog;
+}
+
+Status invalidate_saved_catalog(const std::string& saved_file) {
+  if (saved_file.empty() || ::unlink(saved_file.c_str()) == 0 || errno == ENOENT) return {};
+  return failure("remove", saved_file);
+}
+
+Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const CatalogOptions& options,
+                                           Logger& log, const ScanProgress& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  std::error_code code;
+  const std::string resolved = fs::canonical(source, code);
+  if (code) return system_error(code.value(), "read source directory " + printable(source));
+  LoadedCatalog out;
+  out.reason = "nowhere to save it";
+  std::string file;
+  if (!options.directory.empty()) {
+    const Result<std::string> directory = resolve_directory(options.directory, resolved);
+    if (!directory) return directory.error();
+    file = saved_catalog_path(*directory, resolved, options.scan.chunk_size);
+    Result<std::shared_ptr<const Catalog>> saved = reload(file, resolved, options, progress);
+    if (saved) {
+      log.info("catalog: reloaded {} of {} from {} in {:.2f} s",
+               counted((*saved)->size(), "entry", "entries"), printable(resolved), printable(file),
+               seconds_since(start));
+      return LoadedCatalog{*saved, true, false, "", seconds_since(start), file};
+    }
+    out.reason = saved.error().message;
+  }
+  log.info("catalog: scanning {}: {}", printable(resolved), out.reason);
+  std::this_thread::sleep_for(
+      kClockTick);  // so that what was written until now shows as written before the scan
+  const int64_t scan_start_ns = wall_clock_ns();
+  Result<std::shared_ptr<const Catalog>> scanned = scan_catalog(resolved, options.scan, log, progress);
+  if (!scanned) return scanned.error();
+  if (Status status = check_has_files(**scanned); !status) return status.error();
+  out.catalog = *scanned;
+  if (!file.empty() && try_save(*out.catalog, file, scan_start_ns, log)) out.saved_file = file;
+  out.seconds = seconds_since(start);
+  log.info("catalog: {}, {}, {}, {} in {}, scanned in {:.2f} s",
+           counted(out.catalog->count(Catalog::Kind::file), "file", "files"),
+           counted(out.catalog->count(Catalog::Kind::directory), "directory", "directories"),
+           counted(out.catalog->count(Catalog::Kind::symlink), "symlink", "symlinks"),
+           format_size(out.catalog->total_bytes()), counted(out.catalog->chunk_count(), "chunk", "chunks"),
+           out.seconds);
+  return out;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,46 @@
+// Reads a source tree into a catalog.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cache/base/log.h"
+#include "cache/base/result.h"
+#include "cache/catalog/catalog.h"
+
+namespace clairfs {
+
+/// The control directory's, which a mount has at its top.
+inline constexpr const char* kReservedName = ".clairfs";
+
+struct ScanOptions {
+  uint32_t chunk_size = 4U << 20;  ///< bytes, at least 1
+  /// A PFS answers each call after a network round trip, so that several should be under way; more than this
+  /// brings its metadata server little. Lowered where the limit of open files asks for it.
+  unsigned threads = 8;
+  /// An entry of this name in the top directory is left out; empty: none.
+  std::string reserved = kReservedName;
+};
+
+/// Entries found so far. Called on the thread that scans, first with 0, then about ten times a second, and at
+/// the end.
+using ScanProgress = std::function<void(uint64_t entries)>;
+inline constexpr auto kProgressPeriod = std::chrono::milliseconds(100);
+
+/// Scans the tree below `source`, which may itself be a symlink. The result is the same for any number of
+/// threads. Special files and `reserved` are left out, what one is not allowed to read is left out or, if a
+/// directory, left empty; one log line each says how many and names some. What vanishes meanwhile is left out
+/// silently. Holds at most 2 descriptors a thread, and two more. Errors: `source` missing, not a directory or
+/// not readable; an entry that cannot be read for another reason than permission; out of descriptors or
+/// memory; more entries or chunks than can be numbered.
+Result<std::shared_ptr<const Catalog>> scan_catalog(const std::string& source, const ScanOptions& options,
+                                                    Logger& log, const ScanProgress& progress = {});
+
+/// `wanted`, but at least 1 and no more than the limit of open files bears at 2 descriptors a thread, leaving
+/// three quarters of it to others.
+unsigned threads_within_limits(unsigned wanted);
+
+}  // namespace clairfs

@@ -1,0 +1,74 @@
+#include "cache/chunks/chunk_cache.h"
+
+#include <chrono>
+#include <thread>
+
+namespace clairfs {
+
+Result<std::unique_ptr<ChunkCache>> ChunkCache::create(const Parts& parts, uint64_t ram_capacity) {
+  ram_capacity = ram_capacity / kPageSize * kPageSize;
+  const TransitShares shares = TransitShares::for_chunks(parts.catalog.chunk_size());
+  auto ram_arena = RamArena::create(ram_capacity, kRamUnit);
+  if (!ram_arena) return ram_arena.error();
+  auto transit_arena = RamArena::create(shares.capacity);
+  if (!transit_arena) return transit_arena.error();
+  return std::unique_ptr<ChunkCache>(
+      new ChunkCache(parts, std::move(*ram_arena), std::move(*transit_arena), ram_capacity, shares));
+}
+
+ChunkCache::ChunkCache(const Parts& parts, std::unique_ptr<RamArena> ram_arena,
+                       std::unique_ptr<RamArena> transit_arena, uint64_t ram_capacity,
+                       const TransitShares& shares)
+    : catalog_(parts.catalog),
+      table_(parts.catalog.chunk_count()),
+      transit_(std::move(transit_arena), shares, !parts.stores.empty(), table_, parts.metrics, parts.log),
+      tiers_({parts.catalog, parts.stores, parts.policy, table_, transit_, parts.metrics, parts.log},
+             std::move(ram_arena), ram_capacity, shares.nvme_writes),
+      fetcher_({parts.catalog, parts.source, table_, tiers_, transit_, parts.metrics},
+               tiers_.adopt_warm_chunks() && parts.verify_warm_files) {}
+
+ChunkCache::~ChunkCache() {
+  transit_.end();  // its thread uses the fetcher
+  table_.clear();
+}
+
+void ChunkCache::acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done) {
+  if (ChunkRef data = resident(chunk)) return done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
+  join_or_start(FetchScope::anywhere, chunk, urgency, done);
+}
+
+bool ChunkCache::acquire_within(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done) {
+  return join_or_start(scope, chunk, urgency, done);
+}
+
+bool ChunkCache::join_or_start(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done) {
+  const ChunkRange range = catalog_.range(chunk);
+  const bool may_wait = scope == FetchScope::anywhere && fetcher_.asks_others(range.file, range.offset);
+  ChunkTable::Joined joined = table_.join(scope, chunk, may_wait, urgency, done);
+  if (joined.data) {
+    done(AcquiredChunk{std::move(joined.data), Origin::ram, false, 0});
+    return true;
+  }
+  if (joined.starts) fetcher_.start(joined.fetch);
+  if (joined.raised) fetcher_.demand_changed(*joined.fetch);
+  return joined.fetch != nullptr;
+}
+
+void ChunkCache::raise(ChunkId chunk, Urgency urgency) {
+  const FetchPtr fetch = table_.find(chunk);
+  if (fetch && fetch->demand.raise(urgency)) fetcher_.demand_changed(*fetch);
+}
+
+bool ChunkCache::stop(Duration patience) {
+  tiers_.stop();
+  fetcher_.stop();
+  // Polled: this happens once, and std::atomic::wait knows no deadline.
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!fetcher_.stopped() || !tiers_.stopped()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,129 @@
+// The cache: which chunks are here, in which tier, and how a missing one is brought in exactly once.
+//
+// A chunk is in memory (in the RAM tier, or in transit: on its way to NVMe or just read from it), on NVMe, or
+// absent. Whoever needs one calls acquire() or read(). If it is in memory the answer comes at once. Otherwise
+// the first caller starts a fetch and all others join it (single flight); the fetch takes the chunk from NVMe
+// if it is there, else from the source, into memory that was reserved before, and completes every waiter from
+// the thread that completed the transfer.
+//
+// Where a fetched chunk is kept is decided by a TierPolicy before it is fetched. What the RAM tier does not
+// keep goes through transit memory. When that is short, fetches wait for it in order; it comes free as
+// transfers complete.
+//
+// A chunk larger than a READ that no tier would keep is not brought in whole: the range asked for is read
+// from the source and forgotten. So a full cache adds nothing to what the source would have to deliver
+// anyway.
+//
+// The parts: chunk_table (what is here and what is on its way), fetcher (carries a fetch on), tiers (what is
+// kept), transit_pool and transit_queue (memory on the way). Locks are theirs, all leaves; none is held while
+// a call-back runs or a transfer is submitted.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sys/uio.h>
+
+#include "cache/base/clock.h"
+#include "cache/base/log.h"
+#include "cache/base/metrics.h"
+#include "cache/catalog/catalog.h"
+#include "cache/chunks/chunk_table.h"
+#include "cache/chunks/fetch.h"
+#include "cache/chunks/fetcher.h"
+#include "cache/chunks/tiers.h"
+#include "cache/chunks/transit_pool.h"
+#include "cache/memory/ram_arena.h"
+#include "cache/memory/transit_shares.h"
+#include "cache/nvme/store.h"
+#include "cache/source/source.h"
+
+namespace clairfs {
+
+/// The bytes of a read, pinned until it is destroyed.
+struct ReadView {
+  std::vector<iovec> memory;
+  std::vector<ChunkRef> pins;
+  std::vector<std::unique_ptr<std::string>> copies;  ///< of what must not stay pinned
+  Origin origin = Origin::ram;                       ///< the slowest that any part came from
+  bool joined = false;
+};
+
+/// Thread-safe.
+class ChunkCache {
+ public:
+  using ReadDone = std::function<void(Result<ReadView>)>;
+
+  /// What the cache is made of; all outlive it. `stores` may be empty.
+  struct Parts {
+    const Catalog& catalog;
+    ChunkSource& source;
+    std::vector<NvmeStore*> stores;
+    TierPolicy& policy;
+    Metrics& metrics;
+    Logger& log;
+    /// The catalog did not look at every file: compare a file with the source before the first use of what an
+    /// NVMe store kept of it over a restart.
+    bool verify_warm_files = false;
+  };
+
+  /// Memory used is at most `ram_capacity` plus that of TransitShares::for_chunks(), and with stores one
+  /// chunk more (ram_backup()). Errors: ENOMEM, EINVAL.
+  static Result<std::unique_ptr<ChunkCache>> create(const Parts& parts, uint64_t ram_capacity);
+  ~ChunkCache();
+  ChunkCache(const ChunkCache&) = delete;
+  ChunkCache& operator=(const ChunkCache&) = delete;
+
+  /// Calls `done` exactly once with the whole chunk: before returning if it is in memory, else from the
+  /// thread that completed the fetch. Errors: those of the source; ECANCELED after stop().
+  void acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done);
+
+  /// The same on behalf of another node, from memory or within `scope`, and never by a fetch that waits for a
+  /// third node. False, and `done` is not called, if it could not come from there. REQUIRES: scope is not
+  /// `anywhere`.
+  bool acquire_within(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done);
+
+  /// A fetch of the chunk that is under way is as urgent as this by now, if that is more urgent than before.
+  void raise(ChunkId chunk, Urgency urgency);
+
+  /// As acquire(), for bytes [offset, offset + length) of a file, with the urgency of a waiting reader.
+  /// REQUIRES: length > 0 and the range lies within the file.
+  void read(FileId file, uint64_t offset, uint64_t length, ReadDone done);
+
+  /// The chunk if it is in memory; starts nothing.
+  ChunkRef resident(ChunkId chunk) const { return table_.resident(chunk); }
+  /// What the tiers could still take.
+  TierSpace space() const { return tiers_.space(); }
+  /// Whether the chunk would stay in a tier if it were fetched now; `space` is space().
+  bool would_keep(ChunkId chunk, const TierSpace& space) const { return tiers_.would_keep(chunk, space); }
+  /// NVMe is slower than what is brought in for it: more would be fetched in vain.
+  bool writes_are_behind() const { return tiers_.writes_are_behind(); }
+  /// Where the chunk is kept now.
+  Tier tier_of(ChunkId chunk) const { return table_.tier_of(chunk); }
+
+  /// Makes copies of the RAM tier on NVMe once it is started; stop() ends it, too.
+  RamBackup& ram_backup() { return tiers_.backup(); }
+
+  /// Nothing new is fetched from now on; waits until what is under way has ended, at most `patience`. False
+  /// if something was still under way then (a hung filesystem): the process must then end without destroying
+  /// this.
+  bool stop(Duration patience);
+
+ private:
+  struct RangeRead;
+
+  ChunkCache(const Parts& parts, std::unique_ptr<RamArena> ram_arena, std::unique_ptr<RamArena> transit_arena,
+             uint64_t ram_capacity, const TransitShares& shares);
+  bool join_or_start(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done);
+  void acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length, const AcquireDone& done);
+
+  const Catalog& catalog_;
+  ChunkTable table_;  // first: the others' threads use it to the end
+  TransitPool transit_;
+  Tiers tiers_;
+  Fetcher fetcher_;
+};
+
+}  // namespace clairfs

@@ -1,0 +1,92 @@
+// Which chunk is where, and which one is on its way.
+//
+// A slot for each chunk says whether it is in memory and which NVMe store has it. A fetch is in the table
+// from the join() that starts it until publish() or abandon(): everybody who wants its chunk meanwhile joins
+// it, so that a chunk is fetched once however many want it.
+//
+// Thread-safe. Locks: shard mutexes (one of 64, by chunk), leaves. No call-back runs under one.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/base/mutex.h"
+#include "cache/chunks/fetch.h"
+#include "cache/source/source.h"
+
+namespace clairfs {
+
+class ChunkTable {
+ public:
+  explicit ChunkTable(uint32_t chunks) : slots_(chunks) {}
+
+  /// What came of join(): the data, or the fetch that will answer, or neither (refused).
+  struct Joined {
+    ChunkRef data;
+    FetchPtr fetch;
+    bool starts = false;  ///< nobody carries the fetch on yet: the caller does
+    bool raised = false;  ///< its demand was raised: whoever has it is to be told
+  };
+  /// Adds `done` to those who wait for the chunk, unless it is in memory. `may_wait`: a fetch that starts now
+  /// may wait for another node. Who may not take the chunk from anywhere is refused where it would have to.
+  Joined join(FetchScope scope, ChunkId chunk, bool may_wait, Urgency urgency, const AcquireDone& done);
+  /// The fetch of the chunk that is under way; null: none.
+  FetchPtr find(ChunkId chunk) const;
+
+  /// The store that the fetch takes its chunk from. A fetch from NVMe waits for no other node.
+  std::optional<size_t> settle_store(Fetch& fetch);
+  /// From now on the fetch waits for no other node.
+  void keep_from_others(Fetch& fetch);
+
+  struct Published {
+    std::vector<AcquireDone> waiters;
+    std::optional<size_t> store;  ///< that had the chunk until it came to RAM
+  };
+  /// Ends the fetch: the chunk is in memory, in the RAM tier or in transit.
+  Published publish(const Fetch& fetch, const ChunkRef& data, bool in_ram);
+  /// Ends the fetch without its chunk; returns who waited.
+  std::vector<AcquireDone> abandon(const Fetch& fetch);
+
+  /// The chunk if it is in memory.
+  ChunkRef resident(ChunkId chunk) const;
+  /// The chunk if the RAM tier has it and NVMe has not.
+  ChunkRef only_in_ram(ChunkId chunk) const;
+  Tier tier_of(ChunkId chunk) const;
+  /// In memory, on NVMe or on its way.
+  bool here_or_coming(ChunkId chunk) const;
+  bool on_nvme(ChunkId chunk) const;
+
+  void set_store(ChunkId chunk, size_t store);
+  /// The store that had it until now.
+  std::optional<size_t> clear_store(ChunkId chunk);
+  /// Takes the chunk out of the RAM tier; null if it is not there.
+  ChunkRef take_from_ram(ChunkId chunk);
+  /// Takes the chunk out of transit memory if nobody else pins it; `pinned` says so if somebody does.
+  ChunkRef take_from_transit(ChunkId chunk, bool& pinned);
+  /// Lets go of all data, before the memory that it is in goes.
+  void clear();
+
+ private:
+  struct Slot {
+    ChunkRef data;
+    uint8_t store =
+        0;  // 1 + number of the NVMe store that has it; 0: none, or a copy that RamBackup knows of
+    bool in_ram = false;  // what `data` is in: the RAM tier, or transit memory
+  };
+  struct alignas(64) Shard {
+    Mutex mutex;
+    std::unordered_map<ChunkId, FetchPtr> fetches GUARDED_BY(mutex);
+  };
+
+  static std::optional<size_t> number(uint8_t store) {
+    return store == 0 ? std::nullopt : std::optional<size_t>(store - 1);
+  }
+  Shard& shard(ChunkId chunk) const { return shards_[chunk.index() % shards_.size()]; }
+
+  mutable std::array<Shard, 64> shards_;
+  std::vector<Slot> slots_;  // by ChunkId; each is guarded by its shard's mutex
+};
+
+}  // namespace clairfs

@@ -1,0 +1,54 @@
+// A chunk on its way into memory, as an object: from the first who wants it until all who wait are answered.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cache/base/result.h"
+#include "cache/base/types.h"
+#include "cache/chunks/tier_policy.h"
+#include "cache/memory/chunk_data.h"
+#include "cache/source/demand.h"
+
+namespace clairfs {
+
+/// A chunk in memory, and how it came to the caller.
+struct AcquiredChunk {
+  ChunkRef data;
+  Origin origin = Origin::ram;  ///< where this caller's bytes came from
+  bool joined = false;          ///< another caller's fetch was already under way
+  uint64_t start = 0;           ///< where in the chunk `data` begins; not 0 only for a range read through
+};
+
+using AcquireDone = std::function<void(Result<AcquiredChunk>)>;
+
+struct Fetch {
+  Fetch(ChunkId wanted, Urgency urgency) : chunk(wanted), demand(urgency) {}
+
+  const ChunkId chunk;
+  Demand demand;
+
+  // Guarded by the chunk's shard of the ChunkTable.
+  std::vector<AcquireDone> waiters;  // the first one started it, the others joined
+  // For another node; never turns true later. Only the thread that carries the fetch on writes it, and reads
+  // it without the lock.
+  bool may_wait = false;
+
+  // Of the thread that carries the fetch on; one at a time.
+  ChunkRef data;
+  Tier keep = Tier::none;       // where it is to stay
+  std::optional<size_t> store;  // the NVMe store that has it
+  uint64_t others_transit = 0;  // bytes that count against TransitShares::others
+};
+
+using FetchPtr = std::shared_ptr<Fetch>;
+
+/// The demand of a fetch, which keeps the fetch.
+inline std::shared_ptr<const Demand> demand_of(const FetchPtr& fetch) {
+  return {fetch, &fetch->demand};
+}
+
+}  // namespace clairfs

@@ -1,0 +1,244 @@
+#include "cache/chunks/fetcher.h"
+
+#include <cerrno>
+#include <utility>
+
+namespace clairfs {
+namespace {
+
+const Error kStopped{ECANCELED, "the mount is being shut down"};
+
+}  // namespace
+
+Fetcher::Fetcher(const Parts& parts, bool verify_warm_files) : parts_(parts) {
+  if (!verify_warm_files) return;
+  unverified_ = std::vector<std::atomic<bool>>(parts_.catalog.size());
+  for (auto& file : unverified_) file = true;
+}
+
+bool Fetcher::asks_others(FileId file, uint64_t offset) const {
+  return parts_.transit.may_lose() && parts_.source.may_wait_for_others(file, offset);
+}
+
+void Fetcher::start(const FetchPtr& fetch) {
+  if (const auto lacking = begin(fetch))
+    parts_.transit.wait(*lacking, demand_of(fetch), [this, fetch] { return begin(fetch); });
+}
+
+// To whoever has the fetch now.
+void Fetcher::demand_changed(const Fetch& fetch) {
+  parts_.transit.demand_changed(fetch.demand);
+  parts_.source.demand_changed(fetch.demand);
+}
+
+// Reserves memory and starts the transfer, unless there is no memory now: the answer is what lacks it.
+std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
+  if (stopping_.load()) {
+    fail(*fetch, kStopped);
+    return std::nullopt;
+  }
+  const ChunkRange range = parts_.catalog.range(fetch->chunk);
+  fetch->store = parts_.table.settle_store(*fetch);
+  const bool may_wait = fetch->may_wait;
+  fetch->keep = parts_.tiers.place(fetch->chunk, fetch->store.has_value());
+  std::optional<Block> block;
+  // What comes from NVMe comes in pages.
+  if (fetch->keep == Tier::ram && !fetch->store) block = parts_.tiers.allocate_ram(range.length);
+  const bool in_transit = !block;
+  const bool verifies = fetch->store && must_verify(range.file);
+  if (in_transit) {
+    const TransitClass transit_class = may_wait                    ? TransitClass::others
+                                       : !fetch->store || verifies ? TransitClass::source
+                                                                   : TransitClass::nvme;
+    block = parts_.transit.reserve(range.length, transit_class);
+    if (!block) return transit_class;
+  }
+  under_way_.fetch_add(1);
+  fetch->data = ChunkRef(new ChunkData(std::move(*block), range.length, parts_.transit));
+  fetch->others_transit = may_wait && in_transit ? fetch->data->block.capacity() : 0;
+  if (fetch->keep == Tier::nvme) parts_.tiers.promise(fetch->data->block.capacity());
+  if (!fetch->store) {
+    fetch_from_source(fetch);
+  } else if (verifies) {
+    verify(fetch);
+  } else {
+    fetch_from_nvme(fetch);
+  }
+  return std::nullopt;
+}
+
+bool Fetcher::must_verify(FileId file) const {
+  return !unverified_.empty() && unverified_[file.index()].load();
+}
+
+// An empty fetch reads nothing but compares the file with the catalog. With another ctime the file stays
+// unverified: other chunks of it may be on NVMe, too.
+void Fetcher::verify(const FetchPtr& fetch) {
+  FetchRequest request;
+  request.file = parts_.catalog.range(fetch->chunk).file;
+  request.demand = demand_of(fetch);
+  request.done = [this, fetch, file = request.file](const Result<Origin>& outcome) {
+    if (!outcome && outcome.error().code == kOtherCtime) {
+      parts_.tiers.forget(*fetch->store, fetch->chunk);
+      return fetch_without_nvme(fetch);
+    }
+    if (!outcome) return finish(fetch, outcome.error());
+    unverified_[file.index()] = false;
+    fetch_from_nvme(fetch);
+  };
+  parts_.source.start(std::move(request));
+}
+
+void Fetcher::fetch_from_nvme(const FetchPtr& fetch) {
+  parts_.tiers.read(*fetch->store, fetch->chunk, fetch->data->block.all(),
+                    [this, fetch](const Status& status) {
+                      if (status) return finish(fetch, Origin::nvme);
+                      fetch_without_nvme(fetch);
+                    });
+}
+
+// NVMe does not have the chunk any more.
+void Fetcher::fetch_without_nvme(const FetchPtr& fetch) {
+  parts_.tiers.lost_on_nvme(fetch->chunk);
+  fetch->store.reset();
+  fetch->keep = parts_.tiers.place(fetch->chunk, false);
+  if (fetch->keep == Tier::nvme) parts_.tiers.promise(fetch->data->block.capacity());
+  fetch_from_source(fetch);
+}
+
+void Fetcher::fetch_from_source(const FetchPtr& fetch) {
+  const ChunkRange range = parts_.catalog.range(fetch->chunk);
+  FetchRequest request;
+  request.file = range.file;
+  request.offset = range.offset;
+  request.length = range.length;
+  request.memory = fetch->data->block.slices(0, range.length);
+  request.demand = demand_of(fetch);
+  request.scope = fetch->may_wait ? FetchScope::anywhere : FetchScope::local_or_pfs;
+  request.done = [this, fetch](const Result<Origin>& outcome) { finish(fetch, outcome); };
+  parts_.source.start(std::move(request));
+}
+
+// The end of every transfer of a fetch.
+void Fetcher::finish(const FetchPtr& fetch, const Result<Origin>& outcome) {
+  ChunkRef data = std::move(fetch->data);
+  const uint64_t promised = fetch->keep == Tier::nvme ? data->block.capacity() : 0;
+  parts_.transit.leave_others(fetch->others_transit);
+  if (outcome) {
+    if (fetch->keep == Tier::ram && !parts_.tiers.in_ram(data))
+      data = parts_.tiers.moved_to_ram(std::move(data));
+    // Counted before those who waited hear of it: they may fetch more.
+    const bool written = fetch->keep == Tier::nvme && parts_.tiers.count_write(data->block.capacity());
+    publish(*fetch, data, *outcome);
+    if (written) parts_.tiers.write(fetch->chunk, data);
+  } else if (outcome.error().code == kMemoryLost) {
+    parts_.transit.lose(data);
+    parts_.table.keep_from_others(*fetch);  // so that this ends
+    start(fetch);
+  } else {
+    fail(*fetch, outcome.error());
+  }
+  parts_.tiers.take_back(promised);  // not before the write has its room
+  ended(std::move(data));
+}
+
+// Makes fetched bytes known and answers all who wait.
+void Fetcher::publish(const Fetch& fetch, const ChunkRef& data, Origin origin) {
+  const bool in_ram = parts_.tiers.in_ram(data);
+  if (in_ram) parts_.metrics.ram_chunks.add(1);
+  const ChunkTable::Published published = parts_.table.publish(fetch, data, in_ram);
+  if (in_ram) {
+    parts_.tiers.kept_in_ram(fetch.chunk, published.store);
+  } else {
+    parts_.transit.add(fetch.chunk);
+  }
+  bool joined = false;
+  for (const AcquireDone& done : published.waiters) {
+    done(AcquiredChunk{data, origin, joined, 0});
+    joined = true;
+  }
+}
+
+void Fetcher::fail(const Fetch& fetch, const Error& error) {
+  for (const AcquireDone& done : parts_.table.abandon(fetch)) done(error);
+}
+
+// The data is let go of first: after that the cache may be destroyed.
+void Fetcher::ended(ChunkRef data) {
+  data = ChunkRef();
+  under_way_.fetch_sub(1);
+}
+
+// A range that is read through.
+struct Fetcher::Range {
+  FileId file;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  FetchScope scope = FetchScope::anywhere;
+  AcquireDone done;
+  const Demand demand{Urgency{Urgency::Kind::reader, 0}};
+  ChunkRef data;
+};
+
+void Fetcher::read_range(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done) {
+  const auto range = std::make_shared<Range>();
+  range->file = file;
+  range->offset = offset;
+  range->length = length;
+  if (!asks_others(file, offset)) range->scope = FetchScope::local_or_pfs;
+  range->done = done;
+  start_range(range);
+}
+
+void Fetcher::start_range(const std::shared_ptr<Range>& range) {
+  if (const auto lacking = begin_range(range)) {
+    parts_.transit.wait(*lacking, {range, &range->demand}, [this, range] { return begin_range(range); });
+  }
+}
+
+std::optional<TransitClass> Fetcher::begin_range(const std::shared_ptr<Range>& range) {
+  if (stopping_.load()) {
+    range->done(kStopped);
+    return std::nullopt;
+  }
+  const TransitClass transit_class =
+      range->scope == FetchScope::anywhere ? TransitClass::others : TransitClass::source;
+  auto block = parts_.transit.reserve(range->length, transit_class);
+  if (!block) return transit_class;
+  under_way_.fetch_add(1);
+  range->data =
+      ChunkRef(new ChunkData(std::move(*block), static_cast<uint32_t>(range->length), parts_.transit));
+  FetchRequest request;
+  request.file = range->file;
+  request.offset = range->offset;
+  request.length = range->length;
+  request.memory = range->data->block.slices(0, range->length);
+  request.demand = {range, &range->demand};
+  request.scope = range->scope;
+  request.done = [this, range](const Result<Origin>& outcome) { finish_range(range, outcome); };
+  parts_.source.start(std::move(request));
+  return std::nullopt;
+}
+
+void Fetcher::finish_range(const std::shared_ptr<Range>& range, const Result<Origin>& outcome) {
+  ChunkRef data = std::move(range->data);
+  if (range->scope == FetchScope::anywhere) parts_.transit.leave_others(data->block.capacity());
+  if (outcome) {
+    range->done(AcquiredChunk{data, *outcome, false, range->offset % parts_.catalog.chunk_size()});
+  } else if (outcome.error().code == kMemoryLost) {
+    parts_.transit.lose(data);
+    range->scope = FetchScope::local_or_pfs;
+    start_range(range);
+  } else {
+    range->done(outcome.error());
+  }
+  ended(std::move(data));
+}
+
+void Fetcher::stop() {
+  stopping_.store(true);
+  parts_.source.stop();
+  parts_.transit.wake();  // what waits is answered now
+}
+
+}  // namespace clairfs

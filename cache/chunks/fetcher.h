@@ -1,0 +1,86 @@
+// Carries fetches on: reserves memory, takes the chunk from NVMe or from the source, and answers who waits.
+//
+//   start() -> begin() -> NVMe: (compare the file, where nobody has yet) -> read ---------> finish()
+//                 |         |   not there any more                                           |
+//                 |         +-> source (the PFS, or another node) --------------------------+
+//                 +-> no memory: TransitQueue, and begin() again
+//
+// Each step runs on the thread that completed the one before. A fetch of a range of a file that no tier would
+// keep (read_range()) goes the same way, without a chunk.
+//
+// Fetches that may wait for other nodes have a share of the transit memory, and each class of fetches has
+// queues of its own. What another node asks for never joins a fetch that waits for a node: so nodes never
+// wait for each other in a circle.
+//
+// Thread-safe, without locks of its own.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "cache/base/metrics.h"
+#include "cache/catalog/catalog.h"
+#include "cache/chunks/chunk_table.h"
+#include "cache/chunks/fetch.h"
+#include "cache/chunks/tiers.h"
+#include "cache/chunks/transit_pool.h"
+#include "cache/source/source.h"
+
+namespace clairfs {
+
+class Fetcher {
+ public:
+  /// All outlive it.
+  struct Parts {
+    const Catalog& catalog;
+    ChunkSource& source;
+    ChunkTable& table;
+    Tiers& tiers;
+    TransitPool& transit;
+    Metrics& metrics;
+  };
+
+  /// `verify_warm_files`: see ChunkCache::Parts.
+  Fetcher(const Parts& parts, bool verify_warm_files);
+
+  /// Begins a fetch that joined nobody (ChunkTable::Joined::starts).
+  void start(const FetchPtr& fetch);
+  /// The demand of the fetch was raised.
+  void demand_changed(const Fetch& fetch);
+  /// Bytes [offset, offset + length) of a file, within one chunk, for a waiting reader. They are forgotten
+  /// afterwards.
+  void read_range(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done);
+  /// Whether a fetch of the chunk of `file` at `offset` would be asked of another node now.
+  bool asks_others(FileId file, uint64_t offset) const;
+
+  /// What waits and all that comes later fails with ECANCELED.
+  void stop();
+  /// After stop(): nothing is under way.
+  bool stopped() const { return under_way_.load() == 0 && parts_.transit.nobody_waits(); }
+
+ private:
+  struct Range;
+
+  std::optional<TransitClass> begin(const FetchPtr& fetch);
+  bool must_verify(FileId file) const;
+  void verify(const FetchPtr& fetch);
+  void fetch_from_nvme(const FetchPtr& fetch);
+  void fetch_without_nvme(const FetchPtr& fetch);
+  void fetch_from_source(const FetchPtr& fetch);
+  void finish(const FetchPtr& fetch, const Result<Origin>& outcome);
+  void publish(const Fetch& fetch, const ChunkRef& data, Origin origin);
+  void fail(const Fetch& fetch, const Error& error);
+  void ended(ChunkRef data);
+
+  void start_range(const std::shared_ptr<Range>& range);
+  std::optional<TransitClass> begin_range(const std::shared_ptr<Range>& range);
+  void finish_range(const std::shared_ptr<Range>& range, const Result<Origin>& outcome);
+
+  const Parts parts_;
+  std::vector<std::atomic<bool>> unverified_;  // by FileId; empty when every file was looked at
+  std::atomic<uint64_t> under_way_{0};         // transfers
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace clairfs

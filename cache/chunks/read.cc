@@ -1,0 +1,113 @@
+// Reads of a range of a file: the chunks that it touches, or the bytes alone.
+#include <algorithm>
+
+#include "cache/chunks/chunk_cache.h"
+#include "cache/io/memory.h"
+
+namespace clairfs {
+namespace {
+
+// The largest READ that the kernel sends (256 pages). A chunk up to this size is worth fetching whole even
+// when no tier keeps it: one READ will want nearly all of it.
+constexpr uint64_t kLargestRead = 1 << 20;
+
+}  // namespace
+
+// Collects the pieces of one read; the last to arrive completes it.
+struct ChunkCache::RangeRead {
+  struct Piece {
+    ChunkRef data;  // or
+    std::string copy;
+    uint64_t offset = 0;  // within the chunk
+    uint64_t length = 0;
+  };
+  explicit RangeRead(const Tiers& cache_tiers) : tiers(cache_tiers) {}
+
+  const Tiers& tiers;
+  std::vector<Piece> pieces;
+  std::atomic<size_t> missing{0};
+  Mutex mutex;
+  ReadView view GUARDED_BY(mutex);
+  std::optional<Error> error GUARDED_BY(mutex);
+  ReadDone done;
+
+  void arrived(size_t i, Result<AcquiredChunk>& chunk) {
+    ChunkRef passed;  // let go of outside the lock: its memory may bring another piece
+    {
+      MutexLock lock(mutex);
+      if (chunk) {
+        pieces[i].offset -= chunk->start;
+        passed = hold(pieces[i], std::move(chunk->data));
+        view.origin = std::max(view.origin, chunk->origin);
+        view.joined = view.joined || chunk->joined;
+      } else {
+        error = chunk.error();
+      }
+    }
+    passed = ChunkRef();
+    if (missing.fetch_sub(1) != 1) return;
+    ReadView out;
+    std::optional<Error> failure;
+    {
+      MutexLock lock(mutex);
+      out = std::move(view);
+      failure = error;
+    }
+    if (failure) return done(*failure);
+    for (Piece& piece : pieces) {
+      if (piece.data) {
+        for (const iovec& run : piece.data->block.slices(piece.offset, piece.length))
+          out.memory.push_back(run);
+        out.pins.push_back(std::move(piece.data));
+      } else {
+        out.copies.push_back(std::make_unique<std::string>(std::move(piece.copy)));
+        out.memory.push_back({out.copies.back()->data(), out.copies.back()->size()});
+      }
+    }
+    done(std::move(out));
+  }
+
+  // What is in transit is not pinned until the others come: they may be waiting for just that memory, and so
+  // may those of other reads, each of which has a piece already.
+  ChunkRef hold(Piece& piece, ChunkRef data) const {
+    if (missing.load() > 1 && !tiers.in_ram(data)) {
+      piece.copy = joined(data->block.slices(piece.offset, piece.length));
+      return data;
+    }
+    piece.data = std::move(data);
+    return {};
+  }
+};
+
+void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone done) {
+  const Catalog::Chunks chunks = catalog_.chunks(file);
+  const uint64_t chunk_size = catalog_.chunk_size();
+  const uint64_t first = offset / chunk_size;
+  const uint64_t last = (offset + length - 1) / chunk_size;
+  auto job = std::make_shared<RangeRead>(tiers_);
+  job->pieces.resize(last - first + 1);
+  job->missing = job->pieces.size();
+  job->done = std::move(done);
+  for (uint64_t i = first; i <= last; ++i) {
+    const uint64_t begin = std::max(offset, i * chunk_size);
+    const uint64_t end = std::min(offset + length, (i + 1) * chunk_size);
+    auto& piece = job->pieces[i - first];
+    piece.offset = begin - i * chunk_size;
+    piece.length = end - begin;
+    acquire_piece(file, ChunkId(chunks.first.value + static_cast<uint32_t>(i)), begin, end - begin,
+                  [job, i, first](Result<AcquiredChunk> chunk) { job->arrived(i - first, chunk); });
+  }
+}
+
+// A piece of a read: its chunk, or, where no tier would keep a large chunk, just the bytes asked for.
+void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length,
+                               const AcquireDone& done) {
+  const bool large = catalog_.range(chunk).length > kLargestRead;
+  if (large && !table_.here_or_coming(chunk) && !would_keep(chunk, space())) {
+    fetcher_.read_range(file, offset, length, done);
+  } else {
+    acquire(chunk, Urgency{Urgency::Kind::reader, 0}, done);
+  }
+}
+
+}  // namespace clairfs

@@ -1,0 +1,203 @@
+#include "cache/chunks/tiers.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "cache/base/checksum.h"
+#include "cache/catalog/chunk_key.h"
+#include "cache/io/memory.h"
+
+namespace clairfs {
+
+Tiers::Tiers(Parts parts, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, uint64_t most_writes)
+    : parts_(std::move(parts)),
+      ram_(std::move(ram)),
+      account_(ram_capacity, parts_.metrics.ram_bytes),
+      most_writes_(most_writes),
+      backup_(parts_.catalog, parts_.stores, *this, promised_, parts_.metrics) {
+  parts_.metrics.ram_capacity.set(static_cast<int64_t>(ram_capacity));
+}
+
+// Chunks are found by their keys.
+bool Tiers::adopt_warm_chunks() {
+  bool any = false;
+  for (size_t i = 0; i < parts_.stores.size(); ++i) {
+    const uint64_t found = parts_.stores[i]->chunks();
+    if (found == 0) continue;
+    if (const uint64_t known = adopt(i); known != 0) {
+      any = true;
+      parts_.log.info("{}: {} chunks of an earlier mount are warm, {} were dropped",
+                      parts_.stores[i]->directory(), known, found - known);
+    }
+  }
+  return any;
+}
+
+// The number of chunks that the store had of this dataset.
+uint64_t Tiers::adopt(size_t store) {
+  NvmeStore& nvme = *parts_.stores[store];
+  const uint64_t found = nvme.chunks();
+  std::unordered_set<ChunkKey> known;
+  bool ours = false;
+  for (uint32_t c = 0; c < parts_.catalog.chunk_count(); ++c) {
+    const ChunkId chunk{c};
+    const ChunkKey key = chunk_key(parts_.catalog, chunk);
+    if (nvme.length_of(key) != length(chunk)) continue;
+    ours = true;
+    if (parts_.table.on_nvme(chunk)) continue;  // another store has it, too
+    left_on_nvme(chunk, store);
+    known.insert(key);
+  }
+  if (known.size() < found) nvme.drop_unless([&](const ChunkKey& key) { return known.contains(key); });
+  if (!ours) {
+    parts_.log.warn(
+        "{}: none of the {} chunks kept there is of this dataset as it is now, and they were dropped; give "
+        "each dataset an NVMe directory of its own",
+        nvme.directory(), found);
+  }
+  return known.size();
+}
+
+Tier Tiers::place(ChunkId chunk, bool from_nvme) {
+  if (from_nvme && !moves_up(chunk)) return Tier::none;
+  const TierChoice choice = parts_.policy.place(chunk, length(chunk), space());
+  for (const ChunkId victim : choice.evict) evict(victim, choice.tier);
+  const bool there_already = from_nvme && choice.tier == Tier::nvme;
+  return there_already ? Tier::none : choice.tier;
+}
+
+// Whether a chunk that NVMe keeps shall go to RAM: never in the place of another chunk. Its room on NVMe is
+// as good as free then, but to bring another chunk there costs a write.
+bool Tiers::moves_up(ChunkId chunk) const {
+  if (account_.capacity() >= parts_.catalog.total_bytes()) return true;
+  if (account_.used() + bytes_in(Tier::ram, length(chunk)) > account_.capacity()) return false;
+  if (!space().nvme_writable) return false;
+  uint64_t kept = account_.used();
+  for (size_t i = 0; i < parts_.stores.size(); ++i) kept += parts_.stores[i]->bytes() - backup_.copied(i);
+  return kept >= parts_.catalog.total_bytes() || parts_.policy.belongs_in_ram(chunk);
+}
+
+void Tiers::evict(ChunkId chunk, Tier tier) {
+  if (tier == Tier::nvme) {
+    if (const auto store = parts_.table.clear_store(chunk)) {
+      forget(*store, chunk);
+      parts_.metrics.nvme_evictions.add();
+    }
+    return;
+  }
+  const ChunkRef dropped = parts_.table.take_from_ram(chunk);
+  if (!dropped) return;
+  parts_.metrics.ram_evictions.add();
+  parts_.metrics.ram_chunks.add(-1);
+  if (const auto copied = backup_.release(chunk)) left_on_nvme(chunk, *copied);
+}
+
+// For what came from NVMe, or when memory of the tier was still pinned as the fetch began.
+ChunkRef Tiers::moved_to_ram(ChunkRef data) {
+  auto block = allocate_ram(data->length);
+  if (!block) return data;
+  copy_memory(data->block.slices(0, data->length), block->slices(0, data->length));
+  return ChunkRef(new ChunkData(std::move(*block), data->length, parts_.listener));
+}
+
+void Tiers::kept_in_ram(ChunkId chunk, std::optional<size_t> store) {
+  parts_.policy.kept(chunk, Tier::ram);
+  if (store) {
+    parts_.policy.dropped(chunk, Tier::nvme);
+    backup_.adopt(chunk, *store);
+  } else {
+    backup_.added(chunk);
+  }
+}
+
+void Tiers::read(size_t store, ChunkId chunk, const std::vector<iovec>& pages,
+                 std::function<void(Status)> done) {
+  backup_.transfer_began();
+  parts_.stores[store]->read(chunk_key(parts_.catalog, chunk), pages,
+                             [this, done = std::move(done)](const Status& status) {
+                               backup_.transfer_ended();
+                               done(status);
+                             });
+}
+
+void Tiers::lost_on_nvme(ChunkId chunk) {
+  parts_.table.clear_store(chunk);
+  parts_.policy.dropped(chunk, Tier::nvme);
+}
+
+void Tiers::forget(size_t store, ChunkId chunk) {
+  parts_.stores[store]->drop(chunk_key(parts_.catalog, chunk));
+}
+
+bool Tiers::count_write(uint64_t bytes) {
+  if (writing_.fetch_add(bytes) + bytes <= most_writes_) return true;
+  writing_.fetch_sub(bytes);
+  parts_.metrics.nvme_writes_skipped.add();
+  return false;
+}
+
+// The data is let go of before the write counts as ended: after that all this may be destroyed.
+void Tiers::write(ChunkId chunk, const ChunkRef& data) {
+  const uint64_t bytes = data->block.capacity();
+  if (!stopping_.load()) backup_.make_room(bytes);
+  const auto store = roomiest_store(bytes);
+  if (!store || stopping_.load()) {
+    writing_.fetch_sub(bytes);
+    return;
+  }
+  writes_.fetch_add(1);
+  backup_.transfer_began();
+  const uint64_t checksum = xxh3_64(data->block.slices(0, data->length));
+  parts_.stores[*store]->write(chunk_key(parts_.catalog, chunk), data->block.all(), data->length, checksum,
+                               [this, chunk, bytes, store, held = data](const Status& status) mutable {
+                                 backup_.transfer_ended();
+                                 writing_.fetch_sub(bytes);
+                                 if (status) left_on_nvme(chunk, *store);
+                                 held = ChunkRef();
+                                 writes_.fetch_sub(1);
+                               });
+}
+
+void Tiers::left_on_nvme(ChunkId chunk, size_t store) {
+  parts_.table.set_store(chunk, store);
+  parts_.policy.kept(chunk, Tier::nvme);
+}
+
+std::optional<size_t> Tiers::roomiest_store(uint64_t bytes) const {
+  std::optional<size_t> best;
+  uint64_t most = bytes;
+  for (size_t i = 0; i < parts_.stores.size(); ++i) {
+    const uint64_t available = parts_.stores[i]->available();
+    if (available < most) continue;
+    most = available;
+    best = i;
+  }
+  return best;
+}
+
+TierSpace Tiers::space() const {
+  TierSpace space;
+  space.ram = account_.capacity() - std::min(account_.used(), account_.capacity());
+  space.nvme_writable = false;
+  // What would have to make room might go for nothing: nobody waits for the disk.
+  space.nvme_behind = writes_are_behind();
+  if (space.nvme_behind) return space;
+  for (size_t i = 0; i < parts_.stores.size(); ++i) {
+    space.nvme = std::max(space.nvme, backup_.room(i));
+    space.nvme_writable = space.nvme_writable || parts_.stores[i]->writable();
+  }
+  space.nvme -= std::min(space.nvme, promised_.load());
+  return space;
+}
+
+bool Tiers::would_keep(ChunkId chunk, const TierSpace& space) const {
+  return parts_.policy.would_keep(chunk, length(chunk), space);
+}
+
+void Tiers::stop() {
+  stopping_.store(true);
+  backup_.stop();
+}
+
+}  // namespace clairfs

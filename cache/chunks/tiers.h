@@ -1,0 +1,103 @@
+// Where chunks are kept: the RAM tier, the NVMe stores, and the copies of the one on the other.
+//
+// A TierPolicy decides before a chunk is fetched; this asks it, makes room, and tells it what became of that.
+// Chunks go to NVMe behind the readers' backs: a disk that falls behind is given less, nobody waits for it.
+//
+// Thread-safe. It has no lock of its own; none is held while a store or the policy is called.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <sys/uio.h>
+
+#include "cache/base/log.h"
+#include "cache/base/metrics.h"
+#include "cache/catalog/catalog.h"
+#include "cache/chunks/chunk_table.h"
+#include "cache/chunks/ram_backup.h"
+#include "cache/chunks/tier_policy.h"
+#include "cache/memory/ram_arena.h"
+#include "cache/nvme/store.h"
+
+namespace clairfs {
+
+class Tiers final : private RamBackup::Keeper {
+ public:
+  /// All outlive it. `stores` may be empty.
+  struct Parts {
+    const Catalog& catalog;
+    std::vector<NvmeStore*> stores;
+    TierPolicy& policy;
+    ChunkTable& table;
+    MemoryListener& listener;  ///< of the RAM tier's memory
+    Metrics& metrics;
+    Logger& log;
+  };
+
+  /// `most_writes`: bytes that may wait to be written to NVMe.
+  Tiers(Parts parts, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, uint64_t most_writes);
+
+  /// Takes over what the stores kept over a restart, and drops what nobody can ask for any more. True if
+  /// there is something now. To be called once, first.
+  bool adopt_warm_chunks();
+
+  /// Where a chunk that is about to be fetched, from NVMe or not, is to stay; what has to make room is
+  /// dropped.
+  Tier place(ChunkId chunk, bool from_nvme);
+  /// Memory of the RAM tier; nothing: readers still pin what was dropped.
+  std::optional<Block> allocate_ram(uint64_t length) { return ram_->allocate(length, account_); }
+  bool in_ram(const ChunkRef& data) const { return &data->block.account() == &account_; }
+  /// A copy in the RAM tier, or `data` itself if there is no memory.
+  ChunkRef moved_to_ram(ChunkRef data);
+  /// The table says that RAM has the chunk. `store` had it until then.
+  void kept_in_ram(ChunkId chunk, std::optional<size_t> store);
+
+  void read(size_t store, ChunkId chunk, const std::vector<iovec>& pages, std::function<void(Status)> done);
+  /// A store turned out not to have the chunk.
+  void lost_on_nvme(ChunkId chunk);
+  /// What a store has of the chunk is not to be used.
+  void forget(size_t store, ChunkId chunk);
+
+  /// Bytes on NVMe that a fetch under way will need, and no longer needs.
+  void promise(uint64_t bytes) { promised_.fetch_add(bytes); }
+  void take_back(uint64_t bytes) { promised_.fetch_sub(bytes); }
+  /// Counts a write of so many bytes before it begins. False if NVMe has too much to write already.
+  bool count_write(uint64_t bytes);
+  /// Writes the chunk to NVMe. REQUIRES: count_write().
+  void write(ChunkId chunk, const ChunkRef& data);
+  bool writes_are_behind() const { return writing_.load() > most_writes_ / 2; }
+
+  TierSpace space() const;
+  bool would_keep(ChunkId chunk, const TierSpace& space) const;
+  RamBackup& backup() { return backup_; }
+
+  /// No writes to NVMe begin from now on.
+  void stop();
+  /// After stop(): nothing is under way.
+  bool stopped() const { return writes_.load() == 0 && backup_.stopped(); }
+
+ private:
+  uint32_t length(ChunkId chunk) const { return parts_.catalog.range(chunk).length; }
+  bool moves_up(ChunkId chunk) const;
+  void evict(ChunkId chunk, Tier tier);
+  uint64_t adopt(size_t store);
+  std::optional<size_t> roomiest_store(uint64_t bytes) const;
+  ChunkRef only_in_ram(ChunkId chunk) const override { return parts_.table.only_in_ram(chunk); }
+  void left_on_nvme(ChunkId chunk, size_t store) override;
+
+  const Parts parts_;
+  const std::unique_ptr<RamArena> ram_;
+  MemoryAccount account_;  // of the RAM tier
+  const uint64_t most_writes_;
+  std::atomic<uint64_t> promised_{0};
+  std::atomic<uint64_t> writing_{0};  // bytes
+  std::atomic<uint64_t> writes_{0};   // under way
+  std::atomic<bool> stopping_{false};
+  RamBackup backup_;  // last: its thread uses the others
+};
+
+}  // namespace clairfs

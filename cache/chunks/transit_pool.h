@@ -1,0 +1,86 @@
+// Transit memory: a fixed budget for chunks that are on their way or that no tier keeps.
+//
+// Its chunks stay until the memory is needed for the next (first in, first out), so that the READs of one
+// chunk in sequence cost one transfer. Who may have how much of it: memory/transit_shares.h.
+//
+// One thread ("transit") begins the fetches that found no memory, so that whoever lets go of memory starts no
+// fetch: a ChunkRef may be dropped anywhere, under any lock. The thread sleeps while nothing waits or nothing
+// comes free.
+//
+// Thread-safe. mutex_ is a leaf.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cache/base/log.h"
+#include "cache/base/metrics.h"
+#include "cache/base/mutex.h"
+#include "cache/base/thread.h"
+#include "cache/chunks/chunk_table.h"
+#include "cache/chunks/transit_queue.h"
+#include "cache/memory/chunk_data.h"
+#include "cache/memory/ram_arena.h"
+#include "cache/memory/transit_shares.h"
+
+namespace clairfs {
+
+class TransitPool final : public MemoryListener {
+ public:
+  /// `table` outlives it. `has_nvme`: a share is kept for reads from NVMe.
+  TransitPool(std::unique_ptr<RamArena> arena, const TransitShares& shares, bool has_nvme, ChunkTable& table,
+              Metrics& metrics, Logger& log);
+  ~TransitPool();
+  TransitPool(const TransitPool&) = delete;
+  TransitPool& operator=(const TransitPool&) = delete;
+
+  /// Memory within the share of the class, after dropping chunks that nobody uses any more; nothing: there is
+  /// none now.
+  std::optional<Block> reserve(uint64_t length, TransitClass transit_class);
+  /// Gives `bytes` of the share of the class `others` back, before the memory itself: their transfer has
+  /// ended.
+  void leave_others(uint64_t bytes);
+  /// The chunk is in the table now, and may be dropped when its turn comes.
+  void add(ChunkId chunk);
+  /// Never uses the memory again.
+  void lose(const ChunkRef& data);
+  /// Whether other nodes may be asked: memory may be lost by that.
+  bool may_lose() const { return lost_bytes_.load() <= shares_.lost; }
+
+  /// Has the thread begin a fetch for which reserve() had no memory, as soon as there is some.
+  void wait(TransitClass transit_class, std::shared_ptr<const Demand> demand, TransitQueue::Attempt attempt);
+  void demand_changed(const Demand& demand) { waiting_.demand_changed(demand); }
+  bool nobody_waits() const { return waiting_.empty(); }
+  void memory_released() override;
+  /// Has the thread try all that waits, which then learns that the mount ends.
+  void wake();
+  /// Ends the thread: what still waits is never begun.
+  void end();
+
+ private:
+  void begin_waiting();
+  std::optional<Block> allocate(uint64_t length, TransitClass transit_class);
+  std::optional<Block> claim(uint64_t length, TransitClass transit_class);
+
+  const std::unique_ptr<RamArena> arena_;
+  const TransitShares shares_;
+  const bool has_nvme_;
+  ChunkTable& table_;
+  Logger& log_;
+  MemoryAccount account_;
+  std::atomic<uint64_t> others_{0};      // bytes of fetches that may wait for other nodes
+  std::atomic<uint64_t> lost_bytes_{0};  // of lost_
+  TransitQueue waiting_;
+  CondVar wake_;
+  Mutex mutex_;
+  std::deque<ChunkId> order_ GUARDED_BY(mutex_);   // oldest first
+  std::vector<ChunkRef> lost_ GUARDED_BY(mutex_);  // memory that must never be used again
+  bool news_ GUARDED_BY(mutex_) = false;           // since the thread last tried
+  bool ending_ GUARDED_BY(mutex_) = false;
+  NamedThread thread_;  // last: uses the others
+};
+
+}  // namespace clairfs

@@ -1,0 +1,146 @@
+#include "cache/nvme/directory.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "cache/base/printable.h"
+#include "cache/base/text.h"
+#include "cache/nvme/index.h"
+
+namespace clairfs {
+namespace {
+
+constexpr const char* kLock = "lock";
+
+Error refused(int code, const std::string& path, const std::string& why) {
+  return Error{code, "NVMe directory " + path + ": " + why};
+}
+
+/// Whether `path` is there for other uses than this one.
+bool is_shared(const std::string& path, const struct stat& st) {
+  std::error_code failure;
+  return (st.st_mode & S_ISVTX) != 0 || !std::filesystem::is_empty(path, failure) || failure;
+}
+
+std::string own_inside(const std::string& path) {
+  return fmt::format("give a new one, for example {}", (std::filesystem::path(path) / "clairfs").string());
+}
+
+Status check(const std::string& path, const struct stat& st) {
+  if (S_ISLNK(st.st_mode)) return refused(ELOOP, path, "is a symlink; give the directory that it points to");
+  if (!S_ISDIR(st.st_mode)) return refused(ENOTDIR, path, "is not a directory; give another path");
+  if (st.st_uid != ::geteuid()) {
+    return refused(EPERM, path,
+                   fmt::format("belongs to user {}, not to user {} who mounts; {}", st.st_uid, ::geteuid(),
+                               (st.st_mode & S_ISVTX) != 0 ? own_inside(path) : "chown it or give another"));
+  }
+  if ((st.st_mode & 077) != 0) {
+    return refused(
+        EPERM, path,
+        fmt::format("is open to others (mode {:o}), and cached data would be too; {}", st.st_mode & 07777,
+                    is_shared(path, st) ? own_inside(path) : "chmod 700 " + path));
+  }
+  return {};
+}
+
+/// What a lock file says; empty if it says nothing yet, or lost what it said when the power failed.
+std::string text_of(int lock) {
+  char pid[16] = {};
+  const ssize_t n = ::pread(lock, pid, sizeof pid, 0);
+  std::string text(pid, n > 0 ? static_cast<size_t>(n) : 0);
+  std::erase(text, '\0');
+  return std::string(trimmed(text));
+}
+
+std::string owner_of(int lock) {
+  const std::string pid = text_of(lock);
+  return pid.empty() ? "another process" : "process " + pid;
+}
+
+bool has_our_lock(int directory) {
+  const Fd lock(::openat(directory, kLock, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  struct stat st;
+  if (!lock || ::fstat(lock.get(), &st) != 0 || !S_ISREG(st.st_mode)) return false;
+  const std::string pid = text_of(lock.get());
+  return pid.empty() || parse_whole<pid_t>(pid);
+}
+
+bool may_be_ours(const std::string& name, bool locked) {
+  if (name == "lost+found") return true;
+  return locked && (name.starts_with("segment-") || name == kLock || name == NvmeIndexFile::kName ||
+                    name == NvmeIndexFile::kNewName);
+}
+
+/// A store would write over files of the same names.
+Status check_entries(const std::string& path, int directory) {
+  if (NvmeIndexFile::exists(directory)) return {};
+  const bool locked = has_our_lock(directory);
+  std::error_code failure;
+  for (std::filesystem::directory_iterator entry(path, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    const std::string name = entry->path().filename();
+    if (may_be_ours(name, locked)) continue;
+    return refused(ENOTEMPTY, path,
+                   fmt::format("holds {}, which is not of clairfs; {}", printable(name), own_inside(path)));
+  }
+  if (failure) return system_error(failure.value(), "NVMe directory " + path);
+  return {};
+}
+
+Result<Fd> take_lock(const std::string& path, int directory) {
+  Fd lock(::openat(directory, kLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!lock) {
+    const int code = errno;
+    Error error = system_error(code, "NVMe directory " + path + ": make the lock file");
+    if (code == EROFS || code == EACCES) error.message += "; give a directory that can be written";
+    return error;
+  }
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return system_error(errno, "NVMe directory " + path + ": lock");
+    return refused(EBUSY, path,
+                   "is in use by " + owner_of(lock.get()) + "; unmount that or give another directory");
+  }
+  const std::string pid = std::to_string(::getpid()) + "\n";
+  if (::ftruncate(lock.get(), 0) != 0 ||
+      ::pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    const int code = errno != 0 ? errno : ENOSPC;
+    return system_error(code, "NVMe directory " + path + ": write the lock file");
+  }
+  return lock;
+}
+
+}  // namespace
+
+Result<NvmeDirectory> lock_nvme_directory(const std::string& path) {
+  std::string name = path;  // a trailing slash would follow a symlink
+  while (name.size() > 1 && name.back() == '/') name.pop_back();
+  if (::mkdir(name.c_str(), 0700) != 0 && errno != EEXIST) {
+    const int code = errno;
+    Error error = system_error(code, "NVMe directory " + name + ": make it");
+    if (code == ENOENT)
+      error.message += "; its parent directory is missing: mkdir -p it, or give another path";
+    return error;
+  }
+  struct stat st;
+  if (::lstat(name.c_str(), &st) != 0) return system_error(errno, "NVMe directory " + name);
+  if (Status status = check(name, st); !status) return status.error();
+  NvmeDirectory made;
+  made.directory.reset(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made.directory || ::fstat(made.directory.get(), &st) != 0) {
+    return system_error(errno, "NVMe directory " + name + ": open");
+  }
+  if (Status status = check(name, st); !status) return status.error();
+  if (Status status = check_entries(name, made.directory.get()); !status) return status.error();
+  auto lock = take_lock(name, made.directory.get());
+  if (!lock) return lock.error();
+  made.lock = std::move(*lock);
+  return made;
+}
+
+}  // namespace clairfs

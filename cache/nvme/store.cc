@@ -1,0 +1,562 @@
+// How a chunk moves: write() allocates slots and submits one transfer an extent; the last one to complete
+// makes the chunk known and queues its index records. read() marks the chunk as being read, submits,
+// verifies, and only then lets go of the slots, so that a drop meanwhile cannot give them to a writer.
+#include "cache/nvme/store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cache/base/checksum.h"
+#include "cache/base/clock.h"
+#include "cache/base/units.h"
+#include "cache/io/memory.h"
+#include "cache/nvme/directory.h"
+#include "cache/nvme/index.h"
+#include "cache/nvme/recovery.h"
+#include "cache/nvme/segments.h"
+#include "cache/nvme/store_impl.h"
+#include "cache/nvme/table.h"
+
+namespace clairfs {
+namespace {
+
+/// Less holds no useful number of chunks beside the index.
+constexpr uint64_t kSmallestCapacity = 1 << 20;
+/// A bad block costs one chunk, and others succeed in between; so many failures without one success between
+/// them mean that the device is gone, and every further read would only delay its fetch from elsewhere.
+constexpr unsigned kMostErrorsInARow = 8;
+
+/// What segments may hold: the capacity less the index's share, less two blocks each for directory and lock
+/// file, less what a filesystem takes for block maps. ext4 by its layout, not by measurement: a block for a
+/// file in more than four pieces, and 12 bytes a piece; 1/1024 allows a piece every 12 KiB. Only blocks of
+/// such maps could go beyond it, in a segment more finely scattered than that; file sizes never do.
+uint64_t segment_limit(uint64_t capacity, const NvmeIndexLimits& limits, const SegmentLayout& layout) {
+  constexpr uint64_t kFiles = 16 << 10;
+  constexpr uint64_t kBlockMap = 8 << 10;
+  const uint64_t files = capacity / (uint64_t{layout.segment_slots} * kSlotSize) + 1;
+  return capacity - limits.share - kFiles - files * kBlockMap - capacity / 1024;
+}
+
+bool laid_out(std::span<const iovec> memory, uint64_t length) {
+  for (const iovec& piece : memory) {
+    if ((reinterpret_cast<uintptr_t>(piece.iov_base) | piece.iov_len) % kSlotSize != 0) return false;
+  }
+  return length > 0 && total_bytes(memory) >= uint64_t{slots_for(length)} * kSlotSize;
+}
+
+/// The transfers of one chunk. The last to complete calls `finished` with the first error, 0 if there is
+/// none.
+struct Parts {
+  Parts(size_t count, std::function<void(int)> f) : left(count), finished(std::move(f)) {}
+
+  void completed(int code) {
+    int none = 0;
+    if (code != 0) error.compare_exchange_strong(none, code);
+    if (left.fetch_sub(1) == 1) finished(error.load());
+  }
+
+  std::atomic<size_t> left;
+  std::atomic<int> error{0};
+  const std::function<void(int)> finished;
+};
+
+class Store final : public NvmeStore {
+ public:
+  Store(const NvmeOptions& options, NvmeDirectory directory, std::unique_ptr<NvmeSegments> segments,
+        const NvmeIndexLimits& limits, uint64_t slack, IoBackend& io, Logger& log, Metrics& metrics)
+      : options_(options),
+        directory_(std::move(directory)),
+        segments_(std::move(segments)),
+        limits_(limits),
+        slack_(slack),
+        io_(io),
+        log_(log),
+        metrics_(metrics),
+        table_(segments_->layout().segment_slots) {}
+
+  ~Store() override {
+    {
+      MutexLock lock(mutex_);
+      while (in_flight_ > 0) idle_.wait(lock);
+    }
+    index_.reset();
+    if (counted_) count_all(-1);
+  }
+
+  Status load();
+
+  uint32_t length_of(const ChunkKey& key) const override {
+    MutexLock lock(mutex_);
+    const NvmeChunk* chunk = state_ == State::disabled ? nullptr : table_.find(key);
+    return chunk == nullptr ? 0 : chunk->length;
+  }
+  void read(const ChunkKey& key, std::vector<iovec> memory, std::function<void(Status)> done) override;
+  void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t checksum,
+             std::function<void(Status)> done) override;
+  void drop(const ChunkKey& key) override {
+    MutexLock lock(mutex_);
+    erase(key);
+  }
+  void drop_unless(const std::function<bool(const ChunkKey&)>& keep) override;
+
+  uint64_t available() const override {
+    MutexLock lock(mutex_);
+    if (state_ != State::active || !index_has_room()) return 0;
+    const uint64_t free = table_.space.free_slots() * kSlotSize + segments_->growable();
+    return free - std::min(free, slack_);
+  }
+  bool writable() const override {
+    MutexLock lock(mutex_);
+    return state_ == State::active;
+  }
+  uint64_t bytes() const override {
+    MutexLock lock(mutex_);
+    return table_.used_bytes();
+  }
+  uint64_t chunks() const override {
+    MutexLock lock(mutex_);
+    return table_.chunks().size();
+  }
+  const std::string& directory() const override { return options_.directory; }
+
+ private:
+  enum class State { active, read_only, disabled };
+
+  struct Reading {
+    ChunkKey key;
+    std::vector<iovec> memory;
+    std::function<void(Status)> done;
+    uint32_t length = 0;
+    uint64_t checksum = 0;
+    std::vector<Extent> extents;
+    TimePoint started;
+  };
+  struct Writing {
+    ChunkKey key;
+    std::vector<iovec> memory;
+    std::function<void(Status)> done;
+    NvmeChunk chunk;
+    TimePoint started;
+  };
+
+  Result<NvmeIndexFile> open_index();
+  void tell(const NvmeRecoveryReport& report) REQUIRES(mutex_);
+  Status start_index(NvmeIndexFile file, bool damaged);
+  NvmeIndex::Hooks hooks();
+  Result<NvmeChunk> allocate(const ChunkKey& key, uint32_t length, uint64_t checksum);
+  std::vector<Extent> allocate_slots(uint32_t slots) REQUIRES(mutex_);
+  bool index_has_room() const REQUIRES(mutex_);
+  void transfer(Transfer::Direction direction, const std::vector<Extent>& extents,
+                const std::vector<iovec>& memory, const std::function<void(int)>& finished);
+  void finish_read(Reading& reading, int code);
+  Status judge_read(const Reading& reading, int code);
+  void finish_write(Writing& writing, int code);
+  Status record_write(Writing& writing, int code);
+  bool erase(const ChunkKey& key, std::optional<uint32_t> only_at = {}) REQUIRES(mutex_);
+  void queue(std::vector<NvmeRecord> records) REQUIRES(mutex_);
+  void disable(State state, const std::string& cause) REQUIRES(mutex_);
+  void count_all(int64_t sign);
+  Error error(int code, const std::string& what) const {
+    return system_error(code, "NVMe directory " + options_.directory + ": " + what);
+  }
+  void ended() {
+    MutexLock lock(mutex_);
+    if (--in_flight_ == 0) idle_.notify_all();
+  }
+
+  // Constant after load().
+  const NvmeOptions options_;
+  const NvmeDirectory directory_;
+  const std::unique_ptr<NvmeSegments> segments_;
+  const NvmeIndexLimits limits_;
+  const uint64_t slack_;  // bytes
+  IoBackend& io_;
+  Logger& log_;
+  Metrics& metrics_;
+  bool counted_ = false;
+
+  // Guarded. NvmeSegments' and NvmeIndex's locks may be taken under it; it is not held while segments grow.
+  mutable Mutex mutex_;
+  NvmeTable table_ GUARDED_BY(mutex_);
+  State state_ GUARDED_BY(mutex_) = State::active;
+  uint64_t reserved_records_ GUARDED_BY(mutex_) = 0;  // of chunks being written
+  uint64_t in_flight_ GUARDED_BY(mutex_) = 0;
+  unsigned errors_in_a_row_ GUARDED_BY(mutex_) = 0;
+
+  // Self-synchronised.
+  CondVar idle_;
+  SteadyClock clock_;
+  std::unique_ptr<NvmeIndex> index_;
+};
+
+// Opening.
+
+Status Store::load() {
+  auto file = open_index();
+  if (!file) return file.error();
+  MutexLock lock(mutex_);
+  const auto report = recover_chunks(*file, *segments_, limits_.live_records, table_);
+  if (report) {
+    tell(*report);
+  } else {
+    log_.warn("NVMe directory {}: {}; kept {} chunks", options_.directory, report.error().message,
+              table_.chunks().size());
+  }
+  lock.unlock();
+  if (Status status = start_index(std::move(*file), !report); !status) return status;
+  count_all(1);
+  counted_ = true;
+  return {};
+}
+
+Result<NvmeIndexFile> Store::open_index() {
+  const int directory = directory_.directory.get();
+  const uint32_t segment_slots = segments_->layout().segment_slots;
+  ::unlinkat(directory, NvmeIndexFile::kNewName, 0);  // of a compaction that was cut short
+  auto file = NvmeIndexFile::open(directory, NvmeIndexFile::kName, segment_slots);
+  if (!file) {
+    if (file.error().code != ENOENT) {
+      log_.warn("NVMe directory {}: {}; starting empty", options_.directory, file.error().message);
+      ::unlinkat(directory, NvmeIndexFile::kName, 0);
+    }
+    file = NvmeIndexFile::create(directory, NvmeIndexFile::kName, segment_slots);
+    if (file) {
+      if (Status status = file->preallocate(limits_.file_records); !status) file = status.error();
+    }
+  }
+  if (!file) {
+    return Error{file.error().code, "NVMe directory " + options_.directory + ": " + file.error().message +
+                                        "; free some space or give another directory"};
+  }
+  return file;
+}
+
+void Store::tell(const NvmeRecoveryReport& report) {
+  if (report.damaged_records + report.outside + report.overlapping + report.beyond_limit == 0) return;
+  log_.warn(
+      "NVMe directory {}: the index contradicts itself or the capacity: {} damaged records, {} chunks "
+      "outside the "
+      "segments, {} overwritten, {} too many; kept {} chunks",
+      options_.directory, report.damaged_records, report.outside, report.overlapping, report.beyond_limit,
+      table_.chunks().size());
+}
+
+Status Store::start_index(NvmeIndexFile file, bool damaged) {
+  // Mostly garbage: twice as many records as are live, and more than a page of them.
+  constexpr uint32_t kPage = 4096 / sizeof(NvmeRecord);
+  uint64_t live = 0;
+  {
+    MutexLock lock(mutex_);
+    live = table_.records();
+  }
+  const bool too_large = file.records() > limits_.file_records || file.bytes_on_disk() > limits_.share;
+  const bool compact = damaged || too_large || file.records() > 2 * live + kPage;
+  index_ = std::make_unique<NvmeIndex>(directory_.directory.get(), std::move(file),
+                                       segments_->layout().segment_slots, limits_, hooks());
+  if (compact) {
+    if (Status status = index_->compact(); !status) return error(status.error().code, status.error().message);
+  }
+  index_->start();
+  return {};
+}
+
+NvmeIndex::Hooks Store::hooks() {
+  NvmeIndex::Hooks hooks;
+  hooks.written = [this](std::span<const NvmeRecord> records, uint32_t first) {
+    MutexLock lock(mutex_);
+    for (size_t i = 0; i < records.size(); ++i) {
+      if (records[i].kind != NvmeRecord::Kind::put || records[i].part != 0) continue;
+      NvmeChunk* chunk = table_.find(records[i].key);
+      if (chunk != nullptr && chunk->first == records[i].extent)
+        chunk->record = first + static_cast<uint32_t>(i);
+    }
+  };
+  hooks.relocate = [this](const NvmeRecord& record, uint32_t from, uint32_t to) {
+    MutexLock lock(mutex_);
+    NvmeChunk* chunk = table_.find(record.key);
+    if (chunk == nullptr || chunk->record != from || !(chunk->first == record.extent)) return false;
+    chunk->record = to;
+    return true;
+  };
+  hooks.failed = [this](const Error& cause) {
+    MutexLock lock(mutex_);
+    metrics_.nvme_errors.add();
+    disable(State::read_only, cause.message);
+  };
+  return hooks;
+}
+
+void Store::count_all(int64_t sign) {
+  MutexLock lock(mutex_);
+  metrics_.nvme_capacity.add(sign * static_cast<int64_t>(options_.capacity));
+  metrics_.nvme_bytes.add(sign * static_cast<int64_t>(table_.used_bytes()));
+  metrics_.nvme_chunks.add(sign * static_cast<int64_t>(table_.chunks().size()));
+  if (state_ != State::active) metrics_.nvme_disabled.add(sign);
+}
+
+// Both directions.
+
+void Store::transfer(Transfer::Direction direction, const std::vector<Extent>& extents,
+                     const std::vector<iovec>& memory, const std::function<void(int)>& finished) {
+  const auto parts = std::make_shared<Parts>(extents.size(), finished);
+  uint64_t position = 0;
+  for (const Extent& extent : extents) {
+    const uint64_t bytes = uint64_t{extent.count} * kSlotSize;
+    Transfer transfer;
+    transfer.direction = direction;
+    transfer.fd = segments_->fd_of(extent);
+    transfer.offset = segments_->offset_of(extent);
+    transfer.memory = slice_of(memory, position, bytes);
+    transfer.done = [this, parts, extent, bytes](const Result<uint64_t>& moved) {
+      segments_->forget_pages(extent);
+      parts->completed(!moved ? moved.error().code : *moved != bytes ? EIO : 0);
+    };
+    position += bytes;
+    io_.submit(std::move(transfer));
+  }
+}
+
+/// Stops writing, or (State::disabled) reading too.
+void Store::disable(State state, const std::string& cause) {
+  if (state_ >= state) return;
+  if (state_ == State::active && counted_) metrics_.nvme_disabled.add(1);
+  state_ = state;
+  log_.error("NVMe directory {}: {} until the next mount: {}", options_.directory,
+             state == State::disabled ? "switched off" : "no longer written", cause);
+}
+
+/// With an index that failed this only keeps the memory in step.
+void Store::queue(std::vector<NvmeRecord> records) {
+  if (state_ == State::active) index_->append(std::move(records));
+}
+
+bool Store::erase(const ChunkKey& key, std::optional<uint32_t> only_at) {
+  const uint64_t before = table_.used_bytes();
+  if (!table_.erase(key, only_at)) return false;
+  metrics_.nvme_bytes.add(-static_cast<int64_t>(before - table_.used_bytes()));
+  metrics_.nvme_chunks.add(-1);
+  queue({drop_record(key)});
+  return true;
+}
+
+void Store::drop_unless(const std::function<bool(const ChunkKey&)>& keep) {
+  std::vector<ChunkKey> keys;
+  {
+    MutexLock lock(mutex_);
+    keys.reserve(table_.chunks().size());
+    for (const auto& entry : table_.chunks()) keys.push_back(entry.first);
+  }
+  for (const ChunkKey& key : keys) {
+    if (!keep(key)) drop(key);
+  }
+}
+
+// Reading.
+
+void Store::read(const ChunkKey& key, std::vector<iovec> memory, std::function<void(Status)> done) {
+  auto reading = std::make_shared<Reading>();
+  int refusal = 0;
+  {
+    MutexLock lock(mutex_);
+    const NvmeChunk* chunk = state_ == State::disabled ? nullptr : table_.find(key);
+    refusal = chunk == nullptr ? ENOENT : laid_out(memory, chunk->length) ? 0 : EINVAL;
+    if (refusal == 0) {
+      reading->length = chunk->length;
+      reading->checksum = chunk->checksum;
+      reading->extents = chunk->extents();
+      table_.begin_read(chunk->first.first);
+      ++in_flight_;
+    }
+  }
+  if (refusal != 0) {
+    done(error(refusal, "read a chunk"));
+    return;
+  }
+  reading->key = key;
+  reading->memory = std::move(memory);
+  reading->done = std::move(done);
+  reading->started = clock_.now();
+  transfer(Transfer::Direction::read, reading->extents, reading->memory,
+           [this, reading](int code) { finish_read(*reading, code); });
+}
+
+void Store::finish_read(Reading& reading, int code) {
+  Status status = judge_read(reading, code);
+  {
+    MutexLock lock(mutex_);
+    table_.end_read(reading.extents.front().first);
+  }
+  std::exchange(reading.done, nullptr)(std::move(status));
+  ended();
+}
+
+Status Store::judge_read(const Reading& reading, int code) {
+  const uint32_t first_slot = reading.extents.front().first;
+  if (code != 0) {
+    MutexLock lock(mutex_);
+    metrics_.nvme_errors.add();
+    Error failure = error(code, fmt::format("read a chunk at slot {}", first_slot));
+    if (erase(reading.key, first_slot)) log_.warn("{}; forgot it", failure.message);
+    if (++errors_in_a_row_ >= kMostErrorsInARow) {
+      disable(State::disabled, fmt::format("{} failed reads in a row, the last: {}", kMostErrorsInARow,
+                                           system_error(code, "read").message));
+    }
+    return failure;
+  }
+  if (xxh3_64(slice_of(reading.memory, 0, reading.length)) != reading.checksum) {
+    metrics_.nvme_checksum_failures.add();
+    MutexLock lock(mutex_);
+    errors_in_a_row_ = 0;
+    Error failure{EBADMSG, fmt::format("NVMe directory {}: wrong checksum of the chunk at slot {}",
+                                       options_.directory, first_slot)};
+    if (erase(reading.key, first_slot)) log_.warn("{}; forgot it", failure.message);
+    return failure;
+  }
+  metrics_.nvme_reads.add();
+  metrics_.nvme_read_bytes.add(reading.length);
+  metrics_.nvme_read_latency.record(clock_.now() - reading.started);
+  MutexLock lock(mutex_);
+  errors_in_a_row_ = 0;
+  return {};
+}
+
+// Writing.
+
+bool Store::index_has_room() const {
+  return table_.records() + reserved_records_ + kMaxExtents <= limits_.live_records;
+}
+
+/// One run if there is one or one can be grown, else several; empty: grow, or give up.
+std::vector<Extent> Store::allocate_slots(uint32_t slots) {
+  std::vector<Extent> extents = table_.space.allocate_run(slots);
+  if (extents.empty() && segments_->growable() == 0) extents = table_.space.allocate_runs(slots, kMaxExtents);
+  return extents;
+}
+
+/// Slots for a chunk. A chunk of length 0: already here.
+Result<NvmeChunk> Store::allocate(const ChunkKey& key, uint32_t length, uint64_t checksum) {
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      if (state_ != State::active) return error(EROFS, "switched off");
+      if (table_.find(key) != nullptr) return NvmeChunk();
+      if (!index_has_room()) return error(ENOSPC, "the index is full");
+      const std::vector<Extent> extents = allocate_slots(slots_for(length));
+      if (!extents.empty()) {
+        NvmeChunk chunk = NvmeChunk::make(length, checksum, extents);
+        reserved_records_ += chunk.parts();
+        ++in_flight_;
+        return chunk;
+      }
+      if (segments_->growable() == 0) return error(ENOSPC, "full");
+    }
+    if (const auto grown = segments_->grow()) {
+      MutexLock lock(mutex_);
+      table_.space.release(*grown);
+    }
+    // A failure has ended growth, so the next round takes several runs or gives up.
+  }
+}
+
+void Store::write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t checksum,
+                  std::function<void(Status)> done) {
+  if (!laid_out(memory, length)) {
+    done(error(EINVAL, "write a chunk"));
+    return;
+  }
+  auto chunk = allocate(key, length, checksum);
+  if (!chunk || chunk->length == 0) {
+    done(chunk ? Status() : Status(chunk.error()));
+    return;
+  }
+  auto writing = std::make_shared<Writing>();
+  writing->key = key;
+  writing->memory = std::move(memory);
+  writing->done = std::move(done);
+  writing->chunk = std::move(*chunk);
+  writing->started = clock_.now();
+  transfer(Transfer::Direction::write, writing->chunk.extents(), writing->memory,
+           [this, writing](int code) { finish_write(*writing, code); });
+}
+
+void Store::finish_write(Writing& writing, int code) {
+  Status status = record_write(writing, code);
+  std::exchange(writing.done, nullptr)(std::move(status));
+  ended();
+}
+
+Status Store::record_write(Writing& writing, int code) {
+  MutexLock lock(mutex_);
+  reserved_records_ -= writing.chunk.parts();
+  if (code != 0) {
+    metrics_.nvme_errors.add();
+    Error failure = error(code, "write a chunk");
+    // The slots stay taken until the next mount: there is no disk behind them (a sparse file), or a bad one.
+    if (code != ENOSPC) disable(State::read_only, failure.message);
+    return failure;
+  }
+  if (table_.find(writing.key) != nullptr) {  // someone wrote it at the same time
+    table_.release(writing.chunk.extents());
+    return {};
+  }
+  metrics_.nvme_writes.add();
+  metrics_.nvme_write_bytes.add(writing.chunk.length);
+  metrics_.nvme_write_latency.record(clock_.now() - writing.started);
+  metrics_.nvme_bytes.add(int64_t{slots_for(writing.chunk.length)} * kSlotSize);
+  metrics_.nvme_chunks.add(1);
+  queue(writing.chunk.records(writing.key));
+  table_.insert(writing.key, std::move(writing.chunk));
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, const SegmentLayout& layout,
+                                                   IoBackend& io, Logger& log, Metrics& metrics) {
+  if (options.capacity < kSmallestCapacity) {
+    return Error{EINVAL, fmt::format("NVMe directory {}: a capacity of {} is too small; give at least {}",
+                                     options.directory, format_size(options.capacity),
+                                     format_size(kSmallestCapacity))};
+  }
+  auto directory = lock_nvme_directory(options.directory);
+  if (!directory) return directory.error();
+  const NvmeIndexLimits limits = NvmeIndexLimits::of(options.capacity, options.mean_chunk);
+  const uint64_t limit = segment_limit(options.capacity, limits, layout);
+  auto segments = NvmeSegments::open(layout, directory->directory.get(), options.directory, limit, log);
+  if (!segments) return segments.error();
+  auto store = std::make_unique<Store>(options, std::move(*directory), std::move(*segments), limits,
+                                       limit / kSlackDivisor, io, log, metrics);
+  if (Status status = store->load(); !status) return status.error();
+  return std::unique_ptr<NvmeStore>(std::move(store));
+}
+
+uint64_t usable_nvme_bytes(uint64_t capacity, uint32_t chunk_size, uint64_t mean_chunk,
+                           const SegmentLayout& layout) {
+  if (capacity < kSmallestCapacity) return 0;
+  const NvmeIndexLimits limits = NvmeIndexLimits::of(capacity, mean_chunk);
+  const uint64_t slots = segment_limit(capacity, limits, layout) / kSlotSize;
+  const uint64_t segments = slots / layout.segment_slots + 1;
+  // A chunk has one record, but those that fill what is left at the ends of segments have one for each end.
+  const uint64_t records =
+      limits.live_records - std::min<uint64_t>(limits.live_records, kMaxExtents + segments);
+  const uint64_t share = std::max(kNvmeSmallestShare, mean_chunk / NvmeIndexLimits::kRuns);
+  const uint64_t bytes = std::min((slots - slots / kSlackDivisor) * kSlotSize, records * share);
+  // With more ends than a chunk may have extents, what is left at the smallest ones may be of no use.
+  const uint64_t lost = (segments - 1) / kMaxExtents * chunk_size;
+  return bytes - std::min(bytes, lost);
+}
+
+uint64_t NvmeStore::usable_bytes(uint64_t capacity, uint32_t chunk_size, uint64_t mean_chunk) {
+  return usable_nvme_bytes(capacity, chunk_size, mean_chunk, SegmentLayout());
+}
+
+Result<std::unique_ptr<NvmeStore>> NvmeStore::open(const NvmeOptions& options, IoBackend& io, Logger& log,
+                                                   Metrics& metrics) {
+  return open_nvme_store(options, SegmentLayout(), io, log, metrics);
+}
+
+}  // namespace clairfs

@@ -1,0 +1,73 @@
+// How soon the bytes of a fetch are needed, and how everybody who works on the fetch learns of it.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <compare>
+#include <cstdint>
+
+#include "cache/base/clock.h"
+
+namespace clairfs {
+
+/// How soon bytes are needed. Smaller is served first.
+struct Urgency {
+  enum class Kind : uint8_t {
+    reader,    ///< somebody waits in a read
+    prefetch,  ///< will be read at `deadline`
+    fill,      ///< fills a tier when nothing else is to do
+  };
+  Kind kind = Kind::reader;
+  uint64_t deadline =
+      0;  ///< orders the requests of one kind: of a prefetch deadline_at(), of a fill any order
+  auto operator<=>(const Urgency&) const = default;
+};
+
+/// Of the bytes that may be under way at once, fills take one part in this many: enough to use what is idle,
+/// little enough not to stand in the way of what somebody needs.
+inline constexpr uint64_t kFillDivisor = 8;
+
+/// When a prefetch is needed, in microseconds of this node's Clock.
+inline uint64_t deadline_at(TimePoint when) {
+  const auto since = std::chrono::duration_cast<std::chrono::microseconds>(when.time_since_epoch()).count();
+  return static_cast<uint64_t>(std::max<int64_t>(since, 0));
+}
+
+/// The urgency of the most urgent of those who wait for a fetch: it only ever rises. The fetch's one copy of
+/// it, read by whoever sorts fetches; whoever raises it tells the one who sorts
+/// (ChunkSource::demand_changed()). Its address stands for the fetch. Thread-safe, without locks.
+class Demand {
+ public:
+  /// Deadlines are cut at 2^62 - 1 us, 146,000 years.
+  explicit Demand(Urgency urgency) : packed_(pack(urgency)) {}
+  Demand(const Demand&) = delete;
+  Demand& operator=(const Demand&) = delete;
+
+  Urgency now() const {
+    const uint64_t packed = packed_.load();
+    return {static_cast<Urgency::Kind>(packed >> kDeadlineBits), packed & kMostDeadline};
+  }
+
+  /// False if it was as urgent as this before.
+  bool raise(Urgency urgency) {
+    const uint64_t wanted = pack(urgency);
+    uint64_t packed = packed_.load();
+    while (wanted < packed) {
+      if (packed_.compare_exchange_weak(packed, wanted)) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr int kDeadlineBits = 62;  // two bits hold the three kinds
+  static constexpr uint64_t kMostDeadline = (uint64_t{1} << kDeadlineBits) - 1;
+
+  // In the order of Urgency.
+  static uint64_t pack(Urgency urgency) {
+    return static_cast<uint64_t>(urgency.kind) << kDeadlineBits | std::min(urgency.deadline, kMostDeadline);
+  }
+
+  std::atomic<uint64_t> packed_;
+};
+
+}  // namespace clairfs

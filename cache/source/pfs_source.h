@@ -1,0 +1,103 @@
+// The dataset itself: reads ranges of source files, in order of urgency, with as many at once as serves best.
+//
+// A fetch never mixes versions of a file: after each read the file's size and mtime must be what the catalog
+// says, else the fetch fails with ESTALE, the file is named once in the log, and `on_stale` is told.
+//
+// An operation that does not come back (one server of many hangs) does not hold up the rest: after a while it
+// no longer counts against the number at once, within the most that may be at once; of that some are left to
+// waiting readers. (The memory that it is to be read into stays taken, too: see chunk_cache.h on transit
+// memory.) A thread looks for such operations while requests wait, and sleeps otherwise.
+#pragma once
+
+#include <chrono>
+#include <climits>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "cache/base/clock.h"
+#include "cache/base/fd.h"
+#include "cache/base/log.h"
+#include "cache/base/metrics.h"
+#include "cache/base/mutex.h"
+#include "cache/base/thread.h"
+#include "cache/catalog/catalog.h"
+#include "cache/io/backend.h"
+#include "cache/source/concurrency_limit.h"
+#include "cache/source/source.h"
+
+namespace clairfs {
+
+struct PfsOptions {
+  /// Operations at once to begin with, and the bounds within which the number is adapted. 16 keeps a latency
+  /// of 1 ms from limiting files of 110 KB below 1.7 GB/s; more than 64 from one node is rarely kind to
+  /// others.
+  unsigned initial_concurrency = 16;
+  unsigned least_concurrency = 4;
+  unsigned most_concurrency = 64;
+  /// After which an operation counts as hanging, beside the time that its bytes take at 1 MB/s: healthy
+  /// servers answer within milliseconds, and busy ones within a second or two.
+  Duration stuck = std::chrono::seconds(5);
+};
+
+/// Thread-safe. References given to the constructor outlive it.
+class PfsSource final : public ChunkSource {
+ public:
+  /// `root` is an O_PATH or O_DIRECTORY descriptor of the dataset's directory.
+  PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOptions& options, const Clock& clock,
+            Metrics& metrics, Logger& log, std::function<void(FileId)> on_stale);
+  ~PfsSource() override;
+
+  void start(FetchRequest request) override;
+  void demand_changed(const Demand& demand) override;
+  void stop() override;
+
+ private:
+  using Key = std::pair<Urgency, uint64_t>;  // by urgency, then by arrival
+  using SharedFd = std::shared_ptr<Fd>;
+
+  void pump() EXCLUDES(mutex_);
+  bool may_start(const Key& next, TimePoint now) const REQUIRES(mutex_);
+  unsigned stuck(TimePoint now) const REQUIRES(mutex_);
+  void watch() EXCLUDES(mutex_);
+  void enqueue(uint64_t arrival, FetchRequest request) REQUIRES(mutex_);
+  void submit(uint64_t arrival, FetchRequest request, TimePoint now) EXCLUDES(mutex_);
+  void finish(uint64_t arrival, FetchRequest& request, TimePoint started, const SharedFd& kept,
+              Result<FileRead::Outcome> outcome) EXCLUDES(mutex_);
+  bool put_back(uint64_t arrival, FetchRequest& request, const Error& error) EXCLUDES(mutex_);
+  Status judge(const FetchRequest& request, const Result<FileRead::Outcome>& outcome);
+  Status stale(FileId file, const std::string& why);
+  SharedFd open_deep(const std::string& path);
+  SharedFd kept_open(FileId file) EXCLUDES(mutex_);
+  void keep_open(FileId file, Fd fd) EXCLUDES(mutex_);
+
+  const Catalog& catalog_;
+  const Fd root_;
+  IoBackend& io_;
+  const Clock& clock_;
+  Metrics& metrics_;
+  Logger& log_;
+  const std::function<void(FileId)> on_stale_;
+  const PfsOptions options_;
+
+  CondVar wake_;  // for the thread, with mutex_
+  Mutex mutex_;   // leaf: guards the queue; never held while io_ or a call-back is called
+  std::map<Key, FetchRequest> queue_ GUARDED_BY(mutex_);
+  std::unordered_map<const Demand*, Key> queued_ GUARDED_BY(mutex_);
+  uint64_t arrivals_ GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, TimePoint> in_flight_
+      GUARDED_BY(mutex_);                     // by arrival: from when on they count as hanging
+  bool watching_ GUARDED_BY(mutex_) = false;  // requests wait, and the thread knows
+  bool stopped_ GUARDED_BY(mutex_) = false;
+  ConcurrencyLimit limit_ GUARDED_BY(mutex_);
+  unsigned descriptors_ GUARDED_BY(mutex_) = UINT_MAX;  // operations for which there are some, as far as seen
+  unsigned since_short_ GUARDED_BY(mutex_) = 0;         // operations since that was lowered or raised
+  std::list<std::pair<FileId, SharedFd>> open_files_ GUARDED_BY(mutex_);  // most recently used first
+  std::unordered_set<FileId> reported_ GUARDED_BY(mutex_);                // stale files named in the log
+  NamedThread thread_;
+};
+
+}  // namespace clairfs

@@ -1,0 +1,67 @@
+// The seam to wherever bytes come from when they are not here: the PFS, the other nodes.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <sys/uio.h>
+
+#include "cache/base/result.h"
+#include "cache/base/types.h"
+#include "cache/source/demand.h"
+
+namespace clairfs {
+
+/// The code of a fetch that failed and whose memory may still be written to, at any time, by a network that
+/// could not be told to stop: it must not be used again as long as the process lives. No read of a file fails
+/// with it.
+inline constexpr int kMemoryLost = ENOTRECOVERABLE;
+
+/// The code of an empty fetch of a file whose ctime is not the catalog's, though its size and mtime are: it
+/// may have been written anew and been given its old mtime back. What was copied of it earlier is not to be
+/// used.
+inline constexpr int kOtherCtime = EKEYEXPIRED;
+
+/// Where a fetch may take its bytes from.
+enum class FetchScope : uint8_t {
+  anywhere,      ///< this node's NVMe, the PFS or another node: it may have to wait for that node
+  local_or_pfs,  ///< NVMe or the PFS; another node waits for it, so it waits for none
+  local_only,    ///< NVMe
+};
+
+/// A contiguous piece of a source file and the memory that it goes to.
+struct FetchRequest {
+  FileId file;
+  uint64_t offset = 0;
+  /// Equals the sum of `memory`; within the file as the catalog knows it. 0: only compares the file with the
+  /// catalog.
+  uint64_t length = 0;
+  std::vector<iovec> memory;
+  /// Never null, and of this request alone as long as it is under way.
+  std::shared_ptr<const Demand> demand;
+  FetchScope scope = FetchScope::anywhere;  ///< never local_only: a source is asked for what is not here
+  /// Called exactly once, from any thread, never from within start(), unless the source has been stopped. On
+  /// success all `length` bytes are there and are the dataset's; says where from (peer or pfs).
+  std::function<void(Result<Origin>)> done;
+};
+
+/// Thread-safe.
+class ChunkSource {
+ public:
+  virtual ~ChunkSource() = default;
+  virtual void start(FetchRequest request) = 0;
+  /// Whether a fetch of the chunk of `file` that starts at `offset` would be asked of another node now. The
+  /// memory of such fetches is bounded, so that what this node serves to others never waits for others: nodes
+  /// that wait for each other in a circle would all stand still until their deadlines.
+  virtual bool may_wait_for_others(FileId, uint64_t /*offset*/) const { return false; }
+  /// The demand of a request was raised. May be called at any time, before start() and after the end, too: a
+  /// source that does not have the request reads its demand when it gets it.
+  virtual void demand_changed(const Demand& demand) = 0;
+  /// Queued fetches and all later ones fail with ECANCELED; those under way complete.
+  virtual void stop() = 0;
+};
+
+}  // namespace clairfs

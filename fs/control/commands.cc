@@ -1,0 +1,70 @@
+#include "fs/control/commands.h"
+
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "cache/base/text.h"
+#include "plan/spec/plan_spec.h"
+
+namespace clairfs {
+namespace {
+
+/// Takes the first word off `text`.
+std::string_view take_word(std::string_view& text) {
+  text = trimmed(text);
+  const size_t end = text.find_first_of(kBlank);
+  const std::string_view word = text.substr(0, end);
+  text = end == std::string_view::npos ? std::string_view() : trimmed(text.substr(end));
+  return word;
+}
+
+std::string name_or_default(std::string_view word) {
+  return std::string(word.empty() ? "default" : word);
+}
+
+Result<std::string> done(const Status& status) {
+  if (!status) return status.error();
+  return std::string();
+}
+
+/// What `show` says of it from then on: how the samples were numbered shows mistakes that no error tells of.
+Result<std::string> submit(PlanManager& plans, std::string_view text) {
+  const auto submitted = plans.submit(text);
+  if (!submitted) return submitted;
+  const auto spec = parse_plan(*submitted);
+  auto shown = spec ? plans.text(spec->name) : spec.error();
+  return shown ? shown : submitted;  // somebody may have cancelled it since
+}
+
+Result<std::string> next_files(const PlanManager& plans, std::string_view arguments) {
+  const std::string_view first = take_word(arguments);
+  const std::string_view number = arguments.empty() ? first : arguments;
+  const auto count = parse_whole<uint64_t>(number);
+  if (!count) return Error{EINVAL, fmt::format("'{}' is not a number of files", number)};
+  return plans.next(name_or_default(arguments.empty() ? "" : first), std::min(*count, kMostNextFiles));
+}
+
+}  // namespace
+
+Result<std::string> run_control_command(PlanManager& plans, std::string_view command) {
+  std::string_view rest = command;
+  const std::string_view verb = take_word(rest);
+  if (verb == "plan") return submit(plans, rest);
+  if (verb == "cancel") return done(plans.cancel(name_or_default(rest)));
+  if (verb == "show") return rest.empty() ? Result<std::string>(plans.text()) : plans.text(std::string(rest));
+  if (verb == "json") return plans.json();
+  if (verb == "next") return next_files(plans, rest);
+  if (verb == "check") return plans.check(name_or_default(rest));
+  return Error{EINVAL, fmt::format("'{}' is no command; want plan, cancel, show, json, next or check", verb)};
+}
+
+Status write_plan_file(PlanManager& plans, std::string_view text) {
+  std::string_view rest = text;
+  if (take_word(rest) == "cancel") return plans.cancel(name_or_default(rest));
+  const auto submitted = plans.submit(trimmed(text));
+  if (!submitted) return submitted.error();
+  return {};
+}
+
+}  // namespace clairfs

@@ -1,0 +1,55 @@
+// Puts bytes into the kernel's page cache for files of our own mount, and takes them out again.
+//
+// Pushing is FUSE_NOTIFY_STORE, written to the FUSE device by hand: libfuse would copy scattered memory
+// first. The kernel must know the inode, so on ENOENT the file is looked up through our own mount and the
+// push is tried once more. Both may wait for our own FUSE threads, so never call this from one, nor with a
+// lock that they need; and end it before the session's threads end.
+//
+// A daemon that is killed meanwhile must still let go of the device. Lookups are made on a thread that does
+// not have it (own_files_thread.h). A push may wait for the page of a READ with the device in hand; that is
+// left to the guard (mount-helper/serve/guard.h).
+//
+// No descriptor into the mount is kept open: it would make an unmount "busy".
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+
+#include "cache/base/metrics.h"
+#include "cache/catalog/catalog.h"
+#include "fs/page_cache/own_files_thread.h"
+#include "plan/staging/staging.h"
+
+namespace clairfs {
+
+/// Used by one thread (staging's). References outlive it.
+class PagePusher final : public PageCache {
+ public:
+  PagePusher(const Catalog& catalog, std::string mountpoint, Metrics& metrics)
+      : catalog_(catalog), mountpoint_(std::move(mountpoint)), metrics_(metrics) {}
+
+  /// The session's device, once there is one; -1 (before that and after its end): every push fails with
+  /// ENOTCONN.
+  void connect(int fuse_device) { device_ = fuse_device; }
+
+  Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) override;
+  void drop(FileId file, uint64_t offset, uint64_t length) override;
+  /// Asks cachestat(2), Linux 6.5, as root or of one's own files: of others newer kernels do not tell.
+  std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) override;
+
+ private:
+  int store(FileId file, uint64_t offset, const std::vector<iovec>& memory) const;
+  std::string path(FileId file) const { return mountpoint_ + "/" + catalog_.path(file); }
+  void make_known(FileId file);
+
+  const Catalog& catalog_;
+  const std::string mountpoint_;
+  Metrics& metrics_;
+  std::atomic<int> device_{-1};
+  bool may_ask_ = true;             // until the kernel refuses
+  bool opens_ask_nothing_ = false;  // the first of a mount, and its close, are requests
+  OwnFilesThread lookups_{"push-lookup"};
+};
+
+}  // namespace clairfs

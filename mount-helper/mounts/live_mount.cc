@@ -1,0 +1,63 @@
+#include "mount-helper/mounts/live_mount.h"
+
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "mount-helper/mounts/processes.h"
+
+namespace clairfs {
+namespace {
+
+/// The kernel keeps everybody else out of a FUSE mount, root too, before its daemon hears of it.
+Status check_let_in(const MountEntry& mount) {
+  if (!mount.owner || *mount.owner == ::geteuid()) return {};
+  if (::access(mount.mountpoint.c_str(), F_OK) == 0 || errno != EACCES) return {};
+  return Error{EACCES, fmt::format("{} is mounted by user {} without --allow-other; run this as that user",
+                                   mount.mountpoint, *mount.owner)};
+}
+
+constexpr auto kProbePatience = std::chrono::seconds(10);  // a busy daemon answers within one
+
+}  // namespace
+
+Error stale_mount(const std::string& mountpoint) {
+  return Error{ENOTCONN,
+               fmt::format("{} is a stale mount: its daemon is gone; clear it with: clairfs umount {}",
+                           mountpoint, mountpoint)};
+}
+
+Status check_answers(const std::string& path) {
+  const int code = probe(path, kProbePatience);
+  if (code == 0) return {};
+  if (code == ENOTCONN) return stale_mount(path);
+  if (code != ETIMEDOUT) return system_error(code, path);
+  return Error{ETIMEDOUT,
+               fmt::format("{} does not answer after {} seconds; if its daemon hangs, end the mount with: "
+                           "clairfs umount --lazy {}",
+                           path, kProbePatience.count(), path)};
+}
+
+Result<MountEntry> find_clairfs_mount(const std::string& path) {
+  const auto resolved = resolve_path(path);
+  if (!resolved) {
+    if (resolved.error().code != ENOTCONN) return resolved.error();
+    return Error{ENOTCONN,
+                 fmt::format("{} lies below a stale mount, whose daemon is gone; clear it with: clairfs "
+                             "umount MOUNTPOINT",
+                             path)};
+  }
+  const auto mounts = current_mounts();
+  if (!mounts) return mounts.error();
+  const auto mount = mount_containing(*mounts, *resolved);
+  if (!mount || !mount->is_clairfs()) {
+    return Error{EINVAL,
+                 fmt::format("{} is not on a clairfs mount; 'findmnt -t fuse.clairfs' lists them", path)};
+  }
+  if (const Status answers = check_answers(mount->mountpoint); !answers) return answers.error();
+  if (const Status let_in = check_let_in(*mount); !let_in) return let_in.error();
+  return *mount;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,23 @@
+// Finding clairfs mounts whose daemon answers, and telling those whose daemon is gone or hangs.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "cache/base/result.h"
+#include "mount-helper/mounts/mountinfo.h"
+
+namespace clairfs {
+
+/// The error line for a mount whose daemon is gone ("transport endpoint is not connected").
+Error stale_mount(const std::string& mountpoint);
+
+/// Whether the filesystem at `path` answers. Errors: stale_mount(); ETIMEDOUT after ten seconds; those of
+/// stat(2). REQUIRES: this process has one thread (see probe()).
+Status check_answers(const std::string& path);
+
+/// The clairfs mount that holds `path` (the mountpoint or anything below), its daemon answering. Errors, one
+/// line each: not a clairfs mount; those of check_answers(). REQUIRES: this process has one thread.
+Result<MountEntry> find_clairfs_mount(const std::string& path);
+
+}  // namespace clairfs

@@ -1,0 +1,113 @@
+#include "mount-helper/mounts/mountinfo.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+
+#include "cache/base/text.h"
+#include "mount-helper/mounts/processes.h"
+#include "mount-helper/mounts/text_file.h"
+
+namespace clairfs {
+namespace {
+
+constexpr auto kResolvePatience = std::chrono::seconds(10);  // a busy filesystem answers within one
+
+/// Undoes the kernel's \040 for blank, \011 tab, \012 newline and \134 backslash.
+std::string unescape(std::string_view text) {
+  const auto octal = [&](size_t i) { return text[i] >= '0' && text[i] <= '7'; };
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size() && octal(i + 1) && octal(i + 2) && octal(i + 3)) {
+      plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+      i += 3;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
+}
+
+/// The number after "user_id=" in a list with commas.
+std::optional<uid_t> owner_in(const std::string& options) {
+  std::istringstream list(options);
+  for (std::string option; std::getline(list, option, ',');) {
+    constexpr std::string_view kKey = "user_id=";
+    if (option.starts_with(kKey)) return parse_whole<uid_t>(std::string_view(option).substr(kKey.size()));
+  }
+  return std::nullopt;
+}
+
+Result<std::string> real_path(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(path.c_str(), nullptr), &std::free);
+  if (!resolved) return system_error(errno, path);
+  return std::string(resolved.get());
+}
+
+}  // namespace
+
+std::vector<MountEntry> parse_mountinfo(std::string_view text) {
+  std::vector<MountEntry> mounts;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    // 36 35 98:0 /root /mountpoint options optional... - type source super-options
+    std::istringstream fields(line);
+    std::string skipped;
+    std::string mountpoint;
+    for (int i = 0; i < 4; ++i) fields >> skipped;
+    fields >> mountpoint;
+    while (fields >> skipped && skipped != "-") {
+    }
+    std::string type;
+    std::string source;
+    std::string options;
+    if (!(fields >> type >> source)) continue;
+    fields >> options;
+    mounts.push_back({unescape(mountpoint), unescape(type), unescape(source), owner_in(options)});
+  }
+  return mounts;
+}
+
+Result<std::vector<MountEntry>> current_mounts() {
+  const auto text = read_text_file("/proc/self/mountinfo");
+  if (!text) return text.error();
+  return parse_mountinfo(*text);
+}
+
+bool is_within(std::string_view path, std::string_view directory) {
+  if (directory == "/" || path == directory) return true;
+  return path.starts_with(directory) && path[directory.size()] == '/';
+}
+
+std::optional<MountEntry> mount_at(std::span<const MountEntry> mounts, std::string_view path) {
+  std::optional<MountEntry> top;
+  for (const MountEntry& mount : mounts) {
+    if (mount.mountpoint == path) top = mount;
+  }
+  return top;
+}
+
+std::optional<MountEntry> mount_containing(std::span<const MountEntry> mounts, std::string_view path) {
+  std::optional<MountEntry> best;
+  for (const MountEntry& mount : mounts) {
+    if (!is_within(path, mount.mountpoint)) continue;
+    if (!best || mount.mountpoint.size() >= best->mountpoint.size()) best = mount;
+  }
+  return best;
+}
+
+Result<std::string> resolve_path(const std::string& path) {
+  auto resolved = with_deadline(path, kResolvePatience, [&] { return real_path(path); });
+  if (resolved || resolved.error().code != ENOTCONN) return resolved;
+  std::error_code failure;
+  std::filesystem::path absolute = std::filesystem::absolute(path, failure).lexically_normal();
+  if (failure) return system_error(failure.value(), path);
+  if (!absolute.has_filename()) absolute = absolute.parent_path();  // "dir/"
+  const auto parent = real_path(absolute.parent_path());
+  if (!parent) return resolved;  // below a stale mount
+  return (std::filesystem::path(*parent) / absolute.filename()).string();
+}
+
+}  // namespace clairfs

@@ -1,0 +1,231 @@
+#include "mount-helper/mounts/processes.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <sstream>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mount-helper/mounts/mountinfo.h"
+#include "mount-helper/mounts/text_file.h"
+
+namespace clairfs {
+namespace {
+
+namespace fs = std::filesystem;
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+bool link_leads_into(const fs::path& link, const std::string& path) {
+  std::error_code failure;
+  const fs::path target = fs::read_symlink(link, failure);
+  return !failure && is_within(target.string(), path);
+}
+
+bool maps_into(const fs::path& process, const std::string& path) {
+  const auto maps = read_text_file(process / "maps");
+  if (!maps) return false;
+  std::istringstream lines(*maps);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t file = line.find('/');
+    if (file != std::string::npos && is_within(std::string_view(line).substr(file), path)) return true;
+  }
+  return false;
+}
+
+bool uses(const fs::path& process, const std::string& path) {
+  if (link_leads_into(process / "cwd", path) || link_leads_into(process / "root", path)) return true;
+  std::error_code failure;
+  for (fs::directory_iterator fd(process / "fd", failure), end; !failure && fd != end;
+       fd.increment(failure)) {
+    if (link_leads_into(fd->path(), path)) return true;
+  }
+  return maps_into(process, path);
+}
+
+/// Appends what comes through `fd` until its end. False at `deadline`.
+bool drain(int fd, std::string& text, SteadyTime deadline) {
+  std::array<char, 64 << 10> buffer;
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())
+            .count();
+    if (left <= 0) return false;
+    pollfd event{fd, POLLIN, 0};
+    if (::poll(&event, 1, static_cast<int>(left)) <= 0) continue;
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    if (got == 0 || (got < 0 && errno != EINTR)) return true;
+    if (got > 0) text.append(buffer.data(), static_cast<size_t>(got));
+  }
+}
+
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t sent = ::write(fd, text.data(), text.size());
+    if (sent < 0) return;
+    text.remove_prefix(static_cast<size_t>(sent));
+  }
+}
+
+// A killed process is gone at once, unless it cannot be killed.
+constexpr auto kKillPatience = std::chrono::seconds(1);
+
+int reap(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+// Not even a killed process ends before a FUSE daemon has answered a request that it has taken: such a one is
+// left to init.
+void kill_and_reap(pid_t child) {
+  ::kill(child, SIGKILL);
+  wait_for_end(open_process(child), kKillPatience);
+  ::waitpid(child, nullptr, WNOHANG);
+}
+
+/// Of a child that may outlive this process: who reads our output until its end must not wait for it too.
+void let_go_of_standard_streams() {
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null.get(), fd);
+}
+
+std::string last_line(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+}  // namespace
+
+Result<std::string> with_deadline(const std::string& path, std::chrono::milliseconds patience,
+                                  const std::function<Result<std::string>()>& work) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return system_error(errno, "make a pipe");
+  const Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return system_error(errno, "start a process");
+  if (child == 0) {
+    let_go_of_standard_streams();
+    const auto result = work();
+    write_all(writer.get(), result ? *result : result.error().message);
+    ::_exit(result ? 0 : std::min(result.error().code, 255));
+  }
+  writer.reset();
+  std::string text;
+  const bool complete = drain(reader.get(), text, std::chrono::steady_clock::now() + patience);
+  if (!complete) {
+    kill_and_reap(child);
+    return Error{ETIMEDOUT, path + " does not answer"};
+  }
+  const int status = reap(child);
+  if (!WIFEXITED(status)) return system_error(EIO, path);
+  if (WEXITSTATUS(status) != 0) return Error{WEXITSTATUS(status), text};
+  return text;
+}
+
+Fd open_process(pid_t pid) {
+  // The system call itself: glibc 2.36 declares pidfd_open() without C linkage.
+  return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+bool wait_for_end(const Fd& process, std::chrono::milliseconds patience) {
+  if (!process) return true;
+  const SteadyTime deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())
+            .count();
+    pollfd event{process.get(), POLLIN, 0};
+    const int ready = ::poll(&event, 1, static_cast<int>(std::max<long>(0, left)));
+    if (ready > 0) return true;
+    if (ready == 0 && left <= 0) return false;
+  }
+}
+
+std::string process_name(pid_t pid) {
+  const auto name = read_text_file(fmt::format("/proc/{}/comm", pid));
+  return name ? last_line(*name) : "";
+}
+
+bool main_thread_ended(pid_t pid) {
+  const auto stat = read_text_file(fmt::format("/proc/{}/stat", pid));
+  if (!stat) return false;
+  const size_t name_end = stat->rfind(") ");  // the name may have any character
+  const char state = name_end == std::string::npos ? '?' : (*stat)[name_end + 2];
+  return state == 'Z' || state == 'X';
+}
+
+std::vector<std::string> processes_using(const std::string& path, size_t most) {
+  std::vector<std::string> found;
+  std::error_code failure;
+  for (fs::directory_iterator entry("/proc", failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    const std::string name = entry->path().filename();
+    if (name.empty() || std::isdigit(static_cast<unsigned char>(name.front())) == 0) continue;
+    const pid_t pid = std::atoi(name.c_str());
+    if (pid == ::getpid() || !uses(entry->path(), path)) continue;
+    found.push_back(fmt::format("{} ({})", process_name(pid), pid));
+    if (found.size() == most) break;
+  }
+  return found;
+}
+
+Result<std::string> read_with_deadline(const std::string& path, std::chrono::milliseconds patience) {
+  return with_deadline(path, patience, [&] { return read_text_file(path); });
+}
+
+int probe(const std::string& path, std::chrono::milliseconds patience) {
+  const auto answer = with_deadline(path, patience, [&]() -> Result<std::string> {
+    struct statvfs space {};
+    if (::statvfs(path.c_str(), &space) != 0) return system_error(errno, path);
+    return std::string();
+  });
+  return answer ? 0 : answer.error().code;
+}
+
+Status run_program(const std::vector<std::string>& arguments) {
+  constexpr auto kPatience =
+      std::chrono::seconds(30);  // an unmount flushes nothing here; seconds are an eternity
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return system_error(errno, "make a pipe");
+  const Fd reader(ends[0]);
+  Fd writer(ends[1]);
+  std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, writer.get(), STDERR_FILENO);
+  pid_t child = 0;
+  const int failure = ::posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) return system_error(failure, "run " + arguments[0]);
+
+  writer.reset();
+  std::string text;
+  if (!drain(reader.get(), text, std::chrono::steady_clock::now() + kPatience)) ::kill(child, SIGKILL);
+  const int status = reap(child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  return Error{EIO, text.empty() ? arguments[0] + " failed" : last_line(text)};
+}
+
+}  // namespace clairfs

@@ -1,0 +1,307 @@
+#include "mount-helper/options/validate.h"
+
+#include <cerrno>
+#include <deque>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "cache/base/units.h"
+#include "mount-helper/mounts/live_mount.h"
+
+namespace clairfs {
+namespace {
+
+constexpr double kNvmeShare = 0.8;  // of the free space: the rest is left to whoever else writes there
+constexpr int kMostLinks = 40;      // that the kernel follows in one path
+
+Error fault(int code, const std::string& what) {
+  return Error{code, what};
+}
+
+bool is_directory(const std::string& path) {
+  struct stat attributes {};
+  return ::stat(path.c_str(), &attributes) == 0 && S_ISDIR(attributes.st_mode);
+}
+
+Result<std::string> settle_source(const std::string& given) {
+  auto path = resolve_path(given);
+  const Error silent{ETIMEDOUT,
+                     fmt::format("source {} does not answer; check the filesystem that it lies on", given)};
+  if (!path && path.error().code == ETIMEDOUT) return silent;
+  if (!path) return fault(path.error().code, "source " + path.error().message);
+  if (const Status answers = check_answers(*path); !answers)
+    return answers.error().code == ETIMEDOUT ? silent : answers.error();
+  if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("source {} is not a directory", given));
+  if (::access(path->c_str(), R_OK | X_OK) != 0) {
+    return fault(
+        EACCES,
+        fmt::format("cannot read source {}: permission denied; mount as a user who can read it", *path));
+  }
+  return path;
+}
+
+Result<std::string> settle_mountpoint(const std::string& given, std::span<const MountEntry> mounts) {
+  auto path = resolve_path(given);
+  if (!path) {
+    const int code = path.error().code;
+    if (code == ENOENT) {
+      return fault(code,
+                   fmt::format("mountpoint {} does not exist; make it with: mkdir -p {}", given, given));
+    }
+    return fault(code, "mountpoint " + path.error().message);
+  }
+  if (const Status answers = check_answers(*path); !answers) return answers.error();
+  if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("mountpoint {} is not a directory", given));
+  const auto there = mount_at(mounts, *path);
+  if (there && there->is_clairfs()) {
+    return fault(EBUSY,
+                 fmt::format("{} is already a clairfs mount of {}; unmount it first with: clairfs umount {}",
+                             *path, there->source, *path));
+  }
+  return path;
+}
+
+/// Somebody else may have put it there, and turn it elsewhere at any time.
+Status refuse_symlink(const std::string& what, const std::string& given) {
+  std::string path = std::filesystem::path(given).lexically_normal().string();
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  struct stat attributes {};
+  if (::lstat(path.c_str(), &attributes) != 0 || !S_ISLNK(attributes.st_mode)) return {};
+  return fault(ELOOP, fmt::format("{} {} is a symlink; give the directory that it points to", what, path));
+}
+
+/// As the kernel does in /tmp, but for the links on the way too: root would write wherever somebody else's
+/// link leads. Links of root and of the user who mounts are followed.
+Status refuse_strangers_links(const std::string& what, const std::string& given) {
+  std::error_code failure;
+  const auto whole = std::filesystem::absolute(given, failure);
+  std::deque<std::filesystem::path> left(whole.begin(), whole.end());
+  std::filesystem::path at;  // without links
+  for (int links = 0; !left.empty() && links < kMostLinks;) {
+    const auto name = left.front();
+    left.pop_front();
+    if (name.empty() || name == ".") continue;
+    const auto next = name == ".." ? at.parent_path() : at / name;
+    struct stat attributes {};
+    if (::lstat(next.c_str(), &attributes) != 0 || !S_ISLNK(attributes.st_mode)) {
+      at = next;
+      continue;
+    }
+    if (attributes.st_uid != 0 && attributes.st_uid != ::geteuid()) {
+      return fault(ELOOP, fmt::format("{} {}: {} is a symlink of user {}; give another path", what, given,
+                                      next.string(), attributes.st_uid));
+    }
+    const auto target = std::filesystem::read_symlink(next, failure);
+    left.insert(left.begin(), target.begin(), target.end());
+    ++links;
+  }
+  return {};
+}
+
+/// What is read from there must have been written by us. A directory that is missing will be made with mode
+/// 0700.
+Status check_own_directory(const std::string& what, const std::string& path) {
+  if (const Status direct = refuse_symlink(what, path); !direct) return direct;
+  struct stat attributes {};
+  if (::lstat(path.c_str(), &attributes) != 0 || !S_ISDIR(attributes.st_mode)) return {};
+  if (attributes.st_uid != ::geteuid()) {
+    return fault(EPERM,
+                 fmt::format("{} {} belongs to user {}, not to user {} who mounts; chown it or give another",
+                             what, path, attributes.st_uid, ::geteuid()));
+  }
+  if ((attributes.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return fault(EPERM, fmt::format("{} {} can be written by others (mode {:o}); chmod go-w {}", what, path,
+                                    attributes.st_mode & 07777, path));
+  }
+  return {};
+}
+
+/// Where the directory is, or will be: its last component is made when the store is opened.
+Result<std::string> settle_nvme_path(const std::string& given) {
+  const auto path = resolve_path(given);
+  if (path && !is_directory(*path))
+    return fault(ENOTDIR, fmt::format("nvme directory {} is not a directory", *path));
+  if (path) return path;
+  if (path.error().code != ENOENT) return fault(path.error().code, "nvme directory " + path.error().message);
+  std::filesystem::path last = given;
+  if (!last.has_filename()) last = last.parent_path();  // "dir/"
+  const std::string name = last.filename().string();
+  const std::string above = last.has_parent_path() ? last.parent_path().string() : ".";
+  const auto parent = resolve_path(above);
+  if (!parent && parent.error().code != ENOENT)
+    return fault(parent.error().code, "nvme directory " + parent.error().message);
+  if (!parent || !is_directory(*parent) || name == "." || name == "..") {
+    return fault(ENOENT,
+                 fmt::format("nvme directory {}: its parent directory is missing; mkdir -p {}, or give "
+                             "another path",
+                             given, above));
+  }
+  return (std::filesystem::path(*parent) / name).string();
+}
+
+/// What a store of an earlier mount takes there: as good as free, since it will be used again.
+uint64_t bytes_of_store(const std::string& directory) {
+  uint64_t bytes = 0;
+  std::error_code failure;
+  std::filesystem::directory_iterator entry(directory, failure);
+  for (; !failure && entry != std::filesystem::directory_iterator(); entry.increment(failure)) {
+    const std::string name = entry->path().filename().string();
+    struct stat attributes {};
+    if (!name.starts_with("segment-") && !name.starts_with("index")) continue;
+    if (::lstat(entry->path().c_str(), &attributes) == 0 && S_ISREG(attributes.st_mode))
+      bytes += static_cast<uint64_t>(attributes.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+/// What a store at `path`, which need not exist yet, could take now.
+Result<uint64_t> room_for_store(const std::string& path) {
+  struct statvfs space {};
+  const std::string there = is_directory(path) ? path : std::filesystem::path(path).parent_path().string();
+  if (::statvfs(there.c_str(), &space) != 0)
+    return system_error(errno, "free space of nvme directory " + path);
+  return uint64_t{space.f_bavail} * space.f_frsize + bytes_of_store(path);
+}
+
+Status settle_nvme(NvmeDir& nvme) {
+  if (const Status direct = refuse_symlink("nvme directory", nvme.directory); !direct) return direct;
+  if (const Status ours = refuse_strangers_links("nvme directory", nvme.directory); !ours) return ours;
+  const auto settled = settle_nvme_path(nvme.directory);
+  if (!settled) return settled.error();
+  const std::string& path = *settled;
+  nvme.directory = path;
+  if (nvme.capacity != 0) return {};
+  const auto room = room_for_store(path);
+  if (!room) return room.error();
+  nvme.capacity = static_cast<uint64_t>(static_cast<double>(*room) * kNvmeShare);
+  if (nvme.capacity == 0) return fault(ENOSPC, fmt::format("nvme directory {} has no free space", path));
+  return {};
+}
+
+Status settle_nvmes(MountOptions& options) {
+  for (size_t i = 0; i < options.nvme.size(); ++i) {
+    NvmeDir& nvme = options.nvme[i];
+    if (const Status settled = settle_nvme(nvme); !settled) return settled;
+    for (size_t j = 0; j < i; ++j) {
+      if (options.nvme[j].directory == nvme.directory) {
+        return fault(EINVAL, fmt::format("nvme directory {} is given twice; name each once", nvme.directory));
+      }
+    }
+    if (is_within(nvme.directory, options.source)) {
+      return fault(EINVAL, fmt::format("nvme directory {} lies in the source, which is never written; take a "
+                                       "directory on a local disk",
+                                       nvme.directory));
+    }
+    if (is_within(nvme.directory, options.mountpoint)) {
+      return fault(EINVAL,
+                   fmt::format("nvme directory {} lies below the mountpoint, which will hide it; take "
+                               "another directory",
+                               nvme.directory));
+    }
+  }
+  return {};
+}
+
+/// A path that need not exist yet, from where symlinks in its existing part lead.
+Result<std::string> settle_output(const std::string& path, const std::string& what,
+                                  const MountOptions& options) {
+  std::error_code failure;
+  const auto absolute = std::filesystem::absolute(path, failure);
+  const std::string settled = failure ? path : std::filesystem::weakly_canonical(absolute, failure).string();
+  if (failure) return fault(failure.value(), fmt::format("{} {}: {}", what, path, failure.message()));
+  if (is_within(settled, options.source)) {
+    return fault(EINVAL, fmt::format("{} {} lies in the source, which is never written; take another place",
+                                     what, settled));
+  }
+  if (is_within(settled, options.mountpoint)) {
+    return fault(EINVAL,
+                 fmt::format("{} {} lies below the mountpoint, which will hide it; take another place", what,
+                             settled));
+  }
+  return settled;
+}
+
+}  // namespace
+
+Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEntry> mounts) {
+  const auto source = settle_source(options.source);
+  if (!source) return source.error();
+  options.source = *source;
+  const auto mountpoint = settle_mountpoint(options.mountpoint, mounts);
+  if (!mountpoint) return mountpoint.error();
+  options.mountpoint = *mountpoint;
+
+  if (*source == *mountpoint) {
+    return fault(
+        EINVAL, fmt::format("source and mountpoint are both {}; the mount would hide what it serves, so take "
+                            "another mountpoint",
+                            *source));
+  }
+  if (is_within(*mountpoint, *source)) {
+    return fault(
+        EINVAL, fmt::format("mountpoint {} lies inside the source {}; the scan would enter the mount itself, "
+                            "so take a mountpoint outside",
+                            *mountpoint, *source));
+  }
+  if (is_within(*source, *mountpoint)) {
+    return fault(EINVAL,
+                 fmt::format("source {} lies inside the mountpoint {}; the mount would hide it, so take "
+                             "another mountpoint",
+                             *source, *mountpoint));
+  }
+  if (const Status settled = settle_nvmes(options); !settled) return settled.error();
+
+  if (options.catalog_dir.empty()) {
+    return fault(ENOENT,
+                 "this user has no home directory to keep the catalog in; name a place with --catalog-dir");
+  }
+  const std::string what = "catalog directory";
+  const auto catalog_dir = settle_output(options.catalog_dir, what, options);
+  if (!catalog_dir) return catalog_dir.error();
+  if (const Status direct = refuse_symlink(what, options.catalog_dir); !direct) return direct.error();
+  if (const Status ours = refuse_strangers_links(what, options.catalog_dir); !ours) return ours.error();
+  for (const char* part : {"", "/log"}) {
+    if (const Status ours = check_own_directory(what, *catalog_dir + part); !ours) return ours.error();
+  }
+  options.catalog_dir = *catalog_dir;
+  if (!options.log_file.empty()) {
+    const auto log_file = settle_output(options.log_file, "log file", options);
+    if (!log_file) return log_file.error();
+    if (const Status ours = refuse_strangers_links("log file", options.log_file); !ours) return ours.error();
+    const std::string above = std::filesystem::path(*log_file).parent_path().string();
+    if (!is_directory(above)) {
+      return fault(ENOENT,
+                   fmt::format("log file {}: its directory is missing: mkdir -p {}, or give another path",
+                               *log_file, above));
+    }
+    options.log_file = *log_file;
+  }
+  return options;
+}
+
+std::vector<std::string> doubts_about(const MountOptions& options, uint64_t memory) {
+  std::vector<std::string> lines;
+  std::error_code failure;
+  if (!std::filesystem::is_empty(options.mountpoint, failure) && !failure)
+    lines.push_back(
+        fmt::format("mountpoint {} is not empty; the mount hides what is in it", options.mountpoint));
+  const auto compare = [&](const std::string& what, uint64_t wanted, uint64_t there, const char* of) {
+    if (wanted <= there) return;
+    lines.push_back(
+        fmt::format("{} of {} is more than the {} of {}", what, format_size(wanted), format_size(there), of));
+  };
+  compare("--ram", options.ram, memory, "memory available; when it fills, the kernel may kill this mount");
+  compare("--staging", options.staging, memory, "memory available; files pushed ahead are lost again");
+  for (const NvmeDir& nvme : options.nvme) {
+    if (const auto room = room_for_store(nvme.directory))
+      compare("--nvme " + nvme.directory, nvme.capacity, *room,
+              "disk space free there; it ends where that does");
+  }
+  return lines;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,25 @@
+// What must hold of the paths of a mount before anything is started, so that bad input costs one clear line.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/base/result.h"
+#include "mount-helper/mounts/mountinfo.h"
+#include "mount-helper/options/mount_options.h"
+
+namespace clairfs {
+
+/// Makes the paths in `options` absolute and real, gives NVMe directories without a size 80 % of the free
+/// space of their filesystem, and checks source and mountpoint. `mounts` is current_mounts(). Changes nothing
+/// on disk. Errors: one line with the cause and the fix; code ENOTCONN for a stale mount, EBUSY for a mount
+/// that is there.
+Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEntry> mounts);
+
+/// What may be done but is hardly meant, a line each: a mountpoint that is not empty, tiers larger than the
+/// `memory` or disk space that there is. `options` are settled.
+std::vector<std::string> doubts_about(const MountOptions& options, uint64_t memory);
+
+}  // namespace clairfs

@@ -1,0 +1,91 @@
+#include "mount-helper/serve/daemon.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <memory>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "mount-helper/options/defaults.h"
+#include "mount-helper/options/exit_status.h"
+#include "mount-helper/options/validate.h"
+#include "mount-helper/serve/job_node.h"
+#include "mount-helper/serve/job_place.h"
+#include "mount-helper/serve/loaded.h"
+#include "mount-helper/serve/mount_point.h"
+#include "mount-helper/serve/serving.h"
+
+namespace clairfs {
+namespace {
+
+void warn(const std::vector<std::string>& lines, const MountOptions& options, Logger& log) {
+  for (const std::string& line : lines) {
+    log.warn("{}", line);
+    if (!options.foreground) fmt::print(stderr, "clairfs: warning: {}\n", line);
+  }
+}
+
+// In a job the mount point comes first: making it may fork, and MPI must not be forked. It answers when
+// everything else is there.
+Result<std::unique_ptr<JobNode>> join_job(MountBase& base) {
+  if (base.place.size == 1) return std::unique_ptr<JobNode>();
+  if (const auto mounted = base.mount_point.mount(); !mounted) return mounted.error();
+  if (!base.options.peers) return std::unique_ptr<JobNode>();
+  return JobNode::connect(base);
+}
+
+/// The phases of a mount: each ends before those that it was made from, and the user hears of a failure
+/// before any does.
+int run(MountBase& base) {
+  const auto failed = [&base](const Error& error) {
+    base.events.ready(error);
+    return exit_mount_failure;
+  };
+  auto doubts = doubts_about(base.options, available_memory(this_machine()));  // before the mount hides them
+  std::ranges::move(doubts_about_job(base.options, base.place), std::back_inserter(doubts));
+
+  const auto node = join_job(base);
+  if (!node) return failed(node.error());
+  const auto loaded = Loaded::load(base, node->get());
+  if (!loaded) return failed(loaded.error());
+  const auto serving = Serving::prepare(base, **loaded);
+  if (!serving) return failed(serving.error());
+  if (const Status started = (*serving)->start(); !started) return failed(started.error());
+
+  warn(doubts, base.options, base.log);  // a failure is one line alone
+  base.events.ready({});
+  base.log.info("mounted {} on {}", base.options.source, base.options.mountpoint);
+  const int signal = base.signals.wait();
+  base.log.info("{} {}", signal != 0 ? fmt::format("signal {}: unmounting", signal) : "unmounted",
+                base.options.mountpoint);
+  return exit_success;
+}
+
+}  // namespace
+
+int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
+  SignalWaiter signals;
+  const auto place = place_of(options);
+  if (!place) {
+    events.ready(place.error());
+    return exit_usage;
+  }
+  int status = exit_success;
+  {
+    MountBase base{options, *place, log, events, signals};
+    status = run(base);
+    if (!base.refusal().empty()) status = exit_system;
+  }
+  if (place->size > 1) {
+    // MPI is never finalised, and leaves threads of its own behind that exit() does not always survive.
+    log.flush();
+    std::fflush(nullptr);
+    std::_Exit(status);
+  }
+  return status;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,243 @@
+#include "mount-helper/serve/job_node.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "cache/base/plural.h"
+#include "cache/base/units.h"
+#include "cache/nvme/store.h"
+#include "net/group/source_check.h"
+#include "net/meeting/meeting.h"
+
+namespace clairfs {
+namespace {
+
+// Time for goodbyes to leave; they are a few hundred bytes.
+constexpr auto kLastWords = std::chrono::seconds(1);
+
+// Every node says hello at once; a node that has not been heard by then is taken to keep nothing.
+constexpr auto kHelloPatience = std::chrono::seconds(30);
+
+/// The placement as the peers' client and server ask for it.
+class PlacedHomes final : public HomeDirectory {
+ public:
+  explicit PlacedHomes(std::shared_ptr<const Placement> placement) : placement_(std::move(placement)) {}
+  std::vector<Rank> holders(ChunkId chunk) const override { return placement_->holders(chunk); }
+
+ private:
+  const std::shared_ptr<const Placement> placement_;
+};
+
+std::string host_name() {
+  char name[256] = "?";  // longer than any (HOST_NAME_MAX is 64)
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+JobOptions job_options(const MountOptions& options) {
+  JobOptions job;
+  job.host = host_name();
+  job.chunk_size = static_cast<uint32_t>(options.chunk);
+  job.ram_capacity = options.ram;
+  for (const NvmeDir& nvme : options.nvme) job.nvme_capacity += nvme.capacity;
+  return job;
+}
+
+/// Where there is no launcher: the nodes meet, and MPI is told so.
+Result<std::unique_ptr<Meeting>> meet(MountBase& base) {
+  MeetingOptions options;
+  options.at = *base.options.job;
+  options.secret = base.options.job_secret;
+  options.patience = base.options.job_timeout;
+  options.waiting = [&base] { base.end_on_signal(); };
+  auto meeting = Meeting::gather(base.place, std::move(options), base.log);
+  if (!meeting) return meeting;
+  if (Status served = (*meeting)->serve_mpi(); !served) return served.error();
+  return meeting;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<JobNode>> JobNode::connect(MountBase& base) {
+  MpiOptions mpi;
+  mpi.before_abort = [&base] { base.mount_point.abandon(); };
+  mpi.waiting = [&base] { base.end_on_signal(); };
+  mpi.connect_patience = base.options.job_timeout;
+  mpi.network = base.options.network;
+  std::unique_ptr<Meeting> meeting;
+  if (base.options.job) {
+    auto gathered = meet(base);
+    if (!gathered) return gathered.error();
+    meeting = std::move(*gathered);
+    mpi.hindrance = [&] { return meeting->failure(); };
+  }
+  auto transport = MpiTransport::connect(base.place, mpi, base.log);
+  if (!transport) return transport.error();
+  if (meeting) meeting->done();
+  return std::unique_ptr<JobNode>(new JobNode(base, std::move(*transport)));
+}
+
+JobNode::JobNode(MountBase& base, std::unique_ptr<MpiTransport> transport)
+    : base_(base),
+      transport_(std::move(transport)),
+      job_({*transport_, base.clock, base.metrics, base.log}, job_options(base.options),
+           [&base](const std::string& why) { base.refuse(why); }) {}
+
+Result<LoadedCatalog> JobNode::catalog(const Load& load) {
+  const auto began = std::chrono::steady_clock::now();
+  if (job_.self() == CatalogExchange::kGiver) {
+    auto loaded = load([this](uint64_t entries) { job_.tell_scan_progress(entries); });
+    if (loaded) job_.publish_catalog(loaded->catalog);
+    return loaded;
+  }
+  auto received = job_.await_catalog([&](uint64_t entries) {
+    base_.end_on_signal();
+    if (entries > 0)
+      base_.events.progress(fmt::format("rank 0 is scanning: {}", counted(entries, "entry", "entries")));
+  });
+  if (!received) return received.error();
+  const Fd source(::open(base_.options.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!source) return system_error(errno, "open " + base_.options.source);
+  if (Status same = check_source(**received, source.get()); !same) return same.error();
+  LoadedCatalog loaded;
+  loaded.catalog = std::move(*received);
+  loaded.reason = "from rank 0";
+  loaded.received = true;
+  loaded.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return loaded;
+}
+
+std::string JobNode::peers_text() const {
+  return job_.peers_text() + fmt::format("network   {}\n", network_text());
+}
+
+void JobNode::leave() {
+  if (std::exchange(left_, true)) return;
+  base_.mount_point.stop();
+  job_.leave(base_.refusal());
+}
+
+void JobNode::stop() {
+  leave();
+  job_.stop(kLastWords);
+}
+
+NodePlacement::NodePlacement(SharedSource& shared, const Catalog& catalog, ChunkCache& cache,
+                             const MountBase& base)
+    : shared_(shared),
+      job_(shared.node.job()),
+      catalog_(catalog),
+      cache_(cache),
+      log_(base.log),
+      warm_up_(cache, catalog),
+      job_placement_(
+          catalog, [this] { return capacities(); },
+          base.options.placement == "nopfs" ? PlacementRule::nopfs : PlacementRule::clairfs,
+          [this](const std::shared_ptr<const Placement>& placement) { place(placement); }, log_) {}
+
+void NodePlacement::serve(PlanManager& plans) {
+  job_.follow_nodes([this] { nodes_changed(); });
+  job_.serve(cache_);
+  await_hellos();
+  job_.follow_plans([&plans](const PlanNews& news) { static_cast<void>(plans.take_over(news)); });
+}
+
+// Placements are the same on all nodes only if all know what each can keep.
+void NodePlacement::await_hellos() const {
+  const auto deadline = std::chrono::steady_clock::now() + kHelloPatience;
+  const auto silent = [](const PeerReport& node) { return node.state == PeerState::joining; };
+  for (;;) {
+    auto nodes = job_.nodes();
+    std::erase_if(nodes, [&](const PeerReport& node) { return node.rank == job_.self() || !silent(node); });
+    if (nodes.empty()) return;
+    if (std::chrono::steady_clock::now() > deadline) {
+      return log_.warn("{} sent no hello within {} (first: rank {}); assuming they cache nothing",
+                       counted(nodes.size(), "node", "nodes"), format_duration(kHelloPatience),
+                       nodes.front().rank.value);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+// As each node last said. One that has said nothing yet keeps nothing.
+std::vector<NodeCapacity> NodePlacement::capacities() const {
+  std::vector<NodeCapacity> capacities;
+  const uint64_t mean_chunk = round_to_pages(mean_chunk_bytes(catalog_));
+  for (const PeerReport& node : job_.nodes()) {
+    capacities.push_back(
+        {node.info.ram_capacity,
+         NvmeStore::usable_bytes(node.info.nvme_capacity, catalog_.chunk_size(), mean_chunk)});
+  }
+  return capacities;
+}
+
+void NodePlacement::nodes_changed() {
+  std::vector<bool> dead;
+  for (const PeerReport& node : job_.nodes()) {
+    dead.push_back(node.state == PeerState::dead || node.state == PeerState::left);
+  }
+  job_placement_.set_dead(dead);
+}
+
+void NodePlacement::place(const std::shared_ptr<const Placement>& placement) {
+  {
+    MutexLock lock(mutex_);
+    placement_ = placement;
+  }
+  const Rank self = job_.self();
+  shared_.policy.set_placement(placement, self);
+  shared_.source.set_homes(placement ? std::make_shared<const PlacedHomes>(placement) : nullptr);
+  warm_up_.set_placement(placement, self);
+}
+
+std::shared_ptr<const Placement> NodePlacement::current() const {
+  MutexLock lock(mutex_);
+  return placement_;
+}
+
+void NodePlacement::announce(const PlanNews& news) const {
+  const Status told =
+      news.text.empty() ? job_.announce_cancelled(news.name) : job_.announce_plan(news.name, news.text);
+  if (!told) log_.warn("the other nodes are not told of plan {}: {}", news.name, told.error().message);
+}
+
+std::string NodePlacement::status_text(uint64_t least_pfs_bytes) const {
+  const JobTotals totals = job_.totals();
+  std::string text = fmt::format("  this is node {}; {} of {} nodes answer\n", job_.self().value,
+                                 totals.alive, totals.nodes);
+  text += fmt::format("  all nodes together have read {} from the source",
+                      format_size(totals.counters.pfs_bytes));
+  if (least_pfs_bytes > 0) {
+    text +=
+        fmt::format("; the lower bound of the epochs begun is {} ({:.3f})", format_size(least_pfs_bytes),
+                    static_cast<double>(totals.counters.pfs_bytes) / static_cast<double>(least_pfs_bytes));
+  }
+  const WarmUpProgress warm = warm_up_.progress();
+  text += fmt::format(
+      "\n  warm-up of this node: {} of {}{}\n", format_size(warm.done), format_size(warm.total),
+      warm.failed == 0 ? "" : ", " + counted(warm.failed, "chunk", "chunks") + " could not be read");
+  return text;
+}
+
+std::string NodePlacement::json(uint64_t least_pfs_bytes) const {
+  nlohmann::ordered_json job = nlohmann::ordered_json::parse(job_.peers_json());
+  job["least_pfs_bytes"] = least_pfs_bytes;
+  job["network"] = shared_.node.network_text();
+  const WarmUpProgress warm = warm_up_.progress();
+  job["warm_up"] = {{"total_bytes", warm.total}, {"done_bytes", warm.done}, {"failed_chunks", warm.failed}};
+  if (const auto placed = current()) {
+    job["placement"] = {{"homeless_bytes", placed->homeless_bytes()},
+                        {"kept_bytes", placed->kept_bytes(job_.self())},
+                        {"memory_bytes", placed->memory_bytes()}};
+  }
+  return nlohmann::ordered_json{{"job", job}}.dump();
+}
+
+}  // namespace clairfs

@@ -1,0 +1,156 @@
+#include "mount-helper/serve/job_place.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <xxhash.h>
+
+#include "cache/base/text.h"
+#include "mount-helper/mounts/mountinfo.h"
+#include "mount-helper/mounts/text_file.h"
+#include "net/mpi/job_environment.h"
+
+namespace clairfs {
+namespace {
+
+// A node that has claimed its mount point mounts it within milliseconds, on a busy machine within seconds.
+constexpr std::chrono::seconds kUntilMounted(10);
+constexpr std::chrono::milliseconds kBetweenLooks(20);
+
+/// What tells this process's mounts from those of containers that share its network; 0 where /proc is
+/// missing.
+ino_t mount_namespace() {
+  struct stat st {};
+  return ::stat("/proc/self/ns/mnt", &st) == 0 ? st.st_ino : 0;
+}
+
+// In the abstract namespace: nothing is left behind, however the process ends. That is one for each network
+// namespace, while a mount point is one for each mount namespace.
+bool bind_name(const Fd& socket, const std::string& path) {
+  const std::string name =
+      fmt::format("clairfs mount point {} {:016x}", mount_namespace(), XXH3_64bits(path.data(), path.size()));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0;
+}
+
+void fill_in(std::string& path, Rank rank) {
+  constexpr std::string_view kPlaceholder = "{rank}";
+  const std::string number = std::to_string(rank.value);
+  for (size_t at = path.find(kPlaceholder); at != std::string::npos; at = path.find(kPlaceholder, at)) {
+    path.replace(at, kPlaceholder.size(), number);
+    at += number.size();
+  }
+}
+
+/// A number of nodes and a rank each, from the options, else from the environment.
+Result<MpiPlace> place_without_launcher(const MountOptions& options) {
+  const auto rank = options.rank ? Result<uint32_t>(*options.rank) : node_rank_from_environment();
+  if (!rank) return rank.error();
+  const auto nodes = options.nodes ? Result<uint32_t>(*options.nodes) : node_count_from_environment();
+  if (!nodes) return nodes.error();
+  if (*rank >= *nodes)
+    return Error{EINVAL, fmt::format("rank {} is not below {}, the number of nodes: they count from 0", *rank,
+                                     *nodes)};
+  return MpiPlace{Rank(*rank), *nodes};
+}
+
+bool is_torchs_port(uint16_t port) {
+  const char* text = std::getenv("MASTER_PORT");
+  return text != nullptr && parse_whole<uint16_t>(text) == port;
+}
+
+Status read_secret(MountOptions& options) {
+  const char* variable = std::getenv("CLAIRFS_JOB_SECRET");
+  if (variable != nullptr) options.job_secret = trimmed(variable);
+  if (options.job_secret_file.empty()) return {};
+  const auto text = read_text_file(options.job_secret_file);
+  if (!text) return Error{text.error().code, "--job-secret: " + text.error().message};
+  options.job_secret = trimmed(*text);
+  if (!options.job_secret.empty()) return {};
+  return Error{EINVAL,
+               fmt::format("--job-secret {} is empty; make one with: head -c 32 /dev/urandom | base64",
+                           options.job_secret_file)};
+}
+
+}  // namespace
+
+Result<MpiPlace> place_of(const MountOptions& options) {
+  if (options.job) {
+    if (is_torchs_port(options.job->port)) {
+      return Error{EINVAL, fmt::format("--job {}: that port is MASTER_PORT, torch's own; give another one",
+                                       options.job->text())};
+    }
+    return place_without_launcher(options);
+  }
+  if (options.rank || options.nodes || !options.job_secret_file.empty())
+    return Error{EINVAL, "--rank, --nodes and --job-secret go with --job HOST:PORT, where the nodes meet"};
+  return mpi_place();
+}
+
+std::vector<std::string> doubts_about_job(const MountOptions& options, const MpiPlace& place) {
+  std::vector<std::string> lines;
+  if (!options.peers) return lines;
+  if (options.job && place.size > 1 && options.job_secret.empty()) {
+    lines.push_back(fmt::format("without --job-secret whoever reached {} could have joined this job",
+                                options.job->text()));
+  }
+  if (place.size == 1 && !options.job) {
+    if (auto hint = hint_at_other_nodes(); !hint.empty()) lines.push_back(std::move(hint));
+  }
+  return lines;
+}
+
+Result<MountOptions> for_place(MountOptions options, const MpiPlace& place) {
+  if (place.size > 1 && !options.foreground && !options.job) {
+    return Error{EINVAL,
+                 fmt::format("this is one of {} nodes of a job, which end when their launcher does: add -f, "
+                             "and end the launcher's line with & to go on",
+                             place.size)};
+  }
+  if (options.job) {
+    if (const Status read = read_secret(options); !read) return read.error();
+  }
+  for (std::string* path : {&options.source, &options.mountpoint, &options.catalog_dir, &options.log_file}) {
+    fill_in(*path, place.self);
+  }
+  for (NvmeDir& nvme : options.nvme) fill_in(nvme.directory, place.self);
+  return options;
+}
+
+Result<Fd> claim_mount_point(const std::string& mountpoint) {
+  const auto path = resolve_path(mountpoint);
+  if (!path) return Fd();
+  Fd claim(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!claim) return system_error(errno, "socket");
+  const auto deadline = std::chrono::steady_clock::now() + kUntilMounted;
+  for (;;) {
+    const bool bound = bind_name(claim, *path);
+    const auto mounts = current_mounts();
+    const auto there = mounts ? mount_at(*mounts, *path) : std::nullopt;
+    if (there && there->is_clairfs()) {
+      return Error{EBUSY,
+                   fmt::format("{0} is a clairfs mount already; if it is left from an earlier job, clear it "
+                               "with: clairfs umount {0}; if it is that of another node of this job on the "
+                               "same machine, write {{rank}} where their paths are to differ, as in "
+                               "'{0}-{{rank}}'",
+                               mountpoint)};
+    }
+    if (bound) return claim;
+    if (std::chrono::steady_clock::now() > deadline) return Fd();
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+}  // namespace clairfs

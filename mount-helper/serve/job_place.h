@@ -1,0 +1,35 @@
+// A mount that is one of several nodes of a job: what the launcher's place means for the options.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cache/base/fd.h"
+#include "cache/base/result.h"
+#include "mount-helper/options/mount_options.h"
+#include "net/mpi/launch.h"
+
+namespace clairfs {
+
+/// This node's place: with --job what it and its companions or the environment say, else the launcher's.
+/// Errors: EINVAL, what is missing or cannot be; those of mpi_place(). Not safe against other threads
+/// changing the environment.
+Result<MpiPlace> place_of(const MountOptions& options);
+
+/// Lines that tell of a job that is not as the user may think. Not safe as above.
+std::vector<std::string> doubts_about_job(const MountOptions& options, const MpiPlace& place);
+
+/// Puts the rank in the place of every "{rank}" in the options' paths, so that several nodes of one machine
+/// can be told apart; without a job the rank is 0. Reads the job's secret. Errors: EINVAL when a launcher's
+/// job of several nodes is to be mounted in the background, which the launcher would take for its end; those
+/// of the secret's file, EINVAL when it is empty.
+Result<MountOptions> for_place(MountOptions options, const MpiPlace& place);
+
+/// Keeps the mount point for this node, against the others of this machine that see the same mounts, as long
+/// as the descriptor is open. The first thing that is done with it: nodes that begin together would all find
+/// it free, and a mount of a node that waits for the others answers nobody, so even a look at it would never
+/// end. None where the path cannot be resolved (validation says why), or somebody holds its name for seconds
+/// without mounting there. Errors: EBUSY when a clairfs is mounted there, with the advice what to do.
+Result<Fd> claim_mount_point(const std::string& mountpoint);
+
+}  // namespace clairfs

@@ -1,0 +1,191 @@
+#include "mount-helper/serve/serving.h"
+
+#include <ctime>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cache/chunks/blocking_read.h"
+#include "fs/control/commands.h"
+#include "mount-helper/options/option_table.h"
+#include "mount-helper/serve/logging.h"
+#include "net/mpi/job_environment.h"
+
+namespace clairfs {
+namespace {
+
+// Whoever sets a plan sleeps in the kernel meanwhile, and where it is an attribute the folder is locked: so
+// much for reading long lists, and for what hangs.
+constexpr auto kAnswerPatience = std::chrono::seconds(20);
+
+std::unique_ptr<NodePlacement> make_placement(const MountBase& base, Loaded& loaded) {
+  Dataset& dataset = loaded.dataset();
+  if (!dataset.shared) return nullptr;
+  return std::make_unique<NodePlacement>(*dataset.shared, dataset.catalog, loaded.cache(), base);
+}
+
+PlanManager::Parts plan_parts(MountBase& base, Loaded& loaded, Planning& planning) {
+  DatasetSource dataset;
+  dataset.catalog = loaded.dataset().loaded.catalog;
+  dataset.prefixes.source = base.options.source;
+  dataset.prefixes.mount = base.options.mountpoint;
+  dataset.read_bytes = [&loaded](FileId file, uint64_t offset, uint32_t length) {
+    return read_bytes(loaded.cache(), loaded.dataset().catalog, file, offset, length);
+  };
+  PlanManager::Parts parts{std::move(dataset), {base.place.self, base.place.size},
+                           planning.staging,   base.clock,
+                           base.metrics,       base.log};
+  if (NodePlacement* placement = planning.placement.get()) {
+    parts.announce = [placement](const PlanNews& news) { placement->announce(news); };
+    parts.placement = &placement->job_placement();
+  }
+  return parts;
+}
+
+MountInfo describe(const MountBase& base, const Dataset& dataset, const std::string& control_socket) {
+  const LoadedCatalog& loaded = dataset.loaded;
+  MountInfo info;
+  info.source = base.options.source;
+  info.mountpoint = base.options.mountpoint;
+  info.io_backend = dataset.pfs_io->kind();
+  info.catalog_origin = loaded.reloaded   ? fmt::format("reloaded in {:.2f} s", loaded.seconds)
+                        : loaded.received ? fmt::format("{} in {:.2f} s", loaded.reason, loaded.seconds)
+                                          : fmt::format("scanned in {:.2f} s", loaded.seconds);
+  if (!loaded.reloaded && !loaded.received) info.catalog_reason = loaded.reason;
+  info.log_file = log_file_of(base.options);
+  for (const NvmeDir& nvme : base.options.nvme) info.nvme_directories.push_back(nvme.directory);
+  info.control_socket = control_socket;
+  info.pid = ::getpid();
+  info.started = base.started;
+  return info;
+}
+
+}  // namespace
+
+Planning::Planning(MountBase& base, Loaded& loaded)
+    : pusher(loaded.dataset().catalog, base.options.mountpoint, base.metrics),
+      staging(loaded.cache(), loaded.dataset().policy, loaded.dataset().catalog, pusher, base.metrics,
+              StagingOptions{base.options.staging}),
+      staging_thread(staging, base.clock),
+      placement(make_placement(base, loaded)),
+      plans(plan_parts(base, loaded, *this)) {}
+
+uint64_t Planning::least_source_bytes() const {
+  return placement ? plans.least_source_bytes(placement->job_placement().homeless_bytes()) : 0;
+}
+
+struct Serving::Tasks {
+  TaskThread checksums{"checksums"};
+  TaskThread invalidations{"invalidations"};
+  BoundedTasks control{"control-tasks", kAnswerPatience};  // ends first
+};
+
+Result<std::unique_ptr<Serving>> Serving::prepare(MountBase& base, Loaded& loaded) {
+  auto session = base.mount_point.mount();
+  if (!session) return session.error();
+  auto planning = std::make_unique<Planning>(base, loaded);
+  auto socket = ControlSocket::open(
+      [&plans = planning->plans](std::string_view command) { return run_control_command(plans, command); },
+      base.log);
+  if (!socket) return socket.error();
+  return std::unique_ptr<Serving>(
+      new Serving(base, loaded, **session, std::move(planning), std::move(*socket)));
+}
+
+Serving::Serving(MountBase& base, Loaded& loaded, FuseSession& session, std::unique_ptr<Planning> planning,
+                 std::unique_ptr<ControlSocket> control_socket)
+    : base_(base),
+      loaded_(loaded),
+      session_(session),
+      planning_(std::move(planning)),
+      plans_(planning_->plans),
+      control_socket_(std::move(control_socket)),
+      info_(describe(base, loaded.dataset(), control_socket_->name())),
+      control_(::time(nullptr)),
+      access_log_(loaded.dataset().catalog),
+      dirty_pages_(loaded.dataset().catalog, base.clock, base.log),
+      tasks_(std::make_unique<Tasks>()),
+      context_{loaded.dataset().catalog,
+               loaded.cache(),
+               control_,
+               access_log_,
+               base.mount_point.pending_reads(),
+               tasks_->control,
+               tasks_->invalidations,
+               tasks_->checksums,
+               plans_,
+               planning_->staging.tails(),
+               dirty_pages_,
+               base.clock,
+               base.metrics,
+               base.log} {
+  if (const NodePlacement* placement = planning_->placement.get())
+    context_.placement = [placement] { return placement->current(); };
+  add_reports();
+  add_control_files();
+}
+
+// What calls into the mount ends while FUSE threads still answer it; what answers requests ends after them.
+// Nothing is destroyed before all is at rest, since answers that are on their way use it.
+Serving::~Serving() {
+  base_.mount_point.begin_end();
+  control_socket_.reset();
+  plans_.stop();
+  planning_->staging_thread.stop();
+  base_.mount_point.stop();
+  planning_->pusher.connect(-1);
+  tasks_.reset();
+  if (planning_->placement) planning_->placement->stop();
+  loaded_.finish();
+}
+
+Status Serving::start() {
+  if (planning_->placement) planning_->placement->serve(plans_);
+  planning_->pusher.connect(session_.device());
+  return session_.start(context_, [&signals = base_.signals] { signals.notify(); });
+}
+
+void Serving::add_reports() {
+  const auto status = [this](const MountInfo& info, const std::string& plans, const std::string& writer) {
+    const NodePlacement* placement = planning_->placement.get();
+    return status_text(info, base_.metrics, plans,
+                       placement ? placement->status_text(planning_->least_source_bytes()) : "", writer);
+  };
+  MountInfo for_others = info_;
+  for_others.catalog_reason.clear();
+  const auto stats = [this](const std::string& plans) {
+    const NodePlacement* placement = planning_->placement.get();
+    return stats_json(info_, base_.metrics, plans,
+                      placement ? placement->json(planning_->least_source_bytes()) : "{}");
+  };
+  control_.add({"status",
+                0444,
+                [this, status] { return status(info_, plans_.text(), dirty_pages_.text()); },
+                {},
+                [status, for_others] { return status(for_others, "", ""); }});
+  control_.add({"stats.json",
+                0444,
+                [this, stats] { return stats(plans_.json()); },
+                {},
+                [stats] { return stats("[]"); }});
+  control_.add({"metrics", 0444, [this] { return prometheus_text(base_.metrics); }});
+}
+
+void Serving::add_control_files() {
+  std::string hint = base_.place.size == 1 ? hint_at_other_nodes() : "";
+  if (!hint.empty()) hint += "\n";
+  control_.add({"peers", 0444, [this, hint = std::move(hint)]() -> std::string {
+                  if (const auto& shared = loaded_.dataset().shared) return shared->node.peers_text();
+                  if (!base_.options.peers) return "--peers off: this node has a cache of its own\n";
+                  return "a single node: no mpiexec or srun started others, nor did --job name any\n" + hint;
+                }});
+  control_.add({"config", 0400, [config = options_text(base_.options)] { return config; }});
+  control_.add({"plan", 0600, [this] { return plans_.text(); },
+                [this](std::string_view text) { return write_plan_file(plans_, text); }});
+  control_.add({"last_error", 0400, [this] { return plans_.last_error(); }});
+  control_.add({"accesslog", 0400, [this] { return access_log_.text(); }});
+}
+
+}  // namespace clairfs

@@ -1,0 +1,72 @@
+// The last phase of a mount: plans are taken, and requests answered.
+#pragma once
+
+#include <memory>
+
+#include "fs/base/bounded_tasks.h"
+#include "fs/base/task_thread.h"
+#include "fs/control/access_log.h"
+#include "fs/control/files.h"
+#include "fs/control/reports.h"
+#include "fs/control/socket.h"
+#include "fs/fuse_session.h"
+#include "fs/page_cache/dirty_pages.h"
+#include "fs/page_cache/page_pusher.h"
+#include "fs/session/context.h"
+#include "mount-helper/serve/job_node.h"
+#include "mount-helper/serve/loaded.h"
+#include "mount-helper/serve/mount_point.h"
+#include "plan/plan_manager.h"
+#include "plan/staging/staging_thread.h"
+
+namespace clairfs {
+
+/// The plans of a mount and what carries them out.
+struct Planning {
+  /// Both outlive it.
+  Planning(MountBase& base, Loaded& loaded);
+  /// What any cache would have to read; 0 on a single node.
+  uint64_t least_source_bytes() const;
+
+  PagePusher pusher;
+  Staging staging;
+  StagingThread staging_thread;
+  const std::unique_ptr<NodePlacement> placement;  ///< null on a single node
+  PlanManager plans;
+};
+
+/// Made and ended by the main thread. The base and `loaded` outlive it.
+class Serving {
+ public:
+  /// Mounts, unless that is done. Errors: those of MountPoint::mount() and ControlSocket::open().
+  static Result<std::unique_ptr<Serving>> prepare(MountBase& base, Loaded& loaded);
+  /// Ends the mount, `loaded` too.
+  ~Serving();
+
+  /// Answers the job and the kernel from now on. Errors: those of FuseSession::start().
+  Status start();
+
+ private:
+  /// Threads for requests that take long.
+  struct Tasks;
+
+  Serving(MountBase& base, Loaded& loaded, FuseSession& session, std::unique_ptr<Planning> planning,
+          std::unique_ptr<ControlSocket> control_socket);
+  void add_reports();
+  void add_control_files();
+
+  MountBase& base_;
+  Loaded& loaded_;
+  FuseSession& session_;
+  const std::unique_ptr<Planning> planning_;
+  PlanManager& plans_;
+  std::unique_ptr<ControlSocket> control_socket_;
+  const MountInfo info_;
+  ControlFiles control_;
+  AccessLog access_log_;
+  DirtyPages dirty_pages_;
+  std::unique_ptr<Tasks> tasks_;
+  FuseContext context_;
+};
+
+}  // namespace clairfs

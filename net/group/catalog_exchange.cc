@@ -1,0 +1,195 @@
+#include "net/group/catalog_exchange.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cache/base/units.h"
+
+namespace clairfs {
+namespace {
+
+// More than any catalog (four billion entries of a hundred bytes); what is more is damaged.
+constexpr uint64_t kMostBytes = 1ULL << 40;
+
+// An image that came damaged is fetched again; when it is damaged every time the giver's own is.
+constexpr int kTries = 3;
+
+// How often who waits looks at the time.
+constexpr auto kLook = std::chrono::milliseconds(100);
+
+}  // namespace
+
+CatalogExchange::CatalogExchange(Transport& transport, TransferNumbers& numbers, const Clock& clock,
+                                 const CatalogExchangeOptions& options)
+    : transport_(transport), numbers_(numbers), clock_(clock), options_(options), heard_(clock.now()) {}
+
+CatalogExchange::~CatalogExchange() = default;
+
+void CatalogExchange::tell_progress(uint64_t entries) {
+  const auto bytes = wire::encode(wire::CatalogProgress{entries});
+  for (uint32_t i = 0; i < transport_.size(); ++i) {
+    if (Rank(i) != transport_.self()) (void)transport_.send(Rank(i), bytes);
+  }
+}
+
+void CatalogExchange::publish(std::shared_ptr<const Catalog> catalog) {
+  {
+    MutexLock lock(mutex_);
+    published_ = std::move(catalog);
+  }
+  for (uint32_t i = 0; i < transport_.size(); ++i) {
+    if (Rank(i) != transport_.self()) on_hello_without(Rank(i));
+  }
+}
+
+std::optional<wire::CatalogOffer> CatalogExchange::offer() const {
+  MutexLock lock(mutex_);
+  if (!published_) return std::nullopt;
+  return wire::CatalogOffer{published_->image().size(), published_->identity()};
+}
+
+void CatalogExchange::on_hello_without(Rank from) {
+  if (const auto what = offer()) (void)transport_.send(from, wire::encode(*what));
+}
+
+void CatalogExchange::on_request(Rank from, const wire::CatalogRequest& request) {
+  std::shared_ptr<const Catalog> catalog;
+  {
+    MutexLock lock(mutex_);
+    catalog = published_;
+  }
+  if (!catalog || request.offset > catalog->image().size() ||
+      request.length > catalog->image().size() - request.offset)
+    return;
+  const auto bytes = catalog->image().subspan(request.offset, request.length);
+  // The network only reads it.
+  iovec memory{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  transport_.send_bulk(from, request.transfer, {memory}, [catalog](const Status&) {});
+}
+
+void CatalogExchange::on_progress(Rank from, const wire::CatalogProgress& progress) {
+  if (from != kGiver) return;
+  MutexLock lock(mutex_);
+  entries_ = progress.entries;
+  heard_ = clock_.now();
+  changed_.notify_all();
+}
+
+void CatalogExchange::on_offer(Rank from, const wire::CatalogOffer& offer) {
+  if (from != kGiver || offer.bytes == 0 || offer.bytes > kMostBytes) return;
+  {
+    MutexLock lock(mutex_);
+    heard_ = clock_.now();
+    if (!taken_ && !error_) take(offer);
+    changed_.notify_all();
+  }
+  ask_for_more();
+}
+
+// Begins to fetch the image.
+void CatalogExchange::take(const wire::CatalogOffer& offer) {
+  auto image = Mapping::anonymous(offer.bytes);
+  if (!image) {
+    error_ = image.error();
+    return;
+  }
+  image_ = std::move(*image);
+  taken_ = offer;
+  for (uint64_t offset = 0; offset < offer.bytes; offset += options_.piece) to_ask_.push_back(offset);
+  missing_ = to_ask_.size();
+}
+
+void CatalogExchange::ask_for_more() {
+  for (;;) {
+    wire::CatalogRequest request;
+    iovec memory{};
+    {
+      MutexLock lock(mutex_);
+      if (error_ || to_ask_.empty() || asked_.size() >= options_.window) return;
+      const uint64_t offset = to_ask_.front();
+      to_ask_.pop_front();
+      const auto length = static_cast<uint32_t>(std::min<uint64_t>(options_.piece, image_.size() - offset));
+      request = {offset, length, numbers_.next(kGiver)};
+      asked_[offset] = {request.transfer, clock_.now()};
+      memory = {image_.data() + offset, length};
+    }
+    transport_.receive(kGiver, request.transfer, {memory},
+                       [this, offset = request.offset](const Status& status) { piece_came(offset, status); });
+    (void)transport_.send(kGiver, wire::encode(request));
+  }
+}
+
+void CatalogExchange::piece_came(uint64_t offset, const Status& status) {
+  {
+    MutexLock lock(mutex_);
+    asked_.erase(offset);
+    if (status) {
+      --missing_;
+      heard_ = clock_.now();
+    } else if (status.error().code == ECANCELED) {
+      to_ask_.push_front(offset);  // it was late
+    } else if (!error_) {
+      error_ = Error{status.error().code,
+                     "the catalog could not be fetched from rank 0: " + status.error().message};
+    }
+    changed_.notify_all();
+  }
+  ask_for_more();
+}
+
+void CatalogExchange::tick(TimePoint now) {
+  std::vector<TransferNumber> late;
+  {
+    MutexLock lock(mutex_);
+    for (auto& [offset, asked] : asked_) {
+      if (now - asked.asked < options_.piece_patience) continue;
+      asked.asked = now;
+      late.push_back(asked.transfer);
+    }
+  }
+  for (const TransferNumber transfer : late) transport_.cancel(kGiver, transfer);
+}
+
+void CatalogExchange::fail(const Error& error) {
+  MutexLock lock(mutex_);
+  if (!error_) error_ = error;
+  changed_.notify_all();
+}
+
+Result<std::shared_ptr<const Catalog>> CatalogExchange::await(const std::function<void(uint64_t)>& progress) {
+  for (int tries = 1;; ++tries) {
+    auto image = await_image(progress);
+    if (!image) return image.error();
+    auto catalog = Catalog::adopt(std::move(*image));
+    if (catalog || tries == kTries) return catalog;
+    {
+      MutexLock lock(mutex_);
+      if (const auto offer = std::exchange(taken_, std::nullopt)) take(*offer);
+    }
+    ask_for_more();
+  }
+}
+
+Result<Mapping> CatalogExchange::await_image(const std::function<void(uint64_t)>& progress) {
+  MutexLock lock(mutex_);
+  heard_ = clock_.now();
+  while (!error_ && !(taken_ && missing_ == 0)) {
+    if (clock_.now() - heard_ > options_.patience) {
+      error_ = Error{ETIMEDOUT, fmt::format("rank 0 was silent for {} while it should have sent the catalog",
+                                            format_duration(options_.patience))};
+    } else {
+      changed_.wait_for(lock, kLook);
+      const uint64_t entries = entries_;
+      lock.unlock();
+      progress(entries);
+      lock.lock();
+    }
+  }
+  if (error_) return *error_;
+  return std::move(image_);
+}
+
+}  // namespace clairfs

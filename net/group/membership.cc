@@ -1,0 +1,221 @@
+#include "net/group/membership.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "cache/base/printable.h"
+#include "cache/base/units.h"
+
+namespace clairfs {
+namespace {
+
+// Hellos a second that a node sends at most, so that very large jobs stay quiet too: at 1000 nodes a hello
+// goes to each every 5 seconds, and silence is judged by that.
+constexpr auto kLeastBetweenHellos = std::chrono::milliseconds(5);
+
+// One in so many hellos also goes to dead nodes: two nodes that took each other for dead must find out, but
+// what waits for a dead one takes memory.
+constexpr uint64_t kBeatsToDead = 10;
+
+uint64_t wall_clock_us() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
+                                   std::chrono::system_clock::now().time_since_epoch())
+                                   .count());
+}
+
+// Silence counts in heartbeats where those are slower than asked for.
+MembershipTimes stretched(MembershipTimes times, uint32_t nodes) {
+  const Duration beat = std::max<Duration>(times.heartbeat, nodes * kLeastBetweenHellos);
+  times.late_after = std::max(times.late_after, 3 * beat);
+  times.dead_after = std::max(times.dead_after, 6 * beat);
+  times.heartbeat = beat;
+  return times;
+}
+
+}  // namespace
+
+const char* to_string(PeerState state) {
+  switch (state) {
+    case PeerState::joining:
+      return "joining";
+    case PeerState::alive:
+      return "alive";
+    case PeerState::late:
+      return "late";
+    case PeerState::dead:
+      return "dead";
+    case PeerState::left:
+      return "left";
+  }
+  return "?";
+}
+
+Membership::Membership(Parts parts, const MembershipTimes& times)
+    : parts_(std::move(parts)),
+      self_(parts_.transport.self()),
+      times_(stretched(times, parts_.transport.size())),
+      peers_([this] {
+        std::vector<std::unique_ptr<Peer>> peers;
+        for (uint32_t i = 0; i < parts_.transport.size(); ++i) peers.push_back(std::make_unique<Peer>());
+        return peers;
+      }()),
+      incarnation_(wall_clock_us()) {
+  peer(self_).state = PeerState::alive;
+}
+
+std::string Membership::name(Rank rank) const {
+  MutexLock lock(mutex_);
+  const std::string& host = peer(rank).info.host;
+  return host.empty() ? fmt::format("rank {}", rank.value)
+                      : fmt::format("rank {} ({})", rank.value, printable(host));
+}
+
+TimePoint Membership::last_heard(Rank rank) const {
+  return TimePoint(TimePoint::duration(peer(rank).last_heard.load(std::memory_order_relaxed)));
+}
+
+void Membership::heard(Rank from, TimePoint now) {
+  Peer& node = peer(from);
+  node.last_heard.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  if (node.state.load() == PeerState::late) change(from, PeerState::alive, "is heard again");
+}
+
+void Membership::on_hello(Rank from, const wire::Hello& hello) {
+  Peer& node = peer(from);
+  bool newer = false;
+  {
+    MutexLock lock(mutex_);
+    newer = hello.incarnation > node.info.incarnation;
+    node.info = hello;
+  }
+  const PeerState state = node.state.load();
+  if (state == PeerState::joining) change(from, PeerState::alive, "is here");
+  if (state == PeerState::dead || (state == PeerState::left && newer))
+    change(from, PeerState::alive, "is back");
+  update_serves(from);
+  if (hello.wants_answer) (void)parts_.transport.send(from, wire::encode(own_hello(false)));
+}
+
+void Membership::on_goodbye(Rank from, const std::string& reason) {
+  {
+    MutexLock lock(mutex_);
+    peer(from).parting = reason;
+  }
+  change(from, PeerState::left, reason.empty() ? "left" : fmt::format("left: {}", printable(reason)));
+}
+
+void Membership::suspect(Rank rank, Duration silence) {
+  if (state(rank) == PeerState::alive)
+    change(rank, PeerState::late, fmt::format("does not answer: silent for {}", format_duration(silence)));
+}
+
+void Membership::tick(TimePoint now) {
+  const bool first = last_tick_ == TimePoint{};
+  const Duration gap = first ? Duration{} : now - last_tick_;
+  last_tick_ = now;
+  if (first || gap > times_.late_after) wake_up(now, gap);
+  for (uint32_t i = 0; i < peers_.size(); ++i) {
+    const Rank rank(i);
+    if (rank == self_) continue;
+    const Duration silence = now - last_heard(rank);
+    const PeerState state = peer(rank).state.load();
+    if ((state == PeerState::alive || state == PeerState::late) && silence > times_.dead_after) {
+      change(rank, PeerState::dead,
+             fmt::format("is taken for dead: silent for {}", format_duration(silence)));
+    } else if (state == PeerState::alive && silence > times_.late_after) {
+      change(rank, PeerState::late, fmt::format("is late: silent for {}", format_duration(silence)));
+    }
+  }
+  if (now < next_heartbeat_) return;
+  next_heartbeat_ = now + times_.heartbeat;
+  say_hello(first, beats_++ % kBeatsToDead == 0);
+}
+
+// This node has just begun, or stood still: nobody else is to blame for what it did not hear.
+void Membership::wake_up(TimePoint now, Duration gap) {
+  for (const auto& node : peers_)
+    node->last_heard.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  if (gap == Duration{}) return;
+  incarnation_ = std::max(incarnation_ + 1, wall_clock_us());
+  parts_.log.warn("this process was suspended for {}; rejoining the job", format_duration(gap));
+  say_hello(true, true);
+}
+
+void Membership::set_ready(uint64_t catalog_identity) {
+  identity_ = catalog_identity;
+  for (uint32_t i = 0; i < peers_.size(); ++i) update_serves(Rank(i));
+  say_hello(false, true);
+}
+
+void Membership::say_goodbye(const std::string& reason) {
+  const auto bytes = wire::encode(wire::Goodbye{reason.substr(0, wire::kMaxText)});
+  for (uint32_t i = 0; i < peers_.size(); ++i) {
+    if (Rank(i) != self_ && state(Rank(i)) != PeerState::left) (void)parts_.transport.send(Rank(i), bytes);
+  }
+}
+
+wire::Hello Membership::own_hello(bool wants_answer) const {
+  wire::Hello hello = parts_.describe();
+  hello.wants_answer = wants_answer;
+  hello.incarnation = incarnation_;
+  hello.nodes = parts_.transport.size();
+  hello.catalog_identity = identity_;
+  hello.ready = identity_ != 0;
+  return hello;
+}
+
+// A hello that is lost is followed by the next; a peer that takes none will be found silent.
+void Membership::say_hello(bool wants_answer, bool also_dead) {
+  const auto bytes = wire::encode(own_hello(wants_answer));
+  for (uint32_t i = 0; i < peers_.size(); ++i) {
+    const Rank rank(i);
+    const PeerState to = state(rank);
+    if (rank == self_ || to == PeerState::left || (to == PeerState::dead && !also_dead)) continue;
+    (void)parts_.transport.send(rank, bytes);
+  }
+}
+
+void Membership::change(Rank rank, PeerState to, const std::string& why) {
+  const PeerState before = peer(rank).state.exchange(to);
+  if (before == to) return;
+  const auto count = [&](PeerState which, Gauge& gauge) {
+    gauge.add((to == which ? 1 : 0) - (before == which ? 1 : 0));
+  };
+  count(PeerState::alive, parts_.metrics.peers_alive);
+  count(PeerState::dead, parts_.metrics.peers_dead);
+  update_serves(rank);
+  parts_.log.log(to == PeerState::late || to == PeerState::dead ? spdlog::level::warn : spdlog::level::info,
+                 "{} {}", name(rank), why);
+  parts_.on_change(rank, before, to);
+}
+
+void Membership::update_serves(Rank rank) {
+  Peer& node = peer(rank);
+  MutexLock lock(mutex_);
+  node.serves = rank != self_ && node.state.load() == PeerState::alive && node.info.ready && identity_ != 0 &&
+                node.info.catalog_identity == identity_;
+}
+
+std::vector<PeerReport> Membership::report() const {
+  const wire::Hello own = own_hello(false);
+  const TimePoint now = parts_.clock.now();
+  std::vector<PeerReport> all;
+  for (uint32_t i = 0; i < peers_.size(); ++i) {
+    const Rank rank(i);
+    const Peer& node = peer(rank);
+    PeerReport report;
+    report.rank = rank;
+    report.state = state(rank);
+    report.serves = serves(rank);
+    report.silent = rank == self_ ? Duration{} : now - last_heard(rank);
+    MutexLock lock(mutex_);
+    report.info = rank == self_ ? own : node.info;
+    report.parting = node.parting;
+    all.push_back(std::move(report));
+  }
+  return all;
+}
+
+}  // namespace clairfs

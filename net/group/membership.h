@@ -1,0 +1,138 @@
+// Which nodes of the job are there.
+//
+//   joining --hello--> alive <--anything heard-- late <--silence-- alive
+//                      alive, late --longer silence--> dead --hello--> alive
+//                      any --goodbye--> left
+//
+// Every node says hello to every other about once a second; whatever arrives from a node proves that it
+// lives. A late node is not asked for anything; a dead one also loses its part in the placement (that is for
+// others to see to: on_change). Nobody is ever sure that a silent node is dead, so every node that is heard
+// again is taken back: its caches hold what they held, since a dataset does not change. Whatever it missed
+// (plans) is told it by who sees its hello (see PlanBoard). A node that was stopped (SIGSTOP, a debugger, a
+// frozen virtual machine) sees the gap in its own ticks, gives everyone time to be heard before it judges
+// them, and says hello at once.
+//
+// Threads: the net thread calls what says so; everything else is thread-safe. No lock is held while a message
+// is sent or on_change runs.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/log.h"
+#include "cache/base/metrics.h"
+#include "cache/base/mutex.h"
+#include "cache/base/types.h"
+#include "net/transport/transport.h"
+#include "net/transport/wire.h"
+
+namespace clairfs {
+
+enum class PeerState : uint8_t { joining, alive, late, dead, left };
+const char* to_string(PeerState state);
+
+/// What went between this node and another. Thread-safe.
+struct PeerTraffic {
+  Counter requested, received, bytes_in, late, not_here, failed, corrupt, served, bytes_out;
+  Gauge outstanding_bytes;
+};
+
+struct MembershipTimes {
+  /// Often enough to notice a death within seconds, rarely enough to cost nothing (an idle node must not be
+  /// seen in top).
+  Duration heartbeat = std::chrono::seconds(1);
+  /// Three heartbeats missed. Who waits for an answer asks and knows earlier (see PeerClient).
+  Duration late_after = std::chrono::seconds(3);
+  /// Longer than a node stands still that swaps or writes a core file, since its chunks are then read from
+  /// the PFS again by others; shorter than an epoch.
+  Duration dead_after = std::chrono::seconds(15);
+};
+
+/// As of now, for reports.
+struct PeerReport {
+  Rank rank;
+  PeerState state = PeerState::joining;
+  bool serves = false;
+  Duration silent{};    ///< since it was last heard
+  wire::Hello info;     ///< as it last said
+  std::string parting;  ///< why it left
+};
+
+class Membership {
+ public:
+  struct Parts {
+    Transport& transport;
+    const Clock& clock;
+    Metrics& metrics;
+    Logger& log;
+    /// What this node says of itself; incarnation, ready and identity are filled in here.
+    std::function<wire::Hello()> describe;
+    /// On the net thread.
+    std::function<void(Rank, PeerState before, PeerState now)> on_change;
+  };
+
+  Membership(Parts parts, const MembershipTimes& times);
+
+  // Of the net thread.
+  void heard(Rank from, TimePoint now);  ///< any message; before what it says is acted upon
+  void on_hello(Rank from, const wire::Hello& hello);
+  void on_goodbye(Rank from, const std::string& reason);
+  /// A node that waited for an answer in vain finds that this one does not even answer probes.
+  void suspect(Rank rank, Duration silence);
+  void tick(TimePoint now);
+
+  /// From now on this node serves chunks of the catalog with this identity; says so to all.
+  void set_ready(uint64_t catalog_identity);
+  uint64_t catalog_identity() const { return identity_; }  ///< 0 before set_ready()
+  /// The last word to all.
+  void say_goodbye(const std::string& reason);
+
+  PeerState state(Rank rank) const { return peer(rank).state.load(std::memory_order_acquire); }
+  /// It is alive and serves chunks of the same catalog.
+  bool serves(Rank rank) const { return peer(rank).serves.load(std::memory_order_acquire); }
+  /// When something was last heard of it (or, if that is later, when this node woke).
+  TimePoint last_heard(Rank rank) const;
+  PeerTraffic& traffic(Rank rank) const { return peer(rank).traffic; }
+  /// All nodes by rank; this one has told itself everything.
+  std::vector<PeerReport> report() const;
+
+ private:
+  struct Peer {
+    std::atomic<PeerState> state{PeerState::joining};
+    std::atomic<bool> serves{false};
+    std::atomic<TimePoint::rep> last_heard{0};
+    PeerTraffic traffic;
+    // Guarded by mutex_.
+    wire::Hello info;
+    std::string parting;
+  };
+
+  Peer& peer(Rank rank) const { return *peers_[rank.index()]; }
+  std::string name(Rank rank) const;
+  wire::Hello own_hello(bool wants_answer) const;
+  void change(Rank rank, PeerState to, const std::string& why);
+  void update_serves(Rank rank);
+  void say_hello(bool wants_answer, bool also_dead);
+  void wake_up(TimePoint now, Duration gap);
+
+  // Constant after construction.
+  const Parts parts_;
+  const Rank self_;
+  const MembershipTimes times_;
+  const std::vector<std::unique_ptr<Peer>> peers_;  // by rank; self-synchronised but for info
+
+  // Of the net thread.
+  TimePoint last_tick_{};
+  TimePoint next_heartbeat_{};
+  uint64_t beats_ = 0;
+
+  std::atomic<uint64_t> incarnation_;
+  std::atomic<uint64_t> identity_{0};  // of the catalog; 0: not ready
+  mutable Mutex mutex_;                // leaf
+};
+
+}  // namespace clairfs

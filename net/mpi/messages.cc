@@ -1,0 +1,76 @@
+#include "net/mpi/messages.h"
+
+#include <utility>
+
+#include "net/mpi/library.h"
+
+namespace clairfs {
+namespace {
+
+constexpr int kTag = 0;  // all of them have one tag: MPI keeps the order only within a tag
+
+// Messages taken between two looks at the other traffic, so that a flood of them cannot starve it.
+constexpr int kTakenAtOnce = 32;
+
+}  // namespace
+
+MpiMessages::MpiMessages(MPI_Comm comm, uint32_t size, MpiRequests& requests)
+    : comm_(comm), requests_(requests), incoming_(size) {}
+
+void MpiMessages::send(Rank to, Bytes message, std::function<void(int error)> gone) {
+  const auto bytes = std::make_shared<const Bytes>(std::move(message));
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int error = mpi().Isend(bytes->data(), static_cast<int>(bytes->size()), MPI_BYTE,
+                                static_cast<int>(to.value), kTag, comm_, &request);
+  if (error != MPI_SUCCESS) return gone(error);
+  requests_.add(request,
+                [bytes, gone = std::move(gone)](const MPI_Status& status) { gone(status.MPI_ERROR); });
+}
+
+bool MpiMessages::poll(const Deliver& deliver) {
+  bool any = false;
+  for (int i = 0; i < kTakenAtOnce && take_one(); ++i) any = true;
+  return deliver_whole(deliver) || any;
+}
+
+bool MpiMessages::take_one() {
+  int found = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status;
+  if (mpi().Improbe(MPI_ANY_SOURCE, kTag, comm_, &found, &message, &status) != MPI_SUCCESS || found == 0)
+    return false;
+  int size = 0;
+  mpi().Get_count(&status, MPI_BYTE, &size);
+  const auto incoming = std::make_shared<Incoming>();
+  incoming->bytes.resize(static_cast<size_t>(size));
+  incoming_[static_cast<size_t>(status.MPI_SOURCE)].push_back(incoming);
+  ++waiting_;
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (mpi().Imrecv(incoming->bytes.data(), size, MPI_BYTE, &message, &request) != MPI_SUCCESS) {
+    incoming->failed = true;
+    return true;
+  }
+  requests_.add(request, [incoming](const MPI_Status& ended) {
+    incoming->failed = ended.MPI_ERROR != MPI_SUCCESS;
+    incoming->whole = !incoming->failed;
+  });
+  return true;
+}
+
+bool MpiMessages::deliver_whole(const Deliver& deliver) {
+  if (waiting_ == 0) return false;
+  bool any = false;
+  for (uint32_t from = 0; from < incoming_.size(); ++from) {
+    auto& queue = incoming_[from];
+    while (!queue.empty() && (queue.front()->whole || queue.front()->failed)) {
+      const auto incoming = std::move(queue.front());
+      queue.pop_front();
+      --waiting_;
+      any = true;
+      if (incoming->whole) deliver(Rank(from), incoming->bytes);
+    }
+  }
+  return any;
+}
+
+}  // namespace clairfs

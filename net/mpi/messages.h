@@ -1,0 +1,49 @@
+// Messages over MPI: one MPI message each, delivered in the order in which a peer sent them.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <mpi.h>
+
+#include "cache/base/types.h"
+#include "net/mpi/requests.h"
+
+namespace clairfs {
+
+/// Net thread only.
+class MpiMessages {
+ public:
+  using Bytes = std::vector<std::byte>;
+  using Deliver = std::function<void(Rank from, std::span<const std::byte> message)>;
+
+  /// `comm` carries nothing but these messages. `requests` outlives this.
+  MpiMessages(MPI_Comm comm, uint32_t size, MpiRequests& requests);
+
+  /// `gone(error)` when the message has left, or with MPI's error when it cannot (the peer is dead).
+  void send(Rank to, Bytes message, std::function<void(int error)> gone);
+  /// Takes what has come from the network and delivers what is whole. True if there was anything.
+  bool poll(const Deliver& deliver);
+
+ private:
+  /// A message on its way in: what is behind it in the queue waits until it is whole.
+  struct Incoming {
+    Bytes bytes;
+    bool whole = false;
+    bool failed = false;
+  };
+
+  bool take_one();
+  bool deliver_whole(const Deliver& deliver);
+
+  const MPI_Comm comm_;
+  MpiRequests& requests_;
+  std::vector<std::deque<std::shared_ptr<Incoming>>> incoming_;  // by rank
+  size_t waiting_ = 0;                                           // entries in incoming_
+};
+
+}  // namespace clairfs

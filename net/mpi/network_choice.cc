@@ -1,0 +1,124 @@
+#include "net/mpi/network_choice.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cache/base/mutex.h"
+
+namespace clairfs {
+namespace {
+
+// What a peer's death is no error to, or one that MPI returns. With the others (cma within a machine, RDMA
+// between) UCX takes it for a fatal error and ends this process too.
+constexpr std::array<std::string_view, 4> kSurvivors = {"tcp", "self", "posix", "sysv"};
+
+/// Whether all of a list with commas between are among those.
+bool all_survive(std::string_view list) {
+  for (;;) {
+    const size_t comma = list.find(',');
+    if (std::ranges::find(kSurvivors, list.substr(0, comma)) == kSurvivors.end()) return false;
+    if (comma == std::string_view::npos) return true;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+// UCX's, from ucs/debug/log_def.h, which has had them so since 1.10.
+constexpr int kUcxWarning = 2;  // UCS_LOG_LEVEL_WARN; errors are lower
+constexpr int kUcxInfo = 4;     // UCS_LOG_LEVEL_INFO
+enum class Handled { stop, go_on };
+using Handler = Handled (*)(const char* file, unsigned line, const char* function, int level,
+                            const void* component, const char* format, va_list arguments);
+
+Mutex taken_mutex;  // leaf
+std::vector<std::string> transports_taken GUARDED_BY(taken_mutex);
+
+/// Of "ep_cfg[1]: tag(tcp/lo tcp/eth0) rma(...)" what is in the brackets after "tag".
+void take_note(std::string_view message) {
+  constexpr std::string_view kTagList = "tag(";
+  const size_t begin = message.find(kTagList);
+  if (begin == std::string_view::npos) return;
+  std::string_view list = message.substr(begin + kTagList.size());
+  list = list.substr(0, list.find(')'));
+  const MutexLock lock(taken_mutex);
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(' '), list.size());
+    const std::string word(list.substr(0, end));
+    if (!word.empty() && std::ranges::find(transports_taken, word) == transports_taken.end())
+      transports_taken.push_back(word);
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+}
+
+Handled on_message(const char* /*file*/, unsigned /*line*/, const char* /*function*/, int level,
+                   const void* /*component*/, const char* format, va_list arguments) {
+  if (level <= kUcxWarning) return Handled::go_on;  // to where UCX would write it
+  if (level == kUcxInfo) {
+    std::array<char, 1024> text{};
+    std::vsnprintf(text.data(), text.size(), format, arguments);
+    take_note(text.data());
+  }
+  return Handled::stop;
+}
+
+}  // namespace
+
+std::string choose_network(const std::string& wanted, Logger& log) {
+  const std::string safe = fmt::format("{}", fmt::join(kSurvivors, ","));
+  if (wanted == "fast") {
+    ::unsetenv("UCX_TLS");
+  } else if (!wanted.empty()) {
+    ::setenv("UCX_TLS", wanted == "safe" ? safe.c_str() : wanted.c_str(), 1);
+  }
+  const bool users = wanted.empty() && std::getenv("UCX_TLS") != nullptr;
+  if (wanted.empty()) ::setenv("UCX_TLS", safe.c_str(), 0);
+  const char* list = std::getenv("UCX_TLS");
+  const std::string in_force = list == nullptr ? "whatever UCX finds" : fmt::format("UCX_TLS={}", list);
+  const std::string by =
+      users ? "as UCX_TLS is set" : fmt::format("--network {}", wanted.empty() ? "safe" : wanted);
+  if (list == nullptr || !all_survive(list)) {
+    // Those who chose something faster would lose it again by what follows.
+    log.warn("{}: {} may end this node when another one dies; --network safe would not", by, in_force);
+    return fmt::format("{} ({}); the death of a node may end others", by, in_force);
+  }
+  // No rendezvous: the receive is always posted before its request is sent, so there is nothing to ask for.
+  // Over TCP this doubles the rate of 110 KB chunks, and segments of 64 KiB instead of 8 add to it
+  // (tests/bench/transport_bench.cc).
+  ::setenv("UCX_RNDV_THRESH", "inf", 0);
+  ::setenv("UCX_TCP_TX_SEG_SIZE", "64k", 0);
+  ::setenv("UCX_TCP_RX_SEG_SIZE", "64k", 0);
+  // Nor sends from our memory in place: when a peer died in the middle of one, UCX 1.13 was seen to end this
+  // process too (uct_iface.h, assertion "comp->count > 0").
+  ::setenv("UCX_ZCOPY_THRESH", "inf", 0);
+  return fmt::format("{} ({})", by, in_force);
+}
+
+// Its log is the one place where UCX tells. Its level is raised in the library alone: the environment's is
+// read when it is loaded, and is what users set who want to see it all.
+void watch_network() {
+  if (std::getenv("UCX_LOG_LEVEL") != nullptr) return;
+  void* library = ::dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return;
+  using Push = void (*)(Handler);
+  using Set = int (*)(const char* name, const char* value);
+  const auto push = reinterpret_cast<Push>(::dlsym(library, "ucs_log_push_handler"));
+  const auto set = reinterpret_cast<Set>(::dlsym(library, "ucs_global_opts_set_value"));
+  if (push == nullptr || set == nullptr) return;
+  push(on_message);
+  set("LOG_LEVEL", "info");
+}
+
+std::string network_taken() {
+  const MutexLock lock(taken_mutex);
+  return fmt::format("{}", fmt::join(transports_taken, " "));
+}
+
+}  // namespace clairfs

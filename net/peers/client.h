@@ -1,0 +1,170 @@
+// Asks other nodes for pieces of chunks, and sees to it that every question has an end.
+//
+// A fetch waits in the queue of its peer, by urgency, until the peer has credit for it (bytes asked for and
+// not yet here); then its receive is posted and the request sent. The peer answers with a reply (status,
+// checksum) and a transfer, in either order. When both are there and the checksum agrees, the fetch is done.
+//
+// What fills tiers has a part of that credit, and waits for it while anything else is to be asked for.
+//
+// Requests that come within a fraction of a millisecond travel in one message; a waiting reader's goes at
+// once and takes the others along.
+//
+// Deadlines. A peer may rightly take long: a home reads a chunk from the PFS before it serves it, in the
+// order of urgency. So what counts first is whether it lives: when requests are unanswered for a while the
+// peer is probed, and a net thread that is alive answers at once, also saying which of the requests it does
+// not know (they were lost). Silence beyond a small multiple of the peer's usual latency is the end for all
+// requests to it, and Membership is told. A living peer gets up to `most_wait` a request: then the node has a
+// trouble that it does not know of (a PFS mount that hangs). In each case the caller goes elsewhere.
+//
+// Threads: start() and demand_changed() from any; messages, ticks and all completions on the net thread. A
+// thread of its own ("peer-batch") sends what was held back to travel together; it sleeps when there is
+// nothing. mutex_ is a leaf: not held while the transport or a call-back is called.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/metrics.h"
+#include "cache/base/mutex.h"
+#include "cache/base/thread.h"
+#include "cache/source/source.h"
+#include "net/group/membership.h"
+#include "net/peers/source_choice.h"
+#include "net/transport/transfer_numbers.h"
+#include "net/transport/transport.h"
+#include "net/transport/wire.h"
+
+namespace clairfs {
+
+enum class PeerOutcome : uint8_t {
+  ok,           ///< the bytes are there, and their checksum is right
+  not_here,     ///< the peer does not have it
+  failed,       ///< the peer could not read it
+  late,         ///< no answer in time
+  gone,         ///< the peer is dead or has left
+  corrupt,      ///< wrong bytes came
+  memory_lost,  ///< late or gone, and the network may still write to the memory: see kMemoryLost
+  cancelled,    ///< stop()
+};
+
+/// A piece of a chunk that a peer is asked for.
+struct PeerFetch {
+  Rank peer;
+  ChunkId chunk;
+  uint32_t offset = 0;        ///< within the chunk
+  uint32_t length = 0;        ///< bytes, at least 1; the sum of `memory`
+  std::vector<iovec> memory;  ///< the fetch's until `done`
+  /// Never null, and of this fetch alone as long as it is under way.
+  std::shared_ptr<const Demand> demand;
+  bool home = false;  ///< the peer is the chunk's home
+  /// Called exactly once, on the net thread; after stop() perhaps within start().
+  std::function<void(PeerOutcome)> done;
+};
+
+struct PeerClientOptions {
+  /// Bytes asked of one peer at a time, twice as many if readers wait, one part in kFillDivisor to fill
+  /// tiers: 4 ms at 2 GB/s, several times the latency of a busy node, and two of the largest chunks; more
+  /// would only queue there.
+  uint64_t credit = 8U << 20;
+  /// Requests to one peer at a time, shared out likewise: tiny chunks must not fill the peer's memory with
+  /// bookkeeping.
+  uint32_t most_requests = 512;
+  /// How long requests are held back to travel together: far below the latency of anything that is fetched
+  /// ahead of need.
+  Duration batch_delay = std::chrono::microseconds(100);
+  /// Requests unanswered for so long are asked about. Short against the silence below, long against an answer
+  /// from memory or NVMe.
+  Duration probe_after = std::chrono::milliseconds(200);
+  /// Silence that ends all requests to a peer: this many times its usual latency, within bounds. The floor is
+  /// well above what a living node takes on an overcommitted machine (0.3 s were seen on two cores at load
+  /// 7); the ceiling is what a reader may wait.
+  double silence_factor = 8;
+  Duration least_silence = std::chrono::seconds(2);
+  Duration most_silence = std::chrono::seconds(4);
+  /// A fetch that took longer is a slow one (SlowWatch): longer than it takes on an overcommitted machine or
+  /// in a congested network, other than for moments, and more than a PFS takes that is not congested itself.
+  Duration slow_fetch = std::chrono::milliseconds(500);
+  /// Longest wait for one request to a living peer: beyond any queue of a healthy PFS. A fill's counts from
+  /// when it was sent.
+  Duration most_wait = std::chrono::seconds(30);
+};
+
+/// Thread-safe but where it says "net thread". The parts outlive it; destroyed after the transport was
+/// stopped.
+class PeerClient {
+ public:
+  struct Parts {
+    Transport& transport;
+    Membership& membership;
+    TransferNumbers& numbers;
+    const Clock& clock;
+    Metrics& metrics;
+  };
+
+  PeerClient(const Parts& parts, const PeerClientOptions& options);
+  ~PeerClient();
+
+  void start(PeerFetch fetch);
+  /// As ChunkSource's. The peer, if it was asked already, is told of another kind of urgency only, not of
+  /// another deadline.
+  void demand_changed(const Demand& demand);
+  /// How long a fetch of `length` bytes from `peer` would take if it were asked now.
+  Duration predict(Rank peer, uint64_t length) const;
+  /// The peer has brought nothing in reasonable time for some seconds: see SlowWatch.
+  bool slow(Rank peer) const;
+  /// See SlowWatch::take_trial().
+  bool take_trial(Rank peer);
+  /// What the peer's path looks like by now.
+  Duration latency(Rank peer) const;
+  double bandwidth(Rank peer) const;  ///< bytes a second
+  /// All fetches end with `cancelled`: what is queued now, what is under way as soon as its memory is free.
+  void stop();
+
+  // Of the net thread.
+  void on_replies(Rank from, const wire::ChunkReplies& replies);
+  void on_probe_answer(Rank from, const wire::ProbeAnswer& answer);
+  void on_peer_change(Rank peer, PeerState state);
+  void tick(TimePoint now);
+
+ private:
+  struct Pending;
+  struct Peer;
+
+  std::shared_ptr<Pending> find(Rank peer, uint32_t id) REQUIRES(mutex_);
+  void pump(Rank peer, bool refill);
+  std::vector<std::shared_ptr<Pending>> take_batch(Peer& peer, bool refill) REQUIRES(mutex_);
+  void send_expedite(Rank peer, uint32_t id, const Urgency& urgency);
+  void send_batch(Rank peer, const std::vector<std::shared_ptr<Pending>>& batch);
+  void give_up(Rank peer, const std::vector<uint32_t>& ids, PeerOutcome why);
+  void give_up_all(Rank peer, PeerOutcome why);
+  void settle(Rank peer, uint32_t id);
+  void finish(const Pending& pending);
+  PeerOutcome judge(const Pending& pending) const;
+  void count(const Pending& pending, PeerOutcome outcome);
+  void check(Rank peer, TimePoint now);
+  void send_batches();
+
+  // Constant after construction.
+  const Parts parts_;
+  const PeerClientOptions options_;
+
+  TimePoint next_check_{};  // of the net thread
+
+  mutable Mutex mutex_;
+  CondVar wake_;  // for the batch thread, and for stop()
+  std::vector<std::unique_ptr<Peer>> peers_ GUARDED_BY(mutex_);
+  std::unordered_map<const Demand*, std::shared_ptr<Pending>> by_demand_
+      GUARDED_BY(mutex_);                        // all of all peers
+  std::set<Rank> held_back_ GUARDED_BY(mutex_);  // peers with requests for the batch thread
+  size_t pumping_ GUARDED_BY(mutex_) = 0;        // threads that are posting receives
+  bool stopped_ GUARDED_BY(mutex_) = false;
+  NamedThread batcher_;  // last: uses the others
+};
+
+}  // namespace clairfs

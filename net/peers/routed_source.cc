@@ -1,0 +1,204 @@
+#include "net/peers/routed_source.h"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace clairfs {
+namespace {
+
+// Of a PFS that nobody has read from yet: an open and a read of a few milliseconds each, and a part of what a
+// job may take.
+constexpr PathModel::Prior kPfsPrior{10e-3, 200e6};
+
+// Peers that are asked for one fetch: the best, and one more.
+constexpr size_t kAttempts = 2;
+
+// Damaged chunks named in the log; after that only counted.
+constexpr uint64_t kReported = 100;
+
+}  // namespace
+
+// A fetch that a peer was asked for. One thread at a time deals with it: the one that has the last answer.
+struct RoutedSource::Route {
+  FetchRequest request;
+  ChunkId chunk;
+  std::vector<Rank> tried;
+};
+
+RoutedSource::RoutedSource(const Parts& parts, const ChoiceRule& rule)
+    : parts_(parts), rule_(rule), pfs_path_(kPfsPrior) {}
+
+RoutedSource::~RoutedSource() = default;
+
+void RoutedSource::set_homes(std::shared_ptr<const HomeDirectory> homes) {
+  MutexLock lock(mutex_);
+  homes_.swap(homes);  // the old one is destroyed outside the lock
+}
+
+std::vector<Rank> RoutedSource::holders(ChunkId chunk) const {
+  std::shared_ptr<const HomeDirectory> homes;
+  {
+    MutexLock lock(mutex_);
+    homes = homes_;
+  }
+  return homes ? homes->holders(chunk) : std::vector<Rank>{};
+}
+
+bool RoutedSource::is_home(ChunkId chunk) const {
+  const std::vector<Rank> nodes = holders(chunk);
+  return !nodes.empty() && nodes.front() == parts_.self;
+}
+
+Duration RoutedSource::pfs_latency() const {
+  const TimePoint now = parts_.clock.now();
+  MutexLock lock(mutex_);
+  return pfs_path_.latency(now);
+}
+
+double RoutedSource::pfs_bandwidth() const {
+  const TimePoint now = parts_.clock.now();
+  MutexLock lock(mutex_);
+  return pfs_path_.bandwidth(now);
+}
+
+ChunkId RoutedSource::chunk_of(FileId file, uint64_t offset) const {
+  return ChunkId(parts_.catalog.chunks(file).first.value +
+                 static_cast<uint32_t>(offset / parts_.catalog.chunk_size()));
+}
+
+bool RoutedSource::may_wait_for_others(FileId file, uint64_t offset) const {
+  const std::vector<Rank> nodes = holders(chunk_of(file, offset));
+  if (nodes.empty() || nodes.front() == parts_.self) return false;
+  return std::any_of(nodes.begin(), nodes.end(), [&](Rank rank) { return parts_.membership.serves(rank); });
+}
+
+// The peer to ask; nothing: the PFS.
+std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t length,
+                                                         const std::vector<Rank>& tried) const {
+  const std::vector<Rank> nodes = holders(chunk);
+  if (nodes.empty() || nodes.front() == parts_.self) return std::nullopt;
+  std::vector<Rank> living;
+  std::vector<HolderPath> paths;
+  for (const Rank rank : nodes) {
+    if (!parts_.membership.serves(rank) || std::find(tried.begin(), tried.end(), rank) != tried.end())
+      continue;
+    living.push_back(rank);
+    paths.push_back({parts_.peers.predict(rank, length), parts_.peers.slow(rank)});
+  }
+  if (living.empty()) return std::nullopt;
+  // Copies come to be after the homes, so those who hold them may have nothing yet; the home reads what it
+  // has not.
+  if (!tried.empty() && living.front() == nodes.front()) {
+    living.resize(1);
+    paths.resize(1);
+  }
+  const TimePoint now = parts_.clock.now();
+  Duration pfs{};
+  {
+    MutexLock lock(mutex_);
+    pfs = pfs_path_.predict(pfs_bytes_ + length, now);
+  }
+  auto best = choose_source(paths, pfs, rule_);
+  if (!best && parts_.peers.take_trial(living.front())) best = 0;
+  if (!best) return std::nullopt;
+  return Choice{living[*best], living[*best] == nodes.front()};
+}
+
+void RoutedSource::start(FetchRequest request) {
+  if (request.scope != FetchScope::anywhere || request.length == 0) return fetch_from_pfs(std::move(request));
+  const ChunkId chunk = chunk_of(request.file, request.offset);
+  const auto choice = choose(chunk, request.length, {});
+  if (!choice) return fetch_from_pfs(std::move(request));
+  ask_peer(std::make_shared<Route>(Route{std::move(request), chunk, {}}), *choice);
+}
+
+// Measures what it takes.
+void RoutedSource::fetch_from_pfs(FetchRequest request) {
+  const TimePoint begun = parts_.clock.now();
+  const uint64_t length = request.length;
+  uint64_t in_front = 0;
+  {
+    MutexLock lock(mutex_);
+    in_front = pfs_bytes_ += length;
+  }
+  request.done = [this, begun, length, in_front,
+                  done = std::move(request.done)](const Result<Origin>& outcome) {
+    const TimePoint now = parts_.clock.now();
+    {
+      MutexLock lock(mutex_);
+      pfs_bytes_ -= length;
+      if (outcome && length > 0) pfs_path_.completed(in_front, now - begun, now);
+    }
+    done(outcome);
+  };
+  parts_.pfs.start(std::move(request));
+}
+
+void RoutedSource::ask_peer(const RoutePtr& route, const Choice& choice) {
+  const FetchRequest& request = route->request;
+  PeerFetch fetch;
+  fetch.peer = choice.peer;
+  fetch.chunk = route->chunk;
+  fetch.offset = static_cast<uint32_t>(request.offset % parts_.catalog.chunk_size());
+  fetch.length = static_cast<uint32_t>(request.length);
+  fetch.memory = request.memory;
+  fetch.demand = request.demand;
+  fetch.home = choice.home;
+  fetch.done = [this, route, peer = choice.peer](PeerOutcome outcome) { answered(route, peer, outcome); };
+  parts_.peers.start(std::move(fetch));
+}
+
+void RoutedSource::ask_pfs(const RoutePtr& route) {
+  FetchRequest request = std::move(route->request);
+  request.scope = FetchScope::local_or_pfs;
+  fetch_from_pfs(std::move(request));
+}
+
+void RoutedSource::answered(const RoutePtr& route, Rank peer, PeerOutcome outcome) {
+  switch (outcome) {
+    case PeerOutcome::ok:
+      return route->request.done(Origin::peer);
+    case PeerOutcome::cancelled:
+      return route->request.done(Error{ECANCELED, "the mount is being shut down"});
+    case PeerOutcome::memory_lost:
+      return route->request.done(Error{kMemoryLost, "the network did not let go of the memory"});
+    case PeerOutcome::corrupt: {
+      uint64_t count = 0;
+      {
+        MutexLock lock(mutex_);
+        count = ++corrupt_;
+      }
+      if (count <= kReported)
+        parts_.log.warn("chunk {} came from rank {} with a wrong checksum; it is fetched again",
+                        route->chunk.value, peer.value);
+      break;
+    }
+    case PeerOutcome::not_here:
+    case PeerOutcome::failed:
+    case PeerOutcome::late:
+    case PeerOutcome::gone:
+      break;
+  }
+  route->tried.push_back(peer);
+  const auto other = route->tried.size() < kAttempts
+                         ? choose(route->chunk, route->request.length, route->tried)
+                         : std::nullopt;
+  if (other) {
+    ask_peer(route, *other);
+  } else {
+    ask_pfs(route);
+  }
+}
+
+// Whichever of the two has it.
+void RoutedSource::demand_changed(const Demand& demand) {
+  parts_.peers.demand_changed(demand);
+  parts_.pfs.demand_changed(demand);
+}
+
+void RoutedSource::stop() {
+  parts_.pfs.stop();
+  parts_.peers.stop();
+}
+
+}  // namespace clairfs

@@ -1,0 +1,84 @@
+// Where a node of a job gets a chunk that it does not have: from the PFS if it is the chunk's home (or the
+// chunk has none), else from the holder that is predicted to bring it soonest.
+//
+// A fetch that a peer fails is made once more, from the chunk's home if that was not the one, then from the
+// PFS; so every fetch ends, with the PFS's word on it at the latest. The PFS is also taken where no holder is
+// alive, or all are far slower than the PFS (ChoiceRule).
+//
+// Thread-safe. mutex_ is a leaf: not held while a source or a call-back is called.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/log.h"
+#include "cache/base/mutex.h"
+#include "cache/catalog/catalog.h"
+#include "cache/source/source.h"
+#include "net/group/membership.h"
+#include "net/peers/client.h"
+#include "net/peers/home_directory.h"
+#include "net/peers/source_choice.h"
+
+namespace clairfs {
+
+/// The parts outlive it; it outlives its fetches.
+class RoutedSource final : public ChunkSource {
+ public:
+  struct Parts {
+    const Catalog& catalog;
+    ChunkSource& pfs;
+    PeerClient& peers;
+    const Membership& membership;
+    const Clock& clock;
+    Logger& log;
+    Rank self;
+  };
+
+  RoutedSource(const Parts& parts, const ChoiceRule& rule);
+  ~RoutedSource() override;
+
+  /// From now on these are the homes; null: none is known, everything comes from the PFS.
+  void set_homes(std::shared_ptr<const HomeDirectory> homes);
+  /// Whether this node is the chunk's home.
+  bool is_home(ChunkId chunk) const;
+  /// What the path to the PFS looks like by now, from this node.
+  Duration pfs_latency() const;
+  double pfs_bandwidth() const;  ///< bytes a second
+
+  void start(FetchRequest request) override;
+  bool may_wait_for_others(FileId file, uint64_t offset) const override;
+  void demand_changed(const Demand& demand) override;
+  /// Ends the fetches from peers too (PeerClient::stop()).
+  void stop() override;
+
+ private:
+  struct Route;
+  using RoutePtr = std::shared_ptr<Route>;
+  struct Choice {
+    Rank peer;
+    bool home = false;
+  };
+
+  ChunkId chunk_of(FileId file, uint64_t offset) const;
+  std::vector<Rank> holders(ChunkId chunk) const;
+  std::optional<Choice> choose(ChunkId chunk, uint64_t length, const std::vector<Rank>& tried) const;
+  void fetch_from_pfs(FetchRequest request);
+  void ask_peer(const RoutePtr& route, const Choice& choice);
+  void ask_pfs(const RoutePtr& route);
+  void answered(const RoutePtr& route, Rank peer, PeerOutcome outcome);
+
+  // Constant after construction.
+  const Parts parts_;
+  const ChoiceRule rule_;
+
+  mutable Mutex mutex_;
+  std::shared_ptr<const HomeDirectory> homes_ GUARDED_BY(mutex_);
+  PathModel pfs_path_ GUARDED_BY(mutex_);
+  uint64_t pfs_bytes_ GUARDED_BY(mutex_) = 0;  // on their way
+  uint64_t corrupt_ GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace clairfs

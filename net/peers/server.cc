@@ -1,0 +1,332 @@
+#include "net/peers/server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <deque>
+#include <limits>
+
+#include "cache/base/checksum.h"
+
+namespace clairfs {
+namespace {
+
+/// What another node told.
+Urgency on_this_clock(Urgency urgency, TimePoint now) {
+  if (urgency.kind == Urgency::Kind::prefetch)
+    urgency.deadline = deadline_at(now) + std::min(urgency.deadline, UINT64_MAX - deadline_at(now));
+  return urgency;
+}
+
+bool is_fill(const Urgency& urgency) {
+  return urgency.kind == Urgency::Kind::fill;
+}
+
+}  // namespace
+
+// One request.
+struct PeerServer::Work {
+  Rank peer;
+  wire::ChunkRequest request;
+  uint32_t chunk_length = 0;
+  TimePoint arrived{};
+  uint64_t arrival = 0;
+  std::atomic<int> ends{0};  // counts start() returning and its load completing; whichever is second
+                             // dispatches the next request
+  // Guarded by mutex_, as is the request's urgency.
+  enum class Stage : uint8_t { ready, cold, loading } stage = Stage::ready;
+  bool dropped = false;
+};
+
+// A chunk that is being sent.
+struct PeerServer::Pin {
+  ChunkRef data;
+  uint32_t bytes = 0;
+};
+
+struct PeerServer::Peer {
+  Queue ready;                                  // here when it was asked for, in memory or on NVMe
+  std::unordered_map<uint32_t, WorkPtr> known;  // not answered yet
+  std::unordered_map<uint64_t, Pin> pins;
+  uint64_t sending = 0;                   // bytes that were asked for and are being loaded or sent
+  std::vector<wire::ChunkReply> replies;  // to be sent together
+};
+
+PeerServer::PeerServer(Parts parts, const PeerServerOptions& options)
+    : parts_(std::move(parts)), options_(options) {
+  for (uint32_t i = 0; i < parts_.transport.size(); ++i) peers_.push_back(std::make_unique<Peer>());
+}
+
+PeerServer::~PeerServer() {
+  stop();
+}
+
+void PeerServer::stop() {
+  {
+    MutexLock lock(mutex_);
+    stopped_ = true;
+  }
+  for (uint32_t i = 0; i < parts_.transport.size(); ++i) drop(Rank(i));
+}
+
+// Of the chunk that is asked for; 0 if there is no such piece of a chunk.
+uint32_t PeerServer::length_of(const wire::ChunkRequest& request) const {
+  if (request.chunk.value >= parts_.catalog.chunk_count()) return 0;
+  const uint32_t length = parts_.catalog.range(request.chunk).length;
+  return request.offset < length && request.length <= length - request.offset ? length : 0;
+}
+
+bool PeerServer::is_home(const wire::ChunkRequest& request) const {
+  return request.home || parts_.is_home(request.chunk);
+}
+
+void PeerServer::on_requests(Rank from, const wire::ChunkRequests& requests) {
+  const TimePoint now = parts_.clock.now();
+  for (wire::ChunkRequest request : requests.list) {
+    request.urgency = on_this_clock(request.urgency, now);
+    const auto work = std::make_shared<Work>();
+    work->peer = from;
+    work->request = request;
+    work->arrived = now;
+    work->chunk_length = length_of(request);
+    if (work->chunk_length == 0) {
+      parts_.metrics.peers_refused.add();
+      reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
+      continue;
+    }
+    const bool here =
+        parts_.cache.resident(request.chunk) || parts_.cache.tier_of(request.chunk) != Tier::none;
+    if (!here && !is_home(request)) {
+      parts_.metrics.peers_refused.add();
+      reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
+      continue;
+    }
+    bool full = false;
+    {
+      MutexLock lock(mutex_);
+      Peer& peer = *peers_[from.index()];
+      full = stopped_ || peer.known.size() >= options_.most_waiting;
+      if (!full && peer.known.try_emplace(request.id, work).second) {
+        work->arrival = arrivals_++;
+        work->stage = here ? Work::Stage::ready : Work::Stage::cold;
+        (here ? peer.ready : cold_)[{request.urgency, work->arrival}] = work;
+      }
+    }
+    if (full) reply(*work, {request.id, wire::ChunkReply::Status::failed, Origin::ram, 0, 0});
+  }
+  pump(from);
+}
+
+void PeerServer::on_expedite(Rank from, const wire::Expedite& expedite) {
+  const Urgency urgency = on_this_clock(expedite.urgency, parts_.clock.now());
+  std::vector<ChunkId> being_loaded;
+  {
+    MutexLock lock(mutex_);
+    Peer& peer = *peers_[from.index()];
+    for (const uint32_t id : expedite.ids) {
+      const auto found = peer.known.find(id);
+      if (found == peer.known.end()) continue;
+      Work& work = *found->second;
+      if (urgency >= work.request.urgency) continue;
+      if (work.stage == Work::Stage::loading) {
+        being_loaded.push_back(work.request.chunk);
+        if (is_fill(work.request.urgency) && !is_fill(urgency)) loading_fills_ -= work.chunk_length;
+      } else {
+        Queue& queue = work.stage == Work::Stage::ready ? peer.ready : cold_;
+        auto node = queue.extract({work.request.urgency, work.arrival});
+        if (!node) continue;  // it is being started
+        node.key().first = urgency;
+        queue.insert(std::move(node));
+      }
+      work.request.urgency = urgency;
+    }
+  }
+  for (const ChunkId chunk : being_loaded) parts_.cache.raise(chunk, urgency);
+  pump(from);
+}
+
+void PeerServer::on_probe(Rank from, const wire::Probe& probe) {
+  wire::ProbeAnswer answer;
+  {
+    MutexLock lock(mutex_);
+    const Peer& peer = *peers_[from.index()];
+    for (const uint32_t id : probe.ids) {
+      if (!peer.known.contains(id)) answer.unknown.push_back(id);
+    }
+  }
+  (void)parts_.transport.send(from, wire::encode(answer));
+}
+
+void PeerServer::on_peer_change(Rank peer, PeerState state) {
+  if (state == PeerState::dead || state == PeerState::left) drop(peer);
+}
+
+// Starts what may be started: what is here for this peer, what must be read from the PFS for any. A load that
+// is refused gives its room back to the peer that it was for, which may have been waiting for it.
+void PeerServer::pump(Rank peer) {
+  std::deque<Rank> peers{peer};
+  for (; !peers.empty(); peers.pop_front()) {
+    for (;;) {
+      WorkPtr work;
+      {
+        MutexLock lock(mutex_);
+        work = next(*peers_[peers.front().index()]);
+      }
+      if (!work) break;
+      start(work);
+      if (std::find(peers.begin(), peers.end(), work->peer) == peers.end()) peers.push_back(work->peer);
+    }
+    flush(peers.front());
+  }
+}
+
+PeerServer::WorkPtr PeerServer::next(Peer& peer) {
+  const auto has_room = [](const Peer& p, uint32_t length, uint64_t most) {
+    return p.sending == 0 || p.sending + length <= most;
+  };
+  const auto take = [](Queue& queue, Queue::iterator at) {
+    WorkPtr work = at->second;
+    queue.erase(at);
+    return work;
+  };
+  if (!peer.ready.empty() && has_room(peer, peer.ready.begin()->second->request.length, options_.sending)) {
+    WorkPtr work = take(peer.ready, peer.ready.begin());
+    peer.sending += work->request.length;
+    return work;
+  }
+  // The most urgent one whose asker takes what it is sent.
+  for (auto at = cold_.begin(); at != cold_.end(); ++at) {
+    const Work& first = *at->second;
+    Peer& asker = *peers_[first.peer.index()];
+    const bool fill = is_fill(first.request.urgency);
+    const uint64_t fills = loading_fills_ + first.chunk_length;
+    if (loading_ > 0 && loading_ + first.chunk_length > options_.loading) return nullptr;
+    if (fill && loading_fills_ > 0 && fills > options_.loading / kFillDivisor) return nullptr;
+    if (!has_room(asker, first.request.length, 2 * options_.sending)) continue;
+    asker.sending += first.request.length;
+    loading_ += first.chunk_length;
+    if (fill) loading_fills_ = fills;
+    WorkPtr work = take(cold_, at);
+    work->stage = Work::Stage::loading;
+    return work;
+  }
+  return nullptr;
+}
+
+void PeerServer::start(const WorkPtr& work) {
+  const wire::ChunkRequest& request = work->request;
+  const auto urgency_by_now = [&] {
+    const MutexLock lock(mutex_);
+    return request.urgency;
+  };
+  const FetchScope scope = is_home(request) ? FetchScope::local_or_pfs : FetchScope::local_only;
+  const bool accepted = parts_.cache.acquire_within(scope, request.chunk, urgency_by_now(),
+                                                    [this, work](const Result<AcquiredChunk>& chunk) {
+                                                      loaded(work, chunk);
+                                                      if (work->ends.fetch_add(1) == 1) pump(work->peer);
+                                                    });
+  work->ends.fetch_add(1);
+  // What raised it before had no fetch to raise.
+  if (accepted) parts_.cache.raise(request.chunk, urgency_by_now());
+  if (!accepted) loaded(work, Error{ENOENT, "not here"});
+}
+
+void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk) {
+  using Answer = wire::ChunkReply::Status;
+  const wire::ChunkRequest& request = work->request;
+  uint64_t pin = 0;
+  {
+    MutexLock lock(mutex_);
+    if (work->stage == Work::Stage::loading) {
+      loading_ -= work->chunk_length;
+      if (is_fill(request.urgency)) loading_fills_ -= work->chunk_length;
+    }
+    if (work->dropped) return;
+    Peer& peer = *peers_[work->peer.index()];
+    if (chunk) {
+      pin = ++last_pin_;
+      peer.pins[pin] = {chunk->data, request.length};
+    } else {
+      peer.sending -= request.length;
+    }
+  }
+  if (!chunk) {
+    const bool not_here = chunk.error().code == ENOENT;
+    if (not_here) parts_.metrics.peers_refused.add();
+    return reply(*work, {request.id, not_here ? Answer::not_here : Answer::failed, Origin::ram, 0, 0});
+  }
+  auto memory = chunk->data->block.slices(request.offset, request.length);
+  const uint64_t checksum = xxh3_64(memory);
+  parts_.metrics.peers_served.add();
+  parts_.metrics.peers_bytes_out.add(request.length);
+  parts_.membership.traffic(work->peer).served.add();
+  parts_.membership.traffic(work->peer).bytes_out.add(request.length);
+  parts_.transport.send_bulk(work->peer, request.transfer, std::move(memory),
+                             [this, peer = work->peer, pin](const clairfs::Status&) { sent(peer, pin); });
+  reply(*work, {request.id, Answer::ok, chunk->origin, 0, checksum});
+}
+
+// A transfer has left.
+void PeerServer::sent(Rank peer, uint64_t pin) {
+  ChunkRef data;  // dropped outside the lock
+  {
+    MutexLock lock(mutex_);
+    Peer& p = *peers_[peer.index()];
+    const auto found = p.pins.find(pin);
+    if (found == p.pins.end()) return;
+    data = std::move(found->second.data);
+    p.sending -= found->second.bytes;
+    p.pins.erase(found);
+  }
+  data = ChunkRef();
+  pump(peer);
+}
+
+// Replies leave with the next flush().
+void PeerServer::reply(const Work& work, wire::ChunkReply reply) {
+  const auto service =
+      std::chrono::duration_cast<std::chrono::microseconds>(parts_.clock.now() - work.arrived).count();
+  reply.service_us =
+      static_cast<uint32_t>(std::clamp<int64_t>(service, 0, std::numeric_limits<uint32_t>::max()));
+  MutexLock lock(mutex_);
+  peers_[work.peer.index()]->replies.push_back(reply);
+}
+
+void PeerServer::flush(Rank rank) {
+  for (;;) {
+    wire::ChunkReplies replies;
+    {
+      MutexLock lock(mutex_);
+      auto& waiting = peers_[rank.index()]->replies;
+      const size_t count = std::min(waiting.size(), wire::kMaxList);
+      if (count == 0) return;
+      const auto end = waiting.begin() + static_cast<std::ptrdiff_t>(count);
+      replies.list.assign(waiting.begin(), end);
+      waiting.erase(waiting.begin(), end);
+    }
+    // A reply that cannot be sent is missed by the asker's next probe.
+    (void)parts_.transport.send(rank, wire::encode(replies));
+    // Only now: an answer to a probe must not overtake the reply.
+    MutexLock lock(mutex_);
+    for (const wire::ChunkReply& reply : replies.list) peers_[rank.index()]->known.erase(reply.id);
+  }
+}
+
+void PeerServer::drop(Rank rank) {
+  std::unordered_map<uint64_t, Pin> pins;  // dropped outside the lock
+  {
+    MutexLock lock(mutex_);
+    Peer& peer = *peers_[rank.index()];
+    for (const auto& [id, work] : peer.known) {
+      work->dropped = true;
+      if (work->stage == Work::Stage::cold) cold_.erase({work->request.urgency, work->arrival});
+    }
+    peer.known.clear();
+    peer.ready.clear();
+    peer.replies.clear();
+    peer.sending = 0;
+    pins.swap(peer.pins);
+  }
+}
+
+}  // namespace clairfs

@@ -1,0 +1,84 @@
+#include "plan/formats/dataset.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cache/base/fd.h"
+#include "plan/formats/formats.h"
+#include "plan/spec/keys.h"
+
+namespace clairfs {
+namespace {
+
+SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& source, const DatasetRoot& root) {
+  if (spec.format == "imagefolder") return index_imagefolder(source, root, spec.allow_empty);
+  if (spec.format == "files") return index_files(source, root);
+  if (spec.format == "list") return index_list(source, root, spec.list);
+  if (spec.format == "npy") return index_npy(source, root, spec.file);
+  SampleIndexResult index = index_imagefolder(source, root, spec.allow_empty);
+  return index ? index : index_files(source, root);
+}
+
+}  // namespace
+
+// A list in the mount is read where it comes from: opened through the mount it would have to wait for the
+// kernel, which holds the folder's lock while a plan is set as its attribute, and it would keep the mount
+// busy.
+std::string DatasetSource::list_path(const std::string& path) const {
+  const std::string full = path.starts_with('/') || list_folder.empty() ? path : list_folder + "/" + path;
+  const std::string plain = std::filesystem::path(full).lexically_normal();
+  const bool mounted = !prefixes.mount.empty() && plain.starts_with(prefixes.mount + "/");
+  return mounted ? prefixes.source + plain.substr(prefixes.mount.size()) : full;
+}
+
+Result<std::string> read_list_file(const std::string& path, uint64_t most) {
+  // A pipe without a writer must not block the open.
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return system_error(errno, "plan: open " + path);
+  struct stat status = {};
+  if (::fstat(fd.get(), &status) != 0) return system_error(errno, "plan: stat " + path);
+  if (!S_ISREG(status.st_mode)) return Error{EINVAL, "plan: " + path + ": want a regular file"};
+  const auto size = static_cast<uint64_t>(status.st_size);
+  if (size > kMaxListBytes) {
+    return Error{EINVAL,
+                 fmt::format("plan: {}: {} bytes are too many; want at most {}", path, size, kMaxListBytes)};
+  }
+  std::string text(std::min(size, most), '\0');
+  const auto got = read_fully(fd.get(), std::as_writable_bytes(std::span(text)), 0, "plan: read " + path);
+  if (!got) return got.error();
+  if (*got < text.size()) return Error{EIO, "plan: read " + path + ": the file became shorter"};
+  return text;
+}
+
+Result<DatasetRoot> find_root(const PlanSpec& spec, const DatasetSource& source) {
+  const Resolved found = LinkResolver(*source.catalog, source.prefixes).resolve(FileId(0), spec.root);
+  if (found.kind != Resolved::Kind::directory) {
+    return plan_error("root", spec.root,
+                      "no such folder in the dataset; want a path relative to the mount point");
+  }
+  return DatasetRoot{found.id, found.links};
+}
+
+SampleIndexResult make_sample_index(const PlanSpec& spec, const DatasetSource& source) {
+  const Result<DatasetRoot> root = find_root(spec, source);
+  if (!root) return root.error();
+  SampleIndexResult index = number_samples(spec, source, *root);
+  if (!index) return index;
+  if ((*index)->size() == 0) {
+    return plan_error("root", spec.root, fmt::format("no sample in it (format={})", (*index)->format()));
+  }
+  if (spec.n != 0 && spec.n != (*index)->size()) {
+    return plan_error(
+        "n", std::to_string(spec.n),
+        fmt::format("the dataset has {} samples (format={})", (*index)->size(), (*index)->format()));
+  }
+  return index;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,52 @@
+// From a plan and a catalog to the numbering of samples.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cache/base/result.h"
+#include "cache/catalog/catalog.h"
+#include "plan/formats/link_resolver.h"
+#include "plan/formats/sample_index.h"
+#include "plan/spec/plan_spec.h"
+
+namespace clairfs {
+
+/// The plan's root folder, and what has been followed to get there.
+struct DatasetRoot {
+  FileId folder;
+  uint32_t links = 0;
+};
+
+/// What numbering needs from outside. The calls may block: not for a thread that answers FUSE requests.
+struct DatasetSource {
+  std::shared_ptr<const Catalog> catalog;
+  LinkPrefixes prefixes;
+  /// `length` bytes of a catalog file, fewer only at its end; for the headers of packed formats.
+  std::function<Result<std::string>(FileId file, uint64_t offset, uint32_t length)> read_bytes;
+  /// Where the relative path of a list, weights or indices file starts; empty: the current directory.
+  std::string list_folder;
+
+  /// Where a list file of that name is read.
+  std::string list_path(const std::string& path) const;
+};
+
+/// A list may name 10^8 samples in a line of ten bytes each; what is longer is refused before it takes the
+/// memory.
+inline constexpr uint64_t kMaxListBytes = 1ULL << 30;
+
+/// The first `most` bytes of a regular file, which may have kMaxListBytes. Errors: errno; EINVAL for a pipe,
+/// a device or a longer file.
+Result<std::string> read_list_file(const std::string& path, uint64_t most = kMaxListBytes);
+
+/// The plan's root folder. Errors: EINVAL when it is no folder of the dataset.
+Result<DatasetRoot> find_root(const PlanSpec& spec, const DatasetSource& source);
+
+/// Numbers the samples as `spec.format` says; without one: imagefolder if torchvision would take the folder,
+/// else files. Takes time in the order of the catalog's size. Errors: EINVAL naming the key and the cause, or
+/// what the callbacks returned.
+Result<std::shared_ptr<const SampleIndex>> make_sample_index(const PlanSpec& spec,
+                                                             const DatasetSource& source);
+
+}  // namespace clairfs

@@ -1,0 +1,68 @@
+// SampleIndex: what a sample number of the framework means in bytes.
+//
+// A sample is a list of byte ranges of catalog files: one whole file in the simple formats, one row of an
+// array in npy, none at all where the framework opens something that the mount does not serve (a dangling
+// symlink, a link that leads out of the dataset). Nothing assumes one file a sample.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "cache/base/types.h"
+#include "cache/catalog/catalog.h"
+
+namespace clairfs {
+
+/// A piece of a file that a sample is made of.
+struct ByteRange {
+  FileId file;
+  uint64_t offset = 0;  ///< bytes
+  uint64_t length = 0;  ///< bytes; 0 for an empty file
+};
+
+/// Immutable after it was made, so thread-safe without locks.
+class SampleIndex {
+ public:
+  virtual ~SampleIndex() = default;
+
+  virtual std::string_view format() const = 0;  ///< as the plan key says it
+  virtual uint32_t size() const = 0;            ///< samples; at most UINT32_MAX - 1
+
+  /// How many pieces `sample` has, and each of them in the order in which they are read.
+  virtual uint32_t range_count(uint32_t sample) const = 0;
+  virtual ByteRange range(uint32_t sample, uint32_t piece) const = 0;
+
+  /// Calls `visit(sample)` for every sample that has a piece in `length` bytes of `file` from `offset` on:
+  /// those that a read of the range may belong to. In formats where a sample is one file the range does not
+  /// matter; there may be several (a list that names a file twice, links to it). Ascending.
+  virtual void samples_of(FileId file, uint64_t offset, uint64_t length,
+                          const std::function<void(uint32_t sample)>& visit) const = 0;
+
+  /// For people: the file's path below the catalog's root as the framework names it; npy adds "#row".
+  virtual std::string path(uint32_t sample) const = 0;
+
+  virtual uint64_t memory_bytes() const = 0;  ///< without the catalog
+};
+
+/// Calls `visit(ChunkId)` for every chunk that the sample touches, in the order of its bytes.
+template <class Visit>
+void for_each_chunk(const SampleIndex& index, const Catalog& catalog, uint32_t sample, Visit&& visit) {
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
+    const ByteRange range = index.range(sample, piece);
+    if (range.length == 0) continue;
+    const Catalog::Chunks chunks = catalog.chunks(range.file);
+    if (chunks.count == 1) {  // most files; spares the divisions
+      visit(chunks.first);
+      continue;
+    }
+    const uint32_t first = chunks.first.value;
+    const uint64_t last = (range.offset + range.length - 1) / catalog.chunk_size();
+    for (uint64_t chunk = range.offset / catalog.chunk_size(); chunk <= last; ++chunk) {
+      visit(ChunkId(first + static_cast<uint32_t>(chunk)));
+    }
+  }
+}
+
+}  // namespace clairfs

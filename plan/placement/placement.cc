@@ -1,0 +1,76 @@
+#include "plan/placement/placement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/placement/rules.h"
+
+namespace clairfs {
+
+Placement::Placement(PlacementTable table, std::shared_ptr<const JobUses> uses)
+    : table_(std::move(table)), uses_(std::move(uses)) {
+  for (uint32_t c = 0; c < table_.chunks(); ++c) {
+    const ChunkId chunk(c);
+    if (!table_.home(chunk) && uses_->total(chunk) > 0) homeless_bytes_ += table_.length(chunk);
+  }
+}
+
+Placement Placement::make(const Catalog& catalog, JobUses uses, std::span<const NodeCapacity> capacities,
+                          PlacementRule rule) {
+  uses.finish();
+  const auto shared = std::make_shared<const JobUses>(std::move(uses));
+  PlacementTable table(catalog, capacities);
+  if (rule == PlacementRule::nopfs) {
+    place_as_nopfs(table, *shared);
+  } else {
+    place_homes(table, *shared);
+    place_copies(table, *shared);
+  }
+  return {std::move(table), shared};
+}
+
+Placement Placement::without(const std::vector<bool>& dead) const {
+  PlacementTable table = table_;
+  replace_dead(table, *uses_, dead);
+  return {std::move(table), uses_};
+}
+
+std::optional<Home> Placement::home(ChunkId chunk) const {
+  const auto node = table_.home(chunk);
+  if (!node) return std::nullopt;
+  return Home{*node, table_.tier(chunk, *node)};
+}
+
+std::vector<Rank> Placement::holders(ChunkId chunk) const {
+  const auto home = table_.home(chunk);
+  if (!home) return {};
+  std::vector<Rank> holders{*home};
+  for (uint32_t node = 0; node < table_.nodes(); ++node) {
+    if (Rank(node) != *home && table_.tier(chunk, Rank(node)) != Tier::none) holders.emplace_back(node);
+  }
+  return holders;
+}
+
+std::vector<ChunkId> Placement::kept_chunks(Rank node, bool homes) const {
+  std::vector<std::pair<uint32_t, ChunkId>> order;
+  for (uint32_t c = 0; c < table_.chunks(); ++c) {
+    const ChunkId chunk(c);
+    if (table_.tier(chunk, node) == Tier::none || (table_.home(chunk) == node) != homes) continue;
+    order.emplace_back(uses_->first_use(chunk), chunk);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<ChunkId> chunks;
+  chunks.reserve(order.size());
+  for (const auto& entry : order) chunks.push_back(entry.second);
+  return chunks;
+}
+
+std::vector<ChunkId> Placement::warm_up_order(Rank node) const {
+  return kept_chunks(node, true);
+}
+
+std::vector<ChunkId> Placement::copies(Rank node) const {
+  return kept_chunks(node, false);
+}
+
+}  // namespace clairfs

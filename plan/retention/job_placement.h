@@ -1,0 +1,67 @@
+// The placement in force in a job of several nodes: follows the plans and which nodes live.
+//
+// Every node computes it for itself, from what is the same on all: the plans' texts, the catalog, the
+// capacities. It looks at the first epochs of each plan, wherever the reader is, so that nodes that are not
+// equally far agree. A node that died keeps its chunks until this node's reader begins its next epoch, so
+// that nothing is moved about because of a short absence; one that returns has its own again then.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cache/base/log.h"
+#include "cache/base/mutex.h"
+#include "cache/catalog/catalog.h"
+#include "plan/placement/placement.h"
+#include "plan/run/plan_run.h"
+
+namespace clairfs {
+
+/// Thread-safe.
+class JobPlacement {
+ public:
+  using Plans = std::vector<std::shared_ptr<PlanRun>>;
+  /// Told of each new placement; null when no plan is in force.
+  using Changed = std::function<void(const std::shared_ptr<const Placement>&)>;
+
+  /// `capacities` are asked for by each set_plans(): by rank, and the same number each time.
+  using Capacities = std::function<std::vector<NodeCapacity>()>;
+  JobPlacement(const Catalog& catalog, Capacities capacities, PlacementRule rule, Changed changed,
+               Logger& log)
+      : catalog_(catalog),
+        capacities_(std::move(capacities)),
+        rule_(rule),
+        changed_(std::move(changed)),
+        log_(log) {}
+
+  /// Places anew. Takes time in the order of kPlacementEpochs epochs of all nodes.
+  void set_plans(const Plans& plans);
+  /// This node's reader has begun another epoch: the time to give the chunks of dead nodes new homes.
+  void begin_epoch();
+  /// Bytes of the plans' chunks that no node keeps, so that every epoch reads them from the PFS.
+  uint64_t homeless_bytes() const { return homeless_bytes_.load(); }
+  /// Which nodes do not answer, by rank; takes effect with the next epoch.
+  void set_dead(const std::vector<bool>& dead);
+
+ private:
+  std::vector<bool> dead() const;
+  void publish(std::vector<bool> dead) REQUIRES(work_mutex_);
+
+  const Catalog& catalog_;
+  const Capacities capacities_;
+  const PlacementRule rule_;
+  const Changed changed_;
+  Logger& log_;
+
+  Mutex work_mutex_;  // one placement at a time; taken before mutex_, held while `changed` is told
+  std::shared_ptr<const Placement> whole_ GUARDED_BY(work_mutex_);  // as if all nodes lived
+  std::vector<bool> published_ GUARDED_BY(work_mutex_);             // whose chunks have new homes
+
+  std::atomic<uint64_t> homeless_bytes_{0};
+  mutable Mutex mutex_;  // leaf
+  std::vector<bool> dead_ GUARDED_BY(mutex_);
+};
+
+}  // namespace clairfs

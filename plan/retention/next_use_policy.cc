@@ -1,0 +1,273 @@
+#include "plan/retention/next_use_policy.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace clairfs {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+constexpr uint8_t bit(Tier tier) {
+  return static_cast<uint8_t>(1U << static_cast<unsigned>(tier));
+}
+constexpr uint8_t listed(Tier tier) {
+  return static_cast<uint8_t>(bit(tier) << 4);
+}
+constexpr size_t slot(Tier tier) {
+  return static_cast<size_t>(tier);
+}
+
+}  // namespace
+
+NextUsePolicy::NextUsePolicy(const Catalog& catalog) : catalog_(catalog), resident_(catalog.chunk_count()) {}
+
+void NextUsePolicy::set_horizon(const std::string& name, Horizon horizon, uint64_t staged) {
+  MutexLock lock(mutex_);
+  const bool added = !plans_.contains(name);
+  Plan& plan = plans_[name];
+  plan.horizon = std::move(horizon);
+  plan.staged = staged;
+  plan.fetched = std::max(plan.fetched, staged);
+  plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
+  if (added) look_anew();
+}
+
+// The plans are others than before: any resident chunk may be without a use, and any cursor may have passed
+// one.
+void NextUsePolicy::look_anew() {
+  for (const Tier tier : {Tier::ram, Tier::nvme}) {
+    for (const ChunkId chunk : list_residents(tier)) list_useless(chunk, tier);
+  }
+  for (auto& [name, plan] : plans_) plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
+}
+
+void NextUsePolicy::set_window(const std::string& name, uint64_t staged, uint64_t fetched) {
+  MutexLock lock(mutex_);
+  const auto found = plans_.find(name);
+  if (found == plans_.end()) return;
+  Plan& plan = found->second;
+  const uint64_t before = std::exchange(plan.staged, staged);
+  plan.fetched = std::max(fetched, staged);
+  // Looking at each position is cheaper than beginning anew, up to some point; READs wait for this lock.
+  constexpr uint64_t kFewPositions = 4096;
+  if (staged < before || staged - before > kFewPositions) return look_anew();
+  for (uint64_t position = before; position < staged; ++position) {
+    if (plan.horizon.epoch_at(position) == nullptr) continue;
+    for_each_chunk(*plan.horizon.index, catalog_, plan.horizon.sample_at(position), [&](ChunkId chunk) {
+      mutex_.assert_held();
+      for (const Tier tier : {Tier::ram, Tier::nvme}) {
+        if ((resident_[chunk.index()] & bit(tier)) != 0) raise_cursors(chunk, tier);
+      }
+    });
+  }
+}
+
+void NextUsePolicy::remove(const std::string& name) {
+  MutexLock lock(mutex_);
+  if (plans_.erase(name) > 0) look_anew();
+}
+
+double NextUsePolicy::distance(const Plan& plan, uint64_t position) const {
+  const uint64_t epoch = std::max<uint64_t>(plan.horizon.epochs.back()->sequence->length(), 1);
+  return static_cast<double>(position - plan.staged) / static_cast<double>(epoch);
+}
+
+/// Epochs until the next use by any plan; nothing if no plan will use it as far as is known.
+std::optional<double> NextUsePolicy::distance_of(ChunkId chunk) const {
+  std::optional<double> least;
+  for (const auto& [name, plan] : plans_) {
+    if (plan.horizon.empty()) continue;
+    const auto use = plan.horizon.next_use(chunk, plan.staged);
+    if (use) least = std::min(least.value_or(kNever), distance(plan, *use));
+  }
+  return least;
+}
+
+/// As distance_of(), leaving out the use that the fetch is for, if it is for one that is being staged. A plan
+/// whose next epoch is not known yet is taken to use the chunk an epoch later again.
+std::optional<double> NextUsePolicy::distance_after_fetch(ChunkId chunk) const {
+  std::optional<double> least;
+  const auto add = [&](double value) { least = std::min(least.value_or(kNever), value); };
+  for (const auto& [name, plan] : plans_) {
+    if (plan.horizon.empty()) continue;
+    const auto use = plan.horizon.next_use(chunk, plan.staged);
+    if (use && *use >= plan.fetched) {
+      add(distance(plan, *use));
+      continue;
+    }
+    const auto again = use ? plan.horizon.next_use(chunk, *use + 1) : std::nullopt;
+    if (again) {
+      add(distance(plan, *again));
+    } else if (use && !plan.horizon.complete) {
+      add(distance(plan, *use) + 1);
+    }
+  }
+  return least;
+}
+
+bool NextUsePolicy::covered(ChunkId chunk) const {
+  return std::any_of(plans_.begin(), plans_.end(), [&](const auto& entry) {
+    const Horizon& horizon = entry.second.horizon;
+    return !horizon.empty() && horizon.next_use(chunk, horizon.begin());
+  });
+}
+
+// The chunk, resident in `tier`, has its next use where no cursor may have passed.
+void NextUsePolicy::raise_cursors(ChunkId chunk, Tier tier) {
+  bool used = false;
+  for (auto& [name, plan] : plans_) {
+    if (plan.horizon.empty()) continue;
+    const auto use = plan.horizon.next_use(chunk, plan.staged);
+    if (!use) continue;
+    used = true;
+    plan.cursor[slot(tier)] = std::max(plan.cursor[slot(tier)], *use + 1);
+  }
+  if (!used) list_useless(chunk, tier);
+}
+
+void NextUsePolicy::list_useless(ChunkId chunk, Tier tier) const {
+  uint8_t& bits = resident_[chunk.index()];
+  if ((bits & listed(tier)) != 0) return;
+  bits |= listed(tier);
+  useless_[slot(tier)].push_back(chunk);
+}
+
+/// A resident chunk that no plan will use. While a plan's next epoch is not known, nothing can be said of its
+/// chunks.
+std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) const {
+  auto& list = useless_[slot(tier)];
+  std::vector<ChunkId> undecided;
+  std::optional<Candidate> found;
+  const bool unknown =
+      std::any_of(plans_.begin(), plans_.end(), [](const auto& p) { return !p.second.horizon.complete; });
+  while (!list.empty() && !found) {
+    const ChunkId chunk = list.back();
+    list.pop_back();
+    resident_[chunk.index()] &= static_cast<uint8_t>(~listed(tier));
+    if ((resident_[chunk.index()] & bit(tier)) == 0 || distance_of(chunk)) continue;
+    if (unknown && covered(chunk)) {
+      undecided.push_back(chunk);
+      if (undecided.size() >= 16) break;  // the rest will look the same
+      continue;
+    }
+    found = Candidate{chunk, tier, kNever};
+  }
+  for (const ChunkId chunk : undecided) list_useless(chunk, tier);
+  if (found) list_useless(found->chunk, tier);  // a candidate only; passed over once it is no longer resident
+  return found;
+}
+
+std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier tier) const {
+  if (plan.horizon.empty()) return std::nullopt;
+  uint64_t& cursor = plan.cursor[slot(tier)];
+  for (; cursor > plan.staged; --cursor) {
+    const uint64_t position = cursor - 1;
+    if (position < plan.horizon.begin()) break;
+    std::optional<Candidate> found;
+    for_each_chunk(*plan.horizon.index, catalog_, plan.horizon.sample_at(position), [&](ChunkId chunk) {
+      mutex_.assert_held();
+      if ((resident_[chunk.index()] & bit(tier)) == 0) return;
+      if (plan.horizon.next_use(chunk, plan.staged) != position) return;
+      const auto least = distance_of(chunk);
+      if (*least < distance(plan, position))
+        return;  // another plan uses it sooner, and its cursor will find it
+      if (!found || *least > found->distance) found = Candidate{chunk, tier, *least};
+    });
+    if (found) return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier) const {
+  if (auto candidate = useless(tier)) return candidate;
+  std::optional<Candidate> best;
+  for (auto& [name, plan] : plans_) {
+    // Nothing of it is used later than where its cursor is.
+    const uint64_t cursor = plan.cursor[slot(tier)];
+    if (best && cursor > plan.staged && distance(plan, cursor - 1) <= best->distance) continue;
+    const auto candidate = farthest(plan, tier);
+    if (candidate && (!best || candidate->distance > best->distance)) best = candidate;
+  }
+  return best;
+}
+
+// Makes room in one tier by dropping what is used later than `own_distance`, the farthest first.
+TierChoice NextUsePolicy::replace(double own_distance, uint64_t length, const TierSpace& space) {
+  const auto ram = farthest(Tier::ram);
+  // A store that cannot be written keeps what it has.
+  const auto nvme = space.nvme_writable ? farthest(Tier::nvme) : std::nullopt;
+  if (!ram && !nvme) return {};
+  const bool from_nvme = !ram || (nvme && nvme->distance > ram->distance);
+  const Tier tier = from_nvme ? Tier::nvme : Tier::ram;
+  const uint64_t bytes = bytes_in(tier, length);
+  uint64_t room = from_nvme ? space.nvme : space.ram;
+  TierChoice choice;
+  for (auto victim = from_nvme ? nvme : ram; room < bytes; victim = farthest(tier)) {
+    if (!victim || victim->distance <= own_distance) break;
+    resident_[victim->chunk.index()] &= static_cast<uint8_t>(~bit(tier));
+    choice.evict.push_back(victim->chunk);
+    room += bytes_in(tier, catalog_.range(victim->chunk).length);
+  }
+  if (room >= bytes) {
+    choice.tier = tier;
+    return choice;
+  }
+  for (const ChunkId victim : choice.evict) {  // not enough: they stay
+    resident_[victim.index()] |= bit(tier);
+    raise_cursors(victim, tier);
+  }
+  return {};
+}
+
+TierChoice NextUsePolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space) {
+  MutexLock lock(mutex_);
+  const auto distance = distance_after_fetch(chunk);
+  if (!distance && covered(chunk)) return {};
+  const Tier free = FirstTouchPolicy::tier(length, space);
+  if (free != Tier::none || !distance) return {free, {}};
+  return replace(*distance, length, space);
+}
+
+bool NextUsePolicy::would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const {
+  MutexLock lock(mutex_);
+  const auto own = distance_after_fetch(chunk);
+  if (!own && covered(chunk)) return false;
+  if (FirstTouchPolicy::tier(length, space) != Tier::none) return true;
+  if (!own) return false;
+  const auto ram = farthest(Tier::ram);
+  const auto nvme = space.nvme_writable ? farthest(Tier::nvme) : std::nullopt;
+  return (ram && ram->distance > *own) || (nvme && nvme->distance > *own);
+}
+
+std::vector<ChunkId> NextUsePolicy::list_residents(Tier tier) const {
+  std::vector<ChunkId> list;
+  for (uint32_t c = 0; c < resident_.size(); ++c) {
+    if ((resident_[c] & bit(tier)) != 0) list.push_back(ChunkId(c));
+  }
+  return list;
+}
+
+bool NextUsePolicy::resident(ChunkId chunk, Tier tier) const {
+  MutexLock lock(mutex_);
+  return (resident_[chunk.index()] & bit(tier)) != 0;
+}
+
+std::vector<ChunkId> NextUsePolicy::residents(Tier tier) const {
+  MutexLock lock(mutex_);
+  return list_residents(tier);
+}
+
+void NextUsePolicy::kept(ChunkId chunk, Tier tier) {
+  MutexLock lock(mutex_);
+  resident_[chunk.index()] |= bit(tier);
+  raise_cursors(chunk, tier);
+}
+
+void NextUsePolicy::dropped(ChunkId chunk, Tier tier) {
+  MutexLock lock(mutex_);
+  resident_[chunk.index()] &= static_cast<uint8_t>(~bit(tier));
+}
+
+}  // namespace clairfs

@@ -1,0 +1,98 @@
+// Which chunks stay, when the future is known: what is used soonest stays, what is used last makes room.
+//
+// This is Belady's MIN (L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM
+// Systems Journal 5(2), 1966, section "MIN"), with RAM and NVMe as one cache: a chunk that is fetched takes
+// free space if there is any, else the place of the resident chunk whose next use is farthest, if that is
+// later than its own. A chunk without a further use is passed on and forgotten. Over E shuffled epochs the
+// source is read at most S + (E-1)(S-D) bytes: some fixed D bytes could stay for ever, and MIN is never
+// worse.
+//
+// "Now" is not where the reader is but where staging is: what lies before it has been handed to the kernel's
+// page cache and needs its chunk only for its next use after that.
+//
+// How the farthest is found without keeping a heap: the horizon itself is a list by next use. A cursor for
+// each plan and tier walks down from the end of the horizon over positions whose chunk is not resident or has
+// an earlier use; it is pushed up again when a chunk with a later use becomes resident. Each step is paid for
+// by one position of an epoch, so the cost is constant a sample.
+//
+// With several plans a chunk's distance is the least over the plans, in epochs of each (the plans' readers
+// need not be equally fast, but each reads its epoch once). Without a plan, and for chunks that no plan
+// knows, the rule is first touch; such chunks are the first to make room.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/base/mutex.h"
+#include "cache/catalog/catalog.h"
+#include "cache/chunks/tier_policy.h"
+#include "plan/sequence/horizon.h"
+
+namespace clairfs {
+
+/// Thread-safe: one lock, held for microseconds. Memory: one byte a chunk, and four for each that is resident
+/// in vain.
+class NextUsePolicy final : public TierPolicy {
+ public:
+  explicit NextUsePolicy(const Catalog& catalog);
+
+  /// Adds a plan or replaces its horizon; `staged` is the absolute position from which on samples still have
+  /// to be staged.
+  void set_horizon(const std::string& plan, Horizon horizon, uint64_t staged);
+  /// The plan's samples before `staged` have been handed on, those before `fetched` are being fetched for
+  /// their next use. Also goes back, after a reader did.
+  void set_window(const std::string& plan, uint64_t staged, uint64_t fetched);
+  void remove(const std::string& plan);
+
+  TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space) override;
+  bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const override;
+  void kept(ChunkId chunk, Tier tier) override;
+  void dropped(ChunkId chunk, Tier tier) override;
+
+  /// What kept() and dropped() said.
+  bool resident(ChunkId chunk, Tier tier) const;
+  std::vector<ChunkId> residents(Tier tier) const;
+
+ private:
+  static constexpr size_t kTiers = 3;  // Tier::none is not used
+
+  struct Plan {
+    Horizon horizon;
+    uint64_t staged = 0;
+    uint64_t fetched = 0;
+    std::array<uint64_t, kTiers> cursor{};  // by tier: no candidate at or above it
+  };
+  struct Candidate {
+    ChunkId chunk;
+    Tier tier = Tier::none;
+    double distance = 0;  // epochs until its next use
+  };
+
+  double distance(const Plan& plan, uint64_t position) const;
+  std::optional<double> distance_of(ChunkId chunk) const REQUIRES(mutex_);
+  std::optional<double> distance_after_fetch(ChunkId chunk) const REQUIRES(mutex_);
+  bool covered(ChunkId chunk) const REQUIRES(mutex_);
+  void raise_cursors(ChunkId chunk, Tier tier) REQUIRES(mutex_);
+  void look_anew() REQUIRES(mutex_);
+  void list_useless(ChunkId chunk, Tier tier) const REQUIRES(mutex_);
+  std::vector<ChunkId> list_residents(Tier tier) const REQUIRES(mutex_);
+  std::optional<Candidate> useless(Tier tier) const REQUIRES(mutex_);
+  std::optional<Candidate> farthest(Plan& plan, Tier tier) const REQUIRES(mutex_);
+  std::optional<Candidate> farthest(Tier tier) const REQUIRES(mutex_);
+  TierChoice replace(double own_distance, uint64_t length, const TierSpace& space) REQUIRES(mutex_);
+
+  const Catalog& catalog_;
+
+  mutable Mutex mutex_;                                           // leaf
+  mutable std::map<std::string, Plan> plans_ GUARDED_BY(mutex_);  // looking for a candidate moves cursors
+  // By chunk: 1 << Tier where it is resident, 16 << Tier where useless_ lists it.
+  mutable std::vector<uint8_t> resident_ GUARDED_BY(mutex_);
+  // Resident chunks that had no further use when last looked at, once each; each is looked at again before it
+  // is dropped.
+  mutable std::array<std::vector<ChunkId>, kTiers> useless_ GUARDED_BY(mutex_);
+};
+
+}  // namespace clairfs

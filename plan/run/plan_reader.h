@@ -1,0 +1,71 @@
+// One order of a plan that is followed on this node by itself: that of a training rank, or that of all ranks
+// of the node together where they cannot be told apart (AccessSequence::readers()). Its epochs as they become
+// known, and how far it has been read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cache/base/mutex.h"
+#include "cache/base/result.h"
+#include "plan/sequence/horizon.h"
+#include "plan/tracking/tracker.h"
+
+namespace clairfs {
+
+/// Thread-safe, except that begin() and prepare() are for one thread (the planner's).
+class PlanReader {
+ public:
+  /// Makes an epoch of this order; `base` is left to the reader. Errors: what making the order said.
+  using MakeEpoch = std::function<Result<PlannedEpoch>(Epoch epoch)>;
+
+  /// `key` names the order among all plans. `slack` and `last` as the tracker's.
+  PlanReader(std::string key, std::shared_ptr<const SampleIndex> index, uint64_t slack,
+             std::optional<Epoch> last);
+
+  const std::string& key() const { return key_; }
+  const SampleIndex& index() const { return *index_; }
+  Tracker& tracker() { return tracker_; }
+  const Tracker& tracker() const { return tracker_; }
+
+  Horizon horizon() const;
+
+  /// Makes the first epoch. Once, before all else. Errors: those of `make`.
+  Status begin(Epoch first, const MakeEpoch& make);
+  /// Brings the horizon round the reader up to date: its own epoch and the next; between them, until the
+  /// reader is well in its own, the one before instead of the next, so that two are held at a time. (Short
+  /// epochs: all three.) True if something changed. Errors: those of `make` (the plan cannot go on).
+  Result<bool> prepare(const MakeEpoch& make);
+  /// Whether prepare() has something to do.
+  bool wants_preparation() const;
+
+  /// Of orders and derived arrays.
+  uint64_t memory_bytes() const;
+
+ private:
+  /// What prepare() has to do.
+  struct Wanted {
+    Epoch front;             ///< the reader's epoch
+    bool elsewhere = false;  ///< it is not in the horizon
+    bool drop = false;       ///< epochs before `keep`
+    Epoch keep;
+    bool next = false;  ///< the epoch after `front`
+  };
+  Wanted wanted() const;
+  Result<std::shared_ptr<const PlannedEpoch>> plan_epoch(Epoch epoch, uint64_t base, const MakeEpoch& make);
+  void publish(Horizon horizon);
+
+  const std::string key_;
+  const std::shared_ptr<const SampleIndex> index_;
+  const uint64_t slack_;
+  const std::optional<Epoch> last_;
+  Tracker tracker_;  // self-synchronised
+
+  mutable Mutex mutex_;  // leaf
+  Horizon horizon_ GUARDED_BY(mutex_);
+};
+
+}  // namespace clairfs

@@ -1,0 +1,247 @@
+#include "plan/run/plan_run.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cache/base/printable.h"
+#include "plan/sequence/plan_sampler.h"
+#include "plan/tracking/diagnosis.h"
+
+namespace clairfs {
+namespace {
+
+Error out_of_memory() {
+  return {ENOMEM, "plan: not enough memory for its orders"};
+}
+
+Error no_samples(const PlanRun& run) {
+  const PlanSpec& plan = run.resolved();
+  return {EINVAL,
+          fmt::format("plan: of {} samples the first epoch has none for this node (world={} batch={}): want "
+                      "fewer ranks, a smaller batch, no drop_last, or a list whose first order is not empty",
+                      run.index().size(), plan.world, plan.batch)};
+}
+
+Result<AccessSequence> make_sequence(const PlanSpec& resolved, const DatasetSource& source,
+                                     const SampleIndex& index) {
+  auto sampler = make_plan_sampler(resolved, index.size(), source, &index);
+  if (!sampler) return sampler.error();
+  return AccessSequence::make(resolved, std::move(*sampler));
+}
+
+uint64_t bytes_of(const SampleIndex& index, uint32_t sample) {
+  uint64_t bytes = 0;
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece)
+    bytes += index.range(sample, piece).length;
+  return bytes;
+}
+
+uint64_t sum_bytes(const SampleIndex& index) {
+  uint64_t bytes = 0;
+  for (uint32_t sample = 0; sample < index.size(); ++sample) bytes += bytes_of(index, sample);
+  return bytes;
+}
+
+/// Names that no plan has: theirs are without blanks.
+std::vector<std::shared_ptr<PlanReader>> make_readers(const std::string& plan,
+                                                      const std::shared_ptr<const SampleIndex>& index,
+                                                      const AccessSequence& sequence) {
+  std::vector<std::shared_ptr<PlanReader>> readers;
+  for (uint32_t rank = 0; rank < sequence.readers(); ++rank) {
+    const std::string key = rank == 0 ? plan : fmt::format("{} {}", plan, rank);
+    readers.push_back(
+        std::make_shared<PlanReader>(key, index, sequence.reader_slack(), sequence.last_epoch()));
+  }
+  return readers;
+}
+
+std::vector<Tracker*> trackers_of(const std::vector<std::shared_ptr<PlanReader>>& readers) {
+  std::vector<Tracker*> trackers;
+  for (const auto& reader : readers) trackers.push_back(&reader->tracker());
+  return trackers;
+}
+
+}  // namespace
+
+PlanRun::PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source,
+                 std::shared_ptr<const SampleIndex> index, AccessSequence sequence, NodePlace place)
+    : given_(std::move(given)),
+      resolved_(std::move(resolved)),
+      source_(std::move(source)),
+      index_(std::move(index)),
+      chunk_samples_(ChunkSamples::make(*index_, *source_.catalog)),
+      dataset_bytes_(sum_bytes(*index_)),
+      place_(place),
+      sequence_(std::move(sequence)),
+      readers_(make_readers(given_.name, index_, sequence_)),
+      trackers_(trackers_of(readers_)) {}
+
+Result<std::shared_ptr<PlanRun>> PlanRun::make(const PlanSpec& spec, const DatasetSource& source,
+                                               NodePlace place) try {
+  auto resolved = resolve_plan(spec, place.nodes);
+  if (!resolved) return resolved.error();
+  auto index = make_sample_index(*resolved, source);
+  if (!index) return index.error();
+  resolved->format = (*index)->format();
+  auto sequence = make_sequence(*resolved, source, **index);
+  if (!sequence) return sequence.error();
+  auto run = std::shared_ptr<PlanRun>(
+      new PlanRun(spec, *resolved, source, std::move(*index), std::move(*sequence), place));
+  const Epoch first(static_cast<uint32_t>(resolved->first_epoch));
+  for (uint32_t rank = 0; rank < run->readers_.size(); ++rank) {
+    const Status begun =
+        run->reader(rank).begin(first, [&](Epoch epoch) { return run->plan_epoch(epoch, rank); });
+    if (!begun) return begun.error();
+  }
+  // In a job it may be that another node has all of them.
+  if (run->epoch_length() == 0 && place.nodes == 1) return no_samples(*run);
+  return run;
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+// The order is made once for all ranks that come to the epoch before another one is made: it is the dear
+// part.
+Result<PlannedEpoch> PlanRun::plan_epoch(Epoch epoch, uint32_t rank) {
+  std::shared_ptr<const EpochSequence> sequence;
+  if (!made_.empty()) sequence = std::exchange(made_[rank], nullptr);
+  if (!sequence || sequence->epoch() != epoch) {
+    made_.assign(readers_.size(), nullptr);
+    const auto order = sequence_.order(epoch);
+    if (!order) return order.error();
+    for (uint32_t other = 0; other < readers_.size(); ++other) {
+      made_[other] =
+          std::make_shared<const EpochSequence>(sequence_.reader_sequence(*order, epoch, place_.node, other));
+    }
+    sequence = std::exchange(made_[rank], nullptr);
+  }
+  PlannedEpoch planned;
+  planned.sequence = std::move(sequence);
+  planned.positions = std::make_shared<const SequencePositions>(planned.sequence);
+  planned.uses =
+      std::make_shared<const EpochUses>(planned.positions, chunk_samples_, *index_, *source_.catalog);
+  return planned;
+}
+
+Result<bool> PlanRun::prepare() try {
+  bool changed = false;
+  for (uint32_t rank = 0; rank < readers_.size(); ++rank) {
+    const auto prepared = reader(rank).prepare([&](Epoch epoch) { return plan_epoch(epoch, rank); });
+    if (!prepared) return prepared.error();
+    changed = changed || *prepared;
+  }
+  return changed;
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+Result<EpochSequence> PlanRun::sequence_of(const PlanSpec& spec, Epoch epoch, Rank node) const try {
+  auto sequence = make_sequence(spec, source_, *index_);
+  if (!sequence) return sequence.error();
+  return sequence->sequence(epoch, node);
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+Status PlanRun::add_uses(JobUses& uses, uint64_t epochs) const {
+  auto sequence = make_sequence(resolved_, source_, *index_);
+  if (!sequence) return sequence.error();
+  for (uint64_t i = 0; i < epochs; ++i) {
+    const Epoch epoch(static_cast<uint32_t>(resolved_.first_epoch + i));
+    if (!sequence->has_epoch(epoch)) break;
+    const auto order = sequence->order(epoch);
+    if (!order) return order.error();
+    for (uint32_t node = 0; node < uses.nodes(); ++node) {
+      uses.add(sequence->node_sequence(*order, epoch, Rank(node)), *index_, Rank(node));
+    }
+  }
+  return {};
+}
+
+std::vector<size_t> PlanRun::diagnose_divergence(const std::function<bool()>& stop) {
+  std::vector<size_t> news;
+  for (size_t rank = 0; rank < readers_.size(); ++rank) {
+    if (reader(rank).tracker().wants_diagnosis() && diagnose_reader(rank, stop)) news.push_back(rank);
+  }
+  return news;
+}
+
+// A rank that is followed by itself is looked at as the only one of a node.
+bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
+  Tracker& tracker = reader(rank).tracker();
+  PlanSpec spec = resolved_;
+  Rank node = place_.node;
+  if (ranks_apart()) {
+    node = Rank(static_cast<uint32_t>(training_rank(rank)));
+    spec.ranks_per_node = 1;
+  }
+  const auto make = [this](const PlanSpec& other, Epoch epoch, Rank of) {
+    return sequence_of(other, epoch, of);
+  };
+  const Epoch current = tracker.front_epoch();
+  Diagnosis found = diagnose(tracker.evidence(), spec, current, node, sequence_.reader_slack(), make, stop);
+  if (found.epoch && sequence_.has_epoch(*found.epoch)) {
+    const auto planned = plan_epoch(*found.epoch, static_cast<uint32_t>(rank));
+    if (planned) tracker.add_epoch(planned->positions, std::nullopt);
+  }
+  const auto divergence = tracker.status().divergence;
+  if (divergence && found.hint == Diagnosis().hint) found.hint = divergence->hint;  // that was no worse
+  return tracker.set_hint(found.hint);
+}
+
+// A rank without samples is never seen.
+TrackerStatus PlanRun::status() const {
+  std::optional<TrackerStatus> all;
+  for (const auto& reader : readers_) {
+    if (reader->horizon().epochs.front()->sequence->length() == 0) continue;
+    const TrackerStatus one = reader->tracker().status();
+    all = all ? combined(*all, one) : one;
+  }
+  return all ? *all : reader().tracker().status();
+}
+
+uint64_t PlanRun::epoch_length() const {
+  uint64_t length = 0;
+  for (const auto& reader : readers_) length += reader->horizon().epochs.front()->sequence->length();
+  return length;
+}
+
+// Two samples may be one file, and one sample may come twice: a name says no more then, and its place does.
+std::string PlanRun::describe(size_t rank, const Divergence& d) const {
+  const auto name = [&](uint32_t sample) { return printable(index_->path(sample)); };
+  const auto place = [](const PlanPosition& at) {
+    return fmt::format("epoch {} position {}", at.epoch.value, at.position);
+  };
+  std::string text =
+      ranks_apart() ? fmt::format("rank {}, {}: ", training_rank(rank), place(d.at)) : place(d.at) + ": ";
+  if (!d.seen) {
+    text += d.expected ? fmt::format("{} samples before {} were left out", d.left_out, name(*d.expected))
+                       : fmt::format("{} samples were left out", d.left_out);
+  } else if (!d.expected) {
+    text += fmt::format("saw {} after the last sample", name(*d.seen));
+  } else if (name(*d.expected) == name(*d.seen)) {
+    text += fmt::format("saw {} out of turn", name(*d.seen));
+  } else {
+    text += fmt::format("expected {}, saw {}", name(*d.expected), name(*d.seen));
+  }
+  if (d.seen && d.due) text += fmt::format(", which is planned at {}", place(*d.due));
+  return d.hint.empty() ? text : text + ": " + d.hint;
+}
+
+std::vector<uint32_t> PlanRun::samples_of(FileId file, uint64_t offset, uint64_t length) const {
+  std::vector<uint32_t> samples;
+  index_->samples_of(file, offset, length, [&](uint32_t sample) { samples.push_back(sample); });
+  return samples;
+}
+
+uint64_t PlanRun::memory_bytes() const {
+  uint64_t bytes = index_->memory_bytes() + (chunk_samples_ ? chunk_samples_->memory_bytes() : 0);
+  for (const auto& reader : readers_) bytes += reader->memory_bytes();
+  return bytes;
+}
+
+}  // namespace clairfs

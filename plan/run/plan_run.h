@@ -1,0 +1,102 @@
+// One plan in force on this node: its samples, and those who read them in its order.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/base/log.h"
+#include "plan/formats/dataset.h"
+#include "plan/placement/job_uses.h"
+#include "plan/run/plan_reader.h"
+#include "plan/sequence/access_sequence.h"
+#include "plan/spec/plan_spec.h"
+#include "plan/tracking/rank_trackers.h"
+
+namespace clairfs {
+
+/// Which node of how many this is.
+struct NodePlace {
+  Rank node;
+  uint32_t nodes = 1;
+};
+
+/// Thread-safe, except that prepare() is for one thread (the planner's).
+class PlanRun {
+ public:
+  /// Resolves the plan against the dataset and makes its first epoch. Takes time in the order of the catalog
+  /// and of an epoch. Errors: EINVAL naming the key and what would be right; those of reading lists.
+  static Result<std::shared_ptr<PlanRun>> make(const PlanSpec& spec, const DatasetSource& source,
+                                               NodePlace place);
+
+  const PlanSpec& given() const { return given_; }        ///< as registered
+  const PlanSpec& resolved() const { return resolved_; }  ///< with what was detected and filled in
+  const std::string& name() const { return given_.name; }
+  const SampleIndex& index() const { return *index_; }
+  /// The orders that are followed on this node, by rank of the node.
+  const std::vector<std::shared_ptr<PlanReader>>& readers() const { return readers_; }
+  PlanReader& reader(size_t rank = 0) const { return *readers_[rank]; }
+  bool ranks_apart() const { return readers_.size() > 1; }
+  /// The job's number of a rank that is followed by itself.
+  uint64_t training_rank(size_t rank) const { return place_.node.value * resolved_.ranks_per_node + rank; }
+
+  /// An access of a thread to one of `samples`: as RankTrackers.
+  RankTrackers::Observed observe(ThreadId thread, std::span<const uint32_t> samples, Access kind,
+                                 TimePoint now) {
+    return trackers_.observe(thread, samples, kind, now);
+  }
+  RankTrackers::Observed offer(ThreadId thread, std::span<const uint32_t> samples, Access kind,
+                               TimePoint now) {
+    return trackers_.offer(thread, samples, kind, now);
+  }
+  /// Of all readers together: what is counted is added up. Suspended if one of them is, finished when all
+  /// are. The epoch is that of the furthest, the positions in it are added up.
+  TrackerStatus status() const;
+  /// Samples of the node in the epoch of status(), as far as is known.
+  uint64_t epoch_length() const;
+
+  /// Brings the horizons of all readers up to date (PlanReader::prepare()). True if something changed.
+  /// Errors: what making an order said (the plan cannot go on).
+  Result<bool> prepare();
+  /// A node's sequence of another resolved plan over the same samples, for diagnose().
+  Result<EpochSequence> sequence_of(const PlanSpec& spec, Epoch epoch, Rank node) const;
+  /// Adds the uses of the plan's first `epochs` epochs by all nodes of the job. Takes time in the order of as
+  /// many epochs of the whole job. Errors: what making an order said.
+  Status add_uses(JobUses& uses, uint64_t epochs) const;
+  /// Looks for the orders that readers really follow where their trackers want to know, and tells them; makes
+  /// up to some tens of epochs for each. Returns the readers of which the hint is news.
+  std::vector<size_t> diagnose_divergence(const std::function<bool()>& stop);
+  /// Where a reader left the plan, for people.
+  std::string describe(size_t rank, const Divergence& divergence) const;
+
+  /// Samples of the plan that a READ of these bytes may belong to; empty if it is none of the plan's files.
+  std::vector<uint32_t> samples_of(FileId file, uint64_t offset, uint64_t length) const;
+  /// Of all samples together.
+  uint64_t dataset_bytes() const { return dataset_bytes_; }
+
+  /// Memory of numbering, orders and derived arrays.
+  uint64_t memory_bytes() const;
+
+ private:
+  PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source, std::shared_ptr<const SampleIndex> index,
+          AccessSequence sequence, NodePlace place);
+  Result<PlannedEpoch> plan_epoch(Epoch epoch, uint32_t rank);
+  bool diagnose_reader(size_t rank, const std::function<bool()>& stop);
+
+  const PlanSpec given_;
+  const PlanSpec resolved_;
+  const DatasetSource source_;
+  const std::shared_ptr<const SampleIndex> index_;
+  const std::shared_ptr<const ChunkSamples> chunk_samples_;  ///< null where samples share chunks
+  const uint64_t dataset_bytes_;
+  const NodePlace place_;
+  AccessSequence sequence_;  // the planner's
+  // The planner's: sequences of the epoch made last, by rank, until their readers come to it.
+  std::vector<std::shared_ptr<const EpochSequence>> made_;
+  const std::vector<std::shared_ptr<PlanReader>> readers_;
+  RankTrackers trackers_;  // self-synchronised
+};
+
+}  // namespace clairfs

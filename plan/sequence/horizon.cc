@@ -1,0 +1,46 @@
+#include "plan/sequence/horizon.h"
+
+#include <algorithm>
+
+namespace clairfs {
+
+const PlannedEpoch* Horizon::epoch_at(uint64_t position) const {
+  for (const auto& epoch : epochs) {
+    if (position >= epoch->base && position < epoch->end()) return epoch.get();
+  }
+  return nullptr;
+}
+
+uint32_t Horizon::sample_at(uint64_t position) const {
+  const PlannedEpoch* epoch = epoch_at(position);
+  return epoch->sequence->sample_at(static_cast<uint32_t>(position - epoch->base));
+}
+
+PlanPosition Horizon::place(uint64_t position) const {
+  const PlannedEpoch* epoch = epoch_at(position);
+  if (epoch == nullptr) epoch = epochs.back().get();
+  return {epoch->sequence->epoch(), static_cast<uint32_t>(position - epoch->base)};
+}
+
+bool Horizon::uses_within(uint32_t sample, uint64_t from, uint64_t to) const {
+  for (const auto& epoch : epochs) {
+    if (epoch->end() <= from) continue;
+    if (epoch->base >= to) break;
+    const auto uses = epoch->positions->of(sample);
+    const auto start = static_cast<uint32_t>(std::max(from, epoch->base) - epoch->base);
+    const auto use = std::lower_bound(uses.begin(), uses.end(), start);
+    if (use != uses.end()) return epoch->base + *use < to;
+  }
+  return false;
+}
+
+std::optional<uint64_t> Horizon::next_use(ChunkId chunk, uint64_t from) const {
+  for (const auto& epoch : epochs) {
+    if (from >= epoch->end()) continue;
+    const auto start = static_cast<uint32_t>(std::max(from, epoch->base) - epoch->base);
+    if (const auto use = epoch->uses->next_use(chunk, start)) return epoch->base + *use;
+  }
+  return std::nullopt;
+}
+
+}  // namespace clairfs

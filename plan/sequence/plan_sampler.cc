@@ -1,0 +1,175 @@
+#include "plan/sequence/plan_sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cache/base/text.h"
+#include "plan/formats/link_resolver.h"
+#include "plan/formats/list_text.h"
+#include "plan/spec/keys.h"
+
+namespace clairfs {
+namespace {
+
+using Lists = std::shared_ptr<const IndexLists>;
+
+// Enough for the comments at the head of a list and its first entry.
+constexpr uint64_t kListHead = 64 << 10;
+
+// Sample numbers of paths. Where several samples are the same file, which of them is meant makes no
+// difference to what is read.
+class PathNumbers {
+ public:
+  PathNumbers(const SampleIndex& index, const DatasetSource& source, const DatasetRoot& root)
+      : resolver_(*source.catalog, source.prefixes), root_(root) {
+    for (uint32_t sample = 0; sample < index.size(); ++sample) {
+      if (index.range_count(sample) == 1) samples_.emplace_back(index.range(sample, 0).file, sample);
+    }
+    std::sort(samples_.begin(), samples_.end());
+  }
+
+  Result<uint32_t> find(std::string_view path) const {
+    const Resolved file = resolver_.resolve(root_.folder, path, root_.links);
+    const auto found = std::lower_bound(samples_.begin(), samples_.end(), std::pair(file.id, uint32_t{0}));
+    if (file.kind != Resolved::Kind::file || found == samples_.end() || found->first != file.id) {
+      return Error{EINVAL, "no sample of the dataset has this path; want paths below the plan's root"};
+    }
+    return found->second;
+  }
+
+ private:
+  const LinkResolver resolver_;
+  const DatasetRoot root_;
+  std::vector<std::pair<FileId, uint32_t>> samples_;
+};
+
+Result<uint32_t> parse_index(std::string_view text) {
+  const auto value = parse_whole<uint32_t>(text);
+  if (!value) return Error{EINVAL, "want a sample's number"};
+  return *value;
+}
+
+// Orders out of text: lists of indices, or of paths when `paths` is given.
+Result<Lists> read_lines(const std::string& text, std::string_view key, uint32_t n,
+                         const PathNumbers* paths) {
+  std::vector<std::vector<uint32_t>> lists(1);
+  const Status status = for_each_line(text, [&](const ListLine& line) -> Status {
+    if (line.kind == ListLine::Kind::epoch_end) {
+      if (lists.size() > kMostLists) return plan_error(key, "", "more than a million orders");
+      if (!lists.back().empty()) lists.emplace_back();
+      return {};
+    }
+    const Result<uint32_t> sample = paths != nullptr ? paths->find(line.text) : parse_index(line.text);
+    if (!sample) {
+      return plan_error(
+          key, "",
+          fmt::format("line {}: {}: {}", line.number, shortened(line.text, 200), sample.error().message));
+    }
+    lists.back().push_back(*sample);
+    return {};
+  });
+  if (!status) return status.error();
+  if (lists.back().empty()) lists.pop_back();
+  return make_index_lists(std::move(lists), n);
+}
+
+// A key's value that is a file or an array, as orders over n samples.
+Result<Lists> read_lists(std::string_view key, const std::string& value, uint32_t n,
+                         const DatasetSource& source, const PathNumbers* paths) {
+  const bool in_place = value.starts_with('[');
+  const std::string path = source.list_path(value);
+  Result<std::string> text = in_place ? array_to_lines(value) : read_list_file(path, kListHead);
+  if (!text) return text.error();
+  if (lists_indices(*text)) {
+    return in_place ? read_lines(*text, key, n, nullptr) : read_index_list(path, n);
+  }
+  if (paths == nullptr)
+    return plan_error(key, value, "want sample numbers; paths need a dataset to number them");
+  if (!in_place) text = read_list_file(path);
+  if (!text) return text.error();
+  return read_lines(*text, key, n, paths);
+}
+
+Result<Lists> read_order(const PlanSpec& spec, uint32_t n, const DatasetSource& source,
+                         const SampleIndex* index) {
+  if (spec.sampler == "list" && spec.format == "list") {
+    // The list that numbers the samples is also their order.
+    std::vector<uint32_t> all(n);
+    std::iota(all.begin(), all.end(), 0U);
+    return make_index_lists({std::move(all)}, n);
+  }
+  if (spec.sampler != "list" || index == nullptr) {
+    const bool subset = spec.sampler == "torch.subset";
+    return read_lists(subset ? "indices" : "list", subset ? spec.indices : spec.list, n, source, nullptr);
+  }
+  const Result<DatasetRoot> root = find_root(spec, source);
+  if (!root) return root.error();
+  const PathNumbers paths(*index, source, *root);
+  return read_lists("list", spec.list, n, source, &paths);
+}
+
+Result<std::vector<double>> read_plan_weights(const std::string& value, uint32_t n,
+                                              const DatasetSource& source) {
+  if (!value.starts_with('[')) {
+    const std::string path = source.list_path(value);
+    // For its bounds: lines are read one at a time below.
+    if (const auto readable = read_list_file(path, 0); !readable) return readable.error();
+    return read_weights(path, n);
+  }
+  return nlohmann::json::parse(value).get<std::vector<double>>();
+}
+
+Result<SamplerSpec> sampler_spec(const PlanSpec& spec, uint32_t n) {
+  SamplerSpec made;
+  // Their values have spellings or meanings of the plan's own, or come from files.
+  constexpr std::array<std::string_view, 7> kOwn{"drop_last", "list",  "weights",  "indices",
+                                                 "n",         "world", "set_epoch"};
+  for (const PlanKey& key : plan_keys()) {
+    if (!plan_value_shown(key, spec) || std::find(kOwn.begin(), kOwn.end(), key.name) != kOwn.end()) continue;
+    if (const Result<bool> known = set_sampler_key(made, key.name, plan_value(key, spec)); !known)
+      return known.error();
+  }
+  // DataLoader without shuffle makes a SequentialSampler, whatever the generator.
+  if (!spec.shuffle && (spec.sampler == "torch.random" || spec.sampler == "torch.sequential")) {
+    made.sampler = "torch.sequential";
+    made.shuffle = true;
+  }
+  const bool own_drop = spec.sampler == "torch.distributed" || spec.sampler == "nopfs";
+  made.n = n;
+  made.world = static_cast<uint32_t>(spec.world);
+  made.drop_last = own_drop ? spec.drops_in_sampler() : spec.drops_in_loader();
+  made.set_epoch = spec.set_epoch == "always";
+  return made;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Sampler>> make_plan_sampler(const PlanSpec& spec, uint32_t n,
+                                                   const DatasetSource& source, const SampleIndex* index) {
+  Result<SamplerSpec> made = sampler_spec(spec, n);
+  if (!made) return made.error();
+  if (spec.sampler == "list" || spec.sampler == "torch.subset") {
+    Result<Lists> lists = read_order(spec, n, source, index);
+    if (!lists) return lists.error();
+    made->lists = std::move(*lists);
+  }
+  if (spec.sampler == "torch.weighted") {
+    Result<std::vector<double>> weights = read_plan_weights(spec.weights, n, source);
+    if (!weights) return weights.error();
+    made->weights = std::move(*weights);
+  }
+  Result<std::unique_ptr<Sampler>> sampler = make_sampler(*made);
+  if (sampler) return sampler;
+  // A plan that cannot be followed is a bad plan, whatever the reason.
+  const int code = sampler.error().code;
+  return Error{code == ENOTSUP ? EINVAL : code, "plan: " + sampler.error().message};
+}
+
+}  // namespace clairfs

@@ -1,0 +1,75 @@
+#include "plan/simulator/engine/one_node_cache.h"
+
+#include "cache/memory/ram_arena.h"
+#include "plan/simulator/engine/engine.h"
+
+namespace clairfs {
+namespace {
+
+constexpr const char* kPlan = "simulated";
+
+}  // namespace
+
+OneNodeCache::OneNodeCache(std::unique_ptr<const ScenarioDataset> dataset, JobOrder job, TierSpace space)
+    : dataset_(std::move(dataset)), job_(std::move(job)), space_(space), policy_(dataset_->catalog()) {}
+
+Holdings OneNodeCache::empty_holdings(uint64_t samples) {
+  HoldingsBuilder holdings(samples);
+  for (uint32_t sample = 0; sample < samples; ++sample) holdings.add(sample, Holding{kNotYet, 0, 0, true});
+  return holdings.build();
+}
+
+Result<std::shared_ptr<const PlannedEpoch>> OneNodeCache::plan_epoch(uint32_t epoch) {
+  const auto order = job_.order(epoch);
+  if (!order) return order.error();
+  PlannedEpoch planned;
+  planned.sequence = std::make_shared<const EpochSequence>(node_sequence(job_, *order, Epoch(epoch), 0));
+  planned.positions = std::make_shared<const SequencePositions>(planned.sequence);
+  planned.uses =
+      std::make_shared<const EpochUses>(planned.positions, nullptr, dataset_->index(), dataset_->catalog());
+  planned.base = epoch * job_.share(0).count();
+  return std::make_shared<const PlannedEpoch>(std::move(planned));
+}
+
+/// Makes `epoch` and the one after it what the policy knows.
+Status OneNodeCache::advance_horizon(uint32_t epoch) {
+  if (!planned_.empty() && planned_.front()->sequence->epoch().value == epoch) return {};
+  while (!planned_.empty() && planned_.front()->sequence->epoch().value < epoch) planned_.pop_front();
+  while (planned_.size() < 2 && epoch + planned_.size() < job_.epochs()) {
+    auto next = plan_epoch(epoch + static_cast<uint32_t>(planned_.size()));
+    if (!next) return next.error();
+    planned_.push_back(std::move(*next));
+  }
+  Horizon horizon;
+  horizon.index = std::shared_ptr<const SampleIndex>(&dataset_->index(), [](const SampleIndex*) {});
+  horizon.epochs.assign(planned_.begin(), planned_.end());
+  horizon.complete = epoch + planned_.size() >= job_.epochs();
+  policy_.set_horizon(kPlan, std::move(horizon), planned_.front()->base);
+  return {};
+}
+
+Status OneNodeCache::read_from_pfs(Holdings& holdings, const PfsRead& read) {
+  const uint64_t position = read.epoch * job_.share(0).count() + read.k;
+  if (position < next_position_) return {};
+  next_position_ = position + 1;
+  const Status known = advance_horizon(read.epoch);
+  if (!known) return known;
+  policy_.set_window(kPlan, position, position + 1);
+  const ChunkId chunk = dataset_->chunk_of(read.sample);
+  const uint32_t length = dataset_->catalog().range(chunk).length;
+  const TierChoice choice = policy_.place(chunk, length, space_);
+  for (const ChunkId victim : choice.evict) {
+    room(choice.tier) += bytes_in(choice.tier, dataset_->catalog().range(victim).length);
+    policy_.dropped(victim, choice.tier);
+    holdings.of(dataset_->sample_of(victim)).front().available_at = kNotYet;
+  }
+  if (choice.tier == Tier::none) return {};
+  room(choice.tier) -= bytes_in(choice.tier, length);
+  policy_.kept(chunk, choice.tier);
+  Holding& copy = holdings.of(read.sample).front();
+  copy.available_at = not_after(read.end);
+  copy.storage = choice.tier == Tier::ram ? 0 : 1;
+  return {};
+}
+
+}  // namespace clairfs

@@ -1,0 +1,64 @@
+#include "plan/simulator/scenario/sample_sizes.h"
+
+#include <cerrno>
+#include <random>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "cache/base/printable.h"
+#include "cache/catalog/file.h"
+#include "cache/catalog/scan.h"
+
+namespace clairfs {
+namespace {
+
+std::vector<float> normal_sizes(const Scenario& scenario) {
+  std::mt19937_64 random(scenario.seed);
+  std::normal_distribution<double> distribution(scenario.mean, scenario.deviation);
+  std::vector<float> sizes(scenario.samples);
+  for (float& size : sizes) {
+    double drawn = distribution(random);
+    while (drawn < 0) drawn = distribution(random);
+    size = static_cast<float>(drawn);
+  }
+  return sizes;
+}
+
+Result<std::shared_ptr<const Catalog>> catalog_at(const std::string& path, Logger& log) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return system_error(errno, "samples.path: " + printable(path));
+  return S_ISDIR(status.st_mode) ? scan_catalog(path, ScanOptions(), log) : load_catalog(path);
+}
+
+Result<std::vector<float>> file_sizes(const std::string& path, Logger& log) {
+  const auto catalog = catalog_at(path, log);
+  if (!catalog) return catalog.error();
+  std::vector<float> sizes;
+  sizes.reserve((*catalog)->count(Catalog::Kind::file));
+  for (uint32_t id = 0; id < (*catalog)->size(); ++id) {
+    if ((*catalog)->kind(FileId(id)) != Catalog::Kind::file) continue;
+    const auto bytes = static_cast<double>((*catalog)->attributes(FileId(id)).st_size);
+    sizes.push_back(static_cast<float>(bytes / kMegabyte));
+  }
+  if (sizes.empty())
+    return Error{EINVAL, fmt::format("samples.path: {} holds no regular file", printable(path))};
+  return sizes;
+}
+
+}  // namespace
+
+Result<std::vector<float>> make_sample_sizes(const Scenario& scenario, Logger& log) {
+  switch (scenario.size_source) {
+    case SizeSource::kPath:
+      return file_sizes(scenario.path, log);
+    case SizeSource::kNormal:
+      if (scenario.deviation > 0) return normal_sizes(scenario);
+      break;
+    case SizeSource::kFixed:
+      break;
+  }
+  return std::vector<float>(scenario.samples, static_cast<float>(scenario.mean));
+}
+
+}  // namespace clairfs

@@ -1,0 +1,82 @@
+// The JSON spelling of a plan.
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "plan/spec/keys.h"
+#include "plan/spec/plan_spec.h"
+
+namespace clairfs {
+namespace {
+
+using Json = nlohmann::json;
+
+Result<std::string> as_text(const std::string& key, const Json& value) {
+  switch (value.type()) {
+    case Json::value_t::string:
+      if (value.get_ref<const std::string&>().find('\0') != std::string::npos) break;
+      return value.get<std::string>();
+    case Json::value_t::boolean:
+    case Json::value_t::number_integer:
+    case Json::value_t::number_unsigned:
+    case Json::value_t::array:
+      return value.dump();
+    case Json::value_t::number_float:
+      return plan_error(key, value.dump(), "want a whole number; one of more than 64 bits stands in quotes");
+    default:
+      break;
+  }
+  return plan_error(key, value.dump(), "want a number, true, false, a string or an array");
+}
+
+}  // namespace
+
+Result<PlanSpec> parse_plan_json(std::string_view text) {
+  PlanPairs pairs;
+  std::string repeated;
+  bool too_deep = false;
+  // nlohmann keeps the last of two equal keys without a word: note them as they come.
+  std::set<std::string> seen;
+  const auto note_keys = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::key && depth == 1 && !seen.insert(parsed.get<std::string>()).second) {
+      repeated = parsed.get<std::string>();
+    }
+    too_deep = too_deep || depth >= kDeepestJson;
+    return !too_deep;
+  };
+  Json object;
+  try {
+    object = Json::parse(text, note_keys);
+  } catch (const Json::exception& wrong) {
+    return plan_error("JSON", "", shortened(wrong.what(), 200));
+  }
+  if (too_deep) return plan_error("JSON", "", "nests deeper than any plan does");
+  if (!object.is_object()) return plan_error("JSON", "", "want an object such as {\"seed\": 42}");
+  if (!repeated.empty()) return plan_error(repeated, "", "given twice");
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_null()) continue;  // Python's None: not given
+    Result<std::string> shown = as_text(key, value);
+    if (!shown) return shown.error();
+    pairs.emplace_back(key, std::move(*shown));
+  }
+  return make_plan(std::move(pairs));
+}
+
+std::string format_plan_json(const PlanSpec& spec) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const PlanKey& key : plan_keys()) {
+    if (!plan_value_shown(key, spec)) continue;
+    if (std::holds_alternative<uint64_t PlanSpec::*>(key.member)) {
+      object[std::string(key.name)] = spec.*std::get<uint64_t PlanSpec::*>(key.member);
+    } else if (std::holds_alternative<bool PlanSpec::*>(key.member)) {
+      object[std::string(key.name)] = spec.*std::get<bool PlanSpec::*>(key.member);
+    } else {
+      object[std::string(key.name)] = plan_value(key, spec);
+    }
+  }
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace clairfs

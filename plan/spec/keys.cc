@@ -1,0 +1,304 @@
+#include "plan/spec/keys.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cache/base/printable.h"
+#include "cache/base/text.h"
+
+namespace clairfs {
+namespace {
+
+bool all_of(std::string_view text, bool (*allowed)(char)) {
+  return std::all_of(text.begin(), text.end(), allowed);
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
+
+template <size_t N>
+bool one_of(const std::string& value, const std::array<std::string_view, N>& allowed) {
+  return std::find(allowed.begin(), allowed.end(), value) != allowed.end();
+}
+
+bool parse_flag(const std::string& text, bool& flag) {
+  const std::string value = lower(text);
+  flag = one_of<4>(value, {"true", "1", "yes", "on"});
+  return flag || one_of<4>(value, {"false", "0", "no", "off"});
+}
+
+// A path component of .clairfs and a metric label, so short and plain.
+bool accept_name(std::string& value) {
+  return !value.empty() && value.size() <= 64 && value[0] != '.' && all_of(value, [](char c) {
+    return is_digit(c) || is_letter(c) || c == '_' || c == '-' || c == '.';
+  });
+}
+
+// The longest path Linux takes is 4096 bytes with its final NUL.
+bool accept_path(std::string& value) {
+  return !value.empty() && value.size() < 4096;
+}
+
+// The value is checked where the format is chosen: unknown ones get their own advice.
+bool accept_word(std::string& value) {
+  value = lower(value);
+  return !value.empty() && value.size() <= 32;
+}
+
+// Libraries take from 32 bits (numpy.legacy) to any length (numpy.default_rng; 1000 digits are enough for
+// all), and some take arrays and strings: those are left to the sampler.
+bool accept_seed(std::string& value) {
+  if (value.starts_with('[') || value.starts_with("str:")) return value.size() <= 4096;
+  const bool negative = value.starts_with('-');
+  std::string digits = value.substr(negative ? 1 : 0);
+  if (digits.empty() || digits.size() > 1000 || !all_of(digits, is_digit)) return false;
+  digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size() - 1));
+  value = (negative && digits != "0" ? "-" : "") + digits;
+  return true;
+}
+
+bool accept_flag(std::string& value) {
+  bool flag = false;
+  if (!parse_flag(value, flag)) return false;
+  value = flag ? "true" : "false";
+  return true;
+}
+
+bool accept_drop_last(std::string& value) {
+  value = lower(value);
+  return accept_flag(value) || one_of<2>(value, {"sampler", "loader"});
+}
+
+bool accept_set_epoch(std::string& value) {
+  value = lower(value);
+  bool flag = false;
+  if (parse_flag(value, flag)) value = flag ? "always" : "never";
+  return one_of<2>(value, {"always", "never"});
+}
+
+bool accept_reseed(std::string& value) {
+  return one_of<2>(value = lower(value), {"once", "epoch"});
+}
+bool accept_method(std::string& value) {
+  return one_of<3>(value = lower(value), {"permutation", "shuffle", "sample"});
+}
+bool accept_generator(std::string& value) {
+  return one_of<3>(value = lower(value), {"loader", "sampler", "default"});
+}
+
+// "2", "2.6", "2.6.0", "1.13.1+cu117": what torch.__version__ prints, reduced to its numbers.
+bool accept_version(std::string& value) {
+  value = value.substr(0, value.find('+'));
+  return !value.empty() && value.size() <= 16 && is_digit(value.front()) && is_digit(value.back()) &&
+         all_of(value, [](char c) { return is_digit(c) || c == '.'; }) &&
+         value.find("..") == std::string::npos;
+}
+
+bool accept_base64(std::string& value) {
+  const size_t end = value.find_last_not_of('=');
+  return !value.empty() && end != std::string::npos && value.size() % 4 == 0 && value.size() - end <= 3 &&
+         all_of(std::string_view(value).substr(0, end + 1),
+                [](char c) { return is_digit(c) || is_letter(c) || c == '+' || c == '/'; });
+}
+
+using Json = nlohmann::json;
+
+// A path, or an array in place whose elements all pass `allowed`, which is stored without white space.
+bool accept_array_or_path(std::string& value, bool (*allowed)(const Json&)) {
+  if (!value.starts_with('[')) return accept_path(value);
+  bool too_deep = false;
+  const auto shallow = [&too_deep](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth >= kDeepestJson;
+    return !too_deep;
+  };
+  const Json array = Json::parse(value, shallow, false);
+  if (too_deep || !array.is_array() || array.empty() || !std::all_of(array.begin(), array.end(), allowed))
+    return false;
+  value = array.dump();
+  return true;
+}
+
+bool is_index(const Json& element) {
+  return element.is_number_unsigned() && element.get<uint64_t>() <= UINT32_MAX;
+}
+
+bool accept_list(std::string& value) {
+  return accept_array_or_path(value, [](const Json& e) { return e.is_string() || is_index(e); });
+}
+
+bool accept_indices(std::string& value) {
+  return accept_array_or_path(value, is_index);
+}
+
+bool accept_weights(std::string& value) {
+  return accept_array_or_path(value, [](const Json& e) {
+    return e.is_number() && std::isfinite(e.get<double>()) && e.get<double>() >= 0;
+  });
+}
+
+constexpr bool kShown = true;
+// An epoch number and a sample number are 32 bits wide everywhere.
+constexpr uint64_t kMost32 = UINT32_MAX - 1;
+// More than any machine has or any loader takes, few enough that products of two of them fit 64 bits.
+constexpr uint64_t kMostRanks = 1 << 20;
+constexpr uint64_t kMostLoaderWorkers = 1 << 12;
+constexpr uint64_t kMostBatch = 1 << 24;
+
+PlanKey text(std::string_view name, std::string PlanSpec::*member, bool (*accept)(std::string&),
+             std::string_view want, bool shown = false) {
+  return {name, member, want, shown, accept};
+}
+PlanKey number(std::string_view name, uint64_t PlanSpec::*member, uint64_t least, uint64_t most,
+               std::string_view what, bool shown = false) {
+  return {name, member, what, shown, nullptr, least, most};
+}
+PlanKey yes_or_no(std::string_view name, bool PlanSpec::*member) {
+  return {name, member, "want true or false"};
+}
+
+const PlanKey kKeys[] = {
+    text("name", &PlanSpec::name, accept_name, "want up to 64 letters, digits, '-', '_' and '.'", kShown),
+    text("root", &PlanSpec::root, accept_path, "want a folder of the dataset, such as train"),
+    text("format", &PlanSpec::format, accept_word, "want imagefolder, files, list or npy", kShown),
+    text("file", &PlanSpec::file, accept_path, "want the path of the .npy file below root"),
+    text("list", &PlanSpec::list, accept_list,
+         "want a file, or an array of indices or paths such as [3,1,2]"),
+    yes_or_no("allow_empty", &PlanSpec::allow_empty),
+    number("n", &PlanSpec::n, 1, kMost32, "samples of the dataset"),
+    text("sampler", &PlanSpec::sampler, accept_word, "want a sampler such as torch.distributed", kShown),
+    text("seed", &PlanSpec::seed, accept_seed, "want a whole number, the seed the script gives its sampler",
+         kShown),
+    yes_or_no("shuffle", &PlanSpec::shuffle),
+    text("drop_last", &PlanSpec::drop_last, accept_drop_last,
+         "want true or false, or sampler or loader if only one of them drops"),
+    text("replacement", &PlanSpec::replacement, accept_flag, "want true or false"),
+    number("num_samples", &PlanSpec::num_samples, 1, kMost32, "samples drawn an epoch"),
+    text("set_epoch", &PlanSpec::set_epoch, accept_set_epoch,
+         "want always or never: does the script call sampler.set_epoch()?"),
+    text("reseed", &PlanSpec::reseed, accept_reseed, "want once or epoch"),
+    text("method", &PlanSpec::method, accept_method, "want permutation, shuffle or sample"),
+    text("generator", &PlanSpec::generator, accept_generator,
+         "want loader, sampler or default: which of torch's generators has the seed"),
+    yes_or_no("random_shuffle", &PlanSpec::random_shuffle),
+    yes_or_no("shuffle_after_epoch", &PlanSpec::shuffle_after_epoch),
+    yes_or_no("stick_to_shard", &PlanSpec::stick_to_shard),
+    yes_or_no("checkpointing", &PlanSpec::checkpointing),
+    yes_or_no("persistent_workers", &PlanSpec::persistent_workers),
+    text("torch", &PlanSpec::torch, accept_version, "want a version such as 2.6 or 1.13.1"),
+    text("state", &PlanSpec::state, accept_base64, "want base64 of the bytes of torch.Generator.get_state()"),
+    number("gcc", &PlanSpec::gcc, 4, 99, "major version of the compiler"),
+    text("weights", &PlanSpec::weights, accept_weights,
+         "want a file, or an array of numbers such as [0.5,1,2]"),
+    text("indices", &PlanSpec::indices, accept_indices,
+         "want a file, or an array of indices such as [3,1,2]"),
+    number("epochs", &PlanSpec::epochs, 0, kMost32, "0 = until cancelled", kShown),
+    number("first_epoch", &PlanSpec::first_epoch, 0, kMost32, "counted from 0"),
+    number("start_sample", &PlanSpec::start_sample, 0, kMost32, "samples a rank already has"),
+    number("world", &PlanSpec::world, 1, kMostRanks, "training ranks of the job", kShown),
+    number("ranks_per_node", &PlanSpec::ranks_per_node, 1, kMostRanks, "training ranks on a node", kShown),
+    number("batch", &PlanSpec::batch, 1, kMostBatch, "samples a rank takes a step", kShown),
+    number("workers", &PlanSpec::workers, 0, kMostLoaderWorkers, "DataLoader workers a rank", kShown),
+    number("prefetch_factor", &PlanSpec::prefetch_factor, 1, kMostLoaderWorkers,
+           "batches in flight a worker"),
+};
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::span<const PlanKey> plan_keys() {
+  return kKeys;
+}
+
+Result<const PlanKey*> find_plan_key(std::string_view name) {
+  const auto key =
+      std::find_if(std::begin(kKeys), std::end(kKeys), [&](const PlanKey& k) { return k.name == name; });
+  if (key != std::end(kKeys)) return key;
+  // No key is longer than 20 letters: what exceeds that is nobody's typing error.
+  const std::string_view typed = name.substr(0, 32);
+  const auto nearest =
+      std::min_element(std::begin(kKeys), std::end(kKeys), [&](const PlanKey& a, const PlanKey& b) {
+        return edit_distance(typed, a.name) < edit_distance(typed, b.name);
+      });
+  Error error = plan_error(name, "", "unknown key");
+  // A third of the letters may be wrong, otherwise the suggestion only confuses.
+  if (edit_distance(typed, nearest->name) <= std::max<size_t>(2, nearest->name.size() / 3)) {
+    error.message += fmt::format("; did you mean {}?", nearest->name);
+  } else {
+    std::string all;
+    for (const PlanKey& k : kKeys) all += fmt::format(" {}", k.name);
+    error.message += "; the keys are" + all;
+  }
+  return error;
+}
+
+Status set_plan_value(const PlanKey& key, std::string value, PlanSpec& spec) {
+  const Error refused = plan_error(key.name, value, key.want);
+  if (const auto* member = std::get_if<std::string PlanSpec::*>(&key.member)) {
+    if (!key.accept(value)) return refused;
+    spec.*(*member) = std::move(value);
+    return {};
+  }
+  if (const auto* member = std::get_if<bool PlanSpec::*>(&key.member)) {
+    return parse_flag(value, spec.*(*member)) ? Status() : refused;
+  }
+  const auto parsed = parse_whole<uint64_t>(value);
+  if (!parsed || *parsed < key.least || *parsed > key.most) {
+    return plan_error(key.name, value,
+                      fmt::format("want a whole number from {} to {} ({})", key.least, key.most, key.want));
+  }
+  spec.*std::get<uint64_t PlanSpec::*>(key.member) = *parsed;
+  return {};
+}
+
+std::string plan_value(const PlanKey& key, const PlanSpec& spec) {
+  if (const auto* member = std::get_if<std::string PlanSpec::*>(&key.member)) return spec.*(*member);
+  if (const auto* member = std::get_if<bool PlanSpec::*>(&key.member))
+    return spec.*(*member) ? "true" : "false";
+  const uint64_t value = spec.*std::get<uint64_t PlanSpec::*>(key.member);
+  return value < key.least ? "" : std::to_string(value);
+}
+
+bool plan_value_shown(const PlanKey& key, const PlanSpec& spec) {
+  static const PlanSpec defaults;
+  const std::string value = plan_value(key, spec);
+  return !value.empty() && (key.shown || value != plan_value(key, defaults));
+}
+
+std::string shortened(std::string_view text, size_t most) {
+  return printable(text.substr(0, most)) + (text.size() > most ? "..." : "");
+}
+
+Error plan_error(std::string_view key, std::string_view seen, std::string_view want) {
+  return {EINVAL, fmt::format("plan: {}{}{}: {}", shortened(key, 32), seen.empty() ? "" : "=",
+                              shortened(seen, 64), want)};
+}
+
+}  // namespace clairfs

@@ -1,0 +1,61 @@
+// The one table of plan keys: it drives the text parser, the JSON parser and both formatters.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "plan/spec/plan_spec.h"
+
+namespace clairfs {
+
+/// One key. `accept` checks a string value and brings it into its one canonical spelling.
+struct PlanKey {
+  std::string_view name;
+  std::variant<std::string PlanSpec::*, uint64_t PlanSpec::*, bool PlanSpec::*> member;
+  std::string_view want;  ///< what would be right, for the error message
+  bool shown = false;     ///< also shown when at its default
+  bool (*accept)(std::string& value) = nullptr;
+  uint64_t least = 0;  ///< numbers only
+  uint64_t most = 0;
+};
+
+/// In the order in which they are shown.
+std::span<const PlanKey> plan_keys();
+
+/// The key of that name. Errors: EINVAL naming the nearest known key.
+Result<const PlanKey*> find_plan_key(std::string_view name);
+
+/// Stores `value`, as text gives it, in the member of `key`. Errors: EINVAL.
+Status set_plan_value(const PlanKey& key, std::string value, PlanSpec& spec);
+
+/// The value as text would give it; empty when not given.
+std::string plan_value(const PlanKey& key, const PlanSpec& spec);
+
+/// Whether the formatters show the key: it has a value, and that is not the default unless `key.shown`.
+bool plan_value_shown(const PlanKey& key, const PlanSpec& spec);
+
+/// EINVAL "plan: KEY=SEEN: WANT", printable and short whatever `seen` holds.
+Error plan_error(std::string_view key, std::string_view seen, std::string_view want);
+
+/// printable(text) of at most the first `most` bytes, "..." for the rest, for one line of an error message.
+std::string shortened(std::string_view text, size_t most);
+
+/// Levels of JSON beyond any that a plan has. What nests deeper is refused by the parsers' call-backs, since
+/// the library shows a value by recursion: 64 KiB of brackets could take all of a thread's stack.
+inline constexpr int kDeepestJson = 8;
+
+/// Keys and values as a spelling gave them.
+using PlanPairs = std::vector<std::pair<std::string, std::string>>;
+
+/// The checked plan of these pairs: what every spelling ends in. Errors: EINVAL.
+Result<PlanSpec> make_plan(PlanPairs pairs);
+
+/// parse_plan() for text that starts with '{'.
+Result<PlanSpec> parse_plan_json(std::string_view text);
+
+}  // namespace clairfs

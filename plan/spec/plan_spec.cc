@@ -1,0 +1,179 @@
+#include "plan/spec/plan_spec.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <functional>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "plan/samplers/sampler.h"
+#include "plan/spec/keys.h"
+
+namespace clairfs {
+namespace {
+
+constexpr std::array<std::string_view, 4> kFormats{"imagefolder", "files", "list", "npy"};
+constexpr std::array<std::string_view, 6> kUnknownRecords{"lmdb", "tfrecord", "webdataset",
+                                                          "hdf5", "mds",      "fixed"};
+
+template <class Container>
+bool contains(const Container& container, std::string_view value) {
+  return std::find(container.begin(), container.end(), value) != container.end();
+}
+
+template <class Container>
+std::string joined(const Container& container) {
+  std::string all;
+  for (std::string_view item : container) all += (all.empty() ? "" : ", ") + std::string(item);
+  return all;
+}
+
+Status check_format(const PlanSpec& spec) {
+  if (contains(kUnknownRecords, spec.format)) {
+    return plan_error(
+        "format", spec.format,
+        "this record format is not read; use format=list list=FILE with the files in the order in "
+        "which the script opens them");
+  }
+  if (!spec.format.empty() && !contains(kFormats, spec.format)) {
+    return plan_error("format", spec.format, "unknown format; want one of " + joined(kFormats));
+  }
+  if (!spec.file.empty() && spec.format != "npy") {
+    return plan_error("file", spec.file, "only format=npy takes a file; want format=npy or no file");
+  }
+  if (spec.format == "npy" && spec.file.empty()) {
+    return plan_error("file", "", "missing: format=npy needs file=PATH of the array below root");
+  }
+  return {};
+}
+
+Status check_sampler(const PlanSpec& spec) {
+  if (!contains(sampler_names(), spec.sampler)) {
+    // It knows the reason and the advice for each name.
+    SamplerSpec named;
+    named.sampler = spec.sampler;
+    const auto refused = make_sampler(named);
+    return Error{EINVAL, "plan: " + (refused ? spec.sampler : refused.error().message)};
+  }
+  const bool draws_from_generator = contains(
+      std::array<std::string_view, 3>{"torch.random", "torch.subset", "torch.weighted"}, spec.sampler);
+  if (!spec.state.empty() && !draws_from_generator) {
+    return plan_error("state", "",
+                      "only torch.random, torch.subset and torch.weighted start from a generator's "
+                      "state; want seed=NUMBER");
+  }
+  if (!spec.state.empty() && !spec.seed.empty()) {
+    return plan_error("seed", spec.seed, "want either seed or state, not both");
+  }
+  const bool fixed_order =
+      !spec.shuffle || spec.sampler == "torch.sequential" || spec.sampler == "list" || spec.sampler == "dali";
+  if (spec.seed.empty() && spec.state.empty() && !fixed_order) {
+    return plan_error("seed", "",
+                      "missing: an unseeded sampler cannot be predicted; want the seed that the script "
+                      "gives its sampler (DistributedSampler's own default is seed=0)");
+  }
+  if (spec.replacement == "true" && !draws_from_generator) {
+    return plan_error("replacement", "true", "only torch.random and torch.weighted draw with replacement");
+  }
+  if (spec.sampler == "torch.weighted" && (!spec.replaces() || spec.num_samples == 1)) {
+    return plan_error(
+        spec.replaces() ? "num_samples" : "replacement", spec.replaces() ? "1" : "false",
+        "torch.weighted then draws from exponential_(), which differs between builds and cannot be "
+        "predicted; record the order and give it with sampler=list list=FILE");
+  }
+  return {};
+}
+
+// A key that its sampler needs, and that no other takes.
+Status check_belongs(std::string_view key, const std::string& value, std::string_view sampler,
+                     const PlanSpec& spec) {
+  if (spec.sampler == sampler && value.empty()) {
+    return plan_error(key, "", fmt::format("missing: sampler={} needs it", sampler));
+  }
+  if (spec.sampler != sampler && !value.empty()) {
+    return plan_error(key, value, fmt::format("belongs to sampler={}, not to {}", sampler, spec.sampler));
+  }
+  return {};
+}
+
+Status check_lists(const PlanSpec& spec) {
+  if (spec.format == "list" && spec.list.empty()) {
+    return plan_error("list", "", "missing: format=list needs list=FILE with one path a line");
+  }
+  if (spec.format != "list") {
+    if (Status status = check_belongs("list", spec.list, "list", spec); !status) return status;
+  }
+  if (Status status = check_belongs("weights", spec.weights, "torch.weighted", spec); !status) return status;
+  return check_belongs("indices", spec.indices, "torch.subset", spec);
+}
+
+}  // namespace
+
+Status validate_plan(const PlanSpec& spec) {
+  for (const auto check : {check_format, check_sampler, check_lists}) {
+    if (Status status = check(spec); !status) return status;
+  }
+  if (spec.epochs != 0 && spec.first_epoch >= spec.epochs) {
+    return plan_error("first_epoch", std::to_string(spec.first_epoch),
+                      fmt::format("want less than epochs={}, counted from 0", spec.epochs));
+  }
+  if (spec.world != 0 && spec.ranks_per_node != 0 && spec.world % spec.ranks_per_node != 0) {
+    return plan_error("ranks_per_node", std::to_string(spec.ranks_per_node),
+                      fmt::format("want a divisor of world={}", spec.world));
+  }
+  return {};
+}
+
+Result<PlanSpec> make_plan(PlanPairs pairs) {
+  PlanSpec spec;
+  std::set<std::string, std::less<>> given;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    auto [name, value] = std::move(pairs[i]);
+    // format=list=FILE and sampler=list=FILE are short for format=list list=FILE.
+    if ((name == "format" || name == "sampler") && value.starts_with("list=")) {
+      pairs.emplace_back("list", value.substr(5));
+      value = "list";
+    }
+    if (!given.insert(name).second) return plan_error(name, value, "given twice");
+    if (name == "in_order") {
+      if (value == "true" || value == "True" || value == "1") continue;
+      return plan_error(name, value,
+                        "the order in which batches then arrive depends on timing and cannot be "
+                        "predicted; want DataLoader's in_order=True");
+    }
+    const Result<const PlanKey*> key = find_plan_key(name);
+    if (!key) return key.error();
+    if (Status status = set_plan_value(**key, std::move(value), spec); !status) return status.error();
+  }
+  if (spec.sampler == "torch.subset" && spec.indices.empty() && spec.format != "list")
+    spec.indices.swap(spec.list);
+  if (!spec.list.empty() && !given.contains("sampler") && spec.format != "list") spec.sampler = "list";
+  if (!spec.file.empty() && !given.contains("format")) spec.format = "npy";
+  if (Status status = validate_plan(spec); !status) return status.error();
+  return spec;
+}
+
+Result<PlanSpec> resolve_plan(PlanSpec spec, uint32_t nodes) {
+  if (spec.world == 0) spec.world = nodes * std::max<uint64_t>(spec.ranks_per_node, 1);
+  if (spec.ranks_per_node == 0) {
+    if (spec.world % nodes != 0) {
+      return plan_error(
+          "world", std::to_string(spec.world),
+          fmt::format("does not divide among {} nodes; want a multiple, or ranks_per_node as well", nodes));
+    }
+    spec.ranks_per_node = spec.world / nodes;
+  }
+  // On a single node it may be one of many that know nothing of each other; those of a job know better.
+  if (nodes > 1 && spec.world != nodes * spec.ranks_per_node) {
+    return plan_error("world", std::to_string(spec.world),
+                      fmt::format("this job has {} nodes of ranks_per_node={}; want world={}", nodes,
+                                  spec.ranks_per_node, nodes * spec.ranks_per_node));
+  }
+  if (Status status = validate_plan(spec); !status) return status.error();
+  return spec;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,33 @@
+// How the page cache that is given to staging is divided among the readers of all plans.
+//
+// Readers that move share it equally. Those that have not moved for a while keep an eighth of it together
+// while others move, and all of it otherwise. Nobody gets more than the others leave: a reader whose share
+// has become smaller keeps what it holds until that is read.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace clairfs {
+
+/// Readers and bytes, of all plans but those that stay in the page cache as a whole.
+struct BudgetLoad {
+  uint64_t budget = 0;
+  uint64_t held = 0;  ///< by the other readers together: pushed or on its way, and not yet read
+  uint64_t moving = 0;
+  uint64_t idle = 0;
+};
+
+/// One part in so many goes to those that are idle: enough to begin with when they go on.
+inline constexpr uint64_t kIdleShare = 8;
+
+/// What one of the readers may hold, in bytes. REQUIRES: it is counted as moving or idle.
+constexpr uint64_t reader_budget(const BudgetLoad& load, bool idle) {
+  const uint64_t small = load.budget / kIdleShare / std::max<uint64_t>(load.idle, 1);
+  const uint64_t share = load.moving == 0 ? load.budget / load.idle
+                         : idle           ? small
+                                          : (load.budget - small * load.idle) / load.moving;
+  return std::min(share, load.budget - std::min(load.budget, load.held));
+}
+
+}  // namespace clairfs

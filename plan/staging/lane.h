@@ -1,0 +1,124 @@
+// What staging knows of a plan on its way. For staging's own sources only.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cache/base/mutex.h"
+#include "plan/staging/page_ledger.h"
+#include "plan/staging/sentinel_chooser.h"
+#include "plan/staging/staging.h"
+
+namespace clairfs {
+
+/// Samples pushed, or dropped, in one go before everything else gets its turn: some milliseconds.
+inline constexpr uint64_t kPushesPerStep = 32;
+
+/// Of the file, whole pages, that hold the range.
+inline uint64_t page_bytes(const ByteRange& range) {
+  return range.length == 0 ? 0 : round_to_pages(range.offset + range.length) - page_floor(range.offset);
+}
+
+/// What a sample takes of the page cache.
+inline uint64_t page_bytes(const SampleIndex& index, uint32_t sample) {
+  uint64_t bytes = 0;
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece)
+    bytes += page_bytes(index.range(sample, piece));
+  return bytes;
+}
+
+struct Staging::Shared {
+  Alarm alarm;
+  Mutex mutex;  // leaf
+  std::map<std::string, std::shared_ptr<PlanLanes>> plans GUARDED_BY(mutex);
+  std::vector<std::shared_ptr<PlanLanes>> removed GUARDED_BY(mutex);  // for step() to take leave of
+  std::atomic<uint64_t> in_flight_bytes{0};
+  std::atomic<uint64_t> fill_bytes{0};
+};
+
+/// The part of a sample that lies in one chunk: what is fetched, pinned and pushed at a time. A sample
+/// without bytes, or one that is not to be pushed, is one unit without a chunk.
+struct Staging::Unit {
+  Unit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
+      : position(of_position), shared(std::move(counted_in)) {}
+  ~Unit() {
+    release();
+    shared->alarm.ring();  // memory to fetch with has come free
+  }
+
+  void count(uint64_t size) {
+    bytes = size;
+    shared->in_flight_bytes.fetch_add(bytes);
+  }
+  void release() { shared->in_flight_bytes.fetch_sub(std::exchange(bytes, 0)); }
+
+  const uint64_t position;
+  const std::shared_ptr<Shared> shared;
+  std::optional<ChunkId> chunk;
+  FileId file;
+  uint64_t begin = 0;  // of the file; whole pages, or up to its end
+  uint64_t end = 0;
+  bool last = true;  // of its sample
+  ChunkRef data;     // written by the completion, before `arrived`
+  std::atomic<bool> arrived{false};
+  bool failed = false;
+  uint64_t bytes = 0;  // counted as in flight: from the fetch to the push
+};
+
+/// A plan on its way: a lane for each of its readers. The first two are constant once it was added; all else
+/// belongs to step().
+struct Staging::PlanLanes {
+  std::vector<std::unique_ptr<Lane>> lanes;  // by rank
+  uint64_t kept_bytes = 0;                   // the dataset's size, for good; only if keeps_all
+  bool keeps_all = false;                    // it fits the budget, beside those of other such plans
+  bool admitted = false;             // those that were there first have made room for it; only if keeps_all
+  std::optional<PageLedger> ledger;  // set when it was added
+};
+
+/// A reader on its way. All but `staged_published` belongs to step().
+struct Staging::Lane {
+  Lane(PlanLanes& of, std::shared_ptr<PlanReader> follows, size_t readers)
+      : plan(&of), reader(std::move(follows)), chooser(readers) {}
+
+  PlanLanes* const plan;  // whose lane it is
+  const std::shared_ptr<PlanReader> reader;
+  Horizon horizon;
+  bool started = false;
+  uint64_t front = 0;  // the reader's, as last seen
+  uint64_t safe = 0;   // everything before has been opened
+  uint64_t dropped = 0;
+  uint64_t staged = 0;
+  uint64_t fetched = 0;
+  uint64_t filled = 0;                      // tiers have been filled up to here, beyond `fetched`
+  std::deque<std::shared_ptr<Unit>> units;  // of [staged, fetched), in order
+  size_t asked = 0;                         // so many of them have been asked of the cache
+  uint64_t asked_bytes = 0;                 // what they count as in flight
+  bool complete = true;                     // all of it so far has been pushed
+  uint64_t window_bytes = 0;                // of [front, fetched), in pages
+  uint64_t oversize_bytes = 0;              // of a sample in it that is left to the reader for its size
+  uint64_t budget = 0;
+  SentinelChooser chooser;
+  std::optional<TimePoint> moved;  // when it moved last, or was first served
+  uint64_t deadline = 0;           // of the last unit that was asked for
+  std::set<uint64_t> sentinels;    // pushed and not yet passed
+  // What the kernel took back. Looked for in [checked, check_until).
+  uint64_t checked = 0;
+  uint64_t check_until = 0;
+  uint64_t check_bytes = 0;                   // that may still be looked at
+  std::optional<uint64_t> lost_from;          // a READ told of it, and nobody has looked yet
+  TimePoint check_again{};                    // not sooner
+  std::deque<std::shared_ptr<Unit>> repairs;  // counted as in flight once they are asked for
+  std::set<uint64_t> repaired;                // so far, and not yet passed: each once
+  std::vector<uint64_t> open_again;  // sentinels of samples that may still be being read for an earlier use
+  std::atomic<uint64_t> staged_published{0};
+  const std::shared_ptr<std::atomic<uint64_t>> fill_bytes = std::make_shared<std::atomic<uint64_t>>(0);
+};
+
+}  // namespace clairfs

@@ -1,0 +1,46 @@
+// SentinelChooser: which of the samples that are pushed are left open as sentinels.
+//
+// A pushed sample is read without a request, so nothing tells where the reader is. A sentinel lacks its last
+// page, and the READ for that page tells. Few sentinels cost the reader little; many tell its place well. In
+// a window of a thousand samples and more one in 128 is a sentinel, in a shorter one every window holds some.
+// They come a little sooner than that, unevenly, so that they do not fall on one of several ranks alone, and
+// the last sample of an epoch is one.
+#pragma once
+
+#include <cstdint>
+
+namespace clairfs {
+
+/// Positions are absolute. Not thread-safe.
+class SentinelChooser {
+ public:
+  /// What is staged for a reader.
+  struct Window {
+    uint64_t front = 0;    ///< of the reader
+    uint64_t staged = 0;   ///< everything before has been pushed
+    uint64_t fetched = 0;  ///< everything before has been asked for
+    uint64_t bytes = 0;    ///< of [front, fetched)
+    uint64_t budget = 0;   ///< for them
+  };
+
+  /// `readers` of the plan share the sentinels.
+  explicit SentinelChooser(uint64_t readers) : readers_(readers) {}
+
+  /// The reader is somewhere else: the next sentinel may be there.
+  void restart(uint64_t position) { next_ = position; }
+  /// Chooses the gap between sentinels for what is pushed from now on.
+  void choose_gap(const Window& window);
+  /// Whether the sample that is pushed next is one. `possible`: its pages are staging's to leave out.
+  bool choose(uint64_t position, bool last_of_epoch, bool possible);
+  /// The widest gap among the pushed samples that the reader has not passed yet.
+  uint32_t widest_gap() const { return widest_gap_; }
+
+ private:
+  const uint64_t readers_;
+  uint64_t next_ = 0;
+  uint32_t gap_ = 1;           // for what is pushed now
+  uint32_t widest_gap_ = 1;    // of what the reader has before it
+  uint64_t widest_until_ = 0;  // position from which on `gap_` holds
+};
+
+}  // namespace clairfs

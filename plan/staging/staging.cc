@@ -1,0 +1,543 @@
+#include "plan/staging/staging.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "plan/staging/budget.h"
+#include "plan/staging/lane.h"
+
+namespace clairfs {
+namespace {
+
+// Samples whose chunks are known but not asked for yet: enough to go on with whenever memory comes free.
+constexpr size_t kUnitsWaiting = 64;
+
+// Samples looked at for filling in one go before everything else gets its turn: a millisecond where all of
+// them are in a tier already.
+constexpr uint64_t kFillsPerStep = 4096;
+
+// How long NVMe is given to write before it is asked again whether it has caught up, since nothing rings
+// then: some chunks.
+constexpr auto kCatchUpPeriod = std::chrono::milliseconds(5);
+
+// How long a plan that waits for room may have to wait for it to be noticed.
+constexpr auto kAdmissionPeriod = std::chrono::seconds(1);
+
+// Seconds a sample that a reader is taken to need at most, so that one that has paused is not put off for
+// ever behind others.
+constexpr double kSlowestReader = 0.1;
+
+// The same of one whose pace is not known yet. The nodes of a job begin tens of milliseconds apart, and homes
+// serve them all by deadline: so each gets its first batch before any gets its window full. Such deadlines
+// still hold when the pace is known, so none is further off than so many seconds.
+constexpr double kUnknownReader = 1e-2;
+constexpr double kUnknownReaderMost = 1;
+
+// A plan that has not moved for this long keeps only a small part of the budget while others move.
+constexpr auto kIdle = std::chrono::seconds(5);
+
+}  // namespace
+
+Staging::Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages,
+                 Metrics& metrics, const StagingOptions& options)
+    : cache_(cache),
+      policy_(policy),
+      catalog_(catalog),
+      pages_(pages),
+      metrics_(metrics),
+      options_(options),
+      most_in_flight_(TransitShares::for_chunks(catalog.chunk_size()).staging),
+      shared_(std::make_shared<Shared>()) {
+  metrics_.staging_capacity.set(static_cast<int64_t>(options_.budget));
+}
+
+void Staging::stop() {
+  stopped_ = true;
+  // Their units know Shared, which knows them. Destroyed after the lock is let go of.
+  std::map<std::string, std::shared_ptr<PlanLanes>> plans;
+  std::vector<std::shared_ptr<PlanLanes>> removed;
+  const MutexLock lock(shared_->mutex);
+  plans.swap(shared_->plans);
+  removed.swap(shared_->removed);
+}
+
+void Staging::add(const std::shared_ptr<PlanRun>& run) {
+  auto plan = std::make_shared<PlanLanes>();
+  for (const auto& reader : run->readers())
+    plan->lanes.push_back(std::make_unique<Lane>(*plan, reader, run->readers().size()));
+  const uint64_t bytes = bytes_to_keep(*run);
+  {
+    MutexLock lock(shared_->mutex);
+    uint64_t kept = bytes;
+    for (const auto& [name, other] : shared_->plans) kept += name == run->name() ? 0 : other->kept_bytes;
+    plan->keeps_all = kept <= options_.budget;
+    plan->kept_bytes = plan->keeps_all ? bytes : 0;
+    plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
+    std::swap(shared_->plans[run->name()], plan);
+  }
+  plan.reset();  // what it replaced lets go of memory, which calls back: not under the lock
+  wake();
+}
+
+/// The page cache that all samples take together, or more than the budget. Samples that follow one another
+/// in a file share the page between them.
+uint64_t Staging::bytes_to_keep(const PlanRun& run) const {
+  uint64_t bytes = 0;
+  FileId file;
+  uint64_t counted = 0;  // of `file`, up to here
+  for (uint32_t sample = 0; sample < run.index().size() && bytes <= options_.budget; ++sample) {
+    for (uint32_t piece = 0; piece < run.index().range_count(sample); ++piece) {
+      ByteRange range = run.index().range(sample, piece);
+      const uint64_t end = round_to_pages(range.offset + range.length);
+      if (range.file == file && range.offset < counted) {
+        if (end <= counted) continue;
+        range.length -= counted - range.offset;
+        range.offset = counted;
+      }
+      bytes += page_bytes(range);
+      file = range.file;
+      counted = end;
+    }
+  }
+  return bytes;
+}
+
+void Staging::remove(const std::string& plan) {
+  std::shared_ptr<PlanLanes> removed;  // destroyed outside the lock
+  {
+    MutexLock lock(shared_->mutex);
+    if (const auto found = shared_->plans.find(plan); found != shared_->plans.end()) {
+      removed = std::move(found->second);
+      shared_->plans.erase(found);
+    }
+    if (removed) shared_->removed.push_back(removed);
+  }
+  for (size_t rank = 0; stopped_ && removed && rank < removed->lanes.size(); ++rank)
+    policy_.remove(removed->lanes[rank]->reader->key());
+  wake();
+}
+
+void Staging::wake() {
+  shared_->alarm.ring();
+}
+
+Alarm& Staging::alarm() {
+  return shared_->alarm;
+}
+
+uint64_t Staging::ahead(const std::string& plan, std::optional<size_t> rank) const {
+  MutexLock lock(shared_->mutex);
+  const auto found = shared_->plans.find(plan);
+  uint64_t ahead = 0;
+  for (size_t at = 0; found != shared_->plans.end() && at < found->second->lanes.size(); ++at) {
+    if (rank && rank != at) continue;
+    const Lane& lane = *found->second->lanes[at];
+    const uint64_t front = lane.reader->tracker().front();
+    ahead += std::max(lane.staged_published.load(), front) - front;
+  }
+  return ahead;
+}
+
+std::map<std::string, std::shared_ptr<Staging::PlanLanes>> Staging::plans() const {
+  MutexLock lock(shared_->mutex);
+  return shared_->plans;
+}
+
+Staging::Turn Staging::step(TimePoint now) {
+  now_ = now;
+  look_again_.reset();
+  const bool busy = serve_all();
+  return {busy, look_again_};
+}
+
+// Page cache for what the reader has before it: all of the window but what it is left to read itself.
+uint64_t Staging::held_by(const Lane& lane) {
+  return lane.window_bytes - lane.oversize_bytes;
+}
+
+/// True if there is more to do at once.
+bool Staging::serve_all() {
+  take_leave();
+  const auto current = plans();
+  const auto idle = [&](Lane& lane) {
+    if (!lane.moved) lane.moved = now_;
+    return now_ - *lane.moved > kIdle;
+  };
+  BudgetLoad load{.budget = options_.budget};
+  bool waiting = false;  // one that is to keep all and has just come
+  for (const auto& [name, plan] : current) {
+    load.budget -= plan->kept_bytes;
+    waiting = waiting || (plan->keeps_all && !plan->admitted);
+    for (size_t rank = 0; !plan->keeps_all && rank < plan->lanes.size(); ++rank) {
+      load.held += held_by(*plan->lanes[rank]);
+      ++(idle(*plan->lanes[rank]) ? load.idle : load.moving);
+    }
+  }
+  const bool has_room = load.held <= load.budget;  // for those that are to keep all
+  const bool make_room = waiting && !has_room;
+  if (make_room) look_again_ = kAdmissionPeriod;  // nothing rings when a plan has become idle
+  bool busy = false;
+  uint64_t held = 0;
+  for (const auto& [name, plan] : current) {
+    plan->admitted = plan->admitted || has_room;
+    for (const auto& lane : plan->lanes) {
+      if (plan->keeps_all) {
+        if (plan->admitted) busy = serve(*lane, plan->kept_bytes / plan->lanes.size()) || busy;
+        held += lane->window_bytes;
+        continue;
+      }
+      load.held -= held_by(*lane);
+      if (make_room && idle(*lane) && lane->started) restart(*lane, lane->front);
+      const uint64_t budget = reader_budget(load, idle(*lane));
+      busy = serve(*lane, budget) || busy;
+      load.held += held_by(*lane);
+      held += held_by(*lane);
+    }
+  }
+  metrics_.staging_bytes.set(static_cast<int64_t>(held));
+  return busy;
+}
+
+// Only step() tells the policy of a plan, so that a plan that is gone stays gone.
+void Staging::take_leave() {
+  std::vector<std::shared_ptr<PlanLanes>> removed;
+  {
+    MutexLock lock(shared_->mutex);
+    removed.swap(shared_->removed);
+  }
+  for (const auto& plan : removed) {
+    for (const auto& lane : plan->lanes) {
+      drop_window(*lane);
+      policy_.remove(lane->reader->key());
+    }
+  }
+  if (removed.empty()) return;
+  for (const auto& [name, plan] : plans()) {  // one of that name may have come since
+    for (const auto& lane : plan->lanes) lane->horizon = Horizon();
+  }
+}
+
+/// One turn of a reader; true if there is more to do at once.
+bool Staging::serve(Lane& lane, uint64_t budget) {
+  follow_horizon(lane);
+  if (lane.horizon.empty()) return false;
+  follow_reader(lane);
+  skip_opened(lane);
+  // The reader may have been found outside of what the planner has made so far.
+  if (!lane.started || lane.staged < lane.horizon.begin()) return false;
+  bool busy = drop_consumed(lane);
+  const TrackerState state = lane.reader->tracker().state();
+  // The last samples opened are not the last ones that several workers read.
+  const bool finished = state == TrackerState::finished && lane.staged >= lane.front;
+  if (state == TrackerState::suspended || finished) {
+    // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
+    if (lane.fetched > lane.front || !lane.units.empty()) restart(lane, lane.front);
+    forget_repairs(lane);
+    return busy;
+  }
+  busy = repair(lane) || busy;
+  const bool full = !fetch_ahead(lane, budget);
+  busy = push_arrived(lane) || busy;
+  if (full) busy = fill_tiers(lane) || busy;
+  lane.staged_published = lane.staged;
+  return busy;
+}
+
+void Staging::follow_horizon(Lane& lane) {
+  Horizon horizon = lane.reader->horizon();
+  const bool same = lane.horizon.complete == horizon.complete && lane.horizon.epochs == horizon.epochs;
+  if (same) return;
+  const bool elsewhere = !lane.horizon.empty() && lane.staged < horizon.begin();
+  // While the old positions can still be looked up.
+  if (elsewhere) restart(lane, lane.staged);
+  if (!lane.horizon.empty()) drop_until(lane, horizon.begin(), UINT64_MAX);
+  lane.horizon = std::move(horizon);
+  policy_.set_horizon(lane.reader->key(), lane.horizon, lane.staged);
+}
+
+void Staging::follow_reader(Lane& lane) {
+  const uint64_t front = lane.reader->tracker().front();
+  if (!lane.horizon.covers(front)) return;  // the planner is bringing the horizon there
+  if (!lane.started || front < lane.front || lane.fetched < lane.horizon.begin()) {
+    lane.started = true;
+    restart(lane, front);
+    return;
+  }
+  if (front == lane.front) return;
+  lane.moved = now_;
+  for (; lane.front < front; ++lane.front) {
+    if (lane.front >= lane.fetched || lane.front < lane.horizon.begin()) continue;
+    const uint64_t bytes = page_bytes(lane.reader->index(), lane.horizon.sample_at(lane.front));
+    lane.window_bytes -= std::min(lane.window_bytes, bytes);
+    if (bytes > 0) lane.oversize_bytes = 0;  // such a sample is the first with bytes in its window
+  }
+}
+
+// Overtaken: what has been opened before it was pushed.
+void Staging::skip_opened(Lane& lane) {
+  // Never beyond the front as this turn knows it: both may have moved on since, even to another horizon.
+  const uint64_t safe = lane.reader->tracker().position();
+  if (lane.horizon.covers(safe) && std::min(safe, lane.front) > lane.safe) {
+    lane.safe = std::min(safe, lane.front);
+    leave_open_again(lane);
+  }
+  const uint64_t before = lane.staged;
+  while (!lane.units.empty() && opened(lane, lane.units.front()->position)) {
+    hand_on(lane, lane.units.front()->position + (lane.units.front()->last ? 1 : 0));
+    pop_unit(lane);
+    lane.complete = true;
+  }
+  hand_on(lane, std::max(lane.staged, lane.safe));
+  lane.fetched = std::max(lane.fetched, lane.staged);
+  lane.filled = std::max({lane.filled, lane.fetched, lane.front});
+  if (lane.staged != before) tell_policy(lane);
+}
+
+bool Staging::opened(const Lane& lane, uint64_t position) {
+  return position < lane.safe || (position < lane.front && lane.reader->tracker().opened(position));
+}
+
+/// Everything before `position` has been pushed, or is the reader's.
+void Staging::hand_on(Lane& lane, uint64_t position) {
+  for (; lane.staged < position; ++lane.staged) {
+    if (lane.plan->keeps_all || lane.staged < lane.horizon.begin()) continue;
+    lane.plan->ledger->hold(lane.horizon.sample_at(lane.staged));
+  }
+}
+
+void Staging::tell_policy(const Lane& lane) {
+  // What lies before the front and is not fetched here is read by the reader itself.
+  policy_.set_window(lane.reader->key(), lane.staged, std::max(lane.fetched, lane.front));
+}
+
+// The reader is somewhere else: begin anew in front of it.
+void Staging::restart(Lane& lane, uint64_t position) {
+  drop_window(lane);
+  lane.units.clear();
+  lane.open_again.clear();
+  lane.sentinels.clear();
+  lane.repaired.clear();
+  forget_repairs(lane);
+  lane.asked = 0;
+  lane.asked_bytes = 0;
+  lane.complete = true;
+  lane.front = lane.safe = lane.staged = lane.fetched = lane.filled = lane.dropped = position;
+  lane.chooser.restart(position);
+  lane.window_bytes = lane.oversize_bytes = 0;
+  lane.moved = now_;
+  lane.deadline = 0;
+  tell_policy(lane);
+}
+
+// What was pushed and will not be read there leaves the page cache again.
+void Staging::drop_window(const Lane& lane) {
+  if (lane.plan->keeps_all || lane.horizon.empty()) return;
+  const uint64_t end = std::min(lane.staged, lane.horizon.end());
+  for (uint64_t p = std::max(lane.dropped, lane.horizon.begin()); p < end; ++p) {
+    const uint32_t sample = lane.horizon.sample_at(p);
+    if (lane.plan->ledger->release(sample)) drop_pages(*lane.plan, sample);
+  }
+}
+
+void Staging::drop_pages(const PlanLanes& plan, uint32_t sample) {
+  for (const PageRange& range : plan.ledger->pages_of(sample)) {
+    tails_.drop(range.file);
+    pages_.drop(range.file, range.begin, round_to_pages(range.end) - range.begin);
+  }
+}
+
+bool Staging::drop_consumed(Lane& lane) {
+  const uint64_t safe = lane.reader->tracker().position();
+  return lane.horizon.covers(safe) && drop_until(lane, safe, kPushesPerStep);
+}
+
+/// Drops the pages of what lies before `end` and has been pushed, of at most so many samples. True if there
+/// is more.
+bool Staging::drop_until(Lane& lane, uint64_t end, uint64_t most) {
+  end = std::min(end, lane.staged);
+  const bool alone = lane.plan->lanes.size() == 1;
+  if (lane.plan->keeps_all && alone) lane.dropped = std::max(lane.dropped, end);
+  // A READ for this reader has filled what was left out for another.
+  const auto reopen = [&](uint32_t sample) {
+    for (const auto& other : lane.plan->lanes) {
+      if (other.get() == &lane || other->horizon.empty()) continue;
+      for (auto at = other->sentinels.lower_bound(std::max(other->front, other->horizon.begin()));
+           at != other->sentinels.end() && *at < other->horizon.end(); ++at) {
+        if (other->horizon.sample_at(*at) == sample) leave_open(*other, *at);
+      }
+    }
+  };
+  for (; lane.dropped < end; ++lane.dropped) {
+    if (lane.dropped < lane.horizon.begin()) continue;
+    const uint32_t sample = lane.horizon.sample_at(lane.dropped);
+    const bool elsewhere = !alone && staged_elsewhere(lane, sample);
+    if (elsewhere) reopen(sample);
+    if (lane.plan->keeps_all) continue;
+    if (most-- == 0) return true;
+    if (!lane.plan->ledger->release(sample)) continue;
+    drop_pages(*lane.plan, sample);
+    metrics_.staging_dropped.add();
+  }
+  return false;
+}
+
+/// False when the window is full.
+bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
+  lane.budget = budget;
+  bool full = false;
+  while (lane.fetched < lane.horizon.end() && lane.units.size() < lane.asked + kUnitsWaiting) {
+    const uint64_t bytes = page_bytes(lane.reader->index(), lane.horizon.sample_at(lane.fetched));
+    const bool passed = lane.fetched < lane.front;  // what other workers have still to open
+    // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
+    // before `staged` counts as handed on.
+    const bool fits =
+        passed || lane.window_bytes + bytes <= budget || (bytes > budget && lane.window_bytes == 0);
+    const bool unread = unread_before(lane, lane.fetched);
+    // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
+    full = !fits || (lane.plan->keeps_all && unread);
+    if (full) break;
+    const bool there = staged_elsewhere(lane, lane.horizon.sample_at(lane.fetched));
+    add_units(lane, lane.fetched, bytes > budget || unread || there);
+    if (!passed) lane.window_bytes += bytes;
+    if (!passed && bytes > budget) lane.oversize_bytes = bytes;
+    ++lane.fetched;
+  }
+  tell_policy(lane);  // before anything is asked for: which use a fetch is for depends on it
+  // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what
+  // transit memory is certain to provide.
+  for (; lane.asked < lane.units.size(); ++lane.asked) {
+    const auto& unit = lane.units[lane.asked];
+    if (opened(lane, unit->position)) unit->chunk.reset();
+    if (!unit->chunk) continue;
+    if (!may_ask(lane, *unit)) break;
+    // Never before what was asked for already: pushing is in order, so a later sample that overtakes is of no
+    // use and holds memory.
+    lane.deadline = std::max(lane.deadline, due(lane, unit->position));
+    ask(unit, lane.deadline);
+    lane.asked_bytes += unit->bytes;
+  }
+  return !full;
+}
+
+/// Whether the reader has an earlier use of the sample at `position` still before it. Its pages are there
+/// then or on their way, and pushing them again would fill a sentinel that is to tell of that use.
+bool Staging::unread_before(const Lane& lane, uint64_t position) {
+  return lane.horizon.uses_within(lane.horizon.sample_at(position), lane.front, position);
+}
+
+/// Whether another reader of the plan still has before it what was pushed of the sample for it.
+bool Staging::staged_elsewhere(const Lane& lane, uint32_t sample) {
+  return std::any_of(lane.plan->lanes.begin(), lane.plan->lanes.end(), [&](const auto& other) {
+    return other.get() != &lane && other->horizon.uses_within(sample, other->safe, other->staged);
+  });
+}
+
+/// What the sample at `position` consists of: a unit for each chunk.
+std::vector<std::shared_ptr<Staging::Unit>> Staging::units_of(const Lane& lane, uint64_t position) const {
+  std::vector<std::shared_ptr<Unit>> units;
+  const uint64_t size = catalog_.chunk_size();
+  for (const PageRange& range : lane.plan->ledger->pages_of(lane.horizon.sample_at(position))) {
+    for (uint64_t begin = range.begin; begin < range.end;) {
+      auto unit = std::make_shared<Unit>(position, shared_);
+      unit->chunk = ChunkId(catalog_.chunks(range.file).first.value + static_cast<uint32_t>(begin / size));
+      unit->file = range.file;
+      unit->begin = begin;
+      unit->end = std::min(range.end, (begin / size + 1) * size);
+      unit->last = false;
+      begin = unit->end;
+      units.push_back(std::move(unit));
+    }
+  }
+  if (!units.empty()) units.back()->last = true;
+  return units;
+}
+
+void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
+  skip = skip || lane.plan->ledger->stays(lane.horizon.sample_at(position));
+  auto units = skip ? std::vector<std::shared_ptr<Unit>>() : units_of(lane, position);
+  if (units.empty()) units.push_back(std::make_shared<Unit>(position, shared_));
+  std::move(units.begin(), units.end(), std::back_inserter(lane.units));
+}
+
+/// When the reader will be at `position`: the deadline of its fetches, which orders those of several plans.
+uint64_t Staging::due(const Lane& lane, uint64_t position) const {
+  const double rate = lane.reader->tracker().status().samples_per_second;
+  const auto samples = static_cast<double>(position - std::min(position, lane.front));
+  const std::chrono::duration<double> left(rate > 0 ? samples * std::min(1 / rate, kSlowestReader)
+                                                    : std::min(samples * kUnknownReader, kUnknownReaderMost));
+  return deadline_at(now_ + std::chrono::duration_cast<Duration>(left));
+}
+
+/// Whether what is in flight leaves room for the unit's chunk. A lane takes no more than its part of it, so
+/// that the ranks of a node get their next samples at the same time.
+bool Staging::may_ask(const Lane& lane, const Unit& unit) const {
+  const uint64_t in_flight = shared_->in_flight_bytes.load();
+  const uint64_t bytes = round_to_pages(catalog_.range(*unit.chunk).length);
+  if (in_flight == 0) return true;
+  const uint64_t part = most_in_flight_ / lane.plan->lanes.size();
+  return in_flight + bytes <= most_in_flight_ && (lane.asked_bytes == 0 || lane.asked_bytes + bytes <= part);
+}
+
+void Staging::ask(const std::shared_ptr<Unit>& unit, uint64_t deadline) {
+  unit->count(round_to_pages(catalog_.range(*unit->chunk).length));
+  cache_.acquire(*unit->chunk, {Urgency::Kind::prefetch, deadline}, [unit](Result<AcquiredChunk> chunk) {
+    if (chunk) {
+      unit->data = std::move(chunk->data);
+    } else {
+      unit->failed = true;  // the reader will get the error itself
+    }
+    unit->arrived = true;
+    unit->shared->alarm.ring();
+  });
+}
+
+void Staging::pop_unit(Lane& lane) {
+  lane.asked_bytes -= lane.asked > 0 ? lane.units.front()->bytes : 0;
+  lane.units.pop_front();
+  if (lane.asked > 0) --lane.asked;
+}
+
+/// Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
+/// more to do at once.
+bool Staging::fill_tiers(Lane& lane) {
+  lane.filled = std::max(lane.filled, lane.fetched);
+  for (uint64_t n = 0; lane.filled < lane.horizon.end(); ++lane.filled, ++n) {
+    if (n == kFillsPerStep) return true;
+    const uint32_t sample = lane.horizon.sample_at(lane.filled);
+    const uint64_t bytes_next = page_bytes(lane.reader->index(), sample);
+    const uint64_t most = 2 * most_in_flight_ / kFillDivisor;
+    const auto too_much = [bytes_next](uint64_t under_way, uint64_t limit) {
+      return under_way > 0 && under_way + bytes_next > limit;
+    };
+    // One more at the end is what NVMe would refuse when it is just not behind. Ranks have equal parts of it,
+    // or what the first uses last would be filled in before what the next uses soon.
+    if (too_much(shared_->fill_bytes, most) || too_much(*lane.fill_bytes, most / lane.plan->lanes.size()))
+      return false;
+    bool room = true, behind = false;
+    for_each_chunk(lane.reader->index(), catalog_, sample, [&](ChunkId chunk) {
+      if (cache_.tier_of(chunk) != Tier::none) return;
+      const uint64_t length = catalog_.range(chunk).length;
+      const TierSpace space = cache_.space();
+      behind = behind || space.nvme_behind;
+      room = room && FirstTouchPolicy::tier(length, space) != Tier::none && cache_.would_keep(chunk, space);
+      if (!room) return;
+      const uint64_t bytes = round_to_pages(length);
+      shared_->fill_bytes.fetch_add(bytes);
+      lane.fill_bytes->fetch_add(bytes);
+      cache_.acquire(chunk, {Urgency::Kind::fill, lane.filled - lane.front},
+                     [shared = shared_, filling = lane.fill_bytes, bytes](const Result<AcquiredChunk>&) {
+                       filling->fetch_sub(bytes);
+                       shared->fill_bytes.fetch_sub(bytes);
+                       shared->alarm.ring();
+                     });
+    });
+    if (!room) {
+      if (behind) look_again_ = kCatchUpPeriod;
+      return false;
+    }
+  }
+  return false;
+}
+
+}  // namespace clairfs

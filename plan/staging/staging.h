@@ -1,0 +1,163 @@
+// Staging: what the reader needs next is fetched and put into the kernel's page cache before it is asked for.
+//
+// step() walks the sequence of every reader of a plan (plan_reader.h), each on a lane of its own, with four
+// positions, in this order:
+//
+//   dropped <= reader's safe position <= staged <= fetched
+//
+// Up to `fetched`, chunks have been asked from the cache, by deadline; up to `staged` their pages have been
+// pushed; before `dropped` pages that the reader is done with have been dropped again. Bytes between the
+// reader's front and `fetched` stay within the plan's share of the staging budget. Fetches complete in any
+// order, pushes happen in the order of the sequence, and a chunk stays pinned from its arrival to its push.
+//
+// Pushed samples are read without a request, so some are sentinels: their last page is left out, and the READ
+// that asks for it tells where the reader is. The window moves with it. A reader that is faster than the
+// pushes overtakes them: what it has opened need not be pushed any more and is skipped. Samples
+// between the safe position and the front that nobody has opened yet are still pushed, before all others:
+// another DataLoader worker will open them next.
+//
+// The kernel may take pages back before they are read (plan/staging/repair.cc). A READ of what was pushed
+// whole tells of it; the window is looked through then, and what has gone is fetched and pushed once more.
+//
+// When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest
+// urgency, so that a fast source's idle time is used.
+//
+// The lanes of a plan share its budget. Ranks that are epochs apart may want the same sample at about the
+// same time: it is pushed for the first and dropped by the last, and no sentinel for either.
+//
+// Staging is an optimisation only: no READ depends on it for correctness or progress. A reader that gets
+// ahead, or whose plan is wrong, is answered by the cache as without a plan.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/metrics.h"
+#include "cache/chunks/chunk_cache.h"
+#include "plan/retention/next_use_policy.h"
+#include "plan/run/plan_run.h"
+#include "plan/staging/alarm.h"
+#include "plan/staging/sentinel_tails.h"
+
+namespace clairfs {
+
+/// The kernel's page cache for the mount's files. Calls may wait for the kernel; they come from
+/// Staging::step() only.
+class PageCache {
+ public:
+  virtual ~PageCache() = default;
+  /// Stores `memory` as the bytes of `file` from `offset` on. REQUIRES: `offset` is a multiple of the page
+  /// size; the end is too, or is the end of the file. Errors: those of the kernel; the file then stays as it
+  /// is.
+  virtual Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) = 0;
+  /// Drops the pages of [offset, offset + length), page multiples or up to the end of the file.
+  virtual void drop(FileId file, uint64_t offset, uint64_t length) = 0;
+  /// How many pages of [offset, offset + length) are there; nullopt where the kernel does not tell.
+  virtual std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) = 0;
+};
+
+struct StagingOptions {
+  /// Bytes of page cache, in whole pages, for samples pushed and not yet read, over all plans.
+  uint64_t budget = 0;
+};
+
+/// Thread-safe, except that step() and stop() are for one thread at a time. The parts outlive it.
+class Staging {
+ public:
+  Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages,
+          Metrics& metrics, const StagingOptions& options);
+  ~Staging() { stop(); }
+  /// No step() comes after it. Fetches under way complete without effect, later calls do nothing.
+  void stop();
+
+  struct Turn {
+    bool busy = false;                   ///< there is more to do at once
+    std::optional<Duration> look_again;  ///< else: then at the latest, though nothing tells of a change
+  };
+  /// One turn of every plan, at `now`: milliseconds, unless the kernel makes it wait.
+  Turn step(TimePoint now);
+  /// Rings when there is something to do. staging_thread.h answers it.
+  Alarm& alarm();
+
+  void add(const std::shared_ptr<PlanRun>& run);
+  void remove(const std::string& plan);
+  /// The reader moved, or the plan's horizon changed.
+  void wake();
+  /// What a READ of a sentinel's last page is answered from.
+  SentinelTails& tails() { return tails_; }
+  /// Samples between a reader's front and the last one pushed for it; of all readers, or of one by its rank.
+  uint64_t ahead(const std::string& plan, std::optional<size_t> rank = {}) const;
+
+ private:
+  struct Lane;
+  struct PlanLanes;
+  struct Shared;  // what completions of fetches reach, also after the end
+  struct Unit;
+
+  void take_leave();
+  bool serve_all();
+  static uint64_t held_by(const Lane& lane);
+  bool serve(Lane& lane, uint64_t budget);
+  void follow_reader(Lane& lane);
+  void skip_opened(Lane& lane);
+  static bool opened(const Lane& lane, uint64_t position);
+  void follow_horizon(Lane& lane);
+  bool drop_consumed(Lane& lane);
+  bool drop_until(Lane& lane, uint64_t end, uint64_t most);
+  bool fetch_ahead(Lane& lane, uint64_t budget);
+  static void announce(Lane& lane);
+  bool push_arrived(Lane& lane);
+  bool fill_tiers(Lane& lane);
+  uint64_t bytes_to_keep(const PlanRun& run) const;
+  std::vector<std::shared_ptr<Unit>> units_of(const Lane& lane, uint64_t position) const;
+  void add_units(Lane& lane, uint64_t position, bool skip);
+  uint64_t due(const Lane& lane, uint64_t position) const;
+  bool may_ask(const Lane& lane, const Unit& unit) const;
+  void ask(const std::shared_ptr<Unit>& unit, uint64_t deadline);
+  void drop_window(const Lane& lane);
+  void drop_pages(const PlanLanes& plan, uint32_t sample);
+  static void hand_on(Lane& lane, uint64_t position);
+  void tell_policy(const Lane& lane);
+  static void pop_unit(Lane& lane);
+  void push(Lane& lane, const Unit& unit);
+  static uint64_t pushed_end(const Unit& unit, bool sentinel);
+  bool push_pages(const Unit& unit, uint64_t end);
+  void leave_sentinel(Lane& lane, uint64_t position);
+  void leave_open(Lane& lane, uint64_t position);
+  void leave_open_again(Lane& lane);
+  static bool unread_before(const Lane& lane, uint64_t position);
+  static bool staged_elsewhere(const Lane& lane, uint32_t sample);
+  bool repair(Lane& lane);
+  static void forget_repairs(Lane& lane);
+  void notice_losses(Lane& lane);
+  bool look_for_losses(Lane& lane);
+  bool push_repairs(Lane& lane);
+  std::optional<bool> is_whole(const Lane& lane, uint64_t position);
+  void restart(Lane& lane, uint64_t position);
+  std::map<std::string, std::shared_ptr<PlanLanes>> plans() const;
+
+  // Constant after construction.
+  ChunkCache& cache_;
+  NextUsePolicy& policy_;
+  const Catalog& catalog_;
+  PageCache& pages_;
+  Metrics& metrics_;
+  const StagingOptions options_;
+  const uint64_t most_in_flight_;  // bytes
+
+  const std::shared_ptr<Shared> shared_;
+  SentinelTails tails_;
+  std::atomic<bool> stopped_{false};
+  // Of the step under way.
+  TimePoint now_;
+  std::optional<Duration> look_again_;
+};
+
+}  // namespace clairfs

@@ -1,0 +1,115 @@
+#include "plan/tracking/chain.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace clairfs {
+namespace {
+
+// Fewer would let the files of one small folder, read in order, pass for a reader.
+constexpr uint32_t kShortest = 8;
+constexpr double kChance = 1e-6;
+
+// A chain that ended before the last of these sightings tells of the past.
+constexpr size_t kNewest = 4;
+
+// Ticks between two links; what was seen longer ago than that says little about where the reader is now.
+constexpr uint64_t kLongestSkip = 8;
+
+// Of a sample that comes more often in an epoch only the first are tried, to bound the work.
+constexpr size_t kOccurrences = 4;
+
+struct ChainPoint {
+  size_t sighting;
+  uint64_t tick;
+  uint32_t position;
+  Chain best;  ///< the longest chain that ends here
+};
+
+std::vector<ChainPoint> points_of(std::span<const Sighting> sightings, const PositionsOf& positions_of) {
+  std::vector<ChainPoint> points;
+  std::vector<uint32_t> positions;
+  for (size_t i = 0; i < sightings.size(); ++i) {
+    // A file opened over and over is one sighting.
+    const bool again = std::any_of(sightings.begin() + static_cast<std::ptrdiff_t>(i) + 1, sightings.end(),
+                                   [&](const Sighting& s) { return s.sample == sightings[i].sample; });
+    if (again) continue;
+    positions.clear();
+    positions_of(sightings[i].sample, positions);
+    positions.resize(std::min(positions.size(), kOccurrences));
+    for (const uint32_t position : positions) {
+      points.push_back(
+          {i, sightings[i].tick, position, {1, 0, position, position, position, sightings[i].tick}});
+    }
+  }
+  return points;
+}
+
+uint64_t longest_step(const ChainStep& step, uint64_t ticks) {
+  return step.slack + std::min(ticks, kLongestSkip) * step.reach;
+}
+
+Chain extended(const Chain& chain, uint32_t position) {
+  Chain longer = chain;
+  ++longer.length;
+  longer.second = chain.length == 1 ? std::min(chain.top, position)
+                                    : std::max(chain.second, std::min(chain.top, position));
+  longer.top = std::max(chain.top, position);
+  longer.low = std::min(chain.low, position);
+  return longer;
+}
+
+// Longest chain over the points of sightings `from` and later.
+Chain longest_chain(std::vector<ChainPoint> points, size_t from, size_t sightings, const ChainStep& step) {
+  Chain longest;
+  for (size_t i = 0; i < points.size(); ++i) {
+    ChainPoint& point = points[i];
+    if (point.sighting < from) continue;
+    const Chain* before = nullptr;
+    for (size_t j = 0; j < i; ++j) {
+      const ChainPoint& earlier = points[j];
+      if (earlier.sighting < from || earlier.sighting == point.sighting) continue;
+      const bool follows = uint64_t{point.position} + step.slack > earlier.position &&
+                           point.position <= earlier.position + longest_step(step, point.tick - earlier.tick);
+      if (follows && (before == nullptr || earlier.best.length > before->length)) before = &earlier.best;
+    }
+    if (before != nullptr) point.best = extended(*before, point.position);
+    if (point.sighting + kNewest >= sightings && point.best.length > longest.length) longest = point.best;
+  }
+  return longest;
+}
+
+}  // namespace
+
+uint32_t telling_length(uint32_t sightings, double share) {
+  const double step = std::log(std::min(share, 1.0));
+  double ways = 0;  // ln C(sightings, k)
+  for (uint32_t k = 1; k <= sightings; ++k) {
+    ways += std::log(static_cast<double>(sightings - k + 1) / k);
+    if (k >= kShortest && ways + (k - 1) * step < std::log(kChance)) return k;
+  }
+  return sightings + 1;
+}
+
+std::optional<Chain> find_chain(std::span<const Sighting> sightings, const PositionsOf& positions_of,
+                                uint64_t epoch_length, ChainStep step) {
+  if (sightings.size() < kShortest || epoch_length == 0) return std::nullopt;
+  const std::vector<ChainPoint> points = points_of(sightings, positions_of);
+  if (points.size() < kShortest) return std::nullopt;
+  const double share =
+      static_cast<double>(step.slack + longest_step(step, kLongestSkip)) / static_cast<double>(epoch_length);
+  // The last few tell soonest after a change, all tell most where steps are a large share of the epoch.
+  for (const size_t recent : {kSightings / 4, kSightings / 2, kSightings}) {
+    const size_t count = std::min(recent, sightings.size());
+    const uint32_t needed = telling_length(static_cast<uint32_t>(count), share);
+    if (needed <= count) {
+      Chain chain = longest_chain(points, sightings.size() - count, sightings.size(), step);
+      chain.among = static_cast<uint32_t>(count);
+      if (chain.length >= needed) return chain;
+    }
+    if (count == sightings.size()) break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,34 @@
+// Why a reader left its plan: the orders that people get by mistake, tried one after the other.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "cache/base/result.h"
+#include "plan/sequence/access_sequence.h"
+#include "plan/spec/plan_spec.h"
+#include "plan/tracking/tracker.h"
+
+namespace clairfs {
+
+/// Makes a node's sequence of a resolved spec over the same dataset, for any epoch.
+using SequenceMaker = std::function<Result<EpochSequence>(const PlanSpec& spec, Epoch epoch, Rank node)>;
+
+struct Diagnosis {
+  std::string hint = "matches no known order";  ///< what was found, and what to do about it
+  /// Set when it is the plan's own order, in an epoch that the tracker may not know: add it and the tracker
+  /// goes on from there.
+  std::optional<Epoch> epoch;
+};
+
+/// Compares what was seen out of order with, in this order: the plan's other epochs, the order of the
+/// numbers, other world sizes and places of this node in them, neighbouring and common seeds, and other
+/// settings that change the order. Makes up to a few tens of sequences, each of the size of an epoch, and
+/// frees them one by one: for a background thread. `stop` is asked before each. Thread-safe if `make` is.
+Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, Epoch current, Rank node,
+                   uint64_t slack, const SequenceMaker& make, const std::function<bool()>& stop = {});
+
+}  // namespace clairfs

@@ -1,0 +1,82 @@
+#include "plan/tracking/order_test.h"
+
+#include <algorithm>
+
+namespace clairfs {
+namespace {
+
+// Score at which a plan is suspended. With sentinels alone, hundreds of samples pass between two observations
+// in order (the workers reach theirs together), and strays of 5 % among them must not add up.
+constexpr double kSparseLimit = 40;
+// With every open seen, 5 % of strays are outweighed at once: the score passes 12 once in 10^14 opens.
+constexpr double kOpenLimit = 12;
+// What an observation in order takes away if every open is seen; strays of 5 %, and a folder that somebody
+// reads meanwhile, must not add up, and a reader that has half of its samples in common with the plan (half
+// the world size) must.
+constexpr double kCredit = 0.5;
+
+// Positions over which visibility is measured, and observations after which the kind of them tells whether
+// every open is seen.
+constexpr double kVisibilitySpan = 256;
+constexpr double kEveryOpen = 16;
+// Share of the accesses in order that begin with an open where every open is seen: another program on the
+// same files does not tell of its opens.
+constexpr double kOpenShare = 0.9;
+
+// With every open seen, positions passed over beyond slack that mean that the reader leaves samples out
+// (twice the world size); one in ten observations forgives one.
+constexpr double kHoles = 32;
+constexpr double kForgiven = 0.1;
+
+}  // namespace
+
+void OrderTest::in_order(Access kind) {
+  const double open = kind == Access::open ? 1 : 0;
+  ++observations_;
+  opens_ += open;
+  recent_seen_ += 1;
+  recent_opens_ += open;
+  score_ = std::max(score_ - std::min(kCredit / visible(), kSparseLimit), 0.0);
+}
+
+// A correct reader comes back to what it passed over.
+void OrderTest::passed(int64_t positions) {
+  recent_passed_ += static_cast<double>(positions);
+  if (recent_passed_ > kVisibilitySpan) {
+    const double keep = kVisibilitySpan / 2 / recent_passed_;
+    recent_passed_ *= keep;
+    recent_seen_ *= keep;
+    recent_opens_ *= keep;
+  }
+  holes_ = every_open() ? std::max(holes_ + static_cast<double>(positions) - 1 - kForgiven, 0.0) : 0;
+}
+
+void OrderTest::out_of_order(Access kind) {
+  ++observations_;
+  if (kind == Access::open) opens_ += 1;
+  score_ += 1;
+}
+
+bool OrderTest::every_open() const {
+  if (recent_seen_ >= kEveryOpen) return recent_opens_ >= kOpenShare * recent_seen_;
+  const auto all = static_cast<double>(observations_);
+  return all >= kEveryOpen && opens_ >= kOpenShare * all;
+}
+
+double OrderTest::visible() const {
+  return std::min((recent_seen_ + 1) / (recent_passed_ + 1), 1.0);
+}
+
+bool OrderTest::fails(bool pushed, int64_t slack) const {
+  // With nothing pushed reads are as good as opens.
+  const bool every_read = !pushed && recent_seen_ >= kEveryOpen &&
+                          2 * recent_seen_ + static_cast<double>(slack) >= recent_passed_;
+  return score_ >= (every_open() || every_read ? kOpenLimit : kSparseLimit);
+}
+
+std::optional<uint64_t> OrderTest::left_out(int64_t slack) const {
+  if (holes_ <= static_cast<double>(slack) + kHoles) return std::nullopt;
+  return static_cast<uint64_t>(holes_);
+}
+
+}  // namespace clairfs

@@ -1,0 +1,64 @@
+// OrderTest: whether a reader still follows its plan, from how many observations are in order.
+//
+// Strays. An observation out of order adds 1 to a score, one in order takes 0.5 / v away, v being the share
+// of samples that are seen. A stray access of somebody else, to a file that was not pushed, is always seen,
+// while the reader's own accesses are seen at sentinels only: of 100 observations 70 may be strays though
+// only one open in 20 was. Divided by v, strays of 5 % of the opens weigh a tenth of what is in order,
+// whatever v is. A wrong order adds up even if a third of it lies in order by chance or, as with half the
+// world size, half of it by nature.
+//
+// The plan fails the test at a score of 40, or at 12 if every open is seen, where observations in order do
+// not come in bursts.
+//
+// Holes. A reader that leaves samples out (twice the world size) is always in order. It is told by the
+// positions that it passed over and did not come back to, if every open is seen and as soon as these are more
+// than slack.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace clairfs {
+
+/// How an access was seen: as a read, or as an open that a read may or may not follow.
+enum class Access : uint8_t { read, open };
+
+/// Counts distinct observations: several accesses to a sample in a row are one. Not thread-safe.
+class OrderTest {
+ public:
+  /// A sample was seen in order, and the front advanced by so many positions since the one before (passed()
+  /// tells, after each).
+  void in_order(Access kind);
+  void passed(int64_t positions);
+  void out_of_order(Access kind);
+  /// The reader was found: what was seen before counts no more.
+  void clear() { score_ = holes_ = 0; }
+  void forget_holes() { holes_ = 0; }
+
+  /// Observations since the start.
+  uint64_t observations() const { return observations_; }
+  /// Whether each access in order begins with an open, as with the ioctl of CPython before 3.14.
+  bool every_open() const;
+  /// Share of the last few hundred positions that was seen: above 0 and at most 1.
+  double visible() const;
+  /// Whether strays outweigh what was in order of late.
+  bool in_doubt() const { return score_ > 0; }
+  /// Whether strays are too many. `pushed`: some samples ahead of the reader lie in the page cache.
+  bool fails(bool pushed, int64_t slack) const;
+  /// How many samples the reader has left out, if those are too many.
+  std::optional<uint64_t> left_out(int64_t slack) const;
+
+ private:
+  uint64_t observations_ = 0;
+  double opens_ = 0;  // observations that began with an open
+
+  // The last few hundred positions: how much of them was seen.
+  double recent_passed_ = 0;
+  double recent_seen_ = 0;
+  double recent_opens_ = 0;
+
+  double score_ = 0;
+  double holes_ = 0;  // with every open seen: positions passed over, less those opened later
+};
+
+}  // namespace clairfs

@@ -1,0 +1,97 @@
+#include "plan/tracking/progress.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace clairfs {
+namespace {
+
+// Opens in a row from before safe() that show the front to have been a stray access, not the reader.
+constexpr uint32_t kRetreat = 8;
+// Late opens, less a quarter for every one that is not, from which on they are ranks that have drifted apart.
+constexpr double kDrift = 3;
+constexpr double kDriftForgiven = 0.25;
+
+// The rate is averaged over about so many samples; a pause counts as at most kPause times what they took.
+constexpr double kRateSamples = 256;
+constexpr double kPause = 8;
+
+}  // namespace
+
+Progress::Progress(uint64_t slack)
+    : planned_slack_(std::max<int64_t>(static_cast<int64_t>(slack), 1)), slack_(planned_slack_) {}
+
+void Progress::begin(int64_t next) {
+  front_ = confirmed_ = next - 1;
+}
+
+Progress::Band Progress::band(int64_t unseen) const {
+  const int64_t leap = planned_slack_ + unseen;
+  return {front_ + 1 - slack_ - leap, front_ + leap};
+}
+
+int64_t Progress::note(int64_t position, TimePoint now) {
+  note_late(position);
+  const int64_t advanced = std::max<int64_t>(position - front_, 0);
+  if (advanced == 0) {
+    confirmed_ = std::max(confirmed_, position);
+    return 0;
+  }
+  passed_ += static_cast<uint64_t>(advanced);
+  note_pace(advanced, now);
+  confirmed_ = front_;
+  front_ = position;
+  return advanced;
+}
+
+void Progress::note_late(int64_t position) {
+  longest_stray_ = std::max(longest_stray_, static_cast<uint64_t>(std::max<int64_t>(front_ - position, 0)));
+  if (position > front_ - slack_) {
+    if (late_score_ >= kDrift) slack_ = std::max(slack_, front_ + 1 - late_low_);
+    late_score_ = std::max(late_score_ - kDriftForgiven, 0.0);
+    late_in_a_row_ = 0;
+    return;
+  }
+  late_low_ = late_score_ == 0 ? position : std::min(late_low_, position);
+  late_top_ = late_in_a_row_ == 0 ? position : std::max(late_top_, position);
+  late_score_ += 1;
+  if (++late_in_a_row_ < kRetreat) return;
+  front_ = confirmed_ = late_top_;
+  late_in_a_row_ = 0;
+  late_score_ = 0;
+}
+
+void Progress::note_pace(int64_t positions, TimePoint now) {
+  const auto count = static_cast<double>(positions);
+  if (advanced_at_ && now > *advanced_at_) {
+    double each = in_seconds(now - *advanced_at_) / count;
+    if (seconds_per_sample_ > 0) {
+      each = std::min(each, kPause * seconds_per_sample_);
+      const double weight = 1 - std::exp(-count / kRateSamples);
+      seconds_per_sample_ += weight * (each - seconds_per_sample_);
+    } else {
+      seconds_per_sample_ = each;
+    }
+  }
+  advanced_at_ = now;
+}
+
+void Progress::enter_epoch(int64_t begin) {
+  confirmed_ = std::max(confirmed_, begin - 1);
+  slack_ = planned_slack_ + (slack_ - planned_slack_) / 2;
+}
+
+void Progress::jump(int64_t front, int64_t second) {
+  front_ = front;
+  confirmed_ = second;
+  slack_ = planned_slack_;
+  late_in_a_row_ = 0;
+  late_score_ = 0;
+  advanced_at_.reset();
+}
+
+void Progress::shift(int64_t by) {
+  for (int64_t* const position : {&front_, &confirmed_, &late_low_, &late_top_}) *position += by;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,86 @@
+// Progress: where a reader is and how fast it is, from the samples that were seen opened.
+//
+// Of W workers, worker b mod W opens batch b, and batch b + prefetch * W is handed out when batch b was
+// delivered. So when position q has been opened, everything up to q - slack was delivered, and therefore
+// opened. The front is the furthest position seen opened. The safe position lies slack before the furthest
+// but one: a single stray access that happens to lie close ahead does not move it, and pages below it may be
+// dropped.
+//
+// An open at p can be the reader's if front - slack - leap <= p <= front + leap, with leap = slack + the
+// positions that may pass unseen. The lower bound tolerates a front that one stray access moved too far.
+//
+// An open before the safe position is late. Late opens among others are those of ranks that do not wait for
+// each other and drift apart: slack grows to the distance that is seen, and shrinks by half of the growth
+// with each epoch. Late opens alone show that the front was a stray access and never the reader's: the front
+// goes back to the furthest of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "cache/base/clock.h"
+
+namespace clairfs {
+
+/// Positions are absolute: they count on from epoch to epoch. They are signed, since a band may begin before
+/// the plan. Not thread-safe.
+class Progress {
+ public:
+  /// Positions from `low` to `high`, both included.
+  struct Band {
+    int64_t low = 0;
+    int64_t high = 0;
+  };
+
+  /// `slack` as AccessSequence::slack(); at least 1 is assumed.
+  explicit Progress(uint64_t slack);
+
+  /// The reader is expected at `next`.
+  void begin(int64_t next);
+  /// Where an open may be the reader's, if up to `unseen` positions in a row go unseen.
+  Band band(int64_t unseen) const;
+  /// The reader opened the sample at `position` at `now`. Returns how many positions the front advanced.
+  int64_t note(int64_t position, TimePoint now);
+  /// The reader is in the epoch that begins there: it has left the one before.
+  void enter_epoch(int64_t begin);
+  /// The reader was found somewhere else: with the furthest position opened, and the furthest but one.
+  void jump(int64_t front, int64_t second);
+  /// The epoch that the reader is in has moved by so many positions, and the reader with it.
+  void shift(int64_t by);
+
+  /// One past the furthest position opened.
+  int64_t next() const { return front_ + 1; }
+  /// Everything below has been opened.
+  int64_t safe() const { return confirmed_ + 1 - slack_; }
+  /// Positions that an open may stray from its place: as planned, and as widened by what was seen.
+  int64_t planned_slack() const { return planned_slack_; }
+  int64_t slack() const { return slack_; }
+  /// Positions that the front advanced since the start.
+  uint64_t passed() const { return passed_; }
+  /// The largest distance of an open behind the front.
+  uint64_t longest_stray() const { return longest_stray_; }
+  /// 0: not known yet.
+  double samples_per_second() const { return seconds_per_sample_ > 0 ? 1 / seconds_per_sample_ : 0; }
+
+ private:
+  void note_late(int64_t position);
+  void note_pace(int64_t positions, TimePoint now);
+
+  const int64_t planned_slack_;
+  int64_t slack_;
+  int64_t front_ = -1;      // furthest position opened
+  int64_t confirmed_ = -1;  // furthest but one
+  uint64_t passed_ = 0;
+  uint64_t longest_stray_ = 0;
+
+  // Opens from before safe().
+  uint32_t late_in_a_row_ = 0;
+  double late_score_ = 0;
+  int64_t late_low_ = 0;
+  int64_t late_top_ = 0;
+
+  double seconds_per_sample_ = 0;
+  std::optional<TimePoint> advanced_at_;
+};
+
+}  // namespace clairfs

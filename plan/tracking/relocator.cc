@@ -1,0 +1,88 @@
+#include "plan/tracking/relocator.h"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace clairfs {
+namespace {
+
+// Strays from one search to the next: fewer would make a wrong order cost a search for each open.
+constexpr uint64_t kSearchEvery = 4;
+
+// Positions that a stretch must have to show that nothing is left out of it.
+constexpr int64_t kEnough = 8;
+
+template <typename T>
+void push_newest(std::deque<T>& newest, const T& value) {
+  newest.push_back(value);
+  if (newest.size() > kSightings) newest.pop_front();
+}
+
+}  // namespace
+
+void Relocator::note_match(uint64_t tick) {
+  push_newest(matched_ticks_, tick);
+}
+
+void Relocator::note_stray(const Sighting& sighting) {
+  push_newest(strays_, sighting);
+  ++since_search_;
+}
+
+void Relocator::clear() {
+  strays_.clear();
+  matched_ticks_.clear();
+  requires_all_ = false;
+}
+
+bool Relocator::is_due() const {
+  return since_search_ >= kSearchEvery;
+}
+
+// Whether nothing is left out where opens stray no more: slack inside the stretch that was seen.
+bool Relocator::leaves_nothing_out(const SequencePositions& order, const Chain& chain, int64_t slack) const {
+  std::vector<int64_t> seen;
+  for (const Sighting& stray : strays_) {
+    for (const uint32_t position : order.of(stray.sample)) {
+      if (position <= chain.top && position + 2 * kSightings + 2 * static_cast<uint64_t>(slack) > chain.top) {
+        seen.push_back(position);
+      }
+    }
+  }
+  if (seen.empty()) return false;
+  const int64_t low = *std::min_element(seen.begin(), seen.end()) + slack;
+  const int64_t high = int64_t{chain.top} - slack;
+  const auto inside =
+      std::count_if(seen.begin(), seen.end(), [&](int64_t p) { return p >= low && p <= high; });
+  return high - low >= kEnough && 4 * inside >= 3 * (high - low + 1);
+}
+
+std::optional<Found> Relocator::find(const KnownEpochs& epochs, TrackerState state, Sight sight) {
+  since_search_ = 0;
+  const std::vector<Sighting> strays(strays_.begin(), strays_.end());
+  std::optional<Found> best;
+  for (const auto& [number, epoch] : epochs.all()) {
+    const auto positions_of = [&order = *epoch.order](uint32_t sample, std::vector<uint32_t>& positions) {
+      const std::span<const uint32_t> found = order.of(sample);
+      positions.insert(positions.end(), found.begin(), found.end());
+    };
+    for (const int64_t reach : {int64_t{1}, sight.gap}) {
+      if (reach == 0) continue;
+      const ChainStep step{static_cast<uint64_t>(sight.slack), static_cast<uint64_t>(reach)};
+      const auto chain = find_chain(strays, positions_of, epoch.sequence().length(), step);
+      if (chain && (!best || chain->length > best->chain.length)) best = Found{number, *chain};
+    }
+  }
+  if (!best) return std::nullopt;
+  const Chain& chain = best->chain;
+  if (state == TrackerState::suspended && chain.length < kExplained * chain.among) return std::nullopt;
+  const SequencePositions& order = *epochs.find(best->epoch)->order;
+  if (requires_all_ && !leaves_nothing_out(order, chain, sight.slack)) return std::nullopt;
+  const auto meanwhile = std::count_if(matched_ticks_.begin(), matched_ticks_.end(),
+                                       [&](uint64_t tick) { return tick > chain.since; });
+  if (state == TrackerState::following && meanwhile >= chain.length) return std::nullopt;
+  return best;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,65 @@
+// Relocator: finds a reader again that has gone somewhere else in its plan.
+//
+// All along, observations out of order are compared with every known epoch (plan/tracking/chain.h). A chain
+// that chance does not explain says where the reader is. Three things may speak against it:
+//
+// - A suspended plan pushes nothing, so all that the reader opens is seen: the chain must explain most of it.
+// - A reader that left samples out of the plan (twice the world size) follows its order for ever. After that
+//   the chain must be without gaps.
+// - While the plan is followed, somebody else may read the same files in order: the chain must be longer than
+//   what was seen in order meanwhile.
+//
+// A search costs some tens of microseconds, and comes once in four observations out of order.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "plan/tracking/chain.h"
+#include "plan/tracking/known_epochs.h"
+#include "plan/tracking/tracker_status.h"
+
+namespace clairfs {
+
+/// Where a reader was found.
+struct Found {
+  Epoch epoch;
+  Chain chain;
+};
+
+/// Not thread-safe.
+class Relocator {
+ public:
+  /// How the reader's opens may stray: by `slack` positions, and where sentinels alone are seen, one of them
+  /// in `gap` positions (0: nothing was pushed yet).
+  struct Sight {
+    int64_t slack = 1;
+    int64_t gap = 0;
+  };
+
+  /// The observation in order at that tick (OrderTest::observations()).
+  void note_match(uint64_t tick);
+  void note_stray(const Sighting& sighting);
+  /// From now on only a reader that leaves nothing out is found.
+  void require_all() { requires_all_ = true; }
+  /// The reader was found: what was seen before says no more where it is.
+  void clear();
+
+  /// Whether a search is due, after a stray.
+  bool is_due() const;
+  /// Looks for the reader in all epochs.
+  std::optional<Found> find(const KnownEpochs& epochs, TrackerState state, Sight sight);
+  /// The newest observations out of order, in the order of time.
+  const std::deque<Sighting>& strays() const { return strays_; }
+
+ private:
+  bool leaves_nothing_out(const SequencePositions& order, const Chain& chain, int64_t slack) const;
+
+  std::deque<Sighting> strays_;         // the newest kSightings
+  std::deque<uint64_t> matched_ticks_;  // of the newest kSightings in order
+  uint64_t since_search_ = 0;
+  bool requires_all_ = false;
+};
+
+}  // namespace clairfs

@@ -1,0 +1,345 @@
+#include "plan/tracking/tracker.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+namespace clairfs {
+namespace {
+
+// Samples that may go unseen although every open is seen: links that lead out of the dataset, repetitions.
+constexpr int64_t kUnseen = 8;
+
+// Distinct observations after a suspension, when all of kSightings are from after the pages of what was
+// pushed were dropped: that takes milliseconds.
+constexpr uint64_t kSeenWhole = 2 * kSightings;
+
+// Observations in a row that lie in the next epoch and mean that the reader is there. Fewer may be strays, or
+// samples of this epoch's end that come early in the next one, too.
+constexpr uint32_t kEnterNext = 3;
+
+// A piece of a file read by one of some tens of workers counts as the same observation: so many observations
+// later, and as many positions beside slack.
+constexpr size_t kRepeatSpan = 32;
+
+}  // namespace
+
+Tracker::Tracker(uint64_t slack, std::optional<Epoch> last) : last_(last), progress_(slack) {}
+
+void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::optional<uint64_t> begin) {
+  const MutexLock lock(mutex_);
+  const Epoch number = epoch->sequence().epoch();
+  const uint32_t first = epoch->sequence().first_position();
+  const bool expected = epochs_.empty();
+  const int64_t moved = epochs_.add(std::move(epoch), begin);
+  if (expected) {
+    set_epoch(number);
+    progress_.begin(begin_ + first);
+  } else if (number == epoch_) {
+    set_epoch(number);
+    progress_.shift(moved);
+    found_ += moved;
+    for (Sighting& seen : lately_) seen.position += moved;
+  }
+  if (state_ == TrackerState::suspended) realign();
+}
+
+void Tracker::drop_epoch(Epoch epoch) {
+  const MutexLock lock(mutex_);
+  if (epoch != epoch_) epochs_.drop(epoch);
+}
+
+void Tracker::set_pushed(uint64_t end, uint32_t gap) {
+  const MutexLock lock(mutex_);
+  pushed_ = static_cast<int64_t>(end);
+  gap_ = gap;
+}
+
+void Tracker::set_epoch(Epoch epoch) {
+  const KnownEpoch& here = *epochs_.find(epoch);
+  epoch_ = epoch;
+  begin_ = here.begin;
+  end_ = here.end();
+}
+
+bool Tracker::pushed_ahead() const {
+  return pushed_ && *pushed_ > progress_.next();
+}
+
+// Low enough to hear the reader when a stray access moved the front as far as it can.
+Progress::Band Tracker::band() const {
+  int64_t unseen = kUnseen;
+  if (pushed_ahead() && !test_.every_open())
+    unseen = std::max(std::min(*pushed_ - progress_.next(), 2 * gap_), kUnseen);
+  return progress_.band(unseen);
+}
+
+// The rest of an epoch may be dropped when the reader is known to be in the next.
+int64_t Tracker::safe() const {
+  return std::clamp(progress_.safe(), begin_, end_);
+}
+
+int64_t Tracker::next() const {
+  return std::max(progress_.next(), begin_);
+}
+
+bool Tracker::seen_lately(std::span<const uint32_t> samples) const {
+  // At most half an epoch: a few samples come again soon. Where few opens are seen, the newest observations
+  // go back for epochs, so positions count, too.
+  const int64_t half = (end_ - begin_ + 1) / 2;
+  const size_t span = std::min({lately_.size(), kRepeatSpan, static_cast<size_t>(half)});
+  const int64_t since =
+      progress_.next() - std::min(static_cast<int64_t>(kRepeatSpan) + progress_.slack(), half);
+  const auto newest = lately_.end() - static_cast<std::ptrdiff_t>(span);
+  return std::any_of(newest, lately_.end(), [&](const Sighting& seen) {
+    return seen.position >= since && std::find(samples.begin(), samples.end(), seen.sample) != samples.end();
+  });
+}
+
+// The test has counted the observation already.
+Sighting Tracker::note_distinct(uint32_t sample, int64_t position) {
+  const Sighting sighting{sample, test_.observations(), position};
+  lately_.push_back(sighting);
+  if (lately_.size() > kSightings) lately_.pop_front();
+  return sighting;
+}
+
+// A position in the band that was not seen yet, in this epoch before the next; else one that was. Of several
+// (links to one file, repetitions) the first that is due: taking a later one would move the front ahead of
+// the reader, with every such sample a little more. At the end of an epoch whose samples went by unseen the
+// one next to the front. A read soon after another access to the sample, and not far from it, belongs to it.
+std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, Access kind) const {
+  const Progress::Band in = band();
+  const int64_t next = progress_.next();
+  const bool piece = kind == Access::read && seen_lately(samples);
+  const bool at_end = test_.visible() < 0.5 && next >= end_;
+  std::optional<Match> fresh;
+  std::optional<Match> again;
+  const auto sooner = [due = next - progress_.slack()](int64_t a, int64_t b) {
+    return a >= due && b >= due ? a < b : a > b;  // what is overdue is the less likely the longer it is
+  };
+  for (const int64_t offset : {0, 1, -1}) {
+    const KnownEpoch* const epoch = epochs_.find(epoch_.value + offset);
+    if (epoch == nullptr || in.high < epoch->begin || in.low >= epoch->end()) continue;
+    const bool earlier_epoch_has_it = fresh.has_value();
+    for (const uint32_t sample : samples) {
+      const std::span<const uint32_t> positions = epoch->order->of(sample);
+      const auto first = static_cast<uint32_t>(std::max<int64_t>(in.low - epoch->begin, 0));
+      for (auto at = std::lower_bound(positions.begin(), positions.end(), first);
+           at != positions.end() && epoch->begin + *at <= in.high; ++at) {
+        const Match here{epoch->sequence().epoch(), *at, epoch->begin + *at, sample, epoch->seen[*at]};
+        if (here.repeated) {
+          again = here;
+        } else if (!fresh || (at_end ? std::abs(here.position - next) < std::abs(fresh->position - next)
+                                     : !earlier_epoch_has_it && sooner(here.position, fresh->position))) {
+          fresh = here;
+        }
+      }
+    }
+  }
+  if (!piece || !again) return fresh ? fresh : again;
+  // The next epoch may begin with a sample that this one ended with.
+  const bool begins_next = fresh && fresh->position == next && next >= end_;
+  return begins_next ? fresh : again;
+}
+
+Tracker::Verdict Tracker::observe(std::span<const uint32_t> samples, Access kind, TimePoint now) {
+  const MutexLock lock(mutex_);
+  const Verdict verdict = take(samples, kind, now);
+  return verdict == Verdict::out_of_order ? reject(samples.front(), kind) : verdict;
+}
+
+Tracker::Verdict Tracker::offer(std::span<const uint32_t> samples, Access kind, TimePoint now) {
+  const MutexLock lock(mutex_);
+  return take(samples, kind, now);
+}
+
+std::optional<uint64_t> Tracker::distance(std::span<const uint32_t> samples, Access kind) const {
+  constexpr uint64_t kRepeated = uint64_t{1} << 32;  // no epoch is as long
+  const MutexLock lock(mutex_);
+  const std::optional<Match> found = state_ == TrackerState::suspended ? std::nullopt : match(samples, kind);
+  if (!found && seen_lately(samples)) return 2 * kRepeated;
+  if (!found) return std::nullopt;
+  return static_cast<uint64_t>(std::abs(found->position - progress_.next())) +
+         (found->repeated ? kRepeated : 0);
+}
+
+bool Tracker::knows(std::span<const uint32_t> samples) const {
+  const MutexLock lock(mutex_);
+  return epochs_.have(samples);
+}
+
+Tracker::Verdict Tracker::take(std::span<const uint32_t> samples, Access kind, TimePoint now) {
+  if (state_ != TrackerState::suspended) {
+    const std::optional<Match> found = match(samples, kind);
+    if (found && kind == Access::read) note_read(found->position);  // also after its own open
+    if (found && found->repeated) {
+      ++totals_.repeated;
+      return Verdict::repeated;
+    }
+    if (found) {
+      accept(*found, kind, now);
+      return Verdict::in_order;
+    }
+  }
+  if (seen_lately(samples)) {
+    ++totals_.repeated;
+    return Verdict::repeated;
+  }
+  return Verdict::out_of_order;
+}
+
+void Tracker::accept(const Match& found, Access kind, TimePoint now) {
+  epochs_.mark_seen({found.epoch, found.in_epoch});
+  if (test_.in_doubt()) ++run_.in_order;
+  test_.in_order(kind);
+  relocator_.note_match(note_distinct(found.sample, found.position).tick);
+  ++totals_.in_order;
+  if (state_ == TrackerState::waiting) state_ = TrackerState::following;
+
+  const int64_t advanced = progress_.note(found.position, now);
+  in_next_ = found.epoch > epoch_ ? in_next_ + 1 : 0;
+  if (in_next_ > 0 && in_next_ >= std::min(kEnterNext, epochs_.find(found.epoch)->sequence().length()))
+    enter_next();
+  test_.passed(advanced);
+  if (const auto left_out = test_.left_out(progress_.slack());
+      left_out && state_ == TrackerState::following) {
+    begin_run(std::nullopt);
+    run_.left_out = *left_out;
+    run_since_ = 0;
+    relocator_.require_all();
+    suspend("leaves out samples of the plan: is the job's world larger?");
+  }
+  if (last_ == epoch_ && progress_.next() >= end_) state_ = TrackerState::finished;
+}
+
+void Tracker::note_read(int64_t position) {
+  if (!pushed_ || position < begin_ || position >= *pushed_) return;
+  if (reads_of_pushed_.size() < kSightings) reads_of_pushed_.push_back(static_cast<uint64_t>(position));
+}
+
+std::vector<uint64_t> Tracker::take_reads_of_pushed() {
+  const MutexLock lock(mutex_);
+  return std::exchange(reads_of_pushed_, {});
+}
+
+void Tracker::enter_next() {
+  set_epoch(Epoch(epoch_.value + 1));
+  progress_.enter_epoch(begin_);
+  in_next_ = 0;
+}
+
+void Tracker::begin_run(std::optional<uint32_t> sample) {
+  run_ = Divergence();
+  run_since_ = test_.observations();
+  run_.at = epochs_.place(epoch_, next());
+  run_.seen = sample;
+  run_.expected = epochs_.sample_at(run_.at);
+  if (sample) run_.due = epochs_.nearest_use(*sample, run_.at);
+}
+
+Tracker::Verdict Tracker::reject(uint32_t sample, Access kind) {
+  const bool first = !test_.in_doubt();
+  test_.out_of_order(kind);
+  relocator_.note_stray(note_distinct(sample, progress_.next()));
+  ++totals_.out_of_order;
+
+  if (first) begin_run(sample);
+  if (!totals_.first_difference) totals_.first_difference = run_;
+  ++run_.out_of_order;
+  const bool over = test_.fails(pushed_ahead(), progress_.slack()) && state_ != TrackerState::suspended;
+  if ((relocator_.is_due() || over) && realign()) return Verdict::in_order;
+  if (over && state_ != TrackerState::finished) suspend("matches no known order");
+  return Verdict::out_of_order;
+}
+
+// Looks for the reader in all known epochs.
+bool Tracker::realign() {
+  const auto found = relocator_.find(epochs_, state_, {progress_.planned_slack(), gap_});
+  if (found) jump(*found);
+  return found.has_value();
+}
+
+void Tracker::jump(const Found& found) {
+  const auto& [epoch, chain] = found;
+  run_.found = PlanPosition{epoch, chain.top};
+  run_.hint = describe_jump(found);
+  totals_.divergence = run_;
+  ++totals_.realignments;
+  set_epoch(epoch);
+  progress_.jump(begin_ + chain.top, begin_ + chain.second);
+  found_ = begin_ + chain.low;
+  state_ = TrackerState::following;
+  in_next_ = 0;
+  test_.clear();
+  // What was seen before is read again after a restart.
+  epochs_.forget_seen();
+  for (const Sighting& stray : relocator_.strays()) {
+    if (stray.tick < chain.since) continue;
+    for (const uint32_t position : epochs_.find(epoch)->order->of(stray.sample)) {
+      if (position >= chain.low && position <= chain.top) epochs_.mark_seen({epoch, position});
+    }
+  }
+  relocator_.clear();
+}
+
+void Tracker::suspend(std::string hint) {
+  state_ = TrackerState::suspended;
+  ++totals_.suspensions;
+  totals_.divergence = run_;
+  totals_.divergence->hint = std::move(hint);
+  test_.forget_holes();
+  diagnosed_ = false;
+  diagnoses_left_ = test_.every_open() ? 1 : 2;
+  diagnose_at_ = test_.observations();
+}
+
+TrackerState Tracker::state() const {
+  const MutexLock lock(mutex_);
+  return state_;
+}
+
+uint64_t Tracker::position() const {
+  const MutexLock lock(mutex_);
+  return static_cast<uint64_t>(safe());
+}
+
+uint64_t Tracker::front() const {
+  const MutexLock lock(mutex_);
+  return static_cast<uint64_t>(next());
+}
+
+Epoch Tracker::front_epoch() const {
+  const MutexLock lock(mutex_);
+  return epochs_.place(epoch_, next()).epoch;
+}
+
+bool Tracker::opened(uint64_t position) const {
+  const MutexLock lock(mutex_);
+  const auto at = static_cast<int64_t>(position);
+  return at < found_ || epochs_.seen(at);
+}
+
+std::vector<Sighting> Tracker::evidence() const {
+  const MutexLock lock(mutex_);
+  const auto first = std::find_if(lately_.begin(), lately_.end(),
+                                  [since = run_since_](const Sighting& seen) { return seen.tick >= since; });
+  return {first, lately_.end()};
+}
+
+bool Tracker::wants_diagnosis() const {
+  const MutexLock lock(mutex_);
+  return state_ == TrackerState::suspended && diagnoses_left_ > 0 && test_.observations() >= diagnose_at_;
+}
+
+bool Tracker::set_hint(std::string hint) {
+  const MutexLock lock(mutex_);
+  const bool first = !std::exchange(diagnosed_, true);
+  if (diagnoses_left_ > 0) --diagnoses_left_;
+  diagnose_at_ += kSeenWhole;
+  if (!totals_.divergence) return false;
+  const std::string before = std::exchange(totals_.divergence->hint, std::move(hint));
+  return first || before != totals_.divergence->hint;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,154 @@
+// Tracker: follows the readers of one plan on this node through its sequence.
+//
+// What is seen. The next samples lie in the kernel's page cache, and reading them makes no request. Requests
+// come for sentinels (at least one in `gap` samples), for files that were not pushed yet, and from CPython
+// before 3.14 for every open (it sends an ioctl). So progress is known at some samples only, while a stray
+// access of somebody else to a file that was not pushed is always seen.
+//
+// Each part has its own page of theory:
+//   progress.h    where the reader is and how fast, from what was seen opened
+//   order_test.h  whether it still follows the plan; if not, the plan is suspended
+//   relocator.h   where it is after it went somewhere else, in a plan that is followed or suspended
+//   known_epochs.h  the epochs in which it can be, and what was seen of them
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/mutex.h"
+#include "cache/base/types.h"
+#include "plan/tracking/chain.h"
+#include "plan/tracking/known_epochs.h"
+#include "plan/tracking/order_test.h"
+#include "plan/tracking/progress.h"
+#include "plan/tracking/relocator.h"
+#include "plan/tracking/tracker_status.h"
+
+namespace clairfs {
+
+/// Positions are absolute, as in the reader's Horizon; those of an epoch from elsewhere are in no horizon.
+/// Only what is reported names places by epoch. Thread-safe: one lock, held for microseconds, never across a
+/// call-back. Nothing in here blocks.
+class Tracker {
+ public:
+  enum class Verdict : uint8_t { in_order, repeated, out_of_order };
+
+  /// `slack` as AccessSequence::slack(). `last`: the job ends after this epoch.
+  Tracker(uint64_t slack, std::optional<Epoch> last);
+  Tracker(const Tracker&) = delete;
+  Tracker& operator=(const Tracker&) = delete;
+
+  /// Makes an epoch known that has the absolute positions from `begin` on, or an epoch somewhere else. The
+  /// first one given is where the reader is expected, at its first_position(). Give the current and the next
+  /// epoch, end to end, in time before the reader gets there, keep the one before, and add any other that
+  /// diagnose() found; a suspended plan is compared with it at once.
+  void add_epoch(std::shared_ptr<const SequencePositions> epoch, std::optional<uint64_t> begin);
+  /// Forgets an epoch; without effect for the one the reader is in.
+  void drop_epoch(Epoch epoch);
+
+  /// Everything from the reader on up to (not including) `end` has been pushed, with a sentinel at least
+  /// every `gap` positions; sentinels should not fall on one rank alone, and the last sample of an epoch be
+  /// one.
+  void set_pushed(uint64_t end, uint32_t gap);
+
+  /// The access may belong to any of `samples` (SampleIndex::samples_of()); most likely first. REQUIRES: not
+  /// empty. Several accesses to a sample in a row count once. Costs a microsecond, or some tens of them for
+  /// one observation out of order in four.
+  Verdict observe(std::span<const uint32_t> samples, Access kind, TimePoint now);
+  /// The same, but for an access out of order, which has no effect: another plan may account for it.
+  Verdict offer(std::span<const uint32_t> samples, Access kind, TimePoint now);
+
+  /// How far from the next position an access in order would be; larger for one that would be a repetition
+  /// than for any other; nothing for one out of order. No effect.
+  std::optional<uint64_t> distance(std::span<const uint32_t> samples, Access kind) const;
+  /// Whether an epoch that is known has one of the samples.
+  bool knows(std::span<const uint32_t> samples) const;
+
+  TrackerState state() const;
+  /// Everything below has been opened: its pages may be dropped.
+  uint64_t position() const;
+  /// One past the furthest position opened: the prefetcher must be ahead of it.
+  uint64_t front() const;
+  /// The epoch of front().
+  Epoch front_epoch() const;
+  /// Whether the sample there was seen opened, or lies before where the reader was found. What was pushed may
+  /// have been read unseen.
+  bool opened(uint64_t position) const;
+  TrackerStatus status() const;
+  /// Where reads in order fell on what had been pushed, since the last call: the first kSightings at most.
+  /// One of a sentinel is expected; another tells that the kernel has taken pages back.
+  std::vector<uint64_t> take_reads_of_pushed();
+  /// Suspended, and diagnose() is to say why. Asked once where every open is seen; else again after a while,
+  /// since what was pushed when the reader left the plan hid a part of what it opened.
+  bool wants_diagnosis() const;
+  /// The newest observations since the reader left the plan, in the order of time, for diagnose().
+  std::vector<Sighting> evidence() const;
+  /// What diagnose() found about the last divergence: the answer to wants_diagnosis().
+  /// Returns whether that is news: the first hint, or another one.
+  bool set_hint(std::string hint);
+
+ private:
+  struct Match {
+    Epoch epoch;
+    uint32_t in_epoch = 0;
+    int64_t position = 0;
+    uint32_t sample = 0;
+    bool repeated = false;
+  };
+
+  void set_epoch(Epoch epoch) REQUIRES(mutex_);
+  bool pushed_ahead() const REQUIRES(mutex_);
+  Progress::Band band() const REQUIRES(mutex_);
+  int64_t safe() const REQUIRES(mutex_);
+  int64_t next() const REQUIRES(mutex_);
+  bool seen_lately(std::span<const uint32_t> samples) const REQUIRES(mutex_);
+  Sighting note_distinct(uint32_t sample, int64_t position) REQUIRES(mutex_);
+  std::optional<Match> match(std::span<const uint32_t> samples, Access kind) const REQUIRES(mutex_);
+  Verdict take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
+  void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
+  void note_read(int64_t position) REQUIRES(mutex_);
+  void enter_next() REQUIRES(mutex_);
+  Verdict reject(uint32_t sample, Access kind) REQUIRES(mutex_);
+  bool realign() REQUIRES(mutex_);
+  void jump(const Found& found) REQUIRES(mutex_);
+  std::string describe_jump(const Found& found) const REQUIRES(mutex_);
+  void suspend(std::string hint) REQUIRES(mutex_);
+  void begin_run(std::optional<uint32_t> sample) REQUIRES(mutex_);
+
+  const std::optional<Epoch> last_;
+
+  mutable Mutex mutex_;  // guards all below; no other lock is taken while it is held
+  KnownEpochs epochs_ GUARDED_BY(mutex_);
+  Progress progress_ GUARDED_BY(mutex_);
+  OrderTest test_ GUARDED_BY(mutex_);
+  Relocator relocator_ GUARDED_BY(mutex_);
+
+  TrackerState state_ GUARDED_BY(mutex_) = TrackerState::waiting;
+  Epoch epoch_ GUARDED_BY(mutex_);  // where the reader is, and its positions
+  int64_t begin_ GUARDED_BY(mutex_) = 0;
+  int64_t end_ GUARDED_BY(mutex_) = 0;
+  uint32_t in_next_ GUARDED_BY(mutex_) = 0;  // observations in order in a row that were of the next epoch
+  int64_t found_ GUARDED_BY(mutex_) = 0;     // nothing before it is expected: set by jumps
+  std::deque<Sighting> lately_ GUARDED_BY(mutex_);  // the newest distinct observations
+
+  std::optional<int64_t> pushed_ GUARDED_BY(mutex_);
+  int64_t gap_ GUARDED_BY(mutex_) = 0;
+  std::vector<uint64_t> reads_of_pushed_ GUARDED_BY(mutex_);
+
+  // The reader's leaving of the plan.
+  Divergence run_ GUARDED_BY(mutex_);  // begun when the order came into doubt
+  uint64_t run_since_ GUARDED_BY(mutex_) = 0;
+  bool diagnosed_ GUARDED_BY(mutex_) = false;       // since then
+  uint32_t diagnoses_left_ GUARDED_BY(mutex_) = 0;  // of the last suspension
+  uint64_t diagnose_at_ GUARDED_BY(mutex_) = 0;     // observation from which on the next is wanted
+
+  TrackerStatus totals_ GUARDED_BY(mutex_);
+};
+
+}  // namespace clairfs

@@ -1,0 +1,85 @@
+// What a tracker says of itself.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "plan/tracking/tracker.h"
+
+namespace clairfs {
+
+std::string_view to_string(TrackerState state) {
+  switch (state) {
+    case TrackerState::waiting:
+      return "waiting";
+    case TrackerState::following:
+      return "following";
+    case TrackerState::suspended:
+      return "suspended";
+    case TrackerState::finished:
+      return "finished";
+  }
+  return "unknown";
+}
+
+TrackerStatus combined(const TrackerStatus& a, const TrackerStatus& b) {
+  using enum TrackerState;
+  TrackerStatus sum = a.front.epoch < b.front.epoch ? b : a;
+  const TrackerStatus& other = a.front.epoch < b.front.epoch ? a : b;
+  const auto either = [&](TrackerState state) { return a.state == state || b.state == state; };
+  if (a.state != b.state) sum.state = either(suspended) ? suspended : following;
+  const auto add = [epoch = sum.front.epoch](PlanPosition& to, const PlanPosition& place) {
+    if (to.epoch != epoch) to = {epoch, 0};
+    if (place.epoch == epoch) to.position += place.position;
+  };
+  add(sum.position, other.position);
+  add(sum.front, other.front);
+  sum.samples_per_second += other.samples_per_second;
+  sum.slack = std::max(sum.slack, other.slack);
+  sum.in_order += other.in_order;
+  sum.out_of_order += other.out_of_order;
+  sum.repeated += other.repeated;
+  sum.passed += other.passed;
+  sum.longest_stray = std::max(sum.longest_stray, other.longest_stray);
+  sum.realignments += other.realignments;
+  sum.suspensions += other.suspensions;
+  return sum;
+}
+
+TrackerStatus Tracker::status() const {
+  const MutexLock lock(mutex_);
+  TrackerStatus status = totals_;
+  status.state = state_;
+  status.position = epochs_.place(epoch_, safe());
+  status.front = epochs_.place(epoch_, next());
+  status.samples_per_second = progress_.samples_per_second();
+  status.slack = static_cast<uint64_t>(progress_.slack());
+  status.passed = progress_.passed();
+  status.longest_stray = progress_.longest_stray();
+  return status;
+}
+
+std::string Tracker::describe_jump(const Found& found) const {
+  const auto& [epoch, chain] = found;
+  const PlanPosition from = run_.at;
+  const int64_t slack = progress_.planned_slack();
+  const bool at_start = chain.low < static_cast<uint32_t>(3 * slack + static_cast<int64_t>(kSightings));
+  if (state_ == TrackerState::waiting) {
+    return fmt::format("started at epoch {} position {}", epoch.value, chain.low);
+  }
+  if (epoch == from.epoch) {
+    if (at_start && chain.top < from.position) return fmt::format("epoch {} was restarted", epoch.value);
+    return fmt::format("{} within epoch {}", chain.top < from.position ? "went back" : "skipped ahead",
+                       epoch.value);
+  }
+  if (epoch.value == from.epoch.value + 1 && at_start) {
+    return fmt::format("epoch {} began before the end of epoch {}", epoch.value, from.epoch.value);
+  }
+  const bool boundary = from.position <= 3 * slack || from.position == end_ - begin_;
+  if (epoch <= from.epoch && at_start && boundary) {
+    return fmt::format("matches epoch {} again: set_epoch is not called", epoch.value);
+  }
+  return fmt::format("matches epoch {} (expected epoch {}): is set_epoch called?", epoch.value,
+                     from.epoch.value);
+}
+
+}  // namespace clairfs

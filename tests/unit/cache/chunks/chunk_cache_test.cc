@@ -1,0 +1,434 @@
+#include "cache/chunks/chunk_cache.h"
+
+#include <array>
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "cache/catalog/scan.h"
+#include "cache/io/memory.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/fake_store.h"
+#include "tests/support/temp_tree.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr uint32_t kChunk = 64 << 10;
+
+/// A cache over a tree of files, whose bytes come from a FakeSource.
+struct Fixture {
+  explicit Fixture(const std::vector<uint64_t>& sizes, uint64_t ram, bool immediate = true,
+                   const std::vector<NvmeStore*>& stores = {})
+      : source(immediate) {
+    for (size_t i = 0; i < sizes.size(); ++i) tree.write("f" + std::to_string(1000 + i), sizes[i]);
+    ScanOptions options;
+    options.chunk_size = kChunk;
+    catalog = *scan_catalog(tree.path(), options, log.logger());
+    cache = std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, ram));
+  }
+  ~Fixture() { CHECK(cache->stop(5s)); }
+
+  FileId file(size_t i) const { return *catalog->find("f" + std::to_string(1000 + i)); }
+  ChunkId chunk(size_t i) const { return catalog->chunks(file(i)).first; }
+
+  /// Reads and checks every byte; the origin, or nothing if the read failed.
+  std::optional<Origin> read(FileId id, uint64_t offset, uint64_t length) {
+    std::optional<Origin> origin;
+    bool called = false;
+    cache->read(id, offset, length, [&](Result<ReadView> view) {
+      called = true;
+      if (!view) return;
+      uint64_t at = offset;
+      bool equal = true;
+      for (const iovec& part : view->memory) {
+        const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
+        for (size_t i = 0; i < part.iov_len; ++i) equal = equal && bytes[i] == fake_byte(id, at++);
+      }
+      CHECK(equal);
+      CHECK(at == offset + length);
+      origin = view->origin;
+    });
+    CHECK(called);
+    return origin;
+  }
+
+  TempTree tree;
+  CapturedLog log;
+  Metrics metrics;
+  FirstTouchPolicy policy;
+  FakeSource source;
+  std::shared_ptr<const Catalog> catalog;
+  std::unique_ptr<ChunkCache> cache;
+};
+
+}  // namespace
+
+TEST_CASE("a chunk is fetched once and then served from RAM") {
+  Fixture f({10000, kChunk + 5}, 1 << 20);
+  CHECK(f.read(f.file(0), 0, 10000) == Origin::pfs);
+  CHECK(f.read(f.file(0), 5000, 100) == Origin::ram);
+  CHECK(f.source.fetches == 1);
+  CHECK(f.cache->tier_of(f.chunk(0)) == Tier::ram);
+  CHECK(f.cache->tier_of(f.chunk(1)) == Tier::none);
+  CHECK(f.metrics.ram_bytes.value() == 10240);
+}
+
+TEST_CASE("what is on NVMe moves up to RAM where that can hold everything") {
+  FakeStore store(1 << 20);
+  const std::vector<uint64_t> sizes{10000, kChunk + 5};
+  Fixture f(sizes, 0, true, {&store});
+  for (size_t i = 0; i < sizes.size(); ++i) CHECK(f.read(f.file(i), 0, sizes[i]) == Origin::pfs);
+  CHECK(f.cache->tier_of(f.chunk(0)) == Tier::nvme);
+  CHECK(f.cache->stop(5s));
+  f.cache = std::move(
+      *ChunkCache::create({*f.catalog, f.source, {&store}, f.policy, f.metrics, f.log.logger()}, 1 << 20));
+  const uint64_t fetches = f.source.fetches;
+  for (int time = 0; time < 2; ++time) {
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      CHECK(f.read(f.file(i), 0, sizes[i]) == (time == 0 ? Origin::nvme : Origin::ram));
+    }
+    CHECK(f.cache->tier_of(f.chunk(0)) == Tier::ram);
+    CHECK(f.cache->tier_of(f.chunk(1)) == Tier::ram);
+  }
+  CHECK(f.source.fetches == fetches);
+}
+
+TEST_CASE("NVMe is offered no more chunks while its writes are behind") {
+  FakeStore store(64 << 20);
+  Fixture f(std::vector<uint64_t>(200, kChunk), 0, true, {&store});
+  store.set_slow(true);
+  size_t read = 0;
+  for (; read < 200 && f.cache->space().nvme > 0; ++read) f.read(f.file(read), 0, kChunk);
+  CHECK(read > 1);
+  CHECK(read * kChunk < TransitShares::for_chunks(kChunk).capacity / 4);
+  CHECK(!f.cache->space().nvme_writable);
+  CHECK(f.read(f.file(read), 0, kChunk) == Origin::pfs);
+  store.set_slow(false);
+  CHECK(f.cache->space().nvme > 0);
+  CHECK(f.cache->space().nvme_writable);
+  CHECK(store.chunks() == read);  // the last one was passed on
+}
+
+TEST_CASE("a read over several chunks gets all of them in order") {
+  Fixture f({5 * kChunk + 123}, 1 << 20);
+  CHECK(f.read(f.file(0), kChunk - 10, 3 * kChunk) == Origin::pfs);
+  CHECK(f.source.fetches == 4);
+  CHECK(f.read(f.file(0), 0, 5 * kChunk + 123) == Origin::pfs);
+  CHECK(f.source.fetches == 6);
+  CHECK(f.read(f.file(0), 0, 5 * kChunk + 123) == Origin::ram);
+  CHECK(f.source.bytes == 5 * kChunk + 123);
+}
+
+TEST_CASE("any number of readers of a missing chunk cause one fetch") {
+  Fixture f({10000}, 1 << 20, false);
+  std::atomic<int> answered{0};
+  std::atomic<int> joined{0};
+  std::vector<std::jthread> readers;
+  for (int i = 0; i < 8; ++i) {
+    readers.emplace_back([&] {
+      for (int k = 0; k < 50; ++k) {
+        f.cache->acquire(f.chunk(0), Urgency{}, [&](Result<AcquiredChunk> chunk) {
+          ++answered;
+          if (chunk && chunk->joined) ++joined;
+        });
+      }
+    });
+  }
+  readers.clear();
+  CHECK(answered == 0);
+  CHECK(f.source.fetches == 1);
+  f.source.complete_all();
+  CHECK(answered == 400);
+  CHECK(joined == 399);
+}
+
+TEST_CASE("a reader that joins a prefetch makes it urgent") {
+  Fixture f({10000}, 1 << 20, false);
+  int answered = 0;
+  f.cache->acquire(f.chunk(0), {Urgency::Kind::prefetch, 77}, [&](const auto&) { ++answered; });
+  CHECK(f.source.raised == 0);
+  f.cache->acquire(f.chunk(0), {Urgency::Kind::prefetch, 78}, [&](const auto&) { ++answered; });
+  CHECK(f.source.raised == 0);
+  f.cache->acquire(f.chunk(0), {}, [&](const auto&) { ++answered; });
+  CHECK(f.source.raised == 1);
+  f.source.complete_all();
+  CHECK(answered == 3);
+}
+
+TEST_CASE("a prefetch that joins what fills a tier makes it as urgent as itself") {
+  Fixture f({10000}, 1 << 20, false);
+  int answered = 0;
+  f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 1}, [&](const auto&) { ++answered; });
+  f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 2}, [&](const auto&) { ++answered; });
+  CHECK(f.source.raised == 0);
+  f.cache->acquire(f.chunk(0), {Urgency::Kind::prefetch, 77}, [&](const auto&) { ++answered; });
+  CHECK(f.source.raised == 1);
+  f.source.complete_all();
+  CHECK(answered == 3);
+}
+
+TEST_CASE("what waits for memory goes by its most urgent use") {
+  const size_t fit = TransitShares::for_chunks(kChunk).capacity / kChunk;
+  Fixture f(std::vector<uint64_t>(fit + 10, kChunk), 0, false);
+  size_t answered = 0;
+  for (size_t i = 0; i < fit + 10; ++i)
+    f.cache->acquire(f.chunk(i), {Urgency::Kind::fill, i}, [&](const auto&) { ++answered; });
+  REQUIRE(f.source.fetches == fit);
+  f.cache->acquire(f.chunk(fit + 8), {Urgency::Kind::prefetch, 1}, [&](const auto&) { ++answered; });
+  f.cache->acquire(f.chunk(fit + 9), {}, [&](const auto&) { ++answered; });
+  CHECK(f.source.complete_until([&] { return answered == fit + 12; }));
+  const auto files = f.source.files();
+  REQUIRE(files.size() == fit + 10);
+  CHECK(files[fit] == f.file(fit + 9));
+  CHECK(files[fit + 1] == f.file(fit + 8));
+  CHECK(files[fit + 2] == f.file(fit));
+}
+
+TEST_CASE("a failed fetch fails all who wait, and the next try fetches again") {
+  Fixture f({10000}, 1 << 20, false);
+  int failed = 0;
+  for (int i = 0; i < 3; ++i) {
+    f.cache->acquire(f.chunk(0), {}, [&](const Result<AcquiredChunk>& chunk) {
+      if (!chunk && chunk.error().code == EIO) ++failed;
+    });
+  }
+  f.source.complete_one(EIO);
+  CHECK(failed == 3);
+  CHECK(f.metrics.ram_bytes.value() == 0);
+  f.cache->acquire(f.chunk(0), {}, [](const auto&) {});
+  CHECK(f.source.fetches == 2);
+  f.source.complete_all();
+  CHECK(f.cache->tier_of(f.chunk(0)) == Tier::ram);
+}
+
+TEST_CASE("a read of which one chunk fails is one error") {
+  Fixture f({3 * kChunk}, 1 << 20, false);
+  int calls = 0;
+  int errors = 0;
+  f.cache->read(f.file(0), 0, 3 * kChunk, [&](const Result<ReadView>& view) {
+    ++calls;
+    errors += view ? 0 : 1;
+  });
+  f.source.complete_one();
+  f.source.complete_one(EIO);
+  CHECK(calls == 0);
+  f.source.complete_one();
+  CHECK(calls == 1);
+  CHECK(errors == 1);
+}
+
+TEST_CASE("a full RAM tier keeps what it has and passes the rest through") {
+  Fixture f(std::vector<uint64_t>(10, 8192), 3 * 8192);
+  for (int pass = 0; pass < 2; ++pass) {
+    for (size_t i = 0; i < 10; ++i) f.read(f.file(i), 0, 8192);
+  }
+  CHECK(f.metrics.ram_bytes.value() == 3 * 8192);
+  CHECK(f.metrics.ram_chunks.value() == 3);
+  for (size_t i = 0; i < 10; ++i) CHECK((f.cache->tier_of(f.chunk(i)) == Tier::ram) == (i < 3));
+}
+
+TEST_CASE("transit memory is bounded and reused oldest first") {
+  const uint64_t transit = TransitShares::for_chunks(kChunk).capacity;
+  const size_t files = 2 * transit / kChunk;
+  Fixture f(std::vector<uint64_t>(files, kChunk), 0);
+  for (size_t i = 0; i < files; ++i) {
+    CHECK(f.read(f.file(i), 0, kChunk) == Origin::pfs);
+    CHECK(f.metrics.transit_bytes.value() <= static_cast<int64_t>(transit));
+  }
+  CHECK(f.cache->resident(f.chunk(files - 1)));
+  CHECK(!f.cache->resident(f.chunk(0)));
+}
+
+TEST_CASE("fetches beyond the transit memory wait and all complete") {
+  const size_t files = 3 * TransitShares::for_chunks(kChunk).capacity / kChunk;
+  Fixture f(std::vector<uint64_t>(files, kChunk), 0, false);
+  size_t answered = 0;
+  for (size_t i = 0; i < files; ++i) {
+    f.cache->acquire(f.chunk(i), {}, [&](const Result<AcquiredChunk>& chunk) { answered += chunk ? 1 : 0; });
+  }
+  CHECK(f.source.fetches == files / 3);
+  CHECK(f.metrics.transit_bytes.value() == static_cast<int64_t>(files / 3 * kChunk));
+  CHECK(f.source.complete_until([&] { return answered == files; }));
+}
+
+TEST_CASE("a fetch that waits for pinned memory begins when the pin is dropped") {
+  const size_t fits = TransitShares::for_chunks(kChunk).capacity / kChunk;
+  Fixture f(std::vector<uint64_t>(fits + 1, kChunk), 0);
+  std::vector<ChunkRef> pins;
+  for (size_t i = 0; i < fits; ++i) {
+    f.cache->acquire(f.chunk(i), {}, [&](Result<AcquiredChunk> chunk) { pins.push_back(chunk->data); });
+  }
+  REQUIRE(pins.size() == fits);
+  std::atomic<bool> answered = false;
+  f.cache->acquire(f.chunk(fits), {}, [&](const Result<AcquiredChunk>& chunk) { answered = bool(chunk); });
+  CHECK(!answered);
+  pins.pop_back();
+  CHECK(eventually([&] { return answered.load(); }));
+}
+
+TEST_CASE("pinned chunks in transit are not dropped under a reader") {
+  const size_t fits = TransitShares::for_chunks(kChunk).capacity / kChunk;
+  Fixture f(std::vector<uint64_t>(2 * fits, kChunk), 0);
+  ChunkRef pinned;
+  f.cache->acquire(f.chunk(0), {}, [&](Result<AcquiredChunk> chunk) { pinned = std::move(chunk->data); });
+  for (size_t i = 1; i < 2 * fits; ++i) f.read(f.file(i), 0, kChunk);
+  const auto* bytes = static_cast<const unsigned char*>(pinned->block.slices(0, kChunk)[0].iov_base);
+  CHECK(bytes[12345] == fake_byte(f.file(0), 12345));
+}
+
+TEST_CASE("reads that have one of their chunks do not hold the memory that all of them wait for") {
+  const size_t fits = TransitShares::for_chunks(kChunk).capacity / kChunk;
+  Fixture f(std::vector<uint64_t>(fits, 2 * kChunk), 0, false);
+  for (size_t i = 0; i < fits; ++i) f.cache->acquire(f.chunk(i), {}, [](const auto&) {});
+  REQUIRE(f.source.fetches == fits);
+  size_t right = 0;
+  for (size_t i = 0; i < fits; ++i) {
+    f.cache->read(f.file(i), kChunk - 100, 200, [&, file = f.file(i)](Result<ReadView> view) {
+      std::string bytes;
+      if (view) bytes = joined(view->memory);
+      bool equal = bytes.size() == 200;
+      for (size_t at = 0; at < bytes.size(); ++at)
+        equal = equal && static_cast<unsigned char>(bytes[at]) == fake_byte(file, kChunk - 100 + at);
+      right += equal ? 1 : 0;
+    });
+  }
+  CHECK(right == 0);
+  CHECK(f.source.complete_until([&] { return right == fits; }));
+}
+
+// Keeps what it is told on NVMe, and says when it is asked for the chunk that has to make room there.
+class SwappingPolicy final : public TierPolicy {
+ public:
+  TierChoice place(ChunkId chunk, uint64_t, const TierSpace& space) override {
+    if (chunk == newcomer) return {Tier::nvme, {victim}};
+    return {space.nvme >= kChunk ? Tier::nvme : Tier::none, {}};
+  }
+  bool would_keep(ChunkId, uint64_t, const TierSpace&) const override { return true; }
+
+  ChunkId newcomer{UINT32_MAX};
+  ChunkId victim;
+};
+
+TEST_CASE("what waits for memory for an NVMe hit and loses it there does not hold up other hits") {
+  const size_t fits = TransitShares::for_chunks(kChunk).capacity / kChunk;
+  const size_t spared = fits / 8;  // of the transit memory, for NVMe
+  const size_t stored = spared + 2;
+  FakeStore store(stored * kChunk);
+  SwappingPolicy policy;
+  Fixture f(std::vector<uint64_t>(stored + fits, kChunk), 0, true, {&store});
+  f.cache =
+      std::move(*ChunkCache::create({*f.catalog, f.source, {&store}, policy, f.metrics, f.log.logger()}, 0));
+  for (size_t i = 0; i < stored; ++i) CHECK(f.read(f.file(i), 0, kChunk) == Origin::pfs);
+  std::vector<ChunkRef> pins;
+  const auto pin = [&](Result<AcquiredChunk> chunk) { pins.push_back(chunk->data); };
+  for (size_t i = 0; i < fits - spared; ++i) f.cache->acquire(f.chunk(stored + i), {}, pin);
+  for (size_t i = 2; i < stored; ++i) f.cache->acquire(f.chunk(i), {}, pin);
+  REQUIRE(pins.size() == fits);
+  std::array<std::atomic<bool>, 3> answered{};
+  const auto note = [&](size_t which) {
+    return [&answered, which](const Result<AcquiredChunk>& chunk) { answered[which] = bool(chunk); };
+  };
+  f.cache->acquire(f.chunk(0), {}, note(0));
+  f.cache->acquire(f.chunk(1), {}, note(1));
+  policy.victim = f.chunk(0);
+  policy.newcomer = f.chunk(stored + fits - 1);
+  f.cache->acquire(policy.newcomer, {}, note(2));  // drops chunk 0, and waits for memory itself
+  REQUIRE(f.cache->tier_of(f.chunk(0)) == Tier::none);
+  REQUIRE((!answered[0] && !answered[1] && !answered[2]));
+  pins.pop_back();
+  CHECK(eventually([&] { return answered[1].load(); }));
+  CHECK((!answered[0] && !answered[2]));
+  pins.clear();
+  CHECK(eventually([&] { return answered[0] && answered[2]; }));
+}
+
+TEST_CASE("large chunks that no tier keeps are read through by range") {
+  TempTree tree;
+  tree.write("big", 16 << 20);
+  CapturedLog log;
+  Metrics metrics;
+  FirstTouchPolicy policy;
+  FakeSource source;
+  ScanOptions options;
+  options.chunk_size = 4 << 20;
+  const auto catalog = *scan_catalog(tree.path(), options, log.logger());
+  const auto cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, 0));
+  const FileId file = *catalog->find("big");
+  std::mt19937 random(3);
+  uint64_t asked = 0;
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t length = 1 + random() % 100000;
+    const uint64_t offset = random() % ((16 << 20) - length);
+    asked += length;
+    cache->read(file, offset, length, [&](const Result<ReadView>& view) {
+      REQUIRE(view);
+      uint64_t at = offset;
+      for (const iovec& part : view->memory) {
+        const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
+        CHECK(bytes[0] == fake_byte(file, at));
+        CHECK(bytes[part.iov_len - 1] == fake_byte(file, at + part.iov_len - 1));
+        at += part.iov_len;
+      }
+      CHECK(at == offset + length);
+    });
+  }
+  CHECK(source.bytes == asked);
+  CHECK(cache->stop(5s));
+}
+
+TEST_CASE("after stop() nothing is fetched, and what waited is answered") {
+  Fixture f({10000, 10000}, 1 << 20, false);
+  int cancelled = 0;
+  const auto count = [&](const Result<AcquiredChunk>& chunk) {
+    if (!chunk && chunk.error().code == ECANCELED) ++cancelled;
+  };
+  f.cache->acquire(f.chunk(0), {}, count);
+  CHECK(f.cache->stop(5s));
+  CHECK(cancelled == 1);
+  f.cache->acquire(f.chunk(1), {}, count);
+  CHECK(cancelled == 2);
+}
+
+TEST_CASE("random reads from several threads see the right bytes with any memory") {
+  const uint64_t ram = GENERATE(0, 1 << 20, 64 << 20);
+  std::vector<uint64_t> sizes;
+  std::mt19937 random(11);
+  for (int i = 0; i < 200; ++i) sizes.push_back(1 + random() % (3 * kChunk));
+  Fixture f(sizes, ram);
+  std::atomic<uint64_t> wrong{0};
+  std::atomic<uint64_t> answered{0};
+  std::vector<std::jthread> readers;
+  for (unsigned t = 0; t < 4; ++t) {
+    readers.emplace_back([&, t] {
+      std::mt19937 r(t);
+      for (int i = 0; i < 2000; ++i) {
+        const FileId file = f.file(r() % sizes.size());
+        const uint64_t size = f.catalog->stamp(file).size;
+        const uint64_t offset = r() % size;
+        const uint64_t length = 1 + r() % (size - offset);
+        // By value: another thread may complete it later.
+        f.cache->read(file, offset, length,
+                      [&wrong, &answered, file, offset, length](const Result<ReadView>& view) {
+                        ++answered;
+                        if (!view) return void(++wrong);
+                        uint64_t at = offset;
+                        for (const iovec& part : view->memory) {
+                          const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
+                          if (bytes[0] != fake_byte(file, at)) ++wrong;
+                          at += part.iov_len;
+                        }
+                        if (at != offset + length) ++wrong;
+                      });
+      }
+    });
+  }
+  readers.clear();
+  CHECK(answered == 4 * 2000);
+  CHECK(wrong == 0);
+  CHECK(f.metrics.ram_bytes.value() <= static_cast<int64_t>(ram));
+}

@@ -1,0 +1,240 @@
+#include "cache/source/pfs_source.h"
+
+#include <atomic>
+#include <cerrno>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "cache/catalog/scan.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
+#include "tests/support/eventually.h"
+#include "tests/support/temp_tree.h"
+
+using namespace clairfs;
+
+namespace {
+
+/// A backend with so many descriptors: reads beyond fail, the others wait until the test ends them.
+class FewDescriptors final : public IoBackend {
+ public:
+  explicit FewDescriptors(size_t most) : most_(most) {}
+  void submit(FileRead request) override {
+    const bool fails = waiting_.size() >= most_ && request.open_fd < 0;
+    (fails ? failed_ : waiting_).push_back(std::move(request));
+  }
+  void submit(Transfer) override { FAIL("not for sources"); }
+  const char* kind() const override { return "test"; }
+
+  /// Ends what has failed, then one that has not. False when there is nothing.
+  bool step(const Catalog& catalog) {
+    if (!failed_.empty()) {
+      ++failures;
+      take(failed_).done(Error{EMFILE, "open: Too many open files"});
+    } else if (!waiting_.empty()) {
+      const FileRead read = take(waiting_);
+      const FileId file = *catalog.find(read.path);
+      FileRead::Outcome outcome;
+      outcome.bytes = read.memory[0].iov_len;
+      outcome.stamp = catalog.stamp(file);
+      read.done(std::move(outcome));
+    } else {
+      return false;
+    }
+    return true;
+  }
+  void set_most(size_t most) { most_ = most; }
+
+  size_t failures = 0;
+
+ private:
+  static FileRead take(std::deque<FileRead>& from) {
+    FileRead first = std::move(from.front());
+    from.pop_front();
+    return first;
+  }
+  size_t most_;
+  std::deque<FileRead> waiting_;
+  std::deque<FileRead> failed_;
+};
+
+struct Fixture {
+  explicit Fixture(size_t descriptors) : io(descriptors) {
+    for (int i = 0; i < 500; ++i) tree.write("f" + std::to_string(i), 100);
+    catalog = *scan_catalog(tree.path(), {}, log.logger());
+    source = std::make_unique<PfsSource>(*catalog, Fd(), io, PfsOptions{}, clock, metrics, log.logger(),
+                                         [](FileId) {});
+  }
+  std::shared_ptr<Demand> fetch(int file, Urgency urgency = {Urgency::Kind::prefetch, 0}) {
+    auto demand = std::make_shared<Demand>(urgency);
+    source->start({*catalog->find("f" + std::to_string(file)),
+                   0,
+                   100,
+                   {{memory.data(), 100}},
+                   demand,
+                   FetchScope::anywhere,
+                   [this, file](Result<Origin> result) {
+                     ended.push_back(file);
+                     if (!result) errors.push_back(result.error().code);
+                   }});
+    return demand;
+  }
+  void run() {
+    while (io.step(*catalog)) {
+    }
+  }
+
+  TempTree tree;
+  CapturedLog log;
+  Metrics metrics;
+  const SteadyClock clock;
+  FewDescriptors io;
+  std::shared_ptr<const Catalog> catalog;
+  std::unique_ptr<PfsSource> source;
+  std::vector<char> memory = std::vector<char>(100);
+  std::vector<int> ended;
+  std::vector<int> errors;
+};
+
+}  // namespace
+
+TEST_CASE("fetches wait for descriptors that others have") {
+  Fixture f(3);
+  for (int i = 0; i < 500; ++i) f.fetch(i);
+  f.run();
+  CHECK(f.ended.size() == 500);
+  CHECK(f.errors.empty());
+  CHECK(f.metrics.pfs_errors.value() == 0);
+  CHECK(f.metrics.pfs_in_flight.value() == 0);
+  CHECK(f.log.lines_with("Too many open files") == 1);
+  // What the first round lacked, and an attempt now and then.
+  CHECK(f.io.failures < 16 + 500 / 32);
+}
+
+TEST_CASE("a reader's fetch overtakes those that wait for descriptors") {
+  Fixture f(2);
+  for (int i = 0; i < 20; ++i) f.fetch(i);
+  f.io.step(*f.catalog);  // one of the first sixteen has failed and waits again
+  f.fetch(100, Urgency{});
+  f.run();
+  CHECK(f.ended.size() == 21);
+  CHECK(f.errors.empty());
+  CHECK(std::find(f.ended.begin(), f.ended.end(), 100) - f.ended.begin() < 16);
+}
+
+TEST_CASE("a fetch whose demand rises overtakes the others, and its file is read once") {
+  Fixture f(100);
+  for (int i = 0; i < 40; ++i) f.fetch(i, {Urgency::Kind::fill, 0});
+  const auto demand = f.fetch(100, {Urgency::Kind::prefetch, 9});
+  const auto unknown = std::make_shared<Demand>(Urgency{});
+  f.source->demand_changed(*unknown);
+  f.fetch(101, {Urgency::Kind::prefetch, 5});
+  REQUIRE(demand->raise({Urgency::Kind::prefetch, 1}));
+  f.source->demand_changed(*demand);
+  f.run();
+  const auto place = [&](int file) {
+    return std::find(f.ended.begin(), f.ended.end(), file) - f.ended.begin();
+  };
+  CHECK(f.ended.size() == 42);
+  CHECK(place(100) < place(101));
+  CHECK(place(101) < place(39));
+  f.source->demand_changed(*demand);  // after its end
+}
+
+TEST_CASE("without any descriptor a fetch fails, and later ones do not once there are some") {
+  Fixture f(0);
+  f.fetch(1);
+  f.run();
+  CHECK(f.errors == std::vector{EMFILE});
+  f.io.set_most(64);
+  for (int i = 0; i < 100; ++i) f.fetch(i);
+  f.run();
+  CHECK(f.ended.size() == 101);
+  CHECK(f.errors.size() == 1);
+}
+
+namespace {
+
+/// Servers that hang: files whose names end in 0 to 8 are never read, the others at once.
+class Hanging final : public IoBackend {
+ public:
+  explicit Hanging(const Catalog& catalog) : catalog_(catalog) {}
+  void submit(FileRead request) override {
+    if (request.path.back() == '9') return answer(request);
+    MutexLock lock(mutex_);
+    hung_.push_back(std::move(request));
+  }
+  void submit(Transfer) override { FAIL("not for sources"); }
+  const char* kind() const override { return "test"; }
+
+  size_t hung() {
+    MutexLock lock(mutex_);
+    return hung_.size();
+  }
+  void release() {
+    for (;;) {
+      std::deque<FileRead> released;
+      {
+        MutexLock lock(mutex_);
+        released.swap(hung_);
+      }
+      if (released.empty()) return;
+      for (const FileRead& read : released) answer(read);
+    }
+  }
+
+ private:
+  void answer(const FileRead& read) const {
+    FileRead::Outcome outcome;
+    outcome.bytes = read.memory[0].iov_len;
+    outcome.stamp = catalog_.stamp(*catalog_.find(read.path));
+    read.done(std::move(outcome));
+  }
+  const Catalog& catalog_;
+  Mutex mutex_;
+  std::deque<FileRead> hung_ GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+TEST_CASE("operations that hang do not hold up the others, and are not more than the most") {
+  TempTree tree;
+  for (int i = 0; i < 200; ++i) tree.write("f" + std::to_string(i), 100);
+  CapturedLog log;
+  Metrics metrics;
+  const SteadyClock clock;
+  const auto catalog = *scan_catalog(tree.path(), {}, log.logger());
+  Hanging io(*catalog);
+  PfsOptions options;
+  options.stuck = std::chrono::milliseconds(20);
+  PfsSource source(*catalog, Fd(), io, options, clock, metrics, log.logger(), [](FileId) {});
+  std::vector<char> memory(100);
+  std::atomic<int> ended = 0;
+  const auto fetch = [&](int file, Urgency::Kind kind = Urgency::Kind::prefetch) {
+    source.start({*catalog->find("f" + std::to_string(file)),
+                  0,
+                  100,
+                  {{memory.data(), 100}},
+                  std::make_shared<Demand>(Urgency{kind, 0}),
+                  FetchScope::anywhere,
+                  [&](const Result<Origin>& result) { ended += result.ok(); }});
+  };
+  for (int i = 0; i < 30; ++i) fetch(10 * i % 180);
+  for (int i = 0; i < 5; ++i) fetch(10 * i + 9);
+  CHECK(eventually([&] { return ended == 5; }));  // though nothing else ended meanwhile
+  CHECK(io.hung() == 30);
+  for (int i = 0; i < 100; ++i) fetch(1);
+  // All but what is left to readers.
+  CHECK(eventually([&] { return io.hung() == 60; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  CHECK(io.hung() == 60);
+  for (int i = 0; i < 3; ++i) fetch(1, Urgency::Kind::reader);
+  CHECK(eventually([&] { return io.hung() == 63; }));
+  fetch(9, Urgency::Kind::reader);
+  CHECK(eventually([&] { return ended == 6; }));
+  CHECK(eventually([&] {
+    io.release();
+    return ended == 139;
+  }));
+}

@@ -1,0 +1,73 @@
+#include "mount-helper/commands/control_client.h"
+
+#include "plan/spec/plan_spec.h"
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+
+namespace {
+
+PlanSpec registered(const std::string& text, const std::string& folder) {
+  const auto spec = parse_plan(plan_to_register(text, {"/mnt/data", folder, "socket"}, "/home/me"));
+  REQUIRE(spec);
+  return *spec;
+}
+
+PlanSpec of_words(const std::vector<std::string>& words) {
+  const auto spec = parse_plan(plan_text_of(words));
+  REQUIRE(spec);
+  return *spec;
+}
+
+}  // namespace
+
+TEST_CASE("several words are pairs whose values are literal, one word is a text") {
+  const PlanSpec plain = of_words({"seed=42", "root=my \"own\" \\ 'dir'", "batch=4"});
+  CHECK(plain.root == "my \"own\" \\ 'dir'");
+  CHECK(plain.seed == "42");
+  CHECK(plain.batch == 4);
+  CHECK(of_words({"seed=42 batch=4"}) == of_words({"seed=42", "batch=4"}));
+  CHECK(of_words({R"({"seed": 42, "batch": 4})"}) == of_words({"seed=42", "batch=4"}));
+  CHECK(!parse_plan(plan_text_of({"seed=42", "batch"})));
+  CHECK(!parse_plan(plan_text_of({"seed=42", ""})));
+  CHECK(!parse_plan(plan_text_of({"seed=42 batch=4", "epochs=1"})));
+}
+
+TEST_CASE("files are made absolute, values in place are not") {
+  CHECK(registered("sampler=list list=order.txt", "").list == "/home/me/order.txt");
+  CHECK(registered("sampler=list=../order.txt", "").list == "/home/order.txt");
+  CHECK(registered("sampler=list list=/order.txt", "").list == "/order.txt");
+  CHECK(registered("sampler=list list=[3,1,2]", "").list == "[3,1,2]");
+  CHECK(registered("sampler=torch.weighted seed=1 weights=w", "").weights == "/home/me/w");
+  CHECK(registered("sampler=torch.subset seed=1 indices=sub/i", "").indices == "/home/me/sub/i");
+}
+
+TEST_CASE("the root is the folder that was named, unless the plan names one") {
+  CHECK(registered("seed=1", "").root.empty());
+  CHECK(registered("seed=1", "train").root == "train");
+  CHECK(registered("seed=1 root=val", "train").root == "val");
+  CHECK(registered("seed=1 root=./val/", "train").root == "val");
+  CHECK(registered("seed=1 root=.", "train").root.empty());
+  CHECK(registered("seed=1 root=/mnt/data/val/", "").root == "val");
+  CHECK(registered("seed=1 root=/mnt/data", "train").root.empty());
+  CHECK(registered("seed=1 root=/mnt/database", "").root == "/mnt/database");
+}
+
+TEST_CASE("what is no plan is left to the daemon to refuse") {
+  const ControlledMount mount{"/mnt/data", "train", "socket"};
+  for (const std::string text : {"", "sede=1", "seed", "{", "seed=1 root='"}) {
+    CHECK(plan_to_register(text, mount, "/") == text);
+  }
+}
+
+TEST_CASE("a path on no clairfs mount is told so") {
+  const auto mount = find_controlled_mount("/proc");
+  REQUIRE(!mount);
+  CHECK(mount.error().message.find("is not on a clairfs mount") != std::string::npos);
+}
+
+TEST_CASE("a daemon that is gone is told with the other door") {
+  const auto answer = ask_mount({"/mnt/data", "", "clairfs.no-such-socket"}, "show", 1);
+  REQUIRE(!answer);
+  CHECK(answer.error().message.find("/mnt/data/.clairfs/plan") != std::string::npos);
+}

@@ -1,0 +1,64 @@
+#include "mount-helper/commands/progress_bar.h"
+
+#include <memory>
+
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace {
+
+class FakeClock final : public Clock {
+ public:
+  TimePoint now() const override { return time; }
+  TimePoint time{};
+};
+
+struct Output {
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{std::tmpfile(), &std::fclose};
+  std::string text() const {
+    std::string all(static_cast<size_t>(std::ftell(file.get())), '\0');
+    std::rewind(file.get());
+    const size_t got = std::fread(all.data(), 1, all.size(), file.get());
+    return all.substr(0, got);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("progress of a transfer is put in figures") {
+  CHECK(transfer_text({250, 1000, 1ULL << 30, 4ULL << 30}, 2s) ==
+        "[#####...............]  25 %  250/1000 files  1.0 GiB/4.0 GiB  512.0 MiB/s  ETA 0:06");
+  CHECK(transfer_text({0, 10, 0, 100}, 0s) == "[....................]   0 %  0/10 files  0 B/100 B");
+  CHECK(transfer_text({1, 100, 100, 1'000'000}, 1s).find("ETA 2:46:39") != std::string::npos);
+}
+
+TEST_CASE("empty files and empty datasets are no division by zero") {
+  CHECK(transfer_text({5, 10, 0, 0}, 1s).find(" 50 %") != std::string::npos);
+  CHECK(transfer_text({0, 0, 0, 0}, 1s).find("100 %") != std::string::npos);
+}
+
+TEST_CASE("the bar draws at most ten times a second and clears its line") {
+  FakeClock clock;
+  const Output output;
+  {
+    ProgressBar bar(output.file.get(), clock, true);
+    bar.show("one");
+    clock.time += 99ms;
+    bar.show("two");
+    clock.time += 1ms;
+    bar.show("three");
+  }
+  CHECK(output.text() == "\r\033[Kone\r\033[Kthree\r\033[K");
+}
+
+TEST_CASE("a bar on what is no terminal stays silent") {
+  const FakeClock clock;
+  const Output output;
+  ProgressBar bar(output.file.get(), clock);
+  bar.show("one");
+  bar.clear();
+  CHECK(!bar.enabled());
+  CHECK(output.text().empty());
+}

@@ -1,0 +1,106 @@
+#include "mount-helper/commands/top_report.h"
+
+#include <algorithm>
+
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+using nlohmann::json;
+
+namespace {
+
+json stats(uint64_t ram, uint64_t pfs, uint64_t passed) {
+  return {
+      {"daemon", {{"control_socket", "one"}}},
+      {"mountpoint", "/mnt"},
+      {"source", "/pfs"},
+      {"bytes", {{"ram", ram}, {"nvme", 0}, {"peer", 0}, {"pfs", pfs}}},
+      {"stall_seconds", static_cast<double>(pfs) * 1e-6},
+      {"pfs", {{"bytes", pfs * 10}, {"opens", pfs}, {"in_flight", 3}}},
+      {"tiers", {{"ram", {{"bytes", 512}, {"capacity", 1024}}}, {"nvme", {{"bytes", 0}, {"capacity", 0}}}}},
+      {"plan_list",
+       {{{"name", "default"},
+         {"text", "seed=1"},
+         {"state", "following"},
+         {"plan", {{"ranks_per_node", 2}, {"workers", 4}}},
+         {"epoch", 3},
+         {"front", 70},
+         {"epoch_length", 100},
+         {"samples", 100},
+         {"bytes", 1000000},
+         {"ahead", 50},
+         {"passed", passed}}}}};
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string all;
+  for (const std::string& line : lines) all += line + "\n";
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("what plans passed and no request asked for came from the page cache") {
+  // 100 samples of 10,000 bytes were passed; of these 200,000 bytes were requested.
+  const ByteSources bytes = byte_sources(stats(0, 0, 100), stats(150000, 50000, 200));
+  CHECK(bytes.page_cache_known);
+  CHECK(bytes.page_cache == Approx(800000));
+  CHECK(bytes.all() == Approx(1000000));
+  const std::string text = joined(top_lines(stats(0, 0, 100), stats(150000, 50000, 200), 2));
+  CHECK_THAT(text, Contains("page cache 80.0 %  RAM 15.0 %  NVMe 0.0 %  PFS 5.0 %"));
+}
+
+TEST_CASE("without progress of a plan the page cache's share is not known") {
+  CHECK(!byte_sources(stats(0, 0, 100), stats(150000, 0, 100)).page_cache_known);
+  json after = stats(150000, 0, 100);
+  after["plan_list"] = json::array();
+  const std::string text = joined(top_lines(stats(0, 0, 100), after, 1));
+  CHECK_THAT(text, Contains("page cache not known  RAM 100.0 %") && Contains("no plan"));
+}
+
+TEST_CASE("more requested than passed leaves nothing to the page cache") {
+  CHECK(byte_sources(stats(0, 0, 0), stats(5000000, 0, 10)).page_cache == 0);
+}
+
+TEST_CASE("rates are per second of the time between the readings") {
+  const std::string text = joined(top_lines(stats(0, 0, 100), stats(0, 800000, 300), 4));
+  CHECK_THAT(text,
+             Contains("plan default  following  epoch 3  70 of 100  50 samples/s  ahead 50 samples (1.0 s)"));
+  CHECK_THAT(text, Contains("PFS     2.0 MB/s  200000 opens/s  3 at once"));
+  CHECK_THAT(text, Contains("stall   2.5 % of the time of 8 readers"));
+  CHECK_THAT(text, Contains("filled  RAM 512 B of 1.0 KiB (50 %)\n"));
+}
+
+TEST_CASE("a plan that is new, or was replaced, has no rate yet") {
+  json before = stats(0, 0, 0);
+  before["plan_list"][0]["text"] = "seed=2";
+  CHECK_THAT(joined(top_lines(before, stats(0, 0, 1000), 1)), Contains(" 0 samples/s"));
+  before["plan_list"] = json::array();
+  CHECK_THAT(joined(top_lines(before, stats(0, 0, 1000), 1)), Contains(" 0 samples/s"));
+  CHECK_THAT(joined(top_lines(stats(0, 0, 1000), stats(0, 0, 5), 1)),
+             Contains(" 0 samples/s"));  // begun anew
+}
+
+TEST_CASE("a suspended plan says why, and names stay on their line") {
+  json after = stats(0, 0, 0);
+  after["plan_list"][0]["state"] = "suspended";
+  after["plan_list"][0]["divergence"] = {{"text", "epoch 0: expected a\nb, saw c\033[J: matches epoch 3"}};
+  const auto lines = top_lines(stats(0, 0, 0), after, 1);
+  CHECK_THAT(lines.back(), Contains("expected a\\nb, saw c\\x1b[J: matches epoch 3"));
+  CHECK(std::none_of(lines.begin(), lines.end(),
+                     [](const auto& l) { return l.find('\n') != std::string::npos; }));
+}
+
+TEST_CASE("readings that lack fields do no harm") {
+  CHECK(!top_lines(json::object(), json::object(), 1).empty());
+  CHECK(
+      !top_lines(json::object(), {{"plan_list", {{{"name", 3}}, "text", nullptr}}, {"bytes", 7}}, 0).empty());
+  CHECK(!top_lines(stats(1, 1, 1), json::object(), 1).empty());
+}
+
+TEST_CASE("readings of two daemons cannot be subtracted") {
+  json other = stats(0, 0, 0);
+  other["daemon"]["control_socket"] = "two";
+  CHECK(same_daemon(stats(0, 0, 0), stats(1, 1, 1)));
+  CHECK(!same_daemon(stats(0, 0, 0), other));
+}

@@ -1,0 +1,59 @@
+#include "mount-helper/mounts/mountinfo.h"
+
+#include <filesystem>
+
+#include "tests/support/catch.h"
+#include "tests/unit/mount-helper/temporary_directory.h"
+
+using namespace clairfs;
+
+namespace {
+
+constexpr const char* kMountinfo =
+    "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
+    "30 22 0:40 / /mnt/a\\040b\\011c\\012d\\134e rw,nosuid - fuse.clairfs /pfs/im\\040ages "
+    "rw,user_id=1000,group_id=0\n"
+    "31 22 0:41 / /mnt/data rw shared:7 master:2 - fuse.clairfs /pfs/one rw\n"
+    "32 31 0:42 / /mnt/data rw shared:8 - fuse.clairfs /pfs/two rw\n"
+    "33 31 0:43 / /mnt/data/inner rw - tmpfs tmpfs rw\n"
+    "broken line\n\n";
+
+}  // namespace
+
+TEST_CASE("mountinfo is read with its escapes and optional fields") {
+  const auto mounts = parse_mountinfo(kMountinfo);
+  REQUIRE(mounts.size() == 5);
+  CHECK(mounts[0].mountpoint == "/");
+  CHECK(!mounts[0].is_clairfs());
+  CHECK(mounts[1].mountpoint == "/mnt/a b\tc\nd\\e");
+  CHECK(mounts[1].source == "/pfs/im ages");
+  CHECK(mounts[1].is_clairfs());
+  CHECK(mounts[2].type == "fuse.clairfs");
+  CHECK(mounts[1].owner == 1000U);
+  CHECK(!mounts[2].owner);
+}
+
+TEST_CASE("the topmost and innermost mount of a path is found") {
+  const auto mounts = parse_mountinfo(kMountinfo);
+  CHECK(mount_at(mounts, "/mnt/data")->source == "/pfs/two");
+  CHECK(!mount_at(mounts, "/mnt/data/x"));
+  CHECK(mount_containing(mounts, "/mnt/data/x/y")->source == "/pfs/two");
+  CHECK(mount_containing(mounts, "/mnt/data/inner/y")->type == "tmpfs");
+  CHECK(mount_containing(mounts, "/mnt/database")->mountpoint == "/");
+  CHECK(!mount_containing({}, "/mnt"));
+}
+
+TEST_CASE("a path is within itself and what lies above it") {
+  CHECK(is_within("/a/b", "/a"));
+  CHECK(is_within("/a", "/a"));
+  CHECK(is_within("/a", "/"));
+  CHECK(!is_within("/ab", "/a"));
+  CHECK(!is_within("/a", "/a/b"));
+}
+
+TEST_CASE("mountpoints are resolved through symlinks and dots") {
+  const TemporaryDirectory directory;
+  const std::string real = directory.make("real");
+  std::filesystem::create_directory_symlink(real, directory.path() + "/link");
+  CHECK(*resolve_path(directory.path() + "/./link/../link/") == real);
+}

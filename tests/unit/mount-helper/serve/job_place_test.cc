@@ -1,0 +1,199 @@
+#include "mount-helper/serve/job_place.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/catch.h"
+#include "tests/unit/mount-helper/temporary_directory.h"
+
+namespace clairfs {
+namespace {
+
+MountOptions options_of(const std::string& mountpoint) {
+  MountOptions options;
+  options.foreground = true;
+  options.source = "/data";
+  options.mountpoint = mountpoint;
+  return options;
+}
+
+/// A variable of the environment, for a scope.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+}  // namespace
+
+TEST_CASE("every path may name the rank") {
+  MountOptions options = options_of("/mnt/{rank}/data-{rank}");
+  options.nvme = {{"/nvme/{rank}", 5}, {"/disk", 6}};
+  options.catalog_dir = "{rank}";
+  options.log_file = "/log/{rank}.txt";
+  const auto placed = for_place(options, {Rank(12), 16});
+  REQUIRE(placed);
+  CHECK(placed->source == "/data");
+  CHECK(placed->mountpoint == "/mnt/12/data-12");
+  CHECK(placed->nvme == std::vector<NvmeDir>{{"/nvme/12", 5}, {"/disk", 6}});
+  CHECK(placed->catalog_dir == "12");
+  CHECK(placed->log_file == "/log/12.txt");
+}
+
+TEST_CASE("without a job the rank is 0") {
+  const auto placed = for_place(options_of("/mnt/{rank}"), {});
+  REQUIRE(placed);
+  CHECK(placed->mountpoint == "/mnt/0");
+}
+
+TEST_CASE("a mount point is one node's at a time") {
+  const TemporaryDirectory one;
+  const TemporaryDirectory two;
+  auto claim = claim_mount_point(one.path());
+  REQUIRE(claim);
+  CHECK(*claim);
+  CHECK(*claim_mount_point(two.path()));
+  std::optional<Result<Fd>> second;
+  std::atomic<bool> claimed{false};
+  std::thread waits([&] {
+    second = claim_mount_point(one.path());
+    claimed = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_FALSE(claimed);
+  *claim = Fd();
+  waits.join();
+  REQUIRE(*second);
+  CHECK(**second);
+  CHECK_FALSE(*claim_mount_point("/nowhere/at all"));
+}
+
+TEST_CASE("a path is another mount point where other mounts are seen") {
+  const TemporaryDirectory here;
+  const auto claim = claim_mount_point(here.path());
+  REQUIRE(claim);
+  REQUIRE(*claim);
+  constexpr int kNotTried = 2;
+  const pid_t container = ::fork();  // with mounts of its own, and the network of all
+  REQUIRE(container >= 0);
+  if (container == 0) {
+    if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) ::_exit(kNotTried);
+    const auto second = claim_mount_point(here.path());
+    ::_exit(second && *second ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(container, &status, 0) == container);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNotTried)
+    WARN("not tried: this user may not make a mount namespace");
+  else
+    CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a node of a job stays in the foreground") {
+  MountOptions options = options_of("/mnt");
+  options.foreground = false;
+  CHECK(for_place(options, {Rank(0), 1}).ok());
+  const auto refused = for_place(options, {Rank(0), 2});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message.find("add -f") != std::string::npos);
+}
+
+TEST_CASE("a node of a job without a launcher may go to the background") {
+  MountOptions options = options_of("/mnt");
+  options.foreground = false;
+  options.job = HostPort{"node0", 5200};
+  CHECK(for_place(options, {Rank(0), 2}).ok());
+}
+
+TEST_CASE("the place in a job comes from the options, else from the environment") {
+  MountOptions options = options_of("/mnt");
+  options.job = HostPort{"node0", 5200};
+  const auto why = [&] {
+    const auto place = place_of(options);
+    return place ? std::string() : place.error().message;
+  };
+  CHECK(why().find("--rank R") != std::string::npos);
+  options.rank = 1;
+  CHECK(why().find("--nodes N") != std::string::npos);
+  options.nodes = 1;
+  CHECK(why().find("rank 1 is not below 1") != std::string::npos);
+  options.nodes = 2;
+  {
+    const Variable group_rank("GROUP_RANK", "0");  // options win
+    const Variable pmi_rank("PMI_RANK", "7");      // over launchers too
+    const Variable pmi_size("PMI_SIZE", "9");
+    const auto place = place_of(options);
+    REQUIRE(place);
+    CHECK((place->self == Rank(1) && place->size == 2));
+  }
+  const Variable group_rank("GROUP_RANK", "2");
+  const Variable world_size("WORLD_SIZE", "24");
+  const Variable local_world_size("LOCAL_WORLD_SIZE", "8");
+  options.rank.reset();
+  options.nodes.reset();
+  {
+    const auto place = place_of(options);
+    REQUIRE(place);
+    CHECK((place->self == Rank(2) && place->size == 3));
+  }
+  const Variable master_port("MASTER_PORT", "5200");
+  CHECK(why().find("MASTER_PORT, torch's own") != std::string::npos);
+}
+
+TEST_CASE("a rank without a place to meet is refused") {
+  MountOptions options = options_of("/mnt");
+  options.rank = 0;
+  const auto place = place_of(options);
+  REQUIRE_FALSE(place);
+  CHECK(place.error().message.find("--job HOST:PORT") != std::string::npos);
+}
+
+TEST_CASE("the job's secret is read, from the file rather than the environment") {
+  const TemporaryDirectory directory;
+  MountOptions options = options_of("/mnt");
+  options.job = HostPort{"node0", 5200};
+  const MpiPlace place{Rank(0), 2};
+  CHECK(for_place(options, place)->job_secret.empty());
+  const Variable variable("CLAIRFS_JOB_SECRET", " of the environment\n");
+  CHECK(for_place(options, place)->job_secret == "of the environment");
+  options.job_secret_file = directory.write("secret", "of the file \n");
+  CHECK(for_place(options, place)->job_secret == "of the file");
+  options.job_secret_file = directory.write("secret", " \n");
+  CHECK(for_place(options, place).error().message.find("is empty") != std::string::npos);
+  options.job_secret_file = "/nowhere/secret";
+  CHECK(for_place(options, place).error().message.find("--job-secret: open /nowhere/secret") == 0);
+  options.job.reset();
+  CHECK(for_place(options, place)->job_secret.empty());
+}
+
+TEST_CASE("what may not be meant is doubted") {
+  MountOptions options = options_of("/mnt");
+  CHECK(doubts_about_job(options, {}).empty());
+  {
+    const Variable nodes("SLURM_JOB_NUM_NODES", "4");
+    CHECK(doubts_about_job(options, {}).size() == 1);
+    CHECK(doubts_about_job(options, {Rank(0), 4}).empty());
+    options.peers = false;
+    CHECK(doubts_about_job(options, {}).empty());
+    options.peers = true;
+  }
+  options.job = HostPort{"node0", 5200};
+  REQUIRE(doubts_about_job(options, {Rank(0), 2}).size() == 1);
+  CHECK(doubts_about_job(options, {Rank(0), 2})[0].find("without --job-secret") == 0);
+  options.job_secret = "something";
+  CHECK(doubts_about_job(options, {Rank(0), 2}).empty());
+}
+
+}  // namespace clairfs

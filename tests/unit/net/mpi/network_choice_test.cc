@@ -1,0 +1,65 @@
+#include "net/mpi/network_choice.h"
+
+#include <cstdlib>
+#include <optional>
+
+#include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+
+namespace {
+
+struct Chosen {
+  std::optional<std::string> list;  // of UCX_TLS
+  std::string text;
+  bool warned = false;
+  bool tuned = false;
+};
+
+Chosen choose(const std::string& wanted, const char* users) {
+  for (const char* name :
+       {"UCX_TLS", "UCX_RNDV_THRESH", "UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE", "UCX_ZCOPY_THRESH"})
+    ::unsetenv(name);
+  if (users != nullptr) ::setenv("UCX_TLS", users, 1);
+  CapturedLog log;
+  Chosen chosen;
+  chosen.text = choose_network(wanted, log.logger());
+  if (const char* list = std::getenv("UCX_TLS")) chosen.list = list;
+  chosen.warned = log.has("may end this node when another one dies");
+  chosen.tuned = std::getenv("UCX_ZCOPY_THRESH") != nullptr;
+  ::unsetenv("UCX_TLS");
+  return chosen;
+}
+
+}  // namespace
+
+TEST_CASE("without a choice the network is one on which deaths end nobody else") {
+  const Chosen chosen = choose("", nullptr);
+  CHECK(chosen.list == "tcp,self,posix,sysv");
+  CHECK_FALSE(chosen.warned);
+  CHECK(chosen.tuned);
+  CHECK(chosen.text == "--network safe (UCX_TLS=tcp,self,posix,sysv)");
+}
+
+TEST_CASE("UCX_TLS of the user is honoured") {
+  CHECK(choose("", "tcp,self").list == "tcp,self");
+  CHECK_FALSE(choose("", "tcp,self").warned);
+  const Chosen fast = choose("", "rc,self");
+  CHECK(fast.list == "rc,self");
+  CHECK(fast.warned);
+  CHECK_FALSE(fast.tuned);
+  CHECK(fast.text.find("as UCX_TLS is set") != std::string::npos);
+}
+
+TEST_CASE("the option wins over UCX_TLS") {
+  CHECK(choose("safe", "rc,self").list == "tcp,self,posix,sysv");
+  CHECK_FALSE(choose("safe", "rc,self").warned);
+  const Chosen fast = choose("fast", "tcp,self");
+  CHECK_FALSE(fast.list);
+  CHECK(fast.warned);
+  CHECK(fast.text.find("--network fast (whatever UCX finds)") != std::string::npos);
+  CHECK(choose("rc_x,tcp,self", nullptr).list == "rc_x,tcp,self");
+  CHECK(choose("rc_x,tcp,self", nullptr).warned);
+  CHECK_FALSE(choose("tcp,self", "rc").warned);
+}

@@ -1,0 +1,224 @@
+// Nodes that fetch from each other, with and without faults.
+
+#include "tests/support/catch.h"
+#include "tests/support/peer_nodes.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Each node asks for every chunk, in an order of its own.
+void everybody_asks_for_everything(PeerNodes& nodes, Tally& tally, uint64_t seed) {
+  std::vector<std::jthread> readers;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    readers.emplace_back([&, n] {
+      std::vector<uint32_t> order(nodes.catalog->chunk_count());
+      for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+      std::shuffle(order.begin(), order.end(), std::mt19937_64(seed + n));
+      for (size_t i = 0; i < order.size(); ++i) {
+        const Urgency urgency = i % 3 == 0 ? Urgency{} : Urgency{Urgency::Kind::prefetch, i};
+        tally.acquire(nodes, n, ChunkId(order[i]), urgency);
+        if (i % 16 == 0) std::this_thread::sleep_for(1ms);
+      }
+    });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("each byte leaves the PFS once in a healthy job, and every byte is right") {
+  NodesOptions options;
+  options.nodes = GENERATE(2U, 4U, 8U);
+  options.faults.most_delay = 2ms;
+  PeerNodes nodes(options);
+  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  Tally tally;
+  for (int pass = 0; pass < 3; ++pass) {
+    everybody_asks_for_everything(nodes, tally, static_cast<uint64_t>(pass));
+    REQUIRE(eventually([&] { return tally.all_answered(); }));
+  }
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+  CHECK(tally.from_peers > 0);
+  CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    INFO(nodes[n].log.text());
+    CHECK(nodes[n].metrics.peers_late.value() == 0);
+    CHECK(nodes[n].metrics.peers_not_here.value() == 0);
+  }
+}
+
+TEST_CASE("each byte leaves the PFS once also while copies are not there yet") {
+  NodesOptions options;
+  options.nodes = 5;
+  PeerNodes nodes(options);
+  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes, 3));  // and only homes keep anything
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  Tally tally;
+  everybody_asks_for_everything(nodes, tally, 7);
+  REQUIRE(eventually([&] { return tally.all_answered(); }));
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+  CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
+  uint64_t not_here = 0;
+  for (size_t n = 0; n < nodes.size(); ++n) not_here += nodes[n].metrics.peers_not_here.value();
+  CHECK(not_here > 0);
+}
+
+TEST_CASE("chunks are served from NVMe, and nodes that all do so do not block each other") {
+  NodesOptions options;
+  options.nodes = 4;
+  options.files = 400;
+  options.ram = 0;
+  options.nvme = 256 << 20;
+  PeerNodes nodes(options);
+  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  // The homes take in what is theirs, at a pace that their disks follow.
+  Tally tally;
+  for (uint32_t c = 0; c < nodes.catalog->chunk_count(); ++c) {
+    const size_t home = c % nodes.size();
+    tally.acquire(nodes, home, ChunkId(c));
+    REQUIRE(eventually([&] { return nodes[home].cache->tier_of(ChunkId(c)) == Tier::nvme; }));
+  }
+  CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
+  for (int pass = 0; pass < 2; ++pass) {
+    everybody_asks_for_everything(nodes, tally, static_cast<uint64_t>(pass));
+    REQUIRE(eventually([&] { return tally.all_answered(); }));
+  }
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+  CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
+  CHECK(tally.from_peers > nodes.catalog->chunk_count());
+}
+
+TEST_CASE("every fetch ends once and with the right bytes, whatever the network does") {
+  NodesOptions options;
+  options.impatient();
+  options.nodes = GENERATE(2U, 5U);
+  options.seed = GENERATE(1U, 2U, 3U);
+  options.faults = {0ms, 5ms, 0.02, 0.02, 0.02, 0, 0.02};
+  options.client.most_wait = 500ms;
+  PeerNodes nodes(options);
+  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes, 1));
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  Tally tally;
+  for (int pass = 0; pass < 2; ++pass) {
+    everybody_asks_for_everything(nodes, tally, options.seed + static_cast<uint64_t>(pass));
+    REQUIRE(eventually([&] { return tally.all_answered(); }));
+  }
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+  CHECK(tally.from_peers > 0);
+}
+
+TEST_CASE("nodes that die and hang cost others time, not data") {
+  NodesOptions options;
+  options.impatient();
+  options.nodes = 5;
+  options.seed = GENERATE(11U, 12U, 13U);
+  options.faults.most_delay = 2ms;
+  PeerNodes nodes(options);
+  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes, 1));
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  Tally tally;
+  Tally of_the_dead;
+  std::atomic<bool> done{false};
+  std::jthread fate([&] {
+    std::mt19937_64 random(options.seed);
+    std::this_thread::sleep_for(20ms);
+    nodes.network.kill(Rank(4));
+    while (!done) {
+      const Rank victim(static_cast<uint32_t>(random() % 3));  // node 3 is always well
+      nodes.network.hang(victim);
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 700));
+      nodes.network.wake(victim);
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 300));
+    }
+  });
+  for (int pass = 0; pass < 6; ++pass) {
+    std::vector<std::jthread> readers;
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      readers.emplace_back([&, n, pass] {
+        std::mt19937_64 random(static_cast<uint64_t>(pass) * 10 + n);
+        for (int i = 0; i < 150; ++i) {
+          (n == 4 ? of_the_dead : tally)
+              .acquire(nodes, n, ChunkId(static_cast<uint32_t>(random() % nodes.catalog->chunk_count())));
+          std::this_thread::sleep_for(1ms);
+        }
+      });
+    }
+  }
+  CHECK(eventually([&] { return tally.all_answered() && of_the_dead.all_answered(); }));
+  done = true;
+  fate.join();
+  for (uint32_t i = 0; i < 3; ++i) nodes.network.wake(Rank(i));
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+  CHECK(of_the_dead.wrong == 0);
+  // Those who slept are taken back; the dead one is not.
+  CHECK(eventually([&] {
+    for (size_t n = 0; n < 4; ++n) {
+      const auto peers = nodes[n].job->nodes();
+      for (uint32_t other = 0; other < 4; ++other) {
+        if (other != n && !peers[other].serves) return false;
+      }
+      if (peers[4].state != PeerState::dead) return false;
+    }
+    return true;
+  }));
+}
+
+TEST_CASE("memory that the network keeps is never used again") {
+  NodesOptions options;
+  options.impatient();
+  options.nodes = 3;
+  options.files = 200;
+  options.ram = 0;  // all through transit memory, so that it would be used again at once
+  options.faults.stuck_transfer = 0.02;
+  options.client.most_wait = 300ms;
+  PeerNodes nodes(options);
+  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  Tally tally;
+  for (int pass = 0; pass < 3; ++pass) {
+    everybody_asks_for_everything(nodes, tally, static_cast<uint64_t>(pass));
+    REQUIRE(eventually([&] { return tally.all_answered(); }));
+  }
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+  uint64_t late = 0;
+  for (size_t n = 0; n < nodes.size(); ++n) late += nodes[n].metrics.peers_late.value();
+  CHECK(late > 0);
+}
+
+TEST_CASE("nodes that all fetch through very little memory do not wait for each other in a circle") {
+  NodesOptions options;  // patient: a circle would end this only after a minute
+  options.nodes = 4;
+  options.files = 30;
+  options.least_bytes = 100 << 10;
+  options.most_bytes = 8 << 20;
+  options.chunk_size = 4 << 20;  // transit memory of eight chunks
+  options.ram = 0;
+  options.pfs_delay = 1ms;
+  PeerNodes nodes(options);
+  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  Tally tally;
+  const TimePoint begun = std::chrono::steady_clock::now();
+  std::vector<std::jthread> readers;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    readers.emplace_back([&, n] {
+      for (uint32_t c = 0; c < nodes.catalog->chunk_count(); ++c)
+        tally.acquire(nodes, n, ChunkId(c), {Urgency::Kind::prefetch, c});
+    });
+  }
+  readers.clear();
+  CHECK(eventually([&] { return tally.all_answered(); }));
+  CHECK(std::chrono::steady_clock::now() - begun < 50s);
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+  for (size_t n = 0; n < nodes.size(); ++n) CHECK(nodes[n].metrics.peers_late.value() == 0);
+}

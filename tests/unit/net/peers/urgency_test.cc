@@ -1,0 +1,117 @@
+// What is needed sooner goes before what only fills tiers, also at another node.
+
+#include "tests/support/catch.h"
+#include "tests/support/peer_nodes.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr uint32_t kFileBytes = 60000;
+
+/// Two nodes; files have one chunk each, and odd chunks have their homes on the second, whose PFS is held.
+struct TwoNodes {
+  explicit TwoNodes(NodesOptions options = {}) : nodes(with_small_files(options)) {
+    nodes.set_homes(std::make_shared<ModuloHomes>(2));
+    REQUIRE(eventually([&] { return nodes.all_serve(); }));
+    pfs().hold(true);
+  }
+  ~TwoNodes() { pfs().hold(false); }
+
+  static NodesOptions with_small_files(NodesOptions options) {
+    options.nodes = 2;
+    options.files = 200;
+    options.least_bytes = options.most_bytes = kFileBytes;
+    return options;
+  }
+  SlowSource& pfs() { return nodes[1].source; }
+  void ask(uint32_t chunk, Urgency urgency) { tally.acquire(nodes, 0, ChunkId(chunk), urgency); }
+  std::optional<Urgency> urgency_of(uint32_t chunk) {
+    return pfs().urgency_of(nodes.catalog->range(ChunkId(chunk)).file);
+  }
+  /// It is asked of the PFS for that, sooner or later.
+  bool comes_to_be(uint32_t chunk, Urgency::Kind kind) {
+    return eventually([&] {
+      const auto urgency = urgency_of(chunk);
+      return urgency && urgency->kind == kind;
+    });
+  }
+  uint64_t bytes_asked() {
+    uint64_t sum = 0;
+    for (const uint64_t bytes : pfs().bytes_of_files()) sum += bytes;
+    return sum;
+  }
+  void require_all_answered() {
+    pfs().hold(false);
+    REQUIRE(eventually([&] { return tally.all_answered(); }));
+    CHECK(tally.failed == 0);
+    CHECK(tally.wrong == 0);
+  }
+
+  Tally tally;
+  PeerNodes nodes;
+};
+
+}  // namespace
+
+TEST_CASE("a fill becomes a prefetch and then a waiting reader's at its home, too") {
+  TwoNodes two;
+  two.ask(1, {Urgency::Kind::fill, 7});
+  REQUIRE(two.comes_to_be(1, Urgency::Kind::fill));
+  const uint64_t later = deadline_at(two.nodes[0].clock.now() + 1h);
+  two.ask(1, {Urgency::Kind::prefetch, later});
+  REQUIRE(two.comes_to_be(1, Urgency::Kind::prefetch));
+  // Of this node's clock, which is the same here: what is left of the hour.
+  CHECK(two.urgency_of(1)->deadline > later - 60'000'000);
+  CHECK(two.urgency_of(1)->deadline < later + 60'000'000);
+  two.ask(1, {});
+  REQUIRE(two.comes_to_be(1, Urgency::Kind::reader));
+  two.require_all_answered();
+  CHECK(two.bytes_asked() == kFileBytes);
+}
+
+TEST_CASE("fills leave credit, requests and the home's loads to prefetches") {
+  NodesOptions options;
+  // Whichever of the three would be used up.
+  const int used_up = GENERATE(0, 1, 2);
+  if (used_up == 0) options.client.credit = 1 << 20;
+  if (used_up == 1) options.client.most_requests = 16;
+  if (used_up == 2) options.server.loading = 1 << 20;
+  TwoNodes two(options);
+  for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Urgency::Kind::fill, chunk});
+  REQUIRE(two.comes_to_be(1, Urgency::Kind::fill));
+  for (uint32_t chunk = 101; chunk < 109; chunk += 2) {
+    two.ask(chunk, {Urgency::Kind::prefetch, chunk});
+    CHECK(two.comes_to_be(chunk, Urgency::Kind::prefetch));
+  }
+  // One part in eight of a MiB for fills, and the four.
+  CHECK(two.bytes_asked() <= (1 << 17) + 4 * kFileBytes);
+  two.require_all_answered();
+}
+
+TEST_CASE("fills go on beside prefetches") {
+  NodesOptions options;
+  options.client.credit = options.server.loading = 1 << 20;
+  TwoNodes two(options);
+  for (uint32_t chunk = 101; chunk < 121; chunk += 2) two.ask(chunk, {Urgency::Kind::prefetch, chunk});
+  REQUIRE(two.comes_to_be(119, Urgency::Kind::prefetch));
+  for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Urgency::Kind::fill, chunk});
+  CHECK(two.comes_to_be(3, Urgency::Kind::fill));  // two are an eighth
+  CHECK(!two.urgency_of(5));
+  two.ask(1, {Urgency::Kind::prefetch, 1});  // it leaves the fills' share to another one
+  CHECK(two.comes_to_be(5, Urgency::Kind::fill));
+  two.require_all_answered();
+}
+
+TEST_CASE("a fill that waits for credit gets a prefetch's when it becomes one") {
+  NodesOptions options;
+  options.client.credit = 1 << 20;
+  TwoNodes two(options);
+  for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Urgency::Kind::fill, chunk});
+  REQUIRE(two.comes_to_be(1, Urgency::Kind::fill));
+  REQUIRE(!two.urgency_of(99));
+  two.ask(99, {Urgency::Kind::prefetch, 1});
+  CHECK(two.comes_to_be(99, Urgency::Kind::prefetch));
+  two.require_all_answered();
+}

@@ -1,0 +1,273 @@
+#include "plan/retention/home_prefill.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include "plan/retention/placed_policy.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/made_up_job.h"
+#include "tests/unit/cache/nvme/nvme_support.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Remembers what was asked for, in order, and how urgently.
+class Recorder final : public ChunkSource {
+ public:
+  explicit Recorder(bool immediate) : inner(immediate) {}
+
+  void start(FetchRequest request) override {
+    {
+      MutexLock lock(mutex_);
+      asked_.emplace_back(request.file, request.demand->now());
+    }
+    inner.start(std::move(request));
+  }
+  void demand_changed(const Demand& demand) override { inner.demand_changed(demand); }
+  void stop() override { inner.stop(); }
+
+  std::vector<std::pair<FileId, Urgency>> asked() {
+    MutexLock lock(mutex_);
+    return asked_;
+  }
+
+  FakeSource inner;
+
+ private:
+  Mutex mutex_;
+  std::vector<std::pair<FileId, Urgency>> asked_ GUARDED_BY(mutex_);
+};
+
+constexpr uint32_t kNodes = 3;
+constexpr uint32_t kChunk = 1 << 20;
+constexpr uint64_t kPlenty = 1ULL << 30;
+
+/// Node 1 of a job over equal files, one chunk each.
+struct Fixture {
+  Fixture(uint32_t files, uint64_t size, NodeCapacity capacity, bool immediate, uint64_t nvme = 0)
+      : job(std::vector<uint64_t>(files, size), kChunk, kNodes, 3, "seed=1 batch=2"),
+        placement(make_placement(capacity)),
+        source(immediate),
+        single(*job.catalog),
+        policy(*job.catalog, single) {
+    std::vector<NvmeStore*> parts;
+    if (nvme > 0) {
+      stores.capacity = nvme;
+      parts.push_back(&stores.open(SegmentLayout()));
+    }
+    cache = std::move(*ChunkCache::create({*job.catalog, source, parts, policy, stores.metrics, log.logger()},
+                                          capacity.ram));
+    policy.set_placement(placement, Rank(1));
+    warm_up.emplace(*cache, *job.catalog);
+  }
+  ~Fixture() {
+    if (warm_up) warm_up->stop();
+    CHECK(cache->stop(5s));
+  }
+
+  std::shared_ptr<const Placement> make_placement(NodeCapacity capacity) const {
+    return std::make_shared<const Placement>(
+        Placement::make(*job.catalog, job.uses(), std::vector<NodeCapacity>(kNodes, capacity)));
+  }
+  void use(const std::shared_ptr<const Placement>& now) {
+    policy.set_placement(now, Rank(1));
+    warm_up->set_placement(now, Rank(1));
+  }
+  std::vector<FileId> files_of(const std::vector<ChunkId>& chunks) const {
+    std::vector<FileId> files;
+    for (const ChunkId chunk : chunks) files.push_back(job.catalog->range(chunk).file);
+    return files;
+  }
+  std::vector<FileId> asked() {
+    std::vector<FileId> files;
+    for (const auto& entry : source.asked()) files.push_back(entry.first);
+    return files;
+  }
+  /// Waits for what another thread brings about; false after ten seconds.
+  static bool eventually(const std::function<bool()>& condition) {
+    for (int i = 0; i < 2000; ++i) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(5ms);
+    }
+    return false;
+  }
+  bool finished() {
+    return eventually([this] { return warm_up->progress().finished; });
+  }
+  /// So many fetches are under way, and no more are begun.
+  bool holds_at(size_t fetches) {
+    if (!eventually([&] { return source.inner.pending() == fetches; })) return false;
+    std::this_thread::sleep_for(20ms);
+    return source.inner.pending() == fetches;
+  }
+
+  MadeUpJob job;
+  std::shared_ptr<const Placement> placement;
+  CapturedLog log;
+  testing::StoreFixture stores{IoKind::threads};
+  Recorder source;
+  NextUsePolicy single;
+  PlacedPolicy policy;
+  std::unique_ptr<ChunkCache> cache;
+  std::optional<WarmUp> warm_up;
+};
+
+}  // namespace
+
+TEST_CASE("homes come in the order of first use, then copies, all at the lowest urgency") {
+  Fixture f(90, 12288, {40 * 12288, 0}, true);
+  CHECK(f.warm_up->progress().finished);  // nothing to do yet
+  f.use(f.placement);
+  REQUIRE(f.finished());
+  auto expected = f.files_of(f.placement->warm_up_order(Rank(1)));
+  const auto copies = f.files_of(f.placement->copies(Rank(1)));
+  CHECK(expected.size() == 30);
+  CHECK(copies.size() == 10);
+  expected.insert(expected.end(), copies.begin(), copies.end());
+  CHECK(f.asked() == expected);
+  const auto asked = f.source.asked();
+  for (size_t i = 0; i < asked.size(); ++i) CHECK(asked[i].second == Urgency{Urgency::Kind::fill, i});
+  const WarmUpProgress progress = f.warm_up->progress();
+  CHECK(progress.done == 40 * 12288);
+  CHECK(progress.total == 40 * 12288);
+  CHECK(progress.failed == 0);
+  for (uint32_t c = 0; c < 90; ++c) {
+    CHECK(f.cache->tier_of(ChunkId(c)) == f.placement->tier_at(Rank(1), ChunkId(c)));
+  }
+}
+
+TEST_CASE("there is one pass, and what is kept already is not asked for") {
+  Fixture f(90, 12288, {40 * 12288, 0}, true);
+  const auto homes = f.placement->warm_up_order(Rank(1));
+  for (const size_t i : {0U, 7U})
+    f.cache->acquire(homes[i], {}, [](const auto& chunk) { CHECK(chunk.ok()); });
+  f.use(f.placement);
+  REQUIRE(f.finished());
+  CHECK(f.source.inner.fetches == 40);
+  CHECK(f.warm_up->progress().done == 40 * 12288);
+  f.use(f.placement);  // the same again
+  CHECK(f.warm_up->progress().finished);
+  std::this_thread::sleep_for(50ms);
+  CHECK(f.source.inner.fetches == 40);
+}
+
+TEST_CASE("a bounded number of bytes is under way, in memory that nobody else has to wait for") {
+  SECTION("into RAM") {
+    // 16 MiB, the least that transit memory has, though none of it is used.
+    Fixture f(300, 1 << 20, {kPlenty, 0}, false);
+    f.use(f.placement);
+    CHECK(f.holds_at(16));
+    CHECK(f.stores.metrics.transit_bytes.value() == 0);
+    for (int i = 0; i < 20; ++i) {
+      REQUIRE(f.source.inner.complete_one());
+      CHECK(f.holds_at(16));
+    }
+    f.source.inner.complete_all();
+  }
+  SECTION("on to NVMe") {
+    Fixture f(60, 1 << 20, {0, NvmeStore::usable_bytes(64 << 20, kChunk)}, false, 64 << 20);
+    f.use(f.placement);
+    CHECK(f.holds_at(2));  // an eighth of 16 MiB
+    CHECK(Fixture::eventually([&] {
+      f.source.inner.complete_one();
+      return f.warm_up->progress().finished;
+    }));
+    for (const ChunkId chunk : f.placement->warm_up_order(Rank(1))) {
+      CHECK(Fixture::eventually([&] { return f.cache->tier_of(chunk) == Tier::nvme; }));
+    }
+  }
+}
+
+TEST_CASE("a source that is faster than NVMe is not read in vain") {
+  Fixture f(60, 1 << 20, {0, NvmeStore::usable_bytes(64 << 20, kChunk)}, true, 64 << 20);
+  f.use(f.placement);
+  REQUIRE(f.finished());
+  for (uint32_t c = 0; c < 60; ++c) {
+    if (f.placement->tier_at(Rank(1), ChunkId(c)) == Tier::none) continue;
+    CHECK(Fixture::eventually([&] { return f.cache->tier_of(ChunkId(c)) == Tier::nvme; }));
+  }
+  // Another placement that gives the node the same: nothing is read again, not from NVMe either.
+  const uint64_t fetches = f.source.inner.fetches;
+  f.use(f.make_placement({0, NvmeStore::usable_bytes(64 << 20, kChunk)}));
+  REQUIRE(f.finished());
+  CHECK(f.warm_up->progress().done == f.placement->kept_bytes(Rank(1)));
+  CHECK(f.source.inner.fetches == fetches);
+  CHECK(f.stores.metrics.nvme_reads.value() == 0);
+}
+
+TEST_CASE("what it has brought in is let go of at once") {
+  Fixture f(90, 12288, {40 * 12288, 0}, true);
+  f.use(f.placement);
+  REQUIRE(f.finished());
+  // A new placement takes the place of the old one's chunks, which needs their memory.
+  const auto elsewhere = std::make_shared<const Placement>(f.placement->without({false, false, true}));
+  f.use(elsewhere);
+  REQUIRE(f.finished());
+  CHECK(f.warm_up->progress().failed == 0);
+  for (uint32_t c = 0; c < 90; ++c) {
+    if (elsewhere->tier_at(Rank(1), ChunkId(c)) == Tier::ram)
+      CHECK(f.cache->tier_of(ChunkId(c)) == Tier::ram);
+  }
+}
+
+TEST_CASE("errors of single chunks are counted and the rest goes on") {
+  Fixture f(90, 12288, {40 * 12288, 0}, true);
+  const auto homes = f.files_of(f.placement->warm_up_order(Rank(1)));
+  f.source.inner.fail_files = {homes[0], homes[5]};
+  f.use(f.placement);
+  REQUIRE(f.finished());
+  CHECK(f.warm_up->progress().failed == 2);
+  CHECK(f.warm_up->progress().done == 38 * 12288);
+  CHECK(f.source.inner.fetches == 40);
+}
+
+TEST_CASE("another placement is followed at once") {
+  Fixture f(300, 1 << 20, {kPlenty, 0}, false);
+  f.use(f.placement);
+  REQUIRE(f.holds_at(16));
+  const auto other = f.make_placement({100 << 20, 0});
+  CHECK(f.placement->copies(Rank(1)).size() > 0);
+  f.use(other);
+  CHECK(f.warm_up->progress().total == other->kept_bytes(Rank(1)));
+  CHECK(f.warm_up->progress().done == 0);
+  CHECK(Fixture::eventually([&] {
+    f.source.inner.complete_all();
+    return f.warm_up->progress().finished;
+  }));
+  CHECK(f.warm_up->progress().done == other->kept_bytes(Rank(1)));
+  // What was under way of the old one came, nothing more of it.
+  const auto asked = f.asked();
+  for (size_t i = 16; i < asked.size(); ++i) {
+    CHECK(other->tier_at(Rank(1), f.job.catalog->chunks(asked[i]).first) != Tier::none);
+  }
+  f.use(nullptr);
+  CHECK(f.warm_up->progress().finished);
+  CHECK(f.warm_up->progress().total == 0);
+}
+
+TEST_CASE("it stops at once, whatever is under way, and does nothing afterwards") {
+  Fixture f(300, 1 << 20, {kPlenty, 0}, false);
+  f.use(f.placement);
+  REQUIRE(f.holds_at(16));
+  f.warm_up->stop();
+  f.warm_up->set_placement(f.make_placement({100 << 20, 0}), Rank(1));
+  f.source.inner.complete_all();
+  CHECK(f.source.inner.fetches == 16);
+  f.warm_up.reset();
+}
+
+TEST_CASE("a source that fails is not run through to the end of the list") {
+  Fixture f(300, 12288, {kPlenty, 0}, true);
+  for (uint32_t file = 1; file <= 300; ++file) f.source.inner.fail_files.insert(FileId(file));
+  const auto begin = std::chrono::steady_clock::now();
+  f.use(f.placement);
+  REQUIRE(Fixture::eventually([&] { return f.source.inner.fetches >= 3; }));
+  const uint64_t fetches = f.source.inner.fetches;
+  CHECK(fetches <= 1 + static_cast<uint64_t>((std::chrono::steady_clock::now() - begin) / 100ms));
+}

@@ -1,0 +1,211 @@
+#include "plan/retention/next_use_policy.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "cache/catalog/scan.h"
+#include "cache/memory/ram_arena.h"
+#include "plan/run/plan_run.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_tree.h"
+
+using namespace clairfs;
+
+namespace {
+
+/// A dataset of equal files and a plan over it.
+struct Fixture {
+  Fixture(uint32_t files, uint64_t size, const std::string& plan,
+          const std::function<void(TempTree&)>& fill = {})
+      : count(files), bytes(size) {
+    if (fill) fill(tree);
+    for (uint32_t i = 0; i < files && !fill; ++i) tree.write("f" + std::to_string(10000 + i), size);
+    catalog = *scan_catalog(tree.path(), ScanOptions(), log.logger());
+    DatasetSource source;
+    source.catalog = catalog;
+    run = *PlanRun::make(*parse_plan(plan), source, {});
+  }
+  ChunkId chunk_of(uint32_t sample) const {
+    return catalog->chunks(run->index().range(sample, 0).file).first;
+  }
+
+  TempTree tree;
+  CapturedLog log;
+  uint32_t count;
+  uint64_t bytes;
+  std::shared_ptr<const Catalog> catalog;
+  std::shared_ptr<PlanRun> run;
+};
+
+/// Reads a whole job through a cache of `ram` and `nvme` bytes that obeys the policy; the bytes fetched.
+uint64_t replay(Fixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme) {
+  NextUsePolicy policy(*f.catalog);
+  std::map<ChunkId, Tier> resident;
+  TierSpace space{ram, nvme};
+  const auto room = [&](Tier tier) -> uint64_t& { return tier == Tier::ram ? space.ram : space.nvme; };
+  const uint64_t padded = round_to_pages(f.bytes);
+  uint64_t fetched = 0;
+  std::vector<std::shared_ptr<const PlannedEpoch>> planned;
+  SamplerSpec sampler;
+  sampler.n = f.count;
+  sampler.seed = "7";
+  AccessSequence sequence =
+      std::move(*AccessSequence::make(f.run->resolved(), std::move(*make_sampler(sampler))));
+  uint64_t base = 0;
+  for (uint32_t e = 0; e < epochs; ++e) {
+    PlannedEpoch epoch;
+    epoch.sequence = std::make_shared<const EpochSequence>(*sequence.sequence(Epoch(e), Rank(0)));
+    epoch.positions = std::make_shared<const SequencePositions>(epoch.sequence);
+    epoch.uses = std::make_shared<const EpochUses>(epoch.positions, nullptr, f.run->index(), *f.catalog);
+    epoch.base = base;
+    base = epoch.end();
+    planned.push_back(std::make_shared<const PlannedEpoch>(std::move(epoch)));
+  }
+  for (uint32_t e = 0; e < epochs; ++e) {
+    Horizon horizon;
+    horizon.index = std::shared_ptr<const SampleIndex>(&f.run->index(), [](auto*) {});
+    horizon.epochs.assign(planned.begin() + e, planned.begin() + std::min(e + 2, epochs));
+    horizon.complete = e + 2 >= epochs;
+    policy.set_horizon("p", horizon, planned[e]->base);
+    for (uint64_t p = planned[e]->base; p < planned[e]->end(); ++p) {
+      const ChunkId chunk = f.chunk_of(horizon.sample_at(p));
+      if (!resident.contains(chunk)) {
+        fetched += f.bytes;
+        policy.set_window("p", p, p + 1);
+        const TierChoice choice = policy.place(chunk, padded, space);
+        for (const ChunkId victim : choice.evict) {
+          REQUIRE(resident.at(victim) == choice.tier);
+          resident.erase(victim);
+          room(choice.tier) += padded;
+          policy.dropped(victim, choice.tier);
+        }
+        if (choice.tier != Tier::none) {
+          REQUIRE(room(choice.tier) >= padded);
+          room(choice.tier) -= padded;
+          resident[chunk] = choice.tier;
+          policy.kept(chunk, choice.tier);
+        }
+      }
+      policy.set_window("p", p + 1, p + 1);
+    }
+  }
+  return fetched;
+}
+
+}  // namespace
+
+TEST_CASE("over shuffled epochs the source is read no more than the bound says") {
+  constexpr uint32_t kFiles = 2000;
+  constexpr uint32_t kEpochs = 5;
+  Fixture f(kFiles, 8192, "seed=7 format=files epochs=5");
+  const double s = kFiles * 8192.0;
+  for (const double share : {0.0, 0.1, 0.25, 0.5, 0.75, 0.95, 1.2}) {
+    for (const double in_ram : {1.0, 0.5, 0.0}) {
+      const double d = share * s;
+      const auto ram = static_cast<uint64_t>(d * in_ram);
+      const uint64_t fetched = replay(f, kEpochs, ram, static_cast<uint64_t>(d) - ram);
+      const double bound = s + (kEpochs - 1) * std::max(0.0, s - d);
+      INFO("D = " << share << " S, in RAM " << in_ram << ": " << static_cast<double>(fetched) / s
+                  << " S, bound " << bound / s << " S");
+      CHECK(static_cast<double>(fetched) <= 1.01 * bound);
+      // No cache can do better than to miss each byte once.
+      CHECK(static_cast<double>(fetched) >= s);
+    }
+  }
+}
+
+TEST_CASE("a chunk without a further use is not kept, and one that had its last use makes room") {
+  Fixture f(4, 4096, "seed=7 format=files epochs=1");
+  NextUsePolicy policy(*f.catalog);
+  policy.kept(f.chunk_of(0), Tier::ram);
+  const Horizon horizon = f.run->reader().horizon();
+  REQUIRE(horizon.complete);
+  policy.set_horizon("p", horizon, 0);
+  // Ahead of what is being fetched, a chunk is worth keeping for its only use.
+  CHECK(policy.place(f.chunk_of(1), 4096, {1 << 20, 0}).tier == Tier::ram);
+  policy.set_window("p", 0, 4);
+  CHECK(policy.place(f.chunk_of(1), 4096, {1 << 20, 0}).tier == Tier::none);
+  CHECK(!policy.would_keep(f.chunk_of(1), 4096, {1 << 20, 0}));
+}
+
+TEST_CASE("without a plan, and after its end, the rule is first touch") {
+  Fixture f(4, 4096, "seed=7 format=files epochs=1");
+  NextUsePolicy policy(*f.catalog);
+  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}).tier == Tier::ram);
+  CHECK(policy.place(f.chunk_of(1), 4096, {0, 4096}).tier == Tier::nvme);
+  CHECK(policy.place(f.chunk_of(2), 4096, {0, 0}).tier == Tier::none);
+  policy.set_horizon("p", f.run->reader().horizon(), 0);
+  policy.set_window("p", 0, 4);
+  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}).tier == Tier::none);
+  policy.remove("p");
+  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}).tier == Tier::ram);
+}
+
+TEST_CASE("what no plan uses makes room before what one uses, and all of it") {
+  Fixture f(10, 4096, "root=used seed=7 format=files", [](TempTree& tree) {
+    for (int i = 0; i < 5; ++i) tree.write("other/f" + std::to_string(i), 4096);
+    for (int i = 0; i < 10; ++i) tree.write("used/f" + std::to_string(i), 4096);
+  });
+  NextUsePolicy policy(*f.catalog);
+  std::set<ChunkId> others;
+  for (int i = 0; i < 5; ++i) {
+    const ChunkId chunk = f.catalog->chunks(*f.catalog->find("other/f" + std::to_string(i))).first;
+    policy.kept(chunk, Tier::ram);
+    others.insert(chunk);
+  }
+  REQUIRE(f.run->prepare().ok());
+  const Horizon horizon = f.run->reader().horizon();
+  policy.set_horizon("p", horizon, 0);
+  for (uint64_t p = 0; p < 5; ++p) {
+    const ChunkId chunk = f.chunk_of(horizon.sample_at(p));
+    policy.set_window("p", p, p + 1);
+    CHECK(policy.would_keep(chunk, 4096, {}));
+    const TierChoice choice = policy.place(chunk, 4096, {});
+    CHECK(choice.tier == Tier::ram);
+    REQUIRE(choice.evict.size() == 1);
+    CHECK(others.erase(choice.evict[0]) == 1);
+    policy.kept(chunk, Tier::ram);
+  }
+  CHECK(others.empty());
+}
+
+TEST_CASE("the chunks of a plan that was removed make room for another's") {
+  Fixture f(0, 4096, "name=b root=b seed=7 format=files", [](TempTree& tree) {
+    for (int i = 0; i < 4; ++i) tree.write("a/f" + std::to_string(i), 4096);
+    for (int i = 0; i < 4; ++i) tree.write("b/f" + std::to_string(i), 4096);
+  });
+  DatasetSource source;
+  source.catalog = f.catalog;
+  const auto a = *PlanRun::make(*parse_plan("name=a root=a seed=1 format=files"), source, {});
+  REQUIRE(f.run->prepare().ok());
+  NextUsePolicy policy(*f.catalog);
+  policy.set_horizon("a", a->reader().horizon(), 0);
+  for (int i = 0; i < 4; ++i) {
+    policy.kept(f.catalog->chunks(*f.catalog->find("a/f" + std::to_string(i))).first, Tier::ram);
+  }
+  const Horizon horizon = f.run->reader().horizon();
+  policy.set_horizon("b", horizon, 0);
+  policy.remove("a");
+  for (uint64_t p = 0; p < 4; ++p) {
+    policy.set_window("b", p, p + 1);
+    CHECK(policy.place(f.chunk_of(horizon.sample_at(p)), 4096, {}).tier == Tier::ram);
+  }
+}
+
+TEST_CASE("a store that takes no writes keeps what it has") {
+  Fixture f(3, 4096, "seed=7 format=files");
+  REQUIRE(f.run->prepare().ok());
+  const Horizon horizon = f.run->reader().horizon();
+  NextUsePolicy policy(*f.catalog);
+  policy.set_horizon("p", horizon, 0);
+  policy.kept(f.chunk_of(horizon.sample_at(2)), Tier::nvme);
+  policy.set_window("p", 0, 1);
+  TierSpace space;
+  CHECK(policy.place(f.chunk_of(horizon.sample_at(0)), 4096, space).evict.size() <= 1);
+  policy.kept(f.chunk_of(horizon.sample_at(2)), Tier::nvme);
+  space.nvme_writable = false;
+  CHECK(policy.place(f.chunk_of(horizon.sample_at(0)), 4096, space).evict.empty());
+}

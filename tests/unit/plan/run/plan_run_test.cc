@@ -1,0 +1,150 @@
+#include "plan/run/plan_run.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/staging_fixture.h"
+
+using namespace clairfs;
+
+namespace {
+
+std::shared_ptr<PlanRun> run_over(uint32_t files, const std::string& plan) {
+  DatasetSource source;
+  source.catalog = made_up_catalog(std::vector<uint64_t>(files, 5000));
+  return *PlanRun::make(*parse_plan(plan), source, {});
+}
+
+std::vector<uint32_t> epochs_of(const PlanRun& run) {
+  std::vector<uint32_t> epochs;
+  for (const auto& planned : run.reader().horizon().epochs)
+    epochs.push_back(planned->sequence->epoch().value);
+  return epochs;
+}
+
+/// The absolute position of an epoch of the horizon.
+uint64_t begin_of(const PlanReader& reader, Epoch epoch) {
+  const Horizon horizon = reader.horizon();
+  return horizon.epochs[epoch.value - horizon.epochs.front()->sequence->epoch().value]->base;
+}
+
+/// The reader takes the samples of an epoch from `first` to before `end`; whatever the plan wants is
+/// prepared.
+void read(PlanRun& run, Epoch epoch, uint32_t first, uint32_t end) {
+  const SteadyClock clock;
+  for (uint32_t position = first; position < end; ++position) {
+    const Horizon horizon = run.reader().horizon();
+    const uint64_t at = begin_of(run.reader(), epoch) + position;
+    const uint32_t sample = horizon.sample_at(at);
+    CHECK(run.reader().tracker().observe({&sample, 1}, Access::open, clock.now()) ==
+          Tracker::Verdict::in_order);
+    while (*run.prepare()) {
+    }
+  }
+}
+
+using Epochs = std::vector<uint32_t>;
+
+}  // namespace
+
+TEST_CASE("of long epochs two are held at a time, and a few bytes a sample") {
+  constexpr uint32_t kFiles = 20'000;
+  const auto run = run_over(kFiles, "seed=1 format=files epochs=3");
+  while (*run->prepare()) {
+  }
+  const uint64_t two = run->memory_bytes();
+  CHECK(two < 27 * kFiles);  // numbering and chunks 4 each, an epoch 9 and a bit
+  CHECK(epochs_of(*run) == Epochs{0, 1});
+  read(*run, Epoch(0), 0, kFiles);
+  CHECK(epochs_of(*run) == Epochs{0, 1});
+  read(*run, Epoch(1), 0, 100);
+  CHECK(run->reader().tracker().front_epoch() == Epoch(1));
+  CHECK(epochs_of(*run) == Epochs{0, 1});  // the one before, lest opens come late
+  CHECK(!run->reader().horizon().complete);
+  read(*run, Epoch(1), 100, 2000);
+  CHECK(epochs_of(*run) == Epochs{1, 2});
+  CHECK(run->reader().horizon().complete);
+  CHECK(run->memory_bytes() <= two + 100);
+  read(*run, Epoch(1), 2000, kFiles);
+  read(*run, Epoch(2), 0, 2000);
+  CHECK(epochs_of(*run) == Epochs{2});
+}
+
+TEST_CASE("of short epochs the one before and the one after the reader's are held") {
+  constexpr uint32_t kFiles = 100;
+  const auto run = run_over(kFiles, "seed=1 format=files epochs=4");
+  while (*run->prepare()) {
+  }
+  CHECK(epochs_of(*run) == Epochs{0, 1});
+  read(*run, Epoch(0), 0, kFiles);
+  read(*run, Epoch(1), 0, 3);
+  CHECK(epochs_of(*run) == Epochs{0, 1, 2});
+  read(*run, Epoch(1), 3, kFiles);
+  read(*run, Epoch(2), 0, 3);
+  CHECK(epochs_of(*run) == Epochs{1, 2, 3});
+  CHECK(run->reader().horizon().complete);
+}
+
+TEST_CASE("each rank has a horizon of its own, and of the orders of an epoch each is made once") {
+  constexpr uint32_t kFiles = 30'000;
+  const auto run = run_over(kFiles, "seed=1 format=files epochs=4 world=3 ranks_per_node=3");
+  REQUIRE(run->readers().size() == 3);
+  while (*run->prepare()) {
+  }
+  const auto epochs = [&](size_t rank) {
+    Epochs found;
+    for (const auto& planned : run->reader(rank).horizon().epochs)
+      found.push_back(planned->sequence->epoch().value);
+    return found;
+  };
+  const SteadyClock clock;
+  const auto read = [&](size_t rank, Epoch epoch) {
+    for (uint32_t position = 0; position < kFiles / 3; ++position) {
+      const uint64_t at = begin_of(run->reader(rank), epoch) + position;
+      const uint32_t sample = run->reader(rank).horizon().sample_at(at);
+      const auto seen =
+          run->observe(ThreadId(100 + static_cast<uint32_t>(rank)), {&sample, 1}, Access::open, clock.now());
+      CHECK(seen.verdict == Tracker::Verdict::in_order);
+      CHECK(seen.rank == rank);
+      if (position % 512 == 0) {
+        while (*run->prepare()) {
+        }
+      }
+    }
+  };
+  for (const uint32_t epoch : {0U, 1U, 2U}) read(0, Epoch(epoch));
+  read(1, Epoch(0));
+  CHECK(epochs(0) == Epochs{2, 3});
+  CHECK(epochs(1) == Epochs{0, 1});
+  CHECK(epochs(2) == Epochs{0, 1});
+  CHECK(run->memory_bytes() < 27 * kFiles);  // as when they are in step
+  CHECK(run->status().front == PlanPosition{Epoch(3), 0});
+  CHECK(run->status().in_order == 4 * kFiles / 3);
+}
+
+TEST_CASE("where a reader left its plan is never told as expected X, saw X") {
+  const auto one = run_over(40, "seed=1 format=files");
+  const auto two = run_over(40, "seed=1 format=files world=4 ranks_per_node=2");
+  Divergence d;
+  d.at = {Epoch(2), 7};
+  d.expected = 3;
+  d.seen = 5;
+  d.hint = "matches nothing";
+  const std::string x = one->index().path(3);
+  const std::string y = one->index().path(5);
+  CHECK(one->describe(0, d) == "epoch 2 position 7: expected " + x + ", saw " + y + ": matches nothing");
+  CHECK(two->describe(1, d) ==
+        "rank 1, epoch 2 position 7: expected " + x + ", saw " + y + ": matches nothing");
+  d.hint.clear();
+  d.due = PlanPosition{Epoch(3), 9};
+  CHECK(one->describe(0, d) ==
+        "epoch 2 position 7: expected " + x + ", saw " + y + ", which is planned at epoch 3 position 9");
+  d.seen = d.expected;
+  CHECK(one->describe(0, d) ==
+        "epoch 2 position 7: saw " + x + " out of turn, which is planned at epoch 3 position 9");
+  d.expected.reset();
+  d.due.reset();
+  CHECK(one->describe(0, d) == "epoch 2 position 7: saw " + x + " after the last sample");
+  d.expected = 3;
+  d.seen.reset();
+  d.left_out = 33;
+  CHECK(one->describe(0, d) == "epoch 2 position 7: 33 samples before " + x + " were left out");
+}

@@ -1,0 +1,243 @@
+#include "plan/spec/plan_spec.h"
+
+#include <cerrno>
+#include <functional>
+#include <random>
+
+#include <nlohmann/json.hpp>
+#include <pthread.h>
+
+#include "plan/spec/keys.h"
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+
+namespace {
+
+PlanSpec parsed(std::string_view text) {
+  INFO(text);
+  const auto spec = parse_plan(text);
+  if (!spec) FAIL(spec.error().message);
+  return *spec;
+}
+
+// The message of a refusal; also checks its errno and that it is one line.
+std::string refusal(std::string_view text) {
+  const auto spec = parse_plan(text);
+  INFO(text);
+  REQUIRE(!spec);
+  CHECK(spec.error().code == EINVAL);
+  CHECK(spec.error().message.find('\n') == std::string::npos);
+  CHECK(spec.error().message.size() < 1000);
+  return spec.error().message;
+}
+
+void check_reads_back(const PlanSpec& spec) {
+  INFO(format_plan(spec));
+  CHECK(parsed(format_plan(spec)) == spec);
+  CHECK(parsed(format_plan_json(spec)) == spec);
+}
+
+}  // namespace
+
+TEST_CASE("a seed alone is a plan") {
+  const PlanSpec spec = parsed("seed=42");
+  PlanSpec expected;
+  expected.seed = "42";
+  CHECK(spec == expected);
+  CHECK(spec.name == "default");
+  CHECK(spec.sampler == "torch.distributed");
+  CHECK(spec.batch == 1);
+  CHECK(spec.epochs == 0);
+  CHECK(format_plan(spec) == "name=default sampler=torch.distributed seed=42 epochs=0 batch=1 workers=0");
+  check_reads_back(spec);
+}
+
+TEST_CASE("text and JSON are the same plan") {
+  const PlanSpec text = parsed(
+      "format=imagefolder sampler=torch.distributed seed=42 epochs=90 world=8 ranks_per_node=8\n"
+      "batch=32\tworkers=4 drop_last=True shuffle=1\n");
+  const PlanSpec json = parsed(
+      R"({"format": "imagefolder", "sampler": "torch.distributed", "seed": 42, "epochs": 90, "world": 8,
+          "ranks_per_node": 8, "batch": "32", "workers": 4, "drop_last": true, "shuffle": true, "state": null})");
+  CHECK(text == json);
+  CHECK(text.ranks_per_node == 8);
+  CHECK(text.drops_in_loader());
+  CHECK(text.drops_in_sampler());
+  check_reads_back(text);
+  const auto shown = nlohmann::json::parse(format_plan_json(text));
+  CHECK(shown["batch"] == 32);
+  CHECK(shown["drop_last"] == "true");
+}
+
+TEST_CASE("every key reads back") {
+  check_reads_back(
+      parsed("name=val.1 root='my data/train' format=list list=\"a \\\"b\\\" \\\\ c\" seed=-7 n=5 "
+             "shuffle=false drop_last=loader set_epoch=never persistent_workers=1 torch=1.13.1+cu117 "
+             "epochs=9 first_epoch=3 start_sample=64 world=8 ranks_per_node=4 batch=16 workers=2 "
+             "prefetch_factor=4"));
+  check_reads_back(parsed("sampler=numpy.default_rng seed=[1,2] reseed=epoch method=shuffle"));
+  check_reads_back(parsed("sampler=python.random seed='str:a b' method=sample num_samples=10"));
+  check_reads_back(
+      parsed("sampler=dali random_shuffle=1 shuffle_after_epoch=1 stick_to_shard=1 checkpointing=1 gcc=9"));
+  check_reads_back(parsed("sampler=torch.random state=AAECAw== generator=default replacement=true"));
+  check_reads_back(parsed("sampler=torch.weighted seed=1 weights=[0.1,2,1e-300] num_samples=7"));
+  check_reads_back(parsed("sampler=torch.subset seed=1 indices='[3, 1, 2]'"));
+  check_reads_back(
+      parsed("format=npy file=x.npy allow_empty=true seed=340282366920938463463374607431768211456"));
+  check_reads_back(parsed("list='[\"a b.jpg\", \"c\\\\n\", 3]'"));
+  CHECK(parsed("root=\xff\xfe seed=1").root == "\xff\xfe");
+  CHECK(parsed(format_plan(parsed("root=\xff\xfe seed=1"))).root == "\xff\xfe");
+}
+
+TEST_CASE("spellings of one value are one plan") {
+  CHECK(parsed("seed=0042") == parsed("seed=42"));
+  CHECK(parsed("seed=-0").seed == "0");
+  CHECK(parsed("seed=1 set_epoch=False") == parsed("seed=1 set_epoch=never"));
+  CHECK(parsed("seed=1 drop_last=0") == parsed("seed=1 drop_last=no"));
+  CHECK(parsed("seed=1 replacement=false").replacement == "false");
+  CHECK(parsed(std::string("seed=1\n\0", 8)) == parsed("  seed=1"));
+}
+
+TEST_CASE("a list gives the order unless it numbers the samples") {
+  CHECK(parsed("list=order.txt").sampler == "list");
+  CHECK(parsed("sampler=list=order.txt") == parsed("list=order.txt"));
+  CHECK(parsed("format=list list=names.txt seed=1").sampler == "torch.distributed");
+  CHECK(parsed("format=list=names.txt seed=1") == parsed("format=list list=names.txt seed=1"));
+  CHECK(parsed("sampler=torch.subset seed=1 list=some.txt").indices == "some.txt");
+  CHECK(parsed(R"({"list": [3, 1, 2]})").list == "[3,1,2]");
+}
+
+TEST_CASE("a refusal names the key, the value and what would be right") {
+  const auto names = [](const std::string& message, std::initializer_list<const char*> parts) {
+    INFO(message);
+    for (const char* part : parts) CHECK(message.find(part) != std::string::npos);
+  };
+  names(refusal("seed=42 wrokers=4"), {"wrokers", "did you mean workers"});
+  names(refusal("seed=42 banana=4"), {"banana", "the keys are", "ranks_per_node"});
+  names(refusal("seed=42 batch=0"), {"batch=0", "from 1 to"});
+  names(refusal("seed=42 batch=32,"), {"batch=32,", "whole number"});
+  names(refusal("seed=42 world=-1"), {"world=-1", "training ranks"});
+  names(refusal("seed=42 epochs=1e3"), {"epochs=1e3"});
+  names(refusal("seed=abc"), {"seed=abc", "whole number"});
+  names(refusal("batch=4"), {"seed", "missing", "unseeded"});
+  names(refusal("seed=42 seed=43"), {"seed=43", "given twice"});
+  names(refusal(R"({"seed": 42, "seed": 43})"), {"seed", "given twice"});
+  names(refusal(R"({"seed": 42.5})"), {"seed", "quotes"});
+  names(refusal(R"({"seed": {"a": 1}})"), {"seed", "want a number"});
+  names(refusal(R"({"seed": 42)"), {"JSON", "line 1"});
+  names(refusal("{}"), {"seed", "missing"});
+  names(refusal("seed=42 sampler=torch.distrbuted"), {"torch.distrbuted", "torch.distributed"});
+  names(refusal("seed=42 sampler=grain"), {"grain", "list=FILE"});
+  names(refusal("seed=42 format=lmdb"), {"lmdb", "list=FILE"});
+  names(refusal("seed=42 format=jpeg"), {"jpeg", "imagefolder"});
+  names(refusal("seed=42 in_order=False"), {"in_order", "cannot be predicted"});
+  names(refusal("seed=42 sampler=torch.weighted weights=w replacement=false"),
+        {"replacement", "cannot be predicted"});
+  names(refusal("seed=42 sampler=torch.weighted weights=w num_samples=1"),
+        {"num_samples", "cannot be predicted"});
+  names(refusal("seed=42 sampler=torch.weighted"), {"weights", "missing"});
+  names(refusal("seed=42 sampler=torch.subset"), {"indices", "missing"});
+  names(refusal("seed=42 weights=[1]"), {"weights", "torch.weighted"});
+  names(refusal("seed=42 state=AAAA sampler=torch.random"), {"seed", "not both"});
+  names(refusal("state=AAAA"), {"state", "torch.random"});
+  names(refusal("state=A!AA sampler=torch.random"), {"state=A!AA", "base64"});
+  names(refusal("sampler=list"), {"list", "missing"});
+  names(refusal("format=list seed=1"), {"list", "missing"});
+  names(refusal("format=npy seed=1"), {"file", "missing"});
+  names(refusal("format=files file=x seed=1"), {"file", "npy"});
+  names(refusal("seed=1 list=[1,-2]"), {"list", "array"});
+  names(refusal("seed=1 first_epoch=5 epochs=5"), {"first_epoch=5", "epochs=5"});
+  names(refusal("seed=1 world=8 ranks_per_node=3"), {"ranks_per_node=3", "world=8"});
+  names(refusal("seed=1 drop_last=maybe"), {"drop_last=maybe", "sampler or loader"});
+  names(refusal("seed=1 torch=new"), {"torch=new", "2.6"});
+  names(refusal("seed=1 name=a/b"), {"name=a/b", "letters"});
+  names(refusal("seed=1 root='x"), {"root", "closing '"});
+  names(refusal("seed"), {"seed", "KEY=VALUE"});
+  names(refusal("seed=1 \x1b[31m=2"), {"\\x1b"});
+  names(refusal(" \n"), {"empty"});
+  names(refusal(std::string_view("seed=1\0x=2", 10)), {"NUL"});
+  names(refusal("seed=1 root=" + std::string(70000, 'x')), {"70012 bytes", "57344"});
+}
+
+/// Runs on a thread whose stack is smaller than any that a program gets unasked.
+void with_small_stack(std::function<void()> body) {
+  constexpr size_t kStack = 512 << 10;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStack);
+  pthread_t thread = 0;
+  const auto run = [](void* what) -> void* {
+    (*static_cast<std::function<void()>*>(what))();
+    return nullptr;
+  };
+  REQUIRE(pthread_create(&thread, &attributes, run, &body) == 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+TEST_CASE("nesting takes no stack") {
+  const auto nested = [](const char* open, const char* close, size_t levels) {
+    std::string text;
+    for (size_t i = 0; i < levels; ++i) text += open;
+    for (size_t i = 0; i < levels; ++i) text += close;
+    return text;
+  };
+  const std::string arrays = nested("[", "]", 30000);
+  const std::string objects = nested("{\"a\":", "}", 9000).insert(5 * 9000, "1");
+  for (const std::string& text : std::initializer_list<std::string>{
+           "{\"list\":" + arrays + "}", "{\"list\":" + objects + "}", "seed=1 list=" + arrays,
+           "seed=1 weights=[" + objects + "]", "{\"seed\":[[[[[[[[[[1]]]]]]]]]]}"}) {
+    bool refused = false;
+    with_small_stack([&] { refused = !parse_plan(text); });
+    INFO(text.substr(0, 40));
+    CHECK(refused);
+  }
+}
+
+TEST_CASE("ranks are spread over the nodes") {
+  const auto resolved = [](const char* text, uint32_t nodes) { return resolve_plan(parsed(text), nodes); };
+  CHECK(resolved("seed=1", 4)->world == 4);
+  CHECK(resolved("seed=1", 4)->ranks_per_node == 1);
+  CHECK(resolved("seed=1 ranks_per_node=8", 4)->world == 32);
+  CHECK(resolved("seed=1 world=8", 4)->ranks_per_node == 2);
+  CHECK(plan_nodes(*resolved("seed=1 world=8 ranks_per_node=2", 1)) == 4);
+  const auto uneven = resolved("seed=1 world=6", 4);
+  REQUIRE(!uneven);
+  CHECK(uneven.error().message.find("world=6") != std::string::npos);
+  CHECK(resolved("seed=1 world=8 ranks_per_node=2", 4).ok());
+  for (const char* contradiction : {"seed=1 world=8 ranks_per_node=8", "seed=1 world=8 ranks_per_node=1"}) {
+    const auto wrong = resolved(contradiction, 4);
+    REQUIRE(!wrong);
+    CHECK(wrong.error().message.find("this job has 4 nodes") != std::string::npos);
+  }
+}
+
+TEST_CASE("random text never crashes the parser and what it accepts reads back") {
+  std::mt19937 random(7);
+  const auto pick = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  const std::vector<std::string> pieces = {
+      "=",        " ",     "\n",   "\"",    "'",   "\\",           "{",    "}",      "[",    "]",
+      ",",        ":",     "1",    "-",     "4",   "null",         "true", "é",      "\xff", "\x01",
+      "\"seed\"", "seed=", "list", "false", "1e9", "torch.random", "[[[[", "format="};
+  size_t accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = pick(4) == 0 ? "{" : "seed=1 ";
+    for (size_t i = pick(12); i > 0; --i) {
+      const size_t kind = pick(3);
+      if (kind == 0) text += plan_keys()[pick(plan_keys().size())].name;
+      if (kind == 1) text += "=" + std::to_string(pick(100)) + " ";
+      if (kind == 2) text += pieces[pick(pieces.size())];
+    }
+    const auto spec = parse_plan(text);
+    if (!spec) {
+      CHECK(spec.error().code == EINVAL);
+      CHECK(!spec.error().message.empty());
+      continue;
+    }
+    ++accepted;
+    INFO(text);
+    CHECK(parsed(format_plan(*spec)) == *spec);
+  }
+  CHECK(accepted > 100);
+}

@@ -1,0 +1,24 @@
+#include "plan/staging/budget.h"
+
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+
+TEST_CASE("readers that move share the budget equally") {
+  CHECK(reader_budget({800, 0, 1, 0}, false) == 800);
+  CHECK(reader_budget({800, 0, 4, 0}, false) == 200);
+}
+
+TEST_CASE("readers that are idle keep an eighth together while others move") {
+  CHECK(reader_budget({800, 0, 2, 1}, true) == 100);
+  CHECK(reader_budget({800, 0, 2, 1}, false) == 350);
+  CHECK(reader_budget({800, 0, 2, 4}, true) == 25);
+  CHECK(reader_budget({800, 0, 2, 4}, false) == 350);
+  CHECK(reader_budget({800, 0, 0, 4}, true) == 200);
+}
+
+TEST_CASE("what others hold from better times they keep until it is read") {
+  CHECK(reader_budget({800, 700, 2, 0}, false) == 100);
+  CHECK(reader_budget({800, 300, 2, 0}, false) == 400);
+  CHECK(reader_budget({800, 900, 2, 0}, false) == 0);
+}
