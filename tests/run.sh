@@ -2,9 +2,10 @@
 # Installs what is missing (Debian), builds, and runs every test. Ends with the line "N passed, N failed"; the exit
 # status is 0 only if nothing failed, something ran, and no test left a mount or a process behind.
 #
-#   tests/run.sh [--fast] [--asan | --tsan] [--label X]
+#   tests/run.sh [--fast] [--asan | --tsan] [--label X] [--again]
 #
 #   --fast      leaves out the tests marked slow
+#   --again     runs once more, alone, what has failed if it is little; what passes then is named, and does not fail
 #   --asan      with AddressSanitizer and UBSan        --tsan   with ThreadSanitizer
 #   --label X   only the tests with label X: "unit", or the name of a folder (cache, net, mount, plan, slowfs, ...)
 #
@@ -17,6 +18,8 @@ export LC_ALL=C.UTF-8
 
 preset=dev
 fuzz=true
+again=false
+most_again=5  # more than these failures are no bad luck of a busy machine
 ctest_select=()
 pytest_select=()
 while (($#)); do
@@ -24,6 +27,7 @@ while (($#)); do
     --fast) fuzz=false; ctest_select+=(-LE slow) pytest_select+=("not slow") ;;
     --asan) fuzz=false; preset=asan ;;
     --tsan) fuzz=false; preset=tsan ;;
+    --again) again=true ;;
     --label) [[ ${2:-} == fuzz ]] || fuzz=false; ctest_select+=(-L "(^|[.])${2:?--label needs a name}([.]|\$)") pytest_select+=("$2"); shift ;;
     -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option $1 (see tests/run.sh --help)" >&2; exit 2 ;;
@@ -74,11 +78,18 @@ trap 'exit 143' TERM
 environment=(env UCX_MEM_EVENTS=n "CLAIRFS_TEST_RUN=$run" "TMPDIR=$run" "CLAIRFS_BUILD_DIR=$PWD/build/$preset"
              PYTHONDONTWRITEBYTECODE=1 "LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0")
 # Their own statuses are not needed: the totals below come from what they report of each test.
-"${environment[@]}" ctest --test-dir "build/$preset" -j"$(nproc)" --output-on-failure --no-tests=ignore \
-  --output-junit "$run/ctest.xml" "${ctest_select[@]}" || true
-"${environment[@]}" /usr/bin/python3 -m pytest tests --junitxml "$run/pytest.xml" -m "$marks" || true
+reports=("$run/ctest.xml,$run/ctest-again.xml" "$run/pytest.xml,$run/pytest-again.xml")
+totals() { /usr/bin/python3 tests/support/totals.py "$@"; }
+run_ctest() { "${environment[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=ignore "$@"; }
+run_pytest() { "${environment[@]}" /usr/bin/python3 -m pytest tests -o "cache_dir=$run/pytest-cache" "$@"; }
+run_ctest -j"$(nproc)" --output-junit "$run/ctest.xml" "${ctest_select[@]}" || true
+run_pytest --junitxml "$run/pytest.xml" -m "$marks" || true
+few_failed() { read -r _ failed _ <<<"$(totals "$@")" && ((failed > 0 && failed <= most_again)); }
+if $again && few_failed "${reports[@]}"; then
+  ! few_failed "${reports[0]}" || run_ctest --rerun-failed --output-junit "$run/ctest-again.xml" || true
+  run_pytest --last-failed --last-failed-no-failures=none --junitxml "$run/pytest-again.xml" || true
+fi
 
-reports=("$run/ctest.xml" "$run/pytest.xml")
 if $fuzz && [[ -e $(clang++ -print-resource-dir 2>/dev/null)/lib/linux/libclang_rt.fuzzer-$(uname -m).a ]]; then
   reports+=("$run/fuzz.xml")
   { cmake --preset fuzz ${CI:+-DCLAIRFS_WERROR=ON} && cmake --build --preset fuzz -j"$(nproc)" &&
@@ -94,7 +105,7 @@ for ((i = 0; i < 50; i++)); do
   [[ -n $left ]] || break
   sleep 0.1
 done
-read -r passed failed skipped <<<"$(/usr/bin/python3 tests/support/totals.py "${reports[@]}")"
+read -r passed failed skipped <<<"$(totals "${reports[@]}")"
 if [[ -n $left ]]; then
   echo "FAILED: left behind by the tests:"
   mounts_left | sed 's/^/  mount /'

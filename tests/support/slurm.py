@@ -47,19 +47,23 @@ class Slurm:
 
     def start(self):
         self.set_epilog(None)
+        (self.shared / "bin").mkdir()
+        shutil.copy(binary(), self.shared / "bin")  # the build may lie where the jobs' users may not go
         command = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        path = f"{binary().parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
         with open(self.shared / "output", "wb") as output:
             self.process = subprocess.Popen(
                 [*command, SCRIPT, self.shared, str(len(self.nodes))],
                 stdin=subprocess.PIPE,  # its end is the cluster's
                 stdout=output,
                 stderr=output,
-                env={**os.environ, "PATH": path},
+                env=self.environment(),
             )
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         wait_until(lambda: self.process.poll() is not None or children.read_text(), "the hub starts")
         wait_until(self.idle, "all nodes are idle", START_SECONDS)
+
+    def environment(self):
+        return {**os.environ, "PATH": f"{self.shared}/bin:{os.environ['PATH']}:/usr/sbin:/sbin"}
 
     def idle(self):
         """Whether every node waits for jobs, with no step or epilog left of one before."""
@@ -89,7 +93,7 @@ class Slurm:
             text=True,
             timeout=COMMAND_SECONDS,
             check=False,
-            env={**os.environ, "PATH": f"{binary().parent}:{os.environ['PATH']}:/usr/sbin:/sbin"},
+            env=self.environment(),
         )
         if check and ran.returncode != 0:
             raise RuntimeError(f"{command}: exit status {ran.returncode}: {ran.stdout}{ran.stderr}")
