@@ -18,6 +18,12 @@ enum class LibstdcxxShuffle {
   kSinceGcc11,   ///< multiply and shift for engines of exactly 32 or 64 bits (Lemire, TOMACS 29, 2019)
 };
 
+/// The family of GCC's major version `gcc`.
+constexpr LibstdcxxShuffle libstdcxx_shuffle_of(uint64_t gcc) {
+  constexpr uint64_t kChanged = 11;
+  return gcc < kChanged ? LibstdcxxShuffle::kBeforeGcc11 : LibstdcxxShuffle::kSinceGcc11;
+}
+
 namespace detail {
 
 /// Lemire's method on the words of an engine; `Wide` holds a product of two words.

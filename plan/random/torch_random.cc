@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <numeric>
 #include <string>
 #include <utility>
+
+#include "cache/base/text.h"
 
 namespace clairfs {
 namespace {
@@ -36,6 +39,18 @@ T little_endian(std::string_view bytes, size_t at) {
 }
 
 }  // namespace
+
+std::optional<TorchVersion> parse_torch_version(std::string_view text) {
+  const size_t dot = text.find('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const std::string_view minor = text.substr(dot + 1);
+  TorchVersion version;
+  const auto major = parse_whole<decltype(version.major)>(text.substr(0, dot));
+  const auto parsed = std::from_chars(minor.data(), minor.data() + minor.size(), version.minor);
+  if (!major || parsed.ec != std::errc()) return std::nullopt;
+  version.major = *major;
+  return version;
+}
 
 Result<Mt19937> torch_generator(const BigInteger& seed) {
   if (const auto value = seed.as_uint64()) return Mt19937(static_cast<uint32_t>(*value));

@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ struct TorchVersion {
   uint32_t minor = 0;
   auto operator<=>(const TorchVersion&) const = default;
 };
+
+/// "2.6", "1.13.1+cpu": major and minor count. Empty when the text has no two numbers.
+std::optional<TorchVersion> parse_torch_version(std::string_view text);
 
 /// Compares above every release.
 inline constexpr TorchVersion kNewestTorch{std::numeric_limits<uint32_t>::max(), 0};

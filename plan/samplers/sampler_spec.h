@@ -69,9 +69,4 @@ struct SamplerSpec {
   std::shared_ptr<const IndexLists> lists = {};  ///< list, torch.subset (which takes one list)
 };
 
-/// Sets one key from text ("drop_last", "true"). False: no sampler key, `spec` is unchanged.
-/// The files of list= and weights= are not read here.
-/// Errors: EINVAL naming the key and what would be right.
-Result<bool> set_sampler_key(SamplerSpec& spec, std::string_view key, std::string_view value);
-
 }  // namespace clairfs

@@ -1,7 +1,6 @@
 #include "plan/sequence/plan_sampler.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <numeric>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "plan/formats/link_resolver.h"
 #include "plan/formats/list_text.h"
 #include "plan/spec/keys.h"
+#include "plan/spec/sampler_keys.h"
 
 namespace clairfs {
 namespace {
@@ -126,46 +126,22 @@ Result<std::vector<double>> read_plan_weights(const std::string& value, uint32_t
   return nlohmann::json::parse(value).get<std::vector<double>>();
 }
 
-Result<SamplerSpec> sampler_spec(const PlanSpec& spec, uint32_t n) {
-  SamplerSpec made;
-  // Their values have spellings or meanings of the plan's own, or come from files.
-  constexpr std::array<std::string_view, 7> kOwn{"drop_last", "list",  "weights",  "indices",
-                                                 "n",         "world", "set_epoch"};
-  for (const PlanKey& key : plan_keys()) {
-    if (!plan_value_shown(key, spec) || std::find(kOwn.begin(), kOwn.end(), key.name) != kOwn.end()) continue;
-    if (const Result<bool> known = set_sampler_key(made, key.name, plan_value(key, spec)); !known)
-      return known.error();
-  }
-  // DataLoader without shuffle makes a SequentialSampler, whatever the generator.
-  if (!spec.shuffle && (spec.sampler == "torch.random" || spec.sampler == "torch.sequential")) {
-    made.sampler = "torch.sequential";
-    made.shuffle = true;
-  }
-  const bool own_drop = spec.sampler == "torch.distributed" || spec.sampler == "nopfs";
-  made.n = n;
-  made.world = static_cast<uint32_t>(spec.world);
-  made.drop_last = own_drop ? spec.drops_in_sampler() : spec.drops_in_loader();
-  made.set_epoch = spec.set_epoch == "always";
-  return made;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Sampler>> make_plan_sampler(const PlanSpec& spec, uint32_t n,
                                                    const DatasetSource& source, const SampleIndex* index) {
-  Result<SamplerSpec> made = sampler_spec(spec, n);
-  if (!made) return made.error();
+  SamplerSpec made = sampler_spec(spec, n);
   if (spec.sampler == "list" || spec.sampler == "torch.subset") {
     Result<Lists> lists = read_order(spec, n, source, index);
     if (!lists) return lists.error();
-    made->lists = std::move(*lists);
+    made.lists = std::move(*lists);
   }
   if (spec.sampler == "torch.weighted") {
     Result<std::vector<double>> weights = read_plan_weights(spec.weights, n, source);
     if (!weights) return weights.error();
-    made->weights = std::move(*weights);
+    made.weights = std::move(*weights);
   }
-  Result<std::unique_ptr<Sampler>> sampler = make_sampler(*made);
+  Result<std::unique_ptr<Sampler>> sampler = make_sampler(made);
   if (sampler) return sampler;
   // A plan that cannot be followed is a bad plan, whatever the reason.
   const int code = sampler.error().code;

@@ -12,6 +12,7 @@
 
 #include "cache/base/printable.h"
 #include "cache/base/text.h"
+#include "plan/random/torch_random.h"
 
 namespace clairfs {
 namespace {
@@ -101,12 +102,11 @@ bool accept_generator(std::string& value) {
   return one_of<3>(value = lower(value), {"loader", "sampler", "default"});
 }
 
-// "2", "2.6", "2.6.0", "1.13.1+cu117": what torch.__version__ prints, reduced to its numbers.
+// torch.__version__ of any build ("2.6.0+cu124", "1.13.0a0"), reduced to the release that decides.
 bool accept_version(std::string& value) {
-  value = value.substr(0, value.find('+'));
-  return !value.empty() && value.size() <= 16 && is_digit(value.front()) && is_digit(value.back()) &&
-         all_of(value, [](char c) { return is_digit(c) || c == '.'; }) &&
-         value.find("..") == std::string::npos;
+  const auto version = parse_torch_version(value);
+  if (version) value = fmt::format("{}.{}", version->major, version->minor);
+  return version.has_value();
 }
 
 bool accept_base64(std::string& value) {
@@ -199,7 +199,7 @@ const PlanKey kKeys[] = {
     yes_or_no("stick_to_shard", &PlanSpec::stick_to_shard),
     yes_or_no("checkpointing", &PlanSpec::checkpointing),
     yes_or_no("persistent_workers", &PlanSpec::persistent_workers),
-    text("torch", &PlanSpec::torch, accept_version, "want a version such as 2.6 or 1.13.1"),
+    text("torch", &PlanSpec::torch, accept_version, "want torch.__version__, such as 2.6 or 1.13.1"),
     text("state", &PlanSpec::state, accept_base64, "want base64 of the bytes of torch.Generator.get_state()"),
     number("gcc", &PlanSpec::gcc, 4, 99, "major version of the compiler"),
     text("weights", &PlanSpec::weights, accept_weights,

@@ -37,14 +37,14 @@ struct PlanSpec {
   std::string sampler = "torch.distributed";
   std::string seed;  ///< decimal without leading zeros; numpy.* also "[1,2]", python.random also "str:text"
   bool shuffle = true;
-  std::string drop_last = "false";     ///< false, true (sampler and loader), sampler, loader
-  std::string replacement;             ///< true, false; empty: the sampler's own default
-  uint64_t num_samples = 0;            ///< samples an epoch draws; 0: all
-  std::string set_epoch = "always";    ///< always, never: does the script call set_epoch()?
-  std::string reseed = "once";         ///< once, epoch: numpy.* and python.random
-  std::string method = "permutation";  ///< permutation, shuffle, sample: numpy.* and python.random
-  std::string generator;               ///< torch.random ...: loader, sampler, default; empty: as usual for it
-  bool random_shuffle = false;         ///< dali, as given to its reader; so are the next three
+  std::string drop_last = "false";   ///< false, true (sampler and loader), sampler, loader
+  std::string replacement;           ///< true, false; empty: the sampler's own default
+  uint64_t num_samples = 0;          ///< samples an epoch draws; 0: all
+  std::string set_epoch = "always";  ///< always, never: does the script call set_epoch()?
+  std::string reseed;                ///< once, epoch: numpy.* and python.random; empty: once
+  std::string method;                ///< permutation, shuffle, sample: the same samplers; empty: permutation
+  std::string generator;             ///< torch.random ...: loader, sampler, default; empty: as usual for it
+  bool random_shuffle = false;       ///< dali, as given to its reader; so are the next three
   bool shuffle_after_epoch = false;
   bool stick_to_shard = false;
   bool checkpointing = false;

@@ -20,7 +20,7 @@ EPOCHS = 3
 
 
 def predict(**keys):
-    """The epochs that sampler_tool prints."""
+    """The epochs that sampler_tool prints for a plan of these keys."""
     arguments = [f"{key}={value}" for key, value in keys.items()]
     if keys["sampler"].startswith("torch."):
         arguments.append("torch=" + torch.__version__)

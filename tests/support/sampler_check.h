@@ -2,25 +2,25 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "plan/samplers/sampler.h"
+#include "plan/spec/keys.h"
+#include "plan/spec/sampler_keys.h"
 #include "tests/support/catch.h"
 
 namespace clairfs {
 
-using SamplerKeys = std::vector<std::pair<std::string, std::string>>;
+using SamplerKeys = PlanPairs;
 
-/// A spec from keys as a plan has them. The test fails on a key that is refused.
+/// What a plan of these keys says of its sampler. The test fails when the plan is refused.
 inline SamplerSpec spec_of(const SamplerKeys& keys) {
-  SamplerSpec spec;
-  for (const auto& [key, value] : keys) {
-    const Result<bool> set = set_sampler_key(spec, key, value);
-    INFO(key << "=" << value << (set ? "" : ": " + set.error().message));
-    REQUIRE((set && *set));
-  }
-  return spec;
+  const Result<PlanSpec> plan = make_plan(keys);
+  INFO((plan ? "" : plan.error().message));
+  REQUIRE(plan);
+  const Result<PlanSpec> resolved = resolve_plan(*plan, 1);
+  REQUIRE(resolved);
+  return sampler_spec(*resolved, static_cast<uint32_t>(resolved->n));
 }
 
 /// The test fails when `spec` is refused.

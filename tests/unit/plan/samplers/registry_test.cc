@@ -32,13 +32,13 @@ TEST_CASE("what cannot be predicted is refused with the reason") {
 }
 
 TEST_CASE("keys that a sampler does not know are refused") {
-  const auto message = [](const SamplerKeys& keys) { return refusal_of(spec_of(keys)); };
-  CHECK(message({{"sampler", "torch.distributed"}, {"replacement", "true"}}).starts_with("replacement:"));
-  CHECK(message({{"sampler", "torch.random"}, {"seed", "1"}, {"n", "9"}, {"shuffle", "false"}})
+  CHECK(refusal_of({.sampler = "torch.distributed", .seed = "1", .replacement = true})
+            .starts_with("replacement:"));
+  CHECK(refusal_of({.sampler = "torch.random", .n = 9, .seed = "1", .shuffle = false})
             .find("torch.sequential") != std::string::npos);
-  CHECK(message({{"sampler", "numpy.legacy"}, {"seed", "1"}, {"torch", "2.6"}}).starts_with("torch:"));
-  CHECK(message({{"sampler", "nopfs"}, {"seed", "1"}, {"reseed", "epoch"}}).starts_with("reseed:"));
-  CHECK(message({{"sampler", "dali"}, {"drop_last", "true"}}).starts_with("drop_last:"));
+  CHECK(refusal_of({.sampler = "numpy.legacy", .seed = "1", .torch = {2, 6}}).starts_with("torch:"));
+  CHECK(refusal_of({.sampler = "nopfs", .seed = "1", .reseed = Reseed::kEpoch}).starts_with("reseed:"));
+  CHECK(refusal_of({.sampler = "dali", .drop_last = true}).starts_with("drop_last:"));
 }
 
 TEST_CASE("sizes out of range are refused") {

@@ -10,9 +10,7 @@ using namespace clairfs;
 namespace {
 
 TorchVersion torch_of(const std::string& environment) {
-  SamplerSpec spec;
-  REQUIRE(*set_sampler_key(spec, "torch", golden::version_of(environment, "torch")));
-  return spec.torch;
+  return parse_torch_version(golden::version_of(environment, "torch")).value();
 }
 
 Mt19937 generator_of(const golden::Json& params) {

@@ -1,0 +1,15 @@
+// The keys of a plan that its sampler sees.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/samplers/sampler_spec.h"
+#include "plan/spec/plan_spec.h"
+
+namespace clairfs {
+
+/// What a checked and resolved plan says of its sampler, over `n` samples. Keys that the plan leaves out stay
+/// unset, so the sampler's own defaults hold. Files are not read here: lists and weights are empty.
+SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n);
+
+}  // namespace clairfs
