@@ -92,6 +92,7 @@ struct OrderArguments {
   uint64_t epoch = 0;
   uint64_t rank = 0;
   bool paths = false;
+  bool null = false;
 };
 
 int order(const OrderArguments& arguments) {
@@ -99,7 +100,9 @@ int order(const OrderArguments& arguments) {
   const PlanOrderRequest request{plan_text_of(arguments.words), Epoch(static_cast<uint32_t>(arguments.epoch)),
                                  TrainingRank(static_cast<uint32_t>(arguments.rank)), arguments.paths};
   const Status done = plan_order(request, log, [&](uint32_t sample, std::string_view path) {
-    if (arguments.paths) {
+    if (arguments.null) {
+      fmt::print("{}{}", path, '\0');
+    } else if (arguments.paths) {
       fmt::print("{}\n", printable(path));
     } else {
       fmt::print("{}\n", sample);
@@ -172,7 +175,10 @@ void add_order(CLI::App& plan, int& status) {
   command->add_option("--rank", arguments->rank, "Training rank, counted from 0 (default: 0)")
       ->type_name("NUMBER")
       ->check(CLI::Range(uint64_t{0}, kMostNumber));
-  command->add_flag("--paths", arguments->paths, "Print the files instead of numbers; needs root=DIR");
+  CLI::Option* paths =
+      command->add_flag("--paths", arguments->paths, "Print the files instead of numbers; needs root=DIR");
+  command->add_flag("-0,--null", arguments->null, "End each file's name, as it is, with a NUL, for xargs -0")
+      ->needs(paths);
   command->callback([arguments, &status] { status = order(*arguments); });
 }
 

@@ -8,8 +8,7 @@ from planning import make_images
 
 
 def pytest_configure():
-    for variable, tool in {"PLAN_ORDER_TOOL": "plan_order_tool", "SAMPLER_TOOL": "sampler_tool"}.items():
-        os.environ.setdefault(variable, str(clairmount.build_dir() / "tests" / tool))
+    os.environ.setdefault("SAMPLER_TOOL", str(clairmount.build_dir() / "tests/sampler_tool"))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 
-from clairmount import build_dir, wait_until
+from clairmount import binary, wait_until
 
 JOB = pathlib.Path(__file__).with_name("torch_job.py")
 JOB_SECONDS = 200  # ends a job that hangs, within the test's own limit
@@ -65,7 +65,8 @@ def cached_bytes(path):
 
 def predicted(root, text, epoch, rank):
     """What the plan says that a rank reads in an epoch, in the delivered order: names below `root`."""
-    words = [build_dir() / "tests/plan_order_tool", f"{text} root='{root}'", str(epoch), str(rank)]
+    words = [binary(), "plan", "order", f"{text} root='{root}'", "--epoch", epoch, "--rank", rank, "--paths", "-0"]
+    words = [str(word) for word in words]
     paths = subprocess.run(words, check=True, capture_output=True, timeout=60).stdout
     return [os.fsdecode(p) for p in paths.split(b"\0")[:-1]]
 

@@ -1,6 +1,4 @@
-"""Numbering of samples against the real torchvision on random trees with awkward names and links.
-
-PLAN_ORDER_TOOL names the tool that prints a plan's order over a directory."""
+"""Numbering of samples against the real torchvision on random trees with awkward names and links."""
 
 import errno
 import os
@@ -10,11 +8,10 @@ import unittest.mock
 
 import numpy
 import pytest
+from clairmount import binary
 
 folder = pytest.importorskip("torchvision.datasets.folder")
 distributed = pytest.importorskip("torch.utils.data.distributed")
-
-TOOL = os.environ["PLAN_ORDER_TOOL"]
 
 STEMS = [b"a", b"b", b"A", b"a-b", b"a.b", b"a b", b"a\nb", b"01", b"1", b"10", b"9", b"_", b"~", b"\xc3\xa9", b"\xe9",
          b"\xff", b"\x80", b"\xc3", b"\xe4\xb8\xad", b"\xed\xa0\x80", b"\xef\xbc\xa1", b"\xee\x80\x80",
@@ -57,8 +54,9 @@ def make_tree(root, rng):
     return files
 
 
-def tool(plan, epoch=0, rank=0):
-    done = subprocess.run([TOOL, plan, str(epoch), str(rank)], capture_output=True, timeout=300, check=False)
+def order_of(plan, epoch=0, rank=0):
+    words = [binary(), "plan", "order", plan, "--epoch", str(epoch), "--rank", str(rank), "--paths", "-0"]
+    done = subprocess.run(words, capture_output=True, timeout=300, check=False)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout.split(b"\0")[:-1] if done.returncode == 0 else None
 
@@ -100,7 +98,7 @@ def test_imagefolder(tmp_path, seed):
     for allow_empty in (False, True):
         expected = real(root, allow_empty)
         plan = f"shuffle=false format=imagefolder allow_empty={allow_empty} root={os.fsdecode(root)}"
-        assert tool(plan) == expected
+        assert order_of(plan) == expected
 
 
 def test_most_trees_are_numbered(tmp_path):
@@ -120,7 +118,7 @@ def test_files(tmp_path, seed):
     os.mkdir(root)
     files = make_tree(root, random.Random(seed))
     expected = sorted(os.path.relpath(path, root) for path in files)
-    assert tool(f"shuffle=false format=files root={os.fsdecode(root)}") == (expected or None)
+    assert order_of(f"shuffle=false format=files root={os.fsdecode(root)}") == (expected or None)
 
 
 def test_distributed_sampler_over_an_imagefolder(tmp_path):
@@ -133,7 +131,7 @@ def test_distributed_sampler_over_an_imagefolder(tmp_path):
     for rank in range(4):
         sampler = distributed.DistributedSampler(dataset, num_replicas=4, rank=rank, seed=42)
         sampler.set_epoch(3)
-        assert tool(f"seed=42 world=4 root={tmp_path}", 3, rank) == [dataset[i] for i in sampler]
+        assert order_of(f"seed=42 world=4 root={tmp_path}", 3, rank) == [dataset[i] for i in sampler]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "U5", "complex128", "datetime64[ns]"])
@@ -142,6 +140,6 @@ def test_npy_rows(tmp_path, dtype):
     numpy.save(tmp_path / "x.npy", array)
     numpy.save(tmp_path / "fortran.npy", numpy.asfortranarray(array))
     numpy.save(tmp_path / "objects.npy", array.astype(object))
-    assert tool(f"shuffle=false file=x.npy root={tmp_path}") == [b"x.npy#%d" % i for i in range(7)]
-    assert tool(f"shuffle=false file=fortran.npy root={tmp_path}") is None
-    assert tool(f"shuffle=false file=objects.npy root={tmp_path}") is None
+    assert order_of(f"shuffle=false file=x.npy root={tmp_path}") == [b"x.npy#%d" % i for i in range(7)]
+    assert order_of(f"shuffle=false file=fortran.npy root={tmp_path}") is None
+    assert order_of(f"shuffle=false file=objects.npy root={tmp_path}") is None
