@@ -11,7 +11,7 @@ namespace clairfs {
 namespace {
 
 // The node whose catalog, chunk size and version all others must share.
-constexpr Rank kFirst = CatalogExchange::kGiver;
+constexpr NodeId kFirst = CatalogExchange::kGiver;
 
 // Messages that could not be understood and are named in the log; after that only counted.
 constexpr uint64_t kReportedMessages = 20;
@@ -21,7 +21,7 @@ constexpr uint64_t kReportedMessages = 20;
 // What is done with each kind of message, on the net thread.
 struct Job::Dispatch {
   Job& job;
-  Rank from;
+  NodeId from;
 
   void operator()(const wire::Hello& m) const { job.on_hello(from, m); }
   void operator()(const wire::Goodbye& m) const { job.membership_.on_goodbye(from, m.reason); }
@@ -55,13 +55,13 @@ Job::Job(const Parts& parts, const JobOptions& options, Refused refused)
       on_refused_(std::move(refused)),
       numbers_(parts.transport.size()),
       membership_({parts.transport, parts.clock, parts.metrics, parts.log, [this] { return describe(); },
-                   [this](Rank rank, PeerState before, PeerState now) { on_change(rank, before, now); }},
+                   [this](NodeId node, PeerState before, PeerState now) { on_change(node, before, now); }},
                   options.times),
       client_({parts.transport, membership_, numbers_, parts.clock, parts.metrics}, options.client),
       catalog_exchange_(parts.transport, numbers_, parts.clock, options.catalog),
       plans_(parts.transport.self()) {
   thread_ = NamedThread("job", [this] { run_tasks(); });
-  parts_.transport.start({[this](Rank from, std::span<const std::byte> bytes) { on_message(from, bytes); },
+  parts_.transport.start({[this](NodeId from, std::span<const std::byte> bytes) { on_message(from, bytes); },
                           [this](TimePoint now) { tick(now); }});
 }
 
@@ -92,7 +92,7 @@ void Job::end_events() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Job::on_message(Rank from, std::span<const std::byte> bytes) {
+void Job::on_message(NodeId from, std::span<const std::byte> bytes) {
   const auto message = wire::decode(bytes);
   if (message) {
     membership_.heard(from, parts_.clock.now());
@@ -113,7 +113,7 @@ void Job::tick(TimePoint now) {
 }
 
 // Everybody compares himself with rank 0 only, so that one message names the one that differs.
-void Job::on_hello(Rank from, const wire::Hello& hello) {
+void Job::on_hello(NodeId from, const wire::Hello& hello) {
   wire::Hello own = describe();
   own.catalog_identity = membership_.catalog_identity();
   if (from == kFirst) {
@@ -158,10 +158,10 @@ void Job::refuse_self(const std::string& why) {
   post([this, message] { on_refused_(message); });
 }
 
-void Job::on_change(Rank rank, PeerState, PeerState now) {
-  client_.on_peer_change(rank, now);
-  if (PeerServer* server = server_.load()) server->on_peer_change(rank, now);
-  if (rank == kFirst && (now == PeerState::dead || now == PeerState::left))
+void Job::on_change(NodeId node, PeerState, PeerState now) {
+  client_.on_peer_change(node, now);
+  if (PeerServer* server = server_.load()) server->on_peer_change(node, now);
+  if (node == kFirst && (now == PeerState::dead || now == PeerState::left))
     catalog_exchange_.fail(Error{ECONNABORTED, "rank 0, which scans the dataset, is gone; its log says why"});
   deliver_nodes();
 }
@@ -248,7 +248,7 @@ void Job::tell_all(const wire::PlanEntry& entry) {
   const auto bytes = wire::encode(entry);
   for (uint32_t i = 0; i < parts_.transport.size(); ++i) {
     // Who does not get it finds another digest in the next hello.
-    if (Rank(i) != self()) (void)parts_.transport.send(Rank(i), bytes);
+    if (NodeId(i) != self()) (void)parts_.transport.send(NodeId(i), bytes);
   }
   deliver(entry.name);
 }

@@ -88,9 +88,9 @@ class Job {
   Job(const Parts& parts, const JobOptions& options, Refused refused);
   ~Job();
 
-  Rank self() const { return parts_.transport.self(); }
+  NodeId self() const { return parts_.transport.self(); }
 
-  // The catalog. Rank 0:
+  // The catalog. Node 0:
   void tell_scan_progress(uint64_t entries) { catalog_exchange_.tell_progress(entries); }
   void publish_catalog(std::shared_ptr<const Catalog> catalog) {
     catalog_exchange_.publish(std::move(catalog));
@@ -132,10 +132,10 @@ class Job {
  private:
   struct Dispatch;
 
-  void on_message(Rank from, std::span<const std::byte> bytes);
-  void on_hello(Rank from, const wire::Hello& hello);
+  void on_message(NodeId from, std::span<const std::byte> bytes);
+  void on_hello(NodeId from, const wire::Hello& hello);
   void on_plan(const wire::PlanEntry& entry);
-  void on_change(Rank rank, PeerState before, PeerState now);
+  void on_change(NodeId node, PeerState before, PeerState now);
   void tick(TimePoint now);
   wire::Hello describe() const;
   std::optional<std::string> difference(const wire::Hello& theirs, const wire::Hello& ours) const;
@@ -152,7 +152,7 @@ class Job {
   const JobOptions options_;
   const Refused on_refused_;
 
-  std::map<std::string, std::pair<uint64_t, Rank>> delivered_;  // of the job thread: the last of each plan
+  std::map<std::string, std::pair<uint64_t, NodeId>> delivered_;  // of the job thread: the last of each plan
 
   // Self-synchronised.
   TransferNumbers numbers_;

@@ -44,19 +44,19 @@ std::string Job::peers_text() const {
       "state", "in", "out", "latency", "bandwidth", "outstanding", "late", "failed", "absent", "its PFS");
   for (const PeerReport& node : nodes()) {
     const std::string host = printable(node.info.host);
-    if (node.rank == self()) {
+    if (node.node == self()) {
       out += fmt::format("{:>4}  {:<20} {:<8} {:>10} {:>10} {:>9} {:>12} {:>11} {:>7} {:>7} {:>7}  {:>10}\n",
-                         node.rank.value, host, "self", "", "", "", "", "", "", "", "",
+                         node.node.value, host, "self", "", "", "", "", "", "", "", "",
                          format_size(node.info.counters.pfs_bytes));
       continue;
     }
-    const PeerTraffic& t = membership_.traffic(node.rank);
+    const PeerTraffic& t = membership_.traffic(node.node);
     const bool measured = t.received.value() > 0;
     out += fmt::format(
         "{:>4}  {:<20} {:<8} {:>10} {:>10} {:>9} {:>12} {:>11} {:>7} {:>7} {:>7}  {:>10}{}\n",
-        node.rank.value, host.empty() ? "?" : host, to_string(node.state), format_size(t.bytes_in.value()),
-        format_size(t.bytes_out.value()), measured ? format_duration(client_.latency(node.rank)) : "-",
-        measured ? format_size(static_cast<uint64_t>(client_.bandwidth(node.rank))) + "/s" : "-",
+        node.node.value, host.empty() ? "?" : host, to_string(node.state), format_size(t.bytes_in.value()),
+        format_size(t.bytes_out.value()), measured ? format_duration(client_.latency(node.node)) : "-",
+        measured ? format_size(static_cast<uint64_t>(client_.bandwidth(node.node))) + "/s" : "-",
         format_size(static_cast<uint64_t>(std::max<int64_t>(0, t.outstanding_bytes.value()))), t.late.value(),
         t.failed.value() + t.corrupt.value(), t.not_here.value(), format_size(node.info.counters.pfs_bytes),
         node.parting.empty() ? "" : fmt::format("  ({})", printable(node.parting)));
@@ -79,18 +79,18 @@ std::string Job::peers_json() const {
   Json peers = Json::array();
   for (const PeerReport& node : nodes()) {
     Json peer;
-    peer["rank"] = node.rank.value;
+    peer["rank"] = node.node.value;
     peer["host"] = printable(node.info.host);
-    peer["state"] = node.rank == self() ? "self" : to_string(node.state);
+    peer["state"] = node.node == self() ? "self" : to_string(node.state);
     peer["ram_capacity"] = node.info.ram_capacity;
     peer["nvme_capacity"] = node.info.nvme_capacity;
     peer["counters"] = counters_json(node.info.counters);
-    if (node.rank != self()) {
-      const PeerTraffic& t = membership_.traffic(node.rank);
+    if (node.node != self()) {
+      const PeerTraffic& t = membership_.traffic(node.node);
       peer["serves"] = node.serves;
       peer["silent_seconds"] = in_seconds(node.silent);
-      peer["latency_seconds"] = in_seconds(client_.latency(node.rank));
-      peer["bandwidth"] = client_.bandwidth(node.rank);
+      peer["latency_seconds"] = in_seconds(client_.latency(node.node));
+      peer["bandwidth"] = client_.bandwidth(node.node);
       peer["outstanding_bytes"] = t.outstanding_bytes.value();
       peer["requested"] = t.requested.value();
       peer["received"] = t.received.value();

@@ -94,7 +94,7 @@ Result<std::string> PlanManager::submit_here(const PlanSpec& spec) {
   const bool over = existing && existing->status().state == TrackerState::finished;
   if (existing && !over) {
     if (existing->given() == spec) return text;
-    const Rank origin = origins_[spec.name];
+    const NodeId origin = origins_[spec.name];
     if (origin != parts_.place.node) {
       return Error{EINVAL,
                    fmt::format("plan {} is in force with another text, registered on node {} ({}); give this "

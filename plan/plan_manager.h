@@ -29,7 +29,7 @@ namespace clairfs {
 struct PlanNews {
   std::string name;
   std::string text;  ///< as format_plan() writes it; empty: cancelled
-  Rank origin;       ///< the node that it was registered or cancelled on
+  NodeId origin;     ///< the node that it was registered or cancelled on
 };
 
 /// Thread-safe. The parts outlive it.
@@ -120,8 +120,8 @@ class PlanManager {
   Parts parts_;
 
   Mutex submit_mutex_;  // one registration at a time; taken before mutex_
-  std::map<std::string, Rank> origins_ GUARDED_BY(submit_mutex_);  // where each plan was registered
-  mutable Mutex mutex_;                                            // leaf
+  std::map<std::string, NodeId> origins_ GUARDED_BY(submit_mutex_);  // where each plan was registered
+  mutable Mutex mutex_;                                              // leaf
   CondVar wake_;
   std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();
   std::string last_error_ GUARDED_BY(mutex_);

@@ -29,7 +29,7 @@ constexpr auto kHelloPatience = std::chrono::seconds(30);
 class PlacedHomes final : public HomeDirectory {
  public:
   explicit PlacedHomes(std::shared_ptr<const Placement> placement) : placement_(std::move(placement)) {}
-  std::vector<Rank> holders(ChunkId chunk) const override { return placement_->holders(chunk); }
+  std::vector<NodeId> holders(ChunkId chunk) const override { return placement_->holders(chunk); }
 
  private:
   const std::shared_ptr<const Placement> placement_;
@@ -155,12 +155,12 @@ void NodePlacement::await_hellos() const {
   const auto silent = [](const PeerReport& node) { return node.state == PeerState::joining; };
   for (;;) {
     auto nodes = job_.nodes();
-    std::erase_if(nodes, [&](const PeerReport& node) { return node.rank == job_.self() || !silent(node); });
+    std::erase_if(nodes, [&](const PeerReport& node) { return node.node == job_.self() || !silent(node); });
     if (nodes.empty()) return;
     if (std::chrono::steady_clock::now() > deadline) {
       return log_.warn("{} sent no hello within {} (first: rank {}); assuming they cache nothing",
                        counted(nodes.size(), "node", "nodes"), format_duration(kHelloPatience),
-                       nodes.front().rank.value);
+                       nodes.front().node.value);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -191,7 +191,7 @@ void NodePlacement::place(const std::shared_ptr<const Placement>& placement) {
     MutexLock lock(mutex_);
     placement_ = placement;
   }
-  const Rank self = job_.self();
+  const NodeId self = job_.self();
   shared_.policy.set_placement(placement, self);
   shared_.source.set_homes(placement ? std::make_shared<const PlacedHomes>(placement) : nullptr);
   warm_up_.set_placement(placement, self);

@@ -29,7 +29,7 @@ class JobNode {
   static Result<std::unique_ptr<JobNode>> connect(MountBase& base);
   ~JobNode() { stop(); }
 
-  /// Rank 0's catalog: `load` is called there, and the others are sent the result, which they compare with
+  /// Node 0's catalog: `load` is called there, and the others are sent the result, which they compare with
   /// their own source. Errors: those of `load`; ESTALE when this node's source differs; those of
   /// Job::await_catalog().
   using Load = std::function<Result<LoadedCatalog>(const ScanProgress& progress)>;

@@ -45,7 +45,7 @@ bool bind_name(const Fd& socket, const std::string& path) {
   return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0;
 }
 
-void fill_in(std::string& path, Rank rank) {
+void fill_in(std::string& path, NodeId rank) {
   constexpr std::string_view kPlaceholder = "{rank}";
   const std::string number = std::to_string(rank.value);
   for (size_t at = path.find(kPlaceholder); at != std::string::npos; at = path.find(kPlaceholder, at)) {
@@ -63,7 +63,7 @@ Result<MpiPlace> place_without_launcher(const MountOptions& options) {
   if (*rank >= *nodes)
     return Error{EINVAL, fmt::format("rank {} is not below {}, the number of nodes: they count from 0", *rank,
                                      *nodes)};
-  return MpiPlace{Rank(*rank), *nodes};
+  return MpiPlace{NodeId(*rank), *nodes};
 }
 
 bool is_torchs_port(uint16_t port) {

@@ -31,7 +31,7 @@ CatalogExchange::~CatalogExchange() = default;
 void CatalogExchange::tell_progress(uint64_t entries) {
   const auto bytes = wire::encode(wire::CatalogProgress{entries});
   for (uint32_t i = 0; i < transport_.size(); ++i) {
-    if (Rank(i) != transport_.self()) (void)transport_.send(Rank(i), bytes);
+    if (NodeId(i) != transport_.self()) (void)transport_.send(NodeId(i), bytes);
   }
 }
 
@@ -41,7 +41,7 @@ void CatalogExchange::publish(std::shared_ptr<const Catalog> catalog) {
     published_ = std::move(catalog);
   }
   for (uint32_t i = 0; i < transport_.size(); ++i) {
-    if (Rank(i) != transport_.self()) on_hello_without(Rank(i));
+    if (NodeId(i) != transport_.self()) on_hello_without(NodeId(i));
   }
 }
 
@@ -51,11 +51,11 @@ std::optional<wire::CatalogOffer> CatalogExchange::offer() const {
   return wire::CatalogOffer{published_->image().size(), published_->identity()};
 }
 
-void CatalogExchange::on_hello_without(Rank from) {
+void CatalogExchange::on_hello_without(NodeId from) {
   if (const auto what = offer()) (void)transport_.send(from, wire::encode(*what));
 }
 
-void CatalogExchange::on_request(Rank from, const wire::CatalogRequest& request) {
+void CatalogExchange::on_request(NodeId from, const wire::CatalogRequest& request) {
   std::shared_ptr<const Catalog> catalog;
   {
     MutexLock lock(mutex_);
@@ -70,7 +70,7 @@ void CatalogExchange::on_request(Rank from, const wire::CatalogRequest& request)
   transport_.send_bulk(from, request.transfer, {memory}, [catalog](const Status&) {});
 }
 
-void CatalogExchange::on_progress(Rank from, const wire::CatalogProgress& progress) {
+void CatalogExchange::on_progress(NodeId from, const wire::CatalogProgress& progress) {
   if (from != kGiver) return;
   MutexLock lock(mutex_);
   entries_ = progress.entries;
@@ -78,7 +78,7 @@ void CatalogExchange::on_progress(Rank from, const wire::CatalogProgress& progre
   changed_.notify_all();
 }
 
-void CatalogExchange::on_offer(Rank from, const wire::CatalogOffer& offer) {
+void CatalogExchange::on_offer(NodeId from, const wire::CatalogOffer& offer) {
   if (from != kGiver || offer.bytes == 0 || offer.bytes > kMostBytes) return;
   {
     MutexLock lock(mutex_);

@@ -1,6 +1,6 @@
 // One node scans the dataset, the others get the catalog from it.
 //
-// Rank 0 says how far it is, then offers the image; each other node fetches it piece by piece as bulk
+// Node 0 says how far it is, then offers the image; each other node fetches it piece by piece as bulk
 // transfers, a few at a time. Whoever waits does so until the giver has been silent for the whole of its
 // patience.
 //
@@ -41,7 +41,7 @@ struct CatalogExchangeOptions {
 class CatalogExchange {
  public:
   /// The node that scans.
-  static constexpr Rank kGiver{0};
+  static constexpr NodeId kGiver{0};
 
   CatalogExchange(Transport& transport, TransferNumbers& numbers, const Clock& clock,
                   const CatalogExchangeOptions& options);
@@ -59,11 +59,11 @@ class CatalogExchange {
   void fail(const Error& error);
 
   // Of the net thread.
-  void on_progress(Rank from, const wire::CatalogProgress& progress);
-  void on_offer(Rank from, const wire::CatalogOffer& offer);
-  void on_request(Rank from, const wire::CatalogRequest& request);
+  void on_progress(NodeId from, const wire::CatalogProgress& progress);
+  void on_offer(NodeId from, const wire::CatalogOffer& offer);
+  void on_request(NodeId from, const wire::CatalogRequest& request);
   /// `from` has no catalog yet.
-  void on_hello_without(Rank from);
+  void on_hello_without(NodeId from);
   void tick(TimePoint now);
 
  private:

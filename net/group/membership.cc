@@ -65,32 +65,32 @@ Membership::Membership(Parts parts, const MembershipTimes& times)
   peer(self_).state = PeerState::alive;
 }
 
-std::string Membership::name(Rank rank) const {
+std::string Membership::name(NodeId node) const {
   MutexLock lock(mutex_);
-  const std::string& host = peer(rank).info.host;
-  return host.empty() ? fmt::format("rank {}", rank.value)
-                      : fmt::format("rank {} ({})", rank.value, printable(host));
+  const std::string& host = peer(node).info.host;
+  return host.empty() ? fmt::format("rank {}", node.value)
+                      : fmt::format("rank {} ({})", node.value, printable(host));
 }
 
-TimePoint Membership::last_heard(Rank rank) const {
-  return TimePoint(TimePoint::duration(peer(rank).last_heard.load(std::memory_order_relaxed)));
+TimePoint Membership::last_heard(NodeId node) const {
+  return TimePoint(TimePoint::duration(peer(node).last_heard.load(std::memory_order_relaxed)));
 }
 
-void Membership::heard(Rank from, TimePoint now) {
-  Peer& node = peer(from);
-  node.last_heard.store(now.time_since_epoch().count(), std::memory_order_relaxed);
-  if (node.state.load() == PeerState::late) change(from, PeerState::alive, "is heard again");
+void Membership::heard(NodeId from, TimePoint now) {
+  Peer& entry = peer(from);
+  entry.last_heard.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  if (entry.state.load() == PeerState::late) change(from, PeerState::alive, "is heard again");
 }
 
-void Membership::on_hello(Rank from, const wire::Hello& hello) {
-  Peer& node = peer(from);
+void Membership::on_hello(NodeId from, const wire::Hello& hello) {
+  Peer& entry = peer(from);
   bool newer = false;
   {
     MutexLock lock(mutex_);
-    newer = hello.incarnation > node.info.incarnation;
-    node.info = hello;
+    newer = hello.incarnation > entry.info.incarnation;
+    entry.info = hello;
   }
-  const PeerState state = node.state.load();
+  const PeerState state = entry.state.load();
   if (state == PeerState::joining) change(from, PeerState::alive, "is here");
   if (state == PeerState::dead || (state == PeerState::left && newer))
     change(from, PeerState::alive, "is back");
@@ -98,7 +98,7 @@ void Membership::on_hello(Rank from, const wire::Hello& hello) {
   if (hello.wants_answer) (void)parts_.transport.send(from, wire::encode(own_hello(false)));
 }
 
-void Membership::on_goodbye(Rank from, const std::string& reason) {
+void Membership::on_goodbye(NodeId from, const std::string& reason) {
   {
     MutexLock lock(mutex_);
     peer(from).parting = reason;
@@ -106,9 +106,9 @@ void Membership::on_goodbye(Rank from, const std::string& reason) {
   change(from, PeerState::left, reason.empty() ? "left" : fmt::format("left: {}", printable(reason)));
 }
 
-void Membership::suspect(Rank rank, Duration silence) {
-  if (state(rank) == PeerState::alive)
-    change(rank, PeerState::late, fmt::format("does not answer: silent for {}", format_duration(silence)));
+void Membership::suspect(NodeId node, Duration silence) {
+  if (state(node) == PeerState::alive)
+    change(node, PeerState::late, fmt::format("does not answer: silent for {}", format_duration(silence)));
 }
 
 void Membership::tick(TimePoint now) {
@@ -117,15 +117,15 @@ void Membership::tick(TimePoint now) {
   last_tick_ = now;
   if (first || gap > times_.late_after) wake_up(now, gap);
   for (uint32_t i = 0; i < peers_.size(); ++i) {
-    const Rank rank(i);
-    if (rank == self_) continue;
-    const Duration silence = now - last_heard(rank);
-    const PeerState state = peer(rank).state.load();
+    const NodeId node(i);
+    if (node == self_) continue;
+    const Duration silence = now - last_heard(node);
+    const PeerState state = peer(node).state.load();
     if ((state == PeerState::alive || state == PeerState::late) && silence > times_.dead_after) {
-      change(rank, PeerState::dead,
+      change(node, PeerState::dead,
              fmt::format("is taken for dead: silent for {}", format_duration(silence)));
     } else if (state == PeerState::alive && silence > times_.late_after) {
-      change(rank, PeerState::late, fmt::format("is late: silent for {}", format_duration(silence)));
+      change(node, PeerState::late, fmt::format("is late: silent for {}", format_duration(silence)));
     }
   }
   if (now < next_heartbeat_) return;
@@ -135,8 +135,8 @@ void Membership::tick(TimePoint now) {
 
 // This node has just begun, or stood still: nobody else is to blame for what it did not hear.
 void Membership::wake_up(TimePoint now, Duration gap) {
-  for (const auto& node : peers_)
-    node->last_heard.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  for (const auto& entry : peers_)
+    entry->last_heard.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   if (gap == Duration{}) return;
   incarnation_ = std::max(incarnation_ + 1, wall_clock_us());
   parts_.log.warn("this process was suspended for {}; rejoining the job", format_duration(gap));
@@ -145,14 +145,15 @@ void Membership::wake_up(TimePoint now, Duration gap) {
 
 void Membership::set_ready(uint64_t catalog_identity) {
   identity_ = catalog_identity;
-  for (uint32_t i = 0; i < peers_.size(); ++i) update_serves(Rank(i));
+  for (uint32_t i = 0; i < peers_.size(); ++i) update_serves(NodeId(i));
   say_hello(false, true);
 }
 
 void Membership::say_goodbye(const std::string& reason) {
   const auto bytes = wire::encode(wire::Goodbye{reason.substr(0, wire::kMaxText)});
   for (uint32_t i = 0; i < peers_.size(); ++i) {
-    if (Rank(i) != self_ && state(Rank(i)) != PeerState::left) (void)parts_.transport.send(Rank(i), bytes);
+    if (NodeId(i) != self_ && state(NodeId(i)) != PeerState::left)
+      (void)parts_.transport.send(NodeId(i), bytes);
   }
 }
 
@@ -170,32 +171,32 @@ wire::Hello Membership::own_hello(bool wants_answer) const {
 void Membership::say_hello(bool wants_answer, bool also_dead) {
   const auto bytes = wire::encode(own_hello(wants_answer));
   for (uint32_t i = 0; i < peers_.size(); ++i) {
-    const Rank rank(i);
-    const PeerState to = state(rank);
-    if (rank == self_ || to == PeerState::left || (to == PeerState::dead && !also_dead)) continue;
-    (void)parts_.transport.send(rank, bytes);
+    const NodeId node(i);
+    const PeerState to = state(node);
+    if (node == self_ || to == PeerState::left || (to == PeerState::dead && !also_dead)) continue;
+    (void)parts_.transport.send(node, bytes);
   }
 }
 
-void Membership::change(Rank rank, PeerState to, const std::string& why) {
-  const PeerState before = peer(rank).state.exchange(to);
+void Membership::change(NodeId node, PeerState to, const std::string& why) {
+  const PeerState before = peer(node).state.exchange(to);
   if (before == to) return;
   const auto count = [&](PeerState which, Gauge& gauge) {
     gauge.add((to == which ? 1 : 0) - (before == which ? 1 : 0));
   };
   count(PeerState::alive, parts_.metrics.peers_alive);
   count(PeerState::dead, parts_.metrics.peers_dead);
-  update_serves(rank);
+  update_serves(node);
   parts_.log.log(to == PeerState::late || to == PeerState::dead ? spdlog::level::warn : spdlog::level::info,
-                 "{} {}", name(rank), why);
-  parts_.on_change(rank, before, to);
+                 "{} {}", name(node), why);
+  parts_.on_change(node, before, to);
 }
 
-void Membership::update_serves(Rank rank) {
-  Peer& node = peer(rank);
+void Membership::update_serves(NodeId node) {
+  Peer& entry = peer(node);
   MutexLock lock(mutex_);
-  node.serves = rank != self_ && node.state.load() == PeerState::alive && node.info.ready && identity_ != 0 &&
-                node.info.catalog_identity == identity_;
+  entry.serves = node != self_ && entry.state.load() == PeerState::alive && entry.info.ready &&
+                 identity_ != 0 && entry.info.catalog_identity == identity_;
 }
 
 std::vector<PeerReport> Membership::report() const {
@@ -203,16 +204,16 @@ std::vector<PeerReport> Membership::report() const {
   const TimePoint now = parts_.clock.now();
   std::vector<PeerReport> all;
   for (uint32_t i = 0; i < peers_.size(); ++i) {
-    const Rank rank(i);
-    const Peer& node = peer(rank);
+    const NodeId node(i);
+    const Peer& entry = peer(node);
     PeerReport report;
-    report.rank = rank;
-    report.state = state(rank);
-    report.serves = serves(rank);
-    report.silent = rank == self_ ? Duration{} : now - last_heard(rank);
+    report.node = node;
+    report.state = state(node);
+    report.serves = serves(node);
+    report.silent = node == self_ ? Duration{} : now - last_heard(node);
     MutexLock lock(mutex_);
-    report.info = rank == self_ ? own : node.info;
-    report.parting = node.parting;
+    report.info = node == self_ ? own : entry.info;
+    report.parting = entry.parting;
     all.push_back(std::move(report));
   }
   return all;

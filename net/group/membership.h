@@ -54,7 +54,7 @@ struct MembershipTimes {
 
 /// As of now, for reports.
 struct PeerReport {
-  Rank rank;
+  NodeId node;
   PeerState state = PeerState::joining;
   bool serves = false;
   Duration silent{};    ///< since it was last heard
@@ -72,17 +72,17 @@ class Membership {
     /// What this node says of itself; incarnation, ready and identity are filled in here.
     std::function<wire::Hello()> describe;
     /// On the net thread.
-    std::function<void(Rank, PeerState before, PeerState now)> on_change;
+    std::function<void(NodeId, PeerState before, PeerState now)> on_change;
   };
 
   Membership(Parts parts, const MembershipTimes& times);
 
   // Of the net thread.
-  void heard(Rank from, TimePoint now);  ///< any message; before what it says is acted upon
-  void on_hello(Rank from, const wire::Hello& hello);
-  void on_goodbye(Rank from, const std::string& reason);
+  void heard(NodeId from, TimePoint now);  ///< any message; before what it says is acted upon
+  void on_hello(NodeId from, const wire::Hello& hello);
+  void on_goodbye(NodeId from, const std::string& reason);
   /// A node that waited for an answer in vain finds that this one does not even answer probes.
-  void suspect(Rank rank, Duration silence);
+  void suspect(NodeId node, Duration silence);
   void tick(TimePoint now);
 
   /// From now on this node serves chunks of the catalog with this identity; says so to all.
@@ -91,12 +91,12 @@ class Membership {
   /// The last word to all.
   void say_goodbye(const std::string& reason);
 
-  PeerState state(Rank rank) const { return peer(rank).state.load(std::memory_order_acquire); }
+  PeerState state(NodeId node) const { return peer(node).state.load(std::memory_order_acquire); }
   /// It is alive and serves chunks of the same catalog.
-  bool serves(Rank rank) const { return peer(rank).serves.load(std::memory_order_acquire); }
+  bool serves(NodeId node) const { return peer(node).serves.load(std::memory_order_acquire); }
   /// When something was last heard of it (or, if that is later, when this node woke).
-  TimePoint last_heard(Rank rank) const;
-  PeerTraffic& traffic(Rank rank) const { return peer(rank).traffic; }
+  TimePoint last_heard(NodeId node) const;
+  PeerTraffic& traffic(NodeId node) const { return peer(node).traffic; }
   /// All nodes by rank; this one has told itself everything.
   std::vector<PeerReport> report() const;
 
@@ -111,17 +111,17 @@ class Membership {
     std::string parting;
   };
 
-  Peer& peer(Rank rank) const { return *peers_[rank.index()]; }
-  std::string name(Rank rank) const;
+  Peer& peer(NodeId node) const { return *peers_[node.index()]; }
+  std::string name(NodeId node) const;
   wire::Hello own_hello(bool wants_answer) const;
-  void change(Rank rank, PeerState to, const std::string& why);
-  void update_serves(Rank rank);
+  void change(NodeId node, PeerState to, const std::string& why);
+  void update_serves(NodeId node);
   void say_hello(bool wants_answer, bool also_dead);
   void wake_up(TimePoint now, Duration gap);
 
   // Constant after construction.
   const Parts parts_;
-  const Rank self_;
+  const NodeId self_;
   const MembershipTimes times_;
   const std::vector<std::unique_ptr<Peer>> peers_;  // by rank; self-synchronised but for info
 

@@ -21,7 +21,7 @@ namespace clairfs {
 /// Thread-safe.
 class PlanBoard {
  public:
-  explicit PlanBoard(Rank self) : self_(self) {}
+  explicit PlanBoard(NodeId self) : self_(self) {}
 
   /// A plan registered here, or cancelled (no text): the entry to be told to all. The same text again is a
   /// new entry: it may be meant to begin anew. Errors: E2BIG when it is too long to be sent;
@@ -37,7 +37,7 @@ class PlanBoard {
   uint64_t digest() const;
 
  private:
-  const Rank self_;
+  const NodeId self_;
   mutable Mutex mutex_;  // leaf
   std::map<std::string, wire::PlanEntry> entries_ GUARDED_BY(mutex_);
   uint64_t last_stamp_ GUARDED_BY(mutex_) = 0;  // the largest seen

@@ -219,7 +219,7 @@ void MeetingHost::hear_join(Guest& guest, const std::string& line) {
     return;
   }
   if (const std::string why = reason_to_refuse(guest, words); !why.empty()) return refuse(guest, why);
-  const MpiPlace place{Rank(*parse_whole<uint32_t>(words[1])), options_.nodes};
+  const MpiPlace place{NodeId(*parse_whole<uint32_t>(words[1])), options_.nodes};
   guest.rank = place.self;
   guest.line.allow(kLongestLine);
   guest.line.send(
@@ -236,7 +236,7 @@ std::string MeetingHost::reason_to_refuse(const Guest& guest,
   const auto rank = parse_whole<uint32_t>(words[1]);
   const auto nodes = parse_whole<uint32_t>(words[2]);
   if (!rank || !nodes) return "its rank and number of nodes are no numbers";
-  const MpiPlace place{Rank(*rank), *nodes};
+  const MpiPlace place{NodeId(*rank), *nodes};
   if (!same_word(node_proof(options_.secret, {guest.nonce, std::string(words[3])}, place), words[4])) {
     return options_.secret.empty()
                ? "it has a secret, and rank 0 has none: give --job-secret to all nodes or none"
@@ -245,7 +245,7 @@ std::string MeetingHost::reason_to_refuse(const Guest& guest,
   if (*nodes != options_.nodes)
     return fmt::format("it was given --nodes {}, rank 0 --nodes {}", *nodes, options_.nodes);
   if (*rank >= *nodes) return fmt::format("rank {} is not below --nodes {}", *rank, *nodes);
-  const auto there = std::ranges::find_if(guests_, [&](const Guest& g) { return g.rank == Rank(*rank); });
+  const auto there = std::ranges::find_if(guests_, [&](const Guest& g) { return g.rank == NodeId(*rank); });
   if (there != guests_.end()) {
     return fmt::format("rank {} of {} is there already, from {}: each node needs a --rank of its own", *rank,
                        *nodes, there->from);
@@ -337,10 +337,10 @@ void MeetingHost::say_goodbye() {
   }
 }
 
-std::vector<Rank> MeetingHost::missing() const {
-  std::vector<Rank> ranks;
+std::vector<NodeId> MeetingHost::missing() const {
+  std::vector<NodeId> ranks;
   for (uint32_t rank = 0; rank < options_.nodes; ++rank) {
-    if (!is_there(Rank(rank))) ranks.emplace_back(rank);
+    if (!is_there(NodeId(rank))) ranks.emplace_back(rank);
   }
   return ranks;
 }

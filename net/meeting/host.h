@@ -48,7 +48,7 @@ class MeetingHost {
     std::string from;
     std::string nonce;
     TimePoint came;
-    std::optional<Rank> rank{};  // has joined
+    std::optional<NodeId> rank{};  // has joined
     bool in_barrier = false;
     bool bye = false;
     bool leaving = false;  // dropped when all is sent, or overdue
@@ -73,8 +73,8 @@ class MeetingHost {
   void all_have_come();
   void end_round();
   void say_goodbye();
-  std::vector<Rank> missing() const;
-  bool is_there(Rank rank) const { return seats_[rank.index()]; }
+  std::vector<NodeId> missing() const;
+  bool is_there(NodeId rank) const { return seats_[rank.index()]; }
   size_t strangers() const;
 
   // Constant after construction.

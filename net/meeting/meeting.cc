@@ -81,7 +81,7 @@ Result<std::unique_ptr<Meeting>> Meeting::gather(const MpiPlace& place, MeetingO
   std::unique_ptr<Meeting> meeting(new Meeting(place, std::move(options)));
   const MeetingOptions& o = meeting->options_;
   log.info("this is rank {} of {}; the nodes meet at {}", place.self.value, place.size, meeting->where_);
-  if (place.self == Rank(0)) {
+  if (place.self == NodeId(0)) {
     auto host = MeetingHost::open(o.at, {place.size, o.secret}, log);
     if (!host) return host.error();
     meeting->host_ = std::move(*host);

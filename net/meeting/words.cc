@@ -29,7 +29,7 @@ std::string host_proof(std::string_view secret, const MeetingNonces& nonces, con
   return proof(secret, "host", nonces, place);
 }
 
-std::string missing_line(const std::vector<Rank>& missing) {
+std::string missing_line(const std::vector<NodeId>& missing) {
   std::string line = fmt::format("missing {}", missing.size());
   for (size_t i = 0; i < std::min(missing.size(), kMostNamed); ++i)
     line += fmt::format(" {}", missing[i].value);

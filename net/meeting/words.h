@@ -38,7 +38,7 @@ std::string host_proof(std::string_view secret, const MeetingNonces& nonces, con
 
 /// The line that says which ranks are missing, and what it means to people: "rank 2 of 3 has not come to
 /// node0:5200". The text is empty where the line is no such line, or says that none is missing.
-std::string missing_line(const std::vector<Rank>& missing);
+std::string missing_line(const std::vector<NodeId>& missing);
 std::string missing_text(std::string_view line, uint32_t nodes, const std::string& where);
 
 /// The words of a line.

@@ -46,7 +46,7 @@ std::vector<Message> messages_of(TransferNumber number, const std::vector<iovec>
 
 MpiBulk::MpiBulk(MPI_Comm comm, MpiRequests& requests) : comm_(comm), requests_(requests), scratch_(kPiece) {}
 
-void MpiBulk::receive(Rank from, TransferNumber number, const std::vector<iovec>& memory,
+void MpiBulk::receive(NodeId from, TransferNumber number, const std::vector<iovec>& memory,
                       Transport::ReceiveDone done) {
   const auto receive = std::make_shared<Receive>();
   receive->done = std::move(done);
@@ -112,12 +112,12 @@ void MpiBulk::finish(Key id, Receive& receive) {
   done({});
 }
 
-void MpiBulk::cancel(Rank from, TransferNumber number) {
+void MpiBulk::cancel(NodeId from, TransferNumber number) {
   const auto found = receives_.find(key(from.value, number));
   if (found != receives_.end()) withdraw(*found->second);
 }
 
-void MpiBulk::send(Rank to, TransferNumber number, const std::vector<iovec>& memory,
+void MpiBulk::send(NodeId to, TransferNumber number, const std::vector<iovec>& memory,
                    Transport::SendDone done) {
   const auto send = std::make_shared<Send>();
   send->done = std::move(done);

@@ -44,10 +44,10 @@ class MpiBulk {
   MpiBulk(MPI_Comm comm, MpiRequests& requests);
 
   /// The contracts of transport.h. What MPI cannot receive ends with ECANCELED and MPI's reason.
-  void receive(Rank from, TransferNumber number, const std::vector<iovec>& memory,
+  void receive(NodeId from, TransferNumber number, const std::vector<iovec>& memory,
                Transport::ReceiveDone done);
-  void cancel(Rank from, TransferNumber number);
-  void send(Rank to, TransferNumber number, const std::vector<iovec>& memory, Transport::SendDone done);
+  void cancel(NodeId from, TransferNumber number);
+  void send(NodeId to, TransferNumber number, const std::vector<iovec>& memory, Transport::SendDone done);
 
   /// Takes what nobody waits for off the network. True if there was any.
   bool take_strays();

@@ -42,7 +42,7 @@ Result<MpiPlace> place_from(const char* rank_name, const char* size_name) {
     return Error{EINVAL, fmt::format("{}={} is not below {}={} in the environment", rank_name, *rank,
                                      size_name, *size)};
   }
-  return MpiPlace{Rank(*rank), *size};
+  return MpiPlace{NodeId(*rank), *size};
 }
 
 bool is_launcher_variable(std::string_view assignment) {

@@ -13,7 +13,7 @@ namespace clairfs {
 
 /// This process's place in its job. Without a job: rank 0 of 1.
 struct MpiPlace {
-  Rank self;
+  NodeId self;
   uint32_t size = 1;
 };
 

@@ -17,7 +17,7 @@ constexpr int kTakenAtOnce = 32;
 MpiMessages::MpiMessages(MPI_Comm comm, uint32_t size, MpiRequests& requests)
     : comm_(comm), requests_(requests), incoming_(size) {}
 
-void MpiMessages::send(Rank to, Bytes message, std::function<void(int error)> gone) {
+void MpiMessages::send(NodeId to, Bytes message, std::function<void(int error)> gone) {
   const auto bytes = std::make_shared<const Bytes>(std::move(message));
   MPI_Request request = MPI_REQUEST_NULL;
   const int error = mpi().Isend(bytes->data(), static_cast<int>(bytes->size()), MPI_BYTE,
@@ -67,7 +67,7 @@ bool MpiMessages::deliver_whole(const Deliver& deliver) {
       queue.pop_front();
       --waiting_;
       any = true;
-      if (incoming->whole) deliver(Rank(from), incoming->bytes);
+      if (incoming->whole) deliver(NodeId(from), incoming->bytes);
     }
   }
   return any;

@@ -19,13 +19,13 @@ namespace clairfs {
 class MpiMessages {
  public:
   using Bytes = std::vector<std::byte>;
-  using Deliver = std::function<void(Rank from, std::span<const std::byte> message)>;
+  using Deliver = std::function<void(NodeId from, std::span<const std::byte> message)>;
 
   /// `comm` carries nothing but these messages. `requests` outlives this.
   MpiMessages(MPI_Comm comm, uint32_t size, MpiRequests& requests);
 
   /// `gone(error)` when the message has left, or with MPI's error when it cannot (the peer is dead).
-  void send(Rank to, Bytes message, std::function<void(int error)> gone);
+  void send(NodeId to, Bytes message, std::function<void(int error)> gone);
   /// Takes what has come from the network and delivers what is whole. True if there was anything.
   bool poll(const Deliver& deliver);
 

@@ -184,7 +184,7 @@ void MpiTransport::start(Handlers handlers) {
   post([handlers = std::move(handlers)](MpiLoop& loop) { loop.handlers = handlers; });
 }
 
-Status MpiTransport::send(Rank to, std::vector<std::byte> message) {
+Status MpiTransport::send(NodeId to, std::vector<std::byte> message) {
   if (message.size() > kMaxMessage) {
     return Error{EMSGSIZE, fmt::format("a message of {} bytes; at most {} go", message.size(), kMaxMessage)};
   }
@@ -203,7 +203,7 @@ Status MpiTransport::send(Rank to, std::vector<std::byte> message) {
   return {};
 }
 
-void MpiTransport::message_left(Rank to, size_t cost, int error) {
+void MpiTransport::message_left(NodeId to, size_t cost, int error) {
   if (error != MPI_SUCCESS && !unreachable_[to.index()]) {
     unreachable_[to.index()] = true;
     log_.warn("rank {} cannot be reached any more: {}", to.value, mpi_error_text(error));
@@ -213,17 +213,17 @@ void MpiTransport::message_left(Rank to, size_t cost, int error) {
   --queued_messages_;
 }
 
-void MpiTransport::receive(Rank from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) {
+void MpiTransport::receive(NodeId from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) {
   post([from, number, memory = std::move(memory), done = std::move(done)](MpiLoop& loop) mutable {
     loop.bulk.receive(from, number, memory, std::move(done));
   });
 }
 
-void MpiTransport::cancel(Rank from, TransferNumber number) {
+void MpiTransport::cancel(NodeId from, TransferNumber number) {
   post([from, number](MpiLoop& loop) { loop.bulk.cancel(from, number); });
 }
 
-void MpiTransport::send_bulk(Rank to, TransferNumber number, std::vector<iovec> memory, SendDone done) {
+void MpiTransport::send_bulk(NodeId to, TransferNumber number, std::vector<iovec> memory, SendDone done) {
   post([to, number, memory = std::move(memory), done = std::move(done)](MpiLoop& loop) mutable {
     loop.bulk.send(to, number, memory, std::move(done));
   });

@@ -61,15 +61,15 @@ class MpiTransport final : public Transport {
   /// Stops without patience.
   ~MpiTransport() override;
 
-  Rank self() const override { return place_.self; }
+  NodeId self() const override { return place_.self; }
   uint32_t size() const override { return place_.size; }
   /// The networks that MPI may take, and those it took, for people.
   std::string network_text() const;
   void start(Handlers handlers) override;
-  Status send(Rank to, std::vector<std::byte> message) override;
-  void receive(Rank from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) override;
-  void cancel(Rank from, TransferNumber number) override;
-  void send_bulk(Rank to, TransferNumber number, std::vector<iovec> memory, SendDone done) override;
+  Status send(NodeId to, std::vector<std::byte> message) override;
+  void receive(NodeId from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) override;
+  void cancel(NodeId from, TransferNumber number) override;
+  void send_bulk(NodeId to, TransferNumber number, std::vector<iovec> memory, SendDone done) override;
   /// A receive that MPI does not let go of gets EBUSY instead of ECANCELED. Takes up to 100 ms more than
   /// `patience`.
   void stop(Duration patience) override;
@@ -90,7 +90,7 @@ class MpiTransport final : public Transport {
   void post(Command command);
   /// Runs what is queued; sleeps before if nothing is.
   void run_commands(MpiLoop& loop, Duration sleep);
-  void message_left(Rank to, size_t cost, int error);
+  void message_left(NodeId to, size_t cost, int error);
 
   const MpiPlace place_;
   const MpiOptions options_;

@@ -78,7 +78,7 @@ PeerClient::~PeerClient() {
 }
 
 void PeerClient::start(PeerFetch fetch) {
-  const Rank rank = fetch.peer;
+  const NodeId node = fetch.peer;
   const auto pending = std::make_shared<Pending>();
   pending->asked = parts_.clock.now();
   pending->fetch = std::move(fetch);
@@ -92,24 +92,24 @@ void PeerClient::start(PeerFetch fetch) {
     pending->came_as_fill = pending->is_fill();
     at_once = is_reader(pending->urgency);
     if (!stopped) {
-      Peer& peer = *peers_[rank.index()];
+      Peer& peer = *peers_[node.index()];
       pending->id = peer.next_id++;
       if (!pending->is_fill()) pending->in_front = peer.needed_bytes += pending->fetch.length;
       peer.queue[{pending->urgency, pending->id}] = pending;
       peer.all[pending->id] = pending;
       by_demand_[pending->fetch.demand.get()] = pending;
-      if (!at_once && held_back_.insert(rank).second) wake_.notify_all();
+      if (!at_once && held_back_.insert(node).second) wake_.notify_all();
     }
   }
   if (stopped) return pending->fetch.done(PeerOutcome::cancelled);
   parts_.metrics.peers_requested.add();
-  parts_.membership.traffic(rank).requested.add();
+  parts_.membership.traffic(node).requested.add();
   parts_.metrics.peers_outstanding_bytes.add(pending->fetch.length);
-  parts_.membership.traffic(rank).outstanding_bytes.add(pending->fetch.length);
-  if (at_once) pump(rank, false);
+  parts_.membership.traffic(node).outstanding_bytes.add(pending->fetch.length);
+  if (at_once) pump(node, false);
 }
 
-std::shared_ptr<PeerClient::Pending> PeerClient::find(Rank peer, uint32_t id) {
+std::shared_ptr<PeerClient::Pending> PeerClient::find(NodeId peer, uint32_t id) {
   const auto& all = peers_[peer.index()]->all;
   const auto found = all.find(id);
   return found == all.end() ? nullptr : found->second;
@@ -117,7 +117,7 @@ std::shared_ptr<PeerClient::Pending> PeerClient::find(Rank peer, uint32_t id) {
 
 void PeerClient::demand_changed(const Demand& demand) {
   const Urgency urgency = demand.now();
-  Rank rank;
+  NodeId node;
   uint32_t id = 0;
   bool queued = false;
   bool posted = false;
@@ -126,15 +126,15 @@ void PeerClient::demand_changed(const Demand& demand) {
     const auto found = by_demand_.find(&demand);
     if (found == by_demand_.end() || urgency >= found->second->urgency) return;
     Pending& pending = *found->second;
-    rank = pending.fetch.peer;
+    node = pending.fetch.peer;
     id = pending.id;
     const bool same_kind = urgency.kind == pending.urgency.kind;
-    Peer& peer = *peers_[rank.index()];
+    Peer& peer = *peers_[node.index()];
     queued = pending.queued;
     if (queued) {
-      auto node = peer.queue.extract({pending.urgency, id});
-      node.key().first = urgency;
-      peer.queue.insert(std::move(node));
+      auto entry = peer.queue.extract({pending.urgency, id});
+      entry.key().first = urgency;
+      peer.queue.insert(std::move(entry));
     }
     if (pending.is_fill() && !same_kind) {
       pending.asked = parts_.clock.now();
@@ -148,40 +148,40 @@ void PeerClient::demand_changed(const Demand& demand) {
     posted = pending.posted;
     if (same_kind) return;
     // It may have credit now, or leave some to the next fill.
-    if (held_back_.insert(rank).second) wake_.notify_all();
+    if (held_back_.insert(node).second) wake_.notify_all();
   }
   if (posted) {  // else whoever is about to send it does
-    send_expedite(rank, id, urgency);
+    send_expedite(node, id, urgency);
   } else if (queued && is_reader(urgency)) {
-    pump(rank, false);
+    pump(node, false);
   }
 }
 
-Duration PeerClient::predict(Rank peer, uint64_t length) const {
+Duration PeerClient::predict(NodeId peer, uint64_t length) const {
   const TimePoint now = parts_.clock.now();
   MutexLock lock(mutex_);
   const Peer& p = *peers_[peer.index()];
   return p.path.predict(p.needed_bytes + length, now);
 }
 
-bool PeerClient::slow(Rank peer) const {
+bool PeerClient::slow(NodeId peer) const {
   MutexLock lock(mutex_);
   return peers_[peer.index()]->watch.slow();
 }
 
-bool PeerClient::take_trial(Rank peer) {
+bool PeerClient::take_trial(NodeId peer) {
   const TimePoint now = parts_.clock.now();
   MutexLock lock(mutex_);
   return peers_[peer.index()]->watch.take_trial(now);
 }
 
-Duration PeerClient::latency(Rank peer) const {
+Duration PeerClient::latency(NodeId peer) const {
   const TimePoint now = parts_.clock.now();
   MutexLock lock(mutex_);
   return peers_[peer.index()]->path.latency(now);
 }
 
-double PeerClient::bandwidth(Rank peer) const {
+double PeerClient::bandwidth(NodeId peer) const {
   const TimePoint now = parts_.clock.now();
   MutexLock lock(mutex_);
   return peers_[peer.index()]->path.bandwidth(now);
@@ -198,12 +198,12 @@ void PeerClient::stop() {
       for (const auto& [id, pending] : peers_[i]->all) ids[i].push_back(id);
     }
   }
-  for (uint32_t i = 0; i < ids.size(); ++i) give_up(Rank(i), ids[i], PeerOutcome::cancelled);
+  for (uint32_t i = 0; i < ids.size(); ++i) give_up(NodeId(i), ids[i], PeerOutcome::cancelled);
   if (batcher_.joinable()) batcher_.join();
 }
 
 // Sends what the peer has credit for. `refill`: credit has come back, but better wait for more of it.
-void PeerClient::pump(Rank peer, bool refill) {
+void PeerClient::pump(NodeId peer, bool refill) {
   for (;;) {
     std::vector<std::shared_ptr<Pending>> batch;
     {
@@ -219,7 +219,7 @@ void PeerClient::pump(Rank peer, bool refill) {
   }
 }
 
-void PeerClient::send_expedite(Rank peer, uint32_t id, const Urgency& urgency) {
+void PeerClient::send_expedite(NodeId peer, uint32_t id, const Urgency& urgency) {
   const uint64_t now = deadline_at(parts_.clock.now());
   (void)parts_.transport.send(peer, wire::encode(wire::Expedite{from_now(urgency, now), {id}}));
 }
@@ -256,7 +256,7 @@ std::vector<std::shared_ptr<PeerClient::Pending>> PeerClient::take_batch(Peer& p
   return batch;
 }
 
-void PeerClient::send_batch(Rank peer, const std::vector<std::shared_ptr<Pending>>& batch) {
+void PeerClient::send_batch(NodeId peer, const std::vector<std::shared_ptr<Pending>>& batch) {
   wire::ChunkRequests requests;
   const uint64_t now = deadline_at(parts_.clock.now());
   std::vector<Urgency> told;
@@ -291,7 +291,7 @@ void PeerClient::send_batch(Rank peer, const std::vector<std::shared_ptr<Pending
   for (const auto& pending : batch) settle(peer, pending->id);
 }
 
-void PeerClient::give_up(Rank peer, const std::vector<uint32_t>& ids, PeerOutcome why) {
+void PeerClient::give_up(NodeId peer, const std::vector<uint32_t>& ids, PeerOutcome why) {
   {
     MutexLock lock(mutex_);
     for (const uint32_t id : ids) {
@@ -302,7 +302,7 @@ void PeerClient::give_up(Rank peer, const std::vector<uint32_t>& ids, PeerOutcom
   for (const uint32_t id : ids) settle(peer, id);
 }
 
-void PeerClient::give_up_all(Rank peer, PeerOutcome why) {
+void PeerClient::give_up_all(NodeId peer, PeerOutcome why) {
   std::vector<uint32_t> ids;
   {
     MutexLock lock(mutex_);
@@ -312,7 +312,7 @@ void PeerClient::give_up_all(Rank peer, PeerOutcome why) {
 }
 
 // Takes a fetch as far as what is known of it allows.
-void PeerClient::settle(Rank peer, uint32_t id) {
+void PeerClient::settle(NodeId peer, uint32_t id) {
   std::shared_ptr<Pending> pending;
   bool cancel = false;
   bool finished = false;
@@ -346,7 +346,7 @@ void PeerClient::settle(Rank peer, uint32_t id) {
 }
 
 void PeerClient::finish(const Pending& pending) {
-  const Rank peer = pending.fetch.peer;
+  const NodeId peer = pending.fetch.peer;
   const PeerOutcome outcome = judge(pending);
   count(pending, outcome);
   pump(peer, true);
@@ -408,7 +408,7 @@ void PeerClient::count(const Pending& pending, PeerOutcome outcome) {
   peers_[pending.fetch.peer.index()]->watch.completed(took, now);
 }
 
-void PeerClient::on_replies(Rank from, const wire::ChunkReplies& replies) {
+void PeerClient::on_replies(NodeId from, const wire::ChunkReplies& replies) {
   {
     MutexLock lock(mutex_);
     for (const wire::ChunkReply& reply : replies.list) {
@@ -420,7 +420,7 @@ void PeerClient::on_replies(Rank from, const wire::ChunkReplies& replies) {
 }
 
 // Of those that have their reply the transfer is still to come.
-void PeerClient::on_probe_answer(Rank from, const wire::ProbeAnswer& answer) {
+void PeerClient::on_probe_answer(NodeId from, const wire::ProbeAnswer& answer) {
   std::vector<uint32_t> lost;
   {
     MutexLock lock(mutex_);
@@ -432,7 +432,7 @@ void PeerClient::on_probe_answer(Rank from, const wire::ProbeAnswer& answer) {
   give_up(from, lost, PeerOutcome::late);
 }
 
-void PeerClient::on_peer_change(Rank peer, PeerState state) {
+void PeerClient::on_peer_change(NodeId peer, PeerState state) {
   if (state == PeerState::late) give_up_all(peer, PeerOutcome::late);
   if (state == PeerState::dead || state == PeerState::left) give_up_all(peer, PeerOutcome::gone);
 }
@@ -440,26 +440,26 @@ void PeerClient::on_peer_change(Rank peer, PeerState state) {
 void PeerClient::tick(TimePoint now) {
   if (now < next_check_) return;
   next_check_ = now + kCheckEvery;
-  std::vector<Rank> busy;
+  std::vector<NodeId> busy;
   {
     MutexLock lock(mutex_);
     for (uint32_t i = 0; i < peers_.size(); ++i) {
       if (!peers_[i]->all.empty()) busy.emplace_back(i);
     }
   }
-  for (const Rank peer : busy) check(peer, now);
+  for (const NodeId peer : busy) check(peer, now);
 }
 
-void PeerClient::check(Rank rank, TimePoint now) {
-  const PeerState state = parts_.membership.state(rank);
-  const TimePoint heard = parts_.membership.last_heard(rank);
+void PeerClient::check(NodeId node, TimePoint now) {
+  const PeerState state = parts_.membership.state(node);
+  const TimePoint heard = parts_.membership.last_heard(node);
   std::vector<uint32_t> overdue;
   wire::Probe probe;
   Duration silence{};
   Duration patience{};
   {
     MutexLock lock(mutex_);
-    Peer& peer = *peers_[rank.index()];
+    Peer& peer = *peers_[node.index()];
     patience =
         std::clamp(std::chrono::duration_cast<Duration>(options_.silence_factor * peer.path.latency(now)),
                    options_.least_silence, options_.most_silence);
@@ -476,11 +476,11 @@ void PeerClient::check(Rank rank, TimePoint now) {
     if (now - peer.probed < options_.probe_after) probe.ids.clear();
     if (!probe.ids.empty()) peer.probed = now;
   }
-  if (silence > patience) parts_.membership.suspect(rank, silence);
-  if (silence > patience || state == PeerState::late) return give_up_all(rank, PeerOutcome::late);
-  if (state != PeerState::alive) return give_up_all(rank, PeerOutcome::gone);
-  give_up(rank, overdue, PeerOutcome::late);
-  if (!probe.ids.empty()) (void)parts_.transport.send(rank, wire::encode(probe));
+  if (silence > patience) parts_.membership.suspect(node, silence);
+  if (silence > patience || state == PeerState::late) return give_up_all(node, PeerOutcome::late);
+  if (state != PeerState::alive) return give_up_all(node, PeerOutcome::gone);
+  give_up(node, overdue, PeerOutcome::late);
+  if (!probe.ids.empty()) (void)parts_.transport.send(node, wire::encode(probe));
 }
 
 // Body of the batch thread.
@@ -494,9 +494,9 @@ void PeerClient::send_batches() {
     lock.unlock();
     std::this_thread::sleep_for(options_.batch_delay);
     lock.lock();
-    const std::set<Rank> peers = std::exchange(held_back_, {});
+    const std::set<NodeId> peers = std::exchange(held_back_, {});
     lock.unlock();
-    for (const Rank peer : peers) pump(peer, false);
+    for (const NodeId peer : peers) pump(peer, false);
     lock.lock();
   }
 }

@@ -55,7 +55,7 @@ enum class PeerOutcome : uint8_t {
 
 /// A piece of a chunk that a peer is asked for.
 struct PeerFetch {
-  Rank peer;
+  NodeId peer;
   ChunkId chunk;
   uint32_t offset = 0;        ///< within the chunk
   uint32_t length = 0;        ///< bytes, at least 1; the sum of `memory`
@@ -115,39 +115,39 @@ class PeerClient {
   /// another deadline.
   void demand_changed(const Demand& demand);
   /// How long a fetch of `length` bytes from `peer` would take if it were asked now.
-  Duration predict(Rank peer, uint64_t length) const;
+  Duration predict(NodeId peer, uint64_t length) const;
   /// The peer has brought nothing in reasonable time for some seconds: see SlowWatch.
-  bool slow(Rank peer) const;
+  bool slow(NodeId peer) const;
   /// See SlowWatch::take_trial().
-  bool take_trial(Rank peer);
+  bool take_trial(NodeId peer);
   /// What the peer's path looks like by now.
-  Duration latency(Rank peer) const;
-  double bandwidth(Rank peer) const;  ///< bytes a second
+  Duration latency(NodeId peer) const;
+  double bandwidth(NodeId peer) const;  ///< bytes a second
   /// All fetches end with `cancelled`: what is queued now, what is under way as soon as its memory is free.
   void stop();
 
   // Of the net thread.
-  void on_replies(Rank from, const wire::ChunkReplies& replies);
-  void on_probe_answer(Rank from, const wire::ProbeAnswer& answer);
-  void on_peer_change(Rank peer, PeerState state);
+  void on_replies(NodeId from, const wire::ChunkReplies& replies);
+  void on_probe_answer(NodeId from, const wire::ProbeAnswer& answer);
+  void on_peer_change(NodeId peer, PeerState state);
   void tick(TimePoint now);
 
  private:
   struct Pending;
   struct Peer;
 
-  std::shared_ptr<Pending> find(Rank peer, uint32_t id) REQUIRES(mutex_);
-  void pump(Rank peer, bool refill);
+  std::shared_ptr<Pending> find(NodeId peer, uint32_t id) REQUIRES(mutex_);
+  void pump(NodeId peer, bool refill);
   std::vector<std::shared_ptr<Pending>> take_batch(Peer& peer, bool refill) REQUIRES(mutex_);
-  void send_expedite(Rank peer, uint32_t id, const Urgency& urgency);
-  void send_batch(Rank peer, const std::vector<std::shared_ptr<Pending>>& batch);
-  void give_up(Rank peer, const std::vector<uint32_t>& ids, PeerOutcome why);
-  void give_up_all(Rank peer, PeerOutcome why);
-  void settle(Rank peer, uint32_t id);
+  void send_expedite(NodeId peer, uint32_t id, const Urgency& urgency);
+  void send_batch(NodeId peer, const std::vector<std::shared_ptr<Pending>>& batch);
+  void give_up(NodeId peer, const std::vector<uint32_t>& ids, PeerOutcome why);
+  void give_up_all(NodeId peer, PeerOutcome why);
+  void settle(NodeId peer, uint32_t id);
   void finish(const Pending& pending);
   PeerOutcome judge(const Pending& pending) const;
   void count(const Pending& pending, PeerOutcome outcome);
-  void check(Rank peer, TimePoint now);
+  void check(NodeId peer, TimePoint now);
   void send_batches();
 
   // Constant after construction.
@@ -160,9 +160,9 @@ class PeerClient {
   CondVar wake_;  // for the batch thread, and for stop()
   std::vector<std::unique_ptr<Peer>> peers_ GUARDED_BY(mutex_);
   std::unordered_map<const Demand*, std::shared_ptr<Pending>> by_demand_
-      GUARDED_BY(mutex_);                        // all of all peers
-  std::set<Rank> held_back_ GUARDED_BY(mutex_);  // peers with requests for the batch thread
-  size_t pumping_ GUARDED_BY(mutex_) = 0;        // threads that are posting receives
+      GUARDED_BY(mutex_);                          // all of all peers
+  std::set<NodeId> held_back_ GUARDED_BY(mutex_);  // peers with requests for the batch thread
+  size_t pumping_ GUARDED_BY(mutex_) = 0;          // threads that are posting receives
   bool stopped_ GUARDED_BY(mutex_) = false;
   NamedThread batcher_;  // last: uses the others
 };

@@ -12,7 +12,7 @@ class HomeDirectory {
  public:
   virtual ~HomeDirectory() = default;
   /// The nodes that keep the chunk, its home first, then those with copies; empty if no node keeps it.
-  virtual std::vector<Rank> holders(ChunkId chunk) const = 0;
+  virtual std::vector<NodeId> holders(ChunkId chunk) const = 0;
 };
 
 }  // namespace clairfs

@@ -22,7 +22,7 @@ constexpr uint64_t kReported = 100;
 struct RoutedSource::Route {
   FetchRequest request;
   ChunkId chunk;
-  std::vector<Rank> tried;
+  std::vector<NodeId> tried;
 };
 
 RoutedSource::RoutedSource(const Parts& parts, const ChoiceRule& rule)
@@ -35,17 +35,17 @@ void RoutedSource::set_homes(std::shared_ptr<const HomeDirectory> homes) {
   homes_.swap(homes);  // the old one is destroyed outside the lock
 }
 
-std::vector<Rank> RoutedSource::holders(ChunkId chunk) const {
+std::vector<NodeId> RoutedSource::holders(ChunkId chunk) const {
   std::shared_ptr<const HomeDirectory> homes;
   {
     MutexLock lock(mutex_);
     homes = homes_;
   }
-  return homes ? homes->holders(chunk) : std::vector<Rank>{};
+  return homes ? homes->holders(chunk) : std::vector<NodeId>{};
 }
 
 bool RoutedSource::is_home(ChunkId chunk) const {
-  const std::vector<Rank> nodes = holders(chunk);
+  const std::vector<NodeId> nodes = holders(chunk);
   return !nodes.empty() && nodes.front() == parts_.self;
 }
 
@@ -67,23 +67,23 @@ ChunkId RoutedSource::chunk_of(FileId file, uint64_t offset) const {
 }
 
 bool RoutedSource::may_wait_for_others(FileId file, uint64_t offset) const {
-  const std::vector<Rank> nodes = holders(chunk_of(file, offset));
+  const std::vector<NodeId> nodes = holders(chunk_of(file, offset));
   if (nodes.empty() || nodes.front() == parts_.self) return false;
-  return std::any_of(nodes.begin(), nodes.end(), [&](Rank rank) { return parts_.membership.serves(rank); });
+  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) { return parts_.membership.serves(node); });
 }
 
 // The peer to ask; nothing: the PFS.
 std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t length,
-                                                         const std::vector<Rank>& tried) const {
-  const std::vector<Rank> nodes = holders(chunk);
+                                                         const std::vector<NodeId>& tried) const {
+  const std::vector<NodeId> nodes = holders(chunk);
   if (nodes.empty() || nodes.front() == parts_.self) return std::nullopt;
-  std::vector<Rank> living;
+  std::vector<NodeId> living;
   std::vector<HolderPath> paths;
-  for (const Rank rank : nodes) {
-    if (!parts_.membership.serves(rank) || std::find(tried.begin(), tried.end(), rank) != tried.end())
+  for (const NodeId node : nodes) {
+    if (!parts_.membership.serves(node) || std::find(tried.begin(), tried.end(), node) != tried.end())
       continue;
-    living.push_back(rank);
-    paths.push_back({parts_.peers.predict(rank, length), parts_.peers.slow(rank)});
+    living.push_back(node);
+    paths.push_back({parts_.peers.predict(node, length), parts_.peers.slow(node)});
   }
   if (living.empty()) return std::nullopt;
   // Copies come to be after the homes, so those who hold them may have nothing yet; the home reads what it
@@ -154,7 +154,7 @@ void RoutedSource::ask_pfs(const RoutePtr& route) {
   fetch_from_pfs(std::move(request));
 }
 
-void RoutedSource::answered(const RoutePtr& route, Rank peer, PeerOutcome outcome) {
+void RoutedSource::answered(const RoutePtr& route, NodeId peer, PeerOutcome outcome) {
   switch (outcome) {
     case PeerOutcome::ok:
       return route->request.done(Origin::peer);

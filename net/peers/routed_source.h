@@ -34,7 +34,7 @@ class RoutedSource final : public ChunkSource {
     const Membership& membership;
     const Clock& clock;
     Logger& log;
-    Rank self;
+    NodeId self;
   };
 
   RoutedSource(const Parts& parts, const ChoiceRule& rule);
@@ -58,17 +58,17 @@ class RoutedSource final : public ChunkSource {
   struct Route;
   using RoutePtr = std::shared_ptr<Route>;
   struct Choice {
-    Rank peer;
+    NodeId peer;
     bool home = false;
   };
 
   ChunkId chunk_of(FileId file, uint64_t offset) const;
-  std::vector<Rank> holders(ChunkId chunk) const;
-  std::optional<Choice> choose(ChunkId chunk, uint64_t length, const std::vector<Rank>& tried) const;
+  std::vector<NodeId> holders(ChunkId chunk) const;
+  std::optional<Choice> choose(ChunkId chunk, uint64_t length, const std::vector<NodeId>& tried) const;
   void fetch_from_pfs(FetchRequest request);
   void ask_peer(const RoutePtr& route, const Choice& choice);
   void ask_pfs(const RoutePtr& route);
-  void answered(const RoutePtr& route, Rank peer, PeerOutcome outcome);
+  void answered(const RoutePtr& route, NodeId peer, PeerOutcome outcome);
 
   // Constant after construction.
   const Parts parts_;

@@ -26,7 +26,7 @@ bool is_fill(const Urgency& urgency) {
 
 // One request.
 struct PeerServer::Work {
-  Rank peer;
+  NodeId peer;
   wire::ChunkRequest request;
   uint32_t chunk_length = 0;
   TimePoint arrived{};
@@ -66,7 +66,7 @@ void PeerServer::stop() {
     MutexLock lock(mutex_);
     stopped_ = true;
   }
-  for (uint32_t i = 0; i < parts_.transport.size(); ++i) drop(Rank(i));
+  for (uint32_t i = 0; i < parts_.transport.size(); ++i) drop(NodeId(i));
 }
 
 // Of the chunk that is asked for; 0 if there is no such piece of a chunk.
@@ -80,7 +80,7 @@ bool PeerServer::is_home(const wire::ChunkRequest& request) const {
   return request.home || parts_.is_home(request.chunk);
 }
 
-void PeerServer::on_requests(Rank from, const wire::ChunkRequests& requests) {
+void PeerServer::on_requests(NodeId from, const wire::ChunkRequests& requests) {
   const TimePoint now = parts_.clock.now();
   for (wire::ChunkRequest request : requests.list) {
     request.urgency = on_this_clock(request.urgency, now);
@@ -117,7 +117,7 @@ void PeerServer::on_requests(Rank from, const wire::ChunkRequests& requests) {
   pump(from);
 }
 
-void PeerServer::on_expedite(Rank from, const wire::Expedite& expedite) {
+void PeerServer::on_expedite(NodeId from, const wire::Expedite& expedite) {
   const Urgency urgency = on_this_clock(expedite.urgency, parts_.clock.now());
   std::vector<ChunkId> being_loaded;
   {
@@ -133,10 +133,10 @@ void PeerServer::on_expedite(Rank from, const wire::Expedite& expedite) {
         if (is_fill(work.request.urgency) && !is_fill(urgency)) loading_fills_ -= work.chunk_length;
       } else {
         Queue& queue = work.stage == Work::Stage::ready ? peer.ready : cold_;
-        auto node = queue.extract({work.request.urgency, work.arrival});
-        if (!node) continue;  // it is being started
-        node.key().first = urgency;
-        queue.insert(std::move(node));
+        auto entry = queue.extract({work.request.urgency, work.arrival});
+        if (!entry) continue;  // it is being started
+        entry.key().first = urgency;
+        queue.insert(std::move(entry));
       }
       work.request.urgency = urgency;
     }
@@ -145,7 +145,7 @@ void PeerServer::on_expedite(Rank from, const wire::Expedite& expedite) {
   pump(from);
 }
 
-void PeerServer::on_probe(Rank from, const wire::Probe& probe) {
+void PeerServer::on_probe(NodeId from, const wire::Probe& probe) {
   wire::ProbeAnswer answer;
   {
     MutexLock lock(mutex_);
@@ -157,14 +157,14 @@ void PeerServer::on_probe(Rank from, const wire::Probe& probe) {
   (void)parts_.transport.send(from, wire::encode(answer));
 }
 
-void PeerServer::on_peer_change(Rank peer, PeerState state) {
+void PeerServer::on_peer_change(NodeId peer, PeerState state) {
   if (state == PeerState::dead || state == PeerState::left) drop(peer);
 }
 
 // Starts what may be started: what is here for this peer, what must be read from the PFS for any. A load that
 // is refused gives its room back to the peer that it was for, which may have been waiting for it.
-void PeerServer::pump(Rank peer) {
-  std::deque<Rank> peers{peer};
+void PeerServer::pump(NodeId peer) {
+  std::deque<NodeId> peers{peer};
   for (; !peers.empty(); peers.pop_front()) {
     for (;;) {
       WorkPtr work;
@@ -267,7 +267,7 @@ void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk)
 }
 
 // A transfer has left.
-void PeerServer::sent(Rank peer, uint64_t pin) {
+void PeerServer::sent(NodeId peer, uint64_t pin) {
   ChunkRef data;  // dropped outside the lock
   {
     MutexLock lock(mutex_);
@@ -292,12 +292,12 @@ void PeerServer::reply(const Work& work, wire::ChunkReply reply) {
   peers_[work.peer.index()]->replies.push_back(reply);
 }
 
-void PeerServer::flush(Rank rank) {
+void PeerServer::flush(NodeId node) {
   for (;;) {
     wire::ChunkReplies replies;
     {
       MutexLock lock(mutex_);
-      auto& waiting = peers_[rank.index()]->replies;
+      auto& waiting = peers_[node.index()]->replies;
       const size_t count = std::min(waiting.size(), wire::kMaxList);
       if (count == 0) return;
       const auto end = waiting.begin() + static_cast<std::ptrdiff_t>(count);
@@ -305,18 +305,18 @@ void PeerServer::flush(Rank rank) {
       waiting.erase(waiting.begin(), end);
     }
     // A reply that cannot be sent is missed by the asker's next probe.
-    (void)parts_.transport.send(rank, wire::encode(replies));
+    (void)parts_.transport.send(node, wire::encode(replies));
     // Only now: an answer to a probe must not overtake the reply.
     MutexLock lock(mutex_);
-    for (const wire::ChunkReply& reply : replies.list) peers_[rank.index()]->known.erase(reply.id);
+    for (const wire::ChunkReply& reply : replies.list) peers_[node.index()]->known.erase(reply.id);
   }
 }
 
-void PeerServer::drop(Rank rank) {
+void PeerServer::drop(NodeId node) {
   std::unordered_map<uint64_t, Pin> pins;  // dropped outside the lock
   {
     MutexLock lock(mutex_);
-    Peer& peer = *peers_[rank.index()];
+    Peer& peer = *peers_[node.index()];
     for (const auto& [id, work] : peer.known) {
       work->dropped = true;
       if (work->stage == Work::Stage::cold) cold_.erase({work->request.urgency, work->arrival});

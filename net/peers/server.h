@@ -63,10 +63,10 @@ class PeerServer {
   ~PeerServer();
 
   // Of the net thread.
-  void on_requests(Rank from, const wire::ChunkRequests& requests);
-  void on_expedite(Rank from, const wire::Expedite& expedite);
-  void on_probe(Rank from, const wire::Probe& probe);
-  void on_peer_change(Rank peer, PeerState state);
+  void on_requests(NodeId from, const wire::ChunkRequests& requests);
+  void on_expedite(NodeId from, const wire::Expedite& expedite);
+  void on_probe(NodeId from, const wire::Probe& probe);
+  void on_peer_change(NodeId peer, PeerState state);
 
   /// Nothing more is sent, all pins are dropped. Loads under way end with the cache's stop().
   void stop();
@@ -80,14 +80,14 @@ class PeerServer {
 
   uint32_t length_of(const wire::ChunkRequest& request) const;
   bool is_home(const wire::ChunkRequest& request) const;
-  void pump(Rank peer);
+  void pump(NodeId peer);
   WorkPtr next(Peer& peer) REQUIRES(mutex_);
   void start(const WorkPtr& work);
   void loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk);
-  void sent(Rank peer, uint64_t pin);
+  void sent(NodeId peer, uint64_t pin);
   void reply(const Work& work, wire::ChunkReply reply);
-  void flush(Rank peer);
-  void drop(Rank peer);
+  void flush(NodeId peer);
+  void drop(NodeId peer);
 
   // Constant after construction.
   const Parts parts_;

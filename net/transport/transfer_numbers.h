@@ -12,7 +12,7 @@ namespace clairfs {
 class TransferNumbers {
  public:
   explicit TransferNumbers(uint32_t nodes) : next_(nodes) {}
-  TransferNumber next(Rank from) {
+  TransferNumber next(NodeId from) {
     return next_[from.index()].fetch_add(1, std::memory_order_relaxed) % kTransferNumbers;
   }
 

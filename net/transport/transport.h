@@ -39,7 +39,7 @@ class Transport {
  public:
   struct Handlers {
     /// A message arrived. The bytes are untrusted and valid only during the call. Must not wait.
-    std::function<void(Rank from, std::span<const std::byte> message)> message;
+    std::function<void(NodeId from, std::span<const std::byte> message)> message;
     /// Called at least every 20 ms as long as the transport runs: for deadlines. Must not wait.
     std::function<void(TimePoint now)> tick;
   };
@@ -51,7 +51,7 @@ class Transport {
   using SendDone = std::function<void(Status)>;
 
   virtual ~Transport() = default;
-  virtual Rank self() const = 0;
+  virtual NodeId self() const = 0;
   virtual uint32_t size() const = 0;  ///< nodes of the job, this one included
 
   /// Once, before anything else. Messages that came before are kept and delivered then.
@@ -59,18 +59,18 @@ class Transport {
 
   /// Queues a message. Errors: EMSGSIZE; EAGAIN when too much is queued for that peer already (it does not
   /// read); ECANCELED after stop(). REQUIRES: `to` is not self().
-  virtual Status send(Rank to, std::vector<std::byte> message) = 0;
+  virtual Status send(NodeId to, std::vector<std::byte> message) = 0;
 
   /// Says where transfer `number` from `from` is to land. Calls `done` exactly once, from the net thread.
   /// REQUIRES: called before the request that names `number` is sent.
-  virtual void receive(Rank from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) = 0;
+  virtual void receive(NodeId from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) = 0;
   /// The receive is not wanted any more; its `done` follows. What arrives for it later is thrown away.
   /// Unknown numbers are ignored.
-  virtual void cancel(Rank from, TransferNumber number) = 0;
+  virtual void cancel(NodeId from, TransferNumber number) = 0;
 
   /// Sends `memory` as transfer `number` of `to`. Calls `done` exactly once, from the net thread; for a dead
   /// peer perhaps only at the end, so who calls bounds what is under way.
-  virtual void send_bulk(Rank to, TransferNumber number, std::vector<iovec> memory, SendDone done) = 0;
+  virtual void send_bulk(NodeId to, TransferNumber number, std::vector<iovec> memory, SendDone done) = 0;
 
   /// Every outstanding call-back is made with ECANCELED, the thread ends; later calls do nothing (send:
   /// ECANCELED). Waits at most `patience` for queued messages to leave.

@@ -240,7 +240,7 @@ void put(Writer& out, const PlanEntry& m) {
 
 void get(Reader& in, PlanEntry& m) {
   m.stamp = in.number<uint64_t>();
-  m.origin = Rank(in.number<uint32_t>());
+  m.origin = NodeId(in.number<uint32_t>());
   m.cancelled = in.flag();
   m.name = in.text(kMaxName);
   m.text = in.text(kMaxText);

@@ -128,7 +128,7 @@ struct ProbeAnswer {
 /// A plan, or its cancellation. Of two with one name the later stamp holds, then the larger origin.
 struct PlanEntry {
   uint64_t stamp = 0;
-  Rank origin;  ///< the node on which it was registered or cancelled
+  NodeId origin;  ///< the node on which it was registered or cancelled
   bool cancelled = false;
   std::string name;
   std::string text;  ///< as registered; empty when cancelled

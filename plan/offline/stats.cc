@@ -58,7 +58,7 @@ Status for_each_epoch(AccessSequence& sequence, uint32_t nodes, Visit&& visit) {
     const auto order = sequence.order(number);
     if (!order) return order.error();
     for (uint32_t node = 0; node < nodes; ++node) {
-      const Status visited = visit(node, sequence.node_sequence(*order, number, Rank(node)));
+      const Status visited = visit(node, sequence.node_sequence(*order, number, NodeId(node)));
       if (!visited) return visited;
     }
   }
@@ -113,7 +113,7 @@ Result<Placement> place(const Dataset& dataset, AccessSequence& sequence, const 
   const Status added =
       for_each_epoch(sequence, sequence.nodes(), [&](uint32_t node, const EpochSequence& epoch) {
         if (node == 0) ++epochs;
-        if (epochs <= kPlacementEpochs) uses.add(epoch, *dataset.index, Rank(node));
+        if (epochs <= kPlacementEpochs) uses.add(epoch, *dataset.index, NodeId(node));
         return Status();
       });
   if (!added) return added.error();
@@ -130,7 +130,7 @@ Result<PlanStats::Reads> count_placed(const Dataset& dataset, AccessSequence& se
   std::vector<bool> warm(dataset.catalog->chunk_count());
   const auto count = [&](uint32_t node, ChunkId chunk) {
     const double bytes = dataset.catalog->range(chunk).length;
-    const Tier tier = placement->tier_at(Rank(node), chunk);
+    const Tier tier = placement->tier_at(NodeId(node), chunk);
     const bool homeless = !placement->home(chunk);
     double& source = tier == Tier::ram    ? reads.local_ram
                      : tier == Tier::nvme ? reads.local_nvme

@@ -21,7 +21,7 @@ uint64_t smallest_home(const PlacementTable& table) {
 void place_copies(PlacementTable& table, const JobUses& uses) {
   const uint64_t smallest = smallest_home(table);
   for (uint32_t n = 0; n < table.nodes(); ++n) {
-    const Rank node(n);
+    const NodeId node(n);
     const auto full = [&] { return std::max(table.room(node).ram, table.room(node).nvme) < smallest; };
     if (full()) continue;
     const std::vector<uint32_t> counts = uses.uses_of(node);

@@ -17,7 +17,7 @@ class Failover {
 
   void run() {
     for (uint32_t node = 0; node < table_.nodes(); ++node) {
-      if (dead_[node]) empty(Rank(node));
+      if (dead_[node]) empty(NodeId(node));
     }
     // Copies become homes before any of them may have to make room.
     std::erase_if(orphans_, [this](ChunkId chunk) { return adopt(chunk); });
@@ -28,7 +28,7 @@ class Failover {
     std::erase_if(orphans_, [this](ChunkId chunk) { return use_room(chunk); });
     if (orphans_.empty()) return;
     for (uint32_t node = 0; node < table_.nodes(); ++node) {
-      if (!dead_[node]) list_copies(Rank(node));
+      if (!dead_[node]) list_copies(NodeId(node));
     }
     for (const ChunkId chunk : orphans_) replace_copies(chunk);
   }
@@ -41,7 +41,7 @@ class Failover {
     uint64_t bytes = 0;
   };
 
-  void empty(Rank node) {
+  void empty(NodeId node) {
     for (uint32_t c = 0; c < table_.chunks(); ++c) {
       const ChunkId chunk(c);
       if (table_.tier(chunk, node) == Tier::none) continue;
@@ -57,7 +57,7 @@ class Failover {
   uint32_t most_uses(ChunkId chunk) {
     tally_.take(chunk);
     uint32_t most = 0;
-    for (const Rank user : tally_.users()) {
+    for (const NodeId user : tally_.users()) {
       if (!dead_[user.index()]) most = std::max(most, tally_.count(user));
     }
     return most;
@@ -66,12 +66,12 @@ class Failover {
   /// The living node that uses the chunk most, of those for which `eligible(node)`; among equals the one with
   /// most room.
   template <class Eligible>
-  std::optional<Rank> best_node(ChunkId chunk, Eligible&& eligible) {
+  std::optional<NodeId> best_node(ChunkId chunk, Eligible&& eligible) {
     tally_.take(chunk);
-    const auto room = [this](Rank node) { return table_.room(node).ram + table_.room(node).nvme; };
-    std::optional<Rank> best;
+    const auto room = [this](NodeId node) { return table_.room(node).ram + table_.room(node).nvme; };
+    std::optional<NodeId> best;
     for (uint32_t n = 0; n < table_.nodes(); ++n) {
-      const Rank node(n);
+      const NodeId node(n);
       if (dead_[n] || !eligible(node)) continue;
       const bool better = !best || tally_.count(node) > tally_.count(*best) ||
                           (tally_.count(node) == tally_.count(*best) && room(node) > room(*best));
@@ -81,25 +81,26 @@ class Failover {
   }
 
   bool adopt(ChunkId chunk) {
-    const auto node = best_node(chunk, [&](Rank n) { return table_.tier(chunk, n) != Tier::none; });
+    const auto node = best_node(chunk, [&](NodeId n) { return table_.tier(chunk, n) != Tier::none; });
     table_.set_home(chunk, node);
     return node.has_value();
   }
 
   bool use_room(ChunkId chunk) {
-    const auto node = best_node(chunk, [&](Rank n) { return table_.tier_with_room(chunk, n) != Tier::none; });
+    const auto node =
+        best_node(chunk, [&](NodeId n) { return table_.tier_with_room(chunk, n) != Tier::none; });
     if (node) keep(chunk, *node);
     return node.has_value();
   }
 
-  void keep(ChunkId chunk, Rank node) {
+  void keep(ChunkId chunk, NodeId node) {
     table_.keep(chunk, node, table_.tier_with_room(chunk, node));
     table_.set_home(chunk, node);
   }
 
-  Evictable& evictable(Rank node, Tier tier) { return evictable_[node.index()][tier == Tier::ram ? 0 : 1]; }
+  Evictable& evictable(NodeId node, Tier tier) { return evictable_[node.index()][tier == Tier::ram ? 0 : 1]; }
 
-  void list_copies(Rank node) {
+  void list_copies(NodeId node) {
     for (uint32_t c = 0; c < table_.chunks(); ++c) {
       const ChunkId chunk(c);
       const Tier tier = table_.tier(chunk, node);
@@ -116,7 +117,7 @@ class Failover {
   }
 
   /// The tier in which the chunk would find room if copies went; the one that holds more of them.
-  Tier replaceable_tier(ChunkId chunk, Rank node) {
+  Tier replaceable_tier(ChunkId chunk, NodeId node) {
     Tier best = Tier::none;
     for (const Tier tier : {Tier::ram, Tier::nvme}) {
       const uint64_t room = tier == Tier::ram ? table_.room(node).ram : table_.room(node).nvme;
@@ -127,7 +128,7 @@ class Failover {
   }
 
   void replace_copies(ChunkId chunk) {
-    const auto node = best_node(chunk, [&](Rank n) { return replaceable_tier(chunk, n) != Tier::none; });
+    const auto node = best_node(chunk, [&](NodeId n) { return replaceable_tier(chunk, n) != Tier::none; });
     if (!node) return;
     Evictable& copies = evictable(*node, replaceable_tier(chunk, *node));
     while (table_.tier_with_room(chunk, *node) == Tier::none) {

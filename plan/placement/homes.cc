@@ -33,7 +33,7 @@ class HomePlacer {
   // With NVMe anywhere a chunk may have to lie there, where it takes most.
   void measure() {
     for (uint32_t node = 0; node < table_.nodes(); ++node) {
-      if (table_.room(Rank(node)).nvme > 0) dearest_ = Tier::nvme;
+      if (table_.room(NodeId(node)).nvme > 0) dearest_ = Tier::nvme;
     }
     for (uint32_t c = 0; c < table_.chunks(); ++c) {
       if (uses_.total(ChunkId(c)) == 0) continue;
@@ -81,7 +81,7 @@ class HomePlacer {
     uint64_t capacity = 0;
     const uint64_t lost = largest_ - unit_;
     for (uint32_t node = 0; node < table_.nodes(); ++node) {
-      const NodeCapacity& room = table_.room(Rank(node));
+      const NodeCapacity& room = table_.room(NodeId(node));
       for (const uint64_t tier : {room.ram, room.nvme}) {
         const uint64_t bytes = tier / unit_ * unit_;
         capacity += bytes - std::min(bytes, lost);
@@ -90,7 +90,7 @@ class HomePlacer {
     return capacity;
   }
 
-  bool fits(ChunkId chunk, Rank node) const { return table_.tier_with_room(chunk, node) != Tier::none; }
+  bool fits(ChunkId chunk, NodeId node) const { return table_.tier_with_room(chunk, node) != Tier::none; }
 
   // Each chunk to the node that uses it most. When that is full it waits for those chunks that their best
   // node uses no more than this one's next best node does.
@@ -114,9 +114,9 @@ class HomePlacer {
   void choose_node(ChunkId chunk, uint32_t level, std::vector<std::vector<ChunkId>>& waiting) {
     if (level == 0) return choose_any_node(chunk);
     tally_.take(chunk);
-    std::optional<Rank> best;
+    std::optional<NodeId> best;
     uint32_t next_level = 0;
-    for (const Rank user : tally_.users()) {
+    for (const NodeId user : tally_.users()) {
       const uint32_t count = tally_.count(user);
       if (!fits(chunk, user)) continue;  // as is every node that uses it more often than `level`
       if (count < level) {
@@ -130,25 +130,25 @@ class HomePlacer {
   }
 
   void choose_any_node(ChunkId chunk) {
-    std::optional<Rank> best;
+    std::optional<NodeId> best;
     for (uint32_t n = 0; n < table_.nodes(); ++n) {
-      const Rank node(n);
+      const NodeId node(n);
       if ((!best || roomier(node, *best)) && fits(chunk, node)) best = node;
     }
     if (best) choose(chunk, *best);
   }
 
-  bool roomier(Rank a, Rank b) const {
-    const auto room = [this](Rank node) { return table_.room(node).ram + table_.room(node).nvme; };
+  bool roomier(NodeId a, NodeId b) const {
+    const auto room = [this](NodeId node) { return table_.room(node).ram + table_.room(node).nvme; };
     return room(a) != room(b) ? room(a) > room(b) : a < b;
   }
 
-  void choose(ChunkId chunk, Rank node) {
+  void choose(ChunkId chunk, NodeId node) {
     keep(chunk, node);
     chosen_[node.index()].push_back(chunk);
   }
 
-  void keep(ChunkId chunk, Rank node) {
+  void keep(ChunkId chunk, NodeId node) {
     table_.keep(chunk, node, table_.tier_with_room(chunk, node));
     table_.set_home(chunk, node);
   }
@@ -158,7 +158,7 @@ class HomePlacer {
   // home.
   void sort_into_tiers() {
     for (uint32_t n = 0; n < table_.nodes(); ++n) {
-      const Rank node(n);
+      const NodeId node(n);
       const auto order = by_descending(chosen_[n], [this](ChunkId c) { return uses_.total(c); });
       if (order == chosen_[n]) continue;
       for (const ChunkId chunk : order) {
@@ -175,9 +175,9 @@ class HomePlacer {
   void fill_gaps() {
     for (const ChunkId chunk : order_) {
       if (table_.home(chunk)) continue;
-      std::optional<Rank> best;
+      std::optional<NodeId> best;
       for (uint32_t n = 0; n < table_.nodes(); ++n) {
-        const Rank node(n);
+        const NodeId node(n);
         if (!fits(chunk, node)) continue;
         if (!best) tally_.take(chunk);
         if (!best || tally_.count(node) > tally_.count(*best)) best = node;

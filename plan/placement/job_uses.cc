@@ -68,7 +68,7 @@ void JobUses::for_each_touch(const EpochSequence& sequence, const SampleIndex& i
   }
 }
 
-void JobUses::add(const EpochSequence& sequence, const SampleIndex& index, Rank node) {
+void JobUses::add(const EpochSequence& sequence, const SampleIndex& index, NodeId node) {
   if (node.value >= nodes_) return;
   begin_epoch(sequence, index);
   settled_ = false;
@@ -94,7 +94,7 @@ void JobUses::keep_first_use(ChunkId chunk, uint32_t position) {
   first = static_cast<uint32_t>(std::min<uint64_t>({first, base_ + position, kNeverUsed - 1}));
 }
 
-void JobUses::keep_repeats(Rank node) {
+void JobUses::keep_repeats(NodeId node) {
   for (const ChunkId chunk : used_again_) {
     fresh_repeats_.push_back({chunk, node, again_[chunk.index()]});
     again_[chunk.index()] = 0;
@@ -151,15 +151,15 @@ void JobUses::finish() {
   index_ = nullptr;
 }
 
-uint32_t JobUses::uses(ChunkId chunk, Rank node) const {
+uint32_t JobUses::uses(ChunkId chunk, NodeId node) const {
   uint32_t count = 0;
-  for_each_use(chunk, [&](Rank user, uint32_t times) {
+  for_each_use(chunk, [&](NodeId user, uint32_t times) {
     if (user == node) count += times;
   });
   return count;
 }
 
-std::vector<uint32_t> JobUses::uses_of(Rank node) const {
+std::vector<uint32_t> JobUses::uses_of(NodeId node) const {
   settle();
   std::vector<uint32_t> counts(chunks());
   // In blocks whose size the compiler knows, so that it uses vector instructions.

@@ -28,24 +28,24 @@ class JobUses {
   /// One epoch of one node, from first_position() on; first all nodes of an epoch, then those of the next. A
   /// chunk that one sample touches twice in a row counts once. Nodes beyond nodes() are left out. Takes time
   /// in the order of the touches. Several plans may be added one after the other.
-  void add(const EpochSequence& sequence, const SampleIndex& index, Rank node);
+  void add(const EpochSequence& sequence, const SampleIndex& index, NodeId node);
   /// Lets go of what only add() needs.
   void finish();
 
   uint32_t nodes() const { return nodes_; }
   uint32_t chunks() const { return static_cast<uint32_t>(first_uses_.size()); }
-  uint32_t uses(ChunkId chunk, Rank node) const;
+  uint32_t uses(ChunkId chunk, NodeId node) const;
   /// Uses by all nodes.
   uint32_t total(ChunkId chunk) const {
     settle();
     return totals_[chunk.index()];
   }
-  /// Calls `visit(Rank, uint32_t uses)` for the chunk's uses; a node may come several times.
+  /// Calls `visit(NodeId, uint32_t uses)` for the chunk's uses; a node may come several times.
   template <class Visit>
   void for_each_use(ChunkId chunk, Visit&& visit) const {
     settle();
     for (const auto& users : epochs_) {
-      if (users[chunk.index()] != kNobody) visit(Rank(users[chunk.index()]), uint32_t{1});
+      if (users[chunk.index()] != kNobody) visit(NodeId(users[chunk.index()]), uint32_t{1});
     }
     if (repeats_.empty()) return;
     for (auto repeat = first_repeat(chunk); repeat != repeats_.end() && repeat->chunk == chunk; ++repeat) {
@@ -53,7 +53,7 @@ class JobUses {
     }
   }
   /// One node's uses, by chunk.
-  std::vector<uint32_t> uses_of(Rank node) const;
+  std::vector<uint32_t> uses_of(NodeId node) const;
   /// When the job touches a chunk first, by position in the node's sequence, so that equally fast nodes are
   /// taken to be equally far: of two chunks, the one with the smaller number is used first.
   uint32_t first_use(ChunkId chunk) const { return first_uses_[chunk.index()]; }
@@ -64,7 +64,7 @@ class JobUses {
   static constexpr uint16_t kNobody = std::numeric_limits<uint16_t>::max();
   struct Repeat {
     ChunkId chunk;
-    Rank node;
+    NodeId node;
     uint32_t count = 0;
   };
 
@@ -73,7 +73,7 @@ class JobUses {
   template <class Visit>
   void for_each_touch(const EpochSequence& sequence, const SampleIndex& index, Visit&& visit) const;
   void keep_first_use(ChunkId chunk, uint32_t position);
-  void keep_repeats(Rank node);
+  void keep_repeats(NodeId node);
   void settle() const {
     if (!settled_) settle_now();
   }

@@ -11,15 +11,15 @@ void place_as_nopfs(PlacementTable& table, const JobUses& uses) {
       if (uses.total(ChunkId(c)) > 0) visit(ChunkId(c));
     }
   };
-  for_each_used([&](ChunkId chunk) { table.set_home(chunk, Rank(0)); });  // so that copies of it are wanted
+  for_each_used([&](ChunkId chunk) { table.set_home(chunk, NodeId(0)); });  // so that copies of it are wanted
   place_copies(table, uses);
   for_each_used([&](ChunkId chunk) {
-    std::optional<Rank> home;
+    std::optional<NodeId> home;
     uint32_t most = 0;
     for (uint32_t n = 0; n < table.nodes(); ++n) {
-      if (table.tier(chunk, Rank(n)) == Tier::none || uses.uses(chunk, Rank(n)) <= most) continue;
-      home = Rank(n);
-      most = uses.uses(chunk, Rank(n));
+      if (table.tier(chunk, NodeId(n)) == Tier::none || uses.uses(chunk, NodeId(n)) <= most) continue;
+      home = NodeId(n);
+      most = uses.uses(chunk, NodeId(n));
     }
     table.set_home(chunk, home);
   });

@@ -41,17 +41,17 @@ std::optional<Home> Placement::home(ChunkId chunk) const {
   return Home{*node, table_.tier(chunk, *node)};
 }
 
-std::vector<Rank> Placement::holders(ChunkId chunk) const {
+std::vector<NodeId> Placement::holders(ChunkId chunk) const {
   const auto home = table_.home(chunk);
   if (!home) return {};
-  std::vector<Rank> holders{*home};
+  std::vector<NodeId> holders{*home};
   for (uint32_t node = 0; node < table_.nodes(); ++node) {
-    if (Rank(node) != *home && table_.tier(chunk, Rank(node)) != Tier::none) holders.emplace_back(node);
+    if (NodeId(node) != *home && table_.tier(chunk, NodeId(node)) != Tier::none) holders.emplace_back(node);
   }
   return holders;
 }
 
-std::vector<ChunkId> Placement::kept_chunks(Rank node, bool homes) const {
+std::vector<ChunkId> Placement::kept_chunks(NodeId node, bool homes) const {
   std::vector<std::pair<uint32_t, ChunkId>> order;
   for (uint32_t c = 0; c < table_.chunks(); ++c) {
     const ChunkId chunk(c);
@@ -65,11 +65,11 @@ std::vector<ChunkId> Placement::kept_chunks(Rank node, bool homes) const {
   return chunks;
 }
 
-std::vector<ChunkId> Placement::warm_up_order(Rank node) const {
+std::vector<ChunkId> Placement::warm_up_order(NodeId node) const {
   return kept_chunks(node, true);
 }
 
-std::vector<ChunkId> Placement::copies(Rank node) const {
+std::vector<ChunkId> Placement::copies(NodeId node) const {
   return kept_chunks(node, false);
 }
 

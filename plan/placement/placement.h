@@ -36,7 +36,7 @@ enum class PlacementRule : uint8_t { clairfs, nopfs };
 
 /// Where a chunk lives.
 struct Home {
-  Rank node;
+  NodeId node;
   Tier tier = Tier::none;
   bool operator==(const Home&) const = default;
 };
@@ -58,20 +58,20 @@ class Placement {
   bool covers(ChunkId chunk) const { return uses_->total(chunk) > 0; }
   std::optional<Home> home(ChunkId chunk) const;
   /// Tier::none if that node does not keep the chunk; else where, as its home or as a copy.
-  Tier tier_at(Rank node, ChunkId chunk) const { return table_.tier(chunk, node); }
+  Tier tier_at(NodeId node, ChunkId chunk) const { return table_.tier(chunk, node); }
   /// The nodes that keep it, its home first.
-  std::vector<Rank> holders(ChunkId chunk) const;
+  std::vector<NodeId> holders(ChunkId chunk) const;
   /// The node's home chunks in the order of the job's first use of them: what it reads from the PFS first.
-  std::vector<ChunkId> warm_up_order(Rank node) const;
+  std::vector<ChunkId> warm_up_order(NodeId node) const;
   /// The chunks that the node keeps though another is their home, in the same order.
-  std::vector<ChunkId> copies(Rank node) const;
+  std::vector<ChunkId> copies(NodeId node) const;
   uint64_t homeless_bytes() const { return homeless_bytes_; }  ///< of used chunks: always read from the PFS
-  uint64_t kept_bytes(Rank node) const { return table_.kept_bytes(node); }  ///< padding not included
+  uint64_t kept_bytes(NodeId node) const { return table_.kept_bytes(node); }  ///< padding not included
   uint64_t memory_bytes() const { return table_.memory_bytes() + uses_->memory_bytes(); }
 
  private:
   Placement(PlacementTable table, std::shared_ptr<const JobUses> uses);
-  std::vector<ChunkId> kept_chunks(Rank node, bool homes) const;
+  std::vector<ChunkId> kept_chunks(NodeId node, bool homes) const;
 
   PlacementTable table_;
   std::shared_ptr<const JobUses> uses_;

@@ -31,13 +31,13 @@ PlacementTable::PlacementTable(const Catalog& catalog, std::span<const NodeCapac
       homes_(catalog.chunk_count(), kNobody),
       tiers_(catalog.chunk_count() * row_bytes_) {}
 
-void PlacementTable::keep(ChunkId chunk, Rank node, Tier tier) {
+void PlacementTable::keep(ChunkId chunk, NodeId node, Tier tier) {
   room_in(node, tier) -= bytes(chunk, tier);
   kept_bytes_[node.index()] += length(chunk);
   row(chunk)[node.value / kPerByte] |= static_cast<uint8_t>(static_cast<uint32_t>(tier) << shift(node));
 }
 
-void PlacementTable::drop(ChunkId chunk, Rank node) {
+void PlacementTable::drop(ChunkId chunk, NodeId node) {
   const Tier kept = tier(chunk, node);
   room_in(node, kept) += bytes(chunk, kept);
   kept_bytes_[node.index()] -= length(chunk);

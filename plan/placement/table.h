@@ -39,32 +39,32 @@ class PlacementTable {
     const uint64_t padded = bytes_in(tier, length(chunk));
     return tier == Tier::nvme ? std::max(padded, kNvmeSmallestShare) : padded;
   }
-  const NodeCapacity& room(Rank node) const { return room_[node.index()]; }
+  const NodeCapacity& room(NodeId node) const { return room_[node.index()]; }
   /// Bytes of the chunks that the node keeps, padding not included.
-  uint64_t kept_bytes(Rank node) const { return kept_bytes_[node.index()]; }
+  uint64_t kept_bytes(NodeId node) const { return kept_bytes_[node.index()]; }
 
-  std::optional<Rank> home(ChunkId chunk) const {
+  std::optional<NodeId> home(ChunkId chunk) const {
     const uint16_t node = homes_[chunk.index()];
-    return node == kNobody ? std::nullopt : std::optional(Rank(node));
+    return node == kNobody ? std::nullopt : std::optional(NodeId(node));
   }
-  Tier tier(ChunkId chunk, Rank node) const {
+  Tier tier(ChunkId chunk, NodeId node) const {
     return static_cast<Tier>(row(chunk)[node.value / kPerByte] >> shift(node) & 3U);
   }
   /// The fastest tier of a node that has room for the chunk; none if there is none.
-  Tier tier_with_room(ChunkId chunk, Rank node) const {
+  Tier tier_with_room(ChunkId chunk, NodeId node) const {
     if (bytes(chunk, Tier::ram) <= room(node).ram) return Tier::ram;
     return bytes(chunk, Tier::nvme) <= room(node).nvme ? Tier::nvme : Tier::none;
   }
 
   /// REQUIRES: the node does not keep it, and the tier has room.
-  void keep(ChunkId chunk, Rank node, Tier tier);
+  void keep(ChunkId chunk, NodeId node, Tier tier);
   /// REQUIRES: the node keeps it. Its home is not touched.
-  void drop(ChunkId chunk, Rank node);
-  void set_home(ChunkId chunk, std::optional<Rank> node) {
+  void drop(ChunkId chunk, NodeId node);
+  void set_home(ChunkId chunk, std::optional<NodeId> node) {
     homes_[chunk.index()] = node ? static_cast<uint16_t>(node->value) : kNobody;
   }
   /// The node keeps nothing more from now on. REQUIRES: it keeps nothing now.
-  void close(Rank node) { room_[node.index()] = {}; }
+  void close(NodeId node) { room_[node.index()] = {}; }
 
   uint64_t memory_bytes() const;
 
@@ -72,10 +72,10 @@ class PlacementTable {
   static constexpr uint16_t kNobody = std::numeric_limits<uint16_t>::max();
   static constexpr uint32_t kPerByte = 4;  // two bits a node
 
-  static uint32_t shift(Rank node) { return node.value % kPerByte * 2; }
+  static uint32_t shift(NodeId node) { return node.value % kPerByte * 2; }
   const uint8_t* row(ChunkId chunk) const { return tiers_.data() + chunk.index() * row_bytes_; }
   uint8_t* row(ChunkId chunk) { return tiers_.data() + chunk.index() * row_bytes_; }
-  uint64_t& room_in(Rank node, Tier tier) {
+  uint64_t& room_in(NodeId node, Tier tier) {
     return tier == Tier::ram ? room_[node.index()].ram : room_[node.index()].nvme;
   }
 

@@ -23,7 +23,7 @@ using SteadyTime = std::chrono::steady_clock;
 /// One placement being worked through.
 struct WarmUp::Pass {
   const std::shared_ptr<const Placement> placement;
-  const Rank self;
+  const NodeId self;
 };
 
 struct WarmUp::Shared {
@@ -60,7 +60,7 @@ void WarmUp::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void WarmUp::set_placement(std::shared_ptr<const Placement> placement, Rank self) {
+void WarmUp::set_placement(std::shared_ptr<const Placement> placement, NodeId self) {
   auto pass = placement ? std::make_shared<const Pass>(Pass{std::move(placement), self}) : nullptr;
   {
     MutexLock lock(shared_->mutex);

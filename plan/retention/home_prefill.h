@@ -40,7 +40,7 @@ class WarmUp {
 
   /// Begins with what `placement` gives `self`, in place of what went before; null: nothing more to do. The
   /// same placement again changes nothing.
-  void set_placement(std::shared_ptr<const Placement> placement, Rank self);
+  void set_placement(std::shared_ptr<const Placement> placement, NodeId self);
   WarmUpProgress progress() const;
 
  private:

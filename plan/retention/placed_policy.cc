@@ -7,7 +7,7 @@
 
 namespace clairfs {
 
-void PlacedPolicy::set_placement(std::shared_ptr<const Placement> placement, Rank self) {
+void PlacedPolicy::set_placement(std::shared_ptr<const Placement> placement, NodeId self) {
   MutexLock lock(mutex_);
   std::swap(placement_, placement);  // the old one is destroyed outside the lock
   self_ = self;

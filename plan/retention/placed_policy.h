@@ -30,7 +30,7 @@ class PlacedPolicy final : public TierPolicy {
   PlacedPolicy(const Catalog& catalog, NextUsePolicy& single) : catalog_(catalog), single_(single) {}
 
   /// From now on `self` keeps what `placement` gives it; null: as a single node.
-  void set_placement(std::shared_ptr<const Placement> placement, Rank self);
+  void set_placement(std::shared_ptr<const Placement> placement, NodeId self);
 
   TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space) override;
   bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const override;
@@ -54,7 +54,7 @@ class PlacedPolicy final : public TierPolicy {
 
   mutable Mutex mutex_;  // before the lock of single_
   std::shared_ptr<const Placement> placement_ GUARDED_BY(mutex_);
-  Rank self_ GUARDED_BY(mutex_);
+  NodeId self_ GUARDED_BY(mutex_);
   // Residents without a place, in RAM and on NVMe. What has been dropped since is passed over when it is met.
   mutable std::array<std::vector<ChunkId>, 2> strays_ GUARDED_BY(mutex_);
 };

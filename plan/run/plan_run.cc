@@ -139,7 +139,7 @@ Result<bool> PlanRun::prepare() try {
   return out_of_memory();
 }
 
-Result<EpochSequence> PlanRun::sequence_of(const PlanSpec& spec, Epoch epoch, Rank node) const try {
+Result<EpochSequence> PlanRun::sequence_of(const PlanSpec& spec, Epoch epoch, NodeId node) const try {
   auto sequence = make_sequence(spec, source_, *index_);
   if (!sequence) return sequence.error();
   return sequence->sequence(epoch, node);
@@ -156,7 +156,7 @@ Status PlanRun::add_uses(JobUses& uses, uint64_t epochs) const {
     const auto order = sequence->order(epoch);
     if (!order) return order.error();
     for (uint32_t node = 0; node < uses.nodes(); ++node) {
-      uses.add(sequence->node_sequence(*order, epoch, Rank(node)), *index_, Rank(node));
+      uses.add(sequence->node_sequence(*order, epoch, NodeId(node)), *index_, NodeId(node));
     }
   }
   return {};
@@ -174,12 +174,12 @@ std::vector<size_t> PlanRun::diagnose_divergence(const std::function<bool()>& st
 bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
   Tracker& tracker = reader(rank).tracker();
   PlanSpec spec = resolved_;
-  Rank node = place_.node;
+  NodeId node = place_.node;
   if (ranks_apart()) {
-    node = Rank(static_cast<uint32_t>(training_rank(rank)));
+    node = NodeId(static_cast<uint32_t>(training_rank(rank)));
     spec.ranks_per_node = 1;
   }
-  const auto make = [this](const PlanSpec& other, Epoch epoch, Rank of) {
+  const auto make = [this](const PlanSpec& other, Epoch epoch, NodeId of) {
     return sequence_of(other, epoch, of);
   };
   const Epoch current = tracker.front_epoch();

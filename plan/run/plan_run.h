@@ -19,7 +19,7 @@ namespace clairfs {
 
 /// Which node of how many this is.
 struct NodePlace {
-  Rank node;
+  NodeId node;
   uint32_t nodes = 1;
 };
 
@@ -61,7 +61,7 @@ class PlanRun {
   /// Errors: what making an order said (the plan cannot go on).
   Result<bool> prepare();
   /// A node's sequence of another resolved plan over the same samples, for diagnose().
-  Result<EpochSequence> sequence_of(const PlanSpec& spec, Epoch epoch, Rank node) const;
+  Result<EpochSequence> sequence_of(const PlanSpec& spec, Epoch epoch, NodeId node) const;
   /// Adds the uses of the plan's first `epochs` epochs by all nodes of the job. Takes time in the order of as
   /// many epochs of the whole job. Errors: what making an order said.
   Status add_uses(JobUses& uses, uint64_t epochs) const;

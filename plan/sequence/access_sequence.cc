@@ -108,11 +108,11 @@ uint32_t AccessSequence::readers() const {
   return apart ? static_cast<uint32_t>(spec_.ranks_per_node) : 1;
 }
 
-EpochSequence AccessSequence::node_sequence(const IndexOrder& order, Epoch epoch, Rank node) const {
+EpochSequence AccessSequence::node_sequence(const IndexOrder& order, Epoch epoch, NodeId node) const {
   return interleaved(order, epoch, node.value * spec_.ranks_per_node, spec_.ranks_per_node);
 }
 
-EpochSequence AccessSequence::reader_sequence(const IndexOrder& order, Epoch epoch, Rank node,
+EpochSequence AccessSequence::reader_sequence(const IndexOrder& order, Epoch epoch, NodeId node,
                                               uint32_t reader) const {
   if (readers() == 1) return node_sequence(order, epoch, node);
   return interleaved(order, epoch, node.value * spec_.ranks_per_node + reader, 1);
@@ -138,7 +138,7 @@ EpochSequence AccessSequence::interleaved(const IndexOrder& order, Epoch epoch, 
   return {epoch, std::move(samples), epoch.value == spec_.first_epoch ? static_cast<uint32_t>(before) : 0};
 }
 
-Result<EpochSequence> AccessSequence::sequence(Epoch epoch, Rank node) {
+Result<EpochSequence> AccessSequence::sequence(Epoch epoch, NodeId node) {
   const Result<IndexOrder> shared = order(epoch);
   if (!shared) return shared.error();
   return node_sequence(*shared, epoch, node);

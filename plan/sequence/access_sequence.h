@@ -81,11 +81,11 @@ class AccessSequence {
   /// node. Errors: as Sampler::order(); ERANGE unless has_epoch().
   Result<IndexOrder> order(Epoch epoch);
   /// A node's share of it; empty for a node that hosts no rank.
-  EpochSequence node_sequence(const IndexOrder& order, Epoch epoch, Rank node) const;
+  EpochSequence node_sequence(const IndexOrder& order, Epoch epoch, NodeId node) const;
   /// What one of the node's readers() takes of it.
-  EpochSequence reader_sequence(const IndexOrder& order, Epoch epoch, Rank node, uint32_t reader) const;
+  EpochSequence reader_sequence(const IndexOrder& order, Epoch epoch, NodeId node, uint32_t reader) const;
   /// order() and node_sequence() in one.
-  Result<EpochSequence> sequence(Epoch epoch, Rank node);
+  Result<EpochSequence> sequence(Epoch epoch, NodeId node);
 
   /// What one training rank reads in an epoch, from start_sample on in the first. Errors: as order(), and
   /// EINVAL when there is no such rank.

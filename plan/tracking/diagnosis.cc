@@ -29,7 +29,7 @@ constexpr double kOwnShare = 0.85;
 
 class Search {
  public:
-  Search(std::span<const Sighting> evidence, const PlanSpec& spec, Epoch current, Rank node, uint64_t slack,
+  Search(std::span<const Sighting> evidence, const PlanSpec& spec, Epoch current, NodeId node, uint64_t slack,
          const SequenceMaker& make, const std::function<bool()>& stop)
       : evidence_(evidence),
         spec_(spec),
@@ -50,7 +50,7 @@ class Search {
  private:
   bool stopped() const { return stop_ && stop_(); }
 
-  std::unique_ptr<SequencePositions> positions(const PlanSpec& spec, Epoch epoch, Rank node) const {
+  std::unique_ptr<SequencePositions> positions(const PlanSpec& spec, Epoch epoch, NodeId node) const {
     if (stopped()) return nullptr;
     Result<EpochSequence> made = make_(spec, epoch, node);
     if (!made || made->length() == 0) return nullptr;
@@ -152,7 +152,7 @@ class Search {
   std::optional<Ranks> ranks_here(uint64_t world) const {
     PlanSpec all = spec_;
     all.world = all.ranks_per_node = world;
-    const auto order = positions(all, current_, Rank(0));
+    const auto order = positions(all, current_, NodeId(0));
     if (!order) return std::nullopt;
     const uint64_t length = order->sequence().length();
     for (uint64_t count = 1; count <= world; ++count) {
@@ -234,7 +234,7 @@ class Search {
   const std::span<const Sighting> evidence_;
   PlanSpec spec_;
   const Epoch current_;
-  const Rank node_;
+  const NodeId node_;
   const uint64_t slack_;
   const SequenceMaker& make_;
   const std::function<bool()>& stop_;
@@ -243,7 +243,7 @@ class Search {
 
 }  // namespace
 
-Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, Epoch current, Rank node,
+Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, Epoch current, NodeId node,
                    uint64_t slack, const SequenceMaker& make, const std::function<bool()>& stop) {
   return Search(evidence, spec, current, node, std::max<uint64_t>(slack, 1), make, stop).run();
 }

@@ -15,7 +15,7 @@
 namespace clairfs {
 
 /// Makes a node's sequence of a resolved spec over the same dataset, for any epoch.
-using SequenceMaker = std::function<Result<EpochSequence>(const PlanSpec& spec, Epoch epoch, Rank node)>;
+using SequenceMaker = std::function<Result<EpochSequence>(const PlanSpec& spec, Epoch epoch, NodeId node)>;
 
 struct Diagnosis {
   std::string hint = "matches no known order";  ///< what was found, and what to do about it
@@ -28,7 +28,7 @@ struct Diagnosis {
 /// numbers, other world sizes and places of this node in them, neighbouring and common seeds, and other
 /// settings that change the order. Makes up to a few tens of sequences, each of the size of an epoch, and
 /// frees them one by one: for a background thread. `stop` is asked before each. Thread-safe if `make` is.
-Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, Epoch current, Rank node,
+Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, Epoch current, NodeId node,
                    uint64_t slack, const SequenceMaker& make, const std::function<bool()>& stop = {});
 
 }  // namespace clairfs

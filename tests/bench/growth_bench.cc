@@ -53,7 +53,7 @@ DatasetSource dataset(uint32_t files) {
 
 std::shared_ptr<PlanRun> registered(uint32_t files, uint32_t nodes) {
   const std::string text = "seed=42 epochs=90 batch=32 ranks_per_node=1 world=" + std::to_string(nodes);
-  return PlanRun::make(parse_plan(text).value(), dataset(files), {Rank(0), nodes}).value();
+  return PlanRun::make(parse_plan(text).value(), dataset(files), {NodeId(0), nodes}).value();
 }
 
 // Until the first epochs are known.

@@ -15,7 +15,7 @@ constexpr uint32_t kFiles = 400;         // more than the asker's transit memory
 
 class AllOnNodeOne final : public HomeDirectory {
  public:
-  std::vector<Rank> holders(ChunkId) const override { return {Rank(1)}; }
+  std::vector<NodeId> holders(ChunkId) const override { return {NodeId(1)}; }
 };
 
 void BM_fetch_from_peer(benchmark::State& state) {

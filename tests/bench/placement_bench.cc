@@ -38,7 +38,7 @@ double local_share(const JobUses& uses, const Placement& placement) {
   uint64_t local = 0;
   uint64_t all = 0;
   for (uint32_t c = 0; c < uses.chunks(); ++c) {
-    uses.for_each_use(ChunkId(c), [&](Rank node, uint32_t count) {
+    uses.for_each_use(ChunkId(c), [&](NodeId node, uint32_t count) {
       all += count;
       local += placement.tier_at(node, ChunkId(c)) == Tier::none ? 0 : count;
     });
@@ -91,7 +91,7 @@ BENCHMARK(without_one_node)
 void order_of_warm_up(benchmark::State& state) {
   const MadeUpJob& job = job_of(static_cast<uint32_t>(state.range(0)));
   const Placement placement = Placement::make(*job.catalog, job.uses(), capacities(job.nodes, 100));
-  for (auto _ : state) benchmark::DoNotOptimize(placement.warm_up_order(Rank(1)).data());
+  for (auto _ : state) benchmark::DoNotOptimize(placement.warm_up_order(NodeId(1)).data());
 }
 BENCHMARK(order_of_warm_up)->Arg(4)->Arg(64)->Unit(benchmark::kMillisecond);
 

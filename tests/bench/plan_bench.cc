@@ -33,7 +33,7 @@ void plan_epoch(benchmark::State& state, const std::string& plan) {
   uint32_t epoch = 0;
   uint64_t bytes = 0;
   for (auto _ : state) {
-    const auto made = sequence.sequence(Epoch(epoch++), Rank(0));
+    const auto made = sequence.sequence(Epoch(epoch++), NodeId(0));
     bytes = made->memory_bytes();
     benchmark::DoNotOptimize(made->sample_at(made->length() - 1));
   }
@@ -89,7 +89,7 @@ void uses_of_chunks(benchmark::State& state, bool derived) {
   source.catalog = imagenet();
   const auto index = make_sample_index(parse_plan("seed=1").value(), source).value();
   const auto positions = std::make_shared<const SequencePositions>(std::make_shared<const EpochSequence>(
-      planned("seed=1", kImageNet).sequence(Epoch(0), Rank(0)).value()));
+      planned("seed=1", kImageNet).sequence(Epoch(0), NodeId(0)).value()));
   for (auto _ : state) {
     const auto samples = derived ? ChunkSamples::make(*index, *source.catalog) : nullptr;
     const EpochUses uses(positions, samples, *index, *source.catalog);
@@ -105,8 +105,8 @@ void next_use(benchmark::State& state, bool derived) {
   DatasetSource source;
   source.catalog = imagenet();
   const auto index = make_sample_index(parse_plan("seed=1").value(), source).value();
-  const auto sequence =
-      std::make_shared<const EpochSequence>(planned("seed=1", kImageNet).sequence(Epoch(0), Rank(0)).value());
+  const auto sequence = std::make_shared<const EpochSequence>(
+      planned("seed=1", kImageNet).sequence(Epoch(0), NodeId(0)).value());
   const auto samples = derived ? ChunkSamples::make(*index, *source.catalog) : nullptr;
   const EpochUses uses(std::make_shared<const SequencePositions>(sequence), samples, *index, *source.catalog);
   uint32_t position = 0;
@@ -120,8 +120,8 @@ BENCHMARK_CAPTURE(next_use, derived, true);
 BENCHMARK_CAPTURE(next_use, shared, false);
 
 void positions_of_samples(benchmark::State& state) {
-  const auto sequence =
-      std::make_shared<const EpochSequence>(planned("seed=1", kImageNet).sequence(Epoch(0), Rank(0)).value());
+  const auto sequence = std::make_shared<const EpochSequence>(
+      planned("seed=1", kImageNet).sequence(Epoch(0), NodeId(0)).value());
   for (auto _ : state) {
     const SequencePositions positions(sequence);
     benchmark::DoNotOptimize(positions.of(7).data());
@@ -136,7 +136,7 @@ void observe(benchmark::State& state, bool in_order) {
   Tracker tracker(plan.slack(), std::nullopt);
   std::vector<std::shared_ptr<const EpochSequence>> epochs;
   for (uint32_t epoch = 0; epoch < 2; ++epoch) {
-    epochs.push_back(std::make_shared<const EpochSequence>(plan.sequence(Epoch(epoch), Rank(0)).value()));
+    epochs.push_back(std::make_shared<const EpochSequence>(plan.sequence(Epoch(epoch), NodeId(0)).value()));
     tracker.add_epoch(std::make_shared<const SequencePositions>(epochs.back()), uint64_t{epoch} * kImageNet);
   }
   TimePoint now;
@@ -161,7 +161,7 @@ void observe_ranks(benchmark::State& state, uint32_t ranks, bool known) {
   std::vector<EpochSequence> orders;
   const auto order = plan.order(Epoch(0));
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    orders.push_back(plan.reader_sequence(*order, Epoch(0), Rank(0), rank));
+    orders.push_back(plan.reader_sequence(*order, Epoch(0), NodeId(0), rank));
     trackers.push_back(std::make_unique<Tracker>(plan.reader_slack(), std::nullopt));
     trackers.back()->add_epoch(
         std::make_shared<const SequencePositions>(std::make_shared<const EpochSequence>(orders.back())), 0);
@@ -193,7 +193,7 @@ void plan_memory(benchmark::State& state, const std::string& plan, uint32_t node
   uint64_t bytes = 0;
   uint32_t samples = 1;
   for (auto _ : state) {
-    const auto run = PlanRun::make(spec, source, {Rank(0), nodes}).value();
+    const auto run = PlanRun::make(spec, source, {NodeId(0), nodes}).value();
     TimePoint now;
     const auto prepare = [&] {
       while (run->prepare().value()) bytes = std::max(bytes, run->memory_bytes());

@@ -23,7 +23,7 @@
 namespace clairfs {
 namespace {
 
-constexpr Rank kServer{1};
+constexpr NodeId kServer{1};
 
 double cpu_seconds() {
   rusage usage{};
@@ -55,7 +55,7 @@ Message message_in(std::span<const std::byte> bytes) {
 void serve(MpiTransport& net, size_t chunk) {
   std::vector<std::byte> memory(64 * chunk, std::byte{7});
   std::binary_semaphore over(0);
-  net.start({[&](Rank from, std::span<const std::byte> bytes) {
+  net.start({[&](NodeId from, std::span<const std::byte> bytes) {
                Message message = message_in(bytes);
                switch (message.kind) {
                  case Message::chunk:
@@ -82,7 +82,7 @@ class Client {
  public:
   Client(MpiTransport& net, size_t chunk, Duration length)
       : net_(net), chunk_(chunk), length_(length), memory_(64 * chunk) {
-    net_.start({[this](Rank, std::span<const std::byte> bytes) { on_message(message_in(bytes)); }, {}});
+    net_.start({[this](NodeId, std::span<const std::byte> bytes) { on_message(message_in(bytes)); }, {}});
   }
 
   void run() {

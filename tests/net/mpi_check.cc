@@ -57,12 +57,12 @@ int code_of(const Fetch& fetch) {
 struct Job {
   std::unique_ptr<MpiTransport> net;
   TestPeer peer;
-  std::set<Rank> others;
+  std::set<NodeId> others;
   TransferNumber next = 0;
 
   explicit Job(std::unique_ptr<MpiTransport> transport) : net(std::move(transport)), peer(*net) {
     for (uint32_t rank = 0; rank < net->size(); ++rank) {
-      if (rank != net->self().value) others.insert(Rank(rank));
+      if (rank != net->self().value) others.insert(NodeId(rank));
     }
     peer.start();
   }
@@ -79,10 +79,10 @@ struct Job {
   void meet(uint32_t phase) { check(peer.meet(phase, others, kLong), fmt::format("phase {}", phase)); }
 
   /// Every size from every one of `ranks`, several under way at a time.
-  void exchange(const std::set<Rank>& ranks, int rounds) {
+  void exchange(const std::set<NodeId>& ranks, int rounds) {
     for (int round = 0; round < rounds; ++round) {
       std::vector<Fetched> fetches;
-      for (const Rank from : ranks) {
+      for (const NodeId from : ranks) {
         unsigned parts = 1;
         for (const size_t size : kSizes) fetches.push_back(peer.fetch(from, next++, size, parts++));
       }
@@ -104,7 +104,7 @@ void traffic(Job& job) {
     std::uniform_int_distribution<size_t> size(0, 400);
     for (uint64_t i = 0; i < kMessages; ++i) {
       const size_t length = i % 100 == 0 ? kMaxMessage - 9 : size(random);  // now and then the largest
-      for (const Rank to : job.others) {
+      for (const NodeId to : job.others) {
         while (!job.peer.chat(to, length)) std::this_thread::sleep_for(milliseconds(1));
       }
     }
@@ -114,7 +114,7 @@ void traffic(Job& job) {
   talker.join();
   job.meet(1);
   // Messages are in order: who has said that it came to phase 1 has said all else before.
-  for (const Rank from : job.others) {
+  for (const NodeId from : job.others) {
     check(job.peer.heard(from) == kMessages,
           fmt::format("{} messages from rank {}", job.peer.heard(from), from.value));
   }
@@ -125,7 +125,7 @@ void traffic(Job& job) {
 
 /// The peer sends more or less than was expected.
 void wrong_sizes(Job& job) {
-  const Rank from = *job.others.begin();
+  const NodeId from = *job.others.begin();
   std::vector<size_t> sizes(std::begin(kSizes), std::end(kSizes));
   for (const size_t more : {1 << 20, 5 << 20, 8 << 20}) sizes.push_back(more);  // 1 and 5 end in equal pieces
   for (const size_t expected : sizes) {
@@ -144,7 +144,7 @@ void wrong_sizes(Job& job) {
 
 /// Cancelled before it was asked for, while it comes, and never known.
 void cancelling(Job& job) {
-  for (const Rank from : job.others) {
+  for (const NodeId from : job.others) {
     job.net->cancel(from, kTransferNumbers - 1);
     for (const size_t size : kSizes) {
       const Fetched before = job.peer.expect(from, job.next++, size, 2);
@@ -180,8 +180,8 @@ double cpu_seconds() {
 }
 
 /// Goes on with everybody but `lost`, to which transfers are still under way in both directions.
-void go_on_without(Job& job, Rank lost) {
-  std::set<Rank> living = job.others;
+void go_on_without(Job& job, NodeId lost) {
+  std::set<NodeId> living = job.others;
   living.erase(lost);
   std::vector<Fetched> hanging;
   for (const size_t size : kSizes) hanging.push_back(job.peer.fetch(lost, job.next++, size, 2));
@@ -220,7 +220,7 @@ void killed(Job& job) {
     });
     for (;;) job.exchange(job.others, 1);
   }
-  go_on_without(job, Rank(1));
+  go_on_without(job, NodeId(1));
 }
 
 /// Rank 1 stops for good (ranks.py ends it).
@@ -234,7 +234,7 @@ void stopped(Job& job) {
     }).detach();
     for (;;) job.exchange(job.others, 1);
   }
-  go_on_without(job, Rank(1));
+  go_on_without(job, NodeId(1));
 }
 
 /// Rank 1 stops, and goes on when the others have long given up its transfers.
@@ -252,7 +252,7 @@ void woken(Job& job) {
     });
     while (!awake) job.exchange(job.others, 1);
   } else {
-    go_on_without(job, Rank(1));
+    go_on_without(job, NodeId(1));
   }
   job.meet(4);
   job.exchange(job.others, 2);
@@ -270,7 +270,7 @@ void unplugged(Job& job) {
     }).detach();
     for (;;) job.exchange(job.others, 1);
   }
-  go_on_without(job, Rank(1));
+  go_on_without(job, NodeId(1));
 }
 
 /// Rank 1 unmounts while the others go on.
@@ -279,7 +279,7 @@ void leaving(Job& job) {
   job.meet(1);
   if (own_rank == 1) return;
   std::this_thread::sleep_for(seconds(1));
-  go_on_without(job, Rank(1));
+  go_on_without(job, NodeId(1));
 }
 
 /// stop() with all kinds of things outstanding.
@@ -289,7 +289,7 @@ void stopping(Job& job) {
   std::vector<Fetched> never;
   std::vector<std::byte> bytes(5 << 20);
   int sends_ended = 0;
-  for (const Rank other : job.others) {
+  for (const NodeId other : job.others) {
     for (const size_t size : kSizes) never.push_back(job.peer.expect(other, job.next++, size, 2));
     job.net->send_bulk(other, kTransferNumbers - 1, scattered(bytes, 2),
                        [&](const Status&) { ++sends_ended; });
@@ -331,7 +331,7 @@ const std::map<std::string, void (*)(Job&)> kScenarios = {
 
 /// Rank 1 never connects.
 int absent(const MpiPlace& place, Logger& log) {
-  if (place.self == Rank(1)) {
+  if (place.self == NodeId(1)) {
     std::this_thread::sleep_for(seconds(3));
     return 0;
   }

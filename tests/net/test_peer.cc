@@ -67,7 +67,7 @@ TestPeer::TestPeer(Transport& transport) : transport_(transport) {}
 
 void TestPeer::start() {
   Transport::Handlers handlers;
-  handlers.message = [this](Rank from, std::span<const std::byte> message) { on_message(from, message); };
+  handlers.message = [this](NodeId from, std::span<const std::byte> message) { on_message(from, message); };
   handlers.tick = [this](TimePoint now) {
     MutexLock lock(mutex_);
     if (ticks_++ > 0) longest_gap_ = std::max(longest_gap_, now - last_tick_);
@@ -76,7 +76,7 @@ void TestPeer::start() {
   transport_.start(std::move(handlers));
 }
 
-void TestPeer::on_message(Rank from, std::span<const std::byte> message) {
+void TestPeer::on_message(NodeId from, std::span<const std::byte> message) {
   const auto body = message.subspan(1);
   switch (static_cast<Kind>(message[0])) {
     case Kind::request:
@@ -93,7 +93,7 @@ void TestPeer::on_message(Rank from, std::span<const std::byte> message) {
   }
 }
 
-void TestPeer::on_chat(Rank from, std::span<const std::byte> body) {
+void TestPeer::on_chat(NodeId from, std::span<const std::byte> body) {
   const auto number = body_of<uint64_t>(body);
   std::vector<std::byte> expected(body.size() - sizeof number);
   fill({from, transport_.self(), static_cast<TransferNumber>(number)}, expected);
@@ -104,7 +104,7 @@ void TestPeer::on_chat(Rank from, std::span<const std::byte> body) {
   changed_.notify_all();
 }
 
-void TestPeer::serve(Rank to, const Request& request) {
+void TestPeer::serve(NodeId to, const Request& request) {
   const auto bytes = std::make_shared<std::vector<std::byte>>(request.size);
   fill({transport_.self(), to, request.number}, *bytes);
   {
@@ -118,7 +118,7 @@ void TestPeer::serve(Rank to, const Request& request) {
   });
 }
 
-Fetched TestPeer::expect(Rank from, TransferNumber number, size_t size, unsigned parts) {
+Fetched TestPeer::expect(NodeId from, TransferNumber number, size_t size, unsigned parts) {
   const auto fetch = std::make_shared<Fetch>();
   fetch->content = {from, transport_.self(), number};
   fetch->memory.resize(size);
@@ -131,7 +131,7 @@ Fetched TestPeer::expect(Rank from, TransferNumber number, size_t size, unsigned
   return fetch;
 }
 
-bool TestPeer::send(Rank to, std::vector<std::byte> message, std::chrono::milliseconds patience) {
+bool TestPeer::send(NodeId to, std::vector<std::byte> message, std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
     const Status sent = transport_.send(to, message);
@@ -141,11 +141,11 @@ bool TestPeer::send(Rank to, std::vector<std::byte> message, std::chrono::millis
   }
 }
 
-void TestPeer::request(Rank from, const Request& request) {
+void TestPeer::request(NodeId from, const Request& request) {
   send(from, message_of(Kind::request, request), std::chrono::seconds(10));
 }
 
-Fetched TestPeer::fetch(Rank from, TransferNumber number, size_t size, unsigned parts) {
+Fetched TestPeer::fetch(NodeId from, TransferNumber number, size_t size, unsigned parts) {
   auto fetch = expect(from, number, size, parts);
   request(from, {number, size, parts + 1});
   return fetch;
@@ -161,7 +161,7 @@ bool TestPeer::wait(const Fetched& fetch, std::chrono::milliseconds patience) {
   return true;
 }
 
-bool TestPeer::chat(Rank to, size_t size) {
+bool TestPeer::chat(NodeId to, size_t size) {
   uint64_t number = 0;
   {
     MutexLock lock(mutex_);
@@ -175,14 +175,14 @@ bool TestPeer::chat(Rank to, size_t size) {
   return true;
 }
 
-uint64_t TestPeer::heard(Rank from) {
+uint64_t TestPeer::heard(NodeId from) {
   MutexLock lock(mutex_);
   return heard_[from];
 }
 
-bool TestPeer::meet(uint32_t phase, const std::set<Rank>& ranks, std::chrono::milliseconds patience) {
+bool TestPeer::meet(uint32_t phase, const std::set<NodeId>& ranks, std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  for (const Rank rank : ranks) send(rank, message_of(Kind::phase, phase), patience);
+  for (const NodeId rank : ranks) send(rank, message_of(Kind::phase, phase), patience);
   MutexLock lock(mutex_);
   while (!std::ranges::includes(arrived_[phase], ranks)) {
     if (std::chrono::steady_clock::now() >= deadline) return false;

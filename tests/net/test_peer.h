@@ -18,8 +18,8 @@ namespace clairfs {
 
 /// Byte `offset` of transfer `number` from one rank to another is a function of these: see fill().
 struct Content {
-  Rank from;
-  Rank to;
+  NodeId from;
+  NodeId to;
   TransferNumber number = 0;
 };
 void fill(const Content& content, std::span<std::byte> memory);
@@ -50,23 +50,23 @@ class TestPeer {
   void start();
 
   /// Posts the receive.
-  Fetched expect(Rank from, TransferNumber number, size_t size, unsigned parts);
+  Fetched expect(NodeId from, TransferNumber number, size_t size, unsigned parts);
   /// Asks the peer to send `number`, tried again for as long as too much is queued.
-  void request(Rank from, const Request& request);
+  void request(NodeId from, const Request& request);
   /// Both.
-  Fetched fetch(Rank from, TransferNumber number, size_t size, unsigned parts);
+  Fetched fetch(NodeId from, TransferNumber number, size_t size, unsigned parts);
 
   /// Waits for its end; false at the deadline.
   bool wait(const Fetched& fetch, std::chrono::milliseconds patience);
 
   /// A message of `size` bytes that the other side checks for content and order. False when too much is
   /// queued.
-  bool chat(Rank to, size_t size);
+  bool chat(NodeId to, size_t size);
   /// Messages of the kind above that came from `from`.
-  uint64_t heard(Rank from);
+  uint64_t heard(NodeId from);
 
   /// Tells all of `ranks` that we have come to `phase`, and waits until they have. False at the deadline.
-  bool meet(uint32_t phase, const std::set<Rank>& ranks, std::chrono::milliseconds patience);
+  bool meet(uint32_t phase, const std::set<NodeId>& ranks, std::chrono::milliseconds patience);
 
   uint64_t ticks();
   /// Longest time between two ticks.
@@ -76,17 +76,17 @@ class TestPeer {
   uint64_t mistakes();  // wrong content or order in messages
 
  private:
-  void on_message(Rank from, std::span<const std::byte> message);
-  void on_chat(Rank from, std::span<const std::byte> body);
-  void serve(Rank to, const Request& request);
-  bool send(Rank to, std::vector<std::byte> message, std::chrono::milliseconds patience);
+  void on_message(NodeId from, std::span<const std::byte> message);
+  void on_chat(NodeId from, std::span<const std::byte> body);
+  void serve(NodeId to, const Request& request);
+  bool send(NodeId to, std::vector<std::byte> message, std::chrono::milliseconds patience);
 
   Transport& transport_;
   Mutex mutex_;
   CondVar changed_;
-  std::map<Rank, uint64_t> said_ GUARDED_BY(mutex_);
-  std::map<Rank, uint64_t> heard_ GUARDED_BY(mutex_);
-  std::map<uint32_t, std::set<Rank>> arrived_ GUARDED_BY(mutex_);
+  std::map<NodeId, uint64_t> said_ GUARDED_BY(mutex_);
+  std::map<NodeId, uint64_t> heard_ GUARDED_BY(mutex_);
+  std::map<uint32_t, std::set<NodeId>> arrived_ GUARDED_BY(mutex_);
   uint64_t mistakes_ GUARDED_BY(mutex_) = 0;
   uint64_t ticks_ GUARDED_BY(mutex_) = 0;
   TimePoint last_tick_ GUARDED_BY(mutex_);

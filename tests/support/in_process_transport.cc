@@ -52,7 +52,7 @@ void scatter(const std::vector<std::byte>& bytes, const std::vector<iovec>& memo
 
 // A transfer under way. Whoever finds `done` still set and takes it calls it.
 struct InProcessNetwork::Bulk {
-  Rank from;
+  NodeId from;
   TransferNumber number = 0;
   bool corrupt = false;
   bool stuck = false;
@@ -88,7 +88,7 @@ struct InProcessNetwork::Shared {
 
 class InProcessNetwork::Endpoint final : public Transport {
  public:
-  Endpoint(Shared& network, Rank self, uint32_t nodes, uint64_t seed)
+  Endpoint(Shared& network, NodeId self, uint32_t nodes, uint64_t seed)
       : network_(network), self_(self), nodes_(nodes), last_arrival_(nodes), queued_from_(nodes) {
     for (uint32_t to = 0; to < nodes; ++to) {
       std::seed_seq mix{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), self.value, to};
@@ -97,7 +97,7 @@ class InProcessNetwork::Endpoint final : public Transport {
   }
   ~Endpoint() override { Endpoint::stop({}); }
 
-  Rank self() const override { return self_; }
+  NodeId self() const override { return self_; }
   uint32_t size() const override { return nodes_; }
 
   void start(Handlers handlers) override {
@@ -105,7 +105,7 @@ class InProcessNetwork::Endpoint final : public Transport {
     thread_ = NamedThread(fmt::format("net-{}", self_.value), [this] { run(); });
   }
 
-  Status send(Rank to, std::vector<std::byte> message) override {
+  Status send(NodeId to, std::vector<std::byte> message) override {
     if (message.size() > kMaxMessage) return Error{EMSGSIZE, "the message is too long"};
     if (peer(to).waiting_from(self_) > kMostQueued)
       return Error{EAGAIN, fmt::format("rank {} does not read its messages", to.value)};
@@ -114,13 +114,13 @@ class InProcessNetwork::Endpoint final : public Transport {
     return accepted ? Status{} : Error{ECANCELED, "the network is stopped"};
   }
 
-  void receive(Rank from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) override {
+  void receive(NodeId from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) override {
     MutexLock lock(mutex_);
     if (stopping_) return;
     receives_[{from, number}] = {std::move(memory), std::move(done), false};
   }
 
-  void cancel(Rank from, TransferNumber number) override {
+  void cancel(NodeId from, TransferNumber number) override {
     post(std::chrono::steady_clock::now(), [this, from, number] {
       std::optional<Receive> receive = take_receive(from, number);
       if (!receive) return;
@@ -129,7 +129,7 @@ class InProcessNetwork::Endpoint final : public Transport {
     });
   }
 
-  void send_bulk(Rank to, TransferNumber number, std::vector<iovec> memory, SendDone done) override {
+  void send_bulk(NodeId to, TransferNumber number, std::vector<iovec> memory, SendDone done) override {
     auto bulk = std::make_shared<Bulk>();
     bulk->from = self_;
     bulk->number = number;
@@ -184,7 +184,7 @@ class InProcessNetwork::Endpoint final : public Transport {
   };
   using Event = std::function<void()>;
 
-  Endpoint& peer(Rank rank) const { return *network_.endpoints[rank.index()]; }
+  Endpoint& peer(NodeId node) const { return *network_.endpoints[node.index()]; }
   NetworkFaults faults() const {
     MutexLock lock(network_.mutex);
     return network_.faults;
@@ -193,15 +193,15 @@ class InProcessNetwork::Endpoint final : public Transport {
     MutexLock lock(mutex_);
     return hung_ || dead_;
   }
-  size_t waiting_from(Rank rank) {
+  size_t waiting_from(NodeId node) {
     MutexLock lock(mutex_);
-    return queued_from_[rank.index()];
+    return queued_from_[node.index()];
   }
   // What a dead or hung node has not taken by now it may take much later or never: until then the sender may
   // have given its memory to others.
-  void copy_sends_to(Rank rank) {
+  void copy_sends_to(NodeId node) {
     MutexLock lock(mutex_);
-    for (const auto& bulk : sends_[rank]) bulk->take_copy();
+    for (const auto& bulk : sends_[node]) bulk->take_copy();
   }
 
   bool post(TimePoint when, Event event) {
@@ -212,7 +212,7 @@ class InProcessNetwork::Endpoint final : public Transport {
     return true;
   }
 
-  std::optional<Receive> take_receive(Rank from, TransferNumber number) {
+  std::optional<Receive> take_receive(NodeId from, TransferNumber number) {
     MutexLock lock(mutex_);
     const auto found = receives_.find({from, number});
     if (found == receives_.end()) return std::nullopt;
@@ -222,16 +222,16 @@ class InProcessNetwork::Endpoint final : public Transport {
   }
 
   // On the sender's thread.
-  bool happens(Rank to, double probability) {
+  bool happens(NodeId to, double probability) {
     return std::uniform_real_distribution<double>()(random_[to.index()]) < probability;
   }
-  TimePoint arrival(Rank to, const NetworkFaults& faults) {
+  TimePoint arrival(NodeId to, const NetworkFaults& faults) {
     std::uniform_int_distribution<Duration::rep> delay(
         faults.least_delay.count(), std::max(faults.least_delay, faults.most_delay).count());
     return std::chrono::steady_clock::now() + Duration(delay(random_[to.index()]));
   }
 
-  void message_leaves(Rank to, const std::vector<std::byte>& message) {
+  void message_leaves(NodeId to, const std::vector<std::byte>& message) {
     const NetworkFaults now = faults();
     TimePoint& last = last_arrival_[to.index()];
     last = std::max(last, arrival(to, now));
@@ -248,7 +248,7 @@ class InProcessNetwork::Endpoint final : public Transport {
     --receiver.queued_from_[self_.index()];
   }
 
-  void transfer_leaves(Rank to, const std::shared_ptr<Bulk>& bulk) {
+  void transfer_leaves(NodeId to, const std::shared_ptr<Bulk>& bulk) {
     const NetworkFaults now = faults();
     const TimePoint when = arrival(to, now);
     const bool lost = happens(to, now.lose_transfer);
@@ -262,7 +262,7 @@ class InProcessNetwork::Endpoint final : public Transport {
                   [&receiver = peer(to), &sender = *this, bulk] { receiver.transfer_arrives(sender, bulk); });
   }
 
-  void sent(Rank to, const std::shared_ptr<Bulk>& bulk) {
+  void sent(NodeId to, const std::shared_ptr<Bulk>& bulk) {
     {
       MutexLock lock(mutex_);
       sends_[to].erase(bulk);
@@ -271,7 +271,7 @@ class InProcessNetwork::Endpoint final : public Transport {
   }
 
   // On the receiver's thread.
-  void message_arrives(Rank from, const std::vector<std::byte>& message) {
+  void message_arrives(NodeId from, const std::vector<std::byte>& message) {
     {
       MutexLock lock(mutex_);
       --queued_from_[from.index()];
@@ -337,8 +337,8 @@ class InProcessNetwork::Endpoint final : public Transport {
 
   // After the thread has ended.
   void give_up() {
-    std::map<std::pair<Rank, TransferNumber>, Receive> receives;
-    std::map<Rank, std::unordered_set<std::shared_ptr<Bulk>>> sends;
+    std::map<std::pair<NodeId, TransferNumber>, Receive> receives;
+    std::map<NodeId, std::unordered_set<std::shared_ptr<Bulk>>> sends;
     std::multimap<TimePoint, Event> events;
     {
       MutexLock lock(mutex_);
@@ -356,7 +356,7 @@ class InProcessNetwork::Endpoint final : public Transport {
 
   // Constant after start().
   Shared& network_;
-  const Rank self_;
+  const NodeId self_;
   const uint32_t nodes_;
   Handlers handlers_;
 
@@ -369,8 +369,8 @@ class InProcessNetwork::Endpoint final : public Transport {
   Mutex mutex_;  // before that of a Bulk
   CondVar wake_;
   std::multimap<TimePoint, Event> events_ GUARDED_BY(mutex_);  // of one time: in order of their posting
-  std::map<std::pair<Rank, TransferNumber>, Receive> receives_ GUARDED_BY(mutex_);
-  std::map<Rank, std::unordered_set<std::shared_ptr<Bulk>>> sends_ GUARDED_BY(mutex_);  // by receiver
+  std::map<std::pair<NodeId, TransferNumber>, Receive> receives_ GUARDED_BY(mutex_);
+  std::map<NodeId, std::unordered_set<std::shared_ptr<Bulk>>> sends_ GUARDED_BY(mutex_);  // by receiver
   std::vector<size_t> queued_from_ GUARDED_BY(mutex_);  // messages on their way here, by sender
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool hung_ GUARDED_BY(mutex_) = false;
@@ -381,16 +381,16 @@ class InProcessNetwork::Endpoint final : public Transport {
 InProcessNetwork::InProcessNetwork(uint32_t nodes, uint64_t seed, const NetworkFaults& faults)
     : shared_(std::make_unique<Shared>()) {
   set_faults(faults);
-  for (uint32_t rank = 0; rank < nodes; ++rank)
-    shared_->endpoints.push_back(std::make_unique<Endpoint>(*shared_, Rank(rank), nodes, seed));
+  for (uint32_t node = 0; node < nodes; ++node)
+    shared_->endpoints.push_back(std::make_unique<Endpoint>(*shared_, NodeId(node), nodes, seed));
 }
 
 InProcessNetwork::~InProcessNetwork() {
   for (const auto& endpoint : shared_->endpoints) endpoint->stop({});
 }
 
-Transport& InProcessNetwork::endpoint(Rank rank) {
-  return *shared_->endpoints[rank.index()];
+Transport& InProcessNetwork::endpoint(NodeId node) {
+  return *shared_->endpoints[node.index()];
 }
 
 void InProcessNetwork::set_faults(const NetworkFaults& faults) {
@@ -398,14 +398,14 @@ void InProcessNetwork::set_faults(const NetworkFaults& faults) {
   shared_->faults = faults;
 }
 
-void InProcessNetwork::kill(Rank rank) {
-  shared_->endpoints[rank.index()]->kill();
+void InProcessNetwork::kill(NodeId node) {
+  shared_->endpoints[node.index()]->kill();
 }
-void InProcessNetwork::hang(Rank rank) {
-  shared_->endpoints[rank.index()]->hang();
+void InProcessNetwork::hang(NodeId node) {
+  shared_->endpoints[node.index()]->hang();
 }
-void InProcessNetwork::wake(Rank rank) {
-  shared_->endpoints[rank.index()]->wake();
+void InProcessNetwork::wake(NodeId node) {
+  shared_->endpoints[node.index()]->wake();
 }
 
 }  // namespace clairfs

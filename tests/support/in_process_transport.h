@@ -34,15 +34,15 @@ class InProcessNetwork {
   InProcessNetwork(uint32_t nodes, uint64_t seed, const NetworkFaults& faults = {});
   ~InProcessNetwork();
 
-  Transport& endpoint(Rank rank);
+  Transport& endpoint(NodeId node);
   /// For what is sent from now on.
   void set_faults(const NetworkFaults& faults);
   /// kill -9: nothing arrives there or leaves from there any more. (Its ticks go on, so that whoever uses it
   /// comes to an end.)
-  void kill(Rank rank);
+  void kill(NodeId node);
   /// SIGSTOP of the net thread: no ticks; what was sent, both ways, waits until wake().
-  void hang(Rank rank);
-  void wake(Rank rank);
+  void hang(NodeId node);
+  void wake(NodeId node);
 
  private:
   class Endpoint;

@@ -36,7 +36,8 @@ struct MadeUpJob {
       auto& all = sequences.emplace_back();
       const auto shared = value(plan.order(Epoch(epoch)));
       for (uint32_t node = 0; node < nodes; ++node) {
-        all.push_back(std::make_unique<EpochSequence>(plan.node_sequence(shared, Epoch(epoch), Rank(node))));
+        all.push_back(
+            std::make_unique<EpochSequence>(plan.node_sequence(shared, Epoch(epoch), NodeId(node))));
       }
     }
   }
@@ -46,7 +47,7 @@ struct MadeUpJob {
     JobUses uses(*catalog, nodes);
     for (const auto& epoch : sequences) {
       for (uint32_t node = 0; node < nodes; ++node) {
-        uses.add(*epoch[role_of.empty() ? node : role_of[node]], index, Rank(node));
+        uses.add(*epoch[role_of.empty() ? node : role_of[node]], index, NodeId(node));
       }
     }
     return uses;

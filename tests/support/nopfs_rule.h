@@ -21,7 +21,7 @@ inline std::vector<std::vector<bool>> nopfs_holders(const Catalog& catalog, cons
                                                     std::span<const NodeCapacity> capacities) {
   std::vector<std::vector<bool>> holds;
   for (uint32_t node = 0; node < capacities.size(); ++node) {
-    const std::vector<uint32_t> frequency = uses.uses_of(Rank(node));
+    const std::vector<uint32_t> frequency = uses.uses_of(NodeId(node));
     std::vector<uint32_t> order;
     for (uint32_t c = 0; c < frequency.size(); ++c) {
       if (frequency[c] > 0) order.push_back(c);
@@ -67,8 +67,8 @@ HoldersWorth worth_of(const Catalog& catalog, const JobUses& uses, Holds&& holds
     bool held = false;
     uint64_t most = 0;
     for (uint32_t node = 0; node < uses.nodes(); ++node) {
-      if (!holds(chunk, Rank(node))) continue;
-      const uint64_t count = uses.uses(chunk, Rank(node));
+      if (!holds(chunk, NodeId(node))) continue;
+      const uint64_t count = uses.uses(chunk, NodeId(node));
       held = true;
       most = std::max(most, count);
       worth.local += count;

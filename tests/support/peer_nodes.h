@@ -23,8 +23,8 @@ namespace clairfs {
 class ModuloHomes final : public HomeDirectory {
  public:
   explicit ModuloHomes(uint32_t nodes, uint32_t copies = 0) : nodes_(nodes), copies_(copies) {}
-  std::vector<Rank> holders(ChunkId chunk) const override {
-    std::vector<Rank> ranks;
+  std::vector<NodeId> holders(ChunkId chunk) const override {
+    std::vector<NodeId> ranks;
     for (uint32_t i = 0; i <= copies_; ++i) ranks.emplace_back((chunk.value + i) % nodes_);
     return ranks;
   }
@@ -37,7 +37,7 @@ class ModuloHomes final : public HomeDirectory {
 /// Keeps what has its home here and lets the rest pass, as a placement asks for.
 class HomePolicy final : public TierPolicy {
  public:
-  HomePolicy(Rank self, uint32_t nodes, Tier tier) : self_(self), nodes_(nodes), tier_(tier) {}
+  HomePolicy(NodeId self, uint32_t nodes, Tier tier) : self_(self), nodes_(nodes), tier_(tier) {}
   TierChoice place(ChunkId chunk, uint64_t bytes, const TierSpace& space) override {
     return {would_keep(chunk, bytes, space) ? tier_ : Tier::none, {}};
   }
@@ -48,7 +48,7 @@ class HomePolicy final : public TierPolicy {
   void keep_nothing() { keeps_ = false; }
 
  private:
-  const Rank self_;
+  const NodeId self_;
   const uint32_t nodes_;
   const Tier tier_;
   std::optional<bool> keeps_;  // set before anything is fetched
@@ -90,7 +90,7 @@ struct NodesOptions {
 /// One node. Parts are taken down in the order that Job asks for.
 class PeerNode {
  public:
-  PeerNode(const NodesOptions& options, InProcessNetwork& network, Rank rank,
+  PeerNode(const NodesOptions& options, InProcessNetwork& network, NodeId rank,
            std::shared_ptr<const Catalog> catalog)
       : source(catalog->size(), options.seed + 100 + rank.value, options.pfs_delay),
         policy(rank, options.nodes, options.nvme > 0 ? Tier::nvme : Tier::ram),
@@ -160,7 +160,7 @@ class PeerNodes {
     scan.chunk_size = options.chunk_size;
     catalog = *scan_catalog(tree.path(), scan, log.logger());
     for (uint32_t i = 0; i < options.nodes; ++i)
-      nodes.push_back(std::make_unique<PeerNode>(options, network, Rank(i), catalog));
+      nodes.push_back(std::make_unique<PeerNode>(options, network, NodeId(i), catalog));
   }
   ~PeerNodes() {
     for (auto& node : nodes) node->end();
@@ -175,7 +175,7 @@ class PeerNodes {
   bool all_serve() const {
     for (const auto& node : nodes) {
       for (const PeerReport& peer : node->job->nodes()) {
-        if (peer.rank != node->job->self() && !peer.serves) return false;
+        if (peer.node != node->job->self() && !peer.serves) return false;
       }
     }
     return true;

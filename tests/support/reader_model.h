@@ -139,7 +139,7 @@ class MountModel {
   }
 
   void add_epoch(uint32_t epoch) {
-    auto made = plan_.sequence(Epoch(epoch), Rank(0));
+    auto made = plan_.sequence(Epoch(epoch), NodeId(0));
     if (!made) throw std::runtime_error(made.error().message);
     auto sequence = std::make_shared<const EpochSequence>(std::move(*made));
     known_[Epoch(epoch)] = sequence;

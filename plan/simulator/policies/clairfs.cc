@@ -45,7 +45,7 @@ Result<Placement> place(const PolicyInput& input, const ScenarioDataset& dataset
     const auto order = input.order.order(epoch);
     if (!order) return order.error();
     for (uint32_t w = 0; w < workers; ++w) {
-      uses.add(node_sequence(input.order, *order, Epoch(epoch), w), dataset.index(), Rank(w));
+      uses.add(node_sequence(input.order, *order, Epoch(epoch), w), dataset.index(), NodeId(w));
     }
   }
   uses.finish();
@@ -100,12 +100,12 @@ Result<Strategy> make_clairfs(const PolicyInput& input) {
     FillQueue queue{w, warm_up_threads(input.scenario), {}};
     const auto keep = [&](ChunkId chunk, bool on_use) {
       const uint32_t sample = (*dataset)->sample_of(chunk);
-      const uint8_t storage = storage_of(placement->tier_at(Rank(w), chunk));
+      const uint8_t storage = storage_of(placement->tier_at(NodeId(w), chunk));
       holdings.add(sample, Holding{kNotYet, static_cast<uint16_t>(w), storage, on_use});
       if (!on_use) queue.samples.push_back(sample);
     };
-    for (const ChunkId chunk : placement->warm_up_order(Rank(w))) keep(chunk, false);
-    for (const ChunkId chunk : placement->copies(Rank(w))) keep(chunk, true);
+    for (const ChunkId chunk : placement->warm_up_order(NodeId(w))) keep(chunk, false);
+    for (const ChunkId chunk : placement->copies(NodeId(w))) keep(chunk, true);
     strategy.fills.push_back(std::move(queue));
   }
   strategy.holdings = holdings.build();

@@ -17,7 +17,7 @@ namespace {
 
 /// A node before it has a catalog.
 struct Starting {
-  Starting(InProcessNetwork& network, Rank rank, const std::function<void(JobOptions&)>& change = {}) {
+  Starting(InProcessNetwork& network, NodeId rank, const std::function<void(JobOptions&)>& change = {}) {
     JobOptions options;
     options.host = "node" + std::to_string(rank.value);
     options.chunk_size = 64 << 10;
@@ -81,9 +81,9 @@ TEST_CASE("one node scans and all others get its catalog") {
   TempTree tree;
   const auto catalog = some_catalog(tree, 300);
   REQUIRE(catalog->image().size() > 20 * 1000);
-  Starting giver(network, Rank(0));
+  Starting giver(network, NodeId(0));
   std::vector<std::unique_ptr<Starting>> others;
-  for (uint32_t i = 1; i < 4; ++i) others.push_back(std::make_unique<Starting>(network, Rank(i)));
+  for (uint32_t i = 1; i < 4; ++i) others.push_back(std::make_unique<Starting>(network, NodeId(i)));
   std::vector<std::jthread> waiting;
   std::atomic<int> equal{0};
   std::atomic<uint64_t> told{0};
@@ -105,8 +105,8 @@ TEST_CASE("the catalog arrives over a network that loses and damages") {
   InProcessNetwork network(2, 3, {0ms, 3ms, 0.2, 0.2, 0.2});
   TempTree tree;
   const auto catalog = some_catalog(tree);
-  Starting giver(network, Rank(0));
-  Starting other(network, Rank(1));
+  Starting giver(network, NodeId(0));
+  Starting other(network, NodeId(1));
   giver.job->publish_catalog(catalog);
   // Three damaged images in a row are possible and then an error, never a wrong catalog.
   const auto got = other.job->await_catalog([](uint64_t) {});
@@ -119,15 +119,15 @@ TEST_CASE("the catalog arrives over a network that loses and damages") {
 
 TEST_CASE("who waits for the catalog is told when the giver leaves, dies, or is silent") {
   InProcessNetwork network(2, 1);
-  Starting giver(network, Rank(0));
+  Starting giver(network, NodeId(0));
   const std::string how = GENERATE("leaves", "dies", "silent");
-  Starting other(network, Rank(1), [&](JobOptions& options) {
+  Starting other(network, NodeId(1), [&](JobOptions& options) {
     if (how == "dies") options.times = {50ms, 100ms, 300ms};
     if (how == "silent") options.catalog.patience = 300ms;
   });
   REQUIRE(eventually([&] { return other.job->nodes()[0].state != PeerState::joining; }));
   if (how == "leaves") giver.job->leave("the source is gone");
-  if (how == "dies") network.kill(Rank(0));
+  if (how == "dies") network.kill(NodeId(0));
   const auto got = other.job->await_catalog([](uint64_t) {});
   REQUIRE(!got);
   CHECK(got.error().code == (how == "silent" ? ETIMEDOUT : ECONNABORTED));
@@ -136,9 +136,9 @@ TEST_CASE("who waits for the catalog is told when the giver leaves, dies, or is 
 
 TEST_CASE("a node with another chunk size is refused, and told what differs") {
   InProcessNetwork network(3, 1);
-  Starting giver(network, Rank(0));
-  Starting same(network, Rank(1));
-  Starting other(network, Rank(2), [](JobOptions& options) { options.chunk_size = 1 << 20; });
+  Starting giver(network, NodeId(0));
+  Starting same(network, NodeId(1));
+  Starting other(network, NodeId(2), [](JobOptions& options) { options.chunk_size = 1 << 20; });
   const auto got = other.job->await_catalog([](uint64_t) {});
   REQUIRE(!got);
   CHECK(got.error().code == EPERM);
@@ -152,23 +152,23 @@ TEST_CASE("a node with another chunk size is refused, and told what differs") {
 
 TEST_CASE("a node of another version is told by its own log") {
   InProcessNetwork network(2, 1);
-  Starting other(network, Rank(1));
-  Transport& strange = network.endpoint(Rank(0));
-  strange.start({[](Rank, std::span<const std::byte>) {}, [](TimePoint) {}});
+  Starting other(network, NodeId(1));
+  Transport& strange = network.endpoint(NodeId(0));
+  strange.start({[](NodeId, std::span<const std::byte>) {}, [](TimePoint) {}});
   auto bytes = wire::encode(wire::Goodbye{});
   bytes.resize(bytes.size() - sizeof(uint64_t));
   bytes[0] = std::byte{wire::kVersion + 1};
   wire::seal(bytes);
-  CHECK(strange.send(Rank(1), bytes));
+  CHECK(strange.send(NodeId(1), bytes));
   CHECK(eventually([&] { return other.refused().find("another version") != std::string::npos; }));
   strange.stop(0s);
 }
 
 TEST_CASE("rubbish from another node is ignored") {
   InProcessNetwork network(2, 1);
-  Starting other(network, Rank(1));
-  Transport& strange = network.endpoint(Rank(0));
-  strange.start({[](Rank, std::span<const std::byte>) {}, [](TimePoint) {}});
+  Starting other(network, NodeId(1));
+  Transport& strange = network.endpoint(NodeId(0));
+  strange.start({[](NodeId, std::span<const std::byte>) {}, [](TimePoint) {}});
   std::mt19937 random(1);
   for (int i = 0; i < 3000; ++i) {
     std::vector<std::byte> bytes(random() % 100);
@@ -179,13 +179,13 @@ TEST_CASE("rubbish from another node is ignored") {
       bytes[2] = static_cast<std::byte>(random() % 13);
       wire::seal(bytes);
     }
-    CHECK(strange.send(Rank(1), bytes));
+    CHECK(strange.send(NodeId(1), bytes));
   }
   wire::Hello hello;
   hello.host = "the end";
   hello.chunk_size = 64 << 10;
   hello.incarnation = ~0ULL;
-  CHECK(strange.send(Rank(1), wire::encode(hello)));
+  CHECK(strange.send(NodeId(1), wire::encode(hello)));
   CHECK(eventually([&] { return other.job->nodes()[0].info.host == "the end"; }));
   CHECK(other.log.lines_with("is ignored") <= 20);
   strange.stop(0s);
@@ -214,7 +214,7 @@ TEST_CASE("a node whose source is another dataset learns what differs") {
 TEST_CASE("a plan registered on any node reaches all, and so does its end") {
   InProcessNetwork network(3, 1, {0ms, 3ms});
   std::vector<std::unique_ptr<Starting>> nodes;
-  for (uint32_t i = 0; i < 3; ++i) nodes.push_back(std::make_unique<Starting>(network, Rank(i)));
+  for (uint32_t i = 0; i < 3; ++i) nodes.push_back(std::make_unique<Starting>(network, NodeId(i)));
   for (auto& node : nodes) node->follow_plans();
   const auto all_have = [&](const std::string& plan) {
     return eventually([&] {
@@ -234,7 +234,7 @@ TEST_CASE("a plan registered on any node reaches all, and so does its end") {
 TEST_CASE("nodes on which different plans are registered at once end with the same one") {
   InProcessNetwork network(4, GENERATE(1, 2, 3), {0ms, 20ms});
   std::vector<std::unique_ptr<Starting>> nodes;
-  for (uint32_t i = 0; i < 4; ++i) nodes.push_back(std::make_unique<Starting>(network, Rank(i)));
+  for (uint32_t i = 0; i < 4; ++i) nodes.push_back(std::make_unique<Starting>(network, NodeId(i)));
   for (auto& node : nodes) node->follow_plans();
   {
     std::vector<std::jthread> scripts;
@@ -255,18 +255,18 @@ TEST_CASE("nodes on which different plans are registered at once end with the sa
 
 TEST_CASE("late nodes and those that heard nothing for a while get the plans in force") {
   InProcessNetwork network(3, 1, {0ms, 1ms});
-  Starting a(network, Rank(0));
-  Starting b(network, Rank(1));
+  Starting a(network, NodeId(0));
+  Starting b(network, NodeId(1));
   CHECK(a.job->announce_plan("train", "seed=1"));
   CHECK(a.job->announce_plan("val", "seed=2"));
   CHECK(a.job->announce_cancelled("val"));
-  network.hang(Rank(1));
+  network.hang(NodeId(1));
   network.set_faults({0ms, 1ms, 0.3});
   CHECK(a.job->announce_plan("train", "seed=3"));
-  Starting late(network, Rank(2));
+  Starting late(network, NodeId(2));
   late.follow_plans();
   b.follow_plans();
-  network.wake(Rank(1));
+  network.wake(NodeId(1));
   for (Starting* node : {&b, &late}) {
     CHECK(eventually([&] {
       const std::vector<std::string> plans = node->all_plans();
@@ -315,14 +315,14 @@ TEST_CASE("a node that was taken for dead and wakes is served and serves again")
   nodes.set_homes(std::make_shared<ModuloHomes>(2));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   const uint64_t incarnation = nodes[0].job->nodes()[1].info.incarnation;
-  nodes.network.hang(Rank(1));
+  nodes.network.hang(NodeId(1));
   REQUIRE(eventually([&] { return nodes[0].job->nodes()[1].state == PeerState::dead; }));
   CHECK(nodes[0].metrics.peers_dead.value() == 1);
   Tally tally;
   for (uint32_t c = 0; c < 10; ++c) tally.acquire(nodes, 0, ChunkId(c));
   REQUIRE(eventually([&] { return tally.all_answered(); }));
   CHECK(tally.from_peers == 0);
-  nodes.network.wake(Rank(1));
+  nodes.network.wake(NodeId(1));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   CHECK(nodes[0].metrics.peers_dead.value() == 0);
   CHECK(nodes[0].job->nodes()[1].info.incarnation > incarnation);

@@ -42,7 +42,7 @@ TEST_CASE("every path may name the rank") {
   options.nvme = {{"/nvme/{rank}", 5}, {"/disk", 6}};
   options.catalog_dir = "{rank}";
   options.log_file = "/log/{rank}.txt";
-  const auto placed = for_place(options, {Rank(12), 16});
+  const auto placed = for_place(options, {NodeId(12), 16});
   REQUIRE(placed);
   CHECK(placed->source == "/data");
   CHECK(placed->mountpoint == "/mnt/12/data-12");
@@ -104,8 +104,8 @@ TEST_CASE("a path is another mount point where other mounts are seen") {
 TEST_CASE("a node of a job stays in the foreground") {
   MountOptions options = options_of("/mnt");
   options.foreground = false;
-  CHECK(for_place(options, {Rank(0), 1}).ok());
-  const auto refused = for_place(options, {Rank(0), 2});
+  CHECK(for_place(options, {NodeId(0), 1}).ok());
+  const auto refused = for_place(options, {NodeId(0), 2});
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message.find("add -f") != std::string::npos);
 }
@@ -114,7 +114,7 @@ TEST_CASE("a node of a job without a launcher may go to the background") {
   MountOptions options = options_of("/mnt");
   options.foreground = false;
   options.job = HostPort{"node0", 5200};
-  CHECK(for_place(options, {Rank(0), 2}).ok());
+  CHECK(for_place(options, {NodeId(0), 2}).ok());
 }
 
 TEST_CASE("the place in a job comes from the options, else from the environment") {
@@ -136,7 +136,7 @@ TEST_CASE("the place in a job comes from the options, else from the environment"
     const Variable pmi_size("PMI_SIZE", "9");
     const auto place = place_of(options);
     REQUIRE(place);
-    CHECK((place->self == Rank(1) && place->size == 2));
+    CHECK((place->self == NodeId(1) && place->size == 2));
   }
   const Variable group_rank("GROUP_RANK", "2");
   const Variable world_size("WORLD_SIZE", "24");
@@ -146,7 +146,7 @@ TEST_CASE("the place in a job comes from the options, else from the environment"
   {
     const auto place = place_of(options);
     REQUIRE(place);
-    CHECK((place->self == Rank(2) && place->size == 3));
+    CHECK((place->self == NodeId(2) && place->size == 3));
   }
   const Variable master_port("MASTER_PORT", "5200");
   CHECK(why().find("MASTER_PORT, torch's own") != std::string::npos);
@@ -164,7 +164,7 @@ TEST_CASE("the job's secret is read, from the file rather than the environment")
   const TemporaryDirectory directory;
   MountOptions options = options_of("/mnt");
   options.job = HostPort{"node0", 5200};
-  const MpiPlace place{Rank(0), 2};
+  const MpiPlace place{NodeId(0), 2};
   CHECK(for_place(options, place)->job_secret.empty());
   const Variable variable("CLAIRFS_JOB_SECRET", " of the environment\n");
   CHECK(for_place(options, place)->job_secret == "of the environment");
@@ -184,16 +184,16 @@ TEST_CASE("what may not be meant is doubted") {
   {
     const Variable nodes("SLURM_JOB_NUM_NODES", "4");
     CHECK(doubts_about_job(options, {}).size() == 1);
-    CHECK(doubts_about_job(options, {Rank(0), 4}).empty());
+    CHECK(doubts_about_job(options, {NodeId(0), 4}).empty());
     options.peers = false;
     CHECK(doubts_about_job(options, {}).empty());
     options.peers = true;
   }
   options.job = HostPort{"node0", 5200};
-  REQUIRE(doubts_about_job(options, {Rank(0), 2}).size() == 1);
-  CHECK(doubts_about_job(options, {Rank(0), 2})[0].find("without --job-secret") == 0);
+  REQUIRE(doubts_about_job(options, {NodeId(0), 2}).size() == 1);
+  CHECK(doubts_about_job(options, {NodeId(0), 2})[0].find("without --job-secret") == 0);
   options.job_secret = "something";
-  CHECK(doubts_about_job(options, {Rank(0), 2}).empty());
+  CHECK(doubts_about_job(options, {NodeId(0), 2}).empty());
 }
 
 }  // namespace clairfs

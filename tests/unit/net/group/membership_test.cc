@@ -11,29 +11,29 @@ namespace {
 /// Keeps what is sent.
 class RecordingTransport final : public Transport {
  public:
-  Rank self() const override { return Rank(0); }
+  NodeId self() const override { return NodeId(0); }
   uint32_t size() const override { return 3; }
   void start(Handlers) override {}
-  Status send(Rank to, std::vector<std::byte> message) override {
+  Status send(NodeId to, std::vector<std::byte> message) override {
     sent.emplace_back(to, *wire::decode(message));
     return {};
   }
-  void receive(Rank, TransferNumber, std::vector<iovec>, ReceiveDone) override {}
-  void cancel(Rank, TransferNumber) override {}
-  void send_bulk(Rank, TransferNumber, std::vector<iovec>, SendDone) override {}
+  void receive(NodeId, TransferNumber, std::vector<iovec>, ReceiveDone) override {}
+  void cancel(NodeId, TransferNumber) override {}
+  void send_bulk(NodeId, TransferNumber, std::vector<iovec>, SendDone) override {}
   void stop(Duration) override {}
 
   /// Hellos to a node since the last call.
   std::vector<wire::Hello> hellos_to(uint32_t rank) {
     std::vector<wire::Hello> list;
     std::erase_if(sent, [&](const auto& message) {
-      if (message.first != Rank(rank) || !std::holds_alternative<wire::Hello>(message.second)) return false;
+      if (message.first != NodeId(rank) || !std::holds_alternative<wire::Hello>(message.second)) return false;
       list.push_back(std::get<wire::Hello>(message.second));
       return true;
     });
     return list;
   }
-  std::vector<std::pair<Rank, wire::Message>> sent;
+  std::vector<std::pair<NodeId, wire::Message>> sent;
 };
 
 class TestClock final : public Clock {
@@ -46,7 +46,7 @@ struct Fixture {
   Fixture()
       : membership(
             {transport, clock, metrics, log.logger(), [] { return wire::Hello{}; },
-             [this](Rank rank, PeerState before, PeerState now) {
+             [this](NodeId rank, PeerState before, PeerState now) {
                changes.push_back(std::to_string(rank.value) + " " + to_string(before) + " " + to_string(now));
              }},
             {1s, 3s, 15s}) {}
@@ -55,7 +55,7 @@ struct Fixture {
     const TimePoint until = clock.time + duration;
     while (clock.time < until) {
       clock.time += 20ms;
-      for (const uint32_t rank : talking) membership.heard(Rank(rank), clock.time);
+      for (const uint32_t rank : talking) membership.heard(NodeId(rank), clock.time);
       membership.tick(clock.time);
     }
   }
@@ -64,10 +64,10 @@ struct Fixture {
     hello.incarnation = incarnation;
     hello.catalog_identity = identity;
     hello.ready = identity != 0;
-    membership.heard(Rank(rank), clock.time);
-    membership.on_hello(Rank(rank), hello);
+    membership.heard(NodeId(rank), clock.time);
+    membership.on_hello(NodeId(rank), hello);
   }
-  PeerState state(uint32_t rank) const { return membership.state(Rank(rank)); }
+  PeerState state(uint32_t rank) const { return membership.state(NodeId(rank)); }
   std::vector<std::string> take_changes() { return std::exchange(changes, {}); }
 
   RecordingTransport transport;
@@ -97,7 +97,7 @@ TEST_CASE("a node says hello to all about once a second, and wants an answer to 
   CHECK(!later[0].wants_answer);
   wire::Hello question;
   question.wants_answer = true;
-  f.membership.on_hello(Rank(2), question);
+  f.membership.on_hello(NodeId(2), question);
   CHECK(!f.transport.hellos_to(2).empty());
 }
 
@@ -112,12 +112,12 @@ TEST_CASE("a silent node is late, then dead, and alive again when it is heard") 
   CHECK(f.changes.empty());
   f.pass(200ms, {2});
   CHECK(f.take_changes() == Changes{"1 alive late"});
-  f.membership.heard(Rank(1), f.clock.time);
+  f.membership.heard(NodeId(1), f.clock.time);
   CHECK(f.take_changes() == Changes{"1 late alive"});
   f.pass(16s, {2});
   CHECK(f.take_changes() == Changes{"1 alive late", "1 late dead"});
   CHECK(f.metrics.peers_dead.value() == 1);
-  f.membership.heard(Rank(1), f.clock.time);  // something of it that was still on its way
+  f.membership.heard(NodeId(1), f.clock.time);  // something of it that was still on its way
   CHECK(f.state(1) == PeerState::dead);
   f.hello(1, 2);
   CHECK(f.take_changes() == Changes{"1 dead alive"});
@@ -131,7 +131,7 @@ TEST_CASE("a node that never came is not dead, one that left stays away") {
   f.hello(1, 7);
   f.pass(60s, {1});
   CHECK(f.state(2) == PeerState::joining);
-  f.membership.on_goodbye(Rank(1), "told to");
+  f.membership.on_goodbye(NodeId(1), "told to");
   CHECK(f.state(1) == PeerState::left);
   CHECK(f.log.has("left: told to"));
   f.hello(1, 7);  // said before the goodbye
@@ -147,9 +147,9 @@ TEST_CASE("a suspected node is late at once") {
   Fixture f;
   f.pass(1s);
   f.hello(1);
-  f.membership.suspect(Rank(1), 2s);
-  f.membership.suspect(Rank(1), 2s);
-  f.membership.suspect(Rank(2), 2s);  // not here yet
+  f.membership.suspect(NodeId(1), 2s);
+  f.membership.suspect(NodeId(1), 2s);
+  f.membership.suspect(NodeId(2), 2s);  // not here yet
   CHECK(f.take_changes() == Changes{"1 joining alive", "1 alive late"});
 }
 
@@ -177,16 +177,16 @@ TEST_CASE("only nodes that are ready with the same catalog are asked") {
   f.pass(1s);
   f.hello(1, 1, 42);
   f.hello(2, 1, 43);
-  CHECK(!f.membership.serves(Rank(1)));
+  CHECK(!f.membership.serves(NodeId(1)));
   f.membership.set_ready(42);
-  CHECK(f.membership.serves(Rank(1)));
-  CHECK(!f.membership.serves(Rank(2)));
-  CHECK(!f.membership.serves(Rank(0)));
+  CHECK(f.membership.serves(NodeId(1)));
+  CHECK(!f.membership.serves(NodeId(2)));
+  CHECK(!f.membership.serves(NodeId(0)));
   const auto hellos = f.transport.hellos_to(1);
   CHECK(hellos.back().ready);
   CHECK(hellos.back().catalog_identity == 42);
-  f.membership.suspect(Rank(1), 1s);
-  CHECK(!f.membership.serves(Rank(1)));
+  f.membership.suspect(NodeId(1), 1s);
+  CHECK(!f.membership.serves(NodeId(1)));
 }
 
 TEST_CASE("dead nodes are told now and then that somebody is here") {

@@ -13,7 +13,7 @@ TEST_CASE("entries merge to the same in any order and however often they come") 
   for (int round = 0; round < 100; ++round) {
     // Three nodes that register and cancel, hearing of each other only now and then.
     std::vector<std::unique_ptr<PlanBoard>> nodes;
-    for (uint32_t n = 0; n < 3; ++n) nodes.push_back(std::make_unique<PlanBoard>(Rank(n)));
+    for (uint32_t n = 0; n < 3; ++n) nodes.push_back(std::make_unique<PlanBoard>(NodeId(n)));
     std::vector<wire::PlanEntry> said;
     for (int i = 0; i < 30; ++i) {
       PlanBoard& node = *nodes[random() % 3];
@@ -36,8 +36,8 @@ TEST_CASE("entries merge to the same in any order and however often they come") 
 }
 
 TEST_CASE("what is registered later holds, on every node") {
-  PlanBoard a(Rank(0));
-  PlanBoard b(Rank(1));
+  PlanBoard a(NodeId(0));
+  PlanBoard b(NodeId(1));
   const auto first = *a.enter("default", "seed=1");
   CHECK(a.digest() != b.digest());
   CHECK(b.merge(first));
@@ -54,22 +54,22 @@ TEST_CASE("what is registered later holds, on every node") {
 }
 
 TEST_CASE("what is too long or too much is refused, and a damaged stamp ignored") {
-  PlanBoard board(Rank(0));
+  PlanBoard board(NodeId(0));
   CHECK(board.enter("p", std::string(wire::kMaxText + 1, 'x')).error().code == E2BIG);
   CHECK(board.enter(std::string(wire::kMaxName + 1, 'x'), "t").error().code == E2BIG);
-  CHECK(!board.merge({~0ULL, Rank(1), false, "p", "t"}));
+  CHECK(!board.merge({~0ULL, NodeId(1), false, "p", "t"}));
   CHECK(board.enter("p", "t")->stamp == 1);
   for (int i = 0; i < 999; ++i) CHECK(board.enter("p" + std::to_string(i), "t"));
   CHECK(board.enter("one more", "t").error().code == E2BIG);
   CHECK(board.enter("p5", "again"));
-  CHECK(!board.merge({5000, Rank(1), false, "one more", "t"}));
+  CHECK(!board.merge({5000, NodeId(1), false, "one more", "t"}));
   CHECK(board.entries().size() == 1000);
 }
 
 TEST_CASE("a plan is never registered under a stamp that the others ignore") {
-  PlanBoard here(Rank(0));
-  PlanBoard there(Rank(1));
-  const wire::PlanEntry last_but_one{(1ULL << 60) - 1, Rank(1), false, "p", "t"};
+  PlanBoard here(NodeId(0));
+  PlanBoard there(NodeId(1));
+  const wire::PlanEntry last_but_one{(1ULL << 60) - 1, NodeId(1), false, "p", "t"};
   CHECK(here.merge(last_but_one));
   const auto last = here.enter("p", "u");
   REQUIRE(last);

@@ -99,7 +99,7 @@ class Node {
        const std::string& host = "127.0.0.1") {
     MeetingOptions options{{host, port}, secret, patience, {}};
     thread_ = NamedThread("node", [this, rank, nodes, options] {
-      met_.emplace(Meeting::gather({Rank(rank), nodes}, options, log_));
+      met_.emplace(Meeting::gather({NodeId(rank), nodes}, options, log_));
     });
   }
   /// Waits for the outcome.
@@ -355,5 +355,5 @@ TEST_CASE("a signal ends the wait") {
   MeetingOptions options{{"127.0.0.1", port}, "", 30s, [&] {
                            if (++calls == 3) throw std::runtime_error("ended");  // as _Exit() would
                          }};
-  CHECK_THROWS(Meeting::gather({Rank(0), 2}, options, log.logger()));
+  CHECK_THROWS(Meeting::gather({NodeId(0), 2}, options, log.logger()));
 }

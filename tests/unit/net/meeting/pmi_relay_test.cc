@@ -7,7 +7,7 @@
 using namespace clairfs;
 
 TEST_CASE("MPI is told what a launcher tells") {
-  PmiRelay relay({Rank(1), 3});
+  PmiRelay relay({NodeId(1), 3});
   const auto answer = [&](const std::string& line) {
     const auto outcome = relay.from_mpi(line);
     CHECK(outcome.to_host.empty());
@@ -26,7 +26,7 @@ TEST_CASE("MPI is told what a launcher tells") {
 }
 
 TEST_CASE("what is put goes to the others with the barrier, and theirs comes with its end") {
-  PmiRelay relay({Rank(0), 2});
+  PmiRelay relay({NodeId(0), 2});
   CHECK(relay.from_mpi("cmd=put kvsname=clairfs key=card-0 value=a=b c value=d").to_mpi ==
         "cmd=put_result rc=0 msg=success\n");
   CHECK(relay.from_mpi("cmd=get kvsname=clairfs key=card-0").to_mpi ==
@@ -50,7 +50,7 @@ TEST_CASE("what is put goes to the others with the barrier, and theirs comes wit
 }
 
 TEST_CASE("garbage does the relay no harm") {
-  PmiRelay relay({Rank(0), 2});
+  PmiRelay relay({NodeId(0), 2});
   std::mt19937 chance(1);
   const std::string letters = "cmd=putgekyvalubrin_0 =\t\\%s";
   for (int i = 0; i < 20'000; ++i) {

@@ -40,7 +40,7 @@ void check_place(const std::map<std::string, std::string>& variables, uint32_t r
   const Launched launched(variables);
   const auto place = mpi_place();
   REQUIRE(place.ok());
-  CHECK(place->self == Rank(rank));
+  CHECK(place->self == NodeId(rank));
   CHECK(place->size == size);
 }
 

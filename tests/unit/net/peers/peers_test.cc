@@ -129,9 +129,9 @@ TEST_CASE("nodes that die and hang cost others time, not data") {
   std::jthread fate([&] {
     std::mt19937_64 random(options.seed);
     std::this_thread::sleep_for(20ms);
-    nodes.network.kill(Rank(4));
+    nodes.network.kill(NodeId(4));
     while (!done) {
-      const Rank victim(static_cast<uint32_t>(random() % 3));  // node 3 is always well
+      const NodeId victim(static_cast<uint32_t>(random() % 3));  // node 3 is always well
       nodes.network.hang(victim);
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 700));
       nodes.network.wake(victim);
@@ -154,7 +154,7 @@ TEST_CASE("nodes that die and hang cost others time, not data") {
   CHECK(eventually([&] { return tally.all_answered() && of_the_dead.all_answered(); }));
   done = true;
   fate.join();
-  for (uint32_t i = 0; i < 3; ++i) nodes.network.wake(Rank(i));
+  for (uint32_t i = 0; i < 3; ++i) nodes.network.wake(NodeId(i));
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
   CHECK(of_the_dead.wrong == 0);

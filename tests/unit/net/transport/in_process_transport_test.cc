@@ -18,7 +18,7 @@ namespace {
 /// One end, and what arrived there.
 struct End {
   explicit End(Transport& t) : transport(t) {
-    transport.start({[this](Rank from, std::span<const std::byte> message) {
+    transport.start({[this](NodeId from, std::span<const std::byte> message) {
                        MutexLock lock(mutex);
                        messages.emplace_back(from, std::vector<std::byte>(message.begin(), message.end()));
                      },
@@ -38,7 +38,7 @@ struct End {
     }
     return list;
   }
-  Status send(Rank to, int number) {
+  Status send(NodeId to, int number) {
     std::vector<std::byte> bytes(sizeof(number));
     std::memcpy(bytes.data(), &number, sizeof(number));
     return transport.send(to, bytes);
@@ -47,7 +47,7 @@ struct End {
   Transport& transport;
   std::atomic<int> ticks{0};
   Mutex mutex;
-  std::vector<std::pair<Rank, std::vector<std::byte>>> messages;
+  std::vector<std::pair<NodeId, std::vector<std::byte>>> messages;
 };
 
 /// A transfer's memory and its end.
@@ -65,8 +65,8 @@ struct Buffer {
   std::atomic<int> calls{0};
 };
 
-constexpr Rank r0(0);
-constexpr Rank r1(1);
+constexpr NodeId r0(0);
+constexpr NodeId r1(1);
 
 }  // namespace
 
@@ -187,13 +187,13 @@ TEST_CASE("nothing reaches or leaves a killed node") {
   InProcessNetwork network(3, 7);
   End a(network.endpoint(r0));
   End b(network.endpoint(r1));
-  End c(network.endpoint(Rank(2)));
+  End c(network.endpoint(NodeId(2)));
   network.kill(r1);
   Buffer source(10, 'x');
   a.transport.send_bulk(r1, 5, source.memory(), source.done());
   CHECK(a.send(r1, 1));
-  CHECK(b.send(Rank(2), 2));
-  CHECK(a.send(Rank(2), 3));
+  CHECK(b.send(NodeId(2), 2));
+  CHECK(a.send(NodeId(2), 3));
   REQUIRE(eventually([&] { return c.arrived() == 1; }));
   CHECK(c.numbers() == std::vector<int>{3});
   CHECK(b.arrived() == 0);

@@ -36,8 +36,8 @@ std::vector<Message> examples() {
           Expedite{{Urgency::Kind::prefetch, 4}, {1, 2, 3}},
           Probe{{4}},
           ProbeAnswer{{}},
-          PlanEntry{12, Rank(3), true, "train", ""},
-          PlanEntry{13, Rank(0), false, "default", std::string(kMaxText, 'x')},
+          PlanEntry{12, NodeId(3), true, "train", ""},
+          PlanEntry{13, NodeId(0), false, "default", std::string(kMaxText, 'x')},
           CatalogProgress{1000000},
           CatalogOffer{77, 78},
           CatalogRequest{79, 80, 81}};
@@ -128,7 +128,7 @@ TEST_CASE("what no node would say is refused") {
   CHECK(refused(ChunkReplies{{{1, ChunkReply::Status{9}, Origin::ram, 0, 0}}}));
   CHECK(refused(ChunkReplies{{{1, ChunkReply::Status::ok, Origin{4}, 0, 0}}}));
   CHECK(refused(Goodbye{std::string(kMaxText + 1, 'x')}));
-  CHECK(refused(PlanEntry{1, Rank(0), false, std::string(kMaxName + 1, 'x'), ""}));
+  CHECK(refused(PlanEntry{1, NodeId(0), false, std::string(kMaxName + 1, 'x'), ""}));
   CHECK(refused(Probe{std::vector<uint32_t>(kMaxList + 1)}));
 }
 

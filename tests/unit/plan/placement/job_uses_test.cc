@@ -13,7 +13,7 @@ namespace {
 
 /// The same by plain counting.
 struct Counted {
-  void add(const EpochSequence& sequence, const SampleIndex& index, const Catalog& catalog, Rank node) {
+  void add(const EpochSequence& sequence, const SampleIndex& index, const Catalog& catalog, NodeId node) {
     for (uint32_t p = sequence.first_position(); p < sequence.length(); ++p) {
       std::optional<ChunkId> before;
       for_each_chunk(index, catalog, sequence.sample_at(p), [&](ChunkId chunk) {
@@ -32,24 +32,24 @@ struct Counted {
   }
   void check(const JobUses& job, uint32_t nodes, uint32_t chunks) const {
     for (uint32_t c = 0; c < chunks; ++c) {
-      std::map<Rank, uint32_t> visited;
+      std::map<NodeId, uint32_t> visited;
       uint32_t total = 0;
-      job.for_each_use(ChunkId(c), [&](Rank node, uint32_t count) { visited[node] += count; });
+      job.for_each_use(ChunkId(c), [&](NodeId node, uint32_t count) { visited[node] += count; });
       for (uint32_t node = 0; node < nodes; ++node) {
-        const auto found = uses.find({ChunkId(c), Rank(node)});
+        const auto found = uses.find({ChunkId(c), NodeId(node)});
         const uint32_t expected = found == uses.end() ? 0 : found->second;
         total += expected;
         INFO("chunk " << c << " node " << node);
-        CHECK(job.uses(ChunkId(c), Rank(node)) == expected);
-        CHECK(visited[Rank(node)] == expected);
-        CHECK(job.uses_of(Rank(node))[c] == expected);
+        CHECK(job.uses(ChunkId(c), NodeId(node)) == expected);
+        CHECK(visited[NodeId(node)] == expected);
+        CHECK(job.uses_of(NodeId(node))[c] == expected);
       }
       CHECK(job.total(ChunkId(c)) == total);
     }
     for (const auto& [chunk, position] : first) CHECK(job.first_use(chunk) == position);
   }
 
-  std::map<std::pair<ChunkId, Rank>, uint32_t> uses;
+  std::map<std::pair<ChunkId, NodeId>, uint32_t> uses;
   std::map<ChunkId, uint64_t> first;
   uint64_t base = 0;
   uint64_t longest = 0;
@@ -80,8 +80,8 @@ TEST_CASE("uses agree with plain counting, whatever the sampler and the samples"
         std::vector<uint32_t> samples(index->size() / (node + 1));
         for (uint32_t& sample : samples) sample = static_cast<uint32_t>(random() % index->size());
         const EpochSequence sequence(Epoch(epoch), std::move(samples), epoch == 0 ? 5 : 0);
-        job.add(sequence, *index, Rank(node));
-        counted.add(sequence, *index, *source.catalog, Rank(node));
+        job.add(sequence, *index, NodeId(node));
+        counted.add(sequence, *index, *source.catalog, NodeId(node));
       }
       counted.end_epoch();
       if (epoch == 2)
@@ -99,7 +99,7 @@ TEST_CASE("uses of a shuffled job, one chunk a sample and several") {
     Counted counted;
     for (const auto& epoch : job.sequences) {
       for (uint32_t node = 0; node < job.nodes; ++node) {
-        counted.add(*epoch[node], job.index, *job.catalog, Rank(node));
+        counted.add(*epoch[node], job.index, *job.catalog, NodeId(node));
       }
       counted.end_epoch();
     }
@@ -110,6 +110,6 @@ TEST_CASE("uses of a shuffled job, one chunk a sample and several") {
 TEST_CASE("nodes that the job does not have are left out") {
   const MadeUpJob job({5000, 6000}, 1 << 20, 1, 1, "seed=4");
   JobUses uses = job.uses();
-  uses.add(*job.sequences[0][0], job.index, Rank(1));
+  uses.add(*job.sequences[0][0], job.index, NodeId(1));
   CHECK(uses.total(ChunkId(0)) == 1);
 }

@@ -48,7 +48,7 @@ void check_rules(const Placement& placement, const Catalog& catalog, const JobUs
     if (home) CHECK(home->tier != Tier::none);
     uint32_t keeping = 0;
     for (uint32_t n = 0; n < capacities.size(); ++n) {
-      const Rank node(n);
+      const NodeId node(n);
       const Tier tier = placement.tier_at(node, chunk);
       if (tier == Tier::none) continue;
       ++keeping;
@@ -67,7 +67,7 @@ void check_rules(const Placement& placement, const Catalog& catalog, const JobUs
     CHECK(keeping == holders.size());
   }
   CHECK(placement.homeless_bytes() == homeless);
-  for (uint32_t n = 0; n < capacities.size(); ++n) CHECK(placement.kept_bytes(Rank(n)) == kept[n]);
+  for (uint32_t n = 0; n < capacities.size(); ++n) CHECK(placement.kept_bytes(NodeId(n)) == kept[n]);
   // No chunk has a second holder while one that could fit is without a home.
   for (uint32_t c = 0; c < catalog.chunk_count(); ++c) {
     const ChunkId chunk(c);
@@ -121,14 +121,14 @@ std::string random_plan(Random& random, uint32_t nodes) {
 std::vector<std::vector<Tier>> layout(const Placement& placement, uint32_t chunks, uint32_t nodes) {
   std::vector<std::vector<Tier>> tiers(chunks);
   for (uint32_t c = 0; c < chunks; ++c) {
-    for (uint32_t n = 0; n < nodes; ++n) tiers[c].push_back(placement.tier_at(Rank(n), ChunkId(c)));
+    for (uint32_t n = 0; n < nodes; ++n) tiers[c].push_back(placement.tier_at(NodeId(n), ChunkId(c)));
   }
   return tiers;
 }
 
 HoldersWorth worth_of(const MadeUpJob& job, const JobUses& uses, const Placement& placement) {
   return worth_of(*job.catalog, uses,
-                  [&](ChunkId chunk, Rank node) { return placement.tier_at(node, chunk) != Tier::none; });
+                  [&](ChunkId chunk, NodeId node) { return placement.tier_at(node, chunk) != Tier::none; });
 }
 
 uint64_t total_bytes(const Catalog& catalog) {
@@ -162,7 +162,7 @@ TEST_CASE("the same uses give the same placement, in whatever order they were co
     const auto capacities = random_capacities(random, nodes, total_bytes(*job.catalog));
     JobUses backwards(*job.catalog, nodes);
     for (const auto& epoch : job.sequences) {
-      for (uint32_t node = nodes; node-- > 0;) backwards.add(*epoch[node], job.index, Rank(node));
+      for (uint32_t node = nodes; node-- > 0;) backwards.add(*epoch[node], job.index, NodeId(node));
     }
     const Placement one = Placement::make(*job.catalog, job.uses(), capacities);
     const Placement two = Placement::make(*job.catalog, std::move(backwards), capacities);
@@ -170,7 +170,7 @@ TEST_CASE("the same uses give the same placement, in whatever order they were co
     for (uint32_t c = 0; c < job.catalog->chunk_count(); ++c) {
       CHECK(one.home(ChunkId(c)) == two.home(ChunkId(c)));
     }
-    for (uint32_t n = 0; n < nodes; ++n) CHECK(one.warm_up_order(Rank(n)) == two.warm_up_order(Rank(n)));
+    for (uint32_t n = 0; n < nodes; ++n) CHECK(one.warm_up_order(NodeId(n)) == two.warm_up_order(NodeId(n)));
   }
 }
 
@@ -236,7 +236,7 @@ TEST_CASE("with equal nodes, no placement without second homes has more local hi
         for (uint32_t c = 0; c < kFiles; ++c) {
           uint64_t most = 0;
           for (uint32_t n = 0; n < nodes; ++n)
-            most = std::max<uint64_t>(most, uses.uses(ChunkId(c), Rank(n)));
+            most = std::max<uint64_t>(most, uses.uses(ChunkId(c), NodeId(n)));
           hits += most > price ? most - price : 0;
         }
         bound = std::min(bound, hits);
@@ -263,7 +263,7 @@ TEST_CASE("against NoPFS's rule: never more PFS reads, and no fewer local hits b
     const auto capacities = random_capacities(random, nodes, total_bytes(*job.catalog));
     const JobUses uses = job.uses();
     const auto holders = nopfs_holders(*job.catalog, uses, capacities);
-    const HoldersWorth theirs = worth_of(*job.catalog, uses, [&](ChunkId chunk, Rank node) {
+    const HoldersWorth theirs = worth_of(*job.catalog, uses, [&](ChunkId chunk, NodeId node) {
       return bool{holders[node.index()][chunk.index()]};
     });
     const HoldersWorth ours = worth_of(job, uses, Placement::make(*job.catalog, uses, capacities));
@@ -302,8 +302,8 @@ TEST_CASE("the most used chunks of a node lie in its RAM") {
     uint32_t most_on_nvme = 0;
     uint32_t in_ram = 0;
     for (uint32_t c = 0; c < job.catalog->chunk_count(); ++c) {
-      const uint32_t count = uses.uses(ChunkId(c), Rank(n));
-      const Tier tier = placement.tier_at(Rank(n), ChunkId(c));
+      const uint32_t count = uses.uses(ChunkId(c), NodeId(n));
+      const Tier tier = placement.tier_at(NodeId(n), ChunkId(c));
       if (tier == Tier::ram) least_in_ram = std::min(least_in_ram, count);
       if (tier == Tier::nvme) most_on_nvme = std::max(most_on_nvme, count);
       in_ram += tier == Tier::ram ? 1 : 0;
@@ -321,7 +321,7 @@ TEST_CASE("uneven use: RAM for what is read most, homes for what would be read m
   for (uint32_t node = 0; node < kNodes; ++node) {
     std::vector<uint32_t> samples(2000);
     for (uint32_t& sample : samples) sample = static_cast<uint32_t>(random() % 600);
-    uses.add(EpochSequence(Epoch(0), std::move(samples), 0), job.index, Rank(node));
+    uses.add(EpochSequence(Epoch(0), std::move(samples), 0), job.index, NodeId(node));
   }
   for (const uint64_t slots : {50U, 100U, 240U}) {  // 200 would do
     const std::vector<NodeCapacity> capacities(kNodes, {slots * 12288 / 2, slots * 12288 / 2});
@@ -337,8 +337,8 @@ TEST_CASE("uneven use: RAM for what is read most, homes for what would be read m
     for (uint32_t n = 0; n < kNodes; ++n) {
       uint32_t least_in_ram = UINT32_MAX;
       uint32_t most_on_nvme = 0;
-      for (const ChunkId chunk : placement.warm_up_order(Rank(n))) {
-        const bool in_ram = placement.tier_at(Rank(n), chunk) == Tier::ram;
+      for (const ChunkId chunk : placement.warm_up_order(NodeId(n))) {
+        const bool in_ram = placement.tier_at(NodeId(n), chunk) == Tier::ram;
         if (in_ram) least_in_ram = std::min(least_in_ram, uses.total(chunk));
         if (!in_ram) most_on_nvme = std::max(most_on_nvme, uses.total(chunk));
       }
@@ -360,8 +360,8 @@ TEST_CASE("uneven use: where all find a home, only local hits count") {
     zero.insert(zero.end(), counts.first, sample);
     one.insert(one.end(), counts.second, sample);
   }
-  uses.add(EpochSequence(Epoch(0), zero, 0), job.index, Rank(0));
-  uses.add(EpochSequence(Epoch(0), one, 0), job.index, Rank(1));
+  uses.add(EpochSequence(Epoch(0), zero, 0), job.index, NodeId(0));
+  uses.add(EpochSequence(Epoch(0), one, 0), job.index, NodeId(1));
   const std::vector<NodeCapacity> capacities(2, {50 * 12288, 0});
   const Placement placement = Placement::make(*job.catalog, uses, capacities);
   CHECK(placement.homeless_bytes() == 0);
@@ -375,8 +375,8 @@ TEST_CASE(
   const MadeUpJob job({5 * 4096, 5 * 4096, 2 * 4096}, 1 << 20, 2, 1, "seed=1 batch=1");
   JobUses uses(*job.catalog, 2);
   uses.add(EpochSequence(Epoch(0), {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2}, 0), job.index,
-           Rank(0));
-  uses.add(EpochSequence(Epoch(0), {0, 0, 0, 0, 1, 1, 1, 1}, 0), job.index, Rank(1));
+           NodeId(0));
+  uses.add(EpochSequence(Epoch(0), {0, 0, 0, 0, 1, 1, 1, 1}, 0), job.index, NodeId(1));
   const std::vector<NodeCapacity> capacities(2, {6 * 4096, 0});
   const Placement placement = Placement::make(*job.catalog, uses, capacities);
   CHECK(placement.home(ChunkId(0)));
@@ -406,13 +406,13 @@ TEST_CASE("spare room holds what a node uses most") {
     uint32_t least_kept = UINT32_MAX;
     uint32_t most_elsewhere = 0;
     for (uint32_t c = 0; c < job.catalog->chunk_count(); ++c) {
-      const uint32_t count = uses.uses(ChunkId(c), Rank(n));
-      const bool kept = placement.tier_at(Rank(n), ChunkId(c)) != Tier::none;
-      if (kept && placement.home(ChunkId(c))->node != Rank(n)) least_kept = std::min(least_kept, count);
+      const uint32_t count = uses.uses(ChunkId(c), NodeId(n));
+      const bool kept = placement.tier_at(NodeId(n), ChunkId(c)) != Tier::none;
+      if (kept && placement.home(ChunkId(c))->node != NodeId(n)) least_kept = std::min(least_kept, count);
       if (!kept) most_elsewhere = std::max(most_elsewhere, count);
     }
     CHECK(least_kept >= most_elsewhere);
-    CHECK(placement.kept_bytes(Rank(n)) == 200 * 12288);
+    CHECK(placement.kept_bytes(NodeId(n)) == 200 * 12288);
   }
 }
 
@@ -425,14 +425,14 @@ TEST_CASE("a home reads its chunks in the order in which the job first uses them
   size_t homes = 0;
   for (uint32_t n = 0; n < kNodes; ++n) {
     const auto before = [&](ChunkId a, ChunkId b) { return uses.first_use(a) < uses.first_use(b); };
-    const auto warm_up = placement.warm_up_order(Rank(n));
-    const auto copies = placement.copies(Rank(n));
+    const auto warm_up = placement.warm_up_order(NodeId(n));
+    const auto copies = placement.copies(NodeId(n));
     CHECK(std::is_sorted(warm_up.begin(), warm_up.end(), before));
     CHECK(std::is_sorted(copies.begin(), copies.end(), before));
     CHECK(!copies.empty());
-    for (const ChunkId chunk : warm_up) CHECK(placement.home(chunk)->node == Rank(n));
-    for (const ChunkId chunk : copies) CHECK(placement.home(chunk)->node != Rank(n));
-    for (const ChunkId chunk : copies) CHECK(placement.tier_at(Rank(n), chunk) == Tier::ram);
+    for (const ChunkId chunk : warm_up) CHECK(placement.home(chunk)->node == NodeId(n));
+    for (const ChunkId chunk : copies) CHECK(placement.home(chunk)->node != NodeId(n));
+    for (const ChunkId chunk : copies) CHECK(placement.tier_at(NodeId(n), chunk) == Tier::ram);
     homes += warm_up.size();
   }
   CHECK(homes == job.catalog->chunk_count());
@@ -448,7 +448,7 @@ TEST_CASE("an uneven dataset: a few huge files are spread over the nodes") {
   const Placement placement = Placement::make(*job.catalog, uses, capacities);
   check_rules(placement, *job.catalog, uses, capacities);
   CHECK(placement.homeless_bytes() == 0);
-  for (uint32_t n = 0; n < 4; ++n) CHECK(placement.kept_bytes(Rank(n)) > 40 * 65536);
+  for (uint32_t n = 0; n < 4; ++n) CHECK(placement.kept_bytes(NodeId(n)) > 40 * 65536);
 }
 
 TEST_CASE("when nodes die what they held finds a new home and nothing else moves") {
@@ -475,15 +475,15 @@ TEST_CASE("when nodes die what they held finds a new home and nothing else moves
       if (!dead[old_home->node.index()]) CHECK(after.home(chunk) == old_home);
       const auto holders = before.holders(chunk);
       const bool has_copy =
-          std::any_of(holders.begin(), holders.end(), [&](Rank node) { return !dead[node.index()]; });
+          std::any_of(holders.begin(), holders.end(), [&](NodeId node) { return !dead[node.index()]; });
       if (has_copy) {
         REQUIRE(after.home(chunk));
         CHECK(before.tier_at(after.home(chunk)->node, chunk) == after.home(chunk)->tier);
       }
       for (uint32_t n = 0; n < nodes; ++n) {
-        const Tier was = before.tier_at(Rank(n), chunk);
-        const Tier is = after.tier_at(Rank(n), chunk);
-        const bool new_home = after.home(chunk) && after.home(chunk)->node == Rank(n);
+        const Tier was = before.tier_at(NodeId(n), chunk);
+        const Tier is = after.tier_at(NodeId(n), chunk);
+        const bool new_home = after.home(chunk) && after.home(chunk)->node == NodeId(n);
         if (was == Tier::none && is != Tier::none) CHECK((new_home && !has_copy));
         if (was != Tier::none && is != Tier::none) CHECK(was == is);
       }
@@ -501,17 +501,17 @@ TEST_CASE("the least used copies make room for what lost its home") {
   const Placement after = before.without({false, true, false, false});
   CHECK(before.homeless_bytes() == 0);
   CHECK(after.homeless_bytes() == 0);  // 450 slots are left for 400 chunks
-  CHECK(after.kept_bytes(Rank(1)) == 0);
+  CHECK(after.kept_bytes(NodeId(1)) == 0);
   for (const uint32_t n : {0U, 2U, 3U}) {
     uint32_t most_lost = 0;
     uint32_t least_left = UINT32_MAX;
     for (uint32_t c = 0; c < kFiles; ++c) {
       const ChunkId chunk(c);
-      const bool had = before.tier_at(Rank(n), chunk) == Tier::nvme;
-      const bool has = after.tier_at(Rank(n), chunk) == Tier::nvme;
-      if (had && !has) most_lost = std::max(most_lost, uses.uses(chunk, Rank(n)));
-      const bool copy = has && after.home(chunk)->node != Rank(n);
-      if (had && copy) least_left = std::min(least_left, uses.uses(chunk, Rank(n)));
+      const bool had = before.tier_at(NodeId(n), chunk) == Tier::nvme;
+      const bool has = after.tier_at(NodeId(n), chunk) == Tier::nvme;
+      if (had && !has) most_lost = std::max(most_lost, uses.uses(chunk, NodeId(n)));
+      const bool copy = has && after.home(chunk)->node != NodeId(n);
+      if (had && copy) least_left = std::min(least_left, uses.uses(chunk, NodeId(n)));
     }
     CHECK(most_lost > 0);
     CHECK(most_lost <= least_left);
@@ -527,15 +527,15 @@ TEST_CASE("where there is free room no copy has to go; a dead node stays empty")
   const std::vector<NodeCapacity> capacities = {{150 * 12288, 0}, {150 * 12288, 0}, {1000 * 12288, 0}};
   const Placement before = Placement::make(*job.catalog, job.uses(), capacities);
   const Placement after = before.without({false, true, false});
-  CHECK(!before.copies(Rank(0)).empty());
+  CHECK(!before.copies(NodeId(0)).empty());
   CHECK(after.homeless_bytes() == 0);
-  CHECK(after.kept_bytes(Rank(0)) == before.kept_bytes(Rank(0)));
+  CHECK(after.kept_bytes(NodeId(0)) == before.kept_bytes(NodeId(0)));
   for (uint32_t c = 0; c < job.catalog->chunk_count(); ++c) {
-    CHECK(before.tier_at(Rank(0), ChunkId(c)) == after.tier_at(Rank(0), ChunkId(c)));
+    CHECK(before.tier_at(NodeId(0), ChunkId(c)) == after.tier_at(NodeId(0), ChunkId(c)));
   }
   const Placement two = after.without({true, false, false});
   CHECK(two.homeless_bytes() == 0);
-  CHECK(two.kept_bytes(Rank(0)) + two.kept_bytes(Rank(1)) == 0);
+  CHECK(two.kept_bytes(NodeId(0)) + two.kept_bytes(NodeId(1)) == 0);
 }
 
 TEST_CASE("a job without uses, nodes without room, a dataset without files") {
@@ -547,7 +547,7 @@ TEST_CASE("a job without uses, nodes without room, a dataset without files") {
   const Placement nowhere = Placement::make(*job.catalog, job.uses(), std::vector<NodeCapacity>(1));
   CHECK(!nowhere.home(ChunkId(0)));
   CHECK(nowhere.homeless_bytes() == 5000);
-  CHECK(nowhere.warm_up_order(Rank(0)).empty());
+  CHECK(nowhere.warm_up_order(NodeId(0)).empty());
   const MadeUpJob empty({0}, 1 << 20, 1, 1, "seed=1");
   CHECK(Placement::make(*empty.catalog, empty.uses(), room).homeless_bytes() == 0);
 }

@@ -63,7 +63,7 @@ struct Fixture {
     }
     cache = std::move(*ChunkCache::create({*job.catalog, source, parts, policy, stores.metrics, log.logger()},
                                           capacity.ram));
-    policy.set_placement(placement, Rank(1));
+    policy.set_placement(placement, NodeId(1));
     warm_up.emplace(*cache, *job.catalog);
   }
   ~Fixture() {
@@ -76,8 +76,8 @@ struct Fixture {
         Placement::make(*job.catalog, job.uses(), std::vector<NodeCapacity>(kNodes, capacity)));
   }
   void use(const std::shared_ptr<const Placement>& now) {
-    policy.set_placement(now, Rank(1));
-    warm_up->set_placement(now, Rank(1));
+    policy.set_placement(now, NodeId(1));
+    warm_up->set_placement(now, NodeId(1));
   }
   std::vector<FileId> files_of(const std::vector<ChunkId>& chunks) const {
     std::vector<FileId> files;
@@ -125,8 +125,8 @@ TEST_CASE("homes come in the order of first use, then copies, all at the lowest 
   CHECK(f.warm_up->progress().finished);  // nothing to do yet
   f.use(f.placement);
   REQUIRE(f.finished());
-  auto expected = f.files_of(f.placement->warm_up_order(Rank(1)));
-  const auto copies = f.files_of(f.placement->copies(Rank(1)));
+  auto expected = f.files_of(f.placement->warm_up_order(NodeId(1)));
+  const auto copies = f.files_of(f.placement->copies(NodeId(1)));
   CHECK(expected.size() == 30);
   CHECK(copies.size() == 10);
   expected.insert(expected.end(), copies.begin(), copies.end());
@@ -138,13 +138,13 @@ TEST_CASE("homes come in the order of first use, then copies, all at the lowest 
   CHECK(progress.total == 40 * 12288);
   CHECK(progress.failed == 0);
   for (uint32_t c = 0; c < 90; ++c) {
-    CHECK(f.cache->tier_of(ChunkId(c)) == f.placement->tier_at(Rank(1), ChunkId(c)));
+    CHECK(f.cache->tier_of(ChunkId(c)) == f.placement->tier_at(NodeId(1), ChunkId(c)));
   }
 }
 
 TEST_CASE("there is one pass, and what is kept already is not asked for") {
   Fixture f(90, 12288, {40 * 12288, 0}, true);
-  const auto homes = f.placement->warm_up_order(Rank(1));
+  const auto homes = f.placement->warm_up_order(NodeId(1));
   for (const size_t i : {0U, 7U})
     f.cache->acquire(homes[i], {}, [](const auto& chunk) { CHECK(chunk.ok()); });
   f.use(f.placement);
@@ -178,7 +178,7 @@ TEST_CASE("a bounded number of bytes is under way, in memory that nobody else ha
       f.source.inner.complete_one();
       return f.warm_up->progress().finished;
     }));
-    for (const ChunkId chunk : f.placement->warm_up_order(Rank(1))) {
+    for (const ChunkId chunk : f.placement->warm_up_order(NodeId(1))) {
       CHECK(Fixture::eventually([&] { return f.cache->tier_of(chunk) == Tier::nvme; }));
     }
   }
@@ -189,14 +189,14 @@ TEST_CASE("a source that is faster than NVMe is not read in vain") {
   f.use(f.placement);
   REQUIRE(f.finished());
   for (uint32_t c = 0; c < 60; ++c) {
-    if (f.placement->tier_at(Rank(1), ChunkId(c)) == Tier::none) continue;
+    if (f.placement->tier_at(NodeId(1), ChunkId(c)) == Tier::none) continue;
     CHECK(Fixture::eventually([&] { return f.cache->tier_of(ChunkId(c)) == Tier::nvme; }));
   }
   // Another placement that gives the node the same: nothing is read again, not from NVMe either.
   const uint64_t fetches = f.source.inner.fetches;
   f.use(f.make_placement({0, NvmeStore::usable_bytes(64 << 20, kChunk)}));
   REQUIRE(f.finished());
-  CHECK(f.warm_up->progress().done == f.placement->kept_bytes(Rank(1)));
+  CHECK(f.warm_up->progress().done == f.placement->kept_bytes(NodeId(1)));
   CHECK(f.source.inner.fetches == fetches);
   CHECK(f.stores.metrics.nvme_reads.value() == 0);
 }
@@ -211,14 +211,14 @@ TEST_CASE("what it has brought in is let go of at once") {
   REQUIRE(f.finished());
   CHECK(f.warm_up->progress().failed == 0);
   for (uint32_t c = 0; c < 90; ++c) {
-    if (elsewhere->tier_at(Rank(1), ChunkId(c)) == Tier::ram)
+    if (elsewhere->tier_at(NodeId(1), ChunkId(c)) == Tier::ram)
       CHECK(f.cache->tier_of(ChunkId(c)) == Tier::ram);
   }
 }
 
 TEST_CASE("errors of single chunks are counted and the rest goes on") {
   Fixture f(90, 12288, {40 * 12288, 0}, true);
-  const auto homes = f.files_of(f.placement->warm_up_order(Rank(1)));
+  const auto homes = f.files_of(f.placement->warm_up_order(NodeId(1)));
   f.source.inner.fail_files = {homes[0], homes[5]};
   f.use(f.placement);
   REQUIRE(f.finished());
@@ -232,19 +232,19 @@ TEST_CASE("another placement is followed at once") {
   f.use(f.placement);
   REQUIRE(f.holds_at(16));
   const auto other = f.make_placement({100 << 20, 0});
-  CHECK(f.placement->copies(Rank(1)).size() > 0);
+  CHECK(f.placement->copies(NodeId(1)).size() > 0);
   f.use(other);
-  CHECK(f.warm_up->progress().total == other->kept_bytes(Rank(1)));
+  CHECK(f.warm_up->progress().total == other->kept_bytes(NodeId(1)));
   CHECK(f.warm_up->progress().done == 0);
   CHECK(Fixture::eventually([&] {
     f.source.inner.complete_all();
     return f.warm_up->progress().finished;
   }));
-  CHECK(f.warm_up->progress().done == other->kept_bytes(Rank(1)));
+  CHECK(f.warm_up->progress().done == other->kept_bytes(NodeId(1)));
   // What was under way of the old one came, nothing more of it.
   const auto asked = f.asked();
   for (size_t i = 16; i < asked.size(); ++i) {
-    CHECK(other->tier_at(Rank(1), f.job.catalog->chunks(asked[i]).first) != Tier::none);
+    CHECK(other->tier_at(NodeId(1), f.job.catalog->chunks(asked[i]).first) != Tier::none);
   }
   f.use(nullptr);
   CHECK(f.warm_up->progress().finished);
@@ -256,7 +256,7 @@ TEST_CASE("it stops at once, whatever is under way, and does nothing afterwards"
   f.use(f.placement);
   REQUIRE(f.holds_at(16));
   f.warm_up->stop();
-  f.warm_up->set_placement(f.make_placement({100 << 20, 0}), Rank(1));
+  f.warm_up->set_placement(f.make_placement({100 << 20, 0}), NodeId(1));
   f.source.inner.complete_all();
   CHECK(f.source.inner.fetches == 16);
   f.warm_up.reset();

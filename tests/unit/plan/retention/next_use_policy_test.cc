@@ -57,7 +57,7 @@ uint64_t replay(Fixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme) {
   uint64_t base = 0;
   for (uint32_t e = 0; e < epochs; ++e) {
     PlannedEpoch epoch;
-    epoch.sequence = std::make_shared<const EpochSequence>(*sequence.sequence(Epoch(e), Rank(0)));
+    epoch.sequence = std::make_shared<const EpochSequence>(*sequence.sequence(Epoch(e), NodeId(0)));
     epoch.positions = std::make_shared<const SequencePositions>(epoch.sequence);
     epoch.uses = std::make_shared<const EpochUses>(epoch.positions, nullptr, f.run->index(), *f.catalog);
     epoch.base = base;

@@ -39,12 +39,12 @@ struct Fixture {
       for (uint32_t node = 0; node < job.nodes; ++node) {
         std::vector<uint32_t> samples(epoch[node]->samples().begin(), epoch[node]->samples().end());
         std::erase_if(samples, [&](uint32_t sample) { return sample >= used; });
-        uses.add(EpochSequence(epoch[node]->epoch(), std::move(samples), 0), job.index, Rank(node));
+        uses.add(EpochSequence(epoch[node]->epoch(), std::move(samples), 0), job.index, NodeId(node));
       }
     }
     return uses;
   }
-  Tier placed(uint32_t chunk) const { return placement->tier_at(Rank(1), ChunkId(chunk)); }
+  Tier placed(uint32_t chunk) const { return placement->tier_at(NodeId(1), ChunkId(chunk)); }
   std::vector<ChunkId> chunks_with(Tier tier) const {
     std::vector<ChunkId> chunks;
     for (uint32_t c = 0; c < kFiles; ++c) {
@@ -79,7 +79,7 @@ TEST_CASE("without a placement the policy of a single node decides") {
 
 TEST_CASE("a chunk is kept where the placement says, else in the other tier, else not") {
   Fixture f(10, 20);
-  f.policy.set_placement(f.placement, Rank(1));
+  f.policy.set_placement(f.placement, NodeId(1));
   const ChunkId in_ram = f.chunks_with(Tier::ram).front();
   const ChunkId on_nvme = f.chunks_with(Tier::nvme).front();
   const ChunkId elsewhere = f.chunks_with(Tier::none).front();
@@ -103,7 +103,7 @@ TEST_CASE("residents from before make room for what is placed, and nothing place
   // One that is placed (on NVMe, though it lies in RAM) and two that are not.
   const ChunkId other = f.chunks_with(Tier::nvme).front();
   for (const ChunkId chunk : {elsewhere[0], other, elsewhere[1]}) f.policy.kept(chunk, Tier::ram);
-  f.policy.set_placement(f.placement, Rank(1));
+  f.policy.set_placement(f.placement, NodeId(1));
 
   std::set<ChunkId> evicted;
   for (int i = 0; i < 2; ++i) {
@@ -123,9 +123,9 @@ TEST_CASE("residents from before make room for what is placed, and nothing place
 TEST_CASE("what an older placement kept makes room; without one the single node's policy has it back") {
   Fixture f(10, 20);
   const Fixture next(10, 20, "seed=2");
-  f.policy.set_placement(f.placement, Rank(1));
+  f.policy.set_placement(f.placement, NodeId(1));
   for (const ChunkId chunk : f.chunks_with(Tier::ram)) f.policy.kept(chunk, Tier::ram);
-  f.policy.set_placement(next.placement, Rank(1));
+  f.policy.set_placement(next.placement, NodeId(1));
   size_t made_room = 0;
   for (const ChunkId chunk : next.chunks_with(Tier::ram)) {
     if (f.single.resident(chunk, Tier::ram)) continue;
@@ -140,7 +140,7 @@ TEST_CASE("what an older placement kept makes room; without one the single node'
   }
   CHECK(made_room > 0);
   CHECK(f.single.residents(Tier::ram).size() == 10);
-  f.policy.set_placement(nullptr, Rank(1));
+  f.policy.set_placement(nullptr, NodeId(1));
   CHECK(f.policy.place(f.chunks_with(Tier::none).front(), kPadded, {0, 0}).tier == Tier::none);
   CHECK(f.policy.place(f.chunks_with(Tier::none).front(), kPadded, {kPadded, 0}).tier == Tier::ram);
 }
@@ -149,12 +149,12 @@ TEST_CASE("files of no plan take free room, and leave it to what is placed") {
   std::vector<uint64_t> sizes(kFiles, kSize);
   const MadeUpJob job(sizes, 1 << 20, 1, 1, "seed=1");
   JobUses uses(*job.catalog, 1);
-  uses.add(EpochSequence(Epoch(0), {0, 1}, 0), job.index, Rank(0));  // only two of them are used
+  uses.add(EpochSequence(Epoch(0), {0, 1}, 0), job.index, NodeId(0));  // only two of them are used
   const std::vector<NodeCapacity> capacity(1, {10 * kPadded, 0});
   NextUsePolicy single(*job.catalog);
   PlacedPolicy policy(*job.catalog, single);
   policy.set_placement(
-      std::make_shared<const Placement>(Placement::make(*job.catalog, std::move(uses), capacity)), Rank(0));
+      std::make_shared<const Placement>(Placement::make(*job.catalog, std::move(uses), capacity)), NodeId(0));
   CHECK(policy.place(ChunkId(7), kPadded, {kPadded, 0}).tier == Tier::ram);
   CHECK(policy.would_keep(ChunkId(7), kPadded, {kPadded, 0}));
   policy.kept(ChunkId(7), Tier::ram);
@@ -167,12 +167,12 @@ TEST_CASE("files of no plan take free room, and leave it to what is placed") {
 TEST_CASE("a file of no plan that was dropped and came back makes room once") {
   const MadeUpJob job({10000, 4000, 4000}, 1 << 20, 1, 1, "seed=1");
   JobUses uses(*job.catalog, 1);
-  uses.add(EpochSequence(Epoch(0), {0}, 0), job.index, Rank(0));
+  uses.add(EpochSequence(Epoch(0), {0}, 0), job.index, NodeId(0));
   NextUsePolicy single(*job.catalog);
   PlacedPolicy policy(*job.catalog, single);
   policy.set_placement(std::make_shared<const Placement>(Placement::make(
                            *job.catalog, std::move(uses), std::vector<NodeCapacity>(1, {kPadded, 0}))),
-                       Rank(0));
+                       NodeId(0));
   policy.kept(ChunkId(1), Tier::ram);
   policy.kept(ChunkId(2), Tier::ram);
   policy.dropped(ChunkId(2), Tier::ram);
@@ -190,7 +190,7 @@ TEST_CASE("in any state would_keep() says what place() does, and place() makes t
     NodeCapacity room{random() % 60 * kPadded, random() % 60 * kPadded};
     const auto room_in = [&](Tier tier) -> uint64_t& { return tier == Tier::ram ? room.ram : room.nvme; };
     for (int step = 0; step < 400; ++step) {
-      if (step == 50) f.policy.set_placement(f.placement, Rank(1));
+      if (step == 50) f.policy.set_placement(f.placement, NodeId(1));
       const ChunkId chunk(static_cast<uint32_t>(random() % kFiles));
       const auto here = resident.find(chunk);
       if (here != resident.end()) {
@@ -264,14 +264,14 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
     fetch_all();  // first touch fills both tiers
     CHECK(cache->space().ram < kChunk);
   }
-  policy.set_placement(placement, Rank(1));
+  policy.set_placement(placement, NodeId(1));
   uint32_t placed = 0;
   uint32_t kept = 0;
   fetch_all();
   for (int i = 0; i < 200; ++i) {  // until the last writes have ended
     placed = kept = 0;
     for (const uint32_t c : order) {
-      if (placement->tier_at(Rank(1), ChunkId(c)) == Tier::none) continue;
+      if (placement->tier_at(NodeId(1), ChunkId(c)) == Tier::none) continue;
       ++placed;
       kept += cache->tier_of(ChunkId(c)) != Tier::none ? 1 : 0;
     }

@@ -32,7 +32,7 @@ AccessSequence sequence_of(const std::string& text, uint32_t n, uint32_t nodes =
 }
 
 Samples samples_of(AccessSequence& sequence, uint32_t epoch, uint32_t node = 0) {
-  const auto made = sequence.sequence(Epoch(epoch), Rank(node));
+  const auto made = sequence.sequence(Epoch(epoch), NodeId(node));
   if (!made) FAIL(made.error().message);
   return {made->samples().begin(), made->samples().end()};
 }
@@ -63,7 +63,7 @@ TEST_CASE("all nodes together read what the sampler says") {
     REQUIRE(order);
     Samples all;
     for (uint32_t node = 0; node < 3; ++node) {
-      const EpochSequence part = sequence.node_sequence(*order, Epoch(epoch), Rank(node));
+      const EpochSequence part = sequence.node_sequence(*order, Epoch(epoch), NodeId(node));
       CHECK(part.length() == 34);
       all.insert(all.end(), part.samples().begin(), part.samples().end());
     }
@@ -119,12 +119,12 @@ TEST_CASE("a resumed job begins inside its first epoch only") {
   REQUIRE(!early);
   CHECK(early.error().code == ERANGE);
 
-  const auto third = sequence.sequence(Epoch(3), Rank(0));
+  const auto third = sequence.sequence(Epoch(3), NodeId(0));
   REQUIRE(third);
   CHECK(third->length() == 20);
   CHECK(third->first_position() == 8);
   CHECK(third->sample_at(8) == 8);
-  CHECK(sequence.sequence(Epoch(4), Rank(0))->first_position() == 0);
+  CHECK(sequence.sequence(Epoch(4), NodeId(0))->first_position() == 0);
   CHECK(rank_of(sequence, 3, 1) == Samples{9, 11, 13, 15, 17, 19});
   CHECK(rank_of(sequence, 4, 1).size() == 10);
 

@@ -36,7 +36,7 @@ class Node {
   const Samples& order(uint32_t rank, uint32_t epoch) {
     Samples& samples = orders_[{rank, epoch}];
     if (!samples.empty()) return samples;
-    const auto made = plan.reader_sequence(*plan.order(Epoch(epoch)), Epoch(epoch), Rank(0), rank);
+    const auto made = plan.reader_sequence(*plan.order(Epoch(epoch)), Epoch(epoch), NodeId(0), rank);
     return samples = {made.samples().begin(), made.samples().end()};
   }
 
@@ -224,7 +224,7 @@ TEST_CASE("a rank that begins anew in another process is found again, and the ot
 TEST_CASE("a rank that leaves its plan is suspended by itself") {
   Node node(2);
   AccessSequence other = plan_over(kSamples, "seed=1000 world=2 ranks_per_node=2 batch=8");
-  const auto wrong = other.reader_sequence(*other.order(Epoch(0)), Epoch(0), Rank(0), 1);
+  const auto wrong = other.reader_sequence(*other.order(Epoch(0)), Epoch(0), NodeId(0), 1);
   for (uint64_t position = 0; position < 1000; ++position) {
     node.open(5, node.at(0, position));
     node.open(6, position < 500 ? node.at(1, position) : wrong.sample_at(position));

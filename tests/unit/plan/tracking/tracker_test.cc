@@ -23,7 +23,7 @@ const Sight kNothingPushed{false, 64, 0};
 using After = std::function<bool(uint32_t position, uint32_t prefix)>;
 
 Samples order_of(AccessSequence& plan, uint32_t epoch) {
-  const auto made = plan.sequence(Epoch(epoch), Rank(0));
+  const auto made = plan.sequence(Epoch(epoch), NodeId(0));
   if (!made) throw std::runtime_error(made.error().message);
   return {made->samples().begin(), made->samples().end()};
 }
@@ -69,7 +69,7 @@ uint64_t opens_until_noticed(MountModel& mount, const Samples& order, Loader loa
 }
 
 SequenceMaker maker(uint32_t n) {
-  return [n](const PlanSpec& spec, Epoch epoch, Rank node) -> Result<EpochSequence> {
+  return [n](const PlanSpec& spec, Epoch epoch, NodeId node) -> Result<EpochSequence> {
     auto sampler = make_plan_sampler(spec, n, DatasetSource(), nullptr);
     if (!sampler) return sampler.error();
     auto sequence = AccessSequence::make(spec, std::move(*sampler));
@@ -79,8 +79,8 @@ SequenceMaker maker(uint32_t n) {
 }
 
 Diagnosis diagnosis(const MountModel& mount, const AccessSequence& plan, uint32_t n) {
-  return diagnose(mount.tracker.evidence(), plan.spec(), mount.tracker.status().divergence->at.epoch, Rank(0),
-                  plan.slack(), maker(n));
+  return diagnose(mount.tracker.evidence(), plan.spec(), mount.tracker.status().divergence->at.epoch,
+                  NodeId(0), plan.slack(), maker(n));
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -503,7 +503,7 @@ TEST_CASE("epochs of one or two samples are followed, too") {
   Tracker tracker(plan.slack(), plan.last_epoch());
   const SteadyClock clock;
   const auto add = [&](uint32_t epoch) {
-    auto sequence = std::make_shared<const EpochSequence>(*plan.sequence(Epoch(epoch), Rank(0)));
+    auto sequence = std::make_shared<const EpochSequence>(*plan.sequence(Epoch(epoch), NodeId(0)));
     tracker.add_epoch(std::make_shared<const SequencePositions>(std::move(sequence)), epoch * samples);
   };
   add(0);
@@ -526,7 +526,7 @@ TEST_CASE("short epochs are followed by their READs alone") {
   const SteadyClock clock;
   for (uint32_t epoch = 0; epoch < 6; ++epoch) {
     tracker.add_epoch(std::make_shared<const SequencePositions>(
-                          std::make_shared<const EpochSequence>(*plan.sequence(Epoch(epoch), Rank(0)))),
+                          std::make_shared<const EpochSequence>(*plan.sequence(Epoch(epoch), NodeId(0)))),
                       epoch * samples);
   }
   for (uint32_t epoch = 0; epoch < 6; ++epoch) {
@@ -546,7 +546,7 @@ TEST_CASE("epochs in the same order are told apart by a few sentinels of each") 
   const SteadyClock clock;
   const auto add = [&](uint32_t epoch) {
     tracker.add_epoch(std::make_shared<const SequencePositions>(
-                          std::make_shared<const EpochSequence>(*plan.sequence(Epoch(epoch), Rank(0)))),
+                          std::make_shared<const EpochSequence>(*plan.sequence(Epoch(epoch), NodeId(0)))),
                       epoch * 90);
   };
   add(0);
@@ -566,7 +566,7 @@ TEST_CASE("what is offered and out of order has no effect") {
   AccessSequence plan = plan_over(1000, "seed=42");
   Tracker tracker(plan.slack(), plan.last_epoch());
   tracker.add_epoch(std::make_shared<const SequencePositions>(
-                        std::make_shared<const EpochSequence>(*plan.sequence(Epoch(0), Rank(0)))),
+                        std::make_shared<const EpochSequence>(*plan.sequence(Epoch(0), NodeId(0)))),
                     0);
   const SteadyClock clock;
   const Samples order = order_of(plan, 0);
