@@ -21,6 +21,7 @@ struct Sighting {
   uint32_t sample = 0;
   uint64_t tick = 0;
   int64_t position = 0;  ///< where the reader was then, as absolute position
+  bool opened = false;   ///< by an open: the READs that come soon after are the same use
 };
 
 /// Sightings that are looked at: a wrong order is to be told within as many.

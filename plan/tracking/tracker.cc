@@ -18,8 +18,8 @@ constexpr uint64_t kSeenWhole = 2 * kSightings;
 // samples of this epoch's end that come early in the next one, too.
 constexpr uint32_t kEnterNext = 3;
 
-// A piece of a file read by one of some tens of workers counts as the same observation: so many observations
-// later, and as many positions beside slack.
+// A piece of a file read by one of some tens of workers counts as the same observation: so many READs later,
+// or kSightings opens, and so many positions beside slack.
 constexpr size_t kRepeatSpan = 32;
 
 }  // namespace
@@ -83,22 +83,27 @@ int64_t Tracker::next() const {
   return std::max(progress_.next(), begin_);
 }
 
-bool Tracker::seen_lately(std::span<const uint32_t> samples) const {
-  // At most half an epoch: a few samples come again soon. Where few opens are seen, the newest observations
-  // go back for epochs, so positions count, too.
+const Sighting* Tracker::seen_lately(std::span<const uint32_t> samples) const {
+  const int64_t reach = static_cast<int64_t>(kRepeatSpan) + progress_.slack();
+  // A READ without an open may be the next use: a few samples come again soon, so it belongs to one of at
+  // most half an epoch before. Where few READs are seen, the newest of them go back for epochs, so positions
+  // count.
   const int64_t half = (end_ - begin_ + 1) / 2;
-  const size_t span = std::min({lately_.size(), kRepeatSpan, static_cast<size_t>(half)});
-  const int64_t since =
-      progress_.next() - std::min(static_cast<int64_t>(kRepeatSpan) + progress_.slack(), half);
-  const auto newest = lately_.end() - static_cast<std::ptrdiff_t>(span);
-  return std::any_of(newest, lately_.end(), [&](const Sighting& seen) {
-    return seen.position >= since && std::find(samples.begin(), samples.end(), seen.sample) != samples.end();
-  });
+  const auto most_reads = std::min(kRepeatSpan, static_cast<size_t>(half));
+  for (size_t age = 1; age <= lately_.size(); ++age) {
+    const Sighting& seen = lately_[lately_.size() - age];
+    const bool soon = seen.opened || age <= most_reads;
+    const int64_t since = progress_.next() - (seen.opened ? reach : std::min(reach, half));
+    if (soon && seen.position >= since &&
+        std::find(samples.begin(), samples.end(), seen.sample) != samples.end())
+      return &seen;
+  }
+  return nullptr;
 }
 
 // The test has counted the observation already.
-Sighting Tracker::note_distinct(uint32_t sample, int64_t position) {
-  const Sighting sighting{sample, test_.observations(), position};
+Sighting Tracker::note_distinct(uint32_t sample, int64_t position, Access kind) {
+  const Sighting sighting{sample, test_.observations(), position, kind == Access::open};
   lately_.push_back(sighting);
   if (lately_.size() > kSightings) lately_.pop_front();
   return sighting;
@@ -111,7 +116,7 @@ Sighting Tracker::note_distinct(uint32_t sample, int64_t position) {
 std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, Access kind) const {
   const Progress::Band in = band();
   const int64_t next = progress_.next();
-  const bool piece = kind == Access::read && seen_lately(samples);
+  const Sighting* const piece_of = kind == Access::read ? seen_lately(samples) : nullptr;
   const bool at_end = test_.visible() < 0.5 && next >= end_;
   std::optional<Match> fresh;
   std::optional<Match> again;
@@ -137,9 +142,9 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
       }
     }
   }
-  if (!piece || !again) return fresh ? fresh : again;
+  if (piece_of == nullptr || !again) return fresh ? fresh : again;
   // The next epoch may begin with a sample that this one ended with.
-  const bool begins_next = fresh && fresh->position == next && next >= end_;
+  const bool begins_next = fresh && fresh->position == next && next >= end_ && !piece_of->opened;
   return begins_next ? fresh : again;
 }
 
@@ -158,7 +163,7 @@ std::optional<uint64_t> Tracker::distance(std::span<const uint32_t> samples, Acc
   constexpr uint64_t kRepeated = uint64_t{1} << 32;  // no epoch is as long
   const MutexLock lock(mutex_);
   const std::optional<Match> found = state_ == TrackerState::suspended ? std::nullopt : match(samples, kind);
-  if (!found && seen_lately(samples)) return 2 * kRepeated;
+  if (!found && seen_lately(samples) != nullptr) return 2 * kRepeated;
   if (!found) return std::nullopt;
   return static_cast<uint64_t>(std::abs(found->position - progress_.next())) +
          (found->repeated ? kRepeated : 0);
@@ -182,7 +187,7 @@ Tracker::Verdict Tracker::take(std::span<const uint32_t> samples, Access kind, T
       return Verdict::in_order;
     }
   }
-  if (seen_lately(samples)) {
+  if (seen_lately(samples) != nullptr) {
     ++totals_.repeated;
     return Verdict::repeated;
   }
@@ -193,7 +198,7 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   epochs_.mark_seen({found.epoch, found.in_epoch});
   if (test_.in_doubt()) ++run_.in_order;
   test_.in_order(kind);
-  relocator_.note_match(note_distinct(found.sample, found.position).tick);
+  relocator_.note_match(note_distinct(found.sample, found.position, kind).tick);
   ++totals_.in_order;
   if (state_ == TrackerState::waiting) state_ = TrackerState::following;
 
@@ -241,7 +246,7 @@ void Tracker::begin_run(std::optional<uint32_t> sample) {
 Tracker::Verdict Tracker::reject(uint32_t sample, Access kind) {
   const bool first = !test_.in_doubt();
   test_.out_of_order(kind);
-  relocator_.note_stray(note_distinct(sample, progress_.next()));
+  relocator_.note_stray(note_distinct(sample, progress_.next(), kind));
   ++totals_.out_of_order;
 
   if (first) begin_run(sample);

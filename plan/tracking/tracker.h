@@ -107,8 +107,8 @@ class Tracker {
   Progress::Band band() const REQUIRES(mutex_);
   int64_t safe() const REQUIRES(mutex_);
   int64_t next() const REQUIRES(mutex_);
-  bool seen_lately(std::span<const uint32_t> samples) const REQUIRES(mutex_);
-  Sighting note_distinct(uint32_t sample, int64_t position) REQUIRES(mutex_);
+  const Sighting* seen_lately(std::span<const uint32_t> samples) const REQUIRES(mutex_);
+  Sighting note_distinct(uint32_t sample, int64_t position, Access kind) REQUIRES(mutex_);
   std::optional<Match> match(std::span<const uint32_t> samples, Access kind) const REQUIRES(mutex_);
   Verdict take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);

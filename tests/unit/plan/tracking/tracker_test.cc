@@ -562,6 +562,52 @@ TEST_CASE("epochs in the same order are told apart by a few sentinels of each") 
   CHECK(tracker.state() == TrackerState::finished);
 }
 
+// As many samples are in flight as most of an epoch has: a READ comes when others were opened far ahead of
+// it.
+TEST_CASE("workers that hold most of an epoch are followed") {
+  const uint32_t samples = GENERATE(40U, 73U, 90U, 146U);
+  const std::string sampler = GENERATE("torch.sequential", "torch.random seed=42");
+  const Loader loader{1, 8, 4, 2};
+  CAPTURE(samples, sampler);
+  std::mt19937 random(samples);
+  for (int trial = 0; trial < 20; ++trial) {
+    AccessSequence plan = plan_over(samples, "sampler=" + sampler + " epochs=4 batch=8 workers=4");
+    Tracker tracker(plan.slack(), plan.last_epoch());
+    TimePoint now{std::chrono::seconds(1)};
+    const auto see = [&](uint32_t sample, Access kind) {
+      CHECK(tracker.observe(Samples{sample}, kind, now += std::chrono::milliseconds(1)) !=
+            Tracker::Verdict::out_of_order);
+    };
+    std::array<std::optional<uint32_t>, 4> opened;  // by each worker, and not read yet
+    const auto read = [&](std::optional<uint32_t>& sample) {
+      if (sample) see(*sample, Access::read);
+      sample.reset();
+    };
+    for (uint32_t epoch = 0; epoch < 4; ++epoch) {
+      for (const uint32_t known : {epoch, epoch + 1}) {
+        if (plan.has_epoch(Epoch(known))) {
+          tracker.add_epoch(std::make_shared<const SequencePositions>(std::make_shared<const EpochSequence>(
+                                *plan.sequence(Epoch(known), NodeId(0)))),
+                            known * samples);
+        }
+      }
+      const Samples order = order_of(plan, epoch);
+      LoaderModel(samples, loader, random).run([&](uint32_t position) {
+        std::optional<uint32_t>& worker = opened[position / loader.batch % loader.workers];
+        read(worker);
+        see(order[position], Access::open);
+        worker = order[position];
+        return true;
+      });
+      for (std::optional<uint32_t>& worker : opened) read(worker);
+      CHECK(tracker.front() == (epoch + 1) * samples);
+    }
+    CHECK(tracker.state() == TrackerState::finished);
+    CHECK(tracker.status().in_order == 4 * samples);
+    CHECK(tracker.status().suspensions == 0);
+  }
+}
+
 TEST_CASE("what is offered and out of order has no effect") {
   AccessSequence plan = plan_over(1000, "seed=42");
   Tracker tracker(plan.slack(), plan.last_epoch());
