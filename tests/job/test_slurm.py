@@ -36,6 +36,13 @@ def place():
             yield Place(cluster, data, orders(data.names, RANKS, EPOCHS))
 
 
+@pytest.fixture(autouse=True)
+def cleared(place, tmp):
+    """Each test finds the nodes empty, whatever the one before left. Before tmp goes, where its jobs write."""
+    yield
+    place.cluster.clear()
+
+
 class Job:
     """The example, changed in nothing but what its users would change, with a training that tells what it saw."""
 
@@ -78,15 +85,10 @@ class Job:
         return self
 
     def __exit__(self, failure, *_):
-        """A test that failed leaves the next one idle nodes, and tells what Slurm and the job say."""
+        """A test that failed tells what Slurm and the job say."""
         if failure:
             print(f"--- job {self.number}\n{self.cluster.job(self.number)}\n{self.log()}---", file=sys.stderr)
             self.cluster.show()
-            self.cluster.run("scancel", self.number, check=False)
-            wait_until(self.cluster.idle, "all nodes are idle", END_SECONDS)
-            for node in self.cluster.nodes:
-                self.cluster.on(node, "umount", "-i", "-l", self.mount)
-                self.cluster.on(node, "rmdir", self.mount)
 
     def left(self, name, run=0):
         """Which ranks, or nodes, have left a file of that name."""
@@ -157,14 +159,12 @@ def test_a_source_that_one_node_misses_ends_the_job(place, tmp):
     source = place.cluster.shared / "local/data"
     for node in place.cluster.nodes[:-1]:
         (place.cluster.local(node) / "data").symlink_to(place.data.root.parent)
-    try:
-        with Job(place, tmp / "job", source=source) as job:
-            assert place.cluster.wait(job.number, "FAILED", END_SECONDS)["ExitCode"] == "32:0"
-            assert job.log().count(f"clairfs: source {source}") == 1
-    finally:
+    with Job(place, tmp / "job", source=source) as job:
+        assert place.cluster.wait(job.number, "FAILED", END_SECONDS)["ExitCode"] == "32:0"
+        assert job.log().count(f"clairfs: source {source}") == 1
         for node in place.cluster.nodes[:-1]:
             (place.cluster.local(node) / "data").unlink()
-    assert_nothing_is_left(place.cluster)
+        assert_nothing_is_left(place.cluster)
 
 
 @pytest.mark.parametrize("spoken, status", [("none", 1), ("pmix", 32)])
@@ -214,15 +214,12 @@ def test_the_epilog_takes_a_dead_mount_away(place, tmp, user):
     epilog.write_text((EXAMPLES / "slurm-epilog.sh").read_text().replace("mount=/tmp/", f"mount={cluster.shared}/local/"))
     epilog.chmod(0o755)
     cluster.set_epilog(epilog)
-    try:
-        with device_for_all(), Job(place, tmp / "job", hold_after=0, user=user) as job:
-            job.wait_until_it_holds()
-            kill_daemon(job, "n3", user)
-            cluster.run("scancel", job.number)
-            cluster.wait(job.number, "CANCELLED", END_SECONDS)
-            assert_nothing_is_left(cluster)
-    finally:
-        cluster.set_epilog(None)
+    with device_for_all(), Job(place, tmp / "job", hold_after=0, user=user) as job:
+        job.wait_until_it_holds()
+        kill_daemon(job, "n3", user)
+        cluster.run("scancel", job.number)
+        cluster.wait(job.number, "CANCELLED", END_SECONDS)
+        assert_nothing_is_left(cluster)
 
 
 def test_scancel_leaves_nothing(place, tmp):

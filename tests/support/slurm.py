@@ -5,6 +5,7 @@
         cluster.wait(job, "COMPLETED")
         cluster.mounts("n1"), cluster.processes()      # of clairfs
         cluster.local("n1")                            # what cluster.shared / "local" is on that node
+        cluster.clear()                                # for the next test, whatever this one left
 
 Nothing of it is left behind, also when the test fails or is killed: processes, mounts, networks end with one process.
 """
@@ -72,8 +73,12 @@ class Slurm:
         if self.hub == 0:
             pid = self.process.pid
             self.hub = int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text())
-        told = self.run("sinfo", "--noheader", "--Node", "--format=%T", check=False).stdout.split()
-        return told == ["idle"] * len(self.nodes)
+        return [state for _, state in self.states()] == ["idle"] * len(self.nodes)
+
+    def states(self):
+        """[(node, what Slurm says of it: idle, mixed, completing, drained, ...)]"""
+        lines = self.run("sinfo", "--noheader", "--Node", "--format=%N %T", check=False).stdout.splitlines()
+        return [tuple(line.split()) for line in lines]
 
     def set_epilog(self, script):
         """What the nodes run at the end of each job from now on; None: nothing."""
@@ -149,9 +154,36 @@ class Slurm:
         return pid
 
     def on(self, node, *command):
-        """Runs a command among the node's mounts."""
+        """Runs a command among the node's mounts and processes: /proc/self, which umount reads, is there for these only."""
         pid = (self.shared / "run" / node).read_text().strip()
-        return self.run("nsenter", "-t", pid, "-m", "-r", "-w", *command, check=False)
+        return self.run("nsenter", "-t", pid, "-m", "-r", "-w", f"--pid=/proc/{pid}/ns/pid_for_children", *command, check=False)
+
+    def clear(self):
+        """Waits until no job is left, nor anything of one on any node: what does not end in order is killed."""
+        self.set_epilog(None)
+
+        def is_clear():
+            jobs = self.run("squeue", "--noheader", "--format=%A").stdout.split()
+            if jobs:
+                self.run("scancel", *jobs, check=False)
+            processes = self.processes()
+            for pid, _, _ in processes:  # first, for whoever waits for their answer cannot end before
+                self.run("kill", "-KILL", pid, check=False)
+            mounts = [(node, mount) for node in self.nodes for mount in self.mounts(node)]
+            for node, mount in mounts:
+                self.on(node, "umount", "--no-canonicalize", "-i", "-l", mount)
+            for node, state in self.states():
+                if state.startswith(("drain", "down")):  # by an epilog that failed, say
+                    self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
+            return not jobs and not processes and not mounts and self.idle()
+
+        wait_until(is_clear, "nothing is left of any job", STOP_SECONDS)
+        for node in self.nodes:
+            for path in self.local(node).iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
 
     def stop(self):
         self.process.stdin.close()
