@@ -69,11 +69,6 @@ dev_t topmost_device(const std::string& mountpoint) {
   return device;
 }
 
-/// Whether everybody who can enter the mount is held to the modes of its files.
-bool modes_suffice(const FuseOptions& options) {
-  return !options.read_only && !options.allow_other && ::geteuid() != 0;
-}
-
 fuse_lowlevel_ops operations(void (*init)(void*, fuse_conn_info*)) {
   fuse_lowlevel_ops ops{};
   ops.init = init;
@@ -88,6 +83,11 @@ fuse_lowlevel_ops operations(void (*init)(void*, fuse_conn_info*)) {
 
 }  // namespace
 
+FuseSession::FuseSession(const FuseOptions& options, Logger& log)
+    : options_(options),
+      modes_suffice_(!options.read_only && !options.allow_other && ::geteuid() != 0),
+      log_(log) {}
+
 Result<std::unique_ptr<FuseSession>> FuseSession::mount(const FuseOptions& options, Logger& log) {
   auto self = std::unique_ptr<FuseSession>(new FuseSession(options, log));
   if (const Status mounted = self->mount(); !mounted) return mounted.error();
@@ -97,7 +97,7 @@ Result<std::unique_ptr<FuseSession>> FuseSession::mount(const FuseOptions& optio
 Status FuseSession::mount() {
   nothing_.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const fuse_lowlevel_ops ops = operations(&FuseSession::on_init);
-  auto session = mount_session(options_, options_.mountpoint, !modes_suffice(options_), ops, &data_);
+  auto session = mount_session(options_, options_.mountpoint, !modes_suffice_, ops, &data_);
   if (!session) return session.error();
   session_ = std::move(*session);
   if (fuse_version() < kAsksForParallelDirectories) {
@@ -106,7 +106,7 @@ Status FuseSession::mount() {
     io.writev = write_reply;
     fuse_session_custom_io(session_.get(), &io, device());
   }
-  if (options_.read_only || modes_suffice(options_)) return {};
+  if (options_.read_only || modes_suffice_) return {};
   auto door = PlanDoor::mount(options_);
   if (door) {
     door_ = std::move(*door);
@@ -130,14 +130,7 @@ void FuseSession::on_init(void* userdata, fuse_conn_info* connection) {
 
 Status FuseSession::start(FuseContext& context, std::function<void()> on_unmounted) {
   data_.context = &context;
-  context.invalidate = [this](Inode inode, off_t offset, off_t length) {
-    fuse_lowlevel_notify_inval_inode(session_.get(), inode, offset, length);
-  };
-  context.hide_write_bits = modes_suffice(options_);
-  if (door_) {
-    context.plan_path = [this](pid_t reader) { return door_->path_for(reader); };
-    door_->start(context);
-  }
+  if (door_) door_->start(context);
   loop_.start(session_.get(), "fuse", options_.threads, std::move(on_unmounted));
 
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -156,6 +149,10 @@ Status FuseSession::start(FuseContext& context, std::function<void()> on_unmount
   context.dirty_pages.mounted_on(device_);
   raise_readahead();
   return {};
+}
+
+void FuseSession::invalidate(Inode inode, off_t offset, off_t length) {
+  fuse_lowlevel_notify_inval_inode(session_.get(), inode, offset, length);
 }
 
 void FuseSession::stop() {

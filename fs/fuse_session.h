@@ -21,6 +21,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include <fuse_lowlevel.h>
 #include <sys/types.h>
@@ -34,15 +35,19 @@
 namespace clairfs {
 
 /// Thread-safe after start().
-class FuseSession {
+class FuseSession final : public OwnMount {
  public:
   /// Errors: those of mount_session().
   static Result<std::unique_ptr<FuseSession>> mount(const FuseOptions& options, Logger& log);
-  ~FuseSession();
+  ~FuseSession() override;
 
   /// Serves requests out of `context`, which outlives this. Errors: ETIMEDOUT if the kernel does not begin to
   /// talk.
   Status start(FuseContext& context, std::function<void()> on_unmounted);
+  void invalidate(Inode inode, off_t offset, off_t length) override;
+  std::string plan_path(pid_t reader) const override { return door_ ? door_->path_for(reader) : ""; }
+  bool hides_write_bits() const override { return modes_suffice_; }
+
   /// The FUSE device; it stays open until the destructor, or let_go().
   int device() const { return fuse_session_fd(session_.get()); }
 
@@ -56,12 +61,13 @@ class FuseSession {
   void let_go();
 
  private:
-  FuseSession(const FuseOptions& options, Logger& log) : options_(options), log_(log) {}
+  FuseSession(const FuseOptions& options, Logger& log);
   Status mount();
   static void on_init(void* userdata, fuse_conn_info* connection);
   void raise_readahead();
 
   const FuseOptions options_;
+  const bool modes_suffice_;  // all who can enter the mount are held to the modes of its files
   Logger& log_;
   SessionData data_;
   std::unique_ptr<PlanDoor> door_;  // null where there is none

@@ -190,21 +190,17 @@ Result<std::shared_ptr<const Catalog>> Job::await_catalog(
   return catalog_exchange_.await(progress);
 }
 
-RoutedSource& Job::make_source(const Catalog& catalog, ChunkSource& pfs) {
-  source_ = std::make_unique<RoutedSource>(
-      RoutedSource::Parts{catalog, pfs, client_, membership_, parts_.clock, parts_.log, self()},
-      options_.choice);
-  catalog_ = &catalog;
-  return *source_;
+RoutedSource Job::make_source(const Catalog& catalog, ChunkSource& pfs) {
+  return {{catalog, pfs, client_, membership_, parts_.clock, parts_.log, self()}, options_.choice};
 }
 
-void Job::serve(ChunkCache& cache) {
+void Job::serve(const Catalog& catalog, ChunkCache& cache, const RoutedSource& source) {
   server_owner_ = std::make_unique<PeerServer>(
-      PeerServer::Parts{parts_.transport, cache, *catalog_, membership_, parts_.clock, parts_.metrics,
-                        [this](ChunkId chunk) { return source_->is_home(chunk); }},
+      PeerServer::Parts{parts_.transport, cache, catalog, membership_, parts_.clock, parts_.metrics,
+                        [&source](ChunkId chunk) { return source.is_home(chunk); }},
       options_.server);
   server_ = server_owner_.get();
-  membership_.set_ready(catalog_->identity());
+  membership_.set_ready(catalog.identity());
 }
 
 wire::Hello Job::describe() const {

@@ -6,7 +6,7 @@
 //   others:          await_catalog(), then check_source() (net/group/source_check.h) on their own source
 //   make_source()    the ChunkSource for this node's ChunkCache
 //   follow_nodes()   hears which nodes live
-//   serve(cache)     answers the others' requests; says that it is ready
+//   serve()          answers the others' requests out of that cache; says that it is ready
 //   follow_plans()   gets the plans in force, and those to come
 //   leave()          says goodbye; nothing is served any more
 //   (the cache is stopped: fetches from peers end)
@@ -99,10 +99,12 @@ class Job {
   /// ECONNABORTED when rank 0 goes.
   Result<std::shared_ptr<const Catalog>> await_catalog(const std::function<void(uint64_t entries)>& progress);
 
-  // The data. Once each, in this order; not thread-safe. The catalog, `pfs` and the cache are used until
-  // stop().
-  RoutedSource& make_source(const Catalog& catalog, ChunkSource& pfs);
-  void serve(ChunkCache& cache);
+  // The data.
+  /// What this node's cache reads from. The job outlives it, and it uses the catalog and `pfs` until stop().
+  RoutedSource make_source(const Catalog& catalog, ChunkSource& pfs);
+  /// From now on the others are served out of the cache: it, the catalog and `source` are used until stop().
+  /// Once; not thread-safe.
+  void serve(const Catalog& catalog, ChunkCache& cache, const RoutedSource& source);
 
   // The plans.
   /// From now on plans are delivered on the job thread, in one order: first those in force, then each that is
@@ -117,10 +119,10 @@ class Job {
   void follow_nodes(NodesChanged changed);
   std::vector<PeerReport> nodes() const { return membership_.report(); }
   JobTotals totals() const;
-  /// For people: a table of the nodes, and sums.
-  std::string peers_text() const;
+  /// For people: a table of the nodes, and sums. `source` tells of the path to the PFS.
+  std::string peers_text(const RoutedSource& source) const;
   /// {"self": .., "peers": [..], "total": {..}, "pfs": {..}}
-  std::string peers_json() const;
+  std::string peers_json(const RoutedSource& source) const;
 
   // The end.
   /// Says goodbye (`reason` empty: it was told to leave), serves nothing more, and delivers no more events:
@@ -160,11 +162,10 @@ class Job {
   PeerClient client_;
   CatalogExchange catalog_exchange_;
   PlanBoard plans_;
-  const Catalog* catalog_ = nullptr;  // from make_source() on
-  std::unique_ptr<RoutedSource> source_;
   std::unique_ptr<PeerServer> server_owner_;
-  std::atomic<PeerServer*> server_{nullptr};  // null until serve()
-  std::atomic<uint64_t> misread_{0};          // messages that could not be understood
+  std::atomic<PeerServer*> server_{
+      nullptr};                       // null until serve(): the net thread hears the others before that
+  std::atomic<uint64_t> misread_{0};  // messages that could not be understood
 
   mutable Mutex mutex_;  // leaf; guards what follows
   CondVar wake_;

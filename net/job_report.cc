@@ -38,7 +38,7 @@ JobTotals Job::totals() const {
   return totals;
 }
 
-std::string Job::peers_text() const {
+std::string Job::peers_text(const RoutedSource& source) const {
   std::string out = fmt::format(
       "{:>4}  {:<20} {:<8} {:>10} {:>10} {:>9} {:>12} {:>11} {:>7} {:>7} {:>7}  {:>10}\n", "rank", "host",
       "state", "in", "out", "latency", "bandwidth", "outstanding", "late", "failed", "absent", "its PFS");
@@ -66,15 +66,13 @@ std::string Job::peers_text() const {
       fmt::format("job   {} of {} nodes alive   from the PFS {} in {} opens   from peers {} in {} chunks\n",
                   all.alive, all.nodes, format_size(all.counters.pfs_bytes), all.counters.pfs_opens,
                   format_size(all.counters.bytes_in), all.counters.served);
-  if (source_) {
-    out += fmt::format("PFS   latency {}   bandwidth {}/s (from this node)\n",
-                       format_duration(source_->pfs_latency()),
-                       format_size(static_cast<uint64_t>(source_->pfs_bandwidth())));
-  }
+  out += fmt::format("PFS   latency {}   bandwidth {}/s (from this node)\n",
+                     format_duration(source.pfs_latency()),
+                     format_size(static_cast<uint64_t>(source.pfs_bandwidth())));
   return out;
 }
 
-std::string Job::peers_json() const {
+std::string Job::peers_json(const RoutedSource& source) const {
   using Json = nlohmann::ordered_json;
   Json peers = Json::array();
   for (const PeerReport& node : nodes()) {
@@ -112,10 +110,7 @@ std::string Job::peers_json() const {
   out["total"] = counters_json(all.counters);
   out["total"]["nodes"] = all.nodes;
   out["total"]["alive"] = all.alive;
-  if (source_) {
-    out["pfs"] = {{"latency_seconds", in_seconds(source_->pfs_latency())},
-                  {"bandwidth", source_->pfs_bandwidth()}};
-  }
+  out["pfs"] = {{"latency_seconds", in_seconds(source.pfs_latency())}, {"bandwidth", source.pfs_bandwidth()}};
   return out.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

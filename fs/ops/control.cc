@@ -51,8 +51,8 @@ void write_control_file(fuse_req_t req, const ControlFile& file, std::string tex
 void drop_dirty_pages(FuseContext& context, FileId file, size_t size, off_t offset, pid_t writer) {
   context.metrics.fuse_dirty_writes.add();
   context.invalidations.post([&context, file, size, offset](const std::atomic<bool>&) {
-    context.invalidate(inode_of(file), offset, static_cast<off_t>(size));
-    context.invalidate(inode_of(file), 0, 0);
+    context.mount.invalidate(inode_of(file), offset, static_cast<off_t>(size));
+    context.mount.invalidate(inode_of(file), 0, 0);
   });
   const auto look_for_writer = [&context, file, writer] {
     context.dirty_pages.found(file, writer);

@@ -23,7 +23,7 @@ void reply_control_entry(fuse_req_t req, Inode inode, double entry_timeout) {
 struct stat shown_attributes(const FuseContext& context, FileId file) {
   struct stat attributes = context.catalog.attributes(file);
   constexpr mode_t kWriteBits = S_IWUSR | S_IWGRP | S_IWOTH;
-  if (context.hide_write_bits && S_ISREG(attributes.st_mode)) attributes.st_mode &= ~kWriteBits;
+  if (context.mount.hides_write_bits() && S_ISREG(attributes.st_mode)) attributes.st_mode &= ~kWriteBits;
   return attributes;
 }
 
@@ -33,8 +33,8 @@ namespace {
 Result<Inode> look_up_control_file(fuse_req_t req, std::string_view name) {
   FuseContext& context = context_of(req);
   const bool may = may_control(req);
-  if (may && context.plan_path && name == kPlanFile) {
-    if (std::string path = context.plan_path(fuse_req_ctx(req)->pid); !path.empty())
+  if (may && name == kPlanFile) {
+    if (std::string path = context.mount.plan_path(fuse_req_ctx(req)->pid); !path.empty())
       return context.control.lookup_link(std::move(path));
   }
   return context.control.lookup(name, may);

@@ -14,6 +14,7 @@
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/chunk_cache.h"
 #include "fs/base/bounded_tasks.h"
+#include "fs/base/inodes.h"
 #include "fs/base/task_thread.h"
 #include "fs/control/access_log.h"
 #include "fs/control/files.h"
@@ -24,6 +25,20 @@
 #include "plan/staging/sentinel_tails.h"
 
 namespace clairfs {
+
+/// The mount as its own operations see it. Thread-safe.
+class OwnMount {
+ public:
+  virtual ~OwnMount() = default;
+  /// Makes the kernel drop the pages of [offset, offset + length) of an inode. May wait for READs under way,
+  /// so never called from a request handler.
+  virtual void invalidate(Inode inode, off_t offset, off_t length) = 0;
+  /// Where thread `reader` finds the plan file that takes writes (PlanDoor::path_for()); empty where that is
+  /// .clairfs/plan itself.
+  virtual std::string plan_path(pid_t reader) const = 0;
+  /// Regular files are shown without write bits, so that nobody opens one for writing.
+  virtual bool hides_write_bits() const = 0;
+};
 
 /// References to the parts of a mount; all outlive the FUSE session.
 struct FuseContext {
@@ -41,16 +56,9 @@ struct FuseContext {
   const Clock& clock;
   Metrics& metrics;
   Logger& log;
-  /// Where the nodes of a job keep what; null on a single node or without a plan.
-  std::function<std::shared_ptr<const Placement>()> placement{[] { return nullptr; }};
-  /// Makes the kernel drop the pages of [offset, offset + length) of an inode. May wait for READs under way,
-  /// so never called from a request handler. Set by the session before it serves.
-  std::function<void(Inode inode, off_t offset, off_t length)> invalidate{};
-  /// Where thread `reader` finds the plan file that takes writes (PlanDoor::path_for()); null where that is
-  /// .clairfs/plan itself. Set by the session before it serves.
-  std::function<std::string(pid_t reader)> plan_path{};
-  /// Regular files are shown without write bits, so that nobody opens one for writing. Set by the session.
-  bool hide_write_bits = false;
+  OwnMount& mount;
+  /// Where the nodes of a job keep what; returns null on a single node or without a plan.
+  std::function<std::shared_ptr<const Placement>()> placement;
 };
 
 /// What libfuse hands to the operations of one session, and to its reading and writing of the device.

@@ -114,10 +114,6 @@ Result<LoadedCatalog> JobNode::catalog(const Load& load) {
   return loaded;
 }
 
-std::string JobNode::peers_text() const {
-  return job_.peers_text() + fmt::format("network   {}\n", network_text());
-}
-
 void JobNode::leave() {
   if (std::exchange(left_, true)) return;
   base_.mount_point.stop();
@@ -127,6 +123,10 @@ void JobNode::leave() {
 void JobNode::stop() {
   leave();
   job_.stop(kLastWords);
+}
+
+std::string SharedSource::peers_text() const {
+  return node.job().peers_text(source) + fmt::format("network   {}\n", node.network_text());
 }
 
 NodePlacement::NodePlacement(SharedSource& shared, const Catalog& catalog, ChunkCache& cache,
@@ -144,7 +144,7 @@ NodePlacement::NodePlacement(SharedSource& shared, const Catalog& catalog, Chunk
 
 void NodePlacement::serve(PlanManager& plans) {
   job_.follow_nodes([this] { nodes_changed(); });
-  job_.serve(cache_);
+  job_.serve(catalog_, cache_, shared_.source);
   await_hellos();
   job_.follow_plans([&plans](const PlanNews& news) { static_cast<void>(plans.take_over(news)); });
 }
@@ -227,7 +227,7 @@ std::string NodePlacement::status_text(uint64_t least_pfs_bytes) const {
 }
 
 std::string NodePlacement::json(uint64_t least_pfs_bytes) const {
-  nlohmann::ordered_json job = nlohmann::ordered_json::parse(job_.peers_json());
+  nlohmann::ordered_json job = nlohmann::ordered_json::parse(job_.peers_json(shared_.source));
   job["least_pfs_bytes"] = least_pfs_bytes;
   job["network"] = shared_.node.network_text();
   const WarmUpProgress warm = warm_up_.progress();

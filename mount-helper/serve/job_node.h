@@ -36,8 +36,6 @@ class JobNode {
   Result<LoadedCatalog> catalog(const Load& load);
 
   Job& job() { return job_; }
-  /// For `.clairfs/peers`. Thread-safe.
-  std::string peers_text() const;
   std::string network_text() const { return transport_->network_text(); }
   /// Stops the mount point and says goodbye: Job::leave(). Later calls do nothing.
   void leave();
@@ -60,8 +58,11 @@ struct SharedSource {
       : node(job_node), source(node.job().make_source(catalog, pfs)), policy(catalog, single) {}
   ~SharedSource() { node.stop(); }  // the job uses `pfs` until then
 
+  /// For `.clairfs/peers`. Thread-safe.
+  std::string peers_text() const;
+
   JobNode& node;
-  RoutedSource& source;
+  RoutedSource source;
   PlacedPolicy policy;
 };
 

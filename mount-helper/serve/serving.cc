@@ -120,9 +120,11 @@ Serving::Serving(MountBase& base, Loaded& loaded, FuseSession& session, std::uni
                dirty_pages_,
                base.clock,
                base.metrics,
-               base.log} {
-  if (const NodePlacement* placement = planning_->placement.get())
-    context_.placement = [placement] { return placement->current(); };
+               base.log,
+               session,
+               [placement = planning_->placement.get()] {
+                 return placement != nullptr ? placement->current() : nullptr;
+               }} {
   add_reports();
   add_control_files();
 }
@@ -177,7 +179,7 @@ void Serving::add_control_files() {
   std::string hint = base_.place.size == 1 ? hint_at_other_nodes() : "";
   if (!hint.empty()) hint += "\n";
   control_.add({"peers", 0444, [this, hint = std::move(hint)]() -> std::string {
-                  if (const auto& shared = loaded_.dataset().shared) return shared->node.peers_text();
+                  if (const auto& shared = loaded_.dataset().shared) return shared->peers_text();
                   if (!base_.options.peers) return "--peers off: this node has a cache of its own\n";
                   return "a single node: no mpiexec or srun started others, nor did --job name any\n" + hint;
                 }});

@@ -91,25 +91,18 @@ struct NodesOptions {
 class PeerNode {
  public:
   PeerNode(const NodesOptions& options, InProcessNetwork& network, NodeId rank,
-           std::shared_ptr<const Catalog> catalog)
-      : source(catalog->size(), options.seed + 100 + rank.value, options.pfs_delay),
+           std::shared_ptr<const Catalog> its_catalog)
+      : source(its_catalog->size(), options.seed + 100 + rank.value, options.pfs_delay),
         policy(rank, options.nodes, options.nvme > 0 ? Tier::nvme : Tier::ram),
-        catalog_(std::move(catalog)) {
+        catalog(std::move(its_catalog)),
+        job(std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()},
+                                  job_options(options, rank), [this](const std::string&) { ++refused; })),
+        routed(job->make_source(*catalog, source)) {
     if (options.nvme > 0) open_store(options.nvme);
-    JobOptions job_options;
-    job_options.host = "node" + std::to_string(rank.value);
-    job_options.chunk_size = options.chunk_size;
-    job_options.ram_capacity = options.ram;
-    job_options.times = options.times;
-    job_options.client = options.client;
-    job_options.server = options.server;
-    job = std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, job_options,
-                                [this](const std::string&) { ++refused; });
-    routed = &job->make_source(*catalog_, source);
-    ChunkCache::Parts parts{*catalog_, *routed, {}, policy, metrics, log.logger()};
+    ChunkCache::Parts parts{*catalog, routed, {}, policy, metrics, log.logger()};
     if (store) parts.stores.push_back(store.get());
     cache = std::move(*ChunkCache::create(parts, options.ram));
-    job->serve(*cache);
+    job->serve(*catalog, *cache, routed);
   }
   ~PeerNode() { end(); }
   void end() {
@@ -128,21 +121,31 @@ class PeerNode {
   TempTree nvme;
   std::unique_ptr<IoBackend> nvme_io;
   std::unique_ptr<NvmeStore> store;
-  std::unique_ptr<Job> job;
-  RoutedSource* routed;  // the job's
-  std::unique_ptr<ChunkCache> cache;
   std::atomic<int> refused{0};
   bool stopped_in_time = true;
+  const std::shared_ptr<const Catalog> catalog;
+  std::unique_ptr<Job> job;
+  RoutedSource routed;
+  std::unique_ptr<ChunkCache> cache;
 
  private:
+  static JobOptions job_options(const NodesOptions& options, NodeId rank) {
+    JobOptions job;
+    job.host = "node" + std::to_string(rank.value);
+    job.chunk_size = options.chunk_size;
+    job.ram_capacity = options.ram;
+    job.times = options.times;
+    job.client = options.client;
+    job.server = options.server;
+    return job;
+  }
+
   void open_store(uint64_t capacity) {
     nvme.make_directory("nvme");
     std::filesystem::permissions(nvme.at("nvme"), std::filesystem::perms::owner_all);
     nvme_io = std::move(*make_io_backend({IoKind::threads, 8, "nvme-io"}, log.logger()));
     store = std::move(*NvmeStore::open({nvme.at("nvme"), capacity}, *nvme_io, log.logger(), metrics));
   }
-
-  const std::shared_ptr<const Catalog> catalog_;
 };
 
 /// All of them. A test that needs another order of events builds its own from the parts.
@@ -169,7 +172,7 @@ class PeerNodes {
   PeerNode& operator[](size_t rank) { return *nodes[rank]; }
   size_t size() const { return nodes.size(); }
   void set_homes(const std::shared_ptr<const HomeDirectory>& homes) {
-    for (auto& node : nodes) node->routed->set_homes(homes);
+    for (auto& node : nodes) node->routed.set_homes(homes);
   }
   /// Every node knows every other and would ask it.
   bool all_serve() const {

@@ -351,7 +351,7 @@ TEST_CASE("what the nodes did is seen on each of them") {
     const JobTotals totals = nodes[1].job->totals();
     return totals.nodes == 3 && totals.alive == 3 && totals.counters.served == from_peers;
   }));
-  const auto json = nlohmann::json::parse(nodes[1].job->peers_json());
+  const auto json = nlohmann::json::parse(nodes[1].job->peers_json(nodes[1].routed));
   CHECK(json["self"] == 1);
   CHECK(json["peers"].size() == 3);
   CHECK(json["peers"][0]["state"] == "alive");
@@ -359,7 +359,7 @@ TEST_CASE("what the nodes did is seen on each of them") {
   CHECK(json["peers"][0]["bytes_in"].get<uint64_t>() + json["peers"][2]["bytes_in"].get<uint64_t>() ==
         nodes[1].metrics.peers_bytes_in.value());
   CHECK(json["total"]["served"] == from_peers);
-  const std::string text = nodes[1].job->peers_text();
+  const std::string text = nodes[1].job->peers_text(nodes[1].routed);
   CHECK(text.find("node0") != std::string::npos);
   CHECK(text.find("3 of 3 nodes alive") != std::string::npos);
 }
