@@ -2,6 +2,7 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "mount-helper/commands/commands.h"
@@ -14,6 +15,8 @@ namespace {
 
 constexpr auto kAlivePatience = std::chrono::seconds(3);     // a daemon that lives answers at once
 constexpr auto kUnmountPatience = std::chrono::seconds(10);  // an orderly end takes milliseconds
+constexpr auto kQuickEnd = std::chrono::seconds(1);          // then it is time to look for a reason
+constexpr size_t kNamedNamespaces = 3;                       // enough to act on, short enough for one line
 
 /// The topmost mount at `path`, which must be ours.
 Result<MountEntry> mount_to_end(const std::string& path) {
@@ -52,6 +55,23 @@ Result<Fd> find_daemon(const std::string& mountpoint, pid_t& pid) {
   return open_process(pid);
 }
 
+/// Waits for the daemon of what is unmounted here. Errors, one line each: why it goes on.
+Status await_end(const MountEntry& mount, const Fd& daemon, pid_t pid) {
+  if (wait_for_end(daemon, kQuickEnd)) return {};
+  if (const auto others = namespaces_with(mount.device, kNamedNamespaces); !others.empty()) {
+    return Error{EBUSY,
+                 fmt::format("{0} is unmounted here, but {1} still has it, in a mount namespace of its "
+                             "own (a container?), so its daemon goes on; to end that: kill {2}",
+                             mount.mountpoint, fmt::join(others, ", "), pid)};
+  }
+  if (wait_for_end(daemon, kUnmountPatience - kQuickEnd)) return {};
+  return Error{
+      ETIMEDOUT,
+      fmt::format("{} is unmounted, but its daemon (process {}) still runs after {} seconds; its log "
+                  "may say why",
+                  mount.mountpoint, pid, kUnmountPatience.count())};
+}
+
 int umount_command(const std::string& path, bool lazy) {
   const auto mount = mount_to_end(path);
   if (!mount) return fail(mount.error(), exit_usage);
@@ -66,13 +86,9 @@ int umount_command(const std::string& path, bool lazy) {
                                      mount->mountpoint)},
         exit_system);
   }
-  if (lazy || wait_for_end(*daemon, kUnmountPatience)) return exit_success;
-  return fail(
-      Error{ETIMEDOUT,
-            fmt::format("{} is unmounted, but its daemon (process {}) still runs after {} seconds; its log "
-                        "may say why",
-                        mount->mountpoint, pid, kUnmountPatience.count())},
-      exit_system);
+  if (lazy) return exit_success;
+  const Status ended = await_end(*mount, *daemon, pid);
+  return ended ? exit_success : fail(ended.error(), exit_system);
 }
 
 }  // namespace

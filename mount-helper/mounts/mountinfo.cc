@@ -55,9 +55,9 @@ std::vector<MountEntry> parse_mountinfo(std::string_view text) {
     // 36 35 98:0 /root /mountpoint options optional... - type source super-options
     std::istringstream fields(line);
     std::string skipped;
+    std::string device;
     std::string mountpoint;
-    for (int i = 0; i < 4; ++i) fields >> skipped;
-    fields >> mountpoint;
+    fields >> skipped >> skipped >> device >> skipped >> mountpoint;
     while (fields >> skipped && skipped != "-") {
     }
     std::string type;
@@ -65,7 +65,7 @@ std::vector<MountEntry> parse_mountinfo(std::string_view text) {
     std::string options;
     if (!(fields >> type >> source)) continue;
     fields >> options;
-    mounts.push_back({unescape(mountpoint), unescape(type), unescape(source), owner_in(options)});
+    mounts.push_back({unescape(mountpoint), unescape(type), unescape(source), owner_in(options), device});
   }
   return mounts;
 }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <sstream>
 
 #include <fcntl.h>
@@ -54,6 +55,21 @@ bool uses(const fs::path& process, const std::string& path) {
     if (link_leads_into(fd->path(), path)) return true;
   }
   return maps_into(process, path);
+}
+
+/// Calls `visit` with each process and its folder in /proc until it returns false.
+void for_each_process(const std::function<bool(pid_t, const fs::path&)>& visit) {
+  std::error_code failure;
+  for (fs::directory_iterator entry("/proc", failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    const std::string name = entry->path().filename();
+    if (name.empty() || std::isdigit(static_cast<unsigned char>(name.front())) == 0) continue;
+    if (!visit(std::atoi(name.c_str()), entry->path())) return;
+  }
+}
+
+std::string describe_process(pid_t pid) {
+  return fmt::format("{} ({})", process_name(pid), pid);
 }
 
 /// Appends what comes through `fd` until its end. False at `deadline`.
@@ -172,16 +188,29 @@ bool main_thread_ended(pid_t pid) {
 
 std::vector<std::string> processes_using(const std::string& path, size_t most) {
   std::vector<std::string> found;
-  std::error_code failure;
-  for (fs::directory_iterator entry("/proc", failure), end; !failure && entry != end;
-       entry.increment(failure)) {
-    const std::string name = entry->path().filename();
-    if (name.empty() || std::isdigit(static_cast<unsigned char>(name.front())) == 0) continue;
-    const pid_t pid = std::atoi(name.c_str());
-    if (pid == ::getpid() || !uses(entry->path(), path)) continue;
-    found.push_back(fmt::format("{} ({})", process_name(pid), pid));
-    if (found.size() == most) break;
-  }
+  for_each_process([&](pid_t pid, const fs::path& entry) {
+    if (pid != ::getpid() && uses(entry, path)) found.push_back(describe_process(pid));
+    return found.size() < most;
+  });
+  return found;
+}
+
+std::vector<std::string> namespaces_with(const std::string& device, size_t most) {
+  const auto namespace_of = [](const fs::path& process) {
+    std::error_code failure;
+    return fs::read_symlink(process / "ns/mnt", failure).string();
+  };
+  std::set<std::string> looked_at{"", namespace_of("/proc/self")};
+  std::vector<std::string> found;
+  for_each_process([&](pid_t pid, const fs::path& entry) {
+    if (!looked_at.insert(namespace_of(entry)).second) return true;
+    const auto text = read_text_file(entry / "mountinfo");
+    if (!text) return true;
+    const auto mounts = parse_mountinfo(*text);
+    if (std::ranges::any_of(mounts, [&](const MountEntry& mount) { return mount.device == device; }))
+      found.push_back(describe_process(pid));
+    return found.size() < most;
+  });
   return found;
 }
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 
 import pytest
 from clairmount import binary, clairfs, is_mounted, make_tree, wait_until
@@ -47,6 +48,24 @@ def test_umount_tells_of_a_daemon_that_does_not_answer(place):
         os.kill(daemon, signal.SIGCONT)
     wait_until(lambda: not daemons(place / "mnt"), "the daemon ends", SETTLE_SECONDS)
     assert not is_mounted(place / "mnt")
+
+
+@only_root
+def test_umount_names_who_still_has_the_mount_in_a_namespace_of_its_own(place):
+    mount_at(place)
+    (daemon,) = daemons(place / "mnt")
+    holder = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep 1000"],
+                              stdout=subprocess.PIPE)
+    try:
+        holder.stdout.readline()
+        result = run("umount", place / "mnt")
+        assert_one_line(result, "unmounted here, but", f"({holder.pid}) still has it", f"kill {daemon}", status=2)
+        assert not is_mounted(place / "mnt")
+        os.kill(daemon, signal.SIGTERM)
+        wait_until(lambda: not daemons(place / "mnt"), "the daemon ends", SETTLE_SECONDS)
+    finally:
+        holder.kill()
+        holder.communicate()
 
 
 @only_root
