@@ -74,7 +74,7 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# MPI brings UCX, whose hooks into mmap and madvise ThreadSanitizer does not survive; TCP and shared memory need none.
+# MPI brings UCX, whose hooks into mmap and madvise ThreadSanitizer does not survive; TCP needs none.
 environment=(env UCX_MEM_EVENTS=n "CLAIRFS_TEST_RUN=$run" "TMPDIR=$run" "CLAIRFS_BUILD_DIR=$PWD/build/$preset"
              PYTHONDONTWRITEBYTECODE=1 "LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0")
 # Their own statuses are not needed: the totals below come from what they report of each test.

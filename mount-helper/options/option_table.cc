@@ -303,9 +303,9 @@ const std::array kTable = {
         .argument = "safe|fast|LIST",
         .default_text = "what UCX_TLS in the environment says, else safe",
         .help = "What the nodes of a job talk over: safe is TCP, fast may be InfiniBand",
-        .man = "safe takes TCP and shared memory, over which a node that dies never ends others; fast takes "
-               "whatever UCX finds, InfiniBand and other RDMA included, where the death of a node may end "
-               "others. LIST is a list "
+        .man = "safe takes TCP, over which a node that dies never ends others or cuts them off; fast takes "
+               "whatever UCX finds, InfiniBand, other RDMA and shared memory included, where the death of a "
+               "node may do both. LIST is a list "
                "as UCX_TLS takes it, such as rc,sm,self. Given here it wins over UCX_TLS. .clairfs/peers "
                "shows what is in force.",
         .set = set_network,

@@ -17,9 +17,11 @@
 namespace clairfs {
 namespace {
 
-// What a peer's death is no error to, or one that MPI returns. With the others (cma within a machine, RDMA
-// between) UCX takes it for a fatal error and ends this process too.
-constexpr std::array<std::string_view, 4> kSurvivors = {"tcp", "self", "posix", "sysv"};
+// What a peer's death is no error to, or one that MPI returns. With cma within a machine and RDMA between,
+// UCX takes it for a fatal error and ends this process too. With shared memory all senders write to one queue
+// of the receiver's: if one dies after it has taken its place there and before its bytes are complete, the
+// receiver hears nobody any more.
+constexpr std::array<std::string_view, 2> kSurvivors = {"tcp", "self"};
 
 /// Whether all of a list with commas between are among those.
 bool all_survive(std::string_view list) {
@@ -72,6 +74,10 @@ Handled on_message(const char* /*file*/, unsigned /*line*/, const char* /*functi
 }  // namespace
 
 std::string choose_network(const std::string& wanted, Logger& log) {
+  // Builds of MPICH that have shared memory of their own have such a queue in it, too, and a call of MPI does
+  // not return when a sender died there: that would be a hang. Nodes of one machine are as far apart as
+  // others.
+  ::setenv("MPIR_CVAR_NOLOCAL", "1", 0);
   const std::string safe = fmt::format("{}", fmt::join(kSurvivors, ","));
   if (wanted == "fast") {
     ::unsetenv("UCX_TLS");
@@ -86,8 +92,9 @@ std::string choose_network(const std::string& wanted, Logger& log) {
       users ? "as UCX_TLS is set" : fmt::format("--network {}", wanted.empty() ? "safe" : wanted);
   if (list == nullptr || !all_survive(list)) {
     // Those who chose something faster would lose it again by what follows.
-    log.warn("{}: {} may end this node when another one dies; --network safe would not", by, in_force);
-    return fmt::format("{} ({}); the death of a node may end others", by, in_force);
+    log.warn("{}: {} may end this node, or cut it off, when another one dies; --network safe would not", by,
+             in_force);
+    return fmt::format("{} ({}); the death of a node may end others or cut them off", by, in_force);
   }
   // No rendezvous: the receive is always posted before its request is sent, so there is nothing to ask for.
   // Over TCP this doubles the rate of 110 KB chunks, and segments of 64 KiB instead of 8 add to it

@@ -8,10 +8,9 @@
 namespace clairfs {
 
 /// Tells UCX what to use. `wanted`:
-/// - "safe": TCP and shared memory. A node that dies never ends others.
-/// - "fast": whatever UCX finds, InfiniBand and other RDMA included. With those UCX takes a peer's death for
-/// a
-///   fatal error, and may end this process too.
+/// - "safe": TCP, also between nodes of one machine. A node that dies never ends others, nor cuts them off.
+/// - "fast": whatever UCX finds, InfiniBand, other RDMA and shared memory included. With those a peer's death
+///   may end this process too, or leave it deaf to all others.
 /// - else a list for UCX_TLS, such as "rc_x,tcp,self".
 /// - empty: what UCX_TLS says, if the user has set it; else safe.
 /// Returns what is in force, for people. REQUIRES: MPI is not initialised yet, and no other thread reads or
@@ -22,7 +21,7 @@ std::string choose_network(const std::string& wanted, Logger& log);
 /// it when MPI's library is loaded, before MPI_Init. Once.
 void watch_network();
 
-/// What UCX has said so far that it takes: "tcp/eth0 posix/memory", in the order in which it said so; empty
+/// What UCX has said so far that it takes: "tcp/lo tcp/eth0", in the order in which it said so; empty
 /// if it has said nothing. Thread-safe.
 std::string network_taken();
 

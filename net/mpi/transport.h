@@ -50,12 +50,12 @@ struct MpiOptions {
 class MpiTransport final : public Transport {
  public:
   /// Loads and initialises MPI and waits for all ranks. `place` is what mpi_place() said; `log` outlives the
-  /// transport. REQUIRES: no other thread reads or writes the environment meanwhile: UCX is told what to use
-  /// where the user has not (UCX_TLS and others), and what the launcher put there is removed; SIGUSR1
-  /// does not end the process: mpiexec sends it to all ranks when one has died.
-  /// Errors: those of load_mpi(); ETIMEDOUT when not all ranks came, and what options.hindrance says (MPI
-  /// cannot be left any more then: end the process with _exit); EPROTO when MPI sees another job than the
-  /// environment tells of (mpiexec of another MPI); ENOTSUP when this MPI's tags are too small.
+  /// transport. REQUIRES: no other thread reads or writes the environment meanwhile: UCX and MPICH are told
+  /// what to use where the user has not (UCX_TLS and others), and what the launcher put there is removed;
+  /// SIGUSR1 does not end the process: mpiexec sends it to all ranks when one has died. Errors: those of
+  /// load_mpi(); ETIMEDOUT when not all ranks came, and what options.hindrance says (MPI cannot be left any
+  /// more then: end the process with _exit); EPROTO when MPI sees another job than the environment tells of
+  /// (mpiexec of another MPI); ENOTSUP when this MPI's tags are too small.
   static Result<std::unique_ptr<MpiTransport>> connect(const MpiPlace& place, MpiOptions options,
                                                        Logger& log);
   /// Stops without patience.

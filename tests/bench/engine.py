@@ -3,8 +3,8 @@
 
     tests/bench/engine.py [--quick] [--rounds N] [--only planning|transport]... [--json FILE]
 
-No mount and no PFS is involved. Chunks go over MPICH's shared memory, and over TCP through loopback between two
-launchers, as between machines; messages to and fro and idling are shown beside them.
+No mount and no PFS is involved. Chunks go over TCP through loopback between two launchers, as between machines; messages
+to and fro and idling are shown beside them.
 """
 
 import contextlib
@@ -21,10 +21,7 @@ from benchlib import Findings, Table, progress
 EPOCH_SECONDS = 0.2  # for 1.28 million samples on one core
 CHUNK = 110_000  # the mean file of ImageNet-1k
 CHUNKS_A_SECOND = min(10_000, 1e9 / CHUNK)  # 10,000 or a gigabyte, whichever comes first
-NETWORKS = {
-    "shared memory": [],
-    "TCP": ["-launcher", "fork", "-hosts", "127.0.0.1,127.0.0.2", "-genv", "UCX_TLS", "tcp,self"],
-}
+NETWORKS = {"TCP": ["-launcher", "fork", "-hosts", "127.0.0.1,127.0.0.2"]}
 TRANSPORT_LINE = re.compile(r"^ *(\S.*?) +(\d+) +[\d.]+ +[\d.]+ +([\d.]+) % +([\d.]+) %$", re.MULTILINE)
 
 

@@ -9,11 +9,13 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -223,6 +225,44 @@ void killed(Job& job) {
   go_on_without(job, NodeId(1));
 }
 
+/// Memory of which only the first page can be read. A process that reads on is killed there.
+std::span<std::byte> memory_that_kills(size_t size) {
+  struct sigaction action {};
+  action.sa_handler = [](int) { ::kill(::getpid(), SIGKILL); };
+  check(::sigaction(SIGSEGV, &action, nullptr) == 0, "sigaction");
+  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  check(memory != MAP_FAILED, "mmap");
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const std::span bytes(static_cast<std::byte*>(memory), size);
+  check(::mprotect(bytes.data() + page, size - page, PROT_NONE) == 0, "mprotect");
+  return bytes;
+}
+
+/// Rank 1 dies while bytes for rank 0 are on their way from its memory to the network, with half of a
+/// transfer sent to each of the others. Nobody may wait for the rest: a queue that rank 0's senders share
+/// would now have a place that is taken and never filled, and nothing behind it would ever be read.
+void torn(Job& job) {
+  constexpr TransferNumber kTorn = kTransferNumbers - 1;
+  constexpr size_t kHalfSent = 64 << 20;  // more than any network takes at once
+  job.exchange(job.others, 1);
+  Fetched hanging;
+  if (own_rank != 1) hanging = job.peer.expect(NodeId(1), kTorn, kHalfSent, 1);
+  job.meet(1);
+  if (own_rank == 1) {
+    std::vector<std::byte> bytes(kHalfSent);
+    for (const NodeId to : job.others) {
+      if (to != NodeId(0)) job.net->send_bulk(to, kTorn, scattered(bytes, 1), [](const Status&) {});
+    }
+    job.net->send_bulk(NodeId(0), kTorn, scattered(memory_that_kills(kHalfSent), 1), [](const Status&) {});
+    std::this_thread::sleep_for(kLong);
+    check(false, "memory that nobody can read was sent");
+  }
+  go_on_without(job, NodeId(1));
+  job.net->cancel(NodeId(1), kTorn);
+  job.wait(hanging);
+  if (code_of(*hanging) == EBUSY) new Fetched(hanging);  // its memory must stay
+}
+
 /// Rank 1 stops for good (ranks.py ends it).
 void stopped(Job& job) {
   job.exchange(job.others, 1);
@@ -323,10 +363,17 @@ void idle(Job& job) {
 }
 
 const std::map<std::string, void (*)(Job&)> kScenarios = {
-    {"traffic", traffic},     {"wrong_sizes", wrong_sizes}, {"cancelling", cancelling},
-    {"killed", killed},       {"stopped", stopped},         {"woken", woken},
-    {"unplugged", unplugged}, {"leaving", leaving},         {"stopping", stopping},
+    {"traffic", traffic},
+    {"wrong_sizes", wrong_sizes},
+    {"cancelling", cancelling},
+    {"killed", killed},
+    {"stopped", stopped},
+    {"woken", woken},
+    {"unplugged", unplugged},
+    {"leaving", leaving},
+    {"stopping", stopping},
     {"idle", idle},
+    {"torn", torn},
 };
 
 /// Rank 1 never connects.

@@ -4,10 +4,10 @@
   ranks.py [--over shm|ucx|tcp|netns] [--lost R]... [--any-status] -n N PROGRAM ARGUMENT...
 
 Each rank is expected to print "rank R: ok"; those given with --lost are expected not to. Whatever happens, no process
-is left. `--over` chooses the network: shm is MPICH's own shared memory, as with a plain mpiexec on one machine; with ucx
-and tcp each rank has a launcher of its own, as on machines of their own, and UCX moves the bytes, over what it likes
-best or over TCP; with netns each is a host of its own as far as the network goes (netns_mpiexec.sh). Ends with 77 where
-that cannot be had.
+is left. `--over` chooses the network: with shm the ranks are on one machine, as with a plain mpiexec, where MPI would take
+shared memory if it might; with ucx and tcp each rank has a launcher of its own, as on machines of their own, and UCX
+moves the bytes, over what PROGRAM chooses or over TCP; with netns each is a host of its own as far as the network goes
+(netns_mpiexec.sh). Ends with 77 where that cannot be had.
 """
 import argparse
 import os

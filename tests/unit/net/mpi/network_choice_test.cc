@@ -15,31 +15,34 @@ struct Chosen {
   std::string text;
   bool warned = false;
   bool tuned = false;
+  bool shares_memory = false;  // MPICH itself, between nodes of one machine
 };
 
 Chosen choose(const std::string& wanted, const char* users) {
-  for (const char* name :
-       {"UCX_TLS", "UCX_RNDV_THRESH", "UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE", "UCX_ZCOPY_THRESH"})
+  for (const char* name : {"UCX_TLS", "UCX_RNDV_THRESH", "UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE",
+                           "UCX_ZCOPY_THRESH", "MPIR_CVAR_NOLOCAL"})
     ::unsetenv(name);
   if (users != nullptr) ::setenv("UCX_TLS", users, 1);
   CapturedLog log;
   Chosen chosen;
   chosen.text = choose_network(wanted, log.logger());
   if (const char* list = std::getenv("UCX_TLS")) chosen.list = list;
-  chosen.warned = log.has("may end this node when another one dies");
+  chosen.warned = log.has("may end this node, or cut it off, when another one dies");
   chosen.tuned = std::getenv("UCX_ZCOPY_THRESH") != nullptr;
+  chosen.shares_memory = std::getenv("MPIR_CVAR_NOLOCAL") == nullptr;
   ::unsetenv("UCX_TLS");
   return chosen;
 }
 
 }  // namespace
 
-TEST_CASE("without a choice the network is one on which deaths end nobody else") {
+TEST_CASE("without a choice the network is one on which deaths end nobody else and cut nobody off") {
   const Chosen chosen = choose("", nullptr);
-  CHECK(chosen.list == "tcp,self,posix,sysv");
+  CHECK(chosen.list == "tcp,self");
   CHECK_FALSE(chosen.warned);
   CHECK(chosen.tuned);
-  CHECK(chosen.text == "--network safe (UCX_TLS=tcp,self,posix,sysv)");
+  CHECK_FALSE(chosen.shares_memory);
+  CHECK(chosen.text == "--network safe (UCX_TLS=tcp,self)");
 }
 
 TEST_CASE("UCX_TLS of the user is honoured") {
@@ -49,11 +52,14 @@ TEST_CASE("UCX_TLS of the user is honoured") {
   CHECK(fast.list == "rc,self");
   CHECK(fast.warned);
   CHECK_FALSE(fast.tuned);
+  CHECK_FALSE(fast.shares_memory);
+  for (const char* shared : {"tcp,self,posix", "tcp,self,sysv", "tcp,sm,self"})
+    CHECK(choose("", shared).warned);
   CHECK(fast.text.find("as UCX_TLS is set") != std::string::npos);
 }
 
 TEST_CASE("the option wins over UCX_TLS") {
-  CHECK(choose("safe", "rc,self").list == "tcp,self,posix,sysv");
+  CHECK(choose("safe", "rc,self").list == "tcp,self");
   CHECK_FALSE(choose("safe", "rc,self").warned);
   const Chosen fast = choose("fast", "tcp,self");
   CHECK_FALSE(fast.list);
