@@ -20,7 +20,7 @@ namespace {
 
 constexpr uid_t kNobody = 65534;
 
-std::shared_ptr<const Catalog> scan(const std::string& source, unsigned threads = 8) {
+std::shared_ptr<const Catalog> scanned(const std::string& source, unsigned threads = 8) {
   CapturedLog log;
   const auto catalog = scan_catalog(source, {.chunk_size = 4096, .threads = threads}, log.logger());
   INFO((catalog ? "" : catalog.error().message));
@@ -72,7 +72,7 @@ TEST_CASE("names may hold any bytes") {
   const std::vector<std::string> names = {"with space", "new\nline",           "grün",      "\xff\xfe\x80",
                                           "-rf",        std::string(255, 'x'), "tab\there", "back\\slash"};
   for (const std::string& name : names) tree.write(name + "/" + name, 7);
-  const auto catalog = scan(tree.path());
+  const auto catalog = scanned(tree.path());
   CHECK(catalog->size() == 1 + 2 * names.size());
   for (const std::string& name : names) {
     INFO(name);
@@ -85,7 +85,7 @@ TEST_CASE("names may hold any bytes") {
 
 TEST_CASE("an empty source has a root and nothing else") {
   TempTree tree;
-  const auto catalog = scan(tree.path());
+  const auto catalog = scanned(tree.path());
   CHECK(catalog->size() == 1);
   CHECK(catalog->chunk_count() == 0);
   CHECK(catalog->children(FileId(0)).count == 0);
@@ -102,7 +102,7 @@ TEST_CASE("symlinks stay symlinks, hard links are files of their own") {
   tree.symlink("d", "to directory");
   tree.symlink("loop", "loop");
   tree.symlink(std::string(4000, 't'), "long");
-  const auto catalog = scan(tree.path());
+  const auto catalog = scanned(tree.path());
   CHECK(catalog->count(Catalog::Kind::symlink) == 6);
   const auto target = [&](const char* name) { return catalog->symlink_target(catalog->find(name).value()); };
   CHECK(target("inside") == "d/file");
@@ -153,7 +153,7 @@ TEST_CASE("a source that is missing or no directory is an error that names it") 
 TEST_CASE("a tree of 1000 levels is scanned, checked and numbered") {
   TempTree tree;
   make_deep(tree, 1000, "level");
-  const auto catalog = scan(tree.path());
+  const auto catalog = scanned(tree.path());
   CHECK(catalog->size() == 1002);
   const FileId leaf(1001);
   CHECK(catalog->name(leaf) == "leaf");
@@ -167,7 +167,7 @@ TEST_CASE("a tree of 1000 levels is scanned, checked and numbered") {
 TEST_CASE("names of 255 bytes in deep trees are walked in pieces") {
   TempTree tree;
   make_deep(tree, 100, std::string(255, 'n'));
-  const auto catalog = scan(tree.path());
+  const auto catalog = scanned(tree.path());
   CHECK(catalog->size() == 102);
   CHECK(catalog->name_bytes() < 1000);  // one name, stored once
   const Fd root(::open(tree.path().c_str(), O_RDONLY | O_DIRECTORY));
@@ -177,12 +177,12 @@ TEST_CASE("names of 255 bytes in deep trees are walked in pieces") {
 TEST_CASE("the result does not depend on the number of threads") {
   TempTree tree;
   make_mixed(tree);
-  const auto one = scan(tree.path(), 1);
+  const auto one = scanned(tree.path(), 1);
   CHECK(one->count(Catalog::Kind::file) == 30 * 40 + 3000);
   CHECK(one->count(Catalog::Kind::directory) == 1 + 30 * 2 + 1);
   for (const unsigned threads : {0U, 2U, 3U, 8U, 32U}) {
     INFO(threads);
-    CHECK(scan(tree.path(), threads)->serialize() == one->serialize());
+    CHECK(scanned(tree.path(), threads)->serialize() == one->serialize());
   }
 }
 
@@ -190,10 +190,10 @@ TEST_CASE("64 descriptors are enough for any number of threads") {
   TempTree tree;
   make_mixed(tree);
   make_deep(tree, 200, std::string(200, 'n'));
-  const auto expected = scan(tree.path());
+  const auto expected = scanned(tree.path());
   const Fd root(::open(tree.path().c_str(), O_RDONLY | O_DIRECTORY));
   const FewDescriptors limit(64);
-  const auto catalog = scan(tree.path(), 64);
+  const auto catalog = scanned(tree.path(), 64);
   CHECK(catalog->serialize() == expected->serialize());
   CHECK(!find_change(*catalog, root.get(), CatalogCheck::full, 64));
 }
@@ -223,7 +223,7 @@ TEST_CASE("100,000 files in one directory") {
     const Fd file(::openat(directory.get(), std::to_string(i).c_str(), O_WRONLY | O_CREAT, 0644));
     if (!file) FAIL("cannot make file " << i);
   }
-  const auto catalog = scan(tree.path());
+  const auto catalog = scanned(tree.path());
   CHECK(catalog->count(Catalog::Kind::file) == 100'000);
   size_t found = 0;
   for (int i = 0; i < 100'000; ++i) found += catalog->find("d/" + std::to_string(i)) ? 1 : 0;

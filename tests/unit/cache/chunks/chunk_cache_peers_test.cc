@@ -13,20 +13,20 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr uint32_t kChunk = 64 << 10;
-const size_t kTransitChunks = TransitShares::for_chunks(kChunk).capacity / kChunk;
+constexpr uint32_t kPeersChunk = 64 << 10;
+const size_t kTransitChunks = TransitShares::for_chunks(kPeersChunk).capacity / kPeersChunk;
 
 /// A cache of a node that has peers; fetches wait until the test completes them.
-struct Fixture {
-  explicit Fixture(size_t files, uint64_t ram = 0) : source(false) {
+struct PeersFixture {
+  explicit PeersFixture(size_t files, uint64_t ram = 0) : source(false) {
     source.has_peers = true;
-    for (size_t i = 0; i < files; ++i) tree.write("f" + std::to_string(1000 + i), kChunk);
+    for (size_t i = 0; i < files; ++i) tree.write("f" + std::to_string(1000 + i), kPeersChunk);
     ScanOptions options;
-    options.chunk_size = kChunk;
+    options.chunk_size = kPeersChunk;
     catalog = *scan_catalog(tree.path(), options, log.logger());
     cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, ram));
   }
-  ~Fixture() { CHECK(cache->stop(5s)); }
+  ~PeersFixture() { CHECK(cache->stop(5s)); }
 
   FileId file(size_t i) const { return *catalog->find("f" + std::to_string(1000 + i)); }
   ChunkId chunk(size_t i) const { return catalog->chunks(file(i)).first; }
@@ -53,7 +53,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("what a peer brought is told from what the source brought") {
-  Fixture f(2, 1 << 20);
+  PeersFixture f(2, 1 << 20);
   f.cache->acquire(f.chunk(0), {}, f.count());
   f.source.complete_all();
   CHECK(f.origin == Origin::peer);
@@ -64,7 +64,7 @@ TEST_CASE("what a peer brought is told from what the source brought") {
 }
 
 TEST_CASE("for another node only what is here is given, or what the PFS has") {
-  Fixture f(3, 1 << 20);
+  PeersFixture f(3, 1 << 20);
   CHECK(!f.cache->acquire_within(FetchScope::local_only, f.chunk(0), {}, f.count()));
   CHECK(f.source.fetches == 0);
   CHECK(f.cache->acquire_within(FetchScope::local_or_pfs, f.chunk(0), {}, f.count()));
@@ -79,7 +79,7 @@ TEST_CASE("for another node only what is here is given, or what the PFS has") {
 }
 
 TEST_CASE("another node never joins a fetch that waits for a peer") {
-  Fixture f(2, 1 << 20);
+  PeersFixture f(2, 1 << 20);
   f.cache->acquire(f.chunk(0), {}, f.count());
   CHECK(f.source.peer_fetches == 1);
   CHECK(!f.cache->acquire_within(FetchScope::local_or_pfs, f.chunk(0), {}, f.count()));
@@ -93,7 +93,7 @@ TEST_CASE("another node never joins a fetch that waits for a peer") {
 }
 
 TEST_CASE("fetches that wait for peers leave most of the transit memory to others, and their turn") {
-  Fixture f(3 * kTransitChunks);
+  PeersFixture f(3 * kTransitChunks);
   const size_t share = kTransitChunks / 4;
   size_t peers = 0;
   for (size_t i = 0; i < kTransitChunks; ++i) {
@@ -116,7 +116,7 @@ TEST_CASE("fetches that wait for peers leave most of the transit memory to other
 
 TEST_CASE(
     "a fetch whose memory the network keeps is made again elsewhere, and that memory never used again") {
-  Fixture f(2 * kTransitChunks);
+  PeersFixture f(2 * kTransitChunks);
   f.cache->acquire(f.chunk(0), {}, f.count());
   const std::vector<iovec> lost = f.source.oldest_memory();
   f.source.complete_one(kMemoryLost);
@@ -137,7 +137,7 @@ TEST_CASE(
 }
 
 TEST_CASE("when too much memory is lost, other nodes are not asked any more") {
-  Fixture f(kTransitChunks);
+  PeersFixture f(kTransitChunks);
   size_t chunk = 0;
   for (; chunk < kTransitChunks; ++chunk) {
     const uint64_t before = f.source.peer_fetches;

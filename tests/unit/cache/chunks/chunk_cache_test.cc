@@ -21,9 +21,9 @@ namespace {
 constexpr uint32_t kChunk = 64 << 10;
 
 /// A cache over a tree of files, whose bytes come from a FakeSource.
-struct Fixture {
-  explicit Fixture(const std::vector<uint64_t>& sizes, uint64_t ram, bool immediate = true,
-                   const std::vector<NvmeStore*>& stores = {})
+struct CacheFixture {
+  explicit CacheFixture(const std::vector<uint64_t>& sizes, uint64_t ram, bool immediate = true,
+                        const std::vector<NvmeStore*>& stores = {})
       : source(immediate) {
     for (size_t i = 0; i < sizes.size(); ++i) tree.write("f" + std::to_string(1000 + i), sizes[i]);
     ScanOptions options;
@@ -31,7 +31,7 @@ struct Fixture {
     catalog = *scan_catalog(tree.path(), options, log.logger());
     cache = std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, ram));
   }
-  ~Fixture() { CHECK(cache->stop(5s)); }
+  ~CacheFixture() { CHECK(cache->stop(5s)); }
 
   FileId file(size_t i) const { return *catalog->find("f" + std::to_string(1000 + i)); }
   ChunkId chunk(size_t i) const { return catalog->chunks(file(i)).first; }
@@ -69,7 +69,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("a chunk is fetched once and then served from RAM") {
-  Fixture f({10000, kChunk + 5}, 1 << 20);
+  CacheFixture f({10000, kChunk + 5}, 1 << 20);
   CHECK(f.read(f.file(0), 0, 10000) == Origin::pfs);
   CHECK(f.read(f.file(0), 5000, 100) == Origin::ram);
   CHECK(f.source.fetches == 1);
@@ -81,7 +81,7 @@ TEST_CASE("a chunk is fetched once and then served from RAM") {
 TEST_CASE("what is on NVMe moves up to RAM where that can hold everything") {
   FakeStore store(1 << 20);
   const std::vector<uint64_t> sizes{10000, kChunk + 5};
-  Fixture f(sizes, 0, true, {&store});
+  CacheFixture f(sizes, 0, true, {&store});
   for (size_t i = 0; i < sizes.size(); ++i) CHECK(f.read(f.file(i), 0, sizes[i]) == Origin::pfs);
   CHECK(f.cache->tier_of(f.chunk(0)) == Tier::nvme);
   CHECK(f.cache->stop(5s));
@@ -100,7 +100,7 @@ TEST_CASE("what is on NVMe moves up to RAM where that can hold everything") {
 
 TEST_CASE("NVMe is offered no more chunks while its writes are behind") {
   FakeStore store(64 << 20);
-  Fixture f(std::vector<uint64_t>(200, kChunk), 0, true, {&store});
+  CacheFixture f(std::vector<uint64_t>(200, kChunk), 0, true, {&store});
   store.set_slow(true);
   size_t read = 0;
   for (; read < 200 && f.cache->space().nvme > 0; ++read) f.read(f.file(read), 0, kChunk);
@@ -115,7 +115,7 @@ TEST_CASE("NVMe is offered no more chunks while its writes are behind") {
 }
 
 TEST_CASE("a read over several chunks gets all of them in order") {
-  Fixture f({5 * kChunk + 123}, 1 << 20);
+  CacheFixture f({5 * kChunk + 123}, 1 << 20);
   CHECK(f.read(f.file(0), kChunk - 10, 3 * kChunk) == Origin::pfs);
   CHECK(f.source.fetches == 4);
   CHECK(f.read(f.file(0), 0, 5 * kChunk + 123) == Origin::pfs);
@@ -125,7 +125,7 @@ TEST_CASE("a read over several chunks gets all of them in order") {
 }
 
 TEST_CASE("any number of readers of a missing chunk cause one fetch") {
-  Fixture f({10000}, 1 << 20, false);
+  CacheFixture f({10000}, 1 << 20, false);
   std::atomic<int> answered{0};
   std::atomic<int> joined{0};
   std::vector<std::jthread> readers;
@@ -148,7 +148,7 @@ TEST_CASE("any number of readers of a missing chunk cause one fetch") {
 }
 
 TEST_CASE("a reader that joins a prefetch makes it urgent") {
-  Fixture f({10000}, 1 << 20, false);
+  CacheFixture f({10000}, 1 << 20, false);
   int answered = 0;
   f.cache->acquire(f.chunk(0), {Urgency::Kind::prefetch, 77}, [&](const auto&) { ++answered; });
   CHECK(f.source.raised == 0);
@@ -161,7 +161,7 @@ TEST_CASE("a reader that joins a prefetch makes it urgent") {
 }
 
 TEST_CASE("a prefetch that joins what fills a tier makes it as urgent as itself") {
-  Fixture f({10000}, 1 << 20, false);
+  CacheFixture f({10000}, 1 << 20, false);
   int answered = 0;
   f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 1}, [&](const auto&) { ++answered; });
   f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 2}, [&](const auto&) { ++answered; });
@@ -174,7 +174,7 @@ TEST_CASE("a prefetch that joins what fills a tier makes it as urgent as itself"
 
 TEST_CASE("what waits for memory goes by its most urgent use") {
   const size_t fit = TransitShares::for_chunks(kChunk).capacity / kChunk;
-  Fixture f(std::vector<uint64_t>(fit + 10, kChunk), 0, false);
+  CacheFixture f(std::vector<uint64_t>(fit + 10, kChunk), 0, false);
   size_t answered = 0;
   for (size_t i = 0; i < fit + 10; ++i)
     f.cache->acquire(f.chunk(i), {Urgency::Kind::fill, i}, [&](const auto&) { ++answered; });
@@ -190,7 +190,7 @@ TEST_CASE("what waits for memory goes by its most urgent use") {
 }
 
 TEST_CASE("a failed fetch fails all who wait, and the next try fetches again") {
-  Fixture f({10000}, 1 << 20, false);
+  CacheFixture f({10000}, 1 << 20, false);
   int failed = 0;
   for (int i = 0; i < 3; ++i) {
     f.cache->acquire(f.chunk(0), {}, [&](const Result<AcquiredChunk>& chunk) {
@@ -207,7 +207,7 @@ TEST_CASE("a failed fetch fails all who wait, and the next try fetches again") {
 }
 
 TEST_CASE("a read of which one chunk fails is one error") {
-  Fixture f({3 * kChunk}, 1 << 20, false);
+  CacheFixture f({3 * kChunk}, 1 << 20, false);
   int calls = 0;
   int errors = 0;
   f.cache->read(f.file(0), 0, 3 * kChunk, [&](const Result<ReadView>& view) {
@@ -223,7 +223,7 @@ TEST_CASE("a read of which one chunk fails is one error") {
 }
 
 TEST_CASE("a full RAM tier keeps what it has and passes the rest through") {
-  Fixture f(std::vector<uint64_t>(10, 8192), 3 * 8192);
+  CacheFixture f(std::vector<uint64_t>(10, 8192), 3 * 8192);
   for (int pass = 0; pass < 2; ++pass) {
     for (size_t i = 0; i < 10; ++i) f.read(f.file(i), 0, 8192);
   }
@@ -235,7 +235,7 @@ TEST_CASE("a full RAM tier keeps what it has and passes the rest through") {
 TEST_CASE("transit memory is bounded and reused oldest first") {
   const uint64_t transit = TransitShares::for_chunks(kChunk).capacity;
   const size_t files = 2 * transit / kChunk;
-  Fixture f(std::vector<uint64_t>(files, kChunk), 0);
+  CacheFixture f(std::vector<uint64_t>(files, kChunk), 0);
   for (size_t i = 0; i < files; ++i) {
     CHECK(f.read(f.file(i), 0, kChunk) == Origin::pfs);
     CHECK(f.metrics.transit_bytes.value() <= static_cast<int64_t>(transit));
@@ -246,7 +246,7 @@ TEST_CASE("transit memory is bounded and reused oldest first") {
 
 TEST_CASE("fetches beyond the transit memory wait and all complete") {
   const size_t files = 3 * TransitShares::for_chunks(kChunk).capacity / kChunk;
-  Fixture f(std::vector<uint64_t>(files, kChunk), 0, false);
+  CacheFixture f(std::vector<uint64_t>(files, kChunk), 0, false);
   size_t answered = 0;
   for (size_t i = 0; i < files; ++i) {
     f.cache->acquire(f.chunk(i), {}, [&](const Result<AcquiredChunk>& chunk) { answered += chunk ? 1 : 0; });
@@ -258,7 +258,7 @@ TEST_CASE("fetches beyond the transit memory wait and all complete") {
 
 TEST_CASE("a fetch that waits for pinned memory begins when the pin is dropped") {
   const size_t fits = TransitShares::for_chunks(kChunk).capacity / kChunk;
-  Fixture f(std::vector<uint64_t>(fits + 1, kChunk), 0);
+  CacheFixture f(std::vector<uint64_t>(fits + 1, kChunk), 0);
   std::vector<ChunkRef> pins;
   for (size_t i = 0; i < fits; ++i) {
     f.cache->acquire(f.chunk(i), {}, [&](Result<AcquiredChunk> chunk) { pins.push_back(chunk->data); });
@@ -273,7 +273,7 @@ TEST_CASE("a fetch that waits for pinned memory begins when the pin is dropped")
 
 TEST_CASE("pinned chunks in transit are not dropped under a reader") {
   const size_t fits = TransitShares::for_chunks(kChunk).capacity / kChunk;
-  Fixture f(std::vector<uint64_t>(2 * fits, kChunk), 0);
+  CacheFixture f(std::vector<uint64_t>(2 * fits, kChunk), 0);
   ChunkRef pinned;
   f.cache->acquire(f.chunk(0), {}, [&](Result<AcquiredChunk> chunk) { pinned = std::move(chunk->data); });
   for (size_t i = 1; i < 2 * fits; ++i) f.read(f.file(i), 0, kChunk);
@@ -283,7 +283,7 @@ TEST_CASE("pinned chunks in transit are not dropped under a reader") {
 
 TEST_CASE("reads that have one of their chunks do not hold the memory that all of them wait for") {
   const size_t fits = TransitShares::for_chunks(kChunk).capacity / kChunk;
-  Fixture f(std::vector<uint64_t>(fits, 2 * kChunk), 0, false);
+  CacheFixture f(std::vector<uint64_t>(fits, 2 * kChunk), 0, false);
   for (size_t i = 0; i < fits; ++i) f.cache->acquire(f.chunk(i), {}, [](const auto&) {});
   REQUIRE(f.source.fetches == fits);
   size_t right = 0;
@@ -320,7 +320,7 @@ TEST_CASE("what waits for memory for an NVMe hit and loses it there does not hol
   const size_t stored = spared + 2;
   FakeStore store(stored * kChunk);
   SwappingPolicy policy;
-  Fixture f(std::vector<uint64_t>(stored + fits, kChunk), 0, true, {&store});
+  CacheFixture f(std::vector<uint64_t>(stored + fits, kChunk), 0, true, {&store});
   f.cache =
       std::move(*ChunkCache::create({*f.catalog, f.source, {&store}, policy, f.metrics, f.log.logger()}, 0));
   for (size_t i = 0; i < stored; ++i) CHECK(f.read(f.file(i), 0, kChunk) == Origin::pfs);
@@ -382,7 +382,7 @@ TEST_CASE("large chunks that no tier keeps are read through by range") {
 }
 
 TEST_CASE("after stop() nothing is fetched, and what waited is answered") {
-  Fixture f({10000, 10000}, 1 << 20, false);
+  CacheFixture f({10000, 10000}, 1 << 20, false);
   int cancelled = 0;
   const auto count = [&](const Result<AcquiredChunk>& chunk) {
     if (!chunk && chunk.error().code == ECANCELED) ++cancelled;
@@ -399,7 +399,7 @@ TEST_CASE("random reads from several threads see the right bytes with any memory
   std::vector<uint64_t> sizes;
   std::mt19937 random(11);
   for (int i = 0; i < 200; ++i) sizes.push_back(1 + random() % (3 * kChunk));
-  Fixture f(sizes, ram);
+  CacheFixture f(sizes, ram);
   std::atomic<uint64_t> wrong{0};
   std::atomic<uint64_t> answered{0};
   std::vector<std::jthread> readers;

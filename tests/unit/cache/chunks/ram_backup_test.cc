@@ -15,7 +15,7 @@ using Outcome = RamBackup::Outcome;
 
 namespace {
 
-constexpr uint32_t kChunk = 64 << 10;
+constexpr uint32_t kBackupChunk = 64 << 10;
 
 /// First touch, until the test wants a chunk to leave RAM for the next one.
 struct ScriptedPolicy final : TierPolicy {
@@ -35,19 +35,19 @@ struct ScriptedPolicy final : TierPolicy {
 };
 
 /// Files of one chunk each behind a RAM tier and stores that are counted in chunks.
-struct Fixture {
-  Fixture(size_t files, uint64_t ram, std::vector<uint64_t> capacities, bool immediate = true)
+struct BackupFixture {
+  BackupFixture(size_t files, uint64_t ram, std::vector<uint64_t> capacities, bool immediate = true)
       : immediate_source(immediate) {
-    for (size_t i = 0; i < files; ++i) tree.write("f" + std::to_string(1000 + i), kChunk);
+    for (size_t i = 0; i < files; ++i) tree.write("f" + std::to_string(1000 + i), kBackupChunk);
     for (const uint64_t capacity : capacities) {
-      stores.push_back(std::make_unique<FakeStore>(capacity * kChunk));
+      stores.push_back(std::make_unique<FakeStore>(capacity * kBackupChunk));
     }
     ScanOptions options;
-    options.chunk_size = kChunk;
+    options.chunk_size = kBackupChunk;
     catalog = *scan_catalog(tree.path(), options, log.logger());
     mount(ram);
   }
-  ~Fixture() { CHECK(cache->stop(5s)); }
+  ~BackupFixture() { CHECK(cache->stop(5s)); }
 
   void mount(uint64_t ram) {
     if (cache) CHECK(cache->stop(5s));
@@ -55,8 +55,8 @@ struct Fixture {
     for (const auto& one : stores) all.push_back(one.get());
     cache.reset();
     source.emplace(immediate_source);  // stop() ends one for good
-    cache =
-        std::move(*ChunkCache::create({*catalog, *source, all, policy, metrics, log.logger()}, ram * kChunk));
+    cache = std::move(
+        *ChunkCache::create({*catalog, *source, all, policy, metrics, log.logger()}, ram * kBackupChunk));
   }
   ChunkId chunk(size_t i) const {
     return catalog->chunks(*catalog->find("f" + std::to_string(1000 + i))).first;
@@ -68,7 +68,7 @@ struct Fixture {
       origin = result->origin;
       bool equal = true;
       uint64_t at = 0;
-      for (const iovec& part : result->data->block.slices(0, kChunk)) {
+      for (const iovec& part : result->data->block.slices(0, kBackupChunk)) {
         const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
         for (size_t b = 0; b < part.iov_len; ++b) equal = equal && bytes[b] == fake_byte(file(i), at++);
       }
@@ -101,13 +101,13 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("after a restart what the RAM tier held comes from NVMe") {
-  Fixture f(6, 4, {100});
+  BackupFixture f(6, 4, {100});
   f.read_range(0, 6);
   CHECK(f.copy_all() == 4);
   CHECK(f.cache->ram_backup().copy_next() == Outcome::nothing);
   CHECK(f.stores[0]->chunks() == 6);
   CHECK(f.metrics.nvme_copies.value() == 4);
-  CHECK(f.metrics.nvme_copy_bytes.value() == 4 * kChunk);
+  CHECK(f.metrics.nvme_copy_bytes.value() == 4 * kBackupChunk);
   f.mount(4);
   CHECK(f.metrics.nvme_copies.value() == 0);
   for (size_t i = 0; i < 6; ++i) CHECK(f.read(i) == Origin::nvme);
@@ -115,18 +115,18 @@ TEST_CASE("after a restart what the RAM tier held comes from NVMe") {
 }
 
 TEST_CASE("policies hear nothing of copies, and the room of copies is free to them") {
-  Fixture f(6, 4, {5});
+  BackupFixture f(6, 4, {5});
   f.read_range(0, 4);
   const size_t told = f.policy.told.size();
   CHECK(f.copy_all() == 4);
   CHECK(f.policy.told.size() == told);
-  CHECK(f.stores[0]->available() == kChunk);
-  CHECK(f.cache->space().nvme == 5 * kChunk);
+  CHECK(f.stores[0]->available() == kBackupChunk);
+  CHECK(f.cache->space().nvme == 5 * kBackupChunk);
   CHECK(f.tier(0) == Tier::ram);
 }
 
 TEST_CASE("a chunk that is nowhere else takes the place of a copy") {
-  Fixture f(12, 4, {6});
+  BackupFixture f(12, 4, {6});
   f.read_range(0, 4);
   CHECK(f.copy_all() == 4);
   f.read_range(4, 8);
@@ -141,7 +141,7 @@ TEST_CASE("a chunk that is nowhere else takes the place of a copy") {
 }
 
 TEST_CASE("a copy that had to go is made again when there is room") {
-  Fixture f(3, 2, {2});
+  BackupFixture f(3, 2, {2});
   f.read_range(0, 2);
   CHECK(f.copy_all() == 2);
   f.read(2);
@@ -153,7 +153,7 @@ TEST_CASE("a copy that had to go is made again when there is room") {
 }
 
 TEST_CASE("a chunk that leaves RAM stays on NVMe without a write") {
-  Fixture f(3, 2, {100});
+  BackupFixture f(3, 2, {100});
   f.read_range(0, 2);
   CHECK(f.copy_all() == 2);
   f.policy.victim = f.chunk(0);
@@ -163,12 +163,12 @@ TEST_CASE("a chunk that leaves RAM stays on NVMe without a write") {
   CHECK(f.policy.told.back() == std::pair(f.chunk(2), Tier::ram));
   CHECK(f.policy.told[f.policy.told.size() - 2] == std::pair(f.chunk(0), Tier::nvme));
   CHECK(f.metrics.nvme_copies.value() == 1);
-  CHECK(f.cache->space().nvme == 99 * kChunk);
+  CHECK(f.cache->space().nvme == 99 * kBackupChunk);
   CHECK(f.read(0) == Origin::nvme);
 }
 
 TEST_CASE("a chunk that leaves RAM while it is copied is an ordinary one on NVMe") {
-  Fixture f(3, 1, {100});
+  BackupFixture f(3, 1, {100});
   f.read(0);
   f.stores[0]->set_slow(true);
   CHECK(f.cache->ram_backup().copy_next() == Outcome::copied);
@@ -185,7 +185,7 @@ TEST_CASE("a chunk that leaves RAM while it is copied is an ordinary one on NVMe
 }
 
 TEST_CASE("a chunk that has left RAM before its turn is passed over") {
-  Fixture f(3, 1, {100});
+  BackupFixture f(3, 1, {100});
   f.read(0);
   f.policy.victim = f.chunk(0);
   f.read(1);
@@ -196,7 +196,7 @@ TEST_CASE("a chunk that has left RAM before its turn is passed over") {
 }
 
 TEST_CASE("room that a fetch under way will need is left to it") {
-  Fixture f(2, 1, {1}, false);
+  BackupFixture f(2, 1, {1}, false);
   const auto ask = [&](size_t i) {
     f.cache->acquire(f.chunk(i), Urgency{}, [](const Result<AcquiredChunk>& result) { CHECK(result); });
   };
@@ -210,29 +210,29 @@ TEST_CASE("room that a fetch under way will need is left to it") {
 }
 
 TEST_CASE("a copy that cannot be written is not tried again, and changes nothing") {
-  Fixture f(2, 2, {100});
+  BackupFixture f(2, 2, {100});
   f.read_range(0, 2);
   f.stores[0]->set_failing(true);
   CHECK(f.copy_all() == 2);
   CHECK(f.metrics.nvme_copies.value() == 0);
   CHECK(f.cache->ram_backup().copy_next() == Outcome::nothing);
-  CHECK(f.cache->space().nvme == 100 * kChunk);
+  CHECK(f.cache->space().nvme == 100 * kBackupChunk);
   CHECK(f.read(0) == Origin::ram);
 }
 
 TEST_CASE("what moves up from NVMe is a copy there from then on") {
-  Fixture f(3, 0, {3});
+  BackupFixture f(3, 0, {3});
   f.read_range(0, 3);
   f.mount(3);
   for (size_t i = 0; i < 3; ++i) CHECK(f.read(i) == Origin::nvme);
   for (size_t i = 0; i < 3; ++i) CHECK(f.tier(i) == Tier::ram);
   CHECK(f.metrics.nvme_copies.value() == 3);
-  CHECK(f.cache->space().nvme == 3 * kChunk);
+  CHECK(f.cache->space().nvme == 3 * kBackupChunk);
   CHECK(f.cache->ram_backup().copy_next() == Outcome::nothing);
 }
 
 TEST_CASE("after a restart RAM is filled from NVMe when all chunks are there") {
-  Fixture f(6, 4, {100});
+  BackupFixture f(6, 4, {100});
   f.read_range(0, 6);
   f.copy_all();
   f.mount(4);
@@ -241,12 +241,12 @@ TEST_CASE("after a restart RAM is filled from NVMe when all chunks are there") {
   for (size_t i = 0; i < 6; ++i) CHECK(f.tier(i) == (i < 4 ? Tier::ram : Tier::nvme));
   CHECK(f.policy.told.size() == told + 4);
   CHECK(f.metrics.nvme_copies.value() == 4);
-  CHECK(f.cache->space().nvme == 98 * kChunk);
+  CHECK(f.cache->space().nvme == 98 * kBackupChunk);
   CHECK(f.cache->ram_backup().copy_next() == Outcome::nothing);
 }
 
 TEST_CASE("after a restart RAM is left to chunks of the source while some are missing") {
-  Fixture f(6, 4, {5});
+  BackupFixture f(6, 4, {5});
   f.read_range(0, 5);
   f.copy_all();
   f.mount(2);
@@ -259,30 +259,30 @@ TEST_CASE("after a restart RAM is left to chunks of the source while some are mi
 }
 
 TEST_CASE("after a restart what belongs in RAM goes there at once") {
-  Fixture f(6, 0, {4});
+  BackupFixture f(6, 0, {4});
   f.read_range(0, 4);
   f.mount(2);
   f.policy.belongs = true;
   f.read(0);
   CHECK(f.tier(0) == Tier::ram);
-  CHECK(f.cache->space().nvme == kChunk);
+  CHECK(f.cache->space().nvme == kBackupChunk);
   f.read_range(1, 4);
   CHECK(f.tier(3) == Tier::nvme);
 }
 
 TEST_CASE("several stores") {
-  Fixture f(12, 6, {4, 3});
+  BackupFixture f(12, 6, {4, 3});
   f.read_range(0, 6);
   CHECK(f.copy_all() == 6);
   CHECK(f.stores[0]->available() == 0);
-  CHECK(f.stores[1]->available() == kChunk);
+  CHECK(f.stores[1]->available() == kBackupChunk);
   f.read_range(6, 12);
   CHECK(f.metrics.nvme_copies.value() <= 1);
   for (size_t i = 6; i < 12; ++i) CHECK(f.tier(i) == Tier::nvme);
 }
 
 TEST_CASE("without an NVMe tier there are no copies") {
-  Fixture f(2, 2, {});
+  BackupFixture f(2, 2, {});
   f.read_range(0, 2);
   f.cache->ram_backup().start();
   CHECK(f.cache->ram_backup().copy_next() == Outcome::nothing);
@@ -291,7 +291,7 @@ TEST_CASE("without an NVMe tier there are no copies") {
 }
 
 TEST_CASE("the end copies what still waits") {
-  Fixture f(20, 20, {20});
+  BackupFixture f(20, 20, {20});
   f.cache->ram_backup().start();
   f.read_range(0, 20);
   CHECK(f.cache->ram_backup().flush(1h));
@@ -300,7 +300,7 @@ TEST_CASE("the end copies what still waits") {
 }
 
 TEST_CASE("the end waits for a store that hangs no longer than it is told to") {
-  Fixture f(4, 4, {20});
+  BackupFixture f(4, 4, {20});
   f.stores[0]->set_slow(true);
   f.cache->ram_backup().start();
   f.read_range(0, 4);

@@ -12,7 +12,7 @@ namespace {
 using Kind = Urgency::Kind;
 
 /// A queue whose fetches begin when `memory` of their class is left, and tell in which order they did.
-struct Fixture {
+struct QueueFixture {
   TransitQueue queue;
   std::map<uint32_t, std::shared_ptr<Demand>> demands;
   std::map<TransitClass, int> memory;
@@ -40,7 +40,7 @@ struct Fixture {
 using Order = std::vector<uint32_t>;
 
 TEST_CASE("fetches get memory by kind, and within one in the order of their arrival", "[transit_queue]") {
-  Fixture f;
+  QueueFixture f;
   f.add(1, Kind::fill, TransitClass::source);
   f.add(2, Kind::prefetch, TransitClass::source);
   f.add(3, Kind::reader, TransitClass::source);
@@ -54,7 +54,7 @@ TEST_CASE("fetches get memory by kind, and within one in the order of their arri
 }
 
 TEST_CASE("no class waits behind another", "[transit_queue]") {
-  Fixture f;
+  QueueFixture f;
   f.add(1, Kind::reader, TransitClass::others);
   f.add(2, Kind::reader, TransitClass::others);
   f.add(3, Kind::fill, TransitClass::nvme);
@@ -63,7 +63,7 @@ TEST_CASE("no class waits behind another", "[transit_queue]") {
 }
 
 TEST_CASE("a fetch that became more urgent overtakes", "[transit_queue]") {
-  Fixture f;
+  QueueFixture f;
   f.add(1, Kind::fill, TransitClass::source);
   f.add(2, Kind::prefetch, TransitClass::source);
   REQUIRE(f.demands[1]->raise({Kind::reader, 0}));
@@ -74,7 +74,7 @@ TEST_CASE("a fetch that became more urgent overtakes", "[transit_queue]") {
 }
 
 TEST_CASE("a fetch that became more urgent before it waited is known as such", "[transit_queue]") {
-  Fixture f;
+  QueueFixture f;
   f.demands[2] = std::make_shared<Demand>(Urgency{Kind::fill, 0});
   f.demands[2]->raise({Kind::reader, 0});
   f.add(1, Kind::prefetch, TransitClass::source);
@@ -83,7 +83,7 @@ TEST_CASE("a fetch that became more urgent before it waited is known as such", "
 }
 
 TEST_CASE("a fetch that became more urgent while it was tried keeps that", "[transit_queue]") {
-  Fixture f;
+  QueueFixture f;
   f.add(1, Kind::prefetch, TransitClass::source);
   const auto demand = std::make_shared<Demand>(Urgency{Kind::fill, 0});
   f.queue.add(TransitClass::source, demand, [&] {
@@ -103,7 +103,7 @@ TEST_CASE("a fetch that became more urgent while it was tried keeps that", "[tra
 }
 
 TEST_CASE("a fetch that lacks memory of another class by now waits for that", "[transit_queue]") {
-  Fixture f;
+  QueueFixture f;
   TransitClass needs = TransitClass::nvme;
   f.queue.add(TransitClass::nvme, std::make_shared<Demand>(Urgency{}), [&] { return f.attempt(1, needs); });
   needs = TransitClass::source;

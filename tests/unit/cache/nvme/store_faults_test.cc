@@ -16,7 +16,7 @@ using namespace clairfs::testing;
 
 namespace {
 
-IoKind both() {
+IoKind both_kinds() {
   return GENERATE(IoKind::threads, IoKind::automatic);
 }
 
@@ -78,7 +78,7 @@ size_t count_right(NvmeStore& store, uint64_t chunks, size_t length) {
 }  // namespace
 
 TEST_CASE("a flipped byte is found, counted, told once, and the chunk can be written again") {
-  StoreFixture f(both());
+  StoreFixture f(both_kinds());
   const bool restart = GENERATE(false, true);
   f.open();
   REQUIRE(put(*f.store, 1, content_of(1, 10'000)).ok());
@@ -121,7 +121,7 @@ TEST_CASE("an index cut off at any length keeps what was whole") {
 }
 
 TEST_CASE("an index damaged at random never gives wrong data") {
-  StoreFixture f(both());
+  StoreFixture f(both_kinds());
   std::mt19937 random(11);
   constexpr uint64_t kChunks = 30;
   constexpr size_t kLength = 30'000;
@@ -198,7 +198,7 @@ TEST_CASE("a store in use cannot be opened again, and says by whom it is used") 
 }
 
 TEST_CASE("failed reads forget the chunk; eight in a row switch the store off") {
-  StoreFixture f(both());
+  StoreFixture f(both_kinds());
   FaultyIo io(*f.io);
   const auto opened = open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.log.log, f.metrics);
   NvmeStore& store = **opened;
@@ -224,7 +224,7 @@ TEST_CASE("failed reads forget the chunk; eight in a row switch the store off") 
 }
 
 TEST_CASE("a failed write stops writing but not reading") {
-  StoreFixture f(both());
+  StoreFixture f(both_kinds());
   FaultyIo io(*f.io);
   const auto opened = open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.log.log, f.metrics);
   NvmeStore& store = **opened;
@@ -240,7 +240,7 @@ TEST_CASE("a failed write stops writing but not reading") {
 }
 
 TEST_CASE("slots of a dropped chunk are not reused while it is being read") {
-  StoreFixture f(both());
+  StoreFixture f(both_kinds());
   FaultyIo io(*f.io);
   const auto opened = open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.log.log, f.metrics);
   NvmeStore& store = **opened;
@@ -264,7 +264,7 @@ TEST_CASE("slots of a dropped chunk are not reused while it is being read") {
 }
 
 TEST_CASE("a directory deleted while running: what is open goes on, growth and then writing end") {
-  StoreFixture f(both());
+  StoreFixture f(both_kinds());
   NvmeStore& store = f.open();
   REQUIRE(put(store, 1, content_of(1, 10'000)).ok());
   std::filesystem::remove_all(f.directory);
@@ -287,7 +287,7 @@ TEST_CASE("a directory deleted while running: what is open goes on, growth and t
 }
 
 TEST_CASE("a disk that fills up before the capacity is reached ends growth, nothing else") {
-  StoreFixture f(both());
+  StoreFixture f(both_kinds());
   REQUIRE(std::filesystem::create_directory(f.directory));
   const TmpfsMount tmpfs(f.directory, 0, "size=8m,mode=700");
   if (!tmpfs.mounted()) {

@@ -49,8 +49,8 @@ constexpr uint32_t kChunk = 1 << 20;
 constexpr uint64_t kPlenty = 1ULL << 30;
 
 /// Node 1 of a job over equal files, one chunk each.
-struct Fixture {
-  Fixture(uint32_t files, uint64_t size, NodeCapacity capacity, bool immediate, uint64_t nvme = 0)
+struct PrefillFixture {
+  PrefillFixture(uint32_t files, uint64_t size, NodeCapacity capacity, bool immediate, uint64_t nvme = 0)
       : job(std::vector<uint64_t>(files, size), kChunk, kNodes, 3, "seed=1 batch=2"),
         placement(make_placement(capacity)),
         source(immediate),
@@ -66,7 +66,7 @@ struct Fixture {
     policy.set_placement(placement, NodeId(1));
     warm_up.emplace(*cache, *job.catalog);
   }
-  ~Fixture() {
+  ~PrefillFixture() {
     if (warm_up) warm_up->stop();
     CHECK(cache->stop(5s));
   }
@@ -121,7 +121,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("homes come in the order of first use, then copies, all at the lowest urgency") {
-  Fixture f(90, 12288, {40 * 12288, 0}, true);
+  PrefillFixture f(90, 12288, {40 * 12288, 0}, true);
   CHECK(f.warm_up->progress().finished);  // nothing to do yet
   f.use(f.placement);
   REQUIRE(f.finished());
@@ -143,7 +143,7 @@ TEST_CASE("homes come in the order of first use, then copies, all at the lowest 
 }
 
 TEST_CASE("there is one pass, and what is kept already is not asked for") {
-  Fixture f(90, 12288, {40 * 12288, 0}, true);
+  PrefillFixture f(90, 12288, {40 * 12288, 0}, true);
   const auto homes = f.placement->warm_up_order(NodeId(1));
   for (const size_t i : {0U, 7U})
     f.cache->acquire(homes[i], {}, [](const auto& chunk) { CHECK(chunk.ok()); });
@@ -160,7 +160,7 @@ TEST_CASE("there is one pass, and what is kept already is not asked for") {
 TEST_CASE("a bounded number of bytes is under way, in memory that nobody else has to wait for") {
   SECTION("into RAM") {
     // 16 MiB, the least that transit memory has, though none of it is used.
-    Fixture f(300, 1 << 20, {kPlenty, 0}, false);
+    PrefillFixture f(300, 1 << 20, {kPlenty, 0}, false);
     f.use(f.placement);
     CHECK(f.holds_at(16));
     CHECK(f.stores.metrics.transit_bytes.value() == 0);
@@ -171,26 +171,26 @@ TEST_CASE("a bounded number of bytes is under way, in memory that nobody else ha
     f.source.inner.complete_all();
   }
   SECTION("on to NVMe") {
-    Fixture f(60, 1 << 20, {0, NvmeStore::usable_bytes(64 << 20, kChunk)}, false, 64 << 20);
+    PrefillFixture f(60, 1 << 20, {0, NvmeStore::usable_bytes(64 << 20, kChunk)}, false, 64 << 20);
     f.use(f.placement);
     CHECK(f.holds_at(2));  // an eighth of 16 MiB
-    CHECK(Fixture::eventually([&] {
+    CHECK(PrefillFixture::eventually([&] {
       f.source.inner.complete_one();
       return f.warm_up->progress().finished;
     }));
     for (const ChunkId chunk : f.placement->warm_up_order(NodeId(1))) {
-      CHECK(Fixture::eventually([&] { return f.cache->tier_of(chunk) == Tier::nvme; }));
+      CHECK(PrefillFixture::eventually([&] { return f.cache->tier_of(chunk) == Tier::nvme; }));
     }
   }
 }
 
 TEST_CASE("a source that is faster than NVMe is not read in vain") {
-  Fixture f(60, 1 << 20, {0, NvmeStore::usable_bytes(64 << 20, kChunk)}, true, 64 << 20);
+  PrefillFixture f(60, 1 << 20, {0, NvmeStore::usable_bytes(64 << 20, kChunk)}, true, 64 << 20);
   f.use(f.placement);
   REQUIRE(f.finished());
   for (uint32_t c = 0; c < 60; ++c) {
     if (f.placement->tier_at(NodeId(1), ChunkId(c)) == Tier::none) continue;
-    CHECK(Fixture::eventually([&] { return f.cache->tier_of(ChunkId(c)) == Tier::nvme; }));
+    CHECK(PrefillFixture::eventually([&] { return f.cache->tier_of(ChunkId(c)) == Tier::nvme; }));
   }
   // Another placement that gives the node the same: nothing is read again, not from NVMe either.
   const uint64_t fetches = f.source.inner.fetches;
@@ -202,7 +202,7 @@ TEST_CASE("a source that is faster than NVMe is not read in vain") {
 }
 
 TEST_CASE("what it has brought in is let go of at once") {
-  Fixture f(90, 12288, {40 * 12288, 0}, true);
+  PrefillFixture f(90, 12288, {40 * 12288, 0}, true);
   f.use(f.placement);
   REQUIRE(f.finished());
   // A new placement takes the place of the old one's chunks, which needs their memory.
@@ -217,7 +217,7 @@ TEST_CASE("what it has brought in is let go of at once") {
 }
 
 TEST_CASE("errors of single chunks are counted and the rest goes on") {
-  Fixture f(90, 12288, {40 * 12288, 0}, true);
+  PrefillFixture f(90, 12288, {40 * 12288, 0}, true);
   const auto homes = f.files_of(f.placement->warm_up_order(NodeId(1)));
   f.source.inner.fail_files = {homes[0], homes[5]};
   f.use(f.placement);
@@ -228,7 +228,7 @@ TEST_CASE("errors of single chunks are counted and the rest goes on") {
 }
 
 TEST_CASE("another placement is followed at once") {
-  Fixture f(300, 1 << 20, {kPlenty, 0}, false);
+  PrefillFixture f(300, 1 << 20, {kPlenty, 0}, false);
   f.use(f.placement);
   REQUIRE(f.holds_at(16));
   const auto other = f.make_placement({100 << 20, 0});
@@ -236,7 +236,7 @@ TEST_CASE("another placement is followed at once") {
   f.use(other);
   CHECK(f.warm_up->progress().total == other->kept_bytes(NodeId(1)));
   CHECK(f.warm_up->progress().done == 0);
-  CHECK(Fixture::eventually([&] {
+  CHECK(PrefillFixture::eventually([&] {
     f.source.inner.complete_all();
     return f.warm_up->progress().finished;
   }));
@@ -252,7 +252,7 @@ TEST_CASE("another placement is followed at once") {
 }
 
 TEST_CASE("it stops at once, whatever is under way, and does nothing afterwards") {
-  Fixture f(300, 1 << 20, {kPlenty, 0}, false);
+  PrefillFixture f(300, 1 << 20, {kPlenty, 0}, false);
   f.use(f.placement);
   REQUIRE(f.holds_at(16));
   f.warm_up->stop();
@@ -263,11 +263,11 @@ TEST_CASE("it stops at once, whatever is under way, and does nothing afterwards"
 }
 
 TEST_CASE("a source that fails is not run through to the end of the list") {
-  Fixture f(300, 12288, {kPlenty, 0}, true);
+  PrefillFixture f(300, 12288, {kPlenty, 0}, true);
   for (uint32_t file = 1; file <= 300; ++file) f.source.inner.fail_files.insert(FileId(file));
   const auto begin = std::chrono::steady_clock::now();
   f.use(f.placement);
-  REQUIRE(Fixture::eventually([&] { return f.source.inner.fetches >= 3; }));
+  REQUIRE(PrefillFixture::eventually([&] { return f.source.inner.fetches >= 3; }));
   const uint64_t fetches = f.source.inner.fetches;
   CHECK(fetches <= 1 + static_cast<uint64_t>((std::chrono::steady_clock::now() - begin) / 100ms));
 }

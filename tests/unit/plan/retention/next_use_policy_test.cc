@@ -17,9 +17,9 @@ using namespace clairfs;
 namespace {
 
 /// A dataset of equal files and a plan over it.
-struct Fixture {
-  Fixture(uint32_t files, uint64_t size, const std::string& plan,
-          const std::function<void(TempTree&)>& fill = {})
+struct NextUseFixture {
+  NextUseFixture(uint32_t files, uint64_t size, const std::string& plan,
+                 const std::function<void(TempTree&)>& fill = {})
       : count(files), bytes(size) {
     if (fill) fill(tree);
     for (uint32_t i = 0; i < files && !fill; ++i) tree.write("f" + std::to_string(10000 + i), size);
@@ -41,7 +41,7 @@ struct Fixture {
 };
 
 /// Reads a whole job through a cache of `ram` and `nvme` bytes that obeys the policy; the bytes fetched.
-uint64_t replay(Fixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme) {
+uint64_t replay(NextUseFixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme) {
   NextUsePolicy policy(*f.catalog);
   std::map<ChunkId, Tier> resident;
   TierSpace space{ram, nvme};
@@ -100,7 +100,7 @@ uint64_t replay(Fixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme) {
 TEST_CASE("over shuffled epochs the source is read no more than the bound says") {
   constexpr uint32_t kFiles = 2000;
   constexpr uint32_t kEpochs = 5;
-  Fixture f(kFiles, 8192, "seed=7 format=files epochs=5");
+  NextUseFixture f(kFiles, 8192, "seed=7 format=files epochs=5");
   const double s = kFiles * 8192.0;
   for (const double share : {0.0, 0.1, 0.25, 0.5, 0.75, 0.95, 1.2}) {
     for (const double in_ram : {1.0, 0.5, 0.0}) {
@@ -118,7 +118,7 @@ TEST_CASE("over shuffled epochs the source is read no more than the bound says")
 }
 
 TEST_CASE("a chunk without a further use is not kept, and one that had its last use makes room") {
-  Fixture f(4, 4096, "seed=7 format=files epochs=1");
+  NextUseFixture f(4, 4096, "seed=7 format=files epochs=1");
   NextUsePolicy policy(*f.catalog);
   policy.kept(f.chunk_of(0), Tier::ram);
   const Horizon horizon = f.run->reader().horizon();
@@ -132,7 +132,7 @@ TEST_CASE("a chunk without a further use is not kept, and one that had its last 
 }
 
 TEST_CASE("without a plan, and after its end, the rule is first touch") {
-  Fixture f(4, 4096, "seed=7 format=files epochs=1");
+  NextUseFixture f(4, 4096, "seed=7 format=files epochs=1");
   NextUsePolicy policy(*f.catalog);
   CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}).tier == Tier::ram);
   CHECK(policy.place(f.chunk_of(1), 4096, {0, 4096}).tier == Tier::nvme);
@@ -145,7 +145,7 @@ TEST_CASE("without a plan, and after its end, the rule is first touch") {
 }
 
 TEST_CASE("what no plan uses makes room before what one uses, and all of it") {
-  Fixture f(10, 4096, "root=used seed=7 format=files", [](TempTree& tree) {
+  NextUseFixture f(10, 4096, "root=used seed=7 format=files", [](TempTree& tree) {
     for (int i = 0; i < 5; ++i) tree.write("other/f" + std::to_string(i), 4096);
     for (int i = 0; i < 10; ++i) tree.write("used/f" + std::to_string(i), 4096);
   });
@@ -173,7 +173,7 @@ TEST_CASE("what no plan uses makes room before what one uses, and all of it") {
 }
 
 TEST_CASE("the chunks of a plan that was removed make room for another's") {
-  Fixture f(0, 4096, "name=b root=b seed=7 format=files", [](TempTree& tree) {
+  NextUseFixture f(0, 4096, "name=b root=b seed=7 format=files", [](TempTree& tree) {
     for (int i = 0; i < 4; ++i) tree.write("a/f" + std::to_string(i), 4096);
     for (int i = 0; i < 4; ++i) tree.write("b/f" + std::to_string(i), 4096);
   });
@@ -196,7 +196,7 @@ TEST_CASE("the chunks of a plan that was removed make room for another's") {
 }
 
 TEST_CASE("a store that takes no writes keeps what it has") {
-  Fixture f(3, 4096, "seed=7 format=files");
+  NextUseFixture f(3, 4096, "seed=7 format=files");
   REQUIRE(f.run->prepare().ok());
   const Horizon horizon = f.run->reader().horizon();
   NextUsePolicy policy(*f.catalog);

@@ -24,8 +24,8 @@ constexpr uint64_t kPadded = 12288;
 
 /// A job of three nodes that uses the first `used` files, and the placement with so many chunks in each tier
 /// of each node.
-struct Fixture {
-  Fixture(uint64_t in_ram, uint64_t on_nvme, const std::string& seed = "seed=1", uint32_t used = kFiles)
+struct PlacedFixture {
+  PlacedFixture(uint64_t in_ram, uint64_t on_nvme, const std::string& seed = "seed=1", uint32_t used = kFiles)
       : job(std::vector<uint64_t>(kFiles, kSize), 1 << 20, 3, 4, seed + " batch=2"),
         placement(std::make_shared<const Placement>(
             Placement::make(*job.catalog, uses_of(used),
@@ -62,7 +62,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("without a placement the policy of a single node decides") {
-  Fixture f(10, 20);
+  PlacedFixture f(10, 20);
   const TierSpace full{0, 0};
   const TierSpace ram{kPadded, 0};
   CHECK(f.policy.place(ChunkId(0), kPadded, ram).tier == Tier::ram);
@@ -78,7 +78,7 @@ TEST_CASE("without a placement the policy of a single node decides") {
 }
 
 TEST_CASE("a chunk is kept where the placement says, else in the other tier, else not") {
-  Fixture f(10, 20);
+  PlacedFixture f(10, 20);
   f.policy.set_placement(f.placement, NodeId(1));
   const ChunkId in_ram = f.chunks_with(Tier::ram).front();
   const ChunkId on_nvme = f.chunks_with(Tier::nvme).front();
@@ -97,7 +97,7 @@ TEST_CASE("a chunk is kept where the placement says, else in the other tier, els
 }
 
 TEST_CASE("residents from before make room for what is placed, and nothing placed ever does") {
-  Fixture f(10, 20);
+  PlacedFixture f(10, 20);
   const auto in_ram = f.chunks_with(Tier::ram);
   const auto elsewhere = f.chunks_with(Tier::none);
   // One that is placed (on NVMe, though it lies in RAM) and two that are not.
@@ -121,8 +121,8 @@ TEST_CASE("residents from before make room for what is placed, and nothing place
 }
 
 TEST_CASE("what an older placement kept makes room; without one the single node's policy has it back") {
-  Fixture f(10, 20);
-  const Fixture next(10, 20, "seed=2");
+  PlacedFixture f(10, 20);
+  const PlacedFixture next(10, 20, "seed=2");
   f.policy.set_placement(f.placement, NodeId(1));
   for (const ChunkId chunk : f.chunks_with(Tier::ram)) f.policy.kept(chunk, Tier::ram);
   f.policy.set_placement(next.placement, NodeId(1));
@@ -185,7 +185,7 @@ TEST_CASE("in any state would_keep() says what place() does, and place() makes t
   std::mt19937 random(6);
   for (int round = 0; round < 300; ++round) {
     const uint32_t used = round % 2 == 0 ? kFiles : kFiles / 2;
-    Fixture f(random() % 40, random() % 40, "seed=" + std::to_string(round % 7), used);
+    PlacedFixture f(random() % 40, random() % 40, "seed=" + std::to_string(round % 7), used);
     std::map<ChunkId, Tier> resident;
     NodeCapacity room{random() % 60 * kPadded, random() % 60 * kPadded};
     const auto room_in = [&](Tier tier) -> uint64_t& { return tier == Tier::ram ? room.ram : room.nvme; };

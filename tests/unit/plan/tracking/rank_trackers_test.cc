@@ -13,14 +13,14 @@ namespace {
 
 using Samples = std::vector<uint32_t>;
 
-constexpr uint32_t kSamples = 8000;
+constexpr uint32_t kNodeSamples = 8000;
 constexpr uint32_t kEpochs = 4;
 
 // A node whose ranks read a plan at their own pace, every open seen, and no epoch ahead but the next is
 // known.
 class Node {
  public:
-  explicit Node(uint32_t ranks, uint32_t samples = kSamples, const std::string& more = "")
+  explicit Node(uint32_t ranks, uint32_t samples = kNodeSamples, const std::string& more = "")
       : plan(plan_over(samples, "seed=42 epochs=" + std::to_string(kEpochs) +
                                     " world=" + std::to_string(ranks) +
                                     " ranks_per_node=" + std::to_string(ranks) + " batch=8 " + more)) {
@@ -129,7 +129,7 @@ TEST_CASE("the thread tells ranks apart whose samples are expected by both") {
 TEST_CASE("workers are threads of their own, new ones in every epoch") {
   constexpr uint32_t kWorkers = 3;
   constexpr uint32_t kBatch = 8;
-  Node node(2, kSamples, "workers=3");
+  Node node(2, kNodeSamples, "workers=3");
   std::mt19937 random(5);
   const uint64_t drift = node.length() / 2;
   std::array<uint64_t, 2> batch{};
@@ -171,7 +171,7 @@ TEST_CASE("strays of 5 % disturb no rank") {
   for (uint64_t step = 0; step < total + drift; ++step) {
     if (step < total) node.open(20, node.at(0, step));
     if (step >= drift) node.open(21, node.at(1, step - drift));
-    if (random() % 10 == 0) node.open(threads == 0 ? 0 : threads == 1 ? 20 : 99, random() % kSamples);
+    if (random() % 10 == 0) node.open(threads == 0 ? 0 : threads == 1 ? 20 : 99, random() % kNodeSamples);
   }
   for (const uint32_t rank : {0U, 1U}) {
     check_followed(node, rank);
@@ -223,7 +223,7 @@ TEST_CASE("a rank that begins anew in another process is found again, and the ot
 
 TEST_CASE("a rank that leaves its plan is suspended by itself") {
   Node node(2);
-  AccessSequence other = plan_over(kSamples, "seed=1000 world=2 ranks_per_node=2 batch=8");
+  AccessSequence other = plan_over(kNodeSamples, "seed=1000 world=2 ranks_per_node=2 batch=8");
   const auto wrong = other.reader_sequence(*other.order(Epoch(0)), Epoch(0), NodeId(0), 1);
   for (uint64_t position = 0; position < 1000; ++position) {
     node.open(5, node.at(0, position));

@@ -12,7 +12,7 @@ using namespace clairfs;
 namespace {
 
 constexpr uint32_t kLength = 100000;
-constexpr Relocator::Sight kOpens{4, 0};
+constexpr Relocator::Sight kFewOpens{4, 0};
 
 // Epoch 0 has sample p at position p, epoch 1 the same from the end.
 KnownEpochs two_epochs() {
@@ -40,23 +40,23 @@ TEST_CASE("eight strays in a row say where the reader is, seven do not") {
   const KnownEpochs epochs = two_epochs();
   Relocator relocator;
   stray(relocator, 5000, 7);
-  CHECK_FALSE(relocator.find(epochs, TrackerState::following, kOpens));
+  CHECK_FALSE(relocator.find(epochs, TrackerState::following, kFewOpens));
   relocator.note_stray({5007, 8});
-  const auto found = relocator.find(epochs, TrackerState::following, kOpens);
+  const auto found = relocator.find(epochs, TrackerState::following, kFewOpens);
   REQUIRE(found);
   CHECK(found->epoch == Epoch(0));
   CHECK(found->chain.low == 5000);
   CHECK(found->chain.second == 5006);
   CHECK(found->chain.top == 5007);
   relocator.clear();
-  CHECK_FALSE(relocator.find(epochs, TrackerState::following, kOpens));
+  CHECK_FALSE(relocator.find(epochs, TrackerState::following, kFewOpens));
 }
 
 TEST_CASE("the epoch that explains most is the one") {
   const KnownEpochs epochs = two_epochs();
   Relocator relocator;
   for (uint32_t i = 0; i < 12; ++i) relocator.note_stray({kLength - 1 - 700 - 4 * i, i});
-  const auto found = relocator.find(epochs, TrackerState::suspended, kOpens);
+  const auto found = relocator.find(epochs, TrackerState::suspended, kFewOpens);
   REQUIRE(found);
   CHECK(found->epoch == Epoch(1));
   CHECK(found->chain.top == 744);
@@ -66,7 +66,7 @@ TEST_CASE("sentinels are found at their distance") {
   const KnownEpochs epochs = two_epochs();
   Relocator relocator;
   stray(relocator, 5000, 12, 60);
-  CHECK_FALSE(relocator.find(epochs, TrackerState::following, kOpens));
+  CHECK_FALSE(relocator.find(epochs, TrackerState::following, kFewOpens));
   CHECK(relocator.find(epochs, TrackerState::following, {4, 64}));
 }
 
@@ -77,8 +77,8 @@ TEST_CASE("another reader on the same files is not ours, while ours goes on") {
     relocator.note_stray({5000 + static_cast<uint32_t>(tick), tick});
     relocator.note_match(tick + 1);
   }
-  CHECK_FALSE(relocator.find(epochs, TrackerState::following, kOpens));
-  CHECK(relocator.find(epochs, TrackerState::waiting, kOpens));
+  CHECK_FALSE(relocator.find(epochs, TrackerState::following, kFewOpens));
+  CHECK(relocator.find(epochs, TrackerState::waiting, kFewOpens));
 }
 
 TEST_CASE("a suspended plan is found by most of what is seen") {
@@ -88,7 +88,7 @@ TEST_CASE("a suspended plan is found by most of what is seen") {
     Relocator relocator;
     for (uint32_t i = 0; i < 64; ++i)
       relocator.note_stray({i % 16 < strangers ? static_cast<uint32_t>(random() % kLength) : 5000 + i, i});
-    return relocator.find(epochs, TrackerState::suspended, kOpens).has_value();
+    return relocator.find(epochs, TrackerState::suspended, kFewOpens).has_value();
   };
   CHECK(found_with(4));
   CHECK_FALSE(found_with(9));
@@ -99,9 +99,9 @@ TEST_CASE("after samples were left out, only a reader that leaves none out is fo
   Relocator relocator;
   relocator.require_all();
   stray(relocator, 5000, 64, 2);
-  CHECK_FALSE(relocator.find(epochs, TrackerState::suspended, kOpens));
+  CHECK_FALSE(relocator.find(epochs, TrackerState::suspended, kFewOpens));
   stray(relocator, 9000, 64, 1, 100);
-  CHECK(relocator.find(epochs, TrackerState::suspended, kOpens));
+  CHECK(relocator.find(epochs, TrackerState::suspended, kFewOpens));
 }
 
 TEST_CASE("a search is due with every fourth stray") {
@@ -111,6 +111,6 @@ TEST_CASE("a search is due with every fourth stray") {
   CHECK_FALSE(relocator.is_due());
   stray(relocator, 50000, 1);
   CHECK(relocator.is_due());
-  relocator.find(epochs, TrackerState::following, kOpens);
+  relocator.find(epochs, TrackerState::following, kFewOpens);
   CHECK_FALSE(relocator.is_due());
 }

@@ -16,7 +16,7 @@ ScenarioValue value_of(const std::string& text) {
   return parsed->entries[0].value;
 }
 
-std::string error_of(const std::string& text) {
+std::string text_error(const std::string& text) {
   const auto parsed = parse_scenario_text(text, "file.toml");
   INFO(text);
   REQUIRE(!parsed);
@@ -53,15 +53,15 @@ TEST_CASE("scenario text: sections, comments, lines") {
 }
 
 TEST_CASE("scenario text: errors name the line and the key") {
-  CHECK(error_of("\n[a\n") == "file.toml:2: '[a' is no section; want [NAME] or [class.NAME]");
-  CHECK(error_of("[a]\n[b]\n[a]\n") == "file.toml:3: [a] comes twice, first in line 1");
-  CHECK(error_of("[a]\nx = 1\nx = 2\n") == "file.toml:3: x: comes twice, first in line 2");
-  CHECK(error_of("x = \n").find("file.toml:1: x: '' is no value") == 0);
-  CHECK(error_of("x = 1 2\n").find("file.toml:1: x: '1 2' is no value") == 0);
-  CHECK(error_of("x = {1 = a}\n").find("file.toml:1: x: ") == 0);
-  CHECK(error_of("x = \"a\" \"b\"\n").find("file.toml:1: x: ") == 0);
-  CHECK(error_of("hello\n") == "file.toml:1: 'hello' is neither KEY = VALUE nor a [section]");
-  CHECK(error_of("a b = 1\n").find("file.toml:1: 'a b = 1' is neither") == 0);
+  CHECK(text_error("\n[a\n") == "file.toml:2: '[a' is no section; want [NAME] or [class.NAME]");
+  CHECK(text_error("[a]\n[b]\n[a]\n") == "file.toml:3: [a] comes twice, first in line 1");
+  CHECK(text_error("[a]\nx = 1\nx = 2\n") == "file.toml:3: x: comes twice, first in line 2");
+  CHECK(text_error("x = \n").find("file.toml:1: x: '' is no value") == 0);
+  CHECK(text_error("x = 1 2\n").find("file.toml:1: x: '1 2' is no value") == 0);
+  CHECK(text_error("x = {1 = a}\n").find("file.toml:1: x: ") == 0);
+  CHECK(text_error("x = \"a\" \"b\"\n").find("file.toml:1: x: ") == 0);
+  CHECK(text_error("hello\n") == "file.toml:1: 'hello' is neither KEY = VALUE nor a [section]");
+  CHECK(text_error("a b = 1\n").find("file.toml:1: 'a b = 1' is neither") == 0);
 }
 
 TEST_CASE("scenario text: a sweep's value may be a plain word") {
