@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "tests/support/catch.h"
 #include "tests/support/reader_model.h"
@@ -65,6 +66,7 @@ class Node {
 
  private:
   void know(uint32_t rank, uint32_t epoch) {
+    if (!known_.insert({rank, epoch}).second) return;
     auto sequence = std::make_shared<const EpochSequence>(Epoch(epoch), order(rank, epoch), 0);
     const uint64_t begin = uint64_t{epoch} * sequence->length();
     trackers_[rank]->add_epoch(std::make_shared<const SequencePositions>(std::move(sequence)), begin);
@@ -72,6 +74,7 @@ class Node {
 
   std::vector<std::unique_ptr<Tracker>> trackers_;
   std::map<std::pair<uint32_t, uint32_t>, Samples> orders_;
+  std::set<std::pair<uint32_t, uint32_t>> known_;
 };
 
 void check_followed(Node& node, uint32_t rank) {
