@@ -34,7 +34,7 @@ while (($#)); do
   esac
   shift
 done
-marks=$(printf '%s' "${pytest_select[0]:-}" "${pytest_select[1]:+ and ${pytest_select[1]}}")
+marks=${pytest_select[*]/#/and }
 
 tests/install-deps.sh build test
 [[ -c /dev/fuse ]] || { echo "run.sh: no /dev/fuse: load the module (modprobe fuse), or give the container the device" >&2; exit 1; }
@@ -77,24 +77,37 @@ trap 'exit 143' TERM
 # MPI brings UCX, whose hooks into mmap and madvise ThreadSanitizer does not survive; TCP needs none.
 environment=(env UCX_MEM_EVENTS=n "CLAIRFS_TEST_RUN=$run" "TMPDIR=$run" "CLAIRFS_BUILD_DIR=$PWD/build/$preset"
              PYTHONDONTWRITEBYTECODE=1 "LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0")
+
+# The fuzz targets are built while tests wait. The processor is theirs only when nothing else wants it.
+fuzz_build=
+if $fuzz && [[ -e $(clang++ -print-resource-dir 2>/dev/null)/lib/linux/libclang_rt.fuzzer-$(uname -m).a ]]; then
+  idly() { "${environment[@]}" nice -n 19 "$@"; }
+  { idly cmake --preset fuzz ${CI:+-DCLAIRFS_WERROR=ON} && idly cmake --build --preset fuzz -j"$(nproc)"
+  } >"$run/fuzz-build.log" 2>&1 &
+  fuzz_build=$!
+fi
+
 # Their own statuses are not needed: the totals below come from what they report of each test.
-reports=("$run/ctest.xml,$run/ctest-again.xml" "$run/pytest.xml,$run/pytest-again.xml")
+reports=("$run/ctest.xml,$run/ctest-again.xml" "$run/pytest.xml,$run/pytest-again.xml"
+         "$run/pytest-alone.xml,$run/pytest-again.xml")
 totals() { /usr/bin/python3 tests/support/totals.py "$@"; }
 run_ctest() { "${environment[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=ignore "$@"; }
 run_pytest() { "${environment[@]}" /usr/bin/python3 -m pytest tests -o "cache_dir=$run/pytest-cache" "$@"; }
 run_ctest -j"$(nproc)" --output-junit "$run/ctest.xml" "${ctest_select[@]}" || true
-run_pytest --junitxml "$run/pytest.xml" -m "$marks" || true
+# Two files at a time, for most tests wait more than they compute. Those marked alone change what all would notice.
+run_pytest -n 2 --dist loadfile --junitxml "$run/pytest.xml" -m "not alone $marks" || true
+run_pytest --junitxml "$run/pytest-alone.xml" -m "alone $marks" || true
 few_failed() { read -r _ failed _ <<<"$(totals "$@")" && ((failed > 0 && failed <= most_again)); }
 if $again && few_failed "${reports[@]}"; then
   ! few_failed "${reports[0]}" || run_ctest --rerun-failed --output-junit "$run/ctest-again.xml" || true
   run_pytest --last-failed --last-failed-no-failures=none --junitxml "$run/pytest-again.xml" || true
 fi
 
-if $fuzz && [[ -e $(clang++ -print-resource-dir 2>/dev/null)/lib/linux/libclang_rt.fuzzer-$(uname -m).a ]]; then
+if [[ -n $fuzz_build ]]; then
   reports+=("$run/fuzz.xml")
-  { cmake --preset fuzz ${CI:+-DCLAIRFS_WERROR=ON} && cmake --build --preset fuzz -j"$(nproc)" &&
-    "${environment[@]}" ctest --test-dir build/fuzz -j"$(nproc)" --output-on-failure --output-junit "$run/fuzz.xml"
-  } || true
+  wait "$fuzz_build" && built=true || built=false
+  cat "$run/fuzz-build.log"
+  ! $built || "${environment[@]}" ctest --test-dir build/fuzz -j"$(nproc)" --output-on-failure --output-junit "$run/fuzz.xml" || true
 elif $fuzz; then
   echo "fuzz targets and clang's -Wthread-safety are left out: there is no clang with libFuzzer (tests/install-deps.sh fuzz)"
 fi

@@ -165,6 +165,7 @@ def fusectl():
         subprocess.run(["umount", "-l", folder], check=True)
 
 
+@pytest.mark.alone  # every guard would use it
 @pytest.mark.usefixtures("fusectl")
 def test_while_its_source_hangs_and_its_mount_is_detached():
     # The thread that reads the source keeps the device, and no path leads to the mount any more.

@@ -10,6 +10,7 @@ SOAK = pathlib.Path(__file__).resolve().parents[1] / "soak.py"
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # it drops caches
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("ranks, seconds", [(1, 30), (4, 120)])
 def test_soak(ranks, seconds):

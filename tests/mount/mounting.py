@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import errno
+import fcntl
 import hashlib
 import os
 import pathlib
@@ -37,12 +38,15 @@ def error_name(call, *args, **named):
 def device_for_all():
     """/dev/fuse open to all users, as udev has it on any Debian."""
     device = pathlib.Path("/dev/fuse")
-    mode = stat.S_IMODE(device.stat().st_mode)
-    device.chmod(0o666)
-    try:
-        yield
-    finally:
-        device.chmod(mode)
+    with device.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests beside this one want it, too
+        mode = stat.S_IMODE(device.stat().st_mode)
+        device.chmod(0o666)
+        try:
+            yield
+        finally:
+            device.chmod(mode)
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a child may have inherited it
 
 
 def as_user(uid, call, *args):

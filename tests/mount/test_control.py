@@ -106,6 +106,7 @@ def test_each_reading_is_fresh(mount):
         json.loads(begin + file.read())
 
 
+@pytest.mark.alone
 def test_snapshots_are_freed(mount):
     before = mount.stat("fuse.requests.forget")
     for _ in range(200):
@@ -115,6 +116,7 @@ def test_snapshots_are_freed(mount):
     assert mount.stats()["catalog"]["files"] == 3
 
 
+@pytest.mark.alone
 def test_open_snapshot_outlives_its_name(mount):
     with open(mount.path / ".clairfs/config", "rb") as file:
         pathlib.Path("/proc/sys/vm/drop_caches").write_text("3\n")

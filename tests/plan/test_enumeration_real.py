@@ -61,6 +61,10 @@ def order_of(plan, epoch=0, rank=0):
     return done.stdout.split(b"\0")[:-1] if done.returncode == 0 else None
 
 
+# The kernel gives up after 40 links of a path, but before that if anybody mounts something meanwhile: it begins again and
+# goes on counting. Then one of both sees less than the other.
+TRIES = 5
+
 WALK = os.walk
 
 
@@ -96,9 +100,12 @@ def test_imagefolder(tmp_path, seed):
     os.mkdir(root)
     make_tree(root, random.Random(seed))
     for allow_empty in (False, True):
-        expected = real(root, allow_empty)
         plan = f"shuffle=false format=imagefolder allow_empty={allow_empty} root={os.fsdecode(root)}"
-        assert order_of(plan) == expected
+        for _ in range(TRIES):
+            expected, found = real(root, allow_empty), order_of(plan)
+            if found == expected:
+                break
+        assert found == expected
 
 
 def test_most_trees_are_numbered(tmp_path):

@@ -61,7 +61,8 @@ class Rank:
         """In steps, each when its samples have been pushed; `until` in samples of all epochs."""
         while self.done < until:
             ahead = min(STEP, until - self.done)
-            clairmount.wait_until(lambda: self.state()["ahead"] >= ahead, f"rank {self.rank} has its samples before it")
+            wanted = min(2 * STEP, len(self.names) - self.done)
+            clairmount.wait_until(lambda: self.state()["ahead"] >= wanted, f"rank {self.rank} has its samples before it")
             for name in self.names[self.done : self.done + ahead]:
                 self.process.stdin.write(f"{self.how} {self.mount.path / name}\n")
                 self.process.stdin.flush()

@@ -20,7 +20,8 @@ def free_port(host="127.0.0.1"):
     program that asks for just this one could."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
         lowest = int(file.read().split()[0])
-    for port in range(lowest - 1 - os.getpid() % 10_000, 1024, -1):
+    # Tests that run beside each other have neighbouring process ids, and are to try no neighbouring ports.
+    for port in range(lowest - 1 - os.getpid() * 100 % 10_000, 1024, -1):
         with socket.socket() as probe:
             with contextlib.suppress(OSError):
                 probe.bind((host, port))
