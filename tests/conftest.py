@@ -1,8 +1,12 @@
 """What all pytest suites share: the helpers of tests/support, and a marker per folder for tests/run.sh --label."""
 
+import ctypes
+import os
 import pathlib
 import signal
 import sys
+import tempfile
+import threading
 
 import pytest
 
@@ -15,6 +19,30 @@ import clairmount  # noqa: E402  (after the path is set)
 # A shell ignores them for what it starts in the background, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+def make_mount_namespace():
+    """A mount namespace that a test makes copies all mounts, and so keeps the daemons of tests in another process alive."""
+    clone_newns, ms_rec, ms_private = 0x20000, 0x4000, 1 << 18
+    assert threading.current_thread() is threading.main_thread()  # what it starts is in its namespace
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(clone_newns) != 0 or libc.mount(b"none", b"/", None, ms_rec | ms_private, None) != 0:
+        raise OSError(ctypes.get_errno(), "a mount namespace for the tests")
+
+
+def pytest_configure():
+    if "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:
+        make_mount_namespace()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_mount_left():
+    """Nobody else sees the mounts of a namespace of our own."""
+    yield
+    ours = os.path.realpath(tempfile.gettempdir()) + "/clairfs-"
+    left = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
+            if line.split()[4].startswith(ours)]
+    assert not left or "PYTEST_XDIST_WORKER" not in os.environ, left
 
 
 def pytest_collection_modifyitems(items):
