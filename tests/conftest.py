@@ -16,9 +16,10 @@ sys.path.insert(0, str(TESTS / "support"))
 import clairmount  # noqa: E402  (after the path is set)
 
 
-# A shell ignores them for what it starts in the background, and children inherit that.
+# A shell ignores them for what it starts in the background, and nohup for what it runs; children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def make_mount_namespace():

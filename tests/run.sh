@@ -94,7 +94,7 @@ totals() { /usr/bin/python3 tests/support/totals.py "$@"; }
 run_ctest() { "${environment[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=ignore "$@"; }
 run_pytest() { "${environment[@]}" /usr/bin/python3 -m pytest tests -o "cache_dir=$run/pytest-cache" "$@"; }
 run_ctest -j"$(nproc)" --output-junit "$run/ctest.xml" "${ctest_select[@]}" || true
-# Two files at a time, for most tests wait more than they compute. Those marked alone change what all would notice.
+# Two files at a time, for most tests wait more than they compute; then those that do not go with others.
 run_pytest -n 2 --dist loadfile --junitxml "$run/pytest.xml" -m "not alone $marks" || true
 run_pytest --junitxml "$run/pytest-alone.xml" -m "alone $marks" || true
 few_failed() { read -r _ failed _ <<<"$(totals "$@")" && ((failed > 0 && failed <= most_again)); }

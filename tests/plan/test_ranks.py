@@ -11,6 +11,9 @@ import clairmount
 import pytest
 from planning import make_images, plan, predicted, register
 
+# Beside three others, one in twenty of those that read without open() finds its rank "skipped ahead".
+pytestmark = pytest.mark.alone
+
 EPOCHS = 4
 STEP = 8  # samples a rank reads before the next one's turn
 
@@ -61,8 +64,7 @@ class Rank:
         """In steps, each when its samples have been pushed; `until` in samples of all epochs."""
         while self.done < until:
             ahead = min(STEP, until - self.done)
-            wanted = min(2 * STEP, len(self.names) - self.done)
-            clairmount.wait_until(lambda: self.state()["ahead"] >= wanted, f"rank {self.rank} has its samples before it")
+            clairmount.wait_until(lambda: self.state()["ahead"] >= ahead, f"rank {self.rank} has its samples before it")
             for name in self.names[self.done : self.done + ahead]:
                 self.process.stdin.write(f"{self.how} {self.mount.path / name}\n")
                 self.process.stdin.flush()
