@@ -1,0 +1,100 @@
+#include "fs/control/reports.h"
+
+#include <set>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+
+namespace {
+
+MountInfo mount_info() {
+  MountInfo info;
+  info.source = "/pfs/im \"ages\"\n";
+  info.mountpoint = "/mnt/data";
+  info.io_backend = "uring";
+  info.catalog_origin = "scanned in 0.01 s";
+  info.control_socket = "clairfs.1.2";
+  info.pid = 4711;
+  info.started = std::chrono::steady_clock::now();
+  return info;
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("stats.json has every metric at its place, and whatever names are made of it stays JSON") {
+  Metrics metrics;
+  metrics.pfs_bytes.add(12345);
+  metrics.ram_chunks.set(-1);
+  metrics.stall_ns.add(1'500'000'000);
+  metrics.pfs_latency.record(std::chrono::milliseconds(1));
+  const auto json = nlohmann::json::parse(
+      stats_json(mount_info(), metrics, R"([{"name":"default"}])", R"({"job":{"self":3}})"));
+  CHECK(json["daemon"]["pid"] == 4711);
+  CHECK(json["daemon"]["control_socket"] == "clairfs.1.2");
+  CHECK(json["source"] == "/pfs/im \"ages\"\n");
+  CHECK(json["plan_list"][0]["name"] == "default");
+  CHECK(json["job"]["self"] == 3);
+  CHECK(json["pfs"]["bytes"] == 12345);
+  CHECK(json["tiers"]["ram"]["chunks"] == -1);
+  CHECK(json["pfs"]["latency"]["count"] == 1);
+  for (const MetricInfo& metric : metric_table()) {
+    CAPTURE(metric.path);
+    const bool seconds = metric.unit == MetricUnit::nanoseconds &&
+                         !std::holds_alternative<Histogram Metrics::*>(metric.member);
+    std::string pointer = "/" + std::string(metric.path) + (seconds ? "_seconds" : "");
+    std::replace(pointer.begin(), pointer.end(), '.', '/');
+    CHECK(json.contains(nlohmann::json::json_pointer(pointer)));
+  }
+}
+
+TEST_CASE("the Prometheus text has a type and a number for every metric") {
+  Metrics metrics;
+  metrics.pfs_bytes.add(12345);
+  metrics.pfs_latency.record(std::chrono::milliseconds(1));
+  const std::string text = prometheus_text(metrics);
+  CHECK(contains(text, "\nclairfs_pfs_bytes_total 12345\n"));
+  std::set<std::string> typed;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    std::istringstream words(line);
+    std::string first, second, third;
+    words >> first >> second >> third;
+    if (first == "#") {
+      CHECK((second == "HELP" || second == "TYPE"));
+      if (second == "TYPE") CHECK(typed.insert(third).second);  // once each
+    } else {
+      size_t used = 0;
+      CHECK_NOTHROW(std::stod(second, &used));
+      CHECK(used == second.size());
+      CHECK(third.empty());
+    }
+  }
+  CHECK(typed.size() == metric_table().size());
+}
+
+TEST_CASE("status tells of troubles only where there are some") {
+  Metrics metrics;
+  metrics.bytes_ram.add(3 << 20);
+  metrics.reads_ram.add(3);
+  const std::string good = status_text(mount_info(), metrics, "no plans\n");
+  CHECK(contains(good, "mountpoint  /mnt/data"));
+  CHECK(contains(good, "pid 4711"));
+  CHECK(contains(good, "no plans"));
+  CHECK(contains(good, "  none\n"));
+  metrics.fuse_dirty_writes.add(2);
+  metrics.nvme_disabled.set(1);
+  const std::string bad = status_text(mount_info(), metrics, "no plans\n", "", "python3 (12) in a.bin");
+  CHECK(!contains(bad, "  none\n"));
+  CHECK(contains(bad, "2 writes to dataset files"));
+  CHECK(contains(bad, "the last: python3 (12) in a.bin"));
+  CHECK(contains(bad, "1 NVMe directories are switched off"));
+}
