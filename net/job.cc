@@ -11,7 +11,7 @@ namespace clairfs {
 namespace {
 
 // The node whose catalog, chunk size and version all others must share.
-constexpr NodeId kFirst = CatalogExchange::kGiver;
+constexpr NodeId kFirst = CatalogExchange::kScanner;
 
 // Messages that could not be understood and are named in the log; after that only counted.
 constexpr uint64_t kReportedMessages = 20;

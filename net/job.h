@@ -39,7 +39,7 @@
 #include "cache/chunks/chunk_cache.h"
 #include "net/group/catalog_exchange.h"
 #include "net/group/membership.h"
-#include "net/group/plan_board.h"
+#include "net/group/plan_register.h"
 #include "net/peers/client.h"
 #include "net/peers/routed_source.h"
 #include "net/peers/server.h"
@@ -57,7 +57,7 @@ struct JobOptions {
   MembershipTimes times;
   PeerClientOptions client;
   PeerServerOptions server;
-  ChoiceRule choice;
+  FallbackRule choice;
   CatalogExchangeOptions catalog;
 };
 
@@ -82,7 +82,7 @@ class Job {
   /// A node came, became ready, went silent, died or left: see nodes().
   using NodesChanged = std::function<void()>;
   /// A plan was registered or cancelled on some node.
-  using PlanChanged = std::function<void(const PlanNews&)>;
+  using PlanChanged = std::function<void(const PlanChange&)>;
 
   /// Starts the transport and says hello. The parts outlive it.
   Job(const Parts& parts, const JobOptions& options, Refused refused);
@@ -161,7 +161,7 @@ class Job {
   Membership membership_;
   PeerClient client_;
   CatalogExchange catalog_exchange_;
-  PlanBoard plans_;
+  PlanRegister plans_;
   std::unique_ptr<PeerServer> server_owner_;
   std::atomic<PeerServer*> server_{
       nullptr};                       // null until serve(): the net thread hears the others before that

@@ -112,17 +112,17 @@ void PlanManager::announce(const std::string& name, const std::string& text) {
   if (parts_.announce) parts_.announce({name, text, parts_.place.node});
 }
 
-Status PlanManager::take_over(const PlanNews& news) {
+Status PlanManager::take_over(const PlanChange& change) {
   MutexLock one_at_a_time(submit_mutex_);
-  const auto existing = run(news.name);
-  origins_[news.name] = news.origin;
-  if (news.text.empty()) {
-    if (existing) drop(news.name);
+  const auto existing = run(change.name);
+  origins_[change.name] = change.origin;
+  if (change.text.empty()) {
+    if (existing) drop(change.name);
     return {};
   }
-  const auto spec = parse_plan(news.text);
+  const auto spec = parse_plan(change.text);
   if (!spec) return refuse(spec.error());
-  if (spec->name != news.name)
+  if (spec->name != change.name)
     return refuse({EINVAL, "a plan was announced under another name than its own"});
   if (existing && existing->given() == *spec && existing->status().state != TrackerState::finished) return {};
   if (const Status installed = install(*spec); !installed) return refuse(installed.error());

@@ -26,7 +26,7 @@
 namespace clairfs {
 
 /// A plan that was registered or cancelled on some node of a job.
-struct PlanNews {
+struct PlanChange {
   std::string name;
   std::string text;  ///< as format_plan() writes it; empty: cancelled
   NodeId origin;     ///< the node that it was registered or cancelled on
@@ -44,7 +44,7 @@ class PlanManager {
     Logger& log;
     /// Tells the other nodes; may be empty. Called with registrations locked, so it only queues; from the
     /// thread that submitted or cancelled.
-    std::function<void(const PlanNews&)> announce{};
+    std::function<void(const PlanChange&)> announce{};
     JobPlacement* placement = nullptr;  ///< null on a single node
   };
 
@@ -68,7 +68,7 @@ class PlanManager {
 
   /// Carries out what was registered or cancelled on another node; which of several is the latest, others
   /// have decided. Errors: as submit().
-  Status take_over(const PlanNews& news);
+  Status take_over(const PlanChange& change);
 
   /// A request of a thread for bytes of a file has arrived, or (length 0, Access::open) the file was opened.
   void observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access);

@@ -8,7 +8,7 @@
 namespace clairfs {
 
 /// "1 entry", "2 entries".
-inline std::string counted(uint64_t count, std::string_view one, std::string_view many) {
+inline std::string pluralize(uint64_t count, std::string_view one, std::string_view many) {
   return std::to_string(count) + " " + std::string(count == 1 ? one : many);
 }
 

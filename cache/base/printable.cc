@@ -24,7 +24,7 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-std::string harmless(std::string_view text) {
+std::string escape_controls(std::string_view text) {
   std::string shown;
   for (const char c : text)
     shown += c != '\n' && std::iscntrl(static_cast<unsigned char>(c)) != 0

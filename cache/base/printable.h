@@ -11,6 +11,6 @@ namespace clairfs {
 std::string printable(std::string_view text);
 
 /// Text of somebody else's daemon, of any number of lines: its control characters escaped, but for newlines.
-std::string harmless(std::string_view text);
+std::string escape_controls(std::string_view text);
 
 }  // namespace clairfs

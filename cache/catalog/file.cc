@@ -229,7 +229,7 @@ Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const Cata
     Result<std::shared_ptr<const Catalog>> saved = reload(file, resolved, options, progress);
     if (saved) {
       log.info("catalog: reloaded {} of {} from {} in {:.2f} s",
-               counted((*saved)->size(), "entry", "entries"), printable(resolved), printable(file),
+               pluralize((*saved)->size(), "entry", "entries"), printable(resolved), printable(file),
                seconds_since(start));
       return LoadedCatalog{*saved, true, false, "", seconds_since(start), file};
     }
@@ -246,10 +246,10 @@ Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const Cata
   if (!file.empty() && try_save(*out.catalog, file, scan_start_ns, log)) out.saved_file = file;
   out.seconds = seconds_since(start);
   log.info("catalog: {}, {}, {}, {} in {}, scanned in {:.2f} s",
-           counted(out.catalog->count(Catalog::Kind::file), "file", "files"),
-           counted(out.catalog->count(Catalog::Kind::directory), "directory", "directories"),
-           counted(out.catalog->count(Catalog::Kind::symlink), "symlink", "symlinks"),
-           format_size(out.catalog->total_bytes()), counted(out.catalog->chunk_count(), "chunk", "chunks"),
+           pluralize(out.catalog->count(Catalog::Kind::file), "file", "files"),
+           pluralize(out.catalog->count(Catalog::Kind::directory), "directory", "directories"),
+           pluralize(out.catalog->count(Catalog::Kind::symlink), "symlink", "symlinks"),
+           format_size(out.catalog->total_bytes()), pluralize(out.catalog->chunk_count(), "chunk", "chunks"),
            out.seconds);
   return out;
 }

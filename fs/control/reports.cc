@@ -81,8 +81,8 @@ std::string status_text(const MountInfo& info, const Metrics& m, const std::stri
   out += fmt::format("clairfs {}  pid {}  up {}  io {}\n", CLAIRFS_VERSION, info.pid,
                      format_uptime(std::chrono::steady_clock::now() - info.started), info.io_backend);
   out += fmt::format("source      {}\nmountpoint  {}\n", info.source, info.mountpoint);
-  out += fmt::format("catalog     {}, {}, {}; {}{}\n", counted(m.catalog_files.value(), "file", "files"),
-                     counted(m.catalog_directories.value(), "directory", "directories"),
+  out += fmt::format("catalog     {}, {}, {}; {}{}\n", pluralize(m.catalog_files.value(), "file", "files"),
+                     pluralize(m.catalog_directories.value(), "directory", "directories"),
                      format_size(static_cast<uint64_t>(m.catalog_bytes.value())), info.catalog_origin,
                      info.catalog_reason.empty() ? "" : " (" + info.catalog_reason + ")");
   if (m.catalog_skipped.value() + m.catalog_unreadable.value() > 0) {

@@ -188,7 +188,7 @@ Result<std::string> ask_control_socket(const std::string& name, std::string_view
   if (!answer->starts_with("error ") || line == std::string::npos)
     return Error{EPROTO, "the daemon gave no answer"};
   std::from_chars(answer->data() + kWord, answer->data() + line, code);
-  return Error{code == 0 ? EPROTO : code, harmless(text)};
+  return Error{code == 0 ? EPROTO : code, escape_controls(text)};
 }
 
 }  // namespace clairfs

@@ -30,7 +30,7 @@ int finish_output() {
 }
 
 int print_answer(std::string_view text) {
-  fmt::print("{}{}", harmless(text), text.empty() || text.ends_with('\n') ? "" : "\n");
+  fmt::print("{}{}", escape_controls(text), text.empty() || text.ends_with('\n') ? "" : "\n");
   return finish_output();
 }
 

@@ -34,14 +34,14 @@ Result<std::vector<std::string>> resolve_paths(const std::string& root, const Mo
 int report(const WarmupOutcome& outcome, Duration elapsed) {
   const double seconds = std::max(1e-6, std::chrono::duration<double>(elapsed).count());
   fmt::print("read {} of {}, {} in {} ({}/s)\n", outcome.done.files,
-             counted(outcome.done.total_files, "file", "files"), format_size(outcome.done.bytes),
+             pluralize(outcome.done.total_files, "file", "files"), format_size(outcome.done.bytes),
              format_duration(elapsed),
              format_size(static_cast<uint64_t>(static_cast<double>(outcome.done.bytes) / seconds)));
   if (outcome.errors == 0) return exit_success;
   for (const std::string& line : outcome.first_errors) fmt::print(stderr, "clairfs: {}\n", line);
   return fail(
       Error{EIO,
-            fmt::format("{}{}", counted(outcome.errors, "error", "errors"),
+            fmt::format("{}{}", pluralize(outcome.errors, "error", "errors"),
                         outcome.errors > outcome.first_errors.size() ? ", the first of them above" : "")},
       exit_system);
 }

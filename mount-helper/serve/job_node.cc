@@ -92,7 +92,7 @@ JobNode::JobNode(MountBase& base, std::unique_ptr<MpiTransport> transport)
 
 Result<LoadedCatalog> JobNode::catalog(const Load& load) {
   const auto began = std::chrono::steady_clock::now();
-  if (job_.self() == CatalogExchange::kGiver) {
+  if (job_.self() == CatalogExchange::kScanner) {
     auto loaded = load([this](uint64_t entries) { job_.tell_scan_progress(entries); });
     if (loaded) job_.publish_catalog(loaded->catalog);
     return loaded;
@@ -100,7 +100,7 @@ Result<LoadedCatalog> JobNode::catalog(const Load& load) {
   auto received = job_.await_catalog([&](uint64_t entries) {
     base_.end_on_signal();
     if (entries > 0)
-      base_.events.progress(fmt::format("rank 0 is scanning: {}", counted(entries, "entry", "entries")));
+      base_.events.progress(fmt::format("rank 0 is scanning: {}", pluralize(entries, "entry", "entries")));
   });
   if (!received) return received.error();
   const Fd source(::open(base_.options.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -146,7 +146,7 @@ void NodePlacement::serve(PlanManager& plans) {
   job_.follow_nodes([this] { nodes_changed(); });
   job_.serve(catalog_, cache_, shared_.source);
   await_hellos();
-  job_.follow_plans([&plans](const PlanNews& news) { static_cast<void>(plans.take_over(news)); });
+  job_.follow_plans([&plans](const PlanChange& change) { static_cast<void>(plans.take_over(change)); });
 }
 
 // Placements are the same on all nodes only if all know what each can keep.
@@ -159,7 +159,7 @@ void NodePlacement::await_hellos() const {
     if (nodes.empty()) return;
     if (std::chrono::steady_clock::now() > deadline) {
       return log_.warn("{} sent no hello within {} (first: rank {}); assuming they cache nothing",
-                       counted(nodes.size(), "node", "nodes"), format_duration(kHelloPatience),
+                       pluralize(nodes.size(), "node", "nodes"), format_duration(kHelloPatience),
                        nodes.front().node.value);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -202,10 +202,10 @@ std::shared_ptr<const Placement> NodePlacement::current() const {
   return placement_;
 }
 
-void NodePlacement::announce(const PlanNews& news) const {
-  const Status told =
-      news.text.empty() ? job_.announce_cancelled(news.name) : job_.announce_plan(news.name, news.text);
-  if (!told) log_.warn("the other nodes are not told of plan {}: {}", news.name, told.error().message);
+void NodePlacement::announce(const PlanChange& change) const {
+  const Status told = change.text.empty() ? job_.announce_cancelled(change.name)
+                                          : job_.announce_plan(change.name, change.text);
+  if (!told) log_.warn("the other nodes are not told of plan {}: {}", change.name, told.error().message);
 }
 
 std::string NodePlacement::status_text(uint64_t least_pfs_bytes) const {
@@ -222,7 +222,7 @@ std::string NodePlacement::status_text(uint64_t least_pfs_bytes) const {
   const WarmUpProgress warm = warm_up_.progress();
   text += fmt::format(
       "\n  warm-up of this node: {} of {}{}\n", format_size(warm.done), format_size(warm.total),
-      warm.failed == 0 ? "" : ", " + counted(warm.failed, "chunk", "chunks") + " could not be read");
+      warm.failed == 0 ? "" : ", " + pluralize(warm.failed, "chunk", "chunks") + " could not be read");
   return text;
 }
 

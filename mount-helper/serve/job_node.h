@@ -81,7 +81,7 @@ class NodePlacement {
   /// `plans` then. The node leaves the job before either is destroyed.
   void serve(PlanManager& plans);
   /// Tells the others of a plan: PlanManager::Parts::announce.
-  void announce(const PlanNews& news) const;
+  void announce(const PlanChange& change) const;
 
   /// For the job's part of `status`, and for stats.json (a JSON object's text).
   std::string status_text(uint64_t least_pfs_bytes) const;

@@ -28,7 +28,7 @@ Result<LoadedCatalog> load_or_scan(MountBase& base, const ScanProgress& progress
   return load_or_scan_catalog(options.source, catalog, base.log, [&](uint64_t entries) {
     base.end_on_signal();
     base.events.progress(
-        fmt::format("scanning {}: {}", options.source, counted(entries, "entry", "entries")));
+        fmt::format("scanning {}: {}", options.source, pluralize(entries, "entry", "entries")));
     if (progress) progress(entries);
   });
 }

@@ -38,7 +38,7 @@ PlanManager::Parts plan_parts(MountBase& base, Loaded& loaded, Planning& plannin
                            planning.staging,   base.clock,
                            base.metrics,       base.log};
   if (NodePlacement* placement = planning.placement.get()) {
-    parts.announce = [placement](const PlanNews& news) { placement->announce(news); };
+    parts.announce = [placement](const PlanChange& change) { placement->announce(change); };
     parts.placement = &placement->job_placement();
   }
   return parts;

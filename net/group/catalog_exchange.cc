@@ -71,7 +71,7 @@ void CatalogExchange::on_request(NodeId from, const wire::CatalogRequest& reques
 }
 
 void CatalogExchange::on_progress(NodeId from, const wire::CatalogProgress& progress) {
-  if (from != kGiver) return;
+  if (from != kScanner) return;
   MutexLock lock(mutex_);
   entries_ = progress.entries;
   heard_ = clock_.now();
@@ -79,7 +79,7 @@ void CatalogExchange::on_progress(NodeId from, const wire::CatalogProgress& prog
 }
 
 void CatalogExchange::on_offer(NodeId from, const wire::CatalogOffer& offer) {
-  if (from != kGiver || offer.bytes == 0 || offer.bytes > kMostBytes) return;
+  if (from != kScanner || offer.bytes == 0 || offer.bytes > kMostBytes) return;
   {
     MutexLock lock(mutex_);
     heard_ = clock_.now();
@@ -112,13 +112,13 @@ void CatalogExchange::ask_for_more() {
       const uint64_t offset = to_ask_.front();
       to_ask_.pop_front();
       const auto length = static_cast<uint32_t>(std::min<uint64_t>(options_.piece, image_.size() - offset));
-      request = {offset, length, numbers_.next(kGiver)};
+      request = {offset, length, numbers_.next(kScanner)};
       asked_[offset] = {request.transfer, clock_.now()};
       memory = {image_.data() + offset, length};
     }
-    transport_.receive(kGiver, request.transfer, {memory},
+    transport_.receive(kScanner, request.transfer, {memory},
                        [this, offset = request.offset](const Status& status) { piece_came(offset, status); });
-    (void)transport_.send(kGiver, wire::encode(request));
+    (void)transport_.send(kScanner, wire::encode(request));
   }
 }
 
@@ -150,7 +150,7 @@ void CatalogExchange::tick(TimePoint now) {
       late.push_back(asked.transfer);
     }
   }
-  for (const TransferNumber transfer : late) transport_.cancel(kGiver, transfer);
+  for (const TransferNumber transfer : late) transport_.cancel(kScanner, transfer);
 }
 
 void CatalogExchange::fail(const Error& error) {

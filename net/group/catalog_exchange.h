@@ -41,7 +41,7 @@ struct CatalogExchangeOptions {
 class CatalogExchange {
  public:
   /// The node that scans.
-  static constexpr NodeId kGiver{0};
+  static constexpr NodeId kScanner{0};
 
   CatalogExchange(Transport& transport, TransferNumbers& numbers, const Clock& clock,
                   const CatalogExchangeOptions& options);

@@ -8,8 +8,8 @@
 // lives. A late node is not asked for anything; a dead one also loses its part in the placement (that is for
 // others to see to: on_change). Nobody is ever sure that a silent node is dead, so every node that is heard
 // again is taken back: its caches hold what they held, since a dataset does not change. Whatever it missed
-// (plans) is told it by who sees its hello (see PlanBoard). A node that was stopped (SIGSTOP, a debugger, a
-// frozen virtual machine) sees the gap in its own ticks, gives everyone time to be heard before it judges
+// (plans) is told it by who sees its hello (see PlanRegister). A node that was stopped (SIGSTOP, a debugger,
+// a frozen virtual machine) sees the gap in its own ticks, gives everyone time to be heard before it judges
 // them, and says hello at once.
 //
 // Threads: the net thread calls what says so; everything else is thread-safe. No lock is held while a message

@@ -9,7 +9,7 @@ namespace clairfs {
 namespace {
 
 // Of a node that nobody has asked yet: a network of a cluster, and a net thread that must be woken first.
-constexpr PathModel::Prior kPeerPrior{1e-3, 1e9};
+constexpr LatencyModel::Prior kPeerPrior{1e-3, 1e9};
 
 // Deadlines are looked at so often: small against the shortest of them.
 constexpr auto kCheckEvery = std::chrono::milliseconds(20);
@@ -59,8 +59,8 @@ struct PeerClient::Peer {
   uint32_t sent_count = 0;
   uint64_t sent_fill_bytes = 0;  // part of sent_bytes
   uint32_t sent_fill_count = 0;
-  PathModel path{kPeerPrior};
-  SlowWatch watch;
+  LatencyModel path{kPeerPrior};
+  SlowPeerDetector watch;
   TimePoint probed{};
 
   explicit Peer(Duration slow_fetch) : watch(slow_fetch) {}

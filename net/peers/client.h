@@ -87,8 +87,9 @@ struct PeerClientOptions {
   double silence_factor = 8;
   Duration least_silence = std::chrono::seconds(2);
   Duration most_silence = std::chrono::seconds(4);
-  /// A fetch that took longer is a slow one (SlowWatch): longer than it takes on an overcommitted machine or
-  /// in a congested network, other than for moments, and more than a PFS takes that is not congested itself.
+  /// A fetch that took longer is a slow one (SlowPeerDetector): longer than it takes on an overcommitted
+  /// machine or in a congested network, other than for moments, and more than a PFS takes that is not
+  /// congested itself.
   Duration slow_fetch = std::chrono::milliseconds(500);
   /// Longest wait for one request to a living peer: beyond any queue of a healthy PFS. A fill's counts from
   /// when it was sent.
@@ -116,9 +117,9 @@ class PeerClient {
   void demand_changed(const Demand& demand);
   /// How long a fetch of `length` bytes from `peer` would take if it were asked now.
   Duration predict(NodeId peer, uint64_t length) const;
-  /// The peer has brought nothing in reasonable time for some seconds: see SlowWatch.
+  /// The peer has brought nothing in reasonable time for some seconds: see SlowPeerDetector.
   bool slow(NodeId peer) const;
-  /// See SlowWatch::take_trial().
+  /// See SlowPeerDetector::take_trial().
   bool take_trial(NodeId peer);
   /// What the peer's path looks like by now.
   Duration latency(NodeId peer) const;

@@ -8,7 +8,7 @@ namespace {
 
 // Of a PFS that nobody has read from yet: an open and a read of a few milliseconds each, and a part of what a
 // job may take.
-constexpr PathModel::Prior kPfsPrior{10e-3, 200e6};
+constexpr LatencyModel::Prior kPfsPrior{10e-3, 200e6};
 
 // Peers that are asked for one fetch: the best, and one more.
 constexpr size_t kAttempts = 2;
@@ -25,7 +25,7 @@ struct RoutedSource::Route {
   std::vector<NodeId> tried;
 };
 
-RoutedSource::RoutedSource(const Parts& parts, const ChoiceRule& rule)
+RoutedSource::RoutedSource(const Parts& parts, const FallbackRule& rule)
     : parts_(parts), rule_(rule), pfs_path_(kPfsPrior) {}
 
 RoutedSource::~RoutedSource() = default;

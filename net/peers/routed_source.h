@@ -3,7 +3,7 @@
 //
 // A fetch that a peer fails is made once more, from the chunk's home if that was not the one, then from the
 // PFS; so every fetch ends, with the PFS's word on it at the latest. The PFS is also taken where no holder is
-// alive, or all are far slower than the PFS (ChoiceRule).
+// alive, or all are far slower than the PFS (FallbackRule).
 //
 // Thread-safe. mutex_ is a leaf: not held while a source or a call-back is called.
 #pragma once
@@ -37,7 +37,7 @@ class RoutedSource final : public ChunkSource {
     NodeId self;
   };
 
-  RoutedSource(const Parts& parts, const ChoiceRule& rule);
+  RoutedSource(const Parts& parts, const FallbackRule& rule);
   ~RoutedSource() override;
 
   /// From now on these are the homes; null: none is known, everything comes from the PFS.
@@ -72,11 +72,11 @@ class RoutedSource final : public ChunkSource {
 
   // Constant after construction.
   const Parts parts_;
-  const ChoiceRule rule_;
+  const FallbackRule rule_;
 
   mutable Mutex mutex_;
   std::shared_ptr<const HomeDirectory> homes_ GUARDED_BY(mutex_);
-  PathModel pfs_path_ GUARDED_BY(mutex_);
+  LatencyModel pfs_path_ GUARDED_BY(mutex_);
   uint64_t pfs_bytes_ GUARDED_BY(mutex_) = 0;  // on their way
   uint64_t corrupt_ GUARDED_BY(mutex_) = 0;
 };

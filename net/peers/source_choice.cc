@@ -30,7 +30,7 @@ constexpr auto kBetweenTrials = std::chrono::seconds(5);
 
 }  // namespace
 
-void PathModel::Sums::add(double weight, double px, double py) {
+void LatencyModel::Sums::add(double weight, double px, double py) {
   n += weight;
   x += weight * px;
   y += weight * py;
@@ -38,27 +38,27 @@ void PathModel::Sums::add(double weight, double px, double py) {
   xy += weight * px * py;
 }
 
-void PathModel::Sums::scale(double by) {
+void LatencyModel::Sums::scale(double by) {
   for (double* sum : {&n, &x, &y, &xx, &xy}) *sum *= by;
 }
 
-PathModel::PathModel(const Prior& prior) {
+LatencyModel::LatencyModel(const Prior& prior) {
   prior_.add(kPriorWeight, 0, prior.latency);
   prior_.add(kPriorWeight, kPriorBytes, prior.latency + kPriorBytes / prior.bandwidth);
 }
 
-double PathModel::age(TimePoint now) const {
+double LatencyModel::age(TimePoint now) const {
   return std::exp2(-std::max(0.0, in_seconds(now - last_)) / kHalfLifeSeconds);
 }
 
-void PathModel::completed(uint64_t bytes_in_front, Duration took, TimePoint now) {
+void LatencyModel::completed(uint64_t bytes_in_front, Duration took, TimePoint now) {
   const double weight = std::clamp(in_seconds(now - last_) / kOneFetchSeconds, 0.0, 1.0);
   seen_.scale(age(now) * std::exp2(-weight / kHalfLifeFetches));
   seen_.add(weight, static_cast<double>(bytes_in_front), std::clamp(in_seconds(took), 0.0, kWorstSeconds));
   last_ = std::max(last_, now);
 }
 
-PathModel::Line PathModel::line(TimePoint now) const {
+LatencyModel::Line LatencyModel::line(TimePoint now) const {
   Sums all = seen_;
   all.scale(age(now));
   for (const auto sum : {&Sums::n, &Sums::x, &Sums::y, &Sums::xx, &Sums::xy}) all.*sum += prior_.*sum;
@@ -73,17 +73,17 @@ PathModel::Line PathModel::line(TimePoint now) const {
   return line;
 }
 
-Duration PathModel::predict(uint64_t bytes_in_front, TimePoint now) const {
+Duration LatencyModel::predict(uint64_t bytes_in_front, TimePoint now) const {
   const Line now_line = line(now);
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(
       now_line.latency + now_line.per_byte * static_cast<double>(bytes_in_front)));
 }
 
-double PathModel::bandwidth(TimePoint now) const {
+double LatencyModel::bandwidth(TimePoint now) const {
   return 1 / line(now).per_byte;
 }
 
-void SlowWatch::completed(Duration took, TimePoint now) {
+void SlowPeerDetector::completed(Duration took, TimePoint now) {
   if (took <= slow_fetch_) {
     first_slow_.reset();
     return;
@@ -92,18 +92,18 @@ void SlowWatch::completed(Duration took, TimePoint now) {
   last_slow_ = now;
 }
 
-bool SlowWatch::slow() const {
+bool SlowPeerDetector::slow() const {
   return first_slow_ && last_slow_ - *first_slow_ > kSlowFor;
 }
 
-bool SlowWatch::take_trial(TimePoint now) {
+bool SlowPeerDetector::take_trial(TimePoint now) {
   if (now - std::max(last_trial_, last_slow_) < kBetweenTrials) return false;
   last_trial_ = now;
   return true;
 }
 
 std::optional<size_t> choose_source(std::span<const HolderPath> holders, Duration pfs,
-                                    const ChoiceRule& rule) {
+                                    const FallbackRule& rule) {
   const auto best =
       std::min_element(holders.begin(), holders.end(),
                        [](const HolderPath& a, const HolderPath& b) { return a.predicted < b.predicted; });

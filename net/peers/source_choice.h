@@ -20,13 +20,13 @@ namespace clairfs {
 /// Beside the fetches stand two made-up ones that say what is to be expected of a path that nobody has tried.
 /// They weigh little, but they stay: so a path that was given up as bad is, some ten seconds later, thought
 /// worth a try again. Not thread-safe.
-class PathModel {
+class LatencyModel {
  public:
   struct Prior {
     double latency = 0;    ///< seconds
     double bandwidth = 0;  ///< bytes a second
   };
-  explicit PathModel(const Prior& prior);
+  explicit LatencyModel(const Prior& prior);
 
   void completed(uint64_t bytes_in_front, Duration took, TimePoint now);
   Duration predict(uint64_t bytes_in_front, TimePoint now) const;
@@ -54,9 +54,9 @@ class PathModel {
 
 /// Tells a path that is slow from one that stood still for a moment: slow is one that has brought nothing but
 /// slow fetches for some seconds. Not thread-safe.
-class SlowWatch {
+class SlowPeerDetector {
  public:
-  explicit SlowWatch(Duration slow_fetch) : slow_fetch_(slow_fetch) {}
+  explicit SlowPeerDetector(Duration slow_fetch) : slow_fetch_(slow_fetch) {}
   void completed(Duration took, TimePoint now);
   bool slow() const;
   /// Now and then a slow path is to be tried again: true once in a while.
@@ -71,8 +71,9 @@ class SlowWatch {
 
 /// When the PFS is asked for what some living node holds. Every byte is to leave the PFS once: a node that is
 /// only busy must not drive others there.
-struct ChoiceRule {
-  /// The best node must be slow (SlowWatch), and be predicted to take this many times as long as the PFS.
+struct FallbackRule {
+  /// The best node must be slow (SlowPeerDetector), and be predicted to take this many times as long as the
+  /// PFS.
   double factor = 4;
 };
 
@@ -84,6 +85,6 @@ struct HolderPath {
 
 /// Which of the living holders to ask; nothing: the PFS.
 std::optional<size_t> choose_source(std::span<const HolderPath> holders, Duration pfs,
-                                    const ChoiceRule& rule);
+                                    const FallbackRule& rule);
 
 }  // namespace clairfs

@@ -58,7 +58,7 @@ struct Hello {
   uint64_t catalog_identity = 0;  ///< 0: no catalog yet
   uint64_t ram_capacity = 0;      ///< bytes
   uint64_t nvme_capacity = 0;     ///< bytes
-  uint64_t plans = 0;             ///< PlanBoard::digest()
+  uint64_t plans = 0;             ///< PlanRegister::digest()
   NodeCounters counters;
   std::string host;
   bool operator==(const Hello&) const = default;

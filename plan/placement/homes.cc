@@ -17,13 +17,13 @@ namespace {
 class HomePlacer {
  public:
   HomePlacer(PlacementTable& table, const JobUses& uses)
-      : table_(table), uses_(uses), tally_(uses), most_(table.chunks()), chosen_(table.nodes()) {}
+      : table_(table), uses_(uses), tally_(uses), max_uses_(table.chunks()), chosen_(table.nodes()) {}
 
   void run() {
     measure();
     list_chunks();
     for_each_run(
-        order_, [this](ChunkId c) { return rank(c); },
+        order_, [this](ChunkId c) { return priority(c); },
         [this](std::span<const ChunkId> equals) { choose_nodes(equals); });
     sort_into_tiers();
     fill_gaps();
@@ -33,11 +33,11 @@ class HomePlacer {
   // With NVMe anywhere a chunk may have to lie there, where it takes most.
   void measure() {
     for (uint32_t node = 0; node < table_.nodes(); ++node) {
-      if (table_.room(NodeId(node)).nvme > 0) dearest_ = Tier::nvme;
+      if (table_.room(NodeId(node)).nvme > 0) worst_case_tier_ = Tier::nvme;
     }
     for (uint32_t c = 0; c < table_.chunks(); ++c) {
       if (uses_.total(ChunkId(c)) == 0) continue;
-      const uint64_t bytes = table_.bytes(ChunkId(c), dearest_);
+      const uint64_t bytes = table_.bytes(ChunkId(c), worst_case_tier_);
       unit_ = std::gcd(unit_, bytes);
       largest_ = std::max(largest_, bytes);
     }
@@ -51,28 +51,28 @@ class HomePlacer {
       const uint32_t total = uses_.total(chunk);
       if (total == 0) continue;
       tally_.take(chunk);
-      most_[c] = tally_.most();
+      max_uses_[c] = tally_.most();
       used.push_back(chunk);
-      bytes_by_total[total] += table_.bytes(chunk, dearest_);
+      bytes_by_total[total] += table_.bytes(chunk, worst_case_tier_);
     }
     if (used.empty()) return;
-    first_rank_ = uint64_t{bytes_by_total.begin()->first} + 1;
+    first_priority_ = uint64_t{bytes_by_total.begin()->first} + 1;
     uint64_t left = certain_capacity();
     for (const auto& [total, bytes] : bytes_by_total) {
-      uncertain_ = total;
+      contended_below_ = total;
       if (bytes > left) break;
       left -= bytes;
-      uncertain_ = 0;
+      contended_below_ = 0;
     }
-    used = by_descending(used, [this](ChunkId c) { return most_[c.index()]; });
-    order_ = by_descending(used, [this](ChunkId c) { return rank(c); });
+    used = by_descending(used, [this](ChunkId c) { return max_uses_[c.index()]; });
+    order_ = by_descending(used, [this](ChunkId c) { return priority(c); });
   }
 
   // A chunk without a home is read from the PFS as often as it is used, so the most used ones come first. But
   // among those that find a home in any case, only local hits count.
-  uint64_t rank(ChunkId chunk) const {
+  uint64_t priority(ChunkId chunk) const {
     const uint32_t total = uses_.total(chunk);
-    return total > uncertain_ ? first_rank_ : total;
+    return total > contended_below_ ? first_priority_ : total;
   }
 
   // What chunks may take so that all of them find room, in whatever order they come. At the end of a tier
@@ -95,11 +95,11 @@ class HomePlacer {
   // Each chunk to the node that uses it most. When that is full it waits for those chunks that their best
   // node uses no more than this one's next best node does.
   void choose_nodes(std::span<const ChunkId> equals) {
-    const uint32_t most = most_[equals.front().index()];
+    const uint32_t most = max_uses_[equals.front().index()];
     std::vector<std::vector<ChunkId>> waiting(most + 1);
     for (uint32_t level = most + 1; level-- > 0;) {
-      const auto end =
-          std::find_if(equals.begin(), equals.end(), [&](ChunkId c) { return most_[c.index()] != level; });
+      const auto end = std::find_if(equals.begin(), equals.end(),
+                                    [&](ChunkId c) { return max_uses_[c.index()] != level; });
       const auto turn = equals.first(static_cast<size_t>(end - equals.begin()));
       const auto choose = [&](ChunkId chunk) {
         choose_node(chunk, level, waiting);
@@ -189,13 +189,13 @@ class HomePlacer {
   PlacementTable& table_;
   const JobUses& uses_;
   UseTally tally_;
-  Tier dearest_ = Tier::ram;                  // in which chunks take most
+  Tier worst_case_tier_ = Tier::ram;          // in which chunks take most
   uint64_t unit_ = 0;                         // divides what each used chunk takes there
   uint64_t largest_ = 0;                      // bytes that a used chunk takes there
-  uint32_t uncertain_ = 0;                    // not all chunks with so many uses or fewer find room
-  uint64_t first_rank_ = 0;                   // of those with more uses
-  std::vector<uint32_t> most_;                // by chunk: uses by the node that uses it most
-  std::vector<ChunkId> order_;                // by rank, then by most_
+  uint32_t contended_below_ = 0;              // not all chunks with so many uses or fewer find room
+  uint64_t first_priority_ = 0;               // of those with more uses
+  std::vector<uint32_t> max_uses_;            // by chunk: uses by the node that uses it most
+  std::vector<ChunkId> order_;                // by priority, then by max_uses_
   std::vector<std::vector<ChunkId>> chosen_;  // by rank of the node
 };
 

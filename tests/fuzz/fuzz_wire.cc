@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "net/group/plan_board.h"
+#include "net/group/plan_register.h"
 #include "net/transport/wire.h"
 #include "tests/fuzz/fuzzing.h"
 
@@ -93,8 +93,8 @@ void check_board(std::vector<wire::PlanEntry> plans) {
                    [&](const auto& a, const auto& b) { return stamp(a) < stamp(b); });
   const auto same = [&](const auto& a, const auto& b) { return stamp(a) == stamp(b); };
   plans.erase(std::unique(plans.begin(), plans.end(), same), plans.end());
-  PlanBoard one(NodeId(0));
-  PlanBoard other(NodeId(1));
+  PlanRegister one(NodeId(0));
+  PlanRegister other(NodeId(1));
   for (const wire::PlanEntry& plan : plans) one.merge(plan);
   std::for_each(plans.rbegin(), plans.rend(), [&](const wire::PlanEntry& plan) { other.merge(plan); });
   fuzz::require(one.entries() == other.entries() && one.digest() == other.digest(),

@@ -38,7 +38,7 @@ struct Starting {
   }
   void follow_plans() {
     job->follow_plans(
-        [this](const PlanNews& news) { note(news.text.empty() ? "-" + news.name : news.text); });
+        [this](const PlanChange& change) { note(change.text.empty() ? "-" + change.name : change.text); });
   }
   void note(const std::string& what) {
     MutexLock lock(mutex);

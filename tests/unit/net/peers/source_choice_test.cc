@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr PathModel::Prior kPrior{1e-3, 1e9};
+constexpr LatencyModel::Prior kPrior{1e-3, 1e9};
 const TimePoint kStart = TimePoint{} + 1000s;
 
 double seconds(Duration d) {
@@ -20,14 +20,14 @@ double seconds(Duration d) {
 }  // namespace
 
 TEST_CASE("a path that nobody has tried is what its prior says") {
-  const PathModel model(kPrior);
+  const LatencyModel model(kPrior);
   CHECK(seconds(model.latency(kStart)) == Approx(1e-3));
   CHECK(seconds(model.predict(100 << 20, kStart)) == Approx(1e-3 + (100 << 20) / 1e9));
   CHECK(model.bandwidth(kStart) == Approx(1e9));
 }
 
 TEST_CASE("latency and bandwidth are found from fetches of mixed queues") {
-  PathModel model(kPrior);
+  LatencyModel model(kPrior);
   std::mt19937 random(1);
   TimePoint now = kStart;
   for (int i = 0; i < 200; ++i) {
@@ -42,7 +42,7 @@ TEST_CASE("latency and bandwidth are found from fetches of mixed queues") {
 }
 
 TEST_CASE("fetches that are all alike are predicted as they were") {
-  PathModel model(kPrior);
+  LatencyModel model(kPrior);
   for (int i = 0; i < 50; ++i) model.completed(110000, 50ms, kStart + i * 10ms);
   const TimePoint now = kStart + 500ms;
   CHECK(seconds(model.predict(110000, now)) == Approx(0.05).epsilon(0.1));
@@ -52,7 +52,7 @@ TEST_CASE("fetches that are all alike are predicted as they were") {
 TEST_CASE("no prediction is negative or falls with the queue, whatever was seen") {
   std::mt19937 random(2);
   for (int round = 0; round < 200; ++round) {
-    PathModel model(kPrior);
+    LatencyModel model(kPrior);
     TimePoint now = kStart;
     for (int i = 0; i < 30; ++i) {
       model.completed(random() % (16 << 20), std::chrono::microseconds(random() % 3000000), now);
@@ -65,7 +65,7 @@ TEST_CASE("no prediction is negative or falls with the queue, whatever was seen"
 }
 
 TEST_CASE("a slow path is seen as slow at once, and tried again some time later") {
-  PathModel model(kPrior);
+  LatencyModel model(kPrior);
   for (int i = 0; i < 20; ++i) model.completed(110000, 1ms, kStart + i * 10ms);
   for (int i = 0; i < 8; ++i) model.completed(110000, 2s, kStart + i * 500ms);
   CHECK(seconds(model.predict(110000, kStart + 4s)) > 0.7);
@@ -74,22 +74,22 @@ TEST_CASE("a slow path is seen as slow at once, and tried again some time later"
 }
 
 TEST_CASE("a hundred fetches that a moment's standstill made late do not make a path slow") {
-  PathModel model(kPrior);
+  LatencyModel model(kPrior);
   for (int i = 0; i < 20; ++i) model.completed(110000, 1ms, kStart + i * 10ms);
   for (int i = 0; i < 100; ++i) model.completed(110000, 300ms, kStart + 500ms + i * 10us);
   CHECK(seconds(model.predict(110000, kStart + 501ms)) < 0.1);
 }
 
 TEST_CASE("one fetch that hung for long does not count more than a slow one") {
-  PathModel hung(kPrior);
-  PathModel slow(kPrior);
+  LatencyModel hung(kPrior);
+  LatencyModel slow(kPrior);
   hung.completed(110000, 10min, kStart);
   slow.completed(110000, 5s, kStart);
   CHECK(hung.predict(0, kStart) == slow.predict(0, kStart));
 }
 
 TEST_CASE("a path is slow when nothing but slow fetches came for seconds") {
-  SlowWatch watch(500ms);
+  SlowPeerDetector watch(500ms);
   CHECK(!watch.slow());
   for (int i = 0; i < 100; ++i) watch.completed(2s, kStart);  // one standstill
   CHECK(!watch.slow());
@@ -108,7 +108,7 @@ TEST_CASE("a path is slow when nothing but slow fetches came for seconds") {
 }
 
 TEST_CASE("the fastest holder is asked, the PFS only where it is far faster than slow holders") {
-  const ChoiceRule rule;
+  const FallbackRule rule;
   const auto choose = [&](std::vector<HolderPath> holders, Duration pfs) {
     return choose_source(holders, pfs, rule);
   };

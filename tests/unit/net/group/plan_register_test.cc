@@ -1,4 +1,4 @@
-#include "net/group/plan_board.h"
+#include "net/group/plan_register.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -12,11 +12,11 @@ TEST_CASE("entries merge to the same in any order and however often they come") 
   std::mt19937 random(1);
   for (int round = 0; round < 100; ++round) {
     // Three nodes that register and cancel, hearing of each other only now and then.
-    std::vector<std::unique_ptr<PlanBoard>> nodes;
-    for (uint32_t n = 0; n < 3; ++n) nodes.push_back(std::make_unique<PlanBoard>(NodeId(n)));
+    std::vector<std::unique_ptr<PlanRegister>> nodes;
+    for (uint32_t n = 0; n < 3; ++n) nodes.push_back(std::make_unique<PlanRegister>(NodeId(n)));
     std::vector<wire::PlanEntry> said;
     for (int i = 0; i < 30; ++i) {
-      PlanBoard& node = *nodes[random() % 3];
+      PlanRegister& node = *nodes[random() % 3];
       const std::string name(1, static_cast<char>('a' + random() % 3));
       const auto text = random() % 3 == 0 ? std::nullopt : std::optional(std::to_string(random()));
       said.push_back(*node.enter(name, text));
@@ -36,8 +36,8 @@ TEST_CASE("entries merge to the same in any order and however often they come") 
 }
 
 TEST_CASE("what is registered later holds, on every node") {
-  PlanBoard a(NodeId(0));
-  PlanBoard b(NodeId(1));
+  PlanRegister a(NodeId(0));
+  PlanRegister b(NodeId(1));
   const auto first = *a.enter("default", "seed=1");
   CHECK(a.digest() != b.digest());
   CHECK(b.merge(first));
@@ -54,7 +54,7 @@ TEST_CASE("what is registered later holds, on every node") {
 }
 
 TEST_CASE("what is too long or too much is refused, and a damaged stamp ignored") {
-  PlanBoard board(NodeId(0));
+  PlanRegister board(NodeId(0));
   CHECK(board.enter("p", std::string(wire::kMaxText + 1, 'x')).error().code == E2BIG);
   CHECK(board.enter(std::string(wire::kMaxName + 1, 'x'), "t").error().code == E2BIG);
   CHECK(!board.merge({~0ULL, NodeId(1), false, "p", "t"}));
@@ -67,8 +67,8 @@ TEST_CASE("what is too long or too much is refused, and a damaged stamp ignored"
 }
 
 TEST_CASE("a plan is never registered under a stamp that the others ignore") {
-  PlanBoard here(NodeId(0));
-  PlanBoard there(NodeId(1));
+  PlanRegister here(NodeId(0));
+  PlanRegister there(NodeId(1));
   const wire::PlanEntry last_but_one{(1ULL << 60) - 1, NodeId(1), false, "p", "t"};
   CHECK(here.merge(last_but_one));
   const auto last = here.enter("p", "u");

@@ -1,6 +1,6 @@
 // The plans of a job: which are in force, the same on every node without anybody in charge.
 //
-// A map from name to entry, merged entry by entry: of two with one name the later stamp holds, then the
+// A last-writer-wins map from name to entry: of two entries with one name the later stamp holds, then the
 // larger rank. So the order in which nodes hear of entries does not matter, nor how often, and a cancellation
 // is an entry like any other (and stays, or a node that had missed it would bring the plan back). Every hello
 // carries a digest of the map; a node that sees another digest than its own sends what it has. This is how
@@ -19,9 +19,9 @@
 namespace clairfs {
 
 /// Thread-safe.
-class PlanBoard {
+class PlanRegister {
  public:
-  explicit PlanBoard(NodeId self) : self_(self) {}
+  explicit PlanRegister(NodeId self) : self_(self) {}
 
   /// A plan registered here, or cancelled (no text): the entry to be told to all. The same text again is a
   /// new entry: it may be meant to begin anew. Errors: E2BIG when it is too long to be sent;

@@ -1,4 +1,4 @@
-#include "net/group/plan_board.h"
+#include "net/group/plan_register.h"
 
 #include <cerrno>
 #include <utility>
@@ -24,7 +24,7 @@ bool newer(const wire::PlanEntry& a, const wire::PlanEntry& b) {
 
 }  // namespace
 
-Result<wire::PlanEntry> PlanBoard::enter(const std::string& name, const std::optional<std::string>& text) {
+Result<wire::PlanEntry> PlanRegister::enter(const std::string& name, const std::optional<std::string>& text) {
   if (name.size() > wire::kMaxName || (text && text->size() > wire::kMaxText)) {
     return Error{E2BIG,
                  fmt::format("plan {:.40}: a plan for several nodes must not exceed {} bytes of text and {} "
@@ -44,7 +44,7 @@ Result<wire::PlanEntry> PlanBoard::enter(const std::string& name, const std::opt
   return entry;
 }
 
-bool PlanBoard::merge(const wire::PlanEntry& entry) {
+bool PlanRegister::merge(const wire::PlanEntry& entry) {
   MutexLock lock(mutex_);
   if (entry.stamp > kLastStamp) return false;
   const auto found = entries_.find(entry.name);
@@ -54,13 +54,13 @@ bool PlanBoard::merge(const wire::PlanEntry& entry) {
   return true;
 }
 
-std::optional<wire::PlanEntry> PlanBoard::entry(const std::string& name) const {
+std::optional<wire::PlanEntry> PlanRegister::entry(const std::string& name) const {
   MutexLock lock(mutex_);
   const auto found = entries_.find(name);
   return found == entries_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::vector<wire::PlanEntry> PlanBoard::entries() const {
+std::vector<wire::PlanEntry> PlanRegister::entries() const {
   MutexLock lock(mutex_);
   std::vector<wire::PlanEntry> all;
   for (const auto& [name, entry] : entries_) all.push_back(entry);
@@ -68,7 +68,7 @@ std::vector<wire::PlanEntry> PlanBoard::entries() const {
 }
 
 // The winner of a name is told by its stamp and origin alone.
-uint64_t PlanBoard::digest() const {
+uint64_t PlanRegister::digest() const {
   Xxh3Stream stream;
   for (const wire::PlanEntry& entry : entries()) {
     std::string line = fmt::format("{} {} {}\n", entry.stamp, entry.origin.value, entry.name);
