@@ -4,12 +4,12 @@
 # the source by checksum, and then trains a small CNN on it twice, on an emulated slow parallel filesystem: as it is, and
 # with the script's shuffle registered as a plan. Shows both side by side, and unmounts.
 #
-#   examples/quickstart.sh [EPOCHS]      (default: 3)
+#   examples/quickstart.sh [EPOCHS]      (default: 2)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 
-epochs=${1:-3}
+epochs=${1:-2}
 dataset=/usr/share/openclipart/png
 clairfs=$PWD/build/release/clairfs
 slowfs=$PWD/build/release/tests/support/slowfs/clairfs-slowfs
