@@ -10,9 +10,10 @@
 // keep goes through transit memory. When that is short, fetches wait for it in order; it comes free as
 // transfers complete.
 //
-// A chunk larger than a READ that no tier would keep is not brought in whole: the range asked for is read
+// A chunk that no tier would keep is not brought in whole for a small part of it: the range asked for is read
 // from the source and forgotten. So a full cache adds nothing to what the source would have to deliver
-// anyway.
+// anyway. What is small depends on who asks: a READ may be one of many in sequence, while a plan knows what
+// it needs (acquire_range()).
 //
 // The parts: chunk_table (what is here and what is on its way), fetcher (carries a fetch on), tiers (what is
 // kept), transit_pool and transit_queue (memory on the way). Locks are theirs, all leaves; none is held while
@@ -80,8 +81,15 @@ class ChunkCache {
   /// thread that completed the fetch. Errors: those of the source; ECANCELED after stop().
   void acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done);
 
-  /// The same on behalf of another node, from memory or within `scope`, and never by a fetch that waits for a
-  /// third node. False, and `done` is not called, if it could not come from there. REQUIRES: scope is not
+  /// As acquire(), for whoever needs only bytes [offset, offset + length) of a file and no others of that
+  /// chunk soon. If the range is at most half of its chunk, and the chunk is neither here nor on its way and
+  /// no tier would keep it, the range alone is read and forgotten. AcquiredChunk::start says where in the
+  /// chunk `data` begins. A range that is read alone is joined by nobody, and raise() does not reach it.
+  /// REQUIRES: length > 0 and the range lies within one chunk of the file.
+  void acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency, const AcquireDone& done);
+
+  /// acquire() on behalf of another node, from memory or within `scope`, and never by a fetch that waits for
+  /// a third node. False, and `done` is not called, if it could not come from there. REQUIRES: scope is not
   /// `anywhere`.
   bool acquire_within(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done);
 
@@ -117,7 +125,10 @@ class ChunkCache {
   ChunkCache(const Parts& parts, std::unique_ptr<RamArena> ram_arena, std::unique_ptr<RamArena> transit_arena,
              uint64_t ram_capacity, const TransitShares& shares);
   bool join_or_start(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done);
-  void acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length, const AcquireDone& done);
+  void acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done);
+  void acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
+                       const AcquireDone& done);
+  ChunkId chunk_at(FileId file, uint64_t offset) const;
 
   const Catalog& catalog_;
   ChunkTable table_;  // first: the others' threads use it to the end

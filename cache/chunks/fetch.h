@@ -20,7 +20,7 @@ struct AcquiredChunk {
   ChunkRef data;
   Origin origin = Origin::ram;  ///< where this caller's bytes came from
   bool joined = false;          ///< another caller's fetch was already under way
-  uint64_t start = 0;           ///< where in the chunk `data` begins; not 0 only for a range read through
+  uint64_t start = 0;  ///< where in the chunk `data` begins; other than 0 only for a range read through
 };
 
 using AcquireDone = std::function<void(Result<AcquiredChunk>)>;

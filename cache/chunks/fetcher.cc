@@ -171,17 +171,20 @@ void Fetcher::ended(ChunkRef data) {
 
 // A range that is read through.
 struct Fetcher::Range {
+  explicit Range(Urgency urgency) : demand(urgency) {}
+
   FileId file;
   uint64_t offset = 0;
   uint64_t length = 0;
   FetchScope scope = FetchScope::anywhere;
   AcquireDone done;
-  const Demand demand{Urgency{Urgency::Kind::reader, 0}};
+  const Demand demand;
   ChunkRef data;
 };
 
-void Fetcher::read_range(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done) {
-  const auto range = std::make_shared<Range>();
+void Fetcher::read_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
+                         const AcquireDone& done) {
+  const auto range = std::make_shared<Range>(urgency);
   range->file = file;
   range->offset = offset;
   range->length = length;

@@ -48,9 +48,8 @@ class Fetcher {
   void start(const FetchPtr& fetch);
   /// The demand of the fetch was raised.
   void demand_changed(const Fetch& fetch);
-  /// Bytes [offset, offset + length) of a file, within one chunk, for a waiting reader. They are forgotten
-  /// afterwards.
-  void read_range(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done);
+  /// Bytes [offset, offset + length) of a file, within one chunk. They are forgotten afterwards.
+  void read_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency, const AcquireDone& done);
   /// Whether a fetch of the chunk of `file` at `offset` would be asked of another node now.
   bool asks_others(FileId file, uint64_t offset) const;
 

@@ -1,4 +1,4 @@
-// Reads of a range of a file: the chunks that it touches, or the bytes alone.
+// Ranges of a file: the chunks that they touch, or the bytes alone.
 #include <algorithm>
 
 #include "cache/chunks/chunk_cache.h"
@@ -7,8 +7,8 @@
 namespace clairfs {
 namespace {
 
-// The largest READ that the kernel sends (256 pages). A chunk up to this size is worth fetching whole even
-// when no tier keeps it: one READ will want nearly all of it.
+// The largest READ that the kernel sends (256 pages). A chunk up to this size is worth fetching whole for a
+// READ even when no tier keeps it: this READ and those that follow it will want nearly all of it.
 constexpr uint64_t kLargestRead = 1 << 20;
 
 }  // namespace
@@ -80,7 +80,6 @@ struct ChunkCache::RangeRead {
 };
 
 void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone done) {
-  const Catalog::Chunks chunks = catalog_.chunks(file);
   const uint64_t chunk_size = catalog_.chunk_size();
   const uint64_t first = offset / chunk_size;
   const uint64_t last = (offset + length - 1) / chunk_size;
@@ -94,20 +93,36 @@ void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone do
     auto& piece = job->pieces[i - first];
     piece.offset = begin - i * chunk_size;
     piece.length = end - begin;
-    acquire_piece(file, ChunkId(chunks.first.value + static_cast<uint32_t>(i)), begin, end - begin,
+    acquire_piece(file, begin, end - begin,
                   [job, i, first](Result<AcquiredChunk> chunk) { job->arrived(i - first, chunk); });
   }
 }
 
-// A piece of a read: its chunk, or, where no tier would keep a large chunk, just the bytes asked for.
-void ChunkCache::acquire_piece(FileId file, ChunkId chunk, uint64_t offset, uint64_t length,
+ChunkId ChunkCache::chunk_at(FileId file, uint64_t offset) const {
+  return ChunkId(catalog_.chunks(file).first.value + static_cast<uint32_t>(offset / catalog_.chunk_size()));
+}
+
+void ChunkCache::acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done) {
+  const Urgency urgency{Urgency::Kind::reader, 0};
+  const ChunkId chunk = chunk_at(file, offset);
+  if (catalog_.range(chunk).length <= kLargestRead) return acquire(chunk, urgency, done);
+  acquire_or_pass(file, offset, length, urgency, done);
+}
+
+void ChunkCache::acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
                                const AcquireDone& done) {
-  const bool large = catalog_.range(chunk).length > kLargestRead;
-  if (large && !table_.here_or_coming(chunk) && !would_keep(chunk, space())) {
-    fetcher_.read_range(file, offset, length, done);
-  } else {
-    acquire(chunk, Urgency{Urgency::Kind::reader, 0}, done);
-  }
+  const ChunkId chunk = chunk_at(file, offset);
+  // One operation for the whole costs little more than one for most of it, and others can join it.
+  if (2 * length > catalog_.range(chunk).length) return acquire(chunk, urgency, done);
+  acquire_or_pass(file, offset, length, urgency, done);
+}
+
+// The chunk of a range, or, where no tier would keep it, just the bytes asked for.
+void ChunkCache::acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
+                                 const AcquireDone& done) {
+  const ChunkId chunk = chunk_at(file, offset);
+  if (table_.here_or_coming(chunk) || would_keep(chunk, space())) return acquire(chunk, urgency, done);
+  fetcher_.read_range(file, offset, length, urgency, done);
 }
 
 }  // namespace clairfs

@@ -1,0 +1,159 @@
+#include <atomic>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/catalog/scan.h"
+#include "cache/chunks/chunk_cache.h"
+#include "cache/io/memory.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/fake_store.h"
+#include "tests/support/temp_tree.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr uint32_t kRangeChunk = 256 << 10;
+constexpr uint64_t kRangeRecord = 16 << 10;
+constexpr Urgency kRangePrefetch{Urgency::Kind::prefetch, 77};
+
+/// A cache over one file of so many chunks.
+struct RangeFixture {
+  explicit RangeFixture(uint32_t chunks, uint64_t ram, bool immediate = true,
+                        const std::vector<NvmeStore*>& stores = {})
+      : source(immediate) {
+    tree.write("records", uint64_t{chunks} * kRangeChunk);
+    ScanOptions options;
+    options.chunk_size = kRangeChunk;
+    catalog = *scan_catalog(tree.path(), options, log.logger());
+    file = *catalog->find("records");
+    cache = std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, ram));
+  }
+  ~RangeFixture() { CHECK(cache->stop(5s)); }
+
+  ChunkId chunk(uint32_t i) const { return ChunkId(catalog->chunks(file).first.value + i); }
+
+  /// Acquires the range, checks each of its bytes, and counts the answer.
+  void acquire(uint64_t offset, uint64_t length, Urgency urgency = kRangePrefetch) {
+    cache->acquire_range(file, offset, length, urgency, [=, this](const Result<AcquiredChunk>& got) {
+      ++answered;
+      if (!got) return void(error = got.error().code);
+      origin = got->origin;
+      start = got->start;
+      const uint64_t within = offset % kRangeChunk - got->start;
+      REQUIRE(within + length <= got->data->length);
+      const std::string bytes = joined(got->data->block.slices(within, length));
+      bool equal = true;
+      for (uint64_t i = 0; i < length; ++i)
+        equal = equal && static_cast<unsigned char>(bytes[i]) == fake_byte(file, offset + i);
+      CHECK(equal);
+    });
+  }
+
+  TempTree tree;
+  CapturedLog log;
+  Metrics metrics;
+  FirstTouchPolicy policy;
+  FakeSource source;
+  FileId file;
+  std::shared_ptr<const Catalog> catalog;
+  std::unique_ptr<ChunkCache> cache;
+  std::atomic<size_t> answered = 0;
+  std::optional<Origin> origin;
+  int error = 0;
+  uint64_t start = 0;
+};
+
+}  // namespace
+
+TEST_CASE("of a chunk that no tier would keep only the range is read, however small the chunk is") {
+  RangeFixture f(4, 0);
+  for (uint64_t record = 0; record < 64; ++record) {
+    f.acquire(record * kRangeRecord, kRangeRecord);
+    CHECK(f.start == record * kRangeRecord % kRangeChunk);
+  }
+  CHECK(f.answered == 64);
+  CHECK(f.source.fetches == 64);
+  CHECK(f.source.bytes == 64 * kRangeRecord);
+  CHECK(f.source.deadlines() == std::vector<uint64_t>(64, 77));
+  CHECK(!f.cache->resident(f.chunk(0)));
+}
+
+TEST_CASE("more than half of a chunk is not worth reading by range") {
+  RangeFixture f(2, 0);
+  f.acquire(0, kRangeChunk / 2);
+  CHECK(f.source.bytes == kRangeChunk / 2);
+  CHECK(!f.cache->resident(f.chunk(0)));
+  f.acquire(kRangeChunk + 5, kRangeChunk / 2 + 1);
+  CHECK(f.start == 0);
+  CHECK(f.source.bytes == kRangeChunk / 2 + kRangeChunk);
+  CHECK(f.cache->resident(f.chunk(1)));
+}
+
+TEST_CASE("a range of a chunk that a tier would keep brings the chunk, and later ones find it") {
+  RangeFixture f(2, kRangeChunk);
+  f.acquire(100, kRangeRecord);
+  CHECK(f.cache->tier_of(f.chunk(0)) == Tier::ram);
+  CHECK(f.source.bytes == kRangeChunk);
+  f.acquire(kRangeChunk - kRangeRecord, kRangeRecord);
+  CHECK(f.origin == Origin::ram);
+  CHECK(f.start == 0);
+  CHECK(f.source.bytes == kRangeChunk);
+  f.acquire(kRangeChunk, kRangeRecord);  // the tier is full
+  CHECK(f.source.bytes == kRangeChunk + kRangeRecord);
+}
+
+TEST_CASE("a range joins the fetch of its chunk and makes it as urgent as itself") {
+  RangeFixture f(1, 0, false);
+  size_t whole = 0;
+  f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 1}, [&](const auto&) { ++whole; });
+  f.acquire(kRangeRecord, kRangeRecord);
+  CHECK(f.source.fetches == 1);
+  CHECK(f.source.raised == 1);
+  f.source.complete_all();
+  CHECK((whole == 1 && f.answered == 1));
+}
+
+TEST_CASE("a range of a chunk on NVMe comes from there") {
+  FakeStore store(4 * kRangeChunk);
+  RangeFixture f(1, 0, true, {&store});
+  f.acquire(0, kRangeRecord);
+  REQUIRE(f.cache->tier_of(f.chunk(0)) == Tier::nvme);
+  CHECK(f.cache->stop(5s));
+  f.cache = std::move(
+      *ChunkCache::create({*f.catalog, f.source, {&store}, f.policy, f.metrics, f.log.logger()}, 0));
+  f.acquire(5 * kRangeRecord, kRangeRecord);
+  CHECK(f.origin == Origin::nvme);
+  CHECK(f.source.bytes == kRangeChunk);
+}
+
+TEST_CASE("prefetched ranges take no more than the transit memory, and wait for it behind readers") {
+  const size_t fit = TransitShares::for_chunks(kRangeChunk).capacity / kRangeRecord;
+  const size_t extra = 10;
+  RangeFixture f(static_cast<uint32_t>(2 * fit * kRangeRecord / kRangeChunk), 0, false);
+  for (size_t i = 0; i < fit + extra; ++i) f.acquire(i * kRangeRecord, kRangeRecord);
+  CHECK(f.source.fetches == fit);
+  CHECK(f.metrics.transit_bytes.value() == static_cast<int64_t>(fit * kRangeRecord));
+  f.acquire((fit + extra) * kRangeRecord, kRangeRecord, Urgency{});
+  f.source.complete_one();
+  CHECK(eventually([&] { return f.source.fetches == fit + 1; }));
+  CHECK(f.source.deadlines().size() == fit);  // so it was the reader's
+  CHECK(f.source.complete_until([&] { return f.answered == fit + extra + 1; }));
+  CHECK(f.metrics.transit_bytes.value() == 0);
+}
+
+TEST_CASE("a range that cannot be read says why, and after stop() none is begun") {
+  RangeFixture f(1, 0, false);
+  f.acquire(0, kRangeRecord);
+  f.source.complete_one(EIO);
+  CHECK(f.error == EIO);
+  f.acquire(0, kRangeRecord);
+  CHECK(f.cache->stop(5s));
+  CHECK(f.error == ECANCELED);
+  f.acquire(0, kRangeRecord);
+  CHECK(f.answered == 3);
+}
