@@ -82,10 +82,10 @@ class ChunkCache {
   void acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done);
 
   /// As acquire(), for whoever needs only bytes [offset, offset + length) of a file and no others of that
-  /// chunk soon. If the range is at most half of its chunk, and the chunk is neither here nor on its way and
-  /// no tier would keep it, the range alone is read and forgotten. AcquiredChunk::start says where in the
-  /// chunk `data` begins. A range that is read alone is joined by nobody, and raise() does not reach it.
-  /// REQUIRES: length > 0 and the range lies within one chunk of the file.
+  /// chunk soon. If the chunk is neither here nor on its way and no tier would keep it, the range alone is
+  /// read and forgotten, unless it is nearly all of the chunk. AcquiredChunk::start says where in the chunk
+  /// `data` begins. A range that is read alone is joined by nobody, and raise() does not reach it. REQUIRES:
+  /// length > 0 and the range lies within one chunk of the file.
   void acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency, const AcquireDone& done);
 
   /// acquire() on behalf of another node, from memory or within `scope`, and never by a fetch that waits for

@@ -112,8 +112,9 @@ void ChunkCache::acquire_piece(FileId file, uint64_t offset, uint64_t length, co
 void ChunkCache::acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
                                const AcquireDone& done) {
   const ChunkId chunk = chunk_at(file, offset);
-  // One operation for the whole costs little more than one for most of it, and others can join it.
-  if (2 * length > catalog_.range(chunk).length) return acquire(chunk, urgency, done);
+  // The whole costs hardly more than nearly all of it, and others can join it.
+  const uint64_t all = catalog_.range(chunk).length;
+  if (8 * (all - length) <= all) return acquire(chunk, urgency, done);
   acquire_or_pass(file, offset, length, urgency, done);
 }
 
