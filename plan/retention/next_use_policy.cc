@@ -9,6 +9,13 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+// Of a shared chunk that may be brought in: only what is never used is used later.
+constexpr double kBeforeNever = std::numeric_limits<double>::max();
+
+// Looking at so many positions is cheaper than beginning anew, and takes microseconds; READs wait for the
+// lock.
+constexpr uint64_t kFewPositions = 4096;
+
 constexpr uint8_t bit(Tier tier) {
   return static_cast<uint8_t>(1U << static_cast<unsigned>(tier));
 }
@@ -23,10 +30,24 @@ constexpr size_t slot(Tier tier) {
 
 NextUsePolicy::NextUsePolicy(const Catalog& catalog) : catalog_(catalog), resident_(catalog.chunk_count()) {}
 
+// Ranks and epochs of one plan have the index in common.
+std::shared_ptr<const SharedChunks> NextUsePolicy::shared_chunks(const Horizon& horizon) const {
+  if (horizon.empty()) return nullptr;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [name, plan] : plans_) {
+      if (!plan.horizon.empty() && plan.horizon.index == horizon.index) return plan.shared;
+    }
+  }
+  return SharedChunks::make(*horizon.index, catalog_);
+}
+
 void NextUsePolicy::set_horizon(const std::string& name, Horizon horizon, uint64_t staged) {
+  auto shared = shared_chunks(horizon);
   MutexLock lock(mutex_);
   const bool added = !plans_.contains(name);
   Plan& plan = plans_[name];
+  plan.shared = std::move(shared);
   plan.horizon = std::move(horizon);
   plan.staged = staged;
   plan.fetched = std::max(plan.fetched, staged);
@@ -50,8 +71,6 @@ void NextUsePolicy::set_window(const std::string& name, uint64_t staged, uint64_
   Plan& plan = found->second;
   const uint64_t before = std::exchange(plan.staged, staged);
   plan.fetched = std::max(fetched, staged);
-  // Looking at each position is cheaper than beginning anew, up to some point; READs wait for this lock.
-  constexpr uint64_t kFewPositions = 4096;
   if (staged < before || staged - before > kFewPositions) return look_anew();
   for (uint64_t position = before; position < staged; ++position) {
     if (plan.horizon.epoch_at(position) == nullptr) continue;
@@ -107,6 +126,36 @@ std::optional<double> NextUsePolicy::distance_after_fetch(ChunkId chunk) const {
   return least;
 }
 
+/// What place() goes by: the distance after this fetch; nothing if the chunk is not worth keeping.
+std::optional<double> NextUsePolicy::rank(ChunkId chunk) const {
+  if (!shared(chunk)) return distance_after_fetch(chunk);
+  return has_an_epochs_uses(chunk) ? std::optional(kBeforeNever) : std::nullopt;
+}
+
+bool NextUsePolicy::shared(ChunkId chunk) const {
+  return std::any_of(plans_.begin(), plans_.end(), [&](const auto& entry) {
+    return entry.second.shared != nullptr && entry.second.shared->contains(chunk);
+  });
+}
+
+/// Whether at least as many uses of the chunk are to come as an epoch has of it.
+bool NextUsePolicy::has_an_epochs_uses(ChunkId chunk) const {
+  size_t an_epoch = 0;
+  size_t to_come = 0;
+  for (const auto& [name, plan] : plans_) {
+    size_t most = 0;
+    for (const auto& epoch : plan.horizon.epochs) {
+      const auto uses = epoch->uses->uses(chunk);
+      const uint64_t passed = std::clamp(plan.staged, epoch->base, epoch->end()) - epoch->base;
+      to_come += static_cast<size_t>(uses.end() - std::lower_bound(uses.begin(), uses.end(), passed));
+      most = std::max(most, uses.size());
+    }
+    if (most > 0 && !plan.horizon.complete) return true;
+    an_epoch += most;
+  }
+  return to_come > 0 && to_come >= an_epoch;
+}
+
 bool NextUsePolicy::covered(ChunkId chunk) const {
   return std::any_of(plans_.begin(), plans_.end(), [&](const auto& entry) {
     const Horizon& horizon = entry.second.horizon;
@@ -115,7 +164,7 @@ bool NextUsePolicy::covered(ChunkId chunk) const {
 }
 
 // The chunk, resident in `tier`, has its next use where no cursor may have passed.
-void NextUsePolicy::raise_cursors(ChunkId chunk, Tier tier) {
+void NextUsePolicy::raise_cursors(ChunkId chunk, Tier tier) const {
   bool used = false;
   for (auto& [name, plan] : plans_) {
     if (plan.horizon.empty()) continue;
@@ -162,13 +211,16 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) const 
 std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier tier) const {
   if (plan.horizon.empty()) return std::nullopt;
   uint64_t& cursor = plan.cursor[slot(tier)];
-  for (; cursor > plan.staged; --cursor) {
+  // A plan of records may have millions of positions and hardly a chunk that is not shared: the rest is for
+  // the next call.
+  const uint64_t until = plan.shared && cursor > kFewPositions ? cursor - kFewPositions : 0;
+  for (; cursor > std::max(plan.staged, until); --cursor) {
     const uint64_t position = cursor - 1;
     if (position < plan.horizon.begin()) break;
     std::optional<Candidate> found;
     for_each_chunk(*plan.horizon.index, catalog_, plan.horizon.sample_at(position), [&](ChunkId chunk) {
       mutex_.assert_held();
-      if ((resident_[chunk.index()] & bit(tier)) == 0) return;
+      if ((resident_[chunk.index()] & bit(tier)) == 0 || shared(chunk)) return;
       if (plan.horizon.next_use(chunk, plan.staged) != position) return;
       const auto least = distance_of(chunk);
       if (*least < distance(plan, position))
@@ -180,8 +232,10 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier
   return std::nullopt;
 }
 
-std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier) const {
+/// What is used later than `own_distance` and, among that, last. Shared chunks that have a use stay.
+std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier, double own_distance) const {
   if (auto candidate = useless(tier)) return candidate;
+  if (own_distance == kBeforeNever) return std::nullopt;
   std::optional<Candidate> best;
   for (auto& [name, plan] : plans_) {
     // Nothing of it is used later than where its cursor is.
@@ -194,17 +248,17 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier) const
 }
 
 // Makes room in one tier by dropping what is used later than `own_distance`, the farthest first.
-TierChoice NextUsePolicy::replace(double own_distance, uint64_t length, const TierSpace& space) {
-  const auto ram = farthest(Tier::ram);
+TierChoice NextUsePolicy::replace(double own_distance, uint64_t length, const TierSpace& space) const {
+  const auto ram = farthest(Tier::ram, own_distance);
   // A store that cannot be written keeps what it has.
-  const auto nvme = space.nvme_writable ? farthest(Tier::nvme) : std::nullopt;
+  const auto nvme = space.nvme_writable ? farthest(Tier::nvme, own_distance) : std::nullopt;
   if (!ram && !nvme) return {};
   const bool from_nvme = !ram || (nvme && nvme->distance > ram->distance);
   const Tier tier = from_nvme ? Tier::nvme : Tier::ram;
   const uint64_t bytes = bytes_in(tier, length);
   uint64_t room = from_nvme ? space.nvme : space.ram;
   TierChoice choice;
-  for (auto victim = from_nvme ? nvme : ram; room < bytes; victim = farthest(tier)) {
+  for (auto victim = from_nvme ? nvme : ram; room < bytes; victim = farthest(tier, own_distance)) {
     if (!victim || victim->distance <= own_distance) break;
     resident_[victim->chunk.index()] &= static_cast<uint8_t>(~bit(tier));
     choice.evict.push_back(victim->chunk);
@@ -214,16 +268,20 @@ TierChoice NextUsePolicy::replace(double own_distance, uint64_t length, const Ti
     choice.tier = tier;
     return choice;
   }
-  for (const ChunkId victim : choice.evict) {  // not enough: they stay
-    resident_[victim.index()] |= bit(tier);
-    raise_cursors(victim, tier);
-  }
+  put_back(choice.evict, tier);  // not enough: they stay
   return {};
+}
+
+void NextUsePolicy::put_back(const std::vector<ChunkId>& chunks, Tier tier) const {
+  for (const ChunkId chunk : chunks) {
+    resident_[chunk.index()] |= bit(tier);
+    raise_cursors(chunk, tier);
+  }
 }
 
 TierChoice NextUsePolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space) {
   MutexLock lock(mutex_);
-  const auto distance = distance_after_fetch(chunk);
+  const auto distance = rank(chunk);
   if (!distance && covered(chunk)) return {};
   const Tier free = FirstTouchPolicy::tier(length, space);
   if (free != Tier::none || !distance) return {free, {}};
@@ -232,12 +290,17 @@ TierChoice NextUsePolicy::place(ChunkId chunk, uint64_t length, const TierSpace&
 
 bool NextUsePolicy::would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const {
   MutexLock lock(mutex_);
-  const auto own = distance_after_fetch(chunk);
+  const auto own = rank(chunk);
   if (!own && covered(chunk)) return false;
   if (FirstTouchPolicy::tier(length, space) != Tier::none) return true;
   if (!own) return false;
-  const auto ram = farthest(Tier::ram);
-  const auto nvme = space.nvme_writable ? farthest(Tier::nvme) : std::nullopt;
+  if (*own == kBeforeNever) {  // a whole chunk is fetched for a part of it on the strength of this
+    const TierChoice choice = replace(*own, length, space);
+    put_back(choice.evict, choice.tier);
+    return choice.tier != Tier::none;
+  }
+  const auto ram = farthest(Tier::ram, *own);
+  const auto nvme = space.nvme_writable ? farthest(Tier::nvme, *own) : std::nullopt;
   return (ram && ram->distance > *own) || (nvme && nvme->distance > *own);
 }
 

@@ -7,6 +7,13 @@
 // source is read at most S + (E-1)(S-D) bytes: some fixed D bytes could stay for ever, and MIN is never
 // worse.
 //
+// A chunk that several samples share (records in large files) is used again and again in an epoch, each time
+// for a part. By next use such chunks would replace each other all the time, and bring in a whole chunk for
+// each record. So they have a rule of their own, with the same bound: what comes first stays as long as it
+// has a use, and of the rest no more than the records is read (ChunkCache::acquire_range()). A shared chunk
+// that is brought in pays for itself in a whole epoch: it takes only free space or the place of what has no
+// further use, and only if at least an epoch's uses of it are still to come.
+//
 // "Now" is not where the reader is but where staging is: what lies before it has been handed to the kernel's
 // page cache and needs its chunk only for its next use after that.
 //
@@ -29,18 +36,20 @@
 #include "cache/base/mutex.h"
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/tier_policy.h"
+#include "plan/retention/shared_chunks.h"
 #include "plan/sequence/horizon.h"
 
 namespace clairfs {
 
-/// Thread-safe: one lock, held for microseconds. Memory: one byte a chunk, and four for each that is resident
-/// in vain.
+/// Thread-safe: one lock, held for microseconds. Memory: one byte a chunk, four for each that is resident in
+/// vain, and SharedChunks for each sample index.
 class NextUsePolicy final : public TierPolicy {
  public:
   explicit NextUsePolicy(const Catalog& catalog);
 
   /// Adds a plan or replaces its horizon; `staged` is the absolute position from which on samples still have
-  /// to be staged.
+  /// to be staged. The first time for a sample index takes time in the order of its samples, without the
+  /// lock.
   void set_horizon(const std::string& plan, Horizon horizon, uint64_t staged);
   /// The plan's samples before `staged` have been handed on, those before `fetched` are being fetched for
   /// their next use. Also goes back, after a reader did.
@@ -61,6 +70,7 @@ class NextUsePolicy final : public TierPolicy {
 
   struct Plan {
     Horizon horizon;
+    std::shared_ptr<const SharedChunks> shared;  // of the horizon's index; null: none
     uint64_t staged = 0;
     uint64_t fetched = 0;
     std::array<uint64_t, kTiers> cursor{};  // by tier: no candidate at or above it
@@ -71,18 +81,23 @@ class NextUsePolicy final : public TierPolicy {
     double distance = 0;  // epochs until its next use
   };
 
+  std::shared_ptr<const SharedChunks> shared_chunks(const Horizon& horizon) const EXCLUDES(mutex_);
+  bool shared(ChunkId chunk) const REQUIRES(mutex_);
+  bool has_an_epochs_uses(ChunkId chunk) const REQUIRES(mutex_);
   double distance(const Plan& plan, uint64_t position) const;
   std::optional<double> distance_of(ChunkId chunk) const REQUIRES(mutex_);
   std::optional<double> distance_after_fetch(ChunkId chunk) const REQUIRES(mutex_);
+  std::optional<double> rank(ChunkId chunk) const REQUIRES(mutex_);
   bool covered(ChunkId chunk) const REQUIRES(mutex_);
-  void raise_cursors(ChunkId chunk, Tier tier) REQUIRES(mutex_);
+  void raise_cursors(ChunkId chunk, Tier tier) const REQUIRES(mutex_);
   void look_anew() REQUIRES(mutex_);
   void list_useless(ChunkId chunk, Tier tier) const REQUIRES(mutex_);
   std::vector<ChunkId> list_residents(Tier tier) const REQUIRES(mutex_);
   std::optional<Candidate> useless(Tier tier) const REQUIRES(mutex_);
   std::optional<Candidate> farthest(Plan& plan, Tier tier) const REQUIRES(mutex_);
-  std::optional<Candidate> farthest(Tier tier) const REQUIRES(mutex_);
-  TierChoice replace(double own_distance, uint64_t length, const TierSpace& space) REQUIRES(mutex_);
+  std::optional<Candidate> farthest(Tier tier, double own_distance) const REQUIRES(mutex_);
+  TierChoice replace(double own_distance, uint64_t length, const TierSpace& space) const REQUIRES(mutex_);
+  void put_back(const std::vector<ChunkId>& chunks, Tier tier) const REQUIRES(mutex_);
 
   const Catalog& catalog_;
 
