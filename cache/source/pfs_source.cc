@@ -57,13 +57,15 @@ PfsSource::~PfsSource() {
 }
 
 void PfsSource::start(FetchRequest request) {
+  const bool whole = request.length >= catalog_.stamp(request.file).size;
+  const bool alone = whole || request.length == 0;
   std::optional<FetchRequest> refused;  // answered without the lock
   {
     MutexLock lock(mutex_);
     if (stopped_) {
       refused = std::move(request);
     } else {
-      enqueue(arrivals_++, std::move(request));
+      queue_.add({arrivals_++, std::move(request), alone});
     }
   }
   if (refused) {
@@ -73,39 +75,27 @@ void PfsSource::start(FetchRequest request) {
   }
 }
 
-// The demand is read under the lock: whoever raises it later finds the request in the queue.
-void PfsSource::enqueue(uint64_t arrival, FetchRequest request) {
-  const Key key{request.demand->now(), arrival};
-  queued_[request.demand.get()] = key;
-  queue_.emplace(key, std::move(request));
-}
-
 void PfsSource::demand_changed(const Demand& demand) {
   {
     MutexLock lock(mutex_);
-    const auto found = queued_.find(&demand);
-    if (found == queued_.end()) return;
-    auto node = queue_.extract(found->second);
-    node.key().first = found->second.first = demand.now();
-    queue_.insert(std::move(node));
+    queue_.demand_changed(demand);
   }
   pump();
 }
 
 void PfsSource::stop() {
-  std::map<Key, FetchRequest> cancelled;
+  std::vector<FetchQueue::Waiting> cancelled;
   {
     MutexLock lock(mutex_);
     stopped_ = true;
-    cancelled.swap(queue_);
-    queued_.clear();
+    cancelled = queue_.take_all();
   }
   wake_.notify_one();
-  for (auto& [key, request] : cancelled) request.done(Error{ECANCELED, "the mount is being shut down"});
+  for (const auto& fetch : cancelled) fetch.request.done(Error{ECANCELED, "the mount is being shut down"});
 }
 
-bool PfsSource::may_start(const Key& next, TimePoint now) const {
-  const bool reader = next.first.kind == Urgency::Kind::reader;
+bool PfsSource::may_start(const Urgency& next, TimePoint now) const {
+  const bool reader = next.kind == Urgency::Kind::reader;
   // Prefetches that all hang leave places of the backend to readers.
   const unsigned kept = std::min(kReaderHeadroom, options_.most_concurrency / 4);
   const unsigned most = options_.most_concurrency - (reader ? 0 : kept);
@@ -138,50 +128,55 @@ void PfsSource::watch() {
 
 void PfsSource::pump() {
   for (;;) {
-    std::optional<FetchRequest> request;
-    uint64_t arrival = 0;
     const TimePoint now = clock_.now();
+    OperationPtr operation;
     {
       MutexLock lock(mutex_);
       if (queue_.empty()) return;
-      if (!may_start(queue_.begin()->first, now)) {
+      if (!may_start(queue_.first(), now)) {
         if (!std::exchange(watching_, true)) wake_.notify_one();
         return;
       }
-      auto node = queue_.extract(queue_.begin());
-      arrival = node.key().second;
-      request = std::move(node.mapped());
-      queued_.erase(request->demand.get());
-      in_flight_[arrival] = now + options_.stuck + std::chrono::microseconds(request->length);
+      operation = begin_next(now);
     }
     metrics_.pfs_in_flight.add(1);
-    submit(arrival, std::move(*request), now);
+    submit(operation);
   }
 }
 
-void PfsSource::submit(uint64_t arrival, FetchRequest request, TimePoint now) {
-  const bool large = catalog_.chunks(request.file).count > 1;
-  SharedFd kept = large ? kept_open(request.file) : nullptr;
+PfsSource::OperationPtr PfsSource::begin_next(TimePoint now) {
+  auto operation = std::make_shared<Operation>();
+  operation->parts = queue_.take_first();
+  for (const auto& part : operation->parts) operation->bytes += part.request.length;
+  operation->started = now;
+  in_flight_[operation->id()] = now + options_.stuck + std::chrono::microseconds(operation->bytes);
+  return operation;
+}
+
+void PfsSource::submit(const OperationPtr& operation) {
+  const FileId file = operation->file();
+  const bool large = catalog_.chunks(file).count > 1;
+  if (large) operation->kept = kept_open(file);
   FileRead read;
   read.directory_fd = root_.get();
-  read.path = catalog_.path(request.file);
-  if (!kept && read.path.size() >= PATH_MAX) kept = open_deep(read.path);
-  read.offset = request.offset;
-  read.memory = request.memory;
-  read.open_fd = kept ? kept->get() : -1;
-  read.keep_open = large && !kept;
-  if (!kept) metrics_.pfs_opens.add();
+  read.path = catalog_.path(file);
+  if (!operation->kept && read.path.size() >= PATH_MAX) operation->kept = open_deep(read.path);
+  read.offset = operation->parts.front().request.offset;
+  for (const auto& part : operation->parts)
+    read.memory.insert(read.memory.end(), part.request.memory.begin(), part.request.memory.end());
+  read.open_fd = operation->kept ? operation->kept->get() : -1;
+  read.keep_open = large && !operation->kept;
+  if (!operation->kept) metrics_.pfs_opens.add();
   metrics_.pfs_reads.add();
-  auto shared = std::make_shared<FetchRequest>(std::move(request));
-  read.done = [this, arrival, shared, now, kept](Result<FileRead::Outcome> outcome) {
-    finish(arrival, *shared, now, kept, std::move(outcome));
+  read.done = [this, operation](Result<FileRead::Outcome> outcome) {
+    finish(*operation, std::move(outcome));
   };
   io_.submit(std::move(read));
 }
 
-// Without a descriptor for it a fetch waits until another one has given up its own. False if there is none
-// that will: then the fetch has failed.
-bool PfsSource::put_back(uint64_t arrival, FetchRequest& request, const Error& error) {
+// Without a descriptor for it a read waits until another one has given up its own. False if there is none
+// that will: then it has failed.
+bool PfsSource::put_back(Operation& operation, const Error& error) {
   std::list<std::pair<FileId, SharedFd>> closed;  // outside the lock, and before the next attempt
   bool first = false;
   unsigned others = 0;
@@ -190,11 +185,11 @@ bool PfsSource::put_back(uint64_t arrival, FetchRequest& request, const Error& e
     others = static_cast<unsigned>(in_flight_.size()) - 1;
     if (stopped_ || (others == 0 && open_files_.empty())) return false;
     closed.swap(open_files_);
-    in_flight_.erase(arrival);
+    in_flight_.erase(operation.id());
     first = descriptors_ == UINT_MAX;
     descriptors_ = std::max(1U, others);
     since_short_ = 0;
-    enqueue(arrival, std::move(request));
+    for (auto& part : operation.parts) queue_.add(std::move(part));
   }
   metrics_.pfs_in_flight.add(-1);
   if (first)
@@ -205,34 +200,53 @@ bool PfsSource::put_back(uint64_t arrival, FetchRequest& request, const Error& e
   return true;
 }
 
-void PfsSource::finish(uint64_t arrival, FetchRequest& request, TimePoint started, const SharedFd& kept,
-                       Result<FileRead::Outcome> outcome) {
-  if (!outcome && lacks_descriptors(outcome.error()) && put_back(arrival, request, outcome.error())) return;
+// Which of them it was that could not be read is not known.
+void PfsSource::repeat_singly(Operation& operation) {
+  for (auto& part : operation.parts) {
+    part.alone = true;
+    queue_.add(std::move(part));
+  }
+  operation.parts.clear();
+}
+
+void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) {
+  if (!outcome && lacks_descriptors(outcome.error()) && put_back(operation, outcome.error())) return;
   const TimePoint now = clock_.now();
-  metrics_.pfs_latency.record(now - started);
+  metrics_.pfs_latency.record(now - operation.started);
   metrics_.pfs_in_flight.add(-1);
   if (outcome) metrics_.pfs_bytes.add(outcome->bytes);
-  if (outcome && outcome->fd && !kept) keep_open(request.file, std::move(outcome->fd));
-  const Status status = judge(request, outcome);
+  if (outcome && outcome->fd && !operation.kept) keep_open(operation.file(), std::move(outcome->fd));
   {
     MutexLock lock(mutex_);
-    in_flight_.erase(arrival);
+    in_flight_.erase(operation.id());
+    if (!outcome && operation.parts.size() > 1 && !stopped_) repeat_singly(operation);
     if (descriptors_ != UINT_MAX && ++since_short_ % kTryMoreAfter == 0) ++descriptors_;
     limit_.completed(outcome ? outcome->bytes : 0, !queue_.empty(), now);
     metrics_.pfs_concurrency.set(limit_.value());
   }
   pump();
-  if (status) {
-    request.done(Origin::pfs);
-  } else {
-    request.done(status.error());
+  answer(operation, outcome);
+}
+
+// Each part of a read that ended early by what there is of it.
+void PfsSource::answer(const Operation& operation, const Result<FileRead::Outcome>& outcome) {
+  uint64_t left = outcome ? outcome->bytes : 0;
+  for (const auto& [arrival, request, alone] : operation.parts) {
+    const uint64_t bytes = std::min(left, request.length);
+    left -= bytes;
+    if (const Status status = judge(request, outcome, bytes); status) {
+      request.done(Origin::pfs);
+    } else {
+      request.done(status.error());
+    }
   }
 }
 
-Status PfsSource::judge(const FetchRequest& request, const Result<FileRead::Outcome>& outcome) {
+Status PfsSource::judge(const FetchRequest& request, const Result<FileRead::Outcome>& outcome,
+                        uint64_t bytes) {
   if (outcome) {
     if (outcome->stamp != catalog_.stamp(request.file)) return stale(request.file, "size or mtime differ");
-    if (outcome->bytes != request.length) return stale(request.file, "it ended early");
+    if (bytes != request.length) return stale(request.file, "it ended early");
     if (request.length == 0 && outcome->ctime_ns != catalog_.source_state(request.file).ctime_ns) {
       return Error{kOtherCtime, printable(catalog_.path(request.file)) + " has another ctime"};
     }

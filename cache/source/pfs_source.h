@@ -1,5 +1,8 @@
 // The dataset itself: reads ranges of source files, in order of urgency, with as many at once as serves best.
 //
+// Neighbouring fetches that wait are read in one operation (fetch_queue.h). Each gets its own answer: of a
+// read that ends early those before its end are good, and where a read fails each is repeated by itself.
+//
 // A fetch never mixes versions of a file: after each read the file's size and mtime must be what the catalog
 // says, else the fetch fails with ESTALE, the file is named once in the log, and `on_stale` is told.
 //
@@ -15,8 +18,8 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "cache/base/clock.h"
 #include "cache/base/fd.h"
@@ -27,6 +30,7 @@
 #include "cache/catalog/catalog.h"
 #include "cache/io/backend.h"
 #include "cache/source/concurrency_limit.h"
+#include "cache/source/fetch_queue.h"
 #include "cache/source/source.h"
 
 namespace clairfs {
@@ -56,19 +60,30 @@ class PfsSource final : public ChunkSource {
   void stop() override;
 
  private:
-  using Key = std::pair<Urgency, uint64_t>;  // by urgency, then by arrival
   using SharedFd = std::shared_ptr<Fd>;
+  /// One read, of one fetch or of neighbours.
+  struct Operation {
+    std::vector<FetchQueue::Waiting> parts;  // in the order of their bytes; never empty
+    uint64_t bytes = 0;
+    TimePoint started;
+    SharedFd kept;  // the file if it was open before
+
+    FileId file() const { return parts.front().request.file; }
+    uint64_t id() const { return parts.front().arrival; }
+  };
+  using OperationPtr = std::shared_ptr<Operation>;
 
   void pump() EXCLUDES(mutex_);
-  bool may_start(const Key& next, TimePoint now) const REQUIRES(mutex_);
+  OperationPtr begin_next(TimePoint now) REQUIRES(mutex_);
+  bool may_start(const Urgency& next, TimePoint now) const REQUIRES(mutex_);
   unsigned stuck(TimePoint now) const REQUIRES(mutex_);
   void watch() EXCLUDES(mutex_);
-  void enqueue(uint64_t arrival, FetchRequest request) REQUIRES(mutex_);
-  void submit(uint64_t arrival, FetchRequest request, TimePoint now) EXCLUDES(mutex_);
-  void finish(uint64_t arrival, FetchRequest& request, TimePoint started, const SharedFd& kept,
-              Result<FileRead::Outcome> outcome) EXCLUDES(mutex_);
-  bool put_back(uint64_t arrival, FetchRequest& request, const Error& error) EXCLUDES(mutex_);
-  Status judge(const FetchRequest& request, const Result<FileRead::Outcome>& outcome);
+  void submit(const OperationPtr& operation) EXCLUDES(mutex_);
+  void finish(Operation& operation, Result<FileRead::Outcome> outcome) EXCLUDES(mutex_);
+  bool put_back(Operation& operation, const Error& error) EXCLUDES(mutex_);
+  void repeat_singly(Operation& operation) REQUIRES(mutex_);
+  void answer(const Operation& operation, const Result<FileRead::Outcome>& outcome) EXCLUDES(mutex_);
+  Status judge(const FetchRequest& request, const Result<FileRead::Outcome>& outcome, uint64_t bytes);
   Status stale(FileId file, const std::string& why);
   SharedFd open_deep(const std::string& path);
   SharedFd kept_open(FileId file) EXCLUDES(mutex_);
@@ -85,11 +100,10 @@ class PfsSource final : public ChunkSource {
 
   CondVar wake_;  // for the thread, with mutex_
   Mutex mutex_;   // leaf: guards the queue; never held while io_ or a call-back is called
-  std::map<Key, FetchRequest> queue_ GUARDED_BY(mutex_);
-  std::unordered_map<const Demand*, Key> queued_ GUARDED_BY(mutex_);
+  FetchQueue queue_ GUARDED_BY(mutex_);
   uint64_t arrivals_ GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, TimePoint> in_flight_
-      GUARDED_BY(mutex_);                     // by arrival: from when on they count as hanging
+      GUARDED_BY(mutex_);                     // by Operation::id(): from when on they count as hanging
   bool watching_ GUARDED_BY(mutex_) = false;  // requests wait, and the thread knows
   bool stopped_ GUARDED_BY(mutex_) = false;
   ConcurrencyLimit limit_ GUARDED_BY(mutex_);

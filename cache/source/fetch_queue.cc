@@ -1,0 +1,103 @@
+#include "cache/source/fetch_queue.h"
+
+#include <algorithm>
+#include <climits>
+
+namespace clairfs {
+namespace {
+
+// How much of what one operation takes is used up.
+struct Extent {
+  Urgency first;
+  uint64_t bytes = 0;
+  size_t pieces = 0;
+
+  bool takes(const Urgency& urgency, const FetchRequest& request) const {
+    if (urgency.kind != first.kind) return false;
+    if (first.kind == Urgency::Kind::prefetch && urgency.deadline - first.deadline > FetchQueue::kMostLater)
+      return false;
+    return bytes + request.length <= FetchQueue::kMostBytes && pieces + request.memory.size() <= IOV_MAX;
+  }
+  void add(const FetchRequest& request) {
+    bytes += request.length;
+    pieces += request.memory.size();
+  }
+};
+
+}  // namespace
+
+void FetchQueue::add(Waiting fetch) {
+  const FetchRequest& request = fetch.request;
+  const Key key{request.demand->now(), fetch.arrival};
+  keys_[request.demand.get()] = key;
+  if (!fetch.alone) places_.try_emplace({request.file, request.offset}, request.demand.get());
+  queue_.emplace(key, std::move(fetch));
+}
+
+void FetchQueue::demand_changed(const Demand& demand) {
+  const auto found = keys_.find(&demand);
+  if (found == keys_.end()) return;
+  auto node = queue_.extract(found->second);
+  node.key().first = found->second.first = demand.now();
+  queue_.insert(std::move(node));
+}
+
+std::vector<FetchQueue::Waiting> FetchQueue::take_first() {
+  Extent extent{first()};
+  std::vector<Waiting> taken;
+  taken.push_back(take(queue_.begin()));
+  extent.add(taken.front().request);
+  if (taken.front().alone) return taken;
+  for (auto next = before(taken.front().request); next != queue_.end(); next = before(taken.back().request)) {
+    if (!extent.takes(next->first.first, next->second.request)) break;
+    extent.add(next->second.request);
+    taken.push_back(take(next));
+  }
+  std::reverse(taken.begin(), taken.end());
+  for (auto next = after(taken.back().request); next != queue_.end(); next = after(taken.back().request)) {
+    if (!extent.takes(next->first.first, next->second.request)) break;
+    extent.add(next->second.request);
+    taken.push_back(take(next));
+  }
+  return taken;
+}
+
+std::vector<FetchQueue::Waiting> FetchQueue::take_all() {
+  std::vector<Waiting> all;
+  for (auto& [key, fetch] : queue_) all.push_back(std::move(fetch));
+  queue_.clear();
+  keys_.clear();
+  places_.clear();
+  return all;
+}
+
+FetchQueue::Waiting FetchQueue::take(Queue::iterator at) {
+  Waiting fetch = std::move(at->second);
+  queue_.erase(at);
+  const Demand* demand = fetch.request.demand.get();
+  keys_.erase(demand);
+  const auto place = places_.find({fetch.request.file, fetch.request.offset});
+  if (place != places_.end() && place->second == demand) places_.erase(place);
+  return fetch;
+}
+
+FetchQueue::Queue::iterator FetchQueue::with(const Demand* demand) {
+  return queue_.find(keys_.at(demand));
+}
+
+FetchQueue::Queue::iterator FetchQueue::after(const FetchRequest& request) {
+  const auto place = places_.find({request.file, request.offset + request.length});
+  return place == places_.end() ? queue_.end() : with(place->second);
+}
+
+FetchQueue::Queue::iterator FetchQueue::before(const FetchRequest& request) {
+  auto place = places_.lower_bound({request.file, request.offset});
+  if (place == places_.begin()) return queue_.end();
+  --place;
+  const auto found = with(place->second);
+  const FetchRequest& earlier = found->second.request;
+  const bool adjacent = earlier.file == request.file && earlier.offset + earlier.length == request.offset;
+  return adjacent ? found : queue_.end();
+}
+
+}  // namespace clairfs

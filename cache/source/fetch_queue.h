@@ -1,0 +1,63 @@
+// Fetches that wait for a place among the operations of a source, the most urgent first, and what of them is
+// read in one operation.
+//
+// Fetches of neighbouring bytes of a file are taken together: one read of 4 MiB costs a server hardly more
+// than one of 128 KiB. They only are while they wait, so that a source that is not busy reads each at once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cache/base/types.h"
+#include "cache/source/demand.h"
+#include "cache/source/source.h"
+
+namespace clairfs {
+
+/// Not thread-safe: its owner calls it under a lock.
+class FetchQueue {
+ public:
+  /// The most that is taken together, in bytes.
+  static constexpr uint64_t kMostBytes = 4 << 20;
+  /// Prefetches are taken together when none is needed so much later than the most urgent one, which the
+  /// others delay; in microseconds.
+  static constexpr uint64_t kMostLater = 100'000;
+
+  struct Waiting {
+    uint64_t arrival = 0;  ///< orders what is equally urgent; of this fetch alone
+    FetchRequest request;
+    bool alone = false;  ///< never taken together with others
+  };
+
+  bool empty() const { return queue_.empty(); }
+  /// Reads the demand of the request: who raises it later calls demand_changed().
+  void add(Waiting fetch);
+  /// Nothing happens if no fetch with this demand waits.
+  void demand_changed(const Demand& demand);
+  /// The urgency of the most urgent fetch. REQUIRES: not empty.
+  Urgency first() const { return queue_.begin()->first.first; }
+  /// Takes the most urgent fetch, and with it neighbours of the same kind of urgency: of one file, in the
+  /// order of their bytes, without gaps, at most IOV_MAX pieces of memory. REQUIRES: not empty.
+  std::vector<Waiting> take_first();
+  /// Takes all, in no order.
+  std::vector<Waiting> take_all();
+
+ private:
+  using Key = std::pair<Urgency, uint64_t>;  // by urgency, then by arrival
+  using Queue = std::map<Key, Waiting>;
+
+  Waiting take(Queue::iterator at);
+  Queue::iterator with(const Demand* demand);
+  Queue::iterator after(const FetchRequest& request);
+  Queue::iterator before(const FetchRequest& request);
+
+  Queue queue_;
+  std::unordered_map<const Demand*, Key> keys_;
+  // Of what is not alone, by file and offset. Of several that begin at the same byte the first.
+  std::map<std::pair<FileId, uint64_t>, const Demand*> places_;
+};
+
+}  // namespace clairfs

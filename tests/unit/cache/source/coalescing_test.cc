@@ -1,0 +1,186 @@
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "cache/catalog/scan.h"
+#include "cache/io/memory.h"
+#include "cache/source/pfs_source.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_tree.h"
+
+using namespace clairfs;
+
+namespace {
+
+constexpr uint32_t kMergedChunk = 64 << 10;
+constexpr size_t kAtOnce = 16;  // operations that are submitted at once
+
+/// Reads wait until the test ends them.
+class HeldReads final : public IoBackend {
+ public:
+  void submit(FileRead request) override { reads.push_back(std::move(request)); }
+  void submit(Transfer) override { FAIL("not for sources"); }
+  const char* kind() const override { return "test"; }
+
+  std::deque<FileRead> reads;
+};
+
+/// A file of many chunks and a source that is busy with as many others as it takes at once.
+struct MergeFixture {
+  MergeFixture() {
+    tree.write("records", 200 * kMergedChunk);
+    for (size_t i = 0; i < kAtOnce; ++i) tree.write("busy" + std::to_string(i), 100);
+    ScanOptions options;
+    options.chunk_size = kMergedChunk;
+    catalog = *scan_catalog(tree.path(), options, log.logger());
+    records = *catalog->find("records");
+    source = std::make_unique<PfsSource>(*catalog, Fd(), io, PfsOptions{}, clock, metrics, log.logger(),
+                                         [](FileId) {});
+    for (size_t i = 0; i < kAtOnce; ++i) fetch(*catalog->find("busy" + std::to_string(i)), 0, 100);
+    REQUIRE(io.reads.size() == kAtOnce);
+  }
+
+  /// Its number in `results`.
+  size_t fetch(FileId file, uint64_t offset, uint64_t length) {
+    const size_t number = results.size();
+    results.emplace_back();
+    memory.emplace_back(length);
+    source->start({file,
+                   offset,
+                   length,
+                   {{memory.back().data(), length}},
+                   std::make_shared<Demand>(Urgency{Urgency::Kind::fill, 0}),
+                   FetchScope::anywhere,
+                   [this, number](Result<Origin> result) {
+                     REQUIRE(!results[number]);
+                     results[number] = result ? 0 : result.error().code;
+                   }});
+    return number;
+  }
+  size_t fetch_chunk(uint64_t chunk) { return fetch(records, chunk * kMergedChunk, kMergedChunk); }
+
+  /// Ends the oldest read: with an error, or after so many bytes.
+  void end(int error, uint64_t bytes = UINT64_MAX) {
+    const FileRead read = std::move(io.reads.front());
+    io.reads.pop_front();
+    if (error != 0) return read.done(Error{error, "injected"});
+    FileRead::Outcome outcome;
+    outcome.bytes = std::min(bytes, total_bytes(read.memory));
+    outcome.stamp = catalog->stamp(*catalog->find(read.path));
+    read.done(std::move(outcome));
+  }
+  /// So that the source has room for what waits.
+  void end_busy() {
+    while (io.reads.front().path != "records") end(0);
+  }
+
+  TempTree tree;
+  CapturedLog log;
+  Metrics metrics;
+  const SteadyClock clock;
+  HeldReads io;
+  std::shared_ptr<const Catalog> catalog;
+  FileId records;
+  std::unique_ptr<PfsSource> source;
+  std::deque<std::vector<char>> memory;
+  std::deque<std::optional<int>> results;  // errno; 0: read
+};
+
+}  // namespace
+
+TEST_CASE("neighbouring fetches that wait are one operation, into the memory of each") {
+  MergeFixture f;
+  const uint64_t reads = f.metrics.pfs_reads.value();
+  const size_t first = f.fetch_chunk(4);
+  f.fetch_chunk(3);
+  f.fetch_chunk(5);
+  const size_t lone = f.fetch_chunk(7);
+  f.end_busy();
+  REQUIRE(f.io.reads.size() == 2);
+  CHECK(f.metrics.pfs_reads.value() == reads + 2);
+  CHECK(f.metrics.pfs_in_flight.value() == 2);
+  const FileRead& read = f.io.reads.front();
+  CHECK(read.offset == 3 * kMergedChunk);
+  REQUIRE(read.memory.size() == 3);
+  CHECK(read.memory[0].iov_base == f.memory[first + 1].data());
+  CHECK(read.memory[1].iov_base == f.memory[first].data());
+  CHECK(read.memory[2].iov_base == f.memory[first + 2].data());
+  f.end(0);
+  for (size_t i = first; i < lone; ++i) CHECK(f.results[i] == 0);
+  CHECK(!f.results[lone]);
+  f.end(0);
+  CHECK(f.results[lone] == 0);
+  CHECK(f.metrics.pfs_bytes.value() == kAtOnce * 100 + 4 * kMergedChunk);
+  CHECK(f.metrics.pfs_in_flight.value() == 0);
+}
+
+TEST_CASE("what is asked of a source that is not busy is read at once") {
+  MergeFixture f;
+  while (!f.io.reads.empty()) f.end(0);
+  for (uint64_t chunk = 0; chunk < 4; ++chunk) f.fetch_chunk(chunk);
+  CHECK(f.io.reads.size() == 4);
+  while (!f.io.reads.empty()) f.end(0);
+}
+
+TEST_CASE("of a merged read that ends early each fetch has what there is of it") {
+  MergeFixture f;
+  const size_t first = f.fetch_chunk(0);
+  f.fetch_chunk(1);
+  f.fetch_chunk(2);
+  f.end_busy();
+  REQUIRE(f.io.reads.size() == 1);
+  f.end(0, kMergedChunk + 10);
+  CHECK(f.results[first] == 0);
+  CHECK(f.results[first + 1] == ESTALE);
+  CHECK(f.results[first + 2] == ESTALE);
+}
+
+TEST_CASE("where a merged read fails each fetch is repeated by itself") {
+  MergeFixture f;
+  const size_t first = f.fetch_chunk(0);
+  f.fetch_chunk(1);
+  f.fetch_chunk(2);
+  f.end_busy();
+  f.end(EIO);
+  REQUIRE(f.io.reads.size() == 3);
+  CHECK(!f.results[first]);
+  f.end(0);
+  f.end(EIO);
+  f.end(0);
+  CHECK(f.results[first] == 0);
+  CHECK(f.results[first + 1] == EIO);
+  CHECK(f.results[first + 2] == 0);
+  CHECK(f.metrics.pfs_errors.value() == 1);
+  CHECK(f.io.reads.empty());
+}
+
+TEST_CASE("a merged read without a descriptor waits as one, and after stop() each fetch fails") {
+  MergeFixture f;
+  const size_t first = f.fetch_chunk(0);
+  f.fetch_chunk(1);
+  f.end(0);
+  REQUIRE(f.io.reads.back().memory.size() == 2);
+  std::rotate(f.io.reads.begin(), f.io.reads.end() - 1, f.io.reads.end());
+  f.end(EMFILE);
+  CHECK(f.metrics.pfs_errors.value() == 0);
+  f.end_busy();
+  REQUIRE(f.io.reads.size() == 1);
+  CHECK(f.io.reads.front().memory.size() == 2);
+  f.source->stop();
+  f.end(EIO);
+  CHECK(f.results[first] == EIO);
+  CHECK(f.results[first + 1] == EIO);
+}
+
+TEST_CASE("stop() cancels what waits to be merged") {
+  MergeFixture f;
+  const size_t first = f.fetch_chunk(0);
+  f.fetch_chunk(1);
+  f.source->stop();
+  CHECK(f.results[first] == ECANCELED);
+  CHECK(f.results[first + 1] == ECANCELED);
+  while (!f.io.reads.empty()) f.end(0);
+}

@@ -1,0 +1,135 @@
+#include "cache/source/fetch_queue.h"
+
+#include <climits>
+#include <memory>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+
+namespace {
+
+constexpr uint64_t kQueuedBytes = 128 << 10;
+
+/// Fetches by number; number n is bytes [n, n + 1) * kQueuedBytes of its file, unless told otherwise.
+struct QueueFixture {
+  std::shared_ptr<Demand> add(uint32_t file, uint64_t number, Urgency urgency, uint64_t bytes = kQueuedBytes,
+                              size_t pieces = 1, bool alone = false) {
+    auto demand = std::make_shared<Demand>(urgency);
+    FetchQueue::Waiting fetch;
+    fetch.arrival = arrivals++;
+    fetch.request.file = FileId(file);
+    fetch.request.offset = number * kQueuedBytes;
+    fetch.request.length = bytes;
+    fetch.request.memory.resize(pieces);
+    fetch.request.demand = demand;
+    fetch.alone = alone;
+    queue.add(std::move(fetch));
+    return demand;
+  }
+  /// The numbers of what is taken next.
+  std::vector<uint64_t> take() {
+    std::vector<uint64_t> numbers;
+    for (const auto& fetch : queue.take_first()) numbers.push_back(fetch.request.offset / kQueuedBytes);
+    return numbers;
+  }
+
+  FetchQueue queue;
+  uint64_t arrivals = 0;
+};
+
+using Numbers = std::vector<uint64_t>;
+constexpr Urgency kQueuedFill{Urgency::Kind::fill, 0};
+constexpr Urgency prefetch_at(uint64_t deadline) {
+  return {Urgency::Kind::prefetch, deadline};
+}
+
+}  // namespace
+
+TEST_CASE("neighbours are taken with the most urgent fetch, in the order of their bytes") {
+  QueueFixture f;
+  for (const uint64_t number : {7, 3, 5, 4, 9, 6, 1}) f.add(1, number, {Urgency::Kind::fill, number});
+  f.add(1, 5, {Urgency::Kind::fill, 0}, kQueuedBytes, 1, true);
+  CHECK(f.take() == Numbers{5});  // which is alone
+  CHECK(f.take() == Numbers{1});
+  CHECK(f.take() == Numbers{3, 4, 5, 6, 7});
+  CHECK(f.take() == Numbers{9});
+  CHECK(f.queue.empty());
+}
+
+TEST_CASE("gaps, overlaps and other files part what is taken together") {
+  QueueFixture f;
+  f.add(1, 0, kQueuedFill);
+  f.add(2, 1, kQueuedFill);
+  f.add(1, 1, kQueuedFill, kQueuedBytes - 1);
+  f.add(1, 2, kQueuedFill);
+  f.add(1, 4, kQueuedFill, 2 * kQueuedBytes);
+  f.add(1, 5, kQueuedFill);
+  CHECK(f.take() == Numbers{0, 1});
+  CHECK(f.take() == Numbers{1});
+  CHECK(f.take() == Numbers{2});
+  CHECK(f.take() == Numbers{4});
+  CHECK(f.take() == Numbers{5});
+}
+
+TEST_CASE("of fetches of the same bytes each is taken once") {
+  QueueFixture f;
+  for (int time = 0; time < 2; ++time) {
+    for (uint64_t number = 0; number < 3; ++number) f.add(1, number, kQueuedFill);
+  }
+  size_t taken = 0;
+  while (!f.queue.empty()) taken += f.take().size();
+  CHECK(taken == 6);
+}
+
+TEST_CASE("only fetches of one kind are taken together, and prefetches only if they are due together") {
+  QueueFixture f;
+  const uint64_t late = FetchQueue::kMostLater;
+  f.add(1, 0, prefetch_at(1000));
+  f.add(1, 1, prefetch_at(1000 + late));
+  f.add(1, 2, prefetch_at(1001 + late));
+  f.add(1, 3, kQueuedFill);
+  f.add(1, 4, {Urgency::Kind::fill, late * 9});
+  f.add(1, 5, {});
+  CHECK(f.take() == Numbers{5});
+  CHECK(f.take() == Numbers{0, 1});
+  CHECK(f.take() == Numbers{2});
+  CHECK(f.take() == Numbers{3, 4});
+}
+
+TEST_CASE("no more is taken together than 4 MiB and what one system call takes") {
+  QueueFixture f;
+  const uint64_t most = FetchQueue::kMostBytes / kQueuedBytes;
+  for (uint64_t number = 0; number <= most; ++number) f.add(1, number, kQueuedFill);
+  f.add(2, 0, kQueuedFill, kQueuedBytes, IOV_MAX - 1);
+  f.add(2, 1, kQueuedFill);
+  f.add(2, 2, kQueuedFill);
+  f.add(3, 0, kQueuedFill, 2 * FetchQueue::kMostBytes);
+  f.add(3, 2 * most, kQueuedFill);
+  CHECK(f.take().size() == most);
+  CHECK(f.take() == Numbers{most});
+  CHECK(f.take() == Numbers{0, 1});
+  CHECK(f.take() == Numbers{2});
+  CHECK(f.take() == Numbers{0});
+  CHECK(f.take() == Numbers{2 * most});
+}
+
+TEST_CASE("a fetch whose urgency rises is taken with those of its new kind") {
+  QueueFixture f;
+  std::vector<std::shared_ptr<Demand>> demands;
+  for (uint64_t number = 0; number < 6; ++number) demands.push_back(f.add(1, number, kQueuedFill));
+  for (const size_t number : {2, 4, 3}) {
+    demands[number]->raise(prefetch_at(10 - number));
+    f.queue.demand_changed(*demands[number]);
+  }
+  f.queue.demand_changed(Demand(kQueuedFill));  // of none that waits
+  CHECK(f.queue.first() == prefetch_at(6));
+  CHECK(f.take() == Numbers{2, 3, 4});
+  f.queue.demand_changed(*demands[3]);
+  CHECK(f.take() == Numbers{0, 1});
+  CHECK(f.queue.take_all().size() == 1);
+  CHECK(f.queue.empty());
+  f.add(1, 5, kQueuedFill);
+  CHECK(f.take() == Numbers{5});
+}
