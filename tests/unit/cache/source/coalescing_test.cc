@@ -1,14 +1,22 @@
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <deque>
+#include <fstream>
+#include <iterator>
 #include <optional>
+#include <string>
+#include <thread>
 #include <vector>
+
+#include <fcntl.h>
 
 #include "cache/catalog/scan.h"
 #include "cache/io/memory.h"
 #include "cache/source/pfs_source.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
+#include "tests/support/eventually.h"
 #include "tests/support/temp_tree.h"
 
 using namespace clairfs;
@@ -183,4 +191,50 @@ TEST_CASE("stop() cancels what waits to be merged") {
   CHECK(f.results[first] == ECANCELED);
   CHECK(f.results[first + 1] == ECANCELED);
   while (!f.io.reads.empty()) f.end(0);
+}
+
+TEST_CASE("merged reads of several threads bring the file's bytes, while urgencies rise") {
+  TempTree tree;
+  constexpr uint64_t kPiece = 10'000;
+  constexpr size_t kPieces = 400;
+  tree.write("records", kPieces * kPiece);
+  std::ifstream file(tree.path() + "/records", std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  CapturedLog log;
+  Metrics metrics;
+  const SteadyClock clock;
+  ScanOptions options;
+  options.chunk_size = kMergedChunk;
+  const auto catalog = *scan_catalog(tree.path(), options, log.logger());
+  const FileId records = *catalog->find("records");
+  PfsOptions few;
+  few.initial_concurrency = few.most_concurrency = 2;
+  std::vector<std::string> got(kPieces, std::string(kPiece, '\0'));
+  std::atomic<size_t> read = 0;
+  const auto io = std::move(*make_io_backend({IoKind::threads, 4, "test-io"}, log.logger()));
+  PfsSource source(*catalog, Fd(::open(tree.path().c_str(), O_PATH | O_DIRECTORY)), *io, few, clock, metrics,
+                   log.logger(), [](FileId) {});
+  std::vector<std::jthread> threads;
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = t; i < kPieces; i += 4) {
+        const auto demand = std::make_shared<Demand>(Urgency{Urgency::Kind::fill, i});
+        source.start({records,
+                      i * kPiece,
+                      kPiece,
+                      {{got[i].data(), kPiece}},
+                      demand,
+                      FetchScope::anywhere,
+                      [&](const Result<Origin>& result) { read += result.ok(); }});
+        if (i % 3 == 0 && demand->raise({})) source.demand_changed(*demand);
+      }
+    });
+  }
+  threads.clear();
+  CHECK(eventually([&] { return read == kPieces; }));
+  size_t wrong = 0;
+  for (size_t i = 0; i < kPieces; ++i) wrong += got[i] != bytes.substr(i * kPiece, kPiece) ? 1 : 0;
+  CHECK(wrong == 0);
+  CHECK(metrics.pfs_reads.value() < kPieces);
+  CHECK(metrics.pfs_bytes.value() == kPieces * kPiece);
 }
