@@ -16,13 +16,10 @@
 #include <unistd.h>
 
 #include "fs/ops/operations.h"
+#include "fs/page_cache/readahead.h"
 
 namespace clairfs {
 namespace {
-
-// What the kernel reads ahead in a sequential read: the largest READ there is. The default of 128 KiB would
-// need eight times as many messages.
-constexpr unsigned kReadaheadKiB = 1024;
 
 // libfuse before 3.17 forgets to tell the kernel that directories may be read in parallel, so the answer to
 // INIT is amended on its way out. Later ones may be built without the functions for that (Debian sid).
@@ -147,7 +144,6 @@ Status FuseSession::start(FuseContext& context, std::function<void()> on_unmount
   if (::statx(AT_FDCWD, options_.mountpoint.c_str(), AT_STATX_DONT_SYNC, 0, &st) == 0)
     device_ = makedev(st.stx_dev_major, st.stx_dev_minor);
   context.dirty_pages.mounted_on(device_);
-  raise_readahead();
   return {};
 }
 
@@ -173,14 +169,6 @@ void FuseSession::detach() {
 void FuseSession::let_go() {
   ::dup2(nothing_.get(), device());
   if (door_) door_->let_go(nothing_.get());
-}
-
-// The INIT answer can only lower the readahead; raising it takes root and the device's sysfs entry.
-void FuseSession::raise_readahead() {
-  if (::geteuid() != 0) return;
-  std::ofstream file(fmt::format("/sys/class/bdi/{}:{}/read_ahead_kb", major(device_), minor(device_)));
-  file << kReadaheadKiB;
-  if (!file.flush()) log_.info("the kernel's readahead stays at its default: sysfs cannot be written");
 }
 
 }  // namespace clairfs

@@ -51,6 +51,9 @@ class FuseSession final : public OwnMount {
   /// The FUSE device; it stays open until the destructor, or let_go().
   int device() const { return fuse_session_fd(session_.get()); }
 
+  /// The device number of the mount; 0 before start().
+  dev_t mount_device() const { return device_; }
+
   /// Unmounts (lazily if busy) and ends the threads; answers that are still on their way do no harm until the
   /// destructor. May be called more than once, not from a FUSE thread.
   void stop();
@@ -64,7 +67,6 @@ class FuseSession final : public OwnMount {
   FuseSession(const FuseOptions& options, Logger& log);
   Status mount();
   static void on_init(void* userdata, fuse_conn_info* connection);
-  void raise_readahead();
 
   const FuseOptions options_;
   const bool modes_suffice_;  // all who can enter the mount are held to the modes of its files

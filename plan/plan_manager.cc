@@ -185,7 +185,8 @@ Status PlanManager::cancel_all() {
 
 // Plans may have a folder in common, as those of the training and the validation half of it: an access that
 // is in order for one of them says nothing against the others.
-void PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access) {
+void PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
+                          const SentinelOf& sentinel) {
   if (!any()) return;
   const TimePoint now = parts_.clock.now();
   struct Unexplained {
@@ -196,7 +197,8 @@ void PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_
   bool explained = false;
   const auto all = runs();
   for (const auto& [name, run] : *all) {
-    std::vector<uint32_t> samples = run->samples_of(file, offset, length);
+    std::vector<uint32_t> samples = sentinel.index == &run->index() ? std::vector{sentinel.sample}
+                                                                    : run->samples_of(file, offset, length);
     if (samples.empty()) continue;
     const RankTrackers::Observed observed = run->offer(thread, samples, access, now);
     if (observed.verdict == Tracker::Verdict::out_of_order) {

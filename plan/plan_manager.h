@@ -71,7 +71,10 @@ class PlanManager {
   Status take_over(const PlanChange& change);
 
   /// A request of a thread for bytes of a file has arrived, or (length 0, Access::open) the file was opened.
-  void observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access);
+  /// `sentinel`: the request is for the page of one (Staging::sentinels()), so it tells the sample of that
+  /// plan, whatever else it asks for.
+  void observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
+               const SentinelOf& sentinel = {});
 
   /// All plans for people: text, state, position, distance ahead, divergence. The control file's text.
   std::string text() const;

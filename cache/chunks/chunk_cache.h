@@ -88,6 +88,9 @@ class ChunkCache {
   /// length > 0 and the range lies within one chunk of the file.
   void acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency, const AcquireDone& done);
 
+  /// Bytes that acquire_range() would bring into memory, or pin there: the range's or its chunk's.
+  uint64_t bytes_acquired(FileId file, uint64_t offset, uint64_t length) const;
+
   /// acquire() on behalf of another node, from memory or within `scope`, and never by a fetch that waits for
   /// a third node. False, and `done` is not called, if it could not come from there. REQUIRES: scope is not
   /// `anywhere`.
@@ -128,6 +131,7 @@ class ChunkCache {
   void acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done);
   void acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
                        const AcquireDone& done);
+  bool passes(ChunkId chunk) const { return !table_.here_or_coming(chunk) && !would_keep(chunk, space()); }
   ChunkId chunk_at(FileId file, uint64_t offset) const;
 
   const Catalog& catalog_;

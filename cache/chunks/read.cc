@@ -11,6 +11,11 @@ namespace {
 // READ even when no tier keeps it: this READ and those that follow it will want nearly all of it.
 constexpr uint64_t kLargestRead = 1 << 20;
 
+// Then the whole costs hardly more, and others can join it.
+bool is_nearly_all(uint64_t length, uint64_t of) {
+  return 8 * (of - length) <= of;
+}
+
 }  // namespace
 
 // Collects the pieces of one read; the last to arrive completes it.
@@ -112,17 +117,21 @@ void ChunkCache::acquire_piece(FileId file, uint64_t offset, uint64_t length, co
 void ChunkCache::acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
                                const AcquireDone& done) {
   const ChunkId chunk = chunk_at(file, offset);
-  // The whole costs hardly more than nearly all of it, and others can join it.
-  const uint64_t all = catalog_.range(chunk).length;
-  if (8 * (all - length) <= all) return acquire(chunk, urgency, done);
+  if (is_nearly_all(length, catalog_.range(chunk).length)) return acquire(chunk, urgency, done);
   acquire_or_pass(file, offset, length, urgency, done);
+}
+
+uint64_t ChunkCache::bytes_acquired(FileId file, uint64_t offset, uint64_t length) const {
+  const ChunkId chunk = chunk_at(file, offset);
+  const uint64_t all = catalog_.range(chunk).length;
+  return is_nearly_all(length, all) || !passes(chunk) ? all : length;
 }
 
 // The chunk of a range, or, where no tier would keep it, just the bytes asked for.
 void ChunkCache::acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
                                  const AcquireDone& done) {
   const ChunkId chunk = chunk_at(file, offset);
-  if (table_.here_or_coming(chunk) || would_keep(chunk, space())) return acquire(chunk, urgency, done);
+  if (!passes(chunk)) return acquire(chunk, urgency, done);
   fetcher_.read_range(file, offset, length, urgency, done);
 }
 

@@ -63,10 +63,10 @@ void count_read(FuseContext& context, const Result<ReadView>& view, const Access
   context.access_log.record(entry);
 }
 
-void answer_from_tail(fuse_req_t req, const std::string& tail, FileId file, uint64_t offset) {
+void answer_from_sentinel(fuse_req_t req, const std::string& bytes, FileId file, uint64_t offset) {
   FuseContext& context = context_of(req);
-  const auto length = static_cast<uint32_t>(tail.size());
-  fuse_reply_buf(req, tail.data(), tail.size());
+  const auto length = static_cast<uint32_t>(bytes.size());
+  fuse_reply_buf(req, bytes.data(), bytes.size());
   context.metrics.reads_ram.add();
   context.metrics.bytes_ram.add(length);
   context.access_log.record({std::chrono::system_clock::now(), file, offset, length});
@@ -95,8 +95,10 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
   const TimePoint asked = context.clock.now();
   const FileId id = *file;
   // Before the answer: afterwards the reader may be some files further, and would seem to jump back.
-  context.plans.observe(thread_of(req), id, begin, length, Access::read);
-  if (const auto tail = context.tails.take(id, begin, length)) return answer_from_tail(req, *tail, id, begin);
+  const auto sentinel = context.sentinels.take(id, begin, length);
+  context.plans.observe(thread_of(req), id, begin, length, Access::read,
+                        sentinel ? sentinel->of : SentinelOf());
+  if (sentinel && sentinel->bytes) return answer_from_sentinel(req, *sentinel->bytes, id, begin);
   if (!context.pending_reads.add(req)) return void(fuse_reply_err(req, ENOTCONN));
   context.cache.read(id, begin, length, [req, &context, asked, id, begin, length](Result<ReadView> view) {
     if (!context.pending_reads.take(req)) return;

@@ -93,7 +93,35 @@ void PagePusher::make_known(FileId file) {
   });
 }
 
+// Advice is the cheaper way: an invalidation costs a GETATTR the next time that somebody asks for the file's
+// attributes. But the kernel does not follow it for pages that a process has mapped.
 void PagePusher::drop(FileId file, uint64_t offset, uint64_t length) {
+  if (!mapped_.contains(file)) {
+    advise_away(file, offset, length);
+    const auto left = pages_of(file, offset, length);
+    // Where the kernel does not tell: files of records often are.
+    if (left ? *left == 0 : !readahead_.records_expected()) return;
+    mapped_.insert(file);
+  }
+  invalidate(file, offset, length);
+}
+
+void PagePusher::invalidate(FileId file, uint64_t offset, uint64_t length) const {
+  const int device = device_.load();
+  if (device < 0) return;
+  fuse_notify_inval_inode_out what{};
+  what.ino = inode_of(file);
+  what.off = static_cast<int64_t>(offset);
+  what.len = static_cast<int64_t>(length);
+  fuse_out_header header{};
+  header.len = sizeof header + sizeof what;
+  header.error = FUSE_NOTIFY_INVAL_INODE;
+  const std::array<iovec, 2> message{{{&header, sizeof header}, {&what, sizeof what}}};
+  // ENOENT: the kernel does not know the file, so it has no pages of it.
+  [[maybe_unused]] const auto sent = ::writev(device, message.data(), static_cast<int>(message.size()));
+}
+
+void PagePusher::advise_away(FileId file, uint64_t offset, uint64_t length) {
   const std::string name = path(file);
   const auto begin = static_cast<off_t>(offset);
   const auto bytes = static_cast<off_t>(length);

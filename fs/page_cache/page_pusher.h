@@ -15,10 +15,12 @@
 #include <atomic>
 #include <optional>
 #include <string>
+#include <unordered_set>
 
 #include "cache/base/metrics.h"
 #include "cache/catalog/catalog.h"
 #include "fs/page_cache/own_files_thread.h"
+#include "fs/page_cache/readahead.h"
 #include "plan/staging/staging.h"
 
 namespace clairfs {
@@ -34,21 +36,28 @@ class PagePusher final : public PageCache {
   void connect(int fuse_device) { device_ = fuse_device; }
 
   Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) override;
+  /// Also pages that a process has mapped.
   void drop(FileId file, uint64_t offset, uint64_t length) override;
   /// Asks cachestat(2), Linux 6.5, as root or of one's own files: of others newer kernels do not tell.
   std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) override;
+  void expect_records(bool expected) override { readahead_.expect_records(expected); }
+  Readahead& readahead() { return readahead_; }
 
  private:
   int store(FileId file, uint64_t offset, const std::vector<iovec>& memory) const;
   std::string path(FileId file) const { return mountpoint_ + "/" + catalog_.path(file); }
   void make_known(FileId file);
+  void advise_away(FileId file, uint64_t offset, uint64_t length);
+  void invalidate(FileId file, uint64_t offset, uint64_t length) const;
 
   const Catalog& catalog_;
   const std::string mountpoint_;
   Metrics& metrics_;
   std::atomic<int> device_{-1};
-  bool may_ask_ = true;             // until the kernel refuses
-  bool opens_ask_nothing_ = false;  // the first of a mount, and its close, are requests
+  Readahead readahead_;                // self-synchronised
+  std::unordered_set<FileId> mapped_;  // files of which a page stayed when it was to go
+  bool may_ask_ = true;                // until the kernel refuses
+  bool opens_ask_nothing_ = false;     // the first of a mount, and its close, are requests
   OwnFilesThread lookups_{"push-lookup"};
 };
 

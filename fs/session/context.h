@@ -22,7 +22,7 @@
 #include "fs/session/pending_reads.h"
 #include "plan/placement/placement.h"
 #include "plan/plan_manager.h"
-#include "plan/staging/sentinel_tails.h"
+#include "plan/staging/sentinel_pages.h"
 
 namespace clairfs {
 
@@ -51,7 +51,7 @@ struct FuseContext {
   TaskThread& invalidations;    ///< milliseconds, or as long as a READ that is under way
   TaskThread& checksums;        ///< whole files: as long as reading them takes
   PlanManager& plans;
-  SentinelTails& tails;
+  SentinelPages& sentinels;
   DirtyPages& dirty_pages;
   const Clock& clock;
   Metrics& metrics;

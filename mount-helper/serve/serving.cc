@@ -116,7 +116,7 @@ Serving::Serving(MountBase& base, Loaded& loaded, FuseSession& session, std::uni
                tasks_->invalidations,
                tasks_->checksums,
                plans_,
-               planning_->staging.tails(),
+               planning_->staging.sentinels(),
                dirty_pages_,
                base.clock,
                base.metrics,
@@ -146,7 +146,10 @@ Serving::~Serving() {
 Status Serving::start() {
   if (planning_->placement) planning_->placement->serve(plans_);
   planning_->pusher.connect(session_.device());
-  return session_.start(context_, [&signals = base_.signals] { signals.notify(); });
+  const Status started = session_.start(context_, [&signals = base_.signals] { signals.notify(); });
+  if (started && ::geteuid() == 0 && !planning_->pusher.readahead().begin(session_.mount_device()))
+    base_.log.info("the kernel's readahead stays at its default: sysfs cannot be written");
+  return started;
 }
 
 void Serving::add_reports() {

@@ -20,6 +20,7 @@ class NpyRows : public SampleIndex {
 
   std::string_view format() const override { return "npy"; }
   uint32_t size() const override { return rows_; }
+  bool shares_files() const override { return true; }
   uint32_t range_count(uint32_t) const override { return row_bytes_ == 0 ? 0 : 1; }
   ByteRange range(uint32_t row, uint32_t) const override {
     return {file_, offset_ + row * row_bytes_, row_bytes_};

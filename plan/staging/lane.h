@@ -14,6 +14,7 @@
 #include "cache/base/mutex.h"
 #include "plan/staging/page_ledger.h"
 #include "plan/staging/sentinel_chooser.h"
+#include "plan/staging/sentinel_pages.h"
 #include "plan/staging/staging.h"
 
 namespace clairfs {
@@ -43,21 +44,28 @@ struct Staging::Shared {
   std::atomic<uint64_t> fill_bytes{0};
 };
 
+/// Memory that staging has asked to be fetched into: from then on until the last unit that it is for has
+/// gone.
+struct Staging::InFlight {
+  InFlight(std::shared_ptr<Shared> counted_in, uint64_t size) : shared(std::move(counted_in)), bytes(size) {
+    shared->in_flight_bytes.fetch_add(bytes);
+  }
+  ~InFlight() {
+    shared->in_flight_bytes.fetch_sub(bytes);
+    shared->alarm.ring();  // memory to fetch with has come free
+  }
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+
+  const std::shared_ptr<Shared> shared;
+  const uint64_t bytes;
+};
+
 /// The part of a sample that lies in one chunk: what is fetched, pinned and pushed at a time. A sample
 /// without bytes, or one that is not to be pushed, is one unit without a chunk.
 struct Staging::Unit {
   Unit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
       : position(of_position), shared(std::move(counted_in)) {}
-  ~Unit() {
-    release();
-    shared->alarm.ring();  // memory to fetch with has come free
-  }
-
-  void count(uint64_t size) {
-    bytes = size;
-    shared->in_flight_bytes.fetch_add(bytes);
-  }
-  void release() { shared->in_flight_bytes.fetch_sub(std::exchange(bytes, 0)); }
 
   const uint64_t position;
   const std::shared_ptr<Shared> shared;
@@ -65,11 +73,13 @@ struct Staging::Unit {
   FileId file;
   uint64_t begin = 0;  // of the file; whole pages, or up to its end
   uint64_t end = 0;
-  bool last = true;  // of its sample
-  ChunkRef data;     // written by the completion, before `arrived`
+  bool first = true;   // of its sample
+  bool last = true;    // of its sample
+  ChunkRef data;       // written by the completion, before `arrived`
+  uint64_t start = 0;  // where in the chunk `data` begins; written with it
   std::atomic<bool> arrived{false};
   bool failed = false;
-  uint64_t bytes = 0;  // counted as in flight: from the fetch to the push
+  std::shared_ptr<InFlight> in_flight;  // from the fetch to the push
 };
 
 /// A plan on its way: a lane for each of its readers. The first two are constant once it was added; all else
@@ -78,6 +88,7 @@ struct Staging::PlanLanes {
   std::vector<std::unique_ptr<Lane>> lanes;  // by rank
   uint64_t kept_bytes = 0;                   // the dataset's size, for good; only if keeps_all
   bool keeps_all = false;                    // it fits the budget, beside those of other such plans
+  bool of_records = false;                   // its samples lie in larger files
   bool admitted = false;             // those that were there first have made room for it; only if keeps_all
   std::optional<PageLedger> ledger;  // set when it was added
 };
@@ -105,9 +116,9 @@ struct Staging::Lane {
   uint64_t oversize_bytes = 0;              // of a sample in it that is left to the reader for its size
   uint64_t budget = 0;
   SentinelChooser chooser;
-  std::optional<TimePoint> moved;  // when it moved last, or was first served
-  uint64_t deadline = 0;           // of the last unit that was asked for
-  std::set<uint64_t> sentinels;    // pushed and not yet passed
+  std::optional<TimePoint> moved;           // when it moved last, or was first served
+  uint64_t deadline = 0;                    // of the last unit that was asked for
+  std::map<uint64_t, PageRange> sentinels;  // pushed and not yet passed, and the page that each lacks
   // What the kernel took back. Looked for in [checked, check_until).
   uint64_t checked = 0;
   uint64_t check_until = 0;

@@ -4,12 +4,14 @@
 // until the reader is done with it. Its pages ought to be there as long as somebody holds the sample: two
 // uses in one window, or those of two readers, are pushed once and dropped once.
 //
-// A sentinel lacks the page with the sample's last byte. Where the whole dataset fits the budget, samples
-// stay once they were pushed whole.
+// Records of a file that follow one another share the page where one ends and the next begins. Such pages are
+// counted one by one: they ought to be there as long as somebody holds any of the samples in them.
+//
+// A sentinel lacks one page (staging/sentinel_pages.h). Where the whole dataset fits the budget, samples stay
+// once they were pushed whole.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -41,12 +43,16 @@ class PageLedger {
 
   /// The pages of a sample, range by range. Ranges may share a page, as may samples.
   std::vector<PageRange> pages_of(uint32_t sample) const;
-  /// The page that a sentinel lacks; nothing for a sample without bytes.
-  std::optional<PageRange> sentinel_page(uint32_t sample) const;
+  /// The pages that a sentinel may lack, the best first. Of a sample that is a whole file only its last page:
+  /// there the kernel reads nothing beyond it. Of a record any but its last: the kernel takes the pages
+  /// before a missing one for a sequential read, and asks for as many again behind it (page_cache_sync_ra(),
+  /// Linux 6.18). A record of one or two pages may lack any.
+  std::vector<PageRange> sentinel_pages(uint32_t sample) const;
 
-  void hold(uint32_t sample) { ++held_[sample]; }
-  /// One use is over. True if nobody holds the sample any more: its pages may be dropped.
-  bool release(uint32_t sample);
+  /// One more use of the sample.
+  void hold(uint32_t sample);
+  /// One use is over. What nobody holds any more of the sample's pages: it may be dropped.
+  std::vector<PageRange> release(uint32_t sample);
 
   /// Whether the sample was pushed whole, for good.
   bool stays(uint32_t sample) const { return samples_stay_ && staying_[sample]; }
@@ -56,11 +62,35 @@ class PageLedger {
   }
 
  private:
+  struct PageId {
+    FileId file;
+    uint64_t offset = 0;
+    bool operator==(const PageId&) const = default;
+  };
+  struct HashPage {
+    size_t operator()(const PageId& page) const {
+      constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;  // Fibonacci hashing
+      return (page.offset / kPageSize + (uint64_t{page.file.value} << 32)) * kGolden;
+    }
+  };
+  /// The pages of a range, and those among them that it covers as a whole.
+  struct Cover {
+    PageRange pages;
+    uint64_t inner_begin = 0;
+    uint64_t inner_end = 0;  // equal to inner_begin: none
+  };
+  Cover cover(const ByteRange& range) const;
+  template <class Visit>
+  void for_each_cover(uint32_t sample, Visit&& visit) const;
+  template <class Visit>
+  void for_each_shared_page(const Cover& range, Visit&& visit) const;
+
   const SampleIndex& index_;
   const Catalog& catalog_;
   const bool samples_stay_;
-  std::unordered_map<uint32_t, uint32_t> held_;  // uses, by sample
-  std::vector<bool> staying_;                    // by sample; empty unless samples_stay_
+  std::unordered_map<uint32_t, uint32_t> held_;             // uses, by sample
+  std::unordered_map<PageId, uint32_t, HashPage> sharing_;  // samples that are held, by page they do not fill
+  std::vector<bool> staying_;                               // by sample; empty unless samples_stay_
 };
 
 }  // namespace clairfs

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cache/io/memory.h"
 #include "plan/staging/lane.h"
 #include "plan/staging/staging.h"
 
@@ -42,71 +43,94 @@ bool Staging::push_arrived(Lane& lane) {
   return pushed > 0;
 }
 
-/// Where the bytes of a unit end that are pushed: a sentinel's last page is not.
-uint64_t Staging::pushed_end(const Unit& unit, bool sentinel) {
-  return sentinel && unit.last ? page_floor(unit.end - 1) : unit.end;
+std::vector<iovec> Staging::bytes_of(const Unit& unit, const PageRange& pages) const {
+  const uint64_t begin = catalog_.range(*unit.chunk).offset + unit.start;  // of the file
+  return unit.data->block.slices(pages.begin - begin, pages.end - pages.begin);
 }
 
-/// Pushes the unit up to `end`; false if the kernel refused.
-bool Staging::push_pages(const Unit& unit, uint64_t end) {
-  if (end <= unit.begin) return true;
-  const uint64_t inside = unit.begin - catalog_.range(*unit.chunk).offset;
-  const Status pushed = pages_.push(unit.file, unit.begin, unit.data->block.slices(inside, end - unit.begin));
-  (pushed ? metrics_.staging_pushed_bytes : metrics_.staging_push_failures)
-      .add(pushed ? end - unit.begin : 1);
-  return pushed.ok();
+/// Pushes the unit but for the pages that sentinels lack; false if the kernel refused.
+bool Staging::push_pages(const Unit& unit) {
+  for (const PageRange& pages : sentinels_.without_open({unit.file, unit.begin, unit.end})) {
+    const Status pushed = pages_.push(pages.file, pages.begin, bytes_of(unit, pages));
+    (pushed ? metrics_.staging_pushed_bytes : metrics_.staging_push_failures)
+        .add(pushed ? pages.end - pages.begin : 1);
+    if (!pushed) return false;
+  }
+  return true;
 }
 
 // Pushes one unit; with the last one of a sample, says what became of the sample.
 void Staging::push(Lane& lane, const Unit& unit) {
   const uint32_t sample = lane.horizon.sample_at(unit.position);
-  const bool there = lane.plan->ledger->stays(sample);
-  const bool elsewhere = staged_elsewhere(lane, sample);  // another rank's read would hide this one's
-  const PlannedEpoch* epoch = lane.horizon.epoch_at(unit.position);
-  const bool last_of_epoch = unit.position + 1 == epoch->end();
-  const bool sentinel =
-      unit.last && lane.chooser.choose(unit.position, last_of_epoch, (unit.chunk || there) && !elsewhere);
-  if (!unit.chunk || elsewhere) {
-    if (sentinel) leave_sentinel(lane, unit.position);
+  if (unit.first) choose_sentinel(lane, unit);
+  if (!unit.chunk || staged_elsewhere(lane, sample)) {
     lane.complete = true;
     return;
   }
-  const uint64_t end = pushed_end(unit, sentinel);
-  const uint64_t inside = unit.begin - catalog_.range(*unit.chunk).offset;
-  if (sentinel && !unit.failed) {
-    tails_.keep(unit.file, end, unit.data->block.slices(inside + end - unit.begin, unit.end - end));
+  if (const auto found = lane.sentinels.find(unit.position); found != lane.sentinels.end() && !unit.failed) {
+    const PageRange& page = found->second;
+    if (page.file == unit.file && page.begin >= unit.begin && page.end <= unit.end)
+      sentinels_.keep(page, {&lane.reader->index(), sample, unit.position}, joined(bytes_of(unit, page)));
   }
-  if (unit.failed) {
-    lane.complete = false;
-  } else {
-    lane.complete = push_pages(unit, end) && lane.complete;
-  }
+  lane.complete = !unit.failed && push_pages(unit) && lane.complete;
   if (!unit.last) return;
   metrics_.staging_pushed.add();
-  if (sentinel) leave_sentinel(lane, unit.position);
   if (lane.complete) lane.plan->ledger->note_whole(sample);
   lane.complete = true;
 }
 
-void Staging::leave_sentinel(Lane& lane, uint64_t position) {
+// Before the first page of the sample is pushed. Another rank's read would hide this one's.
+void Staging::choose_sentinel(Lane& lane, const Unit& unit) {
+  const uint64_t position = unit.position;
+  const uint32_t sample = lane.horizon.sample_at(position);
+  const bool last_of_epoch = position + 1 == lane.horizon.epoch_at(position)->end();
+  if (!lane.chooser.due(position, last_of_epoch)) return;
+  std::optional<PageRange> page;
+  if (unit.chunk || lane.plan->ledger->stays(sample)) page = sentinel_page(lane, position);
+  if (!lane.chooser.choose(position, last_of_epoch, page.has_value())) return;
+  lane.sentinels.emplace(position, *page);
   leave_open(lane, position);
-  lane.sentinels.insert(position);
   metrics_.staging_sentinels.add();
 }
 
-// A sentinel lacks its last page, also when an earlier reader or plan has left it in the page cache.
+/// A page that tells of this position, because the reader comes to no sample in it sooner, and no other
+/// reader has one of them before it.
+std::optional<PageRange> Staging::sentinel_page(const Lane& lane, uint64_t position) const {
+  const uint32_t own = lane.horizon.sample_at(position);
+  if (staged_elsewhere(lane, own)) return std::nullopt;
+  for (const PageRange& page : lane.plan->ledger->sentinel_pages(own)) {
+    bool tells = true;
+    lane.reader->index().samples_of(page.file, page.begin, page.end - page.begin, [&](uint32_t sample) {
+      if (sample == own || !tells) return;
+      tells = !lane.horizon.uses_within(sample, lane.safe, position) && !staged_elsewhere(lane, sample);
+    });
+    if (tells) return page;
+  }
+  return std::nullopt;
+}
+
+// The page is left out of what is pushed from now on. It may be there from an earlier reader or plan.
 void Staging::leave_open(Lane& lane, uint64_t position) {
   const uint32_t sample = lane.horizon.sample_at(position);
-  const auto page = lane.plan->ledger->sentinel_page(sample);
-  if (!page) return;
-  pages_.drop(page->file, page->begin, kPageSize);
+  const PageRange& page = lane.sentinels.at(position);
+  sentinels_.open(page, {&lane.reader->index(), sample, position});
+  pages_.drop(page.file, page.begin, kPageSize);
   if (lane.horizon.uses_within(sample, lane.safe, lane.front)) lane.open_again.push_back(position);
+}
+
+/// The reader has passed those: it did not need the page, or somebody else has read it.
+void Staging::forget_sentinels(Lane& lane, uint64_t before) {
+  while (!lane.sentinels.empty() && lane.sentinels.begin()->first < before) {
+    const auto& [position, page] = *lane.sentinels.begin();
+    sentinels_.close(page, &lane.reader->index(), position);
+    lane.sentinels.erase(lane.sentinels.begin());
+  }
 }
 
 // A READ that was under way when a page was dropped brings it back; it has ended when safe has passed it.
 void Staging::leave_open_again(Lane& lane) {
   for (const uint64_t position : std::exchange(lane.open_again, {})) {
-    if (position < lane.front) continue;
+    if (position < lane.front || !lane.sentinels.contains(position)) continue;
     if (lane.horizon.uses_within(lane.horizon.sample_at(position), lane.safe, lane.front)) {
       lane.open_again.push_back(position);
     } else {

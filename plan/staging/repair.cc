@@ -14,18 +14,12 @@ constexpr uint64_t kMostChecked = 1024;
 constexpr uint64_t kMostBytesChecked = 256ULL << 20;
 constexpr auto kBetweenChecks = std::chrono::milliseconds(100);
 
-// Neighbours in one page are in one another's way: what one leaves out for its sentinel the other lacks.
-bool shares_pages(const ByteRange& range, uint64_t file_size) {
-  const uint64_t end = range.offset + range.length;
-  return range.offset % kPageSize != 0 || (end % kPageSize != 0 && end != file_size);
-}
-
 }  // namespace
 
 /// Brings back what has gone; true if there is more to do at once.
 bool Staging::repair(Lane& lane) {
   notice_losses(lane);
-  lane.sentinels.erase(lane.sentinels.begin(), lane.sentinels.lower_bound(lane.safe));
+  forget_sentinels(lane, lane.safe);
   lane.repaired.erase(lane.repaired.begin(), lane.repaired.lower_bound(lane.safe));
   const bool more = look_for_losses(lane);
   return push_repairs(lane) || more;
@@ -73,18 +67,13 @@ bool Staging::look_for_losses(Lane& lane) {
 
 /// Whether what was pushed of the sample is there; nullopt where the kernel does not tell.
 std::optional<bool> Staging::is_whole(const Lane& lane, uint64_t position) {
-  const uint32_t sample = lane.horizon.sample_at(position);
-  const SampleIndex& index = lane.reader->index();
-  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
-    const ByteRange range = index.range(sample, piece);
-    if (shares_pages(range, catalog_.stamp(range.file).size)) return true;
-  }
-  for (const auto& unit : units_of(lane, position)) {
-    const uint64_t end = pushed_end(*unit, lane.sentinels.contains(position));
-    if (end <= unit->begin) continue;
-    const auto there = pages_.pages_of(unit->file, unit->begin, end - unit->begin);
-    if (!there) return std::nullopt;
-    if (*there < round_to_pages(end - unit->begin) / kPageSize) return false;
+  for (const PageRange& pages : lane.plan->ledger->pages_of(lane.horizon.sample_at(position))) {
+    for (const PageRange& pushed : sentinels_.without_open(pages)) {
+      const uint64_t bytes = pushed.end - pushed.begin;
+      const auto there = pages_.pages_of(pushed.file, pushed.begin, bytes);
+      if (!there) return std::nullopt;
+      if (*there < round_to_pages(bytes) / kPageSize) return false;
+    }
   }
   return true;
 }
@@ -95,17 +84,14 @@ bool Staging::push_repairs(Lane& lane) {
   for (auto at = lane.repairs.begin(); at != lane.repairs.end() && pushed < kPushesPerStep;) {
     const auto unit = *at;
     const bool late = opened(lane, unit->position);
-    if (!late && unit->bytes == 0) {
-      if (!may_ask(lane, *unit)) break;
-      ask(unit, due(lane, unit->position));
-    }
+    if (!late && !unit->in_flight && !ask(lane, unit, nullptr, due(lane, unit->position))) break;
     if (!late && !unit->arrived) {
       ++at;
       continue;
     }
     at = lane.repairs.erase(at);
     if (late || unit->failed) continue;
-    const bool done = push_pages(*unit, pushed_end(*unit, lane.sentinels.contains(unit->position)));
+    const bool done = push_pages(*unit);
     if (done && unit->last) metrics_.staging_repaired.add();
     ++pushed;
   }

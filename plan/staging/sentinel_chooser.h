@@ -30,7 +30,9 @@ class SentinelChooser {
   void restart(uint64_t position) { next_ = position; }
   /// Chooses the gap between sentinels for what is pushed from now on.
   void choose_gap(const Window& window);
-  /// Whether the sample that is pushed next is one. `possible`: its pages are staging's to leave out.
+  /// Whether the sample that is pushed next ought to be one.
+  bool due(uint64_t position, bool last_of_epoch) const { return last_of_epoch || position >= next_; }
+  /// Whether it is one. `possible`: its pages are staging's to leave out.
   bool choose(uint64_t position, bool last_of_epoch, bool possible);
   /// The widest gap among the pushed samples that the reader has not passed yet.
   uint32_t widest_gap() const { return widest_gap_; }

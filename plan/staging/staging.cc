@@ -74,9 +74,11 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
     plan->keeps_all = kept <= options_.budget;
     plan->kept_bytes = plan->keeps_all ? bytes : 0;
     plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
+    plan->of_records = run->index().shares_files();
     std::swap(shared_->plans[run->name()], plan);
   }
-  plan.reset();  // what it replaced lets go of memory, which calls back: not under the lock
+  tell_of_records();  // before anybody opens a file for it
+  plan.reset();       // what it replaced lets go of memory, which calls back: not under the lock
   wake();
 }
 
@@ -159,6 +161,7 @@ uint64_t Staging::held_by(const Lane& lane) {
 /// True if there is more to do at once.
 bool Staging::serve_all() {
   take_leave();
+  tell_of_records();
   const auto current = plans();
   const auto idle = [&](Lane& lane) {
     if (!lane.moved) lane.moved = now_;
@@ -199,6 +202,18 @@ bool Staging::serve_all() {
   return busy;
 }
 
+void Staging::tell_of_records() {
+  bool records = false;
+  for (const auto& [name, plan] : plans()) {
+    records = records ||
+              (plan->of_records && std::any_of(plan->lanes.begin(), plan->lanes.end(), [](const auto& lane) {
+                 const TrackerState state = lane->reader->tracker().state();
+                 return state == TrackerState::waiting || state == TrackerState::following;
+               }));
+  }
+  pages_.expect_records(records);
+}
+
 // Only step() tells the policy of a plan, so that a plan that is gone stays gone.
 void Staging::take_leave() {
   std::vector<std::shared_ptr<PlanLanes>> removed;
@@ -209,6 +224,7 @@ void Staging::take_leave() {
   for (const auto& plan : removed) {
     for (const auto& lane : plan->lanes) {
       drop_window(*lane);
+      forget_sentinels(*lane, UINT64_MAX);
       policy_.remove(lane->reader->key());
     }
   }
@@ -316,7 +332,7 @@ void Staging::restart(Lane& lane, uint64_t position) {
   drop_window(lane);
   lane.units.clear();
   lane.open_again.clear();
-  lane.sentinels.clear();
+  forget_sentinels(lane, UINT64_MAX);
   lane.repaired.clear();
   forget_repairs(lane);
   lane.asked = 0;
@@ -336,15 +352,18 @@ void Staging::drop_window(const Lane& lane) {
   const uint64_t end = std::min(lane.staged, lane.horizon.end());
   for (uint64_t p = std::max(lane.dropped, lane.horizon.begin()); p < end; ++p) {
     const uint32_t sample = lane.horizon.sample_at(p);
-    if (lane.plan->ledger->release(sample)) drop_pages(*lane.plan, sample);
+    drop_released(*lane.plan, sample);
   }
 }
 
-void Staging::drop_pages(const PlanLanes& plan, uint32_t sample) {
-  for (const PageRange& range : plan.ledger->pages_of(sample)) {
-    tails_.drop(range.file);
+/// One use of the sample is over; false if all its pages are still of use.
+bool Staging::drop_released(PlanLanes& plan, uint32_t sample) {
+  const std::vector<PageRange> free = plan.ledger->release(sample);
+  for (const PageRange& range : free) {
+    sentinels_.close(range);
     pages_.drop(range.file, range.begin, round_to_pages(range.end) - range.begin);
   }
+  return !free.empty();
 }
 
 bool Staging::drop_consumed(Lane& lane) {
@@ -363,8 +382,8 @@ bool Staging::drop_until(Lane& lane, uint64_t end, uint64_t most) {
     for (const auto& other : lane.plan->lanes) {
       if (other.get() == &lane || other->horizon.empty()) continue;
       for (auto at = other->sentinels.lower_bound(std::max(other->front, other->horizon.begin()));
-           at != other->sentinels.end() && *at < other->horizon.end(); ++at) {
-        if (other->horizon.sample_at(*at) == sample) leave_open(*other, *at);
+           at != other->sentinels.end() && at->first < other->horizon.end(); ++at) {
+        if (other->horizon.sample_at(at->first) == sample) leave_open(*other, at->first);
       }
     }
   };
@@ -375,9 +394,7 @@ bool Staging::drop_until(Lane& lane, uint64_t end, uint64_t most) {
     if (elsewhere) reopen(sample);
     if (lane.plan->keeps_all) continue;
     if (most-- == 0) return true;
-    if (!lane.plan->ledger->release(sample)) continue;
-    drop_pages(*lane.plan, sample);
-    metrics_.staging_dropped.add();
+    if (drop_released(*lane.plan, sample)) metrics_.staging_dropped.add();
   }
   return false;
 }
@@ -410,12 +427,12 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     const auto& unit = lane.units[lane.asked];
     if (opened(lane, unit->position)) unit->chunk.reset();
     if (!unit->chunk) continue;
-    if (!may_ask(lane, *unit)) break;
     // Never before what was asked for already: pushing is in order, so a later sample that overtakes is of no
     // use and holds memory.
     lane.deadline = std::max(lane.deadline, due(lane, unit->position));
-    ask(unit, lane.deadline);
-    lane.asked_bytes += unit->bytes;
+    const Unit* const before = lane.asked > 0 ? lane.units[lane.asked - 1].get() : nullptr;
+    if (!ask(lane, unit, before, lane.deadline)) break;
+    if (before == nullptr || unit->in_flight != before->in_flight) lane.asked_bytes += unit->in_flight->bytes;
   }
   return !full;
 }
@@ -449,13 +466,29 @@ std::vector<std::shared_ptr<Staging::Unit>> Staging::units_of(const Lane& lane, 
       units.push_back(std::move(unit));
     }
   }
+  for (const auto& unit : units) unit->first = unit == units.front();
   if (!units.empty()) units.back()->last = true;
   return units;
+}
+
+/// Where a record begins in the page in which the one before it ends, the one before brings that page:
+/// records in the order of the file are fetched and pushed end to end.
+void Staging::leave_out_shared_page(const Lane& lane, std::vector<std::shared_ptr<Unit>>& units) {
+  if (units.empty() || lane.units.empty()) return;
+  const Unit& before = *lane.units.back();
+  Unit& next = *units.front();
+  if (!before.chunk || before.file != next.file || next.begin < before.begin || next.begin >= before.end)
+    return;
+  next.begin = std::min(before.end, next.end);
+  if (next.begin < next.end) return;
+  units.erase(units.begin());
+  if (!units.empty()) units.front()->first = true;
 }
 
 void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
   skip = skip || lane.plan->ledger->stays(lane.horizon.sample_at(position));
   auto units = skip ? std::vector<std::shared_ptr<Unit>>() : units_of(lane, position);
+  leave_out_shared_page(lane, units);
   if (units.empty()) units.push_back(std::make_shared<Unit>(position, shared_));
   std::move(units.begin(), units.end(), std::back_inserter(lane.units));
 }
@@ -469,33 +502,44 @@ uint64_t Staging::due(const Lane& lane, uint64_t position) const {
   return deadline_at(now_ + std::chrono::duration_cast<Duration>(left));
 }
 
-/// Whether what is in flight leaves room for the unit's chunk. A lane takes no more than its part of it, so
-/// that the ranks of a node get their next samples at the same time.
-bool Staging::may_ask(const Lane& lane, const Unit& unit) const {
+/// Asks the cache for the unit's bytes; false, and nothing happened, if what is in flight leaves no room for
+/// them. A lane takes no more than its part of it, so that the ranks of a node get their next samples at the
+/// same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that was
+/// asked for last.
+bool Staging::ask(Lane& lane, const std::shared_ptr<Unit>& unit, const Unit* before, uint64_t deadline) {
+  const uint64_t length = unit->end - unit->begin;
+  const uint64_t chunk_bytes = round_to_pages(catalog_.range(*unit->chunk).length);
+  const uint64_t bytes = round_to_pages(cache_.bytes_acquired(unit->file, unit->begin, length));
+  const bool together = bytes == chunk_bytes && before != nullptr && before->chunk == unit->chunk &&
+                        before->in_flight && before->in_flight->bytes == chunk_bytes;
   const uint64_t in_flight = shared_->in_flight_bytes.load();
-  const uint64_t bytes = round_to_pages(catalog_.range(*unit.chunk).length);
-  if (in_flight == 0) return true;
   const uint64_t part = most_in_flight_ / lane.plan->lanes.size();
-  return in_flight + bytes <= most_in_flight_ && (lane.asked_bytes == 0 || lane.asked_bytes + bytes <= part);
-}
-
-void Staging::ask(const std::shared_ptr<Unit>& unit, uint64_t deadline) {
-  unit->count(round_to_pages(catalog_.range(*unit->chunk).length));
-  cache_.acquire(*unit->chunk, {Urgency::Kind::prefetch, deadline}, [unit](Result<AcquiredChunk> chunk) {
-    if (chunk) {
-      unit->data = std::move(chunk->data);
-    } else {
-      unit->failed = true;  // the reader will get the error itself
-    }
-    unit->arrived = true;
-    unit->shared->alarm.ring();
-  });
+  const bool room = in_flight == 0 || (in_flight + bytes <= most_in_flight_ &&
+                                       (lane.asked_bytes == 0 || lane.asked_bytes + bytes <= part));
+  if (!together && !room) return false;
+  unit->in_flight = together ? before->in_flight : std::make_shared<InFlight>(shared_, bytes);
+  cache_.acquire_range(unit->file, unit->begin, length, {Urgency::Kind::prefetch, deadline},
+                       [unit](Result<AcquiredChunk> chunk) {
+                         if (chunk) {
+                           unit->start = chunk->start;
+                           unit->data = std::move(chunk->data);
+                         } else {
+                           unit->failed = true;  // the reader will get the error itself
+                         }
+                         unit->arrived = true;
+                         unit->shared->alarm.ring();
+                       });
+  return true;
 }
 
 void Staging::pop_unit(Lane& lane) {
-  lane.asked_bytes -= lane.asked > 0 ? lane.units.front()->bytes : 0;
+  if (lane.asked > 0) {
+    --lane.asked;
+    const auto& in_flight = lane.units.front()->in_flight;
+    const bool last = lane.asked == 0 || lane.units[1]->in_flight != in_flight;
+    if (in_flight && last) lane.asked_bytes -= in_flight->bytes;
+  }
   lane.units.pop_front();
-  if (lane.asked > 0) --lane.asked;
 }
 
 /// Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
@@ -520,8 +564,8 @@ bool Staging::fill_tiers(Lane& lane) {
       const uint64_t length = catalog_.range(chunk).length;
       const TierSpace space = cache_.space();
       behind = behind || space.nvme_behind;
-      room = room && FirstTouchPolicy::tier(length, space) != Tier::none && cache_.would_keep(chunk, space);
-      if (!room) return;
+      room = room && FirstTouchPolicy::tier(length, space) != Tier::none;
+      if (!room || !cache_.would_keep(chunk, space)) return;
       const uint64_t bytes = round_to_pages(length);
       shared_->fill_bytes.fetch_add(bytes);
       lane.fill_bytes->fetch_add(bytes);

@@ -10,11 +10,11 @@
 // reader's front and `fetched` stay within the plan's share of the staging budget. Fetches complete in any
 // order, pushes happen in the order of the sequence, and a chunk stays pinned from its arrival to its push.
 //
-// Pushed samples are read without a request, so some are sentinels: their last page is left out, and the READ
-// that asks for it tells where the reader is. The window moves with it. A reader that is faster than the
-// pushes overtakes them: what it has opened need not be pushed any more and is skipped. Samples
-// between the safe position and the front that nobody has opened yet are still pushed, before all others:
-// another DataLoader worker will open them next.
+// Pushed samples are read without a request, so some are sentinels: one page of them is left out, and the
+// READ that asks for it tells where the reader is (sentinel_pages.h). The window moves with it. A reader that
+// is faster than the pushes overtakes them: what it has opened need not be pushed any more and is skipped.
+// Samples between the safe position and the front that nobody has opened yet are still pushed, before all
+// others: another DataLoader worker will open them next.
 //
 // The kernel may take pages back before they are read (plan/staging/repair.cc). A READ of what was pushed
 // whole tells of it; the window is looked through then, and what has gone is fetched and pushed once more.
@@ -44,7 +44,7 @@
 #include "plan/retention/next_use_policy.h"
 #include "plan/run/plan_run.h"
 #include "plan/staging/alarm.h"
-#include "plan/staging/sentinel_tails.h"
+#include "plan/staging/sentinel_pages.h"
 
 namespace clairfs {
 
@@ -61,6 +61,9 @@ class PageCache {
   virtual void drop(FileId file, uint64_t offset, uint64_t length) = 0;
   /// How many pages of [offset, offset + length) are there; nullopt where the kernel does not tell.
   virtual std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) = 0;
+  /// Whether a plan of records in larger files is followed: what the kernel reads around a missing page is
+  /// then of no use. Thread-safe; of effect for files that are opened afterwards.
+  virtual void expect_records(bool expected) = 0;
 };
 
 struct StagingOptions {
@@ -90,8 +93,8 @@ class Staging {
   void remove(const std::string& plan);
   /// The reader moved, or the plan's horizon changed.
   void wake();
-  /// What a READ of a sentinel's last page is answered from.
-  SentinelTails& tails() { return tails_; }
+  /// What READs tell, and what those of sentinels are answered from.
+  SentinelPages& sentinels() { return sentinels_; }
   /// Samples between a reader's front and the last one pushed for it; of all readers, or of one by its rank.
   uint64_t ahead(const std::string& plan, std::optional<size_t> rank = {}) const;
 
@@ -100,6 +103,7 @@ class Staging {
   struct PlanLanes;
   struct Shared;  // what completions of fetches reach, also after the end
   struct Unit;
+  struct InFlight;
 
   void take_leave();
   bool serve_all();
@@ -117,21 +121,23 @@ class Staging {
   bool fill_tiers(Lane& lane);
   uint64_t bytes_to_keep(const PlanRun& run) const;
   std::vector<std::shared_ptr<Unit>> units_of(const Lane& lane, uint64_t position) const;
+  static void leave_out_shared_page(const Lane& lane, std::vector<std::shared_ptr<Unit>>& units);
   void add_units(Lane& lane, uint64_t position, bool skip);
   uint64_t due(const Lane& lane, uint64_t position) const;
-  bool may_ask(const Lane& lane, const Unit& unit) const;
-  void ask(const std::shared_ptr<Unit>& unit, uint64_t deadline);
+  bool ask(Lane& lane, const std::shared_ptr<Unit>& unit, const Unit* before, uint64_t deadline);
   void drop_window(const Lane& lane);
-  void drop_pages(const PlanLanes& plan, uint32_t sample);
+  bool drop_released(PlanLanes& plan, uint32_t sample);
   static void hand_on(Lane& lane, uint64_t position);
   void tell_policy(const Lane& lane);
   static void pop_unit(Lane& lane);
   void push(Lane& lane, const Unit& unit);
-  static uint64_t pushed_end(const Unit& unit, bool sentinel);
-  bool push_pages(const Unit& unit, uint64_t end);
-  void leave_sentinel(Lane& lane, uint64_t position);
+  bool push_pages(const Unit& unit);
+  std::vector<iovec> bytes_of(const Unit& unit, const PageRange& pages) const;
+  void choose_sentinel(Lane& lane, const Unit& unit);
+  std::optional<PageRange> sentinel_page(const Lane& lane, uint64_t position) const;
   void leave_open(Lane& lane, uint64_t position);
   void leave_open_again(Lane& lane);
+  void forget_sentinels(Lane& lane, uint64_t before);
   static bool unread_before(const Lane& lane, uint64_t position);
   static bool staged_elsewhere(const Lane& lane, uint32_t sample);
   bool repair(Lane& lane);
@@ -142,6 +148,7 @@ class Staging {
   std::optional<bool> is_whole(const Lane& lane, uint64_t position);
   void restart(Lane& lane, uint64_t position);
   std::map<std::string, std::shared_ptr<PlanLanes>> plans() const;
+  void tell_of_records();
 
   // Constant after construction.
   ChunkCache& cache_;
@@ -153,7 +160,7 @@ class Staging {
   const uint64_t most_in_flight_;  // bytes
 
   const std::shared_ptr<Shared> shared_;
-  SentinelTails tails_;
+  SentinelPages sentinels_;
   std::atomic<bool> stopped_{false};
   // Of the step under way.
   TimePoint now_;

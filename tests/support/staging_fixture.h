@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,22 +36,23 @@ class FakePages final : public PageCache {
     }
     const bool aligned = offset % kPageSize == 0 && (at % kPageSize == 0 || at == catalog_.stamp(file).size);
     if (!aligned || at > catalog_.stamp(file).size) ++wrong_;
-    cached_[file] = std::max(cached_[file], at);  // it may have been there already
+    add(file, offset, at);
     order_.push_back(file);
     return {};
   }
-  void drop(FileId file, uint64_t offset, uint64_t) override {
+  void drop(FileId file, uint64_t offset, uint64_t length) override {
     MutexLock lock(mutex_);
-    cached_[file] = std::min(cached_[file], offset);  // always up to the end of the file
+    auto& pages = cached_[file];
+    pages.erase(pages.lower_bound(offset), pages.lower_bound(offset + length));
     ++drops_;
   }
+  void expect_records(bool expected) override { records_ = expected; }
 
   std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) override {
     MutexLock lock(mutex_);
     ++looks_;
     if (!tells_) return std::nullopt;
-    const uint64_t end = std::min(cached_[file], offset + length);
-    return end <= offset ? 0 : round_to_pages(end - offset) / kPageSize;
+    return count(file, offset, length);
   }
 
   /// The kernel takes its pages back.
@@ -61,19 +63,33 @@ class FakePages final : public PageCache {
   /// A READ's answer fills in what is missing.
   void fill(FileId file) {
     MutexLock lock(mutex_);
-    cached_[file] = catalog_.stamp(file).size;
+    add(file, 0, catalog_.stamp(file).size);
+  }
+  /// The same of a part of the file.
+  void fill(FileId file, uint64_t offset, uint64_t length) {
+    MutexLock lock(mutex_);
+    add(file, offset, offset + length);
   }
 
   uint64_t cached_bytes() {
     MutexLock lock(mutex_);
     uint64_t sum = 0;
-    for (const auto& [file, bytes] : cached_) sum += bytes;
+    for (const auto& [file, pages] : cached_) {
+      for (const uint64_t at : pages) sum += std::min<uint64_t>(kPageSize, catalog_.stamp(file).size - at);
+    }
     return sum;
   }
-  bool whole(FileId file) {
+  bool whole(FileId file) { return missing(file, 0, catalog_.stamp(file).size).empty(); }
+  /// The beginnings of those pages of the range that are not there.
+  std::vector<uint64_t> missing(FileId file, uint64_t offset, uint64_t length) {
     MutexLock lock(mutex_);
-    return cached_[file] == catalog_.stamp(file).size;
+    std::vector<uint64_t> none;
+    for (uint64_t at = page_floor(offset); at < offset + length; at += kPageSize) {
+      if (!cached_[file].contains(at)) none.push_back(at);
+    }
+    return none;
   }
+  bool records_expected() const { return records_; }
   std::vector<FileId> order() {
     MutexLock lock(mutex_);
     return order_;
@@ -98,9 +114,19 @@ class FakePages final : public PageCache {
   }
 
  private:
+  void add(FileId file, uint64_t offset, uint64_t end) REQUIRES(mutex_) {
+    for (uint64_t at = page_floor(offset); at < end; at += kPageSize) cached_[file].insert(at);
+  }
+  uint64_t count(FileId file, uint64_t offset, uint64_t length) REQUIRES(mutex_) {
+    const auto& pages = cached_[file];
+    return static_cast<uint64_t>(
+        std::distance(pages.lower_bound(offset), pages.lower_bound(offset + length)));
+  }
+
   const Catalog& catalog_;
   Mutex mutex_;
-  std::map<FileId, uint64_t> cached_ GUARDED_BY(mutex_);
+  std::map<FileId, std::set<uint64_t>> cached_ GUARDED_BY(mutex_);  // pages, by their beginnings
+  std::atomic<bool> records_{false};
   std::vector<FileId> order_ GUARDED_BY(mutex_);
   uint64_t wrong_ GUARDED_BY(mutex_) = 0;
   uint64_t drops_ GUARDED_BY(mutex_) = 0;

@@ -1,0 +1,83 @@
+// The pages that sentinels lack: nobody pushes them, so the first READ of one tells where the reader is.
+//
+// The bytes of such a page are kept here for that READ. By then its chunk may have been dropped from memory.
+// Going back to the source for a few KiB would cost an operation there and make the reader wait; keeping
+// whole chunks would cost memory.
+//
+// Several samples may lie in one page. It is the sentinel of one of them, and the pushes of the others leave
+// it out, too (without_open()).
+#pragma once
+
+#include <atomic>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/base/mutex.h"
+#include "cache/base/types.h"
+#include "plan/formats/sample_index.h"
+#include "plan/staging/page_ledger.h"
+
+namespace clairfs {
+
+/// Which sample of which plan a page is the sentinel of.
+struct SentinelOf {
+  const SampleIndex* index = nullptr;  ///< stands for the plan
+  uint32_t sample = 0;
+  uint64_t position = 0;
+
+  bool operator==(const SentinelOf&) const = default;
+};
+
+/// Thread-safe. At most kMostKept pages have their bytes here: 4 MiB.
+class SentinelPages {
+ public:
+  /// The page lacks from now on, until a READ takes it or somebody closes it. What another sentinel left out
+  /// becomes this one's.
+  void open(const PageRange& page, const SentinelOf& of);
+  /// The bytes of an open page of this sentinel, for the READ. Without effect if it is no longer open.
+  void keep(const PageRange& page, const SentinelOf& of, std::string bytes);
+  /// The pages are nobody's sentinels any more.
+  void close(const PageRange& pages);
+  /// Closes the page if it is still the sentinel of this position.
+  void close(const PageRange& page, const SampleIndex* index, uint64_t position);
+
+  /// What a READ tells.
+  struct Hit {
+    SentinelOf of;
+    std::optional<std::string> bytes;  ///< all that the READ asks for, if it lies in one page that is kept
+  };
+  /// The kernel asks for [offset, offset + length) of `file`, and will have all pages of it: they are closed.
+  /// Of several sentinels the one that comes first in its plan. Costs nothing while no page is open.
+  std::optional<Hit> take(FileId file, uint64_t offset, uint64_t length);
+
+  /// What of `pages` is not open, in order.
+  std::vector<PageRange> without_open(const PageRange& pages) const;
+
+  static constexpr size_t kMostKept = 1024;
+
+ private:
+  struct Key {
+    FileId file;
+    uint64_t offset = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Page {
+    uint64_t end = 0;
+    SentinelOf of;
+    std::string bytes;  // empty: not kept
+  };
+  using Pages = std::map<Key, Page>;
+
+  Pages::iterator erase(Pages::iterator page) REQUIRES(mutex_);
+
+  std::atomic<size_t> count_{0};  // of pages_, for take()
+  mutable Mutex mutex_;           // leaf
+  Pages pages_ GUARDED_BY(mutex_);
+  size_t kept_ GUARDED_BY(mutex_) = 0;  // pages with bytes
+};
+
+}  // namespace clairfs
