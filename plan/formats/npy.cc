@@ -16,7 +16,12 @@ namespace {
 class NpyRows : public SampleIndex {
  public:
   NpyRows(std::string path, FileId file, uint64_t offset, uint64_t row_bytes, uint32_t rows)
-      : path_(std::move(path)), file_(file), offset_(offset), row_bytes_(row_bytes), rows_(rows) {}
+      : path_(std::move(path)),
+        file_(file),
+        offset_(offset),
+        row_bytes_(row_bytes),
+        rows_(rows),
+        header_{file, 0, offset} {}
 
   std::string_view format() const override { return "npy"; }
   uint32_t size() const override { return rows_; }
@@ -33,6 +38,8 @@ class NpyRows : public SampleIndex {
     const uint64_t past = std::min<uint64_t>((end - offset_ - 1) / row_bytes_ + 1, rows_);
     for (uint64_t row = first; row < past; ++row) visit(static_cast<uint32_t>(row));
   }
+  bool shares_files() const override { return true; }
+  std::span<const ByteRange> shared_ranges() const override { return {&header_, 1}; }
   std::string path(uint32_t row) const override { return fmt::format("{}#{}", path_, row); }
   uint64_t memory_bytes() const override { return sizeof(*this) + path_.capacity(); }
 
@@ -42,6 +49,7 @@ class NpyRows : public SampleIndex {
   const uint64_t offset_;
   const uint64_t row_bytes_;
   const uint32_t rows_;
+  const ByteRange header_;
 };
 
 }  // namespace

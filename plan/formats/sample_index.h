@@ -1,12 +1,14 @@
 // SampleIndex: what a sample number of the framework means in bytes.
 //
 // A sample is a list of byte ranges of catalog files: one whole file in the simple formats, one row of an
-// array in npy, none at all where the framework opens something that the mount does not serve (a dangling
-// symlink, a link that leads out of the dataset). Nothing assumes one file a sample.
+// array in npy, several values of a database, none at all where the framework opens something that the mount
+// does not serve (a dangling symlink, a link that leads out of the dataset). Nothing assumes one file a
+// sample.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -37,13 +39,25 @@ class SampleIndex {
   virtual uint32_t range_count(uint32_t sample) const = 0;
   virtual ByteRange range(uint32_t sample, uint32_t piece) const = 0;
 
-  /// Calls `visit(sample)` for every sample that has a piece in `length` bytes of `file` from `offset` on:
-  /// those that a read of the range may belong to. In formats where a sample is one file the range does not
-  /// matter; there may be several (a list that names a file twice, links to it). Ascending.
+  /// Calls `visit(sample)` once for every sample that has bytes among the `length` of `file` from `offset`
+  /// on: those that a read of the range may belong to. Those that hold its first byte come first, since a
+  /// reader of a record begins with the record; ascending apart from that. In formats where a sample is one
+  /// file the range does not matter; there may be several (a list that names a file twice, links to it).
   virtual void samples_of(FileId file, uint64_t offset, uint64_t length,
                           const std::function<void(uint32_t sample)>& visit) const = 0;
 
-  /// For people: the file's path below the catalog's root as the framework names it; npy adds "#row".
+  /// Whether a file may hold several samples, so that its pages and chunks may be those of several.
+  virtual bool shares_files() const { return false; }
+
+  /// Bytes that readers of the format read on past the end of a piece, at most.
+  virtual uint32_t slop_after() const { return 0; }
+
+  /// What belongs to no sample and every reader needs: headers, the pages of an index. By file and offset,
+  /// without overlap. What holds samples and nothing else of use is not among it.
+  virtual std::span<const ByteRange> shared_ranges() const { return {}; }
+
+  /// For people: the file's path below the catalog's root as the framework names it, with "#number" of the
+  /// sample where it is one of several.
   virtual std::string path(uint32_t sample) const = 0;
 
   virtual uint64_t memory_bytes() const = 0;  ///< without the catalog
