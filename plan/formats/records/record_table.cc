@@ -1,0 +1,215 @@
+#include "plan/formats/records/record_table.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <numeric>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "cache/base/printable.h"
+
+namespace clairfs {
+namespace {
+
+void sort_unique(std::vector<uint32_t>& numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+}
+
+}  // namespace
+
+/// Samples with bytes at addresses [begin, end).
+struct RecordTable::Found {
+  uint64_t begin;
+  uint64_t end;
+  std::vector<uint32_t> at_begin{};
+  std::vector<uint32_t> behind{};
+};
+
+ByteRange RecordTable::range(uint32_t sample, uint32_t piece) const {
+  const uint32_t range = first_range(sample) + piece;
+  const uint64_t address = addresses_[range];
+  const auto after = std::upper_bound(files_.begin(), files_.end(), address,
+                                      [](uint64_t wanted, const File& file) { return wanted < file.start; });
+  const File& file = *std::prev(after);
+  return {file.id, address - file.start, lengths_[range]};
+}
+
+uint32_t RecordTable::sample_of(uint32_t range) const {
+  if (starts_.empty()) return range;
+  return static_cast<uint32_t>(std::upper_bound(starts_.begin(), starts_.end(), range) - starts_.begin() - 1);
+}
+
+const RecordTable::File* RecordTable::find_file(FileId file) const {
+  const auto found = std::lower_bound(files_by_id_.begin(), files_by_id_.end(), file,
+                                      [&](uint32_t at, FileId wanted) { return files_[at].id < wanted; });
+  return found != files_by_id_.end() && files_[*found].id == file ? &files_[*found] : nullptr;
+}
+
+void RecordTable::samples_of(FileId file, uint64_t offset, uint64_t length,
+                             const std::function<void(uint32_t sample)>& visit) const {
+  const File* const known = find_file(file);
+  const uint64_t size = known != nullptr ? catalog_->stamp(file).size : 0;
+  if (offset >= size || length == 0) return;
+  Found found{known->start + offset, known->start + offset + std::min(length, size - offset)};
+  find(0, ranges(), found);
+  sort_unique(found.at_begin);
+  sort_unique(found.behind);
+  for (const uint32_t sample : found.at_begin) visit(sample);
+  for (const uint32_t sample : found.behind) {
+    if (!std::binary_search(found.at_begin.begin(), found.at_begin.end(), sample)) visit(sample);
+  }
+}
+
+// Of the ranges by address from `first` to before `past`: a binary search that looks at both halves, unless
+// all of one ends before what is wanted, or begins behind it.
+void RecordTable::find(uint32_t first, uint32_t past, Found& found) const {
+  if (first == past) return;
+  const uint32_t middle = first + (past - first) / 2;
+  const uint64_t reach = reach_.size() == 0 ? end_of(by_address(past - 1)) : reach_[middle];
+  if (reach <= found.begin) return;
+  find(first, middle, found);
+  const uint32_t range = by_address(middle);
+  if (addresses_[range] >= found.end) return;
+  if (lengths_[range] != 0 && end_of(range) > found.begin) {
+    std::vector<uint32_t>& samples = addresses_[range] <= found.begin ? found.at_begin : found.behind;
+    samples.push_back(sample_of(range));
+  }
+  find(middle + 1, past, found);
+}
+
+uint64_t RecordTable::note_reach(uint32_t first, uint32_t past) {
+  if (first == past) return 0;
+  const uint32_t middle = first + (past - first) / 2;
+  const uint64_t reach =
+      std::max({note_reach(first, middle), end_of(by_address(middle)), note_reach(middle + 1, past)});
+  reach_.set(middle, reach);
+  return reach;
+}
+
+void RecordTable::sort_ranges() {
+  const auto before = [&](uint32_t a, uint32_t b) {
+    return std::pair(addresses_[a], end_of(a)) < std::pair(addresses_[b], end_of(b));
+  };
+  bool sorted = true;
+  for (uint32_t range = 1; range < ranges() && sorted; ++range) sorted = !before(range, range - 1);
+  if (!sorted) {
+    by_address_.resize(ranges());
+    std::iota(by_address_.begin(), by_address_.end(), 0U);
+    std::sort(by_address_.begin(), by_address_.end(), before);
+  }
+  bool ends_ascend = true;
+  for (uint32_t rank = 1; rank < ranges() && ends_ascend; ++rank)
+    ends_ascend = end_of(by_address(rank - 1)) <= end_of(by_address(rank));
+  if (ends_ascend) return;
+  reach_.resize(ranges());
+  note_reach(0, ranges());
+}
+
+std::string RecordTable::path(uint32_t sample) const {
+  const std::string file = range_count(sample) == 0 ? "" : catalog_->path(range(sample, 0).file);
+  return fmt::format("{}#{}", file, sample);
+}
+
+uint64_t RecordTable::memory_bytes() const {
+  return sizeof(*this) + files_.capacity() * sizeof(File) + addresses_.memory_bytes() +
+         lengths_.memory_bytes() + reach_.memory_bytes() + shared_.capacity() * sizeof(ByteRange) +
+         (files_by_id_.capacity() + starts_.capacity() + by_address_.capacity()) * sizeof(uint32_t);
+}
+
+RecordTableBuilder::RecordTableBuilder(std::shared_ptr<const Catalog> catalog, std::string_view format)
+    : table_(new RecordTable(std::move(catalog), format)) {}
+
+Status RecordTableBuilder::check(const ByteRange& range) const {
+  const uint64_t size = table_->catalog_->stamp(range.file).size;
+  if (range.offset <= size && range.length <= size - range.offset) return {};
+  return Error{EINVAL, fmt::format("{} bytes at {} lie outside {}, which has {}", range.length, range.offset,
+                                   printable(table_->catalog_->path(range.file)), size)};
+}
+
+Result<uint64_t> RecordTableBuilder::start_of(FileId file) {
+  if (!starts_.empty() && file == latest_) return latest_start_;
+  const auto [known, added] = starts_.emplace(file, next_start_);
+  if (added) {
+    const uint64_t size = table_->catalog_->stamp(file).size;
+    if (size >= CompactNumbers::kMost - next_start_) {
+      starts_.erase(known);
+      return Error{EINVAL, "files of more than 256 TiB in all; want several plans"};
+    }
+    table_->files_.push_back({file, next_start_});
+    next_start_ += size + 1;
+  }
+  latest_ = file;
+  latest_start_ = known->second;
+  return latest_start_;
+}
+
+Status RecordTableBuilder::add_sample() {
+  if (table_->samples_ == UINT32_MAX - 1) return Error{EINVAL, "too many samples; want less than 2^32 - 1"};
+  table_->starts_.push_back(table_->ranges());
+  ++table_->samples_;
+  return {};
+}
+
+Status RecordTableBuilder::add_range(const ByteRange& range) {
+  if (Status status = check(range); !status) return status;
+  if (table_->ranges() == UINT32_MAX - 1) return Error{EINVAL, "too many ranges; want less than 2^32 - 1"};
+  const Result<uint64_t> start = start_of(range.file);
+  if (!start) return start.error();
+  table_->addresses_.push_back(*start + range.offset);
+  table_->lengths_.push_back(range.length);
+  return {};
+}
+
+Status RecordTableBuilder::add_sample(const ByteRange& range) {
+  if (Status status = add_sample(); !status) return status;
+  return add_range(range);
+}
+
+Status RecordTableBuilder::share(const ByteRange& range) {
+  if (Status status = check(range); !status) return status;
+  if (range.length != 0) table_->shared_.push_back(range);
+  return {};
+}
+
+void RecordTableBuilder::merge_shared() {
+  std::vector<ByteRange>& shared = table_->shared_;
+  std::sort(shared.begin(), shared.end(), [](const ByteRange& a, const ByteRange& b) {
+    return std::tie(a.file, a.offset) < std::tie(b.file, b.offset);
+  });
+  size_t merged = 0;
+  for (const ByteRange& next : shared) {
+    ByteRange* const last = merged == 0 ? nullptr : &shared[merged - 1];
+    if (last != nullptr && last->file == next.file && next.offset <= last->offset + last->length) {
+      last->length = std::max(last->length, next.offset + next.length - last->offset);
+    } else {
+      shared[merged++] = next;
+    }
+  }
+  shared.resize(merged);
+  shared.shrink_to_fit();
+}
+
+std::shared_ptr<const RecordTable> RecordTableBuilder::finish() {
+  RecordTable& table = *table_;
+  bool one_each = table.samples_ == table.ranges();
+  for (uint32_t sample = 0; sample < table.samples_ && one_each; ++sample)
+    one_each = table.starts_[sample] == sample;
+  table.starts_.push_back(table.ranges());
+  if (one_each) table.starts_.clear();
+  table.starts_.shrink_to_fit();
+  table.files_.shrink_to_fit();
+  table.addresses_.shrink_to_fit();
+  table.lengths_.shrink_to_fit();
+
+  table.files_by_id_.resize(table.files_.size());
+  std::iota(table.files_by_id_.begin(), table.files_by_id_.end(), 0U);
+  std::sort(table.files_by_id_.begin(), table.files_by_id_.end(),
+            [&](uint32_t a, uint32_t b) { return table.files_[a].id < table.files_[b].id; });
+  table.sort_ranges();
+  merge_shared();
+  return std::move(table_);
+}
+
+}  // namespace clairfs

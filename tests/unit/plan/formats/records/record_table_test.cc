@@ -1,0 +1,184 @@
+#include "plan/formats/records/record_table.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+
+#include <sys/stat.h>
+
+#include "cache/catalog/builder.h"
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+
+namespace {
+
+/// Files f0, f1 ... of these sizes below the root, numbered from 1 on.
+std::shared_ptr<const Catalog> files_of(const std::vector<uint64_t>& sizes) {
+  CatalogBuilder builder("/source", 1 << 20, static_cast<uint32_t>(sizes.size()) + 1);
+  SourceAttributes attributes;
+  attributes.mode = S_IFDIR | 0755;
+  const FileId root = builder.add(FileId(0), "", attributes);
+  attributes.mode = S_IFREG | 0644;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    attributes.size = sizes[i];
+    builder.add(root, "f" + std::to_string(i), attributes);
+  }
+  return builder.finish(0, 0).value();
+}
+
+using Samples = std::vector<uint32_t>;
+using Model = std::vector<std::vector<ByteRange>>;
+
+Samples samples_at(const SampleIndex& index, FileId file, uint64_t offset, uint64_t length) {
+  Samples found;
+  index.samples_of(file, offset, length, [&](uint32_t sample) { found.push_back(sample); });
+  return found;
+}
+
+Samples model_samples_at(const Model& model, FileId file, uint64_t offset, uint64_t length) {
+  Samples first;
+  Samples rest;
+  for (uint32_t sample = 0; sample < model.size(); ++sample) {
+    bool any = false;
+    bool at_first = false;
+    for (const ByteRange& r : model[sample]) {
+      if (r.file != file || r.length == 0 || length == 0) continue;
+      any = any || (r.offset < offset + length && r.offset + r.length > offset);
+      at_first = at_first || (r.offset <= offset && r.offset + r.length > offset);
+    }
+    if (any) (at_first ? first : rest).push_back(sample);
+  }
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
+}
+
+std::shared_ptr<const RecordTable> table_of(const std::shared_ptr<const Catalog>& catalog,
+                                            const Model& model) {
+  RecordTableBuilder builder(catalog, "ranges");
+  for (const auto& ranges : model) {
+    REQUIRE(builder.add_sample());
+    for (const ByteRange& range : ranges) REQUIRE(builder.add_range(range));
+  }
+  return builder.finish();
+}
+
+void check_equal(const RecordTable& table, const Model& model) {
+  REQUIRE(table.size() == model.size());
+  for (uint32_t sample = 0; sample < table.size(); ++sample) {
+    REQUIRE(table.range_count(sample) == model[sample].size());
+    for (uint32_t piece = 0; piece < table.range_count(sample); ++piece) {
+      const ByteRange range = table.range(sample, piece);
+      const ByteRange& expected = model[sample][piece];
+      REQUIRE(range.file == expected.file);
+      REQUIRE(range.offset == expected.offset);
+      REQUIRE(range.length == expected.length);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a table of records is what was put in, whatever lies where") {
+  std::mt19937 rng(GENERATE(range(0, 60)));
+  const auto below = [&](uint64_t bound) { return rng() % bound; };
+  std::vector<uint64_t> sizes(1 + below(4));
+  for (uint64_t& size : sizes) size = below(3) == 0 ? below(3) : 20 + below(200);
+  const auto catalog = files_of(sizes);
+  const bool one_each = below(2) == 0;
+  const bool in_order = below(3) == 0;
+  const uint64_t longest = GENERATE(1, 4, 300);
+  Model model(below(60));
+  std::vector<uint64_t> written(sizes.size());  // in order: each range starts where the one before ended
+  for (auto& ranges : model) {
+    for (uint64_t left = one_each ? 1 : below(4); left > 0; --left) {
+      const uint64_t f = below(sizes.size());
+      const uint64_t offset = in_order ? written[f] : below(sizes[f] + 1);
+      const uint64_t length = std::min(below(longest + 1), sizes[f] - offset);
+      written[f] = offset + length;
+      ranges.push_back({FileId(static_cast<uint32_t>(f) + 1), offset, length});
+    }
+  }
+  const auto table = table_of(catalog, model);
+  check_equal(*table, model);
+  for (uint32_t f = 0; f < sizes.size(); ++f) {
+    for (uint64_t offset = 0; offset < sizes[f] + 2; offset += 1 + below(5)) {
+      for (const uint64_t length : {uint64_t{0}, uint64_t{1}, below(50), uint64_t{1} << 40}) {
+        REQUIRE(samples_at(*table, FileId(f + 1), offset, length) ==
+                model_samples_at(model, FileId(f + 1), offset, length));
+      }
+    }
+  }
+}
+
+TEST_CASE("a table of records takes ten bytes a record, and more only where it must") {
+  constexpr uint64_t kRecord = 110'000;
+  constexpr uint32_t kRecords = 100'000;
+  const auto catalog = files_of({kRecord * kRecords, uint64_t{5} << 40});
+  const auto bytes_a_record = [&](const std::function<void(RecordTableBuilder&, uint32_t)>& add) {
+    RecordTableBuilder builder(catalog, "ranges");
+    for (uint32_t i = 0; i < kRecords; ++i) add(builder, i);
+    return static_cast<double>(builder.finish()->memory_bytes()) / kRecords;
+  };
+  const auto record = [](uint32_t i) { return ByteRange{FileId(1), i * kRecord, kRecord}; };
+  CHECK(bytes_a_record([&](auto& b, uint32_t i) { REQUIRE(b.add_sample(record(i))); }) ==
+        Approx(10).margin(0.1));
+  CHECK(bytes_a_record([&](auto& b, uint32_t i) { REQUIRE(b.add_sample(record(kRecords - 1 - i))); }) ==
+        Approx(14).margin(0.1));
+  CHECK(bytes_a_record([&](auto& b, uint32_t i) {
+          REQUIRE(b.add_sample(ByteRange{FileId(2), (uint64_t{1} << 40) + i, uint64_t{5} << 32}));
+        }) == Approx(12).margin(0.1));
+}
+
+TEST_CASE("ranges beyond 4 GiB keep their place") {
+  const auto catalog = files_of({3, uint64_t{9} << 40});
+  const Model model{{{FileId(1), 3, 0}},
+                    {{FileId(2), uint64_t{1} << 42, uint64_t{5} << 32}, {FileId(1), 0, 3}}};
+  const auto table = table_of(catalog, model);
+  check_equal(*table, model);
+  CHECK(samples_at(*table, FileId(2), (uint64_t{1} << 42) + (uint64_t{5} << 32) - 1, 10) == Samples{1});
+  CHECK(samples_at(*table, FileId(1), 0, 100) == Samples{1});
+  CHECK(table->path(0) == "f0#0");
+  CHECK(table->path(1) == "f1#1");
+}
+
+TEST_CASE("a range outside its file is refused, as are files beyond 256 TiB") {
+  RecordTableBuilder builder(files_of({100, uint64_t{200} << 40, uint64_t{100} << 40}), "raw");
+  REQUIRE(builder.add_sample());
+  const auto outside = builder.add_range({FileId(1), 90, 11});
+  REQUIRE(!outside);
+  CHECK(outside.error().code == EINVAL);
+  CHECK(outside.error().message == "11 bytes at 90 lie outside f0, which has 100");
+  CHECK(!builder.add_range({FileId(1), 101, 0}));
+  CHECK(!builder.add_range({FileId(1), UINT64_MAX, 2}));
+  CHECK(!builder.share({FileId(1), 99, 2}));
+  CHECK(builder.add_range({FileId(2), 0, 1}));
+  const auto beyond = builder.add_range({FileId(3), 0, 1});
+  REQUIRE(!beyond);
+  CHECK(beyond.error().message.find("256 TiB") != std::string::npos);
+  CHECK(builder.add_range({FileId(1), 100, 0}));
+  CHECK(builder.finish()->range_count(0) == 2);
+}
+
+TEST_CASE("what is shared is merged, and belongs to no sample") {
+  RecordTableBuilder builder(files_of({100, 100}), "lmdb");
+  for (const ByteRange& range : {ByteRange{FileId(2), 8, 8},
+                                 {FileId(1), 20, 10},
+                                 {FileId(1), 0, 4},
+                                 {FileId(1), 22, 3},
+                                 {FileId(1), 4, 4},
+                                 {FileId(1), 50, 0}}) {
+    REQUIRE(builder.share(range));
+  }
+  builder.set_slop_after(16);
+  const auto table = builder.finish();
+  const auto shared = table->shared_ranges();
+  REQUIRE(shared.size() == 3);
+  CHECK((shared[0].file == FileId(1) && shared[0].offset == 0 && shared[0].length == 8));
+  CHECK((shared[1].file == FileId(1) && shared[1].offset == 20 && shared[1].length == 10));
+  CHECK((shared[2].file == FileId(2) && shared[2].offset == 8 && shared[2].length == 8));
+  CHECK(table->slop_after() == 16);
+  CHECK(table->shares_files());
+  CHECK(table->size() == 0);
+  CHECK(samples_at(*table, FileId(1), 0, 100).empty());
+}
