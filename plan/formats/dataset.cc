@@ -20,7 +20,12 @@ SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& sour
   if (spec.format == "imagefolder") return index_imagefolder(source, root, spec.allow_empty);
   if (spec.format == "files") return index_files(source, root);
   if (spec.format == "list") return index_list(source, root, spec.list);
+  if (spec.format == "ranges") return index_ranges(source, root, spec.list);
   if (spec.format == "npy") return index_npy(source, root, spec.file);
+  if (spec.format == "raw") {
+    const uint64_t stride = spec.stride == 0 ? spec.record : spec.stride;
+    return index_raw(source, root, spec.file, {spec.header, spec.record, stride});
+  }
   SampleIndexResult index = index_imagefolder(source, root, spec.allow_empty);
   return index ? index : index_files(source, root);
 }

@@ -7,6 +7,7 @@
 
 #include "cache/base/result.h"
 #include "plan/formats/dataset.h"
+#include "plan/formats/records/fixed_records.h"
 #include "plan/formats/sample_index.h"
 
 namespace clairfs {
@@ -27,5 +28,16 @@ SampleIndexResult index_list(const DatasetSource& source, const DatasetRoot& roo
 
 /// The rows of the array in the NumPy file `file`, a path below the root.
 SampleIndexResult index_npy(const DatasetSource& source, const DatasetRoot& root, std::string_view file);
+
+/// Records of one size in the files that the pattern `file` stands for (find_data_files()), counted on from
+/// one to the next. Errors: EINVAL, also for a file that ends within a record. REQUIRES: 0 < record <=
+/// stride.
+SampleIndexResult index_raw(const DatasetSource& source, const DatasetRoot& root, std::string_view file,
+                            const RecordLayout& layout);
+
+/// The samples that the list says byte by byte, "OFFSET LENGTH PATH" a line: paths are below the root, and
+/// may be left out where the line before has the same. A line that begins with '+' is one more range of the
+/// sample before. Errors: EINVAL with the line.
+SampleIndexResult index_ranges(const DatasetSource& source, const DatasetRoot& root, const std::string& list);
 
 }  // namespace clairfs

@@ -4,68 +4,24 @@
 
 #include <fmt/format.h>
 
+#include "plan/formats/data_files.h"
 #include "plan/formats/formats.h"
-#include "plan/formats/link_resolver.h"
 #include "plan/formats/npy_header.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {
-namespace {
-
-/// Immutable.
-class NpyRows : public SampleIndex {
- public:
-  NpyRows(std::string path, FileId file, uint64_t offset, uint64_t row_bytes, uint32_t rows)
-      : path_(std::move(path)),
-        file_(file),
-        offset_(offset),
-        row_bytes_(row_bytes),
-        rows_(rows),
-        header_{file, 0, offset} {}
-
-  std::string_view format() const override { return "npy"; }
-  uint32_t size() const override { return rows_; }
-  bool shares_files() const override { return true; }
-  uint32_t range_count(uint32_t) const override { return row_bytes_ == 0 ? 0 : 1; }
-  ByteRange range(uint32_t row, uint32_t) const override {
-    return {file_, offset_ + row * row_bytes_, row_bytes_};
-  }
-  void samples_of(FileId file, uint64_t offset, uint64_t length,
-                  const std::function<void(uint32_t row)>& visit) const override {
-    const uint64_t end = offset + std::min(length, UINT64_MAX - offset);
-    if (file != file_ || row_bytes_ == 0 || end <= offset_ || length == 0) return;
-    const uint64_t first = offset <= offset_ ? 0 : (offset - offset_) / row_bytes_;
-    const uint64_t past = std::min<uint64_t>((end - offset_ - 1) / row_bytes_ + 1, rows_);
-    for (uint64_t row = first; row < past; ++row) visit(static_cast<uint32_t>(row));
-  }
-  bool shares_files() const override { return true; }
-  std::span<const ByteRange> shared_ranges() const override { return {&header_, 1}; }
-  std::string path(uint32_t row) const override { return fmt::format("{}#{}", path_, row); }
-  uint64_t memory_bytes() const override { return sizeof(*this) + path_.capacity(); }
-
- private:
-  const std::string path_;
-  const FileId file_;
-  const uint64_t offset_;
-  const uint64_t row_bytes_;
-  const uint32_t rows_;
-  const ByteRange header_;
-};
-
-}  // namespace
 
 SampleIndexResult index_npy(const DatasetSource& source, const DatasetRoot& root, std::string_view file) {
   const auto refuse = [&](const std::string& why) { return plan_error("file", file, why); };
-  const Resolved target =
-      LinkResolver(*source.catalog, source.prefixes).resolve(root.folder, file, root.links);
-  if (target.kind != Resolved::Kind::file) return refuse("no such file below the plan's root");
+  const Result<FileId> target = find_data_file(source, root, file);
+  if (!target) return refuse(target.error().message);
   if (!source.read_bytes) return refuse("cannot be read here");
 
-  Result<std::string> start = source.read_bytes(target.id, 0, kNpyPreamble);
+  Result<std::string> start = source.read_bytes(*target, 0, kNpyPreamble);
   if (!start) return start.error();
   const Result<uint32_t> header_bytes = npy_header_end(*start);
   if (!header_bytes) return refuse(header_bytes.error().message);
-  start = source.read_bytes(target.id, 0, *header_bytes);
+  start = source.read_bytes(*target, 0, *header_bytes);
   if (!start) return start.error();
   const Result<NpyHeader> header = parse_npy_header(*start);
   if (!header) return refuse(header.error().message);
@@ -81,12 +37,14 @@ SampleIndexResult index_npy(const DatasetSource& source, const DatasetRoot& root
   uint64_t end = 0;
   overflow = overflow || __builtin_mul_overflow(row_bytes, rows, &end) ||
              __builtin_add_overflow(end, header->data_offset, &end);
-  const uint64_t size = source.catalog->stamp(target.id).size;
+  const uint64_t size = source.catalog->stamp(*target).size;
   if (overflow || end > size)
     return refuse(fmt::format("is cut off: its header says more than its {} bytes", size));
-  return SampleIndexResult(std::make_shared<NpyRows>(source.catalog->path(target.id), target.id,
-                                                     header->data_offset, row_bytes,
-                                                     static_cast<uint32_t>(rows)));
+  auto samples = std::make_shared<FixedRecords>(source.catalog, "npy",
+                                                RecordLayout{header->data_offset, row_bytes, row_bytes});
+  samples->add(*target, static_cast<uint32_t>(rows));
+  samples->finish();
+  return SampleIndexResult(samples);
 }
 
 }  // namespace clairfs

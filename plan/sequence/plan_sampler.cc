@@ -91,7 +91,7 @@ Result<Lists> read_lists(std::string_view key, const std::string& value, uint32_
     return in_place ? read_lines(*text, key, n, nullptr) : read_index_list(path, n);
   }
   if (paths == nullptr)
-    return plan_error(key, value, "want sample numbers; paths need a dataset to number them");
+    return plan_error(key, value, "want sample numbers; paths need a dataset of which each sample is a file");
   if (!in_place) text = read_list_file(path);
   if (!text) return text.error();
   return read_lines(*text, key, n, paths);
@@ -99,13 +99,14 @@ Result<Lists> read_lists(std::string_view key, const std::string& value, uint32_
 
 Result<Lists> read_order(const PlanSpec& spec, uint32_t n, const DatasetSource& source,
                          const SampleIndex* index) {
-  if (spec.sampler == "list" && spec.format == "list") {
+  if (spec.sampler == "list" && spec.list_numbers_samples()) {
     // The list that numbers the samples is also their order.
     std::vector<uint32_t> all(n);
     std::iota(all.begin(), all.end(), 0U);
     return make_index_lists({std::move(all)}, n);
   }
-  if (spec.sampler != "list" || index == nullptr) {
+  // A path does not say which sample of a file that holds several.
+  if (spec.sampler != "list" || index == nullptr || index->shares_files()) {
     const bool subset = spec.sampler == "torch.subset";
     return read_lists(subset ? "indices" : "list", subset ? spec.indices : spec.list, n, source, nullptr);
   }

@@ -154,6 +154,8 @@ bool accept_weights(std::string& value) {
 constexpr bool kShown = true;
 // An epoch number and a sample number are 32 bits wide everywhere.
 constexpr uint64_t kMost32 = UINT32_MAX - 1;
+// No file has more, and sums of two of them fit 64 bits.
+constexpr uint64_t kMostBytes = INT64_MAX;
 // More than any machine has or any loader takes, few enough that products of two of them fit 64 bits.
 constexpr uint64_t kMostRanks = 1 << 20;
 constexpr uint64_t kMostLoaderWorkers = 1 << 12;
@@ -174,10 +176,14 @@ PlanKey yes_or_no(std::string_view name, bool PlanSpec::*member) {
 const PlanKey kKeys[] = {
     text("name", &PlanSpec::name, accept_name, "want up to 64 letters, digits, '-', '_' and '.'", kShown),
     text("root", &PlanSpec::root, accept_path, "want a folder of the dataset, such as train"),
-    text("format", &PlanSpec::format, accept_word, "want imagefolder, files, list or npy", kShown),
-    text("file", &PlanSpec::file, accept_path, "want the path of the .npy file below root"),
+    text("format", &PlanSpec::format, accept_word, "want imagefolder, files, list, ranges, npy or raw",
+         kShown),
+    text("file", &PlanSpec::file, accept_path, "want a path below root, such as train.npy"),
     text("list", &PlanSpec::list, accept_list,
          "want a file, or an array of indices or paths such as [3,1,2]"),
+    number("record", &PlanSpec::record, 1, kMostBytes, "bytes of a sample"),
+    number("header", &PlanSpec::header, 0, kMostBytes, "bytes before the first sample"),
+    number("stride", &PlanSpec::stride, 1, kMostBytes, "bytes from one sample to the next"),
     yes_or_no("allow_empty", &PlanSpec::allow_empty),
     number("n", &PlanSpec::n, 1, kMost32, "samples of the dataset"),
     text("sampler", &PlanSpec::sampler, accept_word, "want a sampler such as torch.distributed", kShown),

@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -15,9 +16,21 @@
 namespace clairfs {
 namespace {
 
-constexpr std::array<std::string_view, 4> kFormats{"imagefolder", "files", "list", "npy"};
-constexpr std::array<std::string_view, 6> kUnknownRecords{"lmdb", "tfrecord", "webdataset",
-                                                          "hdf5", "mds",      "fixed"};
+constexpr std::array<std::string_view, 6> kFormats{"imagefolder", "files", "list", "ranges", "npy", "raw"};
+constexpr std::array<std::string_view, 5> kUnknownRecords{"lmdb", "tfrecord", "webdataset", "hdf5", "mds"};
+
+/// A key that says more about some formats and has no meaning with others.
+struct FormatKey {
+  std::string_view key;
+  std::vector<std::string_view> formats;
+  std::string_view needed;  ///< what one of them cannot do without; empty: it can
+};
+const FormatKey kFormatKeys[] = {
+    {"file", {"npy", "raw"}, "PATH of the data below root"},
+    {"record", {"raw"}, "BYTES of a sample"},
+    {"header", {"raw"}, ""},
+    {"stride", {"raw"}, ""},
+};
 
 template <class Container>
 bool contains(const Container& container, std::string_view value) {
@@ -25,27 +38,44 @@ bool contains(const Container& container, std::string_view value) {
 }
 
 template <class Container>
-std::string joined(const Container& container) {
+std::string joined(const Container& container, const char* between) {
   std::string all;
-  for (std::string_view item : container) all += (all.empty() ? "" : ", ") + std::string(item);
+  for (std::string_view item : container) all += (all.empty() ? "" : between) + std::string(item);
   return all;
+}
+
+Status check_format_key(const FormatKey& known, const PlanSpec& spec) {
+  const PlanKey& key = *find_plan_key(known.key).value();
+  const bool given = plan_value_shown(key, spec);
+  const bool takes_it = contains(known.formats, spec.format);
+  if (given && !takes_it) {
+    return plan_error(
+        known.key, plan_value(key, spec),
+        fmt::format("belongs to format={}; want that or no {}", joined(known.formats, " or "), known.key));
+  }
+  if (!given && takes_it && !known.needed.empty()) {
+    return plan_error(known.key, "",
+                      fmt::format("missing: format={} needs {}={}", spec.format, known.key, known.needed));
+  }
+  return {};
 }
 
 Status check_format(const PlanSpec& spec) {
   if (contains(kUnknownRecords, spec.format)) {
     return plan_error(
         "format", spec.format,
-        "this record format is not read; use format=list list=FILE with the files in the order in "
-        "which the script opens them");
+        "this record format is not read; use format=ranges list=FILE with the place of each sample's bytes, "
+        "or format=list list=FILE with the files in the order in which the script opens them");
   }
   if (!spec.format.empty() && !contains(kFormats, spec.format)) {
-    return plan_error("format", spec.format, "unknown format; want one of " + joined(kFormats));
+    return plan_error("format", spec.format, "unknown format; want one of " + joined(kFormats, ", "));
   }
-  if (!spec.file.empty() && spec.format != "npy") {
-    return plan_error("file", spec.file, "only format=npy takes a file; want format=npy or no file");
+  for (const FormatKey& known : kFormatKeys) {
+    if (Status status = check_format_key(known, spec); !status) return status;
   }
-  if (spec.format == "npy" && spec.file.empty()) {
-    return plan_error("file", "", "missing: format=npy needs file=PATH of the array below root");
+  if (spec.stride != 0 && spec.stride < spec.record) {
+    return plan_error("stride", std::to_string(spec.stride),
+                      fmt::format("want at least record={}", spec.record));
   }
   return {};
 }
@@ -100,10 +130,12 @@ Status check_belongs(std::string_view key, const std::string& value, std::string
 }
 
 Status check_lists(const PlanSpec& spec) {
-  if (spec.format == "list" && spec.list.empty()) {
-    return plan_error("list", "", "missing: format=list needs list=FILE with one path a line");
+  if (spec.list_numbers_samples() && spec.list.empty()) {
+    return plan_error("list", "",
+                      fmt::format("missing: format={} needs list=FILE with one {} a line", spec.format,
+                                  spec.format == "list" ? "path" : "range"));
   }
-  if (spec.format != "list") {
+  if (!spec.list_numbers_samples()) {
     if (Status status = check_belongs("list", spec.list, "list", spec); !status) return status;
   }
   if (Status status = check_belongs("weights", spec.weights, "torch.weighted", spec); !status) return status;
@@ -148,10 +180,10 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
     if (!key) return key.error();
     if (Status status = set_plan_value(**key, std::move(value), spec); !status) return status.error();
   }
-  if (spec.sampler == "torch.subset" && spec.indices.empty() && spec.format != "list")
+  if (spec.sampler == "torch.subset" && spec.indices.empty() && !spec.list_numbers_samples())
     spec.indices.swap(spec.list);
-  if (!spec.list.empty() && !given.contains("sampler") && spec.format != "list") spec.sampler = "list";
-  if (!spec.file.empty() && !given.contains("format")) spec.format = "npy";
+  if (!spec.list.empty() && !given.contains("sampler") && !spec.list_numbers_samples()) spec.sampler = "list";
+  if (!spec.file.empty() && !given.contains("format")) spec.format = spec.record == 0 ? "npy" : "raw";
   if (Status status = validate_plan(spec); !status) return status.error();
   return spec;
 }

@@ -27,9 +27,12 @@ struct PlanSpec {
 
   // The dataset, and how the framework numbers its samples.
   std::string root;          ///< folder inside the dataset; empty: the dataset itself
-  std::string format;        ///< imagefolder, files, list, npy; empty: detected
-  std::string file;          ///< npy: the array file, relative to `root`
-  std::string list;          ///< file with paths or indices, or an array "[3,1,2]" in place
+  std::string format;        ///< imagefolder, files, list, ranges, npy, raw, lmdb; empty: detected
+  std::string file;          ///< npy, raw, lmdb: what holds the samples, relative to `root`
+  std::string list;          ///< file with paths, ranges or indices, or an array "[3,1,2]" in place
+  uint64_t record = 0;       ///< raw: bytes of a sample
+  uint64_t header = 0;       ///< raw: bytes before a file's first sample
+  uint64_t stride = 0;       ///< raw: bytes from one sample to the next; 0: `record`
   bool allow_empty = false;  ///< imagefolder: class folders without an image are no error
   uint64_t n = 0;            ///< samples expected in the dataset; 0: as many as there are
 
@@ -66,6 +69,9 @@ struct PlanSpec {
   uint64_t prefetch_factor = 2;  ///< batches in flight a worker (PyTorch's default)
 
   bool operator==(const PlanSpec&) const = default;
+
+  /// Whether `list` says what the samples are, and not in which order they come.
+  bool list_numbers_samples() const { return format == "list" || format == "ranges"; }
 
   bool replaces() const { return replacement.empty() ? sampler == "torch.weighted" : replacement == "true"; }
   bool drops_in_sampler() const { return drop_last == "true" || drop_last == "sampler"; }

@@ -85,6 +85,8 @@ TEST_CASE("every key reads back") {
   check_reads_back(parsed("sampler=torch.subset seed=1 indices='[3, 1, 2]'"));
   check_reads_back(
       parsed("format=npy file=x.npy allow_empty=true seed=340282366920938463463374607431768211456"));
+  check_reads_back(parsed("file=x.bin record=110000 header=128 stride=110592 seed=1"));
+  check_reads_back(parsed("format=ranges list=r.txt seed=1"));
   check_reads_back(parsed("list='[\"a b.jpg\", \"c\\\\n\", 3]'"));
   CHECK(parsed("root=\xff\xfe seed=1").root == "\xff\xfe");
   CHECK(parsed(format_plan(parsed("root=\xff\xfe seed=1"))).root == "\xff\xfe");
@@ -104,6 +106,8 @@ TEST_CASE("a list gives the order unless it numbers the samples") {
   CHECK(parsed("sampler=list=order.txt") == parsed("list=order.txt"));
   CHECK(parsed("format=list list=names.txt seed=1").sampler == "torch.distributed");
   CHECK(parsed("format=list=names.txt seed=1") == parsed("format=list list=names.txt seed=1"));
+  CHECK(parsed("format=ranges list=ranges.txt seed=1").sampler == "torch.distributed");
+  CHECK(parsed("file=x record=8 seed=1").format == "raw");
   CHECK(parsed("sampler=torch.subset seed=1 list=some.txt").indices == "some.txt");
   CHECK(parsed(R"({"list": [3, 1, 2]})").list == "[3,1,2]");
 }
@@ -129,7 +133,7 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal("{}"), {"seed", "missing"});
   names(refusal("seed=42 sampler=torch.distrbuted"), {"torch.distrbuted", "torch.distributed"});
   names(refusal("seed=42 sampler=grain"), {"grain", "list=FILE"});
-  names(refusal("seed=42 format=lmdb"), {"lmdb", "list=FILE"});
+  names(refusal("seed=42 format=hdf5"), {"hdf5", "format=ranges", "list=FILE"});
   names(refusal("seed=42 format=jpeg"), {"jpeg", "imagefolder"});
   names(refusal("seed=42 in_order=False"), {"in_order", "cannot be predicted"});
   names(refusal("seed=42 sampler=torch.weighted weights=w replacement=false"),
@@ -146,6 +150,10 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal("format=list seed=1"), {"list", "missing"});
   names(refusal("format=npy seed=1"), {"file", "missing"});
   names(refusal("format=files file=x seed=1"), {"file", "npy"});
+  names(refusal("format=ranges seed=1"), {"list", "missing", "range"});
+  names(refusal("format=raw file=x seed=1"), {"record", "missing", "BYTES"});
+  names(refusal("file=x.npy format=npy header=5 seed=1"), {"header=5", "format=raw"});
+  names(refusal("file=x record=8 stride=7 seed=1"), {"stride=7", "record=8"});
   names(refusal("seed=1 list=[1,-2]"), {"list", "array"});
   names(refusal("seed=1 first_epoch=5 epochs=5"), {"first_epoch=5", "epochs=5"});
   names(refusal("seed=1 world=8 ranks_per_node=3"), {"ranks_per_node=3", "world=8"});
