@@ -14,13 +14,12 @@ namespace {
 // Who registers a plan through an xattr or the control file has a current directory that is not this
 // process's.
 Status check_absolute(const PlanSpec& spec) {
-  const std::pair<const char*, const std::string&> files[] = {
-      {"list", spec.list}, {"weights", spec.weights}, {"indices", spec.indices}};
-  for (const auto& [key, file] : files) {
+  Status absolute;
+  for_each_file(spec, [&](const char* key, const std::string& file) {
     if (is_relative_file(file))
-      return plan_error(key, file, "want an absolute path; 'clairfs plan' makes relative ones absolute");
-  }
-  return {};
+      absolute = plan_error(key, file, "want an absolute path; 'clairfs plan' makes relative ones absolute");
+  });
+  return absolute;
 }
 
 }  // namespace

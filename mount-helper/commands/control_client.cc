@@ -94,7 +94,7 @@ std::string plan_to_register(const std::string& text, const ControlledMount& mou
   auto spec = parse_plan(text);
   if (!spec) return text;
   spec->root = root_below(spec->root, mount);
-  for (std::string* file : {&spec->list, &spec->weights, &spec->indices}) make_absolute(*file, here);
+  for_each_file(*spec, [&](const char*, std::string& file) { make_absolute(file, here); });
   return format_plan(*spec);
 }
 

@@ -92,18 +92,25 @@ struct OrderArguments {
   uint64_t epoch = 0;
   uint64_t rank = 0;
   bool paths = false;
+  bool ranges = false;
   bool null = false;
 };
 
 int order(const OrderArguments& arguments) {
   Logger log = stderr_logger();
+  using Detail = PlanOrderRequest::Detail;
   const PlanOrderRequest request{plan_text_of(arguments.words), Epoch(static_cast<uint32_t>(arguments.epoch)),
-                                 TrainingRank(static_cast<uint32_t>(arguments.rank)), arguments.paths};
-  const Status done = plan_order(request, log, [&](uint32_t sample, std::string_view path) {
+                                 TrainingRank(static_cast<uint32_t>(arguments.rank)),
+                                 arguments.paths    ? Detail::path
+                                 : arguments.ranges ? Detail::ranges
+                                                    : Detail::none};
+  const Status done = plan_order(request, log, [&](uint32_t sample, std::string_view detail) {
     if (arguments.null) {
-      fmt::print("{}{}", path, '\0');
+      fmt::print("{}{}", detail, '\0');
     } else if (arguments.paths) {
-      fmt::print("{}\n", printable(path));
+      fmt::print("{}\n", printable(detail));
+    } else if (arguments.ranges) {
+      fmt::print("{}\n", escape_controls(detail));
     } else {
       fmt::print("{}\n", sample);
     }
@@ -177,6 +184,10 @@ void add_order(CLI::App& plan, int& status) {
       ->check(CLI::Range(uint64_t{0}, kMostNumber));
   CLI::Option* paths =
       command->add_flag("--paths", arguments->paths, "Print the files instead of numbers; needs root=DIR");
+  command
+      ->add_flag("--ranges", arguments->ranges,
+                 "Print where each sample's bytes are, as format=ranges takes it; needs root=DIR")
+      ->excludes(paths);
   command->add_flag("-0,--null", arguments->null, "End each file's name, as it is, with a NUL, for xargs -0")
       ->needs(paths);
   command->callback([arguments, &status] { status = order(*arguments); });

@@ -12,6 +12,7 @@
 #include "mount-helper/options/option_table.h"
 #include "mount-helper/serve/logging.h"
 #include "net/mpi/job_environment.h"
+#include "plan/formats/source_reads.h"
 
 namespace clairfs {
 namespace {
@@ -33,6 +34,9 @@ PlanManager::Parts plan_parts(MountBase& base, Loaded& loaded, Planning& plannin
   dataset.prefixes.mount = base.options.mountpoint;
   dataset.read_bytes = [&loaded](FileId file, uint64_t offset, uint32_t length) {
     return read_bytes(loaded.cache(), loaded.dataset().catalog, file, offset, length);
+  };
+  dataset.read_many = [&loaded](std::span<const ByteRange> pieces) {
+    return read_pieces(loaded.dataset().pfs, pieces);
   };
   PlanManager::Parts parts{std::move(dataset), {base.place.self, base.place.size},
                            planning.staging,   base.clock,

@@ -26,6 +26,7 @@ SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& sour
     const uint64_t stride = spec.stride == 0 ? spec.record : spec.stride;
     return index_raw(source, root, spec.file, {spec.header, spec.record, stride});
   }
+  if (spec.format == "lmdb") return index_lmdb(source, root, {spec.file, spec.keys, spec.skip, spec.db});
   SampleIndexResult index = index_imagefolder(source, root, spec.allow_empty);
   return index ? index : index_files(source, root);
 }
@@ -40,6 +41,18 @@ std::string DatasetSource::list_path(const std::string& path) const {
   const std::string plain = std::filesystem::path(full).lexically_normal();
   const bool mounted = !prefixes.mount.empty() && plain.starts_with(prefixes.mount + "/");
   return mounted ? prefixes.source + plain.substr(prefixes.mount.size()) : full;
+}
+
+Result<std::vector<std::string>> DatasetSource::read_all(std::span<const ByteRange> pieces) const {
+  if (read_many) return read_many(pieces);
+  if (!read_bytes) return Error{ENOTSUP, "plan: the dataset's files cannot be read here"};
+  std::vector<std::string> all;
+  for (const ByteRange& piece : pieces) {
+    Result<std::string> bytes = read_bytes(piece.file, piece.offset, static_cast<uint32_t>(piece.length));
+    if (!bytes) return bytes.error();
+    all.push_back(std::move(*bytes));
+  }
+  return all;
 }
 
 Result<std::string> read_list_file(const std::string& path, uint64_t most) {

@@ -3,7 +3,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
@@ -25,8 +27,14 @@ struct DatasetSource {
   LinkPrefixes prefixes;
   /// `length` bytes of a catalog file, fewer only at its end; for the headers of packed formats.
   std::function<Result<std::string>(FileId file, uint64_t offset, uint32_t length)> read_bytes;
+  /// The same for several pieces at a time, in their order; may be empty. For indexes of many pages: one
+  /// after the other would take as long as all their latencies together.
+  std::function<Result<std::vector<std::string>>(std::span<const ByteRange> pieces)> read_many;
   /// Where the relative path of a list, weights or indices file starts; empty: the current directory.
   std::string list_folder;
+
+  /// read_many(), or read_bytes() again and again. Errors: theirs; ENOTSUP with neither.
+  Result<std::vector<std::string>> read_all(std::span<const ByteRange> pieces) const;
 
   /// Where a list file of that name is read.
   std::string list_path(const std::string& path) const;

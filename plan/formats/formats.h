@@ -40,4 +40,17 @@ SampleIndexResult index_raw(const DatasetSource& source, const DatasetRoot& root
 /// sample before. Errors: EINVAL with the line.
 SampleIndexResult index_ranges(const DatasetSource& source, const DatasetRoot& root, const std::string& list);
 
+/// The keys of a plan that say what the samples of an LMDB file are.
+struct LmdbKeys {
+  std::string file;  ///< a data file, a folder with a data.mdb, or a pattern for several
+  std::string keys;  ///< which record is which sample: see lmdb::make_key_order()
+  std::string skip;  ///< wildcards of keys that are no samples, parted by commas
+  std::string db;    ///< a named database; empty: the main one
+};
+
+/// The records of LMDB files, found by reading the pages of their trees. What every reader needs is shared:
+/// metas, branches, leaves that lead to samples elsewhere, and values that belong to no sample but are read
+/// by every worker. Errors: EINVAL with the cause, also for files that are torn or of another kind.
+SampleIndexResult index_lmdb(const DatasetSource& source, const DatasetRoot& root, const LmdbKeys& plan);
+
 }  // namespace clairfs

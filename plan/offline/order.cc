@@ -1,15 +1,37 @@
 #include "plan/offline/order.h"
 
+#include <fmt/format.h>
+
 #include "plan/offline/preview.h"
 #include "plan/spec/keys.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {
+namespace {
+
+using Detail = PlanOrderRequest::Detail;
+
+std::string ranges_of(const PlanPreview& preview, uint32_t sample) {
+  std::string text;
+  for (uint32_t piece = 0; piece < preview.index->range_count(sample); ++piece) {
+    const ByteRange range = preview.index->range(sample, piece);
+    text += fmt::format("{}{} {} {}", piece == 0 ? "" : "\n+", range.offset, range.length,
+                        preview.source.catalog->path(range.file));
+  }
+  return text;
+}
+
+std::string detail_of(const PlanPreview& preview, Detail detail, uint32_t sample) {
+  if (detail == Detail::path) return preview.index->path(sample);
+  return detail == Detail::ranges ? ranges_of(preview, sample) : "";
+}
+
+}  // namespace
 
 Status plan_order(const PlanOrderRequest& request, Logger& log, const PlanOrderSink& sink) {
   Result<PlanSpec> spec = parse_plan(request.plan);
   if (!spec) return spec.error();
-  if (spec->root.empty() && request.paths) {
+  if (spec->root.empty() && request.detail != Detail::none) {
     return plan_error("root", "", "missing; want root=DIR, or n=SAMPLES alone for an order of numbers");
   }
   auto preview = preview_plan(std::move(*spec), 1, log);
@@ -17,7 +39,7 @@ Status plan_order(const PlanOrderRequest& request, Logger& log, const PlanOrderS
   const auto samples = preview->sequence.rank_samples(request.epoch, request.rank);
   if (!samples) return samples.error();
   for (const uint32_t sample : *samples) {
-    if (!sink(sample, request.paths ? preview->index->path(sample) : "")) break;
+    if (!sink(sample, detail_of(*preview, request.detail, sample))) break;
   }
   return {};
 }

@@ -17,11 +17,14 @@ struct PlanOrderRequest {
       plan;  ///< as parse_plan() takes it; `n` says how many samples there are, or `root` is a directory
   Epoch epoch;
   TrainingRank rank;
-  bool paths = false;  ///< also name the files; needs `root`
+  /// What is said of each sample beside its number; all others need `root`.
+  enum class Detail : uint8_t { none, path, ranges };
+  Detail detail = Detail::none;
 };
 
-/// One sample of the order; `path` is below `root`, and empty unless asked for. False ends the walk.
-using PlanOrderSink = std::function<bool(uint32_t sample, std::string_view path)>;
+/// One sample of the order. `detail` is its path below `root`, or where its bytes are: "OFFSET LENGTH PATH",
+/// as format=ranges takes it, more ranges of one sample parted by "\n+". False ends the walk.
+using PlanOrderSink = std::function<bool(uint32_t sample, std::string_view detail)>;
 
 /// Calls `sink` for each sample that the rank reads in that epoch, in the delivered order. With `root` the
 /// directory is scanned, which takes as long as listing it does. The job is taken to run on one node. Errors:

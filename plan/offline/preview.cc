@@ -7,8 +7,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "cache/base/clock.h"
 #include "cache/base/fd.h"
+#include "cache/base/metrics.h"
 #include "cache/catalog/scan.h"
+#include "cache/io/backend.h"
+#include "cache/source/pfs_source.h"
+#include "plan/formats/source_reads.h"
 #include "plan/sequence/plan_sampler.h"
 #include "plan/spec/keys.h"
 
@@ -31,6 +36,33 @@ Result<std::string> read_piece(const std::string& path, uint64_t offset, uint32_
   return bytes;
 }
 
+/// Reads the files of the scanned directory, many at a time.
+struct ScannedFiles {
+  ScannedFiles(std::shared_ptr<const Catalog> scanned, std::unique_ptr<IoBackend> backend, Fd root,
+               Logger& log)
+      : catalog(std::move(scanned)),
+        io(std::move(backend)),
+        source(*catalog, std::move(root), *io, PfsOptions(), clock, metrics, log, [](FileId) {}) {}
+
+  const std::shared_ptr<const Catalog> catalog;
+  const SteadyClock clock;
+  Metrics metrics;
+  const std::unique_ptr<IoBackend> io;
+  PfsSource source;
+};
+
+Result<std::shared_ptr<ScannedFiles>> open_files(const std::string& root,
+                                                 std::shared_ptr<const Catalog> catalog, Logger& log) {
+  Fd directory(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) return system_error(errno, "plan: open " + root);
+  IoOptions options;
+  options.depth = PfsOptions().most_concurrency;
+  options.name = "plan-io";
+  auto io = make_io_backend(options, log);
+  if (!io) return io.error();
+  return std::make_shared<ScannedFiles>(std::move(catalog), std::move(*io), std::move(directory), log);
+}
+
 Result<DatasetSource> scan_root(const std::string& root, Logger& log) {
   DatasetSource source;
   auto catalog = scan_catalog(root, ScanOptions(), log);
@@ -39,6 +71,11 @@ Result<DatasetSource> scan_root(const std::string& root, Logger& log) {
   source.prefixes.source = real_path(root);
   source.read_bytes = [catalog = source.catalog, root](FileId file, uint64_t offset, uint32_t length) {
     return read_piece(root + "/" + catalog->path(file), offset, length);
+  };
+  const auto files = open_files(root, source.catalog, log);
+  if (!files) return files.error();
+  source.read_many = [files = *files](std::span<const ByteRange> pieces) {
+    return read_pieces(files->source, pieces);
   };
   return source;
 }

@@ -20,7 +20,8 @@ struct PlanPreview {
 };
 
 /// `spec.root` is a directory here, which is scanned (that takes as long as listing it does); without one
-/// `spec.n` says how many samples there are. `nodes` of the job, at least 1. Errors: EINVAL naming the key
+/// `spec.n` says how many samples there are. `nodes` of the job, at least 1. `log` outlives the
+/// preview. Errors: EINVAL naming the key
 /// and what would be right; errno of the scan.
 Result<PlanPreview> preview_plan(PlanSpec spec, uint32_t nodes, Logger& log);
 

@@ -16,8 +16,9 @@
 namespace clairfs {
 namespace {
 
-constexpr std::array<std::string_view, 6> kFormats{"imagefolder", "files", "list", "ranges", "npy", "raw"};
-constexpr std::array<std::string_view, 5> kUnknownRecords{"lmdb", "tfrecord", "webdataset", "hdf5", "mds"};
+constexpr std::array<std::string_view, 7> kFormats{"imagefolder", "files", "list", "ranges",
+                                                   "npy",         "raw",   "lmdb"};
+constexpr std::array<std::string_view, 4> kUnknownRecords{"tfrecord", "webdataset", "hdf5", "mds"};
 
 /// A key that says more about some formats and has no meaning with others.
 struct FormatKey {
@@ -26,10 +27,13 @@ struct FormatKey {
   std::string_view needed;  ///< what one of them cannot do without; empty: it can
 };
 const FormatKey kFormatKeys[] = {
-    {"file", {"npy", "raw"}, "PATH of the data below root"},
+    {"file", {"npy", "raw", "lmdb"}, "PATH of the data below root"},
     {"record", {"raw"}, "BYTES of a sample"},
     {"header", {"raw"}, ""},
     {"stride", {"raw"}, ""},
+    {"keys", {"lmdb"}, "cursor, decimal, a pattern such as image-%09d, or a file that lists the keys"},
+    {"skip", {"lmdb"}, ""},
+    {"db", {"lmdb"}, ""},
 };
 
 template <class Container>
@@ -183,7 +187,8 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   if (spec.sampler == "torch.subset" && spec.indices.empty() && !spec.list_numbers_samples())
     spec.indices.swap(spec.list);
   if (!spec.list.empty() && !given.contains("sampler") && !spec.list_numbers_samples()) spec.sampler = "list";
-  if (!spec.file.empty() && !given.contains("format")) spec.format = spec.record == 0 ? "npy" : "raw";
+  if (!spec.file.empty() && !given.contains("format"))
+    spec.format = spec.record != 0 ? "raw" : !spec.keys.empty() ? "lmdb" : "npy";
   if (Status status = validate_plan(spec); !status) return status.error();
   return spec;
 }

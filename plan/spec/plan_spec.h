@@ -33,6 +33,9 @@ struct PlanSpec {
   uint64_t record = 0;       ///< raw: bytes of a sample
   uint64_t header = 0;       ///< raw: bytes before a file's first sample
   uint64_t stride = 0;       ///< raw: bytes from one sample to the next; 0: `record`
+  std::string keys;          ///< lmdb: cursor, decimal, patterns such as image-%09d, or a file of keys
+  std::string skip;          ///< lmdb: patterns of keys that are no samples, beside the usual ones
+  std::string db;            ///< lmdb: a named database; empty: the main one
   bool allow_empty = false;  ///< imagefolder: class folders without an image are no error
   uint64_t n = 0;            ///< samples expected in the dataset; 0: as many as there are
 
@@ -82,6 +85,20 @@ struct PlanSpec {
 /// themselves.
 inline bool is_relative_file(const std::string& value) {
   return !value.empty() && !value.starts_with('/') && !value.starts_with('[');
+}
+
+/// Whether `keys` is the name of a file.
+inline bool keys_name_file(const std::string& keys) {
+  return !keys.empty() && keys != "cursor" && keys != "decimal" && keys.find('%') == std::string::npos;
+}
+
+/// Calls `visit(key, value)` for each value of a PlanSpec, const or not, that may be a file.
+template <class Spec, class Visit>
+void for_each_file(Spec& spec, Visit&& visit) {
+  visit("list", spec.list);
+  visit("weights", spec.weights);
+  visit("indices", spec.indices);
+  if (keys_name_file(spec.keys)) visit("keys", spec.keys);
 }
 
 /// Errors: EINVAL for more than kMaxPlanText bytes.

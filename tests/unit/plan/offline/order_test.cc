@@ -17,8 +17,9 @@ using Rows = std::vector<std::pair<uint32_t, std::string>>;
 Result<Rows> order(const std::string& plan, uint32_t epoch, uint32_t rank, bool paths = false) {
   CapturedLog log;
   Rows rows;
-  const Status status = plan_order({plan, Epoch(epoch), TrainingRank(rank), paths}, log.logger(),
-                                   [&](uint32_t sample, std::string_view path) {
+  const Status status = plan_order({plan, Epoch(epoch), TrainingRank(rank),
+                                    paths ? PlanOrderRequest::Detail::path : PlanOrderRequest::Detail::none},
+                                   log.logger(), [&](uint32_t sample, std::string_view path) {
                                      rows.emplace_back(sample, path);
                                      return rows.size() < 1000;
                                    });

@@ -86,6 +86,7 @@ TEST_CASE("every key reads back") {
   check_reads_back(
       parsed("format=npy file=x.npy allow_empty=true seed=340282366920938463463374607431768211456"));
   check_reads_back(parsed("file=x.bin record=110000 header=128 stride=110592 seed=1"));
+  check_reads_back(parsed("file=*.lmdb keys=image-%09d,label-%09d skip='a b*' db=x seed=1"));
   check_reads_back(parsed("format=ranges list=r.txt seed=1"));
   check_reads_back(parsed("list='[\"a b.jpg\", \"c\\\\n\", 3]'"));
   CHECK(parsed("root=\xff\xfe seed=1").root == "\xff\xfe");
@@ -153,6 +154,8 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal("format=ranges seed=1"), {"list", "missing", "range"});
   names(refusal("format=raw file=x seed=1"), {"record", "missing", "BYTES"});
   names(refusal("file=x.npy format=npy header=5 seed=1"), {"header=5", "format=raw"});
+  names(refusal("format=lmdb file=x seed=1"), {"keys", "missing", "cursor", "image-%09d"});
+  names(refusal("format=raw record=1 file=x keys=cursor seed=1"), {"keys=cursor", "format=lmdb"});
   names(refusal("file=x record=8 stride=7 seed=1"), {"stride=7", "record=8"});
   names(refusal("seed=1 list=[1,-2]"), {"list", "array"});
   names(refusal("seed=1 first_epoch=5 epochs=5"), {"first_epoch=5", "epochs=5"});

@@ -1,0 +1,20 @@
+// Reads of pieces of the dataset by somebody who waits for all of them: indexes of packed formats.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/base/result.h"
+#include "cache/source/source.h"
+#include "plan/formats/sample_index.h"
+
+namespace clairfs {
+
+/// The bytes of each piece, all asked of `source` together and none kept in a tier: pages of an index lie far
+/// apart, and of the chunks around them little else is needed. Never call it from a thread that completes
+/// reads. REQUIRES: the pieces lie within their files. Errors: those of the source; ETIMEDOUT when it answers
+/// nothing for a minute.
+Result<std::vector<std::string>> read_pieces(ChunkSource& source, std::span<const ByteRange> pieces);
+
+}  // namespace clairfs
