@@ -42,7 +42,14 @@ struct ScannedFiles {
                Logger& log)
       : catalog(std::move(scanned)),
         io(std::move(backend)),
-        source(*catalog, std::move(root), *io, PfsOptions(), clock, metrics, log, [](FileId) {}) {}
+        source(*catalog, std::move(root), *io, options(), clock, metrics, log, [](FileId) {}) {}
+
+  /// Over in a moment: no time to find out how many reads at once are best.
+  static PfsOptions options() {
+    PfsOptions options;
+    options.initial_concurrency = options.most_concurrency;
+    return options;
+  }
 
   const std::shared_ptr<const Catalog> catalog;
   const SteadyClock clock;
@@ -56,7 +63,7 @@ Result<std::shared_ptr<ScannedFiles>> open_files(const std::string& root,
   Fd directory(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!directory) return system_error(errno, "plan: open " + root);
   IoOptions options;
-  options.depth = PfsOptions().most_concurrency;
+  options.depth = ScannedFiles::options().most_concurrency;
   options.name = "plan-io";
   auto io = make_io_backend(options, log);
   if (!io) return io.error();
