@@ -40,6 +40,10 @@ SampleIndexResult index_raw(const DatasetSource& source, const DatasetRoot& root
 /// sample before. Errors: EINVAL with the line.
 SampleIndexResult index_ranges(const DatasetSource& source, const DatasetRoot& root, const std::string& list);
 
+/// The sequences of Megatron-LM's IndexedDataset: `file` is a NAME.bin, or a pattern for several, which count
+/// on; the NAME.idx beside it, which every reader needs, is shared. Errors: EINVAL.
+SampleIndexResult index_megatron(const DatasetSource& source, const DatasetRoot& root, std::string_view file);
+
 /// The keys of a plan that say what the samples of an LMDB file are.
 struct LmdbKeys {
   std::string file;  ///< a data file, a folder with a data.mdb, or a pattern for several

@@ -16,8 +16,8 @@
 namespace clairfs {
 namespace {
 
-constexpr std::array<std::string_view, 7> kFormats{"imagefolder", "files", "list", "ranges",
-                                                   "npy",         "raw",   "lmdb"};
+constexpr std::array<std::string_view, 8> kFormats{"imagefolder", "files", "list", "ranges",
+                                                   "npy",         "raw",   "lmdb", "megatron"};
 constexpr std::array<std::string_view, 4> kUnknownRecords{"tfrecord", "webdataset", "hdf5", "mds"};
 
 /// A key that says more about some formats and has no meaning with others.
@@ -27,7 +27,7 @@ struct FormatKey {
   std::string_view needed;  ///< what one of them cannot do without; empty: it can
 };
 const FormatKey kFormatKeys[] = {
-    {"file", {"npy", "raw", "lmdb"}, "PATH of the data below root"},
+    {"file", {"npy", "raw", "lmdb", "megatron"}, "PATH of the data below root"},
     {"record", {"raw"}, "BYTES of a sample"},
     {"header", {"raw"}, ""},
     {"stride", {"raw"}, ""},

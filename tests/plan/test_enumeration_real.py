@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import struct
 import subprocess
 import unittest.mock
 
@@ -150,3 +151,32 @@ def test_npy_rows(tmp_path, dtype):
     assert order_of(f"shuffle=false file=x.npy root={tmp_path}") == [b"x.npy#%d" % i for i in range(7)]
     assert order_of(f"shuffle=false file=fortran.npy root={tmp_path}") is None
     assert order_of(f"shuffle=false file=objects.npy root={tmp_path}") is None
+
+
+def megatron_files(prefix, sequences, dtype, code):
+    """As megatron.core.datasets.indexed_dataset writes them: modes left out, every sequence a document."""
+    sizes = numpy.array([len(s) for s in sequences], dtype=numpy.int32)
+    pointers = (numpy.cumsum([0, *sizes[:-1]]) * numpy.dtype(dtype).itemsize).astype(numpy.int64)
+    documents = numpy.arange(len(sequences) + 1, dtype=numpy.int64)
+    header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(sizes), len(documents))
+    prefix.with_suffix(".idx").write_bytes(header + sizes.tobytes() + pointers.tobytes() + documents.tobytes())
+    prefix.with_suffix(".bin").write_bytes(b"".join(s.astype(dtype).tobytes() for s in sequences))
+
+
+@pytest.mark.parametrize("dtype, code", [("uint16", 8), ("int32", 4), ("uint8", 1)])
+def test_megatron_sequences(tmp_path, dtype, code):
+    sequences = [numpy.arange(i % 7 * 50, dtype=dtype) for i in range(200)]
+    megatron_files(tmp_path / "a", sequences[:150], dtype, code)
+    megatron_files(tmp_path / "b", sequences[150:], dtype, code)
+    words = [binary(), "plan", "order", f"shuffle=false format=megatron file=*.bin root={tmp_path}", "--ranges"]
+    done = subprocess.run(words, capture_output=True, check=True, timeout=60)
+    lines = [line.split(b" ") for line in done.stdout.splitlines()]
+    assert len(lines) == len(sequences)
+    for (offset, length, name), sequence in zip(lines, sequences):
+        data = (tmp_path / os.fsdecode(name)).read_bytes()
+        assert data[int(offset):int(offset) + int(length)] == sequence.astype(dtype).tobytes()
+    index = (tmp_path / "a.idx").read_bytes()
+    for damaged in (b"", index[:20], index[:200], b"x" + index[1:], index[:18] + b"\xff" * 8 + index[26:],
+                    index[:17] + b"\x63" + index[18:], index[:34] + b"\xff" * 4 + index[38:]):
+        (tmp_path / "a.idx").write_bytes(damaged)
+        assert order_of(f"shuffle=false format=megatron file=a.bin root={tmp_path}") is None
