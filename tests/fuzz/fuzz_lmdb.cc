@@ -1,0 +1,71 @@
+// LMDB data files, indexes of Megatron's and lists of ranges: whatever they say, samples lie in their files,
+// and what is read of a file is bounded by its size.
+#include <algorithm>
+
+#include <sys/stat.h>
+
+#include "cache/catalog/builder.h"
+#include "plan/formats/formats.h"
+#include "tests/fuzz/fuzzing.h"
+
+using namespace clairfs;
+
+namespace {
+
+/// A dataset of files with these bytes, which outlive it; `read` counts what is read of them.
+DatasetSource packed_dataset(std::string_view bytes, uint64_t& read) {
+  CatalogBuilder builder("/source", 4096, 4);
+  SourceAttributes attributes;
+  attributes.mode = S_IFDIR | 0755;
+  const FileId root = builder.add(FileId(0), "", attributes);
+  attributes.mode = S_IFREG | 0644;
+  attributes.size = bytes.size();
+  for (const char* name : {"x", "x.bin", "x.idx"}) builder.add(root, name, attributes);
+  DatasetSource source;
+  source.catalog = builder.finish(0, 0).value();
+  source.prefixes.is_directory = [](const std::string&) { return false; };
+  source.read_bytes = [bytes, &read](FileId, uint64_t offset, uint32_t length) -> Result<std::string> {
+    fuzz::require(offset <= bytes.size() && length <= bytes.size() - offset, "no read outside the file");
+    read += length;
+    return std::string(bytes.substr(offset, length));
+  };
+  return source;
+}
+
+void check_ranges(const DatasetSource& source, const SampleIndexResult& index) {
+  if (!index) return;
+  const auto inside = [&](const ByteRange& range) {
+    const uint64_t size = source.catalog->stamp(range.file).size;
+    fuzz::require(range.offset <= size && range.length <= size - range.offset, "a range lies in its file");
+  };
+  for (const ByteRange& range : (*index)->shared_ranges()) inside(range);
+  for (uint32_t sample = 0; sample < (*index)->size(); ++sample) {
+    for (uint32_t piece = 0; piece < (*index)->range_count(sample); ++piece) {
+      const ByteRange range = (*index)->range(sample, piece);
+      inside(range);
+      bool found = range.length == 0;
+      (*index)->samples_of(range.file, range.offset, 1, [&](uint32_t other) { found |= other == sample; });
+      fuzz::require(found, "a sample is found by its bytes");
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes = fuzz::text_of(data, size);
+  uint64_t read = 0;
+  const DatasetSource source = packed_dataset(bytes, read);
+  const DatasetRoot root{FileId(0), 0};
+  for (const char* keys : {"cursor", "decimal", "k%03d,l%d"}) {
+    for (const char* db : {"", "db"}) {
+      read = 0;
+      check_ranges(source, index_lmdb(source, root, {"x", keys, "s*", db}));
+      fuzz::require(read <= 4 * size + 1024, "a file is read once, for each of its trees");
+    }
+  }
+  check_ranges(source, index_megatron(source, root, "x.bin"));
+  const fuzz::MemoryFile list(bytes);
+  check_ranges(source, index_ranges(source, root, list.path()));
+  return 0;
+}
