@@ -32,9 +32,6 @@ class SampleIndex {
   virtual std::string_view format() const = 0;  ///< as the plan key says it
   virtual uint32_t size() const = 0;            ///< samples; at most UINT32_MAX - 1
 
-  /// Whether a file may hold several samples, so that one is no more than a part of its file.
-  virtual bool shares_files() const { return false; }
-
   /// How many pieces `sample` has, and each of them in the order in which they are read.
   virtual uint32_t range_count(uint32_t sample) const = 0;
   virtual ByteRange range(uint32_t sample, uint32_t piece) const = 0;

@@ -91,6 +91,8 @@ struct Staging::PlanLanes {
   bool of_records = false;                   // its samples lie in larger files
   bool admitted = false;             // those that were there first have made room for it; only if keeps_all
   std::optional<PageLedger> ledger;  // set when it was added
+  std::deque<std::shared_ptr<Unit>> common;  // what every reader needs and has not been pushed yet
+  uint64_t common_bytes = 0;                 // of what every reader needs, pushed or not
 };
 
 /// A reader on its way. All but `staged_published` belongs to step().

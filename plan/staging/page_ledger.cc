@@ -8,13 +8,17 @@ PageLedger::PageLedger(const SampleIndex& index, const Catalog& catalog, bool sa
     : index_(index),
       catalog_(catalog),
       samples_stay_(samples_stay),
-      staying_(samples_stay ? index.size() : 0) {}
+      staying_(samples_stay ? index.size() : 0) {
+  for (const PageRange& pages : common_pages(UINT64_MAX)) {
+    for (uint64_t at = pages.begin; at < pages.end; at += kPageSize) common_.insert({pages.file, at});
+  }
+}
 
-PageLedger::Cover PageLedger::cover(const ByteRange& range) const {
+PageLedger::Cover PageLedger::cover(const ByteRange& range, uint64_t slop) const {
   const uint64_t size = catalog_.stamp(range.file).size;
   const uint64_t past = range.offset + range.length;
   Cover cover;
-  cover.pages = {range.file, page_floor(range.offset), std::min(round_to_pages(past), size)};
+  cover.pages = {range.file, page_floor(range.offset), std::min(round_to_pages(past + slop), size)};
   cover.inner_begin = round_to_pages(range.offset);
   cover.inner_end = std::max(past >= size ? size : page_floor(past), cover.inner_begin);
   return cover;
@@ -25,8 +29,20 @@ std::vector<PageRange> PageLedger::pages_of(uint32_t sample) const {
   for (uint32_t piece = 0; piece < index_.range_count(sample); ++piece) {
     const ByteRange range = index_.range(sample, piece);
     if (range.length == 0) continue;
-    const Cover covered = cover(range);
+    const Cover covered = cover(range, index_.slop_after());
     if (covered.pages.begin < covered.pages.end) pages.push_back(covered.pages);
+  }
+  return pages;
+}
+
+std::vector<PageRange> PageLedger::common_pages(uint64_t most) const {
+  std::vector<PageRange> pages;
+  for (const ByteRange& range : index_.shared_ranges()) {
+    const PageRange next = cover(range).pages;
+    if (next.begin >= next.end) continue;
+    if (next.end - next.begin > most) break;
+    most -= next.end - next.begin;
+    pages.push_back(next);
   }
   return pages;
 }
@@ -36,7 +52,8 @@ std::vector<PageRange> PageLedger::sentinel_pages(uint32_t sample) const {
   constexpr uint64_t kSmall = 2 * kPageSize;
   std::vector<PageRange> pages;
   const auto add = [&](const PageRange& of, uint64_t begin) {
-    if (pages.size() < kMost) pages.push_back({of.file, begin, std::min(begin + kPageSize, of.end)});
+    if (pages.size() < kMost && !common_.contains({of.file, begin}))
+      pages.push_back({of.file, begin, std::min(begin + kPageSize, of.end)});
   };
   for (uint32_t piece = 0; piece < index_.range_count(sample); ++piece) {
     const ByteRange range = index_.range(sample, piece);
@@ -75,7 +92,7 @@ template <class Visit>
 void PageLedger::for_each_cover(uint32_t sample, Visit&& visit) const {
   for (uint32_t piece = 0; piece < index_.range_count(sample); ++piece) {
     const ByteRange range = index_.range(sample, piece);
-    if (range.length > 0) visit(cover(range));
+    if (range.length > 0) visit(cover(range, index_.slop_after()));
   }
 }
 
@@ -102,7 +119,7 @@ std::vector<PageRange> PageLedger::release(uint32_t sample) {
     const auto [file, first, end] = range.pages;
     uint64_t begin = first;
     for_each_shared_page(range, [&](uint64_t at) {
-      if (!sharing_.contains({file, at})) return;
+      if (!sharing_.contains({file, at}) && !common_.contains({file, at})) return;
       if (begin < at) free.push_back({file, begin, at});
       begin = at + kPageSize;
     });

@@ -5,7 +5,9 @@
 // uses in one window, or those of two readers, are pushed once and dropped once.
 //
 // Records of a file that follow one another share the page where one ends and the next begins. Such pages are
-// counted one by one: they ought to be there as long as somebody holds any of the samples in them.
+// counted one by one: they ought to be there as long as somebody holds any of the samples in them. So are the
+// pages behind a record that its readers read on to. What every reader needs (SampleIndex::shared_ranges())
+// ought to be there for good.
 //
 // A sentinel lacks one page (staging/sentinel_pages.h). Where the whole dataset fits the budget, samples stay
 // once they were pushed whole.
@@ -13,6 +15,7 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "cache/base/types.h"
@@ -35,14 +38,16 @@ struct PageRange {
   bool operator==(const PageRange&) const = default;
 };
 
-/// Not thread-safe. Index and catalog outlive it. Memory: in the order of the uses that are held, and one bit
-/// a sample if `samples_stay`.
+/// Not thread-safe. Index and catalog outlive it. Memory: in the order of the uses that are held, some tens
+/// of bytes for each page that every reader needs, and one bit a sample if `samples_stay`.
 class PageLedger {
  public:
   PageLedger(const SampleIndex& index, const Catalog& catalog, bool samples_stay);
 
   /// The pages of a sample, range by range. Ranges may share a page, as may samples.
   std::vector<PageRange> pages_of(uint32_t sample) const;
+  /// The pages of what every reader needs, without those of a piece that is cut off at `most` bytes in all.
+  std::vector<PageRange> common_pages(uint64_t most) const;
   /// The pages that a sentinel may lack, the best first. Of a sample that is a whole file only its last page:
   /// there the kernel reads nothing beyond it. Of a record any but its last: the kernel takes the pages
   /// before a missing one for a sequential read, and asks for as many again behind it (page_cache_sync_ra(),
@@ -73,13 +78,13 @@ class PageLedger {
       return (page.offset / kPageSize + (uint64_t{page.file.value} << 32)) * kGolden;
     }
   };
-  /// The pages of a range, and those among them that it covers as a whole.
+  /// The pages of a range and of what its readers read on to, and those among them that it covers as a whole.
   struct Cover {
     PageRange pages;
     uint64_t inner_begin = 0;
     uint64_t inner_end = 0;  // equal to inner_begin: none
   };
-  Cover cover(const ByteRange& range) const;
+  Cover cover(const ByteRange& range, uint64_t slop = 0) const;
   template <class Visit>
   void for_each_cover(uint32_t sample, Visit&& visit) const;
   template <class Visit>
@@ -90,6 +95,7 @@ class PageLedger {
   const bool samples_stay_;
   std::unordered_map<uint32_t, uint32_t> held_;             // uses, by sample
   std::unordered_map<PageId, uint32_t, HashPage> sharing_;  // samples that are held, by page they do not fill
+  std::unordered_set<PageId, HashPage> common_;             // what every reader needs
   std::vector<bool> staying_;                               // by sample; empty unless samples_stay_
 };
 

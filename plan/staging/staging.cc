@@ -70,11 +70,13 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
   {
     MutexLock lock(shared_->mutex);
     uint64_t kept = bytes;
-    for (const auto& [name, other] : shared_->plans) kept += name == run->name() ? 0 : other->kept_bytes;
+    for (const auto& [name, other] : shared_->plans)
+      kept += name == run->name() ? 0 : other->kept_bytes + other->common_bytes;
     plan->keeps_all = kept <= options_.budget;
     plan->kept_bytes = plan->keeps_all ? bytes : 0;
     plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
     plan->of_records = run->index().shares_files();
+    list_common(*plan);
     std::swap(shared_->plans[run->name()], plan);
   }
   tell_of_records();  // before anybody opens a file for it
@@ -170,7 +172,7 @@ bool Staging::serve_all() {
   BudgetLoad load{.budget = options_.budget};
   bool waiting = false;  // one that is to keep all and has just come
   for (const auto& [name, plan] : current) {
-    load.budget -= plan->kept_bytes;
+    load.budget -= std::min(load.budget, plan->kept_bytes + plan->common_bytes);
     waiting = waiting || (plan->keeps_all && !plan->admitted);
     for (size_t rank = 0; !plan->keeps_all && rank < plan->lanes.size(); ++rank) {
       load.held += held_by(*plan->lanes[rank]);
@@ -184,6 +186,7 @@ bool Staging::serve_all() {
   uint64_t held = 0;
   for (const auto& [name, plan] : current) {
     plan->admitted = plan->admitted || has_room;
+    busy = push_common(*plan) || busy;
     for (const auto& lane : plan->lanes) {
       if (plan->keeps_all) {
         if (plan->admitted) busy = serve(*lane, plan->kept_bytes / plan->lanes.size()) || busy;
@@ -453,22 +456,26 @@ bool Staging::staged_elsewhere(const Lane& lane, uint32_t sample) {
 /// What the sample at `position` consists of: a unit for each chunk.
 std::vector<std::shared_ptr<Staging::Unit>> Staging::units_of(const Lane& lane, uint64_t position) const {
   std::vector<std::shared_ptr<Unit>> units;
-  const uint64_t size = catalog_.chunk_size();
-  for (const PageRange& range : lane.plan->ledger->pages_of(lane.horizon.sample_at(position))) {
-    for (uint64_t begin = range.begin; begin < range.end;) {
-      auto unit = std::make_shared<Unit>(position, shared_);
-      unit->chunk = ChunkId(catalog_.chunks(range.file).first.value + static_cast<uint32_t>(begin / size));
-      unit->file = range.file;
-      unit->begin = begin;
-      unit->end = std::min(range.end, (begin / size + 1) * size);
-      unit->last = false;
-      begin = unit->end;
-      units.push_back(std::move(unit));
-    }
-  }
+  for (const PageRange& range : lane.plan->ledger->pages_of(lane.horizon.sample_at(position)))
+    add_units_of(range, position, units);
   for (const auto& unit : units) unit->first = unit == units.front();
   if (!units.empty()) units.back()->last = true;
   return units;
+}
+
+void Staging::add_units_of(const PageRange& pages, uint64_t position,
+                           std::vector<std::shared_ptr<Unit>>& units) const {
+  const uint64_t size = catalog_.chunk_size();
+  for (uint64_t begin = pages.begin; begin < pages.end;) {
+    auto unit = std::make_shared<Unit>(position, shared_);
+    unit->chunk = ChunkId(catalog_.chunks(pages.file).first.value + static_cast<uint32_t>(begin / size));
+    unit->file = pages.file;
+    unit->begin = begin;
+    unit->end = std::min(pages.end, (begin / size + 1) * size);
+    unit->last = false;
+    begin = unit->end;
+    units.push_back(std::move(unit));
+  }
 }
 
 /// Where a record begins in the page in which the one before it ends, the one before brings that page:

@@ -19,6 +19,9 @@
 // The kernel may take pages back before they are read (plan/staging/repair.cc). A READ of what was pushed
 // whole tells of it; the window is looked through then, and what has gone is fetched and pushed once more.
 //
+// Before all of it comes what every reader of a plan needs: the pages of a database's index, headers. They
+// are pushed once and stay.
+//
 // When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest
 // urgency, so that a fast source's idle time is used.
 //
@@ -118,9 +121,13 @@ class Staging {
   bool fetch_ahead(Lane& lane, uint64_t budget);
   static void announce(Lane& lane);
   bool push_arrived(Lane& lane);
+  bool push_common(PlanLanes& plan);
+  void list_common(PlanLanes& plan) const;
   bool fill_tiers(Lane& lane);
   uint64_t bytes_to_keep(const PlanRun& run) const;
   std::vector<std::shared_ptr<Unit>> units_of(const Lane& lane, uint64_t position) const;
+  void add_units_of(const PageRange& pages, uint64_t position,
+                    std::vector<std::shared_ptr<Unit>>& units) const;
   static void leave_out_shared_page(const Lane& lane, std::vector<std::shared_ptr<Unit>>& units);
   void add_units(Lane& lane, uint64_t position, bool skip);
   uint64_t due(const Lane& lane, uint64_t position) const;
