@@ -68,6 +68,7 @@ void list(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, bool plus
     const bool more = control ? control_entry_at(context, position, name, entry)
                               : entry_at(context, *directory, position, name, entry);
     if (!more) break;
+    if (!control && is_hidden(context, *directory, name)) continue;
     const auto next = static_cast<off_t>(position + 1);
     const size_t needed =
         plus ? fuse_add_direntry_plus(req, buffer.data() + used, size - used, name.c_str(), &entry, next)

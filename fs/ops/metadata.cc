@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "fs/base/lmdb_lock.h"
 #include "fs/ops/operations.h"
 
 namespace clairfs {
@@ -25,6 +26,10 @@ struct stat shown_attributes(const FuseContext& context, FileId file) {
   constexpr mode_t kWriteBits = S_IWUSR | S_IWGRP | S_IWOTH;
   if (context.mount.hides_write_bits() && S_ISREG(attributes.st_mode)) attributes.st_mode &= ~kWriteBits;
   return attributes;
+}
+
+bool is_hidden(const FuseContext& context, FileId directory, std::string_view name) {
+  return context.mount.hides_write_bits() && is_lmdb_lock(context.catalog, directory, name);
 }
 
 namespace {
@@ -63,6 +68,7 @@ void lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
   }
   const auto directory = file_of(context.catalog, parent);
   if (!directory) return void(fuse_reply_err(req, ENOENT));
+  if (is_hidden(context, *directory, name)) return void(fuse_reply_err(req, EROFS));
   const auto file = context.catalog.lookup(*directory, name);
   if (!file) return reply_absent(req);
   fuse_entry_param entry{};

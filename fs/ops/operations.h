@@ -2,6 +2,8 @@
 #pragma once
 
 #define FUSE_USE_VERSION 314
+#include <string_view>
+
 #include <fuse_lowlevel.h>
 
 #include "fs/session/context.h"
@@ -30,6 +32,10 @@ const ControlFile* writable_control_file(const FuseContext& context, Inode inode
 
 /// A dataset entry's attributes as the mount shows them.
 struct stat shown_attributes(const FuseContext& context, FileId file);
+
+/// Whether the mount shows no such entry, and refuses to look for one: LMDB's lock files, where the kernel
+/// does not refuse by itself to open them for writing (lmdb_lock.h). REQUIRES: `directory` is one.
+bool is_hidden(const FuseContext& context, FileId directory, std::string_view name);
 
 /// Fills in the handlers of each group.
 void set_metadata_operations(fuse_lowlevel_ops& ops);   // lookup, forget, getattr, readlink, statfs
