@@ -24,6 +24,12 @@ struct ByteRange {
   uint64_t length = 0;  ///< bytes; 0 for an empty file
 };
 
+/// What a buffered file (Python's open(path, "rb") up to 3.13, C's stdio, np.fromfile) reads on past the
+/// bytes asked for: less than its buffer, which is as large as the mount says that a block is, 4 KiB. The
+/// buffer of Python 3.14 is 128 KiB: to push as much with each record would cost more than to read it when it
+/// is asked for.
+constexpr uint32_t kBufferedSlop = 4095;
+
 /// Immutable after it was made, so thread-safe without locks.
 class SampleIndex {
  public:
@@ -46,7 +52,8 @@ class SampleIndex {
   /// Whether a file may hold several samples, so that its pages and chunks may be those of several.
   virtual bool shares_files() const { return false; }
 
-  /// Bytes that readers of the format read on past the end of a piece, at most.
+  /// Bytes to have ready past the end of a piece, since readers of the format read on; 0 where they map files
+  /// or read without a buffer.
   virtual uint32_t slop_after() const { return 0; }
 
   /// What belongs to no sample and every reader needs: headers, the pages of an index. By file and offset,

@@ -84,7 +84,7 @@ SampleIndexResult index_megatron(const DatasetSource& source, const DatasetRoot&
   const auto refuse = [&](const std::string& why) { return plan_error("file", file, why); };
   const auto files = find_data_files(source, root, file);
   if (!files) return refuse(files.error().message);
-  RecordTableBuilder table(source.catalog, "megatron");
+  RecordTableBuilder table(source.catalog, "megatron");  // whose readers map the file, or use no buffer
   for (const FileId data : *files) {
     const std::string path = source.catalog->path(data);
     const std::string shown = shortened(path, 200);
