@@ -24,11 +24,10 @@ struct ByteRange {
   uint64_t length = 0;  ///< bytes; 0 for an empty file
 };
 
-/// What a buffered file (Python's open(path, "rb") up to 3.13, C's stdio, np.fromfile) reads on past the
-/// bytes asked for: less than its buffer, which is as large as the mount says that a block is, 4 KiB. The
-/// buffer of Python 3.14 is 128 KiB: to push as much with each record would cost more than to read it when it
-/// is asked for.
-constexpr uint32_t kBufferedSlop = 4095;
+/// Bytes. A buffered file (Python's open(path, "rb") up to 3.13, C's stdio, np.fromfile) reads whole buffers
+/// from where it was sought to, each as large as the mount says that a block is. The buffer of Python 3.14 is
+/// 128 KiB: to push as much with each record would cost more than to read it when it is asked for.
+constexpr uint32_t kBufferedBlock = 4096;
 
 /// Immutable after it was made, so thread-safe without locks.
 class SampleIndex {
@@ -52,9 +51,14 @@ class SampleIndex {
   /// Whether a file may hold several samples, so that its pages and chunks may be those of several.
   virtual bool shares_files() const { return false; }
 
-  /// Bytes to have ready past the end of a piece, since readers of the format read on; 0 where they map files
-  /// or read without a buffer.
-  virtual uint32_t slop_after() const { return 0; }
+  /// Readers of the format may take a piece in blocks of so many bytes from its beginning on, and so read on
+  /// past its end; 1 where they map files or read without a buffer.
+  virtual uint32_t read_block() const { return 1; }
+  /// Where, in the file, a reader of the piece stops at the latest: maybe beyond the file's end.
+  uint64_t read_end(const ByteRange& piece) const {
+    const uint64_t block = read_block();
+    return piece.offset + (piece.length + block - 1) / block * block;
+  }
 
   /// What belongs to no sample and every reader needs: headers, the pages of an index. By file and offset,
   /// without overlap. What holds samples and nothing else of use is not among it.

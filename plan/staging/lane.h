@@ -22,16 +22,13 @@ namespace clairfs {
 /// Samples pushed, or dropped, in one go before everything else gets its turn: some milliseconds.
 inline constexpr uint64_t kPushesPerStep = 32;
 
-/// Of the file, whole pages, that hold the range.
-inline uint64_t page_bytes(const ByteRange& range) {
-  return range.length == 0 ? 0 : round_to_pages(range.offset + range.length) - page_floor(range.offset);
-}
-
-/// What a sample takes of the page cache.
+/// What a sample takes of the page cache, at most: with what is pushed behind it for readers that go on.
 inline uint64_t page_bytes(const SampleIndex& index, uint32_t sample) {
   uint64_t bytes = 0;
-  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece)
-    bytes += page_bytes(index.range(sample, piece));
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
+    const ByteRange range = index.range(sample, piece);
+    if (range.length > 0) bytes += round_to_pages(index.read_end(range)) - page_floor(range.offset);
+  }
   return bytes;
 }
 

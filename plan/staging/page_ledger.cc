@@ -14,12 +14,14 @@ PageLedger::PageLedger(const SampleIndex& index, const Catalog& catalog, bool sa
   }
 }
 
-PageLedger::Cover PageLedger::cover(const ByteRange& range, uint64_t slop) const {
+PageLedger::Cover PageLedger::cover(const ByteRange& range) const {
   const uint64_t size = catalog_.stamp(range.file).size;
   const uint64_t past = range.offset + range.length;
+  const uint64_t before = index_.read_block() - 1;  // so far may readers of what lies before it go on
   Cover cover;
-  cover.pages = {range.file, page_floor(range.offset), std::min(round_to_pages(past + slop), size)};
-  cover.inner_begin = round_to_pages(range.offset);
+  cover.pages = {range.file, page_floor(range.offset),
+                 std::min(round_to_pages(index_.read_end(range)), size)};
+  cover.inner_begin = round_to_pages(range.offset + before);
   cover.inner_end = std::max(past >= size ? size : page_floor(past), cover.inner_begin);
   return cover;
 }
@@ -29,7 +31,7 @@ std::vector<PageRange> PageLedger::pages_of(uint32_t sample) const {
   for (uint32_t piece = 0; piece < index_.range_count(sample); ++piece) {
     const ByteRange range = index_.range(sample, piece);
     if (range.length == 0) continue;
-    const Cover covered = cover(range, index_.slop_after());
+    const Cover covered = cover(range);
     if (covered.pages.begin < covered.pages.end) pages.push_back(covered.pages);
   }
   return pages;
@@ -59,7 +61,8 @@ std::vector<PageRange> PageLedger::sentinel_pages(uint32_t sample) const {
     const ByteRange range = index_.range(sample, piece);
     if (range.length == 0) continue;
     const Cover covered = cover(range);
-    const PageRange& all = covered.pages;
+    const PageRange all{range.file, covered.pages.begin,  // not everybody reads on
+                        std::min(round_to_pages(range.offset + range.length), covered.pages.end)};
     if (all.begin >= all.end) continue;
     const uint64_t last = page_floor(all.end - 1);
     if (range.offset == 0 && all.end == catalog_.stamp(range.file).size) {
@@ -92,7 +95,7 @@ template <class Visit>
 void PageLedger::for_each_cover(uint32_t sample, Visit&& visit) const {
   for (uint32_t piece = 0; piece < index_.range_count(sample); ++piece) {
     const ByteRange range = index_.range(sample, piece);
-    if (range.length > 0) visit(cover(range, index_.slop_after()));
+    if (range.length > 0) visit(cover(range));
   }
 }
 

@@ -78,13 +78,13 @@ class PageLedger {
       return (page.offset / kPageSize + (uint64_t{page.file.value} << 32)) * kGolden;
     }
   };
-  /// The pages of a range and of what its readers read on to, and those among them that it covers as a whole.
+  /// The pages that a reader of a range takes, and those among them that no reader of another one does.
   struct Cover {
     PageRange pages;
     uint64_t inner_begin = 0;
     uint64_t inner_end = 0;  // equal to inner_begin: none
   };
-  Cover cover(const ByteRange& range, uint64_t slop = 0) const;
+  Cover cover(const ByteRange& range) const;
   template <class Visit>
   void for_each_cover(uint32_t sample, Visit&& visit) const;
   template <class Visit>

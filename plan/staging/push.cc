@@ -98,9 +98,11 @@ void Staging::choose_sentinel(Lane& lane, const Unit& unit) {
 std::optional<PageRange> Staging::sentinel_page(const Lane& lane, uint64_t position) const {
   const uint32_t own = lane.horizon.sample_at(position);
   if (staged_elsewhere(lane, own)) return std::nullopt;
+  const SampleIndex& index = lane.reader->index();
   for (const PageRange& page : lane.plan->ledger->sentinel_pages(own)) {
     bool tells = true;
-    lane.reader->index().samples_of(page.file, page.begin, page.end - page.begin, [&](uint32_t sample) {
+    const uint64_t begin = page.begin - std::min<uint64_t>(page.begin, index.read_block() - 1);
+    index.samples_of(page.file, begin, page.end - begin, [&](uint32_t sample) {
       if (sample == own || !tells) return;
       tells = !lane.horizon.uses_within(sample, lane.safe, position) && !staged_elsewhere(lane, sample);
     });

@@ -88,20 +88,16 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
 /// in a file share the page between them.
 uint64_t Staging::bytes_to_keep(const PlanRun& run) const {
   uint64_t bytes = 0;
-  FileId file;
-  uint64_t counted = 0;  // of `file`, up to here
+  PageRange before{};
   for (uint32_t sample = 0; sample < run.index().size() && bytes <= options_.budget; ++sample) {
     for (uint32_t piece = 0; piece < run.index().range_count(sample); ++piece) {
-      ByteRange range = run.index().range(sample, piece);
-      const uint64_t end = round_to_pages(range.offset + range.length);
-      if (range.file == file && range.offset < counted) {
-        if (end <= counted) continue;
-        range.length -= counted - range.offset;
-        range.offset = counted;
-      }
-      bytes += page_bytes(range);
-      file = range.file;
-      counted = end;
+      const auto [file, offset, length] = run.index().range(sample, piece);
+      if (length == 0) continue;
+      const PageRange pages{file, page_floor(offset),
+                            round_to_pages(run.index().read_end({file, offset, length}))};
+      const bool shares = file == before.file && pages.begin >= before.begin && pages.begin < before.end;
+      bytes += pages.end - (shares ? std::min(before.end, pages.end) : pages.begin);
+      before = pages;
     }
   }
   return bytes;

@@ -50,7 +50,7 @@ class RangeReader {
  public:
   RangeReader(const DatasetSource& source, const DatasetRoot& root)
       : source_(source), root_(root), table_(source.catalog, "ranges") {
-    table_.set_slop_after(kBufferedSlop);  // nobody says how these files are read
+    table_.set_read_block(kBufferedBlock);  // nobody says how these files are read
   }
 
   /// Errors: EINVAL, of which the message is the cause alone.

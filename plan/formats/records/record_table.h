@@ -35,7 +35,7 @@ class RecordTable final : public SampleIndex {
   void samples_of(FileId file, uint64_t offset, uint64_t length,
                   const std::function<void(uint32_t sample)>& visit) const override;
   bool shares_files() const override { return true; }
-  uint32_t slop_after() const override { return slop_after_; }
+  uint32_t read_block() const override { return read_block_; }
   std::span<const ByteRange> shared_ranges() const override { return shared_; }
   std::string path(uint32_t sample) const override;
   uint64_t memory_bytes() const override;
@@ -64,7 +64,7 @@ class RecordTable final : public SampleIndex {
   const std::shared_ptr<const Catalog> catalog_;
   const std::string_view format_;
   uint32_t samples_ = 0;
-  uint32_t slop_after_ = 0;
+  uint32_t read_block_ = 1;
   std::vector<File> files_;            ///< by address
   std::vector<uint32_t> files_by_id_;  ///< places in files_
   CompactNumbers addresses_;           ///< by range; a sample's follow each other
@@ -94,7 +94,7 @@ class RecordTableBuilder {
   Status add_sample(const ByteRange& range);
   /// Not of a sample, but of every reader; may overlap what was shared before. Errors: as add_range().
   Status share(const ByteRange& range);
-  void set_slop_after(uint32_t bytes) { table_->slop_after_ = bytes; }
+  void set_read_block(uint32_t bytes) { table_->read_block_ = bytes; }
 
   /// After the last one; the builder is used up.
   std::shared_ptr<const RecordTable> finish();

@@ -262,7 +262,7 @@ TEST_CASE("npy: a row is a byte range") {
   const DatasetSource source = scanned(tree);
   const auto index = numbered(source, "root=d file=x.npy");
   CHECK(index->format() == "npy");
-  CHECK(index->slop_after() == kBufferedSlop);
+  CHECK(index->read_block() == kBufferedBlock);
   CHECK(index->size() == 1000);
   CHECK(index->range(999, 0).offset == start + 999 * 60);
   CHECK(index->range(999, 0).length == 60);

@@ -13,7 +13,8 @@ namespace {
 /// Samples of any ranges.
 class MadeUpIndex final : public SampleIndex {
  public:
-  explicit MadeUpIndex(std::vector<std::vector<ByteRange>> samples) : samples_(std::move(samples)) {}
+  explicit MadeUpIndex(std::vector<std::vector<ByteRange>> samples, uint32_t block = 1)
+      : samples_(std::move(samples)), block_(block) {}
 
   std::string_view format() const override { return "made-up"; }
   uint32_t size() const override { return static_cast<uint32_t>(samples_.size()); }
@@ -24,9 +25,11 @@ class MadeUpIndex final : public SampleIndex {
   void samples_of(FileId, uint64_t, uint64_t, const std::function<void(uint32_t)>&) const override {}
   std::string path(uint32_t sample) const override { return std::to_string(sample); }
   uint64_t memory_bytes() const override { return 0; }
+  uint32_t read_block() const override { return block_; }
 
  private:
   const std::vector<std::vector<ByteRange>> samples_;
+  const uint32_t block_;
 };
 
 }  // namespace
@@ -82,13 +85,14 @@ TEST_CASE("a page that records share may be dropped with the last of them") {
 }
 
 TEST_CASE("the pages of records are free once nobody holds any of them, whatever the order") {
-  const uint64_t length = GENERATE(700ULL, 3000ULL, 4096ULL, 9000ULL);
+  const uint64_t length = GENERATE(700ULL, 3000ULL, 4096ULL, 9000ULL, 40000ULL);
   const uint64_t start = GENERATE(0ULL, 128ULL);
+  const uint32_t block = GENERATE(1U, 2U, 4096U, 20000U);
   const auto catalog = made_up_catalog({start + 50 * length});
   const FileId file(1);
   std::vector<std::vector<ByteRange>> records;
   for (uint64_t i = 0; i < 50; ++i) records.push_back({{file, start + i * length, length}});
-  const MadeUpIndex index(records);
+  const MadeUpIndex index(records, block);
   PageLedger ledger(index, *catalog, false);
   std::map<uint64_t, int> there;  // by page: records that need it
   std::set<uint64_t> cached;

@@ -111,7 +111,7 @@ TEST_CASE("lmdb: values in leaves and beside them, and what is shared") {
   if (!index) FAIL(index.error().message);
   REQUIRE((*index)->size() == 4);
   CHECK((*index)->format() == "lmdb");
-  CHECK((*index)->slop_after() == 0);
+  CHECK((*index)->read_block() == 1);
   CHECK((*index)->range(0, 0).offset == 3 * kPage + kPage - 110 + 9);
   CHECK((*index)->range(0, 0).length == 100);
   CHECK((*index)->range(2, 0).offset == 6 * kPage + 16);

@@ -72,7 +72,7 @@ TEST_CASE("ranges: several a sample, several files, names with blanks") {
   CHECK(places(source, index) == std::vector<std::string>{"d/a b.bin:0+100", "d/a b.bin:200+100 d/c:0+50",
                                                           "d/c:50+0 d/c:0+7", "d/a b.bin:900+100"});
   CHECK(index.format() == "ranges");
-  CHECK(index.slop_after() == kBufferedSlop);
+  CHECK(index.read_block() == kBufferedBlock);
   CHECK(index.path(3) == "d/a b.bin#3");
   CHECK(index.shares_files());
   CHECK(found_at(source, index, "d/a b.bin", 50, 200) == Samples{0, 1});
@@ -120,7 +120,7 @@ TEST_CASE("raw: records of one size, counted on from file to file") {
   CHECK(places(source, index) == std::vector<std::string>{"p/a.bin:4+7", "p/a.bin:14+7", "p/b.bin:4+7",
                                                           "p/b.bin:14+7", "p/b.bin:24+7", "q/c.bin:4+7"});
   CHECK(index.format() == "raw");
-  CHECK(index.slop_after() == kBufferedSlop);
+  CHECK(index.read_block() == kBufferedBlock);
   CHECK(index.path(5) == "q/c.bin#5");
   CHECK(index.memory_bytes() < 1000);
   REQUIRE(index.shared_ranges().size() == 3);

@@ -170,14 +170,14 @@ TEST_CASE("what is shared is merged, and belongs to no sample") {
                                  {FileId(1), 50, 0}}) {
     REQUIRE(builder.share(range));
   }
-  builder.set_slop_after(16);
+  builder.set_read_block(16);
   const auto table = builder.finish();
   const auto shared = table->shared_ranges();
   REQUIRE(shared.size() == 3);
   CHECK((shared[0].file == FileId(1) && shared[0].offset == 0 && shared[0].length == 8));
   CHECK((shared[1].file == FileId(1) && shared[1].offset == 20 && shared[1].length == 10));
   CHECK((shared[2].file == FileId(2) && shared[2].offset == 8 && shared[2].length == 8));
-  CHECK(table->slop_after() == 16);
+  CHECK(table->read_block() == 16);
   CHECK(table->shares_files());
   CHECK(table->size() == 0);
   CHECK(samples_at(*table, FileId(1), 0, 100).empty());
