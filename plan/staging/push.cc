@@ -83,7 +83,8 @@ void Staging::push(Lane& lane, const Unit& unit) {
 void Staging::choose_sentinel(Lane& lane, const Unit& unit) {
   const uint64_t position = unit.position;
   const uint32_t sample = lane.horizon.sample_at(position);
-  const bool last_of_epoch = position + 1 == lane.horizon.epoch_at(position)->end();
+  const uint64_t end = lane.horizon.epoch_at(position)->end();
+  const bool last_of_epoch = is_last_to_tell(lane, position);
   if (!lane.chooser.due(position, last_of_epoch)) return;
   std::optional<PageRange> page;
   if (unit.chunk || lane.plan->ledger->stays(sample)) page = sentinel_page(lane, position);
@@ -91,6 +92,20 @@ void Staging::choose_sentinel(Lane& lane, const Unit& unit) {
   lane.sentinels.emplace(position, *page);
   leave_open(lane, position);
   metrics_.staging_sentinels.add();
+  if (last_of_epoch && position + 1 < end && end == lane.horizon.end() && lane.horizon.complete)
+    lane.reader->tracker().set_unseen_end(position + 1);
+}
+
+/// Whether nothing that comes after it in its epoch can be a sentinel. The last sample of an epoch always
+/// can, but for records that share all their pages with others.
+bool Staging::is_last_to_tell(const Lane& lane, uint64_t position) const {
+  constexpr uint64_t kTail = 128;  // further from the end it is not looked for
+  const uint64_t end = lane.horizon.epoch_at(position)->end();
+  if (position + 1 == end || end - position > kTail) return position + 1 == end;
+  for (uint64_t later = end; --later > position;) {
+    if (!lane.plan->of_records || sentinel_page(lane, later)) return false;
+  }
+  return true;
 }
 
 /// A page that tells of this position, because the reader comes to no sample in it sooner, and no other

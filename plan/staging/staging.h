@@ -142,6 +142,7 @@ class Staging {
   std::vector<iovec> bytes_of(const Unit& unit, const PageRange& pages) const;
   void choose_sentinel(Lane& lane, const Unit& unit);
   std::optional<PageRange> sentinel_page(const Lane& lane, uint64_t position) const;
+  bool is_last_to_tell(const Lane& lane, uint64_t position) const;
   void leave_open(Lane& lane, uint64_t position);
   void leave_open_again(Lane& lane);
   void forget_sentinels(Lane& lane, uint64_t before);

@@ -55,6 +55,11 @@ void Tracker::set_pushed(uint64_t end, uint32_t gap) {
   gap_ = gap;
 }
 
+void Tracker::set_unseen_end(uint64_t from) {
+  const MutexLock lock(mutex_);
+  unseen_from_ = static_cast<int64_t>(from);
+}
+
 void Tracker::set_epoch(Epoch epoch) {
   const KnownEpoch& here = *epochs_.find(epoch);
   epoch_ = epoch;
@@ -215,7 +220,8 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
     relocator_.require_all();
     suspend("leaves out samples of the plan: is the job's world larger?");
   }
-  if (last_ == epoch_ && progress_.next() >= end_) state_ = TrackerState::finished;
+  if (last_ == epoch_ && progress_.next() >= std::min(end_, unseen_from_.value_or(end_)))
+    state_ = TrackerState::finished;
 }
 
 void Tracker::note_read(int64_t position) {
@@ -271,6 +277,7 @@ void Tracker::jump(const Found& found) {
   run_.hint = describe_jump(found);
   totals_.divergence = run_;
   ++totals_.realignments;
+  unseen_from_.reset();
   set_epoch(epoch);
   progress_.jump(begin_ + chain.top, begin_ + chain.second);
   found_ = begin_ + chain.low;

@@ -56,6 +56,9 @@ class Tracker {
   /// every `gap` positions; sentinels should not fall on one rank alone, and the last sample of an epoch be
   /// one.
   void set_pushed(uint64_t end, uint32_t gap);
+  /// No sentinel can be among the plan's samples from `from` on: the plan ends for the tracker with the one
+  /// before. Until the reader is found somewhere else.
+  void set_unseen_end(uint64_t from);
 
   /// The access may belong to any of `samples` (SampleIndex::samples_of()); most likely first. REQUIRES: not
   /// empty. Several accesses to a sample in a row count once. Costs a microsecond, or some tens of them for
@@ -139,6 +142,7 @@ class Tracker {
 
   std::optional<int64_t> pushed_ GUARDED_BY(mutex_);
   int64_t gap_ GUARDED_BY(mutex_) = 0;
+  std::optional<int64_t> unseen_from_ GUARDED_BY(mutex_);
   std::vector<uint64_t> reads_of_pushed_ GUARDED_BY(mutex_);
 
   // The reader's leaving of the plan.

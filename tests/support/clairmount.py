@@ -322,9 +322,9 @@ class ClairMount(_Daemon):
         self._start(command + self.options, env)
 
     def _unmount(self):
-        subprocess.run(
-            [binary(), "umount", self.path], check=True, capture_output=True, text=True, timeout=STOP_SECONDS
-        )
+        done = subprocess.run([binary(), "umount", self.path], capture_output=True, text=True, timeout=STOP_SECONDS)
+        if done.returncode != 0:
+            raise MountError(f"clairfs umount: exit status {done.returncode}:\n{done.stderr}")
 
     def remount(self, *options, env=None):
         """Mounts again, also after a kill(); with other options if any are given. The catalog is kept."""

@@ -1,0 +1,134 @@
+#!/usr/bin/python3
+"""A training job on records of one large file, read as people read them; says what it got, as JSON on stdout.
+
+records_job.py '{"reader": NAME, "path": FILE, "digests": FILE, ...}'    (see DEFAULTS)
+
+`digests` has a line for each record: the SHA-256 of its bytes. The record's number is the line's. What is printed:
+{"records": so many were read, "wrong": [those that had other bytes]}.
+"""
+
+import hashlib
+import json
+import mmap
+import multiprocessing
+import os
+import pathlib
+import sys
+import time
+
+import numpy as np
+
+DEFAULTS = {
+    "record": 0,  # bytes of each, where the reader must know
+    "header": 0,  # bytes before the first
+    "lock": False,  # LMDB's
+    "keys": "%d",  # LMDB's, of a record's number
+    "seed": 0,
+    "shuffle": True,
+    "batch": 8,
+    "workers": 0,
+    "epochs": 2,
+    "pause": 0.0,  # seconds between two batches: what a step of training takes
+}
+
+
+def at(job, i):
+    return job["header"] + i * job["record"]
+
+
+def open_lmdb(job, readahead):
+    """As ImageFolderLMDB does it, which is where most training code on LMDB comes from."""
+    import lmdb
+
+    path = job["path"]
+    env = lmdb.open(path, subdir=os.path.isdir(path), readonly=True, lock=job["lock"], readahead=readahead, meminit=False)
+
+    def read(i):
+        with env.begin(write=False, buffers=True) as txn:
+            return bytes(txn.get((job["keys"] % i).encode()))
+
+    return read
+
+
+def open_mapped(job, advice=None):
+    with open(job["path"], "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    if advice is not None:
+        mapped.madvise(advice)
+    return lambda i: mapped[at(job, i):at(job, i) + job["record"]]
+
+
+def open_pread(job):
+    file = open(job["path"], "rb", buffering=0)
+    return lambda i: os.pread(file.fileno(), job["record"], at(job, i))
+
+
+def open_buffered(job):
+    file = open(job["path"], "rb")
+
+    def read(i):
+        file.seek(at(job, i))
+        return file.read(job["record"])
+
+    return read
+
+
+def open_memmap(job):
+    rows = np.load(job["path"], mmap_mode="r")
+    return lambda i: rows[i].tobytes()
+
+
+READERS = {
+    "lmdb": lambda job: open_lmdb(job, readahead=False),
+    "lmdb.readahead": lambda job: open_lmdb(job, readahead=True),
+    "memmap": open_memmap,
+    "mmap": open_mapped,
+    "mmap.random": lambda job: open_mapped(job, mmap.MADV_RANDOM),
+    "pread": open_pread,
+    "buffered": open_buffered,
+}
+
+
+class Records:
+    """A map-style dataset that opens its file in the worker that reads it first."""
+
+    def __init__(self, job):
+        self.job = job
+        self.digests = pathlib.Path(job["digests"]).read_text().split()
+        self.read = None
+
+    def __len__(self):
+        return len(self.digests)
+
+    def __getitem__(self, i):
+        if self.read is None:
+            self.read = READERS[self.job["reader"]](self.job)
+        return i, hashlib.sha256(self.read(i)).hexdigest() == self.digests[i]
+
+
+def batches(job, records):
+    """[(number, whether its bytes are right)] of every batch, as torch's DataLoader gives them."""
+    from torch.utils.data import DataLoader
+    from torch.utils.data.distributed import DistributedSampler
+
+    sampler = DistributedSampler(records, num_replicas=1, rank=0, shuffle=job["shuffle"], seed=job["seed"])
+    loader = DataLoader(records, batch_size=job["batch"], sampler=sampler, num_workers=job["workers"], collate_fn=list,
+                        persistent_workers=job["workers"] > 0)
+    for epoch in range(job["epochs"]):
+        sampler.set_epoch(epoch)
+        yield from loader
+
+
+def main():
+    job = {**DEFAULTS, **json.loads(sys.argv[1])}
+    count, wrong = 0, []
+    for batch in batches(job, Records(job)):
+        count += len(batch)
+        wrong += [i for i, right in batch if not right]
+        time.sleep(job["pause"])
+    print(json.dumps({"records": count, "wrong": wrong}))
+
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("fork")
+    main()
