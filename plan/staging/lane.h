@@ -59,7 +59,8 @@ struct Staging::InFlight {
 };
 
 /// The part of a sample that lies in one chunk: what is fetched, pinned and pushed at a time. A sample
-/// without bytes, or one that is not to be pushed, is one unit without a chunk.
+/// without bytes, one that is not to be pushed, or one that comes with those before it, is one unit without a
+/// chunk.
 struct Staging::Unit {
   Unit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
       : position(of_position), shared(std::move(counted_in)) {}
@@ -68,12 +69,14 @@ struct Staging::Unit {
   const std::shared_ptr<Shared> shared;
   std::optional<ChunkId> chunk;
   FileId file;
-  uint64_t begin = 0;  // of the file; whole pages, or up to its end
+  uint64_t begin = 0;       // of the file; whole pages, or up to its end
+  uint64_t needs_from = 0;  // the pages from there to `begin` come with those before it
   uint64_t end = 0;
-  bool first = true;   // of its sample
-  bool last = true;    // of its sample
-  ChunkRef data;       // written by the completion, before `arrived`
-  uint64_t start = 0;  // where in the chunk `data` begins; written with it
+  bool first = true;     // of its sample
+  bool last = true;      // of its sample
+  bool covered = false;  // those before it bring its bytes
+  ChunkRef data;         // written by the completion, before `arrived`
+  uint64_t start = 0;    // where in the chunk `data` begins; written with it
   std::atomic<bool> arrived{false};
   bool failed = false;
   std::shared_ptr<InFlight> in_flight;  // from the fetch to the push
@@ -108,6 +111,7 @@ struct Staging::Lane {
   uint64_t fetched = 0;
   uint64_t filled = 0;                      // tiers have been filled up to here, beyond `fetched`
   std::deque<std::shared_ptr<Unit>> units;  // of [staged, fetched), in order
+  std::shared_ptr<Unit> newest;             // the last that was among them and has bytes
   size_t asked = 0;                         // so many of them have been asked of the cache
   uint64_t asked_bytes = 0;                 // what they count as in flight
   bool complete = true;                     // all of it so far has been pushed

@@ -87,7 +87,7 @@ void Staging::choose_sentinel(Lane& lane, const Unit& unit) {
   const bool last_of_epoch = is_last_to_tell(lane, position);
   if (!lane.chooser.due(position, last_of_epoch)) return;
   std::optional<PageRange> page;
-  if (unit.chunk || lane.plan->ledger->stays(sample)) page = sentinel_page(lane, position);
+  if (unit.chunk || unit.covered || lane.plan->ledger->stays(sample)) page = sentinel_page(lane, position);
   if (!lane.chooser.choose(position, last_of_epoch, page.has_value())) return;
   lane.sentinels.emplace(position, *page);
   leave_open(lane, position);
@@ -113,17 +113,30 @@ bool Staging::is_last_to_tell(const Lane& lane, uint64_t position) const {
 std::optional<PageRange> Staging::sentinel_page(const Lane& lane, uint64_t position) const {
   const uint32_t own = lane.horizon.sample_at(position);
   if (staged_elsewhere(lane, own)) return std::nullopt;
-  const SampleIndex& index = lane.reader->index();
   for (const PageRange& page : lane.plan->ledger->sentinel_pages(own)) {
-    bool tells = true;
-    const uint64_t begin = page.begin - std::min<uint64_t>(page.begin, index.read_block() - 1);
-    index.samples_of(page.file, begin, page.end - begin, [&](uint32_t sample) {
-      if (sample == own || !tells) return;
-      tells = !lane.horizon.uses_within(sample, lane.safe, position) && !staged_elsewhere(lane, sample);
-    });
-    if (tells) return page;
+    if (tells(lane, position, page)) return page;
   }
   return std::nullopt;
+}
+
+bool Staging::tells(const Lane& lane, uint64_t position, const PageRange& page) const {
+  // A reader that goes on past a record may ask for the page. If it is as close as this, little is wrong with
+  // the position: records shorter than a buffer that are read in the order of the file.
+  constexpr uint64_t kClose = 64;
+  const SampleIndex& index = lane.reader->index();
+  const uint32_t own = lane.horizon.sample_at(position);
+  bool alone = true;
+  const auto look = [&](uint64_t begin, uint64_t end, uint64_t before) {
+    index.samples_of(page.file, begin, end - begin, [&](uint32_t sample) {
+      if (sample == own || !alone) return;
+      alone = !lane.horizon.uses_within(sample, lane.safe, before) && !staged_elsewhere(lane, sample);
+    });
+  };
+  look(page.begin, page.end, position);
+  const uint64_t reach = std::min<uint64_t>(page.begin, index.read_block() - 1);
+  if (alone && reach > 0)
+    look(page.begin - reach, page.begin, std::max(lane.safe, position - std::min(position, kClose)));
+  return alone;
 }
 
 // The page is left out of what is pushed from now on. It may be there from an earlier reader or plan.

@@ -330,6 +330,7 @@ void Staging::tell_policy(const Lane& lane) {
 void Staging::restart(Lane& lane, uint64_t position) {
   drop_window(lane);
   lane.units.clear();
+  lane.newest.reset();
   lane.open_again.clear();
   forget_sentinels(lane, UINT64_MAX);
   lane.repaired.clear();
@@ -466,7 +467,7 @@ void Staging::add_units_of(const PageRange& pages, uint64_t position,
     auto unit = std::make_shared<Unit>(position, shared_);
     unit->chunk = ChunkId(catalog_.chunks(pages.file).first.value + static_cast<uint32_t>(begin / size));
     unit->file = pages.file;
-    unit->begin = begin;
+    unit->begin = unit->needs_from = begin;
     unit->end = std::min(pages.end, (begin / size + 1) * size);
     unit->last = false;
     begin = unit->end;
@@ -474,14 +475,15 @@ void Staging::add_units_of(const PageRange& pages, uint64_t position,
   }
 }
 
-/// Where a record begins in the page in which the one before it ends, the one before brings that page:
-/// records in the order of the file are fetched and pushed end to end.
-void Staging::leave_out_shared_page(const Lane& lane, std::vector<std::shared_ptr<Unit>>& units) {
-  if (units.empty() || lane.units.empty()) return;
-  const Unit& before = *lane.units.back();
+/// Where a record begins in the pages that are pushed for the one before it, those before bring them: records
+/// in the order of the file are fetched and pushed end to end.
+void Staging::leave_out_shared_pages(const Lane& lane, std::vector<std::shared_ptr<Unit>>& units) {
+  const bool there = lane.newest && lane.newest->chunk && !lane.newest->failed &&
+                     lane.newest->position >= lane.dropped;  // it is on its way, or in the page cache
+  if (!there || units.empty()) return;
+  const Unit& before = *lane.newest;
   Unit& next = *units.front();
-  if (!before.chunk || before.file != next.file || next.begin < before.begin || next.begin >= before.end)
-    return;
+  if (before.file != next.file || next.begin < before.needs_from || next.begin >= before.end) return;
   next.begin = std::min(before.end, next.end);
   if (next.begin < next.end) return;
   units.erase(units.begin());
@@ -491,8 +493,14 @@ void Staging::leave_out_shared_page(const Lane& lane, std::vector<std::shared_pt
 void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
   skip = skip || lane.plan->ledger->stays(lane.horizon.sample_at(position));
   auto units = skip ? std::vector<std::shared_ptr<Unit>>() : units_of(lane, position);
-  leave_out_shared_page(lane, units);
-  if (units.empty()) units.push_back(std::make_shared<Unit>(position, shared_));
+  const bool has_bytes = !units.empty();
+  leave_out_shared_pages(lane, units);
+  if (units.empty()) {
+    units.push_back(std::make_shared<Unit>(position, shared_));
+    units.back()->covered = has_bytes;
+  } else {
+    lane.newest = units.back();
+  }
   std::move(units.begin(), units.end(), std::back_inserter(lane.units));
 }
 

@@ -128,7 +128,7 @@ class Staging {
   std::vector<std::shared_ptr<Unit>> units_of(const Lane& lane, uint64_t position) const;
   void add_units_of(const PageRange& pages, uint64_t position,
                     std::vector<std::shared_ptr<Unit>>& units) const;
-  static void leave_out_shared_page(const Lane& lane, std::vector<std::shared_ptr<Unit>>& units);
+  static void leave_out_shared_pages(const Lane& lane, std::vector<std::shared_ptr<Unit>>& units);
   void add_units(Lane& lane, uint64_t position, bool skip);
   uint64_t due(const Lane& lane, uint64_t position) const;
   bool ask(Lane& lane, const std::shared_ptr<Unit>& unit, const Unit* before, uint64_t deadline);
@@ -142,6 +142,7 @@ class Staging {
   std::vector<iovec> bytes_of(const Unit& unit, const PageRange& pages) const;
   void choose_sentinel(Lane& lane, const Unit& unit);
   std::optional<PageRange> sentinel_page(const Lane& lane, uint64_t position) const;
+  bool tells(const Lane& lane, uint64_t position, const PageRange& page) const;
   bool is_last_to_tell(const Lane& lane, uint64_t position) const;
   void leave_open(Lane& lane, uint64_t position);
   void leave_open_again(Lane& lane);

@@ -1,0 +1,141 @@
+// Staging over samples that are records of one file.
+#include <fmt/format.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/staging_fixture.h"
+
+using namespace clairfs;
+
+namespace {
+
+constexpr uint64_t kHeaderBytes = 77;
+
+struct RecordsFixture : StagingFixture {
+  RecordsFixture(uint64_t count, uint64_t size, const std::string& plan, uint64_t budget, uint64_t ram = 0)
+      : StagingFixture(
+            {.sizes = {kHeaderBytes + count * size}, .budget = budget, .ram = ram},
+            fmt::format("format=raw file=f10000 record={} header={} ", size, kHeaderBytes) + plan) {}
+
+  ByteRange record_at(uint64_t position) {
+    return run->index().range(run->reader().horizon().sample_at(position), 0);
+  }
+  /// The reader takes the record at `position`, in blocks of `block` bytes, a tenth of a millisecond after
+  /// the one before. A READ of a page for each that is not there; returns how many. `unseen`: those that were
+  /// of no sentinel.
+  uint64_t read(uint64_t position, uint64_t block = 1) {
+    now += std::chrono::microseconds(100);
+    const ByteRange record = record_at(position);
+    const uint64_t end = std::min((record.length + block - 1) / block * block + record.offset, bytes());
+    const auto missing = pages.missing(record.file, record.offset, end - record.offset);
+    for (const uint64_t page : missing) {
+      const auto hit = staging->sentinels().take(record.file, page, kPageSize);
+      if (hit) {
+        CHECK(hit->of.position - position + 64 <= 128);  // near enough to know the reader's place
+        run->reader().tracker().observe(std::vector{hit->of.sample}, Access::read, now);
+      } else {
+        ++unseen;
+      }
+      pages.fill(record.file, page, std::min(kPageSize, bytes() - page));
+    }
+    if (missing.empty()) return 0;
+    REQUIRE(run->prepare().ok());
+    staging->wake();
+    return missing.size();
+  }
+  uint64_t bytes() const { return catalog->stamp(*catalog->find("f10000")).size; }
+  bool ready(uint64_t position, uint64_t ahead, uint64_t end) {
+    return eventually([&] { return staged() >= std::min(position + ahead, end); });
+  }
+
+  uint64_t unseen = 0;
+};
+
+}  // namespace
+
+TEST_CASE("records are followed to the end of the plan, whatever their size, order and reader") {
+  const uint64_t size = GENERATE(4096ULL, 5001ULL, 30000ULL);
+  const uint64_t block = GENERATE(1ULL, 4096ULL);
+  const bool shuffle = GENERATE(true, false);
+  CAPTURE(size, block, shuffle);
+  constexpr uint64_t kCount = 2000;
+  constexpr uint64_t kWindow = 100;
+  const uint64_t budget = kWindow * (round_to_pages(size) + 2 * kPageSize);
+  // Small enough to be kept as a whole otherwise: that is another test.
+  const uint64_t count = std::max(kCount, 4 * budget / size);
+  RecordsFixture f(count, size, fmt::format("shuffle={} seed=3 epochs=2", shuffle), budget);
+  uint64_t requests = 0;
+  uint64_t most_cached = 0;
+  for (uint64_t p = 0; p < 2 * count; ++p) {
+    REQUIRE(f.ready(p, 8, 2 * count));
+    requests += f.read(p, block);
+    most_cached = std::max(most_cached, f.pages.cached_bytes());
+  }
+  f.settle();
+  const TrackerStatus status = f.run->reader().tracker().status();
+  CHECK(status.state == TrackerState::finished);
+  CHECK(status.suspensions == 0);
+  CHECK(status.realignments == 0);
+  // A READ of no sentinel is one that staging ought to have spared the reader.
+  CHECK(f.unseen <= 2 * count / 500);
+  CHECK(requests <= 2 * count / 5);
+  CHECK(most_cached <= 2 * budget);
+}
+
+TEST_CASE("records of a file that fits the budget are pushed once and followed over epochs") {
+  const uint64_t size = GENERATE(700ULL, 5001ULL);
+  const bool shuffle = GENERATE(true, false);
+  CAPTURE(size, shuffle);
+  constexpr uint64_t kCount = 1000;
+  RecordsFixture f(kCount, size, fmt::format("shuffle={} seed=3 epochs=4", shuffle), 16 << 20, 16 << 20);
+  for (uint64_t p = 0; p < 4 * kCount; ++p) {
+    f.settle();
+    f.read(p);
+  }
+  f.settle();
+  const TrackerStatus status = f.run->reader().tracker().status();
+  CHECK(status.suspensions == 0);
+  CHECK(status.position.epoch == Epoch(3));
+  CHECK(f.unseen == 0);
+  CHECK(f.source.fetches == 1 + kCount * size / (4 << 20));
+}
+
+TEST_CASE("records in the order of their file are pushed end to end") {
+  const uint64_t size = GENERATE(1300ULL, 5001ULL);
+  CAPTURE(size);
+  const uint64_t count = 4'000'000 / size;
+  RecordsFixture f(count, size, "shuffle=false epochs=1", 1 << 20, 16 << 20);
+  for (uint64_t p = 0; p < count; ++p) {
+    REQUIRE(f.ready(p, 8, count));
+    f.read(p);
+  }
+  f.settle();
+  const uint64_t pushed = f.metrics.staging_pushed_bytes.value();
+  CHECK(pushed >= f.bytes() * 9 / 10);
+  CHECK(pushed <= f.bytes() * 11 / 10);
+}
+
+TEST_CASE("what every reader of records needs is pushed first and stays") {
+  RecordsFixture f(2000, 5001, "seed=3 epochs=2", 1 << 20);
+  f.settle();
+  const FileId file = *f.catalog->find("f10000");
+  CHECK(f.pages.missing(file, 0, kHeaderBytes).empty());
+  for (uint64_t p = 0; p < 4000; ++p) {
+    REQUIRE(f.ready(p, 8, 4000));
+    f.read(p);
+    if (p % 100 == 0) CHECK(f.pages.missing(file, 0, kHeaderBytes).empty());
+  }
+  CHECK(f.pages.missing(file, 0, kHeaderBytes).empty());
+}
+
+TEST_CASE("records that no tier keeps cost the source their own pages") {
+  constexpr uint64_t kCount = 2000;
+  constexpr uint64_t kSize = 20000;
+  RecordsFixture f(kCount, kSize, "seed=3 epochs=2", 1 << 20);
+  for (uint64_t p = 0; p < 2 * kCount; ++p) {
+    REQUIRE(f.ready(p, 8, 2 * kCount));
+    f.read(p);
+  }
+  const double each = static_cast<double>(f.metrics.staging_pushed_bytes.value()) / (2 * kCount);
+  CHECK(each <= kSize + 2 * kPageSize);
+  CHECK(f.source.bytes <= 2 * kCount * (kSize + 2 * kPageSize));
+}
