@@ -119,7 +119,9 @@ std::vector<PageRange> PageLedger::release(uint32_t sample) {
   }
   std::vector<PageRange> free;
   for_each_cover(sample, [&](const Cover& range) {
-    const auto [file, first, end] = range.pages;
+    const FileId file = range.pages.file;
+    const uint64_t first = range.pages.begin;
+    const uint64_t end = range.pages.end;
     uint64_t begin = first;
     for_each_shared_page(range, [&](uint64_t at) {
       if (!sharing_.contains({file, at}) && !common_.contains({file, at})) return;
