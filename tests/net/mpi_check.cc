@@ -14,9 +14,11 @@
 #include <thread>
 
 #include <fmt/format.h>
+#include <spawn.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cache/base/thread.h"
@@ -42,6 +44,21 @@ void check(bool right, const std::string& what) {
   fmt::print(stderr, "rank {}: FAILED: {}\n", own_rank, what);
   std::fflush(nullptr);
   ::_exit(1);
+}
+
+/// Starts a line of shell; whoever started it waits for it.
+pid_t start_shell(std::string line) {
+  std::string shell = "sh";
+  std::string option = "-c";
+  char* const arguments[] = {shell.data(), option.data(), line.data(), nullptr};
+  pid_t process = 0;
+  check(::posix_spawnp(&process, "sh", nullptr, nullptr, arguments, environ) == 0, "starting " + line);
+  return process;
+}
+
+void check_ends_well(pid_t process, const std::string& what) {
+  int status = 0;
+  check(::waitpid(process, &status, 0) == process && status == 0, what);
 }
 
 std::string describe(const Fetch& fetch) {
@@ -285,9 +302,9 @@ void woken(Job& job) {
     std::atomic<bool> awake{false};
     const NamedThread sleeper("sleeper", [&awake] {
       std::this_thread::sleep_for(milliseconds(20));
-      const auto wake = fmt::format("(sleep 6; kill -CONT {}) &", ::getpid());
-      check(std::system(wake.c_str()) == 0, wake);  // NOLINT(cert-env33-c)
+      const pid_t alarm = start_shell(fmt::format("sleep 6; kill -CONT {}", ::getpid()));
       ::kill(::getpid(), SIGSTOP);
+      check_ends_well(alarm, "waking rank 1");
       awake = true;
     });
     while (!awake) job.exchange(job.others, 1);
@@ -306,7 +323,7 @@ void unplugged(Job& job) {
   if (own_rank == 1) {
     std::thread([] {
       std::this_thread::sleep_for(milliseconds(20));
-      check(std::system("ip link set eth0 down") == 0, "ip link set eth0 down");  // NOLINT(cert-env33-c)
+      check_ends_well(start_shell("ip link set eth0 down"), "ip link set eth0 down");
     }).detach();
     for (;;) job.exchange(job.others, 1);
   }

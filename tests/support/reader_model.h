@@ -31,6 +31,15 @@ inline AccessSequence plan_over(uint32_t n, const std::string& text, uint32_t no
   return std::move(*made);
 }
 
+using Samples = std::vector<uint32_t>;
+
+/// Node 0's samples of an epoch in their order. Throws what is wrong with the epoch.
+inline Samples order_of(AccessSequence& plan, uint32_t epoch) {
+  const auto made = plan.sequence(Epoch(epoch), NodeId(0));
+  if (!made) throw std::runtime_error(made.error().message);
+  return {made->samples().begin(), made->samples().end()};
+}
+
 /// In which order the workers of all ranks open the samples of a node's sequence: positions, given that each
 /// rank has `batch` of them a step, that ranks wait for each other after each step, and that everything else
 /// is chance. W workers a rank keep prefetch * W batches in flight; without workers a rank opens by itself.

@@ -12,8 +12,6 @@ using namespace clairfs;
 
 namespace {
 
-using Samples = std::vector<uint32_t>;
-
 constexpr uint32_t kNodeSamples = 8000;
 constexpr uint32_t kEpochs = 4;
 

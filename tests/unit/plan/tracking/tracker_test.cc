@@ -10,7 +10,6 @@ using namespace clairfs;
 
 namespace {
 
-using Samples = std::vector<uint32_t>;
 using Sight = MountModel::Sight;
 using Loader = LoaderModel::Loader;
 
@@ -21,12 +20,6 @@ const Sight kNothingPushed{false, 64, 0};
 
 // What one open says beside the order.
 using After = std::function<bool(uint32_t position, uint32_t prefix)>;
-
-Samples order_of(AccessSequence& plan, uint32_t epoch) {
-  const auto made = plan.sequence(Epoch(epoch), NodeId(0));
-  if (!made) throw std::runtime_error(made.error().message);
-  return {made->samples().begin(), made->samples().end()};
-}
 
 // Reads samples [from, ...) of a node's order as a DataLoader of the plan does.
 void read_order(MountModel& mount, const Samples& order, Loader loader, std::mt19937& random,
@@ -495,117 +488,6 @@ TEST_CASE("the rate outlasts a pause") {
     mount.open(order[i]);
   }
   CHECK(mount.tracker.status().samples_per_second == Approx(1000).epsilon(0.3));
-}
-
-TEST_CASE("epochs of one or two samples are followed, too") {
-  const uint32_t samples = GENERATE(1U, 2U, 3U);
-  AccessSequence plan = plan_over(samples, "seed=42 epochs=6");
-  Tracker tracker(plan.slack(), plan.last_epoch());
-  const SteadyClock clock;
-  const auto add = [&](uint32_t epoch) {
-    auto sequence = std::make_shared<const EpochSequence>(*plan.sequence(Epoch(epoch), NodeId(0)));
-    tracker.add_epoch(std::make_shared<const SequencePositions>(std::move(sequence)), epoch * samples);
-  };
-  add(0);
-  for (uint32_t epoch = 0; epoch < 6; ++epoch) {
-    if (epoch + 1 < 6) add(epoch + 1);
-    for (const uint32_t sample : order_of(plan, epoch))
-      CHECK(tracker.observe(Samples{sample}, Access::open, clock.now()) == Tracker::Verdict::in_order);
-  }
-  CHECK(tracker.state() == TrackerState::finished);
-  CHECK(tracker.status().front == PlanPosition{Epoch(5), samples});
-}
-
-// A READ of the next epoch must not count as one more piece of this epoch's.
-TEST_CASE("short epochs are followed by their READs alone") {
-  const uint32_t samples = GENERATE(1U, 2U, 3U, 4U, 6U, 20U, 33U, 64U);
-  const int pieces = GENERATE(1, 3);
-  CAPTURE(samples, pieces);
-  AccessSequence plan = plan_over(samples, "seed=42 epochs=6");
-  Tracker tracker(plan.slack(), plan.last_epoch());
-  const SteadyClock clock;
-  for (uint32_t epoch = 0; epoch < 6; ++epoch) {
-    tracker.add_epoch(std::make_shared<const SequencePositions>(
-                          std::make_shared<const EpochSequence>(*plan.sequence(Epoch(epoch), NodeId(0)))),
-                      epoch * samples);
-  }
-  for (uint32_t epoch = 0; epoch < 6; ++epoch) {
-    for (const uint32_t sample : order_of(plan, epoch)) {
-      for (int piece = 0; piece < pieces; ++piece)
-        CHECK(tracker.observe(Samples{sample}, Access::read, clock.now()) != Tracker::Verdict::out_of_order);
-    }
-  }
-  CHECK(tracker.state() == TrackerState::finished);
-}
-
-// Where only one of so many opens is seen, the newest sightings are of several epochs.
-TEST_CASE("epochs in the same order are told apart by a few sentinels of each") {
-  const uint32_t gap = GENERATE(9U, 11U, 30U);
-  AccessSequence plan = plan_over(90, "sampler=torch.sequential epochs=6 batch=8 workers=2");
-  Tracker tracker(plan.slack(), plan.last_epoch());
-  const SteadyClock clock;
-  const auto add = [&](uint32_t epoch) {
-    tracker.add_epoch(std::make_shared<const SequencePositions>(
-                          std::make_shared<const EpochSequence>(*plan.sequence(Epoch(epoch), NodeId(0)))),
-                      epoch * 90);
-  };
-  add(0);
-  for (uint32_t epoch = 0; epoch < 6; ++epoch) {
-    if (epoch + 1 < 6) add(epoch + 1);
-    tracker.set_pushed(std::min(epoch * 90 + 179, 6 * 90U), gap);
-    for (const uint32_t sample : order_of(plan, epoch)) {
-      if (sample % gap == 0 || sample == 89)
-        CHECK(tracker.observe(Samples{sample}, Access::read, clock.now()) == Tracker::Verdict::in_order);
-    }
-    CHECK(tracker.front() == (epoch + 1) * 90);
-  }
-  CHECK(tracker.state() == TrackerState::finished);
-}
-
-// As many samples are in flight as most of an epoch has: a READ comes when others were opened far ahead of
-// it.
-TEST_CASE("workers that hold most of an epoch are followed") {
-  const uint32_t samples = GENERATE(40U, 73U, 90U, 146U);
-  const std::string sampler = GENERATE("torch.sequential", "torch.random seed=42");
-  const Loader loader{1, 8, 4, 2};
-  CAPTURE(samples, sampler);
-  std::mt19937 random(samples);
-  for (int trial = 0; trial < 20; ++trial) {
-    AccessSequence plan = plan_over(samples, "sampler=" + sampler + " epochs=4 batch=8 workers=4");
-    Tracker tracker(plan.slack(), plan.last_epoch());
-    TimePoint now{std::chrono::seconds(1)};
-    const auto see = [&](uint32_t sample, Access kind) {
-      CHECK(tracker.observe(Samples{sample}, kind, now += std::chrono::milliseconds(1)) !=
-            Tracker::Verdict::out_of_order);
-    };
-    std::array<std::optional<uint32_t>, 4> opened;  // by each worker, and not read yet
-    const auto read = [&](std::optional<uint32_t>& sample) {
-      if (sample) see(*sample, Access::read);
-      sample.reset();
-    };
-    for (uint32_t epoch = 0; epoch < 4; ++epoch) {
-      for (const uint32_t known : {epoch, epoch + 1}) {
-        if (plan.has_epoch(Epoch(known))) {
-          tracker.add_epoch(std::make_shared<const SequencePositions>(std::make_shared<const EpochSequence>(
-                                *plan.sequence(Epoch(known), NodeId(0)))),
-                            known * samples);
-        }
-      }
-      const Samples order = order_of(plan, epoch);
-      LoaderModel(samples, loader, random).run([&](uint32_t position) {
-        std::optional<uint32_t>& worker = opened[position / loader.batch % loader.workers];
-        read(worker);
-        see(order[position], Access::open);
-        worker = order[position];
-        return true;
-      });
-      for (std::optional<uint32_t>& worker : opened) read(worker);
-      CHECK(tracker.front() == (epoch + 1) * samples);
-    }
-    CHECK(tracker.state() == TrackerState::finished);
-    CHECK(tracker.status().in_order == 4 * samples);
-    CHECK(tracker.status().suspensions == 0);
-  }
 }
 
 TEST_CASE("what is offered and out of order has no effect") {
