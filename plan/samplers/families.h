@@ -23,5 +23,23 @@ SamplerResult make_python_random(const SamplerSpec& spec);
 SamplerResult make_nopfs(const SamplerSpec& spec);
 SamplerResult make_dali(const SamplerSpec& spec);
 SamplerResult make_list(const SamplerSpec& spec);
+SamplerResult make_strided(const SamplerSpec& spec);
+SamplerResult make_accelerate(const SamplerSpec& spec);
+SamplerResult make_lightning(const SamplerSpec& spec);
+SamplerResult make_lightning_predict(const SamplerSpec& spec);
+SamplerResult make_timm_ordered(const SamplerSpec& spec);
+SamplerResult make_timm_repeat_augmentation(const SamplerSpec& spec);
+SamplerResult make_torchvision_repeat_augmentation(const SamplerSpec& spec);
+SamplerResult make_megatron_random(const SamplerSpec& spec);
+SamplerResult make_megatron_sequential(const SamplerSpec& spec);
+SamplerResult make_torchdata_random(const SamplerSpec& spec);
+SamplerResult make_grain(const SamplerSpec& spec);
+SamplerResult make_tf_shuffle(const SamplerSpec& spec);
+SamplerResult make_tf_list_files(const SamplerSpec& spec);
+SamplerResult make_webdataset(const SamplerSpec& spec);
+SamplerResult make_streaming(const SamplerSpec& spec);
+
+/// `inner` over a dataset that .shuffle(seed=spec.dataset_shuffle) of Hugging Face datasets has permuted.
+SamplerResult make_dataset_shuffle(const SamplerSpec& spec, std::unique_ptr<Sampler> inner);
 
 }  // namespace clairfs

@@ -21,8 +21,9 @@ class ListSampler : public Sampler {
   RankSlice slice(Epoch epoch, TrainingRank rank) const override {
     const size_t list = list_of(epoch);
     const uint64_t size = list < lists_->count() ? lists_->size(list) : 0;
-    const uint64_t count = size > rank.value ? (size - rank.value + world() - 1) / world() : 0;
-    return RankSlice{.count = count / whole_batch_ * whole_batch_, .start = rank.value, .stride = world()};
+    RankSlice slice = strided_slice(size, world(), rank.value);
+    slice.count -= slice.count % whole_batch_;
+    return slice;
   }
 
  private:

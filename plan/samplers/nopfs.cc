@@ -1,7 +1,6 @@
 // NoPFS / HDMLP: one minstd engine shuffles one vector, epoch after epoch.
 // Source: spcl/NoPFS, branch old-nopfs, Sampler.cpp; Dryden et al., SC21. The order is the same for every
 // GCC, because libstdc++ treats an engine of this range alike in all versions.
-#include <algorithm>
 #include <limits>
 #include <random>
 
@@ -27,14 +26,7 @@ class Nopfs : public Sampler {
 
   /// Of each batch of all nodes, node r takes positions r * local to (r + 1) * local, cut at the batch's end.
   RankSlice slice(Epoch, TrainingRank node) const override {
-    const uint64_t first = std::min(node.value * local_, batch_);
-    const uint64_t run = std::min(local_, batch_ - first);
-    const uint64_t rest = drop_last_ ? 0 : n_ % batch_;
-    const uint64_t last = std::min(run, rest > first ? rest - first : 0);
-    return RankSlice{.count = n_ / batch_ * run + last,
-                     .start = first,
-                     .stride = batch_,
-                     .run = std::max<uint64_t>(run, 1)};
+    return batch_slice(n_, batch_, local_, node.value, drop_last_);
   }
 
  private:

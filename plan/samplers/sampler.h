@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/base/result.h"
@@ -50,9 +51,11 @@ struct RankSlice {
   uint64_t start = 0;
   uint64_t stride = 1;
   uint64_t run = 1;
+  uint64_t skip = 0;  ///< samples of these runs that come before the epoch's first
 
   /// Position of the k-th sample, before wrapping at the end of the order.
   uint64_t position(uint64_t k) const {
+    k += skip;
     return run == 1 ? start + k * stride : start + k / run * stride + k % run;
   }
 };
@@ -110,5 +113,19 @@ Result<std::unique_ptr<Sampler>> make_sampler(const SamplerSpec& spec);
 
 /// The names that make_sampler() knows, in the order of its table.
 std::vector<std::string> sampler_names();
+
+/// The one name for what a framework calls `name` ("streamingdataset": "streaming"); others come back as they
+/// are. REQUIRES: lower case.
+std::string canonical_sampler(const std::string& name);
+
+/// What the rest of a plan's handling asks of a sampler.
+struct SamplerTraits {
+  bool divides = false;   ///< the ranks of a job share an epoch's samples; else each of them reads all
+  bool seeded = true;     ///< without a seed its order cannot be predicted
+  bool in_loader = true;  ///< a DataLoader batches what each rank gets, and may drop a last short batch
+};
+
+/// Those of the sampler of that canonical name; the defaults for any other.
+SamplerTraits sampler_traits(std::string_view sampler);
 
 }  // namespace clairfs

@@ -35,6 +35,17 @@ enum class TorchGeneratorUse {
   kDefault,  ///< the default generator: torch.manual_seed(seed), no generator=
 };
 
+/// Of libraries that count like torch: accelerate, torchdata.
+using LibraryVersion = TorchVersion;
+inline constexpr LibraryVersion kNewestLibrary = kNewestTorch;
+
+/// Where a tf.data pipeline's .shard() stands.
+enum class ShardPlace {
+  kNone,    ///< nowhere: each rank reads all
+  kBefore,  ///< before .shuffle(): each rank shuffles its own share
+  kAfter,   ///< after .shuffle(): each rank takes its share of one order
+};
+
 /// The keys of a plan that its sampler sees. What is left unset takes the library's own default.
 /// A plain value; make_sampler() checks it.
 struct SamplerSpec {
@@ -64,6 +75,41 @@ struct SamplerSpec {
   bool stick_to_shard = false;                     ///< dali
   bool checkpointing = false;                      ///< dali: pipeline checkpointing is on
   std::optional<LibstdcxxShuffle> libstdcxx = {};  ///< dali: the compiler of its wheel (since GCC 11)
+
+  uint32_t ranks_per_node = 1;  ///< streaming
+  uint32_t workers = 0;         ///< DataLoader workers of a rank: torchdata.random, webdataset, streaming
+  uint32_t first_epoch = 0;     ///< the epoch that `state` (torchdata.random) or sample_in_epoch belongs to
+
+  std::string dataset_shuffle = {};  ///< any: the seed of a .shuffle() that the dataset itself has had
+  uint64_t block = 1;                ///< strided: consecutive samples of a rank
+
+  bool use_seedable_sampler = true;            ///< accelerate, as are the next four
+  bool even_batches = true;                    ///< make all ranks' batches full and equally many
+  bool split_batches = false;                  ///< `batch` is that of all ranks together
+  bool dispatch_batches = false;               ///< rank 0 reads for all
+  LibraryVersion accelerate = kNewestLibrary;  ///< since 0.24
+  LibraryVersion torchdata = kNewestLibrary;   ///< torchdata.random, since 0.8
+
+  double num_repeats = 3;         ///< timm.repeataug, torchvision.ra
+  uint64_t selected_round = 256;  ///< timm.repeataug; 0: all samples count
+  uint64_t selected_ratio = 0;    ///< timm.repeataug; 0: world
+
+  bool data_sharding = true;  ///< megatron.random
+
+  uint64_t buffer_size = 0;              ///< tf.shuffle; 0: the whole dataset
+  std::string global_seed = {};          ///< tf.*: of tf.random.set_seed(); empty: not called
+  bool reshuffle_each_iteration = true;  ///< tf.*
+  ShardPlace shard = ShardPlace::kNone;  ///< tf.*
+
+  std::optional<uint64_t> shardshuffle = {};  ///< webdataset: buffer of shards; none: in their order
+  bool detshuffle = false;                    ///< webdataset
+
+  std::shared_ptr<const std::vector<uint32_t>> shard_sizes = {};  ///< streaming: samples of each shard
+  std::string shuffle_algo = {};                                  ///< streaming; empty: py1e
+  uint64_t shuffle_block_size = 0;                                ///< streaming; 0: the library's default
+  uint64_t num_canonical_nodes = 0;                               ///< streaming; 0: the library's default
+  uint64_t initial_physical_nodes = 0;  ///< streaming: nodes of the run that is resumed; 0: as many as now
+  uint64_t sample_in_epoch = 0;         ///< streaming: samples of first_epoch that the job has seen
 
   std::vector<double> weights = {};              ///< torch.weighted
   std::shared_ptr<const IndexLists> lists = {};  ///< list, torch.subset (which takes one list)

@@ -32,6 +32,29 @@ std::vector<KeyInUse> special_keys(const SamplerSpec& spec) {
       {"stick_to_shard", spec.stick_to_shard},
       {"checkpointing", spec.checkpointing},
       {"gcc", spec.libstdcxx.has_value()},
+      {"block", spec.block != 1},
+      {"use_seedable_sampler", !spec.use_seedable_sampler},
+      {"even_batches", !spec.even_batches},
+      {"split_batches", spec.split_batches},
+      {"dispatch_batches", spec.dispatch_batches},
+      {"accelerate", spec.accelerate != kNewestLibrary},
+      {"torchdata", spec.torchdata != kNewestLibrary},
+      {"num_repeats", spec.num_repeats != 3},
+      {"selected_round", spec.selected_round != 256},
+      {"selected_ratio", spec.selected_ratio != 0},
+      {"data_sharding", !spec.data_sharding},
+      {"buffer_size", spec.buffer_size != 0},
+      {"global_seed", !spec.global_seed.empty()},
+      {"reshuffle_each_iteration", !spec.reshuffle_each_iteration},
+      {"shard", spec.shard != ShardPlace::kNone},
+      {"shardshuffle", spec.shardshuffle.has_value()},
+      {"detshuffle", spec.detshuffle},
+      {"shard_sizes", spec.shard_sizes != nullptr},
+      {"shuffle_algo", !spec.shuffle_algo.empty()},
+      {"shuffle_block_size", spec.shuffle_block_size != 0},
+      {"num_canonical_nodes", spec.num_canonical_nodes != 0},
+      {"initial_physical_nodes", spec.initial_physical_nodes != 0},
+      {"sample_in_epoch", spec.sample_in_epoch != 0},
       {"weights", !spec.weights.empty()},
       {"list", spec.lists != nullptr},
   };
@@ -68,9 +91,37 @@ Result<BigInteger> integer_seed(const SamplerSpec& spec) {
   return seed;
 }
 
+Result<BigInteger> integer_seed_or(const SamplerSpec& spec, uint64_t usual) {
+  return spec.seed.empty() ? BigInteger(usual) : integer_seed(spec);
+}
+
+Result<std::vector<uint32_t>> seeded_randperm(const BigInteger& seed, uint64_t n, TorchVersion torch) {
+  Result<Mt19937> generator = torch_generator(seed);
+  if (!generator) return bad_key("seed", "with the epoch's number: " + generator.error().message);
+  std::vector<uint32_t> order(n);
+  torch_randperm(*generator, order, torch);
+  return order;
+}
+
 RankSlice loader_slice(const SamplerSpec& spec, uint64_t count) {
   const uint64_t batch = std::max<uint32_t>(spec.batch, 1);
   return RankSlice{.count = spec.drop_last ? count / batch * batch : count};
+}
+
+RankSlice batch_slice(uint64_t count, uint64_t batch, uint64_t run, uint64_t rank, bool drop_last) {
+  const uint64_t first = std::min(rank * run, batch);
+  const uint64_t mine = std::min(run, batch - first);
+  const uint64_t rest = drop_last ? 0 : count % batch;
+  const uint64_t last = std::min(mine, rest > first ? rest - first : 0);
+  return RankSlice{.count = count / batch * mine + last,
+                   .start = first,
+                   .stride = batch,
+                   .run = std::max<uint64_t>(mine, 1)};
+}
+
+RankSlice strided_slice(uint64_t count, uint64_t world, uint64_t rank) {
+  return RankSlice{
+      .count = count > rank ? (count - rank + world - 1) / world : 0, .start = rank, .stride = world};
 }
 
 std::vector<uint32_t> ascending(uint64_t n) {

@@ -19,7 +19,7 @@ namespace clairfs {
 Error bad_key(std::string_view key, std::string_view text);
 
 /// EINVAL when a key is set that is neither in `allowed` nor meaningful to every sampler (n, world, batch,
-/// seed, in_order): a key without effect is a misunderstanding.
+/// seed, in_order, where ranks and workers are, dataset_shuffle): a key without effect is a misunderstanding.
 Status only_keys(const SamplerSpec& spec, std::initializer_list<std::string_view> allowed);
 
 /// EINVAL when the dataset is too large for 32-bit indices.
@@ -27,9 +27,25 @@ Status check_size(std::string_view key, uint64_t n);
 
 /// The seed of a sampler that takes one integer. Errors: EINVAL, also when it is missing.
 Result<BigInteger> integer_seed(const SamplerSpec& spec);
+/// The same, of a sampler whose library seeds itself with `usual`.
+Result<BigInteger> integer_seed_or(const SamplerSpec& spec, uint64_t usual);
+/// randperm(n, Generator(seed)). Errors: EINVAL when torch does not take the seed.
+Result<std::vector<uint32_t>> seeded_randperm(const BigInteger& seed, uint64_t n, TorchVersion torch);
 
 /// A DataLoader's share of an order of `count` samples: all of it, or whole batches with drop_last.
 RankSlice loader_slice(const SamplerSpec& spec, uint64_t count);
+
+/// Each batch of `batch` positions of an order of `count` is cut into runs of `run`, of which `rank` takes
+/// its own; the last batch may be short and is left out with `drop_last`. REQUIRES: batch > 0.
+RankSlice batch_slice(uint64_t count, uint64_t batch, uint64_t run, uint64_t rank, bool drop_last);
+
+/// Positions [begin, end) of an order.
+inline RankSlice span_slice(uint64_t begin, uint64_t end) {
+  return RankSlice{.count = end - begin, .start = begin};
+}
+
+/// Every world-th position of an order of `count` from `rank` on, without padding.
+RankSlice strided_slice(uint64_t count, uint64_t world, uint64_t rank);
 
 /// A sampler that knows nothing of ranks: every training process reads `slice` of the same order.
 class ReplicatedSampler : public Sampler {

@@ -16,7 +16,9 @@ constexpr TorchVersion kPrivateIsUsed{1, 9};     // 1.7 and 1.8 seeded it and th
 constexpr TorchVersion kSeveralPermutations{1,
                                             11};  // num_samples without replacement, and a trailing randperm
 
-Result<Mt19937> starting_generator(const SamplerSpec& spec) {
+}  // namespace
+
+Result<Mt19937> torch_starting_generator(const SamplerSpec& spec) {
   if (spec.state.empty()) {
     const Result<BigInteger> seed = integer_seed(spec);
     if (!seed) return seed.error();
@@ -31,8 +33,6 @@ Result<Mt19937> starting_generator(const SamplerSpec& spec) {
   if (!generator) return bad_key("state", generator.error().message);
   return generator;
 }
-
-}  // namespace
 
 bool RandomSamplerDraws::private_generator() const {
   if (!options_.default_generator || options_.torch < kPrivateGenerator) return false;
@@ -96,7 +96,7 @@ TorchGeneratorUse torch_generator_use(const SamplerSpec& spec, TorchGeneratorUse
 Result<std::unique_ptr<Sampler>> make_torch_stream(const SamplerSpec& spec, TorchGeneratorUse use,
                                                    TorchEpoch epoch) {
   if (spec.torch < kGeneratorKey) return bad_key("torch", "samplers take a generator since 1.6 only");
-  const Result<Mt19937> generator = starting_generator(spec);
+  const Result<Mt19937> generator = torch_starting_generator(spec);
   if (!generator) return generator.error();
 
   // iter(DataLoader) draws its base_seed before the sampler draws, unless its workers live on.

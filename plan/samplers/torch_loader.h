@@ -52,6 +52,9 @@ struct TorchEpoch {
 Result<std::unique_ptr<Sampler>> make_torch_stream(const SamplerSpec& spec, TorchGeneratorUse use,
                                                    TorchEpoch epoch);
 
+/// The generator that seed= or state= describes. Errors: EINVAL, also when neither or both are given.
+Result<Mt19937> torch_starting_generator(const SamplerSpec& spec);
+
 /// generator=, or else the default generator with state= and `usual` with seed=.
 TorchGeneratorUse torch_generator_use(const SamplerSpec& spec, TorchGeneratorUse usual);
 

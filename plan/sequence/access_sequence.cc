@@ -41,8 +41,8 @@ void interleave(const std::vector<Stream>& streams, std::vector<uint32_t>& sampl
 }  // namespace
 
 bool divides_among_ranks(const PlanSpec& spec) {
-  return spec.sampler == "torch.distributed" || spec.sampler == "nopfs" || spec.sampler == "dali" ||
-         spec.sampler == "list";
+  const bool whole = spec.sampler.starts_with("tf.") && (spec.shard.empty() || spec.shard == "none");
+  return sampler_traits(spec.sampler).divides && !whole;
 }
 
 Result<AccessSequence> AccessSequence::make(PlanSpec spec, std::unique_ptr<Sampler> sampler) {
@@ -77,10 +77,14 @@ uint64_t AccessSequence::slack(uint64_t ranks) const {
   // No node's epoch is longer than kMostPositions, and more than that might overflow.
   const uint64_t steps = std::min(spec_.prefetch_factor * spec_.workers + 1, kMostPositions);
   const uint64_t step = std::min(step_samples(TrainingRank(0)) * ranks, kMostPositions);
-  return std::min(steps * step, kMostPositions);
+  // interleave() has so many files open at once, and closes them in the order in which they end.
+  return std::min(steps * step + spec_.cycle_length * ranks, kMostPositions);
 }
 
 uint64_t AccessSequence::step_samples(TrainingRank rank) const {
+  if (spec_.sampler == "accelerate" && spec_.split_batches) {
+    return std::max<uint64_t>(spec_.batch / (spec_.dispatch_batches ? 1 : spec_.world), 1);
+  }
   if (spec_.sampler != "nopfs") return spec_.batch;
   // NoPFS splits the job's batch into runs of ceil(batch / world); the last ranks may get less.
   const uint64_t run = (spec_.batch + spec_.world - 1) / spec_.world;
@@ -90,7 +94,7 @@ uint64_t AccessSequence::step_samples(TrainingRank rank) const {
 
 RankSlice AccessSequence::slice(Epoch epoch, TrainingRank rank) const {
   RankSlice slice = sampler_->slice(epoch, rank);
-  const bool loader_drops = spec_.drops_in_loader() && spec_.sampler != "nopfs" && spec_.sampler != "dali";
+  const bool loader_drops = spec_.drops_in_loader() && sampler_traits(spec_.sampler).in_loader;
   if (loader_drops) slice.count -= slice.count % spec_.batch;
   return slice;
 }

@@ -12,6 +12,7 @@
 #include "cache/base/text.h"
 #include "plan/formats/link_resolver.h"
 #include "plan/formats/list_text.h"
+#include "plan/formats/mds/mds_index.h"
 #include "plan/spec/keys.h"
 #include "plan/spec/sampler_keys.h"
 
@@ -127,6 +128,49 @@ Result<std::vector<double>> read_plan_weights(const std::string& value, uint32_t
   return nlohmann::json::parse(value).get<std::vector<double>>();
 }
 
+// A shard's samples a line, as in the lists, or the dataset's index.json.
+Result<std::vector<uint32_t>> read_shard_sizes(const std::string& value, const DatasetSource& source) {
+  const bool in_place = value.starts_with('[');
+  Result<std::string> text =
+      in_place ? array_to_lines(value) : read_list_file(source.list_path(value), kMaxMdsIndexBytes + 1);
+  if (!text) return text.error();
+  if (text->size() > kMaxMdsIndexBytes)
+    return plan_error("shard_sizes", value, "the file is larger than 64 MiB");
+  std::vector<MdsShard> shards;
+  if (text->starts_with('{')) {
+    Result<std::vector<MdsShard>> parsed = parse_mds_index(*text);
+    if (!parsed) return plan_error("shard_sizes", value, parsed.error().message);
+    shards = std::move(*parsed);
+  } else {
+    const Status status = for_each_line(*text, [&](const ListLine& line) -> Status {
+      if (line.kind == ListLine::Kind::epoch_end) return {};
+      const Result<uint32_t> samples = parse_index(line.text);
+      if (!samples) {
+        return plan_error("shard_sizes", "", fmt::format("line {}: want a shard's samples", line.number));
+      }
+      shards.push_back({.samples = *samples});
+      return {};
+    });
+    if (!status) return status.error();
+  }
+  Result<std::vector<uint32_t>> sizes = mds_shard_sizes(shards);
+  if (!sizes) return plan_error("shard_sizes", value, sizes.error().message);
+  return sizes;
+}
+
+// The samples of each file, as they follow each other: the shards of a format that numbers them so.
+std::vector<uint32_t> samples_of_files(const SampleIndex& index) {
+  std::vector<uint32_t> sizes;
+  FileId latest;
+  for (uint32_t sample = 0; sample < index.size(); ++sample) {
+    const FileId file = index.range_count(sample) == 0 ? latest : index.range(sample, 0).file;
+    if (sample == 0 || file != latest) sizes.push_back(0);
+    ++sizes.back();
+    latest = file;
+  }
+  return sizes;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Sampler>> make_plan_sampler(const PlanSpec& spec, uint32_t n,
@@ -141,6 +185,13 @@ Result<std::unique_ptr<Sampler>> make_plan_sampler(const PlanSpec& spec, uint32_
     Result<std::vector<double>> weights = read_plan_weights(spec.weights, n, source);
     if (!weights) return weights.error();
     made.weights = std::move(*weights);
+  }
+  if (!spec.shard_sizes.empty()) {
+    Result<std::vector<uint32_t>> sizes = read_shard_sizes(spec.shard_sizes, source);
+    if (!sizes) return sizes.error();
+    made.shard_sizes = std::make_shared<const std::vector<uint32_t>>(std::move(*sizes));
+  } else if (spec.sampler == "streaming" && index != nullptr && index->shares_files()) {
+    made.shard_sizes = std::make_shared<const std::vector<uint32_t>>(samples_of_files(*index));
   }
   Result<std::unique_ptr<Sampler>> sampler = make_sampler(made);
   if (sampler) return sampler;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "cache/base/printable.h"
 #include "cache/base/text.h"
 #include "plan/random/torch_random.h"
+#include "plan/samplers/sampler.h"
 
 namespace clairfs {
 namespace {
@@ -151,6 +153,40 @@ bool accept_weights(std::string& value) {
   });
 }
 
+// Any name of a sampler that a framework uses for it.
+bool accept_sampler(std::string& value) {
+  value = canonical_sampler(lower(value));
+  return !value.empty() && value.size() <= 64;
+}
+
+bool accept_shard(std::string& value) {
+  return one_of<3>(value = lower(value), {"before", "after", "none"});
+}
+
+bool accept_shuffle_algo(std::string& value) {
+  return one_of<6>(value = lower(value), {"py1e", "py1s", "py2s", "py1b", "py1br", "naive"});
+}
+
+// Also the words that WebDataset takes for 100 shards and for none.
+bool accept_shardshuffle(std::string& value) {
+  const std::string word = lower(value);
+  if (word == "true") value = "100";
+  if (word == "false" || word == "none") value = "0";
+  const auto number = parse_whole<uint32_t>(value);
+  if (number) value = std::to_string(*number);
+  return number.has_value();
+}
+
+// Repetitions of a sample, a fraction included: digits with at most one point between them.
+bool accept_repeats(std::string& value) {
+  const size_t point = value.find('.');
+  const std::string whole = value.substr(0, point);
+  const std::string part = point == std::string::npos ? "0" : value.substr(point + 1);
+  if (whole.empty() || part.empty() || value.size() > 16) return false;
+  if (!all_of(whole, is_digit) || !all_of(part, is_digit)) return false;
+  return std::strtod(value.c_str(), nullptr) >= 1;
+}
+
 constexpr bool kShown = true;
 // An epoch number and a sample number are 32 bits wide everywhere.
 constexpr uint64_t kMost32 = UINT32_MAX - 1;
@@ -190,9 +226,11 @@ const PlanKey kKeys[] = {
     text("db", &PlanSpec::db, accept_path, "want the name of a database in the file"),
     yes_or_no("allow_empty", &PlanSpec::allow_empty),
     number("n", &PlanSpec::n, 1, kMost32, "samples of the dataset"),
-    text("sampler", &PlanSpec::sampler, accept_word, "want a sampler such as torch.distributed", kShown),
+    text("sampler", &PlanSpec::sampler, accept_sampler, "want a sampler such as torch.distributed", kShown),
     text("seed", &PlanSpec::seed, accept_seed, "want a whole number, the seed the script gives its sampler",
          kShown),
+    text("dataset_shuffle", &PlanSpec::dataset_shuffle, accept_seed,
+         "want a whole number, the seed of the dataset's own .shuffle()"),
     yes_or_no("shuffle", &PlanSpec::shuffle),
     text("drop_last", &PlanSpec::drop_last, accept_drop_last,
          "want true or false, or sampler or loader if only one of them drops"),
@@ -210,6 +248,33 @@ const PlanKey kKeys[] = {
     yes_or_no("checkpointing", &PlanSpec::checkpointing),
     yes_or_no("persistent_workers", &PlanSpec::persistent_workers),
     text("torch", &PlanSpec::torch, accept_version, "want torch.__version__, such as 2.6 or 1.13.1"),
+    text("torchdata", &PlanSpec::torchdata, accept_version, "want torchdata.__version__, such as 0.11"),
+    text("accelerate", &PlanSpec::accelerate, accept_version, "want accelerate.__version__, such as 1.8"),
+    yes_or_no("use_seedable_sampler", &PlanSpec::use_seedable_sampler),
+    yes_or_no("even_batches", &PlanSpec::even_batches),
+    yes_or_no("split_batches", &PlanSpec::split_batches),
+    yes_or_no("dispatch_batches", &PlanSpec::dispatch_batches),
+    number("block", &PlanSpec::block, 1, kMostBatch, "consecutive samples of a rank"),
+    text("num_repeats", &PlanSpec::num_repeats, accept_repeats, "want a number from 1 on, such as 3 or 1.5"),
+    number("selected_round", &PlanSpec::selected_round, 0, kMost32, "samples, rounded down to"),
+    number("selected_ratio", &PlanSpec::selected_ratio, 1, kMostRanks, "the ranks are counted as"),
+    yes_or_no("data_sharding", &PlanSpec::data_sharding),
+    number("buffer_size", &PlanSpec::buffer_size, 1, kMost32, "samples in the shuffle's buffer"),
+    text("global_seed", &PlanSpec::global_seed, accept_seed,
+         "want a whole number, as given to tf.random.set_seed()"),
+    yes_or_no("reshuffle_each_iteration", &PlanSpec::reshuffle_each_iteration),
+    text("shard", &PlanSpec::shard, accept_shard, "want before, after or none: where .shard() stands"),
+    number("cycle_length", &PlanSpec::cycle_length, 1, kMostLoaderWorkers, "files read at once"),
+    text("shardshuffle", &PlanSpec::shardshuffle, accept_shardshuffle, "want a number of shards, 0 for none"),
+    yes_or_no("detshuffle", &PlanSpec::detshuffle),
+    text("shard_sizes", &PlanSpec::shard_sizes, accept_indices,
+         "want the dataset's index.json, a file, or an array of the shards' samples such as [100,100,57]"),
+    text("shuffle_algo", &PlanSpec::shuffle_algo, accept_shuffle_algo,
+         "want py1e, py1s, py2s, py1b, py1br or naive"),
+    number("shuffle_block_size", &PlanSpec::shuffle_block_size, 4, INT32_MAX, "samples"),
+    number("num_canonical_nodes", &PlanSpec::num_canonical_nodes, 1, kMostRanks, "nodes"),
+    number("initial_physical_nodes", &PlanSpec::initial_physical_nodes, 1, kMostRanks, "nodes"),
+    number("sample_in_epoch", &PlanSpec::sample_in_epoch, 0, kMost32, "samples that the job has seen"),
     text("state", &PlanSpec::state, accept_base64, "want base64 of the bytes of torch.Generator.get_state()"),
     number("gcc", &PlanSpec::gcc, 4, 99, "major version of the compiler"),
     text("weights", &PlanSpec::weights, accept_weights,
@@ -241,7 +306,27 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+struct OtherKey {
+  std::string_view name;
+  std::string_view key;
+};
+
+// Arguments as the frameworks write them.
+constexpr OtherKey kOtherKeys[] = {
+    {"batch_size", "batch"},         {"micro_batch_size", "batch"}, {"num_workers", "workers"},
+    {"num_replicas", "world"},       {"world_size", "world"},       {"num_processes", "world"},
+    {"num_shards", "world"},         {"shard_count", "world"},      {"data_seed", "seed"},
+    {"shuffle_seed", "seed"},        {"op_seed", "seed"},           {"repetitions", "num_repeats"},
+    {"drop_remainder", "drop_last"}, {"num_epochs", "epochs"},
+};
+
 }  // namespace
+
+std::string canonical_plan_key(std::string name) {
+  const auto* const other = std::find_if(std::begin(kOtherKeys), std::end(kOtherKeys),
+                                         [&](const OtherKey& k) { return k.name == name; });
+  return other == std::end(kOtherKeys) ? name : std::string(other->key);
+}
 
 std::span<const PlanKey> plan_keys() {
   return kKeys;

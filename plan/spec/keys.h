@@ -27,6 +27,9 @@ struct PlanKey {
 /// In the order in which they are shown.
 std::span<const PlanKey> plan_keys();
 
+/// The name of the key that a framework calls `name` ("batch_size": "batch"); others come back as they are.
+std::string canonical_plan_key(std::string name);
+
 /// The key of that name. Errors: EINVAL naming the nearest known key.
 Result<const PlanKey*> find_plan_key(std::string_view name);
 

@@ -92,22 +92,28 @@ Status check_sampler(const PlanSpec& spec) {
     const auto refused = make_sampler(named);
     return Error{EINVAL, "plan: " + (refused ? spec.sampler : refused.error().message)};
   }
-  const bool draws_from_generator = contains(
-      std::array<std::string_view, 3>{"torch.random", "torch.subset", "torch.weighted"}, spec.sampler);
+  const bool draws_from_generator =
+      contains(std::array<std::string_view, 5>{"torch.random", "torch.subset", "torch.weighted",
+                                               "torchdata.random", "accelerate"},
+               spec.sampler);
   if (!spec.state.empty() && !draws_from_generator) {
     return plan_error("state", "",
-                      "only torch.random, torch.subset and torch.weighted start from a generator's "
-                      "state; want seed=NUMBER");
+                      "only torch.random, torch.subset, torch.weighted, torchdata.random and accelerate "
+                      "start from a generator's state; want seed=NUMBER");
   }
   if (!spec.state.empty() && !spec.seed.empty()) {
     return plan_error("seed", spec.seed, "want either seed or state, not both");
   }
-  const bool fixed_order =
-      !spec.shuffle || spec.sampler == "torch.sequential" || spec.sampler == "list" || spec.sampler == "dali";
+  const bool fixed_order = !spec.shuffle || !sampler_traits(spec.sampler).seeded;
   if (spec.seed.empty() && spec.state.empty() && !fixed_order) {
     return plan_error("seed", "",
                       "missing: an unseeded sampler cannot be predicted; want the seed that the script "
                       "gives its sampler (DistributedSampler's own default is seed=0)");
+  }
+  if (spec.sampler.starts_with("tf.") && spec.world > 1 && spec.shard.empty()) {
+    return plan_error(
+        "shard", "",
+        "missing: with several ranks want before, after or none, as .shard() stands to .shuffle()");
   }
   if (spec.replacement == "true" && !draws_from_generator) {
     return plan_error("replacement", "true", "only torch.random and torch.weighted draw with replacement");
@@ -168,6 +174,7 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   std::set<std::string, std::less<>> given;
   for (size_t i = 0; i < pairs.size(); ++i) {
     auto [name, value] = std::move(pairs[i]);
+    name = canonical_plan_key(std::move(name));
     // format=list=FILE and sampler=list=FILE are short for format=list list=FILE.
     if ((name == "format" || name == "sampler") && value.starts_with("list=")) {
       pairs.emplace_back("list", value.substr(5));

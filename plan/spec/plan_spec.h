@@ -42,6 +42,7 @@ struct PlanSpec {
   // The order.
   std::string sampler = "torch.distributed";
   std::string seed;  ///< decimal without leading zeros; numpy.* also "[1,2]", python.random also "str:text"
+  std::string dataset_shuffle;  ///< seed of a .shuffle() that the dataset itself has had; empty: none
   bool shuffle = true;
   std::string drop_last = "false";   ///< false, true (sampler and loader), sampler, loader
   std::string replacement;           ///< true, false; empty: the sampler's own default
@@ -54,12 +55,36 @@ struct PlanSpec {
   bool shuffle_after_epoch = false;
   bool stick_to_shard = false;
   bool checkpointing = false;
-  bool persistent_workers = false;  ///< as given to DataLoader
-  std::string torch;                ///< library version such as 2.6; empty: newest
-  std::string state;                ///< base64 of torch.Generator.get_state(), instead of a seed
-  uint64_t gcc = 0;                 ///< major version that built DALI's or NoPFS's std::shuffle; 0: newest
-  std::string weights;              ///< torch.weighted: file or array
-  std::string indices;              ///< torch.subset: file or array
+  bool persistent_workers = false;   ///< as given to DataLoader
+  std::string torch;                 ///< library version such as 2.6; empty: newest
+  std::string torchdata;             ///< the same
+  std::string accelerate;            ///< the same
+  bool use_seedable_sampler = true;  ///< accelerate, as given to it; so are the next three
+  bool even_batches = true;
+  bool split_batches = false;
+  bool dispatch_batches = false;
+  uint64_t block = 0;                    ///< strided: consecutive samples of a rank; 0: one
+  std::string num_repeats;               ///< timm.repeataug, torchvision.ra; empty: 3
+  uint64_t selected_round = 256;         ///< timm.repeataug; 0 is a value of its own
+  uint64_t selected_ratio = 0;           ///< timm.repeataug; 0: world
+  bool data_sharding = true;             ///< megatron.random
+  uint64_t buffer_size = 0;              ///< tf.shuffle; 0: the whole dataset
+  std::string global_seed;               ///< tf.*: of tf.random.set_seed(); empty: not called
+  bool reshuffle_each_iteration = true;  ///< tf.shuffle
+  std::string shard;                     ///< tf.*: before, after, none: where .shard() stands; empty: as none
+  uint64_t cycle_length = 0;             ///< tf.*: files that interleave() reads at once; 0: no interleave()
+  std::string shardshuffle;              ///< webdataset: shards in its buffer; empty: in their order
+  bool detshuffle = false;               ///< webdataset
+  std::string shard_sizes;           ///< streaming: index.json, or a file or array of samples of each shard
+  std::string shuffle_algo;          ///< streaming; empty: py1e
+  uint64_t shuffle_block_size = 0;   ///< streaming; 0: the library's default
+  uint64_t num_canonical_nodes = 0;  ///< streaming; 0: the library's default
+  uint64_t initial_physical_nodes = 0;  ///< streaming: nodes of the run that is resumed; 0: as many as now
+  uint64_t sample_in_epoch = 0;         ///< streaming: samples of first_epoch that the job has seen
+  std::string state;                    ///< base64 of torch.Generator.get_state(), instead of a seed
+  uint64_t gcc = 0;     ///< major version that built DALI's or NoPFS's std::shuffle; 0: newest
+  std::string weights;  ///< torch.weighted: file or array
+  std::string indices;  ///< torch.subset: file or array
 
   // The job.
   uint64_t epochs = 0;           ///< 0: until the plan is cancelled
@@ -98,6 +123,7 @@ void for_each_file(Spec& spec, Visit&& visit) {
   visit("list", spec.list);
   visit("weights", spec.weights);
   visit("indices", spec.indices);
+  visit("shard_sizes", spec.shard_sizes);
   if (keys_name_file(spec.keys)) visit("keys", spec.keys);
 }
 

@@ -1,5 +1,9 @@
 #include "plan/spec/sampler_keys.h"
 
+#include <cstdlib>
+
+#include "cache/base/text.h"
+
 namespace clairfs {
 namespace {
 
@@ -24,6 +28,14 @@ std::optional<TorchGeneratorUse> generator_of(const std::string& value) {
                               : TorchGeneratorUse::kDefault;
 }
 
+ShardPlace shard_place_of(const std::string& value) {
+  return value == "before" ? ShardPlace::kBefore : value == "after" ? ShardPlace::kAfter : ShardPlace::kNone;
+}
+
+LibraryVersion version_of(const std::string& value) {
+  return parse_torch_version(value).value_or(kNewestLibrary);
+}
+
 std::optional<uint64_t> count_of(uint64_t value) {
   return value == 0 ? std::nullopt : std::optional(value);
 }
@@ -34,8 +46,35 @@ bool is_sequential(const PlanSpec& plan) {
 }
 
 bool drops_last(const PlanSpec& plan) {
-  const bool own = plan.sampler == "torch.distributed" || plan.sampler == "nopfs";
+  const bool own = plan.sampler == "torch.distributed" || plan.sampler == "nopfs" ||
+                   plan.sampler == "accelerate" || plan.sampler == "grain";
   return own ? plan.drops_in_sampler() : plan.drops_in_loader();
+}
+
+// What the frameworks on top of torch, and those beside it, are told.
+void set_framework_keys(const PlanSpec& plan, SamplerSpec& spec) {
+  if (plan.block != 0) spec.block = plan.block;
+  spec.use_seedable_sampler = plan.use_seedable_sampler;
+  spec.even_batches = plan.even_batches;
+  spec.split_batches = plan.split_batches;
+  spec.dispatch_batches = plan.dispatch_batches;
+  spec.accelerate = version_of(plan.accelerate);
+  spec.torchdata = version_of(plan.torchdata);
+  if (!plan.num_repeats.empty()) spec.num_repeats = std::strtod(plan.num_repeats.c_str(), nullptr);
+  spec.selected_round = plan.selected_round;
+  spec.selected_ratio = plan.selected_ratio;
+  spec.data_sharding = plan.data_sharding;
+  spec.buffer_size = plan.buffer_size;
+  spec.global_seed = plan.global_seed;
+  spec.reshuffle_each_iteration = plan.reshuffle_each_iteration;
+  spec.shard = shard_place_of(plan.shard);
+  if (!plan.shardshuffle.empty()) spec.shardshuffle = parse_whole<uint64_t>(plan.shardshuffle);
+  spec.detshuffle = plan.detshuffle;
+  spec.shuffle_algo = plan.shuffle_algo;
+  spec.shuffle_block_size = plan.shuffle_block_size;
+  spec.num_canonical_nodes = plan.num_canonical_nodes;
+  spec.initial_physical_nodes = plan.initial_physical_nodes;
+  spec.sample_in_epoch = plan.sample_in_epoch;
 }
 
 }  // namespace
@@ -62,6 +101,11 @@ SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n) {
   spec.shuffle_after_epoch = plan.shuffle_after_epoch;
   spec.stick_to_shard = plan.stick_to_shard;
   spec.checkpointing = plan.checkpointing;
+  spec.ranks_per_node = static_cast<uint32_t>(plan.ranks_per_node);
+  spec.workers = static_cast<uint32_t>(plan.workers);
+  spec.first_epoch = static_cast<uint32_t>(plan.first_epoch);
+  spec.dataset_shuffle = plan.dataset_shuffle;
+  set_framework_keys(plan, spec);
   if (plan.gcc != 0) spec.libstdcxx = libstdcxx_shuffle_of(plan.gcc);
   return spec;
 }

@@ -5,6 +5,7 @@
 #include "mount-helper/commands/cli.h"
 #include "mount-helper/mounts/text_file.h"
 #include "mount-helper/options/option_table.h"
+#include "plan/samplers/sampler.h"
 #include "plan/spec/keys.h"
 #include "tests/support/catch.h"
 
@@ -90,5 +91,14 @@ TEST_CASE("clairfs(1) names every key of a plan") {
   for (const PlanKey& key : plan_keys()) {
     INFO(key.name);
     CHECK(text.find("\\fB" + std::string(key.name) + "\\fR=") != std::string::npos);
+  }
+}
+
+TEST_CASE("clairfs(1) names every sampler") {
+  const std::string text = page("clairfs.1");
+  for (const std::string& name : sampler_names()) {
+    INFO(name);
+    const std::string literal = std::regex_replace(name, std::regex("\\."), "\\.");
+    CHECK(std::regex_search(text, std::regex("\n\\.B ([^\n]*, )?" + literal + "[,\n]")));
   }
 }

@@ -1,3 +1,4 @@
+#include <set>
 
 #include "tests/support/catch.h"
 #include "tests/support/sampler_check.h"
@@ -6,8 +7,7 @@ using namespace clairfs;
 
 TEST_CASE("samplers of other frameworks are refused with the way round it") {
   for (const char* name :
-       {"grain", "streaming", "mosaicml.streaming", "tf.shuffle", "tf_shuffle", "torchdata",
-        "torchdata.stateful", "accelerate", "lightning", "timm", "megatron", "webdataset"}) {
+       {"keras", "keras.image_dataset_from_directory", "fairseq", "ffcv", "huggingface", "tensorflow"}) {
     const std::string message = refusal_of({.sampler = name, .n = 10, .seed = "1"}, ENOTSUP);
     INFO(message);
     CHECK(message.starts_with("sampler:"));
@@ -18,7 +18,35 @@ TEST_CASE("samplers of other frameworks are refused with the way round it") {
 TEST_CASE("an unknown sampler is answered with the known ones") {
   const std::string message = refusal_of({.sampler = "torch.randon", .n = 10, .seed = "1"});
   for (const std::string& name : sampler_names()) CHECK(message.find(name) != std::string::npos);
-  CHECK(sampler_names().size() == 11);
+  CHECK(sampler_names().size() == 26);
+}
+
+TEST_CASE("samplers are known by the names of their classes") {
+  std::set<std::string> known;
+  for (const std::string& name : sampler_names()) {
+    CHECK(canonical_sampler(name) == name);
+    known.insert(name);
+  }
+  for (const char* name :
+       {"distributedsampler", "torch.utils.data.distributed.distributedsampler", "statefuldistributedsampler",
+        "randomsampler", "seedablerandomsampler", "transformers.trainer", "pytorch_lightning",
+        "unrepeateddistributedsampler", "ordereddistributedsampler", "repeataugsampler",
+        "torchvision.rasampler", "megatronpretrainingrandomsampler", "statefuldataloader",
+        "grain.python.indexsampler", "tf.data.dataset.shuffle", "wds.webdataset", "streamingdataset", "caffe",
+        "lmdbio"}) {
+    INFO(name);
+    CHECK(known.contains(canonical_sampler(name)));
+  }
+  CHECK(canonical_sampler("nothing") == "nothing");
+  CHECK(spec_of({{"sampler", "SeedableRandomSampler"}, {"data_seed", "3"}, {"batch_size", "8"}}).batch == 8);
+}
+
+TEST_CASE("what is known of a sampler before it is made") {
+  CHECK(sampler_traits("torch.distributed").divides);
+  CHECK_FALSE(sampler_traits("torch.random").divides);
+  CHECK_FALSE(sampler_traits("dali").seeded);
+  CHECK_FALSE(sampler_traits("accelerate").in_loader);
+  CHECK(sampler_traits("torch.random").in_loader);
 }
 
 TEST_CASE("what cannot be predicted is refused with the reason") {

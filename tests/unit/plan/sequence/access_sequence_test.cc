@@ -139,6 +139,38 @@ TEST_CASE("slack is what the workers have in flight") {
   CHECK(sequence_of("seed=1 batch=8 workers=2 prefetch_factor=3 world=4", 1000).slack() == 7 * 8 * 4);
 }
 
+TEST_CASE("files that interleave() has open at once add to the slack") {
+  CHECK(sequence_of("sampler=tf.list_files seed=1", 1000).slack() == 1);
+  CHECK(sequence_of("sampler=tf.list_files seed=1 cycle_length=16", 1000).slack() == 17);
+}
+
+TEST_CASE("ranks that share a framework's samples are followed one by one, the others together") {
+  CHECK(sequence_of("sampler=streaming shuffle=false world=4 ranks_per_node=4", 100).readers() == 4);
+  CHECK(sequence_of("sampler=tf.shuffle seed=1 world=4 ranks_per_node=4 shard=before", 100).readers() == 4);
+  CHECK(sequence_of("sampler=tf.shuffle seed=1 world=4 ranks_per_node=4 shard=none", 100).readers() == 1);
+  CHECK(sequence_of("sampler=torchdata seed=1 world=4 ranks_per_node=4", 100).readers() == 1);
+}
+
+TEST_CASE("accelerate's loader is split among the ranks in steps") {
+  auto split =
+      sequence_of("sampler=accelerate seed=1 world=2 ranks_per_node=2 batch=4 split_batches=true", 8);
+  auto whole = sequence_of("sampler=accelerate seed=1", 8);
+  const Samples order = samples_of(whole, 0);
+  // Two samples a rank and step, in turns.
+  CHECK(samples_of(split, 0) ==
+        Samples{order[0], order[2], order[1], order[3], order[4], order[6], order[5], order[7]});
+  CHECK(split.slack() == 4);
+  // The sampler drops the short batch itself, and no more.
+  auto dropping =
+      sequence_of("sampler=accelerate seed=1 world=2 batch=4 split_batches=true drop_last=true", 11);
+  CHECK(rank_of(dropping, 0, 1).size() == 4);
+}
+
+TEST_CASE("Lightning's loader drops a short batch, its sampler pads") {
+  auto sequence = sequence_of("sampler=lightning world=2 ranks_per_node=2 batch=4 drop_last=true", 11);
+  CHECK(rank_of(sequence, 0, 1).size() == 4);
+}
+
 TEST_CASE("more samples than memory is meant for are refused") {
   const auto wide = try_sequence("seed=1 sampler=torch.random world=4000", 4000000);
   REQUIRE(!wide);

@@ -133,7 +133,7 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal(R"({"seed": 42)"), {"JSON", "line 1"});
   names(refusal("{}"), {"seed", "missing"});
   names(refusal("seed=42 sampler=torch.distrbuted"), {"torch.distrbuted", "torch.distributed"});
-  names(refusal("seed=42 sampler=grain"), {"grain", "list=FILE"});
+  names(refusal("seed=42 sampler=keras"), {"keras", "list=FILE"});
   names(refusal("seed=42 format=hdf5"), {"hdf5", "format=ranges", "list=FILE"});
   names(refusal("seed=42 format=jpeg"), {"jpeg", "imagefolder"});
   names(refusal("seed=42 in_order=False"), {"in_order", "cannot be predicted"});

@@ -74,6 +74,83 @@ TEST_CASE("keys that a plan leaves out are left to the sampler") {
   CHECK(spec.torch == kNewestTorch);
 }
 
+TEST_CASE("the keys of frameworks reach their samplers") {
+  const SamplerSpec spec = spec_of({{"sampler", "accelerate"},
+                                    {"seed", "1"},
+                                    {"num_replicas", "6"},
+                                    {"ranks_per_node", "2"},
+                                    {"num_workers", "3"},
+                                    {"first_epoch", "4"},
+                                    {"dataset_shuffle", "77"},
+                                    {"block", "5"},
+                                    {"use_seedable_sampler", "no"},
+                                    {"even_batches", "false"},
+                                    {"split_batches", "true"},
+                                    {"dispatch_batches", "true"},
+                                    {"accelerate", "0.27.2"},
+                                    {"torchdata", "0.10.1"},
+                                    {"repetitions", "1.5"},
+                                    {"selected_round", "0"},
+                                    {"selected_ratio", "2"},
+                                    {"data_sharding", "false"},
+                                    {"buffer_size", "1000"},
+                                    {"global_seed", "-3"},
+                                    {"shard", "After"},
+                                    {"reshuffle_each_iteration", "false"},
+                                    {"shardshuffle", "True"},
+                                    {"detshuffle", "true"},
+                                    {"shuffle_algo", "PY1BR"},
+                                    {"shuffle_block_size", "4096"},
+                                    {"num_canonical_nodes", "128"},
+                                    {"initial_physical_nodes", "2"},
+                                    {"sample_in_epoch", "640"}});
+  CHECK(spec.world == 6);
+  CHECK(spec.ranks_per_node == 2);
+  CHECK(spec.workers == 3);
+  CHECK(spec.first_epoch == 4);
+  CHECK(spec.dataset_shuffle == "77");
+  CHECK(spec.block == 5);
+  CHECK_FALSE(spec.use_seedable_sampler);
+  CHECK_FALSE(spec.even_batches);
+  CHECK(spec.split_batches);
+  CHECK(spec.dispatch_batches);
+  CHECK(spec.accelerate == LibraryVersion{0, 27});
+  CHECK(spec.torchdata == LibraryVersion{0, 10});
+  CHECK(spec.num_repeats == 1.5);
+  CHECK(spec.selected_round == 0);
+  CHECK(spec.selected_ratio == 2);
+  CHECK_FALSE(spec.data_sharding);
+  CHECK(spec.buffer_size == 1000);
+  CHECK(spec.global_seed == "-3");
+  CHECK(spec.shard == ShardPlace::kAfter);
+  CHECK_FALSE(spec.reshuffle_each_iteration);
+  CHECK(spec.shardshuffle == uint64_t{100});
+  CHECK(spec.detshuffle);
+  CHECK(spec.shuffle_algo == "py1br");
+  CHECK(spec.shuffle_block_size == 4096);
+  CHECK(spec.num_canonical_nodes == 128);
+  CHECK(spec.initial_physical_nodes == 2);
+  CHECK(spec.sample_in_epoch == 640);
+}
+
+TEST_CASE("words of frameworks that mean nothing are refused") {
+  for (const auto& [key, value] : SamplerKeys{{"num_repeats", "0.5"},
+                                              {"num_repeats", "three"},
+                                              {"num_repeats", "1."},
+                                              {"shardshuffle", "-1"},
+                                              {"shuffle_algo", "py3"},
+                                              {"shard", "around"},
+                                              {"accelerate", "new"},
+                                              {"dataset_shuffle", "x"}}) {
+    INFO(key << "=" << value);
+    CHECK_FALSE(make_plan({{"seed", "1"}, {key, value}}));
+  }
+  CHECK_FALSE(make_plan({{"seed", "1"}, {"batch", "2"}, {"batch_size", "2"}}));  // twice
+  const auto tf = make_plan({{"sampler", "tf.shuffle"}, {"seed", "1"}, {"world", "2"}});
+  REQUIRE(!tf);
+  CHECK(tf.error().message.find("shard: missing") != std::string::npos);
+}
+
 TEST_CASE("only the sampler that drops samples itself is told of its own drop_last") {
   const auto dropping = [](const std::string& sampler, const std::string& where) {
     return spec_of({{"sampler", sampler}, {"seed", "1"}, {"drop_last", where}}).drop_last;

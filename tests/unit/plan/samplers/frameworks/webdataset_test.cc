@@ -1,0 +1,67 @@
+#include "tests/support/catch.h"
+#include "tests/support/sampler_check.h"
+
+using namespace clairfs;
+
+namespace {
+
+SamplerSpec job(const std::string& seed, uint64_t buffer, bool detshuffle = false) {
+  SamplerSpec spec{.sampler = "webdataset", .n = 8, .seed = seed};
+  spec.shardshuffle = buffer;
+  spec.detshuffle = detshuffle;
+  return spec;
+}
+
+}  // namespace
+
+// The orders below were made by webdataset's own _shuffle() and pick() (filters.py), copied into a script, on
+// Python 3.11: list(_shuffle(iter(range(8)), bufsize, 100, random.Random(seed))).
+TEST_CASE("WebDataset's buffer of shards") {
+  CHECK(indices_of(*sampler_of(job("42", 100)), 0) == std::vector<uint32_t>{1, 0, 5, 2, 7, 6, 4, 3});
+  CHECK(indices_of(*sampler_of(job("42", 3)), 0) == std::vector<uint32_t>{2, 0, 3, 5, 1, 4, 7, 6});
+  CHECK(indices_of(*sampler_of(job("42", 1)), 0) == std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(indices_of(*sampler_of(job("str:42", 100)), 0) == std::vector<uint32_t>{7, 3, 5, 2, 0, 6, 4, 1});
+  CHECK(indices_of(*sampler_of(job("42", 100)), 9) == indices_of(*sampler_of(job("42", 100)), 0));
+}
+
+TEST_CASE("WebDataset without shardshuffle keeps the order and needs no seed") {
+  const std::vector<uint32_t> all{0, 1, 2, 3, 4, 5, 6, 7};
+  CHECK(indices_of(*sampler_of({.sampler = "webdataset", .n = 8}), 3) == all);
+  CHECK(indices_of(*sampler_of(job("", 0)), 3) == all);
+  CHECK(refusal_of(job("", 100)).starts_with("seed: missing"));
+}
+
+TEST_CASE("WebDataset's detshuffle counts epochs where the process lives on") {
+  SamplerSpec spec = job("42", 100, true);
+  const auto plain = [](const std::string& seed) { return indices_of(*sampler_of(job(seed, 100)), 0); };
+  CHECK(indices_of(*sampler_of(spec), 3) == plain("45"));
+  spec.workers = 1;
+  CHECK(indices_of(*sampler_of(spec), 3) == plain("42"));
+  spec.persistent_workers = true;
+  CHECK(indices_of(*sampler_of(spec), 3) == plain("45"));
+  CHECK(refusal_of(job("str:x", 100, true)).starts_with("seed:"));
+  CHECK(refusal_of(job("1", 0, true)).starts_with("detshuffle:"));
+}
+
+TEST_CASE("WebDataset deals shards to ranks, then to workers, whose turns alternate") {
+  SamplerSpec spec{.sampler = "webdataset", .n = 11, .world = 2, .workers = 2};
+  CHECK(indices_of(*sampler_of(spec), 0, 0) == std::vector<uint32_t>{0, 2, 4, 6, 8, 10});
+  CHECK(indices_of(*sampler_of(spec), 0, 1) == std::vector<uint32_t>{1, 3, 5, 7, 9});
+  spec.shardshuffle = 100;
+  spec.seed = "42";
+  const auto own = [](uint64_t n) {
+    SamplerSpec alone{.sampler = "webdataset", .n = n, .seed = "42"};
+    alone.shardshuffle = 100;
+    return indices_of(*sampler_of(alone), 0);
+  };
+  const auto three = own(3);  // of rank 0, both workers have three shards; of rank 1 one has two
+  const auto two = own(2);
+  CHECK(indices_of(*sampler_of(spec), 0, 0) == std::vector<uint32_t>{0 + 4 * three[0], 2 + 4 * three[0],
+                                                                     0 + 4 * three[1], 2 + 4 * three[1],
+                                                                     0 + 4 * three[2], 2 + 4 * three[2]});
+  CHECK(indices_of(*sampler_of(spec), 0, 1) == std::vector<uint32_t>{1 + 4 * three[0], 3 + 4 * two[0],
+                                                                     1 + 4 * three[1], 3 + 4 * two[1],
+                                                                     1 + 4 * three[2]});
+  spec.workers = 12;
+  CHECK(refusal_of(spec).starts_with("workers:"));
+}
