@@ -27,6 +27,7 @@ SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& sour
     return index_raw(source, root, spec.file, {spec.header, spec.record, stride});
   }
   if (spec.format == "megatron") return index_megatron(source, root, spec.file);
+  if (spec.format == "mds") return index_mds(source, root, spec.file);
   if (spec.format == "lmdb") return index_lmdb(source, root, {spec.file, spec.keys, spec.skip, spec.db});
   SampleIndexResult index = index_imagefolder(source, root, spec.allow_empty);
   return index ? index : index_files(source, root);

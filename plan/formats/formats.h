@@ -44,6 +44,11 @@ SampleIndexResult index_ranges(const DatasetSource& source, const DatasetRoot& r
 /// on; the NAME.idx beside it, which every reader needs, is shared. Errors: EINVAL.
 SampleIndexResult index_megatron(const DatasetSource& source, const DatasetRoot& root, std::string_view file);
 
+/// The samples of MosaicML Streaming's MDS shards; `file` is their index.json. The index and the table at the
+/// head of each shard, which every reader needs, are shared. Errors: EINVAL, also for shards that are there
+/// in compressed form only.
+SampleIndexResult index_mds(const DatasetSource& source, const DatasetRoot& root, std::string_view file);
+
 /// The keys of a plan that say what the samples of an LMDB file are.
 struct LmdbKeys {
   std::string file;  ///< a data file, a folder with a data.mdb, or a pattern for several

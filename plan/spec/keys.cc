@@ -213,7 +213,7 @@ const PlanKey kKeys[] = {
     text("name", &PlanSpec::name, accept_name, "want up to 64 letters, digits, '-', '_' and '.'", kShown),
     text("root", &PlanSpec::root, accept_path, "want a folder of the dataset, such as train"),
     text("format", &PlanSpec::format, accept_word,
-         "want imagefolder, files, list, ranges, npy, raw, lmdb or megatron", kShown),
+         "want imagefolder, files, list, ranges, npy, raw, lmdb, megatron or mds", kShown),
     text("file", &PlanSpec::file, accept_path, "want a path below root, such as train.npy"),
     text("list", &PlanSpec::list, accept_list,
          "want a file, or an array of indices or paths such as [3,1,2]"),

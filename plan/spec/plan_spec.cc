@@ -16,9 +16,9 @@
 namespace clairfs {
 namespace {
 
-constexpr std::array<std::string_view, 8> kFormats{"imagefolder", "files", "list", "ranges",
-                                                   "npy",         "raw",   "lmdb", "megatron"};
-constexpr std::array<std::string_view, 4> kUnknownRecords{"tfrecord", "webdataset", "hdf5", "mds"};
+constexpr std::array<std::string_view, 9> kFormats{"imagefolder", "files", "list",     "ranges", "npy",
+                                                   "raw",         "lmdb",  "megatron", "mds"};
+constexpr std::array<std::string_view, 3> kUnknownRecords{"tfrecord", "webdataset", "hdf5"};
 
 /// A key that says more about some formats and has no meaning with others.
 struct FormatKey {
@@ -27,7 +27,7 @@ struct FormatKey {
   std::string_view needed;  ///< what one of them cannot do without; empty: it can
 };
 const FormatKey kFormatKeys[] = {
-    {"file", {"npy", "raw", "lmdb", "megatron"}, "PATH of the data below root"},
+    {"file", {"npy", "raw", "lmdb", "megatron", "mds"}, "PATH of the data below root"},
     {"record", {"raw"}, "BYTES of a sample"},
     {"header", {"raw"}, ""},
     {"stride", {"raw"}, ""},
@@ -194,8 +194,11 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   if (spec.sampler == "torch.subset" && spec.indices.empty() && !spec.list_numbers_samples())
     spec.indices.swap(spec.list);
   if (!spec.list.empty() && !given.contains("sampler") && !spec.list_numbers_samples()) spec.sampler = "list";
-  if (!spec.file.empty() && !given.contains("format"))
-    spec.format = spec.record != 0 ? "raw" : !spec.keys.empty() ? "lmdb" : "npy";
+  if (spec.format == "mds" && spec.file.empty()) spec.file = "index.json";
+  if (!spec.file.empty() && !given.contains("format")) {
+    const bool mds = spec.file == "index.json" || spec.file.ends_with("/index.json");
+    spec.format = mds ? "mds" : spec.record != 0 ? "raw" : !spec.keys.empty() ? "lmdb" : "npy";
+  }
   if (Status status = validate_plan(spec); !status) return status.error();
   return spec;
 }

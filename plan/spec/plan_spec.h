@@ -26,16 +26,16 @@ struct PlanSpec {
   std::string name = "default";  ///< several plans may be active; the name tells them apart
 
   // The dataset, and how the framework numbers its samples.
-  std::string root;          ///< folder inside the dataset; empty: the dataset itself
-  std::string format;        ///< imagefolder, files, list, ranges, npy, raw, lmdb; empty: detected
-  std::string file;          ///< npy, raw, lmdb: what holds the samples, relative to `root`
-  std::string list;          ///< file with paths, ranges or indices, or an array "[3,1,2]" in place
-  uint64_t record = 0;       ///< raw: bytes of a sample
-  uint64_t header = 0;       ///< raw: bytes before a file's first sample
-  uint64_t stride = 0;       ///< raw: bytes from one sample to the next; 0: `record`
-  std::string keys;          ///< lmdb: cursor, decimal, patterns such as image-%09d, or a file of keys
-  std::string skip;          ///< lmdb: patterns of keys that are no samples, beside the usual ones
-  std::string db;            ///< lmdb: a named database; empty: the main one
+  std::string root;     ///< folder inside the dataset; empty: the dataset itself
+  std::string format;   ///< imagefolder, files, list, ranges, npy, raw, lmdb, megatron, mds; empty: detected
+  std::string file;     ///< npy, raw, lmdb: what holds the samples, relative to `root`
+  std::string list;     ///< file with paths, ranges or indices, or an array "[3,1,2]" in place
+  uint64_t record = 0;  ///< raw: bytes of a sample
+  uint64_t header = 0;  ///< raw: bytes before a file's first sample
+  uint64_t stride = 0;  ///< raw: bytes from one sample to the next; 0: `record`
+  std::string keys;     ///< lmdb: cursor, decimal, patterns such as image-%09d, or a file of keys
+  std::string skip;     ///< lmdb: patterns of keys that are no samples, beside the usual ones
+  std::string db;       ///< lmdb: a named database; empty: the main one
   bool allow_empty = false;  ///< imagefolder: class folders without an image are no error
   uint64_t n = 0;            ///< samples expected in the dataset; 0: as many as there are
 

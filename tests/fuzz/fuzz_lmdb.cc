@@ -1,5 +1,5 @@
-// LMDB data files, indexes of Megatron's and lists of ranges: whatever they say, samples lie in their files,
-// and what is read of a file is bounded by its size.
+// LMDB data files, indexes of Megatron's and of MDS shards, and lists of ranges: whatever they say, samples
+// lie in their files, and what is read of a file is bounded by its size.
 #include <algorithm>
 
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ DatasetSource packed_dataset(std::string_view bytes, uint64_t& read) {
   const FileId root = builder.add(FileId(0), "", attributes);
   attributes.mode = S_IFREG | 0644;
   attributes.size = bytes.size();
-  for (const char* name : {"x", "x.bin", "x.idx"}) builder.add(root, name, attributes);
+  for (const char* name : {"x", "x.bin", "x.idx", "shard.mds"}) builder.add(root, name, attributes);
   DatasetSource source;
   source.catalog = builder.finish(0, 0).value();
   source.prefixes.is_directory = [](const std::string&) { return false; };
@@ -50,6 +50,24 @@ void check_ranges(const DatasetSource& source, const SampleIndexResult& index) {
   }
 }
 
+/// The input as an index.json, and as a shard of an index that names it.
+void check_mds(std::string_view bytes) {
+  uint64_t read = 0;
+  const DatasetSource source = packed_dataset(bytes, read);
+  const DatasetRoot root{FileId(0), 0};
+  check_ranges(source, index_mds(source, root, "x"));
+  const std::string index =
+      R"({"shards":[{"format":"mds","samples":3,"raw_data":{"basename":"shard.mds"}}]})";
+  const auto shard_bytes = source.read_bytes;
+  DatasetSource with_index = packed_dataset(bytes, read);
+  const FileId shard = with_index.catalog->find("shard.mds").value();
+  with_index.read_bytes = [&](FileId file, uint64_t offset, uint32_t length) -> Result<std::string> {
+    if (file == shard) return shard_bytes(file, offset, length);
+    return offset > index.size() ? std::string() : index.substr(offset, length);
+  };
+  check_ranges(with_index, index_mds(with_index, root, "x"));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -65,6 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   check_ranges(source, index_megatron(source, root, "x.bin"));
+  check_mds(bytes);
   const fuzz::MemoryFile list(bytes);
   check_ranges(source, index_ranges(source, root, list.path()));
   return 0;

@@ -1,0 +1,136 @@
+// The samples of MosaicML Streaming's MDS shards, read in place.
+// Source: mosaicml/streaming, streaming/base/format/mds/{reader,writer}.py: u32 count, u32 begin of each
+// sample and the end of the last, then what describes the columns, then the samples. A reader opens the shard
+// without a buffer for each sample, reads two of these numbers, and then the sample.
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "plan/formats/data_files.h"
+#include "plan/formats/formats.h"
+#include "plan/formats/mds/mds_index.h"
+#include "plan/formats/records/record_table.h"
+#include "plan/spec/keys.h"
+
+namespace clairfs {
+namespace {
+
+constexpr uint64_t kTablesAtOnce = 16 << 20;  // bytes: thousands of shards of as many samples
+constexpr uint64_t kIndexAtOnce = 4 << 20;    // bytes of index.json in a read
+constexpr uint64_t kLargestTable =
+    256 << 20;  // bytes: 67 million samples in a shard of 4 GiB, whose offsets are 32 bits
+
+uint32_t mds_number(std::string_view bytes, uint64_t index) {
+  uint32_t number = 0;
+  for (unsigned i = 0; i < 4; ++i) number |= uint32_t{static_cast<uint8_t>(bytes[4 * index + i])} << (8 * i);
+  return number;
+}
+
+/// A shard's file and the numbers at its beginning.
+struct MdsTable {
+  uint32_t samples;
+  ByteRange range;
+};
+
+Result<std::string> read_whole(const DatasetSource& source, FileId file) {
+  const uint64_t size = source.catalog->stamp(file).size;
+  if (size > kMaxMdsIndexBytes) return Error{EINVAL, "is larger than 64 MiB"};
+  std::vector<ByteRange> pieces;
+  for (uint64_t at = 0; at < size; at += kIndexAtOnce) {
+    pieces.push_back({file, at, std::min(kIndexAtOnce, size - at)});
+  }
+  const auto read = source.read_all(pieces);
+  if (!read) return read.error();
+  std::string text;
+  for (const std::string& piece : *read) text += piece;
+  return text;
+}
+
+Result<MdsTable> locate_table(const DatasetSource& source, const DatasetRoot& root, const std::string& folder,
+                              const MdsShard& shard) {
+  const std::string path = folder + shard.basename;
+  const auto refuse = [&](std::string_view why) {
+    return Error{EINVAL, fmt::format("{} {}", shortened(path, 200), why)};
+  };
+  if (shard.format != "mds") return refuse("is of another format; want format=list, or ranges");
+  const Result<FileId> file = find_data_file(source, root, path);
+  if (!file) {
+    return refuse(shard.compressed ? "is compressed: the bytes of a sample are in no one place"
+                                   : "is not there: " + file.error().message);
+  }
+  const uint64_t bytes = 4 * (uint64_t{shard.samples} + 2);
+  if (bytes > kLargestTable || bytes > source.catalog->stamp(*file).size) return refuse("is cut off");
+  return MdsTable{shard.samples, {*file, 0, bytes}};
+}
+
+// Errors: EINVAL with the cause alone.
+Status add_shard(const DatasetSource& source, const MdsTable& table, std::string_view bytes,
+                 RecordTableBuilder& builder) {
+  const auto refuse = [&](std::string_view why) {
+    return Error{EINVAL, fmt::format("{} {}", shortened(source.catalog->path(table.range.file), 200), why)};
+  };
+  if (bytes.size() != table.range.length) return refuse("is cut off");
+  if (mds_number(bytes, 0) != table.samples) return refuse("has not as many samples as index.json says");
+  for (uint64_t sample = 0; sample < table.samples; ++sample) {
+    const uint32_t begin = mds_number(bytes, 1 + sample);
+    const uint32_t end = mds_number(bytes, 2 + sample);
+    if (begin < table.range.length || end < begin) return refuse("is damaged");
+    if (Status status = builder.add_sample(ByteRange{table.range.file, begin, end - begin}); !status)
+      return status;
+  }
+  return builder.share(table.range);
+}
+
+Status add_shards(const DatasetSource& source, const std::vector<MdsTable>& tables,
+                  RecordTableBuilder& builder) {
+  for (size_t next = 0; next < tables.size();) {
+    std::vector<ByteRange> pieces;
+    uint64_t bytes = 0;
+    while (next + pieces.size() < tables.size() && bytes < kTablesAtOnce) {
+      pieces.push_back(tables[next + pieces.size()].range);
+      bytes += pieces.back().length;
+    }
+    const auto read = source.read_all(pieces);
+    if (!read) return read.error();
+    for (const std::string& table : *read) {
+      if (Status status = add_shard(source, tables[next], table, builder); !status) return status;
+      ++next;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+SampleIndexResult index_mds(const DatasetSource& source, const DatasetRoot& root, std::string_view file) {
+  const std::string name(file);
+  const auto refuse = [&](const Error& error) {
+    return error.code == EINVAL ? plan_error("file", name, error.message) : error;
+  };
+  const Result<FileId> index = find_data_file(source, root, name);
+  if (!index) return refuse(index.error());
+  const Result<std::string> text = read_whole(source, *index);
+  if (!text) return refuse(text.error());
+  const Result<std::vector<MdsShard>> shards = parse_mds_index(*text);
+  if (!shards) return refuse(shards.error());
+  if (const auto sizes = mds_shard_sizes(*shards); !sizes) return refuse(sizes.error());
+  const size_t slash = name.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : name.substr(0, slash + 1);
+  std::vector<MdsTable> tables;
+  for (const MdsShard& shard : *shards) {
+    const Result<MdsTable> table = locate_table(source, root, folder, shard);
+    if (!table) return refuse(table.error());
+    tables.push_back(*table);
+  }
+  RecordTableBuilder builder(source.catalog, "mds");
+  if (const Status added = add_shards(source, tables, builder); !added) return refuse(added.error());
+  if (const Status shared = builder.share({*index, 0, source.catalog->stamp(*index).size}); !shared) {
+    return refuse(shared.error());
+  }
+  return SampleIndexResult(builder.finish());
+}
+
+}  // namespace clairfs
