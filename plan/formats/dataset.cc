@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cache/base/fd.h"
+#include "cache/base/text.h"
 #include "plan/formats/formats.h"
 #include "plan/spec/keys.h"
 
@@ -26,7 +27,14 @@ SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& sour
     const uint64_t stride = spec.stride == 0 ? spec.record : spec.stride;
     return index_raw(source, root, spec.file, {spec.header, spec.record, stride});
   }
-  if (spec.format == "megatron") return index_megatron(source, root, spec.file);
+  if (spec.format == "megatron" && spec.sequence_length == 0) return index_megatron(source, root, spec.file);
+  if (spec.format == "megatron") {
+    const auto seed = parse_whole<uint32_t>(spec.seed);
+    if (!seed) return plan_error("seed", spec.seed, "want Megatron's --seed, a number from 0 to 2^32 - 1");
+    return index_megatron_gpt(
+        source, root, spec.file,
+        {spec.sequence_length, spec.train_samples, *seed, spec.split.empty() ? "1" : spec.split});
+  }
   if (spec.format == "mds") return index_mds(source, root, spec.file);
   if (spec.format == "lmdb") return index_lmdb(source, root, {spec.file, spec.keys, spec.skip, spec.db});
   SampleIndexResult index = index_imagefolder(source, root, spec.allow_empty);

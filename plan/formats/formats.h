@@ -44,6 +44,20 @@ SampleIndexResult index_ranges(const DatasetSource& source, const DatasetRoot& r
 /// on; the NAME.idx beside it, which every reader needs, is shared. Errors: EINVAL.
 SampleIndexResult index_megatron(const DatasetSource& source, const DatasetRoot& root, std::string_view file);
 
+/// The keys of a plan that say what Megatron-LM's GPTDataset makes of a NAME.bin.
+struct GptPlan {
+  uint64_t sequence_length = 0;  ///< tokens, at least 1
+  uint64_t train_samples = 0;    ///< that training asks for; 0: one epoch's
+  uint32_t seed = 0;
+  std::string split = "1";  ///< parts of the documents, the first of which are trained on
+};
+
+/// The training samples of GPTDataset, in the order of its own shuffle: sample i is dataset[i], a range for
+/// each document that it takes tokens of. Memory while it is made: 16 bytes a document of the file, 4 a
+/// document and epoch, 12 a sample. Errors: EINVAL.
+SampleIndexResult index_megatron_gpt(const DatasetSource& source, const DatasetRoot& root,
+                                     std::string_view file, const GptPlan& plan);
+
 /// The samples of MosaicML Streaming's MDS shards; `file` is their index.json. The index and the table at the
 /// head of each shard, which every reader needs, are shared. Errors: EINVAL, also for shards that are there
 /// in compressed form only.

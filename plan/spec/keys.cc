@@ -167,6 +167,11 @@ bool accept_shuffle_algo(std::string& value) {
   return one_of<6>(value = lower(value), {"py1e", "py1s", "py2s", "py1b", "py1br", "naive"});
 }
 
+bool accept_split(std::string& value) {
+  return !value.empty() && value.size() <= 64 &&
+         all_of(value, [](char c) { return is_digit(c) || c == '.' || c == ','; });
+}
+
 // Also the words that WebDataset takes for 100 shards and for none.
 bool accept_shardshuffle(std::string& value) {
   const std::string word = lower(value);
@@ -224,6 +229,9 @@ const PlanKey kKeys[] = {
          "want cursor, decimal, patterns such as image-%09d, or a file that lists the keys"),
     text("skip", &PlanSpec::skip, accept_path, "want keys that are no samples, such as meta*,info"),
     text("db", &PlanSpec::db, accept_path, "want the name of a database in the file"),
+    number("sequence_length", &PlanSpec::sequence_length, 1, kMostBatch, "tokens of a GPT sample"),
+    number("train_samples", &PlanSpec::train_samples, 1, kMost32, "samples that training asks for"),
+    text("split", &PlanSpec::split, accept_split, "want parts such as 969,30,1"),
     yes_or_no("allow_empty", &PlanSpec::allow_empty),
     number("n", &PlanSpec::n, 1, kMost32, "samples of the dataset"),
     text("sampler", &PlanSpec::sampler, accept_sampler, "want a sampler such as torch.distributed", kShown),
@@ -313,11 +321,21 @@ struct OtherKey {
 
 // Arguments as the frameworks write them.
 constexpr OtherKey kOtherKeys[] = {
-    {"batch_size", "batch"},         {"micro_batch_size", "batch"}, {"num_workers", "workers"},
-    {"num_replicas", "world"},       {"world_size", "world"},       {"num_processes", "world"},
-    {"num_shards", "world"},         {"shard_count", "world"},      {"data_seed", "seed"},
-    {"shuffle_seed", "seed"},        {"op_seed", "seed"},           {"repetitions", "num_repeats"},
-    {"drop_remainder", "drop_last"}, {"num_epochs", "epochs"},
+    {"batch_size", "batch"},
+    {"micro_batch_size", "batch"},
+    {"num_workers", "workers"},
+    {"num_replicas", "world"},
+    {"world_size", "world"},
+    {"num_processes", "world"},
+    {"num_shards", "world"},
+    {"shard_count", "world"},
+    {"data_seed", "seed"},
+    {"shuffle_seed", "seed"},
+    {"op_seed", "seed"},
+    {"repetitions", "num_repeats"},
+    {"seq_length", "sequence_length"},
+    {"drop_remainder", "drop_last"},
+    {"num_epochs", "epochs"},
 };
 
 }  // namespace

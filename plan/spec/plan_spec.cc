@@ -34,6 +34,9 @@ const FormatKey kFormatKeys[] = {
     {"keys", {"lmdb"}, "cursor, decimal, a pattern such as image-%09d, or a file that lists the keys"},
     {"skip", {"lmdb"}, ""},
     {"db", {"lmdb"}, ""},
+    {"sequence_length", {"megatron"}, ""},
+    {"train_samples", {"megatron"}, ""},
+    {"split", {"megatron"}, ""},
 };
 
 template <class Container>
@@ -76,6 +79,12 @@ Status check_format(const PlanSpec& spec) {
   }
   for (const FormatKey& known : kFormatKeys) {
     if (Status status = check_format_key(known, spec); !status) return status;
+  }
+  if (spec.sequence_length == 0 && (spec.train_samples != 0 || !spec.split.empty())) {
+    return plan_error("sequence_length", "", "missing: train_samples and split are those of GPT samples");
+  }
+  if (spec.sequence_length != 0 && spec.seed.empty()) {
+    return plan_error("seed", "", "missing: GPT samples are shuffled with Megatron's --seed");
   }
   if (spec.stride != 0 && spec.stride < spec.record) {
     return plan_error("stride", std::to_string(spec.stride),

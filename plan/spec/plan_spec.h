@@ -36,8 +36,11 @@ struct PlanSpec {
   std::string keys;     ///< lmdb: cursor, decimal, patterns such as image-%09d, or a file of keys
   std::string skip;     ///< lmdb: patterns of keys that are no samples, beside the usual ones
   std::string db;       ///< lmdb: a named database; empty: the main one
-  bool allow_empty = false;  ///< imagefolder: class folders without an image are no error
-  uint64_t n = 0;            ///< samples expected in the dataset; 0: as many as there are
+  uint64_t sequence_length = 0;  ///< megatron: tokens of a GPT sample; 0: samples are sequences
+  uint64_t train_samples = 0;    ///< megatron: samples that training asks for; 0: one epoch's
+  std::string split;             ///< megatron: such as 969,30,1; empty: all documents are trained on
+  bool allow_empty = false;      ///< imagefolder: class folders without an image are no error
+  uint64_t n = 0;                ///< samples expected in the dataset; 0: as many as there are
 
   // The order.
   std::string sampler = "torch.distributed";

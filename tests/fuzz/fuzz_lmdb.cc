@@ -83,6 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   check_ranges(source, index_megatron(source, root, "x.bin"));
+  check_ranges(source, index_megatron_gpt(source, root, "x.bin", {3, 40, 1, "2,1"}));
   check_mds(bytes);
   const fuzz::MemoryFile list(bytes);
   check_ranges(source, index_ranges(source, root, list.path()));

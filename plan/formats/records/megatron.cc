@@ -1,100 +1,30 @@
-// The sequences of Megatron-LM's IndexedDataset (megatron/core/datasets/indexed_dataset.py): tokens in
-// NAME.bin, and in NAME.idx the length and the place of each sequence.
-#include <algorithm>
-#include <array>
+// The sequences of Megatron-LM's IndexedDataset, each a sample.
 #include <cerrno>
-#include <cstdint>
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
-#include "plan/formats/data_files.h"
 #include "plan/formats/formats.h"
+#include "plan/formats/records/megatron_index.h"
 #include "plan/formats/records/record_table.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {
-namespace {
-
-constexpr std::string_view kMegatronMagic("MMIDIDX\0\0", 9);
-constexpr uint64_t kMegatronHeader = 34;  // magic, version, type of token, numbers of sequences and documents
-constexpr uint64_t kSequencesAtOnce = 1 << 16;
-
-uint64_t little_endian(std::string_view bytes, size_t at, unsigned width) {
-  uint64_t number = 0;
-  for (unsigned i = 0; i < width; ++i) number |= uint64_t{static_cast<uint8_t>(bytes[at + i])} << (8 * i);
-  return number;
-}
-
-/// What the header of an index says.
-struct MegatronHeader {
-  uint64_t token_bytes;
-  uint64_t sequences;
-};
-
-// Errors: EINVAL with the cause alone.
-Result<MegatronHeader> parse_megatron_header(std::string_view bytes, uint64_t file_size) {
-  // By the code of the type: none, uint8, int8, int16, int32, int64, float64, float32, uint16.
-  constexpr std::array<uint64_t, 9> kTokenBytes{0, 1, 1, 2, 4, 8, 8, 4, 2};
-  if (bytes.size() < kMegatronHeader || !bytes.starts_with(kMegatronMagic))
-    return Error{EINVAL, "is no index of Megatron's"};
-  const uint64_t version = little_endian(bytes, 9, 8);
-  const uint64_t type = little_endian(bytes, 17, 1);
-  const uint64_t sequences = little_endian(bytes, 18, 8);
-  if (version != 1) return Error{EINVAL, fmt::format("has the unknown version {}", version)};
-  if (type == 0 || type >= kTokenBytes.size())
-    return Error{EINVAL, fmt::format("has tokens of the unknown type {}", type)};
-  if (sequences >= UINT32_MAX) return Error{EINVAL, "has more sequences than 32 bits can number"};
-  if (sequences * 12 > file_size - kMegatronHeader) return Error{EINVAL, "is cut off"};
-  return MegatronHeader{kTokenBytes[type], sequences};
-}
-
-// Errors: as above, or what a read returned.
-Status add_sequences(const DatasetSource& source, FileId index, FileId data, RecordTableBuilder& table) {
-  const uint64_t size = source.catalog->stamp(index).size;
-  const ByteRange start{index, 0, std::min(size, kMegatronHeader)};
-  const auto first = start.length == 0 ? std::vector<std::string>(1) : source.read_all({&start, 1});
-  if (!first) return first.error();
-  const Result<MegatronHeader> header = parse_megatron_header(first->front(), size);
-  if (!header) return header.error();
-  const uint64_t places = kMegatronHeader + 4 * header->sequences;
-  for (uint64_t done = 0; done < header->sequences; done += kSequencesAtOnce) {
-    const uint64_t count = std::min(kSequencesAtOnce, header->sequences - done);
-    const std::array<ByteRange, 2> pieces{ByteRange{index, kMegatronHeader + 4 * done, 4 * count},
-                                          ByteRange{index, places + 8 * done, 8 * count}};
-    const auto read = source.read_all(pieces);
-    if (!read) return read.error();
-    const std::string& lengths = (*read)[0];
-    const std::string& offsets = (*read)[1];
-    if (lengths.size() != 4 * count || offsets.size() != 8 * count) return Error{EINVAL, "is cut off"};
-    for (uint64_t i = 0; i < count; ++i) {
-      const ByteRange range{data, little_endian(offsets, 8 * i, 8),
-                            little_endian(lengths, 4 * i, 4) * header->token_bytes};
-      if (Status status = table.add_sample(range); !status) return status;
-    }
-  }
-  return table.share({index, 0, size});
-}
-
-}  // namespace
 
 SampleIndexResult index_megatron(const DatasetSource& source, const DatasetRoot& root,
                                  std::string_view file) {
-  const auto refuse = [&](const std::string& why) { return plan_error("file", file, why); };
-  const auto files = find_data_files(source, root, file);
-  if (!files) return refuse(files.error().message);
+  const auto refuse = [&](const Error& error) {
+    return error.code == EINVAL ? plan_error("file", file, error.message) : error;
+  };
+  const auto files = find_megatron_files(source, root, file);
+  if (!files) return refuse(files.error());
   RecordTableBuilder table(source.catalog, "megatron");  // whose readers map the file, or use no buffer
-  for (const FileId data : *files) {
-    const std::string path = source.catalog->path(data);
-    const std::string shown = shortened(path, 200);
-    if (!path.ends_with(".bin")) return refuse(shown + " is not named .bin");
-    const auto index = source.catalog->find(path.substr(0, path.size() - 4) + ".idx");
-    if (!index || source.catalog->kind(*index) != Catalog::Kind::file)
-      return refuse(shown + " has no .idx file beside it");
-    const Status added = add_sequences(source, *index, data, table);
-    if (!added && added.error().code != EINVAL) return added.error();
-    if (!added) return refuse(shortened(source.catalog->path(*index), 200) + " " + added.error().message);
+  for (const MegatronFiles& pair : *files) {
+    const Status added = for_each_sequence(source, pair.index, [&](const MegatronSequence& sequence) {
+      return table.add_sample(ByteRange{pair.data, sequence.offset, sequence.bytes()});
+    });
+    if (!added) return refuse(added.error());
+    const Status shared = table.share({pair.index, 0, source.catalog->stamp(pair.index).size});
+    if (!shared) return refuse(shared.error());
   }
   return SampleIndexResult(table.finish());
 }

@@ -152,7 +152,7 @@ TEST_CASE("Megatron's sequential sampler deals micro-batches") {
 TEST_CASE("every kind of case in the frameworks' vectors is looked at") {
   std::set<std::string> kinds;
   for (const auto& test : golden::cases("frameworks")) kinds.insert(test.at("params").at("kind"));
-  // megatron_index belongs to the numbering of GPT samples.
+  // megatron_index: unit/plan/formats/records/megatron_gpt_test.cc.
   CHECK(kinds == std::set<std::string>{"accelerate_seedable+shard", "timm_ordered", "timm_repeataug",
                                        "torchvision_ra", "megatron_random_sampler", "megatron_index",
                                        "lightning_unrepeated"});

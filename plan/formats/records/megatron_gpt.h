@@ -1,0 +1,30 @@
+// Megatron-LM's GPTDataset: samples of a number of tokens each, which span documents in a shuffled order.
+// Source: NVIDIA/Megatron-LM, megatron/core/datasets/gpt_dataset.py, helpers.cpp (build_sample_idx).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "plan/random/mt19937.h"
+
+namespace clairfs {
+
+/// _build_document_index(): the documents first ... first + count - 1 of each epoch, all epochs shuffled
+/// together; the last one by itself with `separate_final_epoch`.
+std::vector<uint32_t> gpt_document_index(uint32_t first, uint32_t count, uint64_t epochs,
+                                         bool separate_final_epoch, Mt19937& random);
+
+/// _build_shuffle_index(): 0 ... total - 1, the first `samples` and the rest each shuffled by itself.
+std::vector<uint32_t> gpt_shuffle_index(uint64_t samples, uint64_t total, Mt19937& random);
+
+/// The documents that a split such as "969,30,1" gives to training.
+struct GptDocuments {
+  uint32_t first = 0;
+  uint32_t count = 0;
+};
+/// Nothing for text that is no split.
+std::optional<GptDocuments> gpt_training_documents(std::string_view split, uint32_t documents);
+
+}  // namespace clairfs
