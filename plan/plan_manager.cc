@@ -184,9 +184,10 @@ Status PlanManager::cancel_all() {
 
 // Plans may have a folder in common, as those of the training and the validation half of it: an access that
 // is in order for one of them says nothing against the others.
-void PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
-                          const SentinelOf& sentinel) {
-  if (!any()) return;
+Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
+                         const SentinelOf& sentinel) {
+  Use use;
+  if (!any()) return use;
   const TimePoint now = parts_.clock.now();
   struct Unexplained {
     std::shared_ptr<PlanRun> run;
@@ -205,16 +206,19 @@ void PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_
       continue;
     }
     explained = true;
+    if (use.order == OrderId() && observed.position.value_or(-1) >= 0)
+      use = {run->reader(observed.rank).order(), static_cast<uint64_t>(*observed.position)};
     if (observed.verdict == Tracker::Verdict::in_order) parts_.metrics.plan_observations_in_order.add();
     follow_up(run, access, observed);
   }
-  if (explained) return;
+  if (explained) return use;
   for (const auto& [run, samples] : unexplained) {
     const RankTrackers::Observed observed = run->observe(thread, samples, access, now);
     if (observed.verdict == Tracker::Verdict::out_of_order)
       parts_.metrics.plan_observations_out_of_order.add();
     follow_up(run, access, observed);
   }
+  return use;
 }
 
 // What an access asks for: staging goes on, the next epoch is made, or it is found out why the plan is lost.

@@ -72,9 +72,10 @@ class PlanManager {
 
   /// A request of a thread for bytes of a file has arrived, or (length 0, Access::open) the file was opened.
   /// `sentinel`: the request is for the page of one (Staging::sentinels()), so it tells the sample of that
-  /// plan, whatever else it asks for.
-  void observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
-               const SentinelOf& sentinel = {});
+  /// plan, whatever else it asks for. Returns the use that the request is for, of the first plan that has
+  /// one.
+  Use observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
+              const SentinelOf& sentinel = {});
 
   /// All plans for people: text, state, position, distance ahead, divergence. The control file's text.
   std::string text() const;

@@ -32,19 +32,20 @@ ChunkCache::~ChunkCache() {
   table_.clear();
 }
 
-void ChunkCache::acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done) {
+void ChunkCache::acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done, const Use& use) {
   if (ChunkRef data = resident(chunk)) return done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
-  join_or_start(FetchScope::anywhere, chunk, urgency, done);
+  join_or_start(FetchScope::anywhere, chunk, urgency, done, use);
 }
 
 bool ChunkCache::acquire_within(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done) {
-  return join_or_start(scope, chunk, urgency, done);
+  return join_or_start(scope, chunk, urgency, done, {});
 }
 
-bool ChunkCache::join_or_start(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done) {
+bool ChunkCache::join_or_start(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done,
+                               const Use& use) {
   const ChunkRange range = catalog_.range(chunk);
   const bool may_wait = scope == FetchScope::anywhere && fetcher_.asks_others(range.file, range.offset);
-  ChunkTable::Joined joined = table_.join(scope, chunk, may_wait, urgency, done);
+  ChunkTable::Joined joined = table_.join(scope, chunk, may_wait, urgency, use, done);
   if (joined.data) {
     done(AcquiredChunk{std::move(joined.data), Origin::ram, false, 0});
     return true;

@@ -78,18 +78,20 @@ class ChunkCache {
   ChunkCache& operator=(const ChunkCache&) = delete;
 
   /// Calls `done` exactly once with the whole chunk: before returning if it is in memory, else from the
-  /// thread that completed the fetch. Errors: those of the source; ECANCELED after stop().
-  void acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done);
+  /// thread that completed the fetch. `use`: see TierPolicy. Errors: those of the source; ECANCELED after
+  /// stop().
+  void acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done, const Use& use = {});
 
   /// As acquire(), for whoever needs only bytes [offset, offset + length) of a file and no others of that
   /// chunk soon. If the chunk is neither here nor on its way and no tier would keep it, the range alone is
   /// read and forgotten, unless it is nearly all of the chunk. AcquiredChunk::start says where in the chunk
   /// `data` begins. A range that is read alone is joined by nobody, and raise() does not reach it. REQUIRES:
   /// length > 0 and the range lies within one chunk of the file.
-  void acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency, const AcquireDone& done);
+  void acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency, const AcquireDone& done,
+                     const Use& use = {});
 
   /// Bytes that acquire_range() would bring into memory, or pin there: the range's or its chunk's.
-  uint64_t bytes_acquired(FileId file, uint64_t offset, uint64_t length) const;
+  uint64_t bytes_acquired(FileId file, uint64_t offset, uint64_t length, const Use& use = {}) const;
 
   /// acquire() on behalf of another node, from memory or within `scope`, and never by a fetch that waits for
   /// a third node. False, and `done` is not called, if it could not come from there. REQUIRES: scope is not
@@ -101,14 +103,14 @@ class ChunkCache {
 
   /// As acquire(), for bytes [offset, offset + length) of a file, with the urgency of a waiting reader.
   /// REQUIRES: length > 0 and the range lies within the file.
-  void read(FileId file, uint64_t offset, uint64_t length, ReadDone done);
+  void read(FileId file, uint64_t offset, uint64_t length, ReadDone done, const Use& use = {});
 
   /// The chunk if it is in memory; starts nothing.
   ChunkRef resident(ChunkId chunk) const { return table_.resident(chunk); }
   /// What the tiers could still take.
   TierSpace space() const { return tiers_.space(); }
-  /// Whether the chunk would stay in a tier if it were fetched now; `space` is space().
-  bool would_keep(ChunkId chunk, const TierSpace& space) const { return tiers_.would_keep(chunk, space); }
+  /// Whether the chunk would stay in a tier if it were fetched now, for no use yet; `space` is space().
+  bool would_keep(ChunkId chunk, const TierSpace& space) const { return tiers_.would_keep(chunk, space, {}); }
   /// NVMe is slower than what is brought in for it: more would be fetched in vain.
   bool writes_are_behind() const { return tiers_.writes_are_behind(); }
   /// Where the chunk is kept now.
@@ -127,11 +129,14 @@ class ChunkCache {
 
   ChunkCache(const Parts& parts, std::unique_ptr<RamArena> ram_arena, std::unique_ptr<RamArena> transit_arena,
              uint64_t ram_capacity, const TransitShares& shares);
-  bool join_or_start(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done);
-  void acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done);
+  bool join_or_start(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done,
+                     const Use& use);
+  void acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done, const Use& use);
   void acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
-                       const AcquireDone& done);
-  bool passes(ChunkId chunk) const { return !table_.here_or_coming(chunk) && !would_keep(chunk, space()); }
+                       const AcquireDone& done, const Use& use);
+  bool passes(ChunkId chunk, const Use& use) const {
+    return !table_.here_or_coming(chunk) && !tiers_.would_keep(chunk, space(), use);
+  }
   ChunkId chunk_at(FileId file, uint64_t offset) const;
 
   const Catalog& catalog_;

@@ -5,7 +5,7 @@
 namespace clairfs {
 
 ChunkTable::Joined ChunkTable::join(FetchScope scope, ChunkId chunk, bool may_wait, Urgency urgency,
-                                    const AcquireDone& done) {
+                                    const Use& use, const AcquireDone& done) {
   Joined joined;
   Shard& home = shard(chunk);
   MutexLock lock(home.mutex);
@@ -26,6 +26,7 @@ ChunkTable::Joined ChunkTable::join(FetchScope scope, ChunkId chunk, bool may_wa
     joined.fetch = found->second;
     joined.raised = joined.fetch->demand.raise(urgency);
   }
+  if (joined.fetch->use.order == OrderId()) joined.fetch->use = use;
   joined.fetch->waiters.push_back(done);
   return joined;
 }
@@ -36,11 +37,11 @@ FetchPtr ChunkTable::find(ChunkId chunk) const {
   return found == shard(chunk).fetches.end() ? nullptr : found->second;
 }
 
-std::optional<size_t> ChunkTable::settle_store(Fetch& fetch) {
+ChunkTable::Settled ChunkTable::settle(Fetch& fetch) {
   MutexLock lock(shard(fetch.chunk).mutex);
   const uint8_t store = slots_[fetch.chunk.index()].store;
   fetch.may_wait = fetch.may_wait && store == 0;
-  return number(store);
+  return {number(store), fetch.use};
 }
 
 void ChunkTable::keep_from_others(Fetch& fetch) {

@@ -31,12 +31,17 @@ class ChunkTable {
   };
   /// Adds `done` to those who wait for the chunk, unless it is in memory. `may_wait`: a fetch that starts now
   /// may wait for another node. Who may not take the chunk from anywhere is refused where it would have to.
-  Joined join(FetchScope scope, ChunkId chunk, bool may_wait, Urgency urgency, const AcquireDone& done);
+  Joined join(FetchScope scope, ChunkId chunk, bool may_wait, Urgency urgency, const Use& use,
+              const AcquireDone& done);
   /// The fetch of the chunk that is under way; null: none.
   FetchPtr find(ChunkId chunk) const;
 
-  /// The store that the fetch takes its chunk from. A fetch from NVMe waits for no other node.
-  std::optional<size_t> settle_store(Fetch& fetch);
+  struct Settled {
+    std::optional<size_t> store;  ///< that the fetch takes its chunk from
+    Use use;                      ///< that it is for, as far as anybody has said by now
+  };
+  /// Where the fetch goes from here. A fetch from NVMe waits for no other node.
+  Settled settle(Fetch& fetch);
   /// From now on the fetch waits for no other node.
   void keep_from_others(Fetch& fetch);
 

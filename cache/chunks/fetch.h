@@ -36,6 +36,7 @@ struct Fetch {
   // For another node; never turns true later. Only the thread that carries the fetch on writes it, and reads
   // it without the lock.
   bool may_wait = false;
+  Use use;  // that it is for: of the first who named one
 
   // Of the thread that carries the fetch on; one at a time.
   ChunkRef data;

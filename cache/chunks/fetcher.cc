@@ -38,9 +38,10 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
     return std::nullopt;
   }
   const ChunkRange range = parts_.catalog.range(fetch->chunk);
-  fetch->store = parts_.table.settle_store(*fetch);
+  const ChunkTable::Settled settled = parts_.table.settle(*fetch);
+  fetch->store = settled.store;
   const bool may_wait = fetch->may_wait;
-  fetch->keep = parts_.tiers.place(fetch->chunk, fetch->store.has_value());
+  fetch->keep = parts_.tiers.place(fetch->chunk, fetch->store.has_value(), settled.use);
   std::optional<Block> block;
   // What comes from NVMe comes in pages.
   if (fetch->keep == Tier::ram && !fetch->store) block = parts_.tiers.allocate_ram(range.length);
@@ -101,7 +102,7 @@ void Fetcher::fetch_from_nvme(const FetchPtr& fetch) {
 void Fetcher::fetch_without_nvme(const FetchPtr& fetch) {
   parts_.tiers.lost_on_nvme(fetch->chunk);
   fetch->store.reset();
-  fetch->keep = parts_.tiers.place(fetch->chunk, false);
+  fetch->keep = parts_.tiers.place(fetch->chunk, false, parts_.table.settle(*fetch).use);
   if (fetch->keep == Tier::nvme) parts_.tiers.promise(fetch->data->block.capacity());
   fetch_from_source(fetch);
 }

@@ -84,7 +84,7 @@ struct ChunkCache::RangeRead {
   }
 };
 
-void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone done) {
+void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone done, const Use& use) {
   const uint64_t chunk_size = catalog_.chunk_size();
   const uint64_t first = offset / chunk_size;
   const uint64_t last = (offset + length - 1) / chunk_size;
@@ -98,8 +98,9 @@ void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone do
     auto& piece = job->pieces[i - first];
     piece.offset = begin - i * chunk_size;
     piece.length = end - begin;
-    acquire_piece(file, begin, end - begin,
-                  [job, i, first](Result<AcquiredChunk> chunk) { job->arrived(i - first, chunk); });
+    acquire_piece(
+        file, begin, end - begin,
+        [job, i, first](Result<AcquiredChunk> chunk) { job->arrived(i - first, chunk); }, use);
   }
 }
 
@@ -107,31 +108,32 @@ ChunkId ChunkCache::chunk_at(FileId file, uint64_t offset) const {
   return ChunkId(catalog_.chunks(file).first.value + static_cast<uint32_t>(offset / catalog_.chunk_size()));
 }
 
-void ChunkCache::acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done) {
+void ChunkCache::acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done,
+                               const Use& use) {
   const Urgency urgency{Urgency::Kind::reader, 0};
   const ChunkId chunk = chunk_at(file, offset);
-  if (catalog_.range(chunk).length <= kLargestRead) return acquire(chunk, urgency, done);
-  acquire_or_pass(file, offset, length, urgency, done);
+  if (catalog_.range(chunk).length <= kLargestRead) return acquire(chunk, urgency, done, use);
+  acquire_or_pass(file, offset, length, urgency, done, use);
 }
 
 void ChunkCache::acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
-                               const AcquireDone& done) {
+                               const AcquireDone& done, const Use& use) {
   const ChunkId chunk = chunk_at(file, offset);
-  if (is_nearly_all(length, catalog_.range(chunk).length)) return acquire(chunk, urgency, done);
-  acquire_or_pass(file, offset, length, urgency, done);
+  if (is_nearly_all(length, catalog_.range(chunk).length)) return acquire(chunk, urgency, done, use);
+  acquire_or_pass(file, offset, length, urgency, done, use);
 }
 
-uint64_t ChunkCache::bytes_acquired(FileId file, uint64_t offset, uint64_t length) const {
+uint64_t ChunkCache::bytes_acquired(FileId file, uint64_t offset, uint64_t length, const Use& use) const {
   const ChunkId chunk = chunk_at(file, offset);
   const uint64_t all = catalog_.range(chunk).length;
-  return is_nearly_all(length, all) || !passes(chunk) ? all : length;
+  return is_nearly_all(length, all) || !passes(chunk, use) ? all : length;
 }
 
 // The chunk of a range, or, where no tier would keep it, just the bytes asked for.
 void ChunkCache::acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
-                                 const AcquireDone& done) {
+                                 const AcquireDone& done, const Use& use) {
   const ChunkId chunk = chunk_at(file, offset);
-  if (!passes(chunk)) return acquire(chunk, urgency, done);
+  if (!passes(chunk, use)) return acquire(chunk, urgency, done, use);
   fetcher_.read_range(file, offset, length, urgency, done);
 }
 

@@ -25,6 +25,16 @@ struct TierSpace {
   bool nvme_behind = false;   ///< with its writes, so that it has no room right now
 };
 
+/// An order of uses that the policy knows, by a number that no other ever has; 0: none.
+using OrderId = Id<struct OrderTag>;
+
+/// The use that a fetch is for: a place in an order. Whoever asks for the chunk names it; the cache only
+/// hands it on. Without an order: no use that is known, or one that is far ahead (a tier is being filled).
+struct Use {
+  OrderId order;
+  uint64_t position = 0;
+};
+
 /// What a policy says of one chunk.
 struct TierChoice {
   Tier tier = Tier::none;      ///< `none`: pass it to the readers and forget it
@@ -35,11 +45,12 @@ struct TierChoice {
 class TierPolicy {
  public:
   virtual ~TierPolicy() = default;
-  /// Where to keep a chunk of `length` bytes that is about to be fetched. The cache does as it is told;
-  /// chunks to be evicted count as dropped from here on.
-  virtual TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space) = 0;
+  /// Where to keep a chunk of `length` bytes that is about to be fetched for `served`, which needs no copy of
+  /// it afterwards. The cache does as it is told; chunks to be evicted count as dropped from here on.
+  virtual TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) = 0;
   /// Whether place() would keep it anywhere; changes nothing.
-  virtual bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const = 0;
+  virtual bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space,
+                          const Use& served) const = 0;
   /// Whether a chunk that is on NVMe is better in RAM, as long as RAM has room and NVMe could take another
   /// chunk instead.
   virtual bool belongs_in_ram(ChunkId) const { return false; }
@@ -51,10 +62,10 @@ class TierPolicy {
 /// Nothing is known of the future: the first chunks touched fill RAM, then NVMe, and stay.
 class FirstTouchPolicy final : public TierPolicy {
  public:
-  TierChoice place(ChunkId, uint64_t length, const TierSpace& space) override {
+  TierChoice place(ChunkId, uint64_t length, const TierSpace& space, const Use&) override {
     return {tier(length, space), {}};
   }
-  bool would_keep(ChunkId, uint64_t length, const TierSpace& space) const override {
+  bool would_keep(ChunkId, uint64_t length, const TierSpace& space, const Use&) const override {
     return tier(length, space) != Tier::none;
   }
   static Tier tier(uint64_t length, const TierSpace& space) {

@@ -59,9 +59,9 @@ uint64_t Tiers::adopt(size_t store) {
   return known.size();
 }
 
-Tier Tiers::place(ChunkId chunk, bool from_nvme) {
+Tier Tiers::place(ChunkId chunk, bool from_nvme, const Use& use) {
   if (from_nvme && !moves_up(chunk)) return Tier::none;
-  const TierChoice choice = parts_.policy.place(chunk, length(chunk), space());
+  const TierChoice choice = parts_.policy.place(chunk, length(chunk), space(), use);
   for (const ChunkId victim : choice.evict) evict(victim, choice.tier);
   const bool there_already = from_nvme && choice.tier == Tier::nvme;
   return there_already ? Tier::none : choice.tier;
@@ -191,8 +191,8 @@ TierSpace Tiers::space() const {
   return space;
 }
 
-bool Tiers::would_keep(ChunkId chunk, const TierSpace& space) const {
-  return parts_.policy.would_keep(chunk, length(chunk), space);
+bool Tiers::would_keep(ChunkId chunk, const TierSpace& space, const Use& use) const {
+  return parts_.policy.would_keep(chunk, length(chunk), space, use);
 }
 
 void Tiers::stop() {

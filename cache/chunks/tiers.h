@@ -45,9 +45,9 @@ class Tiers final : private RamBackup::Keeper {
   /// there is something now. To be called once, first.
   bool adopt_warm_chunks();
 
-  /// Where a chunk that is about to be fetched, from NVMe or not, is to stay; what has to make room is
-  /// dropped.
-  Tier place(ChunkId chunk, bool from_nvme);
+  /// Where a chunk that is about to be fetched for a use, from NVMe or not, is to stay; what has to make room
+  /// is dropped.
+  Tier place(ChunkId chunk, bool from_nvme, const Use& use);
   /// Memory of the RAM tier; nothing: readers still pin what was dropped.
   std::optional<Block> allocate_ram(uint64_t length) { return ram_->allocate(length, account_); }
   bool in_ram(const ChunkRef& data) const { return &data->block.account() == &account_; }
@@ -72,7 +72,7 @@ class Tiers final : private RamBackup::Keeper {
   bool writes_are_behind() const { return writing_.load() > most_writes_ / 2; }
 
   TierSpace space() const;
-  bool would_keep(ChunkId chunk, const TierSpace& space) const;
+  bool would_keep(ChunkId chunk, const TierSpace& space, const Use& use) const;
   RamBackup& backup() { return backup_; }
 
   /// No writes to NVMe begin from now on.

@@ -96,11 +96,11 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
   const FileId id = *file;
   // Before the answer: afterwards the reader may be some files further, and would seem to jump back.
   const auto sentinel = context.sentinels.take(id, begin, length);
-  context.plans.observe(thread_of(req), id, begin, length, Access::read,
-                        sentinel ? sentinel->of : SentinelOf());
+  const Use use = context.plans.observe(thread_of(req), id, begin, length, Access::read,
+                                        sentinel ? sentinel->of : SentinelOf());
   if (sentinel && sentinel->bytes) return answer_from_sentinel(req, *sentinel->bytes, id, begin);
   if (!context.pending_reads.add(req)) return void(fuse_reply_err(req, ENOTCONN));
-  context.cache.read(id, begin, length, [req, &context, asked, id, begin, length](Result<ReadView> view) {
+  const auto answer = [req, &context, asked, id, begin, length](const Result<ReadView>& view) {
     if (!context.pending_reads.take(req)) return;
     AccessLog::Entry entry{std::chrono::system_clock::now(), id, begin, static_cast<uint32_t>(length)};
     if (view) {
@@ -114,7 +114,8 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
     }
     entry.waited = context.clock.now() - asked;
     count_read(context, view, entry);
-  });
+  };
+  context.cache.read(id, begin, length, answer, use);
 }
 
 // CPython before 3.14 asks every file that it opens whether it is a terminal: it tells the plans of an open

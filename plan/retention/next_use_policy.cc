@@ -35,22 +35,21 @@ std::shared_ptr<const SharedChunks> NextUsePolicy::shared_chunks(const Horizon& 
   if (horizon.empty()) return nullptr;
   {
     MutexLock lock(mutex_);
-    for (const auto& [name, plan] : plans_) {
+    for (const auto& [order, plan] : plans_) {
       if (!plan.horizon.empty() && plan.horizon.index == horizon.index) return plan.shared;
     }
   }
   return SharedChunks::make(*horizon.index, catalog_);
 }
 
-void NextUsePolicy::set_horizon(const std::string& name, Horizon horizon, uint64_t staged) {
+void NextUsePolicy::set_horizon(OrderId order, Horizon horizon, uint64_t staged) {
   auto shared = shared_chunks(horizon);
   MutexLock lock(mutex_);
-  const bool added = !plans_.contains(name);
-  Plan& plan = plans_[name];
+  const bool added = !plans_.contains(order);
+  Plan& plan = plans_[order];
   plan.shared = std::move(shared);
   plan.horizon = std::move(horizon);
   plan.staged = staged;
-  plan.fetched = std::max(plan.fetched, staged);
   plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
   if (added) look_anew();
 }
@@ -61,16 +60,15 @@ void NextUsePolicy::look_anew() {
   for (const Tier tier : {Tier::ram, Tier::nvme}) {
     for (const ChunkId chunk : list_residents(tier)) list_useless(chunk, tier);
   }
-  for (auto& [name, plan] : plans_) plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
+  for (auto& [order, plan] : plans_) plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
 }
 
-void NextUsePolicy::set_window(const std::string& name, uint64_t staged, uint64_t fetched) {
+void NextUsePolicy::set_staged(OrderId order, uint64_t staged) {
   MutexLock lock(mutex_);
-  const auto found = plans_.find(name);
+  const auto found = plans_.find(order);
   if (found == plans_.end()) return;
   Plan& plan = found->second;
   const uint64_t before = std::exchange(plan.staged, staged);
-  plan.fetched = std::max(fetched, staged);
   if (staged < before || staged - before > kFewPositions) return look_anew();
   for (uint64_t position = before; position < staged; ++position) {
     if (plan.horizon.epoch_at(position) == nullptr) continue;
@@ -83,9 +81,9 @@ void NextUsePolicy::set_window(const std::string& name, uint64_t staged, uint64_
   }
 }
 
-void NextUsePolicy::remove(const std::string& name) {
+void NextUsePolicy::remove(OrderId order) {
   MutexLock lock(mutex_);
-  if (plans_.erase(name) > 0) look_anew();
+  if (plans_.erase(order) > 0) look_anew();
 }
 
 double NextUsePolicy::distance(const Plan& plan, uint64_t position) const {
@@ -93,42 +91,30 @@ double NextUsePolicy::distance(const Plan& plan, uint64_t position) const {
   return static_cast<double>(position - plan.staged) / static_cast<double>(epoch);
 }
 
-/// Epochs until the next use by any plan; nothing if no plan will use it as far as is known.
-std::optional<double> NextUsePolicy::distance_of(ChunkId chunk) const {
-  std::optional<double> least;
-  for (const auto& [name, plan] : plans_) {
-    if (plan.horizon.empty()) continue;
-    const auto use = plan.horizon.next_use(chunk, plan.staged);
-    if (use) least = std::min(least.value_or(kNever), distance(plan, *use));
-  }
-  return least;
-}
-
-/// As distance_of(), leaving out the use that the fetch is for, if it is for one that is being staged. A plan
-/// whose next epoch is not known yet is taken to use the chunk an epoch later again.
-std::optional<double> NextUsePolicy::distance_after_fetch(ChunkId chunk) const {
+/// Epochs until the next use by any plan but `served`; nothing if no plan will use it as far as is known. A
+/// plan that uses it now and whose next epoch is not known yet is taken to use it an epoch later again.
+std::optional<double> NextUsePolicy::distance_of(ChunkId chunk, const Use& served) const {
   std::optional<double> least;
   const auto add = [&](double value) { least = std::min(least.value_or(kNever), value); };
-  for (const auto& [name, plan] : plans_) {
+  for (const auto& [order, plan] : plans_) {
     if (plan.horizon.empty()) continue;
-    const auto use = plan.horizon.next_use(chunk, plan.staged);
-    if (use && *use >= plan.fetched) {
+    const bool uses_it = order == served.order && plan.horizon.epoch_at(served.position) != nullptr;
+    const uint64_t used = std::max(plan.staged, served.position);
+    const auto use =
+        plan.horizon.next_use(chunk, uses_it ? std::max(plan.staged, served.position + 1) : plan.staged);
+    if (use) {
       add(distance(plan, *use));
-      continue;
-    }
-    const auto again = use ? plan.horizon.next_use(chunk, *use + 1) : std::nullopt;
-    if (again) {
-      add(distance(plan, *again));
-    } else if (use && !plan.horizon.complete) {
-      add(distance(plan, *use) + 1);
+    } else if (uses_it && !plan.horizon.complete) {
+      add(distance(plan, used) + 1);
     }
   }
   return least;
 }
 
-/// What place() goes by: the distance after this fetch; nothing if the chunk is not worth keeping.
-std::optional<double> NextUsePolicy::rank(ChunkId chunk) const {
-  if (!shared(chunk)) return distance_after_fetch(chunk);
+/// What place() goes by: the distance after the use that the fetch is for; nothing if the chunk is not worth
+/// keeping.
+std::optional<double> NextUsePolicy::rank(ChunkId chunk, const Use& served) const {
+  if (!shared(chunk)) return distance_of(chunk, served);
   return has_an_epochs_uses(chunk) ? std::optional(kBeforeNever) : std::nullopt;
 }
 
@@ -142,7 +128,7 @@ bool NextUsePolicy::shared(ChunkId chunk) const {
 bool NextUsePolicy::has_an_epochs_uses(ChunkId chunk) const {
   size_t an_epoch = 0;
   size_t to_come = 0;
-  for (const auto& [name, plan] : plans_) {
+  for (const auto& [order, plan] : plans_) {
     size_t most = 0;
     for (const auto& epoch : plan.horizon.epochs) {
       const auto uses = epoch->uses->uses(chunk);
@@ -166,7 +152,7 @@ bool NextUsePolicy::covered(ChunkId chunk) const {
 // The chunk, resident in `tier`, has its next use where no cursor may have passed.
 void NextUsePolicy::raise_cursors(ChunkId chunk, Tier tier) const {
   bool used = false;
-  for (auto& [name, plan] : plans_) {
+  for (auto& [order, plan] : plans_) {
     if (plan.horizon.empty()) continue;
     const auto use = plan.horizon.next_use(chunk, plan.staged);
     if (!use) continue;
@@ -237,7 +223,7 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier, doubl
   if (auto candidate = useless(tier)) return candidate;
   if (own_distance == kBeforeNever) return std::nullopt;
   std::optional<Candidate> best;
-  for (auto& [name, plan] : plans_) {
+  for (auto& [order, plan] : plans_) {
     // Nothing of it is used later than where its cursor is.
     const uint64_t cursor = plan.cursor[slot(tier)];
     if (best && cursor > plan.staged && distance(plan, cursor - 1) <= best->distance) continue;
@@ -279,18 +265,19 @@ void NextUsePolicy::put_back(const std::vector<ChunkId>& chunks, Tier tier) cons
   }
 }
 
-TierChoice NextUsePolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space) {
+TierChoice NextUsePolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) {
   MutexLock lock(mutex_);
-  const auto distance = rank(chunk);
+  const auto distance = rank(chunk, served);
   if (!distance && covered(chunk)) return {};
   const Tier free = FirstTouchPolicy::tier(length, space);
   if (free != Tier::none || !distance) return {free, {}};
   return replace(*distance, length, space);
 }
 
-bool NextUsePolicy::would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const {
+bool NextUsePolicy::would_keep(ChunkId chunk, uint64_t length, const TierSpace& space,
+                               const Use& served) const {
   MutexLock lock(mutex_);
-  const auto own = rank(chunk);
+  const auto own = rank(chunk, served);
   if (!own && covered(chunk)) return false;
   if (FirstTouchPolicy::tier(length, space) != Tier::none) return true;
   if (!own) return false;

@@ -15,7 +15,7 @@
 // further use, and only if at least an epoch's uses of it are still to come.
 //
 // "Now" is not where the reader is but where staging is: what lies before it has been handed to the kernel's
-// page cache and needs its chunk only for its next use after that.
+// page cache and needs its chunk only for its next use after that. So does the use that a fetch is for.
 //
 // How the farthest is found without keeping a heap: the horizon itself is a list by next use. A cursor for
 // each plan and tier walks down from the end of the horizon over positions whose chunk is not resident or has
@@ -30,7 +30,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "cache/base/mutex.h"
@@ -47,17 +46,16 @@ class NextUsePolicy final : public TierPolicy {
  public:
   explicit NextUsePolicy(const Catalog& catalog);
 
-  /// Adds a plan or replaces its horizon; `staged` is the absolute position from which on samples still have
-  /// to be staged. The first time for a sample index takes time in the order of its samples, without the
-  /// lock.
-  void set_horizon(const std::string& plan, Horizon horizon, uint64_t staged);
-  /// The plan's samples before `staged` have been handed on, those before `fetched` are being fetched for
-  /// their next use. Also goes back, after a reader did.
-  void set_window(const std::string& plan, uint64_t staged, uint64_t fetched);
-  void remove(const std::string& plan);
+  /// Adds a reader's order (PlanReader::order()) or replaces its horizon; `staged` is the absolute position
+  /// from which on samples still have to be staged. The first time for a sample index takes time in the order
+  /// of its samples, without the lock.
+  void set_horizon(OrderId order, Horizon horizon, uint64_t staged);
+  /// The samples before `staged` have been handed on. Also goes back, after a reader did.
+  void set_staged(OrderId order, uint64_t staged);
+  void remove(OrderId order);
 
-  TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space) override;
-  bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const override;
+  TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) override;
+  bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) const override;
   void kept(ChunkId chunk, Tier tier) override;
   void dropped(ChunkId chunk, Tier tier) override;
 
@@ -72,7 +70,6 @@ class NextUsePolicy final : public TierPolicy {
     Horizon horizon;
     std::shared_ptr<const SharedChunks> shared;  // of the horizon's index; null: none
     uint64_t staged = 0;
-    uint64_t fetched = 0;
     std::array<uint64_t, kTiers> cursor{};  // by tier: no candidate at or above it
   };
   struct Candidate {
@@ -85,9 +82,8 @@ class NextUsePolicy final : public TierPolicy {
   bool shared(ChunkId chunk) const REQUIRES(mutex_);
   bool has_an_epochs_uses(ChunkId chunk) const REQUIRES(mutex_);
   double distance(const Plan& plan, uint64_t position) const;
-  std::optional<double> distance_of(ChunkId chunk) const REQUIRES(mutex_);
-  std::optional<double> distance_after_fetch(ChunkId chunk) const REQUIRES(mutex_);
-  std::optional<double> rank(ChunkId chunk) const REQUIRES(mutex_);
+  std::optional<double> distance_of(ChunkId chunk, const Use& served = {}) const REQUIRES(mutex_);
+  std::optional<double> rank(ChunkId chunk, const Use& served) const REQUIRES(mutex_);
   bool covered(ChunkId chunk) const REQUIRES(mutex_);
   void raise_cursors(ChunkId chunk, Tier tier) const REQUIRES(mutex_);
   void look_anew() REQUIRES(mutex_);
@@ -101,8 +97,8 @@ class NextUsePolicy final : public TierPolicy {
 
   const Catalog& catalog_;
 
-  mutable Mutex mutex_;                                           // leaf
-  mutable std::map<std::string, Plan> plans_ GUARDED_BY(mutex_);  // looking for a candidate moves cursors
+  mutable Mutex mutex_;                                       // leaf
+  mutable std::map<OrderId, Plan> plans_ GUARDED_BY(mutex_);  // looking for a candidate moves cursors
   // By chunk: 1 << Tier where it is resident, 16 << Tier where useless_ lists it.
   mutable std::vector<uint8_t> resident_ GUARDED_BY(mutex_);
   // Resident chunks that had no further use when last looked at, once each; each is looked at again before it

@@ -54,17 +54,18 @@ TierChoice PlacedPolicy::choose(ChunkId chunk, uint64_t length, const TierSpace&
   return {};
 }
 
-TierChoice PlacedPolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space) {
+TierChoice PlacedPolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) {
   MutexLock lock(mutex_);
-  if (!placement_) return single_.place(chunk, length, space);
+  if (!placement_) return single_.place(chunk, length, space, served);
   TierChoice choice = choose(chunk, length, space);
   for (const ChunkId victim : choice.evict) single_.dropped(victim, choice.tier);
   return choice;
 }
 
-bool PlacedPolicy::would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const {
+bool PlacedPolicy::would_keep(ChunkId chunk, uint64_t length, const TierSpace& space,
+                              const Use& served) const {
   MutexLock lock(mutex_);
-  if (!placement_) return single_.would_keep(chunk, length, space);
+  if (!placement_) return single_.would_keep(chunk, length, space, served);
   return choose(chunk, length, space).tier != Tier::none;
 }
 

@@ -32,8 +32,8 @@ class PlacedPolicy final : public TierPolicy {
   /// From now on `self` keeps what `placement` gives it; null: as a single node.
   void set_placement(std::shared_ptr<const Placement> placement, NodeId self);
 
-  TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space) override;
-  bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space) const override;
+  TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) override;
+  bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) const override;
   bool belongs_in_ram(ChunkId chunk) const override;
   void kept(ChunkId chunk, Tier tier) override;
   void dropped(ChunkId chunk, Tier tier) override;

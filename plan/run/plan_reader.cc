@@ -1,6 +1,7 @@
 #include "plan/run/plan_reader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace clairfs {
@@ -12,11 +13,16 @@ constexpr uint64_t kMargin = 1024;
 // Epochs of less than that many margins are short: three of them hardly take memory.
 constexpr uint64_t kShort = 8;
 
+/// A number that no order of this process had before.
+OrderId next_order() {
+  static std::atomic<uint32_t> last{0};
+  return OrderId(++last);
+}
+
 }  // namespace
 
-PlanReader::PlanReader(std::string key, std::shared_ptr<const SampleIndex> index, uint64_t slack,
-                       std::optional<Epoch> last)
-    : key_(std::move(key)), index_(std::move(index)), slack_(slack), last_(last), tracker_(slack, last) {}
+PlanReader::PlanReader(std::shared_ptr<const SampleIndex> index, uint64_t slack, std::optional<Epoch> last)
+    : order_(next_order()), index_(std::move(index)), slack_(slack), last_(last), tracker_(slack, last) {}
 
 Status PlanReader::begin(Epoch first, const MakeEpoch& make) {
   const auto planned = plan_epoch(first, 0, make);

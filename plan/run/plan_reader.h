@@ -7,10 +7,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "cache/base/mutex.h"
 #include "cache/base/result.h"
+#include "cache/chunks/tier_policy.h"
 #include "plan/sequence/horizon.h"
 #include "plan/tracking/tracker.h"
 
@@ -22,11 +22,11 @@ class PlanReader {
   /// Makes an epoch of this order; `base` is left to the reader. Errors: what making the order said.
   using MakeEpoch = std::function<Result<PlannedEpoch>(Epoch epoch)>;
 
-  /// `key` names the order among all plans. `slack` and `last` as the tracker's.
-  PlanReader(std::string key, std::shared_ptr<const SampleIndex> index, uint64_t slack,
-             std::optional<Epoch> last);
+  /// `slack` and `last` as the tracker's.
+  PlanReader(std::shared_ptr<const SampleIndex> index, uint64_t slack, std::optional<Epoch> last);
 
-  const std::string& key() const { return key_; }
+  /// Stands for this order where the cache hands on what a fetch is for.
+  OrderId order() const { return order_; }
   const SampleIndex& index() const { return *index_; }
   Tracker& tracker() { return tracker_; }
   const Tracker& tracker() const { return tracker_; }
@@ -58,7 +58,7 @@ class PlanReader {
   Result<std::shared_ptr<const PlannedEpoch>> plan_epoch(Epoch epoch, uint64_t base, const MakeEpoch& make);
   void publish(Horizon horizon);
 
-  const std::string key_;
+  const OrderId order_;
   const std::shared_ptr<const SampleIndex> index_;
   const uint64_t slack_;
   const std::optional<Epoch> last_;

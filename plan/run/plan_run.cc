@@ -46,15 +46,11 @@ uint64_t sum_bytes(const SampleIndex& index) {
   return bytes;
 }
 
-/// Names that no plan has: theirs are without blanks.
-std::vector<std::shared_ptr<PlanReader>> make_readers(const std::string& plan,
-                                                      const std::shared_ptr<const SampleIndex>& index,
+std::vector<std::shared_ptr<PlanReader>> make_readers(const std::shared_ptr<const SampleIndex>& index,
                                                       const AccessSequence& sequence) {
   std::vector<std::shared_ptr<PlanReader>> readers;
   for (uint32_t rank = 0; rank < sequence.readers(); ++rank) {
-    const std::string key = rank == 0 ? plan : fmt::format("{} {}", plan, rank);
-    readers.push_back(
-        std::make_shared<PlanReader>(key, index, sequence.reader_slack(), sequence.last_epoch()));
+    readers.push_back(std::make_shared<PlanReader>(index, sequence.reader_slack(), sequence.last_epoch()));
   }
   return readers;
 }
@@ -77,7 +73,7 @@ PlanRun::PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source,
       dataset_bytes_(sum_bytes(*index_)),
       place_(place),
       sequence_(std::move(sequence)),
-      readers_(make_readers(given_.name, index_, sequence_)),
+      readers_(make_readers(index_, sequence_)),
       trackers_(trackers_of(readers_)) {}
 
 Result<std::shared_ptr<PlanRun>> PlanRun::make(const PlanSpec& spec, const DatasetSource& source,

@@ -13,13 +13,16 @@ constexpr uint64_t kCommonShare = 4;
 // Units that are on their way at a time: as many as keep a source busy.
 constexpr size_t kCommonAhead = 64;
 
+// In no order: these pages are for no use of any sample.
+constexpr uint64_t kNowhere = UINT64_MAX;
+
 }  // namespace
 
 void Staging::list_common(PlanLanes& plan) const {
   std::vector<std::shared_ptr<Unit>> units;
   for (const PageRange& pages : plan.ledger->common_pages(options_.budget / kCommonShare)) {
     plan.common_bytes += pages.end - pages.begin;
-    add_units_of(pages, 0, units);
+    add_units_of(pages, kNowhere, units);
   }
   plan.common.assign(units.begin(), units.end());
 }

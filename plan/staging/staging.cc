@@ -78,9 +78,9 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
     plan->of_records = run->index().shares_files();
     list_common(*plan);
     std::swap(shared_->plans[run->name()], plan);
+    if (plan) shared_->removed.push_back(std::move(plan));
   }
   tell_of_records();  // before anybody opens a file for it
-  plan.reset();       // what it replaced lets go of memory, which calls back: not under the lock
   wake();
 }
 
@@ -114,7 +114,7 @@ void Staging::remove(const std::string& plan) {
     if (removed) shared_->removed.push_back(removed);
   }
   for (size_t rank = 0; stopped_ && removed && rank < removed->lanes.size(); ++rank)
-    policy_.remove(removed->lanes[rank]->reader->key());
+    policy_.remove(removed->lanes[rank]->reader->order());
   wake();
 }
 
@@ -224,12 +224,8 @@ void Staging::take_leave() {
     for (const auto& lane : plan->lanes) {
       drop_window(*lane);
       forget_sentinels(*lane, UINT64_MAX);
-      policy_.remove(lane->reader->key());
+      policy_.remove(lane->reader->order());
     }
-  }
-  if (removed.empty()) return;
-  for (const auto& [name, plan] : plans()) {  // one of that name may have come since
-    for (const auto& lane : plan->lanes) lane->horizon = Horizon();
   }
 }
 
@@ -268,7 +264,7 @@ void Staging::follow_horizon(Lane& lane) {
   if (elsewhere) restart(lane, lane.staged);
   if (!lane.horizon.empty()) drop_until(lane, horizon.begin(), UINT64_MAX);
   lane.horizon = std::move(horizon);
-  policy_.set_horizon(lane.reader->key(), lane.horizon, lane.staged);
+  policy_.set_horizon(lane.reader->order(), lane.horizon, lane.staged);
 }
 
 void Staging::follow_reader(Lane& lane) {
@@ -322,8 +318,7 @@ void Staging::hand_on(Lane& lane, uint64_t position) {
 }
 
 void Staging::tell_policy(const Lane& lane) {
-  // What lies before the front and is not fetched here is read by the reader itself.
-  policy_.set_window(lane.reader->key(), lane.staged, std::max(lane.fetched, lane.front));
+  policy_.set_staged(lane.reader->order(), lane.staged);
 }
 
 // The reader is somewhere else: begin anew in front of it.
@@ -420,7 +415,6 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     if (!passed && bytes > budget) lane.oversize_bytes = bytes;
     ++lane.fetched;
   }
-  tell_policy(lane);  // before anything is asked for: which use a fetch is for depends on it
   // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what
   // transit memory is certain to provide.
   for (; lane.asked < lane.units.size(); ++lane.asked) {
@@ -520,7 +514,8 @@ uint64_t Staging::due(const Lane& lane, uint64_t position) const {
 bool Staging::ask(Lane& lane, const std::shared_ptr<Unit>& unit, const Unit* before, uint64_t deadline) {
   const uint64_t length = unit->end - unit->begin;
   const uint64_t chunk_bytes = round_to_pages(catalog_.range(*unit->chunk).length);
-  const uint64_t bytes = round_to_pages(cache_.bytes_acquired(unit->file, unit->begin, length));
+  const Use use{lane.reader->order(), unit->position};
+  const uint64_t bytes = round_to_pages(cache_.bytes_acquired(unit->file, unit->begin, length, use));
   const bool together = bytes == chunk_bytes && before != nullptr && before->chunk == unit->chunk &&
                         before->in_flight && before->in_flight->bytes == chunk_bytes;
   const uint64_t in_flight = shared_->in_flight_bytes.load();
@@ -529,17 +524,19 @@ bool Staging::ask(Lane& lane, const std::shared_ptr<Unit>& unit, const Unit* bef
                                        (lane.asked_bytes == 0 || lane.asked_bytes + bytes <= part));
   if (!together && !room) return false;
   unit->in_flight = together ? before->in_flight : std::make_shared<InFlight>(shared_, bytes);
-  cache_.acquire_range(unit->file, unit->begin, length, {Urgency::Kind::prefetch, deadline},
-                       [unit](Result<AcquiredChunk> chunk) {
-                         if (chunk) {
-                           unit->start = chunk->start;
-                           unit->data = std::move(chunk->data);
-                         } else {
-                           unit->failed = true;  // the reader will get the error itself
-                         }
-                         unit->arrived = true;
-                         unit->shared->alarm.ring();
-                       });
+  cache_.acquire_range(
+      unit->file, unit->begin, length, {Urgency::Kind::prefetch, deadline},
+      [unit](Result<AcquiredChunk> chunk) {
+        if (chunk) {
+          unit->start = chunk->start;
+          unit->data = std::move(chunk->data);
+        } else {
+          unit->failed = true;  // the reader will get the error itself
+        }
+        unit->arrived = true;
+        unit->shared->alarm.ring();
+      },
+      use);
   return true;
 }
 

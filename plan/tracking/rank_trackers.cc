@@ -41,9 +41,9 @@ RankTrackers::Observed RankTrackers::tell(size_t rank, Method method, std::span<
   Tracker& tracker = *trackers_[rank];
   const uint64_t front = tracker.front();
   const TrackerState state = tracker.state();
-  Observed observed{(tracker.*method)(samples, kind, now), rank, false};
-  observed.moved = tracker.front() != front || tracker.state() != state;
-  return observed;
+  const Tracker::Observation seen = (tracker.*method)(samples, kind, now);
+  const bool moved = tracker.front() != front || tracker.state() != state;
+  return {seen.verdict, rank, moved, seen.position};
 }
 
 RankTrackers::Observed RankTrackers::offer(ThreadId thread, std::span<const uint32_t> samples, Access kind,

@@ -42,8 +42,9 @@ class RankTrackers {
 
   struct Observed {
     Tracker::Verdict verdict = Tracker::Verdict::out_of_order;
-    size_t rank = 0;     ///< whose access it is taken to be
-    bool moved = false;  ///< its front or state is another
+    size_t rank = 0;                    ///< whose access it is taken to be
+    bool moved = false;                 ///< its front or state is another
+    std::optional<int64_t> position{};  ///< Tracker::Observation::position
   };
   /// As Tracker::observe() and Tracker::offer(), of the rank that the access belongs to.
   Observed observe(ThreadId thread, std::span<const uint32_t> samples, Access kind, TimePoint now);
@@ -62,7 +63,7 @@ class RankTrackers {
     uint64_t seen = 0;                 ///< when it was seen last, in accesses
   };
 
-  using Method = Tracker::Verdict (Tracker::*)(std::span<const uint32_t>, Access, TimePoint);
+  using Method = Tracker::Observation (Tracker::*)(std::span<const uint32_t>, Access, TimePoint);
   Observed tell(size_t rank, Method method, std::span<const uint32_t> samples, Access kind, TimePoint now);
   std::optional<size_t> nearest(std::span<const uint32_t> samples, Access kind, std::optional<size_t> but);
   void note_match(ThreadId thread, size_t rank);

@@ -153,13 +153,13 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
   return begins_next ? fresh : again;
 }
 
-Tracker::Verdict Tracker::observe(std::span<const uint32_t> samples, Access kind, TimePoint now) {
+Tracker::Observation Tracker::observe(std::span<const uint32_t> samples, Access kind, TimePoint now) {
   const MutexLock lock(mutex_);
-  const Verdict verdict = take(samples, kind, now);
-  return verdict == Verdict::out_of_order ? reject(samples.front(), kind) : verdict;
+  const Observation taken = take(samples, kind, now);
+  return taken == Verdict::out_of_order ? Observation{reject(samples.front(), kind)} : taken;
 }
 
-Tracker::Verdict Tracker::offer(std::span<const uint32_t> samples, Access kind, TimePoint now) {
+Tracker::Observation Tracker::offer(std::span<const uint32_t> samples, Access kind, TimePoint now) {
   const MutexLock lock(mutex_);
   return take(samples, kind, now);
 }
@@ -179,24 +179,24 @@ bool Tracker::knows(std::span<const uint32_t> samples) const {
   return epochs_.have(samples);
 }
 
-Tracker::Verdict Tracker::take(std::span<const uint32_t> samples, Access kind, TimePoint now) {
+Tracker::Observation Tracker::take(std::span<const uint32_t> samples, Access kind, TimePoint now) {
   if (state_ != TrackerState::suspended) {
     const std::optional<Match> found = match(samples, kind);
     if (found && kind == Access::read) note_read(found->position);  // also after its own open
     if (found && found->repeated) {
       ++totals_.repeated;
-      return Verdict::repeated;
+      return {Verdict::repeated, found->position};
     }
     if (found) {
       accept(*found, kind, now);
-      return Verdict::in_order;
+      return {Verdict::in_order, found->position};
     }
   }
   if (seen_lately(samples) != nullptr) {
     ++totals_.repeated;
-    return Verdict::repeated;
+    return {Verdict::repeated};
   }
-  return Verdict::out_of_order;
+  return {};
 }
 
 void Tracker::accept(const Match& found, Access kind, TimePoint now) {

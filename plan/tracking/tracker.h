@@ -38,6 +38,12 @@ namespace clairfs {
 class Tracker {
  public:
   enum class Verdict : uint8_t { in_order, repeated, out_of_order };
+  struct Observation {
+    Verdict verdict = Verdict::out_of_order;
+    std::optional<int64_t> position{};  ///< of the use that the access belongs to, where that is clear
+
+    bool operator==(Verdict other) const { return verdict == other; }
+  };
 
   /// `slack` as AccessSequence::slack(). `last`: the job ends after this epoch.
   Tracker(uint64_t slack, std::optional<Epoch> last);
@@ -63,9 +69,9 @@ class Tracker {
   /// The access may belong to any of `samples` (SampleIndex::samples_of()); most likely first. REQUIRES: not
   /// empty. Several accesses to a sample in a row count once. Costs a microsecond, or some tens of them for
   /// one observation out of order in four.
-  Verdict observe(std::span<const uint32_t> samples, Access kind, TimePoint now);
+  Observation observe(std::span<const uint32_t> samples, Access kind, TimePoint now);
   /// The same, but for an access out of order, which has no effect: another plan may account for it.
-  Verdict offer(std::span<const uint32_t> samples, Access kind, TimePoint now);
+  Observation offer(std::span<const uint32_t> samples, Access kind, TimePoint now);
 
   /// How far from the next position an access in order would be; larger for one that would be a repetition
   /// than for any other; nothing for one out of order. No effect.
@@ -113,7 +119,7 @@ class Tracker {
   const Sighting* seen_lately(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   Sighting note_distinct(uint32_t sample, int64_t position, Access kind) REQUIRES(mutex_);
   std::optional<Match> match(std::span<const uint32_t> samples, Access kind) const REQUIRES(mutex_);
-  Verdict take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
+  Observation take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
   void note_read(int64_t position) REQUIRES(mutex_);
   void enter_next() REQUIRES(mutex_);

@@ -38,10 +38,10 @@ class ModuloHomes final : public HomeDirectory {
 class HomePolicy final : public TierPolicy {
  public:
   HomePolicy(NodeId self, uint32_t nodes, Tier tier) : self_(self), nodes_(nodes), tier_(tier) {}
-  TierChoice place(ChunkId chunk, uint64_t bytes, const TierSpace& space) override {
-    return {would_keep(chunk, bytes, space) ? tier_ : Tier::none, {}};
+  TierChoice place(ChunkId chunk, uint64_t bytes, const TierSpace& space, const Use& use) override {
+    return {would_keep(chunk, bytes, space, use) ? tier_ : Tier::none, {}};
   }
-  bool would_keep(ChunkId chunk, uint64_t, const TierSpace&) const override {
+  bool would_keep(ChunkId chunk, uint64_t, const TierSpace&, const Use&) const override {
     return keeps_.value_or(chunk.value % nodes_ == self_.value);
   }
   void keep_everything() { keeps_ = true; }

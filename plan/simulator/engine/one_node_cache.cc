@@ -6,7 +6,7 @@
 namespace clairfs {
 namespace {
 
-constexpr const char* kPlan = "simulated";
+constexpr OrderId kSimulated(1);
 
 }  // namespace
 
@@ -44,7 +44,7 @@ Status OneNodeCache::advance_horizon(uint32_t epoch) {
   horizon.index = std::shared_ptr<const SampleIndex>(&dataset_->index(), [](const SampleIndex*) {});
   horizon.epochs.assign(planned_.begin(), planned_.end());
   horizon.complete = epoch + planned_.size() >= job_.epochs();
-  policy_.set_horizon(kPlan, std::move(horizon), planned_.front()->base);
+  policy_.set_horizon(kSimulated, std::move(horizon), planned_.front()->base);
   return {};
 }
 
@@ -54,10 +54,10 @@ Status OneNodeCache::read_from_pfs(Holdings& holdings, const PfsRead& read) {
   next_position_ = position + 1;
   const Status known = advance_horizon(read.epoch);
   if (!known) return known;
-  policy_.set_window(kPlan, position, position + 1);
+  policy_.set_staged(kSimulated, position);
   const ChunkId chunk = dataset_->chunk_of(read.sample);
   const uint32_t length = dataset_->catalog().range(chunk).length;
-  const TierChoice choice = policy_.place(chunk, length, space_);
+  const TierChoice choice = policy_.place(chunk, length, space_, {kSimulated, position});
   for (const ChunkId victim : choice.evict) {
     room(choice.tier) += bytes_in(choice.tier, dataset_->catalog().range(victim).length);
     policy_.dropped(victim, choice.tier);

@@ -304,11 +304,11 @@ TEST_CASE("reads that have one of their chunks do not hold the memory that all o
 // Keeps what it is told on NVMe, and says when it is asked for the chunk that has to make room there.
 class SwappingPolicy final : public TierPolicy {
  public:
-  TierChoice place(ChunkId chunk, uint64_t, const TierSpace& space) override {
+  TierChoice place(ChunkId chunk, uint64_t, const TierSpace& space, const Use&) override {
     if (chunk == newcomer) return {Tier::nvme, {victim}};
     return {space.nvme >= kChunk ? Tier::nvme : Tier::none, {}};
   }
-  bool would_keep(ChunkId, uint64_t, const TierSpace&) const override { return true; }
+  bool would_keep(ChunkId, uint64_t, const TierSpace&, const Use&) const override { return true; }
 
   ChunkId newcomer{UINT32_MAX};
   ChunkId victim;
@@ -431,4 +431,43 @@ TEST_CASE("random reads from several threads see the right bytes with any memory
   CHECK(answered == 4 * 2000);
   CHECK(wrong == 0);
   CHECK(f.metrics.ram_bytes.value() <= static_cast<int64_t>(ram));
+}
+
+// Notes the uses that it is told of.
+class NotingPolicy final : public TierPolicy {
+ public:
+  TierChoice place(ChunkId chunk, uint64_t, const TierSpace&, const Use& served) override {
+    placed[chunk] = served.position;
+    return {};
+  }
+  bool would_keep(ChunkId chunk, uint64_t, const TierSpace&, const Use& served) const override {
+    asked[chunk] = served.position;
+    return true;
+  }
+
+  std::map<ChunkId, uint64_t> placed;
+  mutable std::map<ChunkId, uint64_t> asked;
+};
+
+TEST_CASE("the policy is told which use a fetch is for, by whoever names one first") {
+  const size_t fits = TransitShares::for_chunks(kChunk).capacity / kChunk;
+  NotingPolicy noting;
+  CacheFixture f(std::vector<uint64_t>(fits + 1, kChunk), 0, false);
+  f.cache = std::move(*ChunkCache::create({*f.catalog, f.source, {}, noting, f.metrics, f.log.logger()}, 0));
+  const OrderId order(1);
+  const auto ignore = [](const auto&) {};
+  f.cache->acquire(f.chunk(0), Urgency{}, ignore, {order, 10});
+  f.cache->acquire_range(f.file(1), 0, 100, Urgency{}, ignore, {order, 11});
+  f.cache->read(f.file(2), 0, kChunk, ignore, {order, 12});
+  CHECK(noting.asked == std::map<ChunkId, uint64_t>{{f.chunk(1), 11}});
+  CHECK(noting.placed == std::map<ChunkId, uint64_t>{{f.chunk(0), 10}, {f.chunk(1), 11}, {f.chunk(2), 12}});
+  // One that waits for memory is placed again as it begins: by then it may be known what it is for.
+  for (size_t i = 3; i < fits; ++i) f.cache->acquire(f.chunk(i), Urgency{}, ignore);
+  bool answered = false;
+  f.cache->acquire(f.chunk(fits), Urgency{}, [&](const auto&) { answered = true; });
+  CHECK(noting.placed.at(f.chunk(fits)) == 0);
+  f.cache->acquire(f.chunk(fits), Urgency{}, ignore, {order, 13});
+  f.cache->acquire(f.chunk(fits), Urgency{}, ignore, {order, 14});
+  REQUIRE(f.source.complete_until([&] { return answered; }));
+  CHECK(noting.placed.at(f.chunk(fits)) == 13);
 }

@@ -19,11 +19,11 @@ constexpr uint32_t kBackupChunk = 64 << 10;
 
 /// First touch, until the test wants a chunk to leave RAM for the next one.
 struct ScriptedPolicy final : TierPolicy {
-  TierChoice place(ChunkId, uint64_t length, const TierSpace& space) override {
+  TierChoice place(ChunkId, uint64_t length, const TierSpace& space, const Use&) override {
     if (victim) return {Tier::ram, {*std::exchange(victim, std::nullopt)}};
     return {FirstTouchPolicy::tier(length, space), {}};
   }
-  bool would_keep(ChunkId, uint64_t length, const TierSpace& space) const override {
+  bool would_keep(ChunkId, uint64_t length, const TierSpace& space, const Use&) const override {
     return victim || FirstTouchPolicy::tier(length, space) != Tier::none;
   }
   bool belongs_in_ram(ChunkId) const override { return belongs; }

@@ -16,6 +16,9 @@ using namespace clairfs;
 
 namespace {
 
+const OrderId kTheOrder(1);
+const OrderId kAnotherOrder(2);
+
 /// A dataset of equal files and a plan over it.
 struct NextUseFixture {
   NextUseFixture(uint32_t files, uint64_t size, const std::string& plan,
@@ -69,13 +72,13 @@ uint64_t replay(NextUseFixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme)
     horizon.index = std::shared_ptr<const SampleIndex>(&f.run->index(), [](auto*) {});
     horizon.epochs.assign(planned.begin() + e, planned.begin() + std::min(e + 2, epochs));
     horizon.complete = e + 2 >= epochs;
-    policy.set_horizon("p", horizon, planned[e]->base);
+    policy.set_horizon(kTheOrder, horizon, planned[e]->base);
     for (uint64_t p = planned[e]->base; p < planned[e]->end(); ++p) {
       const ChunkId chunk = f.chunk_of(horizon.sample_at(p));
       if (!resident.contains(chunk)) {
         fetched += f.bytes;
-        policy.set_window("p", p, p + 1);
-        const TierChoice choice = policy.place(chunk, padded, space);
+        policy.set_staged(kTheOrder, p);
+        const TierChoice choice = policy.place(chunk, padded, space, {kTheOrder, p});
         for (const ChunkId victim : choice.evict) {
           REQUIRE(resident.at(victim) == choice.tier);
           resident.erase(victim);
@@ -89,7 +92,7 @@ uint64_t replay(NextUseFixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme)
           policy.kept(chunk, choice.tier);
         }
       }
-      policy.set_window("p", p + 1, p + 1);
+      policy.set_staged(kTheOrder, p + 1);
     }
   }
   return fetched;
@@ -123,25 +126,75 @@ TEST_CASE("a chunk without a further use is not kept, and one that had its last 
   policy.kept(f.chunk_of(0), Tier::ram);
   const Horizon horizon = f.run->reader().horizon();
   REQUIRE(horizon.complete);
-  policy.set_horizon("p", horizon, 0);
-  // Ahead of what is being fetched, a chunk is worth keeping for its only use.
-  CHECK(policy.place(f.chunk_of(1), 4096, {1 << 20, 0}).tier == Tier::ram);
-  policy.set_window("p", 0, 4);
-  CHECK(policy.place(f.chunk_of(1), 4096, {1 << 20, 0}).tier == Tier::none);
-  CHECK(!policy.would_keep(f.chunk_of(1), 4096, {1 << 20, 0}));
+  policy.set_horizon(kTheOrder, horizon, 0);
+  const ChunkId chunk = f.chunk_of(horizon.sample_at(2));
+  const Use its_only_use{kTheOrder, 2};
+  const TierSpace room{1 << 20, 0};
+  // Fetched for nothing yet, it is worth keeping for that; fetched for that, it is not.
+  CHECK(policy.place(chunk, 4096, room, {}).tier == Tier::ram);
+  CHECK(policy.place(chunk, 4096, room, its_only_use).tier == Tier::none);
+  CHECK(!policy.would_keep(chunk, 4096, room, its_only_use));
+  // Nor does it matter how far staging is by then.
+  policy.set_staged(kTheOrder, 2);
+  CHECK(policy.place(chunk, 4096, room, its_only_use).tier == Tier::none);
+  policy.set_staged(kTheOrder, 3);
+  CHECK(policy.place(chunk, 4096, room, {}).tier == Tier::none);
+}
+
+TEST_CASE("only the use that a fetch is for is left out, and only of its own order") {
+  NextUseFixture f(4, 4096, "seed=7 format=files epochs=1");
+  NextUsePolicy policy(*f.catalog);
+  const Horizon horizon = f.run->reader().horizon();
+  policy.set_horizon(kTheOrder, horizon, 0);
+  const ChunkId chunk = f.chunk_of(horizon.sample_at(1));
+  const TierSpace room{4096, 0};
+  CHECK(!policy.would_keep(chunk, 4096, room, {kTheOrder, 1}));
+  CHECK(policy.would_keep(chunk, 4096, room, {kTheOrder, 0}));
+  CHECK(policy.would_keep(chunk, 4096, room, {kAnotherOrder, 1}));
+  CHECK(policy.would_keep(chunk, 4096, room, {kTheOrder, UINT64_MAX}));  // nowhere in the order
+  policy.set_horizon(kAnotherOrder, horizon, 0);
+  CHECK(policy.would_keep(chunk, 4096, room, {kTheOrder, 1}));  // for the other's sake
+}
+
+TEST_CASE("pages read again behind staging leave the next use what it is") {
+  NextUseFixture f(4, 4096, "seed=7 format=files epochs=2");
+  REQUIRE(f.run->prepare().ok());
+  const Horizon horizon = f.run->reader().horizon();
+  REQUIRE(horizon.epochs.size() == 2);
+  NextUsePolicy policy(*f.catalog);
+  policy.set_horizon(kTheOrder, horizon, 4);
+  const ChunkId last = f.chunk_of(horizon.sample_at(3));
+  CHECK(policy.would_keep(last, 4096, {4096, 0}, {kTheOrder, 3}));
+  // The one that is used last makes room, for one that is used sooner and was used before.
+  const ChunkId farthest = f.chunk_of(horizon.sample_at(7));
+  policy.kept(farthest, Tier::ram);
+  const TierChoice choice = policy.place(f.chunk_of(horizon.sample_at(4)), 4096, {}, {kTheOrder, 1});
+  CHECK(choice.evict == std::vector<ChunkId>{farthest});
+}
+
+TEST_CASE("a plan whose next epoch is not known yet is taken to use a chunk an epoch later again") {
+  NextUseFixture f(4, 4096, "seed=7 format=files epochs=2");
+  NextUsePolicy policy(*f.catalog);
+  const Horizon horizon = f.run->reader().horizon();
+  REQUIRE(horizon.epochs.size() == 1);
+  REQUIRE(!horizon.complete);
+  policy.set_horizon(kTheOrder, horizon, 0);
+  CHECK(policy.would_keep(f.chunk_of(horizon.sample_at(0)), 4096, {4096, 0}, {kTheOrder, 0}));
+  policy.kept(f.chunk_of(horizon.sample_at(3)), Tier::ram);  // used sooner than that
+  CHECK(!policy.would_keep(f.chunk_of(horizon.sample_at(0)), 4096, {}, {kTheOrder, 0}));
 }
 
 TEST_CASE("without a plan, and after its end, the rule is first touch") {
   NextUseFixture f(4, 4096, "seed=7 format=files epochs=1");
   NextUsePolicy policy(*f.catalog);
-  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}).tier == Tier::ram);
-  CHECK(policy.place(f.chunk_of(1), 4096, {0, 4096}).tier == Tier::nvme);
-  CHECK(policy.place(f.chunk_of(2), 4096, {0, 0}).tier == Tier::none);
-  policy.set_horizon("p", f.run->reader().horizon(), 0);
-  policy.set_window("p", 0, 4);
-  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}).tier == Tier::none);
-  policy.remove("p");
-  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}).tier == Tier::ram);
+  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::ram);
+  CHECK(policy.place(f.chunk_of(1), 4096, {0, 4096}, {}).tier == Tier::nvme);
+  CHECK(policy.place(f.chunk_of(2), 4096, {0, 0}, {}).tier == Tier::none);
+  policy.set_horizon(kTheOrder, f.run->reader().horizon(), 0);
+  policy.set_staged(kTheOrder, 4);
+  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::none);
+  policy.remove(kTheOrder);
+  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::ram);
 }
 
 TEST_CASE("what no plan uses makes room before what one uses, and all of it") {
@@ -158,12 +211,12 @@ TEST_CASE("what no plan uses makes room before what one uses, and all of it") {
   }
   REQUIRE(f.run->prepare().ok());
   const Horizon horizon = f.run->reader().horizon();
-  policy.set_horizon("p", horizon, 0);
+  policy.set_horizon(kTheOrder, horizon, 0);
   for (uint64_t p = 0; p < 5; ++p) {
     const ChunkId chunk = f.chunk_of(horizon.sample_at(p));
-    policy.set_window("p", p, p + 1);
-    CHECK(policy.would_keep(chunk, 4096, {}));
-    const TierChoice choice = policy.place(chunk, 4096, {});
+    policy.set_staged(kTheOrder, p);
+    CHECK(policy.would_keep(chunk, 4096, {}, {kTheOrder, p}));
+    const TierChoice choice = policy.place(chunk, 4096, {}, {kTheOrder, p});
     CHECK(choice.tier == Tier::ram);
     REQUIRE(choice.evict.size() == 1);
     CHECK(others.erase(choice.evict[0]) == 1);
@@ -182,16 +235,16 @@ TEST_CASE("the chunks of a plan that was removed make room for another's") {
   const auto a = *PlanRun::make(*parse_plan("name=a root=a seed=1 format=files"), source, {});
   REQUIRE(f.run->prepare().ok());
   NextUsePolicy policy(*f.catalog);
-  policy.set_horizon("a", a->reader().horizon(), 0);
+  policy.set_horizon(kAnotherOrder, a->reader().horizon(), 0);
   for (int i = 0; i < 4; ++i) {
     policy.kept(f.catalog->chunks(*f.catalog->find("a/f" + std::to_string(i))).first, Tier::ram);
   }
   const Horizon horizon = f.run->reader().horizon();
-  policy.set_horizon("b", horizon, 0);
-  policy.remove("a");
+  policy.set_horizon(kTheOrder, horizon, 0);
+  policy.remove(kAnotherOrder);
   for (uint64_t p = 0; p < 4; ++p) {
-    policy.set_window("b", p, p + 1);
-    CHECK(policy.place(f.chunk_of(horizon.sample_at(p)), 4096, {}).tier == Tier::ram);
+    policy.set_staged(kTheOrder, p);
+    CHECK(policy.place(f.chunk_of(horizon.sample_at(p)), 4096, {}, {kTheOrder, p}).tier == Tier::ram);
   }
 }
 
@@ -200,12 +253,11 @@ TEST_CASE("a store that takes no writes keeps what it has") {
   REQUIRE(f.run->prepare().ok());
   const Horizon horizon = f.run->reader().horizon();
   NextUsePolicy policy(*f.catalog);
-  policy.set_horizon("p", horizon, 0);
+  policy.set_horizon(kTheOrder, horizon, 0);
   policy.kept(f.chunk_of(horizon.sample_at(2)), Tier::nvme);
-  policy.set_window("p", 0, 1);
   TierSpace space;
-  CHECK(policy.place(f.chunk_of(horizon.sample_at(0)), 4096, space).evict.size() <= 1);
+  CHECK(policy.place(f.chunk_of(horizon.sample_at(0)), 4096, space, {kTheOrder, 0}).evict.size() <= 1);
   policy.kept(f.chunk_of(horizon.sample_at(2)), Tier::nvme);
   space.nvme_writable = false;
-  CHECK(policy.place(f.chunk_of(horizon.sample_at(0)), 4096, space).evict.empty());
+  CHECK(policy.place(f.chunk_of(horizon.sample_at(0)), 4096, space, {kTheOrder, 0}).evict.empty());
 }

@@ -65,10 +65,10 @@ TEST_CASE("without a placement the policy of a single node decides") {
   PlacedFixture f(10, 20);
   const TierSpace full{0, 0};
   const TierSpace ram{kPadded, 0};
-  CHECK(f.policy.place(ChunkId(0), kPadded, ram).tier == Tier::ram);
-  CHECK(f.policy.place(ChunkId(0), kPadded, full).tier == Tier::none);
-  CHECK(f.policy.would_keep(ChunkId(0), kPadded, ram));
-  CHECK(!f.policy.would_keep(ChunkId(0), kPadded, full));
+  CHECK(f.policy.place(ChunkId(0), kPadded, ram, {}).tier == Tier::ram);
+  CHECK(f.policy.place(ChunkId(0), kPadded, full, {}).tier == Tier::none);
+  CHECK(f.policy.would_keep(ChunkId(0), kPadded, ram, {}));
+  CHECK(!f.policy.would_keep(ChunkId(0), kPadded, full, {}));
   f.policy.kept(ChunkId(0), Tier::ram);
   CHECK(f.single.resident(ChunkId(0), Tier::ram));
   CHECK(f.single.residents(Tier::ram) == std::vector<ChunkId>{ChunkId(0)});
@@ -84,13 +84,13 @@ TEST_CASE("a chunk is kept where the placement says, else in the other tier, els
   const ChunkId on_nvme = f.chunks_with(Tier::nvme).front();
   const ChunkId elsewhere = f.chunks_with(Tier::none).front();
   const TierSpace room{kPadded, kPadded};
-  CHECK(f.policy.place(in_ram, kPadded, room).tier == Tier::ram);
-  CHECK(f.policy.place(on_nvme, kPadded, room).tier == Tier::nvme);
-  CHECK(f.policy.place(elsewhere, kPadded, room).tier == Tier::none);
-  CHECK(f.policy.place(in_ram, kPadded, {kPadded - 1, kPadded}).tier == Tier::nvme);
-  CHECK(f.policy.place(on_nvme, kPadded, {kPadded, kPadded - 1}).tier == Tier::ram);
-  CHECK(f.policy.place(on_nvme, kPadded, {kPadded, kPadded, false}).tier == Tier::ram);
-  CHECK(f.policy.place(in_ram, kPadded, {0, 0}).tier == Tier::none);
+  CHECK(f.policy.place(in_ram, kPadded, room, {}).tier == Tier::ram);
+  CHECK(f.policy.place(on_nvme, kPadded, room, {}).tier == Tier::nvme);
+  CHECK(f.policy.place(elsewhere, kPadded, room, {}).tier == Tier::none);
+  CHECK(f.policy.place(in_ram, kPadded, {kPadded - 1, kPadded}, {}).tier == Tier::nvme);
+  CHECK(f.policy.place(on_nvme, kPadded, {kPadded, kPadded - 1}, {}).tier == Tier::ram);
+  CHECK(f.policy.place(on_nvme, kPadded, {kPadded, kPadded, false}, {}).tier == Tier::ram);
+  CHECK(f.policy.place(in_ram, kPadded, {0, 0}, {}).tier == Tier::none);
   CHECK(f.policy.belongs_in_ram(in_ram));
   CHECK(!f.policy.belongs_in_ram(on_nvme));
   CHECK(!f.policy.belongs_in_ram(elsewhere));
@@ -107,8 +107,8 @@ TEST_CASE("residents from before make room for what is placed, and nothing place
 
   std::set<ChunkId> evicted;
   for (int i = 0; i < 2; ++i) {
-    CHECK(f.policy.would_keep(in_ram[0], kPadded, {0, 0}));
-    const TierChoice choice = f.policy.place(in_ram[i], kPadded, {0, 0});
+    CHECK(f.policy.would_keep(in_ram[0], kPadded, {0, 0}, {}));
+    const TierChoice choice = f.policy.place(in_ram[i], kPadded, {0, 0}, {});
     CHECK(choice.tier == Tier::ram);
     REQUIRE(choice.evict.size() == 1);  // no more than it takes
     CHECK(!f.single.resident(choice.evict[0], Tier::ram));
@@ -116,8 +116,8 @@ TEST_CASE("residents from before make room for what is placed, and nothing place
     f.policy.kept(in_ram[i], Tier::ram);
   }
   CHECK(evicted == std::set<ChunkId>{elsewhere[0], elsewhere[1]});
-  CHECK(!f.policy.would_keep(in_ram[2], kPadded, {0, 0}));
-  CHECK(f.policy.place(in_ram[2], kPadded, {0, 0}).tier == Tier::none);
+  CHECK(!f.policy.would_keep(in_ram[2], kPadded, {0, 0}, {}));
+  CHECK(f.policy.place(in_ram[2], kPadded, {0, 0}, {}).tier == Tier::none);
 }
 
 TEST_CASE("what an older placement kept makes room; without one the single node's policy has it back") {
@@ -129,7 +129,7 @@ TEST_CASE("what an older placement kept makes room; without one the single node'
   size_t made_room = 0;
   for (const ChunkId chunk : next.chunks_with(Tier::ram)) {
     if (f.single.resident(chunk, Tier::ram)) continue;
-    const TierChoice choice = f.policy.place(chunk, kPadded, {0, 0});
+    const TierChoice choice = f.policy.place(chunk, kPadded, {0, 0}, {});
     if (choice.tier == Tier::none) continue;  // all that is left has a place, on NVMe
     for (const ChunkId victim : choice.evict) {
       CHECK(f.placed(victim.value) == Tier::ram);
@@ -141,8 +141,8 @@ TEST_CASE("what an older placement kept makes room; without one the single node'
   CHECK(made_room > 0);
   CHECK(f.single.residents(Tier::ram).size() == 10);
   f.policy.set_placement(nullptr, NodeId(1));
-  CHECK(f.policy.place(f.chunks_with(Tier::none).front(), kPadded, {0, 0}).tier == Tier::none);
-  CHECK(f.policy.place(f.chunks_with(Tier::none).front(), kPadded, {kPadded, 0}).tier == Tier::ram);
+  CHECK(f.policy.place(f.chunks_with(Tier::none).front(), kPadded, {0, 0}, {}).tier == Tier::none);
+  CHECK(f.policy.place(f.chunks_with(Tier::none).front(), kPadded, {kPadded, 0}, {}).tier == Tier::ram);
 }
 
 TEST_CASE("files of no plan take free room, and leave it to what is placed") {
@@ -155,11 +155,11 @@ TEST_CASE("files of no plan take free room, and leave it to what is placed") {
   PlacedPolicy policy(*job.catalog, single);
   policy.set_placement(
       std::make_shared<const Placement>(Placement::make(*job.catalog, std::move(uses), capacity)), NodeId(0));
-  CHECK(policy.place(ChunkId(7), kPadded, {kPadded, 0}).tier == Tier::ram);
-  CHECK(policy.would_keep(ChunkId(7), kPadded, {kPadded, 0}));
+  CHECK(policy.place(ChunkId(7), kPadded, {kPadded, 0}, {}).tier == Tier::ram);
+  CHECK(policy.would_keep(ChunkId(7), kPadded, {kPadded, 0}, {}));
   policy.kept(ChunkId(7), Tier::ram);
-  CHECK(policy.place(ChunkId(8), kPadded, {0, 0}).tier == Tier::none);
-  const TierChoice choice = policy.place(ChunkId(1), kPadded, {0, 0});
+  CHECK(policy.place(ChunkId(8), kPadded, {0, 0}, {}).tier == Tier::none);
+  const TierChoice choice = policy.place(ChunkId(1), kPadded, {0, 0}, {});
   CHECK(choice.tier == Tier::ram);
   CHECK(choice.evict == std::vector<ChunkId>{ChunkId(7)});
 }
@@ -177,8 +177,9 @@ TEST_CASE("a file of no plan that was dropped and came back makes room once") {
   policy.kept(ChunkId(2), Tier::ram);
   policy.dropped(ChunkId(2), Tier::ram);
   policy.kept(ChunkId(2), Tier::ram);
-  CHECK(!policy.would_keep(ChunkId(0), kPadded, {0, 0}));
-  CHECK(policy.place(ChunkId(0), kPadded, {4096, 0}).evict == std::vector<ChunkId>{ChunkId(2), ChunkId(1)});
+  CHECK(!policy.would_keep(ChunkId(0), kPadded, {0, 0}, {}));
+  CHECK(policy.place(ChunkId(0), kPadded, {4096, 0}, {}).evict ==
+        std::vector<ChunkId>{ChunkId(2), ChunkId(1)});
 }
 
 TEST_CASE("in any state would_keep() says what place() does, and place() makes the room it needs") {
@@ -202,8 +203,8 @@ TEST_CASE("in any state would_keep() says what place() does, and place() makes t
         continue;
       }
       const TierSpace space{room.ram, room.nvme, random() % 8 != 0};
-      const bool would = f.policy.would_keep(chunk, kPadded, space);
-      const TierChoice choice = f.policy.place(chunk, kPadded, space);
+      const bool would = f.policy.would_keep(chunk, kPadded, space, {});
+      const TierChoice choice = f.policy.place(chunk, kPadded, space, {});
       REQUIRE(would == (choice.tier != Tier::none));
       for (const ChunkId victim : choice.evict) {
         REQUIRE(resident.at(victim) == choice.tier);

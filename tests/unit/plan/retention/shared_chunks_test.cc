@@ -15,6 +15,8 @@ namespace {
 
 constexpr uint32_t kSharedChunk = 16 << 10;
 const FileId kRecordFile(1);
+const OrderId kRecordsOrder(1);
+const OrderId kFilesOrder(2);
 
 /// Records of equal size in a row after a header, in the catalog's first file; then so many of the files that
 /// follow, each a sample.
@@ -80,15 +82,15 @@ struct SimulatedCache {
     space.nvme = nvme;
   }
 
-  void use(ChunkId chunk, uint64_t part) {
+  void use(ChunkId chunk, uint64_t part, const Use& served) {
     if (resident.contains(chunk)) return;
     const uint64_t length = catalog.range(chunk).length;
-    if (!policy.would_keep(chunk, length, space) && 8 * (length - part) > length) {
+    if (!policy.would_keep(chunk, length, space, served) && 8 * (length - part) > length) {
       fetched += part;
       return;
     }
     fetched += length;
-    const TierChoice choice = policy.place(chunk, length, space);
+    const TierChoice choice = policy.place(chunk, length, space, served);
     for (const ChunkId victim : choice.evict) {
       REQUIRE(resident.erase(victim) == 1);
       room(choice.tier) += bytes_in(choice.tier, catalog.range(victim).length);
@@ -102,21 +104,21 @@ struct SimulatedCache {
   }
 
   /// Reads the plan's sample at `position`.
-  void read(const std::string& name, const ShuffledPlan& plan, uint64_t position) {
+  void read(OrderId order, const ShuffledPlan& plan, uint64_t position) {
     if (position % plan.length() == 0) {
       const auto e = static_cast<uint32_t>(position / plan.length());
-      policy.set_horizon(name, plan.horizon(e), position);
+      policy.set_horizon(order, plan.horizon(e), position);
     }
-    policy.set_window(name, position, position + 1);
+    policy.set_staged(order, position);
     const PlannedEpoch& epoch = *plan.epochs[position / plan.length()];
     const uint32_t sample = epoch.sequence->sample_at(static_cast<uint32_t>(position % plan.length()));
     const ByteRange range = plan.index->range(sample, 0);
     for_each_chunk(*plan.index, catalog, sample, [&](ChunkId chunk) {
       const ChunkRange all = catalog.range(chunk);
       const uint64_t begin = std::max(range.offset, all.offset);
-      use(chunk, std::min(range.offset + range.length, all.offset + all.length) - begin);
+      use(chunk, std::min(range.offset + range.length, all.offset + all.length) - begin, {order, position});
     });
-    policy.set_window(name, position + 1, position + 1);
+    policy.set_staged(order, position + 1);
   }
 
   uint64_t& room(Tier tier) { return tier == Tier::ram ? space.ram : space.nvme; }
@@ -166,7 +168,8 @@ TEST_CASE("of records in shared chunks no more is read than the bound says") {
   const double kept = share * static_cast<double>(size);
   SimulatedCache cache(*catalog, static_cast<uint64_t>(kept * in_ram),
                        static_cast<uint64_t>(kept * (1 - in_ram)));
-  for (uint64_t position = 0; position < kEpochs * plan.length(); ++position) cache.read("p", plan, position);
+  for (uint64_t position = 0; position < kEpochs * plan.length(); ++position)
+    cache.read(kRecordsOrder, plan, position);
   const double most = bound(static_cast<double>(size), kept, kEpochs);
   const double ratio = static_cast<double>(cache.fetched) / most;
   INFO(per_chunk << " samples a chunk, D = " << share << " S: " << ratio << " of the bound");
@@ -193,16 +196,16 @@ TEST_CASE("records and files together are read no more than the bound says") {
   if (one_plan) {
     const ShuffledPlan plan = plan_of(records, kFiles, 1);
     for (uint64_t position = 0; position < kEpochs * plan.length(); ++position)
-      cache.read("p", plan, position);
+      cache.read(kRecordsOrder, plan, position);
   } else {
     const auto files_index = std::make_shared<const RecordIndex>(catalog, 0, 0, 0, kFiles);
     const ShuffledPlan files(files_index, *catalog, kEpochs, 2);
     const ShuffledPlan parts = plan_of(records, 0, 3);
     uint64_t next_file = 0;
     for (uint64_t position = 0; position < kEpochs * parts.length(); ++position) {
-      cache.read("records", parts, position);
+      cache.read(kRecordsOrder, parts, position);
       for (; next_file * parts.length() < (position + 1) * files.length(); ++next_file)
-        cache.read("files", files, next_file);
+        cache.read(kFilesOrder, files, next_file);
     }
   }
   const double ratio = static_cast<double>(cache.fetched) / bound(all, share * all, kEpochs);
@@ -216,13 +219,13 @@ TEST_CASE("a shared chunk is not brought in for room that is too small for it") 
   const ShuffledPlan plan(index, *catalog, 2, 5);
   NextUsePolicy policy(*catalog);
   policy.kept(catalog->chunks(FileId(2)).first, Tier::ram);  // of no plan
-  policy.set_horizon("p", plan.horizon(0), 0);
+  policy.set_horizon(kRecordsOrder, plan.horizon(0), 0);
   const ChunkId chunk = catalog->chunks(kRecordFile).first;
   for (int time = 0; time < 2; ++time) {
-    CHECK(!policy.would_keep(chunk, kSharedChunk, {}));
-    CHECK(policy.would_keep(chunk, kSharedChunk, {kSharedChunk / 2, 0}));
+    CHECK(!policy.would_keep(chunk, kSharedChunk, {}, {}));
+    CHECK(policy.would_keep(chunk, kSharedChunk, {kSharedChunk / 2, 0}, {}));
   }
-  CHECK(policy.place(chunk, kSharedChunk, {kSharedChunk / 2, 0}).evict.size() == 1);
+  CHECK(policy.place(chunk, kSharedChunk, {kSharedChunk / 2, 0}, {}).evict.size() == 1);
 }
 
 TEST_CASE("a shared chunk is kept until its last use, and not brought in for the rest of an epoch") {
@@ -230,26 +233,26 @@ TEST_CASE("a shared chunk is kept until its last use, and not brought in for the
   const auto index = std::make_shared<const RecordIndex>(catalog, 0, kSharedChunk / 4, 16);
   const ShuffledPlan plan(index, *catalog, 1, 5);
   NextUsePolicy policy(*catalog);
-  policy.set_horizon("p", plan.horizon(0), 0);
+  policy.set_horizon(kRecordsOrder, plan.horizon(0), 0);
   const auto first_chunk = catalog->chunks(kRecordFile).first;
   const auto uses = plan.epochs[0]->uses->uses(first_chunk);
   REQUIRE(uses.size() == 4);
   const TierSpace room{kSharedChunk, 0};
-  CHECK(policy.would_keep(first_chunk, kSharedChunk, room));
-  policy.set_window("p", uses[0], uses[0] + 1);
-  CHECK(policy.place(first_chunk, kSharedChunk, room).tier == Tier::ram);
-  policy.set_window("p", uses[0] + 1, uses[0] + 1);
-  CHECK(!policy.would_keep(first_chunk, kSharedChunk, room));
+  CHECK(policy.would_keep(first_chunk, kSharedChunk, room, {}));
+  policy.set_staged(kRecordsOrder, uses[0]);
+  CHECK(policy.place(first_chunk, kSharedChunk, room, {}).tier == Tier::ram);
+  policy.set_staged(kRecordsOrder, uses[0] + 1);
+  CHECK(!policy.would_keep(first_chunk, kSharedChunk, room, {}));
   policy.kept(first_chunk, Tier::ram);
   const auto another = [&] {  // one that is yet to be used as often as ever, for a new plan
     const ShuffledPlan later(index, *catalog, 2, 6);
-    policy.set_horizon("q", later.horizon(0), 0);
-    const bool keeps = policy.would_keep(ChunkId(first_chunk.value + 1), kSharedChunk, {});
-    policy.remove("q");
+    policy.set_horizon(kFilesOrder, later.horizon(0), 0);
+    const bool keeps = policy.would_keep(ChunkId(first_chunk.value + 1), kSharedChunk, {}, {});
+    policy.remove(kFilesOrder);
     return keeps;
   };
-  policy.set_window("p", uses[3], uses[3]);
+  policy.set_staged(kRecordsOrder, uses[3]);
   CHECK(!another());
-  policy.set_window("p", plan.length(), plan.length());
-  CHECK(!policy.would_keep(first_chunk, kSharedChunk, room));
+  policy.set_staged(kRecordsOrder, plan.length());
+  CHECK(!policy.would_keep(first_chunk, kSharedChunk, room, {}));
 }

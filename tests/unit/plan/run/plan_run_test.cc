@@ -104,6 +104,7 @@ TEST_CASE("each rank has a horizon of its own, and of the orders of an epoch eac
           run->observe(ThreadId(100 + static_cast<uint32_t>(rank)), {&sample, 1}, Access::open, clock.now());
       CHECK(seen.verdict == Tracker::Verdict::in_order);
       CHECK(seen.rank == rank);
+      CHECK(seen.position == static_cast<int64_t>(at));
       if (position % 512 == 0) {
         while (*run->prepare()) {
         }

@@ -221,7 +221,18 @@ TEST_CASE("a plan that is removed stops pushing, and its cache goes back to firs
   REQUIRE(f.eventually([&] { return f.staging->ahead("default") == 10; }));
   f.staging->remove("default");
   CHECK(f.staging->ahead("default") == 0);
-  CHECK(f.policy.place(ChunkId(0), 20480, {1 << 20, 0}).tier == Tier::ram);
+  CHECK(f.policy.place(ChunkId(0), 20480, {1 << 20, 0}, {}).tier == Tier::ram);
+}
+
+TEST_CASE("what is staged for its last use is not kept, however far ahead it is fetched") {
+  StagingFixture f(100, 20000, "seed=1 format=files epochs=1", 10 * round_to_pages(20000), 1 << 24);
+  REQUIRE(f.eventually([&] { return f.staging->ahead("default") == 10; }));
+  f.settle();
+  const Horizon horizon = f.run->reader().horizon();
+  for (uint64_t p = 0; p < 100; ++p) {
+    const ChunkId chunk = f.catalog->chunks(f.run->index().range(horizon.sample_at(p), 0).file).first;
+    CHECK(f.cache->tier_of(chunk) == (p < 10 ? Tier::none : Tier::ram));  // the rest fills the tier
+  }
 }
 
 TEST_CASE("the budget is of whole pages, of which small samples take more than their bytes") {

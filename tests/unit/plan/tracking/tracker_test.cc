@@ -444,14 +444,18 @@ TEST_CASE("one access may belong to several samples, and comes in pieces") {
   const TimePoint now{std::chrono::seconds(1)};
   const auto see = [&](const Samples& samples, Access kind) { return tracker.observe(samples, kind, now); };
   CHECK(see({4}, Access::open) == Tracker::Verdict::in_order);
-  CHECK(see({4}, Access::read) == Tracker::Verdict::repeated);
-  CHECK(see({11, 2}, Access::open) == Tracker::Verdict::in_order);
+  const Tracker::Observation again = see({4}, Access::read);
+  CHECK(again == Tracker::Verdict::repeated);
+  CHECK(again.position == 0);
+  CHECK(see({11, 2}, Access::open).position == 1);
   CHECK(tracker.status().front == PlanPosition{Epoch(0), 2});
   CHECK(see({2}, Access::read) == Tracker::Verdict::repeated);
   CHECK(see({9}, Access::read) == Tracker::Verdict::in_order);
-  CHECK(see({2}, Access::open) == Tracker::Verdict::in_order);  // again, as planned
+  CHECK(see({2}, Access::open).position == 3);  // again, as planned
   CHECK(tracker.status().front == PlanPosition{Epoch(0), 4});
-  CHECK(see({190}, Access::open) == Tracker::Verdict::out_of_order);
+  const Tracker::Observation stray = see({190}, Access::open);
+  CHECK(stray == Tracker::Verdict::out_of_order);
+  CHECK(!stray.position);
   CHECK(see({190}, Access::read) == Tracker::Verdict::repeated);
   CHECK(see({77}, Access::read) == Tracker::Verdict::out_of_order);
   const TrackerStatus status = tracker.status();
