@@ -28,19 +28,9 @@ struct Job::Dispatch {
   void operator()(const wire::Refusal& m) const {
     if (from == kFirst) job.refuse_self(m.reason);
   }
-  void operator()(const wire::ChunkRequests& m) const {
-    if (PeerServer* server = job.server_.load()) server->on_requests(from, m);
-  }
-  void operator()(const wire::Expedite& m) const {
-    if (PeerServer* server = job.server_.load()) server->on_expedite(from, m);
-  }
-  void operator()(const wire::Probe& m) const {
-    if (PeerServer* server = job.server_.load()) {
-      server->on_probe(from, m);
-    } else {
-      (void)job.parts_.transport.send(from, wire::encode(wire::ProbeAnswer{m.ids}));
-    }
-  }
+  void operator()(const wire::ChunkRequests& m) const { job.requests_.load()->on_requests(from, m); }
+  void operator()(const wire::Expedite& m) const { job.requests_.load()->on_expedite(from, m); }
+  void operator()(const wire::Probe& m) const { job.requests_.load()->on_probe(from, m); }
   void operator()(const wire::ChunkReplies& m) const { job.client_.on_replies(from, m); }
   void operator()(const wire::ProbeAnswer& m) const { job.client_.on_probe_answer(from, m); }
   void operator()(const wire::PlanEntry& m) const { job.on_plan(m); }
@@ -59,8 +49,9 @@ Job::Job(const Parts& parts, const JobOptions& options, Refused refused)
                   options.times),
       client_({parts.transport, membership_, numbers_, parts.clock, parts.metrics}, options.client),
       catalog_exchange_(parts.transport, numbers_, parts.clock, options.catalog),
-      plans_(parts.transport.self()) {
-  thread_ = NamedThread("job", [this] { run_tasks(); });
+      plans_(parts.transport.self()),
+      unserved_(parts.transport),
+      events_(plans_) {
   parts_.transport.start({[this](NodeId from, std::span<const std::byte> bytes) { on_message(from, bytes); },
                           [this](TimePoint now) { tick(now); }});
 }
@@ -70,26 +61,17 @@ Job::~Job() {
 }
 
 void Job::stop(Duration patience) {
-  end_events();
+  events_.end();
   catalog_exchange_.fail(Error{ECANCELED, "the mount is being shut down"});
   client_.stop();
-  if (PeerServer* server = server_.load()) server->stop();
+  requests_.exchange(&unserved_)->stop();
   parts_.transport.stop(patience);
 }
 
 void Job::leave(const std::string& reason) {
   membership_.say_goodbye(reason);
-  if (PeerServer* server = server_.load()) server->stop();
-  end_events();
-}
-
-void Job::end_events() {
-  {
-    MutexLock lock(mutex_);
-    stopping_ = true;
-    wake_.notify_all();
-  }
-  if (thread_.joinable()) thread_.join();
+  requests_.load()->stop();
+  events_.end();
 }
 
 void Job::on_message(NodeId from, std::span<const std::byte> bytes) {
@@ -147,42 +129,20 @@ std::optional<std::string> Job::difference(const wire::Hello& theirs, const wire
 }
 
 void Job::refuse_self(const std::string& why) {
-  {
-    MutexLock lock(mutex_);
-    if (std::exchange(refused_, true)) return;
-  }
+  if (refused_.exchange(true)) return;
   const std::string message =
       fmt::format("this node (rank {}) cannot be part of the job: {}", self().value, why);
   parts_.log.error("{}", message);
   catalog_exchange_.fail(Error{EPERM, message});
-  post([this, message] { on_refused_(message); });
+  events_.post([this, message] { on_refused_(message); });
 }
 
 void Job::on_change(NodeId node, PeerState, PeerState now) {
   client_.on_peer_change(node, now);
-  if (PeerServer* server = server_.load()) server->on_peer_change(node, now);
+  requests_.load()->on_peer_change(node, now);
   if (node == kFirst && (now == PeerState::dead || now == PeerState::left))
     catalog_exchange_.fail(Error{ECONNABORTED, "rank 0, which scans the dataset, is gone; its log says why"});
-  deliver_nodes();
-}
-
-void Job::follow_nodes(NodesChanged changed) {
-  {
-    MutexLock lock(mutex_);
-    nodes_changed_ = std::move(changed);
-  }
-  deliver_nodes();
-}
-
-void Job::deliver_nodes() {
-  post([this] {
-    NodesChanged changed;
-    {
-      MutexLock lock(mutex_);
-      changed = nodes_changed_;
-    }
-    if (changed) changed();
-  });
+  events_.nodes_changed();
 }
 
 Result<std::shared_ptr<const Catalog>> Job::await_catalog(
@@ -194,12 +154,14 @@ RoutedSource Job::make_source(const Catalog& catalog, ChunkSource& pfs) {
   return {{catalog, pfs, client_, membership_, parts_.clock, parts_.log, self()}, options_.choice};
 }
 
-void Job::serve(const Catalog& catalog, ChunkCache& cache, const RoutedSource& source) {
-  server_owner_ = std::make_unique<PeerServer>(
-      PeerServer::Parts{parts_.transport, cache, catalog, membership_, parts_.clock, parts_.metrics,
-                        [&source](ChunkId chunk) { return source.is_home(chunk); }},
-      options_.server);
-  server_ = server_owner_.get();
+PeerServer Job::make_server(const Catalog& catalog, ChunkCache& cache, const RoutedSource& source) {
+  return {{parts_.transport, cache, catalog, membership_, parts_.clock, parts_.metrics,
+           [&source](ChunkId chunk) { return source.is_home(chunk); }},
+          options_.server};
+}
+
+void Job::serve(const Catalog& catalog, PeerRequests& server) {
+  requests_ = &server;
   membership_.set_ready(catalog.identity());
 }
 
@@ -223,7 +185,7 @@ wire::Hello Job::describe() const {
 }
 
 void Job::on_plan(const wire::PlanEntry& entry) {
-  if (plans_.merge(entry)) deliver(entry.name);
+  if (plans_.merge(entry)) events_.plan_changed(entry.name);
 }
 
 Status Job::announce_plan(const std::string& name, const std::string& text) {
@@ -246,54 +208,7 @@ void Job::tell_all(const wire::PlanEntry& entry) {
     // Who does not get it finds another digest in the next hello.
     if (NodeId(i) != self()) (void)parts_.transport.send(NodeId(i), bytes);
   }
-  deliver(entry.name);
-}
-
-void Job::follow_plans(PlanChanged changed) {
-  {
-    MutexLock lock(mutex_);
-    plan_changed_ = std::move(changed);
-  }
-  for (const wire::PlanEntry& entry : plans_.entries()) {
-    if (!entry.cancelled) deliver(entry.name);
-  }
-}
-
-// What holds by the time that it is its turn, once: entries may be queued in another order than they hold.
-void Job::deliver(const std::string& name) {
-  post([this, name] {
-    PlanChanged changed;
-    {
-      MutexLock lock(mutex_);
-      changed = plan_changed_;
-    }
-    const auto entry = plans_.entry(name);
-    if (!changed || !entry) return;
-    const std::pair stamp(entry->stamp, entry->origin);
-    if (std::exchange(delivered_[name], stamp) != stamp)
-      changed({entry->name, entry->cancelled ? "" : entry->text, entry->origin});
-  });
-}
-
-void Job::post(std::function<void()> task) {
-  MutexLock lock(mutex_);
-  tasks_.push_back(std::move(task));
-  wake_.notify_all();
-}
-
-void Job::run_tasks() {
-  MutexLock lock(mutex_);
-  while (!stopping_) {
-    if (tasks_.empty()) {
-      wake_.wait(lock);
-      continue;
-    }
-    const auto task = std::move(tasks_.front());
-    tasks_.pop_front();
-    lock.unlock();
-    task();
-    lock.lock();
-  }
+  events_.plan_changed(entry.name);
 }
 
 }  // namespace clairfs

@@ -5,8 +5,9 @@
 //   rank 0:          tell_scan_progress() ..., publish_catalog()
 //   others:          await_catalog(), then check_source() (net/group/source_check.h) on their own source
 //   make_source()    the ChunkSource for this node's ChunkCache
+//   make_server()    what answers the others' requests out of that cache
 //   follow_nodes()   hears which nodes live
-//   serve()          answers the others' requests out of that cache; says that it is ready
+//   serve()          hands it those requests; says that the node is ready
 //   follow_plans()   gets the plans in force, and those to come
 //   leave()          says goodbye; nothing is served any more
 //   (the cache is stopped: fetches from peers end)
@@ -16,36 +17,33 @@
 // told so by rank 0 or finds it out itself: `refused` says what differs, and what waits here fails with
 // that.
 //
-// Threads: the transport's net thread, which never waits; "peer-batch" of the PeerClient; and "job", on which
-// all events and plans are delivered, one after the other, and which may wait. Thread-safe where not said
-// otherwise.
+// Threads: the transport's net thread, which never waits; "peer-batch" of the PeerClient; and "job"
+// (net/group/events.h), on which events and plans are delivered. Thread-safe where not said otherwise.
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cache/base/clock.h"
 #include "cache/base/log.h"
 #include "cache/base/metrics.h"
-#include "cache/base/mutex.h"
-#include "cache/base/thread.h"
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/chunk_cache.h"
 #include "net/group/catalog_exchange.h"
+#include "net/group/events.h"
 #include "net/group/membership.h"
 #include "net/group/plan_register.h"
 #include "net/peers/client.h"
+#include "net/peers/requests.h"
 #include "net/peers/routed_source.h"
 #include "net/peers/server.h"
 #include "net/transport/transfer_numbers.h"
 #include "net/transport/transport.h"
-#include "plan/plan_manager.h"
 
 namespace clairfs {
 
@@ -76,13 +74,8 @@ class Job {
     Metrics& metrics;
     Logger& log;
   };
-  // All of these are called on the job thread and may wait.
-  /// This node cannot be part of the job: it should end with this message.
+  /// This node cannot be part of the job: it should end with this message. Called on the job thread.
   using Refused = std::function<void(const std::string& why)>;
-  /// A node came, became ready, went silent, died or left: see nodes().
-  using NodesChanged = std::function<void()>;
-  /// A plan was registered or cancelled on some node.
-  using PlanChanged = std::function<void(const PlanChange&)>;
 
   /// Starts the transport and says hello. The parts outlive it.
   Job(const Parts& parts, const JobOptions& options, Refused refused);
@@ -102,21 +95,21 @@ class Job {
   // The data.
   /// What this node's cache reads from. The job outlives it, and it uses the catalog and `pfs` until stop().
   RoutedSource make_source(const Catalog& catalog, ChunkSource& pfs);
-  /// From now on the others are served out of the cache: it, the catalog and `source` are used until stop().
-  /// Once; not thread-safe.
-  void serve(const Catalog& catalog, ChunkCache& cache, const RoutedSource& source);
+  /// Serves the others out of the cache. It, the catalog and `source` are used until stop().
+  PeerServer make_server(const Catalog& catalog, ChunkCache& cache, const RoutedSource& source);
+  /// From now on the others' requests are the server's, until stop(). Once.
+  void serve(const Catalog& catalog, PeerRequests& server);
 
   // The plans.
-  /// From now on plans are delivered on the job thread, in one order: first those in force, then each that is
-  /// registered or cancelled, on this node too (so that all nodes end with the same one).
-  void follow_plans(PlanChanged changed);
+  /// Also of those that are registered or cancelled on this node, so that all nodes end with the same one.
+  void follow_plans(JobEvents::PlanChanged changed) { events_.follow_plans(std::move(changed)); }
   /// Tells all nodes of a plan that was registered here. Errors: E2BIG.
   Status announce_plan(const std::string& name, const std::string& text);
   Status announce_cancelled(const std::string& name);
 
   // The nodes.
-  /// Delivers the changes from now on, and one at once for those that were before.
-  void follow_nodes(NodesChanged changed);
+  /// Of changes in nodes().
+  void follow_nodes(JobEvents::NodesChanged changed) { events_.follow_nodes(std::move(changed)); }
   std::vector<PeerReport> nodes() const { return membership_.report(); }
   JobTotals totals() const;
   /// For people: a table of the nodes, and sums. `source` tells of the path to the PFS.
@@ -143,18 +136,11 @@ class Job {
   std::optional<std::string> difference(const wire::Hello& theirs, const wire::Hello& ours) const;
   void refuse_self(const std::string& why);
   void tell_all(const wire::PlanEntry& entry);
-  void deliver(const std::string& name);
-  void deliver_nodes();
-  void post(std::function<void()> task);
-  void run_tasks();
-  void end_events();
 
   // Constant after construction.
   const Parts parts_;
   const JobOptions options_;
   const Refused on_refused_;
-
-  std::map<std::string, std::pair<uint64_t, NodeId>> delivered_;  // of the job thread: the last of each plan
 
   // Self-synchronised.
   TransferNumbers numbers_;
@@ -162,19 +148,11 @@ class Job {
   PeerClient client_;
   CatalogExchange catalog_exchange_;
   PlanRegister plans_;
-  std::unique_ptr<PeerServer> server_owner_;
-  std::atomic<PeerServer*> server_{
-      nullptr};                       // null until serve(): the net thread hears the others before that
-  std::atomic<uint64_t> misread_{0};  // messages that could not be understood
-
-  mutable Mutex mutex_;  // leaf; guards what follows
-  CondVar wake_;
-  std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
-  NodesChanged nodes_changed_ GUARDED_BY(mutex_);
-  PlanChanged plan_changed_ GUARDED_BY(mutex_);
-  bool refused_ GUARDED_BY(mutex_) = false;
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  NamedThread thread_;  // last: uses the others
+  UnservedRequests unserved_;
+  std::atomic<PeerRequests*> requests_{&unserved_};  // the net thread hears the others before serve()
+  std::atomic<uint64_t> misread_{0};                 // messages that could not be understood
+  std::atomic<bool> refused_{false};
+  JobEvents events_;  // last: its thread uses the others
 };
 
 }  // namespace clairfs

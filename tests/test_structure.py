@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 # "." are the sources that lie in the top folder itself.
 ORDER = {
-    "cache": "base io catalog nvme source memory chunks".split(),
+    "cache": "base tasks io catalog nvme source memory chunks".split(),
     "plan": ("random samplers spec formats sequence placement tracking run retention staging . "
              "simulator offline").split(),
     "net": "transport mpi meeting group peers .".split(),

@@ -6,7 +6,7 @@
 
 #include "cache/base/clock.h"
 #include "cache/base/result.h"
-#include "fs/base/task_thread.h"
+#include "cache/tasks/task_thread.h"
 
 namespace clairfs {
 

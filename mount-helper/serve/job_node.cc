@@ -136,6 +136,7 @@ NodePlacement::NodePlacement(SharedSource& shared, const Catalog& catalog, Chunk
       catalog_(catalog),
       cache_(cache),
       log_(base.log),
+      server_(job_.make_server(catalog, cache, shared.source)),
       warm_up_(cache, catalog),
       job_placement_(
           catalog, [this] { return capacities(); },
@@ -144,7 +145,7 @@ NodePlacement::NodePlacement(SharedSource& shared, const Catalog& catalog, Chunk
 
 void NodePlacement::serve(PlanManager& plans) {
   job_.follow_nodes([this] { nodes_changed(); });
-  job_.serve(catalog_, cache_, shared_.source);
+  job_.serve(catalog_, server_);
   await_hellos();
   job_.follow_plans([&plans](const PlanChange& change) { static_cast<void>(plans.take_over(change)); });
 }

@@ -78,7 +78,7 @@ class NodePlacement {
   std::shared_ptr<const Placement> current() const;
 
   /// Answers the others from now on; waits until all have said what they can keep; hands their plans to
-  /// `plans` then. The node leaves the job before either is destroyed.
+  /// `plans` then. JobNode::stop() comes before either is destroyed.
   void serve(PlanManager& plans);
   /// Tells the others of a plan: PlanManager::Parts::announce.
   void announce(const PlanChange& change) const;
@@ -101,6 +101,7 @@ class NodePlacement {
   const Catalog& catalog_;
   ChunkCache& cache_;
   Logger& log_;
+  PeerServer server_;
   WarmUp warm_up_;
   JobPlacement job_placement_;
 

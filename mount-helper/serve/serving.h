@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "cache/tasks/task_thread.h"
 #include "fs/base/bounded_tasks.h"
-#include "fs/base/task_thread.h"
 #include "fs/control/access_log.h"
 #include "fs/control/files.h"
 #include "fs/control/reports.h"

@@ -28,6 +28,7 @@
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/chunk_cache.h"
 #include "net/group/membership.h"
+#include "net/peers/requests.h"
 #include "net/transport/transport.h"
 #include "net/transport/wire.h"
 
@@ -46,7 +47,7 @@ struct PeerServerOptions {
 };
 
 /// The parts outlive it; destroyed after the transport and the cache were stopped.
-class PeerServer {
+class PeerServer final : public PeerRequests {
  public:
   struct Parts {
     Transport& transport;
@@ -60,16 +61,15 @@ class PeerServer {
   };
 
   PeerServer(Parts parts, const PeerServerOptions& options);
-  ~PeerServer();
+  ~PeerServer() override;
 
-  // Of the net thread.
-  void on_requests(NodeId from, const wire::ChunkRequests& requests);
-  void on_expedite(NodeId from, const wire::Expedite& expedite);
-  void on_probe(NodeId from, const wire::Probe& probe);
-  void on_peer_change(NodeId peer, PeerState state);
+  void on_requests(NodeId from, const wire::ChunkRequests& requests) override;
+  void on_expedite(NodeId from, const wire::Expedite& expedite) override;
+  void on_probe(NodeId from, const wire::Probe& probe) override;
+  void on_peer_change(NodeId peer, PeerState state) override;
 
   /// Nothing more is sent, all pins are dropped. Loads under way end with the cache's stop().
-  void stop();
+  void stop() override;
 
  private:
   struct Work;

@@ -102,7 +102,8 @@ class PeerNode {
     ChunkCache::Parts parts{*catalog, routed, {}, policy, metrics, log.logger()};
     if (store) parts.stores.push_back(store.get());
     cache = std::move(*ChunkCache::create(parts, options.ram));
-    job->serve(*catalog, *cache, routed);
+    server.reset(new PeerServer(job->make_server(*catalog, *cache, routed)));
+    job->serve(*catalog, *server);
   }
   ~PeerNode() { end(); }
   void end() {
@@ -127,6 +128,7 @@ class PeerNode {
   std::unique_ptr<Job> job;
   RoutedSource routed;
   std::unique_ptr<ChunkCache> cache;
+  std::unique_ptr<PeerServer> server;  // after the job's end
 
  private:
   static JobOptions job_options(const NodesOptions& options, NodeId rank) {

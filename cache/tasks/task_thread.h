@@ -1,4 +1,4 @@
-// A thread for the few things that a FUSE request may ask for and that take long.
+// A thread that runs what is posted to it: for what takes long, and for events that may wait.
 #pragma once
 
 #include <atomic>
@@ -11,15 +11,17 @@
 
 namespace clairfs {
 
-/// Runs tasks one after the other. Thread-safe. The destructor runs what is queued, with `stopping()` set, so
-/// that every task can still answer its request.
+/// Runs tasks one after the other. Thread-safe, but for end() and the destructor.
 class TaskThread {
  public:
   using Task = std::function<void(const std::atomic<bool>& stopping)>;
 
   explicit TaskThread(const std::string& name);
-  ~TaskThread();
+  ~TaskThread() { end(); }
   void post(Task task);
+  /// Waits for what is queued, which runs with `stopping` set, so that every task can still answer its
+  /// request. What is posted later never runs. Later calls do nothing.
+  void end();
 
  private:
   void run();

@@ -1,5 +1,6 @@
-#include "fs/base/task_thread.h"
+#include "cache/tasks/task_thread.h"
 
+#include <atomic>
 #include <semaphore>
 #include <thread>
 #include <vector>
@@ -33,4 +34,15 @@ TEST_CASE("tasks run one after the other, and the end waits for all of them") {
   }
   CHECK(ran == std::vector<int>{0, 1, 2, 3});
   CHECK(stopping.back());
+}
+
+TEST_CASE("what is posted after the end never runs") {
+  std::atomic<int> ran{0};
+  TaskThread thread("tasks");
+  thread.post([&](const std::atomic<bool>&) { ++ran; });
+  thread.end();
+  CHECK(ran == 1);
+  thread.post([&](const std::atomic<bool>&) { ++ran; });
+  thread.end();
+  CHECK(ran == 1);
 }

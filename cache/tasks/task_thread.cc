@@ -1,15 +1,16 @@
-#include "fs/base/task_thread.h"
+#include "cache/tasks/task_thread.h"
 
 namespace clairfs {
 
 TaskThread::TaskThread(const std::string& name) : thread_(name, [this] { run(); }) {}
 
-TaskThread::~TaskThread() {
+void TaskThread::end() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
 }
 
 void TaskThread::post(Task task) {

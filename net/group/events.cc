@@ -1,0 +1,59 @@
+#include "net/group/events.h"
+
+namespace clairfs {
+
+void JobEvents::post(std::function<void()> task) {
+  thread_.post([task = std::move(task)](const std::atomic<bool>& stopping) {
+    if (!stopping) task();
+  });
+}
+
+void JobEvents::follow_nodes(NodesChanged changed) {
+  {
+    MutexLock lock(mutex_);
+    node_followers_.push_back(std::move(changed));
+  }
+  nodes_changed();
+}
+
+void JobEvents::nodes_changed() {
+  post([this] {
+    std::vector<NodesChanged> followers;
+    {
+      MutexLock lock(mutex_);
+      followers = node_followers_;
+    }
+    for (const NodesChanged& changed : followers) changed();
+  });
+}
+
+void JobEvents::follow_plans(PlanChanged changed) {
+  {
+    MutexLock lock(mutex_);
+    plan_followers_.push_back(std::make_shared<PlanFollower>(PlanFollower{std::move(changed), {}}));
+  }
+  for (const wire::PlanEntry& entry : plans_.entries()) {
+    if (!entry.cancelled) plan_changed(entry.name);
+  }
+}
+
+void JobEvents::plan_changed(const std::string& name) {
+  post([this, name] {
+    std::vector<std::shared_ptr<PlanFollower>> followers;
+    {
+      MutexLock lock(mutex_);
+      followers = plan_followers_;
+    }
+    for (const auto& follower : followers) tell(*follower, name);
+  });
+}
+
+void JobEvents::tell(PlanFollower& follower, const std::string& name) const {
+  const auto entry = plans_.entry(name);
+  if (!entry) return;
+  const std::pair stamp(entry->stamp, entry->origin);
+  if (std::exchange(follower.told[name], stamp) != stamp)
+    follower.changed({entry->name, entry->cancelled ? "" : entry->text, entry->origin});
+}
+
+}  // namespace clairfs
