@@ -11,6 +11,7 @@
 #include "cache/base/log.h"
 #include "cache/base/mutex.h"
 #include "cache/catalog/file.h"
+#include "cache/tasks/step_thread.h"
 #include "mount-helper/serve/mount_point.h"
 #include "net/job.h"
 #include "net/mpi/transport.h"
@@ -88,7 +89,7 @@ class NodePlacement {
   std::string json(uint64_t least_pfs_bytes) const;
 
   /// Ends the warm-up.
-  void stop() { warm_up_.stop(); }
+  void stop() { warm_up_thread_.stop(); }
 
  private:
   void await_hellos() const;
@@ -102,7 +103,8 @@ class NodePlacement {
   ChunkCache& cache_;
   Logger& log_;
   PeerServer server_;
-  WarmUp warm_up_;
+  HomePrefill warm_up_;
+  StepThread warm_up_thread_;
   JobPlacement job_placement_;
 
   mutable Mutex mutex_;  // leaf

@@ -72,7 +72,8 @@ Planning::Planning(MountBase& base, Loaded& loaded)
     : pusher(loaded.dataset().catalog, base.options.mountpoint, base.metrics),
       staging(loaded.cache(), loaded.dataset().policy, loaded.dataset().catalog, pusher, base.metrics,
               StagingOptions{base.options.staging}),
-      staging_thread(staging, base.clock),
+      staging_thread("staging", staging.alarm(), base.clock,
+                     [this](TimePoint now) { return staging.step(now); }),
       placement(make_placement(base, loaded)),
       plans(plan_parts(base, loaded, *this)) {}
 
@@ -140,6 +141,7 @@ Serving::~Serving() {
   control_socket_.reset();
   plans_.stop();
   planning_->staging_thread.stop();
+  planning_->staging.stop();
   base_.mount_point.stop();
   planning_->pusher.connect(-1);
   tasks_.reset();

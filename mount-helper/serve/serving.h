@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "cache/tasks/step_thread.h"
 #include "cache/tasks/task_thread.h"
 #include "fs/base/bounded_tasks.h"
 #include "fs/control/access_log.h"
@@ -17,7 +18,7 @@
 #include "mount-helper/serve/loaded.h"
 #include "mount-helper/serve/mount_point.h"
 #include "plan/plan_manager.h"
-#include "plan/staging/staging_thread.h"
+#include "plan/staging/staging.h"
 
 namespace clairfs {
 
@@ -30,7 +31,7 @@ struct Planning {
 
   PagePusher pusher;
   Staging staging;
-  StagingThread staging_thread;
+  StepThread staging_thread;
   const std::unique_ptr<NodePlacement> placement;  ///< null on a single node
   PlanManager plans;
 };

@@ -2,55 +2,55 @@
 // them; then come the node's copies, in the same order. (`clairfs warmup` is something else: a command that
 // reads a mount through, mount-helper/commands/read_through.h.)
 //
-// One thread asks the cache for them at the lowest urgency, so that whatever a reader or a plan of any node
-// asks for comes first. The cache knows where each chunk comes from (the PFS for a home, its home for a copy)
-// and the tier that it is placed in keeps it; here it is let go of at once. Each placement gets one pass;
-// what could not be had then is left to those who need it.
+// step() asks the cache for them at the lowest urgency, so that whatever a reader or a plan of any node asks
+// for comes first, and for no more at a time than transit memory takes. The cache knows where each chunk
+// comes from (the PFS for a home, its home for a copy) and the tier that it is placed in keeps it; here it is
+// let go of at once. Each placement gets one pass; what could not be had then is left to those who need it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "cache/base/thread.h"
+#include "cache/base/clock.h"
 #include "cache/base/types.h"
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/chunk_cache.h"
+#include "cache/tasks/alarm.h"
+#include "cache/tasks/step_thread.h"
 #include "plan/placement/placement.h"
 
 namespace clairfs {
 
 /// How far it is with the placement in force.
-struct WarmUpProgress {
+struct PrefillProgress {
   uint64_t total = 0;    ///< bytes of the node's homes and copies
   uint64_t done = 0;     ///< of those, bytes that were there or have come
   uint64_t failed = 0;   ///< chunks that could not be had
   bool finished = true;  ///< nothing is left to ask for or under way
 };
 
-/// Thread-safe. The parts outlive it.
-class WarmUp {
+/// Thread-safe, except that step() is for one thread at a time. The parts outlive it. What is under way at
+/// its end has no effect here.
+class HomePrefill {
  public:
-  WarmUp(ChunkCache& cache, const Catalog& catalog);
-  ~WarmUp() { stop(); }
-  WarmUp(const WarmUp&) = delete;
-  WarmUp& operator=(const WarmUp&) = delete;
-  /// Ends the thread without waiting for what is under way, which then has no effect here. Later calls do
-  /// nothing.
-  void stop();
+  HomePrefill(ChunkCache& cache, const Catalog& catalog);
 
   /// Begins with what `placement` gives `self`, in place of what went before; null: nothing more to do. The
   /// same placement again changes nothing.
   void set_placement(std::shared_ptr<const Placement> placement, NodeId self);
-  WarmUpProgress progress() const;
+  PrefillProgress progress() const;
+
+  /// Asks for what may be under way by now.
+  Turn step(TimePoint now);
+  /// Rings when there is something to do.
+  Alarm& alarm();
 
  private:
   struct Shared;  // what completions reach, also after the end
   struct Pass;
 
-  void run();
-  void work_through(const std::shared_ptr<const Pass>& pass);
-  bool ask_for(const std::shared_ptr<const Pass>& pass, ChunkId chunk, uint64_t place);
-  bool wait_for_room(const std::shared_ptr<const Pass>& pass, uint64_t bytes, bool into_ram);
+  Turn ask(const std::shared_ptr<Pass>& pass, TimePoint now);
+  void ask_for(const std::shared_ptr<Pass>& pass, ChunkId chunk, bool into_ram);
 
   // Constant after construction.
   ChunkCache& cache_;
@@ -59,7 +59,7 @@ class WarmUp {
   const uint64_t most_in_transit_;  // bytes under way
 
   const std::shared_ptr<Shared> shared_;
-  NamedThread thread_;
+  TimePoint not_before_{};  // of step()
 };
 
 }  // namespace clairfs

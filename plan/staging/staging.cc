@@ -144,7 +144,7 @@ std::map<std::string, std::shared_ptr<Staging::PlanLanes>> Staging::plans() cons
   return shared_->plans;
 }
 
-Staging::Turn Staging::step(TimePoint now) {
+Turn Staging::step(TimePoint now) {
   now_ = now;
   look_again_.reset();
   const bool busy = serve_all();

@@ -44,9 +44,10 @@
 #include "cache/base/clock.h"
 #include "cache/base/metrics.h"
 #include "cache/chunks/chunk_cache.h"
+#include "cache/tasks/alarm.h"
+#include "cache/tasks/step_thread.h"
 #include "plan/retention/next_use_policy.h"
 #include "plan/run/plan_run.h"
-#include "plan/staging/alarm.h"
 #include "plan/staging/sentinel_pages.h"
 
 namespace clairfs {
@@ -83,13 +84,9 @@ class Staging {
   /// No step() comes after it. Fetches under way complete without effect, later calls do nothing.
   void stop();
 
-  struct Turn {
-    bool busy = false;                   ///< there is more to do at once
-    std::optional<Duration> look_again;  ///< else: then at the latest, though nothing tells of a change
-  };
   /// One turn of every plan, at `now`: milliseconds, unless the kernel makes it wait.
   Turn step(TimePoint now);
-  /// Rings when there is something to do. staging_thread.h answers it.
+  /// Rings when there is something to do.
   Alarm& alarm();
 
   void add(const std::shared_ptr<PlanRun>& run);

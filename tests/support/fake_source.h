@@ -1,15 +1,18 @@
-// A ChunkSource under a test's control: fetches wait until the test lets them complete.
+// A ChunkSource under a test's control: fetches wait until the test lets them complete, or are answered by a
+// thread of its own. Never from within start(), as the contract says.
 #pragma once
 
 #include <cerrno>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "cache/base/mutex.h"
 #include "cache/catalog/catalog.h"
 #include "cache/source/source.h"
+#include "cache/tasks/task_thread.h"
 #include "tests/support/eventually.h"
 
 namespace clairfs {
@@ -22,7 +25,10 @@ inline unsigned char fake_byte(FileId file, uint64_t offset) {
 /// Serves made-up bytes. Thread-safe.
 class FakeSource final : public ChunkSource {
  public:
-  explicit FakeSource(bool immediate = true) : immediate_(immediate) {}
+  enum class Answers : uint8_t { when_told, at_once };
+  explicit FakeSource(Answers answers = Answers::when_told) {
+    if (answers == Answers::at_once) thread_.emplace("fake-source");
+  }
 
   void start(FetchRequest request) override {
     MutexLock lock(mutex_);
@@ -39,9 +45,7 @@ class FakeSource final : public ChunkSource {
       return;
     }
     pending_.push_back(std::move(request));
-    lock.unlock();
-    if (immediate_) complete_all();
-    lock.lock();
+    if (thread_) thread_->post([this](const std::atomic<bool>&) { complete_one(); });
   }
   bool may_wait_for_others(FileId, uint64_t) const override { return has_peers; }
   void demand_changed(const Demand&) override { ++raised; }
@@ -92,9 +96,11 @@ class FakeSource final : public ChunkSource {
     pending_.insert(pending_.begin(), std::make_move_iterator(older.begin()),
                     std::make_move_iterator(older.end()));
   }
-  void complete_all(int error = 0) {
-    while (complete_one(error)) {
-    }
+  /// False if there was none.
+  bool complete_all(int error = 0) {
+    bool any = false;
+    while (complete_one(error)) any = true;
+    return any;
   }
   /// Completes all, and what begins because of that, until `done`; false if that does not come.
   bool complete_until(const std::function<bool()>& done) {
@@ -131,12 +137,12 @@ class FakeSource final : public ChunkSource {
   std::atomic<uint64_t> raised{0};  // times that a demand changed
 
  private:
-  const bool immediate_;
   Mutex mutex_;
   std::deque<FetchRequest> pending_ GUARDED_BY(mutex_);
   std::vector<FileId> files_ GUARDED_BY(mutex_);
   std::vector<uint64_t> deadlines_ GUARDED_BY(mutex_);
   bool stopped_ GUARDED_BY(mutex_) = false;
+  std::optional<TaskThread> thread_;  // last: uses the others
 };
 
 }  // namespace clairfs

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <unordered_set>
@@ -174,6 +175,15 @@ class InProcessNetwork::Endpoint final : public Transport {
     MutexLock lock(mutex_);
     hung_ = false;
     wake_.notify_all();
+  }
+  size_t queued() {
+    MutexLock lock(mutex_);
+    return std::accumulate(queued_from_.begin(), queued_from_.end(), size_t{0});
+  }
+  size_t stuck() {
+    MutexLock lock(mutex_);
+    return static_cast<size_t>(std::count_if(receives_.begin(), receives_.end(),
+                                             [](const auto& entry) { return entry.second.stuck; }));
   }
 
  private:
@@ -406,6 +416,12 @@ void InProcessNetwork::hang(NodeId node) {
 }
 void InProcessNetwork::wake(NodeId node) {
   shared_->endpoints[node.index()]->wake();
+}
+size_t InProcessNetwork::queued(NodeId node) const {
+  return shared_->endpoints[node.index()]->queued();
+}
+size_t InProcessNetwork::stuck(NodeId node) const {
+  return shared_->endpoints[node.index()]->stuck();
 }
 
 }  // namespace clairfs

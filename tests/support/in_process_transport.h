@@ -43,6 +43,10 @@ class InProcessNetwork {
   /// SIGSTOP of the net thread: no ticks; what was sent, both ways, waits until wake().
   void hang(NodeId node);
   void wake(NodeId node);
+  /// Messages on their way to the node.
+  size_t queued(NodeId node) const;
+  /// Transfers that have arrived at the node in part and will never end.
+  size_t stuck(NodeId node) const;
 
  private:
   class Endpoint;

@@ -155,12 +155,12 @@ struct StagingOver {
   uint64_t ram = 0;
   uint64_t nvme = 0;  ///< 0: no such tier
   uint32_t chunk_size = 4 << 20;
-  bool immediate = true;  ///< fetches complete at once, else when the test says so
+  bool immediate = true;  ///< settle() completes fetches, else the test does
 };
 
 struct StagingFixture {
   StagingFixture(const StagingOver& over, const std::string& plan)
-      : source(over.immediate),
+      : immediate(over.immediate),
         catalog(made_up_catalog(over.sizes, over.chunk_size)),
         policy(*catalog),
         store(over.nvme),
@@ -190,9 +190,9 @@ struct StagingFixture {
     return added;
   }
 
-  /// Gives staging its turns until it has nothing to do. Time stands still meanwhile.
+  /// Gives staging its turns until it has nothing to do, and the source its own. Time stands still meanwhile.
   void settle() {
-    while (staging->step(now).busy || staging->alarm().answer()) {
+    while (staging->step(now).busy || (immediate && source.complete_all()) || staging->alarm().answer()) {
     }
   }
   /// Whether settle() brings it about. It may take several, if the condition completes fetches.
@@ -227,6 +227,7 @@ struct StagingFixture {
   CapturedLog log;
   Metrics metrics;
   TimePoint now{std::chrono::seconds(1)};
+  const bool immediate;
   FakeSource source;
   const std::shared_ptr<const Catalog> catalog;
   NextUsePolicy policy;

@@ -23,9 +23,10 @@ constexpr Urgency kRangePrefetch{Urgency::Kind::prefetch, 77};
 
 /// A cache over one file of so many chunks.
 struct RangeFixture {
-  explicit RangeFixture(uint32_t chunks, uint64_t ram, bool immediate = true,
+  /// `answers`: acquire() has the source answer.
+  explicit RangeFixture(uint32_t chunks, uint64_t ram, bool answers = true,
                         const std::vector<NvmeStore*>& stores = {})
-      : source(immediate) {
+      : answers_(answers) {
     tree.write("records", uint64_t{chunks} * kRangeChunk);
     ScanOptions options;
     options.chunk_size = kRangeChunk;
@@ -52,8 +53,10 @@ struct RangeFixture {
         equal = equal && static_cast<unsigned char>(bytes[i]) == fake_byte(file, offset + i);
       CHECK(equal);
     });
+    if (answers_) source.complete_all();
   }
 
+  const bool answers_;
   TempTree tree;
   CapturedLog log;
   Metrics metrics;

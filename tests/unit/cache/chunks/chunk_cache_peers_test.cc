@@ -18,7 +18,7 @@ const size_t kTransitChunks = TransitShares::for_chunks(kPeersChunk).capacity / 
 
 /// A cache of a node that has peers; fetches wait until the test completes them.
 struct PeersFixture {
-  explicit PeersFixture(size_t files, uint64_t ram = 0) : source(false) {
+  explicit PeersFixture(size_t files, uint64_t ram = 0) {
     source.has_peers = true;
     for (size_t i = 0; i < files; ++i) tree.write("f" + std::to_string(1000 + i), kPeersChunk);
     ScanOptions options;
@@ -157,7 +157,7 @@ TEST_CASE("a range read whose memory the network keeps is made again elsewhere")
   CapturedLog log;
   Metrics metrics;
   FirstTouchPolicy policy;
-  FakeSource source(false);
+  FakeSource source;
   source.has_peers = true;
   ScanOptions options;
   options.chunk_size = 2 << 20;

@@ -22,9 +22,8 @@ constexpr uint32_t kChunk = 64 << 10;
 
 /// A cache over a tree of files, whose bytes come from a FakeSource.
 struct CacheFixture {
-  explicit CacheFixture(const std::vector<uint64_t>& sizes, uint64_t ram, bool immediate = true,
-                        const std::vector<NvmeStore*>& stores = {})
-      : source(immediate) {
+  explicit CacheFixture(const std::vector<uint64_t>& sizes, uint64_t ram,
+                        const std::vector<NvmeStore*>& stores = {}) {
     for (size_t i = 0; i < sizes.size(); ++i) tree.write("f" + std::to_string(1000 + i), sizes[i]);
     ScanOptions options;
     options.chunk_size = kChunk;
@@ -36,13 +35,12 @@ struct CacheFixture {
   FileId file(size_t i) const { return *catalog->find("f" + std::to_string(1000 + i)); }
   ChunkId chunk(size_t i) const { return catalog->chunks(file(i)).first; }
 
-  /// Reads and checks every byte; the origin, or nothing if the read failed.
+  /// Reads, with all fetches that wait, and checks every byte; the origin, or nothing if the read failed.
   std::optional<Origin> read(FileId id, uint64_t offset, uint64_t length) {
     std::optional<Origin> origin;
-    bool called = false;
-    cache->read(id, offset, length, [&](Result<ReadView> view) {
-      called = true;
-      if (!view) return;
+    std::atomic<bool> called = false;
+    cache->read(id, offset, length, [&](const Result<ReadView>& view) {
+      if (!view) return void(called = true);
       uint64_t at = offset;
       bool equal = true;
       for (const iovec& part : view->memory) {
@@ -52,8 +50,9 @@ struct CacheFixture {
       CHECK(equal);
       CHECK(at == offset + length);
       origin = view->origin;
+      called = true;
     });
-    CHECK(called);
+    CHECK(source.complete_until([&] { return called.load(); }));
     return origin;
   }
 
@@ -81,7 +80,7 @@ TEST_CASE("a chunk is fetched once and then served from RAM") {
 TEST_CASE("what is on NVMe moves up to RAM where that can hold everything") {
   FakeStore store(1 << 20);
   const std::vector<uint64_t> sizes{10000, kChunk + 5};
-  CacheFixture f(sizes, 0, true, {&store});
+  CacheFixture f(sizes, 0, {&store});
   for (size_t i = 0; i < sizes.size(); ++i) CHECK(f.read(f.file(i), 0, sizes[i]) == Origin::pfs);
   CHECK(f.cache->tier_of(f.chunk(0)) == Tier::nvme);
   CHECK(f.cache->stop(5s));
@@ -100,7 +99,7 @@ TEST_CASE("what is on NVMe moves up to RAM where that can hold everything") {
 
 TEST_CASE("NVMe is offered no more chunks while its writes are behind") {
   FakeStore store(64 << 20);
-  CacheFixture f(std::vector<uint64_t>(200, kChunk), 0, true, {&store});
+  CacheFixture f(std::vector<uint64_t>(200, kChunk), 0, {&store});
   store.set_slow(true);
   size_t read = 0;
   for (; read < 200 && f.cache->space().nvme > 0; ++read) f.read(f.file(read), 0, kChunk);
@@ -125,7 +124,7 @@ TEST_CASE("a read over several chunks gets all of them in order") {
 }
 
 TEST_CASE("any number of readers of a missing chunk cause one fetch") {
-  CacheFixture f({10000}, 1 << 20, false);
+  CacheFixture f({10000}, 1 << 20);
   std::atomic<int> answered{0};
   std::atomic<int> joined{0};
   std::vector<std::jthread> readers;
@@ -148,7 +147,7 @@ TEST_CASE("any number of readers of a missing chunk cause one fetch") {
 }
 
 TEST_CASE("a reader that joins a prefetch makes it urgent") {
-  CacheFixture f({10000}, 1 << 20, false);
+  CacheFixture f({10000}, 1 << 20);
   int answered = 0;
   f.cache->acquire(f.chunk(0), {Urgency::Kind::prefetch, 77}, [&](const auto&) { ++answered; });
   CHECK(f.source.raised == 0);
@@ -161,7 +160,7 @@ TEST_CASE("a reader that joins a prefetch makes it urgent") {
 }
 
 TEST_CASE("a prefetch that joins what fills a tier makes it as urgent as itself") {
-  CacheFixture f({10000}, 1 << 20, false);
+  CacheFixture f({10000}, 1 << 20);
   int answered = 0;
   f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 1}, [&](const auto&) { ++answered; });
   f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 2}, [&](const auto&) { ++answered; });
@@ -174,7 +173,7 @@ TEST_CASE("a prefetch that joins what fills a tier makes it as urgent as itself"
 
 TEST_CASE("what waits for memory goes by its most urgent use") {
   const size_t fit = TransitShares::for_chunks(kChunk).capacity / kChunk;
-  CacheFixture f(std::vector<uint64_t>(fit + 10, kChunk), 0, false);
+  CacheFixture f(std::vector<uint64_t>(fit + 10, kChunk), 0);
   size_t answered = 0;
   for (size_t i = 0; i < fit + 10; ++i)
     f.cache->acquire(f.chunk(i), {Urgency::Kind::fill, i}, [&](const auto&) { ++answered; });
@@ -190,7 +189,7 @@ TEST_CASE("what waits for memory goes by its most urgent use") {
 }
 
 TEST_CASE("a failed fetch fails all who wait, and the next try fetches again") {
-  CacheFixture f({10000}, 1 << 20, false);
+  CacheFixture f({10000}, 1 << 20);
   int failed = 0;
   for (int i = 0; i < 3; ++i) {
     f.cache->acquire(f.chunk(0), {}, [&](const Result<AcquiredChunk>& chunk) {
@@ -207,7 +206,7 @@ TEST_CASE("a failed fetch fails all who wait, and the next try fetches again") {
 }
 
 TEST_CASE("a read of which one chunk fails is one error") {
-  CacheFixture f({3 * kChunk}, 1 << 20, false);
+  CacheFixture f({3 * kChunk}, 1 << 20);
   int calls = 0;
   int errors = 0;
   f.cache->read(f.file(0), 0, 3 * kChunk, [&](const Result<ReadView>& view) {
@@ -246,7 +245,7 @@ TEST_CASE("transit memory is bounded and reused oldest first") {
 
 TEST_CASE("fetches beyond the transit memory wait and all complete") {
   const size_t files = 3 * TransitShares::for_chunks(kChunk).capacity / kChunk;
-  CacheFixture f(std::vector<uint64_t>(files, kChunk), 0, false);
+  CacheFixture f(std::vector<uint64_t>(files, kChunk), 0);
   size_t answered = 0;
   for (size_t i = 0; i < files; ++i) {
     f.cache->acquire(f.chunk(i), {}, [&](const Result<AcquiredChunk>& chunk) { answered += chunk ? 1 : 0; });
@@ -263,12 +262,14 @@ TEST_CASE("a fetch that waits for pinned memory begins when the pin is dropped")
   for (size_t i = 0; i < fits; ++i) {
     f.cache->acquire(f.chunk(i), {}, [&](Result<AcquiredChunk> chunk) { pins.push_back(chunk->data); });
   }
+  f.source.complete_all();
   REQUIRE(pins.size() == fits);
   std::atomic<bool> answered = false;
   f.cache->acquire(f.chunk(fits), {}, [&](const Result<AcquiredChunk>& chunk) { answered = bool(chunk); });
+  CHECK(!f.source.complete_all());
   CHECK(!answered);
   pins.pop_back();
-  CHECK(eventually([&] { return answered.load(); }));
+  CHECK(f.source.complete_until([&] { return answered.load(); }));
 }
 
 TEST_CASE("pinned chunks in transit are not dropped under a reader") {
@@ -276,6 +277,7 @@ TEST_CASE("pinned chunks in transit are not dropped under a reader") {
   CacheFixture f(std::vector<uint64_t>(2 * fits, kChunk), 0);
   ChunkRef pinned;
   f.cache->acquire(f.chunk(0), {}, [&](Result<AcquiredChunk> chunk) { pinned = std::move(chunk->data); });
+  f.source.complete_all();
   for (size_t i = 1; i < 2 * fits; ++i) f.read(f.file(i), 0, kChunk);
   const auto* bytes = static_cast<const unsigned char*>(pinned->block.slices(0, kChunk)[0].iov_base);
   CHECK(bytes[12345] == fake_byte(f.file(0), 12345));
@@ -283,7 +285,7 @@ TEST_CASE("pinned chunks in transit are not dropped under a reader") {
 
 TEST_CASE("reads that have one of their chunks do not hold the memory that all of them wait for") {
   const size_t fits = TransitShares::for_chunks(kChunk).capacity / kChunk;
-  CacheFixture f(std::vector<uint64_t>(fits, 2 * kChunk), 0, false);
+  CacheFixture f(std::vector<uint64_t>(fits, 2 * kChunk), 0);
   for (size_t i = 0; i < fits; ++i) f.cache->acquire(f.chunk(i), {}, [](const auto&) {});
   REQUIRE(f.source.fetches == fits);
   size_t right = 0;
@@ -320,7 +322,7 @@ TEST_CASE("what waits for memory for an NVMe hit and loses it there does not hol
   const size_t stored = spared + 2;
   FakeStore store(stored * kChunk);
   SwappingPolicy policy;
-  CacheFixture f(std::vector<uint64_t>(stored + fits, kChunk), 0, true, {&store});
+  CacheFixture f(std::vector<uint64_t>(stored + fits, kChunk), 0, {&store});
   f.cache =
       std::move(*ChunkCache::create({*f.catalog, f.source, {&store}, policy, f.metrics, f.log.logger()}, 0));
   for (size_t i = 0; i < stored; ++i) CHECK(f.read(f.file(i), 0, kChunk) == Origin::pfs);
@@ -328,6 +330,7 @@ TEST_CASE("what waits for memory for an NVMe hit and loses it there does not hol
   const auto pin = [&](Result<AcquiredChunk> chunk) { pins.push_back(chunk->data); };
   for (size_t i = 0; i < fits - spared; ++i) f.cache->acquire(f.chunk(stored + i), {}, pin);
   for (size_t i = 2; i < stored; ++i) f.cache->acquire(f.chunk(i), {}, pin);
+  f.source.complete_all();
   REQUIRE(pins.size() == fits);
   std::array<std::atomic<bool>, 3> answered{};
   const auto note = [&](size_t which) {
@@ -339,12 +342,13 @@ TEST_CASE("what waits for memory for an NVMe hit and loses it there does not hol
   policy.newcomer = f.chunk(stored + fits - 1);
   f.cache->acquire(policy.newcomer, {}, note(2));  // drops chunk 0, and waits for memory itself
   REQUIRE(f.cache->tier_of(f.chunk(0)) == Tier::none);
+  REQUIRE(!f.source.complete_all());
   REQUIRE((!answered[0] && !answered[1] && !answered[2]));
   pins.pop_back();
-  CHECK(eventually([&] { return answered[1].load(); }));
+  CHECK(f.source.complete_until([&] { return answered[1].load(); }));
   CHECK((!answered[0] && !answered[2]));
   pins.clear();
-  CHECK(eventually([&] { return answered[0] && answered[2]; }));
+  CHECK(f.source.complete_until([&] { return answered[0] && answered[2]; }));
 }
 
 TEST_CASE("large chunks that no tier keeps are read through by range") {
@@ -365,7 +369,9 @@ TEST_CASE("large chunks that no tier keeps are read through by range") {
     const uint64_t length = 1 + random() % 100000;
     const uint64_t offset = random() % ((16 << 20) - length);
     asked += length;
+    int answered = 0;
     cache->read(file, offset, length, [&](const Result<ReadView>& view) {
+      ++answered;
       REQUIRE(view);
       uint64_t at = offset;
       for (const iovec& part : view->memory) {
@@ -376,13 +382,15 @@ TEST_CASE("large chunks that no tier keeps are read through by range") {
       }
       CHECK(at == offset + length);
     });
+    source.complete_all();
+    CHECK(answered == 1);
   }
   CHECK(source.bytes == asked);
   CHECK(cache->stop(5s));
 }
 
 TEST_CASE("after stop() nothing is fetched, and what waited is answered") {
-  CacheFixture f({10000, 10000}, 1 << 20, false);
+  CacheFixture f({10000, 10000}, 1 << 20);
   int cancelled = 0;
   const auto count = [&](const Result<AcquiredChunk>& chunk) {
     if (!chunk && chunk.error().code == ECANCELED) ++cancelled;
@@ -427,8 +435,8 @@ TEST_CASE("random reads from several threads see the right bytes with any memory
       }
     });
   }
+  CHECK(f.source.complete_until([&] { return answered == 4 * 2000; }));
   readers.clear();
-  CHECK(answered == 4 * 2000);
   CHECK(wrong == 0);
   CHECK(f.metrics.ram_bytes.value() <= static_cast<int64_t>(ram));
 }
@@ -452,7 +460,7 @@ class NotingPolicy final : public TierPolicy {
 TEST_CASE("the policy is told which use a fetch is for, by whoever names one first") {
   const size_t fits = TransitShares::for_chunks(kChunk).capacity / kChunk;
   NotingPolicy noting;
-  CacheFixture f(std::vector<uint64_t>(fits + 1, kChunk), 0, false);
+  CacheFixture f(std::vector<uint64_t>(fits + 1, kChunk), 0);
   f.cache = std::move(*ChunkCache::create({*f.catalog, f.source, {}, noting, f.metrics, f.log.logger()}, 0));
   const OrderId order(1);
   const auto ignore = [](const auto&) {};

@@ -36,8 +36,7 @@ struct ScriptedPolicy final : TierPolicy {
 
 /// Files of one chunk each behind a RAM tier and stores that are counted in chunks.
 struct BackupFixture {
-  BackupFixture(size_t files, uint64_t ram, std::vector<uint64_t> capacities, bool immediate = true)
-      : immediate_source(immediate) {
+  BackupFixture(size_t files, uint64_t ram, std::vector<uint64_t> capacities) {
     for (size_t i = 0; i < files; ++i) tree.write("f" + std::to_string(1000 + i), kBackupChunk);
     for (const uint64_t capacity : capacities) {
       stores.push_back(std::make_unique<FakeStore>(capacity * kBackupChunk));
@@ -54,7 +53,7 @@ struct BackupFixture {
     std::vector<NvmeStore*> all;
     for (const auto& one : stores) all.push_back(one.get());
     cache.reset();
-    source.emplace(immediate_source);  // stop() ends one for good
+    source.emplace();  // stop() ends one for good
     cache = std::move(
         *ChunkCache::create({*catalog, *source, all, policy, metrics, log.logger()}, ram * kBackupChunk));
   }
@@ -74,6 +73,7 @@ struct BackupFixture {
       }
       CHECK(equal);
     });
+    source->complete_all();
     return origin;
   }
   FileId file(size_t i) const { return *catalog->find("f" + std::to_string(1000 + i)); }
@@ -91,7 +91,6 @@ struct BackupFixture {
   CapturedLog log;
   Metrics metrics;
   ScriptedPolicy policy;
-  const bool immediate_source;
   std::optional<FakeSource> source;
   std::vector<std::unique_ptr<FakeStore>> stores;
   std::shared_ptr<const Catalog> catalog;
@@ -196,7 +195,7 @@ TEST_CASE("a chunk that has left RAM before its turn is passed over") {
 }
 
 TEST_CASE("room that a fetch under way will need is left to it") {
-  BackupFixture f(2, 1, {1}, false);
+  BackupFixture f(2, 1, {1});
   const auto ask = [&](size_t i) {
     f.cache->acquire(f.chunk(i), Urgency{}, [](const Result<AcquiredChunk>& result) { CHECK(result); });
   };

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "cache/nvme/index.h"
+#include "cache/tasks/task_thread.h"
 #include "tests/support/catch.h"
 #include "tests/unit/cache/nvme/nvme_support.h"
 
@@ -20,7 +21,8 @@ IoKind both_kinds() {
   return GENERATE(IoKind::threads, IoKind::automatic);
 }
 
-/// Passes on to another backend what it does not fail or hold back.
+/// Passes on to another backend what it does not fail or hold back. Failures come from a thread of its own,
+/// as a backend's do.
 class FaultyIo final : public IoBackend {
  public:
   explicit FaultyIo(IoBackend& io) : io_(io) {}
@@ -28,7 +30,9 @@ class FaultyIo final : public IoBackend {
   void submit(Transfer request) override {
     const bool read = request.direction == Transfer::Direction::read;
     if ((read && fail_reads) || (!read && fail_writes)) {
-      request.done(system_error(EIO, "injected"));
+      failures_.post([request = std::move(request)](const std::atomic<bool>&) {
+        request.done(system_error(EIO, "injected"));
+      });
     } else if (read && hold_reads) {
       held.push_back(std::move(request));
     } else {
@@ -49,6 +53,7 @@ class FaultyIo final : public IoBackend {
 
  private:
   IoBackend& io_;
+  TaskThread failures_{"faulty-io"};
 };
 
 void flip_byte(const std::string& path, off_t offset) {

@@ -4,7 +4,6 @@
 #include <csignal>
 #include <filesystem>
 #include <stdexcept>
-#include <thread>
 
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "mount-helper/mounts/text_file.h"
 #include "mount-helper/serve/logging.h"
 #include "tests/support/catch.h"
+#include "tests/support/eventually.h"
 #include "tests/unit/mount-helper/temporary_directory.h"
 
 using namespace clairfs;
@@ -53,8 +53,7 @@ TEST_CASE_METHOD(Fixture, "the command returns once the daemon is ready, and the
   });
   CHECK(started.ok());
   CHECK(progress == std::vector<std::string>{"half"});
-  for (int i = 0; i < 1000 && !std::filesystem::exists(facts); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  REQUIRE(eventually([&] { return std::filesystem::exists(facts); }));
   CHECK(*read_text_file(facts) == "/ leader");
   CHECK_THAT(log(), Contains("info serving"));
   const auto mode = std::filesystem::status(options.catalog_dir).permissions();

@@ -161,8 +161,7 @@ TEST_CASE("a stuck transfer does not give its memory back") {
   CHECK(a.send(r1, 1));
   REQUIRE(eventually([&] { return b.arrived() == 1; }));
   CHECK(target.calls == 0);
-  // The message overtook the transfer, or not: the cancel must find it stuck.
-  std::this_thread::sleep_for(20ms);
+  REQUIRE(eventually([&] { return network.stuck(r1) == 1; }));
   b.transport.cancel(r0, 5);
   REQUIRE(eventually([&] { return target.calls == 1; }));
   CHECK(target.code == EBUSY);
@@ -218,7 +217,7 @@ TEST_CASE("a hung node gets and sends everything when it wakes") {
   }
   CHECK(a.send(r1, 1));
   CHECK(b.send(r0, 2));
-  std::this_thread::sleep_for(20ms);
+  REQUIRE(eventually([&] { return network.queued(r1) == 1; }));
   CHECK(a.arrived() + b.arrived() == 0);
   network.wake(r1);
   REQUIRE(eventually([&] { return a.arrived() == 1 && b.arrived() == 1 && target.calls == 1; }));

@@ -1,9 +1,7 @@
 #include "plan/retention/home_prefill.h"
 
 #include <algorithm>
-#include <functional>
 #include <optional>
-#include <thread>
 
 #include "plan/retention/placed_policy.h"
 #include "tests/support/captured_log.h"
@@ -20,8 +18,6 @@ namespace {
 /// Remembers what was asked for, in order, and how urgently.
 class Recorder final : public ChunkSource {
  public:
-  explicit Recorder(bool immediate) : inner(immediate) {}
-
   void start(FetchRequest request) override {
     {
       MutexLock lock(mutex_);
@@ -50,10 +46,9 @@ constexpr uint64_t kPlenty = 1ULL << 30;
 
 /// Node 1 of a job over equal files, one chunk each.
 struct PrefillFixture {
-  PrefillFixture(uint32_t files, uint64_t size, NodeCapacity capacity, bool immediate, uint64_t nvme = 0)
+  PrefillFixture(uint32_t files, uint64_t size, NodeCapacity capacity, uint64_t nvme = 0)
       : job(std::vector<uint64_t>(files, size), kChunk, kNodes, 3, "seed=1 batch=2"),
         placement(make_placement(capacity)),
-        source(immediate),
         single(*job.catalog),
         policy(*job.catalog, single) {
     std::vector<NvmeStore*> parts;
@@ -66,18 +61,15 @@ struct PrefillFixture {
     policy.set_placement(placement, NodeId(1));
     warm_up.emplace(*cache, *job.catalog);
   }
-  ~PrefillFixture() {
-    if (warm_up) warm_up->stop();
-    CHECK(cache->stop(5s));
-  }
+  ~PrefillFixture() { CHECK(cache->stop(5s)); }
 
   std::shared_ptr<const Placement> make_placement(NodeCapacity capacity) const {
     return std::make_shared<const Placement>(
         Placement::make(*job.catalog, job.uses(), std::vector<NodeCapacity>(kNodes, capacity)));
   }
-  void use(const std::shared_ptr<const Placement>& now) {
-    policy.set_placement(now, NodeId(1));
-    warm_up->set_placement(now, NodeId(1));
+  void use(const std::shared_ptr<const Placement>& given) {
+    policy.set_placement(given, NodeId(1));
+    warm_up->set_placement(given, NodeId(1));
   }
   std::vector<FileId> files_of(const std::vector<ChunkId>& chunks) const {
     std::vector<FileId> files;
@@ -89,22 +81,23 @@ struct PrefillFixture {
     for (const auto& entry : source.asked()) files.push_back(entry.first);
     return files;
   }
-  /// Waits for what another thread brings about; false after ten seconds.
-  static bool eventually(const std::function<bool()>& condition) {
-    for (int i = 0; i < 2000; ++i) {
-      if (condition()) return true;
-      std::this_thread::sleep_for(5ms);
-    }
-    return false;
-  }
-  bool finished() {
-    return eventually([this] { return warm_up->progress().finished; });
-  }
-  /// So many fetches are under way, and no more are begun.
+  /// Gives it its turns, at one time, until it has nothing to do; true if there are so many fetches then.
   bool holds_at(size_t fetches) {
-    if (!eventually([&] { return source.inner.pending() == fetches; })) return false;
-    std::this_thread::sleep_for(20ms);
+    turn = {true, {}};
+    while (turn.busy || warm_up->alarm().answer()) turn = warm_up->step(now);
     return source.inner.pending() == fetches;
+  }
+  /// Has the source answer in between, and lets time pass where it waits for something else.
+  bool finished() {
+    return eventually([this] {
+      for (;;) {
+        holds_at(0);
+        if (!source.inner.complete_all() && !turn.look_again) break;
+        now += turn.look_again.value_or(Duration::zero());
+        if (turn.look_again && cache->writes_are_behind()) break;  // those are the disk's
+      }
+      return warm_up->progress().finished;
+    });
   }
 
   MadeUpJob job;
@@ -115,13 +108,15 @@ struct PrefillFixture {
   NextUsePolicy single;
   PlacedPolicy policy;
   std::unique_ptr<ChunkCache> cache;
-  std::optional<WarmUp> warm_up;
+  std::optional<HomePrefill> warm_up;
+  TimePoint now{1h};
+  Turn turn;
 };
 
 }  // namespace
 
 TEST_CASE("homes come in the order of first use, then copies, all at the lowest urgency") {
-  PrefillFixture f(90, 12288, {40 * 12288, 0}, true);
+  PrefillFixture f(90, 12288, {40 * 12288, 0});
   CHECK(f.warm_up->progress().finished);  // nothing to do yet
   f.use(f.placement);
   REQUIRE(f.finished());
@@ -133,7 +128,7 @@ TEST_CASE("homes come in the order of first use, then copies, all at the lowest 
   CHECK(f.asked() == expected);
   const auto asked = f.source.asked();
   for (size_t i = 0; i < asked.size(); ++i) CHECK(asked[i].second == Urgency{Urgency::Kind::fill, i});
-  const WarmUpProgress progress = f.warm_up->progress();
+  const PrefillProgress progress = f.warm_up->progress();
   CHECK(progress.done == 40 * 12288);
   CHECK(progress.total == 40 * 12288);
   CHECK(progress.failed == 0);
@@ -143,24 +138,26 @@ TEST_CASE("homes come in the order of first use, then copies, all at the lowest 
 }
 
 TEST_CASE("there is one pass, and what is kept already is not asked for") {
-  PrefillFixture f(90, 12288, {40 * 12288, 0}, true);
+  PrefillFixture f(90, 12288, {40 * 12288, 0});
   const auto homes = f.placement->warm_up_order(NodeId(1));
   for (const size_t i : {0U, 7U})
     f.cache->acquire(homes[i], {}, [](const auto& chunk) { CHECK(chunk.ok()); });
+  f.source.inner.complete_all();
   f.use(f.placement);
   REQUIRE(f.finished());
   CHECK(f.source.inner.fetches == 40);
   CHECK(f.warm_up->progress().done == 40 * 12288);
   f.use(f.placement);  // the same again
   CHECK(f.warm_up->progress().finished);
-  std::this_thread::sleep_for(50ms);
+  CHECK(!f.warm_up->alarm().answer());
+  CHECK(f.holds_at(0));
   CHECK(f.source.inner.fetches == 40);
 }
 
 TEST_CASE("a bounded number of bytes is under way, in memory that nobody else has to wait for") {
   SECTION("into RAM") {
     // 16 MiB, the least that transit memory has, though none of it is used.
-    PrefillFixture f(300, 1 << 20, {kPlenty, 0}, false);
+    PrefillFixture f(300, 1 << 20, {kPlenty, 0});
     f.use(f.placement);
     CHECK(f.holds_at(16));
     CHECK(f.stores.metrics.transit_bytes.value() == 0);
@@ -171,26 +168,23 @@ TEST_CASE("a bounded number of bytes is under way, in memory that nobody else ha
     f.source.inner.complete_all();
   }
   SECTION("on to NVMe") {
-    PrefillFixture f(60, 1 << 20, {0, NvmeStore::usable_bytes(64 << 20, kChunk)}, false, 64 << 20);
+    PrefillFixture f(60, 1 << 20, {0, NvmeStore::usable_bytes(64 << 20, kChunk)}, 64 << 20);
     f.use(f.placement);
     CHECK(f.holds_at(2));  // an eighth of 16 MiB
-    CHECK(PrefillFixture::eventually([&] {
-      f.source.inner.complete_one();
-      return f.warm_up->progress().finished;
-    }));
+    CHECK(f.finished());
     for (const ChunkId chunk : f.placement->warm_up_order(NodeId(1))) {
-      CHECK(PrefillFixture::eventually([&] { return f.cache->tier_of(chunk) == Tier::nvme; }));
+      CHECK(eventually([&] { return f.cache->tier_of(chunk) == Tier::nvme; }));
     }
   }
 }
 
 TEST_CASE("a source that is faster than NVMe is not read in vain") {
-  PrefillFixture f(60, 1 << 20, {0, NvmeStore::usable_bytes(64 << 20, kChunk)}, true, 64 << 20);
+  PrefillFixture f(60, 1 << 20, {0, NvmeStore::usable_bytes(64 << 20, kChunk)}, 64 << 20);
   f.use(f.placement);
   REQUIRE(f.finished());
   for (uint32_t c = 0; c < 60; ++c) {
     if (f.placement->tier_at(NodeId(1), ChunkId(c)) == Tier::none) continue;
-    CHECK(PrefillFixture::eventually([&] { return f.cache->tier_of(ChunkId(c)) == Tier::nvme; }));
+    CHECK(eventually([&] { return f.cache->tier_of(ChunkId(c)) == Tier::nvme; }));
   }
   // Another placement that gives the node the same: nothing is read again, not from NVMe either.
   const uint64_t fetches = f.source.inner.fetches;
@@ -202,7 +196,7 @@ TEST_CASE("a source that is faster than NVMe is not read in vain") {
 }
 
 TEST_CASE("what it has brought in is let go of at once") {
-  PrefillFixture f(90, 12288, {40 * 12288, 0}, true);
+  PrefillFixture f(90, 12288, {40 * 12288, 0});
   f.use(f.placement);
   REQUIRE(f.finished());
   // A new placement takes the place of the old one's chunks, which needs their memory.
@@ -217,7 +211,7 @@ TEST_CASE("what it has brought in is let go of at once") {
 }
 
 TEST_CASE("errors of single chunks are counted and the rest goes on") {
-  PrefillFixture f(90, 12288, {40 * 12288, 0}, true);
+  PrefillFixture f(90, 12288, {40 * 12288, 0});
   const auto homes = f.files_of(f.placement->warm_up_order(NodeId(1)));
   f.source.inner.fail_files = {homes[0], homes[5]};
   f.use(f.placement);
@@ -228,7 +222,7 @@ TEST_CASE("errors of single chunks are counted and the rest goes on") {
 }
 
 TEST_CASE("another placement is followed at once") {
-  PrefillFixture f(300, 1 << 20, {kPlenty, 0}, false);
+  PrefillFixture f(300, 1 << 20, {kPlenty, 0});
   f.use(f.placement);
   REQUIRE(f.holds_at(16));
   const auto other = f.make_placement({100 << 20, 0});
@@ -236,10 +230,7 @@ TEST_CASE("another placement is followed at once") {
   f.use(other);
   CHECK(f.warm_up->progress().total == other->kept_bytes(NodeId(1)));
   CHECK(f.warm_up->progress().done == 0);
-  CHECK(PrefillFixture::eventually([&] {
-    f.source.inner.complete_all();
-    return f.warm_up->progress().finished;
-  }));
+  REQUIRE(f.finished());
   CHECK(f.warm_up->progress().done == other->kept_bytes(NodeId(1)));
   // What was under way of the old one came, nothing more of it.
   const auto asked = f.asked();
@@ -251,23 +242,26 @@ TEST_CASE("another placement is followed at once") {
   CHECK(f.warm_up->progress().total == 0);
 }
 
-TEST_CASE("it stops at once, whatever is under way, and does nothing afterwards") {
-  PrefillFixture f(300, 1 << 20, {kPlenty, 0}, false);
+TEST_CASE("what is under way at its end has no effect") {
+  PrefillFixture f(300, 1 << 20, {kPlenty, 0});
   f.use(f.placement);
   REQUIRE(f.holds_at(16));
-  f.warm_up->stop();
-  f.warm_up->set_placement(f.make_placement({100 << 20, 0}), NodeId(1));
+  f.warm_up.reset();
   f.source.inner.complete_all();
   CHECK(f.source.inner.fetches == 16);
-  f.warm_up.reset();
 }
 
-TEST_CASE("a source that fails is not run through to the end of the list") {
-  PrefillFixture f(300, 12288, {kPlenty, 0}, true);
+TEST_CASE("a source that fails is left alone for a while before it is asked for more") {
+  PrefillFixture f(300, 1 << 20, {kPlenty, 0});
   for (uint32_t file = 1; file <= 300; ++file) f.source.inner.fail_files.insert(FileId(file));
-  const auto begin = std::chrono::steady_clock::now();
   f.use(f.placement);
-  REQUIRE(PrefillFixture::eventually([&] { return f.source.inner.fetches >= 3; }));
-  const uint64_t fetches = f.source.inner.fetches;
-  CHECK(fetches <= 1 + static_cast<uint64_t>((std::chrono::steady_clock::now() - begin) / 100ms));
+  REQUIRE(f.holds_at(16));
+  f.source.inner.complete_all();
+  CHECK(f.holds_at(0));
+  REQUIRE(f.turn.look_again);
+  f.now += *f.turn.look_again - 1ns;
+  CHECK(f.holds_at(0));
+  f.now += 1ns;
+  CHECK(f.holds_at(16));
+  CHECK(f.warm_up->progress().failed == 16);
 }

@@ -244,7 +244,7 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
   NextUsePolicy single(*job.catalog);
   PlacedPolicy policy(*job.catalog, single);
   CapturedLog log;
-  FakeSource source;
+  FakeSource source(FakeSource::Answers::at_once);
   const auto cache = std::move(
       *ChunkCache::create({*job.catalog, source, {&store}, policy, stores.metrics, log.logger()}, kRam));
   std::vector<uint32_t> order(job.catalog->chunk_count());
@@ -258,7 +258,7 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
         fetched.callback()(chunk ? Status() : Status(chunk.error()));
       });
       CHECK(fetched.get().ok());
-      while (cache->writes_are_behind()) std::this_thread::sleep_for(1ms);
+      CHECK(eventually([&] { return !cache->writes_are_behind(); }));
     }
   };
   if (from_before) {
@@ -266,20 +266,15 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
     CHECK(cache->space().ram < kChunk);
   }
   policy.set_placement(placement, NodeId(1));
-  uint32_t placed = 0;
-  uint32_t kept = 0;
   fetch_all();
-  for (int i = 0; i < 200; ++i) {  // until the last writes have ended
-    placed = kept = 0;
-    for (const uint32_t c : order) {
-      if (placement->tier_at(NodeId(1), ChunkId(c)) == Tier::none) continue;
-      ++placed;
-      kept += cache->tier_of(ChunkId(c)) != Tier::none ? 1 : 0;
-    }
-    if (kept == placed) break;
-    std::this_thread::sleep_for(10ms);
+  std::vector<ChunkId> placed;
+  for (const uint32_t c : order) {
+    if (placement->tier_at(NodeId(1), ChunkId(c)) != Tier::none) placed.push_back(ChunkId(c));
   }
-  CHECK(placed > 100);
-  CHECK(kept == placed);
+  CHECK(placed.size() > 100);
+  CHECK(eventually([&] {  // the last writes have ended
+    return std::all_of(placed.begin(), placed.end(),
+                       [&](ChunkId chunk) { return cache->tier_of(chunk) != Tier::none; });
+  }));
   CHECK(cache->stop(5s));
 }

@@ -1,4 +1,4 @@
-// Alarm: tells the thread that stages that there is something to do.
+// Alarm: tells a thread that there is something to do.
 #pragma once
 
 #include <chrono>

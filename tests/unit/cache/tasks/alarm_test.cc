@@ -1,4 +1,4 @@
-#include "plan/staging/alarm.h"
+#include "cache/tasks/alarm.h"
 
 #include "tests/support/catch.h"
 
