@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <iterator>
 
 #include <sys/mman.h>
 
@@ -54,7 +53,7 @@ Block::~Block() {
 
 std::vector<iovec> Block::slices(uint64_t offset, uint64_t length) const {
   std::vector<iovec> out;
-  const auto add = [&](Run run) {
+  const auto add = [&](UnitRun run) {
     const uint64_t bytes = run.count * arena_->unit_;
     if (offset >= bytes) {
       offset -= bytes;
@@ -66,7 +65,7 @@ std::vector<iovec> Block::slices(uint64_t offset, uint64_t length) const {
     offset = 0;
   };
   add(first_);
-  for (const Run run : more_) {
+  for (const UnitRun run : more_) {
     if (length == 0) break;
     add(run);
   }
@@ -90,7 +89,7 @@ RamArena::RamArena(Mapping memory, uint64_t unit) : memory_(std::move(memory)), 
   if (memory_.size() > 0) ::madvise(memory_.data(), memory_.size(), MADV_HUGEPAGE);
   MutexLock lock(mutex_);
   if (memory_.size() == 0) return;
-  insert_free({0, static_cast<uint32_t>(memory_.size() / unit_)});
+  free_.release({0, static_cast<uint32_t>(memory_.size() / unit_)});
   populator_ = NamedThread("arena", [this] { populate_ahead(); });
 }
 
@@ -128,15 +127,15 @@ bool RamArena::wants_population() const {
 std::optional<Block> RamArena::allocate(uint64_t length, MemoryAccount& account, uint64_t spared) {
   const auto wanted = static_cast<uint32_t>((length + unit_ - 1) / unit_);
   if (!account.charge(wanted * unit_, spared)) return std::nullopt;
-  std::vector<Block::Run> more;
+  std::vector<UnitRun> more;
   MutexLock lock(mutex_);
-  const Block::Run first = take_run(wanted);
+  const UnitRun first = free_.take(wanted);
   for (uint32_t have = first.count; have < wanted;) {
-    more.push_back(take_run(wanted - have));
+    more.push_back(free_.take(wanted - have));
     have += more.back().count;
   }
   uint64_t until = first.first + uint64_t{first.count};
-  for (const Block::Run run : more) until = std::max(until, run.first + uint64_t{run.count});
+  for (const UnitRun run : more) until = std::max(until, run.first + uint64_t{run.count});
   if (until * unit_ > used_until_) {
     used_until_ = until * unit_;
     if (wants_population()) used_more_.notify_one();
@@ -144,41 +143,11 @@ std::optional<Block> RamArena::allocate(uint64_t length, MemoryAccount& account,
   return Block(this, &account, first, std::move(more), wanted);
 }
 
-// The smallest free run that holds `wanted` units, cut to size; the largest there is if none does.
-Block::Run RamArena::take_run(uint32_t wanted) {
-  auto found = free_by_count_.lower_bound({wanted, 0});
-  if (found == free_by_count_.end()) found = std::prev(found);
-  const auto [count, first] = *found;
-  free_by_count_.erase(found);
-  free_by_first_.erase(first);
-  if (count > wanted) insert_free({first + wanted, count - wanted});
-  return {first, std::min(count, wanted)};
-}
-
-void RamArena::insert_free(Block::Run run) {
-  auto after = free_by_first_.lower_bound(run.first);
-  if (after != free_by_first_.end() && after->first == run.first + run.count) {
-    run.count += after->second;
-    free_by_count_.erase({after->second, after->first});
-    after = free_by_first_.erase(after);
-  }
-  if (after != free_by_first_.begin()) {
-    const auto before = std::prev(after);
-    if (before->first + before->second == run.first) {
-      run = {before->first, before->second + run.count};
-      free_by_count_.erase({before->second, before->first});
-      free_by_first_.erase(before);
-    }
-  }
-  free_by_first_[run.first] = run.count;
-  free_by_count_.insert({run.count, run.first});
-}
-
 void RamArena::release(const Block& block) {
   {
     MutexLock lock(mutex_);
-    insert_free(block.first_);
-    for (const Block::Run run : block.more_) insert_free(run);
+    free_.release(block.first_);
+    for (const UnitRun run : block.more_) free_.release(run);
   }
   block.account_->refund(block.capacity());
 }

@@ -9,15 +9,14 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include <sys/uio.h>
 
 #include "cache/base/fd.h"
+#include "cache/base/free_runs.h"
 #include "cache/base/metrics.h"
 #include "cache/base/mutex.h"
 #include "cache/base/result.h"
@@ -62,11 +61,6 @@ class RamArena;
 /// Filled by whoever allocated it, immutable once shared.
 class Block {
  public:
-  struct Run {
-    uint32_t first = 0;  ///< unit number
-    uint32_t count = 0;  ///< units
-  };
-
   Block(Block&& other) noexcept;
   Block& operator=(Block&& other) noexcept;
   ~Block();
@@ -80,13 +74,13 @@ class Block {
 
  private:
   friend class RamArena;
-  Block(RamArena* arena, MemoryAccount* account, Run first, std::vector<Run> more, uint32_t units)
+  Block(RamArena* arena, MemoryAccount* account, UnitRun first, std::vector<UnitRun> more, uint32_t units)
       : arena_(arena), account_(account), first_(first), more_(std::move(more)), units_(units) {}
 
   RamArena* arena_;
   MemoryAccount* account_;
-  Run first_;
-  std::vector<Run> more_;
+  UnitRun first_;
+  std::vector<UnitRun> more_;
   uint32_t units_;
 };
 
@@ -109,16 +103,13 @@ class RamArena {
   RamArena(Mapping memory, uint64_t unit);
   void populate_ahead();
   bool wants_population() const REQUIRES(mutex_);
-  Block::Run take_run(uint32_t wanted) REQUIRES(mutex_);
-  void insert_free(Block::Run run) REQUIRES(mutex_);
   void release(const Block& block);
 
   const Mapping memory_;
   const uint64_t unit_;  // bytes
 
-  Mutex mutex_;                                                    // leaf: nothing is called while it is held
-  std::map<uint32_t, uint32_t> free_by_first_ GUARDED_BY(mutex_);  // first unit -> units
-  std::set<std::pair<uint32_t, uint32_t>> free_by_count_ GUARDED_BY(mutex_);  // (units, first unit)
+  Mutex mutex_;  // leaf: nothing is called while it is held
+  FreeRuns free_ GUARDED_BY(mutex_);
   uint64_t used_until_ GUARDED_BY(mutex_) = 0;  // bytes; end of the highest unit ever handed out
   uint64_t populated_until_ GUARDED_BY(mutex_) = 0;
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -3,10 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <set>
-#include <utility>
 #include <vector>
+
+#include "cache/base/free_runs.h"
 
 namespace clairfs {
 
@@ -23,39 +22,28 @@ constexpr uint32_t slots_for(uint64_t bytes) {
   return static_cast<uint32_t>((bytes + kSlotSize - 1) / kSlotSize);
 }
 
-/// `count` slots from number `first` on, within one segment. Slots are numbered through all segments: segment
-/// s begins at slot s * segment_slots.
-struct Extent {
-  uint32_t first = 0;
-  uint32_t count = 0;
-  bool operator==(const Extent&) const = default;
-};
+/// A run of slots, within one segment.
+using Extent = UnitRun;
 
-/// Free runs of slots: best fit, neighbours coalesced, never over a segment's boundary. Not thread-safe.
+/// Free runs of slots, never over a segment's boundary. Slots are numbered through all segments: segment s
+/// begins at slot s * segment_slots. Not thread-safe.
 class NvmeSpace {
  public:
-  explicit NvmeSpace(uint32_t segment_slots) : segment_slots_(segment_slots) {}
+  explicit NvmeSpace(uint32_t segment_slots) : free_(segment_slots) {}
 
   /// Gives slots (back). REQUIRES: none of them is free now.
-  void release(Extent extent);
+  void release(Extent extent) { free_.release(extent); }
   /// One run of `slots`, taken from the smallest free run that holds it; empty if there is none.
-  std::vector<Extent> allocate_run(uint32_t slots);
-  /// At most `max_extents` runs, the largest first and for the rest the smallest that holds it; empty if that
-  /// is not enough.
+  std::vector<Extent> allocate_run(uint32_t slots) { return allocate_runs(slots, 1); }
+  /// At most `max_extents` runs, the largest first and for the rest the smallest that holds it, else a large
+  /// one would be cut for nothing; empty if that is not enough.
   std::vector<Extent> allocate_runs(uint32_t slots, size_t max_extents);
 
-  uint64_t free_slots() const { return free_slots_; }
-  size_t runs() const { return by_address_.size(); }
+  uint64_t free_slots() const { return free_.units(); }
+  size_t runs() const { return free_.runs(); }
 
  private:
-  void insert(Extent run);
-  void erase(Extent run);
-  Extent take(Extent run, uint32_t slots);
-
-  const uint32_t segment_slots_;
-  std::map<uint32_t, uint32_t> by_address_;          // first -> count
-  std::set<std::pair<uint32_t, uint32_t>> by_size_;  // (count, first): equal sizes from low addresses up
-  uint64_t free_slots_ = 0;
+  FreeRuns free_;
 };
 
 }  // namespace clairfs
