@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <concepts>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,6 +21,7 @@ uint64_t checksum_of(std::span<const std::byte> bytes) {
   return xxh3_64({&memory, 1});
 }
 
+/// Writes fields. What a Reader must check, it need not: only right messages are written.
 class Writer {
  public:
   template <class Number>
@@ -26,69 +29,89 @@ class Writer {
     for (size_t i = 0; i < sizeof(Number); ++i)
       bytes_.push_back(static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i)));
   }
+  template <class... Numbers>
+  void numbers(const Numbers&... values) {
+    (number(values), ...);
+  }
   void flag(bool value) { number<uint8_t>(value ? 1 : 0); }
-  void text(const std::string& value) {
+  void up_to(uint32_t value, uint32_t, const char*) { number(value); }
+  template <class Enum>
+  void choice(Enum value, Enum, const char*) {
+    number(static_cast<uint8_t>(value));
+  }
+  void text(const std::string& value, size_t) {
     number(static_cast<uint32_t>(value.size()));
     for (const char c : value) bytes_.push_back(static_cast<std::byte>(c));
   }
-  void ids(const std::vector<uint32_t>& list) {
+  template <class Entry, class Visit>
+  void list(const std::vector<Entry>& list, size_t, Visit visit) {
     number(static_cast<uint32_t>(list.size()));
-    for (const uint32_t id : list) number(id);
+    for (const Entry& entry : list) visit(entry);
   }
+  void check(bool, const char*) {}
   std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:
   std::vector<std::byte> bytes_;
 };
 
-/// After the first thing that is wrong everything reads as 0 and problem() says what it was.
+/// Reads the same. After the first thing that is wrong everything reads as 0 and problem() says what it was.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   template <class Number>
-  Number number() {
-    if (bytes_.size() < sizeof(Number)) {
-      wrong("it ends early");
-      return 0;
-    }
-    uint64_t value = 0;
-    for (size_t i = 0; i < sizeof(Number); ++i) value |= std::to_integer<uint64_t>(bytes_[i]) << (8 * i);
+  void number(Number& value) {
+    value = 0;
+    if (bytes_.size() < sizeof(Number)) return wrong("it ends early");
+    uint64_t read = 0;
+    for (size_t i = 0; i < sizeof(Number); ++i) read |= std::to_integer<uint64_t>(bytes_[i]) << (8 * i);
     bytes_ = bytes_.subspan(sizeof(Number));
-    return static_cast<Number>(value);
+    value = static_cast<Number>(read);
   }
-  bool flag() { return up_to<uint8_t>(1, "a flag") != 0; }
+  template <class... Numbers>
+  void numbers(Numbers&... values) {
+    (number(values), ...);
+  }
+  void flag(bool& value) {
+    uint8_t read = 0;
+    up_to(read, 1, "a flag");
+    value = read != 0;
+  }
   /// A number that must not exceed `most`.
   template <class Number>
-  Number up_to(Number most, const char* what) {
-    const auto value = number<Number>();
-    if (value <= most) return value;
+  void up_to(Number& value, uint32_t most, const char* what) {
+    number(value);
+    if (value <= most) return;
     wrong(what);
-    return 0;
+    value = 0;
   }
-  std::string text(size_t most) {
-    const size_t length = up_to<uint32_t>(static_cast<uint32_t>(most), "a text is too long");
-    if (length > bytes_.size()) {
-      wrong("it ends early");
-      return {};
-    }
-    std::string value;
+  template <class Enum>
+  void choice(Enum& value, Enum last, const char* what) {
+    uint8_t read = 0;
+    up_to(read, static_cast<uint8_t>(last), what);
+    value = Enum{read};
+  }
+  void text(std::string& value, size_t most) {
+    uint32_t length = 0;
+    up_to(length, static_cast<uint32_t>(most), "a text is too long");
+    if (length > bytes_.size()) return wrong("it ends early");
+    value.clear();
     value.reserve(length);
     for (const std::byte b : bytes_.first(length)) value.push_back(static_cast<char>(b));
     bytes_ = bytes_.subspan(length);
-    return value;
   }
-  /// The length of a list whose entries take at least `entry` bytes each.
-  size_t list(size_t entry) {
-    const size_t length = up_to<uint32_t>(kMaxList, "a list is too long");
-    if (length * entry <= bytes_.size()) return length;
-    wrong("it ends early");
-    return 0;
+  /// Entries that take at least `entry_bytes` each.
+  template <class Entry, class Visit>
+  void list(std::vector<Entry>& list, size_t entry_bytes, Visit visit) {
+    uint32_t length = 0;
+    up_to(length, kMaxList, "a list is too long");
+    if (length * entry_bytes > bytes_.size()) return wrong("it ends early");
+    list.resize(length);
+    for (Entry& entry : list) visit(entry);
   }
-  std::vector<uint32_t> ids() {
-    std::vector<uint32_t> list_of(list(sizeof(uint32_t)));
-    for (uint32_t& id : list_of) id = number<uint32_t>();
-    return list_of;
+  void check(bool right, const char* what) {
+    if (!right) wrong(what);
   }
   void wrong(const char* what) {
     if (problem_ == nullptr) problem_ = what;
@@ -109,170 +132,92 @@ constexpr size_t kReplyBytes = 4 + 1 + 1 + 4 + 8;
 static_assert(kMaxList * kRequestBytes + 16 + kSealBytes <= kMaxMessage);
 static_assert(kMaxText + kMaxName + 64 + kSealBytes <= kMaxMessage);
 
-void put(Writer& out, const NodeCounters& c) {
-  for (const uint64_t value :
-       {c.pfs_bytes, c.pfs_opens, c.requested, c.bytes_in, c.served, c.bytes_out, c.late, c.failed})
-    out.number(value);
+template <class Message, class Struct>
+concept Is = std::same_as<std::remove_const_t<Message>, Struct>;
+
+// The fields of each message in their order on the wire, for a Writer and a Reader alike.
+
+void fields(auto& wire, Is<NodeCounters> auto& c) {
+  wire.numbers(c.pfs_bytes, c.pfs_opens, c.requested, c.bytes_in, c.served, c.bytes_out, c.late, c.failed);
 }
 
-void get(Reader& in, NodeCounters& c) {
-  for (uint64_t* value :
-       {&c.pfs_bytes, &c.pfs_opens, &c.requested, &c.bytes_in, &c.served, &c.bytes_out, &c.late, &c.failed})
-    *value = in.number<uint64_t>();
+void fields(auto& wire, Is<Urgency> auto& urgency) {
+  wire.choice(urgency.kind, Urgency::Kind::fill, "no such urgency");
+  wire.number(urgency.deadline);
 }
 
-void put(Writer& out, const Hello& m) {
-  out.flag(m.wants_answer);
-  out.flag(m.ready);
-  out.number(m.incarnation);
-  out.number(m.nodes);
-  out.number(m.chunk_size);
-  for (const uint64_t value : {m.catalog_identity, m.ram_capacity, m.nvme_capacity, m.plans})
-    out.number(value);
-  put(out, m.counters);
-  out.text(m.host);
+void ids(auto& wire, auto& list) {
+  wire.list(list, sizeof(uint32_t), [&](auto& id) { wire.number(id); });
 }
 
-void get(Reader& in, Hello& m) {
-  m.wants_answer = in.flag();
-  m.ready = in.flag();
-  m.incarnation = in.number<uint64_t>();
-  m.nodes = in.number<uint32_t>();
-  m.chunk_size = in.number<uint32_t>();
-  for (uint64_t* value : {&m.catalog_identity, &m.ram_capacity, &m.nvme_capacity, &m.plans})
-    *value = in.number<uint64_t>();
-  get(in, m.counters);
-  m.host = in.text(kMaxName);
+void fields(auto& wire, Is<Hello> auto& m) {
+  wire.flag(m.wants_answer);
+  wire.flag(m.ready);
+  wire.numbers(m.incarnation, m.nodes, m.chunk_size);
+  wire.numbers(m.catalog_identity, m.ram_capacity, m.nvme_capacity, m.plans);
+  fields(wire, m.counters);
+  wire.text(m.host, kMaxName);
 }
 
-void put(Writer& out, const Goodbye& m) {
-  out.text(m.reason);
-}
-void get(Reader& in, Goodbye& m) {
-  m.reason = in.text(kMaxText);
-}
-void put(Writer& out, const Refusal& m) {
-  out.text(m.reason);
-}
-void get(Reader& in, Refusal& m) {
-  m.reason = in.text(kMaxText);
+void fields(auto& wire, Is<Goodbye> auto& m) {
+  wire.text(m.reason, kMaxText);
 }
 
-void put(Writer& out, const Urgency& urgency) {
-  out.number(static_cast<uint8_t>(urgency.kind));
-  out.number(urgency.deadline);
-}
-void get(Reader& in, Urgency& urgency) {
-  urgency.kind = Urgency::Kind{in.up_to<uint8_t>(2, "no such urgency")};
-  urgency.deadline = in.number<uint64_t>();
+void fields(auto& wire, Is<Refusal> auto& m) {
+  wire.text(m.reason, kMaxText);
 }
 
-void put(Writer& out, const ChunkRequests& m) {
-  out.number(static_cast<uint32_t>(m.list.size()));
-  for (const ChunkRequest& r : m.list) {
-    for (const uint32_t value : {r.id, r.chunk.value, r.offset, r.length, r.transfer}) out.number(value);
-    put(out, r.urgency);
-    out.flag(r.home);
-  }
+void fields(auto& wire, Is<ChunkRequests> auto& m) {
+  wire.list(m.list, kRequestBytes, [&](auto& r) {
+    wire.numbers(r.id, r.chunk.value, r.offset, r.length);
+    wire.up_to(r.transfer, kTransferNumbers - 1, "no such transfer number");
+    fields(wire, r.urgency);
+    wire.flag(r.home);
+    wire.check(r.length > 0, "it asks for nothing");
+  });
 }
 
-void get(Reader& in, ChunkRequests& m) {
-  m.list.resize(in.list(kRequestBytes));
-  for (ChunkRequest& r : m.list) {
-    for (uint32_t* value : {&r.id, &r.chunk.value, &r.offset, &r.length}) *value = in.number<uint32_t>();
-    r.transfer = in.up_to<uint32_t>(kTransferNumbers - 1, "no such transfer number");
-    get(in, r.urgency);
-    r.home = in.flag();
-    if (r.length == 0) in.wrong("it asks for nothing");
-  }
+void fields(auto& wire, Is<ChunkReplies> auto& m) {
+  wire.list(m.list, kReplyBytes, [&](auto& r) {
+    wire.number(r.id);
+    wire.choice(r.status, ChunkReply::Status::failed, "no such status");
+    wire.choice(r.origin, Origin::pfs, "no such origin");
+    wire.numbers(r.service_us, r.checksum);
+  });
 }
 
-void put(Writer& out, const ChunkReplies& m) {
-  out.number(static_cast<uint32_t>(m.list.size()));
-  for (const ChunkReply& r : m.list) {
-    out.number(r.id);
-    out.number(static_cast<uint8_t>(r.status));
-    out.number(static_cast<uint8_t>(r.origin));
-    out.number(r.service_us);
-    out.number(r.checksum);
-  }
+void fields(auto& wire, Is<Expedite> auto& m) {
+  fields(wire, m.urgency);
+  ids(wire, m.ids);
 }
 
-void get(Reader& in, ChunkReplies& m) {
-  m.list.resize(in.list(kReplyBytes));
-  for (ChunkReply& r : m.list) {
-    r.id = in.number<uint32_t>();
-    r.status = ChunkReply::Status{in.up_to<uint8_t>(2, "no such status")};
-    r.origin = Origin{in.up_to<uint8_t>(3, "no such origin")};
-    r.service_us = in.number<uint32_t>();
-    r.checksum = in.number<uint64_t>();
-  }
+void fields(auto& wire, Is<Probe> auto& m) {
+  ids(wire, m.ids);
 }
 
-void put(Writer& out, const Expedite& m) {
-  put(out, m.urgency);
-  out.ids(m.ids);
-}
-void get(Reader& in, Expedite& m) {
-  get(in, m.urgency);
-  m.ids = in.ids();
-}
-void put(Writer& out, const Probe& m) {
-  out.ids(m.ids);
-}
-void get(Reader& in, Probe& m) {
-  m.ids = in.ids();
-}
-void put(Writer& out, const ProbeAnswer& m) {
-  out.ids(m.unknown);
-}
-void get(Reader& in, ProbeAnswer& m) {
-  m.unknown = in.ids();
+void fields(auto& wire, Is<ProbeAnswer> auto& m) {
+  ids(wire, m.unknown);
 }
 
-void put(Writer& out, const PlanEntry& m) {
-  out.number(m.stamp);
-  out.number(m.origin.value);
-  out.flag(m.cancelled);
-  out.text(m.name);
-  out.text(m.text);
+void fields(auto& wire, Is<PlanEntry> auto& m) {
+  wire.numbers(m.stamp, m.origin.value);
+  wire.flag(m.cancelled);
+  wire.text(m.name, kMaxName);
+  wire.text(m.text, kMaxText);
 }
 
-void get(Reader& in, PlanEntry& m) {
-  m.stamp = in.number<uint64_t>();
-  m.origin = NodeId(in.number<uint32_t>());
-  m.cancelled = in.flag();
-  m.name = in.text(kMaxName);
-  m.text = in.text(kMaxText);
+void fields(auto& wire, Is<CatalogProgress> auto& m) {
+  wire.number(m.entries);
 }
 
-void put(Writer& out, const CatalogProgress& m) {
-  out.number(m.entries);
-}
-void get(Reader& in, CatalogProgress& m) {
-  m.entries = in.number<uint64_t>();
+void fields(auto& wire, Is<CatalogOffer> auto& m) {
+  wire.numbers(m.bytes, m.identity);
 }
 
-void put(Writer& out, const CatalogOffer& m) {
-  out.number(m.bytes);
-  out.number(m.identity);
-}
-
-void get(Reader& in, CatalogOffer& m) {
-  m.bytes = in.number<uint64_t>();
-  m.identity = in.number<uint64_t>();
-}
-
-void put(Writer& out, const CatalogRequest& m) {
-  out.number(m.offset);
-  out.number(m.length);
-  out.number(m.transfer);
-}
-
-void get(Reader& in, CatalogRequest& m) {
-  m.offset = in.number<uint64_t>();
-  m.length = in.up_to<uint32_t>(kMaxCatalogPiece, "a piece is too long");
-  m.transfer = in.up_to<uint32_t>(kTransferNumbers - 1, "no such transfer number");
+void fields(auto& wire, Is<CatalogRequest> auto& m) {
+  wire.number(m.offset);
+  wire.up_to(m.length, kMaxCatalogPiece, "a piece is too long");
+  wire.up_to(m.transfer, kTransferNumbers - 1, "no such transfer number");
 }
 
 /// The message of kind `index`, which counts the alternatives of Message.
@@ -289,7 +234,7 @@ std::vector<std::byte> encode(const Message& message) {
   Writer out;
   out.number(kVersion);
   out.number(static_cast<uint8_t>(message.index()));
-  std::visit([&](const auto& m) { put(out, m); }, message);
+  std::visit([&](const auto& m) { fields(out, m); }, message);
   auto bytes = out.take();
   seal(bytes);
   return bytes;
@@ -302,19 +247,23 @@ void seal(std::vector<std::byte>& message) {
 
 Result<Message> decode(std::span<const std::byte> bytes) {
   const size_t length = bytes.size() - std::min(bytes.size(), kSealBytes);
-  if (Reader(bytes.subspan(length)).number<uint64_t>() != checksum_of(bytes.first(length)))
+  uint64_t sum = 0;
+  Reader(bytes.subspan(length)).number(sum);
+  if (sum != checksum_of(bytes.first(length)))
     return Error{EBADMSG,
                  fmt::format("a message of {} bytes is damaged: its checksum is wrong", bytes.size())};
   Reader in(bytes.first(length));
-  const auto version = in.number<uint16_t>();
+  uint16_t version = 0;
+  in.number(version);
   if (length >= sizeof(version) && version != kVersion) {
     return Error{EPROTONOSUPPORT, fmt::format("it speaks version {} of the protocol, this node version {}",
                                               version, kVersion)};
   }
   constexpr size_t kinds = std::variant_size_v<Message>;
-  const size_t kind = in.up_to<uint8_t>(kinds - 1, "no such kind");
+  uint8_t kind = 0;
+  in.up_to(kind, kinds - 1, "no such kind");
   Message message = of_kind(kind, std::make_index_sequence<kinds>());
-  std::visit([&](auto& m) { get(in, m); }, message);
+  std::visit([&](auto& m) { fields(in, m); }, message);
   if (const char* problem = in.problem(); problem != nullptr)
     return Error{EBADMSG, fmt::format("a message of {} bytes is malformed: {}", bytes.size(), problem)};
   return message;
