@@ -1,0 +1,35 @@
+#include "plan/plan_manager.h"
+
+#include "tests/support/staging_fixture.h"
+
+using namespace clairfs;
+
+TEST_CASE("an access is given the use that it is for, of the first plan that expects it") {
+  StagingFixture staged(20, 5000, "name=unknown format=files shuffle=false", 1 << 20, 1 << 20);
+  const SteadyClock clock;
+  DatasetSource dataset;
+  dataset.catalog = staged.catalog;
+  PlanManager plans(
+      {std::move(dataset), {NodeId(0), 1}, *staged.staging, clock, staged.metrics, staged.log.logger()});
+  const auto read = [&](uint32_t sample, uint64_t offset) {
+    const FileId file = staged.run->index().range(sample, 0).file;
+    return plans.observe(ThreadId(1), file, offset, 100, Access::read);
+  };
+  CHECK(read(0, 0).order == OrderId());  // nobody has a plan
+  REQUIRE(plans.submit("name=a format=files shuffle=false epochs=2"));
+  const Use first = read(0, 0);
+  CHECK(first.order != OrderId());
+  CHECK(first.position == 0);
+  const Use second = read(1, 0);
+  CHECK(second.order == first.order);
+  CHECK(second.position == 1);
+  CHECK(read(1, 4096).position == 1);  // the rest of the file
+  // Another plan over the same files has an order of its own, and does not answer for the first.
+  REQUIRE(plans.submit("name=b format=files shuffle=false epochs=2"));
+  CHECK(read(2, 0).order == first.order);
+  REQUIRE(plans.cancel("a"));
+  const Use others = read(3, 0);
+  CHECK(others.order != first.order);
+  CHECK(others.order != OrderId());
+  CHECK(others.position == 3);
+}
