@@ -59,6 +59,11 @@ class FakeStore final : public NvmeStore {
     }
     for (const auto& write : held) write();
   }
+  /// Writes that wait.
+  size_t held() const {
+    MutexLock lock(mutex_);
+    return held_.size();
+  }
   /// Writes fail from now on, though there is room.
   void set_failing(bool failing) {
     MutexLock lock(mutex_);
