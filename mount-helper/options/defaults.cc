@@ -117,6 +117,7 @@ MountOptions default_options(const Machine& machine) {
   MountOptions options;
   options.ram = memory / 4;
   options.staging = std::min(kLargestStaging, memory / 10);
+  options.page_cache = memory / 4;
   options.catalog_dir = default_catalog_dir(machine);
   options.fuse_threads = std::clamp(machine.processors, kFewestThreads, kMostThreads);
   return options;

@@ -20,7 +20,8 @@ struct NvmeDir {
   bool operator==(const NvmeDir&) const = default;
 };
 
-/// Defaults that depend on the machine (ram, staging, catalog_dir, fuse_threads) come from default_options().
+/// Defaults that depend on the machine (ram, staging, page_cache, catalog_dir, fuse_threads) come from
+/// default_options().
 struct MountOptions {
   std::string source;      ///< absolute real path of the dataset
   std::string mountpoint;  ///< absolute real path of an existing directory
@@ -29,6 +30,7 @@ struct MountOptions {
   uint64_t ram = 0;  ///< bytes of the RAM arena
   std::vector<NvmeDir> nvme;
   uint64_t staging = 0;         ///< bytes pushed into the page cache ahead of the reader
+  uint64_t page_cache = 0;      ///< bytes that plans may leave in the page cache once they were read
   uint64_t chunk = 4ULL << 20;  ///< bytes; large enough for full PFS bandwidth, small enough to place
   IoKind io = IoKind::automatic;
   /// Operations on the PFS at once, at most. 64 keeps a PFS of 1 ms latency at 64,000 small files a second;

@@ -296,6 +296,7 @@ std::vector<std::string> doubts_about(const MountOptions& options, uint64_t memo
   };
   compare("--ram", options.ram, memory, "memory available; when it fills, the kernel may kill this mount");
   compare("--staging", options.staging, memory, "memory available; files pushed ahead are lost again");
+  compare("--page-cache", options.page_cache, memory, "memory available; the kernel takes back what is kept");
   for (const NvmeDir& nvme : options.nvme) {
     if (const auto room = room_for_store(nvme.directory))
       compare("--nvme " + nvme.directory, nvme.capacity, *room,

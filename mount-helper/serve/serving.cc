@@ -71,7 +71,7 @@ MountInfo describe(const MountBase& base, const Dataset& dataset, const std::str
 Planning::Planning(MountBase& base, Loaded& loaded)
     : pusher(loaded.dataset().catalog, base.options.mountpoint, base.metrics),
       staging(loaded.cache(), loaded.dataset().policy, loaded.dataset().catalog, pusher, base.metrics,
-              StagingOptions{base.options.staging}),
+              StagingOptions{base.options.staging, base.options.page_cache}),
       staging_thread("staging", staging.alarm(), base.clock,
                      [this](TimePoint now) { return staging.step(now); }),
       placement(make_placement(base, loaded)),

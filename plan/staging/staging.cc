@@ -72,7 +72,7 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
     uint64_t kept = bytes;
     for (const auto& [name, other] : shared_->plans)
       kept += name == run->name() ? 0 : other->kept_bytes + other->common_bytes;
-    plan->keeps_all = kept <= options_.budget;
+    plan->keeps_all = kept <= std::max(options_.budget, options_.keep);
     plan->kept_bytes = plan->keeps_all ? bytes : 0;
     plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
     plan->of_records = run->index().shares_files();
@@ -84,12 +84,13 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
   wake();
 }
 
-/// The page cache that all samples take together, or more than the budget. Samples that follow one another
+/// The page cache that all samples take together, or more than may be kept. Samples that follow one another
 /// in a file share the page between them.
 uint64_t Staging::bytes_to_keep(const PlanRun& run) const {
+  const uint64_t most = std::max(options_.budget, options_.keep);
   uint64_t bytes = 0;
   PageRange before{};
-  for (uint32_t sample = 0; sample < run.index().size() && bytes <= options_.budget; ++sample) {
+  for (uint32_t sample = 0; sample < run.index().size() && bytes <= most; ++sample) {
     for (uint32_t piece = 0; piece < run.index().range_count(sample); ++piece) {
       const auto [file, offset, length] = run.index().range(sample, piece);
       if (length == 0) continue;
@@ -165,10 +166,12 @@ bool Staging::serve_all() {
     if (!lane.moved) lane.moved = now_;
     return now_ - *lane.moved > kIdle;
   };
-  BudgetLoad load{.budget = options_.budget};
+  uint64_t kept = 0;  // for good
+  for (const auto& [name, plan] : current) kept += plan->kept_bytes + plan->common_bytes;
+  kept -= std::min(kept, options_.keep);
+  BudgetLoad load{.budget = options_.budget - std::min(options_.budget, kept)};
   bool waiting = false;  // one that is to keep all and has just come
   for (const auto& [name, plan] : current) {
-    load.budget -= std::min(load.budget, plan->kept_bytes + plan->common_bytes);
     waiting = waiting || (plan->keeps_all && !plan->admitted);
     for (size_t rank = 0; !plan->keeps_all && rank < plan->lanes.size(); ++rank) {
       load.held += held_by(*plan->lanes[rank]);

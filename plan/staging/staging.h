@@ -73,6 +73,8 @@ class PageCache {
 struct StagingOptions {
   /// Bytes of page cache, in whole pages, for samples pushed and not yet read, over all plans.
   uint64_t budget = 0;
+  /// Bytes of page cache beside it, for plans all of whose samples stay there once they were pushed.
+  uint64_t keep = 0;
 };
 
 /// Thread-safe, except that step() and stop() are for one thread at a time. The parts outlive it.

@@ -23,6 +23,7 @@ from clairmount import (
     is_mounted,
     tempdir,
     wait_until,
+    words_of,
 )
 
 LAUNCH = ["mpiexec", "-disable-auto-cleanup"]
@@ -76,7 +77,7 @@ class ClairJob:
 
     def start(self, env=None):
         command = [*self.launch, "-n", len(self), *self.shell, binary(), "mount", self.nodes[0].source, self.tmp / "{rank}/mnt", "-f"]
-        command += ["--catalog-dir", self.tmp / "{rank}/catalog", *self.options]
+        command += ["--catalog-dir", self.tmp / "{rank}/catalog", *words_of(self.options)]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [str(word) for word in command],

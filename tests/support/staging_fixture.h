@@ -156,6 +156,7 @@ struct StagingOver {
   uint64_t nvme = 0;  ///< 0: no such tier
   uint32_t chunk_size = 4 << 20;
   bool immediate = true;  ///< settle() completes fetches, else the test does
+  uint64_t keep = 0;      ///< page cache for plans that stay
 };
 
 struct StagingFixture {
@@ -169,7 +170,7 @@ struct StagingFixture {
     if (over.nvme > 0) stores.push_back(&store);
     cache =
         std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, over.ram));
-    staging.emplace(*cache, policy, *catalog, pages, metrics, StagingOptions{over.budget});
+    staging.emplace(*cache, policy, *catalog, pages, metrics, StagingOptions{over.budget, over.keep});
     run = add_plan(plan);
   }
   StagingFixture(uint32_t files, uint64_t size, const std::string& plan, uint64_t budget, uint64_t ram,

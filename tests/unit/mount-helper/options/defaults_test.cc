@@ -54,13 +54,17 @@ TEST_CASE("unreadable or odd system files give a small default instead of none")
             {{"/proc/meminfo", "nothing here"}, {"/proc/self/cgroup", "0\nx:y\n:::\n"}})) == kGiB);
 }
 
-TEST_CASE("a quarter of the memory goes to the RAM tier, a tenth and at most 1 GiB to staging") {
+TEST_CASE(
+    "a quarter of the memory goes to the RAM tier, a tenth and at most 1 GiB to staging, a quarter may be "
+    "kept") {
   const MountOptions large = default_options(machine_with({{"/proc/meminfo", kMeminfo}}));
   CHECK(large.ram == 4 * kGiB);
   CHECK(large.staging == kGiB);
+  CHECK(large.page_cache == large.ram);
   const MountOptions small = default_options(machine_with({{"/proc/meminfo", "MemAvailable: 1048576 kB\n"}}));
   CHECK(small.ram == kGiB / 4);
   CHECK(small.staging == kGiB / 10);
+  CHECK(small.page_cache == kGiB / 4);
   CHECK(small.chunk == 4ULL << 20);
   CHECK(small.nvme.empty());
   CHECK(small.io == IoKind::automatic);

@@ -205,6 +205,40 @@ TEST_CASE("a sentinel whose page was dropped before the answer of an earlier REA
   CHECK(f.run->reader().tracker().state() == TrackerState::finished);
 }
 
+TEST_CASE("a dataset that may be kept stays in the page cache, however small the window") {
+  constexpr uint64_t kSize = 20000;
+  constexpr uint32_t kFiles = 100;
+  constexpr uint64_t kWindow = 10;
+  const uint64_t pages = round_to_pages(kSize);
+  const auto left_after_reading = [&](uint64_t keep) {
+    StagingFixture f({std::vector<uint64_t>(kFiles, kSize), kWindow * pages, 0, 0, 4 << 20, true, keep},
+                     "seed=1 format=files epochs=3");
+    for (uint64_t p = 0; p < 3 * kFiles; ++p) {
+      REQUIRE(f.eventually([&] { return f.staged() > p; }));
+      f.read_next(p);
+    }
+    f.settle();
+    return f.pages.cached_bytes();
+  };
+  CHECK(left_after_reading(kFiles * pages) == kFiles * kSize);
+  CHECK(left_after_reading(kFiles * pages - 1) <= kWindow * kSize);
+}
+
+TEST_CASE("what one plan keeps leaves the window to another that may not stay") {
+  constexpr uint64_t kSize = 20000;
+  constexpr uint32_t kFiles = 100;
+  constexpr uint64_t kWindow = 10;
+  const uint64_t pages = round_to_pages(kSize);
+  StagingFixture f(
+      {std::vector<uint64_t>(kFiles, kSize), kWindow * pages, 0, 0, 4 << 20, true, kFiles * pages},
+      "name=one seed=1 format=files epochs=2");
+  REQUIRE(f.eventually([&] { return f.staging->ahead("one") >= kFiles; }));
+  f.add_plan("name=two seed=2 format=files epochs=2");
+  REQUIRE(f.eventually([&] { return f.staging->ahead("two") == kWindow; }));
+  f.settle();
+  CHECK(f.staging->ahead("two") == kWindow);
+}
+
 TEST_CASE("two datasets of which each fits the budget stay within it together") {
   constexpr uint64_t kSize = 20000;
   constexpr uint32_t kFiles = 100;

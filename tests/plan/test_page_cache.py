@@ -1,0 +1,75 @@
+"""What a plan may leave in the kernel's page cache (--page-cache): its samples are read from the source once, also
+where the tiers hold half of them, until the kernel takes the pages back."""
+
+import os
+import pathlib
+
+import clairmount
+import pytest
+from planning import cached_bytes, plan, predicted, register
+
+FILES = 1500  # so that one sentinel in 128 samples is enough
+SIZE = 12_000
+EPOCHS = 3
+PLAN = f"format=files seed=7 epochs={EPOCHS}"
+
+
+@pytest.fixture(scope="module")
+def source():
+    with clairmount.tempdir() as tmp:
+        for i in range(FILES):
+            (tmp / f"f{i:05d}").write_bytes(bytes([i % 251]) * (SIZE - i % 7))
+        yield tmp
+
+
+def read_epochs(mount, source, epochs):
+    for epoch in epochs:
+        for name in predicted(source, PLAN, epoch, 0):
+            assert (mount.path / name).read_bytes() == (source / name).read_bytes()
+
+
+def bytes_of(source):
+    return sum(path.stat().st_size for path in pathlib.Path(source).iterdir())
+
+
+def drop(path):
+    """As the kernel does when memory is short."""
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def half_in_ram(path, *more):
+    return clairmount.clairfs(path, "--ram", FILES * SIZE // 2, "--staging", "1M", *more)
+
+
+@pytest.mark.parametrize("kept, least, most", [("1G", 1, 1.05), ("0", 1.5, EPOCHS), (FILES * SIZE // 2, 1.5, EPOCHS)])
+def test_what_may_be_kept_is_read_from_the_source_once(source, kept, least, most):
+    with clairmount.slowfs(source) as pfs, half_in_ram(pfs.path, "--page-cache", kept) as mount:
+        register(mount, PLAN)
+        read_epochs(mount, source, range(EPOCHS))
+        assert least * bytes_of(source) <= pfs.counters()["bytes"] <= most * bytes_of(source)
+        assert plan(mount)["suspensions"] == 0
+
+
+def test_pages_that_the_kernel_takes_back_are_pushed_again(source):
+    with clairmount.slowfs(source) as pfs, half_in_ram(pfs.path, "--page-cache", "1G") as mount:
+        register(mount, PLAN)
+        read_epochs(mount, source, [0])
+        for i in range(FILES):
+            drop(mount.path / f"f{i:05d}")
+        reads = mount.stat("fuse.requests.read")
+        read_epochs(mount, source, [1, 2])
+        assert mount.stat("fuse.requests.read") - reads < FILES  # and not 2 * FILES
+
+
+def test_a_plan_that_is_kept_stays_when_another_one_of_it_comes(source):
+    """The room is shared: what does not fit beside it is staged as without the option."""
+    with half_in_ram(source, "--page-cache", FILES * 3 * 4096) as mount:
+        register(mount, f"name=one {PLAN}")
+        clairmount.wait_until(lambda: plan(mount, "one")["ahead"] >= FILES, "all of it is pushed")
+        register(mount, f"name=two {PLAN.replace('seed=7', 'seed=8')}")
+        clairmount.wait_until(lambda: plan(mount, "two")["ahead"] > 0, "the other is staged")
+        assert plan(mount, "two")["ahead"] < FILES
+        assert sum(cached_bytes(mount.path / f"f{i:05d}") for i in range(0, FILES, 50)) > 0.9 * FILES / 50 * 3 * 4096
+
