@@ -63,6 +63,12 @@ SamplerSpec of(const std::string& name) {
   if (name == "torch.weighted") spec.weights.assign(kImageNet, 1.0);
   if (name == "dali") spec.shuffle_after_epoch = true;
   if (name == "nopfs") spec.batch = 256;
+  if (name == "webdataset") spec.shardshuffle = 1000;
+  if (name == "streaming") {  // shards of 64 MiB of ImageNet
+    std::vector<uint32_t> sizes(kImageNet / 600, 600);
+    sizes.push_back(static_cast<uint32_t>(kImageNet % 600));
+    spec.shard_sizes = std::make_shared<const std::vector<uint32_t>>(std::move(sizes));
+  }
   return spec;
 }
 

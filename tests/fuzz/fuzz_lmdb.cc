@@ -20,7 +20,7 @@ DatasetSource packed_dataset(std::string_view bytes, uint64_t& read) {
   const FileId root = builder.add(FileId(0), "", attributes);
   attributes.mode = S_IFREG | 0644;
   attributes.size = bytes.size();
-  for (const char* name : {"x", "x.bin", "x.idx", "shard.mds"}) builder.add(root, name, attributes);
+  for (const char* name : {"shard.mds", "x", "x.bin", "x.idx"}) builder.add(root, name, attributes);
   DatasetSource source;
   source.catalog = builder.finish(0, 0).value();
   source.prefixes.is_directory = [](const std::string&) { return false; };

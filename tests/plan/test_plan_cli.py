@@ -154,7 +154,7 @@ def test_the_kernels_mount_may_be_read_only(source):
         ("sede=42", "did you mean seed?"),
         ("batch=32", "seed: missing"),
         ("seed=1 batch=0", "batch=0: want a whole number from 1"),
-        ("seed=1 sampler=grain", "grain"),
+        ("seed=1 sampler=keras", "keras"),
         ("seed=1 root=absent", "root=absent"),
         ("seed=1 n=7 root=train", f"n=7: the dataset has {COUNT} samples"),
         ("seed=1 world=8 ranks_per_node=3", "ranks_per_node=3: want a divisor of world=8"),
