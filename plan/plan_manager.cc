@@ -197,8 +197,8 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
   bool explained = false;
   const auto all = runs();
   for (const auto& [name, run] : *all) {
-    std::vector<uint32_t> samples = sentinel.index == &run->index() ? std::vector{sentinel.sample}
-                                                                    : run->samples_of(file, offset, length);
+    std::vector<uint32_t> samples =
+        run->has(sentinel.reader) ? std::vector{sentinel.sample} : run->samples_of(file, offset, length);
     if (samples.empty()) continue;
     const RankTrackers::Observed observed = run->offer(thread, samples, access, now);
     if (observed.verdict == Tracker::Verdict::out_of_order) {

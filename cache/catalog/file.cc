@@ -1,6 +1,3 @@
-// Locking while saving: writers of one catalog share the name of their temporary file, so that a killed one
-// leaves nothing that the next does not reuse, and hold flock on it. Whoever gets the lock must look whether
-// the file still has that name: the one before may have renamed it into place.
 #include "cache/catalog/file.h"
 
 #include <algorithm>
@@ -12,12 +9,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "cache/base/fd.h"
+#include "cache/base/own_file.h"
 #include "cache/base/plural.h"
 #include "cache/base/printable.h"
 #include "cache/base/units.h"
@@ -38,46 +34,6 @@ int64_t wall_clock_ns() {
 
 Error failure(const char* what, const std::string& path) {
   return system_error(errno, std::string(what) + " " + printable(path));
-}
-
-Status read_all(int fd, std::span<std::byte> to, const std::string& path) {
-  const auto got = read_fully(fd, to, 0, "read " + printable(path));
-  if (!got) return got.error();
-  if (*got < to.size()) return Error{EBADMSG, "catalog " + printable(path) + " shrank while it was read"};
-  return {};
-}
-
-/// mkdir -p with mode 0700 for what is made.
-Status make_directories(const fs::path& directory) {
-  std::error_code ignored;
-  if (fs::is_directory(directory, ignored)) return {};
-  if (directory.has_parent_path() && directory.parent_path() != directory) {
-    if (Status status = make_directories(directory.parent_path()); !status) return status;
-  }
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return failure("make directory", directory);
-  return {};
-}
-
-/// The locked, empty temporary file; nothing when another process is writing it.
-Result<std::optional<Fd>> lock_temporary(const std::string& path) {
-  for (;;) {
-    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!fd) return failure("create", path);
-    // Filesystems without flock: two writers at once would be caught by the checksum.
-    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::optional<Fd>();
-    struct stat ours = {};
-    struct stat named = {};
-    if (::fstat(fd.get(), &ours) != 0) return failure("stat", path);
-    if (::lstat(path.c_str(), &named) != 0 || named.st_ino != ours.st_ino) continue;
-    if (::fchmod(fd.get(), 0600) != 0 || ::ftruncate(fd.get(), 0) != 0) return failure("clear", path);
-    return std::optional<Fd>(std::move(fd));
-  }
-}
-
-Status sync_directory(const std::string& directory) {
-  const Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0) return failure("sync", directory);
-  return {};
 }
 
 bool lies_below(const fs::path& path, const fs::path& top) {
@@ -163,45 +119,25 @@ std::string saved_catalog_path(const std::string& directory, const std::string& 
 }
 
 Status save_catalog(const Catalog& catalog, const std::string& file) {
-  const std::string directory = fs::path(file).parent_path();
-  if (Status status = make_directories(directory); !status) return status;
-  const std::string temporary = file + ".tmp";
-  Result<std::optional<Fd>> locked = lock_temporary(temporary);
-  if (!locked) return locked.error();
-  if (!*locked) return {};  // another process saves the same
-  const int fd = (*locked)->get();
-  Status status = write_fully(fd, catalog.image(), 0, "write " + printable(temporary));
-  if (status && ::fsync(fd) != 0) status = failure("sync", temporary);
-  if (status && ::rename(temporary.c_str(), file.c_str()) != 0) status = failure("rename", temporary);
-  if (!status) {
-    ::unlink(temporary.c_str());
-    return status;
-  }
-  return sync_directory(directory);
+  return save_own_file(file, catalog.image());
 }
 
 Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file) {
-  // O_NONBLOCK: a pipe under this name must not make us wait.
-  const Fd fd(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  struct stat attributes = {};
-  if (!fd || ::fstat(fd.get(), &attributes) != 0) return failure("open", file);
-  if (!S_ISREG(attributes.st_mode)) return Error{EPERM, printable(file) + " is not a regular file"};
-  if (attributes.st_uid != ::geteuid() || (attributes.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return Error{EPERM, printable(file) + " could have been written by others"};
-  }
-  const auto size = static_cast<size_t>(attributes.st_size);
+  const Result<OwnFile> opened = open_own_file(file);
+  if (!opened) return opened.error();
   catalog_image::Header header;
-  if (size < sizeof header) return Error{EBADMSG, printable(file) + ": catalog: shorter than its header"};
+  if (opened->size < sizeof header)
+    return Error{EBADMSG, printable(file) + ": catalog: shorter than its header"};
   // The header first, so that no memory is taken for a large file that is no catalog.
-  Status status = read_all(fd.get(), std::as_writable_bytes(std::span(&header, 1)), file);
+  Status status = read_own_file(*opened, std::as_writable_bytes(std::span(&header, 1)));
   if (!status) return status.error();
-  if (header.magic != catalog_image::kMagic || header.bytes != size) {
+  if (header.magic != catalog_image::kMagic || header.bytes != opened->size) {
     return Error{EBADMSG, printable(file) + ": catalog: cut off, or not a catalog"};
   }
   // Read rather than mapped: what was verified must not change under us afterwards.
-  Result<Mapping> image = Mapping::anonymous(size);
+  Result<Mapping> image = Mapping::anonymous(opened->size);
   if (!image) return image.error();
-  status = read_all(fd.get(), {image->data(), size}, file);
+  status = read_own_file(*opened, {image->data(), opened->size});
   if (!status) return status.error();
   Result<std::shared_ptr<const Catalog>> catalog = Catalog::adopt(std::move(*image));
   if (!catalog) return Error{catalog.error().code, printable(file) + ": " + catalog.error().message};

@@ -264,7 +264,7 @@ Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEnt
   if (!catalog_dir) return catalog_dir.error();
   if (const Status direct = refuse_symlink(what, options.catalog_dir); !direct) return direct.error();
   if (const Status ours = refuse_strangers_links(what, options.catalog_dir); !ours) return ours.error();
-  for (const char* part : {"", "/log"}) {
+  for (const char* part : {"", "/log", "/index"}) {
     if (const Status ours = check_own_directory(what, *catalog_dir + part); !ours) return ours.error();
   }
   options.catalog_dir = *catalog_dir;

@@ -38,6 +38,7 @@ PlanManager::Parts plan_parts(MountBase& base, Loaded& loaded, Planning& plannin
   dataset.read_many = [&loaded](std::span<const ByteRange> pieces) {
     return read_pieces(loaded.dataset().pfs, pieces);
   };
+  dataset.indexes = &planning.indexes;
   PlanManager::Parts parts{std::move(dataset), {base.place.self, base.place.size},
                            planning.staging,   base.clock,
                            base.metrics,       base.log};
@@ -74,6 +75,7 @@ Planning::Planning(MountBase& base, Loaded& loaded)
               StagingOptions{base.options.staging, base.options.page_cache}),
       staging_thread("staging", staging.alarm(), base.clock,
                      [this](TimePoint now) { return staging.step(now); }),
+      indexes(base.options.catalog_dir + "/index", base.log),
       placement(make_placement(base, loaded)),
       plans(plan_parts(base, loaded, *this)) {}
 

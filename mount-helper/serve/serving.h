@@ -17,6 +17,7 @@
 #include "mount-helper/serve/job_node.h"
 #include "mount-helper/serve/loaded.h"
 #include "mount-helper/serve/mount_point.h"
+#include "plan/formats/index/index_store.h"
 #include "plan/plan_manager.h"
 #include "plan/staging/staging.h"
 
@@ -32,6 +33,7 @@ struct Planning {
   PagePusher pusher;
   Staging staging;
   StepThread staging_thread;
+  IndexStore indexes;
   const std::unique_ptr<NodePlacement> placement;  ///< null on a single node
   PlanManager plans;
 };

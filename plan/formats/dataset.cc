@@ -12,6 +12,7 @@
 #include "cache/base/fd.h"
 #include "cache/base/text.h"
 #include "plan/formats/formats.h"
+#include "plan/formats/index/index_work.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {
@@ -54,6 +55,10 @@ std::string DatasetSource::list_path(const std::string& path) const {
 }
 
 Result<std::vector<std::string>> DatasetSource::read_all(std::span<const ByteRange> pieces) const {
+  if (work) {
+    if (work->cancelled()) return Error{ECANCELED, "plan: cancelled while its index was made"};
+    for (const ByteRange& piece : pieces) work->note_read(piece.length);
+  }
   if (read_many) return read_many(pieces);
   if (!read_bytes) return Error{ENOTSUP, "plan: the dataset's files cannot be read here"};
   std::vector<std::string> all;

@@ -15,6 +15,9 @@
 
 namespace clairfs {
 
+class IndexStore;
+class IndexWork;
+
 /// The plan's root folder, and what has been followed to get there.
 struct DatasetRoot {
   FileId folder;
@@ -30,10 +33,15 @@ struct DatasetSource {
   /// The same for several pieces at a time, in their order; may be empty. For indexes of many pages: one
   /// after the other would take as long as all their latencies together.
   std::function<Result<std::vector<std::string>>(std::span<const ByteRange> pieces)> read_many;
+  /// Indexes that were made before; may be null. Outlives the source.
+  IndexStore* indexes = nullptr;
+  /// Is told how far an index is that is being made, and may end it; may be null.
+  std::shared_ptr<IndexWork> work;
   /// Where the relative path of a list, weights or indices file starts; empty: the current directory.
   std::string list_folder;
 
-  /// read_many(), or read_bytes() again and again. Errors: theirs; ENOTSUP with neither.
+  /// read_many(), or read_bytes() again and again. Errors: theirs; ENOTSUP with neither; ECANCELED when the
+  /// work was cancelled.
   Result<std::vector<std::string>> read_all(std::span<const ByteRange> pieces) const;
 
   /// Where a list file of that name is read.

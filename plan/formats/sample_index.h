@@ -68,6 +68,10 @@ class SampleIndex {
   /// sample where it is one of several.
   virtual std::string path(uint32_t sample) const = 0;
 
+  /// Equal on two nodes that found the same samples in their files; 0 where the catalog alone says where they
+  /// are.
+  virtual uint64_t identity() const { return 0; }
+
   virtual uint64_t memory_bytes() const = 0;  ///< without the catalog
 };
 

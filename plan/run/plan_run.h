@@ -1,6 +1,7 @@
 // One plan in force on this node: its samples, and those who read them in its order.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <span>
@@ -38,6 +39,10 @@ class PlanRun {
   /// The orders that are followed on this node, by rank of the node.
   const std::vector<std::shared_ptr<PlanReader>>& readers() const { return readers_; }
   PlanReader& reader(size_t rank = 0) const { return *readers_[rank]; }
+  bool has(const PlanReader* reader) const {
+    return std::any_of(readers_.begin(), readers_.end(),
+                       [&](const auto& own) { return own.get() == reader; });
+  }
   bool ranks_apart() const { return readers_.size() > 1; }
   /// The job's number of a rank that is followed by itself.
   uint64_t training_rank(size_t rank) const { return place_.node.value * resolved_.ranks_per_node + rank; }

@@ -70,7 +70,7 @@ void Staging::push(Lane& lane, const Unit& unit) {
   if (const auto found = lane.sentinels.find(unit.position); found != lane.sentinels.end() && !unit.failed) {
     const PageRange& page = found->second;
     if (page.file == unit.file && page.begin >= unit.begin && page.end <= unit.end)
-      sentinels_.keep(page, {&lane.reader->index(), sample, unit.position}, joined(bytes_of(unit, page)));
+      sentinels_.keep(page, {lane.reader.get(), sample, unit.position}, joined(bytes_of(unit, page)));
   }
   lane.complete = !unit.failed && push_pages(unit) && lane.complete;
   if (!unit.last) return;
@@ -143,7 +143,7 @@ bool Staging::tells(const Lane& lane, uint64_t position, const PageRange& page) 
 void Staging::leave_open(Lane& lane, uint64_t position) {
   const uint32_t sample = lane.horizon.sample_at(position);
   const PageRange& page = lane.sentinels.at(position);
-  sentinels_.open(page, {&lane.reader->index(), sample, position});
+  sentinels_.open(page, {lane.reader.get(), sample, position});
   pages_.drop(page.file, page.begin, kPageSize);
   if (lane.horizon.uses_within(sample, lane.safe, lane.front)) lane.open_again.push_back(position);
 }
@@ -152,7 +152,7 @@ void Staging::leave_open(Lane& lane, uint64_t position) {
 void Staging::forget_sentinels(Lane& lane, uint64_t before) {
   while (!lane.sentinels.empty() && lane.sentinels.begin()->first < before) {
     const auto& [position, page] = *lane.sentinels.begin();
-    sentinels_.close(page, &lane.reader->index(), position);
+    sentinels_.close(page, lane.reader.get(), position);
     lane.sentinels.erase(lane.sentinels.begin());
   }
 }

@@ -41,12 +41,12 @@ void SentinelPages::close(const PageRange& pages) {
   }
 }
 
-void SentinelPages::close(const PageRange& page, const SampleIndex* index, uint64_t position) {
+void SentinelPages::close(const PageRange& page, const PlanReader* reader, uint64_t position) {
   const MutexLock lock(mutex_);
   const auto found = pages_.find({page.file, page.begin});
   if (found == pages_.end()) return;
   const SentinelOf& of = found->second.of;
-  if (of.index == index && of.position == position) erase(found);
+  if (of.reader == reader && of.position == position) erase(found);
 }
 
 std::optional<SentinelPages::Hit> SentinelPages::take(FileId file, uint64_t offset, uint64_t length) {

@@ -18,14 +18,15 @@
 
 #include "cache/base/mutex.h"
 #include "cache/base/types.h"
-#include "plan/formats/sample_index.h"
 #include "plan/staging/page_ledger.h"
 
 namespace clairfs {
 
-/// Which sample of which plan a page is the sentinel of.
+class PlanReader;
+
+/// Which sample a page is the sentinel of, and who reads it.
 struct SentinelOf {
-  const SampleIndex* index = nullptr;  ///< stands for the plan
+  const PlanReader* reader = nullptr;  ///< never looked into: it may have gone
   uint32_t sample = 0;
   uint64_t position = 0;
 
@@ -43,7 +44,7 @@ class SentinelPages {
   /// The pages are nobody's sentinels any more.
   void close(const PageRange& pages);
   /// Closes the page if it is still the sentinel of this position.
-  void close(const PageRange& page, const SampleIndex* index, uint64_t position);
+  void close(const PageRange& page, const PlanReader* reader, uint64_t position);
 
   /// What a READ tells.
   struct Hit {

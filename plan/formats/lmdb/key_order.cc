@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include "cache/base/text.h"
 #include "plan/formats/list_text.h"
@@ -210,6 +211,14 @@ std::string unescaped(std::string_view text) {
     if (low) i += 2;
   }
   return bytes;
+}
+
+Result<std::string> key_order_text(const std::string& keys, const DatasetSource& source) {
+  if (!keys_name_file(keys)) return keys;
+  Result<std::string> text = read_list_file(source.list_path(keys));
+  if (!text) return text;
+  const XXH128_hash_t hash = XXH3_128bits(text->data(), text->size());
+  return fmt::format("/{:016x}{:016x}", hash.high64, hash.low64);  // with a slash as file names have one
 }
 
 Result<std::unique_ptr<KeyOrder>> make_key_order(const std::string& keys, const DatasetSource& source,

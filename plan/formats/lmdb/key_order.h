@@ -37,6 +37,10 @@ class KeyOrder {
 Result<std::unique_ptr<KeyOrder>> make_key_order(const std::string& keys, const DatasetSource& source,
                                                  RecordTableBuilder& table);
 
+/// What of `keys` decides the order, as text: of a file the hash of its contents. Errors: those of reading
+/// it.
+Result<std::string> key_order_text(const std::string& keys, const DatasetSource& source);
+
 /// "%2c" and the like turned into the bytes that they stand for.
 std::string unescaped(std::string_view text);
 

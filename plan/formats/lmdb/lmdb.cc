@@ -11,6 +11,7 @@
 
 #include "plan/formats/data_files.h"
 #include "plan/formats/formats.h"
+#include "plan/formats/index/index_store.h"
 #include "plan/formats/lmdb/data_file.h"
 #include "plan/formats/lmdb/key_order.h"
 #include "plan/formats/records/record_table.h"
@@ -51,9 +52,12 @@ class Indexer {
     if (!tree) return tree.error();
     if (const std::string_view why = why_unreadable(*tree); !why.empty())
       return Error{EINVAL, std::string(why)};
+    uint64_t records = 0;
     const Status walked = data->walk(*tree, [&](TreePage::Kind kind, uint64_t number, const TreePage& page) {
-      return kind == TreePage::Kind::branch ? table_.share(data->page_range(number))
-                                            : add_leaves(*data, number, page);
+      if (kind == TreePage::Kind::branch) return table_.share(data->page_range(number));
+      records += page.nodes();
+      if (source_.work) source_.work->note(records, tree->entries);
+      return add_leaves(*data, number, page);
     });
     if (!walked) return walked;
     if (Status status = data->check_unchanged(); !status) return status;
@@ -148,19 +152,25 @@ SampleIndexResult index_lmdb(const DatasetSource& source, const DatasetRoot& roo
   };
   const auto files = find_data_files(source, root, plan.file, "data.mdb");
   if (!files) return refuse(files.error(), "");
-  RecordTableBuilder table(source.catalog, "lmdb");
-  const auto order = lmdb::make_key_order(plan.keys, source, table);
-  if (!order)
-    return order.error().code == EINVAL ? plan_error("keys", plan.keys, order.error().message)
-                                        : order.error();
-  lmdb::Indexer indexer(source, plan, table, **order);
-  for (const FileId file : *files) {
-    const Status added = indexer.add(file);
-    if (!added) return refuse(added.error(), shortened(source.catalog->path(file), 200) + " ");
-  }
-  if (const Status ended = (*order)->end(); !ended)
-    return plan_error("keys", plan.keys, ended.error().message);
-  return SampleIndexResult(table.finish());
+  const Result<std::string> keys = lmdb::key_order_text(plan.keys, source);
+  if (!keys) return keys.error();
+  const IndexKey key{"lmdb", fmt::format("keys={}\nskip={}\ndb={}", *keys, plan.skip, plan.db), *files};
+  return stored_index(source, key, [&]() -> Result<IndexStore::Table> {
+    RecordTableBuilder table(source.catalog, "lmdb");
+    const auto order = lmdb::make_key_order(plan.keys, source, table);
+    if (!order)
+      return order.error().code == EINVAL ? plan_error("keys", plan.keys, order.error().message)
+                                          : order.error();
+    lmdb::Indexer indexer(source, plan, table, **order);
+    for (size_t i = 0; i < files->size(); ++i) {
+      if (source.work) source.work->begin_part(i, files->size());
+      const Status added = indexer.add((*files)[i]);
+      if (!added) return refuse(added.error(), shortened(source.catalog->path((*files)[i]), 200) + " ");
+    }
+    if (const Status ended = (*order)->end(); !ended)
+      return plan_error("keys", plan.keys, ended.error().message);
+    return table.finish();
+  });
 }
 
 }  // namespace clairfs

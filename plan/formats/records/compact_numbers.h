@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace clairfs {
@@ -11,6 +13,13 @@ namespace clairfs {
 class CompactNumbers {
  public:
   static constexpr uint64_t kMost = (uint64_t{1} << 48) - 1;
+
+  CompactNumbers() = default;
+  /// As low() and high() have it. REQUIRES: `high` is empty or as long as `low`.
+  CompactNumbers(std::vector<uint32_t> low, std::vector<uint16_t> high)
+      : low_(std::move(low)), high_(std::move(high)) {}
+  std::span<const uint32_t> low() const { return low_; }
+  std::span<const uint16_t> high() const { return high_; }
 
   size_t size() const { return low_.size(); }
   uint64_t operator[](size_t i) const { return low_[i] | (high_.empty() ? 0 : uint64_t{high_[i]} << 32); }

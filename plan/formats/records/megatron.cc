@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "plan/formats/formats.h"
+#include "plan/formats/index/index_store.h"
 #include "plan/formats/records/megatron_index.h"
 #include "plan/formats/records/record_table.h"
 #include "plan/spec/keys.h"
@@ -17,16 +18,22 @@ SampleIndexResult index_megatron(const DatasetSource& source, const DatasetRoot&
   };
   const auto files = find_megatron_files(source, root, file);
   if (!files) return refuse(files.error());
-  RecordTableBuilder table(source.catalog, "megatron");  // whose readers map the file, or use no buffer
-  for (const MegatronFiles& pair : *files) {
-    const Status added = for_each_sequence(source, pair.index, [&](const MegatronSequence& sequence) {
-      return table.add_sample(ByteRange{pair.data, sequence.offset, sequence.bytes()});
-    });
-    if (!added) return refuse(added.error());
-    const Status shared = table.share({pair.index, 0, source.catalog->stamp(pair.index).size});
-    if (!shared) return refuse(shared.error());
-  }
-  return SampleIndexResult(table.finish());
+  IndexKey key{"megatron", "", {}};
+  for (const MegatronFiles& pair : *files) key.files.insert(key.files.end(), {pair.data, pair.index});
+  return stored_index(source, key, [&]() -> Result<IndexStore::Table> {
+    RecordTableBuilder table(source.catalog, "megatron");  // whose readers map the file, or use no buffer
+    for (size_t i = 0; i < files->size(); ++i) {
+      const MegatronFiles& pair = (*files)[i];
+      if (source.work) source.work->begin_part(i, files->size());
+      const Status added = for_each_sequence(source, pair.index, [&](const MegatronSequence& sequence) {
+        return table.add_sample(ByteRange{pair.data, sequence.offset, sequence.bytes()});
+      });
+      if (!added) return refuse(added.error());
+      const Status shared = table.share({pair.index, 0, source.catalog->stamp(pair.index).size});
+      if (!shared) return refuse(shared.error());
+    }
+    return table.finish();
+  });
 }
 
 }  // namespace clairfs

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "plan/formats/data_files.h"
+#include "plan/formats/index/index_work.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {
@@ -86,6 +87,7 @@ Status for_each_sequence(const DatasetSource& source, FileId index,
     const std::string& lengths = (*read)[0];
     const std::string& offsets = (*read)[1];
     if (lengths.size() != 4 * count || offsets.size() != 8 * count) return refuse("is cut off");
+    if (source.work) source.work->note(done + count, header->sequences);
     for (uint64_t i = 0; i < count; ++i) {
       const MegatronSequence sequence{little_endian(offsets, 8 * i, 8),
                                       static_cast<uint32_t>(little_endian(lengths, 4 * i, 4)),

@@ -1,12 +1,14 @@
 #include "plan/formats/records/record_table.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <numeric>
 #include <tuple>
 
 #include <fmt/format.h>
 
+#include "cache/base/checksum.h"
 #include "cache/base/printable.h"
 
 namespace clairfs {
@@ -88,6 +90,13 @@ uint64_t RecordTable::note_reach(uint32_t first, uint32_t past) {
   return reach;
 }
 
+void RecordTable::sort_files() {
+  files_by_id_.resize(files_.size());
+  std::iota(files_by_id_.begin(), files_by_id_.end(), 0U);
+  std::sort(files_by_id_.begin(), files_by_id_.end(),
+            [&](uint32_t a, uint32_t b) { return files_[a].id < files_[b].id; });
+}
+
 void RecordTable::sort_ranges() {
   const auto before = [&](uint32_t a, uint32_t b) {
     return std::pair(addresses_[a], end_of(a)) < std::pair(addresses_[b], end_of(b));
@@ -99,12 +108,38 @@ void RecordTable::sort_ranges() {
     std::iota(by_address_.begin(), by_address_.end(), 0U);
     std::sort(by_address_.begin(), by_address_.end(), before);
   }
+}
+
+void RecordTable::note_ends() {
   bool ends_ascend = true;
   for (uint32_t rank = 1; rank < ranges() && ends_ascend; ++rank)
     ends_ascend = end_of(by_address(rank - 1)) <= end_of(by_address(rank));
   if (ends_ascend) return;
   reach_.resize(ranges());
   note_reach(0, ranges());
+}
+
+void RecordTable::note_identity() {
+  Xxh3Stream stream;
+  const auto add = [&](const auto& numbers) {
+    const std::span bytes = std::as_bytes(std::span(numbers));
+    uint64_t count = bytes.size();
+    stream.add(
+        std::vector<iovec>{{&count, sizeof count}, {const_cast<std::byte*>(bytes.data()), bytes.size()}});
+  };
+  add(format_);
+  for (const File& file : files_) {
+    const FileStamp stamp = catalog_->stamp(file.id);
+    add(catalog_->path(file.id));
+    add(std::array{stamp.size, static_cast<uint64_t>(stamp.mtime_ns)});
+  }
+  add(std::array{samples_, read_block_});
+  for (const CompactNumbers* numbers : {&addresses_, &lengths_}) {
+    add(numbers->low());
+    add(numbers->high());
+  }
+  add(starts_);
+  identity_ = stream.digest();
 }
 
 std::string RecordTable::path(uint32_t sample) const {
@@ -203,12 +238,11 @@ std::shared_ptr<const RecordTable> RecordTableBuilder::finish() {
   table.addresses_.shrink_to_fit();
   table.lengths_.shrink_to_fit();
 
-  table.files_by_id_.resize(table.files_.size());
-  std::iota(table.files_by_id_.begin(), table.files_by_id_.end(), 0U);
-  std::sort(table.files_by_id_.begin(), table.files_by_id_.end(),
-            [&](uint32_t a, uint32_t b) { return table.files_[a].id < table.files_[b].id; });
+  table.sort_files();
   table.sort_ranges();
+  table.note_ends();
   merge_shared();
+  table.note_identity();
   return std::move(table_);
 }
 

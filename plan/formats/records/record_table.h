@@ -39,9 +39,11 @@ class RecordTable final : public SampleIndex {
   std::span<const ByteRange> shared_ranges() const override { return shared_; }
   std::string path(uint32_t sample) const override;
   uint64_t memory_bytes() const override;
+  uint64_t identity() const override { return identity_; }
 
  private:
   friend class RecordTableBuilder;
+  friend class TableImage;
   struct File {
     FileId id;
     uint64_t start;  ///< its address
@@ -58,11 +60,15 @@ class RecordTable final : public SampleIndex {
   uint64_t end_of(uint32_t range) const { return addresses_[range] + lengths_[range]; }
   const File* find_file(FileId file) const;
   void find(uint32_t first, uint32_t past, Found& found) const;
+  void sort_files();
   void sort_ranges();
+  void note_ends();
   uint64_t note_reach(uint32_t first, uint32_t past);
+  void note_identity();
 
   const std::shared_ptr<const Catalog> catalog_;
-  const std::string_view format_;
+  const std::string format_;
+  uint64_t identity_ = 0;
   uint32_t samples_ = 0;
   uint32_t read_block_ = 1;
   std::vector<File> files_;            ///< by address
@@ -80,7 +86,6 @@ class RecordTable final : public SampleIndex {
 /// Takes the samples one by one; for one thread.
 class RecordTableBuilder {
  public:
-  /// `format` is a literal.
   RecordTableBuilder(std::shared_ptr<const Catalog> catalog, std::string_view format);
 
   uint32_t samples() const { return table_->samples_; }

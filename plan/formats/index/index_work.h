@@ -1,0 +1,42 @@
+// An index while it is being made: how far it is, and whether anybody still wants it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace clairfs {
+
+/// Thread-safe: one thread makes the index, others look.
+class IndexWork {
+ public:
+  /// What follows is one of `parts` of the whole, `before` of which are done.
+  void begin_part(uint64_t before, uint64_t parts) {
+    before_ = before;
+    parts_ = parts;
+    note(0, 1);
+  }
+  /// `done` of `all` of the part. What is not true of a damaged file does no harm.
+  void note(uint64_t done, uint64_t all) {
+    if (all == 0 || done > all) return;
+    const double part = static_cast<double>(done) / static_cast<double>(all);
+    percent_ =
+        static_cast<unsigned>(100 * (static_cast<double>(before_) + part) / static_cast<double>(parts_));
+  }
+  unsigned percent() const { return percent_; }
+
+  void note_read(uint64_t bytes) { bytes_read_ += bytes; }
+  uint64_t bytes_read() const { return bytes_read_; }  ///< of the dataset's files
+
+  /// The next read of the one who makes it fails.
+  void cancel() { cancelled_ = true; }
+  bool cancelled() const { return cancelled_; }
+
+ private:
+  uint64_t before_ = 0;  // of the thread that makes the index
+  uint64_t parts_ = 1;
+  std::atomic<unsigned> percent_{0};
+  std::atomic<uint64_t> bytes_read_{0};
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace clairfs

@@ -1,0 +1,166 @@
+#include "plan/formats/index/table_image.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace clairfs {
+namespace {
+
+uint32_t number_of(std::span<const FileId> files, FileId file) {
+  return static_cast<uint32_t>(std::find(files.begin(), files.end(), file) - files.begin());
+}
+
+void write_numbers(const CompactNumbers& numbers, ImageWriter& to) {
+  to.put_array(numbers.low());
+  to.put_array(numbers.high());
+}
+
+std::optional<CompactNumbers> read_numbers(ImageReader& from) {
+  auto low = from.get_array<uint32_t>();
+  auto high = from.get_array<uint16_t>();
+  if (!low || !high || (!high->empty() && high->size() != low->size())) return std::nullopt;
+  return CompactNumbers(std::move(*low), std::move(*high));
+}
+
+/// Whether every number below `count` comes once.
+bool is_permutation_below(std::span<const uint32_t> numbers, uint32_t count) {
+  std::vector<bool> seen(count);
+  for (const uint32_t number : numbers) {
+    if (number >= count || seen[number]) return false;
+    seen[number] = true;
+  }
+  return numbers.size() == count;
+}
+
+}  // namespace
+
+void TableImage::write(const RecordTable& table, std::span<const FileId> files, ImageWriter& to) {
+  std::vector<uint32_t> numbers;
+  for (const RecordTable::File& file : table.files_) numbers.push_back(number_of(files, file.id));
+  to.put_array(std::span<const uint32_t>(numbers));
+  to.put(table.samples_);
+  to.put(table.read_block_);
+  write_numbers(table.addresses_, to);
+  write_numbers(table.lengths_, to);
+  to.put_array(std::span<const uint32_t>(table.starts_));
+  to.put_array(std::span<const uint32_t>(table.by_address_));
+  to.put(uint64_t{table.shared_.size()});
+  for (const ByteRange& range : table.shared_) {
+    to.put(number_of(files, range.file));
+    to.put(range.offset);
+    to.put(range.length);
+  }
+}
+
+std::shared_ptr<const RecordTable> TableImage::read(ImageReader& from, std::span<const FileId> files,
+                                                    std::shared_ptr<const Catalog> catalog,
+                                                    std::string_view format) {
+  const std::shared_ptr<RecordTable> table(new RecordTable(std::move(catalog), format));
+  const bool whole = read_files(from, files, *table) && read_ranges(from, *table) &&
+                     read_shared(from, files, *table) && ranges_lie_in_files(*table) &&
+                     starts_ascend(*table) && is_in_order(*table);
+  if (!whole) return nullptr;
+  table->sort_files();
+  table->note_ends();
+  table->note_identity();
+  return table;
+}
+
+bool TableImage::read_files(ImageReader& from, std::span<const FileId> files, RecordTable& table) {
+  const auto numbers = from.get_array<uint32_t>();
+  if (!numbers || numbers->size() > files.size()) return false;
+  std::vector<bool> seen(files.size());
+  uint64_t start = 0;
+  for (const uint32_t number : *numbers) {
+    if (number >= files.size() || seen[number]) return false;
+    seen[number] = true;
+    const uint64_t size = table.catalog_->stamp(files[number]).size;
+    if (size >= CompactNumbers::kMost - start) return false;
+    table.files_.push_back({files[number], start});
+    start += size + 1;
+  }
+  return true;
+}
+
+bool TableImage::read_ranges(ImageReader& from, RecordTable& table) {
+  const auto samples = from.get<uint32_t>();
+  const auto read_block = from.get<uint32_t>();
+  auto addresses = read_numbers(from);
+  auto lengths = read_numbers(from);
+  auto starts = from.get_array<uint32_t>();
+  auto by_address = from.get_array<uint32_t>();
+  if (!samples || !read_block || *read_block == 0 || !addresses || !lengths || !starts || !by_address)
+    return false;
+  table.samples_ = *samples;
+  table.read_block_ = *read_block;
+  table.addresses_ = std::move(*addresses);
+  table.lengths_ = std::move(*lengths);
+  table.starts_ = std::move(*starts);
+  table.by_address_ = std::move(*by_address);
+  return *samples < UINT32_MAX && table.addresses_.size() < UINT32_MAX &&
+         table.addresses_.size() == table.lengths_.size();
+}
+
+bool TableImage::read_shared(ImageReader& from, std::span<const FileId> files, RecordTable& table) {
+  const auto count = from.get<uint64_t>();
+  for (uint64_t i = 0; count && i < *count; ++i) {
+    const auto file = from.get<uint32_t>();
+    const auto offset = from.get<uint64_t>();
+    const auto length = from.get<uint64_t>();
+    if (!file || !offset || !length || *file >= files.size()) return false;
+    const ByteRange range{files[*file], *offset, *length};
+    const uint64_t size = table.catalog_->stamp(range.file).size;
+    if (range.length == 0 || range.offset > size || range.length > size - range.offset) return false;
+    if (!table.shared_.empty()) {
+      const ByteRange& before = table.shared_.back();
+      const bool ascends = before.file < range.file ||
+                           (before.file == range.file && before.offset + before.length <= range.offset);
+      if (!ascends) return false;
+    }
+    table.shared_.push_back(range);
+  }
+  return count.has_value();
+}
+
+// Files are few and ranges come in their order or nearly so: the file of one is mostly that of the next.
+bool TableImage::ranges_lie_in_files(const RecordTable& table) {
+  if (table.ranges() != 0 && table.files_.empty()) return false;
+  size_t at = 0;
+  for (uint32_t range = 0; range < table.ranges(); ++range) {
+    const uint64_t address = table.addresses_[range];
+    const auto begins_at_or_before = [&](size_t file) { return table.files_[file].start <= address; };
+    const bool same =
+        begins_at_or_before(at) && (at + 1 == table.files_.size() || !begins_at_or_before(at + 1));
+    if (!same) {
+      const auto after = std::upper_bound(
+          table.files_.begin(), table.files_.end(), address,
+          [](uint64_t wanted, const RecordTable::File& file) { return wanted < file.start; });
+      at = static_cast<size_t>(after - table.files_.begin()) - 1;  // the first one starts at 0
+    }
+    const RecordTable::File& file = table.files_[at];
+    if (table.end_of(range) > file.start + table.catalog_->stamp(file.id).size) return false;
+  }
+  return true;
+}
+
+bool TableImage::starts_ascend(const RecordTable& table) {
+  const std::vector<uint32_t>& starts = table.starts_;
+  if (starts.empty()) return table.samples_ == table.ranges();
+  return starts.size() == size_t{table.samples_} + 1 && starts.front() == 0 &&
+         starts.back() == table.ranges() && std::is_sorted(starts.begin(), starts.end());
+}
+
+bool TableImage::is_in_order(const RecordTable& table) {
+  if (!table.by_address_.empty() && !is_permutation_below(table.by_address_, table.ranges())) return false;
+  const auto place = [&](uint32_t rank) {
+    const uint32_t range = table.by_address(rank);
+    return std::pair(table.addresses_[range], table.end_of(range));
+  };
+  for (uint32_t rank = 1; rank < table.ranges(); ++rank) {
+    if (place(rank) < place(rank - 1)) return false;
+  }
+  return true;
+}
+
+}  // namespace clairfs
