@@ -1,4 +1,4 @@
-// Pushing what has arrived, and leaving sentinels open.
+// Pushing what has arrived, and leaving sentinels open; what pushes cost.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +17,7 @@ void Staging::announce(Lane& lane) {
     if (++units > kPushesPerStep || (unit->chunk && !unit->arrived)) break;
     end = unit->position + 1;
   }
-  const uint32_t widest = lane.chooser.widest_gap();
+  const uint32_t widest = lane.chooser.widest_gap(end);
   const uint32_t gap = lane.plan->lanes.size() == 1 ? widest : 2 * widest;
   lane.reader->tracker().set_pushed(end, gap);
 }
@@ -41,6 +41,24 @@ bool Staging::push_arrived(Lane& lane) {
   }
   if (lane.staged != before) tell_policy(lane);
   return pushed > 0;
+}
+
+/// What the sample at `position` takes of the window: the pages that are to be pushed for it, and not for the
+/// one before (leave_out_shared_pages()), but no less than it takes to remember it.
+uint64_t Staging::cost_of(const Lane& lane, uint64_t position) const {
+  constexpr uint64_t kLeast = 1024;
+  const uint32_t sample = lane.horizon.sample_at(position);
+  const uint64_t bytes = page_bytes(lane.reader->index(), sample);
+  if (bytes == 0 || !lane.newest) return bytes;
+  const ByteRange first = lane.reader->index().range(sample, 0);
+  const Unit& before = *lane.newest;
+  const uint64_t begin = page_floor(first.offset);
+  const bool follows = first.file == before.file && begin >= before.needs_from && begin < before.end;
+  if (!follows) return bytes;
+  const bool to_the_end = before.end == catalog_.stamp(before.file).size;  // there is no more
+  const uint64_t all = round_to_pages(lane.reader->index().read_end(first)) - begin;
+  const uint64_t there = to_the_end ? all : std::min(all, before.end - begin);
+  return std::max(bytes - there, kLeast);
 }
 
 std::vector<iovec> Staging::bytes_of(const Unit& unit, const PageRange& pages) const {
@@ -87,7 +105,8 @@ void Staging::choose_sentinel(Lane& lane, const Unit& unit) {
   const bool last_of_epoch = is_last_to_tell(lane, position);
   if (!lane.chooser.due(position, last_of_epoch)) return;
   std::optional<PageRange> page;
-  if (unit.chunk || unit.covered || lane.plan->ledger->stays(sample)) page = sentinel_page(lane, position);
+  if (unit.chunk || unit.covered || lane.plan->ledger->stays(sample))
+    page = sentinel_page(lane, position, last_of_epoch || lane.chooser.late(position));
   if (!lane.chooser.choose(position, last_of_epoch, page.has_value())) return;
   lane.sentinels.emplace(position, *page);
   leave_open(lane, position);
@@ -103,28 +122,28 @@ bool Staging::is_last_to_tell(const Lane& lane, uint64_t position) const {
   const uint64_t end = lane.horizon.epoch_at(position)->end();
   if (position + 1 == end || end - position > kTail) return position + 1 == end;
   for (uint64_t later = end; --later > position;) {
-    if (!lane.plan->of_records || sentinel_page(lane, later)) return false;
+    if (!lane.plan->of_records || sentinel_page(lane, later, true)) return false;
   }
   return true;
 }
 
 /// A page that tells of this position, because the reader comes to no sample in it sooner, and no other
-/// reader has one of them before it.
-std::optional<PageRange> Staging::sentinel_page(const Lane& lane, uint64_t position) const {
+/// reader has one of them before it. `nearly`: a page will do that the reader may come to a little sooner.
+std::optional<PageRange> Staging::sentinel_page(const Lane& lane, uint64_t position, bool nearly) const {
   const uint32_t own = lane.horizon.sample_at(position);
   if (staged_elsewhere(lane, own)) return std::nullopt;
   for (const PageRange& page : lane.plan->ledger->sentinel_pages(own)) {
-    if (tells(lane, position, page)) return page;
+    if (tells(lane, position, page, nearly)) return page;
   }
   return std::nullopt;
 }
 
-bool Staging::tells(const Lane& lane, uint64_t position, const PageRange& page) const {
-  // A reader that goes on past a record may ask for the page. If it is as close as this, little is wrong with
-  // the position: records shorter than a buffer that are read in the order of the file.
-  constexpr uint64_t kClose = 64;
+bool Staging::tells(const Lane& lane, uint64_t position, const PageRange& page, bool nearly) const {
   const SampleIndex& index = lane.reader->index();
   const uint32_t own = lane.horizon.sample_at(position);
+  // A reader that goes on past a record may ask for the page. If it is as close as this, little is wrong with
+  // the position: records shorter than a buffer that are read in the order of the file.
+  const uint64_t close = nearly ? 64 + kPageSize / std::max<uint64_t>(index.range(own, 0).length, 1) : 0;
   bool alone = true;
   const auto look = [&](uint64_t begin, uint64_t end, uint64_t before) {
     index.samples_of(page.file, begin, end - begin, [&](uint32_t sample) {
@@ -135,7 +154,7 @@ bool Staging::tells(const Lane& lane, uint64_t position, const PageRange& page) 
   look(page.begin, page.end, position);
   const uint64_t reach = std::min<uint64_t>(page.begin, index.read_block() - 1);
   if (alone && reach > 0)
-    look(page.begin - reach, page.begin, std::max(lane.safe, position - std::min(position, kClose)));
+    look(page.begin - reach, page.begin, std::max(lane.safe, position - std::min(position, close)));
   return alone;
 }
 

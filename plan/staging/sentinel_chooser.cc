@@ -45,7 +45,17 @@ bool SentinelChooser::choose(uint64_t position, bool last_of_epoch, bool possibl
   const uint64_t spread = std::max<uint64_t>(gap_ / kSpread, 1);
   const uint64_t jitter = (position * 0x9E3779B97F4A7C15ULL >> 32) % spread;  // Fibonacci hashing
   next_ = position + gap_ - jitter;
+  const auto distance = static_cast<uint32_t>(position - std::min(position, latest_));
+  latest_ = position;
+  if (distance > gap_) {
+    widest_gap_ = std::max(widest_gap_, distance);
+    widest_until_ = position + 1;
+  }
   return true;
+}
+
+uint32_t SentinelChooser::widest_gap(uint64_t end) const {
+  return std::max(widest_gap_, static_cast<uint32_t>(end - std::min(end, latest_)));
 }
 
 }  // namespace clairfs

@@ -280,10 +280,10 @@ void Staging::follow_reader(Lane& lane) {
   }
   if (front == lane.front) return;
   lane.moved = now_;
-  for (; lane.front < front; ++lane.front) {
-    if (lane.front >= lane.fetched || lane.front < lane.horizon.begin()) continue;
-    const uint64_t bytes = page_bytes(lane.reader->index(), lane.horizon.sample_at(lane.front));
-    lane.window_bytes -= std::min(lane.window_bytes, bytes);
+  lane.front = front;
+  for (; !lane.costs.empty() && lane.costs.front().first < front; lane.costs.pop_front()) {
+    const uint64_t bytes = lane.costs.front().second;
+    lane.window_bytes -= bytes;
     if (bytes > 0) lane.oversize_bytes = 0;  // such a sample is the first with bytes in its window
   }
 }
@@ -338,6 +338,7 @@ void Staging::restart(Lane& lane, uint64_t position) {
   lane.complete = true;
   lane.front = lane.safe = lane.staged = lane.fetched = lane.filled = lane.dropped = position;
   lane.chooser.restart(position);
+  lane.costs.clear();
   lane.window_bytes = lane.oversize_bytes = 0;
   lane.moved = now_;
   lane.deadline = 0;
@@ -402,7 +403,7 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
   lane.budget = budget;
   bool full = false;
   while (lane.fetched < lane.horizon.end() && lane.units.size() < lane.asked + kUnitsWaiting) {
-    const uint64_t bytes = page_bytes(lane.reader->index(), lane.horizon.sample_at(lane.fetched));
+    const uint64_t bytes = cost_of(lane, lane.fetched);
     const bool passed = lane.fetched < lane.front;  // what other workers have still to open
     // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
     // before `staged` counts as handed on.
@@ -414,6 +415,7 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     if (full) break;
     const bool there = staged_elsewhere(lane, lane.horizon.sample_at(lane.fetched));
     add_units(lane, lane.fetched, bytes > budget || unread || there);
+    if (!passed) lane.costs.emplace_back(lane.fetched, bytes);
     if (!passed) lane.window_bytes += bytes;
     if (!passed && bytes > budget) lane.oversize_bytes = bytes;
     ++lane.fetched;

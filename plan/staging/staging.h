@@ -124,6 +124,7 @@ class Staging {
   void list_common(PlanLanes& plan) const;
   bool fill_tiers(Lane& lane);
   uint64_t bytes_to_keep(const PlanRun& run) const;
+  uint64_t cost_of(const Lane& lane, uint64_t position) const;
   std::vector<std::shared_ptr<Unit>> units_of(const Lane& lane, uint64_t position) const;
   void add_units_of(const PageRange& pages, uint64_t position,
                     std::vector<std::shared_ptr<Unit>>& units) const;
@@ -140,8 +141,8 @@ class Staging {
   bool push_pages(const Unit& unit);
   std::vector<iovec> bytes_of(const Unit& unit, const PageRange& pages) const;
   void choose_sentinel(Lane& lane, const Unit& unit);
-  std::optional<PageRange> sentinel_page(const Lane& lane, uint64_t position) const;
-  bool tells(const Lane& lane, uint64_t position, const PageRange& page) const;
+  std::optional<PageRange> sentinel_page(const Lane& lane, uint64_t position, bool nearly) const;
+  bool tells(const Lane& lane, uint64_t position, const PageRange& page, bool nearly) const;
   bool is_last_to_tell(const Lane& lane, uint64_t position) const;
   void leave_open(Lane& lane, uint64_t position);
   void leave_open_again(Lane& lane);

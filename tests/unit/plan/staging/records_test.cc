@@ -30,7 +30,8 @@ struct RecordsFixture : StagingFixture {
     for (const uint64_t page : missing) {
       const auto hit = staging->sentinels().take(record.file, page, kPageSize);
       if (hit) {
-        CHECK(hit->of.position - position + 64 <= 128);  // near enough to know the reader's place
+        // Near enough to know the reader's place.
+        CHECK(hit->of.position - position + 64 <= 128 + kPageSize / record.length);
         run->reader().tracker().observe(std::vector{hit->of.sample}, Access::read, now);
       } else {
         ++unseen;
@@ -79,6 +80,29 @@ TEST_CASE("records are followed to the end of the plan, whatever their size, ord
   CHECK(f.unseen <= 2 * count / 500);
   CHECK(requests <= 2 * count / 5);
   CHECK(most_cached <= 2 * budget);
+}
+
+TEST_CASE("records of which many share a page are followed by a small window") {
+  const uint64_t size = GENERATE(128ULL, 700ULL, 1300ULL);
+  const uint64_t block = GENERATE(1ULL, 4096ULL);
+  const bool shuffle = GENERATE(true, false);
+  CAPTURE(size, block, shuffle);
+  constexpr uint64_t kBudget = 1 << 20;
+  const uint64_t count = 2 * kBudget / size;
+  RecordsFixture f(count, size, fmt::format("shuffle={} seed=3 epochs=2", shuffle), kBudget);
+  uint64_t requests = 0;
+  for (uint64_t p = 0; p < 2 * count; ++p) {
+    REQUIRE(f.ready(p, 8, 2 * count));
+    requests += f.read(p, block);
+    if (p % 100 == 0) REQUIRE(f.pages.cached_bytes() <= 2 * kBudget);
+  }
+  f.settle();
+  const TrackerStatus status = f.run->reader().tracker().status();
+  CHECK(status.state == TrackerState::finished);
+  CHECK(status.suspensions == 0);
+  CHECK(status.realignments == 0);
+  CHECK(f.unseen <= 2 * count / 500);
+  CHECK(requests <= 2 * count / 10);
 }
 
 TEST_CASE("records of a file that fits the budget are pushed once and followed over epochs") {
