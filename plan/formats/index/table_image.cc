@@ -23,16 +23,6 @@ std::optional<CompactNumbers> read_numbers(ImageReader& from) {
   return CompactNumbers(std::move(*low), std::move(*high));
 }
 
-/// Whether every number below `count` comes once.
-bool is_permutation_below(std::span<const uint32_t> numbers, uint32_t count) {
-  std::vector<bool> seen(count);
-  for (const uint32_t number : numbers) {
-    if (number >= count || seen[number]) return false;
-    seen[number] = true;
-  }
-  return numbers.size() == count;
-}
-
 }  // namespace
 
 void TableImage::write(const RecordTable& table, std::span<const FileId> files, ImageWriter& to) {
@@ -45,6 +35,7 @@ void TableImage::write(const RecordTable& table, std::span<const FileId> files, 
   write_numbers(table.lengths_, to);
   to.put_array(std::span<const uint32_t>(table.starts_));
   to.put_array(std::span<const uint32_t>(table.by_address_));
+  write_numbers(table.reach_, to);
   to.put(uint64_t{table.shared_.size()});
   for (const ByteRange& range : table.shared_) {
     to.put(number_of(files, range.file));
@@ -58,11 +49,9 @@ std::shared_ptr<const RecordTable> TableImage::read(ImageReader& from, std::span
                                                     std::string_view format) {
   const std::shared_ptr<RecordTable> table(new RecordTable(std::move(catalog), format));
   const bool whole = read_files(from, files, *table) && read_ranges(from, *table) &&
-                     read_shared(from, files, *table) && ranges_lie_in_files(*table) &&
-                     starts_ascend(*table) && is_in_order(*table);
+                     read_shared(from, files, *table) && ranges_lie_in_files(*table) && starts_ascend(*table);
   if (!whole) return nullptr;
   table->sort_files();
-  table->note_ends();
   table->note_identity();
   return table;
 }
@@ -90,7 +79,9 @@ bool TableImage::read_ranges(ImageReader& from, RecordTable& table) {
   auto lengths = read_numbers(from);
   auto starts = from.get_array<uint32_t>();
   auto by_address = from.get_array<uint32_t>();
-  if (!samples || !read_block || *read_block == 0 || !addresses || !lengths || !starts || !by_address)
+  auto reach = read_numbers(from);
+  if (!samples || !read_block || *read_block == 0 || !addresses || !lengths || !starts || !by_address ||
+      !reach)
     return false;
   table.samples_ = *samples;
   table.read_block_ = *read_block;
@@ -98,8 +89,14 @@ bool TableImage::read_ranges(ImageReader& from, RecordTable& table) {
   table.lengths_ = std::move(*lengths);
   table.starts_ = std::move(*starts);
   table.by_address_ = std::move(*by_address);
-  return *samples < UINT32_MAX && table.addresses_.size() < UINT32_MAX &&
-         table.addresses_.size() == table.lengths_.size();
+  table.reach_ = std::move(*reach);
+  const size_t ranges = table.addresses_.size();
+  const auto of_each_or_none = [ranges](size_t size) { return size == 0 || size == ranges; };
+  // That they are in order is left to the checksum: else no sample may be found, but nothing else happens.
+  const bool inside = std::all_of(table.by_address_.begin(), table.by_address_.end(),
+                                  [ranges](uint32_t range) { return range < ranges; });
+  return *samples < UINT32_MAX && ranges < UINT32_MAX && table.lengths_.size() == ranges && inside &&
+         of_each_or_none(table.by_address_.size()) && of_each_or_none(table.reach_.size());
 }
 
 bool TableImage::read_shared(ImageReader& from, std::span<const FileId> files, RecordTable& table) {
@@ -149,18 +146,6 @@ bool TableImage::starts_ascend(const RecordTable& table) {
   if (starts.empty()) return table.samples_ == table.ranges();
   return starts.size() == size_t{table.samples_} + 1 && starts.front() == 0 &&
          starts.back() == table.ranges() && std::is_sorted(starts.begin(), starts.end());
-}
-
-bool TableImage::is_in_order(const RecordTable& table) {
-  if (!table.by_address_.empty() && !is_permutation_below(table.by_address_, table.ranges())) return false;
-  const auto place = [&](uint32_t rank) {
-    const uint32_t range = table.by_address(rank);
-    return std::pair(table.addresses_[range], table.end_of(range));
-  };
-  for (uint32_t rank = 1; rank < table.ranges(); ++rank) {
-    if (place(rank) < place(rank - 1)) return false;
-  }
-  return true;
 }
 
 }  // namespace clairfs

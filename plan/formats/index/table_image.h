@@ -1,7 +1,7 @@
 // A RecordTable as bytes and back.
 //
-// The arrays as they are in memory, but for those that others say: files are numbers of a list that both
-// sides have, their addresses follow from their sizes, how far ranges reach is found again.
+// The arrays as they are in memory; but files are numbers of a list that both sides have, and their addresses
+// follow from their sizes.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ class TableImage {
  public:
   /// REQUIRES: every file of the table, and of what it shares, is one of `files`.
   static void write(const RecordTable& table, std::span<const FileId> files, ImageWriter& to);
-  /// Nothing unless the bytes are a table in every respect: all that is in it lies within the files as the
-  /// catalog has them.
+  /// Nothing unless the bytes are a table, of which all lies within the files as the catalog has them. By
+  /// what order its ranges are found is believed.
   static std::shared_ptr<const RecordTable> read(ImageReader& from, std::span<const FileId> files,
                                                  std::shared_ptr<const Catalog> catalog,
                                                  std::string_view format);
@@ -28,7 +28,6 @@ class TableImage {
   static bool read_shared(ImageReader& from, std::span<const FileId> files, RecordTable& table);
   static bool ranges_lie_in_files(const RecordTable& table);
   static bool starts_ascend(const RecordTable& table);
-  static bool is_in_order(const RecordTable& table);
 };
 
 }  // namespace clairfs

@@ -108,9 +108,6 @@ void RecordTable::sort_ranges() {
     std::iota(by_address_.begin(), by_address_.end(), 0U);
     std::sort(by_address_.begin(), by_address_.end(), before);
   }
-}
-
-void RecordTable::note_ends() {
   bool ends_ascend = true;
   for (uint32_t rank = 1; rank < ranges() && ends_ascend; ++rank)
     ends_ascend = end_of(by_address(rank - 1)) <= end_of(by_address(rank));
@@ -240,7 +237,6 @@ std::shared_ptr<const RecordTable> RecordTableBuilder::finish() {
 
   table.sort_files();
   table.sort_ranges();
-  table.note_ends();
   merge_shared();
   table.note_identity();
   return std::move(table_);

@@ -62,7 +62,6 @@ class RecordTable final : public SampleIndex {
   void find(uint32_t first, uint32_t past, Found& found) const;
   void sort_files();
   void sort_ranges();
-  void note_ends();
   uint64_t note_reach(uint32_t first, uint32_t past);
   void note_identity();
 
