@@ -36,7 +36,7 @@ PlanManager::Parts plan_parts(MountBase& base, Loaded& loaded, Planning& plannin
     return read_bytes(loaded.cache(), loaded.dataset().catalog, file, offset, length);
   };
   dataset.read_many = [&loaded](std::span<const ByteRange> pieces) {
-    return read_pieces(loaded.dataset().pfs, pieces);
+    return read_pieces(loaded.cache(), loaded.dataset().catalog, loaded.dataset().pfs, pieces);
   };
   dataset.indexes = &planning.indexes;
   PlanManager::Parts parts{std::move(dataset), {base.place.self, base.place.size},

@@ -1,8 +1,11 @@
 #include "plan/formats/source_reads.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -13,9 +16,28 @@ namespace {
 
 constexpr auto kReadPatience = std::chrono::minutes(1);
 
-/// Shared with the call-backs, which may come after the one who waits gave up. The bytes of a piece are its
+// Of a chunk of which so large a part is asked the rest is taken, too: it may be asked in the next breath,
+// and one operation is as good as many.
+constexpr uint64_t kWorthwhile = 4;
+
+/// Shared with the call-backs, which may come after the one who waits gave up. The bytes of a part are its
 /// fetch's alone until that is done.
 struct Pieces {
+  explicit Pieces(std::span<const ByteRange> pieces) {
+    for (const ByteRange& piece : pieces) bytes.emplace_back(piece.length, '\0');
+  }
+
+  void begin() {
+    MutexLock lock(mutex);
+    ++missing;
+  }
+  void end(const Status& done) {
+    MutexLock lock(mutex);
+    --missing;
+    if (!done && status) status = done;
+    wake.notify_one();
+  }
+
   std::vector<std::string> bytes;
   Mutex mutex;
   CondVar wake;
@@ -23,44 +45,97 @@ struct Pieces {
   Status status GUARDED_BY(mutex);
 };
 
-void fetch(ChunkSource& source, const std::shared_ptr<Pieces>& pieces, size_t i, const ByteRange& piece) {
-  std::string& bytes = pieces->bytes[i];
-  bytes.resize(piece.length);
+/// Of a piece, as much as lies in one chunk.
+struct Part {
+  size_t piece;
+  uint64_t at;  ///< where in the piece
+  ByteRange range;
+};
+
+void fetch(ChunkSource& source, const std::shared_ptr<Pieces>& pieces, const Part& part) {
   FetchRequest request;
-  request.file = piece.file;
-  request.offset = piece.offset;
-  request.length = piece.length;
-  request.memory = {{bytes.data(), bytes.size()}};
+  request.file = part.range.file;
+  request.offset = part.range.offset;
+  request.length = part.range.length;
+  request.memory = {{pieces->bytes[part.piece].data() + part.at, part.range.length}};
   request.demand = std::make_shared<Demand>(Urgency{});
   request.scope = FetchScope::local_or_pfs;
-  request.done = [pieces](const Result<Origin>& origin) {
-    MutexLock lock(pieces->mutex);
-    --pieces->missing;
-    if (!origin && pieces->status) pieces->status = origin.error();
-    pieces->wake.notify_one();
-  };
+  request.done = [pieces](const Result<Origin>& origin) { pieces->end(origin ? Status() : origin.error()); };
+  pieces->begin();
   source.start(std::move(request));
+}
+
+void copy(const AcquiredChunk& from, uint64_t chunk_offset, const Part& part, Pieces& to) {
+  char* out = to.bytes[part.piece].data() + part.at;
+  for (const iovec& slice : from.data->block.slices(part.range.offset - chunk_offset, part.range.length)) {
+    std::memcpy(out, slice.iov_base, slice.iov_len);
+    out += slice.iov_len;
+  }
+}
+
+void acquire(ChunkCache& cache, const std::shared_ptr<Pieces>& pieces, ChunkId chunk, uint64_t chunk_offset,
+             std::vector<Part> parts) {
+  pieces->begin();
+  cache.acquire(chunk, Urgency{},
+                [pieces, chunk_offset, parts = std::move(parts)](const Result<AcquiredChunk>& acquired) {
+                  for (const Part& part : parts) {
+                    if (acquired) copy(*acquired, chunk_offset, part, *pieces);
+                  }
+                  pieces->end(acquired ? Status() : acquired.error());
+                });
+}
+
+std::map<ChunkId, std::vector<Part>> by_chunk(const Catalog& catalog, std::span<const ByteRange> pieces) {
+  std::map<ChunkId, std::vector<Part>> chunks;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const ByteRange& piece = pieces[i];
+    for (uint64_t at = 0; at < piece.length;) {
+      const uint64_t offset = piece.offset + at;
+      const uint64_t rest = catalog.chunk_size() - offset % catalog.chunk_size();
+      const uint64_t length = std::min(piece.length - at, rest);
+      const ChunkId chunk(catalog.chunks(piece.file).first.value +
+                          static_cast<uint32_t>(offset / catalog.chunk_size()));
+      chunks[chunk].push_back({i, at, {piece.file, offset, length}});
+      at += length;
+    }
+  }
+  return chunks;
+}
+
+Result<std::vector<std::string>> await(const std::shared_ptr<Pieces>& pieces) {
+  MutexLock lock(pieces->mutex);
+  while (pieces->missing != 0) {
+    const size_t before = pieces->missing;
+    const auto woken = pieces->wake.wait_for(lock, kReadPatience);
+    if (woken == std::cv_status::timeout && pieces->missing == before)
+      return Error{ETIMEDOUT, "plan: the source does not answer"};
+  }
+  if (!pieces->status) return pieces->status.error();
+  return std::move(pieces->bytes);
 }
 
 }  // namespace
 
 Result<std::vector<std::string>> read_pieces(ChunkSource& source, std::span<const ByteRange> pieces) {
-  const auto shared = std::make_shared<Pieces>();
-  shared->bytes.resize(pieces.size());
-  {
-    MutexLock lock(shared->mutex);
-    shared->missing = pieces.size();
+  const auto shared = std::make_shared<Pieces>(pieces);
+  for (size_t i = 0; i < pieces.size(); ++i) fetch(source, shared, {i, 0, pieces[i]});
+  return await(shared);
+}
+
+Result<std::vector<std::string>> read_pieces(ChunkCache& cache, const Catalog& catalog, ChunkSource& source,
+                                             std::span<const ByteRange> pieces) {
+  const auto shared = std::make_shared<Pieces>(pieces);
+  for (auto& [chunk, parts] : by_chunk(catalog, pieces)) {
+    const ChunkRange whole = catalog.range(chunk);
+    uint64_t asked = 0;
+    for (const Part& part : parts) asked += part.range.length;
+    if (cache.tier_of(chunk) == Tier::ram || asked >= whole.length / kWorthwhile) {
+      acquire(cache, shared, chunk, whole.offset, std::move(parts));
+    } else {
+      for (const Part& part : parts) fetch(source, shared, part);
+    }
   }
-  for (size_t i = 0; i < pieces.size(); ++i) fetch(source, shared, i, pieces[i]);
-  MutexLock lock(shared->mutex);
-  while (shared->missing != 0) {
-    const size_t before = shared->missing;
-    const auto woken = shared->wake.wait_for(lock, kReadPatience);
-    if (woken == std::cv_status::timeout && shared->missing == before)
-      return Error{ETIMEDOUT, "plan: the source does not answer"};
-  }
-  if (!shared->status) return shared->status.error();
-  return std::move(shared->bytes);
+  return await(shared);
 }
 
 }  // namespace clairfs

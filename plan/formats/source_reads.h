@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache/base/result.h"
+#include "cache/chunks/chunk_cache.h"
 #include "cache/source/source.h"
 #include "plan/formats/sample_index.h"
 
@@ -16,5 +17,11 @@ namespace clairfs {
 /// reads. REQUIRES: the pieces lie within their files. Errors: those of the source; ETIMEDOUT when it answers
 /// nothing for a minute.
 Result<std::vector<std::string>> read_pieces(ChunkSource& source, std::span<const ByteRange> pieces);
+
+/// The same where the pieces may be all there is, such as the leaves of a database that holds its values in
+/// them: a chunk that is in the RAM tier, or of which much is asked, comes from the cache and may be kept, so
+/// that the source is read once for the index and the samples. Errors: those of the cache, too.
+Result<std::vector<std::string>> read_pieces(ChunkCache& cache, const Catalog& catalog, ChunkSource& source,
+                                             std::span<const ByteRange> pieces);
 
 }  // namespace clairfs

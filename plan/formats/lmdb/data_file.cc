@@ -10,8 +10,9 @@ namespace {
 
 // LMDB's own limit (CURSOR_STACK).
 constexpr uint16_t kDeepest = 32;
-// So much is read at a time: enough to keep 64 requests of single pages under way, in little memory.
-constexpr size_t kBatchPages = 1024;
+// So much is read at a time: enough to keep 64 requests of single pages under way, or some whole chunks, in
+// little memory.
+constexpr size_t kBatchPages = 4096;
 // Pages that follow each other are read together, as they lie after a database was written in order.
 constexpr uint64_t kMostPiece = 1 << 20;
 
@@ -75,8 +76,14 @@ Status DataFile::walk(const Tree& tree, const Visit& visit) const {
     const auto kind = depth == tree.depth ? TreePage::Kind::leaf : TreePage::Kind::branch;
     visited += level.size();
     if (has_twice(level) || visited > meta_.last_page) return torn("has pages that lead to each other");
+    std::vector<Wanted> wanted;
+    for (const uint64_t page : level) wanted.push_back({page, wanted.size()});
+    if (kind == TreePage::Kind::leaf)
+      std::sort(wanted.begin(), wanted.end(),
+                [](const Wanted& a, const Wanted& b) { return a.page < b.page; });
     std::vector<uint64_t> below;
-    const Status read = read_pages(level, [&](uint64_t number, std::string_view bytes) -> Status {
+    const Status read = read_pages(wanted, [&](const Wanted& at, std::string_view bytes) -> Status {
+      const uint64_t number = at.page;
       const Result<TreePage> page = TreePage::parse(bytes, number, kind);
       if (!page) return page.error();
       for (uint32_t node = 0; kind == TreePage::Kind::branch && node < page->nodes(); ++node) {
@@ -85,7 +92,7 @@ Status DataFile::walk(const Tree& tree, const Visit& visit) const {
         below.push_back(*child);
       }
       entries += kind == TreePage::Kind::leaf ? page->nodes() : 0;
-      return visit(kind, number, *page);
+      return visit({kind, number, at.rank, *page});
     });
     if (!read) return read;
     level = std::move(below);
@@ -94,7 +101,7 @@ Status DataFile::walk(const Tree& tree, const Visit& visit) const {
   return torn(fmt::format("has {} records where it should have {}", entries, tree.entries));
 }
 
-Status DataFile::read_pages(std::span<const uint64_t> pages, const Take& take) const {
+Status DataFile::read_pages(std::span<const Wanted> pages, const Take& take) const {
   while (!pages.empty()) {
     const size_t count = std::min(pages.size(), kBatchPages);
     if (Status status = read_batch(pages.first(count), take); !status) return status;
@@ -103,16 +110,17 @@ Status DataFile::read_pages(std::span<const uint64_t> pages, const Take& take) c
   return {};
 }
 
-Status DataFile::read_batch(std::span<const uint64_t> pages, const Take& take) const {
+Status DataFile::read_batch(std::span<const Wanted> pages, const Take& take) const {
   const uint64_t page_bytes = meta_.page_bytes;
   std::vector<ByteRange> pieces;
   for (size_t i = 0; i < pages.size(); ++i) {
-    if (!has_pages(pages[i])) return torn(fmt::format("ends before its page {}", pages[i]));
-    const bool follows = i != 0 && pages[i] == pages[i - 1] + 1 && pieces.back().length < kMostPiece;
+    const uint64_t page = pages[i].page;
+    if (!has_pages(page)) return torn(fmt::format("ends before its page {}", page));
+    const bool follows = i != 0 && page == pages[i - 1].page + 1 && pieces.back().length < kMostPiece;
     if (follows) {
       pieces.back().length += page_bytes;
     } else {
-      pieces.push_back(page_range(pages[i]));
+      pieces.push_back(page_range(page));
     }
   }
   const auto read = source_->read_all(pieces);
@@ -120,7 +128,8 @@ Status DataFile::read_batch(std::span<const uint64_t> pages, const Take& take) c
   size_t next = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
     std::string_view bytes = (*read)[i];
-    if (bytes.size() != pieces[i].length) return torn(fmt::format("ends within its page {}", pages[next]));
+    if (bytes.size() != pieces[i].length)
+      return torn(fmt::format("ends within its page {}", pages[next].page));
     for (; !bytes.empty(); bytes.remove_prefix(page_bytes)) {
       if (Status status = take(pages[next++], bytes.substr(0, page_bytes)); !status) return status;
     }

@@ -17,8 +17,14 @@ namespace clairfs::lmdb {
 /// that is torn or made up costs no more than reading it once, and 32 times what is not a hole of it.
 class DataFile {
  public:
-  /// What is called for a page; `number` is its own.
-  using Visit = std::function<Status(TreePage::Kind kind, uint64_t number, const TreePage& page)>;
+  /// What is called for a page.
+  struct Visited {
+    TreePage::Kind kind;
+    uint64_t number;  ///< the page's own
+    uint64_t rank;    ///< of its level, in the order of the keys
+    const TreePage& page;
+  };
+  using Visit = std::function<Status(const Visited& visited)>;
 
   /// Reads the meta pages. `source` outlives it.
   static Result<DataFile> open(const DatasetSource& source, FileId file);
@@ -28,7 +34,9 @@ class DataFile {
   /// The whole pages of a tree from `page` on that `bytes` lie in; nothing if the file has no such.
   bool has_pages(uint64_t page, uint64_t bytes = 1) const;
 
-  /// Calls `visit` for every page of the tree, a level at a time, in each level in the order of the keys.
+  /// Calls `visit` for every page of the tree, a level at a time: branches in the order of the keys, leaves
+  /// in that of the file. They may be nearly all of the file, and are read once, from its beginning to its
+  /// end.
   Status walk(const Tree& tree, const Visit& visit) const;
 
   /// Whether no transaction was written since open(): else what was read may be of two.
@@ -37,9 +45,14 @@ class DataFile {
  private:
   DataFile(const DatasetSource& source, FileId file, const Meta& meta)
       : source_(&source), file_(file), meta_(meta) {}
-  using Take = std::function<Status(uint64_t page, std::string_view bytes)>;
-  Status read_pages(std::span<const uint64_t> pages, const Take& take) const;
-  Status read_batch(std::span<const uint64_t> pages, const Take& take) const;
+  /// A page to read, and its rank in the level.
+  struct Wanted {
+    uint64_t page;
+    uint64_t rank;
+  };
+  using Take = std::function<Status(const Wanted& page, std::string_view bytes)>;
+  Status read_pages(std::span<const Wanted> pages, const Take& take) const;
+  Status read_batch(std::span<const Wanted> pages, const Take& take) const;
 
   const DatasetSource* source_;
   FileId file_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -20,17 +21,41 @@ Error wrong_keys(std::string why) {
   return {EINVAL, std::move(why)};
 }
 
+/// A leaf waits for those before it.
 class CursorOrder final : public KeyOrder {
  public:
   explicit CursorOrder(RecordTableBuilder& table) : table_(table) {}
 
+  Status begin_leaf(uint64_t rank) override {
+    if (Status status = flush(); !status) return status;
+    leaf_ = &waiting_[rank];
+    return {};
+  }
   Result<bool> take(std::string_view, const ByteRange& value) override {
-    if (Status status = table_.add_sample(value); !status) return status.error();
+    leaf_->push_back(value);
     return true;
+  }
+  Status end_file() override {
+    if (Status status = flush(); !status) return status;
+    next_ = 0;
+    return {};
   }
 
  private:
+  Status flush() {
+    for (; !waiting_.empty() && waiting_.begin()->first == next_; ++next_) {
+      for (const ByteRange& value : waiting_.begin()->second) {
+        if (Status status = table_.add_sample(value); !status) return status;
+      }
+      waiting_.erase(waiting_.begin());
+    }
+    return {};
+  }
+
   RecordTableBuilder& table_;
+  std::map<uint64_t, std::vector<ByteRange>> waiting_;  // values, by rank of their leaf
+  std::vector<ByteRange>* leaf_ = nullptr;              // that is being taken
+  uint64_t next_ = 0;                                   // the leaf before which nothing waits
 };
 
 /// A key made by printf() of one number.

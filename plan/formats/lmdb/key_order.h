@@ -13,12 +13,17 @@
 
 namespace clairfs::lmdb {
 
-/// Takes the records of one file after the other. For one thread. Errors: EINVAL, of which the message is the
-/// cause alone.
+/// Takes the records of one file after the other, leaf by leaf, each once. For one thread. Errors: EINVAL, of
+/// which the message is the cause alone.
 class KeyOrder {
  public:
   virtual ~KeyOrder() = default;
-  /// The next record of the file, in the database's own order. Whether it is a sample's.
+  /// What is taken from now on is of the leaf of that rank in the database's own order.
+  virtual Status begin_leaf(uint64_t rank) {
+    static_cast<void>(rank);
+    return {};
+  }
+  /// The next record of the leaf, in the database's own order. Whether it is a sample's.
   virtual Result<bool> take(std::string_view key, const ByteRange& value) = 0;
   /// The file has no more.
   virtual Status end_file() { return {}; }

@@ -53,11 +53,12 @@ class Indexer {
     if (const std::string_view why = why_unreadable(*tree); !why.empty())
       return Error{EINVAL, std::string(why)};
     uint64_t records = 0;
-    const Status walked = data->walk(*tree, [&](TreePage::Kind kind, uint64_t number, const TreePage& page) {
-      if (kind == TreePage::Kind::branch) return table_.share(data->page_range(number));
-      records += page.nodes();
+    const Status walked = data->walk(*tree, [&](const DataFile::Visited& at) {
+      if (at.kind == TreePage::Kind::branch) return table_.share(data->page_range(at.number));
+      records += at.page.nodes();
       if (source_.work) source_.work->note(records, tree->entries);
-      return add_leaves(*data, number, page);
+      if (Status status = order_.begin_leaf(at.rank); !status) return status;
+      return add_leaves(*data, at.number, at.page);
     });
     if (!walked) return walked;
     if (Status status = data->check_unchanged(); !status) return status;
@@ -71,17 +72,16 @@ class Indexer {
   // The main tree leads to the roots of the others.
   Result<Tree> find_named(const DataFile& data) {
     std::optional<Tree> found;
-    const Status walked = data.walk(
-        data.meta().main, [&](TreePage::Kind kind, uint64_t number, const TreePage& page) -> Status {
-          for (uint32_t node = 0; kind == TreePage::Kind::leaf && node < page.nodes(); ++node) {
-            const auto leaf = page.leaf(node);
-            if (!leaf) return outside(number);
-            if (!leaf->tree) continue;
-            note_name(leaf->key);
-            if (leaf->key == plan_.db) found = parse_tree(page.bytes().substr(leaf->offset, Tree::kBytes));
-          }
-          return table_.share(data.page_range(number));
-        });
+    const Status walked = data.walk(data.meta().main, [&](const DataFile::Visited& at) -> Status {
+      for (uint32_t node = 0; at.kind == TreePage::Kind::leaf && node < at.page.nodes(); ++node) {
+        const auto leaf = at.page.leaf(node);
+        if (!leaf) return outside(at.number);
+        if (!leaf->tree) continue;
+        note_name(leaf->key);
+        if (leaf->key == plan_.db) found = parse_tree(at.page.bytes().substr(leaf->offset, Tree::kBytes));
+      }
+      return table_.share(data.page_range(at.number));
+    });
     if (!walked) return walked.error();
     if (found) return *found;
     return Error{EINVAL, fmt::format("has no database of the name db={}; it has {}", shortened(plan_.db, 64),
