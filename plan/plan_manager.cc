@@ -22,6 +22,14 @@ Status check_absolute(const PlanSpec& spec) {
   return absolute;
 }
 
+// All nodes have to number the samples alike.
+std::string announced_text(const PlanRun& run) {
+  PlanSpec spec = run.given();
+  spec.index = identity_text(run.index());
+  std::string text = format_plan(spec);
+  return check_plan_size(text) ? text : format_plan(run.given());
+}
+
 }  // namespace
 
 Error no_such_plan(const std::string& name) {
@@ -30,15 +38,23 @@ Error no_such_plan(const std::string& name) {
 }
 
 PlanManager::PlanManager(Parts parts)
-    : parts_(std::move(parts)), planner_("planner", [this] { plan_ahead(); }) {}
+    : parts_(std::move(parts)),
+      ahead_(parts_.dataset, parts_.place, parts_.clock),
+      planner_("planner", [this] { plan_ahead(); }) {}
 
 void PlanManager::stop() {
+  Makings makings;
+  std::vector<std::shared_ptr<PlanMaking>> retired;
   {
     MutexLock lock(mutex_);
     stopping_ = true;
+    makings.swap(makings_);
+    retired.swap(retired_);
   }
   wake_.notify_all();
   if (planner_.joinable()) planner_.join();
+  for (const auto& [name, making] : makings) making->cancel();  // all before one is waited for
+  ahead_.stop();
 }
 
 std::shared_ptr<const PlanManager::Runs> PlanManager::runs() const {
@@ -50,6 +66,35 @@ std::shared_ptr<PlanRun> PlanManager::run(const std::string& name) const {
   const auto all = runs();
   const auto found = all->find(name);
   return found == all->end() ? nullptr : found->second;
+}
+
+std::shared_ptr<PlanMaking> PlanManager::making(const std::string& name) const {
+  MutexLock lock(mutex_);
+  const auto found = makings_.find(name);
+  return found == makings_.end() ? nullptr : found->second;
+}
+
+PlanManager::Makings PlanManager::makings() const {
+  MutexLock lock(mutex_);
+  return makings_;
+}
+
+// Others that are over may go, once the lock is open again. One that is not would be waited for, maybe by its
+// own thread.
+bool PlanManager::retire(const std::string& name) {
+  std::vector<std::shared_ptr<PlanMaking>> over;
+  MutexLock lock(mutex_);
+  std::erase_if(retired_, [&](auto& retired) {
+    if (!retired->outcome()) return false;
+    over.push_back(std::move(retired));
+    return true;
+  });
+  const auto found = makings_.find(name);
+  if (found == makings_.end()) return false;
+  found->second->cancel();
+  retired_.push_back(std::move(found->second));
+  makings_.erase(found);
+  return true;
 }
 
 void PlanManager::replace_runs(const std::function<void(Runs&)>& change) {
@@ -64,18 +109,31 @@ void PlanManager::replace_runs(const std::function<void(Runs&)>& change) {
 }
 
 Result<std::string> PlanManager::submit(std::string_view text, std::string_view folder) {
-  Result<std::string> submitted = [&]() -> Result<std::string> {
+  auto spec = parse_plan(text);
+  if (!spec) return refuse(spec.error()).error();
+  if (spec->root.empty()) spec->root = folder;
+  if (const Status absolute = check_absolute(*spec); !absolute) return refuse(absolute.error()).error();
+  const Result<std::shared_ptr<PlanMaking>> begun = [&] {
     MutexLock one_at_a_time(submit_mutex_);
-    auto spec = parse_plan(text);
-    if (!spec) return spec.error();
-    if (spec->root.empty()) spec->root = folder;
-    if (const Status absolute = check_absolute(*spec); !absolute) return absolute.error();
     return submit_here(*spec);
   }();
-  if (!submitted) return refuse(submitted.error()).error();
+  if (!begun) return refuse(begun.error()).error();
+  const std::optional<Status> made = *begun ? (*begun)->wait(parts_.index_patience) : Status();
+  if (made && !*made) {
+    if (making(spec->name) == *begun) retire(spec->name);
+    return Error{EINVAL, made->error().message};  // which finish() has told already
+  }
+  if (!made) parts_.log.info("plan {}: its index is being made", spec->name);
   MutexLock lock(mutex_);
   last_error_.clear();
-  return submitted;
+  return format_plan(*spec);
+}
+
+Result<std::string> PlanManager::index(std::string_view text) {
+  const auto spec = parse_plan(text);
+  if (!spec) return spec.error();
+  if (const Status absolute = check_absolute(*spec); !absolute) return absolute.error();
+  return ahead_.ask(*spec);
 }
 
 Status PlanManager::refuse(const Error& reason) {
@@ -85,14 +143,18 @@ Status PlanManager::refuse(const Error& reason) {
   return Error{EINVAL, reason.message};
 }
 
-Result<std::string> PlanManager::submit_here(const PlanSpec& spec) {
-  const std::string text = format_plan(spec);  // what the other nodes read
-  if (const Status fits = check_plan_size(text); !fits) return fits.error();
+Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spec) {
+  if (const Status fits = check_plan_size(format_plan(spec)); !fits) return fits.error();
+  const auto making = this->making(spec.name);
+  if (making && same_plan(making->given(), spec) && !making->outcome()) return making;
   const auto existing = run(spec.name);
   // A job that ran to its end and is started again registers the same text, and begins anew.
   const bool over = existing && existing->status().state == TrackerState::finished;
   if (existing && !over) {
-    if (existing->given() == spec) return text;
+    if (same_plan(existing->given(), spec)) {
+      retire(spec.name);
+      return std::shared_ptr<PlanMaking>();
+    }
     const NodeId origin = origins_[spec.name];
     if (origin != parts_.place.node) {
       return Error{EINVAL,
@@ -101,10 +163,38 @@ Result<std::string> PlanManager::submit_here(const PlanSpec& spec) {
                                spec.name, origin.value, format_plan(existing->given()))};
     }
   }
-  if (const Status installed = install(spec); !installed) return installed.error();
-  origins_[spec.name] = parts_.place.node;
-  announce(spec.name, text);
-  return text;
+  const auto begun = begin(spec, parts_.place.node);
+  if (!begun) return Error{ESHUTDOWN, "plan: the mount is ending"};
+  return begun;
+}
+
+// What was being made under the name is given up.
+std::shared_ptr<PlanMaking> PlanManager::begin(const PlanSpec& spec, NodeId origin) {
+  retire(spec.name);
+  auto making = std::make_shared<PlanMaking>(
+      spec, parts_.dataset, parts_.place, origin,
+      [this](PlanMaking& ended, const auto& made) { return finish(ended, made); });
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) return nullptr;
+    makings_[spec.name] = making;
+    making->start();
+  }
+  return making;
+}
+
+// On the making's own thread. One that failed stays listed: whoever registered it may not have waited.
+Status PlanManager::finish(PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made) {
+  const std::string& name = making.given().name;
+  MutexLock one_at_a_time(submit_mutex_);
+  if (this->making(name).get() != &making)
+    return Error{ECANCELED, fmt::format("plan {} was cancelled or replaced before it was made", name)};
+  if (!made) return refuse(made.error());
+  put_in_force(*made);
+  retire(name);
+  origins_[name] = making.origin();
+  if (making.origin() == parts_.place.node) announce(name, announced_text(**made));
+  return {};
 }
 
 void PlanManager::announce(const std::string& name, const std::string& text) {
@@ -116,6 +206,7 @@ Status PlanManager::take_over(const PlanChange& change) {
   const auto existing = run(change.name);
   origins_[change.name] = change.origin;
   if (change.text.empty()) {
+    retire(change.name);
     if (existing) drop(change.name);
     return {};
   }
@@ -123,29 +214,34 @@ Status PlanManager::take_over(const PlanChange& change) {
   if (!spec) return refuse(spec.error());
   if (spec->name != change.name)
     return refuse({EINVAL, "a plan was announced under another name than its own"});
-  if (existing && existing->given() == *spec && existing->status().state != TrackerState::finished) return {};
-  if (const Status installed = install(*spec); !installed) return refuse(installed.error());
+  const auto making = this->making(change.name);
+  if (making && same_plan(making->given(), *spec) && !making->outcome()) return {};
+  if (existing && same_plan(existing->given(), *spec) && existing->status().state != TrackerState::finished) {
+    retire(change.name);
+    return {};
+  }
+  begin(*spec, change.origin);
   return {};
 }
 
-Status PlanManager::install(const PlanSpec& spec) {
-  auto made = PlanRun::make(spec, parts_.dataset, parts_.place);
-  if (!made) return made.error();
-  if (run(spec.name)) {
-    parts_.log.info("plan {} is replaced", spec.name);
-    parts_.staging.remove(spec.name);
+void PlanManager::put_in_force(const std::shared_ptr<PlanRun>& made) {
+  const std::string& name = made->name();
+  if (run(name)) {
+    parts_.log.info("plan {} is replaced", name);
+    parts_.staging.remove(name);
   }
-  parts_.log.info("plan {}: {} samples; {}", spec.name, (*made)->index().size(),
-                  format_plan((*made)->resolved()));
-  replace_runs([&](Runs& runs) { runs[spec.name] = *made; });
+  parts_.log.info("plan {}: {} samples; {}", name, made->index().size(), format_plan(made->resolved()));
+  replace_runs([&](Runs& runs) { runs[name] = made; });
   place_chunks();  // before anything is fetched for the plan: else it would all come from the PFS
-  parts_.staging.add(*made);
-  return {};
+  parts_.staging.add(made);
 }
 
 Status PlanManager::cancel(const std::string& name) {
   MutexLock one_at_a_time(submit_mutex_);
+  const bool making = retire(name);
   if (!run(name)) {
+    if (making) announce(name, "");
+    if (making) return {};
     const Error unknown = no_such_plan(name);
     MutexLock lock(mutex_);
     last_error_ = unknown.message;
@@ -166,6 +262,9 @@ void PlanManager::drop(const std::string& name) {
 Status PlanManager::cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none) {
   bool any = false;
   const auto all = runs();
+  for (const auto& [name, making] : makings()) {
+    if (wanted(making->given())) any = cancel(name).ok() || any;
+  }
   for (const auto& [name, run] : *all) {
     if (wanted(run->given())) any = cancel(name).ok() || any;
   }

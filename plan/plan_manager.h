@@ -1,9 +1,10 @@
 // The plans in force on this node: registered, prepared epoch by epoch, fed with what readers do.
 //
 // Threads. submit() and cancel() come from a thread that may wait (never one that answers FUSE requests: a
-// plan's dataset may have to be read through the mount's own cache). observe() comes from the threads that
-// answer requests and costs about a microsecond. The planner thread makes epochs before they are needed and
-// looks for the reason when a reader leaves its plan.
+// plan's dataset may have to be read through the mount's own cache). Each plan is made on a thread of its own
+// (PlanMaking): who registers it waits for that, but not for a long index. observe() comes from the threads
+// that answer requests and costs about a microsecond. The planner thread makes epochs before they are needed
+// and looks for the reason when a reader leaves its plan.
 #pragma once
 
 #include <atomic>
@@ -20,6 +21,8 @@
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
 #include "plan/retention/job_placement.h"
+#include "plan/run/index_ahead.h"
+#include "plan/run/plan_making.h"
 #include "plan/run/plan_run.h"
 #include "plan/staging/staging.h"
 
@@ -46,18 +49,23 @@ class PlanManager {
     /// thread that submitted or cancelled.
     std::function<void(const PlanChange&)> announce{};
     JobPlacement* placement = nullptr;  ///< null on a single node
+    /// How long who registers a plan waits for its index. The default is enough for some million records on a
+    /// source that answers in a millisecond; others may have to wait for the one who waits.
+    Duration index_patience = std::chrono::seconds(2);
   };
 
   explicit PlanManager(Parts parts);
   ~PlanManager() { stop(); }
-  /// Ends the planner; plans stay as they are.
+  /// Ends the planner and what is being made; plans stay as they are.
   void stop();
 
   /// Puts a plan in force. `folder`: the dataset folder whose xattr was set; the plan's root if it names
   /// none. The same text again changes nothing, unless the plan has finished: then it begins anew. Another
   /// text under the same name replaces the plan if it was registered on this node or has finished, and is
-  /// refused otherwise: two nodes of a job want different things. Returns the plan as it reads back. Errors:
-  /// always EINVAL; last_error() repeats the message.
+  /// refused otherwise: two nodes of a job want different things. What it replaces stays in force until it is
+  /// made itself. Returns the plan as it reads back; where a long index has to be made first the plan is not
+  /// in force yet, and text() tells how far it is, or why it failed. Errors: always EINVAL; last_error()
+  /// repeats the message.
   Result<std::string> submit(std::string_view text, std::string_view folder = "");
   /// Errors: ENOENT when there is no such plan; last_error() repeats the message.
   Status cancel(const std::string& name);
@@ -67,8 +75,13 @@ class PlanManager {
   Status cancel_all();
 
   /// Carries out what was registered or cancelled on another node; which of several is the latest, others
-  /// have decided. Errors: as submit().
+  /// have decided. Does not wait for what is made: text() tells what becomes of it. Errors: EINVAL for a text
+  /// that is no plan.
   Status take_over(const PlanChange& change);
+
+  /// Makes the index of a plan's samples and puts nothing in force: as IndexAhead::ask(). Errors: EINVAL for
+  /// what is no plan; as there.
+  Result<std::string> index(std::string_view text);
 
   /// A request of a thread for bytes of a file has arrived, or (length 0, Access::open) the file was opened.
   /// `sentinel`: the request is for the page of one (Staging::sentinels()), so it tells the sample of that
@@ -87,9 +100,9 @@ class PlanManager {
   std::string text_of_folder(std::string_view folder) const;
   /// The texts of all plans, as registered, one a line.
   std::string texts() const;
-  /// The next `count` files of a plan, one line each. Errors: ENOENT.
+  /// The next `count` files of a plan, one line each. Errors: ENOENT; EAGAIN while it is made.
   Result<std::string> next(const std::string& name, uint64_t count) const;
-  /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: ENOENT.
+  /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: as next().
   Result<std::string> check(const std::string& name) const;
   /// When the file is read next: "plan=default epoch=3 position=1234 in=567 samples"; empty if never as far
   /// as is known.
@@ -106,16 +119,27 @@ class PlanManager {
 
  private:
   using Runs = std::map<std::string, std::shared_ptr<PlanRun>>;
+  using Makings = std::map<std::string, std::shared_ptr<PlanMaking>>;
 
   void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const RankTrackers::Observed& observed);
-  Result<std::string> submit_here(const PlanSpec& spec) REQUIRES(submit_mutex_);
-  Status install(const PlanSpec& spec) REQUIRES(submit_mutex_);
+  /// The making to be waited for, null if the plan is in force.
+  Result<std::shared_ptr<PlanMaking>> submit_here(const PlanSpec& spec) REQUIRES(submit_mutex_);
+  /// Null if the manager is stopping.
+  std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin) REQUIRES(submit_mutex_);
+  Status finish(PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
+  void put_in_force(const std::shared_ptr<PlanRun>& run) REQUIRES(submit_mutex_);
+  std::shared_ptr<PlanMaking> making(const std::string& name) const;
+  Makings makings() const;
+  /// It is not listed any more, and goes on until it notices.
+  bool retire(const std::string& name);
   Status cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none);
   void drop(const std::string& name) REQUIRES(submit_mutex_);
   void announce(const std::string& name, const std::string& text);
   /// To be kept in a variable: a range-for over *runs() would not keep it alive.
   std::shared_ptr<const Runs> runs() const;
   std::shared_ptr<PlanRun> run(const std::string& name) const;
+  /// Errors: EAGAIN while it is made; ENOENT.
+  Result<std::shared_ptr<PlanRun>> run_in_force(const std::string& name) const;
   void replace_runs(const std::function<void(Runs&)>& change);
   void plan_ahead();
   void place_chunks() REQUIRES(submit_mutex_);
@@ -129,12 +153,18 @@ class PlanManager {
   CondVar wake_;
   std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();
   std::string last_error_ GUARDED_BY(mutex_);
+  Makings makings_ GUARDED_BY(mutex_);  // also those that failed, until they are cancelled or replaced
+  std::vector<std::shared_ptr<PlanMaking>> retired_ GUARDED_BY(mutex_);  // whose threads may still run
   std::vector<std::shared_ptr<PlanRun>> to_diagnose_ GUARDED_BY(mutex_);
   bool pending_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> count_{0};
+  IndexAhead ahead_;  // self-synchronised
   NamedThread planner_;
 };
+
+/// A plan that is being made or could not be made, for people: "indexing 12 %", "failed".
+std::string state_of(const PlanMaking& making);
 
 /// ENOENT, with the advice where to look.
 Error no_such_plan(const std::string& name);

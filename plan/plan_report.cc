@@ -49,6 +49,24 @@ std::string plan_text(const PlanRun& run, uint64_t ahead) {
   return out + ranks_text(run) + differences(run, &TrackerStatus::divergence, "left the plan at");
 }
 
+std::string making_text(const PlanMaking& making) {
+  const auto outcome = making.outcome();
+  return fmt::format("{}\n  state {}{}\n", format_plan(making.given()), state_of(making),
+                     outcome && !*outcome ? "  " + outcome->error().message : "");
+}
+
+nlohmann::ordered_json making_json(const PlanMaking& making) {
+  const auto outcome = making.outcome();
+  nlohmann::ordered_json json;
+  json["name"] = making.given().name;
+  json["plan"] = nlohmann::ordered_json::parse(format_plan_json(making.given()));
+  json["text"] = format_plan(making.given());
+  json["state"] = outcome ? "failed" : "indexing";
+  if (!outcome) json["percent"] = making.percent();
+  if (outcome && !*outcome) json["error"] = outcome->error().message;
+  return json;
+}
+
 nlohmann::ordered_json ranks_json(const PlanRun& run, const Staging& staging) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (size_t rank = 0; run.ranks_apart() && rank < run.readers().size(); ++rank) {
@@ -84,17 +102,30 @@ nlohmann::ordered_json divergence_json(const PlanRun& run) {
 
 }  // namespace
 
+std::string state_of(const PlanMaking& making) {
+  return making.outcome() ? "failed" : fmt::format("indexing {} %", making.percent());
+}
+
 std::string PlanManager::text() const {
   std::string out;
   const auto all = runs();
   for (const auto& [name, run] : *all) out += plan_text(*run, parts_.staging.ahead(name));
+  for (const auto& [name, making] : makings()) out += making_text(*making);
   return out;
 }
 
 Result<std::string> PlanManager::text(const std::string& name) const {
   const auto found = run(name);
-  if (!found) return no_such_plan(name);
-  return plan_text(*found, parts_.staging.ahead(name));
+  const auto making = this->making(name);
+  if (!found && !making) return no_such_plan(name);
+  return (found ? plan_text(*found, parts_.staging.ahead(name)) : "") + (making ? making_text(*making) : "");
+}
+
+Result<std::shared_ptr<PlanRun>> PlanManager::run_in_force(const std::string& name) const {
+  if (auto found = run(name)) return found;
+  if (const auto making = this->making(name))
+    return Error{EAGAIN, fmt::format("plan {} is not in force yet: {}", printable(name), state_of(*making))};
+  return no_such_plan(name);
 }
 
 uint64_t PlanManager::least_source_bytes(uint64_t homeless_bytes) const {
@@ -136,6 +167,7 @@ std::string PlanManager::json() const {
       plan["divergence"] = std::move(divergence);
     list.push_back(std::move(plan));
   }
+  for (const auto& [name, making] : makings()) list.push_back(making_json(*making));
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -144,6 +176,9 @@ std::string PlanManager::text_of_folder(std::string_view folder) const {
   for (const auto& [name, run] : *all) {
     if (run->given().root == folder) return format_plan(run->given());
   }
+  for (const auto& [name, making] : makings()) {
+    if (making->given().root == folder && !making->outcome()) return format_plan(making->given());
+  }
   return "";
 }
 
@@ -151,12 +186,17 @@ std::string PlanManager::texts() const {
   std::string texts;
   const auto all = runs();
   for (const auto& [name, run] : *all) texts += (texts.empty() ? "" : "\n") + format_plan(run->given());
+  for (const auto& [name, making] : makings()) {
+    if (!all->contains(name) && !making->outcome())
+      texts += (texts.empty() ? "" : "\n") + format_plan(making->given());
+  }
   return texts;
 }
 
 Result<std::string> PlanManager::next(const std::string& name, uint64_t count) const {
-  const auto found = run(name);
-  if (!found) return no_such_plan(name);
+  const auto in_force = run_in_force(name);
+  if (!in_force) return in_force.error();
+  const auto& found = *in_force;
   std::string out;
   struct Way {
     Horizon horizon;
@@ -182,8 +222,9 @@ Result<std::string> PlanManager::next(const std::string& name, uint64_t count) c
 }
 
 Result<std::string> PlanManager::check(const std::string& name) const {
-  const auto found = run(name);
-  if (!found) return no_such_plan(name);
+  const auto in_force = run_in_force(name);
+  if (!in_force) return in_force.error();
+  const auto& found = *in_force;
   const TrackerStatus s = found->status();
   const bool pass = s.out_of_order == 0 && s.in_order > 0;
   std::string out = s.in_order + s.out_of_order == 0 ? "nothing observed yet\n" : pass ? "pass\n" : "fail\n";

@@ -91,6 +91,9 @@ std::string fill(const Json& stats, const char* name, const std::string& pointer
 }
 
 std::string plan_line(const Json& before, const Json& plan, double seconds) {
+  if (text(plan, "/state") == "indexing")
+    return fmt::format("plan {}  indexing {:.0f} %", printable(text(plan, "/name")),
+                       number(plan, "/percent"));
   const double rate = passed(before, plan) / seconds;
   const double ahead = number(plan, "/ahead");
   std::string line =
@@ -103,6 +106,7 @@ std::string plan_line(const Json& before, const Json& plan, double seconds) {
 
 /// What the tracker found while the plan is suspended; empty otherwise.
 std::string trouble_line(const Json& plan) {
+  if (text(plan, "/state") == "failed") return "  " + printable(text(plan, "/error"));
   if (text(plan, "/state") != "suspended") return "";
   return "  left the plan at " + printable(text(plan, "/divergence/text"));
 }

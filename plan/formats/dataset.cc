@@ -111,7 +111,17 @@ SampleIndexResult make_sample_index(const PlanSpec& spec, const DatasetSource& s
         "n", std::to_string(spec.n),
         fmt::format("the dataset has {} samples (format={})", (*index)->size(), (*index)->format()));
   }
+  if (!spec.index.empty() && spec.index != identity_text(**index)) {
+    return plan_error("index", spec.index,
+                      fmt::format("this node finds other samples ({}): its files are not those of the node "
+                                  "that registered the plan",
+                                  identity_text(**index)));
+  }
   return index;
+}
+
+std::string identity_text(const SampleIndex& index) {
+  return index.identity() == 0 ? "" : fmt::format("{:016x}", index.identity());
 }
 
 }  // namespace clairfs

@@ -59,6 +59,9 @@ Result<std::string> read_list_file(const std::string& path, uint64_t most = kMax
 /// The plan's root folder. Errors: EINVAL when it is no folder of the dataset.
 Result<DatasetRoot> find_root(const PlanSpec& spec, const DatasetSource& source);
 
+/// As the plan key "index" has it; empty where the catalog alone says where the samples are.
+std::string identity_text(const SampleIndex& index);
+
 /// Numbers the samples as `spec.format` says; without one: imagefolder if torchvision would take the folder,
 /// else files. Takes time in the order of the catalog's size. Errors: EINVAL naming the key and the cause, or
 /// what the callbacks returned.

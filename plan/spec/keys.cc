@@ -192,6 +192,11 @@ bool accept_repeats(std::string& value) {
   return std::strtod(value.c_str(), nullptr) >= 1;
 }
 
+bool accept_identity(std::string& value) {
+  value = lower(value);
+  return value.size() == 16 && all_of(value, [](char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); });
+}
+
 constexpr bool kShown = true;
 // An epoch number and a sample number are 32 bits wide everywhere.
 constexpr uint64_t kMost32 = UINT32_MAX - 1;
@@ -234,6 +239,7 @@ const PlanKey kKeys[] = {
     text("split", &PlanSpec::split, accept_split, "want parts such as 969,30,1"),
     yes_or_no("allow_empty", &PlanSpec::allow_empty),
     number("n", &PlanSpec::n, 1, kMost32, "samples of the dataset"),
+    text("index", &PlanSpec::index, accept_identity, "want 16 hexadecimal digits, as a plan shows them"),
     text("sampler", &PlanSpec::sampler, accept_sampler, "want a sampler such as torch.distributed", kShown),
     text("seed", &PlanSpec::seed, accept_seed, "want a whole number, the seed the script gives its sampler",
          kShown),

@@ -163,6 +163,11 @@ Status check_lists(const PlanSpec& spec) {
 
 }  // namespace
 
+bool same_plan(PlanSpec a, const PlanSpec& b) {
+  if (a.index.empty() || b.index.empty()) a.index = b.index;
+  return a == b;
+}
+
 Status validate_plan(const PlanSpec& spec) {
   for (const auto check : {check_format, check_sampler, check_lists}) {
     if (Status status = check(spec); !status) return status;

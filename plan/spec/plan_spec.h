@@ -41,6 +41,7 @@ struct PlanSpec {
   std::string split;             ///< megatron: such as 969,30,1; empty: all documents are trained on
   bool allow_empty = false;      ///< imagefolder: class folders without an image are no error
   uint64_t n = 0;                ///< samples expected in the dataset; 0: as many as there are
+  std::string index;             ///< identity of the samples expected in packed files; empty: any
 
   // The order.
   std::string sampler = "torch.distributed";
@@ -108,6 +109,9 @@ struct PlanSpec {
   bool drops_in_sampler() const { return drop_last == "true" || drop_last == "sampler"; }
   bool drops_in_loader() const { return drop_last == "true" || drop_last == "loader"; }
 };
+
+/// Whether two nodes were told the same, though only one has found the samples yet.
+bool same_plan(PlanSpec a, const PlanSpec& b);
 
 /// Whether a value of list, weights or indices is a file named by a relative path; not "[3,1,2]", the values
 /// themselves.

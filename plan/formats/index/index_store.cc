@@ -41,18 +41,22 @@ std::string IndexStore::path(const IndexKey& key, const Catalog& catalog) const 
 }
 
 Result<Table> IndexStore::get(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog,
-                              const IndexWork* work, const Make& make) {
+                              IndexWork* work, const Make& make) {
   const std::string name = saved_index_name(*catalog, key);
+  if (work != nullptr) work->begin();
   {
     MutexLock lock(mutex_);
     while (known_[name].wanted) {
       if (work != nullptr && work->cancelled()) return Error{ECANCELED, "plan: cancelled"};
       changed_.wait_for(lock, kLook);
     }
-    if (Table table = known_[name].table.lock()) return table;
+    if (Table table = known_[name].table.lock()) {
+      if (work != nullptr) work->note_origin(IndexWork::Origin::memory, path(key, *catalog));
+      return table;
+    }
     known_[name].wanted = true;
   }
-  Result<Table> table = load_or_make(key, catalog, make);
+  Result<Table> table = load_or_make(key, catalog, work, make);
   MutexLock lock(mutex_);
   known_[name] = {table ? *table : nullptr, false};
   std::erase_if(known_,
@@ -62,13 +66,14 @@ Result<Table> IndexStore::get(const IndexKey& key, const std::shared_ptr<const C
 }
 
 Result<Table> IndexStore::load_or_make(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog,
-                                       const Make& make) const {
+                                       IndexWork* work, const Make& make) const {
   const std::string file = path(key, *catalog);
   if (!file.empty()) {
     Result<Table> loaded = load_index(file, key, catalog);
     if (loaded) {
       log_.info("index: {} of {} reloaded from {}", pluralize((*loaded)->size(), "sample", "samples"),
                 key.format, printable(file));
+      if (work != nullptr) work->note_origin(IndexWork::Origin::file, file);
       return loaded;
     }
     if (loaded.error().code != ENOENT)
@@ -78,6 +83,7 @@ Result<Table> IndexStore::load_or_make(const IndexKey& key, const std::shared_pt
   if (!made || file.empty()) return made;
   const Status saved = save_own_file(file, encode_index(**made, key, *catalog));
   if (!saved) log_.warn("index: not saved, the next mount makes it again: {}", saved.error().message);
+  if (saved && work != nullptr) work->note_origin(IndexWork::Origin::made, file);
   return made;
 }
 

@@ -29,9 +29,9 @@ class IndexStore {
   IndexStore(std::string directory, Logger& log) : directory_(std::move(directory)), log_(log) {}
 
   /// The index of that key: the one in memory, else the saved one, else that of `make`, which is saved. Who
-  /// asks for an index that somebody else is making waits for it; `work` may end that wait. Errors: those of
-  /// `make`; ECANCELED.
-  Result<Table> get(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog, const IndexWork* work,
+  /// asks for an index that somebody else is making waits for it; `work` may end that wait, or be null.
+  /// Errors: those of `make`; ECANCELED.
+  Result<Table> get(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog, IndexWork* work,
                     const Make& make);
 
   /// Where the index of that key is or would be saved; empty: nowhere.
@@ -43,7 +43,7 @@ class IndexStore {
     bool wanted = false;  ///< somebody is loading or making it
   };
   Result<Table> load_or_make(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog,
-                             const Make& make) const;
+                             IndexWork* work, const Make& make) const;
 
   const std::string directory_;
   Logger& log_;

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 namespace clairfs {
 
@@ -24,18 +26,35 @@ class IndexWork {
   }
   unsigned percent() const { return percent_; }
 
+  /// An index is needed that is not in memory: that may take long.
+  void begin() { begun_ = true; }
+  bool begun() const { return begun_; }
+
   void note_read(uint64_t bytes) { bytes_read_ += bytes; }
   uint64_t bytes_read() const { return bytes_read_; }  ///< of the dataset's files
+
+  /// Where the index came from in the end, and where it is saved, if it is.
+  enum class Origin { made, file, memory };
+  void note_origin(Origin origin, std::string file) {
+    origin_ = origin;
+    file_ = std::move(file);
+  }
+  Origin origin() const { return origin_; }          ///< for the thread that made it
+  const std::string& file() const { return file_; }  ///< as above
 
   /// The next read of the one who makes it fails.
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
 
  private:
-  uint64_t before_ = 0;  // of the thread that makes the index
+  // Of the thread that makes the index.
+  uint64_t before_ = 0;
   uint64_t parts_ = 1;
+  Origin origin_ = Origin::made;
+  std::string file_;
   std::atomic<unsigned> percent_{0};
   std::atomic<uint64_t> bytes_read_{0};
+  std::atomic<bool> begun_{false};
   std::atomic<bool> cancelled_{false};
 };
 

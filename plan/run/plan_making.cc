@@ -1,0 +1,46 @@
+#include "plan/run/plan_making.h"
+
+#include <chrono>
+#include <utility>
+
+namespace clairfs {
+namespace {
+
+// How often it is looked whether an index has been begun.
+constexpr auto kIndexLook = std::chrono::milliseconds(20);
+
+}  // namespace
+
+PlanMaking::PlanMaking(PlanSpec given, const DatasetSource& source, NodePlace place, NodeId origin,
+                       Finish finish)
+    : given_(std::move(given)), place_(place), origin_(origin), source_(source), finish_(std::move(finish)) {
+  source_.work = work_;
+}
+
+void PlanMaking::start() {
+  thread_ = NamedThread("plan-making", [this] { make(); });
+}
+
+void PlanMaking::make() {
+  const Status status = finish_(*this, PlanRun::make(given_, source_, place_));
+  const MutexLock lock(mutex_);
+  outcome_ = status;
+  ended_.notify_all();
+}
+
+std::optional<Status> PlanMaking::outcome() const {
+  const MutexLock lock(mutex_);
+  return outcome_;
+}
+
+std::optional<Status> PlanMaking::wait(Duration patience) const {
+  const auto patience_ends = std::chrono::steady_clock::now() + patience;
+  MutexLock lock(mutex_);
+  while (!outcome_) {
+    if (work_->begun() && std::chrono::steady_clock::now() >= patience_ends) return std::nullopt;
+    ended_.wait_for(lock, kIndexLook);
+  }
+  return outcome_;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,61 @@
+// A plan that is being made, on a thread of its own: to find its samples in packed files may take as long as
+// reading the files. Nobody who reads waits for it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cache/base/clock.h"
+#include "cache/base/mutex.h"
+#include "cache/base/thread.h"
+#include "plan/formats/index/index_work.h"
+#include "plan/run/plan_run.h"
+
+namespace clairfs {
+
+/// Thread-safe.
+class PlanMaking {
+ public:
+  /// Called once, on the plan's thread, with what was made; says what became of the plan.
+  using Finish = std::function<Status(PlanMaking& making, Result<std::shared_ptr<PlanRun>> made)>;
+
+  /// What `finish` uses outlives the making. `origin`: the node that the plan was registered on.
+  PlanMaking(PlanSpec given, const DatasetSource& source, NodePlace place, NodeId origin, Finish finish);
+  /// Cancels it and waits for its thread.
+  ~PlanMaking() { cancel(); }
+  /// Begins. Once.
+  void start();
+
+  const PlanSpec& given() const { return given_; }
+  NodeId origin() const { return origin_; }
+
+  /// What became of it: waits for that, but no longer than `patience` for an index. Nothing: it goes on.
+  std::optional<Status> wait(Duration patience) const;
+  /// The same without waiting.
+  std::optional<Status> outcome() const;
+
+  /// Of its index.
+  unsigned percent() const { return work_->percent(); }
+  const IndexWork& work() const { return *work_; }
+  /// Its next read fails.
+  void cancel() { work_->cancel(); }
+
+ private:
+  void make();
+
+  const PlanSpec given_;
+  const NodePlace place_;
+  const NodeId origin_;
+  const std::shared_ptr<IndexWork> work_ = std::make_shared<IndexWork>();
+  DatasetSource source_;
+  const Finish finish_;
+  mutable Mutex mutex_;  // leaf
+  mutable CondVar ended_;
+  std::optional<Status> outcome_ GUARDED_BY(mutex_);
+  NamedThread thread_;  // last: ends before the others go
+};
+
+}  // namespace clairfs

@@ -1,0 +1,137 @@
+"""The indexes of packed files on real mounts: made once, ahead if asked for, and nobody waits for a long one."""
+
+import os
+import random
+import subprocess
+
+import clairmount
+import pytest
+from planning import cancel, plan, register
+
+lmdb = pytest.importorskip("lmdb")
+
+PLAN = "format=lmdb file=rows.lmdb keys=decimal shuffle=false"
+
+
+def write_rows(folder, count, size):
+    folder.mkdir(exist_ok=True)
+    rng = random.Random(1)
+    values = [rng.randbytes(size + i % 7) for i in range(count)]
+    with lmdb.open(str(folder / "rows.lmdb"), subdir=False, map_size=1 << 32) as env, env.begin(write=True) as txn:
+        for i, value in enumerate(values):
+            txn.put(b"%d" % i, value)
+    return values
+
+
+def index(path, *words):
+    done = subprocess.run([clairmount.binary(), "index", path, *words], capture_output=True, text=True, timeout=60,
+                          check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def pfs_bytes(mount):
+    return mount.stat("pfs.bytes")
+
+
+def in_force(mount):
+    clairmount.wait_until(lambda: "ahead" in plan(mount), "the plan to be in force")
+
+
+def test_an_index_is_made_ahead_and_serves_plans_and_mounts(tmp):
+    values = write_rows(tmp / "src", 1000, 9000)
+    with clairmount.clairfs(tmp / "src", "--ram", "16M") as mount:
+        status, report = index(mount.path / "rows.lmdb", "keys=decimal")
+        assert status == 0, report
+        assert "samples  1000 in 1 file (format=lmdb)" in report
+        assert "smallest 8.8 KiB, largest 8.8 KiB" in report
+        assert "saved in" in report
+        (saved,) = (mount.catalog_dir / "index").iterdir()
+        assert str(saved) in report
+        assert (saved.stat().st_mode & 0o7777, saved.parent.stat().st_mode & 0o7777) == (0o600, 0o700)
+        read = pfs_bytes(mount)
+        assert 0 < read < sum(map(len, values)) / 50
+        status, report = index(mount.path / "rows.lmdb", "keys=decimal")
+        assert status == 0, report
+        assert "reloaded" in report
+        assert pfs_bytes(mount) == read
+
+        mount.remount()
+        assert index(mount.path / "rows.lmdb", "keys=decimal")[0] == 0
+        assert pfs_bytes(mount) == 0  # of this mount
+        register(mount, PLAN)
+        assert plan(mount)["samples"] == 1000
+
+
+def test_an_index_that_is_damaged_or_of_a_changed_file_is_made_anew(tmp):
+    write_rows(tmp / "src", 1000, 9000)
+    with clairmount.clairfs(tmp / "src", "--ram", "16M") as mount:
+        assert index(mount.path / "rows.lmdb")[0] == 0
+        (saved,) = (mount.catalog_dir / "index").iterdir()
+        damaged = bytearray(saved.read_bytes())
+        damaged[-5] ^= 1
+        saved.write_bytes(damaged)
+        status, report = index(mount.path / "rows.lmdb")
+        assert (status, "made in" in report) == (0, True), report
+        assert "checksum" in mount.log()
+        mount.umount()
+        (tmp / "src/rows.lmdb").unlink()
+        write_rows(tmp / "src", 500, 9000)
+        mount.remount()
+        status, report = index(mount.path / "rows.lmdb")
+        assert (status, "samples  500 " in report) == (0, True), report
+        assert "rows.lmdb has changed since" in mount.log()
+
+
+def test_what_cannot_be_indexed_is_refused_with_the_reason(tmp):
+    write_rows(tmp / "src", 10, 100)
+    (tmp / "src/torn.mdb").write_bytes(b"no database" * 1000)
+    with clairmount.clairfs(tmp / "src") as mount:
+        for words, reason in (
+            (["none.lmdb"], "no such file"),
+            (["torn.mdb"], "is no LMDB"),
+            (["rows.lmdb", "--format", "tar"], "format"),
+            (["rows.lmdb", "sed=1"], "sed"),
+            (["rows.dat"], "want --format"),
+        ):
+            status, report = index(mount.path / words[0], *words[1:])
+            assert status != 0 and reason in report, (words, report)
+
+
+def test_nobody_waits_for_a_long_index(tmp):
+    values = write_rows(tmp / "src", 1000, 9000)
+    with clairmount.slowfs(tmp / "src") as pfs, clairmount.clairfs(pfs.path, "--ram", "16M") as mount:
+        pfs.command("hang rows.lmdb 10")  # seconds
+        register(mount, PLAN)  # returns
+        assert plan(mount)["state"] == "indexing"
+        assert "state indexing 0 %" in mount.control("plan")
+        assert "indexing 0 %" in mount.control("status")
+        top = subprocess.run([clairmount.binary(), "top", "--once", "--interval", "0.1", mount.path],
+                             capture_output=True, text=True, timeout=60, check=True)
+        assert "indexing 0 %" in top.stdout
+        cancel(mount)
+        assert mount.stats()["plan_list"] == []
+        register(mount, PLAN)
+        assert plan(mount)["state"] == "indexing"
+        pfs.command("clear")
+        in_force(mount)
+        with lmdb.open(str(mount.path / "rows.lmdb"), subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
+            for i, value in enumerate(values):
+                assert txn.get(b"%d" % i) == value
+        assert os.listdir(mount.catalog_dir / "index")
+
+
+def test_records_inside_leaves_leave_the_source_once(tmp):
+    """Their index is nearly the whole file, and so is the warm-up."""
+    values = write_rows(tmp / "src", 8000, 1000)
+    size = (tmp / "src/rows.lmdb").stat().st_size
+    text = "format=lmdb file=rows.lmdb keys=decimal sampler=torch.distributed world=1 batch=8 seed=5 epochs=2"
+    words = [clairmount.binary(), "plan", "order", f"{text} root='{tmp / 'src'}'", "--rank", "0", "--epoch"]
+    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", "2M") as mount:
+        register(mount, text)
+        in_force(mount)
+        with lmdb.open(str(mount.path / "rows.lmdb"), subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
+            for epoch in "01":
+                order = subprocess.run([*words, epoch], check=True, capture_output=True, timeout=60).stdout.split()
+                for i in map(int, order):
+                    assert txn.get(b"%d" % i) == values[i]
+        assert pfs_bytes(mount) <= 1.1 * size

@@ -1,0 +1,205 @@
+#include "plan/plan_manager.h"
+
+#include <cerrno>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "plan/formats/index/index_store.h"
+#include "tests/support/dataset_fixture.h"
+#include "tests/support/eventually.h"
+#include "tests/support/staging_fixture.h"
+
+using namespace clairfs;
+
+namespace {
+
+/// The dataset t.bin, t.idx of Megatron's: three sequences.
+void write_sequences(const TempTree& tree) {
+  std::string idx("MMIDIDX\0\0", 9);
+  const auto number = [&](uint64_t value, int width) {
+    for (int i = 0; i < width; ++i) idx += static_cast<char>(value >> (8 * i));
+  };
+  number(1, 8);
+  number(4, 1);
+  number(3, 8);
+  number(3, 8);
+  for (const uint64_t length : {5, 6, 7}) number(length, 4);
+  for (const uint64_t offset : {0, 20, 44}) number(offset, 8);
+  tree.write("t.bin", 100);
+  std::ofstream(tree.at("t.idx"), std::ios::binary) << idx;
+}
+
+constexpr const char* kSlow = "format=megatron file=t.bin shuffle=false";
+
+/// A manager whose source answers when the test says so.
+struct ManagerFixture {
+  ManagerFixture() : staged(20, 5000, "name=before format=files shuffle=false", 1 << 20, 1 << 20) {
+    write_sequences(tree);
+    PlanManager::Parts parts{scanned(tree), {NodeId(0), 1}, *staged.staging,
+                             clock,         staged.metrics, staged.log.logger()};
+    parts.dataset.indexes = &indexes;
+    parts.dataset.read_bytes = [this, read = parts.dataset.read_bytes](FileId file, uint64_t offset,
+                                                                       uint32_t length) {
+      MutexLock lock(mutex);
+      ++waiting;
+      while (!answers) changed.wait(lock);
+      return broken ? Result<std::string>(Error{EIO, "read t.idx: Input/output error"})
+                    : read(file, offset, length);
+    };
+    parts.announce = [this](const PlanChange& change) {
+      announced.push_back(change.name + ":" + change.text);
+    };
+    parts.index_patience = Duration(0);
+    plans.emplace(std::move(parts));
+  }
+  ~ManagerFixture() {
+    answer();
+    plans.reset();
+  }
+  void answer() {
+    MutexLock lock(mutex);
+    answers = true;
+    changed.notify_all();
+  }
+  bool reads() {
+    return eventually([this] {
+      MutexLock lock(mutex);
+      return waiting > 0;
+    });
+  }
+  bool shows(const std::string& part) const { return plans->text().find(part) != std::string::npos; }
+
+  TempTree tree;
+  SteadyClock clock;
+  StagingFixture staged;
+  IndexStore indexes{"", staged.log.logger()};
+  Mutex mutex;
+  CondVar changed;
+  int waiting GUARDED_BY(mutex) = 0;
+  bool answers GUARDED_BY(mutex) = false;
+  bool broken GUARDED_BY(mutex) = false;
+  std::vector<std::string> announced;
+  std::optional<PlanManager> plans;
+};
+
+}  // namespace
+
+TEST_CASE("who registers a plan does not wait for a long index, and others can go on") {
+  ManagerFixture f;
+  const auto submitted = f.plans->submit(kSlow);
+  REQUIRE(submitted);
+  CHECK(submitted->find("format=megatron") != std::string::npos);
+  REQUIRE(f.reads());
+  CHECK(f.shows("state indexing 0 %"));
+  const auto json = nlohmann::json::parse(f.plans->json());
+  REQUIRE(json.size() == 1);
+  CHECK(json[0]["state"] == "indexing");
+  CHECK(json[0]["percent"] == 0);
+  CHECK(f.plans->texts() == *submitted);
+  CHECK(f.plans->text_of_folder("") == *submitted);
+  const auto next = f.plans->next("default", 1);
+  REQUIRE(!next);
+  CHECK(next.error().code == EAGAIN);
+  CHECK(next.error().message.find("indexing 0 %") != std::string::npos);
+  CHECK(f.announced.empty());
+
+  REQUIRE(f.plans->submit("name=other format=files shuffle=false"));
+  CHECK(f.plans->next("other", 1).value() == "t.bin\n");
+  REQUIRE(f.plans->submit(kSlow));  // the same: nothing begins anew
+  {
+    MutexLock lock(f.mutex);
+    CHECK(f.waiting == 1);
+  }
+  f.answer();
+  REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
+  CHECK(f.plans->next("default", 1).value() == "t.bin#0\n");
+  CHECK(!f.shows("indexing"));
+  REQUIRE(
+      eventually([&] { return f.plans->text("default").value().find("3 samples") != std::string::npos; }));
+}
+
+TEST_CASE("a plan whose index is being made can be cancelled, and comes not back") {
+  ManagerFixture f;
+  REQUIRE(f.plans->submit(kSlow));
+  REQUIRE(f.reads());
+  REQUIRE(f.plans->cancel("default"));
+  CHECK(f.plans->text().empty());
+  CHECK(f.plans->cancel("default").error().code == ENOENT);
+  f.answer();
+  f.plans->stop();  // the thread that made it has ended
+  CHECK(f.plans->text().empty());
+  CHECK(!f.staged.log.has("refused"));
+}
+
+TEST_CASE("a plan that is refused after its index says why, until it is registered again") {
+  ManagerFixture f;
+  {
+    MutexLock lock(f.mutex);
+    f.broken = true;
+  }
+  REQUIRE(f.plans->submit(kSlow));
+  f.answer();
+  REQUIRE(eventually([&] { return f.shows("state failed"); }));
+  CHECK(f.shows("Input/output error"));
+  CHECK(f.plans->last_error().find("Input/output error") != std::string::npos);
+  const auto json = nlohmann::json::parse(f.plans->json());
+  CHECK(json[0]["state"] == "failed");
+  CHECK(json[0]["error"].get<std::string>().find("Input/output error") != std::string::npos);
+  {
+    MutexLock lock(f.mutex);
+    f.broken = false;
+  }
+  REQUIRE(f.plans->submit(kSlow));
+  REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
+  CHECK(!f.shows("failed"));
+  CHECK(f.plans->last_error().empty());
+}
+
+TEST_CASE("a plan stays in force until what replaces it is made") {
+  ManagerFixture f;
+  REQUIRE(f.plans->submit("format=files shuffle=false"));
+  REQUIRE(f.plans->submit(kSlow));
+  REQUIRE(f.reads());
+  CHECK(f.plans->next("default", 1).value() == "t.bin\n");
+  CHECK(f.shows("indexing"));
+  REQUIRE(f.plans->submit("format=files shuffle=false"));  // back to what is in force
+  CHECK(!f.shows("indexing"));
+  REQUIRE(f.plans->submit(kSlow));
+  f.answer();
+  REQUIRE(eventually([&] { return f.plans->next("default", 1).value() == "t.bin#0\n"; }));
+}
+
+TEST_CASE("plans are announced once they are in force, and their cancellation") {
+  ManagerFixture f;
+  f.answer();
+  REQUIRE(f.plans->submit(kSlow));
+  REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
+  REQUIRE(f.plans->cancel("default"));
+  REQUIRE(f.announced.size() == 2);
+  CHECK(f.announced[0].find(" index=") != std::string::npos);
+  CHECK(f.announced[1] == "default:");
+  CHECK(!f.plans->submit("format=megatron file=none.bin"));
+  CHECK(f.announced.size() == 2);
+}
+
+TEST_CASE("a node that finds other samples than the one that registered the plan refuses it") {
+  ManagerFixture f;
+  f.answer();
+  REQUIRE(f.plans->submit(kSlow));
+  const std::string told = f.announced.at(0).substr(std::string("default:").size());
+  REQUIRE(f.plans->take_over({"default", told, NodeId(0)}));  // what a node hears of its own plan
+  CHECK(!f.shows("indexing"));
+
+  REQUIRE(f.plans->cancel("default"));
+  REQUIRE(f.plans->take_over({"default", told, NodeId(1)}));
+  REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
+  REQUIRE(f.plans->submit(kSlow));  // the same plan, as people write it
+
+  std::string other = told;
+  const size_t digit = other.find("index=") + 6;
+  other[digit] = other[digit] == '0' ? '1' : '0';
+  REQUIRE(f.plans->take_over({"default", other, NodeId(1)}));
+  REQUIRE(eventually([&] { return f.shows("state failed"); }));
+  CHECK(f.shows("its files are not those of the node that registered the plan"));
+}
