@@ -56,7 +56,9 @@ Result<std::string> run_control_command(PlanManager& plans, std::string_view com
   if (verb == "json") return plans.json();
   if (verb == "next") return next_files(plans, rest);
   if (verb == "check") return plans.check(name_or_default(rest));
-  return Error{EINVAL, fmt::format("'{}' is no command; want plan, cancel, show, json, next or check", verb)};
+  if (verb == "index") return plans.index(rest);
+  return Error{EINVAL,
+               fmt::format("'{}' is no command; want plan, cancel, show, json, next, check or index", verb)};
 }
 
 Status write_plan_file(PlanManager& plans, std::string_view text) {

@@ -6,6 +6,7 @@
 //   json                 all plans as a JSON array
 //   next [NAME] COUNT    the next files of a plan
 //   check [NAME]         predicted against observed so far
+//   index TEXT           makes the index of a plan's samples (IndexAhead); answers at once, how far it is
 #pragma once
 
 #include <cstdint>

@@ -68,6 +68,7 @@ std::unique_ptr<CLI::App> make_app(int& status) {
   add_status_command(*app, status);
   add_warmup_command(*app, status);
   add_plan_command(*app, status);
+  add_index_command(*app, status);
   add_top_command(*app, status);
   add_simulate_command(*app, status);
   add_calibrate_command(*app, status);

@@ -19,6 +19,7 @@ void add_umount_command(CLI::App& app, int& status);
 void add_status_command(CLI::App& app, int& status);
 void add_warmup_command(CLI::App& app, int& status);
 void add_plan_command(CLI::App& app, int& status);
+void add_index_command(CLI::App& app, int& status);
 void add_simulate_command(CLI::App& app, int& status);
 void add_calibrate_command(CLI::App& app, int& status);
 void add_top_command(CLI::App& app, int& status);

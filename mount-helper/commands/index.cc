@@ -1,0 +1,114 @@
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "cache/base/text.h"
+#include "mount-helper/commands/commands.h"
+#include "mount-helper/commands/control_client.h"
+#include "mount-helper/commands/progress_bar.h"
+
+namespace clairfs {
+namespace {
+
+constexpr int kAnswerSeconds = 30;  // an answer takes milliseconds, but may wait for that of another command
+constexpr auto kAskAgain = std::chrono::milliseconds(100);
+
+struct IndexArguments {
+  std::string file;
+  std::string format;
+  std::vector<std::string> words;
+};
+
+/// The format that a file's name speaks of; empty if none.
+std::string format_by_name(const std::string& name) {
+  struct Ending {
+    std::string_view ending;
+    std::string_view format;
+  };
+  constexpr std::array<Ending, 4> kEndings{
+      Ending{".mdb", "lmdb"}, {".lmdb", "lmdb"}, {".npy", "npy"}, {".bin", "megatron"}};
+  for (const Ending& known : kEndings) {
+    if (name.ends_with(known.ending)) return std::string(known.format);
+  }
+  return "";
+}
+
+// What the plan says of the order does not matter.
+Result<std::string> index_plan(const IndexArguments& arguments, const std::string& name,
+                               const ControlledMount& mount) {
+  const std::string format = arguments.format.empty() ? format_by_name(name) : arguments.format;
+  if (format.empty())
+    return Error{EINVAL, fmt::format("the name {} does not tell the format; want --format", name)};
+  const std::string file = mount.folder.empty() ? name : mount.folder + "/" + name;
+  std::vector<std::string> words{"name=index", "shuffle=false",    "epochs=1",
+                                 "root=.",     "format=" + format, "file=" + file};
+  words.insert(words.end(), arguments.words.begin(), arguments.words.end());
+  std::error_code failure;
+  const std::string here = std::filesystem::current_path(failure);
+  if (failure) return system_error(failure.value(), "find the current directory");
+  return plan_to_register(plan_text_of(words), mount, here);
+}
+
+/// "indexing 12 %"
+std::optional<double> share_of(std::string_view answer) {
+  constexpr std::string_view kIndexing = "indexing ";
+  if (!answer.starts_with(kIndexing)) return std::nullopt;
+  answer.remove_prefix(kIndexing.size());
+  const auto percent = parse_whole<unsigned>(answer.substr(0, answer.find(' ')));
+  return percent ? std::optional(*percent / 100.0) : std::nullopt;
+}
+
+// A pattern is no file: its folder leads to the mount.
+int index_command(const IndexArguments& arguments) {
+  std::filesystem::path file(arguments.file);
+  if (!file.has_filename()) file = file.parent_path();
+  const auto mount = find_controlled_mount(file.has_parent_path() ? file.parent_path().string() : ".");
+  if (!mount) return fail(mount.error());
+  const auto plan = index_plan(arguments, file.filename(), *mount);
+  if (!plan) return fail(plan.error());
+  const SteadyClock clock;
+  const TimePoint begun = clock.now();
+  ProgressBar bar(stderr, clock);
+  for (;;) {
+    const auto answer = ask_mount(*mount, "index " + *plan, kAnswerSeconds);
+    if (!answer) {
+      bar.clear();
+      return fail(answer.error());
+    }
+    const auto share = share_of(*answer);
+    if (!share) {
+      bar.clear();
+      return print_answer(*answer);
+    }
+    bar.show(progress_text(*share, "indexing", clock.now() - begun));
+    std::this_thread::sleep_for(kAskAgain);
+  }
+}
+
+}  // namespace
+
+void add_index_command(CLI::App& app, int& status) {
+  CLI::App* command =
+      app.add_subcommand("index", "Find the records of a packed file ahead of a plan, and say what they are");
+  command->footer(
+      "Example: clairfs index /mnt/data/train.lmdb keys=decimal\n"
+      "The index is saved; a plan with the same keys begins at once.");
+  const auto arguments = std::make_shared<IndexArguments>();
+  command
+      ->add_option("FILE", arguments->file,
+                   "The packed file below a mountpoint, or a pattern for several, in quotes")
+      ->required();
+  command->add_option("KEY=VALUE", arguments->words, "Keys of the plan that say what its samples are")
+      ->type_name("")
+      ->expected(-1);
+  command->add_option("--format", arguments->format, "The plan's format (default: by the file's name)")
+      ->type_name("FORMAT");
+  command->callback([arguments, &status] { status = index_command(*arguments); });
+}
+
+}  // namespace clairfs
