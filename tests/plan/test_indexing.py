@@ -65,19 +65,19 @@ def test_an_index_is_made_ahead_and_serves_plans_and_mounts(tmp):
 def test_an_index_that_is_damaged_or_of_a_changed_file_is_made_anew(tmp):
     write_rows(tmp / "src", 1000, 9000)
     with clairmount.clairfs(tmp / "src", "--ram", "16M") as mount:
-        assert index(mount.path / "rows.lmdb")[0] == 0
+        assert index(mount.path / "rows.lmdb", "keys=decimal")[0] == 0
         (saved,) = (mount.catalog_dir / "index").iterdir()
         damaged = bytearray(saved.read_bytes())
         damaged[-5] ^= 1
         saved.write_bytes(damaged)
-        status, report = index(mount.path / "rows.lmdb")
+        status, report = index(mount.path / "rows.lmdb", "keys=decimal")
         assert (status, "made in" in report) == (0, True), report
         assert "checksum" in mount.log()
         mount.umount()
         (tmp / "src/rows.lmdb").unlink()
         write_rows(tmp / "src", 500, 9000)
         mount.remount()
-        status, report = index(mount.path / "rows.lmdb")
+        status, report = index(mount.path / "rows.lmdb", "keys=decimal")
         assert (status, "samples  500 " in report) == (0, True), report
         assert "rows.lmdb has changed since" in mount.log()
 
@@ -87,10 +87,11 @@ def test_what_cannot_be_indexed_is_refused_with_the_reason(tmp):
     (tmp / "src/torn.mdb").write_bytes(b"no database" * 1000)
     with clairmount.clairfs(tmp / "src") as mount:
         for words, reason in (
-            (["none.lmdb"], "no such file"),
-            (["torn.mdb"], "is no LMDB"),
+            (["none.lmdb", "keys=decimal"], "no such file"),
+            (["torn.mdb", "keys=decimal"], "LMDB"),
+            (["rows.lmdb"], "keys"),
             (["rows.lmdb", "--format", "tar"], "format"),
-            (["rows.lmdb", "sed=1"], "sed"),
+            (["rows.lmdb", "keys=decimal", "sed=1"], "sed"),
             (["rows.dat"], "want --format"),
         ):
             status, report = index(mount.path / words[0], *words[1:])
