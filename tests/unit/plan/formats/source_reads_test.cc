@@ -33,7 +33,7 @@ struct ReadsFixture {
 
   CapturedLog log;
   Metrics metrics;
-  FakeSource source;
+  FakeSource source{FakeSource::Answers::at_once};
   const std::shared_ptr<const Catalog> catalog = made_up_catalog({20 * kChunk + 5, 3 * kChunk}, kChunk);
   NextUsePolicy policy{*catalog};
   std::unique_ptr<ChunkCache> cache;
