@@ -139,23 +139,43 @@ std::optional<PageRange> Staging::sentinel_page(const Lane& lane, uint64_t posit
 }
 
 bool Staging::tells(const Lane& lane, uint64_t position, const PageRange& page, bool nearly) const {
+  // If a reader that goes on past a record may ask for the page as close as this, little is wrong with the
+  // position.
+  const uint64_t close = nearly ? 64 : 0;
   const SampleIndex& index = lane.reader->index();
   const uint32_t own = lane.horizon.sample_at(position);
-  // A reader that goes on past a record may ask for the page. If it is as close as this, little is wrong with
-  // the position: records shorter than a buffer that are read in the order of the file.
-  const uint64_t close = nearly ? 64 + kPageSize / std::max<uint64_t>(index.range(own, 0).length, 1) : 0;
   bool alone = true;
   const auto look = [&](uint64_t begin, uint64_t end, uint64_t before) {
     index.samples_of(page.file, begin, end - begin, [&](uint32_t sample) {
-      if (sample == own || !alone) return;
+      if (sample == own || !alone || !takes(index, sample, page)) return;
       alone = !lane.horizon.uses_within(sample, lane.safe, before) && !staged_elsewhere(lane, sample);
     });
   };
   look(page.begin, page.end, position);
   const uint64_t reach = std::min<uint64_t>(page.begin, index.read_block() - 1);
-  if (alone && reach > 0)
-    look(page.begin - reach, page.begin, std::max(lane.safe, position - std::min(position, close)));
+  if (!alone || reach == 0) return alone;
+  const uint64_t before = std::min(first_of_run(lane, position, page), position - std::min(position, close));
+  look(page.begin - reach, page.begin, std::max(lane.safe, before));
   return alone;
+}
+
+/// Whether a reader of the sample takes the page, maybe because it goes on past the sample's end.
+bool Staging::takes(const SampleIndex& index, uint32_t sample, const PageRange& page) {
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
+    const ByteRange range = index.range(sample, piece);
+    if (range.file == page.file && range.offset < page.end && index.read_end(range) > page.begin) return true;
+  }
+  return false;
+}
+
+/// From which position on the readers of all samples up to this one take the page: records in the order of
+/// their file, shorter than what is read at a time. Whoever has read the first of them has read them all.
+uint64_t Staging::first_of_run(const Lane& lane, uint64_t position, const PageRange& page) {
+  constexpr uint64_t kMost = 1024;  // records of 64 bytes that are read 64 KiB at a time
+  const uint64_t least = std::max({lane.safe, lane.horizon.begin(), position - std::min(position, kMost)});
+  uint64_t first = position;
+  while (first > least && takes(lane.reader->index(), lane.horizon.sample_at(first - 1), page)) --first;
+  return first;
 }
 
 // The page is left out of what is pushed from now on. It may be there from an earlier reader or plan.

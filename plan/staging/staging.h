@@ -143,6 +143,8 @@ class Staging {
   void choose_sentinel(Lane& lane, const Unit& unit);
   std::optional<PageRange> sentinel_page(const Lane& lane, uint64_t position, bool nearly) const;
   bool tells(const Lane& lane, uint64_t position, const PageRange& page, bool nearly) const;
+  static bool takes(const SampleIndex& index, uint32_t sample, const PageRange& page);
+  static uint64_t first_of_run(const Lane& lane, uint64_t position, const PageRange& page);
   bool is_last_to_tell(const Lane& lane, uint64_t position) const;
   void leave_open(Lane& lane, uint64_t position);
   void leave_open_again(Lane& lane);
