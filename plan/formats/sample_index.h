@@ -50,12 +50,14 @@ class SampleIndex {
 
   /// Whether a file may hold several samples, so that its pages and chunks may be those of several.
   virtual bool shares_files() const { return false; }
+  /// Whether bytes may belong to several samples: rows that were compressed together.
+  virtual bool shares_bytes() const { return false; }
 
   /// Readers of the format may take a piece in blocks of so many bytes from its beginning on, and so read on
   /// past its end; 1 where they map files or read without a buffer.
   virtual uint32_t read_block() const { return 1; }
   /// Where, in the file, a reader of the piece stops at the latest: maybe beyond the file's end.
-  uint64_t read_end(const ByteRange& piece) const {
+  virtual uint64_t read_end(const ByteRange& piece) const {
     const uint64_t block = read_block();
     return piece.offset + (piece.length + block - 1) / block * block;
   }

@@ -40,9 +40,25 @@ uint64_t bytes_of(const SampleIndex& index, uint32_t sample) {
   return bytes;
 }
 
+/// Bytes of some sample: what several have counts once.
 uint64_t sum_bytes(const SampleIndex& index) {
   uint64_t bytes = 0;
-  for (uint32_t sample = 0; sample < index.size(); ++sample) bytes += bytes_of(index, sample);
+  std::vector<ByteRange> ranges;
+  for (uint32_t sample = 0; sample < index.size(); ++sample) {
+    bytes += bytes_of(index, sample);
+    for (uint32_t piece = 0; index.shares_bytes() && piece < index.range_count(sample); ++piece)
+      ranges.push_back(index.range(sample, piece));
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) {
+    return std::pair(a.file, a.offset) < std::pair(b.file, b.offset);
+  });
+  ByteRange before{};
+  for (const ByteRange& range : ranges) {
+    const uint64_t end = range.offset + range.length;
+    const uint64_t reach = before.file == range.file ? before.offset + before.length : 0;
+    if (reach > range.offset) bytes -= std::min(reach, end) - range.offset;
+    if (end > reach || before.file != range.file) before = range;
+  }
   return bytes;
 }
 

@@ -23,6 +23,7 @@ PageLedger::Cover PageLedger::cover(const ByteRange& range) const {
                  std::min(round_to_pages(index_.read_end(range)), size)};
   cover.inner_begin = round_to_pages(range.offset + before);
   cover.inner_end = std::max(past >= size ? size : page_floor(past), cover.inner_begin);
+  if (index_.shares_bytes()) cover.inner_end = cover.inner_begin;
   return cover;
 }
 

@@ -59,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto empty = RecordTableBuilder(catalog, "lmdb").finish();
   static const auto start = [] {
     auto image = encode_index(*empty, key, *catalog);
-    constexpr size_t kEmptyTable = 10 * sizeof(uint64_t) + 2 * sizeof(uint32_t);
+    constexpr size_t kEmptyTable = 11 * sizeof(uint64_t) + 3 * sizeof(uint32_t);
     image.resize(image.size() - kEmptyTable);
     return image;
   }();

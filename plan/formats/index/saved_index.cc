@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<char, 8> kIndexMagic{'C', 'L', 'A', 'I', 'R', 'I', 'D', 'X'};
 /// Counted up with every change to the layout, and to what any format makes of its files.
-constexpr uint32_t kIndexVersion = 1;
+constexpr uint32_t kIndexVersion = 2;
 /// Reads differently on a machine of the other byte order.
 constexpr uint32_t kIndexByteOrder = 0x01020304;
 constexpr size_t kChecksumAt = kIndexMagic.size() + sizeof kIndexVersion + sizeof kIndexByteOrder;

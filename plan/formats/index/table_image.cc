@@ -23,6 +23,39 @@ std::optional<CompactNumbers> read_numbers(ImageReader& from) {
   return CompactNumbers(std::move(*low), std::move(*high));
 }
 
+void write_places(std::span<const ByteRange> places, std::span<const FileId> files, ImageWriter& to) {
+  to.put(uint64_t{places.size()});
+  for (const ByteRange& range : places) {
+    to.put(number_of(files, range.file));
+    to.put(range.offset);
+    to.put(range.length);
+  }
+}
+
+/// Ranges within the files, that follow one another. Nothing where they do not.
+std::optional<std::vector<ByteRange>> read_places(ImageReader& from, std::span<const FileId> files,
+                                                  const Catalog& catalog) {
+  std::vector<ByteRange> places;
+  const auto count = from.get<uint64_t>();
+  for (uint64_t i = 0; count && i < *count; ++i) {
+    const auto file = from.get<uint32_t>();
+    const auto offset = from.get<uint64_t>();
+    const auto length = from.get<uint64_t>();
+    if (!file || !offset || !length || *file >= files.size()) return std::nullopt;
+    const ByteRange range{files[*file], *offset, *length};
+    const uint64_t size = catalog.stamp(range.file).size;
+    if (range.length == 0 || range.offset > size || range.length > size - range.offset) return std::nullopt;
+    if (!places.empty()) {
+      const ByteRange& before = places.back();
+      const bool ascends = before.file < range.file ||
+                           (before.file == range.file && before.offset + before.length <= range.offset);
+      if (!ascends) return std::nullopt;
+    }
+    places.push_back(range);
+  }
+  return count ? std::optional(std::move(places)) : std::nullopt;
+}
+
 }  // namespace
 
 void TableImage::write(const RecordTable& table, std::span<const FileId> files, ImageWriter& to) {
@@ -31,17 +64,14 @@ void TableImage::write(const RecordTable& table, std::span<const FileId> files, 
   to.put_array(std::span<const uint32_t>(numbers));
   to.put(table.samples_);
   to.put(table.read_block_);
+  to.put(uint32_t{table.shares_bytes_});
   write_numbers(table.addresses_, to);
   write_numbers(table.lengths_, to);
   to.put_array(std::span<const uint32_t>(table.starts_));
   to.put_array(std::span<const uint32_t>(table.by_address_));
   write_numbers(table.reach_, to);
-  to.put(uint64_t{table.shared_.size()});
-  for (const ByteRange& range : table.shared_) {
-    to.put(number_of(files, range.file));
-    to.put(range.offset);
-    to.put(range.length);
-  }
+  write_places(table.shared_, files, to);
+  write_places(table.read_on_, files, to);
 }
 
 std::shared_ptr<const RecordTable> TableImage::read(ImageReader& from, std::span<const FileId> files,
@@ -75,16 +105,18 @@ bool TableImage::read_files(ImageReader& from, std::span<const FileId> files, Re
 bool TableImage::read_ranges(ImageReader& from, RecordTable& table) {
   const auto samples = from.get<uint32_t>();
   const auto read_block = from.get<uint32_t>();
+  const auto shares_bytes = from.get<uint32_t>();
   auto addresses = read_numbers(from);
   auto lengths = read_numbers(from);
   auto starts = from.get_array<uint32_t>();
   auto by_address = from.get_array<uint32_t>();
   auto reach = read_numbers(from);
-  if (!samples || !read_block || *read_block == 0 || !addresses || !lengths || !starts || !by_address ||
-      !reach)
+  if (!samples || !read_block || *read_block == 0 || !shares_bytes || *shares_bytes > 1 || !addresses ||
+      !lengths || !starts || !by_address || !reach)
     return false;
   table.samples_ = *samples;
   table.read_block_ = *read_block;
+  table.shares_bytes_ = *shares_bytes == 1;
   table.addresses_ = std::move(*addresses);
   table.lengths_ = std::move(*lengths);
   table.starts_ = std::move(*starts);
@@ -100,24 +132,12 @@ bool TableImage::read_ranges(ImageReader& from, RecordTable& table) {
 }
 
 bool TableImage::read_shared(ImageReader& from, std::span<const FileId> files, RecordTable& table) {
-  const auto count = from.get<uint64_t>();
-  for (uint64_t i = 0; count && i < *count; ++i) {
-    const auto file = from.get<uint32_t>();
-    const auto offset = from.get<uint64_t>();
-    const auto length = from.get<uint64_t>();
-    if (!file || !offset || !length || *file >= files.size()) return false;
-    const ByteRange range{files[*file], *offset, *length};
-    const uint64_t size = table.catalog_->stamp(range.file).size;
-    if (range.length == 0 || range.offset > size || range.length > size - range.offset) return false;
-    if (!table.shared_.empty()) {
-      const ByteRange& before = table.shared_.back();
-      const bool ascends = before.file < range.file ||
-                           (before.file == range.file && before.offset + before.length <= range.offset);
-      if (!ascends) return false;
-    }
-    table.shared_.push_back(range);
-  }
-  return count.has_value();
+  auto shared = read_places(from, files, *table.catalog_);
+  auto read_on = read_places(from, files, *table.catalog_);
+  if (!shared || !read_on) return false;
+  table.shared_ = std::move(*shared);
+  table.read_on_ = std::move(*read_on);
+  return true;
 }
 
 // Files are few and ranges come in their order or nearly so: the file of one is mostly that of the next.

@@ -19,6 +19,10 @@ void sort_unique(std::vector<uint32_t>& numbers) {
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
+bool comes_before(const ByteRange& a, const ByteRange& b) {
+  return std::tie(a.file, a.offset) < std::tie(b.file, b.offset);
+}
+
 }  // namespace
 
 /// Samples with bytes at addresses [begin, end).
@@ -36,6 +40,17 @@ ByteRange RecordTable::range(uint32_t sample, uint32_t piece) const {
                                       [](uint64_t wanted, const File& file) { return wanted < file.start; });
   const File& file = *std::prev(after);
   return {file.id, address - file.start, lengths_[range]};
+}
+
+uint64_t RecordTable::read_end(const ByteRange& piece) const {
+  if (read_on_.empty()) return SampleIndex::read_end(piece);
+  const uint64_t end = piece.offset + piece.length;
+  const auto after = std::upper_bound(read_on_.begin(), read_on_.end(), piece, comes_before);
+  if (after == read_on_.begin()) return end;
+  const ByteRange& place = *std::prev(after);
+  const uint64_t last = place.offset + place.length;
+  if (place.file != piece.file || last <= piece.offset) return end;
+  return std::max(end, std::min(piece.offset + read_block_, last));
 }
 
 uint32_t RecordTable::sample_of(uint32_t range) const {
@@ -109,8 +124,13 @@ void RecordTable::sort_ranges() {
     std::sort(by_address_.begin(), by_address_.end(), before);
   }
   bool ends_ascend = true;
-  for (uint32_t rank = 1; rank < ranges() && ends_ascend; ++rank)
-    ends_ascend = end_of(by_address(rank - 1)) <= end_of(by_address(rank));
+  uint64_t end = 0;  // of what lies before
+  for (uint32_t rank = 0; rank < ranges(); ++rank) {
+    const uint32_t range = by_address(rank);
+    shares_bytes_ = shares_bytes_ || (lengths_[range] != 0 && addresses_[range] < end);
+    ends_ascend = ends_ascend && end <= end_of(range);
+    end = std::max(end, end_of(range));
+  }
   if (ends_ascend) return;
   reach_.resize(ranges());
   note_reach(0, ranges());
@@ -130,7 +150,7 @@ void RecordTable::note_identity() {
     add(catalog_->path(file.id));
     add(std::array{stamp.size, static_cast<uint64_t>(stamp.mtime_ns)});
   }
-  add(std::array{samples_, read_block_});
+  add(std::array{samples_, read_block_, static_cast<uint32_t>(read_on_.size())});
   for (const CompactNumbers* numbers : {&addresses_, &lengths_}) {
     add(numbers->low());
     add(numbers->high());
@@ -146,7 +166,8 @@ std::string RecordTable::path(uint32_t sample) const {
 
 uint64_t RecordTable::memory_bytes() const {
   return sizeof(*this) + files_.capacity() * sizeof(File) + addresses_.memory_bytes() +
-         lengths_.memory_bytes() + reach_.memory_bytes() + shared_.capacity() * sizeof(ByteRange) +
+         lengths_.memory_bytes() + reach_.memory_bytes() +
+         (shared_.capacity() + read_on_.capacity()) * sizeof(ByteRange) +
          (files_by_id_.capacity() + starts_.capacity() + by_address_.capacity()) * sizeof(uint32_t);
 }
 
@@ -205,22 +226,26 @@ Status RecordTableBuilder::share(const ByteRange& range) {
   return {};
 }
 
-void RecordTableBuilder::merge_shared() {
-  std::vector<ByteRange>& shared = table_->shared_;
-  std::sort(shared.begin(), shared.end(), [](const ByteRange& a, const ByteRange& b) {
-    return std::tie(a.file, a.offset) < std::tie(b.file, b.offset);
-  });
+Status RecordTableBuilder::set_read_on(const ByteRange& place, uint32_t bytes) {
+  if (Status status = check(place); !status) return status;
+  if (place.length != 0) table_->read_on_.push_back(place);
+  table_->read_block_ = bytes;
+  return {};
+}
+
+void RecordTableBuilder::merge(std::vector<ByteRange>& places) {
+  std::sort(places.begin(), places.end(), comes_before);
   size_t merged = 0;
-  for (const ByteRange& next : shared) {
-    ByteRange* const last = merged == 0 ? nullptr : &shared[merged - 1];
+  for (const ByteRange& next : places) {
+    ByteRange* const last = merged == 0 ? nullptr : &places[merged - 1];
     if (last != nullptr && last->file == next.file && next.offset <= last->offset + last->length) {
       last->length = std::max(last->length, next.offset + next.length - last->offset);
     } else {
-      shared[merged++] = next;
+      places[merged++] = next;
     }
   }
-  shared.resize(merged);
-  shared.shrink_to_fit();
+  places.resize(merged);
+  places.shrink_to_fit();
 }
 
 std::shared_ptr<const RecordTable> RecordTableBuilder::finish() {
@@ -237,7 +262,8 @@ std::shared_ptr<const RecordTable> RecordTableBuilder::finish() {
 
   table.sort_files();
   table.sort_ranges();
-  merge_shared();
+  merge(table.shared_);
+  merge(table.read_on_);
   table.note_identity();
   return std::move(table_);
 }

@@ -35,7 +35,9 @@ class RecordTable final : public SampleIndex {
   void samples_of(FileId file, uint64_t offset, uint64_t length,
                   const std::function<void(uint32_t sample)>& visit) const override;
   bool shares_files() const override { return true; }
+  bool shares_bytes() const override { return shares_bytes_; }
   uint32_t read_block() const override { return read_block_; }
+  uint64_t read_end(const ByteRange& piece) const override;
   std::span<const ByteRange> shared_ranges() const override { return shared_; }
   std::string path(uint32_t sample) const override;
   uint64_t memory_bytes() const override;
@@ -70,6 +72,7 @@ class RecordTable final : public SampleIndex {
   uint64_t identity_ = 0;
   uint32_t samples_ = 0;
   uint32_t read_block_ = 1;
+  bool shares_bytes_ = false;
   std::vector<File> files_;            ///< by address
   std::vector<uint32_t> files_by_id_;  ///< places in files_
   CompactNumbers addresses_;           ///< by range; a sample's follow each other
@@ -80,6 +83,8 @@ class RecordTable final : public SampleIndex {
   /// that part. Empty: ends ascend with addresses.
   CompactNumbers reach_;
   std::vector<ByteRange> shared_;
+  std::vector<ByteRange>
+      read_on_;  ///< where read_block_ is what is read at least; elsewhere nothing is added
 };
 
 /// Takes the samples one by one; for one thread.
@@ -99,6 +104,9 @@ class RecordTableBuilder {
   /// Not of a sample, but of every reader; may overlap what was shared before. Errors: as add_range().
   Status share(const ByteRange& range);
   void set_read_block(uint32_t bytes) { table_->read_block_ = bytes; }
+  /// Of pieces in `place` readers take at least so many bytes, up to its end, and of all others what they
+  /// have. Errors: as add_range(). REQUIRES: the same number each time.
+  Status set_read_on(const ByteRange& place, uint32_t bytes);
 
   /// After the last one; the builder is used up.
   std::shared_ptr<const RecordTable> finish();
@@ -106,7 +114,7 @@ class RecordTableBuilder {
  private:
   Status check(const ByteRange& range) const;
   Result<uint64_t> start_of(FileId file);
-  void merge_shared();
+  static void merge(std::vector<ByteRange>& places);
 
   std::shared_ptr<RecordTable> table_;
   std::unordered_map<FileId, uint64_t> starts_;  ///< of the files so far

@@ -13,8 +13,9 @@ namespace {
 /// Samples of any ranges.
 class MadeUpIndex final : public SampleIndex {
  public:
-  explicit MadeUpIndex(std::vector<std::vector<ByteRange>> samples, uint32_t block = 1)
-      : samples_(std::move(samples)), block_(block) {}
+  explicit MadeUpIndex(std::vector<std::vector<ByteRange>> samples, uint32_t block = 1,
+                       bool shares_bytes = false)
+      : samples_(std::move(samples)), block_(block), shares_bytes_(shares_bytes) {}
 
   std::string_view format() const override { return "made-up"; }
   uint32_t size() const override { return static_cast<uint32_t>(samples_.size()); }
@@ -26,10 +27,12 @@ class MadeUpIndex final : public SampleIndex {
   std::string path(uint32_t sample) const override { return std::to_string(sample); }
   uint64_t memory_bytes() const override { return 0; }
   uint32_t read_block() const override { return block_; }
+  bool shares_bytes() const override { return shares_bytes_; }
 
  private:
   const std::vector<std::vector<ByteRange>> samples_;
   const uint32_t block_;
+  const bool shares_bytes_;
 };
 
 }  // namespace
@@ -82,6 +85,18 @@ TEST_CASE("a page that records share may be dropped with the last of them") {
   CHECK(ledger.release(4).empty());
   CHECK(ledger.release(4) == std::vector<PageRange>{{file, 40960, 49152}});  // 41000 to 51000
   CHECK(ledger.release(5) == std::vector<PageRange>{{file, 49152, 61440}});
+}
+
+TEST_CASE("what rows that were compressed together share may be dropped with the last of them") {
+  const auto catalog = made_up_catalog({1000000});
+  const ByteRange chunk{FileId(1), 10000, 50000};
+  const ByteRange next{FileId(1), 60000, 50000};
+  const MadeUpIndex index({{chunk}, {chunk}, {next}}, 1, true);
+  PageLedger ledger(index, *catalog, false);
+  for (const uint32_t row : {0, 1, 2}) ledger.hold(row);
+  CHECK(ledger.release(0).empty());
+  CHECK(ledger.release(1) == std::vector<PageRange>{{FileId(1), 8192, 57344}});
+  CHECK(ledger.release(2) == std::vector<PageRange>{{FileId(1), 57344, 110592}});
 }
 
 TEST_CASE("the pages of records are free once nobody holds any of them, whatever the order") {

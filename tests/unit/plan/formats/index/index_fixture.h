@@ -51,6 +51,7 @@ inline void check_equal(const RecordTable& a, const RecordTable& b) {
   CHECK(a.identity() == b.identity());
   CHECK(a.format() == b.format());
   CHECK(a.read_block() == b.read_block());
+  CHECK(a.shares_bytes() == b.shares_bytes());
   const auto same = [](const ByteRange& x, const ByteRange& y) {
     return x.file == y.file && x.offset == y.offset && x.length == y.length;
   };
@@ -61,6 +62,8 @@ inline void check_equal(const RecordTable& a, const RecordTable& b) {
     REQUIRE(a.range_count(sample) == b.range_count(sample));
     for (uint32_t piece = 0; piece < a.range_count(sample); ++piece)
       REQUIRE(same(a.range(sample, piece), b.range(sample, piece)));
+    for (uint32_t piece = 0; piece < a.range_count(sample); ++piece)
+      REQUIRE(a.read_end(a.range(sample, piece)) == b.read_end(b.range(sample, piece)));
   }
 }
 

@@ -182,3 +182,33 @@ TEST_CASE("what is shared is merged, and belongs to no sample") {
   CHECK(table->size() == 0);
   CHECK(samples_at(*table, FileId(1), 0, 100).empty());
 }
+
+TEST_CASE("of short pieces readers may take more, up to the end of where they do") {
+  RecordTableBuilder builder(files_of({100000, 5000}), "hdf5");
+  for (const ByteRange& piece : {ByteRange{FileId(1), 100, 300},
+                                 {FileId(1), 400, 1500},
+                                 {FileId(1), 5800, 100},
+                                 {FileId(1), 6000, 10},
+                                 {FileId(2), 100, 10}})
+    REQUIRE(builder.add_sample(piece));
+  REQUIRE(builder.set_read_on({FileId(1), 100, 5900}, 1000));
+  CHECK_FALSE(builder.set_read_on({FileId(2), 100, 5000}, 1000));
+  const auto table = builder.finish();
+  std::vector<uint64_t> ends;
+  for (uint32_t sample = 0; sample < 5; ++sample) ends.push_back(table->read_end(table->range(sample, 0)));
+  CHECK(ends == std::vector<uint64_t>{1100, 1900, 6000, 6010, 110});
+  CHECK(table->read_block() == 1000);
+  CHECK_FALSE(table->shares_bytes());
+}
+
+TEST_CASE("bytes that several samples have are known") {
+  const auto shares = [](const std::vector<ByteRange>& ranges) {
+    RecordTableBuilder builder(files_of({100, 100}), "ranges");
+    for (const ByteRange& range : ranges) REQUIRE(builder.add_sample(range));
+    return builder.finish()->shares_bytes();
+  };
+  CHECK_FALSE(shares({{FileId(1), 0, 50}, {FileId(1), 50, 50}, {FileId(2), 0, 50}}));
+  CHECK_FALSE(shares({{FileId(1), 50, 50}, {FileId(1), 20, 0}, {FileId(1), 0, 50}}));
+  CHECK(shares({{FileId(1), 0, 50}, {FileId(1), 0, 50}}));
+  CHECK(shares({{FileId(1), 40, 5}, {FileId(1), 60, 5}, {FileId(1), 0, 50}}));
+}
