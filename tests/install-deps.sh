@@ -14,7 +14,7 @@ declare -A groups=(
   # attr has setfattr; bindfs is what the benchmarks compare with; slurmctld and what follows are a
   # Slurm; the last line is for the package, the manuals and the completions.
   [test]="python3 python3-pytest python3-pytest-timeout python3-pytest-xdist
-          python3-numpy python3-lmdb python3-torch python3-torchvision openclipart-png attr bindfs glusterfs-server glusterfs-client iproute2
+          python3-numpy python3-lmdb python3-h5py python3-torch python3-torchvision openclipart-png attr bindfs glusterfs-server glusterfs-client iproute2
           openssh-client openssh-server
           slurmctld slurmd slurm-client munge
           dpkg-dev file lintian groff-base zsh fish"

@@ -63,6 +63,13 @@ SampleIndexResult index_megatron_gpt(const DatasetSource& source, const DatasetR
 /// in compressed form only.
 SampleIndexResult index_mds(const DatasetSource& source, const DatasetRoot& root, std::string_view file);
 
+/// Rows of datasets in the HDF5 files that the pattern `file` stands for, counted on from one to the next.
+/// `dataset` names them, parted by commas: row i of each is sample i. Their chunks as they are stored, found
+/// by libhdf5 in a process of its own (formats/hdf5/index_process.h). Shared is what it reads for that, and
+/// small datasets beside large ones. Errors: EINVAL with the cause, also without libhdf5.
+SampleIndexResult index_hdf5(const DatasetSource& source, const DatasetRoot& root, std::string_view file,
+                             std::string_view dataset);
+
 /// The keys of a plan that say what the samples of an LMDB file are.
 struct LmdbKeys {
   std::string file;  ///< a data file, a folder with a data.mdb, or a pattern for several

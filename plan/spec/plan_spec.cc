@@ -16,9 +16,9 @@
 namespace clairfs {
 namespace {
 
-constexpr std::array<std::string_view, 9> kFormats{"imagefolder", "files", "list",     "ranges", "npy",
-                                                   "raw",         "lmdb",  "megatron", "mds"};
-constexpr std::array<std::string_view, 3> kUnknownRecords{"tfrecord", "webdataset", "hdf5"};
+constexpr std::array<std::string_view, 10> kFormats{"imagefolder", "files", "list",     "ranges", "npy",
+                                                    "raw",         "lmdb",  "megatron", "mds",    "hdf5"};
+constexpr std::array<std::string_view, 2> kUnknownRecords{"tfrecord", "webdataset"};
 
 /// A key that says more about some formats and has no meaning with others.
 struct FormatKey {
@@ -27,10 +27,11 @@ struct FormatKey {
   std::string_view needed;  ///< what one of them cannot do without; empty: it can
 };
 const FormatKey kFormatKeys[] = {
-    {"file", {"npy", "raw", "lmdb", "megatron", "mds"}, "PATH of the data below root"},
+    {"file", {"npy", "raw", "lmdb", "megatron", "mds", "hdf5"}, "PATH of the data below root"},
     {"record", {"raw"}, "BYTES of a sample"},
     {"header", {"raw"}, ""},
     {"stride", {"raw"}, ""},
+    {"dataset", {"hdf5"}, "NAME[,NAME]... of datasets in the file"},
     {"keys", {"lmdb"}, "cursor, decimal, a pattern such as image-%09d, or a file that lists the keys"},
     {"skip", {"lmdb"}, ""},
     {"db", {"lmdb"}, ""},

@@ -33,6 +33,7 @@ struct PlanSpec {
   uint64_t record = 0;  ///< raw: bytes of a sample
   uint64_t header = 0;  ///< raw: bytes before a file's first sample
   uint64_t stride = 0;  ///< raw: bytes from one sample to the next; 0: `record`
+  std::string dataset;  ///< hdf5: names of datasets, parted by commas
   std::string keys;     ///< lmdb: cursor, decimal, patterns such as image-%09d, or a file of keys
   std::string skip;     ///< lmdb: patterns of keys that are no samples, beside the usual ones
   std::string db;       ///< lmdb: a named database; empty: the main one

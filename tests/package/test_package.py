@@ -13,6 +13,7 @@ from clairmount import binary, build_dir, make_tree, sanitized
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="dpkg installs as root only")]
 
 PROGRAMS = ["usr/bin/clairfs", "usr/sbin/mount.clairfs", "usr/sbin/mount.fuse.clairfs"]
+HELPER = "usr/libexec/clairfs/clairfs-hdf5-index"
 MANUALS = ["usr/share/man/man1/clairfs.1.gz", "usr/share/man/man8/mount.clairfs.8.gz"]
 COMPLETIONS = {
     "bash": "usr/share/bash-completion/completions/clairfs",
@@ -72,8 +73,8 @@ def test_content(deb):
     modes = {line[5].split(" -> ")[0].removeprefix("./"): line[0] for line in lines}
     assert {line[1] for line in lines} == {"root/root"}
     assert not [path for path in modes if path and not path.startswith("usr/")]
-    for path in [*PROGRAMS[:1], *MANUALS, *COMPLETIONS.values(), *DOCUMENTS]:
-        assert modes[path] == ("-rwxr-xr-x" if path in PROGRAMS else "-rw-r--r--"), path
+    for path in [PROGRAMS[0], HELPER, *MANUALS, *COMPLETIONS.values(), *DOCUMENTS]:
+        assert modes[path] == ("-rwxr-xr-x" if path in [*PROGRAMS, HELPER] else "-rw-r--r--"), path
     assert [line[5] for line in lines if line[0].startswith("l")] == [
         "./usr/sbin/mount.clairfs -> ../bin/clairfs",
         "./usr/sbin/mount.fuse.clairfs -> ../bin/clairfs",

@@ -23,6 +23,7 @@ DEFAULTS = {
     "header": 0,  # bytes before the first
     "lock": False,  # LMDB's
     "keys": "%d",  # LMDB's, of a record's number
+    "datasets": [],  # HDF5's
     "seed": 0,
     "shuffle": True,
     "batch": 8,
@@ -78,7 +79,16 @@ def open_memmap(job):
     return lambda i: rows[i].tobytes()
 
 
+def open_h5py(job):
+    import h5py
+
+    file = h5py.File(job["path"], "r")
+    datasets = [file[name] for name in job["datasets"]]
+    return lambda i: b"".join(data[i].tobytes() for data in datasets)
+
+
 READERS = {
+    "h5py": open_h5py,
     "lmdb": lambda job: open_lmdb(job, readahead=False),
     "lmdb.readahead": lambda job: open_lmdb(job, readahead=True),
     "memmap": open_memmap,

@@ -1,0 +1,56 @@
+// Where the rows of an HDF5 file's datasets are: from what the program that reads such files says, which may
+// be anything if the file was made to mislead it, to samples.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "cache/base/result.h"
+#include "plan/formats/hdf5/protocol.h"
+#include "plan/formats/index/index_work.h"
+#include "plan/formats/records/record_table.h"
+
+namespace clairfs::hdf5 {
+
+/// libhdf5 reads at least so many bytes of contiguous data at a time (H5D_SIEVE_BUF_SIZE_DEF), unless a
+/// dataset ends before: what a row lacks to it is read with it.
+inline constexpr uint32_t kSieveBytes = 64 << 10;
+
+struct Dataset {
+  DatasetHead head;
+  std::vector<StoredChunk> chunks{};  ///< by block
+  uint64_t stored = 0;                ///< bytes in the file
+};
+
+/// Takes what was said of one file, frame by frame. Not thread-safe. Memory: 24 bytes a chunk, of which a
+/// file has fewer than bytes.
+class Layout {
+ public:
+  /// `wanted` datasets of a file of `file_bytes`.
+  Layout(size_t wanted, uint64_t file_bytes) : wanted_(wanted), file_bytes_(file_bytes) {}
+
+  /// The bytes of a frame, `dataset` or `chunks`. Errors: EINVAL with the cause alone, also for what no file
+  /// can hold.
+  Status take(Say say, std::string_view bytes);
+  /// After the last frame. Errors: EINVAL when a dataset is missing, or has another number of rows.
+  Status finish() const;
+
+  /// How far the latest dataset is.
+  void note_progress(IndexWork& work) const;
+
+  /// A sample for each row, made of what is stored of it in each of the datasets. A dataset that is small
+  /// beside the others (labels beside images) is no part of any sample but shared: each worker comes to have
+  /// all of it. REQUIRES: finished. Errors: EINVAL with the cause alone.
+  Status add_samples(FileId file, RecordTableBuilder& table) const;
+
+ private:
+  Status take_dataset(const DatasetHead& head);
+  Status take_chunk(const StoredChunk& chunk);
+
+  const size_t wanted_;
+  const uint64_t file_bytes_;
+  std::vector<Dataset> datasets_;
+};
+
+}  // namespace clairfs::hdf5

@@ -1,0 +1,129 @@
+"""Rows of HDF5 files under a plan, read by h5py as people read them: the plan is followed to its end, every byte is the
+source's, and what a reader finds pushed costs it no request."""
+
+import hashlib
+import json
+import pathlib
+import subprocess
+import sys
+
+import clairmount
+import pytest
+from planning import plan, register, running, wait_ahead
+
+h5py = pytest.importorskip("h5py")
+np = pytest.importorskip("numpy")
+pytest.importorskip("torch")
+
+import records_job  # noqa: E402  (needs numpy)
+from test_records import assert_followed, sampler  # noqa: E402
+
+JOB = pathlib.Path(records_job.__file__)
+JOB_SECONDS = 250
+BATCH = 8
+
+
+def noise(count, size, dtype="u1"):
+    """Of which gzip makes a half."""
+    items = size // np.dtype(dtype).itemsize
+    return np.random.default_rng(1).integers(0, 16, (count, items)).astype(dtype)
+
+
+def write(path, rows, libver="earliest", **how):
+    """The rows, and two datasets that other scripts read with them."""
+    count = len(rows)
+    with h5py.File(path, "w", libver=libver) as file:
+        file.create_dataset("images", data=rows, **how)
+        file.create_dataset("labels", data=np.arange(count))
+        file.create_dataset("depth", data=noise(count, 8192, "f4"), chunks=(1, 2048))
+
+
+# Rows on both sides of a page, and of the 64 KiB that libhdf5 reads at a time where it reads no whole chunks.
+SMALL, MIDDLE, LARGE = 3000, 16_000, 110_000
+LAYOUTS = {
+    "contiguous": {},
+    "row": {"chunks": 1},
+    "rows": {"chunks": 5},
+    "gzip": {"chunks": 1, "compression": "gzip", "compression_opts": 1, "shuffle": True},
+    "gzip.rows": {"chunks": 8, "compression": "gzip", "compression_opts": 1},
+    "latest": {"chunks": 1, "libver": "latest"},
+    "float": {"chunks": 1, "dtype": "f4"},
+}
+
+
+def dataset(folder, layout, count, size):
+    how = dict(LAYOUTS[layout])
+    rows = noise(count, size, how.pop("dtype", "u1"))
+    if "chunks" in how:
+        how["chunks"] = (how["chunks"], rows.shape[1])
+    folder.mkdir()
+    write(folder / "rows.h5", rows, **how)
+    return rows
+
+
+def order_of(text, root, epochs):
+    words = [clairmount.binary(), "plan", "order", f"{text} root='{root}'", "--rank", "0", "--epoch"]
+    run = [subprocess.run([*words, str(e)], check=True, capture_output=True, timeout=60) for e in range(epochs)]
+    return [int(i) for done in run for i in done.stdout.split()]
+
+
+def ready(mount, read, total):
+    """Whether the next batch is in the page cache. Of a dataset that stays there no sample of the next epoch is ahead as
+    long as it has not been read in this one."""
+    state = plan(mount)
+    return state["state"] == "finished" or state["passed"] + state["ahead"] >= min(read + BATCH, total)
+
+
+@pytest.mark.parametrize("shuffle", [True, False], ids=["shuffled", "in_order"])
+@pytest.mark.parametrize(("layout", "count", "size"), [
+    *[(layout, 2000, SMALL) for layout in LAYOUTS],
+    ("contiguous", 800, MIDDLE),
+    *[(layout, 300, LARGE) for layout in LAYOUTS],
+])
+def test_pushed_before_it_is_read(tmp, layout, count, size, shuffle):
+    """A reader that always has staging before it: it waits, so that no clock decides."""
+    rows = dataset(tmp / "src", layout, count, size)
+    text = f"format=hdf5 file=rows.h5 dataset=/images,/labels {sampler(shuffle, batch=BATCH, seed=5, epochs=2)}"
+    order = order_of(text, tmp / "src", 2)
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "16M") as mount:
+        register(mount, text)
+        wait_ahead(mount, 16)
+        read = records_job.open_h5py({"path": str(mount.path / "rows.h5"), "datasets": ["images", "labels"]})
+        for n, i in enumerate(order):
+            if n % BATCH == 0:
+                clairmount.wait_until(lambda n=n: ready(mount, n, len(order)), f"{n} {plan(mount)}")
+            assert read(i) == rows[i].tobytes() + np.int64(i).tobytes(), i
+        clairmount.wait_until(lambda: plan(mount)["state"] == "finished", "the end of the plan")
+        stats = mount.stats()
+        assert_followed(plan(mount))
+        del read
+    reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
+    print(layout, count, size, reads, stats["reads"], stats["pfs"]["bytes"] / rows.nbytes, stats["staging"])
+    assert reads <= stats["staging"]["sentinels"] + 10
+
+
+@pytest.mark.parametrize("workers", [0, 2, 4])
+@pytest.mark.parametrize(("layout", "count", "size"), [("contiguous", 2000, SMALL), ("contiguous", 400, LARGE),
+                                                       ("gzip", 2000, SMALL), ("latest", 400, LARGE)])
+def test_loader_with_workers(tmp, layout, count, size, workers):
+    """torch's DataLoader and DistributedSampler; each worker opens the file for itself. Two datasets, of which both are
+    large; the third is not part of the plan."""
+    rows = dataset(tmp / "src", layout, count, size)
+    depth = noise(count, 8192, "f4")
+    digests = [hashlib.sha256(row.tobytes() + depth[i].tobytes()).hexdigest() for i, row in enumerate(rows)]
+    (tmp / "digests").write_text("\n".join(digests))
+    job = {"reader": "h5py", "datasets": ["/images", "/depth"], "digests": str(tmp / "digests"), "seed": 3,
+           "workers": workers, "batch": BATCH, "epochs": 3, "pause": 0.01}
+    text = f"format=hdf5 file=rows.h5 dataset=/images,/depth {sampler(True, batch=BATCH, seed=3, epochs=3, workers=workers)}"
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "16M") as mount:
+        register(mount, text)
+        wait_ahead(mount, 16)
+        words = [sys.executable, JOB, json.dumps({**job, "path": str(mount.path / "rows.h5")})]
+        with running(subprocess.Popen(words, stdout=subprocess.PIPE)) as process:
+            said = json.loads(process.communicate(timeout=JOB_SECONDS)[0])
+            assert process.returncode == 0 and said == {"records": 3 * count, "wrong": []}
+        clairmount.wait_until(lambda: plan(mount)["state"] == "finished", "the end of the plan")
+        stats = mount.stats()
+        assert_followed(plan(mount))
+    reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
+    print(layout, count, size, workers, reads / (3 * count), stats["reads"], stats["pfs"]["bytes"], stats["staging"])
