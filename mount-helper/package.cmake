@@ -17,6 +17,9 @@ install(FILES ${built}.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion
 install(FILES ${built}.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions RENAME _clairfs)
 install(FILES ${built}.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
+# Where Debian's Python looks for modules that packages bring.
+install(FILES mount-helper/python/clairfs.py DESTINATION lib/python3/dist-packages)
+
 install(FILES README.md DESTINATION ${CLAIRFS_DOC})
 install(DIRECTORY examples DESTINATION ${CLAIRFS_DOC} PATTERN "quickstart*" EXCLUDE)
 

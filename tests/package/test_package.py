@@ -20,6 +20,7 @@ COMPLETIONS = {
     "zsh": "usr/share/zsh/vendor-completions/_clairfs",
     "fish": "usr/share/fish/vendor_completions.d/clairfs.fish",
 }
+PYTHON = "usr/lib/python3/dist-packages/clairfs.py"
 DOCUMENTS = [
     f"usr/share/doc/clairfs/{name}"
     for name in ("README.md", "copyright", "changelog.Debian.gz", "examples/fstab", "examples/slurm.sbatch")
@@ -49,6 +50,13 @@ def root(deb):
         yield tmp
 
 
+def test_python_module(root):
+    path = root / PYTHON
+    code = "import clairfs, sys; print(clairfs.__file__, clairfs.status('/'), 'torch' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(path.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    assert run("/usr/bin/python3", "-c", code, env=environment).split() == [str(path), "None", "False"]
+
+
 def field(deb, name):
     return run("dpkg-deb", "-f", deb, name).strip()
 
@@ -73,7 +81,7 @@ def test_content(deb):
     modes = {line[5].split(" -> ")[0].removeprefix("./"): line[0] for line in lines}
     assert {line[1] for line in lines} == {"root/root"}
     assert not [path for path in modes if path and not path.startswith("usr/")]
-    for path in [PROGRAMS[0], HELPER, *MANUALS, *COMPLETIONS.values(), *DOCUMENTS]:
+    for path in [PROGRAMS[0], HELPER, *MANUALS, *COMPLETIONS.values(), *DOCUMENTS, PYTHON]:
         assert modes[path] == ("-rwxr-xr-x" if path in [*PROGRAMS, HELPER] else "-rw-r--r--"), path
     assert [line[5] for line in lines if line[0].startswith("l")] == [
         "./usr/sbin/mount.clairfs -> ../bin/clairfs",

@@ -1,0 +1,295 @@
+"""clairfs.register(loader): real PyTorch scripts on real mounts. The plan that it makes is the order in which the files
+are opened, and the script gets the batches that it would have got without."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import clairmount
+import pytest
+from planning import JOB_SECONDS, running
+
+pytest.importorskip("torch")
+pytest.importorskip("torchvision")
+numpy = pytest.importorskip("numpy")
+
+JOB = pathlib.Path(__file__).with_name("register_job.py")
+MODULE = clairmount.REPO / "mount-helper/python"
+# CPython announces each open by an ioctl before 3.14; later ones are seen by their READs alone.
+SEES_OPENS = sys.version_info < (3, 14)
+
+
+def start(case, root, out, *rank, **env):
+    env = {**os.environ, "PYTHONPATH": str(MODULE), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(out), **env}
+    words = [sys.executable, "-W", "always::UserWarning", JOB, case, root, out, *rank]
+    return subprocess.Popen([str(word) for word in words], env=env, stderr=subprocess.PIPE, text=True)
+
+
+def run(cases, root, out, **env):
+    """({case: JSON lines of its epochs}, what the job said on stderr)."""
+    with running(start(",".join(cases), root, out, **env)) as process:
+        _, said = process.communicate(timeout=JOB_SECONDS)
+        assert process.returncode == 0, said
+    return {case: lines_of(out, case) for case in cases}, said
+
+
+def lines_of(out, case, rank=0):
+    return [json.loads(line) for line in (out / f"{case}.{rank}").read_text().splitlines()]
+
+
+def orders(lines, root):
+    return [[os.path.relpath(name, root) if "/" in name else name for name in line["order"]] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def dataset(images):
+    """The images, and rows in a file beside them."""
+    numpy.save(images / "rows.npy", numpy.random.default_rng(0).integers(0, 255, (400, 3072), dtype="u1"))
+    yield images
+    (images / "rows.npy").unlink()
+
+
+@pytest.fixture(scope="module")
+def mount(dataset):
+    with clairmount.clairfs(dataset, "--ram", "64M", "--staging", "64M") as mounted:
+        yield mounted
+
+
+@pytest.fixture(scope="module")
+def without(dataset):
+    """The lines of every case without clairfs."""
+    with clairmount.tempdir() as tmp:
+        yield run([*WHOLE, *EPOCH_BY_EPOCH, *OTHERS], dataset / "train", tmp, REGISTER="0")[0]
+
+
+def assert_followed(lines, share=0.9):
+    """The reader went the way of the plan, and was seen to."""
+    seen = {}
+    for line in lines:
+        plan = line["plan"]
+        assert plan is not None, line["text"]
+        assert (plan["suspensions"], plan["realignments"]) == (0, 0), plan
+        assert plan["out_of_order"] == 0 or not SEES_OPENS, plan
+        assert plan["state"] in ("following", "finished"), plan
+        seen.setdefault(line["text"], []).append((len(line["order"]), plan["in_order"]))
+    for text, epochs in seen.items():
+        assert epochs[-1][1] >= share * sum(read for read, _ in epochs) or not SEES_OPENS, (text, epochs)
+
+
+# One plan from the beginning to the end.
+WHOLE = ["generator", "generator_persistent", "generator_of_sampler", "sequential", "subset", "weighted_generator",
+         "batch_sampler", "paths", "memmap", "distributed", "unshuffled", "fabric", "manual_seed", "manual_seed_persistent",
+         "no_workers", "replacement", "no_batches", "concat", "subset_sampler", "weighted"]  # fmt: skip
+EPOCH_BY_EPOCH = ["draws_while_training", "weighted_once", "own_sampler", "accelerate", "raw_half"]
+# The plan is put right when an epoch begins; what it then says.
+OTHERS = {"random_split": "epochs=1 ", "resumed": "first_epoch=5", "set_epoch_forgotten": "set_epoch=never", "resumed_generator": "state="}
+
+ROWS = ["memmap", "raw_half"]
+
+
+def assert_row_order(lines, source):
+    """The plan says what the loader delivered."""
+    for line in lines:
+        assert (line["plan"]["suspensions"], line["plan"]["in_order"] > 0) == (0, True), line["plan"]
+        if "sampler=list" in line["text"]:  # which is gone by now
+            continue
+        words = [clairmount.binary(), "plan", "order", f"{line['text']} root={source}", "--epoch", str(line["epoch"])]
+        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+        assert told == line["order"]
+
+
+@pytest.mark.parametrize("case", [*WHOLE, *EPOCH_BY_EPOCH, *OTHERS])
+def test_plan_is_the_order_and_the_order_is_untouched(case, mount, without, tmp):
+    ran, said = run([case], mount.path / "train", tmp)
+    lines = ran[case]
+    assert "clairfs" not in said, said
+    if case in ROWS:  # a fault brings the rows around it
+        assert_row_order(lines, mount.source)
+    else:
+        assert_followed(lines)
+    assert orders(lines, mount.path / "train") == orders(without[case], mount.source / "train")
+    texts = list(dict.fromkeys(line["text"] for line in lines))
+    if case in EPOCH_BY_EPOCH:
+        assert len(texts) == 3 and all("epochs=1 " in text for text in texts[1:]), texts
+    elif case in OTHERS:
+        assert any(OTHERS[case] in text for text in texts[1:]), texts
+    else:
+        assert len(texts) == len({line["loader"] for line in lines}), texts
+    assert mount.stats()["plan_list"] == []  # taken back at the end
+    assert not list(tmp.glob("clairfs-lists-*/*"))
+
+
+@pytest.mark.parametrize(
+    ("case", "registering"),
+    [("distributed", "each rank"), ("distributed", "one rank"), ("accelerate", "each rank"), ("accelerate", "one rank"),
+     ("manual_seed", "each rank")],
+)  # fmt: skip
+def test_two_ranks(case, registering, mount, tmp):
+    """One plan for both where their sampler divides the samples; else one each."""
+    env = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    first = start(case, mount.path / "train", tmp, "0", RANK="0", **env)
+    second = start(case, mount.path / "train", tmp, "1", RANK="1", REGISTER=str(int(registering == "each rank")), **env)
+    with running(first), running(second):
+        for process in (first, second):
+            assert "clairfs" not in process.communicate(timeout=JOB_SECONDS)[1]
+            assert process.returncode == 0
+    lines = lines_of(tmp, case, 0)
+    shared = case != "manual_seed"
+    for line in lines:
+        assert line["plan"]["name"] == ("train" if shared else "train.0")
+        assert ("world=2 ranks_per_node=2" in line["text"]) == shared
+        # Orders of which each has every file of so few are hardly told apart.
+        assert line["plan"]["suspensions"] == 0 or not shared
+    read = sum(len(line["order"]) for line in lines)
+    seen = sum({line["text"]: line["plan"]["in_order"] for line in lines}.values())
+    assert seen >= 0.9 * read or not shared or not SEES_OPENS
+    others = lines_of(tmp, case, 1)
+    assert not shared or not set(lines[0]["order"]) & set(others[0]["order"])
+    if registering == "each rank":
+        assert {line["plan"]["name"] for line in others} == {"train" if shared else "train.1"}
+    assert mount.stats()["plan_list"] == []
+
+
+def python(code, tmp, **env):
+    """What a program says on stdout and stderr."""
+    env = {**os.environ, "PYTHONPATH": str(MODULE), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp), **env}
+    done = subprocess.run([sys.executable, "-W", "always::UserWarning", "-c", code], env=env, capture_output=True, text=True, timeout=JOB_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+MAKE = """
+import clairfs, os, torch
+from torch.utils.data import DataLoader
+from torchvision.datasets import ImageFolder
+def images(root): return ImageFolder(root, loader=lambda path: len(open(path, "rb").read()))
+def epoch(loader): return [int(size) for batch, _ in loader for size in batch]
+"""
+
+
+def test_on_no_mount_it_warns_once_and_does_nothing(images, tmp):
+    said, warned = python(
+        MAKE
+        + f"""
+for _ in range(2):
+    torch.manual_seed(0)
+    loader = DataLoader(images({str(images / "train")!r}), shuffle=True)
+    before = type(loader)
+    with clairfs.register(loader) as registration:
+        assert registration.mount is None and registration.status() is None and registration.text == ""
+        assert type(loader) is before is DataLoader and "_clairfs" not in vars(loader)
+        assert len(epoch(loader)) == 600
+assert clairfs.status({str(images)!r}) is None
+""",
+        tmp,
+    )
+    assert said == "" and warned.count("UserWarning: clairfs: ") == 1, warned
+    assert "nothing is planned" in warned
+
+
+def test_with_a_mount_it_warns_of_what_is_not_on_it(images, mount, tmp):
+    _, warned = python(MAKE + f"clairfs.register(DataLoader(images({str(images / 'train')!r})))", tmp)
+    assert "/train/class0/" in warned and "is on no clairfs mount; nothing is planned" in warned
+
+
+def test_block_status_name_and_keys(mount, tmp):
+    said, warned = python(
+        MAKE
+        + f"""
+root = {str(mount.path / "train")!r}
+train, val = DataLoader(images(root), shuffle=True, generator=torch.Generator()), DataLoader(images(root))
+with clairfs.register(train, epochs=7) as a, clairfs.register(val) as b, clairfs.register(DataLoader(images(root)), "other") as c:
+    print(a.name, b.name, c.name, "epochs=7 " in a.text, a.status()["state"], len(clairfs.status(root)["plan_list"]))
+    epoch(train)
+    print(a.status()["passed"], len(train))
+print(len(clairfs.status(root)["plan_list"]), type(train) is DataLoader or "_clairfs" in vars(train))
+print(len(epoch(train)), len(clairfs.status(root)["plan_list"]))
+""",
+        tmp,
+    )
+    assert warned == "" and said.split() == "train train-val other True waiting 3 600 600 0 False 600 0".split(), said
+
+
+def test_a_refused_plan_is_a_warning_and_training_goes_on(mount, tmp):
+    said, warned = python(
+        MAKE + f"loader = DataLoader(images({str(mount.path / 'train')!r}))\nclairfs.register(loader, n=5)\nprint(len(epoch(loader)))", tmp
+    )
+    assert "n=5: the dataset has 600 samples (format=imagefolder); nothing is planned" in warned and said == "600\n"
+
+
+def test_files_that_torchvision_numbers_otherwise_are_listed(mount, tmp):
+    """Of a folder with one's own rule of what is an image, and of samples that the script has taken out."""
+    said, warned = python(
+        MAKE
+        + f"""
+root = {str(mount.path / "train")!r}
+own = ImageFolder(root, loader=lambda path: len(open(path, "rb").read()), is_valid_file=lambda path: path.endswith(("0.ppm", "3.ppm")))
+less = images(root)
+less.samples = less.imgs = less.samples[5:]
+turned = images(root)
+turned.samples.reverse()
+for dataset in own, less, turned:
+    with clairfs.register(DataLoader(dataset, shuffle=True, generator=torch.Generator())) as registration:
+        epoch(registration._loader)
+        plan = registration.status()
+        print("format=list" in plan["text"], plan["samples"] == len(dataset), plan["out_of_order"], plan["suspensions"])
+""",
+        tmp,
+    )
+    assert warned == "" and said == "True True 0 0\n" * 3, said + warned
+
+
+def test_paths_may_be_told_and_a_child_of_a_fork_cancels_nothing(mount, tmp):
+    said, warned = python(
+        MAKE
+        + f"""
+import sys
+class Opaque(torch.utils.data.Dataset):
+    def __len__(self): return 90
+    def __getitem__(self, i): return len(open(f"{mount.path}/val/class{{i % 6}}/image{{i:05d}}.ppm", "rb").read()), i
+loader = DataLoader(Opaque(), shuffle=True, generator=torch.Generator())
+clairfs.register(loader)
+registration = clairfs.register(loader, paths=[f"{mount.path}/val/class{{i % 6}}/image{{i:05d}}.ppm" for i in range(90)])
+epoch(loader)
+if os.fork() == 0: registration.cancel(); sys.exit()
+os.wait()
+plan = registration.status()
+print(registration.name, plan["in_order"], plan["out_of_order"])
+""",
+        tmp,
+    )
+    assert warned.count("no paths of files are found") == 1
+    assert said.split() == ["val", "90", "0"] or not SEES_OPENS, said + warned
+    assert mount.stats()["plan_list"] == []
+
+
+def test_an_error_within_a_look_never_ends_an_epoch(mount, tmp):
+    said, warned = python(
+        MAKE
+        + f"""
+loader = DataLoader(images({str(mount.path / "train")!r}), shuffle=True)
+registration = clairfs.register(loader)
+registration._order.epoch_begins = lambda: 1 / 0
+print(len(epoch(loader)), len(epoch(loader)))
+""",
+        tmp,
+    )
+    assert said == "600 600\n" and warned.count("ZeroDivisionError") == 1
+
+
+def test_copies_of_a_loader_are_loaders(mount, tmp):
+    said, warned = python(
+        MAKE
+        + f"""
+import copy, pickle
+def size(path): return os.path.getsize(path)
+loader = DataLoader(ImageFolder({str(mount.path / "train")!r}, loader=size), sampler=range(5))
+clairfs.register(loader)
+for other in copy.copy(loader), pickle.loads(pickle.dumps(loader)):
+    print(type(other) is DataLoader, len(other), len(epoch(other)), isinstance(loader, DataLoader))
+""",
+        tmp,
+    )
+    assert said == "True 5 5 True\n" * 2 and warned == "", said + warned
