@@ -160,7 +160,7 @@ Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spe
       return Error{EINVAL,
                    fmt::format("plan {} is in force with another text, registered on node {} ({}); give this "
                                "one another name, or cancel that one first",
-                               spec.name, origin.value, format_plan(existing->given()))};
+                               spec.name, origin.value, describe_plan(existing->given()))};
     }
   }
   const auto begun = begin(spec, parts_.place.node);
@@ -230,7 +230,7 @@ void PlanManager::put_in_force(const std::shared_ptr<PlanRun>& made) {
     parts_.log.info("plan {} is replaced", name);
     parts_.staging.remove(name);
   }
-  parts_.log.info("plan {}: {} samples; {}", name, made->index().size(), format_plan(made->resolved()));
+  parts_.log.info("plan {}: {} samples; {}", name, made->index().size(), describe_plan(made->resolved()));
   replace_runs([&](Runs& runs) { runs[name] = made; });
   place_chunks();  // before anything is fetched for the plan: else it would all come from the PFS
   parts_.staging.add(made);

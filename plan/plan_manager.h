@@ -100,10 +100,11 @@ class PlanManager {
   std::string text_of_folder(std::string_view folder) const;
   /// The texts of all plans, as registered, one a line.
   std::string texts() const;
-  /// The next `count` files of a plan, one line each. Errors: ENOENT; EAGAIN while it is made.
-  Result<std::string> next(const std::string& name, uint64_t count) const;
+  /// The next `count` files of a plan, one line each. No name: the only plan, or "default"; so for check().
+  /// Errors: ENOENT; EAGAIN while it is made.
+  Result<std::string> next(const std::string& given, uint64_t count) const;
   /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: as next().
-  Result<std::string> check(const std::string& name) const;
+  Result<std::string> check(const std::string& given) const;
   /// When the file is read next: "plan=default epoch=3 position=1234 in=567 samples"; empty if never as far
   /// as is known.
   std::string next_use(FileId file) const;
@@ -135,6 +136,7 @@ class PlanManager {
   Status cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none);
   void drop(const std::string& name) REQUIRES(submit_mutex_);
   void announce(const std::string& name, const std::string& text);
+  std::string name_or_only(const std::string& name) const;
   /// To be kept in a variable: a range-for over *runs() would not keep it alive.
   std::shared_ptr<const Runs> runs() const;
   std::shared_ptr<PlanRun> run(const std::string& name) const;

@@ -37,10 +37,11 @@ std::string ranks_text(const PlanRun& run) {
 
 std::string plan_text(const PlanRun& run, uint64_t ahead) {
   const TrackerStatus status = run.status();
-  std::string out = format_plan(run.given()) + "\n";
+  std::string out = describe_plan(run.given()) + "\n";
   out +=
       fmt::format("  state {}  epoch {}  position {} of {}  front {}  ahead {} samples  {:.0f} samples/s\n",
-                  to_string(status.state), status.front.epoch.value, status.position.position,
+                  to_string(status.state), status.front.epoch.value,
+                  status.state == TrackerState::finished ? status.front.position : status.position.position,
                   run.epoch_length(), status.front.position, ahead, status.samples_per_second);
   out += fmt::format(
       "  {} samples ({})  seen {} in order, {} out of order  realigned {}, suspended {} times  {}\n",
@@ -193,8 +194,8 @@ std::string PlanManager::texts() const {
   return texts;
 }
 
-Result<std::string> PlanManager::next(const std::string& name, uint64_t count) const {
-  const auto in_force = run_in_force(name);
+Result<std::string> PlanManager::next(const std::string& given, uint64_t count) const {
+  const auto in_force = run_in_force(name_or_only(given));
   if (!in_force) return in_force.error();
   const auto& found = *in_force;
   std::string out;
@@ -221,16 +222,28 @@ Result<std::string> PlanManager::next(const std::string& name, uint64_t count) c
   return out;
 }
 
-Result<std::string> PlanManager::check(const std::string& name) const {
-  const auto in_force = run_in_force(name);
+std::string PlanManager::name_or_only(const std::string& name) const {
+  if (!name.empty()) return name;
+  const auto all = runs();
+  return all->size() == 1 ? all->begin()->first : "default";
+}
+
+Result<std::string> PlanManager::check(const std::string& given) const {
+  const auto in_force = run_in_force(name_or_only(given));
   if (!in_force) return in_force.error();
   const auto& found = *in_force;
   const TrackerStatus s = found->status();
-  const bool pass = s.out_of_order == 0 && s.in_order > 0;
-  std::string out = s.in_order + s.out_of_order == 0 ? "nothing observed yet\n" : pass ? "pass\n" : "fail\n";
+  std::string out = s.in_order + s.out_of_order == 0 ? "nothing observed yet\n"
+                    : follows(s)                     ? "pass\n"
+                                                     : "fail\n";
   out +=
       fmt::format("  {} samples passed, {} seen in order, {} out of order, {} repeated, longest stray {}\n",
                   s.passed, s.in_order, s.out_of_order, s.repeated, s.longest_stray);
+  if (s.realignments > 0) {
+    out += fmt::format("  found again {} since then {} seen in order, {} out of order\n",
+                       s.realignments == 1 ? "1 time:" : fmt::format("{} times:", s.realignments),
+                       s.in_order_since, s.out_of_order_since);
+  }
   out += differences(*found, &TrackerStatus::first_difference, "first difference at");
   return out + differences(*found, &TrackerStatus::divergence, "left the plan at");
 }

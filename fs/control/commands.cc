@@ -42,7 +42,7 @@ Result<std::string> next_files(const PlanManager& plans, std::string_view argume
   const std::string_view number = arguments.empty() ? first : arguments;
   const auto count = parse_whole<uint64_t>(number);
   if (!count) return Error{EINVAL, fmt::format("'{}' is not a number of files", number)};
-  return plans.next(name_or_default(arguments.empty() ? "" : first), std::min(*count, kMostNextFiles));
+  return plans.next(std::string(arguments.empty() ? "" : first), std::min(*count, kMostNextFiles));
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ Result<std::string> run_control_command(PlanManager& plans, std::string_view com
   if (verb == "show") return rest.empty() ? Result<std::string>(plans.text()) : plans.text(std::string(rest));
   if (verb == "json") return plans.json();
   if (verb == "next") return next_files(plans, rest);
-  if (verb == "check") return plans.check(name_or_default(rest));
+  if (verb == "check") return plans.check(std::string(rest));
   if (verb == "index") return plans.index(rest);
   return Error{EINVAL,
                fmt::format("'{}' is no command; want plan, cancel, show, json, next, check or index", verb)};

@@ -4,8 +4,8 @@
 //   cancel [NAME]        cancels a plan ("default" if none is named)
 //   show [NAME]          all plans, or one, and their state
 //   json                 all plans as a JSON array
-//   next [NAME] COUNT    the next files of a plan
-//   check [NAME]         predicted against observed so far
+//   next [NAME] COUNT    the next files of a plan (of the only one, else "default", if none is named)
+//   check [NAME]         predicted against observed so far (likewise)
 //   index TEXT           makes the index of a plan's samples (IndexAhead); answers at once, how far it is
 #pragma once
 

@@ -21,7 +21,9 @@ constexpr int kAnswerSeconds = 30;  // an answer takes milliseconds, but waits f
 constexpr int kRegisterSeconds =
     3600;  // the numbering may read 10^8 entries and a list of 1 GiB from a busy PFS
 
-constexpr int exit_differs = 1;  // of `plan check`, whose statuses are those of cmp(1)
+// Of `plan check`, whose statuses are those of cmp(1), and one more.
+constexpr int exit_differs = 1;
+constexpr int exit_nothing_seen = 3;
 
 // Of `plan order` and `plan show`: a larger number is a typing error.
 constexpr uint64_t kMostNumber = UINT32_MAX - 1;
@@ -71,8 +73,7 @@ Result<std::string> pick(const std::string& plans, const std::string& name) {
 
 int show(const ShowArguments& arguments) {
   if (arguments.next > 0) {
-    const std::string name = arguments.name.empty() ? "default" : arguments.name;
-    return print(ask(arguments.path, fmt::format("next {} {}", name, arguments.next)));
+    return print(ask(arguments.path, fmt::format("next {} {}", arguments.name, arguments.next)));
   }
   if (!arguments.json) return print(ask(arguments.path, "show " + arguments.name));
   const auto plans = ask(arguments.path, "json");
@@ -84,7 +85,9 @@ int check(const std::string& path, const std::string& name) {
   if (!answer) return clairfs::fail(answer.error(), exit_system);
   const int printed = print(answer);
   if (printed != exit_success) return printed;
-  return answer->starts_with("pass\n") ? exit_success : exit_differs;
+  return answer->starts_with("pass\n")   ? exit_success
+         : answer->starts_with("fail\n") ? exit_differs
+                                         : exit_nothing_seen;
 }
 
 struct OrderArguments {
@@ -138,7 +141,7 @@ void add_show(CLI::App& plan, int& status) {
       plan.add_subcommand("show", "Show the plans in force, where their readers are, what comes next");
   const auto arguments = std::make_shared<ShowArguments>();
   add_path(command, arguments->path);
-  add_name(command, arguments->name, "Only this plan (default: all; with --next the plan 'default')");
+  add_name(command, arguments->name, "Only this plan (default: all; with --next as for check)");
   CLI::Option* next =
       command->add_option("--next", arguments->next, "Only the next files, in the order of reading");
   next->type_name("NUMBER")->check(CLI::Range(uint64_t{1}, kMostNextFiles));
@@ -148,11 +151,11 @@ void add_show(CLI::App& plan, int& status) {
 
 void add_check(CLI::App& plan, int& status) {
   CLI::App* command = plan.add_subcommand("check", "Compare what was read so far with what was predicted");
-  command->footer("Exit status: 0 pass, 1 fail or nothing observed yet, 2 could not be checked.");
+  command->footer("Exit status: 0 pass, 1 fail, 2 could not be checked, 3 nothing observed yet.");
   const auto path = std::make_shared<std::string>();
-  const auto name = std::make_shared<std::string>("default");
+  const auto name = std::make_shared<std::string>();
   add_path(command, *path);
-  add_name(command, *name, "The plan (default: 'default')");
+  add_name(command, *name, "The plan (default: the only one, or 'default')");
   command->callback([path, name, &status] { status = check(*path, *name); });
 }
 

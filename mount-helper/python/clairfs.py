@@ -12,8 +12,9 @@ What is planned, and for how long:
 
     SequentialSampler, DistributedSampler         all epochs, at once
     samplers with a generator= of their own       all epochs, at once
-    samplers that use torch's default generator   all epochs from the first one on, unless training draws from it too;
-                                                  then each epoch when it begins
+    samplers that use torch's default generator   all epochs from the first one on, or from the second one on if other
+                                                  loaders draw from it, too; if that differs from one epoch to the next
+                                                  (dropout on the CPU), each epoch when it begins
     any other sampler or batch sampler            each epoch when it begins, from a copy of the sampler
 
 An epoch begins when the loader is iterated. The plan is then compared with the sampler's state, and replaced if the
@@ -49,6 +50,7 @@ __all__ = ["Registration", "register", "status"]
 
 _PATIENCE_SECONDS = 20  # a plan of a million files takes one; the daemon goes on with it when we do not wait longer
 _MOST_INDICES = 1 << 26  # of one epoch that is written down: an endless sampler ends there
+_MOST_OTHER_DRAWS = 1 << 12  # from a generator between two epochs: a look takes some milliseconds
 _MOST_OF_ALL_RANKS = 1 << 23  # of one epoch of all ranks: more would make each rank wait for seconds
 
 
@@ -414,6 +416,14 @@ def _ranks():
     return rank, world, _number("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 
 
+def _ranks_of_a_node_alone(mount):
+    """The ranks of this node, where it is not the first one and its mount knows nothing of the others; else None. A plan
+    would take them for the first ranks."""
+    rank, world, local = _ranks()
+    alone = local and world > local and rank >= local and "job" not in mount.stats()
+    return range(rank // local * local, (rank // local + 1) * local) if alone else None
+
+
 @contextlib.contextmanager
 def _untouched(*generators):
     """What is drawn from any random generator in the block was not drawn."""
@@ -485,6 +495,7 @@ class _Written:
         self.index_sampler, self.samples = loader_index_sampler(loader), samples
         places = [(part, *names) for part in _parts(self.index_sampler) for names in _PLACES if hasattr(part, names[1])]
         self.place = places[0] if places else None
+        self.alone = _ranks_of_a_node_alone(samples.mount)
         self.last = None
 
     def keys(self):
@@ -512,10 +523,11 @@ class _Written:
         """(order of all ranks, step by step, and their number); the number is None where it is that of this rank only."""
         own = self._indices()
         world = getattr(self.place[0], self.place[1], 1) if self.place else 1
-        if world > 1 and world * len(own) <= _MOST_OF_ALL_RANKS:
-            orders = [self._indices(rank) for rank in range(world)]
+        ranks = self.alone or range(world)
+        if world > 1 and len(ranks) * len(own) <= _MOST_OF_ALL_RANKS:
+            orders = [self._indices(rank) for rank in ranks]
             if all(len(order) == len(own) for order in orders):
-                return list(itertools.chain.from_iterable(zip(*orders))), world
+                return list(itertools.chain.from_iterable(zip(*orders))), len(ranks)
         return own, None if world > 1 else 1
 
     def epoch_begins(self):
@@ -595,7 +607,8 @@ class _Drawn:
         self.shares = (loader.generator or torch.default_generator) is self.generator  # base_seed comes from it, too
         self.start = None  # its state when the loader began
         self.expected = None  # what that should be the next time
-        self.trusted = True  # that nobody else draws from it
+        self.others = 0  # numbers that something else draws between two epochs
+        self.trusted = True  # that it is always as many
 
     def _keys(self, state, generator, **more):
         keys = {**self.numbered, **self.own_keys, "generator": generator}
@@ -603,6 +616,8 @@ class _Drawn:
         keys["state"] = base64.b64encode(bytes(state.tolist())).decode()
         if self.loader.persistent_workers:
             keys["persistent_workers"] = "true"
+        if self.others:
+            keys["other_draws"] = self.others
         return {**keys, **more}
 
     def keys(self):
@@ -618,38 +633,52 @@ class _Drawn:
         lives_on = self.loader.persistent_workers and getattr(self.loader, "_iterator", None) is not None
         return self.shares and not lives_on
 
-    def _base_seed(self):
-        torch = _torch()
-        torch.empty((), dtype=torch.int64).random_(generator=self.generator)
-
     def loader_begins(self):
         self.start, self.begins_with_base_seed = self.generator.get_state(), self._draws_base_seed()
 
-    def epoch_begins(self):
-        now = self.generator.get_state()
-        equal = _torch().equal
-        as_expected = self.expected is not None and self.start is not None and equal(self.start, self.expected)
+    def _draw(self, dtype, count=1):
+        torch = _torch()
+        for _ in range(count):
+            torch.empty((), dtype=dtype).random_(generator=self.generator)
+
+    def _after_base_seed(self, state):
         with _untouched(self.generator):
-            if self.start is not None:
-                self.generator.set_state(self.start)
-                if self.begins_with_base_seed:
-                    self._base_seed()
-            between = self.start is None or not equal(self.generator.get_state(), now)  # somebody drew or seeded
-            self.generator.set_state(now)
-            first = self.expected is None
+            self.generator.set_state(state)
+            if self.begins_with_base_seed:
+                self._draw(_torch().int64)
+            return self.generator.get_state()
+
+    def _numbers_between(self, state, later):
+        """How many numbers of 32 bits the generator gave from one state to another one; None if that is none soon."""
+        torch = _torch()
+        with _untouched(self.generator):
+            self.generator.set_state(state)
+            for count in range(_MOST_OTHER_DRAWS):
+                if torch.equal(self.generator.get_state(), later):
+                    return count
+                self._draw(torch.int32)
+        return None
+
+    def epoch_begins(self):
+        torch = _torch()
+        now, start, expected = self.generator.get_state(), self.start, self.expected
+        self.start = None
+        between = start is None or not torch.equal(self._after_base_seed(start), now)  # somebody drew or seeded
+        as_expected = not between and expected is not None and torch.equal(start, expected)
+        if expected is not None and not as_expected:
+            self.others = (not between and self.others == 0 and self._numbers_between(expected, start)) or 0
+            self.trusted = self.own or self.others != 0
+        with _untouched(self.generator):
             collections.deque(iter(self.sampler), maxlen=0)
+            self._draw(torch.int32, self.others)
             self.expected = self.generator.get_state()
-        if as_expected and not between and self.trusted:
+        if as_expected and self.trusted:
             return None
-        start, self.start = self.start, None
-        self.trusted = self.own or (first and not between)
-        if self.trusted and not between and self.begins_with_base_seed:
-            planned = self._keys(start, "loader" if self.own else "default")
-        elif self.trusted and not between and (not self.shares or self.loader.persistent_workers) and self.own:
-            planned = self._keys(start, "sampler")
-        else:
-            planned = self._one_epoch(now)
-        return planned
+        if between or not self.trusted:
+            return self._one_epoch(now)
+        if self.begins_with_base_seed:
+            return self._keys(start, "loader" if self.own else "default")
+        return self._keys(start, "sampler") if self.own else self._one_epoch(now)
 
     def _one_epoch(self, state):
         """Of a default generator a RandomSampler takes the seed of its own one."""
@@ -689,6 +718,10 @@ def _order_of(loader, samples):
     return order, {**keys, "drop_last": "loader"} if drop_last else keys
 
 
+def _plain(values):
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
 def _exact_order(loader, sampler, samples):
     """Of the samplers whose orders clairfs computes itself; None of others."""
     data = _torch().utils.data
@@ -700,7 +733,7 @@ def _exact_order(loader, sampler, samples):
         return _Sequential(samples)
     if samples.numbers is not None:
         return None
-    if _has_iter_of(sampler, data.DistributedSampler):
+    if _has_iter_of(sampler, data.DistributedSampler) and not _ranks_of_a_node_alone(samples.mount):
         return _Distributed(sampler, numbered())
     if _has_iter_of(sampler, data.RandomSampler):
         keys = {"sampler": "torch.random"}
@@ -710,11 +743,11 @@ def _exact_order(loader, sampler, samples):
             keys["num_samples"] = sampler.num_samples
         return _Drawn(loader, sampler, keys, numbered())
     if _has_iter_of(sampler, data.SubsetRandomSampler):
-        indices = _List(b"%d" % int(i) for i in sampler.indices)
+        indices = _List(b"%d" % int(i) for i in _plain(sampler.indices))
         return _Drawn(loader, sampler, {"sampler": "torch.subset", "indices": indices}, numbered())
     if _has_iter_of(sampler, data.WeightedRandomSampler) and sampler.replacement and sampler.num_samples > 1:
         if len(sampler.weights) == count:
-            weights = _List(float(weight).hex().encode() for weight in sampler.weights)
+            weights = _List(float(weight).hex().encode() for weight in _plain(sampler.weights))
             keys = {"sampler": "torch.weighted", "weights": weights, "num_samples": sampler.num_samples}
             return _Drawn(loader, sampler, keys, numbered())
     return None
@@ -733,7 +766,7 @@ def _watched(cls):
 
     class Watched(cls):
         def __iter__(self):
-            if registration := self.__dict__.get("_clairfs"):
+            if registration := self.__dict__.get("_clairfs") or _inherited(self):
                 registration._loader_begins()
             return super().__iter__()
 
@@ -753,6 +786,15 @@ def _watched(cls):
 
 def _unwatched(cls):
     return cls.__new__(cls)
+
+
+def _inherited(loader):
+    """The registration of a loader that was made anew from a registered one before it was used, as Lightning does."""
+    for registration in _registrations:
+        if registration._loader.dataset is loader.dataset and not registration._begun:
+            registration.cancel()
+            return register(loader, **registration._arguments)
+    return None
 
 
 class _IndexSampler:
@@ -807,6 +849,7 @@ class Registration:
         self.mount = None  # where the mount is
         self._loader, self._mount, self._pid = loader, None, os.getpid()
         self._lists, self._asked = [], b""
+        self._arguments, self._begun = {}, False
 
     def __enter__(self):
         return self
@@ -836,8 +879,8 @@ class Registration:
 
     def _take_back(self):
         """Unless somebody else has put another plan in its place."""
-        with contextlib.suppress(_NotPlanned):
-            if self.text and self._mount.ask(b"show " + self.name.encode()).split("\n")[0] == self.text:
+        with contextlib.suppress(_NotPlanned, OSError, ValueError):
+            if self.text and (self.status() or {}).get("text") == self.text:
                 self._mount.ask(b"cancel " + self.name.encode())
         self.text = ""
 
@@ -891,11 +934,13 @@ class Registration:
             self._take_back()  # the same text again would change nothing
         old, self._lists, self._asked = self._lists, lists, text
         try:
-            self.text = self._mount.ask(text).split("\n")[0]
+            self._mount.ask(text)
+            self.text = (self.status() or {}).get("text", "")
         finally:
             self._remove_lists(set(old) - set(lists))
 
     def _loader_begins(self):
+        self._begun = True
         self._guarded(self._order.loader_begins)
 
     def _epoch_begins(self):
@@ -943,6 +988,7 @@ def register(loader, name=None, paths=None, **keys):
     """
     inner = _loader_in(loader)
     registration = Registration(inner)
+    registration._arguments = {"name": name, "paths": paths, **keys}
     try:
         if inner is None:
             raise _NotPlanned(f"{type(loader).__name__} is not a DataLoader and holds none")

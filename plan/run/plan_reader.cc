@@ -22,7 +22,7 @@ OrderId next_order() {
 }  // namespace
 
 PlanReader::PlanReader(std::shared_ptr<const SampleIndex> index, uint64_t slack, std::optional<Epoch> last)
-    : order_(next_order()), index_(std::move(index)), slack_(slack), last_(last), tracker_(slack, last) {}
+    : order_(next_order()), index_(std::move(index)), last_(last), tracker_(slack, last) {}
 
 Status PlanReader::begin(Epoch first, const MakeEpoch& make) {
   const auto planned = plan_epoch(first, 0, make);
@@ -58,7 +58,7 @@ Horizon PlanReader::horizon() const {
 // The epoch before the reader's is kept while opens may still come late and pages wait to be dropped; the one
 // after it is not needed before that.
 PlanReader::Wanted PlanReader::wanted() const {
-  const uint64_t margin = slack_ + kMargin;
+  const uint64_t margin = tracker_.slack() + kMargin;
   const uint64_t safe = tracker_.position();
   Wanted want;
   want.front = tracker_.front_epoch();

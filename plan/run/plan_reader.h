@@ -60,7 +60,6 @@ class PlanReader {
 
   const OrderId order_;
   const std::shared_ptr<const SampleIndex> index_;
-  const uint64_t slack_;
   const std::optional<Epoch> last_;
   Tracker tracker_;  // self-synchronised
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cache/base/printable.h"
+#include "cache/base/text.h"
 #include "plan/sequence/plan_sampler.h"
 #include "plan/tracking/diagnosis.h"
 
@@ -194,14 +195,18 @@ bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
   const auto make = [this](const PlanSpec& other, Epoch epoch, NodeId of) {
     return sequence_of(other, epoch, of);
   };
-  const Epoch current = tracker.front_epoch();
-  Diagnosis found = diagnose(tracker.evidence(), spec, current, node, sequence_.reader_slack(), make, stop);
+  const auto left = tracker.status().divergence;
+  PlanPosition at{tracker.front_epoch(), 0};
+  if (left && left->at.epoch == at.epoch) at = left->at;
+  Diagnosis found = diagnose(tracker.evidence(), spec, at, node, tracker.slack(), make, stop);
   if (found.epoch && sequence_.has_epoch(*found.epoch)) {
     const auto planned = plan_epoch(*found.epoch, static_cast<uint32_t>(rank));
     if (planned) tracker.add_epoch(planned->positions, std::nullopt);
   }
+  if (found.slack) tracker.widen(*found.slack);
   const auto divergence = tracker.status().divergence;
-  if (divergence && found.hint == Diagnosis().hint) found.hint = divergence->hint;  // that was no worse
+  const bool better = divergence && !divergence->hint.starts_with(Diagnosis().hint);
+  if (better && !found.known) found.hint = divergence->hint;  // that was no worse
   return tracker.set_hint(found.hint);
 }
 
@@ -220,6 +225,17 @@ uint64_t PlanRun::epoch_length() const {
   uint64_t length = 0;
   for (const auto& reader : readers_) length += reader->horizon().epochs.front()->sequence->length();
   return length;
+}
+
+// torch draws an epoch from seed + epoch: who never read the epoch that was expected may have that seed.
+std::string PlanRun::other_seed(const Divergence& d) const {
+  const bool adds_up = resolved_.sampler == "torch.distributed" && resolved_.shuffle &&
+                       resolved_.set_epoch == "always" && d.found && d.found->epoch > d.at.epoch;
+  const bool never_read =
+      d.at.epoch.value == resolved_.first_epoch && d.at.position <= 3 * sequence_.reader_slack() + kSightings;
+  const auto seed = parse_whole<uint32_t>(resolved_.seed);
+  if (!adds_up || !never_read || !seed) return "";
+  return fmt::format(" (or is the seed {}?)", uint64_t{*seed} + d.found->epoch.value - d.at.epoch.value);
 }
 
 // Two samples may be one file, and one sample may come twice: a name says no more then, and its place does.
@@ -241,7 +257,7 @@ std::string PlanRun::describe(size_t rank, const Divergence& d) const {
     text += fmt::format("expected {}, saw {}", name(*d.expected), name(*d.seen));
   }
   if (d.seen && d.due) text += fmt::format(", which is planned at {}", place(*d.due));
-  return d.hint.empty() ? text : text + ": " + d.hint;
+  return d.hint.empty() ? text : text + ": " + d.hint + other_seed(d);
 }
 
 std::vector<uint32_t> PlanRun::samples_of(FileId file, uint64_t offset, uint64_t length) const {

@@ -88,6 +88,7 @@ class PlanRun {
   PlanRun(PlanSpec given, PlanSpec resolved, DatasetSource source, std::shared_ptr<const SampleIndex> index,
           AccessSequence sequence, NodePlace place);
   Result<PlannedEpoch> plan_epoch(Epoch epoch, uint32_t rank);
+  std::string other_seed(const Divergence& divergence) const;
   bool diagnose_reader(size_t rank, const std::function<bool()>& stop);
 
   const PlanSpec given_;

@@ -56,6 +56,12 @@ struct OtherName {
 // As frameworks write them: their classes, modules and usual short names.
 constexpr OtherName kOtherNames[] = {
     {"distributedsampler", "torch.distributed"},
+    {"distributed", "torch.distributed"},
+    {"random", "torch.random"},
+    {"shuffle", "torch.random"},
+    {"sequential", "torch.sequential"},
+    {"default_rng", "numpy.default_rng"},
+    {"randomstate", "numpy.legacy"},
     {"torch.utils.data.distributedsampler", "torch.distributed"},
     {"torch.utils.data.distributed.distributedsampler", "torch.distributed"},
     {"statefuldistributedsampler", "torch.distributed"},

@@ -59,8 +59,9 @@ struct SamplerSpec {
   bool set_epoch = true;   ///< torch.distributed: false when the script never calls set_epoch
   bool shuffle = true;     ///< torch.distributed
   bool drop_last = false;  ///< torch.distributed, nopfs: the sampler's own; else the DataLoader's
-  bool persistent_workers = false;       ///< torch, sampler and loader sharing a generator
-  bool in_order = true;                  ///< DataLoader(in_order=); false cannot be predicted
+  bool persistent_workers = false;  ///< torch, sampler and loader sharing a generator
+  uint64_t other_draws = 0;  ///< torch: 32-bit numbers that others draw from the generator between two epochs
+  bool in_order = true;      ///< DataLoader(in_order=); false cannot be predicted
   std::optional<bool> replacement = {};  ///< torch.random (false), torch.weighted (true)
   std::optional<uint64_t> num_samples =
       {};  ///< torch.random, torch.weighted, python.random method=sample (n)

@@ -100,19 +100,21 @@ Result<std::unique_ptr<Sampler>> make_torch_stream(const SamplerSpec& spec, Torc
   if (!generator) return generator.error();
 
   // iter(DataLoader) draws its base_seed before the sampler draws, unless its workers live on.
-  const auto draw_base_seed = [use, once = spec.persistent_workers](Mt19937& source, Epoch number) {
+  const auto begin = [use, once = spec.persistent_workers, others = spec.other_draws](Mt19937& source,
+                                                                                      Epoch number) {
+    if (number.value > 0) source.discard(others);
     if (use == TorchGeneratorUse::kSampler || (once && number.value > 0)) return;
     source.discard(kDrawsOfRandomInt64);
   };
   const RankSlice slice = loader_slice(spec, epoch.size);
   auto stream = EpochStream<Mt19937>::independent(
       epoch.size, *generator,
-      [draw_base_seed, order = std::move(epoch.order)](Mt19937& source, Epoch number, const auto&) {
-        draw_base_seed(source, number);
+      [begin, order = std::move(epoch.order)](Mt19937& source, Epoch number, const auto&) {
+        begin(source, number);
         return order(source);
       },
-      [draw_base_seed, skip = std::move(epoch.skip)](Mt19937& source, Epoch number) {
-        draw_base_seed(source, number);
+      [begin, skip = std::move(epoch.skip)](Mt19937& source, Epoch number) {
+        begin(source, number);
         skip(source);
       });
   return std::unique_ptr<Sampler>(

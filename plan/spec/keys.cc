@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -262,6 +263,8 @@ const PlanKey kKeys[] = {
     yes_or_no("stick_to_shard", &PlanSpec::stick_to_shard),
     yes_or_no("checkpointing", &PlanSpec::checkpointing),
     yes_or_no("persistent_workers", &PlanSpec::persistent_workers),
+    number("other_draws", &PlanSpec::other_draws, 0, kMost32,
+           "32-bit numbers that others draw from the generator between two epochs"),
     text("torch", &PlanSpec::torch, accept_version, "want torch.__version__, such as 2.6 or 1.13.1"),
     text("torchdata", &PlanSpec::torchdata, accept_version, "want torchdata.__version__, such as 0.11"),
     text("accelerate", &PlanSpec::accelerate, accept_version, "want accelerate.__version__, such as 1.8"),
@@ -343,6 +346,11 @@ constexpr OtherKey kOtherKeys[] = {
     {"seq_length", "sequence_length"},
     {"drop_remainder", "drop_last"},
     {"num_epochs", "epochs"},
+    {"max_epochs", "epochs"},
+    {"start_epoch", "first_epoch"},
+    {"manual_seed", "seed"},
+    {"nproc_per_node", "ranks_per_node"},
+    {"local_world_size", "ranks_per_node"},
 };
 
 }  // namespace

@@ -195,15 +195,18 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
       pairs.emplace_back("list", value.substr(5));
       value = "list";
     }
-    if (!given.insert(name).second) return plan_error(name, value, "given twice");
     if (name == "in_order") {
       if (value == "true" || value == "True" || value == "1") continue;
       return plan_error(name, value,
                         "the order in which batches then arrive depends on timing and cannot be "
                         "predicted; want DataLoader's in_order=True");
     }
+    if (name == "rank" || name == "local_rank") {
+      return plan_error(name, value, "a plan is the same for all ranks; want no rank, but world");
+    }
     const Result<const PlanKey*> key = find_plan_key(name);
     if (!key) return key.error();
+    if (!given.emplace((*key)->name).second) return plan_error(name, value, "given twice");
     if (Status status = set_plan_value(**key, std::move(value), spec); !status) return status.error();
   }
   if (spec.sampler == "torch.subset" && spec.indices.empty() && !spec.list_numbers_samples())

@@ -61,6 +61,7 @@ struct PlanSpec {
   bool stick_to_shard = false;
   bool checkpointing = false;
   bool persistent_workers = false;   ///< as given to DataLoader
+  uint64_t other_draws = 0;          ///< torch.random ...: what others draw from the generator between epochs
   std::string torch;                 ///< library version such as 2.6; empty: newest
   std::string torchdata;             ///< the same
   std::string accelerate;            ///< the same
@@ -145,6 +146,9 @@ Result<PlanSpec> parse_plan(std::string_view text);
 /// One line, keys in the order of the struct, those at their default left out except the ones people look for
 /// (name, format, sampler, seed, epochs, batch, workers ...). parse_plan(format_plan(spec)) == spec.
 std::string format_plan(const PlanSpec& spec);
+
+/// The same for people: a generator's state and lists in place are shortened. It does not read back.
+std::string describe_plan(const PlanSpec& spec);
 
 /// The same as a JSON object; reads back equal when all values are UTF-8 (other bytes become U+FFFD).
 std::string format_plan_json(const PlanSpec& spec);

@@ -97,4 +97,18 @@ std::string format_plan(const PlanSpec& spec) {
   return text;
 }
 
+std::string describe_plan(const PlanSpec& spec) {
+  constexpr size_t kMost = 40;  // as much of it as tells two of them apart, on a line with other keys
+  PlanSpec shown = spec;
+  const auto shorten = [](std::string& value) {
+    if (value.size() > kMost)
+      value = fmt::format("{}...({} characters)", value.substr(0, kMost), value.size());
+  };
+  shorten(shown.state);
+  for_each_file(shown, [&](const char*, std::string& value) {
+    if (value.starts_with('[')) shorten(value);
+  });
+  return format_plan(shown);
+}
+
 }  // namespace clairfs

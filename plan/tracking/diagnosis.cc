@@ -11,6 +11,7 @@
 #include "cache/base/text.h"
 #include "plan/sequence/sequence_positions.h"
 #include "plan/tracking/chain.h"
+#include "plan/tracking/interleaving.h"
 
 namespace clairfs {
 namespace {
@@ -24,16 +25,42 @@ constexpr uint64_t kLargestWorld = 128;
 // Steps of the job that what was seen must span to tell of its size.
 constexpr uint32_t kSteps = 4;
 
+// Positions that opens stray from an order of which nobody has told us the workers: those of 16 workers with
+// batches of 256.
+constexpr uint64_t kWidest = 1 << 13;
+
+// A sampler that a script may have instead of the plan's, with the plan's seed.
+struct OtherSampler {
+  const char* sampler;
+  const char* generator;
+  const char* reseed;
+  const char* in_the_script;
+};
+constexpr OtherSampler kOtherSamplers[] = {
+    {"torch.random", "default", "", "DataLoader(shuffle=True) after torch.manual_seed()"},
+    {"torch.random", "loader", "", "DataLoader(shuffle=True, generator=...)"},
+    {"torch.random", "sampler", "", "RandomSampler(generator=...)"},
+    {"torch.distributed", "", "", "DistributedSampler"},
+    {"numpy.default_rng", "", "once", "numpy.random.default_rng()"},
+    {"numpy.default_rng", "", "epoch", "numpy.random.default_rng(seed + epoch)"},
+    {"numpy.legacy", "", "once", "numpy.random.seed()"},
+    {"numpy.legacy", "", "epoch", "numpy.random.seed(seed + epoch)"},
+    {"python.random", "", "once", "random.seed()"},
+    {"python.random", "", "epoch", "random.seed(seed + epoch)"},
+};
+
 // Share of the sightings that must lie with one group of ranks for it to be this node's: strays aside.
 constexpr double kOwnShare = 0.85;
 
 class Search {
  public:
-  Search(std::span<const Sighting> evidence, const PlanSpec& spec, Epoch current, NodeId node, uint64_t slack,
-         const SequenceMaker& make, const std::function<bool()>& stop)
+  Search(std::span<const Sighting> evidence, const PlanSpec& spec, PlanPosition at, NodeId node,
+         uint64_t slack, const SequenceMaker& make, const std::function<bool()>& stop)
       : evidence_(evidence),
         spec_(spec),
-        current_(current),
+        at_(at),
+        current_(at.epoch),
+        first_epoch_(static_cast<uint32_t>(spec.first_epoch)),
         node_(node),
         slack_(slack),
         make_(make),
@@ -43,8 +70,16 @@ class Search {
   }
 
   Diagnosis run() {
-    if (other_epoch() || by_number() || other_world(false) || other_seed() || other_setting()) return found_;
-    return Diagnosis();
+    found_.known = other_epoch() || more_workers() || by_number() || other_world(false) || other_sampler() ||
+                   other_seed() || other_setting();
+    if (found_.known) return found_;
+    Diagnosis unknown;
+    if (spec_.shuffle)
+      unknown.hint +=
+          ": another seed, a Subset, or a shuffle that follows what was drawn before? "
+          "clairfs.register(loader) "
+          "tells the plan";
+    return unknown;
   }
 
  private:
@@ -63,14 +98,26 @@ class Search {
     return found;
   }
 
-  bool matches(const PlanSpec& spec, Epoch epoch) const {
-    const auto order = positions(spec, epoch, node_);
-    if (!order) return false;
+  // How far opens stray from that order, if it is the one that is read: as the plan says, or with `dealt`
+  // perhaps further.
+  std::optional<uint64_t> strays_from(const SequencePositions* order, bool dealt) const {
+    if (order == nullptr) return std::nullopt;
     const auto of = [&](uint32_t sample, std::vector<uint32_t>& out) {
       const auto found = order->of(sample);
       out.insert(out.end(), found.begin(), found.end());
     };
-    return chain(of, order->sequence().length()).has_value();
+    const uint64_t length = order->sequence().length();
+    if (chain(of, length)) return slack_;
+    for (uint64_t slack = 16; dealt && slack <= kWidest && slack < length / 4; slack *= 2) {
+      if (slack <= slack_) continue;
+      const auto found = find_chain(evidence_, of, length, {slack, 1});
+      if (found && found->length >= kExplained * found->among) return slack;
+    }
+    return std::nullopt;
+  }
+
+  bool matches(const PlanSpec& spec, Epoch epoch, bool dealt = true) const {
+    return strays_from(positions(spec, epoch, node_).get(), dealt).has_value();
   }
 
   bool other_epoch() {
@@ -84,15 +131,78 @@ class Search {
     for (const int64_t epoch : {now, now - 1, now + 1, int64_t{0}, now + 2, now + 3, now - 2}) add(epoch);
     for (uint32_t epoch = 1; epoch < kEpochs; ++epoch) add(epoch);
     for (const uint32_t epoch : epochs) {
-      if (!matches(spec_, Epoch(epoch))) continue;
+      if (!matches(spec_, Epoch(epoch), false)) continue;
       if (epoch == current_.value && other_world(true)) return true;
       found_.epoch = Epoch(epoch);
-      found_.hint = epoch == current_.value ? fmt::format("matches epoch {} at another position", epoch)
-                    : epoch + 1 == current_.value
-                        ? fmt::format("matches epoch {} again: set_epoch is not called", epoch)
-                        : fmt::format("matches epoch {} (now in epoch {}): is set_epoch called?", epoch,
-                                      current_.value);
+      found_.hint = epoch == current_.value       ? fmt::format("matches epoch {} at another position", epoch)
+                    : epoch + 1 == current_.value ? hint_of_epoch_again(Epoch(epoch))
+                                                  : fmt::format(
+                                                        "matches epoch {} (now in epoch {}): is "
+                                                        "set_epoch called?",
+                                                        epoch, current_.value);
       return true;
+    }
+    return false;
+  }
+
+  // The plan's order, but a loader with more workers than the plan has, or any at all, deals it to them.
+  bool more_workers() {
+    for (const uint32_t epoch : {current_.value, current_.value + 1, first_epoch_}) {
+      const auto order = positions(spec_, Epoch(epoch), node_);
+      const std::optional<uint64_t> slack = strays_from(order.get(), true);
+      if (!slack) continue;
+      found_.epoch = Epoch(epoch);
+      found_.slack = 2 * *slack;
+      found_.hint =
+          "matches the plan, but dealt to several workers: give batch= and workers= as DataLoader has them";
+      const std::optional<Interleaving> dealt = epoch == current_.value ? interleaving(*order) : std::nullopt;
+      if (!dealt) return true;
+      const uint64_t theirs = dealt_slack(dealt->batch, dealt->workers);
+      if (theirs > 8 * *slack) return true;  // what began there were strays
+      found_.slack = std::max(2 * *slack, theirs);
+      found_.hint = fmt::format("matches the plan, but dealt to several workers: give batch={} workers={}",
+                                dealt->batch, dealt->workers);
+      return true;
+    }
+    return false;
+  }
+
+  // As AccessSequence::slack().
+  uint64_t dealt_slack(uint64_t batch, uint64_t workers) const {
+    return (spec_.prefetch_factor * workers + 1) * batch *
+           (divides_among_ranks(spec_) ? 1 : spec_.ranks_per_node);
+  }
+
+  std::optional<Interleaving> interleaving(const SequencePositions& order) const {
+    if (spec_.ranks_per_node > 1) return std::nullopt;  // ranks deal it among them, too
+    std::vector<uint32_t> positions;
+    for (const Sighting& sighting : evidence_) {
+      if (const auto of = order.of(sighting.sample); of.size() == 1) positions.push_back(of.front());
+    }
+    return find_interleaving(positions, at_.position);
+  }
+
+  // Another sampler with the plan's seed.
+  bool other_sampler() {
+    if (spec_.seed.empty() || !spec_.shuffle) return false;
+    for (const OtherSampler& other : kOtherSamplers) {
+      PlanSpec changed = spec_;
+      changed.sampler = other.sampler;
+      changed.generator = other.generator;
+      changed.reseed = other.reseed;
+      changed.method.clear();
+      changed.set_epoch = "always";
+      if (spec_.sampler == other.sampler && spec_.set_epoch == "always" && changed.generator.empty())
+        continue;
+      if (!divides_among_ranks(changed)) changed.world = plan_nodes(spec_), changed.ranks_per_node = 1;
+      std::string key = fmt::format("sampler={}", other.sampler);
+      if (!changed.generator.empty()) key += fmt::format(" generator={}", changed.generator);
+      if (changed.reseed == "epoch") key += " reseed=epoch";
+      for (const Epoch epoch : {current_, Epoch(first_epoch_)}) {
+        if (changed == spec_ || !validate_plan(changed) || !matches(changed, epoch)) continue;
+        found_.hint = fmt::format("matches {}, which is {}", key, other.in_the_script);
+        return true;
+      }
     }
     return false;
   }
@@ -123,8 +233,8 @@ class Search {
     for (uint64_t world = 1; world <= kLargestWorld; world *= 2) worlds.insert(world);
     worlds.erase(0);
     std::optional<Ranks> best;
-    for (auto world = worlds.rbegin(); world != worlds.rend(); ++world) {
-      const std::optional<Ranks> ranks = ranks_here(*world);
+    for (const uint64_t world : worlds) {  // of two that explain as much, the smaller
+      const std::optional<Ranks> ranks = ranks_here(world);
       if (ranks && (!best || ranks->count * best->world < best->count * ranks->world)) best = ranks;
     }
     if (!best) return false;
@@ -233,7 +343,9 @@ class Search {
 
   const std::span<const Sighting> evidence_;
   PlanSpec spec_;
+  const PlanPosition at_;
   const Epoch current_;
+  const uint32_t first_epoch_;
   const NodeId node_;
   const uint64_t slack_;
   const SequenceMaker& make_;
@@ -243,9 +355,9 @@ class Search {
 
 }  // namespace
 
-Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, Epoch current, NodeId node,
+Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, PlanPosition at, NodeId node,
                    uint64_t slack, const SequenceMaker& make, const std::function<bool()>& stop) {
-  return Search(evidence, spec, current, node, std::max<uint64_t>(slack, 1), make, stop).run();
+  return Search(evidence, spec, at, node, std::max<uint64_t>(slack, 1), make, stop).run();
 }
 
 }  // namespace clairfs

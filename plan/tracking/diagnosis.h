@@ -22,13 +22,18 @@ struct Diagnosis {
   /// Set when it is the plan's own order, in an epoch that the tracker may not know: add it and the tracker
   /// goes on from there.
   std::optional<Epoch> epoch;
+  /// Set when it is the plan's order, but opens stray from it by more positions than the plan says: by so
+  /// many.
+  std::optional<uint64_t> slack;
+  bool known = false;  ///< the order was found
 };
 
-/// Compares what was seen out of order with, in this order: the plan's other epochs, the order of the
-/// numbers, other world sizes and places of this node in them, neighbouring and common seeds, and other
-/// settings that change the order. Makes up to a few tens of sequences, each of the size of an epoch, and
+/// Compares what was seen out of order with, in this order: the plan's other epochs; its order dealt to more
+/// workers than it says; the order of the numbers; other world sizes and places of this node in them; other
+/// samplers with that seed; neighbouring and common seeds; and other settings that change the order. `at` is
+/// where the reader left the plan. Makes up to a few tens of sequences, each of the size of an epoch, and
 /// frees them one by one: for a background thread. `stop` is asked before each. Thread-safe if `make` is.
-Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, Epoch current, NodeId node,
+Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, PlanPosition at, NodeId node,
                    uint64_t slack, const SequenceMaker& make, const std::function<bool()>& stop = {});
 
 }  // namespace clairfs

@@ -90,6 +90,11 @@ void Progress::jump(int64_t front, int64_t second) {
   advanced_at_.reset();
 }
 
+void Progress::widen(uint64_t slack) {
+  planned_slack_ = std::max(planned_slack_, static_cast<int64_t>(slack));
+  slack_ = std::max(slack_, planned_slack_);
+}
+
 void Progress::shift(int64_t by) {
   for (int64_t* const position : {&front_, &confirmed_, &late_low_, &late_top_}) *position += by;
 }

@@ -45,6 +45,8 @@ class Progress {
   void enter_epoch(int64_t begin);
   /// The reader was found somewhere else: with the furthest position opened, and the furthest but one.
   void jump(int64_t front, int64_t second);
+  /// Opens stray by as many positions, more than was planned.
+  void widen(uint64_t slack);
   /// The epoch that the reader is in has moved by so many positions, and the reader with it.
   void shift(int64_t by);
 
@@ -66,7 +68,7 @@ class Progress {
   void note_late(int64_t position);
   void note_pace(int64_t positions, TimePoint now);
 
-  const int64_t planned_slack_;
+  int64_t planned_slack_;
   int64_t slack_;
   int64_t front_ = -1;      // furthest position opened
   int64_t confirmed_ = -1;  // furthest but one

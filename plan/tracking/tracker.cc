@@ -44,6 +44,17 @@ void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::opt
   if (state_ == TrackerState::suspended) realign();
 }
 
+void Tracker::widen(uint64_t slack) {
+  const MutexLock lock(mutex_);
+  progress_.widen(slack);
+  if (state_ == TrackerState::suspended) realign();
+}
+
+uint64_t Tracker::slack() const {
+  const MutexLock lock(mutex_);
+  return static_cast<uint64_t>(progress_.planned_slack());
+}
+
 void Tracker::drop_epoch(Epoch epoch) {
   const MutexLock lock(mutex_);
   if (epoch != epoch_) epochs_.drop(epoch);
@@ -205,6 +216,7 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   test_.in_order(kind);
   relocator_.note_match(note_distinct(found.sample, found.position, kind).tick);
   ++totals_.in_order;
+  ++totals_.in_order_since;
   if (state_ == TrackerState::waiting) state_ = TrackerState::following;
 
   const int64_t advanced = progress_.note(found.position, now);
@@ -254,6 +266,7 @@ Tracker::Verdict Tracker::reject(uint32_t sample, Access kind) {
   test_.out_of_order(kind);
   relocator_.note_stray(note_distinct(sample, progress_.next(), kind));
   ++totals_.out_of_order;
+  ++totals_.out_of_order_since;
 
   if (first) begin_run(sample);
   if (!totals_.first_difference) totals_.first_difference = run_;
@@ -277,6 +290,7 @@ void Tracker::jump(const Found& found) {
   run_.hint = describe_jump(found);
   totals_.divergence = run_;
   ++totals_.realignments;
+  totals_.in_order_since = totals_.out_of_order_since = 0;
   unseen_from_.reset();
   set_epoch(epoch);
   progress_.jump(begin_ + chain.top, begin_ + chain.second);

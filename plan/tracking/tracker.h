@@ -55,6 +55,9 @@ class Tracker {
   /// epoch, end to end, in time before the reader gets there, keep the one before, and add any other that
   /// diagnose() found; a suspended plan is compared with it at once.
   void add_epoch(std::shared_ptr<const SequencePositions> epoch, std::optional<uint64_t> begin);
+  /// Opens stray from the order by as many positions, more than the plan says: diagnose() found that. A
+  /// suspended plan is compared with it at once.
+  void widen(uint64_t slack);
   /// Forgets an epoch; without effect for the one the reader is in.
   void drop_epoch(Epoch epoch);
 
@@ -79,6 +82,8 @@ class Tracker {
   /// Whether an epoch that is known has one of the samples.
   bool knows(std::span<const uint32_t> samples) const;
 
+  /// Positions that opens stray: as the plan says, or as it was widened.
+  uint64_t slack() const;
   TrackerState state() const;
   /// Everything below has been opened: its pages may be dropped.
   uint64_t position() const;

@@ -21,6 +21,20 @@ std::string_view to_string(TrackerState state) {
   return "unknown";
 }
 
+bool follows(const TrackerStatus& status) {
+  constexpr uint64_t kStrays = 20;  // one observation in so many, as plans are made to withstand
+  // Chance and what others read do not look like a reader for so long.
+  constexpr uint64_t kLong = 8 * kSightings;
+  if (status.state == TrackerState::suspended || status.in_order == 0) return false;
+  return status.out_of_order * kStrays <= status.in_order ||
+         (status.in_order_since >= kLong && status.out_of_order_since * kStrays <= status.in_order_since);
+}
+
+std::string hint_of_epoch_again(Epoch epoch) {
+  return fmt::format("matches epoch {} again: set_epoch is not called, or the job was started again",
+                     epoch.value);
+}
+
 TrackerStatus combined(const TrackerStatus& a, const TrackerStatus& b) {
   using enum TrackerState;
   TrackerStatus sum = a.front.epoch < b.front.epoch ? b : a;
@@ -40,6 +54,8 @@ TrackerStatus combined(const TrackerStatus& a, const TrackerStatus& b) {
   sum.repeated += other.repeated;
   sum.passed += other.passed;
   sum.longest_stray = std::max(sum.longest_stray, other.longest_stray);
+  sum.in_order_since += other.in_order_since;
+  sum.out_of_order_since += other.out_of_order_since;
   sum.realignments += other.realignments;
   sum.suspensions += other.suspensions;
   return sum;
@@ -76,7 +92,9 @@ std::string Tracker::describe_jump(const Found& found) const {
   }
   const bool boundary = from.position <= 3 * slack || from.position == end_ - begin_;
   if (epoch <= from.epoch && at_start && boundary) {
-    return fmt::format("matches epoch {} again: set_epoch is not called", epoch.value);
+    return state_ == TrackerState::finished
+               ? fmt::format("epoch {} was read again after the plan's end", epoch.value)
+               : hint_of_epoch_again(epoch);
   }
   return fmt::format("matches epoch {} (expected epoch {}): is set_epoch called?", epoch.value,
                      from.epoch.value);

@@ -34,16 +34,25 @@ struct TrackerStatus {
   double samples_per_second = 0;  ///< 0: not known yet
   uint64_t slack = 0;             ///< positions, as widened by what was seen
   // For `plan check`, since the start:
-  uint64_t in_order = 0;       ///< distinct observations that matched the plan
-  uint64_t out_of_order = 0;   ///< ... and that did not
-  uint64_t repeated = 0;       ///< of a sample that was seen just before
-  uint64_t passed = 0;         ///< positions that the reader went over
-  uint64_t longest_stray = 0;  ///< largest distance of an observation in order behind the front, positions
+  uint64_t in_order = 0;        ///< distinct observations that matched the plan
+  uint64_t out_of_order = 0;    ///< ... and that did not
+  uint64_t repeated = 0;        ///< of a sample that was seen just before
+  uint64_t passed = 0;          ///< positions that the reader went over
+  uint64_t longest_stray = 0;   ///< largest distance of an observation in order behind the front, positions
+  uint64_t in_order_since = 0;  ///< the first two since the reader was last found again, or since the start
+  uint64_t out_of_order_since = 0;
   uint64_t realignments = 0;
   uint64_t suspensions = 0;
   std::optional<Divergence> first_difference;  ///< the first observation out of order; no verdict in it
   std::optional<Divergence> divergence;        ///< the last time that the reader left the plan
 };
+
+/// Whether the reader goes the way of the plan: all that was seen, but for a few strays of others, since the
+/// start or at least for long since it was last found again.
+bool follows(const TrackerStatus& status);
+
+/// Why a reader may read an epoch from the beginning a second time.
+std::string hint_of_epoch_again(Epoch epoch);
 
 /// Of two readers of one plan together, as PlanRun::status() says; the differences are those of one of them.
 TrackerStatus combined(const TrackerStatus& a, const TrackerStatus& b);

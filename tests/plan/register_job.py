@@ -191,6 +191,7 @@ CASES = {
     "manual_seed": shuffled,
     "manual_seed_persistent": lambda root: shuffled(root, persistent_workers=True),
     "draws_while_training": shuffled,
+    "dropout": shuffled,
     "generator": lambda root: shuffled(root, generator=generator(), drop_last=True),
     "generator_persistent": lambda root: shuffled(root, generator=generator(), persistent_workers=True, prefetch_factor=3),
     "generator_of_sampler": lambda root: with_sampler(images(root), lambda d: RandomSampler(d, generator=generator())),
@@ -268,6 +269,8 @@ def run(case, root, out):
                         torch.distributed.all_reduce(torch.ones(10))
                     if case == "draws_while_training":
                         torch.rand(3)
+                    if case == "dropout":
+                        torch.nn.functional.dropout(torch.ones(7 + epoch))
                 line = {"loader": number, "epoch": epoch, "order": order}
                 if registrations and registrations[number].mount:
                     line.update(text=registrations[number].text, plan=registrations[number].status())

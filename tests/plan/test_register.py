@@ -82,10 +82,15 @@ def assert_followed(lines, share=0.9):
 WHOLE = ["generator", "generator_persistent", "generator_of_sampler", "sequential", "subset", "weighted_generator",
          "batch_sampler", "paths", "memmap", "distributed", "unshuffled", "fabric", "manual_seed", "manual_seed_persistent",
          "no_workers", "replacement", "no_batches", "concat", "subset_sampler", "weighted"]  # fmt: skip
-EPOCH_BY_EPOCH = ["draws_while_training", "weighted_once", "own_sampler", "accelerate", "raw_half"]
-# The plan is put right when an epoch begins; what it then says.
-OTHERS = {"random_split": "epochs=1 ", "resumed": "first_epoch=5", "set_epoch_forgotten": "set_epoch=never", "resumed_generator": "state="}
-
+EPOCH_BY_EPOCH = ["dropout", "weighted_once", "own_sampler", "accelerate", "raw_half"]
+# The plan is put right when an epoch begins: how many there are, and what the last one of the first loader says.
+OTHERS = {
+    "resumed": (1, "first_epoch=5 "),
+    "set_epoch_forgotten": (2, "set_epoch=never "),
+    "resumed_generator": (2, "state="),
+    "random_split": (2, "other_draws=2 "),
+    "draws_while_training": (2, "other_draws="),
+}
 ROWS = ["memmap", "raw_half"]
 
 
@@ -114,9 +119,10 @@ def test_plan_is_the_order_and_the_order_is_untouched(case, mount, without, tmp)
     if case in EPOCH_BY_EPOCH:
         assert len(texts) == 3 and all("epochs=1 " in text for text in texts[1:]), texts
     elif case in OTHERS:
-        assert any(OTHERS[case] in text for text in texts[1:]), texts
+        texts = list(dict.fromkeys(line["text"] for line in lines if line["loader"] == 0))
+        assert len(texts) == OTHERS[case][0] and OTHERS[case][1] in texts[-1], texts
     else:
-        assert len(texts) == len({line["loader"] for line in lines}), texts
+        assert len(texts) == 1, texts
     assert mount.stats()["plan_list"] == []  # taken back at the end
     assert not list(tmp.glob("clairfs-lists-*/*"))
 
@@ -263,6 +269,49 @@ print(registration.name, plan["in_order"], plan["out_of_order"])
     assert warned.count("no paths of files are found") == 1
     assert said.split() == ["val", "90", "0"] or not SEES_OPENS, said + warned
     assert mount.stats()["plan_list"] == []
+
+
+def test_a_loader_that_is_made_anew_from_a_registered_one(mount, tmp):
+    """Lightning replaces the sampler of the loaders that it is given."""
+    said, warned = python(
+        MAKE
+        + f"""
+from torch.utils.data.distributed import DistributedSampler
+loader = DataLoader(images({str(mount.path / "train")!r}), shuffle=True)
+clairfs.register(loader, "mine", epochs=5)
+sampler = DistributedSampler(loader.dataset, num_replicas=1, rank=0, seed=8)
+anew = type(loader)(loader.dataset, sampler=sampler)
+print(len(epoch(anew)))
+(plan,) = clairfs.status(loader.dataset.root)["plan_list"]
+print(plan["name"], "epochs=5" in plan["text"], "seed=8" in plan["text"], plan["suspensions"], plan["in_order"] > 0)
+print(len(epoch(loader)), len(epoch(loader)))
+""",
+        tmp,
+    )
+    assert warned == "" and said == "600\nmine True True 0 True\n600 600\n", said + warned
+
+
+def test_the_second_of_two_nodes_whose_mounts_know_nothing_of_each_other(mount, tmp):
+    said, warned = python(
+        MAKE
+        + f"""
+from torch.utils.data.distributed import DistributedSampler
+dataset = images({str(mount.path / "train")!r})
+loader = DataLoader(dataset, sampler=DistributedSampler(dataset, num_replicas=4, rank=2, seed=8))
+with clairfs.register(loader) as registration:
+    for number in range(2):
+        loader.sampler.set_epoch(number)
+        epoch(loader)
+        plan = registration.status()
+        print("world=2 ranks_per_node=2" in plan["text"], plan["ranks"][0]["in_order"], plan["ranks"][1]["in_order"])
+""",
+        tmp,
+        RANK="2",
+        WORLD_SIZE="4",
+        LOCAL_WORLD_SIZE="2",
+    )
+    assert warned == "", warned
+    assert said == "True 150 0\n" * 2 or not SEES_OPENS, said
 
 
 def test_an_error_within_a_look_never_ends_an_epoch(mount, tmp):

@@ -200,6 +200,26 @@ TEST_CASE("a script on the default generator is planned from its state") {
   CHECK(message.find("5056") != std::string::npos);
 }
 
+TEST_CASE("what others draw from the generator between two epochs is skipped") {
+  SamplerSpec spec{.sampler = "torch.random", .n = 50, .seed = "3"};
+  spec.generator = TorchGeneratorUse::kDefault;
+  spec.other_draws = 5;
+  const auto sampler = sampler_of(spec);
+  const RandomSamplerDraws draws({.n = 50, .count = 50, .default_generator = true, .torch = kNewestTorch});
+  Mt19937 generator(3);
+  std::vector<std::vector<uint32_t>> expected;
+  for (uint32_t epoch = 0; epoch < 4; ++epoch) {
+    if (epoch > 0) generator.discard(5);
+    generator.discard(kDrawsOfRandomInt64);
+    expected.push_back(draws.order(generator));
+  }
+  for (const uint32_t epoch : {0U, 1U, 3U, 2U}) CHECK(indices_of(*sampler, epoch) == expected[epoch]);
+
+  SamplerSpec other{.sampler = "torch.distributed", .n = 50, .seed = "3"};
+  other.other_draws = 5;
+  CHECK(refusal_of(other).find("other_draws") != std::string::npos);
+}
+
 TEST_CASE("an epoch that no one can wait for is refused") {
   const auto sampler = sampler_of({.sampler = "torch.random", .n = 100'000'000, .seed = "42"});
   const auto order = sampler->order(Epoch(4'000'000'000));

@@ -53,6 +53,46 @@ TEST_CASE("a seed alone is a plan") {
   check_reads_back(spec);
 }
 
+TEST_CASE("the names that PyTorch has are taken") {
+  CHECK(parsed("manual_seed=1 batch_size=32 num_workers=4 num_replicas=8 nproc_per_node=4 num_epochs=9 "
+               "start_epoch=2 "
+               "sampler=DistributedSampler") ==
+        parsed("seed=1 batch=32 workers=4 world=8 ranks_per_node=4 epochs=9 first_epoch=2"));
+  CHECK(parsed(R"({"seed": 1, "batch_size": 32, "world_size": 2})") == parsed("seed=1 batch=32 world=2"));
+  CHECK(parsed("seed=1 sampler=RandomSampler") == parsed("seed=1 sampler=torch.random"));
+  CHECK(parsed("seed=1 sampler=shuffle") == parsed("seed=1 sampler=torch.random"));
+  CHECK(parsed("sampler=SequentialSampler") == parsed("sampler=torch.sequential"));
+  CHECK(parsed("seed=1 sampler=torch.utils.data.distributed.DistributedSampler").sampler ==
+        "torch.distributed");
+  CHECK(parsed("seed=1 sampler=torch.utils.data.SubsetRandomSampler indices=[1]").sampler == "torch.subset");
+  CHECK(parsed("seed=1 sampler=WeightedRandomSampler weights=[1,2]").sampler == "torch.weighted");
+  CHECK_THAT(refusal("seed=1 batch=32 batch_size=32"), Contains("batch=32: given twice"));
+  CHECK_THAT(refusal("seed=1 seed=1"), Contains("given twice"));
+  CHECK_THAT(refusal("seed=1 rank=3"), Contains("the same for all ranks"));
+  CHECK_THAT(refusal("seed=1 batch_sizes=3"), Contains("unknown key"));
+}
+
+TEST_CASE("builds of torch are known by their release") {
+  for (const char* version : {"1.13.0a0", "1.13.1+cpu", "1.13", "1.13.0a0+git49444c3"}) {
+    CHECK(parsed(std::string("seed=1 sampler=torch.random torch=") + version).torch == "1.13");
+  }
+  CHECK(parsed("seed=1 torch=2.6.0+cu124").torch == "2.6");
+  refusal("seed=1 torch=two");
+}
+
+TEST_CASE("a plan is described without long states and lists") {
+  const std::string state(6744, 'A');
+  const PlanSpec spec = parsed("sampler=torch.random state=" + state);
+  CHECK_THAT(describe_plan(spec), Contains("AAAA...(6744 characters)"));
+  CHECK(describe_plan(spec).size() < 250);
+  std::string list = "[0";
+  for (int i = 1; i < 1000; ++i) list += "," + std::to_string(i);
+  CHECK(describe_plan(parsed("list=" + list + "]")).size() < 250);
+  const PlanSpec plain =
+      parsed("seed=1 list=/a/path/that/is/longer/than/forty/characters/and/is/shown/whole.txt");
+  CHECK(describe_plan(plain) == format_plan(plain));
+}
+
 TEST_CASE("text and JSON are the same plan") {
   const PlanSpec text = parsed(
       "format=imagefolder sampler=torch.distributed seed=42 epochs=90 world=8 ranks_per_node=8\n"

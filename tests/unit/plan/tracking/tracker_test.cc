@@ -72,8 +72,8 @@ SequenceMaker maker(uint32_t n) {
 }
 
 Diagnosis diagnosis(const MountModel& mount, const AccessSequence& plan, uint32_t n) {
-  return diagnose(mount.tracker.evidence(), plan.spec(), mount.tracker.status().divergence->at.epoch,
-                  NodeId(0), plan.slack(), maker(n));
+  return diagnose(mount.tracker.evidence(), plan.spec(), mount.tracker.status().divergence->at, NodeId(0),
+                  plan.slack(), maker(n));
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -288,7 +288,7 @@ TEST_CASE("a wrong order suspends the plan, and the hint says which it is") {
         CHECK(status.divergence->at.epoch == Epoch(0));
         CHECK(status.divergence->expected == order_of(plan, 0)[status.divergence->at.position]);
         if (before > 0) CHECK(status.divergence->at.position + plan.slack() + 70 > before);
-        CHECK(diagnosis(mount, plan, kMany).hint == wrong.hint);
+        CHECK(contains(diagnosis(mount, plan, kMany).hint, wrong.hint));
       }
     }
   }
@@ -381,7 +381,7 @@ TEST_CASE("a script without set_epoch reads the first epoch again and again") {
       CHECK(status.suspensions == 0);
       CHECK(status.realignments == again);
       REQUIRE(status.divergence);
-      CHECK(status.divergence->hint == "matches epoch 0 again: set_epoch is not called");
+      CHECK(contains(status.divergence->hint, "matches epoch 0 again: set_epoch is not called"));
     }
   }
 }

@@ -1,0 +1,237 @@
+"""Every recipe of the manual: a script that loads its data in that way follows the plan that the manual gives it."""
+
+import os
+import re
+import struct
+import subprocess
+import sys
+
+import clairmount
+import pytest
+from clairmount import REPO, binary
+from planning import JOB_SECONDS, make_images
+
+pytest.importorskip("torch")
+pytest.importorskip("torchvision")
+numpy = pytest.importorskip("numpy")
+
+COUNT, ROW = 400, 3072
+# CPython announces each open by an ioctl before 3.14; later ones are seen by their READs alone.
+SEES_OPENS = sys.version_info < (3, 14)
+
+
+def recipes():
+    """{what the script does: its plan}."""
+    page = (REPO / "mount-helper/man/clairfs.1.in").read_text()
+    section = page.split(".SH RECIPES\n")[1].split("\n.SH ")[0] + "\n"
+    return {title: plan.replace("\\-", "-") for title, plan in re.findall(r"\.TP\n(.+)\n\.B (.+)\n", section)}
+
+
+START = """
+import os, sys, numpy, torch
+sys.path.insert(0, sys.argv[2])
+from torch.utils.data import *
+from torch.utils.data.distributed import DistributedSampler
+from torchvision.datasets import ImageFolder
+torch.set_num_threads(1)
+root, rank, ranks, register = sys.argv[1], int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv[3:] == ["register"]
+if ranks > 1:
+    torch.distributed.init_process_group("gloo", os.environ["MEETING"], rank=rank, world_size=ranks)
+def read(path):
+    with open(path, "rb") as file:
+        return len(file.read())
+def images(folder="train"):
+    return ImageFolder(f"{root}/{folder}", loader=read)
+def loader(dataset, **options):
+    return DataLoader(dataset, **{"batch_size": 16, "num_workers": 2, **options})
+def generator():
+    return torch.Generator().manual_seed(42)
+def distributed(dataset):
+    return loader(dataset, sampler=DistributedSampler(dataset, num_replicas=ranks, rank=rank, seed=42))
+def train(batches, epochs=range(3), set_epoch=True, other=lambda: None, skip=0):
+    plan = None
+    if register:
+        import clairfs
+        plan = clairfs.register(batches)
+    for epoch in epochs:
+        if set_epoch and hasattr(batches.sampler, "set_epoch"):
+            batches.sampler.set_epoch(epoch)
+        this = batches
+        if skip and epoch == epochs[0]:
+            this = loader(Subset(batches.dataset, list(batches.sampler)[skip:]))
+        for batch in this:
+            other()
+            if ranks > 1:
+                torch.distributed.all_reduce(torch.ones(1))
+        if register:
+            state = plan.status()
+            assert state["suspensions"] == state["realignments"] == state["out_of_order"] == 0 < state["in_order"], state
+class Rows(Dataset):
+    def __init__(self, count, row): self.count, self.row = count, row
+    def __len__(self): return self.count
+    def __getitem__(self, i): return len(self.row(i))
+"""
+WEIGHTS = "[1 + i % 3 for i in range(len(images()))]"
+PACKED = f"""
+def row(i):
+    with open(root + "/train.tfrecord", "rb", buffering=0) as file:
+        return os.pread(file.fileno(), {ROW}, 12 + i * ({ROW} + 16))
+"""
+SCRIPTS = {
+    "DistributedSampler(dataset, seed=42) and set_epoch(), two": "train(distributed(images()))",
+    "The same, but set_epoch() is not called": "train(distributed(images()), set_epoch=False)",
+    "The same, resumed": "train(distributed(images()), epochs=range(3, 5), skip=64)",
+    "DataLoader(dataset, shuffle=True, generator=": "train(loader(images(), shuffle=True, generator=generator()))",
+    "torch.manual_seed(42), and from there": "torch.manual_seed(42)\ntrain(loader(images(), shuffle=True))",
+    "torch.manual_seed(42), a model": """
+torch.manual_seed(42)
+model = torch.nn.Linear(100, 100)
+train(loader(images(), shuffle=True), other=lambda: torch.nn.functional.dropout(torch.ones(5)))
+""",
+    "DataLoader(dataset), such as": "train(loader(images('val')))",
+    "Subset and random_split": "train(loader(random_split(images(), [300, 100])[0], shuffle=True))",
+    "Subset, with its paths": "train(loader(Subset(images(), range(0, 400, 3)), shuffle=True, generator=generator()))",
+    "SubsetRandomSampler": "train(loader(images(), sampler=SubsetRandomSampler(range(0, 400, 3), generator=generator())))",
+    "WeightedRandomSampler": f"""
+train(loader(images(), sampler=WeightedRandomSampler({WEIGHTS}, 400, generator=generator())))
+""",
+    "accelerate and Trainer, one process": """
+class Seedable(RandomSampler):  # as accelerate has it
+    epoch = 0
+    def set_epoch(self, epoch): self.epoch = epoch
+    def __iter__(self):
+        self.generator.manual_seed(42 + self.epoch)
+        yield from super().__iter__()
+dataset = images()
+train(loader(dataset, sampler=Seedable(dataset, generator=torch.Generator())))
+""",
+    "accelerate and Trainer, several": """
+class Shard(BatchSampler):  # as accelerate has it, of as many batches for each process
+    def __init__(self, batches): self.batches, self.num_processes, self.process_index = batches, ranks, rank
+    def __len__(self): return len(self.batches) // ranks
+    def __iter__(self): return (batch for i, batch in enumerate(self.batches) if i % ranks == self.process_index)
+train(DataLoader(images(), batch_sampler=Shard(BatchSampler(RandomSampler(images(), generator=generator()), 10, True))))
+""",
+    "A sampler or batch sampler": """
+class Turned(Sampler):
+    def __init__(self, n): self.n = n
+    def __len__(self): return self.n
+    def __iter__(self): return iter(torch.randperm(self.n).tolist()[::-1])
+train(loader(images(), sampler=Turned(400)))
+""",
+    "An LMDB": """
+import lmdb
+def row(i):
+    global env
+    if "env" not in globals(): env = lmdb.open(root + "/train.lmdb", readonly=True, lock=False, readahead=False)
+    with env.begin() as transaction: return transaction.get(b"image-%09d" % i)
+train(distributed(Rows(400, row)))
+""",
+    "Rows of numpy.load": """
+array = numpy.load(root + "/train.npy", mmap_mode="r")
+train(distributed(Rows(400, lambda i: array[i].tobytes())))
+""",
+    "Rows of an HDF5": """
+import h5py
+def row(i):
+    with h5py.File(root + "/train.h5", "r") as file: return file["images"][i].tobytes()
+train(distributed(Rows(400, row)))
+""",
+    "Records of TFRecord": PACKED + "train(distributed(Rows(400, row)))",
+    "Shards of WebDataset": """
+for epoch in range(3):
+    for shard in (5, 2, 7, 0, 1, 3, 6, 4): read(f"{root}/shards/{shard}.tar")
+""",
+}
+# What the FILE of a recipe holds.
+LISTS = {
+    "Subset, with": lambda root: [os.path.relpath(path, root / "train") for path in image_paths(root)[::3]],
+    "SubsetRandomSampler": lambda _: range(0, 400, 3),
+    "WeightedRandomSampler": lambda _: [1 + i % 3 for i in range(400)],
+    "Records of": lambda _: [f"{12 + i * (ROW + 16)} {ROW} train.tfrecord" for i in range(COUNT)],
+    "Shards of": lambda _: [f"shards/{shard}.tar" for shard in (5, 2, 7, 0, 1, 3, 6, 4)],
+}
+MAPPED = ("Rows of numpy", "An LMDB", "Rows of an HDF5")  # a fault brings what is near, too
+
+
+def image_paths(root):
+    return [str(path) for path in sorted((root / "train").glob("*/*"))]
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    rng = numpy.random.default_rng(0)
+    rows = rng.integers(0, 255, (COUNT, ROW), dtype="u1")
+    with clairmount.tempdir() as tmp:
+        make_images(tmp / "train", COUNT, side=16)
+        make_images(tmp / "val", 60, side=16)
+        numpy.save(tmp / "train.npy", rows)
+        records = [struct.pack("<QI", ROW, 0) + row.tobytes() + b"\0" * 4 for row in rows]
+        (tmp / "train.tfrecord").write_bytes(b"".join(records))
+        (tmp / "shards").mkdir()
+        for shard in range(8):
+            (tmp / f"shards/{shard}.tar").write_bytes(rng.bytes(100_000))
+        write_h5(tmp / "train.h5", rows)
+        write_lmdb(tmp / "train.lmdb", rows)
+        yield tmp
+
+
+def write_h5(path, rows):
+    try:
+        import h5py
+    except ImportError:
+        return
+    with h5py.File(path, "w") as file:
+        file.create_dataset("images", data=rows)
+        assert file["images"].id.get_offset() == 2048
+
+
+def write_lmdb(path, rows):
+    try:
+        import lmdb
+    except ImportError:
+        return
+    with lmdb.open(str(path), map_size=1 << 28) as env, env.begin(write=True) as transaction:
+        for i, row in enumerate(rows):
+            transaction.put(b"image-%09d" % i, row.tobytes())
+
+
+def test_every_recipe_has_a_script():
+    titles = list(recipes())
+    assert len(titles) == len(SCRIPTS)
+    assert all(title.startswith(start) for title, start in zip(titles, SCRIPTS)), titles
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_recipe(script, dataset, tmp):
+    for name in ("lmdb", "h5py"):
+        if f"import {name}" in SCRIPTS[script]:
+            pytest.importorskip(name)
+    (text,) = [plan for title, plan in recipes().items() if title.startswith(script)]
+    registers = text == "clairfs.register(loader)"
+    if "FILE" in text:
+        (lines,) = [make(dataset) for start, make in LISTS.items() if script.startswith(start)]
+        (tmp / "list").write_text("".join(f"{line}\n" for line in lines))
+        text = text.replace("FILE", str(tmp / "list"))
+    ranks = 2 if "two ranks" in script or "The same" in script or "several" in script or "two" in script else 1
+    with clairmount.clairfs(dataset, "--ram", "64M", "--staging", "64M") as mount:
+        if not registers:
+            subprocess.run([binary(), "plan", mount.path, *text.split()], check=True, capture_output=True, timeout=60)
+        words = [sys.executable, "-c", START + SCRIPTS[script], mount.path, REPO / "mount-helper/python"]
+        env = {**os.environ, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "TMPDIR": str(tmp),
+               "MEETING": f"file://{tmp}/meeting", "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
+        jobs = [subprocess.Popen([*words, *(["register"] if registers else [])], env={**env, "RANK": str(rank)},
+                                 stderr=subprocess.PIPE, text=True) for rank in range(ranks)]  # fmt: skip
+        try:
+            for job in jobs:
+                _, said = job.communicate(timeout=JOB_SECONDS)
+                assert job.returncode == 0 and "UserWarning: clairfs" not in said, said
+        finally:
+            for job in jobs:
+                job.kill()
+        if registers:
+            return
+        (plan,) = mount.stats()["plan_list"]
+        assert (plan["suspensions"], plan["realignments"]) == (0, 0), plan
+        assert plan["in_order"] > 0 and plan["state"] == "following", plan
+        assert plan["out_of_order"] == 0 or script.startswith(MAPPED) or not SEES_OPENS, plan

@@ -1,0 +1,70 @@
+#include "plan/tracking/interleaving.h"
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/reader_model.h"
+
+using namespace clairfs;
+
+namespace {
+
+// The first opens of an epoch of 100,000 samples, with a share of them somebody else's.
+std::vector<uint32_t> first_opens(LoaderModel::Loader loader, size_t count, double strays, uint32_t seed) {
+  std::mt19937 random(seed);
+  LoaderModel model(100000, loader, random);
+  std::vector<uint32_t> positions;
+  model.run([&](uint32_t position) {
+    if (std::bernoulli_distribution(strays)(random)) positions.push_back(static_cast<uint32_t>(random() % 100000));
+    positions.push_back(position);
+    return positions.size() < count;
+  });
+  return positions;
+}
+
+}  // namespace
+
+TEST_CASE("batch and workers are told from the first opens of an epoch") {
+  for (const LoaderModel::Loader& loader :
+       {LoaderModel::Loader{1, 64, 4}, {1, 64, 2}, {1, 32, 8}, {1, 100, 3}, {1, 256, 12}, {1, 17, 5}}) {
+    for (uint32_t seed = 0; seed < 20; ++seed) {
+      INFO("batch=" << loader.batch << " workers=" << loader.workers << " seed=" << seed);
+      const auto found = find_interleaving(first_opens(loader, 64, 0, seed), 0);
+      REQUIRE(found);
+      CHECK(found->batch == loader.batch);
+      CHECK(found->workers == loader.workers);
+    }
+  }
+}
+
+TEST_CASE("what was opened before does not begin a batch, and one open in ten may be a stranger's") {
+  const LoaderModel::Loader loader{1, 32, 8};
+  uint32_t right = 0;
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    std::vector<uint32_t> positions = first_opens(loader, 64, 0, seed);
+    const auto front = static_cast<uint32_t>(
+        std::count_if(positions.begin(), positions.end(), [](uint32_t position) { return position < 32; }));
+    std::erase_if(positions, [](uint32_t position) { return position < 3; });
+    const auto later = find_interleaving(positions, std::min(front, 3U));
+    CHECK((later && later->batch == 32 && later->workers == 8));
+    const auto disturbed = find_interleaving(first_opens(loader, 64, 0.02, seed), 0);
+    if (disturbed && disturbed->batch == 32) ++right;
+  }
+  CHECK(right > 80);
+}
+
+TEST_CASE("one worker, no opens and a random order deal nothing") {
+  CHECK(!find_interleaving({}, 0));
+  CHECK(!find_interleaving(first_opens({1, 64, 0}, 64, 0, 1), 0));
+  CHECK(!find_interleaving(first_opens({1, 64, 1}, 64, 0, 1), 0));
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 100; ++trial) {
+    std::vector<uint32_t> positions(64);
+    for (uint32_t& position : positions) position = static_cast<uint32_t>(random() % 1000000);
+    CHECK(!find_interleaving(positions, 0));
+  }
+  const std::vector<uint32_t> far{4000000000, 4000000000, 0};
+  CHECK(!find_interleaving(far, 0));
+}
