@@ -441,6 +441,33 @@ def _untouched(*generators):
             numpy.random.set_state(legacy)
 
 
+@contextlib.contextmanager
+def _without_other_ranks():
+    """Who speaks with other ranks in the block is stopped: they might wait for ever for one that does not."""
+    distributed = _torch().distributed
+    names = ("all_gather", "all_gather_object", "all_reduce", "barrier", "broadcast", "broadcast_object_list", "gather",
+             "reduce", "scatter")  # fmt: skip
+    real = {name: getattr(distributed, name) for name in names if hasattr(distributed, name)}
+
+    def stop(*_, **__):
+        raise _NotPlanned("the sampler speaks with other ranks")
+
+    try:
+        for name in real:
+            setattr(distributed, name, stop)
+        yield
+    finally:
+        for name, function in real.items():
+            setattr(distributed, name, function)
+
+
+def _samples_indices(value):
+    """Whether an attribute of a sampler may be a sampler, too."""
+    torch = _torch()
+    others = (torch.utils.data.Dataset, torch.Tensor, torch.nn.Module)
+    return hasattr(type(value), "__iter__") and hasattr(value, "__dict__") and not isinstance(value, others)
+
+
 def _twin(value, twins):
     """A copy of a sampler that can be iterated instead of it: with copies of its generators and of the samplers in it."""
     torch = _torch()
@@ -453,12 +480,12 @@ def _twin(value, twins):
         copied = copy.deepcopy(value)
     elif isinstance(value, (list, dict, set, collections.deque)):
         copied = copy.copy(value)
-    elif isinstance(value, torch.utils.data.Dataset) or isinstance(value, torch.Tensor):
-        return value
-    elif hasattr(type(value), "__iter__") and hasattr(value, "__dict__") and not hasattr(type(value), "__getitem__"):
+    elif hasattr(type(value), "__next__"):
+        raise _NotPlanned("the sampler holds an iterator, which cannot be looked at without a trace")
+    elif _samples_indices(value):
         copied = twins[id(value)] = copy.copy(value)
         for name, part in vars(value).items():
-            copied.__dict__[name] = _twin(part, twins)
+            copied.__dict__[name] = part if name in ("dataset", "data_source") else _twin(part, twins)
     else:
         return value
     twins[id(value)] = copied
@@ -478,9 +505,7 @@ def _parts(sampler):
     while pending and len(found) < 16:
         one = pending.pop()
         found.append(one)
-        for part in getattr(one, "__dict__", {}).values():
-            if hasattr(type(part), "__iter__") and hasattr(part, "__dict__") and not hasattr(type(part), "__getitem__"):
-                pending.append(part)
+        pending += [part for part in getattr(one, "__dict__", {}).values() if _samples_indices(part)]
     return found
 
 
@@ -496,7 +521,8 @@ class _Written:
         places = [(part, *names) for part in _parts(self.index_sampler) for names in _PLACES if hasattr(part, names[1])]
         self.place = places[0] if places else None
         self.alone = _ranks_of_a_node_alone(samples.mount)
-        self.last = None
+        self.last = None  # the order of the epoch before
+        self.fixed = False  # it is that of all epochs
 
     def keys(self):
         return None
@@ -513,7 +539,7 @@ class _Written:
         if rank is not None:
             part, _, name = self.place
             setattr(twins[id(part)], name, rank)
-        with _untouched():
+        with _untouched(), _without_other_ranks():
             indices = list(itertools.islice(itertools.chain.from_iterable(map(_flat, twin)), _MOST_INDICES + 1))
         if len(indices) > _MOST_INDICES:
             raise _NotPlanned("the sampler does not end")
@@ -533,7 +559,9 @@ class _Written:
     def epoch_begins(self):
         order, world = self._all_ranks()
         again = order == self.last
-        self.last = order
+        if again and self.fixed:
+            return None
+        self.last, self.fixed = order, again
         keys = self.samples.in_order(order)
         if world is None or world > 1:
             keys.update({"ranks": world})
@@ -564,7 +592,8 @@ class _Distributed:
     def __init__(self, sampler, numbered):
         self.sampler, self.numbered = sampler, numbered
         self.next = sampler.epoch
-        self.last = None
+        self.last = None  # the epoch before
+        self.fixed = False  # set_epoch is not called: its order is that of all epochs
 
     def keys(self, **more):
         sampler = self.sampler
@@ -584,15 +613,15 @@ class _Distributed:
         pass
 
     def epoch_begins(self):
-        epoch = self.sampler.epoch
-        expected, self.next = self.next, epoch
-        again = epoch == self.last
-        keys = None
-        if again:  # set_epoch is not called
-            self.next, keys = 0, self.keys(seed=self.sampler.seed + epoch, set_epoch="never")
-        elif epoch != expected:
-            keys = self.keys()
-        self.last, self.next = epoch, epoch if again else epoch + 1
+        epoch, expected = self.sampler.epoch, self.next
+        again, was_fixed = epoch == self.last, self.fixed
+        self.last, self.fixed = epoch, again
+        if again:
+            self.next = 0
+            return None if was_fixed else self.keys(seed=self.sampler.seed + epoch, set_epoch="never")
+        self.next = epoch
+        keys = self.keys() if was_fixed or epoch != expected else None
+        self.next = epoch + 1
         return keys
 
 
@@ -848,7 +877,7 @@ class Registration:
         self.text = ""  # of the plan in force, as the mount shows it; empty: none
         self.mount = None  # where the mount is
         self._loader, self._mount, self._pid = loader, None, os.getpid()
-        self._lists, self._asked = [], b""
+        self._lists, self._asked, self._anothers = [], b"", False
         self._arguments, self._begun = {}, False
 
     def __enter__(self):
@@ -878,9 +907,9 @@ class Registration:
         self._remove_lists(self._lists)
 
     def _take_back(self):
-        """Unless somebody else has put another plan in its place."""
+        """Unless another rank has put it in force, or somebody else another plan in its place."""
         with contextlib.suppress(_NotPlanned, OSError, ValueError):
-            if self.text and (self.status() or {}).get("text") == self.text:
+            if self.text and not self._anothers and (self.status() or {}).get("text") == self.text:
                 self._mount.ask(b"cancel " + self.name.encode())
         self.text = ""
 
@@ -925,7 +954,11 @@ class Registration:
             keys["world"] = ranks
             if local and ranks % local == 0 and local <= ranks:
                 keys["ranks_per_node"] = local
-        keys = {"name": self.name, **keys, **self._loader_keys, **self._given}
+        given = self._given
+        if "epochs" in keys:  # of this epoch alone, whatever the job has
+            given = {key: value for key, value in given.items() if key not in ("epochs", "first_epoch", "start_sample")}
+        both_drop = keys.get("drop_last") == "sampler" and "drop_last" in self._loader_keys
+        keys = {"name": self.name, **keys, **self._loader_keys, **({"drop_last": "true"} if both_drop else {}), **given}
         lists = [value.write(self._mount) for value in keys.values() if isinstance(value, _List)]
         written = iter(lists)
         words = [key.encode() + b"=" + _quoted(next(written) if isinstance(value, _List) else value) for key, value in keys.items()]
@@ -934,8 +967,10 @@ class Registration:
             self._take_back()  # the same text again would change nothing
         old, self._lists, self._asked = self._lists, lists, text
         try:
+            before = self.status()
             self._mount.ask(text)
             self.text = (self.status() or {}).get("text", "")
+            self._anothers = before is not None and before["text"] == self.text
         finally:
             self._remove_lists(set(old) - set(lists))
 

@@ -90,6 +90,22 @@ class Rows(Dataset):
         return str(i)
 
 
+class Lmdb(Dataset):
+    def __init__(self, root):
+        self.path, self.env = str(pathlib.Path(root).parent / "rows.lmdb"), None
+
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, i):
+        import lmdb
+
+        self.env = self.env or lmdb.open(self.path, readonly=True, lock=False, readahead=False)
+        with self.env.begin() as transaction:
+            assert transaction.get(b"%06d" % i)
+        return str(i)
+
+
 class ByClass(Sampler):
     """One's own sampler: draws from random and from torch, and remembers how often it was used."""
 
@@ -106,6 +122,19 @@ class ByClass(Sampler):
         numpy.random.shuffle(order)
         self.passes += 1
         yield from order[self.passes :] + order[: self.passes]
+
+
+class Turned(Sampler):
+    """Always the same order, which is nobody else's."""
+
+    def __init__(self, dataset):
+        self.size = len(dataset)
+
+    def __len__(self):
+        return self.size
+
+    def __iter__(self):
+        return iter(range(self.size - 1, -1, -1))
 
 
 class Seedable(RandomSampler):
@@ -197,7 +226,7 @@ CASES = {
     "generator_of_sampler": lambda root: with_sampler(images(root), lambda d: RandomSampler(d, generator=generator())),
     "replacement": lambda root: with_sampler(images(root), lambda d: RandomSampler(d, replacement=True, num_samples=200)),
     "no_workers": lambda root: shuffled(root, num_workers=0),
-    "sequential": lambda root: loader(images(root)),
+    "sequential": lambda root: loader(images(root), drop_last=True),
     "random_split": two_halves,
     "subset": lambda root: loader(Subset(images(root), range(0, 400, 3)), shuffle=True, generator=generator()),
     "subset_sampler": lambda root: with_sampler(images(root), lambda d: SubsetRandomSampler(range(0, len(d), 2))),
@@ -211,6 +240,8 @@ CASES = {
         collate_fn=names,
     ),
     "own_sampler": lambda root: with_sampler(images(root), ByClass),
+    "turned": lambda root: with_sampler(images(root), Turned),
+    "lmdb": lambda root: loader(Lmdb(root), shuffle=True, generator=generator()),
     "no_batches": lambda root: DataLoader(images(root), batch_size=None, shuffle=True, num_workers=2),
     "concat": lambda root: loader(ConcatDataset([images(root), Paths(root)]), shuffle=True),
     "paths": lambda root: loader(Wrapped(Paths(root)), shuffle=True, generator=generator()),
@@ -218,7 +249,7 @@ CASES = {
     "raw_half": raw_half,
     "distributed": lambda root: with_sampler(images(root), lambda d: distributed(root, seed=3)),
     "resumed": lambda root: with_sampler(images(root), lambda d: distributed(root, seed=3)),
-    "set_epoch_forgotten": lambda root: with_sampler(images(root), lambda d: distributed(root, seed=3, drop_last=True)),
+    "set_epoch_forgotten": lambda root: with_sampler(images(root), lambda d: distributed(root, seed=3, drop_last=True), drop_last=True),
     "unshuffled": lambda root: with_sampler(images(root), lambda d: distributed(root, shuffle=False)),
     "resumed_generator": lambda root: shuffled(root, generator=generator()),
     "accelerate": lambda root: DataLoader(
@@ -236,6 +267,8 @@ def main():
         torch.distributed.init_process_group("gloo", f"file://{sys.argv[3]}/meeting", rank=RANK, world_size=RANKS)
     for case in sys.argv[1].split(","):
         run(case, sys.argv[2], f"{sys.argv[3]}/{case}.{RANK}")
+    if RANKS > 1:
+        torch.distributed.barrier()
 
 
 def run(case, root, out):

@@ -4,6 +4,7 @@ are opened, and the script gets the batches that it would have got without."""
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from planning import JOB_SECONDS, running
 pytest.importorskip("torch")
 pytest.importorskip("torchvision")
 numpy = pytest.importorskip("numpy")
+lmdb = pytest.importorskip("lmdb")
 
 JOB = pathlib.Path(__file__).with_name("register_job.py")
 MODULE = clairmount.REPO / "mount-helper/python"
@@ -46,9 +48,14 @@ def orders(lines, root):
 @pytest.fixture(scope="module")
 def dataset(images):
     """The images, and rows in a file beside them."""
-    numpy.save(images / "rows.npy", numpy.random.default_rng(0).integers(0, 255, (400, 3072), dtype="u1"))
+    rows = numpy.random.default_rng(0).integers(0, 255, (400, 3072), dtype="u1")
+    numpy.save(images / "rows.npy", rows)
+    with lmdb.open(str(images / "rows.lmdb"), map_size=1 << 28) as env, env.begin(write=True) as transaction:
+        for i, row in enumerate(rows):
+            transaction.put(b"%06d" % i, row.tobytes())
     yield images
     (images / "rows.npy").unlink()
+    shutil.rmtree(images / "rows.lmdb")
 
 
 @pytest.fixture(scope="module")
@@ -81,17 +88,18 @@ def assert_followed(lines, share=0.9):
 # One plan from the beginning to the end.
 WHOLE = ["generator", "generator_persistent", "generator_of_sampler", "sequential", "subset", "weighted_generator",
          "batch_sampler", "paths", "memmap", "distributed", "unshuffled", "fabric", "manual_seed", "manual_seed_persistent",
-         "no_workers", "replacement", "no_batches", "concat", "subset_sampler", "weighted"]  # fmt: skip
+         "no_workers", "lmdb", "replacement", "no_batches", "concat", "subset_sampler", "weighted"]  # fmt: skip
 EPOCH_BY_EPOCH = ["dropout", "weighted_once", "own_sampler", "accelerate", "raw_half"]
 # The plan is put right when an epoch begins: how many there are, and what the last one of the first loader says.
 OTHERS = {
+    "turned": (2, "epochs=0 "),
     "resumed": (1, "first_epoch=5 "),
     "set_epoch_forgotten": (2, "set_epoch=never "),
     "resumed_generator": (2, "state="),
     "random_split": (2, "other_draws=2 "),
     "draws_while_training": (2, "other_draws="),
 }
-ROWS = ["memmap", "raw_half"]
+ROWS = ["memmap", "raw_half", "lmdb"]
 
 
 def assert_row_order(lines, source):
@@ -269,6 +277,33 @@ print(registration.name, plan["in_order"], plan["out_of_order"])
     assert warned.count("no paths of files are found") == 1
     assert said.split() == ["val", "90", "0"] or not SEES_OPENS, said + warned
     assert mount.stats()["plan_list"] == []
+
+
+def test_samplers_that_cannot_be_looked_at_without_a_trace(mount, tmp):
+    """One that goes on where it stopped, and one that asks other ranks."""
+    said, warned = python(
+        MAKE
+        + f"""
+dataset = images({str(mount.path / "train")!r})
+class GoesOn(torch.utils.data.Sampler):
+    def __init__(self): self.places = iter(range(600))
+    def __iter__(self): return (next(self.places) for _ in range(200))
+class Asks(torch.utils.data.Sampler):
+    def __init__(self): pass
+    def __iter__(self):
+        torch.distributed.all_reduce(torch.ones(1))
+        return iter(range(3))
+torch.distributed.init_process_group("gloo", "file://{tmp}/meeting", rank=0, world_size=1)
+for name, sampler in ("goes_on", GoesOn()), ("asks", Asks()):
+    loader = DataLoader(dataset, sampler=sampler, batch_size=10, collate_fn=lambda batch: ([1], batch))
+    registration = clairfs.register(loader, name)
+    got = [path for _, batch in loader for path in batch]
+    print(len(got), got[0][0] == len(open(dataset.samples[0][0], "rb").read()), registration.text == "")
+""",
+        tmp,
+    )
+    assert said == "200 True True\n3 True True\n", said + warned
+    assert "goes_on: the sampler holds an iterator" in warned and "asks: the sampler speaks with other ranks" in warned
 
 
 def test_a_loader_that_is_made_anew_from_a_registered_one(mount, tmp):
