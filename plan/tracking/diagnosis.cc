@@ -192,8 +192,7 @@ class Search {
       changed.reseed = other.reseed;
       changed.method.clear();
       changed.set_epoch = "always";
-      if (spec_.sampler == other.sampler && spec_.set_epoch == "always" && changed.generator.empty())
-        continue;
+      if (spec_.sampler == other.sampler && changed.generator.empty()) continue;  // see other_setting()
       if (!divides_among_ranks(changed)) changed.world = plan_nodes(spec_), changed.ranks_per_node = 1;
       std::string key = fmt::format("sampler={}", other.sampler);
       if (!changed.generator.empty()) key += fmt::format(" generator={}", changed.generator);

@@ -96,6 +96,9 @@ std::string Tracker::describe_jump(const Found& found) const {
                ? fmt::format("epoch {} was read again after the plan's end", epoch.value)
                : hint_of_epoch_again(epoch);
   }
+  if (epoch < from.epoch && at_start) {
+    return fmt::format("the job was started again, at epoch {}", epoch.value);
+  }
   return fmt::format("matches epoch {} (expected epoch {}): is set_epoch called?", epoch.value,
                      from.epoch.value);
 }
