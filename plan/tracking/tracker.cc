@@ -18,6 +18,11 @@ constexpr uint64_t kSeenWhole = 2 * kSightings;
 // samples of this epoch's end that come early in the next one, too.
 constexpr uint32_t kEnterNext = 3;
 
+// Times that a reader was found again within so many observations, from which on it is not where it was
+// found.
+constexpr uint32_t kFoundOften = 3;
+constexpr uint64_t kFlutter = 256;
+
 // A piece of a file read by one of some tens of workers counts as the same observation: so many READs later,
 // or kSightings opens, and so many positions beside slack.
 constexpr size_t kRepeatSpan = 32;
@@ -273,15 +278,32 @@ Tracker::Verdict Tracker::reject(uint32_t sample, Access kind) {
   ++run_.out_of_order;
   const bool over = test_.fails(pushed_ahead(), progress_.slack()) && state_ != TrackerState::suspended;
   if ((relocator_.is_due() || over) && realign()) return Verdict::in_order;
-  if (over && state_ != TrackerState::finished) suspend("matches no known order");
+  const bool ends = state_ != TrackerState::finished && state_ != TrackerState::suspended;
+  if (over && ends) suspend("matches no known order");
   return Verdict::out_of_order;
 }
 
 // Looks for the reader in all known epochs.
 bool Tracker::realign() {
   const auto found = relocator_.find(epochs_, state_, {progress_.planned_slack(), gap_});
-  if (found) jump(*found);
-  return found.has_value();
+  if (!found) return false;
+  if (state_ == TrackerState::following && flutters()) {
+    run_since_ = flutter_since_;
+    suspend("matches no known order");
+    return false;
+  }
+  jump(*found);
+  return true;
+}
+
+// Whoever is found again and again reads in several places of the order at a time: as workers do of which the
+// plan does not tell.
+bool Tracker::flutters() {
+  if (test_.observations() > flutter_since_ + kFlutter) {
+    flutter_since_ = run_since_;
+    found_lately_ = 0;
+  }
+  return ++found_lately_ >= kFoundOften;
 }
 
 void Tracker::jump(const Found& found) {

@@ -130,6 +130,7 @@ class Tracker {
   void enter_next() REQUIRES(mutex_);
   Verdict reject(uint32_t sample, Access kind) REQUIRES(mutex_);
   bool realign() REQUIRES(mutex_);
+  bool flutters() REQUIRES(mutex_);
   void jump(const Found& found) REQUIRES(mutex_);
   std::string describe_jump(const Found& found) const REQUIRES(mutex_);
   void suspend(std::string hint) REQUIRES(mutex_);
@@ -159,6 +160,8 @@ class Tracker {
   // The reader's leaving of the plan.
   Divergence run_ GUARDED_BY(mutex_);  // begun when the order came into doubt
   uint64_t run_since_ GUARDED_BY(mutex_) = 0;
+  uint64_t flutter_since_ GUARDED_BY(mutex_) = 0;   // when the reader first was found of the newest times
+  uint32_t found_lately_ GUARDED_BY(mutex_) = 0;    // since then
   bool diagnosed_ GUARDED_BY(mutex_) = false;       // since then
   uint32_t diagnoses_left_ GUARDED_BY(mutex_) = 0;  // of the last suspension
   uint64_t diagnose_at_ GUARDED_BY(mutex_) = 0;     // observation from which on the next is wanted
