@@ -37,10 +37,10 @@ struct OtherSampler {
   const char* in_the_script;
 };
 constexpr OtherSampler kOtherSamplers[] = {
+    {"torch.distributed", "", "", "DistributedSampler"},
     {"torch.random", "default", "", "DataLoader(shuffle=True) after torch.manual_seed()"},
     {"torch.random", "loader", "", "DataLoader(shuffle=True, generator=...)"},
     {"torch.random", "sampler", "", "RandomSampler(generator=...)"},
-    {"torch.distributed", "", "", "DistributedSampler"},
     {"numpy.default_rng", "", "once", "numpy.random.default_rng()"},
     {"numpy.default_rng", "", "epoch", "numpy.random.default_rng(seed + epoch)"},
     {"numpy.legacy", "", "once", "numpy.random.seed()"},
@@ -70,7 +70,7 @@ class Search {
   }
 
   Diagnosis run() {
-    found_.known = other_epoch() || more_workers() || by_number() || other_world(false) || other_sampler() ||
+    found_.known = more_workers() || other_epoch() || by_number() || other_world(false) || other_sampler() ||
                    other_seed() || other_setting();
     if (found_.known) return found_;
     Diagnosis unknown;
@@ -99,7 +99,7 @@ class Search {
   }
 
   // How far opens stray from that order, if it is the one that is read: as the plan says, or with `dealt`
-  // perhaps further.
+  // further, where that explains more.
   std::optional<uint64_t> strays_from(const SequencePositions* order, bool dealt) const {
     if (order == nullptr) return std::nullopt;
     const auto of = [&](uint32_t sample, std::vector<uint32_t>& out) {
@@ -107,13 +107,15 @@ class Search {
       out.insert(out.end(), found.begin(), found.end());
     };
     const uint64_t length = order->sequence().length();
-    if (chain(of, length)) return slack_;
+    const std::optional<Chain> planned = chain(of, length);
     for (uint64_t slack = 16; dealt && slack <= kWidest && slack < length / 4; slack *= 2) {
       if (slack <= slack_) continue;
       const auto found = find_chain(evidence_, of, length, {slack, 1});
-      if (found && found->length >= kExplained * found->among) return slack;
+      if (!found || found->length < kExplained * found->among) continue;
+      // What one of the workers opened is a chain as well, of a part of the sightings.
+      if (!planned || 4 * found->length >= 5 * planned->length) return slack;
     }
-    return std::nullopt;
+    return planned ? std::optional(slack_) : std::nullopt;
   }
 
   bool matches(const PlanSpec& spec, Epoch epoch, bool dealt = true) const {
@@ -150,7 +152,7 @@ class Search {
     for (const uint32_t epoch : {current_.value, current_.value + 1, first_epoch_}) {
       const auto order = positions(spec_, Epoch(epoch), node_);
       const std::optional<uint64_t> slack = strays_from(order.get(), true);
-      if (!slack) continue;
+      if (!slack || *slack <= slack_) continue;
       found_.epoch = Epoch(epoch);
       found_.slack = 2 * *slack;
       found_.hint =
@@ -174,7 +176,8 @@ class Search {
   }
 
   std::optional<Interleaving> interleaving(const SequencePositions& order) const {
-    if (spec_.ranks_per_node > 1) return std::nullopt;  // ranks deal it among them, too
+    if (spec_.ranks_per_node > 1) return std::nullopt;        // ranks deal it among them, too
+    if (evidence_.size() >= kSightings) return std::nullopt;  // the first ones are forgotten
     std::vector<uint32_t> positions;
     for (const Sighting& sighting : evidence_) {
       if (const auto of = order.of(sighting.sample); of.size() == 1) positions.push_back(of.front());

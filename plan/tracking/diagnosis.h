@@ -28,8 +28,8 @@ struct Diagnosis {
   bool known = false;  ///< the order was found
 };
 
-/// Compares what was seen out of order with, in this order: the plan's other epochs; its order dealt to more
-/// workers than it says; the order of the numbers; other world sizes and places of this node in them; other
+/// Compares what was seen out of order with, in this order: the plan's order dealt to more workers than it
+/// says; its other epochs; the order of the numbers; other world sizes and places of this node in them; other
 /// samplers with that seed; neighbouring and common seeds; and other settings that change the order. `at` is
 /// where the reader left the plan. Makes up to a few tens of sequences, each of the size of an epoch, and
 /// frees them one by one: for a background thread. `stop` is asked before each. Thread-safe if `make` is.

@@ -288,6 +288,7 @@ bool Tracker::realign() {
   const auto found = relocator_.find(epochs_, state_, {progress_.planned_slack(), gap_});
   if (!found) return false;
   if (state_ == TrackerState::following && flutters()) {
+    run_ = flutter_run_;
     run_since_ = flutter_since_;
     suspend("matches no known order");
     return false;
@@ -300,6 +301,7 @@ bool Tracker::realign() {
 // plan does not tell.
 bool Tracker::flutters() {
   if (test_.observations() > flutter_since_ + kFlutter) {
+    flutter_run_ = run_;
     flutter_since_ = run_since_;
     found_lately_ = 0;
   }

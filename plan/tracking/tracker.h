@@ -160,6 +160,7 @@ class Tracker {
   // The reader's leaving of the plan.
   Divergence run_ GUARDED_BY(mutex_);  // begun when the order came into doubt
   uint64_t run_since_ GUARDED_BY(mutex_) = 0;
+  Divergence flutter_run_ GUARDED_BY(mutex_);  // as run_, of the first of the newest times that it was found
   uint64_t flutter_since_ GUARDED_BY(mutex_) = 0;   // when the reader first was found of the newest times
   uint32_t found_lately_ GUARDED_BY(mutex_) = 0;    // since then
   bool diagnosed_ GUARDED_BY(mutex_) = false;       // since then
