@@ -56,7 +56,11 @@ TEST_CASE("the next files of a plan are listed, as many as there are") {
   CHECK(f.error_of("next val x") == EINVAL);
   CHECK(f.error_of("next val -1") == EINVAL);
   CHECK(f.error_of("next val") == EINVAL);
-  CHECK(f.error_of("next 3") == ENOENT);  // there is no plan "default"
+  CHECK(count(*f.run("next 3")) == 3);  // of the only plan
+  CHECK(f.run("check").value() == f.run("check val").value());
+  REQUIRE(f.run("plan name=train shuffle=false format=files epochs=1").ok());
+  CHECK(f.error_of("next 3") == ENOENT);  // there are several, and none is "default"
+  CHECK(f.error_of("check") == ENOENT);
   CHECK(f.error_of("next other 3") == ENOENT);
 }
 
