@@ -30,8 +30,8 @@ std::string format_by_name(const std::string& name) {
     std::string_view ending;
     std::string_view format;
   };
-  constexpr std::array<Ending, 4> kEndings{
-      Ending{".mdb", "lmdb"}, {".lmdb", "lmdb"}, {".npy", "npy"}, {".bin", "megatron"}};
+  constexpr std::array<Ending, 6> kEndings{Ending{".mdb", "lmdb"}, {".lmdb", "lmdb"}, {".npy", "npy"},
+                                           {".bin", "megatron"},   {".h5", "hdf5"},   {".hdf5", "hdf5"}};
   for (const Ending& known : kEndings) {
     if (name.ends_with(known.ending)) return std::string(known.format);
   }

@@ -61,6 +61,12 @@ def dataset(folder, layout, count, size):
     return rows
 
 
+def start(mount, text):
+    register(mount, text)
+    clairmount.wait_until(lambda: "ahead" in plan(mount), "the plan to be in force")
+    wait_ahead(mount, 16)
+
+
 def order_of(text, root, epochs):
     words = [clairmount.binary(), "plan", "order", f"{text} root='{root}'", "--rank", "0", "--epoch"]
     run = [subprocess.run([*words, str(e)], check=True, capture_output=True, timeout=60) for e in range(epochs)]
@@ -86,8 +92,7 @@ def test_pushed_before_it_is_read(tmp, layout, count, size, shuffle):
     text = f"format=hdf5 file=rows.h5 dataset=/images,/labels {sampler(shuffle, batch=BATCH, seed=5, epochs=2)}"
     order = order_of(text, tmp / "src", 2)
     with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "16M") as mount:
-        register(mount, text)
-        wait_ahead(mount, 16)
+        start(mount, text)
         read = records_job.open_h5py({"path": str(mount.path / "rows.h5"), "datasets": ["images", "labels"]})
         for n, i in enumerate(order):
             if n % BATCH == 0:
@@ -116,8 +121,7 @@ def test_loader_with_workers(tmp, layout, count, size, workers):
            "workers": workers, "batch": BATCH, "epochs": 3, "pause": 0.01}
     text = f"format=hdf5 file=rows.h5 dataset=/images,/depth {sampler(True, batch=BATCH, seed=3, epochs=3, workers=workers)}"
     with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "16M") as mount:
-        register(mount, text)
-        wait_ahead(mount, 16)
+        start(mount, text)
         words = [sys.executable, JOB, json.dumps({**job, "path": str(mount.path / "rows.h5")})]
         with running(subprocess.Popen(words, stdout=subprocess.PIPE)) as process:
             said = json.loads(process.communicate(timeout=JOB_SECONDS)[0])
@@ -127,3 +131,28 @@ def test_loader_with_workers(tmp, layout, count, size, workers):
         assert_followed(plan(mount))
     reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
     print(layout, count, size, workers, reads / (3 * count), stats["reads"], stats["pfs"]["bytes"], stats["staging"])
+
+
+def test_the_index_serves_later_mounts_of_an_unchanged_file(tmp):
+    dataset(tmp / "src", "row", 2000, SMALL)
+
+    def samples():
+        words = [clairmount.binary(), "index", mount.path / "rows.h5", "dataset=/images,/labels"]
+        report = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
+        return next(line for line in report.splitlines() if line.startswith("samples"))
+
+    with clairmount.clairfs(tmp / "src", "--ram", "16M") as mount:
+        first = samples()
+        assert "2000 in 1 file (format=hdf5)" in first
+        read = mount.stats()["pfs"]["bytes"]
+        assert 0 < read < 2000 * SMALL / 20
+        mount.remount()
+        assert samples() == first
+        assert mount.stats()["pfs"]["bytes"] == 0
+        register(mount, "format=hdf5 file=rows.h5 dataset=/images,/labels shuffle=false")
+        assert plan(mount)["samples"] == 2000
+        mount.umount()
+        (tmp / "src/rows.h5").unlink()
+        write(tmp / "src/rows.h5", noise(1000, SMALL), chunks=(1, SMALL))
+        mount.remount()
+        assert "1000 in 1 file" in samples()
