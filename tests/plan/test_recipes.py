@@ -30,7 +30,8 @@ def recipes():
 START = """
 import os, sys, numpy, torch
 sys.path.insert(0, sys.argv[2])
-from torch.utils.data import *
+from torch.utils.data import (
+    BatchSampler, DataLoader, Dataset, RandomSampler, Sampler, Subset, SubsetRandomSampler, WeightedRandomSampler, random_split)
 from torch.utils.data.distributed import DistributedSampler
 from torchvision.datasets import ImageFolder
 torch.set_num_threads(1)
