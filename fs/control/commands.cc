@@ -52,6 +52,7 @@ Result<std::string> run_control_command(PlanManager& plans, std::string_view com
   const std::string_view verb = take_word(rest);
   if (verb == "plan") return submit(plans, rest);
   if (verb == "cancel") return done(plans.cancel(name_or_default(rest)));
+  if (verb == "cancel-all") return done(plans.cancel_all());
   if (verb == "show") return rest.empty() ? Result<std::string>(plans.text()) : plans.text(std::string(rest));
   if (verb == "json") return plans.json();
   if (verb == "next") return next_files(plans, rest);
@@ -61,10 +62,14 @@ Result<std::string> run_control_command(PlanManager& plans, std::string_view com
                fmt::format("'{}' is no command; want plan, cancel, show, json, next, check or index", verb)};
 }
 
-Status write_plan_file(PlanManager& plans, std::string_view text) {
+Status write_plan_file(PlanManager& plans, std::string_view text, std::string_view before) {
   std::string_view rest = text;
   if (take_word(rest) == "cancel") return plans.cancel(name_or_default(rest));
   const auto submitted = plans.submit(trimmed(text));
+  if (const auto part = parse_plan(trimmed(before)); !before.empty() && part) {
+    const auto whole = submitted ? parse_plan(*submitted) : submitted.error();
+    if (!whole || whole->name != part->name) (void)plans.cancel(part->name);  // gone already is as good
+  }
   if (!submitted) return submitted.error();
   return {};
 }

@@ -2,11 +2,14 @@
 //
 //   plan TEXT            puts a plan in force (TEXT as parse_plan() takes it); answers with its text
 //   cancel [NAME]        cancels a plan ("default" if none is named)
+//   cancel-all           cancels every plan
 //   show [NAME]          all plans, or one, and their state
 //   json                 all plans as a JSON array
 //   next [NAME] COUNT    the next files of a plan (of the only one, else "default", if none is named)
 //   check [NAME]         predicted against observed so far (likewise)
 //   index TEXT           makes the index of a plan's samples (IndexAhead); answers at once, how far it is
+//
+// The socket has the commands of residency.h besides.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +28,8 @@ inline constexpr uint64_t kMostNextFiles = 100000;
 /// EINVAL for what is no command; those of PlanManager.
 Result<std::string> run_control_command(PlanManager& plans, std::string_view command);
 
-/// A write to MOUNT/.clairfs/plan: a plan's text, or "cancel [NAME]".
-Status write_plan_file(PlanManager& plans, std::string_view text);
+/// A write to MOUNT/.clairfs/plan: a plan's text, or "cancel [NAME]". `before` is the part of the text that
+/// was taken already, as a plan of its own: the whole takes its place, and where that fails neither is left.
+Status write_plan_file(PlanManager& plans, std::string_view text, std::string_view before = "");
 
 }  // namespace clairfs

@@ -26,7 +26,7 @@ Result<Inode> ControlFiles::add_snapshot(const ControlFile* file, std::string co
   if (bytes_ + bytes > most_bytes) return Error{ENFILE, "too many control files are open"};
   bytes_ += bytes;
   const Inode inode = next_++;
-  snapshots_[inode] = {file, std::make_shared<const std::string>(std::move(content)), 1};
+  snapshots_[inode] = {file, std::make_shared<const std::string>(std::move(content)), 1, {}, false};
   return inode;
 }
 
@@ -58,11 +58,41 @@ std::optional<struct stat> ControlFiles::attributes(Inode inode) const {
   const auto found = snapshots_.find(inode);
   if (found == snapshots_.end()) return std::nullopt;
   const ControlFile* file = found->second.file;
+  st.st_ino = file != nullptr ? number(static_cast<size_t>(file - files_.data())) : kControlInode + 1;
   st.st_mode = file != nullptr ? S_IFREG | file->mode : S_IFLNK | 0777;
   st.st_nlink = 1;
   st.st_size = static_cast<off_t>(found->second.content->size());
   st.st_blocks = (st.st_size + 511) / 512;
   return st;
+}
+
+Result<std::string> ControlFiles::append(Inode inode, std::string_view text, uint64_t offset) {
+  MutexLock lock(mutex_);
+  const auto found = snapshots_.find(inode);
+  if (found == snapshots_.end()) return Error{ENOENT, "no such control file"};
+  Snapshot& snapshot = found->second;
+  if (snapshot.spoilt)
+    return Error{EINVAL, "a write before this one failed: open the file anew and write the whole plan"};
+  if (offset == 0) snapshot.written.clear();
+  if (offset != snapshot.written.size())
+    return Error{EINVAL, "a plan is written from the start of the file: use > and not >>"};
+  if (snapshot.written.size() + text.size() > kMostWritten)
+    return Error{EFBIG, "a plan has at most 1 MiB; name a file with list= instead"};
+  return snapshot.written += text;
+}
+
+void ControlFiles::truncate(Inode inode) {
+  MutexLock lock(mutex_);
+  const auto found = snapshots_.find(inode);
+  if (found == snapshots_.end()) return;
+  found->second.written.clear();
+  found->second.spoilt = false;
+}
+
+void ControlFiles::spoil(Inode inode) {
+  MutexLock lock(mutex_);
+  const auto found = snapshots_.find(inode);
+  if (found != snapshots_.end()) found->second.spoilt = true;
 }
 
 void ControlFiles::forget(Inode inode, uint64_t lookups) {

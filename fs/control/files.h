@@ -3,7 +3,11 @@
 // The mount has no OPEN messages, so a file cannot ask for uncached reads. Instead every lookup of a control
 // file makes a snapshot with an inode of its own: size and content are fixed, a reader sees one consistent
 // text, and the next lookup (names of control files are never cached) sees the next state. FORGET frees a
-// snapshot.
+// snapshot. stat(2) shows the same number for all snapshots of a file: cp takes a file whose number changes
+// between its look and its open for one that was replaced.
+//
+// A file that takes writes takes what was written to one snapshot as one text. There is no message when a
+// writer closes it, so each write is carried out with all that came before it.
 #pragma once
 
 #include <functional>
@@ -25,9 +29,12 @@ namespace clairfs {
 
 struct ControlFile {
   std::string name;
-  mode_t mode = 0444;                               ///< permission bits; the owner is the daemon's user
-  std::function<std::string()> content;             ///< called at lookup, from any thread, no lock held
-  std::function<Status(std::string_view)> write{};  ///< absent: the file cannot be written
+  mode_t mode = 0444;                    ///< permission bits; the owner is the daemon's user
+  std::function<std::string()> content;  ///< called at lookup, from any thread, no lock held
+  /// Takes the whole text written so far; `before` is the part of it that an earlier call has taken, empty
+  /// on the first. What that part did is undone where the whole is refused. Absent: the file cannot be
+  /// written.
+  std::function<Status(std::string_view text, std::string_view before)> write{};
   /// What users see who may not control the mount, when that is less. Nobody learns the name of a file here
   /// whose folder he may not list.
   std::function<std::string()> content_for_others{};
@@ -54,6 +61,16 @@ class ControlFiles {
   const ControlFile* file(Inode inode) const;
   /// Attributes of the directory or of a snapshot.
   std::optional<struct stat> attributes(Inode inode) const;
+  /// Adds a write to those before it on the same snapshot. Returns all of them. At offset 0 a text begins
+  /// anew. Errors: EINVAL where it does not continue the text, or where a write before it failed (then the
+  /// text would lack that part); EFBIG above 1 MiB.
+  Result<std::string> append(Inode inode, std::string_view text, uint64_t offset);
+  /// The snapshot was truncated: a text begins anew.
+  void truncate(Inode inode);
+  /// A write failed: the snapshot takes no more until it is truncated.
+  void spoil(Inode inode);
+  /// st_ino of the control file with this position in files().
+  static Inode number(size_t position) { return kControlInode + 2 + position; }
   void forget(Inode inode, uint64_t lookups);
 
  private:
@@ -61,12 +78,17 @@ class ControlFiles {
     const ControlFile* file = nullptr;  // null: a symlink
     std::shared_ptr<const std::string> content;
     uint64_t lookups = 0;
+    std::string written{};
+    bool spoilt = false;
   };
 
   /// Content of all snapshots together: hundreds of open ones, however large they are.
   static constexpr uint64_t kMostBytes = 64ULL << 20;
   /// What each takes beside its content, roughly.
   static constexpr uint64_t kSnapshotBytes = 256;
+
+  /// Of a plan: the longest that PyTorch needs, with a generator's state, has 7 KiB.
+  static constexpr size_t kMostWritten = 1 << 20;
 
   Result<Inode> add_snapshot(const ControlFile* file, std::string content, uint64_t most_bytes);
 

@@ -1,6 +1,7 @@
 // setattr and write: truncating and writing a control file. On the dataset both are refused.
 #include <cerrno>
 #include <string>
+#include <string_view>
 
 #include <unistd.h>
 
@@ -25,24 +26,25 @@ void setattr(fuse_req_t req, fuse_ino_t inode, struct stat*, int to_set, fuse_fi
   auto attributes = context.control.attributes(inode);
   if (!attributes) return void(fuse_reply_err(req, ENOENT));
   attributes->st_size = 0;
+  context.control.truncate(inode);
   fuse_reply_attr(req, &*attributes, kForever);
 }
 
-void write_control_file(fuse_req_t req, const ControlFile& file, std::string text, off_t offset) {
+void write_control_file(fuse_req_t req, Inode inode, const ControlFile& file, std::string_view text,
+                        uint64_t offset) {
   if (!may_control(req)) return void(fuse_reply_err(req, EPERM));
-  if (offset != 0) {
-    const Error reason{EINVAL, "a plan is one write, from the start of the file: use > and not >>"};
-    return void(fuse_reply_err(req, context_of(req).plans.refuse(reason).error().code));
-  }
-  const size_t size = text.size();
-  context_of(req).control_tasks.post([&file, text = std::move(text)] { return file.write(text); },
-                                     [req, size](const Status& status) {
-                                       if (status) {
-                                         fuse_reply_write(req, size);
-                                       } else {
-                                         fuse_reply_err(req, status.error().code);
-                                       }
-                                     });
+  FuseContext& context = context_of(req);
+  const auto whole = context.control.append(inode, text, offset);
+  if (!whole) return void(fuse_reply_err(req, context.plans.refuse(whole.error()).error().code));
+  context.control_tasks.post(
+      [&file, whole = *whole, offset] {
+        return file.write(whole, std::string_view(whole).substr(0, offset));
+      },
+      [req, &context, inode, size = text.size()](const Status& status) {
+        if (status) return void(fuse_reply_write(req, size));
+        context.control.spoil(inode);
+        fuse_reply_err(req, status.error().code);
+      });
 }
 
 // What was changed in the page cache is refused only when it is written back: it is dropped, first what is
@@ -66,7 +68,7 @@ void write(fuse_req_t req, fuse_ino_t inode, const char* data, size_t size, off_
   FuseContext& context = context_of(req);
   context.metrics.fuse_write.add();
   if (const ControlFile* file = writable_control_file(context, inode)) {
-    return write_control_file(req, *file, std::string(data, size), offset);
+    return write_control_file(req, inode, *file, {data, size}, static_cast<uint64_t>(offset));
   }
   const bool by_write_back = info != nullptr && info->writepage != 0;
   const pid_t writer = by_write_back ? 0 : fuse_req_ctx(req)->pid;

@@ -46,9 +46,10 @@ bool control_entry_at(FuseContext& context, uint64_t position, std::string& name
   const auto& files = context.control.files();
   if (position >= files.size() + kDots) return false;
   name = position == 0 ? "." : position == 1 ? ".." : files[position - kDots].name;
-  // Control files get their inodes at lookup; the number here only has to be there and distinct.
-  entry = without_lookup(position == 1 ? kRootInode : kControlInode + position,
-                         position < kDots ? S_IFDIR : S_IFREG);
+  const Inode number = position == 0   ? kControlInode
+                       : position == 1 ? kRootInode
+                                       : ControlFiles::number(position - kDots);
+  entry = without_lookup(number, position < kDots ? S_IFDIR : S_IFREG);
   return true;
 }
 

@@ -16,7 +16,8 @@ struct ControlFixture {
   ControlFixture() {
     files.add(
         {"status", 0444, [this] { return "state " + std::to_string(++made); }, {}, [] { return "less"; }});
-    files.add({"plan", 0600, [] { return "secret"; }, [](std::string_view) { return Status(); }});
+    files.add(
+        {"plan", 0600, [] { return "secret"; }, [](std::string_view, std::string_view) { return Status(); }});
     files.add({"large", 0444, [] { return std::string(kMost / 2 - 4096, 'x'); }});
   }
   std::string content(Inode inode) const { return *files.content(inode); }
@@ -58,11 +59,12 @@ TEST_CASE("control files look like files of the mount's user") {
   const Inode plan = *f.files.lookup("plan", true);
   const auto attributes = f.files.attributes(plan);
   REQUIRE(attributes);
-  CHECK(attributes->st_ino == plan);
+  CHECK(attributes->st_ino == ControlFiles::number(1));
+  CHECK(f.files.attributes(*f.files.lookup("plan", true))->st_ino == attributes->st_ino);
   CHECK(attributes->st_mode == (S_IFREG | 0600));
   CHECK(attributes->st_uid == ::geteuid());
   CHECK(attributes->st_mtim.tv_sec == 1234567);
-  CHECK(!f.files.attributes(plan + 1));
+  CHECK(!f.files.attributes(plan + 100));
   CHECK(f.files.content(kControlInode) == nullptr);
   CHECK(f.files.file(kControlInode) == nullptr);
 }
@@ -74,6 +76,25 @@ TEST_CASE("a link is what it leads to") {
   CHECK(f.files.file(link) == nullptr);
   CHECK(f.files.attributes(link)->st_mode == (S_IFLNK | 0777));
   CHECK(f.files.attributes(link)->st_size == 17);
+  CHECK(f.files.attributes(link)->st_ino == kControlInode + 1);
+}
+
+TEST_CASE("writes to one snapshot add up to one text, until one of them fails") {
+  ControlFixture f;
+  const Inode plan = *f.files.lookup("plan", true);
+  CHECK(*f.files.append(plan, "seed=4", 0) == "seed=4");
+  CHECK(*f.files.append(plan, "2\n", 6) == "seed=42\n");
+  CHECK(f.files.append(plan, "x", 6).error().code == EINVAL);  // over what is there
+  CHECK(f.files.append(plan, "x", 9).error().code == EINVAL);  // a hole
+  CHECK(*f.files.append(plan, "seed=1", 0) == "seed=1");
+  f.files.spoil(plan);
+  CHECK(f.files.append(plan, "2", 6).error().code == EINVAL);
+  CHECK(f.files.append(plan, "seed=2", 0).error().code == EINVAL);
+  f.files.truncate(plan);
+  CHECK(*f.files.append(plan, "seed=3", 0) == "seed=3");
+  CHECK(*f.files.append(*f.files.lookup("plan", true), "seed=5", 0) == "seed=5");  // another one's
+  CHECK(f.files.append(plan, std::string(1 << 20, 'x'), 6).error().code == EFBIG);
+  CHECK(f.files.append(plan + 100, "x", 0).error().code == ENOENT);
 }
 
 TEST_CASE("a snapshot goes with its last lookup, and its number does not come again") {
