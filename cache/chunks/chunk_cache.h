@@ -116,6 +116,10 @@ class ChunkCache {
   /// Where the chunk is kept now.
   Tier tier_of(ChunkId chunk) const { return table_.tier_of(chunk); }
 
+  /// Drops the chunk from the tiers that have it. Readers that have its memory keep it; a fetch that is under
+  /// way is not stopped.
+  void evict(ChunkId chunk) { tiers_.drop(chunk); }
+
   /// Makes copies of the RAM tier on NVMe once it is started; stop() ends it, too.
   RamBackup& ram_backup() { return tiers_.backup(); }
 

@@ -93,6 +93,15 @@ void Tiers::evict(ChunkId chunk, Tier tier) {
   if (const auto copied = backup_.release(chunk)) left_on_nvme(chunk, *copied);
 }
 
+// From RAM first: what NVMe has of the chunk as a copy counts as kept there from then on.
+void Tiers::drop(ChunkId chunk) {
+  for (const Tier tier : {Tier::ram, Tier::nvme}) {
+    if (parts_.table.tier_of(chunk) != tier) continue;
+    evict(chunk, tier);
+    parts_.policy.dropped(chunk, tier);
+  }
+}
+
 // For what came from NVMe, or when memory of the tier was still pinned as the fetch began.
 ChunkRef Tiers::moved_to_ram(ChunkRef data) {
   auto block = allocate_ram(data->length);

@@ -45,6 +45,9 @@ class Tiers final : private RamBackup::Keeper {
   /// there is something now. To be called once, first.
   bool adopt_warm_chunks();
 
+  /// Takes the chunk out of the tiers at somebody's wish, copies too, and tells the policy.
+  void drop(ChunkId chunk);
+
   /// Where a chunk that is about to be fetched for a use, from NVMe or not, is to stay; what has to make room
   /// is dropped.
   Tier place(ChunkId chunk, bool from_nvme, const Use& use);

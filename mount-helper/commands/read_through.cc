@@ -180,4 +180,17 @@ WarmupOutcome warm_up(const std::vector<std::string>& paths, const WarmupOptions
   return outcome;
 }
 
+void drop_pages(const std::vector<std::string>& paths) {
+  WarmUpTally tally;
+  const std::function<void(const TransferProgress&)> silent = [](const TransferProgress&) {};
+  Lister work(tally, silent);
+  for (const std::string& path : paths) work.add(path);
+  for (const Piece& piece : work.pieces) {
+    if (piece.offset != 0) continue;  // the first piece stands for its file
+    const std::string path = work.directories[piece.directory] + "/" + piece.name;
+    const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (file) ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+}
+
 }  // namespace clairfs

@@ -1,4 +1,4 @@
-#include "mount-helper/commands/control_client.h"
+#include "mount-helper/client/control_client.h"
 
 #include <cerrno>
 #include <filesystem>

@@ -1,0 +1,45 @@
+// How much of some paths of a mount its tiers have, as `clairfs warmup` says it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cache/base/result.h"
+#include "mount-helper/client/control_client.h"
+
+namespace clairfs {
+
+/// Sums over the paths; bytes.
+struct KeptBytes {
+  uint64_t files = 0;
+  uint64_t bytes = 0;
+  uint64_t ram = 0;
+  uint64_t nvme = 0;
+  std::map<std::string, uint64_t> homes;  ///< by node of a job
+  uint64_t homeless = 0;
+  uint64_t ram_capacity = 0;
+  uint64_t nvme_capacity = 0;
+  bool moving = false;  ///< chunks are on their way to NVMe
+
+  uint64_t kept() const { return ram + nvme; }
+};
+
+/// Asks the daemon `command` ("where" or "evict", fs/control/residency.h) for each path; `paths` are resolved
+/// and below the mount. Errors: those of ask_mount(); EPROTO.
+Result<KeptBytes> residency_of_paths(const ControlledMount& mount, const std::vector<std::string>& paths,
+                                     const char* command);
+
+/// The same for "where", asked again until nothing is on its way to NVMe or `patience` is over.
+Result<KeptBytes> settled_residency(const ControlledMount& mount, const std::vector<std::string>& paths,
+                                    std::chrono::milliseconds patience);
+
+/// "kept 2.0 MiB of 9.8 MiB (20.4 %): RAM 2.0 MiB, NVMe 0 B", in a job with the nodes that keep the rest.
+std::string kept_text(const KeptBytes& kept);
+
+/// What would be needed to keep all of it; empty if it is kept, or other nodes keep it.
+std::string tier_advice(const KeptBytes& kept);
+
+}  // namespace clairfs
