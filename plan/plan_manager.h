@@ -35,6 +35,14 @@ struct PlanChange {
   NodeId origin;     ///< the node that it was registered or cancelled on
 };
 
+/// A plan in a few words, for monitoring.
+struct PlanBrief {
+  std::string name;
+  TrackerState state = TrackerState::waiting;  ///< suspended as soon as one of its readers is
+  uint64_t ahead = 0;                          ///< samples pushed ahead of the reader
+  std::string divergence;  ///< where and why its reader left it, while it is suspended; may name files
+};
+
 /// Thread-safe. The parts outlive it.
 class PlanManager {
  public:
@@ -96,6 +104,7 @@ class PlanManager {
   Result<std::string> text(const std::string& name) const;
   /// All plans as a JSON array.
   std::string json() const;
+  std::vector<PlanBrief> briefs() const;
   /// The text of the plan whose root is `folder`, as registered; empty if there is none.
   std::string text_of_folder(std::string_view folder) const;
   /// The texts of all plans, as registered, one a line.

@@ -172,6 +172,23 @@ std::string PlanManager::json() const {
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+std::vector<PlanBrief> PlanManager::briefs() const {
+  std::vector<PlanBrief> briefs;
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
+    PlanBrief brief{name, run->status().state, parts_.staging.ahead(name), ""};
+    for (size_t rank = 0; rank < run->readers().size(); ++rank) {
+      const TrackerStatus status = run->reader(rank).tracker().status();
+      if (status.state != TrackerState::suspended) continue;
+      brief.state = TrackerState::suspended;
+      if (status.divergence && brief.divergence.empty())
+        brief.divergence = "left the plan at " + run->describe(rank, *status.divergence);
+    }
+    briefs.push_back(std::move(brief));
+  }
+  return briefs;
+}
+
 std::string PlanManager::text_of_folder(std::string_view folder) const {
   const auto all = runs();
   for (const auto& [name, run] : *all) {

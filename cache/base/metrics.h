@@ -1,8 +1,8 @@
 // Every number that clairfs counts, with its name, unit and meaning in one table.
 //
 // `kMetrics` is what `.clairfs/stats.json` and `.clairfs/metrics` (Prometheus) are made from: a number that
-// is not in the table does not exist. Names are stable; a dot nests in JSON and becomes an underscore in
-// Prometheus ("pfs.bytes" -> clairfs_pfs_bytes_total).
+// is not in the table does not exist. Names are stable; a dot nests in JSON. What they are called in
+// Prometheus, fs/control/prometheus.h says ("pfs.bytes" -> clairfs_pfs_bytes_total).
 #pragma once
 
 #include <array>
@@ -60,7 +60,7 @@ struct Metrics {
       fuse_statfs, fuse_getxattr, fuse_listxattr, fuse_ioctl, fuse_forget, fuse_write, fuse_setattr,
       fuse_setxattr, fuse_refused, fuse_dirty_writes;
   // Where READs were answered from, and how many bytes.
-  Counter reads_ram, reads_nvme, reads_pfs, reads_peer, reads_joined, reads_failed;
+  Counter reads_ram, reads_nvme, reads_pfs, reads_peer, reads_joined, reads_failed, reads_refused;
   Counter bytes_ram, bytes_nvme, bytes_pfs, bytes_peer;
   // Time that READs waited for data that was not resident.
   Counter stall_ns;
@@ -70,7 +70,7 @@ struct Metrics {
   Histogram pfs_latency;
   // Tiers.
   Gauge ram_bytes, ram_capacity, ram_chunks, transit_bytes, transit_capacity;
-  Gauge nvme_bytes, nvme_capacity, nvme_chunks, nvme_copies, nvme_copy_bytes, nvme_disabled;
+  Gauge nvme_bytes, nvme_capacity, nvme_chunks, nvme_copies, nvme_copy_bytes, nvme_disabled, nvme_full;
   Counter ram_evictions, nvme_evictions;
   Counter nvme_reads, nvme_read_bytes, nvme_writes, nvme_write_bytes, nvme_writes_skipped;
   Counter nvme_errors, nvme_checksum_failures;

@@ -171,6 +171,7 @@ Result<Extent> NvmeSegments::grow() {
 Error NvmeSegments::end_growth(Error cause, bool say) {
   MutexLock lock(mutex_);
   growth_ended_ = true;
+  cut_short_ = say;
   if (say) log_.warn("NVMe directory {}: stays at its present size: {}", name_, cause.message);
   return cause;
 }
@@ -185,6 +186,12 @@ uint64_t NvmeSegments::growable() const {
   MutexLock lock(mutex_);
   const uint64_t total = total_slots();
   return growth_ended_ || total >= limit_slots_ ? 0 : (limit_slots_ - total) * kSlotSize;
+}
+
+uint64_t NvmeSegments::missing() const {
+  MutexLock lock(mutex_);
+  const uint64_t total = total_slots();
+  return cut_short_ && total < limit_slots_ ? (limit_slots_ - total) * kSlotSize : 0;
 }
 
 std::vector<Extent> NvmeSegments::extents() const {

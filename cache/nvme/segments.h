@@ -39,6 +39,8 @@ class NvmeSegments {
 
   /// Bytes that could still be grown by, as far as is known.
   uint64_t growable() const;
+  /// Bytes of the limit that will not be had, because growth ended before it, as on a full disk; else 0.
+  uint64_t missing() const;
   /// Slots that segment files hold now, in order of their address; one extent a segment, empty ones included.
   std::vector<Extent> extents() const;
   /// The descriptor and position of an extent. REQUIRES: it was grown or found.
@@ -81,6 +83,7 @@ class NvmeSegments {
   mutable Mutex mutex_;
   std::vector<Segment> segments_ GUARDED_BY(mutex_);
   bool growth_ended_ GUARDED_BY(mutex_) = false;
+  bool cut_short_ GUARDED_BY(mutex_) = false;  // it ended before the limit
 
   // Self-synchronised: once a file refused O_DIRECT, none is opened with it.
   std::atomic<bool> direct_{true};

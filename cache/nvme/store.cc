@@ -113,6 +113,10 @@ class Store final : public NvmeStore {
     MutexLock lock(mutex_);
     return state_ == State::active;
   }
+  bool cut_short() const override {
+    MutexLock lock(mutex_);
+    return missing_ > 0;
+  }
   uint64_t bytes() const override {
     MutexLock lock(mutex_);
     return table_.used_bytes();
@@ -160,6 +164,7 @@ class Store final : public NvmeStore {
   void queue(std::vector<NvmeRecord> records) REQUIRES(mutex_);
   void disable(State state, const std::string& cause) REQUIRES(mutex_);
   void count_all(int64_t sign);
+  void note_full_disk() REQUIRES(mutex_);
   Error error(int code, const std::string& what) const {
     return system_error(code, "NVMe directory " + options_.directory + ": " + what);
   }
@@ -186,6 +191,7 @@ class Store final : public NvmeStore {
   uint64_t reserved_records_ GUARDED_BY(mutex_) = 0;  // of chunks being written
   uint64_t in_flight_ GUARDED_BY(mutex_) = 0;
   unsigned errors_in_a_row_ GUARDED_BY(mutex_) = 0;
+  uint64_t missing_ GUARDED_BY(mutex_) = 0;  // of the capacity, because the disk is full
 
   // Self-synchronised.
   CondVar idle_;
@@ -292,10 +298,20 @@ NvmeIndex::Hooks Store::hooks() {
 
 void Store::count_all(int64_t sign) {
   MutexLock lock(mutex_);
-  metrics_.nvme_capacity.add(sign * static_cast<int64_t>(options_.capacity));
+  metrics_.nvme_capacity.add(sign * static_cast<int64_t>(options_.capacity - missing_));
+  if (missing_ > 0) metrics_.nvme_full.add(sign);
   metrics_.nvme_bytes.add(sign * static_cast<int64_t>(table_.used_bytes()));
   metrics_.nvme_chunks.add(sign * static_cast<int64_t>(table_.chunks().size()));
   if (state_ != State::active) metrics_.nvme_disabled.add(sign);
+}
+
+/// From now on the capacity is what the store has: what a full disk withholds would look like room.
+void Store::note_full_disk() {
+  if (missing_ > 0) return;
+  missing_ = std::min(segments_->missing(), options_.capacity);
+  if (missing_ == 0 || !counted_) return;
+  metrics_.nvme_capacity.add(-static_cast<int64_t>(missing_));
+  metrics_.nvme_full.add(1);
 }
 
 // Both directions.
@@ -454,9 +470,12 @@ Result<NvmeChunk> Store::allocate(const ChunkKey& key, uint32_t length, uint64_t
       }
       if (segments_->growable() == 0) return error(ENOSPC, "full");
     }
-    if (const auto grown = segments_->grow()) {
-      MutexLock lock(mutex_);
+    const auto grown = segments_->grow();
+    MutexLock lock(mutex_);
+    if (grown) {
       table_.space.release(*grown);
+    } else {
+      note_full_disk();
     }
     // A failure has ended growth, so the next round takes several runs or gives up.
   }

@@ -79,6 +79,8 @@ class NvmeStore {
   virtual uint64_t available() const = 0;
   /// Whether it takes writes at all, once there is room.
   virtual bool writable() const = 0;
+  /// The disk was full before the store had grown to its capacity; it goes on with the room that it has.
+  virtual bool cut_short() const { return false; }
   virtual uint64_t bytes() const = 0;
   virtual uint64_t chunks() const = 0;
   virtual const std::string& directory() const = 0;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/base/plural.h"
+#include "cache/base/printable.h"
 #include "cache/base/units.h"
 
 namespace clairfs {
@@ -35,63 +36,49 @@ std::string reads_line(const char* name, uint64_t reads, uint64_t bytes, uint64_
                      percent(bytes, all_bytes));
 }
 
-std::string troubles(const Metrics& m, const std::string& last_writer) {
+std::string troubles_text(const std::vector<Trouble>& troubles) {
   std::string out;
-  const auto line = [&](const Counter& counter, const char* text) {
-    if (counter.value() > 0) out += fmt::format("  {} {}\n", counter.value(), text);
-  };
-  line(m.reads_failed, "reads failed");
-  line(m.pfs_errors, "errors from the source");
-  line(m.pfs_stale_files, "reads refused because the source file changed since the scan");
-  line(m.nvme_errors, "errors from NVMe");
-  line(m.fuse_dirty_writes,
-       "writes to dataset files, refused and dropped; others may have read what they changed");
-  if (!last_writer.empty()) out += fmt::format("    the last: {}\n", last_writer);
-  line(m.nvme_checksum_failures, "chunks on NVMe had a wrong checksum and were fetched again");
-  if (m.nvme_disabled.value() > 0) {
-    out += fmt::format("  {} NVMe directories are switched off: see the log\n", m.nvme_disabled.value());
+  for (const Trouble& trouble : troubles) {
+    out += fmt::format("  {}\n", trouble.text);
+    if (trouble.first.empty()) continue;
+    const char* which = trouble.code == "dirty_writes" ? "the last: "
+                        : trouble.count > 1            ? "the first: "
+                                                       : "";
+    out += fmt::format("    {}{}\n", which, trouble.first);
   }
   return out.empty() ? "  none\n" : out;
 }
 
-std::string prometheus_name(const MetricInfo& metric) {
-  std::string name = std::string("clairfs_") + metric.path;
-  std::replace(name.begin(), name.end(), '.', '_');
-  return metric.unit == MetricUnit::nanoseconds ? name + "_seconds" : name;
-}
-
-void append_histogram(std::string& out, const std::string& name, const Histogram& histogram) {
-  uint64_t below = 0;
-  for (size_t i = 0; i + 1 < Histogram::kBuckets; ++i) {
-    below += histogram.bucket(i);
-    out += fmt::format("{}_bucket{{le=\"{:g}\"}} {}\n", name, std::ldexp(1e-6, static_cast<int>(i)), below);
-  }
-  const uint64_t count = below + histogram.bucket(Histogram::kBuckets - 1);
-  out += fmt::format("{0}_bucket{{le=\"+Inf\"}} {1}\n{0}_sum {2}\n{0}_count {1}\n", name, count,
-                     histogram.sum_seconds());
+/// What the scan left out; empty if that was nothing.
+std::string left_out_text(const Metrics& m) {
+  const auto skipped = static_cast<uint64_t>(m.catalog_skipped.value());
+  const auto unreadable = static_cast<uint64_t>(m.catalog_unreadable.value());
+  std::string out;
+  if (skipped > 0) out += pluralize(skipped, "special file", "special files") + " left out";
+  if (unreadable > 0)
+    out += (out.empty() ? "" : ", ") + pluralize(unreadable, "entry", "entries") + " could not be read";
+  return out.empty() ? "" : fmt::format("            {}\n", out);
 }
 
 }  // namespace
 
 std::string status_text(const MountInfo& info, const Metrics& m, const std::string& plans,
-                        const std::string& job, const std::string& last_writer) {
+                        const std::string& job, const std::vector<Trouble>& troubles) {
   const uint64_t all =
       m.bytes_ram.value() + m.bytes_nvme.value() + m.bytes_peer.value() + m.bytes_pfs.value();
   std::string out;
   out += fmt::format("clairfs {}  pid {}  up {}  io {}\n", CLAIRFS_VERSION, info.pid,
                      format_uptime(std::chrono::steady_clock::now() - info.started), info.io_backend);
-  out += fmt::format("source      {}\nmountpoint  {}\n", info.source, info.mountpoint);
+  out += fmt::format("source      {}\nmountpoint  {}\n", printable(info.source), printable(info.mountpoint));
   out += fmt::format("catalog     {}, {}, {}; {}{}\n", pluralize(m.catalog_files.value(), "file", "files"),
                      pluralize(m.catalog_directories.value(), "directory", "directories"),
                      format_size(static_cast<uint64_t>(m.catalog_bytes.value())), info.catalog_origin,
                      info.catalog_reason.empty() ? "" : " (" + info.catalog_reason + ")");
-  if (m.catalog_skipped.value() + m.catalog_unreadable.value() > 0) {
-    out += fmt::format("            {} special files left out, {} entries could not be read\n",
-                       m.catalog_skipped.value(), m.catalog_unreadable.value());
-  }
+  out += left_out_text(m);
   out += "\nTiers\n";
   out += tier_line("RAM", m.ram_bytes, m.ram_capacity, m.ram_chunks);
-  out += tier_line("NVMe", m.nvme_bytes, m.nvme_capacity, m.nvme_chunks);
+  out += info.nvme_directories.empty() ? "  NVMe        none  (--nvme DIR)\n"
+                                       : tier_line("NVMe", m.nvme_bytes, m.nvme_capacity, m.nvme_chunks);
   if (m.nvme_copies.value() > 0) {
     out += fmt::format("        of these {} are copies of the RAM tier, for a restart\n",
                        format_size(static_cast<uint64_t>(m.nvme_copy_bytes.value())));
@@ -114,13 +101,13 @@ std::string status_text(const MountInfo& info, const Metrics& m, const std::stri
                        m.staging_pushed.value(), format_size(m.staging_pushed_bytes.value()),
                        m.staging_sentinels.value(), m.staging_dropped.value());
   }
-  out += "\nTroubles\n" + troubles(m, last_writer);
+  out += "\nTroubles\n" + troubles_text(troubles);
   if (!info.log_file.empty()) out += fmt::format("\nlog {}\n", info.log_file);
   return out;
 }
 
 std::string stats_json(const MountInfo& info, const Metrics& metrics, const std::string& plans,
-                       const std::string& job) {
+                       const std::string& job, const std::vector<Trouble>& troubles) {
   using Json = nlohmann::ordered_json;
   Json root;
   const auto uptime = std::chrono::steady_clock::now() - info.started;
@@ -155,35 +142,15 @@ std::string stats_json(const MountInfo& info, const Metrics& metrics, const std:
         metric.member);
   }
   root["plan_list"] = Json::parse(plans);
+  root["troubles"] = Json::array();
+  for (const Trouble& trouble : troubles) {
+    Json entry = {{"kind", trouble.code}, {"count", trouble.count}, {"text", trouble.text}};
+    if (!trouble.first.empty()) entry["first"] = trouble.first;
+    root["troubles"].push_back(std::move(entry));
+  }
   root.update(Json::parse(job));
   // Names in the dataset's path need not be UTF-8.
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-std::string prometheus_text(const Metrics& metrics) {
-  std::string out;
-  for (const MetricInfo& metric : metric_table()) {
-    const std::string name = prometheus_name(metric);
-    const double scale = metric.unit == MetricUnit::nanoseconds ? 1e-9 : 1;
-    std::visit(Overloaded{[&](Counter Metrics::*counter) {
-                            out += fmt::format("# HELP {0}_total {1}\n# TYPE {0}_total counter\n", name,
-                                               metric.help);
-                            const uint64_t value = (metrics.*counter).value();
-                            out += scale == 1 ? fmt::format("{}_total {}\n", name, value)
-                                              : fmt::format("{}_total {}\n", name,
-                                                            static_cast<double>(value) * scale);
-                          },
-                          [&](Gauge Metrics::*gauge) {
-                            out += fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n{0} {2}\n", name,
-                                               metric.help, (metrics.*gauge).value());
-                          },
-                          [&](Histogram Metrics::*histogram) {
-                            out += fmt::format("# HELP {0} {1}\n# TYPE {0} histogram\n", name, metric.help);
-                            append_histogram(out, name, metrics.*histogram);
-                          }},
-               metric.member);
-  }
-  return out;
 }
 
 }  // namespace clairfs

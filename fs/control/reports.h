@@ -1,4 +1,5 @@
-// The numbers of a mount as people and programs read them: `status`, `stats.json`, `metrics`.
+// The numbers of a mount as people and programs read them: `status` and `stats.json`. For `metrics` see
+// prometheus.h.
 #pragma once
 
 #include <chrono>
@@ -9,6 +10,7 @@
 
 #include "cache/base/metrics.h"
 #include "cache/catalog/catalog.h"
+#include "fs/control/troubles.h"
 
 namespace clairfs {
 
@@ -27,19 +29,16 @@ struct MountInfo {
 };
 
 /// For people: what is mounted, how full the tiers are, where reads were answered from, what went wrong.
-/// `plans` is PlanManager::text(); `job` is what there is to say of the other nodes, empty without any;
-/// `last_writer` is DirtyPages::text().
+/// `plans` is PlanManager::text(); `job` is what there is to say of the other nodes, empty without any.
 std::string status_text(const MountInfo& info, const Metrics& metrics, const std::string& plans,
-                        const std::string& job = "", const std::string& last_writer = "");
+                        const std::string& job = "", const std::vector<Trouble>& troubles = {});
 
 /// One object; each metric's path nested at its dots. Counters and gauges are numbers; a metric in
 /// nanoseconds is given as `<path>_seconds`; a histogram is {count, sum_seconds, p50_seconds, p99_seconds}.
 /// Besides `daemon` {pid, version, uptime_seconds, control_socket}, `source`, `mountpoint`, `io`, and
-/// `plan_list`, which is `plans` (PlanManager::json()). `job` is a JSON object whose members are added.
+/// `plan_list`, which is `plans` (PlanManager::json()), and `troubles`, objects {kind, count, text, first};
+/// `first` is missing where it is not known. `job` is a JSON object whose members are added.
 std::string stats_json(const MountInfo& info, const Metrics& metrics, const std::string& plans,
-                       const std::string& job = "{}");
-
-/// Prometheus text format 0.0.4, every metric as clairfs_<path>, counters with _total, durations in seconds.
-std::string prometheus_text(const Metrics& metrics);
+                       const std::string& job = "{}", const std::vector<Trouble>& troubles = {});
 
 }  // namespace clairfs

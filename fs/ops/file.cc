@@ -51,6 +51,8 @@ void count_read(FuseContext& context, const Result<ReadView>& view, const Access
   Metrics& m = context.metrics;
   if (!view) {
     m.reads_failed.add();
+    if (view.error().code == ESTALE) m.reads_refused.add();
+    context.failed_reads.record(entry.file, view.error().code);
   } else {
     Counter* const reads[] = {&m.reads_ram, &m.reads_nvme, &m.reads_peer, &m.reads_pfs};
     Counter* const bytes[] = {&m.bytes_ram, &m.bytes_nvme, &m.bytes_peer, &m.bytes_pfs};

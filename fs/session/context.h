@@ -18,6 +18,7 @@
 #include "fs/base/inodes.h"
 #include "fs/control/access_log.h"
 #include "fs/control/files.h"
+#include "fs/control/troubles.h"
 #include "fs/page_cache/dirty_pages.h"
 #include "fs/session/pending_reads.h"
 #include "plan/placement/placement.h"
@@ -46,6 +47,7 @@ struct FuseContext {
   ChunkCache& cache;
   ControlFiles& control;
   AccessLog& access_log;
+  FailedReads& failed_reads;
   PendingReads& pending_reads;
   BoundedTasks& control_tasks;  ///< what is set and written: registering a plan may read long lists
   TaskThread& invalidations;    ///< milliseconds, or as long as a READ that is under way

@@ -1,11 +1,14 @@
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "mount-helper/commands/commands.h"
@@ -38,6 +41,11 @@ Result<Reading> read_stats(const std::string& mountpoint) {
   return reading;
 }
 
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && value[0] != '\0';
+}
+
 /// Draws each report over the one before on a terminal; prints one after the other elsewhere.
 class Screen {
  public:
@@ -56,41 +64,86 @@ class Screen {
     const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 1;
     const size_t columns = known ? size.ws_col : 80;
     const size_t rows = known ? size.ws_row : 24;
-    const size_t shown = std::min(lines.size(), rows - 1);  // the cursor stands on the last one
     if (drawn_ > 0) fmt::print("\033[{}A", std::min(drawn_, rows - 1));
     fmt::print("\r\033[J");
-    for (size_t i = 0; i < shown; ++i) fmt::print("{}\n", lines[i].substr(0, columns - 1));
-    drawn_ = shown;
+    drawn_ = 0;
+    for (const std::string& line : lines) {
+      const bool red = colours_ && line.starts_with(kTroubleMark);
+      for (const std::string& part : wrapped(line, columns - 1)) {
+        if (drawn_ + 1 >= rows) return;  // the cursor stands on the last one
+        fmt::print("{}{}{}\n", red ? "\033[31m" : "", part, red ? "\033[0m" : "");
+        ++drawn_;
+      }
+    }
   }
 
   const bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
-  size_t drawn_ = 0;  // lines above the cursor
+  const bool colours_ = terminal_ && !is_set("NO_COLOR");  // no-color.org
+  size_t drawn_ = 0;                                       // lines above the cursor
 };
 
-/// Sleeps; false when a termination signal came first.
-bool pause_for(const SignalWaiter& signals, double seconds) {
-  pollfd event{signals.fd(), POLLIN, 0};
-  const int ready = ::poll(&event, 1, static_cast<int>(seconds * 1e3));
-  return ready == 0 || (ready < 0 && errno == EINTR);
+/// Reads keys one by one, unseen, as long as it lives; if stdin is the terminal of this process group.
+class Keys {
+ public:
+  Keys() {
+    if (::tcgetpgrp(STDIN_FILENO) != ::getpgrp() || ::tcgetattr(STDIN_FILENO, &before_) != 0) return;
+    termios single = before_;
+    single.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    terminal_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &single) == 0;
+  }
+  ~Keys() {
+    if (terminal_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  Keys(const Keys&) = delete;
+  Keys& operator=(const Keys&) = delete;
+
+  /// For poll(2); -1: no keys.
+  int fd() const { return terminal_ ? STDIN_FILENO : -1; }
+  /// Whether what was typed ends the program. At the end of the input there are no more keys.
+  bool quit() {
+    char key = 0;
+    if (::read(STDIN_FILENO, &key, 1) <= 0) terminal_ = false;
+    return key == 'q' || key == 'Q';
+  }
+
+ private:
+  termios before_{};
+  bool terminal_ = false;
+};
+
+/// Sleeps; false when a termination signal came first, or q was typed.
+bool pause_for(const SignalWaiter& signals, Keys& keys, double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  for (;;) {
+    const auto left = std::chrono::duration<double>(end - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return true;
+    std::array<pollfd, 2> events{pollfd{signals.fd(), POLLIN, 0}, pollfd{keys.fd(), POLLIN, 0}};
+    const int ready = ::poll(events.data(), events.size(), static_cast<int>(left.count() * 1e3) + 1);
+    if (ready == 0) return true;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0 || events[0].revents != 0) return false;
+    if (events[1].revents != 0 && keys.quit()) return false;
+  }
 }
 
 int top_command(const std::string& path, double interval, bool once) {
   const auto mount = find_clairfs_mount(path);
-  if (!mount) return fail(mount.error(), exit_usage);
+  if (!mount) return fail(mount.error());
   auto before = read_stats(mount->mountpoint);
-  if (!before) return fail(before.error(), exit_usage);
+  if (!before) return fail(before.error(), exit_system);
 
   const auto plans = read_with_deadline(mount->mountpoint + "/.clairfs/last_error", kTopPatience);
   const bool hidden = !plans && plans.error().code == EACCES;
   const std::string no_plan = hidden ? "plans are shown to the mount's user and root only" : "no plan";
 
   const SignalWaiter signals;
+  Keys keys;
   Screen screen;
-  while (pause_for(signals, interval)) {
+  while (pause_for(signals, keys, interval)) {
     auto after = read_stats(mount->mountpoint);
     if (!after && after.error().code == ETIMEDOUT) {
       screen.show({fmt::format("{} does not answer", mount->mountpoint)});
-      if (once) return exit_usage;
+      if (once) return exit_system;
       continue;
     }
     if (!after) {
@@ -111,7 +164,7 @@ int top_command(const std::string& path, double interval, bool once) {
 }  // namespace
 
 void add_top_command(CLI::App& app, int& status) {
-  CLI::App* command = app.add_subcommand("top", "Watch a mount at work; Ctrl-C ends it");
+  CLI::App* command = app.add_subcommand("top", "Watch a mount at work; q or Ctrl-C ends it");
   struct Arguments {
     std::string path;
     double interval = 1;

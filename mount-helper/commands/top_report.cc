@@ -1,6 +1,7 @@
 #include "mount-helper/commands/top_report.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -55,7 +56,7 @@ std::string size(double bytes) {
 }
 
 std::string sources_line(const ByteSources& bytes) {
-  if (bytes.all() <= 0) return "reads   none";
+  if (bytes.all() <= 0) return "reads   none in this time";
   const auto share = [&](const char* name, double part) {
     return fmt::format("  {} {:.1f} %", name, 100 * part / bytes.all());
   };
@@ -108,7 +109,25 @@ std::string plan_line(const Json& before, const Json& plan, double seconds) {
 std::string trouble_line(const Json& plan) {
   if (text(plan, "/state") == "failed") return "  " + printable(text(plan, "/error"));
   if (text(plan, "/state") != "suspended") return "";
-  return "  left the plan at " + printable(text(plan, "/divergence/text"));
+  return fmt::format("{}left the plan at {}", kTroubleMark, printable(text(plan, "/divergence/text")));
+}
+
+/// What `status` lists under Troubles, but for suspended plans: they stand with their plan.
+std::vector<std::string> trouble_lines(const Json& stats) {
+  std::vector<std::string> lines;
+  const auto troubles = stats.find("troubles");
+  if (troubles == stats.end() || !troubles->is_array()) return lines;
+  for (const Json& trouble : *troubles) {
+    if (text(trouble, "/kind") == "plan_suspended" && !plans_of(stats).empty()) continue;
+    const std::string first = text(trouble, "/first");
+    lines.push_back(fmt::format("{}{}{}", kTroubleMark, printable(text(trouble, "/text")),
+                                first.empty() ? "" : ": " + printable(first)));
+  }
+  return lines;
+}
+
+bool is_inside_character(const std::string& text, size_t at) {
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
 }
 
 }  // namespace
@@ -137,8 +156,8 @@ std::vector<std::string> top_lines(const Json& before, const Json& after, double
                               printable(text(after, "/source"))));
   lines.push_back(sources_line(byte_sources(before, after)));
   lines.push_back(stall_line(before, after, span));
-  lines.push_back(fmt::format("PFS     {:.1f} MB/s  {:.0f} opens/s  {:.0f} at once",
-                              increase(before, after, "/pfs/bytes") / span / 1e6,
+  lines.push_back(fmt::format("PFS     {}/s  {:.0f} opens/s  {:.0f} at once",
+                              size(increase(before, after, "/pfs/bytes") / span),
                               increase(before, after, "/pfs/opens") / span, number(after, "/pfs/in_flight")));
   const std::string fills = fill(after, "RAM", "/tiers/ram") + fill(after, "NVMe", "/tiers/nvme") +
                             fill(after, "ahead", "/staging");
@@ -148,7 +167,28 @@ std::vector<std::string> top_lines(const Json& before, const Json& after, double
     if (std::string trouble = trouble_line(plan); !trouble.empty()) lines.push_back(std::move(trouble));
   }
   if (plans_of(after).empty()) lines.push_back(no_plan);
+  std::ranges::move(trouble_lines(after), std::back_inserter(lines));
   return lines;
+}
+
+std::vector<std::string> wrapped(const std::string& line, size_t columns) {
+  constexpr size_t kLeast = 20;  // narrower, words are only cut
+  const size_t width = std::max(columns, kLeast);
+  const std::string indent(line.starts_with(kTroubleMark) ? 2 : 8, ' ');
+  std::vector<std::string> parts;
+  std::string rest = line;
+  while (rest.size() > width) {
+    size_t end = rest.rfind("  ", width);  // between two fields
+    if (end == std::string::npos || end <= indent.size()) end = rest.rfind(' ', width);
+    if (end == std::string::npos || end <= indent.size()) {
+      end = width;
+      while (is_inside_character(rest, end)) --end;
+    }
+    parts.push_back(rest.substr(0, end));
+    rest = indent + rest.substr(std::min(rest.find_first_not_of(' ', end), rest.size()));
+  }
+  parts.push_back(rest);
+  return parts;
 }
 
 bool same_daemon(const Json& before, const Json& after) {

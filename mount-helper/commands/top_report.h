@@ -24,10 +24,17 @@ struct ByteSources {
 /// of their samples, less what was requested. Not known when no plan's reader moved.
 ByteSources byte_sources(const nlohmann::json& before, const nlohmann::json& after);
 
-/// Lines without their newline: first the mount's, then one or two a plan. `seconds` between the readings.
-/// Fields that are missing count as zero. `no_plan` is the line where no plan is told of.
+/// What a line begins with that tells of a trouble.
+inline constexpr const char* kTroubleMark = "! ";
+
+/// Lines without their newline: first the mount's, then one or two a plan, then the troubles. `seconds`
+/// between the readings. Fields that are missing count as zero. `no_plan` is the line where no plan is told
+/// of.
 std::vector<std::string> top_lines(const nlohmann::json& before, const nlohmann::json& after, double seconds,
                                    const std::string& no_plan = "no plan");
+
+/// A line as several of at most `columns` bytes (20 at least), cut between fields where that is possible.
+std::vector<std::string> wrapped(const std::string& line, size_t columns);
 
 /// Whether both readings are of one daemon, so that they can be subtracted.
 bool same_daemon(const nlohmann::json& before, const nlohmann::json& after);

@@ -7,10 +7,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cache/base/units.h"
 #include "cache/chunks/blocking_read.h"
 #include "fs/control/commands.h"
+#include "fs/control/prometheus.h"
+#include "fs/control/residency.h"
+#include "mount-helper/log/logging.h"
 #include "mount-helper/options/option_table.h"
-#include "mount-helper/serve/logging.h"
 #include "net/mpi/job_environment.h"
 #include "plan/formats/source_reads.h"
 
@@ -60,7 +63,9 @@ MountInfo describe(const MountBase& base, const Dataset& dataset, const std::str
                                           : fmt::format("scanned in {:.2f} s", loaded.seconds);
   if (!loaded.reloaded && !loaded.received) info.catalog_reason = loaded.reason;
   info.log_file = log_file_of(base.options);
-  for (const NvmeDir& nvme : base.options.nvme) info.nvme_directories.push_back(nvme.directory);
+  for (const NvmeDir& nvme : base.options.nvme)
+    info.nvme_directories.push_back(
+        fmt::format("{}, at most {}", nvme.directory, format_size(nvme.capacity)));
   info.control_socket = control_socket;
   info.pid = ::getpid();
   info.started = base.started;
@@ -83,6 +88,10 @@ uint64_t Planning::least_source_bytes() const {
   return placement ? plans.least_source_bytes(placement->job_placement().homeless_bytes()) : 0;
 }
 
+std::shared_ptr<const Placement> Planning::current_placement() const {
+  return placement ? placement->current() : nullptr;
+}
+
 struct Serving::Tasks {
   TaskThread checksums{"checksums"};
   TaskThread invalidations{"invalidations"};
@@ -94,7 +103,11 @@ Result<std::unique_ptr<Serving>> Serving::prepare(MountBase& base, Loaded& loade
   if (!session) return session.error();
   auto planning = std::make_unique<Planning>(base, loaded);
   auto socket = ControlSocket::open(
-      [&plans = planning->plans](std::string_view command) { return run_control_command(plans, command); },
+      [&loaded, &planned = *planning](std::string_view command) -> Result<std::string> {
+        const auto where = [&planned] { return planned.current_placement(); };
+        auto answer = run_residency_command(loaded.dataset().catalog, loaded.cache(), where, command);
+        return answer ? std::move(*answer) : run_control_command(planned.plans, command);
+      },
       base.log);
   if (!socket) return socket.error();
   return std::unique_ptr<Serving>(
@@ -110,14 +123,18 @@ Serving::Serving(MountBase& base, Loaded& loaded, FuseSession& session, std::uni
       plans_(planning_->plans),
       control_socket_(std::move(control_socket)),
       info_(describe(base, loaded.dataset(), control_socket_->name())),
+      first_unreadable_(loaded.dataset().catalog.unreadable() > 0 ? first_unreadable(loaded.dataset().catalog)
+                                                                  : ""),
       control_(::time(nullptr)),
       access_log_(loaded.dataset().catalog),
+      failed_reads_(loaded.dataset().catalog),
       dirty_pages_(loaded.dataset().catalog, base.clock, base.log),
       tasks_(std::make_unique<Tasks>()),
       context_{loaded.dataset().catalog,
                loaded.cache(),
                control_,
                access_log_,
+               failed_reads_,
                base.mount_point.pending_reads(),
                tasks_->control,
                tasks_->invalidations,
@@ -129,9 +146,7 @@ Serving::Serving(MountBase& base, Loaded& loaded, FuseSession& session, std::uni
                base.metrics,
                base.log,
                session,
-               [placement = planning_->placement.get()] {
-                 return placement != nullptr ? placement->current() : nullptr;
-               }} {
+               [&planned = *planning_] { return planned.current_placement(); }} {
   add_reports();
   add_control_files();
 }
@@ -160,30 +175,49 @@ Status Serving::start() {
   return started;
 }
 
+std::vector<Trouble> Serving::troubles() const {
+  TroubleNames names{first_unreadable_,
+                     failed_reads_.first_failed(),
+                     failed_reads_.first_refused(),
+                     dirty_pages_.text(),
+                     {}};
+  for (const auto& store : loaded_.dataset().nvme.stores) {
+    if (store->cut_short()) names.full_disks.push_back(store->directory());
+  }
+  return list_troubles(base_.metrics, plans_.briefs(), names);
+}
+
+// Who may not control the mount learns no names of files and plans.
 void Serving::add_reports() {
-  const auto status = [this](const MountInfo& info, const std::string& plans, const std::string& writer) {
+  const auto for_others = [this] { return without_names(base_.metrics, plans_.briefs()); };
+  const auto status = [this](const MountInfo& info, const std::string& plans,
+                             const std::vector<Trouble>& troubles) {
     const NodePlacement* placement = planning_->placement.get();
     return status_text(info, base_.metrics, plans,
-                       placement ? placement->status_text(planning_->least_source_bytes()) : "", writer);
+                       placement ? placement->status_text(planning_->least_source_bytes()) : "", troubles);
   };
-  MountInfo for_others = info_;
-  for_others.catalog_reason.clear();
-  const auto stats = [this](const std::string& plans) {
+  MountInfo info_for_others = info_;
+  info_for_others.catalog_reason.clear();
+  const auto stats = [this](const std::string& plans, const std::vector<Trouble>& troubles) {
     const NodePlacement* placement = planning_->placement.get();
     return stats_json(info_, base_.metrics, plans,
-                      placement ? placement->json(planning_->least_source_bytes()) : "{}");
+                      placement ? placement->json(planning_->least_source_bytes()) : "{}", troubles);
   };
   control_.add({"status",
                 0444,
-                [this, status] { return status(info_, plans_.text(), dirty_pages_.text()); },
+                [this, status] { return status(info_, plans_.text(), troubles()); },
                 {},
-                [status, for_others] { return status(for_others, "", ""); }});
+                [status, info_for_others, for_others] { return status(info_for_others, "", for_others()); }});
   control_.add({"stats.json",
                 0444,
-                [this, stats] { return stats(plans_.json()); },
+                [this, stats] { return stats(plans_.json(), troubles()); },
                 {},
-                [stats] { return stats("[]"); }});
-  control_.add({"metrics", 0444, [this] { return prometheus_text(base_.metrics); }});
+                [stats, for_others] { return stats("[]", for_others()); }});
+  control_.add({"metrics",
+                0444,
+                [this] { return prometheus_text(info_, base_.metrics, plans_.briefs(), troubles()); },
+                {},
+                [this, for_others] { return prometheus_text(info_, base_.metrics, {}, for_others()); }});
 }
 
 void Serving::add_control_files() {
@@ -196,7 +230,9 @@ void Serving::add_control_files() {
                 }});
   control_.add({"config", 0400, [config = options_text(base_.options)] { return config; }});
   control_.add({"plan", 0600, [this] { return plans_.text(); },
-                [this](std::string_view text) { return write_plan_file(plans_, text); }});
+                [this](std::string_view text, std::string_view before) {
+                  return write_plan_file(plans_, text, before);
+                }});
   control_.add({"last_error", 0400, [this] { return plans_.last_error(); }});
   control_.add({"accesslog", 0400, [this] { return access_log_.text(); }});
 }

@@ -10,6 +10,7 @@
 #include "fs/control/files.h"
 #include "fs/control/reports.h"
 #include "fs/control/socket.h"
+#include "fs/control/troubles.h"
 #include "fs/fuse_session.h"
 #include "fs/page_cache/dirty_pages.h"
 #include "fs/page_cache/page_pusher.h"
@@ -29,6 +30,8 @@ struct Planning {
   Planning(MountBase& base, Loaded& loaded);
   /// What any cache would have to read; 0 on a single node.
   uint64_t least_source_bytes() const;
+  /// Where the nodes of a job keep what; null on a single node or without a plan.
+  std::shared_ptr<const Placement> current_placement() const;
 
   PagePusher pusher;
   Staging staging;
@@ -55,6 +58,7 @@ class Serving {
 
   Serving(MountBase& base, Loaded& loaded, FuseSession& session, std::unique_ptr<Planning> planning,
           std::unique_ptr<ControlSocket> control_socket);
+  std::vector<Trouble> troubles() const;
   void add_reports();
   void add_control_files();
 
@@ -65,8 +69,10 @@ class Serving {
   PlanManager& plans_;
   std::unique_ptr<ControlSocket> control_socket_;
   const MountInfo info_;
+  const std::string first_unreadable_;
   ControlFiles control_;
   AccessLog access_log_;
+  FailedReads failed_reads_;
   DirtyPages dirty_pages_;
   std::unique_ptr<Tasks> tasks_;
   FuseContext context_;

@@ -5,6 +5,8 @@ import os
 import pathlib
 import re
 import stat
+import subprocess
+import time
 
 import pytest
 from clairmount import clairfs, make_tree, wait_until
@@ -52,7 +54,11 @@ def test_a_source_with_a_directory_of_that_name(tmp):
         assert ".clairfs is left out" in mount.log()
 
 
-def test_a_plan_is_one_write(mount):
+def plan_texts(mount):
+    return [plan["text"] for plan in mount.stats()["plan_list"]]
+
+
+def test_a_plan_is_not_appended_to_another(mount):
     (mount.path / ".clairfs/plan").write_text("format=files seed=1\n")
     appending = os.open(mount.path / ".clairfs/plan", os.O_WRONLY | os.O_APPEND)
     try:
@@ -60,7 +66,35 @@ def test_a_plan_is_one_write(mount):
     finally:
         os.close(appending)
     assert "use > and not >>" in mount.control("last_error")
-    assert mount.stats()["plan_list"][0]["text"].count("seed=1") == 1
+    assert len(plan_texts(mount)) == 1 and plan_texts(mount)[0].count("seed=1") == 1
+
+
+def written_in_pieces(mount, *pieces):
+    """The error of each write of one open file."""
+    fd = os.open(mount.path / ".clairfs/plan", os.O_WRONLY | os.O_TRUNC)
+    try:
+        return [error_name(os.write, fd, piece) for piece in pieces]
+    finally:
+        os.close(fd)
+
+
+def test_a_plan_in_several_writes_is_taken_whole(mount):
+    assert written_in_pieces(mount, b"format=files seed=4", b"2 epochs=3", b"\n") == ["success"] * 3
+    (text,) = plan_texts(mount)
+    assert "seed=42" in text and "epochs=3" in text
+    # Another name in a later part: nothing is left of what the first part did.
+    assert written_in_pieces(mount, b"format=files seed=7", b" name=b") == ["success"] * 2
+    assert sorted(re.findall("seed=[0-9]+", "".join(plan_texts(mount)))) == ["seed=7"]
+
+
+def test_a_plan_in_several_writes_is_taken_not_at_all(mount):
+    # Its first part is no plan: it fails at once, and what follows is not taken for a plan of its own.
+    assert written_in_pieces(mount, b"format=files se", b"seed=42\n") == ["EINVAL", "EINVAL"]
+    assert plan_texts(mount) == []
+    assert "open the file anew" in mount.control("last_error")
+    # Its first part is a plan, but the whole is none.
+    assert written_in_pieces(mount, b"format=files seed=4", b"2 sed=1\n", b"more") == ["success", "EINVAL", "EINVAL"]
+    assert plan_texts(mount) == []
 
 
 def test_stats_has_the_documented_keys(mount):
@@ -123,43 +157,96 @@ def test_open_snapshot_outlives_its_name(mount):
         assert file.read().decode() == mount.control("config")
 
 
-SAMPLE = re.compile(r'([a-z_][a-z0-9_]*)(?:\{le="([^"]+)"\})? (\S+)')
+SAMPLE = re.compile(r'([a-z_][a-z0-9_]*)\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\} (\S+)')
+LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
+
+
+def metrics_of(mount):
+    """{(name, its labels but mount and dataset): value}, and {name: type}; every line is checked for its form."""
+    text = mount.control("metrics")
+    assert text.endswith("\n")
+    helps, types, values, current = set(), {}, {}, None
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            current, explanation = line.split(" ", 3)[2:]
+            assert current not in helps and explanation
+            helps.add(current)
+        elif line.startswith("# TYPE "):
+            name, kind = line.split(" ")[2:]
+            assert name == current and kind in ("counter", "gauge", "histogram")
+            types[name] = kind
+        else:
+            name, labels, value = SAMPLE.fullmatch(line).groups()
+            base = name if name in types else re.sub("_(bucket|sum|count)$", "", name)
+            assert base == current and name.startswith("clairfs_"), line  # series of one name stand together
+            assert (types[base] == "counter") == name.endswith("_total")
+            labels = dict(LABEL.findall(labels))
+            assert labels.pop("mount") == str(mount.path) and labels.pop("dataset") == str(mount.source)
+            key = (name, tuple(sorted(labels.items())))
+            assert key not in values
+            values[key] = float(value)
+    assert set(types) == helps
+    return values, types
 
 
 def test_metrics_are_prometheus_text(mount):
     (mount.path / "a/file").read_bytes()
-    text = mount.control("metrics")
-    assert text.endswith("\n")
-    helps, types, buckets, values = set(), {}, {}, {}
-    for line in text.splitlines():
-        if line.startswith("# HELP "):
-            name, explanation = line.split(" ", 3)[2:]
-            assert name not in helps and explanation
-            helps.add(name)
-        elif line.startswith("# TYPE "):
-            name, kind = line.split(" ")[2:]
-            assert name in helps and kind in ("counter", "gauge", "histogram")
-            types[name] = kind
-        else:
-            name, bound, value = SAMPLE.fullmatch(line).groups()
-            base = re.sub("_(bucket|sum|count)$", "", name) if name not in types else name
-            assert base in types and name.startswith("clairfs_")
-            assert types[base] != "counter" or name.endswith("_total")
-            if bound:
-                buckets.setdefault(base, []).append((float(bound), float(value)))
-            else:
-                values[name] = float(value)
-    assert set(types) == helps
+    wait_until(lambda: mount.stat("reads.pfs") > 0, "reads are counted, a moment after the answer")
+    values, types = metrics_of(mount)
     for name, kind in types.items():
         if kind == "histogram":
-            bounds, counts = zip(*buckets[name])
+            buckets = [(float(dict(labels)["le"]), value) for (n, labels), value in values.items() if n == f"{name}_bucket"]
+            bounds, counts = zip(*buckets)
             assert list(bounds) == sorted(set(bounds)) and list(counts) == sorted(counts)
-            assert bounds[-1] == float("inf") and counts[-1] == values[f"{name}_count"]
-            assert values[f"{name}_sum"] >= 0
-    assert values["clairfs_pfs_bytes_total"] == SIZE
-    assert values["clairfs_tiers_ram_capacity"] == 64 << 20
-    assert values["clairfs_pfs_latency_seconds_count"] == values["clairfs_pfs_reads_total"]
-    assert values["clairfs_fuse_requests_read_total"] > 0
+            assert bounds[-1] == float("inf") and counts[-1] == values[f"{name}_count", ()]
+            assert values[f"{name}_sum", ()] >= 0
+    assert values["clairfs_pfs_bytes_total", ()] == SIZE
+    assert values["clairfs_tier_capacity_bytes", (("tier", "ram"),)] == 64 << 20
+    assert values["clairfs_pfs_latency_seconds_count", ()] == values["clairfs_pfs_reads_total", ()]
+    assert values["clairfs_fuse_requests_total", (("op", "read"),)] > 0
+    assert values["clairfs_reads_total", (("tier", "pfs"),)] > 0
+
+
+def test_metrics_follow_prometheus_rules_of_naming(mount):
+    """Units last, no word in a name that only tells series apart; what every exporter has."""
+    values, types = metrics_of(mount)
+    assert not [name for name in types if re.search("_(ram|nvme|transit)_(bytes|capacity|chunks|evictions)", name)]
+    assert not [name for name in types if "bytes" in name and not re.search("_bytes(_total)?$", name)]
+    (build,) = [dict(labels) for name, labels in values if name == "clairfs_build_info"]
+    assert build["version"] == mount.stats()["daemon"]["version"]
+    assert abs(values["clairfs_start_time_seconds", ()] - time.time()) < 3600
+
+
+def test_metrics_of_two_mounts_can_be_joined(mount, tmp):
+    with clairfs(mount.source) as other:
+        series = [{line.split(" ")[0] for line in m.control("metrics").splitlines() if line[0] != "#"} for m in (mount, other)]
+    assert series[0] and not series[0] & series[1]
+
+
+def test_metrics_tell_of_plans(mount):
+    assert not [key for key in metrics_of(mount)[0] if key[0].startswith("clairfs_plan_")]
+    (mount.path / ".clairfs/plan").write_text("name=mine format=files seed=1\n")
+    values, _ = metrics_of(mount)
+    states = {dict(labels)["state"]: value for (name, labels), value in values.items() if name == "clairfs_plan_state"}
+    assert states == {"waiting": 1, "following": 0, "suspended": 0, "finished": 0}
+    assert ("clairfs_plan_ahead_samples", (("plan", "mine"),)) in values
+
+
+def test_every_control_file_can_be_copied(mount, tmp):
+    """cp takes a file whose inode number changes between its look and its open for one that was replaced."""
+    for name in os.listdir(mount.path / ".clairfs"):
+        path = mount.path / ".clairfs" / name
+        copied = subprocess.run(["cp", path, tmp / name], capture_output=True, text=True)
+        assert (copied.returncode, copied.stderr) == (0, ""), name
+        assert (tmp / name).stat().st_size > 0 or name in ("accesslog", "last_error", "plan")
+    json.loads((tmp / "stats.json").read_text())
+    copied = subprocess.run(["cp", "-r", mount.path / ".clairfs", tmp / "all"], capture_output=True, text=True)
+    assert (copied.returncode, copied.stderr) == (0, "")
+    numbers = [(mount.path / ".clairfs" / name).stat().st_ino for name in sorted(os.listdir(mount.path / ".clairfs"))]
+    assert len(set(numbers)) == len(numbers)
+    assert numbers == [os.stat(mount.path / ".clairfs" / name).st_ino for name in sorted(os.listdir(mount.path / ".clairfs"))]
+    with os.scandir(mount.path / ".clairfs") as entries:
+        assert sorted(entry.inode() for entry in entries) == sorted(numbers)
 
 
 def test_config_shows_the_options_in_force(mount, tmp):

@@ -1,7 +1,6 @@
 #include "fs/control/reports.h"
 
-#include <set>
-#include <sstream>
+#include <algorithm>
 
 #include <nlohmann/json.hpp>
 
@@ -36,12 +35,17 @@ TEST_CASE("stats.json has every metric at its place, and whatever names are made
   metrics.stall_ns.add(1'500'000'000);
   metrics.pfs_latency.record(std::chrono::milliseconds(1));
   const auto json = nlohmann::json::parse(
-      stats_json(mount_info(), metrics, R"([{"name":"default"}])", R"({"job":{"self":3}})"));
+      stats_json(mount_info(), metrics, R"([{"name":"default"}])", R"({"job":{"self":3}})",
+                 {{"reads_failed", 3, "3 reads failed", "\xff/y"}, {"nvme_full", 1, "full", ""}}));
   CHECK(json["daemon"]["pid"] == 4711);
   CHECK(json["daemon"]["control_socket"] == "clairfs.1.2");
   CHECK(json["source"] == "/pfs/im \"ages\"\n");
   CHECK(json["plan_list"][0]["name"] == "default");
   CHECK(json["job"]["self"] == 3);
+  CHECK(json["troubles"][0]["kind"] == "reads_failed");
+  CHECK(json["troubles"][0]["count"] == 3);
+  CHECK(json["troubles"][0].contains("first"));
+  CHECK(!json["troubles"][1].contains("first"));
   CHECK(json["pfs"]["bytes"] == 12345);
   CHECK(json["tiers"]["ram"]["chunks"] == -1);
   CHECK(json["pfs"]["latency"]["count"] == 1);
@@ -55,32 +59,6 @@ TEST_CASE("stats.json has every metric at its place, and whatever names are made
   }
 }
 
-TEST_CASE("the Prometheus text has a type and a number for every metric") {
-  Metrics metrics;
-  metrics.pfs_bytes.add(12345);
-  metrics.pfs_latency.record(std::chrono::milliseconds(1));
-  const std::string text = prometheus_text(metrics);
-  CHECK(contains(text, "\nclairfs_pfs_bytes_total 12345\n"));
-  std::set<std::string> typed;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    CAPTURE(line);
-    std::istringstream words(line);
-    std::string first, second, third;
-    words >> first >> second >> third;
-    if (first == "#") {
-      CHECK((second == "HELP" || second == "TYPE"));
-      if (second == "TYPE") CHECK(typed.insert(third).second);  // once each
-    } else {
-      size_t used = 0;
-      CHECK_NOTHROW(std::stod(second, &used));
-      CHECK(used == second.size());
-      CHECK(third.empty());
-    }
-  }
-  CHECK(typed.size() == metric_table().size());
-}
-
 TEST_CASE("status tells of troubles only where there are some") {
   Metrics metrics;
   metrics.bytes_ram.add(3 << 20);
@@ -90,11 +68,15 @@ TEST_CASE("status tells of troubles only where there are some") {
   CHECK(contains(good, "pid 4711"));
   CHECK(contains(good, "no plans"));
   CHECK(contains(good, "  none\n"));
-  metrics.fuse_dirty_writes.add(2);
-  metrics.nvme_disabled.set(1);
-  const std::string bad = status_text(mount_info(), metrics, "no plans\n", "", "python3 (12) in a.bin");
-  CHECK(!contains(bad, "  none\n"));
-  CHECK(contains(bad, "2 writes to dataset files"));
-  CHECK(contains(bad, "the last: python3 (12) in a.bin"));
-  CHECK(contains(bad, "1 NVMe directories are switched off"));
+  CHECK(contains(good, "NVMe        none"));
+  CHECK(!contains(good, "left out"));
+  metrics.catalog_unreadable.set(1);
+  const std::string bad = status_text(mount_info(), metrics, "no plans\n", "",
+                                      {{"dirty_writes", 2, "2 writes to dataset files", "a.bin, by python3"},
+                                       {"reads_failed", 3, "3 reads failed", "x/y"},
+                                       {"nvme_disabled", 1, "1 NVMe directory is switched off", ""}});
+  CHECK(contains(bad, "Troubles\n  2 writes to dataset files\n    the last: a.bin, by python3\n"));
+  CHECK(contains(bad, "  3 reads failed\n    the first: x/y\n"));
+  CHECK(contains(bad, "  1 NVMe directory is switched off\n"));
+  CHECK(contains(bad, "            1 entry could not be read\n"));
 }

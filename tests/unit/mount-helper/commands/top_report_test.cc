@@ -66,7 +66,7 @@ TEST_CASE("rates are per second of the time between the readings") {
   const std::string text = joined(top_lines(stats(0, 0, 100), stats(0, 800000, 300), 4));
   CHECK_THAT(text,
              Contains("plan default  following  epoch 3  70 of 100  50 samples/s  ahead 50 samples (1.0 s)"));
-  CHECK_THAT(text, Contains("PFS     2.0 MB/s  200000 opens/s  3 at once"));
+  CHECK_THAT(text, Contains("PFS     1.9 MiB/s  200000 opens/s  3 at once"));
   CHECK_THAT(text, Contains("stall   2.5 % of the time of 8 readers"));
   CHECK_THAT(text, Contains("filled  RAM 512 B of 1.0 KiB (50 %)\n"));
 }
@@ -89,6 +89,39 @@ TEST_CASE("a suspended plan says why, and names stay on their line") {
   CHECK_THAT(lines.back(), Contains("expected a\\nb, saw c\\x1b[J: matches epoch 3"));
   CHECK(std::none_of(lines.begin(), lines.end(),
                      [](const auto& l) { return l.find('\n') != std::string::npos; }));
+}
+
+TEST_CASE("troubles are marked, and a suspended plan's stands with its plan alone") {
+  json after = stats(0, 0, 0);
+  after["plan_list"][0]["state"] = "suspended";
+  after["plan_list"][0]["divergence"] = {{"text", "epoch 0"}};
+  after["troubles"] = {
+      {{"kind", "plan_suspended"}, {"count", 1}, {"text", "plan default is suspended"}},
+      {{"kind", "reads_failed"}, {"count", 2}, {"text", "2 reads failed"}, {"first", "a\nb"}}};
+  const auto lines = top_lines(stats(0, 0, 0), after, 1);
+  REQUIRE(lines.size() >= 2);
+  CHECK(lines.back() == "! 2 reads failed: a\\nb");
+  CHECK(lines[lines.size() - 2] == "! left the plan at epoch 0");
+  after["plan_list"] = json::array();  // as others see it
+  const auto others = joined(top_lines(stats(0, 0, 0), after, 1));
+  CHECK_THAT(others, Contains("! plan default is suspended\n"));
+}
+
+TEST_CASE("long lines are wrapped between fields, and never inside a character") {
+  CHECK(wrapped("short", 80) == std::vector<std::string>{"short"});
+  const auto parts = wrapped("plan default  following  epoch 3  70 of 100  50 samples/s", 30);
+  CHECK(parts == std::vector<std::string>{"plan default  following", "        epoch 3  70 of 100",
+                                          "        50 samples/s"});
+  std::string umlauts;
+  for (int i = 0; i < 40; ++i) umlauts += "\u00e4";
+  std::string back;
+  for (const std::string& part : wrapped(umlauts, 21)) {
+    CHECK(part.size() <= 21);
+    back += part.substr(part.find_first_not_of(' '));
+  }
+  CHECK(back == umlauts);
+  for (const auto& part : wrapped(std::string(100, 'x') + " " + std::string(100, 'y'), 3))
+    CHECK(part.size() <= 20);
 }
 
 TEST_CASE("readings that lack fields do no harm") {

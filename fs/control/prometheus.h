@@ -1,0 +1,34 @@
+// MOUNT/.clairfs/metrics: the numbers of a mount in Prometheus's text format 0.0.4.
+//
+// Names follow Prometheus's rules (prometheus.io/docs/practices/naming): what only tells apart is a label,
+// the unit comes last, counters end in _total. `tiers.ram.bytes` of stats.json is
+// clairfs_tier_bytes{tier="ram"}, `fuse.requests.read` is clairfs_fuse_requests_total{op="read"}. Every
+// series has the labels `mount` and `dataset`, so that the files of several mounts can be joined.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/base/metrics.h"
+#include "fs/control/reports.h"
+#include "fs/control/troubles.h"
+#include "plan/plan_manager.h"
+
+namespace clairfs {
+
+/// Name and label of a metric: {"clairfs_tier_bytes", "tier", "ram"}; without a label the last two are empty.
+struct SeriesName {
+  std::string name;
+  std::string label;
+  std::string value;
+};
+SeriesName series_name(const MetricInfo& metric);
+
+/// Every metric of metric_table(), and besides clairfs_build_info, clairfs_start_time_seconds,
+/// clairfs_plan_state (1 for the state that a plan is in), clairfs_plan_ahead_samples, and
+/// clairfs_troubles, the counts of `troubles` by code.
+std::string prometheus_text(const MountInfo& info, const Metrics& metrics,
+                            const std::vector<PlanBrief>& plans, const std::vector<Trouble>& troubles);
+
+}  // namespace clairfs

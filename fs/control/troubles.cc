@@ -1,0 +1,113 @@
+#include "fs/control/troubles.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cache/base/plural.h"
+#include "cache/base/printable.h"
+
+namespace clairfs {
+namespace {
+
+uint64_t value_of(const Gauge& gauge) {
+  return static_cast<uint64_t>(std::max<int64_t>(gauge.value(), 0));
+}
+
+/// Adds a trouble for each count that is not zero.
+struct TroubleList {
+  std::vector<Trouble> troubles;
+
+  void add(const char* code, uint64_t count, const char* one, const char* many, std::string first = "") {
+    if (count > 0) troubles.push_back({code, count, pluralize(count, one, many), std::move(first)});
+  }
+};
+
+void add_suspended_plans(TroubleList& list, const std::vector<PlanBrief>& plans) {
+  for (const PlanBrief& plan : plans) {
+    if (plan.state != TrackerState::suspended) continue;
+    list.troubles.push_back({"plan_suspended", 1,
+                             fmt::format("plan {} is suspended: its reader goes another way, so nothing is "
+                                         "fetched ahead for it",
+                                         plan.name),
+                             plan.divergence});
+  }
+}
+
+}  // namespace
+
+void FailedReads::record(FileId file, int code) {
+  const std::string path = printable(catalog_.path(file));
+  MutexLock lock(mutex_);
+  std::string& first = code == ESTALE ? refused_ : failed_;
+  if (first.empty()) first = code == ESTALE ? path : fmt::format("{} ({})", path, std::strerror(code));
+}
+
+std::string FailedReads::first_failed() const {
+  MutexLock lock(mutex_);
+  return failed_;
+}
+
+std::string FailedReads::first_refused() const {
+  MutexLock lock(mutex_);
+  return refused_;
+}
+
+std::vector<Trouble> list_troubles(const Metrics& m, const std::vector<PlanBrief>& plans,
+                                   const TroubleNames& names) {
+  TroubleList list;
+  const uint64_t refused = m.reads_refused.value();
+  list.add("reads_failed", m.reads_failed.value() - std::min(refused, m.reads_failed.value()), "read failed",
+           "reads failed", names.failed_read);
+  list.add("reads_refused", refused, "read refused because the source file changed since the scan",
+           "reads refused because the source file changed since the scan", names.refused_read);
+  if (refused == 0) {
+    list.add("fetches_refused", m.pfs_stale_files.value(),
+             "fetch ahead found that the source file changed since the scan",
+             "fetches ahead found that the source file changed since the scan");
+  }
+  list.add("dirty_writes", m.fuse_dirty_writes.value(),
+           "write to a dataset file, refused and dropped; others may have read what it changed",
+           "writes to dataset files, refused and dropped; others may have read what they changed",
+           names.dirty_writer);
+  add_suspended_plans(list, plans);
+  list.add("entries_unreadable", value_of(m.catalog_unreadable), "entry could not be read by the scan",
+           "entries could not be read by the scan", names.unreadable.empty() ? "" : "in " + names.unreadable);
+  list.add("source_errors", m.pfs_errors.value(), "error from the source", "errors from the source");
+  list.add("nvme_full", value_of(m.nvme_full),
+           "NVMe directory stays smaller than it should be: its disk is full",
+           "NVMe directories stay smaller than they should be: their disks are full",
+           fmt::format("{}", fmt::join(names.full_disks, ", ")));
+  list.add("nvme_errors", m.nvme_errors.value(), "error from NVMe", "errors from NVMe");
+  list.add("nvme_checksum_failures", m.nvme_checksum_failures.value(),
+           "chunk on NVMe had a wrong checksum and was fetched again",
+           "chunks on NVMe had a wrong checksum and were fetched again");
+  list.add("nvme_disabled", value_of(m.nvme_disabled), "NVMe directory is switched off: see the log",
+           "NVMe directories are switched off: see the log");
+  return std::move(list.troubles);
+}
+
+std::vector<Trouble> without_names(const Metrics& metrics, const std::vector<PlanBrief>& plans) {
+  TroubleList list;
+  const auto suspended = std::count_if(plans.begin(), plans.end(), [](const PlanBrief& plan) {
+    return plan.state == TrackerState::suspended;
+  });
+  list.troubles = list_troubles(metrics, {}, {});
+  list.add("plan_suspended", static_cast<uint64_t>(suspended), "plan is suspended", "plans are suspended");
+  return std::move(list.troubles);
+}
+
+std::string first_unreadable(const Catalog& catalog) {
+  for (uint32_t i = 0; i < catalog.size(); ++i) {
+    const FileId id(i);
+    if (catalog.kind(id) != Catalog::Kind::directory || !catalog.source_state(id).incomplete) continue;
+    const std::string path = catalog.path(id);
+    return path.empty() ? "the dataset's top folder" : printable(path);
+  }
+  return "";
+}
+
+}  // namespace clairfs

@@ -1,0 +1,85 @@
+#include "fs/control/prometheus.h"
+
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+
+namespace {
+
+MountInfo prometheus_info() {
+  MountInfo info;
+  info.source = "/pfs/im \"ages\"\\\n";
+  info.mountpoint = "/mnt/\xff";
+  info.io_backend = "uring";
+  info.started = std::chrono::steady_clock::now();
+  return info;
+}
+
+/// Of the metric with this path.
+std::string series_of(const std::string& path) {
+  for (const MetricInfo& metric : metric_table()) {
+    if (metric.path != path) continue;
+    const SeriesName series = series_name(metric);
+    return series.label.empty() ? series.name : series.name + "{" + series.label + "=" + series.value + "}";
+  }
+  return "no such metric";
+}
+
+}  // namespace
+
+TEST_CASE("what tells series apart is a label, and the unit comes last") {
+  CHECK(series_of("fuse.requests.read") == "clairfs_fuse_requests_total{op=read}");
+  CHECK(series_of("reads.ram") == "clairfs_reads_total{tier=ram}");
+  CHECK(series_of("reads.failed") == "clairfs_reads_failed_total");
+  CHECK(series_of("bytes.pfs") == "clairfs_read_bytes_total{tier=pfs}");
+  CHECK(series_of("tiers.nvme.capacity") == "clairfs_tier_capacity_bytes{tier=nvme}");
+  CHECK(series_of("tiers.ram.bytes") == "clairfs_tier_bytes{tier=ram}");
+  CHECK(series_of("peers.bytes_in") == "clairfs_peers_in_bytes_total");
+  CHECK(series_of("stall") == "clairfs_stall_seconds_total");
+  CHECK(series_of("pfs.latency") == "clairfs_pfs_latency_seconds");
+  CHECK(series_of("plans.active") == "clairfs_plans_active");
+}
+
+TEST_CASE("no two metrics have one series, and those of one name are of one kind") {
+  std::set<std::string> seen;
+  std::map<std::string, size_t> kinds;
+  for (const MetricInfo& metric : metric_table()) {
+    CAPTURE(metric.path);
+    CHECK(seen.insert(series_of(metric.path)).second);
+    const auto [kind, fresh] = kinds.try_emplace(series_name(metric).name, metric.member.index());
+    CHECK(kind->second == metric.member.index());
+  }
+}
+
+TEST_CASE("the Prometheus text has each name once, with its type, and labels that can be read") {
+  Metrics metrics;
+  metrics.pfs_bytes.add(12345678901234567ULL);
+  metrics.pfs_latency.record(std::chrono::milliseconds(1));
+  const std::string text = prometheus_text(prometheus_info(), metrics,
+                                           {{"a\"b", TrackerState::suspended, 7, "left the plan at x"}},
+                                           {{"reads_failed", 3, "3 reads failed", "secret/name"}});
+  // The newline is printed as \\n: two characters, of which the backslash is escaped.
+  const std::string labels = R"(mount="/mnt/?",dataset="/pfs/im \"ages\"\\\\\\n")";
+  CHECK(text.find("\nclairfs_pfs_bytes_total{" + labels + "} 12345678901234567\n") != std::string::npos);
+  CHECK(text.find(R"(plan="a\"b",state="suspended"} 1)") != std::string::npos);
+  CHECK(text.find(R"(plan="a\"b",state="following"} 0)") != std::string::npos);
+  CHECK(text.find(R"(kind="reads_failed"} 3)") != std::string::npos);
+  CHECK(text.find("secret") == std::string::npos);
+  std::set<std::string> typed;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    if (line.starts_with("# TYPE ")) {
+      CHECK(typed.insert(line.substr(7, line.rfind(' ') - 7)).second);
+    } else if (!line.starts_with('#')) {
+      size_t used = 0;
+      const std::string value = line.substr(line.rfind(' ') + 1);
+      CHECK_NOTHROW(std::stod(value, &used));
+      CHECK(used == value.size());
+    }
+  }
+}

@@ -1,0 +1,73 @@
+#include "fs/control/troubles.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+
+#include "tests/support/catch.h"
+#include "tests/support/dataset_fixture.h"
+
+using namespace clairfs;
+
+namespace {
+
+std::optional<Trouble> find(const std::vector<Trouble>& troubles, const std::string& code) {
+  const auto found =
+      std::find_if(troubles.begin(), troubles.end(), [&](const Trouble& t) { return t.code == code; });
+  return found == troubles.end() ? std::nullopt : std::optional(*found);
+}
+
+const std::vector<PlanBrief> kPlans = {{"train", TrackerState::suspended, 0, "left the plan at x.png"},
+                                       {"val", TrackerState::following, 9, ""}};
+
+}  // namespace
+
+TEST_CASE("where nothing is wrong there is no trouble") {
+  const Metrics metrics;
+  CHECK(list_troubles(metrics, {kPlans[1]}, {}).empty());
+  CHECK(without_names(metrics, {kPlans[1]}).empty());
+}
+
+TEST_CASE("a read of a changed file is one trouble, and not a failed read besides") {
+  Metrics metrics;
+  metrics.reads_failed.add(5);
+  metrics.reads_refused.add(4);
+  metrics.pfs_stale_files.add(4);
+  const auto troubles = list_troubles(metrics, {}, {"", "f (Input/output error)", "g", "", {}});
+  REQUIRE(troubles.size() == 2);
+  CHECK(troubles[0].text == "1 read failed");
+  CHECK(troubles[0].first == "f (Input/output error)");
+  CHECK(troubles[1].count == 4);
+  CHECK(troubles[1].first == "g");
+}
+
+TEST_CASE("a suspended plan is a trouble with its reason, of which others hear the number alone") {
+  const Metrics metrics;
+  const auto told = find(list_troubles(metrics, kPlans, {}), "plan_suspended");
+  REQUIRE(told);
+  CHECK(told->text.find("plan train is suspended") == 0);
+  CHECK(told->first == "left the plan at x.png");
+  const auto others = find(without_names(metrics, kPlans), "plan_suspended");
+  REQUIRE(others);
+  CHECK(others->text == "1 plan is suspended");
+  CHECK(others->first.empty());
+}
+
+TEST_CASE("every trouble has its name for the owner, and none for others") {
+  Metrics metrics;
+  metrics.reads_failed.add();
+  metrics.fuse_dirty_writes.add(2);
+  metrics.catalog_unreadable.set(1);
+  metrics.nvme_full.set(2);
+  metrics.nvme_disabled.set(1);
+  metrics.nvme_errors.add();
+  const TroubleNames names{"folder", "file", "", "file, by process 7 (python3)", {"/nv1", "/nv2"}};
+  const auto troubles = list_troubles(metrics, {}, names);
+  CHECK(find(troubles, "entries_unreadable")->first == "in folder");
+  CHECK(find(troubles, "nvme_full")->first == "/nv1, /nv2");
+  CHECK(find(troubles, "dirty_writes")->first == "file, by process 7 (python3)");
+  CHECK(find(troubles, "nvme_disabled")->text == "1 NVMe directory is switched off: see the log");
+  const auto others = without_names(metrics, {});
+  CHECK(others.size() == troubles.size());
+  for (const Trouble& trouble : others) CHECK(trouble.first.empty());
+}
