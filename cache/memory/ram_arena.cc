@@ -80,7 +80,8 @@ Result<std::unique_ptr<RamArena>> RamArena::create(uint64_t capacity, uint64_t u
   const uint64_t most = unit << 32;
   if (capacity >= most) return Error{EINVAL, "the RAM tier must be smaller than " + format_size(most)};
   auto memory = Mapping::anonymous(round_to_pages(capacity));
-  if (!memory) return memory.error();
+  if (!memory)
+    return Error{memory.error().code, memory.error().message + "; lower --ram, or raise ulimit -v"};
   return std::unique_ptr<RamArena>(new RamArena(std::move(*memory), unit));
 }
 

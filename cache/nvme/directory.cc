@@ -122,9 +122,11 @@ Result<NvmeDirectory> lock_nvme_directory(const std::string& path) {
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   if (::mkdir(name.c_str(), 0700) != 0 && errno != EEXIST) {
     const int code = errno;
-    Error error = system_error(code, "NVMe directory " + name + ": make it");
-    if (code == ENOENT)
-      error.message += "; its parent directory is missing: mkdir -p it, or give another path";
+    Error error = system_error(code, "make NVMe directory " + name);
+    if (code == ENOENT) {
+      error.message += "; its parent directory is missing: mkdir -p " +
+                       std::filesystem::path(name).parent_path().string() + ", or give another path";
+    }
     return error;
   }
   struct stat st;

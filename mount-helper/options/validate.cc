@@ -16,7 +16,8 @@ namespace clairfs {
 namespace {
 
 constexpr double kNvmeShare = 0.8;  // of the free space: the rest is left to whoever else writes there
-constexpr int kMostLinks = 40;      // that the kernel follows in one path
+constexpr uint64_t kSmallestNvme = 1 << 20;  // what a store takes at least (cache/nvme/store.cc)
+constexpr int kMostLinks = 40;               // that the kernel follows in one path
 
 Error fault(int code, const std::string& what) {
   return Error{code, what};
@@ -124,19 +125,19 @@ Status check_own_directory(const std::string& what, const std::string& path) {
 Result<std::string> settle_nvme_path(const std::string& given) {
   const auto path = resolve_path(given);
   if (path && !is_directory(*path))
-    return fault(ENOTDIR, fmt::format("nvme directory {} is not a directory", *path));
+    return fault(ENOTDIR, fmt::format("NVMe directory {} is not a directory", *path));
   if (path) return path;
-  if (path.error().code != ENOENT) return fault(path.error().code, "nvme directory " + path.error().message);
+  if (path.error().code != ENOENT) return fault(path.error().code, "NVMe directory " + path.error().message);
   std::filesystem::path last = given;
   if (!last.has_filename()) last = last.parent_path();  // "dir/"
   const std::string name = last.filename().string();
   const std::string above = last.has_parent_path() ? last.parent_path().string() : ".";
   const auto parent = resolve_path(above);
   if (!parent && parent.error().code != ENOENT)
-    return fault(parent.error().code, "nvme directory " + parent.error().message);
+    return fault(parent.error().code, "NVMe directory " + parent.error().message);
   if (!parent || !is_directory(*parent) || name == "." || name == "..") {
     return fault(ENOENT,
-                 fmt::format("nvme directory {}: its parent directory is missing; mkdir -p {}, or give "
+                 fmt::format("NVMe directory {}: its parent directory is missing; mkdir -p {}, or give "
                              "another path",
                              given, above));
   }
@@ -158,28 +159,57 @@ uint64_t bytes_of_store(const std::string& directory) {
   return bytes;
 }
 
-/// What a store at `path`, which need not exist yet, could take now.
-Result<uint64_t> room_for_store(const std::string& path) {
+/// What a store may take at a path, in bytes.
+struct StoreRoom {
+  uint64_t free = 0;        ///< now, with what a store of an earlier mount takes there
+  uint64_t filesystem = 0;  ///< all that the filesystem has
+};
+
+/// `path` need not exist yet.
+Result<StoreRoom> room_for_store(const std::string& path) {
   struct statvfs space {};
   const std::string there = is_directory(path) ? path : std::filesystem::path(path).parent_path().string();
   if (::statvfs(there.c_str(), &space) != 0)
-    return system_error(errno, "free space of nvme directory " + path);
-  return uint64_t{space.f_bavail} * space.f_frsize + bytes_of_store(path);
+    return system_error(errno, "free space of NVMe directory " + path);
+  return StoreRoom{uint64_t{space.f_bavail} * space.f_frsize + bytes_of_store(path),
+                   uint64_t{space.f_blocks} * space.f_frsize};
+}
+
+/// The store reserves its index, a share of the capacity, when it is opened. So the capacity must be one
+/// that the disk can have.
+Status settle_nvme_capacity(NvmeDir& nvme) {
+  const auto room = room_for_store(nvme.directory);
+  if (!room) return room.error();
+  if (room->free == 0 && nvme.capacity == 0)
+    return fault(ENOSPC, fmt::format("NVMe directory {} has no free space", nvme.directory));
+  if (nvme.capacity == 0) {
+    nvme.capacity = static_cast<uint64_t>(static_cast<double>(room->free) * kNvmeShare);
+    return {};
+  }
+  if (room->filesystem > 0 && nvme.capacity > room->filesystem) {
+    return fault(EINVAL,
+                 fmt::format("--nvme {}:{} is more than its filesystem has, {} with {} free; give a "
+                             "smaller size, or none for {:.0f} % of what is free",
+                             nvme.directory, format_size(nvme.capacity), format_size(room->filesystem),
+                             format_size(room->free), 100 * kNvmeShare));
+  }
+  if (nvme.capacity <= room->free) return {};
+  if (room->free < kSmallestNvme) {
+    return fault(ENOSPC,
+                 fmt::format("NVMe directory {} has {} free; free some space or give another directory",
+                             nvme.directory, format_size(room->free)));
+  }
+  nvme.asked = std::exchange(nvme.capacity, room->free);
+  return {};
 }
 
 Status settle_nvme(NvmeDir& nvme) {
-  if (const Status direct = refuse_symlink("nvme directory", nvme.directory); !direct) return direct;
-  if (const Status ours = refuse_strangers_links("nvme directory", nvme.directory); !ours) return ours;
+  if (const Status direct = refuse_symlink("NVMe directory", nvme.directory); !direct) return direct;
+  if (const Status ours = refuse_strangers_links("NVMe directory", nvme.directory); !ours) return ours;
   const auto settled = settle_nvme_path(nvme.directory);
   if (!settled) return settled.error();
-  const std::string& path = *settled;
-  nvme.directory = path;
-  if (nvme.capacity != 0) return {};
-  const auto room = room_for_store(path);
-  if (!room) return room.error();
-  nvme.capacity = static_cast<uint64_t>(static_cast<double>(*room) * kNvmeShare);
-  if (nvme.capacity == 0) return fault(ENOSPC, fmt::format("nvme directory {} has no free space", path));
-  return {};
+  nvme.directory = *settled;
+  return settle_nvme_capacity(nvme);
 }
 
 Status settle_nvmes(MountOptions& options) {
@@ -188,17 +218,17 @@ Status settle_nvmes(MountOptions& options) {
     if (const Status settled = settle_nvme(nvme); !settled) return settled;
     for (size_t j = 0; j < i; ++j) {
       if (options.nvme[j].directory == nvme.directory) {
-        return fault(EINVAL, fmt::format("nvme directory {} is given twice; name each once", nvme.directory));
+        return fault(EINVAL, fmt::format("NVMe directory {} is given twice; name each once", nvme.directory));
       }
     }
     if (is_within(nvme.directory, options.source)) {
-      return fault(EINVAL, fmt::format("nvme directory {} lies in the source, which is never written; take a "
+      return fault(EINVAL, fmt::format("NVMe directory {} lies in the source, which is never written; take a "
                                        "directory on a local disk",
                                        nvme.directory));
     }
     if (is_within(nvme.directory, options.mountpoint)) {
       return fault(EINVAL,
-                   fmt::format("nvme directory {} lies below the mountpoint, which will hide it; take "
+                   fmt::format("NVMe directory {} lies below the mountpoint, which will hide it; take "
                                "another directory",
                                nvme.directory));
     }
@@ -298,9 +328,9 @@ std::vector<std::string> doubts_about(const MountOptions& options, uint64_t memo
   compare("--staging", options.staging, memory, "memory available; files pushed ahead are lost again");
   compare("--page-cache", options.page_cache, memory, "memory available; the kernel takes back what is kept");
   for (const NvmeDir& nvme : options.nvme) {
-    if (const auto room = room_for_store(nvme.directory))
-      compare("--nvme " + nvme.directory, nvme.capacity, *room,
-              "disk space free there; it ends where that does");
+    if (nvme.asked == 0) continue;
+    lines.push_back(fmt::format("--nvme {}:{} is more than is free there; it takes {}", nvme.directory,
+                                format_size(nvme.asked), format_size(nvme.capacity)));
   }
   return lines;
 }

@@ -102,7 +102,7 @@ def test_options(place, name):
 
 
 SETTLED = {
-    "no nvme directory": (["--nvme={t}/absent/nvme:1G"], ["mkdir -p {t}/absent,"]),
+    "no NVMe directory": (["--nvme={t}/absent/nvme:1G"], ["mkdir -p {t}/absent,"]),
     "nvme is a file": (["--nvme={t}/file:1G"], ["{t}/file", "not a directory"]),
     "nvme in the source": (["--nvme={t}/src/folder:1G"], ["{t}/src/folder", "never written"]),
     "nvme below the mountpoint": (["--nvme={t}/mnt:1G"], ["{t}/mnt"]),
@@ -162,14 +162,42 @@ def test_doubts_are_told_and_no_more(place):
     (place / "mnt/hidden").write_text("")
     (place / "nvme").mkdir(mode=0o700)
     ram = 2 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30  # GiB; not 3 TiB, which TSan cannot map
-    options = [f"--ram={ram}G", "--staging=9T", f"--nvme={place}/nvme:1000T", "--catalog-dir", place / "catalog"]
+    disk = os.statvfs(place)
+    size = disk.f_blocks * disk.f_frsize - (1 << 20)  # what the filesystem has, but not what is free
+    options = [f"--ram={ram}G", "--staging=9T", f"--nvme={place}/nvme:{size}", "--catalog-dir", place / "catalog"]
     mounted = run("mount", place / "src", place / "mnt", *options)
     (log,) = (place / "catalog/log").iterdir()
     for told in (mounted.stderr, log.read_text()):
-        for part in ("is not empty", r"--ram of \d+\.\d [GT]iB is more", r"--staging of 9\.0 TiB", f"--nvme {place}/nvme of 1000"):
+        for part in ("is not empty", r"--ram of \d+\.\d [GT]iB is more", r"--staging of 9\.0 TiB", f"--nvme {place}/nvme:.* is more than is free there; it takes "):
             assert re.search(part, told), told
     assert mounted.returncode == 0 and mounted.stderr.count("\n") == 4
     assert f"log {log}" in run("status", place / "mnt").stdout
+
+
+def test_nvme_of_more_than_the_filesystem_has_is_refused(place):
+    """A slip for 900G: nothing may be reserved for it."""
+    refused(
+        place, "{t}/src", "{t}/mnt", "--catalog-dir={t}/catalog", "--nvme={t}/nvme:900T",
+        status=32, parts=["--nvme {t}/nvme:900.0 TiB is more than its filesystem has", "free; give a smaller size"],
+    )
+    assert not (place / "nvme").exists()
+
+
+def test_nvme_reserves_no_more_than_is_free(place):
+    disk = os.statvfs(place)
+    size = disk.f_blocks * disk.f_frsize - (1 << 20)
+    words = ["--catalog-dir", place / "catalog", f"--nvme={place}/nvme:{size}"]
+    assert run("mount", place / "src", place / "mnt", *words).returncode == 0
+    reserved = sum(entry.stat().st_blocks * 512 for entry in (place / "nvme").iterdir())
+    assert reserved < disk.f_bavail * disk.f_frsize / 100  # of what is free, not of what was asked for
+
+
+def test_nvme_without_a_size_says_what_it_takes(place):
+    words = ["--catalog-dir", place / "catalog", f"--nvme={place}/nvme"]
+    mounted = run("mount", "-v", place / "src", place / "mnt", *words)
+    told = re.search(r"NVMe tier: (\S+ \S+) in " + str(place / "nvme"), mounted.stdout)
+    assert told, mounted.stdout
+    assert f"in {place / 'nvme'}, at most {told[1]}" in run("status", place / "mnt").stdout
 
 
 def test_log_file_is_for_its_owner_alone(place):
@@ -234,7 +262,7 @@ def test_examples_of_the_help_work():
         assert (done.returncode, done.stderr) == (0, ""), example
 
 
-@pytest.mark.parametrize("words", [["plan", "show"], ["plan", "stats", "seed=0", "--ram", "x"], ["status"]])
+@pytest.mark.parametrize("words", [["plan", "show"], ["plan", "stats", "seed=0", "--ram", "x"], ["umount"]])
 def test_wrong_usage_leads_to_the_help_of_the_command(words):
     path = " ".join(words[: 1 + (words[0] == "plan")])
     assert_one_line(run(*words), f"see 'clairfs {path} --help'", status=1)

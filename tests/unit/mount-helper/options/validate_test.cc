@@ -117,7 +117,7 @@ TEST_CASE_METHOD(Fixture, "nothing is ever written into the source or under the 
   SECTION("nvme missing with its parent") {
     given.nvme = {{directory.path() + "/none/nvme", 1 << 20}};
     CHECK_THAT(error(given),
-               Contains("nvme directory") && Contains("mkdir -p " + directory.path() + "/none,"));
+               Contains("NVMe directory") && Contains("mkdir -p " + directory.path() + "/none,"));
   }
   SECTION("nvme in the source, behind a symlink after what does not exist") {
     std::filesystem::create_directory_symlink(source, directory.path() + "/link");
