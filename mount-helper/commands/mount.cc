@@ -1,12 +1,16 @@
 #include <cerrno>
 #include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "cache/base/units.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
+#include "mount-helper/log/logging.h"
 #include "mount-helper/mounts/mountinfo.h"
 #include "mount-helper/options/defaults.h"
 #include "mount-helper/options/option_table.h"
@@ -15,13 +19,25 @@
 #include "mount-helper/serve/background.h"
 #include "mount-helper/serve/daemon.h"
 #include "mount-helper/serve/job_place.h"
-#include "mount-helper/serve/logging.h"
 #include "mount-helper/serve/signals.h"
 
 namespace clairfs {
 namespace {
 
-int mount_in_foreground(const MountOptions& options) {
+/// serve(), with the mount point claimed until the mount is there for all to see.
+Serve serve_claimed(Fd claim) {
+  return [held = std::make_shared<Fd>(std::move(claim))](const MountOptions& options, Logger& log,
+                                                         const ServeEvents& events) {
+    ServeEvents with = events;
+    with.ready = [&](Status status) {
+      held->reset();
+      events.ready(std::move(status));
+    };
+    return serve(options, log, with);
+  };
+}
+
+int mount_in_foreground(const MountOptions& options, const Serve& served) {
   const auto log = make_logger(options);
   if (!log) return fail(log.error(), exit_mount_failure);
   const SteadyClock clock;
@@ -33,18 +49,21 @@ int mount_in_foreground(const MountOptions& options) {
     bar.clear();
     if (!status) failed = fail(status.error(), exit_mount_failure);
   };
-  const int status = serve_guarded(serve, options, **log, events);
+  const int status = serve_guarded(served, options, **log, events);
   return failed != exit_success ? failed : status;
 }
 
-int mount_in_background(const MountOptions& options, bool verbose) {
+int mount_in_background(const MountOptions& options, const Serve& served, bool verbose) {
   const SteadyClock clock;
   ProgressBar bar(stderr, clock);
   const Status started =
-      start_in_background(options, serve, [&](const std::string& text) { bar.show(text); });
+      start_in_background(options, served, [&](const std::string& text) { bar.show(text); });
   bar.clear();
   if (!started) return fail(started.error(), exit_mount_failure);
-  if (verbose) fmt::print("clairfs: mounted {} on {}\n", options.source, options.mountpoint);
+  if (!verbose) return exit_success;
+  fmt::print("clairfs: mounted {} on {}\n", options.source, options.mountpoint);
+  for (const NvmeDir& nvme : options.nvme)
+    fmt::print("clairfs: NVMe tier: {} in {}\n", format_size(nvme.capacity), nvme.directory);
   return exit_success;
 }
 
@@ -57,10 +76,16 @@ Result<MountOptions> gather_options(const MountRequest& request, const MountOpti
   options.foreground = request.foreground;
   const auto listed = parse_mount_option_list(request.option_list, request.sloppy);
   if (!listed) return listed.error();
-  OptionValues values = merge(*listed, request.flags);
-  if (const auto config = values.find("config"); config != values.end()) {
-    const auto read = read_config(config->second.back().text);
-    if (!read) return Error{read.error().code, "config file " + read.error().message};
+  OptionValues values = merge(merge(request.environment, *listed), request.flags);
+  const auto named = values.find("config");
+  const std::string config = named != values.end() ? named->second.back().text : request.system_config;
+  if (!config.empty()) {
+    const auto read = read_config(config);
+    if (!read) {
+      std::string why = read.error().message;
+      if (constexpr std::string_view kTried = "open "; why.starts_with(kTried)) why.erase(0, kTried.size());
+      return Error{read.error().code, "config file " + why};
+    }
     values = merge(*read, values);
   }
   if (const Status applied = apply_values(values, options); !applied) return applied.error();
@@ -69,13 +94,16 @@ Result<MountOptions> gather_options(const MountRequest& request, const MountOpti
 
 int mount_command(const MountRequest& request) {
   ignore_warnings();
-  const auto gathered = gather_options(request, default_options(this_machine()));
+  MountRequest completed = request;
+  completed.environment = values_of_environment(environ);
+  if (::access(kSystemConfig, F_OK) == 0) completed.system_config = kSystemConfig;
+  const auto gathered = gather_options(completed, default_options(this_machine()));
   if (!gathered) return fail(gathered.error(), exit_usage);
   const auto place = place_of(*gathered);
   if (!place) return fail(place.error(), exit_usage);
   const auto placed = for_place(*gathered, *place);
   if (!placed) return fail(placed.error(), exit_usage);
-  const auto claim = place->size > 1 ? claim_mount_point(placed->mountpoint) : Fd();
+  auto claim = request.fake ? Fd() : claim_mount_point(placed->mountpoint, place->size > 1);
   if (!claim) return fail(claim.error(), exit_mount_failure);
   const auto mounts = current_mounts();
   if (!mounts) return fail(mounts.error(), exit_system);
@@ -85,7 +113,9 @@ int mount_command(const MountRequest& request) {
   if (!permitted) return fail(permitted.error(), exit_mount_failure);
   if (request.fake) return exit_success;
   ::umask(077);  // what it makes names files that others may not see
-  return options->foreground ? mount_in_foreground(*options) : mount_in_background(*options, request.verbose);
+  const Serve served = serve_claimed(std::move(*claim));
+  return options->foreground ? mount_in_foreground(*options, served)
+                             : mount_in_background(*options, served, request.verbose);
 }
 
 void add_mount_command(CLI::App& app, int& status) {

@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mount-helper/log/logging.h"
 #include "mount-helper/mounts/processes.h"
 #include "mount-helper/mounts/unmount.h"
 #include "mount-helper/options/exit_status.h"
-#include "mount-helper/serve/logging.h"
 #include "mount-helper/serve/readiness.h"
 #include "mount-helper/serve/signals.h"
 
@@ -30,6 +30,7 @@ void to_null(int fd) {
 }
 
 int run_child(const MountOptions& options, const Serve& serve, ReadinessWriter writer) {
+  ::signal(SIGHUP, SIG_DFL);  // nohup had it ignored; a daemon has no terminal, and SIGHUP is for its log
   to_null(STDIN_FILENO);
   auto log = make_logger(options);
   if (log && ::chdir("/") != 0) log = system_error(errno, "change to /");

@@ -1,6 +1,7 @@
 #include "mount-helper/serve/daemon.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -9,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "mount-helper/log/logging.h"
+#include "mount-helper/log/systemd.h"
 #include "mount-helper/options/defaults.h"
 #include "mount-helper/options/exit_status.h"
 #include "mount-helper/options/validate.h"
@@ -37,6 +40,17 @@ Result<std::unique_ptr<JobNode>> join_job(MountBase& base) {
   return JobNode::connect(base);
 }
 
+/// The signal that ends the mount; 0: it was unmounted. In the background no terminal can hang up, and
+/// SIGHUP is what programs send that have moved a log away.
+int wait_for_end(MountBase& base) {
+  for (;;) {
+    const int signal = base.signals.wait();
+    if (signal != SIGHUP || base.options.foreground) return signal;
+    reopen_log(base.log);
+    base.log.info("the log goes on here");
+  }
+}
+
 /// The phases of a mount: each ends before those that it was made from, and the user hears of a failure
 /// before any does.
 int run(MountBase& base) {
@@ -58,9 +72,11 @@ int run(MountBase& base) {
   warn(doubts, base.options, base.log);  // a failure is one line alone
   base.events.ready({});
   base.log.info("mounted {} on {}", base.options.source, base.options.mountpoint);
-  const int signal = base.signals.wait();
-  base.log.info("{} {}", signal != 0 ? fmt::format("signal {}: unmounting", signal) : "unmounted",
-                base.options.mountpoint);
+  // In the background the service is another program, which may have started this mount.
+  if (base.options.foreground) notify_service_manager("READY=1");
+  const int signal = wait_for_end(base);
+  if (base.options.foreground) notify_service_manager("STOPPING=1");
+  if (signal != 0) base.log.info("signal {}: unmounting {}", signal, base.options.mountpoint);
   return exit_success;
 }
 
@@ -73,12 +89,15 @@ int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
     events.ready(place.error());
     return exit_usage;
   }
+  if (place->size > 1) name_rank_in_log(log, place->self.value);
+  log.info("{}", log_greeting(options));
   int status = exit_success;
   {
     MountBase base{options, *place, log, events, signals};
     status = run(base);
     if (!base.refusal().empty()) status = exit_system;
   }
+  log.info("{} {}", status == exit_mount_failure ? "not mounted:" : "unmounted", options.mountpoint);
   if (place->size > 1) {
     // MPI is never finalised, and leaves threads of its own behind that exit() does not always survive.
     log.flush();

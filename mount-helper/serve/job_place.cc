@@ -129,7 +129,7 @@ Result<MountOptions> for_place(MountOptions options, const MpiPlace& place) {
   return options;
 }
 
-Result<Fd> claim_mount_point(const std::string& mountpoint) {
+Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job) {
   const auto path = resolve_path(mountpoint);
   if (!path) return Fd();
   Fd claim(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -140,6 +140,7 @@ Result<Fd> claim_mount_point(const std::string& mountpoint) {
     const auto mounts = current_mounts();
     const auto there = mounts ? mount_at(*mounts, *path) : std::nullopt;
     if (there && there->is_clairfs()) {
+      if (!in_job) return Fd();  // settle_paths() has more to say of it
       return Error{EBUSY,
                    fmt::format("{0} is a clairfs mount already; if it is left from an earlier job, clear it "
                                "with: clairfs umount {0}; if it is that of another node of this job on the "
@@ -148,7 +149,11 @@ Result<Fd> claim_mount_point(const std::string& mountpoint) {
                                mountpoint)};
     }
     if (bound) return claim;
-    if (std::chrono::steady_clock::now() > deadline) return Fd();
+    if (std::chrono::steady_clock::now() > deadline) {
+      if (in_job) return Fd();
+      return Error{
+          EBUSY, fmt::format("another clairfs is about to mount on {}; wait for it, or end it", mountpoint)};
+    }
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }

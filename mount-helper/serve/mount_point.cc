@@ -1,5 +1,6 @@
 #include "mount-helper/serve/mount_point.h"
 
+#include <csignal>
 #include <cstdlib>
 
 #include "cache/base/units.h"
@@ -88,7 +89,7 @@ void MountPoint::end_by_force() {
 
 void MountBase::end_on_signal() {
   const int signal = signals.pending();
-  if (signal == 0) return;
+  if (signal == 0 || (signal == SIGHUP && !options.foreground)) return;  // then it is for the log
   mount_point.undo();
   std::_Exit(128 + signal);
 }

@@ -4,11 +4,13 @@ import errno
 import json
 import os
 import pty
+import re
 import signal
+import socket
 import subprocess
 
 import pytest
-from clairmount import binary, is_mounted, make_tree, slowfs, wait_until
+from clairmount import binary, is_mounted, make_tree, mounts_below, slowfs, wait_until
 from mounting import SETTLE_SECONDS, assert_one_line, cleaned, daemons, ended, errno_of, guard_of, only_root, run
 
 
@@ -57,6 +59,8 @@ def test_relative_paths_and_links_to_directories(place):
 @pytest.mark.parametrize("way", ["clairfs umount", "umount", "fusermount3 -u", "SIGTERM", "SIGINT", "SIGHUP"])
 @pytest.mark.parametrize("foreground", [True, False])
 def test_every_way_to_end_it(place, way, foreground):
+    if way == "SIGHUP" and not foreground:
+        pytest.skip("it is for the log: test_hang_up_reopens_the_log")
     if foreground:
         words = [binary(), "mount", place / "src", place / "mnt", "-f", "--catalog-dir", place / "catalog"]
         process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
@@ -76,6 +80,96 @@ def test_every_way_to_end_it(place, way, foreground):
     wait_until(lambda: not daemons(place / "mnt"), "the daemon ends", SETTLE_SECONDS)
     assert not is_mounted(place / "mnt")
     assert mount_at(place).returncode == 0  # nothing is left locked
+
+
+def test_hang_up_reopens_the_log(place):
+    """As logrotate has it: what was written before is in the file that was moved away, the rest in a new one."""
+    log = place / "log"
+    assert mount_at(place, "--log-file", log).returncode == 0
+    (daemon,) = daemons(place / "mnt")
+    log.rename(place / "log.old")
+    os.kill(daemon, signal.SIGHUP)
+    wait_until(lambda: log.exists() and "goes on here" in log.read_text(), "the log is opened anew", SETTLE_SECONDS)
+    assert_served(place)
+    assert "mounted" in (place / "log.old").read_text()
+    assert run("umount", place / "mnt").returncode == 0
+    wait_until(lambda: not daemons(place / "mnt"), "the daemon ends", SETTLE_SECONDS)
+    assert log.read_text().splitlines()[-1].endswith(f"unmounted {place / 'mnt'}")
+    assert "goes on here" not in (place / "log.old").read_text()
+
+
+def test_hang_up_during_the_scan_or_under_nohup_ends_nothing(place):
+    words = ["nohup", binary(), "mount", place / "src", place / "mnt", "--catalog-dir", place / "catalog"]
+    subprocess.run(words, check=True, timeout=60, capture_output=True)
+    (daemon,) = daemons(place / "mnt")
+    os.kill(daemon, signal.SIGHUP)
+    (log,) = (place / "catalog/log").iterdir()
+    wait_until(lambda: "goes on here" in log.read_text(), "the log is opened anew", SETTLE_SECONDS)
+    assert_served(place)
+
+
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2"])
+def test_warning_signals_end_nothing(place, name):
+    assert mount_at(place).returncode == 0
+    (daemon,) = daemons(place / "mnt")
+    os.kill(daemon, getattr(signal, name))
+    assert_served(place)
+    assert daemons(place / "mnt") == [daemon]
+
+
+def test_the_log_begins_with_what_a_report_needs(place):
+    assert mount_at(place, "--ram=32M").returncode == 0
+    (daemon,) = daemons(place / "mnt")
+    (log,) = (place / "catalog/log").iterdir()
+    uname = os.uname()
+    assert log.name.endswith(f"@{uname.nodename.split('.')[0]}.log")  # a home may be shared by nodes
+    first = log.read_text().splitlines()[0]
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:?\d\d info clairfs \d", first), first
+    for part in (f"pid {daemon}", uname.nodename, uname.release, f"{place / 'src'} on {place / 'mnt'}", f"ram={32 << 20}"):
+        assert part in first
+    assert run("umount", place / "mnt").returncode == 0
+    wait_until(lambda: not daemons(place / "mnt"), "the daemon ends", SETTLE_SECONDS)
+    assert log.read_text().splitlines()[-1].endswith(f"unmounted {place / 'mnt'}")
+
+
+@pytest.fixture
+def manager(tmp):
+    """What systemd is for a service with Type=notify: a socket, and what came by it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as there:
+        there.bind(str(tmp / "notify"))
+        there.settimeout(SETTLE_SECONDS)
+        yield {"NOTIFY_SOCKET": str(tmp / "notify")}, there
+
+
+def test_a_service_manager_is_told(place, manager):
+    environment, there = manager
+    words = [binary(), "mount", place / "src", place / "mnt", "-f", "--catalog-dir", place / "catalog"]
+    with open(place / "journal", "wb") as journal:
+        stat = os.fstat(journal.fileno())
+        environment |= {"JOURNAL_STREAM": f"{stat.st_dev}:{stat.st_ino}"}
+        process = subprocess.Popen(words, stderr=journal, env={**os.environ, **environment})
+    assert there.recv(100) == b"READY=1"
+    assert is_mounted(place / "mnt")
+    process.terminate()
+    assert there.recv(100) == b"STOPPING=1"
+    assert process.wait(SETTLE_SECONDS) == 0
+    lines = (place / "journal").read_text().splitlines()
+    assert lines and all(re.match("<[2-7]>[^<]", line) for line in lines)
+    assert lines[-1] == f"<6>unmounted {place / 'mnt'}"
+
+
+def test_two_mounts_of_one_mountpoint_at_once(place):
+    """One wins, the other is refused."""
+    words = [binary(), "mount", place / "src", place / "mnt", "--catalog-dir", place / "catalog"]
+    for _ in range(5):
+        started = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+        errors = [process.communicate(timeout=120)[1] for process in started]
+        assert sorted(process.returncode for process in started) == [0, 32, 32], errors
+        assert mounts_below(place / "mnt") == [str(place / "mnt")]
+        assert [len(error.splitlines()) for error in sorted(errors)] == [0, 1, 1]
+        assert sum("already" in error or "is about to mount" in error for error in errors) == 2, errors
+        assert run("umount", place / "mnt").returncode == 0
+        assert not is_mounted(place / "mnt")
 
 
 def test_busy_mount_names_who_uses_it(place):

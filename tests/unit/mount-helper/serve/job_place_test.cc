@@ -60,14 +60,14 @@ TEST_CASE("without a job the rank is 0") {
 TEST_CASE("a mount point is one node's at a time") {
   const TemporaryDirectory one;
   const TemporaryDirectory two;
-  auto claim = claim_mount_point(one.path());
+  auto claim = claim_mount_point(one.path(), true);
   REQUIRE(claim);
   CHECK(*claim);
-  CHECK(*claim_mount_point(two.path()));
+  CHECK(*claim_mount_point(two.path(), true));
   std::optional<Result<Fd>> second;
   std::atomic<bool> claimed{false};
   std::thread waits([&] {
-    second = claim_mount_point(one.path());
+    second = claim_mount_point(one.path(), true);
     claimed = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -76,12 +76,24 @@ TEST_CASE("a mount point is one node's at a time") {
   waits.join();
   REQUIRE(*second);
   CHECK(**second);
-  CHECK_FALSE(*claim_mount_point("/nowhere/at all"));
+  CHECK_FALSE(*claim_mount_point("/nowhere/at all", true));
+}
+
+TEST_CASE("without a job, too, a mount point is claimed by one at a time") {
+  const TemporaryDirectory here;
+  auto claim = claim_mount_point(here.path(), false);
+  REQUIRE((claim && *claim));
+  std::optional<Result<Fd>> second;
+  std::thread waits([&] { second = claim_mount_point(here.path(), false); });
+  *claim = Fd();
+  waits.join();
+  CHECK((*second && **second));
+  CHECK_FALSE(*claim_mount_point("/nowhere/at all", false));
 }
 
 TEST_CASE("a path is another mount point where other mounts are seen") {
   const TemporaryDirectory here;
-  const auto claim = claim_mount_point(here.path());
+  const auto claim = claim_mount_point(here.path(), true);
   REQUIRE(claim);
   REQUIRE(*claim);
   constexpr int kNotTried = 2;
@@ -89,7 +101,7 @@ TEST_CASE("a path is another mount point where other mounts are seen") {
   REQUIRE(container >= 0);
   if (container == 0) {
     if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) ::_exit(kNotTried);
-    const auto second = claim_mount_point(here.path());
+    const auto second = claim_mount_point(here.path(), true);
     ::_exit(second && *second ? 0 : 1);
   }
   int status = 0;

@@ -1,0 +1,134 @@
+#include "mount-helper/log/logging.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <sstream>
+#include <vector>
+
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "cache/base/printable.h"
+#include "mount-helper/log/log_file.h"
+#include "mount-helper/log/systemd.h"
+#include "mount-helper/options/option_table.h"
+
+namespace clairfs {
+namespace {
+
+constexpr size_t kLongestName =
+    160;                             // file names end at 255 bytes; the hash, the host and ".log.1" need room
+constexpr size_t kLongestHost = 63;  // of one label of a name (RFC 1035)
+
+// With the zone: nodes of a job, and accesslog, which counts in UTC, are compared.
+constexpr const char* kPattern = "%Y-%m-%dT%H:%M:%S.%e%z %l ";
+
+Result<spdlog::sink_ptr> file_sink(const std::string& path) {
+  const auto failed = [&path](int code, const std::string& why) {
+    return Error{
+        code, fmt::format("log file {}: {}; name another place with --log-file or --catalog-dir", path, why)};
+  };
+  const Status made = make_directories(std::filesystem::path(path).parent_path());
+  if (!made) return failed(made.error().code, made.error().message);
+  auto file = LogFile::open(path);
+  if (!file) return failed(file.error().code, file.error().message);
+  return spdlog::sink_ptr(*file);
+}
+
+/// On a terminal a line of progress may stand where the next line goes.
+std::string before_line() {
+  return ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "";
+}
+
+/// `who` stands before each message.
+void set_patterns(Logger& log, const std::string& who) {
+  for (const spdlog::sink_ptr& sink : log.sinks()) {
+    const bool is_file = std::dynamic_pointer_cast<LogFile>(sink) != nullptr;
+    if (!is_file && stderr_is_journal()) {
+      sink->set_formatter(journal_formatter(who + "%v"));
+    } else {
+      sink->set_pattern((is_file ? "" : before_line()) + kPattern + who + "%v");
+    }
+  }
+}
+
+}  // namespace
+
+std::string default_log_file(const std::string& catalog_dir, const std::string& mountpoint) {
+  std::string name = mountpoint.substr(std::min(mountpoint.find_first_not_of('/'), mountpoint.size()));
+  const bool ambiguous = name.find('-') != std::string::npos || name.size() > kLongestName || name.empty();
+  std::replace(name.begin(), name.end(), '/', '-');
+  if (ambiguous) {
+    name = fmt::format("{}-{:016x}", name.substr(0, kLongestName),
+                       XXH3_64bits(mountpoint.data(), mountpoint.size()));
+  }
+  return fmt::format("{}/log/{}@{}.log", catalog_dir, name, short_host_name());
+}
+
+std::string short_host_name() {
+  utsname names{};
+  std::string host = ::uname(&names) == 0 ? names.nodename : "";
+  host = host.substr(0, std::min(host.find_first_of("./"), kLongestHost));
+  return host.empty() ? "host" : host;
+}
+
+std::string log_file_of(const MountOptions& options) {
+  if (!options.log_file.empty() || options.foreground) return options.log_file;
+  return default_log_file(options.catalog_dir, options.mountpoint);
+}
+
+Status make_directories(const std::string& directory) {
+  if (directory.empty() || ::mkdir(directory.c_str(), 0700) == 0 || errno == EEXIST) return {};
+  if (errno != ENOENT) return system_error(errno, "make directory " + directory);
+  const std::string parent = std::filesystem::path(directory).parent_path();
+  if (parent == directory) return system_error(ENOENT, "make directory " + directory);
+  if (Status made = make_directories(parent); !made) return made;
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
+    return system_error(errno, "make directory " + directory);
+  return {};
+}
+
+Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options) {
+  std::vector<spdlog::sink_ptr> sinks;
+  if (options.foreground) sinks.push_back(std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  if (const std::string file = log_file_of(options); !file.empty()) {
+    auto sink = file_sink(file);
+    if (!sink) return sink.error();
+    sinks.push_back(*sink);
+  }
+  auto logger = std::make_shared<Logger>("clairfs", sinks.begin(), sinks.end());
+  logger->set_level(spdlog::level::from_str(options.log_level));
+  logger->flush_on(spdlog::level::info);  // a log is read after a crash
+  set_patterns(*logger, "");
+  return logger;
+}
+
+void name_rank_in_log(Logger& log, uint32_t rank) {
+  set_patterns(log, fmt::format("[rank {}] ", rank));
+}
+
+void reopen_log(Logger& log) {
+  for (const spdlog::sink_ptr& sink : log.sinks()) {
+    if (const auto file = std::dynamic_pointer_cast<LogFile>(sink)) file->reopen();
+  }
+}
+
+std::string log_greeting(const MountOptions& options) {
+  utsname names{};
+  ::uname(&names);
+  std::string text = fmt::format("clairfs {} pid {} user {} on {}, {} {} {}: {} on {}", CLAIRFS_VERSION,
+                                 ::getpid(), ::geteuid(), names.nodename, names.sysname, names.release,
+                                 names.machine, printable(options.source), printable(options.mountpoint));
+  std::istringstream lines(options_text(options));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && !line.starts_with('#')) text += " " + printable(line);
+  }
+  return text;
+}
+
+}  // namespace clairfs

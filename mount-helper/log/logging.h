@@ -1,0 +1,42 @@
+// Where the daemon's log lines go.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cache/base/log.h"
+#include "cache/base/result.h"
+#include "mount-helper/options/mount_options.h"
+
+namespace clairfs {
+
+/// CATALOG_DIR/log/NAME@HOST.log; NAME is the mountpoint with '-' for '/', with a hash where that is not
+/// unique. The host is in it because a home, and with it the catalog directory, may be shared by nodes.
+std::string default_log_file(const std::string& catalog_dir, const std::string& mountpoint);
+
+/// This node's name up to the first dot, as far as it may stand in a file name; "host" where there is none.
+std::string short_host_name();
+
+/// The file that make_logger() writes to; empty if it is stderr alone.
+std::string log_file_of(const MountOptions& options);
+
+/// A logger for `options`: stderr in the foreground (and options.log_file if named), else a file that is
+/// begun anew at 4 MiB, with one older one kept. Missing directories of the default file are made, mode 0700.
+/// Where stderr is systemd's journal, lines begin with their level as sd-daemon(3) has it, and without the
+/// time, which the journal knows. Starts no thread. Errors: the directory or file cannot be made, with the
+/// path and the option to name another.
+Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options);
+
+/// Lines name this rank from now on: the nodes of a job may write to one terminal or file.
+void name_rank_in_log(Logger& log, uint32_t rank);
+
+/// Opens the files of the log anew, under their names: what rotates logs has moved them away.
+void reopen_log(Logger& log);
+
+/// The first line of a log, which a report of a fault needs: version, process, host, kernel and options.
+std::string log_greeting(const MountOptions& options);
+
+/// Makes `directory` and those above it that are missing, with mode 0700. Errors: what mkdir(2) says.
+Status make_directories(const std::string& directory);
+
+}  // namespace clairfs

@@ -1,0 +1,88 @@
+#include "mount-helper/log/logging.h"
+
+#include <filesystem>
+#include <set>
+
+#include "mount-helper/mounts/text_file.h"
+#include "tests/support/catch.h"
+#include "tests/unit/mount-helper/temporary_directory.h"
+
+using namespace clairfs;
+
+TEST_CASE("each mountpoint has a log file of its own") {
+  const std::string host = short_host_name();
+  CHECK(!host.empty());
+  CHECK(host.find_first_of("./") == std::string::npos);
+  CHECK(default_log_file("/c", "/mnt/data") == "/c/log/mnt-data@" + host + ".log");
+  const std::string deep = "/" + std::string(250, 'x') + "/";
+  const std::set<std::string> names = {
+      default_log_file("/c", "/a/b"),     default_log_file("/c", "/a-b"),
+      default_log_file("/c", "/a/b-c"),   default_log_file("/c", "/a-b/c"),
+      default_log_file("/c", deep + "1"), default_log_file("/c", deep + "2")};
+  CHECK(names.size() == 6);
+  for (const std::string& name : names) CHECK(std::filesystem::path(name).filename().string().size() <= 253);
+}
+
+TEST_CASE("the log never takes more than twice its limit") {
+  const TemporaryDirectory directory;
+  MountOptions options;
+  options.log_file = directory.path() + "/deep/er/x.log";
+  const auto log = make_logger(options);
+  REQUIRE(log);
+  (*log)->flush_on(spdlog::level::off);
+  const std::string line(1000, 'x');
+  for (int i = 0; i < 12'000; ++i) (*log)->info(line);
+  (*log)->flush();
+  uintmax_t bytes = 0;
+  int files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(directory.path() + "/deep/er")) {
+    bytes += file.file_size();
+    ++files;
+  }
+  CHECK(files == 2);
+  CHECK(bytes <= 8ULL << 20);
+  CHECK(bytes > 4ULL << 20);
+}
+
+TEST_CASE("a log that was moved away goes on under its name once it is opened anew") {
+  const TemporaryDirectory directory;
+  MountOptions options;
+  options.log_file = directory.path() + "/x.log";
+  const auto log = make_logger(options);
+  REQUIRE(log);
+  (*log)->info("one");
+  std::filesystem::rename(options.log_file, directory.path() + "/old");
+  (*log)->info("two");
+  reopen_log(**log);
+  (*log)->info("three");
+  const std::string old = *read_text_file(directory.path() + "/old");
+  CHECK_THAT(old, Contains("one") && Contains("two") && !Contains("three"));
+  CHECK_THAT(*read_text_file(options.log_file), Contains("three") && !Contains("two"));
+  std::filesystem::remove_all(directory.path() + "/old");
+  std::filesystem::permissions(directory.path(), std::filesystem::perms::owner_read);
+  reopen_log(**log);  // where it cannot be opened, it goes on where it was
+  (*log)->info("four");
+  std::filesystem::permissions(directory.path(), std::filesystem::perms::owner_all);
+  CHECK_THAT(*read_text_file(options.log_file), Contains("three") && Contains("four"));
+}
+
+TEST_CASE("lines name the rank in a job") {
+  const TemporaryDirectory directory;
+  MountOptions options;
+  options.log_file = directory.path() + "/x.log";
+  const auto log = make_logger(options);
+  REQUIRE(log);
+  name_rank_in_log(**log, 3);
+  (*log)->warn("hm");
+  CHECK_THAT(*read_text_file(options.log_file), Contains(" warning [rank 3] hm\n"));
+}
+
+TEST_CASE("the level is the one asked for") {
+  const TemporaryDirectory directory;
+  MountOptions options;
+  options.log_file = directory.path() + "/x.log";
+  options.log_level = "warning";
+  const auto log = make_logger(options);
+  REQUIRE(log);
+  CHECK((*log)->level() == spdlog::level::warn);
+}
