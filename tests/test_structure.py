@@ -16,7 +16,7 @@ ORDER = {
              "simulator offline").split(),
     "net": "transport mpi meeting group peers .".split(),
     "fs": "base page_cache control session ops .".split(),
-    "mount-helper": "mounts options serve commands .".split(),
+    "mount-helper": "mounts options log serve client commands inspect .".split(),
 }
 TOPS = {"cache": [], "plan": ["cache"], "net": ["cache", "plan"], "fs": ["cache", "plan"],
         "mount-helper": ["cache", "plan", "net", "fs"]}

@@ -1,10 +1,19 @@
 #include "mount-helper/commands/cli.h"
 
+#include <algorithm>
+#include <array>
 #include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <getopt.h>
 
+#include "cache/base/nearest.h"
+#include "cache/base/printable.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/options/option_table.h"
 
@@ -22,12 +31,66 @@ bool is_command(const CLI::App& app, const std::string& name) {
   return !app.get_subcommands([&](const CLI::App* command) { return command->check_name(name); }).empty();
 }
 
+/// Commands that are shown; and what others call them.
+std::string suggested_command(const CLI::App& app, const std::string& typed) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kOthers{
+      std::pair{"unmount", "umount"}, std::pair{"stat", "status"},    std::pair{"stats", "status"},
+      std::pair{"ls", "list"},        std::pair{"warm-up", "warmup"}, std::pair{"benchmark", "bench"}};
+  for (const auto& [other, ours] : kOthers) {
+    if (typed == other) return std::string(ours);
+  }
+  std::vector<std::string> names;
+  for (const CLI::App* command :
+       app.get_subcommands([](const CLI::App* each) { return !each->get_group().empty(); }))
+    names.push_back(command->get_name());
+  return nearest_word(typed, names);
+}
+
 /// What is wrong with the first argument when it is neither a command nor a flag of the program; else empty.
 std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   if (is_command(app, argument)) return "";
-  if (!argument.starts_with('-')) return fmt::format("unknown command '{}'", argument);
+  if (!argument.starts_with('-')) {
+    return fmt::format("unknown command '{}'{}", argument, did_you_mean(suggested_command(app, argument)));
+  }
   const auto flags = app.get_options([&](const CLI::Option* option) { return option->check_name(argument); });
   return flags.empty() ? fmt::format("unknown option '{}'", argument) : "";
+}
+
+/// The command that was typed, as far as it was recognised.
+const CLI::App& innermost(const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  return *at;
+}
+
+/// What a command takes beside its own options by another name.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOtherOptions{
+    std::pair{"--read-only", "-o ro"}, std::pair{"--readonly", "-o ro"}, std::pair{"--ro", "-o ro"},
+    std::pair{"--daemon", "nothing: it is the default"}};
+
+/// Arguments that a command did not expect, in the order in which they were typed. CLI11 has collected them
+/// backwards in some versions.
+std::string unexpected_arguments(const CLI::App& app, const std::vector<std::string>& typed) {
+  std::vector<std::string> left = app.remaining(true);
+  std::string text;
+  std::string first_option;
+  for (const std::string& word : typed) {
+    const auto found = std::find(left.begin(), left.end(), word);
+    if (found == left.end()) continue;
+    left.erase(found);
+    text += (text.empty() ? "" : " ") + word;
+    if (word.starts_with('-') && first_option.empty()) first_option = word.substr(0, word.find('='));
+  }
+  if (first_option.empty()) return fmt::format("unexpected argument: {}", printable(text));
+  std::vector<std::string> names;
+  for (const CLI::Option* option : innermost(app).get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  std::string meant = nearest_word(first_option, names);
+  for (const auto& [other, ours] : kOtherOptions) {
+    if (first_option == other) meant = ours;
+  }
+  return fmt::format("unknown option: {}{}", printable(text), did_you_mean(meant));
 }
 
 int usage_error(const std::string& message) {
@@ -55,6 +118,37 @@ void keep_lines(auto& formatter) {
   }
 }
 
+int print_version() {
+  fmt::print("clairfs " CLAIRFS_VERSION "\n");
+  return finish_output();
+}
+
+/// `clairfs help [COMMAND...]`.
+int print_help(const std::vector<std::string>& words) {
+  int unused = exit_success;
+  const auto app = make_app(unused);  // one that has parsed something shows the help of that
+  const CLI::App* at = app.get();
+  std::string above;
+  for (const std::string& word : words) {
+    const auto found = at->get_subcommands([&](const CLI::App* each) { return each->check_name(word); });
+    if (found.empty()) {
+      return usage_error(fmt::format("unknown command '{}'{}; 'clairfs --help' lists the commands",
+                                     printable(word), did_you_mean(suggested_command(*at, word))));
+    }
+    above += (above.empty() ? "" : " ") + at->get_name();
+    at = found.front();
+  }
+  std::cout << at->help(above);
+  return finish_output();
+}
+
+void add_help_command(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand("help", "Show the help of a command");
+  const auto words = std::make_shared<std::vector<std::string>>();
+  command->add_option("COMMAND", *words, "The command");
+  command->callback([words, &status] { status = print_help(*words); });
+}
+
 }  // namespace
 
 std::unique_ptr<CLI::App> make_app(int& status) {
@@ -72,6 +166,15 @@ std::unique_ptr<CLI::App> make_app(int& status) {
   add_top_command(*app, status);
   add_simulate_command(*app, status);
   add_calibrate_command(*app, status);
+  add_list_command(*app, status);
+  add_wait_command(*app, status);
+  add_doctor_command(*app, status);
+  add_bench_command(*app, status);
+  add_cache_command(*app, status);
+  add_help_command(*app, status);
+  app->add_subcommand("version", "Say which version this is")->callback([&status] {
+    status = print_version();
+  });
   add_guard_command(*app, status);
   add_man_page_command(*app, status);
   add_completion_command(*app, status);
@@ -92,6 +195,10 @@ int run_clairfs(int argc, char** argv) {
     app->parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app->exit(wanted);
+  } catch (const CLI::ExtrasError&) {
+    return usage_error(fmt::format("{}; see 'clairfs {}--help'",
+                                   unexpected_arguments(*app, {argv + 1, argv + argc}),
+                                   parsed_commands(*app)));
   } catch (const CLI::ParseError& failure) {
     return usage_error(fmt::format("{}; see 'clairfs {}--help'", failure.what(), parsed_commands(*app)));
   } catch (const std::exception& failure) {
@@ -107,10 +214,7 @@ int run_mount_helper(int argc, char** argv) {
     fmt::print("{}\n'man clairfs' tells of the options.\n", kHelperUsage);
     return finish_output();
   }
-  if (only == "--version") {
-    fmt::print("clairfs " CLAIRFS_VERSION "\n");
-    return finish_output();
-  }
+  if (only == "--version") return print_version();
   MountRequest request;
   std::string options;
   opterr = 0;

@@ -17,6 +17,13 @@ namespace clairfs {
 void add_mount_command(CLI::App& app, int& status);
 void add_umount_command(CLI::App& app, int& status);
 void add_status_command(CLI::App& app, int& status);
+// Of mount-helper/inspect:
+void add_list_command(CLI::App& app, int& status);
+void add_wait_command(CLI::App& app, int& status);
+void add_doctor_command(CLI::App& app, int& status);
+void add_bench_command(CLI::App& app, int& status);
+void add_cache_command(CLI::App& app, int& status);
+
 void add_warmup_command(CLI::App& app, int& status);
 void add_plan_command(CLI::App& app, int& status);
 void add_index_command(CLI::App& app, int& status);
@@ -30,20 +37,25 @@ void add_man_page_command(CLI::App& app, int& status);
 /// Hidden; the build makes the completions of shells with it, of all commands that `app` has then.
 void add_completion_command(CLI::App& app, int& status);
 
+/// `clairfs list`, and `clairfs status` without a path.
+int list_command(bool json);
+
 /// What was asked for, before defaults and checks.
 struct MountRequest {
   std::string source;
   std::string mountpoint;
   OptionValues flags;       ///< of the command line
   std::string option_list;  ///< of -o
+  OptionValues environment;
+  std::string system_config;  ///< read where no config file is named; empty: there is none
   bool foreground = false;
   bool fake = false;     ///< check everything, mount nothing
   bool sloppy = false;   ///< leave unknown -o options out
   bool verbose = false;  ///< say what was done
 };
 
-/// Defaults, then the config file, then -o, then flags; paths are left as given. Errors: EINVAL, origin
-/// first.
+/// Defaults, then the config file, then the environment, then -o, then flags; paths are left as given.
+/// Errors: EINVAL, origin first.
 Result<MountOptions> gather_options(const MountRequest& request, const MountOptions& defaults);
 
 /// Mounts: returns when the mount is usable, or, in the foreground, when it has ended.

@@ -9,8 +9,8 @@
 #include "cache/base/printable.h"
 #include "cache/base/units.h"
 #include "fs/control/commands.h"
+#include "mount-helper/client/control_client.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/commands/control_client.h"
 #include "plan/offline/order.h"
 #include "plan/offline/stats.h"
 
@@ -39,11 +39,14 @@ Result<std::string> ask(const std::string& path, const std::string& command) {
   return ask_mount(*mount, command, kAnswerSeconds);
 }
 
+int show_text(const std::string& path, const std::string& name) {
+  const auto plans = ask(path, "show " + name);
+  if (!plans || !plans->empty()) return print(plans);
+  return print_answer("no plan; set one with: clairfs plan MOUNT seed=NUMBER ...");
+}
+
 int register_plan(const std::string& path, const std::vector<std::string>& words) {
-  if (words.empty()) {
-    return fail(
-        Error{EINVAL, "a plan has at least seed=NUMBER; 'clairfs plan show MOUNT' shows those in force"});
-  }
+  if (words.empty()) return show_text(path, "");
   const auto mount = find_controlled_mount(path);
   if (!mount) return fail(mount.error());
   std::error_code failure;
@@ -75,7 +78,7 @@ int show(const ShowArguments& arguments) {
   if (arguments.next > 0) {
     return print(ask(arguments.path, fmt::format("next {} {}", arguments.name, arguments.next)));
   }
-  if (!arguments.json) return print(ask(arguments.path, "show " + arguments.name));
+  if (!arguments.json) return show_text(arguments.path, arguments.name);
   const auto plans = ask(arguments.path, "json");
   return print(plans && !arguments.name.empty() ? pick(*plans, arguments.name) : plans);
 }
@@ -165,7 +168,10 @@ void add_cancel(CLI::App& plan, int& status) {
   const auto name = std::make_shared<std::string>("default");
   add_path(command, *path);
   add_name(command, *name, "The plan (default: 'default')");
-  command->callback([path, name, &status] { status = print(ask(*path, "cancel " + *name)); });
+  const auto all = std::make_shared<bool>(false);
+  command->add_flag("--all", *all, "Every plan")->excludes("--name");
+  command->callback(
+      [path, name, all, &status] { status = print(ask(*path, *all ? "cancel-all" : "cancel " + *name)); });
 }
 
 void add_order(CLI::App& plan, int& status) {

@@ -27,8 +27,8 @@ Result<MountEntry> mount_to_end(const std::string& path) {
   const auto mount = mount_at(*mounts, *resolved);
   if (mount && mount->is_clairfs()) return *mount;
   if (mount) {
-    return Error{EINVAL, fmt::format("{} is a mount of type {}, not clairfs; 'findmnt -t fuse.clairfs' lists "
-                                     "clairfs mounts",
+    return Error{EINVAL, fmt::format("{} is a mount of type {}, not clairfs; 'clairfs list' lists clairfs "
+                                     "mounts",
                                      *resolved, mount->type)};
   }
   const auto around = mount_containing(*mounts, *resolved);
@@ -37,8 +37,7 @@ Result<MountEntry> mount_to_end(const std::string& path) {
                  fmt::format("{} lies inside the clairfs mount {}; unmount that with: clairfs umount {}",
                              *resolved, around->mountpoint, around->mountpoint)};
   }
-  return Error{EINVAL,
-               fmt::format("{} is not mounted; 'findmnt -t fuse.clairfs' lists clairfs mounts", *resolved)};
+  return Error{EINVAL, fmt::format("{} is not mounted; 'clairfs list' lists clairfs mounts", *resolved)};
 }
 
 /// The daemon behind the mount; none when it is gone, or lives in another pid namespace. Errors: ETIMEDOUT

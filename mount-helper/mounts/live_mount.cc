@@ -52,8 +52,7 @@ Result<MountEntry> find_clairfs_mount(const std::string& path) {
   if (!mounts) return mounts.error();
   const auto mount = mount_containing(*mounts, *resolved);
   if (!mount || !mount->is_clairfs()) {
-    return Error{EINVAL,
-                 fmt::format("{} is not on a clairfs mount; 'findmnt -t fuse.clairfs' lists them", path)};
+    return Error{EINVAL, fmt::format("{} is not on a clairfs mount; 'clairfs list' lists them", path)};
   }
   if (const Status answers = check_answers(mount->mountpoint); !answers) return answers.error();
   if (const Status let_in = check_let_in(*mount); !let_in) return let_in.error();

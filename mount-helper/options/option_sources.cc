@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 
 #include <fmt/format.h>
 
+#include "cache/base/nearest.h"
 #include "cache/base/text.h"
 #include "mount-helper/mounts/text_file.h"
 #include "mount-helper/options/option_table.h"
@@ -94,6 +96,19 @@ OptionValues collected_flags(const CLI::App& app) {
   return values;
 }
 
+namespace {
+
+/// The name of the option that `item` ("name=value") may mean; empty if there is none.
+std::string meant_option(std::string_view item, const std::vector<std::string_view>& others) {
+  std::vector<std::string_view> names = others;
+  for (const OptionSpec& spec : option_table()) names.push_back(spec.name);
+  std::string typed(trimmed(item.substr(0, item.find('='))));
+  std::replace(typed.begin(), typed.end(), '_', '-');
+  return nearest_word(typed, names);
+}
+
+}  // namespace
+
 Result<OptionValues> parse_mount_option_list(std::string_view list, bool sloppy) {
   OptionValues values;
   for (const std::string& item : split_list(list)) {
@@ -104,7 +119,8 @@ Result<OptionValues> parse_mount_option_list(std::string_view list, bool sloppy)
     if (!known) return known.error();
     if (!*known && !sloppy) {
       return Error{EINVAL,
-                   fmt::format("-o: unknown option '{}'; 'clairfs mount --help' lists the options", item)};
+                   fmt::format("-o: unknown option '{}'{}; 'clairfs mount --help' lists the options", item,
+                               did_you_mean(meant_option(item, {"nofail", "noauto", "_netdev", "noatime"})))};
     }
   }
   return values;
@@ -122,10 +138,9 @@ Result<OptionValues> parse_config(std::string_view text, const std::string& path
     const auto known = add_item(values, line, fmt::format("{}:{}: ", path, number));
     if (!known) return known.error();
     if (!*known) {
-      return Error{EINVAL,
-                   fmt::format("{}:{}: unknown option '{}'; write name=value with the names that 'clairfs "
-                               "mount --help' lists",
-                               path, number, line)};
+      return Error{EINVAL, fmt::format("{}:{}: unknown option '{}'{}; write name=value with the names that "
+                                       "'clairfs mount --help' lists",
+                                       path, number, line, did_you_mean(meant_option(line, {})))};
     }
   }
   if (const auto nested = values.find("config"); nested != values.end()) {
@@ -138,6 +153,29 @@ Result<OptionValues> read_config(const std::string& path) {
   const auto text = read_text_file(path);
   if (!text) return text.error();
   return parse_config(*text, path);
+}
+
+std::string variable_of(std::string_view option) {
+  std::string name = "CLAIRFS_";
+  for (const char c : option)
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+OptionValues values_of_environment(const char* const* variables) {
+  OptionValues values;
+  for (; variables != nullptr && *variables != nullptr; ++variables) {
+    const std::string_view line = *variables;
+    const size_t equals = line.find('=');
+    if (!line.starts_with("CLAIRFS_") || equals == std::string_view::npos || equals + 1 == line.size())
+      continue;
+    for (const OptionSpec& spec : option_table()) {
+      const std::string name = variable_of(spec.name);
+      if (spec.name == "job-secret" || line.substr(0, equals) != name) continue;
+      values[std::string(spec.name)].push_back({std::string(line.substr(equals + 1)), "$" + name});
+    }
+  }
+  return values;
 }
 
 OptionValues merge(OptionValues base, const OptionValues& over) {

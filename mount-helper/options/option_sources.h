@@ -1,5 +1,5 @@
-// The three doors through which options come: command line, mount(8)'s -o, config file. Each only collects
-// texts by name; apply_values() turns them into MountOptions, so that all doors mean the same.
+// The doors through which options come: command line, mount(8)'s -o, environment, config file. Each only
+// collects texts by name; apply_values() turns them into MountOptions, so that all doors mean the same.
 #pragma once
 
 #include <map>
@@ -35,6 +35,17 @@ Result<OptionValues> parse_mount_option_list(std::string_view list, bool sloppy)
 /// number.
 Result<OptionValues> parse_config(std::string_view text, const std::string& path);
 Result<OptionValues> read_config(const std::string& path);
+
+/// The config file that is read where none is named, if it is there.
+inline constexpr const char* kSystemConfig = "/etc/clairfs.conf";
+
+/// The variable of an option: "CLAIRFS_PFS_CONCURRENCY".
+std::string variable_of(std::string_view option);
+
+/// Options that variables give ("CLAIRFS_RAM=2G"), of the lines NAME=VALUE up to a null pointer, as in
+/// environ. Variables that are no option's are left out; so is CLAIRFS_JOB_SECRET, which is the secret
+/// itself.
+OptionValues values_of_environment(const char* const* variables);
 
 /// `over` on top of `base`: an option that `over` names loses all its values from `base`.
 OptionValues merge(OptionValues base, const OptionValues& over);

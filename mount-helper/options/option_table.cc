@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -39,11 +40,12 @@ Status set_count(unsigned& field, const std::string& value) {
 }
 
 Status set_switch(bool& field, const std::string& value) {
-  if (value != "true" && value != "false") {
-    return Error{EINVAL, fmt::format("'{}' is neither true nor false", value)};
+  for (const auto& [yes, no] : {std::pair{"true", "false"}, {"yes", "no"}, {"on", "off"}, {"1", "0"}}) {
+    if (value != yes && value != no) continue;
+    field = value == yes;
+    return {};
   }
-  field = value == "true";
-  return {};
+  return Error{EINVAL, fmt::format("'{}' is neither true nor false", value)};
 }
 
 Status set_job(MountOptions& options, const std::string& value) {
@@ -408,11 +410,11 @@ const std::array kTable = {
     OptionSpec{
         .name = "config",
         .argument = "FILE",
-        .default_text = "none",
+        .default_text = "/etc/clairfs.conf, if it is there",
         .help = "Read options from a file",
         .man = "Lines of the form name=value with the names of this list; empty lines and lines that begin "
                "with # are "
-               "skipped. Options given elsewhere win over the file, and those of the command line over -o.",
+               "skipped. Options given elsewhere win over the file; see ENVIRONMENT.",
         .set = [](MountOptions& o, const std::string& v) { return set_path(o.config_file, v); },
         .get = [](const MountOptions& o) { return path_value(o.config_file); }},
 };

@@ -210,3 +210,54 @@ TEST_CASE("errors of a config file name its line") {
   CHECK_THAT(gather_options(request, {}).error().message,
              Contains("/nonexistent/clairfs.conf: No such file"));
 }
+
+TEST_CASE("variables of the environment are options, and what is none is left alone") {
+  const std::vector<const char*> variables = {"PATH=/bin",
+                                              "CLAIRFS_RAM=2G",
+                                              "CLAIRFS_PFS_CONCURRENCY=7",
+                                              "CLAIRFS_ALLOW_OTHER=yes",
+                                              "CLAIRFS_BOGUS=1",
+                                              "CLAIRFS_JOB_SECRET=hush",
+                                              "CLAIRFS_STAGING=",
+                                              "CLAIRFS_NVME=/d:1G",
+                                              "CLAIRFS_MPI_LIBRARY=x",
+                                              nullptr};
+  const OptionValues values = values_of_environment(variables.data());
+  const MountOptions options = applied(Result<OptionValues>(values));
+  CHECK(options.ram == 2ULL << 30);
+  CHECK(options.pfs_concurrency == 7);
+  CHECK(options.allow_other);
+  CHECK(options.nvme == std::vector<NvmeDir>{{"/d", 1 << 30}});
+  CHECK(options.job_secret_file.empty());
+  CHECK(values.size() == 4);
+  CHECK(values_of_environment(nullptr).empty());
+  MountOptions wrong;
+  const std::vector<const char*> bad = {"CLAIRFS_RAM=lots", nullptr};
+  CHECK_THAT(apply_values(values_of_environment(bad.data()), wrong).error().message,
+             StartsWith("$CLAIRFS_RAM: "));
+}
+
+TEST_CASE("the environment wins over the config file, and loses against -o") {
+  const TemporaryDirectory directory;
+  MountRequest request;
+  request.system_config = directory.write("clairfs.conf", "ram=1M\nchunk=128K\nstaging=3M\n");
+  request.environment = {{"ram", {{"2M", "$CLAIRFS_RAM"}}}, {"chunk", {{"256K", "$CLAIRFS_CHUNK"}}}};
+  request.option_list = "chunk=512K";
+  const auto options = gather_options(request, MountOptions());
+  REQUIRE(options);
+  CHECK(options->ram == 2 << 20);
+  CHECK(options->chunk == 512 << 10);
+  CHECK(options->staging == 3 << 20);
+  request.flags = {{"config", {{directory.write("other", "staging=4M\n"), "--config"}}}};
+  CHECK(gather_options(request, MountOptions())->staging == 4 << 20);  // not both
+  request.flags = {{"config", {{"/nowhere", "--config"}}}};
+  CHECK_THAT(gather_options(request, MountOptions()).error().message, StartsWith("config file /nowhere: "));
+}
+
+TEST_CASE("an option that is spelt wrong is named as it may be meant") {
+  CHECK_THAT(list_error("rma=2G"), Contains("did you mean ram?"));
+  CHECK_THAT(list_error("allow_othr"), Contains("did you mean allow-other?"));
+  CHECK_THAT(list_error("zzzzz"), !Contains("did you mean"));
+  CHECK_THAT(parse_config("stagng=1M\n", "f").error().message,
+             Contains("f:1:") && Contains("did you mean staging?"));
+}

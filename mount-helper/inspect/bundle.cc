@@ -1,0 +1,153 @@
+#include "mount-helper/inspect/bundle.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <chrono>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/utsname.h>
+
+#include "mount-helper/mounts/processes.h"
+#include "mount-helper/mounts/text_file.h"
+
+namespace clairfs {
+namespace {
+
+using BundleJson = nlohmann::ordered_json;
+
+constexpr auto kBundlePatience = std::chrono::seconds(5);
+constexpr size_t kMostOfALog = 256 << 10;  // some thousand lines
+
+void section(std::string& out, const std::string& title, const std::string& text) {
+  out += fmt::format("==== {}\n{}{}", title, text, text.empty() || text.ends_with('\n') ? "" : "\n");
+}
+
+std::string text_or_error(const Result<std::string>& text) {
+  return text ? *text : "(" + text.error().message + ")";
+}
+
+std::string lines_with(const std::string& text, std::string_view part) {
+  std::istringstream lines(text);
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(part) != std::string::npos) out += line + "\n";
+  }
+  return out;
+}
+
+std::string machine_text() {
+  utsname names{};
+  ::uname(&names);
+  std::string out =
+      fmt::format("clairfs {}\n{} {} {}\n", CLAIRFS_VERSION, names.sysname, names.release, names.machine);
+  out += lines_with(text_or_error(read_text_file("/etc/os-release")), "PRETTY_NAME");
+  return out + lines_with(text_or_error(read_text_file("/proc/meminfo")), "Mem");
+}
+
+/// The last lines of a log.
+std::string end_of_log(const std::string& file, bool with_names) {
+  auto text = read_with_deadline(file, kBundlePatience);
+  if (!text) return text_or_error(text);
+  if (text->size() > kMostOfALog) text->erase(0, text->find('\n', text->size() - kMostOfALog) + 1);
+  if (with_names) return *text;
+  std::istringstream lines(*text);
+  std::string out;
+  for (std::string line; std::getline(lines, line);) out += anonymous_log_line(line) + "\n";
+  return out;
+}
+
+std::string log_file_in(const std::string& status) {
+  constexpr std::string_view kLabel = "\nlog ";
+  const size_t at = status.rfind(kLabel);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + kLabel.size();
+  return status.substr(begin, status.find('\n', begin) - begin);
+}
+
+void add_mount_sections(std::string& out, const std::string& mountpoint, size_t number, bool with_names) {
+  const auto read = [&](const char* name) {
+    return read_with_deadline(mountpoint + "/.clairfs/" + name, kBundlePatience);
+  };
+  const std::string title = with_names ? mountpoint : fmt::format("mount {}", number);
+  const auto stats = read("stats.json");
+  section(out, title + ": stats.json", !stats || with_names ? text_or_error(stats) : anonymous_stats(*stats));
+  const auto status = read("status");
+  if (with_names) {
+    for (const char* name : {"status", "config", "peers", "plan", "last_error", "accesslog"})
+      section(out, title + ": " + name, text_or_error(read(name)));
+  }
+  const std::string log = status ? log_file_in(*status) : "";
+  if (!log.empty()) section(out, title + ": log", end_of_log(log, with_names));
+}
+
+bool is_word_of_ours(const std::string& word) {
+  static const std::set<std::string> kWords = {
+      "clairfs",  "mounted", "unmounted", "not", "signal", "the",  "catalog:", "plan", "NVMe",
+      "io_uring", "a",       "peers",     "job", "node",   "rank", "MPI",      "READs"};
+  return kWords.contains(word);
+}
+
+}  // namespace
+
+std::string anonymous_log_line(const std::string& line) {
+  std::istringstream words(line);
+  std::string time, level, word;
+  if (!(words >> time >> level) || time.size() < 20 || !std::isdigit(static_cast<unsigned char>(time[0])))
+    return "(a line that may name files)";
+  std::string out = time + " " + level;
+  if (!(words >> word)) return out;
+  if (word.starts_with("[rank") && words >> word && words >> word) out += " [rank]";
+  if (!is_word_of_ours(word)) return out + " (...)";
+  out += " " + word;
+  // "clairfs 0.1.0 pid 7": a number after a word of ours is nobody's name either.
+  const bool greeting = word == "clairfs";
+  for (int i = 0; words >> word; ++i) {
+    const bool number = std::all_of(word.begin(), word.end(),
+                                    [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; });
+    if (!number && !is_word_of_ours(word) && !(greeting && (word == "pid" || word == "user"))) break;
+    out += " " + word;
+  }
+  return out + " ...";
+}
+
+std::string anonymous_stats(const std::string& stats) {
+  BundleJson json = BundleJson::parse(stats, nullptr, false);
+  if (!json.is_object()) return "(no JSON)";
+  for (const char* key : {"source", "mountpoint"}) json.erase(key);
+  if (json.contains("daemon") && json["daemon"].is_object()) json["daemon"].erase("control_socket");
+  if (json.contains("troubles") && json["troubles"].is_array()) {
+    for (BundleJson& trouble : json["troubles"]) {
+      if (!trouble.is_object()) continue;
+      trouble.erase("first");
+      trouble.erase("text");
+    }
+  }
+  if (json.contains("plan_list") && json["plan_list"].is_array()) {
+    for (BundleJson& plan : json["plan_list"]) {
+      if (!plan.is_object()) continue;
+      for (const char* key : {"name", "text", "plan", "divergence"}) plan.erase(key);
+    }
+  }
+  if (json.contains("job")) json.erase("job");  // names of hosts, and what they said as they left
+  return json.dump(2, ' ', false, BundleJson::error_handler_t::replace) + "\n";
+}
+
+std::string bundle_text(const std::vector<std::string>& mountpoints, const std::string& findings,
+                        bool with_names) {
+  std::string out;
+  section(out, "machine", machine_text());
+  section(out, "doctor", findings);
+  section(out, "limits", text_or_error(read_text_file("/proc/self/limits")));
+  section(out, "fuse.conf", text_or_error(read_text_file("/etc/fuse.conf")));
+  if (with_names)
+    section(out, "mounts", lines_with(text_or_error(read_text_file("/proc/self/mountinfo")), "fuse"));
+  for (size_t i = 0; i < mountpoints.size(); ++i) add_mount_sections(out, mountpoints[i], i + 1, with_names);
+  return out;
+}
+
+}  // namespace clairfs

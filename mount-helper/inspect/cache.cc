@@ -1,0 +1,88 @@
+// `clairfs cache list` and `clairfs cache prune`.
+#include <chrono>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "cache/base/plural.h"
+#include "cache/base/units.h"
+#include "mount-helper/commands/commands.h"
+#include "mount-helper/inspect/saved_files.h"
+#include "mount-helper/options/defaults.h"
+
+namespace clairfs {
+namespace {
+
+using std::chrono::hours;
+
+constexpr unsigned kDefaultDays = 30;    // longer than most holidays
+constexpr unsigned kMostDays = 100'000;  // more is a typing error
+
+struct CacheArguments {
+  std::vector<std::string> nvme;
+  std::string catalog_dir;
+  unsigned days = kDefaultDays;
+  bool dry_run = false;
+};
+
+Result<std::vector<SavedFile>> find_all(const CacheArguments& arguments) {
+  const std::string folder =
+      arguments.catalog_dir.empty() ? default_options(this_machine()).catalog_dir : arguments.catalog_dir;
+  if (folder.empty()) return Error{ENOENT, "this user has no home directory; give --catalog-dir"};
+  return saved_files(folder, arguments.nvme);
+}
+
+int list_saved(const CacheArguments& arguments) {
+  const auto files = find_all(arguments);
+  if (!files) return fail(files.error());
+  return print_answer(saved_table(*files, std::chrono::system_clock::now()));
+}
+
+int prune(const CacheArguments& arguments) {
+  const auto files = find_all(arguments);
+  if (!files) return fail(files.error());
+  const auto now = std::chrono::system_clock::now();
+  const auto old = outdated(*files, hours(24) * arguments.days, now);
+  if (arguments.dry_run) return print_answer(saved_table(old, now));
+  uint64_t bytes = 0, removed = 0, failed = 0;
+  for (const SavedFile& file : old) {
+    if (const Status gone = remove_saved(file); !gone) {
+      ++failed;
+      fail(gone.error(), exit_system);
+      continue;
+    }
+    ++removed;
+    bytes += file.bytes;
+  }
+  fmt::print("removed {}, {}\n", pluralize(removed, "entry", "entries"), format_size(bytes));
+  return failed > 0 ? exit_system : finish_output();
+}
+
+void add_places(CLI::App* command, CacheArguments& arguments) {
+  command->add_option("DIRECTORY", arguments.nvme, "NVMe directories to look at as well");
+  command
+      ->add_option("--catalog-dir", arguments.catalog_dir,
+                   "Where catalogs and logs are (default: that of mount)")
+      ->type_name("DIR");
+}
+
+}  // namespace
+
+void add_cache_command(CLI::App& app, int& status) {
+  CLI::App* command =
+      app.add_subcommand("cache", "List, or remove, what mounts keep on disk: catalogs, logs, NVMe");
+  command->require_subcommand(1);
+  const auto arguments = std::make_shared<CacheArguments>();
+  CLI::App* list = command->add_subcommand("list", "Show it, with its dataset or mount, size and age");
+  add_places(list, *arguments);
+  list->callback([arguments, &status] { status = list_saved(*arguments); });
+  CLI::App* remove = command->add_subcommand("prune", "Remove what no mount has used for some time");
+  add_places(remove, *arguments);
+  remove->add_option("--older-than", arguments->days, "Days since it was used (default: 30)")
+      ->type_name("DAYS")
+      ->check(CLI::Range(0U, kMostDays));
+  remove->add_flag("--dry-run", arguments->dry_run, "Say what would be removed");
+  remove->callback([arguments, &status] { status = prune(*arguments); });
+}
+
+}  // namespace clairfs
