@@ -12,9 +12,9 @@
 #include <fmt/format.h>
 #include <getopt.h>
 
-#include "cache/base/nearest.h"
 #include "cache/base/printable.h"
 #include "mount-helper/commands/commands.h"
+#include "mount-helper/options/nearest.h"
 #include "mount-helper/options/option_table.h"
 
 namespace clairfs {

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "cache/base/text.h"
+#include "mount-helper/client/control_client.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/commands/control_client.h"
 #include "mount-helper/commands/progress_bar.h"
 
 namespace clairfs {

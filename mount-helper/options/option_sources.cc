@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/nearest.h"
 #include "cache/base/text.h"
 #include "mount-helper/mounts/text_file.h"
+#include "mount-helper/options/nearest.h"
 #include "mount-helper/options/option_table.h"
 
 namespace clairfs {

@@ -135,7 +135,8 @@ def small_disk(tmp):
 @pytest.mark.parametrize("io", io_choices())
 def test_full_disk(dataset, small_disk, io):
     source, contents = dataset
-    with clairfs(source, *options(small_disk, f"--io={io}")) as mount:
+    with clairfs(source, *options(small_disk, f"--io={io}", capacity="8M")) as mount:
+        (small_disk / "others").write_bytes(bytes(1 << 20))
         for _ in range(2):
             read_all(mount, contents)
         stats = mount.stats()
@@ -162,7 +163,7 @@ def test_disk_that_others_fill(dataset, small_disk):
 def test_read_only_disk_is_refused(dataset, small_disk, tmp):
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     (tmp / "mnt").mkdir()
-    refused = run("mount", dataset[0], tmp / "mnt", "--catalog-dir", tmp / "c", *options(small_disk))
+    refused = run("mount", dataset[0], tmp / "mnt", "--catalog-dir", tmp / "c", *options(small_disk, capacity="4M"))
     assert_one_line(refused, small_disk, "can be written", status=32)
     assert not is_mounted(tmp / "mnt")
 

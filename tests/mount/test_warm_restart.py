@@ -153,7 +153,8 @@ def test_full_disk(dataset, tmp):
     source, contents = dataset
     (tmp / "disk").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8M,mode=0700", "none", tmp / "disk"], check=True)
-    with clairfs(source, *options(tmp / "disk", ram="32M")) as mount:
+    with clairfs(source, *options(tmp / "disk", ram="32M", capacity="8M")) as mount:
+        (tmp / "disk/others").write_bytes(bytes(512 << 10))
         read_all(mount, contents)
         wait_until(lambda: mount.stat("tiers.nvme.copy_bytes") > 6 << 20, "what fits is copied")
         read_all(mount, contents)

@@ -1,4 +1,4 @@
-#include "cache/base/nearest.h"
+#include "mount-helper/options/nearest.h"
 
 #include "tests/support/catch.h"
 
