@@ -34,18 +34,13 @@ uint32_t StringTable::intern(std::string_view text) {
   const size_t mask = slots_.size() - 1;
   size_t slot = XXH3_64bits(text.data(), text.size()) & mask;
   while (slots_[slot] != 0) {
-    if (equals(slots_[slot] - 1, text)) return slots_[slot] - 1;
+    if (this->text(slots_[slot] - 1) == text) return slots_[slot] - 1;
     slot = (slot + 1) & mask;
   }
   characters_.append(text).push_back('\0');
   starts_.push_back(characters_.size());
   slots_[slot] = static_cast<uint32_t>(starts_.size() - 1);
   return slots_[slot] - 1;
-}
-
-bool StringTable::equals(uint32_t string, std::string_view text) const {
-  const uint64_t length = starts_[string + 1] - starts_[string] - 1;
-  return length == text.size() && std::memcmp(characters_.data() + starts_[string], text.data(), length) == 0;
 }
 
 void StringTable::grow() {
@@ -58,7 +53,9 @@ void StringTable::grow() {
   }
 }
 
-CatalogBuilder::CatalogBuilder(std::string_view source, uint32_t chunk_size, size_t expected_entries) {
+CatalogBuilder::CatalogBuilder(std::string_view source, uint32_t chunk_size, size_t expected_entries,
+                               RecordChunks records)
+    : records_(std::move(records)) {
   rows_.reserve(expected_entries + 1);
   header_.chunk_size = chunk_size;
   header_.source = strings_.intern(source);
@@ -84,13 +81,39 @@ void CatalogBuilder::set_target(std::string_view target) {
   rows_.back().size = target.size();
 }
 
+std::string CatalogBuilder::path_of(uint32_t entry) const {
+  std::string path;
+  for (uint32_t at = entry; at != 0; at = rows_[at].parent)
+    path.insert(0, '/' + std::string(strings_.text(rows_[at].name)));
+  return path.substr(1);
+}
+
+void CatalogBuilder::choose_chunk_sizes() {
+  const auto set = [this](catalog_image::Row& row, uint32_t chunk) {
+    row.extra = chunk < header_.chunk_size ? chunk : 0;
+  };
+  std::vector<uint32_t> of_records;
+  uint64_t bytes = 0;
+  for (uint32_t i = 1; i < rows_.size(); ++i) {
+    catalog_image::Row& row = rows_[i];
+    if (!S_ISREG(row.mode)) continue;
+    if (const uint32_t wished = records_.empty() ? 0 : records_.wished(path_of(i)); wished != 0) {
+      set(row, wished);
+    } else if (RecordChunks::holds_records(strings_.text(row.name), row.size)) {
+      of_records.push_back(i);
+      bytes += row.size;
+    }
+  }
+  for (const uint32_t i : of_records) set(rows_[i], RecordChunks::usual(bytes));
+}
+
 Status CatalogBuilder::number_chunks(std::vector<uint32_t>& chunk_start) {
   chunk_start.reserve(rows_.size() + 1);
   uint64_t chunks = 0;
   for (const catalog_image::Row& row : rows_) {
     chunk_start.push_back(static_cast<uint32_t>(chunks));
     if (!S_ISREG(row.mode)) continue;
-    chunks += catalog_image::chunks_of(row.size, header_.chunk_size);
+    chunks += catalog_image::chunks_of(row, header_);
     header_.total_bytes += row.size;
     if (chunks > std::numeric_limits<uint32_t>::max()) {
       return Error{EOVERFLOW,
@@ -121,6 +144,7 @@ void CatalogBuilder::link_children() {
 
 Result<std::shared_ptr<const Catalog>> CatalogBuilder::finish(uint64_t skipped_special, uint64_t unreadable) {
   std::vector<uint32_t> chunk_start;
+  choose_chunk_sizes();
   if (const Status status = number_chunks(chunk_start); !status) return status.error();
   header_.entries = static_cast<uint32_t>(rows_.size());
   header_.strings = static_cast<uint32_t>(strings_.starts().size() - 1);

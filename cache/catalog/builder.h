@@ -10,6 +10,7 @@
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
 #include "cache/catalog/image.h"
+#include "cache/catalog/record_chunks.h"
 
 namespace clairfs {
 
@@ -31,12 +32,14 @@ SourceAttributes source_attributes(const struct stat& from);
 class StringTable {
  public:
   uint32_t intern(std::string_view text);
+  std::string_view text(uint32_t string) const {
+    return {characters_.data() + starts_[string], starts_[string + 1] - starts_[string] - 1};
+  }
   const std::vector<uint64_t>& starts() const { return starts_; }
   const std::string& characters() const { return characters_; }
 
  private:
   void grow();
-  bool equals(uint32_t string, std::string_view text) const;
 
   std::string characters_;
   std::vector<uint64_t> starts_ = {0};
@@ -47,8 +50,10 @@ class StringTable {
 /// bytewise, directories in the order in which they were added.
 class CatalogBuilder {
  public:
-  /// `source`: absolute path, kept for the saved file. REQUIRES: chunk_size > 0.
-  CatalogBuilder(std::string_view source, uint32_t chunk_size, size_t expected_entries);
+  /// `source`: absolute path, kept for the saved file. `chunk_size`: of files that `records` says nothing of,
+  /// and the most for all. REQUIRES: chunk_size > 0.
+  CatalogBuilder(std::string_view source, uint32_t chunk_size, size_t expected_entries,
+                 RecordChunks records = RecordChunks());
 
   /// The next id. The root's parent is 0 and its name empty.
   FileId add(FileId parent, std::string_view name, const SourceAttributes& attributes);
@@ -60,9 +65,12 @@ class CatalogBuilder {
   Result<std::shared_ptr<const Catalog>> finish(uint64_t skipped_special, uint64_t unreadable);
 
  private:
+  std::string path_of(uint32_t entry) const;
+  void choose_chunk_sizes();
   Status number_chunks(std::vector<uint32_t>& chunk_start);
   void link_children();
 
+  const RecordChunks records_;
   catalog_image::Header header_;
   std::vector<catalog_image::Row> rows_;
   StringTable strings_;

@@ -49,7 +49,7 @@ uint32_t Catalog::size() const {
 uint32_t Catalog::chunk_count() const {
   return header_->chunks;
 }
-uint32_t Catalog::chunk_size() const {
+uint32_t Catalog::largest_chunk() const {
   return header_->chunk_size;
 }
 uint64_t Catalog::total_bytes() const {
@@ -173,13 +173,17 @@ Catalog::Chunks Catalog::chunks(FileId file) const {
   return {ChunkId(first), chunk_start_[file.index() + 1] - first};
 }
 
+uint32_t Catalog::chunk_size(FileId file) const {
+  return catalog_image::chunk_size_of(rows_[file.index()], *header_);
+}
+
 ChunkRange Catalog::range(ChunkId chunk) const {
   // The last entry that starts at or before the chunk: those without chunks start where the next one does.
   const uint32_t* next = std::upper_bound(chunk_start_, chunk_start_ + size(), chunk.value);
   const FileId file(static_cast<uint32_t>(next - chunk_start_ - 1));
-  const uint64_t offset = uint64_t{chunk.value - chunk_start_[file.index()]} * chunk_size();
+  const uint64_t offset = uint64_t{chunk.value - chunk_start_[file.index()]} * chunk_size(file);
   const uint64_t rest = rows_[file.index()].size - offset;
-  return {file, offset, static_cast<uint32_t>(std::min<uint64_t>(rest, chunk_size()))};
+  return {file, offset, static_cast<uint32_t>(std::min<uint64_t>(rest, chunk_size(file)))};
 }
 
 }  // namespace clairfs

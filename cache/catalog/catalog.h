@@ -2,8 +2,9 @@
 //
 // Entries are numbered breadth first (FileId; the root is 0), so that the children of a directory are
 // contiguous and, within it, sorted by name bytewise: a lookup is a binary search, a listing a walk over an
-// array. Chunks are numbered along the regular files (ChunkId): a file of at most `chunk_size` bytes is one
-// chunk, a larger one is cut into aligned pieces, an empty one has none.
+// array. Chunks are numbered along the regular files (ChunkId): a file of at most its chunk_size() is one
+// chunk, a larger one is cut into aligned pieces, an empty one has none. Files of records have smaller chunks
+// than others (record_chunks.h).
 //
 // Symlinks are kept as symlinks, hard links are files of their own, special files are left out and counted,
 // and what could not be read is reported. At most 100 bytes an entry plus the names.
@@ -36,7 +37,7 @@ struct Row;
 struct ChunkRange {
   FileId file;
   uint64_t offset = 0;  ///< bytes from the start of the file
-  uint32_t length = 0;  ///< bytes, 1 ..= chunk_size
+  uint32_t length = 0;  ///< bytes, 1 ..= chunk_size(file)
 };
 
 /// Immutable after it was made, so thread-safe without locks.
@@ -46,14 +47,14 @@ class Catalog {
 
   uint32_t size() const;  ///< entries of all kinds
   uint32_t chunk_count() const;
-  uint32_t chunk_size() const;   ///< bytes
-  uint64_t total_bytes() const;  ///< of all regular files
+  uint32_t largest_chunk() const;  ///< bytes; no file has larger ones
+  uint64_t total_bytes() const;    ///< of all regular files
   uint32_t count(Kind kind) const;
   uint64_t skipped_special() const;  ///< sockets, pipes, devices left out
   uint64_t unreadable() const;       ///< entries that could not be read during the scan
   uint64_t memory_bytes() const;     ///< that the snapshot takes, names included
   uint64_t name_bytes() const;       ///< of which names and symlink targets, each stored once
-  /// XXH3-64 of the chunk size, the tree of names, all modes, the files' sizes and mtimes and the symlinks'
+  /// XXH3-64 of the chunk sizes, the tree of names, all modes, the files' sizes and mtimes and the symlinks'
   /// targets: equal on two nodes that see the same dataset, wherever each has it mounted. Owners, inode
   /// numbers, ctimes and the directories' own mtimes and sizes are not part of it.
   uint64_t identity() const;
@@ -94,6 +95,12 @@ class Catalog {
     uint32_t count = 0;
   };
   Chunks chunks(FileId file) const;
+  /// Bytes of the file's chunks, but of the last.
+  uint32_t chunk_size(FileId file) const;
+  /// The chunk that holds a byte of the file. REQUIRES: the file has that byte.
+  ChunkId chunk_at(FileId file, uint64_t offset) const {
+    return ChunkId(chunks(file).first.value + static_cast<uint32_t>(offset / chunk_size(file)));
+  }
   /// REQUIRES: chunk < chunk_count(). Costs a binary search.
   ChunkRange range(ChunkId chunk) const;
 

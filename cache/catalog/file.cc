@@ -70,7 +70,7 @@ Result<std::shared_ptr<const Catalog>> reload(const std::string& file, const std
   Result<std::shared_ptr<const Catalog>> loaded = load_catalog(file);
   if (!loaded) return loaded.error().code == ENOENT ? Error{ENOENT, "no saved catalog"} : loaded.error();
   const Catalog& catalog = **loaded;
-  if (catalog.source() != source || catalog.chunk_size() != options.scan.chunk_size) {
+  if (catalog.source() != source || catalog.largest_chunk() != options.scan.chunk_size) {
     return Error{EBADMSG, "the saved catalog is of another source"};
   }
   if (catalog.lookup(FileId(0), options.scan.reserved))
@@ -113,9 +113,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-std::string saved_catalog_path(const std::string& directory, const std::string& source, uint32_t chunk_size) {
-  const XXH128_hash_t hash = XXH3_128bits(source.data(), source.size());
-  return fmt::format("{}/catalog-{:016x}{:016x}-{}", directory, hash.high64, hash.low64, chunk_size);
+std::string saved_catalog_path(const std::string& directory, const std::string& source,
+                               const ScanOptions& options) {
+  std::string of = source;
+  if (!options.record_chunks.empty()) of += '\0' + RecordChunks(options.record_chunks).text();
+  const XXH128_hash_t hash = XXH3_128bits(of.data(), of.size());
+  return fmt::format("{}/catalog-{:016x}{:016x}-{}", directory, hash.high64, hash.low64, options.chunk_size);
 }
 
 Status save_catalog(const Catalog& catalog, const std::string& file) {
@@ -161,7 +164,7 @@ Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const Cata
   if (!options.directory.empty()) {
     const Result<std::string> directory = resolve_directory(options.directory, resolved);
     if (!directory) return directory.error();
-    file = saved_catalog_path(*directory, resolved, options.scan.chunk_size);
+    file = saved_catalog_path(*directory, resolved, options.scan);
     Result<std::shared_ptr<const Catalog>> saved = reload(file, resolved, options, progress);
     if (saved) {
       log.info("catalog: reloaded {} of {} from {} in {:.2f} s",

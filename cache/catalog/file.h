@@ -39,8 +39,9 @@ struct LoadedCatalog {
 Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const CatalogOptions& options,
                                            Logger& log, const ScanProgress& progress = {});
 
-/// Where the catalog of `source` (absolute, resolved) is saved.
-std::string saved_catalog_path(const std::string& directory, const std::string& source, uint32_t chunk_size);
+/// Where the catalog of `source` (absolute, resolved) is saved: another file for other sizes of chunks.
+std::string saved_catalog_path(const std::string& directory, const std::string& source,
+                               const ScanOptions& options);
 
 /// Writes to a temporary file that is synced and renamed, with mode 0600. Two processes may save the same
 /// catalog at once; one of them then leaves it to the other. Errors: those of the system calls, with the

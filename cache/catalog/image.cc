@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+#include "cache/catalog/record_chunks.h"
+
 namespace clairfs::catalog_image {
 namespace {
 
@@ -112,14 +114,17 @@ Status verify_row(const View& view, uint32_t i) {
   if (row.name >= view.header.strings) return damaged("a name out of range", i);
   if (i > 0 && !valid_name(view.text(row.name))) return damaged("an impossible name", i);
   if (row.size > std::numeric_limits<int64_t>::max()) return damaged("an impossible size", i);
-  const uint64_t chunks = S_ISREG(row.mode) ? chunks_of(row.size, view.header.chunk_size) : 0;
+  const bool own_chunks = S_ISREG(row.mode) && row.extra != 0;
+  if (own_chunks && (row.extra % kChunkUnit != 0 || row.extra >= view.header.chunk_size))
+    return damaged("an impossible chunk size", i);
+  const uint64_t chunks = S_ISREG(row.mode) ? chunks_of(row, view.header) : 0;
   if (uint64_t{view.chunk_start[i]} + chunks != view.chunk_start[i + 1]) return damaged("wrong chunks", i);
   const uint32_t next_child = view.rows[i + 1].first_child;
   if (next_child < row.first_child || next_child > view.header.entries) return damaged("wrong children", i);
   if (S_ISDIR(row.mode)) return row.extra <= 1 ? Status() : damaged("an unknown flag", i);
   if (next_child != row.first_child || row.subdirectories != 0)
     return damaged("children but is no directory", i);
-  if (S_ISREG(row.mode)) return row.extra == 0 ? Status() : damaged("an unknown flag", i);
+  if (S_ISREG(row.mode)) return {};
   if (!S_ISLNK(row.mode)) return damaged("an unknown kind", i);
   if (row.extra >= view.header.strings) return damaged("a target out of range", i);
   if (row.size == 0 || row.size != view.text(row.extra).size()) return damaged("a wrong target", i);
@@ -199,6 +204,7 @@ uint64_t identity_of(std::span<const std::byte> image) {
     hash.number(row.mode);
     if (S_ISREG(row.mode)) {
       hash.number(row.size);
+      hash.number(row.extra);
       hash.number(row.mtime_ns);
     } else {
       hash.number(view.rows[i + 1].first_child);

@@ -21,7 +21,7 @@ namespace clairfs::catalog_image {
 
 inline constexpr std::array<char, 8> kMagic = {'C', 'L', 'A', 'I', 'R', 'C', 'A', 'T'};
 /// Counted up with every change to the layout or to what the identity covers.
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 /// Reads differently on a machine of the other byte order.
 inline constexpr uint32_t kByteOrder = 0x01020304;
 
@@ -39,7 +39,7 @@ struct Header {
   uint32_t entries = 0;
   uint32_t strings = 0;
   uint32_t chunks = 0;
-  uint32_t chunk_size = 0;
+  uint32_t chunk_size = 0;  ///< bytes, of files that have no other
   uint32_t directories = 0;
   uint32_t files = 0;
   uint32_t symlinks = 0;
@@ -60,7 +60,9 @@ struct Row {
   uint32_t parent = 0;
   uint32_t first_child = 0;     ///< children of an entry: up to the next row's first_child
   uint32_t subdirectories = 0;  ///< among the children
-  uint32_t extra = 0;           ///< symlink: target (string); directory: 1 if not all of it could be read
+  /// Symlink: target (string). Directory: 1 if not all of it could be read. File: its chunk size, if smaller
+  /// than the header's.
+  uint32_t extra = 0;
 };
 static_assert(sizeof(Row) == 64, "one cache line, no padding");
 
@@ -74,9 +76,13 @@ struct Layout {
 };
 Layout layout_of(const Header& header);
 
-/// Chunks of a regular file of `size` bytes.
-inline uint64_t chunks_of(uint64_t size, uint32_t chunk_size) {
-  return size / chunk_size + (size % chunk_size != 0 ? 1 : 0);
+/// Of a regular file; bytes.
+inline uint32_t chunk_size_of(const Row& file, const Header& header) {
+  return file.extra != 0 ? file.extra : header.chunk_size;
+}
+inline uint64_t chunks_of(const Row& file, const Header& header) {
+  const uint32_t chunk = chunk_size_of(file, header);
+  return file.size / chunk + (file.size % chunk != 0 ? 1 : 0);
 }
 
 /// See Catalog::identity(). REQUIRES: a well-formed image, checksum and identity aside.

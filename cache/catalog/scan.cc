@@ -360,7 +360,8 @@ class Scanner {
   }
 
   Result<std::shared_ptr<const Catalog>> number(const SourceAttributes& root) REQUIRES(mutex_) {
-    CatalogBuilder builder(source_, options_.chunk_size, found_.load() + 1);
+    CatalogBuilder builder(source_, options_.chunk_size, found_.load() + 1,
+                           RecordChunks(options_.record_chunks));
     std::deque<std::pair<Directory*, FileId>> level = {{top_, builder.add(FileId(0), {}, root)}};
     if (top_->incomplete) builder.set_incomplete();
     for (; !level.empty(); level.pop_front()) {

@@ -6,10 +6,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cache/base/log.h"
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
+#include "cache/catalog/record_chunks.h"
 
 namespace clairfs {
 
@@ -17,7 +19,8 @@ namespace clairfs {
 inline constexpr const char* kReservedName = ".clairfs";
 
 struct ScanOptions {
-  uint32_t chunk_size = 4U << 20;  ///< bytes, at least 1
+  uint32_t chunk_size = 4U << 20;               ///< bytes, at least 1
+  std::vector<RecordChunk> record_chunks = {};  ///< see record_chunks.h
   /// A PFS answers each call after a network round trip, so that several should be under way; more than this
   /// brings its metadata server little. Lowered where the limit of open files asks for it.
   unsigned threads = 8;

@@ -7,7 +7,7 @@ namespace clairfs {
 
 Result<std::unique_ptr<ChunkCache>> ChunkCache::create(const Parts& parts, uint64_t ram_capacity) {
   ram_capacity = ram_capacity / kPageSize * kPageSize;
-  const TransitShares shares = TransitShares::for_chunks(parts.catalog.chunk_size());
+  const TransitShares shares = TransitShares::for_chunks(parts.catalog.largest_chunk());
   auto ram_arena = RamArena::create(ram_capacity, kRamUnit);
   if (!ram_arena) return ram_arena.error();
   auto transit_arena = RamArena::create(shares.capacity);

@@ -141,7 +141,6 @@ class ChunkCache {
   bool passes(ChunkId chunk, const Use& use) const {
     return !table_.here_or_coming(chunk) && !tiers_.would_keep(chunk, space(), use);
   }
-  ChunkId chunk_at(FileId file, uint64_t offset) const;
 
   const Catalog& catalog_;
   ChunkTable table_;  // first: the others' threads use it to the end

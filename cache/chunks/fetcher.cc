@@ -228,7 +228,7 @@ void Fetcher::finish_range(const std::shared_ptr<Range>& range, const Result<Ori
   ChunkRef data = std::move(range->data);
   if (range->scope == FetchScope::anywhere) parts_.transit.leave_others(data->block.capacity());
   if (outcome) {
-    range->done(AcquiredChunk{data, *outcome, false, range->offset % parts_.catalog.chunk_size()});
+    range->done(AcquiredChunk{data, *outcome, false, range->offset % parts_.catalog.chunk_size(range->file)});
   } else if (outcome.error().code == kMemoryLost) {
     parts_.transit.lose(data);
     range->scope = FetchScope::local_or_pfs;

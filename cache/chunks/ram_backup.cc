@@ -52,7 +52,7 @@ RamBackup::RamBackup(const Catalog& catalog, const std::vector<NvmeStore*>& stor
       metrics_(metrics),
       copied_(stores.size()) {
   if (stores.empty()) return;
-  auto buffer = Mapping::anonymous(round_to_pages(catalog.chunk_size()));
+  auto buffer = Mapping::anonymous(round_to_pages(catalog.largest_chunk()));
   if (!buffer) return;
   buffer_ = std::move(*buffer);
   states_.resize(catalog.chunk_count());

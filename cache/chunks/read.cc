@@ -85,7 +85,7 @@ struct ChunkCache::RangeRead {
 };
 
 void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone done, const Use& use) {
-  const uint64_t chunk_size = catalog_.chunk_size();
+  const uint64_t chunk_size = catalog_.chunk_size(file);
   const uint64_t first = offset / chunk_size;
   const uint64_t last = (offset + length - 1) / chunk_size;
   auto job = std::make_shared<RangeRead>(tiers_);
@@ -104,27 +104,23 @@ void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone do
   }
 }
 
-ChunkId ChunkCache::chunk_at(FileId file, uint64_t offset) const {
-  return ChunkId(catalog_.chunks(file).first.value + static_cast<uint32_t>(offset / catalog_.chunk_size()));
-}
-
 void ChunkCache::acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done,
                                const Use& use) {
   const Urgency urgency{Urgency::Kind::reader, 0};
-  const ChunkId chunk = chunk_at(file, offset);
+  const ChunkId chunk = catalog_.chunk_at(file, offset);
   if (catalog_.range(chunk).length <= kLargestRead) return acquire(chunk, urgency, done, use);
   acquire_or_pass(file, offset, length, urgency, done, use);
 }
 
 void ChunkCache::acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
                                const AcquireDone& done, const Use& use) {
-  const ChunkId chunk = chunk_at(file, offset);
+  const ChunkId chunk = catalog_.chunk_at(file, offset);
   if (is_nearly_all(length, catalog_.range(chunk).length)) return acquire(chunk, urgency, done, use);
   acquire_or_pass(file, offset, length, urgency, done, use);
 }
 
 uint64_t ChunkCache::bytes_acquired(FileId file, uint64_t offset, uint64_t length, const Use& use) const {
-  const ChunkId chunk = chunk_at(file, offset);
+  const ChunkId chunk = catalog_.chunk_at(file, offset);
   const uint64_t all = catalog_.range(chunk).length;
   return is_nearly_all(length, all) || !passes(chunk, use) ? all : length;
 }
@@ -132,7 +128,7 @@ uint64_t ChunkCache::bytes_acquired(FileId file, uint64_t offset, uint64_t lengt
 // The chunk of a range, or, where no tier would keep it, just the bytes asked for.
 void ChunkCache::acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
                                  const AcquireDone& done, const Use& use) {
-  const ChunkId chunk = chunk_at(file, offset);
+  const ChunkId chunk = catalog_.chunk_at(file, offset);
   if (!passes(chunk, use)) return acquire(chunk, urgency, done, use);
   fetcher_.read_range(file, offset, length, urgency, done);
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/catalog/record_chunks.h"
 #include "cache/io/backend.h"
 #include "net/meeting/host_port.h"
 
@@ -33,6 +34,7 @@ struct MountOptions {
   uint64_t staging = 0;         ///< bytes pushed into the page cache ahead of the reader
   uint64_t page_cache = 0;      ///< bytes that plans may leave in the page cache once they were read
   uint64_t chunk = 4ULL << 20;  ///< bytes; large enough for full PFS bandwidth, small enough to place
+  std::vector<RecordChunk> record_chunks;  ///< files with other chunks, at most as large
   IoKind io = IoKind::automatic;
   /// Operations on the PFS at once, at most. 64 keeps a PFS of 1 ms latency at 64,000 small files a second;
   /// the adaptive limit below it finds what the PFS really likes.

@@ -18,7 +18,6 @@ using Values = std::vector<std::string>;
 
 constexpr uint64_t kSmallestChunk = 64ULL << 10;  // below, per-chunk bookkeeping outweighs the data
 constexpr uint64_t kLargestChunk = 64ULL << 20;   // above, one small read would wait for too much
-constexpr uint64_t kChunkUnit = 4096;             // pages and O_DIRECT sectors
 constexpr unsigned kMostThreadsAsked = 1024;      // more is a typing error
 constexpr uint32_t kMostNodes = 1'000'000;        // as above
 constexpr unsigned kLongestWait = 24 * 60 * 60;   // as above
@@ -101,7 +100,7 @@ Status set_choice(std::string& field, const std::string& value,
   return {};
 }
 
-Status set_chunk(MountOptions& options, const std::string& value) {
+Result<uint32_t> chunk_size(std::string_view value) {
   const auto size = parse_size(value);
   if (!size) return size.error();
   if (*size % kChunkUnit != 0 || *size < kSmallestChunk || *size > kLargestChunk) {
@@ -109,8 +108,32 @@ Status set_chunk(MountOptions& options, const std::string& value) {
                  fmt::format("a chunk of {} bytes is not possible; write a multiple of {} from {} to {}",
                              *size, kChunkUnit, format_size(kSmallestChunk), format_size(kLargestChunk))};
   }
+  return static_cast<uint32_t>(*size);
+}
+
+Status set_chunk(MountOptions& options, const std::string& value) {
+  const auto size = chunk_size(value);
+  if (!size) return size.error();
   options.chunk = *size;
   return {};
+}
+
+// A pattern may have a '=' in it, a size has not.
+Status add_record_chunk(MountOptions& options, const std::string& value) {
+  const size_t equals = value.rfind('=');
+  if (equals == std::string::npos || equals == 0)
+    return Error{EINVAL, fmt::format("'{}' is not of the form GLOB=SIZE, such as '*.h5=256K'", value)};
+  const auto size = chunk_size(std::string_view(value).substr(equals + 1));
+  if (!size) return size.error();
+  options.record_chunks.push_back({value.substr(0, equals), *size});
+  return {};
+}
+
+Values record_chunk_values(const MountOptions& options) {
+  Values values;
+  for (const auto& [pattern, chunk] : options.record_chunks)
+    values.push_back(fmt::format("{}={}", pattern, chunk));
+  return values;
 }
 
 Status add_nvme(MountOptions& options, const std::string& value) {
@@ -224,6 +247,20 @@ const std::array kTable = {
                "64K to 64M. 4M reaches the full bandwidth of a parallel filesystem and still places finely.",
         .set = set_chunk,
         .get = [](const MountOptions& o) { return size_value(o.chunk); }},
+    OptionSpec{
+        .name = "record-chunk",
+        .argument = "GLOB=SIZE",
+        .default_text = "128K for files of records from 64 MiB on, by their names",
+        .help = "Unit of caching of files that hold many records; may be repeated",
+        .man = "A file of many samples is best cached in pieces of about a sample's size. Files of 64 MiB or "
+               "more whose names end in .mdb, .lmdb, .h5, .hdf5, .npy, .arrow, .beton, .mds, .zip or .bin "
+               "are cached in pieces of 128K (larger ones where they hold more than 1 TiB together), "
+               "and those that match GLOB, whatever their size, in pieces of SIZE, from 64K to that of "
+               "--chunk. GLOB is a "
+               "pattern as the shell has them: of the name, or with a / in it of the path below the "
+               "source. The first that matches holds. In a job those of rank 0 hold.",
+        .set = add_record_chunk,
+        .get = record_chunk_values},
     OptionSpec{.name = "io",
                .argument = "auto|uring|threads",
                .default_text = "auto",

@@ -176,7 +176,7 @@ std::vector<NodeCapacity> NodePlacement::capacities() const {
   for (const PeerReport& node : job_.nodes()) {
     capacities.push_back(
         {node.info.ram_capacity,
-         NvmeStore::usable_bytes(node.info.nvme_capacity, catalog_.chunk_size(), mean_chunk)});
+         NvmeStore::usable_bytes(node.info.nvme_capacity, catalog_.largest_chunk(), mean_chunk)});
   }
   return capacities;
 }

@@ -23,6 +23,7 @@ Result<LoadedCatalog> load_or_scan(MountBase& base, const ScanProgress& progress
   const MountOptions& options = base.options;
   CatalogOptions catalog;
   catalog.scan.chunk_size = static_cast<uint32_t>(options.chunk);
+  catalog.scan.record_chunks = options.record_chunks;
   catalog.directory = options.catalog_dir;
   catalog.check = options.check == "directories" ? CatalogCheck::directories : CatalogCheck::full;
   return load_or_scan_catalog(options.source, catalog, base.log, [&](uint64_t entries) {

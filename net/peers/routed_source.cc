@@ -61,13 +61,8 @@ double RoutedSource::pfs_bandwidth() const {
   return pfs_path_.bandwidth(now);
 }
 
-ChunkId RoutedSource::chunk_of(FileId file, uint64_t offset) const {
-  return ChunkId(parts_.catalog.chunks(file).first.value +
-                 static_cast<uint32_t>(offset / parts_.catalog.chunk_size()));
-}
-
 bool RoutedSource::may_wait_for_others(FileId file, uint64_t offset) const {
-  const std::vector<NodeId> nodes = holders(chunk_of(file, offset));
+  const std::vector<NodeId> nodes = holders(parts_.catalog.chunk_at(file, offset));
   if (nodes.empty() || nodes.front() == parts_.self) return false;
   return std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) { return parts_.membership.serves(node); });
 }
@@ -106,7 +101,7 @@ std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t
 
 void RoutedSource::start(FetchRequest request) {
   if (request.scope != FetchScope::anywhere || request.length == 0) return fetch_from_pfs(std::move(request));
-  const ChunkId chunk = chunk_of(request.file, request.offset);
+  const ChunkId chunk = parts_.catalog.chunk_at(request.file, request.offset);
   const auto choice = choose(chunk, request.length, {});
   if (!choice) return fetch_from_pfs(std::move(request));
   ask_peer(std::make_shared<Route>(Route{std::move(request), chunk, {}}), *choice);
@@ -139,7 +134,7 @@ void RoutedSource::ask_peer(const RoutePtr& route, const Choice& choice) {
   PeerFetch fetch;
   fetch.peer = choice.peer;
   fetch.chunk = route->chunk;
-  fetch.offset = static_cast<uint32_t>(request.offset % parts_.catalog.chunk_size());
+  fetch.offset = static_cast<uint32_t>(request.offset % parts_.catalog.chunk_size(request.file));
   fetch.length = static_cast<uint32_t>(request.length);
   fetch.memory = request.memory;
   fetch.demand = request.demand;

@@ -62,7 +62,6 @@ class RoutedSource final : public ChunkSource {
     bool home = false;
   };
 
-  ChunkId chunk_of(FileId file, uint64_t offset) const;
   std::vector<NodeId> holders(ChunkId chunk) const;
   std::optional<Choice> choose(ChunkId chunk, uint64_t length, const std::vector<NodeId>& tried) const;
   void fetch_from_pfs(FetchRequest request);

@@ -89,8 +89,9 @@ void for_each_chunk(const SampleIndex& index, const Catalog& catalog, uint32_t s
       continue;
     }
     const uint32_t first = chunks.first.value;
-    const uint64_t last = (range.offset + range.length - 1) / catalog.chunk_size();
-    for (uint64_t chunk = range.offset / catalog.chunk_size(); chunk <= last; ++chunk) {
+    const uint64_t size = catalog.chunk_size(range.file);
+    const uint64_t last = (range.offset + range.length - 1) / size;
+    for (uint64_t chunk = range.offset / size; chunk <= last; ++chunk) {
       visit(ChunkId(first + static_cast<uint32_t>(chunk)));
     }
   }

@@ -91,11 +91,10 @@ std::map<ChunkId, std::vector<Part>> by_chunk(const Catalog& catalog, std::span<
     const ByteRange& piece = pieces[i];
     for (uint64_t at = 0; at < piece.length;) {
       const uint64_t offset = piece.offset + at;
-      const uint64_t rest = catalog.chunk_size() - offset % catalog.chunk_size();
+      const uint64_t chunk_size = catalog.chunk_size(piece.file);
+      const uint64_t rest = chunk_size - offset % chunk_size;
       const uint64_t length = std::min(piece.length - at, rest);
-      const ChunkId chunk(catalog.chunks(piece.file).first.value +
-                          static_cast<uint32_t>(offset / catalog.chunk_size()));
-      chunks[chunk].push_back({i, at, {piece.file, offset, length}});
+      chunks[catalog.chunk_at(piece.file, offset)].push_back({i, at, {piece.file, offset, length}});
       at += length;
     }
   }

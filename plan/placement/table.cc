@@ -11,9 +11,10 @@ std::vector<uint32_t> chunk_lengths(const Catalog& catalog) {
   for (uint32_t file = 0; file < catalog.size(); ++file) {
     if (catalog.kind(FileId(file)) != Catalog::Kind::file) continue;
     const Catalog::Chunks chunks = catalog.chunks(FileId(file));
+    const uint64_t size = catalog.chunk_size(FileId(file));
     uint64_t left = catalog.stamp(FileId(file)).size;
     for (uint32_t i = 0; i < chunks.count; ++i) {
-      const auto length = static_cast<uint32_t>(std::min<uint64_t>(left, catalog.chunk_size()));
+      const auto length = static_cast<uint32_t>(std::min(left, size));
       lengths[chunks.first.index() + i] = length;
       left -= length;
     }

@@ -55,8 +55,8 @@ struct HomePrefill::Shared {
 HomePrefill::HomePrefill(ChunkCache& cache, const Catalog& catalog)
     : cache_(cache),
       catalog_(catalog),
-      most_into_ram_(TransitShares::for_chunks(catalog.chunk_size()).capacity),
-      most_in_transit_(TransitShares::for_chunks(catalog.chunk_size()).prefill),
+      most_into_ram_(TransitShares::for_chunks(catalog.largest_chunk()).capacity),
+      most_in_transit_(TransitShares::for_chunks(catalog.largest_chunk()).prefill),
       shared_(std::make_shared<Shared>()) {}
 
 Alarm& HomePrefill::alarm() {

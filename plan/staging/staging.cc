@@ -47,7 +47,7 @@ Staging::Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalo
       pages_(pages),
       metrics_(metrics),
       options_(options),
-      most_in_flight_(TransitShares::for_chunks(catalog.chunk_size()).staging),
+      most_in_flight_(TransitShares::for_chunks(catalog.largest_chunk()).staging),
       shared_(std::make_shared<Shared>()) {
   metrics_.staging_capacity.set(static_cast<int64_t>(options_.budget));
 }
@@ -461,10 +461,10 @@ std::vector<std::shared_ptr<Staging::Unit>> Staging::units_of(const Lane& lane, 
 
 void Staging::add_units_of(const PageRange& pages, uint64_t position,
                            std::vector<std::shared_ptr<Unit>>& units) const {
-  const uint64_t size = catalog_.chunk_size();
+  const uint64_t size = catalog_.chunk_size(pages.file);
   for (uint64_t begin = pages.begin; begin < pages.end;) {
     auto unit = std::make_shared<Unit>(position, shared_);
-    unit->chunk = ChunkId(catalog_.chunks(pages.file).first.value + static_cast<uint32_t>(begin / size));
+    unit->chunk = catalog_.chunk_at(pages.file, begin);
     unit->file = pages.file;
     unit->begin = unit->needs_from = begin;
     unit->end = std::min(pages.end, (begin / size + 1) * size);

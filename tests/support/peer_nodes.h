@@ -10,6 +10,7 @@
 
 #include "cache/catalog/scan.h"
 #include "cache/chunks/chunk_cache.h"
+#include "cache/io/memory.h"
 #include "net/job.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/eventually.h"
@@ -60,6 +61,7 @@ struct NodesOptions {
   uint64_t least_bytes = 1000;
   uint64_t most_bytes = 150000;
   uint32_t chunk_size = 64 << 10;
+  std::vector<RecordChunk> record_chunks = {};
   uint64_t ram = 64 << 20;
   uint64_t nvme = 0;  ///< then homes keep their chunks there
   uint64_t seed = 1;
@@ -163,6 +165,7 @@ class PeerNodes {
     CapturedLog log;
     ScanOptions scan;
     scan.chunk_size = options.chunk_size;
+    scan.record_chunks = options.record_chunks;
     catalog = *scan_catalog(tree.path(), scan, log.logger());
     for (uint32_t i = 0; i < options.nodes; ++i)
       nodes.push_back(std::make_unique<PeerNode>(options, network, NodeId(i), catalog));
@@ -240,6 +243,25 @@ struct Tally {
       }
       ++answered;
     });
+  }
+  /// The same of a part of a chunk.
+  void acquire_range(PeerNodes& nodes, size_t node, FileId file, uint64_t offset, uint64_t length) {
+    ++asked;
+    const uint64_t within = offset % nodes.catalog->chunk_size(file);
+    nodes[node].cache->acquire_range(
+        file, offset, length, {}, [this, file, offset, length, within](const Result<AcquiredChunk>& result) {
+          if (!result) {
+            ++failed;
+          } else {
+            const std::string bytes = joined(result->data->block.slices(within - result->start, length));
+            bool right = true;
+            for (size_t i = 0; i < length; ++i)
+              right = right && static_cast<unsigned char>(bytes[i]) == fake_byte(file, offset + i);
+            if (!right) ++wrong;
+            if (result->origin == Origin::peer) ++from_peers;
+          }
+          ++answered;
+        });
   }
   bool all_answered() const { return answered == asked; }
 };

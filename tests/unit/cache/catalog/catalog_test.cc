@@ -52,7 +52,7 @@ TEST_CASE("files of all sizes around a chunk are cut into chunks that tile them"
   CHECK(catalog->count(Catalog::Kind::file) == sizes.size());
   CHECK(catalog->count(Catalog::Kind::directory) == 2);
   CHECK(catalog->total_bytes() == total);
-  CHECK(catalog->chunk_size() == kChunk);
+  CHECK(catalog->largest_chunk() == kChunk);
   uint32_t chunks = 0;
   for (const uint64_t size : sizes) {
     INFO(size);

@@ -229,6 +229,14 @@ TEST_CASE("each chunk size and source has a file of its own; a symlink to the so
   setup.options.scan.chunk_size = 8192;
   const LoadedCatalog other_chunks = setup.load();
   CHECK(other_chunks.saved_file != file);
+  setup.options.scan.record_chunks = {{"two", 4096}};
+  CHECK_FALSE(setup.load().reloaded);
+  CHECK(setup.load().reloaded);
+  setup.options.scan.record_chunks = {{"one", 4096}};
+  const LoadedCatalog other_records = setup.load();
+  CHECK_FALSE(other_records.reloaded);
+  CHECK(other_records.catalog->chunks(*other_records.catalog->find("a/one")).count == 2);
+  setup.options.scan.record_chunks.clear();
   setup.cache.symlink(setup.source.path(), "to source");
   const auto linked = load_or_scan_catalog(setup.cache.at("to source/."), setup.options, setup.log.logger());
   REQUIRE(linked.ok());

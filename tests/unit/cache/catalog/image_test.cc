@@ -135,6 +135,12 @@ TEST_CASE("lies with a right checksum are found out") {
   SECTION("a name out of range") {
     row_of(image, 3).name = 0xffffffff;
   }
+  SECTION("chunks that are no whole pages") {
+    row_of(image, 4).extra = 99;  // the number of chunks is right
+  }
+  SECTION("chunks above the largest") {
+    row_of(image, 6).extra = 4096;  // likewise
+  }
   SECTION("a target out of range") {
     row_of(image, 3).extra = 0xffffffff;
   }

@@ -25,11 +25,13 @@ constexpr Urgency kRangePrefetch{Urgency::Kind::prefetch, 77};
 struct RangeFixture {
   /// `answers`: acquire() has the source answer.
   explicit RangeFixture(uint32_t chunks, uint64_t ram, bool answers = true,
-                        const std::vector<NvmeStore*>& stores = {})
+                        const std::vector<NvmeStore*>& stores = {}, uint32_t largest_chunk = kRangeChunk)
       : answers_(answers) {
+    tree.write("others", 3 * kRangeChunk);
     tree.write("records", uint64_t{chunks} * kRangeChunk);
     ScanOptions options;
-    options.chunk_size = kRangeChunk;
+    options.chunk_size = largest_chunk;
+    options.record_chunks = {{"records", kRangeChunk}};
     catalog = *scan_catalog(tree.path(), options, log.logger());
     file = *catalog->find("records");
     cache = std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, ram));
@@ -84,6 +86,27 @@ TEST_CASE("of a chunk that no tier would keep only the range is read, however sm
   CHECK(f.source.bytes == 64 * kRangeRecord);
   CHECK(f.source.deadlines() == std::vector<uint64_t>(64, 77));
   CHECK(!f.cache->resident(f.chunk(0)));
+}
+
+TEST_CASE("a file with smaller chunks than others is read by those, whole or in part") {
+  for (const uint64_t ram : {uint64_t{0}, uint64_t{3} * kRangeChunk}) {
+    RangeFixture f(4, ram, true, {}, 8 * kRangeChunk);
+    for (uint64_t offset = 0; offset < 4 * kRangeChunk; offset += kRangeRecord)
+      f.acquire(offset, kRangeRecord);
+    CHECK(f.answered == 64);
+    CHECK(f.source.bytes == 4 * kRangeChunk);
+    const uint64_t begin = kRangeChunk - 1000;  // over two borders of chunks
+    bool right = false;
+    f.cache->read(f.file, begin, kRangeChunk + 2000, [&](Result<ReadView> view) {
+      REQUIRE(view.ok());
+      const std::string bytes = joined(view->memory);
+      right = bytes.size() == kRangeChunk + 2000;
+      for (uint64_t i = 0; right && i < bytes.size(); ++i)
+        right = static_cast<unsigned char>(bytes[i]) == fake_byte(f.file, begin + i);
+    });
+    f.source.complete_all();
+    CHECK(right);
+  }
 }
 
 TEST_CASE("nearly all of a chunk is not worth reading by range") {

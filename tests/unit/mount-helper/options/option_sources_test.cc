@@ -48,6 +48,9 @@ TEST_CASE("the three doors make the same options") {
                                                   "512M",
                                                   "--chunk",
                                                   "1M",
+                                                  "--record-chunk",
+                                                  "*.h5=256K",
+                                                  "--record-chunk=a=b/*=64K",
                                                   "--io",
                                                   "threads",
                                                   "--pfs-concurrency",
@@ -75,12 +78,14 @@ TEST_CASE("the three doors make the same options") {
                                                   "--placement=nopfs"}));
   const MountOptions list = applied(parse_mount_option_list(
       "ram=2G,nvme=/d:10G,nvme=/"
-      "e,staging=512M,chunk=1M,io=threads,pfs_concurrency=7,fuse-threads=3,catalog-dir=/c,"
+      "e,staging=512M,chunk=1M,record-chunk=*.h5=256K,record_chunk=a=b/"
+      "*=64K,io=threads,pfs_concurrency=7,fuse-threads=3,catalog-dir=/c,"
       "check=directories,allow_other,ro,noexec,log-level=debug,log_file=/l,peers=off,"
       "job=node0:5200,rank=3,nodes=8,job_secret=/k,job-timeout=30,network=rc\\,self,placement=nopfs",
       false));
   const MountOptions config = applied(parse_config(
-      "# comment\nram = 2G\nnvme=/d:10G\n\nnvme=/e\nstaging=512M\nchunk=1M\nio=threads\n"
+      "# comment\nram = 2G\nnvme=/d:10G\n\nnvme=/e\nstaging=512M\nchunk=1M\nrecord-chunk=*.h5=256K\n"
+      "record-chunk = a=b/*=64K\nio=threads\n"
       "pfs-concurrency=7\nfuse-threads=3\ncatalog-dir=/c\r\ncheck=directories\nallow-other\nro=true\n"
       "noexec\nlog-level=debug\nlog-file=/l\npeers=off\njob=node0:5200\nrank=3\nnodes=8\n"
       "job-secret=/k\njob-timeout=30\nnetwork=rc,self\nplacement=nopfs",
@@ -90,6 +95,7 @@ TEST_CASE("the three doors make the same options") {
   CHECK(flags.nvme == std::vector<NvmeDir>{{"/d", 10ULL << 30}, {"/e", 0}});
   CHECK(flags.staging == 512ULL << 20);
   CHECK(flags.chunk == 1ULL << 20);
+  CHECK(flags.record_chunks == std::vector<RecordChunk>{{"*.h5", 256 << 10}, {"a=b/*", 64 << 10}});
   CHECK(flags.io == IoKind::threads);
   CHECK(flags.pfs_concurrency == 7);
   CHECK(flags.fuse_threads == 3);
@@ -176,6 +182,9 @@ TEST_CASE("bad options give one line that names where, what and what would be ri
   CHECK_THAT(list_error("chunk=5000"), Contains("multiple of 4096"));
   CHECK_THAT(list_error("chunk=32K"), Contains("64.0 KiB to 64.0 MiB"));
   CHECK_THAT(list_error("chunk=128M"), Contains("64.0 KiB to 64.0 MiB"));
+  CHECK_THAT(list_error("record-chunk=*.h5"), Contains("not of the form GLOB=SIZE"));
+  CHECK_THAT(list_error("record-chunk==64K"), Contains("not of the form GLOB=SIZE"));
+  CHECK_THAT(list_error("record-chunk=*.h5=32K"), Contains("64.0 KiB to 64.0 MiB"));
   CHECK_THAT(list_error("io=fast"), Contains("-o io: 'fast' is not one of auto, uring, threads"));
   CHECK_THAT(list_error("check=some"), Contains("full, directories"));
   CHECK_THAT(list_error("log-level=loud"), Contains("not one of debug, info"));

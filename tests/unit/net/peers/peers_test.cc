@@ -67,6 +67,66 @@ TEST_CASE("each byte leaves the PFS once also while copies are not there yet") {
   CHECK(not_here > 0);
 }
 
+TEST_CASE("of a chunk that lives elsewhere only the part that is wanted is asked for") {
+  constexpr uint64_t kRecord = 8192;
+  NodesOptions options;
+  options.files = 3;
+  options.least_bytes = options.most_bytes = 100 * kRecord;
+  options.chunk_size = 256 << 10;
+  options.record_chunks = {{"f10001", 64 << 10}};
+  PeerNodes nodes(options);
+  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  Tally tally;
+  uint64_t elsewhere = 0;  // records times nodes that are not their home
+  for (uint32_t f = 0; f < options.files; ++f) {
+    const FileId file = *nodes.catalog->find("f" + std::to_string(10000 + f));
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      for (uint64_t record = 0; record < 100; ++record) {
+        tally.acquire_range(nodes, n, file, record * kRecord, kRecord);
+        if (nodes.catalog->chunk_at(file, record * kRecord).value % nodes.size() != n) ++elsewhere;
+      }
+    }
+  }
+  REQUIRE(eventually([&] { return tally.all_answered(); }));
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+  CHECK(tally.from_peers == elsewhere);
+  CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
+  uint64_t bytes_in = 0;
+  for (size_t n = 0; n < nodes.size(); ++n) bytes_in += nodes[n].metrics.peers_bytes_in.value();
+  CHECK(bytes_in == elsewhere * kRecord);
+}
+
+TEST_CASE("who asks for bytes that no chunk has is refused") {
+  NodesOptions options;
+  options.nodes = 2;
+  options.files = 1;
+  options.least_bytes = options.most_bytes = 100'000;
+  PeerNodes nodes(options);
+  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
+  const uint32_t last = nodes.catalog->chunk_count() - 1;
+  const uint32_t length = nodes.catalog->range(ChunkId(last)).length;
+  wire::ChunkRequests requests;
+  for (const auto& [chunk, offset, bytes] : {std::tuple{last, 0U, length + 1},
+                                             {last, length, 1U},
+                                             {last, length - 1, 2U},
+                                             {last, 1U, kMost},
+                                             {last, kMost, kMost},
+                                             {last, kMost, 1U},
+                                             {last + 1, 0U, 1U},
+                                             {kMost, 0U, 1U}}) {
+    const auto id = static_cast<uint32_t>(requests.list.size());
+    requests.list.push_back({id, ChunkId(chunk), offset, bytes, 0, {}, true});
+  }
+  REQUIRE(nodes.network.endpoint(NodeId(0)).send(NodeId(1), wire::encode(requests)));
+  CHECK(eventually([&] { return nodes[1].metrics.peers_refused.value() == requests.list.size(); }));
+  CHECK(nodes[1].metrics.peers_bytes_out.value() == 0);
+  CHECK(nodes.total_pfs_bytes() == 0);
+}
+
 TEST_CASE("chunks are served from NVMe, and nodes that all do so do not block each other") {
   NodesOptions options;
   options.nodes = 4;
