@@ -4,6 +4,8 @@
 #include <array>
 #include <tuple>
 
+#include "plan/sequence/shared_chunks.h"
+
 namespace clairfs {
 namespace {
 
@@ -41,10 +43,45 @@ void JobUses::number_chunks(const SampleIndex& index) {
   }
 }
 
-void JobUses::begin_epoch(const EpochSequence& sequence, const SampleIndex& index) {
-  if (index_ == &index && epoch_ == sequence.epoch() && !epochs_.empty()) return;
-  if (index_ != &index) number_chunks(index);
+/// By file: whether samples of the index share a chunk of it.
+std::vector<bool> JobUses::files_of_records(const SampleIndex& index) const {
+  const auto shared = SharedChunks::make(index, *catalog_);
+  if (!shared) return {};
+  std::vector<bool> files(catalog_->size());
+  for (FileId file(0); file.value < catalog_->size(); ++file.value) {
+    const Catalog::Chunks range = catalog_->chunks(file);
+    for (uint32_t i = 0; i < range.count && !files[file.index()]; ++i)
+      files[file.index()] = shared->contains(ChunkId(range.first.value + i));
+  }
+  return files;
+}
+
+bool JobUses::add_records(const SampleIndex& index) {
+  if (index_ == &index) return only_records_;
   index_ = &index;
+  epoch_.reset();
+  number_chunks(index);
+  const std::vector<bool> files = files_of_records(index);
+  only_records_ = !files.empty();
+  if (files.empty()) return false;
+  settled_ = false;
+  records_.resize(chunks());
+  const auto note = [&](const ByteRange& range) {
+    if (range.length == 0) return;
+    if (!files[range.file.index()]) return void(only_records_ = false);
+    const uint32_t last = catalog_->chunk_at(range.file, range.offset + range.length - 1).value;
+    for (uint32_t c = catalog_->chunk_at(range.file, range.offset).value; c <= last; ++c) records_[c] = true;
+  };
+  for (uint32_t sample = 0; sample < index.size(); ++sample) {
+    for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) note(index.range(sample, piece));
+  }
+  for (const ByteRange& range : index.shared_ranges()) note(range);
+  return only_records_;
+}
+
+void JobUses::begin_epoch(const EpochSequence& sequence, const SampleIndex& index) {
+  add_records(index);
+  if (epoch_ == sequence.epoch()) return;
   epoch_ = sequence.epoch();
   base_ += longest_;
   longest_ = 0;
@@ -75,6 +112,7 @@ void JobUses::add(const EpochSequence& sequence, const SampleIndex& index, NodeI
   longest_ = std::max<uint64_t>(longest_, sequence.length());
   auto& users = epochs_.back();
   for_each_touch(sequence, index, [&](ChunkId chunk, uint32_t position) {
+    if (of_records(chunk)) return;
     if (!all_used_before_) keep_first_use(chunk, position);
     uint16_t& user = users[chunk.index()];
     if (user == kNobody) {
@@ -111,6 +149,9 @@ void JobUses::settle_now() const {
     for (size_t c = 0; c < totals_.size(); ++c) totals_[c] += users[c] != kNobody ? 1U : 0U;
   }
   for (const Repeat& repeat : repeats_) totals_[repeat.chunk.index()] += repeat.count;
+  for (size_t c = 0; c < records_.size(); ++c) {  // another plan may have it as a sample
+    if (records_[c]) totals_[c] = 0;
+  }
 }
 
 void JobUses::merge_repeats() const {
@@ -181,6 +222,9 @@ std::vector<uint32_t> JobUses::uses_of(NodeId node) const {
   for (const Repeat& repeat : repeats_) {
     if (repeat.node == node) counts[repeat.chunk.index()] += repeat.count;
   }
+  for (size_t c = 0; c < records_.size(); ++c) {
+    if (records_[c]) counts[c] = 0;
+  }
   return counts;
 }
 
@@ -188,7 +232,7 @@ uint64_t JobUses::memory_bytes() const {
   return sizeof(*this) + epochs_.size() * first_uses_.size() * sizeof(uint16_t) +
          (totals_.capacity() + first_uses_.capacity() + chunk_of_sample_.capacity() + again_.capacity()) *
              sizeof(uint32_t) +
-         (repeats_.capacity() + fresh_repeats_.capacity()) * sizeof(Repeat);
+         records_.capacity() / 8 + (repeats_.capacity() + fresh_repeats_.capacity()) * sizeof(Repeat);
 }
 
 }  // namespace clairfs

@@ -1,12 +1,16 @@
 // What placement looks at: how often each node uses each chunk, and when the job uses it first.
 //
 // In the common case a chunk is used once in an epoch, by one node: two bytes a chunk and epoch name that
-// node. What comes on top (a chunk of many samples, sampling with replacement, padding) is kept as counts by
-// chunk and node.
+// node. What comes on top (sampling with replacement, padding) is kept as counts by chunk and node.
+//
+// Files in which samples share chunks are another matter: records. Every node comes to nearly all of their
+// chunks, and none to one of them much more than the others do. So their uses are not counted, only which of
+// their chunks are used.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "cache/base/types.h"
@@ -29,13 +33,20 @@ class JobUses {
   /// chunk that one sample touches twice in a row counts once. Nodes beyond nodes() are left out. Takes time
   /// in the order of the touches. Several plans may be added one after the other.
   void add(const EpochSequence& sequence, const SampleIndex& index, NodeId node);
+  /// Notes which chunks of records a plan uses, which add() does too, for its `index`. True if it uses no
+  /// others, so that add() has nothing to count. Takes time in the order of the samples.
+  bool add_records(const SampleIndex& index);
   /// Lets go of what only add() needs.
   void finish();
 
   uint32_t nodes() const { return nodes_; }
   uint32_t chunks() const { return static_cast<uint32_t>(first_uses_.size()); }
+  /// Whether the chunk is one of records that are used.
+  bool of_records(ChunkId chunk) const { return !records_.empty() && records_[chunk.index()]; }
+  /// Whether any node uses the chunk.
+  bool used(ChunkId chunk) const { return of_records(chunk) || total(chunk) > 0; }
   uint32_t uses(ChunkId chunk, NodeId node) const;
-  /// Uses by all nodes.
+  /// Uses by all nodes; 0 for chunks of records.
   uint32_t total(ChunkId chunk) const {
     settle();
     return totals_[chunk.index()];
@@ -70,6 +81,7 @@ class JobUses {
 
   void begin_epoch(const EpochSequence& sequence, const SampleIndex& index);
   void number_chunks(const SampleIndex& index);
+  std::vector<bool> files_of_records(const SampleIndex& index) const;
   template <class Visit>
   void for_each_touch(const EpochSequence& sequence, const SampleIndex& index, Visit&& visit) const;
   void keep_first_use(ChunkId chunk, uint32_t position);
@@ -85,6 +97,7 @@ class JobUses {
   uint32_t nodes_;
 
   std::vector<std::vector<uint16_t>> epochs_;  // by epoch and chunk: the node that used it first, or kNobody
+  std::vector<bool> records_;                  // by chunk: of_records(); empty: none is
   std::vector<uint32_t> first_uses_;           // by chunk: position since the first epoch's begin
   uint32_t unused_;                            // chunks
 
@@ -97,7 +110,8 @@ class JobUses {
 
   // Where add() is.
   const SampleIndex* index_ = nullptr;
-  Epoch epoch_;
+  bool only_records_ = false;              // the index has no other chunks
+  std::optional<Epoch> epoch_;             // of the index; nothing: none yet
   uint64_t base_ = 0;                      // position of the epoch's begin
   uint64_t longest_ = 0;                   // of the epoch's sequences
   bool all_used_before_ = false;           // every chunk, in an earlier epoch

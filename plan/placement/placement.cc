@@ -11,7 +11,7 @@ Placement::Placement(PlacementTable table, std::shared_ptr<const JobUses> uses)
     : table_(std::move(table)), uses_(std::move(uses)) {
   for (uint32_t c = 0; c < table_.chunks(); ++c) {
     const ChunkId chunk(c);
-    if (!table_.home(chunk) && uses_->total(chunk) > 0) homeless_bytes_ += table_.length(chunk);
+    if (!table_.home(chunk) && uses_->used(chunk)) homeless_bytes_ += table_.length(chunk);
   }
 }
 
@@ -22,10 +22,13 @@ Placement Placement::make(const Catalog& catalog, JobUses uses, std::span<const 
   PlacementTable table(catalog, capacities);
   if (rule == PlacementRule::nopfs) {
     place_as_nopfs(table, *shared);
+    place_segments(table, *shared);
   } else {
     place_homes(table, *shared);
+    place_segments(table, *shared);
     place_copies(table, *shared);
   }
+  copy_segments(table, *shared);
   return {std::move(table), shared};
 }
 

@@ -7,6 +7,9 @@
 // holds copies of what a node uses most. A pure function of its inputs: all nodes compute the same without a
 // message.
 //
+// Chunks of records are used by all nodes alike. They come after those of whole samples: each node is home to
+// a part of them from end to end, as large as its room allows, and reads it from the PFS in that order.
+//
 // After N. Dryden et al., "Clairvoyant Prefetching for Distributed Machine Learning I/O" (NoPFS), SC'21,
 // section 5.1, which gives every chunk to every node that reads it often and so may leave chunks without any
 // holder.
@@ -55,13 +58,14 @@ class Placement {
 
   uint32_t nodes() const { return table_.nodes(); }
   /// Whether any plan that was looked at uses the chunk.
-  bool covers(ChunkId chunk) const { return uses_->total(chunk) > 0; }
+  bool covers(ChunkId chunk) const { return uses_->used(chunk); }
   std::optional<Home> home(ChunkId chunk) const;
   /// Tier::none if that node does not keep the chunk; else where, as its home or as a copy.
   Tier tier_at(NodeId node, ChunkId chunk) const { return table_.tier(chunk, node); }
   /// The nodes that keep it, its home first.
   std::vector<NodeId> holders(ChunkId chunk) const;
   /// The node's home chunks in the order of the job's first use of them: what it reads from the PFS first.
+  /// Those of records come last, in the order of their file.
   std::vector<ChunkId> warm_up_order(NodeId node) const;
   /// The chunks that the node keeps though another is their home, in the same order.
   std::vector<ChunkId> copies(NodeId node) const;

@@ -35,7 +35,7 @@
 #include "cache/base/mutex.h"
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/tier_policy.h"
-#include "plan/retention/shared_chunks.h"
+#include "plan/sequence/shared_chunks.h"
 #include "plan/sequence/horizon.h"
 
 namespace clairfs {

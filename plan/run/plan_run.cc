@@ -161,6 +161,7 @@ Result<EpochSequence> PlanRun::sequence_of(const PlanSpec& spec, Epoch epoch, No
 }
 
 Status PlanRun::add_uses(JobUses& uses, uint64_t epochs) const {
+  if (uses.add_records(*index_)) return {};
   auto sequence = make_sequence(resolved_, source_, *index_);
   if (!sequence) return sequence.error();
   for (uint64_t i = 0; i < epochs; ++i) {

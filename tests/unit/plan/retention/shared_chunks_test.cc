@@ -1,4 +1,4 @@
-#include "plan/retention/shared_chunks.h"
+#include "plan/sequence/shared_chunks.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,6 +7,7 @@
 
 #include "plan/retention/next_use_policy.h"
 #include "tests/support/catch.h"
+#include "tests/support/record_index.h"
 #include "tests/support/staging_fixture.h"
 
 using namespace clairfs;
@@ -14,37 +15,8 @@ using namespace clairfs;
 namespace {
 
 constexpr uint32_t kSharedChunk = 16 << 10;
-const FileId kRecordFile(1);
 const OrderId kRecordsOrder(1);
 const OrderId kFilesOrder(2);
-
-/// Records of equal size in a row after a header, in the catalog's first file; then so many of the files that
-/// follow, each a sample.
-class RecordIndex final : public SampleIndex {
- public:
-  RecordIndex(std::shared_ptr<const Catalog> catalog, uint64_t header, uint64_t bytes, uint32_t records,
-              uint32_t files = 0)
-      : catalog_(std::move(catalog)), header_(header), bytes_(bytes), records_(records), files_(files) {}
-
-  std::string_view format() const override { return "records"; }
-  uint32_t size() const override { return records_ + files_; }
-  uint32_t range_count(uint32_t) const override { return 1; }
-  ByteRange range(uint32_t sample, uint32_t) const override {
-    if (sample < records_) return {kRecordFile, header_ + sample * bytes_, bytes_};
-    const FileId file(kRecordFile.value + 1 + sample - records_);
-    return {file, 0, catalog_->stamp(file).size};
-  }
-  void samples_of(FileId, uint64_t, uint64_t, const std::function<void(uint32_t)>&) const override {}
-  std::string path(uint32_t sample) const override { return std::to_string(sample); }
-  uint64_t memory_bytes() const override { return 0; }
-
- private:
-  const std::shared_ptr<const Catalog> catalog_;
-  const uint64_t header_;
-  const uint64_t bytes_;
-  const uint32_t records_;
-  const uint32_t files_;
-};
 
 /// The shuffled epochs of a plan, all of them, and what of them is known in epoch e: that one and the next.
 struct ShuffledPlan {
@@ -220,7 +192,7 @@ TEST_CASE("a shared chunk is not brought in for room that is too small for it") 
   NextUsePolicy policy(*catalog);
   policy.kept(catalog->chunks(FileId(2)).first, Tier::ram);  // of no plan
   policy.set_horizon(kRecordsOrder, plan.horizon(0), 0);
-  const ChunkId chunk = catalog->chunks(kRecordFile).first;
+  const ChunkId chunk = catalog->chunks(RecordIndex::kFile).first;
   for (int time = 0; time < 2; ++time) {
     CHECK(!policy.would_keep(chunk, kSharedChunk, {}, {}));
     CHECK(policy.would_keep(chunk, kSharedChunk, {kSharedChunk / 2, 0}, {}));
@@ -234,7 +206,7 @@ TEST_CASE("a shared chunk is kept until its last use, and not brought in for the
   const ShuffledPlan plan(index, *catalog, 1, 5);
   NextUsePolicy policy(*catalog);
   policy.set_horizon(kRecordsOrder, plan.horizon(0), 0);
-  const auto first_chunk = catalog->chunks(kRecordFile).first;
+  const auto first_chunk = catalog->chunks(RecordIndex::kFile).first;
   const auto uses = plan.epochs[0]->uses->uses(first_chunk);
   REQUIRE(uses.size() == 4);
   const TierSpace room{kSharedChunk, 0};

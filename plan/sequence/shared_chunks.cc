@@ -1,4 +1,4 @@
-#include "plan/retention/shared_chunks.h"
+#include "plan/sequence/shared_chunks.h"
 
 #include <cstdint>
 #include <utility>
