@@ -109,12 +109,14 @@ struct Staging::Lane {
   uint64_t dropped = 0;
   uint64_t staged = 0;
   uint64_t fetched = 0;
-  uint64_t filled = 0;                              // tiers have been filled up to here, beyond `fetched`
-  std::deque<std::shared_ptr<Unit>> units;          // of [staged, fetched), in order
-  std::shared_ptr<Unit> newest;                     // the last that was among them and has bytes
-  size_t asked = 0;                                 // so many of them have been asked of the cache
-  uint64_t asked_bytes = 0;                         // what they count as in flight
-  bool complete = true;                             // all of it so far has been pushed
+  uint64_t filled = 0;                      // tiers have been filled up to here, beyond `fetched`
+  uint64_t records_filled = 0;              // of records: samples before this number are done in this round,
+  uint64_t fills_until = 0;                 // which then has filled up to here
+  std::deque<std::shared_ptr<Unit>> units;  // of [staged, fetched), in order
+  std::shared_ptr<Unit> newest;             // the last that was among them and has bytes
+  size_t asked = 0;                         // so many of them have been asked of the cache
+  uint64_t asked_bytes = 0;                 // what they count as in flight
+  bool complete = true;                     // all of it so far has been pushed
   std::deque<std::pair<uint64_t, uint64_t>> costs;  // of [front, fetched): position, bytes
   uint64_t window_bytes = 0;                        // their sum
   uint64_t oversize_bytes = 0;  // of a sample in it that is left to the reader for its size

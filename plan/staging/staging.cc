@@ -337,6 +337,7 @@ void Staging::restart(Lane& lane, uint64_t position) {
   lane.asked_bytes = 0;
   lane.complete = true;
   lane.front = lane.safe = lane.staged = lane.fetched = lane.filled = lane.dropped = position;
+  lane.records_filled = 0;
   lane.chooser.restart(position);
   lane.costs.clear();
   lane.window_bytes = lane.oversize_bytes = 0;
@@ -555,13 +556,33 @@ void Staging::pop_unit(Lane& lane) {
   lane.units.pop_front();
 }
 
+/// The next sample that tiers may be filled with; nothing: all have been. Samples come in the order of their
+/// use, but records in that of their numbers, which is mostly that of their file: nearly all chunks of a file
+/// are used in the first part of an epoch, and the source reads chunks that follow one another at once.
+std::optional<uint32_t> Staging::next_to_fill(Lane& lane) {
+  const uint64_t end = lane.horizon.end();
+  lane.filled = std::max(lane.filled, lane.fetched);
+  if (lane.filled >= end) return std::nullopt;
+  if (!lane.plan->of_records) return lane.horizon.sample_at(lane.filled);
+  if (lane.records_filled == 0) lane.fills_until = end;
+  if (lane.records_filled < lane.reader->index().size()) return lane.records_filled;
+  lane.records_filled = 0;
+  lane.filled = std::exchange(lane.fills_until, end);  // uses that became known meanwhile take another round
+  return lane.filled < end ? std::optional(lane.records_filled) : std::nullopt;
+}
+
 /// Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
 /// more to do at once.
 bool Staging::fill_tiers(Lane& lane) {
-  lane.filled = std::max(lane.filled, lane.fetched);
-  for (uint64_t n = 0; lane.filled < lane.horizon.end(); ++lane.filled, ++n) {
+  uint64_t n = 0;
+  for (auto next = next_to_fill(lane); next; next = next_to_fill(lane), ++n) {
     if (n == kFillsPerStep) return true;
-    const uint32_t sample = lane.horizon.sample_at(lane.filled);
+    const uint32_t sample = *next;
+    uint64_t& done = lane.plan->of_records ? lane.records_filled : lane.filled;
+    if (lane.plan->of_records && !lane.horizon.uses_within(sample, lane.fetched, lane.horizon.end())) {
+      ++done;
+      continue;
+    }
     const uint64_t bytes_next = page_bytes(lane.reader->index(), sample);
     const uint64_t most = 2 * most_in_flight_ / kFillDivisor;
     const auto too_much = [bytes_next](uint64_t under_way, uint64_t limit) {
@@ -582,7 +603,7 @@ bool Staging::fill_tiers(Lane& lane) {
       const uint64_t bytes = round_to_pages(length);
       shared_->fill_bytes.fetch_add(bytes);
       lane.fill_bytes->fetch_add(bytes);
-      cache_.acquire(chunk, {Urgency::Kind::fill, lane.filled - lane.front},
+      cache_.acquire(chunk, {Urgency::Kind::fill, lane.plan->of_records ? sample : lane.filled - lane.front},
                      [shared = shared_, filling = lane.fill_bytes, bytes](const Result<AcquiredChunk>&) {
                        filling->fetch_sub(bytes);
                        shared->fill_bytes.fetch_sub(bytes);
@@ -593,6 +614,7 @@ bool Staging::fill_tiers(Lane& lane) {
       if (behind) look_again_ = kCatchUpPeriod;
       return false;
     }
+    ++done;
   }
   return false;
 }

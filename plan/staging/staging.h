@@ -122,6 +122,7 @@ class Staging {
   bool push_arrived(Lane& lane);
   bool push_common(PlanLanes& plan);
   void list_common(PlanLanes& plan) const;
+  static std::optional<uint32_t> next_to_fill(Lane& lane);
   bool fill_tiers(Lane& lane);
   uint64_t bytes_to_keep(const PlanRun& run) const;
   uint64_t cost_of(const Lane& lane, uint64_t position) const;

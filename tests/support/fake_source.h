@@ -38,6 +38,7 @@ class FakeSource final : public ChunkSource {
     files_.push_back(request.file);
     const Urgency urgency = request.demand->now();
     if (urgency.kind == Urgency::Kind::prefetch) deadlines_.push_back(urgency.deadline);
+    if (urgency.kind == Urgency::Kind::fill) fills_.push_back(request.offset);
     if (stopped_) {
       lock.unlock();
       request.done(Error{ECANCELED, "stopped"});
@@ -119,6 +120,11 @@ class FakeSource final : public ChunkSource {
     MutexLock lock(mutex_);
     return deadlines_;
   }
+  /// Where in their files the fetches begin that fill tiers, in the order in which they were asked for.
+  std::vector<uint64_t> fills() {
+    MutexLock lock(mutex_);
+    return fills_;
+  }
   /// Of all fetches, in the order in which they were asked for.
   std::vector<FileId> files() {
     MutexLock lock(mutex_);
@@ -141,6 +147,7 @@ class FakeSource final : public ChunkSource {
   std::deque<FetchRequest> pending_ GUARDED_BY(mutex_);
   std::vector<FileId> files_ GUARDED_BY(mutex_);
   std::vector<uint64_t> deadlines_ GUARDED_BY(mutex_);
+  std::vector<uint64_t> fills_ GUARDED_BY(mutex_);
   bool stopped_ GUARDED_BY(mutex_) = false;
   std::optional<TaskThread> thread_;  // last: uses the others
 };

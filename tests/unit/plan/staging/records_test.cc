@@ -1,4 +1,6 @@
 // Staging over samples that are records of one file.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "tests/support/catch.h"
@@ -11,9 +13,10 @@ namespace {
 constexpr uint64_t kHeaderBytes = 77;
 
 struct RecordsFixture : StagingFixture {
-  RecordsFixture(uint64_t count, uint64_t size, const std::string& plan, uint64_t budget, uint64_t ram = 0)
+  RecordsFixture(uint64_t count, uint64_t size, const std::string& plan, uint64_t budget, uint64_t ram = 0,
+                 uint32_t chunk_size = 4 << 20)
       : StagingFixture(
-            {.sizes = {kHeaderBytes + count * size}, .budget = budget, .ram = ram},
+            {.sizes = {kHeaderBytes + count * size}, .budget = budget, .ram = ram, .chunk_size = chunk_size},
             fmt::format("format=raw file=f10000 record={} header={} ", size, kHeaderBytes) + plan) {}
 
   ByteRange record_at(uint64_t position) {
@@ -103,6 +106,16 @@ TEST_CASE("records of which many share a page are followed by a small window") {
   CHECK(status.realignments == 0);
   CHECK(f.unseen <= 2 * count / 500);
   CHECK(requests <= 2 * count / 10);
+}
+
+TEST_CASE("tiers are filled with records in the order of their file") {
+  constexpr uint64_t kCount = 4000;
+  RecordsFixture f(kCount, 5001, "seed=3 epochs=2", 1 << 20, 64 << 20, 64 << 10);
+  f.settle();
+  const std::vector<uint64_t> fills = f.source.fills();
+  CHECK(fills.size() > 100);
+  CHECK(std::is_sorted(fills.begin(), fills.end()));
+  CHECK(f.source.bytes == f.bytes());  // each once
 }
 
 TEST_CASE("records of a file that fits the budget are pushed once and followed over epochs") {
