@@ -109,13 +109,13 @@ class PlanManager {
   std::string text_of_folder(std::string_view folder) const;
   /// The texts of all plans, as registered, one a line.
   std::string texts() const;
-  /// The next `count` files of a plan, one line each. No name: the only plan, or "default"; so for check().
+  /// The next `count` samples of a plan, one line each. No name: the only plan, or "default"; so for check().
   /// Errors: ENOENT; EAGAIN while it is made.
   Result<std::string> next(const std::string& given, uint64_t count) const;
   /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: as next().
   Result<std::string> check(const std::string& given) const;
-  /// When the file is read next: "plan=default epoch=3 position=1234 in=567 samples"; empty if never as far
-  /// as is known.
+  /// When the file is read next: "plan=default epoch=3 position=1234 in=567", the last in samples, and
+  /// " sample=train.lmdb[12345]" where samples are parts of files; empty if never as far as is known.
   std::string next_use(FileId file) const;
   /// What any cache has to read from the source for the epochs that the plans have begun, if `homeless_bytes`
   /// of what they use can be kept nowhere: S + (E-1) times that. Plans are taken to share their files. 0

@@ -101,6 +101,32 @@ nlohmann::ordered_json divergence_json(const PlanRun& run) {
   return json;
 }
 
+bool has_bytes_of(const SampleIndex& index, uint32_t sample, FileId file) {
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
+    const ByteRange range = index.range(sample, piece);
+    if (range.file == file && range.length > 0) return true;
+  }
+  return false;
+}
+
+/// The first position from `front` on that touches the file. A file of records has very many chunks, but
+/// hardly ever has to be looked for further than this: a thread that answers the kernel asks.
+std::optional<uint64_t> next_use_of(FileId file, const Catalog& catalog, const Horizon& horizon,
+                                    uint64_t front) {
+  constexpr uint64_t kSoon = 4096;
+  const uint64_t soon = std::min(horizon.end(), front + kSoon);
+  for (uint64_t position = front; position < soon; ++position) {
+    if (has_bytes_of(*horizon.index, horizon.sample_at(position), file)) return position;
+  }
+  std::optional<uint64_t> next;
+  const Catalog::Chunks chunks = catalog.chunks(file);
+  for (uint32_t c = 0; c < chunks.count; ++c) {
+    const auto use = horizon.next_use(ChunkId(chunks.first.value + c), front);
+    if (use && (!next || *use < *next)) next = use;
+  }
+  return next;
+}
+
 }  // namespace
 
 std::string state_of(const PlanMaking& making) {
@@ -267,21 +293,27 @@ Result<std::string> PlanManager::check(const std::string& given) const {
 
 // Of the reader that comes to it soonest.
 std::string PlanManager::next_use(FileId file) const {
-  const Catalog::Chunks chunks = parts_.dataset.catalog->chunks(file);
   const auto all = runs();
   for (const auto& [name, run] : *all) {
-    std::optional<std::pair<uint64_t, PlanPosition>> next;
+    struct Next {
+      uint64_t in;
+      PlanPosition place;
+      uint32_t sample;
+    };
+    std::optional<Next> next;
     for (const auto& reader : run->readers()) {
       const Horizon horizon = reader->horizon();
       const uint64_t front = reader->tracker().front();
-      for (uint32_t c = 0; horizon.covers(front) && c < chunks.count; ++c) {
-        const auto use = horizon.next_use(ChunkId(chunks.first.value + c), front);
-        if (use && (!next || *use - front < next->first)) next = {*use - front, horizon.place(*use)};
-      }
+      if (!horizon.covers(front)) continue;
+      const auto use = next_use_of(file, *parts_.dataset.catalog, horizon, front);
+      if (use && (!next || *use - front < next->in))
+        next = {*use - front, horizon.place(*use), horizon.sample_at(*use)};
     }
     if (!next) continue;
-    return fmt::format("plan={} epoch={} position={} in={}", name, next->second.epoch.value,
-                       next->second.position, next->first);
+    std::string text = fmt::format("plan={} epoch={} position={} in={}", name, next->place.epoch.value,
+                                   next->place.position, next->in);
+    if (run->index().shares_files()) text += " sample=" + printable(run->index().path(next->sample));
+    return text;
   }
   return "";
 }

@@ -66,8 +66,8 @@ class SampleIndex {
   /// without overlap. What holds samples and nothing else of use is not among it.
   virtual std::span<const ByteRange> shared_ranges() const { return {}; }
 
-  /// For people: the file's path below the catalog's root as the framework names it, with "#number" of the
-  /// sample where it is one of several.
+  /// For people: the file's path below the catalog's root as the framework names it, and where it holds
+  /// several samples the number of this one, as an element of an array is written: "train.lmdb[12345]".
   virtual std::string path(uint32_t sample) const = 0;
 
   /// Equal on two nodes that found the same samples in their files; 0 where the catalog alone says where they

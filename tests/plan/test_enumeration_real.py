@@ -148,7 +148,7 @@ def test_npy_rows(tmp_path, dtype):
     numpy.save(tmp_path / "x.npy", array)
     numpy.save(tmp_path / "fortran.npy", numpy.asfortranarray(array))
     numpy.save(tmp_path / "objects.npy", array.astype(object))
-    assert order_of(f"shuffle=false file=x.npy root={tmp_path}") == [b"x.npy#%d" % i for i in range(7)]
+    assert order_of(f"shuffle=false file=x.npy root={tmp_path}") == [b"x.npy[%d]" % i for i in range(7)]
     assert order_of(f"shuffle=false file=fortran.npy root={tmp_path}") is None
     assert order_of(f"shuffle=false file=objects.npy root={tmp_path}") is None
 

@@ -4,7 +4,9 @@ byte is the source's, and what a reader finds pushed costs it no request."""
 import hashlib
 import json
 import mmap
+import os
 import random
+import re
 import subprocess
 import sys
 
@@ -100,6 +102,29 @@ def test_pushed_before_it_is_read(tmp, reader, shuffle, count, size):
     reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
     print(reader, count, size, reads, stats["reads"], stats["pfs"]["bytes"] / total, stats["staging"])
     assert reads <= stats["staging"]["sentinels"] + 10
+
+
+def test_records_are_named_as_elements_of_their_file(tmp):
+    (tmp / "src").mkdir()
+    text, job, records = write_lmdb(tmp / "src", 300, SMALL)
+    text += " " + sampler(True, batch=8, seed=3, epochs=2)
+    words = [clairmount.binary(), "plan", "order", f"{text} root='{tmp / 'src'}'", "--rank", "0", "--epoch", "0"]
+    run = lambda *words: subprocess.run(words, check=True, capture_output=True, timeout=60, text=True).stdout  # noqa: E731
+    order = [int(i) for i in run(*words).split()]
+    named = [f"rows.lmdb[{i}]" for i in order]
+    assert run(*words, "--paths").split() == named
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "8M") as mount:
+        register(mount, text)
+        assert run(clairmount.binary(), "plan", "show", str(mount.path), "--next", "9").split() == named[:9]
+        next_use = os.getxattr(mount.path / "rows.lmdb", "user.clairfs.next_use").decode()
+        assert next_use == f"plan=default epoch=0 position=0 in=0 sample={named[0]}"
+        read = records_job.READERS["lmdb"]({**records_job.DEFAULTS, "path": str(mount.path / "rows.lmdb")})
+        for i in range(300):  # another order
+            assert read(i) == records[i]
+        clairmount.wait_until(lambda: "divergence" in plan(mount), "the reader is seen to go another way")
+        said = subprocess.run([clairmount.binary(), "plan", "check", mount.path], capture_output=True, timeout=60, text=True)
+        assert re.search(r"expected rows\.lmdb\[\d+\], saw rows\.lmdb\[\d+\]", said.stdout), said.stdout
+        del read
 
 
 def ready(mount, read, total):

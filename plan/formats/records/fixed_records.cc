@@ -57,7 +57,7 @@ void FixedRecords::samples_of(FileId file, uint64_t offset, uint64_t length,
 }
 
 std::string FixedRecords::path(uint32_t sample) const {
-  return fmt::format("{}#{}", catalog_->path(part_of(sample).file), sample);
+  return fmt::format("{}[{}]", catalog_->path(part_of(sample).file), sample);
 }
 
 uint64_t FixedRecords::memory_bytes() const {

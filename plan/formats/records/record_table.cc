@@ -161,7 +161,7 @@ void RecordTable::note_identity() {
 
 std::string RecordTable::path(uint32_t sample) const {
   const std::string file = range_count(sample) == 0 ? "" : catalog_->path(range(sample, 0).file);
-  return fmt::format("{}#{}", file, sample);
+  return fmt::format("{}[{}]", file, sample);
 }
 
 uint64_t RecordTable::memory_bytes() const {

@@ -266,7 +266,7 @@ TEST_CASE("npy: a row is a byte range") {
   CHECK(index->size() == 1000);
   CHECK(index->range(999, 0).offset == start + 999 * 60);
   CHECK(index->range(999, 0).length == 60);
-  CHECK(index->path(7) == "d/x.npy#7");
+  CHECK(index->path(7) == "d/x.npy[7]");
   size_t touched = 0;
   size_t straddling = 0;
   for (uint32_t row = 0; row < 1000; ++row) {

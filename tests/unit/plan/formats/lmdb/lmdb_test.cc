@@ -116,7 +116,7 @@ TEST_CASE("lmdb: values in leaves and beside them, and what is shared") {
   CHECK((*index)->range(0, 0).length == 100);
   CHECK((*index)->range(2, 0).offset == 6 * kPage + 16);
   CHECK((*index)->range(2, 0).length == 5000);
-  CHECK((*index)->path(3) == "x#3");
+  CHECK((*index)->path(3) == "x[3]");
   // Metas and the branch, the leaf that leads elsewhere; the value that is no sample. Not the leaf of
   // samples.
   const auto shared = (*index)->shared_ranges();

@@ -73,7 +73,7 @@ TEST_CASE("ranges: several a sample, several files, names with blanks") {
                                                           "d/c:50+0 d/c:0+7", "d/a b.bin:900+100"});
   CHECK(index.format() == "ranges");
   CHECK(index.read_block() == kBufferedBlock);
-  CHECK(index.path(3) == "d/a b.bin#3");
+  CHECK(index.path(3) == "d/a b.bin[3]");
   CHECK(index.shares_files());
   CHECK(found_at(source, index, "d/a b.bin", 50, 200) == Samples{0, 1});
   CHECK(found_at(source, index, "d/a b.bin", 100, 200) == Samples{1});
@@ -121,7 +121,7 @@ TEST_CASE("raw: records of one size, counted on from file to file") {
                                                           "p/b.bin:14+7", "p/b.bin:24+7", "q/c.bin:4+7"});
   CHECK(index.format() == "raw");
   CHECK(index.read_block() == kBufferedBlock);
-  CHECK(index.path(5) == "q/c.bin#5");
+  CHECK(index.path(5) == "q/c.bin[5]");
   CHECK(index.memory_bytes() < 1000);
   REQUIRE(index.shared_ranges().size() == 3);
   CHECK(index.shared_ranges()[0].length == 4);

@@ -138,8 +138,8 @@ TEST_CASE("ranges beyond 4 GiB keep their place") {
   check_equal(*table, model);
   CHECK(samples_at(*table, FileId(2), (uint64_t{1} << 42) + (uint64_t{5} << 32) - 1, 10) == Samples{1});
   CHECK(samples_at(*table, FileId(1), 0, 100) == Samples{1});
-  CHECK(table->path(0) == "f0#0");
-  CHECK(table->path(1) == "f1#1");
+  CHECK(table->path(0) == "f0[0]");
+  CHECK(table->path(1) == "f1[1]");
 }
 
 TEST_CASE("a range outside its file is refused, as are files beyond 256 TiB") {
