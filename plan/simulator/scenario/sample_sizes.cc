@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <random>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -9,6 +10,8 @@
 #include "cache/base/printable.h"
 #include "cache/catalog/file.h"
 #include "cache/catalog/scan.h"
+#include "plan/formats/scanned_dataset.h"
+#include "plan/spec/plan_spec.h"
 
 namespace clairfs {
 namespace {
@@ -46,12 +49,34 @@ Result<std::vector<float>> file_sizes(const std::string& path, Logger& log) {
   return sizes;
 }
 
+Result<std::vector<float>> record_sizes(const Scenario& scenario, Logger& log) {
+  const auto refuse = [](const Error& error) {
+    return Error{error.code, "samples.records: " + error.message};
+  };
+  auto plan = parse_plan("shuffle=false " + scenario.records);  // the order is the scenario's
+  if (!plan) return refuse(plan.error());
+  const auto resolved = resolve_plan(std::move(*plan), 1);
+  if (!resolved) return refuse(resolved.error());
+  const auto source = scan_dataset(scenario.path, log);
+  if (!source) return refuse(source.error());
+  const auto index = make_sample_index(*resolved, *source);
+  if (!index) return refuse(index.error());
+  std::vector<float> sizes((*index)->size());
+  for (uint32_t sample = 0; sample < sizes.size(); ++sample) {
+    uint64_t bytes = 0;
+    for (uint32_t piece = 0; piece < (*index)->range_count(sample); ++piece)
+      bytes += (*index)->range(sample, piece).length;
+    sizes[sample] = static_cast<float>(static_cast<double>(bytes) / kMegabyte);
+  }
+  return sizes;
+}
+
 }  // namespace
 
 Result<std::vector<float>> make_sample_sizes(const Scenario& scenario, Logger& log) {
   switch (scenario.size_source) {
     case SizeSource::kPath:
-      return file_sizes(scenario.path, log);
+      return scenario.records.empty() ? file_sizes(scenario.path, log) : record_sizes(scenario, log);
     case SizeSource::kNormal:
       if (scenario.deviation > 0) return normal_sizes(scenario);
       break;

@@ -182,6 +182,8 @@ const Field kFields[] = {
      [](Scenario& s, const ScenarioValue& v) { return take_megabytes(v, kMostSample, s.deviation); }},
     {"samples", "path", Need::kOptional,
      [](Scenario& s, const ScenarioValue& v) { return take_text(v, s.path); }},
+    {"samples", "records", Need::kOptional,
+     [](Scenario& s, const ScenarioValue& v) { return take_text(v, s.records); }},
     {"worker", "compute", Need::kRequired,
      [](Scenario& s, const ScenarioValue& v) { return take_rate(v, s.compute); }},
     {"worker", "preprocess", Need::kRequired,
@@ -283,6 +285,7 @@ std::optional<Conflict> find_conflict(const Scenario& s) {
     if (s.samples == 0) return Conflict{"samples", "count", "missing"};
     if (s.mean == 0) return Conflict{"samples", "mean", "missing, or 0 MB"};
     if (!s.path.empty()) return Conflict{"samples", "path", "is for size = \"path\" only"};
+    if (!s.records.empty()) return Conflict{"samples", "records", "is for size = \"path\" only"};
     if (s.size_source == SizeSource::kFixed && s.deviation != 0) {
       return Conflict{"samples", "deviation", "is for size = \"normal\" only"};
     }

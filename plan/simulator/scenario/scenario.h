@@ -70,6 +70,7 @@ struct Scenario {
   double mean = 0;       ///< mu, MB
   double deviation = 0;  ///< sigma, MB
   std::string path;
+  std::string records;  ///< with kPath: how the samples in its files are numbered, as a plan says it
 
   double compute = 0;          ///< c, MB/s
   double preprocess = 0;       ///< beta, MB/s

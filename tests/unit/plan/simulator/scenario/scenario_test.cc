@@ -93,6 +93,8 @@ TEST_CASE("scenario: keys that are unknown, misplaced or contradict each other a
   CHECK(error_with("count = 4", "count = 1") == "s.toml:10: count: with drop_last there is not one batch");
   CHECK(error_with("size = \"fixed\"", "size = \"path\"") ==
         "s.toml:8: path: missing; size = \"path\" reads the sizes from it");
+  CHECK(error_with("size = \"fixed\"", "size = \"fixed\"\nrecords = \"format=npy\"")
+            .ends_with("records: is for size = \"path\" only"));
   CHECK(error_with("[class.ram]", "[class.staging]").find("s.toml:24: class.staging: ") == 0);
 }
 
@@ -158,4 +160,14 @@ TEST_CASE("sample sizes: fixed, normal without negative ones, and of files") {
   CHECK(*make_sample_sizes(files, log.logger()) == std::vector<float>{0.5F, 1.0F});  // breadth first
   files.path = tree.path() + "/nothing";
   CHECK(!make_sample_sizes(files, log.logger()));
+  files.path = tree.path();
+  files.records = "format=raw file=a/x record=262144";
+  CHECK(*make_sample_sizes(files, log.logger()) == std::vector<float>(4, 0.25F));
+  std::ofstream(tree.at("ranges")) << "0 524288 b\n10 262144 a/x\n";
+  files.records = "format=ranges list=" + tree.at("ranges");
+  CHECK(*make_sample_sizes(files, log.logger()) == std::vector<float>{0.5F, 0.25F});
+  for (const char* wrong : {"format=raw file=c record=5", "format=lmdb file=b keys=cursor", "what=1"}) {
+    files.records = wrong;
+    CHECK(make_sample_sizes(files, log.logger()).error().message.starts_with("samples.records: plan"));
+  }
 }
