@@ -26,6 +26,8 @@ DEFAULTS = {
     "datasets": [],  # HDF5's
     "seed": 0,
     "shuffle": True,
+    "world": 1,  # training ranks, and this one's number
+    "rank": 0,
     "batch": 8,
     "workers": 0,
     "epochs": 2,
@@ -121,7 +123,7 @@ def batches(job, records):
     from torch.utils.data import DataLoader
     from torch.utils.data.distributed import DistributedSampler
 
-    sampler = DistributedSampler(records, num_replicas=1, rank=0, shuffle=job["shuffle"], seed=job["seed"])
+    sampler = DistributedSampler(records, num_replicas=job["world"], rank=job["rank"], shuffle=job["shuffle"], seed=job["seed"])
     loader = DataLoader(records, batch_size=job["batch"], sampler=sampler, num_workers=job["workers"], collate_fn=list,
                         persistent_workers=job["workers"] > 0)
     for epoch in range(job["epochs"]):

@@ -1,0 +1,95 @@
+"""Training on the records of an LMDB by the nodes of a job: each byte leaves the source once where the nodes can keep it,
+and where they cannot, no more than records that nobody keeps are read again."""
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+
+import clairmount
+import pytest
+import records_job
+from clairjob import clairjob
+from clairmount import slowfs, wait_until
+
+lmdb = pytest.importorskip("lmdb")
+pytest.importorskip("torch")
+
+NODES, EPOCHS, BATCH, SEED = 4, 3, 8, 5
+RECORDS, RECORD = 640, 40_000
+CHUNK = 64 << 10  # of one record and a half
+
+
+@pytest.fixture(scope="module")
+def data():
+    """A folder with a database, and a file with the digests of its records."""
+    rng = random.Random(2)
+    values = [rng.randbytes(RECORD) for _ in range(RECORDS)]
+    with clairmount.tempdir() as tmp:
+        (tmp / "src").mkdir()
+        with lmdb.open(str(tmp / "src/rows.lmdb"), subdir=False, map_size=1 << 30, lock=False) as env:
+            for first in range(0, RECORDS, 100):
+                with env.begin(write=True) as txn:
+                    for i in range(first, min(first + 100, RECORDS)):
+                        txn.put(b"%d" % i, values[i])
+        (tmp / "digests").write_text("\n".join(hashlib.sha256(value).hexdigest() for value in values))
+        yield tmp
+
+
+def register_on_all(job):
+    text = (f"format=lmdb file=rows.lmdb keys=decimal sampler=torch.distributed seed={SEED} epochs={EPOCHS} world={NODES} "
+            f"ranks_per_node=1 batch={BATCH}")
+    (job[1].path / ".clairfs/plan").write_text(text + "\n")
+    in_force = lambda node: node.stats()["plan_list"] and "placement" in node.stats()["job"]  # noqa: E731
+    wait_until(lambda: all(in_force(node) for node in job), "the plan is in force on all nodes")
+
+
+def train(job, digests):
+    """A process for each rank, as a launcher starts them; none may see a wrong byte."""
+    said = []
+    for rank, node in enumerate(job):
+        words = {"reader": "lmdb", "path": str(node.path / "rows.lmdb"), "digests": str(digests), "seed": SEED,
+                 "batch": BATCH, "epochs": EPOCHS, "world": NODES, "rank": rank}
+        said.append(subprocess.Popen([sys.executable, records_job.__file__, json.dumps(words)], stdout=subprocess.PIPE))
+    try:
+        for process in said:
+            out, _ = process.communicate(timeout=240)
+            assert json.loads(out) == {"records": EPOCHS * RECORDS // NODES, "wrong": []}
+    finally:
+        for process in said:
+            process.kill()
+            process.wait()
+
+
+def homes(node):
+    return os.getxattr(node.path / "rows.lmdb", "user.clairfs.home").decode()
+
+
+# Of the dataset, in the RAM tiers of all nodes together.
+@pytest.mark.parametrize("share", [1.25, 0.5])
+def test_each_byte_once_and_of_what_is_not_kept_the_records(data, share):
+    size = (data / "src/rows.lmdb").stat().st_size
+    ram = int(share * size / NODES) // CHUNK * CHUNK
+    with slowfs(data / "src", "--attr-timeout", "1000") as slow:
+        options = ["--ram", ram, "--staging", "2M", "--record-chunk", f"*.lmdb={CHUNK}"]
+        with clairjob(slow.path, NODES, *options) as job:
+            slow.command("reset")
+            register_on_all(job)
+            # All nodes number the records, and share out their chunks, alike: one part from end to end for each.
+            assert len({homes(node) for node in job}) == 1
+            assert all(node.stats()["plan_list"][0]["plan"] == job[0].stats()["plan_list"][0]["plan"] for node in job)
+            train(job, data / "digests")
+            for node in job:
+                state = node.stats()["plan_list"][0]
+                assert (state["state"], state["suspensions"], state["out_of_order"]) == ("finished", 0, 0), state
+            kept = NODES * ram
+            read = slow.counters()["bytes"]
+            bound = size + (EPOCHS - 1) * max(0, size - kept)
+            network = job.stat("peers.bytes_in")
+            print(f"share {share}: read {read / bound:.3f} of the bound, {read / size:.3f} S; network {network / size:.3f} S")
+            assert read <= 1.02 * bound
+            assert job.stat("reads.failed") == 0
+            assert network <= 1.1 * min(1, share) * EPOCHS * size * (NODES - 1) / NODES
+            assert network >= 0.5 * min(1, share) * EPOCHS * size * (NODES - 1) / NODES
