@@ -128,8 +128,7 @@ Result<PlanStats::Reads> count_placed(const Dataset& dataset, AccessSequence& se
   if (!placement) return placement.error();
   PlanStats::Reads reads;
   std::vector<bool> warm(dataset.catalog->chunk_count());
-  const auto count = [&](uint32_t node, ChunkId chunk) {
-    const double bytes = dataset.catalog->range(chunk).length;
+  const auto count = [&](uint32_t node, ChunkId chunk, double bytes) {
     const Tier tier = placement->tier_at(NodeId(node), chunk);
     const bool homeless = !placement->home(chunk);
     double& source = tier == Tier::ram    ? reads.local_ram
@@ -139,13 +138,24 @@ Result<PlanStats::Reads> count_placed(const Dataset& dataset, AccessSequence& se
     source += bytes;
     if (homeless || warm[chunk.index()]) return;
     warm[chunk.index()] = true;
-    reads.warm_up += bytes;
+    reads.warm_up += dataset.catalog->range(chunk).length;
+  };
+  const auto count_range = [&](uint32_t node, const ByteRange& range) {
+    const uint64_t end = range.offset + range.length;
+    for (uint64_t at = range.offset; at < end;) {
+      const ChunkId chunk = dataset.catalog->chunk_at(range.file, at);
+      const ChunkRange whole = dataset.catalog->range(chunk);
+      const uint64_t next = std::min(end, whole.offset + whole.length);
+      count(node, chunk, static_cast<double>(next - at));
+      at = next;
+    }
   };
   const Status counted =
       for_each_epoch(sequence, sequence.nodes(), [&](uint32_t node, const EpochSequence& epoch) {
         for (uint32_t at = epoch.first_position(); at < epoch.length(); ++at) {
-          for_each_chunk(*dataset.index, *dataset.catalog, epoch.sample_at(at),
-                         [&](ChunkId chunk) { count(node, chunk); });
+          const uint32_t sample = epoch.sample_at(at);
+          for (uint32_t piece = 0; piece < dataset.index->range_count(sample); ++piece)
+            count_range(node, dataset.index->range(sample, piece));
         }
         return Status();
       });

@@ -238,5 +238,16 @@ def test_plan_stats_count_local_reads_under_the_placement():
     assert "epochs" in refused("plan", "stats", "n=10", "seed=1")
 
 
+def test_plan_stats_count_of_records_the_bytes_that_are_read(tmp):
+    """Records of 1000 bytes in three chunks of 4 MiB and less; each node has room for one."""
+    (tmp / "rows.bin").write_bytes(bytes(12_000_000))
+    words = (f"root={tmp}", "format=raw", "file=rows.bin", "record=1000", "seed=1", "epochs=4", "world=4", "ranks_per_node=1",
+             "batch=10")
+    read = json.loads(ok("plan", "stats", *words, "--ram", "4M", "--json"))["bytes"]
+    assert (read["warm_up"], read["pfs"]) == (12_000_000, 0)
+    assert read["ram"] + read["peer"] == 4 * 12_000_000
+    assert 0.25 <= read["ram"] / (4 * 12_000_000) <= 0.45
+
+
 if __name__ == "__main__":
     sys.exit(pytest.main([__file__]))
