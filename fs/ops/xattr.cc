@@ -52,11 +52,14 @@ std::string home_text(const FuseContext& context, FileId file) {
   if (!placement) return "";
   const Catalog::Chunks chunks = context.catalog.chunks(file);
   std::string text;
-  for (uint32_t i = 0; i < chunks.count; ++i) {
-    const auto home = placement->home(ChunkId(chunks.first.value + i));
+  for (uint32_t i = 0, next = 0; i < chunks.count; i = next) {
+    const auto home_of = [&](uint32_t n) { return placement->home(ChunkId(chunks.first.value + n)); };
+    const auto home = home_of(i);
+    for (next = i + 1; next < chunks.count && home_of(next) == home;) ++next;
     if (i > 0) text += ",";
     text +=
         home ? fmt::format("node {} {}", home->node.value, home->tier == Tier::ram ? "ram" : "nvme") : "none";
+    if (next > i + 1) text += fmt::format(" x {}", next - i);
     if (text.size() > XATTR_SIZE_MAX) return "";  // no attribute can be longer
   }
   return text;
