@@ -224,6 +224,7 @@ void Staging::take_leave() {
     removed.swap(shared_->removed);
   }
   for (const auto& plan : removed) {
+    for (const auto& lane : plan->lanes) lane->fetched = lane->staged;  // nothing more is to be staged
     for (const auto& lane : plan->lanes) {
       drop_window(*lane);
       forget_sentinels(*lane, UINT64_MAX);
@@ -326,6 +327,7 @@ void Staging::tell_policy(const Lane& lane) {
 
 // The reader is somewhere else: begin anew in front of it.
 void Staging::restart(Lane& lane, uint64_t position) {
+  lane.fetched = lane.staged;  // what was to be staged is not any more
   drop_window(lane);
   lane.units.clear();
   lane.newest.reset();
@@ -356,9 +358,14 @@ void Staging::drop_window(const Lane& lane) {
   }
 }
 
-/// One use of the sample is over; false if all its pages are still of use.
+/// One use of the sample is over; false if all its pages are still of use. They are where a use is to be
+/// staged that found them there: its turn to hold them has not come.
 bool Staging::drop_released(PlanLanes& plan, uint32_t sample) {
   const std::vector<PageRange> free = plan.ledger->release(sample);
+  const bool counted_on = std::any_of(plan.lanes.begin(), plan.lanes.end(), [&](const auto& lane) {
+    return lane->horizon.uses_within(sample, lane->staged, lane->fetched);
+  });
+  if (counted_on) return false;
   for (const PageRange& range : free) {
     sentinels_.close(range);
     pages_.drop(range.file, range.begin, round_to_pages(range.end) - range.begin);

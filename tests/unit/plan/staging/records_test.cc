@@ -14,9 +14,13 @@ constexpr uint64_t kHeaderBytes = 77;
 
 struct RecordsFixture : StagingFixture {
   RecordsFixture(uint64_t count, uint64_t size, const std::string& plan, uint64_t budget, uint64_t ram = 0,
-                 uint32_t chunk_size = 4 << 20)
+                 uint32_t chunk_size = 4 << 20, bool at_once = true)
       : StagingFixture(
-            {.sizes = {kHeaderBytes + count * size}, .budget = budget, .ram = ram, .chunk_size = chunk_size},
+            {.sizes = {kHeaderBytes + count * size},
+             .budget = budget,
+             .ram = ram,
+             .chunk_size = chunk_size,
+             .immediate = at_once},
             fmt::format("format=raw file=f10000 record={} header={} ", size, kHeaderBytes) + plan) {}
 
   ByteRange record_at(uint64_t position) {
@@ -106,6 +110,26 @@ TEST_CASE("records of which many share a page are followed by a small window") {
   CHECK(status.realignments == 0);
   CHECK(f.unseen <= 2 * count / 500);
   CHECK(requests <= 2 * count / 10);
+}
+
+TEST_CASE("a record that comes again soon stays though its first use is over before its second is staged") {
+  constexpr uint64_t kCount = 40;
+  constexpr uint64_t kBytes = 30000;
+  constexpr uint64_t kWindow = 30;  // records
+  RecordsFixture f(kCount, kBytes, "seed=3 epochs=6", kWindow * (round_to_pages(kBytes) + 2 * kPageSize), 0,
+                   4 << 20, false);
+  for (uint64_t p = 0; p < 5 * kCount; ++p) {
+    // Staging is barely ahead of the reader, and what it has asked for far.
+    REQUIRE(f.eventually([&] {
+      if (f.staged() > p) return true;
+      f.source.complete_one();
+      return false;
+    }));
+    const ByteRange record = f.record_at(p);
+    CHECK(f.pages.missing(record.file, record.offset, record.length).size() <= 1);  // of a sentinel
+    f.read(p);
+    f.settle();
+  }
 }
 
 TEST_CASE("tiers are filled with records in the order of their file") {
