@@ -154,14 +154,16 @@ class Search {
       const std::optional<uint64_t> slack = strays_from(order.get(), true);
       if (!slack || *slack <= slack_) continue;
       found_.epoch = Epoch(epoch);
-      found_.slack = 2 * *slack;
+      // Batches are in flight that were not begun yet: of two workers five batches, where their opens are one
+      // batch apart.
+      found_.slack = std::min(8 * *slack, uint64_t{order->sequence().length()} / 4);
       found_.hint =
           "matches the plan, but dealt to several workers: give batch= and workers= as DataLoader has them";
       const std::optional<Interleaving> dealt = epoch == current_.value ? interleaving(*order) : std::nullopt;
       if (!dealt) return true;
       const uint64_t theirs = dealt_slack(dealt->batch, dealt->workers);
       if (theirs > 8 * *slack) return true;  // what began there were strays
-      found_.slack = std::max(2 * *slack, theirs);
+      found_.slack = std::max(*found_.slack, theirs);
       found_.hint = fmt::format("matches the plan, but dealt to several workers: give batch={} workers={}",
                                 dealt->batch, dealt->workers);
       return true;

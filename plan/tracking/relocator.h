@@ -41,8 +41,8 @@ class Relocator {
   /// The observation in order at that tick (OrderTest::observations()).
   void note_match(uint64_t tick);
   void note_stray(const Sighting& sighting);
-  /// From now on only a reader that leaves nothing out is found.
-  void require_all() { requires_all_ = true; }
+  /// Whether from now on only a reader that leaves nothing out is found.
+  void require_all(bool required = true) { requires_all_ = required; }
   /// The reader was found: what was seen before says no more where it is.
   void clear();
 

@@ -52,6 +52,7 @@ void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::opt
 void Tracker::widen(uint64_t slack) {
   const MutexLock lock(mutex_);
   progress_.widen(slack);
+  relocator_.require_all(false);  // what seemed to be left out comes later
   if (state_ == TrackerState::suspended) realign();
 }
 
