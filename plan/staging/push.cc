@@ -17,7 +17,7 @@ void Staging::announce(Lane& lane) {
     if (++units > kPushesPerStep || (unit->chunk && !unit->arrived)) break;
     end = unit->position + 1;
   }
-  const uint32_t widest = lane.chooser.widest_gap(end);
+  const uint32_t widest = lane.chooser.widest_gap(lane.staged, end);
   const uint32_t gap = lane.plan->lanes.size() == 1 ? widest : 2 * widest;
   lane.reader->tracker().set_pushed(end, gap);
 }

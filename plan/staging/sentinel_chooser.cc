@@ -54,8 +54,10 @@ bool SentinelChooser::choose(uint64_t position, bool last_of_epoch, bool possibl
   return true;
 }
 
-uint32_t SentinelChooser::widest_gap(uint64_t end) const {
-  return std::max(widest_gap_, static_cast<uint32_t>(end - std::min(end, latest_)));
+// One that is not overdue is expected in time: else the tracker of each plan would bear with more.
+uint32_t SentinelChooser::widest_gap(uint64_t staged, uint64_t end) const {
+  const uint64_t without = staged > next_ ? end : staged;
+  return std::max(widest_gap_, static_cast<uint32_t>(without - std::min(without, latest_)));
 }
 
 }  // namespace clairfs

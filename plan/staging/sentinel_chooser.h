@@ -37,9 +37,9 @@ class SentinelChooser {
   bool late(uint64_t position) const { return position >= next_ + gap_; }
   /// Whether it is one. `possible`: its pages are staging's to leave out.
   bool choose(uint64_t position, bool last_of_epoch, bool possible);
-  /// The widest gap among the samples that the reader has not passed yet, of those that are pushed before
-  /// `end`.
-  uint32_t widest_gap(uint64_t end) const;
+  /// The widest gap among the samples that the reader has not passed yet: everything before `staged` has been
+  /// pushed, and everything before `end` is about to be.
+  uint32_t widest_gap(uint64_t staged, uint64_t end) const;
 
  private:
   const uint64_t readers_;

@@ -28,33 +28,33 @@ std::vector<uint64_t> sentinels(SentinelChooser& chooser, uint64_t from, uint64_
 TEST_CASE("the gap follows the window") {
   SentinelChooser one(1);
   one.choose_gap(full(4));
-  CHECK(one.widest_gap(0) == 1);
+  CHECK(one.widest_gap(0, 0) == 1);
   one.choose_gap(full(80));
-  CHECK(one.widest_gap(0) == 10);
+  CHECK(one.widest_gap(0, 0) == 10);
   one.choose_gap(full(100000));
-  CHECK(one.widest_gap(0) == 128);
+  CHECK(one.widest_gap(0, 0) == 128);
   SentinelChooser of_two(2);
   of_two.choose_gap(full(80));
-  CHECK(of_two.widest_gap(0) == 20);
+  CHECK(of_two.widest_gap(0, 0) == 20);
   SentinelChooser of_many(16);
   of_many.choose_gap(full(90));
-  CHECK(of_many.widest_gap(0) == 30);
+  CHECK(of_many.widest_gap(0, 0) == 30);
 }
 
 TEST_CASE("a window that is filling counts as full by the size of what it holds") {
   SentinelChooser chooser(1);
   chooser.choose_gap({0, 0, 10, 10 * kSample, 80 * kSample});
-  CHECK(chooser.widest_gap(0) == 10);
+  CHECK(chooser.widest_gap(0, 0) == 10);
 }
 
 TEST_CASE("a wider gap holds until the reader has passed it") {
   SentinelChooser chooser(1);
   chooser.choose_gap({0, 500, 800, 800 * kSample, 800 * kSample});
-  CHECK(chooser.widest_gap(0) == 100);
+  CHECK(chooser.widest_gap(0, 0) == 100);
   chooser.choose_gap({400, 500, 480, 80 * kSample, 80 * kSample});
-  CHECK(chooser.widest_gap(0) == 100);
+  CHECK(chooser.widest_gap(0, 0) == 100);
   chooser.choose_gap({500, 500, 580, 80 * kSample, 80 * kSample});
-  CHECK(chooser.widest_gap(0) == 10);
+  CHECK(chooser.widest_gap(0, 0) == 10);
 }
 
 TEST_CASE("sentinels are no further apart than the gap, and not evenly") {
@@ -88,15 +88,16 @@ TEST_CASE(
   SentinelChooser chooser(1);
   chooser.choose_gap(full(80));
   REQUIRE(chooser.choose(0, false, true));
-  CHECK(chooser.widest_gap(5) == 10);
-  CHECK(chooser.widest_gap(40) == 40);  // so far are samples pushed without one
+  CHECK(chooser.widest_gap(5, 5) == 10);
+  CHECK(chooser.widest_gap(5, 40) == 10);   // one is due in between
+  CHECK(chooser.widest_gap(40, 40) == 40);  // so far are samples pushed without one
   for (uint64_t p = 1; p < 47; ++p) REQUIRE(!chooser.choose(p, false, false));
   CHECK(!chooser.late(15));
   CHECK(chooser.late(20));
   REQUIRE(chooser.choose(47, false, true));
-  CHECK(chooser.widest_gap(48) == 47);
+  CHECK(chooser.widest_gap(48, 48) == 47);
   chooser.choose_gap(full(80, 40));
-  CHECK(chooser.widest_gap(48) == 47);
+  CHECK(chooser.widest_gap(48, 48) == 47);
   chooser.choose_gap(full(80, 48));
-  CHECK(chooser.widest_gap(48) == 10);
+  CHECK(chooser.widest_gap(48, 48) == 10);
 }
