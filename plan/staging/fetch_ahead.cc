@@ -1,0 +1,255 @@
+// Fetching ahead: the units of what the reader needs next, and what fills the tiers meanwhile.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "plan/staging/lane.h"
+#include "plan/staging/staging.h"
+
+namespace clairfs {
+namespace {
+
+// Samples whose chunks are known but not asked for yet: enough to go on with whenever memory comes free.
+constexpr size_t kUnitsWaiting = 64;
+
+// Samples looked at for filling in one go before everything else gets its turn: a millisecond where all of
+// them are in a tier already.
+constexpr uint64_t kFillsPerStep = 4096;
+
+// How long NVMe is given to write before it is asked again whether it has caught up, since nothing rings
+// then: some chunks.
+constexpr auto kCatchUpPeriod = std::chrono::milliseconds(5);
+
+// Seconds a sample that a reader is taken to need at most, so that one that has paused is not put off for
+// ever behind others.
+constexpr double kSlowestReader = 0.1;
+
+// The same of one whose pace is not known yet. The nodes of a job begin tens of milliseconds apart, and homes
+// serve them all by deadline: so each gets its first batch before any gets its window full. Such deadlines
+// still hold when the pace is known, so none is further off than so many seconds.
+constexpr double kUnknownReader = 1e-2;
+constexpr double kUnknownReaderMost = 1;
+
+}  // namespace
+
+/// False when the window is full.
+bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
+  lane.budget = budget;
+  bool full = false;
+  while (lane.fetched < lane.horizon.end() && lane.units.size() < lane.asked + kUnitsWaiting) {
+    const uint64_t bytes = cost_of(lane, lane.fetched);
+    const bool passed = lane.fetched < lane.front;  // what other workers have still to open
+    // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
+    // before `staged` counts as handed on.
+    const bool fits =
+        passed || lane.window_bytes + bytes <= budget || (bytes > budget && lane.window_bytes == 0);
+    const bool unread = unread_before(lane, lane.fetched);
+    // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
+    full = !fits || (lane.plan->keeps_all && unread);
+    if (full) break;
+    const bool there = staged_elsewhere(lane, lane.horizon.sample_at(lane.fetched));
+    add_units(lane, lane.fetched, bytes > budget || unread || there);
+    if (!passed) lane.costs.emplace_back(lane.fetched, bytes);
+    if (!passed) lane.window_bytes += bytes;
+    if (!passed && bytes > budget) lane.oversize_bytes = bytes;
+    ++lane.fetched;
+  }
+  // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what
+  // transit memory is certain to provide.
+  for (; lane.asked < lane.units.size(); ++lane.asked) {
+    const auto& unit = lane.units[lane.asked];
+    if (opened(lane, unit->position)) unit->chunk.reset();
+    if (!unit->chunk) continue;
+    // Never before what was asked for already: pushing is in order, so a later sample that overtakes is of no
+    // use and holds memory.
+    lane.deadline = std::max(lane.deadline, due(lane, unit->position));
+    const Unit* const before = lane.asked > 0 ? lane.units[lane.asked - 1].get() : nullptr;
+    if (!ask(lane, unit, before, lane.deadline)) break;
+    if (before == nullptr || unit->in_flight != before->in_flight) lane.asked_bytes += unit->in_flight->bytes;
+  }
+  return !full;
+}
+
+/// Whether the reader has an earlier use of the sample at `position` still before it. Its pages are there
+/// then or on their way, and pushing them again would fill a sentinel that is to tell of that use.
+bool Staging::unread_before(const Lane& lane, uint64_t position) {
+  return lane.horizon.uses_within(lane.horizon.sample_at(position), lane.front, position);
+}
+
+/// Whether another reader of the plan still has before it what was pushed of the sample for it.
+bool Staging::staged_elsewhere(const Lane& lane, uint32_t sample) {
+  return std::any_of(lane.plan->lanes.begin(), lane.plan->lanes.end(), [&](const auto& other) {
+    return other.get() != &lane && other->horizon.uses_within(sample, other->safe, other->staged);
+  });
+}
+
+/// What the sample at `position` consists of: a unit for each chunk.
+std::vector<std::shared_ptr<Staging::Unit>> Staging::units_of(const Lane& lane, uint64_t position) const {
+  std::vector<std::shared_ptr<Unit>> units;
+  for (const PageRange& range : lane.plan->ledger->pages_of(lane.horizon.sample_at(position)))
+    add_units_of(range, position, units);
+  for (const auto& unit : units) unit->first = unit == units.front();
+  if (!units.empty()) units.back()->last = true;
+  return units;
+}
+
+void Staging::add_units_of(const PageRange& pages, uint64_t position,
+                           std::vector<std::shared_ptr<Unit>>& units) const {
+  const uint64_t size = catalog_.chunk_size(pages.file);
+  for (uint64_t begin = pages.begin; begin < pages.end;) {
+    auto unit = std::make_shared<Unit>(position, shared_);
+    unit->chunk = catalog_.chunk_at(pages.file, begin);
+    unit->file = pages.file;
+    unit->begin = unit->needs_from = begin;
+    unit->end = std::min(pages.end, (begin / size + 1) * size);
+    unit->last = false;
+    begin = unit->end;
+    units.push_back(std::move(unit));
+  }
+}
+
+/// Where a record begins in the pages that are pushed for the one before it, those before bring them: records
+/// in the order of the file are fetched and pushed end to end.
+void Staging::leave_out_shared_pages(const Lane& lane, std::vector<std::shared_ptr<Unit>>& units) {
+  const bool there = lane.newest && lane.newest->chunk && !lane.newest->failed &&
+                     lane.newest->position >= lane.dropped;  // it is on its way, or in the page cache
+  if (!there || units.empty()) return;
+  const Unit& before = *lane.newest;
+  Unit& next = *units.front();
+  if (before.file != next.file || next.begin < before.needs_from || next.begin >= before.end) return;
+  next.begin = std::min(before.end, next.end);
+  if (next.begin < next.end) return;
+  units.erase(units.begin());
+  if (!units.empty()) units.front()->first = true;
+}
+
+void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
+  skip = skip || lane.plan->ledger->stays(lane.horizon.sample_at(position));
+  auto units = skip ? std::vector<std::shared_ptr<Unit>>() : units_of(lane, position);
+  const bool has_bytes = !units.empty();
+  leave_out_shared_pages(lane, units);
+  if (units.empty()) {
+    units.push_back(std::make_shared<Unit>(position, shared_));
+    units.back()->covered = has_bytes;
+  } else {
+    lane.newest = units.back();
+  }
+  std::move(units.begin(), units.end(), std::back_inserter(lane.units));
+}
+
+/// When the reader will be at `position`: the deadline of its fetches, which orders those of several plans.
+uint64_t Staging::due(const Lane& lane, uint64_t position) const {
+  const double rate = lane.reader->tracker().status().samples_per_second;
+  const auto samples = static_cast<double>(position - std::min(position, lane.front));
+  const std::chrono::duration<double> left(rate > 0 ? samples * std::min(1 / rate, kSlowestReader)
+                                                    : std::min(samples * kUnknownReader, kUnknownReaderMost));
+  return deadline_at(now_ + std::chrono::duration_cast<Duration>(left));
+}
+
+/// Asks the cache for the unit's bytes; false, and nothing happened, if what is in flight leaves no room for
+/// them. A lane takes no more than its part of it, so that the ranks of a node get their next samples at the
+/// same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that was
+/// asked for last.
+bool Staging::ask(Lane& lane, const std::shared_ptr<Unit>& unit, const Unit* before, uint64_t deadline) {
+  const uint64_t length = unit->end - unit->begin;
+  const uint64_t chunk_bytes = round_to_pages(catalog_.range(*unit->chunk).length);
+  const Use use{lane.reader->order(), unit->position};
+  const uint64_t bytes = round_to_pages(cache_.bytes_acquired(unit->file, unit->begin, length, use));
+  const bool together = bytes == chunk_bytes && before != nullptr && before->chunk == unit->chunk &&
+                        before->in_flight && before->in_flight->bytes == chunk_bytes;
+  const uint64_t in_flight = shared_->in_flight_bytes.load();
+  const uint64_t part = most_in_flight_ / lane.plan->lanes.size();
+  const bool room = in_flight == 0 || (in_flight + bytes <= most_in_flight_ &&
+                                       (lane.asked_bytes == 0 || lane.asked_bytes + bytes <= part));
+  if (!together && !room) return false;
+  unit->in_flight = together ? before->in_flight : std::make_shared<InFlight>(shared_, bytes);
+  cache_.acquire_range(
+      unit->file, unit->begin, length, {Urgency::Kind::prefetch, deadline},
+      [unit](Result<AcquiredChunk> chunk) {
+        if (chunk) {
+          unit->start = chunk->start;
+          unit->data = std::move(chunk->data);
+        } else {
+          unit->failed = true;  // the reader will get the error itself
+        }
+        unit->arrived = true;
+        unit->shared->alarm.ring();
+      },
+      use);
+  return true;
+}
+
+void Staging::pop_unit(Lane& lane) {
+  if (lane.asked > 0) {
+    --lane.asked;
+    const auto& in_flight = lane.units.front()->in_flight;
+    const bool last = lane.asked == 0 || lane.units[1]->in_flight != in_flight;
+    if (in_flight && last) lane.asked_bytes -= in_flight->bytes;
+  }
+  lane.units.pop_front();
+}
+
+/// The next sample that tiers may be filled with; nothing: all have been. Samples come in the order of their
+/// use, but records in that of their numbers, which is mostly that of their file: nearly all chunks of a file
+/// are used in the first part of an epoch, and the source reads chunks that follow one another at once.
+std::optional<uint32_t> Staging::next_to_fill(Lane& lane) {
+  const uint64_t end = lane.horizon.end();
+  lane.filled = std::max(lane.filled, lane.fetched);
+  if (lane.filled >= end) return std::nullopt;
+  if (!lane.plan->of_records) return lane.horizon.sample_at(lane.filled);
+  if (lane.records_filled == 0) lane.fills_until = end;
+  if (lane.records_filled < lane.reader->index().size()) return lane.records_filled;
+  lane.records_filled = 0;
+  lane.filled = std::exchange(lane.fills_until, end);  // uses that became known meanwhile take another round
+  return lane.filled < end ? std::optional(lane.records_filled) : std::nullopt;
+}
+
+/// Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
+/// more to do at once.
+bool Staging::fill_tiers(Lane& lane) {
+  uint64_t n = 0;
+  for (auto next = next_to_fill(lane); next; next = next_to_fill(lane), ++n) {
+    if (n == kFillsPerStep) return true;
+    const uint32_t sample = *next;
+    uint64_t& done = lane.plan->of_records ? lane.records_filled : lane.filled;
+    if (lane.plan->of_records && !lane.horizon.uses_within(sample, lane.fetched, lane.horizon.end())) {
+      ++done;
+      continue;
+    }
+    const uint64_t bytes_next = page_bytes(lane.reader->index(), sample);
+    const uint64_t most = 2 * most_in_flight_ / kFillDivisor;
+    const auto too_much = [bytes_next](uint64_t under_way, uint64_t limit) {
+      return under_way > 0 && under_way + bytes_next > limit;
+    };
+    // One more at the end is what NVMe would refuse when it is just not behind. Ranks have equal parts of it,
+    // or what the first uses last would be filled in before what the next uses soon.
+    if (too_much(shared_->fill_bytes, most) || too_much(*lane.fill_bytes, most / lane.plan->lanes.size()))
+      return false;
+    bool room = true, behind = false;
+    for_each_chunk(lane.reader->index(), catalog_, sample, [&](ChunkId chunk) {
+      if (cache_.tier_of(chunk) != Tier::none) return;
+      const uint64_t length = catalog_.range(chunk).length;
+      const TierSpace space = cache_.space();
+      behind = behind || space.nvme_behind;
+      room = room && FirstTouchPolicy::tier(length, space) != Tier::none;
+      if (!room || !cache_.would_keep(chunk, space)) return;
+      const uint64_t bytes = round_to_pages(length);
+      shared_->fill_bytes.fetch_add(bytes);
+      lane.fill_bytes->fetch_add(bytes);
+      cache_.acquire(chunk, {Urgency::Kind::fill, lane.plan->of_records ? sample : lane.filled - lane.front},
+                     [shared = shared_, filling = lane.fill_bytes, bytes](const Result<AcquiredChunk>&) {
+                       filling->fetch_sub(bytes);
+                       shared->fill_bytes.fetch_sub(bytes);
+                       shared->alarm.ring();
+                     });
+    });
+    if (!room) {
+      if (behind) look_again_ = kCatchUpPeriod;
+      return false;
+    }
+    ++done;
+  }
+  return false;
+}
+
+}  // namespace clairfs
