@@ -104,7 +104,8 @@ def test_pushed_before_it_is_read(tmp, layout, count, size, shuffle):
         del read
     reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
     print(layout, count, size, reads, stats["reads"], stats["pfs"]["bytes"] / rows.nbytes, stats["staging"])
-    assert reads <= stats["staging"]["sentinels"] + 10
+    taken_back = len(order) // 100  # by the kernel, see test_records.py
+    assert reads <= stats["staging"]["sentinels"] + 10 + taken_back
 
 
 @pytest.mark.parametrize("workers", [0, 2, 4])
