@@ -113,7 +113,7 @@ TEST_CASE("who registers a plan does not wait for a long index, and others can g
   }
   f.answer();
   REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
-  CHECK(f.plans->next("default", 1).value() == "t.bin#0\n");
+  CHECK(f.plans->next("default", 1).value() == "t.bin[0]\n");
   CHECK(!f.shows("indexing"));
   REQUIRE(
       eventually([&] { return f.plans->text("default").value().find("3 samples") != std::string::npos; }));
@@ -167,7 +167,7 @@ TEST_CASE("a plan stays in force until what replaces it is made") {
   CHECK(!f.shows("indexing"));
   REQUIRE(f.plans->submit(kSlow));
   f.answer();
-  REQUIRE(eventually([&] { return f.plans->next("default", 1).value() == "t.bin#0\n"; }));
+  REQUIRE(eventually([&] { return f.plans->next("default", 1).value() == "t.bin[0]\n"; }));
 }
 
 TEST_CASE("plans are announced once they are in force, and their cancellation") {

@@ -46,6 +46,8 @@ TEST_CASE("the three doors make the same options") {
                                                   "/e",
                                                   "--staging",
                                                   "512M",
+                                                  "--page-cache",
+                                                  "3G",
                                                   "--chunk",
                                                   "1M",
                                                   "--record-chunk",
@@ -78,13 +80,14 @@ TEST_CASE("the three doors make the same options") {
                                                   "--placement=nopfs"}));
   const MountOptions list = applied(parse_mount_option_list(
       "ram=2G,nvme=/d:10G,nvme=/"
-      "e,staging=512M,chunk=1M,record-chunk=*.h5=256K,record_chunk=a=b/"
+      "e,staging=512M,page-cache=3G,chunk=1M,record-chunk=*.h5=256K,record_chunk=a=b/"
       "*=64K,io=threads,pfs_concurrency=7,fuse-threads=3,catalog-dir=/c,"
       "check=directories,allow_other,ro,noexec,log-level=debug,log_file=/l,peers=off,"
       "job=node0:5200,rank=3,nodes=8,job_secret=/k,job-timeout=30,network=rc\\,self,placement=nopfs",
       false));
   const MountOptions config = applied(parse_config(
-      "# comment\nram = 2G\nnvme=/d:10G\n\nnvme=/e\nstaging=512M\nchunk=1M\nrecord-chunk=*.h5=256K\n"
+      "# comment\nram = "
+      "2G\nnvme=/d:10G\n\nnvme=/e\nstaging=512M\npage-cache=3G\nchunk=1M\nrecord-chunk=*.h5=256K\n"
       "record-chunk = a=b/*=64K\nio=threads\n"
       "pfs-concurrency=7\nfuse-threads=3\ncatalog-dir=/c\r\ncheck=directories\nallow-other\nro=true\n"
       "noexec\nlog-level=debug\nlog-file=/l\npeers=off\njob=node0:5200\nrank=3\nnodes=8\n"
@@ -94,6 +97,7 @@ TEST_CASE("the three doors make the same options") {
   CHECK(flags.ram == 2ULL << 30);
   CHECK(flags.nvme == std::vector<NvmeDir>{{"/d", 10ULL << 30}, {"/e", 0}});
   CHECK(flags.staging == 512ULL << 20);
+  CHECK(flags.page_cache == 3ULL << 30);
   CHECK(flags.chunk == 1ULL << 20);
   CHECK(flags.record_chunks == std::vector<RecordChunk>{{"*.h5", 256 << 10}, {"a=b/*", 64 << 10}});
   CHECK(flags.io == IoKind::threads);
