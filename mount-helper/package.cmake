@@ -41,9 +41,10 @@ tier, and those of the other nodes of the job. Told the seed of the shuffle,
 clairfs knows which files will be read in which order, and fetches them ahead.
 .
 The nodes of a job need MPICH; a mount of a single node does not.")
-# Libraries: what the binary is linked with. fusermount3 mounts for users other than root.
+# Libraries: what the binary is linked with. fusermount3 mounts for users other than root. clairfs.py is of any
+# version of Python 3.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS fuse3)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "fuse3, python3")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS mpich)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/mount-helper/package/postrm)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)

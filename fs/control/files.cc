@@ -26,7 +26,7 @@ Result<Inode> ControlFiles::add_snapshot(const ControlFile* file, std::string co
   if (bytes_ + bytes > most_bytes) return Error{ENFILE, "too many control files are open"};
   bytes_ += bytes;
   const Inode inode = next_++;
-  snapshots_[inode] = {file, std::make_shared<const std::string>(std::move(content)), 1, {}, false};
+  snapshots_[inode] = {file, std::make_shared<const std::string>(std::move(content)), 1};
   return inode;
 }
 
@@ -71,8 +71,7 @@ Result<std::string> ControlFiles::append(Inode inode, std::string_view text, uin
   const auto found = snapshots_.find(inode);
   if (found == snapshots_.end()) return Error{ENOENT, "no such control file"};
   Snapshot& snapshot = found->second;
-  if (snapshot.spoilt)
-    return Error{EINVAL, "a write before this one failed: open the file anew and write the whole plan"};
+  if (snapshot.spoilt) return *snapshot.spoilt;
   if (offset == 0) snapshot.written.clear();
   if (offset != snapshot.written.size())
     return Error{EINVAL, "a plan is written from the start of the file: use > and not >>"};
@@ -86,13 +85,13 @@ void ControlFiles::truncate(Inode inode) {
   const auto found = snapshots_.find(inode);
   if (found == snapshots_.end()) return;
   found->second.written.clear();
-  found->second.spoilt = false;
+  found->second.spoilt.reset();
 }
 
-void ControlFiles::spoil(Inode inode) {
+void ControlFiles::spoil(Inode inode, const Error& error) {
   MutexLock lock(mutex_);
   const auto found = snapshots_.find(inode);
-  if (found != snapshots_.end()) found->second.spoilt = true;
+  if (found != snapshots_.end()) found->second.spoilt = error;
 }
 
 void ControlFiles::forget(Inode inode, uint64_t lookups) {

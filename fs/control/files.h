@@ -62,13 +62,14 @@ class ControlFiles {
   /// Attributes of the directory or of a snapshot.
   std::optional<struct stat> attributes(Inode inode) const;
   /// Adds a write to those before it on the same snapshot. Returns all of them. At offset 0 a text begins
-  /// anew. Errors: EINVAL where it does not continue the text, or where a write before it failed (then the
-  /// text would lack that part); EFBIG above 1 MiB.
+  /// anew. Errors: EINVAL where it does not continue the text; that of a write before it that failed, since
+  /// the text would lack that part; EFBIG above 1 MiB.
   Result<std::string> append(Inode inode, std::string_view text, uint64_t offset);
   /// The snapshot was truncated: a text begins anew.
   void truncate(Inode inode);
-  /// A write failed: the snapshot takes no more until it is truncated.
-  void spoil(Inode inode);
+  /// A write failed: so do all others to the snapshot, until it is truncated. (Python writes again what
+  /// failed when it closes the file.)
+  void spoil(Inode inode, const Error& error);
   /// st_ino of the control file with this position in files().
   static Inode number(size_t position) { return kControlInode + 2 + position; }
   void forget(Inode inode, uint64_t lookups);
@@ -79,7 +80,7 @@ class ControlFiles {
     std::shared_ptr<const std::string> content;
     uint64_t lookups = 0;
     std::string written{};
-    bool spoilt = false;
+    std::optional<Error> spoilt{};
   };
 
   /// Content of all snapshots together: hundreds of open ones, however large they are.

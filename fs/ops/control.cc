@@ -42,7 +42,7 @@ void write_control_file(fuse_req_t req, Inode inode, const ControlFile& file, st
       },
       [req, &context, inode, size = text.size()](const Status& status) {
         if (status) return void(fuse_reply_write(req, size));
-        context.control.spoil(inode);
+        context.control.spoil(inode, status.error());
         fuse_reply_err(req, status.error().code);
       });
 }

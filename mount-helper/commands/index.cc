@@ -103,8 +103,8 @@ void add_index_command(CLI::App& app, int& status) {
       ->add_option("FILE", arguments->file,
                    "The packed file below a mountpoint, or a pattern for several, in quotes")
       ->required();
-  command->add_option("KEY=VALUE", arguments->words, "Keys of the plan that say what its samples are")
-      ->type_name("")
+  command->add_option("KEYS", arguments->words, "Keys of the plan that say what its samples are")
+      ->type_name("KEY=VALUE")
       ->expected(-1);
   command->add_option("--format", arguments->format, "The plan's format (default: by the file's name)")
       ->type_name("FORMAT");

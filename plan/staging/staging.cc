@@ -146,6 +146,7 @@ bool Staging::serve_all() {
   };
   uint64_t kept = 0;  // for good
   for (const auto& [name, plan] : current) kept += plan->kept_bytes + plan->common_bytes;
+  metrics_.staging_capacity.set(static_cast<int64_t>(options_.budget + std::min(kept, options_.keep)));
   kept -= std::min(kept, options_.keep);
   BudgetLoad load{.budget = options_.budget - std::min(options_.budget, kept)};
   bool waiting = false;  // one that is to keep all and has just come

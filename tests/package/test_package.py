@@ -189,7 +189,8 @@ def test_completions_complete(root, tmp, complete):
     assert {"folder", "file.conf"} <= complete(root, tmp, "mount", "--config", "f")
     assert complete(root, tmp, "mount", "--ram", "f") == set()
     assert complete(root, tmp, "mount", "--peer") == {"--peers"}
-    assert complete(root, tmp, "plan", "sh") == {"show", "shuffle=", "shuffle_after_epoch="}
+    assert complete(root, tmp, "plan", "sho") == {"show"}
+    assert {"show", "shuffle=", "shuffle_after_epoch="} <= complete(root, tmp, "plan", "sh")
     assert complete(root, tmp, "plan", "folder", "see") == {"seed="}
     assert {"--next", "--name"} <= complete(root, tmp, "plan", "show", "--n")
     assert "--epoch" not in complete(root, tmp, "plan", "show", "--")

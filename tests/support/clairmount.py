@@ -311,7 +311,8 @@ def words_of(options):
     """The options of a mount. A test that sets the window is about the window and the tiers: what plans may keep beside
     it would hide both, so it is off unless the test asks for it."""
     words = [str(option) for option in options]
-    return words if "--staging" not in words or "--page-cache" in words else [*words, "--page-cache", "0"]
+    given = {word.partition("=")[0] for word in words}
+    return words if "--staging" not in given or "--page-cache" in given else [*words, "--page-cache", "0"]
 
 
 class ClairMount(_Daemon):

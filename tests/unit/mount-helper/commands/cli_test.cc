@@ -1,8 +1,10 @@
 #include "mount-helper/commands/cli.h"
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 
+#include <CLI/CLI.hpp>
 #include <unistd.h>
 
 #include "cache/base/fd.h"
@@ -81,4 +83,18 @@ TEST_CASE("mount.clairfs keeps to the statuses of mount(8)") {
              exit_mount_failure, "does not exist");
   check_line(run(run_mount_helper, {"mount.clairfs", source, source, "-sn", "-o", "rw,bla"}),
              exit_mount_failure, "source and mountpoint are both");
+}
+
+TEST_CASE("the names of arguments are ones that every version of CLI11 takes") {
+  int status = 0;
+  const auto app = make_app(status);
+  const std::function<void(const CLI::App&)> look = [&](const CLI::App& command) {
+    for (const CLI::Option* option : command.get_options()) {
+      INFO(command.get_name() << " " << option->get_name());
+      CHECK(option->get_name().find_first_of("= ") == std::string::npos);  // refused from 2.4 on
+    }
+    for (const CLI::App* part : command.get_subcommands([](const CLI::App*) { return true; })) look(*part);
+  };
+  look(*app);
+  CHECK(!app->get_subcommands([](const CLI::App*) { return true; }).empty());
 }
