@@ -116,7 +116,8 @@ def test_records_are_named_as_elements_of_their_file(tmp):
     order = [int(i) for i in run(*words).split()]
     named = [f"rows.lmdb[{i}]" for i in order]
     assert run(*words, "--paths").split() == named
-    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "8M") as mount:
+    # A window that holds a part of the file: of one that is pushed as a whole few READs tell.
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "128K") as mount:
         register(mount, text)
         assert run(clairmount.binary(), "plan", "show", str(mount.path), "--next", "9").split() == named[:9]
         next_use = os.getxattr(mount.path / "rows.lmdb", "user.clairfs.next_use").decode()
