@@ -117,6 +117,8 @@ int parse_and_run(int argc, char** argv) {
   app.add_option("--max-parallel", options.server.max_parallel, "requests in service at once, 0: unlimited");
   app.add_option("--attr-timeout", options.attr_timeout,
                  "seconds the kernel may keep entries and attributes");
+  app.add_option("--trace", options.server.trace,
+                 "a file for one line an operation: arrival, end (both microseconds), name, bytes, path");
   app.add_flag("--cached", options.cached, "the kernel may keep file data (not every read arrives then)");
   app.add_option("--subtype", subtype, "the mount's type is fuse.SUBTYPE");
   app.add_flag("--allow-other", allow_other, "other users may use the mount; permissions are not checked");

@@ -24,10 +24,16 @@ std::optional<uint64_t> number(const std::string& text) {
   return std::stoull(text);
 }
 
+int64_t microseconds_of(TimePoint time) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
+}
+
 }  // namespace
 
 Server::Server(const ServerOptions& options)
-    : options_(options), model_(options.bandwidth, options.max_parallel) {}
+    : options_(options), model_(options.bandwidth, options.max_parallel) {
+  if (!options.trace.empty()) trace_.open(options.trace);
+}
 
 Duration Server::latency_of(Op op) const {
   if (op == Op::kOpen) return options_.open_latency;
@@ -45,7 +51,12 @@ Admission Server::admit(Op op, const std::string& path, uint64_t bytes) {
   counters_.eio += verdict.eio ? 1 : 0;
   counters_.hung += hung ? 1 : 0;
   counters_.pending_max = std::max(counters_.pending_max, ++pending_);
-  const TimePoint due = model_.admit(SteadyClock().now(), latency_of(op), verdict.eio ? 0 : bytes);
+  const TimePoint now = SteadyClock().now();
+  const TimePoint due = model_.admit(now, latency_of(op), verdict.eio ? 0 : bytes);
+  if (trace_.is_open()) {
+    trace_ << microseconds_of(now) << ' ' << microseconds_of(due) << ' ' << op_names[static_cast<size_t>(op)]
+           << ' ' << bytes << ' ' << path << std::endl;
+  }
   return {.due = due + verdict.hang, .eio = verdict.eio, .hung = hung};
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -18,6 +19,7 @@ struct ServerOptions {
   Duration meta_latency{0};  ///< lookup, getattr, readdir, readlink, statfs
   uint64_t bandwidth = 0;    ///< bytes/s shared by all reads, 0: unlimited
   size_t max_parallel = 0;   ///< requests in service at once, 0: unlimited
+  std::string trace{};       ///< file that gets one line for each request; empty: none
 };
 
 /// The server's word on one request.
@@ -66,6 +68,7 @@ class Server {
   Faults faults_ GUARDED_BY(mutex_);
   Counters counters_ GUARDED_BY(mutex_);
   uint64_t pending_ GUARDED_BY(mutex_) = 0;
+  std::ofstream trace_ GUARDED_BY(mutex_);
 };
 
 }  // namespace clairfs::slowfs
