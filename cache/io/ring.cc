@@ -7,7 +7,9 @@
 //
 // Latency: a buffered read that finds its pages in the page cache is copied within io_uring_enter(). So data
 // operations are handed to the kernel in small batches (kBatchBytes), and what has completed is called back
-// between batches; what is cheap (open, stat, close) goes along without such a limit.
+// between batches; open, stat and close go along without such a limit. An open is for the kernel's workers:
+// io_uring looks for a path without waiting, but when it knows the path it opens the file right there, and
+// that asks the server of a network filesystem. The ring's thread would open one file after the other.
 #include "cache/io/ring.h"
 
 #include <algorithm>
@@ -250,7 +252,8 @@ class RingBackend final : public IoBackend {
     }
     io_uring_sqe* entry = ring.next_entry();
     prepare(entry, *operation);
-    if (std::exchange(operation->blocking, false)) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
+    const bool waits = std::exchange(operation->blocking, false) || operation->step == Step::open;
+    if (waits) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
     io_uring_sqe_set_data(entry, operation.release());
   }
 
