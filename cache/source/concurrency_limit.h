@@ -1,10 +1,14 @@
 // How many operations the source gets at once: found by trying, since no two filesystems like the same
 // number.
 //
-// Hill climbing on throughput. Over a window of completions the bytes per second are measured; then the limit
-// takes a step in the direction that last helped, or turns round. More readers than a filesystem likes make
-// it slower, fewer leave bandwidth unused; around the best value the limit keeps moving by one step, which
-// costs little and follows changes (other jobs come and go).
+// It begins small and doubles while that pays, as slow start of TCP does (RFC 5681, section 3.1), but by
+// throughput: nothing is lost here. Then hill climbing on throughput: over a window of completions the bytes
+// per second are measured; then the limit takes a step in the direction that last helped, or turns round.
+// More readers than a filesystem likes make it slower, fewer leave bandwidth unused; around the best value
+// the limit keeps moving by one step, which costs little and follows changes (other jobs come and go).
+//
+// Why small: a filesystem that is busy serves in the order of arrival. What the nodes of a job ask for beyond
+// what keeps it busy only makes a queue, in which that which is needed first stands behind that which is not.
 #pragma once
 
 #include <algorithm>
@@ -28,9 +32,12 @@ class ConcurrencyLimit {
   void completed(uint64_t bytes, bool saturated, TimePoint now);
 
  private:
+  void adapt(double rate);
+
   const unsigned least_;
   const unsigned most_;
   unsigned limit_;
+  bool starting_ = true;
   int direction_ = 1;
   double last_rate_ = 0;  // bytes per second of the window before
   uint64_t window_bytes_ = 0;

@@ -25,7 +25,7 @@ from jobcase import BATCH, NODES, JobCase, require_no_failed_reads
 MB = 1 << 20
 # Bytes/s. Four nodes on one machine share its cores: at 40 MB/s a tenth of a step is processor time of all of them.
 BANDWIDTH = 20_000_000
-THREADS = 16  # PfsOptions::initial_concurrency: what a node reads from the PFS at once
+THREADS = 16  # what a node reads from the PFS at once, about: ConcurrencyLimit adapts it
 CLOSE = 0.1  # how far a prediction may be off, as a share
 # A stall below this share of the runtime is noise: no ratio of two such is asked for.
 NOTHING = 0.01

@@ -24,7 +24,7 @@ using namespace clairfs;
 namespace {
 
 constexpr uint32_t kMergedChunk = 64 << 10;
-constexpr size_t kAtOnce = 16;  // operations that are submitted at once
+constexpr size_t kAtOnce = PfsOptions{}.initial_concurrency;  // operations that are submitted at once
 
 /// Reads wait until the test ends them.
 class HeldReads final : public IoBackend {

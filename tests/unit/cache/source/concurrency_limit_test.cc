@@ -47,3 +47,15 @@ TEST_CASE("an idle source says nothing about its limit") {
   for (int i = 0; i < 1000; ++i) limit.completed(100, false, now += std::chrono::milliseconds(1));
   CHECK(limit.value() == 8);
 }
+
+TEST_CASE("the limit doubles at first, while that brings more") {
+  ConcurrencyLimit limit(4, 4, 64);
+  average_limit(limit, 2 * (4 + 8 + 16 + 32), [](unsigned k) { return 1e8 * k; });
+  CHECK(limit.value() == 64);
+}
+
+TEST_CASE("a source that four keep busy gets no queue to begin with") {
+  ConcurrencyLimit limit(4, 4, 64);
+  average_limit(limit, 2 * (4 + 8), [](unsigned) { return 1e8; });
+  CHECK(limit.value() == 4);
+}
