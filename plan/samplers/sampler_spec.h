@@ -60,6 +60,7 @@ struct SamplerSpec {
   bool shuffle = true;     ///< torch.distributed
   bool drop_last = false;  ///< torch.distributed, nopfs: the sampler's own; else the DataLoader's
   bool persistent_workers = false;  ///< torch, sampler and loader sharing a generator
+  uint64_t draws = 0;  ///< torch: 32-bit numbers that others draw from the generator before epoch 0
   uint64_t other_draws = 0;  ///< torch: 32-bit numbers that others draw from the generator between two epochs
   bool in_order = true;      ///< DataLoader(in_order=); false cannot be predicted
   std::optional<bool> replacement = {};  ///< torch.random (false), torch.weighted (true)

@@ -21,6 +21,7 @@ std::vector<KeyInUse> special_keys(const SamplerSpec& spec) {
       {"shuffle", !spec.shuffle},
       {"drop_last", spec.drop_last},
       {"persistent_workers", spec.persistent_workers},
+      {"draws", spec.draws != 0},
       {"other_draws", spec.other_draws != 0},
       {"replacement", spec.replacement.has_value()},
       {"num_samples", spec.num_samples.has_value()},

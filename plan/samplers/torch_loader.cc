@@ -96,8 +96,9 @@ TorchGeneratorUse torch_generator_use(const SamplerSpec& spec, TorchGeneratorUse
 Result<std::unique_ptr<Sampler>> make_torch_stream(const SamplerSpec& spec, TorchGeneratorUse use,
                                                    TorchEpoch epoch) {
   if (spec.torch < kGeneratorKey) return bad_key("torch", "samplers take a generator since 1.6 only");
-  const Result<Mt19937> generator = torch_starting_generator(spec);
+  Result<Mt19937> generator = torch_starting_generator(spec);
   if (!generator) return generator.error();
+  generator->discard(spec.draws);
 
   // iter(DataLoader) draws its base_seed before the sampler draws, unless its workers live on.
   const auto begin = [use, once = spec.persistent_workers, others = spec.other_draws](Mt19937& source,

@@ -30,7 +30,7 @@ Status check_weights(const SamplerSpec& spec) {
 }  // namespace
 
 SamplerResult make_torch_weighted(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"state", "drop_last", "persistent_workers", "other_draws",
+  const Status keys = only_keys(spec, {"state", "drop_last", "persistent_workers", "draws", "other_draws",
                                        "replacement", "num_samples", "generator", "torch", "weights"});
   if (!keys) return keys.error();
   const Status weights = check_weights(spec);

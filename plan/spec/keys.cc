@@ -263,6 +263,8 @@ const PlanKey kKeys[] = {
     yes_or_no("stick_to_shard", &PlanSpec::stick_to_shard),
     yes_or_no("checkpointing", &PlanSpec::checkpointing),
     yes_or_no("persistent_workers", &PlanSpec::persistent_workers),
+    number("draws", &PlanSpec::draws, 0, kMost32,
+           "32-bit numbers that others draw from the generator before the first epoch"),
     number("other_draws", &PlanSpec::other_draws, 0, kMost32,
            "32-bit numbers that others draw from the generator between two epochs"),
     text("torch", &PlanSpec::torch, accept_version, "want torch.__version__, such as 2.6 or 1.13.1"),

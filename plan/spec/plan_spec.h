@@ -61,6 +61,7 @@ struct PlanSpec {
   bool stick_to_shard = false;
   bool checkpointing = false;
   bool persistent_workers = false;   ///< as given to DataLoader
+  uint64_t draws = 0;                ///< torch.random ...: what others draw from it before the first epoch
   uint64_t other_draws = 0;          ///< torch.random ...: what others draw from the generator between epochs
   std::string torch;                 ///< library version such as 2.6; empty: newest
   std::string torchdata;             ///< the same

@@ -91,6 +91,7 @@ SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n) {
   spec.shuffle = plan.shuffle || is_sequential(plan);
   spec.drop_last = drops_last(plan);
   spec.persistent_workers = plan.persistent_workers;
+  spec.draws = plan.draws;
   spec.other_draws = plan.other_draws;
   if (!plan.replacement.empty()) spec.replacement = plan.replacement == "true";
   spec.num_samples = count_of(plan.num_samples);

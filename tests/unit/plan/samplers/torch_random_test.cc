@@ -220,6 +220,24 @@ TEST_CASE("what others draw from the generator between two epochs is skipped") {
   CHECK(refusal_of(other).find("other_draws") != std::string::npos);
 }
 
+TEST_CASE("what others draw from the generator before the first epoch is skipped") {
+  SamplerSpec spec{.sampler = "torch.random", .n = 50, .seed = "3"};
+  spec.generator = TorchGeneratorUse::kDefault;
+  spec.draws = 3736;
+  const auto sampler = sampler_of(spec);
+  const RandomSamplerDraws draws({.n = 50, .count = 50, .default_generator = true, .torch = kNewestTorch});
+  Mt19937 generator(3);
+  generator.discard(3736);
+  for (uint32_t epoch = 0; epoch < 3; ++epoch) {
+    generator.discard(kDrawsOfRandomInt64);
+    CHECK(indices_of(*sampler, epoch) == draws.order(generator));
+  }
+
+  SamplerSpec other{.sampler = "torch.distributed", .n = 50, .seed = "3"};
+  other.draws = 5;
+  CHECK(refusal_of(other).find("draws") != std::string::npos);
+}
+
 TEST_CASE("an epoch that no one can wait for is refused") {
   const auto sampler = sampler_of({.sampler = "torch.random", .n = 100'000'000, .seed = "42"});
   const auto order = sampler->order(Epoch(4'000'000'000));
