@@ -5,11 +5,15 @@
 namespace clairfs {
 namespace {
 
-constexpr size_t kShift = 397;  // "m" of the recurrence
-
-uint32_t mix(uint32_t upper, uint32_t lower, uint32_t far) {
-  const uint32_t y = (upper & 0x80000000U) | (lower & 0x7fffffffU);
-  return far ^ (y >> 1) ^ ((0U - (y & 1U)) & 0x9908b0dfU);
+// The word that temper() makes this output of: each step is undone with what is known of the bits so far.
+uint32_t untemper(uint32_t output) {
+  uint32_t y = output ^ (output >> 18);
+  y ^= (y << 15) & 0xefc60000U;
+  uint32_t word = y;
+  for (int known = 7; known < 32; known += 7) word = y ^ ((word << 7) & 0x9d2c5680U);
+  const uint32_t shifted = word;
+  for (int known = 11; known < 32; known += 11) word = shifted ^ (word >> 11);
+  return word;
 }
 
 }  // namespace
@@ -17,7 +21,7 @@ uint32_t mix(uint32_t upper, uint32_t lower, uint32_t far) {
 Mt19937::Mt19937(uint32_t seed) {
   words_[0] = seed;
   for (uint32_t i = 1; i < kWords; ++i) {
-    words_[i] = 1812433253U * (words_[i - 1] ^ (words_[i - 1] >> 30)) + i;
+    words_[i] = kFactor * (words_[i - 1] ^ (words_[i - 1] >> 30)) + i;
   }
 }
 
@@ -60,11 +64,29 @@ void Mt19937::discard(uint64_t draws) {
   position_ += draws;
 }
 
+std::optional<uint64_t> Mt19937::draw_until(uint32_t output, uint64_t most) {
+  const uint32_t wanted = untemper(output);
+  uint64_t before = 0;
+  while (before < most) {
+    if (position_ == kWords) twist();
+    const auto from = words_.begin() + static_cast<ptrdiff_t>(position_);
+    const auto end = from + static_cast<ptrdiff_t>(std::min<uint64_t>(kWords - position_, most - before));
+    const auto found = std::find(from, end, wanted);
+    const auto passed = static_cast<size_t>(found - from);
+    before += passed;
+    position_ += passed;
+    if (found == end) continue;
+    ++position_;
+    return before;
+  }
+  return std::nullopt;
+}
+
 void Mt19937::twist() {
   size_t i = 0;
-  for (; i < kWords - kShift; ++i) words_[i] = mix(words_[i], words_[i + 1], words_[i + kShift]);
-  for (; i < kWords - 1; ++i) words_[i] = mix(words_[i], words_[i + 1], words_[i + kShift - kWords]);
-  words_[i] = mix(words_[i], words_[0], words_[kShift - 1]);
+  for (; i < kWords - kShift; ++i) words_[i] = twisted(words_[i], words_[i + 1], words_[i + kShift]);
+  for (; i < kWords - 1; ++i) words_[i] = twisted(words_[i], words_[i + 1], words_[i + kShift - kWords]);
+  words_[i] = twisted(words_[i], words_[0], words_[kShift - 1]);
   position_ = 0;
 }
 

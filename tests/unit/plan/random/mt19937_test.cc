@@ -48,3 +48,19 @@ TEST_CASE("discarding is drawing") {
     CHECK(draws(skipping, 1300) == draws(drawing, 1300));
   }
 }
+
+TEST_CASE("drawing until an output stops behind it") {
+  for (const uint64_t at : {0, 1, 522, 523, 524, 1147, 5000}) {
+    Mt19937 drawing(7);
+    Mt19937 searching(7);
+    draws(drawing, 100 + at);
+    const uint32_t wanted = drawing.next32();
+    draws(searching, 100);
+    INFO(at);
+    Mt19937 short_of_it = searching;
+    CHECK(short_of_it.draw_until(wanted, at) == std::nullopt);
+    CHECK(short_of_it.next32() == wanted);
+    CHECK(searching.draw_until(wanted, at + 1) == at);
+    CHECK(draws(searching, 1300) == draws(drawing, 1300));
+  }
+}
