@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 # "." are the sources that lie in the top folder itself.
 ORDER = {
     "cache": "base tasks io catalog nvme source memory chunks".split(),
-    "plan": ("random samplers spec formats sequence placement tracking run retention staging . "
+    "plan": ("random samplers spec formats sequence placement tracking inference run retention staging . "
              "simulator offline").split(),
     "net": "transport mpi meeting group peers .".split(),
     "fs": "base page_cache control session ops .".split(),

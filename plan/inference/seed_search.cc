@@ -1,0 +1,379 @@
+#include "plan/inference/seed_search.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <ctime>
+#include <deque>
+#include <memory>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include "cache/base/mutex.h"
+#include "cache/base/thread.h"
+#include "plan/inference/chance.h"
+#include "plan/inference/seeds/seed_test.h"
+
+namespace clairfs {
+namespace {
+
+// Places of the order that are looked at: 8 MB a thread.
+constexpr uint64_t kMostPlaces = 1 << 18;
+
+// Opens among which step 1 looks for the first sample. 16: four workers at random speeds had opened it by
+// then. One in 4096 of the samples where that is more: then step 2 costs a hundredth of step 1 still.
+constexpr uint64_t kFewestFirstOpens = 16;
+constexpr uint64_t kSamplesForEachFirstOpen = 4096;
+
+// Step 2: of so many of the order's first samples so many must have been opened by now. Two of eight were
+// opened if the loader that opens them one after the other did anything beside opening the first.
+constexpr size_t kFirstPlaces = 8;
+constexpr size_t kOpenedOfThem = 2;
+
+// The first pass asks for the first sample, the second one for the next three.
+struct AskedPlaces {
+  size_t from, to;
+};
+constexpr AskedPlaces kPasses[] = {{0, 1}, {1, 4}};
+
+// Seeds that people give, of which both passes are made before anything else. 0.1 s.
+constexpr uint64_t kPlausible = 1'000'000;
+
+// Seeds that a thread takes at a time: some milliseconds, of which it asks whether to stop.
+constexpr uint64_t kSeedsAtOnce = 1 << 16;
+
+Error bad_evidence(const std::string& text) {
+  return Error{EINVAL, "evidence of a seed: " + text};
+}
+
+Draw draw_of(const SeedEvidence& evidence) {
+  return {evidence.n, OwnPlaces(evidence).count(), evidence.first_seen.size()};
+}
+
+double orders_tried(const SeedSearchOptions& options) {
+  return static_cast<double>(options.last) - options.first + 1 + options.other_orders;
+}
+
+Status check_consistent(const SeedEvidence& evidence) {
+  if (evidence.n == 0 || evidence.n > UINT32_MAX) return bad_evidence("n must be from 1 to 2^32 - 1");
+  if (evidence.reach == 0) return bad_evidence("reach must not be 0");
+  if (evidence.ranks == 0 || evidence.world < evidence.ranks ||
+      evidence.first_rank > evidence.world - evidence.ranks) {
+    return bad_evidence(fmt::format("there are no ranks {} to {} of {}", evidence.first_rank,
+                                    uint64_t{evidence.first_rank} + evidence.ranks - 1, evidence.world));
+  }
+  std::vector<uint32_t> samples = evidence.first_seen;
+  std::sort(samples.begin(), samples.end());
+  if (std::adjacent_find(samples.begin(), samples.end()) != samples.end())
+    return bad_evidence("a sample was first seen twice");
+  if (!samples.empty() && samples.back() >= evidence.n)
+    return bad_evidence(fmt::format("sample {} of {}", samples.back(), evidence.n));
+  return {};
+}
+
+// x % divisor for the lanes of a row, by two multiplications each: floor(x * floor(2^64 / d) / 2^64) is the
+// quotient or one less.
+class Remainder {
+ public:
+  explicit Remainder(uint32_t divisor)
+      : divisor_(divisor),
+        high_((~uint64_t{0} / divisor) >> 32),
+        low_((~uint64_t{0} / divisor) & UINT32_MAX) {}
+
+  uint32_t of(uint32_t x) const {
+    const uint64_t quotient = (x * high_ + (x * low_ >> 32)) >> 32;
+    const uint32_t rest = x - static_cast<uint32_t>(quotient) * divisor_;
+    return rest >= divisor_ ? rest - divisor_ : rest;
+  }
+
+ private:
+  uint32_t divisor_;
+  uint64_t high_, low_;
+};
+
+// The first samples in the orders of kSeedBlock seeds at once, out of their generators' first outputs.
+class FirstSamples {
+ public:
+  FirstSamples(const SeedEvidence& evidence, FirstOutputs kernel)
+      : kernel_(kernel), draws_(evidence.draws), outputs_(kMostFirstOutputs * kSeedBlock) {
+    for (uint64_t i = 0; i < kMostFirstOutputs - draws_ && i < evidence.n; ++i)
+      remainders_.emplace_back(static_cast<uint32_t>(evidence.n - i));
+  }
+
+  // Places of the order that it can tell of: those before this one.
+  size_t end() const { return remainders_.size(); }
+
+  // From now on of these kSeedBlock seeds, up to `last_place`.
+  void begin(const uint32_t* seeds, size_t last_place) {
+    kernel_(seeds, draws_ + last_place + 1, outputs_.data());
+    for (size_t i = 0; i <= last_place; ++i) {
+      uint32_t* const row = targets(i);
+      for (size_t lane = 0; lane < kSeedBlock; ++lane)
+        row[lane] = static_cast<uint32_t>(i) + remainders_[i].of(row[lane]);
+    }
+  }
+
+  // The samples in a place of each order. The shuffle swaps place i with its target, for i = 0, 1, ...; so
+  // this goes back over the swaps to where the sample was at first, in the place of its own number.
+  void at(size_t place, std::array<uint32_t, kSeedBlock>& samples) {
+    std::copy_n(targets(place), kSeedBlock, samples.begin());
+    for (size_t i = place; i-- > 0;) {
+      const uint32_t* const row = targets(i);
+      for (size_t lane = 0; lane < kSeedBlock; ++lane)
+        samples[lane] = samples[lane] == row[lane] ? static_cast<uint32_t>(i) : samples[lane];
+    }
+  }
+
+ private:
+  uint32_t* targets(size_t i) { return outputs_.data() + (draws_ + i) * kSeedBlock; }
+
+  const FirstOutputs kernel_;
+  const size_t draws_;
+  std::vector<uint32_t> outputs_;
+  std::vector<Remainder> remainders_;  // [i]: by n - i
+};
+
+// Seeds of which some of the order's first samples are asked for.
+struct SeedRange {
+  uint64_t first, end;
+  AskedPlaces asked;
+};
+
+// What all threads of a search share.
+struct SharedSearch {
+  SharedSearch(const SeedEvidence& seen, const SeedSearchOptions& how, uint64_t enough,
+               std::vector<SeedRange> all)
+      : evidence(seen), options(how), arrivals(seen.first_seen), needed(enough), ranges(std::move(all)) {}
+
+  const SeedEvidence& evidence;
+  const SeedSearchOptions& options;
+  const Arrivals arrivals;
+  const uint64_t needed;                // opens that the seed must explain
+  const std::vector<SeedRange> ranges;  // one after the other
+
+  std::atomic<uint64_t> next{0};  // portion
+  std::atomic<uint64_t> tested{0};
+  std::atomic<bool> end{false};
+  std::atomic<int64_t> nanoseconds{0};  // of CPU time
+  Mutex mutex;                          // leaf
+  std::optional<FoundSeed> found GUARDED_BY(mutex);
+  Status failed GUARDED_BY(mutex);
+};
+
+uint64_t portions(const SeedRange& range) {
+  return (range.end - range.first + kSeedsAtOnce - 1) / kSeedsAtOnce;
+}
+
+std::vector<SeedRange> ranges_of(const SeedSearchOptions& options) {
+  const uint64_t end = uint64_t{options.last} + 1;
+  const uint64_t plausible = std::clamp<uint64_t>(kPlausible, options.first, end);
+  std::vector<SeedRange> ranges;
+  for (const auto& [from, to] : {std::pair<uint64_t, uint64_t>{options.first, plausible}, {plausible, end}}) {
+    for (const AskedPlaces& asked : kPasses) {
+      if (from < to) ranges.push_back({from, to, asked});
+    }
+  }
+  return ranges;
+}
+
+int64_t thread_nanoseconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+class SeedSearcher {
+ public:
+  SeedSearcher(SharedSearch& shared, FirstOutputs kernel)
+      : shared_(shared),
+        first_opens_(static_cast<uint32_t>(std::clamp<uint64_t>(shared.evidence.n / kSamplesForEachFirstOpen,
+                                                                kFewestFirstOpens, UINT32_MAX))),
+        first_(shared.evidence, kernel),
+        test_(shared.evidence, shared.arrivals) {
+    const OwnPlaces places(shared.evidence);
+    while (first_places_.size() < std::min<uint64_t>(kFirstPlaces, places.count()) &&
+           places.of(first_places_.size()) < first_.end())
+      first_places_.push_back(places.of(first_places_.size()));
+    candidates_.reserve(2 * kSeedBlock);
+  }
+
+  void run() {
+    const sched_param none{};
+    if (shared_.options.when_idle && ::sched_setscheduler(0, SCHED_IDLE, &none) != 0) {
+      const MutexLock lock(shared_.mutex);
+      shared_.failed = system_error(errno, "search for a seed: sched_setscheduler");
+      shared_.end = true;
+    }
+    int64_t last = thread_nanoseconds();
+    while (!shared_.end && !stopped() && search(shared_.next++)) {
+      const int64_t now = thread_nanoseconds();
+      const int64_t used = shared_.nanoseconds += now - last;
+      last = now;
+      if (static_cast<double>(used) * 1e-9 >= shared_.options.core_seconds) shared_.end = true;
+    }
+  }
+
+ private:
+  bool stopped() {
+    if (shared_.options.stop && shared_.options.stop()) shared_.end = true;
+    return shared_.end;
+  }
+
+  // False if there is no such portion.
+  bool search(uint64_t portion) {
+    for (const SeedRange& range : shared_.ranges) {
+      if (portion >= portions(range)) {
+        portion -= portions(range);
+        continue;
+      }
+      const uint64_t first = range.first + portion * kSeedsAtOnce;
+      const uint64_t end = std::min(first + kSeedsAtOnce, range.end);
+      for (uint64_t seed = first; seed < end; seed += kSeedBlock)
+        step_1(seed, std::min(seed + kSeedBlock, end), range.asked);
+      step_2();
+      shared_.tested += end - first;
+      if (shared_.options.progress != nullptr) shared_.options.progress->tested += end - first;
+      return true;
+    }
+    return false;
+  }
+
+  void step_1(uint64_t first, uint64_t end, AskedPlaces asked) {
+    for (size_t lane = 0; lane < kSeedBlock; ++lane) seeds_[lane] = static_cast<uint32_t>(first + lane);
+    const size_t to = std::min(asked.to, first_places_.size());
+    if (asked.from >= to) return;
+    std::array<bool, kSeedBlock> hit{};
+    first_.begin(seeds_.data(), first_places_[to - 1]);
+    for (size_t i = asked.from; i < to; ++i) {
+      first_.at(first_places_[i], samples_);
+      for (size_t lane = 0; lane < kSeedBlock; ++lane)
+        hit[lane] = hit[lane] || shared_.arrivals.of(samples_[lane]) < first_opens_;
+    }
+    for (size_t lane = 0; lane < end - first; ++lane) {
+      if (hit[lane]) candidates_.push_back(seeds_[lane]);
+    }
+    if (candidates_.size() >= kSeedBlock) step_2();
+  }
+
+  // Tests all candidates, of which there may be two blocks.
+  void step_2() {
+    for (size_t at = 0; at < candidates_.size(); at += kSeedBlock) {
+      const size_t count = std::min(candidates_.size() - at, kSeedBlock);
+      std::copy_n(candidates_.begin() + static_cast<ptrdiff_t>(at), count, seeds_.begin());
+      std::array<uint32_t, kSeedBlock> opened{};
+      first_.begin(seeds_.data(), first_places_.back());
+      for (const size_t place : first_places_) {
+        first_.at(place, samples_);
+        for (size_t lane = 0; lane < count; ++lane)
+          opened[lane] += shared_.arrivals.of(samples_[lane]) != Arrivals::kNever ? 1 : 0;
+      }
+      // Of fewer places, in large jobs, the one of step 1 may be the only one that was opened.
+      const size_t enough = first_places_.size() < kFirstPlaces / 2 ? 1 : kOpenedOfThem;
+      for (size_t lane = 0; lane < count; ++lane) {
+        if (opened[lane] >= enough) step_3(seeds_[lane]);
+      }
+    }
+    candidates_.clear();
+  }
+
+  void step_3(uint32_t seed) {
+    const uint32_t explained = test_.explained(seed);
+    if (explained < shared_.needed) return;
+    const double chance =
+        log_chance(draw_of(shared_.evidence), explained) + std::log(orders_tried(shared_.options));
+    const MutexLock lock(shared_.mutex);
+    shared_.found = FoundSeed{seed, explained, chance};
+    shared_.end = true;
+  }
+
+  SharedSearch& shared_;
+  const uint32_t first_opens_;
+  FirstSamples first_;
+  SeedTest test_;
+  std::vector<size_t> first_places_;
+  std::array<uint32_t, kSeedBlock> seeds_{};
+  std::array<uint32_t, kSeedBlock> samples_{};
+  std::vector<uint32_t> candidates_;
+};
+
+// Fewer threads than wanted are no error, as long as there is one.
+Status run_threads(SharedSearch& shared, FirstOutputs kernel) {
+  std::deque<SeedSearcher> searchers;
+  std::vector<NamedThread> threads;
+  for (uint32_t i = 0; i < std::max(shared.options.threads, 1U); ++i) {
+    SeedSearcher& searcher = searchers.emplace_back(shared, kernel);
+    try {
+      threads.emplace_back("seed-search", [&searcher] { searcher.run(); });
+    } catch (const std::system_error& error) {
+      if (threads.empty()) return system_error(error.code().value(), "search for a seed: create a thread");
+      break;
+    }
+  }
+  for (NamedThread& thread : threads) thread.join();
+  return {};
+}
+
+}  // namespace
+
+Status check_seed_evidence(const SeedEvidence& evidence, const SeedSearchOptions& options) {
+  if (const Status consistent = check_consistent(evidence); !consistent) return consistent;
+  if (options.first > options.last)
+    return Error{EINVAL, "search for a seed: the last one is before the first"};
+  const OwnPlaces places(evidence);
+  if (places.count() == 0) {
+    return bad_evidence(
+        fmt::format("rank {} of {} has none of {} samples", evidence.first_rank, evidence.world, evidence.n));
+  }
+  if (uint64_t{evidence.draws} + evidence.first_rank >= kMostFirstOutputs) {
+    return Error{ERANGE, fmt::format("search for a seed: the first sample of rank {} comes after {} outputs, "
+                                     "and only the first {} are made quickly",
+                                     evidence.first_rank, uint64_t{evidence.draws} + evidence.first_rank,
+                                     kMostFirstOutputs)};
+  }
+  if (places.length() > kMostPlaces) {
+    return Error{ERANGE,
+                 fmt::format("search for a seed: the opens may lie among the first {} samples, and {} "
+                             "are looked at",
+                             places.length(), kMostPlaces)};
+  }
+  if (!explained_needed(draw_of(evidence), orders_tried(options))) {
+    return Error{ENODATA,
+                 fmt::format("search for a seed: {} opens of {} samples, which may lie in {} places, "
+                             "are too few to be certain of one",
+                             evidence.first_seen.size(), evidence.n, places.count())};
+  }
+  return {};
+}
+
+FoundSeed explain_by_seed(const SeedEvidence& evidence, uint32_t seed) {
+  const Arrivals arrivals(evidence.first_seen);
+  const uint32_t explained = SeedTest(evidence, arrivals).explained(seed);
+  return {seed, explained, log_chance(draw_of(evidence), explained)};
+}
+
+Result<SeedSearchResult> search_seeds(const SeedEvidence& evidence, const SeedSearchOptions& options) {
+  if (const Status possible = check_seed_evidence(evidence, options); !possible) return possible.error();
+  const uint64_t needed = *explained_needed(draw_of(evidence), orders_tried(options));
+  SharedSearch shared(evidence, options, needed, ranges_of(options));
+  uint64_t all = 0;
+  for (const SeedRange& range : shared.ranges) all += range.end - range.first;
+  if (options.progress != nullptr) options.progress->of = all;
+  const SeedKernel& kernel = options.kernel != nullptr ? *options.kernel : seed_kernels().front();
+  if (const Status ran = run_threads(shared, kernel.first_outputs); !ran) return ran.error();
+
+  const MutexLock lock(shared.mutex);
+  if (!shared.failed) return shared.failed.error();
+  SeedSearchResult result;
+  result.found = shared.found;
+  result.complete = shared.found.has_value() || shared.tested == all;
+  result.core_seconds = static_cast<double>(shared.nanoseconds) * 1e-9;
+  return result;
+}
+
+}  // namespace clairfs
