@@ -27,12 +27,17 @@ std::string differences(const PlanRun& run, Difference which, const char* label)
 // Ranks that are followed by themselves: where each is.
 std::string ranks_text(const PlanRun& run) {
   std::string out;
-  for (size_t rank = 0; run.ranks_apart() && rank < run.readers().size(); ++rank) {
+  for (size_t rank = 0; run.readers_apart() && rank < run.readers().size(); ++rank) {
     const TrackerStatus status = run.reader(rank).tracker().status();
-    out += fmt::format("  rank {}  {}  epoch {}  position {}\n", run.training_rank(rank),
-                       to_string(status.state), status.front.epoch.value, status.front.position);
+    out += fmt::format("  {}  {}  epoch {}  position {}\n", run.name_of(rank), to_string(status.state),
+                       status.front.epoch.value, status.front.position);
   }
   return out;
+}
+
+std::string count_text(const SampleIndex& index) {
+  if (!index.is_stream()) return fmt::format("{} samples", index.size());
+  return fmt::format("{} shards in {} stripes", index.numbered().size(), index.size());
 }
 
 std::string plan_text(const PlanRun& run, uint64_t ahead) {
@@ -43,10 +48,9 @@ std::string plan_text(const PlanRun& run, uint64_t ahead) {
                   to_string(status.state), status.front.epoch.value,
                   status.state == TrackerState::finished ? status.front.position : status.position.position,
                   run.epoch_length(), status.front.position, ahead, status.samples_per_second);
-  out += fmt::format(
-      "  {} samples ({})  seen {} in order, {} out of order  realigned {}, suspended {} times  {}\n",
-      run.index().size(), run.index().format(), status.in_order, status.out_of_order, status.realignments,
-      status.suspensions, format_size(run.memory_bytes()));
+  out += fmt::format("  {} ({})  seen {} in order, {} out of order  realigned {}, suspended {} times  {}\n",
+                     count_text(run.index()), run.index().format(), status.in_order, status.out_of_order,
+                     status.realignments, status.suspensions, format_size(run.memory_bytes()));
   return out + ranks_text(run) + differences(run, &TrackerStatus::divergence, "left the plan at");
 }
 
@@ -70,15 +74,17 @@ nlohmann::ordered_json making_json(const PlanMaking& making) {
 
 nlohmann::ordered_json ranks_json(const PlanRun& run, const Staging& staging) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-  for (size_t rank = 0; run.ranks_apart() && rank < run.readers().size(); ++rank) {
+  for (size_t rank = 0; run.readers_apart() && rank < run.readers().size(); ++rank) {
     const TrackerStatus s = run.reader(rank).tracker().status();
-    ranks.push_back({{"rank", run.training_rank(rank)},
-                     {"state", to_string(s.state)},
-                     {"epoch", s.front.epoch.value},
-                     {"front", s.front.position},
-                     {"ahead", staging.ahead(run.name(), rank)},
-                     {"in_order", s.in_order},
-                     {"out_of_order", s.out_of_order}});
+    nlohmann::ordered_json& json = ranks.emplace_back();
+    json["rank"] = run.training_rank(rank);
+    if (const auto stream = run.stream(rank)) json["stream"] = *stream;
+    json.update({{"state", to_string(s.state)},
+                 {"epoch", s.front.epoch.value},
+                 {"front", s.front.position},
+                 {"ahead", staging.ahead(run.name(), rank)},
+                 {"in_order", s.in_order},
+                 {"out_of_order", s.out_of_order}});
   }
   return ranks;
 }
@@ -91,7 +97,8 @@ nlohmann::ordered_json divergence_json(const PlanRun& run) {
     if (!status.divergence || (!json.is_null() && status.state != TrackerState::suspended)) continue;
     const Divergence& d = *status.divergence;
     json = {{"epoch", d.at.epoch.value}, {"position", d.at.position}};
-    if (run.ranks_apart()) json["rank"] = run.training_rank(rank);
+    if (run.readers_apart()) json["rank"] = run.training_rank(rank);
+    if (const auto stream = run.stream(rank)) json["stream"] = *stream;
     if (d.expected) json["expected"] = run.index().path(*d.expected);
     if (d.seen) json["seen"] = run.index().path(*d.seen);
     json["hint"] = d.hint;
@@ -180,6 +187,7 @@ std::string PlanManager::json() const {
     plan["front"] = s.front.position;
     plan["epoch_length"] = run->epoch_length();
     plan["samples"] = run->index().size();
+    if (run->index().is_stream()) plan["shards"] = run->index().numbered().size();
     plan["bytes"] = run->dataset_bytes();
     plan["passed"] = s.passed;
     plan["ahead"] = parts_.staging.ahead(name);
@@ -189,7 +197,7 @@ std::string PlanManager::json() const {
     plan["realignments"] = s.realignments;
     plan["suspensions"] = s.suspensions;
     plan["memory_bytes"] = run->memory_bytes();
-    if (run->ranks_apart()) plan["ranks"] = ranks_json(*run, parts_.staging);
+    if (run->readers_apart()) plan["ranks"] = ranks_json(*run, parts_.staging);
     if (auto divergence = divergence_json(*run); !divergence.is_null())
       plan["divergence"] = std::move(divergence);
     list.push_back(std::move(plan));

@@ -36,6 +36,10 @@ SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& sour
         source, root, spec.file,
         {spec.sequence_length, spec.train_samples, *seed, spec.split.empty() ? "1" : spec.split});
   }
+  if (spec.reads_streams()) {
+    const std::string numbering = spec.list_numbers_samples() ? spec.list : "";
+    return index_shards(source, root, spec.format, spec.file, numbering);
+  }
   if (spec.format == "mds") return index_mds(source, root, spec.file);
   if (spec.format == "hdf5") return index_hdf5(source, root, spec.file, spec.dataset);
   if (spec.format == "lmdb") return index_lmdb(source, root, {spec.file, spec.keys, spec.skip, spec.db});
@@ -104,13 +108,14 @@ SampleIndexResult make_sample_index(const PlanSpec& spec, const DatasetSource& s
   if (!root) return root.error();
   SampleIndexResult index = number_samples(spec, source, *root);
   if (!index) return index;
-  if ((*index)->size() == 0) {
+  const uint32_t count = (*index)->numbered().size();
+  if (count == 0) {
     return plan_error("root", spec.root, fmt::format("no sample in it (format={})", (*index)->format()));
   }
-  if (spec.n != 0 && spec.n != (*index)->size()) {
-    return plan_error(
-        "n", std::to_string(spec.n),
-        fmt::format("the dataset has {} samples (format={})", (*index)->size(), (*index)->format()));
+  if (spec.n != 0 && spec.n != count) {
+    return plan_error("n", std::to_string(spec.n),
+                      fmt::format("the dataset has {} {} (format={})", count,
+                                  (*index)->is_stream() ? "shards" : "samples", (*index)->format()));
   }
   if (!spec.index.empty() && spec.index != identity_text(**index)) {
     return plan_error("index", spec.index,

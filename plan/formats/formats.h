@@ -58,6 +58,12 @@ struct GptPlan {
 SampleIndexResult index_megatron_gpt(const DatasetSource& source, const DatasetRoot& root,
                                      std::string_view file, const GptPlan& plan);
 
+/// Files that are read from front to back, in stripes (formats/streams/stripes.h): those that `file`, a
+/// pattern, stands for, or that `list` names, in their order, or else all below the root whose name is one of
+/// the format, by path; none that begins with a '.'. Errors: EINVAL.
+SampleIndexResult index_shards(const DatasetSource& source, const DatasetRoot& root, std::string_view format,
+                               const std::string& file, const std::string& list);
+
 /// The samples of MosaicML Streaming's MDS shards; `file` is their index.json. The index and the table at the
 /// head of each shard, which every reader needs, are shared. Errors: EINVAL, also for shards that are there
 /// in compressed form only.

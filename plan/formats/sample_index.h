@@ -24,6 +24,12 @@ struct ByteRange {
   uint64_t length = 0;  ///< bytes; 0 for an empty file
 };
 
+/// Samples [first, end).
+struct SampleSpan {
+  uint32_t first = 0;
+  uint32_t end = 0;
+};
+
 /// Bytes. A buffered file (Python's open(path, "rb") up to 3.13, C's stdio, np.fromfile) reads whole buffers
 /// from where it was sought to, each as large as the mount says that a block is. The buffer of Python 3.14 is
 /// 128 KiB: to push as much with each record would cost more than to read it when it is asked for.
@@ -52,6 +58,13 @@ class SampleIndex {
   virtual bool shares_files() const { return false; }
   /// Whether bytes may belong to several samples: rows that were compressed together.
   virtual bool shares_bytes() const { return false; }
+
+  /// Whether samples are parts of files that are read from front to back, one part after the other.
+  virtual bool is_stream() const { return false; }
+  /// What the sampler numbers: these samples, or the files that they are parts of.
+  virtual const SampleIndex& numbered() const { return *this; }
+  /// The samples that are read where the sampler says `number`. REQUIRES: number < numbered().size().
+  virtual SampleSpan parts(uint32_t number) const { return {number, number + 1}; }
 
   /// Readers of the format may take a piece in blocks of so many bytes from its beginning on, and so read on
   /// past its end; 1 where they map files or read without a buffer.

@@ -13,8 +13,9 @@ using Detail = PlanOrderRequest::Detail;
 
 std::string ranges_of(const PlanPreview& preview, uint32_t sample) {
   std::string text;
-  for (uint32_t piece = 0; piece < preview.index->range_count(sample); ++piece) {
-    const ByteRange range = preview.index->range(sample, piece);
+  const SampleIndex& index = preview.index->numbered();
+  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
+    const ByteRange range = index.range(sample, piece);
     text += fmt::format("{}{} {} {}", piece == 0 ? "" : "\n+", range.offset, range.length,
                         preview.source.catalog->path(range.file));
   }
@@ -22,7 +23,7 @@ std::string ranges_of(const PlanPreview& preview, uint32_t sample) {
 }
 
 std::string detail_of(const PlanPreview& preview, Detail detail, uint32_t sample) {
-  if (detail == Detail::path) return preview.index->path(sample);
+  if (detail == Detail::path) return preview.index->numbered().path(sample);
   return detail == Detail::ranges ? ranges_of(preview, sample) : "";
 }
 

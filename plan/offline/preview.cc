@@ -26,12 +26,14 @@ Result<PlanPreview> preview_plan(PlanSpec given, uint32_t nodes, Logger& log) {
     if (!made) return made.error();
     index = std::move(*made);
   }
-  const uint32_t n = index ? index->size() : static_cast<uint32_t>(spec->n);
-  auto sampler = make_plan_sampler(*spec, n, source, index.get());
+  const SampleIndex* const numbered = index ? &index->numbered() : nullptr;
+  const uint32_t n = numbered != nullptr ? numbered->size() : static_cast<uint32_t>(spec->n);
+  auto sampler = make_plan_sampler(*spec, n, source, numbered);
   if (!sampler) return sampler.error();
-  auto sequence = AccessSequence::make(std::move(*spec), std::move(*sampler));
+  auto sequence = AccessSequence::make(std::move(*spec), std::move(*sampler), index);
   if (!sequence) return sequence.error();
-  return PlanPreview{std::move(source), std::move(index), n, std::move(*sequence)};
+  const uint32_t samples = index ? index->size() : n;
+  return PlanPreview{std::move(source), std::move(index), samples, std::move(*sequence)};
 }
 
 }  // namespace clairfs

@@ -21,8 +21,12 @@ OrderId next_order() {
 
 }  // namespace
 
-PlanReader::PlanReader(std::shared_ptr<const SampleIndex> index, uint64_t slack, std::optional<Epoch> last)
-    : order_(next_order()), index_(std::move(index)), last_(last), tracker_(slack, last) {}
+PlanReader::PlanReader(std::shared_ptr<const SampleIndex> index, const Ways& ways, std::optional<Epoch> last)
+    : order_(next_order()),
+      index_(std::move(index)),
+      last_(last),
+      streams_(ways.streams),
+      tracker_(ways.slack, last, ways.leap) {}
 
 Status PlanReader::begin(Epoch first, const MakeEpoch& make) {
   const auto planned = plan_epoch(first, 0, make);

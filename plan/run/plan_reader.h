@@ -22,12 +22,21 @@ class PlanReader {
   /// Makes an epoch of this order; `base` is left to the reader. Errors: what making the order said.
   using MakeEpoch = std::function<Result<PlannedEpoch>(Epoch epoch)>;
 
-  /// `slack` and `last` as the tracker's.
-  PlanReader(std::shared_ptr<const SampleIndex> index, uint64_t slack, std::optional<Epoch> last);
+  /// What is known of how an order is read, as AccessSequence says it.
+  struct Ways {
+    uint64_t slack = 1;
+    std::optional<uint64_t> leap{};
+    uint64_t streams = 0;
+  };
+
+  /// `last`: the job ends after this epoch.
+  PlanReader(std::shared_ptr<const SampleIndex> index, const Ways& ways, std::optional<Epoch> last);
 
   /// Stands for this order where the cache hands on what a fetch is for.
   OrderId order() const { return order_; }
   const SampleIndex& index() const { return *index_; }
+  /// So many of the samples that were seen last may still be being read; 0: what was seen is as good as read.
+  uint64_t streams() const { return streams_; }
   Tracker& tracker() { return tracker_; }
   const Tracker& tracker() const { return tracker_; }
 
@@ -61,6 +70,7 @@ class PlanReader {
   const OrderId order_;
   const std::shared_ptr<const SampleIndex> index_;
   const std::optional<Epoch> last_;
+  const uint64_t streams_;
   Tracker tracker_;  // self-synchronised
 
   mutable Mutex mutex_;  // leaf

@@ -24,14 +24,15 @@ Error no_samples(const PlanRun& run) {
   return {EINVAL,
           fmt::format("plan: of {} samples the first epoch has none for this node (world={} batch={}): want "
                       "fewer ranks, a smaller batch, no drop_last, or a list whose first order is not empty",
-                      run.index().size(), plan.world, plan.batch)};
+                      run.index().numbered().size(), plan.world, plan.batch)};
 }
 
 Result<AccessSequence> make_sequence(const PlanSpec& resolved, const DatasetSource& source,
-                                     const SampleIndex& index) {
-  auto sampler = make_plan_sampler(resolved, index.size(), source, &index);
+                                     const std::shared_ptr<const SampleIndex>& index) {
+  const SampleIndex& numbered = index->numbered();
+  auto sampler = make_plan_sampler(resolved, numbered.size(), source, &numbered);
   if (!sampler) return sampler.error();
-  return AccessSequence::make(resolved, std::move(*sampler));
+  return AccessSequence::make(resolved, std::move(*sampler), index);
 }
 
 uint64_t bytes_of(const SampleIndex& index, uint32_t sample) {
@@ -67,7 +68,9 @@ std::vector<std::shared_ptr<PlanReader>> make_readers(const std::shared_ptr<cons
                                                       const AccessSequence& sequence) {
   std::vector<std::shared_ptr<PlanReader>> readers;
   for (uint32_t rank = 0; rank < sequence.readers(); ++rank) {
-    readers.push_back(std::make_shared<PlanReader>(index, sequence.reader_slack(), sequence.last_epoch()));
+    const PlanReader::Ways ways{sequence.reader_slack(), sequence.reader_leap(),
+                                sequence.streams_of_reader()};
+    readers.push_back(std::make_shared<PlanReader>(index, ways, sequence.last_epoch()));
   }
   return readers;
 }
@@ -100,7 +103,7 @@ Result<std::shared_ptr<PlanRun>> PlanRun::make(const PlanSpec& spec, const Datas
   auto index = make_sample_index(*resolved, source);
   if (!index) return index.error();
   resolved->format = (*index)->format();
-  auto sequence = make_sequence(*resolved, source, **index);
+  auto sequence = make_sequence(*resolved, source, *index);
   if (!sequence) return sequence.error();
   auto run = std::shared_ptr<PlanRun>(
       new PlanRun(spec, *resolved, source, std::move(*index), std::move(*sequence), place));
@@ -153,7 +156,7 @@ Result<bool> PlanRun::prepare() try {
 }
 
 Result<EpochSequence> PlanRun::sequence_of(const PlanSpec& spec, Epoch epoch, NodeId node) const try {
-  auto sequence = make_sequence(spec, source_, *index_);
+  auto sequence = make_sequence(spec, source_, index_);
   if (!sequence) return sequence.error();
   return sequence->sequence(epoch, node);
 } catch (const std::bad_alloc&) {
@@ -162,7 +165,7 @@ Result<EpochSequence> PlanRun::sequence_of(const PlanSpec& spec, Epoch epoch, No
 
 Status PlanRun::add_uses(JobUses& uses, uint64_t epochs) const {
   if (uses.add_records(*index_)) return {};
-  auto sequence = make_sequence(resolved_, source_, *index_);
+  auto sequence = make_sequence(resolved_, source_, index_);
   if (!sequence) return sequence.error();
   for (uint64_t i = 0; i < epochs; ++i) {
     const Epoch epoch(static_cast<uint32_t>(resolved_.first_epoch + i));
@@ -189,7 +192,7 @@ bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
   Tracker& tracker = reader(rank).tracker();
   PlanSpec spec = resolved_;
   NodeId node = place_.node;
-  if (ranks_apart()) {
+  if (readers_apart()) {
     node = NodeId(static_cast<uint32_t>(training_rank(rank)));
     spec.ranks_per_node = 1;
   }
@@ -199,7 +202,9 @@ bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
   const auto left = tracker.status().divergence;
   PlanPosition at{tracker.front_epoch(), 0};
   if (left && left->at.epoch == at.epoch) at = left->at;
-  Diagnosis found = diagnose(tracker.evidence(), spec, at, node, tracker.slack(), make, stop);
+  // In the order of the rank its streams take turns.
+  const uint64_t slack = tracker.slack() * sequence_.readers_of_rank();
+  Diagnosis found = diagnose(tracker.evidence(), spec, at, node, slack, make, stop);
   if (found.epoch && sequence_.has_epoch(*found.epoch)) {
     const auto planned = plan_epoch(*found.epoch, static_cast<uint32_t>(rank));
     if (planned) tracker.add_epoch(planned->positions, std::nullopt);
@@ -246,7 +251,7 @@ std::string PlanRun::describe(size_t rank, const Divergence& d) const {
     return fmt::format("epoch {} position {}", at.epoch.value, at.position);
   };
   std::string text =
-      ranks_apart() ? fmt::format("rank {}, {}: ", training_rank(rank), place(d.at)) : place(d.at) + ": ";
+      readers_apart() ? fmt::format("{}, {}: ", name_of(rank), place(d.at)) : place(d.at) + ": ";
   if (!d.seen) {
     text += d.expected ? fmt::format("{} samples before {} were left out", d.left_out, name(*d.expected))
                        : fmt::format("{} samples were left out", d.left_out);
@@ -259,6 +264,12 @@ std::string PlanRun::describe(size_t rank, const Divergence& d) const {
   }
   if (d.seen && d.due) text += fmt::format(", which is planned at {}", place(*d.due));
   return d.hint.empty() ? text : text + ": " + d.hint + other_seed(d);
+}
+
+std::string PlanRun::name_of(size_t reader) const {
+  const std::string rank = fmt::format("rank {}", training_rank(reader));
+  const auto of_rank = stream(reader);
+  return of_rank ? fmt::format("{} stream {}", rank, *of_rank) : rank;
 }
 
 std::vector<uint32_t> PlanRun::samples_of(FileId file, uint64_t offset, uint64_t length) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,9 +44,18 @@ class PlanRun {
     return std::any_of(readers_.begin(), readers_.end(),
                        [&](const auto& own) { return own.get() == reader; });
   }
-  bool ranks_apart() const { return readers_.size() > 1; }
-  /// The job's number of a rank that is followed by itself.
-  uint64_t training_rank(size_t rank) const { return place_.node.value * resolved_.ranks_per_node + rank; }
+  bool readers_apart() const { return readers_.size() > 1; }
+  /// The job's number of the rank that reads in one of the orders that are followed by themselves.
+  uint64_t training_rank(size_t reader) const {
+    return place_.node.value * resolved_.ranks_per_node + reader / sequence_.readers_of_rank();
+  }
+  /// Which of that rank's streams it is; nothing where a rank has one order.
+  std::optional<uint64_t> stream(size_t reader) const {
+    const uint32_t streams = sequence_.readers_of_rank();
+    return streams == 1 ? std::nullopt : std::optional<uint64_t>(reader % streams);
+  }
+  /// For people: "rank 3", "rank 3 stream 1".
+  std::string name_of(size_t reader) const;
 
   /// An access of a thread to one of `samples`: as RankTrackers.
   RankTrackers::Observed observe(ThreadId thread, std::span<const uint32_t> samples, Access kind,

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "plan/formats/streams/stripes.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {
@@ -13,6 +14,17 @@ namespace {
 // A node's positions in an epoch. Each takes 9 bytes and a bit, and there are two or three epochs at a time:
 // 7 GB, where ten million samples that each of eight ranks reads take 2.2.
 constexpr uint64_t kMostPositions = 1ULL << 28;
+
+// The kernel reads so much ahead of a reader: two of its windows, of which each is a READ.
+constexpr uint64_t kReadAhead = 2 << 20;
+
+// Of streams that take turns, the stripes by which they may be apart as they are read at the speed of their
+// slowest; more is seen and allowed for (Progress).
+constexpr uint64_t kApart = 2;
+
+// An order of which more than this part lies ahead of a reader, where it may go on at once, could be any
+// order.
+constexpr uint64_t kLeastLeaps = 8;
 
 // What one rank contributes to its node's sequence.
 struct Stream {
@@ -45,8 +57,10 @@ bool divides_among_ranks(const PlanSpec& spec) {
   return sampler_traits(spec.sampler).divides && !whole;
 }
 
-Result<AccessSequence> AccessSequence::make(PlanSpec spec, std::unique_ptr<Sampler> sampler) {
-  AccessSequence made(std::move(spec), std::move(sampler));
+Result<AccessSequence> AccessSequence::make(PlanSpec spec, std::unique_ptr<Sampler> sampler,
+                                            std::shared_ptr<const SampleIndex> index) {
+  if (index && !index->is_stream()) index.reset();
+  AccessSequence made(std::move(spec), std::move(sampler), std::move(index));
   const Epoch first(static_cast<uint32_t>(made.spec_.first_epoch));
   const uint64_t count = made.slice(first, TrainingRank(0)).count;
   if (made.spec_.start_sample != 0 && made.spec_.start_sample >= count) {
@@ -54,10 +68,10 @@ Result<AccessSequence> AccessSequence::make(PlanSpec spec, std::unique_ptr<Sampl
         "start_sample", std::to_string(made.spec_.start_sample),
         fmt::format("want less than the {} samples that a training rank has in an epoch", count));
   }
-  if (count >= kMostPositions / made.spec_.ranks_per_node) {
+  if (made.positions(count) >= kMostPositions / made.spec_.ranks_per_node) {
     return plan_error("ranks_per_node", std::to_string(made.spec_.ranks_per_node),
                       fmt::format("at {} samples each they are more than {} a node and epoch; want fewer",
-                                  count, kMostPositions));
+                                  made.positions(count), kMostPositions));
   }
   return made;
 }
@@ -73,7 +87,14 @@ bool AccessSequence::has_epoch(Epoch epoch) const {
   return epoch.value >= spec_.first_epoch && (!last || epoch <= *last);
 }
 
+/// How many positions so many of the sampler's numbers are, on average.
+uint64_t AccessSequence::positions(uint64_t numbers) const {
+  const uint64_t shards = stripes_ ? stripes_->numbered().size() : 0;
+  return shards == 0 ? numbers : (numbers * stripes_->size() + shards - 1) / shards;
+}
+
 uint64_t AccessSequence::slack(uint64_t ranks) const {
+  if (stripes_) return reader_slack() * readers_of_rank() * (readers() > 1 ? ranks : 1);
   // No node's epoch is longer than kMostPositions, and more than that might overflow.
   const uint64_t steps = std::min(spec_.prefetch_factor * spec_.workers + 1, kMostPositions);
   const uint64_t step = std::min(step_samples(TrainingRank(0)) * ranks, kMostPositions);
@@ -107,7 +128,40 @@ Result<IndexOrder> AccessSequence::order(Epoch epoch) {
   return sampler_->order(epoch);
 }
 
+/// Ranks whose shards are not the same.
+uint64_t AccessSequence::shard_ranks() const {
+  return divides_among_ranks(spec_) ? spec_.ranks_per_node : 1;
+}
+
+uint32_t AccessSequence::readers_of_rank() const {
+  const bool apart = stripes_ && !deal_.where_one_has_ended && shard_ranks() * deal_.streams <= kMostStreams;
+  return apart ? static_cast<uint32_t>(deal_.streams) : 1;
+}
+
+uint64_t AccessSequence::streams_of_reader() const {
+  return stripes_ ? shard_ranks() * deal_.streams / readers() : 0;
+}
+
+uint64_t AccessSequence::reader_slack() const {
+  if (!stripes_) return slack(readers() == 1 ? spec_.ranks_per_node : 1);
+  const uint64_t first = stripes_->size() == 0 ? 0 : stripes_->range(0, 0).length;
+  const uint64_t stripe = std::max(first, kLeastStripe);
+  const uint64_t ahead = 1 + (kReadAhead + stripe - 1) / stripe;
+  return streams_of_reader() == 1 ? ahead : streams_of_reader() * (ahead + kApart);
+}
+
+std::optional<uint64_t> AccessSequence::reader_leap() const {
+  if (!stripes_) return std::nullopt;
+  const uint64_t epoch =
+      positions(slice(Epoch(static_cast<uint32_t>(spec_.first_epoch)), TrainingRank(0)).count);
+  return std::min(positions(streams_of_reader()), epoch * shard_ranks() / readers() / kLeastLeaps);
+}
+
 uint32_t AccessSequence::readers() const {
+  if (stripes_) {
+    const uint64_t ranks = shard_ranks() <= kMostStreams ? shard_ranks() : 1;
+    return static_cast<uint32_t>(ranks) * readers_of_rank();
+  }
   const bool apart = divides_among_ranks(spec_) && spec_.ranks_per_node <= kMostReaders;
   return apart ? static_cast<uint32_t>(spec_.ranks_per_node) : 1;
 }
@@ -119,13 +173,41 @@ EpochSequence AccessSequence::node_sequence(const IndexOrder& order, Epoch epoch
 EpochSequence AccessSequence::reader_sequence(const IndexOrder& order, Epoch epoch, NodeId node,
                                               uint32_t reader) const {
   if (readers() == 1) return node_sequence(order, epoch, node);
-  return interleaved(order, epoch, node.value * spec_.ranks_per_node + reader, 1);
+  const uint64_t first = node.value * spec_.ranks_per_node;
+  const uint32_t streams = readers_of_rank();
+  if (streams == 1) return interleaved(order, epoch, first + reader, 1);
+  const uint64_t rank = first + reader / streams;
+  if (rank >= spec_.world) return {epoch, {}, 0};
+  const auto shards = numbers_of(order, epoch, TrainingRank(static_cast<uint32_t>(rank)));
+  auto dealt = deal_shards(deal_, shards, *stripes_);
+  return {epoch, std::move(dealt[reader % streams]), 0};
+}
+
+/// What the sampler numbers: as the rank reads it in the epoch, in the first one without what it has.
+std::vector<uint32_t> AccessSequence::numbers_of(const IndexOrder& order, Epoch epoch,
+                                                 TrainingRank rank) const {
+  const RankOrder mine(order, slice(epoch, rank));
+  std::vector<uint32_t> numbers;
+  for (uint64_t k = epoch.value == spec_.first_epoch ? spec_.start_sample : 0; k < mine.size(); ++k)
+    numbers.push_back(mine[k]);
+  return numbers;
+}
+
+EpochSequence AccessSequence::shards_in_turn(const IndexOrder& order, Epoch epoch, uint64_t first,
+                                             uint64_t ranks) const {
+  std::vector<std::vector<uint32_t>> streams;
+  for (uint64_t i = 0; i < std::min(ranks, shard_ranks()); ++i) {
+    const auto shards = numbers_of(order, epoch, TrainingRank(static_cast<uint32_t>(first + i)));
+    for (auto& stream : deal_shards(deal_, shards, *stripes_)) streams.push_back(std::move(stream));
+  }
+  return {epoch, in_turn(streams), 0};
 }
 
 // Empty for ranks beyond the world.
 EpochSequence AccessSequence::interleaved(const IndexOrder& order, Epoch epoch, uint64_t first,
                                           uint64_t ranks) const {
   if (first + ranks > spec_.world) return {epoch, {}, 0};
+  if (stripes_) return shards_in_turn(order, epoch, first, ranks);
   std::vector<Stream> streams;
   uint64_t total = 0;
   uint64_t before = 0;
@@ -155,12 +237,7 @@ Result<std::vector<uint32_t>> AccessSequence::rank_samples(Epoch epoch, Training
   }
   const Result<IndexOrder> shared = order(epoch);
   if (!shared) return shared.error();
-  const RankOrder mine(*shared, slice(epoch, rank));
-  std::vector<uint32_t> samples;
-  for (uint64_t k = epoch.value == spec_.first_epoch ? spec_.start_sample : 0; k < mine.size(); ++k) {
-    samples.push_back(mine[k]);
-  }
-  return samples;
+  return numbers_of(*shared, epoch, rank);
 }
 
 }  // namespace clairfs

@@ -8,6 +8,9 @@
 // DataLoader hands batch b to worker b mod W and keeps prefetch_factor batches a worker in flight, so files
 // are opened up to slack() positions before or after their place in the sequence; the delivered order is
 // exact.
+//
+// Shards that are read from front to back (SampleIndex::is_stream()) are numbered by the sampler; the
+// sequence has their stripes, dealt as shard_streams.h says.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +23,7 @@
 #include "cache/catalog/catalog.h"
 #include "plan/formats/sample_index.h"
 #include "plan/samplers/sampler.h"
+#include "plan/sequence/shard_streams.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {
@@ -57,10 +61,13 @@ class AccessSequence {
  public:
   /// What a tier keeps is looked up for each reader: a microsecond a sample for so many.
   static constexpr uint32_t kMostReaders = 16;
+  /// The same of streams, where it is a microsecond a stripe.
+  static constexpr uint32_t kMostStreams = 64;
 
-  /// `spec` is resolved. Errors: EINVAL when start_sample is beyond the end of its epoch, or when a node's
-  /// share of an epoch is more than 2^28 samples.
-  static Result<AccessSequence> make(PlanSpec spec, std::unique_ptr<Sampler> sampler);
+  /// `spec` is resolved; `index` is only needed where it is_stream(). Errors: EINVAL when start_sample is
+  /// beyond the end of its epoch, or when a node's share of an epoch is more than 2^28 samples.
+  static Result<AccessSequence> make(PlanSpec spec, std::unique_ptr<Sampler> sampler,
+                                     std::shared_ptr<const SampleIndex> index = nullptr);
 
   const PlanSpec& spec() const { return spec_; }
   uint32_t nodes() const { return plan_nodes(spec_); }
@@ -72,10 +79,18 @@ class AccessSequence {
   uint64_t slack() const { return slack(spec_.ranks_per_node); }
   /// How many orders of a node can be followed by themselves: one a rank where the sampler divides the
   /// samples among them, up to kMostReaders; else 1, the node's sequence. Ranks that all read the same are
-  /// not told apart: the page that one has read is there for the next, which then makes no request.
+  /// not told apart: the page that one has read is there for the next, which then makes no request. Of
+  /// shards each stream of a rank is one, up to kMostStreams.
   uint32_t readers() const;
+  /// As many of the readers, one after the other, are a rank's.
+  uint32_t readers_of_rank() const;
   /// slack() of one of them, in its own positions.
-  uint64_t reader_slack() const { return slack(readers() == 1 ? spec_.ranks_per_node : 1); }
+  uint64_t reader_slack() const;
+  /// How far a reader may go on at once: who has enough of a shard leaves it for the next one. Positions;
+  /// nothing where samples are no shards.
+  std::optional<uint64_t> reader_leap() const;
+  /// Streams that take turns in the order of one reader; 0 where samples are no shards.
+  uint64_t streams_of_reader() const;
 
   /// The order that all nodes and ranks share in an epoch: make it once, then call node_sequence() for each
   /// node. Errors: as Sampler::order(); ERANGE unless has_epoch().
@@ -87,22 +102,30 @@ class AccessSequence {
   /// order() and node_sequence() in one.
   Result<EpochSequence> sequence(Epoch epoch, NodeId node);
 
-  /// What one training rank reads in an epoch, from start_sample on in the first. Errors: as order(), and
-  /// EINVAL when there is no such rank.
+  /// What one training rank reads in an epoch, from start_sample on in the first: numbers of the sampler.
+  /// Errors: as order(), and EINVAL when there is no such rank.
   Result<std::vector<uint32_t>> rank_samples(Epoch epoch, TrainingRank rank);
 
  private:
-  AccessSequence(PlanSpec spec, std::unique_ptr<Sampler> sampler)
-      : spec_(std::move(spec)), sampler_(std::move(sampler)) {}
+  AccessSequence(PlanSpec spec, std::unique_ptr<Sampler> sampler, std::shared_ptr<const SampleIndex> stripes)
+      : spec_(std::move(spec)), sampler_(std::move(sampler)), stripes_(std::move(stripes)) {
+    if (stripes_) deal_ = shard_deal(spec_);
+  }
 
   RankSlice slice(Epoch epoch, TrainingRank rank) const;
   uint64_t slack(uint64_t ranks) const;
+  uint64_t shard_ranks() const;
+  uint64_t positions(uint64_t numbers) const;
   EpochSequence interleaved(const IndexOrder& order, Epoch epoch, uint64_t first, uint64_t ranks) const;
+  std::vector<uint32_t> numbers_of(const IndexOrder& order, Epoch epoch, TrainingRank rank) const;
+  EpochSequence shards_in_turn(const IndexOrder& order, Epoch epoch, uint64_t first, uint64_t ranks) const;
   /// Samples that the rank takes in one full step.
   uint64_t step_samples(TrainingRank rank) const;
 
   PlanSpec spec_;
   std::unique_ptr<Sampler> sampler_;
+  std::shared_ptr<const SampleIndex> stripes_;  // null: samples are what the sampler numbers
+  ShardDeal deal_;
 };
 
 }  // namespace clairfs

@@ -16,18 +16,22 @@
 namespace clairfs {
 namespace {
 
-constexpr std::array<std::string_view, 10> kFormats{"imagefolder", "files", "list",     "ranges", "npy",
-                                                    "raw",         "lmdb",  "megatron", "mds",    "hdf5"};
-constexpr std::array<std::string_view, 2> kUnknownRecords{"tfrecord", "webdataset"};
+constexpr std::array<std::string_view, 13> kFormats{"imagefolder", "files", "list",     "ranges", "npy",
+                                                    "raw",         "lmdb",  "megatron", "mds",    "hdf5",
+                                                    "shards",      "tar",   "tfrecord"};
 
 /// A key that says more about some formats and has no meaning with others.
 struct FormatKey {
   std::string_view key;
   std::vector<std::string_view> formats;
-  std::string_view needed;  ///< what one of them cannot do without; empty: it can
+  std::string_view needed;                      ///< what one of them cannot do without; empty: it can
+  std::vector<std::string_view> optional = {};  ///< more formats, which can
 };
 const FormatKey kFormatKeys[] = {
-    {"file", {"npy", "raw", "lmdb", "megatron", "mds", "hdf5"}, "PATH of the data below root"},
+    {"file",
+     {"npy", "raw", "lmdb", "megatron", "mds", "hdf5"},
+     "PATH of the data below root",
+     {"shards", "tar", "tfrecord"}},
     {"record", {"raw"}, "BYTES of a sample"},
     {"header", {"raw"}, ""},
     {"stride", {"raw"}, ""},
@@ -56,7 +60,7 @@ Status check_format_key(const FormatKey& known, const PlanSpec& spec) {
   const PlanKey& key = *find_plan_key(known.key).value();
   const bool given = plan_value_shown(key, spec);
   const bool takes_it = contains(known.formats, spec.format);
-  if (given && !takes_it) {
+  if (given && !takes_it && !contains(known.optional, spec.format)) {
     return plan_error(
         known.key, plan_value(key, spec),
         fmt::format("belongs to format={}; want that or no {}", joined(known.formats, " or "), known.key));
@@ -69,12 +73,6 @@ Status check_format_key(const FormatKey& known, const PlanSpec& spec) {
 }
 
 Status check_format(const PlanSpec& spec) {
-  if (contains(kUnknownRecords, spec.format)) {
-    return plan_error(
-        "format", spec.format,
-        "this record format is not read; use format=ranges list=FILE with the place of each sample's bytes, "
-        "or format=list list=FILE with the files in the order in which the script opens them");
-  }
   if (!spec.format.empty() && !contains(kFormats, spec.format)) {
     return plan_error("format", spec.format, "unknown format; want one of " + joined(kFormats, ", "));
   }
@@ -150,6 +148,9 @@ Status check_belongs(std::string_view key, const std::string& value, std::string
 }
 
 Status check_lists(const PlanSpec& spec) {
+  if (spec.reads_streams() && !spec.file.empty() && spec.list_numbers_samples()) {
+    return plan_error("file", spec.file, "want either file or list to say which shards there are");
+  }
   if (spec.list_numbers_samples() && spec.list.empty()) {
     return plan_error("list", "",
                       fmt::format("missing: format={} needs list=FILE with one {} a line", spec.format,
@@ -211,7 +212,8 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   }
   if (spec.sampler == "torch.subset" && spec.indices.empty() && !spec.list_numbers_samples())
     spec.indices.swap(spec.list);
-  if (!spec.list.empty() && !given.contains("sampler") && !spec.list_numbers_samples()) spec.sampler = "list";
+  const bool of_paths = spec.format == "list" || spec.format == "ranges";
+  if (!spec.list.empty() && !given.contains("sampler") && !of_paths) spec.sampler = "list";
   if (spec.format == "mds" && spec.file.empty()) spec.file = "index.json";
   if (!spec.file.empty() && !given.contains("format")) {
     const bool mds = spec.file == "index.json" || spec.file.ends_with("/index.json");

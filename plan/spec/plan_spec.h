@@ -26,17 +26,17 @@ struct PlanSpec {
   std::string name = "default";  ///< several plans may be active; the name tells them apart
 
   // The dataset, and how the framework numbers its samples.
-  std::string root;     ///< folder inside the dataset; empty: the dataset itself
-  std::string format;   ///< imagefolder, files, list, ranges, npy, raw, lmdb, megatron, mds; empty: detected
-  std::string file;     ///< npy, raw, lmdb: what holds the samples, relative to `root`
-  std::string list;     ///< file with paths, ranges or indices, or an array "[3,1,2]" in place
-  uint64_t record = 0;  ///< raw: bytes of a sample
-  uint64_t header = 0;  ///< raw: bytes before a file's first sample
-  uint64_t stride = 0;  ///< raw: bytes from one sample to the next; 0: `record`
-  std::string dataset;  ///< hdf5: names of datasets, parted by commas
-  std::string keys;     ///< lmdb: cursor, decimal, patterns such as image-%09d, or a file of keys
-  std::string skip;     ///< lmdb: patterns of keys that are no samples, beside the usual ones
-  std::string db;       ///< lmdb: a named database; empty: the main one
+  std::string root;              ///< folder inside the dataset; empty: the dataset itself
+  std::string format;            ///< imagefolder, files, list, ranges, npy, raw, lmdb ...; empty: detected
+  std::string file;              ///< npy, raw, lmdb ...: what holds the samples, relative to `root`
+  std::string list;              ///< file with paths, ranges or indices, or an array "[3,1,2]" in place
+  uint64_t record = 0;           ///< raw: bytes of a sample
+  uint64_t header = 0;           ///< raw: bytes before a file's first sample
+  uint64_t stride = 0;           ///< raw: bytes from one sample to the next; 0: `record`
+  std::string dataset;           ///< hdf5: names of datasets, parted by commas
+  std::string keys;              ///< lmdb: cursor, decimal, patterns such as image-%09d, or a file of keys
+  std::string skip;              ///< lmdb: patterns of keys that are no samples, beside the usual ones
+  std::string db;                ///< lmdb: a named database; empty: the main one
   uint64_t sequence_length = 0;  ///< megatron: tokens of a GPT sample; 0: samples are sequences
   uint64_t train_samples = 0;    ///< megatron: samples that training asks for; 0: one epoch's
   std::string split;             ///< megatron: such as 969,30,1; empty: all documents are trained on
@@ -105,8 +105,12 @@ struct PlanSpec {
 
   bool operator==(const PlanSpec&) const = default;
 
+  /// Whether the samples are shards that are read from front to back.
+  bool reads_streams() const { return format == "shards" || format == "tar" || format == "tfrecord"; }
   /// Whether `list` says what the samples are, and not in which order they come.
-  bool list_numbers_samples() const { return format == "list" || format == "ranges"; }
+  bool list_numbers_samples() const {
+    return format == "list" || format == "ranges" || (reads_streams() && !list.empty() && sampler != "list");
+  }
 
   bool replaces() const { return replacement.empty() ? sampler == "torch.weighted" : replacement == "true"; }
   bool drops_in_sampler() const { return drop_last == "true" || drop_last == "sampler"; }

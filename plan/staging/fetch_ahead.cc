@@ -45,7 +45,8 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
         passed || lane.window_bytes + bytes <= budget || (bytes > budget && lane.window_bytes == 0);
     const bool unread = unread_before(lane, lane.fetched);
     // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
-    full = !fits || (lane.plan->keeps_all && unread);
+    // So it does where a stream has a whole epoch in its window: the last part of it is to tell of its end.
+    full = !fits || ((lane.plan->keeps_all || lane.reader->streams() > 0) && unread);
     if (full) break;
     const bool there = staged_elsewhere(lane, lane.horizon.sample_at(lane.fetched));
     add_units(lane, lane.fetched, bytes > budget || unread || there);

@@ -65,6 +65,10 @@ std::vector<PageRange> PageLedger::sentinel_pages(uint32_t sample) const {
     const PageRange all{range.file, covered.pages.begin,  // not everybody reads on
                         std::min(round_to_pages(range.offset + range.length), covered.pages.end)};
     if (all.begin >= all.end) continue;
+    if (index_.is_stream()) {
+      add(all, page_floor(all.begin + (all.end - all.begin) / 2));
+      continue;
+    }
     const uint64_t last = page_floor(all.end - 1);
     if (range.offset == 0 && all.end == catalog_.stamp(range.file).size) {
       add(all, last);

@@ -48,10 +48,11 @@ class PageLedger {
   std::vector<PageRange> pages_of(uint32_t sample) const;
   /// The pages of what every reader needs, without those of a piece that is cut off at `most` bytes in all.
   std::vector<PageRange> common_pages(uint64_t most) const;
-  /// The pages that a sentinel may lack, the best first. Of a sample that is a whole file only its last page:
-  /// there the kernel reads nothing beyond it. Of a record any but its last: the kernel takes the pages
-  /// before a missing one for a sequential read, and asks for as many again behind it (page_cache_sync_ra(),
-  /// Linux 6.18). A record of one or two pages may lack any.
+  /// The pages that a sentinel may lack, the best first. Of a part of a stream the middle one: who only looks
+  /// at the head of a file is not taken for its reader, nor is one who was stopped before its end. Of a
+  /// sample that is a whole file only its last page: there the kernel reads nothing beyond it. Of a record
+  /// any but its last: the kernel takes the pages before a missing one for a sequential read, and asks for as
+  /// many again behind it (page_cache_sync_ra(), Linux 6.18). A record of one or two pages may lack any.
   std::vector<PageRange> sentinel_pages(uint32_t sample) const;
 
   /// One more use of the sample.

@@ -29,9 +29,9 @@ bool Staging::push_arrived(Lane& lane) {
   uint64_t pushed = 0;
   for (; !lane.units.empty() && pushed < kPushesPerStep; ++pushed) {
     const auto unit = lane.units.front();
-    const bool overtaken = opened(lane, unit->position);
-    if (!overtaken && (lane.asked == 0 || (unit->chunk && !unit->arrived))) break;
-    if (overtaken) {
+    const bool late = overtaken(lane);
+    if (!late && (lane.asked == 0 || (unit->chunk && !unit->arrived))) break;
+    if (late) {
       lane.complete = true;
     } else {
       push(lane, *unit);

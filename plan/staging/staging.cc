@@ -53,7 +53,7 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
     plan->keeps_all = kept <= std::max(options_.budget, options_.keep);
     plan->kept_bytes = plan->keeps_all ? bytes : 0;
     plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
-    plan->of_records = run->index().shares_files();
+    plan->of_records = run->index().shares_files() && !run->index().is_stream();
     list_common(*plan);
     std::swap(shared_->plans[run->name()], plan);
     if (plan) shared_->removed.push_back(std::move(plan));
@@ -277,7 +277,7 @@ void Staging::skip_opened(Lane& lane) {
     leave_open_again(lane);
   }
   const uint64_t before = lane.staged;
-  while (!lane.units.empty() && opened(lane, lane.units.front()->position)) {
+  while (!lane.units.empty() && overtaken(lane)) {
     hand_on(lane, lane.units.front()->position + (lane.units.front()->last ? 1 : 0));
     pop_unit(lane);
     lane.complete = true;
@@ -290,6 +290,15 @@ void Staging::skip_opened(Lane& lane) {
 
 bool Staging::opened(const Lane& lane, uint64_t position) {
   return position < lane.safe || (position < lane.front && lane.reader->tracker().opened(position));
+}
+
+/// Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
+/// it has been asked for: without it, the reader would ask for the rest of it once more.
+bool Staging::overtaken(const Lane& lane) {
+  const uint64_t position = lane.units.front()->position;
+  const bool on_its_way = lane.asked > 0 && lane.units.front()->chunk;
+  const bool being_read = position >= lane.safe && position + lane.reader->streams() >= lane.front;
+  return opened(lane, position) && !(on_its_way && being_read && lane.reader->streams() > 0);
 }
 
 /// Everything before `position` has been pushed, or is the reader's.

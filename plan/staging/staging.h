@@ -114,6 +114,7 @@ class Staging {
   void follow_reader(Lane& lane);
   void skip_opened(Lane& lane);
   static bool opened(const Lane& lane, uint64_t position);
+  static bool overtaken(const Lane& lane);
   void follow_horizon(Lane& lane);
   bool drop_consumed(Lane& lane);
   bool drop_until(Lane& lane, uint64_t end, uint64_t most);

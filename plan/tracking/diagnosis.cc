@@ -74,7 +74,10 @@ class Search {
                    other_seed() || other_setting();
     if (found_.known) return found_;
     Diagnosis unknown;
-    if (spec_.shuffle)
+    if (spec_.reads_streams())
+      unknown.hint +=
+          fmt::format(": another seed, or other than workers={} that read shards?", spec_.workers);
+    else if (spec_.shuffle)
       unknown.hint +=
           ": another seed, a Subset, or a shuffle that follows what was drawn before? "
           "clairfs.register(loader) "

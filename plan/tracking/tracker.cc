@@ -29,7 +29,11 @@ constexpr size_t kRepeatSpan = 32;
 
 }  // namespace
 
-Tracker::Tracker(uint64_t slack, std::optional<Epoch> last) : last_(last), progress_(slack) {}
+Tracker::Tracker(uint64_t slack, std::optional<Epoch> last, std::optional<uint64_t> leap)
+    : last_(last),
+      of_streams_(leap.has_value()),
+      leap_(static_cast<int64_t>(leap.value_or(0))),
+      progress_(slack) {}
 
 void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::optional<uint64_t> begin) {
   const MutexLock lock(mutex_);
@@ -93,7 +97,7 @@ Progress::Band Tracker::band() const {
   int64_t unseen = kUnseen;
   if (pushed_ahead() && !test_.every_open())
     unseen = std::max(std::min(*pushed_ - progress_.next(), 2 * gap_), kUnseen);
-  return progress_.band(unseen);
+  return progress_.band(std::max(unseen, leap_));
 }
 
 // The rest of an epoch may be dropped when the reader is known to be in the next.
@@ -133,13 +137,14 @@ Sighting Tracker::note_distinct(uint32_t sample, int64_t position, Access kind) 
 
 // A position in the band that was not seen yet, in this epoch before the next; else one that was. Of several
 // (links to one file, repetitions) the first that is due: taking a later one would move the front ahead of
-// the reader, with every such sample a little more. At the end of an epoch whose samples went by unseen the
-// one next to the front. A read soon after another access to the sample, and not far from it, belongs to it.
+// the reader, with every such sample a little more. At the end of an epoch whose samples went by unseen, and
+// of a stream always, the one next to the front. A read soon after another access to the sample, and not far
+// from it, belongs to it.
 std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, Access kind) const {
   const Progress::Band in = band();
   const int64_t next = progress_.next();
   const Sighting* const piece_of = kind == Access::read ? seen_lately(samples) : nullptr;
-  const bool at_end = test_.visible() < 0.5 && next >= end_;
+  const bool nearest = of_streams_ || (test_.visible() < 0.5 && next >= end_);
   std::optional<Match> fresh;
   std::optional<Match> again;
   const auto sooner = [due = next - progress_.slack()](int64_t a, int64_t b) {
@@ -157,8 +162,8 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
         const Match here{epoch->sequence().epoch(), *at, epoch->begin + *at, sample, epoch->seen[*at]};
         if (here.repeated) {
           again = here;
-        } else if (!fresh || (at_end ? std::abs(here.position - next) < std::abs(fresh->position - next)
-                                     : !earlier_epoch_has_it && sooner(here.position, fresh->position))) {
+        } else if (!fresh || (nearest ? std::abs(here.position - next) < std::abs(fresh->position - next)
+                                      : !earlier_epoch_has_it && sooner(here.position, fresh->position))) {
           fresh = here;
         }
       }

@@ -45,8 +45,9 @@ class Tracker {
     bool operator==(Verdict other) const { return verdict == other; }
   };
 
-  /// `slack` as AccessSequence::slack(). `last`: the job ends after this epoch.
-  Tracker(uint64_t slack, std::optional<Epoch> last);
+  /// `slack` as AccessSequence::slack(). `last`: the job ends after this epoch. `leap`: samples are parts of
+  /// streams, of which so many may go unread at once (AccessSequence::reader_leap()).
+  Tracker(uint64_t slack, std::optional<Epoch> last, std::optional<uint64_t> leap = {});
   Tracker(const Tracker&) = delete;
   Tracker& operator=(const Tracker&) = delete;
 
@@ -137,6 +138,8 @@ class Tracker {
   void begin_run(std::optional<uint32_t> sample) REQUIRES(mutex_);
 
   const std::optional<Epoch> last_;
+  const bool of_streams_;
+  const int64_t leap_;
 
   mutable Mutex mutex_;  // guards all below; no other lock is taken while it is held
   KnownEpochs epochs_ GUARDED_BY(mutex_);

@@ -1,10 +1,13 @@
 """Every recipe of the manual: a script that loads its data in that way follows the plan that the manual gives it."""
 
+import io
 import os
+import pathlib
 import re
 import struct
 import subprocess
 import sys
+import tarfile
 
 import clairmount
 import pytest
@@ -16,6 +19,7 @@ pytest.importorskip("torchvision")
 numpy = pytest.importorskip("numpy")
 
 COUNT, ROW = 400, 3072
+HERE = pathlib.Path(__file__).parent
 # CPython announces each open by an ioctl before 3.14; later ones are seen by their READs alone.
 SEES_OPENS = sys.version_info < (3, 14)
 
@@ -139,7 +143,28 @@ def row(i):
 train(distributed(Rows(400, row)))
 """,
     "Records of TFRecord": PACKED + "train(distributed(Rows(400, row)))",
-    "Shards of WebDataset": """
+    "WebDataset(urls": """
+class Shards(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        import stream_readers, glob
+        info = torch.utils.data.get_worker_info()
+        for shard in stream_readers.shuffled(sorted(glob.glob(root + "/shards/*.tar"))[info.id::info.num_workers], 42, 4):
+            for sample in stream_readers.tar(shard): yield len(sample)
+for epoch in range(3):
+    assert sum(len(batch) for batch in DataLoader(Shards(), batch_size=16, num_workers=2)) == 40
+""",
+    "TFRecordDataset in interleave": """
+import stream_readers
+for files in ((1, 4, 0, 6, 5, 2, 3, 7), (3, 2, 4, 5, 1, 7, 6, 0), (0, 1, 3, 5, 2, 7, 6, 4)):  # as TensorFlow shuffles
+    slots, files = [None, None], iter(files)
+    while True:
+        for i in range(2):  # core/kernels/data/interleave_dataset_op.cc: a record of each in turn
+            if slots[i] is None or next(slots[i], None) is None:
+                file = next(files, None)
+                slots[i] = file if file is None else stream_readers.tfrecord(f"{root}/tfrecords/{file}.tfrecord")
+        if slots == [None, None]: break
+""",
+    "Any shards": """
 for epoch in range(3):
     for shard in (5, 2, 7, 0, 1, 3, 6, 4): read(f"{root}/shards/{shard}.tar")
 """,
@@ -150,7 +175,7 @@ LISTS = {
     "SubsetRandomSampler": lambda _: range(0, 400, 3),
     "WeightedRandomSampler": lambda _: [1 + i % 3 for i in range(400)],
     "Records of": lambda _: [f"{12 + i * (ROW + 16)} {ROW} train.tfrecord" for i in range(COUNT)],
-    "Shards of": lambda _: [f"shards/{shard}.tar" for shard in (5, 2, 7, 0, 1, 3, 6, 4)],
+    "Any shards": lambda _: [f"shards/{shard}.tar" for shard in (5, 2, 7, 0, 1, 3, 6, 4)],
 }
 MAPPED = ("Rows of numpy", "An LMDB", "Rows of an HDF5")  # a fault brings what is near, too
 
@@ -170,8 +195,16 @@ def dataset():
         records = [struct.pack("<QI", ROW, 0) + row.tobytes() + b"\0" * 4 for row in rows]
         (tmp / "train.tfrecord").write_bytes(b"".join(records))
         (tmp / "shards").mkdir()
+        (tmp / "tfrecords").mkdir()
         for shard in range(8):
-            (tmp / f"shards/{shard}.tar").write_bytes(rng.bytes(100_000))
+            samples = [rng.bytes(20_000) for _ in range(5)]
+            with tarfile.open(tmp / f"shards/{shard}.tar", "w") as archive:
+                for i, sample in enumerate(samples):
+                    member = tarfile.TarInfo(f"{i}.jpg")
+                    member.size = len(sample)
+                    archive.addfile(member, io.BytesIO(sample))
+            records = [struct.pack("<QI", len(sample), 0) + sample + b"\0" * 4 for sample in samples]
+            (tmp / f"tfrecords/{shard}.tfrecord").write_bytes(b"".join(records))
         write_h5(tmp / "train.h5", rows)
         write_lmdb(tmp / "train.lmdb", rows)
         yield tmp
@@ -220,7 +253,7 @@ def test_recipe(script, dataset, tmp):
             subprocess.run([binary(), "plan", mount.path, *text.split()], check=True, capture_output=True, timeout=60)
         words = [sys.executable, "-c", START + SCRIPTS[script], mount.path, REPO / "mount-helper/python"]
         env = {**os.environ, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "TMPDIR": str(tmp),
-               "MEETING": f"file://{tmp}/meeting", "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
+               "MEETING": f"file://{tmp}/meeting", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(HERE)}  # fmt: skip
         jobs = [subprocess.Popen([*words, *(["register"] if registers else [])], env={**env, "RANK": str(rank)},
                                  stderr=subprocess.PIPE, text=True) for rank in range(ranks)]  # fmt: skip
         try:

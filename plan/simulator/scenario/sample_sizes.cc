@@ -61,11 +61,12 @@ Result<std::vector<float>> record_sizes(const Scenario& scenario, Logger& log) {
   if (!source) return refuse(source.error());
   const auto index = make_sample_index(*resolved, *source);
   if (!index) return refuse(index.error());
-  std::vector<float> sizes((*index)->size());
+  const SampleIndex& numbered = (*index)->numbered();
+  std::vector<float> sizes(numbered.size());
   for (uint32_t sample = 0; sample < sizes.size(); ++sample) {
     uint64_t bytes = 0;
-    for (uint32_t piece = 0; piece < (*index)->range_count(sample); ++piece)
-      bytes += (*index)->range(sample, piece).length;
+    for (uint32_t piece = 0; piece < numbered.range_count(sample); ++piece)
+      bytes += numbered.range(sample, piece).length;
     sizes[sample] = static_cast<float>(static_cast<double>(bytes) / kMegabyte);
   }
   return sizes;

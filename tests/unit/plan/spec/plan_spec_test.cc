@@ -174,7 +174,7 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal("{}"), {"seed", "missing"});
   names(refusal("seed=42 sampler=torch.distrbuted"), {"torch.distrbuted", "torch.distributed"});
   names(refusal("seed=42 sampler=keras"), {"keras", "list=FILE"});
-  names(refusal("seed=42 format=tfrecord"), {"tfrecord", "format=ranges", "list=FILE"});
+  names(refusal("seed=42 format=parquet"), {"parquet", "shards"});
   names(refusal("seed=42 format=hdf5 file=a.h5"), {"dataset", "missing", "NAME"});
   names(refusal("seed=42 format=lmdb file=a keys=cursor dataset=x"), {"dataset", "format=hdf5"});
   names(refusal("seed=42 format=jpeg"), {"jpeg", "imagefolder"});

@@ -1,0 +1,298 @@
+"""Shards that are read from front to back by several workers at a time: each is followed by itself, what it reads is in
+the page cache before, every byte is the source's and leaves the emulated PFS no more often than it must."""
+
+import concurrent.futures
+import contextlib
+import gzip
+import io
+import itertools
+import os
+import random
+import struct
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+import clairmount
+import pytest
+import stream_readers
+from planning import JOB_SECONDS, plan, register
+from stream_readers import READERS, digest
+
+MIB = 1 << 20
+
+
+# Shards
+
+
+def member_sizes(rng, size):
+    while size > 0:
+        yield min(size, rng.randrange(10_000, 200_000))
+        size -= 200_000
+
+
+def write_tar(path, rng, size, mode="w"):
+    with tarfile.open(path, mode) as archive:
+        for i, length in enumerate(member_sizes(rng, size)):
+            info = tarfile.TarInfo(f"{i:06}.jpg")
+            info.size = length
+            archive.addfile(info, io.BytesIO(rng.randbytes(length)))
+
+
+def write_targz(path, rng, size):
+    write_tar(path, rng, size, "w:gz")
+
+
+def write_zip(path, rng, size):
+    with zipfile.ZipFile(path, "w") as archive:
+        for i, length in enumerate(member_sizes(rng, size)):
+            archive.writestr(f"{i:06}.jpg", rng.randbytes(length))
+
+
+def write_tfrecord(path, rng, size):
+    with open(path, "wb") as file:
+        for length in member_sizes(rng, size):
+            file.write(struct.pack("<QI", length, 0) + rng.randbytes(length) + b"\0" * 4)
+
+
+def write_bytes(path, rng, size):
+    path.write_bytes(rng.randbytes(size))
+
+
+WRITERS = {"tar": write_tar, "tar.gz": write_targz, "zip": write_zip, "tfrecord": write_tfrecord, "bin": write_bytes}
+KINDS = {"tar": "tar", "tarhead": "tar", "targz": "tar.gz", "zipped": "zip", "tfrecord": "tfrecord"}
+FORMATS = {"tar": "tar", "tar.gz": "tar", "tfrecord": "tfrecord"}
+
+
+def make_shards(folder, kind, count, mean, seed=1):
+    rng = random.Random(seed)
+    folder.mkdir()
+    for i in range(count):
+        WRITERS[kind](folder / f"shard-{i:04}.{kind}", rng, rng.randrange(mean // 2, 3 * mean // 2))
+    return sorted(path.name for path in folder.iterdir())
+
+
+def bytes_of(folder):
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+# Workers
+
+
+def orders_of(names, epochs, world, workers, seed=5, buffer=8):
+    """What each worker of each rank reads, epoch by epoch: WebDataset's split_by_node, split_by_worker and shuffle of
+    shards (src/webdataset/{shardlists,filters}.py)."""
+    order = {}
+    for rank, worker in itertools.product(range(world), range(max(workers, 1))):
+        mine = names[rank::world][worker :: max(workers, 1)]
+        order[rank, worker] = [list(stream_readers.shuffled(mine, seed, buffer)) for _ in range(epochs)]
+    return order
+
+
+PLAN = "sampler=webdataset shardshuffle=8 seed=5"
+
+
+def followed(mount, realigned=False):
+    state = plan(mount)
+    assert state["suspensions"] == 0, state
+    assert realigned or state["realignments"] == 0, state
+    assert state["in_order"] > 0, state
+    return state
+
+
+def stream_of(mount, rank, worker):
+    state = plan(mount)
+    return next((of for of in state.get("ranks", [state]) if (of.get("rank", 0), of.get("stream", 0)) == (rank, worker)))
+
+
+def ahead_of(mount, rank, worker):
+    """Whether staging is before the worker, wherever that is."""
+    stream = stream_of(mount, rank, worker)
+    return stream["state"] == "finished" or stream["ahead"] >= 1
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+@pytest.mark.parametrize("reader", ["tar", "targz", "tfrecord", "buffered", "pread", "large", "mapped", "copy"])
+def test_pushed_before_it_is_read(tmp, reader, workers):
+    """Workers that always have staging before them: they wait, so that no clock decides."""
+    kind = KINDS.get(reader, "bin")
+    names = make_shards(tmp / "src", kind, 12, 5 * MIB)
+    orders = orders_of(names, 2, 1, workers)
+    with contextlib.ExitStack() as stack:
+        mount = stack.enter_context(clairmount.clairfs(tmp / "src", "--ram", "32M", "--staging", "32M", "--chunk", "1M"))
+        register(mount, f"format={FORMATS.get(kind, 'shards')} {PLAN} workers={workers} epochs=2")
+        threads = {who: stack.enter_context(concurrent.futures.ThreadPoolExecutor(1)) for who in orders}
+        for epoch in range(2):
+            reading = {who: pieces(reader, mount.path, orders[who][epoch]) for who in orders}
+            while reading:
+                for who in list(reading):
+                    clairmount.wait_until(lambda who=who: ahead_of(mount, *who), f"{who} {plan(mount)}")
+                    name, piece = threads[who].submit(next, reading[who], (None, None)).result()
+                    if name is None:
+                        del reading[who]
+                    elif piece is not None:
+                        assert piece == digest(reader, tmp / "src" / name), name
+        clairmount.wait_until(lambda: plan(mount)["state"] == "finished", f"the end of the plan {plan(mount)}")
+        state, stats = followed(mount), mount.stats()
+    assert state["out_of_order"] == 0, state
+    reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
+    print(reader, workers, reads, stats["reads"], stats["staging"], state["samples"])
+    taken_back = state["samples"] // 4  # by the kernel: READs of pages that are idle for long (DAMON)
+    assert reads <= stats["staging"]["sentinels"] + 8 + taken_back
+
+
+def pieces(reader, root, names, each=400_000):
+    """Reads some hundred KB at a time: (name, None), and at the end of each shard (name, checksum)."""
+    for name in names:
+        hashed, since = stream_readers.hashlib.sha256(), 0
+        for piece in READERS[reader](root / name):
+            hashed.update(piece)
+            since += len(piece)
+            if since >= each:
+                since = 0
+                yield name, None
+        yield name, hashed.hexdigest()
+
+
+def run_workers(mount, reader, orders, epoch, source, known={}):
+    """Each worker a process, as DataLoader makes them anew in each epoch; all that they read is compared."""
+    command = [sys.executable, stream_readers.__file__, reader]
+    jobs = {who: subprocess.Popen([*command, *(str(mount.path / name) for name in orders[who][epoch])], text=True,
+                                  stdout=subprocess.PIPE) for who in orders}  # fmt: skip
+    try:
+        for who, job in jobs.items():
+            said, _ = job.communicate(timeout=JOB_SECONDS)
+            assert job.returncode == 0, who
+            lines = [line.split() for line in said.splitlines()]
+            assert [os.path.basename(path) for path, _ in lines] == orders[who][epoch]
+            for path, digest_read in lines:
+                at = source / os.path.basename(path)
+                if (reader, at) not in known:
+                    known[reader, at] = digest(reader, at)
+                assert digest_read == known[reader, at], path
+    finally:
+        for job in jobs.values():
+            job.kill()
+
+
+@pytest.mark.parametrize(("workers", "ranks"), [(0, 1), (2, 1), (4, 1), (2, 2)])
+@pytest.mark.parametrize(("kind", "reader"), [("tar", "tar"), ("tar.gz", "targz"), ("tfrecord", "tfrecord")])
+def test_each_byte_leaves_the_source_once_where_it_fits(tmp, kind, reader, workers, ranks):
+    names = make_shards(tmp / "src", kind, 16, 4 * MIB)
+    total = bytes_of(tmp / "src")
+    orders = orders_of(names, 3, ranks, workers)
+    with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
+        pfs.path, "--ram", f"{2 * total // MIB}M", "--staging", "16M", "--chunk", "1M"
+    ) as mount:
+        keys = f"workers={workers} world={ranks} ranks_per_node={ranks} epochs=3"
+        register(mount, f"format={FORMATS[kind]} {PLAN} {keys}")
+        for epoch in range(3):
+            run_workers(mount, reader, orders, epoch, tmp / "src")
+        state = followed(mount)
+        read = pfs.counters()["bytes"]
+    print(kind, workers, ranks, read / total, state["state"])
+    assert state["out_of_order"] == 0, state
+    assert read == total
+
+
+@pytest.mark.parametrize("share", [0.5, 0.25])
+def test_bytes_from_the_source_where_it_does_not_fit(tmp, share):
+    names = make_shards(tmp / "src", "tar", 32, 4 * MIB)
+    total, epochs = bytes_of(tmp / "src"), 4
+    ram = int(share * total)
+    orders = orders_of(names, epochs, 1, 4)
+    with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
+        pfs.path, "--ram", ram, "--staging", "16M", "--chunk", "1M"
+    ) as mount:
+        register(mount, f"format=tar {PLAN} workers=4 epochs={epochs}")
+        for epoch in range(epochs):
+            run_workers(mount, "tar", orders, epoch, tmp / "src")
+        followed(mount)
+        read = pfs.counters()["bytes"]
+    bound = total + (epochs - 1) * (total - ram)
+    print(share, read / bound, read / total)
+    assert read <= 1.02 * bound
+
+
+@pytest.mark.parametrize("reader", ["buffered", "pread", "large", "mapped", "again"])
+def test_shards_of_all_sizes(tmp, reader):
+    """On both sides of a page, a chunk and a stripe, which here are one."""
+    (tmp / "src").mkdir()
+    sizes = [0, 1, 4095, 4096, 4097, MIB - 1, MIB, MIB + 1, 3 * MIB, 3 * MIB + 4097, 5 * MIB - 1, 0, 2 * MIB]
+    names = [f"s{i:02}" for i in range(len(sizes))]
+    for name, size in zip(names, sizes):
+        write_bytes(tmp / "src" / name, random.Random(name), size)
+    orders = orders_of(names, 3, 1, 2)
+    with clairmount.clairfs(tmp / "src", "--ram", "8M", "--staging", "8M", "--chunk", "1M") as mount:
+        register(mount, f"format=shards {PLAN} workers=2 epochs=3")
+        assert plan(mount)["shards"] == len(sizes)
+        assert plan(mount)["samples"] == sum(-(-size // MIB) for size in sizes)
+        for epoch in range(3):
+            run_workers(mount, reader, orders, epoch, tmp / "src")
+        followed(mount, realigned=reader == "again")
+
+
+@pytest.mark.parametrize("reader", ["tarhead", "zipped", "again"])
+def test_readers_that_leave_out_and_come_back(tmp, reader):
+    names = make_shards(tmp / "src", KINDS.get(reader, "tar"), 24, 6 * MIB)
+    orders = orders_of(names, 3, 1, 2)
+    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", "16M", "--chunk", "1M") as mount:
+        register(mount, f"format=shards {PLAN} workers=2 epochs=3")
+        for epoch in range(3):
+            run_workers(mount, reader, orders, epoch, tmp / "src")
+        state = followed(mount, realigned=True)
+    print(reader, {key: state[key] for key in ("in_order", "out_of_order", "realignments", "passed")})
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_copies_of_whole_shards(tmp, threads):
+    """As StreamingDataset makes them from remote= on the mount to local=."""
+    names = make_shards(tmp / "src", "bin", 24, 3 * MIB)
+    total = bytes_of(tmp / "src")
+    orders = orders_of(names, 1, 1, threads)
+    with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
+        pfs.path, "--ram", "16M", "--staging", "16M", "--chunk", "1M"
+    ) as mount:
+        register(mount, f"format=shards {PLAN} workers={threads} epochs=1")
+        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+            for who, found in zip(orders, pool.map(lambda o: [digest("copy", mount.path / n) for n in o[0]], orders.values())):
+                assert found == [digest("buffered", tmp / "src" / name) for name in orders[who][0]]
+        followed(mount)
+        read = pfs.counters()["bytes"]
+    print(threads, read / total)
+    assert read <= 1.01 * total
+
+
+def test_another_order_is_noticed(tmp):
+    names = make_shards(tmp / "src", "bin", 300, MIB)
+    orders = orders_of(names, 2, 1, 2, seed=77, buffer=100)
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "8M", "--chunk", "1M") as mount:
+        register(mount, "format=shards sampler=webdataset shardshuffle=100 seed=5 workers=2 epochs=2")
+        for epoch in range(2):
+            run_workers(mount, "buffered", orders, epoch, tmp / "src")
+        state = plan(mount)
+    assert state["suspensions"] > 0, state
+    assert state["divergence"]["expected"].endswith("]"), state
+
+
+def test_a_plan_with_too_few_workers_is_noticed(tmp):
+    names = make_shards(tmp / "src", "bin", 24, 8 * MIB)
+    orders = orders_of(names, 2, 1, 4, buffer=1)
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "8M", "--chunk", "1M") as mount:
+        register(mount, "format=shards sampler=webdataset epochs=2")
+        for epoch in range(2):
+            run_workers(mount, "buffered", orders, epoch, tmp / "src")
+        state = plan(mount)
+    assert state["out_of_order"] > 0, state
+
+
+def test_the_command_shows_shards_in_their_order(tmp):
+    names = make_shards(tmp / "src", "tar", 9, MIB)
+    words = [clairmount.binary(), "plan", "order", f"format=tar {PLAN} workers=2 world=2 root='{tmp / 'src'}'"]
+    for rank in range(2):
+        said = subprocess.run([*words, "--epoch", "0", "--rank", str(rank), "--paths"], check=True, text=True,
+                              capture_output=True, timeout=60).stdout.split()  # fmt: skip
+        orders = orders_of(names, 1, 2, 2)
+        turns = itertools.zip_longest(orders[rank, 0][0], orders[rank, 1][0])
+        assert said == [name for turn in turns for name in turn if name]
