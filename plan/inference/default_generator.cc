@@ -37,6 +37,18 @@ constexpr size_t kMostSuspects = 64;
 // Outputs searched between two questions whether to stop: some milliseconds.
 constexpr uint64_t kOutputsAtOnce = 1 << 22;
 
+// The chance that an output is a given value.
+constexpr double kPerOutput = 1.0 / 4294967296.0;
+
+// The match goes on with the next epoch's seed at this distance.
+GeneratorMatch continued(GeneratorMatch match, uint32_t stride) {
+  const bool usual = stride == kUsualStride || stride == kPersistentStride;
+  if (match.stride == 0) match.chance *= usual ? 2 : kMostStride;
+  match.chance *= kPerOutput;
+  match.stride = stride;
+  return match;
+}
+
 class StreamSearch {
  public:
   StreamSearch(const GeneratorEvidence& evidence, const GeneratorSearchOptions& options)
@@ -73,37 +85,17 @@ class StreamSearch {
         if (ended()) return;
         const uint64_t most = std::min(kOutputsAtOnce, outputs - at);
         const std::optional<uint64_t> before = generator.draw_until(seeds_.front(), most);
-        if (before) match(value, at + *before, generator);
+        if (before) match(value, at + *before);
         at += before ? *before + 1 : most;
       }
     }
   }
 
-  // The first seed is output number `output`; `generator` is behind it.
-  void match(uint64_t value, uint64_t output, Mt19937 generator) {
-    if (seeds_.size() == 1) return keep({value, output, 0, chance(0)});
-    for (uint32_t stride = 0; stride < kMostStride;) {
-      const std::optional<uint64_t> before = generator.draw_until(seeds_[1], kMostStride - stride);
-      if (!before) return;
-      stride += static_cast<uint32_t>(*before) + 1;
-      if (goes_on(generator, stride)) return keep({value, output, stride, chance(stride)});
-    }
-  }
-
-  // Whether the later seeds come at the same distance.
-  bool goes_on(Mt19937 generator, uint32_t stride) const {
-    for (size_t i = 2; i < seeds_.size(); ++i) {
-      generator.discard(stride - 1);
-      if (generator.next32() != seeds_[i]) return false;
-    }
-    return true;
-  }
-
-  double chance(uint32_t stride) const {
-    const double strides = stride == 0                                             ? 1
-                           : stride == kUsualStride || stride == kPersistentStride ? 2
-                                                                                   : kMostStride;
-    return std::min(1.0, outputs_ * strides * std::pow(2.0, -32.0 * static_cast<double>(seeds_.size())));
+  // The first seed is output number `output`.
+  void match(uint64_t value, uint64_t output) {
+    std::vector<GeneratorMatch> matches{{value, output, 0, outputs_ * kPerOutput}};
+    for (uint32_t epoch = 1; epoch < seeds_.size(); ++epoch) matches = narrow(matches, epoch, seeds_[epoch]);
+    for (const GeneratorMatch& one : matches) keep(one);
   }
 
   void keep(const GeneratorMatch& match) {
@@ -128,6 +120,27 @@ Result<std::vector<GeneratorMatch>> find_default_generator(const GeneratorEviden
   if (evidence.seeds.empty())
     return Error{EINVAL, "search for torch.manual_seed(): no epoch's seed is known"};
   return StreamSearch(evidence, options).run();
+}
+
+std::vector<GeneratorMatch> narrow(const std::vector<GeneratorMatch>& matches, uint32_t epochs,
+                                   uint32_t seed) {
+  std::vector<GeneratorMatch> found;
+  for (const GeneratorMatch& match : matches) {
+    Mt19937 generator(static_cast<uint32_t>(match.value));
+    generator.discard(match.output + 1);
+    if (match.stride != 0) {
+      generator.discard(uint64_t{match.stride} * epochs - 1);
+      if (generator.next32() == seed) found.push_back(continued(match, match.stride));
+      continue;
+    }
+    if (const auto before = generator.draw_until(seed, kMostStride))
+      found.push_back(continued(match, static_cast<uint32_t>(*before) + 1));
+  }
+  return found;
+}
+
+std::span<const uint64_t> notable_values() {
+  return kNotableValues;
 }
 
 std::vector<uint32_t> later_seeds(const GeneratorMatch& match, uint32_t stride, uint32_t epochs) {

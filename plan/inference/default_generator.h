@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,7 @@ struct GeneratorMatch {
   uint64_t value = 0;   ///< torch.manual_seed(value)
   uint64_t output = 0;  ///< where the first seed is, from 0
   uint32_t stride = 0;  ///< outputs from one epoch's seed to the next; 0: one epoch is known
-  double chance = 1;    ///< that any of the outputs searched matches by accident
+  double chance = 1;    ///< matches by accident to be expected among all outputs searched
 
   bool certain() const { return chance < kMostWrongLocks; }
   bool operator==(const GeneratorMatch&) const = default;
@@ -60,6 +61,13 @@ struct GeneratorMatch {
 /// thread: a second for the small values, ten for all. Errors: EINVAL without a seed.
 Result<std::vector<GeneratorMatch>> find_default_generator(const GeneratorEvidence& evidence,
                                                            const GeneratorSearchOptions& options = {});
+
+/// Of the matches of `epochs` epochs those in which the next epoch's seed occurs, too.
+std::vector<GeneratorMatch> narrow(const std::vector<GeneratorMatch>& matches, uint32_t epochs,
+                                   uint32_t seed);
+
+/// Values that people like.
+std::span<const uint64_t> notable_values();
 
 /// The next epoch's seed, where it is `stride` outputs after the last one that is known, and all later ones.
 std::vector<uint32_t> later_seeds(const GeneratorMatch& match, uint32_t stride, uint32_t epochs);

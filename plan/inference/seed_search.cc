@@ -18,7 +18,9 @@
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
 #include "plan/inference/chance.h"
+#include "plan/inference/seeds/first_samples.h"
 #include "plan/inference/seeds/seed_test.h"
+#include "plan/random/mt19937.h"
 
 namespace clairfs {
 namespace {
@@ -35,6 +37,9 @@ constexpr uint64_t kSamplesForEachFirstOpen = 4096;
 // opened if the loader that opens them one after the other did anything beside opening the first.
 constexpr size_t kFirstPlaces = 8;
 constexpr size_t kOpenedOfThem = 2;
+
+// Step 2 looks for them among so many times as many opens as step 1.
+constexpr uint32_t kOpens = 4;
 
 // The first pass asks for the first sample, the second one for the next three.
 struct AskedPlaces {
@@ -57,7 +62,9 @@ Draw draw_of(const SeedEvidence& evidence) {
 }
 
 double orders_tried(const SeedSearchOptions& options) {
-  return static_cast<double>(options.last) - options.first + 1 + options.other_orders;
+  const double outputs =
+      static_cast<double>(options.streams.size()) * static_cast<double>(options.stream_outputs);
+  return static_cast<double>(options.end - options.first) + outputs + options.other_orders;
 }
 
 Status check_consistent(const SeedEvidence& evidence) {
@@ -77,72 +84,12 @@ Status check_consistent(const SeedEvidence& evidence) {
   return {};
 }
 
-// x % divisor for the lanes of a row, by two multiplications each: floor(x * floor(2^64 / d) / 2^64) is the
-// quotient or one less.
-class Remainder {
- public:
-  explicit Remainder(uint32_t divisor)
-      : divisor_(divisor),
-        high_((~uint64_t{0} / divisor) >> 32),
-        low_((~uint64_t{0} / divisor) & UINT32_MAX) {}
-
-  uint32_t of(uint32_t x) const {
-    const uint64_t quotient = (x * high_ + (x * low_ >> 32)) >> 32;
-    const uint32_t rest = x - static_cast<uint32_t>(quotient) * divisor_;
-    return rest >= divisor_ ? rest - divisor_ : rest;
-  }
-
- private:
-  uint32_t divisor_;
-  uint64_t high_, low_;
-};
-
-// The first samples in the orders of kSeedBlock seeds at once, out of their generators' first outputs.
-class FirstSamples {
- public:
-  FirstSamples(const SeedEvidence& evidence, FirstOutputs kernel)
-      : kernel_(kernel), draws_(evidence.draws), outputs_(kMostFirstOutputs * kSeedBlock) {
-    for (uint64_t i = 0; i < kMostFirstOutputs - draws_ && i < evidence.n; ++i)
-      remainders_.emplace_back(static_cast<uint32_t>(evidence.n - i));
-  }
-
-  // Places of the order that it can tell of: those before this one.
-  size_t end() const { return remainders_.size(); }
-
-  // From now on of these kSeedBlock seeds, up to `last_place`.
-  void begin(const uint32_t* seeds, size_t last_place) {
-    kernel_(seeds, draws_ + last_place + 1, outputs_.data());
-    for (size_t i = 0; i <= last_place; ++i) {
-      uint32_t* const row = targets(i);
-      for (size_t lane = 0; lane < kSeedBlock; ++lane)
-        row[lane] = static_cast<uint32_t>(i) + remainders_[i].of(row[lane]);
-    }
-  }
-
-  // The samples in a place of each order. The shuffle swaps place i with its target, for i = 0, 1, ...; so
-  // this goes back over the swaps to where the sample was at first, in the place of its own number.
-  void at(size_t place, std::array<uint32_t, kSeedBlock>& samples) {
-    std::copy_n(targets(place), kSeedBlock, samples.begin());
-    for (size_t i = place; i-- > 0;) {
-      const uint32_t* const row = targets(i);
-      for (size_t lane = 0; lane < kSeedBlock; ++lane)
-        samples[lane] = samples[lane] == row[lane] ? static_cast<uint32_t>(i) : samples[lane];
-    }
-  }
-
- private:
-  uint32_t* targets(size_t i) { return outputs_.data() + (draws_ + i) * kSeedBlock; }
-
-  const FirstOutputs kernel_;
-  const size_t draws_;
-  std::vector<uint32_t> outputs_;
-  std::vector<Remainder> remainders_;  // [i]: by n - i
-};
-
-// Seeds of which some of the order's first samples are asked for.
+// Seeds of which some of the order's first samples are asked for: those from `first` on, or with `stream` the
+// outputs with these numbers of MT19937(*stream).
 struct SeedRange {
   uint64_t first, end;
   AskedPlaces asked;
+  std::optional<uint32_t> stream = {};
 };
 
 // What all threads of a search share.
@@ -171,10 +118,13 @@ uint64_t portions(const SeedRange& range) {
 }
 
 std::vector<SeedRange> ranges_of(const SeedSearchOptions& options) {
-  const uint64_t end = uint64_t{options.last} + 1;
-  const uint64_t plausible = std::clamp<uint64_t>(kPlausible, options.first, end);
   std::vector<SeedRange> ranges;
-  for (const auto& [from, to] : {std::pair<uint64_t, uint64_t>{options.first, plausible}, {plausible, end}}) {
+  for (const AskedPlaces& asked : kPasses) {
+    for (const uint64_t stream : options.streams)
+      ranges.push_back({0, options.stream_outputs, asked, static_cast<uint32_t>(stream)});
+  }
+  const uint64_t plausible = std::clamp(kPlausible, options.first, options.end);
+  for (const auto& [from, to] : {std::pair{options.first, plausible}, {plausible, options.end}}) {
     for (const AskedPlaces& asked : kPasses) {
       if (from < to) ranges.push_back({from, to, asked});
     }
@@ -193,8 +143,8 @@ class SeedSearcher {
   SeedSearcher(SharedSearch& shared, FirstOutputs kernel)
       : shared_(shared),
         first_opens_(static_cast<uint32_t>(std::clamp<uint64_t>(shared.evidence.n / kSamplesForEachFirstOpen,
-                                                                kFewestFirstOpens, UINT32_MAX))),
-        first_(shared.evidence, kernel),
+                                                                kFewestFirstOpens, UINT32_MAX / kOpens))),
+        first_(shared.evidence.n, shared.evidence.draws, kernel),
         test_(shared.evidence, shared.arrivals) {
     const OwnPlaces places(shared.evidence);
     while (first_places_.size() < std::min<uint64_t>(kFirstPlaces, places.count()) &&
@@ -234,8 +184,13 @@ class SeedSearcher {
       }
       const uint64_t first = range.first + portion * kSeedsAtOnce;
       const uint64_t end = std::min(first + kSeedsAtOnce, range.end);
-      for (uint64_t seed = first; seed < end; seed += kSeedBlock)
-        step_1(seed, std::min(seed + kSeedBlock, end), range.asked);
+      Mt19937 stream(range.stream.value_or(0));
+      if (range.stream) stream.discard(first);
+      for (uint64_t at = first; at < end; at += kSeedBlock) {
+        for (size_t lane = 0; lane < kSeedBlock; ++lane)
+          seeds_[lane] = range.stream ? stream.next32() : static_cast<uint32_t>(at + lane);
+        step_1(std::min(end - at, uint64_t{kSeedBlock}), range.asked);
+      }
       step_2();
       shared_.tested += end - first;
       if (shared_.options.progress != nullptr) shared_.options.progress->tested += end - first;
@@ -244,8 +199,8 @@ class SeedSearcher {
     return false;
   }
 
-  void step_1(uint64_t first, uint64_t end, AskedPlaces asked) {
-    for (size_t lane = 0; lane < kSeedBlock; ++lane) seeds_[lane] = static_cast<uint32_t>(first + lane);
+  // Of the first `count` of seeds_.
+  void step_1(size_t count, AskedPlaces asked) {
     const size_t to = std::min(asked.to, first_places_.size());
     if (asked.from >= to) return;
     std::array<bool, kSeedBlock> hit{};
@@ -255,7 +210,7 @@ class SeedSearcher {
       for (size_t lane = 0; lane < kSeedBlock; ++lane)
         hit[lane] = hit[lane] || shared_.arrivals.of(samples_[lane]) < first_opens_;
     }
-    for (size_t lane = 0; lane < end - first; ++lane) {
+    for (size_t lane = 0; lane < count; ++lane) {
       if (hit[lane]) candidates_.push_back(seeds_[lane]);
     }
     if (candidates_.size() >= kSeedBlock) step_2();
@@ -271,7 +226,7 @@ class SeedSearcher {
       for (const size_t place : first_places_) {
         first_.at(place, samples_);
         for (size_t lane = 0; lane < count; ++lane)
-          opened[lane] += shared_.arrivals.of(samples_[lane]) != Arrivals::kNever ? 1 : 0;
+          opened[lane] += shared_.arrivals.of(samples_[lane]) < kOpens * first_opens_ ? 1 : 0;
       }
       // Of fewer places, in large jobs, the one of step 1 may be the only one that was opened.
       const size_t enough = first_places_.size() < kFirstPlaces / 2 ? 1 : kOpenedOfThem;
@@ -323,8 +278,9 @@ Status run_threads(SharedSearch& shared, FirstOutputs kernel) {
 
 Status check_seed_evidence(const SeedEvidence& evidence, const SeedSearchOptions& options) {
   if (const Status consistent = check_consistent(evidence); !consistent) return consistent;
-  if (options.first > options.last)
-    return Error{EINVAL, "search for a seed: the last one is before the first"};
+  if (options.first > options.end || options.end > kAllSeeds)
+    return Error{EINVAL,
+                 fmt::format("search for a seed: there are none from {} to {}", options.first, options.end)};
   const OwnPlaces places(evidence);
   if (places.count() == 0) {
     return bad_evidence(

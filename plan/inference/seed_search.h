@@ -16,8 +16,9 @@
 // explained less telling.
 //
 // Step 1 fails if the first sample was not seen. Then a second pass over the seeds asks for the next three
-// instead. What is plausible comes first: both passes over the seeds up to 10^6 (0.1 s), then each over the
-// rest. A pass over all seeds takes some hundred core-seconds: tests/bench/seed_search_bench.cc prints it.
+// instead. What is plausible comes first, each with both passes: the outputs of given streams, since epochs'
+// seeds are outputs of the default generator; the seeds up to 10^6 (0.1 s). Then each pass over the rest. A
+// pass over all seeds takes some hundred core-seconds: tests/bench/seed_search_bench.cc prints it.
 //
 // Source: at::randperm_cpu (ATen/native/TensorFactories.cpp), the same in all versions; but from
 // n = 214,748,364 on torch since 2.6 settles the first sample last, so that such orders are not found.
@@ -52,6 +53,9 @@ struct SeedEvidence {
   uint32_t draws = 0;
 };
 
+/// How many there are.
+inline constexpr uint64_t kAllSeeds = uint64_t{1} << 32;
+
 /// Written by the search, read by whoever likes. Thread-safe.
 struct SeedSearchProgress {
   std::atomic<uint64_t> tested{0};  ///< seeds, those of the second pass as well
@@ -59,8 +63,11 @@ struct SeedSearchProgress {
 };
 
 struct SeedSearchOptions {
-  uint32_t first = 0;                                    ///< seeds that are tried: from this one
-  uint32_t last = std::numeric_limits<uint32_t>::max();  ///< to this one
+  uint64_t first = 0;        ///< seeds that are tried: from this one
+  uint64_t end = kAllSeeds;  ///< to the one before this
+  /// Seeds of generators whose outputs are tried as seeds before all others, so many of each.
+  std::vector<uint64_t> streams = {};
+  uint64_t stream_outputs = 0;
   uint32_t threads = 1;
   /// CPU time of all threads together. The check is made once in some milliseconds.
   double core_seconds = std::numeric_limits<double>::infinity();

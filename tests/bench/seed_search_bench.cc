@@ -41,7 +41,7 @@ void first_output(benchmark::State& state, const SeedKernel& kernel) {
 void pass(benchmark::State& state, const SeedKernel& kernel, uint64_t n, uint64_t reach) {
   SeedEvidence evidence{.n = n, .reach = reach};
   for (uint32_t i = 0; i < 64; ++i) evidence.first_seen.push_back(static_cast<uint32_t>(i * (n / 64)));
-  SeedSearchOptions options{.first = 1 << 30, .last = (1 << 30) + (1 << 23) - 1, .kernel = &kernel};
+  SeedSearchOptions options{.first = 1 << 30, .end = (1 << 30) + (1 << 23), .kernel = &kernel};
   double core_seconds = 0;
   uint64_t seeds = 0;
   for (auto _ : state) {

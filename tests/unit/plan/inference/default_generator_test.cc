@@ -125,6 +125,13 @@ TEST_CASE("one epoch's seed makes suspects, which the next one's confirms") {
   const auto strides = likely_strides();
   CHECK(strides[0] == 4);
   CHECK(strides[1] == 2);
+  const auto next = narrow(suspects, 1, stream_outputs(7, {5004})[0]);
+  REQUIRE(next.size() == 1);
+  CHECK(next[0] == find_stream(stream_outputs(7, {5000, 5004}))[0]);
+  CHECK(next[0].certain());
+  CHECK(narrow(next, 2, stream_outputs(7, {5008})[0]).size() == 1);
+  CHECK(narrow(next, 2, stream_outputs(7, {5009})[0]).empty());
+  CHECK(narrow(suspects, 1, 12345).empty());
   CHECK(later_seeds(*same, 6, 3) == stream_outputs(7, {5006, 5012, 5018}));
 }
 

@@ -61,7 +61,7 @@ void with_strays(std::vector<uint32_t>& seen, uint64_t n, size_t strays) {
 SeedSearchOptions seeds_around(uint32_t seed, uint32_t width) {
   SeedSearchOptions options;
   options.first = seed - std::min(seed, width / 2);
-  options.last = seed + std::min(UINT32_MAX - seed, width / 2);
+  options.end = seed + uint64_t{1} + std::min(UINT32_MAX - seed, width / 2);
   // As careful as when all are searched.
   options.other_orders = 4294967296.0;
   options.when_idle = false;  // a busy machine would make the tests wait
@@ -178,6 +178,45 @@ TEST_CASE("numbers that were drawn before the shuffle are left out") {
   CHECK(find_seed(evidence, seeds_around(seed, kSeedsAround)).seed == seed);
 }
 
+TEST_CASE("no seed is tried before the first or after the last") {
+  const uint32_t seed = 5000;
+  const SeedEvidence evidence{
+      .n = 50'000, .first_seen = opens_of_workers(torch_order(seed, 50'000), 48, 2, 16), .reach = 400};
+  SeedSearchOptions options = seeds_around(seed, 0);
+  CHECK(find_seed(evidence, options).seed == seed);
+  options.first = 0;
+  options.end = seed;
+  CHECK(find_seed(evidence, options).seed != seed);
+  options.first = seed + 1;
+  options.end = 2 * seed;
+  CHECK(find_seed(evidence, options).seed != seed);
+}
+
+TEST_CASE("the outputs of streams are tried first, and as many as is said") {
+  const uint64_t n = 50'000;
+  const uint32_t draws = 70'000;  // more than a thread takes at a time
+  Mt19937 generator(1234);
+  generator.discard(draws);
+  const uint32_t seed = generator.next32();
+  SeedEvidence evidence{
+      .n = n, .first_seen = opens_of_workers(torch_order(seed, n), 48, 2, 16), .reach = 400};
+  SeedSearchProgress progress;
+  SeedSearchOptions options{.progress = &progress};
+  options.when_idle = false;
+  options.streams = {0, 1234, 42};
+  options.stream_outputs = draws + 1;
+  CHECK(find_seed(evidence, options).seed == seed);
+  CHECK(progress.tested < 3 * options.stream_outputs);
+  evidence.first_seen.erase(evidence.first_seen.begin());
+  CHECK(find_seed(evidence, options).seed == seed);
+  CHECK(progress.tested < 3 * 3 * options.stream_outputs);
+
+  options.end = 0;  // nothing but the streams
+  CHECK(find_seed(evidence, options).seed == seed);
+  options.stream_outputs = draws;
+  CHECK(find_seed(evidence, options).seed != seed);
+}
+
 TEST_CASE("an order that is none of torch's is never found") {
   SeedEvidence evidence{.n = kSamplesOfImageNet, .reach = 1024};
   for (uint32_t i = 0; i < 64; ++i) evidence.first_seen.push_back(i);
@@ -243,7 +282,7 @@ TEST_CASE("evidence that contradicts itself is refused") {
   CHECK(code(good, [](SeedEvidence& e) { e.world = 1000, e.first_rank = 227; }) == ERANGE);
   CHECK(code(good, [](SeedEvidence& e) { e.draws = UINT32_MAX; }) == ERANGE);
   CHECK(code(good, [](SeedEvidence& e) { e.n = UINT32_MAX, e.reach = 1 << 20; }) == ERANGE);
-  const Status backwards = check_seed_evidence(good, {.first = 2, .last = 1});
+  const Status backwards = check_seed_evidence(good, {.first = 2, .end = 1});
   REQUIRE(!backwards);
   CHECK(backwards.error().code == EINVAL);
 }

@@ -1,0 +1,132 @@
+#include "plan/inference/shuffle_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace clairfs {
+namespace {
+
+// Opens that are enough of any dataset.
+constexpr size_t kMostOpens = 512;
+
+// It is not known how far opens stray from the order: those of 16 workers with batches of 512 stray so far.
+constexpr uint64_t kFarthest = 1 << 14;
+
+// Four workers with batches of 200 stray so far; before so much is allowed for, a search would often be in
+// vain. Of small datasets a quarter.
+constexpr uint64_t kNearest = 1 << 11;
+
+// Share of the opens that must be enough to be certain of a seed, for what strays leave.
+constexpr double kWithoutStrays = 0.85;
+
+bool enough(const SeedEvidence& evidence, double orders) {
+  const Draw draw{evidence.n, evidence.reach, evidence.first_seen.size()};
+  const std::optional<uint64_t> needed = explained_needed(draw, orders);
+  return needed && static_cast<double>(*needed) <= kWithoutStrays * static_cast<double>(draw.seen);
+}
+
+// Opens may lie as far in the order as leaves the seed certain. No reach: more must be seen first.
+SeedEvidence evidence_of(const ShuffleSearch::Seen& seen, double orders) {
+  SeedEvidence evidence{.n = seen.n, .first_seen = seen.first_seen};
+  if (evidence.first_seen.size() > kMostOpens) evidence.first_seen.resize(kMostOpens);
+  uint64_t reach = 0;
+  for (uint64_t step = kFarthest; step > 0; step /= 2) {
+    evidence.reach = reach + step;
+    if (evidence.reach <= std::min(kFarthest, seen.n) && enough(evidence, orders)) reach = evidence.reach;
+  }
+  const uint64_t least = std::max<uint64_t>(std::min(kNearest, seen.n / 4), evidence.first_seen.size());
+  evidence.reach = reach < least ? 0 : reach;
+  return evidence;
+}
+
+// Outputs that `match` foretells as the next epoch's seed, if it matches `epochs` of them.
+std::vector<uint32_t> next_seeds(const GeneratorMatch& match, uint32_t epochs) {
+  if (match.stride != 0) return {later_seeds(match, match.stride, epochs).back()};
+  const std::vector<uint32_t> strides = likely_strides();
+  const auto outputs = later_seeds(match, 1, *std::max_element(strides.begin(), strides.end()));
+  std::vector<uint32_t> seeds;
+  for (const uint32_t stride : strides) seeds.push_back(outputs[stride - 1]);
+  return seeds;
+}
+
+}  // namespace
+
+SeedSearchOptions ShuffleSearch::search_options(const Seen& seen) const {
+  SeedSearchOptions search{.end = options_.all_seeds ? kAllSeeds : 0,
+                           .stream_outputs = options_.stream_outputs};
+  search.streams = seen.likely;
+  search.streams.insert(search.streams.end(), notable_values().begin(), notable_values().end());
+  search.threads = options_.threads;
+  search.core_seconds = options_.core_seconds;
+  search.when_idle = options_.when_idle;
+  search.other_orders = seen.other_orders;
+  search.stop = options_.stop;
+  return search;
+}
+
+std::optional<ShuffleSearch::Found> ShuffleSearch::find(const Seen& seen) {
+  if (seen.epoch != next_epoch_) {
+    epochs_ = 0;
+    suspects_.clear();
+  }
+  const SeedSearchOptions search = search_options(seen);
+  const double orders = static_cast<double>(search.end) +
+                        static_cast<double>(search.streams.size() * search.stream_outputs) +
+                        seen.other_orders;
+  const SeedEvidence evidence = evidence_of(seen, orders);
+  if (evidence.reach == 0) return std::nullopt;
+  std::optional<FoundSeed> found = foretold(evidence, orders);
+  if (!found) found = searched(evidence, search);
+  if (!found) return std::nullopt;
+  note_seed(seen, found->seed);
+
+  Found result{.order = plan_of_epoch_seed(found->seed, {}),
+               .log_chance = found->log_chance,
+               .seed = found->seed,
+               .description = fmt::format("a shuffle with seed {}", found->seed)};
+  if (suspects_.size() != 1 || !suspects_.front().certain()) return result;
+  Result<PlanSpec> all = plan_of_generator(suspects_.front(), {});
+  if (!all) return result;
+  result.order = std::move(*all);
+  result.order.first_epoch = epochs_ - 1;
+  result.description = describe(suspects_.front());
+  return result;
+}
+
+std::optional<FoundSeed> ShuffleSearch::foretold(const SeedEvidence& evidence, double other_orders) const {
+  double orders = other_orders;
+  for (const GeneratorMatch& suspect : suspects_) {
+    for (const uint32_t seed : next_seeds(suspect, epochs_)) {
+      FoundSeed one = explain_by_seed(evidence, seed);
+      one.log_chance += std::log(++orders);
+      if (one.log_chance < std::log(kMostWrongLocks)) return one;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<FoundSeed> ShuffleSearch::searched(const SeedEvidence& evidence,
+                                                 const SeedSearchOptions& search) {
+  const Result<SeedSearchResult> result = search_seeds(evidence, search);
+  if (!result) return std::nullopt;
+  core_seconds_ += result->core_seconds;
+  return result->found;
+}
+
+// Of a first epoch all streams are searched; what the next one leaves of them needs no search.
+void ShuffleSearch::note_seed(const Seen& seen, uint32_t seed) {
+  if (epochs_ > 0) {
+    suspects_ = narrow(suspects_, epochs_, seed);
+  } else {
+    GeneratorSearchOptions options = options_.streams;
+    options.stop = options_.stop;
+    Result<std::vector<GeneratorMatch>> found = find_default_generator({{seed}, seen.likely}, options);
+    if (found) suspects_ = std::move(*found);
+  }
+  ++epochs_;
+  next_epoch_ = seen.epoch + 1;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,73 @@
+// ShuffleSearch: follows a reader of DataLoader(shuffle=True), without generator=, from epoch to epoch.
+//
+// Of the first epoch the seed is searched (seed_search.h): first among what the default generator gives after
+// torch.manual_seed() of a value that people like, which takes a second; then among all. So is the stream
+// that it comes from (default_generator.h). The streams in which it occurs foretell the second epoch's seed:
+// some hundred orders, compared in milliseconds. The one that the reader follows proves its stream, and with
+// it all later epochs. Where there is none, since nothing was seeded, each epoch's seed is searched by
+// itself.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/inference/default_generator.h"
+#include "plan/inference/seed_search.h"
+#include "plan/spec/plan_spec.h"
+
+namespace clairfs {
+
+/// For one thread at a time.
+class ShuffleSearch {
+ public:
+  struct Options {
+    uint32_t threads = 1;
+    double core_seconds = 600;            ///< for the seeds of one epoch
+    bool all_seeds = true;                ///< else only those that a value that people like gives
+    uint64_t stream_outputs = 1 << 20;    ///< of each such value
+    bool when_idle = true;                ///< as in SeedSearchOptions
+    std::function<bool()> stop = {};      ///< asked every few milliseconds by any thread; empty: never
+    GeneratorSearchOptions streams = {};  ///< its `stop` is not used
+  };
+  /// The first opens of an epoch.
+  struct Seen {
+    uint64_t n = 0;                         ///< samples of the dataset
+    std::vector<uint32_t> first_seen = {};  ///< each once, in the order of time
+    uint32_t epoch = 0;                     ///< of the reader, by whoever counts them
+    double other_orders = 0;                ///< that were compared with the same opens
+    std::vector<uint64_t> likely = {};      ///< values of torch.manual_seed() that the environment suggests
+  };
+  /// The order of an epoch and what comes after it, without the dataset.
+  struct Found {
+    PlanSpec order;           ///< of all epochs from first_epoch on, or with epochs=1 of this one
+    double log_chance = 0;    ///< natural logarithm of the chance that any order fits as well by accident
+    uint32_t seed = 0;        ///< of this epoch
+    std::string description;  ///< "torch.manual_seed(0) after 3736 draws", "a shuffle with seed 1234"
+  };
+
+  explicit ShuffleSearch(Options options) : options_(std::move(options)) {}
+
+  /// Nothing: no seed is certain, or time was up. What was found in the epoch before `seen.epoch` counts;
+  /// else it is forgotten.
+  std::optional<Found> find(const Seen& seen);
+  /// CPU time of all searches of seeds, in seconds.
+  double core_seconds() const { return core_seconds_; }
+
+ private:
+  std::optional<FoundSeed> foretold(const SeedEvidence& evidence, double other_orders) const;
+  std::optional<FoundSeed> searched(const SeedEvidence& evidence, const SeedSearchOptions& search);
+  SeedSearchOptions search_options(const Seen& seen) const;
+  void note_seed(const Seen& seen, uint32_t seed);
+
+  const Options options_;
+  uint32_t epochs_ = 0;                   // found, one after the other
+  uint32_t next_epoch_ = 0;               // the one after them
+  std::vector<GeneratorMatch> suspects_;  // in which all their seeds occur
+  double core_seconds_ = 0;
+};
+
+}  // namespace clairfs

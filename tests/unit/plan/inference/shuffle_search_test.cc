@@ -1,0 +1,96 @@
+#include "plan/inference/shuffle_search.h"
+
+#include <cmath>
+
+#include "plan/random/torch_random.h"
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+
+namespace {
+
+constexpr uint64_t kSamplesHere = 20'000;
+
+// What two workers open first of the epoch whose seed is this output of the default generator.
+ShuffleSearch::Seen first_opens_of(uint64_t value, uint64_t output, uint32_t epoch) {
+  Mt19937 generator(static_cast<uint32_t>(value));
+  generator.discard(output);
+  Mt19937 own(generator.next32());
+  std::vector<uint32_t> order(kSamplesHere);
+  torch_randperm(own, order, kNewestTorch);
+  ShuffleSearch::Seen seen{.n = kSamplesHere, .epoch = epoch};
+  for (size_t i = 0; i < 32; ++i) {
+    seen.first_seen.push_back(order[i]);
+    seen.first_seen.push_back(order[64 + i]);
+  }
+  return seen;
+}
+
+ShuffleSearch::Options quick() {
+  ShuffleSearch::Options options{.all_seeds = false, .stream_outputs = 1 << 13, .when_idle = false};
+  options.streams = {.outputs = 1 << 13, .notable_outputs = 1 << 13};
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a seeded script is found in its first epoch, and all others from the second one on") {
+  ShuffleSearch search(quick());
+  const auto first = search.find(first_opens_of(1234, 3739, 5));
+  REQUIRE(first);
+  CHECK(first->order.epochs == 1);
+  CHECK(first->log_chance < std::log(1e-9));
+  CHECK(search.core_seconds() > 0);
+  const double used = search.core_seconds();
+
+  const auto second = search.find(first_opens_of(1234, 3743, 6));
+  REQUIRE(second);
+  CHECK(search.core_seconds() == used);  // it was foretold
+  CHECK(second->order.epochs == 0);
+  CHECK(second->order.first_epoch == 1);
+  CHECK(second->order.sampler == "torch.random");
+  CHECK(second->order.seed == "1234");
+  CHECK(second->order.draws == 3736);
+  CHECK(second->description == "torch.manual_seed(1234) after 3736 draws");
+
+  const auto third = search.find(first_opens_of(1234, 3747, 7));
+  REQUIRE(third);
+  CHECK(third->order.first_epoch == 2);
+}
+
+TEST_CASE("epochs that another stream gives, or that were missed, begin anew") {
+  ShuffleSearch search(quick());
+  REQUIRE(search.find(first_opens_of(0, 100, 0)));
+  const auto other = search.find(first_opens_of(42, 100, 1));
+  REQUIRE(other);
+  CHECK(other->order.epochs == 1);
+  const auto later = search.find(first_opens_of(42, 108, 3));  // epoch 2 was not seen
+  REQUIRE(later);
+  CHECK(later->order.epochs == 1);
+  const auto next = search.find(first_opens_of(42, 110, 4));
+  REQUIRE(next);
+  CHECK(next->order.first_epoch == 1);
+  CHECK(next->order.draws == 105);
+  CHECK(next->order.persistent_workers);
+}
+
+TEST_CASE("what the environment suggests is searched, too; what it does not is not found") {
+  ShuffleSearch search(quick());
+  auto seen = first_opens_of(987'654, 100, 0);
+  CHECK(!search.find(seen));
+  seen.likely = {987'654};
+  CHECK(search.find(seen));
+}
+
+TEST_CASE("too few opens are not searched for") {
+  ShuffleSearch search(quick());
+  auto seen = first_opens_of(0, 100, 0);
+  seen.first_seen.resize(6);
+  CHECK(!search.find(seen));
+  CHECK(search.core_seconds() == 0);
+  // Nor small datasets, which any order explains.
+  ShuffleSearch::Seen few{.n = 20};
+  for (uint32_t i = 0; i < 20; ++i) few.first_seen.push_back(i);
+  CHECK(!search.find(few));
+  CHECK(search.core_seconds() == 0);
+}
