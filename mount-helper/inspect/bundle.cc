@@ -106,7 +106,7 @@ std::string anonymous_log_line(const std::string& line) {
   out += " " + word;
   // "clairfs 0.1.0 pid 7": a number after a word of ours is nobody's name either.
   const bool greeting = word == "clairfs";
-  for (int i = 0; words >> word; ++i) {
+  while (words >> word) {
     const bool number = std::all_of(word.begin(), word.end(),
                                     [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; });
     if (!number && !is_word_of_ours(word) && !(greeting && (word == "pid" || word == "user"))) break;

@@ -13,9 +13,9 @@ namespace {
 
 using Samples = std::vector<uint32_t>;
 
-SampleIndex const& indexed(const DatasetSource& source, const std::string& plan) {
+SampleIndex const& indexed(const DatasetSource& source, const char* plan) {
   static std::shared_ptr<const SampleIndex> latest;
-  const auto spec = parse_plan("seed=1 " + plan);
+  const auto spec = parse_plan(std::string("seed=1 ") + plan);
   if (!spec) FAIL(spec.error().message);
   const auto index = make_sample_index(*spec, source);
   if (!index) FAIL(index.error().message);
