@@ -92,7 +92,7 @@ inline void* open_library() {
     }
     return nullptr;
   };
-  for (const int known : {310, 200, 103}) {  // 1.14, 1.12 and 1.10
+  for (const int known : {320, 310, 200, 103}) {  // 2.x, 1.14, 1.12 and 1.10
     if (void* const handle = open(known)) return handle;
   }
   constexpr int kNewest = 400;  // distributions have numbers of their own; this takes 20 ms

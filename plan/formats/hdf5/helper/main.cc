@@ -27,7 +27,8 @@ namespace clairfs::hdf5 {
 namespace {
 
 constexpr int kSocket = 0;
-constexpr char kFileName[] = "the file";
+// From the root on, since libhdf5 2.x crashes where it cannot ask for the working directory.
+constexpr char kFileName[] = "/the file";
 // libhdf5's caches of a file's index grow to 32 MiB; the rest is for object headers.
 constexpr rlim_t kMostMemory = 1 << 30;
 constexpr rlim_t kMostSeconds = 300;
@@ -283,8 +284,8 @@ int main(int arguments, char** words) {
   void* const handle = open_library();
   if (handle == nullptr) {
     refuse(
-        "cannot be read without libhdf5, which is not there; install it (Debian: libhdf5-103-1 or "
-        "libhdf5-310), or say where the samples are by format=ranges");
+        "cannot be read without libhdf5, which is not there; install it (Debian: libhdf5-103-1, "
+        "libhdf5-310 or libhdf5-320), or say where the samples are by format=ranges");
   }
   if (!library.load(handle)) refuse("cannot be read: libhdf5 is too old; want 1.10.5 or newer");
   served_file = ::memfd_create("hdf5", 0);
