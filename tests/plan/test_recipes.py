@@ -32,7 +32,8 @@ def recipes():
 
 
 START = """
-import os, sys, numpy, torch
+import multiprocessing, os, sys, numpy, torch
+multiprocessing.set_start_method("fork")  # workers know what this script defines, also from Python 3.14 on
 sys.path.insert(0, sys.argv[2])
 from torch.utils.data import (
     BatchSampler, DataLoader, Dataset, RandomSampler, Sampler, Subset, SubsetRandomSampler, WeightedRandomSampler, random_split)

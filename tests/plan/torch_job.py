@@ -136,9 +136,9 @@ def rank_main(job, rank, barrier):
 
 def main():
     job = {**DEFAULTS, **json.loads(sys.argv[1])}
-    context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(job["ranks"])
-    ranks = [context.Process(target=rank_main, args=(job, rank, barrier)) for rank in range(job["ranks"])]
+    multiprocessing.set_start_method("fork")  # what logs for the workers is theirs as it is; Python 3.14 would not fork
+    barrier = multiprocessing.Barrier(job["ranks"])
+    ranks = [multiprocessing.Process(target=rank_main, args=(job, rank, barrier)) for rank in range(job["ranks"])]
     for process in ranks:
         process.start()
     for process in ranks:
