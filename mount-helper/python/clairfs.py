@@ -20,9 +20,10 @@ What is planned, and for how long:
 An epoch begins when the loader is iterated. The plan is then compared with the sampler's state, and replaced if the
 script resumed, forgot set_epoch(), or seeded anew. Samplers are only looked at: what a look draws is put back.
 
-Samples are found as paths in the dataset (ImageFolder, Subset, ConcatDataset, any list of paths), as a numpy.memmap, or
-as an LMDB or HDF5 file. Whatever is not found can be said: register(loader, paths=[...]), or with the keys of a plan,
-register(loader, format="lmdb", file="train.lmdb", keys="image-%09d").
+Samples are found as paths in the dataset (ImageFolder, Subset, ConcatDataset, any list of paths), as a numpy.memmap (of
+which workers that are not forked get a copy: there it is not planned), or as an LMDB or HDF5 file. Whatever is not found
+can be said: register(loader, paths=[...]), or with the keys of a plan, register(loader, format="lmdb", file="train.lmdb",
+keys="image-%09d").
 
 Pure Python 3.9 or later, no dependencies. For torch 1.13 and later. Not thread-safe: one thread iterates a loader.
 """
@@ -362,12 +363,25 @@ def _records(dataset):
     return None
 
 
-def _record_samples(dataset, given, mounts):
+def _forks(loader):
+    """Whether the loader's workers have the script's memory, so that they read what it has mapped."""
+    context = loader.multiprocessing_context or _torch().multiprocessing
+    method = context.get_start_method(allow_none=True)  # else it would be settled, and the script could set none
+    return (method or context.get_all_start_methods()[0]) == "fork"
+
+
+def _record_samples(loader, given, mounts):
+    dataset = loader.dataset
     base, numbers = _rows(dataset)
     found = (given["file"], {}, True) if "file" in given else _records(base)
     if found is None:
         raise _NotPlanned("no paths of files are found in the dataset; give paths=[...]")
     path, keys, all_rows = found
+    if keys.get("format") == "raw" and loader.num_workers and not _forks(loader):
+        raise _NotPlanned(
+            f"{path} is a numpy.memmap, which workers that are not forked get as a copy; "
+            'open it in the workers and give file=, or multiprocessing.set_start_method("fork")'
+        )
     plain = os.path.realpath(path)
     mount = _mount_of(plain, mounts)
     if mount is None:
@@ -378,14 +392,15 @@ def _record_samples(dataset, given, mounts):
     return _Samples(mount, len(dataset), {**keys, "file": os.path.relpath(plain, mount.point)}, None, numbers)
 
 
-def _samples_of(dataset, paths, given):
+def _samples_of(loader, paths, given):
+    dataset = loader.dataset
     mounts = _mounts()
     if not any(mounts.values()):
         raise _NotPlanned("there is no clairfs mount")
     if paths is None and "file" not in given:
         paths = _paths_of(dataset)
     if paths is None:
-        return _record_samples(dataset, given, mounts)
+        return _record_samples(loader, given, mounts)
     paths = [os.fsdecode(path) for path in paths]
     if len(paths) != len(dataset):
         raise _NotPlanned(f"{len(paths)} paths are given for {len(dataset)} samples")
@@ -919,8 +934,8 @@ class Registration:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
 
-    def _begin(self, dataset, name, paths, given):
-        samples = _samples_of(dataset, paths, given)
+    def _begin(self, name, paths, given):
+        samples = _samples_of(self._loader, paths, given)
         self._mount, self.mount = samples.mount, samples.mount.point
         self._order, self._loader_keys = _order_of(self._loader, samples)
         self._samples, self._given = samples, given
@@ -1033,7 +1048,7 @@ def register(loader, name=None, paths=None, **keys):
             raise _NotPlanned("an IterableDataset's order is its own; it is not planned")
         if getattr(inner, "in_order", True) is False:
             raise _NotPlanned("in_order=False: the order depends on timing; it is not planned")
-        registration._begin(inner.dataset, name, paths, keys)
+        registration._begin(name, paths, keys)
         _registrations.append(registration)
     except Exception as error:  # noqa: BLE001
         registration._loader = None

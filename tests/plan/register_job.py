@@ -4,10 +4,12 @@
 register_job.py CASE,... ROOT OUT [RANK]    ROOT: an ImageFolder; OUT/CASE.RANK: JSON lines, one an epoch of each loader:
 {"loader": number, "epoch": number, "order": [path...], "text": plan in force, "plan": it as stats.json shows it}
 
-With REGISTER=0 in the environment the script does without that line. RANK: of two, for the cases that have ranks.
+With REGISTER=0 in the environment the script does without that line. START_METHOD: of its workers, by default fork, which
+is no longer Python's from 3.14 on. RANK: of two, for the cases that have ranks.
 """
 
 import json
+import multiprocessing
 import os
 import pathlib
 import pickle
@@ -312,4 +314,5 @@ def run(case, root, out):
 
 
 if __name__ == "__main__":
+    multiprocessing.set_start_method(os.environ.get("START_METHOD", "fork"))
     main()

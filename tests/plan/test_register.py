@@ -135,6 +135,16 @@ def test_plan_is_the_order_and_the_order_is_untouched(case, mount, without, tmp)
     assert not list(tmp.glob("clairfs-lists-*/*"))
 
 
+def test_workers_that_are_not_forked(mount, without, tmp):
+    """As Python 3.14 starts them. A numpy.memmap comes to them as a copy, for which the script's own process reads it."""
+    ran, said = run(["generator", "memmap"], mount.path / "train", tmp, START_METHOD="forkserver")
+    assert_followed(ran["generator"])
+    assert all("plan" not in line for line in ran["memmap"])
+    assert said.count("UserWarning: clairfs: ") == 1 and "rows.npy is a numpy.memmap, which workers that are not forked" in said, said
+    for case, lines in ran.items():
+        assert orders(lines, mount.path / "train") == orders(without[case], mount.source / "train")
+
+
 @pytest.mark.parametrize(
     ("case", "registering"),
     [("distributed", "each rank"), ("distributed", "one rank"), ("accelerate", "each rank"), ("accelerate", "one rank"),
