@@ -20,44 +20,53 @@
 namespace clairfs {
 namespace {
 
-/// Entries a thread takes at a time: neighbours mostly share their directory, which is opened once.
-constexpr uint32_t kBlock = 512;
+/// Entries a thread takes at a time: neighbours mostly share their directory, which is opened once. Few, so
+/// that threads end at about the same time.
+constexpr uint32_t kBlock = 64;
 
 class Checker {
  public:
   Checker(const Catalog& catalog, int source_fd, CatalogCheck check)
       : catalog_(catalog), source_fd_(source_fd), check_(check) {}
 
-  std::optional<std::string> run(unsigned threads, const ScanProgress& progress) {
+  std::optional<std::string> run(ScanThreads threads, const ScanProgress& progress) {
     check_root();
     const unsigned useful = (catalog_.size() + kBlock - 1) / kBlock;
+    const ScanThreads allowed = threads_within_limits(threads);
+    ScanPace pace({.first = std::min(allowed.first, useful), .most = std::min(allowed.most, useful)});
     std::vector<NamedThread> pool;
-    const unsigned count = std::min(threads_within_limits(threads), useful);
-    {
-      MutexLock lock(mutex_);
-      working_ = count;
-    }
-    for (unsigned i = 0; i < count; ++i) {
-      pool.emplace_back("catalog-check", [this] {
-        work();
-        MutexLock lock(mutex_);
-        if (--working_ == 0) ended_.notify_one();
-      });
-    }
-    report(progress);
+    const auto staff = [&] {
+      pace.observe(looked_at_.load(std::memory_order_relaxed), steady_now());
+      while (pool.size() < pace.threads()) add_thread(pool);
+    };
+    staff();
+    report(staff, progress);
     pool.clear();
     MutexLock lock(mutex_);
     return change_;
   }
 
  private:
-  void report(const ScanProgress& progress) {
+  void add_thread(std::vector<NamedThread>& pool) {
+    {
+      MutexLock lock(mutex_);
+      ++working_;
+    }
+    pool.emplace_back("catalog-check", [this] {
+      work();
+      MutexLock lock(mutex_);
+      if (--working_ == 0) ended_.notify_one();
+    });
+  }
+
+  void report(const std::function<void()>& staff, const ScanProgress& progress) {
     MutexLock lock(mutex_);
     while (working_ > 0) {
       ended_.wait_for(lock, kProgressPeriod);
-      if (!progress) continue;
+      if (working_ == 0) break;
       lock.unlock();
-      progress(std::min<uint64_t>(next_.load(std::memory_order_relaxed), catalog_.size()));
+      staff();
+      if (progress) progress(std::min<uint64_t>(next_.load(std::memory_order_relaxed), catalog_.size()));
       lock.lock();
     }
   }
@@ -96,6 +105,7 @@ class Checker {
   }
 
   void check_entry(FileId id, int directory) {
+    looked_at_.fetch_add(1, std::memory_order_relaxed);
     const char* name = catalog_.name(id).data();
     struct stat found = {};
     if (::fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) {
@@ -144,13 +154,14 @@ class Checker {
   std::optional<std::string> change_ GUARDED_BY(mutex_);
 
   std::atomic<uint64_t> next_ = 0;
+  std::atomic<uint64_t> looked_at_ = 0;
   std::atomic<bool> stop_ = false;
 };
 
 }  // namespace
 
 std::optional<std::string> find_change(const Catalog& catalog, int source_fd, CatalogCheck check,
-                                       unsigned threads, const ScanProgress& progress) {
+                                       ScanThreads threads, const ScanProgress& progress) {
   return Checker(catalog, source_fd, check).run(threads, progress);
 }
 

@@ -22,9 +22,9 @@ enum class CatalogCheck {
 /// The first difference found between `catalog` and the tree below the directory `source_fd`, as one line for
 /// people; nothing when there is none. A directory that could not be read when it was scanned and now can is
 /// a difference. No directory is listed. Device numbers are not compared: network filesystems get new ones at
-/// each mount. Uses up to `threads` threads, each with at most 2 descriptors; `progress` is called on the
+/// each mount. Each of its threads has at most 2 descriptors; `progress` is called on the
 /// calling thread, about ten times a second, with the entries compared so far. Thread-safe.
 std::optional<std::string> find_change(const Catalog& catalog, int source_fd, CatalogCheck check,
-                                       unsigned threads, const ScanProgress& progress = {});
+                                       ScanThreads threads, const ScanProgress& progress = {});
 
 }  // namespace clairfs

@@ -41,9 +41,9 @@
 namespace clairfs {
 namespace {
 
-/// Names a batch: enough that the queue's lock is not felt, few enough that a directory of 10,000 files keeps
-/// eight threads busy.
-constexpr size_t kBatchNames = 512;
+/// Names a batch: enough that the queue's lock is not felt, few enough that a directory of 4,000 files keeps
+/// 64 threads busy.
+constexpr size_t kBatchNames = 64;
 /// What the kernel fills per call, as large as the biggest buffers that libcs use.
 constexpr size_t kListingBytes = 64 << 10;
 /// Ids have 32 bits and each entry may bring two strings.
@@ -125,9 +125,13 @@ class Scanner {
     if (progress) progress(0);
     {
       std::vector<NamedThread> threads;
-      const unsigned count = threads_within_limits(options_.threads);
-      for (unsigned i = 0; i < count; ++i) threads.emplace_back("catalog-scan", [this] { work(); });
-      report(progress);
+      ScanPace pace(threads_within_limits(options_.threads));
+      const auto staff = [&] {
+        pace.observe(looked_at_.load(std::memory_order_relaxed), steady_now());
+        while (threads.size() < pace.threads()) threads.emplace_back("catalog-scan", [this] { work(); });
+      };
+      staff();
+      report(staff, progress);
     }
     MutexLock lock(mutex_);
     if (failure_) return *failure_;
@@ -141,13 +145,14 @@ class Scanner {
     return busy_ == 0 && (failure_ || (to_list_.empty() && to_stat_.empty()));
   }
 
-  void report(const ScanProgress& progress) {
+  void report(const std::function<void()>& staff, const ScanProgress& progress) {
     MutexLock lock(mutex_);
     while (!finished()) {
       done_.wait_for(lock, kProgressPeriod);
-      if (!progress) continue;
+      if (finished()) break;
       lock.unlock();
-      progress(found_.load(std::memory_order_relaxed));
+      staff();
+      if (progress) progress(found_.load(std::memory_order_relaxed));
       lock.lock();
     }
     lock.unlock();
@@ -275,6 +280,7 @@ class Scanner {
 
   /// False: to be left out.
   bool stat_entry(Batch& batch, Entry& entry) {
+    looked_at_.fetch_add(1, std::memory_order_relaxed);
     const int fd = batch.directory->fd.get();
     struct stat found = {};
     if (::fstatat(fd, entry.name.data(), &found, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) != 0) {
@@ -399,15 +405,18 @@ class Scanner {
   std::optional<Error> failure_ GUARDED_BY(mutex_);
 
   std::atomic<uint64_t> found_ = 0;
+  std::atomic<uint64_t> looked_at_ = 0;  ///< for the pace: one by one, where found_ counts whole batches
 };
 
 }  // namespace
 
-unsigned threads_within_limits(unsigned wanted) {
+ScanThreads threads_within_limits(ScanThreads wanted) {
   rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::max(1U, wanted);
-  const auto most = static_cast<unsigned>(std::min<rlim_t>(limit.rlim_cur / 8, UINT_MAX));
-  return std::max(1U, std::min(wanted, most));
+  unsigned most = UINT_MAX;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    most = static_cast<unsigned>(std::clamp<rlim_t>(limit.rlim_cur / 8, 1, UINT_MAX));
+  }
+  return {.first = std::clamp(wanted.first, 1U, most), .most = std::clamp(wanted.most, 1U, most)};
 }
 
 Result<std::shared_ptr<const Catalog>> scan_catalog(const std::string& source, const ScanOptions& options,

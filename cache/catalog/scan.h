@@ -12,6 +12,7 @@
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
 #include "cache/catalog/record_chunks.h"
+#include "cache/catalog/scan_pace.h"
 
 namespace clairfs {
 
@@ -21,9 +22,7 @@ inline constexpr const char* kReservedName = ".clairfs";
 struct ScanOptions {
   uint32_t chunk_size = 4U << 20;               ///< bytes, at least 1
   std::vector<RecordChunk> record_chunks = {};  ///< see record_chunks.h
-  /// A PFS answers each call after a network round trip, so that several should be under way; more than this
-  /// brings its metadata server little. Lowered where the limit of open files asks for it.
-  unsigned threads = 8;
+  ScanThreads threads = {};                     ///< fewer where the limit of open files asks for it
   /// An entry of this name in the top directory is left out; empty: none.
   std::string reserved = kReservedName;
 };
@@ -44,6 +43,6 @@ Result<std::shared_ptr<const Catalog>> scan_catalog(const std::string& source, c
 
 /// `wanted`, but at least 1 and no more than the limit of open files bears at 2 descriptors a thread, leaving
 /// three quarters of it to others.
-unsigned threads_within_limits(unsigned wanted);
+ScanThreads threads_within_limits(ScanThreads wanted);
 
 }  // namespace clairfs

@@ -18,7 +18,7 @@ inline DatasetSource scanned(const TempTree& tree, uint32_t chunk_size = 4096) {
   CapturedLog log;
   ScanOptions options;
   options.chunk_size = chunk_size;
-  options.threads = 1;
+  options.threads = {1, 1};
   auto catalog = scan_catalog(tree.path(), options, log.logger());
   if (!catalog) throw std::runtime_error(catalog.error().message);
   DatasetSource source;

@@ -18,7 +18,7 @@ constexpr uint32_t kChunk = 8192;
 
 std::shared_ptr<const Catalog> scan(const std::string& source, uint32_t chunk_size = kChunk) {
   CapturedLog log;
-  const auto catalog = scan_catalog(source, {.chunk_size = chunk_size, .threads = 3}, log.logger());
+  const auto catalog = scan_catalog(source, {.chunk_size = chunk_size, .threads = {3, 3}}, log.logger());
   REQUIRE(catalog.ok());
   return catalog.value();
 }

@@ -24,7 +24,7 @@ struct Setup {
     source.write("b/three", 0);
     source.symlink("a/one", "link");
     options.scan.chunk_size = 4096;
-    options.scan.threads = 3;
+    options.scan.threads = {3, 3};
     options.directory = cache.at("made/here");
   }
 

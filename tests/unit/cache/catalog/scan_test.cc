@@ -22,7 +22,8 @@ constexpr uid_t kNobody = 65534;
 
 std::shared_ptr<const Catalog> scanned(const std::string& source, unsigned threads = 8) {
   CapturedLog log;
-  const auto catalog = scan_catalog(source, {.chunk_size = 4096, .threads = threads}, log.logger());
+  const auto catalog =
+      scan_catalog(source, {.chunk_size = 4096, .threads = {threads, threads}}, log.logger());
   INFO((catalog ? "" : catalog.error().message));
   REQUIRE(catalog.ok());
   return catalog.value();
@@ -161,7 +162,7 @@ TEST_CASE("a tree of 1000 levels is scanned, checked and numbered") {
   CHECK(catalog->find(catalog->path(leaf)) == leaf);
   CHECK(Catalog::deserialize(catalog->serialize()).ok());
   const Fd root(::open(tree.path().c_str(), O_RDONLY | O_DIRECTORY));
-  CHECK(!find_change(*catalog, root.get(), CatalogCheck::full, 8));
+  CHECK(!find_change(*catalog, root.get(), CatalogCheck::full, {8, 8}));
 }
 
 TEST_CASE("names of 255 bytes in deep trees are walked in pieces") {
@@ -171,7 +172,7 @@ TEST_CASE("names of 255 bytes in deep trees are walked in pieces") {
   CHECK(catalog->size() == 102);
   CHECK(catalog->name_bytes() < 1000);  // one name, stored once
   const Fd root(::open(tree.path().c_str(), O_RDONLY | O_DIRECTORY));
-  CHECK(!find_change(*catalog, root.get(), CatalogCheck::full, 2));
+  CHECK(!find_change(*catalog, root.get(), CatalogCheck::full, {2, 2}));
 }
 
 TEST_CASE("the result does not depend on the number of threads") {
@@ -195,7 +196,7 @@ TEST_CASE("64 descriptors are enough for any number of threads") {
   const FewDescriptors limit(64);
   const auto catalog = scanned(tree.path(), 64);
   CHECK(catalog->serialize() == expected->serialize());
-  CHECK(!find_change(*catalog, root.get(), CatalogCheck::full, 64));
+  CHECK(!find_change(*catalog, root.get(), CatalogCheck::full, {64, 64}));
 }
 
 #ifndef __SANITIZE_ADDRESS__  // UBSan looks at memory through a pipe, for which there is no descriptor then
@@ -249,7 +250,7 @@ TEST_CASE("what comes and goes during the scan does no harm") {
   CapturedLog log;
   bool good = true;
   for (int round = 0; round < 50; ++round) {
-    const auto catalog = scan_catalog(tree.path(), {.threads = 4}, log.logger());
+    const auto catalog = scan_catalog(tree.path(), {.threads = {4, 4}}, log.logger());
     good = good && catalog.ok() && (*catalog)->unreadable() == 0;
     for (int i = 0; good && i < 50; ++i) good = (*catalog)->find("stays/" + std::to_string(i)).has_value();
     good = good && Catalog::deserialize((*catalog)->serialize()).ok();
@@ -305,7 +306,7 @@ TEST_CASE("what another user may not read is counted, named, and read once it ca
     if (!catalog.ok() || log.lines_with("2 entries that could not be read") != 1) ::_exit(2);
     if (!log.has("closed (Permission denied)") || !log.has("no search/file (Permission denied)")) ::_exit(3);
     const Fd root(::open(tree.path().c_str(), O_RDONLY | O_DIRECTORY));
-    if (find_change(**catalog, root.get(), CatalogCheck::full, 2)) ::_exit(4);
+    if (find_change(**catalog, root.get(), CatalogCheck::full, {2, 2})) ::_exit(4);
     if (scan_catalog(tree.at("closed"), {}, log.logger()).ok()) ::_exit(5);
     const auto image = (*catalog)->image();
     ::_exit(::write(writing.get(), image.data(), image.size()) == static_cast<ssize_t>(image.size()) ? 0 : 6);
@@ -327,7 +328,7 @@ TEST_CASE("what another user may not read is counted, named, and read once it ca
   CHECK((*catalog)->find("open/file"));
   CHECK((*catalog)->find("private file"));
   const Fd root(::open(tree.path().c_str(), O_RDONLY | O_DIRECTORY));
-  const auto change = find_change(**catalog, root.get(), CatalogCheck::directories, 2);
+  const auto change = find_change(**catalog, root.get(), CatalogCheck::directories, {2, 2});
   REQUIRE(change);
   CHECK(change->find("could not be read when scanned") != std::string::npos);
 }
