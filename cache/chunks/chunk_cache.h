@@ -101,9 +101,15 @@ class ChunkCache {
   /// A fetch of the chunk that is under way is as urgent as this by now, if that is more urgent than before.
   void raise(ChunkId chunk, Urgency urgency);
 
+  /// What a READ tells of those that follow it.
+  enum class Neighbours {
+    likely,  ///< a chunk that is not much larger than a READ is brought in whole
+    none,    ///< the rest is where the reader wants it: each chunk as by acquire_range()
+  };
   /// As acquire(), for bytes [offset, offset + length) of a file, with the urgency of a waiting reader.
   /// REQUIRES: length > 0 and the range lies within the file.
-  void read(FileId file, uint64_t offset, uint64_t length, ReadDone done, const Use& use = {});
+  void read(FileId file, uint64_t offset, uint64_t length, ReadDone done, const Use& use = {},
+            Neighbours neighbours = Neighbours::likely);
 
   /// The chunk if it is in memory; starts nothing.
   ChunkRef resident(ChunkId chunk) const { return table_.resident(chunk); }
@@ -135,7 +141,8 @@ class ChunkCache {
              uint64_t ram_capacity, const TransitShares& shares);
   bool join_or_start(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done,
                      const Use& use);
-  void acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done, const Use& use);
+  void acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done, const Use& use,
+                     Neighbours neighbours);
   void acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
                        const AcquireDone& done, const Use& use);
   bool passes(ChunkId chunk, const Use& use) const {

@@ -84,7 +84,8 @@ struct ChunkCache::RangeRead {
   }
 };
 
-void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone done, const Use& use) {
+void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone done, const Use& use,
+                      Neighbours neighbours) {
   const uint64_t chunk_size = catalog_.chunk_size(file);
   const uint64_t first = offset / chunk_size;
   const uint64_t last = (offset + length - 1) / chunk_size;
@@ -100,13 +101,14 @@ void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone do
     piece.length = end - begin;
     acquire_piece(
         file, begin, end - begin,
-        [job, i, first](Result<AcquiredChunk> chunk) { job->arrived(i - first, chunk); }, use);
+        [job, i, first](Result<AcquiredChunk> chunk) { job->arrived(i - first, chunk); }, use, neighbours);
   }
 }
 
 void ChunkCache::acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done,
-                               const Use& use) {
+                               const Use& use, Neighbours neighbours) {
   const Urgency urgency{Urgency::Kind::reader, 0};
+  if (neighbours == Neighbours::none) return acquire_range(file, offset, length, urgency, done, use);
   const ChunkId chunk = catalog_.chunk_at(file, offset);
   if (catalog_.range(chunk).length <= kLargestRead) return acquire(chunk, urgency, done, use);
   acquire_or_pass(file, offset, length, urgency, done, use);

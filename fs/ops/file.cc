@@ -117,7 +117,9 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
     entry.waited = context.clock.now() - asked;
     count_read(context, view, entry);
   };
-  context.cache.read(id, begin, length, answer, use);
+  // The rest of a sentinel's sample is in the page cache.
+  const auto neighbours = sentinel ? ChunkCache::Neighbours::none : ChunkCache::Neighbours::likely;
+  context.cache.read(id, begin, length, answer, use, neighbours);
 }
 
 // CPython before 3.14 asks every file that it opens whether it is a terminal: it tells the plans of an open

@@ -109,6 +109,31 @@ TEST_CASE("a file with smaller chunks than others is read by those, whole or in 
   }
 }
 
+TEST_CASE("a READ without neighbours takes from the source what it asks for, and others the chunk") {
+  using Neighbours = ChunkCache::Neighbours;
+  constexpr uint64_t kPage = 4096;
+  const uint64_t begin = kRangeChunk - kPage / 2;  // over a border of chunks
+  for (const auto& [neighbours, bytes] :
+       {std::pair(Neighbours::none, kPage), std::pair(Neighbours::likely, uint64_t{2} * kRangeChunk)}) {
+    RangeFixture f(4, 0);
+    std::string got;
+    f.cache->read(
+        f.file, begin, kPage,
+        [&](Result<ReadView> view) {
+          REQUIRE(view.ok());
+          got = joined(view->memory);
+        },
+        {}, neighbours);
+    f.source.complete_all();
+    REQUIRE(got.size() == kPage);
+    bool right = true;
+    for (uint64_t i = 0; i < kPage; ++i)
+      right = right && static_cast<unsigned char>(got[i]) == fake_byte(f.file, begin + i);
+    CHECK(right);
+    CHECK(f.source.bytes == bytes);
+  }
+}
+
 TEST_CASE("nearly all of a chunk is not worth reading by range") {
   RangeFixture f(2, 0);
   const uint64_t most = kRangeChunk / 4 * 3;
