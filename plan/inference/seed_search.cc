@@ -53,18 +53,18 @@ constexpr uint64_t kPlausible = 1'000'000;
 // Seeds that a thread takes at a time: some milliseconds, of which it asks whether to stop.
 constexpr uint64_t kSeedsAtOnce = 1 << 16;
 
+// How far opens may stray from the order where nobody knows: those of 16 workers with batches of 512.
+constexpr uint64_t kFarthest = 1 << 14;
+
+// Share of the opens that must be enough, for what strays leave.
+constexpr double kWithoutStrays = 0.85;
+
 Error bad_evidence(const std::string& text) {
   return Error{EINVAL, "evidence of a seed: " + text};
 }
 
 Draw draw_of(const SeedEvidence& evidence) {
   return {evidence.n, OwnPlaces(evidence).count(), evidence.first_seen.size()};
-}
-
-double orders_tried(const SeedSearchOptions& options) {
-  const double outputs =
-      static_cast<double>(options.streams.size()) * static_cast<double>(options.stream_outputs);
-  return static_cast<double>(options.end - options.first) + outputs + options.other_orders;
 }
 
 Status check_consistent(const SeedEvidence& evidence) {
@@ -275,6 +275,29 @@ Status run_threads(SharedSearch& shared, FirstOutputs kernel) {
 }
 
 }  // namespace
+
+double orders_tried(const SeedSearchOptions& options) {
+  const double outputs =
+      static_cast<double>(options.streams.size()) * static_cast<double>(options.stream_outputs);
+  return static_cast<double>(options.end - options.first) + outputs + options.other_orders;
+}
+
+uint64_t widest_reach(SeedEvidence evidence, const SeedSearchOptions& options, uint64_t least) {
+  const auto enough = [&](uint64_t reach) {
+    evidence.reach = reach;
+    const OwnPlaces places(evidence);
+    if (reach > kFarthest || reach > evidence.n || places.count() == 0 || places.length() > kMostPlaces)
+      return false;
+    const std::optional<uint64_t> needed = explained_needed(draw_of(evidence), orders_tried(options));
+    return needed &&
+           static_cast<double>(*needed) <= kWithoutStrays * static_cast<double>(evidence.first_seen.size());
+  };
+  uint64_t reach = 0;
+  for (uint64_t step = kFarthest; step > 0; step /= 2) {
+    if (enough(reach + step)) reach += step;
+  }
+  return reach < std::max(least, evidence.first_seen.size() / evidence.ranks) ? 0 : reach;
+}
 
 Status check_seed_evidence(const SeedEvidence& evidence, const SeedSearchOptions& options) {
   if (const Status consistent = check_consistent(evidence); !consistent) return consistent;

@@ -101,6 +101,14 @@ Result<SeedSearchResult> search_seeds(const SeedEvidence& evidence, const SeedSe
 /// Whether search_seeds() could be certain of a seed; tells what it would say otherwise. Cheap.
 Status check_seed_evidence(const SeedEvidence& evidence, const SeedSearchOptions& options);
 
+/// The seeds among them, and all others that it is compared with.
+double orders_tried(const SeedSearchOptions& options);
+
+/// The reach to search with where it is not known how far opens stray from the order: as far as leaves the
+/// seed certain, were 15 % of the opens strays. 0 if that is less than `least`: more must be seen. Ignores
+/// the evidence's own; REQUIRES that it is consistent otherwise.
+uint64_t widest_reach(SeedEvidence evidence, const SeedSearchOptions& options, uint64_t least);
+
 /// What one seed explains of the evidence, for a handful of seeds that somebody expects. `log_chance` is that
 /// of one order; multiply by as many as are tried. REQUIRES: check_seed_evidence().
 FoundSeed explain_by_seed(const SeedEvidence& evidence, uint32_t seed);

@@ -11,33 +11,15 @@ namespace {
 // Opens that are enough of any dataset.
 constexpr size_t kMostOpens = 512;
 
-// It is not known how far opens stray from the order: those of 16 workers with batches of 512 stray so far.
-constexpr uint64_t kFarthest = 1 << 14;
-
-// Four workers with batches of 200 stray so far; before so much is allowed for, a search would often be in
-// vain. Of small datasets a quarter.
+// Opens may stray as far as those of four workers with batches of 200, or the search would often be in vain.
+// Of small datasets a quarter.
 constexpr uint64_t kNearest = 1 << 11;
 
-// Share of the opens that must be enough to be certain of a seed, for what strays leave.
-constexpr double kWithoutStrays = 0.85;
-
-bool enough(const SeedEvidence& evidence, double orders) {
-  const Draw draw{evidence.n, evidence.reach, evidence.first_seen.size()};
-  const std::optional<uint64_t> needed = explained_needed(draw, orders);
-  return needed && static_cast<double>(*needed) <= kWithoutStrays * static_cast<double>(draw.seen);
-}
-
-// Opens may lie as far in the order as leaves the seed certain. No reach: more must be seen first.
-SeedEvidence evidence_of(const ShuffleSearch::Seen& seen, double orders) {
+// The opens that are compared.
+SeedEvidence evidence_of(const ShuffleSearch::Seen& seen, const SeedSearchOptions& search) {
   SeedEvidence evidence{.n = seen.n, .first_seen = seen.first_seen};
   if (evidence.first_seen.size() > kMostOpens) evidence.first_seen.resize(kMostOpens);
-  uint64_t reach = 0;
-  for (uint64_t step = kFarthest; step > 0; step /= 2) {
-    evidence.reach = reach + step;
-    if (evidence.reach <= std::min(kFarthest, seen.n) && enough(evidence, orders)) reach = evidence.reach;
-  }
-  const uint64_t least = std::max<uint64_t>(std::min(kNearest, seen.n / 4), evidence.first_seen.size());
-  evidence.reach = reach < least ? 0 : reach;
+  evidence.reach = widest_reach(evidence, search, std::min(kNearest, seen.n / 4));
   return evidence;
 }
 
@@ -72,12 +54,9 @@ std::optional<ShuffleSearch::Found> ShuffleSearch::find(const Seen& seen) {
     suspects_.clear();
   }
   const SeedSearchOptions search = search_options(seen);
-  const double orders = static_cast<double>(search.end) +
-                        static_cast<double>(search.streams.size() * search.stream_outputs) +
-                        seen.other_orders;
-  const SeedEvidence evidence = evidence_of(seen, orders);
+  const SeedEvidence evidence = evidence_of(seen, search);
   if (evidence.reach == 0) return std::nullopt;
-  std::optional<FoundSeed> found = foretold(evidence, orders);
+  std::optional<FoundSeed> found = foretold(evidence, orders_tried(search));
   if (!found) found = searched(evidence, search);
   if (!found) return std::nullopt;
   note_seed(seen, found->seed);

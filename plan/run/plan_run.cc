@@ -9,6 +9,7 @@
 
 #include "cache/base/printable.h"
 #include "cache/base/text.h"
+#include "plan/inference/seed_diagnosis.h"
 #include "plan/sequence/plan_sampler.h"
 #include "plan/tracking/diagnosis.h"
 
@@ -205,6 +206,10 @@ bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
   // In the order of the rank its streams take turns.
   const uint64_t slack = tracker.slack() * sequence_.readers_of_rank();
   Diagnosis found = diagnose(tracker.evidence(), spec, at, node, slack, make, stop);
+  if (!found.known) {
+    const Diagnosis seed = diagnose_seed(tracker.before_suspension(), spec, index_->size(), at, node, stop);
+    if (seed.known) found = seed;
+  }
   if (found.epoch && sequence_.has_epoch(*found.epoch)) {
     const auto planned = plan_epoch(*found.epoch, static_cast<uint32_t>(rank));
     if (planned) tracker.add_epoch(planned->positions, std::nullopt);

@@ -341,6 +341,7 @@ void Tracker::jump(const Found& found) {
 
 void Tracker::suspend(std::string hint) {
   state_ = TrackerState::suspended;
+  before_suspension_ = lately_;
   ++totals_.suspensions;
   totals_.divergence = run_;
   totals_.divergence->hint = std::move(hint);
@@ -381,6 +382,11 @@ std::vector<Sighting> Tracker::evidence() const {
   const auto first = std::find_if(lately_.begin(), lately_.end(),
                                   [since = run_since_](const Sighting& seen) { return seen.tick >= since; });
   return {first, lately_.end()};
+}
+
+std::vector<Sighting> Tracker::before_suspension() const {
+  const MutexLock lock(mutex_);
+  return {before_suspension_.begin(), before_suspension_.end()};
 }
 
 bool Tracker::wants_diagnosis() const {

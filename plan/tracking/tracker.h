@@ -104,6 +104,9 @@ class Tracker {
   bool wants_diagnosis() const;
   /// The newest observations since the reader left the plan, in the order of time, for diagnose().
   std::vector<Sighting> evidence() const;
+  /// The newest distinct observations when the plan was last suspended, also those that seemed to be in its
+  /// order: of a reader that never followed it, its first opens.
+  std::vector<Sighting> before_suspension() const;
   /// What diagnose() found about the last divergence: the answer to wants_diagnosis().
   /// Returns whether that is news: the first hint, or another one.
   bool set_hint(std::string hint);
@@ -154,6 +157,7 @@ class Tracker {
   uint32_t in_next_ GUARDED_BY(mutex_) = 0;  // observations in order in a row that were of the next epoch
   int64_t found_ GUARDED_BY(mutex_) = 0;     // nothing before it is expected: set by jumps
   std::deque<Sighting> lately_ GUARDED_BY(mutex_);  // the newest distinct observations
+  std::deque<Sighting> before_suspension_ GUARDED_BY(mutex_);
 
   std::optional<int64_t> pushed_ GUARDED_BY(mutex_);
   int64_t gap_ GUARDED_BY(mutex_) = 0;

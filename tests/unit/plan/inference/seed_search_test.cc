@@ -326,3 +326,27 @@ TEST_CASE("a seed that somebody expects is tested by itself") {
   CHECK(explain_by_seed(evidence, 9).log_chance < -300);
   CHECK(explain_by_seed(evidence, 10).explained < 5);
 }
+
+TEST_CASE("the widest reach is as far as a seed is certain, and none where that is near") {
+  const auto reach_of = [](uint64_t n, size_t seen, uint32_t world = 1, uint32_t ranks = 1,
+                           uint64_t least = 0) {
+    SeedEvidence evidence{.n = n, .world = world, .ranks = ranks};
+    for (uint32_t i = 0; i < seen; ++i) evidence.first_seen.push_back(i);
+    const uint64_t reach = widest_reach(evidence, {}, least);
+    evidence.reach = reach;
+    if (reach > 0) CHECK(check_seed_evidence(evidence, {}));
+    return reach;
+  };
+  CHECK(reach_of(kSamplesOfImageNet, 64) == 16'384);
+  CHECK(reach_of(kSamplesOfImageNet, 4) == 0);
+  CHECK(reach_of(kSamplesOfImageNet, 0) == 0);
+  CHECK(reach_of(20'000, 24) > 1024);
+  CHECK(reach_of(20'000, 24) < 2048);
+  CHECK(reach_of(20'000, 64) > reach_of(20'000, 24));
+  CHECK(reach_of(20'000, 24, 1, 1, 16'384) == 0);
+  CHECK(reach_of(1000, 100) > 250);
+  CHECK(reach_of(20, 20) == 0);
+  CHECK(reach_of(2, 2) == 0);
+  CHECK(reach_of(kSamplesOfImageNet, 64, 64) == 4096);  // as far as is looked
+  CHECK(reach_of(20'000, 64, 4, 2) > 1250);
+}

@@ -294,6 +294,25 @@ TEST_CASE("a wrong order suspends the plan, and the hint says which it is") {
   }
 }
 
+TEST_CASE("the first opens of a reader that never followed the plan are kept, whatever it opens later") {
+  const Loader loader{2, 4, 2, 2};
+  constexpr uint32_t kMany = 100000;
+  AccessSequence plan = plan_over(kMany, plan_text(loader, "seed=42 world=8"), 4);
+  AccessSequence real = plan_over(kMany, plan_text(loader, "seed=7 world=8"), 4);
+  const Samples order = order_of(real, 0);
+  MountModel mount(plan, kMany, kOpens);
+  const auto open_all = [&](uint32_t from, uint32_t end) {
+    for (uint32_t position = from; position < end; ++position) mount.open(order[position]);
+  };
+  uint32_t opens = 0;
+  while (opens < 64 && mount.tracker.state() != TrackerState::suspended) open_all(opens, opens + 1), ++opens;
+  REQUIRE(mount.tracker.state() == TrackerState::suspended);
+  open_all(opens, 500);
+  Samples kept;
+  for (const Sighting& sighting : mount.tracker.before_suspension()) kept.push_back(sighting.sample);
+  CHECK(kept == Samples(order.begin(), order.begin() + opens));
+}
+
 TEST_CASE("half the world size, and twice") {
   const Loader loader{2, 4, 2, 2};
   constexpr uint32_t kMany = 100000;

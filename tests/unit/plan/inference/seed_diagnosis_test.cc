@@ -1,0 +1,69 @@
+#include "plan/inference/seed_diagnosis.h"
+
+#include <random>
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tests/support/reader_model.h"
+
+using namespace clairfs;
+
+namespace {
+
+constexpr uint32_t kMany = 100'000;
+
+// What a job that reads `real` shows of itself before 30 opens are seen, while a plan is in force.
+Diagnosis diagnosis_of(const std::string& planned, const std::string& real, uint32_t epoch = 0,
+                       uint32_t opens = 30, uint32_t nodes = 1) {
+  const LoaderModel::Loader loader{1, 16, 2};
+  AccessSequence plan = plan_over(kMany, planned + " batch=16 workers=2", nodes);
+  AccessSequence read = plan_over(kMany, real + " batch=16 workers=2", nodes);
+  const Samples order = order_of(read, epoch);
+  std::mt19937 random(4);
+  std::vector<Sighting> evidence;
+  LoaderModel(static_cast<uint32_t>(order.size()), loader, random).run([&](uint32_t position) {
+    evidence.push_back({order[position], evidence.size(), 0, true});
+    if (evidence.size() % 4 == 0)
+      evidence.push_back({order[position], evidence.size(), 0, false});  // its READ
+    return evidence.size() < opens;
+  });
+  return diagnose_seed(evidence, plan.spec(), kMany, {Epoch(epoch), 0}, NodeId(0));
+}
+
+std::string seed_hint(const std::string& planned, const std::string& real, uint32_t epoch = 0) {
+  const Diagnosis found = diagnosis_of(planned, real, epoch);
+  CHECK(found.known == (found.hint != Diagnosis().hint));
+  return found.hint;
+}
+
+}  // namespace
+
+TEST_CASE("any seed up to a million is named, of any epoch") {
+  CHECK(seed_hint("seed=42", "seed=7") == "matches seed=7 instead of 42");
+  CHECK(seed_hint("seed=42", "seed=999990", 5) == "matches seed=999990 instead of 42");
+  CHECK(seed_hint("seed=42 set_epoch=never", "seed=31415 set_epoch=never", 5) ==
+        "matches seed=31415 instead of 42");
+}
+
+TEST_CASE("the seed of a job of several nodes is named") {
+  const Diagnosis found = diagnosis_of("seed=42 world=8", "seed=1337 world=8", 2, 30, 8);
+  CHECK(found.hint == "matches seed=1337 instead of 42");
+}
+
+TEST_CASE("the default generator is named with what was drawn from it before") {
+  CHECK(seed_hint("seed=42", "sampler=torch.random generator=default seed=1234 draws=3736") ==
+        "matches sampler=torch.random generator=default seed=1234 draws=3736, which is "
+        "torch.manual_seed(1234) after "
+        "3736 draws");
+  // The plan's own value, which is none that people like.
+  CHECK_THAT(seed_hint("sampler=torch.random generator=default seed=87654321",
+                       "sampler=torch.random generator=default seed=87654321 draws=100000"),
+             Contains("seed=87654321 draws=100000, which"));
+}
+
+TEST_CASE("what no seed explains is not named") {
+  CHECK(!diagnosis_of("seed=42", "seed=987654321").known);
+  CHECK(!diagnosis_of("seed=42", "sampler=numpy.default_rng seed=7").known);
+  CHECK(!diagnosis_of("seed=42", "seed=42 shuffle=false").known);
+  CHECK(!diagnosis_of("seed=42", "seed=7", 0, 5).known);  // too little was seen
+}
