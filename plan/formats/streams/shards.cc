@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "plan/formats/data_files.h"
 #include "plan/formats/file_samples.h"
