@@ -34,8 +34,7 @@ void ConcurrencyLimit::adapt(double rate) {
   if (starting_ && rate >= kDoublingPays * last_rate_ && limit_ < most_) {
     limit_ = std::min(2 * limit_, most_);
   } else if (starting_) {
-    starting_ = false;
-    if (limit_ < most_) limit_ = std::max(limit_ / 2, least_);
+    starting_ = false;  // and the limit stays: two rounds may err, and climbing takes longer
   } else {
     if (rate < last_rate_) direction_ = -direction_;
     // A quarter at a time: from 8 to 64 in ten windows, yet small enough not to overshoot by much.
