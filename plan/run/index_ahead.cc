@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "plan/run/index_report.h"
+#include "plan/spec/keys.h"
 
 namespace clairfs {
 
@@ -16,6 +17,8 @@ void IndexAhead::stop() {
 }
 
 Result<std::string> IndexAhead::ask(const PlanSpec& plan) {
+  if (plan.reads_streams())
+    return plan_error("format", plan.format, "shards need no index: nothing in them is looked at");
   std::shared_ptr<Work> over;
   const MutexLock lock(mutex_);
   if (work_ && work_->making->given() == plan) {

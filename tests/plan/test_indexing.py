@@ -90,7 +90,8 @@ def test_what_cannot_be_indexed_is_refused_with_the_reason(tmp):
             (["none.lmdb", "keys=decimal"], "no such file"),
             (["torn.mdb", "keys=decimal"], "LMDB"),
             (["rows.lmdb"], "keys"),
-            (["rows.lmdb", "--format", "tar"], "format"),
+            (["rows.lmdb", "--format", "parquet"], "format"),
+            (["rows.lmdb", "--format", "tar"], "need no index"),
             (["rows.lmdb", "keys=decimal", "sed=1"], "sed"),
             (["rows.dat"], "want --format"),
         ):

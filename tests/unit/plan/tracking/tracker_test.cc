@@ -1,5 +1,6 @@
 #include "plan/tracking/tracker.h"
 
+#include <numeric>
 #include <set>
 
 #include "plan/tracking/diagnosis.h"
@@ -527,4 +528,26 @@ TEST_CASE("what is offered and out of order has no effect") {
   CHECK(tracker.status().out_of_order == 0);
   CHECK(tracker.state() == TrackerState::following);
   CHECK(tracker.offer(Samples{order[1]}, Access::open, clock.now()) == Tracker::Verdict::in_order);
+}
+
+TEST_CASE("a short stream that begins anew is in its next epoch") {
+  Samples order(9);
+  std::iota(order.begin(), order.end(), 0U);
+  Tracker tracker(3, std::nullopt, 1);
+  for (uint32_t epoch = 0; epoch < 2; ++epoch) {
+    tracker.add_epoch(std::make_shared<const SequencePositions>(
+                          std::make_shared<const EpochSequence>(Epoch(epoch), order, 0)),
+                      9 * epoch);
+  }
+  tracker.set_pushed(9, 2);
+  TimePoint now{std::chrono::seconds(1)};
+  const auto see = [&](uint32_t sample) {
+    now += std::chrono::milliseconds(1);
+    return tracker.observe(Samples{sample}, Access::read, now).position;
+  };
+  for (const uint32_t sample : {0U, 2U, 4U, 6U, 8U}) CHECK(see(sample) == sample);
+  tracker.set_pushed(18, 2);
+  // These went by unseen in the first epoch.
+  for (const uint32_t sample : {1U, 3U, 5U}) CHECK(see(sample) == 9 + sample);
+  CHECK(tracker.front() == 15);
 }
