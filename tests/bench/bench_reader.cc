@@ -8,6 +8,9 @@
 //       DataLoader does it: batch b by worker b mod W, two batches in flight for each worker, anew in each
 //       epoch. With a barrier no reader begins a batch before all N have ended the one before, as gradients
 //       are exchanged; FILE begins with eight bytes 0.
+//   bench_reader streams ROOT LIST... [--compute-rate B] [--sum] [--begin S]
+//       the files of each LIST one after the other, from front to back, 10,240 bytes a read as tarfile does.
+//       After every MiB it sleeps as long as its bytes take at B bytes/s; waits are those of a MiB each.
 //   bench_reader seq FILE... [--begin S]             sequential, 1 MiB reads
 //   bench_reader mmap FILE PAGES SEED [--begin S]    touches random pages of a mapping
 //   bench_reader stat ROOT LIST [--begin S]          stat() of each file
@@ -46,6 +49,7 @@ using Clock = std::chrono::steady_clock;
 using Names = std::vector<std::string>;
 
 constexpr size_t kBlock = 1 << 20;
+constexpr size_t kTarBlock = 10'240;
 constexpr uint64_t kPrefetchFactor = 2;                // DataLoader's default
 constexpr std::chrono::microseconds kBarrierPoll(50);  // little beside a batch, which takes milliseconds
 
@@ -226,6 +230,45 @@ Totals read_epoch(const Names& names, const Options& options, const Barrier& bar
   return totals;
 }
 
+Totals read_streams(const Names& names, const Options& options) {
+  Totals totals;
+  std::vector<char> buffer(kTarBlock);
+  const auto begin = Clock::now();
+  auto asked = begin;
+  uint64_t since_pause = 0;
+  const auto pause = [&] {
+    totals.waits.push_back(since(asked));
+    if (options.compute_rate > 0) {
+      const auto step = Clock::now();
+      std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(since_pause) /
+                                                                static_cast<double>(options.compute_rate)));
+      totals.compute_seconds += since(step);
+    }
+    since_pause = 0;
+    asked = Clock::now();
+  };
+  for (const std::string& name : names) {
+    const int fd = open_file(name);
+    uint64_t offset = 0;
+    for (;;) {
+      const ssize_t size = ::read(fd, buffer.data(), buffer.size());
+      if (size < 0) fail(name);
+      if (size == 0) break;
+      if (options.sum) totals.sum += sum_of(buffer.data(), static_cast<size_t>(size), offset);
+      offset += static_cast<uint64_t>(size);
+      since_pause += static_cast<uint64_t>(size);
+      if (since_pause >= kBlock) pause();
+    }
+    ::close(fd);
+    totals.bytes += offset;
+    ++totals.files;
+  }
+  pause();
+  totals.begin = on_clock(begin);
+  totals.seconds = since(begin);
+  return totals;
+}
+
 Totals read_sequentially(const std::string& path, const Options& options) {
   Totals totals;
   std::vector<char> buffer(kBlock);
@@ -326,10 +369,18 @@ int read_files(const Names& arguments, const Options& options) {
   return EXIT_SUCCESS;
 }
 
+int read_epochs_of_streams(const Names& arguments, const Options& options) {
+  std::this_thread::sleep_until(options.begin);
+  for (size_t i = 1; i < arguments.size(); ++i)
+    print(read_streams(names_of(arguments[0], arguments[i]), options));
+  return EXIT_SUCCESS;
+}
+
 int usage() {
   std::cerr << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U | --compute-rate B] "
                "[--workers W]\n"
                "                    [--barrier FILE --readers N] [--sum] [--begin S]\n"
+               "       bench_reader streams ROOT LIST... [--compute-rate B] [--sum] [--begin S]\n"
                "       bench_reader seq FILE... [--begin S] | mmap FILE PAGES SEED [--begin S]\n"
                "       bench_reader stat ROOT LIST [--begin S] | drop ROOT LIST\n";
   return 2;
@@ -371,6 +422,7 @@ int main(int argc, char** argv) {
   const std::string mode = words[0];
   words.erase(words.begin());
   if (mode == "files" && words.size() > 1) return read_files(words, options);
+  if (mode == "streams" && words.size() > 1) return read_epochs_of_streams(words, options);
   if (mode == "seq") {
     for (const std::string& file : words) print(read_sequentially(file, options));
   } else if (mode == "mmap" && words.size() == 3) {

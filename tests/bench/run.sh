@@ -45,6 +45,7 @@ parts=(
   "a5-metadata  metadata.py"
   "b1-epochs    epochs.py"
   "b2-bytes     plan.py --only bytes"
+  "b3-streams   streams.py"
   "c1-peers     peers.py"
   "c2-model     model.py"
   "d1-torch     torch_epochs.py"
