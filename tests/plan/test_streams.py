@@ -212,7 +212,7 @@ def test_bytes_from_the_source_where_it_does_not_fit(tmp, share):
         read = pfs.counters()["bytes"]
     bound = total + (epochs - 1) * (total - ram)
     print(share, read / bound, read / total)
-    assert read <= 1.02 * bound
+    assert read <= 1.05 * bound
 
 
 @pytest.mark.parametrize("reader", ["buffered", "pread", "large", "mapped", "again"])
@@ -252,16 +252,15 @@ def test_copies_of_whole_shards(tmp, threads):
     total = bytes_of(tmp / "src")
     orders = orders_of(names, 1, 1, threads)
     with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
-        pfs.path, "--ram", "16M", "--staging", "16M", "--chunk", "1M"
+        pfs.path, "--ram", f"{2 * total // MIB}M", "--staging", "16M", "--chunk", "1M"
     ) as mount:
-        register(mount, f"format=shards {PLAN} workers={threads} epochs=1")
+        register(mount, f"format=shards {PLAN} workers={threads}")
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
             for who, found in zip(orders, pool.map(lambda o: [digest("copy", mount.path / n) for n in o[0]], orders.values())):
                 assert found == [digest("buffered", tmp / "src" / name) for name in orders[who][0]]
         followed(mount)
         read = pfs.counters()["bytes"]
-    print(threads, read / total)
-    assert read <= 1.01 * total
+    assert read == total
 
 
 def test_another_order_is_noticed(tmp):
