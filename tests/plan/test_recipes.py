@@ -89,6 +89,11 @@ SCRIPTS = {
     "The same, resumed": "train(distributed(images()), epochs=range(3, 5), skip=64)",
     "DataLoader(dataset, shuffle=True, generator=": "train(loader(images(), shuffle=True, generator=generator()))",
     "torch.manual_seed(42), and from there": "torch.manual_seed(42)\ntrain(loader(images(), shuffle=True))",
+    "torch.manual_seed(42), then a model": """
+torch.manual_seed(42)
+model = torch.nn.Linear(100, 100)
+train(loader(images(), shuffle=True))
+""",
     "torch.manual_seed(42), a model": """
 torch.manual_seed(42)
 model = torch.nn.Linear(100, 100)
