@@ -1,0 +1,71 @@
+#include "plan/inference/access_recorder.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace clairfs {
+namespace {
+
+constexpr uint32_t kNoFile = UINT32_MAX;  // the catalog never has that many entries
+
+// Nobody pauses that long within an epoch but for a model that is compiled; then its order is found from
+// where the reader is.
+constexpr auto kPause = std::chrono::minutes(2);
+
+// Opens in order after which what was seen before was a stray, and not the beginning of another order.
+constexpr uint32_t kGoesOn = 32;
+
+}  // namespace
+
+AccessRecorder::AccessRecorder(std::function<void()> wake) : wake_(std::move(wake)) {
+  newest_.fill(kNoFile);
+}
+
+void AccessRecorder::forget() {
+  opens_.clear();
+  newest_.fill(kNoFile);
+  count_ = 0;
+  in_order_ = 0;
+  look_at_ = kFirstLook;
+}
+
+void AccessRecorder::restart(bool on) {
+  const MutexLock lock(mutex_);
+  forget();
+  if (!on) opens_.shrink_to_fit();
+  on_ = on;
+}
+
+void AccessRecorder::look_at(size_t count) {
+  const MutexLock lock(mutex_);
+  look_at_ = count;
+  if (opens_.size() >= look_at_) wake_();
+}
+
+void AccessRecorder::note(ThreadId thread, FileId file, Access kind, TimePoint now) {
+  const MutexLock lock(mutex_);
+  if (!on_) return;
+  if (now - last_ > kPause && !opens_.empty()) forget();
+  last_ = now;
+  in_order_ = 0;
+  if (std::find(newest_.begin(), newest_.end(), file.value) != newest_.end()) return;
+  newest_[next_newest_++ % newest_.size()] = file.value;
+  opens_.push_back({file, thread, kind});
+  count_ = opens_.size();
+  if (opens_.size() >= kMost) on_ = false;
+  if (opens_.size() == look_at_) wake_();
+}
+
+void AccessRecorder::note_in_order() {
+  if (count() == 0) return;
+  const MutexLock lock(mutex_);
+  if (++in_order_ >= kGoesOn) forget();
+}
+
+std::vector<SeenOpen> AccessRecorder::opens(size_t most) const {
+  const MutexLock lock(mutex_);
+  const size_t count = std::min(most, opens_.size());
+  return {opens_.begin(), opens_.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+}  // namespace clairfs

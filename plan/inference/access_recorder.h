@@ -1,0 +1,79 @@
+// AccessRecorder: remembers what readers open where no registered plan says it.
+//
+// What is seen. The kernel tells of an open by the READs for what is not in its page cache, and by an ioctl
+// from CPython before 3.14 (fs/README.md). stat(2) and listings tell nothing. Several accesses to a file in a
+// row are one: the pieces of a large file, the READ after its ioctl, also where some tens of readers take
+// turns.
+//
+// Cost. Switched off: a load without order. On: a lock of its own, a look at the newest files, and an entry
+// of twelve bytes, some tens of nanoseconds beside the ten thousand of a READ.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/mutex.h"
+#include "cache/base/types.h"
+#include "plan/tracking/order_test.h"
+#include "plan/tracking/rank_trackers.h"
+
+namespace clairfs {
+
+/// A file that a thread has opened.
+struct SeenOpen {
+  FileId file;
+  ThreadId thread;
+  Access kind = Access::read;
+};
+
+/// Thread-safe: one lock, a leaf, held for microseconds.
+class AccessRecorder {
+ public:
+  /// Opens kept, for an epoch that comes again: 12 MiB. After that nothing is recorded.
+  static constexpr size_t kMost = 1 << 20;
+
+  /// Opens of a reader at which it is looked for the first time: a folder that is read file after file is
+  /// certain after 20 or so.
+  static constexpr size_t kFirstLook = 12;
+
+  /// `wake` is called, with the lock held, when as many were seen as look_at() has asked for, of a new reader
+  /// kFirstLook.
+  explicit AccessRecorder(std::function<void()> wake);
+
+  /// Whether note() has any effect.
+  bool on() const { return on_.load(std::memory_order_relaxed); }
+  void note(ThreadId thread, FileId file, Access kind, TimePoint now);
+  /// The reader of a plan that was found went on in its order: what was noted meanwhile were strays.
+  void note_in_order();
+
+  /// Forgets everything, and begins to record or ends.
+  void restart(bool on);
+  /// Asks for a call of `wake` once so many opens were seen.
+  void look_at(size_t count);
+  /// The first `most` opens, in the order of time.
+  std::vector<SeenOpen> opens(size_t most = kMost) const;
+  size_t count() const { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  void forget() REQUIRES(mutex_);
+
+  const std::function<void()> wake_;
+  std::atomic<bool> on_{false};
+  std::atomic<size_t> count_{0};  // of opens_, for those that do not hold the lock
+
+  mutable Mutex mutex_;
+  std::deque<SeenOpen> opens_ GUARDED_BY(mutex_);
+  std::array<uint32_t, 64> newest_ GUARDED_BY(mutex_){};  // files; as many workers as a node has
+  size_t next_newest_ GUARDED_BY(mutex_) = 0;
+  size_t look_at_ GUARDED_BY(mutex_) = 0;
+  uint32_t in_order_ GUARDED_BY(mutex_) = 0;  // since the newest open
+  TimePoint last_ GUARDED_BY(mutex_){};
+};
+
+}  // namespace clairfs

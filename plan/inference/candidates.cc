@@ -1,0 +1,96 @@
+#include "plan/inference/candidates.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+namespace clairfs {
+namespace {
+
+constexpr std::array<uint64_t, 44> kUsualSeeds = {
+    42,   0,    1,    1234, 1337, 2,    3,    123,  3407,  7,     10,   100,  2020, 2021,  2022,
+    2023, 2024, 2025, 2026, 2027, 2028, 2029, 2030, 2019,  2018,  4,    5,    6,    8,     9,
+    11,   12,   13,   21,   99,   777,  999,  1000, 12345, 31415, 1111, 3141, 5489, 123456};
+
+PlanSpec order(const char* sampler, uint64_t seed) {
+  PlanSpec plan;
+  plan.sampler = sampler;
+  plan.seed = std::to_string(seed);
+  return plan;
+}
+
+PlanSpec torch_random(uint64_t seed, const char* generator) {
+  PlanSpec plan = order("torch.random", seed);
+  plan.generator = generator;
+  return plan;
+}
+
+template <class Value>
+PlanSpec with(PlanSpec plan, Value PlanSpec::*key, Value value) {
+  plan.*key = value;
+  return plan;
+}
+
+}  // namespace
+
+std::span<const uint64_t> usual_seeds() {
+  return kUsualSeeds;
+}
+
+Candidates::Candidates(const ReaderFacts& facts) : facts_(facts) {
+  PlanSpec plan;
+  plan.sampler = "torch.distributed";
+  plan.shuffle = false;
+  unseeded_.push_back(plan);
+  plan = PlanSpec();
+  plan.sampler = "dali";
+  plan.random_shuffle = true;
+  unseeded_.push_back(plan);
+  plan.random_shuffle = false;
+  plan.shuffle_after_epoch = true;
+  unseeded_.push_back(plan);
+}
+
+std::vector<uint64_t> Candidates::seeds(uint64_t all) const {
+  std::vector<uint64_t> seeds = facts_.seeds;
+  const auto add = [&](uint64_t seed) {
+    if (std::find(seeds.begin(), seeds.end(), seed) == seeds.end()) seeds.push_back(seed);
+  };
+  std::for_each(kUsualSeeds.begin(), kUsualSeeds.end(), add);
+  for (uint64_t seed = 0; seed < all; ++seed) add(seed);
+  return seeds;
+}
+
+std::vector<PlanSpec> Candidates::of_seed(uint64_t seed) const {
+  std::vector<PlanSpec> plans{order("torch.distributed", seed), torch_random(seed, "loader"),
+                              torch_random(seed, "default"),    order("numpy.default_rng", seed),
+                              order("numpy.legacy", seed),      order("python.random", seed)};
+  plans.push_back(with(order("python.random", seed), &PlanSpec::method, std::string("sample")));
+  plans.push_back(order("nopfs", seed));
+  // Each library has a range of its own.
+  std::erase_if(plans, [](const PlanSpec& plan) { return !validate_plan(plan); });
+  return plans;
+}
+
+std::vector<PlanSpec> continuations(const PlanSpec& plan) {
+  std::vector<PlanSpec> plans{plan};
+  const std::string again = "epoch";
+  if (plan.sampler == "torch.distributed" && plan.shuffle) {
+    plans.push_back(with(plan, &PlanSpec::set_epoch, std::string("never")));
+    if (plan.world <= 1) {
+      PlanSpec random = with(plan, &PlanSpec::generator, std::string("sampler"));
+      random.sampler = "torch.random";
+      plans.push_back(random);
+    }
+  }
+  if (plan.sampler == "torch.random") plans.push_back(with(plan, &PlanSpec::persistent_workers, true));
+  if (plan.sampler.starts_with("numpy.") || (plan.sampler == "python.random" && plan.method.empty())) {
+    plans.push_back(with(plan, &PlanSpec::reseed, again));
+    plans.push_back(with(plan, &PlanSpec::method, std::string("shuffle")));
+  } else if (plan.sampler == "python.random") {
+    plans.push_back(with(plan, &PlanSpec::reseed, again));
+  }
+  return plans;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,40 @@
+// The orders that readers are likely to follow, without the dataset: keys of a plan's order and what else
+// they may mean from the second epoch on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/inference/reader_facts.h"
+#include "plan/spec/plan_spec.h"
+
+namespace clairfs {
+
+/// Orders of a first epoch, one after the other, the simplest and likeliest first.
+class Candidates {
+ public:
+  /// `world`: ranks that share the samples with samplers whose shares are no every-world-th sample (DALI,
+  /// NoPFS).
+  explicit Candidates(const ReaderFacts& facts);
+
+  /// Sequential, and those that take no seed.
+  const std::vector<PlanSpec>& unseeded() const { return unseeded_; }
+  /// Seeds: those of the reader's environment, those that people like, then the others up to `all`.
+  std::vector<uint64_t> seeds(uint64_t all) const;
+  /// The orders of one seed.
+  std::vector<PlanSpec> of_seed(uint64_t seed) const;
+
+ private:
+  const ReaderFacts facts_;
+  std::vector<PlanSpec> unseeded_;
+};
+
+/// Seeds that people like: of papers, books, templates and jokes.
+std::span<const uint64_t> usual_seeds();
+
+/// Plans whose first epoch is that of `plan`, itself among them: they differ from the second one on. The
+/// simplest first.
+std::vector<PlanSpec> continuations(const PlanSpec& plan);
+
+}  // namespace clairfs

@@ -1,0 +1,71 @@
+#include "plan/inference/dealing.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "plan/tracking/interleaving.h"
+
+namespace clairfs {
+namespace {
+
+// PyTorch's default of batches that each worker has in flight.
+constexpr uint64_t kPrefetch = 2;
+
+// Opens that make a thread a reader of the order: one may be a stray that lies there by chance.
+constexpr size_t kReads = 2;
+
+struct ThreadOpens {
+  size_t first = 0;  ///< of all opens
+  size_t last = 0;
+  std::vector<uint32_t> samples;  ///< of its rank: positions over ranks
+};
+
+/// The most threads of any rank that were at work at the same time.
+uint64_t most_at_once(const std::map<uint32_t, ThreadOpens>& threads, uint32_t ranks) {
+  uint64_t most = 0;
+  for (const auto& [number, one] : threads) {
+    const auto count = std::count_if(threads.begin(), threads.end(), [&](const auto& entry) {
+      return entry.second.first <= one.last && one.last <= entry.second.last;
+    });
+    most = std::max(most, static_cast<uint64_t>(count));
+  }
+  return (most + ranks - 1) / ranks;
+}
+
+}  // namespace
+
+Dealing find_dealing(std::span<const Placed> opens, uint32_t ranks, const Fit& fit,
+                     const std::function<bool(uint32_t thread)>& alive) {
+  std::map<uint32_t, ThreadOpens> threads;
+  for (size_t i = 0; i < opens.size(); ++i) {
+    const uint32_t position = opens[i].position;
+    if (position >= fit.reached || uint64_t{position} + fit.window < fit.start) continue;
+    ThreadOpens& thread = threads[opens[i].thread];
+    if (thread.samples.empty()) thread.first = i;
+    thread.last = i;
+    thread.samples.push_back(position / ranks);
+  }
+  std::erase_if(threads, [](const auto& entry) { return entry.second.samples.size() < kReads; });
+  Dealing dealing;
+  const auto still_there =
+      std::count_if(threads.begin(), threads.end(), [&](const auto& entry) { return alive(entry.first); });
+  dealing.workers =
+      std::max(most_at_once(threads, ranks), (static_cast<uint64_t>(still_there) + ranks - 1) / ranks);
+  if (dealing.workers < 2) dealing.workers = 0;
+  std::vector<uint32_t> begun;
+  for (const auto& [number, thread] : threads) {
+    for (size_t i = 0; i < thread.samples.size(); ++i) {
+      if (thread.samples[i] > 0 && (i == 0 || thread.samples[i] != thread.samples[i - 1] + 1))
+        begun.push_back(thread.samples[i]);
+    }
+  }
+  if (dealing.workers > 0 && !begun.empty()) dealing.batch = common_divisor(begun);
+  const uint64_t steps = kPrefetch * dealing.workers + 1;
+  // Who reads by tasks has no batches; his opens go astray twice as far as was seen, say.
+  const uint64_t seen = (uint64_t{fit.spread} + ranks - 1) / ranks;
+  if (steps * dealing.batch < seen) dealing.batch = (2 * seen + steps - 1) / steps;
+  return dealing;
+}
+
+}  // namespace clairfs

@@ -1,0 +1,172 @@
+#include "plan/inference/fit.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+namespace clairfs {
+namespace {
+
+// Windows that are tried: from readers without workers to those of 16 workers with batches of 1024.
+constexpr std::array<uint32_t, 15> kWindows = {2,   4,    8,    16,   32,   64,    128,  256,
+                                               512, 1024, 2048, 4096, 8192, 16384, 32768};
+
+// A window that is a larger share of the order tells nothing.
+constexpr uint64_t kLargestShare = 3;
+
+// Of the order's beginning somebody else may have opened a few, which the kernel then has.
+constexpr uint32_t kBeginning = 8;
+
+// Beside the order's beginning a reader may have begun at any of its first opens: the first ones may be
+// strays.
+constexpr size_t kStarts = 3;
+
+// What is allowed is shared out among three ways to look: windows from all starts, the next step, any step.
+constexpr double kLooks = 3;
+constexpr double kWindowsTried = kWindows.size() * (kStarts + 1);
+
+struct Window {
+  uint32_t start = 0;
+  bool anywhere = false;  ///< the start was taken from the opens
+  uint32_t width = 0;
+};
+
+struct Hits {
+  uint32_t count = 0;
+  uint32_t lowest = UINT32_MAX;
+  uint32_t reached = 0;
+  uint32_t spread = 0;
+};
+
+Hits hits_in(std::span<const Placed> opens, const Window& window) {
+  Hits hits;
+  const uint64_t low = window.anywhere ? window.start - std::min(window.start, window.width) : window.start;
+  for (const Placed& open : opens) {
+    const uint64_t high = uint64_t{window.start} + hits.count + window.width;
+    if (open.position == Placed::kNowhere || open.position < low || open.position >= high) continue;
+    const uint64_t next = uint64_t{window.start} + hits.count;
+    if (open.position >= next)
+      hits.spread = std::max(hits.spread, static_cast<uint32_t>(open.position - next) + 1);
+    ++hits.count;
+    hits.lowest = std::min(hits.lowest, open.position);
+    hits.reached = std::max(hits.reached, open.position + 1);
+  }
+  return hits;
+}
+
+// Opens that come `step` after what their thread has opened before.
+uint32_t successors(std::span<const Placed> opens, uint32_t step) {
+  std::unordered_map<uint32_t, uint32_t> newest;
+  uint32_t count = 0;
+  for (const Placed& open : opens) {
+    if (open.position == Placed::kNowhere) continue;
+    const auto [at, first] = newest.try_emplace(open.thread, open.position);
+    if (!first && uint64_t{at->second} + step == open.position) ++count;
+    at->second = open.position;
+  }
+  return count;
+}
+
+// ln 1/h!
+double log_successors(uint64_t hits) {
+  return -std::lgamma(static_cast<double>(hits) + 1);
+}
+
+// Whether readers go forward in the order: each thread does, or all together where each opens one file. Of a
+// random order half of the steps do, and none of one that is read from its end.
+bool goes_forward(std::span<const Placed> opens) {
+  std::unordered_map<uint32_t, uint32_t> newest;
+  std::optional<uint32_t> last;
+  size_t steps = 0, forward = 0, all_steps = 0, all_forward = 0;
+  for (const Placed& open : opens) {
+    if (open.thread == 0) return false;  // cannot be told
+    if (open.position == Placed::kNowhere) continue;
+    const auto [at, first] = newest.try_emplace(open.thread, open.position);
+    if (!first) ++steps, forward += open.position > at->second ? 1 : 0;
+    if (last) ++all_steps, all_forward += open.position > *last ? 1 : 0;
+    at->second = open.position;
+    last = open.position;
+  }
+  if (2 * steps < opens.size()) steps = all_steps, forward = all_forward;
+  return 4 * forward >= 3 * steps;
+}
+
+// Samples that may be opened next, at the end.
+double left_of(const Reading& reading, uint64_t opened) {
+  return static_cast<double>(reading.samples - opened + 1);
+}
+
+// The window whose hits are least likely, of those that begin there and explain the opens.
+std::optional<Fit> fit_from(std::span<const Placed> opens, const Reading& reading, const Window& start) {
+  std::optional<Fit> best;
+  const uint64_t m = opens.size();
+  // A start that was taken from an open explains that one by itself.
+  const uint64_t taken = start.anywhere ? 1 : 0;
+  for (auto width = kWindows.rbegin(); width != kWindows.rend(); ++width) {
+    if (uint64_t{*width} * kLargestShare > reading.length) continue;
+    const Hits hits = hits_in(opens, {start.start, start.anywhere, *width});
+    const double share = static_cast<double>(hits.count) / static_cast<double>(m);
+    if (share < kMostly) break;  // nor does a narrower one
+    if (!start.anywhere && hits.lowest > kBeginning) break;
+    const double q = static_cast<double>(*width) * (start.anywhere ? 2 : 1) / left_of(reading, m);
+    const double chance = log_tail(m - taken, q, hits.count - taken);
+    if (best && chance >= best->log_chance) continue;
+    // What is a stray in a narrow window may have been a worker ahead of the others.
+    const uint32_t spread = hits_in(opens, {start.start, start.anywhere, 4 * *width}).spread;
+    best = {chance, share, *width, spread, start.start, reading.length, hits.reached};
+  }
+  return best;
+}
+
+}  // namespace
+
+double log_tail(uint64_t trials, double q, uint64_t hits) {
+  const auto m = static_cast<double>(trials);
+  const double share = trials == 0 ? 0 : static_cast<double>(hits) / m;
+  if (share <= q || q >= 1) return 0;
+  const double missed = share >= 1 ? 0 : (1 - share) * std::log((1 - share) / (1 - q));
+  return -m * (share * std::log(share / q) + missed);
+}
+
+uint32_t usual_distance(std::span<const Placed> opens) {
+  std::unordered_map<uint32_t, uint32_t> newest;
+  std::map<uint32_t, uint32_t> distances;
+  for (const Placed& open : opens) {
+    if (open.position == Placed::kNowhere) continue;
+    const auto [at, first] = newest.try_emplace(open.thread, open.position);
+    if (!first && open.position > at->second && open.position - at->second <= kMostDistance)
+      ++distances[open.position - at->second];
+    at->second = open.position;
+  }
+  const auto most = std::max_element(distances.begin(), distances.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == distances.end() ? 1 : most->first;
+}
+
+Fit fit_order(std::span<const Placed> opens, const Reading& reading) {
+  const uint64_t m = opens.size();
+  if (m == 0 || reading.samples <= m) return {};
+  std::optional<Fit> best = fit_from(opens, reading, {});
+  const bool anywhere = !best && !reading.from_start && goes_forward(opens);
+  for (size_t i = 0; anywhere && !best && i < std::min<size_t>(kStarts, m); ++i) {
+    if (opens[i].position == Placed::kNowhere) continue;
+    best = fit_from(opens, reading, {opens[i].position, true, 0});
+  }
+  if (!best) return {};
+  double least = reading.sequential ? 0 : best->log_chance + std::log(kWindowsTried);
+  const auto look = [&](uint32_t step, double ways) {
+    const uint64_t hits = successors(opens, step);
+    least = std::min(least, log_successors(hits) + std::log(ways));
+    if (!reading.sequential)
+      least = std::min(least, log_tail(m, 1 / left_of(reading, m), hits) + std::log(ways));
+  };
+  look(reading.stride, 1);
+  look(usual_distance(opens), kMostDistance);
+  best->log_chance = std::min(0.0, least + std::log(kLooks));
+  return *best;
+}
+
+}  // namespace clairfs

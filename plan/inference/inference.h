@@ -1,0 +1,124 @@
+// Inference: finds out by itself what readers follow, where no plan was registered.
+//
+// What readers open is recorded (access_recorder.h), and compared with the orders that are likely
+// (order_search.h) when 12 opens were seen, and again after half as many more, and so on. An order that is
+// certain (fit.h) becomes a plan with the name kFoundPlan. It is a plan of the epoch that was seen; once the
+// next one is seen to follow on, it is one of all epochs. A reader that leaves it is watched anew.
+//
+// Two threads. `inference` sleeps until something is to be done, and then starts `order-search`, which runs
+// when no core has anything else to do (SCHED_IDLE) and takes no lock that a reader needs. Both end with
+// stop().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/log.h"
+#include "cache/base/mutex.h"
+#include "cache/base/thread.h"
+#include "plan/inference/access_recorder.h"
+#include "plan/inference/order_search.h"
+
+namespace clairfs {
+
+/// The name of plans that were found.
+inline constexpr std::string_view kFoundPlan = "auto";
+
+enum class InferMode : uint8_t {
+  off,    ///< nothing is recorded
+  cheap,  ///< the orders of candidates.h, and shuffles with usual values of torch.manual_seed()
+  full    ///< the same and all other shuffles of torch: hundreds of core-seconds
+};
+
+/// Thread-safe, but for begin() and stop().
+class Inference {
+ public:
+  struct Parts {
+    InferMode mode = InferMode::off;
+    DatasetSource dataset;
+    const Clock& clock;
+    Logger& log;
+    /// Puts a plan in force, with what opens() has seen of its reader; answers whether it is. From thread
+    /// `inference`, which may wait.
+    std::function<bool(const FoundOrder&)> follow;
+    /// Takes the plan out of force. From the same thread.
+    std::function<void()> leave;
+  };
+
+  explicit Inference(Parts parts);
+  ~Inference() { stop(); }
+  /// Begins to watch. Once; without effect if it is off.
+  void begin();
+  void stop();
+
+  /// Whether note() has any effect: a load without order.
+  bool watches() const { return recorder_.on(); }
+  /// A thread opened or read a file of which no registered plan says when.
+  void note(ThreadId thread, FileId file, Access kind);
+  /// The reader of the plan that was found went on in its order.
+  void note_in_order() { recorder_.note_in_order(); }
+
+  /// Opens seen since the last plan, in the order of time.
+  std::vector<SeenOpen> opens() const { return recorder_.opens(OrderSearch::kMostOpens); }
+  /// What was recorded belongs to a plan now.
+  void restart();
+  /// The plan that was found is in force no more: a registered one has its files.
+  void displaced();
+  /// The reader has come to the end of the epoch that was planned.
+  void epoch_over();
+  /// The reader went another way.
+  void left();
+  /// The user does not want the plan that is in force: no order of that sampler is followed again
+  /// in this folder, those in it and those that hold it.
+  void refuse();
+
+  /// What readers seem to follow, for people; for programs as JSON.
+  std::string text() const;
+  std::string json() const;
+  /// How the plan was found, for people; empty without one.
+  std::string how_found() const;
+
+ private:
+  /// What thread `inference` has to do.
+  struct Due {
+    bool look = false;
+    bool left = false;
+  };
+  /// What the user refused.
+  struct Family {
+    std::string root;
+    std::string sampler;
+  };
+  bool is_refused(const PlanSpec& plan) const REQUIRES(mutex_);
+
+  void run();
+  void look();
+  std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
+  ReaderFacts facts_of(const std::vector<SeenOpen>& opens) const;
+  void wake(bool Due::*what);
+
+  const Parts parts_;
+  AccessRecorder recorder_;
+  OrderSearch search_;    // of one thread at a time: `order-search`, which `inference` waits for
+  size_t last_look_ = 0;  // opens; of `inference`
+
+  mutable Mutex mutex_;  // a leaf; taken while the recorder's is held
+  CondVar changed_;
+  Due due_ GUARDED_BY(mutex_);
+  std::optional<FoundOrder> found_ GUARDED_BY(mutex_);  // the last one
+  bool in_force_ GUARDED_BY(mutex_) = false;
+  double orders_ GUARDED_BY(mutex_) = 0;
+  std::vector<Family> refused_ GUARDED_BY(mutex_);
+  std::atomic<bool> stopping_{false};
+  std::atomic<uint64_t> readers_{0};    // restarts: what was seen before is no more of interest
+  std::atomic<uint64_t> looked_at_{0};  // the one that is looked at
+  NamedThread thread_;                  // last
+};
+
+}  // namespace clairfs

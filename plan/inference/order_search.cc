@@ -1,0 +1,443 @@
+#include "plan/inference/order_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <iterator>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "plan/inference/candidates.h"
+#include "plan/inference/dealing.h"
+#include "plan/sequence/access_sequence.h"
+#include "plan/sequence/plan_sampler.h"
+
+namespace clairfs {
+namespace {
+
+// Fewer opens tell nothing of any order.
+constexpr size_t kFewest = 8;
+
+// Folders above the one that holds most opens: samples of a few classes may lie in a part of the dataset
+// only.
+constexpr size_t kFolders = 3;
+
+// Seeds tried beside those that people like, once so many opens were seen that one look is enough.
+constexpr uint64_t kOtherSeeds = 1000;
+constexpr size_t kTelling = 48;
+// They are tried again when so many times as many were seen.
+constexpr size_t kAllSeedsAgain = 4;
+// Larger orders take milliseconds each: they are tried then only.
+constexpr uint32_t kSmall = 50000;
+
+// See evidence_of().
+constexpr double kViews = 3;
+
+// Added to the number of an epoch: it is another reader's.
+constexpr uint32_t kElsewhere = 1000;
+
+// Opens of a rank that show all of its workers.
+constexpr uint64_t kDealt = 48;
+
+// Jobs up to that size, and groups of ranks in them: the sum of the divisors of all numbers up to 1024.
+constexpr double kJobs = 1 << 20;
+
+// Opens of a few ranks are those of a few ranks if that is no accident: e^14 is a million.
+constexpr double kClearly = 14;
+
+double cpu_seconds() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+bool is_sequential_order(const PlanSpec& plan) {
+  return plan.sampler == "torch.sequential" || (plan.sampler == "torch.distributed" && !plan.shuffle);
+}
+
+/// An epoch of a shuffle whose seed was drawn from a generator that is not known yet.
+bool is_one_shuffle(const PlanSpec& plan) {
+  return plan.sampler == "torch.random" && plan.generator == "sampler" && plan.epochs == 1;
+}
+
+/// Where a plan of an order begins of which the reader was found in the middle; 0 at its beginning.
+uint64_t begun_at(const Fit& fit) {
+  return fit.start > fit.window ? fit.start - fit.window : 0;
+}
+
+bool is_alive(uint32_t thread) {
+  return thread != 0 && ::access(fmt::format("/proc/{}", thread).c_str(), F_OK) == 0;
+}
+
+/// Adds workers and batch; false if more must be seen of them: a few opens may be those of a few workers.
+bool add_dealing(PlanSpec& plan, std::span<const Placed> opens, const Fit& fit) {
+  const Dealing dealing = find_dealing(opens, static_cast<uint32_t>(plan.ranks_per_node), fit, is_alive);
+  plan.batch = dealing.batch;
+  plan.workers = dealing.workers;
+  const uint64_t enough = std::min<uint64_t>(kDealt * plan.ranks_per_node, fit.length / 4);
+  return opens.size() >= enough;
+}
+
+FileId common_folder(const Catalog& catalog, FileId a, FileId b) {
+  std::set<FileId> above{a};
+  for (FileId at = a; at.value != 0; at = catalog.parent(at)) above.insert(catalog.parent(at));
+  while (!above.contains(b)) b = catalog.parent(b);
+  return b;
+}
+
+bool same_numbering(const SampleIndex& a, const SampleIndex& b) {
+  if (a.size() != b.size()) return false;
+  for (uint32_t sample = 0; sample < a.size(); ++sample) {
+    if (a.range_count(sample) != 1 || b.range_count(sample) != 1) return false;
+    if (a.range(sample, 0).file != b.range(sample, 0).file) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, bool all_seeds)
+    : source_(std::move(source)),
+      stop_(std::move(stop)),
+      shuffles_({.threads = std::max(std::thread::hardware_concurrency() / 4, 1U),
+                 .all_seeds = all_seeds,
+                 .stop = stop_}) {
+  begin();
+}
+
+void OrderSearch::begin() {
+  numberings_.clear();
+  used_ = 0;
+  all_seeds_at_ = kTelling;
+}
+
+bool OrderSearch::over() const {
+  return stop_() || cpu_seconds() > look_ends_;
+}
+
+bool OrderSearch::believed(const Fit& fit, double orders) const {
+  // Half of what is allowed for first epochs, half for what follows on.
+  return fit.explains() && fit.log_chance + std::log(std::max(orders, 1.0)) < std::log(kMostWrong / 2);
+}
+
+const std::vector<OrderSearch::Numbering>& OrderSearch::numberings(FileId folder) {
+  const auto known = numberings_.find(folder);
+  if (known != numberings_.end()) return known->second;
+  std::vector<Numbering>& made = numberings_[folder];
+  for (const char* format : {"imagefolder", "files"}) {
+    PlanSpec plan;
+    plan.root = source_.catalog->path(folder);
+    plan.format = format;
+    const auto index = make_sample_index(plan, source_);
+    if (index && (made.empty() || !same_numbering(*made.front().index, **index)))
+      made.push_back({plan.root, *index});
+  }
+  return made;
+}
+
+// The one in which most opens lie, and those above it; before them the one that also holds what was read
+// sequentially before: who reads folder after folder reads what holds them all.
+std::vector<FileId> OrderSearch::folders(std::span<const SeenOpen> opens,
+                                         const std::optional<FoundOrder>& before) const {
+  const Catalog& catalog = *source_.catalog;
+  std::map<FileId, size_t> below;
+  for (const SeenOpen& open : opens) {
+    for (FileId at = catalog.parent(open.file);; at = catalog.parent(at)) {
+      ++below[at];
+      if (at.value == 0) break;
+    }
+  }
+  const auto needed = static_cast<size_t>(kMostly * static_cast<double>(opens.size()));
+  FileId deepest(0);
+  for (bool deeper = true; deeper;) {
+    deeper = false;
+    for (const auto& [folder, count] : below) {
+      if (folder == deepest || catalog.parent(folder) != deepest || count <= needed) continue;
+      deepest = folder;
+      deeper = true;
+      break;
+    }
+  }
+  std::vector<FileId> found;
+  if (before && is_sequential_order(before->plan)) {
+    const auto last = catalog.find(before->plan.root);
+    if (last && *last != deepest) found.push_back(common_folder(catalog, *last, deepest));
+  }
+  for (FileId at = deepest;; at = catalog.parent(at)) {
+    if (std::find(found.begin(), found.end(), at) == found.end()) found.push_back(at);
+    if (at.value == 0 || found.size() > kFolders) break;
+  }
+  return found;
+}
+
+// Strays are often what came before: another program, or the end of an epoch. So three looks: at all, at the
+// threads that still read, at the newest half.
+OrderSearch::Evidence OrderSearch::evidence_of(std::span<const SeenOpen> opens,
+                                               const Numbering& numbering) const {
+  Evidence evidence;
+  std::unordered_set<uint32_t> seen;
+  for (const SeenOpen& open : opens) {
+    std::optional<uint32_t> first;
+    numbering.index->samples_of(open.file, 0, 1, [&](uint32_t sample) {
+      if (!first) first = sample;
+    });
+    if (!first || !seen.insert(*first).second) continue;
+    evidence.samples.push_back(*first);
+    evidence.threads.push_back(open.thread.value);
+  }
+  const size_t count = evidence.samples.size();
+  if (count < kFewest) return evidence;
+  std::vector<uint32_t> all(count);
+  std::iota(all.begin(), all.end(), 0);
+  const auto at = [&](size_t place) { return all.begin() + static_cast<std::ptrdiff_t>(place); };
+  std::unordered_set<uint32_t> reading;
+  for (size_t i = count - count / 4; i < count; ++i) reading.insert(evidence.threads[i]);
+  std::vector<uint32_t> recent;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(recent),
+               [&](uint32_t i) { return reading.contains(evidence.threads[i]); });
+  evidence.views.push_back(all);
+  if (recent.size() >= kFewest && recent.size() < count) evidence.views.push_back(std::move(recent));
+  if (count >= 2 * kFewest) evidence.views.emplace_back(at(count / 2), all.end());
+  return evidence;
+}
+
+std::optional<OrderSearch::Places> OrderSearch::places_of(const Numbering& numbering,
+                                                          const Evidence& evidence, const PlanSpec& plan,
+                                                          Epoch epoch, NodeId node) const {
+  auto sampler = make_plan_sampler(plan, numbering.index->size(), source_, numbering.index.get());
+  if (!sampler) return std::nullopt;
+  auto made = AccessSequence::make(plan, std::move(*sampler));
+  if (!made) return std::nullopt;
+  const auto sequence = made->sequence(epoch, node);
+  if (!sequence) return std::nullopt;
+  Places places{std::vector<uint32_t>(evidence.samples.size(), Placed::kNowhere), sequence->length()};
+  std::vector<bool> wanted(numbering.index->size());
+  std::unordered_map<uint32_t, uint32_t> at;
+  for (uint32_t i = 0; i < evidence.samples.size(); ++i) {
+    wanted[evidence.samples[i]] = true;
+    at[evidence.samples[i]] = i;
+  }
+  const auto samples = sequence->samples();
+  for (uint32_t position = 0; position < samples.size(); ++position) {
+    if (!wanted[samples[position]]) continue;
+    wanted[samples[position]] = false;  // the first of several uses
+    places.positions[at[samples[position]]] = position;
+  }
+  return places;
+}
+
+// Positions among those ranks: sample by sample, the ranks in turn, as a node's sequence has them.
+std::vector<Placed> OrderSearch::placed(const Evidence& evidence, const std::vector<uint32_t>& view,
+                                        const Places& places, const Ranks& ranks) {
+  std::vector<Placed> placed;
+  for (const uint32_t i : view) {
+    const uint32_t position = places.positions[i];
+    placed.push_back({Placed::kNowhere, evidence.threads[i]});
+    const uint64_t rank = position % ranks.world;
+    if (position != Placed::kNowhere && rank >= ranks.first && rank < ranks.first + ranks.count)
+      placed.back().position =
+          static_cast<uint32_t>(position / ranks.world * ranks.count + rank - ranks.first);
+  }
+  return placed;
+}
+
+// The smallest group of ranks of a job of `world` ranks that has most of the opens; nothing if that is all of
+// them.
+std::optional<OrderSearch::Ranks> OrderSearch::ranks_here(std::span<const Placed> opens, uint64_t world) {
+  if (world < 2 || world > kMostDistance) return std::nullopt;
+  std::vector<size_t> by_rank(world);
+  size_t all = 0;
+  for (const Placed& open : opens) {
+    if (open.position != Placed::kNowhere) ++by_rank[open.position % world], ++all;
+  }
+  for (uint64_t count = 1; count < world; ++count) {
+    if (world % count != 0) continue;
+    for (uint64_t first = 0; first < world; first += count) {
+      const auto begin = by_rank.begin() + static_cast<std::ptrdiff_t>(first);
+      const size_t here = std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(count), size_t{0});
+      if (static_cast<double>(here) >= kMostly * static_cast<double>(all)) return Ranks{world, first, count};
+    }
+  }
+  return std::nullopt;
+}
+
+// The size of the job is what its environment says; or what the samples of a batch are apart, times the
+// workers where a batch is one sample.
+std::optional<OrderSearch::Ranks> OrderSearch::ranks_of(std::span<const Placed> opens,
+                                                        const ReaderFacts& facts) {
+  if (const auto ranks = ranks_here(opens, facts.world.value_or(1))) return ranks;
+  const uint32_t distance = usual_distance(opens);
+  for (uint32_t world = distance; world > 1; --world) {
+    if (distance % world != 0) continue;
+    if (const auto ranks = ranks_here(opens, world)) return ranks;
+  }
+  return std::nullopt;
+}
+
+std::optional<OrderSearch::Match> OrderSearch::best_match(const Numbering& numbering,
+                                                          const Evidence& evidence, const PlanSpec& plan,
+                                                          const Places& places, const ReaderFacts& facts,
+                                                          bool from_start) const {
+  for (const std::vector<uint32_t>& view : evidence.views) {
+    const std::vector<Placed> whole = placed(evidence, view, places, {});
+    double ways = kViews;
+    Match match{{}, {}, whole};
+    if (divides_among_ranks(plan)) {
+      // Half of what is allowed is for jobs of one rank, or with all ranks here.
+      ways *= 2;
+      if (const auto ranks = ranks_of(whole, facts)) {
+        ways *= kJobs;
+        match = {*ranks, {}, placed(evidence, view, places, *ranks)};
+      }
+    }
+    const auto& [world, first, count] = match.ranks;
+    const auto has = [](const Placed& open) { return open.position != Placed::kNowhere; };
+    const auto here = std::count_if(match.placed.begin(), match.placed.end(), has);
+    const auto all = std::count_if(whole.begin(), whole.end(), has);
+    // Whoever reads the whole order opens samples of all ranks.
+    const double of_few = static_cast<double>(count) / static_cast<double>(world);
+    if (world > 1 && log_tail(static_cast<uint64_t>(all), of_few, static_cast<uint64_t>(here)) > -kClearly)
+      continue;  // more must be seen
+    match.fit =
+        fit_order(match.placed, {numbering.index->size(), places.length / world * count,
+                                 static_cast<uint32_t>(count), is_sequential_order(plan), from_start});
+    match.fit.log_chance = std::min(0.0, match.fit.log_chance + std::log(ways));
+    if (match.fit.explains()) return match;
+  }
+  return std::nullopt;
+}
+
+std::optional<FoundOrder> OrderSearch::try_order(const Numbering& numbering, const Evidence& evidence,
+                                                 const PlanSpec& order, const ReaderFacts& facts,
+                                                 bool from_start) {
+  PlanSpec plan = order;
+  plan.root = numbering.root;
+  plan.format = numbering.index->format();
+  plan.world = plan.ranks_per_node = 1;
+  const auto places = places_of(numbering, evidence, plan, Epoch(0), NodeId(0));
+  ++orders_;
+  if (!places) return std::nullopt;
+  const auto best = best_match(numbering, evidence, plan, *places, facts, from_start);
+  if (!best || !believed(best->fit, orders_)) return std::nullopt;
+
+  plan.world = best->ranks.world;
+  plan.ranks_per_node = best->ranks.count;
+  if (!add_dealing(plan, best->placed, best->fit)) return std::nullopt;
+  if (plan.world == 1 && !plan.shuffle) {  // the simpler name
+    plan.sampler = "torch.sequential";
+    plan.shuffle = true;
+  }
+  plan.epochs = 1;
+  plan.start_sample = begun_at(best->fit) / plan.ranks_per_node;
+  return FoundOrder{plan, static_cast<uint32_t>(best->ranks.first / best->ranks.count), best->placed.size(),
+                    orders_, best->fit.log_chance + std::log(orders_)};
+}
+
+std::optional<FoundOrder> OrderSearch::try_folder(FileId folder, std::span<const SeenOpen> opens,
+                                                  const ReaderFacts& facts, bool goes_on, bool all_seeds) {
+  const Candidates candidates(facts);
+  for (const Numbering& numbering : numberings(folder)) {
+    const Evidence evidence = evidence_of(opens, numbering);
+    if (evidence.views.empty()) continue;
+    for (const PlanSpec& order : candidates.unseeded()) {
+      const bool from_start = is_sequential_order(order) && !goes_on;
+      if (auto found = try_order(numbering, evidence, order, facts, from_start)) return found;
+    }
+    if (opens.size() < kTelling && numbering.index->size() > kSmall) continue;
+    for (const uint64_t seed : candidates.seeds(all_seeds ? kOtherSeeds : 0)) {
+      for (const PlanSpec& order : candidates.of_seed(seed)) {
+        if (over()) return std::nullopt;
+        if (auto found = try_order(numbering, evidence, order, facts, false)) return found;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, const ReaderFacts& facts,
+                                            const std::optional<FoundOrder>& before) {
+  if (opens.size() < kFewest || used_ >= kCoreSeconds) return std::nullopt;
+  if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
+  const double begun = cpu_seconds();
+  look_ends_ = begun + std::min(kCoreSeconds / 4, kCoreSeconds - used_);
+  const bool goes_on = before && is_sequential_order(before->plan);
+  const bool all_seeds = opens.size() >= all_seeds_at_;
+  if (all_seeds) all_seeds_at_ = opens.size() * kAllSeedsAgain;
+  std::optional<FoundOrder> found;
+  for (const FileId folder : folders(opens, before)) {
+    found = try_folder(folder, opens, facts, goes_on, all_seeds);
+    if (found || over()) break;
+  }
+  used_ += cpu_seconds() - begun;
+  if (found) shuffle_epoch_ += kElsewhere;
+  const bool goes_on_shuffling = before && is_one_shuffle(before->plan);
+  if (found || stop_() || !(all_seeds || goes_on_shuffling)) return found;
+  return try_shuffles(folders(opens, std::nullopt).front(), opens, facts);
+}
+
+// Epoch by epoch: what the one before has told foretells the next.
+std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<const SeenOpen> opens,
+                                                    const ReaderFacts& facts) {
+  for (const Numbering& numbering : numberings(folder)) {
+    const Evidence evidence = evidence_of(opens, numbering);
+    if (evidence.views.empty()) continue;
+    const uint32_t n = numbering.index->size();
+    const auto shuffle = shuffles_.find({n, evidence.samples, shuffle_epoch_, orders_, facts.seeds});
+    if (!shuffle) continue;
+    PlanSpec plan = shuffle->order;
+    shuffle_epoch_ += 1;
+    plan.root = numbering.root;
+    plan.format = numbering.index->format();
+    plan.world = plan.ranks_per_node = 1;
+    PlanSpec any = plan;
+    any.epochs = any.first_epoch = 0;
+    const auto places =
+        places_of(numbering, evidence, any, Epoch(static_cast<uint32_t>(plan.first_epoch)), NodeId(0));
+    if (!places) continue;
+    const std::vector<Placed> opened = placed(evidence, evidence.views.front(), *places, {});
+    const Fit fit = fit_order(opened, {n, places->length, 1, false, false});
+    if (!fit.explains() || !add_dealing(plan, opened, fit)) continue;
+    return FoundOrder{plan, 0, opened.size(), orders_, shuffle->log_chance};
+  }
+  return std::nullopt;
+}
+
+std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens, const FoundOrder& before) {
+  const auto folder = source_.catalog->find(before.plan.root);
+  if (!folder || opens.size() < kFewest) return std::nullopt;
+  if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
+  for (const Numbering& numbering : numberings(*folder)) {
+    if (numbering.index->format() != before.plan.format) continue;
+    const Evidence evidence = evidence_of(opens, numbering);
+    for (PlanSpec plan : continuations(before.plan)) {
+      if (stop_()) return std::nullopt;
+      plan.epochs = plan.start_sample = 0;
+      plan.first_epoch = before.plan.first_epoch + 1;
+      const Epoch epoch(static_cast<uint32_t>(plan.first_epoch));
+      const auto places = places_of(numbering, evidence, plan, epoch, NodeId(before.node));
+      ++follow_ons_;
+      if (!places) continue;
+      for (const std::vector<uint32_t>& view : evidence.views) {
+        const std::vector<Placed> opened = placed(evidence, view, *places, {});
+        Fit fit =
+            fit_order(opened, {numbering.index->size(), places->length,
+                               static_cast<uint32_t>(plan.ranks_per_node), is_sequential_order(plan), false});
+        fit.log_chance += std::log(kViews);
+        if (!believed(fit, follow_ons_) || !add_dealing(plan, opened, fit)) continue;
+        plan.start_sample = begun_at(fit) / plan.ranks_per_node;
+        return FoundOrder{plan, before.node, view.size(), follow_ons_,
+                          fit.log_chance + std::log(follow_ons_)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace clairfs

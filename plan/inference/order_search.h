@@ -1,0 +1,131 @@
+// OrderSearch: which order does a reader follow, from its first opens? plan/inference/fit.h says when an
+// order is believed.
+//
+// The folder that holds the samples is the one in which most opens lie; samples are numbered in it as
+// ImageFolder does, and by path. Orders come from the samplers themselves (plan/samplers), the likeliest
+// first (candidates.h). An order that a sampler deals to ranks is compared as a whole: how far apart a
+// thread's opens lie tells the size of the job, and which residues they have tells the ranks that are here.
+//
+// Last, what DataLoader(shuffle=True) may have drawn from torch's default generator (shuffle_search.h).
+//
+// Of a first epoch it cannot be known what comes after it: whether set_epoch() is called, say. So what is
+// found is a plan of that epoch only; follow_on() finds out in the next.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan/formats/dataset.h"
+#include "plan/inference/access_recorder.h"
+#include "plan/inference/fit.h"
+#include "plan/inference/reader_facts.h"
+#include "plan/inference/shuffle_search.h"
+#include "plan/spec/plan_spec.h"
+
+namespace clairfs {
+
+/// An order that a reader certainly follows.
+struct FoundOrder {
+  PlanSpec plan;          ///< with the folder, the ranks, workers and batch; one epoch, or all from one on
+  uint32_t node = 0;      ///< the ranks that are here are those of this node of the job
+  size_t opens = 0;       ///< that it took
+  double orders = 0;      ///< that had been compared
+  double log_chance = 0;  ///< natural logarithm of the chance that any of them fits as well by accident
+};
+
+/// For one thread at a time. Holds the numbering of the folders that it looked at, eight bytes a sample, and
+/// one order while it compares it.
+class OrderSearch {
+ public:
+  /// CPU time for the orders of one reader; each look at it takes a fourth at most.
+  static constexpr double kCoreSeconds = 20;
+  /// Opens that are compared at most: the newest.
+  static constexpr size_t kMostOpens = 2048;
+
+  /// `stop` is asked before each order, from any thread. `all_seeds`: of shuffles with torch's default
+  /// generator all 2^32 are tried, which takes hundreds of core-seconds; else those that follow from usual
+  /// values of torch.manual_seed(). Reads nothing of the source but its catalog.
+  OrderSearch(DatasetSource source, std::function<bool()> stop, bool all_seeds = false);
+
+  /// Finds the order of a first epoch; `before`: what was found last, if anything. Nothing: more must be
+  /// seen, or the order is none of those that are known.
+  std::optional<FoundOrder> find(std::span<const SeenOpen> opens, const ReaderFacts& facts,
+                                 const std::optional<FoundOrder>& before);
+  /// Finds out how the order of an epoch goes on in the next.
+  std::optional<FoundOrder> follow_on(std::span<const SeenOpen> opens, const FoundOrder& before);
+  /// Another reader comes: the time is its own.
+  void begin();
+
+  /// Orders compared since the start.
+  double orders() const { return orders_; }
+
+ private:
+  /// How the samples of a folder are numbered.
+  struct Numbering {
+    std::string root;
+    std::shared_ptr<const SampleIndex> index;
+  };
+  /// The samples that were opened, each once, by whom; and the looks that are taken at them: all, or those
+  /// that strays are not among.
+  struct Evidence {
+    std::vector<uint32_t> samples;
+    std::vector<uint32_t> threads;
+    std::vector<std::vector<uint32_t>> views;  ///< places in the two
+  };
+  /// A job's ranks, and which of them are here.
+  struct Ranks {
+    uint64_t world = 1;
+    uint64_t first = 0;
+    uint64_t count = 1;
+  };
+  /// An order that fits.
+  struct Match {
+    Ranks ranks;
+    Fit fit;
+    std::vector<Placed> placed;
+  };
+
+  const std::vector<Numbering>& numberings(FileId folder);
+  Evidence evidence_of(std::span<const SeenOpen> opens, const Numbering& numbering) const;
+  std::vector<FileId> folders(std::span<const SeenOpen> opens, const std::optional<FoundOrder>& before) const;
+  std::optional<FoundOrder> try_folder(FileId folder, std::span<const SeenOpen> opens,
+                                       const ReaderFacts& facts, bool goes_on, bool all_seeds);
+  std::optional<FoundOrder> try_order(const Numbering& numbering, const Evidence& evidence,
+                                      const PlanSpec& order, const ReaderFacts& facts, bool from_start);
+  /// Where a node's sequence has the samples, and its length; nothing if it cannot be made.
+  struct Places {
+    std::vector<uint32_t> positions;
+    uint64_t length = 0;
+  };
+  std::optional<Places> places_of(const Numbering& numbering, const Evidence& evidence, const PlanSpec& plan,
+                                  Epoch epoch, NodeId node) const;
+  static std::vector<Placed> placed(const Evidence& evidence, const std::vector<uint32_t>& view,
+                                    const Places& places, const Ranks& ranks);
+  static std::optional<Ranks> ranks_here(std::span<const Placed> opens, uint64_t world);
+  static std::optional<Ranks> ranks_of(std::span<const Placed> opens, const ReaderFacts& facts);
+  std::optional<Match> best_match(const Numbering& numbering, const Evidence& evidence, const PlanSpec& plan,
+                                  const Places& places, const ReaderFacts& facts, bool from_start) const;
+  std::optional<FoundOrder> try_shuffles(FileId folder, std::span<const SeenOpen> opens,
+                                         const ReaderFacts& facts);
+  bool believed(const Fit& fit, double orders) const;
+  bool over() const;
+
+  const DatasetSource source_;
+  const std::function<bool()> stop_;
+  std::map<FileId, std::vector<Numbering>> numberings_;
+  double orders_ = 0;
+  double follow_ons_ = 0;
+  ShuffleSearch shuffles_;
+  uint32_t shuffle_epoch_ = 0;  // the reader's, as shuffles_ counts; what does not follow on is far from it
+  double used_ = 0;             // CPU seconds, of this reader
+  double look_ends_ = 0;        // CPU time of the thread
+  size_t all_seeds_at_ = 0;     // opens from which on all seeds are tried
+};
+
+}  // namespace clairfs

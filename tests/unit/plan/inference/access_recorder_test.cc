@@ -1,0 +1,85 @@
+#include "plan/inference/access_recorder.h"
+
+#include "tests/support/catch.h"
+
+using namespace clairfs;
+
+namespace {
+
+struct RecorderFixture {
+  RecorderFixture() { recorder.restart(true); }
+  void note(uint32_t file, uint32_t thread = 1) {
+    recorder.note(ThreadId(thread), FileId(file), Access::read, now);
+  }
+
+  int wakes = 0;
+  TimePoint now{std::chrono::hours(1)};
+  AccessRecorder recorder{[this] { ++wakes; }};
+};
+
+}  // namespace
+
+TEST_CASE("each file is recorded once, however many pieces are read") {
+  RecorderFixture f;
+  for (uint32_t file = 0; file < 3; ++file) {
+    for (int piece = 0; piece < 5; ++piece) f.note(file, 10 + file);
+  }
+  f.note(1);  // another reader's turn
+  const auto opens = f.recorder.opens();
+  REQUIRE(opens.size() == 3);
+  CHECK(f.recorder.count() == 3);
+  CHECK(opens[2].file == FileId(2));
+  CHECK(opens[2].thread == ThreadId(12));
+  for (uint32_t file = 3; file < 200; ++file) f.note(file);
+  f.note(1);  // in another epoch
+  CHECK(f.recorder.count() == 201);
+  CHECK(f.recorder.opens(5).size() == 5);
+}
+
+TEST_CASE("nothing is recorded while it is off") {
+  RecorderFixture f;
+  f.note(1);
+  f.recorder.restart(false);
+  CHECK(!f.recorder.on());
+  f.note(2);
+  CHECK(f.recorder.count() == 0);
+}
+
+TEST_CASE("it wakes when as many were seen as was asked for") {
+  RecorderFixture f;
+  f.recorder.look_at(3);
+  f.note(1);
+  f.note(2);
+  CHECK(f.wakes == 0);
+  f.note(3);
+  CHECK(f.wakes == 1);
+  f.note(4);
+  CHECK(f.wakes == 1);
+  f.recorder.look_at(2);  // they are there already
+  CHECK(f.wakes == 2);
+}
+
+TEST_CASE("what a long pause, or a reader in order, parts from what follows is forgotten") {
+  RecorderFixture f;
+  f.note(1);
+  f.now += std::chrono::minutes(1);
+  f.note(2);
+  CHECK(f.recorder.count() == 2);
+  f.now += std::chrono::minutes(3);
+  f.note(3);
+  CHECK(f.recorder.count() == 1);
+  for (int i = 0; i < 31; ++i) f.recorder.note_in_order();
+  CHECK(f.recorder.count() == 1);
+  f.note(4);  // strays in between
+  for (int i = 0; i < 31; ++i) f.recorder.note_in_order();
+  CHECK(f.recorder.count() == 2);
+  f.recorder.note_in_order();
+  CHECK(f.recorder.count() == 0);
+}
+
+TEST_CASE("it ends when it is full") {
+  RecorderFixture f;
+  for (uint32_t file = 0; file <= AccessRecorder::kMost; ++file) f.note(file);
+  CHECK(f.recorder.count() == AccessRecorder::kMost);
+  CHECK(!f.recorder.on());
+}

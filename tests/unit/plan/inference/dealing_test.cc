@@ -1,0 +1,68 @@
+#include "plan/inference/dealing.h"
+
+#include <random>
+
+#include "tests/support/catch.h"
+#include "tests/support/reader_model.h"
+
+using namespace clairfs;
+
+namespace {
+
+bool nobody(uint32_t) {
+  return false;
+}
+
+/// The first `count` opens of a node's order.
+std::vector<Placed> opens_of(const LoaderModel::Loader& loader, size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<Placed> opens;
+  LoaderModel(4000, loader, random).run([&](uint32_t position) {
+    const uint32_t rank = position % loader.ranks;
+    const uint32_t worker = loader.workers == 0 ? 0 : position / loader.ranks / loader.batch % loader.workers;
+    opens.push_back({position, 1 + rank * 100 + worker});
+    return opens.size() < count;
+  });
+  return opens;
+}
+
+Dealing dealing_of(const std::vector<Placed>& opens, uint32_t ranks) {
+  const Fit fit = fit_order(opens, {.samples = 100000, .length = 4000, .stride = ranks});
+  REQUIRE(fit.explains());
+  return find_dealing(opens, ranks, fit, nobody);
+}
+
+}  // namespace
+
+TEST_CASE("workers and batch show in what each thread opens") {
+  CHECK(dealing_of(opens_of({1, 16, 4}, 60, 1), 1) == Dealing{16, 4});
+  CHECK(dealing_of(opens_of({1, 32, 2}, 40, 2), 1) == Dealing{32, 2});
+  CHECK(dealing_of(opens_of({1, 8, 0}, 30, 3), 1) == Dealing{1, 0});
+  CHECK(dealing_of(opens_of({2, 8, 2}, 80, 4), 2) == Dealing{8, 2});
+}
+
+TEST_CASE("the slack covers what was seen, whatever was not found out") {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    std::vector<Placed> opens = opens_of({1, 8, 4}, 100, seed);
+    for (Placed& open : opens) open.thread = 0;  // readers in another namespace
+    const Fit fit = fit_order(opens, {.samples = 100000, .length = 4000});
+    REQUIRE(fit.explains());
+    const Dealing dealing = find_dealing(opens, 1, fit, nobody);
+    CHECK((2 * dealing.workers + 1) * dealing.batch >= fit.spread);
+  }
+}
+
+TEST_CASE("workers that take turns are told by their being there") {
+  std::vector<Placed> opens;  // two batches each
+  for (uint32_t i = 0; i < 64; ++i) opens.push_back({i, 1 + i / 8 % 4});
+  opens.resize(32);
+  const Fit fit = fit_order(opens, {.samples = 100000, .length = 4000});
+  CHECK(find_dealing(opens, 1, fit, nobody).workers == 0);
+  CHECK(find_dealing(opens, 1, fit, [](uint32_t) { return true; }) == Dealing{8, 4});
+}
+
+TEST_CASE("processes that read one after the other are no workers") {
+  std::vector<Placed> opens;
+  for (uint32_t i = 0; i < 60; ++i) opens.push_back({i, 1 + i / 6});
+  CHECK(dealing_of(opens, 1) == Dealing{1, 0});
+}

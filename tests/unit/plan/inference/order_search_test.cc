@@ -1,0 +1,255 @@
+#include "plan/inference/order_search.h"
+
+#include <numeric>
+#include <random>
+
+#include "tests/support/catch.h"
+#include "tests/support/reader_model.h"
+#include "tests/support/staging_fixture.h"
+
+using namespace clairfs;
+
+namespace {
+
+/// `n` files in one folder. Kept: thousands of cases use a few.
+const DatasetSource& dataset_of(uint32_t n) {
+  static std::map<uint32_t, DatasetSource> made;
+  DatasetSource& source = made[n];
+  if (!source.catalog) source.catalog = made_up_catalog(std::vector<uint64_t>(n, 1000), 4096);
+  return source;
+}
+
+FileId file_of(uint32_t n, uint32_t sample) {
+  return FileId(dataset_of(n).catalog->children(FileId(0)).first.value + sample);
+}
+
+/// One reader of an order: a node's ranks, or somebody whose order nobody knows.
+struct Reader {
+  uint32_t n = 0;
+  LoaderModel::Loader loader;
+  double strays = 0;
+};
+
+/// What is seen of an epoch, in the order of time, up to `most` opens.
+std::vector<SeenOpen> opens_of(const Reader& reader, const Samples& order, size_t most,
+                               std::mt19937& random) {
+  std::vector<SeenOpen> opens;
+  LoaderModel(static_cast<uint32_t>(order.size()), reader.loader, random).run([&](uint32_t position) {
+    const auto& [ranks, batch, workers, prefetch] = reader.loader;
+    const uint32_t rank = position % ranks;
+    const uint32_t worker = workers == 0 ? 0 : position / ranks / batch % workers;
+    if (std::uniform_real_distribution<>()(random) < reader.strays)
+      opens.push_back(
+          {file_of(reader.n, static_cast<uint32_t>(random() % reader.n)), ThreadId(9999), Access::read});
+    opens.push_back({file_of(reader.n, order[position]), ThreadId(100 + rank * 100 + worker), Access::read});
+    return opens.size() < most;
+  });
+  return opens;
+}
+
+/// Looks as Inference does.
+std::optional<FoundOrder> watch(const Reader& reader, const std::vector<SeenOpen>& opens,
+                                const ReaderFacts& facts = {}) {
+  OrderSearch search(dataset_of(reader.n), [] { return false; });
+  for (size_t seen = AccessRecorder::kFirstLook; seen <= opens.size(); seen += seen / 2) {
+    auto found = search.find(std::span(opens).first(seen), facts, std::nullopt);
+    if (found) return found;
+  }
+  return std::nullopt;
+}
+
+Samples node_order(const PlanSpec& plan, uint32_t n, uint32_t epoch, uint32_t node) {
+  auto sampler = make_plan_sampler(plan, n, DatasetSource(), nullptr);
+  REQUIRE(sampler);
+  auto made = AccessSequence::make(plan, std::move(*sampler));
+  REQUIRE(made);
+  const auto sequence = made->sequence(Epoch(epoch), NodeId(node));
+  REQUIRE(sequence);
+  return {sequence->samples().begin(), sequence->samples().end()};
+}
+
+/// Whether two orders are the same but for how ranks take turns, and for what pads the end.
+bool same_order(const Samples& a, const Samples& b, uint32_t turns) {
+  if (a.size() > b.size() + turns || b.size() > a.size() + turns) return false;
+  std::map<uint32_t, uint32_t> place;
+  for (uint32_t i = 0; i < b.size(); ++i) place.emplace(b[i], i);
+  size_t far = 0;
+  for (uint32_t i = 0; i < a.size(); ++i) {
+    const auto at = place.find(a[i]);
+    if (at == place.end() || std::max(i, at->second) - std::min(i, at->second) > turns) ++far;
+  }
+  return far <= turns;
+}
+
+template <class T>
+T one_of(std::mt19937& random, std::initializer_list<T> values) {
+  return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
+}
+
+struct Case {
+  std::string text;
+  Reader reader;
+  uint32_t node = 0;
+};
+
+/// What a script may do.
+Case random_case(std::mt19937& random) {
+  Case made;
+  Reader& reader = made.reader;
+  reader.n = one_of<uint32_t>(random, {100, 250, 600});
+  reader.strays = 0.05;
+  reader.loader.batch = one_of<uint32_t>(random, {1, 4, 8, 16, 32, 64});
+  reader.loader.workers = one_of<uint32_t>(random, {0, 1, 2, 4, 8});
+  const auto* const sampler = one_of<const char*>(
+      random, {"torch.sequential", "torch.distributed", "torch.distributed shuffle=false",
+               "torch.random generator=loader", "torch.random generator=sampler", "numpy.default_rng",
+               "numpy.legacy", "python.random", "nopfs", "dali random_shuffle=true"});
+  const std::string name = sampler;
+  const bool divides = name.starts_with("torch.distributed");
+  const bool seeded = name != "torch.sequential" && name.find("shuffle=") == std::string::npos;
+  made.text = "sampler=" + name;
+  if (seeded)
+    made.text += " seed=" + std::to_string(one_of<uint32_t>(
+                                random, {0, 1, 42, 1234, 3407, static_cast<uint32_t>(random() % 200)}));
+  uint32_t world = 1;
+  if (divides) {
+    world = one_of<uint32_t>(random, {1, 2, 3, 4, 8});
+    reader.loader.ranks = one_of<uint32_t>(random, {1, world});
+    made.node = static_cast<uint32_t>(random() % (world / reader.loader.ranks));
+    made.text += " world=" + std::to_string(world) + " ranks_per_node=" + std::to_string(reader.loader.ranks);
+  }
+  if (name != "nopfs") made.text += " batch=" + std::to_string(reader.loader.batch);
+  return made;
+}
+
+}  // namespace
+
+// Of n samples fewer than are in flight at a time tell nothing; those who read them open most of them at
+// once.
+TEST_CASE("a thousand readers: none is taken for another, nearly all are found where that is possible") {
+  std::mt19937 random(20);
+  int possible = 0;
+  int found_possible = 0;
+  int found_all = 0;
+  for (int round = 0; round < 1000; ++round) {
+    const Case made = random_case(random);
+    const auto& [n, loader, strays] = made.reader;
+    const PlanSpec truth = *resolve_plan(*parse_plan(made.text), 1);
+    const Samples order = node_order(truth, n, 0, made.node);
+    const size_t most = std::min<size_t>(order.size(), 180);
+    const auto found = watch(made.reader, opens_of(made.reader, order, most, random));
+    const uint64_t in_flight = uint64_t{(2 * loader.workers + 1) * loader.batch} * loader.ranks;
+    const bool told = loader.batch > 1 || loader.workers < 2;  // else no thread reads on
+    if (4 * in_flight <= order.size() && order.size() >= 100 && told) ++possible;
+    if (!found) continue;
+    ++found_all;
+    if (4 * in_flight <= order.size() && order.size() >= 100 && told) ++found_possible;
+    INFO(made.text << " n=" << n << " workers=" << loader.workers << " found " << format_plan(found->plan)
+                   << " node " << found->node << " after " << found->opens);
+    PlanSpec plan = found->plan;
+    plan.start_sample = 0;
+    const auto turns = static_cast<uint32_t>(2 * loader.ranks * loader.batch + 8);
+    REQUIRE(same_order(node_order(plan, n, 0, found->node), order, turns));
+  }
+  INFO(found_possible << " of " << possible << " possible ones, " << found_all << " of all");
+  CHECK(found_possible >= possible * 99 / 100);
+  CHECK(possible > 300);
+}
+
+TEST_CASE("an order that nobody foretells is never taken for one") {
+  std::mt19937 random(21);
+  for (int round = 0; round < 12; ++round) {
+    Reader reader{
+        one_of<uint32_t>(random, {60, 200, 500}), {1, 8, one_of<uint32_t>(random, {0, 2, 4})}, 0.05};
+    Samples order(reader.n);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    CHECK(!watch(reader, opens_of(reader, order, 300, random)));
+  }
+}
+
+TEST_CASE("a large dataset's order is found after some tens of opens") {
+  std::mt19937 random(22);
+  const Reader reader{60000, {1, 64, 4}, 0.05};
+  const auto spec = *resolve_plan(*parse_plan("sampler=torch.distributed seed=42"), 1);
+  const auto opens = opens_of(reader, node_order(spec, reader.n, 0, 0), 200, random);
+  const auto found = watch(reader, opens);
+  REQUIRE(found);
+  CHECK(found->opens <= 64);
+  CHECK(found->plan.seed == "42");
+  CHECK(found->plan.workers == 4);
+  CHECK(found->plan.batch == 64);
+  CHECK(found->plan.epochs == 1);
+}
+
+TEST_CASE("the environment tells the size of the job and the seed") {
+  std::mt19937 random(23);
+  const Reader reader{3000, {1, 8, 2}, 0.05};
+  const auto spec =
+      *resolve_plan(*parse_plan("sampler=torch.distributed seed=987654 world=6 ranks_per_node=1"), 1);
+  const auto opens = opens_of(reader, node_order(spec, reader.n, 0, 4), 300, random);
+  CHECK(!watch(reader, opens));
+  const auto found = watch(reader, opens, {6, {987654}});
+  REQUIRE(found);
+  CHECK(found->plan.seed == "987654");
+  CHECK(found->plan.world == 6);
+  CHECK(found->node == 4);
+}
+
+TEST_CASE("the next epoch says how an order goes on") {
+  struct Goes {
+    const char* text;
+    const char* key;
+  };
+  for (const Goes& goes : {Goes{"sampler=torch.distributed seed=1", "set_epoch=always"},
+                           {"sampler=torch.distributed seed=1 set_epoch=never", "set_epoch=never"},
+                           {"sampler=torch.random generator=sampler seed=1", "generator=sampler"},
+                           {"sampler=torch.random seed=1 persistent_workers=true", "persistent_workers=true"},
+                           {"sampler=numpy.default_rng seed=1", "method="},
+                           {"sampler=numpy.default_rng seed=1 method=shuffle", "method=shuffle"},
+                           {"sampler=python.random seed=1 reseed=epoch", "reseed=epoch"},
+                           {"sampler=torch.sequential", "torch.sequential"}}) {
+    std::mt19937 random(24);
+    const Reader reader{800, {1, 8, 2}, 0.05};
+    const auto spec = *resolve_plan(*parse_plan(goes.text), 1);
+    OrderSearch search(dataset_of(reader.n), [] { return false; });
+    const auto first = opens_of(reader, node_order(spec, reader.n, 0, 0), 60, random);
+    const auto found = search.find(first, {}, std::nullopt);
+    INFO(goes.text);
+    REQUIRE(found);
+    CHECK(found->plan.epochs == 1);
+    const Samples next = node_order(spec, reader.n, 1, 0);
+    const auto on = search.follow_on(opens_of(reader, next, 60, random), *found);
+    REQUIRE(on);
+    CHECK(on->plan.epochs == 0);
+    CHECK(on->plan.first_epoch == 1);
+    CHECK(same_order(node_order(on->plan, reader.n, 1, 0), next, 0));
+    CHECK(same_order(node_order(on->plan, reader.n, 3, 0), node_order(spec, reader.n, 3, 0), 0));
+    Samples other(reader.n);
+    std::iota(other.begin(), other.end(), 0);
+    std::shuffle(other.begin(), other.end(), random);
+    CHECK(!search.follow_on(opens_of(reader, other, 60, random), *found));
+  }
+}
+
+TEST_CASE("a reader that begins in the middle of an epoch is found there") {
+  std::mt19937 random(25);
+  const Reader reader{2000, {1, 8, 2}, 0.05};
+  const auto spec = *resolve_plan(*parse_plan("sampler=torch.distributed seed=42"), 1);
+  Samples order = node_order(spec, reader.n, 0, 0);
+  order.erase(order.begin(), order.begin() + 1000);
+  const auto found = watch(reader, opens_of(reader, order, 200, random));
+  REQUIRE(found);
+  CHECK(found->plan.start_sample > 700);
+  CHECK(found->plan.start_sample <= 1000);
+}
+
+TEST_CASE("few samples are no ground for certainty") {
+  std::mt19937 random(26);
+  for (const uint32_t n : {3, 8, 12}) {
+    const Reader reader{n, {1, 1, 0}, 0};
+    Samples order(n);
+    std::iota(order.begin(), order.end(), 0);
+    CHECK(!watch(reader, opens_of(reader, order, n, random)));
+  }
+}
