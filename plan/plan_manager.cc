@@ -40,7 +40,12 @@ Error no_such_plan(const std::string& name) {
 PlanManager::PlanManager(Parts parts)
     : parts_(std::move(parts)),
       ahead_(parts_.dataset, parts_.place, parts_.clock),
-      planner_("planner", [this] { plan_ahead(); }) {}
+      inference_({parts_.place.nodes == 1 ? parts_.infer : InferMode::off, parts_.dataset, parts_.clock,
+                  parts_.log, [this](const FoundOrder& found) { return follow_found(found); },
+                  [this] { leave_found(); }}),
+      planner_("planner", [this] { plan_ahead(); }) {
+  inference_.begin();
+}
 
 void PlanManager::stop() {
   Makings makings;
@@ -54,6 +59,7 @@ void PlanManager::stop() {
   wake_.notify_all();
   if (planner_.joinable()) planner_.join();
   for (const auto& [name, making] : makings) making->cancel();  // all before one is waited for
+  inference_.stop();
   ahead_.stop();
 }
 
@@ -111,6 +117,8 @@ void PlanManager::replace_runs(const std::function<void(Runs&)>& change) {
 Result<std::string> PlanManager::submit(std::string_view text, std::string_view folder) {
   auto spec = parse_plan(text);
   if (!spec) return refuse(spec.error()).error();
+  if (spec->name == kFoundPlan)
+    return refuse(plan_error("name", spec->name, "plans that were found have it; want another")).error();
   if (spec->root.empty()) spec->root = folder;
   if (const Status absolute = check_absolute(*spec); !absolute) return refuse(absolute.error()).error();
   const Result<std::shared_ptr<PlanMaking>> begun = [&] {
@@ -163,16 +171,16 @@ Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spe
                                spec.name, origin.value, describe_plan(existing->given()))};
     }
   }
-  const auto begun = begin(spec, parts_.place.node);
+  const auto begun = begin(spec, parts_.place.node, parts_.place);
   if (!begun) return Error{ESHUTDOWN, "plan: the mount is ending"};
   return begun;
 }
 
 // What was being made under the name is given up.
-std::shared_ptr<PlanMaking> PlanManager::begin(const PlanSpec& spec, NodeId origin) {
+std::shared_ptr<PlanMaking> PlanManager::begin(const PlanSpec& spec, NodeId origin, NodePlace place) {
   retire(spec.name);
   auto making = std::make_shared<PlanMaking>(
-      spec, parts_.dataset, parts_.place, origin,
+      spec, parts_.dataset, place, origin,
       [this](PlanMaking& ended, const auto& made) { return finish(ended, made); });
   {
     MutexLock lock(mutex_);
@@ -189,12 +197,81 @@ Status PlanManager::finish(PlanMaking& making, const Result<std::shared_ptr<Plan
   MutexLock one_at_a_time(submit_mutex_);
   if (this->making(name).get() != &making)
     return Error{ECANCELED, fmt::format("plan {} was cancelled or replaced before it was made", name)};
-  if (!made) return refuse(made.error());
+  const bool found = name == kFoundPlan;
+  if (!made) return found ? Status(made.error()) : refuse(made.error());
+  if (found && is_planned(**made)) return Error{EEXIST, "a registered plan has these files"};
+  if (found) replay_opens(**made);
   put_in_force(*made);
   retire(name);
+  if (found) {
+    found_over_ = false;
+    inference_.restart();
+    return {};
+  }
+  displace_found(**made);
   origins_[name] = making.origin();
   if (making.origin() == parts_.place.node) announce(name, announced_text(**made));
   return {};
+}
+
+bool PlanManager::follow_found(const FoundOrder& found) {
+  PlanSpec spec = found.plan;
+  spec.name = kFoundPlan;
+  std::shared_ptr<PlanMaking> making;
+  {
+    MutexLock one_at_a_time(submit_mutex_);
+    making = begin(spec, parts_.place.node, {NodeId(found.node), 1});
+  }
+  if (!making) return false;
+  const std::optional<Status> made = making->wait(parts_.index_patience);
+  if (made && *made) return true;
+  if (made) parts_.log.info("plan {} is not followed: {}", kFoundPlan, made->error().message);
+  MutexLock one_at_a_time(submit_mutex_);
+  if (this->making(spec.name) == making) retire(spec.name);
+  return false;
+}
+
+// Its reader is watched anew.
+void PlanManager::leave_found() {
+  MutexLock one_at_a_time(submit_mutex_);
+  if (run(std::string(kFoundPlan))) drop(std::string(kFoundPlan));
+}
+
+/// Whether a registered plan has files of one that was found. A registered plan of a few of its samples only
+/// may be missed: then both are followed.
+bool PlanManager::is_planned(const PlanRun& found) const {
+  constexpr uint32_t kLooks = 64;
+  const SampleIndex& index = found.index();
+  const auto all = runs();
+  for (uint32_t look = 0; look < kLooks; ++look) {
+    const auto sample = static_cast<uint32_t>(uint64_t{index.size()} * look / kLooks);
+    if (index.range_count(sample) == 0) continue;
+    const FileId file = index.range(sample, 0).file;
+    for (const auto& [name, run] : *all) {
+      if (name != kFoundPlan && !run->samples_of(file, 0, 1).empty()) return true;
+    }
+  }
+  return false;
+}
+
+// So the plan begins where its reader is.
+void PlanManager::replay_opens(PlanRun& found) {
+  for (const SeenOpen& open : inference_.opens()) {
+    const std::vector<uint32_t> samples = found.samples_of(open.file, 0, 1);
+    if (!samples.empty()) found.offer(open.thread, samples, open.kind, parts_.clock.now());
+  }
+}
+
+// A registered plan wins.
+void PlanManager::displace_found(const PlanRun& registered) {
+  const auto found = run(std::string(kFoundPlan));
+  if (found && is_planned(*found)) {
+    parts_.log.info("plan {} gives way to plan {}", kFoundPlan, registered.name());
+    drop(found->name());
+    inference_.displaced();
+  } else if (!found) {
+    inference_.restart();
+  }
 }
 
 void PlanManager::announce(const std::string& name, const std::string& text) {
@@ -220,7 +297,7 @@ Status PlanManager::take_over(const PlanChange& change) {
     retire(change.name);
     return {};
   }
-  begin(*spec, change.origin);
+  begin(*spec, change.origin, parts_.place);
   return {};
 }
 
@@ -248,6 +325,10 @@ Status PlanManager::cancel(const std::string& name) {
     return unknown;
   }
   drop(name);
+  if (name == kFoundPlan) {
+    inference_.refuse();
+    return {};
+  }
   announce(name, "");
   return {};
 }
@@ -286,7 +367,10 @@ Status PlanManager::cancel_all() {
 Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
                          const SentinelOf& sentinel) {
   Use use;
-  if (!any()) return use;
+  if (!any()) {
+    if (inference_.watches()) inference_.note(thread, file, access);
+    return use;
+  }
   const TimePoint now = parts_.clock.now();
   struct Unexplained {
     std::shared_ptr<PlanRun> run;
@@ -294,23 +378,29 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
   };
   std::vector<Unexplained> unexplained;
   bool explained = false;
+  bool registered = false;  // a plan that was registered has the file
   const auto all = runs();
   for (const auto& [name, run] : *all) {
+    const bool found = name == kFoundPlan;
+    if (found && found_over_) continue;
     std::vector<uint32_t> samples =
         run->has(sentinel.reader) ? std::vector{sentinel.sample} : run->samples_of(file, offset, length);
     if (samples.empty()) continue;
+    registered = registered || !found;
     const RankTrackers::Observed observed = run->offer(thread, samples, access, now);
     if (observed.verdict == Tracker::Verdict::out_of_order) {
       unexplained.push_back({run, std::move(samples)});
       continue;
     }
     explained = true;
+    if (found) inference_.note_in_order();
     if (use.order == OrderId() && observed.position.value_or(-1) >= 0)
       use = {run->reader(observed.rank).order(), static_cast<uint64_t>(*observed.position)};
     if (observed.verdict == Tracker::Verdict::in_order) parts_.metrics.plan_observations_in_order.add();
     follow_up(run, access, observed);
   }
   if (explained) return use;
+  if (!registered && inference_.watches()) inference_.note(thread, file, access);
   for (const auto& [run, samples] : unexplained) {
     const RankTrackers::Observed observed = run->observe(thread, samples, access, now);
     if (observed.verdict == Tracker::Verdict::out_of_order)
@@ -327,6 +417,9 @@ void PlanManager::follow_up(const std::shared_ptr<PlanRun>& run, Access access,
   const bool lost = reader.tracker().wants_diagnosis();
   // A READ may tell that pages were taken back, also behind the front.
   if (access == Access::read || observed.moved) parts_.staging.wake();
+  if (observed.moved && reader.tracker().state() == TrackerState::finished && run->name() == kFoundPlan &&
+      run->status().state == TrackerState::finished && !found_over_.exchange(true))
+    inference_.epoch_over();
   if (!lost && !reader.wants_preparation()) return;
   MutexLock lock(mutex_);
   const bool listed = std::find(to_diagnose_.begin(), to_diagnose_.end(), run) != to_diagnose_.end();
@@ -379,6 +472,7 @@ void PlanManager::diagnose(PlanRun& run) {
     if (divergence)
       parts_.log.warn("plan {} is suspended at {}", run.name(), run.describe(rank, *divergence));
   }
+  if (run.name() == kFoundPlan && run.status().state == TrackerState::suspended) inference_.left();
   parts_.staging.wake();
 }
 

@@ -20,6 +20,7 @@
 #include "cache/base/metrics.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
+#include "plan/inference/inference.h"
 #include "plan/retention/job_placement.h"
 #include "plan/run/index_ahead.h"
 #include "plan/run/plan_making.h"
@@ -60,6 +61,9 @@ class PlanManager {
     /// How long who registers a plan waits for its index. The default is enough for some million records on a
     /// source that answers in a millisecond; others may have to wait for the one who waits.
     Duration index_patience = std::chrono::seconds(2);
+    /// Whether plans are found where none was registered. On a single node only: the nodes of a job would
+    /// each have to see the others' readers.
+    InferMode infer = InferMode::off;
   };
 
   explicit PlanManager(Parts parts);
@@ -112,6 +116,8 @@ class PlanManager {
   /// The next `count` samples of a plan, one line each. No name: the only plan, or "default"; so for check().
   /// Errors: ENOENT; EAGAIN while it is made.
   Result<std::string> next(const std::string& given, uint64_t count) const;
+  /// What readers seem to follow, with the line that registers it; for people, or as JSON.
+  std::string detect(bool as_json) const { return as_json ? inference_.json() : inference_.text(); }
   /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: as next().
   Result<std::string> check(const std::string& given) const;
   /// When the file is read next: "plan=default epoch=3 position=1234 in=567", the last in samples, and
@@ -134,8 +140,14 @@ class PlanManager {
   void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const RankTrackers::Observed& observed);
   /// The making to be waited for, null if the plan is in force.
   Result<std::shared_ptr<PlanMaking>> submit_here(const PlanSpec& spec) REQUIRES(submit_mutex_);
-  /// Null if the manager is stopping.
-  std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin) REQUIRES(submit_mutex_);
+  /// Null if the manager is stopping. `place`: of the plan's ranks.
+  std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin, NodePlace place)
+      REQUIRES(submit_mutex_);
+  bool follow_found(const FoundOrder& found);
+  void leave_found();
+  bool is_planned(const PlanRun& found) const;
+  void replay_opens(PlanRun& found);
+  void displace_found(const PlanRun& registered) REQUIRES(submit_mutex_);
   Status finish(PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
   void put_in_force(const std::shared_ptr<PlanRun>& run) REQUIRES(submit_mutex_);
   std::shared_ptr<PlanMaking> making(const std::string& name) const;
@@ -170,7 +182,9 @@ class PlanManager {
   bool pending_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> count_{0};
-  IndexAhead ahead_;  // self-synchronised
+  std::atomic<bool> found_over_{false};  // the epoch of the plan that was found
+  IndexAhead ahead_;                     // self-synchronised
+  Inference inference_;                  // self-synchronised
   NamedThread planner_;
 };
 

@@ -40,9 +40,10 @@ std::string count_text(const SampleIndex& index) {
   return fmt::format("{} shards in {} stripes", index.numbered().size(), index.size());
 }
 
-std::string plan_text(const PlanRun& run, uint64_t ahead) {
+std::string plan_text(const PlanRun& run, uint64_t ahead, const std::string& how_found) {
   const TrackerStatus status = run.status();
   std::string out = describe_plan(run.given()) + "\n";
+  if (run.name() == kFoundPlan) out += "  " + how_found + "\n";
   out +=
       fmt::format("  state {}  epoch {}  position {} of {}  front {}  ahead {} samples  {:.0f} samples/s\n",
                   to_string(status.state), status.front.epoch.value,
@@ -143,7 +144,8 @@ std::string state_of(const PlanMaking& making) {
 std::string PlanManager::text() const {
   std::string out;
   const auto all = runs();
-  for (const auto& [name, run] : *all) out += plan_text(*run, parts_.staging.ahead(name));
+  for (const auto& [name, run] : *all)
+    out += plan_text(*run, parts_.staging.ahead(name), inference_.how_found());
   for (const auto& [name, making] : makings()) out += making_text(*making);
   return out;
 }
@@ -152,7 +154,8 @@ Result<std::string> PlanManager::text(const std::string& name) const {
   const auto found = run(name);
   const auto making = this->making(name);
   if (!found && !making) return no_such_plan(name);
-  return (found ? plan_text(*found, parts_.staging.ahead(name)) : "") + (making ? making_text(*making) : "");
+  return (found ? plan_text(*found, parts_.staging.ahead(name), inference_.how_found()) : "") +
+         (making ? making_text(*making) : "");
 }
 
 Result<std::shared_ptr<PlanRun>> PlanManager::run_in_force(const std::string& name) const {
@@ -197,6 +200,7 @@ std::string PlanManager::json() const {
     plan["realignments"] = s.realignments;
     plan["suspensions"] = s.suspensions;
     plan["memory_bytes"] = run->memory_bytes();
+    if (name == kFoundPlan) plan["found"] = inference_.how_found();
     if (run->readers_apart()) plan["ranks"] = ranks_json(*run, parts_.staging);
     if (auto divergence = divergence_json(*run); !divergence.is_null())
       plan["divergence"] = std::move(divergence);
@@ -218,6 +222,9 @@ std::vector<PlanBrief> PlanManager::briefs() const {
       if (status.divergence && brief.divergence.empty())
         brief.divergence = "left the plan at " + run->describe(rank, *status.divergence);
     }
+    // One that was found is taken out of force at once: nobody has to be told.
+    if (name == kFoundPlan && brief.state == TrackerState::suspended)
+      brief = {name, TrackerState::waiting, 0, ""};
     briefs.push_back(std::move(brief));
   }
   return briefs;

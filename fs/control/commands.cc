@@ -37,6 +37,11 @@ Result<std::string> submit(PlanManager& plans, std::string_view text) {
   return shown ? shown : submitted;  // somebody may have cancelled it since
 }
 
+Result<std::string> detect(const PlanManager& plans, std::string_view form) {
+  if (!form.empty() && form != "json") return Error{EINVAL, fmt::format("'{}' is not json", form)};
+  return plans.detect(form == "json");
+}
+
 Result<std::string> next_files(const PlanManager& plans, std::string_view arguments) {
   const std::string_view first = take_word(arguments);
   const std::string_view number = arguments.empty() ? first : arguments;
@@ -57,9 +62,11 @@ Result<std::string> run_control_command(PlanManager& plans, std::string_view com
   if (verb == "json") return plans.json();
   if (verb == "next") return next_files(plans, rest);
   if (verb == "check") return plans.check(std::string(rest));
+  if (verb == "detect") return detect(plans, rest);
   if (verb == "index") return plans.index(rest);
-  return Error{EINVAL,
-               fmt::format("'{}' is no command; want plan, cancel, show, json, next, check or index", verb)};
+  return Error{
+      EINVAL,
+      fmt::format("'{}' is no command; want plan, cancel, show, json, next, check, detect or index", verb)};
 }
 
 Status write_plan_file(PlanManager& plans, std::string_view text, std::string_view before) {

@@ -21,7 +21,7 @@ constexpr int kAnswerSeconds = 30;  // an answer takes milliseconds, but waits f
 constexpr int kRegisterSeconds =
     3600;  // the numbering may read 10^8 entries and a list of 1 GiB from a busy PFS
 
-// Of `plan check`, whose statuses are those of cmp(1), and one more.
+// Of `plan check` and `plan detect`, whose statuses are those of cmp(1), and one more.
 constexpr int exit_differs = 1;
 constexpr int exit_nothing_seen = 3;
 
@@ -93,6 +93,15 @@ int check(const std::string& path, const std::string& name) {
                                          : exit_nothing_seen;
 }
 
+int detect(const std::string& path, bool json) {
+  const auto told = ask(path, "detect json");
+  if (!told) return clairfs::fail(told.error(), exit_system);
+  const auto state = nlohmann::json::parse(*told, nullptr, false);
+  const bool found = state.is_object() && state.value("state", "") == "found";
+  const int printed = print(json ? told : ask(path, "detect"));
+  return printed != exit_success ? printed : found ? exit_success : exit_differs;
+}
+
 struct OrderArguments {
   std::vector<std::string> words;
   uint64_t epoch = 0;
@@ -160,6 +169,17 @@ void add_check(CLI::App& plan, int& status) {
   add_path(command, *path);
   add_name(command, *name, "The plan (default: the only one, or 'default')");
   command->callback([path, name, &status] { status = check(*path, *name); });
+}
+
+void add_detect(CLI::App& plan, int& status) {
+  CLI::App* command =
+      plan.add_subcommand("detect", "Say which order readers seem to follow, with the plan that says so");
+  command->footer("Exit status: 0 an order is certain, 1 none is, 2 could not be asked.");
+  const auto path = std::make_shared<std::string>();
+  const auto json = std::make_shared<bool>(false);
+  add_path(command, *path);
+  command->add_flag("--json", *json, "As JSON");
+  command->callback([path, json, &status] { status = detect(*path, *json); });
 }
 
 void add_cancel(CLI::App& plan, int& status) {
@@ -282,6 +302,7 @@ void add_plan_command(CLI::App& app, int& status) {
       ->expected(-1);
   add_show(*command, status);
   add_check(*command, status);
+  add_detect(*command, status);
   add_cancel(*command, status);
   add_order(*command, status);
   add_stats(*command, status);

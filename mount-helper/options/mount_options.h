@@ -43,6 +43,7 @@ struct MountOptions {
 
   /// In a job of several nodes: whether they serve each other. Off: each has a cache of its own.
   bool peers = true;
+  std::string infer = "cheap";  ///< how plans are found where none was registered: "off", "cheap" or "full"
   std::string placement = "clairfs";  ///< the rule that says which node keeps what: "clairfs" or "nopfs"
 
   std::optional<HostPort> job;    ///< where the nodes of a job without a launcher meet

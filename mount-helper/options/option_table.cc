@@ -363,6 +363,23 @@ const std::array kTable = {
         .set = set_network,
         .get = [](const MountOptions& o) { return path_value(o.network); }},
     OptionSpec{
+        .name = "infer",
+        .argument = "off|cheap|full",
+        .default_text = "cheap",
+        .help = "Whether the order of readers without a plan is found",
+        .man =
+            "cheap compares the files that a reader without a plan opens first with the orders that are "
+            "likely: sequential ones, and those of the samplers with the seeds that people use. One that is "
+            "certain becomes a plan named auto. full searches all other shuffles of torch as well, which "
+            "takes hundreds of seconds of processor time, on a quarter of the processors. Either "
+            "search runs when no processor has anything else to do. off watches nobody. In a job of several "
+            "nodes nobody is watched either.",
+        .set =
+            [](MountOptions& o, const std::string& v) {
+              return set_choice(o.infer, v, {"off", "cheap", "full"});
+            },
+        .get = [](const MountOptions& o) { return Values{o.infer}; }},
+    OptionSpec{
         .name = "placement",
         .argument = "clairfs|nopfs",
         .default_text = "clairfs",

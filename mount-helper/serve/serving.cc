@@ -45,6 +45,9 @@ PlanManager::Parts plan_parts(MountBase& base, Loaded& loaded, Planning& plannin
   PlanManager::Parts parts{std::move(dataset), {base.place.self, base.place.size},
                            planning.staging,   base.clock,
                            base.metrics,       base.log};
+  parts.infer = base.options.infer == "off"    ? InferMode::off
+                : base.options.infer == "full" ? InferMode::full
+                                               : InferMode::cheap;
   if (NodePlacement* placement = planning.placement.get()) {
     parts.announce = [placement](const PlanChange& change) { placement->announce(change); };
     parts.placement = &placement->job_placement();

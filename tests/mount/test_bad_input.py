@@ -78,6 +78,7 @@ OPTIONS = {
     "nvme without directory": (["--nvme=:1G"], ["--nvme", "DIR"]),
     "nvme of nothing": (["--nvme=/tmp:0"], ["--nvme", "0"]),
     "nvme size": (["--nvme=/tmp:big"], ["--nvme", "big"]),
+    "infer": (["--infer=some"], ["--infer", "off, cheap, full"]),
     "check": (["--check=some"], ["--check", "full"]),
     "job without a port": (["--job=node0", "--rank=0", "--nodes=2"], ["--job", "node0:5200"]),
     "job without a rank": (["--job=node0:5200", "--nodes=2"], ["--rank R", "GROUP_RANK"]),

@@ -71,7 +71,7 @@ TEST_CASE("what is no command is refused with the commands that there are") {
     const auto answer = f.run(command);
     REQUIRE(!answer);
     CHECK(answer.error().code == EINVAL);
-    CHECK(answer.error().message.find("want plan, cancel, show, json, next, check or index") !=
+    CHECK(answer.error().message.find("want plan, cancel, show, json, next, check, detect or index") !=
           std::string::npos);
   }
   CHECK(f.error_of("plan sed=1") == EINVAL);

@@ -77,21 +77,23 @@ TEST_CASE("the three doors make the same options") {
                                                   "--job-secret=/k",
                                                   "--job-timeout=30",
                                                   "--network=rc,self",
+                                                  "--infer=off",
                                                   "--placement=nopfs"}));
-  const MountOptions list = applied(parse_mount_option_list(
-      "ram=2G,nvme=/d:10G,nvme=/"
-      "e,staging=512M,page-cache=3G,chunk=1M,record-chunk=*.h5=256K,record_chunk=a=b/"
-      "*=64K,io=threads,pfs_concurrency=7,fuse-threads=3,catalog-dir=/c,"
-      "check=directories,allow_other,ro,noexec,log-level=debug,log_file=/l,peers=off,"
-      "job=node0:5200,rank=3,nodes=8,job_secret=/k,job-timeout=30,network=rc\\,self,placement=nopfs",
-      false));
+  const MountOptions list = applied(
+      parse_mount_option_list("ram=2G,nvme=/d:10G,nvme=/"
+                              "e,staging=512M,page-cache=3G,chunk=1M,record-chunk=*.h5=256K,record_chunk=a=b/"
+                              "*=64K,io=threads,pfs_concurrency=7,fuse-threads=3,catalog-dir=/c,"
+                              "check=directories,allow_other,ro,noexec,log-level=debug,log_file=/l,peers=off,"
+                              "job=node0:5200,rank=3,nodes=8,job_secret=/"
+                              "k,job-timeout=30,network=rc\\,self,infer=off,placement=nopfs",
+                              false));
   const MountOptions config = applied(parse_config(
       "# comment\nram = "
       "2G\nnvme=/d:10G\n\nnvme=/e\nstaging=512M\npage-cache=3G\nchunk=1M\nrecord-chunk=*.h5=256K\n"
       "record-chunk = a=b/*=64K\nio=threads\n"
       "pfs-concurrency=7\nfuse-threads=3\ncatalog-dir=/c\r\ncheck=directories\nallow-other\nro=true\n"
       "noexec\nlog-level=debug\nlog-file=/l\npeers=off\njob=node0:5200\nrank=3\nnodes=8\n"
-      "job-secret=/k\njob-timeout=30\nnetwork=rc,self\nplacement=nopfs",
+      "job-secret=/k\njob-timeout=30\nnetwork=rc,self\ninfer=off\nplacement=nopfs",
       "f"));
 
   CHECK(flags.ram == 2ULL << 30);
@@ -114,6 +116,7 @@ TEST_CASE("the three doors make the same options") {
   CHECK(flags.job_secret_file == "/k");
   CHECK(flags.job_timeout == std::chrono::seconds(30));
   CHECK(flags.network == "rc,self");
+  CHECK(flags.infer == "off");
   CHECK(flags.placement == "nopfs");
   CHECK(list == flags);
   CHECK(config == flags);

@@ -1,0 +1,307 @@
+"""Plans that find themselves: readers whose order nobody registered, as real libraries make it, and what the mount makes of
+them. Every byte is compared in test_torch.py and tests/mount; here it is which plan is found, that its reader follows it,
+and that an order which cannot be known never becomes a plan."""
+
+import json
+import os
+import subprocess
+import sys
+
+import clairmount
+import pytest
+from clairmount import binary, wait_until
+from planning import JOB_SECONDS, cancel, plan, register
+
+numpy = pytest.importorskip("numpy")
+
+# CPython announces each open by an ioctl before 3.14. Later ones show what is not in the page cache only.
+SEES_OPENS = sys.version_info < (3, 14)
+pytestmark = pytest.mark.skipif(not SEES_OPENS, reason="readers of this Python show only what is not in the page cache")
+
+# What each job begins with. It reads as fast as it can, but waits where a test wants to see what the mount found by then:
+# how long that takes is no matter of the test.
+START = """
+import json, os, random, sys, time
+import numpy
+mount = sys.argv[1]
+def read(path):
+    with open(path, "rb") as file:
+        return len(file.read())
+def auto():
+    with open(mount + "/.clairfs/stats.json") as file:
+        plans = [plan for plan in json.load(file)["plan_list"] if plan["name"] == "auto"]
+    return plans[0] if plans else None
+def settle(epoch):
+    deadline = time.monotonic() + 150
+    while not (auto() and (epoch == 0 or auto()["plan"].get("epochs", 0) == 0)):
+        assert time.monotonic() < deadline, (epoch, auto())
+        time.sleep(0.02)
+def run(epochs, batches, wait=10):
+    for epoch in range(epochs):
+        for step, _ in enumerate(batches(epoch)):
+            if step == wait:
+                settle(epoch)
+"""
+TORCH = """
+import torch
+from torch.utils.data import DataLoader, Dataset, RandomSampler
+from torch.utils.data.distributed import DistributedSampler
+from torchvision.datasets import ImageFolder
+torch.set_num_threads(1)
+def loader(folder="train", **options):
+    return DataLoader(ImageFolder(f"{mount}/{folder}", loader=read, transform=lambda x: 0),
+                      **{"batch_size": 8, "num_workers": 2, **options})
+def dataset(folder="train"):
+    return ImageFolder(f"{mount}/{folder}", loader=read, transform=lambda x: 0)
+"""
+LISTED = """
+paths = sorted(os.path.join(top, name) for top, _, names in os.walk(mount + "/train") for name in names)
+def in_order(order):
+    for start in range(0, len(order), 8):
+        for i in order[start:start + 8]:
+            read(paths[i])
+        yield
+"""
+
+
+@pytest.fixture
+def mount(images):
+    with clairmount.clairfs(images, "--ram", "64M", "--staging", "64M") as mounted:
+        yield mounted
+
+
+def run_job(mount, script, env=None):
+    subprocess.run([sys.executable, "-c", START + script, mount.path], check=True, timeout=JOB_SECONDS, env={**os.environ, **(env or {})})
+
+
+def found(mount):
+    """The plan that was found, if any."""
+    return next((p for p in mount.stats()["plan_list"] if p["name"] == "auto"), None)
+
+
+def detect(mount):
+    done = subprocess.run([binary(), "plan", "detect", mount.path, "--json"], capture_output=True, text=True, timeout=60)
+    answer = json.loads(done.stdout)
+    assert done.returncode == (0 if answer["state"] == "found" else 1), done
+    return answer
+
+
+def assert_followed(mount, **keys):
+    state = found(mount)
+    assert state, mount.log()
+    assert {key: state["plan"].get(key) for key in keys} == keys, state["plan"]
+    assert state["suspensions"] == 0 and state["state"] in ("following", "finished"), state
+    assert state["in_order"] > 100, state
+    assert state["out_of_order"] <= 0.06 * state["in_order"], state
+    answer = detect(mount)
+    assert answer["state"] == "found" and answer["log10_chance"] < -9, answer
+
+
+def torch_job(mount, script, **more):
+    pytest.importorskip("torch")
+    pytest.importorskip("torchvision")
+    run_job(mount, TORCH + script, **more)
+
+
+@pytest.mark.parametrize("workers", [0, 2, 4])
+@pytest.mark.parametrize("seed", [0, 42])
+def test_distributed_sampler(mount, seed, workers):
+    torch_job(mount, f"""
+sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed={seed})
+batches = loader(sampler=sampler, num_workers={workers})
+def epoch(number):
+    sampler.set_epoch(number)
+    return batches
+run(3, epoch)
+""")
+    assert_followed(mount, root="train", sampler="torch.distributed", seed=str(seed), first_epoch=1)
+    assert f"seed={seed}" in detect(mount)["plan"]
+
+
+def test_set_epoch_is_forgotten(mount):
+    torch_job(mount, """
+batches = loader(sampler=DistributedSampler(dataset(), num_replicas=1, rank=0, seed=7))
+run(3, lambda number: batches)
+""")
+    assert_followed(mount, sampler="torch.distributed", seed="7", set_epoch="never")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_rank_of_two(mount, rank):
+    torch_job(mount, f"""
+sampler = DistributedSampler(dataset(), num_replicas=2, rank={rank}, seed=42)
+batches = loader(sampler=sampler)
+def epoch(number):
+    sampler.set_epoch(number)
+    return batches
+run(3, epoch)
+""", env={"WORLD_SIZE": "2", "RANK": str(rank)})
+    assert_followed(mount, sampler="torch.distributed", seed="42", world=2, ranks_per_node=1)
+    assert detect(mount)["node"] == rank
+
+
+def test_generator(mount):
+    torch_job(mount, """
+batches = loader(shuffle=True, generator=torch.Generator().manual_seed(3407))
+run(3, lambda number: batches)
+""")
+    assert_followed(mount, sampler="torch.random", generator="loader", seed="3407")
+
+
+def test_generator_of_the_sampler(mount):
+    torch_job(mount, """
+batches = loader(sampler=RandomSampler(dataset(), generator=torch.Generator().manual_seed(1234)))
+run(3, lambda number: batches)
+""")
+    assert_followed(mount, sampler="torch.random", generator="sampler", seed="1234")
+
+
+def test_the_most_usual_script(mount):
+    """A seed, a model, and shuffle=True: the epochs' seeds come out of the default generator after what the model drew."""
+    torch_job(mount, """
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.Linear(40, 10))
+batches = loader(shuffle=True)
+run(4, lambda number: batches)
+""")
+    assert_followed(mount, root="train", sampler="torch.random", generator="default", seed="0", first_epoch=1)
+
+
+def test_any_shuffle_is_found_with_infer_full(images):
+    """The seed of the first epoch is a small one, that the search comes to it soon; nobody would guess where it is from."""
+    torch = pytest.importorskip("torch")
+    def epoch_seed(value):
+        generator = torch.Generator().manual_seed(value)
+        return [int(torch.empty((), dtype=torch.int64).random_(generator=generator)) & 0xFFFFFFFF for _ in range(2)][1]
+    value = next(v for v in range(7000001, 8000000) if epoch_seed(v) < 1 << 20)
+    script = f"""
+torch.manual_seed({value})
+batches = loader(shuffle=True)
+run(1, lambda number: batches)
+"""
+    with clairmount.clairfs(images, "--ram", "64M", "--staging", "64M", "--infer", "full") as mount:
+        torch_job(mount, script)
+        assert_followed(mount, sampler="torch.random", seed=str(epoch_seed(value)), epochs=1)
+
+
+def test_validation(mount):
+    torch_job(mount, """
+batches = loader(shuffle=False)
+run(3, lambda number: batches)
+""")
+    assert_followed(mount, root="train", sampler="torch.sequential")
+
+
+@pytest.mark.parametrize("library", ["default_rng", "legacy", "python"])
+def test_numpy_and_python(mount, library):
+    permutation = {
+        "default_rng": "rng = numpy.random.default_rng(42)\ndef order(): return rng.permutation(len(paths))",
+        "legacy": "numpy.random.seed(42)\ndef order(): return numpy.random.permutation(len(paths))",
+        "python": "random.seed(42)\ndef order():\n    o = list(range(len(paths)))\n    random.shuffle(o)\n    return o",
+    }[library]
+    run_job(mount, LISTED + permutation + "\nrun(3, lambda number: in_order(order()))\n")
+    sampler = {"default_rng": "numpy.default_rng", "legacy": "numpy.legacy", "python": "python.random"}[library]
+    assert_followed(mount, root="train", sampler=sampler, seed="42")
+
+
+def test_strays(mount):
+    run_job(mount, LISTED + """
+rng = numpy.random.default_rng(42)
+def strayed(order):
+    for step, _ in enumerate(in_order(order)):
+        if step % 2:
+            read(paths[random.randrange(len(paths))])  # 6 %
+        yield
+run(3, lambda number: strayed(rng.permutation(len(paths))), wait=15)
+""")
+    assert_followed(mount, sampler="numpy.default_rng", seed="42")
+
+
+@pytest.mark.parametrize("order", ["random.sample(range(len(paths)), len(paths))", "numpy.random.default_rng().permutation(len(paths))"])
+def test_an_order_that_nobody_can_know_is_never_followed(mount, order):
+    run_job(mount, LISTED + f"""
+for epoch in range(3):
+    for _ in in_order({order}):
+        pass
+""")
+    wait_until(lambda: detect(mount)["orders"] > 100, "orders are compared")
+    assert found(mount) is None
+    answer = detect(mount)
+    assert answer["state"] in ("watching", "unknown") and answer["opens"] > 1000 and "plan" not in answer
+    said = subprocess.run([binary(), "plan", "detect", mount.path], capture_output=True, text=True, timeout=60)
+    assert said.returncode == 1 and "opens seen" in said.stdout
+
+
+FILES = "find train -type f | LC_ALL=C sort"
+
+
+def cat(mount, lines):
+    subprocess.run(["bash", "-c", f"{FILES} | sed -n {lines}p | xargs -n 5 cat > /dev/null"], cwd=mount.path, check=True, timeout=60)
+
+
+def test_files_one_after_the_other(mount):
+    cat(mount, "1,60")  # of the 100 of a folder
+    wait_until(lambda: found(mount) and found(mount)["ahead"] > 0, "the order of a folder is found")
+    assert found(mount)["plan"]["root"] == "train/class0"
+    cat(mount, "61,160")
+    wait_until(lambda: found(mount)["plan"]["root"] == "train" and found(mount)["ahead"] > 400, "that of all is")
+    reads = mount.stat("fuse.requests.read")
+    cat(mount, "161,600")
+    assert mount.stat("fuse.requests.read") - reads < 100
+    state = found(mount)
+    assert (state["plan"]["sampler"], state["suspensions"]) == ("torch.sequential", 0), state
+    with open(mount.path / ".clairfs/plan") as file:
+        assert "found after" in file.read()
+
+
+def test_nothing_is_looked_for_with_infer_off(images):
+    with clairmount.clairfs(images, "--infer", "off") as mount:
+        cat(mount, "1,200")
+        assert mount.stats()["plan_list"] == []
+        assert detect(mount) == {"state": "off", "opens": 0, "orders": 0.0}
+
+
+def test_a_registered_plan_wins(mount):
+    cat(mount, "1,60")
+    wait_until(lambda: found(mount), "the order is found")
+    register(mount, "format=files shuffle=false", "train")
+    assert [p["name"] for p in mount.stats()["plan_list"]] == ["default"]
+    cat(mount, "1,200")
+    assert found(mount) is None and detect(mount)["opens"] == 0
+    # What no plan has is watched.
+    subprocess.run(["bash", "-c", "find val -type f | LC_ALL=C sort | head -n 50 | xargs cat > /dev/null"], cwd=mount.path, check=True, timeout=60)
+    wait_until(lambda: found(mount), "the other folder's order is found")
+    assert found(mount)["plan"]["root"] == "val" and plan(mount)["name"] == "default"
+
+
+def test_what_the_user_cancels_does_not_come_back(mount):
+    cat(mount, "1,60")
+    wait_until(lambda: found(mount), "the order is found")
+    cancel(mount, "auto")
+    assert found(mount) is None
+    cat(mount, "61,300")
+    orders = detect(mount)["orders"]
+    cat(mount, "301,600")
+    wait_until(lambda: detect(mount)["orders"] > orders, "it was looked again")
+    assert found(mount) is None
+
+
+def test_the_name_is_taken(mount):
+    done = subprocess.run([binary(), "plan", mount.path, "name=auto", "seed=1"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "plans that were found have it" in done.stderr
+
+
+def test_a_reader_that_leaves_is_watched_anew(mount):
+    run_job(mount, LISTED + """
+run(1, lambda number: in_order(list(range(len(paths)))[:200]))
+rng = numpy.random.default_rng(42)
+batches = in_order(rng.permutation(len(paths)))
+deadline = time.monotonic() + 60
+while auto() is None or auto()["plan"]["sampler"] != "numpy.default_rng":
+    assert time.monotonic() < deadline, auto()
+    next(batches, None)
+    time.sleep(0.02)
+for _ in batches:
+    pass
+""")
+    assert found(mount)["plan"]["sampler"] == "numpy.default_rng"
