@@ -245,6 +245,55 @@ def test_readers_that_leave_out_and_come_back(tmp, reader):
     print(reader, {key: state[key] for key in ("in_order", "out_of_order", "realignments", "passed")})
 
 
+def interleaved(read, paths, cycle, hashed):
+    """tensorflow, core/kernels/data/interleave_dataset_op.cc: a record of each slot in turn; a slot whose shard has ended
+    takes the next one. Adds a checksum of each shard to `hashed`."""
+    slots, paths = [None] * cycle, iter(paths)
+    while True:
+        for i in range(cycle):
+            if slots[i] is None:
+                path = next(paths, None)
+                if path is None:
+                    continue
+                slots[i] = (path, READERS[read](path), stream_readers.hashlib.sha256())
+            path, records, checksum = slots[i]
+            record = next(records, None)
+            if record is None:
+                hashed[path.name] = checksum.hexdigest()
+                slots[i] = None
+            else:
+                checksum.update(record)
+                yield record
+        if not any(slots):
+            return
+
+
+@pytest.mark.parametrize(("cycle", "mean"), [(4, 6 * MIB), (16, 3 * MIB)])
+def test_shards_that_are_interleaved(tmp, cycle, mean):
+    """tf.data's list_files(seed) and interleave(): the streams are one order, in which they drift apart."""
+    names = make_shards(tmp / "src", "tfrecord", 48, mean)
+    total = bytes_of(tmp / "src")
+    expected = {name: digest("tfrecord", tmp / "src" / name) for name in names}
+    plan_text = f"format=tfrecord sampler=tf.list_files seed=9 cycle_length={cycle} epochs=3"
+    with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
+        pfs.path, "--ram", f"{2 * total // MIB}M", "--staging", "32M", "--chunk", "1M"
+    ) as mount:
+        register(mount, plan_text)
+        for epoch in range(3):
+            words = [clairmount.binary(), "plan", "order", f"{plan_text} root='{tmp / 'src'}'", "--epoch", str(epoch)]
+            order = subprocess.run([*words, "--rank", "0", "--paths"], check=True, text=True, capture_output=True,
+                                   timeout=60).stdout.split()  # fmt: skip
+            assert sorted(order) == names
+            hashed = {}
+            for _ in interleaved("tfrecord", [mount.path / name for name in order], cycle, hashed):
+                pass
+            assert hashed == expected
+        state = followed(mount)
+        read = pfs.counters()["bytes"]
+    assert state["out_of_order"] == 0, state
+    assert read == total
+
+
 @pytest.mark.parametrize("threads", [1, 8])
 def test_copies_of_whole_shards(tmp, threads):
     """As StreamingDataset makes them from remote= on the mount to local=."""
