@@ -35,8 +35,8 @@ struct SeenOpen {
 /// Thread-safe: one lock, a leaf, held for microseconds.
 class AccessRecorder {
  public:
-  /// Opens kept, for an epoch that comes again: 12 MiB. After that nothing is recorded.
-  static constexpr size_t kMost = 1 << 20;
+  /// Opens kept, in 768 KiB. An order that is not clear after as many will not be: then nothing is recorded.
+  static constexpr size_t kMost = 1 << 16;
 
   /// Opens of a reader at which it is looked for the first time: a folder that is read file after file is
   /// certain after 20 or so.

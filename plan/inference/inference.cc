@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -63,9 +64,16 @@ void Inference::stop() {
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
+    hurry_search();
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+// A mount that ends does not wait until a processor is idle. By root only: others may not leave SCHED_IDLE.
+void Inference::hurry_search() {
+  const sched_param none = {};
+  if (searching_) ::pthread_setschedparam(*searching_, SCHED_OTHER, &none);
 }
 
 void Inference::wake(bool Due::*what) {
@@ -172,11 +180,23 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
   }
   const ReaderFacts facts = facts_of(opens);
   std::optional<FoundOrder> found;
+  std::promise<void> ended;  // the thread is there until the handle is forgotten
   NamedThread searching("order-search", [&] {
     run_when_idle();
     if (before && before->plan.epochs != 0) found = search_.follow_on(opens, *before);
     if (!found) found = search_.find(opens, facts, before);
+    ended.set_value();
   });
+  {
+    const MutexLock lock(mutex_);
+    searching_ = searching.native_handle();
+    if (stopping_) hurry_search();
+  }
+  ended.get_future().wait();
+  {
+    const MutexLock lock(mutex_);
+    searching_.reset();
+  }
   searching.join();
   return found;
 }

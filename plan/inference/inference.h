@@ -18,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include <pthread.h>
+
 #include "cache/base/clock.h"
 #include "cache/base/log.h"
 #include "cache/base/mutex.h"
@@ -102,6 +104,7 @@ class Inference {
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
   ReaderFacts facts_of(const std::vector<SeenOpen>& opens) const;
   void wake(bool Due::*what);
+  void hurry_search() REQUIRES(mutex_);
 
   const Parts parts_;
   AccessRecorder recorder_;
@@ -115,6 +118,7 @@ class Inference {
   bool in_force_ GUARDED_BY(mutex_) = false;
   double orders_ GUARDED_BY(mutex_) = 0;
   std::vector<Family> refused_ GUARDED_BY(mutex_);
+  std::optional<pthread_t> searching_ GUARDED_BY(mutex_);  // `order-search`, until it is joined
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> readers_{0};    // restarts: what was seen before is no more of interest
   std::atomic<uint64_t> looked_at_{0};  // the one that is looked at
