@@ -106,10 +106,14 @@ def stream_of(mount, rank, worker):
     return next((of for of in state.get("ranks", [state]) if (of.get("rank", 0), of.get("stream", 0)) == (rank, worker)))
 
 
-def ahead_of(mount, rank, worker):
-    """Whether staging is before the worker, wherever that is."""
-    stream = stream_of(mount, rank, worker)
-    return stream["state"] == "finished" or stream["ahead"] >= 1
+def stripes(path):
+    return -(-path.stat().st_size // MIB)
+
+
+def staged_for(mount, who, epoch_length, until):
+    """Whether the first `until` stripes of the worker, over all epochs, have been pushed."""
+    stream = stream_of(mount, *who)
+    return stream["state"] == "finished" or stream["epoch"] * epoch_length + stream["front"] + stream["ahead"] >= until
 
 
 @pytest.mark.parametrize("workers", [0, 4])
@@ -117,20 +121,25 @@ def ahead_of(mount, rank, worker):
 def test_pushed_before_it_is_read(tmp, reader, workers):
     """Workers that always have staging before them: they wait, so that no clock decides."""
     kind = KINDS.get(reader, "bin")
-    names = make_shards(tmp / "src", kind, 12, 5 * MIB)
+    names = make_shards(tmp / "src", kind, 24, 4 * MIB)
     orders = orders_of(names, 2, 1, workers)
+    lengths = {who: sum(stripes(tmp / "src" / name) for name in epochs[0]) for who, epochs in orders.items()}
+    begun = dict.fromkeys(orders, 0)  # stripes, up to the end of the shard
     with contextlib.ExitStack() as stack:
-        mount = stack.enter_context(clairmount.clairfs(tmp / "src", "--ram", "32M", "--staging", "32M", "--chunk", "1M"))
+        mount = stack.enter_context(clairmount.clairfs(tmp / "src", "--ram", "32M", "--staging", "64M", "--chunk", "1M"))
         register(mount, f"format={FORMATS.get(kind, 'shards')} {PLAN} workers={workers} epochs=2")
         threads = {who: stack.enter_context(concurrent.futures.ThreadPoolExecutor(1)) for who in orders}
         for epoch in range(2):
             reading = {who: pieces(reader, mount.path, orders[who][epoch]) for who in orders}
             while reading:
                 for who in list(reading):
-                    clairmount.wait_until(lambda who=who: ahead_of(mount, *who), f"{who} {plan(mount)}")
                     name, piece = threads[who].submit(next, reading[who], (None, None)).result()
                     if name is None:
                         del reading[who]
+                    elif piece == "begins":
+                        begun[who] += stripes(tmp / "src" / name)
+                        ready = lambda who=who: staged_for(mount, who, lengths[who], begun[who])  # noqa: E731
+                        clairmount.wait_until(ready, f"{who} {plan(mount)}")
                     elif piece is not None:
                         assert piece == digest(reader, tmp / "src" / name), name
         clairmount.wait_until(lambda: plan(mount)["state"] == "finished", f"the end of the plan {plan(mount)}")
@@ -143,8 +152,10 @@ def test_pushed_before_it_is_read(tmp, reader, workers):
 
 
 def pieces(reader, root, names, each=400_000):
-    """Reads some hundred KB at a time: (name, None), and at the end of each shard (name, checksum)."""
+    """Reads some hundred KB at a time: (name, None), before each shard (name, "begins") and at its end (name,
+    checksum)."""
     for name in names:
+        yield name, "begins"
         hashed, since = stream_readers.hashlib.sha256(), 0
         for piece in READERS[reader](root / name):
             hashed.update(piece)
