@@ -116,7 +116,12 @@ bool Inference::is_refused(const PlanSpec& plan) const {
 
 void Inference::refuse() {
   const MutexLock lock(mutex_);
-  if (found_) refused_.push_back({found_->plan.root, found_->plan.sampler});
+  if (found_) {
+    // Who reads folder after folder goes on with the next one.
+    const std::string& root = found_->plan.root;
+    const size_t slash = found_->plan.sampler == "torch.sequential" ? root.rfind('/') : std::string::npos;
+    refused_.push_back({slash == std::string::npos ? root : root.substr(0, slash), found_->plan.sampler});
+  }
   in_force_ = false;
 }
 
