@@ -87,7 +87,6 @@ struct Staging::Unit {
 struct Staging::PlanLanes {
   std::vector<std::unique_ptr<Lane>> lanes;  // by rank
   uint64_t kept_bytes = 0;                   // the dataset's size, for good; only if keeps_all
-  uint64_t counted_bytes = 0;                // the same as the windows of lanes count; only if keeps_all
   bool keeps_all = false;                    // it fits the budget, beside those of other such plans
   bool of_records = false;                   // its samples lie in larger files
   bool admitted = false;             // those that were there first have made room for it; only if keeps_all

@@ -44,7 +44,7 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
   auto plan = std::make_shared<PlanLanes>();
   for (const auto& reader : run->readers())
     plan->lanes.push_back(std::make_unique<Lane>(*plan, reader, run->readers().size()));
-  const auto [bytes, counted] = bytes_to_keep(*run);
+  const uint64_t bytes = bytes_to_keep(*run);
   {
     MutexLock lock(shared_->mutex);
     uint64_t kept = bytes;
@@ -52,7 +52,6 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
       kept += name == run->name() ? 0 : other->kept_bytes + other->common_bytes;
     plan->keeps_all = kept <= std::max(options_.budget, options_.keep);
     plan->kept_bytes = plan->keeps_all ? bytes : 0;
-    plan->counted_bytes = counted;
     plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
     plan->of_records = run->index().shares_files() && !run->index().is_stream();
     list_common(*plan);
@@ -65,10 +64,9 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
 
 /// The page cache that all samples take together, or more than may be kept. Samples that follow one another
 /// in a file share the page between them.
-Staging::KeptSize Staging::bytes_to_keep(const PlanRun& run) const {
+uint64_t Staging::bytes_to_keep(const PlanRun& run) const {
   const uint64_t most = std::max(options_.budget, options_.keep);
   uint64_t bytes = 0;
-  uint64_t counted = 0;
   PageRange before{};
   for (uint32_t sample = 0; sample < run.index().size() && bytes <= most; ++sample) {
     for (uint32_t piece = 0; piece < run.index().range_count(sample); ++piece) {
@@ -78,11 +76,10 @@ Staging::KeptSize Staging::bytes_to_keep(const PlanRun& run) const {
                             round_to_pages(run.index().read_end({file, offset, length}))};
       const bool shares = file == before.file && pages.begin >= before.begin && pages.begin < before.end;
       bytes += pages.end - (shares ? std::min(before.end, pages.end) : pages.begin);
-      counted += pages.end - pages.begin;
       before = pages;
     }
   }
-  return {bytes, counted};
+  return bytes;
 }
 
 void Staging::remove(const std::string& plan) {
@@ -170,8 +167,8 @@ bool Staging::serve_all() {
     busy = push_common(*plan) || busy;
     for (const auto& lane : plan->lanes) {
       if (plan->keeps_all) {
-        if (plan->admitted) busy = serve(*lane, plan->counted_bytes / plan->lanes.size()) || busy;
-        held += std::min(lane->window_bytes, plan->kept_bytes / plan->lanes.size());
+        if (plan->admitted) busy = serve(*lane, plan->kept_bytes / plan->lanes.size()) || busy;
+        held += lane->window_bytes;
         continue;
       }
       load.held -= held_by(*lane);

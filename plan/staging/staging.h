@@ -125,11 +125,7 @@ class Staging {
   void list_common(PlanLanes& plan) const;
   static std::optional<uint32_t> next_to_fill(Lane& lane);
   bool fill_tiers(Lane& lane);
-  struct KeptSize {
-    uint64_t bytes = 0;    ///< of pages
-    uint64_t counted = 0;  ///< the same as windows count: a page once for each sample in it
-  };
-  KeptSize bytes_to_keep(const PlanRun& run) const;
+  uint64_t bytes_to_keep(const PlanRun& run) const;
   uint64_t cost_of(const Lane& lane, uint64_t position) const;
   std::vector<std::shared_ptr<Unit>> units_of(const Lane& lane, uint64_t position) const;
   void add_units_of(const PageRange& pages, uint64_t position,

@@ -3,7 +3,6 @@ where the tiers hold half of them, until the kernel takes the pages back."""
 
 import os
 import pathlib
-import subprocess
 
 import clairmount
 import pytest
@@ -74,30 +73,3 @@ def test_a_plan_that_is_kept_stays_when_another_one_of_it_comes(source):
         assert plan(mount, "two")["ahead"] < FILES
         assert sum(cached_bytes(mount.path / f"f{i:05d}") for i in range(0, FILES, 50)) > 0.9 * FILES / 50 * 3 * 4096
 
-
-
-def test_records_that_may_be_kept_are_all_pushed_and_stay():
-    """Records share pages; and each epoch opens some pages anew, but nothing around those is read for them again."""
-    rows, size = 2000, 5001
-    with clairmount.tempdir() as tmp:
-        (tmp / "rows.bin").write_bytes(os.urandom(rows * size))
-        text = f"format=raw file=rows.bin record={size} seed=7 epochs={EPOCHS}"
-        samples = [
-            subprocess.run(
-                [clairmount.binary(), "plan", "order", f"{text} root={tmp}", "--epoch", str(epoch)],
-                check=True, capture_output=True, text=True, timeout=60,
-            ).stdout.split()
-            for epoch in range(EPOCHS)
-        ]
-        with clairmount.slowfs(tmp) as pfs:
-            with clairmount.clairfs(pfs.path, "--ram", rows * size // 2, "--staging", "1M", "--page-cache", "1G") as mount:
-                register(mount, text)
-                clairmount.wait_until(lambda: plan(mount)["ahead"] >= rows, "all of it is pushed")
-                pushed = pfs.counters()["bytes"]
-                with open(mount.path / "rows.bin", "rb", buffering=0) as served, open(tmp / "rows.bin", "rb") as right:
-                    for sample in (int(s) for epoch in samples for s in epoch):
-                        where = size, sample * size
-                        assert os.pread(served.fileno(), *where) == os.pread(right.fileno(), *where)
-                assert plan(mount)["suspensions"] == 0
-                assert mount.stat("fuse.requests.read") < 0.05 * EPOCHS * rows
-            assert pfs.counters()["bytes"] - pushed <= 0.1 * rows * size
