@@ -51,7 +51,7 @@ Inference::Inference(Parts parts)
       recorder_([this] { wake(&Due::look); }),
       search_(
           parts_.dataset, [this] { return stopping_ || readers_ != looked_at_; },
-          parts_.mode == InferMode::full) {}
+          parts_.mode == InferMode::full ? OrderSearch::Shuffles::all : OrderSearch::Shuffles::usual) {}
 
 void Inference::begin() {
   if (parts_.mode == InferMode::off) return;

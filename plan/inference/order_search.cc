@@ -103,11 +103,12 @@ bool same_numbering(const SampleIndex& a, const SampleIndex& b) {
 
 }  // namespace
 
-OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, bool all_seeds)
+OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles)
     : source_(std::move(source)),
       stop_(std::move(stop)),
+      tries_shuffles_(shuffles != Shuffles::none),
       shuffles_({.threads = std::max(std::thread::hardware_concurrency() / 4, 1U),
-                 .all_seeds = all_seeds,
+                 .all_seeds = shuffles == Shuffles::all,
                  .stop = stop_}) {
   begin();
 }
@@ -378,7 +379,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   used_ += cpu_seconds() - begun;
   if (found) shuffle_epoch_ += kElsewhere;
   const bool goes_on_shuffling = before && is_one_shuffle(before->plan);
-  if (found || stop_() || !(all_seeds || goes_on_shuffling)) return found;
+  if (found || stop_() || !tries_shuffles_ || !(all_seeds || goes_on_shuffling)) return found;
   return try_shuffles(folders(opens, std::nullopt).front(), opens, facts);
 }
 

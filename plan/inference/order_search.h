@@ -48,10 +48,12 @@ class OrderSearch {
   /// Opens that are compared at most: the newest.
   static constexpr size_t kMostOpens = 2048;
 
-  /// `stop` is asked before each order, from any thread. `all_seeds`: of shuffles with torch's default
-  /// generator all 2^32 are tried, which takes hundreds of core-seconds; else those that follow from usual
-  /// values of torch.manual_seed(). Reads nothing of the source but its catalog.
-  OrderSearch(DatasetSource source, std::function<bool()> stop, bool all_seeds = false);
+  /// Which shuffles with torch's default generator are tried: those that follow from usual values of
+  /// torch.manual_seed(), which takes core-seconds (tens where samples are few), or all 2^32, which takes
+  /// hundreds.
+  enum class Shuffles { none, usual, all };
+  /// `stop` is asked before each order, from any thread. Reads nothing of the source but its catalog.
+  OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles = Shuffles::usual);
 
   /// Finds the order of a first epoch; `before`: what was found last, if anything. Nothing: more must be
   /// seen, or the order is none of those that are known.
@@ -118,6 +120,7 @@ class OrderSearch {
 
   const DatasetSource source_;
   const std::function<bool()> stop_;
+  const bool tries_shuffles_;
   std::map<FileId, std::vector<Numbering>> numberings_;
   double orders_ = 0;
   double follow_ons_ = 0;
