@@ -24,7 +24,8 @@ struct ThreadOpens {
 /// The most threads of any rank that were at work at the same time.
 uint64_t most_at_once(const std::map<uint32_t, ThreadOpens>& threads, uint32_t ranks) {
   uint64_t most = 0;
-  for (const auto& [number, one] : threads) {
+  for (const auto& thread : threads) {
+    const ThreadOpens& one = thread.second;
     const auto count = std::count_if(threads.begin(), threads.end(), [&](const auto& entry) {
       return entry.second.first <= one.last && one.last <= entry.second.last;
     });

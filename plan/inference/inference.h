@@ -29,9 +29,6 @@
 
 namespace clairfs {
 
-/// The name of plans that were found.
-inline constexpr std::string_view kFoundPlan = "auto";
-
 enum class InferMode : uint8_t {
   off,    ///< nothing is recorded
   cheap,  ///< the orders of candidates.h, and shuffles with usual values of torch.manual_seed()

@@ -16,6 +16,9 @@
 
 namespace clairfs {
 
+/// The name of plans that nobody registered: they were found by what readers do.
+inline constexpr std::string_view kFoundPlan = "auto";
+
 /// Longest plan text in bytes, as given and as read back. Every door has the same limit: an xattr takes 64
 /// KiB (XATTR_SIZE_MAX), a message to a job's other nodes a little less. Longer lists, weights or indices
 /// belong in a file.

@@ -88,6 +88,7 @@ struct Staging::PlanLanes {
   std::vector<std::unique_ptr<Lane>> lanes;  // by rank
   uint64_t kept_bytes = 0;                   // the dataset's size, for good; only if keeps_all
   bool keeps_all = false;                    // it fits the budget, beside those of other such plans
+  bool goes_on_unknown = false;              // more may follow its end: that of one epoch of a found plan
   bool of_records = false;                   // its samples lie in larger files
   bool admitted = false;             // those that were there first have made room for it; only if keeps_all
   std::optional<PageLedger> ledger;  // set when it was added

@@ -52,6 +52,7 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
       kept += name == run->name() ? 0 : other->kept_bytes + other->common_bytes;
     plan->keeps_all = kept <= std::max(options_.budget, options_.keep);
     plan->kept_bytes = plan->keeps_all ? bytes : 0;
+    plan->goes_on_unknown = run->name() == kFoundPlan && run->given().epochs != 0;
     plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
     plan->of_records = run->index().shares_files() && !run->index().is_stream();
     list_common(*plan);
@@ -247,6 +248,8 @@ void Staging::follow_horizon(Lane& lane) {
   if (elsewhere) restart(lane, lane.staged);
   if (!lane.horizon.empty()) drop_until(lane, horizon.begin(), UINT64_MAX);
   lane.horizon = std::move(horizon);
+  // What has no later use in it is kept as without a plan, and not left out.
+  if (lane.plan->goes_on_unknown) return;
   policy_.set_horizon(lane.reader->order(), lane.horizon, lane.staged);
 }
 
