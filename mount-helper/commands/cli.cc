@@ -14,8 +14,8 @@
 
 #include "cache/base/printable.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/options/nearest.h"
 #include "mount-helper/options/option_table.h"
+#include "plan/spec/nearest.h"
 
 namespace clairfs {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "cache/base/text.h"
 #include "mount-helper/mounts/text_file.h"
-#include "mount-helper/options/nearest.h"
 #include "mount-helper/options/option_table.h"
+#include "plan/spec/nearest.h"
 
 namespace clairfs {
 namespace {

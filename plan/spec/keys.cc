@@ -5,17 +5,18 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "cache/base/printable.h"
 #include "cache/base/text.h"
 #include "plan/random/torch_random.h"
 #include "plan/samplers/sampler.h"
+#include "plan/spec/nearest.h"
 
 namespace clairfs {
 namespace {
@@ -320,20 +321,6 @@ const PlanKey kKeys[] = {
            "batches in flight a worker"),
 };
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
 struct OtherKey {
   std::string_view name;
   std::string_view key;
@@ -379,21 +366,12 @@ Result<const PlanKey*> find_plan_key(std::string_view name) {
   const auto key =
       std::find_if(std::begin(kKeys), std::end(kKeys), [&](const PlanKey& k) { return k.name == name; });
   if (key != std::end(kKeys)) return key;
-  // No key is longer than 20 letters: what exceeds that is nobody's typing error.
-  const std::string_view typed = name.substr(0, 32);
-  const auto nearest =
-      std::min_element(std::begin(kKeys), std::end(kKeys), [&](const PlanKey& a, const PlanKey& b) {
-        return edit_distance(typed, a.name) < edit_distance(typed, b.name);
-      });
+  std::vector<std::string_view> names;
+  for (const PlanKey& k : kKeys) names.push_back(k.name);
+  const std::string meant = nearest_word(name, names);
   Error error = plan_error(name, "", "unknown key");
-  // A third of the letters may be wrong, otherwise the suggestion only confuses.
-  if (edit_distance(typed, nearest->name) <= std::max<size_t>(2, nearest->name.size() / 3)) {
-    error.message += fmt::format("; did you mean {}?", nearest->name);
-  } else {
-    std::string all;
-    for (const PlanKey& k : kKeys) all += fmt::format(" {}", k.name);
-    error.message += "; the keys are" + all;
-  }
+  error.message +=
+      meant.empty() ? fmt::format("; the keys are {}", fmt::join(names, " ")) : did_you_mean(meant);
   return error;
 }
 

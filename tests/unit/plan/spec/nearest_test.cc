@@ -1,4 +1,4 @@
-#include "mount-helper/options/nearest.h"
+#include "plan/spec/nearest.h"
 
 #include "tests/support/catch.h"
 
