@@ -185,7 +185,9 @@ std::string prometheus_text(const MountInfo& info, const Metrics& metrics,
                             const std::vector<PlanBrief>& plans, const std::vector<Trouble>& troubles) {
   Exposition out(info);
   out.add("clairfs_build_info", "gauge", "1; the labels tell what is running",
-          fmt::format("version=\"" CLAIRFS_VERSION "\",io=\"{}\"", label_value(info.io_backend)), 1);
+          fmt::format("version=\"" CLAIRFS_VERSION "\",commit=\"{}\",io=\"{}\"", info.commit,
+                      label_value(info.io_backend)),
+          1);
   const auto up = std::chrono::steady_clock::now() - info.started;
   const auto began = std::chrono::system_clock::now() - up;
   out.add("clairfs_start_time_seconds", "gauge", "when the mount was made, seconds since 1970", "",

@@ -67,7 +67,8 @@ std::string status_text(const MountInfo& info, const Metrics& m, const std::stri
   const uint64_t all =
       m.bytes_ram.value() + m.bytes_nvme.value() + m.bytes_peer.value() + m.bytes_pfs.value();
   std::string out;
-  out += fmt::format("clairfs {}  pid {}  up {}  io {}\n", CLAIRFS_VERSION, info.pid,
+  out += fmt::format("clairfs {}{}  pid {}  up {}  io {}\n", CLAIRFS_VERSION,
+                     info.commit.empty() ? "" : " (" + info.commit + ")", info.pid,
                      format_uptime(std::chrono::steady_clock::now() - info.started), info.io_backend);
   out += fmt::format("source      {}\nmountpoint  {}\n", printable(info.source), printable(info.mountpoint));
   out += fmt::format("catalog     {}, {}, {}; {}{}\n", pluralize(m.catalog_files.value(), "file", "files"),
@@ -113,6 +114,7 @@ std::string stats_json(const MountInfo& info, const Metrics& metrics, const std:
   const auto uptime = std::chrono::steady_clock::now() - info.started;
   root["daemon"] = {{"pid", info.pid},
                     {"version", CLAIRFS_VERSION},
+                    {"commit", info.commit},
                     {"uptime_seconds", std::chrono::duration<double>(uptime).count()},
                     {"control_socket", info.control_socket}};
   root["source"] = info.source;

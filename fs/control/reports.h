@@ -18,6 +18,7 @@ namespace clairfs {
 struct MountInfo {
   std::string source;
   std::string mountpoint;
+  std::string commit;          ///< that was built; empty if nobody knows
   std::string io_backend;      ///< "uring" or "threads"
   std::string catalog_origin;  ///< how the catalog came about, for people
   std::string catalog_reason;  ///< why it had to be scanned; may name files, so for the mount's user only
@@ -35,7 +36,7 @@ std::string status_text(const MountInfo& info, const Metrics& metrics, const std
 
 /// One object; each metric's path nested at its dots. Counters and gauges are numbers; a metric in
 /// nanoseconds is given as `<path>_seconds`; a histogram is {count, sum_seconds, p50_seconds, p99_seconds}.
-/// Besides `daemon` {pid, version, uptime_seconds, control_socket}, `source`, `mountpoint`, `io`, and
+/// Besides `daemon` {pid, version, commit, uptime_seconds, control_socket}, `source`, `mountpoint`, `io`, and
 /// `plan_list`, which is `plans` (PlanManager::json()), and `troubles`, objects {kind, count, text, first};
 /// `first` is missing where it is not known. `job` is a JSON object whose members are added.
 std::string stats_json(const MountInfo& info, const Metrics& metrics, const std::string& plans,

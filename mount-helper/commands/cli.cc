@@ -15,6 +15,7 @@
 #include "cache/base/printable.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/options/option_table.h"
+#include "mount-helper/options/version.h"
 #include "plan/spec/nearest.h"
 
 namespace clairfs {
@@ -119,7 +120,7 @@ void keep_lines(auto& formatter) {
 }
 
 int print_version() {
-  fmt::print("clairfs " CLAIRFS_VERSION "\n");
+  fmt::print("clairfs {}\n", version_text());
   return finish_output();
 }
 
@@ -154,7 +155,7 @@ void add_help_command(CLI::App& app, int& status) {
 std::unique_ptr<CLI::App> make_app(int& status) {
   auto app = std::make_unique<CLI::App>(kDescription, "clairfs");
   keep_lines(*app->get_formatter());  // commands share it
-  app->set_version_flag("--version", "clairfs " CLAIRFS_VERSION);
+  app->set_version_flag("--version", "clairfs " + version_text());
   app->require_subcommand(1);
   app->footer("'clairfs COMMAND --help' shows the options of a command; clairfs(1) is the manual.");
   add_mount_command(*app, status);

@@ -14,6 +14,7 @@
 
 #include "mount-helper/mounts/processes.h"
 #include "mount-helper/mounts/text_file.h"
+#include "mount-helper/options/version.h"
 
 namespace clairfs {
 namespace {
@@ -44,7 +45,7 @@ std::string machine_text() {
   utsname names{};
   ::uname(&names);
   std::string out =
-      fmt::format("clairfs {}\n{} {} {}\n", CLAIRFS_VERSION, names.sysname, names.release, names.machine);
+      fmt::format("clairfs {}\n{} {} {}\n", version_text(), names.sysname, names.release, names.machine);
   out += lines_with(text_or_error(read_text_file("/etc/os-release")), "PRETTY_NAME");
   return out + lines_with(text_or_error(read_text_file("/proc/meminfo")), "Mem");
 }
@@ -104,12 +105,14 @@ std::string anonymous_log_line(const std::string& line) {
   if (word.starts_with("[rank") && words >> word && words >> word) out += " [rank]";
   if (!is_word_of_ours(word)) return out + " (...)";
   out += " " + word;
-  // "clairfs 0.1.0 pid 7": a number after a word of ours is nobody's name either.
+  // "clairfs 0.1.0 (461f177a3b2c) pid 7": a number after a word of ours is nobody's name either.
   const bool greeting = word == "clairfs";
   while (words >> word) {
     const bool number = std::all_of(word.begin(), word.end(),
                                     [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; });
-    if (!number && !is_word_of_ours(word) && !(greeting && (word == "pid" || word == "user"))) break;
+    if (!number && !is_word_of_ours(word) &&
+        !(greeting && (word == "pid" || word == "user" || word[0] == '(')))
+      break;
     out += " " + word;
   }
   return out + " ...";

@@ -17,6 +17,7 @@
 #include "mount-helper/log/log_file.h"
 #include "mount-helper/log/systemd.h"
 #include "mount-helper/options/option_table.h"
+#include "mount-helper/options/version.h"
 
 namespace clairfs {
 namespace {
@@ -121,7 +122,7 @@ void reopen_log(Logger& log) {
 std::string log_greeting(const MountOptions& options) {
   utsname names{};
   ::uname(&names);
-  std::string text = fmt::format("clairfs {} pid {} user {} on {}, {} {} {}: {} on {}", CLAIRFS_VERSION,
+  std::string text = fmt::format("clairfs {} pid {} user {} on {}, {} {} {}: {} on {}", version_text(),
                                  ::getpid(), ::geteuid(), names.nodename, names.sysname, names.release,
                                  names.machine, printable(options.source), printable(options.mountpoint));
   std::istringstream lines(options_text(options));

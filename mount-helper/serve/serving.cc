@@ -14,6 +14,7 @@
 #include "fs/control/residency.h"
 #include "mount-helper/log/logging.h"
 #include "mount-helper/options/option_table.h"
+#include "mount-helper/options/version.h"
 #include "net/mpi/job_environment.h"
 #include "plan/formats/source_reads.h"
 
@@ -60,6 +61,7 @@ MountInfo describe(const MountBase& base, const Dataset& dataset, const std::str
   MountInfo info;
   info.source = base.options.source;
   info.mountpoint = base.options.mountpoint;
+  info.commit = commit_id();
   info.io_backend = dataset.pfs_io->kind();
   info.catalog_origin = loaded.reloaded   ? fmt::format("reloaded in {:.2f} s", loaded.seconds)
                         : loaded.received ? fmt::format("{} in {:.2f} s", loaded.reason, loaded.seconds)

@@ -213,7 +213,8 @@ def test_metrics_follow_prometheus_rules_of_naming(mount):
     assert not [name for name in types if re.search("_(ram|nvme|transit)_(bytes|capacity|chunks|evictions)", name)]
     assert not [name for name in types if "bytes" in name and not re.search("_bytes(_total)?$", name)]
     (build,) = [dict(labels) for name, labels in values if name == "clairfs_build_info"]
-    assert build["version"] == mount.stats()["daemon"]["version"]
+    daemon = mount.stats()["daemon"]
+    assert [build["version"], build["commit"]] == [daemon["version"], daemon["commit"]]
     assert abs(values["clairfs_start_time_seconds", ()] - time.time()) < 3600
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from clairmount import binary, build_dir, make_tree, sanitized
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="dpkg installs as root only")]
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ["usr/bin/clairfs", "usr/sbin/mount.clairfs", "usr/sbin/mount.fuse.clairfs"]
 HELPER = "usr/libexec/clairfs/clairfs-hdf5-index"
 MANUALS = ["usr/share/man/man1/clairfs.1.gz", "usr/share/man/man8/mount.clairfs.8.gz"]
@@ -97,6 +99,34 @@ def test_binary_is_stripped_and_needs_no_mpi(root):
     needed = re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", program))
     assert any(name.startswith("libfuse3") for name in needed)
     assert not [name for name in needed if re.match(r"lib(mpi|uc[pst]|hwloc)", name)]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
+def test_the_commit_is_that_of_the_work_tree_and_of_no_other(tmp_path):
+    """A file that the build compiles. It is empty in a tarball, and written anew only where it changes."""
+    tree, source = tmp_path / "tree", tmp_path / "commit.cc"
+    tree.mkdir()
+
+    def commit(of=tree):
+        run("cmake", "-D", f"SOURCE={of}", "-D", f"OUTPUT={source}", "-P", ROOT / "mount-helper/commit.cmake")
+        return re.search('return "(.*)";', source.read_text())[1]
+
+    def git(*words):
+        return run("git", "-C", tree, "-c", "user.name=t", "-c", "user.email=t@example.org", *words).strip()
+
+    assert commit() == ""
+    git("init", "-q")
+    (tree / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-q", "-m", "one")
+    assert commit() == git("rev-parse", "--short=12", "HEAD")
+    os.utime(source, (1, 1))
+    commit()
+    assert source.stat().st_mtime == 1
+    (tree / "file").write_text("2")
+    assert commit() == git("rev-parse", "--short=12", "HEAD") + "-dirty"
+    (tree / "below").mkdir()
+    assert commit(of=tree / "below") == ""  # a tarball in somebody's repository
 
 
 def test_control(deb, root):
