@@ -46,9 +46,11 @@ bool is_set(const char* variable) {
   return value != nullptr && value[0] != '\0';
 }
 
-/// Draws each report over the one before on a terminal; prints one after the other elsewhere.
+/// Draws each report over the one before on a terminal, if `redraws`; prints one after the other elsewhere.
 class Screen {
  public:
+  explicit Screen(bool redraws) : terminal_(redraws && ::isatty(STDOUT_FILENO) == 1) {}
+
   void show(const std::vector<std::string>& lines) {
     if (!terminal_) {
       for (const std::string& line : lines) fmt::print("{}\n", line);
@@ -77,7 +79,7 @@ class Screen {
     }
   }
 
-  const bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
+  const bool terminal_;
   const bool colours_ = terminal_ && !is_set("NO_COLOR");  // no-color.org
   size_t drawn_ = 0;                                       // lines above the cursor
 };
@@ -126,7 +128,19 @@ bool pause_for(const SignalWaiter& signals, Keys& keys, double seconds) {
   }
 }
 
-int top_command(const std::string& path, double interval, bool once) {
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+struct TopArguments {
+  std::string path;
+  double interval = 1;
+  bool once = false;
+  bool json = false;
+};
+
+int top_command(const TopArguments& arguments) {
+  const auto& [path, interval, once, json] = arguments;
   const auto mount = find_clairfs_mount(path);
   if (!mount) return fail(mount.error());
   auto before = read_stats(mount->mountpoint);
@@ -138,21 +152,24 @@ int top_command(const std::string& path, double interval, bool once) {
 
   const SignalWaiter signals;
   Keys keys;
-  Screen screen;
+  Screen screen(!json);
   while (pause_for(signals, keys, interval)) {
     auto after = read_stats(mount->mountpoint);
     if (!after && after.error().code == ETIMEDOUT) {
-      screen.show({fmt::format("{} does not answer", mount->mountpoint)});
-      if (once) return exit_system;
+      const Error silent{ETIMEDOUT, mount->mountpoint + " does not answer"};
+      if (once) return fail(silent, exit_system);
+      if (!json) screen.show({silent.message});
       continue;
     }
     if (!after) {
-      fmt::print("{} is not mounted any more\n", mount->mountpoint);
+      if (!json) fmt::print("{} is not mounted any more\n", mount->mountpoint);
       return exit_success;
     }
     if (same_daemon(before->stats, after->stats)) {
       const std::chrono::duration<double> span = after->at - before->at;
-      screen.show(top_lines(before->stats, after->stats, span.count(), no_plan));
+      screen.show(json
+                      ? std::vector{top_json(before->stats, after->stats, span.count(), seconds_since_1970())}
+                      : top_lines(before->stats, after->stats, span.count(), no_plan));
       if (std::ferror(stdout) != 0) return fail(system_error(EIO, "write to stdout"), exit_system);
       if (once) break;
     }
@@ -165,19 +182,14 @@ int top_command(const std::string& path, double interval, bool once) {
 
 void add_top_command(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("top", "Watch a mount at work; q or Ctrl-C ends it");
-  struct Arguments {
-    std::string path;
-    double interval = 1;
-    bool once = false;
-  };
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<TopArguments>();
   command->add_option("MOUNT", arguments->path, "Mountpoint, or any path inside the mount")->required();
   command->add_option("--interval", arguments->interval, "Seconds between two reports (default: 1)")
       ->type_name("SECONDS")
       ->check(CLI::Range(kLeastInterval, kMostInterval));
   command->add_flag("--once", arguments->once, "One report, over one interval");
-  command->callback(
-      [arguments, &status] { status = top_command(arguments->path, arguments->interval, arguments->once); });
+  command->add_flag("--json", arguments->json, "An object a line for each report");
+  command->callback([arguments, &status] { status = top_command(*arguments); });
 }
 
 }  // namespace clairfs

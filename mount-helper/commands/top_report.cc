@@ -171,6 +171,38 @@ std::vector<std::string> top_lines(const Json& before, const Json& after, double
   return lines;
 }
 
+std::string top_json(const Json& before, const Json& after, double seconds, double time) {
+  const double span = std::max(seconds, 1e-3);
+  const ByteSources bytes = byte_sources(before, after);
+  nlohmann::ordered_json report = {{"time", time}, {"span_seconds", seconds}};
+  for (const char* same : {"mountpoint", "source"})
+    report[same] = text(after, fmt::format("/{}", same).c_str());
+  auto& reads = report["read_bytes_per_second"];
+  reads["page_cache"] = bytes.page_cache_known ? Json(bytes.page_cache / span) : Json();
+  reads["ram"] = bytes.ram / span;
+  reads["nvme"] = bytes.nvme / span;
+  reads["peers"] = bytes.peer / span;
+  reads["pfs"] = bytes.pfs / span;
+  report["stall_seconds"] = increase(before, after, "/stall_seconds");
+  report["source_bytes_per_second"] = increase(before, after, "/pfs/bytes") / span;
+  report["source_opens_per_second"] = increase(before, after, "/pfs/opens") / span;
+  report["source_in_flight"] = number(after, "/pfs/in_flight");
+  for (const char* tier : {"ram", "nvme"})
+    report["tier_bytes"][tier] = number(after, fmt::format("/tiers/{}/bytes", tier).c_str());
+  report["ahead_bytes"] = number(after, "/staging/bytes");
+  report["plans"] = Json::array();
+  for (const Json& plan : plans_of(after)) {
+    if (!plan.is_object()) continue;
+    nlohmann::ordered_json row;
+    for (const char* key : {"name", "state", "epoch", "front", "epoch_length", "ahead"})
+      row[key] = plan.value(key, Json());
+    row["samples_per_second"] = passed(before, plan) / span;
+    report["plans"].push_back(std::move(row));
+  }
+  report["troubles"] = after.value("troubles", Json::array());
+  return report.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::vector<std::string> wrapped(const std::string& line, size_t columns) {
   constexpr size_t kLeast = 20;  // narrower, words are only cut
   const size_t width = std::max(columns, kLeast);

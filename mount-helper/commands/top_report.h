@@ -33,6 +33,11 @@ inline constexpr const char* kTroubleMark = "! ";
 std::vector<std::string> top_lines(const nlohmann::json& before, const nlohmann::json& after, double seconds,
                                    const std::string& no_plan = "no plan");
 
+/// The same for programs: one object in one line, without the newline. `time`: when the second reading was
+/// made, in seconds since 1970. Rates are a second; stall_seconds is what all readers together waited in that
+/// span.
+std::string top_json(const nlohmann::json& before, const nlohmann::json& after, double seconds, double time);
+
 /// A line as several of at most `columns` bytes (20 at least), cut between fields where that is possible.
 std::vector<std::string> wrapped(const std::string& line, size_t columns);
 

@@ -69,7 +69,8 @@ def test_nothing_is_suggested_for_what_is_far_off():
 def test_help_and_version():
     assert run("help").stdout == run("--help").stdout
     assert run("help", "plan", "show").stdout == run("plan", "show", "--help").stdout
-    assert run("version").stdout == run("--version").stdout != ""
+    assert run("version").stdout == run("--version").stdout
+    assert re.fullmatch(r"clairfs \d+\.\d+\.\d+( \([0-9a-f]{12}(-dirty)?\))?\n", run("version").stdout)
 
 
 # list, status without a path, plan without keys
@@ -371,6 +372,17 @@ def refuse_a_read(place):
     (place / "src/0/00").write_bytes(b"changed")
     assert errno_of((place / "mnt/0/00").read_bytes) != 0
     wait_until(lambda: "troubles" in run("list").stdout or "1 trouble" in run("list").stdout, "the trouble is counted", SETTLE_SECONDS)
+
+
+def test_top_for_programs_is_an_object_a_line(place):
+    mount = mount_at(place)
+    refuse_a_read(place)
+    ended = run("top", "--once", "--interval", "0.1", "--json", place / "mnt")
+    assert ended.returncode == 0 and ended.stdout.count("\n") == 1
+    report = json.loads(ended.stdout)
+    assert report["mountpoint"] == str(place / "mnt") and abs(report["time"] - time.time()) < 60
+    assert report["read_bytes_per_second"]["pfs"] == 0 and report["plans"] == []
+    assert [trouble["kind"] for trouble in report["troubles"]] == [t["kind"] for t in json.loads(run("status", "--json", place / "mnt").stdout)["troubles"]]
 
 
 def test_top_quits_on_q_and_shows_troubles_in_red(place):

@@ -71,6 +71,29 @@ TEST_CASE("rates are per second of the time between the readings") {
   CHECK_THAT(text, Contains("filled  RAM 512 B of 1.0 KiB (50 %)\n"));
 }
 
+TEST_CASE("programs get the same as one object in a line") {
+  json after = stats(150000, 50000, 200);
+  after["troubles"] = {
+      {{"kind", "reads_failed"}, {"count", 2}, {"text", "2 reads failed"}, {"first", "a\nb"}}};
+  const std::string line = top_json(stats(0, 0, 100), after, 2, 1e9 + 0.5);
+  CHECK(line.find('\n') == std::string::npos);
+  const json report = json::parse(line);
+  CHECK(report["time"] == 1e9 + 0.5);
+  CHECK(report["span_seconds"] == 2);
+  CHECK(report["mountpoint"] == "/mnt");
+  CHECK(report["read_bytes_per_second"] ==
+        json({{"page_cache", 400000}, {"ram", 75000}, {"nvme", 0}, {"peers", 0}, {"pfs", 25000}}));
+  CHECK(report["source_bytes_per_second"] == 250000);
+  CHECK(report["tier_bytes"]["ram"] == 512);
+  CHECK(report["plans"].size() == 1);
+  CHECK(report["plans"][0]["samples_per_second"] == 50);
+  CHECK(report["plans"][0]["state"] == "following");
+  CHECK(report["troubles"][0]["first"] == "a\nb");
+  CHECK(json::parse(top_json(stats(0, 0, 7), stats(0, 0, 7), 1, 0))["read_bytes_per_second"]["page_cache"]
+            .is_null());
+  CHECK(json::parse(top_json(json::object(), {{"plan_list", {"text", nullptr}}}, 0, 0))["plans"].empty());
+}
+
 TEST_CASE("a plan that is new, or was replaced, has no rate yet") {
   json before = stats(0, 0, 0);
   before["plan_list"][0]["text"] = "seed=2";
