@@ -170,6 +170,8 @@ wire::Hello Job::describe() const {
   hello.chunk_size = options_.chunk_size;
   hello.ram_capacity = options_.ram_capacity;
   hello.nvme_capacity = options_.nvme_capacity;
+  hello.staging = options_.staging;
+  hello.page_cache = options_.page_cache;
   hello.plans = plans_.digest();
   hello.host = options_.host.substr(0, wire::kMaxName);
   const Metrics& m = parts_.metrics;

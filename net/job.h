@@ -52,6 +52,8 @@ struct JobOptions {
   uint32_t chunk_size = 0;  ///< bytes; the same on all nodes
   uint64_t ram_capacity = 0;
   uint64_t nvme_capacity = 0;
+  uint64_t staging = 0;
+  uint64_t page_cache = 0;
   MembershipTimes times;
   PeerClientOptions client;
   PeerServerOptions server;

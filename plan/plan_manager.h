@@ -123,10 +123,10 @@ class PlanManager {
   /// When the file is read next: "plan=default epoch=3 position=1234 in=567", the last in samples, and
   /// " sample=train.lmdb[12345]" where samples are parts of files; empty if never as far as is known.
   std::string next_use(FileId file) const;
-  /// What any cache has to read from the source for the epochs that the plans have begun, if `homeless_bytes`
-  /// of what they use can be kept nowhere: S + (E-1) times that. Plans are taken to share their files. 0
-  /// without plans.
-  uint64_t least_source_bytes(uint64_t homeless_bytes) const;
+  /// What any cache has to read from the source for the epochs that the plans have begun, if the tiers can
+  /// keep all of what they use but `homeless_bytes`: S + (E-1) times what of these the page caches of the
+  /// job's `nodes` cannot keep either. Plans are taken to share their files. 0 without plans.
+  uint64_t least_source_bytes(uint64_t homeless_bytes, const std::vector<StagingOptions>& nodes) const;
   std::string last_error() const;
   /// Remembers why a plan was not taken, for last_error(). Always EINVAL: whatever it was, the plan as
   /// written cannot be taken.

@@ -165,12 +165,16 @@ Result<std::shared_ptr<PlanRun>> PlanManager::run_in_force(const std::string& na
   return no_such_plan(name);
 }
 
-uint64_t PlanManager::least_source_bytes(uint64_t homeless_bytes) const {
+uint64_t PlanManager::least_source_bytes(uint64_t homeless_bytes,
+                                         const std::vector<StagingOptions>& nodes) const {
   uint64_t once = 0, again = 0;
   const auto all = runs();
   for (const auto& [name, run] : *all) {
     once = std::max(once, run->dataset_bytes());
-    again += (run->status().front.epoch.value - run->resolved().first_epoch) * homeless_bytes;
+    uint64_t kept = 0;
+    for (const StagingOptions& node : nodes) kept += kept_between_epochs(node, run->dataset_bytes());
+    again += (run->status().front.epoch.value - run->resolved().first_epoch) *
+             (homeless_bytes - std::min(homeless_bytes, kept));
   }
   return once + again;
 }

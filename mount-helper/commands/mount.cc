@@ -1,4 +1,6 @@
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -18,6 +20,7 @@
 #include "mount-helper/options/validate.h"
 #include "mount-helper/serve/background.h"
 #include "mount-helper/serve/daemon.h"
+#include "mount-helper/serve/job_node.h"
 #include "mount-helper/serve/job_place.h"
 #include "mount-helper/serve/signals.h"
 
@@ -67,6 +70,18 @@ int mount_in_background(const MountOptions& options, const Serve& served, bool v
   return exit_success;
 }
 
+/// Says why there is no mount; to the other nodes of its job, too, which takes until these have come.
+int refuse_mount(const MountOptions& options, const MpiPlace& place, const Error& error) {
+  const int status = fail(error, exit_mount_failure);
+  if (place.size == 1 || !options.peers) return status;
+  if (const auto log = make_logger(options)) {
+    name_rank_in_log(**log, place.self.value);
+    decline_job(options, place, error.message, **log);
+  }
+  std::fflush(nullptr);
+  std::_Exit(status);  // as serve() ends: MPI leaves threads behind
+}
+
 }  // namespace
 
 Result<MountOptions> gather_options(const MountRequest& request, const MountOptions& defaults) {
@@ -103,14 +118,17 @@ int mount_command(const MountRequest& request) {
   if (!place) return fail(place.error(), exit_usage);
   const auto placed = for_place(*gathered, *place);
   if (!placed) return fail(placed.error(), exit_usage);
+  const auto refuse = [&](const Error& error) {
+    return request.fake ? fail(error, exit_mount_failure) : refuse_mount(*placed, *place, error);
+  };
   auto claim = request.fake ? Fd() : claim_mount_point(placed->mountpoint, place->size > 1);
-  if (!claim) return fail(claim.error(), exit_mount_failure);
+  if (!claim) return refuse(claim.error());
   const auto mounts = current_mounts();
   if (!mounts) return fail(mounts.error(), exit_system);
   const auto options = settle_paths(*placed, *mounts);
-  if (!options) return fail(options.error(), exit_mount_failure);
+  if (!options) return refuse(options.error());
   const Status permitted = check_permissions(*options, gather_fuse_facts(options->mountpoint));
-  if (!permitted) return fail(permitted.error(), exit_mount_failure);
+  if (!permitted) return refuse(permitted.error());
   if (request.fake) return exit_success;
   ::umask(077);  // what it makes names files that others may not see
   const Serve served = serve_claimed(std::move(*claim));

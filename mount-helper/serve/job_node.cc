@@ -1,6 +1,8 @@
 #include "mount-helper/serve/job_node.h"
 
 #include <chrono>
+#include <cstddef>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "cache/nvme/store.h"
 #include "net/group/source_check.h"
 #include "net/meeting/meeting.h"
+#include "net/transport/wire.h"
 
 namespace clairfs {
 namespace {
@@ -46,41 +49,56 @@ JobOptions job_options(const MountOptions& options) {
   job.host = host_name();
   job.chunk_size = static_cast<uint32_t>(options.chunk);
   job.ram_capacity = options.ram;
+  job.staging = options.staging;
+  job.page_cache = options.page_cache;
   for (const NvmeDir& nvme : options.nvme) job.nvme_capacity += nvme.capacity;
   return job;
 }
 
-/// Where there is no launcher: the nodes meet, and MPI is told so.
-Result<std::unique_ptr<Meeting>> meet(MountBase& base) {
-  MeetingOptions options;
-  options.at = *base.options.job;
-  options.secret = base.options.job_secret;
-  options.patience = base.options.job_timeout;
-  options.waiting = [&base] { base.end_on_signal(); };
-  auto meeting = Meeting::gather(base.place, std::move(options), base.log);
-  if (!meeting) return meeting;
-  if (Status served = (*meeting)->serve_mpi(); !served) return served.error();
-  return meeting;
+/// Waits for all nodes. Where there is no launcher they meet, and MPI is told so. `mpi` says the rest.
+Result<std::unique_ptr<MpiTransport>> meet_nodes(const MountOptions& options, const MpiPlace& place,
+                                                 MpiOptions mpi, Logger& log) {
+  mpi.connect_patience = options.job_timeout;
+  mpi.network = options.network;
+  std::unique_ptr<Meeting> meeting;
+  if (options.job) {
+    MeetingOptions at;
+    at.at = *options.job;
+    at.secret = options.job_secret;
+    at.patience = options.job_timeout;
+    at.waiting = mpi.waiting;
+    auto gathered = Meeting::gather(place, std::move(at), log);
+    if (!gathered) return gathered.error();
+    meeting = std::move(*gathered);
+    if (Status served = meeting->serve_mpi(); !served) return served.error();
+    mpi.hindrance = [&] { return meeting->failure(); };
+  }
+  auto transport = MpiTransport::connect(place, std::move(mpi), log);
+  if (transport && meeting) meeting->done();
+  return transport;
 }
 
 }  // namespace
+
+void decline_job(const MountOptions& options, const MpiPlace& place, const std::string& why, Logger& log) {
+  log.info("the other nodes of the job are told that this one does not come");
+  const auto transport = meet_nodes(options, place, {}, log);
+  if (!transport) return log.warn("they are not: {}", transport.error().message);
+  (*transport)->start({[](NodeId, std::span<const std::byte>) {}, [](TimePoint) {}});
+  const auto goodbye = wire::encode(wire::Goodbye{("it cannot mount: " + why).substr(0, wire::kMaxText)});
+  for (uint32_t i = 0; i < place.size; ++i) {
+    if (NodeId(i) != place.self) static_cast<void>((*transport)->send(NodeId(i), goodbye));
+  }
+  (*transport)->stop(kLastWords);
+}
 
 Result<std::unique_ptr<JobNode>> JobNode::connect(MountBase& base) {
   MpiOptions mpi;
   mpi.before_abort = [&base] { base.mount_point.abandon(); };
   mpi.waiting = [&base] { base.end_on_signal(); };
-  mpi.connect_patience = base.options.job_timeout;
-  mpi.network = base.options.network;
-  std::unique_ptr<Meeting> meeting;
-  if (base.options.job) {
-    auto gathered = meet(base);
-    if (!gathered) return gathered.error();
-    meeting = std::move(*gathered);
-    mpi.hindrance = [&] { return meeting->failure(); };
-  }
-  auto transport = MpiTransport::connect(base.place, mpi, base.log);
+  base.log.info("waiting for {}", pluralize(base.place.size - 1, "other node", "other nodes"));
+  auto transport = meet_nodes(base.options, base.place, std::move(mpi), base.log);
   if (!transport) return transport.error();
-  if (meeting) meeting->done();
   return std::unique_ptr<JobNode>(new JobNode(base, std::move(*transport)));
 }
 
@@ -179,6 +197,13 @@ std::vector<NodeCapacity> NodePlacement::capacities() const {
          NvmeStore::usable_bytes(node.info.nvme_capacity, catalog_.largest_chunk(), mean_chunk)});
   }
   return capacities;
+}
+
+std::vector<StagingOptions> NodePlacement::page_caches() const {
+  std::vector<StagingOptions> page_caches;
+  for (const PeerReport& node : job_.nodes())
+    page_caches.push_back({node.info.staging, node.info.page_cache});
+  return page_caches;
 }
 
 void NodePlacement::nodes_changed() {

@@ -52,6 +52,11 @@ class JobNode {
   bool left_ = false;
 };
 
+/// Of a node that cannot mount: waits for the other nodes, at most --job-timeout, and tells them `why`, so
+/// that they neither wait for it nor wonder. The process is to end by _exit() then (MpiTransport). REQUIRES:
+/// it is a node of several, serves nothing, and has no thread that uses the environment.
+void decline_job(const MountOptions& options, const MpiPlace& place, const std::string& why, Logger& log);
+
 /// What the cache of a node uses in place of a single node's source and policy.
 struct SharedSource {
   /// All outlive it.
@@ -75,6 +80,8 @@ class NodePlacement {
   NodePlacement(SharedSource& shared, const Catalog& catalog, ChunkCache& cache, const MountBase& base);
 
   JobPlacement& job_placement() { return job_placement_; }
+  /// Of each node, as it last said.
+  std::vector<StagingOptions> page_caches() const;
   /// Null without a plan.
   std::shared_ptr<const Placement> current() const;
 

@@ -90,7 +90,8 @@ Planning::Planning(MountBase& base, Loaded& loaded)
       plans(plan_parts(base, loaded, *this)) {}
 
 uint64_t Planning::least_source_bytes() const {
-  return placement ? plans.least_source_bytes(placement->job_placement().homeless_bytes()) : 0;
+  if (!placement) return 0;
+  return plans.least_source_bytes(placement->job_placement().homeless_bytes(), placement->page_caches());
 }
 
 std::shared_ptr<const Placement> Planning::current_placement() const {

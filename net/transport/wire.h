@@ -23,7 +23,7 @@
 namespace clairfs::wire {
 
 /// Counted up with every change to what follows. All nodes of a job must speak the same.
-inline constexpr uint16_t kVersion = 3;
+inline constexpr uint16_t kVersion = 4;
 
 /// Longest name of a host or a plan. Host names have at most 64 bytes on Linux; longer plan names help
 /// nobody.
@@ -58,6 +58,8 @@ struct Hello {
   uint64_t catalog_identity = 0;  ///< 0: no catalog yet
   uint64_t ram_capacity = 0;      ///< bytes
   uint64_t nvme_capacity = 0;     ///< bytes
+  uint64_t staging = 0;           ///< bytes of page cache ahead of readers
+  uint64_t page_cache = 0;        ///< bytes of page cache for plans that stay there as a whole
   uint64_t plans = 0;             ///< PlanRegister::digest()
   NodeCounters counters;
   std::string host;

@@ -32,6 +32,7 @@
 // ahead, or whose plan is wrong, is answered by the cache as without a plan.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -76,6 +77,12 @@ struct StagingOptions {
   /// Bytes of page cache beside it, for plans all of whose samples stay there once they were pushed.
   uint64_t keep = 0;
 };
+
+/// What a node's page cache has at most of a plan's dataset when its next epoch begins.
+inline uint64_t kept_between_epochs(const StagingOptions& node, uint64_t dataset_bytes) {
+  const bool stays = dataset_bytes <= std::max(node.budget, node.keep);
+  return stays ? dataset_bytes : std::min(node.budget, dataset_bytes);
+}
 
 /// Thread-safe, except that step() and stop() are for one thread at a time. The parts outlive it.
 class Staging {

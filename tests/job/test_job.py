@@ -192,14 +192,39 @@ def test_warnings_of_batch_systems_end_no_node(data, tmp):
             data.check(Mounted(point), name)
 
 
+@pytest.mark.parametrize("there", [0, 1])
+def test_a_node_that_cannot_mount_says_so_to_the_other(data, tmp, there):
+    """And that one does not wait for it: it goes on alone, or ends if it was to be sent the catalog."""
+    os.symlink(data.root, tmp / f"src{there}")
+    for name in ("mnt0", "mnt1"):
+        (tmp / name).mkdir()
+    with launched(tmp / "src{rank}", tmp / "mnt{rank}", "--catalog-dir", tmp / "catalog{rank}") as job:
+        wait_until(lambda: job.has_said(f"clairfs: source {tmp}/src{1 - there}: No such file"), "one refuses")
+        wait_until(lambda: job.has_said(f"left: it cannot mount: source {tmp}/src{1 - there}: No such file"), "the other is told why")
+        if there == 0:
+            wait_until(lambda: (tmp / "mnt0" / data.names[0]).exists(), "it serves")
+            data.check(Mounted(tmp / "mnt0"), data.names[0])
+        else:
+            wait_until(lambda: job.has_said("rank 0, which scans the dataset, is gone"), "it ends, too")
+            wait_until(lambda: not clairmount.mounts_below(tmp), "no mount is left")
+
+
+def test_a_node_that_waits_ends_when_it_is_told_to(data, tmp):
+    held_up = ["sh", "-c", '[ "$PMI_RANK" = 0 ] || exec sleep 1000; exec "$@"', "held-up"]
+    (tmp / "mnt").mkdir()
+    with launched(data.root, tmp / "mnt", "--catalog-dir", tmp / "catalog", through=held_up) as job:
+        wait_until(lambda: job.has_said("waiting for 1 other node"), "it waits")
+        wait_until(lambda: clairmount.is_mounted(tmp / "mnt"), "its mount point is there")
+        job.signal("TERM")
+        wait_until(lambda: not clairmount.is_mounted(tmp / "mnt"), "it ends though the first never comes")
+        assert not job.has_said("not all 2 ranks of the job have come")  # as it ends by itself
+
+
 def test_two_nodes_on_one_mount_point_refuse(data, tmp):
     (tmp / "mnt").mkdir()
     with launched(data.root, tmp / "mnt", "--catalog-dir", tmp / "catalog") as job:
         wait_until(lambda: job.has_said("write {rank} where their paths are to differ"), "one refuses")
-        wait_until(lambda: clairmount.is_mounted(tmp / "mnt"), "the other waits")
-        job.signal("TERM")
-        wait_until(lambda: not clairmount.is_mounted(tmp / "mnt"), "it ends though the first never comes")
-        assert not job.has_said("not all 2 ranks of the job have come")  # as it ends by itself
+        wait_until(lambda: job.has_said("left: it cannot mount: "), "the other is told")
 
 
 def test_a_source_without_a_file_ends_the_job(tmp):
@@ -228,18 +253,21 @@ def test_without_mpi_it_says_what_is_missing(data, tmp, monkeypatch):
 
 
 def test_what_people_see(data):
-    with clairjob(data.root, 3, "--ram", "64M") as job:
-        register_on_all(job, 0, 2)
-        Readers(data, job, 2).start().finish()
+    ram = data.padded // 6  # the tiers keep half, the page caches what their readers had
+    with clairjob(data.root, 3, "--ram", ram) as job:
+        register_on_all(job, 0, 3)
+        Readers(data, job, 3).start().finish()
         text = job[0].control("peers")
         assert all(f" {rank} " in text for rank in range(3))
         for rank, node in enumerate(job):
             others = [p for p in peers(node) if p["rank"] != rank]
             assert [p["state"] for p in others] == ["alive"] * 2
             assert all(p["bytes_in"] > 0 and p["bytes_out"] > 0 for p in others)
-        home = {os.getxattr(node.path / data.names[0], "user.clairfs.home") for node in job}
-        assert len(home) == 1 and home.pop().startswith(b"node ")
+        homes = [{os.getxattr(node.path / name, "user.clairfs.home") for node in job} for name in data.names[:30]]
+        assert all(len(home) == 1 for home in homes) and any(home.pop().startswith(b"node ") for home in homes)
         assert "lower bound" in job[2].control("status")
+        told = job[2].stats()["job"]
+        assert data.size <= told["least_pfs_bytes"] <= told["total"]["pfs_bytes"]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

@@ -24,6 +24,8 @@ std::vector<Message> examples() {
   hello.ram_capacity = 1;
   hello.nvme_capacity = 2;
   hello.plans = 3;
+  hello.staging = 4;
+  hello.page_cache = 5;
   hello.counters = {1, 2, 3, 4, 5, 6, 7, 8};
   hello.host = "node017";
   return {hello,

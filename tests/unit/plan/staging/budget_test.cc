@@ -1,5 +1,6 @@
 #include "plan/staging/budget.h"
 
+#include "plan/staging/staging.h"
 #include "tests/support/catch.h"
 
 using namespace clairfs;
@@ -21,4 +22,11 @@ TEST_CASE("what others hold from better times they keep until it is read") {
   CHECK(reader_budget({800, 700, 2, 0}, false) == 100);
   CHECK(reader_budget({800, 300, 2, 0}, false) == 400);
   CHECK(reader_budget({800, 900, 2, 0}, false) == 0);
+}
+
+TEST_CASE("a plan that fits stays in a node's page cache, of another no more than was pushed ahead") {
+  CHECK(kept_between_epochs({10, 100}, 100) == 100);
+  CHECK(kept_between_epochs({10, 100}, 101) == 10);
+  CHECK(kept_between_epochs({100, 0}, 70) == 70);
+  CHECK(kept_between_epochs({0, 0}, 5) == 0);
 }
