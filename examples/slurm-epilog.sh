@@ -1,6 +1,7 @@
 #!/bin/bash
-# Epilog= of slurm.conf. Takes away dead clairfs mounts, those whose daemon was killed, of whatever job of this node, and
-# what slurm.sbatch may leave: its empty mount point, where it was cancelled. Mounts that live are left alone.
+# Epilog= of slurm.conf, and Prolog= as well: a job that ended with its node's power had no epilog. Takes away dead clairfs
+# mounts, those whose daemon was killed, of whatever job of this node, and what slurm.sbatch may leave: its empty mount
+# point, where it was cancelled. Mounts that live are left alone.
 mount=/tmp/$SLURM_JOB_USER-clairfs-$SLURM_JOB_ID
 
 # As the mount's user: nobody else is told that a mount is dead, and root would follow where its path is turned meanwhile.

@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import pytest
+import yaml
 from clairmount import REPO, clairfs, make_tree, wait_until
 from mounting import error_name
 
@@ -58,7 +59,6 @@ def test_the_dashboard_shows_what_there_is(series):
 
 
 def test_the_alert_rules_name_what_there_is(series):
-    yaml = pytest.importorskip("yaml")
     rules = [rule for group in yaml.safe_load((EXAMPLES / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
     assert_told([rule["expr"] for rule in rules], series)
     kinds = set(re.findall(r'"([a-z_]+)"', (REPO / "fs/control/troubles.cc").read_text()))

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="dp
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ["usr/bin/clairfs", "usr/sbin/mount.clairfs", "usr/sbin/mount.fuse.clairfs"]
 HELPER = "usr/libexec/clairfs/clairfs-hdf5-index"
-MANUALS = ["usr/share/man/man1/clairfs.1.gz", "usr/share/man/man8/mount.clairfs.8.gz"]
+MANUALS = ["usr/share/man/man1/clairfs.1.gz", "usr/share/man/man7/clairfs-troubleshooting.7.gz", "usr/share/man/man8/mount.clairfs.8.gz"]
 COMPLETIONS = {
     "bash": "usr/share/bash-completion/completions/clairfs",
     "zsh": "usr/share/zsh/vendor-completions/_clairfs",
@@ -25,7 +25,7 @@ COMPLETIONS = {
 PYTHON = "usr/lib/python3/dist-packages/clairfs.py"
 DOCUMENTS = [
     f"usr/share/doc/clairfs/{name}"
-    for name in ("README.md", "copyright", "changelog.Debian.gz", "examples/fstab", "examples/slurm.sbatch")
+    for name in ("README.md", "copyright", "changelog.gz", "changelog.Debian.gz", "examples/README.md", "examples/fstab", "examples/slurm.sbatch")
 ] + [f"usr/share/doc/clairfs/examples/systemd/{name}" for name in ("clairfs-imagenet.service", "mnt-imagenet.mount")]
 
 
@@ -127,6 +127,19 @@ def test_the_commit_is_that_of_the_work_tree_and_of_no_other(tmp_path):
     assert commit() == git("rev-parse", "--short=12", "HEAD") + "-dirty"
     (tree / "below").mkdir()
     assert commit(of=tree / "below") == ""  # a tarball in somebody's repository
+
+
+def test_the_module_file_names_folders_of_an_installation(root, tmp):
+    """Its commands, made to print what they would set, in the language that it is written in."""
+    words = ("module-whatis", "conflict", "prepend-path", "setenv")
+    script = "".join(f"proc {word} args {{ puts [concat {word} $args] }}\n" for word in words) + "source [lindex $argv 0]\n"
+    (tmp / "print.tcl").write_text(script)
+    module = root / "usr/share/doc/clairfs/examples/modulefile"
+    assert module.read_text().startswith("#%Module1.0\n")
+    said = [line.split() for line in run("tclsh", tmp / "print.tcl", module).splitlines()]
+    paths = {words[1]: words[2].removeprefix("/opt/clairfs") for words in said if words[0] == "prepend-path"}
+    for variable, file in (("PATH", "clairfs"), ("MANPATH", "man1/clairfs.1.gz"), ("PYTHONPATH", "clairfs.py")):
+        assert (root / "usr" / paths[variable].lstrip("/") / file).is_file(), variable
 
 
 def test_control(deb, root):

@@ -81,7 +81,7 @@ class Slurm:
         return [tuple(line.split()) for line in lines]
 
     def set_epilog(self, script):
-        """What the nodes run at the end of each job from now on; None: nothing."""
+        """What the nodes run at the beginning and the end of each job from now on; None: nothing."""
         new = self.shared / "epilog.new"
         new.write_text(f"#!/bin/sh\nexec {script}\n" if script else "#!/bin/sh\n")
         new.chmod(0o755)

@@ -53,6 +53,7 @@ SlurmdPidFile=$dir/run/slurmd.%n.pid
 SlurmdLogFile=$dir/log/slurmd.%n.log
 SlurmdSpoolDir=$dir/spool/%n
 StateSaveLocation=$dir/state
+Prolog=$dir/epilog
 Epilog=$dir/epilog
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none

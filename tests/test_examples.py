@@ -1,0 +1,129 @@
+"""What examples/ and the manuals tell people to type exists; the YAML files have what mounting needs."""
+
+import functools
+import pathlib
+import re
+import shlex
+import subprocess
+
+import pytest
+import yaml
+from clairmount import REPO, binary
+
+EXAMPLES = REPO / "examples"
+MANUALS = REPO / "mount-helper/man"
+TYPED = [path for path in EXAMPLES.rglob("*") if path.suffix in (".sh", ".sbatch", ".md", ".yaml", ".service")]
+
+
+@functools.cache
+def help_of(*command):
+    return subprocess.run([binary(), *command, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+COMMANDS = set(re.findall(r"^  ([a-z]+)", help_of().split("ommands:")[1].lower(), re.M)) | {"help", "version"}
+
+
+def text_of(path):
+    text = path.read_text()
+    if path.suffix == ".in":
+        text = re.sub(r"^\.(BR?|I|nf|fi|TP)\b ?", "", text, flags=re.M).replace("\\-", "-").replace('"', "")
+    if path.suffix == ".yaml":
+        text = re.sub(r'[\[\],"]', " ", text)
+    return re.sub(r"\\\n\s*", " ", text)
+
+
+def typed_in(path):
+    """(command, options) of each line that calls clairfs, up to where it ends or another command begins."""
+    for words in re.findall(r"\bclairfs +([a-z]+\b(?: [^\n#;&|`]*)?)", text_of(path)):
+        command, *rest = words.split()
+        if command in COMMANDS:
+            inner = [rest[0]] if command in ("plan", "cache") and rest and re.fullmatch("[a-z]+", rest[0]) else []
+            yield (command, *inner), re.findall(r"(?<!\S)(--[a-z][a-z-]*)", " ".join(rest))
+
+
+@pytest.mark.parametrize("path", [*TYPED, *MANUALS.iterdir()], ids=lambda path: path.name)
+def test_commands_have_the_options_that_are_typed(path):
+    for command, options in typed_in(path):
+        for option in options:
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", help_of(*command)), f"{command} {option}"
+
+
+def test_what_is_typed_is_found():
+    found = [(command, option) for path in TYPED for command, options in typed_in(path) for option in options]
+    assert (("mount",), "--job-secret") in found and (("mount",), "--allow-other") in found and len(found) > 15
+
+
+@pytest.mark.parametrize("path", [*EXAMPLES.glob("*.sh"), *EXAMPLES.glob("*.sbatch"), EXAMPLES / "monitoring/collect.sh"], ids=lambda path: path.name)
+def test_scripts_parse(path):
+    subprocess.run(["bash", "-n", path], check=True)
+
+
+def test_the_index_names_all_examples():
+    index = (EXAMPLES / "README.md").read_text()
+    named = re.findall(r"`([\w./-]+)`", index)
+    for path in EXAMPLES.iterdir():
+        assert path.name.startswith("quickstart_") or path.name == "README.md" or path.name in index, path
+    assert not [name for name in named if re.search(r"[./]", name) and not name.startswith("mount-helper/") and not (EXAMPLES / name).exists()]
+
+
+def pods_of(name):
+    """{kind: the pod's specification} of a YAML file; None for kinds without pods."""
+    objects = list(yaml.safe_load_all((EXAMPLES / name).read_text()))
+    for each in objects:
+        assert each["apiVersion"] and each["metadata"]["name"]
+    return {each["kind"]: each["spec"].get("template", {}).get("spec") for each in objects}
+
+
+def assert_a_pod(pod):
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    for container in pod["containers"]:
+        for mount in container.get("volumeMounts", []):
+            assert mount["name"] in volumes and mount["mountPath"].startswith("/")
+            if mount.get("mountPropagation") == "Bidirectional":  # else the API refuses the pod
+                assert container["securityContext"]["privileged"] is True
+        for script in container.get("args", []):
+            subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+            if "clairfs mount" in script:  # /dev/fuse and mount(2)
+                assert container["securityContext"]["privileged"] is True
+    return volumes
+
+
+def test_kubernetes_job_with_mounts_of_its_own():
+    pods = pods_of("kubernetes.yaml")
+    assert set(pods) == {"Service", "Job"}
+    assert_a_pod(pods["Job"])
+    assert pods["Job"]["subdomain"] == "train"  # the name of the Service, which names the pods
+
+
+def test_kubernetes_mount_of_a_node():
+    """What the one mounts below a folder of the host the other sees there, also if it comes later."""
+    pods = pods_of("kubernetes-daemonset.yaml")
+    assert set(pods) == {"DaemonSet", "Job"}
+    seen = {}
+    for kind, propagation in (("DaemonSet", "Bidirectional"), ("Job", "HostToContainer")):
+        volumes = assert_a_pod(pods[kind])
+        (container,) = pods[kind]["containers"]
+        (shared,) = [mount for mount in container["volumeMounts"] if mount.get("mountPropagation")]
+        assert shared["mountPropagation"] == propagation
+        seen[kind] = (volumes[shared["name"]]["hostPath"]["path"], shared["mountPath"])
+        words = shlex.split(" ".join(container.get("args", []) + container["command"]), comments=True)
+        assert any(word.startswith(shared["mountPath"] + "/") for word in words)  # below it, not on it
+    assert seen["DaemonSet"] == seen["Job"]
+    assert pods["DaemonSet"]["hostPID"] is True
+    source = pathlib.PurePath("/pfs/imagenet")
+    (pfs,) = [mount for mount in pods["DaemonSet"]["containers"][0]["volumeMounts"] if mount["mountPath"] == str(source)]
+    assert pfs["readOnly"] is True
+
+
+@pytest.mark.parametrize(
+    ("what", "source", "constant"),
+    [
+        ("Saved catalogs", "cache/catalog/image.h", "kVersion"),
+        ("Saved indexes of packed files", "plan/formats/index/saved_index.cc", "kIndexVersion"),
+        ("The index of a directory of --nvme", "cache/nvme/record.h", "kVersion"),
+        ("Messages between nodes", "net/transport/wire.h", "kVersion"),
+    ],
+)
+def test_versions_of_formats_are_those_of_the_sources(what, source, constant):
+    (version,) = re.findall(rf"{constant} = (\d+);", (REPO / source).read_text())
+    assert f"{what}\nversion {version}\n" in text_of(MANUALS / "clairfs-troubleshooting.7.in")
