@@ -2,17 +2,22 @@
 // number.
 //
 // It begins small and doubles while that pays, as slow start of TCP does (RFC 5681, section 3.1), but by
-// throughput: nothing is lost here. Then hill climbing on throughput: over a window of completions the bytes
-// per second are measured; then the limit takes a step in the direction that last helped, or turns round.
-// More readers than a filesystem likes make it slower, fewer leave bandwidth unused; around the best value
-// the limit keeps moving by one step, which costs little and follows changes (other jobs come and go).
+// throughput: nothing is lost here. Then hill climbing on throughput: the limit takes a step in the direction
+// that last helped, or turns round where it lost. More readers than a filesystem likes make it slower, fewer
+// leave bandwidth unused; around the best value the limit keeps moving by one step, which costs little and
+// follows changes (other jobs come and go).
+//
+// Throughput is not counted over time but follows from how long operations take (Little's law: k at once, each
+// of which takes t, are k/t a second), with the lower quartile for t. A training job wants all processors: then
+// some operations seem slow because nobody was there to see their end, and by a mean of those the limit of a
+// source that answers after 10 ms stayed below 10 where 64 would have been served at once.
 //
 // Why small: a filesystem that is busy serves in the order of arrival. What the nodes of a job ask for beyond
 // what keeps it busy only makes a queue, in which that which is needed first stands behind that which is not.
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
+#include <vector>
 
 #include "cache/base/clock.h"
 
@@ -27,23 +32,23 @@ class ConcurrencyLimit {
 
   unsigned value() const { return limit_; }
 
-  /// An operation of `bytes` has ended. `saturated`: others were waiting for a place, without which
-  /// throughput says nothing about the limit.
-  void completed(uint64_t bytes, bool saturated, TimePoint now);
+  /// An operation has ended after `took`. `saturated`: others were waiting for a place, without which as many
+  /// as the limit allows need not have been under way.
+  void completed(Duration took, bool saturated);
 
  private:
   void adapt(double rate);
+  void set(unsigned limit);
 
   const unsigned least_;
   const unsigned most_;
   unsigned limit_;
   bool starting_ = true;
+  unsigned in_vain_ = 0;  // windows since the last doubling that did not show that it paid
   int direction_ = 1;
-  double last_rate_ = 0;  // bytes per second of the window before
-  uint64_t window_bytes_ = 0;
-  unsigned window_count_ = 0;
-  bool window_saturated_ = true;
-  TimePoint window_start_{};
+  double last_rate_ = 0;        // operations per second of the window before
+  unsigned begun_before_ = 0;   // operations under way since before the limit's last change
+  std::vector<Duration> took_;  // of the window so far
 };
 
 }  // namespace clairfs
