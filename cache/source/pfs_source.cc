@@ -58,7 +58,7 @@ PfsSource::~PfsSource() {
 
 void PfsSource::start(FetchRequest request) {
   const bool whole = request.length >= catalog_.stamp(request.file).size;
-  const bool alone = whole || request.length == 0;
+  const bool alone = whole || request.length == 0 || !options_.merge;
   std::optional<FetchRequest> refused;  // answered without the lock
   {
     MutexLock lock(mutex_);

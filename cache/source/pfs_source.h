@@ -45,6 +45,8 @@ struct PfsOptions {
   /// After which an operation counts as hanging, beside the time that its bytes take at 1 MB/s: healthy
   /// servers answer within milliseconds, and busy ones within a second or two.
   Duration stuck = std::chrono::seconds(5);
+  /// Whether neighbouring fetches are read together. Only benchmarks do without.
+  bool merge = true;
 };
 
 /// Thread-safe. References given to the constructor outlive it.

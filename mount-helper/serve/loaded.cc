@@ -8,6 +8,7 @@
 
 #include "cache/base/plural.h"
 #include "cache/base/units.h"
+#include "mount-helper/serve/bench_switches.h"
 
 namespace clairfs {
 namespace {
@@ -80,6 +81,7 @@ Result<std::unique_ptr<Dataset>> open_dataset(MountBase& base, JobNode* node) {
 PfsOptions pfs_options(const MountOptions& options) {
   PfsOptions pfs;
   pfs.most_concurrency = options.pfs_concurrency;
+  pfs.merge = at_work("merge");
   return pfs;
 }
 

@@ -15,6 +15,7 @@
 #include "mount-helper/log/logging.h"
 #include "mount-helper/options/option_table.h"
 #include "mount-helper/options/version.h"
+#include "mount-helper/serve/bench_switches.h"
 #include "net/mpi/job_environment.h"
 #include "plan/formats/source_reads.h"
 
@@ -82,7 +83,7 @@ MountInfo describe(const MountBase& base, const Dataset& dataset, const std::str
 Planning::Planning(MountBase& base, Loaded& loaded)
     : pusher(loaded.dataset().catalog, base.options.mountpoint, base.metrics),
       staging(loaded.cache(), loaded.dataset().policy, loaded.dataset().catalog, pusher, base.metrics,
-              StagingOptions{base.options.staging, base.options.page_cache}),
+              StagingOptions{base.options.staging, base.options.page_cache, at_work("order")}),
       staging_thread("staging", staging.alarm(), base.clock,
                      [this](TimePoint now) { return staging.step(now); }),
       indexes(base.options.catalog_dir + "/index", base.log),

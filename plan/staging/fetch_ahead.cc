@@ -197,7 +197,7 @@ std::optional<uint32_t> Staging::next_to_fill(Lane& lane) {
   const uint64_t end = lane.horizon.end();
   lane.filled = std::max(lane.filled, lane.fetched);
   if (lane.filled >= end) return std::nullopt;
-  if (!lane.plan->of_records) return lane.horizon.sample_at(lane.filled);
+  if (!lane.plan->fills_in_file_order) return lane.horizon.sample_at(lane.filled);
   if (lane.records_filled == 0) lane.fills_until = end;
   if (lane.records_filled < lane.reader->index().size()) return lane.records_filled;
   lane.records_filled = 0;
@@ -212,8 +212,9 @@ bool Staging::fill_tiers(Lane& lane) {
   for (auto next = next_to_fill(lane); next; next = next_to_fill(lane), ++n) {
     if (n == kFillsPerStep) return true;
     const uint32_t sample = *next;
-    uint64_t& done = lane.plan->of_records ? lane.records_filled : lane.filled;
-    if (lane.plan->of_records && !lane.horizon.uses_within(sample, lane.fetched, lane.horizon.end())) {
+    uint64_t& done = lane.plan->fills_in_file_order ? lane.records_filled : lane.filled;
+    if (lane.plan->fills_in_file_order &&
+        !lane.horizon.uses_within(sample, lane.fetched, lane.horizon.end())) {
       ++done;
       continue;
     }
@@ -237,12 +238,13 @@ bool Staging::fill_tiers(Lane& lane) {
       const uint64_t bytes = round_to_pages(length);
       shared_->fill_bytes.fetch_add(bytes);
       lane.fill_bytes->fetch_add(bytes);
-      cache_.acquire(chunk, {Urgency::Kind::fill, lane.plan->of_records ? sample : lane.filled - lane.front},
-                     [shared = shared_, filling = lane.fill_bytes, bytes](const Result<AcquiredChunk>&) {
-                       filling->fetch_sub(bytes);
-                       shared->fill_bytes.fetch_sub(bytes);
-                       shared->alarm.ring();
-                     });
+      cache_.acquire(
+          chunk, {Urgency::Kind::fill, lane.plan->fills_in_file_order ? sample : lane.filled - lane.front},
+          [shared = shared_, filling = lane.fill_bytes, bytes](const Result<AcquiredChunk>&) {
+            filling->fetch_sub(bytes);
+            shared->fill_bytes.fetch_sub(bytes);
+            shared->alarm.ring();
+          });
     });
     if (!room) {
       if (behind) look_again_ = kCatchUpPeriod;

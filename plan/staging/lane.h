@@ -90,6 +90,7 @@ struct Staging::PlanLanes {
   bool keeps_all = false;                    // it fits the budget, beside those of other such plans
   bool goes_on_unknown = false;              // more may follow its end: that of one epoch of a found plan
   bool of_records = false;                   // its samples lie in larger files
+  bool fills_in_file_order = false;          // tiers, with its records
   bool admitted = false;             // those that were there first have made room for it; only if keeps_all
   std::optional<PageLedger> ledger;  // set when it was added
   std::deque<std::shared_ptr<Unit>> common;  // what every reader needs and has not been pushed yet

@@ -76,6 +76,8 @@ struct StagingOptions {
   uint64_t budget = 0;
   /// Bytes of page cache beside it, for plans all of whose samples stay there once they were pushed.
   uint64_t keep = 0;
+  /// Whether tiers are filled with records in the order of their file. Only benchmarks do without.
+  bool fill_in_file_order = true;
 };
 
 /// What a node's page cache has at most of a plan's dataset when its next epoch begins.

@@ -157,6 +157,7 @@ struct StagingOver {
   uint32_t chunk_size = 4 << 20;
   bool immediate = true;  ///< settle() completes fetches, else the test does
   uint64_t keep = 0;      ///< page cache for plans that stay
+  bool fill_in_file_order = true;
 };
 
 struct StagingFixture {
@@ -170,7 +171,8 @@ struct StagingFixture {
     if (over.nvme > 0) stores.push_back(&store);
     cache =
         std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, over.ram));
-    staging.emplace(*cache, policy, *catalog, pages, metrics, StagingOptions{over.budget, over.keep});
+    staging.emplace(*cache, policy, *catalog, pages, metrics,
+                    StagingOptions{over.budget, over.keep, over.fill_in_file_order});
     run = add_plan(plan);
   }
   StagingFixture(uint32_t files, uint64_t size, const std::string& plan, uint64_t budget, uint64_t ram,

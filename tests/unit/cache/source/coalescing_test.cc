@@ -38,15 +38,15 @@ class HeldReads final : public IoBackend {
 
 /// A file of many chunks and a source that is busy with as many others as it takes at once.
 struct MergeFixture {
-  MergeFixture() {
+  explicit MergeFixture(const PfsOptions& pfs = {}) {
     tree.write("records", 200 * kMergedChunk);
     for (size_t i = 0; i < kAtOnce; ++i) tree.write("busy" + std::to_string(i), 100);
     ScanOptions options;
     options.chunk_size = kMergedChunk;
     catalog = *scan_catalog(tree.path(), options, log.logger());
     records = *catalog->find("records");
-    source = std::make_unique<PfsSource>(*catalog, Fd(), io, PfsOptions{}, clock, metrics, log.logger(),
-                                         [](FileId) {});
+    source =
+        std::make_unique<PfsSource>(*catalog, Fd(), io, pfs, clock, metrics, log.logger(), [](FileId) {});
     for (size_t i = 0; i < kAtOnce; ++i) fetch(*catalog->find("busy" + std::to_string(i)), 0, 100);
     REQUIRE(io.reads.size() == kAtOnce);
   }
@@ -123,6 +123,16 @@ TEST_CASE("neighbouring fetches that wait are one operation, into the memory of 
   CHECK(f.results[lone] == 0);
   CHECK(f.metrics.pfs_bytes.value() == kAtOnce * 100 + 4 * kMergedChunk);
   CHECK(f.metrics.pfs_in_flight.value() == 0);
+}
+
+TEST_CASE("a source that does not merge reads each fetch by itself") {
+  PfsOptions pfs;
+  pfs.merge = false;
+  MergeFixture f(pfs);
+  for (const uint64_t chunk : {3, 4, 5}) f.fetch_chunk(chunk);
+  f.end_busy();
+  CHECK(f.io.reads.size() == 3);
+  while (!f.io.reads.empty()) f.end(0);
 }
 
 TEST_CASE("what is asked of a source that is not busy is read at once") {
