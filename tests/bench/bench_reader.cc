@@ -11,6 +11,10 @@
 //   bench_reader streams ROOT LIST... [--compute-rate B] [--sum] [--begin S]
 //       the files of each LIST one after the other, from front to back, 10,240 bytes a read as tarfile does.
 //       After every MiB it sleeps as long as its bytes take at B bytes/s; waits are those of a MiB each.
+//   bench_reader records FILE HOW LIST... [--ahead N] [as files]
+//       the records of one file, "OFFSET LENGTH" a line of each LIST: HOW is pread, mmap, or random (a
+//       mapping with MADV_RANDOM), which are copied. With --ahead the kernel is advised of the records up to
+//       N ahead (WILLNEED).
 //   bench_reader seq FILE... [--begin S]             sequential, 1 MiB reads
 //   bench_reader mmap FILE PAGES SEED [--begin S]    touches random pages of a mapping
 //   bench_reader stat ROOT LIST [--begin S]          stat() of each file
@@ -20,7 +24,8 @@
 //
 // Prints one line of JSON for each epoch or file: begin (CLOCK_MONOTONIC), seconds, files, bytes,
 // compute_seconds, sum (if asked for: the same for the same bytes, whatever the order of the files), waits
-// and computes (seconds of each batch).
+// and computes (seconds of each batch), and of records the process's major faults and voluntary context
+// switches.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -31,6 +36,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <mutex>
 #include <random>
@@ -40,6 +46,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,8 +60,15 @@ constexpr size_t kTarBlock = 10'240;
 constexpr uint64_t kPrefetchFactor = 2;                // DataLoader's default
 constexpr std::chrono::microseconds kBarrierPoll(50);  // little beside a batch, which takes milliseconds
 
+struct Totals;
+/// Reads sample i of a list.
+using ReadSample =
+    std::function<void(const Names& names, size_t i, std::vector<char>& buffer, bool sum, Totals& totals)>;
+
 struct Options {
+  ReadSample read;
   size_t batch = 0;
+  size_t ahead = 0;
   size_t workers = 0;
   std::chrono::microseconds compute{0};
   uint64_t compute_rate = 0;  // bytes/s
@@ -71,6 +85,8 @@ struct Totals {
   uint64_t sum = 0;
   double seconds = 0;
   double compute_seconds = 0;
+  uint64_t faults = 0;
+  uint64_t switches = 0;
   std::vector<double> waits;
   std::vector<double> computes;
 };
@@ -119,7 +135,7 @@ void read_file(const std::string& path, std::vector<char>& buffer, bool sum, Tot
 void read_batch(const Names& names, size_t index, const Options& options, std::vector<char>& buffer,
                 Totals& totals) {
   const size_t end = std::min(names.size(), (index + 1) * options.batch);
-  for (size_t i = index * options.batch; i < end; ++i) read_file(names[i], buffer, options.sum, totals);
+  for (size_t i = index * options.batch; i < end; ++i) options.read(names, i, buffer, options.sum, totals);
 }
 
 // The workers of one epoch.
@@ -340,10 +356,12 @@ std::string list(const std::vector<double>& values) {
 void print(const Totals& totals) {
   std::printf(
       R"({"begin": %.6f, "seconds": %.6f, "files": %llu, "bytes": %llu, "compute_seconds": %.6f, "sum": "%llx", )"
-      "\"waits\": %s, \"computes\": %s}\n",
+      "\"faults\": %llu, \"switches\": %llu, \"waits\": %s, \"computes\": %s}\n",
       totals.begin, totals.seconds, static_cast<unsigned long long>(totals.files),
       static_cast<unsigned long long>(totals.bytes), totals.compute_seconds,
-      static_cast<unsigned long long>(totals.sum), list(totals.waits).c_str(), list(totals.computes).c_str());
+      static_cast<unsigned long long>(totals.sum), static_cast<unsigned long long>(totals.faults),
+      static_cast<unsigned long long>(totals.switches), list(totals.waits).c_str(),
+      list(totals.computes).c_str());
   std::fflush(stdout);
 }
 
@@ -355,7 +373,10 @@ Names names_of(const std::string& root, const std::string& list) {
   return names;
 }
 
-int read_files(const Names& arguments, const Options& options) {
+int read_files(const Names& arguments, Options options) {
+  options.read = [](const Names& names, size_t i, std::vector<char>& buffer, bool sum, Totals& totals) {
+    read_file(names[i], buffer, sum, totals);
+  };
   std::vector<Names> epochs;
   for (size_t i = 1; i < arguments.size(); ++i) epochs.push_back(names_of(arguments[0], arguments[i]));
   std::vector<char> buffer(kBlock);
@@ -365,6 +386,89 @@ int read_files(const Names& arguments, const Options& options) {
     Options epoch = options;
     if (epoch.batch == 0) epoch.batch = std::max<size_t>(names.size(), 1);
     print(read_epoch(names, epoch, barrier, buffer));
+  }
+  return EXIT_SUCCESS;
+}
+
+/// Of one file, read in one of several ways.
+class Records {
+ public:
+  Records(const std::string& path, std::string how, size_t ahead)
+      : path_(path), how_(std::move(how)), ahead_(ahead), fd_(open_file(path)) {
+    struct stat st {};
+    if (::fstat(fd_, &st) != 0) fail(path);
+    if (how_ == "pread") return;
+    const auto size = static_cast<size_t>(st.st_size);
+    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd_, 0);  // until the program ends
+    if (memory == MAP_FAILED) fail(path);
+    if (how_ == "random") ::madvise(memory, size, MADV_RANDOM);
+    mapped_ = static_cast<const char*>(memory);
+  }
+
+  void read(const Names& lines, size_t i, std::vector<char>& buffer, bool sum, Totals& totals) const {
+    if (ahead_ > 0) advise(lines, i);
+    const auto [offset, length] = range_of(lines[i]);
+    buffer.resize(std::max(buffer.size(), length));
+    if (mapped_ != nullptr) {
+      std::memcpy(buffer.data(), mapped_ + offset, length);
+    } else if (::pread(fd_, buffer.data(), length, static_cast<off_t>(offset)) !=
+               static_cast<ssize_t>(length)) {
+      fail(path_);
+    }
+    if (sum) totals.sum += sum_of(buffer.data(), length, offset);
+    totals.bytes += length;
+    ++totals.files;
+  }
+
+ private:
+  static std::pair<size_t, size_t> range_of(const std::string& line) {
+    char* rest = nullptr;
+    const size_t offset = std::strtoull(line.c_str(), &rest, 10);
+    return {offset, std::strtoull(rest, nullptr, 10)};
+  }
+  // At the first the whole window, then what comes into it.
+  void advise(const Names& lines, size_t i) const {
+    for (size_t next = i == 0 ? 0 : i + ahead_; next <= i + ahead_ && next < lines.size(); ++next) {
+      const auto [offset, length] = range_of(lines[next]);
+      ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_WILLNEED);
+    }
+  }
+
+  const std::string path_;
+  const std::string how_;
+  const size_t ahead_;
+  const int fd_;
+  const char* mapped_ = nullptr;
+};
+
+Names lines_of(const std::string& list) {
+  std::ifstream in(list);
+  if (!in) fail(list);
+  Names lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+int read_records(const Names& arguments, Options options) {
+  const Records records(arguments[0], arguments[1], options.ahead);
+  options.read = [&records](const Names& lines, size_t i, std::vector<char>& buffer, bool sum,
+                            Totals& totals) { records.read(lines, i, buffer, sum, totals); };
+  std::vector<Names> epochs;
+  for (size_t i = 2; i < arguments.size(); ++i) epochs.push_back(lines_of(arguments[i]));
+  std::vector<char> buffer(kBlock);
+  const Barrier barrier(options);
+  std::this_thread::sleep_until(options.begin);
+  for (const Names& lines : epochs) {
+    Options epoch = options;
+    if (epoch.batch == 0) epoch.batch = std::max<size_t>(lines.size(), 1);
+    rusage before{};
+    rusage after{};
+    ::getrusage(RUSAGE_SELF, &before);
+    Totals totals = read_epoch(lines, epoch, barrier, buffer);
+    ::getrusage(RUSAGE_SELF, &after);
+    totals.faults = static_cast<uint64_t>(after.ru_majflt - before.ru_majflt);
+    totals.switches = static_cast<uint64_t>(after.ru_nvcsw - before.ru_nvcsw);
+    print(totals);
   }
   return EXIT_SUCCESS;
 }
@@ -380,6 +484,7 @@ int usage() {
   std::cerr << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U | --compute-rate B] "
                "[--workers W]\n"
                "                    [--barrier FILE --readers N] [--sum] [--begin S]\n"
+               "       bench_reader records FILE pread|mmap|random LIST... [--ahead N] [as files]\n"
                "       bench_reader streams ROOT LIST... [--compute-rate B] [--sum] [--begin S]\n"
                "       bench_reader seq FILE... [--begin S] | mmap FILE PAGES SEED [--begin S]\n"
                "       bench_reader stat ROOT LIST [--begin S] | drop ROOT LIST\n";
@@ -398,6 +503,8 @@ int main(int argc, char** argv) {
     };
     if (word == "--batch") {
       options.batch = number();
+    } else if (word == "--ahead") {
+      options.ahead = number();
     } else if (word == "--workers") {
       options.workers = number();
     } else if (word == "--compute-us") {
@@ -422,6 +529,7 @@ int main(int argc, char** argv) {
   const std::string mode = words[0];
   words.erase(words.begin());
   if (mode == "files" && words.size() > 1) return read_files(words, options);
+  if (mode == "records" && words.size() > 2) return read_records(words, options);
   if (mode == "streams" && words.size() > 1) return read_epochs_of_streams(words, options);
   if (mode == "seq") {
     for (const std::string& file : words) print(read_sequentially(file, options));

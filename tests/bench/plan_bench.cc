@@ -2,12 +2,14 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
 #include "cache/catalog/builder.h"
 #include "plan/formats/dataset.h"
+#include "plan/formats/index/index_store.h"
 #include "plan/run/plan_run.h"
 #include "plan/sequence/access_sequence.h"
 #include "plan/sequence/epoch_uses.h"
@@ -15,6 +17,8 @@
 #include "plan/sequence/sequence_positions.h"
 #include "plan/tracking/rank_trackers.h"
 #include "plan/tracking/tracker.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/temp_tree.h"
 
 using namespace clairfs;
 
@@ -83,6 +87,44 @@ void number_samples(benchmark::State& state, const std::string& plan) {
 }
 BENCHMARK_CAPTURE(number_samples, imagefolder, "seed=1 format=imagefolder")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(number_samples, files, "seed=1 format=files")->Unit(benchmark::kMillisecond);
+
+// The saved index of an LMDB: records of 110 KB, and the leaves that every reader needs.
+void reload_index(benchmark::State& state) {
+  constexpr uint64_t kRecord = 28 << 12, kLeafRecords = 74;
+  CatalogBuilder builder("/data", 4U << 20, 2);
+  SourceAttributes folder;
+  folder.mode = S_IFDIR | 0755;
+  SourceAttributes database;
+  database.mode = S_IFREG | 0644;
+  database.size = kImageNet * (kRecord + 4096 / kLeafRecords + 1);
+  builder.add(FileId(0), "", folder);
+  builder.add(FileId(0), "train.lmdb", database);
+  const std::shared_ptr<const Catalog> catalog = builder.finish(0, 0).value();
+  const IndexKey key{"lmdb", "keys=cursor", {FileId(1)}};
+  CapturedLog log;
+  const TempTree saved;
+  const auto make = [&]() -> Result<IndexStore::Table> {
+    RecordTableBuilder table(catalog, "lmdb");
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < kImageNet; ++i, at += kRecord) {
+      if (i % kLeafRecords == 0) (void)table.share({FileId(1), std::exchange(at, at + 4096), 4096});
+      (void)table.add_sample(ByteRange{FileId(1), at + 16, 110'000});
+    }
+    return table.finish();
+  };
+  bool made = IndexStore(saved.path(), log.logger()).get(key, catalog, nullptr, make).ok();
+  for (auto _ : state) {
+    IndexStore store(saved.path(), log.logger());
+    made = made && store
+                       .get(key, catalog, nullptr,
+                            [] {
+                              return Result<IndexStore::Table>(Error{EIO, "not reloaded"});
+                            })
+                       .ok();
+  }
+  if (!made) state.SkipWithError("the index was not reloaded");
+}
+BENCHMARK(reload_index)->Unit(benchmark::kMillisecond);
 
 void uses_of_chunks(benchmark::State& state, bool derived) {
   DatasetSource source;

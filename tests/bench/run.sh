@@ -5,8 +5,8 @@
 #
 #   tests/bench/run.sh [--quick | --full] [--rounds N] [--only SECTION]... [--out DIR] [--before REPORT_JSON]
 #
-#   --full        5 rounds: about 110 minutes on two cores (the default)
-#   --quick       smaller datasets and 2 or 3 rounds: 15 to 20 minutes
+#   --full        5 rounds: about 140 minutes on two cores (the default)
+#   --quick       smaller datasets and 2 or 3 rounds: 17 to 22 minutes
 #   --rounds N    measure everything N times
 #   --only a      this section only (a to e, see README.md); may be given several times. The report has the sections
 #                 that DIR holds already, too
@@ -46,6 +46,7 @@ parts=(
   "b1-epochs    epochs.py"
   "b2-bytes     plan.py --only bytes"
   "b3-streams   streams.py"
+  "b4-packed    packed.py"
   "c1-peers     peers.py"
   "c2-model     model.py"
   "d1-torch     torch_epochs.py"

@@ -100,8 +100,9 @@ const Filesystem::Handle& Filesystem::handle_of(const fuse_file_info* fi) {
   return handles_.at(fi->fh);
 }
 
-void Filesystem::serve(fuse_req_t req, Op op, const std::string& path, uint64_t bytes, Work work) {
-  const Admission admission = server_.admit(op, path, bytes);
+void Filesystem::serve(fuse_req_t req, Op op, const std::string& path, uint64_t bytes, Work work,
+                       uint64_t offset) {
+  const Admission admission = server_.admit(op, path, bytes, offset);
   const auto tag = admission.hung ? reinterpret_cast<uintptr_t>(req) : 0;
   TimePoint due = admission.due;
   if (tag != 0) {
@@ -223,7 +224,7 @@ void Filesystem::read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
   const bool known = ::fstat(fd, &st) == 0;
   const off_t left = known ? std::max<off_t>(0, st.st_size - offset) : 0;
   const size_t bytes = std::min(size, static_cast<size_t>(left));
-  serve(req, Op::kRead, path_of(ino), bytes, [req, fd, size, offset] {
+  const auto answer = [req, fd, size, offset] {
     std::vector<char> buffer(size);
     const ssize_t got = ::pread(fd, buffer.data(), size, offset);
     if (got < 0) {
@@ -231,7 +232,8 @@ void Filesystem::read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
       return;
     }
     fuse_reply_buf(req, buffer.data(), static_cast<size_t>(got));
-  });
+  };
+  serve(req, Op::kRead, path_of(ino), bytes, answer, static_cast<uint64_t>(offset));
 }
 
 void Filesystem::write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size) {

@@ -71,7 +71,7 @@ class Filesystem {
   void statfs(fuse_req_t req);
 
   /// Does `work`, which replies, when the server has the request answered; or replies with the fault.
-  void serve(fuse_req_t req, Op op, const std::string& path, uint64_t bytes, Work work);
+  void serve(fuse_req_t req, Op op, const std::string& path, uint64_t bytes, Work work, uint64_t offset = 0);
   void reply_attr(fuse_req_t req, const struct stat& st) const;
   void reply_entry(fuse_req_t req, fuse_ino_t ino, const struct stat& st) const;
   void reply_open(fuse_req_t req, fuse_file_info fi, Handle handle) EXCLUDES(mutex_);

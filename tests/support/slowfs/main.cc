@@ -103,6 +103,7 @@ int parse_and_run(int argc, char** argv) {
   std::optional<uint64_t> open_latency;
   std::optional<uint64_t> read_latency;
   std::optional<uint64_t> meta_latency;
+  uint64_t seek = 0;
   std::string bandwidth = "0";
   std::string subtype = "clairfs-slowfs";
   bool allow_other = false;
@@ -113,6 +114,9 @@ int parse_and_run(int argc, char** argv) {
   app.add_option("--read-latency", read_latency, "microseconds for read");
   app.add_option("--meta-latency", meta_latency,
                  "microseconds for lookup, getattr, readdir, readlink, statfs");
+  app.add_option("--seek", seek,
+                 "microseconds that a read which does not begin where the last one of its file ended keeps "
+                 "all others waiting");
   app.add_option("--bandwidth", bandwidth, "bytes/s shared by all reads (200M), 0: unlimited");
   app.add_option("--max-parallel", options.server.max_parallel, "requests in service at once, 0: unlimited");
   app.add_option("--attr-timeout", options.attr_timeout,
@@ -128,6 +132,7 @@ int parse_and_run(int argc, char** argv) {
   options.server.open_latency = microseconds(open_latency.value_or(latency));
   options.server.read_latency = microseconds(read_latency.value_or(latency));
   options.server.meta_latency = microseconds(meta_latency.value_or(latency));
+  options.server.seek = microseconds(seek);
   const auto bytes = parse_size(bandwidth);
   if (!bytes) throw std::runtime_error("--bandwidth: " + bytes.error().message);
   options.server.bandwidth = *bytes;

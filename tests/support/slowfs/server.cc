@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <iterator>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -41,7 +42,13 @@ Duration Server::latency_of(Op op) const {
   return options_.meta_latency;
 }
 
-Admission Server::admit(Op op, const std::string& path, uint64_t bytes) {
+/// Whether a read goes on elsewhere than where the one before it ended.
+bool Server::seeks(const std::string& path, uint64_t bytes, uint64_t offset) {
+  const auto [end, first] = ends_.try_emplace(path, offset + bytes);
+  return first || std::exchange(end->second, offset + bytes) != offset;
+}
+
+Admission Server::admit(Op op, const std::string& path, uint64_t bytes, uint64_t offset) {
   MutexLock lock(mutex_);
   const Verdict verdict = faults_.judge(op, path);
   const bool hung = verdict.hang > Duration::zero();
@@ -51,8 +58,11 @@ Admission Server::admit(Op op, const std::string& path, uint64_t bytes) {
   counters_.eio += verdict.eio ? 1 : 0;
   counters_.hung += hung ? 1 : 0;
   counters_.pending_max = std::max(counters_.pending_max, ++pending_);
+  const bool seek = op == Op::kRead && bytes > 0 && seeks(path, bytes, offset);
+  counters_.seeks += seek ? 1 : 0;
   const TimePoint now = SteadyClock().now();
-  const TimePoint due = model_.admit(now, latency_of(op), verdict.eio ? 0 : bytes);
+  const TimePoint due =
+      model_.admit(now, latency_of(op), verdict.eio ? 0 : bytes, seek ? options_.seek : Duration::zero());
   if (trace_.is_open()) {
     trace_ << microseconds_of(now) << ' ' << microseconds_of(due) << ' ' << op_names[static_cast<size_t>(op)]
            << ' ' << bytes << ' ' << path << std::endl;
@@ -111,6 +121,7 @@ std::string Server::counters() {
   const bool opened = most != counters_.opens.end();
   const nlohmann::ordered_json all = {{"ops", ops},
                                       {"bytes", counters_.bytes},
+                                      {"seeks", counters_.seeks},
                                       {"opens_per_file_max", opened ? most->second : 0},
                                       {"most_opened", opened ? most->first : ""},
                                       {"eio", counters_.eio},

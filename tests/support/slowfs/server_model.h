@@ -11,7 +11,8 @@
 namespace clairfs::slowfs {
 
 /// A server in virtual time: each request is told on arrival when it will be answered. Requests wait for one
-/// of `max_parallel` places (in order of arrival), then for their turn on the wire, then for their latency.
+/// of `max_parallel` places (in order of arrival), then for their turn on the wire (which one that seeks
+/// keeps for itself meanwhile), then for their latency.
 /// Not thread-safe.
 class ServerModel {
  public:
@@ -19,9 +20,9 @@ class ServerModel {
   /// 0: unlimited.
   ServerModel(uint64_t bandwidth, size_t max_parallel);
 
-  /// When a request that arrives at `now`, has `latency` of its own and moves `bytes` over the wire is
-  /// answered. REQUIRES: `now` does not decrease from call to call.
-  TimePoint admit(TimePoint now, Duration latency, uint64_t bytes);
+  /// When a request that arrives at `now`, has `latency` of its own and moves `bytes` over the wire, for
+  /// which the disk seeks for `seek` first, is answered. REQUIRES: `now` does not decrease from call to call.
+  TimePoint admit(TimePoint now, Duration latency, uint64_t bytes, Duration seek = {});
 
   /// For requests admitted from now on.
   void set_bandwidth(uint64_t bandwidth) { bandwidth_ = bandwidth; }

@@ -20,6 +20,15 @@ TEST_CASE("bandwidth is shared, latency comes on top once") {
   CHECK(model.admit(start, milliseconds(5), 0) == start + milliseconds(5));
 }
 
+TEST_CASE("nothing is transferred during a seek, with or without a bandwidth") {
+  ServerModel model(1000, 0);
+  CHECK(model.admit(start, milliseconds(5), 100, milliseconds(10)) == start + milliseconds(115));
+  CHECK(model.admit(start, milliseconds(5), 100) == start + milliseconds(215));
+  ServerModel unlimited(0, 0);
+  CHECK(unlimited.admit(start, {}, 100, milliseconds(10)) == start + milliseconds(10));
+  CHECK(unlimited.admit(start, {}, 100, milliseconds(10)) == start + milliseconds(20));
+}
+
 TEST_CASE("an idle wire saves nothing up") {
   ServerModel model(1000, 0);
   model.admit(start, {}, 100);

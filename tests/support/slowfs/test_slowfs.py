@@ -85,6 +85,18 @@ def test_counts(source):
         assert fs.counters()["bytes"] == 0 and fs.counters()["opens_per_file_max"] == 0
 
 
+def test_reads_that_do_not_go_on_are_seeks(source):
+    with slowfs(source, "--seek", "20000") as fs:
+        fs.command("reset")
+        fd = os.open(fs.path / "b/c/3", os.O_RDONLY)
+        begin = time.monotonic()
+        for offset in (0, 4096, 8192, 100_000, 0, 4096):
+            assert len(os.pread(fd, 4096, offset)) == 4096
+        os.close(fd)
+        assert fs.counters()["seeks"] == 3  # the first, and twice elsewhere
+        assert time.monotonic() - begin >= 3 * 0.02
+
+
 def test_cached_reads_arrive_once(source):
     with slowfs(source, "--cached") as fs:
         read(fs, "a/2"), read(fs, "a/2")

@@ -1,0 +1,451 @@
+#!/usr/bin/python3
+"""Records packed into a few files: first touch of what was pushed, epochs from an emulated PFS, and LMDBIO's ladder.
+
+    tests/bench/packed.py [--quick] [--rounds N] [--only touch|epochs|ladder]... [--json FILE]
+
+touch: records of an LMDB, a raw file and an HDF5 file that a plan has pushed, read for the first time in shuffled order,
+beside the source's warm page cache and the RAM tier without a plan.
+epochs: a raw file from a PFS that is just fast enough, beside what else one can do without another file format.
+ladder: 1 to 8 processes read an LMDB in its order, as Caffe and LMDBIO do, from a PFS that has to seek; of what stands for
+each of LMDBIO's six optimisations, one at a time is switched off.
+Figures are medians over the rounds; all bytes are compared with the source by a checksum.
+"""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import time
+import zlib
+
+import benchlib
+import clairmount
+from benchlib import MIB, Findings, Table, progress, write_list
+
+lmdb = h5py = None
+with contextlib.suppress(ImportError):
+    import lmdb
+    import numpy
+with contextlib.suppress(ImportError):
+    import h5py
+    import numpy
+
+RECORD = 110_000
+SEED = 7
+BANDWIDTH = 100_000_000
+LATENCY = 1000  # microseconds
+SEEK = 5000  # of a disk that has to go elsewhere
+PROCESSES = (1, 2, 4, 8)
+BLOCK = 4  # records that a process reads at a time in the ladder
+READY_SECONDS = 1.0  # eight interpreters have started then
+TIERS = {"2 S": 2, "1 S": 1.02, "0.5 S": 0.5}  # a little more than S: tiers keep whole chunks
+
+
+class Packed:
+    """`count` records, in files that all hold the same."""
+
+    def __init__(self, source, count, record=RECORD, kinds=("raw", "lmdb", "hdf5")):
+        self.source, self.count, self.record = source, count, record
+        source.mkdir()
+        chance = random.Random(count)
+        self.size = count * record
+        self.files, self.ranges, self.plans, self.adler = {}, {}, {}, 0
+        with contextlib.ExitStack() as stack:
+            writers = [writer for kind in kinds if (writer := getattr(self, f"_{kind}")(stack))]
+            for i, value in enumerate(chance.randbytes(record) for _ in range(count)):
+                self.adler += zlib.adler32(value)
+                for write in writers:
+                    write(i, value)
+        os.sync()
+        if "lmdb" in self.files:
+            self.ranges["lmdb"] = ranges_of_lmdb(self.path("lmdb"))
+
+    def _add(self, kind, name, plan):
+        self.files[kind] = name
+        self.plans[kind] = f"file={name} {plan}"
+        return self.source / name
+
+    def path(self, kind, root=None):
+        return (root or self.source) / self.files[kind]
+
+    def _raw(self, stack):
+        file = stack.enter_context(open(self._add("raw", "rows.bin", f"format=raw record={self.record}"), "wb"))
+        self.ranges["raw"] = [f"{i * self.record} {self.record}" for i in range(self.count)]
+        return lambda i, value: file.write(value)
+
+    def _lmdb(self, stack):
+        if lmdb is None:
+            return None
+        path = self._add("lmdb", "rows.lmdb", "format=lmdb keys=cursor")
+        env = stack.enter_context(lmdb.open(str(path), subdir=False, map_size=2 * self.size + (64 << 20), sync=False, lock=False))
+        txn = stack.enter_context(env.begin(write=True))
+        return lambda i, value: txn.put(b"%08d" % i, value, append=True)
+
+    def _hdf5(self, stack):
+        if h5py is None:
+            return None
+        file = stack.enter_context(h5py.File(self._add("hdf5", "rows.h5", "format=hdf5 dataset=/rows"), "w"))
+        rows = file.create_dataset("rows", (self.count, self.record), "u1")
+        first = []
+
+        def write(i, value):
+            rows[i] = numpy.frombuffer(value, "u1")
+            if not first:
+                first.append(rows.id.get_offset())
+                self.ranges["hdf5"] = [f"{first[0] + n * self.record} {self.record}" for n in range(self.count)]
+
+        return write
+
+
+def ranges_of_lmdb(path):
+    """Where liblmdb finds each value, by its key: "OFFSET LENGTH"."""
+    ranges = []
+    with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as env, env.begin(buffers=True) as txn:
+        maps = [line.split() for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if line.endswith(f" {path}")]
+        base = int(next(fields[0] for fields in maps if int(fields[2], 16) == 0).split("-")[0], 16)
+        for value in txn.cursor().iternext(keys=False):
+            ranges.append(f"{numpy.frombuffer(value, 'u1').ctypes.data - base} {len(value)}")
+    return ranges
+
+
+def register(mount, plan):
+    (mount.path / ".clairfs/plan").write_text(f"name=bench {plan}\n")
+
+
+def planned(mount):
+    return next(plan for plan in mount.stats()["plan_list"] if plan["name"] == "bench")
+
+
+def check(runs, right, what):
+    if sum(int(run["sum"], 16) for run in runs) % 2**64 != right:
+        raise SystemExit(f"WRONG DATA: {what}")
+    return runs
+
+
+# First touch of what was pushed
+
+
+def touch_round(packed, tmp, samples):
+    for kind, hows in (("lmdb", ("mmap", "random")), ("raw", ("pread",)), ("hdf5", ("pread",))):
+        if kind not in packed.files:
+            continue
+        order = benchlib.plan_orders(packed.ranges[kind], SEED, 1)[0]
+        lists = {n: [write_list(tmp / f"touch-{n}-{i}", order[i::n]) for i in range(n)] for n in (1, 4)}
+        right = int(benchlib.reader("records", packed.path(kind), "pread", lists[1][0], "--sum")[0]["sum"], 16)
+        for how in hows:
+            for n, mine in lists.items():
+                touch(packed, kind, how, f"{kind} {how} {n}", mine, right, samples)
+
+
+def touch(packed, kind, how, label, lists, right, samples):
+    def rate(path):
+        runs, seconds = benchlib.together("records", [(path, how, mine, "--sum") for mine in lists])
+        check(runs, right, label)
+        samples.add(f"{label} {where} faults", sum(run["faults"] for run in runs) / packed.count)
+        samples.add(f"{label} {where}", packed.count / seconds)
+        return runs
+
+    where = "source"
+    benchlib.reader("records", packed.path(kind), "pread", *lists)
+    rate(packed.path(kind))
+    room = f"{(packed.size * 5 // 4 // MIB) + 64}M"
+    benchlib.touch_memory(2 * packed.size)
+    with clairmount.clairfs(packed.source, "--ram", room, "--staging", room) as mount:
+        path = packed.path(kind, mount.path)
+        where = "ram"
+        benchlib.reader("records", path, "pread", *lists, mount=mount)
+        clairmount.drop_page_cache(path)
+        rate(path)
+        clairmount.drop_page_cache(path)
+        where = "pushed"
+        workers = f" workers={len(lists)}" if len(lists) > 1 else ""
+        register(mount, f"{packed.plans[kind]} seed={SEED} batch=1{workers} epochs=1")
+        # Not all: a window counts pages that two records share twice.
+        clairmount.wait_until(lambda: planned(mount)["ahead"] >= 0.95 * packed.count, "nearly all is ahead")
+        reads = mount.stat("fuse.requests.read")
+        rate(path)
+        samples.add(f"{label} reads", (mount.stat("fuse.requests.read") - reads) / packed.count)
+        samples.add(f"{label} suspensions", planned(mount)["suspensions"])
+    shown = [samples.rounds[f"{label} {where}"][-1] for where in ("source", "pushed", "ram")]
+    progress(f"{label}: source {shown[0]:.0f}, pushed {shown[1]:.0f}, RAM tier {shown[2]:.0f} records/s")
+
+
+def touch_table(packed, samples):
+    table = Table(f"First touch of {packed.count:,} records of {packed.record:,} bytes, shuffled")
+    for label in [name.removesuffix(" reads") for name in samples.rounds if name.endswith(" reads")]:
+        kind, how, n = label.split()
+        text = f"{kind} {how}, {n} process{'es' * (n != '1')}"
+        table.add(f"{text}: source, warm", samples.median(f"{label} source"), "records/s")
+        table.add(f"{text}: pushed / source", samples.ratio(f"{label} pushed", f"{label} source"), at_least=0.7 if how == "pread" else 0.9)
+        least = 20 if how == "random" else None
+        table.add(f"{text}: pushed / RAM tier without a plan", samples.ratio(f"{label} pushed", f"{label} ram"), at_least=least)
+        table.add(f"{text}: READs a record", samples.median(f"{label} reads"), at_most=0.02)
+        table.add(f"{text}: major faults a record", samples.median(f"{label} pushed faults"), at_most=0.02)
+        table.add(f"{text}: suspensions", max(samples.rounds[f"{label} suspensions"]), at_most=0)
+    return table
+
+
+# Epochs
+
+
+class Training:
+    """Epochs of one reader that computes as long as the PFS needs for the bytes."""
+
+    EPOCHS, BATCH = 3, 8
+
+    def __init__(self, packed, tmp):
+        self.packed = packed
+        orders = benchlib.plan_orders(packed.ranges["raw"], SEED, self.EPOCHS)
+        self.lists = [write_list(tmp / f"epoch-{e}", order) for e, order in enumerate(orders)]
+        self.right = int(benchlib.reader("records", packed.path("raw"), "pread", self.lists[0], "--sum")[0]["sum"], 16)
+
+    def epoch(self, root, number, *options):
+        path = self.packed.path("raw", root)
+        options = ("--batch", self.BATCH, "--compute-rate", BANDWIDTH, "--sum", *options)
+        return check(benchlib.reader("records", path, "pread", self.lists[number], *options), self.right, f"epoch {number} of {root}")[0]
+
+    def pfs(self, *options):
+        return clairmount.slowfs(self.packed.source, "--latency", str(LATENCY), "--bandwidth", str(BANDWIDTH), *options)
+
+    def client(self):
+        return self.pfs("--cached", "--attr-timeout", "3600")
+
+    def least_bytes(self, tier):
+        return self.packed.size + (self.EPOCHS - 1) * max(0, self.packed.size - tier)
+
+    def least_seconds(self):
+        return self.EPOCHS * self.packed.size / BANDWIDTH
+
+    def measure(self, label, served, pfs, samples, *options, drops=True):
+        seconds = 0
+        for number in range(self.EPOCHS):
+            seconds += self.epoch(served.path, number, *options)["seconds"]
+            if drops:
+                clairmount.drop_page_cache(served.path)
+        self.note(label, seconds, pfs, samples)
+
+    def note(self, label, seconds, pfs, samples):
+        samples.add(f"{label} seconds", seconds)
+        samples.add(f"{label} bytes", pfs.counters()["bytes"] / self.packed.size)
+        progress(f"{label}: {seconds:.1f} s, {samples.rounds[f'{label} bytes'][-1]:.3f} S")
+
+    def by_client(self, label, samples, *options):
+        with self.client() as pfs:
+            self.measure(label, pfs, pfs, samples, *options)
+
+    def by_copy(self, samples):
+        with self.client() as pfs, clairmount.tempdir() as local:
+            begin = time.monotonic()
+            shutil.copy(self.packed.path("raw", pfs.path), local)
+            copied = time.monotonic() - begin
+            seconds = sum(self.epoch(local, number)["seconds"] for number in range(self.EPOCHS))
+            self.note("copy, then train", copied + seconds, pfs, samples)
+
+    def by_rclone(self, found):
+        if "rclone" not in benchlib.installed_others(found):
+            return
+        with self.pfs() as pfs, benchlib.rclone(pfs.path, 2 * self.packed.size) as served:
+            self.measure("rclone", served, pfs, found.samples)
+
+    def by_clairfs(self, label, share, samples, plan=True):
+        tier = int(share * self.packed.size)
+        staging = max(8 * MIB, self.packed.size // 16)
+        with self.pfs() as pfs, clairmount.clairfs(pfs.path, "--ram", tier, "--staging", staging, "--page-cache", "0", "--record-chunk", "*.bin=128K") as mount:
+            if plan:
+                register(mount, f"{self.packed.plans['raw']} seed={SEED} batch={self.BATCH} epochs={self.EPOCHS}")
+            self.measure(label, mount, pfs, samples, drops=not plan)
+            if plan:
+                samples.add(f"{label} suspensions", planned(mount)["suspensions"])
+
+
+OTHERS = {
+    "pfs": "the PFS itself",
+    "workers": "4 DataLoader workers",
+    "willneed": "WILLNEED for the next 256 records",
+    "copy, then train": "copy to local disk, then train",
+    "rclone": "rclone, cache of 2 S",
+    "no plan": "clairfs without a plan, RAM tier 2 S",
+}
+
+
+def epochs_round(training, found):
+    samples = found.samples
+    training.by_client("pfs", samples)
+    training.by_client("workers", samples, "--workers", 4)
+    training.by_client("willneed", samples, "--ahead", 256)
+    training.by_copy(samples)
+    training.by_rclone(found)
+    training.by_clairfs("no plan", 2, samples, plan=False)
+    for name, share in TIERS.items():
+        training.by_clairfs(f"plan {name}", share, samples)
+
+
+def epochs_table(training, samples):
+    table = Table(f"{training.EPOCHS} epochs of {training.packed.count:,} records of {RECORD:,} bytes, PFS and computing {BANDWIDTH / 1e6:.0f} MB/s")
+    bound, others = training.least_seconds(), []
+    for label, text in OTHERS.items():
+        if f"{label} seconds" in samples.rounds:
+            table.add(f"{text}: time / bound", samples.median(f"{label} seconds") / bound)
+            table.add(f"{text}: PFS bytes", samples.median(f"{label} bytes"), "S")
+            others += [label] if label != "no plan" else []
+    best = min(others, key=lambda label: samples.median(f"{label} seconds"))
+    for name, share in TIERS.items():
+        label, least = f"plan {name}", training.least_bytes(share * training.packed.size) / training.packed.size
+        table.add(f"with a plan, RAM tier {name}: time / bound", samples.median(f"{label} seconds") / bound, at_most=1.05)
+        table.add(f"with a plan, RAM tier {name}: PFS bytes / bound", samples.median(f"{label} bytes") / least, at_most=1.01)
+        table.add(f"{OTHERS[best]}: time / with a plan, RAM tier {name}", samples.ratio(f"{best} seconds", f"{label} seconds"), at_least=1.2)
+        table.add(f"with a plan, RAM tier {name}: suspensions", max(samples.rounds[f"{label} suspensions"]), at_most=0)
+    return table
+
+
+# LMDBIO's ladder
+
+
+class Rung:
+    """One way to read the database: what is left out of the whole."""
+
+    def __init__(self, text, staging=None, plan="lmdb", indexed=True, env=None, options=()):
+        self.text, self.staging, self.plan, self.indexed, self.env, self.options = text, staging, plan, indexed, env, options
+
+
+RUNGS = {
+    "whole": Rung("the whole ladder"),
+    "LMM": Rung("without LMM: nothing is pushed, processes ask for pages", staging="64K"),
+    "DM": Rung("without LMM-DM: index pages are not pushed first", plan="ranges"),
+    "DIO": Rung("without LMM-DIO: read as it is faulted, without a plan", plan=None),
+    "PROV": Rung("without PROV: the index is made first", indexed=False),
+    "COAL": Rung("without COAL: neighbouring fetches are not merged", env={"CLAIRFS_BENCH_WITHOUT": "merge"}),
+    "STAG": Rung("without STAG: tiers are not filled in the file's order", env={"CLAIRFS_BENCH_WITHOUT": "order"}),
+}
+
+
+def read_together(path, packed, processes, count, readahead, at_begin=lambda: None):
+    """Runs of so many processes, and the seconds from their common begin to the last one's end."""
+    begin = time.monotonic() + READY_SECONDS
+    job = {"path": str(path), "records": count, "world": processes, "block": BLOCK, "readahead": readahead, "begin": begin}
+    script = pathlib.Path(__file__).with_name("lmdb_reader.py")
+    command = lambda rank: [sys.executable, script, json.dumps({**job, "rank": rank})]  # noqa: E731
+
+    def run(rank):
+        done = subprocess.run(command(rank), stdout=subprocess.PIPE, timeout=benchlib.READ_SECONDS, check=True)
+        return json.loads(done.stdout)
+
+    with concurrent.futures.ThreadPoolExecutor(processes) as pool:
+        runs = [pool.submit(run, rank) for rank in range(processes)]
+        time.sleep(max(0, begin - time.monotonic()))
+        at_begin()
+        runs = [run.result() for run in runs]
+    if count == packed.count and sum(run["sum"] for run in runs) != packed.adler:
+        raise SystemExit(f"WRONG DATA: {path}")
+    return runs, max(run["begin"] + run["seconds"] for run in runs) - begin
+
+
+def label_of(packed, processes):
+    return f"{packed.record} bytes, {processes} processes"
+
+
+def note_ladder(label, count, runs, seconds, pfs, samples):
+    counters = pfs.counters()
+    samples.add(f"{label} rate", count / seconds)
+    samples.add(f"{label} faults", sum(run["faults"] for run in runs) / count)
+    samples.add(f"{label} switches", sum(run["switches"] for run in runs) / count)
+    samples.add(f"{label} seeks", counters["seeks"])
+    samples.add(f"{label} mean", counters["bytes"] / max(1, counters["ops"]["read"]) / 1024)
+    progress(f"{label}: {count / seconds:.0f} records/s, {counters['seeks']} seeks, {counters['ops']['read']} reads of the PFS")
+
+
+def disk(packed, *options):
+    speed = ("--latency", str(LATENCY), "--bandwidth", str(BANDWIDTH), "--seek", str(SEEK))
+    return clairmount.slowfs(packed.source, *speed, *options)
+
+
+def climb(packed, name, rung, processes, tmp, samples):
+    staging = rung.staging or f"{max(8 * MIB, packed.size // 8)}"
+    options = ("--ram", 2 * packed.size + 64 * MIB, "--staging", staging, "--page-cache", "0", "--record-chunk", "*.lmdb=128K", *rung.options)
+    order = f"sampler=strided block={BLOCK} batch={BLOCK} world={processes} ranks_per_node={processes} epochs=1"
+    plans = {"lmdb": packed.plans["lmdb"], "ranges": f"format=ranges list={tmp / 'ranges'}"}
+    with disk(packed) as pfs, clairmount.clairfs(pfs.path, *options, env=rung.env) as mount:
+        path = packed.path("lmdb", mount.path)
+        if rung.indexed and rung.plan == "lmdb":
+            subprocess.run([clairmount.binary(), "index", path, "keys=cursor"], stdout=subprocess.DEVNULL, timeout=120, check=True)
+        pfs.command("reset")
+        start = (lambda: register(mount, f"{plans[rung.plan]} {order}")) if rung.plan else lambda: None
+        runs, seconds = read_together(path, packed, processes, packed.count, False, start)
+        note_ladder(f"{name} {label_of(packed, processes)}", packed.count, runs, seconds, pfs, samples)
+
+
+def directly(packed, processes, readahead, share, samples):
+    """Of `share` of the records: a page at a time takes long."""
+    count = packed.count // share // BLOCK * BLOCK
+    with disk(packed, "--cached", "--attr-timeout", "3600") as pfs:
+        runs, seconds = read_together(packed.path("lmdb", pfs.path), packed, processes, count, readahead)
+        note_ladder(f"direct {'ahead' if readahead else 'random'} {label_of(packed, processes)}", count, runs, seconds, pfs, samples)
+
+
+def ladder_round(packed, processes, tmp, samples):
+    write_list(tmp / "ranges", [f"{line} rows.lmdb" for line in packed.ranges["lmdb"]])
+    for n in processes:
+        directly(packed, n, True, 1, samples)
+        directly(packed, n, False, 16, samples)
+        for name, rung in RUNGS.items():
+            climb(packed, name, rung, n, tmp, samples)
+
+
+def ladder_table(packed, n, samples):
+    of = label_of(packed, n)
+    table = Table(f"LMDBIO's ladder, {n} processes, {packed.count:,} records of {packed.record:,} bytes in order, PFS {BANDWIDTH / 1e6:.0f} MB/s, {LATENCY / 1000:g} ms, {SEEK / 1000:g} ms a seek")
+    for name, text in (("direct ahead", "LMDB directly"), ("direct random", "LMDB directly, MADV_RANDOM")):
+        table.add(f"{text}: records/s", samples.median(f"{name} {of} rate"))
+        table.add(f"{text}: major faults a record", samples.median(f"{name} {of} faults"))
+    for name, rung in RUNGS.items():
+        label = f"{name} {of}"
+        least = 10 if name == "whole" and n == 8 else None
+        table.add(f"{rung.text}: records/s", samples.median(f"{label} rate"))
+        table.add(f"{rung.text}: times LMDB directly", samples.ratio(f"{label} rate", f"direct ahead {of} rate"), at_least=least)
+        table.add(f"{rung.text}: times LMDB with MADV_RANDOM", samples.ratio(f"{label} rate", f"direct random {of} rate"))
+        table.add(f"{rung.text}: seeks", samples.median(f"{label} seeks"), note=f"{samples.median(f'{label} mean'):.0f} KiB a read of the PFS")
+        faults = samples.median(f"{label} faults")
+        table.add(f"{rung.text}: major faults a record", faults, at_most=0.02 if name == "whole" else None, note=f"{samples.median(f'{label} switches'):.2f} context switches a record")
+    return table
+
+
+def main():
+    given = benchlib.arguments(__doc__, "default: 3, with --quick 1", ("touch", "epochs", "ladder"))
+    rounds = given.rounds or (1 if given.quick else 3)
+    found = Findings(given)
+    if lmdb is None:
+        found.skip("LMDB and its ladder", "not installed (apt-get install python3-lmdb)")
+    if h5py is None:
+        found.skip("HDF5", "not installed (apt-get install python3-h5py)")
+    processes = (1, 8) if given.quick else PROCESSES
+    with contextlib.ExitStack() as stack:
+        tmp = stack.enter_context(clairmount.tempdir())
+        packed = Packed(tmp / "packed", 800 if given.quick else 8000)
+        ladders = [Packed(tmp / "ladder", 320 if given.quick else 3200, kinds=("lmdb",))]
+        if not given.quick:
+            ladders.append(Packed(tmp / "small", 64_000, 3000, kinds=("lmdb",)))
+        training = Training(packed, tmp)
+        for round_ in range(rounds):
+            progress(f"round {round_ + 1} of {rounds}")
+            if "touch" in given.only:
+                touch_round(packed, tmp, found.samples)
+            if "epochs" in given.only:
+                epochs_round(training, found)
+            for ladder in ladders if "ladder" in given.only and lmdb else []:
+                ladder_round(ladder, processes, tmp, found.samples)
+    if "touch" in given.only:
+        found.add(touch_table(packed, found.samples))
+    if "epochs" in given.only:
+        found.add(epochs_table(training, found.samples))
+    for ladder in ladders if "ladder" in given.only and lmdb else []:
+        for n in processes:
+            found.add(ladder_table(ladder, n, found.samples))
+
+
+if __name__ == "__main__":
+    main()
