@@ -37,6 +37,9 @@ struct Job::Dispatch {
   void operator()(const wire::CatalogProgress& m) const { job.catalog_exchange_.on_progress(from, m); }
   void operator()(const wire::CatalogOffer& m) const { job.catalog_exchange_.on_offer(from, m); }
   void operator()(const wire::CatalogRequest& m) const { job.catalog_exchange_.on_request(from, m); }
+  void operator()(const wire::IndexInquiry& m) const { job.index_exchange_.on_inquiry(from, m); }
+  void operator()(const wire::IndexState& m) const { job.index_exchange_.on_state(from, m); }
+  void operator()(const wire::IndexRequest& m) const { job.index_exchange_.on_request(from, m); }
 };
 
 Job::Job(const Parts& parts, const JobOptions& options, Refused refused)
@@ -49,6 +52,9 @@ Job::Job(const Parts& parts, const JobOptions& options, Refused refused)
                   options.times),
       client_({parts.transport, membership_, numbers_, parts.clock, parts.metrics}, options.client),
       catalog_exchange_(parts.transport, numbers_, parts.clock, options.catalog),
+      index_exchange_({parts.transport, numbers_, membership_, parts.clock,
+                       [this](std::function<void()> task) { events_.post(std::move(task)); }},
+                      options.index),
       plans_(parts.transport.self()),
       unserved_(parts.transport),
       events_(plans_) {
@@ -63,12 +69,14 @@ Job::~Job() {
 void Job::stop(Duration patience) {
   events_.end();
   catalog_exchange_.fail(Error{ECANCELED, "the mount is being shut down"});
+  index_exchange_.stop();
   client_.stop();
   requests_.exchange(&unserved_)->stop();
   parts_.transport.stop(patience);
 }
 
 void Job::leave(const std::string& reason) {
+  index_exchange_.stop();
   membership_.say_goodbye(reason);
   requests_.load()->stop();
   events_.end();
@@ -92,6 +100,7 @@ void Job::tick(TimePoint now) {
   membership_.tick(now);
   client_.tick(now);
   catalog_exchange_.tick(now);
+  index_exchange_.tick(now);
 }
 
 // Everybody compares himself with rank 0 only, so that one message names the one that differs.

@@ -8,6 +8,7 @@
 //   make_server()    what answers the others' requests out of that cache
 //   follow_nodes()   hears which nodes live
 //   serve()          hands it those requests; says that the node is ready
+//   serve_indexes()  the others get this node's indexes of packed files
 //   follow_plans()   gets the plans in force, and those to come
 //   leave()          says goodbye; nothing is served any more
 //   (the cache is stopped: fetches from peers end)
@@ -36,6 +37,7 @@
 #include "cache/chunks/chunk_cache.h"
 #include "net/group/catalog_exchange.h"
 #include "net/group/events.h"
+#include "net/group/index_exchange.h"
 #include "net/group/membership.h"
 #include "net/group/plan_register.h"
 #include "net/peers/client.h"
@@ -59,6 +61,7 @@ struct JobOptions {
   PeerServerOptions server;
   FallbackRule choice;
   CatalogExchangeOptions catalog;
+  IndexExchangeOptions index;
 };
 
 /// What all nodes have done together, as far as this one has heard (about a second ago).
@@ -101,6 +104,12 @@ class Job {
   PeerServer make_server(const Catalog& catalog, ChunkCache& cache, const RoutedSource& source);
   /// From now on the others' requests are the server's, until stop(). Once.
   void serve(const Catalog& catalog, PeerRequests& server);
+
+  // The indexes of packed files.
+  /// What asks the other nodes for them.
+  IndexPeers& index_peers() { return index_exchange_; }
+  /// From now on the others get those of the store, until stop().
+  void serve_indexes(const IndexStore& store) { index_exchange_.serve(store); }
 
   // The plans.
   /// Also of those that are registered or cancelled on this node, so that all nodes end with the same one.
@@ -149,6 +158,7 @@ class Job {
   Membership membership_;
   PeerClient client_;
   CatalogExchange catalog_exchange_;
+  IndexExchange index_exchange_;
   PlanRegister plans_;
   UnservedRequests unserved_;
   std::atomic<PeerRequests*> requests_{&unserved_};  // the net thread hears the others before serve()

@@ -163,7 +163,8 @@ NodePlacement::NodePlacement(SharedSource& shared, const Catalog& catalog, Chunk
           base.options.placement == "nopfs" ? PlacementRule::nopfs : PlacementRule::clairfs,
           [this](const std::shared_ptr<const Placement>& placement) { place(placement); }, log_) {}
 
-void NodePlacement::serve(PlanManager& plans) {
+void NodePlacement::serve(const IndexStore& indexes, PlanManager& plans) {
+  job_.serve_indexes(indexes);
   job_.follow_nodes([this] { nodes_changed(); });
   job_.serve(catalog_, server_);
   await_hellos();

@@ -86,8 +86,8 @@ class NodePlacement {
   std::shared_ptr<const Placement> current() const;
 
   /// Answers the others from now on; waits until all have said what they can keep; hands their plans to
-  /// `plans` then. JobNode::stop() comes before either is destroyed.
-  void serve(PlanManager& plans);
+  /// `plans` then, and `indexes` to the others. JobNode::stop() comes before any of them is destroyed.
+  void serve(const IndexStore& indexes, PlanManager& plans);
   /// Tells the others of a plan: PlanManager::Parts::announce.
   void announce(const PlanChange& change) const;
 

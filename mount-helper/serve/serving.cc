@@ -32,6 +32,11 @@ std::unique_ptr<NodePlacement> make_placement(const MountBase& base, Loaded& loa
   return std::make_unique<NodePlacement>(*dataset.shared, dataset.catalog, loaded.cache(), base);
 }
 
+IndexPeers* index_peers(Loaded& loaded) {
+  const auto& shared = loaded.dataset().shared;
+  return shared ? &shared->node.job().index_peers() : nullptr;
+}
+
 PlanManager::Parts plan_parts(MountBase& base, Loaded& loaded, Planning& planning) {
   DatasetSource dataset;
   dataset.catalog = loaded.dataset().loaded.catalog;
@@ -86,7 +91,7 @@ Planning::Planning(MountBase& base, Loaded& loaded)
               StagingOptions{base.options.staging, base.options.page_cache, at_work("order")}),
       staging_thread("staging", staging.alarm(), base.clock,
                      [this](TimePoint now) { return staging.step(now); }),
-      indexes(base.options.catalog_dir + "/index", base.log),
+      indexes(base.options.catalog_dir + "/index", base.log, index_peers(loaded)),
       placement(make_placement(base, loaded)),
       plans(plan_parts(base, loaded, *this)) {}
 
@@ -174,7 +179,7 @@ Serving::~Serving() {
 }
 
 Status Serving::start() {
-  if (planning_->placement) planning_->placement->serve(plans_);
+  if (planning_->placement) planning_->placement->serve(planning_->indexes, plans_);
   planning_->pusher.connect(session_.device());
   const Status started = session_.start(context_, [&signals = base_.signals] { signals.notify(); });
   if (started && ::geteuid() == 0 && !planning_->pusher.readahead().begin(session_.mount_device()))

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <vector>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -86,71 +86,32 @@ void CatalogExchange::on_offer(NodeId from, const wire::CatalogOffer& offer) {
     if (!taken_ && !error_) take(offer);
     changed_.notify_all();
   }
-  ask_for_more();
+  if (const auto fetch = this->fetch()) fetch->ask_for_more();
 }
 
-// Begins to fetch the image.
+// What fetches the image. Not begun.
 void CatalogExchange::take(const wire::CatalogOffer& offer) {
-  auto image = Mapping::anonymous(offer.bytes);
-  if (!image) {
-    error_ = image.error();
+  auto fetch = ImageFetch::make({transport_, numbers_, clock_, kScanner,
+                                 [](uint64_t offset, uint32_t length, TransferNumber transfer) {
+                                   return wire::CatalogRequest{offset, length, transfer};
+                                 },
+                                 [this] { changed_.notify_all(); }},
+                                options_, offer.bytes);
+  if (!fetch) {
+    error_ = fetch.error();
     return;
   }
-  image_ = std::move(*image);
+  fetch_ = std::move(*fetch);
   taken_ = offer;
-  for (uint64_t offset = 0; offset < offer.bytes; offset += options_.piece) to_ask_.push_back(offset);
-  missing_ = to_ask_.size();
 }
 
-void CatalogExchange::ask_for_more() {
-  for (;;) {
-    wire::CatalogRequest request;
-    iovec memory{};
-    {
-      MutexLock lock(mutex_);
-      if (error_ || to_ask_.empty() || asked_.size() >= options_.window) return;
-      const uint64_t offset = to_ask_.front();
-      to_ask_.pop_front();
-      const auto length = static_cast<uint32_t>(std::min<uint64_t>(options_.piece, image_.size() - offset));
-      request = {offset, length, numbers_.next(kScanner)};
-      asked_[offset] = {request.transfer, clock_.now()};
-      memory = {image_.data() + offset, length};
-    }
-    transport_.receive(kScanner, request.transfer, {memory},
-                       [this, offset = request.offset](const Status& status) { piece_came(offset, status); });
-    (void)transport_.send(kScanner, wire::encode(request));
-  }
-}
-
-void CatalogExchange::piece_came(uint64_t offset, const Status& status) {
-  {
-    MutexLock lock(mutex_);
-    asked_.erase(offset);
-    if (status) {
-      --missing_;
-      heard_ = clock_.now();
-    } else if (status.error().code == ECANCELED) {
-      to_ask_.push_front(offset);  // it was late
-    } else if (!error_) {
-      error_ = Error{status.error().code,
-                     "the catalog could not be fetched from rank 0: " + status.error().message};
-    }
-    changed_.notify_all();
-  }
-  ask_for_more();
+std::shared_ptr<ImageFetch> CatalogExchange::fetch() const {
+  MutexLock lock(mutex_);
+  return fetch_;
 }
 
 void CatalogExchange::tick(TimePoint now) {
-  std::vector<TransferNumber> late;
-  {
-    MutexLock lock(mutex_);
-    for (auto& [offset, asked] : asked_) {
-      if (now - asked.asked < options_.piece_patience) continue;
-      asked.asked = now;
-      late.push_back(asked.transfer);
-    }
-  }
-  for (const TransferNumber transfer : late) transport_.cancel(kScanner, transfer);
+  if (const auto fetch = this->fetch()) fetch->tick(now);
 }
 
 void CatalogExchange::fail(const Error& error) {
@@ -169,27 +130,32 @@ Result<std::shared_ptr<const Catalog>> CatalogExchange::await(const std::functio
       MutexLock lock(mutex_);
       if (const auto offer = std::exchange(taken_, std::nullopt)) take(*offer);
     }
-    ask_for_more();
+    if (const auto again = fetch()) again->ask_for_more();
   }
 }
 
 Result<Mapping> CatalogExchange::await_image(const std::function<void(uint64_t)>& progress) {
   MutexLock lock(mutex_);
   heard_ = clock_.now();
-  while (!error_ && !(taken_ && missing_ == 0)) {
-    if (clock_.now() - heard_ > options_.patience) {
+  for (;;) {
+    const ImageFetch::State state = fetch_ ? fetch_->state() : ImageFetch::State();
+    if (state.error && !error_) {
+      error_ =
+          Error{state.error->code, "the catalog could not be fetched from rank 0: " + state.error->message};
+    }
+    if (error_) return *error_;
+    if (state.complete) return fetch_->take();
+    if (clock_.now() - std::max(heard_, state.heard) > options_.patience) {
       error_ = Error{ETIMEDOUT, fmt::format("rank 0 was silent for {} while it should have sent the catalog",
                                             format_duration(options_.patience))};
-    } else {
-      changed_.wait_for(lock, kLook);
-      const uint64_t entries = entries_;
-      lock.unlock();
-      progress(entries);
-      lock.lock();
+      continue;
     }
+    changed_.wait_for(lock, kLook);
+    const uint64_t entries = entries_;
+    lock.unlock();
+    progress(entries);
+    lock.lock();
   }
-  if (error_) return *error_;
-  return std::move(image_);
 }
 
 }  // namespace clairfs

@@ -1,16 +1,13 @@
 // One node scans the dataset, the others get the catalog from it.
 //
-// Node 0 says how far it is, then offers the image; each other node fetches it piece by piece as bulk
-// transfers, a few at a time. Whoever waits does so until the giver has been silent for the whole of its
-// patience.
+// Node 0 says how far it is, then offers the image; each other node fetches it piece by piece. Whoever waits
+// does so until the giver has been silent for the whole of its patience.
 //
-// Threads: messages and ticks on the net thread; await() waits on the caller's. mutex_ is a leaf: not held
-// while the transport is called.
+// Threads: messages and ticks on the net thread; await() waits on the caller's. mutex_ comes before that of
+// the ImageFetch, and is not held while the transport is called.
 #pragma once
 
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 
@@ -19,19 +16,14 @@
 #include "cache/base/mutex.h"
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
+#include "net/group/image_fetch.h"
 #include "net/transport/transfer_numbers.h"
 #include "net/transport/transport.h"
 #include "net/transport/wire.h"
 
 namespace clairfs {
 
-struct CatalogExchangeOptions {
-  /// Pieces under way to one node: two keep the network busy while one is waited for.
-  uint32_t window = 3;
-  /// Bytes of a piece: enough for the full bandwidth of a network.
-  uint32_t piece = wire::kMaxCatalogPiece;
-  /// A piece that has not come by then is asked for again.
-  Duration piece_patience = std::chrono::seconds(20);
+struct CatalogExchangeOptions : ImageFetchOptions {
   /// Silence of the giver after which a node gives up. Scans and checks tell how far they are ten times a
   /// second; what is silent is a source that hangs, and the save of a large catalog.
   Duration patience = std::chrono::minutes(10);
@@ -67,15 +59,9 @@ class CatalogExchange {
   void tick(TimePoint now);
 
  private:
-  struct Piece {
-    TransferNumber transfer = 0;
-    TimePoint asked{};
-  };
-
   std::optional<wire::CatalogOffer> offer() const;
   void take(const wire::CatalogOffer& offer) REQUIRES(mutex_);
-  void ask_for_more();
-  void piece_came(uint64_t offset, const Status& status);
+  std::shared_ptr<ImageFetch> fetch() const;
   Result<Mapping> await_image(const std::function<void(uint64_t entries)>& progress);
 
   // Constant after construction.
@@ -88,10 +74,7 @@ class CatalogExchange {
   CondVar changed_;
   std::shared_ptr<const Catalog> published_ GUARDED_BY(mutex_);
   std::optional<wire::CatalogOffer> taken_ GUARDED_BY(mutex_);  // the offer that is being fetched
-  Mapping image_ GUARDED_BY(mutex_);
-  std::map<uint64_t, Piece> asked_ GUARDED_BY(mutex_);  // pieces under way, by offset
-  std::deque<uint64_t> to_ask_ GUARDED_BY(mutex_);
-  size_t missing_ GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<ImageFetch> fetch_ GUARDED_BY(mutex_);
   uint64_t entries_ GUARDED_BY(mutex_) = 0;
   TimePoint heard_ GUARDED_BY(mutex_);
   std::optional<Error> error_ GUARDED_BY(mutex_);

@@ -216,7 +216,24 @@ void fields(auto& wire, Is<CatalogOffer> auto& m) {
 
 void fields(auto& wire, Is<CatalogRequest> auto& m) {
   wire.number(m.offset);
-  wire.up_to(m.length, kMaxCatalogPiece, "a piece is too long");
+  wire.up_to(m.length, kMaxPiece, "a piece is too long");
+  wire.up_to(m.transfer, kTransferNumbers - 1, "no such transfer number");
+}
+
+void fields(auto& wire, Is<IndexInquiry> auto& m) {
+  wire.number(m.index);
+}
+
+void fields(auto& wire, Is<IndexState> auto& m) {
+  wire.number(m.index);
+  wire.choice(m.stage, IndexState::Stage::here, "no such stage");
+  wire.up_to(m.percent, 100, "more than all of it");
+  wire.numbers(m.bytes_read, m.bytes);
+}
+
+void fields(auto& wire, Is<IndexRequest> auto& m) {
+  wire.numbers(m.index, m.offset);
+  wire.up_to(m.length, kMaxPiece, "a piece is too long");
   wire.up_to(m.transfer, kTransferNumbers - 1, "no such transfer number");
 }
 

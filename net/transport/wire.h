@@ -32,8 +32,8 @@ inline constexpr size_t kMaxName = 255;
 inline constexpr size_t kMaxText = 60000;
 /// Entries of a list in one message: a thousand requests take 33 KB.
 inline constexpr size_t kMaxList = 1000;
-/// Longest piece of a catalog that is sent at once: what a transport takes without cutting it.
-inline constexpr uint32_t kMaxCatalogPiece = 4U << 20;
+/// Longest piece of a catalog or an index that is sent at once: what a transport takes without cutting it.
+inline constexpr uint32_t kMaxPiece = 4U << 20;
 
 /// What a node has done so far.
 struct NodeCounters {
@@ -151,13 +151,38 @@ struct CatalogOffer {
 /// Asks for bytes [offset, offset + length) of the image.
 struct CatalogRequest {
   uint64_t offset = 0;
-  uint32_t length = 0;  ///< at most kMaxCatalogPiece
+  uint32_t length = 0;  ///< at most kMaxPiece
   TransferNumber transfer = 0;
   bool operator==(const CatalogRequest&) const = default;
 };
 
+/// "How far are you with the index of that number?" (index_number())
+struct IndexInquiry {
+  uint64_t index = 0;
+  bool operator==(const IndexInquiry&) const = default;
+};
+/// The answer. An index that is here can be asked for in pieces.
+struct IndexState {
+  enum class Stage : uint8_t { none, making, here };
+  uint64_t index = 0;
+  Stage stage = Stage::none;
+  uint32_t percent = 0;     ///< of what is to be read for it, while it is made
+  uint64_t bytes_read = 0;  ///< so far
+  uint64_t bytes = 0;       ///< of the image, if it is here
+  bool operator==(const IndexState&) const = default;
+};
+/// Asks for bytes [offset, offset + length) of the index's image.
+struct IndexRequest {
+  uint64_t index = 0;
+  uint64_t offset = 0;
+  uint32_t length = 0;  ///< at most kMaxPiece
+  TransferNumber transfer = 0;
+  bool operator==(const IndexRequest&) const = default;
+};
+
 using Message = std::variant<Hello, Goodbye, Refusal, ChunkRequests, ChunkReplies, Expedite, Probe,
-                             ProbeAnswer, PlanEntry, CatalogProgress, CatalogOffer, CatalogRequest>;
+                             ProbeAnswer, PlanEntry, CatalogProgress, CatalogOffer, CatalogRequest,
+                             IndexInquiry, IndexState, IndexRequest>;
 
 /// At most kMaxMessage bytes. REQUIRES: strings and lists within the limits above.
 std::vector<std::byte> encode(const Message& message);

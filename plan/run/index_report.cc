@@ -53,8 +53,11 @@ std::string where_from(const IndexWork& work, Duration took) {
   const std::string file = work.file().empty() ? "" : printable(work.file());
   if (work.origin() == IndexWork::Origin::file)
     return fmt::format("reloaded in {:.3f} s from {}", seconds, file);
+  const std::string saved = file.empty() ? "not saved" : "saved in " + file;
+  if (work.origin() == IndexWork::Origin::node)
+    return fmt::format("sent by another node in {:.2f} s; {}", seconds, saved);
   return fmt::format("made in {:.2f} s; {} read of the dataset; {}", seconds, format_size(work.bytes_read()),
-                     file.empty() ? "not saved" : "saved in " + file);
+                     saved);
 }
 
 std::string advice(const SampleIndex& index, const Catalog& catalog, const Sizes& sizes) {

@@ -60,7 +60,14 @@ struct Limits {
   void operator()(const wire::CatalogProgress&) const {}
   void operator()(const wire::CatalogOffer&) const {}
   void operator()(const wire::CatalogRequest& m) const {
-    fuzz::require(m.length <= wire::kMaxCatalogPiece && m.transfer < kTransferNumbers, "pieces are bounded");
+    fuzz::require(m.length <= wire::kMaxPiece && m.transfer < kTransferNumbers, "pieces are bounded");
+  }
+  void operator()(const wire::IndexInquiry&) const {}
+  void operator()(const wire::IndexState& m) const {
+    fuzz::require(m.stage <= wire::IndexState::Stage::here && m.percent <= 100, "stages are known");
+  }
+  void operator()(const wire::IndexRequest& m) const {
+    fuzz::require(m.length <= wire::kMaxPiece && m.transfer < kTransferNumbers, "pieces are bounded");
   }
 };
 

@@ -1,6 +1,7 @@
 """Training on the records of an LMDB by the nodes of a job: each byte leaves the source once where the nodes can keep it,
 and where they cannot, no more than records that nobody keeps are read again."""
 
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -38,11 +39,18 @@ def data():
         yield tmp
 
 
+def register_on(node, text):
+    (node.path / ".clairfs/plan").write_text(text + "\n")
+
+
+def in_force(node):
+    return node.stats()["plan_list"] and "placement" in node.stats()["job"]
+
+
 def register_on_all(job):
     text = (f"format=lmdb file=rows.lmdb keys=decimal sampler=torch.distributed seed={SEED} epochs={EPOCHS} world={NODES} "
             f"ranks_per_node=1 batch={BATCH}")
-    (job[1].path / ".clairfs/plan").write_text(text + "\n")
-    in_force = lambda node: node.stats()["plan_list"] and "placement" in node.stats()["job"]  # noqa: E731
+    register_on(job[1], text)
     wait_until(lambda: all(in_force(node) for node in job), "the plan is in force on all nodes")
 
 
@@ -94,3 +102,26 @@ def test_each_byte_once_and_of_what_is_not_kept_the_records(data, share):
             assert job.stat("reads.failed") == 0
             assert network <= 1.1 * min(1, share) * EPOCHS * size * (NODES - 1) / NODES
             assert network >= 0.5 * min(1, share) * EPOCHS * size * (NODES - 1) / NODES
+
+
+def test_one_node_reads_the_index_for_all():
+    """Values in the leaves: the index is as long as the file, and the tiers keep little of it. Every rank registers the
+    plan, as training scripts do."""
+    records, value = 20_000, bytes(1000)
+    with clairmount.tempdir() as tmp:
+        (tmp / "src").mkdir()
+        with lmdb.open(str(tmp / "src/rows.lmdb"), subdir=False, map_size=1 << 30, lock=False) as env:
+            with env.begin(write=True) as txn:
+                for i in range(records):
+                    txn.put(b"%08d" % i, value, append=True)
+        size = (tmp / "src/rows.lmdb").stat().st_size
+        options = ["--ram", "2M", "--staging", "1M", "--page-cache", "0", "--record-chunk", "*.lmdb=64K"]
+        with slowfs(tmp / "src", "--attr-timeout", "1000", "--latency", "2000") as slow:
+            with clairjob(slow.path, 3, *options) as job:
+                slow.command("reset")
+                with concurrent.futures.ThreadPoolExecutor(3) as pool:
+                    list(pool.map(lambda node: register_on(node, f"format=lmdb file=rows.lmdb keys=cursor seed={SEED} world=3 "
+                                                                 "ranks_per_node=1"), job))
+                wait_until(lambda: all(in_force(node) for node in job), "the plan is in force on all nodes")
+                assert slow.counters()["bytes"] < 1.6 * size  # the index, and what the tiers hold
+                assert job.log().count("20000 samples of lmdb from another node") == 2

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -42,49 +43,108 @@ std::string IndexStore::path(const IndexKey& key, const Catalog& catalog) const 
 
 Result<Table> IndexStore::get(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog,
                               IndexWork* work, const Make& make) {
-  const std::string name = saved_index_name(*catalog, key);
-  if (work != nullptr) work->begin();
+  const uint64_t index = index_number(*catalog, key);
+  IndexWork unwatched;
+  IndexWork& watched = work != nullptr ? *work : unwatched;
+  watched.begin();
   {
     MutexLock lock(mutex_);
-    while (known_[name].wanted) {
-      if (work != nullptr && work->cancelled()) return Error{ECANCELED, "plan: cancelled"};
+    while (known_[index].stage != Stage::none) {
+      if (watched.cancelled()) return Error{ECANCELED, "plan: cancelled"};
       changed_.wait_for(lock, kLook);
     }
-    if (Table table = known_[name].table.lock()) {
-      if (work != nullptr) work->note_origin(IndexWork::Origin::memory, path(key, *catalog));
+    if (Table table = known_[index].table.lock()) {
+      watched.note_origin(IndexWork::Origin::memory, path(key, *catalog));
       return table;
     }
-    known_[name].wanted = true;
+    known_[index] = {key, catalog, {}, Stage::asking, &watched};
   }
-  Result<Table> table = load_or_make(key, catalog, work, make);
+  Result<Table> table = load_or_make(key, catalog, watched, make);
   MutexLock lock(mutex_);
-  known_[name] = {table ? *table : nullptr, false};
-  std::erase_if(known_,
-                [](const auto& known) { return known.second.table.expired() && !known.second.wanted; });
+  known_[index] = {key, catalog, table ? *table : nullptr, Stage::none, nullptr};
+  std::erase_if(known_, [](const auto& known) {
+    return known.second.table.expired() && known.second.stage == Stage::none;
+  });
   changed_.notify_all();
   return table;
 }
 
 Result<Table> IndexStore::load_or_make(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog,
-                                       IndexWork* work, const Make& make) const {
+                                       IndexWork& work, const Make& make) {
   const std::string file = path(key, *catalog);
-  if (!file.empty()) {
-    Result<Table> loaded = load_index(file, key, catalog);
-    if (loaded) {
-      log_.info("index: {} of {} reloaded from {}", pluralize((*loaded)->size(), "sample", "samples"),
-                key.format, printable(file));
-      if (work != nullptr) work->note_origin(IndexWork::Origin::file, file);
-      return loaded;
-    }
-    if (loaded.error().code != ENOENT)
-      log_.warn("{} is not used, the index is made anew: {}", printable(file), loaded.error().message);
+  if (Result<Table> loaded = load(file, key, catalog)) {
+    work.note_origin(IndexWork::Origin::file, file);
+    return loaded;
   }
-  Result<Table> made = make();
-  if (!made || file.empty()) return made;
-  const Status saved = save_own_file(file, encode_index(**made, key, *catalog));
+  Result<Table> table = ask_peers(key, catalog, work);
+  IndexWork::Origin origin = IndexWork::Origin::node;
+  if (!table) {
+    if (table.error().code == ECANCELED) return table;
+    {
+      MutexLock lock(mutex_);
+      known_[index_number(*catalog, key)].stage = Stage::making;
+    }
+    table = make();
+    origin = IndexWork::Origin::made;
+  }
+  if (!table) return table;
+  work.note_origin(origin, "");
+  if (file.empty()) return table;
+  const Status saved = save_own_file(file, encode_index(**table, key, *catalog));
   if (!saved) log_.warn("index: not saved, the next mount makes it again: {}", saved.error().message);
-  if (saved && work != nullptr) work->note_origin(IndexWork::Origin::made, file);
-  return made;
+  if (saved) work.note_origin(origin, file);
+  return table;
+}
+
+Result<Table> IndexStore::load(const std::string& file, const IndexKey& key,
+                               const std::shared_ptr<const Catalog>& catalog) const {
+  if (file.empty()) return Error{ENOENT, "index: saved nowhere"};
+  Result<Table> loaded = load_index(file, key, catalog);
+  if (loaded) {
+    log_.info("index: {} of {} reloaded from {}", pluralize((*loaded)->size(), "sample", "samples"),
+              key.format, printable(file));
+  } else if (loaded.error().code != ENOENT) {
+    log_.warn("{} is not used, the index is made anew: {}", printable(file), loaded.error().message);
+  }
+  return loaded;
+}
+
+Result<Table> IndexStore::ask_peers(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog,
+                                    IndexWork& work) const {
+  if (peers_ == nullptr) return Error{ENOENT, "index: no other nodes"};
+  const Result<Mapping> image = peers_->fetch(index_number(*catalog, key), work);
+  if (!image) return image.error();
+  Result<Table> table =
+      decode_index(std::span(image->data(), image->size()), key, catalog, IndexOrigin::other_node);
+  if (table) {
+    log_.info("index: {} of {} from another node", pluralize((*table)->size(), "sample", "samples"),
+              key.format);
+    return table;
+  }
+  log_.warn("the index that another node sent is not used, it is made anew: {}", table.error().message);
+  return Error{EBADMSG, table.error().message};
+}
+
+IndexStore::Progress IndexStore::progress(uint64_t index) const {
+  MutexLock lock(mutex_);
+  const auto found = known_.find(index);
+  if (found == known_.end()) return {};
+  const Known& known = found->second;
+  if (known.stage == Stage::none) return {known.table.expired() ? Stage::none : Stage::here, 0, 0};
+  return {known.stage, known.work->percent(), known.work->bytes_read()};
+}
+
+std::vector<std::byte> IndexStore::image(uint64_t index) const {
+  Known known;
+  Table table;
+  {
+    MutexLock lock(mutex_);
+    const auto found = known_.find(index);
+    if (found == known_.end() || found->second.stage != Stage::none) return {};
+    known = found->second;
+    table = known.table.lock();
+  }
+  return table ? encode_index(*table, known.key, *known.catalog) : std::vector<std::byte>();
 }
 
 SampleIndexResult stored_index(const DatasetSource& source, const IndexKey& key,

@@ -34,7 +34,7 @@ class IndexWork {
   uint64_t bytes_read() const { return bytes_read_; }  ///< of the dataset's files
 
   /// Where the index came from in the end, and where it is saved, if it is.
-  enum class Origin { made, file, memory };
+  enum class Origin { made, node, file, memory };
   void note_origin(Origin origin, std::string file) {
     origin_ = origin;
     file_ = std::move(file);

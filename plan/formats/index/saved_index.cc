@@ -64,6 +64,12 @@ std::optional<IndexedFile> read_file(ImageReader& from) {
   return IndexedFile{std::move(*path), {*size, *mtime}, *ctime, *inode};
 }
 
+void write_key(const Catalog& catalog, const IndexKey& key, ImageWriter& to) {
+  to.put_text(key.format);
+  to.put_text(key.parameters);
+  for (const FileId file : key.files) to.put_text(catalog.path(file));
+}
+
 Status check_key(ImageReader& from, const IndexKey& key, const Catalog& catalog, IndexOrigin origin) {
   const auto source = from.get_text();
   const auto format = from.get_text();
@@ -98,12 +104,16 @@ Status check_index_start(std::span<const std::byte> bytes) {
   return start.get<uint64_t>() ? Status() : bad("cut off");
 }
 
+uint64_t index_number(const Catalog& catalog, const IndexKey& key) {
+  ImageWriter name;
+  write_key(catalog, key, name);
+  return XXH3_64bits(name.bytes().data(), name.size());
+}
+
 std::string saved_index_name(const Catalog& catalog, const IndexKey& key) {
   ImageWriter name;
   name.put_text(catalog.source());
-  name.put_text(key.format);
-  name.put_text(key.parameters);
-  for (const FileId file : key.files) name.put_text(catalog.path(file));
+  write_key(catalog, key, name);
   const XXH128_hash_t hash = XXH3_128bits(name.bytes().data(), name.size());
   return fmt::format("{:016x}{:016x}.idx", hash.high64, hash.low64);
 }

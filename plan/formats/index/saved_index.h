@@ -27,6 +27,9 @@ struct IndexKey {
   std::vector<FileId> files;  ///< of the dataset, that the index is made from
 };
 
+/// A hash of the key, the same on all nodes of a job.
+uint64_t index_number(const Catalog& catalog, const IndexKey& key);
+
 /// The name of the file for that index, without a directory: another one for another source or key.
 std::string saved_index_name(const Catalog& catalog, const IndexKey& key);
 

@@ -177,7 +177,7 @@ TEST_CASE("rubbish from another node is ignored") {
     if (bytes.size() > 3) {
       bytes[0] = std::byte{wire::kVersion};
       bytes[1] = std::byte{0};
-      bytes[2] = static_cast<std::byte>(random() % 13);
+      bytes[2] = static_cast<std::byte>(random() % 16);
       wire::seal(bytes);
     }
     CHECK(strange.send(NodeId(1), bytes));

@@ -42,7 +42,10 @@ std::vector<Message> examples() {
           PlanEntry{13, NodeId(0), false, "default", std::string(kMaxText, 'x')},
           CatalogProgress{1000000},
           CatalogOffer{77, 78},
-          CatalogRequest{79, 80, 81}};
+          CatalogRequest{79, 80, 81},
+          IndexInquiry{~0ULL},
+          IndexState{1, IndexState::Stage::here, 100, 2, 3},
+          IndexRequest{82, 83, 84, 85}};
 }
 
 constexpr size_t kSealBytes = 8;
@@ -115,7 +118,7 @@ TEST_CASE("another version is told from rubbish") {
   bytes[0] = std::byte{kVersion + 1};
   bytes = sealed(bytes);
   CHECK(decode(bytes).error().code == EPROTONOSUPPORT);
-  CHECK(decode(bytes).error().message.find("version 4") != std::string::npos);
+  CHECK(decode(bytes).error().message.find("version 5") != std::string::npos);
 }
 
 TEST_CASE("what no node would say is refused") {
@@ -132,6 +135,9 @@ TEST_CASE("what no node would say is refused") {
   CHECK(refused(Goodbye{std::string(kMaxText + 1, 'x')}));
   CHECK(refused(PlanEntry{1, NodeId(0), false, std::string(kMaxName + 1, 'x'), ""}));
   CHECK(refused(Probe{std::vector<uint32_t>(kMaxList + 1)}));
+  CHECK(refused(IndexState{1, IndexState::Stage{3}, 0, 0, 0}));
+  CHECK(refused(IndexState{1, IndexState::Stage::making, 101, 0, 0}));
+  CHECK(refused(IndexRequest{1, 0, kMaxPiece + 1, 0}));
 }
 
 TEST_CASE("random and damaged bytes under a right checksum are understood or refused") {
@@ -146,10 +152,10 @@ TEST_CASE("random and damaged bytes under a right checksum are understood or ref
       if (bytes.size() > 3) {
         bytes[0] = std::byte{kVersion};
         bytes[1] = std::byte{0};
-        bytes[2] = static_cast<std::byte>(random() % 14);
+        bytes[2] = static_cast<std::byte>(random() % 17);
       }
     } else {
-      bytes = body_of(all[random() % 10]);
+      bytes = body_of(all[random() % all.size()]);
       for (unsigned flips = 1 + random() % 3; flips > 0; --flips)
         bytes[random() % bytes.size()] ^= static_cast<std::byte>(1U << random() % 8);
     }

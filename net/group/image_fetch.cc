@@ -1,0 +1,100 @@
+#include "net/group/image_fetch.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace clairfs {
+
+ImageFetch::ImageFetch(Parts parts, const ImageFetchOptions& options, Mapping image)
+    : parts_(std::move(parts)),
+      options_(options),
+      image_(std::move(image)),
+      pieces_(0),
+      missing_(0),
+      heard_(parts_.clock.now()) {
+  for (uint64_t offset = 0; offset < image_.size(); offset += options_.piece) to_ask_.push_back(offset);
+  pieces_ = missing_ = to_ask_.size();
+}
+
+Result<std::shared_ptr<ImageFetch>> ImageFetch::make(Parts parts, const ImageFetchOptions& options,
+                                                     uint64_t bytes) {
+  auto image = Mapping::anonymous(bytes);
+  if (!image) return image.error();
+  return std::shared_ptr<ImageFetch>(new ImageFetch(std::move(parts), options, std::move(*image)));
+}
+
+void ImageFetch::ask_for_more() {
+  for (;;) {
+    uint64_t offset = 0;
+    uint32_t length = 0;
+    TransferNumber transfer = 0;
+    iovec memory{};
+    {
+      MutexLock lock(mutex_);
+      if (error_ || to_ask_.empty() || asked_.size() >= options_.window) return;
+      offset = to_ask_.front();
+      to_ask_.pop_front();
+      length = static_cast<uint32_t>(std::min<uint64_t>(options_.piece, image_.size() - offset));
+      transfer = parts_.numbers.next(parts_.giver);
+      asked_[offset] = {transfer, parts_.clock.now()};
+      memory = {image_.data() + offset, length};
+    }
+    parts_.transport.receive(
+        parts_.giver, transfer, {memory},
+        [self = shared_from_this(), offset](const Status& status) { self->piece_came(offset, status); });
+    (void)parts_.transport.send(parts_.giver, wire::encode(parts_.request(offset, length, transfer)));
+  }
+}
+
+void ImageFetch::piece_came(uint64_t offset, const Status& status) {
+  {
+    MutexLock lock(mutex_);
+    asked_.erase(offset);
+    if (status) {
+      --missing_;
+      heard_ = parts_.clock.now();
+    } else if (status.error().code == ECANCELED) {
+      to_ask_.push_front(offset);  // it was late
+    } else if (!error_) {
+      error_ = status.error();
+    }
+  }
+  parts_.changed();
+  ask_for_more();
+}
+
+void ImageFetch::tick(TimePoint now) {
+  std::vector<TransferNumber> late;
+  {
+    MutexLock lock(mutex_);
+    for (auto& [offset, asked] : asked_) {
+      if (now - asked.asked < options_.piece_patience) continue;
+      asked.asked = now;
+      late.push_back(asked.transfer);
+    }
+  }
+  for (const TransferNumber transfer : late) parts_.transport.cancel(parts_.giver, transfer);
+}
+
+ImageFetch::State ImageFetch::state() const {
+  MutexLock lock(mutex_);
+  return {missing_ == 0, static_cast<unsigned>(100 * (pieces_ - missing_) / pieces_), heard_, error_};
+}
+
+Mapping ImageFetch::take() {
+  MutexLock lock(mutex_);
+  return std::move(image_);
+}
+
+void ImageFetch::give_up() {
+  std::vector<TransferNumber> under_way;
+  {
+    MutexLock lock(mutex_);
+    if (!error_) error_ = Error{ECANCELED, "given up"};
+    for (const auto& [offset, asked] : asked_) under_way.push_back(asked.transfer);
+  }
+  for (const TransferNumber transfer : under_way) parts_.transport.cancel(parts_.giver, transfer);
+}
+
+}  // namespace clairfs

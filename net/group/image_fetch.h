@@ -1,0 +1,91 @@
+// An image that another node has (a catalog, an index), fetched piece by piece as bulk transfers, a few at a
+// time.
+//
+// Threads: pieces come and ticks are on the net thread; the rest is thread-safe. mutex_ is a leaf: not held
+// while the transport or a call-back is called.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/fd.h"
+#include "cache/base/mutex.h"
+#include "cache/base/result.h"
+#include "net/transport/transfer_numbers.h"
+#include "net/transport/transport.h"
+#include "net/transport/wire.h"
+
+namespace clairfs {
+
+struct ImageFetchOptions {
+  /// Pieces under way from one node: two keep the network busy while one is waited for.
+  uint32_t window = 3;
+  /// Bytes of a piece: enough for the full bandwidth of a network.
+  uint32_t piece = wire::kMaxPiece;
+  /// A piece that has not come by then is asked for again.
+  Duration piece_patience = std::chrono::seconds(20);
+};
+
+/// Until the transport is stopped its owner keeps one that failed or was given up: the network may still
+/// write to its memory.
+class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
+ public:
+  struct Parts {
+    Transport& transport;
+    TransferNumbers& numbers;
+    const Clock& clock;
+    NodeId giver;
+    /// The message that asks for bytes of the image under a transfer number.
+    std::function<wire::Message(uint64_t offset, uint32_t length, TransferNumber transfer)> request;
+    /// state() has changed. On the net thread.
+    std::function<void()> changed;
+  };
+  struct State {
+    bool complete = false;
+    unsigned percent = 0;
+    TimePoint heard{};           ///< when the last piece came
+    std::optional<Error> error;  ///< it will not be complete
+  };
+
+  /// Asks for nothing yet. Errors: ENOMEM.
+  static Result<std::shared_ptr<ImageFetch>> make(Parts parts, const ImageFetchOptions& options,
+                                                  uint64_t bytes);
+
+  /// Begins.
+  void ask_for_more();
+  /// Asks again for pieces that are late.
+  void tick(TimePoint now);
+  State state() const;
+  /// The image. REQUIRES: it is complete. Once.
+  Mapping take();
+  /// Nothing more is asked for.
+  void give_up();
+
+ private:
+  struct Piece {
+    TransferNumber transfer = 0;
+    TimePoint asked{};
+  };
+
+  ImageFetch(Parts parts, const ImageFetchOptions& options, Mapping image);
+  void piece_came(uint64_t offset, const Status& status);
+
+  const Parts parts_;
+  const ImageFetchOptions options_;
+
+  mutable Mutex mutex_;
+  Mapping image_ GUARDED_BY(mutex_);
+  std::map<uint64_t, Piece> asked_ GUARDED_BY(mutex_);  // pieces under way, by offset
+  std::deque<uint64_t> to_ask_ GUARDED_BY(mutex_);
+  size_t pieces_ GUARDED_BY(mutex_);
+  size_t missing_ GUARDED_BY(mutex_);
+  TimePoint heard_ GUARDED_BY(mutex_);
+  std::optional<Error> error_ GUARDED_BY(mutex_);
+};
+
+}  // namespace clairfs

@@ -1,0 +1,245 @@
+#include "net/group/index_exchange.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace clairfs {
+namespace {
+
+using Stage = wire::IndexState::Stage;
+
+// How often who waits looks at the time, and whether it is still wanted.
+constexpr auto kIndexWait = std::chrono::milliseconds(20);
+
+// More than the index of any file: ten billion records. What is more is damaged.
+constexpr uint64_t kMostIndexBytes = 1ULL << 37;
+
+}  // namespace
+
+void IndexExchange::serve(const IndexStore& store) {
+  MutexLock lock(mutex_);
+  store_ = &store;
+}
+
+void IndexExchange::stop() {
+  MutexLock lock(mutex_);
+  stopped_ = true;
+  changed_.notify_all();
+}
+
+std::vector<NodeId> IndexExchange::others() const {
+  std::vector<NodeId> nodes;
+  for (uint32_t i = 0; i < parts_.transport.size(); ++i) {
+    const NodeId node(i);
+    if (node != parts_.transport.self() && parts_.membership.state(node) == PeerState::alive)
+      nodes.push_back(node);
+  }
+  return nodes;
+}
+
+bool IndexExchange::ended(const IndexWork& work) const {
+  MutexLock lock(mutex_);
+  return stopped_ || work.cancelled();
+}
+
+Result<Mapping> IndexExchange::fetch(uint64_t index, IndexWork& work) {
+  {
+    MutexLock lock(mutex_);
+    searches_[index] = {};
+    searches_[index].began = parts_.clock.now();
+  }
+  auto image = search(index, work);
+  MutexLock lock(mutex_);
+  // Whoever asks before the store knows is told that it is being made.
+  searches_[index] = {};
+  searches_[index].over = true;
+  return image;
+}
+
+Result<Mapping> IndexExchange::search(uint64_t index, IndexWork& work) {
+  std::optional<TimePoint> asked;
+  for (;;) {
+    if (ended(work)) return Error{ECANCELED, "index: no longer wanted"};
+    if (!asked || parts_.clock.now() - *asked >= options_.ask_again) {
+      inquire(index);
+      asked = parts_.clock.now();
+    }
+    const Step step = next_step(index, work);
+    if (step.next == Next::make) return Error{ENOENT, "index: no other node has it"};
+    if (step.next == Next::fetch) {
+      auto image = fetch_from(step, index, work);
+      if (image) return image;
+      continue;
+    }
+    MutexLock lock(mutex_);
+    changed_.wait_for(lock, kIndexWait);
+  }
+}
+
+void IndexExchange::inquire(uint64_t index) {
+  const auto bytes = wire::encode(wire::IndexInquiry{index});
+  for (const NodeId node : others()) (void)parts_.transport.send(node, bytes);
+}
+
+IndexExchange::Step IndexExchange::next_step(uint64_t index, IndexWork& work) const {
+  const TimePoint now = parts_.clock.now();
+  Step step;
+  MutexLock lock(mutex_);
+  const Search& search = searches_.at(index);
+  for (const NodeId node : others()) {
+    const auto found = search.answers.find(node);
+    if (found == search.answers.end()) {
+      if (now - search.began < options_.answer_patience) step.next = Next::wait;
+      continue;
+    }
+    const auto& [state, got_on, failed] = found->second;
+    if (failed) continue;
+    if (state.stage == Stage::here) return {Next::fetch, node, state.bytes};
+    if (state.stage != Stage::making || now - got_on >= options_.patience) continue;
+    step.next = Next::wait;
+    work.note(state.percent, 100);
+  }
+  return step;
+}
+
+Result<Mapping> IndexExchange::fetch_from(const Step& step, uint64_t index, IndexWork& work) {
+  auto made = ImageFetch::make({parts_.transport, parts_.numbers, parts_.clock, step.giver,
+                                [index](uint64_t offset, uint32_t length, TransferNumber transfer) {
+                                  return wire::IndexRequest{index, offset, length, transfer};
+                                },
+                                [this] { changed_.notify_all(); }},
+                               options_, step.bytes);
+  if (!made) return made.error();
+  const std::shared_ptr<ImageFetch> image = std::move(*made);
+  {
+    MutexLock lock(mutex_);
+    searches_.at(index).image = image;
+  }
+  image->ask_for_more();
+  for (;;) {
+    const ImageFetch::State state = image->state();
+    if (state.complete) return image->take();
+    if (ended(work) || given_up(step, index, state)) break;
+    work.note(state.percent, 100);
+    MutexLock lock(mutex_);
+    changed_.wait_for(lock, kIndexWait);
+  }
+  image->give_up();
+  MutexLock lock(mutex_);
+  Search& search = searches_.at(index);
+  search.image = nullptr;
+  search.answers[step.giver].failed = true;
+  given_up_.push_back(image);
+  return Error{EIO, "index: a node that has it did not send it"};
+}
+
+bool IndexExchange::given_up(const Step& step, uint64_t index, const ImageFetch::State& state) const {
+  const bool silent = parts_.clock.now() - state.heard >= options_.patience;
+  const PeerState giver = parts_.membership.state(step.giver);
+  if (state.error || silent || giver == PeerState::dead || giver == PeerState::left) return true;
+  MutexLock lock(mutex_);
+  const auto& answers = searches_.at(index).answers;
+  const auto now = answers.find(step.giver);
+  return now != answers.end() && now->second.state.stage == Stage::none;
+}
+
+void IndexExchange::on_state(NodeId from, const wire::IndexState& state) {
+  if (state.stage == Stage::here && (state.bytes == 0 || state.bytes > kMostIndexBytes)) return;
+  MutexLock lock(mutex_);
+  const auto search = searches_.find(state.index);
+  if (search == searches_.end() || search->second.over) return;
+  const auto [answer, first] = search->second.answers.try_emplace(from);
+  if (first || answer->second.state != state) answer->second.got_on = parts_.clock.now();
+  answer->second.state = state;
+  changed_.notify_all();
+}
+
+void IndexExchange::on_inquiry(NodeId from, const wire::IndexInquiry& inquiry) {
+  (void)parts_.transport.send(from, wire::encode(answer(from, inquiry.index)));
+}
+
+wire::IndexState IndexExchange::answer(NodeId from, uint64_t index) {
+  MutexLock lock(mutex_);
+  if (store_ == nullptr) return {index};
+  const IndexStore::Progress progress = store_->progress(index);
+  switch (progress.stage) {
+    case IndexStore::Stage::none:
+      return {index};
+    case IndexStore::Stage::asking:
+      return answer_while_asking(from, index);
+    case IndexStore::Stage::making:
+      return {index, Stage::making, progress.percent, progress.bytes_read, 0};
+    case IndexStore::Stage::here:
+      return offer(from, index);
+  }
+  return {index};
+}
+
+// Two that ask each other must not wait for each other, nor both make it: the lower rank does.
+wire::IndexState IndexExchange::answer_while_asking(NodeId from, uint64_t index) {
+  const auto search = searches_.find(index);
+  const bool over = search != searches_.end() && search->second.over;
+  if (over || parts_.transport.self().value < from.value) return {index, Stage::making};
+  if (search != searches_.end()) {
+    Answer& lower = search->second.answers[from];
+    if (lower.state.stage == Stage::none) lower = {{index, Stage::making}, parts_.clock.now(), false};
+  }
+  return {index};
+}
+
+wire::IndexState IndexExchange::offer(NodeId from, uint64_t index) {
+  const auto [image, first] = images_.try_emplace(index);
+  image->second.used = parts_.clock.now();
+  if (image->second.bytes) return {index, Stage::here, 0, 0, image->second.bytes->size()};
+  if (first) parts_.post([this, from, index] { encode_for(from, index); });
+  return {index, Stage::making, 100};
+}
+
+void IndexExchange::encode_for(NodeId from, uint64_t index) {
+  const IndexStore* store = nullptr;
+  {
+    MutexLock lock(mutex_);
+    store = store_;
+  }
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(store->image(index));
+  {
+    MutexLock lock(mutex_);
+    images_.erase(index);
+    if (!bytes->empty()) images_[index] = {bytes, parts_.clock.now()};
+  }
+  on_inquiry(from, {index});
+}
+
+void IndexExchange::on_request(NodeId from, const wire::IndexRequest& request) {
+  std::shared_ptr<const std::vector<std::byte>> image;
+  {
+    MutexLock lock(mutex_);
+    const auto found = images_.find(request.index);
+    if (found != images_.end()) {
+      image = found->second.bytes;
+      found->second.used = parts_.clock.now();
+    }
+  }
+  if (!image || request.offset > image->size() || request.length > image->size() - request.offset)
+    return (void)parts_.transport.send(from, wire::encode(wire::IndexState{request.index}));
+  // The network only reads it.
+  iovec memory{const_cast<std::byte*>(image->data()) + request.offset, request.length};
+  parts_.transport.send_bulk(from, request.transfer, {memory}, [image](const Status&) {});
+}
+
+void IndexExchange::tick(TimePoint now) {
+  std::vector<std::shared_ptr<ImageFetch>> fetches;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [index, search] : searches_) {
+      if (search.image) fetches.push_back(search.image);
+    }
+    std::erase_if(images_, [&](const auto& image) {
+      return image.second.bytes && now - image.second.used > options_.keep_image;
+    });
+  }
+  for (const auto& fetch : fetches) fetch->tick(now);
+}
+
+}  // namespace clairfs

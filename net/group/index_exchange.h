@@ -1,0 +1,117 @@
+// In a job one node makes the index of a packed file, the others get it from that one.
+//
+// A node that needs an index asks all others how far they are with it. It fetches the image from one that has
+// it, waits for one that is making it, and makes it itself when nobody is. Of nodes that begin at the same
+// time the one with the lowest rank makes it. Nobody waits for a node that does not get on.
+//
+// Threads: messages and ticks on the net thread; fetch() waits on the caller's; images are encoded by what
+// `post` runs. mutex_ comes before those of the IndexStore and of an ImageFetch, and is not held while the
+// transport is called.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cache/base/clock.h"
+#include "cache/base/mutex.h"
+#include "net/group/image_fetch.h"
+#include "net/group/membership.h"
+#include "net/transport/transfer_numbers.h"
+#include "net/transport/transport.h"
+#include "net/transport/wire.h"
+#include "plan/formats/index/index_peers.h"
+#include "plan/formats/index/index_store.h"
+
+namespace clairfs {
+
+struct IndexExchangeOptions : ImageFetchOptions {
+  /// Between two questions to the same nodes: soon enough that nobody notices the wait, and a few hundred
+  /// messages a second in a job of a hundred nodes.
+  Duration ask_again = std::chrono::milliseconds(200);
+  /// For an answer, which takes a round trip.
+  Duration answer_patience = std::chrono::seconds(2);
+  /// For a node that makes or sends the index without getting on: as long as some reads of a slow PFS.
+  Duration patience = std::chrono::seconds(20);
+  /// An image that nobody has asked for in that time is encoded anew when somebody does.
+  Duration keep_image = std::chrono::seconds(30);
+};
+
+/// Destroyed after the transport was stopped.
+class IndexExchange final : public IndexPeers {
+ public:
+  struct Parts {
+    Transport& transport;
+    TransferNumbers& numbers;
+    const Membership& membership;
+    const Clock& clock;
+    /// Runs it on a thread that may take its time. May be dropped when the job ends.
+    std::function<void(std::function<void()>)> post;
+  };
+
+  IndexExchange(Parts parts, const IndexExchangeOptions& options)
+      : parts_(std::move(parts)), options_(options) {}
+
+  /// From now on others get the store's indexes. It is used until the transport and `post` have ended.
+  void serve(const IndexStore& store);
+  /// Ends fetch().
+  void stop();
+
+  Result<Mapping> fetch(uint64_t index, IndexWork& work) override;
+
+  // Of the net thread.
+  void on_inquiry(NodeId from, const wire::IndexInquiry& inquiry);
+  void on_state(NodeId from, const wire::IndexState& state);
+  void on_request(NodeId from, const wire::IndexRequest& request);
+  void tick(TimePoint now);
+
+ private:
+  struct Answer {
+    wire::IndexState state;
+    TimePoint got_on{};   ///< when it last said something new
+    bool failed = false;  ///< its image could not be fetched
+  };
+  struct Search {
+    TimePoint began{};
+    std::map<NodeId, Answer> answers;
+    std::shared_ptr<ImageFetch> image;
+    bool over = false;  ///< this node has the index, or makes it
+  };
+  struct Image {
+    std::shared_ptr<const std::vector<std::byte>> bytes;  ///< null: it is being encoded
+    TimePoint used{};
+  };
+  enum class Next { make, wait, fetch };
+  struct Step {
+    Next next = Next::make;
+    NodeId giver;
+    uint64_t bytes = 0;
+  };
+
+  Result<Mapping> search(uint64_t index, IndexWork& work);
+  Step next_step(uint64_t index, IndexWork& work) const;
+  void inquire(uint64_t index);
+  Result<Mapping> fetch_from(const Step& step, uint64_t index, IndexWork& work);
+  bool given_up(const Step& step, uint64_t index, const ImageFetch::State& state) const;
+  bool ended(const IndexWork& work) const;
+  std::vector<NodeId> others() const;
+  wire::IndexState answer(NodeId from, uint64_t index);
+  wire::IndexState answer_while_asking(NodeId from, uint64_t index) REQUIRES(mutex_);
+  wire::IndexState offer(NodeId from, uint64_t index) REQUIRES(mutex_);
+  void encode_for(NodeId from, uint64_t index);
+
+  const Parts parts_;
+  const IndexExchangeOptions options_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  const IndexStore* store_ GUARDED_BY(mutex_) = nullptr;
+  std::map<uint64_t, Search> searches_ GUARDED_BY(mutex_);
+  std::map<uint64_t, Image> images_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<ImageFetch>> given_up_ GUARDED_BY(mutex_);  // see ImageFetch
+  bool stopped_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace clairfs

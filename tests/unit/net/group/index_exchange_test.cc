@@ -1,0 +1,233 @@
+// Nodes of a job that need the index of the same packed file: together, one after the other, with nodes that
+// hang, die, lie, or have another file.
+#include "net/group/index_exchange.h"
+
+#include <atomic>
+#include <cerrno>
+#include <future>
+#include <latch>
+#include <thread>
+
+#include "net/job.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/eventually.h"
+#include "tests/support/in_process_transport.h"
+#include "tests/support/temp_tree.h"
+#include "tests/unit/plan/formats/index/index_fixture.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr uint32_t kRecords = 3000;
+const IndexKey kKey{"lmdb", "keys=cursor", {FileId(1)}};
+
+/// A node that needs indexes.
+struct Indexing {
+  Indexing(InProcessNetwork& network, NodeId rank, const std::function<void(JobOptions&)>& change = {},
+           PackedFiles files = PackedFiles({1'000'000})) {
+    files.source = "/mounted/on" + std::to_string(rank.value);
+    files.files[0].inode = 100 + rank.value;
+    catalog = files.catalog();
+    JobOptions options;
+    options.times = {50ms, 1min, 2min};
+    options.index.piece = 1000;
+    options.index.piece_patience = 200ms;
+    options.index.ask_again = 20ms;
+    if (change) change(options);
+    job = std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, options,
+                                [](const std::string&) {});
+    store = std::make_unique<IndexStore>(saved.path(), log.logger(), &job->index_peers());
+    job->serve_indexes(*store);
+  }
+  ~Indexing() { job->stop(1s); }
+
+  bool knows(size_t others) const {
+    const auto nodes = job->nodes();
+    return others <
+           static_cast<size_t>(std::count_if(
+               nodes.begin(), nodes.end(),
+               [&](const auto& node) { return node.node == job->self() || node.state == PeerState::alive; }));
+  }
+  /// As a plan does.
+  Result<IndexStore::Table> get(const std::function<void()>& while_making = {}, IndexWork* work = nullptr) {
+    return store->get(kKey, catalog, work, [&]() -> Result<IndexStore::Table> {
+      ++made;
+      if (while_making) while_making();
+      return records_in_f0(catalog, kRecords, 100);
+    });
+  }
+
+  SteadyClock clock;
+  CapturedLog log;
+  Metrics metrics;
+  TempTree saved;
+  std::shared_ptr<const Catalog> catalog;
+  std::atomic<int> made{0};
+  std::unique_ptr<Job> job;
+  std::unique_ptr<IndexStore> store;
+};
+
+std::vector<std::unique_ptr<Indexing>> nodes_of(InProcessNetwork& network, uint32_t count,
+                                                const std::function<void(JobOptions&)>& change = {}) {
+  std::vector<std::unique_ptr<Indexing>> nodes;
+  for (uint32_t i = 0; i < count; ++i)
+    nodes.push_back(std::make_unique<Indexing>(network, NodeId(i), change));
+  for (const auto& node : nodes) REQUIRE(eventually([&] { return node->knows(count - 1); }));
+  return nodes;
+}
+
+}  // namespace
+
+TEST_CASE("the others get the index of the node that made it") {
+  InProcessNetwork network(4, 1, {0ms, 3ms});
+  const auto nodes = nodes_of(network, 4);
+  const auto made = nodes[2]->get();
+  REQUIRE(made);
+  for (const auto& node : nodes) {
+    const auto got = node->get();
+    REQUIRE(got);
+    CHECK((*got)->identity() == (*made)->identity());
+    check_equal(**got, **made);
+    CHECK(node->made == (node == nodes[2] ? 1 : 0));
+    if (node != nodes[2]) CHECK(node->log.has("3000 samples of lmdb from another node"));
+  }
+  // And have saved it as theirs.
+  IndexStore next_mount(nodes[0]->saved.path(), nodes[0]->log.logger());
+  REQUIRE(next_mount.get(kKey, nodes[0]->catalog, nullptr, []() -> Result<IndexStore::Table> {
+    return Error{EIO, "made"};
+  }));
+}
+
+TEST_CASE("of nodes that begin together one makes the index") {
+  InProcessNetwork network(4, GENERATE(1, 2, 3, 4), {0ms, 5ms});
+  const auto nodes = nodes_of(network, 4);
+  std::vector<IndexStore::Table> got(4);
+  {
+    std::latch begin(4);
+    std::vector<std::jthread> plans;
+    for (size_t i = 0; i < 4; ++i) {
+      plans.emplace_back([&, i] {
+        begin.arrive_and_wait();
+        if (const auto table = nodes[i]->get([] { std::this_thread::sleep_for(50ms); })) got[i] = *table;
+      });
+    }
+  }
+  int made = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    REQUIRE(got[i]);
+    CHECK(got[i]->identity() == got[0]->identity());
+    made += nodes[i]->made;
+  }
+  CHECK(made == 1);
+}
+
+TEST_CASE("a node whose file is another one makes its own index") {
+  InProcessNetwork network(2, 1);
+  PackedFiles touched({1'000'000});
+  touched.files[0].mtime_ns = 5;
+  Indexing first(network, NodeId(0));
+  Indexing other(network, NodeId(1), {}, touched);
+  REQUIRE(eventually([&] { return other.knows(1); }));
+  const auto made = first.get();
+  REQUIRE(made);
+  REQUIRE(other.get());
+  CHECK(other.made == 1);
+  CHECK(other.log.has("f0 has changed since"));
+}
+
+TEST_CASE("a node that does not get on with the index is not waited for") {
+  InProcessNetwork network(2, 1);
+  const std::string how = GENERATE("hangs", "dies", "leaves", "fails");
+  const auto nodes = nodes_of(network, 2, [&](JobOptions& options) {
+    if (how == "hangs") options.index.patience = 200ms;
+    if (how == "dies") options.times = {50ms, 200ms, 400ms};
+    options.index.answer_patience = 1min;
+  });
+  std::latch making(1);
+  std::latch may_end(1);
+  std::jthread first([&] {
+    (void)nodes[0]->store->get(kKey, nodes[0]->catalog, nullptr, [&]() -> Result<IndexStore::Table> {
+      making.count_down();
+      may_end.wait();
+      return Error{EIO, "the source is gone"};
+    });
+  });
+  making.wait();
+  auto second = std::async(std::launch::async, [&] { return nodes[1]->get(); });
+  std::this_thread::sleep_for(100ms);
+  CHECK(nodes[1]->made == 0);
+  if (how == "dies") network.kill(NodeId(0));
+  if (how == "leaves") nodes[0]->job->leave("");
+  if (how == "fails") may_end.count_down();
+  CHECK(second.get());
+  CHECK(nodes[1]->made == 1);
+  if (how != "fails") may_end.count_down();
+}
+
+TEST_CASE("an index comes over a network that loses and damages, or is made") {
+  InProcessNetwork network(2, GENERATE(1, 2, 3), {0ms, 3ms, 0.2, 0.1, 0.02, 0.01, 0.1});
+  const auto nodes = nodes_of(network, 2, [](JobOptions& options) {
+    options.index.patience = 2s;
+    options.index.answer_patience = 1min;
+  });
+  const auto made = nodes[0]->get();
+  REQUIRE(made);
+  const auto got = nodes[1]->get();
+  REQUIRE(got);
+  check_equal(**got, **made);
+  CHECK((nodes[1]->made == 0) == nodes[1]->log.has("from another node"));
+}
+
+TEST_CASE("rubbish in place of an index is refused") {
+  InProcessNetwork network(2, 1);
+  Indexing node(network, NodeId(1), [](JobOptions& options) { options.index.answer_patience = 1min; });
+  Transport& liar = network.endpoint(NodeId(0));
+  const std::vector<std::byte> rubbish(1000, std::byte{7});
+  liar.start({[&](NodeId, std::span<const std::byte> bytes) {
+                const auto message = wire::decode(bytes);
+                if (!message) return;
+                if (const auto* inquiry = std::get_if<wire::IndexInquiry>(&*message)) {
+                  (void)liar.send(NodeId(1), wire::encode(wire::IndexState{
+                                                 inquiry->index, wire::IndexState::Stage::here, 0, 0, 5000}));
+                } else if (const auto* asked = std::get_if<wire::IndexRequest>(&*message)) {
+                  iovec memory{const_cast<std::byte*>(rubbish.data()), asked->length};
+                  liar.send_bulk(NodeId(1), asked->transfer, {memory}, [](const Status&) {});
+                }
+              },
+              [](TimePoint) {}});
+  wire::Hello hello;
+  hello.incarnation = 1;
+  CHECK(liar.send(NodeId(1), wire::encode(hello)));
+  REQUIRE(eventually([&] { return node.knows(1); }));
+  REQUIRE(node.get());
+  CHECK(node.made == 1);
+  CHECK(node.log.has("sent is not used"));
+  liar.stop(0s);
+}
+
+TEST_CASE("who waits for another node's index can be cancelled, and ends with the job") {
+  InProcessNetwork network(2, 1);
+  const auto nodes = nodes_of(network, 2);
+  std::latch making(1);
+  std::latch may_end(1);
+  std::jthread first([&] {
+    (void)nodes[0]->get([&] {
+      making.count_down();
+      may_end.wait();
+    });
+  });
+  making.wait();
+  IndexWork work;
+  const bool by_the_job = GENERATE(false, true);
+  auto second = std::async(std::launch::async, [&] { return nodes[1]->get({}, &work); });
+  std::this_thread::sleep_for(30ms);
+  if (by_the_job) nodes[1]->job->leave("");
+  if (!by_the_job) work.cancel();
+  const auto got = second.get();
+  may_end.count_down();
+  REQUIRE(!got);
+  CHECK(got.error().code == ECANCELED);
+  CHECK(nodes[1]->made == 0);
+}
