@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 
 #include "cache/base/fd.h"
+#include "plan/formats/hdf5/tree_ahead.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs::hdf5 {
@@ -159,6 +160,7 @@ class Dialogue {
         file_(file),
         size_(source.catalog->stamp(file).size),
         helper_(helper),
+        ahead_(source, file),
         index_{Layout(datasets, size_), {}} {}
 
   /// Errors: EINVAL with the cause alone; what a read returned.
@@ -208,16 +210,16 @@ class Dialogue {
     if (request.length > kMostRead) return cannot("its index has pieces that are too large");
     ByteRange piece{file_, std::min(request.offset, size_), 0};
     piece.length = std::min(request.length, size_ - piece.offset);
-    std::vector<std::string> bytes(1);
+    std::string bytes;
     if (piece.length != 0) {
       if (index_.reads.size() == kMostReads) return cannot("its index is read over and over");
       index_.reads.push_back(piece);
-      auto read = source_.read_all({&piece, 1});
+      auto read = ahead_.read(piece.offset, piece.length);
       if (!read) return read.error();
       bytes = std::move(*read);
     }
-    const ReadAnswer answer{bytes[0].size()};
-    if (helper_.send(&answer, sizeof answer) && helper_.send(bytes[0].data(), bytes[0].size())) return {};
+    const ReadAnswer answer{bytes.size()};
+    if (helper_.send(&answer, sizeof answer) && helper_.send(bytes.data(), bytes.size())) return {};
     return cannot(fmt::format("{} {}", kHelperName, helper_.end()));
   }
 
@@ -225,6 +227,7 @@ class Dialogue {
   const FileId file_;
   const uint64_t size_;
   Helper& helper_;
+  TreeAhead ahead_;
   FileIndex index_;
 };
 

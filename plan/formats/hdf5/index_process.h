@@ -18,7 +18,7 @@ struct IndexOptions {
   std::string helper;  ///< path of the program; empty: the one that belongs to this program
   /// It looks up some hundred thousand chunks a second, and says where they are some thousands at a time.
   std::chrono::milliseconds silence = std::chrono::seconds(20);
-  /// A million chunks take some seconds, and 20,000 reads of their index one after the other.
+  /// A million chunks take some seconds, and 500 reads of their index one after the other.
   std::chrono::milliseconds total = std::chrono::minutes(10);
 };
 
