@@ -30,8 +30,11 @@ std::string format_by_name(const std::string& name) {
     std::string_view ending;
     std::string_view format;
   };
-  constexpr std::array<Ending, 6> kEndings{Ending{".mdb", "lmdb"}, {".lmdb", "lmdb"}, {".npy", "npy"},
-                                           {".bin", "megatron"},   {".h5", "hdf5"},   {".hdf5", "hdf5"}};
+  constexpr std::array<Ending, 10> kEndings{
+      Ending{".mdb", "lmdb"}, {".lmdb", "lmdb"},         {".npy", "npy"},
+      {".bin", "megatron"},   {".h5", "hdf5"},           {".hdf5", "hdf5"},
+      {".tar", "tar"},        {".tfrecord", "tfrecord"}, {".tfrecords", "tfrecord"},
+      {".tfrec", "tfrecord"}};
   for (const Ending& known : kEndings) {
     if (name.ends_with(known.ending)) return std::string(known.format);
   }
@@ -47,6 +50,8 @@ Result<std::string> index_plan(const IndexArguments& arguments, const std::strin
   const std::string file = mount.folder.empty() ? name : mount.folder + "/" + name;
   std::vector<std::string> words{"name=index", "shuffle=false",    "epochs=1",
                                  "root=.",     "format=" + format, "file=" + file};
+  // Of shards that are read from front to back nothing is looked at.
+  if (format == "tar" || format == "tfrecord") words.emplace_back("random_access=true");
   words.insert(words.end(), arguments.words.begin(), arguments.words.end());
   std::error_code failure;
   const std::string here = std::filesystem::current_path(failure);

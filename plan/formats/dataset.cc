@@ -36,9 +36,10 @@ SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& sour
         source, root, spec.file,
         {spec.sequence_length, spec.train_samples, *seed, spec.split.empty() ? "1" : spec.split});
   }
-  if (spec.reads_streams()) {
+  if (spec.names_shards()) {
     const std::string numbering = spec.list_numbers_samples() ? spec.list : "";
-    return index_shards(source, root, spec.format, spec.file, numbering);
+    return spec.random_access ? index_record_shards(source, root, spec.format, spec.file, numbering)
+                              : index_shards(source, root, spec.format, spec.file, numbering);
   }
   if (spec.format == "mds") return index_mds(source, root, spec.file);
   if (spec.format == "hdf5") return index_hdf5(source, root, spec.file, spec.dataset);
@@ -48,6 +49,18 @@ SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& sour
 }
 
 }  // namespace
+
+Result<std::string> DatasetSource::read_whole(FileId file) const {
+  constexpr uint64_t kAtOnce = 4 << 20;
+  const uint64_t size = catalog->stamp(file).size;
+  std::vector<ByteRange> pieces;
+  for (uint64_t at = 0; at < size; at += kAtOnce) pieces.push_back({file, at, std::min(kAtOnce, size - at)});
+  const auto read = read_all(pieces);
+  if (!read) return read.error();
+  std::string whole;
+  for (const std::string& piece : *read) whole += piece;
+  return whole;
+}
 
 // A list in the mount is read where it comes from: opened through the mount it would have to wait for the
 // kernel, which holds the folder's lock while a plan is set as its attribute, and it would keep the mount

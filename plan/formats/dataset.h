@@ -44,6 +44,9 @@ struct DatasetSource {
   /// work was cancelled.
   Result<std::vector<std::string>> read_all(std::span<const ByteRange> pieces) const;
 
+  /// All of a file, whose size the caller has found to be bearable. Errors: as read_all().
+  Result<std::string> read_whole(FileId file) const;
+
   /// Where a list file of that name is read.
   std::string list_path(const std::string& path) const;
 };

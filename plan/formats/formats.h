@@ -58,11 +58,22 @@ struct GptPlan {
 SampleIndexResult index_megatron_gpt(const DatasetSource& source, const DatasetRoot& root,
                                      std::string_view file, const GptPlan& plan);
 
-/// Files that are read from front to back, in stripes (formats/streams/stripes.h): those that `file`, a
-/// pattern, stands for, or that `list` names, in their order, or else all below the root whose name is one of
-/// the format, by path; none that begins with a '.'. Errors: EINVAL.
+/// The files that `file`, a pattern, stands for, or that `list` names, in their order, or else all below the
+/// root whose name is one of the format, by path; none that begins with a '.'. Errors: EINVAL.
+SampleIndexResult choose_shards(const DatasetSource& source, const DatasetRoot& root, std::string_view format,
+                                const std::string& file, const std::string& list);
+
+/// Those files, which are read from front to back, in stripes (formats/streams/stripes.h). Errors: EINVAL.
 SampleIndexResult index_shards(const DatasetSource& source, const DatasetRoot& root, std::string_view format,
                                const std::string& file, const std::string& list);
+
+/// The samples in those files, which are read at random: the frames of format=tfrecord, and of format=tar the
+/// files that WebDataset makes a sample of, found by the headers before them (formats/shards/record_walk.h),
+/// or by the index that another program left beside the shard. Errors: EINVAL with the cause, also for shards
+/// that are damaged or compressed.
+SampleIndexResult index_record_shards(const DatasetSource& source, const DatasetRoot& root,
+                                      std::string_view format, const std::string& file,
+                                      const std::string& list);
 
 /// The samples of MosaicML Streaming's MDS shards; `file` is their index.json. The index and the table at the
 /// head of each shard, which every reader needs, are shared. Errors: EINVAL, also for shards that are there

@@ -18,7 +18,8 @@ void IndexAhead::stop() {
 
 Result<std::string> IndexAhead::ask(const PlanSpec& plan) {
   if (plan.reads_streams())
-    return plan_error("format", plan.format, "shards need no index: nothing in them is looked at");
+    return plan_error("format", plan.format,
+                      "shards that are read from front to back need no index: nothing in them is looked at");
   std::shared_ptr<Work> over;
   const MutexLock lock(mutex_);
   if (work_ && work_->making->given() == plan) {

@@ -42,6 +42,7 @@ const FormatKey kFormatKeys[] = {
     {"sequence_length", {"megatron"}, ""},
     {"train_samples", {"megatron"}, ""},
     {"split", {"megatron"}, ""},
+    {"random_access", {"tar", "tfrecord"}, ""},
 };
 
 template <class Container>
@@ -84,6 +85,9 @@ Status check_format(const PlanSpec& spec) {
   }
   if (spec.sequence_length != 0 && spec.seed.empty()) {
     return plan_error("seed", "", "missing: GPT samples are shuffled with Megatron's --seed");
+  }
+  if (spec.random_access && spec.sampler == "webdataset") {
+    return plan_error("random_access", "true", "WebDataset reads shards from front to back");
   }
   if (spec.stride != 0 && spec.stride < spec.record) {
     return plan_error("stride", std::to_string(spec.stride),
@@ -148,7 +152,7 @@ Status check_belongs(std::string_view key, const std::string& value, std::string
 }
 
 Status check_lists(const PlanSpec& spec) {
-  if (spec.reads_streams() && !spec.file.empty() && spec.list_numbers_samples()) {
+  if (spec.names_shards() && !spec.file.empty() && spec.list_numbers_samples()) {
     return plan_error("file", spec.file, "want either file or list to say which shards there are");
   }
   if (spec.list_numbers_samples() && spec.list.empty()) {

@@ -43,6 +43,7 @@ struct PlanSpec {
   uint64_t sequence_length = 0;  ///< megatron: tokens of a GPT sample; 0: samples are sequences
   uint64_t train_samples = 0;    ///< megatron: samples that training asks for; 0: one epoch's
   std::string split;             ///< megatron: such as 969,30,1; empty: all documents are trained on
+  bool random_access = false;    ///< tar, tfrecord: samples are read at random, not shards from front to back
   bool allow_empty = false;      ///< imagefolder: class folders without an image are no error
   uint64_t n = 0;                ///< samples expected in the dataset; 0: as many as there are
   std::string index;             ///< identity of the samples expected in packed files; empty: any
@@ -108,11 +109,13 @@ struct PlanSpec {
 
   bool operator==(const PlanSpec&) const = default;
 
-  /// Whether the samples are shards that are read from front to back.
-  bool reads_streams() const { return format == "shards" || format == "tar" || format == "tfrecord"; }
+  /// Whether what holds the samples are shards.
+  bool names_shards() const { return format == "shards" || format == "tar" || format == "tfrecord"; }
+  /// Whether they are read from front to back.
+  bool reads_streams() const { return names_shards() && !random_access; }
   /// Whether `list` says what the samples are, and not in which order they come.
   bool list_numbers_samples() const {
-    return format == "list" || format == "ranges" || (reads_streams() && !list.empty() && sampler != "list");
+    return format == "list" || format == "ranges" || (names_shards() && !list.empty() && sampler != "list");
   }
 
   bool replaces() const { return replacement.empty() ? sampler == "torch.weighted" : replacement == "true"; }

@@ -91,7 +91,7 @@ def test_what_cannot_be_indexed_is_refused_with_the_reason(tmp):
             (["torn.mdb", "keys=decimal"], "LMDB"),
             (["rows.lmdb"], "keys"),
             (["rows.lmdb", "--format", "parquet"], "format"),
-            (["rows.lmdb", "--format", "tar"], "need no index"),
+            (["rows.lmdb", "--format", "shards"], "need no index"),
             (["rows.lmdb", "keys=decimal", "sed=1"], "sed"),
             (["rows.dat"], "want --format"),
         ):

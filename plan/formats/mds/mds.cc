@@ -19,7 +19,6 @@ namespace clairfs {
 namespace {
 
 constexpr uint64_t kTablesAtOnce = 16 << 20;  // bytes: thousands of shards of as many samples
-constexpr uint64_t kIndexAtOnce = 4 << 20;    // bytes of index.json in a read
 constexpr uint64_t kLargestTable =
     256 << 20;  // bytes: 67 million samples in a shard of 4 GiB, whose offsets are 32 bits
 
@@ -34,20 +33,6 @@ struct MdsTable {
   uint32_t samples;
   ByteRange range;
 };
-
-Result<std::string> read_whole(const DatasetSource& source, FileId file) {
-  const uint64_t size = source.catalog->stamp(file).size;
-  if (size > kMaxMdsIndexBytes) return Error{EINVAL, "is larger than 64 MiB"};
-  std::vector<ByteRange> pieces;
-  for (uint64_t at = 0; at < size; at += kIndexAtOnce) {
-    pieces.push_back({file, at, std::min(kIndexAtOnce, size - at)});
-  }
-  const auto read = source.read_all(pieces);
-  if (!read) return read.error();
-  std::string text;
-  for (const std::string& piece : *read) text += piece;
-  return text;
-}
 
 Result<MdsTable> locate_table(const DatasetSource& source, const DatasetRoot& root, const std::string& folder,
                               const MdsShard& shard) {
@@ -112,7 +97,9 @@ SampleIndexResult index_mds(const DatasetSource& source, const DatasetRoot& root
   };
   const Result<FileId> index = find_data_file(source, root, name);
   if (!index) return refuse(index.error());
-  const Result<std::string> text = read_whole(source, *index);
+  if (source.catalog->stamp(*index).size > kMaxMdsIndexBytes)
+    return plan_error("file", name, "is larger than 64 MiB");
+  const Result<std::string> text = source.read_whole(*index);
   if (!text) return refuse(text.error());
   const Result<std::vector<MdsShard>> shards = parse_mds_index(*text);
   if (!shards) return refuse(shards.error());

@@ -69,14 +69,18 @@ SampleIndexResult all_shards(const DatasetSource& source, const DatasetRoot& roo
 
 }  // namespace
 
+SampleIndexResult choose_shards(const DatasetSource& source, const DatasetRoot& root, std::string_view format,
+                                const std::string& file, const std::string& list) {
+  if (!list.empty()) return index_list(source, root, list);
+  if (!file.empty()) return named_shards(source, root, file);
+  return all_shards(source, root, names_of(format));
+}
+
 SampleIndexResult index_shards(const DatasetSource& source, const DatasetRoot& root, std::string_view format,
                                const std::string& file, const std::string& list) {
-  const ShardNames& names = names_of(format);
-  SampleIndexResult shards = !list.empty()   ? index_list(source, root, list)
-                             : !file.empty() ? named_shards(source, root, file)
-                                             : all_shards(source, root, names);
+  SampleIndexResult shards = choose_shards(source, root, format, file, list);
   if (!shards) return shards;
-  const auto stripes = Stripes::make(source.catalog, names.format, std::move(*shards));
+  const auto stripes = Stripes::make(source.catalog, names_of(format).format, std::move(*shards));
   if (!stripes) return stripes.error();
   return SampleIndexResult(*stripes);
 }

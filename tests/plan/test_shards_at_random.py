@@ -1,0 +1,257 @@
+"""Samples of tar and TFRecord shards that somebody reads at random: where they are is what the real readers say, and they
+are in the page cache before they are read."""
+
+import hashlib
+import io
+import mmap
+import multiprocessing
+import os
+import random
+import struct
+import subprocess
+import tarfile
+
+import clairmount
+import pytest
+from planning import plan, register
+from test_indexing import index
+
+# On both sides of a page, of a chunk, and of what tar pads.
+SIZES = [0, 1, 511, 513, 4095, 4096, 4097, 9000, 40_000, 65_535, 65_537, 110_000]
+
+
+def crc32c(data):
+    """Masked as tensorflow's core/lib/hash/crc32c.h does it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def sample_sizes(rng, count, sizes=SIZES):
+    return [rng.choice(sizes) + rng.randrange(3) for _ in range(count)]
+
+
+def write_tfrecords(folder, shards, count):
+    """(shard, offset, length) of each frame, as a reader with an index knows them (PyPI tfrecord)."""
+    rng, places = random.Random(3), []
+    for s in range(shards):
+        with open(folder / f"s{s}.tfrecord", "wb") as file:
+            for size in sample_sizes(rng, count):
+                head = struct.pack("<Q", size)
+                places.append((f"s{s}.tfrecord", file.tell(), size + 16))
+                file.write(head + struct.pack("<I", crc32c(head)) + rng.randbytes(size) + b"\0" * 4)
+    return places
+
+
+def write_tars(folder, shards, count, sizes=SIZES):
+    """[(shard, members)] of each sample, as Python's tarfile finds them."""
+    rng = random.Random(4)
+    for s in range(shards):
+        archive_format = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)[s % 3]
+        long_name = "" if archive_format == tarfile.USTAR_FORMAT else "folder/" + 120 * "n" + "\u00e4"
+        with tarfile.open(folder / f"s{s}.tar", "w", format=archive_format) as archive:
+            for i, size in enumerate(sample_sizes(rng, count, sizes)):
+                for ending, length in (("jpg", size), ("cls", 2)):
+                    info = tarfile.TarInfo(f"{long_name if i % 3 == 0 else ''}{i:05}.{ending}")
+                    info.size = length
+                    archive.addfile(info, io.BytesIO(rng.randbytes(length)))
+    return members_of(folder, [f"s{s}.tar" for s in range(shards)])
+
+
+def members_of(root, names):
+    """As datasets look for their samples before they read any: all headers, one after the other."""
+    samples = []
+    for name in names:
+        grouped = {}
+        with tarfile.open(root / name) as archive:
+            for member in archive:
+                grouped.setdefault(member.name.split(".")[0], []).append(member)
+        samples += [(name, members) for members in grouped.values()]
+    return samples
+
+
+def as_place(sample):
+    """The bytes from the first member's to the last one's."""
+    if not isinstance(sample[1], list):
+        return sample
+    shard, (first, *_, last) = sample
+    return shard, first.offset_data, last.offset_data + last.size - first.offset_data
+
+
+def order_of(root, text, epoch):
+    words = [clairmount.binary(), "plan", "order", f"{text} root='{root}'", "--rank", "0", "--epoch", str(epoch)]
+    return [int(i) for i in subprocess.run(words, check=True, capture_output=True, timeout=60).stdout.split()]
+
+
+# Readers: each makes a function of a sample that returns its bytes. Files stay open.
+
+
+class Files:
+    def __init__(self, root, open_file):
+        self.root, self.open_file, self.files = root, open_file, {}
+
+    def __getitem__(self, name):
+        if name not in self.files:
+            self.files[name] = self.open_file(self.root / name)
+        return self.files[name]
+
+
+def open_mapped(path):
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+
+
+def by_tarfile(root):
+    archives = Files(root, tarfile.open)
+    return lambda sample: b"".join(archives[sample[0]].extractfile(member).read() for member in sample[1])
+
+
+def by_frame(root):
+    """PyPI tfrecord, tfrecord/reader.py (read_records): through a buffer, piece by piece."""
+    files = Files(root, lambda path: open(path, "rb"))
+
+    def read(sample):
+        shard, offset, _ = sample
+        file = files[shard]
+        file.seek(offset)
+        head = file.read(8)
+        checksum = file.read(4)
+        (length,) = struct.unpack("<Q", head)
+        assert struct.unpack("<I", checksum) == (crc32c(head),)
+        return head + checksum + file.read(length) + file.read(4)
+
+    return read
+
+
+def by_pread(root):
+    files = Files(root, lambda path: open(path, "rb", buffering=0))
+
+    def read(sample):
+        shard, offset, length = as_place(sample)
+        return os.pread(files[shard].fileno(), length, offset)
+
+    return read
+
+
+def by_mapping(root):
+    files = Files(root, open_mapped)
+
+    def read(sample):
+        shard, offset, length = as_place(sample)
+        return files[shard][offset : offset + length]
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("format_name", "read"),
+    [("tar", by_tarfile), ("tar", by_pread), ("tar", by_mapping), ("tfrecord", by_frame), ("tfrecord", by_mapping)],
+    ids=["tarfile", "tar.pread", "tar.mmap", "tfrecord", "tfrecord.mmap"],
+)
+def test_pushed_before_it_is_read(tmp, format_name, read):
+    """A reader that always has staging before it: it waits, so that no clock decides."""
+    (tmp / "src").mkdir()
+    samples = (write_tars if format_name == "tar" else write_tfrecords)(tmp / "src", 6, 80)
+    text = f"format={format_name} random_access=yes sampler=torch.distributed world=1 batch=8 seed=5 epochs=2"
+    order = order_of(tmp / "src", text, 0) + order_of(tmp / "src", text, 1)
+    assert sorted(order[: len(samples)]) == list(range(len(samples)))
+    expected = read(tmp / "src")
+    with clairmount.clairfs(tmp / "src", "--ram", "32M", "--staging", "4M", "--chunk", "64K") as mount:
+        register(mount, text)
+        assert plan(mount)["samples"] == len(samples)
+        of_mount = read(mount.path)
+        for n, i in enumerate(order):
+            if n % 8 == 0:
+                clairmount.wait_until(lambda n=n: ready(mount, n, len(order)), f"{n} {plan(mount)}")
+            assert of_mount(samples[i]) == expected(samples[i]), samples[i]
+        clairmount.wait_until(lambda: plan(mount)["state"] == "finished", f"the end of the plan {plan(mount)}")
+        state, stats = plan(mount), mount.stats()
+        del of_mount
+    assert (state["suspensions"], state["realignments"]) == (0, 0), state
+    assert state["in_order"] > 0, state
+    reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
+    print(format_name, read.__name__, reads, stats["reads"], stats["staging"])
+    opening = 12  # tarfile.open() reads the first header of each shard
+    taken_back = 2 * len(samples) // 100 * 30  # by the kernel (see test_records.py)
+    assert reads <= stats["staging"]["sentinels"] + opening + taken_back
+
+
+def ready(mount, read, total):
+    state = plan(mount)
+    return state["state"] == "finished" or state["passed"] + state["ahead"] >= min(read + 16, total)
+
+
+def work(root, samples, batches, answers):
+    """A worker of a DataLoader, which has its own batches to read (torch/utils/data/_utils/worker.py)."""
+    read = by_tarfile(root)
+    for batch in batches:
+        answers.put([(i, hashlib.sha256(read(samples[i])).hexdigest()) for i in batch])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_whose_dataset_looks_for_its_samples_first(tmp, workers):
+    (tmp / "src").mkdir()
+    expected, read = write_tars(tmp / "src", 4, 150, sizes=[60_000, 110_000]), by_tarfile(tmp / "src")
+    digests = [hashlib.sha256(read(sample)).hexdigest() for sample in expected]
+    total = sum(path.stat().st_size for path in (tmp / "src").iterdir())
+    text = f"format=tar random_access=yes seed=5 batch=8 workers={workers} epochs=3"
+    context = multiprocessing.get_context("fork")
+    with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
+        pfs.path, "--ram", 2 * total, "--staging", "4M", "--chunk", "64K"
+    ) as mount:
+        register(mount, text)
+        samples = members_of(mount.path, [f"s{s}.tar" for s in range(4)])
+        for epoch in range(3):
+            order = order_of(tmp / "src", text, epoch)
+            batches = [order[first : first + 8] for first in range(0, len(order), 8)]
+            answers = [context.Queue(maxsize=2) for _ in range(workers)]
+            jobs = [context.Process(target=work, args=(mount.path, samples, batches[w::workers], answers[w]))
+                    for w in range(workers)]  # fmt: skip
+            for job in jobs:
+                job.start()
+            try:
+                for b, batch in enumerate(batches):
+                    assert answers[b % workers].get(timeout=60) == [(i, digests[i]) for i in batch]
+                for job in jobs:
+                    job.join(60)
+            finally:
+                for job in jobs:
+                    job.kill()
+        state, bytes_read = plan(mount), pfs.counters()["bytes"]
+    print(workers, bytes_read / total, state)
+    # The headers were read in their order, which is not the plan's; with the first samples it is taken up again.
+    assert (state["suspensions"] <= 1, state["realignments"] <= 1) == (True, True), state
+    assert state["state"] in ("following", "finished") and state["epoch"] == 2, state
+    pages = 2 * len(samples) * mmap.PAGESIZE  # of headers, for the index
+    assert bytes_read <= total + pages
+
+
+def test_the_index_is_made_ahead(tmp):
+    (tmp / "src").mkdir()
+    samples = write_tfrecords(tmp / "src", 3, 50)
+    with clairmount.clairfs(tmp / "src", "--ram", "16M") as mount:
+        status, report = index(mount.path / "*.tfrecord")
+        assert status == 0, report
+        assert f"samples  {len(samples)} in 3 files (format=tfrecord)" in report
+        status, report = index(mount.path / "s1.tfrecord")
+        assert (status, "samples  50 in 1 file" in report) == (0, True), report
+        status, report = index(mount.path / "s1.tfrecord", "--format", "tar")
+        assert (status != 0, "s1.tfrecord is no tar archive" in report) == (True, True), report
+        register(mount, "format=tfrecord random_access=yes file=*.tfrecord seed=1")
+        assert plan(mount)["samples"] == len(samples)
+
+
+@pytest.mark.parametrize("write", [write_tars, write_tfrecords], ids=["tar", "tfrecord"])
+def test_samples_are_where_their_readers_find_them(tmp, write):
+    (tmp / "src").mkdir()
+    samples = write(tmp / "src", 6, 60)
+    format_name = "tar" if write is write_tars else "tfrecord"
+    text = f"format={format_name} random_access=yes shuffle=false seed=1 root='{tmp / 'src'}'"
+    words = [clairmount.binary(), "plan", "order", text, "--epoch", "0", "--rank", "0", "--ranges"]
+    listed = subprocess.run(words, check=True, text=True, capture_output=True, timeout=60).stdout
+    places = [line.split(None, 2) for line in listed.splitlines()]
+    assert [(path, int(offset), int(length)) for offset, length, path in places] == [as_place(s) for s in samples]
