@@ -38,6 +38,8 @@ SamplerResult make_tf_shuffle(const SamplerSpec& spec);
 SamplerResult make_tf_list_files(const SamplerSpec& spec);
 SamplerResult make_webdataset(const SamplerSpec& spec);
 SamplerResult make_streaming(const SamplerSpec& spec);
+/// Of its shards, of which there are spec.n: what each node copies in the job's first epoch, and its order.
+SamplerResult make_streaming_copies(const SamplerSpec& spec);
 
 /// `inner` over a dataset that .shuffle(seed=spec.dataset_shuffle) of Hugging Face datasets has permuted.
 SamplerResult make_dataset_shuffle(const SamplerSpec& spec, std::unique_ptr<Sampler> inner);

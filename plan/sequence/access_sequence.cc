@@ -54,7 +54,7 @@ void interleave(const std::vector<Stream>& streams, std::vector<uint32_t>& sampl
 
 bool divides_among_ranks(const PlanSpec& spec) {
   const bool whole = spec.sampler.starts_with("tf.") && (spec.shard.empty() || spec.shard == "none");
-  return sampler_traits(spec.sampler).divides && !whole;
+  return sampler_traits(spec.sampler).divides && !whole && !spec.copies_shards();
 }
 
 Result<AccessSequence> AccessSequence::make(PlanSpec spec, std::unique_ptr<Sampler> sampler,

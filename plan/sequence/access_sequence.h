@@ -28,7 +28,8 @@
 
 namespace clairfs {
 
-/// Whether the ranks of a job share an epoch's samples among them. Elsewhere each of them reads all.
+/// Whether the ranks of a job share an epoch's samples among them. Elsewhere each of them reads all, or all
+/// of its node's.
 bool divides_among_ranks(const PlanSpec& spec);
 
 /// A node's sequence in one epoch, or that of one of its ranks: four bytes a sample. Immutable and

@@ -13,6 +13,7 @@
 #include "plan/formats/link_resolver.h"
 #include "plan/formats/list_text.h"
 #include "plan/formats/mds/mds_index.h"
+#include "plan/samplers/families.h"
 #include "plan/spec/keys.h"
 #include "plan/spec/sampler_keys.h"
 
@@ -193,7 +194,8 @@ Result<std::unique_ptr<Sampler>> make_plan_sampler(const PlanSpec& spec, uint32_
   } else if (spec.sampler == "streaming" && index != nullptr && index->shares_files()) {
     made.shard_sizes = std::make_shared<const std::vector<uint32_t>>(samples_of_files(*index));
   }
-  Result<std::unique_ptr<Sampler>> sampler = make_sampler(made);
+  Result<std::unique_ptr<Sampler>> sampler =
+      spec.copies_shards() ? make_streaming_copies(made) : make_sampler(made);
   if (sampler) return sampler;
   // A plan that cannot be followed is a bad plan, whatever the reason.
   const int code = sampler.error().code;

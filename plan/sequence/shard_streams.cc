@@ -18,6 +18,10 @@ ShardDeal shard_deal(const PlanSpec& spec) {
     const uint64_t cycle = std::max<uint64_t>(spec.cycle_length, 1);
     return {.streams = cycle, .where_one_has_ended = cycle > 1};
   }
+  if (spec.copies_shards()) {
+    const uint64_t copiers = spec.ranks_per_node * std::max<uint64_t>(spec.workers, 1);
+    return {.streams = copiers, .where_one_has_ended = true};
+  }
   // WebDataset's batches are of samples, not of shards.
   const uint64_t run = spec.sampler == "webdataset" ? 1 : spec.batch;
   return {.streams = std::max<uint64_t>(spec.workers, 1), .run = run};

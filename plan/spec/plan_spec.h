@@ -113,6 +113,8 @@ struct PlanSpec {
   bool names_shards() const { return format == "shards" || format == "tar" || format == "tfrecord"; }
   /// Whether they are read from front to back.
   bool reads_streams() const { return names_shards() && !random_access; }
+  /// Whether MosaicML's StreamingDataset copies them, in the order in which it needs them.
+  bool copies_shards() const { return reads_streams() && sampler == "streaming"; }
   /// Whether `list` says what the samples are, and not in which order they come.
   bool list_numbers_samples() const {
     return format == "list" || format == "ranges" || (names_shards() && !list.empty() && sampler != "list");

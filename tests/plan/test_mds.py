@@ -1,8 +1,11 @@
 """MosaicML Streaming's shards read in place: in the order of StreamingDataset's own shuffle, by its reader's accesses."""
 
+import concurrent.futures
 import json
 import random
+import shutil
 import struct
+import threading
 
 import clairmount
 import pytest
@@ -15,10 +18,10 @@ EPOCHS = 2
 SHARDS = [200, 37, 300, 1, 262]  # samples
 
 
-def write_shards(folder, size):
+def write_shards(folder, size, counts=SHARDS):
     """As MDSWriter does (streaming/base/format/mds/writer.py); the samples of each shard."""
     rng = random.Random(1)
-    shards = [[rng.randbytes(rng.randrange(size // 2, size)) for _ in range(count)] for count in SHARDS]
+    shards = [[rng.randbytes(rng.randrange(size // 2, size)) for _ in range(count)] for count in counts]
     index = []
     for number, samples in enumerate(shards):
         columns = json.dumps({"column_names": ["x"]}).encode()
@@ -32,13 +35,13 @@ def write_shards(folder, size):
     return shards
 
 
-def order_of(algorithm, epoch):
+def order_of(algorithm, epoch, counts=SHARDS):
     """streaming/base/shuffle/{naive,py1s}.py with one canonical node, which one rank reads as it is."""
     rng = np.random.default_rng(SEED + epoch)
     if algorithm == "naive":
-        return rng.permutation(sum(SHARDS)).tolist()
-    ends = np.cumsum(SHARDS)
-    spans = [(end - count, end) for count, end in zip(SHARDS, ends.tolist())]
+        return rng.permutation(sum(counts)).tolist()
+    ends = np.cumsum(counts)
+    spans = [(end - count, end) for count, end in zip(counts, ends.tolist())]
     np.random.default_rng(SEED).shuffle(spans)
     rng.shuffle(spans)
     order = []
@@ -85,3 +88,67 @@ def test_shards_are_read_in_place(tmp, algorithm):
     reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
     taken_back = len(order) // 100  # by the kernel, see test_records.py
     assert reads <= stats["staging"]["sentinels"] + 10 + taken_back, stats
+
+
+class Copies:
+    """StreamingDataset with remote= on the mount: prepare_shard(), _prepare_thread() and the loop that yields
+    (streaming/base/dataset.py), of one worker each, which share the states of shards."""
+
+    def __init__(self, remote, local, counts):
+        self.remote, self.local = remote, local
+        self.shard_of = [shard for shard, count in enumerate(counts) for _ in range(count)]
+        self.changed = threading.Condition()
+        self.states = ["remote"] * len(counts)
+        self.order = []
+
+    def prepare(self, shard):
+        with self.changed:
+            if self.states[shard] != "remote":
+                return
+            self.states[shard] = "preparing"
+            self.order.append(shard)
+        name = f"shard.{shard:05}.mds"
+        shutil.copy(self.remote / name, self.local / (name + ".tmp"))
+        (self.local / (name + ".tmp")).rename(self.local / name)
+        with self.changed:
+            self.states[shard] = "local"
+            self.changed.notify_all()
+
+    def work(self, samples, predownload):
+        yielded = 0
+        for n, sample in enumerate(samples):
+            self.prepare(self.shard_of[sample])
+            while n - yielded > predownload:
+                with self.changed:
+                    assert self.changed.wait_for(lambda: self.states[self.shard_of[samples[yielded]]] == "local", 60)
+                yielded += 1
+
+
+@pytest.mark.parametrize(("algorithm", "workers"), [("py1s", 1), ("py1s", 4), ("naive", 4)])
+def test_copies_of_shards_are_planned(tmp, algorithm, workers):
+    """naive: each batch needs most shards, which are copied at once by all workers."""
+    counts, batch = [150 + i for i in range(24)], 8
+    (tmp / "src").mkdir()
+    (tmp / "local").mkdir()
+    write_shards(tmp / "src", 20_000, counts)
+    total = sum(path.stat().st_size for path in (tmp / "src").glob("*.mds"))
+    order = order_of(algorithm, 0, counts)
+    batches = [order[first : first + batch] for first in range(0, len(order), batch)]
+    with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
+        pfs.path, "--ram", 2 * total, "--staging", "16M", "--chunk", "1M"
+    ) as mount:
+        register(mount, f"format=shards file=*.mds sampler=StreamingDataset shard_sizes={tmp / 'src/index.json'} "
+                        f"shuffle_algo={algorithm} shuffle_seed={SEED} num_canonical_nodes=1 batch_size={batch} "
+                        f"num_workers={workers}")  # fmt: skip
+        copies = Copies(mount.path, tmp / "local", counts)
+        mine = [[i for b in batches[w::workers] for i in b] for w in range(workers)]
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            list(pool.map(copies.work, mine, [8 * batch] * workers))
+        state, read = plan(mount), pfs.counters()["bytes"]
+    print(algorithm, workers, read / total, copies.order, state)
+    for number in range(len(counts)):
+        name = f"shard.{number:05}.mds"
+        assert (tmp / "local" / name).read_bytes() == (tmp / "src" / name).read_bytes()
+    assert (state["suspensions"], state["shards"]) == (0, len(counts)), state
+    assert state["in_order"] > 0, state
+    assert read == total

@@ -174,3 +174,77 @@ TEST_CASE("a reader may leave a shard for the next one, but not most of an epoch
   CHECK(few.sequence.reader_leap() == 4);
   CHECK(few.sequence.reader_slack() == 3);
 }
+
+TEST_CASE("copies of shards come in the order of their first use, each once on a node") {
+  const Numbers sizes{3, 5, 2, 4, 1, 6};  // samples, 21 in all
+  const std::string shards =
+      " sampler=streaming shard_sizes=[3,5,2,4,1,6] shuffle_algo=py1s num_canonical_nodes=1";
+  const auto shard_of = [&](uint32_t sample) {
+    uint32_t shard = 0;
+    for (; sample >= sizes[shard]; ++shard) sample -= sizes[shard];
+    return shard;
+  };
+  const auto samples_of = [&](const std::string& plan, uint32_t nodes, uint32_t rank) {
+    const PlanSpec spec = resolve_plan(parse_plan(plan + shards).value(), nodes).value();
+    auto sampler = make_plan_sampler(spec, 21, DatasetSource{}, nullptr);
+    return (*sampler)->rank_order(Epoch(0), TrainingRank(rank)).value().to_vector();
+  };
+  Numbers expected;
+  const auto use = [&](uint32_t sample) {
+    if (std::ranges::count(expected, shard_of(sample)) == 0) expected.push_back(shard_of(sample));
+  };
+  const std::vector<uint64_t> one(sizes.size(), 1);  // MiB: a stripe each
+  SECTION("by one worker") {
+    for (const uint32_t sample : samples_of("batch=2 workers=1", 1, 0)) use(sample);
+    Fixture f(one, "batch=2 workers=1" + shards);
+    CHECK(f.reader(0) == expected);
+    CHECK(f.sequence.streams_of_reader() == 1);
+  }
+  SECTION("by two workers of two ranks, side by side") {
+    const std::string plan = "batch=2 workers=2 world=2 ranks_per_node=2";
+    const Numbers a = samples_of(plan, 1, 0);
+    const Numbers b = samples_of(plan, 1, 1);
+    for (size_t turn = 0; turn < a.size(); turn += 4) {
+      for (const size_t i : {turn, turn + 1}) {
+        for (const Numbers* rank : {&a, &b}) {
+          for (const size_t k : {i, i + 2}) {
+            if (k < rank->size()) use((*rank)[k]);
+          }
+        }
+      }
+    }
+    Fixture f(one, plan + shards);
+    REQUIRE(f.sequence.readers() == 1);
+    CHECK(f.sequence.streams_of_reader() == 4);
+    CHECK(f.node(0) == expected);
+    CHECK(f.sequence.rank_samples(Epoch(0), TrainingRank(1)).value() == expected);
+  }
+  SECTION("by each node its own") {
+    const std::string plan = "batch=2 world=2 ranks_per_node=1";
+    Fixture f(one, plan + shards, 2);
+    for (uint32_t node = 0; node < 2; ++node) {
+      expected.clear();
+      for (const uint32_t sample : samples_of(plan, 2, node)) use(sample);
+      CHECK(f.node(node) == expected);
+    }
+  }
+  SECTION("in the first epoch of the job only") {
+    Fixture f(one, "epochs=5" + shards);
+    CHECK(f.sequence.last_epoch() == Epoch(0));
+    Fixture resumed(one, "epochs=5 first_epoch=2 sample_in_epoch=15" + shards);
+    CHECK(resumed.sequence.last_epoch() == Epoch(2));
+    CHECK(resumed.reader(0, 2).size() < sizes.size());
+  }
+}
+
+TEST_CASE("copies of shards need the samples of each") {
+  const auto refusal = [](const std::string& plan) {
+    const PlanSpec spec =
+        resolve_plan(parse_plan("format=shards sampler=streaming " + plan).value(), 1).value();
+    auto sampler = make_plan_sampler(spec, 3, DatasetSource{}, nullptr);
+    REQUIRE(!sampler);
+    return sampler.error().message;
+  };
+  CHECK_THAT(refusal("shuffle=false"), Contains("shard_sizes: missing"));
+  CHECK_THAT(refusal("shard_sizes=[1,2]"), Contains("of 2 shards, the dataset has 3"));
+}
