@@ -7,10 +7,11 @@
 // leave bandwidth unused; around the best value the limit keeps moving by one step, which costs little and
 // follows changes (other jobs come and go).
 //
-// Throughput is not counted over time but follows from how long operations take (Little's law: k at once, each
-// of which takes t, are k/t a second), with the lower quartile for t. A training job wants all processors: then
-// some operations seem slow because nobody was there to see their end, and by a mean of those the limit of a
-// source that answers after 10 ms stayed below 10 where 64 would have been served at once.
+// Throughput is not counted over time but follows from how long operations take (Little's law: k at once,
+// each of which takes t, are k/t a second), with the lower quartile for t. A training job wants all
+// processors: then some operations seem slow because nobody was there to see their end, and by a mean of
+// those the limit of a source that answers after 10 ms stayed below 10 where 64 would have been served at
+// once.
 //
 // Why small: a filesystem that is busy serves in the order of arrival. What the nodes of a job ask for beyond
 // what keeps it busy only makes a queue, in which that which is needed first stands behind that which is not.
