@@ -452,9 +452,8 @@ void PlanManager::plan_ahead() {
       }
     }
     if (epoch_began && parts_.placement != nullptr) parts_.placement->begin_epoch();
-    for (const auto& run : diverged) {
-      diagnose(*run);
-    }
+    // One at a time is held, and let go of once it was looked at.
+    for (auto& diverged_run : diverged) diagnose(*std::exchange(diverged_run, nullptr));
   }
 }
 
@@ -467,7 +466,10 @@ void PlanManager::place_chunks() {
 }
 
 void PlanManager::diagnose(PlanRun& run) {
-  for (const size_t rank : run.diagnose_divergence([this] { return stopping_.load(); })) {
+  // Readers may leave plans faster than causes are found. Then a plan may be cancelled or replaced by now.
+  const auto gone = [&] { return stopping_ || this->run(run.name()).get() != &run; };
+  if (gone()) return;
+  for (const size_t rank : run.diagnose_divergence(gone)) {
     const auto divergence = run.reader(rank).tracker().status().divergence;
     if (divergence)
       parts_.log.warn("plan {} is suspended at {}", run.name(), run.describe(rank, *divergence));

@@ -328,7 +328,9 @@ def test_two_plans_over_one_folder(tmp):
             (tmp / name).write_text("\n".join(half))
             register(mount, f"name={name} format=files sampler=list list={tmp / name} epochs=3")
         for _ in range(3):
-            for half in halves.values():
+            for name, half in halves.items():
+                # A reader that is faster than the next epoch is made is found again in the midst of it.
+                clairmount.wait_until(lambda: plan(mount, name)["ahead"] > 0, "its epoch is being pushed")
                 read_all(mount, half)
         for name in halves:
             found = plan(mount, name)
@@ -436,10 +438,10 @@ def test_plans_come_and_go_under_load(dataset, mount):
     cancel(mount, name)
     # The daemon is in its own mount while it drops pages, which would make the unmount busy.
     clairmount.wait_until(lambda: mount.stat("staging.bytes") == 0, "the last window is dropped")
-    # A plan of 400 samples takes some tens of KB; 900 that stayed would take tens of megabytes.
+    # A plan of 400 samples takes some 20 KB; 900 that stayed would take 18 MB.
     clairmount.wait_until(lambda: memory_and_descriptors(mount.pid)[1] <= descriptors + 4, "descriptors are closed")
     # A sanitizer keeps what was freed for a while.
-    assert clairmount.sanitized() or memory_and_descriptors(mount.pid)[0] <= memory + (16 << 20)
+    assert clairmount.sanitized() or memory_and_descriptors(mount.pid)[0] <= memory + (6 << 20)
     assert mount.stat("reads.failed") == 0
     read_all(mount, order(dataset))
 
