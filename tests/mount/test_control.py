@@ -286,7 +286,7 @@ def test_access_log(mount):
 
 def test_access_log_is_bounded(tmp):
     make_tree(tmp / "src", {f"{i % 10}/{i}": 1 for i in range(3000)})
-    with clairfs(tmp / "src") as mount:
+    with clairfs(tmp / "src", "--infer", "off") as mount:  # a plan that is found would push files ahead of reads
         for _ in range(2):
             for name in sorted(mount.source.rglob("*/*")):
                 fd = os.open(mount.path / name.relative_to(mount.source), os.O_RDONLY)

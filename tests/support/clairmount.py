@@ -273,7 +273,12 @@ class _Daemon:
         return self.wait()
 
     def _unmount(self):
-        subprocess.run(["fusermount3", "-u", self.path], check=True, capture_output=True, timeout=STOP_SECONDS)
+        """It is busy for a moment after a reader was killed, until the kernel has closed that one's files."""
+        deadline = time.monotonic() + STOP_SECONDS
+        words = ["fusermount3", "-u", self.path]
+        while (ended := subprocess.run(words, capture_output=True, text=True, timeout=STOP_SECONDS)).returncode != 0:
+            assert "busy" in ended.stderr and time.monotonic() < deadline, ended.stderr
+            time.sleep(0.05)
 
     def umount(self):
         """Unmounts and requires the program to end with status 0 (sanitizers report by another one)."""
