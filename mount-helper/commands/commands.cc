@@ -13,6 +13,14 @@
 
 namespace clairfs {
 
+Status check_plot_name(const std::string& file) {
+  for (const char* other : {".png", ".jpg", ".jpeg", ".gif", ".pdf"}) {
+    if (file.ends_with(other))
+      return Error{EINVAL, fmt::format("--plot {}: the picture is SVG; name the file so", file)};
+  }
+  return {};
+}
+
 int fail(const Error& error, int status) {
   fmt::print(stderr, "clairfs: {}\n", error.message);
   return status;

@@ -61,6 +61,9 @@ Result<MountOptions> gather_options(const MountRequest& request, const MountOpti
 /// Mounts: returns when the mount is usable, or, in the foreground, when it has ended.
 int mount_command(const MountRequest& request);
 
+/// The picture of --plot is SVG: under another picture's name nothing would show it. Errors: EINVAL.
+Status check_plot_name(const std::string& file);
+
 /// Prints "clairfs: MESSAGE" to stderr and returns `status`.
 int fail(const Error& error, int status);
 /// The same with exit_usage for what the user can have got wrong, else exit_system.

@@ -11,8 +11,10 @@
 #include "fs/control/commands.h"
 #include "mount-helper/client/control_client.h"
 #include "mount-helper/commands/commands.h"
+#include "mount-helper/mounts/text_file.h"
 #include "plan/offline/order.h"
 #include "plan/offline/stats.h"
+#include "plan/spec/plan_spec.h"
 
 namespace clairfs {
 namespace {
@@ -52,8 +54,14 @@ int register_plan(const std::string& path, const std::vector<std::string>& words
   std::error_code failure;
   const std::string here = std::filesystem::current_path(failure);
   if (failure) return fail(system_error(failure.value(), "find the current directory"));
-  return print(
-      ask_mount(*mount, "plan " + plan_to_register(plan_text_of(words), *mount, here), kRegisterSeconds));
+  const std::string text = plan_to_register(plan_text_of(words), *mount, here);
+  const auto spec = parse_plan(text);
+  const auto before = spec ? ask_mount(*mount, "show " + spec->name, kAnswerSeconds) : std::string();
+  const auto answer = ask_mount(*mount, "plan " + text, kRegisterSeconds);
+  const auto first_line = [](const std::string& all) { return all.substr(0, all.find('\n')); };
+  if (before && answer && !before->empty() && first_line(*before) != first_line(*answer))
+    return print_answer(*answer + "  replaces " + first_line(*before) + "\n");
+  return print(answer);
 }
 
 struct ShowArguments {
@@ -228,10 +236,12 @@ struct StatsArguments {
   std::string ram;
   std::string nvme;
   std::string sample_size;
+  std::string plot;
   bool json = false;
 };
 
 int stats(const StatsArguments& arguments) {
+  if (const Status named = check_plot_name(arguments.plot); !named) return fail(named.error());
   PlanStatsRequest request;
   request.plan = plan_text_of(arguments.words);
   request.deltas = arguments.deltas;
@@ -245,6 +255,10 @@ int stats(const StatsArguments& arguments) {
   Logger log = stderr_logger();
   const auto found = plan_stats(request, log);
   if (!found) return fail(found.error());
+  if (!arguments.plot.empty()) {
+    const Status written = write_text_file(arguments.plot, plan_stats_plot(*found));
+    if (!written) return fail(written.error());
+  }
   return print(arguments.json ? plan_stats_json(*found) : plan_stats_text(*found));
 }
 
@@ -281,6 +295,7 @@ void add_stats(CLI::App& plan, int& status) {
   add_size("--sample-size", arguments->sample_size,
            "Size of each sample, where the plan has n= and no root=");
   command->add_flag("--json", arguments->json, "As JSON");
+  command->add_option("--plot", arguments->plot, "Also draw it into this SVG file")->type_name("FILE");
   command->callback([arguments, &status] { status = stats(*arguments); });
 }
 

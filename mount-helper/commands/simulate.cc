@@ -67,15 +67,6 @@ Result<std::vector<StudyPoint>> run(const SimulateArguments& arguments) {
   });
 }
 
-/// The picture is SVG: under another picture's name nothing would show it.
-Status check_plot_name(const std::string& file) {
-  for (const char* other : {".png", ".jpg", ".jpeg", ".gif", ".pdf"}) {
-    if (file.ends_with(other))
-      return Error{EINVAL, fmt::format("--plot {}: the picture is SVG; name the file so", file)};
-  }
-  return {};
-}
-
 int simulate_command(const SimulateArguments& arguments) {
   if (const Status named = check_plot_name(arguments.plot); !named) return fail(named.error());
   const auto points = run(arguments);

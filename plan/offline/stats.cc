@@ -13,6 +13,7 @@
 #include "plan/placement/placement.h"
 #include "plan/simulator/model/access_frequency.h"
 #include "plan/simulator/scenario/dataset.h"
+#include "plan/simulator/study/plots.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {
@@ -65,9 +66,19 @@ Status for_each_epoch(AccessSequence& sequence, uint32_t nodes, Visit&& visit) {
   return {};
 }
 
+AccessFrequencies frequencies_of(const Counters& counters, const PlanStats& stats) {
+  AccessFrequencies frequencies;
+  frequencies.binomial = binomial_probabilities(stats.epochs, std::min(stats.mean / stats.epochs, 1.0));
+  for (double& samples : frequencies.binomial) samples *= static_cast<double>(stats.samples);
+  // Repeated sampling may read one more often than there are epochs.
+  frequencies.binomial.resize(std::max<size_t>(frequencies.binomial.size(), stats.most + size_t{1}));
+  frequencies.counted.resize(frequencies.binomial.size());
+  for (const uint16_t reads : counters.all()) frequencies.counted[reads] += 1.0 / counters.nodes();
+  return frequencies;
+}
+
 void count_tails(const PlanStatsRequest& request, const Counters& counters, PlanStats& stats) {
-  const double probability = std::min(stats.mean / stats.epochs, 1.0);
-  const std::vector<double> binomial = binomial_probabilities(stats.epochs, probability);
+  const std::vector<double>& binomial = stats.frequencies.binomial;
   for (const double delta : request.deltas) {
     PlanStats::Tail tail{delta, (1 + delta) * stats.mean, 0, 0};
     const auto above = std::count_if(counters.all().begin(), counters.all().end(),
@@ -76,7 +87,6 @@ void count_tails(const PlanStatsRequest& request, const Counters& counters, Plan
     for (size_t reads = 0; reads < binomial.size(); ++reads) {
       if (static_cast<double>(reads) > tail.reads) tail.expected += binomial[reads];
     }
-    tail.expected *= static_cast<double>(stats.samples);
     stats.tails.push_back(tail);
   }
 }
@@ -193,6 +203,7 @@ Result<PlanStats> plan_stats(const PlanStatsRequest& request, Logger& log) {
   stats.mean = static_cast<double>(reads) / (static_cast<double>(stats.samples) * stats.nodes);
   stats.least = *std::min_element(counters.all().begin(), counters.all().end());
   stats.most = *std::max_element(counters.all().begin(), counters.all().end());
+  stats.frequencies = frequencies_of(counters, stats);
   count_tails(request, counters, stats);
   if (request.capacity) {
     const auto dataset = dataset_of(request, *preview);
@@ -257,6 +268,22 @@ std::string plan_stats_json(const PlanStats& stats) {
                        {"warm_up", stats.placed->warm_up}};
   }
   return object.dump(2) + "\n";
+}
+
+std::string plan_stats_plot(const PlanStats& stats) {
+  std::vector<Bar> sources;
+  if (stats.placed) {
+    const auto add = [&](const char* label, double bytes) {
+      sources.push_back(
+          {label, {bytes / (1 << 30)}, fmt::format("{:.1f} %", 100 * bytes / stats.placed->all())});
+    };
+    add("own RAM", stats.placed->local_ram);
+    add("own NVMe", stats.placed->local_nvme);
+    add("another node", stats.placed->peer);
+    add("PFS, every time", stats.placed->pfs);
+    add("PFS, to fill tiers", stats.placed->warm_up);
+  }
+  return frequency_plot(stats.frequencies, sources);
 }
 
 }  // namespace clairfs

@@ -13,6 +13,7 @@
 #include "cache/base/log.h"
 #include "cache/base/result.h"
 #include "plan/placement/table.h"
+#include "plan/simulator/model/access_frequency.h"
 
 namespace clairfs {
 
@@ -49,6 +50,7 @@ struct PlanStats {
   double mean = 0;             ///< reads of a sample by a node
   uint32_t least = 0;          ///< of the nodes counted
   uint32_t most = 0;
+  AccessFrequencies frequencies;  ///< mean over the nodes counted
   std::vector<Tail> tails;
   std::optional<Reads> placed;
 };
@@ -60,5 +62,7 @@ Result<PlanStats> plan_stats(const PlanStatsRequest& request, Logger& log);
 /// For people; ends in a newline.
 std::string plan_stats_text(const PlanStats& stats);
 std::string plan_stats_json(const PlanStats& stats);
+/// A picture: an SVG document.
+std::string plan_stats_plot(const PlanStats& stats);
 
 }  // namespace clairfs

@@ -1,5 +1,7 @@
 // The JSON spelling of a plan.
+#include <algorithm>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -50,7 +52,9 @@ Result<PlanSpec> parse_plan_json(std::string_view text) {
   try {
     object = Json::parse(text, note_keys);
   } catch (const Json::exception& wrong) {
-    return plan_error("JSON", "", shortened(wrong.what(), 200));
+    std::string_view why = wrong.what();  // begins with "[json.exception.parse_error.101] "
+    why.remove_prefix(std::min(why.size(), why.find("] ") + 2));
+    return plan_error("JSON", "", shortened(std::string(why), 200));
   }
   if (too_deep) return plan_error("JSON", "", "nests deeper than any plan does");
   if (!object.is_object()) return plan_error("JSON", "", "want an object such as {\"seed\": 42}");

@@ -136,6 +136,13 @@ def test_the_command_prints_the_plan_in_force(mount):
     assert plans(mount)[0]["plan"]["format"] == "imagefolder"  # detected
 
 
+def test_a_plan_that_takes_the_place_of_another_says_so(mount):
+    first = ok("plan", mount.path, *PLAN.split(), "root=train")
+    assert "replaces" not in first + ok("plan", mount.path, *PLAN.split(), "root=train")
+    told = ok("plan", mount.path, *PLAN.replace("=42", "=43").split(), "root=train")
+    assert told.splitlines()[-1] == "  replaces " + first.splitlines()[0]
+
+
 def test_the_kernels_mount_may_be_read_only(source):
     with clairfs(source, "--ram=64M", "-o", "ro") as mounted:
         assert error_of(os.setxattr, mounted.path / "train", XATTR, PLAN.encode()) == "EROFS"

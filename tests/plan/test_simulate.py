@@ -226,7 +226,7 @@ def test_plan_stats_agree_with_the_papers_example():
     assert "250 times on average" in ok("plan", "stats", *words)
 
 
-def test_plan_stats_count_local_reads_under_the_placement():
+def test_plan_stats_count_local_reads_under_the_placement(tmp):
     words = ("n=1000", "epochs=5", "world=4", "batch=10", "seed=1", "--sample-size", "1M")
     stats = json.loads(ok("plan", "stats", *words, "--ram", "100M", "--nvme", "150M", "--json"))
     assert stats["bytes"]["pfs"] == 0
@@ -234,6 +234,11 @@ def test_plan_stats_count_local_reads_under_the_placement():
     local = stats["bytes"]["ram"] + stats["bytes"]["nvme"]
     assert local > 0.3 * 5000 * (1 << 20)  # a random home would have a quarter
     assert "from another node" in ok("plan", "stats", *words, "--ram", "100M")
+    picture = tmp / "stats.svg"
+    ok("plan", "stats", *words, "--ram", "100M", "--plot", picture)
+    said = {text.text for text in ElementTree.parse(picture).getroot().iter("{http://www.w3.org/2000/svg}text")}
+    assert {"How often a node reads a sample over the job", "counted", "binomial", "own RAM", "another node"} <= said
+    assert "the picture is SVG" in refused("plan", "stats", *words, "--plot", tmp / "stats.png")
     assert "root" in refused("plan", "stats", "n=10", "epochs=2", "seed=1", "--ram", "1G")
     assert "epochs" in refused("plan", "stats", "n=10", "seed=1")
 

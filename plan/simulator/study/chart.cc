@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -14,43 +13,21 @@ constexpr std::string_view kGrid = "#dddddd";
 constexpr int kTicks = 6;
 constexpr size_t kMostMarkedPoints = 40;  // of a line that are marked: more would run into each other
 
-std::string number_text(double value) {
-  return value >= 1e7 ? fmt::format("{:.3g}", value) : fmt::format("{:.6g}", value);
-}
-
-/// A vertical axis: the values at its ends.
-struct Scale {
-  double first = 0;
-  double last = 1;
-
-  double y(const ChartArea& area, double value) const {
-    return area.bottom() - (value - first) / (last - first) * area.height;
-  }
-};
-
-/// The axis with its grid. It starts at 0 unless all values are close to each other.
-Scale draw_vertical_axis(Svg& svg, const ChartArea& area, double least, double most,
-                         const std::string& label) {
-  std::vector<double> ticks = axis_ticks(most, kTicks);
-  if (least > most / 2 && least < most) {
-    const double step = axis_ticks(most - least, kTicks)[1];
-    const double first = std::floor(least / step) * step;
-    ticks.clear();
-    for (int at = 0; ticks.empty() || ticks.back() < most; ++at) ticks.push_back(first + at * step);
-  }
-  const Scale scale{ticks.front(), ticks.back()};
+/// The axis from 0 on, with its grid; returns the value at its end.
+double draw_vertical_axis(Svg& svg, const ChartArea& area, double most, const std::string& label) {
+  const std::vector<double> ticks = axis_ticks(most, kTicks);
   for (const double tick : ticks) {
-    const double y = scale.y(area, tick);
+    const double y = area.bottom() - tick / ticks.back() * area.height;
     svg.line({area.left, y}, {area.right(), y}, {.colour = kGrid});
     svg.text({area.left - 6, y + 4}, number_text(tick), {.size = 11, .anchor = Anchor::kEnd});
   }
   svg.text({area.left, area.top - 10}, label, {.size = 11, .anchor = Anchor::kMiddle});
-  return scale;
+  return ticks.back();
 }
 
 /// Whether two lines lie on each other at most places.
-bool coincide(const Series& one, const Series& other, const Scale& scale) {
-  const double near = (scale.last - scale.first) / 100;
+bool coincide(const Series& one, const Series& other, double last) {
+  const double near = last / 100;
   const size_t places = std::min(one.values.size(), other.values.size());
   size_t together = 0;
   for (size_t place = 0; place < places; ++place) {
@@ -59,12 +36,12 @@ bool coincide(const Series& one, const Series& other, const Scale& scale) {
   return 2 * together > places;
 }
 
-/// Pixels between the points of a category.
-double point_distance(const std::vector<Series>& series, double column, const Scale& scale) {
+/// Pixels between the marks of a point. `column`: between points; `last`: the value at the end of the axis.
+double mark_distance(const std::vector<Series>& series, double column, double last) {
   constexpr double kMost = 5;
   for (size_t at = 0; at < series.size(); ++at) {
     for (size_t other = at + 1; other < series.size(); ++other) {
-      if (series[at].bound || series[other].bound || !coincide(series[at], series[other], scale)) continue;
+      if (series[at].bound || series[other].bound || !coincide(series[at], series[other], last)) continue;
       return std::min(kMost, 0.9 * column / static_cast<double>(series.size()));
     }
   }
@@ -75,11 +52,88 @@ void draw_horizontal_label(Svg& svg, const ChartArea& area, const std::string& l
   svg.text({area.left + area.width / 2, area.bottom() + 34}, label, {.anchor = Anchor::kMiddle});
 }
 
+/// From the left edge of an area to each point.
+std::vector<double> places_of(const LineAxis& axis, const ChartArea& area) {
+  std::vector<double> places;
+  if (axis.places.empty()) {
+    const double column = area.width / static_cast<double>(std::max<size_t>(axis.labels.size(), 1));
+    for (size_t at = 0; at < axis.labels.size(); ++at)
+      places.push_back(column * (static_cast<double>(at) + 0.5));
+    return places;
+  }
+  const double most = *std::max_element(axis.places.begin(), axis.places.end());
+  for (const double place : axis.places) places.push_back(most > 0 ? place / most * area.width : 0);
+  return places;
+}
+
+/// Labels at their points, as many as stand beside each other; else round numbers.
+void draw_horizontal_axis(Svg& svg, const ChartArea& area, const LineAxis& axis,
+                          const std::vector<double>& places) {
+  const auto label = [&](double x, const std::string& words) {
+    svg.text({area.left + x, area.bottom() + 16}, words, {.size = 11, .anchor = Anchor::kMiddle});
+  };
+  svg.line({area.left, area.bottom()}, {area.right(), area.bottom()}, {});
+  if (axis.labels.empty() && !axis.places.empty()) {
+    const double most = *std::max_element(axis.places.begin(), axis.places.end());
+    for (const double tick : axis_ticks(most, kTicks)) {
+      if (tick <= most) label(most > 0 ? tick / most * area.width : 0, number_text(tick));
+    }
+  }
+  constexpr double kApart = 28;  // pixels, of five characters
+  double free_from = -kApart;
+  for (size_t at = 0; at < std::min(places.size(), axis.labels.size()); ++at) {
+    if (places[at] < free_from) continue;
+    label(places[at], axis.labels[at]);
+    free_from = places[at] + kApart;
+  }
+}
+
+double least_gap(const std::vector<double>& places, double width) {
+  double least = width;
+  for (size_t at = 1; at < places.size(); ++at)
+    least = std::min(least, std::abs(places[at] - places[at - 1]));
+  return least;
+}
+
+struct Line {
+  std::string colour;
+  double width = 2;
+  bool dashed = false;
+  bool marked = false;
+};
+
+/// How each series is drawn.
+std::vector<Line> lines_of(const std::vector<Series>& series, bool side_by_side) {
+  constexpr size_t kColours = 7;
+  size_t others = 0;
+  size_t own = 0;
+  std::vector<Line> lines;
+  for (const Series& one : series) {
+    if (one.bound) {
+      lines.push_back({std::string(kBoundColour), 1.5, true, false});
+    } else if (one.own) {
+      lines.push_back({std::string(kOwnColour), 3, own++ > 0, true});
+    } else {
+      lines.push_back({series_colour(others), side_by_side ? 1.0 : 2.0, others >= kColours, true});
+      ++others;
+    }
+  }
+  return lines;
+}
+
 }  // namespace
 
+std::string number_text(double value) {
+  if (value >= 1e15) return fmt::format("{:.3g}", value);
+  if (value < 1000) return fmt::format("{:.6g}", value);
+  std::string digits = fmt::format("{:.0f}", value);
+  for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+  return digits;
+}
+
 std::string series_colour(size_t series) {
-  static constexpr std::array kColours = {"#0072B2", "#D55E00", "#009E73", "#E69F00",
-                                          "#CC79A7", "#56B4E9", "#000000", "#B8A800"};
+  static constexpr std::array kColours = {"#D55E00", "#009E73", "#E69F00", "#CC79A7",
+                                          "#56B4E9", "#000000", "#B8A800"};
   return kColours[series % kColours.size()];
 }
 
@@ -129,56 +183,38 @@ void draw_stacked_bars(Svg& svg, const ChartArea& area, const std::vector<Bar>& 
   draw_horizontal_label(svg, area, axis_label);
 }
 
-void draw_lines(Svg& svg, const ChartArea& area, const std::vector<std::string>& categories,
-                const std::vector<Series>& series, const std::string& x_label, const std::string& y_label) {
+void draw_lines(Svg& svg, const ChartArea& area, const LineAxis& axis, std::vector<Series> series,
+                const std::string& x_label, const std::string& y_label) {
+  // Later lines lie above earlier ones.
+  std::stable_sort(series.begin(), series.end(), [](const Series& one, const Series& other) {
+    return 2 * one.bound + one.own < 2 * other.bound + other.own;
+  });
   double most = 0;
-  double least = std::numeric_limits<double>::infinity();
   for (const Series& one : series) {
-    for (const double value : one.values) {
-      if (std::isnan(value)) continue;
-      most = std::max(most, value);
-      least = std::min(least, value);
-    }
+    for (const double value : one.values) most = std::isnan(value) ? most : std::max(most, value);
   }
-  const Scale scale = draw_vertical_axis(svg, area, least, most, y_label);
-  const double column = area.width / static_cast<double>(std::max<size_t>(categories.size(), 1));
-  const auto x_of = [&](size_t category) {
-    return area.left + column * (static_cast<double>(category) + 0.5);
-  };
-  const double distance = point_distance(series, column, scale);
-  // Not more labels than fit beside each other.
-  const size_t every = std::max<size_t>(1, (categories.size() + 19) / 20);
-  for (size_t at = 0; at < categories.size(); at += every) {
-    svg.text({x_of(at), area.bottom() + 16}, categories[at], {.size = 11, .anchor = Anchor::kMiddle});
-  }
+  const double last = draw_vertical_axis(svg, area, most, y_label);
+  const std::vector<double> places = places_of(axis, area);
+  draw_horizontal_axis(svg, area, axis, places);
+  const double distance = mark_distance(series, least_gap(places, area.width), last);
+  const std::vector<Line> lines = lines_of(series, distance > 0);
   std::vector<LegendEntry> legend;
-  std::vector<std::vector<Point>> bounds;
-  size_t colours = 0;
   for (size_t at = 0; at < series.size(); ++at) {
-    const double aside = (static_cast<double>(at) - static_cast<double>(series.size() - 1) / 2) * distance;
+    const Line& line = lines[at];
+    const double middle = static_cast<double>(series.size() - 1) / 2;
+    const double aside = series[at].bound ? 0 : (static_cast<double>(at) - middle) * distance;
     std::vector<Point> points;
-    for (size_t category = 0; category < series[at].values.size(); ++category) {
-      const double value = series[at].values[category];
-      if (!std::isnan(value)) points.push_back({x_of(category) + aside, scale.y(area, value)});
+    for (size_t place = 0; place < std::min(places.size(), series[at].values.size()); ++place) {
+      const double value = series[at].values[place];
+      if (std::isnan(value)) continue;
+      points.push_back({area.left + places[place] + aside, area.bottom() - value / last * area.height});
     }
-    if (series[at].bound) {
-      bounds.push_back(points);
-      legend.push_back({series[at].label, std::string(kBoundColour), LegendMark::kDashes});
-      continue;
+    svg.polyline(points, {.colour = line.colour, .width = line.width, .dashed = line.dashed});
+    for (const Point& point : points) {
+      if (line.marked && points.size() <= kMostMarkedPoints) svg.circle(point, 3, line.colour);
     }
-    // After the eighth line colours repeat, so that the lines are dashed.
-    const bool dashed = colours >= 8;
-    const std::string colour = series_colour(colours++);
-    svg.polyline(points, {.colour = colour, .width = distance > 0 ? 1.0 : 2.0, .dashed = dashed});
-    if (points.size() <= kMostMarkedPoints) {
-      for (const Point& point : points) svg.circle(point, 3, colour);
-    }
-    legend.push_back({series[at].label, colour, dashed ? LegendMark::kDashes : LegendMark::kLine});
+    legend.push_back({series[at].label, line.colour, line.dashed ? LegendMark::kDashes : LegendMark::kLine});
   }
-  for (const auto& points : bounds) {
-    svg.polyline(points, {.colour = kBoundColour, .width = 1.5, .dashed = true});
-  }
-  svg.line({area.left, area.bottom()}, {area.right(), area.bottom()}, {});
   draw_horizontal_label(svg, area, x_label);
   draw_legend(svg, {area.right() + 20, area.top + 10}, legend);
 }
@@ -188,9 +224,9 @@ void draw_histogram(Svg& svg, const ChartArea& area, size_t first, const std::ve
   double most = 0;
   for (const double value : bars) most = std::max(most, value);
   for (const double value : line) most = std::max(most, value);
-  const Scale scale = draw_vertical_axis(svg, area, 0, most, y_label);
+  const double last = draw_vertical_axis(svg, area, most, y_label);
   const double column = area.width / static_cast<double>(std::max<size_t>(bars.size(), 1));
-  const auto y_of = [&](double value) { return scale.y(area, value); };
+  const auto y_of = [&](double value) { return area.bottom() - value / last * area.height; };
   const size_t every = std::max<size_t>(1, (bars.size() + 19) / 20);
   std::vector<Point> points;
   for (size_t at = 0; at < bars.size(); ++at) {

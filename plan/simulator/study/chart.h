@@ -30,9 +30,14 @@ struct LegendEntry {
 
 /// Of what is drawn as a bound, in every chart.
 inline constexpr std::string_view kBoundColour = "#222222";
+/// Of clairfs, and of nothing else in a chart of lines.
+inline constexpr std::string_view kOwnColour = "#0072B2";
 
-/// Colours that differ for the colour-blind too (M. Okabe and K. Ito, "Color Universal Design", 2008); they
-/// repeat after the eighth.
+/// Whole numbers with a comma between thousands, fractions with six digits, huge ones as powers of ten.
+std::string number_text(double value);
+
+/// Of the other series: colours that differ for the colour-blind too (M. Okabe and K. Ito, "Color Universal
+/// Design", 2008); they repeat after the seventh.
 std::string series_colour(size_t series);
 
 /// Entries in a column from `at` down.
@@ -48,15 +53,22 @@ struct Bar {
 void draw_stacked_bars(Svg& svg, const ChartArea& area, const std::vector<Bar>& bars,
                        const std::vector<std::string>& colours, double mark, const std::string& axis_label);
 
+/// What lines are drawn over.
+struct LineAxis {
+  std::vector<std::string> labels;  ///< of the points; none: round numbers
+  std::vector<double> places{};     ///< of the points, at least 0, on an axis from 0 on; none: equally spaced
+};
+
 struct Series {
   std::string label;
-  std::vector<double> values;  ///< by category; NaN where there is none
+  std::vector<double> values;  ///< by point; NaN where there is none
   bool bound = false;          ///< dashed, above all others
+  bool own = false;            ///< clairfs: thick and in its colour, above all but bounds
 };
-/// Lines over equally spaced categories, with the legend on the right. Where lines lie on each other, the
-/// points of a category stand side by side, so that each is seen.
-void draw_lines(Svg& svg, const ChartArea& area, const std::vector<std::string>& categories,
-                const std::vector<Series>& series, const std::string& x_label, const std::string& y_label);
+/// Lines over a vertical axis from 0 on, with the legend on the right. Where lines lie on each other, the
+/// marks of a point stand side by side, so that each is seen.
+void draw_lines(Svg& svg, const ChartArea& area, const LineAxis& axis, std::vector<Series> series,
+                const std::string& x_label, const std::string& y_label);
 
 /// Bars over numbers from `first` on, and a line over the same.
 void draw_histogram(Svg& svg, const ChartArea& area, size_t first, const std::vector<double>& bars,

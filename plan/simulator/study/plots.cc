@@ -1,10 +1,15 @@
 #include "plan/simulator/study/plots.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <optional>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "cache/base/units.h"
 #include "plan/simulator/model/access_frequency.h"
 #include "plan/simulator/study/chart.h"
 
@@ -42,6 +47,10 @@ std::string seconds_text(double seconds) {
   return fmt::format("{:.{}f} s", seconds, seconds < 100 ? 2 : seconds < 1000 ? 1 : 0);
 }
 
+bool is_own(const Policy& policy) {
+  return policy.name == "clairfs";
+}
+
 double runtime_chart(Svg& svg, double top, const StudyPoint& point) {
   std::vector<Bar> bars;
   for (const Outcome& o : point.outcomes) {
@@ -71,18 +80,19 @@ double epoch_chart(Svg& svg, double top, const StudyPoint& point) {
   size_t epochs = 0;
   for (const Outcome& o : point.outcomes) {
     if (!o.refusal.empty()) continue;
-    series.push_back({std::string(o.policy->title), o.epoch_seconds, o.policy->name == "lower-bound"});
+    series.push_back(
+        {std::string(o.policy->title), o.epoch_seconds, o.policy->name == "lower-bound", is_own(*o.policy)});
     epochs = std::max(epochs, o.epoch_seconds.size());
   }
   std::vector<std::string> categories;
   for (size_t epoch = 1; epoch <= epochs; ++epoch) categories.push_back(std::to_string(epoch));
   title(svg, top, "Time of each epoch");
   const ChartArea area{kLeft, top + kTitle, kChartWidth, kChartHeight};
-  draw_lines(svg, area, categories, series, "epoch (the first with what is loaded before it)", "seconds");
+  draw_lines(svg, area, {categories}, series, "epoch (the first with what is loaded before it)", "seconds");
   return area.bottom() + kFoot;
 }
 
-double frequency_chart(Svg& svg, double top, const AccessFrequencies& frequencies) {
+double frequency_chart(Svg& svg, double top, const AccessFrequencies& frequencies, const char* reader) {
   const double highest = *std::max_element(frequencies.binomial.begin(), frequencies.binomial.end());
   size_t first = 0;
   size_t end = frequencies.counted.size();
@@ -95,7 +105,7 @@ double frequency_chart(Svg& svg, double top, const AccessFrequencies& frequencie
     return std::vector<double>(values.begin() + static_cast<ptrdiff_t>(first),
                                values.begin() + static_cast<ptrdiff_t>(end));
   };
-  title(svg, top, "How often a worker reads a sample over the job");
+  title(svg, top, fmt::format("How often a {} reads a sample over the job", reader));
   const ChartArea area{kLeft, top + kTitle, kChartWidth, kChartHeight};
   draw_histogram(svg, area, first, part(frequencies.counted), part(frequencies.binomial), "reads", "samples");
   return area.bottom() + kFoot;
@@ -107,7 +117,7 @@ Result<std::string> single_study(const StudyPoint& point) {
   Svg svg(kWidth, 3 * (kTitle + kFoot) + bars_height(point.outcomes.size()) + 2 * kChartHeight);
   double top = runtime_chart(svg, 0, point);
   top = epoch_chart(svg, top, point);
-  frequency_chart(svg, top, *frequencies);
+  frequency_chart(svg, top, *frequencies, "worker");
   return svg.document();
 }
 
@@ -117,6 +127,28 @@ std::string series_label(std::string_view title, const StudyPoint& point) {
     label += fmt::format(", {}={}", point.settings[axis].first, point.settings[axis].second);
   }
   return label;
+}
+
+/// A value of a sweep as a number, a capacity in MB as scenarios have it; nothing where it is a word.
+std::optional<double> place_of_value(const std::string& text) {
+  double number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure == std::errc() && end == text.data() + text.size()) return number;
+  const auto bytes = parse_size(text);
+  if (!bytes) return std::nullopt;
+  return static_cast<double>(*bytes) / (1 << 20);
+}
+
+/// An axis of numbers where all values are some, in the order of their size.
+LineAxis sweep_axis(const std::vector<std::string>& values) {
+  LineAxis axis{values};
+  for (const std::string& value : values) {
+    const auto place = place_of_value(value);
+    if (!place || *place < 0) return {values};
+    axis.places.push_back(*place);
+  }
+  const bool ascend = std::is_sorted(axis.places.begin(), axis.places.end());
+  return ascend && axis.places.back() > 0 ? axis : LineAxis{values};
 }
 
 /// Points that have the same value of the first axis: they stand together.
@@ -135,7 +167,10 @@ std::string sweep_study(const std::vector<StudyPoint>& points) {
   for (size_t other = 0; other < others; ++other) {
     for (size_t policy = 0; policy < points[0].outcomes.size(); ++policy) {
       Series& line = series.emplace_back(
-          Series{series_label(points[other].outcomes[policy].policy->title, points[other]), {}});
+          Series{series_label(points[other].outcomes[policy].policy->title, points[other]),
+                 {},
+                 false,
+                 is_own(*points[other].outcomes[policy].policy)});
       for (size_t at = other; at < points.size(); at += others) {
         const Outcome& outcome = points[at].outcomes[policy];
         line.values.push_back(outcome.refusal.empty() ? outcome.runtime
@@ -149,17 +184,27 @@ std::string sweep_study(const std::vector<StudyPoint>& points) {
                                    [&](const Series& line) { return line.values == bound.values; });
     if (!known) series.push_back(std::move(bound));
   }
-  std::stable_partition(series.begin(), series.end(), [](const Series& line) { return !line.bound; });
   constexpr double kLegendRow = 18;
   const double height = std::max(kChartHeight * 1.4, kLegendRow * static_cast<double>(series.size()) + 20);
   Svg svg(kWidth, kTitle + height + kFoot);
   title(svg, 0, fmt::format("{}: runtime by {}", points[0].scenario.name, points[0].settings[0].first));
-  draw_lines(svg, {90, kTitle, kChartWidth, height}, categories, series, points[0].settings[0].first,
-             "runtime, seconds");
+  draw_lines(svg, {90, kTitle, kChartWidth, height}, sweep_axis(categories), std::move(series),
+             points[0].settings[0].first, "runtime, seconds");
   return svg.document();
 }
 
 }  // namespace
+
+std::string frequency_plot(const AccessFrequencies& frequencies, const std::vector<Bar>& sources) {
+  const double bars = sources.empty() ? 0 : kTitle + bars_height(sources.size()) + kFoot;
+  Svg svg(kWidth, kTitle + kChartHeight + kFoot + bars);
+  const double top = frequency_chart(svg, 0, frequencies, "node");
+  if (sources.empty()) return svg.document();
+  title(svg, top, "Where all nodes read from over the job");
+  draw_stacked_bars(svg, {kLeft, top + kTitle, kChartWidth, bars_height(sources.size())}, sources,
+                    {std::string(kOwnColour)}, 0, "GiB");
+  return svg.document();
+}
 
 Result<std::string> study_plots(const std::vector<StudyPoint>& points) {
   if (points[0].settings.empty()) return single_study(points[0]);

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "cache/base/result.h"
+#include "plan/simulator/model/access_frequency.h"
+#include "plan/simulator/study/chart.h"
 #include "plan/simulator/study/study.h"
 
 namespace clairfs {
@@ -14,5 +16,9 @@ namespace clairfs {
 /// With a sweep: the runtime over the values of the first axis, one line for each policy and combination of
 /// the others. Errors: as count_access_frequencies().
 Result<std::string> study_plots(const std::vector<StudyPoint>& points);
+
+/// One SVG document: how many samples a node reads how often, and below it, if there are any, bars of where
+/// the reads are answered.
+std::string frequency_plot(const AccessFrequencies& frequencies, const std::vector<Bar>& sources);
 
 }  // namespace clairfs

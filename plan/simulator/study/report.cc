@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -49,49 +50,27 @@ std::vector<std::string> table_row(const StudyPoint& point, const Outcome& o) {
           o.policy->keeps_order ? "kept" : "changed"};
 }
 
-/// Aligns columns: the first and the last to the left, figures to the right.
-std::string align(const std::vector<std::vector<std::string>>& rows) {
+/// Aligns columns: the first `names` and the last to the left, figures to the right. The last cell of a row
+/// that has one more than `names` is a sentence and may run across the others.
+std::string align(const std::vector<std::vector<std::string>>& rows, size_t names) {
   std::vector<size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (size_t column = 0; column < row.size(); ++column) {
-      // The second cell of a short row is a sentence and may run across the others.
-      if (row.size() > 2 || column == 0) widths[column] = std::max(widths[column], row[column].size());
+      if (row.size() > names + 1 || column < names)
+        widths[column] = std::max(widths[column], row[column].size());
     }
   }
   std::string text;
   for (const auto& row : rows) {
-    std::string line = fmt::format("{:<{}}", row[0], widths[0]);
-    if (row.size() == 2) {
-      line += "  " + row[1];
-    } else {
-      for (size_t column = 1; column + 1 < row.size(); ++column) {
-        line += fmt::format("  {:>{}}", row[column], widths[column]);
-      }
-      line += "  " + row.back();
-    }
+    std::string line;
+    for (size_t column = 0; column < names; ++column)
+      line += fmt::format("{:<{}}  ", row[column], widths[column]);
+    for (size_t column = names; column + 1 < row.size(); ++column)
+      line += fmt::format("{:>{}}  ", row[column], widths[column]);
+    line += row.back();
     text += line + "\n";
   }
-  return text;
-}
-
-std::string point_table(const StudyPoint& point) {
-  std::vector<std::vector<std::string>> rows = {{"policy", "runtime s", "stall s", "/ lower bound",
-                                                 "from pfs", "peers", "local", "read from pfs", "order"}};
-  for (const Outcome& outcome : point.outcomes) {
-    if (outcome.refusal.empty()) {
-      rows.push_back(table_row(point, outcome));
-    } else {
-      rows.push_back({std::string(outcome.policy->name), "not possible: " + outcome.refusal});
-    }
-  }
-  return align(rows);
-}
-
-std::string settings_text(const StudyPoint& point) {
-  std::string text;
-  for (const auto& [name, value] : point.settings)
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
   return text;
 }
 
@@ -158,13 +137,24 @@ std::string csv_figures(const StudyPoint& point, const Outcome& o) {
 }  // namespace
 
 std::string study_table(const std::vector<StudyPoint>& points) {
-  std::string text;
+  const auto& swept = points.front().settings;
+  std::vector<std::vector<std::string>> rows(1);
+  for (const auto& [name, value] : swept) rows[0].push_back(name);
+  for (const char* title : {"policy", "runtime s", "stall s", "/ lower bound", "from pfs", "peers", "local",
+                            "read from pfs", "order"})
+    rows[0].emplace_back(title);
   for (const StudyPoint& point : points) {
-    if (!text.empty()) text += "\n";
-    text += point.settings.empty() ? describe(point) + "\n" : settings_text(point) + "\n";
-    text += point_table(point);
+    for (const Outcome& outcome : point.outcomes) {
+      std::vector<std::string>& row = rows.emplace_back();
+      for (const auto& [name, value] : point.settings) row.push_back(value);
+      if (outcome.refusal.empty()) {
+        std::ranges::move(table_row(point, outcome), std::back_inserter(row));
+      } else {
+        row.insert(row.end(), {std::string(outcome.policy->name), "not possible: " + outcome.refusal});
+      }
+    }
   }
-  return text;
+  return (swept.empty() ? describe(points.front()) + "\n" : "") + align(rows, swept.size() + 1);
 }
 
 std::string study_json(const std::vector<StudyPoint>& points) {

@@ -2,8 +2,10 @@
 
 #include <cerrno>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "plan/simulator/study/chart.h"
 #include "plan/simulator/study/plots.h"
 #include "plan/simulator/study/report.h"
 #include "plan/simulator/study/svg.h"
@@ -100,8 +102,9 @@ TEST_CASE("study report: the table has a line for each policy, aligned") {
   CHECK(table.find("not possible: the dataset") != std::string::npos);
   CHECK(table.find("100.0 %") != std::string::npos);
   const std::string swept = study_table(study({"naive"}, {"ram=0,1"}));
-  CHECK(swept.find("ram=0\npolicy") == 0);
-  CHECK(swept.find("\n\nram=1\npolicy") != std::string::npos);
+  CHECK(count(swept, "\n") == 3);  // one table, with a column of what was swept
+  CHECK(swept.find("ram  policy") == 0);
+  CHECK(swept.find("\n1    naive ") != std::string::npos);
 }
 
 TEST_CASE("study report: the JSON's fields") {
@@ -153,6 +156,49 @@ TEST_CASE("svg: reserved characters are escaped, control characters left out") {
   Svg svg(10, 10);
   svg.text({1, 2}, "a<b & \"c\"\x01>", {});
   CHECK(svg.document().find(">a&lt;b &amp; \"c\"&gt;</text>") != std::string::npos);
+}
+
+TEST_CASE("study plots: thousands are separated") {
+  CHECK(number_text(0) == "0");
+  CHECK(number_text(0.25) == "0.25");
+  CHECK(number_text(999) == "999");
+  CHECK(number_text(1000) == "1,000");
+  CHECK(number_text(1281167) == "1,281,167");
+  CHECK(number_text(2e17) == "2e+17");
+}
+
+TEST_CASE("study plots: lines stand over numbers from 0 on, clairfs thick above the others") {
+  Svg svg(1000, 400);
+  const Series others{"other", {7600, 7601, 7602}};
+  Series own{"clairfs", {7500, 7500, 7500}};
+  own.own = true;
+  Series bound{"bound", {7400, 7400, 7400}};
+  bound.bound = true;
+  draw_lines(svg, {0, 0, 300, 200}, {{"0", "1G", "3G"}, {0, 1024, 3072}}, {bound, own, others}, "ram",
+             "seconds");
+  const std::string picture = svg.document();
+  const auto drawn = [&](const std::string& colour, double width) {
+    return picture.find(fmt::format(R"(fill="none" stroke="{}" stroke-width="{:.2f}")", colour, width));
+  };
+  const size_t first = drawn(series_colour(0), 2), second = drawn(std::string(kOwnColour), 3);
+  const size_t third = drawn(std::string(kBoundColour), 1.5);
+  REQUIRE(third != std::string::npos);
+  CHECK(first < second);
+  CHECK(second < third);
+  for (const char* x : {R"(cx="0.00")", R"(cx="100.00")", R"(cx="300.00")"}) CHECK(count(picture, x) == 2);
+  CHECK(picture.find(">8,000<") != std::string::npos);
+  CHECK(picture.find(">0<") != std::string::npos);
+  CHECK(picture.find(">7,500<") == std::string::npos);  // the axis goes down to 0, in large steps
+}
+
+TEST_CASE("study plots: words of a sweep are equally spaced, capacities as their sizes") {
+  const auto numbers = study_plots(study({"clairfs"}, {"ram=0,1,4"}));
+  REQUIRE(numbers);
+  for (const char* x : {R"(cx="90.00")", R"(cx="230.00")", R"(cx="650.00")"})
+    CHECK(numbers->find(x) != std::string::npos);
+  const auto words = study_plots(study({"clairfs"}, {"job.distribution=uniform,whole"}));
+  REQUIRE(words);
+  for (const char* x : {R"(cx="230.00")", R"(cx="510.00")"}) CHECK(words->find(x) != std::string::npos);
 }
 
 TEST_CASE("study plots: one picture with three charts, or one of a sweep") {
