@@ -115,6 +115,14 @@ def test_kubernetes_mount_of_a_node():
     assert pfs["readOnly"] is True
 
 
+@pytest.mark.parametrize("path", (EXAMPLES / "systemd").glob("*.service"), ids=lambda path: path.name)
+def test_services_are_in_the_foreground_and_say_when_they_are_ready(path):
+    """Of a mount in the background systemd would have to guess which of its two processes is the service."""
+    lines = path.read_text().splitlines()
+    assert "Type=notify" in lines
+    assert [line for line in lines if line.startswith("ExecStart=/usr/bin/clairfs mount -f ")]
+
+
 @pytest.mark.parametrize(
     ("what", "source", "constant"),
     [
