@@ -10,6 +10,7 @@
 
 #include "cache/base/text.h"
 #include "cache/base/units.h"
+#include "mount-helper/options/defaults.h"
 
 namespace clairfs {
 namespace {
@@ -35,6 +36,15 @@ Status set_count(unsigned& field, const std::string& value) {
     return Error{EINVAL, fmt::format("'{}' is not a number from 1 to {}", value, kMostThreadsAsked)};
   }
   field = *number;
+  return {};
+}
+
+/// A size, or a share of the memory available.
+Status set_memory(uint64_t& field, const std::string& value) {
+  if (!value.ends_with('%')) return set_size(field, value);
+  const auto share = parse_whole<uint64_t>(value.substr(0, value.size() - 1));
+  if (!share || *share > 100) return Error{EINVAL, fmt::format("'{}' is no share from 0% to 100%", value)};
+  field = available_memory(this_machine()) / 100 * *share;
   return {};
 }
 
@@ -197,7 +207,7 @@ const std::array kTable = {
                       "quarter of MemAvailable, or of the cgroup's limit where that is lower: the training "
                       "processes need "
                       "the rest.",
-               .set = [](MountOptions& o, const std::string& v) { return set_size(o.ram, v); },
+               .set = [](MountOptions& o, const std::string& v) { return set_memory(o.ram, v); },
                .get = [](const MountOptions& o) { return size_value(o.ram); }},
     OptionSpec{.name = "nvme",
                .argument = "DIR[:SIZE]",
@@ -222,7 +232,7 @@ const std::array kTable = {
                       "page cache up to "
                       "this many bytes ahead. A window of seconds is enough, so the default takes little of "
                       "the memory.",
-               .set = [](MountOptions& o, const std::string& v) { return set_size(o.staging, v); },
+               .set = [](MountOptions& o, const std::string& v) { return set_memory(o.staging, v); },
                .get = [](const MountOptions& o) { return size_value(o.staging); }},
     OptionSpec{.name = "page-cache",
                .argument = "SIZE",
@@ -235,7 +245,7 @@ const std::array kTable = {
                       "again. Plans together never keep more than this. 0: what was read is dropped, unless "
                       "the plan fits the staging window. The default is a quarter of MemAvailable, or of the "
                       "cgroup's limit where that is lower.",
-               .set = [](MountOptions& o, const std::string& v) { return set_size(o.page_cache, v); },
+               .set = [](MountOptions& o, const std::string& v) { return set_memory(o.page_cache, v); },
                .get = [](const MountOptions& o) { return size_value(o.page_cache); }},
     OptionSpec{
         .name = "chunk",

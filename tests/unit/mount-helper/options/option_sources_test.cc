@@ -270,6 +270,20 @@ TEST_CASE("the environment wins over the config file, and loses against -o") {
   CHECK_THAT(gather_options(request, MountOptions()).error().message, StartsWith("config file /nowhere: "));
 }
 
+TEST_CASE("sizes of memory may be shares of what is available") {
+  MountRequest request;
+  request.option_list = "ram=50%,staging=0%,page-cache=100%";
+  const auto options = gather_options(request, MountOptions());
+  REQUIRE(options);
+  CHECK(options->staging == 0);
+  CHECK(options->page_cache > 0);
+  CHECK(options->ram > options->page_cache / 4);  // others take memory meanwhile
+  CHECK(options->ram < options->page_cache * 3 / 4);
+  for (const char* wrong : {"ram=101%", "ram=%", "staging=-1%", "page-cache=1.5%"})
+    CHECK_THAT(list_error(wrong), Contains("no share"));
+  CHECK_THAT(list_error("chunk=50%"), !Contains("no share"));
+}
+
 TEST_CASE("an option that is spelt wrong is named as it may be meant") {
   CHECK_THAT(list_error("rma=2G"), Contains("did you mean ram?"));
   CHECK_THAT(list_error("allow_othr"), Contains("did you mean allow-other?"));
