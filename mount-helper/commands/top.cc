@@ -11,10 +11,13 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "cache/base/printable.h"
 #include "mount-helper/commands/commands.h"
+#include "mount-helper/commands/timeline.h"
 #include "mount-helper/commands/top_report.h"
 #include "mount-helper/mounts/live_mount.h"
 #include "mount-helper/mounts/processes.h"
+#include "mount-helper/mounts/text_file.h"
 #include "mount-helper/serve/signals.h"
 
 namespace clairfs {
@@ -137,10 +140,26 @@ struct TopArguments {
   double interval = 1;
   bool once = false;
   bool json = false;
+  std::string plot{};
 };
 
+/// The mount's course so far as a picture.
+int plot_history(const std::string& path, const std::string& file) {
+  if (const Status named = check_plot_name(file); !named) return fail(named.error());
+  const auto mount = find_clairfs_mount(path);
+  if (!mount) return fail(mount.error());
+  const auto text = read_with_deadline(mount->mountpoint + "/.clairfs/history", kTopPatience);
+  if (!text) return fail(text.error(), exit_system);
+  const auto rows = parse_history(*text);
+  if (!rows)
+    return fail(Error{EPROTO, mount->mountpoint + "/.clairfs/history is of another version"}, exit_system);
+  const Status written = write_text_file(file, timeline(*rows, printable(mount->mountpoint)));
+  return written ? exit_success : fail(written.error());
+}
+
 int top_command(const TopArguments& arguments) {
-  const auto& [path, interval, once, json] = arguments;
+  if (!arguments.plot.empty()) return plot_history(arguments.path, arguments.plot);
+  const auto& [path, interval, once, json, plot] = arguments;
   const auto mount = find_clairfs_mount(path);
   if (!mount) return fail(mount.error());
   auto before = read_stats(mount->mountpoint);
@@ -189,6 +208,8 @@ void add_top_command(CLI::App& app, int& status) {
       ->check(CLI::Range(kLeastInterval, kMostInterval));
   command->add_flag("--once", arguments->once, "One report, over one interval");
   command->add_flag("--json", arguments->json, "An object a line for each report");
+  command->add_option("--plot", arguments->plot, "Draw the mount's course so far into this SVG file, and end")
+      ->type_name("FILE");
   command->callback([arguments, &status] { status = top_command(*arguments); });
 }
 

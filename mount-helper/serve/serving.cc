@@ -158,7 +158,8 @@ Serving::Serving(MountBase& base, Loaded& loaded, FuseSession& session, std::uni
                base.metrics,
                base.log,
                session,
-               [&planned = *planning_] { return planned.current_placement(); }} {
+               [&planned = *planning_] { return planned.current_placement(); }},
+      history_thread_("history", history_alarm_, base.clock, [this](TimePoint) { return keep_history(); }) {
   add_reports();
   add_control_files();
 }
@@ -167,6 +168,7 @@ Serving::Serving(MountBase& base, Loaded& loaded, FuseSession& session, std::uni
 // Nothing is destroyed before all is at rest, since answers that are on their way use it.
 Serving::~Serving() {
   base_.mount_point.begin_end();
+  history_thread_.stop();
   control_socket_.reset();
   plans_.stop();
   planning_->staging_thread.stop();
@@ -182,9 +184,17 @@ Status Serving::start() {
   if (planning_->placement) planning_->placement->serve(planning_->indexes, plans_);
   planning_->pusher.connect(session_.device());
   const Status started = session_.start(context_, [&signals = base_.signals] { signals.notify(); });
+  history_alarm_.ring();
   if (started && ::geteuid() == 0 && !planning_->pusher.readahead().begin(session_.mount_device()))
     base_.log.info("the kernel's readahead stays at its default: sysfs cannot be written");
   return started;
+}
+
+Turn Serving::keep_history() {
+  uint64_t ahead = 0;
+  for (const PlanBrief& plan : plans_.briefs()) ahead += plan.ahead;
+  const std::chrono::duration<double> up = std::chrono::steady_clock::now() - info_.started;
+  return {false, history_.add(history_row(base_.metrics, up.count(), ahead))};
 }
 
 std::vector<Trouble> Serving::troubles() const {
@@ -240,6 +250,7 @@ void Serving::add_control_files() {
                   if (!base_.options.peers) return "--peers off: this node has a cache of its own\n";
                   return "a single node: no mpiexec or srun started others, nor did --job name any\n" + hint;
                 }});
+  control_.add({"history", 0444, [this] { return history_.csv(); }});
   control_.add({"config", 0400, [config = options_text(base_.options)] { return config; }});
   control_.add({"plan", 0600, [this] { return plans_.text(); },
                 [this](std::string_view text, std::string_view before) {

@@ -8,6 +8,7 @@
 #include "fs/base/bounded_tasks.h"
 #include "fs/control/access_log.h"
 #include "fs/control/files.h"
+#include "fs/control/history.h"
 #include "fs/control/reports.h"
 #include "fs/control/socket.h"
 #include "fs/control/troubles.h"
@@ -61,6 +62,7 @@ class Serving {
   std::vector<Trouble> troubles() const;
   void add_reports();
   void add_control_files();
+  Turn keep_history();
 
   MountBase& base_;
   Loaded& loaded_;
@@ -76,6 +78,9 @@ class Serving {
   DirtyPages dirty_pages_;
   std::unique_ptr<Tasks> tasks_;
   FuseContext context_;
+  History history_;
+  Alarm history_alarm_;  // rings once, at the start
+  StepThread history_thread_;
 };
 
 }  // namespace clairfs

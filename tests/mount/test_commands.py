@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 import time
+from xml.etree import ElementTree
 
 import pytest
 from clairmount import binary, clairfs, drop_page_cache, is_mounted, make_tree, wait_until
@@ -383,6 +384,23 @@ def test_top_for_programs_is_an_object_a_line(place):
     assert report["mountpoint"] == str(place / "mnt") and abs(report["time"] - time.time()) < 60
     assert report["read_bytes_per_second"]["pfs"] == 0 and report["plans"] == []
     assert [trouble["kind"] for trouble in report["troubles"]] == [t["kind"] for t in json.loads(run("status", "--json", place / "mnt").stdout)["troubles"]]
+
+
+def test_top_draws_the_course_of_a_mount(place):
+    mount_at(place)
+    for path in sorted((place / "src").rglob("[0-9][0-9]")):
+        (place / "mnt" / path.relative_to(place / "src")).read_bytes()
+    rows = place / "mnt/.clairfs/history"
+
+    def answered():
+        lines = rows.read_text().splitlines()[1:]
+        return sum(map(int, lines[-1].split(",")[2:6])) if lines else 0
+
+    wait_until(lambda: answered() >= 3_000_000, "the reads are noted", SETTLE_SECONDS)
+    assert run("top", place / "mnt", "--plot", place / "course.svg").returncode == 0
+    words = [text.text for text in ElementTree.parse(place / "course.svg").getroot().iter("{http://www.w3.org/2000/svg}text")]
+    assert "from the PFS" in words and "Samples ahead of the readers" in words and "from NVMe" not in words
+    assert_one_line(run("top", place / "mnt", "--plot", place / "course.png"), "the picture is SVG", status=1)
 
 
 def test_top_quits_on_q_and_shows_troubles_in_red(place):

@@ -12,7 +12,7 @@ import pytest
 from clairmount import clairfs, make_tree, wait_until
 from mounting import error_name, run
 
-FILES = ["accesslog", "config", "metrics", "stats.json", "status"]
+FILES = ["accesslog", "config", "history", "metrics", "stats.json", "status"]
 SIZE = 300_000
 
 

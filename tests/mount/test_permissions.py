@@ -88,7 +88,7 @@ def test_writing_as_another_user_is_refused(shared):
 
 def test_control_files_of_the_owner_only(shared):
     modes = {"status": 0o444, "stats.json": 0o444, "metrics": 0o444, "peers": 0o444,
-             "config": 0o400, "plan": 0o600, "last_error": 0o400, "accesslog": 0o400}  # fmt: skip
+             "history": 0o444, "config": 0o400, "plan": 0o600, "last_error": 0o400, "accesslog": 0o400}  # fmt: skip
     assert set(os.listdir(shared.path / ".clairfs")) == set(modes)
     for name, mode in modes.items():
         path = shared.path / ".clairfs" / name
