@@ -1,13 +1,15 @@
 #!/usr/bin/python3
 """One of several processes that read an LMDB together with py-lmdb, as Caffe and LMDBIO do: by turns, a block each.
 
-    lmdb_reader.py '{"path": FILE, "records": N, "rank": R, "world": W, "block": B, "readahead": BOOL, "begin": S}'
+    lmdb_reader.py '{"path": FILE, "records": N, "rank": R, "world": W, "block": B, "readahead": BOOL, "begin": S,
+                    "order": FILE}'
 
-The keys are decimal numbers of eight digits. It waits until CLOCK_MONOTONIC is S seconds. Prints one line of JSON: begin and
+The keys are decimal numbers of eight digits; `order`, if not null, has those to read, one a line. It waits until CLOCK_MONOTONIC is S seconds. Prints one line of JSON: begin and
 seconds, records, bytes, sum (the same for the same bytes, whoever reads which), major faults and voluntary context switches.
 """
 
 import json
+import pathlib
 import resource
 import sys
 import time
@@ -18,7 +20,10 @@ import lmdb
 
 def main():
     job = json.loads(sys.argv[1])
-    mine = [i for i in range(job["records"]) if i // job["block"] % job["world"] == job["rank"]]
+    if job["order"]:
+        mine = [int(line) for line in pathlib.Path(job["order"]).read_text().split()]
+    else:
+        mine = [i for i in range(job["records"]) if i // job["block"] % job["world"] == job["rank"]]
     time.sleep(max(0, job["begin"] - time.monotonic()))
     begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
     size = checksum = 0

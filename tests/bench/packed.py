@@ -7,7 +7,8 @@ touch: records of an LMDB, a raw file and an HDF5 file that a plan has pushed, r
 beside the source's warm page cache and the RAM tier without a plan.
 epochs: a raw file from a PFS that is just fast enough, beside what else one can do without another file format.
 ladder: 1 to 8 processes read an LMDB in its order, as Caffe and LMDBIO do, from a PFS that has to seek; of what stands for
-each of LMDBIO's six optimisations, one at a time is switched off.
+each of LMDBIO's six optimisations, one at a time is switched off (of the last, in shuffled order: in the file's order
+there is nothing to put in order).
 Figures are medians over the rounds; all bytes are compared with the source by a checksum.
 """
 
@@ -309,8 +310,9 @@ def epochs_table(training, samples):
 class Rung:
     """One way to read the database: what is left out of the whole."""
 
-    def __init__(self, text, staging=None, plan="lmdb", indexed=True, env=None, options=()):
-        self.text, self.staging, self.plan, self.indexed, self.env, self.options = text, staging, plan, indexed, env, options
+    def __init__(self, text, staging=None, plan="lmdb", indexed=True, without=None, shuffled=False):
+        self.text, self.staging, self.plan, self.indexed, self.shuffled = text, staging, plan, indexed, shuffled
+        self.env = {"CLAIRFS_BENCH_WITHOUT": without} if without else None
 
 
 RUNGS = {
@@ -319,17 +321,25 @@ RUNGS = {
     "DM": Rung("without LMM-DM: index pages are not pushed first", plan="ranges"),
     "DIO": Rung("without LMM-DIO: read as it is faulted, without a plan", plan=None),
     "PROV": Rung("without PROV: the index is made first", indexed=False),
-    "COAL": Rung("without COAL: neighbouring fetches are not merged", env={"CLAIRFS_BENCH_WITHOUT": "merge"}),
-    "STAG": Rung("without STAG: tiers are not filled in the file's order", env={"CLAIRFS_BENCH_WITHOUT": "order"}),
+    "COAL": Rung("without COAL: neighbouring fetches are not merged", without="merge"),
+    "shuffled": Rung("the whole ladder, shuffled", shuffled=True),
+    "STAG": Rung("shuffled, without STAG: tiers are filled as records are used", without="order", shuffled=True),
 }
 
 
-def read_together(path, packed, processes, count, readahead, at_begin=lambda: None):
+def shuffled_orders(packed, processes, tmp):
+    """A list of record numbers for each process."""
+    numbers = [str(i) for i in range(packed.count)]
+    orders = [benchlib.plan_orders(numbers, SEED, 1, processes, rank)[0] for rank in range(processes)]
+    return [str(write_list(tmp / f"shuffled-{rank}", order)) for rank, order in enumerate(orders)]
+
+
+def read_together(path, packed, processes, count, readahead, at_begin=lambda: None, orders=None):
     """Runs of so many processes, and the seconds from their common begin to the last one's end."""
     begin = time.monotonic() + READY_SECONDS
     job = {"path": str(path), "records": count, "world": processes, "block": BLOCK, "readahead": readahead, "begin": begin}
     script = pathlib.Path(__file__).with_name("lmdb_reader.py")
-    command = lambda rank: [sys.executable, script, json.dumps({**job, "rank": rank})]  # noqa: E731
+    command = lambda rank: [sys.executable, script, json.dumps({**job, "rank": rank, "order": orders and orders[rank]})]  # noqa: E731
 
     def run(rank):
         done = subprocess.run(command(rank), stdout=subprocess.PIPE, timeout=benchlib.READ_SECONDS, check=True)
@@ -366,8 +376,10 @@ def disk(packed, *options):
 
 def climb(packed, name, rung, processes, tmp, samples):
     staging = rung.staging or f"{max(8 * MIB, packed.size // 8)}"
-    options = ("--ram", 2 * packed.size + 64 * MIB, "--staging", staging, "--page-cache", "0", "--record-chunk", "*.lmdb=128K", *rung.options)
-    order = f"sampler=strided block={BLOCK} batch={BLOCK} world={processes} ranks_per_node={processes} epochs=1"
+    options = ("--ram", 2 * packed.size + 64 * MIB, "--staging", staging, "--page-cache", "0", "--record-chunk", "*.lmdb=128K")
+    sampler = f"sampler=torch.distributed seed={SEED}" if rung.shuffled else f"sampler=strided block={BLOCK}"
+    order = f"{sampler} batch={BLOCK} world={processes} ranks_per_node={processes} epochs=1"
+    shuffled = shuffled_orders(packed, processes, tmp) if rung.shuffled else None
     plans = {"lmdb": packed.plans["lmdb"], "ranges": f"format=ranges list={tmp / 'ranges'}"}
     with disk(packed) as pfs, clairmount.clairfs(pfs.path, *options, env=rung.env) as mount:
         path = packed.path("lmdb", mount.path)
@@ -375,7 +387,7 @@ def climb(packed, name, rung, processes, tmp, samples):
             subprocess.run([clairmount.binary(), "index", path, "keys=cursor"], stdout=subprocess.DEVNULL, timeout=120, check=True)
         pfs.command("reset")
         start = (lambda: register(mount, f"{plans[rung.plan]} {order}")) if rung.plan else lambda: None
-        runs, seconds = read_together(path, packed, processes, packed.count, False, start)
+        runs, seconds = read_together(path, packed, processes, packed.count, False, start, shuffled)
         note_ladder(f"{name} {label_of(packed, processes)}", packed.count, runs, seconds, pfs, samples)
 
 
