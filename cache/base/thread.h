@@ -30,6 +30,8 @@ class NamedThread {
 
   bool joinable() const { return thread_.joinable(); }
   void join() { thread_.join(); }
+  /// Nobody will join it.
+  void detach() { thread_.detach(); }
   pthread_t native_handle() { return thread_.native_handle(); }
 
  private:

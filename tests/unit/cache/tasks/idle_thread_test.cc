@@ -1,0 +1,48 @@
+#include "cache/tasks/idle_thread.h"
+
+#include <future>
+#include <memory>
+
+#include <sched.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/eventually.h"
+
+using namespace clairfs;
+
+TEST_CASE("work runs when a core is idle, and is waited for") {
+  int policy = -1;
+  IdleThread thread("idle", [&] { policy = ::sched_getscheduler(0); });
+  CHECK(thread.wait());
+  CHECK(policy == SCHED_IDLE);
+  thread.hurry();  // too late
+  CHECK(thread.wait());
+}
+
+TEST_CASE("work that does not come to its end is left behind, with what it owns") {
+  auto go = std::make_shared<std::promise<void>>();
+  auto owned = std::make_shared<int>(1);
+  const std::weak_ptr<int> seen = owned;
+  {
+    IdleThread thread("idle", [go, owned] { go->get_future().wait(); });
+    owned.reset();
+    thread.hurry();
+    CHECK(!thread.wait(std::chrono::milliseconds(1)));
+    CHECK(!thread.wait());
+    CHECK(!seen.expired());
+  }
+  CHECK(!seen.expired());
+  go->set_value();
+  CHECK(eventually([&] { return seen.expired(); }));
+}
+
+TEST_CASE("work that is hurried while it is waited for ends as any other") {
+  std::promise<void> go;
+  IdleThread thread("idle", [&go] { go.get_future().wait(); });
+  std::thread hurries([&] {
+    thread.hurry();
+    go.set_value();
+  });
+  CHECK(thread.wait(std::chrono::minutes(1)));
+  hurries.join();
+}
