@@ -1,16 +1,12 @@
 #include "plan/inference/candidates.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
+
+#include "plan/inference/seeds/usual_seeds.h"
 
 namespace clairfs {
 namespace {
-
-constexpr std::array<uint64_t, 44> kUsualSeeds = {
-    42,   0,    1,    1234, 1337, 2,    3,    123,  3407,  7,     10,   100,  2020, 2021,  2022,
-    2023, 2024, 2025, 2026, 2027, 2028, 2029, 2030, 2019,  2018,  4,    5,    6,    8,     9,
-    11,   12,   13,   21,   99,   777,  999,  1000, 12345, 31415, 1111, 3141, 5489, 123456};
 
 PlanSpec order(const char* sampler, uint64_t seed) {
   PlanSpec plan;
@@ -33,10 +29,6 @@ PlanSpec with(PlanSpec plan, Value PlanSpec::*key, Value value) {
 
 }  // namespace
 
-std::span<const uint64_t> usual_seeds() {
-  return kUsualSeeds;
-}
-
 Candidates::Candidates(const ReaderFacts& facts) : facts_(facts) {
   PlanSpec plan;
   plan.sampler = "torch.distributed";
@@ -56,7 +48,7 @@ std::vector<uint64_t> Candidates::seeds(uint64_t all) const {
   const auto add = [&](uint64_t seed) {
     if (std::find(seeds.begin(), seeds.end(), seed) == seeds.end()) seeds.push_back(seed);
   };
-  std::for_each(kUsualSeeds.begin(), kUsualSeeds.end(), add);
+  for (const uint64_t seed : usual_seeds()) add(seed);
   for (uint64_t seed = 0; seed < all; ++seed) add(seed);
   return seeds;
 }

@@ -3,10 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
-#include "plan/inference/reader_facts.h"
+#include "plan/inference/watched/reader_facts.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {
@@ -29,9 +28,6 @@ class Candidates {
   const ReaderFacts facts_;
   std::vector<PlanSpec> unseeded_;
 };
-
-/// Seeds that people like: of papers, books, templates and jokes.
-std::span<const uint64_t> usual_seeds();
 
 /// Plans whose first epoch is that of `plan`, itself among them: they differ from the second one on. The
 /// simplest first.

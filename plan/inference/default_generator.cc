@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "plan/inference/seeds/usual_seeds.h"
 #include "plan/random/torch_random.h"
 
 namespace clairfs {
@@ -21,15 +22,6 @@ constexpr uint32_t kPersistentStride = kDrawsOfRandomInt64;
 
 // Small values are all tried: days, years, and what else comes to mind.
 constexpr uint64_t kSmallValues = 4096;
-
-// Those that people like: of tutorials, papers (3407: arXiv 2109.08203) and templates of training scripts.
-constexpr uint64_t kNotableValues[] = {
-    0,     1,     42,    1234,  1337,   123,    2,       3,        7,          10,
-    100,   3407,  2021,  2022,  2023,   2024,   2025,    2026,     2020,       2019,
-    2027,  2028,  2029,  2030,  12345,  123456, 1234567, 12345678, 123456789,  1000,
-    999,   666,   69,    77,    88,     99,     111,     222,      314,        420,
-    421,   777,   888,   1111,  2222,   4242,   6666,    8888,     9999,       31415,
-    54321, 65535, 65536, 98765, 314159, 271828, 3141592, 8675309,  2147483647, 4294967295};
 
 // Suspects that are kept: each is tested against the next epoch.
 constexpr size_t kMostSuspects = 64;
@@ -54,7 +46,7 @@ class StreamSearch {
   StreamSearch(const GeneratorEvidence& evidence, const GeneratorSearchOptions& options)
       : seeds_(evidence.seeds), options_(options) {
     for (const uint64_t value : evidence.likely) add(notable_, value);
-    for (const uint64_t value : kNotableValues) add(notable_, value);
+    for (const uint64_t value : usual_seeds()) add(notable_, value);
     small_ = notable_;
     for (uint64_t value = 0; value < kSmallValues; ++value) small_.push_back(value);
   }
@@ -137,10 +129,6 @@ std::vector<GeneratorMatch> narrow(const std::vector<GeneratorMatch>& matches, u
       found.push_back(continued(match, static_cast<uint32_t>(*before) + 1));
   }
   return found;
-}
-
-std::span<const uint64_t> notable_values() {
-  return kNotableValues;
 }
 
 std::vector<uint32_t> later_seeds(const GeneratorMatch& match, uint32_t stride, uint32_t epochs) {

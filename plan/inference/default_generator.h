@@ -20,7 +20,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -58,16 +57,13 @@ struct GeneratorMatch {
 
 /// The streams in which the seeds occur, the most plausible first; empty if there is none, or `stop` came
 /// first. A single one that is certain ends the search. Takes about a nanosecond an output, on the calling
-/// thread: a second for the small values, ten for all. Errors: EINVAL without a seed.
+/// thread: a second for the small values, fifteen for all. Errors: EINVAL without a seed.
 Result<std::vector<GeneratorMatch>> find_default_generator(const GeneratorEvidence& evidence,
                                                            const GeneratorSearchOptions& options = {});
 
 /// Of the matches of `epochs` epochs those in which the next epoch's seed occurs, too.
 std::vector<GeneratorMatch> narrow(const std::vector<GeneratorMatch>& matches, uint32_t epochs,
                                    uint32_t seed);
-
-/// Values that people like.
-std::span<const uint64_t> notable_values();
 
 /// The next epoch's seed, where it is `stride` outputs after the last one that is known, and all later ones.
 std::vector<uint32_t> later_seeds(const GeneratorMatch& match, uint32_t stride, uint32_t epochs);

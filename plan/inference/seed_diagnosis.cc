@@ -8,6 +8,7 @@
 #include "cache/base/text.h"
 #include "plan/inference/default_generator.h"
 #include "plan/inference/seed_search.h"
+#include "plan/inference/seeds/usual_seeds.h"
 
 namespace clairfs {
 namespace {
@@ -69,7 +70,7 @@ class SeedDiagnosis {
   // Each training rank reads the whole order.
   bool default_generator(std::string& hint) {
     SeedSearchOptions options{.end = 0, .stream_outputs = kOutputs};
-    options.streams.assign(notable_values().begin(), notable_values().end());
+    options.streams.assign(usual_seeds().begin(), usual_seeds().end());
     const std::optional<uint64_t> planned = parse_whole<uint64_t>(spec_.seed);
     if (planned) options.streams.insert(options.streams.begin(), *planned);
     const std::optional<FoundSeed> found = search(evidence_, options);

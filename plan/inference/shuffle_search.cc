@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "plan/inference/seeds/usual_seeds.h"
+
 namespace clairfs {
 namespace {
 
@@ -39,7 +41,7 @@ SeedSearchOptions ShuffleSearch::search_options(const Seen& seen) const {
   SeedSearchOptions search{.end = options_.all_seeds ? kAllSeeds : 0,
                            .stream_outputs = options_.stream_outputs};
   search.streams = seen.likely;
-  search.streams.insert(search.streams.end(), notable_values().begin(), notable_values().end());
+  search.streams.insert(search.streams.end(), usual_seeds().begin(), usual_seeds().end());
   search.threads = options_.threads;
   search.core_seconds = options_.core_seconds;
   search.when_idle = options_.when_idle;
