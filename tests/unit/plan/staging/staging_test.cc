@@ -269,6 +269,16 @@ TEST_CASE("what is staged for its last use is not kept, however far ahead it is 
   }
 }
 
+TEST_CASE("what a plan that was found for one epoch reads is kept as without a plan") {
+  StagingFixture f(100, 20000, "name=auto seed=1 format=files epochs=1", 10 * round_to_pages(20000), 1 << 24);
+  REQUIRE(f.eventually([&] { return f.staging->ahead("auto") == 10; }));
+  f.settle();
+  for (const uint64_t p : {0, 9, 50, 99}) {
+    const FileId file = f.run->index().range(f.run->reader().horizon().sample_at(p), 0).file;
+    CHECK(f.cache->tier_of(f.catalog->chunks(file).first) == Tier::ram);
+  }
+}
+
 TEST_CASE("the budget is of whole pages, of which small samples take more than their bytes") {
   constexpr uint64_t kPages = 100;
   StagingFixture f(4 * kPages, 500, "seed=1 format=files epochs=2", kPages * kPageSize, 0);
