@@ -213,6 +213,13 @@ Status Job::announce_cancelled(const std::string& name) {
   return {};
 }
 
+Status Job::announce_withdrawn(const std::string& name, const std::string& text) {
+  const auto entry = plans_.enter(name, text, true);
+  if (!entry) return entry.error();
+  tell_all(*entry);
+  return {};
+}
+
 void Job::tell_all(const wire::PlanEntry& entry) {
   const auto bytes = wire::encode(entry);
   for (uint32_t i = 0; i < parts_.transport.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cache/base/printable.h"
 #include "plan/spec/keys.h"
@@ -39,10 +40,10 @@ Error no_such_plan(const std::string& name) {
 
 PlanManager::PlanManager(Parts parts)
     : parts_(std::move(parts)),
+      job_found_(parts_.place),
       ahead_(parts_.dataset, parts_.place, parts_.clock),
-      inference_({parts_.place.nodes == 1 ? parts_.infer : InferMode::off, parts_.dataset, parts_.clock,
-                  parts_.log, [this](const FoundOrder& found) { return follow_found(found); },
-                  [this] { leave_found(); }}),
+      inference_({parts_.infer, parts_.dataset, parts_.clock, parts_.log,
+                  [this](const FoundOrder& found) { return follow_found(found); }}),
       planner_("planner", [this] { plan_ahead(); }) {
   inference_.begin();
 }
@@ -60,6 +61,7 @@ void PlanManager::stop() {
   if (planner_.joinable()) planner_.join();
   for (const auto& [name, making] : makings) making->cancel();  // all before one is waited for
   inference_.stop();
+  if (!parts_.order_file.empty()) ::unlink(parts_.order_file.c_str());
   ahead_.stop();
 }
 
@@ -198,88 +200,30 @@ Status PlanManager::finish(PlanMaking& making, const Result<std::shared_ptr<Plan
   if (this->making(name).get() != &making)
     return Error{ECANCELED, fmt::format("plan {} was cancelled or replaced before it was made", name)};
   const bool found = name == kFoundPlan;
-  if (!made) return found ? Status(made.error()) : refuse(made.error());
-  if (found && is_planned(**made)) return Error{EEXIST, "a registered plan has these files"};
-  if (found) replay_opens(**made);
+  if (found) {
+    const Status wanted = !made                ? Status(made.error())
+                          : is_planned(**made) ? Error{EEXIST, "a registered plan has these files"}
+                                               : Status();
+    if (wanted) put_found_in_force(*made, making.origin());
+    if (wanted || making.origin() != parts_.place.node) retire(name);
+    return wanted;
+  }
+  if (!made) return refuse(made.error());
   put_in_force(*made);
   retire(name);
-  if (found) {
-    found_over_ = false;
-    inference_.restart();
-    return {};
-  }
   displace_found(**made);
   origins_[name] = making.origin();
   if (making.origin() == parts_.place.node) announce(name, announced_text(**made));
   return {};
 }
 
-bool PlanManager::follow_found(const FoundOrder& found) {
-  PlanSpec spec = found.plan;
-  spec.name = kFoundPlan;
-  std::shared_ptr<PlanMaking> making;
-  {
-    MutexLock one_at_a_time(submit_mutex_);
-    making = begin(spec, parts_.place.node, {NodeId(found.node), 1});
-  }
-  if (!making) return false;
-  const std::optional<Status> made = making->wait(parts_.index_patience);
-  if (made && *made) return true;
-  if (made) parts_.log.info("plan {} is not followed: {}", kFoundPlan, made->error().message);
-  MutexLock one_at_a_time(submit_mutex_);
-  if (this->making(spec.name) == making) retire(spec.name);
-  return false;
-}
-
-// Its reader is watched anew.
-void PlanManager::leave_found() {
-  MutexLock one_at_a_time(submit_mutex_);
-  if (run(std::string(kFoundPlan))) drop(std::string(kFoundPlan));
-}
-
-/// Whether a registered plan has files of one that was found. A registered plan of a few of its samples only
-/// may be missed: then both are followed.
-bool PlanManager::is_planned(const PlanRun& found) const {
-  constexpr uint32_t kLooks = 64;
-  const SampleIndex& index = found.index();
-  const auto all = runs();
-  for (uint32_t look = 0; look < kLooks; ++look) {
-    const auto sample = static_cast<uint32_t>(uint64_t{index.size()} * look / kLooks);
-    if (index.range_count(sample) == 0) continue;
-    const FileId file = index.range(sample, 0).file;
-    for (const auto& [name, run] : *all) {
-      if (name != kFoundPlan && !run->samples_of(file, 0, 1).empty()) return true;
-    }
-  }
-  return false;
-}
-
-// So the plan begins where its reader is.
-void PlanManager::replay_opens(PlanRun& found) {
-  for (const SeenOpen& open : inference_.opens()) {
-    const std::vector<uint32_t> samples = found.samples_of(open.file, 0, 1);
-    if (!samples.empty()) found.offer(open.thread, samples, open.kind, parts_.clock.now());
-  }
-}
-
-// A registered plan wins.
-void PlanManager::displace_found(const PlanRun& registered) {
-  const auto found = run(std::string(kFoundPlan));
-  if (found && is_planned(*found)) {
-    parts_.log.info("plan {} gives way to plan {}", kFoundPlan, registered.name());
-    drop(found->name());
-    inference_.displaced();
-  } else if (!found) {
-    inference_.restart();
-  }
-}
-
-void PlanManager::announce(const std::string& name, const std::string& text) {
-  if (parts_.announce) parts_.announce({name, text, parts_.place.node});
+void PlanManager::announce(const std::string& name, const std::string& text, bool withdrawn) {
+  if (parts_.announce) parts_.announce({name, text, parts_.place.node, withdrawn});
 }
 
 Status PlanManager::take_over(const PlanChange& change) {
   MutexLock one_at_a_time(submit_mutex_);
+  if (change.name == kFoundPlan) return take_over_found(change);
   const auto existing = run(change.name);
   origins_[change.name] = change.origin;
   if (change.text.empty()) {
@@ -316,7 +260,8 @@ void PlanManager::put_in_force(const std::shared_ptr<PlanRun>& made) {
 Status PlanManager::cancel(const std::string& name) {
   MutexLock one_at_a_time(submit_mutex_);
   const bool making = retire(name);
-  if (!run(name)) {
+  const auto existing = run(name);
+  if (!existing) {
     if (making) announce(name, "");
     if (making) return {};
     const Error unknown = no_such_plan(name);
@@ -326,8 +271,9 @@ Status PlanManager::cancel(const std::string& name) {
   }
   drop(name);
   if (name == kFoundPlan) {
-    inference_.refuse();
-    return {};
+    inference_.refuse(existing->given());
+    if (!existing->of_job()) return {};
+    job_found_.cancelled();
   }
   announce(name, "");
   return {};
@@ -461,7 +407,9 @@ void PlanManager::place_chunks() {
   if (parts_.placement == nullptr) return;
   JobPlacement::Plans plans;
   const auto all = runs();
-  for (const auto& [name, run] : *all) plans.push_back(run);
+  for (const auto& [name, run] : *all) {
+    if (name != kFoundPlan || (run->of_job() && job_found_.is_word(run->given()))) plans.push_back(run);
+  }
   parts_.placement->set_plans(plans);
 }
 
@@ -474,7 +422,7 @@ void PlanManager::diagnose(PlanRun& run) {
     if (divergence)
       parts_.log.warn("plan {} is suspended at {}", run.name(), run.describe(rank, *divergence));
   }
-  if (run.name() == kFoundPlan && run.status().state == TrackerState::suspended) inference_.left();
+  if (run.name() == kFoundPlan) leave_found();
   parts_.staging.wake();
 }
 

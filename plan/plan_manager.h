@@ -22,6 +22,7 @@
 #include "cache/base/thread.h"
 #include "plan/inference/inference.h"
 #include "plan/retention/job_placement.h"
+#include "plan/run/found_in_job.h"
 #include "plan/run/index_ahead.h"
 #include "plan/run/plan_making.h"
 #include "plan/run/plan_run.h"
@@ -29,11 +30,12 @@
 
 namespace clairfs {
 
-/// A plan that was registered or cancelled on some node of a job.
+/// A plan that was registered, found or cancelled on some node of a job.
 struct PlanChange {
   std::string name;
-  std::string text;  ///< as format_plan() writes it; empty: cancelled
-  NodeId origin;     ///< the node that it was registered or cancelled on
+  std::string text;        ///< as format_plan() writes it; empty: cancelled
+  NodeId origin;           ///< the node that says so
+  bool withdrawn = false;  ///< the found plan `text` is not the job's: readers of that node have left it
 };
 
 /// A plan in a few words, for monitoring.
@@ -61,9 +63,13 @@ class PlanManager {
     /// How long who registers a plan waits for its index. The default is enough for some million records on a
     /// source that answers in a millisecond; others may have to wait for the one who waits.
     Duration index_patience = std::chrono::seconds(2);
-    /// Whether plans are found where none was registered. On a single node only: the nodes of a job would
-    /// each have to see the others' readers.
+    /// Whether plans are found where none was registered. Each node of a job watches its own readers
+    /// (plan/run/found_in_job.h).
     InferMode infer = InferMode::off;
+    /// Where the order of a reader that repeats a list is written, if it is too long for a plan's text;
+    /// empty: nowhere, and such an order is not followed. Its folder is made when missing; the file goes with
+    /// stop().
+    std::string order_file{};
   };
 
   explicit PlanManager(Parts parts);
@@ -143,8 +149,15 @@ class PlanManager {
   /// Null if the manager is stopping. `place`: of the plan's ranks.
   std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin, NodePlace place)
       REQUIRES(submit_mutex_);
+  // The plan that was found (plan/plan_found.cc).
   bool follow_found(const FoundOrder& found);
+  Status write_long_list(PlanSpec& found) const;
   void leave_found();
+  void put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) REQUIRES(submit_mutex_);
+  Status take_over_found(const PlanChange& change) REQUIRES(submit_mutex_);
+  void withdraw_found(const PlanSpec& plan) REQUIRES(submit_mutex_);
+  /// The one that a reader is following here.
+  std::shared_ptr<PlanRun> followed_found() const;
   bool is_planned(const PlanRun& found) const;
   void replay_opens(PlanRun& found);
   void displace_found(const PlanRun& registered) REQUIRES(submit_mutex_);
@@ -156,7 +169,7 @@ class PlanManager {
   bool retire(const std::string& name);
   Status cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none);
   void drop(const std::string& name) REQUIRES(submit_mutex_);
-  void announce(const std::string& name, const std::string& text);
+  void announce(const std::string& name, const std::string& text, bool withdrawn = false);
   std::string name_or_only(const std::string& name) const;
   /// To be kept in a variable: a range-for over *runs() would not keep it alive.
   std::shared_ptr<const Runs> runs() const;
@@ -172,7 +185,8 @@ class PlanManager {
 
   Mutex submit_mutex_;  // one registration at a time; taken before mutex_
   std::map<std::string, NodeId> origins_ GUARDED_BY(submit_mutex_);  // where each plan was registered
-  mutable Mutex mutex_;                                              // leaf
+  FoundInJob job_found_ GUARDED_BY(submit_mutex_);
+  mutable Mutex mutex_;  // leaf
   CondVar wake_;
   std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();
   std::string last_error_ GUARDED_BY(mutex_);

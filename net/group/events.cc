@@ -53,7 +53,7 @@ void JobEvents::tell(PlanFollower& follower, const std::string& name) const {
   if (!entry) return;
   const std::pair stamp(entry->stamp, entry->origin);
   if (std::exchange(follower.told[name], stamp) != stamp)
-    follower.changed({entry->name, entry->cancelled ? "" : entry->text, entry->origin});
+    follower.changed({entry->name, entry->text, entry->origin, entry->cancelled && !entry->text.empty()});
 }
 
 }  // namespace clairfs

@@ -24,7 +24,8 @@ bool newer(const wire::PlanEntry& a, const wire::PlanEntry& b) {
 
 }  // namespace
 
-Result<wire::PlanEntry> PlanRegister::enter(const std::string& name, const std::optional<std::string>& text) {
+Result<wire::PlanEntry> PlanRegister::enter(const std::string& name, const std::optional<std::string>& text,
+                                            bool withdrawn) {
   if (name.size() > wire::kMaxName || (text && text->size() > wire::kMaxText)) {
     return Error{E2BIG,
                  fmt::format("plan {:.40}: a plan for several nodes must not exceed {} bytes of text and {} "
@@ -39,7 +40,7 @@ Result<wire::PlanEntry> PlanRegister::enter(const std::string& name, const std::
     return Error{EOVERFLOW,
                  fmt::format("plan {}: a faulty node has used up the stamps of plans; end the job", name)};
   }
-  wire::PlanEntry entry{++last_stamp_, self_, !text.has_value(), name, text.value_or("")};
+  wire::PlanEntry entry{++last_stamp_, self_, withdrawn || !text, name, text.value_or("")};
   entries_[name] = entry;
   return entry;
 }

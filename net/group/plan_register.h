@@ -23,10 +23,11 @@ class PlanRegister {
  public:
   explicit PlanRegister(NodeId self) : self_(self) {}
 
-  /// A plan registered here, or cancelled (no text): the entry to be told to all. The same text again is a
-  /// new entry: it may be meant to begin anew. Errors: E2BIG when it is too long to be sent;
+  /// A plan registered here, or cancelled (no text), or withdrawn: the entry to be told to all. The same text
+  /// again is a new entry: it may be meant to begin anew. Errors: E2BIG when it is too long to be sent;
   /// EOVERFLOW when no stamp is left that the others would believe.
-  Result<wire::PlanEntry> enter(const std::string& name, const std::optional<std::string>& text);
+  Result<wire::PlanEntry> enter(const std::string& name, const std::optional<std::string>& text,
+                                bool withdrawn = false);
   /// An entry of another node. True if it is news here.
   bool merge(const wire::PlanEntry& entry);
   /// The entry that holds for this name now.

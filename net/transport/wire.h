@@ -127,13 +127,13 @@ struct ProbeAnswer {
   bool operator==(const ProbeAnswer&) const = default;
 };
 
-/// A plan, or its cancellation. Of two with one name the later stamp holds, then the larger origin.
+/// A plan, or that it holds no more. Of two with one name the later stamp holds, then the larger origin.
 struct PlanEntry {
   uint64_t stamp = 0;
-  NodeId origin;  ///< the node on which it was registered or cancelled
+  NodeId origin;  ///< the node that says it
   bool cancelled = false;
   std::string name;
-  std::string text;  ///< as registered; empty when cancelled
+  std::string text;  ///< as registered; when cancelled empty, or the found plan that was withdrawn
   bool operator==(const PlanEntry&) const = default;
 };
 

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <future>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <pthread.h>
-#include <sched.h>
 
 #include "cache/base/printable.h"
 
@@ -19,12 +16,6 @@ constexpr auto kRest = std::chrono::minutes(10);
 
 // Threads whose environment is looked at: all ranks of a job have the same.
 constexpr size_t kAsked = 8;
-
-// A job's processors are for the job.
-void run_when_idle() {
-  const sched_param none = {};
-  ::pthread_setschedparam(::pthread_self(), SCHED_IDLE, &none);
-}
 
 /// Whether a folder is another, or lies in it.
 bool is_in(std::string_view folder, std::string_view other) {
@@ -46,16 +37,19 @@ std::string chance_text(double log_chance) {
 
 }  // namespace
 
+Inference::Searching::Searching(const DatasetSource& dataset, InferMode mode)
+    : orders(
+          dataset, [this] { return stopping || readers != looked_at; },
+          mode == InferMode::full ? OrderSearch::Shuffles::all : OrderSearch::Shuffles::usual) {}
+
 Inference::Inference(Parts parts)
     : parts_(std::move(parts)),
-      recorder_([this] { wake(&Due::look); }),
-      search_(
-          parts_.dataset, [this] { return stopping_ || readers_ != looked_at_; },
-          parts_.mode == InferMode::full ? OrderSearch::Shuffles::all : OrderSearch::Shuffles::usual) {}
+      recorder_([this] { wake(); }),
+      search_(std::make_shared<Searching>(parts_.dataset, parts_.mode)) {}
 
 void Inference::begin() {
   if (parts_.mode == InferMode::off) return;
-  ++readers_;
+  ++search_->readers;
   recorder_.restart(true);
   thread_ = NamedThread("inference", [this] { run(); });
 }
@@ -63,22 +57,16 @@ void Inference::begin() {
 void Inference::stop() {
   {
     const MutexLock lock(mutex_);
-    stopping_ = true;
-    hurry_search();
+    search_->stopping = true;
+    if (searching_ != nullptr) searching_->hurry();
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
-// A mount that ends does not wait until a processor is idle. By root only: others may not leave SCHED_IDLE.
-void Inference::hurry_search() {
-  const sched_param none = {};
-  if (searching_) ::pthread_setschedparam(*searching_, SCHED_OTHER, &none);
-}
-
-void Inference::wake(bool Due::*what) {
+void Inference::wake() {
   const MutexLock lock(mutex_);
-  due_.*what = true;
+  due_ = true;
   changed_.notify_all();
 }
 
@@ -105,32 +93,39 @@ void Inference::epoch_over() {
 }
 
 void Inference::left() {
-  wake(&Due::left);
+  {
+    const MutexLock lock(mutex_);
+    in_force_ = false;
+  }
+  wake();
 }
 
-bool Inference::is_refused(const PlanSpec& plan) const {
+bool Inference::refuses(const PlanSpec& plan) const {
+  const MutexLock lock(mutex_);
   return std::any_of(refused_.begin(), refused_.end(), [&](const Family& family) {
     return family.sampler == plan.sampler && (is_in(family.root, plan.root) || is_in(plan.root, family.root));
   });
 }
 
-void Inference::refuse() {
+void Inference::refuse(const PlanSpec& plan) {
+  // Who reads folder after folder goes on with the next one.
+  const size_t slash = plan.sampler == "torch.sequential" ? plan.root.rfind('/') : std::string::npos;
   const MutexLock lock(mutex_);
-  if (found_) {
-    // Who reads folder after folder goes on with the next one.
-    const std::string& root = found_->plan.root;
-    const size_t slash = found_->plan.sampler == "torch.sequential" ? root.rfind('/') : std::string::npos;
-    refused_.push_back({slash == std::string::npos ? root : root.substr(0, slash), found_->plan.sampler});
-  }
+  refused_.push_back({slash == std::string::npos ? plan.root : plan.root.substr(0, slash), plan.sampler});
   in_force_ = false;
+}
+
+void Inference::adopt(const PlanSpec& plan, NodeId self, NodeId by) {
+  const MutexLock lock(mutex_);
+  found_ = FoundOrder{.plan = plan, .node = self.value, .told_by = by};
+  in_force_ = true;
 }
 
 void Inference::run() {
   for (;;) {
-    Due due;
     {
       MutexLock lock(mutex_);
-      while (!due_.look && !due_.left && !stopping_) {
+      while (!due_ && !search_->stopping) {
         if (recorder_.on()) {
           changed_.wait(lock);
         } else if (changed_.wait_for(lock, kRest) == std::cv_status::timeout) {
@@ -139,38 +134,31 @@ void Inference::run() {
           lock.lock();
         }
       }
-      if (stopping_) return;
-      due = std::exchange(due_, {});
-    }
-    if (due.left) {
-      parts_.leave();
-      const MutexLock lock(mutex_);
-      in_force_ = false;
+      if (search_->stopping) return;
+      due_ = false;
     }
     look();
   }
 }
 
 void Inference::look() {
-  looked_at_ = readers_.load();
+  search_->looked_at = search_->readers.load();
   const std::vector<SeenOpen> opens = recorder_.opens(AccessRecorder::kMost);
-  if (opens.size() < last_look_) search_.begin();  // another reader
+  if (opens.size() < last_look_) search_->orders.begin();  // another reader
   last_look_ = opens.size();
   const std::optional<FoundOrder> found = search(opens);
-  bool wanted = found.has_value();
+  if (search_->stopping) return;
   {
     const MutexLock lock(mutex_);
-    orders_ = search_.orders();
-    wanted = wanted && !is_refused(found->plan);
+    orders_ = search_->orders.orders();
   }
-  if (!wanted || !parts_.follow(*found)) {
-    recorder_.look_at(
-        std::max(opens.size() + opens.size() / 2, opens.size() + AccessRecorder::kFirstLook / 2));
+  if (!found || refuses(found->plan) || !parts_.follow(*found)) {
+    recorder_.look_at(search_->orders.next_look(opens));
     return;
   }
   parts_.log.info("plan {}: found after {} opens, by chance {}: {}", kFoundPlan, found->opens,
                   chance_text(found->log_chance), describe_plan(found->plan));
-  search_.begin();
+  search_->orders.begin();
   last_look_ = 0;
   const MutexLock lock(mutex_);
   found_ = found;
@@ -183,27 +171,20 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
     const MutexLock lock(mutex_);
     before = found_;
   }
-  const ReaderFacts facts = facts_of(opens);
-  std::optional<FoundOrder> found;
-  std::promise<void> ended;  // the thread is there until the handle is forgotten
-  NamedThread searching("order-search", [&] {
-    run_when_idle();
-    if (before && before->plan.epochs != 0) found = search_.follow_on(opens, *before);
-    if (!found) found = search_.find(opens, facts, before);
-    ended.set_value();
+  const auto found = std::make_shared<std::optional<FoundOrder>>();
+  IdleThread thread("order-search", [search = search_, opens, facts = facts_of(opens), before, found] {
+    if (before && before->plan.epochs != 0) *found = search->orders.follow_on(opens, *before);
+    if (!*found) *found = search->orders.find(opens, facts, before);
   });
   {
     const MutexLock lock(mutex_);
-    searching_ = searching.native_handle();
-    if (stopping_) hurry_search();
+    searching_ = &thread;
+    if (search_->stopping) thread.hurry();
   }
-  ended.get_future().wait();
-  {
-    const MutexLock lock(mutex_);
-    searching_.reset();
-  }
-  searching.join();
-  return found;
+  const bool ended = thread.wait();
+  const MutexLock lock(mutex_);
+  searching_ = nullptr;
+  return ended ? *found : std::nullopt;
 }
 
 ReaderFacts Inference::facts_of(const std::vector<SeenOpen>& opens) const {
@@ -225,8 +206,9 @@ ReaderFacts Inference::facts_of(const std::vector<SeenOpen>& opens) const {
 std::string Inference::how_found() const {
   const MutexLock lock(mutex_);
   if (!found_ || !in_force_) return "";
-  std::string text =
-      fmt::format("found after {} opens, by chance {}", found_->opens, chance_text(found_->log_chance));
+  std::string text = found_->told_by ? fmt::format("found on node {}", found_->told_by->value)
+                                     : fmt::format("found after {} opens, by chance {}", found_->opens,
+                                                   chance_text(found_->log_chance));
   if (found_->node != 0)
     text += fmt::format("; this node has ranks {} and on", found_->node * found_->plan.ranks_per_node);
   return text;
@@ -257,8 +239,11 @@ std::string Inference::json() const {
   json["orders"] = orders_;
   if (!how.empty()) {
     json["plan"] = line_of(*found_);
-    json["log10_chance"] = found_->log_chance / std::log(10.0);
     json["node"] = found_->node;
+    if (found_->told_by)
+      json["told_by"] = found_->told_by->value;
+    else
+      json["log10_chance"] = found_->log_chance / std::log(10.0);
   }
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -6,26 +6,26 @@
 // next one is seen to follow on, it is one of all epochs. A reader that leaves it is watched anew.
 //
 // Two threads. `inference` sleeps until something is to be done, and then starts `order-search`, which runs
-// when no core has anything else to do (SCHED_IDLE) and takes no lock that a reader needs. Both end with
-// stop().
+// when no core has anything else to do (SCHED_IDLE) and takes no lock that a reader needs. stop() waits for
+// `inference`; a search that gets no processor is left behind, with what it uses.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <pthread.h>
-
 #include "cache/base/clock.h"
 #include "cache/base/log.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
-#include "plan/inference/access_recorder.h"
+#include "cache/tasks/idle_thread.h"
 #include "plan/inference/order_search.h"
+#include "plan/inference/watched/access_recorder.h"
 
 namespace clairfs {
 
@@ -46,8 +46,6 @@ class Inference {
     /// Puts a plan in force, with what opens() has seen of its reader; answers whether it is. From thread
     /// `inference`, which may wait.
     std::function<bool(const FoundOrder&)> follow;
-    /// Takes the plan out of force. From the same thread.
-    std::function<void()> leave;
   };
 
   explicit Inference(Parts parts);
@@ -71,11 +69,15 @@ class Inference {
   void displaced();
   /// The reader has come to the end of the epoch that was planned.
   void epoch_over();
-  /// The reader went another way.
+  /// The reader went another way, and the plan that was found is in force no more.
   void left();
-  /// The user does not want the plan that is in force: no order of that sampler is followed again
-  /// in this folder, those in it and those that hold it.
-  void refuse();
+  /// The user does not want a plan that was in force: no order of that sampler is followed again in its
+  /// folder, those in it and those that hold it.
+  void refuse(const PlanSpec& plan);
+  /// Whether a plan is such an order.
+  bool refuses(const PlanSpec& plan) const;
+  /// A plan is in force that node `by` of the job found; this is node `self`.
+  void adopt(const PlanSpec& plan, NodeId self, NodeId by);
 
   /// What readers seem to follow, for people; for programs as JSON.
   std::string text() const;
@@ -84,42 +86,40 @@ class Inference {
   std::string how_found() const;
 
  private:
-  /// What thread `inference` has to do.
-  struct Due {
-    bool look = false;
-    bool left = false;
+  /// What a search uses, that may outlive this.
+  struct Searching {
+    Searching(const DatasetSource& dataset, InferMode mode);
+
+    std::atomic<bool> stopping{false};
+    std::atomic<uint64_t> readers{0};    // restarts: what was seen before is no more of interest
+    std::atomic<uint64_t> looked_at{0};  // the one that is looked at
+    OrderSearch orders;  // of one thread at a time: `order-search`, which `inference` waits for
   };
   /// What the user refused.
   struct Family {
     std::string root;
     std::string sampler;
   };
-  bool is_refused(const PlanSpec& plan) const REQUIRES(mutex_);
-
   void run();
   void look();
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
   ReaderFacts facts_of(const std::vector<SeenOpen>& opens) const;
-  void wake(bool Due::*what);
-  void hurry_search() REQUIRES(mutex_);
+  void wake();
 
   const Parts parts_;
   AccessRecorder recorder_;
-  OrderSearch search_;    // of one thread at a time: `order-search`, which `inference` waits for
+  const std::shared_ptr<Searching> search_;
   size_t last_look_ = 0;  // opens; of `inference`
 
   mutable Mutex mutex_;  // a leaf; taken while the recorder's is held
   CondVar changed_;
-  Due due_ GUARDED_BY(mutex_);
+  bool due_ GUARDED_BY(mutex_) = false;                 // a look
   std::optional<FoundOrder> found_ GUARDED_BY(mutex_);  // the last one
   bool in_force_ GUARDED_BY(mutex_) = false;
   double orders_ GUARDED_BY(mutex_) = 0;
   std::vector<Family> refused_ GUARDED_BY(mutex_);
-  std::optional<pthread_t> searching_ GUARDED_BY(mutex_);  // `order-search`, until it is joined
-  std::atomic<bool> stopping_{false};
-  std::atomic<uint64_t> readers_{0};    // restarts: what was seen before is no more of interest
-  std::atomic<uint64_t> looked_at_{0};  // the one that is looked at
-  NamedThread thread_;                  // last
+  IdleThread* searching_ GUARDED_BY(mutex_) = nullptr;  // `order-search`, while it is waited for
+  NamedThread thread_;                                  // last
 };
 
 }  // namespace clairfs

@@ -16,6 +16,7 @@
 
 #include "plan/inference/candidates.h"
 #include "plan/inference/dealing.h"
+#include "plan/inference/watched/repeated_order.h"
 #include "plan/sequence/access_sequence.h"
 #include "plan/sequence/plan_sampler.h"
 
@@ -367,9 +368,11 @@ std::optional<FoundOrder> OrderSearch::try_folder(FileId folder, std::span<const
 
 std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, const ReaderFacts& facts,
                                             const std::optional<FoundOrder>& before) {
-  if (opens.size() < kFewest || used_ >= kCoreSeconds) return std::nullopt;
-  if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
+  if (opens.size() < kFewest) return std::nullopt;
   const double begun = cpu_seconds();
+  if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
+  if (used_ >= kCoreSeconds) return std::nullopt;
+  if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
   look_ends_ = begun + std::min(kCoreSeconds / 4, kCoreSeconds - used_);
   const bool goes_on = before && is_sequential_order(before->plan);
   const bool all_seeds = opens.size() >= all_seeds_at_;
@@ -409,6 +412,61 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     const Fit fit = fit_order(opened, {n, places->length, 1, false, false});
     if (!fit.explains() || !add_dealing(plan, opened, fit)) continue;
     return FoundOrder{plan, 0, opened.size(), orders_, shuffle->log_chance};
+  }
+  return std::nullopt;
+}
+
+// Half as many again; or when the second pass over all samples may have begun.
+size_t OrderSearch::next_look(std::span<const SeenOpen> opens) {
+  const size_t next = opens.size() + std::max(opens.size() / 2, AccessRecorder::kFirstLook / 2);
+  if (opens.empty()) return next;
+  const std::vector<Numbering>& known = numberings(folders(opens, std::nullopt).front());
+  const size_t again = known.empty() ? 0 : known.front().index->size() + kTelling;
+  return again > opens.size() ? std::min(next, again) : next;
+}
+
+// The order is one of those that are tried, though it comes from the reader itself: of a reader that goes
+// another way the second time each open is that of any sample, as of any other order.
+std::optional<FoundOrder> OrderSearch::try_repetition(FileId folder, std::span<const SeenOpen> opens) {
+  for (const Numbering& numbering : numberings(folder)) {
+    std::vector<SeenOpen> of_samples;
+    std::vector<uint32_t> samples;
+    for (const SeenOpen& open : opens) {
+      std::optional<uint32_t> first;
+      numbering.index->samples_of(open.file, 0, 1, [&](uint32_t sample) {
+        if (!first) first = sample;
+      });
+      if (!first) continue;
+      of_samples.push_back(open);
+      samples.push_back(*first);
+    }
+    const std::optional<FirstPass> pass = find_first_pass(samples);
+    if (!pass) continue;
+    std::span<const SeenOpen> second = std::span(of_samples).subspan(pass->repeated_from);
+    if (second.size() > kMostOpens) second = second.last(kMostOpens);
+    const Evidence evidence = evidence_of(second, numbering);
+    std::unordered_map<uint32_t, uint32_t> at;
+    for (uint32_t i = 0; i < pass->order.size(); ++i) at.emplace(pass->order[i], i);
+    Places places{{}, pass->order.size()};
+    for (const uint32_t sample : evidence.samples) {
+      const auto found = at.find(sample);
+      places.positions.push_back(found == at.end() ? Placed::kNowhere : found->second);
+    }
+    PlanSpec plan;
+    plan.root = numbering.root;
+    plan.format = numbering.index->format();
+    plan.sampler = "list";
+    plan.list = list_in_place(pass->order);
+    plan.world = plan.ranks_per_node = 1;
+    ++orders_;
+    for (const std::vector<uint32_t>& view : evidence.views) {
+      const std::vector<Placed> opened = placed(evidence, view, places, {});
+      Fit fit = fit_order(opened, {pass->order.size(), places.length, 1, false, false});
+      fit.log_chance += std::log(kViews);
+      if (!believed(fit, orders_) || !add_dealing(plan, opened, fit)) continue;
+      plan.start_sample = begun_at(fit);
+      return FoundOrder{plan, 0, view.size(), orders_, fit.log_chance + std::log(orders_)};
+    }
   }
   return std::nullopt;
 }

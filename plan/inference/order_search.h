@@ -8,6 +8,9 @@
 //
 // Last, what DataLoader(shuffle=True) may have drawn from torch's default generator (shuffle_search.h).
 //
+// Whoever opens the same samples in the same order a second time, whatever it is, is followed by the list of
+// them (watched/repeated_order.h).
+//
 // Of a first epoch it cannot be known what comes after it: whether set_epoch() is called, say. So what is
 // found is a plan of that epoch only; follow_on() finds out in the next.
 #pragma once
@@ -22,10 +25,10 @@
 #include <vector>
 
 #include "plan/formats/dataset.h"
-#include "plan/inference/access_recorder.h"
 #include "plan/inference/fit.h"
-#include "plan/inference/reader_facts.h"
 #include "plan/inference/shuffle_search.h"
+#include "plan/inference/watched/access_recorder.h"
+#include "plan/inference/watched/reader_facts.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {
@@ -37,6 +40,7 @@ struct FoundOrder {
   size_t opens = 0;       ///< that it took
   double orders = 0;      ///< that had been compared
   double log_chance = 0;  ///< natural logarithm of the chance that any of them fits as well by accident
+  std::optional<NodeId> told_by = std::nullopt;  ///< the node of a job that found it and told this one
 };
 
 /// For one thread at a time. Holds the numbering of the folders that it looked at, eight bytes a sample, and
@@ -61,6 +65,8 @@ class OrderSearch {
                                  const std::optional<FoundOrder>& before);
   /// Finds out how the order of an epoch goes on in the next.
   std::optional<FoundOrder> follow_on(std::span<const SeenOpen> opens, const FoundOrder& before);
+  /// How many opens should be seen before the next look, if so many are not enough.
+  size_t next_look(std::span<const SeenOpen> opens);
   /// Another reader comes: the time is its own.
   void begin();
 
@@ -115,6 +121,7 @@ class OrderSearch {
                                   const Places& places, const ReaderFacts& facts, bool from_start) const;
   std::optional<FoundOrder> try_shuffles(FileId folder, std::span<const SeenOpen> opens,
                                          const ReaderFacts& facts);
+  std::optional<FoundOrder> try_repetition(FileId folder, std::span<const SeenOpen> opens);
   bool believed(const Fit& fit, double orders) const;
   bool over() const;
 

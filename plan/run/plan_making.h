@@ -31,6 +31,7 @@ class PlanMaking {
 
   const PlanSpec& given() const { return given_; }
   NodeId origin() const { return origin_; }
+  NodePlace place() const { return place_; }
 
   /// What became of it: waits for that, but no longer than `patience` for an index. Nothing: it goes on.
   std::optional<Status> wait(Duration patience) const;

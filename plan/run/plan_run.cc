@@ -206,7 +206,8 @@ bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
   // In the order of the rank its streams take turns.
   const uint64_t slack = tracker.slack() * sequence_.readers_of_rank();
   Diagnosis found = diagnose(tracker.evidence(), spec, at, node, slack, make, stop);
-  if (!found.known) {
+  // The seed is for those who register plans. Who has none is watched anew.
+  if (!found.known && name() != kFoundPlan) {
     const Diagnosis seed = diagnose_seed(tracker.before_suspension(), spec, index_->size(), at, node, stop);
     if (seed.known) found = seed;
   }

@@ -44,6 +44,8 @@ class PlanRun {
     return std::any_of(readers_.begin(), readers_.end(),
                        [&](const auto& own) { return own.get() == reader; });
   }
+  /// Whether the plan's ranks are spread over the nodes of a job, and not those of a node by itself.
+  bool of_job() const { return place_.nodes > 1; }
   bool readers_apart() const { return readers_.size() > 1; }
   /// The job's number of the rank that reads in one of the orders that are followed by themselves.
   uint64_t training_rank(size_t reader) const {

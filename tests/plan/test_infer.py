@@ -232,6 +232,19 @@ for epoch in range(3):
     assert said.returncode == 1 and "opens seen" in said.stdout
 
 
+def test_a_list_that_is_repeated(mount):
+    """Shuffled once, by nobody knows what: the second epoch begins as the first, and so the list is the plan."""
+    run_job(mount, LISTED + """
+random.shuffle(paths)
+batches = lambda: in_order(range(len(paths)))
+for _ in batches():
+    pass
+run(2, lambda number: batches(), wait=15)
+""")
+    assert_followed(mount, root="train", sampler="list")
+    assert found(mount)["plan"].get("epochs", 0) == 0
+
+
 FILES = "find train -type f | LC_ALL=C sort"
 
 

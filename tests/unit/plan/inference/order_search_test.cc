@@ -247,6 +247,47 @@ TEST_CASE("a reader that begins in the middle of an epoch is found there") {
   CHECK(found->plan.start_sample <= 1000);
 }
 
+TEST_CASE("an order that nobody foretells is followed when it is repeated") {
+  std::mt19937 random(26);
+  for (const uint32_t workers : {0, 2, 4}) {
+    const Reader reader{600, {1, 8, workers}, 0.05};
+    Samples order(reader.n);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    auto opens = opens_of(reader, order, 5000, random);
+    const size_t first = opens.size();
+    CHECK(!watch(reader, opens));
+    const auto again = opens_of(reader, order, 300, random);
+    opens.insert(opens.end(), again.begin(), again.end());
+    OrderSearch search(
+        dataset_of(reader.n), [] { return false; }, OrderSearch::Shuffles::none);
+    const auto found = search.find(opens, {}, std::nullopt);
+    REQUIRE(found);
+    INFO(workers << " " << format_plan(found->plan));
+    CHECK(found->plan.sampler == "list");
+    CHECK(found->plan.epochs == 0);
+    PlanSpec plan = found->plan;
+    plan.start_sample = 0;
+    CHECK(same_order(node_order(plan, reader.n, 5, 0), order, 64));
+
+    std::shuffle(order.begin(), order.end(), random);
+    opens.resize(first);
+    const auto other = opens_of(reader, order, 300, random);
+    opens.insert(opens.end(), other.begin(), other.end());
+    CHECK(!search.find(opens, {}, std::nullopt));
+  }
+}
+
+TEST_CASE("the repetition of an order is looked for as soon as it may have begun") {
+  OrderSearch search(
+      dataset_of(600), [] { return false; }, OrderSearch::Shuffles::none);
+  const std::vector<SeenOpen> opens(500, {file_of(600, 1), ThreadId(1), Access::read});
+  CHECK(search.next_look(std::span(opens).first(100)) == 150);
+  const size_t soon = search.next_look(opens);
+  CHECK(soon > 600);
+  CHECK(soon < 700);
+}
+
 TEST_CASE("few samples are no ground for certainty") {
   std::mt19937 random(26);
   for (const uint32_t n : {3, 8, 12}) {

@@ -1,4 +1,4 @@
-#include "plan/inference/access_recorder.h"
+#include "plan/inference/watched/access_recorder.h"
 
 #include "tests/support/catch.h"
 

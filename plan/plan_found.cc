@@ -1,0 +1,154 @@
+// PlanManager: the plan that was found, here or on another node of the job.
+#include <cerrno>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "cache/base/own_file.h"
+#include "plan/formats/list_text.h"
+#include "plan/plan_manager.h"
+
+namespace clairfs {
+
+std::shared_ptr<PlanRun> PlanManager::followed_found() const {
+  auto found = run(std::string(kFoundPlan));
+  if (!found || found_over_ || found->status().state != TrackerState::following) return nullptr;
+  return found;
+}
+
+bool PlanManager::follow_found(const FoundOrder& found) {
+  PlanSpec spec = found.plan;
+  spec.name = kFoundPlan;
+  if (const Status written = write_long_list(spec); !written) {
+    parts_.log.info("plan {} is not followed: {}", kFoundPlan, written.error().message);
+    return false;
+  }
+  std::shared_ptr<PlanMaking> making;
+  {
+    MutexLock one_at_a_time(submit_mutex_);
+    // Another node may have told of it meanwhile.
+    if (const auto followed = followed_found(); followed && same_order(followed->given(), spec)) return true;
+    making = begin(spec, parts_.place.node, job_found_.place_of(found));
+  }
+  if (!making) return false;
+  const std::optional<Status> made = making->wait(parts_.index_patience);
+  if (made && *made) return true;
+  if (made) parts_.log.info("plan {} is not followed: {}", kFoundPlan, made->error().message);
+  MutexLock one_at_a_time(submit_mutex_);
+  if (this->making(spec.name) == making) retire(spec.name);
+  return false;
+}
+
+Status PlanManager::write_long_list(PlanSpec& found) const {
+  if (check_plan_size(format_plan(found))) return {};
+  if (parts_.order_file.empty()) return Error{E2BIG, "its list is too long for a plan"};
+  const std::string lines = array_to_lines(found.list);
+  found.list = parts_.order_file;
+  return save_own_file(parts_.order_file, std::as_bytes(std::span(lines)));
+}
+
+void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) {
+  const bool own = origin == parts_.place.node;
+  const bool told = own && run->of_job() && job_found_.found(run->given());
+  replay_opens(*run);
+  put_in_force(run);
+  found_over_ = false;
+  inference_.restart();
+  if (!own) inference_.adopt(run->given(), parts_.place.node, origin);
+  if (told) announce(run->name(), format_plan(run->given()));
+}
+
+// Its reader is watched anew.
+void PlanManager::leave_found() {
+  MutexLock one_at_a_time(submit_mutex_);
+  const std::string name(kFoundPlan);
+  const auto found = run(name);
+  if (!found || found->status().state != TrackerState::suspended) return;
+  drop(name);
+  inference_.left();
+  if (!found->of_job()) return;
+  if (job_found_.left(found->given())) {
+    announce(name, format_plan(found->given()), true);
+  } else if (const auto& word = job_found_.word()) {
+    begin(word->plan, word->origin, parts_.place);
+  }
+}
+
+Status PlanManager::take_over_found(const PlanChange& change) {
+  if (change.origin == parts_.place.node) return {};  // it has been carried out
+  const std::string name(kFoundPlan);
+  if (change.text.empty()) {
+    job_found_.cancelled();
+    retire(name);
+    if (const auto found = run(name); found && found->of_job()) {
+      drop(name);
+      inference_.refuse(found->given());
+    }
+    return {};
+  }
+  auto spec = parse_plan(change.text);
+  if (!spec) return refuse(spec.error());
+  spec->name = name;
+  if (change.withdrawn) {
+    withdraw_found(*spec);
+    return {};
+  }
+  const bool wanted =
+      job_found_.told(*spec, change.origin) && parts_.infer != InferMode::off && !inference_.refuses(*spec);
+  if (!wanted || followed_found()) return {};
+  const auto making = this->making(name);
+  if (making && same_order(making->given(), *spec) && !making->outcome()) return {};
+  begin(*spec, change.origin, parts_.place);
+  return {};
+}
+
+void PlanManager::withdraw_found(const PlanSpec& plan) {
+  const std::string name(kFoundPlan);
+  job_found_.withdrawn(plan);
+  const auto making = this->making(name);
+  if (making && making->place().nodes > 1 && same_order(making->given(), plan)) retire(name);
+  const auto found = run(name);
+  if (!found || !found->of_job() || !same_order(found->given(), plan)) return;
+  if (followed_found()) return place_chunks();
+  drop(name);
+  inference_.displaced();
+}
+
+/// Whether a registered plan has files of one that was found. A registered plan of a few of its samples only
+/// may be missed: then both are followed.
+bool PlanManager::is_planned(const PlanRun& found) const {
+  constexpr uint32_t kLooks = 64;
+  const SampleIndex& index = found.index();
+  const auto all = runs();
+  for (uint32_t look = 0; look < kLooks; ++look) {
+    const auto sample = static_cast<uint32_t>(uint64_t{index.size()} * look / kLooks);
+    if (index.range_count(sample) == 0) continue;
+    const FileId file = index.range(sample, 0).file;
+    for (const auto& [name, run] : *all) {
+      if (name != kFoundPlan && !run->samples_of(file, 0, 1).empty()) return true;
+    }
+  }
+  return false;
+}
+
+// So the plan begins where its reader is.
+void PlanManager::replay_opens(PlanRun& found) {
+  for (const SeenOpen& open : inference_.opens()) {
+    const std::vector<uint32_t> samples = found.samples_of(open.file, 0, 1);
+    if (!samples.empty()) found.offer(open.thread, samples, open.kind, parts_.clock.now());
+  }
+}
+
+// A registered plan wins.
+void PlanManager::displace_found(const PlanRun& registered) {
+  const auto found = run(std::string(kFoundPlan));
+  if (found && is_planned(*found)) {
+    parts_.log.info("plan {} gives way to plan {}", kFoundPlan, registered.name());
+    drop(found->name());
+    inference_.displaced();
+  } else if (!found) {
+    inference_.restart();
+  }
+}
+
+}  // namespace clairfs

@@ -1,0 +1,59 @@
+// FoundInJob: what the nodes of a job say of the plan that was found.
+//
+// Each node watches its own readers. It tells the others of an order that all ranks of the job share, if the
+// ranks that it sees are those that a registered plan would give it; any other order is followed on its node
+// alone and has no part in the placement. The last word that holds in the job is the same on all nodes, as
+// for registered plans (net/group/plan_register.h): of two at the same time one wins. But each node believes
+// its own readers first:
+// - Who follows an order goes on, whatever the word is.
+// - Who follows none takes the word over.
+// - Who took it over and is left by its readers withdraws it. The others then follow it only if their readers
+//   do, each by itself, and it is not taken over again; found here, it is.
+// So a wrong word costs each node a few reads, once.
+#pragma once
+
+#include <optional>
+
+#include "plan/inference/order_search.h"
+#include "plan/run/plan_run.h"
+#include "plan/spec/plan_spec.h"
+
+namespace clairfs {
+
+/// Whether two plans give the same order, whatever is known of workers, batch and where their reader begins.
+bool same_order(PlanSpec a, PlanSpec b);
+
+/// Not thread-safe: the plan manager's lock guards it.
+class FoundInJob {
+ public:
+  struct Word {
+    PlanSpec plan;
+    NodeId origin;
+  };
+
+  explicit FoundInJob(NodePlace place) : place_(place) {}
+
+  /// Where the ranks of an order are: on the nodes of the job, or on a node by itself.
+  NodePlace place_of(const FoundOrder& found) const;
+
+  /// A plan of the job was found here. Whether the others are to be told: not if it is the word already.
+  bool found(const PlanSpec& plan);
+  /// Readers here have left a plan of the job. Whether it is withdrawn.
+  bool left(const PlanSpec& plan);
+  /// Another node found a plan. Whether it is taken over, if nothing is followed here.
+  bool told(const PlanSpec& plan, NodeId origin);
+  /// Another node withdraws a plan.
+  void withdrawn(const PlanSpec& plan);
+  /// A user cancelled the plan, on whichever node.
+  void cancelled() { word_.reset(); }
+
+  const std::optional<Word>& word() const { return word_; }
+  bool is_word(const PlanSpec& plan) const { return word_ && same_order(word_->plan, plan); }
+
+ private:
+  const NodePlace place_;
+  std::optional<Word> word_;
+  std::optional<PlanSpec> left_;  // the last plan that readers here have left
+};
+
+}  // namespace clairfs

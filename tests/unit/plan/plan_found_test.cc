@@ -1,0 +1,165 @@
+// The plan that was found, in a job of two nodes: what a node makes of the other's word. The orders are found
+// by the search itself in order_search_test.cc; here by the other node.
+#include <array>
+
+#include "plan/plan_manager.h"
+#include "tests/support/eventually.h"
+#include "tests/support/reader_model.h"
+#include "tests/support/staging_fixture.h"
+
+using namespace clairfs;
+
+namespace {
+
+constexpr uint32_t kFiles = 400;
+constexpr const char* kFound =
+    "name=auto format=files sampler=torch.distributed seed=42 world=2 ranks_per_node=1 epochs=1";
+
+/// Node 1 of two.
+struct NodeFixture {
+  explicit NodeFixture(InferMode infer = InferMode::cheap)
+      : staged(kFiles, 5000, "name=unknown format=files shuffle=false", 1 << 20, 1 << 20) {
+    PlanManager::Parts parts{{}, {NodeId(1), 2}, *staged.staging, clock, staged.metrics, staged.log.logger()};
+    parts.dataset.catalog = staged.catalog;
+    parts.announce = [this](const PlanChange& change) {
+      const MutexLock lock(mutex);
+      announced.push_back(change);
+    };
+    parts.infer = infer;
+    plans.emplace(std::move(parts));
+  }
+
+  bool told(const std::string& text, bool withdrawn = false) {
+    return plans->take_over({"auto", text, NodeId(0), withdrawn}).ok();
+  }
+  bool follows() {
+    const auto briefs = plans->briefs();
+    return std::any_of(briefs.begin(), briefs.end(), [](const PlanBrief& plan) {
+      return plan.name == kFoundPlan && plan.state == TrackerState::following;
+    });
+  }
+  bool has_plan(const std::string& name = "auto") { return plans->text(name).ok(); }
+  bool in_force() { return plans->next("auto", 1).ok(); }
+  std::vector<PlanChange> said() {
+    const MutexLock lock(mutex);
+    return announced;
+  }
+  /// Node 1's readers open samples [begin, end) of an order.
+  void read(const std::string& order, uint32_t begin, uint32_t end) {
+    auto sequence = plan_over(kFiles, order, 2);
+    const auto samples = sequence.sequence(Epoch(0), NodeId(1));
+    REQUIRE(samples);
+    for (uint32_t i = begin; i < end; ++i) {
+      const FileId file = staged.run->index().range(samples->sample_at(i), 0).file;
+      plans->observe(ThreadId(7), file, 0, 0, Access::open);
+    }
+  }
+
+  SteadyClock clock;
+  StagingFixture staged;
+  Mutex mutex;
+  std::vector<PlanChange> announced GUARDED_BY(mutex);
+  std::optional<PlanManager> plans;
+};
+
+}  // namespace
+
+TEST_CASE("a node takes over what another found, and its reader follows it") {
+  NodeFixture node;
+  node.read(kFound, 0, 6);  // too few to find it here
+  REQUIRE(node.told(kFound));
+  REQUIRE(eventually([&] { return node.in_force(); }));
+  node.read(kFound, 6, 60);
+  CHECK(node.follows());
+  CHECK(node.plans->text("auto")->find("found on node 0") != std::string::npos);
+  CHECK(node.plans->detect(true).find("\"told_by\": 0") != std::string::npos);
+  CHECK(node.said().empty());
+}
+
+TEST_CASE("who follows an order goes on, whatever the other node found") {
+  NodeFixture node;
+  REQUIRE(node.told(kFound));
+  REQUIRE(eventually([&] { return node.in_force(); }));
+  node.read(kFound, 0, 60);
+  REQUIRE(node.told("name=auto format=files seed=7 world=2 ranks_per_node=1 epochs=1"));
+  node.read(kFound, 60, 100);
+  CHECK(node.follows());
+  CHECK(node.plans->texts().find("seed=42") != std::string::npos);
+}
+
+TEST_CASE("a wrong word is withdrawn everywhere, once") {
+  NodeFixture node;
+  REQUIRE(node.told(kFound));
+  REQUIRE(eventually([&] { return node.in_force(); }));
+  node.read("format=files sampler=torch.distributed seed=987654321987 world=2", 0, 200);
+  REQUIRE(eventually([&] { return !node.has_plan(); }));
+  REQUIRE(eventually([&] { return node.said().size() == 1; }));
+  CHECK(node.said()[0].withdrawn);
+  CHECK(node.said()[0].text.find("seed=42") != std::string::npos);
+  REQUIRE(node.told(kFound));  // found anew there: it is not this node's
+  node.plans->stop();          // nothing is made any more
+  CHECK(!node.has_plan());
+  CHECK(node.said().size() == 1);
+}
+
+TEST_CASE("what is withdrawn elsewhere stays where readers follow it, and goes where none does") {
+  NodeFixture node;
+  REQUIRE(node.told(kFound));
+  REQUIRE(eventually([&] { return node.in_force(); }));
+  SECTION("followed") {
+    node.read(kFound, 0, 60);
+    REQUIRE(node.told(kFound, true));
+    node.read(kFound, 60, 100);
+    CHECK(node.follows());
+  }
+  SECTION("not followed") {
+    REQUIRE(node.told(kFound, true));
+    CHECK(!node.has_plan());
+  }
+  SECTION("another was withdrawn") {
+    REQUIRE(node.told("name=auto format=files seed=7 world=2 ranks_per_node=1 epochs=1", true));
+    CHECK(node.has_plan());
+  }
+}
+
+TEST_CASE("a user's cancellation holds on all nodes") {
+  NodeFixture node;
+  REQUIRE(node.told(kFound));
+  REQUIRE(eventually([&] { return node.in_force(); }));
+  SECTION("on another node") {
+    REQUIRE(node.told(""));
+    CHECK(!node.has_plan());
+  }
+  SECTION("on this node") {
+    REQUIRE(node.plans->cancel("auto"));
+    REQUIRE(node.said().size() == 1);
+    CHECK(node.said()[0].text.empty());
+  }
+  REQUIRE(node.told(kFound));
+  node.plans->stop();
+  CHECK(!node.has_plan());
+}
+
+TEST_CASE("a registered plan wins over the word of another node, whichever comes first") {
+  NodeFixture node;
+  const std::string registered = "format=files seed=1 world=2 ranks_per_node=1";
+  SECTION("first") {
+    REQUIRE(node.plans->submit(registered));
+    REQUIRE(node.told(kFound));
+    REQUIRE(eventually([&] { return !node.has_plan(); }));
+  }
+  SECTION("later") {
+    REQUIRE(node.told(kFound));
+    REQUIRE(eventually([&] { return node.in_force(); }));
+    REQUIRE(node.plans->submit(registered));
+    CHECK(!node.has_plan());
+  }
+  CHECK(node.has_plan("default"));
+}
+
+TEST_CASE("a node that looks for nothing takes nothing over") {
+  NodeFixture node(InferMode::off);
+  REQUIRE(node.told(kFound));
+  node.plans->stop();
+  CHECK(!node.has_plan());
+}
