@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "cache/tasks/doubling.h"
+
 namespace clairfs {
 namespace {
 
 // Long enough for some hundred answers of 1 ms each, short enough that 64 threads run after half a second.
 constexpr auto kPeriod = std::chrono::milliseconds(80);
-
-// As for reads of the source, see concurrency_limit.cc.
-constexpr double kDoublingPays = 1.5;
 
 }  // namespace
 

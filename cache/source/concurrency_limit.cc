@@ -1,5 +1,7 @@
 #include "cache/source/concurrency_limit.h"
 
+#include "cache/tasks/doubling.h"
+
 namespace clairfs {
 
 namespace {
@@ -9,10 +11,8 @@ namespace {
 constexpr size_t kStartRounds = 1;
 constexpr size_t kRounds = 2;
 
-// Twice as many at once that bring less than half as much again are a queue, for the most part.
-constexpr double kDoublingPays = 1.5;
-
-// Windows in a row that must say so, since one errs too often where other programs want the processors.
+// Windows in a row in which it did not pay, since one errs too often where other programs want the
+// processors.
 constexpr unsigned kInVain = 2;
 
 // A step that loses less than a twentieth is within what two windows differ by anyway.
