@@ -13,6 +13,7 @@ import clairmount
 import pytest
 from clairmount import REPO, binary
 from planning import JOB_SECONDS, make_images
+from test_shards_at_random import crc32c
 
 pytest.importorskip("torch")
 pytest.importorskip("torchvision")
@@ -149,6 +150,7 @@ def row(i):
 train(distributed(Rows(400, row)))
 """,
     "Records of TFRecord": PACKED + "train(distributed(Rows(400, row)))",
+    "Records of other": PACKED + "train(distributed(Rows(400, row)))",
     "WebDataset(urls": """
 class Shards(torch.utils.data.IterableDataset):
     def __iter__(self):
@@ -180,7 +182,7 @@ LISTS = {
     "Subset, with": lambda root: [os.path.relpath(path, root / "train") for path in image_paths(root)[::3]],
     "SubsetRandomSampler": lambda _: range(0, 400, 3),
     "WeightedRandomSampler": lambda _: [1 + i % 3 for i in range(400)],
-    "Records of": lambda _: [f"{12 + i * (ROW + 16)} {ROW} train.tfrecord" for i in range(COUNT)],
+    "Records of other": lambda _: [f"{12 + i * (ROW + 16)} {ROW} train.tfrecord" for i in range(COUNT)],
     "Any shards": lambda _: [f"shards/{shard}.tar" for shard in (5, 2, 7, 0, 1, 3, 6, 4)],
 }
 MAPPED = ("Rows of numpy", "An LMDB", "Rows of an HDF5")  # a fault brings what is near, too
@@ -198,7 +200,9 @@ def dataset():
         make_images(tmp / "train", COUNT, side=16)
         make_images(tmp / "val", 60, side=16)
         numpy.save(tmp / "train.npy", rows)
-        records = [struct.pack("<QI", ROW, 0) + row.tobytes() + b"\0" * 4 for row in rows]
+        head = struct.pack("<Q", ROW)
+        head += struct.pack("<I", crc32c(head))
+        records = [head + row.tobytes() + b"\0" * 4 for row in rows]
         (tmp / "train.tfrecord").write_bytes(b"".join(records))
         (tmp / "shards").mkdir()
         (tmp / "tfrecords").mkdir()
