@@ -53,6 +53,7 @@ parts=(
   "e1-cost      cost.py"
   "e2-memory    plan.py --only memory"
   "e3-engine    engine.py"
+  "e4-watching  watching.py"
 )
 
 tests/install-deps.sh build
