@@ -47,8 +47,8 @@ CAUSES = (
     (
         "nodes on one PFS",
         "total / lower bound$",
-        "The bound has no beginning. The PFS needs 0.35 s for the first batches of four nodes; they come after 0.4 to 0.7 s, "
-        "since each node begins with 16 operations, most of them for later batches (0.3 to 0.4 s with --pfs-concurrency 4).",
+        "The bound has no beginning: the PFS needs 0.35 s for the first batches of four nodes, during which nobody computes. "
+        "The row of first batches says how much longer they took.",
     ),
     (
         "^Model and reality",

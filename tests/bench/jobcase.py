@@ -36,11 +36,14 @@ class JobCase:
         self.steps = self.count // self.nodes // BATCH  # of an epoch
         self.set_compute(compute)
         self.orders, self.sums = [], []
+        first = []  # batches
         for node in range(self.nodes):
             orders = benchlib.plan_orders(self.names, 1, self.epochs, world=self.nodes, rank=node)
+            first += orders[0][:BATCH]
             lists = [write_list(tmp / f"order-{node}-{e}", order) for e, order in enumerate(orders)]
             self.orders.append(lists)
             self.sums.append([run["sum"] for run in reader("files", self.source, *lists, "--sum")])
+        self.first_batches = benchlib.bytes_of(self.source, first) / bandwidth  # seconds that the PFS needs for them
         self.measure_warm()
 
     def measure_warm(self):

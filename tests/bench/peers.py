@@ -89,6 +89,7 @@ def record(case, label, share, per_node, seen, samples, warm=None):
     label = f"{case.nodes} {label}"
     samples.add(f"{label} total", seconds)
     samples.add(f"{label} total / bound", seconds / case.bound(share))
+    samples.add(f"{label} first batch", max(runs[0]["waits"][0] for runs in per_node) / case.first_batches)
     samples.add(f"{label} bytes", seen["bytes"] / case.least_bytes(share))
     samples.add(f"{label} opens", seen["opens_per_file_max"])
     samples.add(f"{label} stall 0", statistics.mean(case.stall(runs[:1], warm) for runs in per_node))
@@ -128,6 +129,8 @@ def job_table(case, cases, others, samples):
         goal = (lambda most, on: {"at_most": most} if on else {})  # noqa: E731
         table.add(f"{label}: lower bound", case.bound(share), "s")
         table.add(f"{label}: total / lower bound", samples.median(f"{case.nodes} {label} total / bound"), **goal(1.05, ours))
+        first = samples.median(f"{case.nodes} {label} first batch")
+        table.add(f"{label}: first batch of the slowest node / the PFS's time for all first batches", first)
         table.add(f"{label}: PFS bytes / least", samples.median(f"{case.nodes} {label} bytes"), **goal(1.01, ours))
         table.add(f"{label}: PFS opens of a file, at most", samples.median(f"{case.nodes} {label} opens"), **goal(1, enough))
         table.add(f"{label}: stall, epoch 0", 100 * samples.median(f"{case.nodes} {label} stall 0"), "%")
