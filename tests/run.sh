@@ -92,7 +92,7 @@ reports=("$run/ctest.xml,$run/ctest-again.xml" "$run/pytest.xml,$run/pytest-agai
          "$run/pytest-alone.xml,$run/pytest-again.xml")
 totals() { /usr/bin/python3 tests/support/totals.py "$@"; }
 run_ctest() { "${environment[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=ignore "$@"; }
-run_pytest() { "${environment[@]}" /usr/bin/python3 -m pytest tests -o "cache_dir=$run/pytest-cache" "$@"; }
+run_pytest() { "${environment[@]}" /usr/bin/python3 -m pytest tests -o "cache_dir=$run/pytest-cache" --durations 20 "$@"; }
 run_ctest -j"$(nproc)" --output-junit "$run/ctest.xml" "${ctest_select[@]}" || true
 # Two files at a time, for most tests wait more than they compute; then those that do not go with others.
 run_pytest -n 2 --dist loadfile --junitxml "$run/pytest.xml" -m "not alone $marks" || true

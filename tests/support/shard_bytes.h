@@ -55,9 +55,9 @@ inline std::string with_checksum(std::string block, bool of_signed_bytes = false
 }
 
 inline std::string octal(uint64_t number) {
-  char digits[13] = {};
-  std::snprintf(digits, sizeof digits, "%011llo", static_cast<unsigned long long>(number));
-  return std::string(digits, 12);
+  std::string digits(12, '\0');
+  for (size_t i = 11; i-- > 0; number /= 8) digits[i] = static_cast<char>('0' + number % 8);
+  return digits;
 }
 
 /// A header whose size is the 12 bytes of `size`.
