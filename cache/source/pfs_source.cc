@@ -221,7 +221,7 @@ void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) 
     in_flight_.erase(operation.id());
     if (!outcome && operation.parts.size() > 1 && !stopped_) repeat_singly(operation);
     if (descriptors_ != UINT_MAX && ++since_short_ % kTryMoreAfter == 0) ++descriptors_;
-    limit_.completed(now - operation.started, !queue_.empty());
+    limit_.completed(now - operation.started, outcome && !queue_.empty());
     metrics_.pfs_concurrency.set(limit_.value());
   }
   pump();
