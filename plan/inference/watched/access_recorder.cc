@@ -53,7 +53,8 @@ void AccessRecorder::note(ThreadId thread, FileId file, Access kind, TimePoint n
   opens_.push_back({file, thread, kind});
   count_ = opens_.size();
   if (opens_.size() >= kMost) on_ = false;
-  if (opens_.size() == look_at_) wake_();
+  // Whoever looks is to see that nothing more comes, and to begin anew after a rest.
+  if (!on_ || opens_.size() == look_at_) wake_();
 }
 
 void AccessRecorder::note_in_order() {

@@ -77,9 +77,11 @@ TEST_CASE("what a long pause, or a reader in order, parts from what follows is f
   CHECK(f.recorder.count() == 0);
 }
 
-TEST_CASE("it ends when it is full") {
+TEST_CASE("it ends when it is full, and wakes whoever begins anew after a rest") {
   RecorderFixture f;
+  f.recorder.look_at(AccessRecorder::kMost + 1);
   for (uint32_t file = 0; file <= AccessRecorder::kMost; ++file) f.note(file);
   CHECK(f.recorder.count() == AccessRecorder::kMost);
   CHECK(!f.recorder.on());
+  CHECK(f.wakes == 1);
 }
