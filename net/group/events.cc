@@ -1,5 +1,7 @@
 #include "net/group/events.h"
 
+#include "plan/spec/plan_spec.h"
+
 namespace clairfs {
 
 void JobEvents::post(std::function<void()> task) {
@@ -52,8 +54,11 @@ void JobEvents::tell(PlanFollower& follower, const std::string& name) const {
   const auto entry = plans_.entry(name);
   if (!entry) return;
   const std::pair stamp(entry->stamp, entry->origin);
-  if (std::exchange(follower.told[name], stamp) != stamp)
-    follower.changed({entry->name, entry->text, entry->origin, entry->cancelled && !entry->text.empty()});
+  if (std::exchange(follower.told[name], stamp) == stamp) return;
+  // Only the plan that was found is withdrawn, with its text; else the text of a cancelled plan says nothing.
+  const bool withdrawn = entry->cancelled && name == kFoundPlan && !entry->text.empty();
+  follower.changed(
+      {entry->name, entry->cancelled && !withdrawn ? "" : entry->text, entry->origin, withdrawn});
 }
 
 }  // namespace clairfs

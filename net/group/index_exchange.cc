@@ -32,8 +32,10 @@ std::vector<NodeId> IndexExchange::others() const {
   std::vector<NodeId> nodes;
   for (uint32_t i = 0; i < parts_.transport.size(); ++i) {
     const NodeId node(i);
-    if (node != parts_.transport.self() && parts_.membership.state(node) == PeerState::alive)
-      nodes.push_back(node);
+    const PeerState state = parts_.membership.state(node);
+    // One that is late may be busy with this very index. Waits are bounded by themselves.
+    const bool there = state == PeerState::alive || state == PeerState::late;
+    if (node != parts_.transport.self() && there) nodes.push_back(node);
   }
   return nodes;
 }
@@ -82,11 +84,11 @@ void IndexExchange::inquire(uint64_t index) {
   for (const NodeId node : others()) (void)parts_.transport.send(node, bytes);
 }
 
-IndexExchange::Step IndexExchange::next_step(uint64_t index, IndexWork& work) const {
+IndexExchange::Step IndexExchange::next_step(uint64_t index, IndexWork& work) {
   const TimePoint now = parts_.clock.now();
   Step step;
   MutexLock lock(mutex_);
-  const Search& search = searches_.at(index);
+  Search& search = searches_.at(index);
   for (const NodeId node : others()) {
     const auto found = search.answers.find(node);
     if (found == search.answers.end()) {
@@ -100,6 +102,8 @@ IndexExchange::Step IndexExchange::next_step(uint64_t index, IndexWork& work) co
     step.next = Next::wait;
     work.note(state.percent, 100);
   }
+  search.over =
+      step.next == Next::make;  // with the decision: else another could be told that nobody makes it
   return step;
 }
 
@@ -110,7 +114,11 @@ Result<Mapping> IndexExchange::fetch_from(const Step& step, uint64_t index, Inde
                                 },
                                 [this] { changed_.notify_all(); }},
                                options_, step.bytes);
-  if (!made) return made.error();
+  if (!made) {
+    MutexLock lock(mutex_);
+    searches_.at(index).answers[step.giver].failed = true;
+    return made.error();
+  }
   const std::shared_ptr<ImageFetch> image = std::move(*made);
   {
     MutexLock lock(mutex_);
@@ -166,6 +174,8 @@ wire::IndexState IndexExchange::answer(NodeId from, uint64_t index) {
   switch (progress.stage) {
     case IndexStore::Stage::none:
       return {index};
+    case IndexStore::Stage::loading:
+      return {index, Stage::making};  // whoever asks: loading waits for nobody
     case IndexStore::Stage::asking:
       return answer_while_asking(from, index);
     case IndexStore::Stage::making:
@@ -176,11 +186,19 @@ wire::IndexState IndexExchange::answer(NodeId from, uint64_t index) {
   return {index};
 }
 
-// Two that ask each other must not wait for each other, nor both make it: the lower rank does.
+// Two that ask each other must not wait for each other, nor both make it: the lower rank does. What it heard
+// of the node that makes it is passed on, so that it counts as getting on.
 wire::IndexState IndexExchange::answer_while_asking(NodeId from, uint64_t index) {
   const auto search = searches_.find(index);
   const bool over = search != searches_.end() && search->second.over;
-  if (over || parts_.transport.self().value < from.value) return {index, Stage::making};
+  if (over || parts_.transport.self().value < from.value) {
+    wire::IndexState said{index, Stage::making};
+    if (search == searches_.end()) return said;
+    for (const auto& [node, heard] : search->second.answers) {
+      if (heard.state.stage == Stage::making && heard.state.bytes_read > said.bytes_read) said = heard.state;
+    }
+    return said;
+  }
   if (search != searches_.end()) {
     Answer& lower = search->second.answers[from];
     if (lower.state.stage == Stage::none) lower = {{index, Stage::making}, parts_.clock.now(), false};

@@ -91,7 +91,7 @@ class IndexExchange final : public IndexPeers {
   };
 
   Result<Mapping> search(uint64_t index, IndexWork& work);
-  Step next_step(uint64_t index, IndexWork& work) const;
+  Step next_step(uint64_t index, IndexWork& work);
   void inquire(uint64_t index);
   Result<Mapping> fetch_from(const Step& step, uint64_t index, IndexWork& work);
   bool given_up(const Step& step, uint64_t index, const ImageFetch::State& state) const;

@@ -57,7 +57,7 @@ Result<Table> IndexStore::get(const IndexKey& key, const std::shared_ptr<const C
       watched.note_origin(IndexWork::Origin::memory, path(key, *catalog));
       return table;
     }
-    known_[index] = {key, catalog, {}, Stage::asking, &watched};
+    known_[index] = {key, catalog, {}, Stage::loading, &watched};
   }
   Result<Table> table = load_or_make(key, catalog, watched, make);
   MutexLock lock(mutex_);
@@ -76,14 +76,16 @@ Result<Table> IndexStore::load_or_make(const IndexKey& key, const std::shared_pt
     work.note_origin(IndexWork::Origin::file, file);
     return loaded;
   }
+  const auto now = [&](Stage stage) {
+    MutexLock lock(mutex_);
+    known_[index_number(*catalog, key)].stage = stage;
+  };
+  now(Stage::asking);
   Result<Table> table = ask_peers(key, catalog, work);
   IndexWork::Origin origin = IndexWork::Origin::node;
   if (!table) {
     if (table.error().code == ECANCELED) return table;
-    {
-      MutexLock lock(mutex_);
-      known_[index_number(*catalog, key)].stage = Stage::making;
-    }
+    now(Stage::making);
     table = make();
     origin = IndexWork::Origin::made;
   }

@@ -28,7 +28,7 @@ class IndexStore {
   using Make = std::function<Result<Table>()>;
 
   /// How far this node is with an index.
-  enum class Stage : uint8_t { none, asking, making, here };
+  enum class Stage : uint8_t { none, loading, asking, making, here };
   struct Progress {
     Stage stage = Stage::none;
     unsigned percent = 0;     ///< while it is made
