@@ -1,6 +1,7 @@
 #include "plan/formats/hdf5/tree_ahead.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -88,7 +89,11 @@ Status TreeAhead::read_below(std::string_view node) {
   }
   if (pieces.empty()) return {};
   auto read = source_.read_all(pieces);
-  if (!read) return read.error();
+  if (!read) {  // a wrong guess, perhaps
+    for (const ByteRange& piece : pieces) ahead_.erase(piece.offset);
+    held_ -= pieces.size() * node.size();
+    return read.error().code == ECANCELED ? Status(read.error()) : Status();
+  }
   for (size_t i = 0; i < pieces.size(); ++i) {
     held_ -= pieces[i].length - std::min<size_t>(pieces[i].length, (*read)[i].size());
     ahead_[pieces[i].offset] = std::move((*read)[i]);

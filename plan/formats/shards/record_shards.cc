@@ -1,6 +1,7 @@
 // The samples of tar and TFRecord shards, for those who read them at random.
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -23,6 +24,9 @@ namespace {
 // Shards that are walked at the same time. The hops in one depend on each other, so this is the number of
 // reads in flight: a little more than the source is asked to do at once.
 constexpr size_t kShardsAtOnce = 128;
+
+// As many as samples have numbers.
+constexpr size_t kMostOfShard = UINT32_MAX - 1;
 
 /// A shard whose records are being found.
 struct OpenShard {
@@ -47,23 +51,29 @@ class ShardIndexer {
     while (next != shards.end() || !open_.empty()) {
       for (; next != shards.end() && open_.size() < kShardsAtOnce; ++next) {
         if (Status status = open(*next); !status) return status;
+        if (Status status = close_done(); !status) return status;
       }
       if (Status status = hop(); !status) return status;
-      for (; !open_.empty() && open_.front().done(); open_.pop_front()) {
-        if (Status status = close(open_.front()); !status) return status;
-      }
+      if (Status status = close_done(); !status) return status;
     }
     return {};
   }
 
  private:
+  Status close_done() {
+    for (; !open_.empty() && open_.front().done(); open_.pop_front()) {
+      if (Status status = close(open_.front()); !status) return status;
+    }
+    return {};
+  }
+
   Status open(FileId file) {
     OpenShard shard{file, nullptr, std::nullopt};
     const uint64_t size = source_.catalog->stamp(file).size;
     if (const auto list = find_shard_index(*source_.catalog, file)) {
       auto listed = of_tar_ ? listed_tar(source_, file, *list) : listed_tfrecord(source_, file, *list);
-      if (!listed) return listed.error();
-      shard.listed = std::move(*listed);
+      if (!listed && listed.error().code == ECANCELED) return listed.error();
+      if (listed) shard.listed = std::move(*listed);  // else the headers say, as where the list is wrong
       if (shard.listed) {
         if (Status status = table_.share({*list, 0, source_.catalog->stamp(*list).size}); !status)
           return status;
@@ -91,6 +101,7 @@ class ShardIndexer {
       RecordWalk& walk = *walking[i]->walk;
       const Status taken = walk.take((*read)[i]);
       if (!taken) return refuse(pieces[i].file, taken.error().message);
+      if (walk.records().size() >= kMostOfShard) return refuse(pieces[i].file, "has too many samples");
       passed_ += walk.next() - pieces[i].offset;
     }
     if (source_.work) source_.work->note(passed_, all_bytes_);
@@ -144,7 +155,8 @@ SampleIndexResult index_record_shards(const DatasetSource& source, const Dataset
   if (!shards) return shards;
   const auto files = files_of(**shards);
   if (!files) return refuse(files.error());
-  IndexKey key{std::string(format), "random_access", *files};
+  // Where the shards end among the key's files: a list of one plan may be a shard of another.
+  IndexKey key{std::string(format), fmt::format("random_access shards={}", files->size()), *files};
   for (const FileId shard : *files) {
     if (const auto beside = find_shard_index(*source.catalog, shard)) key.files.push_back(*beside);
   }

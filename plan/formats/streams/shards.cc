@@ -31,6 +31,8 @@ const ShardNames& names_of(std::string_view format) {
 
 bool is_shard(const ShardNames& names, std::string_view name) {
   if (name.starts_with('.')) return false;  // as for glob()
+  // What DALI's tools put beside a shard: "*.tfrecord-*" is its name as well.
+  if (!names.patterns.empty() && (name.ends_with(".idx") || name.ends_with(".index"))) return false;
   return names.patterns.empty() ||
          std::any_of(names.patterns.begin(), names.patterns.end(),
                      [&](std::string_view pattern) { return matches_wildcards(pattern, name); });

@@ -92,7 +92,8 @@ std::string Svg::document() const {
 }
 
 std::vector<double> axis_ticks(double most, int count) {
-  if (!(most > 0) || !std::isfinite(most)) return {0, 1};
+  // Below the least normal number steps would be 0.
+  if (!(most > 1e-300) || !std::isfinite(most)) return {0, 1};
   const double rough = most / count;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   const double scaled = rough / power;

@@ -91,4 +91,13 @@ TEST_CASE("hdf5: what lies below a node is read at once, and each node once") {
     return Error{EIO, "gone"};
   };
   CHECK(ahead.read(3 * size, size).error().code == EIO);
+
+  // What nobody has asked for yet may be a wrong guess.
+  source.read_many = [&](std::span<const ByteRange> pieces) -> Result<std::vector<std::string>> {
+    if (pieces.size() > 1) return Error{EIO, "gone"};
+    return std::vector<std::string>{file.substr(pieces[0].offset, pieces[0].length)};
+  };
+  TreeAhead guesses(source, *source.catalog->find("x"));
+  CHECK(guesses.read(0, size).value() == file.substr(0, size));
+  CHECK(guesses.read(size, size).value() == file.substr(size, size));
 }

@@ -156,6 +156,15 @@ TEST_CASE("shards: a list beside a TFRecord file spares the walk, if it is true"
     CHECK(reads["a.tfrecord"] >= 100 + samples.size());
     CHECK(try_shards(source, "format=tfrecord").value()->shared_ranges().empty());
   }
+  // Nobody may read it.
+  write_shard(tree, "a.idx", frame_list(100, 20'000));
+  DatasetSource source = scanned(tree);
+  source.read_bytes = [catalog = source.catalog, read = source.read_bytes](
+                          FileId file, uint64_t offset, uint32_t length) -> Result<std::string> {
+    if (catalog->path(file) == "a.idx") return Error{EACCES, "open: Permission denied"};
+    return read(file, offset, length);
+  };
+  CHECK(samples_in(source, "format=tfrecord") == samples);
 }
 
 TEST_CASE("shards: a list beside a tar spares the walk, if it is true") {

@@ -91,6 +91,7 @@ TEST_CASE("shards are found by the names of their format, by a pattern, or by a 
   const TempTree tree;
   for (const char* path : {"b/2.tar", "b/10.tar", "a.tar.gz", "a.tgz", "a.tar.zst", "a.tar.idx", "tar",
                            ".x.tar", "t/x.tfrecord", "t/x.tfrecord-00000-of-00002", "t/x.tfrecord.idx",
+                           "t/x.tfrecord-00000-of-00002.idx", "t/x.tfrecord-00000-of-00002.index",
                            "t/y.tfrec", "t/z.tfrecords.gz", "p/train-00000", "p/train-00001", "p/.part"})
     tree.write(path, 10);
   tree.symlink("b/2.tar", "link.tar");

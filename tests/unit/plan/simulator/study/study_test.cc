@@ -149,6 +149,7 @@ TEST_CASE("svg: axis ticks are round and reach the greatest value") {
   CHECK(axis_ticks(10, 5) == std::vector<double>{0, 2, 4, 6, 8, 10});
   CHECK(axis_ticks(0.95, 5).back() == Approx(1));
   CHECK(axis_ticks(0, 5) == std::vector<double>{0, 1});
+  CHECK(axis_ticks(5e-324, 5) == std::vector<double>{0, 1});
   CHECK(axis_ticks(61, 6).back() >= 61);
 }
 
