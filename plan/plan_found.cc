@@ -66,10 +66,9 @@ void PlanManager::leave_found() {
   if (!found || found->status().state != TrackerState::suspended) return;
   drop(name);
   inference_.left();
-  if (!found->of_job()) return;
-  if (job_found_.left(found->given())) {
+  if (found->of_job() && job_found_.left(found->given())) {
     announce(name, format_plan(found->given()), true);
-  } else if (const auto& word = job_found_.word()) {
+  } else if (const auto& word = job_found_.word(); word && !inference_.refuses(word->plan)) {
     begin(word->plan, word->origin, parts_.place);
   }
 }
@@ -79,7 +78,7 @@ Status PlanManager::take_over_found(const PlanChange& change) {
   const std::string name(kFoundPlan);
   if (change.text.empty()) {
     job_found_.cancelled();
-    retire(name);
+    if (const auto making = this->making(name); making && making->place().nodes > 1) retire(name);
     if (const auto found = run(name); found && found->of_job()) {
       drop(name);
       inference_.refuse(found->given());
@@ -95,7 +94,11 @@ Status PlanManager::take_over_found(const PlanChange& change) {
   }
   const bool wanted =
       job_found_.told(*spec, change.origin) && parts_.infer != InferMode::off && !inference_.refuses(*spec);
-  if (!wanted || followed_found()) return {};
+  if (!wanted) return {};
+  if (const auto followed = followed_found()) {
+    if (followed->of_job()) place_chunks();  // it may be the word no more
+    return {};
+  }
   const auto making = this->making(name);
   if (making && same_order(making->given(), *spec) && !making->outcome()) return {};
   begin(*spec, change.origin, parts_.place);

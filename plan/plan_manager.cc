@@ -51,9 +51,11 @@ PlanManager::PlanManager(Parts parts)
 void PlanManager::stop() {
   Makings makings;
   std::vector<std::shared_ptr<PlanMaking>> retired;
+  stopping_ = true;
   {
+    // Nobody who holds it is then the last to have a making, whose thread may wait for it.
+    MutexLock one_at_a_time(submit_mutex_);
     MutexLock lock(mutex_);
-    stopping_ = true;
     makings.swap(makings_);
     retired.swap(retired_);
   }
@@ -259,11 +261,17 @@ void PlanManager::put_in_force(const std::shared_ptr<PlanRun>& made) {
 
 Status PlanManager::cancel(const std::string& name) {
   MutexLock one_at_a_time(submit_mutex_);
-  const bool making = retire(name);
+  const auto making = this->making(name);
+  retire(name);
   const auto existing = run(name);
+  if (!existing && making) {
+    if (name == kFoundPlan) inference_.refuse(making->given());
+    if (name == kFoundPlan && making->place().nodes == 1) return {};
+    if (name == kFoundPlan) job_found_.cancelled();
+    announce(name, "");
+    return {};
+  }
   if (!existing) {
-    if (making) announce(name, "");
-    if (making) return {};
     const Error unknown = no_such_plan(name);
     MutexLock lock(mutex_);
     last_error_ = unknown.message;

@@ -55,7 +55,8 @@ PlanManager::Parts plan_parts(MountBase& base, Loaded& loaded, Planning& plannin
   parts.infer = base.options.infer == "off"    ? InferMode::off
                 : base.options.infer == "full" ? InferMode::full
                                                : InferMode::cheap;
-  parts.order_file = fmt::format("{}/found/{}.list", base.options.catalog_dir, ::getpid());
+  parts.order_file =
+      fmt::format("{}/found/{}@{}.list", base.options.catalog_dir, ::getpid(), short_host_name());
   if (NodePlacement* placement = planning.placement.get()) {
     parts.announce = [placement](const PlanChange& change) { placement->announce(change); };
     parts.placement = &placement->job_placement();
