@@ -153,9 +153,16 @@ SampleIndexResult index_megatron_gpt(const DatasetSource& source, const DatasetR
     return plan_error("file", file, "GPT samples of several files are a blend; want one .bin");
   const auto [data, index] = files->front();
   std::vector<MegatronSequence> documents;
-  const Status read = for_each_sequence(source, index, [&](const MegatronSequence& sequence) {
+  // Before samples are numbered: some hundred damaged bytes could ask for billions of them.
+  const uint64_t data_bytes = source.catalog->stamp(data).size;
+  uint64_t named = 0;
+  const Status read = for_each_sequence(source, index, [&](const MegatronSequence& sequence) -> Status {
+    const bool inside = sequence.offset <= data_bytes && sequence.bytes() <= data_bytes - sequence.offset &&
+                        sequence.bytes() <= data_bytes - named;
+    if (!inside) return Error{EINVAL, "names more tokens than its .bin has"};
+    named += sequence.bytes();
     documents.push_back(sequence);
-    return Status();
+    return {};
   });
   if (!read) return refuse(read.error());
   const auto training = gpt_training_documents(plan.split, static_cast<uint32_t>(documents.size()));

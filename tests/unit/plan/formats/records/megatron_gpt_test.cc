@@ -1,5 +1,6 @@
 #include "plan/formats/records/megatron_gpt.h"
 
+#include <filesystem>
 #include <fstream>
 
 #include "plan/formats/dataset.h"
@@ -148,4 +149,7 @@ TEST_CASE("GPT samples that cannot be") {
   CHECK(gpt_refusal(source, "seed=1 sequence_length=1 train_samples=4000000000").find("too many") !=
         std::string::npos);
   CHECK(tokens_of(source, "sequence_length=2").size() == 3);
+  std::filesystem::resize_file(tree.at("a.bin"), 12);  // of seven tokens of two bytes
+  const std::string cut = gpt_refusal(scanned(tree), "seed=1 sequence_length=2");
+  CHECK(cut.find("more tokens than its .bin has") != std::string::npos);
 }
