@@ -20,7 +20,7 @@ def help_of(*command):
     return subprocess.run([binary(), *command, "--help"], capture_output=True, text=True, check=True).stdout
 
 
-COMMANDS = set(re.findall(r"^  ([a-z]+)", help_of().split("ommands:")[1].lower(), re.M)) | {"help", "version"}
+COMMANDS = set(re.findall(r"^  ([a-z]+)", help_of().lower().split("commands:")[1], re.M)) | {"help", "version"}
 
 
 def text_of(path):

@@ -73,6 +73,8 @@ def train(batches, epochs=range(3), set_epoch=True, other=lambda: None, skip=0):
         if register:
             state = plan.status()
             assert state["suspensions"] == state["realignments"] == state["out_of_order"] == 0 < state["in_order"], state
+            if ranks > 1:
+                torch.distributed.all_reduce(torch.ones(1))  # the next epoch's plan takes the place of this one
 class Rows(Dataset):
     def __init__(self, count, row): self.count, self.row = count, row
     def __len__(self): return self.count
