@@ -166,9 +166,9 @@ void FuseSession::detach() {
     log_.error("{}", detached.error().message);
 }
 
-void FuseSession::let_go() {
+void FuseSession::close_device() {
   ::dup2(nothing_.get(), device());
-  if (door_) door_->let_go(nothing_.get());
+  if (door_) door_->close_device(nothing_.get());
 }
 
 }  // namespace clairfs

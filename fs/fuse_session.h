@@ -48,7 +48,7 @@ class FuseSession final : public OwnMount {
   std::string plan_path(pid_t reader) const override { return door_ ? door_->path_for(reader) : ""; }
   bool hides_write_bits() const override { return modes_suffice_; }
 
-  /// The FUSE device; it stays open until the destructor, or let_go().
+  /// The FUSE device; it stays open until the destructor, or close_device().
   int device() const { return fuse_session_fd(session_.get()); }
 
   /// The device number of the mount; 0 before start().
@@ -61,7 +61,7 @@ class FuseSession final : public OwnMount {
   void detach();
   /// Closes the device under whoever still uses it: for a process that ends with threads that do not, which
   /// would keep it open.
-  void let_go();
+  void close_device();
 
  private:
   FuseSession(const FuseOptions& options, Logger& log);
@@ -74,7 +74,7 @@ class FuseSession final : public OwnMount {
   SessionData data_;
   std::unique_ptr<PlanDoor> door_;  // null where there is none
   SessionHandle session_;
-  Fd nothing_;  // /dev/null, opened early: for let_go()
+  Fd nothing_;  // /dev/null, opened early: for close_device()
   std::atomic<bool> stopping_{false};
   dev_t device_ = 0;  ///< of the mount; set by start()
   FuseLoop loop_;     // last: serves the session

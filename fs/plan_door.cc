@@ -71,7 +71,7 @@ void PlanDoor::start(FuseContext& context) {
   loop_.start(session_.get(), "plan-door", 1);
 }
 
-void PlanDoor::let_go(int nothing) {
+void PlanDoor::close_device(int nothing) {
   ::dup2(nothing, fuse_session_fd(session_.get()));
 }
 

@@ -33,8 +33,8 @@ class PlanDoor {
   void start(FuseContext& context);
   /// Ends the thread; answers that are still on their way do no harm until the destructor.
   void stop() { loop_.stop(); }
-  /// As FuseSession::let_go(); `nothing` is a descriptor of /dev/null.
-  void let_go(int nothing);
+  /// As FuseSession::close_device(); `nothing` is a descriptor of /dev/null.
+  void close_device(int nothing);
 
   /// Where the file is for thread `reader`; empty if that lives in another PID namespace. From any thread.
   std::string path_for(pid_t reader) const;

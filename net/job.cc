@@ -29,7 +29,7 @@ struct Job::Dispatch {
     if (from == kFirst) job.refuse_self(m.reason);
   }
   void operator()(const wire::ChunkRequests& m) const { job.requests_.load()->on_requests(from, m); }
-  void operator()(const wire::Expedite& m) const { job.requests_.load()->on_expedite(from, m); }
+  void operator()(const wire::Reprioritize& m) const { job.requests_.load()->on_reprioritize(from, m); }
   void operator()(const wire::Probe& m) const { job.requests_.load()->on_probe(from, m); }
   void operator()(const wire::ChunkReplies& m) const { job.client_.on_replies(from, m); }
   void operator()(const wire::ProbeAnswer& m) const { job.client_.on_probe_answer(from, m); }
@@ -42,24 +42,24 @@ struct Job::Dispatch {
   void operator()(const wire::IndexRequest& m) const { job.index_exchange_.on_request(from, m); }
 };
 
-Job::Job(const Parts& parts, const JobOptions& options, Refused refused)
-    : parts_(parts),
+Job::Job(const Deps& deps, const JobOptions& options, Refused refused)
+    : deps_(deps),
       options_(options),
       on_refused_(std::move(refused)),
-      numbers_(parts.transport.size()),
-      membership_({parts.transport, parts.clock, parts.metrics, parts.log, [this] { return describe(); },
+      numbers_(deps.transport.size()),
+      membership_({deps.transport, deps.clock, deps.metrics, deps.log, [this] { return describe(); },
                    [this](NodeId node, PeerState before, PeerState now) { on_change(node, before, now); }},
                   options.times),
-      client_({parts.transport, membership_, numbers_, parts.clock, parts.metrics}, options.client),
-      catalog_exchange_(parts.transport, numbers_, parts.clock, options.catalog),
-      index_exchange_({parts.transport, numbers_, membership_, parts.clock,
+      client_({deps.transport, membership_, numbers_, deps.clock, deps.metrics}, options.client),
+      catalog_exchange_(deps.transport, numbers_, deps.clock, options.catalog),
+      index_exchange_({deps.transport, numbers_, membership_, deps.clock,
                        [this](std::function<void()> task) { events_.post(std::move(task)); }},
                       options.index),
-      plans_(parts.transport.self()),
-      unserved_(parts.transport),
+      plans_(deps.transport.self()),
+      unserved_(deps.transport),
       events_(plans_) {
-  parts_.transport.start({[this](NodeId from, std::span<const std::byte> bytes) { on_message(from, bytes); },
-                          [this](TimePoint now) { tick(now); }});
+  deps_.transport.start({[this](NodeId from, std::span<const std::byte> bytes) { on_message(from, bytes); },
+                         [this](TimePoint now) { tick(now); }});
 }
 
 Job::~Job() {
@@ -72,7 +72,7 @@ void Job::stop(Duration patience) {
   index_exchange_.stop();
   client_.stop();
   requests_.exchange(&unserved_)->stop();
-  parts_.transport.stop(patience);
+  deps_.transport.stop(patience);
 }
 
 void Job::leave(const std::string& reason) {
@@ -85,12 +85,12 @@ void Job::leave(const std::string& reason) {
 void Job::on_message(NodeId from, std::span<const std::byte> bytes) {
   const auto message = wire::decode(bytes);
   if (message) {
-    membership_.heard(from, parts_.clock.now());
+    membership_.heard(from, deps_.clock.now());
     return std::visit(Dispatch{*this, from}, *message);
   }
   const bool other_version = message.error().code == EPROTONOSUPPORT;
   if (misread_.fetch_add(1) < kReportedMessages)
-    parts_.log.error("a message of rank {} is ignored: {}", from.value, message.error().message);
+    deps_.log.error("a message of rank {} is ignored: {}", from.value, message.error().message);
   if (other_version && from == kFirst)
     refuse_self(fmt::format("rank 0 runs another version of clairfs: {}; start the same on all nodes",
                             message.error().message));
@@ -112,8 +112,8 @@ void Job::on_hello(NodeId from, const wire::Hello& hello) {
   } else if (self() == kFirst) {
     if (const auto what = difference(hello, own)) {
       if (membership_.state(from) != PeerState::left)
-        parts_.log.error("rank {} ({}) is refused: {}", from.value, printable(hello.host), *what);
-      (void)parts_.transport.send(from, wire::encode(wire::Refusal{*what}));
+        deps_.log.error("rank {} ({}) is refused: {}", from.value, printable(hello.host), *what);
+      (void)deps_.transport.send(from, wire::encode(wire::Refusal{*what}));
       return membership_.on_goodbye(from, "refused: " + *what);
     }
   }
@@ -121,7 +121,7 @@ void Job::on_hello(NodeId from, const wire::Hello& hello) {
   if (hello.catalog_identity == 0) catalog_exchange_.on_hello_without(from);
   if (hello.plans != plans_.digest()) {
     for (const wire::PlanEntry& entry : plans_.entries())
-      (void)parts_.transport.send(from, wire::encode(entry));
+      (void)deps_.transport.send(from, wire::encode(entry));
   }
 }
 
@@ -141,7 +141,7 @@ void Job::refuse_self(const std::string& why) {
   if (refused_.exchange(true)) return;
   const std::string message =
       fmt::format("this node (rank {}) cannot be part of the job: {}", self().value, why);
-  parts_.log.error("{}", message);
+  deps_.log.error("{}", message);
   catalog_exchange_.fail(Error{EPERM, message});
   events_.post([this, message] { on_refused_(message); });
 }
@@ -160,11 +160,11 @@ Result<std::shared_ptr<const Catalog>> Job::await_catalog(
 }
 
 RoutedSource Job::make_source(const Catalog& catalog, ChunkSource& pfs) {
-  return {{catalog, pfs, client_, membership_, parts_.clock, parts_.log, self()}, options_.choice};
+  return {{catalog, pfs, client_, membership_, deps_.clock, deps_.log, self()}, options_.choice};
 }
 
 PeerServer Job::make_server(const Catalog& catalog, ChunkCache& cache, const RoutedSource& source) {
-  return {{parts_.transport, cache, catalog, membership_, parts_.clock, parts_.metrics,
+  return {{deps_.transport, cache, catalog, membership_, deps_.clock, deps_.metrics,
            [&source](ChunkId chunk) { return source.is_home(chunk); }},
           options_.server};
 }
@@ -183,7 +183,7 @@ wire::Hello Job::describe() const {
   hello.page_cache = options_.page_cache;
   hello.plans = plans_.digest();
   hello.host = options_.host.substr(0, wire::kMaxName);
-  const Metrics& m = parts_.metrics;
+  const Metrics& m = deps_.metrics;
   hello.counters.pfs_bytes = m.pfs_bytes.value();
   hello.counters.pfs_opens = m.pfs_opens.value();
   hello.counters.requested = m.peers_requested.value();
@@ -222,9 +222,9 @@ Status Job::announce_withdrawn(const std::string& name, const std::string& text)
 
 void Job::tell_all(const wire::PlanEntry& entry) {
   const auto bytes = wire::encode(entry);
-  for (uint32_t i = 0; i < parts_.transport.size(); ++i) {
+  for (uint32_t i = 0; i < deps_.transport.size(); ++i) {
     // Who does not get it finds another digest in the next hello.
-    if (NodeId(i) != self()) (void)parts_.transport.send(NodeId(i), bytes);
+    if (NodeId(i) != self()) (void)deps_.transport.send(NodeId(i), bytes);
   }
   events_.plan_changed(entry.name);
 }

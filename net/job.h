@@ -73,7 +73,7 @@ struct JobTotals {
 
 class Job {
  public:
-  struct Parts {
+  struct Deps {
     Transport& transport;
     const Clock& clock;
     Metrics& metrics;
@@ -82,11 +82,11 @@ class Job {
   /// This node cannot be part of the job: it should end with this message. Called on the job thread.
   using Refused = std::function<void(const std::string& why)>;
 
-  /// Starts the transport and says hello. The parts outlive it.
-  Job(const Parts& parts, const JobOptions& options, Refused refused);
+  /// Starts the transport and says hello. The dependencies outlive it.
+  Job(const Deps& deps, const JobOptions& options, Refused refused);
   ~Job();
 
-  NodeId self() const { return parts_.transport.self(); }
+  NodeId self() const { return deps_.transport.self(); }
 
   // The catalog. Node 0:
   void tell_scan_progress(uint64_t entries) { catalog_exchange_.tell_progress(entries); }
@@ -151,7 +151,7 @@ class Job {
   void tell_all(const wire::PlanEntry& entry);
 
   // Constant after construction.
-  const Parts parts_;
+  const Deps deps_;
   const JobOptions options_;
   const Refused on_refused_;
 

@@ -20,7 +20,7 @@ bool PlanManager::follow_found(const FoundOrder& found) {
   PlanSpec spec = found.plan;
   spec.name = kFoundPlan;
   if (const Status written = write_long_list(spec); !written) {
-    parts_.log.info("plan {} is not followed: {}", kFoundPlan, written.error().message);
+    deps_.log.info("plan {} is not followed: {}", kFoundPlan, written.error().message);
     return false;
   }
   std::shared_ptr<PlanMaking> making;
@@ -28,12 +28,12 @@ bool PlanManager::follow_found(const FoundOrder& found) {
     MutexLock one_at_a_time(submit_mutex_);
     // Another node may have told of it meanwhile.
     if (const auto followed = followed_found(); followed && same_order(followed->given(), spec)) return true;
-    making = begin(spec, parts_.place.node, job_found_.place_of(found));
+    making = begin(spec, deps_.place.node, job_found_.place_of(found));
   }
   if (!making) return false;
-  const std::optional<Status> made = making->wait(parts_.index_patience);
+  const std::optional<Status> made = making->wait(deps_.index_patience);
   if (made && *made) return true;
-  if (made) parts_.log.info("plan {} is not followed: {}", kFoundPlan, made->error().message);
+  if (made) deps_.log.info("plan {} is not followed: {}", kFoundPlan, made->error().message);
   MutexLock one_at_a_time(submit_mutex_);
   if (this->making(spec.name) == making) retire(spec.name);
   return false;
@@ -41,20 +41,20 @@ bool PlanManager::follow_found(const FoundOrder& found) {
 
 Status PlanManager::write_long_list(PlanSpec& found) const {
   if (check_plan_size(format_plan(found))) return {};
-  if (parts_.order_file.empty()) return Error{E2BIG, "its list is too long for a plan"};
+  if (deps_.order_file.empty()) return Error{E2BIG, "its list is too long for a plan"};
   const std::string lines = array_to_lines(found.list);
-  found.list = parts_.order_file;
-  return save_own_file(parts_.order_file, std::as_bytes(std::span(lines)));
+  found.list = deps_.order_file;
+  return save_own_file(deps_.order_file, std::as_bytes(std::span(lines)));
 }
 
 void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) {
-  const bool own = origin == parts_.place.node;
+  const bool own = origin == deps_.place.node;
   const bool told = own && run->of_job() && job_found_.found(run->given());
   replay_opens(*run);
   put_in_force(run);
   found_over_ = false;
   inference_.restart();
-  if (!own) inference_.adopt(run->given(), parts_.place.node, origin);
+  if (!own) inference_.adopt(run->given(), deps_.place.node, origin);
   if (told) announce(run->name(), format_plan(run->given()));
 }
 
@@ -69,12 +69,12 @@ void PlanManager::leave_found() {
   if (found->of_job() && job_found_.left(found->given())) {
     announce(name, format_plan(found->given()), true);
   } else if (const auto& word = job_found_.word(); word && !inference_.refuses(word->plan)) {
-    begin(word->plan, word->origin, parts_.place);
+    begin(word->plan, word->origin, deps_.place);
   }
 }
 
 Status PlanManager::take_over_found(const PlanChange& change) {
-  if (change.origin == parts_.place.node) return {};  // it has been carried out
+  if (change.origin == deps_.place.node) return {};  // it has been carried out
   const std::string name(kFoundPlan);
   if (change.text.empty()) {
     job_found_.cancelled();
@@ -93,7 +93,7 @@ Status PlanManager::take_over_found(const PlanChange& change) {
     return {};
   }
   const bool wanted =
-      job_found_.told(*spec, change.origin) && parts_.infer != InferMode::off && !inference_.refuses(*spec);
+      job_found_.told(*spec, change.origin) && deps_.infer != InferMode::off && !inference_.refuses(*spec);
   if (!wanted) return {};
   if (const auto followed = followed_found()) {
     if (followed->of_job()) place_chunks();  // it may be the word no more
@@ -101,7 +101,7 @@ Status PlanManager::take_over_found(const PlanChange& change) {
   }
   const auto making = this->making(name);
   if (making && same_order(making->given(), *spec) && !making->outcome()) return {};
-  begin(*spec, change.origin, parts_.place);
+  begin(*spec, change.origin, deps_.place);
   return {};
 }
 
@@ -138,7 +138,7 @@ bool PlanManager::is_planned(const PlanRun& found) const {
 void PlanManager::replay_opens(PlanRun& found) {
   for (const SeenOpen& open : inference_.opens()) {
     const std::vector<uint32_t> samples = found.samples_of(open.file, 0, 1);
-    if (!samples.empty()) found.offer(open.thread, samples, open.kind, parts_.clock.now());
+    if (!samples.empty()) found.offer(open.thread, samples, open.kind, deps_.clock.now());
   }
 }
 
@@ -146,7 +146,7 @@ void PlanManager::replay_opens(PlanRun& found) {
 void PlanManager::displace_found(const PlanRun& registered) {
   const auto found = run(std::string(kFoundPlan));
   if (found && is_planned(*found)) {
-    parts_.log.info("plan {} gives way to plan {}", kFoundPlan, registered.name());
+    deps_.log.info("plan {} gives way to plan {}", kFoundPlan, registered.name());
     drop(found->name());
     inference_.displaced();
   } else if (!found) {

@@ -38,11 +38,11 @@ Error no_such_plan(const std::string& name) {
           fmt::format("there is no plan named '{}'; 'clairfs plan show MOUNT' lists them", printable(name))};
 }
 
-PlanManager::PlanManager(Parts parts)
-    : parts_(std::move(parts)),
-      job_found_(parts_.place),
-      ahead_(parts_.dataset, parts_.place, parts_.clock),
-      inference_({parts_.infer, parts_.dataset, parts_.clock, parts_.log,
+PlanManager::PlanManager(Deps deps)
+    : deps_(std::move(deps)),
+      job_found_(deps_.place),
+      ahead_(deps_.dataset, deps_.place, deps_.clock),
+      inference_({deps_.infer, deps_.dataset, deps_.clock, deps_.log,
                   [this](const FoundOrder& found) { return follow_found(found); }}),
       planner_("planner", [this] { plan_ahead(); }) {
   inference_.begin();
@@ -63,7 +63,7 @@ void PlanManager::stop() {
   if (planner_.joinable()) planner_.join();
   for (const auto& [name, making] : makings) making->cancel();  // all before one is waited for
   inference_.stop();
-  if (!parts_.order_file.empty()) ::unlink(parts_.order_file.c_str());
+  if (!deps_.order_file.empty()) ::unlink(deps_.order_file.c_str());
   ahead_.stop();
 }
 
@@ -112,7 +112,7 @@ void PlanManager::replace_runs(const std::function<void(Runs&)>& change) {
   auto copy = std::make_shared<Runs>(*runs_);
   change(*copy);
   count_ = copy->size();
-  parts_.metrics.plans_active.set(static_cast<int64_t>(copy->size()));
+  deps_.metrics.plans_active.set(static_cast<int64_t>(copy->size()));
   runs_ = std::move(copy);
   pending_ = true;
   wake_.notify_all();
@@ -130,12 +130,12 @@ Result<std::string> PlanManager::submit(std::string_view text, std::string_view 
     return submit_here(*spec);
   }();
   if (!begun) return refuse(begun.error()).error();
-  const std::optional<Status> made = *begun ? (*begun)->wait(parts_.index_patience) : Status();
+  const std::optional<Status> made = *begun ? (*begun)->wait(deps_.index_patience) : Status();
   if (made && !*made) {
     if (making(spec->name) == *begun) retire(spec->name);
     return Error{EINVAL, made->error().message};  // which finish() has told already
   }
-  if (!made) parts_.log.info("plan {}: its index is being made", spec->name);
+  if (!made) deps_.log.info("plan {}: its index is being made", spec->name);
   MutexLock lock(mutex_);
   last_error_.clear();
   return format_plan(*spec);
@@ -149,7 +149,7 @@ Result<std::string> PlanManager::index(std::string_view text) {
 }
 
 Status PlanManager::refuse(const Error& reason) {
-  parts_.log.warn("plan refused: {}", reason.message);
+  deps_.log.warn("plan refused: {}", reason.message);
   MutexLock lock(mutex_);
   last_error_ = reason.message;
   return Error{EINVAL, reason.message};
@@ -168,14 +168,14 @@ Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spe
       return std::shared_ptr<PlanMaking>();
     }
     const NodeId origin = origins_[spec.name];
-    if (origin != parts_.place.node) {
+    if (origin != deps_.place.node) {
       return Error{EINVAL,
                    fmt::format("plan {} is in force with another text, registered on node {} ({}); give this "
                                "one another name, or cancel that one first",
                                spec.name, origin.value, describe_plan(existing->given()))};
     }
   }
-  const auto begun = begin(spec, parts_.place.node, parts_.place);
+  const auto begun = begin(spec, deps_.place.node, deps_.place);
   if (!begun) return Error{ESHUTDOWN, "plan: the mount is ending"};
   return begun;
 }
@@ -184,7 +184,7 @@ Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spe
 std::shared_ptr<PlanMaking> PlanManager::begin(const PlanSpec& spec, NodeId origin, NodePlace place) {
   retire(spec.name);
   auto making = std::make_shared<PlanMaking>(
-      spec, parts_.dataset, place, origin,
+      spec, deps_.dataset, place, origin,
       [this](PlanMaking& ended, const auto& made) { return finish(ended, made); });
   {
     MutexLock lock(mutex_);
@@ -207,7 +207,7 @@ Status PlanManager::finish(PlanMaking& making, const Result<std::shared_ptr<Plan
                           : is_planned(**made) ? Error{EEXIST, "a registered plan has these files"}
                                                : Status();
     if (wanted) put_found_in_force(*made, making.origin());
-    if (wanted || making.origin() != parts_.place.node) retire(name);
+    if (wanted || making.origin() != deps_.place.node) retire(name);
     return wanted;
   }
   if (!made) return refuse(made.error());
@@ -215,12 +215,12 @@ Status PlanManager::finish(PlanMaking& making, const Result<std::shared_ptr<Plan
   retire(name);
   displace_found(**made);
   origins_[name] = making.origin();
-  if (making.origin() == parts_.place.node) announce(name, announced_text(**made));
+  if (making.origin() == deps_.place.node) announce(name, announced_text(**made));
   return {};
 }
 
 void PlanManager::announce(const std::string& name, const std::string& text, bool withdrawn) {
-  if (parts_.announce) parts_.announce({name, text, parts_.place.node, withdrawn});
+  if (deps_.announce) deps_.announce({name, text, deps_.place.node, withdrawn});
 }
 
 Status PlanManager::take_over(const PlanChange& change) {
@@ -243,20 +243,20 @@ Status PlanManager::take_over(const PlanChange& change) {
     retire(change.name);
     return {};
   }
-  begin(*spec, change.origin, parts_.place);
+  begin(*spec, change.origin, deps_.place);
   return {};
 }
 
 void PlanManager::put_in_force(const std::shared_ptr<PlanRun>& made) {
   const std::string& name = made->name();
   if (run(name)) {
-    parts_.log.info("plan {} is replaced", name);
-    parts_.staging.remove(name);
+    deps_.log.info("plan {} is replaced", name);
+    deps_.staging.remove(name);
   }
-  parts_.log.info("plan {}: {} samples; {}", name, made->index().size(), describe_plan(made->resolved()));
+  deps_.log.info("plan {}: {} samples; {}", name, made->index().size(), describe_plan(made->resolved()));
   replace_runs([&](Runs& runs) { runs[name] = made; });
   place_chunks();  // before anything is fetched for the plan: else it would all come from the PFS
-  parts_.staging.add(made);
+  deps_.staging.add(made);
 }
 
 Status PlanManager::cancel(const std::string& name) {
@@ -289,9 +289,9 @@ Status PlanManager::cancel(const std::string& name) {
 
 void PlanManager::drop(const std::string& name) {
   replace_runs([&](Runs& runs) { runs.erase(name); });
-  parts_.staging.remove(name);
+  deps_.staging.remove(name);
   place_chunks();
-  parts_.log.info("plan {} is cancelled", name);
+  deps_.log.info("plan {} is cancelled", name);
 }
 
 Status PlanManager::cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none) {
@@ -325,7 +325,7 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
     if (inference_.watches()) inference_.note(thread, file, access);
     return use;
   }
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   struct Unexplained {
     std::shared_ptr<PlanRun> run;
     std::vector<uint32_t> samples;
@@ -350,7 +350,7 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
     if (found) inference_.note_in_order();
     if (use.order == OrderId() && observed.position.value_or(-1) >= 0)
       use = {run->reader(observed.rank).order(), static_cast<uint64_t>(*observed.position)};
-    if (observed.verdict == Tracker::Verdict::in_order) parts_.metrics.plan_observations_in_order.add();
+    if (observed.verdict == Tracker::Verdict::in_order) deps_.metrics.plan_observations_in_order.add();
     follow_up(run, access, observed);
   }
   if (explained) return use;
@@ -358,7 +358,7 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
   for (const auto& [run, samples] : unexplained) {
     const RankTrackers::Observed observed = run->observe(thread, samples, access, now);
     if (observed.verdict == Tracker::Verdict::out_of_order)
-      parts_.metrics.plan_observations_out_of_order.add();
+      deps_.metrics.plan_observations_out_of_order.add();
     follow_up(run, access, observed);
   }
   return use;
@@ -370,7 +370,7 @@ void PlanManager::follow_up(const std::shared_ptr<PlanRun>& run, Access access,
   const PlanReader& reader = run->reader(observed.rank);
   const bool lost = reader.tracker().wants_diagnosis();
   // A READ may tell that pages were taken back, also behind the front.
-  if (access == Access::read || observed.moved) parts_.staging.wake();
+  if (access == Access::read || observed.moved) deps_.staging.wake();
   if (observed.moved && reader.tracker().state() == TrackerState::finished && run->name() == kFoundPlan &&
       run->status().state == TrackerState::finished && !found_over_.exchange(true))
     inference_.epoch_over();
@@ -397,28 +397,28 @@ void PlanManager::plan_ahead() {
     for (const auto& [name, run] : *all) {
       const auto changed = run->prepare();
       if (!changed) {
-        parts_.log.error("plan {} ends: {}", name, changed.error().message);
+        deps_.log.error("plan {} ends: {}", name, changed.error().message);
         MutexLock one_at_a_time(submit_mutex_);
         if (this->run(name) == run) drop(name);  // here only: every node finds out itself
       } else if (*changed) {
         epoch_began = true;
-        parts_.staging.wake();
+        deps_.staging.wake();
       }
     }
-    if (epoch_began && parts_.placement != nullptr) parts_.placement->begin_epoch();
+    if (epoch_began && deps_.placement != nullptr) deps_.placement->begin_epoch();
     // One at a time is held, and let go of once it was looked at.
     for (auto& diverged_run : diverged) diagnose(*std::exchange(diverged_run, nullptr));
   }
 }
 
 void PlanManager::place_chunks() {
-  if (parts_.placement == nullptr) return;
-  JobPlacement::Plans plans;
+  if (deps_.placement == nullptr) return;
+  PlacementManager::Plans plans;
   const auto all = runs();
   for (const auto& [name, run] : *all) {
     if (name != kFoundPlan || (run->of_job() && job_found_.is_word(run->given()))) plans.push_back(run);
   }
-  parts_.placement->set_plans(plans);
+  deps_.placement->set_plans(plans);
 }
 
 void PlanManager::diagnose(PlanRun& run) {
@@ -427,11 +427,10 @@ void PlanManager::diagnose(PlanRun& run) {
   if (gone()) return;
   for (const size_t rank : run.diagnose_divergence(gone)) {
     const auto divergence = run.reader(rank).tracker().status().divergence;
-    if (divergence)
-      parts_.log.warn("plan {} is suspended at {}", run.name(), run.describe(rank, *divergence));
+    if (divergence) deps_.log.warn("plan {} is suspended at {}", run.name(), run.describe(rank, *divergence));
   }
   if (run.name() == kFoundPlan) leave_found();
-  parts_.staging.wake();
+  deps_.staging.wake();
 }
 
 }  // namespace clairfs

@@ -21,7 +21,7 @@
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
 #include "plan/inference/inference.h"
-#include "plan/retention/job_placement.h"
+#include "plan/retention/placement_manager.h"
 #include "plan/run/found_in_job.h"
 #include "plan/run/index_ahead.h"
 #include "plan/run/plan_making.h"
@@ -46,10 +46,10 @@ struct PlanBrief {
   std::string divergence;  ///< where and why its reader left it, while it is suspended; may name files
 };
 
-/// Thread-safe. The parts outlive it.
+/// Thread-safe. The dependencies outlive it.
 class PlanManager {
  public:
-  struct Parts {
+  struct Deps {
     DatasetSource dataset;
     NodePlace place;
     Staging& staging;
@@ -59,7 +59,7 @@ class PlanManager {
     /// Tells the other nodes; may be empty. Called with registrations locked, so it only queues; from the
     /// thread that submitted or cancelled.
     std::function<void(const PlanChange&)> announce{};
-    JobPlacement* placement = nullptr;  ///< null on a single node
+    PlacementManager* placement = nullptr;  ///< null on a single node
     /// How long who registers a plan waits for its index. The default is enough for some million records on a
     /// source that answers in a millisecond; others may have to wait for the one who waits.
     Duration index_patience = std::chrono::seconds(2);
@@ -72,7 +72,7 @@ class PlanManager {
     std::string order_file{};
   };
 
-  explicit PlanManager(Parts parts);
+  explicit PlanManager(Deps deps);
   ~PlanManager() { stop(); }
   /// Ends the planner and what is being made; plans stay as they are.
   void stop();
@@ -181,7 +181,7 @@ class PlanManager {
   void place_chunks() REQUIRES(submit_mutex_);
   void diagnose(PlanRun& run);
 
-  Parts parts_;
+  Deps deps_;
 
   Mutex submit_mutex_;  // one registration at a time; taken before mutex_
   std::map<std::string, NodeId> origins_ GUARDED_BY(submit_mutex_);  // where each plan was registered

@@ -145,7 +145,7 @@ std::string PlanManager::text() const {
   std::string out;
   const auto all = runs();
   for (const auto& [name, run] : *all)
-    out += plan_text(*run, parts_.staging.ahead(name), inference_.how_found());
+    out += plan_text(*run, deps_.staging.ahead(name), inference_.how_found());
   for (const auto& [name, making] : makings()) out += making_text(*making);
   return out;
 }
@@ -154,7 +154,7 @@ Result<std::string> PlanManager::text(const std::string& name) const {
   const auto found = run(name);
   const auto making = this->making(name);
   if (!found && !making) return no_such_plan(name);
-  return (found ? plan_text(*found, parts_.staging.ahead(name), inference_.how_found()) : "") +
+  return (found ? plan_text(*found, deps_.staging.ahead(name), inference_.how_found()) : "") +
          (making ? making_text(*making) : "");
 }
 
@@ -197,7 +197,7 @@ std::string PlanManager::json() const {
     if (run->index().is_stream()) plan["shards"] = run->index().numbered().size();
     plan["bytes"] = run->dataset_bytes();
     plan["passed"] = s.passed;
-    plan["ahead"] = parts_.staging.ahead(name);
+    plan["ahead"] = deps_.staging.ahead(name);
     plan["samples_per_second"] = s.samples_per_second;
     plan["in_order"] = s.in_order;
     plan["out_of_order"] = s.out_of_order;
@@ -205,7 +205,7 @@ std::string PlanManager::json() const {
     plan["suspensions"] = s.suspensions;
     plan["memory_bytes"] = run->memory_bytes();
     if (name == kFoundPlan) plan["found"] = inference_.how_found();
-    if (run->readers_apart()) plan["ranks"] = ranks_json(*run, parts_.staging);
+    if (run->readers_apart()) plan["ranks"] = ranks_json(*run, deps_.staging);
     if (auto divergence = divergence_json(*run); !divergence.is_null())
       plan["divergence"] = std::move(divergence);
     list.push_back(std::move(plan));
@@ -218,7 +218,7 @@ std::vector<PlanBrief> PlanManager::briefs() const {
   std::vector<PlanBrief> briefs;
   const auto all = runs();
   for (const auto& [name, run] : *all) {
-    PlanBrief brief{name, run->status().state, parts_.staging.ahead(name), ""};
+    PlanBrief brief{name, run->status().state, deps_.staging.ahead(name), ""};
     for (size_t rank = 0; rank < run->readers().size(); ++rank) {
       const TrackerStatus status = run->reader(rank).tracker().status();
       if (status.state != TrackerState::suspended) continue;
@@ -324,7 +324,7 @@ std::string PlanManager::next_use(FileId file) const {
       const Horizon horizon = reader->horizon();
       const uint64_t front = reader->tracker().front();
       if (!horizon.covers(front)) continue;
-      const auto use = next_use_of(file, *parts_.dataset.catalog, horizon, front);
+      const auto use = next_use_of(file, *deps_.dataset.catalog, horizon, front);
       if (use && (!next || *use - front < next->in))
         next = {*use - front, horizon.place(*use), horizon.sample_at(*use)};
     }

@@ -106,7 +106,7 @@ bool means_forbidden(int code) {
 }
 
 /// A count with some examples, for one log line.
-struct Tally {
+struct ScanIssues {
   uint64_t count = 0;
   std::vector<std::string> examples;
 };
@@ -342,15 +342,15 @@ class Scanner {
     return path.empty() ? "." : printable(path);
   }
 
-  void note(Tally Scanner::*which, const Directory& directory, std::string_view name, std::string_view why)
-      EXCLUDES(mutex_) {
+  void note(ScanIssues Scanner::*which, const Directory& directory, std::string_view name,
+            std::string_view why) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    Tally& tally = this->*which;
-    ++tally.count;
-    if (tally.examples.size() == kExamples) return;
+    ScanIssues& issues = this->*which;
+    ++issues.count;
+    if (issues.examples.size() == kExamples) return;
     std::string example = shown_path(directory, name);
     if (!why.empty()) example += fmt::format(" ({})", why);
-    tally.examples.push_back(std::move(example));
+    issues.examples.push_back(std::move(example));
   }
 
   void fail(Error error) EXCLUDES(mutex_) {
@@ -359,10 +359,10 @@ class Scanner {
     changed_.notify_all();
   }
 
-  void tell(const char* what, const Tally& tally) const {
-    if (tally.count == 0) return;
-    log_.warn("catalog: {} {} in {}, for example {}", tally.count, what, printable(source_),
-              fmt::join(tally.examples, ", "));
+  void tell(const char* what, const ScanIssues& issues) const {
+    if (issues.count == 0) return;
+    log_.warn("catalog: {} {} in {}, for example {}", issues.count, what, printable(source_),
+              fmt::join(issues.examples, ", "));
   }
 
   Result<std::shared_ptr<const Catalog>> number(const SourceAttributes& root) REQUIRES(mutex_) {
@@ -400,8 +400,8 @@ class Scanner {
   std::vector<Directory*> to_list_ GUARDED_BY(mutex_);
   std::vector<Batch*> to_stat_ GUARDED_BY(mutex_);
   unsigned busy_ GUARDED_BY(mutex_) = 0;
-  Tally special_ GUARDED_BY(mutex_);
-  Tally unreadable_ GUARDED_BY(mutex_);
+  ScanIssues special_ GUARDED_BY(mutex_);
+  ScanIssues unreadable_ GUARDED_BY(mutex_);
   std::optional<Error> failure_ GUARDED_BY(mutex_);
 
   std::atomic<uint64_t> found_ = 0;

@@ -5,47 +5,47 @@
 
 namespace clairfs {
 
-Result<std::unique_ptr<ChunkCache>> ChunkCache::create(const Parts& parts, uint64_t ram_capacity) {
+Result<std::unique_ptr<ChunkCache>> ChunkCache::create(const Deps& deps, uint64_t ram_capacity) {
   ram_capacity = ram_capacity / kPageSize * kPageSize;
-  const TransitShares shares = TransitShares::for_chunks(parts.catalog.largest_chunk());
+  const TransitShares shares = TransitShares::for_chunks(deps.catalog.largest_chunk());
   auto ram_arena = RamArena::create(ram_capacity, kRamUnit);
   if (!ram_arena) return ram_arena.error();
   auto transit_arena = RamArena::create(shares.capacity);
   if (!transit_arena) return transit_arena.error();
   return std::unique_ptr<ChunkCache>(
-      new ChunkCache(parts, std::move(*ram_arena), std::move(*transit_arena), ram_capacity, shares));
+      new ChunkCache(deps, std::move(*ram_arena), std::move(*transit_arena), ram_capacity, shares));
 }
 
-ChunkCache::ChunkCache(const Parts& parts, std::unique_ptr<RamArena> ram_arena,
+ChunkCache::ChunkCache(const Deps& deps, std::unique_ptr<RamArena> ram_arena,
                        std::unique_ptr<RamArena> transit_arena, uint64_t ram_capacity,
                        const TransitShares& shares)
-    : catalog_(parts.catalog),
-      table_(parts.catalog.chunk_count()),
-      transit_(std::move(transit_arena), shares, !parts.stores.empty(), table_, parts.metrics, parts.log),
-      tiers_({parts.catalog, parts.stores, parts.policy, table_, transit_, parts.metrics, parts.log},
+    : catalog_(deps.catalog),
+      table_(deps.catalog.chunk_count()),
+      transit_(std::move(transit_arena), shares, !deps.stores.empty(), table_, deps.metrics, deps.log),
+      tiers_({deps.catalog, deps.stores, deps.policy, table_, transit_, deps.metrics, deps.log},
              std::move(ram_arena), ram_capacity, shares.nvme_writes),
-      fetcher_({parts.catalog, parts.source, table_, tiers_, transit_, parts.metrics},
-               tiers_.adopt_warm_chunks() && parts.verify_warm_files) {}
+      fetcher_({deps.catalog, deps.source, table_, tiers_, transit_, deps.metrics},
+               tiers_.adopt_warm_chunks() && deps.verify_warm_files) {}
 
 ChunkCache::~ChunkCache() {
   transit_.end();  // its thread uses the fetcher
   table_.clear();
 }
 
-void ChunkCache::acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done, const Use& use) {
+void ChunkCache::acquire(ChunkId chunk, Priority priority, const AcquireDone& done, const Use& use) {
   if (ChunkRef data = resident(chunk)) return done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
-  join_or_start(FetchScope::anywhere, chunk, urgency, done, use);
+  join_or_start(FetchScope::anywhere, chunk, priority, done, use);
 }
 
-bool ChunkCache::acquire_within(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done) {
-  return join_or_start(scope, chunk, urgency, done, {});
+bool ChunkCache::acquire_within(FetchScope scope, ChunkId chunk, Priority priority, const AcquireDone& done) {
+  return join_or_start(scope, chunk, priority, done, {});
 }
 
-bool ChunkCache::join_or_start(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done,
+bool ChunkCache::join_or_start(FetchScope scope, ChunkId chunk, Priority priority, const AcquireDone& done,
                                const Use& use) {
   const ChunkRange range = catalog_.range(chunk);
   const bool may_wait = scope == FetchScope::anywhere && fetcher_.asks_others(range.file, range.offset);
-  ChunkTable::Joined joined = table_.join(scope, chunk, may_wait, urgency, use, done);
+  ChunkTable::Joined joined = table_.join(scope, chunk, may_wait, priority, use, done);
   if (joined.data) {
     done(AcquiredChunk{std::move(joined.data), Origin::ram, false, 0});
     return true;
@@ -55,9 +55,9 @@ bool ChunkCache::join_or_start(FetchScope scope, ChunkId chunk, Urgency urgency,
   return joined.fetch != nullptr;
 }
 
-void ChunkCache::raise(ChunkId chunk, Urgency urgency) {
+void ChunkCache::raise(ChunkId chunk, Priority priority) {
   const FetchPtr fetch = table_.find(chunk);
-  if (fetch && fetch->demand.raise(urgency)) fetcher_.demand_changed(*fetch);
+  if (fetch && fetch->demand.raise(priority)) fetcher_.demand_changed(*fetch);
 }
 
 bool ChunkCache::stop(Duration patience) {

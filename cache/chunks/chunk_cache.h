@@ -58,7 +58,7 @@ class ChunkCache {
   using ReadDone = std::function<void(Result<ReadView>)>;
 
   /// What the cache is made of; all outlive it. `stores` may be empty.
-  struct Parts {
+  struct Deps {
     const Catalog& catalog;
     ChunkSource& source;
     std::vector<NvmeStore*> stores;
@@ -72,7 +72,7 @@ class ChunkCache {
 
   /// Memory used is at most `ram_capacity` plus that of TransitShares::for_chunks(), and with stores one
   /// chunk more (ram_backup()). Errors: ENOMEM, EINVAL.
-  static Result<std::unique_ptr<ChunkCache>> create(const Parts& parts, uint64_t ram_capacity);
+  static Result<std::unique_ptr<ChunkCache>> create(const Deps& deps, uint64_t ram_capacity);
   ~ChunkCache();
   ChunkCache(const ChunkCache&) = delete;
   ChunkCache& operator=(const ChunkCache&) = delete;
@@ -80,15 +80,15 @@ class ChunkCache {
   /// Calls `done` exactly once with the whole chunk: before returning if it is in memory, else from the
   /// thread that completed the fetch. `use`: see TierPolicy. Errors: those of the source; ECANCELED after
   /// stop().
-  void acquire(ChunkId chunk, Urgency urgency, const AcquireDone& done, const Use& use = {});
+  void acquire(ChunkId chunk, Priority priority, const AcquireDone& done, const Use& use = {});
 
   /// As acquire(), for whoever needs only bytes [offset, offset + length) of a file and no others of that
   /// chunk soon. If the chunk is neither here nor on its way and no tier would keep it, the range alone is
   /// read and forgotten, unless it is nearly all of the chunk. AcquiredChunk::start says where in the chunk
   /// `data` begins. A range that is read alone is joined by nobody, and raise() does not reach it. REQUIRES:
   /// length > 0 and the range lies within one chunk of the file.
-  void acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency, const AcquireDone& done,
-                     const Use& use = {});
+  void acquire_range(FileId file, uint64_t offset, uint64_t length, Priority priority,
+                     const AcquireDone& done, const Use& use = {});
 
   /// Bytes that acquire_range() would bring into memory, or pin there: the range's or its chunk's.
   uint64_t bytes_acquired(FileId file, uint64_t offset, uint64_t length, const Use& use = {}) const;
@@ -96,17 +96,17 @@ class ChunkCache {
   /// acquire() on behalf of another node, from memory or within `scope`, and never by a fetch that waits for
   /// a third node. False, and `done` is not called, if it could not come from there. REQUIRES: scope is not
   /// `anywhere`.
-  bool acquire_within(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done);
+  bool acquire_within(FetchScope scope, ChunkId chunk, Priority priority, const AcquireDone& done);
 
   /// A fetch of the chunk that is under way is as urgent as this by now, if that is more urgent than before.
-  void raise(ChunkId chunk, Urgency urgency);
+  void raise(ChunkId chunk, Priority priority);
 
   /// What a READ tells of those that follow it.
   enum class Neighbours {
     likely,  ///< a chunk that is not much larger than a READ is brought in whole
     none,    ///< the rest is where the reader wants it: each chunk as by acquire_range()
   };
-  /// As acquire(), for bytes [offset, offset + length) of a file, with the urgency of a waiting reader.
+  /// As acquire(), for bytes [offset, offset + length) of a file, with the priority of a waiting reader.
   /// REQUIRES: length > 0 and the range lies within the file.
   void read(FileId file, uint64_t offset, uint64_t length, ReadDone done, const Use& use = {},
             Neighbours neighbours = Neighbours::likely);
@@ -137,13 +137,13 @@ class ChunkCache {
  private:
   struct RangeRead;
 
-  ChunkCache(const Parts& parts, std::unique_ptr<RamArena> ram_arena, std::unique_ptr<RamArena> transit_arena,
+  ChunkCache(const Deps& deps, std::unique_ptr<RamArena> ram_arena, std::unique_ptr<RamArena> transit_arena,
              uint64_t ram_capacity, const TransitShares& shares);
-  bool join_or_start(FetchScope scope, ChunkId chunk, Urgency urgency, const AcquireDone& done,
+  bool join_or_start(FetchScope scope, ChunkId chunk, Priority priority, const AcquireDone& done,
                      const Use& use);
   void acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done, const Use& use,
                      Neighbours neighbours);
-  void acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
+  void acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Priority priority,
                        const AcquireDone& done, const Use& use);
   bool passes(ChunkId chunk, const Use& use) const {
     return !table_.here_or_coming(chunk) && !tiers_.would_keep(chunk, space(), use);

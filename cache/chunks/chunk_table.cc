@@ -4,7 +4,7 @@
 
 namespace clairfs {
 
-ChunkTable::Joined ChunkTable::join(FetchScope scope, ChunkId chunk, bool may_wait, Urgency urgency,
+ChunkTable::Joined ChunkTable::join(FetchScope scope, ChunkId chunk, bool may_wait, Priority priority,
                                     const Use& use, const AcquireDone& done) {
   Joined joined;
   Shard& home = shard(chunk);
@@ -17,14 +17,14 @@ ChunkTable::Joined ChunkTable::join(FetchScope scope, ChunkId chunk, bool may_wa
   const auto found = home.fetches.find(chunk);
   if (found == home.fetches.end()) {
     if (scope == FetchScope::local_only && slot.store == 0) return joined;
-    joined.fetch = std::make_shared<Fetch>(chunk, urgency);
+    joined.fetch = std::make_shared<Fetch>(chunk, priority);
     joined.fetch->may_wait = may_wait;
     joined.starts = true;
     home.fetches[chunk] = joined.fetch;
   } else {
     if (scope != FetchScope::anywhere && found->second->may_wait) return joined;
     joined.fetch = found->second;
-    joined.raised = joined.fetch->demand.raise(urgency);
+    joined.raised = joined.fetch->demand.raise(priority);
   }
   if (joined.fetch->use.order == OrderId()) joined.fetch->use = use;
   joined.fetch->waiters.push_back(done);

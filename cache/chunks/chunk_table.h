@@ -31,7 +31,7 @@ class ChunkTable {
   };
   /// Adds `done` to those who wait for the chunk, unless it is in memory. `may_wait`: a fetch that starts now
   /// may wait for another node. Who may not take the chunk from anywhere is refused where it would have to.
-  Joined join(FetchScope scope, ChunkId chunk, bool may_wait, Urgency urgency, const Use& use,
+  Joined join(FetchScope scope, ChunkId chunk, bool may_wait, Priority priority, const Use& use,
               const AcquireDone& done);
   /// The fetch of the chunk that is under way; null: none.
   FetchPtr find(ChunkId chunk) const;

@@ -26,7 +26,7 @@ struct AcquiredChunk {
 using AcquireDone = std::function<void(Result<AcquiredChunk>)>;
 
 struct Fetch {
-  Fetch(ChunkId wanted, Urgency urgency) : chunk(wanted), demand(urgency) {}
+  Fetch(ChunkId wanted, Priority priority) : chunk(wanted), demand(priority) {}
 
   const ChunkId chunk;
   Demand demand;

@@ -10,25 +10,25 @@ const Error kStopped{ECANCELED, "the mount is being shut down"};
 
 }  // namespace
 
-Fetcher::Fetcher(const Parts& parts, bool verify_warm_files) : parts_(parts) {
+Fetcher::Fetcher(const Deps& deps, bool verify_warm_files) : deps_(deps) {
   if (!verify_warm_files) return;
-  unverified_ = std::vector<std::atomic<bool>>(parts_.catalog.size());
+  unverified_ = std::vector<std::atomic<bool>>(deps_.catalog.size());
   for (auto& file : unverified_) file = true;
 }
 
 bool Fetcher::asks_others(FileId file, uint64_t offset) const {
-  return parts_.transit.may_lose() && parts_.source.may_wait_for_others(file, offset);
+  return deps_.transit.may_lose() && deps_.source.may_wait_for_others(file, offset);
 }
 
 void Fetcher::start(const FetchPtr& fetch) {
   if (const auto lacking = begin(fetch))
-    parts_.transit.wait(*lacking, demand_of(fetch), [this, fetch] { return begin(fetch); });
+    deps_.transit.wait(*lacking, demand_of(fetch), [this, fetch] { return begin(fetch); });
 }
 
 // To whoever has the fetch now.
 void Fetcher::demand_changed(const Fetch& fetch) {
-  parts_.transit.demand_changed(fetch.demand);
-  parts_.source.demand_changed(fetch.demand);
+  deps_.transit.demand_changed(fetch.demand);
+  deps_.source.demand_changed(fetch.demand);
 }
 
 // Reserves memory and starts the transfer, unless there is no memory now: the answer is what lacks it.
@@ -37,27 +37,27 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
     fail(*fetch, kStopped);
     return std::nullopt;
   }
-  const ChunkRange range = parts_.catalog.range(fetch->chunk);
-  const ChunkTable::Settled settled = parts_.table.settle(*fetch);
+  const ChunkRange range = deps_.catalog.range(fetch->chunk);
+  const ChunkTable::Settled settled = deps_.table.settle(*fetch);
   fetch->store = settled.store;
   const bool may_wait = fetch->may_wait;
-  fetch->keep = parts_.tiers.place(fetch->chunk, fetch->store.has_value(), settled.use);
+  fetch->keep = deps_.tiers.place(fetch->chunk, fetch->store.has_value(), settled.use);
   std::optional<Block> block;
   // What comes from NVMe comes in pages.
-  if (fetch->keep == Tier::ram && !fetch->store) block = parts_.tiers.allocate_ram(range.length);
+  if (fetch->keep == Tier::ram && !fetch->store) block = deps_.tiers.allocate_ram(range.length);
   const bool in_transit = !block;
   const bool verifies = fetch->store && must_verify(range.file);
   if (in_transit) {
     const TransitClass transit_class = may_wait                    ? TransitClass::others
                                        : !fetch->store || verifies ? TransitClass::source
                                                                    : TransitClass::nvme;
-    block = parts_.transit.reserve(range.length, transit_class);
+    block = deps_.transit.reserve(range.length, transit_class);
     if (!block) return transit_class;
   }
   under_way_.fetch_add(1);
-  fetch->data = ChunkRef(new ChunkData(std::move(*block), range.length, parts_.transit));
+  fetch->data = ChunkRef(new ChunkData(std::move(*block), range.length, deps_.transit));
   fetch->others_transit = may_wait && in_transit ? fetch->data->block.capacity() : 0;
-  if (fetch->keep == Tier::nvme) parts_.tiers.promise(fetch->data->block.capacity());
+  if (fetch->keep == Tier::nvme) deps_.tiers.promise(fetch->data->block.capacity());
   if (!fetch->store) {
     fetch_from_source(fetch);
   } else if (verifies) {
@@ -76,39 +76,39 @@ bool Fetcher::must_verify(FileId file) const {
 // unverified: other chunks of it may be on NVMe, too.
 void Fetcher::verify(const FetchPtr& fetch) {
   FetchRequest request;
-  request.file = parts_.catalog.range(fetch->chunk).file;
+  request.file = deps_.catalog.range(fetch->chunk).file;
   request.demand = demand_of(fetch);
   request.done = [this, fetch, file = request.file](const Result<Origin>& outcome) {
     if (!outcome && outcome.error().code == kOtherCtime) {
-      parts_.tiers.forget(*fetch->store, fetch->chunk);
+      deps_.tiers.forget(*fetch->store, fetch->chunk);
       return fetch_without_nvme(fetch);
     }
     if (!outcome) return finish(fetch, outcome.error());
     unverified_[file.index()] = false;
     fetch_from_nvme(fetch);
   };
-  parts_.source.start(std::move(request));
+  deps_.source.start(std::move(request));
 }
 
 void Fetcher::fetch_from_nvme(const FetchPtr& fetch) {
-  parts_.tiers.read(*fetch->store, fetch->chunk, fetch->data->block.all(),
-                    [this, fetch](const Status& status) {
-                      if (status) return finish(fetch, Origin::nvme);
-                      fetch_without_nvme(fetch);
-                    });
+  deps_.tiers.read(*fetch->store, fetch->chunk, fetch->data->block.all(),
+                   [this, fetch](const Status& status) {
+                     if (status) return finish(fetch, Origin::nvme);
+                     fetch_without_nvme(fetch);
+                   });
 }
 
 // NVMe does not have the chunk any more.
 void Fetcher::fetch_without_nvme(const FetchPtr& fetch) {
-  parts_.tiers.lost_on_nvme(fetch->chunk);
+  deps_.tiers.lost_on_nvme(fetch->chunk);
   fetch->store.reset();
-  fetch->keep = parts_.tiers.place(fetch->chunk, false, parts_.table.settle(*fetch).use);
-  if (fetch->keep == Tier::nvme) parts_.tiers.promise(fetch->data->block.capacity());
+  fetch->keep = deps_.tiers.place(fetch->chunk, false, deps_.table.settle(*fetch).use);
+  if (fetch->keep == Tier::nvme) deps_.tiers.promise(fetch->data->block.capacity());
   fetch_from_source(fetch);
 }
 
 void Fetcher::fetch_from_source(const FetchPtr& fetch) {
-  const ChunkRange range = parts_.catalog.range(fetch->chunk);
+  const ChunkRange range = deps_.catalog.range(fetch->chunk);
   FetchRequest request;
   request.file = range.file;
   request.offset = range.offset;
@@ -117,41 +117,41 @@ void Fetcher::fetch_from_source(const FetchPtr& fetch) {
   request.demand = demand_of(fetch);
   request.scope = fetch->may_wait ? FetchScope::anywhere : FetchScope::local_or_pfs;
   request.done = [this, fetch](const Result<Origin>& outcome) { finish(fetch, outcome); };
-  parts_.source.start(std::move(request));
+  deps_.source.start(std::move(request));
 }
 
 // The end of every transfer of a fetch.
 void Fetcher::finish(const FetchPtr& fetch, const Result<Origin>& outcome) {
   ChunkRef data = std::move(fetch->data);
   const uint64_t promised = fetch->keep == Tier::nvme ? data->block.capacity() : 0;
-  parts_.transit.leave_others(fetch->others_transit);
+  deps_.transit.leave_others(fetch->others_transit);
   if (outcome) {
-    if (fetch->keep == Tier::ram && !parts_.tiers.in_ram(data))
-      data = parts_.tiers.moved_to_ram(std::move(data));
+    if (fetch->keep == Tier::ram && !deps_.tiers.in_ram(data))
+      data = deps_.tiers.moved_to_ram(std::move(data));
     // Counted before those who waited hear of it: they may fetch more.
-    const bool written = fetch->keep == Tier::nvme && parts_.tiers.count_write(data->block.capacity());
+    const bool written = fetch->keep == Tier::nvme && deps_.tiers.count_write(data->block.capacity());
     publish(*fetch, data, *outcome);
-    if (written) parts_.tiers.write(fetch->chunk, data);
+    if (written) deps_.tiers.write(fetch->chunk, data);
   } else if (outcome.error().code == kMemoryLost) {
-    parts_.transit.lose(data);
-    parts_.table.keep_from_others(*fetch);  // so that this ends
+    deps_.transit.lose(data);
+    deps_.table.keep_from_others(*fetch);  // so that this ends
     start(fetch);
   } else {
     fail(*fetch, outcome.error());
   }
-  parts_.tiers.take_back(promised);  // not before the write has its room
+  deps_.tiers.take_back(promised);  // not before the write has its room
   ended(std::move(data));
 }
 
 // Makes fetched bytes known and answers all who wait.
 void Fetcher::publish(const Fetch& fetch, const ChunkRef& data, Origin origin) {
-  const bool in_ram = parts_.tiers.in_ram(data);
-  if (in_ram) parts_.metrics.ram_chunks.add(1);
-  const ChunkTable::Published published = parts_.table.publish(fetch, data, in_ram);
+  const bool in_ram = deps_.tiers.in_ram(data);
+  if (in_ram) deps_.metrics.ram_chunks.add(1);
+  const ChunkTable::Published published = deps_.table.publish(fetch, data, in_ram);
   if (in_ram) {
-    parts_.tiers.kept_in_ram(fetch.chunk, published.store);
+    deps_.tiers.kept_in_ram(fetch.chunk, published.store);
   } else {
-    parts_.transit.add(fetch.chunk);
+    deps_.transit.add(fetch.chunk);
   }
   bool joined = false;
   for (const AcquireDone& done : published.waiters) {
@@ -161,7 +161,7 @@ void Fetcher::publish(const Fetch& fetch, const ChunkRef& data, Origin origin) {
 }
 
 void Fetcher::fail(const Fetch& fetch, const Error& error) {
-  for (const AcquireDone& done : parts_.table.abandon(fetch)) done(error);
+  for (const AcquireDone& done : deps_.table.abandon(fetch)) done(error);
 }
 
 // The data is let go of first: after that the cache may be destroyed.
@@ -172,7 +172,7 @@ void Fetcher::ended(ChunkRef data) {
 
 // A range that is read through.
 struct Fetcher::Range {
-  explicit Range(Urgency urgency) : demand(urgency) {}
+  explicit Range(Priority priority) : demand(priority) {}
 
   FileId file;
   uint64_t offset = 0;
@@ -183,9 +183,9 @@ struct Fetcher::Range {
   ChunkRef data;
 };
 
-void Fetcher::read_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
+void Fetcher::read_range(FileId file, uint64_t offset, uint64_t length, Priority priority,
                          const AcquireDone& done) {
-  const auto range = std::make_shared<Range>(urgency);
+  const auto range = std::make_shared<Range>(priority);
   range->file = file;
   range->offset = offset;
   range->length = length;
@@ -196,7 +196,7 @@ void Fetcher::read_range(FileId file, uint64_t offset, uint64_t length, Urgency 
 
 void Fetcher::start_range(const std::shared_ptr<Range>& range) {
   if (const auto lacking = begin_range(range)) {
-    parts_.transit.wait(*lacking, {range, &range->demand}, [this, range] { return begin_range(range); });
+    deps_.transit.wait(*lacking, {range, &range->demand}, [this, range] { return begin_range(range); });
   }
 }
 
@@ -207,11 +207,11 @@ std::optional<TransitClass> Fetcher::begin_range(const std::shared_ptr<Range>& r
   }
   const TransitClass transit_class =
       range->scope == FetchScope::anywhere ? TransitClass::others : TransitClass::source;
-  auto block = parts_.transit.reserve(range->length, transit_class);
+  auto block = deps_.transit.reserve(range->length, transit_class);
   if (!block) return transit_class;
   under_way_.fetch_add(1);
   range->data =
-      ChunkRef(new ChunkData(std::move(*block), static_cast<uint32_t>(range->length), parts_.transit));
+      ChunkRef(new ChunkData(std::move(*block), static_cast<uint32_t>(range->length), deps_.transit));
   FetchRequest request;
   request.file = range->file;
   request.offset = range->offset;
@@ -220,17 +220,17 @@ std::optional<TransitClass> Fetcher::begin_range(const std::shared_ptr<Range>& r
   request.demand = {range, &range->demand};
   request.scope = range->scope;
   request.done = [this, range](const Result<Origin>& outcome) { finish_range(range, outcome); };
-  parts_.source.start(std::move(request));
+  deps_.source.start(std::move(request));
   return std::nullopt;
 }
 
 void Fetcher::finish_range(const std::shared_ptr<Range>& range, const Result<Origin>& outcome) {
   ChunkRef data = std::move(range->data);
-  if (range->scope == FetchScope::anywhere) parts_.transit.leave_others(data->block.capacity());
+  if (range->scope == FetchScope::anywhere) deps_.transit.leave_others(data->block.capacity());
   if (outcome) {
-    range->done(AcquiredChunk{data, *outcome, false, range->offset % parts_.catalog.chunk_size(range->file)});
+    range->done(AcquiredChunk{data, *outcome, false, range->offset % deps_.catalog.chunk_size(range->file)});
   } else if (outcome.error().code == kMemoryLost) {
-    parts_.transit.lose(data);
+    deps_.transit.lose(data);
     range->scope = FetchScope::local_or_pfs;
     start_range(range);
   } else {
@@ -241,8 +241,8 @@ void Fetcher::finish_range(const std::shared_ptr<Range>& range, const Result<Ori
 
 void Fetcher::stop() {
   stopping_.store(true);
-  parts_.source.stop();
-  parts_.transit.wake();  // what waits is answered now
+  deps_.source.stop();
+  deps_.transit.wake();  // what waits is answered now
 }
 
 }  // namespace clairfs

@@ -32,7 +32,7 @@ namespace clairfs {
 class Fetcher {
  public:
   /// All outlive it.
-  struct Parts {
+  struct Deps {
     const Catalog& catalog;
     ChunkSource& source;
     ChunkTable& table;
@@ -42,21 +42,21 @@ class Fetcher {
   };
 
   /// `verify_warm_files`: see ChunkCache::Parts.
-  Fetcher(const Parts& parts, bool verify_warm_files);
+  Fetcher(const Deps& deps, bool verify_warm_files);
 
   /// Begins a fetch that joined nobody (ChunkTable::Joined::starts).
   void start(const FetchPtr& fetch);
   /// The demand of the fetch was raised.
   void demand_changed(const Fetch& fetch);
   /// Bytes [offset, offset + length) of a file, within one chunk. They are forgotten afterwards.
-  void read_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency, const AcquireDone& done);
+  void read_range(FileId file, uint64_t offset, uint64_t length, Priority priority, const AcquireDone& done);
   /// Whether a fetch of the chunk of `file` at `offset` would be asked of another node now.
   bool asks_others(FileId file, uint64_t offset) const;
 
   /// What waits and all that comes later fails with ECANCELED.
   void stop();
   /// After stop(): nothing is under way.
-  bool stopped() const { return under_way_.load() == 0 && parts_.transit.nobody_waits(); }
+  bool stopped() const { return under_way_.load() == 0 && deps_.transit.nobody_waits(); }
 
  private:
   struct Range;
@@ -76,7 +76,7 @@ class Fetcher {
   std::optional<TransitClass> begin_range(const std::shared_ptr<Range>& range);
   void finish_range(const std::shared_ptr<Range>& range, const Result<Origin>& outcome);
 
-  const Parts parts_;
+  const Deps deps_;
   std::vector<std::atomic<bool>> unverified_;  // by FileId; empty when every file was looked at
   std::atomic<uint64_t> under_way_{0};         // transfers
   std::atomic<bool> stopping_{false};

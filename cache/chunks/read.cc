@@ -20,7 +20,7 @@ bool is_nearly_all(uint64_t length, uint64_t of) {
 
 // Collects the pieces of one read; the last to arrive completes it.
 struct ChunkCache::RangeRead {
-  struct Piece {
+  struct ChunkSlice {
     ChunkRef data;  // or
     std::string copy;
     uint64_t offset = 0;  // within the chunk
@@ -29,7 +29,7 @@ struct ChunkCache::RangeRead {
   explicit RangeRead(const Tiers& cache_tiers) : tiers(cache_tiers) {}
 
   const Tiers& tiers;
-  std::vector<Piece> pieces;
+  std::vector<ChunkSlice> pieces;
   std::atomic<size_t> missing{0};
   Mutex mutex;
   ReadView view GUARDED_BY(mutex);
@@ -59,7 +59,7 @@ struct ChunkCache::RangeRead {
       failure = error;
     }
     if (failure) return done(*failure);
-    for (Piece& piece : pieces) {
+    for (ChunkSlice& piece : pieces) {
       if (piece.data) {
         for (const iovec& run : piece.data->block.slices(piece.offset, piece.length))
           out.memory.push_back(run);
@@ -74,7 +74,7 @@ struct ChunkCache::RangeRead {
 
   // What is in transit is not pinned until the others come: they may be waiting for just that memory, and so
   // may those of other reads, each of which has a piece already.
-  ChunkRef hold(Piece& piece, ChunkRef data) const {
+  ChunkRef hold(ChunkSlice& piece, ChunkRef data) const {
     if (missing.load() > 1 && !tiers.in_ram(data)) {
       piece.copy = joined(data->block.slices(piece.offset, piece.length));
       return data;
@@ -107,18 +107,18 @@ void ChunkCache::read(FileId file, uint64_t offset, uint64_t length, ReadDone do
 
 void ChunkCache::acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done,
                                const Use& use, Neighbours neighbours) {
-  const Urgency urgency{Urgency::Kind::reader, 0};
-  if (neighbours == Neighbours::none) return acquire_range(file, offset, length, urgency, done, use);
+  const Priority priority{Priority::Kind::demand, 0};
+  if (neighbours == Neighbours::none) return acquire_range(file, offset, length, priority, done, use);
   const ChunkId chunk = catalog_.chunk_at(file, offset);
-  if (catalog_.range(chunk).length <= kLargestRead) return acquire(chunk, urgency, done, use);
-  acquire_or_pass(file, offset, length, urgency, done, use);
+  if (catalog_.range(chunk).length <= kLargestRead) return acquire(chunk, priority, done, use);
+  acquire_or_pass(file, offset, length, priority, done, use);
 }
 
-void ChunkCache::acquire_range(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
+void ChunkCache::acquire_range(FileId file, uint64_t offset, uint64_t length, Priority priority,
                                const AcquireDone& done, const Use& use) {
   const ChunkId chunk = catalog_.chunk_at(file, offset);
-  if (is_nearly_all(length, catalog_.range(chunk).length)) return acquire(chunk, urgency, done, use);
-  acquire_or_pass(file, offset, length, urgency, done, use);
+  if (is_nearly_all(length, catalog_.range(chunk).length)) return acquire(chunk, priority, done, use);
+  acquire_or_pass(file, offset, length, priority, done, use);
 }
 
 uint64_t ChunkCache::bytes_acquired(FileId file, uint64_t offset, uint64_t length, const Use& use) const {
@@ -128,11 +128,11 @@ uint64_t ChunkCache::bytes_acquired(FileId file, uint64_t offset, uint64_t lengt
 }
 
 // The chunk of a range, or, where no tier would keep it, just the bytes asked for.
-void ChunkCache::acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Urgency urgency,
+void ChunkCache::acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Priority priority,
                                  const AcquireDone& done, const Use& use) {
   const ChunkId chunk = catalog_.chunk_at(file, offset);
-  if (!passes(chunk, use)) return acquire(chunk, urgency, done, use);
-  fetcher_.read_range(file, offset, length, urgency, done);
+  if (!passes(chunk, use)) return acquire(chunk, priority, done, use);
+  fetcher_.read_range(file, offset, length, priority, done);
 }
 
 }  // namespace clairfs

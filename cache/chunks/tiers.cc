@@ -10,25 +10,25 @@
 
 namespace clairfs {
 
-Tiers::Tiers(Parts parts, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, uint64_t most_writes)
-    : parts_(std::move(parts)),
+Tiers::Tiers(Deps deps, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, uint64_t most_writes)
+    : deps_(std::move(deps)),
       ram_(std::move(ram)),
-      account_(ram_capacity, parts_.metrics.ram_bytes),
+      account_(ram_capacity, deps_.metrics.ram_bytes),
       most_writes_(most_writes),
-      backup_(parts_.catalog, parts_.stores, *this, promised_, parts_.metrics) {
-  parts_.metrics.ram_capacity.set(static_cast<int64_t>(ram_capacity));
+      backup_(deps_.catalog, deps_.stores, *this, promised_, deps_.metrics) {
+  deps_.metrics.ram_capacity.set(static_cast<int64_t>(ram_capacity));
 }
 
 // Chunks are found by their keys.
 bool Tiers::adopt_warm_chunks() {
   bool any = false;
-  for (size_t i = 0; i < parts_.stores.size(); ++i) {
-    const uint64_t found = parts_.stores[i]->chunks();
+  for (size_t i = 0; i < deps_.stores.size(); ++i) {
+    const uint64_t found = deps_.stores[i]->chunks();
     if (found == 0) continue;
     if (const uint64_t known = adopt(i); known != 0) {
       any = true;
-      parts_.log.info("{}: {} chunks of an earlier mount are warm, {} were dropped",
-                      parts_.stores[i]->directory(), known, found - known);
+      deps_.log.info("{}: {} chunks of an earlier mount are warm, {} were dropped",
+                     deps_.stores[i]->directory(), known, found - known);
     }
   }
   return any;
@@ -36,22 +36,22 @@ bool Tiers::adopt_warm_chunks() {
 
 // The number of chunks that the store had of this dataset.
 uint64_t Tiers::adopt(size_t store) {
-  NvmeStore& nvme = *parts_.stores[store];
+  NvmeStore& nvme = *deps_.stores[store];
   const uint64_t found = nvme.chunks();
   std::unordered_set<ChunkKey> known;
   bool ours = false;
-  for (uint32_t c = 0; c < parts_.catalog.chunk_count(); ++c) {
+  for (uint32_t c = 0; c < deps_.catalog.chunk_count(); ++c) {
     const ChunkId chunk{c};
-    const ChunkKey key = chunk_key(parts_.catalog, chunk);
+    const ChunkKey key = chunk_key(deps_.catalog, chunk);
     if (nvme.length_of(key) != length(chunk)) continue;
     ours = true;
-    if (parts_.table.on_nvme(chunk)) continue;  // another store has it, too
+    if (deps_.table.on_nvme(chunk)) continue;  // another store has it, too
     left_on_nvme(chunk, store);
     known.insert(key);
   }
   if (known.size() < found) nvme.drop_unless([&](const ChunkKey& key) { return known.contains(key); });
   if (!ours) {
-    parts_.log.warn(
+    deps_.log.warn(
         "{}: none of the {} chunks kept there is of this dataset as it is now, and they were dropped; give "
         "each dataset an NVMe directory of its own",
         nvme.directory(), found);
@@ -61,7 +61,7 @@ uint64_t Tiers::adopt(size_t store) {
 
 Tier Tiers::place(ChunkId chunk, bool from_nvme, const Use& use) {
   if (from_nvme && !moves_up(chunk)) return Tier::none;
-  const TierChoice choice = parts_.policy.place(chunk, length(chunk), space(), use);
+  const TierChoice choice = deps_.policy.place(chunk, length(chunk), space(), use);
   for (const ChunkId victim : choice.evict) evict(victim, choice.tier);
   const bool there_already = from_nvme && choice.tier == Tier::nvme;
   return there_already ? Tier::none : choice.tier;
@@ -70,35 +70,35 @@ Tier Tiers::place(ChunkId chunk, bool from_nvme, const Use& use) {
 // Whether a chunk that NVMe keeps shall go to RAM: never in the place of another chunk. Its room on NVMe is
 // as good as free then, but to bring another chunk there costs a write.
 bool Tiers::moves_up(ChunkId chunk) const {
-  if (account_.capacity() >= parts_.catalog.total_bytes()) return true;
+  if (account_.capacity() >= deps_.catalog.total_bytes()) return true;
   if (account_.used() + bytes_in(Tier::ram, length(chunk)) > account_.capacity()) return false;
   if (!space().nvme_writable) return false;
   uint64_t kept = account_.used();
-  for (size_t i = 0; i < parts_.stores.size(); ++i) kept += parts_.stores[i]->bytes() - backup_.copied(i);
-  return kept >= parts_.catalog.total_bytes() || parts_.policy.belongs_in_ram(chunk);
+  for (size_t i = 0; i < deps_.stores.size(); ++i) kept += deps_.stores[i]->bytes() - backup_.copied(i);
+  return kept >= deps_.catalog.total_bytes() || deps_.policy.belongs_in_ram(chunk);
 }
 
 void Tiers::evict(ChunkId chunk, Tier tier) {
   if (tier == Tier::nvme) {
-    if (const auto store = parts_.table.clear_store(chunk)) {
+    if (const auto store = deps_.table.clear_store(chunk)) {
       forget(*store, chunk);
-      parts_.metrics.nvme_evictions.add();
+      deps_.metrics.nvme_evictions.add();
     }
     return;
   }
-  const ChunkRef dropped = parts_.table.take_from_ram(chunk);
+  const ChunkRef dropped = deps_.table.take_from_ram(chunk);
   if (!dropped) return;
-  parts_.metrics.ram_evictions.add();
-  parts_.metrics.ram_chunks.add(-1);
+  deps_.metrics.ram_evictions.add();
+  deps_.metrics.ram_chunks.add(-1);
   if (const auto copied = backup_.release(chunk)) left_on_nvme(chunk, *copied);
 }
 
 // From RAM first: what NVMe has of the chunk as a copy counts as kept there from then on.
 void Tiers::drop(ChunkId chunk) {
   for (const Tier tier : {Tier::ram, Tier::nvme}) {
-    if (parts_.table.tier_of(chunk) != tier) continue;
+    if (deps_.table.tier_of(chunk) != tier) continue;
     evict(chunk, tier);
-    parts_.policy.dropped(chunk, tier);
+    deps_.policy.dropped(chunk, tier);
   }
 }
 
@@ -107,13 +107,13 @@ ChunkRef Tiers::moved_to_ram(ChunkRef data) {
   auto block = allocate_ram(data->length);
   if (!block) return data;
   copy_memory(data->block.slices(0, data->length), block->slices(0, data->length));
-  return ChunkRef(new ChunkData(std::move(*block), data->length, parts_.listener));
+  return ChunkRef(new ChunkData(std::move(*block), data->length, deps_.listener));
 }
 
 void Tiers::kept_in_ram(ChunkId chunk, std::optional<size_t> store) {
-  parts_.policy.kept(chunk, Tier::ram);
+  deps_.policy.kept(chunk, Tier::ram);
   if (store) {
-    parts_.policy.dropped(chunk, Tier::nvme);
+    deps_.policy.dropped(chunk, Tier::nvme);
     backup_.adopt(chunk, *store);
   } else {
     backup_.added(chunk);
@@ -123,26 +123,26 @@ void Tiers::kept_in_ram(ChunkId chunk, std::optional<size_t> store) {
 void Tiers::read(size_t store, ChunkId chunk, const std::vector<iovec>& pages,
                  std::function<void(Status)> done) {
   backup_.transfer_began();
-  parts_.stores[store]->read(chunk_key(parts_.catalog, chunk), pages,
-                             [this, done = std::move(done)](const Status& status) {
-                               backup_.transfer_ended();
-                               done(status);
-                             });
+  deps_.stores[store]->read(chunk_key(deps_.catalog, chunk), pages,
+                            [this, done = std::move(done)](const Status& status) {
+                              backup_.transfer_ended();
+                              done(status);
+                            });
 }
 
 void Tiers::lost_on_nvme(ChunkId chunk) {
-  parts_.table.clear_store(chunk);
-  parts_.policy.dropped(chunk, Tier::nvme);
+  deps_.table.clear_store(chunk);
+  deps_.policy.dropped(chunk, Tier::nvme);
 }
 
 void Tiers::forget(size_t store, ChunkId chunk) {
-  parts_.stores[store]->drop(chunk_key(parts_.catalog, chunk));
+  deps_.stores[store]->drop(chunk_key(deps_.catalog, chunk));
 }
 
 bool Tiers::count_write(uint64_t bytes) {
   if (writing_.fetch_add(bytes) + bytes <= most_writes_) return true;
   writing_.fetch_sub(bytes);
-  parts_.metrics.nvme_writes_skipped.add();
+  deps_.metrics.nvme_writes_skipped.add();
   return false;
 }
 
@@ -158,26 +158,26 @@ void Tiers::write(ChunkId chunk, const ChunkRef& data) {
   writes_.fetch_add(1);
   backup_.transfer_began();
   const uint64_t checksum = xxh3_64(data->block.slices(0, data->length));
-  parts_.stores[*store]->write(chunk_key(parts_.catalog, chunk), data->block.all(), data->length, checksum,
-                               [this, chunk, bytes, store, held = data](const Status& status) mutable {
-                                 backup_.transfer_ended();
-                                 writing_.fetch_sub(bytes);
-                                 if (status) left_on_nvme(chunk, *store);
-                                 held = ChunkRef();
-                                 writes_.fetch_sub(1);
-                               });
+  deps_.stores[*store]->write(chunk_key(deps_.catalog, chunk), data->block.all(), data->length, checksum,
+                              [this, chunk, bytes, store, held = data](const Status& status) mutable {
+                                backup_.transfer_ended();
+                                writing_.fetch_sub(bytes);
+                                if (status) left_on_nvme(chunk, *store);
+                                held = ChunkRef();
+                                writes_.fetch_sub(1);
+                              });
 }
 
 void Tiers::left_on_nvme(ChunkId chunk, size_t store) {
-  parts_.table.set_store(chunk, store);
-  parts_.policy.kept(chunk, Tier::nvme);
+  deps_.table.set_store(chunk, store);
+  deps_.policy.kept(chunk, Tier::nvme);
 }
 
 std::optional<size_t> Tiers::roomiest_store(uint64_t bytes) const {
   std::optional<size_t> best;
   uint64_t most = bytes;
-  for (size_t i = 0; i < parts_.stores.size(); ++i) {
-    const uint64_t available = parts_.stores[i]->available();
+  for (size_t i = 0; i < deps_.stores.size(); ++i) {
+    const uint64_t available = deps_.stores[i]->available();
     if (available < most) continue;
     most = available;
     best = i;
@@ -192,16 +192,16 @@ TierSpace Tiers::space() const {
   // What would have to make room might go for nothing: nobody waits for the disk.
   space.nvme_behind = writes_are_behind();
   if (space.nvme_behind) return space;
-  for (size_t i = 0; i < parts_.stores.size(); ++i) {
+  for (size_t i = 0; i < deps_.stores.size(); ++i) {
     space.nvme = std::max(space.nvme, backup_.room(i));
-    space.nvme_writable = space.nvme_writable || parts_.stores[i]->writable();
+    space.nvme_writable = space.nvme_writable || deps_.stores[i]->writable();
   }
   space.nvme -= std::min(space.nvme, promised_.load());
   return space;
 }
 
 bool Tiers::would_keep(ChunkId chunk, const TierSpace& space, const Use& use) const {
-  return parts_.policy.would_keep(chunk, length(chunk), space, use);
+  return deps_.policy.would_keep(chunk, length(chunk), space, use);
 }
 
 void Tiers::stop() {

@@ -28,7 +28,7 @@ namespace clairfs {
 class Tiers final : private RamBackup::Keeper {
  public:
   /// All outlive it. `stores` may be empty.
-  struct Parts {
+  struct Deps {
     const Catalog& catalog;
     std::vector<NvmeStore*> stores;
     TierPolicy& policy;
@@ -39,7 +39,7 @@ class Tiers final : private RamBackup::Keeper {
   };
 
   /// `most_writes`: bytes that may wait to be written to NVMe.
-  Tiers(Parts parts, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, uint64_t most_writes);
+  Tiers(Deps deps, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, uint64_t most_writes);
 
   /// Takes over what the stores kept over a restart, and drops what nobody can ask for any more. True if
   /// there is something now. To be called once, first.
@@ -84,15 +84,15 @@ class Tiers final : private RamBackup::Keeper {
   bool stopped() const { return writes_.load() == 0 && backup_.stopped(); }
 
  private:
-  uint32_t length(ChunkId chunk) const { return parts_.catalog.range(chunk).length; }
+  uint32_t length(ChunkId chunk) const { return deps_.catalog.range(chunk).length; }
   bool moves_up(ChunkId chunk) const;
   void evict(ChunkId chunk, Tier tier);
   uint64_t adopt(size_t store);
   std::optional<size_t> roomiest_store(uint64_t bytes) const;
-  ChunkRef only_in_ram(ChunkId chunk) const override { return parts_.table.only_in_ram(chunk); }
+  ChunkRef only_in_ram(ChunkId chunk) const override { return deps_.table.only_in_ram(chunk); }
   void left_on_nvme(ChunkId chunk, size_t store) override;
 
-  const Parts parts_;
+  const Deps deps_;
   const std::unique_ptr<RamArena> ram_;
   MemoryAccount account_;  // of the RAM tier
   const uint64_t most_writes_;

@@ -51,7 +51,8 @@ class TransitQueue {
 
   std::atomic<size_t> count_{0};  // one that is being tried included
   Mutex mutex_;
-  std::array<std::array<Queue, kClasses>, kKinds> queues_ GUARDED_BY(mutex_);  // by kind of urgency, by class
+  std::array<std::array<Queue, kClasses>, kKinds> queues_
+      GUARDED_BY(mutex_);  // by kind of priority, by class
 };
 
 }  // namespace clairfs

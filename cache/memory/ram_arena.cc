@@ -16,8 +16,8 @@ constexpr uint64_t kPopulateStep = kPopulateAhead / 4;
 
 }  // namespace
 
-bool MemoryAccount::charge(uint64_t bytes, uint64_t spared) {
-  const uint64_t limit = capacity_ - spared;
+bool MemoryAccount::charge(uint64_t bytes, uint64_t reserve) {
+  const uint64_t limit = capacity_ - reserve;
   uint64_t used = used_.load(std::memory_order_relaxed);
   do {
     if (bytes > limit || used > limit - bytes) return false;
@@ -125,9 +125,9 @@ bool RamArena::wants_population() const {
   return used_until_ > 0 && populated_until_ < used_until_ + kPopulateAhead - kPopulateStep;
 }
 
-std::optional<Block> RamArena::allocate(uint64_t length, MemoryAccount& account, uint64_t spared) {
+std::optional<Block> RamArena::allocate(uint64_t length, MemoryAccount& account, uint64_t reserve) {
   const auto wanted = static_cast<uint32_t>((length + unit_ - 1) / unit_);
-  if (!account.charge(wanted * unit_, spared)) return std::nullopt;
+  if (!account.charge(wanted * unit_, reserve)) return std::nullopt;
   std::vector<UnitRun> more;
   MutexLock lock(mutex_);
   const UnitRun first = free_.take(wanted);

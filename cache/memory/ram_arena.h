@@ -43,8 +43,8 @@ constexpr uint64_t round_to_ram_units(uint64_t bytes) {
 class MemoryAccount {
  public:
   MemoryAccount(uint64_t capacity, Gauge& in_use_gauge) : capacity_(capacity), gauge_(in_use_gauge) {}
-  /// Takes `bytes` if `spared` bytes more would fit, too. REQUIRES: spared <= capacity().
-  bool charge(uint64_t bytes, uint64_t spared = 0);
+  /// Takes `bytes` if `reserve` bytes more would fit, too. REQUIRES: reserve <= capacity().
+  bool charge(uint64_t bytes, uint64_t reserve = 0);
   void refund(uint64_t bytes);
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
   uint64_t capacity() const { return capacity_; }
@@ -94,9 +94,9 @@ class RamArena {
   static Result<std::unique_ptr<RamArena>> create(uint64_t capacity, uint64_t unit = kPageSize);
   ~RamArena();
 
-  /// Units for `length` >= 1 bytes charged to `account`, or nothing if less than `spared` bytes of it would
+  /// Units for `length` >= 1 bytes charged to `account`, or nothing if less than `reserve` bytes of it would
   /// be left. The accounts' capacities must not add up to more than the arena's.
-  std::optional<Block> allocate(uint64_t length, MemoryAccount& account, uint64_t spared = 0);
+  std::optional<Block> allocate(uint64_t length, MemoryAccount& account, uint64_t reserve = 0);
 
  private:
   friend class Block;

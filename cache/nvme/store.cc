@@ -50,8 +50,8 @@ bool laid_out(std::span<const iovec> memory, uint64_t length) {
 
 /// The transfers of one chunk. The last to complete calls `finished` with the first error, 0 if there is
 /// none.
-struct Parts {
-  Parts(size_t count, std::function<void(int)> f) : left(count), finished(std::move(f)) {}
+struct TransferGroup {
+  TransferGroup(size_t count, std::function<void(int)> f) : left(count), finished(std::move(f)) {}
 
   void completed(int code) {
     int none = 0;
@@ -318,7 +318,7 @@ void Store::note_full_disk() {
 
 void Store::transfer(Transfer::Direction direction, const std::vector<Extent>& extents,
                      const std::vector<iovec>& memory, const std::function<void(int)>& finished) {
-  const auto parts = std::make_shared<Parts>(extents.size(), finished);
+  const auto parts = std::make_shared<TransferGroup>(extents.size(), finished);
   uint64_t position = 0;
   for (const Extent& extent : extents) {
     const uint64_t bytes = uint64_t{extent.count} * kSlotSize;

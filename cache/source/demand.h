@@ -11,16 +11,16 @@
 namespace clairfs {
 
 /// How soon bytes are needed. Smaller is served first.
-struct Urgency {
+struct Priority {
   enum class Kind : uint8_t {
-    reader,    ///< somebody waits in a read
-    prefetch,  ///< will be read at `deadline`
-    fill,      ///< fills a tier when nothing else is to do
+    demand,      ///< somebody waits in a read
+    prefetch,    ///< will be read at `deadline`
+    background,  ///< fills a tier when nothing else is to do
   };
-  Kind kind = Kind::reader;
+  Kind kind = Kind::demand;
   uint64_t deadline =
       0;  ///< orders the requests of one kind: of a prefetch deadline_at(), of a fill any order
-  auto operator<=>(const Urgency&) const = default;
+  auto operator<=>(const Priority&) const = default;
 };
 
 /// Of the bytes that may be under way at once, fills take one part in this many: enough to use what is idle,
@@ -33,24 +33,24 @@ inline uint64_t deadline_at(TimePoint when) {
   return static_cast<uint64_t>(std::max<int64_t>(since, 0));
 }
 
-/// The urgency of the most urgent of those who wait for a fetch: it only ever rises. The fetch's one copy of
+/// The priority of the most urgent of those who wait for a fetch: it only ever rises. The fetch's one copy of
 /// it, read by whoever sorts fetches; whoever raises it tells the one who sorts
 /// (ChunkSource::demand_changed()). Its address stands for the fetch. Thread-safe, without locks.
 class Demand {
  public:
   /// Deadlines are cut at 2^62 - 1 us, 146,000 years.
-  explicit Demand(Urgency urgency) : packed_(pack(urgency)) {}
+  explicit Demand(Priority priority) : packed_(pack(priority)) {}
   Demand(const Demand&) = delete;
   Demand& operator=(const Demand&) = delete;
 
-  Urgency now() const {
+  Priority now() const {
     const uint64_t packed = packed_.load();
-    return {static_cast<Urgency::Kind>(packed >> kDeadlineBits), packed & kMostDeadline};
+    return {static_cast<Priority::Kind>(packed >> kDeadlineBits), packed & kMostDeadline};
   }
 
   /// False if it was as urgent as this before.
-  bool raise(Urgency urgency) {
-    const uint64_t wanted = pack(urgency);
+  bool raise(Priority priority) {
+    const uint64_t wanted = pack(priority);
     uint64_t packed = packed_.load();
     while (wanted < packed) {
       if (packed_.compare_exchange_weak(packed, wanted)) return true;
@@ -62,9 +62,9 @@ class Demand {
   static constexpr int kDeadlineBits = 62;  // two bits hold the three kinds
   static constexpr uint64_t kMostDeadline = (uint64_t{1} << kDeadlineBits) - 1;
 
-  // In the order of Urgency.
-  static uint64_t pack(Urgency urgency) {
-    return static_cast<uint64_t>(urgency.kind) << kDeadlineBits | std::min(urgency.deadline, kMostDeadline);
+  // In the order of Priority.
+  static uint64_t pack(Priority priority) {
+    return static_cast<uint64_t>(priority.kind) << kDeadlineBits | std::min(priority.deadline, kMostDeadline);
   }
 
   std::atomic<uint64_t> packed_;

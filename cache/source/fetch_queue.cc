@@ -8,13 +8,13 @@ namespace {
 
 // How much of what one operation takes is used up.
 struct Extent {
-  Urgency first;
+  Priority first;
   uint64_t bytes = 0;
   size_t pieces = 0;
 
-  bool takes(const Urgency& urgency, const FetchRequest& request) const {
-    if (urgency.kind != first.kind) return false;
-    if (first.kind == Urgency::Kind::prefetch && urgency.deadline - first.deadline > FetchQueue::kMostLater)
+  bool takes(const Priority& priority, const FetchRequest& request) const {
+    if (priority.kind != first.kind) return false;
+    if (first.kind == Priority::Kind::prefetch && priority.deadline - first.deadline > FetchQueue::kMostLater)
       return false;
     return bytes + request.length <= FetchQueue::kMostBytes && pieces + request.memory.size() <= IOV_MAX;
   }

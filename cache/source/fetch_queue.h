@@ -37,16 +37,16 @@ class FetchQueue {
   void add(Waiting fetch);
   /// Nothing happens if no fetch with this demand waits.
   void demand_changed(const Demand& demand);
-  /// The urgency of the most urgent fetch. REQUIRES: not empty.
-  Urgency first() const { return queue_.begin()->first.first; }
-  /// Takes the most urgent fetch, and with it neighbours of the same kind of urgency: of one file, in the
+  /// The priority of the most urgent fetch. REQUIRES: not empty.
+  Priority first() const { return queue_.begin()->first.first; }
+  /// Takes the most urgent fetch, and with it neighbours of the same kind of priority: of one file, in the
   /// order of their bytes, without gaps, at most IOV_MAX pieces of memory. REQUIRES: not empty.
   std::vector<Waiting> take_first();
   /// Takes all, in no order.
   std::vector<Waiting> take_all();
 
  private:
-  using Key = std::pair<Urgency, uint64_t>;  // by urgency, then by arrival
+  using Key = std::pair<Priority, uint64_t>;  // by priority, then by arrival
   using Queue = std::map<Key, Waiting>;
 
   Waiting take(Queue::iterator at);

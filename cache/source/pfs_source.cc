@@ -71,7 +71,7 @@ void PfsSource::start(FetchRequest request) {
   if (refused) {
     refused->done(Error{ECANCELED, "the mount is being shut down"});
   } else {
-    pump();
+    dispatch();
   }
 }
 
@@ -80,7 +80,7 @@ void PfsSource::demand_changed(const Demand& demand) {
     MutexLock lock(mutex_);
     queue_.demand_changed(demand);
   }
-  pump();
+  dispatch();
 }
 
 void PfsSource::stop() {
@@ -94,8 +94,8 @@ void PfsSource::stop() {
   for (const auto& fetch : cancelled) fetch.request.done(Error{ECANCELED, "the mount is being shut down"});
 }
 
-bool PfsSource::may_start(const Urgency& next, TimePoint now) const {
-  const bool reader = next.kind == Urgency::Kind::reader;
+bool PfsSource::may_start(const Priority& next, TimePoint now) const {
+  const bool reader = next.kind == Priority::Kind::demand;
   // Prefetches that all hang leave places of the backend to readers.
   const unsigned kept = std::min(kReaderHeadroom, options_.most_concurrency / 4);
   const unsigned most = options_.most_concurrency - (reader ? 0 : kept);
@@ -121,12 +121,12 @@ void PfsSource::watch() {
     wake_.wait_for(lock, options_.stuck / 4);
     watching_ = !queue_.empty();
     lock.unlock();
-    pump();
+    dispatch();
     lock.lock();
   }
 }
 
-void PfsSource::pump() {
+void PfsSource::dispatch() {
   for (;;) {
     const TimePoint now = clock_.now();
     OperationPtr operation;
@@ -196,7 +196,7 @@ bool PfsSource::put_back(Operation& operation, const Error& error) {
     log_.warn("{}: the source is read by {} operations at a time; a higher limit (ulimit -n) helps",
               printable(error.message), std::max(1U, others));
   closed.clear();
-  pump();
+  dispatch();
   return true;
 }
 
@@ -224,7 +224,7 @@ void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) 
     limit_.completed(now - operation.started, outcome && !queue_.empty());
     metrics_.pfs_concurrency.set(limit_.value());
   }
-  pump();
+  dispatch();
   answer(operation, outcome);
 }
 
@@ -234,7 +234,7 @@ void PfsSource::answer(const Operation& operation, const Result<FileRead::Outcom
   for (const auto& [arrival, request, alone] : operation.parts) {
     const uint64_t bytes = std::min(left, request.length);
     left -= bytes;
-    if (const Status status = judge(request, outcome, bytes); status) {
+    if (const Status status = check_outcome(request, outcome, bytes); status) {
       request.done(Origin::pfs);
     } else {
       request.done(status.error());
@@ -242,8 +242,8 @@ void PfsSource::answer(const Operation& operation, const Result<FileRead::Outcom
   }
 }
 
-Status PfsSource::judge(const FetchRequest& request, const Result<FileRead::Outcome>& outcome,
-                        uint64_t bytes) {
+Status PfsSource::check_outcome(const FetchRequest& request, const Result<FileRead::Outcome>& outcome,
+                                uint64_t bytes) {
   if (outcome) {
     if (outcome->stamp != catalog_.stamp(request.file)) return stale(request.file, "size or mtime differ");
     if (bytes != request.length) return stale(request.file, "it ended early");

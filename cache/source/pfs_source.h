@@ -1,4 +1,5 @@
-// The dataset itself: reads ranges of source files, in order of urgency, with as many at once as serves best.
+// The dataset itself: reads ranges of source files, in order of priority, with as many at once as serves
+// best.
 //
 // Neighbouring fetches that wait are read in one operation (fetch_queue.h). Each gets its own answer: of a
 // read that ends early those before its end are good, and where a read fails each is repeated by itself.
@@ -75,9 +76,9 @@ class PfsSource final : public ChunkSource {
   };
   using OperationPtr = std::shared_ptr<Operation>;
 
-  void pump() EXCLUDES(mutex_);
+  void dispatch() EXCLUDES(mutex_);
   OperationPtr begin_next(TimePoint now) REQUIRES(mutex_);
-  bool may_start(const Urgency& next, TimePoint now) const REQUIRES(mutex_);
+  bool may_start(const Priority& next, TimePoint now) const REQUIRES(mutex_);
   unsigned stuck(TimePoint now) const REQUIRES(mutex_);
   void watch() EXCLUDES(mutex_);
   void submit(const OperationPtr& operation) EXCLUDES(mutex_);
@@ -85,7 +86,7 @@ class PfsSource final : public ChunkSource {
   bool put_back(Operation& operation, const Error& error) EXCLUDES(mutex_);
   void repeat_singly(Operation& operation) REQUIRES(mutex_);
   void answer(const Operation& operation, const Result<FileRead::Outcome>& outcome) EXCLUDES(mutex_);
-  Status judge(const FetchRequest& request, const Result<FileRead::Outcome>& outcome, uint64_t bytes);
+  Status check_outcome(const FetchRequest& request, const Result<FileRead::Outcome>& outcome, uint64_t bytes);
   Status stale(FileId file, const std::string& why);
   SharedFd open_deep(const std::string& path);
   SharedFd kept_open(FileId file) EXCLUDES(mutex_);

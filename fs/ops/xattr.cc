@@ -79,7 +79,7 @@ Result<std::string> checksum_text(const FuseContext& context, FileId file,
     auto future = promise->get_future();
     context.cache.acquire(
         ChunkId(chunks.first.value + i),
-        Urgency{Urgency::Kind::prefetch, deadline_at(context.clock.now() + kChunkPatience / 2)},
+        Priority{Priority::Kind::prefetch, deadline_at(context.clock.now() + kChunkPatience / 2)},
         [promise](Result<AcquiredChunk> chunk) { promise->set_value(std::move(chunk)); });
     const auto deadline = std::chrono::steady_clock::now() + kChunkPatience;
     while (future.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {

@@ -125,7 +125,7 @@ int mount_command(const MountRequest& request) {
   if (!claim) return refuse(claim.error());
   const auto mounts = current_mounts();
   if (!mounts) return fail(mounts.error(), exit_system);
-  const auto options = settle_paths(*placed, *mounts);
+  const auto options = resolve_paths(*placed, *mounts);
   if (!options) return refuse(options.error());
   const Status permitted = check_permissions(*options, gather_fuse_facts(options->mountpoint));
   if (!permitted) return refuse(permitted.error());

@@ -17,8 +17,8 @@ namespace clairfs {
 /// A directory on a fast local disk, and how much of it the NVMe tier may take.
 struct NvmeDir {
   std::string directory;
-  uint64_t capacity = 0;  ///< bytes; 0 until settle_paths() replaces it with a share of the free space
-  uint64_t asked = 0;     ///< bytes, if settle_paths() lowered the capacity to what the disk has; else 0
+  uint64_t capacity = 0;  ///< bytes; 0 until resolve_paths() replaces it with a share of the free space
+  uint64_t asked = 0;     ///< bytes, if resolve_paths() lowered the capacity to what the disk has; else 0
   bool operator==(const NvmeDir&) const = default;
 };
 

@@ -257,7 +257,7 @@ Result<std::string> settle_output(const std::string& path, const std::string& wh
 
 }  // namespace
 
-Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEntry> mounts) {
+Result<MountOptions> resolve_paths(MountOptions options, std::span<const MountEntry> mounts) {
   const auto source = settle_source(options.source);
   if (!source) return source.error();
   options.source = *source;
@@ -313,7 +313,7 @@ Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEnt
   return options;
 }
 
-std::vector<std::string> doubts_about(const MountOptions& options, uint64_t memory) {
+std::vector<std::string> mount_warnings(const MountOptions& options, uint64_t memory) {
   std::vector<std::string> lines;
   std::error_code failure;
   if (!std::filesystem::is_empty(options.mountpoint, failure) && !failure)

@@ -16,10 +16,10 @@ namespace clairfs {
 /// space of their filesystem, lowers others to what is free (NvmeDir::asked), and checks source and
 /// mountpoint. `mounts` is current_mounts(). Changes nothing on disk. Errors: one line with the cause and the
 /// fix; code ENOTCONN for a stale mount, EBUSY for a mount that is there.
-Result<MountOptions> settle_paths(MountOptions options, std::span<const MountEntry> mounts);
+Result<MountOptions> resolve_paths(MountOptions options, std::span<const MountEntry> mounts);
 
 /// What may be done but is hardly meant, a line each: a mountpoint that is not empty, tiers larger than the
 /// `memory` or disk space that there is. `options` are settled.
-std::vector<std::string> doubts_about(const MountOptions& options, uint64_t memory);
+std::vector<std::string> mount_warnings(const MountOptions& options, uint64_t memory);
 
 }  // namespace clairfs

@@ -58,7 +58,8 @@ int run(MountBase& base) {
     base.events.ready(error);
     return exit_mount_failure;
   };
-  auto doubts = doubts_about(base.options, available_memory(this_machine()));  // before the mount hides them
+  auto doubts =
+      mount_warnings(base.options, available_memory(this_machine()));  // before the mount hides them
   std::ranges::move(doubts_about_job(base.options, base.place), std::back_inserter(doubts));
 
   const auto node = join_job(base);

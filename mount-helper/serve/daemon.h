@@ -19,7 +19,7 @@ struct ServeEvents {
 };
 
 /// Mounts, calls events.ready, and serves until unmounted or SIGTERM, SIGINT or SIGHUP; nothing is left
-/// mounted. `options` has passed settle_paths(). Returns the process's exit status (see ExitStatus).
+/// mounted. `options` has passed resolve_paths(). Returns the process's exit status (see ExitStatus).
 int serve(const MountOptions& options, Logger& log, const ServeEvents& events);
 
 }  // namespace clairfs

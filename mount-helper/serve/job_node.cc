@@ -158,7 +158,7 @@ NodePlacement::NodePlacement(SharedSource& shared, const Catalog& catalog, Chunk
       warm_up_(cache, catalog),
       warm_up_thread_("warm-up", warm_up_.alarm(), base.clock,
                       [this](TimePoint now) { return warm_up_.step(now); }),
-      job_placement_(
+      placement_manager_(
           catalog, [this] { return capacities(); },
           base.options.placement == "nopfs" ? PlacementRule::nopfs : PlacementRule::clairfs,
           [this](const std::shared_ptr<const Placement>& placement) { place(placement); }, log_) {}
@@ -212,7 +212,7 @@ void NodePlacement::nodes_changed() {
   for (const PeerReport& node : job_.nodes()) {
     dead.push_back(node.state == PeerState::dead || node.state == PeerState::left);
   }
-  job_placement_.set_dead(dead);
+  placement_manager_.set_dead(dead);
 }
 
 void NodePlacement::place(const std::shared_ptr<const Placement>& placement) {

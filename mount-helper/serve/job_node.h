@@ -17,8 +17,8 @@
 #include "net/mpi/transport.h"
 #include "plan/plan_manager.h"
 #include "plan/retention/home_prefill.h"
-#include "plan/retention/job_placement.h"
-#include "plan/retention/placed_policy.h"
+#include "plan/retention/placement_manager.h"
+#include "plan/retention/placement_policy.h"
 
 namespace clairfs {
 
@@ -69,7 +69,7 @@ struct SharedSource {
 
   JobNode& node;
   RoutedSource source;
-  PlacedPolicy policy;
+  PlacementPolicy policy;
 };
 
 /// Where the job's nodes keep the chunks of the plans in force, and what this node does for it: its cache's
@@ -79,7 +79,7 @@ class NodePlacement {
   /// All outlive it.
   NodePlacement(SharedSource& shared, const Catalog& catalog, ChunkCache& cache, const MountBase& base);
 
-  JobPlacement& job_placement() { return job_placement_; }
+  PlacementManager& placement_manager() { return placement_manager_; }
   /// Of each node, as it last said.
   std::vector<StagingOptions> page_caches() const;
   /// Null without a plan.
@@ -88,7 +88,7 @@ class NodePlacement {
   /// Answers the others from now on; waits until all have said what they can keep; hands their plans to
   /// `plans` then, and `indexes` to the others. JobNode::stop() comes before any of them is destroyed.
   void serve(const IndexStore& indexes, PlanManager& plans);
-  /// Tells the others of a plan: PlanManager::Parts::announce.
+  /// Tells the others of a plan: PlanManager::Deps::announce.
   void announce(const PlanChange& change) const;
 
   /// For the job's part of `status`, and for stats.json (a JSON object's text).
@@ -112,7 +112,7 @@ class NodePlacement {
   PeerServer server_;
   HomePrefill warm_up_;
   StepThread warm_up_thread_;
-  JobPlacement job_placement_;
+  PlacementManager placement_manager_;
 
   mutable Mutex mutex_;  // leaf
   std::shared_ptr<const Placement> placement_ GUARDED_BY(mutex_);

@@ -140,7 +140,7 @@ Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job) {
     const auto mounts = current_mounts();
     const auto there = mounts ? mount_at(*mounts, *path) : std::nullopt;
     if (there && there->is_clairfs()) {
-      if (!in_job) return Fd();  // settle_paths() has more to say of it
+      if (!in_job) return Fd();  // resolve_paths() has more to say of it
       return Error{EBUSY,
                    fmt::format("{0} is a clairfs mount already; if it is left from an earlier job, clear it "
                                "with: clairfs umount {0}; if it is that of another node of this job on the "

@@ -113,10 +113,10 @@ Result<std::unique_ptr<Loaded>> Loaded::load(MountBase& base, JobNode* node) {
     source = &d.shared->source;
     policy = &d.shared->policy;
   }
-  ChunkCache::Parts parts{d.catalog, *source, {}, *policy, base.metrics, base.log};
-  for (const auto& store : d.nvme.stores) parts.stores.push_back(store.get());
-  parts.verify_warm_files = (d.loaded.reloaded || d.loaded.received) && base.options.check == "directories";
-  auto cache = ChunkCache::create(parts, base.options.ram);
+  ChunkCache::Deps deps{d.catalog, *source, {}, *policy, base.metrics, base.log};
+  for (const auto& store : d.nvme.stores) deps.stores.push_back(store.get());
+  deps.verify_warm_files = (d.loaded.reloaded || d.loaded.received) && base.options.check == "directories";
+  auto cache = ChunkCache::create(deps, base.options.ram);
   if (!cache) return cache.error();
   return std::unique_ptr<Loaded>(new Loaded(base, node, std::move(*dataset), std::move(*cache)));
 }

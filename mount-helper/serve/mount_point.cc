@@ -80,7 +80,7 @@ void MountPoint::end_by_force() {
   guard_.abort();
   if (session_) {
     session_->detach();
-    session_->let_go();
+    session_->close_device();
   }
   log_.error("a filesystem below {} does not answer; ending without waiting for it", options_.mountpoint);
   log_.flush();

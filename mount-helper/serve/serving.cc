@@ -37,7 +37,7 @@ IndexPeers* index_peers(Loaded& loaded) {
   return shared ? &shared->node.job().index_peers() : nullptr;
 }
 
-PlanManager::Parts plan_parts(MountBase& base, Loaded& loaded, Planning& planning) {
+PlanManager::Deps plan_deps(MountBase& base, Loaded& loaded, Planning& planning) {
   DatasetSource dataset;
   dataset.catalog = loaded.dataset().loaded.catalog;
   dataset.prefixes.source = base.options.source;
@@ -49,19 +49,19 @@ PlanManager::Parts plan_parts(MountBase& base, Loaded& loaded, Planning& plannin
     return read_pieces(loaded.cache(), loaded.dataset().catalog, loaded.dataset().pfs, pieces);
   };
   dataset.indexes = &planning.indexes;
-  PlanManager::Parts parts{std::move(dataset), {base.place.self, base.place.size},
-                           planning.staging,   base.clock,
-                           base.metrics,       base.log};
-  parts.infer = base.options.infer == "off"    ? InferMode::off
-                : base.options.infer == "full" ? InferMode::full
-                                               : InferMode::cheap;
-  parts.order_file =
+  PlanManager::Deps deps{std::move(dataset), {base.place.self, base.place.size},
+                         planning.staging,   base.clock,
+                         base.metrics,       base.log};
+  deps.infer = base.options.infer == "off"    ? InferMode::off
+               : base.options.infer == "full" ? InferMode::full
+                                              : InferMode::cheap;
+  deps.order_file =
       fmt::format("{}/found/{}@{}.list", base.options.catalog_dir, ::getpid(), short_host_name());
   if (NodePlacement* placement = planning.placement.get()) {
-    parts.announce = [placement](const PlanChange& change) { placement->announce(change); };
-    parts.placement = &placement->job_placement();
+    deps.announce = [placement](const PlanChange& change) { placement->announce(change); };
+    deps.placement = &placement->placement_manager();
   }
-  return parts;
+  return deps;
 }
 
 MountInfo describe(const MountBase& base, const Dataset& dataset, const std::string& control_socket) {
@@ -95,11 +95,11 @@ Planning::Planning(MountBase& base, Loaded& loaded)
                      [this](TimePoint now) { return staging.step(now); }),
       indexes(base.options.catalog_dir + "/index", base.log, index_peers(loaded)),
       placement(make_placement(base, loaded)),
-      plans(plan_parts(base, loaded, *this)) {}
+      plans(plan_deps(base, loaded, *this)) {}
 
 uint64_t Planning::least_source_bytes() const {
   if (!placement) return 0;
-  return plans.least_source_bytes(placement->job_placement().homeless_bytes(), placement->page_caches());
+  return plans.least_source_bytes(placement->placement_manager().homeless_bytes(), placement->page_caches());
 }
 
 std::shared_ptr<const Placement> Planning::current_placement() const {

@@ -6,22 +6,22 @@
 
 namespace clairfs {
 
-ImageFetch::ImageFetch(Parts parts, const ImageFetchOptions& options, Mapping image)
-    : parts_(std::move(parts)),
+ImageFetch::ImageFetch(Deps deps, const ImageFetchOptions& options, Mapping image)
+    : deps_(std::move(deps)),
       options_(options),
       image_(std::move(image)),
       pieces_(0),
       missing_(0),
-      heard_(parts_.clock.now()) {
+      heard_(deps_.clock.now()) {
   for (uint64_t offset = 0; offset < image_.size(); offset += options_.piece) to_ask_.push_back(offset);
   pieces_ = missing_ = to_ask_.size();
 }
 
-Result<std::shared_ptr<ImageFetch>> ImageFetch::make(Parts parts, const ImageFetchOptions& options,
+Result<std::shared_ptr<ImageFetch>> ImageFetch::make(Deps deps, const ImageFetchOptions& options,
                                                      uint64_t bytes) {
   auto image = Mapping::anonymous(bytes);
   if (!image) return image.error();
-  return std::shared_ptr<ImageFetch>(new ImageFetch(std::move(parts), options, std::move(*image)));
+  return std::shared_ptr<ImageFetch>(new ImageFetch(std::move(deps), options, std::move(*image)));
 }
 
 void ImageFetch::ask_for_more() {
@@ -36,14 +36,14 @@ void ImageFetch::ask_for_more() {
       offset = to_ask_.front();
       to_ask_.pop_front();
       length = static_cast<uint32_t>(std::min<uint64_t>(options_.piece, image_.size() - offset));
-      transfer = parts_.numbers.next(parts_.giver);
-      asked_[offset] = {transfer, parts_.clock.now()};
+      transfer = deps_.numbers.next(deps_.giver);
+      asked_[offset] = {transfer, deps_.clock.now()};
       memory = {image_.data() + offset, length};
     }
-    parts_.transport.receive(
-        parts_.giver, transfer, {memory},
+    deps_.transport.receive(
+        deps_.giver, transfer, {memory},
         [self = shared_from_this(), offset](const Status& status) { self->piece_came(offset, status); });
-    (void)parts_.transport.send(parts_.giver, wire::encode(parts_.request(offset, length, transfer)));
+    (void)deps_.transport.send(deps_.giver, wire::encode(deps_.request(offset, length, transfer)));
   }
 }
 
@@ -53,14 +53,14 @@ void ImageFetch::piece_came(uint64_t offset, const Status& status) {
     asked_.erase(offset);
     if (status) {
       --missing_;
-      heard_ = parts_.clock.now();
+      heard_ = deps_.clock.now();
     } else if (status.error().code == ECANCELED) {
       to_ask_.push_front(offset);  // it was late
     } else if (!error_) {
       error_ = status.error();
     }
   }
-  parts_.changed();
+  deps_.changed();
   ask_for_more();
 }
 
@@ -74,7 +74,7 @@ void ImageFetch::tick(TimePoint now) {
       late.push_back(asked.transfer);
     }
   }
-  for (const TransferNumber transfer : late) parts_.transport.cancel(parts_.giver, transfer);
+  for (const TransferNumber transfer : late) deps_.transport.cancel(deps_.giver, transfer);
 }
 
 ImageFetch::State ImageFetch::state() const {
@@ -94,7 +94,7 @@ void ImageFetch::give_up() {
     if (!error_) error_ = Error{ECANCELED, "given up"};
     for (const auto& [offset, asked] : asked_) under_way.push_back(asked.transfer);
   }
-  for (const TransferNumber transfer : under_way) parts_.transport.cancel(parts_.giver, transfer);
+  for (const TransferNumber transfer : under_way) deps_.transport.cancel(deps_.giver, transfer);
 }
 
 }  // namespace clairfs

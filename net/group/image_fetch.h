@@ -35,7 +35,7 @@ struct ImageFetchOptions {
 /// write to its memory.
 class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
  public:
-  struct Parts {
+  struct Deps {
     Transport& transport;
     TransferNumbers& numbers;
     const Clock& clock;
@@ -53,7 +53,7 @@ class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
   };
 
   /// Asks for nothing yet. Errors: ENOMEM.
-  static Result<std::shared_ptr<ImageFetch>> make(Parts parts, const ImageFetchOptions& options,
+  static Result<std::shared_ptr<ImageFetch>> make(Deps deps, const ImageFetchOptions& options,
                                                   uint64_t bytes);
 
   /// Begins.
@@ -72,10 +72,10 @@ class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
     TimePoint asked{};
   };
 
-  ImageFetch(Parts parts, const ImageFetchOptions& options, Mapping image);
+  ImageFetch(Deps deps, const ImageFetchOptions& options, Mapping image);
   void piece_came(uint64_t offset, const Status& status);
 
-  const Parts parts_;
+  const Deps deps_;
   const ImageFetchOptions options_;
 
   mutable Mutex mutex_;

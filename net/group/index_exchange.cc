@@ -30,12 +30,12 @@ void IndexExchange::stop() {
 
 std::vector<NodeId> IndexExchange::others() const {
   std::vector<NodeId> nodes;
-  for (uint32_t i = 0; i < parts_.transport.size(); ++i) {
+  for (uint32_t i = 0; i < deps_.transport.size(); ++i) {
     const NodeId node(i);
-    const PeerState state = parts_.membership.state(node);
+    const PeerState state = deps_.membership.state(node);
     // One that is late may be busy with this very index. Waits are bounded by themselves.
     const bool there = state == PeerState::alive || state == PeerState::late;
-    if (node != parts_.transport.self() && there) nodes.push_back(node);
+    if (node != deps_.transport.self() && there) nodes.push_back(node);
   }
   return nodes;
 }
@@ -49,7 +49,7 @@ Result<Mapping> IndexExchange::fetch(uint64_t index, IndexWork& work) {
   {
     MutexLock lock(mutex_);
     searches_[index] = {};
-    searches_[index].began = parts_.clock.now();
+    searches_[index].began = deps_.clock.now();
   }
   auto image = search(index, work);
   MutexLock lock(mutex_);
@@ -63,9 +63,9 @@ Result<Mapping> IndexExchange::search(uint64_t index, IndexWork& work) {
   std::optional<TimePoint> asked;
   for (;;) {
     if (ended(work)) return Error{ECANCELED, "index: no longer wanted"};
-    if (!asked || parts_.clock.now() - *asked >= options_.ask_again) {
+    if (!asked || deps_.clock.now() - *asked >= options_.ask_again) {
       inquire(index);
-      asked = parts_.clock.now();
+      asked = deps_.clock.now();
     }
     const Step step = next_step(index, work);
     if (step.next == Next::make) return Error{ENOENT, "index: no other node has it"};
@@ -81,11 +81,11 @@ Result<Mapping> IndexExchange::search(uint64_t index, IndexWork& work) {
 
 void IndexExchange::inquire(uint64_t index) {
   const auto bytes = wire::encode(wire::IndexInquiry{index});
-  for (const NodeId node : others()) (void)parts_.transport.send(node, bytes);
+  for (const NodeId node : others()) (void)deps_.transport.send(node, bytes);
 }
 
 IndexExchange::Step IndexExchange::next_step(uint64_t index, IndexWork& work) {
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   Step step;
   MutexLock lock(mutex_);
   Search& search = searches_.at(index);
@@ -108,7 +108,7 @@ IndexExchange::Step IndexExchange::next_step(uint64_t index, IndexWork& work) {
 }
 
 Result<Mapping> IndexExchange::fetch_from(const Step& step, uint64_t index, IndexWork& work) {
-  auto made = ImageFetch::make({parts_.transport, parts_.numbers, parts_.clock, step.giver,
+  auto made = ImageFetch::make({deps_.transport, deps_.numbers, deps_.clock, step.giver,
                                 [index](uint64_t offset, uint32_t length, TransferNumber transfer) {
                                   return wire::IndexRequest{index, offset, length, transfer};
                                 },
@@ -143,8 +143,8 @@ Result<Mapping> IndexExchange::fetch_from(const Step& step, uint64_t index, Inde
 }
 
 bool IndexExchange::given_up(const Step& step, uint64_t index, const ImageFetch::State& state) const {
-  const bool silent = parts_.clock.now() - state.heard >= options_.patience;
-  const PeerState giver = parts_.membership.state(step.giver);
+  const bool silent = deps_.clock.now() - state.heard >= options_.patience;
+  const PeerState giver = deps_.membership.state(step.giver);
   if (state.error || silent || giver == PeerState::dead || giver == PeerState::left) return true;
   MutexLock lock(mutex_);
   const auto& answers = searches_.at(index).answers;
@@ -158,13 +158,13 @@ void IndexExchange::on_state(NodeId from, const wire::IndexState& state) {
   const auto search = searches_.find(state.index);
   if (search == searches_.end() || search->second.over) return;
   const auto [answer, first] = search->second.answers.try_emplace(from);
-  if (first || answer->second.state != state) answer->second.got_on = parts_.clock.now();
+  if (first || answer->second.state != state) answer->second.got_on = deps_.clock.now();
   answer->second.state = state;
   changed_.notify_all();
 }
 
 void IndexExchange::on_inquiry(NodeId from, const wire::IndexInquiry& inquiry) {
-  (void)parts_.transport.send(from, wire::encode(answer(from, inquiry.index)));
+  (void)deps_.transport.send(from, wire::encode(answer(from, inquiry.index)));
 }
 
 wire::IndexState IndexExchange::answer(NodeId from, uint64_t index) {
@@ -191,7 +191,7 @@ wire::IndexState IndexExchange::answer(NodeId from, uint64_t index) {
 wire::IndexState IndexExchange::answer_while_asking(NodeId from, uint64_t index) {
   const auto search = searches_.find(index);
   const bool over = search != searches_.end() && search->second.over;
-  if (over || parts_.transport.self().value < from.value) {
+  if (over || deps_.transport.self().value < from.value) {
     wire::IndexState said{index, Stage::making};
     if (search == searches_.end()) return said;
     for (const auto& [node, heard] : search->second.answers) {
@@ -201,16 +201,16 @@ wire::IndexState IndexExchange::answer_while_asking(NodeId from, uint64_t index)
   }
   if (search != searches_.end()) {
     Answer& lower = search->second.answers[from];
-    if (lower.state.stage == Stage::none) lower = {{index, Stage::making}, parts_.clock.now(), false};
+    if (lower.state.stage == Stage::none) lower = {{index, Stage::making}, deps_.clock.now(), false};
   }
   return {index};
 }
 
 wire::IndexState IndexExchange::offer(NodeId from, uint64_t index) {
   const auto [image, first] = images_.try_emplace(index);
-  image->second.used = parts_.clock.now();
+  image->second.used = deps_.clock.now();
   if (image->second.bytes) return {index, Stage::here, 0, 0, image->second.bytes->size()};
-  if (first) parts_.post([this, from, index] { encode_for(from, index); });
+  if (first) deps_.post([this, from, index] { encode_for(from, index); });
   return {index, Stage::making, 100};
 }
 
@@ -224,7 +224,7 @@ void IndexExchange::encode_for(NodeId from, uint64_t index) {
   {
     MutexLock lock(mutex_);
     images_.erase(index);
-    if (!bytes->empty()) images_[index] = {bytes, parts_.clock.now()};
+    if (!bytes->empty()) images_[index] = {bytes, deps_.clock.now()};
   }
   on_inquiry(from, {index});
 }
@@ -236,14 +236,14 @@ void IndexExchange::on_request(NodeId from, const wire::IndexRequest& request) {
     const auto found = images_.find(request.index);
     if (found != images_.end()) {
       image = found->second.bytes;
-      found->second.used = parts_.clock.now();
+      found->second.used = deps_.clock.now();
     }
   }
   if (!image || request.offset > image->size() || request.length > image->size() - request.offset)
-    return (void)parts_.transport.send(from, wire::encode(wire::IndexState{request.index}));
+    return (void)deps_.transport.send(from, wire::encode(wire::IndexState{request.index}));
   // The network only reads it.
   iovec memory{const_cast<std::byte*>(image->data()) + request.offset, request.length};
-  parts_.transport.send_bulk(from, request.transfer, {memory}, [image](const Status&) {});
+  deps_.transport.send_bulk(from, request.transfer, {memory}, [image](const Status&) {});
 }
 
 void IndexExchange::tick(TimePoint now) {

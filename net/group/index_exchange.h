@@ -42,7 +42,7 @@ struct IndexExchangeOptions : ImageFetchOptions {
 /// Destroyed after the transport was stopped.
 class IndexExchange final : public IndexPeers {
  public:
-  struct Parts {
+  struct Deps {
     Transport& transport;
     TransferNumbers& numbers;
     const Membership& membership;
@@ -51,8 +51,7 @@ class IndexExchange final : public IndexPeers {
     std::function<void(std::function<void()>)> post;
   };
 
-  IndexExchange(Parts parts, const IndexExchangeOptions& options)
-      : parts_(std::move(parts)), options_(options) {}
+  IndexExchange(Deps deps, const IndexExchangeOptions& options) : deps_(std::move(deps)), options_(options) {}
 
   /// From now on others get the store's indexes. It is used until the transport and `post` have ended.
   void serve(const IndexStore& store);
@@ -102,7 +101,7 @@ class IndexExchange final : public IndexPeers {
   wire::IndexState offer(NodeId from, uint64_t index) REQUIRES(mutex_);
   void encode_for(NodeId from, uint64_t index);
 
-  const Parts parts_;
+  const Deps deps_;
   const IndexExchangeOptions options_;
 
   mutable Mutex mutex_;

@@ -52,13 +52,13 @@ const char* to_string(PeerState state) {
   return "?";
 }
 
-Membership::Membership(Parts parts, const MembershipTimes& times)
-    : parts_(std::move(parts)),
-      self_(parts_.transport.self()),
-      times_(stretched(times, parts_.transport.size())),
+Membership::Membership(Deps deps, const MembershipTimes& times)
+    : deps_(std::move(deps)),
+      self_(deps_.transport.self()),
+      times_(stretched(times, deps_.transport.size())),
       peers_([this] {
         std::vector<std::unique_ptr<Peer>> peers;
-        for (uint32_t i = 0; i < parts_.transport.size(); ++i) peers.push_back(std::make_unique<Peer>());
+        for (uint32_t i = 0; i < deps_.transport.size(); ++i) peers.push_back(std::make_unique<Peer>());
         return peers;
       }()),
       incarnation_(wall_clock_us()) {
@@ -95,7 +95,7 @@ void Membership::on_hello(NodeId from, const wire::Hello& hello) {
   if (state == PeerState::dead || (state == PeerState::left && newer))
     change(from, PeerState::alive, "is back");
   update_serves(from);
-  if (hello.wants_answer) (void)parts_.transport.send(from, wire::encode(own_hello(false)));
+  if (hello.wants_answer) (void)deps_.transport.send(from, wire::encode(own_hello(false)));
 }
 
 void Membership::on_goodbye(NodeId from, const std::string& reason) {
@@ -139,7 +139,7 @@ void Membership::wake_up(TimePoint now, Duration gap) {
     entry->last_heard.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   if (gap == Duration{}) return;
   incarnation_ = std::max(incarnation_ + 1, wall_clock_us());
-  parts_.log.warn("this process was suspended for {}; rejoining the job", format_duration(gap));
+  deps_.log.warn("this process was suspended for {}; rejoining the job", format_duration(gap));
   say_hello(true, true);
 }
 
@@ -153,15 +153,15 @@ void Membership::say_goodbye(const std::string& reason) {
   const auto bytes = wire::encode(wire::Goodbye{reason.substr(0, wire::kMaxText)});
   for (uint32_t i = 0; i < peers_.size(); ++i) {
     if (NodeId(i) != self_ && state(NodeId(i)) != PeerState::left)
-      (void)parts_.transport.send(NodeId(i), bytes);
+      (void)deps_.transport.send(NodeId(i), bytes);
   }
 }
 
 wire::Hello Membership::own_hello(bool wants_answer) const {
-  wire::Hello hello = parts_.describe();
+  wire::Hello hello = deps_.describe();
   hello.wants_answer = wants_answer;
   hello.incarnation = incarnation_;
-  hello.nodes = parts_.transport.size();
+  hello.nodes = deps_.transport.size();
   hello.catalog_identity = identity_;
   hello.ready = identity_ != 0;
   return hello;
@@ -174,7 +174,7 @@ void Membership::say_hello(bool wants_answer, bool also_dead) {
     const NodeId node(i);
     const PeerState to = state(node);
     if (node == self_ || to == PeerState::left || (to == PeerState::dead && !also_dead)) continue;
-    (void)parts_.transport.send(node, bytes);
+    (void)deps_.transport.send(node, bytes);
   }
 }
 
@@ -184,12 +184,12 @@ void Membership::change(NodeId node, PeerState to, const std::string& why) {
   const auto count = [&](PeerState which, Gauge& gauge) {
     gauge.add((to == which ? 1 : 0) - (before == which ? 1 : 0));
   };
-  count(PeerState::alive, parts_.metrics.peers_alive);
-  count(PeerState::dead, parts_.metrics.peers_dead);
+  count(PeerState::alive, deps_.metrics.peers_alive);
+  count(PeerState::dead, deps_.metrics.peers_dead);
   update_serves(node);
-  parts_.log.log(to == PeerState::late || to == PeerState::dead ? spdlog::level::warn : spdlog::level::info,
-                 "{} {}", name(node), why);
-  parts_.on_change(node, before, to);
+  deps_.log.log(to == PeerState::late || to == PeerState::dead ? spdlog::level::warn : spdlog::level::info,
+                "{} {}", name(node), why);
+  deps_.on_change(node, before, to);
 }
 
 void Membership::update_serves(NodeId node) {
@@ -201,7 +201,7 @@ void Membership::update_serves(NodeId node) {
 
 std::vector<PeerReport> Membership::report() const {
   const wire::Hello own = own_hello(false);
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   std::vector<PeerReport> all;
   for (uint32_t i = 0; i < peers_.size(); ++i) {
     const NodeId node(i);

@@ -64,7 +64,7 @@ struct PeerReport {
 
 class Membership {
  public:
-  struct Parts {
+  struct Deps {
     Transport& transport;
     const Clock& clock;
     Metrics& metrics;
@@ -75,7 +75,7 @@ class Membership {
     std::function<void(NodeId, PeerState before, PeerState now)> on_change;
   };
 
-  Membership(Parts parts, const MembershipTimes& times);
+  Membership(Deps deps, const MembershipTimes& times);
 
   // Of the net thread.
   void heard(NodeId from, TimePoint now);  ///< any message; before what it says is acted upon
@@ -120,7 +120,7 @@ class Membership {
   void wake_up(TimePoint now, Duration gap);
 
   // Constant after construction.
-  const Parts parts_;
+  const Deps deps_;
   const NodeId self_;
   const MembershipTimes times_;
   const std::vector<std::unique_ptr<Peer>> peers_;  // by rank; self-synchronised but for info

@@ -18,14 +18,14 @@ constexpr auto kCheckEvery = std::chrono::milliseconds(20);
 // together.
 constexpr uint64_t kRefillDivisor = 4;
 
-bool is_reader(const Urgency& urgency) {
-  return urgency.kind == Urgency::Kind::reader;
+bool is_reader(const Priority& priority) {
+  return priority.kind == Priority::Kind::demand;
 }
 
 /// As it is told to another node, whose clock is another.
-Urgency from_now(Urgency urgency, uint64_t now) {
-  if (urgency.kind == Urgency::Kind::prefetch) urgency.deadline -= std::min(urgency.deadline, now);
-  return urgency;
+Priority from_now(Priority priority, uint64_t now) {
+  if (priority.kind == Priority::Kind::prefetch) priority.deadline -= std::min(priority.deadline, now);
+  return priority;
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ struct PeerClient::Pending {
   TransferNumber transfer = 0;
   bool came_as_fill = false;
   // Guarded by mutex_ from here on, while others know it.
-  Urgency urgency;        // of its demand, as it is counted and sorted by here
+  Priority priority;      // of its demand, as it is counted and sorted by here
   uint64_t in_front = 0;  // bytes asked of the peer before it and still on their way, but fills, and its own
   TimePoint asked{};      // or when somebody came to need it, after it had been asked for as a fill
   TimePoint sent{};
@@ -47,11 +47,11 @@ struct PeerClient::Pending {
   std::optional<Status> received;      // what became of its memory
   std::optional<PeerOutcome> verdict;  // known before the memory is free
 
-  bool is_fill() const { return urgency.kind == Urgency::Kind::fill; }
+  bool is_fill() const { return priority.kind == Priority::Kind::background; }
 };
 
 struct PeerClient::Peer {
-  std::map<std::pair<Urgency, uint32_t>, std::shared_ptr<Pending>> queue;
+  std::map<std::pair<Priority, uint32_t>, std::shared_ptr<Pending>> queue;
   std::unordered_map<uint32_t, std::shared_ptr<Pending>> all;  // queued and sent
   uint32_t next_id = 1;
   uint64_t needed_bytes = 0;  // of all but fills
@@ -66,9 +66,8 @@ struct PeerClient::Peer {
   explicit Peer(Duration slow_fetch) : watch(slow_fetch) {}
 };
 
-PeerClient::PeerClient(const Parts& parts, const PeerClientOptions& options)
-    : parts_(parts), options_(options) {
-  for (uint32_t i = 0; i < parts.transport.size(); ++i)
+PeerClient::PeerClient(const Deps& deps, const PeerClientOptions& options) : deps_(deps), options_(options) {
+  for (uint32_t i = 0; i < deps.transport.size(); ++i)
     peers_.push_back(std::make_unique<Peer>(options.slow_fetch));
   batcher_ = NamedThread("peer-batch", [this] { send_batches(); });
 }
@@ -80,7 +79,7 @@ PeerClient::~PeerClient() {
 void PeerClient::start(PeerFetch fetch) {
   const NodeId node = fetch.peer;
   const auto pending = std::make_shared<Pending>();
-  pending->asked = parts_.clock.now();
+  pending->asked = deps_.clock.now();
   pending->fetch = std::move(fetch);
   bool stopped = false;
   bool at_once = false;
@@ -88,25 +87,25 @@ void PeerClient::start(PeerFetch fetch) {
     MutexLock lock(mutex_);
     stopped = stopped_;
     // Under the lock: whoever raises it later finds the fetch.
-    pending->urgency = pending->fetch.demand->now();
+    pending->priority = pending->fetch.demand->now();
     pending->came_as_fill = pending->is_fill();
-    at_once = is_reader(pending->urgency);
+    at_once = is_reader(pending->priority);
     if (!stopped) {
       Peer& peer = *peers_[node.index()];
       pending->id = peer.next_id++;
       if (!pending->is_fill()) pending->in_front = peer.needed_bytes += pending->fetch.length;
-      peer.queue[{pending->urgency, pending->id}] = pending;
+      peer.queue[{pending->priority, pending->id}] = pending;
       peer.all[pending->id] = pending;
       by_demand_[pending->fetch.demand.get()] = pending;
       if (!at_once && held_back_.insert(node).second) wake_.notify_all();
     }
   }
   if (stopped) return pending->fetch.done(PeerOutcome::cancelled);
-  parts_.metrics.peers_requested.add();
-  parts_.membership.traffic(node).requested.add();
-  parts_.metrics.peers_outstanding_bytes.add(pending->fetch.length);
-  parts_.membership.traffic(node).outstanding_bytes.add(pending->fetch.length);
-  if (at_once) pump(node, false);
+  deps_.metrics.peers_requested.add();
+  deps_.membership.traffic(node).requested.add();
+  deps_.metrics.peers_outstanding_bytes.add(pending->fetch.length);
+  deps_.membership.traffic(node).outstanding_bytes.add(pending->fetch.length);
+  if (at_once) dispatch(node, false);
 }
 
 std::shared_ptr<PeerClient::Pending> PeerClient::find(NodeId peer, uint32_t id) {
@@ -116,7 +115,7 @@ std::shared_ptr<PeerClient::Pending> PeerClient::find(NodeId peer, uint32_t id) 
 }
 
 void PeerClient::demand_changed(const Demand& demand) {
-  const Urgency urgency = demand.now();
+  const Priority priority = demand.now();
   NodeId node;
   uint32_t id = 0;
   bool queued = false;
@@ -124,41 +123,41 @@ void PeerClient::demand_changed(const Demand& demand) {
   {
     MutexLock lock(mutex_);
     const auto found = by_demand_.find(&demand);
-    if (found == by_demand_.end() || urgency >= found->second->urgency) return;
+    if (found == by_demand_.end() || priority >= found->second->priority) return;
     Pending& pending = *found->second;
     node = pending.fetch.peer;
     id = pending.id;
-    const bool same_kind = urgency.kind == pending.urgency.kind;
+    const bool same_kind = priority.kind == pending.priority.kind;
     Peer& peer = *peers_[node.index()];
     queued = pending.queued;
     if (queued) {
-      auto entry = peer.queue.extract({pending.urgency, id});
-      entry.key().first = urgency;
+      auto entry = peer.queue.extract({pending.priority, id});
+      entry.key().first = priority;
       peer.queue.insert(std::move(entry));
     }
     if (pending.is_fill() && !same_kind) {
-      pending.asked = parts_.clock.now();
+      pending.asked = deps_.clock.now();
       pending.in_front = peer.needed_bytes += pending.fetch.length;
       if (!queued) {
         peer.sent_fill_bytes -= pending.fetch.length;
         --peer.sent_fill_count;
       }
     }
-    pending.urgency = urgency;
+    pending.priority = priority;
     posted = pending.posted;
     if (same_kind) return;
     // It may have credit now, or leave some to the next fill.
     if (held_back_.insert(node).second) wake_.notify_all();
   }
   if (posted) {  // else whoever is about to send it does
-    send_expedite(node, id, urgency);
-  } else if (queued && is_reader(urgency)) {
-    pump(node, false);
+    send_reprioritize(node, id, priority);
+  } else if (queued && is_reader(priority)) {
+    dispatch(node, false);
   }
 }
 
 Duration PeerClient::predict(NodeId peer, uint64_t length) const {
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   MutexLock lock(mutex_);
   const Peer& p = *peers_[peer.index()];
   return p.path.predict(p.needed_bytes + length, now);
@@ -170,25 +169,25 @@ bool PeerClient::slow(NodeId peer) const {
 }
 
 bool PeerClient::take_trial(NodeId peer) {
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   MutexLock lock(mutex_);
   return peers_[peer.index()]->watch.take_trial(now);
 }
 
 Duration PeerClient::latency(NodeId peer) const {
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   MutexLock lock(mutex_);
   return peers_[peer.index()]->path.latency(now);
 }
 
 double PeerClient::bandwidth(NodeId peer) const {
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   MutexLock lock(mutex_);
   return peers_[peer.index()]->path.bandwidth(now);
 }
 
 void PeerClient::stop() {
-  std::vector<std::vector<uint32_t>> ids(parts_.transport.size());
+  std::vector<std::vector<uint32_t>> ids(deps_.transport.size());
   {
     MutexLock lock(mutex_);
     stopped_ = true;
@@ -203,7 +202,7 @@ void PeerClient::stop() {
 }
 
 // Sends what the peer has credit for. `refill`: credit has come back, but better wait for more of it.
-void PeerClient::pump(NodeId peer, bool refill) {
+void PeerClient::dispatch(NodeId peer, bool refill) {
   for (;;) {
     std::vector<std::shared_ptr<Pending>> batch;
     {
@@ -219,25 +218,25 @@ void PeerClient::pump(NodeId peer, bool refill) {
   }
 }
 
-void PeerClient::send_expedite(NodeId peer, uint32_t id, const Urgency& urgency) {
-  const uint64_t now = deadline_at(parts_.clock.now());
-  (void)parts_.transport.send(peer, wire::encode(wire::Expedite{from_now(urgency, now), {id}}));
+void PeerClient::send_reprioritize(NodeId peer, uint32_t id, const Priority& priority) {
+  const uint64_t now = deadline_at(deps_.clock.now());
+  (void)deps_.transport.send(peer, wire::encode(wire::Reprioritize{from_now(priority, now), {id}}));
 }
 
 std::vector<std::shared_ptr<PeerClient::Pending>> PeerClient::take_batch(Peer& peer, bool refill) {
   std::vector<std::shared_ptr<Pending>> batch;
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   if (refill && !peer.queue.empty()) {
     const Pending& next = *peer.queue.begin()->second;
     const uint64_t credit = next.is_fill() ? options_.credit / kFillDivisor : options_.credit;
     const uint64_t sent = next.is_fill() ? peer.sent_fill_bytes : peer.sent_bytes;
-    if (!is_reader(next.urgency) && sent > credit - credit / kRefillDivisor) return batch;
+    if (!is_reader(next.priority) && sent > credit - credit / kRefillDivisor) return batch;
   }
   while (!peer.queue.empty() && batch.size() < wire::kMaxList) {
     const auto& pending = peer.queue.begin()->second;
     const uint32_t length = pending->fetch.length;
     // What is fetched ahead of need must not keep a waiting reader from asking, nor fills what is needed.
-    const uint64_t most = is_reader(pending->urgency) ? 2 : 1;
+    const uint64_t most = is_reader(pending->priority) ? 2 : 1;
     if (peer.sent_count > 0 && peer.sent_bytes + length > most * options_.credit) break;
     if (peer.sent_count >= most * options_.most_requests) break;
     if (pending->is_fill()) {
@@ -258,16 +257,16 @@ std::vector<std::shared_ptr<PeerClient::Pending>> PeerClient::take_batch(Peer& p
 
 void PeerClient::send_batch(NodeId peer, const std::vector<std::shared_ptr<Pending>>& batch) {
   wire::ChunkRequests requests;
-  const uint64_t now = deadline_at(parts_.clock.now());
-  std::vector<Urgency> told;
+  const uint64_t now = deadline_at(deps_.clock.now());
+  std::vector<Priority> told;
   for (const auto& pending : batch) {
     const PeerFetch& f = pending->fetch;
     told.push_back(f.demand->now());
-    pending->transfer = parts_.numbers.next(peer);
+    pending->transfer = deps_.numbers.next(peer);
     requests.list.push_back(
         {pending->id, f.chunk, f.offset, f.length, pending->transfer, from_now(told.back(), now), f.home});
-    parts_.transport.receive(peer, pending->transfer, f.memory, [this, peer, pending](Status status) {
-      if (status) parts_.membership.heard(peer, parts_.clock.now());
+    deps_.transport.receive(peer, pending->transfer, f.memory, [this, peer, pending](Status status) {
+      if (status) deps_.membership.heard(peer, deps_.clock.now());
       {
         MutexLock lock(mutex_);
         pending->received = std::move(status);
@@ -275,18 +274,18 @@ void PeerClient::send_batch(NodeId peer, const std::vector<std::shared_ptr<Pendi
       settle(peer, pending->id);
     });
   }
-  const Status sent = parts_.transport.send(peer, wire::encode(requests));
-  std::vector<std::pair<uint32_t, Urgency>> raised;
+  const Status sent = deps_.transport.send(peer, wire::encode(requests));
+  std::vector<std::pair<uint32_t, Priority>> raised;
   {
     MutexLock lock(mutex_);
     for (size_t i = 0; i < batch.size(); ++i) {
       Pending& pending = *batch[i];
       pending.posted = true;
       if (!sent && !pending.verdict) pending.verdict = PeerOutcome::late;
-      if (pending.urgency.kind < told[i].kind) raised.emplace_back(pending.id, pending.urgency);
+      if (pending.priority.kind < told[i].kind) raised.emplace_back(pending.id, pending.priority);
     }
   }
-  for (const auto& [id, urgency] : raised) send_expedite(peer, id, urgency);
+  for (const auto& [id, priority] : raised) send_reprioritize(peer, id, priority);
   // Whoever gave up meanwhile could not cancel the receive yet.
   for (const auto& pending : batch) settle(peer, pending->id);
 }
@@ -332,7 +331,7 @@ void PeerClient::settle(NodeId peer, uint32_t id) {
       by_demand_.erase(pending->fetch.demand.get());
       if (!pending->is_fill()) p.needed_bytes -= length;
       if (pending->queued) {
-        p.queue.erase({pending->urgency, id});
+        p.queue.erase({pending->priority, id});
       } else {
         p.sent_bytes -= length;
         --p.sent_count;
@@ -341,20 +340,20 @@ void PeerClient::settle(NodeId peer, uint32_t id) {
       }
     }
   }
-  if (cancel) parts_.transport.cancel(peer, pending->transfer);
+  if (cancel) deps_.transport.cancel(peer, pending->transfer);
   if (finished) finish(*pending);
 }
 
 void PeerClient::finish(const Pending& pending) {
   const NodeId peer = pending.fetch.peer;
-  const PeerOutcome outcome = judge(pending);
+  const PeerOutcome outcome = check_outcome(pending);
   count(pending, outcome);
-  pump(peer, true);
+  dispatch(peer, true);
   pending.fetch.done(outcome);
 }
 
 // Of a finished fetch, which nobody else knows any more.
-PeerOutcome PeerClient::judge(const Pending& pending) const {
+PeerOutcome PeerClient::check_outcome(const Pending& pending) const {
   const int code = pending.received && !*pending.received ? pending.received->error().code : 0;
   if (code == EBUSY) return PeerOutcome::memory_lost;
   if (pending.reply && pending.reply->status == wire::ChunkReply::Status::not_here)
@@ -367,9 +366,9 @@ PeerOutcome PeerClient::judge(const Pending& pending) const {
 }
 
 void PeerClient::count(const Pending& pending, PeerOutcome outcome) {
-  Metrics& m = parts_.metrics;
-  PeerTraffic& t = parts_.membership.traffic(pending.fetch.peer);
-  const TimePoint now = parts_.clock.now();
+  Metrics& m = deps_.metrics;
+  PeerTraffic& t = deps_.membership.traffic(pending.fetch.peer);
+  const TimePoint now = deps_.clock.now();
   const auto add = [](Counter& all, Counter& of_peer, uint64_t n = 1) {
     all.add(n);
     of_peer.add(n);
@@ -451,8 +450,8 @@ void PeerClient::tick(TimePoint now) {
 }
 
 void PeerClient::check(NodeId node, TimePoint now) {
-  const PeerState state = parts_.membership.state(node);
-  const TimePoint heard = parts_.membership.last_heard(node);
+  const PeerState state = deps_.membership.state(node);
+  const TimePoint heard = deps_.membership.last_heard(node);
   std::vector<uint32_t> overdue;
   wire::Probe probe;
   Duration silence{};
@@ -476,11 +475,11 @@ void PeerClient::check(NodeId node, TimePoint now) {
     if (now - peer.probed < options_.probe_after) probe.ids.clear();
     if (!probe.ids.empty()) peer.probed = now;
   }
-  if (silence > patience) parts_.membership.suspect(node, silence);
+  if (silence > patience) deps_.membership.suspect(node, silence);
   if (silence > patience || state == PeerState::late) return give_up_all(node, PeerOutcome::late);
   if (state != PeerState::alive) return give_up_all(node, PeerOutcome::gone);
   give_up(node, overdue, PeerOutcome::late);
-  if (!probe.ids.empty()) (void)parts_.transport.send(node, wire::encode(probe));
+  if (!probe.ids.empty()) (void)deps_.transport.send(node, wire::encode(probe));
 }
 
 // Body of the batch thread.
@@ -496,7 +495,7 @@ void PeerClient::send_batches() {
     lock.lock();
     const std::set<NodeId> peers = std::exchange(held_back_, {});
     lock.unlock();
-    for (const NodeId peer : peers) pump(peer, false);
+    for (const NodeId peer : peers) dispatch(peer, false);
     lock.lock();
   }
 }

@@ -1,6 +1,6 @@
 // Asks other nodes for pieces of chunks, and sees to it that every question has an end.
 //
-// A fetch waits in the queue of its peer, by urgency, until the peer has credit for it (bytes asked for and
+// A fetch waits in the queue of its peer, by priority, until the peer has credit for it (bytes asked for and
 // not yet here); then its receive is posted and the request sent. The peer answers with a reply (status,
 // checksum) and a transfer, in either order. When both are there and the checksum agrees, the fetch is done.
 //
@@ -10,7 +10,7 @@
 // once and takes the others along.
 //
 // Deadlines. A peer may rightly take long: a home reads a chunk from the PFS before it serves it, in the
-// order of urgency. So what counts first is whether it lives: when requests are unanswered for a while the
+// order of priority. So what counts first is whether it lives: when requests are unanswered for a while the
 // peer is probed, and a net thread that is alive answers at once, also saying which of the requests it does
 // not know (they were lost). Silence beyond a small multiple of the peer's usual latency is the end for all
 // requests to it, and Membership is told. A living peer gets up to `most_wait` a request: then the node has a
@@ -96,11 +96,11 @@ struct PeerClientOptions {
   Duration most_wait = std::chrono::seconds(30);
 };
 
-/// Thread-safe but where it says "net thread". The parts outlive it; destroyed after the transport was
+/// Thread-safe but where it says "net thread". The dependencies outlive it; destroyed after the transport was
 /// stopped.
 class PeerClient {
  public:
-  struct Parts {
+  struct Deps {
     Transport& transport;
     Membership& membership;
     TransferNumbers& numbers;
@@ -108,11 +108,11 @@ class PeerClient {
     Metrics& metrics;
   };
 
-  PeerClient(const Parts& parts, const PeerClientOptions& options);
+  PeerClient(const Deps& deps, const PeerClientOptions& options);
   ~PeerClient();
 
   void start(PeerFetch fetch);
-  /// As ChunkSource's. The peer, if it was asked already, is told of another kind of urgency only, not of
+  /// As ChunkSource's. The peer, if it was asked already, is told of another kind of priority only, not of
   /// another deadline.
   void demand_changed(const Demand& demand);
   /// How long a fetch of `length` bytes from `peer` would take if it were asked now.
@@ -138,21 +138,21 @@ class PeerClient {
   struct Peer;
 
   std::shared_ptr<Pending> find(NodeId peer, uint32_t id) REQUIRES(mutex_);
-  void pump(NodeId peer, bool refill);
+  void dispatch(NodeId peer, bool refill);
   std::vector<std::shared_ptr<Pending>> take_batch(Peer& peer, bool refill) REQUIRES(mutex_);
-  void send_expedite(NodeId peer, uint32_t id, const Urgency& urgency);
+  void send_reprioritize(NodeId peer, uint32_t id, const Priority& priority);
   void send_batch(NodeId peer, const std::vector<std::shared_ptr<Pending>>& batch);
   void give_up(NodeId peer, const std::vector<uint32_t>& ids, PeerOutcome why);
   void give_up_all(NodeId peer, PeerOutcome why);
   void settle(NodeId peer, uint32_t id);
   void finish(const Pending& pending);
-  PeerOutcome judge(const Pending& pending) const;
+  PeerOutcome check_outcome(const Pending& pending) const;
   void count(const Pending& pending, PeerOutcome outcome);
   void check(NodeId peer, TimePoint now);
   void send_batches();
 
   // Constant after construction.
-  const Parts parts_;
+  const Deps deps_;
   const PeerClientOptions options_;
 
   TimePoint next_check_{};  // of the net thread

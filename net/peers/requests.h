@@ -12,7 +12,7 @@ class PeerRequests {
  public:
   virtual ~PeerRequests() = default;
   virtual void on_requests(NodeId from, const wire::ChunkRequests& requests) = 0;
-  virtual void on_expedite(NodeId from, const wire::Expedite& expedite) = 0;
+  virtual void on_reprioritize(NodeId from, const wire::Reprioritize& reprioritize) = 0;
   virtual void on_probe(NodeId from, const wire::Probe& probe) = 0;
   virtual void on_peer_change(NodeId peer, PeerState state) = 0;
   /// Nothing more is sent. From any thread.
@@ -26,7 +26,7 @@ class UnservedRequests final : public PeerRequests {
   explicit UnservedRequests(Transport& transport) : transport_(transport) {}
 
   void on_requests(NodeId, const wire::ChunkRequests&) override {}
-  void on_expedite(NodeId, const wire::Expedite&) override {}
+  void on_reprioritize(NodeId, const wire::Reprioritize&) override {}
   void on_probe(NodeId from, const wire::Probe& probe) override {
     (void)transport_.send(from, wire::encode(wire::ProbeAnswer{probe.ids}));
   }

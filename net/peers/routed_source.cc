@@ -25,8 +25,8 @@ struct RoutedSource::Route {
   std::vector<NodeId> tried;
 };
 
-RoutedSource::RoutedSource(const Parts& parts, const FallbackRule& rule)
-    : parts_(parts), rule_(rule), pfs_path_(kPfsPrior) {}
+RoutedSource::RoutedSource(const Deps& deps, const FallbackRule& rule)
+    : deps_(deps), rule_(rule), pfs_path_(kPfsPrior) {}
 
 RoutedSource::~RoutedSource() = default;
 
@@ -46,39 +46,39 @@ std::vector<NodeId> RoutedSource::holders(ChunkId chunk) const {
 
 bool RoutedSource::is_home(ChunkId chunk) const {
   const std::vector<NodeId> nodes = holders(chunk);
-  return !nodes.empty() && nodes.front() == parts_.self;
+  return !nodes.empty() && nodes.front() == deps_.self;
 }
 
 Duration RoutedSource::pfs_latency() const {
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   MutexLock lock(mutex_);
   return pfs_path_.latency(now);
 }
 
 double RoutedSource::pfs_bandwidth() const {
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   MutexLock lock(mutex_);
   return pfs_path_.bandwidth(now);
 }
 
 bool RoutedSource::may_wait_for_others(FileId file, uint64_t offset) const {
-  const std::vector<NodeId> nodes = holders(parts_.catalog.chunk_at(file, offset));
-  if (nodes.empty() || nodes.front() == parts_.self) return false;
-  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) { return parts_.membership.serves(node); });
+  const std::vector<NodeId> nodes = holders(deps_.catalog.chunk_at(file, offset));
+  if (nodes.empty() || nodes.front() == deps_.self) return false;
+  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) { return deps_.membership.serves(node); });
 }
 
 // The peer to ask; nothing: the PFS.
 std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t length,
                                                          const std::vector<NodeId>& tried) const {
   const std::vector<NodeId> nodes = holders(chunk);
-  if (nodes.empty() || nodes.front() == parts_.self) return std::nullopt;
+  if (nodes.empty() || nodes.front() == deps_.self) return std::nullopt;
   std::vector<NodeId> living;
   std::vector<HolderPath> paths;
   for (const NodeId node : nodes) {
-    if (!parts_.membership.serves(node) || std::find(tried.begin(), tried.end(), node) != tried.end())
+    if (!deps_.membership.serves(node) || std::find(tried.begin(), tried.end(), node) != tried.end())
       continue;
     living.push_back(node);
-    paths.push_back({parts_.peers.predict(node, length), parts_.peers.slow(node)});
+    paths.push_back({deps_.peers.predict(node, length), deps_.peers.slow(node)});
   }
   if (living.empty()) return std::nullopt;
   // Copies come to be after the homes, so those who hold them may have nothing yet; the home reads what it
@@ -87,21 +87,21 @@ std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t
     living.resize(1);
     paths.resize(1);
   }
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   Duration pfs{};
   {
     MutexLock lock(mutex_);
     pfs = pfs_path_.predict(pfs_bytes_ + length, now);
   }
   auto best = choose_source(paths, pfs, rule_);
-  if (!best && parts_.peers.take_trial(living.front())) best = 0;
+  if (!best && deps_.peers.take_trial(living.front())) best = 0;
   if (!best) return std::nullopt;
   return Choice{living[*best], living[*best] == nodes.front()};
 }
 
 void RoutedSource::start(FetchRequest request) {
   if (request.scope != FetchScope::anywhere || request.length == 0) return fetch_from_pfs(std::move(request));
-  const ChunkId chunk = parts_.catalog.chunk_at(request.file, request.offset);
+  const ChunkId chunk = deps_.catalog.chunk_at(request.file, request.offset);
   const auto choice = choose(chunk, request.length, {});
   if (!choice) return fetch_from_pfs(std::move(request));
   ask_peer(std::make_shared<Route>(Route{std::move(request), chunk, {}}), *choice);
@@ -109,7 +109,7 @@ void RoutedSource::start(FetchRequest request) {
 
 // Measures what it takes.
 void RoutedSource::fetch_from_pfs(FetchRequest request) {
-  const TimePoint begun = parts_.clock.now();
+  const TimePoint begun = deps_.clock.now();
   const uint64_t length = request.length;
   uint64_t in_front = 0;
   {
@@ -118,7 +118,7 @@ void RoutedSource::fetch_from_pfs(FetchRequest request) {
   }
   request.done = [this, begun, length, in_front,
                   done = std::move(request.done)](const Result<Origin>& outcome) {
-    const TimePoint now = parts_.clock.now();
+    const TimePoint now = deps_.clock.now();
     {
       MutexLock lock(mutex_);
       pfs_bytes_ -= length;
@@ -126,7 +126,7 @@ void RoutedSource::fetch_from_pfs(FetchRequest request) {
     }
     done(outcome);
   };
-  parts_.pfs.start(std::move(request));
+  deps_.pfs.start(std::move(request));
 }
 
 void RoutedSource::ask_peer(const RoutePtr& route, const Choice& choice) {
@@ -134,13 +134,13 @@ void RoutedSource::ask_peer(const RoutePtr& route, const Choice& choice) {
   PeerFetch fetch;
   fetch.peer = choice.peer;
   fetch.chunk = route->chunk;
-  fetch.offset = static_cast<uint32_t>(request.offset % parts_.catalog.chunk_size(request.file));
+  fetch.offset = static_cast<uint32_t>(request.offset % deps_.catalog.chunk_size(request.file));
   fetch.length = static_cast<uint32_t>(request.length);
   fetch.memory = request.memory;
   fetch.demand = request.demand;
   fetch.home = choice.home;
   fetch.done = [this, route, peer = choice.peer](PeerOutcome outcome) { answered(route, peer, outcome); };
-  parts_.peers.start(std::move(fetch));
+  deps_.peers.start(std::move(fetch));
 }
 
 void RoutedSource::ask_pfs(const RoutePtr& route) {
@@ -164,8 +164,8 @@ void RoutedSource::answered(const RoutePtr& route, NodeId peer, PeerOutcome outc
         count = ++corrupt_;
       }
       if (count <= kReported)
-        parts_.log.warn("chunk {} came from rank {} with a wrong checksum; it is fetched again",
-                        route->chunk.value, peer.value);
+        deps_.log.warn("chunk {} came from rank {} with a wrong checksum; it is fetched again",
+                       route->chunk.value, peer.value);
       break;
     }
     case PeerOutcome::not_here:
@@ -187,13 +187,13 @@ void RoutedSource::answered(const RoutePtr& route, NodeId peer, PeerOutcome outc
 
 // Whichever of the two has it.
 void RoutedSource::demand_changed(const Demand& demand) {
-  parts_.peers.demand_changed(demand);
-  parts_.pfs.demand_changed(demand);
+  deps_.peers.demand_changed(demand);
+  deps_.pfs.demand_changed(demand);
 }
 
 void RoutedSource::stop() {
-  parts_.pfs.stop();
-  parts_.peers.stop();
+  deps_.pfs.stop();
+  deps_.peers.stop();
 }
 
 }  // namespace clairfs

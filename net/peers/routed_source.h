@@ -24,10 +24,10 @@
 
 namespace clairfs {
 
-/// The parts outlive it; it outlives its fetches.
+/// The dependencies outlive it; it outlives its fetches.
 class RoutedSource final : public ChunkSource {
  public:
-  struct Parts {
+  struct Deps {
     const Catalog& catalog;
     ChunkSource& pfs;
     PeerClient& peers;
@@ -37,7 +37,7 @@ class RoutedSource final : public ChunkSource {
     NodeId self;
   };
 
-  RoutedSource(const Parts& parts, const FallbackRule& rule);
+  RoutedSource(const Deps& deps, const FallbackRule& rule);
   ~RoutedSource() override;
 
   /// From now on these are the homes; null: none is known, everything comes from the PFS.
@@ -70,7 +70,7 @@ class RoutedSource final : public ChunkSource {
   void answered(const RoutePtr& route, NodeId peer, PeerOutcome outcome);
 
   // Constant after construction.
-  const Parts parts_;
+  const Deps deps_;
   const FallbackRule rule_;
 
   mutable Mutex mutex_;

@@ -12,14 +12,14 @@ namespace clairfs {
 namespace {
 
 /// What another node told.
-Urgency on_this_clock(Urgency urgency, TimePoint now) {
-  if (urgency.kind == Urgency::Kind::prefetch)
-    urgency.deadline = deadline_at(now) + std::min(urgency.deadline, UINT64_MAX - deadline_at(now));
-  return urgency;
+Priority on_this_clock(Priority priority, TimePoint now) {
+  if (priority.kind == Priority::Kind::prefetch)
+    priority.deadline = deadline_at(now) + std::min(priority.deadline, UINT64_MAX - deadline_at(now));
+  return priority;
 }
 
-bool is_fill(const Urgency& urgency) {
-  return urgency.kind == Urgency::Kind::fill;
+bool is_fill(const Priority& priority) {
+  return priority.kind == Priority::Kind::background;
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ struct PeerServer::Work {
   uint64_t arrival = 0;
   std::atomic<int> ends{0};  // counts start() returning and its load completing; whichever is second
                              // dispatches the next request
-  // Guarded by mutex_, as is the request's urgency.
+  // Guarded by mutex_, as is the request's priority.
   enum class Stage : uint8_t { ready, cold, loading } stage = Stage::ready;
   bool dropped = false;
 };
@@ -52,9 +52,9 @@ struct PeerServer::Peer {
   std::vector<wire::ChunkReply> replies;  // to be sent together
 };
 
-PeerServer::PeerServer(Parts parts, const PeerServerOptions& options)
-    : parts_(std::move(parts)), options_(options) {
-  for (uint32_t i = 0; i < parts_.transport.size(); ++i) peers_.push_back(std::make_unique<Peer>());
+PeerServer::PeerServer(Deps deps, const PeerServerOptions& options)
+    : deps_(std::move(deps)), options_(options) {
+  for (uint32_t i = 0; i < deps_.transport.size(); ++i) peers_.push_back(std::make_unique<Peer>());
 }
 
 PeerServer::~PeerServer() {
@@ -66,38 +66,37 @@ void PeerServer::stop() {
     MutexLock lock(mutex_);
     stopped_ = true;
   }
-  for (uint32_t i = 0; i < parts_.transport.size(); ++i) drop(NodeId(i));
+  for (uint32_t i = 0; i < deps_.transport.size(); ++i) drop(NodeId(i));
 }
 
 // Of the chunk that is asked for; 0 if there is no such piece of a chunk.
 uint32_t PeerServer::length_of(const wire::ChunkRequest& request) const {
-  if (request.chunk.value >= parts_.catalog.chunk_count()) return 0;
-  const uint32_t length = parts_.catalog.range(request.chunk).length;
+  if (request.chunk.value >= deps_.catalog.chunk_count()) return 0;
+  const uint32_t length = deps_.catalog.range(request.chunk).length;
   return request.offset < length && request.length <= length - request.offset ? length : 0;
 }
 
 bool PeerServer::is_home(const wire::ChunkRequest& request) const {
-  return request.home || parts_.is_home(request.chunk);
+  return request.home || deps_.is_home(request.chunk);
 }
 
 void PeerServer::on_requests(NodeId from, const wire::ChunkRequests& requests) {
-  const TimePoint now = parts_.clock.now();
+  const TimePoint now = deps_.clock.now();
   for (wire::ChunkRequest request : requests.list) {
-    request.urgency = on_this_clock(request.urgency, now);
+    request.priority = on_this_clock(request.priority, now);
     const auto work = std::make_shared<Work>();
     work->peer = from;
     work->request = request;
     work->arrived = now;
     work->chunk_length = length_of(request);
     if (work->chunk_length == 0) {
-      parts_.metrics.peers_refused.add();
+      deps_.metrics.peers_refused.add();
       reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
       continue;
     }
-    const bool here =
-        parts_.cache.resident(request.chunk) || parts_.cache.tier_of(request.chunk) != Tier::none;
+    const bool here = deps_.cache.resident(request.chunk) || deps_.cache.tier_of(request.chunk) != Tier::none;
     if (!here && !is_home(request)) {
-      parts_.metrics.peers_refused.add();
+      deps_.metrics.peers_refused.add();
       reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
       continue;
     }
@@ -109,40 +108,40 @@ void PeerServer::on_requests(NodeId from, const wire::ChunkRequests& requests) {
       if (!full && peer.known.try_emplace(request.id, work).second) {
         work->arrival = arrivals_++;
         work->stage = here ? Work::Stage::ready : Work::Stage::cold;
-        (here ? peer.ready : cold_)[{request.urgency, work->arrival}] = work;
+        (here ? peer.ready : cold_)[{request.priority, work->arrival}] = work;
       }
     }
     if (full) reply(*work, {request.id, wire::ChunkReply::Status::failed, Origin::ram, 0, 0});
   }
-  pump(from);
+  dispatch(from);
 }
 
-void PeerServer::on_expedite(NodeId from, const wire::Expedite& expedite) {
-  const Urgency urgency = on_this_clock(expedite.urgency, parts_.clock.now());
+void PeerServer::on_reprioritize(NodeId from, const wire::Reprioritize& reprioritize) {
+  const Priority priority = on_this_clock(reprioritize.priority, deps_.clock.now());
   std::vector<ChunkId> being_loaded;
   {
     MutexLock lock(mutex_);
     Peer& peer = *peers_[from.index()];
-    for (const uint32_t id : expedite.ids) {
+    for (const uint32_t id : reprioritize.ids) {
       const auto found = peer.known.find(id);
       if (found == peer.known.end()) continue;
       Work& work = *found->second;
-      if (urgency >= work.request.urgency) continue;
+      if (priority >= work.request.priority) continue;
       if (work.stage == Work::Stage::loading) {
         being_loaded.push_back(work.request.chunk);
-        if (is_fill(work.request.urgency) && !is_fill(urgency)) loading_fills_ -= work.chunk_length;
+        if (is_fill(work.request.priority) && !is_fill(priority)) loading_fills_ -= work.chunk_length;
       } else {
         Queue& queue = work.stage == Work::Stage::ready ? peer.ready : cold_;
-        auto entry = queue.extract({work.request.urgency, work.arrival});
+        auto entry = queue.extract({work.request.priority, work.arrival});
         if (!entry) continue;  // it is being started
-        entry.key().first = urgency;
+        entry.key().first = priority;
         queue.insert(std::move(entry));
       }
-      work.request.urgency = urgency;
+      work.request.priority = priority;
     }
   }
-  for (const ChunkId chunk : being_loaded) parts_.cache.raise(chunk, urgency);
-  pump(from);
+  for (const ChunkId chunk : being_loaded) deps_.cache.raise(chunk, priority);
+  dispatch(from);
 }
 
 void PeerServer::on_probe(NodeId from, const wire::Probe& probe) {
@@ -154,7 +153,7 @@ void PeerServer::on_probe(NodeId from, const wire::Probe& probe) {
       if (!peer.known.contains(id)) answer.unknown.push_back(id);
     }
   }
-  (void)parts_.transport.send(from, wire::encode(answer));
+  (void)deps_.transport.send(from, wire::encode(answer));
 }
 
 void PeerServer::on_peer_change(NodeId peer, PeerState state) {
@@ -163,7 +162,7 @@ void PeerServer::on_peer_change(NodeId peer, PeerState state) {
 
 // Starts what may be started: what is here for this peer, what must be read from the PFS for any. A load that
 // is refused gives its room back to the peer that it was for, which may have been waiting for it.
-void PeerServer::pump(NodeId peer) {
+void PeerServer::dispatch(NodeId peer) {
   std::deque<NodeId> peers{peer};
   for (; !peers.empty(); peers.pop_front()) {
     for (;;) {
@@ -198,7 +197,7 @@ PeerServer::WorkPtr PeerServer::next(Peer& peer) {
   for (auto at = cold_.begin(); at != cold_.end(); ++at) {
     const Work& first = *at->second;
     Peer& asker = *peers_[first.peer.index()];
-    const bool fill = is_fill(first.request.urgency);
+    const bool fill = is_fill(first.request.priority);
     const uint64_t fills = loading_fills_ + first.chunk_length;
     if (loading_ > 0 && loading_ + first.chunk_length > options_.loading) return nullptr;
     if (fill && loading_fills_ > 0 && fills > options_.loading / kFillDivisor) return nullptr;
@@ -217,17 +216,17 @@ void PeerServer::start(const WorkPtr& work) {
   const wire::ChunkRequest& request = work->request;
   const auto urgency_by_now = [&] {
     const MutexLock lock(mutex_);
-    return request.urgency;
+    return request.priority;
   };
   const FetchScope scope = is_home(request) ? FetchScope::local_or_pfs : FetchScope::local_only;
-  const bool accepted = parts_.cache.acquire_within(scope, request.chunk, urgency_by_now(),
-                                                    [this, work](const Result<AcquiredChunk>& chunk) {
-                                                      loaded(work, chunk);
-                                                      if (work->ends.fetch_add(1) == 1) pump(work->peer);
-                                                    });
+  const bool accepted = deps_.cache.acquire_within(scope, request.chunk, urgency_by_now(),
+                                                   [this, work](const Result<AcquiredChunk>& chunk) {
+                                                     loaded(work, chunk);
+                                                     if (work->ends.fetch_add(1) == 1) dispatch(work->peer);
+                                                   });
   work->ends.fetch_add(1);
   // What raised it before had no fetch to raise.
-  if (accepted) parts_.cache.raise(request.chunk, urgency_by_now());
+  if (accepted) deps_.cache.raise(request.chunk, urgency_by_now());
   if (!accepted) loaded(work, Error{ENOENT, "not here"});
 }
 
@@ -239,7 +238,7 @@ void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk)
     MutexLock lock(mutex_);
     if (work->stage == Work::Stage::loading) {
       loading_ -= work->chunk_length;
-      if (is_fill(request.urgency)) loading_fills_ -= work->chunk_length;
+      if (is_fill(request.priority)) loading_fills_ -= work->chunk_length;
     }
     if (work->dropped) return;
     Peer& peer = *peers_[work->peer.index()];
@@ -252,17 +251,17 @@ void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk)
   }
   if (!chunk) {
     const bool not_here = chunk.error().code == ENOENT;
-    if (not_here) parts_.metrics.peers_refused.add();
+    if (not_here) deps_.metrics.peers_refused.add();
     return reply(*work, {request.id, not_here ? Answer::not_here : Answer::failed, Origin::ram, 0, 0});
   }
   auto memory = chunk->data->block.slices(request.offset, request.length);
   const uint64_t checksum = xxh3_64(memory);
-  parts_.metrics.peers_served.add();
-  parts_.metrics.peers_bytes_out.add(request.length);
-  parts_.membership.traffic(work->peer).served.add();
-  parts_.membership.traffic(work->peer).bytes_out.add(request.length);
-  parts_.transport.send_bulk(work->peer, request.transfer, std::move(memory),
-                             [this, peer = work->peer, pin](const clairfs::Status&) { sent(peer, pin); });
+  deps_.metrics.peers_served.add();
+  deps_.metrics.peers_bytes_out.add(request.length);
+  deps_.membership.traffic(work->peer).served.add();
+  deps_.membership.traffic(work->peer).bytes_out.add(request.length);
+  deps_.transport.send_bulk(work->peer, request.transfer, std::move(memory),
+                            [this, peer = work->peer, pin](const clairfs::Status&) { sent(peer, pin); });
   reply(*work, {request.id, Answer::ok, chunk->origin, 0, checksum});
 }
 
@@ -279,13 +278,13 @@ void PeerServer::sent(NodeId peer, uint64_t pin) {
     p.pins.erase(found);
   }
   data = ChunkRef();
-  pump(peer);
+  dispatch(peer);
 }
 
 // Replies leave with the next flush().
 void PeerServer::reply(const Work& work, wire::ChunkReply reply) {
   const auto service =
-      std::chrono::duration_cast<std::chrono::microseconds>(parts_.clock.now() - work.arrived).count();
+      std::chrono::duration_cast<std::chrono::microseconds>(deps_.clock.now() - work.arrived).count();
   reply.service_us =
       static_cast<uint32_t>(std::clamp<int64_t>(service, 0, std::numeric_limits<uint32_t>::max()));
   MutexLock lock(mutex_);
@@ -305,7 +304,7 @@ void PeerServer::flush(NodeId node) {
       waiting.erase(waiting.begin(), end);
     }
     // A reply that cannot be sent is missed by the asker's next probe.
-    (void)parts_.transport.send(node, wire::encode(replies));
+    (void)deps_.transport.send(node, wire::encode(replies));
     // Only now: an answer to a probe must not overtake the reply.
     MutexLock lock(mutex_);
     for (const wire::ChunkReply& reply : replies.list) peers_[node.index()]->known.erase(reply.id);
@@ -319,7 +318,7 @@ void PeerServer::drop(NodeId node) {
     Peer& peer = *peers_[node.index()];
     for (const auto& [id, work] : peer.known) {
       work->dropped = true;
-      if (work->stage == Work::Stage::cold) cold_.erase({work->request.urgency, work->arrival});
+      if (work->stage == Work::Stage::cold) cold_.erase({work->request.priority, work->arrival});
     }
     peer.known.clear();
     peer.ready.clear();

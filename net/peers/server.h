@@ -6,11 +6,11 @@
 // home is believed: it knows of a plan or of a death that this one has not heard of yet, and would read the
 // PFS itself.
 //
-// What is in memory or on NVMe is sent in order of urgency, a few megabytes at a time to each peer; what must
-// be read from the PFS first waits in a queue of its own, by urgency over all peers, so that it never delays
-// what is here. A chunk stays pinned until its transfer has left; if the receiver is taken for dead the pin
-// is dropped before, since that transfer may never leave: should the receiver wake after all, it gets bytes
-// whose checksum is wrong.
+// What is in memory or on NVMe is sent in order of priority, a few megabytes at a time to each peer; what
+// must be read from the PFS first waits in a queue of its own, by priority over all peers, so that it never
+// delays what is here. A chunk stays pinned until its transfer has left; if the receiver is taken for dead
+// the pin is dropped before, since that transfer may never leave: should the receiver wake after all, it gets
+// bytes whose checksum is wrong.
 //
 // Threads: messages and changes of peers come on the net thread, loaded chunks on any. mutex_ is a leaf: not
 // held while the cache or the transport is called, or a pin is dropped.
@@ -40,16 +40,16 @@ struct PeerServerOptions {
   uint64_t sending = 4U << 20;
   /// Bytes of chunks being read from the PFS for all peers: what a PFS needs in flight for its full rate (1
   /// GB/s at 16 ms), of which fills take one part in kFillDivisor; the rest waits here, where it is sorted by
-  /// urgency.
+  /// priority.
   uint64_t loading = 16U << 20;
   /// Requests of one peer that may wait: many times what a peer sends (PeerClientOptions::most_requests).
   size_t most_waiting = 4096;
 };
 
-/// The parts outlive it; destroyed after the transport and the cache were stopped.
+/// The dependencies outlive it; destroyed after the transport and the cache were stopped.
 class PeerServer final : public PeerRequests {
  public:
-  struct Parts {
+  struct Deps {
     Transport& transport;
     ChunkCache& cache;
     const Catalog& catalog;
@@ -60,11 +60,11 @@ class PeerServer final : public PeerRequests {
     std::function<bool(ChunkId)> is_home;
   };
 
-  PeerServer(Parts parts, const PeerServerOptions& options);
+  PeerServer(Deps deps, const PeerServerOptions& options);
   ~PeerServer() override;
 
   void on_requests(NodeId from, const wire::ChunkRequests& requests) override;
-  void on_expedite(NodeId from, const wire::Expedite& expedite) override;
+  void on_reprioritize(NodeId from, const wire::Reprioritize& reprioritize) override;
   void on_probe(NodeId from, const wire::Probe& probe) override;
   void on_peer_change(NodeId peer, PeerState state) override;
 
@@ -76,11 +76,11 @@ class PeerServer final : public PeerRequests {
   struct Pin;
   struct Peer;
   using WorkPtr = std::shared_ptr<Work>;
-  using Queue = std::map<std::pair<Urgency, uint64_t>, WorkPtr>;  // by urgency, then by arrival
+  using Queue = std::map<std::pair<Priority, uint64_t>, WorkPtr>;  // by priority, then by arrival
 
   uint32_t length_of(const wire::ChunkRequest& request) const;
   bool is_home(const wire::ChunkRequest& request) const;
-  void pump(NodeId peer);
+  void dispatch(NodeId peer);
   WorkPtr next(Peer& peer) REQUIRES(mutex_);
   void start(const WorkPtr& work);
   void loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk);
@@ -90,7 +90,7 @@ class PeerServer final : public PeerRequests {
   void drop(NodeId peer);
 
   // Constant after construction.
-  const Parts parts_;
+  const Deps deps_;
   const PeerServerOptions options_;
 
   Mutex mutex_;

@@ -141,9 +141,9 @@ void fields(auto& wire, Is<NodeCounters> auto& c) {
   wire.numbers(c.pfs_bytes, c.pfs_opens, c.requested, c.bytes_in, c.served, c.bytes_out, c.late, c.failed);
 }
 
-void fields(auto& wire, Is<Urgency> auto& urgency) {
-  wire.choice(urgency.kind, Urgency::Kind::fill, "no such urgency");
-  wire.number(urgency.deadline);
+void fields(auto& wire, Is<Priority> auto& priority) {
+  wire.choice(priority.kind, Priority::Kind::background, "no such priority");
+  wire.number(priority.deadline);
 }
 
 void ids(auto& wire, auto& list) {
@@ -171,7 +171,7 @@ void fields(auto& wire, Is<ChunkRequests> auto& m) {
   wire.list(m.list, kRequestBytes, [&](auto& r) {
     wire.numbers(r.id, r.chunk.value, r.offset, r.length);
     wire.up_to(r.transfer, kTransferNumbers - 1, "no such transfer number");
-    fields(wire, r.urgency);
+    fields(wire, r.priority);
     wire.flag(r.home);
     wire.check(r.length > 0, "it asks for nothing");
   });
@@ -186,8 +186,8 @@ void fields(auto& wire, Is<ChunkReplies> auto& m) {
   });
 }
 
-void fields(auto& wire, Is<Expedite> auto& m) {
-  fields(wire, m.urgency);
+void fields(auto& wire, Is<Reprioritize> auto& m) {
+  fields(wire, m.priority);
   ids(wire, m.ids);
 }
 

@@ -85,7 +85,8 @@ struct ChunkRequest {
   uint32_t offset = 0;  ///< within the chunk
   uint32_t length = 0;  ///< at least 1
   TransferNumber transfer = 0;
-  Urgency urgency;  ///< a prefetch's deadline counts from now on, since nodes' clocks have nothing in common
+  Priority
+      priority;  ///< a prefetch's deadline counts from now on, since nodes' clocks have nothing in common
   bool home = false;  ///< the asker takes the receiver for the chunk's home
   bool operator==(const ChunkRequest&) const = default;
 };
@@ -110,10 +111,10 @@ struct ChunkReplies {
 };
 
 /// "These requests of mine are as urgent as this by now."
-struct Expedite {
-  Urgency urgency;  ///< as in ChunkRequest
+struct Reprioritize {
+  Priority priority;  ///< as in ChunkRequest
   std::vector<uint32_t> ids;
-  bool operator==(const Expedite&) const = default;
+  bool operator==(const Reprioritize&) const = default;
 };
 
 /// "Are you there, and do you have these requests of mine?"
@@ -180,7 +181,7 @@ struct IndexRequest {
   bool operator==(const IndexRequest&) const = default;
 };
 
-using Message = std::variant<Hello, Goodbye, Refusal, ChunkRequests, ChunkReplies, Expedite, Probe,
+using Message = std::variant<Hello, Goodbye, Refusal, ChunkRequests, ChunkReplies, Reprioritize, Probe,
                              ProbeAnswer, PlanEntry, CatalogProgress, CatalogOffer, CatalogRequest,
                              IndexInquiry, IndexState, IndexRequest>;
 

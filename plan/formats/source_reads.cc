@@ -58,7 +58,7 @@ void fetch(ChunkSource& source, const std::shared_ptr<Pieces>& pieces, const Par
   request.offset = part.range.offset;
   request.length = part.range.length;
   request.memory = {{pieces->bytes[part.piece].data() + part.at, part.range.length}};
-  request.demand = std::make_shared<Demand>(Urgency{});
+  request.demand = std::make_shared<Demand>(Priority{});
   request.scope = FetchScope::local_or_pfs;
   request.done = [pieces](const Result<Origin>& origin) { pieces->end(origin ? Status() : origin.error()); };
   pieces->begin();
@@ -76,7 +76,7 @@ void copy(const AcquiredChunk& from, uint64_t chunk_offset, const Part& part, Pi
 void acquire(ChunkCache& cache, const std::shared_ptr<Pieces>& pieces, ChunkId chunk, uint64_t chunk_offset,
              std::vector<Part> parts) {
   pieces->begin();
-  cache.acquire(chunk, Urgency{},
+  cache.acquire(chunk, Priority{},
                 [pieces, chunk_offset, parts = std::move(parts)](const Result<AcquiredChunk>& acquired) {
                   for (const Part& part : parts) {
                     if (acquired) copy(*acquired, chunk_offset, part, *pieces);

@@ -21,9 +21,9 @@ struct Dealing {
   bool operator==(const Dealing&) const = default;
 };
 
-/// `opens` as they fit an order that `ranks` ranks of this node share position by position. The slack of a
-/// plan with what is returned (AccessSequence::slack(), PyTorch's prefetch_factor) covers what was seen.
-/// `alive` tells whether a thread is still there.
+/// `opens` as they fit an order that `ranks` ranks of this node share position by position. The reorder
+/// window of a plan with what is returned (AccessSequence::reorder_window(), PyTorch's prefetch_factor)
+/// covers what was seen. `alive` tells whether a thread is still there.
 Dealing find_dealing(std::span<const Placed> opens, uint32_t ranks, const Fit& fit,
                      const std::function<bool(uint32_t thread)>& alive);
 

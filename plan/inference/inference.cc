@@ -42,13 +42,13 @@ Inference::Searching::Searching(const DatasetSource& dataset, InferMode mode)
           dataset, [this] { return stopping || readers != looked_at; },
           mode == InferMode::full ? OrderSearch::Shuffles::all : OrderSearch::Shuffles::usual) {}
 
-Inference::Inference(Parts parts)
-    : parts_(std::move(parts)),
+Inference::Inference(Deps deps)
+    : deps_(std::move(deps)),
       recorder_([this] { wake(); }),
-      search_(std::make_shared<Searching>(parts_.dataset, parts_.mode)) {}
+      search_(std::make_shared<Searching>(deps_.dataset, deps_.mode)) {}
 
 void Inference::begin() {
-  if (parts_.mode == InferMode::off) return;
+  if (deps_.mode == InferMode::off) return;
   ++search_->readers;
   recorder_.restart(true);
   thread_ = NamedThread("inference", [this] { run(); });
@@ -71,11 +71,11 @@ void Inference::wake() {
 }
 
 void Inference::note(ThreadId thread, FileId file, Access kind) {
-  recorder_.note(thread, file, kind, parts_.clock.now());
+  recorder_.note(thread, file, kind, deps_.clock.now());
 }
 
 void Inference::restart() {
-  if (parts_.mode == InferMode::off) return;
+  if (deps_.mode == InferMode::off) return;
   recorder_.restart(true);
 }
 
@@ -152,12 +152,12 @@ void Inference::look() {
     const MutexLock lock(mutex_);
     orders_ = search_->orders.orders();
   }
-  if (!found || refuses(found->plan) || !parts_.follow(*found)) {
+  if (!found || refuses(found->plan) || !deps_.follow(*found)) {
     recorder_.look_at(search_->orders.next_look(opens));
     return;
   }
-  parts_.log.info("plan {}: found after {} opens, by chance {}: {}", kFoundPlan, found->opens,
-                  chance_text(found->log_chance), describe_plan(found->plan));
+  deps_.log.info("plan {}: found after {} opens, by chance {}: {}", kFoundPlan, found->opens,
+                 chance_text(found->log_chance), describe_plan(found->plan));
   search_->orders.begin();
   last_look_ = 0;
   const MutexLock lock(mutex_);
@@ -215,7 +215,7 @@ std::string Inference::how_found() const {
 }
 
 std::string Inference::text() const {
-  if (parts_.mode == InferMode::off) return "nothing is looked for: --infer off\n";
+  if (deps_.mode == InferMode::off) return "nothing is looked for: --infer off\n";
   const std::string how = how_found();
   const size_t seen = recorder_.count();
   const MutexLock lock(mutex_);
@@ -231,10 +231,10 @@ std::string Inference::json() const {
   const MutexLock lock(mutex_);
   nlohmann::ordered_json json;
   const bool unknown = !recorder_.on() || seen > OrderSearch::kMostOpens;
-  json["state"] = parts_.mode == InferMode::off ? "off"
-                  : !how.empty()                ? "found"
-                  : unknown                     ? "unknown"
-                                                : "watching";
+  json["state"] = deps_.mode == InferMode::off ? "off"
+                  : !how.empty()               ? "found"
+                  : unknown                    ? "unknown"
+                                               : "watching";
   json["opens"] = how.empty() ? seen : found_->opens;
   json["orders"] = orders_;
   if (!how.empty()) {

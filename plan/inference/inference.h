@@ -38,7 +38,7 @@ enum class InferMode : uint8_t {
 /// Thread-safe, but for begin() and stop().
 class Inference {
  public:
-  struct Parts {
+  struct Deps {
     InferMode mode = InferMode::off;
     DatasetSource dataset;
     const Clock& clock;
@@ -48,7 +48,7 @@ class Inference {
     std::function<bool(const FoundOrder&)> follow;
   };
 
-  explicit Inference(Parts parts);
+  explicit Inference(Deps deps);
   ~Inference() { stop(); }
   /// Begins to watch. Once; without effect if it is off.
   void begin();
@@ -106,7 +106,7 @@ class Inference {
   ReaderFacts facts_of(const std::vector<SeenOpen>& opens) const;
   void wake();
 
-  const Parts parts_;
+  const Deps deps_;
   AccessRecorder recorder_;
   const std::shared_ptr<Searching> search_;
   size_t last_look_ = 0;  // opens; of `inference`

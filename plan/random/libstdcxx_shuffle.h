@@ -14,14 +14,14 @@
 namespace clairfs {
 
 enum class LibstdcxxShuffle {
-  kBeforeGcc11,  ///< division with rejection only
-  kSinceGcc11,   ///< multiply and shift for engines of exactly 32 or 64 bits (Lemire, TOMACS 29, 2019)
+  before_gcc11,  ///< division with rejection only
+  since_gcc11,   ///< multiply and shift for engines of exactly 32 or 64 bits (Lemire, TOMACS 29, 2019)
 };
 
 /// The family of GCC's major version `gcc`.
 constexpr LibstdcxxShuffle libstdcxx_shuffle_of(uint64_t gcc) {
   constexpr uint64_t kChanged = 11;
-  return gcc < kChanged ? LibstdcxxShuffle::kBeforeGcc11 : LibstdcxxShuffle::kSinceGcc11;
+  return gcc < kChanged ? LibstdcxxShuffle::before_gcc11 : LibstdcxxShuffle::since_gcc11;
 }
 
 namespace detail {
@@ -45,7 +45,7 @@ uint64_t libstdcxx_uniform(Engine& engine, uint64_t limit, LibstdcxxShuffle fami
   constexpr uint64_t kRange = Engine::max() - Engine::min();
   if (limit == kRange) return engine() - Engine::min();
   const uint64_t size = limit + 1;
-  if (family == LibstdcxxShuffle::kSinceGcc11) {
+  if (family == LibstdcxxShuffle::since_gcc11) {
     if constexpr (kRange == std::numeric_limits<uint32_t>::max()) {
       return multiply_shift<uint32_t, uint64_t>(engine, static_cast<uint32_t>(size));
     } else if constexpr (kRange == std::numeric_limits<uint64_t>::max()) {

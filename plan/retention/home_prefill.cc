@@ -134,7 +134,7 @@ Turn HomePrefill::ask(const std::shared_ptr<Pass>& pass, TimePoint now) {
 /// The place in the list orders the fetches of the pass.
 void HomePrefill::ask_for(const std::shared_ptr<Pass>& pass, ChunkId chunk, bool into_ram) {
   const uint32_t length = catalog_.range(chunk).length;
-  cache_.acquire(chunk, {Urgency::Kind::fill, pass->next},
+  cache_.acquire(chunk, {Priority::Kind::background, pass->next},
                  [shared = shared_, pass, length, into_ram](const Result<AcquiredChunk>& result) {
                    {
                      MutexLock lock(shared->mutex);

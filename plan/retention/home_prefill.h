@@ -2,7 +2,7 @@
 // them; then come the node's copies, in the same order. (`clairfs warmup` is something else: a command that
 // reads a mount through, mount-helper/commands/read_through.h.)
 //
-// step() asks the cache for them at the lowest urgency, so that whatever a reader or a plan of any node asks
+// step() asks the cache for them at the lowest priority, so that whatever a reader or a plan of any node asks
 // for comes first, and for no more at a time than transit memory takes. The cache knows where each chunk
 // comes from (the PFS for a home, its home for a copy) and the tier that it is placed in keeps it; here it is
 // let go of at once. Each placement gets one pass; what could not be had then is left to those who need it.

@@ -35,8 +35,8 @@
 #include "cache/base/mutex.h"
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/tier_policy.h"
-#include "plan/sequence/shared_chunks.h"
 #include "plan/sequence/horizon.h"
+#include "plan/sequence/shared_chunks.h"
 
 namespace clairfs {
 

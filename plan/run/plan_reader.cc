@@ -7,8 +7,8 @@
 namespace clairfs {
 namespace {
 
-// Positions beyond slack in which the tracker may still look for a late open: two sentinels that went unseen,
-// and what it keeps of the latest observations.
+// Positions beyond the reorder window in which the tracker may still look for a late open: two sentinels that
+// went unseen, and what it keeps of the latest observations.
 constexpr uint64_t kMargin = 1024;
 // Epochs of less than that many margins are short: three of them hardly take memory.
 constexpr uint64_t kShort = 8;
@@ -26,7 +26,7 @@ PlanReader::PlanReader(std::shared_ptr<const SampleIndex> index, const Ways& way
       index_(std::move(index)),
       last_(last),
       streams_(ways.streams),
-      tracker_(ways.slack, last, ways.leap) {}
+      tracker_(ways.reorder_window, last, ways.leap) {}
 
 Status PlanReader::begin(Epoch first, const MakeEpoch& make) {
   const auto planned = plan_epoch(first, 0, make);
@@ -62,7 +62,7 @@ Horizon PlanReader::horizon() const {
 // The epoch before the reader's is kept while opens may still come late and pages wait to be dropped; the one
 // after it is not needed before that.
 PlanReader::Wanted PlanReader::wanted() const {
-  const uint64_t margin = tracker_.slack() + kMargin;
+  const uint64_t margin = tracker_.reorder_window() + kMargin;
   const uint64_t safe = tracker_.position();
   Wanted want;
   want.front = tracker_.front_epoch();

@@ -24,7 +24,7 @@ class PlanReader {
 
   /// What is known of how an order is read, as AccessSequence says it.
   struct Ways {
-    uint64_t slack = 1;
+    uint64_t reorder_window = 1;
     std::optional<uint64_t> leap{};
     uint64_t streams = 0;
   };

@@ -204,8 +204,8 @@ bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
   PlanPosition at{tracker.front_epoch(), 0};
   if (left && left->at.epoch == at.epoch) at = left->at;
   // In the order of the rank its streams take turns.
-  const uint64_t slack = tracker.slack() * sequence_.readers_of_rank();
-  Diagnosis found = diagnose(tracker.evidence(), spec, at, node, slack, make, stop);
+  const uint64_t reorder_window = tracker.reorder_window() * sequence_.readers_of_rank();
+  Diagnosis found = diagnose(tracker.evidence(), spec, at, node, reorder_window, make, stop);
   // The seed is for those who register plans. Who has none is watched anew.
   if (!found.known && name() != kFoundPlan) {
     const Diagnosis seed = diagnose_seed(tracker.before_suspension(), spec, index_->size(), at, node, stop);
@@ -215,7 +215,7 @@ bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
     const auto planned = plan_epoch(*found.epoch, static_cast<uint32_t>(rank));
     if (planned) tracker.add_epoch(planned->positions, std::nullopt);
   }
-  if (found.slack) tracker.widen(*found.slack);
+  if (found.reorder_window) tracker.widen(*found.reorder_window);
   const auto divergence = tracker.status().divergence;
   const bool better = divergence && !divergence->hint.starts_with(Diagnosis().hint);
   if (better && !found.known) found.hint = divergence->hint;  // that was no worse

@@ -37,7 +37,7 @@ class Dali : public Sampler {
         random_shuffle_(spec.random_shuffle),
         each_epoch_afresh_(spec.shuffle_after_epoch && spec.checkpointing),
         cumulative_(spec.shuffle_after_epoch && !spec.checkpointing),
-        family_(spec.libstdcxx.value_or(LibstdcxxShuffle::kSinceGcc11)),
+        family_(spec.libstdcxx.value_or(LibstdcxxShuffle::since_gcc11)),
         stream_(DaliStream::cumulative(
             n_, {}, [this](NoGenerator&, Epoch epoch, const DaliStream::Indices& previous) {
               return shuffled(previous ? *previous : ascending(n_), resets(epoch), family_);

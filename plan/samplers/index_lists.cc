@@ -68,11 +68,11 @@ Status for_each_line(int fd, const std::string& path, uint64_t begin, uint64_t e
   return buffer.empty() ? Status() : take(std::string_view(buffer), line_at);
 }
 
-enum class LineKind { kIndex, kComment, kSeparator };
+enum class LineKind { index, comment, separator };
 
 LineKind kind_of(std::string_view line) {
-  if (line.empty() || line.starts_with("# epoch") || line.starts_with("#epoch")) return LineKind::kSeparator;
-  return line.front() == '#' ? LineKind::kComment : LineKind::kIndex;
+  if (line.empty() || line.starts_with("# epoch") || line.starts_with("#epoch")) return LineKind::separator;
+  return line.front() == '#' ? LineKind::comment : LineKind::index;
 }
 
 Result<uint32_t> parse_index(std::string_view line, uint64_t n) {
@@ -119,8 +119,8 @@ class FileLists : public IndexLists {
                                            ++line_number;
                                            const std::string_view line = trimmed(raw);
                                            const LineKind kind = kind_of(line);
-                                           if (kind == LineKind::kSeparator) inside = false;
-                                           if (kind != LineKind::kIndex) return {};
+                                           if (kind == LineKind::separator) inside = false;
+                                           if (kind != LineKind::index) return {};
                                            const Result<uint32_t> index = parse_index(line, n_);
                                            if (!index) return at_line(path_, line_number, index.error());
                                            if (!inside && sections_.size() == kMostLists) {
@@ -146,7 +146,7 @@ class FileLists : public IndexLists {
     const Status parsed = for_each_line(file_.fd.get(), path_, section.begin, section.end,
                                         [&](std::string_view raw, uint64_t) -> Status {
                                           const std::string_view line = trimmed(raw);
-                                          if (kind_of(line) != LineKind::kIndex) return {};
+                                          if (kind_of(line) != LineKind::index) return {};
                                           const Result<uint32_t> index = parse_index(line, n_);
                                           if (!index) return index.error();
                                           indices.push_back(*index);
@@ -200,7 +200,7 @@ Result<std::vector<double>> read_weights(const std::string& path, uint64_t limit
       for_each_line(file->fd.get(), path, 0, file->stamp.size, [&](std::string_view raw, uint64_t) -> Status {
         ++line_number;
         const std::string line(trimmed(raw));
-        if (kind_of(line) != LineKind::kIndex) return {};
+        if (kind_of(line) != LineKind::index) return {};
         char* end = nullptr;
         const double weight = std::strtod(line.c_str(), &end);
         if (*end != '\0' || !std::isfinite(weight) || weight < 0) {

@@ -59,7 +59,7 @@ SamplerResult make_nopfs(const SamplerSpec& spec) {
   }
   const auto step = [n = spec.n](Engine& engine, Epoch, const NopfsStream::Indices& previous) {
     std::vector<uint32_t> order = previous ? *previous : ascending(n);
-    libstdcxx_shuffle(order, engine, LibstdcxxShuffle::kSinceGcc11);
+    libstdcxx_shuffle(order, engine, LibstdcxxShuffle::since_gcc11);
     return order;
   };
   const Engine engine(static_cast<uint64_t>(*value));  // a negative int becomes a 64-bit seed, as upstream

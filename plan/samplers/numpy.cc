@@ -58,8 +58,8 @@ template <class Generator>
 SamplerResult make_numpy(const SamplerSpec& spec, Result<Generator> (*make)(const Seeds&, bool)) {
   const Status keys = only_keys(spec, {"method", "reseed", "drop_last"});
   if (!keys) return keys.error();
-  const ShuffleMethod method = spec.method.value_or(ShuffleMethod::kPermutation);
-  if (method == ShuffleMethod::kSample) return bad_key("method", "NumPy has permutation and shuffle");
+  const ShuffleMethod method = spec.method.value_or(ShuffleMethod::permutation);
+  if (method == ShuffleMethod::sample) return bad_key("method", "NumPy has permutation and shuffle");
   bool is_list = false;
   const Result<Seeds> seeds = parse_seeds(spec, is_list);
   if (!seeds) return seeds.error();
@@ -67,7 +67,7 @@ SamplerResult make_numpy(const SamplerSpec& spec, Result<Generator> (*make)(cons
   if (!start) return start.error();
 
   const RankSlice slice = loader_slice(spec, spec.n);
-  if (spec.reseed == Reseed::kEpoch) {
+  if (spec.reseed == Reseed::epoch) {
     if (is_list) return bad_key("reseed", "seed + epoch needs a seed that is one integer");
     const auto fresh = [make, n = spec.n, seed = seeds->front()](Epoch epoch) -> Result<IndexOrder> {
       Result<Generator> generator = make({seed.plus(epoch.value)}, false);
@@ -84,8 +84,8 @@ SamplerResult make_numpy(const SamplerSpec& spec, Result<Generator> (*make)(cons
     numpy_shuffle(generator, order);
     return order;
   };
-  Stream stream = method == ShuffleMethod::kShuffle ? Stream::cumulative(spec.n, *start, step)
-                                                    : Stream::independent(spec.n, *start, step);
+  Stream stream = method == ShuffleMethod::shuffle ? Stream::cumulative(spec.n, *start, step)
+                                                   : Stream::independent(spec.n, *start, step);
   return SamplerResult(std::make_unique<StreamSampler<Generator>>(spec.world, slice, std::move(stream)));
 }
 

@@ -20,8 +20,8 @@ std::vector<uint32_t> shuffled(PythonRandom& random, std::vector<uint32_t> order
 SamplerResult make_python_random(const SamplerSpec& spec) {
   const Status keys = only_keys(spec, {"method", "reseed", "drop_last", "num_samples"});
   if (!keys) return keys.error();
-  const ShuffleMethod method = spec.method.value_or(ShuffleMethod::kPermutation);
-  const bool sample = method == ShuffleMethod::kSample;
+  const ShuffleMethod method = spec.method.value_or(ShuffleMethod::permutation);
+  const bool sample = method == ShuffleMethod::sample;
   if (spec.num_samples && !sample) return bad_key("num_samples", "with python.random it needs method=sample");
   const uint64_t count = spec.num_samples.value_or(spec.n);
   if (count > spec.n) return bad_key("num_samples", "random.sample takes at most n of n samples");
@@ -35,7 +35,7 @@ SamplerResult make_python_random(const SamplerSpec& spec) {
     return sample ? random.sample(n, k) : shuffled(random, ascending(n));
   };
   const RankSlice slice = loader_slice(spec, count);
-  if (spec.reseed == Reseed::kEpoch) {
+  if (spec.reseed == Reseed::epoch) {
     if (is_string) return bad_key("reseed", "seed + epoch needs a seed that is an integer");
     return SamplerResult(
         std::make_unique<IndependentSampler>(spec.world, slice, [make, seed = *seed](Epoch epoch) {
@@ -50,8 +50,8 @@ SamplerResult make_python_random(const SamplerSpec& spec) {
   const auto step = [make](PythonRandom& random, Epoch, const Stream::Indices& previous) {
     return previous ? shuffled(random, *previous) : make(random);
   };
-  Stream stream = method == ShuffleMethod::kShuffle ? Stream::cumulative(count, start, step)
-                                                    : Stream::independent(count, start, step);
+  Stream stream = method == ShuffleMethod::shuffle ? Stream::cumulative(count, start, step)
+                                                   : Stream::independent(count, start, step);
   return SamplerResult(std::make_unique<StreamSampler<PythonRandom>>(spec.world, slice, std::move(stream)));
 }
 

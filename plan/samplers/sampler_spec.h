@@ -17,22 +17,22 @@ namespace clairfs {
 
 /// How NumPy and Python samplers treat their generator at the start of an epoch.
 enum class Reseed {
-  kOnce,   ///< one generator for the whole job
-  kEpoch,  ///< a fresh one from seed + epoch
+  once,   ///< one generator for the whole job
+  epoch,  ///< a fresh one from seed + epoch
 };
 
 /// Which call of NumPy or Python makes an epoch's order.
 enum class ShuffleMethod {
-  kPermutation,  ///< rng.permutation(n); in Python: a fresh list(range(n)), shuffled
-  kShuffle,      ///< rng.shuffle(indices) on the list of the epoch before (with reseed=epoch: on a fresh one)
-  kSample,       ///< Python only: random.sample(range(n), num_samples)
+  permutation,  ///< rng.permutation(n); in Python: a fresh list(range(n)), shuffled
+  shuffle,      ///< rng.shuffle(indices) on the list of the epoch before (with reseed=epoch: on a fresh one)
+  sample,       ///< Python only: random.sample(range(n), num_samples)
 };
 
 /// Which of torch's generators drives the sampler.
 enum class TorchGeneratorUse {
-  kLoader,   ///< DataLoader(generator=G), which hands G to its sampler and draws its base_seed from it
-  kSampler,  ///< a sampler constructed with generator=G, under a DataLoader without one
-  kDefault,  ///< the default generator: torch.manual_seed(seed), no generator=
+  loader,   ///< DataLoader(generator=G), which hands G to its sampler and draws its base_seed from it
+  sampler,  ///< a sampler constructed with generator=G, under a DataLoader without one
+  default_generator,  ///< the default generator: torch.manual_seed(seed), no generator=
 };
 
 /// Of libraries that count like torch: accelerate, torchdata.
@@ -41,9 +41,9 @@ inline constexpr LibraryVersion kNewestLibrary = kNewestTorch;
 
 /// Where a tf.data pipeline's .shard() stands.
 enum class ShardPlace {
-  kNone,    ///< nowhere: each rank reads all
-  kBefore,  ///< before .shuffle(): each rank shuffles its own share
-  kAfter,   ///< after .shuffle(): each rank takes its share of one order
+  none,    ///< nowhere: each rank reads all
+  before,  ///< before .shuffle(): each rank shuffles its own share
+  after,   ///< after .shuffle(): each rank takes its share of one order
 };
 
 /// The keys of a plan that its sampler sees. What is left unset takes the library's own default.
@@ -60,7 +60,7 @@ struct SamplerSpec {
   bool shuffle = true;     ///< torch.distributed
   bool drop_last = false;  ///< torch.distributed, nopfs: the sampler's own; else the DataLoader's
   bool persistent_workers = false;  ///< torch, sampler and loader sharing a generator
-  uint64_t draws = 0;  ///< torch: 32-bit numbers that others draw from the generator before epoch 0
+  uint64_t draws = 0;        ///< torch: 32-bit numbers that others draw from the generator before epoch 0
   uint64_t other_draws = 0;  ///< torch: 32-bit numbers that others draw from the generator between two epochs
   bool in_order = true;      ///< DataLoader(in_order=); false cannot be predicted
   std::optional<bool> replacement = {};  ///< torch.random (false), torch.weighted (true)
@@ -101,7 +101,7 @@ struct SamplerSpec {
   uint64_t buffer_size = 0;              ///< tf.shuffle; 0: the whole dataset
   std::string global_seed = {};          ///< tf.*: of tf.random.set_seed(); empty: not called
   bool reshuffle_each_iteration = true;  ///< tf.*
-  ShardPlace shard = ShardPlace::kNone;  ///< tf.*
+  ShardPlace shard = ShardPlace::none;   ///< tf.*
 
   std::optional<uint64_t> shardshuffle = {};  ///< webdataset: buffer of shards; none: in their order
   bool detshuffle = false;                    ///< webdataset

@@ -48,7 +48,7 @@ std::vector<KeyInUse> special_keys(const SamplerSpec& spec) {
       {"buffer_size", spec.buffer_size != 0},
       {"global_seed", !spec.global_seed.empty()},
       {"reshuffle_each_iteration", !spec.reshuffle_each_iteration},
-      {"shard", spec.shard != ShardPlace::kNone},
+      {"shard", spec.shard != ShardPlace::none},
       {"shardshuffle", spec.shardshuffle.has_value()},
       {"detshuffle", spec.detshuffle},
       {"shard_sizes", spec.shard_sizes != nullptr},

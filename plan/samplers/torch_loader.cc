@@ -90,7 +90,7 @@ uint64_t RandomSamplerDraws::draws_of_order() const {
 }
 
 TorchGeneratorUse torch_generator_use(const SamplerSpec& spec, TorchGeneratorUse usual) {
-  return spec.generator.value_or(spec.state.empty() ? usual : TorchGeneratorUse::kDefault);
+  return spec.generator.value_or(spec.state.empty() ? usual : TorchGeneratorUse::default_generator);
 }
 
 Result<std::unique_ptr<Sampler>> make_torch_stream(const SamplerSpec& spec, TorchGeneratorUse use,
@@ -104,7 +104,7 @@ Result<std::unique_ptr<Sampler>> make_torch_stream(const SamplerSpec& spec, Torc
   const auto begin = [use, once = spec.persistent_workers, others = spec.other_draws](Mt19937& source,
                                                                                       Epoch number) {
     if (number.value > 0) source.discard(others);
-    if (use == TorchGeneratorUse::kSampler || (once && number.value > 0)) return;
+    if (use == TorchGeneratorUse::sampler || (once && number.value > 0)) return;
     source.discard(kDrawsOfRandomInt64);
   };
   const RankSlice slice = loader_slice(spec, epoch.size);

@@ -19,11 +19,11 @@ SamplerResult make_torch_random(const SamplerSpec& spec) {
     return bad_key("num_samples", "RandomSampler takes it without replacement since torch 1.11 only");
   }
 
-  const TorchGeneratorUse use = torch_generator_use(spec, TorchGeneratorUse::kLoader);
+  const TorchGeneratorUse use = torch_generator_use(spec, TorchGeneratorUse::loader);
   const RandomSamplerDraws draws({.n = spec.n,
                                   .count = count,
                                   .replacement = spec.replacement.value_or(false),
-                                  .default_generator = use == TorchGeneratorUse::kDefault,
+                                  .default_generator = use == TorchGeneratorUse::default_generator,
                                   .torch = spec.torch});
   const auto order = [draws](Mt19937& generator) {
     std::vector<uint32_t> indices = draws.order(generator);

@@ -25,7 +25,7 @@ SamplerResult make_torch_subset(const SamplerSpec& spec) {
   };
   const uint64_t draws = torch_randperm_draws(subset->size(), spec.torch);
   return make_torch_stream(
-      spec, torch_generator_use(spec, TorchGeneratorUse::kSampler),
+      spec, torch_generator_use(spec, TorchGeneratorUse::sampler),
       {subset->size(), order, [draws](Mt19937& generator) { generator.discard(draws); }});
 }
 

@@ -52,7 +52,7 @@ SamplerResult make_torch_weighted(const SamplerSpec& spec) {
     for (uint32_t& index : indices) index = multinomial->draw(generator);
     return indices;
   };
-  return make_torch_stream(spec, torch_generator_use(spec, TorchGeneratorUse::kSampler),
+  return make_torch_stream(spec, torch_generator_use(spec, TorchGeneratorUse::sampler),
                            {count, order, [count](Mt19937& generator) { generator.discard(2 * count); }});
 }
 

@@ -93,7 +93,7 @@ uint64_t AccessSequence::positions(uint64_t numbers) const {
   return shards == 0 ? numbers : (numbers * stripes_->size() + shards - 1) / shards;
 }
 
-uint64_t AccessSequence::slack(uint64_t ranks) const {
+uint64_t AccessSequence::reorder_window(uint64_t ranks) const {
   if (stripes_) return reader_slack() * readers_of_rank() * (readers() > 1 ? ranks : 1);
   // No node's epoch is longer than kMostPositions, and more than that might overflow.
   const uint64_t steps = std::min(spec_.prefetch_factor * spec_.workers + 1, kMostPositions);
@@ -143,7 +143,7 @@ uint64_t AccessSequence::streams_of_reader() const {
 }
 
 uint64_t AccessSequence::reader_slack() const {
-  if (!stripes_) return slack(readers() == 1 ? spec_.ranks_per_node : 1);
+  if (!stripes_) return reorder_window(readers() == 1 ? spec_.ranks_per_node : 1);
   const uint64_t first = stripes_->size() == 0 ? 0 : stripes_->range(0, 0).length;
   const uint64_t stripe = std::max(first, kLeastStripe);
   const uint64_t ahead = 1 + (kReadAhead + stripe - 1) / stripe;

@@ -6,8 +6,8 @@
 // the second of every rank, and so on, which is the order in which equally fast ranks ask.
 //
 // DataLoader hands batch b to worker b mod W and keeps prefetch_factor batches a worker in flight, so files
-// are opened up to slack() positions before or after their place in the sequence; the delivered order is
-// exact.
+// are opened up to reorder_window() positions before or after their place in the sequence; the delivered
+// order is exact.
 //
 // Shards that are read from front to back (SampleIndex::is_stream()) are numbered by the sampler; the
 // sequence has their stripes, dealt as shard_streams.h says.
@@ -77,7 +77,7 @@ class AccessSequence {
   /// Whether the job gets to that epoch.
   bool has_epoch(Epoch epoch) const;
   /// Upper bound, in positions of a node's sequence, on how far an open strays from its place in it.
-  uint64_t slack() const { return slack(spec_.ranks_per_node); }
+  uint64_t reorder_window() const { return reorder_window(spec_.ranks_per_node); }
   /// How many orders of a node can be followed by themselves: one a rank where the sampler divides the
   /// samples among them, up to kMostReaders; else 1, the node's sequence. Ranks that all read the same are
   /// not told apart: the page that one has read is there for the next, which then makes no request. Of
@@ -85,7 +85,7 @@ class AccessSequence {
   uint32_t readers() const;
   /// As many of the readers, one after the other, are a rank's.
   uint32_t readers_of_rank() const;
-  /// slack() of one of them, in its own positions.
+  /// reorder_window() of one of them, in its own positions.
   uint64_t reader_slack() const;
   /// How far a reader may go on at once: who has enough of a shard leaves it for the next one. Positions;
   /// nothing where samples are no shards.
@@ -114,7 +114,7 @@ class AccessSequence {
   }
 
   RankSlice slice(Epoch epoch, TrainingRank rank) const;
-  uint64_t slack(uint64_t ranks) const;
+  uint64_t reorder_window(uint64_t ranks) const;
   uint64_t shard_ranks() const;
   uint64_t positions(uint64_t numbers) const;
   EpochSequence interleaved(const IndexOrder& order, Epoch epoch, uint64_t first, uint64_t ranks) const;

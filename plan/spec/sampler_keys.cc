@@ -11,25 +11,25 @@ namespace {
 
 std::optional<ShuffleMethod> method_of(const std::string& value) {
   if (value.empty()) return std::nullopt;
-  return value == "shuffle"  ? ShuffleMethod::kShuffle
-         : value == "sample" ? ShuffleMethod::kSample
-                             : ShuffleMethod::kPermutation;
+  return value == "shuffle"  ? ShuffleMethod::shuffle
+         : value == "sample" ? ShuffleMethod::sample
+                             : ShuffleMethod::permutation;
 }
 
 std::optional<Reseed> reseed_of(const std::string& value) {
   if (value.empty()) return std::nullopt;
-  return value == "epoch" ? Reseed::kEpoch : Reseed::kOnce;
+  return value == "epoch" ? Reseed::epoch : Reseed::once;
 }
 
 std::optional<TorchGeneratorUse> generator_of(const std::string& value) {
   if (value.empty()) return std::nullopt;
-  return value == "loader"    ? TorchGeneratorUse::kLoader
-         : value == "sampler" ? TorchGeneratorUse::kSampler
-                              : TorchGeneratorUse::kDefault;
+  return value == "loader"    ? TorchGeneratorUse::loader
+         : value == "sampler" ? TorchGeneratorUse::sampler
+                              : TorchGeneratorUse::default_generator;
 }
 
 ShardPlace shard_place_of(const std::string& value) {
-  return value == "before" ? ShardPlace::kBefore : value == "after" ? ShardPlace::kAfter : ShardPlace::kNone;
+  return value == "before" ? ShardPlace::before : value == "after" ? ShardPlace::after : ShardPlace::none;
 }
 
 LibraryVersion version_of(const std::string& value) {

@@ -18,8 +18,8 @@ constexpr uint64_t kNowhere = UINT64_MAX;
 
 }  // namespace
 
-void Staging::list_common(PlanLanes& plan) const {
-  std::vector<std::shared_ptr<Unit>> units;
+void Staging::list_common(StagedPlan& plan) const {
+  std::vector<std::shared_ptr<StagedSlice>> units;
   for (const PageRange& pages : plan.ledger->common_pages(options_.budget / kCommonShare)) {
     plan.common_bytes += pages.end - pages.begin;
     add_units_of(pages, kNowhere, units);
@@ -28,7 +28,7 @@ void Staging::list_common(PlanLanes& plan) const {
 }
 
 /// True if there is more to do at once.
-bool Staging::push_common(PlanLanes& plan) {
+bool Staging::push_common(StagedPlan& plan) {
   uint64_t pushed = 0;
   size_t waiting = 0;
   for (auto at = plan.common.begin();

@@ -64,7 +64,7 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     // Never before what was asked for already: pushing is in order, so a later sample that overtakes is of no
     // use and holds memory.
     lane.deadline = std::max(lane.deadline, due(lane, unit->position));
-    const Unit* const before = lane.asked > 0 ? lane.units[lane.asked - 1].get() : nullptr;
+    const StagedSlice* const before = lane.asked > 0 ? lane.units[lane.asked - 1].get() : nullptr;
     if (!ask(lane, unit, before, lane.deadline)) break;
     if (before == nullptr || unit->in_flight != before->in_flight) lane.asked_bytes += unit->in_flight->bytes;
   }
@@ -85,8 +85,9 @@ bool Staging::staged_elsewhere(const Lane& lane, uint32_t sample) {
 }
 
 /// What the sample at `position` consists of: a unit for each chunk.
-std::vector<std::shared_ptr<Staging::Unit>> Staging::units_of(const Lane& lane, uint64_t position) const {
-  std::vector<std::shared_ptr<Unit>> units;
+std::vector<std::shared_ptr<Staging::StagedSlice>> Staging::units_of(const Lane& lane,
+                                                                     uint64_t position) const {
+  std::vector<std::shared_ptr<StagedSlice>> units;
   for (const PageRange& range : lane.plan->ledger->pages_of(lane.horizon.sample_at(position)))
     add_units_of(range, position, units);
   for (const auto& unit : units) unit->first = unit == units.front();
@@ -95,10 +96,10 @@ std::vector<std::shared_ptr<Staging::Unit>> Staging::units_of(const Lane& lane, 
 }
 
 void Staging::add_units_of(const PageRange& pages, uint64_t position,
-                           std::vector<std::shared_ptr<Unit>>& units) const {
+                           std::vector<std::shared_ptr<StagedSlice>>& units) const {
   const uint64_t size = catalog_.chunk_size(pages.file);
   for (uint64_t begin = pages.begin; begin < pages.end;) {
-    auto unit = std::make_shared<Unit>(position, shared_);
+    auto unit = std::make_shared<StagedSlice>(position, shared_);
     unit->chunk = catalog_.chunk_at(pages.file, begin);
     unit->file = pages.file;
     unit->begin = unit->needs_from = begin;
@@ -111,12 +112,12 @@ void Staging::add_units_of(const PageRange& pages, uint64_t position,
 
 /// Where a record begins in the pages that are pushed for the one before it, those before bring them: records
 /// in the order of the file are fetched and pushed end to end.
-void Staging::leave_out_shared_pages(const Lane& lane, std::vector<std::shared_ptr<Unit>>& units) {
+void Staging::leave_out_shared_pages(const Lane& lane, std::vector<std::shared_ptr<StagedSlice>>& units) {
   const bool there = lane.newest && lane.newest->chunk && !lane.newest->failed &&
                      lane.newest->position >= lane.dropped;  // it is on its way, or in the page cache
   if (!there || units.empty()) return;
-  const Unit& before = *lane.newest;
-  Unit& next = *units.front();
+  const StagedSlice& before = *lane.newest;
+  StagedSlice& next = *units.front();
   if (before.file != next.file || next.begin < before.needs_from || next.begin >= before.end) return;
   next.begin = std::min(before.end, next.end);
   if (next.begin < next.end) return;
@@ -126,11 +127,11 @@ void Staging::leave_out_shared_pages(const Lane& lane, std::vector<std::shared_p
 
 void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
   skip = skip || lane.plan->ledger->stays(lane.horizon.sample_at(position));
-  auto units = skip ? std::vector<std::shared_ptr<Unit>>() : units_of(lane, position);
+  auto units = skip ? std::vector<std::shared_ptr<StagedSlice>>() : units_of(lane, position);
   const bool has_bytes = !units.empty();
   leave_out_shared_pages(lane, units);
   if (units.empty()) {
-    units.push_back(std::make_shared<Unit>(position, shared_));
+    units.push_back(std::make_shared<StagedSlice>(position, shared_));
     units.back()->covered = has_bytes;
   } else {
     lane.newest = units.back();
@@ -151,7 +152,8 @@ uint64_t Staging::due(const Lane& lane, uint64_t position) const {
 /// them. A lane takes no more than its part of it, so that the ranks of a node get their next samples at the
 /// same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that was
 /// asked for last.
-bool Staging::ask(Lane& lane, const std::shared_ptr<Unit>& unit, const Unit* before, uint64_t deadline) {
+bool Staging::ask(Lane& lane, const std::shared_ptr<StagedSlice>& unit, const StagedSlice* before,
+                  uint64_t deadline) {
   const uint64_t length = unit->end - unit->begin;
   const uint64_t chunk_bytes = round_to_pages(catalog_.range(*unit->chunk).length);
   const Use use{lane.reader->order(), unit->position};
@@ -165,7 +167,7 @@ bool Staging::ask(Lane& lane, const std::shared_ptr<Unit>& unit, const Unit* bef
   if (!together && !room) return false;
   unit->in_flight = together ? before->in_flight : std::make_shared<InFlight>(shared_, bytes);
   cache_.acquire_range(
-      unit->file, unit->begin, length, {Urgency::Kind::prefetch, deadline},
+      unit->file, unit->begin, length, {Priority::Kind::prefetch, deadline},
       [unit](Result<AcquiredChunk> chunk) {
         if (chunk) {
           unit->start = chunk->start;
@@ -239,7 +241,8 @@ bool Staging::fill_tiers(Lane& lane) {
       shared_->fill_bytes.fetch_add(bytes);
       lane.fill_bytes->fetch_add(bytes);
       cache_.acquire(
-          chunk, {Urgency::Kind::fill, lane.plan->fills_in_file_order ? sample : lane.filled - lane.front},
+          chunk,
+          {Priority::Kind::background, lane.plan->fills_in_file_order ? sample : lane.filled - lane.front},
           [shared = shared_, filling = lane.fill_bytes, bytes](const Result<AcquiredChunk>&) {
             filling->fetch_sub(bytes);
             shared->fill_bytes.fetch_sub(bytes);

@@ -35,8 +35,8 @@ inline uint64_t page_bytes(const SampleIndex& index, uint32_t sample) {
 struct Staging::Shared {
   Alarm alarm;
   Mutex mutex;  // leaf
-  std::map<std::string, std::shared_ptr<PlanLanes>> plans GUARDED_BY(mutex);
-  std::vector<std::shared_ptr<PlanLanes>> removed GUARDED_BY(mutex);  // for step() to take leave of
+  std::map<std::string, std::shared_ptr<StagedPlan>> plans GUARDED_BY(mutex);
+  std::vector<std::shared_ptr<StagedPlan>> removed GUARDED_BY(mutex);  // for step() to take leave of
   std::atomic<uint64_t> in_flight_bytes{0};
   std::atomic<uint64_t> fill_bytes{0};
 };
@@ -61,8 +61,8 @@ struct Staging::InFlight {
 /// The part of a sample that lies in one chunk: what is fetched, pinned and pushed at a time. A sample
 /// without bytes, one that is not to be pushed, or one that comes with those before it, is one unit without a
 /// chunk.
-struct Staging::Unit {
-  Unit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
+struct Staging::StagedSlice {
+  StagedSlice(uint64_t of_position, std::shared_ptr<Shared> counted_in)
       : position(of_position), shared(std::move(counted_in)) {}
 
   const uint64_t position;
@@ -84,7 +84,7 @@ struct Staging::Unit {
 
 /// A plan on its way: a lane for each of its readers. The first two are constant once it was added; all else
 /// belongs to step().
-struct Staging::PlanLanes {
+struct Staging::StagedPlan {
   std::vector<std::unique_ptr<Lane>> lanes;  // by rank
   uint64_t kept_bytes = 0;                   // the dataset's size, for good; only if keeps_all
   bool keeps_all = false;                    // it fits the budget, beside those of other such plans
@@ -93,16 +93,16 @@ struct Staging::PlanLanes {
   bool fills_in_file_order = false;          // tiers, with its records
   bool admitted = false;             // those that were there first have made room for it; only if keeps_all
   std::optional<PageLedger> ledger;  // set when it was added
-  std::deque<std::shared_ptr<Unit>> common;  // what every reader needs and has not been pushed yet
-  uint64_t common_bytes = 0;                 // of what every reader needs, pushed or not
+  std::deque<std::shared_ptr<StagedSlice>> common;  // what every reader needs and has not been pushed yet
+  uint64_t common_bytes = 0;                        // of what every reader needs, pushed or not
 };
 
 /// A reader on its way. All but `staged_published` belongs to step().
 struct Staging::Lane {
-  Lane(PlanLanes& of, std::shared_ptr<PlanReader> follows, size_t readers)
+  Lane(StagedPlan& of, std::shared_ptr<PlanReader> follows, size_t readers)
       : plan(&of), reader(std::move(follows)), chooser(readers) {}
 
-  PlanLanes* const plan;  // whose lane it is
+  StagedPlan* const plan;  // whose lane it is
   const std::shared_ptr<PlanReader> reader;
   Horizon horizon;
   bool started = false;
@@ -111,14 +111,14 @@ struct Staging::Lane {
   uint64_t dropped = 0;
   uint64_t staged = 0;
   uint64_t fetched = 0;
-  uint64_t filled = 0;                      // tiers have been filled up to here, beyond `fetched`
-  uint64_t records_filled = 0;              // of records: samples before this number are done in this round,
-  uint64_t fills_until = 0;                 // which then has filled up to here
-  std::deque<std::shared_ptr<Unit>> units;  // of [staged, fetched), in order
-  std::shared_ptr<Unit> newest;             // the last that was among them and has bytes
-  size_t asked = 0;                         // so many of them have been asked of the cache
-  uint64_t asked_bytes = 0;                 // what they count as in flight
-  bool complete = true;                     // all of it so far has been pushed
+  uint64_t filled = 0;          // tiers have been filled up to here, beyond `fetched`
+  uint64_t records_filled = 0;  // of records: samples before this number are done in this round,
+  uint64_t fills_until = 0;     // which then has filled up to here
+  std::deque<std::shared_ptr<StagedSlice>> units;   // of [staged, fetched), in order
+  std::shared_ptr<StagedSlice> newest;              // the last that was among them and has bytes
+  size_t asked = 0;                                 // so many of them have been asked of the cache
+  uint64_t asked_bytes = 0;                         // what they count as in flight
+  bool complete = true;                             // all of it so far has been pushed
   std::deque<std::pair<uint64_t, uint64_t>> costs;  // of [front, fetched): position, bytes
   uint64_t window_bytes = 0;                        // their sum
   uint64_t oversize_bytes = 0;  // of a sample in it that is left to the reader for its size
@@ -130,11 +130,11 @@ struct Staging::Lane {
   // What the kernel took back. Looked for in [checked, check_until).
   uint64_t checked = 0;
   uint64_t check_until = 0;
-  uint64_t check_bytes = 0;                   // that may still be looked at
-  std::optional<uint64_t> lost_from;          // a READ told of it, and nobody has looked yet
-  TimePoint check_again{};                    // not sooner
-  std::deque<std::shared_ptr<Unit>> repairs;  // counted as in flight once they are asked for
-  std::set<uint64_t> repaired;                // so far, and not yet passed: each once
+  uint64_t check_bytes = 0;                          // that may still be looked at
+  std::optional<uint64_t> lost_from;                 // a READ told of it, and nobody has looked yet
+  TimePoint check_again{};                           // not sooner
+  std::deque<std::shared_ptr<StagedSlice>> repairs;  // counted as in flight once they are asked for
+  std::set<uint64_t> repaired;                       // so far, and not yet passed: each once
   std::vector<uint64_t> open_again;  // sentinels of samples that may still be being read for an earlier use
   std::atomic<uint64_t> staged_published{0};
   const std::shared_ptr<std::atomic<uint64_t>> fill_bytes = std::make_shared<std::atomic<uint64_t>>(0);

@@ -51,7 +51,7 @@ uint64_t Staging::cost_of(const Lane& lane, uint64_t position) const {
   const uint64_t bytes = page_bytes(lane.reader->index(), sample);
   if (bytes == 0 || !lane.newest) return bytes;
   const ByteRange first = lane.reader->index().range(sample, 0);
-  const Unit& before = *lane.newest;
+  const StagedSlice& before = *lane.newest;
   const uint64_t begin = page_floor(first.offset);
   const bool follows = first.file == before.file && begin >= before.needs_from && begin < before.end;
   if (!follows) return bytes;
@@ -61,13 +61,13 @@ uint64_t Staging::cost_of(const Lane& lane, uint64_t position) const {
   return std::max(bytes - there, kLeast);
 }
 
-std::vector<iovec> Staging::bytes_of(const Unit& unit, const PageRange& pages) const {
+std::vector<iovec> Staging::bytes_of(const StagedSlice& unit, const PageRange& pages) const {
   const uint64_t begin = catalog_.range(*unit.chunk).offset + unit.start;  // of the file
   return unit.data->block.slices(pages.begin - begin, pages.end - pages.begin);
 }
 
 /// Pushes the unit but for the pages that sentinels lack; false if the kernel refused.
-bool Staging::push_pages(const Unit& unit) {
+bool Staging::push_pages(const StagedSlice& unit) {
   for (const PageRange& pages : sentinels_.without_open({unit.file, unit.begin, unit.end})) {
     const Status pushed = pages_.push(pages.file, pages.begin, bytes_of(unit, pages));
     (pushed ? metrics_.staging_pushed_bytes : metrics_.staging_push_failures)
@@ -78,7 +78,7 @@ bool Staging::push_pages(const Unit& unit) {
 }
 
 // Pushes one unit; with the last one of a sample, says what became of the sample.
-void Staging::push(Lane& lane, const Unit& unit) {
+void Staging::push(Lane& lane, const StagedSlice& unit) {
   const uint32_t sample = lane.horizon.sample_at(unit.position);
   if (unit.first) choose_sentinel(lane, unit);
   if (!unit.chunk || staged_elsewhere(lane, sample)) {
@@ -98,7 +98,7 @@ void Staging::push(Lane& lane, const Unit& unit) {
 }
 
 // Before the first page of the sample is pushed. Another rank's read would hide this one's.
-void Staging::choose_sentinel(Lane& lane, const Unit& unit) {
+void Staging::choose_sentinel(Lane& lane, const StagedSlice& unit) {
   const uint64_t position = unit.position;
   const uint32_t sample = lane.horizon.sample_at(position);
   const uint64_t end = lane.horizon.epoch_at(position)->end();

@@ -33,15 +33,15 @@ Staging::Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalo
 void Staging::stop() {
   stopped_ = true;
   // Their units know Shared, which knows them. Destroyed after the lock is let go of.
-  std::map<std::string, std::shared_ptr<PlanLanes>> plans;
-  std::vector<std::shared_ptr<PlanLanes>> removed;
+  std::map<std::string, std::shared_ptr<StagedPlan>> plans;
+  std::vector<std::shared_ptr<StagedPlan>> removed;
   const MutexLock lock(shared_->mutex);
   plans.swap(shared_->plans);
   removed.swap(shared_->removed);
 }
 
 void Staging::add(const std::shared_ptr<PlanRun>& run) {
-  auto plan = std::make_shared<PlanLanes>();
+  auto plan = std::make_shared<StagedPlan>();
   for (const auto& reader : run->readers())
     plan->lanes.push_back(std::make_unique<Lane>(*plan, reader, run->readers().size()));
   const uint64_t bytes = bytes_to_keep(*run);
@@ -85,7 +85,7 @@ uint64_t Staging::bytes_to_keep(const PlanRun& run) const {
 }
 
 void Staging::remove(const std::string& plan) {
-  std::shared_ptr<PlanLanes> removed;  // destroyed outside the lock
+  std::shared_ptr<StagedPlan> removed;  // destroyed outside the lock
   {
     MutexLock lock(shared_->mutex);
     if (const auto found = shared_->plans.find(plan); found != shared_->plans.end()) {
@@ -120,7 +120,7 @@ uint64_t Staging::ahead(const std::string& plan, std::optional<size_t> rank) con
   return ahead;
 }
 
-std::map<std::string, std::shared_ptr<Staging::PlanLanes>> Staging::plans() const {
+std::map<std::string, std::shared_ptr<Staging::StagedPlan>> Staging::plans() const {
   MutexLock lock(shared_->mutex);
   return shared_->plans;
 }
@@ -133,13 +133,13 @@ Turn Staging::step(TimePoint now) {
 }
 
 // Page cache for what the reader has before it: all of the window but what it is left to read itself.
-uint64_t Staging::held_by(const Lane& lane) {
+uint64_t Staging::resident_bytes(const Lane& lane) {
   return lane.window_bytes - lane.oversize_bytes;
 }
 
 /// True if there is more to do at once.
 bool Staging::serve_all() {
-  take_leave();
+  forget_removed_plans();
   tell_of_records();
   const auto current = plans();
   const auto idle = [&](Lane& lane) {
@@ -155,7 +155,7 @@ bool Staging::serve_all() {
   for (const auto& [name, plan] : current) {
     waiting = waiting || (plan->keeps_all && !plan->admitted);
     for (size_t rank = 0; !plan->keeps_all && rank < plan->lanes.size(); ++rank) {
-      load.held += held_by(*plan->lanes[rank]);
+      load.held += resident_bytes(*plan->lanes[rank]);
       ++(idle(*plan->lanes[rank]) ? load.idle : load.moving);
     }
   }
@@ -173,12 +173,12 @@ bool Staging::serve_all() {
         held += lane->window_bytes;
         continue;
       }
-      load.held -= held_by(*lane);
+      load.held -= resident_bytes(*lane);
       if (make_room && idle(*lane) && lane->started) restart(*lane, lane->front);
       const uint64_t budget = reader_budget(load, idle(*lane));
       busy = serve(*lane, budget) || busy;
-      load.held += held_by(*lane);
-      held += held_by(*lane);
+      load.held += resident_bytes(*lane);
+      held += resident_bytes(*lane);
     }
   }
   metrics_.staging_bytes.set(static_cast<int64_t>(held));
@@ -198,8 +198,8 @@ void Staging::tell_of_records() {
 }
 
 // Only step() tells the policy of a plan, so that a plan that is gone stays gone.
-void Staging::take_leave() {
-  std::vector<std::shared_ptr<PlanLanes>> removed;
+void Staging::forget_removed_plans() {
+  std::vector<std::shared_ptr<StagedPlan>> removed;
   {
     MutexLock lock(shared_->mutex);
     removed.swap(shared_->removed);
@@ -352,7 +352,7 @@ void Staging::drop_window(const Lane& lane) {
 
 /// One use of the sample is over; false if all its pages are still of use. They are where a use is to be
 /// staged that found them there: its turn to hold them has not come.
-bool Staging::drop_released(PlanLanes& plan, uint32_t sample) {
+bool Staging::drop_released(StagedPlan& plan, uint32_t sample) {
   const std::vector<PageRange> free = plan.ledger->release(sample);
   const bool counted_on = std::any_of(plan.lanes.begin(), plan.lanes.end(), [&](const auto& lane) {
     return lane->horizon.uses_within(sample, lane->staged, lane->fetched);

@@ -23,7 +23,7 @@
 // are pushed once and stay.
 //
 // When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest
-// urgency, so that a fast source's idle time is used.
+// priority, so that a fast source's idle time is used.
 //
 // The lanes of a plan share its budget. Ranks that are epochs apart may want the same sample at about the
 // same time: it is pushed for the first and dropped by the last, and no sentinel for either.
@@ -111,14 +111,14 @@ class Staging {
 
  private:
   struct Lane;
-  struct PlanLanes;
+  struct StagedPlan;
   struct Shared;  // what completions of fetches reach, also after the end
-  struct Unit;
+  struct StagedSlice;
   struct InFlight;
 
-  void take_leave();
+  void forget_removed_plans();
   bool serve_all();
-  static uint64_t held_by(const Lane& lane);
+  static uint64_t resident_bytes(const Lane& lane);
   bool serve(Lane& lane, uint64_t budget);
   void follow_reader(Lane& lane);
   void skip_opened(Lane& lane);
@@ -130,28 +130,29 @@ class Staging {
   bool fetch_ahead(Lane& lane, uint64_t budget);
   static void announce(Lane& lane);
   bool push_arrived(Lane& lane);
-  bool push_common(PlanLanes& plan);
-  void list_common(PlanLanes& plan) const;
+  bool push_common(StagedPlan& plan);
+  void list_common(StagedPlan& plan) const;
   static std::optional<uint32_t> next_to_fill(Lane& lane);
   bool fill_tiers(Lane& lane);
   uint64_t bytes_to_keep(const PlanRun& run) const;
   uint64_t cost_of(const Lane& lane, uint64_t position) const;
-  std::vector<std::shared_ptr<Unit>> units_of(const Lane& lane, uint64_t position) const;
+  std::vector<std::shared_ptr<StagedSlice>> units_of(const Lane& lane, uint64_t position) const;
   void add_units_of(const PageRange& pages, uint64_t position,
-                    std::vector<std::shared_ptr<Unit>>& units) const;
-  static void leave_out_shared_pages(const Lane& lane, std::vector<std::shared_ptr<Unit>>& units);
+                    std::vector<std::shared_ptr<StagedSlice>>& units) const;
+  static void leave_out_shared_pages(const Lane& lane, std::vector<std::shared_ptr<StagedSlice>>& units);
   void add_units(Lane& lane, uint64_t position, bool skip);
   uint64_t due(const Lane& lane, uint64_t position) const;
-  bool ask(Lane& lane, const std::shared_ptr<Unit>& unit, const Unit* before, uint64_t deadline);
+  bool ask(Lane& lane, const std::shared_ptr<StagedSlice>& unit, const StagedSlice* before,
+           uint64_t deadline);
   void drop_window(const Lane& lane);
-  bool drop_released(PlanLanes& plan, uint32_t sample);
+  bool drop_released(StagedPlan& plan, uint32_t sample);
   static void hand_on(Lane& lane, uint64_t position);
   void tell_policy(const Lane& lane);
   static void pop_unit(Lane& lane);
-  void push(Lane& lane, const Unit& unit);
-  bool push_pages(const Unit& unit);
-  std::vector<iovec> bytes_of(const Unit& unit, const PageRange& pages) const;
-  void choose_sentinel(Lane& lane, const Unit& unit);
+  void push(Lane& lane, const StagedSlice& unit);
+  bool push_pages(const StagedSlice& unit);
+  std::vector<iovec> bytes_of(const StagedSlice& unit, const PageRange& pages) const;
+  void choose_sentinel(Lane& lane, const StagedSlice& unit);
   std::optional<PageRange> sentinel_page(const Lane& lane, uint64_t position, bool nearly) const;
   bool tells(const Lane& lane, uint64_t position, const PageRange& page, bool nearly) const;
   static bool takes(const SampleIndex& index, uint32_t sample, const PageRange& page);
@@ -169,7 +170,7 @@ class Staging {
   bool push_repairs(Lane& lane);
   std::optional<bool> is_whole(const Lane& lane, uint64_t position);
   void restart(Lane& lane, uint64_t position);
-  std::map<std::string, std::shared_ptr<PlanLanes>> plans() const;
+  std::map<std::string, std::shared_ptr<StagedPlan>> plans() const;
   void tell_of_records();
 
   // Constant after construction.

@@ -46,7 +46,7 @@ std::vector<ChainPoint> points_of(std::span<const Sighting> sightings, const Pos
 }
 
 uint64_t longest_step(const ChainStep& step, uint64_t ticks) {
-  return step.slack + std::min(ticks, kLongestSkip) * step.reach;
+  return step.reorder_window + std::min(ticks, kLongestSkip) * step.reach;
 }
 
 Chain extended(const Chain& chain, uint32_t position) {
@@ -69,7 +69,7 @@ Chain longest_chain(std::vector<ChainPoint> points, size_t from, size_t sighting
     for (size_t j = 0; j < i; ++j) {
       const ChainPoint& earlier = points[j];
       if (earlier.sighting < from || earlier.sighting == point.sighting) continue;
-      const bool follows = uint64_t{point.position} + step.slack > earlier.position &&
+      const bool follows = uint64_t{point.position} + step.reorder_window > earlier.position &&
                            point.position <= earlier.position + longest_step(step, point.tick - earlier.tick);
       if (follows && (before == nullptr || earlier.best.length > before->length)) before = &earlier.best;
     }
@@ -96,8 +96,8 @@ std::optional<Chain> find_chain(std::span<const Sighting> sightings, const Posit
   if (sightings.size() < kShortest || epoch_length == 0) return std::nullopt;
   const std::vector<ChainPoint> points = points_of(sightings, positions_of);
   if (points.size() < kShortest) return std::nullopt;
-  const double share =
-      static_cast<double>(step.slack + longest_step(step, kLongestSkip)) / static_cast<double>(epoch_length);
+  const double share = static_cast<double>(step.reorder_window + longest_step(step, kLongestSkip)) /
+                       static_cast<double>(epoch_length);
   // The last few tell soonest after a change, all tell most where steps are a large share of the epoch.
   for (const size_t recent : {kSightings / 4, kSightings / 2, kSightings}) {
     const size_t count = std::min(recent, sightings.size());

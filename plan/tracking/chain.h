@@ -1,11 +1,11 @@
 // Finding a reader again: does a series of sightings follow some order, from wherever it may have begun?
 //
-// A reader at p opens next what lies within slack of p, and where only some opens are seen, up to `reach`
-// positions further for each. A chain is a series of sightings, each within such a step of the one before.
-// Sightings that have nothing to do with the order fall on positions at random; then a given series of k is a
-// chain with probability r^(k-1), r being the length of a step over the length of the epoch, and the expected
-// number of chains of k among m sightings is C(m, k) r^(k-1). A chain counts when that is below one in a
-// million: 8 sightings in an epoch of millions, most of 64 in one of a few steps' length.
+// A reader at p opens next what lies within the reorder window of p, and where only some opens are seen, up
+// to `reach` positions further for each. A chain is a series of sightings, each within such a step of the one
+// before. Sightings that have nothing to do with the order fall on positions at random; then a given series
+// of k is a chain with probability r^(k-1), r being the length of a step over the length of the epoch, and
+// the expected number of chains of k among m sightings is C(m, k) r^(k-1). A chain counts when that is below
+// one in a million: 8 sightings in an epoch of millions, most of 64 in one of a few steps' length.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ using PositionsOf = std::function<void(uint32_t sample, std::vector<uint32_t>& p
 
 /// How far one sighting may lie from the one before.
 struct ChainStep {
-  uint64_t slack = 1;  ///< positions that opens stray from the order
-  uint64_t reach = 1;  ///< positions that pass for each open that is seen
+  uint64_t reorder_window = 1;  ///< positions that opens stray from the order
+  uint64_t reach = 1;           ///< positions that pass for each open that is seen
 };
 
 struct Chain {

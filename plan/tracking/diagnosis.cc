@@ -55,14 +55,14 @@ constexpr double kOwnShare = 0.85;
 class Search {
  public:
   Search(std::span<const Sighting> evidence, const PlanSpec& spec, PlanPosition at, NodeId node,
-         uint64_t slack, const SequenceMaker& make, const std::function<bool()>& stop)
+         uint64_t reorder_window, const SequenceMaker& make, const std::function<bool()>& stop)
       : evidence_(evidence),
         spec_(spec),
         at_(at),
         current_(at.epoch),
         first_epoch_(static_cast<uint32_t>(spec.first_epoch)),
         node_(node),
-        slack_(slack),
+        reorder_window_(reorder_window),
         make_(make),
         stop_(stop) {
     // Any epoch, from its beginning.
@@ -96,7 +96,7 @@ class Search {
   }
 
   std::optional<Chain> chain(const PositionsOf& of, uint64_t length, uint64_t stride = 1) const {
-    std::optional<Chain> found = find_chain(evidence_, of, length, {slack_ * stride, stride});
+    std::optional<Chain> found = find_chain(evidence_, of, length, {reorder_window_ * stride, stride});
     if (found && found->length < kExplained * found->among) found.reset();
     return found;
   }
@@ -111,14 +111,15 @@ class Search {
     };
     const uint64_t length = order->sequence().length();
     const std::optional<Chain> planned = chain(of, length);
-    for (uint64_t slack = 16; dealt && slack <= kWidest && slack < length / 4; slack *= 2) {
-      if (slack <= slack_) continue;
-      const auto found = find_chain(evidence_, of, length, {slack, 1});
+    for (uint64_t reorder_window = 16; dealt && reorder_window <= kWidest && reorder_window < length / 4;
+         reorder_window *= 2) {
+      if (reorder_window <= reorder_window_) continue;
+      const auto found = find_chain(evidence_, of, length, {reorder_window, 1});
       if (!found || found->length < kExplained * found->among) continue;
       // What one of the workers opened is a chain as well, of a part of the sightings.
-      if (!planned || 4 * found->length >= 5 * planned->length) return slack;
+      if (!planned || 4 * found->length >= 5 * planned->length) return reorder_window;
     }
-    return planned ? std::optional(slack_) : std::nullopt;
+    return planned ? std::optional(reorder_window_) : std::nullopt;
   }
 
   bool matches(const PlanSpec& spec, Epoch epoch, bool dealt = true) const {
@@ -154,19 +155,19 @@ class Search {
   bool more_workers() {
     for (const uint32_t epoch : {current_.value, current_.value + 1, first_epoch_}) {
       const auto order = positions(spec_, Epoch(epoch), node_);
-      const std::optional<uint64_t> slack = strays_from(order.get(), true);
-      if (!slack || *slack <= slack_) continue;
+      const std::optional<uint64_t> reorder_window = strays_from(order.get(), true);
+      if (!reorder_window || *reorder_window <= reorder_window_) continue;
       found_.epoch = Epoch(epoch);
       // Batches are in flight that were not begun yet: of two workers five batches, where their opens are one
       // batch apart.
-      found_.slack = std::min(8 * *slack, uint64_t{order->sequence().length()} / 4);
+      found_.reorder_window = std::min(8 * *reorder_window, uint64_t{order->sequence().length()} / 4);
       found_.hint =
           "matches the plan, but dealt to several workers: give batch= and workers= as DataLoader has them";
       const std::optional<Interleaving> dealt = epoch == current_.value ? interleaving(*order) : std::nullopt;
       if (!dealt) return true;
       const uint64_t theirs = dealt_slack(dealt->batch, dealt->workers);
-      if (theirs > 8 * *slack) return true;  // what began there were strays
-      found_.slack = std::max(*found_.slack, theirs);
+      if (theirs > 8 * *reorder_window) return true;  // what began there were strays
+      found_.reorder_window = std::max(*found_.reorder_window, theirs);
       found_.hint = fmt::format("matches the plan, but dealt to several workers: give batch={} workers={}",
                                 dealt->batch, dealt->workers);
       return true;
@@ -174,7 +175,7 @@ class Search {
     return false;
   }
 
-  // As AccessSequence::slack().
+  // As AccessSequence::reorder_window().
   uint64_t dealt_slack(uint64_t batch, uint64_t workers) const {
     return (spec_.prefetch_factor * workers + 1) * batch *
            (divides_among_ranks(spec_) ? 1 : spec_.ranks_per_node);
@@ -339,7 +340,7 @@ class Search {
         return true;
     }
     for (const uint64_t batch : {spec_.batch * 2, spec_.batch / 2}) {
-      // Elsewhere the batch only changes how ranks interleave, which slack covers.
+      // Elsewhere the batch only changes how ranks interleave, which the reorder window covers.
       if (spec_.sampler != "nopfs" || batch == 0) continue;
       PlanSpec changed = spec_;
       changed.batch = batch;
@@ -354,7 +355,7 @@ class Search {
   const Epoch current_;
   const uint32_t first_epoch_;
   const NodeId node_;
-  const uint64_t slack_;
+  const uint64_t reorder_window_;
   const SequenceMaker& make_;
   const std::function<bool()>& stop_;
   Diagnosis found_;
@@ -363,8 +364,8 @@ class Search {
 }  // namespace
 
 Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, PlanPosition at, NodeId node,
-                   uint64_t slack, const SequenceMaker& make, const std::function<bool()>& stop) {
-  return Search(evidence, spec, at, node, std::max<uint64_t>(slack, 1), make, stop).run();
+                   uint64_t reorder_window, const SequenceMaker& make, const std::function<bool()>& stop) {
+  return Search(evidence, spec, at, node, std::max<uint64_t>(reorder_window, 1), make, stop).run();
 }
 
 }  // namespace clairfs

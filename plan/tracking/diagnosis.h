@@ -24,7 +24,7 @@ struct Diagnosis {
   std::optional<Epoch> epoch;
   /// Set when it is the plan's order, but opens stray from it by more positions than the plan says: by so
   /// many.
-  std::optional<uint64_t> slack;
+  std::optional<uint64_t> reorder_window;
   bool known = false;  ///< the order was found
 };
 
@@ -34,6 +34,7 @@ struct Diagnosis {
 /// where the reader left the plan. Makes up to a few tens of sequences, each of the size of an epoch, and
 /// frees them one by one: for a background thread. `stop` is asked before each. Thread-safe if `make` is.
 Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, PlanPosition at, NodeId node,
-                   uint64_t slack, const SequenceMaker& make, const std::function<bool()>& stop = {});
+                   uint64_t reorder_window, const SequenceMaker& make,
+                   const std::function<bool()>& stop = {});
 
 }  // namespace clairfs

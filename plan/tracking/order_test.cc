@@ -23,8 +23,8 @@ constexpr double kEveryOpen = 16;
 // same files does not tell of its opens.
 constexpr double kOpenShare = 0.9;
 
-// With every open seen, positions passed over beyond slack that mean that the reader leaves samples out
-// (twice the world size); one in ten observations forgives one.
+// With every open seen, positions passed over beyond the reorder window that mean that the reader leaves
+// samples out (twice the world size); one in ten observations forgives one.
 constexpr double kHoles = 32;
 constexpr double kForgiven = 0.1;
 
@@ -36,7 +36,7 @@ void OrderTest::in_order(Access kind) {
   opens_ += open;
   recent_seen_ += 1;
   recent_opens_ += open;
-  score_ = std::max(score_ - std::min(kCredit / visible(), kSparseLimit), 0.0);
+  score_ = std::max(score_ - std::min(kCredit / observed_fraction(), kSparseLimit), 0.0);
 }
 
 // A correct reader comes back to what it passed over.
@@ -63,19 +63,19 @@ bool OrderTest::every_open() const {
   return all >= kEveryOpen && opens_ >= kOpenShare * all;
 }
 
-double OrderTest::visible() const {
+double OrderTest::observed_fraction() const {
   return std::min((recent_seen_ + 1) / (recent_passed_ + 1), 1.0);
 }
 
-bool OrderTest::fails(bool pushed, int64_t slack) const {
+bool OrderTest::fails(bool pushed, int64_t reorder_window) const {
   // With nothing pushed reads are as good as opens.
   const bool every_read = !pushed && recent_seen_ >= kEveryOpen &&
-                          2 * recent_seen_ + static_cast<double>(slack) >= recent_passed_;
+                          2 * recent_seen_ + static_cast<double>(reorder_window) >= recent_passed_;
   return score_ >= (every_open() || every_read ? kOpenLimit : kSparseLimit);
 }
 
-std::optional<uint64_t> OrderTest::left_out(int64_t slack) const {
-  if (holes_ <= static_cast<double>(slack) + kHoles) return std::nullopt;
+std::optional<uint64_t> OrderTest::left_out(int64_t reorder_window) const {
+  if (holes_ <= static_cast<double>(reorder_window) + kHoles) return std::nullopt;
   return static_cast<uint64_t>(holes_);
 }
 

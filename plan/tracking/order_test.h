@@ -12,7 +12,7 @@
 //
 // Holes. A reader that leaves samples out (twice the world size) is always in order. It is told by the
 // positions that it passed over and did not come back to, if every open is seen and as soon as these are more
-// than slack.
+// than the reorder window.
 #pragma once
 
 #include <cstdint>
@@ -40,13 +40,13 @@ class OrderTest {
   /// Whether each access in order begins with an open, as with the ioctl of CPython before 3.14.
   bool every_open() const;
   /// Share of the last few hundred positions that was seen: above 0 and at most 1.
-  double visible() const;
+  double observed_fraction() const;
   /// Whether strays outweigh what was in order of late.
   bool in_doubt() const { return score_ > 0; }
   /// Whether strays are too many. `pushed`: some samples ahead of the reader lie in the page cache.
-  bool fails(bool pushed, int64_t slack) const;
+  bool fails(bool pushed, int64_t reorder_window) const;
   /// How many samples the reader has left out, if those are too many.
-  std::optional<uint64_t> left_out(int64_t slack) const;
+  std::optional<uint64_t> left_out(int64_t reorder_window) const;
 
  private:
   uint64_t observations_ = 0;

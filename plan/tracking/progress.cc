@@ -18,8 +18,9 @@ constexpr double kPause = 8;
 
 }  // namespace
 
-Progress::Progress(uint64_t slack)
-    : planned_slack_(std::max<int64_t>(static_cast<int64_t>(slack), 1)), slack_(planned_slack_) {}
+Progress::Progress(uint64_t reorder_window)
+    : planned_slack_(std::max<int64_t>(static_cast<int64_t>(reorder_window), 1)),
+      reorder_window_(planned_slack_) {}
 
 void Progress::begin(int64_t next) {
   front_ = confirmed_ = next - 1;
@@ -27,7 +28,7 @@ void Progress::begin(int64_t next) {
 
 Progress::Band Progress::band(int64_t unseen) const {
   const int64_t leap = planned_slack_ + unseen;
-  return {front_ + 1 - slack_ - leap, front_ + leap};
+  return {front_ + 1 - reorder_window_ - leap, front_ + leap};
 }
 
 int64_t Progress::note(int64_t position, TimePoint now) {
@@ -46,8 +47,8 @@ int64_t Progress::note(int64_t position, TimePoint now) {
 
 void Progress::note_late(int64_t position) {
   longest_stray_ = std::max(longest_stray_, static_cast<uint64_t>(std::max<int64_t>(front_ - position, 0)));
-  if (position > front_ - slack_) {
-    if (late_score_ >= kDrift) slack_ = std::max(slack_, front_ + 1 - late_low_);
+  if (position > front_ - reorder_window_) {
+    if (late_score_ >= kDrift) reorder_window_ = std::max(reorder_window_, front_ + 1 - late_low_);
     late_score_ = std::max(late_score_ - kDriftForgiven, 0.0);
     late_in_a_row_ = 0;
     return;
@@ -78,21 +79,21 @@ void Progress::note_pace(int64_t positions, TimePoint now) {
 
 void Progress::enter_epoch(int64_t begin) {
   confirmed_ = std::max(confirmed_, begin - 1);
-  slack_ = planned_slack_ + (slack_ - planned_slack_) / 2;
+  reorder_window_ = planned_slack_ + (reorder_window_ - planned_slack_) / 2;
 }
 
 void Progress::jump(int64_t front, int64_t second) {
   front_ = front;
   confirmed_ = second;
-  slack_ = planned_slack_;
+  reorder_window_ = planned_slack_;
   late_in_a_row_ = 0;
   late_score_ = 0;
   advanced_at_.reset();
 }
 
-void Progress::widen(uint64_t slack) {
-  planned_slack_ = std::max(planned_slack_, static_cast<int64_t>(slack));
-  slack_ = std::max(slack_, planned_slack_);
+void Progress::widen(uint64_t reorder_window) {
+  planned_slack_ = std::max(planned_slack_, static_cast<int64_t>(reorder_window));
+  reorder_window_ = std::max(reorder_window_, planned_slack_);
 }
 
 void Progress::shift(int64_t by) {

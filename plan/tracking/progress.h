@@ -1,18 +1,19 @@
 // Progress: where a reader is and how fast it is, from the samples that were seen opened.
 //
 // Of W workers, worker b mod W opens batch b, and batch b + prefetch * W is handed out when batch b was
-// delivered. So when position q has been opened, everything up to q - slack was delivered, and therefore
-// opened. The front is the furthest position seen opened. The safe position lies slack before the furthest
-// but one: a single stray access that happens to lie close ahead does not move it, and pages below it may be
-// dropped.
+// delivered. So when position q has been opened, everything up to q - the reorder window was delivered, and
+// therefore opened. The front is the furthest position seen opened. The safe position lies the reorder window
+// before the furthest but one: a single stray access that happens to lie close ahead does not move it, and
+// pages below it may be dropped.
 //
-// An open at p can be the reader's if front - slack - leap <= p <= front + leap, with leap = slack + the
-// positions that may pass unseen. The lower bound tolerates a front that one stray access moved too far.
+// An open at p can be the reader's if front - the reorder window - leap <= p <= front + leap, with leap = the
+// reorder window + the positions that may pass unseen. The lower bound tolerates a front that one stray
+// access moved too far.
 //
 // An open before the safe position is late. Late opens among others are those of ranks that do not wait for
-// each other and drift apart: slack grows to the distance that is seen, and shrinks by half of the growth
-// with each epoch. Late opens alone show that the front was a stray access and never the reader's: the front
-// goes back to the furthest of them.
+// each other and drift apart: the reorder window grows to the distance that is seen, and shrinks by half of
+// the growth with each epoch. Late opens alone show that the front was a stray access and never the reader's:
+// the front goes back to the furthest of them.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ class Progress {
     int64_t high = 0;
   };
 
-  /// `slack` as AccessSequence::slack(); at least 1 is assumed.
-  explicit Progress(uint64_t slack);
+  /// `reorder_window` as AccessSequence::reorder_window(); at least 1 is assumed.
+  explicit Progress(uint64_t reorder_window);
 
   /// The reader is expected at `next`.
   void begin(int64_t next);
@@ -46,17 +47,17 @@ class Progress {
   /// The reader was found somewhere else: with the furthest position opened, and the furthest but one.
   void jump(int64_t front, int64_t second);
   /// Opens stray by as many positions, more than was planned.
-  void widen(uint64_t slack);
+  void widen(uint64_t reorder_window);
   /// The epoch that the reader is in has moved by so many positions, and the reader with it.
   void shift(int64_t by);
 
   /// One past the furthest position opened.
   int64_t next() const { return front_ + 1; }
   /// Everything below has been opened.
-  int64_t safe() const { return confirmed_ + 1 - slack_; }
+  int64_t safe() const { return confirmed_ + 1 - reorder_window_; }
   /// Positions that an open may stray from its place: as planned, and as widened by what was seen.
   int64_t planned_slack() const { return planned_slack_; }
-  int64_t slack() const { return slack_; }
+  int64_t reorder_window() const { return reorder_window_; }
   /// Positions that the front advanced since the start.
   uint64_t passed() const { return passed_; }
   /// The largest distance of an open behind the front.
@@ -69,7 +70,7 @@ class Progress {
   void note_pace(int64_t positions, TimePoint now);
 
   int64_t planned_slack_;
-  int64_t slack_;
+  int64_t reorder_window_;
   int64_t front_ = -1;      // furthest position opened
   int64_t confirmed_ = -1;  // furthest but one
   uint64_t passed_ = 0;

@@ -40,19 +40,21 @@ bool Relocator::is_due() const {
   return since_search_ >= kSearchEvery;
 }
 
-// Whether nothing is left out where opens stray no more: slack inside the stretch that was seen.
-bool Relocator::leaves_nothing_out(const SequencePositions& order, const Chain& chain, int64_t slack) const {
+// Whether nothing is left out where opens stray no more: the reorder window inside the stretch that was seen.
+bool Relocator::leaves_nothing_out(const SequencePositions& order, const Chain& chain,
+                                   int64_t reorder_window) const {
   std::vector<int64_t> seen;
   for (const Sighting& stray : strays_) {
     for (const uint32_t position : order.of(stray.sample)) {
-      if (position <= chain.top && position + 2 * kSightings + 2 * static_cast<uint64_t>(slack) > chain.top) {
+      if (position <= chain.top &&
+          position + 2 * kSightings + 2 * static_cast<uint64_t>(reorder_window) > chain.top) {
         seen.push_back(position);
       }
     }
   }
   if (seen.empty()) return false;
-  const int64_t low = *std::min_element(seen.begin(), seen.end()) + slack;
-  const int64_t high = int64_t{chain.top} - slack;
+  const int64_t low = *std::min_element(seen.begin(), seen.end()) + reorder_window;
+  const int64_t high = int64_t{chain.top} - reorder_window;
   const auto inside =
       std::count_if(seen.begin(), seen.end(), [&](int64_t p) { return p >= low && p <= high; });
   return high - low >= kEnough && 4 * inside >= 3 * (high - low + 1);
@@ -69,7 +71,7 @@ std::optional<Found> Relocator::find(const KnownEpochs& epochs, TrackerState sta
     };
     for (const int64_t reach : {int64_t{1}, sight.gap}) {
       if (reach == 0) continue;
-      const ChainStep step{static_cast<uint64_t>(sight.slack), static_cast<uint64_t>(reach)};
+      const ChainStep step{static_cast<uint64_t>(sight.reorder_window), static_cast<uint64_t>(reach)};
       const auto chain = find_chain(strays, positions_of, epoch.sequence().length(), step);
       if (chain && (!best || chain->length > best->chain.length)) best = Found{number, *chain};
     }
@@ -78,7 +80,7 @@ std::optional<Found> Relocator::find(const KnownEpochs& epochs, TrackerState sta
   const Chain& chain = best->chain;
   if (state == TrackerState::suspended && chain.length < kExplained * chain.among) return std::nullopt;
   const SequencePositions& order = *epochs.find(best->epoch)->order;
-  if (requires_all_ && !leaves_nothing_out(order, chain, sight.slack)) return std::nullopt;
+  if (requires_all_ && !leaves_nothing_out(order, chain, sight.reorder_window)) return std::nullopt;
   const auto meanwhile = std::count_if(matched_ticks_.begin(), matched_ticks_.end(),
                                        [&](uint64_t tick) { return tick > chain.since; });
   if (state == TrackerState::following && meanwhile >= chain.length) return std::nullopt;

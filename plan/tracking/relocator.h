@@ -31,10 +31,10 @@ struct Found {
 /// Not thread-safe.
 class Relocator {
  public:
-  /// How the reader's opens may stray: by `slack` positions, and where sentinels alone are seen, one of them
-  /// in `gap` positions (0: nothing was pushed yet).
+  /// How the reader's opens may stray: by `reorder_window` positions, and where sentinels alone are seen, one
+  /// of them in `gap` positions (0: nothing was pushed yet).
   struct Sight {
-    int64_t slack = 1;
+    int64_t reorder_window = 1;
     int64_t gap = 0;
   };
 
@@ -54,7 +54,7 @@ class Relocator {
   const std::deque<Sighting>& strays() const { return strays_; }
 
  private:
-  bool leaves_nothing_out(const SequencePositions& order, const Chain& chain, int64_t slack) const;
+  bool leaves_nothing_out(const SequencePositions& order, const Chain& chain, int64_t reorder_window) const;
 
   std::deque<Sighting> strays_;         // the newest kSightings
   std::deque<uint64_t> matched_ticks_;  // of the newest kSightings in order

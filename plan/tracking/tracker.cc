@@ -24,16 +24,16 @@ constexpr uint32_t kFoundOften = 3;
 constexpr uint64_t kFlutter = 256;
 
 // A piece of a file read by one of some tens of workers counts as the same observation: so many READs later,
-// or kSightings opens, and so many positions beside slack.
+// or kSightings opens, and so many positions beside the reorder window.
 constexpr size_t kRepeatSpan = 32;
 
 }  // namespace
 
-Tracker::Tracker(uint64_t slack, std::optional<Epoch> last, std::optional<uint64_t> leap)
+Tracker::Tracker(uint64_t reorder_window, std::optional<Epoch> last, std::optional<uint64_t> leap)
     : last_(last),
       of_streams_(leap.has_value()),
       leap_(static_cast<int64_t>(leap.value_or(0))),
-      progress_(slack) {}
+      progress_(reorder_window) {}
 
 void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::optional<uint64_t> begin) {
   const MutexLock lock(mutex_);
@@ -53,14 +53,14 @@ void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::opt
   if (state_ == TrackerState::suspended) realign();
 }
 
-void Tracker::widen(uint64_t slack) {
+void Tracker::widen(uint64_t reorder_window) {
   const MutexLock lock(mutex_);
-  progress_.widen(slack);
+  progress_.widen(reorder_window);
   relocator_.require_all(false);  // what seemed to be left out comes later
   if (state_ == TrackerState::suspended) realign();
 }
 
-uint64_t Tracker::slack() const {
+uint64_t Tracker::reorder_window() const {
   const MutexLock lock(mutex_);
   return static_cast<uint64_t>(progress_.planned_slack());
 }
@@ -110,7 +110,7 @@ int64_t Tracker::next() const {
 }
 
 const Sighting* Tracker::seen_lately(std::span<const uint32_t> samples) const {
-  const int64_t reach = static_cast<int64_t>(kRepeatSpan) + progress_.slack();
+  const int64_t reach = static_cast<int64_t>(kRepeatSpan) + progress_.reorder_window();
   // A READ without an open may be the next use: a few samples come again soon, so it belongs to one of at
   // most half an epoch before. Where few READs are seen, the newest of them go back for epochs, so positions
   // count.
@@ -144,10 +144,10 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
   const Progress::Band in = band();
   const int64_t next = progress_.next();
   const Sighting* const piece_of = kind == Access::read ? seen_lately(samples) : nullptr;
-  const bool nearest = of_streams_ || (test_.visible() < 0.5 && next >= end_);
+  const bool nearest = of_streams_ || (test_.observed_fraction() < 0.5 && next >= end_);
   std::optional<Match> fresh;
   std::optional<Match> again;
-  const auto sooner = [due = next - progress_.slack()](int64_t a, int64_t b) {
+  const auto sooner = [due = next - progress_.reorder_window()](int64_t a, int64_t b) {
     return a >= due && b >= due ? a < b : a > b;  // what is overdue is the less likely the longer it is
   };
   for (const int64_t offset : {0, 1, -1}) {
@@ -235,7 +235,7 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   if (in_next_ > 0 && in_next_ >= std::min(kEnterNext, epochs_.find(found.epoch)->sequence().length()))
     enter_next();
   test_.passed(advanced);
-  if (const auto left_out = test_.left_out(progress_.slack());
+  if (const auto left_out = test_.left_out(progress_.reorder_window());
       left_out && state_ == TrackerState::following) {
     begin_run(std::nullopt);
     run_.left_out = *left_out;
@@ -282,7 +282,8 @@ Tracker::Verdict Tracker::reject(uint32_t sample, Access kind) {
   if (first) begin_run(sample);
   if (!totals_.first_difference) totals_.first_difference = run_;
   ++run_.out_of_order;
-  const bool over = test_.fails(pushed_ahead(), progress_.slack()) && state_ != TrackerState::suspended;
+  const bool over =
+      test_.fails(pushed_ahead(), progress_.reorder_window()) && state_ != TrackerState::suspended;
   if ((relocator_.is_due() || over) && realign()) return Verdict::in_order;
   const bool ends = state_ != TrackerState::finished && state_ != TrackerState::suspended;
   if (over && ends) suspend("matches no known order");

@@ -45,9 +45,9 @@ class Tracker {
     bool operator==(Verdict other) const { return verdict == other; }
   };
 
-  /// `slack` as AccessSequence::slack(). `last`: the job ends after this epoch. `leap`: samples are parts of
-  /// streams, of which so many may go unread at once (AccessSequence::reader_leap()).
-  Tracker(uint64_t slack, std::optional<Epoch> last, std::optional<uint64_t> leap = {});
+  /// `reorder_window` as AccessSequence::reorder_window(). `last`: the job ends after this epoch. `leap`:
+  /// samples are parts of streams, of which so many may go unread at once (AccessSequence::reader_leap()).
+  Tracker(uint64_t reorder_window, std::optional<Epoch> last, std::optional<uint64_t> leap = {});
   Tracker(const Tracker&) = delete;
   Tracker& operator=(const Tracker&) = delete;
 
@@ -58,7 +58,7 @@ class Tracker {
   void add_epoch(std::shared_ptr<const SequencePositions> epoch, std::optional<uint64_t> begin);
   /// Opens stray from the order by as many positions, more than the plan says: diagnose() found that. A
   /// suspended plan is compared with it at once.
-  void widen(uint64_t slack);
+  void widen(uint64_t reorder_window);
   /// Forgets an epoch; without effect for the one the reader is in.
   void drop_epoch(Epoch epoch);
 
@@ -84,7 +84,7 @@ class Tracker {
   bool knows(std::span<const uint32_t> samples) const;
 
   /// Positions that opens stray: as the plan says, or as it was widened.
-  uint64_t slack() const;
+  uint64_t reorder_window() const;
   TrackerState state() const;
   /// Everything below has been opened: its pages may be dropped.
   uint64_t position() const;

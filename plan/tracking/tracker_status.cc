@@ -48,7 +48,7 @@ TrackerStatus combined(const TrackerStatus& a, const TrackerStatus& b) {
   add(sum.position, other.position);
   add(sum.front, other.front);
   sum.samples_per_second += other.samples_per_second;
-  sum.slack = std::max(sum.slack, other.slack);
+  sum.reorder_window = std::max(sum.reorder_window, other.reorder_window);
   sum.in_order += other.in_order;
   sum.out_of_order += other.out_of_order;
   sum.repeated += other.repeated;
@@ -68,7 +68,7 @@ TrackerStatus Tracker::status() const {
   status.position = epochs_.place(epoch_, safe());
   status.front = epochs_.place(epoch_, next());
   status.samples_per_second = progress_.samples_per_second();
-  status.slack = static_cast<uint64_t>(progress_.slack());
+  status.reorder_window = static_cast<uint64_t>(progress_.reorder_window());
   status.passed = progress_.passed();
   status.longest_stray = progress_.longest_stray();
   return status;
@@ -77,8 +77,9 @@ TrackerStatus Tracker::status() const {
 std::string Tracker::describe_jump(const Found& found) const {
   const auto& [epoch, chain] = found;
   const PlanPosition from = run_.at;
-  const int64_t slack = progress_.planned_slack();
-  const bool at_start = chain.low < static_cast<uint32_t>(3 * slack + static_cast<int64_t>(kSightings));
+  const int64_t reorder_window = progress_.planned_slack();
+  const bool at_start =
+      chain.low < static_cast<uint32_t>(3 * reorder_window + static_cast<int64_t>(kSightings));
   if (state_ == TrackerState::waiting) {
     return fmt::format("started at epoch {} position {}", epoch.value, chain.low);
   }
@@ -90,7 +91,7 @@ std::string Tracker::describe_jump(const Found& found) const {
   if (epoch.value == from.epoch.value + 1 && at_start) {
     return fmt::format("epoch {} began before the end of epoch {}", epoch.value, from.epoch.value);
   }
-  const bool boundary = from.position <= 3 * slack || from.position == end_ - begin_;
+  const bool boundary = from.position <= 3 * reorder_window || from.position == end_ - begin_;
   if (epoch <= from.epoch && at_start && boundary) {
     return state_ == TrackerState::finished
                ? fmt::format("epoch {} was read again after the plan's end", epoch.value)

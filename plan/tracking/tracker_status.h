@@ -32,7 +32,7 @@ struct TrackerStatus {
   PlanPosition position;          ///< the place of Tracker::position()
   PlanPosition front;             ///< the place of Tracker::front()
   double samples_per_second = 0;  ///< 0: not known yet
-  uint64_t slack = 0;             ///< positions, as widened by what was seen
+  uint64_t reorder_window = 0;    ///< positions, as widened by what was seen
   // For `plan check`, since the start:
   uint64_t in_order = 0;        ///< distinct observations that matched the plan
   uint64_t out_of_order = 0;    ///< ... and that did not

@@ -42,7 +42,7 @@ void BM_fetch_from_peer(benchmark::State& state) {
   for (auto _ : state) {
     window.acquire();
     ++next;
-    nodes[0].cache->acquire(ChunkId(next % kFiles), {Urgency::Kind::prefetch, next},
+    nodes[0].cache->acquire(ChunkId(next % kFiles), {Priority::Kind::prefetch, next},
                             [&](const Result<AcquiredChunk>& chunk) {
                               if (!chunk || chunk->origin != Origin::peer) ++from_elsewhere;
                               window.release();

@@ -175,7 +175,7 @@ BENCHMARK(positions_of_samples)->Unit(benchmark::kMillisecond);
 // One observation, of every sample in order or of samples at random, while the plan is suspended.
 void observe(benchmark::State& state, bool in_order) {
   AccessSequence plan = planned("seed=1", kImageNet);
-  Tracker tracker(plan.slack(), std::nullopt);
+  Tracker tracker(plan.reorder_window(), std::nullopt);
   std::vector<std::shared_ptr<const EpochSequence>> epochs;
   for (uint32_t epoch = 0; epoch < 2; ++epoch) {
     epochs.push_back(std::make_shared<const EpochSequence>(plan.sequence(Epoch(epoch), NodeId(0)).value()));

@@ -38,7 +38,7 @@ struct Limits {
     list(m.list.size(), sizeof(wire::ChunkRequest));
     for (const wire::ChunkRequest& r : m.list) {
       fuzz::require(r.length > 0 && r.transfer < kTransferNumbers, "a request asks for something");
-      fuzz::require(r.urgency.kind <= Urgency::Kind::fill, "urgencies are known");
+      fuzz::require(r.priority.kind <= Priority::Kind::background, "priorities are known");
     }
   }
   void operator()(const wire::ChunkReplies& m) const {
@@ -48,9 +48,9 @@ struct Limits {
       fuzz::require(r.origin <= Origin::pfs, "origins are known");
     }
   }
-  void operator()(const wire::Expedite& m) const {
+  void operator()(const wire::Reprioritize& m) const {
     list(m.ids.size(), sizeof(uint32_t));
-    fuzz::require(m.urgency.kind <= Urgency::Kind::fill, "urgencies are known");
+    fuzz::require(m.priority.kind <= Priority::Kind::background, "priorities are known");
   }
   void operator()(const wire::Probe& m) const { list(m.ids.size(), sizeof(uint32_t)); }
   void operator()(const wire::ProbeAnswer& m) const { list(m.unknown.size(), sizeof(uint32_t)); }

@@ -36,9 +36,9 @@ class FakeSource final : public ChunkSource {
     bytes += request.length;
     if (has_peers && request.scope == FetchScope::anywhere) ++peer_fetches;
     files_.push_back(request.file);
-    const Urgency urgency = request.demand->now();
-    if (urgency.kind == Urgency::Kind::prefetch) deadlines_.push_back(urgency.deadline);
-    if (urgency.kind == Urgency::Kind::fill) fills_.push_back(request.offset);
+    const Priority priority = request.demand->now();
+    if (priority.kind == Priority::Kind::prefetch) deadlines_.push_back(priority.deadline);
+    if (priority.kind == Priority::Kind::background) fills_.push_back(request.offset);
     if (stopped_) {
       lock.unlock();
       request.done(Error{ECANCELED, "stopped"});

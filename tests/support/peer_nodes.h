@@ -89,7 +89,7 @@ struct NodesOptions {
   }
 };
 
-/// One node. Parts are taken down in the order that Job asks for.
+/// One node. Deps are taken down in the order that Job asks for.
 class PeerNode {
  public:
   PeerNode(const NodesOptions& options, InProcessNetwork& network, NodeId rank,
@@ -97,13 +97,13 @@ class PeerNode {
       : source(its_catalog->size(), options.seed + 100 + rank.value, options.pfs_delay),
         policy(rank, options.nodes, options.nvme > 0 ? Tier::nvme : Tier::ram),
         catalog(std::move(its_catalog)),
-        job(std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()},
+        job(std::make_unique<Job>(Job::Deps{network.endpoint(rank), clock, metrics, log.logger()},
                                   job_options(options, rank), [this](const std::string&) { ++refused; })),
         routed(job->make_source(*catalog, source)) {
     if (options.nvme > 0) open_store(options.nvme);
-    ChunkCache::Parts parts{*catalog, routed, {}, policy, metrics, log.logger()};
-    if (store) parts.stores.push_back(store.get());
-    cache = std::move(*ChunkCache::create(parts, options.ram));
+    ChunkCache::Deps deps{*catalog, routed, {}, policy, metrics, log.logger()};
+    if (store) deps.stores.push_back(store.get());
+    cache = std::move(*ChunkCache::create(deps, options.ram));
     server.reset(new PeerServer(job->make_server(*catalog, *cache, routed)));
     job->serve(*catalog, *server);
   }
@@ -222,10 +222,10 @@ struct Tally {
   std::atomic<uint64_t> from_peers{0};
 
   /// Asks for a chunk and checks every byte of it.
-  void acquire(PeerNodes& nodes, size_t node, ChunkId chunk, Urgency urgency = {}) {
+  void acquire(PeerNodes& nodes, size_t node, ChunkId chunk, Priority priority = {}) {
     ++asked;
     const ChunkRange range = nodes.catalog->range(chunk);
-    nodes[node].cache->acquire(chunk, urgency, [this, range](const Result<AcquiredChunk>& result) {
+    nodes[node].cache->acquire(chunk, priority, [this, range](const Result<AcquiredChunk>& result) {
       if (!result) {
         ++failed;
       } else {

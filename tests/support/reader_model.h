@@ -128,7 +128,7 @@ class MountModel {
   };
 
   MountModel(AccessSequence& plan, uint32_t samples, Sight sight, std::optional<Epoch> last = std::nullopt)
-      : tracker(plan.slack(), last), plan_(plan), sight_(sight), cached_(samples) {
+      : tracker(plan.reorder_window(), last), plan_(plan), sight_(sight), cached_(samples) {
     const auto first = static_cast<uint32_t>(plan.spec().first_epoch);
     add_epoch(first);
     if (plan.has_epoch(Epoch(first + 1))) add_epoch(first + 1);

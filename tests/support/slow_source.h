@@ -61,9 +61,9 @@ class SlowSource final : public ChunkSource {
     wake_.notify_all();
   }
   /// How urgent the fetches of a file have become so far; none before the first.
-  std::optional<Urgency> urgency_of(FileId file) {
+  std::optional<Priority> urgency_of(FileId file) {
     MutexLock lock(mutex_);
-    std::optional<Urgency> most;
+    std::optional<Priority> most;
     for (const auto& [asked, demand] : asked_) {
       if (asked == file) most = std::min(most.value_or(demand->now()), demand->now());
     }

@@ -123,7 +123,8 @@ Status Layout::take_chunk(const StoredChunk& chunk) {
 }
 
 Status Layout::finish() const {
-  if (datasets_.empty() || datasets_.size() != wanted_) return senseless("fewer datasets than were asked for");
+  if (datasets_.empty() || datasets_.size() != wanted_)
+    return senseless("fewer datasets than were asked for");
   for (const Dataset& dataset : datasets_) {
     if (dataset.head.rows == datasets_.front().head.rows) continue;
     return Error{EINVAL, fmt::format("has datasets of {} and of {} rows; want as many in each",

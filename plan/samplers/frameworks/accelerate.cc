@@ -48,14 +48,14 @@ SamplerResult running_order(SamplerSpec spec) {
   };
   const TorchEpoch epoch{spec.n, order, [draws](Mt19937& generator) { draws.skip(generator); }};
   spec.drop_last = false;
-  if (spec.generator == TorchGeneratorUse::kLoader) {
-    return make_torch_stream(spec, TorchGeneratorUse::kLoader, epoch);
+  if (spec.generator == TorchGeneratorUse::loader) {
+    return make_torch_stream(spec, TorchGeneratorUse::loader, epoch);
   }
   Result<Mt19937> at_prepare = torch_starting_generator(spec);
   if (!at_prepare) return at_prepare.error();
   spec.state.clear();
   spec.seed = std::to_string(torch_random_int64(*at_prepare));
-  return make_torch_stream(spec, TorchGeneratorUse::kSampler, epoch);
+  return make_torch_stream(spec, TorchGeneratorUse::sampler, epoch);
 }
 
 class Accelerate : public Sampler {
@@ -121,7 +121,7 @@ SamplerResult make_accelerate(const SamplerSpec& spec) {
     return bad_key(spec.state.empty() ? "generator" : "state",
                    "with accelerate it needs use_seedable_sampler=false");
   }
-  if (spec.generator && *spec.generator == TorchGeneratorUse::kSampler) {
+  if (spec.generator && *spec.generator == TorchGeneratorUse::sampler) {
     return bad_key("generator", "want loader, or default as it is at accelerator.prepare()");
   }
   SamplerResult all = spec.use_seedable_sampler ? seedable_order(spec) : running_order(spec);

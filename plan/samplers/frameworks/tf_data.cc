@@ -72,9 +72,9 @@ class TfShuffle : public Sampler {
         shard_(spec.shard) {}
 
   RankSlice slice(Epoch, TrainingRank rank) const override {
-    if (shard_ == ShardPlace::kNone) return span_slice(0, n_);
+    if (shard_ == ShardPlace::none) return span_slice(0, n_);
     const RankSlice share = strided_slice(n_, world(), rank.value);
-    if (shard_ == ShardPlace::kAfter || !seeds_) return share;
+    if (shard_ == ShardPlace::after || !seeds_) return share;
     // order() has one rank's share after the other; the first ones may be longer by a sample.
     const uint64_t before = n_ / world() * rank.value + std::min<uint64_t>(rank.value, n_ % world());
     return span_slice(before, before + share.count);
@@ -87,7 +87,7 @@ class TfShuffle : public Sampler {
     const Philox random(seeds.first, seeds.second);
     std::vector<uint32_t> order;
     order.reserve(n_);
-    if (shard_ == ShardPlace::kBefore) {
+    if (shard_ == ShardPlace::before) {
       for (uint32_t rank = 0; rank < world(); ++rank) {
         tf_shuffle(random, strided_slice(n_, world(), rank).count, buffer_size_, rank, world(), order);
       }

@@ -24,7 +24,7 @@ class TorchdataEpochs {
         persistent_(spec.persistent_workers),
         workers_(spec.workers > 0),
         resumed_(!spec.state.empty()),
-        shares_generator_(spec.generator.value_or(TorchGeneratorUse::kLoader) == TorchGeneratorUse::kLoader),
+        shares_generator_(spec.generator.value_or(TorchGeneratorUse::loader) == TorchGeneratorUse::loader),
         own_iterator_(spec.torchdata >= kOwnIterator),
         torch_(spec.torch),
         torch_draws_({.n = n_, .count = count_, .replacement = replacement_, .torch = torch_}) {}
@@ -139,7 +139,8 @@ SamplerResult make_torchdata_random(const SamplerSpec& spec) {
   if (spec.num_samples == uint64_t{0}) return bad_key("num_samples", "RandomSampler needs a positive number");
   if (const Status size = check_size("num_samples", spec.num_samples.value_or(0)); !size) return size.error();
   if (spec.torchdata < kFirstStateful) return bad_key("torchdata", "StatefulDataLoader is there since 0.8");
-  const bool given = spec.generator.value_or(TorchGeneratorUse::kLoader) != TorchGeneratorUse::kDefault;
+  const bool given =
+      spec.generator.value_or(TorchGeneratorUse::loader) != TorchGeneratorUse::default_generator;
   const Result<Mt19937> generator = given ? torch_starting_generator(spec) : own_generator(spec);
   if (!generator) return generator.error();
   return SamplerResult(std::make_unique<TorchdataRandom>(spec, *generator));

@@ -195,9 +195,9 @@ void py2s(Pcg64& once, Pcg64& random, Spans shards, uint64_t nodes, Samples& sam
 
 std::optional<StreamingAlgorithm> parse_streaming_algorithm(std::string_view name) {
   constexpr std::pair<std::string_view, StreamingAlgorithm> kNames[] = {
-      {"naive", StreamingAlgorithm::kNaive}, {"py1s", StreamingAlgorithm::kPy1s},
-      {"py2s", StreamingAlgorithm::kPy2s},   {"py1b", StreamingAlgorithm::kPy1b},
-      {"py1br", StreamingAlgorithm::kPy1br}, {"py1e", StreamingAlgorithm::kPy1e}};
+      {"naive", StreamingAlgorithm::naive}, {"py1s", StreamingAlgorithm::py1s},
+      {"py2s", StreamingAlgorithm::py2s},   {"py1b", StreamingAlgorithm::py1b},
+      {"py1br", StreamingAlgorithm::py1br}, {"py1e", StreamingAlgorithm::py1e}};
   for (const auto& [known, algorithm] : kNames) {
     if (name == known) return algorithm;
   }
@@ -211,12 +211,12 @@ std::vector<uint32_t> streaming_shuffle(const StreamingShuffle& shuffle, Epoch e
   Pcg64 random = numpy_generator(shuffle.seed.plus(epoch.value));
   Samples samples;
   samples.reserve(total);
-  if (shuffle.algorithm == StreamingAlgorithm::kNaive) {
+  if (shuffle.algorithm == StreamingAlgorithm::naive) {
     append_span({0, static_cast<uint32_t>(total)}, samples);
     shuffle_tail(random, samples, 0);
     return samples;
   }
-  if (shuffle.algorithm == StreamingAlgorithm::kPy2s) {
+  if (shuffle.algorithm == StreamingAlgorithm::py2s) {
     py2s(once, random, std::move(spans), shuffle.canonical_nodes, samples);
     return samples;
   }
@@ -224,13 +224,13 @@ std::vector<uint32_t> streaming_shuffle(const StreamingShuffle& shuffle, Epoch e
   std::vector<Spans> nodes = divide_spans(spans, total, shuffle.canonical_nodes);
   for (Spans& node : nodes) shuffle_items(random, std::span(node));
   switch (shuffle.algorithm) {
-    case StreamingAlgorithm::kPy1s:
+    case StreamingAlgorithm::py1s:
       py1s(random, nodes, samples);
       break;
-    case StreamingAlgorithm::kPy1b:
+    case StreamingAlgorithm::py1b:
       py1b(random, nodes, shuffle.block_size, samples);
       break;
-    case StreamingAlgorithm::kPy1br:
+    case StreamingAlgorithm::py1br:
       py1br(random, nodes, shuffle.block_size, samples);
       break;
     default:

@@ -13,13 +13,13 @@
 
 namespace clairfs {
 
-enum class StreamingAlgorithm { kNaive, kPy1s, kPy2s, kPy1b, kPy1br, kPy1e };
+enum class StreamingAlgorithm { naive, py1s, py2s, py1b, py1br, py1e };
 
 /// "py1e". Empty for any other name.
 std::optional<StreamingAlgorithm> parse_streaming_algorithm(std::string_view name);
 
 struct StreamingShuffle {
-  StreamingAlgorithm algorithm = StreamingAlgorithm::kPy1e;
+  StreamingAlgorithm algorithm = StreamingAlgorithm::py1e;
   std::vector<uint32_t> shard_sizes = {};  ///< samples; none is 0, and their sum fits 32 bits
   uint64_t canonical_nodes = 1;            ///< at least 1
   BigInteger seed = BigInteger(0);         ///< not negative

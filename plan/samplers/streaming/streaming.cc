@@ -70,7 +70,7 @@ Result<StreamingShuffle> shuffle_of(const SamplerSpec& spec, uint64_t canonical)
   if (block == 0) block = std::max<uint64_t>(4'000'000 / canonical, 1 << 18);
   if (block < kSmallestBlock || block >= kLargestBlock)
     return bad_key("shuffle_block_size", "want 4 to 2^31 - 1");
-  if (*algorithm == StreamingAlgorithm::kPy1e && spec.n < canonical) {
+  if (*algorithm == StreamingAlgorithm::py1e && spec.n < canonical) {
     return bad_key("num_canonical_nodes", "py1e refuses more of them than samples");
   }
   StreamingShuffle shuffle{.algorithm = *algorithm,
@@ -78,7 +78,7 @@ Result<StreamingShuffle> shuffle_of(const SamplerSpec& spec, uint64_t canonical)
                            .canonical_nodes = canonical,
                            .seed = *seed,
                            .block_size = static_cast<uint32_t>(block)};
-  if (*algorithm == StreamingAlgorithm::kNaive) {  // does not know of shards
+  if (*algorithm == StreamingAlgorithm::naive) {  // does not know of shards
     shuffle.shard_sizes = {static_cast<uint32_t>(spec.n)};
     return shuffle;
   }

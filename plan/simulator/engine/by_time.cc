@@ -17,7 +17,7 @@ struct Staged {
   Cursor place;
   bool passed_over = false;  ///< left to the consumer
   bool wanted = false;       ///< the consumer waits for it
-  Source source = Source::kPfs;
+  Source source = Source::pfs;
   double end = kUnknown;  ///< when it is there; unknown while its thread waits for a copy
 };
 
@@ -48,15 +48,15 @@ struct Fill {
   size_t next = 0;  // of the queue's samples
 };
 
-enum class Kind : uint8_t { kAsk, kDeliver, kDemanded, kAheadDone, kPfsDone, kFilled };
+enum class Kind : uint8_t { ask, deliver, demanded, ahead_done, pfs_done, filled };
 
 struct Event {
   double time = 0;
   uint64_t number = 0;  // events of one time happen in the order in which they were made
-  Kind kind = Kind::kAsk;
+  Kind kind = Kind::ask;
   uint32_t worker = 0;  // kFilled: number of the queue
   uint32_t sample = 0;
-  Source source = Source::kPfs;
+  Source source = Source::pfs;
 
   bool operator>(const Event& other) const {
     return time != other.time ? time > other.time : number > other.number;
@@ -91,27 +91,27 @@ class ByTime {
   }
 
  private:
-  void push(double time, Kind kind, uint32_t worker, uint32_t sample = 0, Source source = Source::kPfs) {
+  void push(double time, Kind kind, uint32_t worker, uint32_t sample = 0, Source source = Source::pfs) {
     events_.push(Event{time, ++event_number_, kind, worker, sample, source});
   }
 
   Status handle(const Event& event) {
     switch (event.kind) {
-      case Kind::kAsk:
+      case Kind::ask:
         return ask(event.worker, event.time);
-      case Kind::kDeliver:
+      case Kind::deliver:
         return deliver_staged(event.worker, event.time);
-      case Kind::kDemanded:
+      case Kind::demanded:
         note_fetched(in_, event.worker, event.sample, event.time);
         return deliver(event.worker, event.sample, event.source, event.time);
-      case Kind::kAheadDone:
+      case Kind::ahead_done:
         note_fetched(in_, event.worker, event.sample, event.time);
         ++workers_[event.worker].idle_threads;
         return read_ahead(event.worker, event.time);
-      case Kind::kPfsDone:
+      case Kind::pfs_done:
         end_pfs_read(event.worker);
         return {};
-      case Kind::kFilled:
+      case Kind::filled:
         filled(event.worker, event.sample, event.time);
         fill_next(event.worker, event.time);
         return {};
@@ -126,8 +126,8 @@ class ByTime {
     if (++workers_[w].pfs_reads == 1) ++pfs_clients_;
     ++pfs_reads_;
     const double seconds = in_.model.fetch_pfs(mb, {pfs_clients_, workers_[w].pfs_reads, pfs_reads_});
-    push(now + seconds, Kind::kPfsDone, w);
-    out_.read_mb[size_t(Source::kPfs)] += mb;
+    push(now + seconds, Kind::pfs_done, w);
+    out_.read_mb[size_t(Source::pfs)] += mb;
     return seconds;
   }
 
@@ -153,7 +153,7 @@ class ByTime {
       Consumer& consumer = workers_[w].consumer;
       consumer.k = std::min(step_ * share.step, share.count());
       consumer.last = std::min(consumer.k + share.step, share.count());
-      push(now, Kind::kAsk, w);
+      push(now, Kind::ask, w);
     }
     return {};
   }
@@ -182,7 +182,7 @@ class ByTime {
     Worker& worker = workers_[w];
     Consumer& consumer = worker.consumer;
     if (consumer.k == consumer.last && consumer.computing > 0) {
-      push(now + std::exchange(consumer.computing, 0), Kind::kAsk, w);
+      push(now + std::exchange(consumer.computing, 0), Kind::ask, w);
       return {};
     }
     if (consumer.k == consumer.last) {
@@ -203,7 +203,7 @@ class ByTime {
     }
     if (entry.end <= now) return deliver_staged(w, now);
     entry.wanted = true;
-    if (entry.end != kUnknown) push(entry.end, Kind::kDeliver, w);
+    if (entry.end != kUnknown) push(entry.end, Kind::deliver, w);
     return {};
   }
 
@@ -223,16 +223,16 @@ class ByTime {
     batch_[w].tally.compute += compute;
     out_.delivered_mb[size_t(source)] += mb;
     ++worker.consumer.k;
-    const bool at_once = in_.scenario.computing == Computing::kPerSample;
+    const bool at_once = in_.scenario.computing == Computing::per_sample;
     if (!at_once) worker.consumer.computing += compute;
-    push(at_once ? now + compute : now, Kind::kAsk, w);
+    push(at_once ? now + compute : now, Kind::ask, w);
     return read_ahead(w, now);
   }
 
   /// The consumer reads the sample itself.
   Status demand(uint32_t w, uint32_t sample, double now) {
     const double mb = in_.sizes[sample];
-    if (const auto kept = choose_kept(w, sample, now, Source::kPfs)) {
+    if (const auto kept = choose_kept(w, sample, now, Source::pfs)) {
       if (kept->available_at == kUnknown) {
         waiters_[kept->holder].push_back({w, sample, nullptr});
       } else {
@@ -242,14 +242,14 @@ class ByTime {
     }
     const double seconds = begin_pfs_read(w, mb, now);
     const double end = now + seconds + in_.model.write(mb);
-    push(end, Kind::kDemanded, w, sample, Source::kPfs);
+    push(end, Kind::demanded, w, sample, Source::pfs);
     return note_pfs_read({epoch_, workers_[w].consumer.k, sample, end});
   }
 
   void finish_demand(uint32_t w, uint32_t sample, const Option& kept, double now) {
     const double mb = in_.sizes[sample];
     out_.read_mb[size_t(kept.source)] += mb;
-    push(now + kept.seconds + in_.model.write(mb), Kind::kDemanded, w, sample, kept.source);
+    push(now + kept.seconds + in_.model.write(mb), Kind::demanded, w, sample, kept.source);
   }
 
   // --- The staging buffer.
@@ -276,7 +276,7 @@ class ByTime {
   Status begin_ahead(uint32_t w, Staged& entry, double now) {
     Worker& worker = workers_[w];
     const double mb = in_.sizes[entry.sample];
-    const auto kept = choose_kept(w, entry.sample, now, Source::kLocal);
+    const auto kept = choose_kept(w, entry.sample, now, Source::local);
     if (!kept && !in_.strategy.ahead_from_pfs) {
       entry.passed_over = true;
       return {};
@@ -284,7 +284,7 @@ class ByTime {
     --worker.idle_threads;
     worker.staged_mb += mb;
     if (!kept) {
-      finish_ahead(w, entry, Source::kPfs, begin_pfs_read(w, mb, now), now);
+      finish_ahead(w, entry, Source::pfs, begin_pfs_read(w, mb, now), now);
       return note_pfs_read({entry.place.epoch, entry.place.k, entry.sample, entry.end});
     }
     if (kept->available_at == kUnknown) {
@@ -299,8 +299,8 @@ class ByTime {
   void finish_ahead(uint32_t w, Staged& entry, Source source, double fetch, double now) {
     entry.source = source;
     entry.end = now + fetch + in_.model.write(in_.sizes[entry.sample]);
-    push(entry.end, Kind::kAheadDone, w, entry.sample);
-    if (entry.wanted) push(entry.end, Kind::kDeliver, w);
+    push(entry.end, Kind::ahead_done, w, entry.sample);
+    if (entry.wanted) push(entry.end, Kind::deliver, w);
   }
 
   /// The copy to read from, which may still be to come if the policy waits for such; nothing if the sample is
@@ -308,7 +308,7 @@ class ByTime {
   /// ahead from them.
   std::optional<Option> choose_kept(uint32_t w, uint32_t sample, double now, Source peers) const {
     if (in_.strategy.single_read) return soonest_option(in_, w, sample, now);
-    const bool with_peers = peers == Source::kPfs || in_.strategy.ahead_from_peers;
+    const bool with_peers = peers == Source::pfs || in_.strategy.ahead_from_peers;
     std::optional<Option> kept = local_option(in_, w, sample, now);
     if (with_peers) {
       const auto peer = peer_option(in_, w, sample, now);
@@ -330,7 +330,7 @@ class ByTime {
     const double mb = in_.sizes[sample];
     const Holding* copy = in_.strategy.holdings.find(sample, queue.worker);
     const double fetch = begin_pfs_read(queue.worker, mb, now);
-    push(now + fetch + in_.model.fill(mb, copy->storage), Kind::kFilled, queue_number, sample);
+    push(now + fetch + in_.model.fill(mb, copy->storage), Kind::filled, queue_number, sample);
   }
 
   void filled(uint32_t queue_number, uint32_t sample, double now) {

@@ -12,7 +12,7 @@ constexpr double kLongAgo = -std::numeric_limits<double>::infinity();
 
 /// A read that was worked out.
 struct Read {
-  Source source = Source::kPfs;
+  Source source = Source::pfs;
   double end = 0;
 };
 
@@ -75,7 +75,7 @@ class ByWorker {
         const double mb = in_.sizes[sample];
         const double fetch = in_.model.fetch_pfs(mb, everybody_reads(in_.scenario, queue.threads));
         copy->available_at = not_after(clocks.work(fetch + in_.model.fill(mb, copy->storage)));
-        out_.read_mb[size_t(Source::kPfs)] += mb;
+        out_.read_mb[size_t(Source::pfs)] += mb;
       }
     }
   }
@@ -96,7 +96,7 @@ class ByWorker {
         if (!ready) return ready.error();
         const double compute = in_.model.compute(in_.sizes[sample]);
         batch_[w].tally.compute += compute;
-        const bool at_once = in_.scenario.computing == Computing::kPerSample;
+        const bool at_once = in_.scenario.computing == Computing::per_sample;
         batch_[w].end = *ready + (at_once ? compute : 0);
         computing += at_once ? 0 : compute;
       }
@@ -110,7 +110,7 @@ class ByWorker {
     if (!in_.strategy.stalls) return now;
     WorkerState& worker = workers_[w];
     const std::optional<Read> staged = take_staged(worker, w, place);
-    Read read = staged.value_or(Read{Source::kPfs, std::numeric_limits<double>::infinity()});
+    Read read = staged.value_or(Read{Source::pfs, std::numeric_limits<double>::infinity()});
     // Who reads everything once waits for the read that is under way.
     const bool joins = staged && in_.strategy.single_read;
     if (read.end > now && !joins) {
@@ -150,7 +150,7 @@ class ByWorker {
         return {kept->source, std::max(now, kept->available_at) + kept->seconds + in_.model.write(mb)};
       }
     }
-    Read best{Source::kPfs, now + in_.model.fetch_pfs(mb, pfs_load(w, now, 1))};
+    Read best{Source::pfs, now + in_.model.fetch_pfs(mb, pfs_load(w, now, 1))};
     for (const auto& option : {local_option(in_, w, sample, now), peer_option(in_, w, sample, now)}) {
       if (option && now + option->seconds < best.end) best = {option->source, now + option->seconds};
     }
@@ -159,14 +159,14 @@ class ByWorker {
   }
 
   Status note_demand(uint32_t w, Cursor place, uint32_t sample, double now, const Read& read) {
-    if (read.source == Source::kPfs) workers_[w].demanded_from_pfs = now;
+    if (read.source == Source::pfs) workers_[w].demanded_from_pfs = now;
     return note_read(w, place, sample, read);
   }
 
   Status note_read(uint32_t w, Cursor place, uint32_t sample, const Read& read) {
     out_.read_mb[size_t(read.source)] += in_.sizes[sample];
     note_fetched(in_, w, sample, read.end);
-    if (read.source != Source::kPfs || !in_.strategy.on_pfs_read) return {};
+    if (read.source != Source::pfs || !in_.strategy.on_pfs_read) return {};
     return in_.strategy.on_pfs_read(in_.strategy.holdings, PfsRead{place.epoch, place.k, sample, read.end});
   }
 
@@ -187,7 +187,7 @@ class ByWorker {
       const std::optional<Read> read = plan_ahead(w, sample, start);
       if (read) {
         worker.clocks.finish(read->end);
-        if (read->source == Source::kPfs) worker.prefetched_from_pfs = start;
+        if (read->source == Source::pfs) worker.prefetched_from_pfs = start;
         worker.staged_mb += mb;
         Status noted = note_read(w, worker.ahead, sample, *read);
         if (!noted) return noted;
@@ -218,7 +218,7 @@ class ByWorker {
       return Read{kept->source, std::max(start, kept->available_at) + kept->seconds + in_.model.write(mb)};
     }
     if (!in_.strategy.ahead_from_pfs) return std::nullopt;
-    return Read{Source::kPfs, start + pfs + in_.model.write(mb)};
+    return Read{Source::pfs, start + pfs + in_.model.write(mb)};
   }
 
   /// g: this worker and those with a read of the PFS that begins at `time` or later; each with as many

@@ -28,11 +28,11 @@ bool counts(const Holding& copy, double ready_by) {
 std::optional<Option> local_option(const SimulationInput& input, uint32_t worker, uint32_t sample,
                                    double ready_by) {
   if (const auto storage = input.strategy.everywhere) {
-    return Option{Source::kLocal, worker, 0, input.model.fetch_local(input.sizes[sample], *storage)};
+    return Option{Source::local, worker, 0, input.model.fetch_local(input.sizes[sample], *storage)};
   }
   for (const Holding& copy : input.strategy.holdings.of(sample)) {  // fastest first
     if (copy.worker != worker || !counts(copy, ready_by)) continue;
-    return Option{Source::kLocal, copy.worker, copy.available_at,
+    return Option{Source::local, copy.worker, copy.available_at,
                   input.model.fetch_local(input.sizes[sample], copy.storage)};
   }
   return std::nullopt;
@@ -42,7 +42,7 @@ std::optional<Option> peer_option(const SimulationInput& input, uint32_t worker,
                                   double ready_by) {
   for (const Holding& copy : input.strategy.holdings.of(sample)) {
     if (copy.worker == worker || !counts(copy, ready_by)) continue;
-    return Option{Source::kPeer, copy.worker, copy.available_at,
+    return Option{Source::peer, copy.worker, copy.available_at,
                   input.model.fetch_peer(input.sizes[sample], copy.storage)};
   }
   return std::nullopt;
@@ -60,7 +60,7 @@ std::optional<Option> soonest_option(const SimulationInput& input, uint32_t work
         own ? input.model.fetch_local(mb, copy.storage) : input.model.fetch_peer(mb, copy.storage);
     const double end = std::max<double>(now, copy.available_at) + seconds;
     if (best && (end > best_end || (end == best_end && !own))) continue;
-    best = Option{own ? Source::kLocal : Source::kPeer, copy.worker, copy.available_at, seconds};
+    best = Option{own ? Source::local : Source::peer, copy.worker, copy.available_at, seconds};
     best_end = end;
   }
   return best;

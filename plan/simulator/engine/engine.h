@@ -52,7 +52,7 @@ struct Cursor {
 
 /// Where a read would come from, and how long it would take beside waiting for the sample to be there.
 struct Option {
-  Source source = Source::kPfs;
+  Source source = Source::pfs;
   uint32_t holder = 0;      ///< worker that keeps it
   double available_at = 0;  ///< seconds since the start; infinite while its reading is not worked out
   double seconds = 0;       ///< fetch

@@ -28,7 +28,7 @@ Result<Outcome> simulate(const Scenario& scenario, const std::vector<float>& siz
   outcome.read_mb = strategy->prepared_mb;
   const SimulationInput input{scenario, sizes, model, *job, *strategy, progress};
   // Without stalls there is nothing to put in order.
-  const bool by_worker = scenario.order == EvaluationOrder::kByWorker || !strategy->stalls;
+  const bool by_worker = scenario.order == EvaluationOrder::by_worker || !strategy->stalls;
   const Status done = by_worker ? simulate_by_worker(input, outcome) : simulate_by_time(input, outcome);
   if (!done) return done.error();
   return outcome;

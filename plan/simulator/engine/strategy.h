@@ -19,7 +19,7 @@
 namespace clairfs {
 
 /// From where a sample is read.
-enum class Source : uint8_t { kPfs, kPeer, kLocal };
+enum class Source : uint8_t { pfs, peer, local };
 inline constexpr size_t kSources = 3;
 /// By Source.
 using BySource = std::array<double, kSources>;

@@ -84,16 +84,16 @@ Result<JobOrder> JobOrder::make(const Scenario& scenario, uint64_t samples) {
   job.epochs_ = scenario.epochs;
   job.samples_ = samples;
   switch (scenario.distribution) {
-    case Distribution::kUniform: {
+    case Distribution::uniform: {
       auto shares = uniform_shares(scenario, **sampler);
       if (!shares) return shares.error();
       job.shares_ = std::move(*shares);
       break;
     }
-    case Distribution::kWhole:
+    case Distribution::whole:
       job.shares_.assign(scenario.workers, range_share(scenario, samples, 0, scenario.batch));
       break;
-    case Distribution::kImbalanced:
+    case Distribution::imbalanced:
       job.shares_ = imbalanced_shares(scenario, samples);
       break;
   }

@@ -16,13 +16,13 @@ PerformanceModel::PerformanceModel(const Scenario& scenario) : scenario_(scenari
   const ThroughputTable& staging_write = staging.write.empty() ? staging.read : staging.write;
   write_ = std::max(1 / scenario.preprocess, 1 / per_thread(staging_write, staging.threads));
   for (const StorageClass& storage : scenario.classes) {
-    const double rate = scenario.reads == ReadSharing::kDivided ? per_thread(storage.read, storage.threads)
-                                                                : storage.read.at(storage.threads);
+    const double rate = scenario.reads == ReadSharing::divided ? per_thread(storage.read, storage.threads)
+                                                               : storage.read.at(storage.threads);
     Class& seconds = classes_.emplace_back();
     seconds.latency = storage.latency;
     seconds.local = 1 / rate;
     seconds.peer = 1 / std::min(scenario.network, rate);
-    if (scenario.fills == FillCost::kProcessed) {
+    if (scenario.fills == FillCost::processed) {
       seconds.fill = write_;
     } else if (!storage.write.empty()) {
       seconds.fill = 1 / per_thread(storage.write, storage.threads);
@@ -34,13 +34,13 @@ double PerformanceModel::fetch_pfs(double mb, const PfsLoad& load) const {
   const double link = scenario_.pfs_network;  // of one worker
   double rate = 0;
   switch (scenario_.pfs_sharing) {
-    case PfsSharing::kPerThread:
+    case PfsSharing::per_thread:
       rate = std::min(link, scenario_.pfs.at(load.workers) / load.workers);
       break;
-    case PfsSharing::kPerWorker:
+    case PfsSharing::per_worker:
       rate = std::min(link, scenario_.pfs.at(load.workers) / load.workers) / load.own_threads;
       break;
-    case PfsSharing::kPerReader:
+    case PfsSharing::per_reader:
       rate = std::min(link / load.own_threads, scenario_.pfs.at(load.threads) / load.threads);
       break;
   }

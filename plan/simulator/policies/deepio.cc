@@ -36,7 +36,7 @@ Result<Loaded> load(const PolicyInput& input) {
     const Shard shard = load_shard(input, w, kMemoryClass, first, end, holdings);
     next = shard.end;
     loaded.strategy.preparation = std::max(loaded.strategy.preparation, shard.seconds);
-    loaded.strategy.prepared_mb[size_t(Source::kPfs)] += shard.mb;
+    loaded.strategy.prepared_mb[size_t(Source::pfs)] += shard.mb;
     loaded.shards.push_back(shard);
   }
   loaded.strategy.holdings = holdings.build();
@@ -80,7 +80,7 @@ Result<Strategy> make_deepio_ordered(const PolicyInput& input) {
 }
 
 Result<Strategy> make_deepio_opportunistic(const PolicyInput& input) {
-  if (input.scenario.distribution == Distribution::kWhole) {
+  if (input.scenario.distribution == Distribution::whole) {
     return Error{ENOTSUP, "every worker reads every sample of a batch, so there is nothing to choose"};
   }
   auto loaded = load(input);

@@ -72,7 +72,7 @@ Result<Strategy> make_lbann_preload(const PolicyInput& input) {
     const Shard shard =
         load_shard(input, w, kMemory, equal_part(input, w), equal_part(input, w + 1), holdings);
     strategy.preparation = std::max(strategy.preparation, shard.seconds);
-    strategy.prepared_mb[size_t(Source::kPfs)] += shard.mb;
+    strategy.prepared_mb[size_t(Source::pfs)] += shard.mb;
   }
   strategy.holdings = holdings.build();
   return strategy;

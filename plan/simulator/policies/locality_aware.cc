@@ -88,13 +88,13 @@ Result<Strategy> make_locality_aware(const PolicyInput& input) {
   for (uint32_t w = 0; w < input.scenario.workers; ++w) {
     parts.push_back(load_shard(input, w, storage, equal_part(input, w), equal_part(input, w + 1), holdings));
     strategy.preparation = std::max(strategy.preparation, parts.back().seconds);
-    strategy.prepared_mb[size_t(Source::kPfs)] += parts.back().mb;
+    strategy.prepared_mb[size_t(Source::pfs)] += parts.back().mb;
   }
   strategy.holdings = holdings.build();
   strategy.reads_ahead = true;
   strategy.ahead_from_peers = true;
   // Where every worker reads the whole batch there is nothing to deal.
-  if (input.scenario.distribution != Distribution::kWhole) strategy.reorder = Deal(input, std::move(parts));
+  if (input.scenario.distribution != Distribution::whole) strategy.reorder = Deal(input, std::move(parts));
   return strategy;
 }
 

@@ -77,7 +77,7 @@ class LocalOnly {
 
 Result<Strategy> make_parallel_staging(const PolicyInput& input) {
   if (input.scenario.classes.empty()) return Error{ENOTSUP, "there is no storage class to stage into"};
-  if (input.scenario.distribution == Distribution::kWhole) {
+  if (input.scenario.distribution == Distribution::whole) {
     return Error{ENOTSUP, "every worker reads every sample of a batch, so there is nothing to choose"};
   }
   const uint32_t storage = largest_class(input.scenario);
@@ -87,13 +87,13 @@ Result<Strategy> make_parallel_staging(const PolicyInput& input) {
   for (uint32_t w = 0; w < input.scenario.workers; ++w) {
     parts.push_back(load_shard(input, w, storage, equal_part(input, w), equal_part(input, w + 1), unused));
     if (parts.back().mb == 0) return Error{ENOTSUP, "no sample fits into a worker's storage class"};
-    strategy.prepared_mb[size_t(Source::kPfs)] += parts.back().mb;
+    strategy.prepared_mb[size_t(Source::pfs)] += parts.back().mb;
   }
   std::vector<Local> locals;
   for (uint32_t w = 0; w < input.scenario.workers; ++w) {
     Local local{parts[w], 0};
     const double copying =
-        copy_from_others(input, w, storage, parts, local, strategy.prepared_mb[size_t(Source::kPeer)]);
+        copy_from_others(input, w, storage, parts, local, strategy.prepared_mb[size_t(Source::peer)]);
     strategy.preparation = std::max(strategy.preparation, parts[w].seconds + copying);
     locals.push_back(local);
   }

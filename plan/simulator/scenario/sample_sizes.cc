@@ -76,12 +76,12 @@ Result<std::vector<float>> record_sizes(const Scenario& scenario, Logger& log) {
 
 Result<std::vector<float>> make_sample_sizes(const Scenario& scenario, Logger& log) {
   switch (scenario.size_source) {
-    case SizeSource::kPath:
+    case SizeSource::path:
       return scenario.records.empty() ? file_sizes(scenario.path, log) : record_sizes(scenario, log);
-    case SizeSource::kNormal:
+    case SizeSource::normal:
       if (scenario.deviation > 0) return normal_sizes(scenario);
       break;
-    case SizeSource::kFixed:
+    case SizeSource::fixed:
       break;
   }
   return std::vector<float>(scenario.samples, static_cast<float>(scenario.mean));

@@ -107,21 +107,21 @@ struct Word {
   const char* word;
   Enum value;
 };
-constexpr Word<Distribution> kDistributions[] = {{"uniform", Distribution::kUniform},
-                                                 {"whole", Distribution::kWhole},
-                                                 {"imbalanced", Distribution::kImbalanced}};
+constexpr Word<Distribution> kDistributions[] = {{"uniform", Distribution::uniform},
+                                                 {"whole", Distribution::whole},
+                                                 {"imbalanced", Distribution::imbalanced}};
 constexpr Word<SizeSource> kSizeSources[] = {
-    {"fixed", SizeSource::kFixed}, {"normal", SizeSource::kNormal}, {"path", SizeSource::kPath}};
-constexpr Word<ReadSharing> kReadSharings[] = {{"undivided", ReadSharing::kUndivided},
-                                               {"divided", ReadSharing::kDivided}};
-constexpr Word<PfsSharing> kPfsSharings[] = {{"per-thread", PfsSharing::kPerThread},
-                                             {"per-worker", PfsSharing::kPerWorker},
-                                             {"per-reader", PfsSharing::kPerReader}};
-constexpr Word<FillCost> kFillCosts[] = {{"processed", FillCost::kProcessed}, {"raw", FillCost::kRaw}};
-constexpr Word<Computing> kComputings[] = {{"per-sample", Computing::kPerSample},
-                                           {"per-batch", Computing::kPerBatch}};
-constexpr Word<EvaluationOrder> kOrders[] = {{"by-worker", EvaluationOrder::kByWorker},
-                                             {"by-time", EvaluationOrder::kByTime}};
+    {"fixed", SizeSource::fixed}, {"normal", SizeSource::normal}, {"path", SizeSource::path}};
+constexpr Word<ReadSharing> kReadSharings[] = {{"undivided", ReadSharing::undivided},
+                                               {"divided", ReadSharing::divided}};
+constexpr Word<PfsSharing> kPfsSharings[] = {{"per-thread", PfsSharing::per_thread},
+                                             {"per-worker", PfsSharing::per_worker},
+                                             {"per-reader", PfsSharing::per_reader}};
+constexpr Word<FillCost> kFillCosts[] = {{"processed", FillCost::processed}, {"raw", FillCost::raw}};
+constexpr Word<Computing> kComputings[] = {{"per-sample", Computing::per_sample},
+                                           {"per-batch", Computing::per_batch}};
+constexpr Word<EvaluationOrder> kOrders[] = {{"by-worker", EvaluationOrder::by_worker},
+                                             {"by-time", EvaluationOrder::by_time}};
 
 template <class Enum, size_t count>
 Complaint take_word(const ScenarioValue& value, const Word<Enum> (&words)[count], Enum& out) {
@@ -146,7 +146,7 @@ Complaint take_sampler(const ScenarioValue& value, std::string& out) {
   return "";
 }
 
-enum class Need : uint8_t { kRequired, kOptional };
+enum class Need : uint8_t { required, optional };
 
 struct Field {
   const char* section;
@@ -158,55 +158,54 @@ struct Field {
 constexpr double kMostSeed = 9007199254740992;  // 2^53: above, a number is not exact
 
 const Field kFields[] = {
-    {"job", "workers", Need::kRequired,
+    {"job", "workers", Need::required,
      [](Scenario& s, const ScenarioValue& v) { return take_count(v, 1, kMostWorkers, s.workers); }},
-    {"job", "epochs", Need::kRequired,
+    {"job", "epochs", Need::required,
      [](Scenario& s, const ScenarioValue& v) { return take_count(v, 1, 1e6, s.epochs); }},
-    {"job", "batch", Need::kRequired,
+    {"job", "batch", Need::required,
      [](Scenario& s, const ScenarioValue& v) { return take_count(v, 1, 1e9, s.batch); }},
-    {"job", "drop_last", Need::kOptional,
+    {"job", "drop_last", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_flag(v, s.drop_last); }},
-    {"job", "distribution", Need::kOptional,
+    {"job", "distribution", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kDistributions, s.distribution); }},
-    {"job", "sampler", Need::kOptional,
+    {"job", "sampler", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_sampler(v, s.sampler); }},
-    {"job", "seed", Need::kOptional,
+    {"job", "seed", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_count(v, 0, kMostSeed, s.seed); }},
-    {"samples", "size", Need::kRequired,
+    {"samples", "size", Need::required,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kSizeSources, s.size_source); }},
-    {"samples", "count", Need::kOptional,
+    {"samples", "count", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_count(v, 1, kMostSamples, s.samples); }},
-    {"samples", "mean", Need::kOptional,
+    {"samples", "mean", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_megabytes(v, kMostSample, s.mean); }},
-    {"samples", "deviation", Need::kOptional,
+    {"samples", "deviation", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_megabytes(v, kMostSample, s.deviation); }},
-    {"samples", "path", Need::kOptional,
+    {"samples", "path", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_text(v, s.path); }},
-    {"samples", "records", Need::kOptional,
+    {"samples", "records", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_text(v, s.records); }},
-    {"worker", "compute", Need::kRequired,
+    {"worker", "compute", Need::required,
      [](Scenario& s, const ScenarioValue& v) { return take_rate(v, s.compute); }},
-    {"worker", "preprocess", Need::kRequired,
+    {"worker", "preprocess", Need::required,
      [](Scenario& s, const ScenarioValue& v) { return take_rate(v, s.preprocess); }},
-    {"worker", "network", Need::kRequired,
+    {"worker", "network", Need::required,
      [](Scenario& s, const ScenarioValue& v) { return take_rate(v, s.network); }},
-    {"worker", "network_latency_ms", Need::kOptional,
+    {"worker", "network_latency_ms", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_milliseconds(v, s.network_latency); }},
-    {"worker", "pfs_network", Need::kRequired,
+    {"worker", "pfs_network", Need::required,
      [](Scenario& s, const ScenarioValue& v) { return take_rate(v, s.pfs_network); }},
-    {"pfs", "read", Need::kRequired,
-     [](Scenario& s, const ScenarioValue& v) { return take_table(v, s.pfs); }},
-    {"pfs", "latency_ms", Need::kOptional,
+    {"pfs", "read", Need::required, [](Scenario& s, const ScenarioValue& v) { return take_table(v, s.pfs); }},
+    {"pfs", "latency_ms", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_milliseconds(v, s.pfs_latency); }},
-    {"model", "reads", Need::kOptional,
+    {"model", "reads", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kReadSharings, s.reads); }},
-    {"model", "pfs", Need::kOptional,
+    {"model", "pfs", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kPfsSharings, s.pfs_sharing); }},
-    {"model", "fills", Need::kOptional,
+    {"model", "fills", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kFillCosts, s.fills); }},
-    {"model", "computing", Need::kOptional,
+    {"model", "computing", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kComputings, s.computing); }},
-    {"model", "order", Need::kOptional,
+    {"model", "order", Need::optional,
      [](Scenario& s, const ScenarioValue& v) { return take_word(v, kOrders, s.order); }},
 };
 
@@ -218,14 +217,13 @@ struct ClassField {
 
 // Of [staging] and of each [class.NAME].
 const ClassField kClassFields[] = {
-    {"capacity", Need::kRequired,
+    {"capacity", Need::required,
      [](StorageClass& c, const ScenarioValue& v) { return take_megabytes(v, kMostCapacity, c.capacity); }},
-    {"threads", Need::kRequired,
+    {"threads", Need::required,
      [](StorageClass& c, const ScenarioValue& v) { return take_count(v, 1, kMostThreads, c.threads); }},
-    {"read", Need::kRequired, [](StorageClass& c, const ScenarioValue& v) { return take_table(v, c.read); }},
-    {"write", Need::kOptional,
-     [](StorageClass& c, const ScenarioValue& v) { return take_table(v, c.write); }},
-    {"latency_ms", Need::kOptional,
+    {"read", Need::required, [](StorageClass& c, const ScenarioValue& v) { return take_table(v, c.read); }},
+    {"write", Need::optional, [](StorageClass& c, const ScenarioValue& v) { return take_table(v, c.write); }},
+    {"latency_ms", Need::optional,
      [](StorageClass& c, const ScenarioValue& v) { return take_milliseconds(v, c.latency); }},
 };
 
@@ -278,7 +276,7 @@ struct Conflict {
 };
 
 std::optional<Conflict> find_conflict(const Scenario& s) {
-  if (s.size_source == SizeSource::kPath) {
+  if (s.size_source == SizeSource::path) {
     if (s.path.empty())
       return Conflict{"samples", "path", "missing; size = \"path\" reads the sizes from it"};
   } else {
@@ -286,7 +284,7 @@ std::optional<Conflict> find_conflict(const Scenario& s) {
     if (s.mean == 0) return Conflict{"samples", "mean", "missing, or 0 MB"};
     if (!s.path.empty()) return Conflict{"samples", "path", "is for size = \"path\" only"};
     if (!s.records.empty()) return Conflict{"samples", "records", "is for size = \"path\" only"};
-    if (s.size_source == SizeSource::kFixed && s.deviation != 0) {
+    if (s.size_source == SizeSource::fixed && s.deviation != 0) {
       return Conflict{"samples", "deviation", "is for size = \"normal\" only"};
     }
     if (s.drop_last && s.samples < s.batch) {
@@ -298,7 +296,7 @@ std::optional<Conflict> find_conflict(const Scenario& s) {
 
 /// What a sweep may put right by its next value, and JobOrder refuses otherwise.
 std::optional<Conflict> find_passing_conflict(const Scenario& s) {
-  const bool strided = s.sampler == "torch.distributed" && s.distribution == Distribution::kUniform;
+  const bool strided = s.sampler == "torch.distributed" && s.distribution == Distribution::uniform;
   if (!strided || s.batch % s.workers == 0) return std::nullopt;
   return Conflict{"job", "batch", "no multiple of workers, as torch.distributed needs"};
 }
@@ -363,7 +361,7 @@ class Reader {
 
   Status require_all() const {
     for (const Field& field : kFields) {
-      if (field.need == Need::kOptional) continue;
+      if (field.need == Need::optional) continue;
       Status there = require(field.section, field.key);
       if (!there) return there;
     }
@@ -371,7 +369,7 @@ class Reader {
     for (const StorageClass& c : scenario_.classes) storage.push_back(std::string(kClassPrefix) + c.name);
     for (const std::string& section : storage) {
       for (const ClassField& field : kClassFields) {
-        if (field.need == Need::kOptional) continue;
+        if (field.need == Need::optional) continue;
         Status there = require(section, field.key);
         if (!there) return there;
       }

@@ -19,28 +19,28 @@ inline constexpr double kMegabyte = 1 << 20;
 
 /// How a batch of B samples is dealt to the workers.
 enum class Distribution : uint8_t {
-  kUniform,     ///< B/N each, as the sampler says
-  kWhole,       ///< every worker gets the whole batch
-  kImbalanced,  ///< the first half of the workers gets a quarter of what each of the others gets
+  uniform,     ///< B/N each, as the sampler says
+  whole,       ///< every worker gets the whole batch
+  imbalanced,  ///< the first half of the workers gets a quarter of what each of the others gets
 };
 
 /// How sample sizes come about.
 enum class SizeSource : uint8_t {
-  kFixed,   ///< all `mean`
-  kNormal,  ///< normal, what is below 0 drawn again
-  kPath,    ///< the files of a directory, or of a saved catalog
+  fixed,   ///< all `mean`
+  normal,  ///< normal, what is below 0 drawn again
+  path,    ///< the files of a directory, or of a saved catalog
 };
 
 /// How threads share a storage class; see performance_model.h.
-enum class ReadSharing : uint8_t { kUndivided, kDivided };
+enum class ReadSharing : uint8_t { undivided, divided };
 /// How threads share the parallel filesystem; see performance_model.h.
-enum class PfsSharing : uint8_t { kPerThread, kPerWorker, kPerReader };
+enum class PfsSharing : uint8_t { per_thread, per_worker, per_reader };
 /// What a read costs that fills a storage class; see performance_model.h.
-enum class FillCost : uint8_t { kProcessed, kRaw };
+enum class FillCost : uint8_t { processed, raw };
 /// When a worker computes; see simulation.h.
-enum class Computing : uint8_t { kPerSample, kPerBatch };
+enum class Computing : uint8_t { per_sample, per_batch };
 /// In which order the workers' reads are worked out; see simulation.h.
-enum class EvaluationOrder : uint8_t { kByWorker, kByTime };
+enum class EvaluationOrder : uint8_t { by_worker, by_time };
 
 /// A storage class j of a worker; the staging buffer is class 0.
 struct StorageClass {
@@ -61,12 +61,12 @@ struct Scenario {
   uint32_t epochs = 1;   ///< E
   uint64_t batch = 1;    ///< B, of all workers together
   bool drop_last = false;
-  Distribution distribution = Distribution::kUniform;
+  Distribution distribution = Distribution::uniform;
   std::string sampler = "nopfs";
   uint64_t seed = 0;
 
   uint64_t samples = 0;  ///< F; with kPath found out from there
-  SizeSource size_source = SizeSource::kFixed;
+  SizeSource size_source = SizeSource::fixed;
   double mean = 0;       ///< mu, MB
   double deviation = 0;  ///< sigma, MB
   std::string path;
@@ -84,11 +84,11 @@ struct Scenario {
   ThroughputTable pfs;     ///< t(gamma), MB/s
   double pfs_latency = 0;  ///< seconds a read
 
-  ReadSharing reads = ReadSharing::kDivided;
-  PfsSharing pfs_sharing = PfsSharing::kPerWorker;
-  FillCost fills = FillCost::kRaw;
-  Computing computing = Computing::kPerBatch;
-  EvaluationOrder order = EvaluationOrder::kByTime;
+  ReadSharing reads = ReadSharing::divided;
+  PfsSharing pfs_sharing = PfsSharing::per_worker;
+  FillCost fills = FillCost::raw;
+  Computing computing = Computing::per_batch;
+  EvaluationOrder order = EvaluationOrder::by_time;
 
   /// D: capacity of a worker's classes, MB, without the staging buffer.
   double worker_capacity() const;

@@ -19,9 +19,9 @@ double draw_vertical_axis(Svg& svg, const ChartArea& area, double most, const st
   for (const double tick : ticks) {
     const double y = area.bottom() - tick / ticks.back() * area.height;
     svg.line({area.left, y}, {area.right(), y}, {.colour = kGrid});
-    svg.text({area.left - 6, y + 4}, number_text(tick), {.size = 11, .anchor = Anchor::kEnd});
+    svg.text({area.left - 6, y + 4}, number_text(tick), {.size = 11, .anchor = Anchor::end});
   }
-  svg.text({area.left, area.top - 10}, label, {.size = 11, .anchor = Anchor::kMiddle});
+  svg.text({area.left, area.top - 10}, label, {.size = 11, .anchor = Anchor::middle});
   return ticks.back();
 }
 
@@ -49,7 +49,7 @@ double mark_distance(const std::vector<Series>& series, double column, double la
 }
 
 void draw_horizontal_label(Svg& svg, const ChartArea& area, const std::string& label) {
-  svg.text({area.left + area.width / 2, area.bottom() + 34}, label, {.anchor = Anchor::kMiddle});
+  svg.text({area.left + area.width / 2, area.bottom() + 34}, label, {.anchor = Anchor::middle});
 }
 
 /// From the left edge of an area to each point.
@@ -70,7 +70,7 @@ std::vector<double> places_of(const LineAxis& axis, const ChartArea& area) {
 void draw_horizontal_axis(Svg& svg, const ChartArea& area, const LineAxis& axis,
                           const std::vector<double>& places) {
   const auto label = [&](double x, const std::string& words) {
-    svg.text({area.left + x, area.bottom() + 16}, words, {.size = 11, .anchor = Anchor::kMiddle});
+    svg.text({area.left + x, area.bottom() + 16}, words, {.size = 11, .anchor = Anchor::middle});
   };
   svg.line({area.left, area.bottom()}, {area.right(), area.bottom()}, {});
   if (axis.labels.empty() && !axis.places.empty()) {
@@ -139,10 +139,10 @@ std::string series_colour(size_t series) {
 
 void draw_legend(Svg& svg, Point at, const std::vector<LegendEntry>& entries) {
   for (const LegendEntry& entry : entries) {
-    if (entry.mark == LegendMark::kArea) {
+    if (entry.mark == LegendMark::area) {
       svg.rectangle({at.x, at.y - 10}, 14, 11, entry.colour);
     } else {
-      const bool dashed = entry.mark == LegendMark::kDashes;
+      const bool dashed = entry.mark == LegendMark::dashes;
       svg.line({at.x, at.y - 4}, {at.x + 14, at.y - 4},
                {.colour = entry.colour, .width = dashed ? 2.0 : 3.0, .dashed = dashed});
     }
@@ -163,7 +163,7 @@ void draw_stacked_bars(Svg& svg, const ChartArea& area, const std::vector<Bar>& 
   const auto x_of = [&](double value) { return area.left + value / ticks.back() * area.width; };
   for (const double tick : ticks) {
     svg.line({x_of(tick), area.top}, {x_of(tick), area.bottom()}, {.colour = kGrid});
-    svg.text({x_of(tick), area.bottom() + 16}, number_text(tick), {.size = 11, .anchor = Anchor::kMiddle});
+    svg.text({x_of(tick), area.bottom() + 16}, number_text(tick), {.size = 11, .anchor = Anchor::middle});
   }
   const double row = area.height / static_cast<double>(std::max<size_t>(bars.size(), 1));
   for (size_t at = 0; at < bars.size(); ++at) {
@@ -174,7 +174,7 @@ void draw_stacked_bars(Svg& svg, const ChartArea& area, const std::vector<Bar>& 
       svg.rectangle({x_of(value), top}, x_of(next) - x_of(value), row * 0.7, colours[part]);
       value = next;
     }
-    svg.text({area.left - 8, top + row * 0.35 + 4}, bars[at].label, {.anchor = Anchor::kEnd});
+    svg.text({area.left - 8, top + row * 0.35 + 4}, bars[at].label, {.anchor = Anchor::end});
     const double end = x_of(bars[at].parts.empty() ? mark : value);
     svg.text({end + 6, top + row * 0.35 + 4}, bars[at].note, {.size = 11});
   }
@@ -213,7 +213,7 @@ void draw_lines(Svg& svg, const ChartArea& area, const LineAxis& axis, std::vect
     for (const Point& point : points) {
       if (line.marked && points.size() <= kMostMarkedPoints) svg.circle(point, 3, line.colour);
     }
-    legend.push_back({series[at].label, line.colour, line.dashed ? LegendMark::kDashes : LegendMark::kLine});
+    legend.push_back({series[at].label, line.colour, line.dashed ? LegendMark::dashes : LegendMark::line});
   }
   draw_horizontal_label(svg, area, x_label);
   draw_legend(svg, {area.right() + 20, area.top + 10}, legend);
@@ -236,7 +236,7 @@ void draw_histogram(Svg& svg, const ChartArea& area, size_t first, const std::ve
     if (at < line.size()) points.push_back({left + column / 2, y_of(line[at])});
     if (at % every == 0) {
       svg.text({left + column / 2, area.bottom() + 16}, std::to_string(first + at),
-               {.size = 11, .anchor = Anchor::kMiddle});
+               {.size = 11, .anchor = Anchor::middle});
     }
   }
   svg.polyline(points, {.colour = "#D55E00", .width = 2});
@@ -246,7 +246,7 @@ void draw_histogram(Svg& svg, const ChartArea& area, size_t first, const std::ve
   svg.line({area.left, area.bottom()}, {area.right(), area.bottom()}, {});
   draw_horizontal_label(svg, area, x_label);
   draw_legend(svg, {area.right() + 20, area.top + 10},
-              {{"counted", "#56B4E9"}, {"binomial", "#D55E00", LegendMark::kLine}});
+              {{"counted", "#56B4E9"}, {"binomial", "#D55E00", LegendMark::line}});
 }
 
 }  // namespace clairfs

@@ -20,12 +20,12 @@ struct ChartArea {
   double bottom() const { return top + height; }
 };
 
-enum class LegendMark { kArea, kLine, kDashes };
+enum class LegendMark { area, line, dashes };
 
 struct LegendEntry {
   std::string label;
   std::string colour;
-  LegendMark mark = LegendMark::kArea;
+  LegendMark mark = LegendMark::area;
 };
 
 /// Of what is drawn as a bound, in every chart.

@@ -70,7 +70,7 @@ double runtime_chart(Svg& svg, double top, const StudyPoint& point) {
   std::vector<LegendEntry> legend;
   for (size_t part = 0; part < kPartNames.size(); ++part)
     legend.push_back({kPartNames[part], kPartColours[part]});
-  legend.push_back({"lower bound", std::string(kBoundColour), LegendMark::kDashes});
+  legend.push_back({"lower bound", std::string(kBoundColour), LegendMark::dashes});
   draw_legend(svg, {area.right() + kNote, area.top + 10}, legend);
   return area.bottom() + kFoot;
 }

@@ -43,10 +43,10 @@ std::vector<std::string> table_row(const StudyPoint& point, const Outcome& o) {
           fmt::format("{:.2f}", o.runtime),
           fmt::format("{:.2f}", o.stalled()),
           fmt::format("{:.3f}", o.runtime / point.lower_bound),
-          percent(o.delivered_mb[size_t(Source::kPfs)], delivered),
-          percent(o.delivered_mb[size_t(Source::kPeer)], delivered),
-          percent(o.delivered_mb[size_t(Source::kLocal)], delivered),
-          format_size(bytes(o.read_mb[size_t(Source::kPfs)])),
+          percent(o.delivered_mb[size_t(Source::pfs)], delivered),
+          percent(o.delivered_mb[size_t(Source::peer)], delivered),
+          percent(o.delivered_mb[size_t(Source::local)], delivered),
+          format_size(bytes(o.read_mb[size_t(Source::pfs)])),
           o.policy->keeps_order ? "kept" : "changed"};
 }
 

@@ -34,11 +34,11 @@ std::string stroke_attributes(const Stroke& stroke) {
 
 const char* anchor_name(Anchor anchor) {
   switch (anchor) {
-    case Anchor::kMiddle:
+    case Anchor::middle:
       return "middle";
-    case Anchor::kEnd:
+    case Anchor::end:
       return "end";
-    case Anchor::kStart:
+    case Anchor::start:
       break;
   }
   return "start";

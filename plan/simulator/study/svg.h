@@ -9,11 +9,11 @@
 
 namespace clairfs {
 
-enum class Anchor { kStart, kMiddle, kEnd };
+enum class Anchor { start, middle, end };
 
 struct TextStyle {
   double size = 12;
-  Anchor anchor = Anchor::kStart;
+  Anchor anchor = Anchor::start;
   bool bold = false;
   std::string_view colour = "#222222";
 };

@@ -52,7 +52,7 @@ void DelayQueue::interrupt(uintptr_t held) {
   MutexLock lock(mutex_);
   for (auto entry = queue_.begin(); entry != queue_.end(); ++entry) {
     if (entry->second.held != held) continue;
-    entry->second.outcome = Outcome::kInterrupted;
+    entry->second.outcome = Outcome::interrupted;
     make_due(entry);
     wake();
     return;
@@ -76,7 +76,7 @@ void DelayQueue::run() {
       continue;
     }
     Entry entry = std::move(queue_.extract(queue_.begin()).mapped());
-    if (stopping_) entry.outcome = Outcome::kShutDown;
+    if (stopping_) entry.outcome = Outcome::shut_down;
     if (!queue_.empty()) idle_.notify_one();  // the next leader
     lock.unlock();
     entry.job(entry.outcome);

@@ -17,7 +17,7 @@
 
 namespace clairfs::slowfs {
 
-enum class Outcome { kDue, kInterrupted, kShutDown };
+enum class Outcome { due, interrupted, shut_down };
 
 /// Thread-safe. Waiting jobs cost no thread, so any number may sleep at once; `threads` bounds those that
 /// run. Every job runs exactly once, outside the lock.
@@ -26,21 +26,21 @@ class DelayQueue {
   using Job = std::function<void(Outcome)>;
 
   explicit DelayQueue(size_t threads);
-  /// Runs what still waits with Outcome::kShutDown, then joins.
+  /// Runs what still waits with Outcome::shut_down, then joins.
   ~DelayQueue();
 
   /// Runs `job` at `due`. A `held` job (a non-zero tag of the caller's) can be let go early.
   void push(TimePoint due, Job job, uintptr_t held = 0);
   /// Makes all held jobs due now.
   void release_held();
-  /// Makes the job held under this tag run now with Outcome::kInterrupted; no-op when there is none.
+  /// Makes the job held under this tag run now with Outcome::interrupted; no-op when there is none.
   void interrupt(uintptr_t held);
 
  private:
   struct Entry {
     Job job;
     uintptr_t held = 0;
-    Outcome outcome = Outcome::kDue;
+    Outcome outcome = Outcome::due;
   };
   using Queue = std::multimap<TimePoint, Entry>;
 

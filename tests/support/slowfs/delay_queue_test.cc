@@ -28,7 +28,7 @@ TEST_CASE("a due job overtakes those that sleep") {
   Probe near;
   queue.push(in(std::chrono::hours(1)), far.job());
   queue.push(in(std::chrono::seconds(0)), near.job());
-  CHECK(near.outcome.get() == Outcome::kDue);
+  CHECK(near.outcome.get() == Outcome::due);
   CHECK(far.outcome.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
 }
 
@@ -40,8 +40,8 @@ TEST_CASE("shut-down runs all that sleeps at once") {
     queue.push(in(std::chrono::hours(1)), held.job(), 7);
     queue.push(in(std::chrono::hours(1)), plain.job());
   }
-  CHECK(held.outcome.get() == Outcome::kShutDown);
-  CHECK(plain.outcome.get() == Outcome::kShutDown);
+  CHECK(held.outcome.get() == Outcome::shut_down);
+  CHECK(plain.outcome.get() == Outcome::shut_down);
 }
 
 TEST_CASE("held jobs are let go, by tag or all") {
@@ -53,10 +53,10 @@ TEST_CASE("held jobs are let go, by tag or all") {
   queue.push(in(std::chrono::hours(1)), second.job(), 2);
   queue.push(in(std::chrono::hours(1)), plain.job());
   queue.interrupt(1);
-  CHECK(first.outcome.get() == Outcome::kInterrupted);
+  CHECK(first.outcome.get() == Outcome::interrupted);
   CHECK(second.outcome.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
   queue.release_held();
-  CHECK(second.outcome.get() == Outcome::kDue);
+  CHECK(second.outcome.get() == Outcome::due);
   CHECK(plain.outcome.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
 }
 
@@ -69,7 +69,7 @@ TEST_CASE("many jobs run once each") {
     for (int i = 0; i < 1000; ++i)
       queue.push(start + std::chrono::microseconds(10 * (i % 100)), [&](Outcome) { ++ran; });
     queue.push(start + std::chrono::milliseconds(50), last.job());
-    CHECK(last.outcome.get() == Outcome::kDue);
+    CHECK(last.outcome.get() == Outcome::due);
   }
   CHECK(ran == 1000);
 }

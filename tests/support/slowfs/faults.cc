@@ -22,7 +22,7 @@ void Faults::add_hang(std::string pattern, Duration hang) {
 Verdict Faults::judge(Op op, const std::string& path) {
   Verdict verdict;
   for (Fault& fault : faults_) {
-    if (fault.reads_only && op != Op::kRead) continue;
+    if (fault.reads_only && op != Op::read) continue;
     if (fault.left == 0 || ::fnmatch(fault.pattern.c_str(), path.c_str(), 0) != 0) continue;
     if (fault.left) --*fault.left;
     verdict.eio = verdict.eio || fault.eio;

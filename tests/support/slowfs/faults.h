@@ -10,7 +10,7 @@
 
 namespace clairfs::slowfs {
 
-enum class Op { kLookup, kGetattr, kOpen, kRead, kReaddir, kReadlink, kStatfs };
+enum class Op { lookup, getattr, open, read, readdir, readlink, statfs };
 inline constexpr size_t kOpCount = 7;
 
 /// What a request has to suffer.

@@ -117,9 +117,9 @@ void Filesystem::serve(fuse_req_t req, Op op, const std::string& path, uint64_t 
   }
   const auto job = [this, req, eio = admission.eio, work = std::move(work)](Outcome outcome) {
     server_.finished();
-    if (outcome == Outcome::kInterrupted) {
+    if (outcome == Outcome::interrupted) {
       fuse_reply_err(req, EINTR);
-    } else if (eio || outcome == Outcome::kShutDown) {
+    } else if (eio || outcome == Outcome::shut_down) {
       fuse_reply_err(req, EIO);
     } else {
       work();
@@ -153,7 +153,7 @@ void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
   }
   std::string path = path_of(parent);
   path = path.empty() ? name : path + "/" + name;
-  serve(req, Op::kLookup, path, 0, [this, req, path] {
+  serve(req, Op::lookup, path, 0, [this, req, path] {
     struct stat st {};
     if (::fstatat(root_.get(), at(path), &st, AT_SYMLINK_NOFOLLOW) != 0) {
       fuse_reply_err(req, errno);
@@ -166,7 +166,7 @@ void Filesystem::lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
 void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino) {
   if (is_control(ino)) return reply_attr(req, control_stat(ino));
   const std::string path = path_of(ino);
-  serve(req, Op::kGetattr, path, 0, [this, req, path] {
+  serve(req, Op::getattr, path, 0, [this, req, path] {
     struct stat st {};
     if (::fstatat(root_.get(), at(path), &st, AT_SYMLINK_NOFOLLOW) != 0) {
       fuse_reply_err(req, errno);
@@ -178,7 +178,7 @@ void Filesystem::getattr(fuse_req_t req, fuse_ino_t ino) {
 
 void Filesystem::readlink(fuse_req_t req, fuse_ino_t ino) {
   const std::string path = path_of(ino);
-  serve(req, Op::kReadlink, path, 0, [this, req, path] {
+  serve(req, Op::readlink, path, 0, [this, req, path] {
     std::string target(PATH_MAX, '\0');
     const ssize_t length = ::readlinkat(root_.get(), path.c_str(), target.data(), target.size() - 1);
     if (length < 0) {
@@ -202,7 +202,7 @@ void Filesystem::open(fuse_req_t req, fuse_ino_t ino, const fuse_file_info* fi) 
     return;
   }
   const std::string path = path_of(ino);
-  serve(req, Op::kOpen, path, 0, [this, req, path, reply] {
+  serve(req, Op::open, path, 0, [this, req, path, reply] {
     Fd fd(::openat(root_.get(), path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     if (!fd) {
       fuse_reply_err(req, errno);
@@ -233,7 +233,7 @@ void Filesystem::read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     }
     fuse_reply_buf(req, buffer.data(), static_cast<size_t>(got));
   };
-  serve(req, Op::kRead, path_of(ino), bytes, answer, static_cast<uint64_t>(offset));
+  serve(req, Op::read, path_of(ino), bytes, answer, static_cast<uint64_t>(offset));
 }
 
 void Filesystem::write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size) {
@@ -273,7 +273,7 @@ void Filesystem::opendir(fuse_req_t req, fuse_ino_t ino, const fuse_file_info* f
     return;
   }
   const std::string path = path_of(ino);
-  serve(req, Op::kReaddir, path, 0, [this, req, path, reply = *fi] {
+  serve(req, Op::readdir, path, 0, [this, req, path, reply = *fi] {
     Handle handle;
     if (const int error = list(path, handle.listing); error != 0) {
       fuse_reply_err(req, error);
@@ -313,7 +313,7 @@ void Filesystem::readdir(fuse_req_t req, size_t size, off_t offset, const fuse_f
 }
 
 void Filesystem::statfs(fuse_req_t req) {
-  serve(req, Op::kStatfs, "", 0, [this, req] {
+  serve(req, Op::statfs, "", 0, [this, req] {
     struct statvfs st {};
     if (::fstatvfs(root_.get(), &st) != 0) {
       fuse_reply_err(req, errno);

@@ -37,8 +37,8 @@ Server::Server(const ServerOptions& options)
 }
 
 Duration Server::latency_of(Op op) const {
-  if (op == Op::kOpen) return options_.open_latency;
-  if (op == Op::kRead) return options_.read_latency;
+  if (op == Op::open) return options_.open_latency;
+  if (op == Op::read) return options_.read_latency;
   return options_.meta_latency;
 }
 
@@ -53,12 +53,12 @@ Admission Server::admit(Op op, const std::string& path, uint64_t bytes, uint64_t
   const Verdict verdict = faults_.judge(op, path);
   const bool hung = verdict.hang > Duration::zero();
   counters_.ops[static_cast<size_t>(op)]++;
-  if (op == Op::kOpen) counters_.opens[path]++;
+  if (op == Op::open) counters_.opens[path]++;
   if (!verdict.eio) counters_.bytes += bytes;
   counters_.eio += verdict.eio ? 1 : 0;
   counters_.hung += hung ? 1 : 0;
   counters_.pending_max = std::max(counters_.pending_max, ++pending_);
-  const bool seek = op == Op::kRead && bytes > 0 && seeks(path, bytes, offset);
+  const bool seek = op == Op::read && bytes > 0 && seeks(path, bytes, offset);
   counters_.seeks += seek ? 1 : 0;
   const TimePoint now = SteadyClock().now();
   const TimePoint due =

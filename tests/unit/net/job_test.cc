@@ -26,7 +26,7 @@ struct Starting {
     options.catalog.piece = 1000;
     options.catalog.piece_patience = 200ms;
     if (change) change(options);
-    job = std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, options,
+    job = std::make_unique<Job>(Job::Deps{network.endpoint(rank), clock, metrics, log.logger()}, options,
                                 [this](const std::string& why) {
                                   MutexLock lock(mutex);
                                   refusal = why;

@@ -19,14 +19,14 @@ constexpr const char* kFound =
 struct NodeFixture {
   explicit NodeFixture(InferMode infer = InferMode::cheap)
       : staged(kFiles, 5000, "name=unknown format=files shuffle=false", 1 << 20, 1 << 20) {
-    PlanManager::Parts parts{{}, {NodeId(1), 2}, *staged.staging, clock, staged.metrics, staged.log.logger()};
-    parts.dataset.catalog = staged.catalog;
-    parts.announce = [this](const PlanChange& change) {
+    PlanManager::Deps deps{{}, {NodeId(1), 2}, *staged.staging, clock, staged.metrics, staged.log.logger()};
+    deps.dataset.catalog = staged.catalog;
+    deps.announce = [this](const PlanChange& change) {
       const MutexLock lock(mutex);
       announced.push_back(change);
     };
-    parts.infer = infer;
-    plans.emplace(std::move(parts));
+    deps.infer = infer;
+    plans.emplace(std::move(deps));
   }
 
   bool told(const std::string& text, bool withdrawn = false) {

@@ -1,5 +1,4 @@
 #include "plan/plan_manager.h"
-
 #include "tests/support/staging_fixture.h"
 
 using namespace clairfs;

@@ -36,22 +36,22 @@ constexpr const char* kSlow = "format=megatron file=t.bin shuffle=false";
 struct ManagerFixture {
   ManagerFixture() : staged(20, 5000, "name=before format=files shuffle=false", 1 << 20, 1 << 20) {
     write_sequences(tree);
-    PlanManager::Parts parts{scanned(tree), {NodeId(0), 1}, *staged.staging,
-                             clock,         staged.metrics, staged.log.logger()};
-    parts.dataset.indexes = &indexes;
-    parts.dataset.read_bytes = [this, read = parts.dataset.read_bytes](FileId file, uint64_t offset,
-                                                                       uint32_t length) {
+    PlanManager::Deps deps{scanned(tree), {NodeId(0), 1}, *staged.staging,
+                           clock,         staged.metrics, staged.log.logger()};
+    deps.dataset.indexes = &indexes;
+    deps.dataset.read_bytes = [this, read = deps.dataset.read_bytes](FileId file, uint64_t offset,
+                                                                     uint32_t length) {
       MutexLock lock(mutex);
       ++waiting;
       while (!answers) changed.wait(lock);
       return broken ? Result<std::string>(Error{EIO, "read t.idx: Input/output error"})
                     : read(file, offset, length);
     };
-    parts.announce = [this](const PlanChange& change) {
+    deps.announce = [this](const PlanChange& change) {
       announced.push_back(change.name + ":" + change.text);
     };
-    parts.index_patience = Duration(0);
-    plans.emplace(std::move(parts));
+    deps.index_patience = Duration(0);
+    plans.emplace(std::move(deps));
   }
   ~ManagerFixture() {
     answer();

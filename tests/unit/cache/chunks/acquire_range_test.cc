@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t kRangeChunk = 256 << 10;
 constexpr uint64_t kRangeRecord = 16 << 10;
-constexpr Urgency kRangePrefetch{Urgency::Kind::prefetch, 77};
+constexpr Priority kRangePrefetch{Priority::Kind::prefetch, 77};
 
 /// A cache over one file of so many chunks.
 struct RangeFixture {
@@ -41,8 +41,8 @@ struct RangeFixture {
   ChunkId chunk(uint32_t i) const { return ChunkId(catalog->chunks(file).first.value + i); }
 
   /// Acquires the range, checks each of its bytes, and counts the answer.
-  void acquire(uint64_t offset, uint64_t length, Urgency urgency = kRangePrefetch) {
-    cache->acquire_range(file, offset, length, urgency, [=, this](const Result<AcquiredChunk>& got) {
+  void acquire(uint64_t offset, uint64_t length, Priority priority = kRangePrefetch) {
+    cache->acquire_range(file, offset, length, priority, [=, this](const Result<AcquiredChunk>& got) {
       ++answered;
       if (!got) return void(error = got.error().code);
       origin = got->origin;
@@ -162,7 +162,7 @@ TEST_CASE("a range of a chunk that a tier would keep brings the chunk, and later
 TEST_CASE("a range joins the fetch of its chunk and makes it as urgent as itself") {
   RangeFixture f(1, 0, false);
   size_t whole = 0;
-  f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 1}, [&](const auto&) { ++whole; });
+  f.cache->acquire(f.chunk(0), {Priority::Kind::background, 1}, [&](const auto&) { ++whole; });
   f.acquire(kRangeRecord, kRangeRecord);
   CHECK(f.source.fetches == 1);
   CHECK(f.source.raised == 1);
@@ -190,7 +190,7 @@ TEST_CASE("prefetched ranges take no more than the transit memory, and wait for 
   for (size_t i = 0; i < fit + extra; ++i) f.acquire(i * kRangeRecord, kRangeRecord);
   CHECK(f.source.fetches == fit);
   CHECK(f.metrics.transit_bytes.value() == static_cast<int64_t>(fit * kRangeRecord));
-  f.acquire((fit + extra) * kRangeRecord, kRangeRecord, Urgency{});
+  f.acquire((fit + extra) * kRangeRecord, kRangeRecord, Priority{});
   f.source.complete_one();
   CHECK(eventually([&] { return f.source.fetches == fit + 1; }));
   CHECK(f.source.deadlines().size() == fit);  // so it was the reader's

@@ -97,14 +97,14 @@ TEST_CASE("fetches that wait for peers leave most of the transit memory to other
   const size_t share = kTransitChunks / 4;
   size_t peers = 0;
   for (size_t i = 0; i < kTransitChunks; ++i) {
-    f.cache->acquire(f.chunk(i), {Urgency::Kind::reader, 0}, [&](const auto&) { ++peers; });
+    f.cache->acquire(f.chunk(i), {Priority::Kind::demand, 0}, [&](const auto&) { ++peers; });
   }
   CHECK(f.source.fetches == share);
   f.source.has_peers = false;
   size_t served = 0;
   for (size_t i = 0; i < kTransitChunks; ++i) {
     CHECK(f.cache->acquire_within(FetchScope::local_or_pfs, f.chunk(kTransitChunks + i),
-                                  {Urgency::Kind::fill, 0}, [&](const auto&) { ++served; }));
+                                  {Priority::Kind::background, 0}, [&](const auto&) { ++served; }));
   }
   CHECK(f.source.fetches == kTransitChunks);
   // The oldest are those that wait for peers; let the others complete first.

@@ -131,7 +131,7 @@ TEST_CASE("any number of readers of a missing chunk cause one fetch") {
   for (int i = 0; i < 8; ++i) {
     readers.emplace_back([&] {
       for (int k = 0; k < 50; ++k) {
-        f.cache->acquire(f.chunk(0), Urgency{}, [&](Result<AcquiredChunk> chunk) {
+        f.cache->acquire(f.chunk(0), Priority{}, [&](Result<AcquiredChunk> chunk) {
           ++answered;
           if (chunk && chunk->joined) ++joined;
         });
@@ -149,9 +149,9 @@ TEST_CASE("any number of readers of a missing chunk cause one fetch") {
 TEST_CASE("a reader that joins a prefetch makes it urgent") {
   CacheFixture f({10000}, 1 << 20);
   int answered = 0;
-  f.cache->acquire(f.chunk(0), {Urgency::Kind::prefetch, 77}, [&](const auto&) { ++answered; });
+  f.cache->acquire(f.chunk(0), {Priority::Kind::prefetch, 77}, [&](const auto&) { ++answered; });
   CHECK(f.source.raised == 0);
-  f.cache->acquire(f.chunk(0), {Urgency::Kind::prefetch, 78}, [&](const auto&) { ++answered; });
+  f.cache->acquire(f.chunk(0), {Priority::Kind::prefetch, 78}, [&](const auto&) { ++answered; });
   CHECK(f.source.raised == 0);
   f.cache->acquire(f.chunk(0), {}, [&](const auto&) { ++answered; });
   CHECK(f.source.raised == 1);
@@ -162,10 +162,10 @@ TEST_CASE("a reader that joins a prefetch makes it urgent") {
 TEST_CASE("a prefetch that joins what fills a tier makes it as urgent as itself") {
   CacheFixture f({10000}, 1 << 20);
   int answered = 0;
-  f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 1}, [&](const auto&) { ++answered; });
-  f.cache->acquire(f.chunk(0), {Urgency::Kind::fill, 2}, [&](const auto&) { ++answered; });
+  f.cache->acquire(f.chunk(0), {Priority::Kind::background, 1}, [&](const auto&) { ++answered; });
+  f.cache->acquire(f.chunk(0), {Priority::Kind::background, 2}, [&](const auto&) { ++answered; });
   CHECK(f.source.raised == 0);
-  f.cache->acquire(f.chunk(0), {Urgency::Kind::prefetch, 77}, [&](const auto&) { ++answered; });
+  f.cache->acquire(f.chunk(0), {Priority::Kind::prefetch, 77}, [&](const auto&) { ++answered; });
   CHECK(f.source.raised == 1);
   f.source.complete_all();
   CHECK(answered == 3);
@@ -176,9 +176,9 @@ TEST_CASE("what waits for memory goes by its most urgent use") {
   CacheFixture f(std::vector<uint64_t>(fit + 10, kChunk), 0);
   size_t answered = 0;
   for (size_t i = 0; i < fit + 10; ++i)
-    f.cache->acquire(f.chunk(i), {Urgency::Kind::fill, i}, [&](const auto&) { ++answered; });
+    f.cache->acquire(f.chunk(i), {Priority::Kind::background, i}, [&](const auto&) { ++answered; });
   REQUIRE(f.source.fetches == fit);
-  f.cache->acquire(f.chunk(fit + 8), {Urgency::Kind::prefetch, 1}, [&](const auto&) { ++answered; });
+  f.cache->acquire(f.chunk(fit + 8), {Priority::Kind::prefetch, 1}, [&](const auto&) { ++answered; });
   f.cache->acquire(f.chunk(fit + 9), {}, [&](const auto&) { ++answered; });
   CHECK(f.source.complete_until([&] { return answered == fit + 12; }));
   const auto files = f.source.files();
@@ -464,18 +464,18 @@ TEST_CASE("the policy is told which use a fetch is for, by whoever names one fir
   f.cache = std::move(*ChunkCache::create({*f.catalog, f.source, {}, noting, f.metrics, f.log.logger()}, 0));
   const OrderId order(1);
   const auto ignore = [](const auto&) {};
-  f.cache->acquire(f.chunk(0), Urgency{}, ignore, {order, 10});
-  f.cache->acquire_range(f.file(1), 0, 100, Urgency{}, ignore, {order, 11});
+  f.cache->acquire(f.chunk(0), Priority{}, ignore, {order, 10});
+  f.cache->acquire_range(f.file(1), 0, 100, Priority{}, ignore, {order, 11});
   f.cache->read(f.file(2), 0, kChunk, ignore, {order, 12});
   CHECK(noting.asked == std::map<ChunkId, uint64_t>{{f.chunk(1), 11}});
   CHECK(noting.placed == std::map<ChunkId, uint64_t>{{f.chunk(0), 10}, {f.chunk(1), 11}, {f.chunk(2), 12}});
   // One that waits for memory is placed again as it begins: by then it may be known what it is for.
-  for (size_t i = 3; i < fits; ++i) f.cache->acquire(f.chunk(i), Urgency{}, ignore);
+  for (size_t i = 3; i < fits; ++i) f.cache->acquire(f.chunk(i), Priority{}, ignore);
   bool answered = false;
-  f.cache->acquire(f.chunk(fits), Urgency{}, [&](const auto&) { answered = true; });
+  f.cache->acquire(f.chunk(fits), Priority{}, [&](const auto&) { answered = true; });
   CHECK(noting.placed.at(f.chunk(fits)) == 0);
-  f.cache->acquire(f.chunk(fits), Urgency{}, ignore, {order, 13});
-  f.cache->acquire(f.chunk(fits), Urgency{}, ignore, {order, 14});
+  f.cache->acquire(f.chunk(fits), Priority{}, ignore, {order, 13});
+  f.cache->acquire(f.chunk(fits), Priority{}, ignore, {order, 14});
   REQUIRE(f.source.complete_until([&] { return answered; }));
   CHECK(noting.placed.at(f.chunk(fits)) == 13);
 }

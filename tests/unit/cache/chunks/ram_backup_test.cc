@@ -62,7 +62,7 @@ struct BackupFixture {
   }
   std::optional<Origin> read(size_t i) {
     std::optional<Origin> origin;
-    cache->acquire(chunk(i), Urgency{}, [&](const Result<AcquiredChunk>& result) {
+    cache->acquire(chunk(i), Priority{}, [&](const Result<AcquiredChunk>& result) {
       if (!result) return;
       origin = result->origin;
       bool equal = true;
@@ -197,7 +197,7 @@ TEST_CASE("a chunk that has left RAM before its turn is passed over") {
 TEST_CASE("room that a fetch under way will need is left to it") {
   BackupFixture f(2, 1, {1});
   const auto ask = [&](size_t i) {
-    f.cache->acquire(f.chunk(i), Urgency{}, [](const Result<AcquiredChunk>& result) { CHECK(result); });
+    f.cache->acquire(f.chunk(i), Priority{}, [](const Result<AcquiredChunk>& result) { CHECK(result); });
   };
   ask(0);
   f.source->complete_all();

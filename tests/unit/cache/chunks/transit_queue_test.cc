@@ -9,7 +9,7 @@
 namespace clairfs {
 namespace {
 
-using Kind = Urgency::Kind;
+using Kind = Priority::Kind;
 
 /// A queue whose fetches begin when `memory` of their class is left, and tell in which order they did.
 struct QueueFixture {
@@ -19,7 +19,7 @@ struct QueueFixture {
   std::vector<uint32_t> begun;
 
   void add(uint32_t fetch, Kind kind, TransitClass transit_class) {
-    auto& demand = demands.try_emplace(fetch, std::make_shared<Demand>(Urgency{kind, 0})).first->second;
+    auto& demand = demands.try_emplace(fetch, std::make_shared<Demand>(Priority{kind, 0})).first->second;
     queue.add(transit_class, demand, [this, fetch, transit_class] { return attempt(fetch, transit_class); });
   }
   std::optional<TransitClass> attempt(uint32_t fetch, TransitClass transit_class) {
@@ -41,9 +41,9 @@ using Order = std::vector<uint32_t>;
 
 TEST_CASE("fetches get memory by kind, and within one in the order of their arrival", "[transit_queue]") {
   QueueFixture f;
-  f.add(1, Kind::fill, TransitClass::source);
+  f.add(1, Kind::background, TransitClass::source);
   f.add(2, Kind::prefetch, TransitClass::source);
-  f.add(3, Kind::reader, TransitClass::source);
+  f.add(3, Kind::demand, TransitClass::source);
   f.add(4, Kind::prefetch, TransitClass::source);
   CHECK(f.after(TransitClass::source, 0).empty());
   CHECK(f.after(TransitClass::source, 1) == Order{3});
@@ -55,39 +55,39 @@ TEST_CASE("fetches get memory by kind, and within one in the order of their arri
 
 TEST_CASE("no class waits behind another", "[transit_queue]") {
   QueueFixture f;
-  f.add(1, Kind::reader, TransitClass::others);
-  f.add(2, Kind::reader, TransitClass::others);
-  f.add(3, Kind::fill, TransitClass::nvme);
+  f.add(1, Kind::demand, TransitClass::others);
+  f.add(2, Kind::demand, TransitClass::others);
+  f.add(3, Kind::background, TransitClass::nvme);
   CHECK(f.after(TransitClass::nvme, 1) == Order{3});
   CHECK(f.after(TransitClass::others, 2) == Order{1, 2});
 }
 
 TEST_CASE("a fetch that became more urgent overtakes", "[transit_queue]") {
   QueueFixture f;
-  f.add(1, Kind::fill, TransitClass::source);
+  f.add(1, Kind::background, TransitClass::source);
   f.add(2, Kind::prefetch, TransitClass::source);
-  REQUIRE(f.demands[1]->raise({Kind::reader, 0}));
+  REQUIRE(f.demands[1]->raise({Kind::demand, 0}));
   f.queue.demand_changed(*f.demands[1]);
-  f.queue.demand_changed(Demand({Kind::reader, 0}));  // waits nowhere
+  f.queue.demand_changed(Demand({Kind::demand, 0}));  // waits nowhere
   CHECK(f.after(TransitClass::source, 1) == Order{1});
   CHECK(f.after(TransitClass::source, 1) == Order{2});
 }
 
 TEST_CASE("a fetch that became more urgent before it waited is known as such", "[transit_queue]") {
   QueueFixture f;
-  f.demands[2] = std::make_shared<Demand>(Urgency{Kind::fill, 0});
-  f.demands[2]->raise({Kind::reader, 0});
+  f.demands[2] = std::make_shared<Demand>(Priority{Kind::background, 0});
+  f.demands[2]->raise({Kind::demand, 0});
   f.add(1, Kind::prefetch, TransitClass::source);
-  f.add(2, Kind::fill, TransitClass::source);
+  f.add(2, Kind::background, TransitClass::source);
   CHECK(f.after(TransitClass::source, 1) == Order{2});
 }
 
 TEST_CASE("a fetch that became more urgent while it was tried keeps that", "[transit_queue]") {
   QueueFixture f;
   f.add(1, Kind::prefetch, TransitClass::source);
-  const auto demand = std::make_shared<Demand>(Urgency{Kind::fill, 0});
+  const auto demand = std::make_shared<Demand>(Priority{Kind::background, 0});
   f.queue.add(TransitClass::source, demand, [&] {
-    demand->raise({Kind::reader, 0});
+    demand->raise({Kind::demand, 0});
     f.queue.demand_changed(*demand);  // it is in no queue now
     return f.attempt(2, TransitClass::source);
   });
@@ -105,10 +105,10 @@ TEST_CASE("a fetch that became more urgent while it was tried keeps that", "[tra
 TEST_CASE("a fetch that lacks memory of another class by now waits for that", "[transit_queue]") {
   QueueFixture f;
   TransitClass needs = TransitClass::nvme;
-  f.queue.add(TransitClass::nvme, std::make_shared<Demand>(Urgency{}), [&] { return f.attempt(1, needs); });
+  f.queue.add(TransitClass::nvme, std::make_shared<Demand>(Priority{}), [&] { return f.attempt(1, needs); });
   needs = TransitClass::source;
   CHECK(f.after(TransitClass::nvme, 1).empty());
-  f.add(2, Kind::reader, TransitClass::nvme);
+  f.add(2, Kind::demand, TransitClass::nvme);
   CHECK(f.after(TransitClass::nvme, 0) == Order{2});  // not held up
   CHECK(f.after(TransitClass::source, 1) == Order{1});
   CHECK(f.queue.empty());

@@ -60,7 +60,7 @@ struct MergeFixture {
                    offset,
                    length,
                    {{memory.back().data(), length}},
-                   std::make_shared<Demand>(Urgency{Urgency::Kind::fill, 0}),
+                   std::make_shared<Demand>(Priority{Priority::Kind::background, 0}),
                    FetchScope::anywhere,
                    [this, number](Result<Origin> result) {
                      REQUIRE(!results[number]);
@@ -203,7 +203,7 @@ TEST_CASE("stop() cancels what waits to be merged") {
   while (!f.io.reads.empty()) f.end(0);
 }
 
-TEST_CASE("merged reads of several threads bring the file's bytes, while urgencies rise") {
+TEST_CASE("merged reads of several threads bring the file's bytes, while priorities rise") {
   TempTree tree;
   constexpr uint64_t kPiece = 10'000;
   constexpr size_t kPieces = 400;
@@ -228,7 +228,7 @@ TEST_CASE("merged reads of several threads bring the file's bytes, while urgenci
   for (size_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (size_t i = t; i < kPieces; i += 4) {
-        const auto demand = std::make_shared<Demand>(Urgency{Urgency::Kind::fill, i});
+        const auto demand = std::make_shared<Demand>(Priority{Priority::Kind::background, i});
         source.start({records,
                       i * kPiece,
                       kPiece,

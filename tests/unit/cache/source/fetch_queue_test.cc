@@ -14,9 +14,9 @@ constexpr uint64_t kQueuedBytes = 128 << 10;
 
 /// Fetches by number; number n is bytes [n, n + 1) * kQueuedBytes of its file, unless told otherwise.
 struct QueueFixture {
-  std::shared_ptr<Demand> add(uint32_t file, uint64_t number, Urgency urgency, uint64_t bytes = kQueuedBytes,
-                              size_t pieces = 1, bool alone = false) {
-    auto demand = std::make_shared<Demand>(urgency);
+  std::shared_ptr<Demand> add(uint32_t file, uint64_t number, Priority priority,
+                              uint64_t bytes = kQueuedBytes, size_t pieces = 1, bool alone = false) {
+    auto demand = std::make_shared<Demand>(priority);
     FetchQueue::Waiting fetch;
     fetch.arrival = arrivals++;
     fetch.request.file = FileId(file);
@@ -40,17 +40,17 @@ struct QueueFixture {
 };
 
 using Numbers = std::vector<uint64_t>;
-constexpr Urgency kQueuedFill{Urgency::Kind::fill, 0};
-constexpr Urgency prefetch_at(uint64_t deadline) {
-  return {Urgency::Kind::prefetch, deadline};
+constexpr Priority kQueuedFill{Priority::Kind::background, 0};
+constexpr Priority prefetch_at(uint64_t deadline) {
+  return {Priority::Kind::prefetch, deadline};
 }
 
 }  // namespace
 
 TEST_CASE("neighbours are taken with the most urgent fetch, in the order of their bytes") {
   QueueFixture f;
-  for (const uint64_t number : {7, 3, 5, 4, 9, 6, 1}) f.add(1, number, {Urgency::Kind::fill, number});
-  f.add(1, 5, {Urgency::Kind::fill, 0}, kQueuedBytes, 1, true);
+  for (const uint64_t number : {7, 3, 5, 4, 9, 6, 1}) f.add(1, number, {Priority::Kind::background, number});
+  f.add(1, 5, {Priority::Kind::background, 0}, kQueuedBytes, 1, true);
   CHECK(f.take() == Numbers{5});  // which is alone
   CHECK(f.take() == Numbers{1});
   CHECK(f.take() == Numbers{3, 4, 5, 6, 7});
@@ -90,7 +90,7 @@ TEST_CASE("only fetches of one kind are taken together, and prefetches only if t
   f.add(1, 1, prefetch_at(1000 + late));
   f.add(1, 2, prefetch_at(1001 + late));
   f.add(1, 3, kQueuedFill);
-  f.add(1, 4, {Urgency::Kind::fill, late * 9});
+  f.add(1, 4, {Priority::Kind::background, late * 9});
   f.add(1, 5, {});
   CHECK(f.take() == Numbers{5});
   CHECK(f.take() == Numbers{0, 1});
@@ -115,7 +115,7 @@ TEST_CASE("no more is taken together than 4 MiB and what one system call takes")
   CHECK(f.take() == Numbers{2 * most});
 }
 
-TEST_CASE("a fetch whose urgency rises is taken with those of its new kind") {
+TEST_CASE("a fetch whose priority rises is taken with those of its new kind") {
   QueueFixture f;
   std::vector<std::shared_ptr<Demand>> demands;
   for (uint64_t number = 0; number < 6; ++number) demands.push_back(f.add(1, number, kQueuedFill));

@@ -66,8 +66,8 @@ struct Fixture {
     source = std::make_unique<PfsSource>(*catalog, Fd(), io, PfsOptions{}, clock, metrics, log.logger(),
                                          [](FileId) {});
   }
-  std::shared_ptr<Demand> fetch(int file, Urgency urgency = {Urgency::Kind::prefetch, 0}) {
-    auto demand = std::make_shared<Demand>(urgency);
+  std::shared_ptr<Demand> fetch(int file, Priority priority = {Priority::Kind::prefetch, 0}) {
+    auto demand = std::make_shared<Demand>(priority);
     source->start({*catalog->find("f" + std::to_string(file)),
                    0,
                    100,
@@ -116,7 +116,7 @@ TEST_CASE("a reader's fetch overtakes those that wait for descriptors") {
   Fixture f(2);
   for (int i = 0; i < 20; ++i) f.fetch(i);
   f.io.step(*f.catalog);  // one of the first sixteen has failed and waits again
-  f.fetch(100, Urgency{});
+  f.fetch(100, Priority{});
   f.run();
   CHECK(f.ended.size() == 21);
   CHECK(f.errors.empty());
@@ -125,12 +125,12 @@ TEST_CASE("a reader's fetch overtakes those that wait for descriptors") {
 
 TEST_CASE("a fetch whose demand rises overtakes the others, and its file is read once") {
   Fixture f(100);
-  for (int i = 0; i < 40; ++i) f.fetch(i, {Urgency::Kind::fill, 0});
-  const auto demand = f.fetch(100, {Urgency::Kind::prefetch, 9});
-  const auto unknown = std::make_shared<Demand>(Urgency{});
+  for (int i = 0; i < 40; ++i) f.fetch(i, {Priority::Kind::background, 0});
+  const auto demand = f.fetch(100, {Priority::Kind::prefetch, 9});
+  const auto unknown = std::make_shared<Demand>(Priority{});
   f.source->demand_changed(*unknown);
-  f.fetch(101, {Urgency::Kind::prefetch, 5});
-  REQUIRE(demand->raise({Urgency::Kind::prefetch, 1}));
+  f.fetch(101, {Priority::Kind::prefetch, 5});
+  REQUIRE(demand->raise({Priority::Kind::prefetch, 1}));
   f.source->demand_changed(*demand);
   f.run();
   const auto place = [&](int file) {
@@ -211,12 +211,12 @@ TEST_CASE("operations that hang do not hold up the others, and are not more than
   PfsSource source(*catalog, Fd(), io, options, clock, metrics, log.logger(), [](FileId) {});
   std::vector<char> memory(100);
   std::atomic<int> ended = 0;
-  const auto fetch = [&](int file, Urgency::Kind kind = Urgency::Kind::prefetch) {
+  const auto fetch = [&](int file, Priority::Kind kind = Priority::Kind::prefetch) {
     source.start({*catalog->find("f" + std::to_string(file)),
                   0,
                   100,
                   {{memory.data(), 100}},
-                  std::make_shared<Demand>(Urgency{kind, 0}),
+                  std::make_shared<Demand>(Priority{kind, 0}),
                   FetchScope::anywhere,
                   [&](const Result<Origin>& result) { ended += result.ok(); }});
   };
@@ -229,9 +229,9 @@ TEST_CASE("operations that hang do not hold up the others, and are not more than
   CHECK(eventually([&] { return io.hung() == 60; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
   CHECK(io.hung() == 60);
-  for (int i = 0; i < 3; ++i) fetch(1, Urgency::Kind::reader);
+  for (int i = 0; i < 3; ++i) fetch(1, Priority::Kind::demand);
   CHECK(eventually([&] { return io.hung() == 63; }));
-  fetch(9, Urgency::Kind::reader);
+  fetch(9, Priority::Kind::demand);
   CHECK(eventually([&] { return ended == 6; }));
   CHECK(eventually([&] {
     io.release();

@@ -14,7 +14,7 @@ struct CommandsFixture {
   CommandsFixture() : staged(20, 5000, "name=before format=files shuffle=false", 1 << 20, 1 << 20) {
     DatasetSource dataset;
     dataset.catalog = staged.catalog;
-    plans.emplace(PlanManager::Parts{
+    plans.emplace(PlanManager::Deps{
         std::move(dataset), {NodeId(0), 1}, *staged.staging, clock, staged.metrics, staged.log.logger()});
   }
   Result<std::string> run(std::string_view command) { return run_control_command(*plans, command); }

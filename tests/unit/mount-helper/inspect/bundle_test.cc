@@ -8,7 +8,8 @@ using namespace clairfs;
 
 TEST_CASE("of a log line that may name files only what cannot is left") {
   const std::string time = "2026-11-24T20:00:00.123+00:00 ";
-  CHECK(anonymous_log_line(time + "info clairfs 0.1.0 (461f177a3b2c-dirty) pid 17 user 0 on host1, Linux 6: /a on /b") ==
+  CHECK(anonymous_log_line(
+            time + "info clairfs 0.1.0 (461f177a3b2c-dirty) pid 17 user 0 on host1, Linux 6: /a on /b") ==
         time + "info clairfs 0.1.0 (461f177a3b2c-dirty) pid 17 user 0 ...");
   CHECK(anonymous_log_line(time + "warning secret name.png was written to") == time + "warning (...)");
   CHECK(anonymous_log_line(time + "info mounted /pfs/secret on /mnt") == time + "info mounted ...");

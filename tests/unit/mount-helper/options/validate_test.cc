@@ -25,7 +25,7 @@ struct Fixture {
     return options;
   }
   std::string error(const MountOptions& options, std::vector<MountEntry> mounts = {}) const {
-    const auto settled = settle_paths(options, mounts);
+    const auto settled = resolve_paths(options, mounts);
     return settled ? "" : settled.error().message;
   }
 };
@@ -39,7 +39,7 @@ TEST_CASE_METHOD(Fixture, "paths become absolute and real") {
   given.mountpoint += "/";
   given.log_file = directory.path() + "/link/../log";
   given.nvme = {{directory.make("nvme") + "/.", 1 << 20}};
-  const auto settled = settle_paths(given, {});
+  const auto settled = resolve_paths(given, {});
   REQUIRE(settled);
   CHECK(settled->source == source);
   CHECK(settled->mountpoint == mountpoint);
@@ -51,7 +51,7 @@ TEST_CASE_METHOD(Fixture, "paths become absolute and real") {
 TEST_CASE_METHOD(Fixture, "an NVMe directory without a size gets most of the free space") {
   MountOptions given = options();
   given.nvme = {{directory.make("nvme"), 0}};
-  const auto settled = settle_paths(given, {});
+  const auto settled = resolve_paths(given, {});
   REQUIRE(settled);
   const auto space = std::filesystem::space(directory.path());
   CHECK(settled->nvme[0].capacity > 0);

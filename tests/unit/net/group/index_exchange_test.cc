@@ -36,7 +36,7 @@ struct Indexing {
     options.index.piece_patience = 200ms;
     options.index.ask_again = 20ms;
     if (change) change(options);
-    job = std::make_unique<Job>(Job::Parts{network.endpoint(rank), clock, metrics, log.logger()}, options,
+    job = std::make_unique<Job>(Job::Deps{network.endpoint(rank), clock, metrics, log.logger()}, options,
                                 [](const std::string&) {});
     store = std::make_unique<IndexStore>(saved.path(), log.logger(), &job->index_peers());
     job->serve_indexes(*store);

@@ -17,8 +17,8 @@ void everybody_asks_for_everything(PeerNodes& nodes, Tally& tally, uint64_t seed
       for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
       std::shuffle(order.begin(), order.end(), std::mt19937_64(seed + n));
       for (size_t i = 0; i < order.size(); ++i) {
-        const Urgency urgency = i % 3 == 0 ? Urgency{} : Urgency{Urgency::Kind::prefetch, i};
-        tally.acquire(nodes, n, ChunkId(order[i]), urgency);
+        const Priority priority = i % 3 == 0 ? Priority{} : Priority{Priority::Kind::prefetch, i};
+        tally.acquire(nodes, n, ChunkId(order[i]), priority);
         if (i % 16 == 0) std::this_thread::sleep_for(1ms);
       }
     });
@@ -272,7 +272,7 @@ TEST_CASE("nodes that all fetch through very little memory do not wait for each 
   for (size_t n = 0; n < nodes.size(); ++n) {
     readers.emplace_back([&, n] {
       for (uint32_t c = 0; c < nodes.catalog->chunk_count(); ++c)
-        tally.acquire(nodes, n, ChunkId(c), {Urgency::Kind::prefetch, c});
+        tally.acquire(nodes, n, ChunkId(c), {Priority::Kind::prefetch, c});
     });
   }
   readers.clear();

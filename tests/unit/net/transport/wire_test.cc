@@ -31,11 +31,12 @@ std::vector<Message> examples() {
   return {hello,
           Goodbye{"bye"},
           Refusal{""},
-          ChunkRequests{{{1, ChunkId(2), 3, 4, 5, {Urgency::Kind::prefetch, 6}, true},
-                         {7, ChunkId(8), 0, 1, kTransferNumbers - 1, {Urgency::Kind::fill, ~0ULL}, false}}},
+          ChunkRequests{
+              {{1, ChunkId(2), 3, 4, 5, {Priority::Kind::prefetch, 6}, true},
+               {7, ChunkId(8), 0, 1, kTransferNumbers - 1, {Priority::Kind::background, ~0ULL}, false}}},
           ChunkRequests{},
           ChunkReplies{{{9, ChunkReply::Status::failed, Origin::pfs, 10, 11}, {}}},
-          Expedite{{Urgency::Kind::prefetch, 4}, {1, 2, 3}},
+          Reprioritize{{Priority::Kind::prefetch, 4}, {1, 2, 3}},
           Probe{{4}},
           ProbeAnswer{{}},
           PlanEntry{12, NodeId(3), true, "train", ""},
@@ -128,8 +129,8 @@ TEST_CASE("what no node would say is refused") {
   };
   CHECK(refused(ChunkRequests{{{1, ChunkId(2), 3, 0, 5, {}, false}}}));
   CHECK(refused(ChunkRequests{{{1, ChunkId(2), 3, 4, kTransferNumbers, {}, false}}}));
-  CHECK(refused(ChunkRequests{{{1, ChunkId(2), 3, 4, 5, {Urgency::Kind{3}, 0}, false}}}));
-  CHECK(refused(Expedite{{Urgency::Kind{3}, 0}, {1}}));
+  CHECK(refused(ChunkRequests{{{1, ChunkId(2), 3, 4, 5, {Priority::Kind{3}, 0}, false}}}));
+  CHECK(refused(Reprioritize{{Priority::Kind{3}, 0}, {1}}));
   CHECK(refused(ChunkReplies{{{1, ChunkReply::Status{9}, Origin::ram, 0, 0}}}));
   CHECK(refused(ChunkReplies{{{1, ChunkReply::Status::ok, Origin{4}, 0, 0}}}));
   CHECK(refused(Goodbye{std::string(kMaxText + 1, 'x')}));

@@ -41,7 +41,7 @@ TEST_CASE("workers and batch show in what each thread opens") {
   CHECK(dealing_of(opens_of({2, 8, 2}, 80, 4), 2) == Dealing{8, 2});
 }
 
-TEST_CASE("the slack covers what was seen, whatever was not found out") {
+TEST_CASE("the reorder_window covers what was seen, whatever was not found out") {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::vector<Placed> opens = opens_of({1, 8, 4}, 100, seed);
     for (Placed& open : opens) open.thread = 0;  // readers in another namespace

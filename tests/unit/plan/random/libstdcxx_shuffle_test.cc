@@ -18,8 +18,8 @@ std::vector<uint32_t> ascending(size_t n) {
 }
 
 LibstdcxxShuffle family_of(const std::string& environment) {
-  return std::stod(golden::version_of(environment, "gcc")) < 11 ? LibstdcxxShuffle::kBeforeGcc11
-                                                                : LibstdcxxShuffle::kSinceGcc11;
+  return std::stod(golden::version_of(environment, "gcc")) < 11 ? LibstdcxxShuffle::before_gcc11
+                                                                : LibstdcxxShuffle::since_gcc11;
 }
 
 template <class Engine>
@@ -44,7 +44,7 @@ void check_against_this_compiler(uint32_t seed) {
     Engine theirs(seed);
     std::vector<uint32_t> order = ascending(n);
     std::vector<uint32_t> expected = order;
-    libstdcxx_shuffle(order, ours, LibstdcxxShuffle::kSinceGcc11);
+    libstdcxx_shuffle(order, ours, LibstdcxxShuffle::since_gcc11);
     std::shuffle(expected.begin(), expected.end(), theirs);
     INFO(n);
     CHECK(order == expected);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "plan/retention/placed_policy.h"
+#include "plan/retention/placement_policy.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_source.h"
@@ -28,7 +28,7 @@ class Recorder final : public ChunkSource {
   void demand_changed(const Demand& demand) override { inner.demand_changed(demand); }
   void stop() override { inner.stop(); }
 
-  std::vector<std::pair<FileId, Urgency>> asked() {
+  std::vector<std::pair<FileId, Priority>> asked() {
     MutexLock lock(mutex_);
     return asked_;
   }
@@ -37,7 +37,7 @@ class Recorder final : public ChunkSource {
 
  private:
   Mutex mutex_;
-  std::vector<std::pair<FileId, Urgency>> asked_ GUARDED_BY(mutex_);
+  std::vector<std::pair<FileId, Priority>> asked_ GUARDED_BY(mutex_);
 };
 
 constexpr uint32_t kNodes = 3;
@@ -106,7 +106,7 @@ struct PrefillFixture {
   testing::StoreFixture stores{IoKind::threads};
   Recorder source;
   NextUsePolicy single;
-  PlacedPolicy policy;
+  PlacementPolicy policy;
   std::unique_ptr<ChunkCache> cache;
   std::optional<HomePrefill> warm_up;
   TimePoint now{1h};
@@ -115,7 +115,7 @@ struct PrefillFixture {
 
 }  // namespace
 
-TEST_CASE("homes come in the order of first use, then copies, all at the lowest urgency") {
+TEST_CASE("homes come in the order of first use, then copies, all at the lowest priority") {
   PrefillFixture f(90, 12288, {40 * 12288, 0});
   CHECK(f.warm_up->progress().finished);  // nothing to do yet
   f.use(f.placement);
@@ -127,7 +127,7 @@ TEST_CASE("homes come in the order of first use, then copies, all at the lowest 
   expected.insert(expected.end(), copies.begin(), copies.end());
   CHECK(f.asked() == expected);
   const auto asked = f.source.asked();
-  for (size_t i = 0; i < asked.size(); ++i) CHECK(asked[i].second == Urgency{Urgency::Kind::fill, i});
+  for (size_t i = 0; i < asked.size(); ++i) CHECK(asked[i].second == Priority{Priority::Kind::background, i});
   const PrefillProgress progress = f.warm_up->progress();
   CHECK(progress.done == 40 * 12288);
   CHECK(progress.total == 40 * 12288);

@@ -101,7 +101,7 @@ TEST_CASE("seeds that NumPy does not take are refused") {
     CHECK(refusal_of({.sampler = "numpy.legacy", .n = 5, .seed = seed}).starts_with("seed:"));
   }
   CHECK(refusal_of({.sampler = "numpy.legacy", .n = 5, .seed = "4294967296"}).starts_with("seed:"));
-  SamplerSpec last{.sampler = "numpy.legacy", .n = 5, .seed = "4294967295", .reseed = Reseed::kEpoch};
+  SamplerSpec last{.sampler = "numpy.legacy", .n = 5, .seed = "4294967295", .reseed = Reseed::epoch};
   CHECK_FALSE(sampler_of(last)->order(Epoch(1)));
   CHECK(refusal_of(spec("numpy.legacy", {{"method", "sample"}})).starts_with("method:"));
 }

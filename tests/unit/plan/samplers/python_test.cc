@@ -21,7 +21,7 @@ TEST_CASE("random.Random(seed): shuffle of a fresh list each epoch, and sample")
     if (params.at("kind") == "raw") continue;  // tested with the generator
     SamplerSpec spec{.sampler = "python.random", .n = params.at("n"), .seed = seed_text(params)};
     if (params.at("kind") == "sample") {
-      spec.method = ShuffleMethod::kSample;
+      spec.method = ShuffleMethod::sample;
       spec.num_samples = params.at("k").get<uint64_t>();
     }
     INFO(test.at("id"));
@@ -38,7 +38,7 @@ TEST_CASE("random.Random(seed): shuffle of a fresh list each epoch, and sample")
 TEST_CASE("what Python's random cannot do is refused") {
   CHECK(refusal_of({.sampler = "python.random", .n = 5}).starts_with("seed:"));
   CHECK(refusal_of({.sampler = "python.random", .n = 5, .seed = "abc"}).starts_with("seed:"));
-  CHECK(refusal_of({.sampler = "python.random", .n = 5, .seed = "str:a", .reseed = Reseed::kEpoch})
+  CHECK(refusal_of({.sampler = "python.random", .n = 5, .seed = "str:a", .reseed = Reseed::epoch})
             .starts_with("reseed:"));
   CHECK(refusal_of({.sampler = "python.random", .n = 5, .seed = "1", .num_samples = 3})
             .starts_with("num_samples:"));
@@ -46,6 +46,6 @@ TEST_CASE("what Python's random cannot do is refused") {
                     .n = 5,
                     .seed = "1",
                     .num_samples = 6,
-                    .method = ShuffleMethod::kSample})
+                    .method = ShuffleMethod::sample})
             .starts_with("num_samples:"));
 }

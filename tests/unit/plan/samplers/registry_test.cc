@@ -65,7 +65,7 @@ TEST_CASE("keys that a sampler does not know are refused") {
   CHECK(refusal_of({.sampler = "torch.random", .n = 9, .seed = "1", .shuffle = false})
             .find("torch.sequential") != std::string::npos);
   CHECK(refusal_of({.sampler = "numpy.legacy", .seed = "1", .torch = {2, 6}}).starts_with("torch:"));
-  CHECK(refusal_of({.sampler = "nopfs", .seed = "1", .reseed = Reseed::kEpoch}).starts_with("reseed:"));
+  CHECK(refusal_of({.sampler = "nopfs", .seed = "1", .reseed = Reseed::epoch}).starts_with("reseed:"));
   CHECK(refusal_of({.sampler = "dali", .drop_last = true}).starts_with("drop_last:"));
 }
 

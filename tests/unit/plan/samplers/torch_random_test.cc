@@ -42,7 +42,8 @@ SamplerSpec loader_spec(const golden::Json& params) {
   spec.batch = params.at("batch_size").is_null() ? 1 : params.at("batch_size").get<uint32_t>();
   spec.drop_last = params.at("drop_last");
   spec.persistent_workers = params.value("persistent_workers", false);
-  if (params.value("generator", "explicit") == "default") spec.generator = TorchGeneratorUse::kDefault;
+  if (params.value("generator", "explicit") == "default")
+    spec.generator = TorchGeneratorUse::default_generator;
   if (params.value("sampler", "") == "distributed:3:1") {
     spec.sampler = "torch.distributed";
     spec.world = 3;
@@ -148,7 +149,7 @@ TEST_CASE("BatchSampler: whole batches with drop_last") {
     if (sequential) {
       spec.sampler = "torch.sequential";
     } else {
-      spec.generator = TorchGeneratorUse::kSampler;  // no DataLoader here, so no base_seed
+      spec.generator = TorchGeneratorUse::sampler;  // no DataLoader here, so no base_seed
     }
     for (const auto& [result, environments] : golden::answers(test)) {
       for (const std::string& environment : environments) {
@@ -202,7 +203,7 @@ TEST_CASE("a script on the default generator is planned from its state") {
 
 TEST_CASE("what others draw from the generator between two epochs is skipped") {
   SamplerSpec spec{.sampler = "torch.random", .n = 50, .seed = "3"};
-  spec.generator = TorchGeneratorUse::kDefault;
+  spec.generator = TorchGeneratorUse::default_generator;
   spec.other_draws = 5;
   const auto sampler = sampler_of(spec);
   const RandomSamplerDraws draws({.n = 50, .count = 50, .default_generator = true, .torch = kNewestTorch});
@@ -222,7 +223,7 @@ TEST_CASE("what others draw from the generator between two epochs is skipped") {
 
 TEST_CASE("what others draw from the generator before the first epoch is skipped") {
   SamplerSpec spec{.sampler = "torch.random", .n = 50, .seed = "3"};
-  spec.generator = TorchGeneratorUse::kDefault;
+  spec.generator = TorchGeneratorUse::default_generator;
   spec.draws = 3736;
   const auto sampler = sampler_of(spec);
   const RandomSamplerDraws draws({.n = 50, .count = 50, .default_generator = true, .torch = kNewestTorch});

@@ -37,7 +37,7 @@ TEST_CASE("SubsetRandomSampler and WeightedRandomSampler") {
     const bool subset = params.at("kind") == "subset";
     SamplerSpec spec = subset ? subset_spec(params) : weighted_spec(params);
     // The vectors come from bare samplers, which draw alike from either generator.
-    spec.generator = TorchGeneratorUse::kSampler;
+    spec.generator = TorchGeneratorUse::sampler;
     const auto sampler = sampler_of(spec);
     const golden::Json& epochs = test.at("result").at("epochs");
     for (uint32_t epoch = 0; epoch < epochs.size(); ++epoch) {
@@ -55,7 +55,7 @@ TEST_CASE("a shared or default generator also gives the loader's base_seed") {
   SamplerSpec spec = subset_spec({{"seed", "42"}, {"k", 20}});
   std::vector<std::vector<uint32_t>> first;
   for (const auto use :
-       {TorchGeneratorUse::kSampler, TorchGeneratorUse::kLoader, TorchGeneratorUse::kDefault}) {
+       {TorchGeneratorUse::sampler, TorchGeneratorUse::loader, TorchGeneratorUse::default_generator}) {
     spec.generator = use;
     first.push_back(indices_of(*sampler_of(spec), 0));
   }

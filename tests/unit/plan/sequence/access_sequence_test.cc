@@ -105,8 +105,8 @@ TEST_CASE("batches larger than the dataset, and as many ranks as may be, cost no
   CHECK(samples_of(sequence, 0).size() == 1048576);
   auto ahead = sequence_of(
       "seed=1 world=1048576 ranks_per_node=1048576 batch=16777216 workers=4096 prefetch_factor=4096", 9);
-  CHECK(ahead.slack() >= 1048576);
-  CHECK(ahead.slack() < uint64_t{1} << 40);
+  CHECK(ahead.reorder_window() >= 1048576);
+  CHECK(ahead.reorder_window() < uint64_t{1} << 40);
 }
 
 TEST_CASE("a resumed job begins inside its first epoch only") {
@@ -133,15 +133,16 @@ TEST_CASE("a resumed job begins inside its first epoch only") {
   CHECK(late.error().message.find("start_sample=10") != std::string::npos);
 }
 
-TEST_CASE("slack is what the workers have in flight") {
-  CHECK(sequence_of("seed=1 batch=32 workers=4", 1000).slack() == 9 * 32);
-  CHECK(sequence_of("seed=1 batch=32", 1000).slack() == 32);
-  CHECK(sequence_of("seed=1 batch=8 workers=2 prefetch_factor=3 world=4", 1000).slack() == 7 * 8 * 4);
+TEST_CASE("reorder_window is what the workers have in flight") {
+  CHECK(sequence_of("seed=1 batch=32 workers=4", 1000).reorder_window() == 9 * 32);
+  CHECK(sequence_of("seed=1 batch=32", 1000).reorder_window() == 32);
+  CHECK(sequence_of("seed=1 batch=8 workers=2 prefetch_factor=3 world=4", 1000).reorder_window() ==
+        7 * 8 * 4);
 }
 
-TEST_CASE("files that interleave() has open at once add to the slack") {
-  CHECK(sequence_of("sampler=tf.list_files seed=1", 1000).slack() == 1);
-  CHECK(sequence_of("sampler=tf.list_files seed=1 cycle_length=16", 1000).slack() == 17);
+TEST_CASE("files that interleave() has open at once add to the reorder_window") {
+  CHECK(sequence_of("sampler=tf.list_files seed=1", 1000).reorder_window() == 1);
+  CHECK(sequence_of("sampler=tf.list_files seed=1 cycle_length=16", 1000).reorder_window() == 17);
 }
 
 TEST_CASE("ranks that share a framework's samples are followed one by one, the others together") {
@@ -159,7 +160,7 @@ TEST_CASE("accelerate's loader is split among the ranks in steps") {
   // Two samples a rank and step, in turns.
   CHECK(samples_of(split, 0) ==
         Samples{order[0], order[2], order[1], order[3], order[4], order[6], order[5], order[7]});
-  CHECK(split.slack() == 4);
+  CHECK(split.reorder_window() == 4);
   // The sampler drops the short batch itself, and no more.
   auto dropping =
       sequence_of("sampler=accelerate seed=1 world=2 batch=4 split_batches=true drop_last=true", 11);

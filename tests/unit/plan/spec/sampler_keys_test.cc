@@ -36,31 +36,31 @@ TEST_CASE("a sampler gets what the plan says") {
   CHECK(spec.replacement == true);
   CHECK(spec.num_samples == 500);
   CHECK(spec.torch == TorchVersion{1, 13});
-  CHECK(spec.method == ShuffleMethod::kShuffle);
-  CHECK(spec.reseed == Reseed::kEpoch);
-  CHECK(spec.libstdcxx == LibstdcxxShuffle::kBeforeGcc11);
+  CHECK(spec.method == ShuffleMethod::shuffle);
+  CHECK(spec.reseed == Reseed::epoch);
+  CHECK(spec.libstdcxx == LibstdcxxShuffle::before_gcc11);
   CHECK(spec.persistent_workers);
   CHECK(spec.random_shuffle);
   CHECK(spec.shuffle_after_epoch);
   CHECK(spec.stick_to_shard);
   CHECK(spec.checkpointing);
-  CHECK(spec.generator == TorchGeneratorUse::kDefault);
+  CHECK(spec.generator == TorchGeneratorUse::default_generator);
 }
 
 TEST_CASE("each word means its own value") {
   const auto with = [](const std::string& key, const std::string& value) {
     return spec_of({{"seed", "1"}, {key, value}});
   };
-  CHECK(with("method", "permutation").method == ShuffleMethod::kPermutation);
-  CHECK(with("method", "Sample").method == ShuffleMethod::kSample);
-  CHECK(with("reseed", "once").reseed == Reseed::kOnce);
-  CHECK(with("generator", "loader").generator == TorchGeneratorUse::kLoader);
-  CHECK(with("generator", "sampler").generator == TorchGeneratorUse::kSampler);
+  CHECK(with("method", "permutation").method == ShuffleMethod::permutation);
+  CHECK(with("method", "Sample").method == ShuffleMethod::sample);
+  CHECK(with("reseed", "once").reseed == Reseed::once);
+  CHECK(with("generator", "loader").generator == TorchGeneratorUse::loader);
+  CHECK(with("generator", "sampler").generator == TorchGeneratorUse::sampler);
   CHECK(with("replacement", "no").replacement == false);
   CHECK(with("set_epoch", "always").set_epoch);
   CHECK(with("torch", "1.13.0a0").torch == TorchVersion{1, 13});  // torch.__version__ of Debian 12
   CHECK(with("torch", "2.6").torch == TorchVersion{2, 6});
-  CHECK(with("gcc", "11").libstdcxx == LibstdcxxShuffle::kSinceGcc11);
+  CHECK(with("gcc", "11").libstdcxx == LibstdcxxShuffle::since_gcc11);
 }
 
 TEST_CASE("keys that a plan leaves out are left to the sampler") {
@@ -122,7 +122,7 @@ TEST_CASE("the keys of frameworks reach their samplers") {
   CHECK_FALSE(spec.data_sharding);
   CHECK(spec.buffer_size == 1000);
   CHECK(spec.global_seed == "-3");
-  CHECK(spec.shard == ShardPlace::kAfter);
+  CHECK(spec.shard == ShardPlace::after);
   CHECK_FALSE(spec.reshuffle_each_iteration);
   CHECK(spec.shardshuffle == uint64_t{100});
   CHECK(spec.detshuffle);

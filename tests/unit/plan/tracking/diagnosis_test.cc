@@ -37,9 +37,9 @@ struct Watched {
     if (!mount.tracker.wants_diagnosis()) return;
     const PlanPosition at = mount.tracker.status().divergence->at;
     const Diagnosis found = diagnose(mount.tracker.evidence(), plan.spec(), at, NodeId(0),
-                                     mount.tracker.slack(), maker_over_dataset());
+                                     mount.tracker.reorder_window(), maker_over_dataset());
     if (found.epoch) mount.add_epoch(found.epoch->value);
-    if (found.slack) mount.tracker.widen(*found.slack);
+    if (found.reorder_window) mount.tracker.widen(*found.reorder_window);
     mount.tracker.set_hint(found.hint);
     if (hint.empty()) hint = found.hint;
   }

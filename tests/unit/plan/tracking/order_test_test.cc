@@ -33,7 +33,7 @@ TEST_CASE("how many strays in a row are too many depends on how much is seen") {
     OrderTest test;
     read_on(test, Access::open, 100);
     CHECK(test.every_open());
-    CHECK(test.visible() == 1);
+    CHECK(test.observed_fraction() == 1);
     CHECK(strays_until_failure(test, Access::open, true) == 12);
   }
   SECTION("every read, while nothing is pushed") {
@@ -46,7 +46,7 @@ TEST_CASE("how many strays in a row are too many depends on how much is seen") {
     OrderTest test;
     read_on(test, Access::read, 100, 64);
     CHECK_FALSE(test.every_open());
-    CHECK(test.visible() == Approx(1.0 / 64).epsilon(0.5));
+    CHECK(test.observed_fraction() == Approx(1.0 / 64).epsilon(0.5));
     CHECK(strays_until_failure(test, Access::read, true) == 40);
   }
   SECTION("nothing in order yet, each access with its open") {
@@ -92,7 +92,7 @@ TEST_CASE("one stray in twenty opens never adds up, one in two soon does") {
   CHECK(opens <= 24);
 }
 
-TEST_CASE("samples that are left out are missed after slack and some more") {
+TEST_CASE("samples that are left out are missed after reorder_window and some more") {
   OrderTest test;
   read_on(test, Access::open, 100);
   CHECK_FALSE(test.left_out(kSlack));

@@ -14,7 +14,7 @@ void note_all(Progress& progress, int64_t from, int64_t to) {
 
 }  // namespace
 
-TEST_CASE("safe is slack before the furthest open but one") {
+TEST_CASE("safe is reorder_window before the furthest open but one") {
   Progress progress(10);
   progress.begin(100);
   CHECK(progress.next() == 100);
@@ -29,7 +29,7 @@ TEST_CASE("safe is slack before the furthest open but one") {
   CHECK(progress.longest_stray() == 2);
 }
 
-TEST_CASE("a band is slack and two leaps wide") {
+TEST_CASE("a band is reorder_window and two leaps wide") {
   Progress progress(10);
   progress.begin(100);
   CHECK(progress.band(8).low == 100 - 10 - 18);
@@ -48,7 +48,7 @@ TEST_CASE("eight late opens in a row take the front back, seven do not") {
   CHECK(progress.safe() == 58 - 4);
 }
 
-TEST_CASE("late opens among others widen slack, and each epoch takes half of it back") {
+TEST_CASE("late opens among others widen reorder_window, and each epoch takes half of it back") {
   Progress progress(4);
   progress.begin(0);
   note_all(progress, 0, 100);
@@ -57,9 +57,9 @@ TEST_CASE("late opens among others widen slack, and each epoch takes half of it 
     progress.note(100 + i, kStart);
   }
   // The fourth open that is not late finds a score of four late ones less three quarters.
-  CHECK(progress.slack() == 103 - 60);
+  CHECK(progress.reorder_window() == 103 - 60);
   progress.enter_epoch(105);
-  CHECK(progress.slack() == 4 + (43 - 4) / 2);
+  CHECK(progress.reorder_window() == 4 + (43 - 4) / 2);
   CHECK(progress.planned_slack() == 4);
 }
 

@@ -8,7 +8,7 @@ using namespace clairfs;
 TEST_CASE("epochs of one or two samples are followed, too") {
   const uint32_t samples = GENERATE(1U, 2U, 3U);
   AccessSequence plan = plan_over(samples, "seed=42 epochs=6");
-  Tracker tracker(plan.slack(), plan.last_epoch());
+  Tracker tracker(plan.reorder_window(), plan.last_epoch());
   const SteadyClock clock;
   const auto add = [&](uint32_t epoch) {
     auto sequence = std::make_shared<const EpochSequence>(*plan.sequence(Epoch(epoch), NodeId(0)));
@@ -30,7 +30,7 @@ TEST_CASE("short epochs are followed by their READs alone") {
   const int pieces = GENERATE(1, 3);
   CAPTURE(samples, pieces);
   AccessSequence plan = plan_over(samples, "seed=42 epochs=6");
-  Tracker tracker(plan.slack(), plan.last_epoch());
+  Tracker tracker(plan.reorder_window(), plan.last_epoch());
   const SteadyClock clock;
   for (uint32_t epoch = 0; epoch < 6; ++epoch) {
     tracker.add_epoch(std::make_shared<const SequencePositions>(
@@ -50,7 +50,7 @@ TEST_CASE("short epochs are followed by their READs alone") {
 TEST_CASE("epochs in the same order are told apart by a few sentinels of each") {
   const uint32_t gap = GENERATE(9U, 11U, 30U);
   AccessSequence plan = plan_over(90, "sampler=torch.sequential epochs=6 batch=8 workers=2");
-  Tracker tracker(plan.slack(), plan.last_epoch());
+  Tracker tracker(plan.reorder_window(), plan.last_epoch());
   const SteadyClock clock;
   const auto add = [&](uint32_t epoch) {
     tracker.add_epoch(std::make_shared<const SequencePositions>(
@@ -80,7 +80,7 @@ TEST_CASE("workers that hold most of an epoch are followed") {
   std::mt19937 random(samples);
   for (int trial = 0; trial < 20; ++trial) {
     AccessSequence plan = plan_over(samples, "sampler=" + sampler + " epochs=4 batch=8 workers=4");
-    Tracker tracker(plan.slack(), plan.last_epoch());
+    Tracker tracker(plan.reorder_window(), plan.last_epoch());
     TimePoint now{std::chrono::seconds(1)};
     const auto see = [&](uint32_t sample, Access kind) {
       CHECK(tracker.observe(Samples{sample}, kind, now += std::chrono::milliseconds(1)) !=

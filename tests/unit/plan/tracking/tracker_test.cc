@@ -74,7 +74,7 @@ SequenceMaker maker(uint32_t n) {
 
 Diagnosis diagnosis(const MountModel& mount, const AccessSequence& plan, uint32_t n) {
   return diagnose(mount.tracker.evidence(), plan.spec(), mount.tracker.status().divergence->at, NodeId(0),
-                  plan.slack(), maker(n));
+                  plan.reorder_window(), maker(n));
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -100,7 +100,8 @@ TEST_CASE("a reader is followed over its epochs") {
       CHECK(status.out_of_order == 0);
       CHECK(!status.divergence);
       CHECK(!status.first_difference);
-      CHECK(status.longest_stray < (sight.opens ? plan.slack() + 10 : 2 * (plan.slack() + sight.gap)));
+      CHECK(status.longest_stray <
+            (sight.opens ? plan.reorder_window() + 10 : 2 * (plan.reorder_window() + sight.gap)));
       const uint64_t total = 3 * order_of(plan, 0).size();
       CHECK(status.passed == total);
       if (sight.opens || sight.window == 0) {
@@ -153,7 +154,7 @@ TEST_CASE("position never passes what was opened, nor stays far behind") {
     CHECK(mount.tracker.status().realignments == 0);
     CHECK(mount.tracker.status().out_of_order == 0);
     CHECK(furthest_ahead <= 0);
-    CHECK(furthest_behind <= static_cast<int64_t>(2 * plan.slack() + 4 * sight.gap));
+    CHECK(furthest_behind <= static_cast<int64_t>(2 * plan.reorder_window() + 4 * sight.gap));
   }
 }
 
@@ -177,7 +178,7 @@ TEST_CASE("stray accesses disturb nothing") {
       CHECK(status.out_of_order > 0);
       CHECK(status.first_difference);
       CHECK(status.position.epoch == Epoch(2));
-      CHECK(status.position.position + 3 * plan.slack() > kSamples - 10 * sight.gap);
+      CHECK(status.position.position + 3 * plan.reorder_window() > kSamples - 10 * sight.gap);
     }
   }
 }
@@ -217,7 +218,7 @@ TEST_CASE("a reader that goes elsewhere in the plan is found again") {
         REQUIRE(status.divergence->found);
         CHECK(status.divergence->found->epoch == Epoch(epoch));
         CHECK(status.front.position >= from);
-        CHECK(status.front.position <= from + opens + plan.slack());
+        CHECK(status.front.position <= from + opens + plan.reorder_window());
         // What it left out nobody waits for.
         CHECK((from == 0 || mount.tracker.opened(mount.absolute({Epoch(epoch), from - 1}))));
         CHECK_FALSE(mount.tracker.opened(mount.tracker.front()));
@@ -288,7 +289,7 @@ TEST_CASE("a wrong order suspends the plan, and the hint says which it is") {
         CHECK(!status.divergence->found);
         CHECK(status.divergence->at.epoch == Epoch(0));
         CHECK(status.divergence->expected == order_of(plan, 0)[status.divergence->at.position]);
-        if (before > 0) CHECK(status.divergence->at.position + plan.slack() + 70 > before);
+        if (before > 0) CHECK(status.divergence->at.position + plan.reorder_window() + 70 > before);
         CHECK(contains(diagnosis(mount, plan, kMany).hint, wrong.hint));
       }
     }
@@ -342,8 +343,9 @@ TEST_CASE("half the world size, and twice") {
   CHECK(check(4, kNothingPushed, 100) == "matches world=4 instead of 8 (ranks 0 to 1 here)");
   // Half of what it reads is pushed for it, unseen, until the plan is suspended: check() has read on.
   CHECK(check(4, kSentinels, 100) == "matches world=4 instead of 8 (ranks 0 to 1 here)");
-  // All that it reads is in the plan; what it leaves out is missed only after slack.
-  CHECK(check(16, kOpens, 64 + 2 * plan.slack()) == "matches world=16 instead of 8 (ranks 0 to 1 here)");
+  // All that it reads is in the plan; what it leaves out is missed only after the reorder window.
+  CHECK(check(16, kOpens, 64 + 2 * plan.reorder_window()) ==
+        "matches world=16 instead of 8 (ranks 0 to 1 here)");
 }
 
 TEST_CASE("one rank of a smaller world, and another node's ranks") {
@@ -432,7 +434,7 @@ TEST_CASE("a suspended plan goes on when the reader comes back, or its epoch is 
   CHECK(mount.tracker.status().position.epoch == Epoch(5));
   const PlanPosition front = mount.tracker.status().front;
   CHECK(front.position >= 200);
-  CHECK(front.position <= 200 + plan.slack());
+  CHECK(front.position <= 200 + plan.reorder_window());
 }
 
 TEST_CASE("ranks that do not wait for each other") {
@@ -449,7 +451,7 @@ TEST_CASE("ranks that do not wait for each other") {
     const TrackerStatus status = mount.tracker.status();
     CHECK(status.suspensions == 0);
     CHECK(status.realignments == 0);
-    CHECK(status.slack > 600);
+    CHECK(status.reorder_window > 600);
     CHECK(status.position.position <= 2 * (8000 - 350));
   }
 }
@@ -495,7 +497,7 @@ TEST_CASE("a job that resumes begins where it says") {
   std::mt19937 random(41);
   MountModel mount(plan, kSamples, kSentinels);
   CHECK(mount.tracker.status().position ==
-        PlanPosition{Epoch(4), 6000 - static_cast<uint32_t>(plan.slack())});
+        PlanPosition{Epoch(4), 6000 - static_cast<uint32_t>(plan.reorder_window())});
   CHECK(mount.tracker.status().front == PlanPosition{Epoch(4), 6000});
   read_order(mount, order_of(plan, 4), loader, random, 6000);
   read_order(mount, order_of(plan, 5), loader, random);
@@ -516,7 +518,7 @@ TEST_CASE("the rate outlasts a pause") {
 
 TEST_CASE("what is offered and out of order has no effect") {
   AccessSequence plan = plan_over(1000, "seed=42");
-  Tracker tracker(plan.slack(), plan.last_epoch());
+  Tracker tracker(plan.reorder_window(), plan.last_epoch());
   tracker.add_epoch(std::make_shared<const SequencePositions>(
                         std::make_shared<const EpochSequence>(*plan.sequence(Epoch(0), NodeId(0)))),
                     0);

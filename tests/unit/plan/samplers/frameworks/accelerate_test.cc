@@ -77,9 +77,9 @@ TEST_CASE("accelerate: without the seedable sampler a generator runs on") {
   // The same as a RandomSampler with a generator of its own, which prepare() seeds from the default one.
   Mt19937 standard(5);
   SamplerSpec plain{.sampler = "torch.random", .n = 24, .seed = std::to_string(torch_random_int64(standard))};
-  plain.generator = TorchGeneratorUse::kSampler;
+  plain.generator = TorchGeneratorUse::sampler;
   SamplerSpec shared = spec;
-  shared.generator = TorchGeneratorUse::kLoader;
+  shared.generator = TorchGeneratorUse::loader;
   SamplerSpec plain_shared{.sampler = "torch.random", .n = 24, .seed = "5"};
   for (const auto& [dealt, whole] : {std::pair{spec, plain}, std::pair{shared, plain_shared}}) {
     const auto sampler = sampler_of(dealt);
@@ -108,6 +108,6 @@ TEST_CASE("accelerate: what it refuses itself") {
   CHECK(refusal_of(state).starts_with("state:"));
   SamplerSpec own = job(9, 2, 4, "1");
   own.use_seedable_sampler = false;
-  own.generator = TorchGeneratorUse::kSampler;
+  own.generator = TorchGeneratorUse::sampler;
   CHECK(refusal_of(own).starts_with("generator:"));
 }

@@ -58,13 +58,13 @@ TEST_CASE("tf.data: shards before and after the shuffle") {
       indices_of(*sampler_of({.sampler = "tf.shuffle", .n = 11, .seed = "2", .buffer_size = 4}), 1);
   for (uint32_t rank = 0; rank < 3; ++rank) {
     INFO("rank " << rank);
-    spec.shard = ShardPlace::kNone;
+    spec.shard = ShardPlace::none;
     CHECK(indices_of(*sampler_of(spec), 1, rank) == whole);
-    spec.shard = ShardPlace::kAfter;
+    spec.shard = ShardPlace::after;
     std::vector<uint32_t> share;
     for (size_t k = rank; k < whole.size(); k += 3) share.push_back(whole[k]);
     CHECK(indices_of(*sampler_of(spec), 1, rank) == share);
-    spec.shard = ShardPlace::kBefore;
+    spec.shard = ShardPlace::before;
     const uint64_t mine = rank == 2 ? 3 : 4;
     std::vector<uint32_t> own =
         indices_of(*sampler_of({.sampler = "tf.shuffle", .n = mine, .seed = "2", .buffer_size = 4}), 1);

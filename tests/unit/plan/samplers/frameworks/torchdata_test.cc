@@ -18,7 +18,7 @@ size_t check_section(const std::string& section, LibraryVersion torchdata) {
                      .workers = params.at("num_workers")};
     spec.persistent_workers = params.at("persistent_workers");
     spec.torchdata = torchdata;
-    if (params.at("generator") == "default") spec.generator = TorchGeneratorUse::kDefault;
+    if (params.at("generator") == "default") spec.generator = TorchGeneratorUse::default_generator;
     const auto sampler = sampler_of(spec);
     const golden::Json& epochs = test.at("result").at("epochs");
     for (auto epoch = static_cast<uint32_t>(epochs.size()); epoch-- > 0;) {  // backwards, too

@@ -37,7 +37,7 @@ TEST_CASE("a StreamingDataset partitions its shuffle") {
                                                    .workers_per_rank = 3,
                                                    .batch_size = 4})
                              .value();
-  const auto order = partition.order(streaming_shuffle({.algorithm = StreamingAlgorithm::kPy1br,
+  const auto order = partition.order(streaming_shuffle({.algorithm = StreamingAlgorithm::py1br,
                                                         .shard_sizes = *spec.shard_sizes,
                                                         .canonical_nodes = 4,
                                                         .seed = BigInteger(5),

@@ -14,7 +14,7 @@ constexpr double kPfsAlone = 1.0 / 10;
 constexpr double kPfsOfTwo = 1.0 / 8;
 
 double pfs_stall(const Outcome& outcome) {
-  return outcome.critical.stall[size_t(Source::kPfs)];
+  return outcome.critical.stall[size_t(Source::pfs)];
 }
 
 }  // namespace

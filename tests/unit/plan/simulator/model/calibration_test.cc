@@ -102,7 +102,7 @@ TEST_CASE(
   REQUIRE(scenario);
   CHECK(scenario->path == source.path());
   CHECK(scenario->classes.size() == 2);
-  CHECK(scenario->pfs_sharing == PfsSharing::kPerReader);
+  CHECK(scenario->pfs_sharing == PfsSharing::per_reader);
   CHECK(text.find("(not measured)") != std::string::npos);
 }
 

@@ -46,7 +46,7 @@ TEST_CASE("scenario: every section is read") {
   CHECK(s.classes[1].threads == 2);
   CHECK(s.classes[1].read.at(2) == 160);
   CHECK(s.worker_capacity() == 11);
-  CHECK(s.order == EvaluationOrder::kByWorker);
+  CHECK(s.order == EvaluationOrder::by_worker);
 }
 
 TEST_CASE("scenario: sizes with a suffix are MB of 2^20 bytes") {
@@ -105,7 +105,7 @@ TEST_CASE("scenario: a sweep sets classes by name and any key by section") {
   CHECK(tiny_scenario({{"workers", "4"}}).workers == 4);
   CHECK(tiny_scenario({{"class.ram.threads", "3"}}).classes[0].threads == 3);
   CHECK(tiny_scenario({{"pfs.read", "{1 = 5}"}}).pfs.at(1) == 5);
-  CHECK(tiny_scenario({{"distribution", "whole"}}).distribution == Distribution::kWhole);
+  CHECK(tiny_scenario({{"distribution", "whole"}}).distribution == Distribution::whole);
 
   Scenario s = tiny_scenario();
   CHECK(set_scenario_value(s, "ssd", "1").error().message ==
@@ -155,7 +155,7 @@ TEST_CASE("sample sizes: fixed, normal without negative ones, and of files") {
   tree.write("a/x", 1 << 20);
   tree.write("b", 512 << 10);
   Scenario files = tiny_scenario();
-  files.size_source = SizeSource::kPath;
+  files.size_source = SizeSource::path;
   files.path = tree.path();
   CHECK(*make_sample_sizes(files, log.logger()) == std::vector<float>{0.5F, 1.0F});  // breadth first
   files.path = tree.path() + "/nothing";

@@ -1,4 +1,4 @@
-#include "plan/retention/placed_policy.h"
+#include "plan/retention/placement_policy.h"
 
 #include <algorithm>
 #include <map>
@@ -56,7 +56,7 @@ struct PlacedFixture {
   MadeUpJob job;
   std::shared_ptr<const Placement> placement;
   NextUsePolicy single;
-  PlacedPolicy policy;
+  PlacementPolicy policy;
 };
 
 }  // namespace
@@ -152,7 +152,7 @@ TEST_CASE("files of no plan take free room, and leave it to what is placed") {
   uses.add(EpochSequence(Epoch(0), {0, 1}, 0), job.index, NodeId(0));  // only two of them are used
   const std::vector<NodeCapacity> capacity(1, {10 * kPadded, 0});
   NextUsePolicy single(*job.catalog);
-  PlacedPolicy policy(*job.catalog, single);
+  PlacementPolicy policy(*job.catalog, single);
   policy.set_placement(
       std::make_shared<const Placement>(Placement::make(*job.catalog, std::move(uses), capacity)), NodeId(0));
   CHECK(policy.place(ChunkId(7), kPadded, {kPadded, 0}, {}).tier == Tier::ram);
@@ -169,7 +169,7 @@ TEST_CASE("a file of no plan that was dropped and came back makes room once") {
   JobUses uses(*job.catalog, 1);
   uses.add(EpochSequence(Epoch(0), {0}, 0), job.index, NodeId(0));
   NextUsePolicy single(*job.catalog);
-  PlacedPolicy policy(*job.catalog, single);
+  PlacementPolicy policy(*job.catalog, single);
   policy.set_placement(std::make_shared<const Placement>(Placement::make(
                            *job.catalog, std::move(uses), std::vector<NodeCapacity>(1, {kPadded, 0}))),
                        NodeId(0));
@@ -242,7 +242,7 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
   stores.capacity = kNvme;
   NvmeStore& store = stores.open(SegmentLayout());
   NextUsePolicy single(*job.catalog);
-  PlacedPolicy policy(*job.catalog, single);
+  PlacementPolicy policy(*job.catalog, single);
   CapturedLog log;
   FakeSource source(FakeSource::Answers::at_once);
   const auto cache = std::move(

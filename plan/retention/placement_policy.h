@@ -25,9 +25,9 @@ namespace clairfs {
 
 /// Thread-safe: one lock, held for microseconds, but in set_placement() for time in the order of the chunks.
 /// Catalog and `single` outlive it; `single` must not be told of chunks by anybody else.
-class PlacedPolicy final : public TierPolicy {
+class PlacementPolicy final : public TierPolicy {
  public:
-  PlacedPolicy(const Catalog& catalog, NextUsePolicy& single) : catalog_(catalog), single_(single) {}
+  PlacementPolicy(const Catalog& catalog, NextUsePolicy& single) : catalog_(catalog), single_(single) {}
 
   /// From now on `self` keeps what `placement` gives it; null: as a single node.
   void set_placement(std::shared_ptr<const Placement> placement, NodeId self);

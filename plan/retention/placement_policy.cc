@@ -1,4 +1,4 @@
-#include "plan/retention/placed_policy.h"
+#include "plan/retention/placement_policy.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace clairfs {
 
-void PlacedPolicy::set_placement(std::shared_ptr<const Placement> placement, NodeId self) {
+void PlacementPolicy::set_placement(std::shared_ptr<const Placement> placement, NodeId self) {
   MutexLock lock(mutex_);
   std::swap(placement_, placement);  // the old one is destroyed outside the lock
   self_ = self;
@@ -21,8 +21,8 @@ void PlacedPolicy::set_placement(std::shared_ptr<const Placement> placement, Nod
 }
 
 /// What has to leave so that `length` bytes fit the tier; nothing if that is not enough.
-std::optional<std::vector<ChunkId>> PlacedPolicy::make_room(Tier tier, uint64_t length,
-                                                            const TierSpace& space) const {
+std::optional<std::vector<ChunkId>> PlacementPolicy::make_room(Tier tier, uint64_t length,
+                                                               const TierSpace& space) const {
   const uint64_t bytes = bytes_in(tier, length);
   uint64_t room = tier == Tier::ram ? space.ram : space.nvme;
   if (tier == Tier::nvme && !space.nvme_writable) return std::nullopt;
@@ -43,7 +43,7 @@ std::optional<std::vector<ChunkId>> PlacedPolicy::make_room(Tier tier, uint64_t 
   return leaving;
 }
 
-TierChoice PlacedPolicy::choose(ChunkId chunk, uint64_t length, const TierSpace& space) const {
+TierChoice PlacementPolicy::choose(ChunkId chunk, uint64_t length, const TierSpace& space) const {
   const Tier wanted = placement_->tier_at(self_, chunk);
   if (wanted == Tier::none) {
     return {placement_->covers(chunk) ? Tier::none : FirstTouchPolicy::tier(length, space), {}};
@@ -54,7 +54,7 @@ TierChoice PlacedPolicy::choose(ChunkId chunk, uint64_t length, const TierSpace&
   return {};
 }
 
-TierChoice PlacedPolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) {
+TierChoice PlacementPolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) {
   MutexLock lock(mutex_);
   if (!placement_) return single_.place(chunk, length, space, served);
   TierChoice choice = choose(chunk, length, space);
@@ -62,25 +62,25 @@ TierChoice PlacedPolicy::place(ChunkId chunk, uint64_t length, const TierSpace& 
   return choice;
 }
 
-bool PlacedPolicy::would_keep(ChunkId chunk, uint64_t length, const TierSpace& space,
-                              const Use& served) const {
+bool PlacementPolicy::would_keep(ChunkId chunk, uint64_t length, const TierSpace& space,
+                                 const Use& served) const {
   MutexLock lock(mutex_);
   if (!placement_) return single_.would_keep(chunk, length, space, served);
   return choose(chunk, length, space).tier != Tier::none;
 }
 
-bool PlacedPolicy::belongs_in_ram(ChunkId chunk) const {
+bool PlacementPolicy::belongs_in_ram(ChunkId chunk) const {
   MutexLock lock(mutex_);
   return placement_ && placement_->tier_at(self_, chunk) == Tier::ram;
 }
 
-void PlacedPolicy::kept(ChunkId chunk, Tier tier) {
+void PlacementPolicy::kept(ChunkId chunk, Tier tier) {
   MutexLock lock(mutex_);
   single_.kept(chunk, tier);
   if (placement_ && !has_place(chunk)) strays(tier).push_back(chunk);
 }
 
-void PlacedPolicy::dropped(ChunkId chunk, Tier tier) {
+void PlacementPolicy::dropped(ChunkId chunk, Tier tier) {
   MutexLock lock(mutex_);
   single_.dropped(chunk, tier);
 }

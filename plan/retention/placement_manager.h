@@ -20,7 +20,7 @@
 namespace clairfs {
 
 /// Thread-safe.
-class JobPlacement {
+class PlacementManager {
  public:
   using Plans = std::vector<std::shared_ptr<PlanRun>>;
   /// Told of each new placement; null when no plan is in force.
@@ -28,8 +28,8 @@ class JobPlacement {
 
   /// `capacities` are asked for by each set_plans(): by rank, and the same number each time.
   using Capacities = std::function<std::vector<NodeCapacity>()>;
-  JobPlacement(const Catalog& catalog, Capacities capacities, PlacementRule rule, Changed changed,
-               Logger& log)
+  PlacementManager(const Catalog& catalog, Capacities capacities, PlacementRule rule, Changed changed,
+                   Logger& log)
       : catalog_(catalog),
         capacities_(std::move(capacities)),
         rule_(rule),

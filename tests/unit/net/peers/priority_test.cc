@@ -26,15 +26,15 @@ struct TwoNodes {
     return options;
   }
   SlowSource& pfs() { return nodes[1].source; }
-  void ask(uint32_t chunk, Urgency urgency) { tally.acquire(nodes, 0, ChunkId(chunk), urgency); }
-  std::optional<Urgency> urgency_of(uint32_t chunk) {
+  void ask(uint32_t chunk, Priority priority) { tally.acquire(nodes, 0, ChunkId(chunk), priority); }
+  std::optional<Priority> urgency_of(uint32_t chunk) {
     return pfs().urgency_of(nodes.catalog->range(ChunkId(chunk)).file);
   }
   /// It is asked of the PFS for that, sooner or later.
-  bool comes_to_be(uint32_t chunk, Urgency::Kind kind) {
+  bool comes_to_be(uint32_t chunk, Priority::Kind kind) {
     return eventually([&] {
-      const auto urgency = urgency_of(chunk);
-      return urgency && urgency->kind == kind;
+      const auto priority = urgency_of(chunk);
+      return priority && priority->kind == kind;
     });
   }
   uint64_t bytes_asked() {
@@ -57,16 +57,16 @@ struct TwoNodes {
 
 TEST_CASE("a fill becomes a prefetch and then a waiting reader's at its home, too") {
   TwoNodes two;
-  two.ask(1, {Urgency::Kind::fill, 7});
-  REQUIRE(two.comes_to_be(1, Urgency::Kind::fill));
+  two.ask(1, {Priority::Kind::background, 7});
+  REQUIRE(two.comes_to_be(1, Priority::Kind::background));
   const uint64_t later = deadline_at(two.nodes[0].clock.now() + 1h);
-  two.ask(1, {Urgency::Kind::prefetch, later});
-  REQUIRE(two.comes_to_be(1, Urgency::Kind::prefetch));
+  two.ask(1, {Priority::Kind::prefetch, later});
+  REQUIRE(two.comes_to_be(1, Priority::Kind::prefetch));
   // Of this node's clock, which is the same here: what is left of the hour.
   CHECK(two.urgency_of(1)->deadline > later - 60'000'000);
   CHECK(two.urgency_of(1)->deadline < later + 60'000'000);
   two.ask(1, {});
-  REQUIRE(two.comes_to_be(1, Urgency::Kind::reader));
+  REQUIRE(two.comes_to_be(1, Priority::Kind::demand));
   two.require_all_answered();
   CHECK(two.bytes_asked() == kFileBytes);
 }
@@ -79,11 +79,11 @@ TEST_CASE("fills leave credit, requests and the home's loads to prefetches") {
   if (used_up == 1) options.client.most_requests = 16;
   if (used_up == 2) options.server.loading = 1 << 20;
   TwoNodes two(options);
-  for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Urgency::Kind::fill, chunk});
-  REQUIRE(two.comes_to_be(1, Urgency::Kind::fill));
+  for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Priority::Kind::background, chunk});
+  REQUIRE(two.comes_to_be(1, Priority::Kind::background));
   for (uint32_t chunk = 101; chunk < 109; chunk += 2) {
-    two.ask(chunk, {Urgency::Kind::prefetch, chunk});
-    CHECK(two.comes_to_be(chunk, Urgency::Kind::prefetch));
+    two.ask(chunk, {Priority::Kind::prefetch, chunk});
+    CHECK(two.comes_to_be(chunk, Priority::Kind::prefetch));
   }
   // One part in eight of a MiB for fills, and the four.
   CHECK(two.bytes_asked() <= (1 << 17) + 4 * kFileBytes);
@@ -94,13 +94,13 @@ TEST_CASE("fills go on beside prefetches") {
   NodesOptions options;
   options.client.credit = options.server.loading = 1 << 20;
   TwoNodes two(options);
-  for (uint32_t chunk = 101; chunk < 121; chunk += 2) two.ask(chunk, {Urgency::Kind::prefetch, chunk});
-  REQUIRE(two.comes_to_be(119, Urgency::Kind::prefetch));
-  for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Urgency::Kind::fill, chunk});
-  CHECK(two.comes_to_be(3, Urgency::Kind::fill));  // two are an eighth
+  for (uint32_t chunk = 101; chunk < 121; chunk += 2) two.ask(chunk, {Priority::Kind::prefetch, chunk});
+  REQUIRE(two.comes_to_be(119, Priority::Kind::prefetch));
+  for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Priority::Kind::background, chunk});
+  CHECK(two.comes_to_be(3, Priority::Kind::background));  // two are an eighth
   CHECK(!two.urgency_of(5));
-  two.ask(1, {Urgency::Kind::prefetch, 1});  // it leaves the fills' share to another one
-  CHECK(two.comes_to_be(5, Urgency::Kind::fill));
+  two.ask(1, {Priority::Kind::prefetch, 1});  // it leaves the fills' share to another one
+  CHECK(two.comes_to_be(5, Priority::Kind::background));
   two.require_all_answered();
 }
 
@@ -108,10 +108,10 @@ TEST_CASE("a fill that waits for credit gets a prefetch's when it becomes one") 
   NodesOptions options;
   options.client.credit = 1 << 20;
   TwoNodes two(options);
-  for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Urgency::Kind::fill, chunk});
-  REQUIRE(two.comes_to_be(1, Urgency::Kind::fill));
+  for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Priority::Kind::background, chunk});
+  REQUIRE(two.comes_to_be(1, Priority::Kind::background));
   REQUIRE(!two.urgency_of(99));
-  two.ask(99, {Urgency::Kind::prefetch, 1});
-  CHECK(two.comes_to_be(99, Urgency::Kind::prefetch));
+  two.ask(99, {Priority::Kind::prefetch, 1});
+  CHECK(two.comes_to_be(99, Priority::Kind::prefetch));
   two.require_all_answered();
 }

@@ -1,4 +1,4 @@
-#include "plan/retention/job_placement.h"
+#include "plan/retention/placement_manager.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace clairfs {
 
-void JobPlacement::set_plans(const Plans& plans) {
+void PlacementManager::set_plans(const Plans& plans) {
   MutexLock one_at_a_time(work_mutex_);
   const std::vector<NodeCapacity> capacities = capacities_();
   JobUses uses(catalog_, static_cast<uint32_t>(capacities.size()));
@@ -25,24 +25,24 @@ void JobPlacement::set_plans(const Plans& plans) {
   publish(std::move(dead));
 }
 
-void JobPlacement::begin_epoch() {
+void PlacementManager::begin_epoch() {
   MutexLock one_at_a_time(work_mutex_);
   std::vector<bool> dead = this->dead();
   dead.resize(published_.size());
   if (dead != published_) publish(std::move(dead));
 }
 
-std::vector<bool> JobPlacement::dead() const {
+std::vector<bool> PlacementManager::dead() const {
   MutexLock lock(mutex_);
   return dead_;
 }
 
-void JobPlacement::set_dead(const std::vector<bool>& dead) {
+void PlacementManager::set_dead(const std::vector<bool>& dead) {
   MutexLock lock(mutex_);
   dead_ = dead;
 }
 
-void JobPlacement::publish(std::vector<bool> dead) {
+void PlacementManager::publish(std::vector<bool> dead) {
   published_ = std::move(dead);
   const bool all_live = std::find(published_.begin(), published_.end(), true) == published_.end();
   auto placement =
