@@ -68,7 +68,8 @@ void PlanManager::leave_found() {
   inference_.left();
   if (found->of_job() && job_found_.left(found->given())) {
     announce(name, format_plan(found->given()), true);
-  } else if (const auto& word = job_found_.word(); word && !inference_.refuses(word->plan)) {
+  } else if (const auto& word = job_found_.word();
+             word && !job_found_.has_left(word->plan) && !inference_.refuses(word->plan)) {
     begin(word->plan, word->origin, deps_.place);
   }
 }

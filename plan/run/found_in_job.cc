@@ -1,8 +1,17 @@
 #include "plan/run/found_in_job.h"
 
+#include <algorithm>
+
 #include "plan/sequence/access_sequence.h"
 
 namespace clairfs {
+namespace {
+
+// Of plans that were left: more than the orders that the nodes of a job find in turn, and at most a megabyte
+// of texts.
+constexpr size_t kMostLeft = 16;
+
+}  // namespace
 
 bool same_order(PlanSpec a, PlanSpec b) {
   for (PlanSpec* plan : {&a, &b}) {
@@ -23,14 +32,16 @@ NodePlace FoundInJob::place_of(const FoundOrder& found) const {
 }
 
 bool FoundInJob::found(const PlanSpec& plan) {
-  if (left_ && same_order(*left_, plan)) left_.reset();
+  std::erase_if(left_, [&](const PlanSpec& left) { return same_order(left, plan); });
   if (is_word(plan)) return false;
   word_ = Word{plan, place_.node};
   return true;
 }
 
 bool FoundInJob::left(const PlanSpec& plan) {
-  left_ = plan;
+  std::erase_if(left_, [&](const PlanSpec& left) { return same_order(left, plan); });
+  left_.push_back(plan);
+  if (left_.size() > kMostLeft) left_.erase(left_.begin());
   if (!is_word(plan)) return false;
   word_.reset();
   return true;
@@ -38,7 +49,12 @@ bool FoundInJob::left(const PlanSpec& plan) {
 
 bool FoundInJob::told(const PlanSpec& plan, NodeId origin) {
   word_ = Word{plan, origin};
-  return !left_ || !same_order(*left_, plan);
+  return !has_left(plan);
+}
+
+bool FoundInJob::has_left(const PlanSpec& plan) const {
+  return std::any_of(left_.begin(), left_.end(),
+                     [&](const PlanSpec& left) { return same_order(left, plan); });
 }
 
 void FoundInJob::withdrawn(const PlanSpec& plan) {

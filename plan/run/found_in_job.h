@@ -13,6 +13,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "plan/inference/order_search.h"
 #include "plan/run/plan_run.h"
@@ -47,13 +48,15 @@ class FoundInJob {
   /// A user cancelled the plan, on whichever node.
   void cancelled() { word_.reset(); }
 
+  /// Readers here have left the plan: it is taken over no more, until it is found here.
+  bool has_left(const PlanSpec& plan) const;
   const std::optional<Word>& word() const { return word_; }
   bool is_word(const PlanSpec& plan) const { return word_ && same_order(word_->plan, plan); }
 
  private:
   const NodePlace place_;
   std::optional<Word> word_;
-  std::optional<PlanSpec> left_;  // the last plan that readers here have left
+  std::vector<PlanSpec> left_;  // plans that readers here have left and not been found to follow since
 };
 
 }  // namespace clairfs

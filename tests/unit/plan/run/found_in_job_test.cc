@@ -79,3 +79,19 @@ TEST_CASE("a reader that comes late to the end of a plan withdraws no later word
   node.cancelled();
   CHECK(!node.word());
 }
+
+TEST_CASE("plans that readers left are not taken over in turn, and only so many are remembered") {
+  FoundInJob node({NodeId(1), 2});
+  const auto nth = [](int seed) { return plan("world=2 ranks_per_node=1 seed=" + std::to_string(seed)); };
+  for (int seed = 0; seed < 5; ++seed) {
+    CHECK(node.told(nth(seed), NodeId(0)));
+    CHECK(node.left(nth(seed)));
+  }
+  for (int seed = 0; seed < 5; ++seed) CHECK(!node.told(nth(seed), NodeId(0)));
+  CHECK(node.found(nth(2)));
+  CHECK(!node.has_left(nth(2)));
+  CHECK(node.has_left(nth(3)));
+  for (int seed = 0; seed < 1000; ++seed) node.left(nth(seed));
+  CHECK(!node.has_left(nth(900)));
+  CHECK(node.has_left(nth(999)));
+}
