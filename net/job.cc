@@ -213,11 +213,8 @@ Status Job::announce_cancelled(const std::string& name) {
   return {};
 }
 
-Status Job::announce_withdrawn(const std::string& name, const std::string& text) {
-  const auto entry = plans_.enter(name, text, true);
-  if (!entry) return entry.error();
-  tell_all(*entry);
-  return {};
+void Job::announce_withdrawn(const std::string& name, const std::string& text) {
+  if (const auto entry = plans_.withdraw(name, text)) tell_all(*entry);
 }
 
 void Job::tell_all(const wire::PlanEntry& entry) {

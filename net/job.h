@@ -117,8 +117,8 @@ class Job {
   /// Tells all nodes of a plan that was registered here. Errors: E2BIG.
   Status announce_plan(const std::string& name, const std::string& text);
   Status announce_cancelled(const std::string& name);
-  /// Tells all nodes that a plan which was found is not the job's. Errors: E2BIG.
-  Status announce_withdrawn(const std::string& name, const std::string& text);
+  /// Tells all nodes that a plan which was found is not the job's, unless another is by now.
+  void announce_withdrawn(const std::string& name, const std::string& text);
 
   // The nodes.
   /// Of changes in nodes().

@@ -66,53 +66,62 @@ void PlanManager::leave_found() {
   if (!found || found->status().state != TrackerState::suspended) return;
   drop(name);
   inference_.left();
-  if (found->of_job() && job_found_.left(found->given())) {
-    announce(name, format_plan(found->given()), true);
+  const auto withdrawn = found->of_job() ? job_found_.left(found->given()) : std::nullopt;
+  if (withdrawn) {
+    announce(name, format_plan(*withdrawn), true);
   } else if (const auto& word = job_found_.word();
              word && !job_found_.has_left(word->plan) && !inference_.refuses(word->plan)) {
     begin(word->plan, word->origin, deps_.place);
   }
 }
 
+// What this node said itself has been carried out, but not if an older word of another came in between: the
+// last word that is told is the same on all nodes, and so is the one that holds here.
 Status PlanManager::take_over_found(const PlanChange& change) {
-  if (change.origin == deps_.place.node) return {};  // it has been carried out
+  const bool own = change.origin == deps_.place.node;
   const std::string name(kFoundPlan);
+  if (change.withdrawn) {
+    withdraw_found();
+    return {};
+  }
   if (change.text.empty()) {
     job_found_.cancelled();
-    if (const auto making = this->making(name); making && making->place().nodes > 1) retire(name);
-    if (const auto found = run(name); found && found->of_job()) {
-      drop(name);
-      inference_.refuse(found->given());
-    }
+    if (!own) cancel_found();
     return {};
   }
   auto spec = parse_plan(change.text);
   if (!spec) return refuse(spec.error());
   spec->name = name;
-  if (change.withdrawn) {
-    withdraw_found(*spec);
-    return {};
-  }
-  const bool wanted =
-      job_found_.told(*spec, change.origin) && deps_.infer != InferMode::off && !inference_.refuses(*spec);
-  if (!wanted) return {};
-  if (const auto followed = followed_found()) {
-    if (followed->of_job()) place_chunks();  // it may be the word no more
-    return {};
-  }
+  const auto found = run(name);
+  const bool was_placed = found && is_placed(*found);
+  const bool wanted = job_found_.told(*spec, change.origin) && !own && deps_.infer != InferMode::off &&
+                      !inference_.refuses(*spec);
+  if (found && is_placed(*found) != was_placed) place_chunks();
+  if (!wanted || followed_found()) return {};
   const auto making = this->making(name);
   if (making && same_order(making->given(), *spec) && !making->outcome()) return {};
   begin(*spec, change.origin, deps_.place);
   return {};
 }
 
-void PlanManager::withdraw_found(const PlanSpec& plan) {
+void PlanManager::cancel_found() {
   const std::string name(kFoundPlan);
-  job_found_.withdrawn(plan);
-  const auto making = this->making(name);
-  if (making && making->place().nodes > 1 && same_order(making->given(), plan)) retire(name);
+  if (const auto making = this->making(name); making && making->place().nodes > 1) retire(name);
   const auto found = run(name);
-  if (!found || !found->of_job() || !same_order(found->given(), plan)) return;
+  if (!found || !found->of_job()) return;
+  drop(name);
+  inference_.refuse(found->given());
+}
+
+// If this node did it there is no word any more, and its readers are watched anew already.
+void PlanManager::withdraw_found() {
+  const std::string name(kFoundPlan);
+  const auto found = run(name);
+  const bool was_placed = found && is_placed(*found);
+  job_found_.cancelled();
+  const auto making = this->making(name);
+  if (making && making->origin() != deps_.place.node) retire(name);
+  if (!was_placed) return;
   if (followed_found()) return place_chunks();
   drop(name);
   inference_.displaced();

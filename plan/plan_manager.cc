@@ -411,12 +411,16 @@ void PlanManager::plan_ahead() {
   }
 }
 
+bool PlanManager::is_placed(const PlanRun& run) const {
+  return run.name() != kFoundPlan || (run.of_job() && job_found_.is_word(run.given()));
+}
+
 void PlanManager::place_chunks() {
   if (deps_.placement == nullptr) return;
   PlacementManager::Plans plans;
   const auto all = runs();
   for (const auto& [name, run] : *all) {
-    if (name != kFoundPlan || (run->of_job() && job_found_.is_word(run->given()))) plans.push_back(run);
+    if (is_placed(*run)) plans.push_back(run);
   }
   deps_.placement->set_plans(plans);
 }

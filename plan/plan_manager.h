@@ -34,8 +34,8 @@ namespace clairfs {
 struct PlanChange {
   std::string name;
   std::string text;        ///< as format_plan() writes it; empty: cancelled
-  NodeId origin;           ///< the node that says so
-  bool withdrawn = false;  ///< the found plan `text` is not the job's: readers of that node have left it
+  NodeId origin;           ///< the node that says so; of a plan that is withdrawn, the one that found it
+  bool withdrawn = false;  ///< the found plan `text` is not the job's: readers of some node have left it
 };
 
 /// A plan in a few words, for monitoring.
@@ -155,10 +155,13 @@ class PlanManager {
   void leave_found();
   void put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) REQUIRES(submit_mutex_);
   Status take_over_found(const PlanChange& change) REQUIRES(submit_mutex_);
-  void withdraw_found(const PlanSpec& plan) REQUIRES(submit_mutex_);
+  void withdraw_found() REQUIRES(submit_mutex_);
+  void cancel_found() REQUIRES(submit_mutex_);
   /// The one that a reader is following here.
   std::shared_ptr<PlanRun> followed_found() const;
   bool is_planned(const PlanRun& found) const;
+  /// Whether it has a part in the placement.
+  bool is_placed(const PlanRun& run) const REQUIRES(submit_mutex_);
   void replay_opens(PlanRun& found);
   void displace_found(const PlanRun& registered) REQUIRES(submit_mutex_);
   Status finish(PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);

@@ -232,9 +232,9 @@ std::shared_ptr<const Placement> NodePlacement::current() const {
 }
 
 void NodePlacement::announce(const PlanChange& change) const {
-  const Status told = change.withdrawn      ? job_.announce_withdrawn(change.name, change.text)
-                      : change.text.empty() ? job_.announce_cancelled(change.name)
-                                            : job_.announce_plan(change.name, change.text);
+  if (change.withdrawn) return job_.announce_withdrawn(change.name, change.text);
+  const Status told = change.text.empty() ? job_.announce_cancelled(change.name)
+                                          : job_.announce_plan(change.name, change.text);
   if (!told) log_.warn("the other nodes are not told of plan {}: {}", change.name, told.error().message);
 }
 

@@ -53,8 +53,7 @@ void JobEvents::plan_changed(const std::string& name) {
 void JobEvents::tell(PlanFollower& follower, const std::string& name) const {
   const auto entry = plans_.entry(name);
   if (!entry) return;
-  const std::pair stamp(entry->stamp, entry->origin);
-  if (std::exchange(follower.told[name], stamp) == stamp) return;
+  if (std::exchange(follower.told[name], *entry) == *entry) return;
   // Only the plan that was found is withdrawn, with its text; else the text of a cancelled plan says nothing.
   const bool withdrawn = entry->cancelled && name == kFoundPlan && !entry->text.empty();
   follower.changed(

@@ -44,7 +44,7 @@ class JobEvents {
  private:
   struct PlanFollower {
     PlanChanged changed;
-    std::map<std::string, std::pair<uint64_t, NodeId>> told;  // of the thread: the last of each plan
+    std::map<std::string, wire::PlanEntry> told;  // of the thread: the last of each plan
   };
 
   void tell(PlanFollower& follower, const std::string& name) const;

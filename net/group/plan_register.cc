@@ -1,6 +1,8 @@
 #include "net/group/plan_register.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,13 +21,12 @@ constexpr size_t kMostEntries = 1000;
 constexpr uint64_t kLastStamp = 1ULL << 60;
 
 bool newer(const wire::PlanEntry& a, const wire::PlanEntry& b) {
-  return std::pair(a.stamp, a.origin) > std::pair(b.stamp, b.origin);
+  return std::tie(a.stamp, a.origin, a.cancelled) > std::tie(b.stamp, b.origin, b.cancelled);
 }
 
 }  // namespace
 
-Result<wire::PlanEntry> PlanRegister::enter(const std::string& name, const std::optional<std::string>& text,
-                                            bool withdrawn) {
+Result<wire::PlanEntry> PlanRegister::enter(const std::string& name, const std::optional<std::string>& text) {
   if (name.size() > wire::kMaxName || (text && text->size() > wire::kMaxText)) {
     return Error{E2BIG,
                  fmt::format("plan {:.40}: a plan for several nodes must not exceed {} bytes of text and {} "
@@ -40,9 +41,17 @@ Result<wire::PlanEntry> PlanRegister::enter(const std::string& name, const std::
     return Error{EOVERFLOW,
                  fmt::format("plan {}: a faulty node has used up the stamps of plans; end the job", name)};
   }
-  wire::PlanEntry entry{++last_stamp_, self_, withdrawn || !text, name, text.value_or("")};
+  wire::PlanEntry entry{++last_stamp_, self_, !text, name, text.value_or("")};
   entries_[name] = entry;
   return entry;
+}
+
+std::optional<wire::PlanEntry> PlanRegister::withdraw(const std::string& name, const std::string& text) {
+  MutexLock lock(mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || found->second.cancelled || found->second.text != text) return std::nullopt;
+  found->second.cancelled = true;
+  return found->second;
 }
 
 bool PlanRegister::merge(const wire::PlanEntry& entry) {
@@ -68,11 +77,12 @@ std::vector<wire::PlanEntry> PlanRegister::entries() const {
   return all;
 }
 
-// The winner of a name is told by its stamp and origin alone.
+// The winner of a name is told by what decides that it wins.
 uint64_t PlanRegister::digest() const {
   Xxh3Stream stream;
   for (const wire::PlanEntry& entry : entries()) {
-    std::string line = fmt::format("{} {} {}\n", entry.stamp, entry.origin.value, entry.name);
+    std::string line =
+        fmt::format("{} {} {} {}\n", entry.stamp, entry.origin.value, entry.cancelled, entry.name);
     stream.add(std::vector<iovec>{{line.data(), line.size()}});
   }
   return stream.digest();

@@ -128,10 +128,11 @@ struct ProbeAnswer {
   bool operator==(const ProbeAnswer&) const = default;
 };
 
-/// A plan, or that it holds no more. Of two with one name the later stamp holds, then the larger origin.
+/// A plan, or that it holds no more. Of two with one name the later stamp holds, then the larger origin, then
+/// the cancelled one.
 struct PlanEntry {
   uint64_t stamp = 0;
-  NodeId origin;  ///< the node that says it
+  NodeId origin;  ///< the node that registered, found or cancelled it
   bool cancelled = false;
   std::string name;
   std::string text;  ///< as registered; when cancelled empty, or the found plan that was withdrawn

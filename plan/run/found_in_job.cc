@@ -1,6 +1,7 @@
 #include "plan/run/found_in_job.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "plan/sequence/access_sequence.h"
 
@@ -38,13 +39,12 @@ bool FoundInJob::found(const PlanSpec& plan) {
   return true;
 }
 
-bool FoundInJob::left(const PlanSpec& plan) {
+std::optional<PlanSpec> FoundInJob::left(const PlanSpec& plan) {
   std::erase_if(left_, [&](const PlanSpec& left) { return same_order(left, plan); });
   left_.push_back(plan);
   if (left_.size() > kMostLeft) left_.erase(left_.begin());
-  if (!is_word(plan)) return false;
-  word_.reset();
-  return true;
+  if (!is_word(plan)) return std::nullopt;
+  return std::exchange(word_, std::nullopt)->plan;
 }
 
 bool FoundInJob::told(const PlanSpec& plan, NodeId origin) {
@@ -55,10 +55,6 @@ bool FoundInJob::told(const PlanSpec& plan, NodeId origin) {
 bool FoundInJob::has_left(const PlanSpec& plan) const {
   return std::any_of(left_.begin(), left_.end(),
                      [&](const PlanSpec& left) { return same_order(left, plan); });
-}
-
-void FoundInJob::withdrawn(const PlanSpec& plan) {
-  if (is_word(plan)) word_.reset();
 }
 
 }  // namespace clairfs

@@ -39,13 +39,11 @@ class FoundInJob {
 
   /// A plan of the job was found here. Whether the others are to be told: not if it is the word already.
   bool found(const PlanSpec& plan);
-  /// Readers here have left a plan of the job. Whether it is withdrawn.
-  bool left(const PlanSpec& plan);
-  /// Another node found a plan. Whether it is taken over, if nothing is followed here.
+  /// Readers here have left a plan of the job. The word that is withdrawn, as it was said, if there is one.
+  std::optional<PlanSpec> left(const PlanSpec& plan);
+  /// A node found a plan, maybe this one. Whether it is taken over, if nothing is followed here.
   bool told(const PlanSpec& plan, NodeId origin);
-  /// Another node withdraws a plan.
-  void withdrawn(const PlanSpec& plan);
-  /// A user cancelled the plan, on whichever node.
+  /// The last word was withdrawn, or cancelled by a user, on whichever node and whatever it was.
   void cancelled() { word_.reset(); }
 
   /// Readers here have left the plan: it is taken over no more, until it is found here.

@@ -92,7 +92,7 @@ void check(std::span<const std::byte> body, std::vector<wire::PlanEntry>& plans)
   if (const auto* plan = std::get_if<wire::PlanEntry>(&*message)) plans.push_back(*plan);
 }
 
-/// Nodes never say two things under one stamp, so those are left out; a board also has room for a thousand
+/// Nodes never say two plans under one stamp, so those are left out; a board also has room for a thousand
 /// only.
 void check_board(std::vector<wire::PlanEntry> plans) {
   const auto stamp = [](const wire::PlanEntry& p) { return std::tie(p.name, p.stamp, p.origin); };

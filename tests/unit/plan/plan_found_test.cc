@@ -29,8 +29,8 @@ struct NodeFixture {
     plans.emplace(std::move(deps));
   }
 
-  bool told(const std::string& text, bool withdrawn = false) {
-    return plans->take_over({"auto", text, NodeId(0), withdrawn}).ok();
+  bool told(const std::string& text, bool withdrawn = false, NodeId origin = NodeId(0)) {
+    return plans->take_over({"auto", text, origin, withdrawn}).ok();
   }
   bool follows() {
     const auto briefs = plans->briefs();
@@ -102,6 +102,27 @@ TEST_CASE("a wrong word is withdrawn everywhere, once") {
   CHECK(node.said().size() == 1);
 }
 
+TEST_CASE("the last word that is told holds, though this node has said it") {
+  NodeFixture node;
+  REQUIRE(node.told(kFound));
+  REQUIRE(eventually([&] { return node.in_force(); }));
+  // Said here before that came, but later in the job.
+  REQUIRE(node.told("name=auto format=files seed=7 world=2 ranks_per_node=1 epochs=1", false, NodeId(1)));
+  node.read("format=files sampler=torch.distributed seed=987654321987 world=2", 0, 200);
+  REQUIRE(eventually([&] { return node.plans->texts().find("seed=42") == std::string::npos; }));
+  node.plans->stop();
+  CHECK(node.said().empty());  // what its readers have left was not the word
+}
+
+TEST_CASE("what a node found is withdrawn by another") {
+  NodeFixture node;
+  REQUIRE(node.told(kFound));
+  REQUIRE(eventually([&] { return node.in_force(); }));
+  REQUIRE(node.told(kFound, false, NodeId(1)));
+  REQUIRE(node.told(kFound, true, NodeId(1)));
+  CHECK(!node.has_plan());
+}
+
 TEST_CASE("what is withdrawn elsewhere stays where readers follow it, and goes where none does") {
   NodeFixture node;
   REQUIRE(node.told(kFound));
@@ -116,9 +137,9 @@ TEST_CASE("what is withdrawn elsewhere stays where readers follow it, and goes w
     REQUIRE(node.told(kFound, true));
     CHECK(!node.has_plan());
   }
-  SECTION("another was withdrawn") {
+  SECTION("not followed, and the last word was another that was not told") {
     REQUIRE(node.told("name=auto format=files seed=7 world=2 ranks_per_node=1 epochs=1", true));
-    CHECK(node.has_plan());
+    CHECK(!node.has_plan());
   }
 }
 
