@@ -60,12 +60,16 @@ Result<Table> IndexStore::get(const IndexKey& key, const std::shared_ptr<const C
     known_[index] = {key, catalog, {}, Stage::loading, &watched};
   }
   Result<Table> table = load_or_make(key, catalog, watched, make);
-  MutexLock lock(mutex_);
-  known_[index] = {key, catalog, table ? *table : nullptr, Stage::none, nullptr};
-  std::erase_if(known_, [](const auto& known) {
-    return known.second.table.expired() && known.second.stage == Stage::none;
-  });
-  changed_.notify_all();
+  {
+    MutexLock lock(mutex_);
+    known_[index] = {key, catalog, table ? *table : nullptr, Stage::none, nullptr};
+    std::erase_if(known_, [](const auto& known) {
+      return known.second.table.expired() && known.second.stage == Stage::none;
+    });
+    changed_.notify_all();
+  }
+  // Nobody who waits for the index has to wait for the file.
+  if (table && watched.origin() != IndexWork::Origin::file) save(**table, key, *catalog, watched);
   return table;
 }
 
@@ -89,13 +93,17 @@ Result<Table> IndexStore::load_or_make(const IndexKey& key, const std::shared_pt
     table = make();
     origin = IndexWork::Origin::made;
   }
-  if (!table) return table;
   work.note_origin(origin, "");
-  if (file.empty()) return table;
-  const Status saved = save_own_file(file, encode_index(**table, key, *catalog));
-  if (!saved) log_.warn("index: not saved, the next mount makes it again: {}", saved.error().message);
-  if (saved) work.note_origin(origin, file);
   return table;
+}
+
+void IndexStore::save(const RecordTable& table, const IndexKey& key, const Catalog& catalog,
+                      IndexWork& work) const {
+  const std::string file = path(key, catalog);
+  if (file.empty()) return;
+  const Status saved = save_own_file(file, encode_index(table, key, catalog));
+  if (!saved) log_.warn("index: not saved, the next mount makes it again: {}", saved.error().message);
+  if (saved) work.note_origin(work.origin(), file);
 }
 
 Result<Table> IndexStore::load(const std::string& file, const IndexKey& key,

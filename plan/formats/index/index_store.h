@@ -41,8 +41,8 @@ class IndexStore {
       : directory_(std::move(directory)), log_(log), peers_(peers) {}
 
   /// The index of that key: the one in memory, else the saved one, else another node's, else that of `make`;
-  /// the last two are saved. Who asks for an index that somebody else is making waits for it; `work` may end
-  /// that wait, or be null.
+  /// the last two are saved, once everybody who waits has them. Who asks for an index that somebody else is
+  /// making waits for it; `work` may end that wait, or be null.
   /// Errors: those of `make`; ECANCELED.
   Result<Table> get(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog, IndexWork* work,
                     const Make& make);
@@ -67,6 +67,7 @@ class IndexStore {
                              IndexWork& work, const Make& make);
   Result<Table> load(const std::string& file, const IndexKey& key,
                      const std::shared_ptr<const Catalog>& catalog) const;
+  void save(const RecordTable& table, const IndexKey& key, const Catalog& catalog, IndexWork& work) const;
   Result<Table> ask_peers(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog,
                           IndexWork& work) const;
 

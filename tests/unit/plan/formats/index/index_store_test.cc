@@ -6,8 +6,11 @@
 #include <future>
 #include <iterator>
 #include <latch>
+#include <mutex>
+#include <string_view>
 #include <thread>
 
+#include <spdlog/sinks/base_sink.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,6 +41,17 @@ struct StoredIndex {
     });
   }
   std::string file() { return IndexStore(directory, log.logger()).path(key, *catalog); }
+};
+
+/// Looks on while a line is logged.
+struct LineHook : spdlog::sinks::base_sink<std::mutex> {
+  std::function<void(std::string_view)> on_line;
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& line) override {
+    on_line({line.payload.data(), line.payload.size()});
+  }
+  void flush_() override {}
 };
 
 void rewrite(const std::string& path, const std::function<void(std::string&)>& change) {
@@ -151,6 +165,24 @@ TEST_CASE("an index that cannot be saved serves nevertheless") {
   REQUIRE(table);
   CHECK((*table)->size() == 1000);
   CHECK(stored.log.lines_with("not saved") == 1);
+}
+
+TEST_CASE("an index is there for others before it is saved") {
+  StoredIndex stored;
+  const auto hook = std::make_shared<LineHook>();
+  Logger log("test", hook);
+  IndexStore store("/proc/no/such", log);
+  const uint64_t index = index_number(*stored.catalog, stored.key);
+  bool here = false;
+  hook->on_line = [&](std::string_view line) {
+    if (line.find("not saved") == std::string_view::npos) return;
+    here = store.progress(index).stage == IndexStore::Stage::here && !store.image(index).empty();
+  };
+  const auto table = store.get(stored.key, stored.catalog, nullptr, [&]() -> Result<IndexStore::Table> {
+    return records_in_f0(stored.catalog, 1000, 1000);
+  });
+  REQUIRE(table);
+  CHECK(here);
 }
 
 TEST_CASE("whoever asks for an index that is being made waits for it, unless cancelled") {
