@@ -29,7 +29,7 @@ struct CatalogExchangeOptions : ImageFetchOptions {
   Duration patience = std::chrono::minutes(10);
 };
 
-/// The memory of pieces under way is freed with it: destroyed after the transport was stopped.
+/// Destroyed after the transport was stopped.
 class CatalogExchange {
  public:
   /// The node that scans.

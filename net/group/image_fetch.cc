@@ -1,7 +1,9 @@
 #include "net/group/image_fetch.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 namespace clairfs {
@@ -22,6 +24,13 @@ Result<std::shared_ptr<ImageFetch>> ImageFetch::make(Deps deps, const ImageFetch
   auto image = Mapping::anonymous(bytes);
   if (!image) return image.error();
   return std::shared_ptr<ImageFetch>(new ImageFetch(std::move(deps), options, std::move(*image)));
+}
+
+ImageFetch::~ImageFetch() {
+  MutexLock lock(mutex_);
+  if (!memory_lost_) return;
+  alignas(Mapping) std::array<std::byte, sizeof(Mapping)> never_destroyed;
+  new (never_destroyed.data()) Mapping(std::move(image_));
 }
 
 void ImageFetch::ask_for_more() {
@@ -51,6 +60,7 @@ void ImageFetch::piece_came(uint64_t offset, const Status& status) {
   {
     MutexLock lock(mutex_);
     asked_.erase(offset);
+    if (!status && status.error().code == EBUSY) memory_lost_ = true;
     if (status) {
       --missing_;
       heard_ = deps_.clock.now();

@@ -31,8 +31,8 @@ struct ImageFetchOptions {
   Duration piece_patience = std::chrono::seconds(20);
 };
 
-/// Until the transport is stopped its owner keeps one that failed or was given up: the network may still
-/// write to its memory.
+/// It lives until the network has let go of its memory, whoever else has it. Memory that the network does not
+/// let go of (EBUSY, see transport.h) is never given back.
 class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
  public:
   struct Deps {
@@ -55,6 +55,7 @@ class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
   /// Asks for nothing yet. Errors: ENOMEM.
   static Result<std::shared_ptr<ImageFetch>> make(Deps deps, const ImageFetchOptions& options,
                                                   uint64_t bytes);
+  ~ImageFetch();
 
   /// Begins.
   void ask_for_more();
@@ -86,6 +87,7 @@ class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
   size_t missing_ GUARDED_BY(mutex_);
   TimePoint heard_ GUARDED_BY(mutex_);
   std::optional<Error> error_ GUARDED_BY(mutex_);
+  bool memory_lost_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace clairfs

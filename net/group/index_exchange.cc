@@ -138,7 +138,6 @@ Result<Mapping> IndexExchange::fetch_from(const Step& step, uint64_t index, Inde
   Search& search = searches_.at(index);
   search.image = nullptr;
   search.answers[step.giver].failed = true;
-  given_up_.push_back(image);
   return Error{EIO, "index: a node that has it did not send it"};
 }
 

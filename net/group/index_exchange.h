@@ -109,7 +109,6 @@ class IndexExchange final : public IndexPeers {
   const IndexStore* store_ GUARDED_BY(mutex_) = nullptr;
   std::map<uint64_t, Search> searches_ GUARDED_BY(mutex_);
   std::map<uint64_t, Image> images_ GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<ImageFetch>> given_up_ GUARDED_BY(mutex_);  // see ImageFetch
   bool stopped_ GUARDED_BY(mutex_) = false;
 };
 
