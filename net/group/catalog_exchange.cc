@@ -82,8 +82,9 @@ void CatalogExchange::on_offer(NodeId from, const wire::CatalogOffer& offer) {
   if (from != kScanner || offer.bytes == 0 || offer.bytes > kMostBytes) return;
   {
     MutexLock lock(mutex_);
+    if (taken_ || error_) return;  // it comes again and again, whether the pieces do or not
     heard_ = clock_.now();
-    if (!taken_ && !error_) take(offer);
+    take(offer);
     changed_.notify_all();
   }
   if (const auto fetch = this->fetch()) fetch->ask_for_more();
@@ -110,6 +111,16 @@ std::shared_ptr<ImageFetch> CatalogExchange::fetch() const {
   return fetch_;
 }
 
+// Nobody waits for it any more.
+void CatalogExchange::end_fetch() {
+  std::shared_ptr<ImageFetch> ended;
+  {
+    MutexLock lock(mutex_);
+    ended.swap(fetch_);
+  }
+  if (ended) ended->give_up();
+}
+
 void CatalogExchange::tick(TimePoint now) {
   if (const auto fetch = this->fetch()) fetch->tick(now);
 }
@@ -123,7 +134,10 @@ void CatalogExchange::fail(const Error& error) {
 Result<std::shared_ptr<const Catalog>> CatalogExchange::await(const std::function<void(uint64_t)>& progress) {
   for (int tries = 1;; ++tries) {
     auto image = await_image(progress);
-    if (!image) return image.error();
+    if (!image) {
+      end_fetch();
+      return image.error();
+    }
     auto catalog = Catalog::adopt(std::move(*image));
     if (catalog || tries == kTries) return catalog;
     {

@@ -62,6 +62,7 @@ class CatalogExchange {
   std::optional<wire::CatalogOffer> offer() const;
   void take(const wire::CatalogOffer& offer) REQUIRES(mutex_);
   std::shared_ptr<ImageFetch> fetch() const;
+  void end_fetch();
   Result<Mapping> await_image(const std::function<void(uint64_t entries)>& progress);
 
   // Constant after construction.
@@ -76,7 +77,7 @@ class CatalogExchange {
   std::optional<wire::CatalogOffer> taken_ GUARDED_BY(mutex_);  // the offer that is being fetched
   std::shared_ptr<ImageFetch> fetch_ GUARDED_BY(mutex_);
   uint64_t entries_ GUARDED_BY(mutex_) = 0;
-  TimePoint heard_ GUARDED_BY(mutex_);
+  TimePoint heard_ GUARDED_BY(mutex_);  // of the scan, and the offer that was taken; not of what came since
   std::optional<Error> error_ GUARDED_BY(mutex_);
 };
 

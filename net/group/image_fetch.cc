@@ -71,7 +71,8 @@ void ImageFetch::piece_came(uint64_t offset, const Status& status) {
     }
   }
   deps_.changed();
-  ask_for_more();
+  if (status)
+    ask_for_more();  // else with the next tick: what cannot be received fails at once, again and again
 }
 
 void ImageFetch::tick(TimePoint now) {
@@ -85,6 +86,7 @@ void ImageFetch::tick(TimePoint now) {
     }
   }
   for (const TransferNumber transfer : late) deps_.transport.cancel(deps_.giver, transfer);
+  ask_for_more();
 }
 
 ImageFetch::State ImageFetch::state() const {

@@ -59,7 +59,7 @@ class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
 
   /// Begins.
   void ask_for_more();
-  /// Asks again for pieces that are late.
+  /// Asks again for pieces that are late or could not be received.
   void tick(TimePoint now);
   State state() const;
   /// The image. REQUIRES: it is complete. Once.
