@@ -65,6 +65,7 @@ void CatalogExchange::on_request(NodeId from, const wire::CatalogRequest& reques
       request.length > catalog->image().size() - request.offset)
     return;
   const auto bytes = catalog->image().subspan(request.offset, request.length);
+  if (!answered_.note(from, request.transfer)) return;
   // The network only reads it.
   iovec memory{const_cast<std::byte*>(bytes.data()), bytes.size()};
   transport_.send_bulk(from, request.transfer, {memory}, [catalog](const Status&) {});

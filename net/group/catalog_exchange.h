@@ -71,6 +71,8 @@ class CatalogExchange {
   const Clock& clock_;
   const CatalogExchangeOptions options_;
 
+  AnsweredRequests answered_;  // of the net thread
+
   mutable Mutex mutex_;
   CondVar changed_;
   std::shared_ptr<const Catalog> published_ GUARDED_BY(mutex_);

@@ -7,6 +7,20 @@
 #include <utility>
 
 namespace clairfs {
+namespace {
+
+// Of a node. It asks for a few at a time, and of these one may be overtaken by some that it asked for later.
+constexpr size_t kMostAnswered = 64;
+
+}  // namespace
+
+bool AnsweredRequests::note(NodeId to, TransferNumber transfer) {
+  std::deque<TransferNumber>& latest = latest_[to];
+  if (std::find(latest.begin(), latest.end(), transfer) != latest.end()) return false;
+  latest.push_back(transfer);
+  if (latest.size() > kMostAnswered) latest.pop_front();
+  return true;
+}
 
 ImageFetch::ImageFetch(Deps deps, const ImageFetchOptions& options, Mapping image)
     : deps_(std::move(deps)),
@@ -44,9 +58,10 @@ void ImageFetch::ask_for_more() {
       if (error_ || to_ask_.empty() || asked_.size() >= options_.window) return;
       offset = to_ask_.front();
       to_ask_.pop_front();
-      length = static_cast<uint32_t>(std::min<uint64_t>(options_.piece, image_.size() - offset));
+      length = length_at(offset);
       transfer = deps_.numbers.next(deps_.giver);
-      asked_[offset] = {transfer, deps_.clock.now()};
+      const TimePoint now = deps_.clock.now();
+      asked_[offset] = {transfer, now, now};
       memory = {image_.data() + offset, length};
     }
     deps_.transport.receive(
@@ -54,6 +69,10 @@ void ImageFetch::ask_for_more() {
         [self = shared_from_this(), offset](const Status& status) { self->piece_came(offset, status); });
     (void)deps_.transport.send(deps_.giver, wire::encode(deps_.request(offset, length, transfer)));
   }
+}
+
+uint32_t ImageFetch::length_at(uint64_t offset) const {
+  return static_cast<uint32_t>(std::min<uint64_t>(options_.piece, image_.size() - offset));
 }
 
 void ImageFetch::piece_came(uint64_t offset, const Status& status) {
@@ -77,14 +96,20 @@ void ImageFetch::piece_came(uint64_t offset, const Status& status) {
 
 void ImageFetch::tick(TimePoint now) {
   std::vector<TransferNumber> late;
+  std::vector<wire::Message> repeated;
   {
     MutexLock lock(mutex_);
-    for (auto& [offset, asked] : asked_) {
-      if (now - asked.asked < options_.piece_patience) continue;
-      asked.asked = now;
-      late.push_back(asked.transfer);
+    for (auto& [offset, piece] : asked_) {
+      if (now - piece.began >= options_.piece_patience) {
+        piece.began = piece.asked = now;
+        late.push_back(piece.transfer);
+      } else if (!error_ && now - piece.asked >= options_.repeat_after) {
+        piece.asked = now;
+        repeated.push_back(deps_.request(offset, length_at(offset), piece.transfer));
+      }
     }
   }
+  for (const auto& request : repeated) (void)deps_.transport.send(deps_.giver, wire::encode(request));
   for (const TransferNumber transfer : late) deps_.transport.cancel(deps_.giver, transfer);
   ask_for_more();
 }

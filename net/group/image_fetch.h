@@ -27,8 +27,22 @@ struct ImageFetchOptions {
   uint32_t window = 3;
   /// Bytes of a piece: enough for the full bandwidth of a network.
   uint32_t piece = wire::kMaxPiece;
-  /// A piece that has not come by then is asked for again.
+  /// A request for a piece that has not come by then is repeated: it may have been lost. A giver that is only
+  /// slow ignores that, so it costs a message a second.
+  Duration repeat_after = std::chrono::seconds(1);
+  /// A piece that has not come by then is asked for anew: it may have been lost itself.
   Duration piece_patience = std::chrono::seconds(20);
+};
+
+/// Of a giver: the requests that it has answered, so that one that is repeated is not answered twice, which
+/// would bring two transfers under one number. For one thread.
+class AnsweredRequests {
+ public:
+  /// False if it is repeated.
+  bool note(NodeId to, TransferNumber transfer);
+
+ private:
+  std::map<NodeId, std::deque<TransferNumber>> latest_;
 };
 
 /// It lives until the network has let go of its memory, whoever else has it. Memory that the network does not
@@ -70,10 +84,12 @@ class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
  private:
   struct Piece {
     TransferNumber transfer = 0;
-    TimePoint asked{};
+    TimePoint began{};
+    TimePoint asked{};  ///< last
   };
 
   ImageFetch(Deps deps, const ImageFetchOptions& options, Mapping image);
+  uint32_t length_at(uint64_t offset) const REQUIRES(mutex_);
   void piece_came(uint64_t offset, const Status& status);
 
   const Deps deps_;

@@ -240,6 +240,7 @@ void IndexExchange::on_request(NodeId from, const wire::IndexRequest& request) {
   }
   if (!image || request.offset > image->size() || request.length > image->size() - request.offset)
     return (void)deps_.transport.send(from, wire::encode(wire::IndexState{request.index}));
+  if (!answered_.note(from, request.transfer)) return;
   // The network only reads it.
   iovec memory{const_cast<std::byte*>(image->data()) + request.offset, request.length};
   deps_.transport.send_bulk(from, request.transfer, {memory}, [image](const Status&) {});

@@ -104,6 +104,8 @@ class IndexExchange final : public IndexPeers {
   const Deps deps_;
   const IndexExchangeOptions options_;
 
+  AnsweredRequests answered_;  // of the net thread
+
   mutable Mutex mutex_;
   CondVar changed_;
   const IndexStore* store_ GUARDED_BY(mutex_) = nullptr;
