@@ -61,13 +61,19 @@ Result<Mapping> IndexExchange::fetch(uint64_t index, IndexWork& work) {
 
 Result<Mapping> IndexExchange::search(uint64_t index, IndexWork& work) {
   std::optional<TimePoint> asked;
+  std::optional<NodeId> encoder;
   for (;;) {
     if (ended(work)) return Error{ECANCELED, "index: no longer wanted"};
-    if (!asked || deps_.clock.now() - *asked >= options_.ask_again) {
+    const TimePoint now = deps_.clock.now();
+    if (!asked || now - *asked >= options_.ask_again) {
       inquire(index);
-      asked = deps_.clock.now();
+      asked = now;
     }
     const Step step = next_step(index, work);
+    if (step.next == Next::encode && (encoder != step.giver || asked == now)) {
+      encoder = step.giver;
+      (void)deps_.transport.send(step.giver, wire::encode(wire::IndexRequest{index}));
+    }
     if (step.next == Next::make) return Error{ENOENT, "index: no other node has it"};
     if (step.next == Next::fetch) {
       auto image = fetch_from(step, index, work);
@@ -92,14 +98,16 @@ IndexExchange::Step IndexExchange::next_step(uint64_t index, IndexWork& work) {
   for (const NodeId node : others()) {
     const auto found = search.answers.find(node);
     if (found == search.answers.end()) {
-      if (now - search.began < options_.answer_patience) step.next = Next::wait;
+      if (step.next == Next::make && now - search.began < options_.answer_patience) step.next = Next::wait;
       continue;
     }
     const auto& [state, got_on, failed] = found->second;
     if (failed) continue;
-    if (state.stage == Stage::here) return {Next::fetch, node, state.bytes};
-    if (state.stage != Stage::making || now - got_on >= options_.patience) continue;
-    step.next = Next::wait;
+    if (state.stage == Stage::here && state.bytes > 0) return {Next::fetch, node, state.bytes};
+    if (state.stage == Stage::none || now - got_on >= options_.patience) continue;
+    if (step.next == Next::encode) continue;
+    step.next = state.stage == Stage::here ? Next::encode : Next::wait;
+    step.giver = node;
     work.note(state.percent, 100);
   }
   search.over =
@@ -152,7 +160,7 @@ bool IndexExchange::given_up(const Step& step, uint64_t index, const ImageFetch:
 }
 
 void IndexExchange::on_state(NodeId from, const wire::IndexState& state) {
-  if (state.stage == Stage::here && (state.bytes == 0 || state.bytes > kMostIndexBytes)) return;
+  if (state.bytes > kMostIndexBytes) return;
   MutexLock lock(mutex_);
   const auto search = searches_.find(state.index);
   if (search == searches_.end() || search->second.over) return;
@@ -180,7 +188,7 @@ wire::IndexState IndexExchange::answer(NodeId from, uint64_t index) {
     case IndexStore::Stage::making:
       return {index, Stage::making, progress.percent, progress.bytes_read, 0};
     case IndexStore::Stage::here:
-      return offer(from, index);
+      return image_state(index);
   }
   return {index};
 }
@@ -205,12 +213,24 @@ wire::IndexState IndexExchange::answer_while_asking(NodeId from, uint64_t index)
   return {index};
 }
 
-wire::IndexState IndexExchange::offer(NodeId from, uint64_t index) {
-  const auto [image, first] = images_.try_emplace(index);
-  image->second.used = deps_.clock.now();
-  if (image->second.bytes) return {index, Stage::here, 0, 0, image->second.bytes->size()};
-  if (first) deps_.post([this, from, index] { encode_for(from, index); });
-  return {index, Stage::making, 100};
+wire::IndexState IndexExchange::image_state(uint64_t index) const {
+  const auto image = images_.find(index);
+  if (image == images_.end()) return {index, Stage::here};
+  if (!image->second.bytes) return {index, Stage::making, 100};
+  return {index, Stage::here, 0, 0, image->second.bytes->size()};
+}
+
+// An inquiry goes to all nodes, and all that have the index would encode it.
+void IndexExchange::want_image(NodeId from, uint64_t index) {
+  {
+    MutexLock lock(mutex_);
+    if (store_ != nullptr && store_->progress(index).stage == IndexStore::Stage::here) {
+      const auto [image, first] = images_.try_emplace(index);
+      image->second.used = deps_.clock.now();
+      if (first) deps_.post([this, from, index] { encode_for(from, index); });
+    }
+  }
+  on_inquiry(from, {index});
 }
 
 void IndexExchange::encode_for(NodeId from, uint64_t index) {
@@ -229,6 +249,7 @@ void IndexExchange::encode_for(NodeId from, uint64_t index) {
 }
 
 void IndexExchange::on_request(NodeId from, const wire::IndexRequest& request) {
+  if (request.length == 0) return want_image(from, request.index);
   std::shared_ptr<const std::vector<std::byte>> image;
   {
     MutexLock lock(mutex_);

@@ -1,8 +1,9 @@
 // In a job one node makes the index of a packed file, the others get it from that one.
 //
-// A node that needs an index asks all others how far they are with it. It fetches the image from one that has
-// it, waits for one that is making it, and makes it itself when nobody is. Of nodes that begin at the same
-// time the one with the lowest rank makes it. Nobody waits for a node that does not get on.
+// A node that needs an index asks all others how far they are with it. It has one of those that have it
+// encode its image, fetches that, waits for one that is making it, and makes it itself when nobody is. Of
+// nodes that begin at the same time the one with the lowest rank makes it. Nobody waits for a node that does
+// not get on.
 //
 // Threads: messages and ticks on the net thread; fetch() waits on the caller's; images are encoded by what
 // `post` runs. mutex_ comes before those of the IndexStore and of an ImageFetch, and is not held while the
@@ -82,7 +83,7 @@ class IndexExchange final : public IndexPeers {
     std::shared_ptr<const std::vector<std::byte>> bytes;  ///< null: it is being encoded
     TimePoint used{};
   };
-  enum class Next { make, wait, fetch };
+  enum class Next { make, wait, encode, fetch };
   struct Step {
     Next next = Next::make;
     NodeId giver;
@@ -98,7 +99,8 @@ class IndexExchange final : public IndexPeers {
   std::vector<NodeId> others() const;
   wire::IndexState answer(NodeId from, uint64_t index);
   wire::IndexState answer_while_asking(NodeId from, uint64_t index) REQUIRES(mutex_);
-  wire::IndexState offer(NodeId from, uint64_t index) REQUIRES(mutex_);
+  wire::IndexState image_state(uint64_t index) const REQUIRES(mutex_);
+  void want_image(NodeId from, uint64_t index);
   void encode_for(NodeId from, uint64_t index);
 
   const Deps deps_;

@@ -163,17 +163,18 @@ struct IndexInquiry {
   uint64_t index = 0;
   bool operator==(const IndexInquiry&) const = default;
 };
-/// The answer. An index that is here can be asked for in pieces.
+/// The answer. An index that is here can be asked for in pieces once its image is there, too.
 struct IndexState {
   enum class Stage : uint8_t { none, making, here };
   uint64_t index = 0;
   Stage stage = Stage::none;
   uint32_t percent = 0;     ///< of what is to be read for it, while it is made
   uint64_t bytes_read = 0;  ///< so far
-  uint64_t bytes = 0;       ///< of the image, if it is here
+  uint64_t bytes = 0;       ///< of the image, if it is here; 0: as long as nobody wants it
   bool operator==(const IndexState&) const = default;
 };
-/// Asks for bytes [offset, offset + length) of the index's image.
+/// Asks for bytes [offset, offset + length) of the index's image. Without a length: for the image to be made,
+/// of one node of those that have the index.
 struct IndexRequest {
   uint64_t index = 0;
   uint64_t offset = 0;

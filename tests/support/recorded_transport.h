@@ -39,12 +39,16 @@ class RecordedTransport final : public Transport {
   }
   void stop(Duration) override {}
 
-  /// All messages of a kind since the last call.
+  /// All messages since the last call, of this or of take_sent().
+  std::vector<std::pair<NodeId, wire::Message>> take_all() {
+    MutexLock lock(mutex_);
+    return std::exchange(sent_, {});
+  }
+  /// Those of them of a kind.
   template <class Kind>
   std::vector<Kind> take_sent() {
-    MutexLock lock(mutex_);
     std::vector<Kind> list;
-    for (const auto& [to, message] : std::exchange(sent_, {})) {
+    for (const auto& [to, message] : take_all()) {
       if (const auto* kind = std::get_if<Kind>(&message)) list.push_back(*kind);
     }
     return list;

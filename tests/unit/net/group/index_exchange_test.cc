@@ -2,16 +2,22 @@
 // hang, die, lie, or have another file.
 #include "net/group/index_exchange.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <future>
 #include <latch>
 #include <thread>
+#include <variant>
+#include <vector>
+
+#include <sys/mman.h>
 
 #include "net/job.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/eventually.h"
 #include "tests/support/in_process_transport.h"
+#include "tests/support/recorded_transport.h"
 #include "tests/support/temp_tree.h"
 #include "tests/unit/plan/formats/index/index_fixture.h"
 
@@ -77,6 +83,42 @@ std::vector<std::unique_ptr<Indexing>> nodes_of(InProcessNetwork& network, uint3
   for (const auto& node : nodes) REQUIRE(eventually([&] { return node->knows(count - 1); }));
   return nodes;
 }
+
+/// The exchange of one node of three; what the others say is called by the test.
+struct ExchangeAlone {
+  explicit ExchangeAlone(NodeId self) : transport(self, 3) {
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      if (NodeId(rank) != self) membership.on_hello(NodeId(rank), {});
+    }
+  }
+  static IndexExchangeOptions patient() {
+    IndexExchangeOptions options;
+    options.patience = options.answer_patience = 10min;
+    return options;
+  }
+  template <class Kind>
+  bool asked_of(NodeId node) {
+    return eventually([&] {
+      const auto sent = transport.take_all();
+      return std::any_of(sent.begin(), sent.end(), [&](const auto& message) {
+        return message.first == node && std::holds_alternative<Kind>(message.second);
+      });
+    });
+  }
+
+  RecordedTransport transport;
+  TransferNumbers numbers{3};
+  SteadyClock clock;
+  Metrics metrics;
+  CapturedLog log;
+  std::vector<std::function<void()>> posted;
+  Membership membership{{transport, clock, metrics, log.logger(), [] { return wire::Hello{}; },
+                         [](NodeId, PeerState, PeerState) {}},
+                        {}};
+  IndexExchange exchange{{transport, numbers, membership, clock,
+                          [this](std::function<void()> task) { posted.push_back(std::move(task)); }},
+                         patient()};
+};
 
 }  // namespace
 
@@ -230,4 +272,70 @@ TEST_CASE("who waits for another node's index can be cancelled, and ends with th
   REQUIRE(!got);
   CHECK(got.error().code == ECANCELED);
   CHECK(nodes[1]->made == 0);
+}
+
+TEST_CASE("a node that has an index encodes it for others when it is the one to send it, and once") {
+  ExchangeAlone node(NodeId(0));
+  const auto catalog = PackedFiles({1'000'000}).catalog();
+  IndexStore store("", node.log.logger());
+  const auto table = store.get(kKey, catalog, nullptr, [&]() -> Result<IndexStore::Table> {
+    return records_in_f0(catalog, kRecords, 100);
+  });
+  REQUIRE(table);
+  node.exchange.serve(store);
+  const uint64_t index = index_number(*catalog, kKey);
+  const auto said = [&] {
+    const auto states = node.transport.take_sent<wire::IndexState>();
+    REQUIRE(states.size() == 1);
+    return states[0];
+  };
+  node.exchange.on_inquiry(NodeId(1), {index});
+  CHECK(said() == wire::IndexState{index, wire::IndexState::Stage::here});
+  CHECK(node.posted.empty());
+  for (const NodeId asker : {NodeId(1), NodeId(1), NodeId(2)}) {
+    node.exchange.on_request(asker, {index});
+    CHECK(said().stage == wire::IndexState::Stage::making);
+  }
+  REQUIRE(node.posted.size() == 1);
+  node.posted[0]();
+  const uint64_t bytes = said().bytes;
+  CHECK(bytes == store.image(index).size());
+  node.exchange.on_request(NodeId(2), {index});
+  CHECK(said().bytes == bytes);
+  CHECK(node.posted.size() == 1);
+  for (int times = 0; times < 2; ++times) node.exchange.on_request(NodeId(1), {index, 0, 100, 7});
+  CHECK(node.transport.take_bulks() == std::vector<TransferNumber>{7});  // the second was a repetition
+}
+
+TEST_CASE("one of the nodes that have an index is asked to encode it, the next one if that has it no more") {
+  ExchangeAlone node(NodeId(2));
+  IndexWork work;
+  auto fetched = std::async(std::launch::async, [&] { return node.exchange.fetch(5, work); });
+  CHECK(node.asked_of<wire::IndexInquiry>(NodeId(1)));  // from then on it hears the answers
+  node.exchange.on_state(NodeId(1), {5, wire::IndexState::Stage::here});
+  CHECK(node.asked_of<wire::IndexRequest>(NodeId(1)));
+  node.exchange.on_state(NodeId(1), {5});
+  node.exchange.on_state(NodeId(0), {5, wire::IndexState::Stage::here});
+  CHECK(node.asked_of<wire::IndexRequest>(NodeId(0)));
+  work.cancel();
+  CHECK(fetched.get().error().code == ECANCELED);
+}
+
+TEST_CASE("the memory of a fetch that was given up is free once the network has let go of it") {
+  ExchangeAlone node(NodeId(2));
+  IndexWork work;
+  auto fetched = std::async(std::launch::async, [&] { return node.exchange.fetch(5, work); });
+  CHECK(node.asked_of<wire::IndexInquiry>(NodeId(1)));
+  node.exchange.on_state(NodeId(1), {5, wire::IndexState::Stage::here, 0, 0, 64 << 20});
+  CHECK(eventually([&] { return node.transport.memory().size() == 3; }));
+  const auto memory = node.transport.memory();
+  work.cancel();
+  CHECK(fetched.get().error().code == ECANCELED);
+  const auto is_mapped = [&](const iovec& piece) {
+    unsigned char resident = 0;
+    return ::mincore(piece.iov_base, 1, &resident) == 0;
+  };
+  for (const iovec& piece : memory) CHECK(is_mapped(piece));
+  node.transport.end(Error{ECANCELED, "cancelled"});
+  for (const iovec& piece : memory) CHECK(!is_mapped(piece));
 }
