@@ -60,16 +60,22 @@ void ChunkCache::raise(ChunkId chunk, Priority priority) {
   if (fetch && fetch->demand.raise(priority)) fetcher_.demand_changed(*fetch);
 }
 
+// NVMe last: a fetch that has just answered a reader still hands over its chunk to be written, and the next
+// mount would read it from the source again.
 bool ChunkCache::stop(Duration patience) {
-  tiers_.stop();
-  fetcher_.stop();
   // Polled: this happens once, and std::atomic::wait knows no deadline.
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (!fetcher_.stopped() || !tiers_.stopped()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
+  const auto comes_to_rest = [deadline](const auto& part) {
+    while (!part.stopped()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return true;
+  };
+  fetcher_.stop();
+  const bool fetched = comes_to_rest(fetcher_);
+  tiers_.stop();
+  return comes_to_rest(tiers_) && fetched;
 }
 
 }  // namespace clairfs

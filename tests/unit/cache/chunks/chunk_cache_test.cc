@@ -402,6 +402,25 @@ TEST_CASE("after stop() nothing is fetched, and what waited is answered") {
   CHECK(cancelled == 2);
 }
 
+TEST_CASE("what has been read when stop() is called is still written to NVMe") {
+  FakeStore store(1 << 20);
+  CacheFixture f({10000, 10000}, 0, {&store});
+  std::jthread stopping;
+  // Between the answer and the write: stop() has begun when nothing is fetched any more.
+  f.cache->acquire(f.chunk(0), {}, [&](const Result<AcquiredChunk>& chunk) {
+    CHECK(chunk);
+    stopping = std::jthread([&] { CHECK(f.cache->stop(5s)); });
+    const auto refused = std::make_shared<std::atomic<bool>>(false);
+    while (!*refused) {
+      f.cache->acquire(f.chunk(1), {}, [refused](const auto& other) { *refused = !other; });
+      std::this_thread::yield();
+    }
+  });
+  f.source.complete_all();
+  stopping.join();
+  CHECK(store.chunks() == 1);
+}
+
 TEST_CASE("random reads from several threads see the right bytes with any memory") {
   const uint64_t ram = GENERATE(0, 1 << 20, 64 << 20);
   std::vector<uint64_t> sizes;
