@@ -187,6 +187,7 @@ TEST_CASE("a node that finds other samples than the one that registered the plan
   ManagerFixture f;
   f.answer();
   REQUIRE(f.plans->submit(kSlow));
+  REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
   const std::string told = f.announced.at(0).substr(std::string("default:").size());
   REQUIRE(f.plans->take_over({"default", told, NodeId(0)}));  // what a node hears of its own plan
   CHECK(!f.shows("indexing"));
