@@ -110,6 +110,8 @@ constexpr MetricInfo kMetrics[] = {
     {"staging.bytes", kBytes, "bytes of samples between the readers and the last one fetched",
      &M::staging_bytes},
     {"staging.capacity", kBytes, "most bytes that may be pushed ahead of the readers", &M::staging_capacity},
+    {"staging.kept", kBytes, "bytes that stay in the page cache of plans that do not fit there",
+     &M::staging_kept},
     {"staging.pushed", kCount, "samples pushed into the page cache", &M::staging_pushed},
     {"staging.pushed_bytes", kBytes, "bytes pushed into the page cache", &M::staging_pushed_bytes},
     {"staging.push_failures", kCount, "pushes that the kernel refused", &M::staging_push_failures},

@@ -82,7 +82,7 @@ struct Metrics {
   Counter peers_served, peers_bytes_out, peers_refused;
   Histogram peers_latency;
   // Staging into the kernel's page cache.
-  Gauge staging_bytes, staging_capacity;
+  Gauge staging_bytes, staging_capacity, staging_kept;
   Counter staging_pushed, staging_pushed_bytes, staging_push_failures, staging_sentinels, staging_dropped,
       staging_lookups, staging_repaired;
   Gauge plans_active;

@@ -238,13 +238,14 @@ const std::array kTable = {
                .argument = "SIZE",
                .default_text = "25 % of the memory available",
                .help = "Bytes of page cache that plans may keep after reading",
-               .man = "A plan whose samples take no more than this stays in the kernel's page cache: each is "
-                      "pushed once and not dropped when it was read, so later epochs need no tier and no "
-                      "source. "
-                      "The kernel takes such pages back when memory is short, and they are then pushed "
-                      "again. Plans together never keep more than this. 0: what was read is dropped, unless "
-                      "the plan fits the staging window. The default is a quarter of MemAvailable, or of the "
-                      "cgroup's limit where that is lower.",
+               .man =
+                   "Samples of plans stay in the kernel's page cache after they were read, so later epochs "
+                   "need no tier and no source for them: all of a plan whose samples take no more than "
+                   "this, and of another one as many as fit. The tiers then hold other samples. "
+                   "The kernel takes such pages back when memory is short, and they are then pushed "
+                   "again. Plans together never keep more than this. 0: what was read is dropped, unless "
+                   "the plan fits the staging window. The default is a quarter of MemAvailable, or of the "
+                   "cgroup's limit where that is lower.",
                .set = [](MountOptions& o, const std::string& v) { return set_memory(o.page_cache, v); },
                .get = [](const MountOptions& o) { return size_value(o.page_cache); }},
     OptionSpec{

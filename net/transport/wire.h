@@ -59,7 +59,7 @@ struct Hello {
   uint64_t ram_capacity = 0;      ///< bytes
   uint64_t nvme_capacity = 0;     ///< bytes
   uint64_t staging = 0;           ///< bytes of page cache ahead of readers
-  uint64_t page_cache = 0;        ///< bytes of page cache for plans that stay there as a whole
+  uint64_t page_cache = 0;        ///< bytes of page cache for what plans keep there
   uint64_t plans = 0;             ///< PlanRegister::digest()
   NodeCounters counters;
   std::string host;

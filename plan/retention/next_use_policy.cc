@@ -22,6 +22,7 @@ constexpr uint8_t bit(Tier tier) {
 constexpr uint8_t listed(Tier tier) {
   return static_cast<uint8_t>(bit(tier) << 4);
 }
+constexpr uint8_t kInPageCache = bit(Tier::none);
 constexpr size_t slot(Tier tier) {
   return static_cast<size_t>(tier);
 }
@@ -86,6 +87,16 @@ void NextUsePolicy::remove(OrderId order) {
   if (plans_.erase(order) > 0) look_anew();
 }
 
+void NextUsePolicy::set_in_page_cache(ChunkId chunk, bool there) {
+  MutexLock lock(mutex_);
+  uint8_t& bits = resident_[chunk.index()];
+  bits &= static_cast<uint8_t>(~kInPageCache);
+  if (there && !shared(chunk)) bits |= kInPageCache;
+  for (const Tier tier : {Tier::ram, Tier::nvme}) {
+    if ((bits & bit(tier)) != 0) raise_cursors(chunk, tier);
+  }
+}
+
 double NextUsePolicy::distance(const Plan& plan, uint64_t position) const {
   const uint64_t epoch = std::max<uint64_t>(plan.horizon.epochs.back()->sequence->length(), 1);
   return static_cast<double>(position - plan.staged) / static_cast<double>(epoch);
@@ -94,6 +105,7 @@ double NextUsePolicy::distance(const Plan& plan, uint64_t position) const {
 /// Epochs until the next use by any plan but `served`; nothing if no plan will use it as far as is known. A
 /// plan that uses it now and whose next epoch is not known yet is taken to use it an epoch later again.
 std::optional<double> NextUsePolicy::distance_of(ChunkId chunk, const Use& served) const {
+  if ((resident_[chunk.index()] & kInPageCache) != 0) return std::nullopt;
   std::optional<double> least;
   const auto add = [&](double value) { least = std::min(least.value_or(kNever), value); };
   for (const auto& [order, plan] : plans_) {
@@ -152,6 +164,7 @@ bool NextUsePolicy::covered(ChunkId chunk) const {
 // The chunk, resident in `tier`, has its next use where no cursor may have passed.
 void NextUsePolicy::raise_cursors(ChunkId chunk, Tier tier) const {
   bool used = false;
+  if ((resident_[chunk.index()] & kInPageCache) != 0) return list_useless(chunk, tier);
   for (auto& [order, plan] : plans_) {
     if (plan.horizon.empty()) continue;
     const auto use = plan.horizon.next_use(chunk, plan.staged);
@@ -182,7 +195,8 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) const 
     list.pop_back();
     resident_[chunk.index()] &= static_cast<uint8_t>(~listed(tier));
     if ((resident_[chunk.index()] & bit(tier)) == 0 || distance_of(chunk)) continue;
-    if (unknown && covered(chunk)) {
+    const bool in_page_cache = (resident_[chunk.index()] & kInPageCache) != 0;
+    if (unknown && !in_page_cache && covered(chunk)) {
       undecided.push_back(chunk);
       if (undecided.size() >= 16) break;  // the rest will look the same
       continue;
@@ -209,7 +223,7 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier
       if ((resident_[chunk.index()] & bit(tier)) == 0 || shared(chunk)) return;
       if (plan.horizon.next_use(chunk, plan.staged) != position) return;
       const auto least = distance_of(chunk);
-      if (*least < distance(plan, position))
+      if (!least || *least < distance(plan, position))
         return;  // another plan uses it sooner, and its cursor will find it
       if (!found || *least > found->distance) found = Candidate{chunk, tier, *least};
     });

@@ -53,6 +53,9 @@ class NextUsePolicy final : public TierPolicy {
   /// The samples before `staged` have been handed on. Also goes back, after a reader did.
   void set_staged(OrderId order, uint64_t staged);
   void remove(OrderId order);
+  /// The samples of the chunk stay in the kernel's page cache, or no longer: no plan needs it from a tier
+  /// meanwhile. Without effect for chunks that samples share.
+  void set_in_page_cache(ChunkId chunk, bool there);
 
   TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) override;
   bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) const override;
@@ -99,7 +102,8 @@ class NextUsePolicy final : public TierPolicy {
 
   mutable Mutex mutex_;                                       // leaf
   mutable std::map<OrderId, Plan> plans_ GUARDED_BY(mutex_);  // looking for a candidate moves cursors
-  // By chunk: 1 << Tier where it is resident, 16 << Tier where useless_ lists it.
+  // By chunk: 1 << Tier where it is resident, 16 << Tier where useless_ lists it; 1 << Tier::none if it is in
+  // the page cache.
   mutable std::vector<uint8_t> resident_ GUARDED_BY(mutex_);
   // Resident chunks that had no further use when last looked at, once each; each is looked at again before it
   // is dropped.

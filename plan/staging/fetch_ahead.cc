@@ -44,15 +44,20 @@ bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
     const bool fits =
         passed || lane.window_bytes + bytes <= budget || (bytes > budget && lane.window_bytes == 0);
     const bool unread = unread_before(lane, lane.fetched);
+    const bool stays =
+        !lane.plan->keeps_all && lane.plan->ledger->stays(lane.horizon.sample_at(lane.fetched));
+    const bool far = stays && !passed && lane.fetched - lane.front >= most_ahead(lane);
     // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
     // So it does where a stream has a whole epoch in its window: the last part of it is to tell of its end.
-    full = !fits || ((lane.plan->keeps_all || lane.reader->streams() > 0) && unread);
+    full = !fits || far || ((lane.plan->keeps_all || lane.reader->streams() > 0) && unread);
     if (full) break;
     const bool there = staged_elsewhere(lane, lane.horizon.sample_at(lane.fetched));
     add_units(lane, lane.fetched, bytes > budget || unread || there);
     if (!passed) lane.costs.emplace_back(lane.fetched, bytes);
     if (!passed) lane.window_bytes += bytes;
     if (!passed && bytes > budget) lane.oversize_bytes = bytes;
+    lane.kept_run = stays ? lane.kept_run + 1 : 0;
+    lane.longest_kept_run = std::max(lane.longest_kept_run, lane.kept_run);
     ++lane.fetched;
   }
   // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what

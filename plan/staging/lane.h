@@ -88,6 +88,8 @@ struct Staging::StagedPlan {
   std::vector<std::unique_ptr<Lane>> lanes;  // by rank
   uint64_t kept_bytes = 0;                   // the dataset's size, for good; only if keeps_all
   bool keeps_all = false;                    // it fits the budget, beside those of other such plans
+  uint64_t part_bytes = 0;                   // of samples that stay though not all fit; only if not keeps_all
+  uint32_t searched = 0;                     // no sample before this number stays; of letting go of all
   bool goes_on_unknown = false;              // more may follow its end: that of one epoch of a found plan
   bool of_records = false;                   // its samples lie in larger files
   bool fills_in_file_order = false;          // tiers, with its records
@@ -121,6 +123,8 @@ struct Staging::Lane {
   bool complete = true;                             // all of it so far has been pushed
   std::deque<std::pair<uint64_t, uint64_t>> costs;  // of [front, fetched): position, bytes
   uint64_t window_bytes = 0;                        // their sum
+  uint32_t kept_run = 0;                            // samples in a row that stay, up to `fetched`
+  uint32_t longest_kept_run = 0;
   uint64_t oversize_bytes = 0;  // of a sample in it that is left to the reader for its size
   uint64_t budget = 0;
   SentinelChooser chooser;

@@ -5,10 +5,7 @@
 namespace clairfs {
 
 PageLedger::PageLedger(const SampleIndex& index, const Catalog& catalog, bool samples_stay)
-    : index_(index),
-      catalog_(catalog),
-      samples_stay_(samples_stay),
-      staying_(samples_stay ? index.size() : 0) {
+    : index_(index), catalog_(catalog), samples_stay_(samples_stay), staying_(index.size()) {
   for (const PageRange& pages : common_pages(UINT64_MAX)) {
     for (uint64_t at = pages.begin; at < pages.end; at += kPageSize) common_.insert({pages.file, at});
   }

@@ -10,7 +10,7 @@
 // ought to be there for good.
 //
 // A sentinel lacks one page (staging/sentinel_pages.h). Where the whole dataset fits the budget, samples stay
-// once they were pushed whole.
+// once they were pushed whole; else those that staging keeps, by a hold of their own.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct PageRange {
 };
 
 /// Not thread-safe. Index and catalog outlive it. Memory: in the order of the uses that are held, some tens
-/// of bytes for each page that every reader needs, and one bit a sample if `samples_stay`.
+/// of bytes for each page that every reader needs, and one bit a sample. `samples_stay`: all of them.
 class PageLedger {
  public:
   PageLedger(const SampleIndex& index, const Catalog& catalog, bool samples_stay);
@@ -60,8 +60,15 @@ class PageLedger {
   /// One use is over. What nobody holds any more of the sample's pages: it may be dropped.
   std::vector<PageRange> release(uint32_t sample);
 
-  /// Whether the sample was pushed whole, for good.
-  bool stays(uint32_t sample) const { return samples_stay_ && staying_[sample]; }
+  /// Whether the sample is there, for good: it was pushed whole, and samples stay, or it is kept.
+  bool stays(uint32_t sample) const { return staying_[sample]; }
+  /// It stays until let_go(). REQUIRES: samples do not stay, nor does this one.
+  void keep(uint32_t sample) {
+    hold(sample);
+    staying_[sample] = true;
+  }
+  /// It stays no more, once it is released as a use is. REQUIRES: it is kept.
+  void let_go(uint32_t sample) { staying_[sample] = false; }
   /// It was pushed whole, which counts if samples stay.
   void note_whole(uint32_t sample) {
     if (samples_stay_) staying_[sample] = true;
@@ -97,7 +104,7 @@ class PageLedger {
   std::unordered_map<uint32_t, uint32_t> held_;             // uses, by sample
   std::unordered_map<PageId, uint32_t, HashPage> sharing_;  // samples that are held, by page they do not fill
   std::unordered_set<PageId, HashPage> common_;             // what every reader needs
-  std::vector<bool> staying_;                               // by sample; empty unless samples_stay_
+  std::vector<bool> staying_;                               // by sample
 };
 
 }  // namespace clairfs

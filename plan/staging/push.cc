@@ -9,7 +9,8 @@
 namespace clairfs {
 
 // Tells the tracker what is about to be pushed, before it is: a reader close behind may pass it unseen at
-// once. Where several ranks read, another one may have filled any sentinel a moment ago.
+// once. So it may what stays further on, where nothing is a sentinel yet. Where several ranks read, another
+// one may have filled any sentinel a moment ago.
 void Staging::announce(Lane& lane) {
   uint64_t end = lane.staged;
   uint64_t units = 0;
@@ -17,13 +18,18 @@ void Staging::announce(Lane& lane) {
     if (++units > kPushesPerStep || (unit->chunk && !unit->arrived)) break;
     end = unit->position + 1;
   }
-  const uint32_t widest = lane.chooser.widest_gap(lane.staged, end);
+  uint32_t widest = lane.chooser.widest_gap(lane.staged, end);
+  if (lane.longest_kept_run > 0) {
+    end = std::max(end, lane.fetched);
+    widest = std::max(widest, std::min(lane.longest_kept_run, SentinelChooser::kLongestGap));
+  }
   const uint32_t gap = lane.plan->lanes.size() == 1 ? widest : 2 * widest;
   lane.reader->tracker().set_pushed(end, gap);
 }
 
 bool Staging::push_arrived(Lane& lane) {
-  lane.chooser.choose_gap({lane.front, lane.staged, lane.fetched, lane.window_bytes, lane.budget});
+  lane.chooser.choose_gap(
+      {lane.front, lane.staged, lane.fetched, lane.window_bytes, lane.budget, most_ahead(lane)});
   announce(lane);
   const uint64_t before = lane.staged;
   uint64_t pushed = 0;
@@ -44,11 +50,13 @@ bool Staging::push_arrived(Lane& lane) {
 }
 
 /// What the sample at `position` takes of the window: the pages that are to be pushed for it, and not for the
-/// one before (leave_out_shared_pages()), but no less than it takes to remember it.
+/// one before (leave_out_shared_pages()), but no less than it takes to remember it, which is all that one
+/// takes that stays.
 uint64_t Staging::cost_of(const Lane& lane, uint64_t position) const {
   constexpr uint64_t kLeast = 1024;
   const uint32_t sample = lane.horizon.sample_at(position);
   const uint64_t bytes = page_bytes(lane.reader->index(), sample);
+  if (!lane.plan->keeps_all && lane.plan->ledger->stays(sample)) return std::min(bytes, kLeast);
   if (bytes == 0 || !lane.newest) return bytes;
   const ByteRange first = lane.reader->index().range(sample, 0);
   const StagedSlice& before = *lane.newest;
@@ -104,9 +112,12 @@ void Staging::choose_sentinel(Lane& lane, const StagedSlice& unit) {
   const uint64_t end = lane.horizon.epoch_at(position)->end();
   const bool last_of_epoch = is_last_to_tell(lane, position);
   if (!lane.chooser.due(position, last_of_epoch)) return;
+  const bool late = last_of_epoch || lane.chooser.late(position);
+  // The page of one that stays has to be fetched again, so any other will rather be the sentinel.
+  const bool reopens =
+      lane.plan->ledger->stays(sample) && (lane.plan->keeps_all || (late && !unread_before(lane, position)));
   std::optional<PageRange> page;
-  if (unit.chunk || unit.covered || lane.plan->ledger->stays(sample))
-    page = sentinel_page(lane, position, last_of_epoch || lane.chooser.late(position));
+  if (unit.chunk || unit.covered || reopens) page = sentinel_page(lane, position, late);
   if (!lane.chooser.choose(position, last_of_epoch, page.has_value())) return;
   lane.sentinels.emplace(position, *page);
   leave_open(lane, position);

@@ -60,6 +60,7 @@ bool Staging::look_for_losses(Lane& lane) {
     lane.check_bytes -= std::min(lane.check_bytes, bytes);
     if (whole.value_or(true)) continue;
     lane.repaired.insert(position);
+    if (!lane.plan->keeps_all && lane.plan->ledger->stays(sample)) let_go(*lane.plan, sample);
     for (auto& unit : units_of(lane, position)) lane.repairs.push_back(std::move(unit));
   }
   return lane.checked < lane.check_until;

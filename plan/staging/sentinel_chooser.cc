@@ -5,10 +5,6 @@
 namespace clairfs {
 namespace {
 
-// A request for a sentinel costs a reader as much as several samples that need none, and a place known to 128
-// samples is good enough for a window of a thousand.
-constexpr uint32_t kLongestGap = 128;
-
 // A window holds at least that many sentinels, however short it is.
 constexpr uint64_t kSentinelsPerWindow = 8;
 
@@ -29,7 +25,7 @@ void SentinelChooser::choose_gap(const Window& window) {
   if (window.fetched > window.front) {
     const uint64_t held = window.fetched - window.front;
     const uint64_t mean = std::max<uint64_t>(window.bytes / held, 1);
-    const uint64_t samples = window.bytes == 0 ? held : window.budget / mean;
+    const uint64_t samples = window.bytes == 0 ? held : std::min(window.budget / mean, window.most);
     const uint64_t sentinels = std::max(kSentinelsPerWindow / readers_, kSentinelsPerRank);
     gap_ = static_cast<uint32_t>(std::clamp<uint64_t>(samples / sentinels, 1, kLongestGap));
   }

@@ -15,13 +15,18 @@ namespace clairfs {
 /// Positions are absolute. Not thread-safe.
 class SentinelChooser {
  public:
+  /// A request for a sentinel costs a reader as much as several samples that need none, and a place known to
+  /// 128 samples is good enough for a window of a thousand.
+  static constexpr uint32_t kLongestGap = 128;
+
   /// What is staged for a reader.
   struct Window {
-    uint64_t front = 0;    ///< of the reader
-    uint64_t staged = 0;   ///< everything before has been pushed
-    uint64_t fetched = 0;  ///< everything before has been asked for
-    uint64_t bytes = 0;    ///< of [front, fetched)
-    uint64_t budget = 0;   ///< for them
+    uint64_t front = 0;          ///< of the reader
+    uint64_t staged = 0;         ///< everything before has been pushed
+    uint64_t fetched = 0;        ///< everything before has been asked for
+    uint64_t bytes = 0;          ///< of [front, fetched)
+    uint64_t budget = 0;         ///< for them
+    uint64_t most = UINT64_MAX;  ///< samples that it may hold
   };
 
   /// `readers` of the plan share the sentinels.

@@ -149,6 +149,7 @@ bool Staging::serve_all() {
   uint64_t kept = 0;  // for good
   for (const auto& [name, plan] : current) kept += plan->kept_bytes + plan->common_bytes;
   metrics_.staging_capacity.set(static_cast<int64_t>(options_.budget + std::min(kept, options_.keep)));
+  const bool letting_go = keep_within(current, options_.keep - std::min(kept, options_.keep));
   kept -= std::min(kept, options_.keep);
   BudgetLoad load{.budget = options_.budget - std::min(options_.budget, kept)};
   bool waiting = false;  // one that is to keep all and has just come
@@ -159,10 +160,10 @@ bool Staging::serve_all() {
       ++(idle(*plan->lanes[rank]) ? load.idle : load.moving);
     }
   }
-  const bool has_room = load.held <= load.budget;  // for those that are to keep all
+  const bool has_room = load.held <= load.budget && !letting_go;  // for those that are to keep all
   const bool make_room = waiting && !has_room;
   if (make_room) look_again_ = kAdmissionPeriod;  // nothing rings when a plan has become idle
-  bool busy = false;
+  bool busy = letting_go;
   uint64_t held = 0;
   for (const auto& [name, plan] : current) {
     plan->admitted = plan->admitted || has_room;
@@ -209,6 +210,9 @@ void Staging::forget_removed_plans() {
     for (const auto& lane : plan->lanes) {
       drop_window(*lane);
       forget_sentinels(*lane, UINT64_MAX);
+    }
+    let_go_of_any(*plan, UINT64_MAX);
+    for (const auto& lane : plan->lanes) {
       policy_.remove(lane->reader->order());
     }
   }
@@ -335,6 +339,7 @@ void Staging::restart(Lane& lane, uint64_t position) {
   lane.chooser.restart(position);
   lane.costs.clear();
   lane.window_bytes = lane.oversize_bytes = 0;
+  lane.kept_run = lane.longest_kept_run = 0;
   lane.moved = now_;
   lane.deadline = 0;
   tell_policy(lane);
@@ -375,7 +380,6 @@ bool Staging::drop_consumed(Lane& lane) {
 bool Staging::drop_until(Lane& lane, uint64_t end, uint64_t most) {
   end = std::min(end, lane.staged);
   const bool alone = lane.plan->lanes.size() == 1;
-  if (lane.plan->keeps_all && alone) lane.dropped = std::max(lane.dropped, end);
   // A READ for this reader has filled what was left out for another.
   const auto reopen = [&](uint32_t sample) {
     for (const auto& other : lane.plan->lanes) {
@@ -391,8 +395,14 @@ bool Staging::drop_until(Lane& lane, uint64_t end, uint64_t most) {
     const uint32_t sample = lane.horizon.sample_at(lane.dropped);
     const bool elsewhere = !alone && staged_elsewhere(lane, sample);
     if (elsewhere) reopen(sample);
-    if (lane.plan->keeps_all) continue;
+    if (lane.plan->keeps_all && lane.plan->ledger->stays(sample)) continue;
     if (most-- == 0) return true;
+    if (lane.plan->keeps_all) {
+      // A reader that overtook the pushes brought its pages itself.
+      if (is_whole(lane, lane.dropped).value_or(false)) lane.plan->ledger->note_whole(sample);
+      continue;
+    }
+    keep_or_let_go(lane, lane.dropped);
     if (drop_released(*lane.plan, sample)) metrics_.staging_dropped.add();
   }
   return false;

@@ -25,6 +25,9 @@
 // When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest
 // priority, so that a fast source's idle time is used.
 //
+// Where memory is to spare, samples stay in the page cache when they were read (plan/staging/keep.cc): all of
+// a plan that fits, or a part of one that does not.
+//
 // The lanes of a plan share its budget. Ranks that are epochs apart may want the same sample at about the
 // same time: it is pushed for the first and dropped by the last, and no sentinel for either.
 //
@@ -74,7 +77,8 @@ class PageCache {
 struct StagingOptions {
   /// Bytes of page cache, in whole pages, for samples pushed and not yet read, over all plans.
   uint64_t budget = 0;
-  /// Bytes of page cache beside it, for plans all of whose samples stay there once they were pushed.
+  /// Bytes of page cache beside it, for samples that stay there once they were read: all of those of a plan,
+  /// or as many as fit.
   uint64_t keep = 0;
   /// Whether tiers are filled with records in the order of their file. Only benchmarks do without.
   bool fill_in_file_order = true;
@@ -82,8 +86,7 @@ struct StagingOptions {
 
 /// What a node's page cache has at most of a plan's dataset when its next epoch begins.
 inline uint64_t kept_between_epochs(const StagingOptions& node, uint64_t dataset_bytes) {
-  const bool stays = dataset_bytes <= std::max(node.budget, node.keep);
-  return stays ? dataset_bytes : std::min(node.budget, dataset_bytes);
+  return std::min(node.budget + node.keep, dataset_bytes);
 }
 
 /// Thread-safe, except that step() and stop() are for one thread at a time. The parts outlive it.
@@ -135,6 +138,14 @@ class Staging {
   static std::optional<uint32_t> next_to_fill(Lane& lane);
   bool fill_tiers(Lane& lane);
   uint64_t bytes_to_keep(const PlanRun& run) const;
+  static bool goes_on(const StagedPlan& plan);
+  static bool comes_again(const StagedPlan& plan, uint32_t sample);
+  void keep_or_let_go(Lane& lane, uint64_t position);
+  void let_go(StagedPlan& plan, uint32_t sample);
+  bool let_go_of_any(StagedPlan& plan, uint64_t most);
+  bool keep_within(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, uint64_t room);
+  void tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool there);
+  static uint64_t most_ahead(const Lane& lane);
   uint64_t cost_of(const Lane& lane, uint64_t position) const;
   std::vector<std::shared_ptr<StagedSlice>> units_of(const Lane& lane, uint64_t position) const;
   void add_units_of(const PageRange& pages, uint64_t position,
@@ -187,6 +198,7 @@ class Staging {
   std::atomic<bool> stopped_{false};
   // Of the step under way.
   TimePoint now_;
+  uint64_t room_to_keep_ = 0;  // bytes of page cache for samples that do not stay yet
   std::optional<Duration> look_again_;
 };
 

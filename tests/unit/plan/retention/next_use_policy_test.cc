@@ -261,3 +261,24 @@ TEST_CASE("a store that takes no writes keeps what it has") {
   space.nvme_writable = false;
   CHECK(policy.place(f.chunk_of(horizon.sample_at(0)), 4096, space, {kTheOrder, 0}).evict.empty());
 }
+
+TEST_CASE("what stays in the page cache makes room first, and takes none") {
+  NextUseFixture f(40, 5000, "seed=7 format=files epochs=3");
+  REQUIRE(f.run->prepare().ok());
+  const Horizon horizon = f.run->reader().horizon();
+  NextUsePolicy policy(*f.catalog);
+  policy.set_horizon(kTheOrder, horizon, 0);
+  const auto chunk_at = [&](uint64_t position) { return f.chunk_of(horizon.sample_at(position)); };
+  for (uint64_t p = 0; p < 20; ++p) policy.kept(chunk_at(p), Tier::ram);
+  policy.set_in_page_cache(chunk_at(5), true);
+  policy.set_in_page_cache(chunk_at(39), true);
+  const TierSpace full{0, 0};
+  CHECK(policy.place(chunk_at(39), 5000, {1 << 20, 0}, {}).tier == Tier::none);
+  CHECK_FALSE(policy.would_keep(chunk_at(39), 5000, {1 << 20, 0}, {}));
+  // It is used sooner than all but five of them.
+  CHECK(policy.place(chunk_at(30), 5000, full, {}).evict == std::vector{chunk_at(5)});
+  // Once it is needed from a tier again, it is as others.
+  policy.kept(chunk_at(5), Tier::ram);
+  policy.set_in_page_cache(chunk_at(5), false);
+  CHECK(policy.place(chunk_at(4), 5000, full, {}).evict == std::vector{chunk_at(19)});
+}

@@ -1,0 +1,104 @@
+// What stays in the page cache of a plan that does not fit there.
+//
+// Every epoch uses each of its samples once, so a sample that is there at an epoch's first use of it was
+// there when the epoch began: of B bytes that may stay, no choice spares more than B bytes an epoch, and any
+// B bytes that just stay spare as much. So what is read first stays, until it has no further use. Where ranks
+// or nodes get other samples each epoch it spares its share of what they read.
+//
+// A sample that stays is read without a request, and not only behind what was pushed. So the window steps
+// over it at hardly any cost, the tracker is told how many of them come in a row (announce()), and where
+// nothing else can be a sentinel one of them lacks a page again. That one cannot be while an earlier use of
+// it is unread, so a window does not reach further than half an epoch past the reader.
+//
+// Its chunks need no place in a tier: tiers and page cache hold different samples.
+#include <algorithm>
+
+#include "plan/staging/lane.h"
+#include "plan/staging/staging.h"
+
+namespace clairfs {
+
+/// Whether somebody may still read in its order.
+bool Staging::goes_on(const StagedPlan& plan) {
+  return std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const auto& lane) {
+    const TrackerState state = lane->reader->tracker().state();
+    return state != TrackerState::suspended && state != TrackerState::finished;
+  });
+}
+
+/// Whether any reader has a use of the sample beyond what it is done with, as far as is known.
+bool Staging::comes_again(const StagedPlan& plan, uint32_t sample) {
+  return std::any_of(plan.lanes.begin(), plan.lanes.end(), [&](const auto& lane) {
+    const Horizon& horizon = lane->horizon;
+    return !horizon.complete || horizon.uses_within(sample, lane->dropped + 1, horizon.end());
+  });
+}
+
+/// The reader is done with the sample at `position`, which is about to be released.
+void Staging::keep_or_let_go(Lane& lane, uint64_t position) {
+  StagedPlan& plan = *lane.plan;
+  const uint32_t sample = lane.horizon.sample_at(position);
+  const bool again = comes_again(plan, sample);
+  if (plan.ledger->stays(sample)) {
+    if (!again) let_go(plan, sample);
+    return;
+  }
+  const uint64_t bytes = page_bytes(lane.reader->index(), sample);
+  if (!again || bytes == 0 || bytes > room_to_keep_) return;
+  if (!is_whole(lane, position).value_or(true)) return;
+  plan.ledger->keep(sample);
+  plan.part_bytes += bytes;
+  room_to_keep_ -= bytes;
+  tell_policy_of_pages(plan, sample, true);
+}
+
+/// The sample stays no longer than somebody has it before him.
+void Staging::let_go(StagedPlan& plan, uint32_t sample) {
+  plan.ledger->let_go(sample);
+  plan.part_bytes -= page_bytes(plan.lanes.front()->reader->index(), sample);
+  tell_policy_of_pages(plan, sample, false);
+  drop_released(plan, sample);
+}
+
+/// Of at most so many samples; true if others stay.
+bool Staging::let_go_of_any(StagedPlan& plan, uint64_t most) {
+  const uint32_t samples = plan.lanes.front()->reader->index().size();
+  for (; plan.part_bytes > 0 && most > 0; ++plan.searched) {
+    if (plan.searched >= samples) plan.searched = 0;
+    if (!plan.ledger->stays(plan.searched)) continue;
+    let_go(plan, plan.searched);
+    --most;
+  }
+  return plan.part_bytes > 0;
+}
+
+/// No more than `room` bytes stay of plans that do not fit, and none of those that nobody follows: their
+/// pages would hide where the reader is. True if there is more to let go of at once.
+bool Staging::keep_within(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, uint64_t room) {
+  uint64_t kept = 0;
+  for (const auto& [name, plan] : plans) kept += plan->part_bytes;
+  bool more = false;
+  for (const auto& [name, plan] : plans) {
+    if (plan->part_bytes == 0 || (kept <= room && goes_on(*plan))) continue;
+    const uint64_t before = plan->part_bytes;
+    more = let_go_of_any(*plan, kPushesPerStep) || more;
+    kept -= before - plan->part_bytes;
+  }
+  room_to_keep_ = room - std::min(room, kept);
+  metrics_.staging_kept.set(static_cast<int64_t>(kept));
+  return more;
+}
+
+void Staging::tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool there) {
+  if (plan.of_records) return;
+  for_each_chunk(plan.lanes.front()->reader->index(), catalog_, sample,
+                 [&](ChunkId chunk) { policy_.set_in_page_cache(chunk, there); });
+}
+
+/// Samples that the window may reach past the reader.
+uint64_t Staging::most_ahead(const Lane& lane) {
+  if (lane.plan->part_bytes == 0 || lane.horizon.empty()) return UINT64_MAX;
+  return std::max<uint64_t>(lane.horizon.epochs.back()->sequence->length() / 2, 1);
+}
+
+}  // namespace clairfs

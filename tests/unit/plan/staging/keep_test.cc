@@ -1,0 +1,188 @@
+// What stays in the page cache of a plan that does not fit there.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/staging_fixture.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace keeping {
+
+constexpr uint64_t kSize = 20000;
+constexpr uint64_t kPages = round_to_pages(kSize);
+constexpr uint32_t kFiles = 400;
+constexpr uint64_t kWindow = 20;  // samples
+constexpr uint64_t kEpochs = 4;
+constexpr uint64_t kEnd = kEpochs * kFiles;
+
+struct KeepFixture : StagingFixture {
+  /// Samples that may stay, and that the RAM tier holds.
+  explicit KeepFixture(uint64_t keep, uint64_t ram = 0, const std::string& more = "")
+      : StagingFixture({.sizes = std::vector<uint64_t>(kFiles, kSize),
+                        .budget = kWindow * kPages,
+                        .ram = ram * kPages,
+                        .keep = keep * kPages},
+                       fmt::format("seed=1 format=files epochs={} ", kEpochs) + more) {}
+
+  /// Reads [from, to), staging having its turns after every `pause` samples only.
+  void read(uint64_t from, uint64_t to, uint64_t pause = 1) {
+    for (uint64_t p = from; p < to; ++p) {
+      if (pause == 1) REQUIRE(eventually([&] { return staged() > p; }));
+      if (p % pause == 0) settle();
+      read_next(p);
+      most = std::max(most, pages.cached_bytes());
+    }
+    settle();
+  }
+  uint64_t kept() const { return static_cast<uint64_t>(metrics.staging_kept.value()); }
+  void check_followed() const {
+    const TrackerStatus status = run->reader().tracker().status();
+    CHECK(status.suspensions == 0);
+    CHECK(status.realignments == 0);
+    CHECK(status.out_of_order == 0);
+  }
+
+  uint64_t most = 0;  // bytes in the page cache
+};
+
+TEST_CASE("of a plan that does not fit as much stays as may, and is not pushed again") {
+  const uint64_t keep = GENERATE(0ULL, 100ULL, 200ULL, 380ULL, 398ULL);
+  CAPTURE(keep);
+  KeepFixture f(keep);
+  f.read(0, kFiles);
+  const size_t once = f.pages.order().size();
+  CHECK(f.kept() == keep * kPages);
+  f.read(kFiles, kEnd);
+  CHECK(f.run->reader().tracker().state() == TrackerState::finished);
+  f.check_followed();
+  CHECK(f.most <= (keep + 3 * kWindow) * kPages);
+  const size_t again = f.pages.order().size() - once;
+  CHECK(again <= (kEpochs - 1) * (kFiles - keep + kWindow));
+  CHECK(f.source.fetches <= kFiles + (kEpochs - 1) * (kFiles - keep + kFiles / 8));
+  // Nothing has a further use.
+  CHECK(f.kept() == 0);
+  CHECK(f.pages.cached_bytes() <= 2 * kWindow * kPages);
+}
+
+TEST_CASE("a reader that overtakes what is pushed is followed past samples that stay") {
+  const uint64_t keep = GENERATE(100ULL, 200ULL, 300ULL, 360ULL);
+  const uint64_t pause = GENERATE(2ULL, 5ULL, 11ULL);
+  CAPTURE(keep, pause);
+  KeepFixture f(keep);
+  f.read(0, kEnd, pause);
+  CHECK(f.run->reader().tracker().state() == TrackerState::finished);
+  f.check_followed();
+  CHECK(f.most <= (keep + 3 * kWindow) * kPages);
+}
+
+TEST_CASE("of a plan that fits also that stays which the reader brought before it was pushed") {
+  StagingFixture f({.sizes = std::vector<uint64_t>(kFiles, kSize),
+                    .budget = kWindow * kPages,
+                    .immediate = false,
+                    .keep = kFiles * kPages},
+                   "seed=1 format=files epochs=3");
+  f.settle();  // nothing arrives
+  for (uint64_t p = 0; p < kFiles; ++p) {
+    REQUIRE_FALSE(f.read_next(p));
+    f.settle();
+  }
+  REQUIRE(f.eventually([&] {
+    f.source.complete_all();
+    return f.staged() >= 2 * uint64_t{kFiles};
+  }));
+  CHECK(f.pages.order().size() <= kFiles / 50);
+}
+
+TEST_CASE("tiers hold other samples than those that stay in the page cache") {
+  constexpr uint64_t kKeep = kFiles / 2;
+  constexpr uint64_t kRam = kFiles / 4;
+  KeepFixture f(kKeep, kRam);
+  f.read(0, kFiles + kFiles / 2);
+  const std::vector<ChunkId> in_ram = f.policy.residents(Tier::ram);
+  CHECK(in_ram.size() >= kRam);
+  // Beside the window none is in the page cache because it stays there.
+  const auto twice = std::count_if(in_ram.begin(), in_ram.end(), [&](ChunkId chunk) {
+    return f.pages.whole(f.catalog->range(chunk).file);
+  });
+  CHECK(twice <= static_cast<int64_t>(kWindow));
+  f.check_followed();
+}
+
+TEST_CASE("what stays of a plan leaves with it, and makes room for a plan that fits") {
+  KeepFixture f(200);
+  f.read(0, kFiles);
+  REQUIRE(f.kept() == 200 * kPages);
+  SECTION("it is removed") {
+    f.staging->remove("default");
+    f.settle();
+    CHECK(f.kept() == 0);
+    CHECK(f.pages.cached_bytes() == 0);
+  }
+  SECTION("another one comes") {
+    f.add_plan("name=two format=list list='[\"f10000\",\"f10001\",\"f10002\"]' seed=2 epochs=2");
+    f.settle();
+    CHECK(f.kept() <= 197 * kPages);
+    f.read(kFiles, kFiles + 100);
+    CHECK(f.kept() == 197 * kPages);
+  }
+  SECTION("nobody follows it") {
+    for (uint32_t i = 0; f.run->reader().tracker().state() != TrackerState::suspended; ++i) {
+      REQUIRE(i < 1000);
+      f.run->reader().tracker().observe(std::vector{i * 7 % kFiles}, Access::open, f.now);
+    }
+    f.staging->wake();
+    f.settle();
+    CHECK(f.kept() == 0);
+    CHECK(f.pages.cached_bytes() == 0);
+  }
+}
+
+TEST_CASE("what the kernel takes back of samples that stay is pushed again") {
+  KeepFixture f(300);
+  f.read(0, kFiles);
+  REQUIRE(f.kept() == 300 * kPages);
+  for (uint64_t p = 0; p < kFiles; ++p)
+    f.pages.lose(f.run->index().range(f.run->reader().horizon().sample_at(p), 0).file);
+  for (uint64_t p = kFiles; p < kEnd; ++p) {
+    f.now += 20ms;  // between two looks
+    REQUIRE(f.eventually([&] { return f.staged() > p; }));
+    f.read_next(p);
+  }
+  f.check_followed();
+  CHECK(f.metrics.staging_repaired.value() >= 200);
+}
+
+TEST_CASE("records that stay in part are followed") {
+  const uint64_t size = GENERATE(700ULL, 5001ULL, 30000ULL);
+  const uint64_t percent = GENERATE(30ULL, 90ULL);
+  CAPTURE(size, percent);
+  constexpr uint64_t kCount = 1500;
+  const uint64_t budget = 60 * (round_to_pages(size) + kPageSize);
+  StagingFixture f({.sizes = {kCount * size}, .budget = budget, .keep = kCount * size * percent / 100},
+                   fmt::format("format=raw file=f10000 record={} seed=3 epochs=3", size));
+  uint64_t most = 0;
+  for (uint64_t p = 0; p < 3 * kCount; ++p) {
+    REQUIRE(f.eventually([&] { return f.staged() >= std::min(p + 8, 3 * kCount); }));
+    f.now += 100us;
+    const ByteRange record = f.run->index().range(f.run->reader().horizon().sample_at(p), 0);
+    for (const uint64_t page : f.pages.missing(record.file, record.offset, record.length)) {
+      if (const auto hit = f.staging->sentinels().take(record.file, page, kPageSize))
+        f.run->reader().tracker().observe(std::vector{hit->of.sample}, Access::read, f.now);
+      f.pages.fill(record.file, page, std::min(kPageSize, kCount * size - page));
+      REQUIRE(f.run->prepare().ok());
+      f.staging->wake();
+    }
+    most = std::max(most, f.pages.cached_bytes());
+  }
+  f.settle();
+  const TrackerStatus status = f.run->reader().tracker().status();
+  CHECK(status.state == TrackerState::finished);
+  CHECK(status.suspensions == 0);
+  CHECK(status.realignments == 0);
+  CHECK(most <= kCount * size * percent / 100 + 3 * budget);
+}
+
+}  // namespace keeping
