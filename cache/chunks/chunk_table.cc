@@ -78,6 +78,12 @@ ChunkRef ChunkTable::only_in_ram(ChunkId chunk) const {
   return slot.data && slot.in_ram && slot.store == 0 ? slot.data : ChunkRef();
 }
 
+ChunkRef ChunkTable::only_in_transit(ChunkId chunk) const {
+  MutexLock lock(shard(chunk).mutex);
+  const Slot& slot = slots_[chunk.index()];
+  return slot.data && !slot.in_ram && slot.store == 0 ? slot.data : ChunkRef();
+}
+
 Tier ChunkTable::tier_of(ChunkId chunk) const {
   MutexLock lock(shard(chunk).mutex);
   const Slot& slot = slots_[chunk.index()];
@@ -110,6 +116,15 @@ ChunkRef ChunkTable::take_from_ram(ChunkId chunk) {
   MutexLock lock(shard(chunk).mutex);
   Slot& slot = slots_[chunk.index()];
   return slot.in_ram ? std::move(slot.data) : ChunkRef();
+}
+
+bool ChunkTable::move_to_ram(ChunkId chunk, ChunkRef data) {
+  MutexLock lock(shard(chunk).mutex);
+  Slot& slot = slots_[chunk.index()];
+  if (!slot.data || slot.in_ram || slot.store != 0) return false;
+  std::swap(slot.data, data);
+  slot.in_ram = true;
+  return true;
 }
 
 ChunkRef ChunkTable::take_from_transit(ChunkId chunk, bool& pinned) {

@@ -58,6 +58,8 @@ class ChunkTable {
   ChunkRef resident(ChunkId chunk) const;
   /// The chunk if the RAM tier has it and NVMe has not.
   ChunkRef only_in_ram(ChunkId chunk) const;
+  /// The chunk if it is in transit memory and NVMe has it not.
+  ChunkRef only_in_transit(ChunkId chunk) const;
   Tier tier_of(ChunkId chunk) const;
   /// In memory, on NVMe or on its way.
   bool here_or_coming(ChunkId chunk) const;
@@ -68,6 +70,8 @@ class ChunkTable {
   std::optional<size_t> clear_store(ChunkId chunk);
   /// Takes the chunk out of the RAM tier; null if it is not there.
   ChunkRef take_from_ram(ChunkId chunk);
+  /// The RAM tier has the chunk, which was in transit memory until now; false if that had it no more.
+  bool move_to_ram(ChunkId chunk, ChunkRef data);
   /// Takes the chunk out of transit memory if nobody else pins it; `pinned` says so if somebody does.
   ChunkRef take_from_transit(ChunkId chunk, bool& pinned);
   /// Lets go of all data, before the memory that it is in goes.

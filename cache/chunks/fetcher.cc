@@ -129,9 +129,14 @@ void Fetcher::finish(const FetchPtr& fetch, const Result<Origin>& outcome) {
     if (fetch->keep == Tier::ram && !deps_.tiers.in_ram(data))
       data = deps_.tiers.moved_to_ram(std::move(data));
     // Counted before those who waited hear of it: they may fetch more.
-    const bool written = fetch->keep == Tier::nvme && deps_.tiers.count_write(data->block.capacity());
+    const bool to_nvme = fetch->keep == Tier::nvme;
+    const bool written = to_nvme && deps_.tiers.count_write(data->block.capacity());
     publish(*fetch, data, *outcome);
-    if (written) deps_.tiers.write(fetch->chunk, data);
+    if (written) {
+      deps_.tiers.write(fetch->chunk, data);
+    } else if (to_nvme) {
+      deps_.tiers.write_later(fetch->chunk, data);
+    }
   } else if (outcome.error().code == kMemoryLost) {
     deps_.transit.lose(data);
     deps_.table.keep_from_others(*fetch);  // so that this ends

@@ -31,11 +31,12 @@ constexpr int kNiceness = 10;
 
 }  // namespace
 
-Duration BackupPace::wait(TimePoint now, uint64_t begun, uint64_t under_way) {
+Duration BackupPace::wait(TimePoint now, uint64_t begun, uint64_t under_way, bool owed) {
   if (begun != seen_ || under_way > 0) {
     seen_ = begun;
     quiet_from_ = now + kQuiet;
   }
+  if (owed) return Duration::zero();
   return std::max(std::min(quiet_from_, next_when_busy_) - now, Duration::zero());
 }
 
@@ -74,9 +75,10 @@ uint64_t RamBackup::bytes_of(ChunkId chunk) const {
 
 // Which chunks wait, and which have copies.
 
-void RamBackup::added(ChunkId chunk) {
+void RamBackup::added(ChunkId chunk, bool owed) {
   MutexLock lock(mutex_);
   if (states_.empty() || stopping_) return;
+  if (owed) ++owed_;
   State& state = states_[chunk.index()];
   state.left = false;
   if (state.waiting || state.writing || state.store != 0) return;
@@ -109,20 +111,34 @@ std::optional<size_t> RamBackup::release(ChunkId chunk) {
   return store;
 }
 
-/// Any of the copies, which does not count as one any more.
-std::optional<RamBackup::Copy> RamBackup::take_copy() {
-  MutexLock lock(mutex_);
+std::optional<ChunkId> RamBackup::unlist_oldest() {
   while (!copies_.empty()) {
-    const ChunkId chunk = copies_.back();
-    copies_.pop_back();
+    const ChunkId chunk = copies_.front();
+    copies_.pop_front();
     State& state = states_[chunk.index()];
     state.listed = false;
-    if (state.store == 0) continue;
-    const size_t store = std::exchange(state.store, uint8_t{0}) - size_t{1};
-    count(store, chunk, -1);
-    return Copy{chunk, store};
+    if (state.store != 0) return chunk;
   }
   return std::nullopt;
+}
+
+std::optional<ChunkId> RamBackup::oldest_copied() {
+  MutexLock lock(mutex_);
+  return unlist_oldest();
+}
+
+bool RamBackup::any_copies() const {
+  return std::any_of(copied_.begin(), copied_.end(), [](const auto& bytes) { return bytes.load() > 0; });
+}
+
+/// The oldest of the copies, which does not count as one any more.
+std::optional<RamBackup::Copy> RamBackup::take_copy() {
+  MutexLock lock(mutex_);
+  const auto chunk = unlist_oldest();
+  if (!chunk) return std::nullopt;
+  const size_t store = std::exchange(states_[chunk->index()].store, uint8_t{0}) - size_t{1};
+  count(store, *chunk, -1);
+  return Copy{*chunk, store};
 }
 
 void RamBackup::count(size_t store, ChunkId chunk, int64_t sign) {
@@ -169,6 +185,7 @@ RamBackup::Outcome RamBackup::copy_next() {
     if (in_flight_ || queue_.empty() || stopping_) return Outcome::nothing;
     chunk = queue_.front();
     queue_.pop_front();
+    owed_ = queue_.empty() ? 0 : owed_ - std::min<uint64_t>(owed_, 1);
     State& state = states_[chunk.index()];
     state.waiting = false;
     state.writing = true;
@@ -256,8 +273,9 @@ bool RamBackup::await_turn(BackupPace& pace, bool full) {
     while (!stopping_ && to_flush_ == 0 && !news_) wake_.wait(lock);
     if (stopping_) return false;
     if (to_flush_ > 0) return true;
-    const Duration pause =
-        std::exchange(full, false) ? kFullPause : pace.wait(clock_.now(), begun_.load(), under_way_.load());
+    const Duration pause = std::exchange(full, false)
+                               ? kFullPause
+                               : pace.wait(clock_.now(), begun_.load(), under_way_.load(), owed_ > 0);
     if (pause <= Duration::zero()) return true;
     const TimePoint until = clock_.now() + pause;
     while (!stopping_ && to_flush_ == 0 && clock_.now() < until) wake_.wait_until(lock, until);

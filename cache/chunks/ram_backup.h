@@ -11,7 +11,8 @@
 //
 // One thread ("ram-backup") makes one copy after the other from a buffer of its own: no reader, fetch or
 // other write waits for it or for memory that it has. While the stores are used otherwise, copying takes a
-// small share of the time (BackupPace). The thread sleeps when nothing waits, or when NVMe is full.
+// small share of the time (BackupPace), but for chunks that went to RAM because NVMe had no time for them
+// (Tiers). The thread sleeps when nothing waits, or when NVMe is full.
 //
 // Locks: mutex_, a leaf; not held while the keeper or a store is called.
 #pragma once
@@ -37,8 +38,8 @@ namespace clairfs {
 class BackupPace {
  public:
   /// How long to wait before the next copy; zero: it may begin. `begun` and `under_way` count the other
-  /// transfers of the stores: all so far, and those of now.
-  Duration wait(TimePoint now, uint64_t begun, uint64_t under_way);
+  /// transfers of the stores: all so far, and those of now. A copy that is owed does not wait for them.
+  Duration wait(TimePoint now, uint64_t begun, uint64_t under_way, bool owed = false);
   /// A copy took that long.
   void copied(TimePoint began, TimePoint ended);
 
@@ -72,12 +73,18 @@ class RamBackup {
   RamBackup(const RamBackup&) = delete;
   RamBackup& operator=(const RamBackup&) = delete;
 
-  /// The RAM tier has the chunk, and NVMe has not.
-  void added(ChunkId chunk);
+  /// The RAM tier has the chunk, and NVMe has not. `owed`: NVMe was to have it, and would be written now; so
+  /// a copy, of this or of one that waits longer, is made without a pause.
+  void added(ChunkId chunk, bool owed = false);
   /// The RAM tier has the chunk that a store already had.
   void adopt(ChunkId chunk, size_t store);
   /// The store that has a copy of the chunk; it does not count as one any more.
   std::optional<size_t> release(ChunkId chunk);
+
+  /// Of the chunks that have copies the one that has had it longest, for whoever drops it from the RAM tier
+  /// now; nothing: there is none.
+  std::optional<ChunkId> oldest_copied();
+  bool any_copies() const;
 
   /// Bytes that a store could take if it dropped its copies; 0 if it takes no writes.
   uint64_t room(size_t store) const;
@@ -131,6 +138,7 @@ class RamBackup {
   std::optional<Copy> take_copy();
   void count(size_t store, ChunkId chunk, int64_t sign);
   void list_copy(ChunkId chunk, size_t store) REQUIRES(mutex_);
+  std::optional<ChunkId> unlist_oldest() REQUIRES(mutex_);
   void write(ChunkId chunk, ChunkRef data, size_t store);
   void written(ChunkId chunk, size_t store, bool success);
   void run();
@@ -153,12 +161,13 @@ class RamBackup {
 
   // Guarded.
   mutable Mutex mutex_;
-  std::vector<State> states_ GUARDED_BY(mutex_);    // by ChunkId; empty if no copies are made
-  std::deque<ChunkId> queue_ GUARDED_BY(mutex_);    // wait for their copies; each at most once
-  std::vector<ChunkId> copies_ GUARDED_BY(mutex_);  // and some that have no copy any more; each at most once
-  bool news_ GUARDED_BY(mutex_) = false;            // something to do, since the thread last looked
+  std::vector<State> states_ GUARDED_BY(mutex_);   // by ChunkId; empty if no copies are made
+  std::deque<ChunkId> queue_ GUARDED_BY(mutex_);   // wait for their copies; each at most once
+  std::deque<ChunkId> copies_ GUARDED_BY(mutex_);  // and some that have no copy any more; each at most once
+  bool news_ GUARDED_BY(mutex_) = false;           // something to do, since the thread last looked
   bool in_flight_ GUARDED_BY(mutex_) = false;
   uint64_t to_flush_ GUARDED_BY(mutex_) = 0;  // copies that flush() still waits for
+  uint64_t owed_ GUARDED_BY(mutex_) = 0;      // copies to be made without pauses
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool running_ GUARDED_BY(mutex_) = false;
 

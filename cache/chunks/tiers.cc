@@ -9,6 +9,13 @@
 #include "cache/io/memory.h"
 
 namespace clairfs {
+namespace {
+
+// What RAM may give up for what NVMe has no time for while not one write ends: if the disk hangs, the rest of
+// the RAM tier can still be read.
+constexpr uint64_t kSwapDivisor = 4;
+
+}  // namespace
 
 Tiers::Tiers(Deps deps, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, uint64_t most_writes)
     : deps_(std::move(deps)),
@@ -61,8 +68,18 @@ uint64_t Tiers::adopt(size_t store) {
 
 Tier Tiers::place(ChunkId chunk, bool from_nvme, const Use& use) {
   if (from_nvme && !moves_up(chunk)) return Tier::none;
-  const TierChoice choice = deps_.policy.place(chunk, length(chunk), space(), use);
+  const bool behind = writes_are_behind() && (from_nvme || (late_.load() > most_writes_ / 2 && !may_swap()));
+  TierChoice choice = deps_.policy.place(chunk, length(chunk), space(behind), use);
   for (const ChunkId victim : choice.evict) evict(victim, choice.tier);
+  if (behind && !from_nvme) {
+    const TierSpace caught_up = space(false);
+    for (const ChunkId victim : choice.evict) {
+      const bool gone = deps_.table.tier_of(victim) == Tier::none;
+      if (gone && caught_up.nvme > 0) deps_.metrics.nvme_writes_skipped.add();
+    }
+    // NVMe may have caught up when the chunk is here; if not, that is counted.
+    if (choice.tier == Tier::none && would_keep(chunk, caught_up, use)) choice.tier = Tier::nvme;
+  }
   const bool there_already = from_nvme && choice.tier == Tier::nvme;
   return there_already ? Tier::none : choice.tier;
 }
@@ -142,7 +159,6 @@ void Tiers::forget(size_t store, ChunkId chunk) {
 bool Tiers::count_write(uint64_t bytes) {
   if (writing_.fetch_add(bytes) + bytes <= most_writes_) return true;
   writing_.fetch_sub(bytes);
-  deps_.metrics.nvme_writes_skipped.add();
   return false;
 }
 
@@ -153,6 +169,7 @@ void Tiers::write(ChunkId chunk, const ChunkRef& data) {
   const auto store = roomiest_store(bytes);
   if (!store || stopping_.load()) {
     writing_.fetch_sub(bytes);
+    deps_.metrics.nvme_writes_skipped.add();
     return;
   }
   writes_.fetch_add(1);
@@ -162,10 +179,79 @@ void Tiers::write(ChunkId chunk, const ChunkRef& data) {
                               [this, chunk, bytes, store, held = data](const Status& status) mutable {
                                 backup_.transfer_ended();
                                 writing_.fetch_sub(bytes);
-                                if (status) left_on_nvme(chunk, *store);
+                                if (status) {
+                                  swapped_.store(0);
+                                  left_on_nvme(chunk, *store);
+                                }
                                 held = ChunkRef();
+                                write_waiting();
                                 writes_.fetch_sub(1);
                               });
+}
+
+void Tiers::write_later(ChunkId chunk, const ChunkRef& data) {
+  if (stopping_.load() || swap_into_ram(chunk, data)) return;
+  const uint64_t bytes = data->block.capacity();
+  {
+    MutexLock lock(mutex_);
+    // What has waited longest is least likely to be in memory still.
+    for (; !waiting_.empty() && late_.load() + bytes > most_writes_; waiting_.pop_front()) {
+      late_.fetch_sub(bytes_in(Tier::nvme, length(waiting_.front())));
+      deps_.metrics.nvme_writes_skipped.add();
+    }
+    waiting_.push_back(chunk);
+    late_.fetch_add(bytes);
+  }
+  write_waiting();  // NVMe may have caught up before it was known that this waits
+}
+
+// Begins the writes that NVMe has time for. A write that ends at once calls this again, and finds that it is
+// at work.
+void Tiers::write_waiting() {
+  MutexLock lock(mutex_);
+  if (beginning_) return;
+  beginning_ = true;
+  while (!waiting_.empty()) {
+    const ChunkId chunk = waiting_.front();
+    const uint64_t bytes = bytes_in(Tier::nvme, length(chunk));
+    if (!count_write(bytes)) break;
+    waiting_.pop_front();
+    late_.fetch_sub(bytes);
+    lock.unlock();
+    if (const ChunkRef data = deps_.table.only_in_transit(chunk)) {
+      write(chunk, data);
+    } else {
+      writing_.fetch_sub(bytes);
+      if (deps_.table.tier_of(chunk) == Tier::none) deps_.metrics.nvme_writes_skipped.add();
+    }
+    lock.lock();
+  }
+  beginning_ = false;
+}
+
+bool Tiers::may_swap() const {
+  return backup_.any_copies() && swapped_.load() < account_.capacity() / kSwapDivisor;
+}
+
+// Moves what NVMe has no time for from transit memory to RAM, in the place of chunks that NVMe has copies of:
+// those stay there.
+bool Tiers::swap_into_ram(ChunkId chunk, const ChunkRef& data) {
+  if (!may_swap()) return false;
+  const uint64_t bytes = bytes_in(Tier::ram, data->length);
+  swapped_.fetch_add(bytes);
+  for (uint64_t room = space(false).ram; room < bytes;) {
+    const auto copied = backup_.oldest_copied();
+    if (!copied) return false;
+    deps_.policy.dropped(*copied, Tier::ram);
+    evict(*copied, Tier::ram);
+    room += bytes_in(Tier::ram, length(*copied));
+  }
+  const ChunkRef moved = moved_to_ram(data);
+  if (!in_ram(moved) || !deps_.table.move_to_ram(chunk, moved)) return false;
+  deps_.metrics.ram_chunks.add(1);
+  deps_.policy.kept(chunk, Tier::ram);
+  backup_.added(chunk, true);
+  return true;
 }
 
 void Tiers::left_on_nvme(ChunkId chunk, size_t store) {
@@ -185,18 +271,18 @@ std::optional<size_t> Tiers::roomiest_store(uint64_t bytes) const {
   return best;
 }
 
-TierSpace Tiers::space() const {
+TierSpace Tiers::space(bool behind) const {
   TierSpace space;
   space.ram = account_.capacity() - std::min(account_.used(), account_.capacity());
   space.nvme_writable = false;
   // What would have to make room might go for nothing: nobody waits for the disk.
-  space.nvme_behind = writes_are_behind();
-  if (space.nvme_behind) return space;
+  space.nvme_behind = behind;
+  if (behind) return space;
   for (size_t i = 0; i < deps_.stores.size(); ++i) {
     space.nvme = std::max(space.nvme, backup_.room(i));
     space.nvme_writable = space.nvme_writable || deps_.stores[i]->writable();
   }
-  space.nvme -= std::min(space.nvme, promised_.load());
+  space.nvme -= std::min(space.nvme, promised_.load() + late_.load());
   return space;
 }
 

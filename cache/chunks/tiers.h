@@ -1,12 +1,17 @@
 // Where chunks are kept: the RAM tier, the NVMe stores, and the copies of the one on the other.
 //
 // A TierPolicy decides before a chunk is fetched; this asks it, makes room, and tells it what became of that.
-// Chunks go to NVMe behind the readers' backs: a disk that falls behind is given less, nobody waits for it.
+// Chunks go to NVMe behind the readers' backs: nobody waits for the disk. What it has no time for when it
+// comes
+//   - goes to RAM in the place of chunks that NVMe has copies of (ram_backup.h), and is copied in its turn,
+//   - else waits in transit memory, which it does not pin, and is written when the disk has caught up,
+//   - else is not kept this time.
 //
-// Thread-safe. It has no lock of its own; none is held while a store or the policy is called.
+// Thread-safe. mutex_ is a leaf; it is not held while a store or the policy is called.
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +21,7 @@
 
 #include "cache/base/log.h"
 #include "cache/base/metrics.h"
+#include "cache/base/mutex.h"
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/chunk_table.h"
 #include "cache/chunks/ram_backup.h"
@@ -38,7 +44,7 @@ class Tiers final : private RamBackup::Keeper {
     Logger& log;
   };
 
-  /// `most_writes`: bytes that may wait to be written to NVMe.
+  /// `most_writes`: bytes that may wait pinned to be written to NVMe, and as many without a pin.
   Tiers(Deps deps, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, uint64_t most_writes);
 
   /// Takes over what the stores kept over a restart, and drops what nobody can ask for any more. True if
@@ -72,9 +78,11 @@ class Tiers final : private RamBackup::Keeper {
   bool count_write(uint64_t bytes);
   /// Writes the chunk to NVMe. REQUIRES: count_write().
   void write(ChunkId chunk, const ChunkRef& data);
+  /// For a chunk in transit memory that the table has and that was to go to NVMe, when count_write() said no.
+  void write_later(ChunkId chunk, const ChunkRef& data);
   bool writes_are_behind() const { return writing_.load() > most_writes_ / 2; }
 
-  TierSpace space() const;
+  TierSpace space() const { return space(writes_are_behind()); }
   bool would_keep(ChunkId chunk, const TierSpace& space, const Use& use) const;
   RamBackup& backup() { return backup_; }
 
@@ -87,6 +95,10 @@ class Tiers final : private RamBackup::Keeper {
   uint32_t length(ChunkId chunk) const { return deps_.catalog.range(chunk).length; }
   bool moves_up(ChunkId chunk) const;
   void evict(ChunkId chunk, Tier tier);
+  TierSpace space(bool behind) const;
+  bool may_swap() const;
+  bool swap_into_ram(ChunkId chunk, const ChunkRef& data);
+  void write_waiting();
   uint64_t adopt(size_t store);
   std::optional<size_t> roomiest_store(uint64_t bytes) const;
   ChunkRef only_in_ram(ChunkId chunk) const override { return deps_.table.only_in_ram(chunk); }
@@ -99,8 +111,13 @@ class Tiers final : private RamBackup::Keeper {
   std::atomic<uint64_t> promised_{0};
   std::atomic<uint64_t> writing_{0};  // bytes
   std::atomic<uint64_t> writes_{0};   // under way
+  std::atomic<uint64_t> swapped_{0};  // bytes of RAM, since a write last ended
+  std::atomic<uint64_t> late_{0};     // bytes of waiting_
   std::atomic<bool> stopping_{false};
-  RamBackup backup_;  // last: its thread uses the others
+  Mutex mutex_;
+  std::deque<ChunkId> waiting_ GUARDED_BY(mutex_);  // to be written, if they are still in transit memory
+  bool beginning_ GUARDED_BY(mutex_) = false;       // some thread begins writes of them
+  RamBackup backup_;                                // last: its thread uses the others
 };
 
 }  // namespace clairfs

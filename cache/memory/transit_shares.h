@@ -49,8 +49,8 @@ class TransitShares {
   const uint64_t staging = part(kStaging);
   /// Fetches that may wait for other nodes.
   const uint64_t others = part(kOthers);
-  /// Chunks that wait to be written to NVMe. When the disk is slower than the source, the rest is not
-  /// written.
+  /// Chunks that wait to be written to NVMe. When the disk is slower than the source, the rest has no claim
+  /// to its memory (chunks/tiers.h).
   const uint64_t nvme_writes = part(kNvmeWrites);
   /// Reserved for reads from NVMe, so that a source that hangs does not block them.
   const uint64_t nvme_reads = part(kNvmeReads);

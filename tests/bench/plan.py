@@ -271,7 +271,7 @@ def bytes_round(tmp, quick, samples):
         padding = {unit: benchlib.padded(source, names, unit) / size for unit in (1024, benchlib.PAGE)}
         return ram / padding[1024] + slots * 255 / 256 / padding[benchlib.PAGE]
 
-    for ram, nvme in ((0.25, 0), (0.5, 0), (0.75, 0), (1.2, 0), (0.25, 0.25), (0.25, 0.5)):
+    for ram, nvme in ((0.25, 0), (0.5, 0), (0.75, 0), (1.2, 0), (0.25, 0.25), (0.25, 0.5), (0.25, 2)):
         for pace, compute_us in (("paced", 20_000), ("at full speed", 0)):
             label = f"{ram} RAM{f' + {nvme} NVMe' if nvme else ''}, {pace}"
             with clairmount.slowfs(source) as pfs, clairmount.tempdir() as disk:

@@ -1,7 +1,9 @@
 // An NvmeStore in memory.
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -40,13 +42,17 @@ class FakeStore final : public NvmeStore {
   }
   void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t,
              std::function<void(Status)> done) override {
+    bool waits = false;
+    bool room = false;
     {
       MutexLock lock(mutex_);
-      if (slow_) {
-        held_.push_back([=, this] { write_now(key, memory, length, done); });
-        return;
-      }
+      room = used_ + round_to_pages(length) <= capacity_;
+      if (room) used_ += round_to_pages(length);  // from now on
+      waits = room && slow_;
+      if (waits) held_.push_back([=, this] { write_now(key, memory, length, done); });
     }
+    if (waits) return;
+    if (!room) return done(Error{ENOSPC, "full"});
     write_now(key, memory, length, done);
   }
   /// Writes wait from now on, or all that wait are done and later ones at once.
@@ -58,6 +64,17 @@ class FakeStore final : public NvmeStore {
       if (!slow) held.swap(held_);
     }
     for (const auto& write : held) write();
+  }
+  /// The oldest `count` of the writes that wait are done.
+  void write_some(size_t count) {
+    std::vector<std::function<void()>> first;
+    {
+      MutexLock lock(mutex_);
+      const auto middle = held_.begin() + static_cast<std::ptrdiff_t>(std::min(count, held_.size()));
+      first.assign(std::make_move_iterator(held_.begin()), std::make_move_iterator(middle));
+      held_.erase(held_.begin(), middle);
+    }
+    for (const auto& write : first) write();
   }
   /// Writes that wait.
   size_t held() const {
@@ -98,18 +115,14 @@ class FakeStore final : public NvmeStore {
     std::string bytes;
     for (const iovec& piece : memory) bytes.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
     bytes.resize(length);
+    bool failed = false;
     {
       MutexLock lock(mutex_);
-      if (failing_ || used_ + round_to_pages(length) > capacity_) {
-        lock.unlock();
-        done(Error{ENOSPC, "full"});
-        lock.lock();
-        return;
-      }
-      used_ += round_to_pages(length);
-      chunks_[key] = std::move(bytes);
+      failed = failing_;
+      if (failed || chunks_.contains(key)) used_ -= round_to_pages(length);
+      if (!failed) chunks_[key] = std::move(bytes);
     }
-    done({});
+    done(failed ? Status(Error{EIO, "failing"}) : Status());
   }
 
   const uint64_t capacity_;

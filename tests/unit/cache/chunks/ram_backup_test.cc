@@ -334,3 +334,11 @@ TEST_CASE("copies are made at once while the stores are idle, and seldom while t
   CHECK(waited >= 20 * 2ms);
   CHECK(waited <= 100 * 2ms);
 }
+
+TEST_CASE("a copy that is owed waits for no other transfer") {
+  BackupPace pace;
+  const TimePoint start{1h};
+  pace.copied(start, start + 2ms);
+  CHECK(pace.wait(start + 2ms, 1, 1) > 0ms);
+  CHECK(pace.wait(start + 2ms, 1, 1, true) == 0ms);
+}

@@ -6,10 +6,13 @@
 #include <set>
 
 #include "cache/catalog/scan.h"
+#include "cache/chunks/chunk_cache.h"
 #include "cache/memory/ram_arena.h"
 #include "plan/run/plan_run.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/fake_store.h"
 #include "tests/support/temp_tree.h"
 
 using namespace clairfs;
@@ -43,14 +46,10 @@ struct NextUseFixture {
   std::shared_ptr<PlanRun> run;
 };
 
-/// Reads a whole job through a cache of `ram` and `nvme` bytes that obeys the policy; the bytes fetched.
-uint64_t replay(NextUseFixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme) {
-  NextUsePolicy policy(*f.catalog);
-  std::map<ChunkId, Tier> resident;
-  TierSpace space{ram, nvme};
-  const auto room = [&](Tier tier) -> uint64_t& { return tier == Tier::ram ? space.ram : space.nvme; };
-  const uint64_t padded = round_to_pages(f.bytes);
-  uint64_t fetched = 0;
+/// Goes through a whole job in its order, two epochs of which are known at any time; the position is the
+/// next one to be staged.
+void follow(NextUseFixture& f, uint32_t epochs, NextUsePolicy& policy,
+            const std::function<void(ChunkId, uint64_t)>& use) {
   std::vector<std::shared_ptr<const PlannedEpoch>> planned;
   SamplerSpec sampler;
   sampler.n = f.count;
@@ -74,28 +73,72 @@ uint64_t replay(NextUseFixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme)
     horizon.complete = e + 2 >= epochs;
     policy.set_horizon(kTheOrder, horizon, planned[e]->base);
     for (uint64_t p = planned[e]->base; p < planned[e]->end(); ++p) {
-      const ChunkId chunk = f.chunk_of(horizon.sample_at(p));
-      if (!resident.contains(chunk)) {
-        fetched += f.bytes;
-        policy.set_staged(kTheOrder, p);
-        const TierChoice choice = policy.place(chunk, padded, space, {kTheOrder, p});
-        for (const ChunkId victim : choice.evict) {
-          REQUIRE(resident.at(victim) == choice.tier);
-          resident.erase(victim);
-          room(choice.tier) += padded;
-          policy.dropped(victim, choice.tier);
-        }
-        if (choice.tier != Tier::none) {
-          REQUIRE(room(choice.tier) >= padded);
-          room(choice.tier) -= padded;
-          resident[chunk] = choice.tier;
-          policy.kept(chunk, choice.tier);
-        }
-      }
-      policy.set_staged(kTheOrder, p + 1);
+      policy.set_staged(kTheOrder, p);
+      use(f.chunk_of(horizon.sample_at(p)), p);
     }
   }
+}
+
+/// Reads a whole job through a cache of `ram` and `nvme` bytes that obeys the policy; the bytes fetched.
+uint64_t replay(NextUseFixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme) {
+  NextUsePolicy policy(*f.catalog);
+  std::map<ChunkId, Tier> resident;
+  TierSpace space{ram, nvme};
+  const auto room = [&](Tier tier) -> uint64_t& { return tier == Tier::ram ? space.ram : space.nvme; };
+  const uint64_t padded = round_to_pages(f.bytes);
+  uint64_t fetched = 0;
+  follow(f, epochs, policy, [&](ChunkId chunk, uint64_t position) {
+    if (resident.contains(chunk)) return;
+    fetched += f.bytes;
+    const TierChoice choice = policy.place(chunk, padded, space, {kTheOrder, position});
+    for (const ChunkId victim : choice.evict) {
+      REQUIRE(resident.at(victim) == choice.tier);
+      resident.erase(victim);
+      room(choice.tier) += padded;
+      policy.dropped(victim, choice.tier);
+    }
+    if (choice.tier == Tier::none) return;
+    REQUIRE(room(choice.tier) >= padded);
+    room(choice.tier) -= padded;
+    resident[chunk] = choice.tier;
+    policy.kept(chunk, choice.tier);
+  });
   return fetched;
+}
+
+/// The same with the cache itself, and an NVMe tier that writes what waits once in so many accesses.
+uint64_t read_with_slow_nvme(NextUseFixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme,
+                             uint64_t accesses) {
+  NextUsePolicy policy(*f.catalog);
+  FakeSource source;
+  FakeStore store(nvme);
+  Metrics metrics;
+  const auto cache =
+      std::move(*ChunkCache::create({*f.catalog, source, {&store}, policy, metrics, f.log.logger()}, ram));
+  const auto write_all = [&] {
+    do {
+      store.write_some(store.held());
+      cache->ram_backup().copy_next();
+    } while (store.held() > 0);
+  };
+  store.set_slow(true);
+  uint64_t answered = 0;
+  uint64_t asked = 0;
+  follow(f, epochs, policy, [&](ChunkId chunk, uint64_t position) {
+    cache->acquire(chunk, {Priority::Kind::prefetch, position},
+                   [&](const Result<AcquiredChunk>& result) { answered += result ? 1 : 0; },
+                   {kTheOrder, position});
+    source.complete_all();
+    if (++asked % accesses == 0) write_all();
+  });
+  CHECK(answered == asked);
+  store.set_slow(false);
+  CHECK(cache->stop(std::chrono::seconds(5)));
+  CHECK(source.bytes >= f.bytes * f.count);
+  // All that is read again while there is room was not kept for lack of time.
+  const uint64_t again = source.bytes / f.bytes - f.count;
+  if (ram + nvme >= f.bytes * f.count) CHECK(metrics.nvme_writes_skipped.value() >= again);
+  return source.bytes;
 }
 
 }  // namespace
@@ -118,6 +161,33 @@ TEST_CASE("over shuffled epochs the source is read no more than the bound says")
       CHECK(static_cast<double>(fetched) >= s);
     }
   }
+}
+
+TEST_CASE("what NVMe has no time for when it comes is not read again") {
+  constexpr uint32_t kFiles = 1024;
+  constexpr uint32_t kEpochs = 3;
+  constexpr uint64_t kSize = 64 << 10;
+  NextUseFixture f(kFiles, kSize, "seed=7 format=files epochs=3");
+  constexpr uint64_t kAll = kFiles * kSize;
+  for (const double nvme : {0.25, 0.5, 2.0}) {
+    const auto room = static_cast<uint64_t>(nvme * kAll);
+    const uint64_t bound = kAll + (kEpochs - 1) * (kAll - std::min(kAll, kAll / 4 + room));
+    // One and a half times as much as may wait pinned.
+    const uint64_t fetched = read_with_slow_nvme(f, kEpochs, kAll / 4, room, 96);
+    INFO("NVMe of " << nvme << " S: " << static_cast<double>(fetched) / kAll << " S, bound "
+                    << static_cast<double>(bound) / kAll << " S");
+    CHECK(static_cast<double>(fetched) <= 1.01 * static_cast<double>(bound));
+  }
+}
+
+TEST_CASE("a disk that hangs costs no more than what it would have held, and what is not kept is counted") {
+  constexpr uint32_t kFiles = 1024;
+  constexpr uint64_t kSize = 64 << 10;
+  NextUseFixture f(kFiles, kSize, "seed=7 format=files epochs=3");
+  constexpr uint64_t kAll = kFiles * kSize;
+  const uint64_t fetched = read_with_slow_nvme(f, 3, kAll / 4, 2 * kAll, UINT64_MAX);
+  CHECK(fetched > kAll);
+  CHECK(static_cast<double>(fetched) <= 1.01 * (kAll + 2 * (kAll - kAll / 4)));
 }
 
 TEST_CASE("a chunk without a further use is not kept, and one that had its last use makes room") {
