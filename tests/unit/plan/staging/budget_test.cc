@@ -24,9 +24,10 @@ TEST_CASE("what others hold from better times they keep until it is read") {
   CHECK(reader_budget({800, 900, 2, 0}, false) == 0);
 }
 
-TEST_CASE("a plan that fits stays in a node's page cache, of another no more than was pushed ahead") {
+TEST_CASE("a plan that fits stays in a node's page cache, of another what was kept and pushed ahead") {
   CHECK(kept_between_epochs({10, 100}, 100) == 100);
-  CHECK(kept_between_epochs({10, 100}, 101) == 10);
+  CHECK(kept_between_epochs({10, 100}, 101) == 101);
+  CHECK(kept_between_epochs({10, 100}, 111) == 110);
   CHECK(kept_between_epochs({100, 0}, 70) == 70);
   CHECK(kept_between_epochs({0, 0}, 5) == 0);
 }
