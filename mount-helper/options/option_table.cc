@@ -241,7 +241,7 @@ const std::array kTable = {
                .man =
                    "Samples of plans stay in the kernel's page cache after they were read, so later epochs "
                    "need no tier and no source for them: all of a plan whose samples take no more than "
-                   "this, and of another one as many as fit. The tiers then hold other samples. "
+                   "this, and of another plan of files as many as fit. The tiers then hold other samples. "
                    "The kernel takes such pages back when memory is short, and they are then pushed "
                    "again. Plans together never keep more than this. 0: what was read is dropped, unless "
                    "the plan fits the staging window. The default is a quarter of MemAvailable, or of the "

@@ -11,6 +11,9 @@
 // it is unread, so a window does not reach further than half an epoch past the reader.
 //
 // Its chunks need no place in a tier: tiers and page cache hold different samples.
+//
+// Records and shards do not stay, unless all of them do: their pages are shared, and readers who go on past a
+// sample's end would be seen too seldom among what stays.
 #include <algorithm>
 
 #include "plan/staging/lane.h"
@@ -43,6 +46,7 @@ void Staging::keep_or_let_go(Lane& lane, uint64_t position) {
     if (!again) let_go(plan, sample);
     return;
   }
+  if (lane.reader->index().shares_files()) return;
   const uint64_t bytes = page_bytes(lane.reader->index(), sample);
   if (!again || bytes == 0 || bytes > room_to_keep_) return;
   if (!is_whole(lane, position).value_or(true)) return;
@@ -90,7 +94,6 @@ bool Staging::keep_within(const std::map<std::string, std::shared_ptr<StagedPlan
 }
 
 void Staging::tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool there) {
-  if (plan.of_records) return;
   for_each_chunk(plan.lanes.front()->reader->index(), catalog_, sample,
                  [&](ChunkId chunk) { policy_.set_in_page_cache(chunk, there); });
 }

@@ -398,8 +398,10 @@ bool Staging::drop_until(Lane& lane, uint64_t end, uint64_t most) {
     if (lane.plan->keeps_all && lane.plan->ledger->stays(sample)) continue;
     if (most-- == 0) return true;
     if (lane.plan->keeps_all) {
-      // A reader that overtook the pushes brought its pages itself.
-      if (is_whole(lane, lane.dropped).value_or(false)) lane.plan->ledger->note_whole(sample);
+      // A reader that overtook the pushes brought its pages itself. Where samples share files, it may have
+      // brought those of others, too, and passed sentinels unseen.
+      if (!lane.reader->index().shares_files() && is_whole(lane, lane.dropped).value_or(false))
+        lane.plan->ledger->note_whole(sample);
       continue;
     }
     keep_or_let_go(lane, lane.dropped);

@@ -24,7 +24,8 @@ def test_ram_fills_first_then_nvme_and_then_the_source_rests(dataset, nvme, io):
         stats = mount.stats()
         assert ram - CHUNK < stats["tiers"]["ram"]["bytes"] <= ram
         assert stats["tiers"]["nvme"]["bytes"] <= stats["tiers"]["nvme"]["capacity"] == 64 << 20
-        assert os.getxattr(mount.path / "0/small 0", "user.clairfs.tier") == b"ram"
+        # What NVMe has no time for takes the place of what it has a copy of.
+        assert os.getxattr(mount.path / "0/small 0", "user.clairfs.tier") in (b"ram", b"nvme")
         before = mount.stats()
         for seed in range(2):
             read_all(mount, contents, random.Random(seed).sample(list(contents), len(contents)))
