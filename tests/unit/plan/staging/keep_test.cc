@@ -156,17 +156,27 @@ TEST_CASE("what the kernel takes back of samples that stay is pushed again") {
 }
 
 TEST_CASE("records stay only if all of them do") {
-  constexpr uint64_t kCount = 200;
-  constexpr uint64_t kRecord = 30000;
-  StagingFixture f({.sizes = {kCount * kRecord}, .budget = 20 * kRecord, .keep = kCount * kRecord / 2},
-                   fmt::format("format=raw file=f10000 record={} seed=3 epochs=2", kRecord));
-  for (uint64_t p = 0; p < kCount; ++p) {
-    REQUIRE(f.eventually([&] { return f.staged() > p; }));
-    f.read_next(p);
+  const uint64_t size = GENERATE(700ULL, 5001ULL, 30000ULL);
+  CAPTURE(size);
+  constexpr uint64_t kCount = 1500;
+  const uint64_t budget = 60 * (round_to_pages(size) + kPageSize);
+  StagingFixture f({.sizes = {kCount * size}, .budget = budget, .keep = kCount * size / 2},
+                   fmt::format("format=raw file=f10000 record={} seed=3 epochs=3", size));
+  for (uint64_t p = 0; p < 2 * kCount; ++p) {
+    REQUIRE(f.eventually([&] { return f.staged() >= p + 8; }));
+    f.now += 100us;
+    const ByteRange record = f.run->index().range(f.run->reader().horizon().sample_at(p), 0);
+    for (const uint64_t page : f.pages.missing(record.file, record.offset, record.length)) {
+      if (const auto hit = f.staging->sentinels().take(record.file, page, kPageSize))
+        f.run->reader().tracker().observe(std::vector{hit->of.sample}, Access::read, f.now);
+      f.pages.fill(record.file, page, std::min(kPageSize, kCount * size - page));
+      REQUIRE(f.run->prepare().ok());
+      f.staging->wake();
+    }
   }
   f.settle();
   CHECK(f.metrics.staging_kept.value() == 0);
-  CHECK(f.pages.cached_bytes() <= 3 * 20 * kRecord);
+  CHECK(f.run->reader().tracker().status().suspensions == 0);
 }
 
 }  // namespace keeping
