@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/units.h"
 
 namespace clairfs {
@@ -112,7 +112,7 @@ void Job::on_hello(NodeId from, const wire::Hello& hello) {
   } else if (self() == kFirst) {
     if (const auto what = difference(hello, own)) {
       if (membership_.state(from) != PeerState::left)
-        deps_.log.error("rank {} ({}) is refused: {}", from.value, printable(hello.host), *what);
+        deps_.log.error("rank {} ({}) is refused: {}", from.value, escaped(hello.host), *what);
       (void)deps_.transport.send(from, wire::encode(wire::Refusal{*what}));
       return membership_.on_goodbye(from, "refused: " + *what);
     }

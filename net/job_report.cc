@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/units.h"
 #include "net/job.h"
 
@@ -43,7 +43,7 @@ std::string Job::peers_text(const RoutedSource& source) const {
       "{:>4}  {:<20} {:<8} {:>10} {:>10} {:>9} {:>12} {:>11} {:>7} {:>7} {:>7}  {:>10}\n", "rank", "host",
       "state", "in", "out", "latency", "bandwidth", "outstanding", "late", "failed", "absent", "its PFS");
   for (const PeerReport& node : nodes()) {
-    const std::string host = printable(node.info.host);
+    const std::string host = escaped(node.info.host);
     if (node.node == self()) {
       out += fmt::format("{:>4}  {:<20} {:<8} {:>10} {:>10} {:>9} {:>12} {:>11} {:>7} {:>7} {:>7}  {:>10}\n",
                          node.node.value, host, "self", "", "", "", "", "", "", "", "",
@@ -59,7 +59,7 @@ std::string Job::peers_text(const RoutedSource& source) const {
         measured ? format_size(static_cast<uint64_t>(client_.bandwidth(node.node))) + "/s" : "-",
         format_size(static_cast<uint64_t>(std::max<int64_t>(0, t.outstanding_bytes.value()))), t.late.value(),
         t.failed.value() + t.corrupt.value(), t.not_here.value(), format_size(node.info.counters.pfs_bytes),
-        node.parting.empty() ? "" : fmt::format("  ({})", printable(node.parting)));
+        node.parting.empty() ? "" : fmt::format("  ({})", escaped(node.parting)));
   }
   const JobTotals all = totals();
   out +=
@@ -78,7 +78,7 @@ std::string Job::peers_json(const RoutedSource& source) const {
   for (const PeerReport& node : nodes()) {
     Json peer;
     peer["rank"] = node.node.value;
-    peer["host"] = printable(node.info.host);
+    peer["host"] = escaped(node.info.host);
     peer["state"] = node.node == self() ? "self" : to_string(node.state);
     peer["ram_capacity"] = node.info.ram_capacity;
     peer["nvme_capacity"] = node.info.nvme_capacity;
@@ -100,7 +100,7 @@ std::string Job::peers_json(const RoutedSource& source) const {
       peer["served"] = t.served.value();
       peer["bytes_out"] = t.bytes_out.value();
     }
-    if (!node.parting.empty()) peer["parting"] = printable(node.parting);
+    if (!node.parting.empty()) peer["parting"] = escaped(node.parting);
     peers.push_back(std::move(peer));
   }
   const JobTotals all = totals();

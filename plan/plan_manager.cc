@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {
@@ -35,7 +35,7 @@ std::string announced_text(const PlanRun& run) {
 
 Error no_such_plan(const std::string& name) {
   return {ENOENT,
-          fmt::format("there is no plan named '{}'; 'clairfs plan show MOUNT' lists them", printable(name))};
+          fmt::format("there is no plan named '{}'; 'clairfs plan show MOUNT' lists them", escaped(name))};
 }
 
 PlanManager::PlanManager(Deps deps)
@@ -369,7 +369,7 @@ void PlanManager::follow_up(const std::shared_ptr<PlanRun>& run, Access access,
                             const RankTrackers::Observed& observed) {
   const PlanReader& reader = run->reader(observed.rank);
   const bool lost = reader.tracker().wants_diagnosis();
-  // A READ may tell that pages were taken back, also behind the front.
+  // A READ may tell that pages were taken back, also behind the high-water mark.
   if (access == Access::read || observed.moved) deps_.staging.wake();
   if (observed.moved && reader.tracker().state() == TrackerState::finished && run->name() == kFoundPlan &&
       run->status().state == TrackerState::finished && !found_over_.exchange(true))

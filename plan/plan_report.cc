@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/units.h"
 #include "plan/plan_manager.h"
 
@@ -30,7 +30,7 @@ std::string ranks_text(const PlanRun& run) {
   for (size_t rank = 0; run.readers_apart() && rank < run.readers().size(); ++rank) {
     const TrackerStatus status = run.reader(rank).tracker().status();
     out += fmt::format("  {}  {}  epoch {}  position {}\n", run.name_of(rank), to_string(status.state),
-                       status.front.epoch.value, status.front.position);
+                       status.high_water.epoch.value, status.high_water.position);
   }
   return out;
 }
@@ -44,11 +44,11 @@ std::string plan_text(const PlanRun& run, uint64_t ahead, const std::string& how
   const TrackerStatus status = run.status();
   std::string out = describe_plan(run.given()) + "\n";
   if (run.name() == kFoundPlan) out += "  " + how_found + "\n";
-  out +=
-      fmt::format("  state {}  epoch {}  position {} of {}  front {}  ahead {} samples  {:.0f} samples/s\n",
-                  to_string(status.state), status.front.epoch.value,
-                  status.state == TrackerState::finished ? status.front.position : status.position.position,
-                  run.epoch_length(), status.front.position, ahead, status.samples_per_second);
+  out += fmt::format(
+      "  state {}  epoch {}  position {} of {}  high water {}  ahead {} samples  {:.0f} samples/s\n",
+      to_string(status.state), status.high_water.epoch.value,
+      status.state == TrackerState::finished ? status.high_water.position : status.position.position,
+      run.epoch_length(), status.high_water.position, ahead, status.samples_per_second);
   out += fmt::format("  {} ({})  seen {} in order, {} out of order  realigned {}, suspended {} times  {}\n",
                      count_text(run.index()), run.index().format(), status.in_order, status.out_of_order,
                      status.realignments, status.suspensions, format_size(run.memory_bytes()));
@@ -81,8 +81,8 @@ nlohmann::ordered_json ranks_json(const PlanRun& run, const Staging& staging) {
     json["rank"] = run.training_rank(rank);
     if (const auto stream = run.stream(rank)) json["stream"] = *stream;
     json.update({{"state", to_string(s.state)},
-                 {"epoch", s.front.epoch.value},
-                 {"front", s.front.position},
+                 {"epoch", s.high_water.epoch.value},
+                 {"high_water", s.high_water.position},
                  {"ahead", staging.ahead(run.name(), rank)},
                  {"in_order", s.in_order},
                  {"out_of_order", s.out_of_order}});
@@ -117,19 +117,19 @@ bool has_bytes_of(const SampleIndex& index, uint32_t sample, FileId file) {
   return false;
 }
 
-/// The first position from `front` on that touches the file. A file of records has very many chunks, but
+/// The first position from `high_water` on that touches the file. A file of records has very many chunks, but
 /// hardly ever has to be looked for further than this: a thread that answers the kernel asks.
 std::optional<uint64_t> next_use_of(FileId file, const Catalog& catalog, const Horizon& horizon,
-                                    uint64_t front) {
+                                    uint64_t high_water) {
   constexpr uint64_t kSoon = 4096;
-  const uint64_t soon = std::min(horizon.end(), front + kSoon);
-  for (uint64_t position = front; position < soon; ++position) {
+  const uint64_t soon = std::min(horizon.end(), high_water + kSoon);
+  for (uint64_t position = high_water; position < soon; ++position) {
     if (has_bytes_of(*horizon.index, horizon.sample_at(position), file)) return position;
   }
   std::optional<uint64_t> next;
   const Catalog::Chunks chunks = catalog.chunks(file);
   for (uint32_t c = 0; c < chunks.count; ++c) {
-    const auto use = horizon.next_use(ChunkId(chunks.first.value + c), front);
+    const auto use = horizon.next_use(ChunkId(chunks.first.value + c), high_water);
     if (use && (!next || *use < *next)) next = use;
   }
   return next;
@@ -161,7 +161,7 @@ Result<std::string> PlanManager::text(const std::string& name) const {
 Result<std::shared_ptr<PlanRun>> PlanManager::run_in_force(const std::string& name) const {
   if (auto found = run(name)) return found;
   if (const auto making = this->making(name))
-    return Error{EAGAIN, fmt::format("plan {} is not in force yet: {}", printable(name), state_of(*making))};
+    return Error{EAGAIN, fmt::format("plan {} is not in force yet: {}", escaped(name), state_of(*making))};
   return no_such_plan(name);
 }
 
@@ -173,7 +173,7 @@ uint64_t PlanManager::least_source_bytes(uint64_t homeless_bytes,
     once = std::max(once, run->dataset_bytes());
     uint64_t kept = 0;
     for (const StagingOptions& node : nodes) kept += kept_between_epochs(node, run->dataset_bytes());
-    again += (run->status().front.epoch.value - run->resolved().first_epoch) *
+    again += (run->status().high_water.epoch.value - run->resolved().first_epoch) *
              (homeless_bytes - std::min(homeless_bytes, kept));
   }
   return once + again;
@@ -189,9 +189,9 @@ std::string PlanManager::json() const {
     plan["plan"] = nlohmann::ordered_json::parse(format_plan_json(run->resolved()));
     plan["text"] = format_plan(run->given());
     plan["state"] = to_string(s.state);
-    plan["epoch"] = s.front.epoch.value;
+    plan["epoch"] = s.high_water.epoch.value;
     plan["position"] = s.position.position;
-    plan["front"] = s.front.position;
+    plan["high_water"] = s.high_water.position;
     plan["epoch_length"] = run->epoch_length();
     plan["samples"] = run->index().size();
     if (run->index().is_stream()) plan["shards"] = run->index().numbered().size();
@@ -268,15 +268,15 @@ Result<std::string> PlanManager::next(const std::string& given, uint64_t count) 
   std::vector<Way> ways;
   for (const auto& reader : found->readers()) {
     const Horizon horizon = reader->horizon();
-    const uint64_t front = reader->tracker().front();
-    if (horizon.covers(front)) ways.push_back({horizon, front});
+    const uint64_t high_water = reader->tracker().high_water();
+    if (horizon.covers(high_water)) ways.push_back({horizon, high_water});
   }
   // Ranks in turn.
   for (bool any = true; any && count > 0;) {
     any = false;
     for (Way& way : ways) {
       if (count == 0 || way.next >= way.horizon.end()) continue;
-      out += printable(found->index().path(way.horizon.sample_at(way.next++))) + "\n";
+      out += escaped(found->index().path(way.horizon.sample_at(way.next++))) + "\n";
       any = true;
       --count;
     }
@@ -322,16 +322,16 @@ std::string PlanManager::next_use(FileId file) const {
     std::optional<Next> next;
     for (const auto& reader : run->readers()) {
       const Horizon horizon = reader->horizon();
-      const uint64_t front = reader->tracker().front();
-      if (!horizon.covers(front)) continue;
-      const auto use = next_use_of(file, *deps_.dataset.catalog, horizon, front);
-      if (use && (!next || *use - front < next->in))
-        next = {*use - front, horizon.place(*use), horizon.sample_at(*use)};
+      const uint64_t high_water = reader->tracker().high_water();
+      if (!horizon.covers(high_water)) continue;
+      const auto use = next_use_of(file, *deps_.dataset.catalog, horizon, high_water);
+      if (use && (!next || *use - high_water < next->in))
+        next = {*use - high_water, horizon.place(*use), horizon.sample_at(*use)};
     }
     if (!next) continue;
     std::string text = fmt::format("plan={} epoch={} position={} in={}", name, next->place.epoch.value,
                                    next->place.position, next->in);
-    if (run->index().shares_files()) text += " sample=" + printable(run->index().path(next->sample));
+    if (run->index().shares_files()) text += " sample=" + escaped(run->index().path(next->sample));
     return text;
   }
   return "";

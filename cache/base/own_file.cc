@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 
 namespace clairfs {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 Error failed_to(const char* what, const std::string& path) {
-  return system_error(errno, std::string(what) + " " + printable(path));
+  return system_error(errno, std::string(what) + " " + escaped(path));
 }
 
 /// mkdir -p with mode 0700 for what is made.
@@ -66,7 +66,7 @@ Status save_own_file(const std::string& path, std::span<const std::byte> bytes) 
   if (!locked) return locked.error();
   if (!*locked) return {};  // another process saves the same
   const int fd = (*locked)->get();
-  Status status = write_fully(fd, bytes, 0, "write " + printable(temporary));
+  Status status = write_fully(fd, bytes, 0, "write " + escaped(temporary));
   if (status && ::fsync(fd) != 0) status = failed_to("sync", temporary);
   if (status && ::rename(temporary.c_str(), path.c_str()) != 0) status = failed_to("rename", temporary);
   if (!status) {
@@ -81,17 +81,17 @@ Result<OwnFile> open_own_file(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat attributes = {};
   if (!fd || ::fstat(fd.get(), &attributes) != 0) return failed_to("open", path);
-  if (!S_ISREG(attributes.st_mode)) return Error{EPERM, printable(path) + " is not a regular file"};
+  if (!S_ISREG(attributes.st_mode)) return Error{EPERM, escaped(path) + " is not a regular file"};
   if (attributes.st_uid != ::geteuid() || (attributes.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return Error{EPERM, printable(path) + " could have been written by others"};
+    return Error{EPERM, escaped(path) + " could have been written by others"};
   }
   return OwnFile{path, std::move(fd), static_cast<uint64_t>(attributes.st_size)};
 }
 
 Status read_own_file(const OwnFile& file, std::span<std::byte> to) {
-  const auto got = read_fully(file.fd.get(), to, 0, "read " + printable(file.path));
+  const auto got = read_fully(file.fd.get(), to, 0, "read " + escaped(file.path));
   if (!got) return got.error();
-  if (*got < to.size()) return Error{EBADMSG, printable(file.path) + " shrank while it was read"};
+  if (*got < to.size()) return Error{EBADMSG, escaped(file.path) + " shrank while it was read"};
   return {};
 }
 

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache/base/escaped.h"
 #include "cache/base/mutex.h"
-#include "cache/base/printable.h"
 #include "cache/base/thread.h"
 #include "cache/catalog/builder.h"
 #include "cache/catalog/scan.h"
@@ -140,7 +140,7 @@ class Checker {
     MutexLock lock(mutex_);
     if (change_) return;
     const std::string path = catalog_.path(id);
-    change_ = (path.empty() ? "the source directory" : printable(path)) + ": " + how;
+    change_ = (path.empty() ? "the source directory" : escaped(path)) + ": " + how;
   }
 
   // Constant after construction.

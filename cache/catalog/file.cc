@@ -12,10 +12,10 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "cache/base/escaped.h"
 #include "cache/base/fd.h"
 #include "cache/base/own_file.h"
 #include "cache/base/plural.h"
-#include "cache/base/printable.h"
 #include "cache/base/units.h"
 #include "cache/catalog/image.h"
 
@@ -33,7 +33,7 @@ int64_t wall_clock_ns() {
 }
 
 Error failure(const char* what, const std::string& path) {
-  return system_error(errno, std::string(what) + " " + printable(path));
+  return system_error(errno, std::string(what) + " " + escaped(path));
 }
 
 bool lies_below(const fs::path& path, const fs::path& top) {
@@ -44,12 +44,12 @@ bool lies_below(const fs::path& path, const fs::path& top) {
 Result<std::string> resolve_directory(const std::string& directory, const std::string& source) {
   std::error_code code;
   const fs::path path = fs::weakly_canonical(fs::absolute(directory, code), code);
-  if (code) return system_error(code.value(), "catalog directory " + printable(directory));
+  if (code) return system_error(code.value(), "catalog directory " + escaped(directory));
   if (lies_below(path, source)) {
     return Error{EINVAL,
                  fmt::format("catalog directory {} lies in the source {}, which is never written; choose "
                              "another one",
-                             printable(path.native()), printable(source))};
+                             escaped(path.native()), escaped(source))};
   }
   return path.native();
 }
@@ -58,7 +58,7 @@ Result<std::string> resolve_directory(const std::string& directory, const std::s
 /// kept.
 Status check_has_files(const Catalog& catalog) {
   if (catalog.count(Catalog::Kind::file) + catalog.count(Catalog::Kind::symlink) > 0) return {};
-  const std::string source = printable(catalog.source());
+  const std::string source = escaped(catalog.source());
   if (catalog.unreadable() > 0)
     return Error{EACCES, source + " has no files that this user may read; mount as one who may"};
   return Error{ENOENT, source + " has no files; is its filesystem mounted?"};
@@ -99,7 +99,7 @@ bool written_since(const Catalog& catalog, int64_t start_ns) {
 bool try_save(const Catalog& catalog, const std::string& file, int64_t scan_start_ns, Logger& log) {
   if (written_since(catalog, scan_start_ns)) {
     log.warn("catalog: {} was being written to during the scan; not saved, the next mount scans again",
-             printable(catalog.source()));
+             escaped(catalog.source()));
     return false;
   }
   const Status saved = save_catalog(catalog, file);
@@ -130,12 +130,12 @@ Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file) {
   if (!opened) return opened.error();
   catalog_image::Header header;
   if (opened->size < sizeof header)
-    return Error{EBADMSG, printable(file) + ": catalog: shorter than its header"};
+    return Error{EBADMSG, escaped(file) + ": catalog: shorter than its header"};
   // The header first, so that no memory is taken for a large file that is no catalog.
   Status status = read_own_file(*opened, std::as_writable_bytes(std::span(&header, 1)));
   if (!status) return status.error();
   if (header.magic != catalog_image::kMagic || header.bytes != opened->size) {
-    return Error{EBADMSG, printable(file) + ": catalog: cut off, or not a catalog"};
+    return Error{EBADMSG, escaped(file) + ": catalog: cut off, or not a catalog"};
   }
   // Read rather than mapped: what was verified must not change under us afterwards.
   Result<Mapping> image = Mapping::anonymous(opened->size);
@@ -143,7 +143,7 @@ Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file) {
   status = read_own_file(*opened, {image->data(), opened->size});
   if (!status) return status.error();
   Result<std::shared_ptr<const Catalog>> catalog = Catalog::adopt(std::move(*image));
-  if (!catalog) return Error{catalog.error().code, printable(file) + ": " + catalog.error().message};
+  if (!catalog) return Error{catalog.error().code, escaped(file) + ": " + catalog.error().message};
   return catalog;
 }
 
@@ -157,7 +157,7 @@ Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const Cata
   const auto start = std::chrono::steady_clock::now();
   std::error_code code;
   const std::string resolved = fs::canonical(source, code);
-  if (code) return system_error(code.value(), "read source directory " + printable(source));
+  if (code) return system_error(code.value(), "read source directory " + escaped(source));
   LoadedCatalog out;
   out.reason = "nowhere to save it";
   std::string file;
@@ -168,13 +168,13 @@ Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const Cata
     Result<std::shared_ptr<const Catalog>> saved = reload(file, resolved, options, progress);
     if (saved) {
       log.info("catalog: reloaded {} of {} from {} in {:.2f} s",
-               pluralize((*saved)->size(), "entry", "entries"), printable(resolved), printable(file),
+               pluralize((*saved)->size(), "entry", "entries"), escaped(resolved), escaped(file),
                seconds_since(start));
       return LoadedCatalog{*saved, true, false, "", seconds_since(start), file};
     }
     out.reason = saved.error().message;
   }
-  log.info("catalog: scanning {}: {}", printable(resolved), out.reason);
+  log.info("catalog: scanning {}: {}", escaped(resolved), out.reason);
   std::this_thread::sleep_for(
       kClockTick);  // so that what was written until now shows as written before the scan
   const int64_t scan_start_ns = wall_clock_ns();

@@ -32,8 +32,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "cache/base/escaped.h"
 #include "cache/base/mutex.h"
-#include "cache/base/printable.h"
 #include "cache/base/thread.h"
 #include "cache/catalog/builder.h"
 #include "cache/io/open_below.h"
@@ -220,7 +220,7 @@ class Scanner {
         if (name == "." || name == "..") continue;
         if (directory.parent == nullptr && name == options_.reserved) {
           log_.warn("catalog: {}/{} is left out: the mount has an entry of its own by that name",
-                    printable(source_), printable(std::string(name)));
+                    escaped(source_), escaped(std::string(name)));
           continue;
         }
         starts.push_back(static_cast<uint32_t>(names.size()));
@@ -329,7 +329,7 @@ class Scanner {
       // Left out, it would be no file to its readers, and every sample behind it would get another number.
       return fail(
           system_error(code, fmt::format("scan {}: {} cannot be read (mount again when the source is well)",
-                                         printable(source_), shown_path(directory, name))));
+                                         escaped(source_), shown_path(directory, name))));
     }
     directory.incomplete.store(true, std::memory_order_relaxed);
     note(&Scanner::unreadable_, directory, name, std::strerror(code));
@@ -339,7 +339,7 @@ class Scanner {
     std::string path = path_of(&directory);
     if (!name.empty() && !path.empty()) path += '/';
     path += name;
-    return path.empty() ? "." : printable(path);
+    return path.empty() ? "." : escaped(path);
   }
 
   void note(ScanIssues Scanner::*which, const Directory& directory, std::string_view name,
@@ -361,7 +361,7 @@ class Scanner {
 
   void tell(const char* what, const ScanIssues& issues) const {
     if (issues.count == 0) return;
-    log_.warn("catalog: {} {} in {}, for example {}", issues.count, what, printable(source_),
+    log_.warn("catalog: {} {} in {}, for example {}", issues.count, what, escaped(source_),
               fmt::join(issues.examples, ", "));
   }
 
@@ -425,12 +425,12 @@ Result<std::shared_ptr<const Catalog>> scan_catalog(const std::string& source, c
   Fd root(::open(source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat attributes = {};
   if (!root || ::fstat(root.get(), &attributes) != 0) {
-    return system_error(errno, "read source directory " + printable(source));
+    return system_error(errno, "read source directory " + escaped(source));
   }
   std::array<char, kListingBytes>
       probe;  // on some network filesystems only listing shows that it is forbidden
   if (::getdents64(root.get(), probe.data(), probe.size()) < 0) {
-    return system_error(errno, "list source directory " + printable(source));
+    return system_error(errno, "list source directory " + escaped(source));
   }
   return Scanner(source, std::move(root), options, log).run(source_attributes(attributes), progress);
 }

@@ -6,7 +6,7 @@
 
 #include <fcntl.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/io/open_inside.h"
 
 namespace clairfs {
@@ -18,10 +18,10 @@ Result<Fd> open_below(int directory, std::string_view path, int flags) {
     const int base = step ? step.get() : directory;
     const bool last = rest.size() < PATH_MAX;  // which counts the NUL
     const size_t cut = last ? rest.size() : rest.rfind('/', PATH_MAX - 1);
-    if (cut == std::string_view::npos) return system_error(ENAMETOOLONG, "open " + printable(path));
+    if (cut == std::string_view::npos) return system_error(ENAMETOOLONG, "open " + escaped(path));
     const std::string piece = rest.empty() ? "." : std::string(rest.substr(0, cut));
     Fd next(open_inside(base, piece.c_str(), (last ? flags : O_PATH | O_DIRECTORY) | O_CLOEXEC));
-    if (!next) return system_error(errno, "open " + printable(path));
+    if (!next) return system_error(errno, "open " + escaped(path));
     if (last) return next;
     step = std::move(next);
     rest.remove_prefix(cut + 1);

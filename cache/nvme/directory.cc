@@ -9,7 +9,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/text.h"
 #include "cache/nvme/index.h"
 
@@ -87,7 +87,7 @@ Status check_entries(const std::string& path, int directory) {
     const std::string name = entry->path().filename();
     if (may_be_ours(name, locked)) continue;
     return refused(ENOTEMPTY, path,
-                   fmt::format("holds {}, which is not of clairfs; {}", printable(name), own_inside(path)));
+                   fmt::format("holds {}, which is not of clairfs; {}", escaped(name), own_inside(path)));
   }
   if (failure) return system_error(failure.value(), "NVMe directory " + path);
   return {};

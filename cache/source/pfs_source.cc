@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/io/open_below.h"
 
 namespace clairfs {
@@ -194,7 +194,7 @@ bool PfsSource::put_back(Operation& operation, const Error& error) {
   metrics_.pfs_in_flight.add(-1);
   if (first)
     log_.warn("{}: the source is read by {} operations at a time; a higher limit (ulimit -n) helps",
-              printable(error.message), std::max(1U, others));
+              escaped(error.message), std::max(1U, others));
   closed.clear();
   dispatch();
   return true;
@@ -248,7 +248,7 @@ Status PfsSource::check_outcome(const FetchRequest& request, const Result<FileRe
     if (outcome->stamp != catalog_.stamp(request.file)) return stale(request.file, "size or mtime differ");
     if (bytes != request.length) return stale(request.file, "it ended early");
     if (request.length == 0 && outcome->ctime_ns != catalog_.source_state(request.file).ctime_ns) {
-      return Error{kOtherCtime, printable(catalog_.path(request.file)) + " has another ctime"};
+      return Error{kOtherCtime, escaped(catalog_.path(request.file)) + " has another ctime"};
     }
     return {};
   }
@@ -266,7 +266,7 @@ Status PfsSource::check_outcome(const FetchRequest& request, const Result<FileRe
       break;
   }
   metrics_.pfs_errors.add();
-  log_.error("read from the source failed: {}", printable(outcome.error().message));
+  log_.error("read from the source failed: {}", escaped(outcome.error().message));
   return outcome.error();
 }
 
@@ -275,7 +275,7 @@ Status PfsSource::stale(FileId file, const std::string& why) {
   const Error error{ESTALE,
                     fmt::format("{} changed on the source after it was scanned ({}); remount to see the new "
                                 "version",
-                                printable(catalog_.path(file)), printable(why))};
+                                escaped(catalog_.path(file)), escaped(why))};
   bool first = false;
   {
     MutexLock lock(mutex_);

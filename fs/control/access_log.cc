@@ -5,7 +5,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/units.h"
 
 namespace clairfs {
@@ -37,8 +37,8 @@ std::string AccessLog::text() const {
     const auto second = std::chrono::floor<std::chrono::seconds>(e.time);
     const auto us = std::chrono::duration_cast<std::chrono::microseconds>(e.time - second);
     out += fmt::format("{:%FT%T}.{:06}Z read {} offset={} length={} from={}{} waited={}{}\n", second,
-                       us.count(), printable(catalog_.path(e.file)), e.offset, e.length,
-                       origin_name(e.origin), e.joined ? " joined" : "", format_duration(e.waited),
+                       us.count(), escaped(catalog_.path(e.file)), e.offset, e.length, origin_name(e.origin),
+                       e.joined ? " joined" : "", format_duration(e.waited),
                        e.error != 0 ? fmt::format(" error={}", std::strerror(e.error)) : "");
   }
   return out;

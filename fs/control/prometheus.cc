@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 
 namespace clairfs {
 namespace {
@@ -45,12 +45,12 @@ std::string with_underscores(std::string text) {
 
 /// Label values are UTF-8 with three characters escaped; names of files need not be.
 std::string label_value(std::string_view text) {
-  std::string escaped;
-  for (const char c : printable(text)) {
-    if (c == '"' || c == '\\') escaped += '\\';
-    escaped += static_cast<unsigned char>(c) < 0x80 ? c : '?';
+  std::string value;
+  for (const char c : escaped(text)) {
+    if (c == '"' || c == '\\') value += '\\';
+    value += static_cast<unsigned char>(c) < 0x80 ? c : '?';
   }
-  return escaped;
+  return value;
 }
 
 /// Series of one name, which have to stand together.

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cache/base/escaped.h"
 #include "cache/base/plural.h"
-#include "cache/base/printable.h"
 #include "cache/base/units.h"
 
 namespace clairfs {
@@ -70,7 +70,7 @@ std::string status_text(const MountInfo& info, const Metrics& m, const std::stri
   out += fmt::format("clairfs {}{}  pid {}  up {}  io {}\n", CLAIRFS_VERSION,
                      info.commit.empty() ? "" : " (" + info.commit + ")", info.pid,
                      format_uptime(std::chrono::steady_clock::now() - info.started), info.io_backend);
-  out += fmt::format("source      {}\nmountpoint  {}\n", printable(info.source), printable(info.mountpoint));
+  out += fmt::format("source      {}\nmountpoint  {}\n", escaped(info.source), escaped(info.mountpoint));
   out += fmt::format("catalog     {}, {}, {}; {}{}\n", pluralize(m.catalog_files.value(), "file", "files"),
                      pluralize(m.catalog_directories.value(), "directory", "directories"),
                      format_size(static_cast<uint64_t>(m.catalog_bytes.value())), info.catalog_origin,

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 
 namespace clairfs {
 namespace {
@@ -30,8 +30,8 @@ void for_each_chunk(const Catalog& catalog, FileId file, const Visit& visit) {
   for (uint32_t i = 0; i < chunks.count; ++i) visit(ChunkId(chunks.first.value + i));
 }
 
-void count_chunk(Residency& sum, const Catalog& catalog, const ChunkCache& cache, const Placement* placement,
-                 ChunkId chunk) {
+void count_chunk(Residency& sum, const Catalog& catalog, const ChunkCache& cache,
+                 const PlacementMap* placement, ChunkId chunk) {
   const uint32_t length = catalog.range(chunk).length;
   sum.bytes += length;
   const Tier tier = cache.tier_of(chunk);
@@ -44,7 +44,7 @@ void count_chunk(Residency& sum, const Catalog& catalog, const ChunkCache& cache
 
 }  // namespace
 
-Residency residency_of(const Catalog& catalog, const ChunkCache& cache, const Placement* placement,
+Residency residency_of(const Catalog& catalog, const ChunkCache& cache, const PlacementMap* placement,
                        FileId top) {
   Residency sum;
   for_each_file_below(catalog, top, [&](FileId file) {
@@ -70,13 +70,13 @@ std::string residency_json(const Residency& residency) {
 
 std::optional<Result<std::string>> run_residency_command(
     const Catalog& catalog, ChunkCache& cache,
-    const std::function<std::shared_ptr<const Placement>()>& placement, std::string_view command) {
+    const std::function<std::shared_ptr<const PlacementMap>()>& placement, std::string_view command) {
   const size_t end = std::min(command.find(' '), command.size());
   const std::string_view verb = command.substr(0, end);
   if (verb != "where" && verb != "evict") return std::nullopt;
   const std::string_view path = command.substr(std::min(end + 1, command.size()));
   const auto top = catalog.find(path);
-  if (!top) return Error{ENOENT, fmt::format("the dataset has no {}", printable(path))};
+  if (!top) return Error{ENOENT, fmt::format("the dataset has no {}", escaped(path))};
   if (verb == "evict") {
     for_each_file_below(catalog, *top, [&](FileId file) {
       for_each_chunk(catalog, file, [&](ChunkId chunk) { cache.evict(chunk); });

@@ -17,7 +17,7 @@
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/chunk_cache.h"
-#include "plan/placement/placement.h"
+#include "plan/placement/placement_map.h"
 
 namespace clairfs {
 
@@ -32,7 +32,7 @@ struct Residency {
 };
 
 /// `placement`: null on a single node or without a plan.
-Residency residency_of(const Catalog& catalog, const ChunkCache& cache, const Placement* placement,
+Residency residency_of(const Catalog& catalog, const ChunkCache& cache, const PlacementMap* placement,
                        FileId top);
 
 /// {files, bytes, ram, nvme, none} and, in a job with a plan, `homes` (an object, bytes by node) and
@@ -43,6 +43,6 @@ std::string residency_json(const Residency& residency);
 /// below the path. Errors: ENOENT when the dataset has no such path.
 std::optional<Result<std::string>> run_residency_command(
     const Catalog& catalog, ChunkCache& cache,
-    const std::function<std::shared_ptr<const Placement>()>& placement, std::string_view command);
+    const std::function<std::shared_ptr<const PlacementMap>()>& placement, std::string_view command);
 
 }  // namespace clairfs

@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cache/base/escaped.h"
 #include "cache/base/plural.h"
-#include "cache/base/printable.h"
 
 namespace clairfs {
 namespace {
@@ -40,7 +40,7 @@ void add_suspended_plans(TroubleList& list, const std::vector<PlanBrief>& plans)
 }  // namespace
 
 void FailedReads::record(FileId file, int code) {
-  const std::string path = printable(catalog_.path(file));
+  const std::string path = escaped(catalog_.path(file));
   MutexLock lock(mutex_);
   std::string& first = code == ESTALE ? refused_ : failed_;
   if (first.empty()) first = code == ESTALE ? path : fmt::format("{} ({})", path, std::strerror(code));
@@ -105,7 +105,7 @@ std::string first_unreadable(const Catalog& catalog) {
     const FileId id(i);
     if (catalog.kind(id) != Catalog::Kind::directory || !catalog.source_state(id).incomplete) continue;
     const std::string path = catalog.path(id);
-    return path.empty() ? "the dataset's top folder" : printable(path);
+    return path.empty() ? "the dataset's top folder" : escaped(path);
   }
   return "";
 }

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <sys/sysmacros.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/text.h"
 
 namespace clairfs {
@@ -65,7 +65,7 @@ void DirtyPages::found(FileId file, pid_t writer) {
   if (writer == 0 && device != 0) writer = writable_mapper(device, inode_of(file));
   const std::string who = writer != 0 ? fmt::format("process {} ({})", writer, name_of(writer))
                                       : "a process that neither the kernel nor /proc names";
-  const std::string path = printable(catalog_.path(file));
+  const std::string path = escaped(catalog_.path(file));
   log_.warn("{} was written to by {}; its pages are dropped, but others may have read them", path, who);
   MutexLock lock(mutex_);
   file_ = file;

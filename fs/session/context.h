@@ -21,7 +21,7 @@
 #include "fs/control/troubles.h"
 #include "fs/page_cache/dirty_pages.h"
 #include "fs/session/pending_reads.h"
-#include "plan/placement/placement.h"
+#include "plan/placement/placement_map.h"
 #include "plan/plan_manager.h"
 #include "plan/staging/sentinel_pages.h"
 
@@ -60,7 +60,7 @@ struct FuseContext {
   Logger& log;
   OwnMount& mount;
   /// Where the nodes of a job keep what; returns null on a single node or without a plan.
-  std::function<std::shared_ptr<const Placement>()> placement;
+  std::function<std::shared_ptr<const PlacementMap>()> placement;
 };
 
 /// What libfuse hands to the operations of one session, and to its reading and writing of the device.

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cache/base/escaped.h"
 #include "cache/base/plural.h"
-#include "cache/base/printable.h"
 #include "mount-helper/mounts/mountinfo.h"
 #include "mount-helper/mounts/processes.h"
 
@@ -74,15 +74,15 @@ std::string mount_table(const std::vector<ListedMount>& mounts) {
   size_t widest_point = std::string_view("MOUNTPOINT").size();
   size_t widest_health = std::string_view("HEALTH").size();
   for (const ListedMount& mount : mounts) {
-    widest_point = std::max(widest_point, printable(mount.mountpoint).size());
+    widest_point = std::max(widest_point, escaped(mount.mountpoint).size());
     widest_health = std::max(widest_health, mount.health.size());
   }
   std::string out = fmt::format("{:<{}}  {:>7}  {:<{}}  {:<20}  {}\n", "MOUNTPOINT", widest_point, "PID",
                                 "HEALTH", widest_health, "PLANS", "SOURCE");
   for (const ListedMount& mount : mounts) {
-    out += fmt::format("{:<{}}  {:>7}  {:<{}}  {:<20}  {}\n", printable(mount.mountpoint), widest_point,
+    out += fmt::format("{:<{}}  {:>7}  {:<{}}  {:<20}  {}\n", escaped(mount.mountpoint), widest_point,
                        mount.pid == 0 ? "-" : std::to_string(mount.pid), mount.health, widest_health,
-                       printable(mount.plans), printable(mount.source));
+                       escaped(mount.plans), escaped(mount.source));
   }
   return out;
 }

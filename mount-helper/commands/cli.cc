@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <getopt.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/options/option_table.h"
 #include "mount-helper/options/version.h"
@@ -82,7 +82,7 @@ std::string unexpected_arguments(const CLI::App& app, const std::vector<std::str
     text += (text.empty() ? "" : " ") + word;
     if (word.starts_with('-') && first_option.empty()) first_option = word.substr(0, word.find('='));
   }
-  if (first_option.empty()) return fmt::format("unexpected argument: {}", printable(text));
+  if (first_option.empty()) return fmt::format("unexpected argument: {}", escaped(text));
   std::vector<std::string> names;
   for (const CLI::Option* option : innermost(app).get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
@@ -91,7 +91,7 @@ std::string unexpected_arguments(const CLI::App& app, const std::vector<std::str
   for (const auto& [other, ours] : kOtherOptions) {
     if (first_option == other) meant = ours;
   }
-  return fmt::format("unknown option: {}{}", printable(text), did_you_mean(meant));
+  return fmt::format("unknown option: {}{}", escaped(text), did_you_mean(meant));
 }
 
 int usage_error(const std::string& message) {
@@ -134,7 +134,7 @@ int print_help(const std::vector<std::string>& words) {
     const auto found = at->get_subcommands([&](const CLI::App* each) { return each->check_name(word); });
     if (found.empty()) {
       return usage_error(fmt::format("unknown command '{}'{}; 'clairfs --help' lists the commands",
-                                     printable(word), did_you_mean(suggested_command(*at, word))));
+                                     escaped(word), did_you_mean(suggested_command(*at, word))));
     }
     above += (above.empty() ? "" : " ") + at->get_name();
     at = found.front();

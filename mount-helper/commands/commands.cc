@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 
 namespace clairfs {
 

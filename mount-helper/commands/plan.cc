@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/units.h"
 #include "fs/control/commands.h"
 #include "mount-helper/client/control_client.h"
@@ -131,7 +131,7 @@ int order(const OrderArguments& arguments) {
     if (arguments.null) {
       fmt::print("{}{}", detail, '\0');
     } else if (arguments.paths) {
-      fmt::print("{}\n", printable(detail));
+      fmt::print("{}\n", escaped(detail));
     } else if (arguments.ranges) {
       fmt::print("{}\n", escape_controls(detail));
     } else {

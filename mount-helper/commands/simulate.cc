@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
 #include "mount-helper/mounts/text_file.h"
@@ -29,7 +29,7 @@ Result<std::vector<const Policy*>> chosen_policies(const std::vector<std::string
   for (const std::string& name : names) {
     const Policy* policy = find_policy(name);
     if (policy == nullptr) {
-      return Error{EINVAL, fmt::format("--policy: '{}' is none of {}", printable(name), policy_names())};
+      return Error{EINVAL, fmt::format("--policy: '{}' is none of {}", escaped(name), policy_names())};
     }
     policies.push_back(policy);
   }

@@ -11,7 +11,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/timeline.h"
 #include "mount-helper/commands/top_report.h"
@@ -153,7 +153,7 @@ int plot_history(const std::string& path, const std::string& file) {
   const auto rows = parse_history(*text);
   if (!rows)
     return fail(Error{EPROTO, mount->mountpoint + "/.clairfs/history is of another version"}, exit_system);
-  const Status written = write_text_file(file, timeline(*rows, printable(mount->mountpoint)));
+  const Status written = write_text_file(file, timeline(*rows, escaped(mount->mountpoint)));
   return written ? exit_success : fail(written.error());
 }
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/units.h"
 
 namespace clairfs {
@@ -93,23 +93,22 @@ std::string fill(const Json& stats, const char* name, const std::string& pointer
 
 std::string plan_line(const Json& before, const Json& plan, double seconds) {
   if (text(plan, "/state") == "indexing")
-    return fmt::format("plan {}  indexing {:.0f} %", printable(text(plan, "/name")),
-                       number(plan, "/percent"));
+    return fmt::format("plan {}  indexing {:.0f} %", escaped(text(plan, "/name")), number(plan, "/percent"));
   const double rate = passed(before, plan) / seconds;
   const double ahead = number(plan, "/ahead");
   std::string line =
       fmt::format("plan {}  {}  epoch {:.0f}  {:.0f} of {:.0f}  {:.0f} samples/s  ahead {:.0f} samples",
-                  printable(text(plan, "/name")), printable(text(plan, "/state")), number(plan, "/epoch"),
-                  number(plan, "/front"), number(plan, "/epoch_length"), rate, ahead);
+                  escaped(text(plan, "/name")), escaped(text(plan, "/state")), number(plan, "/epoch"),
+                  number(plan, "/high_water"), number(plan, "/epoch_length"), rate, ahead);
   if (rate > 0) line += fmt::format(" ({:.1f} s)", ahead / rate);
   return line;
 }
 
 /// What the tracker found while the plan is suspended; empty otherwise.
 std::string trouble_line(const Json& plan) {
-  if (text(plan, "/state") == "failed") return "  " + printable(text(plan, "/error"));
+  if (text(plan, "/state") == "failed") return "  " + escaped(text(plan, "/error"));
   if (text(plan, "/state") != "suspended") return "";
-  return fmt::format("{}left the plan at {}", kTroubleMark, printable(text(plan, "/divergence/text")));
+  return fmt::format("{}left the plan at {}", kTroubleMark, escaped(text(plan, "/divergence/text")));
 }
 
 /// What `status` lists under Troubles, but for suspended plans: they stand with their plan.
@@ -120,8 +119,8 @@ std::vector<std::string> trouble_lines(const Json& stats) {
   for (const Json& trouble : *troubles) {
     if (text(trouble, "/kind") == "plan_suspended" && !plans_of(stats).empty()) continue;
     const std::string first = text(trouble, "/first");
-    lines.push_back(fmt::format("{}{}{}", kTroubleMark, printable(text(trouble, "/text")),
-                                first.empty() ? "" : ": " + printable(first)));
+    lines.push_back(fmt::format("{}{}{}", kTroubleMark, escaped(text(trouble, "/text")),
+                                first.empty() ? "" : ": " + escaped(first)));
   }
   return lines;
 }
@@ -152,8 +151,8 @@ std::vector<std::string> top_lines(const Json& before, const Json& after, double
                                    const std::string& no_plan) {
   const double span = std::max(seconds, 1e-3);
   std::vector<std::string> lines;
-  lines.push_back(fmt::format("clairfs {}  from {}", printable(text(after, "/mountpoint")),
-                              printable(text(after, "/source"))));
+  lines.push_back(fmt::format("clairfs {}  from {}", escaped(text(after, "/mountpoint")),
+                              escaped(text(after, "/source"))));
   lines.push_back(sources_line(byte_sources(before, after)));
   lines.push_back(stall_line(before, after, span));
   lines.push_back(fmt::format("PFS     {}/s  {:.0f} opens/s  {:.0f} at once",
@@ -194,7 +193,7 @@ std::string top_json(const Json& before, const Json& after, double seconds, doub
   for (const Json& plan : plans_of(after)) {
     if (!plan.is_object()) continue;
     nlohmann::ordered_json row;
-    for (const char* key : {"name", "state", "epoch", "front", "epoch_length", "ahead"})
+    for (const char* key : {"name", "state", "epoch", "high_water", "epoch_length", "ahead"})
       row[key] = plan.value(key, Json());
     row["samples_per_second"] = passed(before, plan) / span;
     report["plans"].push_back(std::move(row));

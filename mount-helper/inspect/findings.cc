@@ -17,7 +17,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/units.h"
 #include "fs/base/kernel_version.h"
 #include "net/mpi/library.h"
@@ -235,8 +235,8 @@ std::string findings_text(const std::vector<Finding>& findings) {
   std::string out;
   for (const Finding& finding : findings) {
     const char* mark = finding.kind == Kind::good ? "ok" : finding.kind == Kind::note ? "note" : "BAD";
-    out += fmt::format("  {:<5} {:<14} {}\n", mark, printable(finding.subject), printable(finding.text));
-    if (!finding.cure.empty()) out += fmt::format("        {:<14} cure: {}\n", "", printable(finding.cure));
+    out += fmt::format("  {:<5} {:<14} {}\n", mark, escaped(finding.subject), escaped(finding.text));
+    if (!finding.cure.empty()) out += fmt::format("        {:<14} cure: {}\n", "", escaped(finding.cure));
   }
   return out;
 }

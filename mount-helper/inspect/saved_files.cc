@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache/base/escaped.h"
 #include "cache/base/fd.h"
 #include "cache/base/plural.h"
-#include "cache/base/printable.h"
 #include "cache/base/units.h"
 #include "cache/catalog/file.h"
 #include "cache/nvme/directory.h"
@@ -176,7 +176,7 @@ std::string saved_table(std::vector<SavedFile> files, SystemTime now) {
     const auto days = std::chrono::duration_cast<std::chrono::hours>(now - file.used).count() / 24;
     out += fmt::format("{:<8} {:>10} {:>9}  {:<6}  {}{}\n", kind_name(file.kind), format_size(file.bytes),
                        std::max<int64_t>(days, 0), file.in_use ? "in use" : "",
-                       file.of.empty() ? "" : printable(file.of) + "  ", printable(file.path));
+                       file.of.empty() ? "" : escaped(file.of) + "  ", escaped(file.path));
     bytes += file.bytes;
   }
   return out + fmt::format("{}, {}\n", pluralize(files.size(), "entry", "entries"), format_size(bytes));

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "mount-helper/log/log_file.h"
 #include "mount-helper/log/systemd.h"
 #include "mount-helper/options/option_table.h"
@@ -124,10 +124,10 @@ std::string log_greeting(const MountOptions& options) {
   ::uname(&names);
   std::string text = fmt::format("clairfs {} pid {} user {} on {}, {} {} {}: {} on {}", version_text(),
                                  ::getpid(), ::geteuid(), names.nodename, names.sysname, names.release,
-                                 names.machine, printable(options.source), printable(options.mountpoint));
+                                 names.machine, escaped(options.source), escaped(options.mountpoint));
   std::istringstream lines(options_text(options));
   for (std::string line; std::getline(lines, line);) {
-    if (!line.empty() && !line.starts_with('#')) text += " " + printable(line);
+    if (!line.empty() && !line.starts_with('#')) text += " " + escaped(line);
   }
   return text;
 }

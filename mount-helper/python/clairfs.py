@@ -905,7 +905,7 @@ class Registration:
         return f"<clairfs.Registration {self.name} on {self.mount}: {self.text[:200]}>"
 
     def status(self):
-        """The plan as stats.json shows it: state, epoch, front, in_order, ...; None if there is none."""
+        """The plan as stats.json shows it: state, epoch, high_water, in_order, ...; None if there is none."""
         plans = self._mount.stats()["plan_list"] if self._mount else []
         return next((plan for plan in plans if plan["name"] == self.name), None)
 

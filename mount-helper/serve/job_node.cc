@@ -31,11 +31,11 @@ constexpr auto kHelloPatience = std::chrono::seconds(30);
 /// The placement as the peers' client and server ask for it.
 class PlacedHomes final : public HomeDirectory {
  public:
-  explicit PlacedHomes(std::shared_ptr<const Placement> placement) : placement_(std::move(placement)) {}
+  explicit PlacedHomes(std::shared_ptr<const PlacementMap> placement) : placement_(std::move(placement)) {}
   std::vector<NodeId> holders(ChunkId chunk) const override { return placement_->holders(chunk); }
 
  private:
-  const std::shared_ptr<const Placement> placement_;
+  const std::shared_ptr<const PlacementMap> placement_;
 };
 
 std::string host_name() {
@@ -161,7 +161,7 @@ NodePlacement::NodePlacement(SharedSource& shared, const Catalog& catalog, Chunk
       placement_manager_(
           catalog, [this] { return capacities(); },
           base.options.placement == "nopfs" ? PlacementRule::nopfs : PlacementRule::clairfs,
-          [this](const std::shared_ptr<const Placement>& placement) { place(placement); }, log_) {}
+          [this](const std::shared_ptr<const PlacementMap>& placement) { place(placement); }, log_) {}
 
 void NodePlacement::serve(const IndexStore& indexes, PlanManager& plans) {
   job_.serve_indexes(indexes);
@@ -215,7 +215,7 @@ void NodePlacement::nodes_changed() {
   placement_manager_.set_dead(dead);
 }
 
-void NodePlacement::place(const std::shared_ptr<const Placement>& placement) {
+void NodePlacement::place(const std::shared_ptr<const PlacementMap>& placement) {
   {
     MutexLock lock(mutex_);
     placement_ = placement;
@@ -226,7 +226,7 @@ void NodePlacement::place(const std::shared_ptr<const Placement>& placement) {
   warm_up_.set_placement(placement, self);
 }
 
-std::shared_ptr<const Placement> NodePlacement::current() const {
+std::shared_ptr<const PlacementMap> NodePlacement::current() const {
   MutexLock lock(mutex_);
   return placement_;
 }

@@ -83,7 +83,7 @@ class NodePlacement {
   /// Of each node, as it last said.
   std::vector<StagingOptions> page_caches() const;
   /// Null without a plan.
-  std::shared_ptr<const Placement> current() const;
+  std::shared_ptr<const PlacementMap> current() const;
 
   /// Answers the others from now on; waits until all have said what they can keep; hands their plans to
   /// `plans` then, and `indexes` to the others. JobNode::stop() comes before any of them is destroyed.
@@ -102,7 +102,7 @@ class NodePlacement {
   void await_hellos() const;
   std::vector<NodeCapacity> capacities() const;
   void nodes_changed();
-  void place(const std::shared_ptr<const Placement>& placement);
+  void place(const std::shared_ptr<const PlacementMap>& placement);
 
   SharedSource& shared_;
   Job& job_;
@@ -115,7 +115,7 @@ class NodePlacement {
   PlacementManager placement_manager_;
 
   mutable Mutex mutex_;  // leaf
-  std::shared_ptr<const Placement> placement_ GUARDED_BY(mutex_);
+  std::shared_ptr<const PlacementMap> placement_ GUARDED_BY(mutex_);
 };
 
 }  // namespace clairfs

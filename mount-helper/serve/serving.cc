@@ -102,7 +102,7 @@ uint64_t Planning::least_source_bytes() const {
   return plans.least_source_bytes(placement->placement_manager().homeless_bytes(), placement->page_caches());
 }
 
-std::shared_ptr<const Placement> Planning::current_placement() const {
+std::shared_ptr<const PlacementMap> Planning::current_placement() const {
   return placement ? placement->current() : nullptr;
 }
 

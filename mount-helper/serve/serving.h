@@ -32,7 +32,7 @@ struct Planning {
   /// What any cache would have to read; 0 on a single node.
   uint64_t least_source_bytes() const;
   /// Where the nodes of a job keep what; null on a single node or without a plan.
-  std::shared_ptr<const Placement> current_placement() const;
+  std::shared_ptr<const PlacementMap> current_placement() const;
 
   PagePusher pusher;
   Staging staging;

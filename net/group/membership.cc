@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/units.h"
 
 namespace clairfs {
@@ -69,7 +69,7 @@ std::string Membership::name(NodeId node) const {
   MutexLock lock(mutex_);
   const std::string& host = peer(node).info.host;
   return host.empty() ? fmt::format("rank {}", node.value)
-                      : fmt::format("rank {} ({})", node.value, printable(host));
+                      : fmt::format("rank {} ({})", node.value, escaped(host));
 }
 
 TimePoint Membership::last_heard(NodeId node) const {
@@ -103,7 +103,7 @@ void Membership::on_goodbye(NodeId from, const std::string& reason) {
     MutexLock lock(mutex_);
     peer(from).parting = reason;
   }
-  change(from, PeerState::left, reason.empty() ? "left" : fmt::format("left: {}", printable(reason)));
+  change(from, PeerState::left, reason.empty() ? "left" : fmt::format("left: {}", escaped(reason)));
 }
 
 void Membership::suspect(NodeId node, Duration silence) {

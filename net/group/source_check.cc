@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "cache/base/checksum.h"
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/io/open_below.h"
 
 namespace clairfs {
@@ -19,7 +19,7 @@ Error differs(const Catalog& catalog, const std::string& path, const std::string
       ESTALE,
       fmt::format("the source on this node is not the one that the job has scanned ({}): {}: {}; mount "
                   "the same dataset on all nodes",
-                  printable(catalog.source()), printable(path), how)};
+                  escaped(catalog.source()), escaped(path), how)};
 }
 
 std::string time_text(int64_t mtime_ns) {

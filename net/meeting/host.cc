@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/text.h"
 #include "net/meeting/keyed_hash.h"
 

@@ -12,7 +12,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "net/meeting/keyed_hash.h"
 #include "net/meeting/pmi_relay.h"
 #include "net/meeting/words.h"
@@ -179,7 +179,7 @@ bool Meeting::introduce(TimePoint deadline) {
   const auto answer = await_line(soon());
   if (!answer) return false;
   if (const auto why = after(*answer, "refused ")) {
-    give_up(EPERM, fmt::format("rank 0 at {} refuses this node: {}", where_, printable(*why)));
+    give_up(EPERM, fmt::format("rank 0 at {} refuses this node: {}", where_, escaped(*why)));
     return false;
   }
   const auto proof = after(*answer, "joined ");
@@ -194,7 +194,7 @@ Meeting::Try Meeting::await_others(TimePoint deadline) {
   for (;;) {
     const auto line = await_line(std::min(deadline, steady_now() + kAnswerPatience));
     if (line && *line == "formed") return Try::formed;
-    if (const auto why = after(line.value_or(""), "failed ")) return give_up(ECANCELED, printable(*why));
+    if (const auto why = after(line.value_or(""), "failed ")) return give_up(ECANCELED, escaped(*why));
     if (line && line->starts_with("missing ")) missing_ = *line;
     if (steady_now() >= deadline) return give_up(ETIMEDOUT, timeout_text());
     if (!line) return Try::again;
@@ -209,7 +209,7 @@ Meeting::Try Meeting::give_up(int code, std::string why) {
 std::string Meeting::timeout_text() const {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.patience).count();
   if (const std::string missing = missing_text(missing_, place_.size, where_); !missing.empty())
-    return fmt::format("{} within {} s (--job-timeout)", printable(missing), seconds);
+    return fmt::format("{} within {} s (--job-timeout)", escaped(missing), seconds);
   if (host_) {
     return fmt::format("rank 0 listens, but {} does not lead to it ({}): is that an address of this machine?",
                        where_, trouble_);
@@ -251,7 +251,7 @@ void Meeting::relay() {
     while (const auto line = to_mpi_.next()) pass_on(relay.from_mpi(*line));
     if (host_there) host_there = to_host_.turn();
     while (const auto line = to_host_.next()) {
-      if (const auto why = after(*line, "failed ")) fail(printable(*why));
+      if (const auto why = after(*line, "failed ")) fail(escaped(*why));
       pass_on(relay.from_host(*line));
     }
     // Rank 0 goes when its own MPI is initialised, and nobody needs it any more.

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/text.h"
 
 namespace clairfs {
@@ -27,7 +27,7 @@ Result<uint32_t> need_number(const char* name) {
   const char* text = std::getenv(name);
   if (const auto value = number_in(name)) return *value;
   return Error{EINVAL, fmt::format("{}={} in the environment is not a number", name,
-                                   printable(text == nullptr ? "" : text))};
+                                   escaped(text == nullptr ? "" : text))};
 }
 
 /// "WORLD_SIZE=16 and LOCAL_WORLD_SIZE=8" where the first is more than the second.

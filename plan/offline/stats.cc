@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/offline/preview.h"
-#include "plan/placement/placement.h"
+#include "plan/placement/placement_map.h"
 #include "plan/simulator/model/access_frequency.h"
 #include "plan/simulator/scenario/dataset.h"
 #include "plan/simulator/study/plots.h"
@@ -113,7 +113,7 @@ Result<Dataset> dataset_of(const PlanStatsRequest& request, const PlanPreview& p
   return dataset;
 }
 
-Result<Placement> place(const Dataset& dataset, AccessSequence& sequence, const NodeCapacity& capacity) {
+Result<PlacementMap> place(const Dataset& dataset, AccessSequence& sequence, const NodeCapacity& capacity) {
   if (sequence.nodes() > JobUses::kMostNodes) {
     return plan_error("world", fmt::format("{} nodes", sequence.nodes()),
                       fmt::format("want at most {} to place chunks on", JobUses::kMostNodes));
@@ -129,7 +129,7 @@ Result<Placement> place(const Dataset& dataset, AccessSequence& sequence, const 
   if (!added) return added.error();
   uses.finish();
   const std::vector<NodeCapacity> capacities(sequence.nodes(), capacity);
-  return Placement::make(*dataset.catalog, std::move(uses), capacities);
+  return PlacementMap::make(*dataset.catalog, std::move(uses), capacities);
 }
 
 Result<PlanStats::Reads> count_placed(const Dataset& dataset, AccessSequence& sequence,

@@ -19,7 +19,7 @@ constexpr auto kPauseAfterFailure = std::chrono::milliseconds(100);
 // Chunks looked at before another placement gets its turn: some microseconds.
 constexpr int kChunksPerStep = 256;
 
-std::vector<ChunkId> chunks_of(const Placement& placement, NodeId self) {
+std::vector<ChunkId> chunks_of(const PlacementMap& placement, NodeId self) {
   std::vector<ChunkId> chunks = placement.warm_up_order(self);
   const std::vector<ChunkId> copies = placement.copies(self);
   chunks.insert(chunks.end(), copies.begin(), copies.end());
@@ -30,7 +30,7 @@ std::vector<ChunkId> chunks_of(const Placement& placement, NodeId self) {
 
 /// One placement being worked through. `next` belongs to step().
 struct HomePrefill::Pass {
-  const std::shared_ptr<const Placement> placement;
+  const std::shared_ptr<const PlacementMap> placement;
   const NodeId self;
   const std::vector<ChunkId> chunks;  // in the order in which they are asked for
   size_t next = 0;                    // of them
@@ -63,7 +63,7 @@ Alarm& HomePrefill::alarm() {
   return shared_->alarm;
 }
 
-void HomePrefill::set_placement(std::shared_ptr<const Placement> placement, NodeId self) {
+void HomePrefill::set_placement(std::shared_ptr<const PlacementMap> placement, NodeId self) {
   {
     MutexLock lock(shared_->mutex);
     const Pass* now = shared_->pass.get();

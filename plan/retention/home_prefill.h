@@ -17,7 +17,7 @@
 #include "cache/chunks/chunk_cache.h"
 #include "cache/tasks/alarm.h"
 #include "cache/tasks/step_thread.h"
-#include "plan/placement/placement.h"
+#include "plan/placement/placement_map.h"
 
 namespace clairfs {
 
@@ -37,7 +37,7 @@ class HomePrefill {
 
   /// Begins with what `placement` gives `self`, in place of what went before; null: nothing more to do. The
   /// same placement again changes nothing.
-  void set_placement(std::shared_ptr<const Placement> placement, NodeId self);
+  void set_placement(std::shared_ptr<const PlacementMap> placement, NodeId self);
   PrefillProgress progress() const;
 
   /// Asks for what may be under way by now.

@@ -16,10 +16,9 @@ void PlacementManager::set_plans(const Plans& plans) {
       log_.warn("plan {} has no part in the placement: {}", plan->name(), added.error().message);
     }
   }
-  whole_ =
-      plans.empty()
-          ? nullptr
-          : std::make_shared<const Placement>(Placement::make(catalog_, std::move(uses), capacities, rule_));
+  whole_ = plans.empty() ? nullptr
+                         : std::make_shared<const PlacementMap>(
+                               PlacementMap::make(catalog_, std::move(uses), capacities, rule_));
   std::vector<bool> dead = this->dead();
   dead.resize(capacities.size());  // empty as long as nothing was heard
   publish(std::move(dead));
@@ -45,8 +44,9 @@ void PlacementManager::set_dead(const std::vector<bool>& dead) {
 void PlacementManager::publish(std::vector<bool> dead) {
   published_ = std::move(dead);
   const bool all_live = std::find(published_.begin(), published_.end(), true) == published_.end();
-  auto placement =
-      whole_ == nullptr || all_live ? whole_ : std::make_shared<const Placement>(whole_->without(published_));
+  auto placement = whole_ == nullptr || all_live
+                       ? whole_
+                       : std::make_shared<const PlacementMap>(whole_->without(published_));
   if (placement) {
     log_.info("placement: {} of the plans' chunks have no home and are read from the source each time",
               format_size(placement->homeless_bytes()));

@@ -14,7 +14,7 @@
 #include "cache/base/log.h"
 #include "cache/base/mutex.h"
 #include "cache/catalog/catalog.h"
-#include "plan/placement/placement.h"
+#include "plan/placement/placement_map.h"
 #include "plan/run/plan_run.h"
 
 namespace clairfs {
@@ -24,7 +24,7 @@ class PlacementManager {
  public:
   using Plans = std::vector<std::shared_ptr<PlanRun>>;
   /// Told of each new placement; null when no plan is in force.
-  using Changed = std::function<void(const std::shared_ptr<const Placement>&)>;
+  using Changed = std::function<void(const std::shared_ptr<const PlacementMap>&)>;
 
   /// `capacities` are asked for by each set_plans(): by rank, and the same number each time.
   using Capacities = std::function<std::vector<NodeCapacity>()>;
@@ -56,8 +56,8 @@ class PlacementManager {
   Logger& log_;
 
   Mutex work_mutex_;  // one placement at a time; taken before mutex_, held while `changed` is told
-  std::shared_ptr<const Placement> whole_ GUARDED_BY(work_mutex_);  // as if all nodes lived
-  std::vector<bool> published_ GUARDED_BY(work_mutex_);             // whose chunks have new homes
+  std::shared_ptr<const PlacementMap> whole_ GUARDED_BY(work_mutex_);  // as if all nodes lived
+  std::vector<bool> published_ GUARDED_BY(work_mutex_);                // whose chunks have new homes
 
   std::atomic<uint64_t> homeless_bytes_{0};
   mutable Mutex mutex_;  // leaf

@@ -7,7 +7,7 @@
 
 namespace clairfs {
 
-void PlacementPolicy::set_placement(std::shared_ptr<const Placement> placement, NodeId self) {
+void PlacementPolicy::set_placement(std::shared_ptr<const PlacementMap> placement, NodeId self) {
   MutexLock lock(mutex_);
   std::swap(placement_, placement);  // the old one is destroyed outside the lock
   self_ = self;

@@ -18,7 +18,7 @@
 #include "cache/base/mutex.h"
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/tier_policy.h"
-#include "plan/placement/placement.h"
+#include "plan/placement/placement_map.h"
 #include "plan/retention/next_use_policy.h"
 
 namespace clairfs {
@@ -30,7 +30,7 @@ class PlacementPolicy final : public TierPolicy {
   PlacementPolicy(const Catalog& catalog, NextUsePolicy& single) : catalog_(catalog), single_(single) {}
 
   /// From now on `self` keeps what `placement` gives it; null: as a single node.
-  void set_placement(std::shared_ptr<const Placement> placement, NodeId self);
+  void set_placement(std::shared_ptr<const PlacementMap> placement, NodeId self);
 
   TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) override;
   bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) const override;
@@ -53,7 +53,7 @@ class PlacementPolicy final : public TierPolicy {
   NextUsePolicy& single_;
 
   mutable Mutex mutex_;  // before the lock of single_
-  std::shared_ptr<const Placement> placement_ GUARDED_BY(mutex_);
+  std::shared_ptr<const PlacementMap> placement_ GUARDED_BY(mutex_);
   NodeId self_ GUARDED_BY(mutex_);
   // Residents without a place, in RAM and on NVMe. What has been dropped since is passed over when it is met.
   mutable std::array<std::vector<ChunkId>, 2> strays_ GUARDED_BY(mutex_);

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "cache/base/escaped.h"
 #include "cache/base/plural.h"
-#include "cache/base/printable.h"
 #include "cache/base/units.h"
 
 namespace clairfs {
@@ -50,7 +50,7 @@ uint64_t largest_chunk(const Catalog& catalog, const std::set<FileId>& files) {
 std::string where_from(const IndexWork& work, Duration took) {
   const double seconds = std::chrono::duration<double>(took).count();
   if (work.origin() == IndexWork::Origin::memory) return "in use by a plan already";
-  const std::string file = work.file().empty() ? "" : printable(work.file());
+  const std::string file = work.file().empty() ? "" : escaped(work.file());
   if (work.origin() == IndexWork::Origin::file)
     return fmt::format("reloaded in {:.3f} s from {}", seconds, file);
   const std::string saved = file.empty() ? "not saved" : "saved in " + file;
@@ -65,7 +65,7 @@ std::string advice(const SampleIndex& index, const Catalog& catalog, const Sizes
   const uint64_t chunk = largest_chunk(catalog, sizes.files);
   const uint64_t wanted = chunk_for_records(mean);
   if (chunk <= 2 * wanted) return fmt::format("{} suit these samples", format_size(chunk));
-  const std::string name = printable(catalog.name(*sizes.files.begin()));
+  const std::string name = escaped(catalog.name(*sizes.files.begin()));
   return fmt::format("{} hold {} samples each; better: clairfs mount --record-chunk '{}={}K'",
                      format_size(chunk), chunk / std::max<uint64_t>(mean, 1),
                      sizes.files.size() == 1 ? name : "GLOB", wanted >> 10);

@@ -65,21 +65,21 @@ PlanReader::Wanted PlanReader::wanted() const {
   const uint64_t margin = tracker_.reorder_window() + kMargin;
   const uint64_t safe = tracker_.position();
   Wanted want;
-  want.front = tracker_.front_epoch();
+  want.current = tracker_.high_water_epoch();
   MutexLock lock(mutex_);
   const Epoch first = horizon_.epochs.front()->sequence->epoch();
   const Epoch last = horizon_.epochs.back()->sequence->epoch();
-  want.elsewhere = want.front < first || last < want.front;
+  want.elsewhere = want.current < first || last < want.current;
   if (want.elsewhere) {
     want.next = true;
     return want;
   }
-  const PlannedEpoch& here = *horizon_.epochs[want.front.value - first.value];
+  const PlannedEpoch& here = *horizon_.epochs[want.current.value - first.value];
   const bool is_short = here.sequence->length() < kShort * margin;
   const bool well_in = safe >= here.base + margin;
-  want.keep = (well_in && !is_short) || want.front == first ? want.front : Epoch(want.front.value - 1);
+  want.keep = (well_in && !is_short) || want.current == first ? want.current : Epoch(want.current.value - 1);
   want.drop = first < want.keep;
-  want.next = !horizon_.complete && last == want.front && (is_short || well_in || want.front == first);
+  want.next = !horizon_.complete && last == want.current && (is_short || well_in || want.current == first);
   return want;
 }
 
@@ -95,7 +95,7 @@ Result<bool> PlanReader::prepare(const MakeEpoch& make) {
   Horizon horizon = this->horizon();
   const auto epoch_of = [](const auto& planned) { return planned->sequence->epoch(); };
   if (want.elsewhere) {
-    auto planned = plan_epoch(want.front, horizon.end(), make);
+    auto planned = plan_epoch(want.current, horizon.end(), make);
     if (!planned) return planned.error();
     for (const auto& old : horizon.epochs) tracker_.drop_epoch(epoch_of(old));
     horizon.epochs = {std::move(*planned)};
@@ -105,7 +105,7 @@ Result<bool> PlanReader::prepare(const MakeEpoch& make) {
     horizon.epochs.erase(horizon.epochs.begin());
   }
   publish(horizon);  // what is not needed is let go of before more is made
-  const Epoch next(want.front.value + 1);
+  const Epoch next(want.current.value + 1);
   if (want.next && (!last_ || next <= *last_)) {
     auto planned = plan_epoch(next, horizon.end(), make);
     if (!planned) return planned.error();

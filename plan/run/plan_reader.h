@@ -57,11 +57,11 @@ class PlanReader {
  private:
   /// What prepare() has to do.
   struct Wanted {
-    Epoch front;             ///< the reader's epoch
+    Epoch current;           ///< the reader's epoch
     bool elsewhere = false;  ///< it is not in the horizon
     bool drop = false;       ///< epochs before `keep`
     Epoch keep;
-    bool next = false;  ///< the epoch after `front`
+    bool next = false;  ///< the epoch after `current`
   };
   Wanted wanted() const;
   Result<std::shared_ptr<const PlannedEpoch>> plan_epoch(Epoch epoch, uint64_t base, const MakeEpoch& make);

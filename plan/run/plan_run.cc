@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/text.h"
 #include "plan/inference/seed_diagnosis.h"
 #include "plan/sequence/plan_sampler.h"
@@ -201,7 +201,7 @@ bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
     return sequence_of(other, epoch, of);
   };
   const auto left = tracker.status().divergence;
-  PlanPosition at{tracker.front_epoch(), 0};
+  PlanPosition at{tracker.high_water_epoch(), 0};
   if (left && left->at.epoch == at.epoch) at = left->at;
   // In the order of the rank its streams take turns.
   const uint64_t reorder_window = tracker.reorder_window() * sequence_.readers_of_rank();
@@ -252,7 +252,7 @@ std::string PlanRun::other_seed(const Divergence& d) const {
 
 // Two samples may be one file, and one sample may come twice: a name says no more then, and its place does.
 std::string PlanRun::describe(size_t rank, const Divergence& d) const {
-  const auto name = [&](uint32_t sample) { return printable(index_->path(sample)); };
+  const auto name = [&](uint32_t sample) { return escaped(index_->path(sample)); };
   const auto place = [](const PlanPosition& at) {
     return fmt::format("epoch {} position {}", at.epoch.value, at.position);
   };

@@ -12,7 +12,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/text.h"
 #include "plan/random/torch_random.h"
 #include "plan/samplers/sampler.h"
@@ -410,7 +410,7 @@ bool plan_value_shown(const PlanKey& key, const PlanSpec& spec) {
 }
 
 std::string shortened(std::string_view text, size_t most) {
-  return printable(text.substr(0, most)) + (text.size() > most ? "..." : "");
+  return escaped(text.substr(0, most)) + (text.size() > most ? "..." : "");
 }
 
 Error plan_error(std::string_view key, std::string_view seen, std::string_view want) {

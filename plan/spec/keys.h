@@ -45,7 +45,7 @@ bool plan_value_shown(const PlanKey& key, const PlanSpec& spec);
 /// EINVAL "plan: KEY=SEEN: WANT", printable and short whatever `seen` holds.
 Error plan_error(std::string_view key, std::string_view seen, std::string_view want);
 
-/// printable(text) of at most the first `most` bytes, "..." for the rest, for one line of an error message.
+/// escaped(text) of at most the first `most` bytes, "..." for the rest, for one line of an error message.
 std::string shortened(std::string_view text, size_t most);
 
 /// Levels of JSON beyond any that a plan has. What nests deeper is refused by the parsers' call-backs, since

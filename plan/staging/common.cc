@@ -1,7 +1,7 @@
 // What every reader of a plan needs, whatever it reads: the pages of a database's index, headers.
 #include <algorithm>
 
-#include "plan/staging/lane.h"
+#include "plan/staging/staged_plan.h"
 #include "plan/staging/staging.h"
 
 namespace clairfs {
@@ -34,7 +34,7 @@ bool Staging::push_common(StagedPlan& plan) {
   for (auto at = plan.common.begin();
        at != plan.common.end() && waiting < kCommonAhead && pushed < kPushesPerStep;) {
     const auto unit = *at;
-    if (!unit->in_flight && !ask(*plan.lanes.front(), unit, nullptr, deadline_at(now_))) break;
+    if (!unit->in_flight && !ask(*plan.windows.front(), unit, nullptr, deadline_at(now_))) break;
     if (!unit->arrived) {
       ++waiting;
       ++at;

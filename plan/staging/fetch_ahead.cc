@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-#include "plan/staging/lane.h"
+#include "plan/staging/staged_plan.h"
 #include "plan/staging/staging.h"
 
 namespace clairfs {
@@ -33,67 +33,67 @@ constexpr double kUnknownReaderMost = 1;
 }  // namespace
 
 /// False when the window is full.
-bool Staging::fetch_ahead(Lane& lane, uint64_t budget) {
-  lane.budget = budget;
+bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
+  window.budget = budget;
   bool full = false;
-  while (lane.fetched < lane.horizon.end() && lane.units.size() < lane.asked + kUnitsWaiting) {
-    const uint64_t bytes = cost_of(lane, lane.fetched);
-    const bool passed = lane.fetched < lane.front;  // what other workers have still to open
+  while (window.fetched < window.horizon.end() && window.units.size() < window.asked + kUnitsWaiting) {
+    const uint64_t bytes = cost_of(window, window.fetched);
+    const bool passed = window.fetched < window.high_water;  // what other workers have still to open
     // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
     // before `staged` counts as handed on.
-    const bool fits =
-        passed || lane.window_bytes + bytes <= budget || (bytes > budget && lane.window_bytes == 0);
-    const bool unread = unread_before(lane, lane.fetched);
+    const bool fits = passed || window.bytes + bytes <= budget || (bytes > budget && window.bytes == 0);
+    const bool unread = unread_before(window, window.fetched);
     const bool stays =
-        !lane.plan->keeps_all && lane.plan->ledger->stays(lane.horizon.sample_at(lane.fetched));
-    const bool far = stays && !passed && lane.fetched - lane.front >= most_ahead(lane);
+        !window.plan->keeps_all && window.plan->ledger->stays(window.horizon.sample_at(window.fetched));
+    const bool far = stays && !passed && window.fetched - window.high_water >= most_ahead(window);
     // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
     // So it does where a stream has a whole epoch in its window: the last part of it is to tell of its end.
-    full = !fits || far || ((lane.plan->keeps_all || lane.reader->streams() > 0) && unread);
+    full = !fits || far || ((window.plan->keeps_all || window.reader->streams() > 0) && unread);
     if (full) break;
-    const bool there = staged_elsewhere(lane, lane.horizon.sample_at(lane.fetched));
-    add_units(lane, lane.fetched, bytes > budget || unread || there);
-    if (!passed) lane.costs.emplace_back(lane.fetched, bytes);
-    if (!passed) lane.window_bytes += bytes;
-    if (!passed && bytes > budget) lane.oversize_bytes = bytes;
-    lane.kept_run = stays ? lane.kept_run + 1 : 0;
-    lane.longest_kept_run = std::max(lane.longest_kept_run, lane.kept_run);
-    ++lane.fetched;
+    const bool there = staged_elsewhere(window, window.horizon.sample_at(window.fetched));
+    add_units(window, window.fetched, bytes > budget || unread || there);
+    if (!passed) window.costs.emplace_back(window.fetched, bytes);
+    if (!passed) window.bytes += bytes;
+    if (!passed && bytes > budget) window.oversize_bytes = bytes;
+    window.kept_run = stays ? window.kept_run + 1 : 0;
+    window.longest_kept_run = std::max(window.longest_kept_run, window.kept_run);
+    ++window.fetched;
   }
   // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what
   // transit memory is certain to provide.
-  for (; lane.asked < lane.units.size(); ++lane.asked) {
-    const auto& unit = lane.units[lane.asked];
-    if (opened(lane, unit->position)) unit->chunk.reset();
+  for (; window.asked < window.units.size(); ++window.asked) {
+    const auto& unit = window.units[window.asked];
+    if (opened(window, unit->position)) unit->chunk.reset();
     if (!unit->chunk) continue;
     // Never before what was asked for already: pushing is in order, so a later sample that overtakes is of no
     // use and holds memory.
-    lane.deadline = std::max(lane.deadline, due(lane, unit->position));
-    const StagedSlice* const before = lane.asked > 0 ? lane.units[lane.asked - 1].get() : nullptr;
-    if (!ask(lane, unit, before, lane.deadline)) break;
-    if (before == nullptr || unit->in_flight != before->in_flight) lane.asked_bytes += unit->in_flight->bytes;
+    window.deadline = std::max(window.deadline, due(window, unit->position));
+    const StagedSlice* const before = window.asked > 0 ? window.units[window.asked - 1].get() : nullptr;
+    if (!ask(window, unit, before, window.deadline)) break;
+    if (before == nullptr || unit->in_flight != before->in_flight)
+      window.asked_bytes += unit->in_flight->bytes;
   }
   return !full;
 }
 
 /// Whether the reader has an earlier use of the sample at `position` still before it. Its pages are there
 /// then or on their way, and pushing them again would fill a sentinel that is to tell of that use.
-bool Staging::unread_before(const Lane& lane, uint64_t position) {
-  return lane.horizon.uses_within(lane.horizon.sample_at(position), lane.front, position);
+bool Staging::unread_before(const ReaderWindow& window, uint64_t position) {
+  return window.horizon.uses_within(window.horizon.sample_at(position), window.high_water, position);
 }
 
 /// Whether another reader of the plan still has before it what was pushed of the sample for it.
-bool Staging::staged_elsewhere(const Lane& lane, uint32_t sample) {
-  return std::any_of(lane.plan->lanes.begin(), lane.plan->lanes.end(), [&](const auto& other) {
-    return other.get() != &lane && other->horizon.uses_within(sample, other->safe, other->staged);
+bool Staging::staged_elsewhere(const ReaderWindow& window, uint32_t sample) {
+  return std::any_of(window.plan->windows.begin(), window.plan->windows.end(), [&](const auto& other) {
+    return other.get() != &window && other->horizon.uses_within(sample, other->safe, other->staged);
   });
 }
 
 /// What the sample at `position` consists of: a unit for each chunk.
-std::vector<std::shared_ptr<Staging::StagedSlice>> Staging::units_of(const Lane& lane,
+std::vector<std::shared_ptr<Staging::StagedSlice>> Staging::units_of(const ReaderWindow& window,
                                                                      uint64_t position) const {
   std::vector<std::shared_ptr<StagedSlice>> units;
-  for (const PageRange& range : lane.plan->ledger->pages_of(lane.horizon.sample_at(position)))
+  for (const PageRange& range : window.plan->ledger->pages_of(window.horizon.sample_at(position)))
     add_units_of(range, position, units);
   for (const auto& unit : units) unit->first = unit == units.front();
   if (!units.empty()) units.back()->last = true;
@@ -117,11 +117,12 @@ void Staging::add_units_of(const PageRange& pages, uint64_t position,
 
 /// Where a record begins in the pages that are pushed for the one before it, those before bring them: records
 /// in the order of the file are fetched and pushed end to end.
-void Staging::leave_out_shared_pages(const Lane& lane, std::vector<std::shared_ptr<StagedSlice>>& units) {
-  const bool there = lane.newest && lane.newest->chunk && !lane.newest->failed &&
-                     lane.newest->position >= lane.dropped;  // it is on its way, or in the page cache
+void Staging::leave_out_shared_pages(const ReaderWindow& window,
+                                     std::vector<std::shared_ptr<StagedSlice>>& units) {
+  const bool there = window.newest && window.newest->chunk && !window.newest->failed &&
+                     window.newest->position >= window.dropped;  // it is on its way, or in the page cache
   if (!there || units.empty()) return;
-  const StagedSlice& before = *lane.newest;
+  const StagedSlice& before = *window.newest;
   StagedSlice& next = *units.front();
   if (before.file != next.file || next.begin < before.needs_from || next.begin >= before.end) return;
   next.begin = std::min(before.end, next.end);
@@ -130,45 +131,45 @@ void Staging::leave_out_shared_pages(const Lane& lane, std::vector<std::shared_p
   if (!units.empty()) units.front()->first = true;
 }
 
-void Staging::add_units(Lane& lane, uint64_t position, bool skip) {
-  skip = skip || lane.plan->ledger->stays(lane.horizon.sample_at(position));
-  auto units = skip ? std::vector<std::shared_ptr<StagedSlice>>() : units_of(lane, position);
+void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
+  skip = skip || window.plan->ledger->stays(window.horizon.sample_at(position));
+  auto units = skip ? std::vector<std::shared_ptr<StagedSlice>>() : units_of(window, position);
   const bool has_bytes = !units.empty();
-  leave_out_shared_pages(lane, units);
+  leave_out_shared_pages(window, units);
   if (units.empty()) {
     units.push_back(std::make_shared<StagedSlice>(position, shared_));
     units.back()->covered = has_bytes;
   } else {
-    lane.newest = units.back();
+    window.newest = units.back();
   }
-  std::move(units.begin(), units.end(), std::back_inserter(lane.units));
+  std::move(units.begin(), units.end(), std::back_inserter(window.units));
 }
 
 /// When the reader will be at `position`: the deadline of its fetches, which orders those of several plans.
-uint64_t Staging::due(const Lane& lane, uint64_t position) const {
-  const double rate = lane.reader->tracker().status().samples_per_second;
-  const auto samples = static_cast<double>(position - std::min(position, lane.front));
+uint64_t Staging::due(const ReaderWindow& window, uint64_t position) const {
+  const double rate = window.reader->tracker().status().samples_per_second;
+  const auto samples = static_cast<double>(position - std::min(position, window.high_water));
   const std::chrono::duration<double> left(rate > 0 ? samples * std::min(1 / rate, kSlowestReader)
                                                     : std::min(samples * kUnknownReader, kUnknownReaderMost));
   return deadline_at(now_ + std::chrono::duration_cast<Duration>(left));
 }
 
 /// Asks the cache for the unit's bytes; false, and nothing happened, if what is in flight leaves no room for
-/// them. A lane takes no more than its part of it, so that the ranks of a node get their next samples at the
-/// same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that was
-/// asked for last.
-bool Staging::ask(Lane& lane, const std::shared_ptr<StagedSlice>& unit, const StagedSlice* before,
+/// them. A window takes no more than its part of it, so that the ranks of a node get their next samples at
+/// the same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that
+/// was asked for last.
+bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedSlice>& unit, const StagedSlice* before,
                   uint64_t deadline) {
   const uint64_t length = unit->end - unit->begin;
   const uint64_t chunk_bytes = round_to_pages(catalog_.range(*unit->chunk).length);
-  const Use use{lane.reader->order(), unit->position};
+  const Use use{window.reader->order(), unit->position};
   const uint64_t bytes = round_to_pages(cache_.bytes_acquired(unit->file, unit->begin, length, use));
   const bool together = bytes == chunk_bytes && before != nullptr && before->chunk == unit->chunk &&
                         before->in_flight && before->in_flight->bytes == chunk_bytes;
   const uint64_t in_flight = shared_->in_flight_bytes.load();
-  const uint64_t part = most_in_flight_ / lane.plan->lanes.size();
+  const uint64_t part = most_in_flight_ / window.plan->windows.size();
   const bool room = in_flight == 0 || (in_flight + bytes <= most_in_flight_ &&
-                                       (lane.asked_bytes == 0 || lane.asked_bytes + bytes <= part));
+                                       (window.asked_bytes == 0 || window.asked_bytes + bytes <= part));
   if (!together && !room) return false;
   unit->in_flight = together ? before->in_flight : std::make_shared<InFlight>(shared_, bytes);
   cache_.acquire_range(
@@ -187,55 +188,57 @@ bool Staging::ask(Lane& lane, const std::shared_ptr<StagedSlice>& unit, const St
   return true;
 }
 
-void Staging::pop_unit(Lane& lane) {
-  if (lane.asked > 0) {
-    --lane.asked;
-    const auto& in_flight = lane.units.front()->in_flight;
-    const bool last = lane.asked == 0 || lane.units[1]->in_flight != in_flight;
-    if (in_flight && last) lane.asked_bytes -= in_flight->bytes;
+void Staging::pop_unit(ReaderWindow& window) {
+  if (window.asked > 0) {
+    --window.asked;
+    const auto& in_flight = window.units.front()->in_flight;
+    const bool last = window.asked == 0 || window.units[1]->in_flight != in_flight;
+    if (in_flight && last) window.asked_bytes -= in_flight->bytes;
   }
-  lane.units.pop_front();
+  window.units.pop_front();
 }
 
 /// The next sample that tiers may be filled with; nothing: all have been. Samples come in the order of their
 /// use, but records in that of their numbers, which is mostly that of their file: nearly all chunks of a file
 /// are used in the first part of an epoch, and the source reads chunks that follow one another at once.
-std::optional<uint32_t> Staging::next_to_fill(Lane& lane) {
-  const uint64_t end = lane.horizon.end();
-  lane.filled = std::max(lane.filled, lane.fetched);
-  if (lane.filled >= end) return std::nullopt;
-  if (!lane.plan->fills_in_file_order) return lane.horizon.sample_at(lane.filled);
-  if (lane.records_filled == 0) lane.fills_until = end;
-  if (lane.records_filled < lane.reader->index().size()) return lane.records_filled;
-  lane.records_filled = 0;
-  lane.filled = std::exchange(lane.fills_until, end);  // uses that became known meanwhile take another round
-  return lane.filled < end ? std::optional(lane.records_filled) : std::nullopt;
+std::optional<uint32_t> Staging::next_to_fill(ReaderWindow& window) {
+  const uint64_t end = window.horizon.end();
+  window.filled = std::max(window.filled, window.fetched);
+  if (window.filled >= end) return std::nullopt;
+  if (!window.plan->fills_in_file_order) return window.horizon.sample_at(window.filled);
+  if (window.records_filled == 0) window.fills_until = end;
+  if (window.records_filled < window.reader->index().size()) return window.records_filled;
+  window.records_filled = 0;
+  window.filled =
+      std::exchange(window.fills_until, end);  // uses that became known meanwhile take another round
+  return window.filled < end ? std::optional(window.records_filled) : std::nullopt;
 }
 
 /// Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
 /// more to do at once.
-bool Staging::fill_tiers(Lane& lane) {
+bool Staging::fill_tiers(ReaderWindow& window) {
   uint64_t n = 0;
-  for (auto next = next_to_fill(lane); next; next = next_to_fill(lane), ++n) {
+  for (auto next = next_to_fill(window); next; next = next_to_fill(window), ++n) {
     if (n == kFillsPerStep) return true;
     const uint32_t sample = *next;
-    uint64_t& done = lane.plan->fills_in_file_order ? lane.records_filled : lane.filled;
-    if (lane.plan->fills_in_file_order &&
-        !lane.horizon.uses_within(sample, lane.fetched, lane.horizon.end())) {
+    uint64_t& done = window.plan->fills_in_file_order ? window.records_filled : window.filled;
+    if (window.plan->fills_in_file_order &&
+        !window.horizon.uses_within(sample, window.fetched, window.horizon.end())) {
       ++done;
       continue;
     }
-    const uint64_t bytes_next = page_bytes(lane.reader->index(), sample);
+    const uint64_t bytes_next = page_bytes(window.reader->index(), sample);
     const uint64_t most = 2 * most_in_flight_ / kFillDivisor;
     const auto too_much = [bytes_next](uint64_t under_way, uint64_t limit) {
       return under_way > 0 && under_way + bytes_next > limit;
     };
     // One more at the end is what NVMe would refuse when it is just not behind. Ranks have equal parts of it,
     // or what the first uses last would be filled in before what the next uses soon.
-    if (too_much(shared_->fill_bytes, most) || too_much(*lane.fill_bytes, most / lane.plan->lanes.size()))
+    if (too_much(shared_->fill_bytes, most) ||
+        too_much(*window.fill_bytes, most / window.plan->windows.size()))
       return false;
     bool room = true, behind = false;
-    for_each_chunk(lane.reader->index(), catalog_, sample, [&](ChunkId chunk) {
+    for_each_chunk(window.reader->index(), catalog_, sample, [&](ChunkId chunk) {
       if (cache_.tier_of(chunk) != Tier::none) return;
       const uint64_t length = catalog_.range(chunk).length;
       const TierSpace space = cache_.space();
@@ -244,15 +247,15 @@ bool Staging::fill_tiers(Lane& lane) {
       if (!room || !cache_.would_keep(chunk, space)) return;
       const uint64_t bytes = round_to_pages(length);
       shared_->fill_bytes.fetch_add(bytes);
-      lane.fill_bytes->fetch_add(bytes);
-      cache_.acquire(
-          chunk,
-          {Priority::Kind::background, lane.plan->fills_in_file_order ? sample : lane.filled - lane.front},
-          [shared = shared_, filling = lane.fill_bytes, bytes](const Result<AcquiredChunk>&) {
-            filling->fetch_sub(bytes);
-            shared->fill_bytes.fetch_sub(bytes);
-            shared->alarm.ring();
-          });
+      window.fill_bytes->fetch_add(bytes);
+      cache_.acquire(chunk,
+                     {Priority::Kind::background,
+                      window.plan->fills_in_file_order ? sample : window.filled - window.high_water},
+                     [shared = shared_, filling = window.fill_bytes, bytes](const Result<AcquiredChunk>&) {
+                       filling->fetch_sub(bytes);
+                       shared->fill_bytes.fetch_sub(bytes);
+                       shared->alarm.ring();
+                     });
     });
     if (!room) {
       if (behind) look_again_ = kCatchUpPeriod;

@@ -16,40 +16,40 @@
 // sample's end would be seen too seldom among what stays.
 #include <algorithm>
 
-#include "plan/staging/lane.h"
+#include "plan/staging/staged_plan.h"
 #include "plan/staging/staging.h"
 
 namespace clairfs {
 
 /// Whether somebody may still read in its order.
 bool Staging::goes_on(const StagedPlan& plan) {
-  return std::any_of(plan.lanes.begin(), plan.lanes.end(), [](const auto& lane) {
-    const TrackerState state = lane->reader->tracker().state();
+  return std::any_of(plan.windows.begin(), plan.windows.end(), [](const auto& window) {
+    const TrackerState state = window->reader->tracker().state();
     return state != TrackerState::suspended && state != TrackerState::finished;
   });
 }
 
 /// Whether any reader has a use of the sample beyond what it is done with, as far as is known.
 bool Staging::comes_again(const StagedPlan& plan, uint32_t sample) {
-  return std::any_of(plan.lanes.begin(), plan.lanes.end(), [&](const auto& lane) {
-    const Horizon& horizon = lane->horizon;
-    return !horizon.complete || horizon.uses_within(sample, lane->dropped + 1, horizon.end());
+  return std::any_of(plan.windows.begin(), plan.windows.end(), [&](const auto& window) {
+    const Horizon& horizon = window->horizon;
+    return !horizon.complete || horizon.uses_within(sample, window->dropped + 1, horizon.end());
   });
 }
 
 /// The reader is done with the sample at `position`, which is about to be released.
-void Staging::keep_or_let_go(Lane& lane, uint64_t position) {
-  StagedPlan& plan = *lane.plan;
-  const uint32_t sample = lane.horizon.sample_at(position);
+void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
+  StagedPlan& plan = *window.plan;
+  const uint32_t sample = window.horizon.sample_at(position);
   const bool again = comes_again(plan, sample);
   if (plan.ledger->stays(sample)) {
     if (!again) let_go(plan, sample);
     return;
   }
-  if (lane.reader->index().shares_files()) return;
-  const uint64_t bytes = page_bytes(lane.reader->index(), sample);
+  if (window.reader->index().shares_files()) return;
+  const uint64_t bytes = page_bytes(window.reader->index(), sample);
   if (!again || bytes == 0 || bytes > room_to_keep_) return;
-  if (!is_whole(lane, position).value_or(true)) return;
+  if (!is_whole(window, position).value_or(true)) return;
   plan.ledger->keep(sample);
   plan.part_bytes += bytes;
   room_to_keep_ -= bytes;
@@ -59,14 +59,14 @@ void Staging::keep_or_let_go(Lane& lane, uint64_t position) {
 /// The sample stays no longer than somebody has it before him.
 void Staging::let_go(StagedPlan& plan, uint32_t sample) {
   plan.ledger->let_go(sample);
-  plan.part_bytes -= page_bytes(plan.lanes.front()->reader->index(), sample);
+  plan.part_bytes -= page_bytes(plan.windows.front()->reader->index(), sample);
   tell_policy_of_pages(plan, sample, false);
   drop_released(plan, sample);
 }
 
 /// Of at most so many samples; true if others stay.
 bool Staging::let_go_of_any(StagedPlan& plan, uint64_t most) {
-  const uint32_t samples = plan.lanes.front()->reader->index().size();
+  const uint32_t samples = plan.windows.front()->reader->index().size();
   for (; plan.part_bytes > 0 && most > 0; ++plan.searched) {
     if (plan.searched >= samples) plan.searched = 0;
     if (!plan.ledger->stays(plan.searched)) continue;
@@ -94,14 +94,14 @@ bool Staging::keep_within(const std::map<std::string, std::shared_ptr<StagedPlan
 }
 
 void Staging::tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool there) {
-  for_each_chunk(plan.lanes.front()->reader->index(), catalog_, sample,
+  for_each_chunk(plan.windows.front()->reader->index(), catalog_, sample,
                  [&](ChunkId chunk) { policy_.set_in_page_cache(chunk, there); });
 }
 
 /// Samples that the window may reach past the reader.
-uint64_t Staging::most_ahead(const Lane& lane) {
-  if (lane.plan->part_bytes == 0 || lane.horizon.empty()) return UINT64_MAX;
-  return std::max<uint64_t>(lane.horizon.epochs.back()->sequence->length() / 2, 1);
+uint64_t Staging::most_ahead(const ReaderWindow& window) {
+  if (window.plan->part_bytes == 0 || window.horizon.empty()) return UINT64_MAX;
+  return std::max<uint64_t>(window.horizon.epochs.back()->sequence->length() / 2, 1);
 }
 
 }  // namespace clairfs

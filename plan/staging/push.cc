@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "cache/io/memory.h"
-#include "plan/staging/lane.h"
+#include "plan/staging/staged_plan.h"
 #include "plan/staging/staging.h"
 
 namespace clairfs {
@@ -11,60 +11,60 @@ namespace clairfs {
 // Tells the tracker what is about to be pushed, before it is: a reader close behind may pass it unseen at
 // once. So it may what stays further on, where nothing is a sentinel yet. Where several ranks read, another
 // one may have filled any sentinel a moment ago.
-void Staging::announce(Lane& lane) {
-  uint64_t end = lane.staged;
+void Staging::announce(ReaderWindow& window) {
+  uint64_t end = window.staged;
   uint64_t units = 0;
-  for (const auto& unit : lane.units) {
+  for (const auto& unit : window.units) {
     if (++units > kPushesPerStep || (unit->chunk && !unit->arrived)) break;
     end = unit->position + 1;
   }
-  uint32_t widest = lane.chooser.widest_gap(lane.staged, end);
-  if (lane.longest_kept_run > 0) {
-    end = std::max(end, lane.fetched);
-    widest = std::max(widest, std::min(lane.longest_kept_run, SentinelChooser::kLongestGap));
+  uint32_t widest = window.chooser.widest_gap(window.staged, end);
+  if (window.longest_kept_run > 0) {
+    end = std::max(end, window.fetched);
+    widest = std::max(widest, std::min(window.longest_kept_run, SentinelChooser::kLongestGap));
   }
-  const uint32_t gap = lane.plan->lanes.size() == 1 ? widest : 2 * widest;
-  lane.reader->tracker().set_pushed(end, gap);
+  const uint32_t gap = window.plan->windows.size() == 1 ? widest : 2 * widest;
+  window.reader->tracker().set_pushed(end, gap);
 }
 
-bool Staging::push_arrived(Lane& lane) {
-  lane.chooser.choose_gap(
-      {lane.front, lane.staged, lane.fetched, lane.window_bytes, lane.budget, most_ahead(lane)});
-  announce(lane);
-  const uint64_t before = lane.staged;
+bool Staging::push_arrived(ReaderWindow& window) {
+  window.chooser.choose_gap(
+      {window.high_water, window.staged, window.fetched, window.bytes, window.budget, most_ahead(window)});
+  announce(window);
+  const uint64_t before = window.staged;
   uint64_t pushed = 0;
-  for (; !lane.units.empty() && pushed < kPushesPerStep; ++pushed) {
-    const auto unit = lane.units.front();
-    const bool late = overtaken(lane);
-    if (!late && (lane.asked == 0 || (unit->chunk && !unit->arrived))) break;
+  for (; !window.units.empty() && pushed < kPushesPerStep; ++pushed) {
+    const auto unit = window.units.front();
+    const bool late = overtaken(window);
+    if (!late && (window.asked == 0 || (unit->chunk && !unit->arrived))) break;
     if (late) {
-      lane.complete = true;
+      window.complete = true;
     } else {
-      push(lane, *unit);
+      push(window, *unit);
     }
-    pop_unit(lane);
-    if (unit->last) hand_on(lane, lane.staged + 1);
+    pop_unit(window);
+    if (unit->last) hand_on(window, window.staged + 1);
   }
-  if (lane.staged != before) tell_policy(lane);
+  if (window.staged != before) tell_policy(window);
   return pushed > 0;
 }
 
 /// What the sample at `position` takes of the window: the pages that are to be pushed for it, and not for the
 /// one before (leave_out_shared_pages()), but no less than it takes to remember it, which is all that one
 /// takes that stays.
-uint64_t Staging::cost_of(const Lane& lane, uint64_t position) const {
+uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
   constexpr uint64_t kLeast = 1024;
-  const uint32_t sample = lane.horizon.sample_at(position);
-  const uint64_t bytes = page_bytes(lane.reader->index(), sample);
-  if (!lane.plan->keeps_all && lane.plan->ledger->stays(sample)) return std::min(bytes, kLeast);
-  if (bytes == 0 || !lane.newest) return bytes;
-  const ByteRange first = lane.reader->index().range(sample, 0);
-  const StagedSlice& before = *lane.newest;
+  const uint32_t sample = window.horizon.sample_at(position);
+  const uint64_t bytes = page_bytes(window.reader->index(), sample);
+  if (!window.plan->keeps_all && window.plan->ledger->stays(sample)) return std::min(bytes, kLeast);
+  if (bytes == 0 || !window.newest) return bytes;
+  const ByteRange first = window.reader->index().range(sample, 0);
+  const StagedSlice& before = *window.newest;
   const uint64_t begin = page_floor(first.offset);
   const bool follows = first.file == before.file && begin >= before.needs_from && begin < before.end;
   if (!follows) return bytes;
   const bool to_the_end = before.end == catalog_.stamp(before.file).size;  // there is no more
-  const uint64_t all = round_to_pages(lane.reader->index().read_end(first)) - begin;
+  const uint64_t all = round_to_pages(window.reader->index().read_end(first)) - begin;
   const uint64_t there = to_the_end ? all : std::min(all, before.end - begin);
   return std::max(bytes - there, kLeast);
 }
@@ -86,87 +86,90 @@ bool Staging::push_pages(const StagedSlice& unit) {
 }
 
 // Pushes one unit; with the last one of a sample, says what became of the sample.
-void Staging::push(Lane& lane, const StagedSlice& unit) {
-  const uint32_t sample = lane.horizon.sample_at(unit.position);
-  if (unit.first) choose_sentinel(lane, unit);
-  if (!unit.chunk || staged_elsewhere(lane, sample)) {
-    lane.complete = true;
+void Staging::push(ReaderWindow& window, const StagedSlice& unit) {
+  const uint32_t sample = window.horizon.sample_at(unit.position);
+  if (unit.first) choose_sentinel(window, unit);
+  if (!unit.chunk || staged_elsewhere(window, sample)) {
+    window.complete = true;
     return;
   }
-  if (const auto found = lane.sentinels.find(unit.position); found != lane.sentinels.end() && !unit.failed) {
+  if (const auto found = window.sentinels.find(unit.position);
+      found != window.sentinels.end() && !unit.failed) {
     const PageRange& page = found->second;
     if (page.file == unit.file && page.begin >= unit.begin && page.end <= unit.end)
-      sentinels_.keep(page, {lane.reader.get(), sample, unit.position}, joined(bytes_of(unit, page)));
+      sentinels_.keep(page, {window.reader.get(), sample, unit.position}, joined(bytes_of(unit, page)));
   }
-  lane.complete = !unit.failed && push_pages(unit) && lane.complete;
+  window.complete = !unit.failed && push_pages(unit) && window.complete;
   if (!unit.last) return;
   metrics_.staging_pushed.add();
-  if (lane.complete) lane.plan->ledger->note_whole(sample);
-  lane.complete = true;
+  if (window.complete) window.plan->ledger->note_whole(sample);
+  window.complete = true;
 }
 
 // Before the first page of the sample is pushed. Another rank's read would hide this one's.
-void Staging::choose_sentinel(Lane& lane, const StagedSlice& unit) {
+void Staging::choose_sentinel(ReaderWindow& window, const StagedSlice& unit) {
   const uint64_t position = unit.position;
-  const uint32_t sample = lane.horizon.sample_at(position);
-  const uint64_t end = lane.horizon.epoch_at(position)->end();
-  const bool last_of_epoch = is_last_to_tell(lane, position);
-  if (!lane.chooser.due(position, last_of_epoch)) return;
-  const bool late = last_of_epoch || lane.chooser.late(position);
+  const uint32_t sample = window.horizon.sample_at(position);
+  const uint64_t end = window.horizon.epoch_at(position)->end();
+  const bool last_of_epoch = is_last_to_tell(window, position);
+  if (!window.chooser.due(position, last_of_epoch)) return;
+  const bool late = last_of_epoch || window.chooser.late(position);
   // The page of one that stays has to be fetched again, so any other will rather be the sentinel.
-  const bool reopens =
-      lane.plan->ledger->stays(sample) && (lane.plan->keeps_all || (late && !unread_before(lane, position)));
+  const bool reopens = window.plan->ledger->stays(sample) &&
+                       (window.plan->keeps_all || (late && !unread_before(window, position)));
   std::optional<PageRange> page;
-  if (unit.chunk || unit.covered || reopens) page = sentinel_page(lane, position, late);
-  if (!lane.chooser.choose(position, last_of_epoch, page.has_value())) return;
-  lane.sentinels.emplace(position, *page);
-  leave_open(lane, position);
+  if (unit.chunk || unit.covered || reopens) page = sentinel_page(window, position, late);
+  if (!window.chooser.choose(position, last_of_epoch, page.has_value())) return;
+  window.sentinels.emplace(position, *page);
+  leave_open(window, position);
   metrics_.staging_sentinels.add();
-  if (last_of_epoch && position + 1 < end && end == lane.horizon.end() && lane.horizon.complete)
-    lane.reader->tracker().set_unseen_end(position + 1);
+  if (last_of_epoch && position + 1 < end && end == window.horizon.end() && window.horizon.complete)
+    window.reader->tracker().set_unseen_end(position + 1);
 }
 
 /// Whether nothing that comes after it in its epoch can be a sentinel. The last sample of an epoch always
 /// can, but for records that share all their pages with others.
-bool Staging::is_last_to_tell(const Lane& lane, uint64_t position) const {
+bool Staging::is_last_to_tell(const ReaderWindow& window, uint64_t position) const {
   constexpr uint64_t kTail = 128;  // further from the end it is not looked for
-  const uint64_t end = lane.horizon.epoch_at(position)->end();
+  const uint64_t end = window.horizon.epoch_at(position)->end();
   if (position + 1 == end || end - position > kTail) return position + 1 == end;
   for (uint64_t later = end; --later > position;) {
-    if (!lane.plan->of_records || sentinel_page(lane, later, true)) return false;
+    if (!window.plan->of_records || sentinel_page(window, later, true)) return false;
   }
   return true;
 }
 
 /// A page that tells of this position, because the reader comes to no sample in it sooner, and no other
 /// reader has one of them before it. `nearly`: a page will do that the reader may come to a little sooner.
-std::optional<PageRange> Staging::sentinel_page(const Lane& lane, uint64_t position, bool nearly) const {
-  const uint32_t own = lane.horizon.sample_at(position);
-  if (staged_elsewhere(lane, own)) return std::nullopt;
-  for (const PageRange& page : lane.plan->ledger->sentinel_pages(own)) {
-    if (tells(lane, position, page, nearly)) return page;
+std::optional<PageRange> Staging::sentinel_page(const ReaderWindow& window, uint64_t position,
+                                                bool nearly) const {
+  const uint32_t own = window.horizon.sample_at(position);
+  if (staged_elsewhere(window, own)) return std::nullopt;
+  for (const PageRange& page : window.plan->ledger->sentinel_pages(own)) {
+    if (tells(window, position, page, nearly)) return page;
   }
   return std::nullopt;
 }
 
-bool Staging::tells(const Lane& lane, uint64_t position, const PageRange& page, bool nearly) const {
+bool Staging::tells(const ReaderWindow& window, uint64_t position, const PageRange& page, bool nearly) const {
   // If a reader that goes on past a record may ask for the page as close as this, little is wrong with the
   // position.
   const uint64_t close = nearly ? 64 : 0;
-  const SampleIndex& index = lane.reader->index();
-  const uint32_t own = lane.horizon.sample_at(position);
+  const SampleIndex& index = window.reader->index();
+  const uint32_t own = window.horizon.sample_at(position);
   bool alone = true;
   const auto look = [&](uint64_t begin, uint64_t end, uint64_t before) {
     index.samples_of(page.file, begin, end - begin, [&](uint32_t sample) {
       if (sample == own || !alone || !takes(index, sample, page)) return;
-      alone = !lane.horizon.uses_within(sample, lane.safe, before) && !staged_elsewhere(lane, sample);
+      alone = !window.horizon.uses_within(sample, window.safe, before) && !staged_elsewhere(window, sample);
     });
   };
   look(page.begin, page.end, position);
   const uint64_t reach = std::min<uint64_t>(page.begin, index.read_block() - 1);
   if (!alone || reach == 0) return alone;
-  const uint64_t before = std::min(first_of_run(lane, position, page), position - std::min(position, close));
-  look(page.begin - reach, page.begin, std::max(lane.safe, before));
+  const uint64_t before =
+      std::min(first_of_run(window, position, page), position - std::min(position, close));
+  look(page.begin - reach, page.begin, std::max(window.safe, before));
   return alone;
 }
 
@@ -181,40 +184,42 @@ bool Staging::takes(const SampleIndex& index, uint32_t sample, const PageRange& 
 
 /// From which position on the readers of all samples up to this one take the page: records in the order of
 /// their file, shorter than what is read at a time. Whoever has read the first of them has read them all.
-uint64_t Staging::first_of_run(const Lane& lane, uint64_t position, const PageRange& page) {
+uint64_t Staging::first_of_run(const ReaderWindow& window, uint64_t position, const PageRange& page) {
   constexpr uint64_t kMost = 1024;  // records of 64 bytes that are read 64 KiB at a time
-  const uint64_t least = std::max({lane.safe, lane.horizon.begin(), position - std::min(position, kMost)});
+  const uint64_t least =
+      std::max({window.safe, window.horizon.begin(), position - std::min(position, kMost)});
   uint64_t first = position;
-  while (first > least && takes(lane.reader->index(), lane.horizon.sample_at(first - 1), page)) --first;
+  while (first > least && takes(window.reader->index(), window.horizon.sample_at(first - 1), page)) --first;
   return first;
 }
 
 // The page is left out of what is pushed from now on. It may be there from an earlier reader or plan.
-void Staging::leave_open(Lane& lane, uint64_t position) {
-  const uint32_t sample = lane.horizon.sample_at(position);
-  const PageRange& page = lane.sentinels.at(position);
-  sentinels_.open(page, {lane.reader.get(), sample, position});
+void Staging::leave_open(ReaderWindow& window, uint64_t position) {
+  const uint32_t sample = window.horizon.sample_at(position);
+  const PageRange& page = window.sentinels.at(position);
+  sentinels_.open(page, {window.reader.get(), sample, position});
   pages_.drop(page.file, page.begin, kPageSize);
-  if (lane.horizon.uses_within(sample, lane.safe, lane.front)) lane.open_again.push_back(position);
+  if (window.horizon.uses_within(sample, window.safe, window.high_water))
+    window.open_again.push_back(position);
 }
 
 /// The reader has passed those: it did not need the page, or somebody else has read it.
-void Staging::forget_sentinels(Lane& lane, uint64_t before) {
-  while (!lane.sentinels.empty() && lane.sentinels.begin()->first < before) {
-    const auto& [position, page] = *lane.sentinels.begin();
-    sentinels_.close(page, lane.reader.get(), position);
-    lane.sentinels.erase(lane.sentinels.begin());
+void Staging::forget_sentinels(ReaderWindow& window, uint64_t before) {
+  while (!window.sentinels.empty() && window.sentinels.begin()->first < before) {
+    const auto& [position, page] = *window.sentinels.begin();
+    sentinels_.close(page, window.reader.get(), position);
+    window.sentinels.erase(window.sentinels.begin());
   }
 }
 
 // A READ that was under way when a page was dropped brings it back; it has ended when safe has passed it.
-void Staging::leave_open_again(Lane& lane) {
-  for (const uint64_t position : std::exchange(lane.open_again, {})) {
-    if (position < lane.front || !lane.sentinels.contains(position)) continue;
-    if (lane.horizon.uses_within(lane.horizon.sample_at(position), lane.safe, lane.front)) {
-      lane.open_again.push_back(position);
+void Staging::leave_open_again(ReaderWindow& window) {
+  for (const uint64_t position : std::exchange(window.open_again, {})) {
+    if (position < window.high_water || !window.sentinels.contains(position)) continue;
+    if (window.horizon.uses_within(window.horizon.sample_at(position), window.safe, window.high_water)) {
+      window.open_again.push_back(position);
     } else {
-      leave_open(lane, position);
+      leave_open(window, position);
     }
   }
 }

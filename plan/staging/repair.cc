@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "plan/staging/lane.h"
+#include "plan/staging/staged_plan.h"
 #include "plan/staging/staging.h"
 
 namespace clairfs {
@@ -17,58 +17,58 @@ constexpr auto kBetweenChecks = std::chrono::milliseconds(100);
 }  // namespace
 
 /// Brings back what has gone; true if there is more to do at once.
-bool Staging::repair(Lane& lane) {
-  notice_losses(lane);
-  forget_sentinels(lane, lane.safe);
-  lane.repaired.erase(lane.repaired.begin(), lane.repaired.lower_bound(lane.safe));
-  const bool more = look_for_losses(lane);
-  return push_repairs(lane) || more;
+bool Staging::repair(ReaderWindow& window) {
+  notice_losses(window);
+  forget_sentinels(window, window.safe);
+  window.repaired.erase(window.repaired.begin(), window.repaired.lower_bound(window.safe));
+  const bool more = look_for_losses(window);
+  return push_repairs(window) || more;
 }
 
-void Staging::forget_repairs(Lane& lane) {
-  lane.repairs.clear();
-  lane.check_until = lane.checked;
-  lane.lost_from.reset();
+void Staging::forget_repairs(ReaderWindow& window) {
+  window.repairs.clear();
+  window.check_until = window.checked;
+  window.lost_from.reset();
 }
 
 // One sample that was pushed and had to be read hardly ever is the only one.
-void Staging::notice_losses(Lane& lane) {
-  for (const uint64_t position : lane.reader->tracker().take_reads_of_pushed()) {
-    if (position >= lane.staged || lane.sentinels.contains(position)) continue;
-    lane.lost_from = std::min(lane.lost_from.value_or(position), position);
+void Staging::notice_losses(ReaderWindow& window) {
+  for (const uint64_t position : window.reader->tracker().take_reads_of_pushed()) {
+    if (position >= window.staged || window.sentinels.contains(position)) continue;
+    window.lost_from = std::min(window.lost_from.value_or(position), position);
   }
-  if (!lane.lost_from || lane.checked < lane.check_until || now_ < lane.check_again) return;
-  lane.check_again = now_ + kBetweenChecks;
-  lane.checked = *std::exchange(lane.lost_from, std::nullopt);
-  lane.check_until = std::min(lane.staged, lane.front + kMostChecked);
-  lane.check_bytes = kMostBytesChecked;
+  if (!window.lost_from || window.checked < window.check_until || now_ < window.check_again) return;
+  window.check_again = now_ + kBetweenChecks;
+  window.checked = *std::exchange(window.lost_from, std::nullopt);
+  window.check_until = std::min(window.staged, window.high_water + kMostChecked);
+  window.check_bytes = kMostBytesChecked;
 }
 
-bool Staging::look_for_losses(Lane& lane) {
-  lane.checked = std::max({lane.checked, lane.safe, lane.horizon.begin()});
-  for (uint64_t n = 0; lane.checked < lane.check_until && n < kPushesPerStep; ++n, ++lane.checked) {
-    const uint64_t position = lane.checked;
-    const uint32_t sample = lane.horizon.sample_at(position);
-    const uint64_t bytes = page_bytes(lane.reader->index(), sample);
+bool Staging::look_for_losses(ReaderWindow& window) {
+  window.checked = std::max({window.checked, window.safe, window.horizon.begin()});
+  for (uint64_t n = 0; window.checked < window.check_until && n < kPushesPerStep; ++n, ++window.checked) {
+    const uint64_t position = window.checked;
+    const uint32_t sample = window.horizon.sample_at(position);
+    const uint64_t bytes = page_bytes(window.reader->index(), sample);
     // What is lost twice is left to the reader: fetching it over and over would load the source. An earlier
     // use that is not known to be over may be a sentinel.
-    if (lane.repaired.contains(position) || bytes > lane.budget || opened(lane, position) ||
-        lane.horizon.uses_within(sample, lane.safe, position))
+    if (window.repaired.contains(position) || bytes > window.budget || opened(window, position) ||
+        window.horizon.uses_within(sample, window.safe, position))
       continue;
-    const std::optional<bool> whole = is_whole(lane, position);
-    if (!whole || bytes > lane.check_bytes) lane.check_until = lane.checked;
-    lane.check_bytes -= std::min(lane.check_bytes, bytes);
+    const std::optional<bool> whole = is_whole(window, position);
+    if (!whole || bytes > window.check_bytes) window.check_until = window.checked;
+    window.check_bytes -= std::min(window.check_bytes, bytes);
     if (whole.value_or(true)) continue;
-    lane.repaired.insert(position);
-    if (!lane.plan->keeps_all && lane.plan->ledger->stays(sample)) let_go(*lane.plan, sample);
-    for (auto& unit : units_of(lane, position)) lane.repairs.push_back(std::move(unit));
+    window.repaired.insert(position);
+    if (!window.plan->keeps_all && window.plan->ledger->stays(sample)) let_go(*window.plan, sample);
+    for (auto& unit : units_of(window, position)) window.repairs.push_back(std::move(unit));
   }
-  return lane.checked < lane.check_until;
+  return window.checked < window.check_until;
 }
 
 /// Whether what was pushed of the sample is there; nullopt where the kernel does not tell.
-std::optional<bool> Staging::is_whole(const Lane& lane, uint64_t position) {
-  for (const PageRange& pages : lane.plan->ledger->pages_of(lane.horizon.sample_at(position))) {
+std::optional<bool> Staging::is_whole(const ReaderWindow& window, uint64_t position) {
+  for (const PageRange& pages : window.plan->ledger->pages_of(window.horizon.sample_at(position))) {
     for (const PageRange& pushed : sentinels_.without_open(pages)) {
       const uint64_t bytes = pushed.end - pushed.begin;
       const auto there = pages_.pages_of(pushed.file, pushed.begin, bytes);
@@ -80,17 +80,17 @@ std::optional<bool> Staging::is_whole(const Lane& lane, uint64_t position) {
 }
 
 // Asked for in order, pushed as they arrive.
-bool Staging::push_repairs(Lane& lane) {
+bool Staging::push_repairs(ReaderWindow& window) {
   uint64_t pushed = 0;
-  for (auto at = lane.repairs.begin(); at != lane.repairs.end() && pushed < kPushesPerStep;) {
+  for (auto at = window.repairs.begin(); at != window.repairs.end() && pushed < kPushesPerStep;) {
     const auto unit = *at;
-    const bool late = opened(lane, unit->position);
-    if (!late && !unit->in_flight && !ask(lane, unit, nullptr, due(lane, unit->position))) break;
+    const bool late = opened(window, unit->position);
+    if (!late && !unit->in_flight && !ask(window, unit, nullptr, due(window, unit->position))) break;
     if (!late && !unit->arrived) {
       ++at;
       continue;
     }
-    at = lane.repairs.erase(at);
+    at = window.repairs.erase(at);
     if (late || unit->failed) continue;
     const bool done = push_pages(*unit);
     if (done && unit->last) metrics_.staging_repaired.add();

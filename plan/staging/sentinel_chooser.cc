@@ -20,16 +20,16 @@ constexpr uint32_t kSpread = 8;
 // A long window can do with fewer sentinels. The reader's tracker must go on expecting the old, wider gaps
 // until the reader has left them behind.
 void SentinelChooser::choose_gap(const Window& window) {
-  // How many samples the window holds when it is full, by the size of those in it. What lies before the front
-  // is pushed with the last gap: it says nothing of the window.
-  if (window.fetched > window.front) {
-    const uint64_t held = window.fetched - window.front;
+  // How many samples the window holds when it is full, by the size of those in it. What lies before the
+  // high-water mark is pushed with the last gap: it says nothing of the window.
+  if (window.fetched > window.high_water) {
+    const uint64_t held = window.fetched - window.high_water;
     const uint64_t mean = std::max<uint64_t>(window.bytes / held, 1);
     const uint64_t samples = window.bytes == 0 ? held : std::min(window.budget / mean, window.most);
     const uint64_t sentinels = std::max(kSentinelsPerWindow / readers_, kSentinelsPerRank);
     gap_ = static_cast<uint32_t>(std::clamp<uint64_t>(samples / sentinels, 1, kLongestGap));
   }
-  if (gap_ >= widest_gap_ || window.front >= widest_until_) widest_gap_ = gap_;
+  if (gap_ >= widest_gap_ || window.high_water >= widest_until_) widest_gap_ = gap_;
   if (gap_ == widest_gap_) widest_until_ = window.staged;
 }
 

@@ -21,10 +21,10 @@ class SentinelChooser {
 
   /// What is staged for a reader.
   struct Window {
-    uint64_t front = 0;          ///< of the reader
+    uint64_t high_water = 0;     ///< of the reader
     uint64_t staged = 0;         ///< everything before has been pushed
     uint64_t fetched = 0;        ///< everything before has been asked for
-    uint64_t bytes = 0;          ///< of [front, fetched)
+    uint64_t bytes = 0;          ///< of [high_water, fetched)
     uint64_t budget = 0;         ///< for them
     uint64_t most = UINT64_MAX;  ///< samples that it may hold
   };

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "plan/staging/budget.h"
-#include "plan/staging/lane.h"
+#include "plan/staging/staged_plan.h"
 
 namespace clairfs {
 namespace {
@@ -43,7 +43,7 @@ void Staging::stop() {
 void Staging::add(const std::shared_ptr<PlanRun>& run) {
   auto plan = std::make_shared<StagedPlan>();
   for (const auto& reader : run->readers())
-    plan->lanes.push_back(std::make_unique<Lane>(*plan, reader, run->readers().size()));
+    plan->windows.push_back(std::make_unique<ReaderWindow>(*plan, reader, run->readers().size()));
   const uint64_t bytes = bytes_to_keep(*run);
   {
     MutexLock lock(shared_->mutex);
@@ -94,8 +94,8 @@ void Staging::remove(const std::string& plan) {
     }
     if (removed) shared_->removed.push_back(removed);
   }
-  for (size_t rank = 0; stopped_ && removed && rank < removed->lanes.size(); ++rank)
-    policy_.remove(removed->lanes[rank]->reader->order());
+  for (size_t rank = 0; stopped_ && removed && rank < removed->windows.size(); ++rank)
+    policy_.remove(removed->windows[rank]->reader->order());
   wake();
 }
 
@@ -111,11 +111,11 @@ uint64_t Staging::ahead(const std::string& plan, std::optional<size_t> rank) con
   MutexLock lock(shared_->mutex);
   const auto found = shared_->plans.find(plan);
   uint64_t ahead = 0;
-  for (size_t at = 0; found != shared_->plans.end() && at < found->second->lanes.size(); ++at) {
+  for (size_t at = 0; found != shared_->plans.end() && at < found->second->windows.size(); ++at) {
     if (rank && rank != at) continue;
-    const Lane& lane = *found->second->lanes[at];
-    const uint64_t front = lane.reader->tracker().front();
-    ahead += std::max(lane.staged_published.load(), front) - front;
+    const ReaderWindow& window = *found->second->windows[at];
+    const uint64_t high_water = window.reader->tracker().high_water();
+    ahead += std::max(window.staged_published.load(), high_water) - high_water;
   }
   return ahead;
 }
@@ -133,8 +133,8 @@ Turn Staging::step(TimePoint now) {
 }
 
 // Page cache for what the reader has before it: all of the window but what it is left to read itself.
-uint64_t Staging::resident_bytes(const Lane& lane) {
-  return lane.window_bytes - lane.oversize_bytes;
+uint64_t Staging::resident_bytes(const ReaderWindow& window) {
+  return window.bytes - window.oversize_bytes;
 }
 
 /// True if there is more to do at once.
@@ -142,9 +142,9 @@ bool Staging::serve_all() {
   forget_removed_plans();
   tell_of_records();
   const auto current = plans();
-  const auto idle = [&](Lane& lane) {
-    if (!lane.moved) lane.moved = now_;
-    return now_ - *lane.moved > kIdle;
+  const auto idle = [&](ReaderWindow& window) {
+    if (!window.moved) window.moved = now_;
+    return now_ - *window.moved > kIdle;
   };
   uint64_t kept = 0;  // for good
   for (const auto& [name, plan] : current) kept += plan->kept_bytes + plan->common_bytes;
@@ -155,9 +155,9 @@ bool Staging::serve_all() {
   bool waiting = false;  // one that is to keep all and has just come
   for (const auto& [name, plan] : current) {
     waiting = waiting || (plan->keeps_all && !plan->admitted);
-    for (size_t rank = 0; !plan->keeps_all && rank < plan->lanes.size(); ++rank) {
-      load.held += resident_bytes(*plan->lanes[rank]);
-      ++(idle(*plan->lanes[rank]) ? load.idle : load.moving);
+    for (size_t rank = 0; !plan->keeps_all && rank < plan->windows.size(); ++rank) {
+      load.held += resident_bytes(*plan->windows[rank]);
+      ++(idle(*plan->windows[rank]) ? load.idle : load.moving);
     }
   }
   const bool has_room = load.held <= load.budget && !letting_go;  // for those that are to keep all
@@ -168,18 +168,18 @@ bool Staging::serve_all() {
   for (const auto& [name, plan] : current) {
     plan->admitted = plan->admitted || has_room;
     busy = push_common(*plan) || busy;
-    for (const auto& lane : plan->lanes) {
+    for (const auto& window : plan->windows) {
       if (plan->keeps_all) {
-        if (plan->admitted) busy = serve(*lane, plan->kept_bytes / plan->lanes.size()) || busy;
-        held += lane->window_bytes;
+        if (plan->admitted) busy = serve(*window, plan->kept_bytes / plan->windows.size()) || busy;
+        held += window->bytes;
         continue;
       }
-      load.held -= resident_bytes(*lane);
-      if (make_room && idle(*lane) && lane->started) restart(*lane, lane->front);
-      const uint64_t budget = reader_budget(load, idle(*lane));
-      busy = serve(*lane, budget) || busy;
-      load.held += resident_bytes(*lane);
-      held += resident_bytes(*lane);
+      load.held -= resident_bytes(*window);
+      if (make_room && idle(*window) && window->started) restart(*window, window->high_water);
+      const uint64_t budget = reader_budget(load, idle(*window));
+      busy = serve(*window, budget) || busy;
+      load.held += resident_bytes(*window);
+      held += resident_bytes(*window);
     }
   }
   metrics_.staging_bytes.set(static_cast<int64_t>(held));
@@ -189,11 +189,11 @@ bool Staging::serve_all() {
 void Staging::tell_of_records() {
   bool records = false;
   for (const auto& [name, plan] : plans()) {
-    records = records ||
-              (plan->of_records && std::any_of(plan->lanes.begin(), plan->lanes.end(), [](const auto& lane) {
-                 const TrackerState state = lane->reader->tracker().state();
-                 return state == TrackerState::waiting || state == TrackerState::following;
-               }));
+    records = records || (plan->of_records &&
+                          std::any_of(plan->windows.begin(), plan->windows.end(), [](const auto& window) {
+                            const TrackerState state = window->reader->tracker().state();
+                            return state == TrackerState::waiting || state == TrackerState::following;
+                          }));
   }
   pages_.expect_records(records);
 }
@@ -206,152 +206,156 @@ void Staging::forget_removed_plans() {
     removed.swap(shared_->removed);
   }
   for (const auto& plan : removed) {
-    for (const auto& lane : plan->lanes) lane->fetched = lane->staged;  // nothing more is to be staged
-    for (const auto& lane : plan->lanes) {
-      drop_window(*lane);
-      forget_sentinels(*lane, UINT64_MAX);
+    for (const auto& window : plan->windows)
+      window->fetched = window->staged;  // nothing more is to be staged
+    for (const auto& window : plan->windows) {
+      drop_window(*window);
+      forget_sentinels(*window, UINT64_MAX);
     }
     let_go_of_any(*plan, UINT64_MAX);
-    for (const auto& lane : plan->lanes) {
-      policy_.remove(lane->reader->order());
+    for (const auto& window : plan->windows) {
+      policy_.remove(window->reader->order());
     }
   }
 }
 
 /// One turn of a reader; true if there is more to do at once.
-bool Staging::serve(Lane& lane, uint64_t budget) {
-  follow_horizon(lane);
-  if (lane.horizon.empty()) return false;
-  follow_reader(lane);
-  skip_opened(lane);
+bool Staging::serve(ReaderWindow& window, uint64_t budget) {
+  follow_horizon(window);
+  if (window.horizon.empty()) return false;
+  follow_reader(window);
+  skip_opened(window);
   // The reader may have been found outside of what the planner has made so far.
-  if (!lane.started || lane.staged < lane.horizon.begin()) return false;
-  bool busy = drop_consumed(lane);
-  const TrackerState state = lane.reader->tracker().state();
+  if (!window.started || window.staged < window.horizon.begin()) return false;
+  bool busy = drop_consumed(window);
+  const TrackerState state = window.reader->tracker().state();
   // The last samples opened are not the last ones that several workers read.
-  const bool finished = state == TrackerState::finished && lane.staged >= lane.front;
+  const bool finished = state == TrackerState::finished && window.staged >= window.high_water;
   if (state == TrackerState::suspended || finished) {
     // Nothing stays pinned for it, and what was pushed in vain would hide from the tracker what is read.
-    if (lane.fetched > lane.front || !lane.units.empty()) restart(lane, lane.front);
-    forget_repairs(lane);
+    if (window.fetched > window.high_water || !window.units.empty()) restart(window, window.high_water);
+    forget_repairs(window);
     return busy;
   }
-  busy = repair(lane) || busy;
-  const bool full = !fetch_ahead(lane, budget);
-  busy = push_arrived(lane) || busy;
-  if (full) busy = fill_tiers(lane) || busy;
-  lane.staged_published = lane.staged;
+  busy = repair(window) || busy;
+  const bool full = !issue_fetches(window, budget);
+  busy = push_arrived(window) || busy;
+  if (full) busy = fill_tiers(window) || busy;
+  window.staged_published = window.staged;
   return busy;
 }
 
-void Staging::follow_horizon(Lane& lane) {
-  Horizon horizon = lane.reader->horizon();
-  const bool same = lane.horizon.complete == horizon.complete && lane.horizon.epochs == horizon.epochs;
+void Staging::follow_horizon(ReaderWindow& window) {
+  Horizon horizon = window.reader->horizon();
+  const bool same = window.horizon.complete == horizon.complete && window.horizon.epochs == horizon.epochs;
   if (same) return;
-  const bool elsewhere = !lane.horizon.empty() && lane.staged < horizon.begin();
+  const bool elsewhere = !window.horizon.empty() && window.staged < horizon.begin();
   // While the old positions can still be looked up.
-  if (elsewhere) restart(lane, lane.staged);
-  if (!lane.horizon.empty()) drop_until(lane, horizon.begin(), UINT64_MAX);
-  lane.horizon = std::move(horizon);
+  if (elsewhere) restart(window, window.staged);
+  if (!window.horizon.empty()) drop_until(window, horizon.begin(), UINT64_MAX);
+  window.horizon = std::move(horizon);
   // What has no later use in it is kept as without a plan, and not left out.
-  if (lane.plan->goes_on_unknown) return;
-  policy_.set_horizon(lane.reader->order(), lane.horizon, lane.staged);
+  if (window.plan->goes_on_unknown) return;
+  policy_.set_horizon(window.reader->order(), window.horizon, window.staged);
 }
 
-void Staging::follow_reader(Lane& lane) {
-  const uint64_t front = lane.reader->tracker().front();
-  if (!lane.horizon.covers(front)) return;  // the planner is bringing the horizon there
-  if (!lane.started || front < lane.front || lane.fetched < lane.horizon.begin()) {
-    lane.started = true;
-    restart(lane, front);
+void Staging::follow_reader(ReaderWindow& window) {
+  const uint64_t high_water = window.reader->tracker().high_water();
+  if (!window.horizon.covers(high_water)) return;  // the planner is bringing the horizon there
+  if (!window.started || high_water < window.high_water || window.fetched < window.horizon.begin()) {
+    window.started = true;
+    restart(window, high_water);
     return;
   }
-  if (front == lane.front) return;
-  lane.moved = now_;
-  lane.front = front;
-  for (; !lane.costs.empty() && lane.costs.front().first < front; lane.costs.pop_front()) {
-    const uint64_t bytes = lane.costs.front().second;
-    lane.window_bytes -= bytes;
-    if (bytes > 0) lane.oversize_bytes = 0;  // such a sample is the first with bytes in its window
+  if (high_water == window.high_water) return;
+  window.moved = now_;
+  window.high_water = high_water;
+  for (; !window.costs.empty() && window.costs.front().first < high_water; window.costs.pop_front()) {
+    const uint64_t bytes = window.costs.front().second;
+    window.bytes -= bytes;
+    if (bytes > 0) window.oversize_bytes = 0;  // such a sample is the first with bytes in its window
   }
 }
 
 // Overtaken: what has been opened before it was pushed.
-void Staging::skip_opened(Lane& lane) {
-  // Never beyond the front as this turn knows it: both may have moved on since, even to another horizon.
-  const uint64_t safe = lane.reader->tracker().position();
-  if (lane.horizon.covers(safe) && std::min(safe, lane.front) > lane.safe) {
-    lane.safe = std::min(safe, lane.front);
-    leave_open_again(lane);
+void Staging::skip_opened(ReaderWindow& window) {
+  // Never beyond the high-water mark as this turn knows it: both may have moved on since, even to another
+  // horizon.
+  const uint64_t safe = window.reader->tracker().position();
+  if (window.horizon.covers(safe) && std::min(safe, window.high_water) > window.safe) {
+    window.safe = std::min(safe, window.high_water);
+    leave_open_again(window);
   }
-  const uint64_t before = lane.staged;
-  while (!lane.units.empty() && overtaken(lane)) {
-    hand_on(lane, lane.units.front()->position + (lane.units.front()->last ? 1 : 0));
-    pop_unit(lane);
-    lane.complete = true;
+  const uint64_t before = window.staged;
+  while (!window.units.empty() && overtaken(window)) {
+    hand_on(window, window.units.front()->position + (window.units.front()->last ? 1 : 0));
+    pop_unit(window);
+    window.complete = true;
   }
-  hand_on(lane, std::max(lane.staged, lane.safe));
-  lane.fetched = std::max(lane.fetched, lane.staged);
-  lane.filled = std::max({lane.filled, lane.fetched, lane.front});
-  if (lane.staged != before) tell_policy(lane);
+  hand_on(window, std::max(window.staged, window.safe));
+  window.fetched = std::max(window.fetched, window.staged);
+  window.filled = std::max({window.filled, window.fetched, window.high_water});
+  if (window.staged != before) tell_policy(window);
 }
 
-bool Staging::opened(const Lane& lane, uint64_t position) {
-  return position < lane.safe || (position < lane.front && lane.reader->tracker().opened(position));
+bool Staging::opened(const ReaderWindow& window, uint64_t position) {
+  return position < window.safe ||
+         (position < window.high_water && window.reader->tracker().opened(position));
 }
 
 /// Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
 /// it has been asked for: without it, the reader would ask for the rest of it once more.
-bool Staging::overtaken(const Lane& lane) {
-  const uint64_t position = lane.units.front()->position;
-  const bool on_its_way = lane.asked > 0 && lane.units.front()->chunk;
-  const bool being_read = position >= lane.safe && position + lane.reader->streams() >= lane.front;
-  return opened(lane, position) && !(on_its_way && being_read && lane.reader->streams() > 0);
+bool Staging::overtaken(const ReaderWindow& window) {
+  const uint64_t position = window.units.front()->position;
+  const bool on_its_way = window.asked > 0 && window.units.front()->chunk;
+  const bool being_read = position >= window.safe && position + window.reader->streams() >= window.high_water;
+  return opened(window, position) && !(on_its_way && being_read && window.reader->streams() > 0);
 }
 
 /// Everything before `position` has been pushed, or is the reader's.
-void Staging::hand_on(Lane& lane, uint64_t position) {
-  for (; lane.staged < position; ++lane.staged) {
-    if (lane.plan->keeps_all || lane.staged < lane.horizon.begin()) continue;
-    lane.plan->ledger->hold(lane.horizon.sample_at(lane.staged));
+void Staging::hand_on(ReaderWindow& window, uint64_t position) {
+  for (; window.staged < position; ++window.staged) {
+    if (window.plan->keeps_all || window.staged < window.horizon.begin()) continue;
+    window.plan->ledger->hold(window.horizon.sample_at(window.staged));
   }
 }
 
-void Staging::tell_policy(const Lane& lane) {
-  policy_.set_staged(lane.reader->order(), lane.staged);
+void Staging::tell_policy(const ReaderWindow& window) {
+  policy_.set_staged(window.reader->order(), window.staged);
 }
 
 // The reader is somewhere else: begin anew in front of it.
-void Staging::restart(Lane& lane, uint64_t position) {
-  lane.fetched = lane.staged;  // what was to be staged is not any more
-  drop_window(lane);
-  lane.units.clear();
-  lane.newest.reset();
-  lane.open_again.clear();
-  forget_sentinels(lane, UINT64_MAX);
-  lane.repaired.clear();
-  forget_repairs(lane);
-  lane.asked = 0;
-  lane.asked_bytes = 0;
-  lane.complete = true;
-  lane.front = lane.safe = lane.staged = lane.fetched = lane.filled = lane.dropped = position;
-  lane.records_filled = 0;
-  lane.chooser.restart(position);
-  lane.costs.clear();
-  lane.window_bytes = lane.oversize_bytes = 0;
-  lane.kept_run = lane.longest_kept_run = 0;
-  lane.moved = now_;
-  lane.deadline = 0;
-  tell_policy(lane);
+void Staging::restart(ReaderWindow& window, uint64_t position) {
+  window.fetched = window.staged;  // what was to be staged is not any more
+  drop_window(window);
+  window.units.clear();
+  window.newest.reset();
+  window.open_again.clear();
+  forget_sentinels(window, UINT64_MAX);
+  window.repaired.clear();
+  forget_repairs(window);
+  window.asked = 0;
+  window.asked_bytes = 0;
+  window.complete = true;
+  window.high_water = window.safe = window.staged = window.fetched = window.filled = window.dropped =
+      position;
+  window.records_filled = 0;
+  window.chooser.restart(position);
+  window.costs.clear();
+  window.bytes = window.oversize_bytes = 0;
+  window.kept_run = window.longest_kept_run = 0;
+  window.moved = now_;
+  window.deadline = 0;
+  tell_policy(window);
 }
 
 // What was pushed and will not be read there leaves the page cache again.
-void Staging::drop_window(const Lane& lane) {
-  if (lane.plan->keeps_all || lane.horizon.empty()) return;
-  const uint64_t end = std::min(lane.staged, lane.horizon.end());
-  for (uint64_t p = std::max(lane.dropped, lane.horizon.begin()); p < end; ++p) {
-    const uint32_t sample = lane.horizon.sample_at(p);
-    drop_released(*lane.plan, sample);
+void Staging::drop_window(const ReaderWindow& window) {
+  if (window.plan->keeps_all || window.horizon.empty()) return;
+  const uint64_t end = std::min(window.staged, window.horizon.end());
+  for (uint64_t p = std::max(window.dropped, window.horizon.begin()); p < end; ++p) {
+    const uint32_t sample = window.horizon.sample_at(p);
+    drop_released(*window.plan, sample);
   }
 }
 
@@ -359,8 +363,8 @@ void Staging::drop_window(const Lane& lane) {
 /// staged that found them there: its turn to hold them has not come.
 bool Staging::drop_released(StagedPlan& plan, uint32_t sample) {
   const std::vector<PageRange> free = plan.ledger->release(sample);
-  const bool counted_on = std::any_of(plan.lanes.begin(), plan.lanes.end(), [&](const auto& lane) {
-    return lane->horizon.uses_within(sample, lane->staged, lane->fetched);
+  const bool counted_on = std::any_of(plan.windows.begin(), plan.windows.end(), [&](const auto& window) {
+    return window->horizon.uses_within(sample, window->staged, window->fetched);
   });
   if (counted_on) return false;
   for (const PageRange& range : free) {
@@ -370,42 +374,42 @@ bool Staging::drop_released(StagedPlan& plan, uint32_t sample) {
   return !free.empty();
 }
 
-bool Staging::drop_consumed(Lane& lane) {
-  const uint64_t safe = lane.reader->tracker().position();
-  return lane.horizon.covers(safe) && drop_until(lane, safe, kPushesPerStep);
+bool Staging::drop_consumed(ReaderWindow& window) {
+  const uint64_t safe = window.reader->tracker().position();
+  return window.horizon.covers(safe) && drop_until(window, safe, kPushesPerStep);
 }
 
 /// Drops the pages of what lies before `end` and has been pushed, of at most so many samples. True if there
 /// is more.
-bool Staging::drop_until(Lane& lane, uint64_t end, uint64_t most) {
-  end = std::min(end, lane.staged);
-  const bool alone = lane.plan->lanes.size() == 1;
+bool Staging::drop_until(ReaderWindow& window, uint64_t end, uint64_t most) {
+  end = std::min(end, window.staged);
+  const bool alone = window.plan->windows.size() == 1;
   // A READ for this reader has filled what was left out for another.
   const auto reopen = [&](uint32_t sample) {
-    for (const auto& other : lane.plan->lanes) {
-      if (other.get() == &lane || other->horizon.empty()) continue;
-      for (auto at = other->sentinels.lower_bound(std::max(other->front, other->horizon.begin()));
+    for (const auto& other : window.plan->windows) {
+      if (other.get() == &window || other->horizon.empty()) continue;
+      for (auto at = other->sentinels.lower_bound(std::max(other->high_water, other->horizon.begin()));
            at != other->sentinels.end() && at->first < other->horizon.end(); ++at) {
         if (other->horizon.sample_at(at->first) == sample) leave_open(*other, at->first);
       }
     }
   };
-  for (; lane.dropped < end; ++lane.dropped) {
-    if (lane.dropped < lane.horizon.begin()) continue;
-    const uint32_t sample = lane.horizon.sample_at(lane.dropped);
-    const bool elsewhere = !alone && staged_elsewhere(lane, sample);
+  for (; window.dropped < end; ++window.dropped) {
+    if (window.dropped < window.horizon.begin()) continue;
+    const uint32_t sample = window.horizon.sample_at(window.dropped);
+    const bool elsewhere = !alone && staged_elsewhere(window, sample);
     if (elsewhere) reopen(sample);
-    if (lane.plan->keeps_all && lane.plan->ledger->stays(sample)) continue;
+    if (window.plan->keeps_all && window.plan->ledger->stays(sample)) continue;
     if (most-- == 0) return true;
-    if (lane.plan->keeps_all) {
+    if (window.plan->keeps_all) {
       // A reader that overtook the pushes brought its pages itself. Where samples share files, it may have
       // brought those of others, too, and passed sentinels unseen.
-      if (!lane.reader->index().shares_files() && is_whole(lane, lane.dropped).value_or(false))
-        lane.plan->ledger->note_whole(sample);
+      if (!window.reader->index().shares_files() && is_whole(window, window.dropped).value_or(false))
+        window.plan->ledger->note_whole(sample);
       continue;
     }
-    keep_or_let_go(lane, lane.dropped);
-    if (drop_released(*lane.plan, sample)) metrics_.staging_dropped.add();
+    keep_or_let_go(window, window.dropped);
+    if (drop_released(*window.plan, sample)) metrics_.staging_dropped.add();
   }
   return false;
 }

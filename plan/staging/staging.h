@@ -1,20 +1,21 @@
 // Staging: what the reader needs next is fetched and put into the kernel's page cache before it is asked for.
 //
-// step() walks the sequence of every reader of a plan (plan_reader.h), each on a lane of its own, with four
+// step() walks the sequence of every reader of a plan (plan_reader.h), each on a window of its own, with four
 // positions, in this order:
 //
 //   dropped <= reader's safe position <= staged <= fetched
 //
 // Up to `fetched`, chunks have been asked from the cache, by deadline; up to `staged` their pages have been
 // pushed; before `dropped` pages that the reader is done with have been dropped again. Bytes between the
-// reader's front and `fetched` stay within the plan's share of the staging budget. Fetches complete in any
-// order, pushes happen in the order of the sequence, and a chunk stays pinned from its arrival to its push.
+// reader's high-water mark and `fetched` stay within the plan's share of the staging budget. Fetches complete
+// in any order, pushes happen in the order of the sequence, and a chunk stays pinned from its arrival to its
+// push.
 //
 // Pushed samples are read without a request, so some are sentinels: one page of them is left out, and the
 // READ that asks for it tells where the reader is (sentinel_pages.h). The window moves with it. A reader that
 // is faster than the pushes overtakes them: what it has opened need not be pushed any more and is skipped.
-// Samples between the safe position and the front that nobody has opened yet are still pushed, before all
-// others: another DataLoader worker will open them next.
+// Samples between the safe position and the high-water mark that nobody has opened yet are still pushed,
+// before all others: another DataLoader worker will open them next.
 //
 // The kernel may take pages back before they are read (plan/staging/repair.cc). A READ of what was pushed
 // whole tells of it; the window is looked through then, and what has gone is fetched and pushed once more.
@@ -28,7 +29,7 @@
 // Where memory is to spare, samples stay in the page cache when they were read (plan/staging/keep.cc): all of
 // a plan that fits, or a part of one that does not.
 //
-// The lanes of a plan share its budget. Ranks that are epochs apart may want the same sample at about the
+// The windows of a plan share its budget. Ranks that are epochs apart may want the same sample at about the
 // same time: it is pushed for the first and dropped by the last, and no sentinel for either.
 //
 // Staging is an optimisation only: no READ depends on it for correctness or progress. A reader that gets
@@ -109,11 +110,12 @@ class Staging {
   void wake();
   /// What READs tell, and what those of sentinels are answered from.
   SentinelPages& sentinels() { return sentinels_; }
-  /// Samples between a reader's front and the last one pushed for it; of all readers, or of one by its rank.
+  /// Samples between a reader's high-water mark and the last one pushed for it; of all readers, or of one by
+  /// its rank.
   uint64_t ahead(const std::string& plan, std::optional<size_t> rank = {}) const;
 
  private:
-  struct Lane;
+  struct ReaderWindow;
   struct StagedPlan;
   struct Shared;  // what completions of fetches reach, also after the end
   struct StagedSlice;
@@ -121,66 +123,67 @@ class Staging {
 
   void forget_removed_plans();
   bool serve_all();
-  static uint64_t resident_bytes(const Lane& lane);
-  bool serve(Lane& lane, uint64_t budget);
-  void follow_reader(Lane& lane);
-  void skip_opened(Lane& lane);
-  static bool opened(const Lane& lane, uint64_t position);
-  static bool overtaken(const Lane& lane);
-  void follow_horizon(Lane& lane);
-  bool drop_consumed(Lane& lane);
-  bool drop_until(Lane& lane, uint64_t end, uint64_t most);
-  bool fetch_ahead(Lane& lane, uint64_t budget);
-  static void announce(Lane& lane);
-  bool push_arrived(Lane& lane);
+  static uint64_t resident_bytes(const ReaderWindow& window);
+  bool serve(ReaderWindow& window, uint64_t budget);
+  void follow_reader(ReaderWindow& window);
+  void skip_opened(ReaderWindow& window);
+  static bool opened(const ReaderWindow& window, uint64_t position);
+  static bool overtaken(const ReaderWindow& window);
+  void follow_horizon(ReaderWindow& window);
+  bool drop_consumed(ReaderWindow& window);
+  bool drop_until(ReaderWindow& window, uint64_t end, uint64_t most);
+  bool issue_fetches(ReaderWindow& window, uint64_t budget);
+  static void announce(ReaderWindow& window);
+  bool push_arrived(ReaderWindow& window);
   bool push_common(StagedPlan& plan);
   void list_common(StagedPlan& plan) const;
-  static std::optional<uint32_t> next_to_fill(Lane& lane);
-  bool fill_tiers(Lane& lane);
+  static std::optional<uint32_t> next_to_fill(ReaderWindow& window);
+  bool fill_tiers(ReaderWindow& window);
   uint64_t bytes_to_keep(const PlanRun& run) const;
   static bool goes_on(const StagedPlan& plan);
   static bool comes_again(const StagedPlan& plan, uint32_t sample);
-  void keep_or_let_go(Lane& lane, uint64_t position);
+  void keep_or_let_go(ReaderWindow& window, uint64_t position);
   void let_go(StagedPlan& plan, uint32_t sample);
   bool let_go_of_any(StagedPlan& plan, uint64_t most);
   bool keep_within(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, uint64_t room);
   void tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool there);
-  static uint64_t most_ahead(const Lane& lane);
-  uint64_t cost_of(const Lane& lane, uint64_t position) const;
-  std::vector<std::shared_ptr<StagedSlice>> units_of(const Lane& lane, uint64_t position) const;
+  static uint64_t most_ahead(const ReaderWindow& window);
+  uint64_t cost_of(const ReaderWindow& window, uint64_t position) const;
+  std::vector<std::shared_ptr<StagedSlice>> units_of(const ReaderWindow& window, uint64_t position) const;
   void add_units_of(const PageRange& pages, uint64_t position,
                     std::vector<std::shared_ptr<StagedSlice>>& units) const;
-  static void leave_out_shared_pages(const Lane& lane, std::vector<std::shared_ptr<StagedSlice>>& units);
-  void add_units(Lane& lane, uint64_t position, bool skip);
-  uint64_t due(const Lane& lane, uint64_t position) const;
-  bool ask(Lane& lane, const std::shared_ptr<StagedSlice>& unit, const StagedSlice* before,
+  static void leave_out_shared_pages(const ReaderWindow& window,
+                                     std::vector<std::shared_ptr<StagedSlice>>& units);
+  void add_units(ReaderWindow& window, uint64_t position, bool skip);
+  uint64_t due(const ReaderWindow& window, uint64_t position) const;
+  bool ask(ReaderWindow& window, const std::shared_ptr<StagedSlice>& unit, const StagedSlice* before,
            uint64_t deadline);
-  void drop_window(const Lane& lane);
+  void drop_window(const ReaderWindow& window);
   bool drop_released(StagedPlan& plan, uint32_t sample);
-  static void hand_on(Lane& lane, uint64_t position);
-  void tell_policy(const Lane& lane);
-  static void pop_unit(Lane& lane);
-  void push(Lane& lane, const StagedSlice& unit);
+  static void hand_on(ReaderWindow& window, uint64_t position);
+  void tell_policy(const ReaderWindow& window);
+  static void pop_unit(ReaderWindow& window);
+  void push(ReaderWindow& window, const StagedSlice& unit);
   bool push_pages(const StagedSlice& unit);
   std::vector<iovec> bytes_of(const StagedSlice& unit, const PageRange& pages) const;
-  void choose_sentinel(Lane& lane, const StagedSlice& unit);
-  std::optional<PageRange> sentinel_page(const Lane& lane, uint64_t position, bool nearly) const;
-  bool tells(const Lane& lane, uint64_t position, const PageRange& page, bool nearly) const;
+  void choose_sentinel(ReaderWindow& window, const StagedSlice& unit);
+  std::optional<PageRange> sentinel_page(const ReaderWindow& window, uint64_t position, bool nearly) const;
+  bool tells(const ReaderWindow& window, uint64_t position, const PageRange& page, bool nearly) const;
   static bool takes(const SampleIndex& index, uint32_t sample, const PageRange& page);
-  static uint64_t first_of_run(const Lane& lane, uint64_t position, const PageRange& page);
-  bool is_last_to_tell(const Lane& lane, uint64_t position) const;
-  void leave_open(Lane& lane, uint64_t position);
-  void leave_open_again(Lane& lane);
-  void forget_sentinels(Lane& lane, uint64_t before);
-  static bool unread_before(const Lane& lane, uint64_t position);
-  static bool staged_elsewhere(const Lane& lane, uint32_t sample);
-  bool repair(Lane& lane);
-  static void forget_repairs(Lane& lane);
-  void notice_losses(Lane& lane);
-  bool look_for_losses(Lane& lane);
-  bool push_repairs(Lane& lane);
-  std::optional<bool> is_whole(const Lane& lane, uint64_t position);
-  void restart(Lane& lane, uint64_t position);
+  static uint64_t first_of_run(const ReaderWindow& window, uint64_t position, const PageRange& page);
+  bool is_last_to_tell(const ReaderWindow& window, uint64_t position) const;
+  void leave_open(ReaderWindow& window, uint64_t position);
+  void leave_open_again(ReaderWindow& window);
+  void forget_sentinels(ReaderWindow& window, uint64_t before);
+  static bool unread_before(const ReaderWindow& window, uint64_t position);
+  static bool staged_elsewhere(const ReaderWindow& window, uint32_t sample);
+  bool repair(ReaderWindow& window);
+  static void forget_repairs(ReaderWindow& window);
+  void notice_losses(ReaderWindow& window);
+  bool look_for_losses(ReaderWindow& window);
+  bool push_repairs(ReaderWindow& window);
+  std::optional<bool> is_whole(const ReaderWindow& window, uint64_t position);
+  void restart(ReaderWindow& window, uint64_t position);
   std::map<std::string, std::shared_ptr<StagedPlan>> plans() const;
   void tell_of_records();
 

@@ -26,8 +26,8 @@ enum class Access : uint8_t { read, open };
 /// Counts distinct observations: several accesses to a sample in a row are one. Not thread-safe.
 class OrderTest {
  public:
-  /// A sample was seen in order, and the front advanced by so many positions since the one before (passed()
-  /// tells, after each).
+  /// A sample was seen in order, and the high-water mark advanced by so many positions since the one before
+  /// (passed() tells, after each).
   void in_order(Access kind);
   void passed(int64_t positions);
   void out_of_order(Access kind);

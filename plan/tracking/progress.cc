@@ -6,7 +6,8 @@
 namespace clairfs {
 namespace {
 
-// Opens in a row from before safe() that show the front to have been a stray access, not the reader.
+// Opens in a row from before safe() that show the high-water mark to have been a stray access, not the
+// reader.
 constexpr uint32_t kRetreat = 8;
 // Late opens, less a quarter for every one that is not, from which on they are ranks that have drifted apart.
 constexpr double kDrift = 3;
@@ -23,32 +24,33 @@ Progress::Progress(uint64_t reorder_window)
       reorder_window_(planned_slack_) {}
 
 void Progress::begin(int64_t next) {
-  front_ = confirmed_ = next - 1;
+  high_water_ = confirmed_high_water_ = next - 1;
 }
 
 Progress::Band Progress::band(int64_t unseen) const {
   const int64_t leap = planned_slack_ + unseen;
-  return {front_ + 1 - reorder_window_ - leap, front_ + leap};
+  return {high_water_ + 1 - reorder_window_ - leap, high_water_ + leap};
 }
 
 int64_t Progress::note(int64_t position, TimePoint now) {
   note_late(position);
-  const int64_t advanced = std::max<int64_t>(position - front_, 0);
+  const int64_t advanced = std::max<int64_t>(position - high_water_, 0);
   if (advanced == 0) {
-    confirmed_ = std::max(confirmed_, position);
+    confirmed_high_water_ = std::max(confirmed_high_water_, position);
     return 0;
   }
   passed_ += static_cast<uint64_t>(advanced);
   note_pace(advanced, now);
-  confirmed_ = front_;
-  front_ = position;
+  confirmed_high_water_ = high_water_;
+  high_water_ = position;
   return advanced;
 }
 
 void Progress::note_late(int64_t position) {
-  longest_stray_ = std::max(longest_stray_, static_cast<uint64_t>(std::max<int64_t>(front_ - position, 0)));
-  if (position > front_ - reorder_window_) {
-    if (late_score_ >= kDrift) reorder_window_ = std::max(reorder_window_, front_ + 1 - late_low_);
+  longest_stray_ =
+      std::max(longest_stray_, static_cast<uint64_t>(std::max<int64_t>(high_water_ - position, 0)));
+  if (position > high_water_ - reorder_window_) {
+    if (late_score_ >= kDrift) reorder_window_ = std::max(reorder_window_, high_water_ + 1 - late_low_);
     late_score_ = std::max(late_score_ - kDriftForgiven, 0.0);
     late_in_a_row_ = 0;
     return;
@@ -57,7 +59,7 @@ void Progress::note_late(int64_t position) {
   late_top_ = late_in_a_row_ == 0 ? position : std::max(late_top_, position);
   late_score_ += 1;
   if (++late_in_a_row_ < kRetreat) return;
-  front_ = confirmed_ = late_top_;
+  high_water_ = confirmed_high_water_ = late_top_;
   late_in_a_row_ = 0;
   late_score_ = 0;
 }
@@ -78,13 +80,13 @@ void Progress::note_pace(int64_t positions, TimePoint now) {
 }
 
 void Progress::enter_epoch(int64_t begin) {
-  confirmed_ = std::max(confirmed_, begin - 1);
+  confirmed_high_water_ = std::max(confirmed_high_water_, begin - 1);
   reorder_window_ = planned_slack_ + (reorder_window_ - planned_slack_) / 2;
 }
 
-void Progress::jump(int64_t front, int64_t second) {
-  front_ = front;
-  confirmed_ = second;
+void Progress::jump(int64_t high_water, int64_t second) {
+  high_water_ = high_water;
+  confirmed_high_water_ = second;
   reorder_window_ = planned_slack_;
   late_in_a_row_ = 0;
   late_score_ = 0;
@@ -97,7 +99,8 @@ void Progress::widen(uint64_t reorder_window) {
 }
 
 void Progress::shift(int64_t by) {
-  for (int64_t* const position : {&front_, &confirmed_, &late_low_, &late_top_}) *position += by;
+  for (int64_t* const position : {&high_water_, &confirmed_high_water_, &late_low_, &late_top_})
+    *position += by;
 }
 
 }  // namespace clairfs

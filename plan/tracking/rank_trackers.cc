@@ -39,10 +39,10 @@ std::optional<size_t> RankTrackers::rank_of(ThreadId thread) const {
 RankTrackers::Observed RankTrackers::tell(size_t rank, Method method, std::span<const uint32_t> samples,
                                           Access kind, TimePoint now) {
   Tracker& tracker = *trackers_[rank];
-  const uint64_t front = tracker.front();
+  const uint64_t high_water = tracker.high_water();
   const TrackerState state = tracker.state();
   const Tracker::Observation seen = (tracker.*method)(samples, kind, now);
-  const bool moved = tracker.front() != front || tracker.state() != state;
+  const bool moved = tracker.high_water() != high_water || tracker.state() != state;
   return {seen.verdict, rank, moved, seen.position};
 }
 

@@ -43,7 +43,7 @@ class RankTrackers {
   struct Observed {
     Tracker::Verdict verdict = Tracker::Verdict::out_of_order;
     size_t rank = 0;                    ///< whose access it is taken to be
-    bool moved = false;                 ///< its front or state is another
+    bool moved = false;                 ///< its high-water mark or state is another
     std::optional<int64_t> position{};  ///< Tracker::Observation::position
   };
   /// As Tracker::observe() and Tracker::offer(), of the rank that the access belongs to.

@@ -92,7 +92,7 @@ bool Tracker::pushed_ahead() const {
   return pushed_ && *pushed_ > progress_.next();
 }
 
-// Low enough to hear the reader when a stray access moved the front as far as it can.
+// Low enough to hear the reader when a stray access moved the high-water mark as far as it can.
 Progress::Band Tracker::band() const {
   int64_t unseen = kUnseen;
   if (pushed_ahead() && !test_.every_open())
@@ -136,10 +136,10 @@ Sighting Tracker::note_distinct(uint32_t sample, int64_t position, Access kind) 
 }
 
 // A position in the band that was not seen yet, in this epoch before the next; else one that was. Of several
-// (links to one file, repetitions) the first that is due: taking a later one would move the front ahead of
-// the reader, with every such sample a little more. At the end of an epoch whose samples went by unseen, and
-// of a stream always, the one next to the front. A read soon after another access to the sample, and not far
-// from it, belongs to it.
+// (links to one file, repetitions) the first that is due: taking a later one would move the high-water mark
+// ahead of the reader, with every such sample a little more. At the end of an epoch whose samples went by
+// unseen, and of a stream always, the one next to the high-water mark. A read soon after another access to
+// the sample, and not far from it, belongs to it.
 std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, Access kind) const {
   const Progress::Band in = band();
   const int64_t next = progress_.next();
@@ -362,12 +362,12 @@ uint64_t Tracker::position() const {
   return static_cast<uint64_t>(safe());
 }
 
-uint64_t Tracker::front() const {
+uint64_t Tracker::high_water() const {
   const MutexLock lock(mutex_);
   return static_cast<uint64_t>(next());
 }
 
-Epoch Tracker::front_epoch() const {
+Epoch Tracker::high_water_epoch() const {
   const MutexLock lock(mutex_);
   return epochs_.place(epoch_, next()).epoch;
 }

@@ -89,9 +89,9 @@ class Tracker {
   /// Everything below has been opened: its pages may be dropped.
   uint64_t position() const;
   /// One past the furthest position opened: the prefetcher must be ahead of it.
-  uint64_t front() const;
-  /// The epoch of front().
-  Epoch front_epoch() const;
+  uint64_t high_water() const;
+  /// The epoch of high_water().
+  Epoch high_water_epoch() const;
   /// Whether the sample there was seen opened, or lies before where the reader was found. What was pushed may
   /// have been read unseen.
   bool opened(uint64_t position) const;

@@ -37,16 +37,16 @@ std::string hint_of_epoch_again(Epoch epoch) {
 
 TrackerStatus combined(const TrackerStatus& a, const TrackerStatus& b) {
   using enum TrackerState;
-  TrackerStatus sum = a.front.epoch < b.front.epoch ? b : a;
-  const TrackerStatus& other = a.front.epoch < b.front.epoch ? a : b;
+  TrackerStatus sum = a.high_water.epoch < b.high_water.epoch ? b : a;
+  const TrackerStatus& other = a.high_water.epoch < b.high_water.epoch ? a : b;
   const auto either = [&](TrackerState state) { return a.state == state || b.state == state; };
   if (a.state != b.state) sum.state = either(suspended) ? suspended : following;
-  const auto add = [epoch = sum.front.epoch](PlanPosition& to, const PlanPosition& place) {
+  const auto add = [epoch = sum.high_water.epoch](PlanPosition& to, const PlanPosition& place) {
     if (to.epoch != epoch) to = {epoch, 0};
     if (place.epoch == epoch) to.position += place.position;
   };
   add(sum.position, other.position);
-  add(sum.front, other.front);
+  add(sum.high_water, other.high_water);
   sum.samples_per_second += other.samples_per_second;
   sum.reorder_window = std::max(sum.reorder_window, other.reorder_window);
   sum.in_order += other.in_order;
@@ -66,7 +66,7 @@ TrackerStatus Tracker::status() const {
   TrackerStatus status = totals_;
   status.state = state_;
   status.position = epochs_.place(epoch_, safe());
-  status.front = epochs_.place(epoch_, next());
+  status.high_water = epochs_.place(epoch_, next());
   status.samples_per_second = progress_.samples_per_second();
   status.reorder_window = static_cast<uint64_t>(progress_.reorder_window());
   status.passed = progress_.passed();

@@ -10,7 +10,7 @@
 #include "cache/catalog/builder.h"
 #include "plan/formats/dataset.h"
 #include "plan/placement/job_uses.h"
-#include "plan/placement/placement.h"
+#include "plan/placement/placement_map.h"
 #include "plan/run/plan_run.h"
 
 using namespace clairfs;
@@ -85,7 +85,7 @@ void place(benchmark::State& state) {
     JobUses uses(*source.catalog, nodes);
     if (!run->add_uses(uses, kPlacementEpochs)) state.SkipWithError("no uses");
     uses.finish();
-    bytes = Placement::make(*source.catalog, std::move(uses), rooms).memory_bytes();
+    bytes = PlacementMap::make(*source.catalog, std::move(uses), rooms).memory_bytes();
   }
   state.counters["placement_bytes"] = static_cast<double>(bytes);
 }

@@ -5,7 +5,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "plan/placement/placement.h"
+#include "plan/placement/placement_map.h"
 #include "tests/support/made_up_job.h"
 
 using namespace clairfs;
@@ -34,7 +34,7 @@ std::vector<NodeCapacity> capacities(uint32_t nodes, int64_t percent) {
 }
 
 /// Part of the uses that are on a node that keeps the chunk.
-double local_share(const JobUses& uses, const Placement& placement) {
+double local_share(const JobUses& uses, const PlacementMap& placement) {
   uint64_t local = 0;
   uint64_t all = 0;
   for (uint32_t c = 0; c < uses.chunks(); ++c) {
@@ -61,7 +61,7 @@ void make_placement(benchmark::State& state) {
   JobUses uses = job.uses();
   uses.finish();
   for (auto _ : state) {
-    const Placement placement = Placement::make(*job.catalog, uses, rooms);
+    const PlacementMap placement = PlacementMap::make(*job.catalog, uses, rooms);
     state.PauseTiming();
     state.counters["bytes/chunk"] = static_cast<double>(placement.memory_bytes()) / kImageNet;
     state.counters["local"] = local_share(uses, placement);
@@ -77,8 +77,8 @@ BENCHMARK(make_placement)
 
 void without_one_node(benchmark::State& state) {
   const MadeUpJob& job = job_of(static_cast<uint32_t>(state.range(0)));
-  const Placement placement =
-      Placement::make(*job.catalog, job.uses(), capacities(job.nodes, state.range(1)));
+  const PlacementMap placement =
+      PlacementMap::make(*job.catalog, job.uses(), capacities(job.nodes, state.range(1)));
   std::vector<bool> dead(job.nodes);
   dead[1] = true;
   for (auto _ : state) benchmark::DoNotOptimize(placement.without(dead).homeless_bytes());
@@ -90,7 +90,7 @@ BENCHMARK(without_one_node)
 
 void order_of_warm_up(benchmark::State& state) {
   const MadeUpJob& job = job_of(static_cast<uint32_t>(state.range(0)));
-  const Placement placement = Placement::make(*job.catalog, job.uses(), capacities(job.nodes, 100));
+  const PlacementMap placement = PlacementMap::make(*job.catalog, job.uses(), capacities(job.nodes, 100));
   for (auto _ : state) benchmark::DoNotOptimize(placement.warm_up_order(NodeId(1)).data());
 }
 BENCHMARK(order_of_warm_up)->Arg(4)->Arg(64)->Unit(benchmark::kMillisecond);

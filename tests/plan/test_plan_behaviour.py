@@ -168,7 +168,7 @@ def test_set_epoch_forgotten(dataset, mount, read):
 def assert_found(mount, epoch, position, slack=64):
     state = plan(mount)
     assert state["state"] == "following", state
-    assert state["epoch"] == epoch and abs(state["front"] - position) <= slack, state
+    assert state["epoch"] == epoch and abs(state["high_water"] - position) <= slack, state
 
 
 @pytest.mark.parametrize("read", [read_raw, read_python])

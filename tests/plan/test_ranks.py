@@ -124,7 +124,7 @@ def test_far_apart(dataset, count, epochs_apart, how):
                     rank.read(min(until - (0 if rank.rank == 0 else apart), EPOCHS * length))
             state = plan(mount)
             assert (state["state"], state["out_of_order"], state["realignments"], state["suspensions"]) == ("finished", 0, 0, 0), state
-            assert [rank["front"] for rank in state["ranks"]] == [length] * count
+            assert [rank["high_water"] for rank in state["ranks"]] == [length] * count
             assert check(mount).startswith("pass\n"), check(mount)
             # What was pushed needs no READ but those of sentinels.
             assert dataset_reads(mount) - before <= count * EPOCHS * length / 3
@@ -168,7 +168,7 @@ def test_one_rank_is_started_again(dataset):
             state = plan(mount)
             assert state["ranks"][0]["state"] == "following" and state["suspensions"] == 0, state
             assert state["ranks"][0]["out_of_order"] <= 16, state  # until it was clear that this is no stranger
-            assert state["ranks"][1]["front"] == 120 and state["ranks"][1]["out_of_order"] > 0, state
+            assert state["ranks"][1]["high_water"] == 120 and state["ranks"][1]["out_of_order"] > 0, state
             assert state["divergence"]["rank"] == 1 and "restarted" in state["divergence"]["hint"], state
             text = mount.control("plan")
             assert "left the plan at rank 1, epoch 0" in text, text

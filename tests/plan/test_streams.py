@@ -113,7 +113,7 @@ def stripes(path):
 def staged_for(mount, who, epoch_length, until):
     """Whether the first `until` stripes of the worker, over all epochs, have been pushed."""
     stream = stream_of(mount, *who)
-    return stream["state"] == "finished" or stream["epoch"] * epoch_length + stream["front"] + stream["ahead"] >= until
+    return stream["state"] == "finished" or stream["epoch"] * epoch_length + stream["high_water"] + stream["ahead"] >= until
 
 
 @pytest.mark.parametrize("workers", [0, 4])

@@ -117,8 +117,8 @@ class LoaderModel {
   uint32_t taken_ = 0;
 };
 
-/// A mount with one plan: a stager that pushes `window` positions ahead of the tracker's front and drops what
-/// is below its position. Reads of pushed samples are not seen, unless they are sentinels.
+/// A mount with one plan: a stager that pushes `window` positions ahead of the tracker's high-water mark and
+/// drops what is below its position. Reads of pushed samples are not seen, unless they are sentinels.
 class MountModel {
  public:
   struct Sight {
@@ -171,7 +171,7 @@ class MountModel {
   void push() {
     if (tracker.state() == TrackerState::suspended) return;
     const TrackerStatus status = tracker.status();
-    const PlanPosition front = status.front;
+    const PlanPosition high_water = status.high_water;
     const PlanPosition safe = status.position;
     if (!known_.contains(Epoch(safe.epoch.value + 1)) && plan_.has_epoch(Epoch(safe.epoch.value + 1))) {
       add_epoch(safe.epoch.value + 1);
@@ -182,11 +182,11 @@ class MountModel {
     }
     drop_up_to(safe);
     if (sight_.window == 0) return;
-    if (pushed_ < front || pushed_.epoch.value > front.epoch.value + 1 ||
-        distance(front, pushed_) > sight_.window + 10) {
-      pushed_ = front;
+    if (pushed_ < high_water || pushed_.epoch.value > high_water.epoch.value + 1 ||
+        distance(high_water, pushed_) > sight_.window + 10) {
+      pushed_ = high_water;
     }
-    for (uint64_t ahead = distance(front, pushed_); ahead < sight_.window; ++ahead) {
+    for (uint64_t ahead = distance(high_water, pushed_); ahead < sight_.window; ++ahead) {
       auto at = known_.find(pushed_.epoch);
       if (at != known_.end() && pushed_.position >= at->second->length()) {
         at = known_.find(Epoch(pushed_.epoch.value + 1));

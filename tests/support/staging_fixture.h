@@ -209,7 +209,7 @@ struct StagingFixture {
   }
 
   /// One past the last position that has been pushed.
-  uint64_t staged() const { return run->reader().tracker().front() + staging->ahead(run->name()); }
+  uint64_t staged() const { return run->reader().tracker().high_water() + staging->ahead(run->name()); }
 
   /// The reader opens the next sample, a tenth of a millisecond after the one before; true if its pages were
   /// all there. `answered`: a READ brings those that were not.

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "cache/base/escaped.h"
 #include "cache/base/own_file.h"
 #include "cache/base/plural.h"
-#include "cache/base/printable.h"
 
 namespace clairfs {
 namespace {
@@ -112,9 +112,9 @@ Result<Table> IndexStore::load(const std::string& file, const IndexKey& key,
   Result<Table> loaded = load_index(file, key, catalog);
   if (loaded) {
     log_.info("index: {} of {} reloaded from {}", pluralize((*loaded)->size(), "sample", "samples"),
-              key.format, printable(file));
+              key.format, escaped(file));
   } else if (loaded.error().code != ENOENT) {
-    log_.warn("{} is not used, the index is made anew: {}", printable(file), loaded.error().message);
+    log_.warn("{} is not used, the index is made anew: {}", escaped(file), loaded.error().message);
   }
   return loaded;
 }

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "plan/formats/index/image_stream.h"
 #include "plan/formats/index/table_image.h"
 
@@ -87,7 +87,7 @@ Status check_key(ImageReader& from, const IndexKey& key, const Catalog& catalog,
     const bool same =
         saved->stamp == now.stamp &&
         (origin != IndexOrigin::here || (saved->ctime_ns == now.ctime_ns && saved->inode == now.inode));
-    if (!same) return bad(fmt::format("{} has changed since", printable(now.path)));
+    if (!same) return bad(fmt::format("{} has changed since", escaped(now.path)));
   }
   return {};
 }

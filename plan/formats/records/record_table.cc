@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "cache/base/checksum.h"
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 
 namespace clairfs {
 namespace {
@@ -178,7 +178,7 @@ Status RecordTableBuilder::check(const ByteRange& range) const {
   const uint64_t size = table_->catalog_->stamp(range.file).size;
   if (range.offset <= size && range.length <= size - range.offset) return {};
   return Error{EINVAL, fmt::format("{} bytes at {} lie outside {}, which has {}", range.length, range.offset,
-                                   printable(table_->catalog_->path(range.file)), size)};
+                                   escaped(table_->catalog_->path(range.file)), size)};
 }
 
 Result<uint64_t> RecordTableBuilder::start_of(FileId file) {

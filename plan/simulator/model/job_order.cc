@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 
 namespace clairfs {
 namespace {
@@ -26,7 +26,7 @@ Result<std::unique_ptr<Sampler>> sampler_of(const Scenario& scenario, uint64_t s
     spec.drop_last = scenario.drop_last;
   } else if (scenario.sampler != "torch.distributed") {
     return Error{EINVAL, fmt::format("job.sampler: '{}' is none of nopfs, torch.distributed",
-                                     printable(scenario.sampler))};
+                                     escaped(scenario.sampler))};
   }
   auto sampler = make_sampler(spec);
   if (!sampler) return Error{sampler.error().code, "job." + sampler.error().message};

@@ -1,7 +1,7 @@
-// clairfs: the placement that the daemons compute (plan/placement/placement.h), each sample read from the PFS
-// once, by its home, in the order of the job's first use of it, and from there by whoever needs it; what has
-// no home comes from the PFS every time. Room that is left holds copies of what a worker uses most, kept when
-// it first gets them. Keeps the order.
+// clairfs: the placement that the daemons compute (plan/placement/placement_map.h), each sample read from the
+// PFS once, by its home, in the order of the job's first use of it, and from there by whoever needs it; what
+// has no home comes from the PFS every time. Room that is left holds copies of what a worker uses most, kept
+// when it first gets them. Keeps the order.
 //
 // A read takes the source that is done first, waiting for the home included. The threads of all storage
 // classes work through one queue of what the worker is home to: the daemon has one queue of fetches, and no
@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <memory>
 
-#include "plan/placement/placement.h"
+#include "plan/placement/placement_map.h"
 #include "plan/simulator/engine/one_node_cache.h"
 #include "plan/simulator/policies/policies.h"
 #include "plan/simulator/scenario/dataset.h"
@@ -38,7 +38,7 @@ NodeCapacity capacity_of(const Scenario& scenario) {
   return capacity;
 }
 
-Result<Placement> place(const PolicyInput& input, const ScenarioDataset& dataset) {
+Result<PlacementMap> place(const PolicyInput& input, const ScenarioDataset& dataset) {
   const uint32_t workers = input.scenario.workers;
   JobUses uses(dataset.catalog(), workers);
   for (uint32_t epoch = 0; epoch < std::min(input.order.epochs(), kPlacementEpochs); ++epoch) {
@@ -50,7 +50,7 @@ Result<Placement> place(const PolicyInput& input, const ScenarioDataset& dataset
   }
   uses.finish();
   const std::vector<NodeCapacity> capacities(workers, capacity_of(input.scenario));
-  return Placement::make(dataset.catalog(), std::move(uses), capacities);
+  return PlacementMap::make(dataset.catalog(), std::move(uses), capacities);
 }
 
 uint32_t warm_up_threads(const Scenario& scenario) {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/catalog/file.h"
 #include "cache/catalog/scan.h"
 #include "plan/formats/scanned_dataset.h"
@@ -30,7 +30,7 @@ std::vector<float> normal_sizes(const Scenario& scenario) {
 
 Result<std::shared_ptr<const Catalog>> catalog_at(const std::string& path, Logger& log) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return system_error(errno, "samples.path: " + printable(path));
+  if (::stat(path.c_str(), &status) != 0) return system_error(errno, "samples.path: " + escaped(path));
   return S_ISDIR(status.st_mode) ? scan_catalog(path, ScanOptions(), log) : load_catalog(path);
 }
 
@@ -45,7 +45,7 @@ Result<std::vector<float>> file_sizes(const std::string& path, Logger& log) {
     sizes.push_back(static_cast<float>(bytes / kMegabyte));
   }
   if (sizes.empty())
-    return Error{EINVAL, fmt::format("samples.path: {} holds no regular file", printable(path))};
+    return Error{EINVAL, fmt::format("samples.path: {} holds no regular file", escaped(path))};
   return sizes;
 }
 

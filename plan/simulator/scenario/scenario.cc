@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/units.h"
 #include "plan/simulator/scenario/text.h"
 
@@ -446,7 +446,7 @@ Result<std::pair<std::string, std::string>> resolve_name(Scenario& scenario, std
   std::string classes;
   for (const StorageClass& storage : scenario.classes) classes += ", " + storage.name;
   return Error{EINVAL,
-               fmt::format("unknown setting '{}'; use staging{} or SECTION.KEY", printable(name), classes)};
+               fmt::format("unknown setting '{}'; use staging{} or SECTION.KEY", escaped(name), classes)};
 }
 
 }  // namespace
@@ -458,11 +458,10 @@ Status set_scenario_value(Scenario& scenario, std::string_view name, std::string
   if (!parsed) return Error{EINVAL, fmt::format("{}: {}", name, parsed.error().message)};
   Scenario changed = scenario;
   const auto complaint = set_field(changed, target->first, target->second, *parsed);
-  if (!complaint) return Error{EINVAL, fmt::format("{}: no key of a scenario", printable(name))};
-  if (!complaint->empty())
-    return Error{EINVAL, fmt::format("{} = {}: {}", name, printable(value), *complaint)};
+  if (!complaint) return Error{EINVAL, fmt::format("{}: no key of a scenario", escaped(name))};
+  if (!complaint->empty()) return Error{EINVAL, fmt::format("{} = {}: {}", name, escaped(value), *complaint)};
   if (const auto conflict = find_conflict(changed)) {
-    return Error{EINVAL, fmt::format("{} = {}: {}.{} {}", name, printable(value), conflict->section,
+    return Error{EINVAL, fmt::format("{} = {}: {}.{} {}", name, escaped(value), conflict->section,
                                      conflict->key, conflict->message)};
   }
   scenario = std::move(changed);

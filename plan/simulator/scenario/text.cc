@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "cache/base/text.h"
 
 namespace clairfs {
@@ -111,7 +111,7 @@ class Parser {
   Status take_section(std::string_view line) {
     const std::string_view name = line.ends_with(']') ? trimmed(line.substr(1, line.size() - 2)) : "";
     if (!is_section_name(name)) {
-      return error(fmt::format("'{}' is no section; want [NAME] or [class.NAME]", printable(line)));
+      return error(fmt::format("'{}' is no section; want [NAME] or [class.NAME]", escaped(line)));
     }
     for (const ScenarioSection& known : out_.sections) {
       if (known.name == name)
@@ -125,14 +125,14 @@ class Parser {
     const size_t equals = line.find('=');
     const std::string_view key = trimmed(line.substr(0, equals));
     if (equals == std::string_view::npos || !is_bare_key(key)) {
-      return error(fmt::format("'{}' is neither KEY = VALUE nor a [section]", printable(line)));
+      return error(fmt::format("'{}' is neither KEY = VALUE nor a [section]", escaped(line)));
     }
     const std::string_view text = trimmed(line.substr(equals + 1));
     const std::optional<ScenarioValue> value = parse_toml_value(text);
     if (!value) {
       return error(
           fmt::format("{}: '{}' is no value; want a number, true, false, \"text\" or {{1 = 66, 2 = 86}}", key,
-                      printable(text)));
+                      escaped(text)));
     }
     const std::string section = out_.sections.empty() ? "" : out_.sections.back().name;
     for (const ScenarioEntry& known : out_.entries) {
@@ -160,7 +160,7 @@ Result<ScenarioValue> parse_scenario_value(std::string_view text) {
   if (const auto value = parse_toml_value(text)) return *value;
   if (text.empty() || text.find_first_of("{}\"'") != std::string_view::npos) {
     return Error{EINVAL, fmt::format("'{}' is no value; want a number, a size, a word or {{1 = 66, 2 = 86}}",
-                                     printable(text))};
+                                     escaped(text))};
   }
   return ScenarioValue(std::string(text));
 }

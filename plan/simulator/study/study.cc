@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 #include "plan/simulator/scenario/sample_sizes.h"
 
 namespace clairfs {
@@ -104,7 +104,7 @@ Result<SweepAxis> parse_sweep(std::string_view text) {
                                      [](const std::string& value) { return value.empty(); });
   if (!complete) {
     return Error{EINVAL, fmt::format("sweep: '{}' is none; want NAME=VALUE,VALUE such as ram=0,10G,20G",
-                                     printable(text))};
+                                     escaped(text))};
   }
   for (size_t at = 0; at < axis.values.size(); ++at) {
     if (std::find(axis.values.begin(), axis.values.begin() + static_cast<ptrdiff_t>(at), axis.values[at]) !=

@@ -24,7 +24,7 @@ json stats(uint64_t ram, uint64_t pfs, uint64_t passed) {
          {"state", "following"},
          {"plan", {{"ranks_per_node", 2}, {"workers", 4}}},
          {"epoch", 3},
-         {"front", 70},
+         {"high_water", 70},
          {"epoch_length", 100},
          {"samples", 100},
          {"bytes", 1000000},

@@ -2,7 +2,7 @@
 #include <numeric>
 #include <random>
 
-#include "plan/placement/placement.h"
+#include "plan/placement/placement_map.h"
 #include "tests/support/catch.h"
 #include "tests/support/record_index.h"
 #include "tests/support/staging_fixture.h"
@@ -42,9 +42,9 @@ struct SegmentJob {
     }
     return uses;
   }
-  Placement place(const std::vector<NodeCapacity>& capacities,
-                  PlacementRule rule = PlacementRule::clairfs) const {
-    return Placement::make(*catalog, uses(), capacities, rule);
+  PlacementMap place(const std::vector<NodeCapacity>& capacities,
+                     PlacementRule rule = PlacementRule::clairfs) const {
+    return PlacementMap::make(*catalog, uses(), capacities, rule);
   }
 
   uint64_t bytes() const { return catalog->stamp(RecordIndex::kFile).size; }
@@ -55,7 +55,7 @@ struct SegmentJob {
 };
 
 /// Homes of the node among the chunks of records, which must lie end to end.
-uint32_t segment(const Placement& placement, const SegmentJob& job, NodeId node) {
+uint32_t segment(const PlacementMap& placement, const SegmentJob& job, NodeId node) {
   std::vector<uint32_t> mine;
   for (uint32_t c = 0; c < job.chunks(); ++c) {
     const auto home = placement.home(ChunkId(c));
@@ -73,7 +73,7 @@ TEST_CASE("records that fit are divided among the nodes from end to end, by thei
   // Twice the room that is needed; the last node has most of it, partly on NVMe.
   const std::vector<NodeCapacity> capacities = {
       {room * 2, 0}, {0, room * 2}, {room * 4, 0}, {room * 2, room * 6}};
-  const Placement placement = job.place(capacities);
+  const PlacementMap placement = job.place(capacities);
   CHECK(placement.homeless_bytes() == 0);
   uint32_t homes = 0;
   for (uint32_t n = 0; n < kUsers; ++n) {
@@ -96,7 +96,7 @@ TEST_CASE("of records that do not fit every node keeps what it can, and nothing 
                                                 {job.bytes() / 16, job.bytes() / 16},
                                                 {kSegmentChunk - 1, 0}};
   for (const PlacementRule rule : {PlacementRule::clairfs, PlacementRule::nopfs}) {
-    const Placement placement = job.place(capacities, rule);
+    const PlacementMap placement = job.place(capacities, rule);
     uint64_t kept = 0;
     for (uint32_t n = 0; n < kUsers; ++n) {
       segment(placement, job, NodeId(n));
@@ -111,7 +111,7 @@ TEST_CASE("of records that do not fit every node keeps what it can, and nothing 
 
 TEST_CASE("room that is left keeps copies of records, of others first what lies behind the own ones") {
   const SegmentJob job;
-  const Placement placement = job.place(std::vector<NodeCapacity>(kUsers, {job.bytes() / 2, 0}));
+  const PlacementMap placement = job.place(std::vector<NodeCapacity>(kUsers, {job.bytes() / 2, 0}));
   CHECK(placement.homeless_bytes() == 0);
   for (uint32_t n = 0; n < kUsers; ++n) {
     segment(placement, job, NodeId(n));
@@ -119,7 +119,7 @@ TEST_CASE("room that is left keeps copies of records, of others first what lies 
     const uint32_t next = placement.warm_up_order(NodeId(n)).back().value + 1;
     CHECK(placement.tier_at(NodeId(n), ChunkId(next % job.chunks())) != Tier::none);
   }
-  const Placement everywhere = job.place(std::vector<NodeCapacity>(kUsers, {2 * job.bytes(), 0}));
+  const PlacementMap everywhere = job.place(std::vector<NodeCapacity>(kUsers, {2 * job.bytes(), 0}));
   for (uint32_t n = 0; n < kUsers; ++n) CHECK(everywhere.kept_bytes(NodeId(n)) == job.bytes());
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("files beside records live where they are used, and the records share 
   const SegmentJob job(files);
   const std::vector<NodeCapacity> capacities(kUsers, {(job.bytes() + files * 10240) * 11 / 10 / kUsers, 0});
   const JobUses uses = job.uses();
-  const Placement placement = job.place(capacities);
+  const PlacementMap placement = job.place(capacities);
   CHECK(placement.homeless_bytes() == 0);
   uint32_t homes = 0;
   for (uint32_t n = 0; n < kUsers; ++n) homes += segment(placement, job, NodeId(n));
@@ -159,8 +159,8 @@ TEST_CASE("uses of records are not counted, only that they are used") {
 
 TEST_CASE("the records of a node that dies find homes where there is room") {
   const SegmentJob job;
-  const Placement whole = job.place(std::vector<NodeCapacity>(kUsers, {job.bytes() / 2, 0}));
-  const Placement left = whole.without({false, true, false, false});
+  const PlacementMap whole = job.place(std::vector<NodeCapacity>(kUsers, {job.bytes() / 2, 0}));
+  const PlacementMap left = whole.without({false, true, false, false});
   CHECK(left.homeless_bytes() == 0);
   for (uint32_t c = 0; c < job.chunks(); ++c) {
     const auto before = whole.home(ChunkId(c));

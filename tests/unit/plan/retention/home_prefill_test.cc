@@ -63,11 +63,11 @@ struct PrefillFixture {
   }
   ~PrefillFixture() { CHECK(cache->stop(5s)); }
 
-  std::shared_ptr<const Placement> make_placement(NodeCapacity capacity) const {
-    return std::make_shared<const Placement>(
-        Placement::make(*job.catalog, job.uses(), std::vector<NodeCapacity>(kNodes, capacity)));
+  std::shared_ptr<const PlacementMap> make_placement(NodeCapacity capacity) const {
+    return std::make_shared<const PlacementMap>(
+        PlacementMap::make(*job.catalog, job.uses(), std::vector<NodeCapacity>(kNodes, capacity)));
   }
-  void use(const std::shared_ptr<const Placement>& given) {
+  void use(const std::shared_ptr<const PlacementMap>& given) {
     policy.set_placement(given, NodeId(1));
     warm_up->set_placement(given, NodeId(1));
   }
@@ -101,7 +101,7 @@ struct PrefillFixture {
   }
 
   MadeUpJob job;
-  std::shared_ptr<const Placement> placement;
+  std::shared_ptr<const PlacementMap> placement;
   CapturedLog log;
   testing::StoreFixture stores{IoKind::threads};
   Recorder source;
@@ -200,7 +200,7 @@ TEST_CASE("what it has brought in is let go of at once") {
   f.use(f.placement);
   REQUIRE(f.finished());
   // A new placement takes the place of the old one's chunks, which needs their memory.
-  const auto elsewhere = std::make_shared<const Placement>(f.placement->without({false, false, true}));
+  const auto elsewhere = std::make_shared<const PlacementMap>(f.placement->without({false, false, true}));
   f.use(elsewhere);
   REQUIRE(f.finished());
   CHECK(f.warm_up->progress().failed == 0);

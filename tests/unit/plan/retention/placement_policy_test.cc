@@ -27,9 +27,9 @@ constexpr uint64_t kPadded = 12288;
 struct PlacedFixture {
   PlacedFixture(uint64_t in_ram, uint64_t on_nvme, const std::string& seed = "seed=1", uint32_t used = kFiles)
       : job(std::vector<uint64_t>(kFiles, kSize), 1 << 20, 3, 4, seed + " batch=2"),
-        placement(std::make_shared<const Placement>(
-            Placement::make(*job.catalog, uses_of(used),
-                            std::vector<NodeCapacity>(3, {in_ram * kPadded, on_nvme * kPadded})))),
+        placement(std::make_shared<const PlacementMap>(
+            PlacementMap::make(*job.catalog, uses_of(used),
+                               std::vector<NodeCapacity>(3, {in_ram * kPadded, on_nvme * kPadded})))),
         single(*job.catalog),
         policy(*job.catalog, single) {}
 
@@ -54,7 +54,7 @@ struct PlacedFixture {
   }
 
   MadeUpJob job;
-  std::shared_ptr<const Placement> placement;
+  std::shared_ptr<const PlacementMap> placement;
   NextUsePolicy single;
   PlacementPolicy policy;
 };
@@ -154,7 +154,8 @@ TEST_CASE("files of no plan take free room, and leave it to what is placed") {
   NextUsePolicy single(*job.catalog);
   PlacementPolicy policy(*job.catalog, single);
   policy.set_placement(
-      std::make_shared<const Placement>(Placement::make(*job.catalog, std::move(uses), capacity)), NodeId(0));
+      std::make_shared<const PlacementMap>(PlacementMap::make(*job.catalog, std::move(uses), capacity)),
+      NodeId(0));
   CHECK(policy.place(ChunkId(7), kPadded, {kPadded, 0}, {}).tier == Tier::ram);
   CHECK(policy.would_keep(ChunkId(7), kPadded, {kPadded, 0}, {}));
   policy.kept(ChunkId(7), Tier::ram);
@@ -170,7 +171,7 @@ TEST_CASE("a file of no plan that was dropped and came back makes room once") {
   uses.add(EpochSequence(Epoch(0), {0}, 0), job.index, NodeId(0));
   NextUsePolicy single(*job.catalog);
   PlacementPolicy policy(*job.catalog, single);
-  policy.set_placement(std::make_shared<const Placement>(Placement::make(
+  policy.set_placement(std::make_shared<const PlacementMap>(PlacementMap::make(
                            *job.catalog, std::move(uses), std::vector<NodeCapacity>(1, {kPadded, 0}))),
                        NodeId(0));
   policy.kept(ChunkId(1), Tier::ram);
@@ -236,7 +237,7 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
   const MadeUpJob job(sizes, kChunk, 3, 3, "seed=3 batch=1");
   const std::vector<NodeCapacity> capacities(3, {kRam, NvmeStore::usable_bytes(kNvme, kChunk)});
   const auto placement =
-      std::make_shared<const Placement>(Placement::make(*job.catalog, job.uses(), capacities));
+      std::make_shared<const PlacementMap>(PlacementMap::make(*job.catalog, job.uses(), capacities));
 
   testing::StoreFixture stores(IoKind::threads);
   stores.capacity = kNvme;

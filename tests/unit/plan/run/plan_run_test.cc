@@ -56,7 +56,7 @@ TEST_CASE("of long epochs two are held at a time, and a few bytes a sample") {
   read(*run, Epoch(0), 0, kFiles);
   CHECK(epochs_of(*run) == Epochs{0, 1});
   read(*run, Epoch(1), 0, 100);
-  CHECK(run->reader().tracker().front_epoch() == Epoch(1));
+  CHECK(run->reader().tracker().high_water_epoch() == Epoch(1));
   CHECK(epochs_of(*run) == Epochs{0, 1});  // the one before, lest opens come late
   CHECK(!run->reader().horizon().complete);
   read(*run, Epoch(1), 100, 2000);
@@ -117,7 +117,7 @@ TEST_CASE("each rank has a horizon of its own, and of the orders of an epoch eac
   CHECK(epochs(1) == Epochs{0, 1});
   CHECK(epochs(2) == Epochs{0, 1});
   CHECK(run->memory_bytes() < 27 * kFiles);  // as when they are in step
-  CHECK(run->status().front == PlanPosition{Epoch(3), 0});
+  CHECK(run->status().high_water == PlanPosition{Epoch(3), 0});
   CHECK(run->status().in_order == 4 * kFiles / 3);
 }
 

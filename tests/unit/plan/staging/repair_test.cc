@@ -59,7 +59,7 @@ TEST_CASE("what the kernel took back of other workers' batches is pushed again, 
   // The fourth worker begins before the second and the third.
   f.pages.lose(file_at(24));
   CHECK_FALSE(f.read_next(24));
-  REQUIRE(f.run->reader().tracker().front() == 25);
+  REQUIRE(f.run->reader().tracker().high_water() == 25);
   f.now += 110ms;  // it does not look sooner
   std::vector<FileId> lost;
   for (uint64_t p = 8; p < 24; ++p) {
@@ -96,7 +96,7 @@ TEST_CASE("looking for what the kernel took back leaves the sentinels of an earl
   uint64_t last = f.staged() - 1;  // the look comes by all others on its way there
   while (!read.contains(file_at(last)) || !f.pages.whole(file_at(last))) --last;
   REQUIRE(last >= kFiles + kRead / 4);
-  uint64_t first = f.run->reader().tracker().front();
+  uint64_t first = f.run->reader().tracker().high_water();
   while (!f.pages.whole(file_at(first))) ++first;
   f.pages.lose(file_at(first));
   f.pages.lose(file_at(last));

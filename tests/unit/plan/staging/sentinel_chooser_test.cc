@@ -11,8 +11,8 @@ namespace {
 constexpr uint64_t kSample = 4096;
 
 // A window that is full of equal samples.
-SentinelChooser::Window full(uint64_t samples, uint64_t front = 0) {
-  return {front, front, front + samples, samples * kSample, samples * kSample};
+SentinelChooser::Window full(uint64_t samples, uint64_t high_water = 0) {
+  return {high_water, high_water, high_water + samples, samples * kSample, samples * kSample};
 }
 
 std::vector<uint64_t> sentinels(SentinelChooser& chooser, uint64_t from, uint64_t to) {

@@ -53,7 +53,7 @@ TEST_CASE("a window of half the dataset and more loses no sentinels to samples t
   uint64_t unseen = 0;
   uint64_t longest = 0;
   const auto window_is_full = [&] {
-    return f.staged() >= std::min(f.run->reader().tracker().front() + kWindow, kEnd);
+    return f.staged() >= std::min(f.run->reader().tracker().high_water() + kWindow, kEnd);
   };
   for (uint64_t p = 0; p < kEnd; ++p) {
     REQUIRE(f.eventually(window_is_full));
@@ -200,7 +200,7 @@ TEST_CASE("a sentinel whose page was dropped before the answer of an earlier REA
     const uint64_t next = std::min<uint64_t>(kFiles, left - 1);
     REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= next; }));
     f.pages.fill(file);
-    CHECK((p % kFiles != kFiles - 1 || f.run->reader().tracker().front() == p + 1));
+    CHECK((p % kFiles != kFiles - 1 || f.run->reader().tracker().high_water() == p + 1));
   }
   CHECK(f.run->reader().tracker().state() == TrackerState::finished);
 }

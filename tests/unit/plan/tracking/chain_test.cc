@@ -30,7 +30,7 @@ TEST_CASE("few sightings tell in a long epoch, many are needed in a short one") 
     CHECK(telling_length(count, 0.1) <= telling_length(count, 0.2));
 }
 
-TEST_CASE("a chain has an end, a front and a beginning") {
+TEST_CASE("a chain has an end, a high_water and a beginning") {
   const auto chain =
       find_chain(numbered({9000, 1, 500, 501, 503, 502, 504, 505, 77, 506, 507}), identity, 100000, {2, 1});
   REQUIRE(chain);

@@ -47,10 +47,10 @@ TEST_CASE("what was opened before does not begin a batch, and one open in fifty 
   uint32_t right = 0;
   for (uint32_t seed = 0; seed < 100; ++seed) {
     std::vector<uint32_t> positions = first_opens(loader, 64, 0, seed);
-    const auto front = static_cast<uint32_t>(
+    const auto high_water = static_cast<uint32_t>(
         std::count_if(positions.begin(), positions.end(), [](uint32_t position) { return position < 32; }));
     std::erase_if(positions, [](uint32_t position) { return position < 3; });
-    const auto later = find_interleaving(positions, std::min(front, 3U));
+    const auto later = find_interleaving(positions, std::min(high_water, 3U));
     CHECK((later && later->batch == 32 && later->workers == 8));
     const auto disturbed = find_interleaving(first_opens(loader, 64, 0.02, seed), 0);
     if (disturbed && disturbed->batch == 32) ++right;

@@ -36,7 +36,7 @@ TEST_CASE("a band is reorder_window and two leaps wide") {
   CHECK(progress.band(8).high == 99 + 18);
 }
 
-TEST_CASE("eight late opens in a row take the front back, seven do not") {
+TEST_CASE("eight late opens in a row take the high_water back, seven do not") {
   Progress progress(4);
   progress.begin(0);
   note_all(progress, 0, 50);

@@ -43,7 +43,7 @@ class Node {
     now += std::chrono::milliseconds(1);
     const Samples samples{sample};
     const auto seen = followed->observe(ThreadId(thread), samples, Access::open, now);
-    const uint32_t epoch = tracker(seen.rank).front_epoch().value;
+    const uint32_t epoch = tracker(seen.rank).high_water_epoch().value;
     if (epoch + 1 < kEpochs) know(static_cast<uint32_t>(seen.rank), epoch + 1);
     return seen;
   }
@@ -97,8 +97,9 @@ TEST_CASE("two ranks drift apart by up to two epochs, and each is followed to it
       CHECK(node.open(threads == 0 ? 0 : threads + 1, node.at(1, step - drift)).verdict ==
             Tracker::Verdict::in_order);
     if (step < total && step % 100 == 0)
-      CHECK(node.status(0).front == PlanPosition{Epoch(static_cast<uint32_t>((step + 1) / node.length())),
-                                                 static_cast<uint32_t>((step + 1) % node.length())});
+      CHECK(node.status(0).high_water ==
+            PlanPosition{Epoch(static_cast<uint32_t>((step + 1) / node.length())),
+                         static_cast<uint32_t>((step + 1) % node.length())});
   }
   for (const uint32_t rank : {0U, 1U}) {
     check_followed(node, rank);
@@ -216,7 +217,7 @@ TEST_CASE("a rank that begins anew in another process is found again, and the ot
   CHECK(again.realignments == 1);
   CHECK(again.suspensions == 0);
   CHECK(again.out_of_order < 20);
-  CHECK(again.front == PlanPosition{Epoch(0), static_cast<uint32_t>(half - 10)});
+  CHECK(again.high_water == PlanPosition{Epoch(0), static_cast<uint32_t>(half - 10)});
   REQUIRE(again.divergence);
   CHECK(again.divergence->hint == "epoch 0 was restarted");
   CHECK(node.followed->rank_of(ThreadId(7)) == 1U);
@@ -231,7 +232,7 @@ TEST_CASE("a rank that leaves its plan is suspended by itself") {
     node.open(6, position < 500 ? node.at(1, position) : wrong.sample_at(position));
   }
   check_followed(node, 0);
-  CHECK(node.status(0).front.position == 1000);
+  CHECK(node.status(0).high_water.position == 1000);
   CHECK(node.status(1).state == TrackerState::suspended);
   CHECK(combined(node.status(0), node.status(1)).state == TrackerState::suspended);
 }
@@ -257,15 +258,15 @@ TEST_CASE("ranks together are where the furthest is, and have read what all have
   TrackerStatus ahead;
   ahead.state = TrackerState::following;
   ahead.position = {Epoch(2), 10};
-  ahead.front = {Epoch(2), 20};
+  ahead.high_water = {Epoch(2), 20};
   ahead.in_order = 100;
   TrackerStatus behind = ahead;
   behind.position = {Epoch(1), 500};
-  behind.front = {Epoch(2), 3};
+  behind.high_water = {Epoch(2), 3};
   behind.longest_stray = 7;
   const TrackerStatus both = combined(behind, ahead);
   CHECK(both.position == PlanPosition{Epoch(2), 10});
-  CHECK(both.front == PlanPosition{Epoch(2), 23});
+  CHECK(both.high_water == PlanPosition{Epoch(2), 23});
   CHECK(both.in_order == 200);
   CHECK(both.longest_stray == 7);
   behind.state = TrackerState::waiting;

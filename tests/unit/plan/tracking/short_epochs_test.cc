@@ -21,7 +21,7 @@ TEST_CASE("epochs of one or two samples are followed, too") {
       CHECK(tracker.observe(Samples{sample}, Access::open, clock.now()) == Tracker::Verdict::in_order);
   }
   CHECK(tracker.state() == TrackerState::finished);
-  CHECK(tracker.status().front == PlanPosition{Epoch(5), samples});
+  CHECK(tracker.status().high_water == PlanPosition{Epoch(5), samples});
 }
 
 // A READ of the next epoch must not count as one more piece of this epoch's.
@@ -65,7 +65,7 @@ TEST_CASE("epochs in the same order are told apart by a few sentinels of each") 
       if (sample % gap == 0 || sample == 89)
         CHECK(tracker.observe(Samples{sample}, Access::read, clock.now()) == Tracker::Verdict::in_order);
     }
-    CHECK(tracker.front() == (epoch + 1) * 90);
+    CHECK(tracker.high_water() == (epoch + 1) * 90);
   }
   CHECK(tracker.state() == TrackerState::finished);
 }
@@ -108,7 +108,7 @@ TEST_CASE("workers that hold most of an epoch are followed") {
         return true;
       });
       for (std::optional<uint32_t>& worker : opened) read(worker);
-      CHECK(tracker.front() == (epoch + 1) * samples);
+      CHECK(tracker.high_water() == (epoch + 1) * samples);
     }
     CHECK(tracker.state() == TrackerState::finished);
     CHECK(tracker.status().in_order == 4 * samples);

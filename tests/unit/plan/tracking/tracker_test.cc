@@ -110,7 +110,7 @@ TEST_CASE("a reader is followed over its epochs") {
         CHECK(status.in_order < total / 10);
         CHECK(status.in_order >= total / 70);
       }
-      CHECK(status.front == PlanPosition{Epoch(2), static_cast<uint32_t>(total / 3)});
+      CHECK(status.high_water == PlanPosition{Epoch(2), static_cast<uint32_t>(total / 3)});
       CHECK(status.samples_per_second == Approx(1000).epsilon(0.5));
     }
   }
@@ -217,11 +217,11 @@ TEST_CASE("a reader that goes elsewhere in the plan is found again") {
         CHECK(status.state == TrackerState::following);
         REQUIRE(status.divergence->found);
         CHECK(status.divergence->found->epoch == Epoch(epoch));
-        CHECK(status.front.position >= from);
-        CHECK(status.front.position <= from + opens + plan.reorder_window());
+        CHECK(status.high_water.position >= from);
+        CHECK(status.high_water.position <= from + opens + plan.reorder_window());
         // What it left out nobody waits for.
         CHECK((from == 0 || mount.tracker.opened(mount.absolute({Epoch(epoch), from - 1}))));
-        CHECK_FALSE(mount.tracker.opened(mount.tracker.front()));
+        CHECK_FALSE(mount.tracker.opened(mount.tracker.high_water()));
         INFO(status.divergence->hint);
         CHECK(contains(status.divergence->hint, hint));
       };
@@ -251,7 +251,7 @@ TEST_CASE("the reader goes on after it was found") {
   const TrackerStatus status = mount.tracker.status();
   CHECK(status.realignments == 2);
   CHECK(status.suspensions == 0);
-  CHECK(status.front == PlanPosition{Epoch(3), 0});
+  CHECK(status.high_water == PlanPosition{Epoch(3), 0});
 }
 
 TEST_CASE("a wrong order suspends the plan, and the hint says which it is") {
@@ -432,9 +432,9 @@ TEST_CASE("a suspended plan goes on when the reader comes back, or its epoch is 
   mount.add_epoch(5);
   CHECK(mount.tracker.state() == TrackerState::following);
   CHECK(mount.tracker.status().position.epoch == Epoch(5));
-  const PlanPosition front = mount.tracker.status().front;
-  CHECK(front.position >= 200);
-  CHECK(front.position <= 200 + plan.reorder_window());
+  const PlanPosition high_water = mount.tracker.status().high_water;
+  CHECK(high_water.position >= 200);
+  CHECK(high_water.position <= 200 + plan.reorder_window());
 }
 
 TEST_CASE("ranks that do not wait for each other") {
@@ -470,11 +470,11 @@ TEST_CASE("one access may belong to several samples, and comes in pieces") {
   CHECK(again == Tracker::Verdict::repeated);
   CHECK(again.position == 0);
   CHECK(see({11, 2}, Access::open).position == 1);
-  CHECK(tracker.status().front == PlanPosition{Epoch(0), 2});
+  CHECK(tracker.status().high_water == PlanPosition{Epoch(0), 2});
   CHECK(see({2}, Access::read) == Tracker::Verdict::repeated);
   CHECK(see({9}, Access::read) == Tracker::Verdict::in_order);
   CHECK(see({2}, Access::open).position == 3);  // again, as planned
-  CHECK(tracker.status().front == PlanPosition{Epoch(0), 4});
+  CHECK(tracker.status().high_water == PlanPosition{Epoch(0), 4});
   const Tracker::Observation stray = see({190}, Access::open);
   CHECK(stray == Tracker::Verdict::out_of_order);
   CHECK(!stray.position);
@@ -498,11 +498,11 @@ TEST_CASE("a job that resumes begins where it says") {
   MountModel mount(plan, kSamples, kSentinels);
   CHECK(mount.tracker.status().position ==
         PlanPosition{Epoch(4), 6000 - static_cast<uint32_t>(plan.reorder_window())});
-  CHECK(mount.tracker.status().front == PlanPosition{Epoch(4), 6000});
+  CHECK(mount.tracker.status().high_water == PlanPosition{Epoch(4), 6000});
   read_order(mount, order_of(plan, 4), loader, random, 6000);
   read_order(mount, order_of(plan, 5), loader, random);
   CHECK(mount.tracker.status().out_of_order == 0);
-  CHECK(mount.tracker.status().front == PlanPosition{Epoch(6), 0});
+  CHECK(mount.tracker.status().high_water == PlanPosition{Epoch(6), 0});
 }
 
 TEST_CASE("the rate outlasts a pause") {
@@ -551,5 +551,5 @@ TEST_CASE("a short stream that begins anew is in its next epoch") {
   tracker.set_pushed(18, 2);
   // These went by unseen in the first epoch.
   for (const uint32_t sample : {1U, 3U, 5U}) CHECK(see(sample) == 9 + sample);
-  CHECK(tracker.front() == 15);
+  CHECK(tracker.high_water() == 15);
 }

@@ -1,4 +1,4 @@
-#include "plan/placement/placement.h"
+#include "plan/placement/placement_map.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace clairfs {
 
-Placement::Placement(PlacementTable table, std::shared_ptr<const JobUses> uses)
+PlacementMap::PlacementMap(PlacementTable table, std::shared_ptr<const JobUses> uses)
     : table_(std::move(table)), uses_(std::move(uses)) {
   for (uint32_t c = 0; c < table_.chunks(); ++c) {
     const ChunkId chunk(c);
@@ -15,8 +15,8 @@ Placement::Placement(PlacementTable table, std::shared_ptr<const JobUses> uses)
   }
 }
 
-Placement Placement::make(const Catalog& catalog, JobUses uses, std::span<const NodeCapacity> capacities,
-                          PlacementRule rule) {
+PlacementMap PlacementMap::make(const Catalog& catalog, JobUses uses,
+                                std::span<const NodeCapacity> capacities, PlacementRule rule) {
   uses.finish();
   const auto shared = std::make_shared<const JobUses>(std::move(uses));
   PlacementTable table(catalog, capacities);
@@ -32,19 +32,19 @@ Placement Placement::make(const Catalog& catalog, JobUses uses, std::span<const 
   return {std::move(table), shared};
 }
 
-Placement Placement::without(const std::vector<bool>& dead) const {
+PlacementMap PlacementMap::without(const std::vector<bool>& dead) const {
   PlacementTable table = table_;
   replace_dead(table, *uses_, dead);
   return {std::move(table), uses_};
 }
 
-std::optional<Home> Placement::home(ChunkId chunk) const {
+std::optional<Home> PlacementMap::home(ChunkId chunk) const {
   const auto node = table_.home(chunk);
   if (!node) return std::nullopt;
   return Home{*node, table_.tier(chunk, *node)};
 }
 
-std::vector<NodeId> Placement::holders(ChunkId chunk) const {
+std::vector<NodeId> PlacementMap::holders(ChunkId chunk) const {
   const auto home = table_.home(chunk);
   if (!home) return {};
   std::vector<NodeId> holders{*home};
@@ -54,7 +54,7 @@ std::vector<NodeId> Placement::holders(ChunkId chunk) const {
   return holders;
 }
 
-std::vector<ChunkId> Placement::kept_chunks(NodeId node, bool homes) const {
+std::vector<ChunkId> PlacementMap::kept_chunks(NodeId node, bool homes) const {
   std::vector<std::pair<uint32_t, ChunkId>> order;
   for (uint32_t c = 0; c < table_.chunks(); ++c) {
     const ChunkId chunk(c);
@@ -68,11 +68,11 @@ std::vector<ChunkId> Placement::kept_chunks(NodeId node, bool homes) const {
   return chunks;
 }
 
-std::vector<ChunkId> Placement::warm_up_order(NodeId node) const {
+std::vector<ChunkId> PlacementMap::warm_up_order(NodeId node) const {
   return kept_chunks(node, true);
 }
 
-std::vector<ChunkId> Placement::copies(NodeId node) const {
+std::vector<ChunkId> PlacementMap::copies(NodeId node) const {
   return kept_chunks(node, false);
 }
 

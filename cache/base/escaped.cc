@@ -1,4 +1,4 @@
-#include "cache/base/printable.h"
+#include "cache/base/escaped.h"
 
 #include <cctype>
 
@@ -6,7 +6,7 @@
 
 namespace clairfs {
 
-std::string printable(std::string_view text) {
+std::string escaped(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (const char c : text) {

@@ -46,15 +46,15 @@ struct Home {
 
 /// Immutable after it was made, so thread-safe without locks. Memory: that of its JobUses, and what
 /// PlacementTable says.
-class Placement {
+class PlacementMap {
  public:
   /// `capacities` by rank. Errors: none; what fits nowhere has no home. REQUIRES: as many capacities as nodes
   /// in `uses`.
-  static Placement make(const Catalog& catalog, JobUses uses, std::span<const NodeCapacity> capacities,
-                        PlacementRule rule = PlacementRule::clairfs);
+  static PlacementMap make(const Catalog& catalog, JobUses uses, std::span<const NodeCapacity> capacities,
+                           PlacementRule rule = PlacementRule::clairfs);
   /// The same placement, but what the nodes of `dead` (by rank) held finds a new home among the living, in
   /// place of second copies where needed; nothing else moves.
-  Placement without(const std::vector<bool>& dead) const;
+  PlacementMap without(const std::vector<bool>& dead) const;
 
   uint32_t nodes() const { return table_.nodes(); }
   /// Whether any plan that was looked at uses the chunk.
@@ -74,7 +74,7 @@ class Placement {
   uint64_t memory_bytes() const { return table_.memory_bytes() + uses_->memory_bytes(); }
 
  private:
-  Placement(PlacementTable table, std::shared_ptr<const JobUses> uses);
+  PlacementMap(PlacementTable table, std::shared_ptr<const JobUses> uses);
   std::vector<ChunkId> kept_chunks(NodeId node, bool homes) const;
 
   PlacementTable table_;

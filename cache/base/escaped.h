@@ -8,7 +8,7 @@ namespace clairfs {
 
 /// `text` with control characters and backslashes escaped ("\n", "\x1b", "\\"), so that it stays on one line
 /// and cannot steer a terminal. Bytes from 0x80 on are left as they are: mostly UTF-8.
-std::string printable(std::string_view text);
+std::string escaped(std::string_view text);
 
 /// Text of somebody else's daemon, of any number of lines: its control characters escaped, but for newlines.
 std::string escape_controls(std::string_view text);

@@ -1,9 +1,8 @@
-#include "plan/placement/placement.h"
-
 #include <algorithm>
 #include <numeric>
 #include <random>
 
+#include "plan/placement/placement_map.h"
 #include "tests/support/catch.h"
 #include "tests/support/made_up_job.h"
 #include "tests/support/nopfs_rule.h"
@@ -29,7 +28,7 @@ uint64_t& in_tier(NodeCapacity& capacity, Tier tier) {
 }
 
 /// All that must hold of any placement, whatever its quality.
-void check_rules(const Placement& placement, const Catalog& catalog, const JobUses& uses,
+void check_rules(const PlacementMap& placement, const Catalog& catalog, const JobUses& uses,
                  const std::vector<NodeCapacity>& capacities) {
   std::vector<NodeCapacity> room = capacities;           // left, after homes and copies
   std::vector<NodeCapacity> room_of_homes = capacities;  // left, if there were no copies
@@ -118,7 +117,7 @@ std::string random_plan(Random& random, uint32_t nodes) {
 }
 
 /// Where every chunk is, and as what.
-std::vector<std::vector<Tier>> layout(const Placement& placement, uint32_t chunks, uint32_t nodes) {
+std::vector<std::vector<Tier>> layout(const PlacementMap& placement, uint32_t chunks, uint32_t nodes) {
   std::vector<std::vector<Tier>> tiers(chunks);
   for (uint32_t c = 0; c < chunks; ++c) {
     for (uint32_t n = 0; n < nodes; ++n) tiers[c].push_back(placement.tier_at(NodeId(n), ChunkId(c)));
@@ -126,7 +125,7 @@ std::vector<std::vector<Tier>> layout(const Placement& placement, uint32_t chunk
   return tiers;
 }
 
-HoldersWorth worth_of(const MadeUpJob& job, const JobUses& uses, const Placement& placement) {
+HoldersWorth worth_of(const MadeUpJob& job, const JobUses& uses, const PlacementMap& placement) {
   return worth_of(*job.catalog, uses,
                   [&](ChunkId chunk, NodeId node) { return placement.tier_at(node, chunk) != Tier::none; });
 }
@@ -149,7 +148,7 @@ TEST_CASE("any placement keeps within its capacities and gives homes before copi
     const auto capacities = random_capacities(random, nodes, total_bytes(*job.catalog));
     const JobUses uses = job.uses();
     INFO("round " << round << ": " << nodes << " nodes, " << epochs << " epochs, " << plan);
-    const Placement placement = Placement::make(*job.catalog, uses, capacities);
+    const PlacementMap placement = PlacementMap::make(*job.catalog, uses, capacities);
     check_rules(placement, *job.catalog, uses, capacities);
   }
 }
@@ -164,8 +163,8 @@ TEST_CASE("the same uses give the same placement, in whatever order they were co
     for (const auto& epoch : job.sequences) {
       for (uint32_t node = nodes; node-- > 0;) backwards.add(*epoch[node], job.index, NodeId(node));
     }
-    const Placement one = Placement::make(*job.catalog, job.uses(), capacities);
-    const Placement two = Placement::make(*job.catalog, std::move(backwards), capacities);
+    const PlacementMap one = PlacementMap::make(*job.catalog, job.uses(), capacities);
+    const PlacementMap two = PlacementMap::make(*job.catalog, std::move(backwards), capacities);
     CHECK(layout(one, job.catalog->chunk_count(), nodes) == layout(two, job.catalog->chunk_count(), nodes));
     for (uint32_t c = 0; c < job.catalog->chunk_count(); ++c) {
       CHECK(one.home(ChunkId(c)) == two.home(ChunkId(c)));
@@ -184,7 +183,7 @@ TEST_CASE("which rank a node has makes no difference to the quality") {
     const MadeUpJob job(sizes, 64 << 10, nodes, 5, "batch=2 seed=" + std::to_string(round));
     auto capacities = random_capacities(random, nodes, total_bytes(*job.catalog));
     const JobUses uses = job.uses();
-    const Placement placement = Placement::make(*job.catalog, uses, capacities);
+    const PlacementMap placement = PlacementMap::make(*job.catalog, uses, capacities);
 
     std::vector<uint32_t> role_of(nodes);
     std::iota(role_of.begin(), role_of.end(), 0);
@@ -192,7 +191,7 @@ TEST_CASE("which rank a node has makes no difference to the quality") {
     std::vector<NodeCapacity> permuted;
     for (const uint32_t role : role_of) permuted.push_back(capacities[role]);
     const JobUses permuted_uses = job.uses(role_of);
-    const Placement other = Placement::make(*job.catalog, permuted_uses, permuted);
+    const PlacementMap other = PlacementMap::make(*job.catalog, permuted_uses, permuted);
     const HoldersWorth a = worth_of(job, uses, placement);
     const HoldersWorth b = worth_of(job, permuted_uses, other);
     INFO("round " << round << ": " << nodes << " nodes; local uses " << a.local << " and " << b.local
@@ -214,7 +213,7 @@ TEST_CASE("every chunk has a home as soon as they all fit, else as many as fit")
     const auto tier = static_cast<uint64_t>(share * kFiles / kNodes / 2) * 12288;
     const std::vector<NodeCapacity> capacities(kNodes, {tier, tier});
     const JobUses uses = job.uses();
-    const HoldersWorth worth = worth_of(job, uses, Placement::make(*job.catalog, uses, capacities));
+    const HoldersWorth worth = worth_of(job, uses, PlacementMap::make(*job.catalog, uses, capacities));
     INFO("N·D = " << share << " S");
     CHECK(worth.held == std::min<uint64_t>(kFiles, static_cast<uint64_t>(share * kFiles)));
   }
@@ -241,7 +240,7 @@ TEST_CASE("with equal nodes, no placement without second homes has more local hi
         }
         bound = std::min(bound, hits);
       }
-      const HoldersWorth worth = worth_of(job, uses, Placement::make(*job.catalog, uses, capacities));
+      const HoldersWorth worth = worth_of(job, uses, PlacementMap::make(*job.catalog, uses, capacities));
       INFO(nodes << " nodes, N·D = " << share << " S: " << worth.local << " local uses, at most " << bound);
       CHECK(worth.local_once <= bound);
       CHECK(static_cast<double>(worth.local_once) >= 0.998 * static_cast<double>(bound));
@@ -266,7 +265,7 @@ TEST_CASE("against NoPFS's rule: never more PFS reads, and no fewer local hits b
     const HoldersWorth theirs = worth_of(*job.catalog, uses, [&](ChunkId chunk, NodeId node) {
       return bool{holders[node.index()][chunk.index()]};
     });
-    const HoldersWorth ours = worth_of(job, uses, Placement::make(*job.catalog, uses, capacities));
+    const HoldersWorth ours = worth_of(job, uses, PlacementMap::make(*job.catalog, uses, capacities));
     INFO("round " << round << ": " << nodes << " nodes, " << epochs << " epochs, " << sizes.size()
                   << " files, " << plan << (equal ? ", equal" : "") << ". Ours and theirs: PFS reads "
                   << ours.pfs_reads << " and " << theirs.pfs_reads << ", local " << ours.local << " and "
@@ -296,7 +295,7 @@ TEST_CASE("the most used chunks of a node lie in its RAM") {
   const MadeUpJob job(std::vector<uint64_t>(900, 12288), 1 << 20, kNodes, 8, "seed=7 batch=4");
   const std::vector<NodeCapacity> capacities(kNodes, {100 * 12288, 200 * 12288});
   const JobUses uses = job.uses();
-  const Placement placement = Placement::make(*job.catalog, uses, capacities);
+  const PlacementMap placement = PlacementMap::make(*job.catalog, uses, capacities);
   for (uint32_t n = 0; n < kNodes; ++n) {
     uint32_t least_in_ram = UINT32_MAX;
     uint32_t most_on_nvme = 0;
@@ -325,7 +324,7 @@ TEST_CASE("uneven use: RAM for what is read most, homes for what would be read m
   }
   for (const uint64_t slots : {50U, 100U, 240U}) {  // 200 would do
     const std::vector<NodeCapacity> capacities(kNodes, {slots * 12288 / 2, slots * 12288 / 2});
-    const Placement placement = Placement::make(*job.catalog, uses, capacities);
+    const PlacementMap placement = PlacementMap::make(*job.catalog, uses, capacities);
     uint32_t least_with_home = UINT32_MAX;
     uint32_t most_without = 0;
     for (uint32_t c = 0; c < job.catalog->chunk_count(); ++c) {
@@ -363,7 +362,7 @@ TEST_CASE("uneven use: where all find a home, only local hits count") {
   uses.add(EpochSequence(Epoch(0), zero, 0), job.index, NodeId(0));
   uses.add(EpochSequence(Epoch(0), one, 0), job.index, NodeId(1));
   const std::vector<NodeCapacity> capacities(2, {50 * 12288, 0});
-  const Placement placement = Placement::make(*job.catalog, uses, capacities);
+  const PlacementMap placement = PlacementMap::make(*job.catalog, uses, capacities);
   CHECK(placement.homeless_bytes() == 0);
   CHECK(worth_of(job, uses, placement).local == 50 * 3 + 50 * 5);
 }
@@ -378,7 +377,7 @@ TEST_CASE(
            NodeId(0));
   uses.add(EpochSequence(Epoch(0), {0, 0, 0, 0, 1, 1, 1, 1}, 0), job.index, NodeId(1));
   const std::vector<NodeCapacity> capacities(2, {6 * 4096, 0});
-  const Placement placement = Placement::make(*job.catalog, uses, capacities);
+  const PlacementMap placement = PlacementMap::make(*job.catalog, uses, capacities);
   CHECK(placement.home(ChunkId(0)));
   CHECK(placement.home(ChunkId(1)));
 }
@@ -387,7 +386,7 @@ TEST_CASE("what part of equal chunks a node gets is no region of the dataset") {
   constexpr uint32_t kFiles = 1000;
   const MadeUpJob job(std::vector<uint64_t>(kFiles, 12288), 1 << 20, 2, 1, "seed=13 batch=4");
   const std::vector<NodeCapacity> capacities(2, {0, 250 * 12288});
-  const Placement placement = Placement::make(*job.catalog, job.uses(), capacities);
+  const PlacementMap placement = PlacementMap::make(*job.catalog, job.uses(), capacities);
   for (uint32_t part = 0; part < 10; ++part) {
     int with_home = 0;
     for (uint32_t c = part * 100; c < part * 100 + 100; ++c) with_home += placement.home(ChunkId(c)) ? 1 : 0;
@@ -401,7 +400,7 @@ TEST_CASE("spare room holds what a node uses most") {
   const MadeUpJob job(std::vector<uint64_t>(400, 12288), 1 << 20, kNodes, 8, "seed=8 batch=4");
   const std::vector<NodeCapacity> capacities(kNodes, {0, 200 * 12288});
   const JobUses uses = job.uses();
-  const Placement placement = Placement::make(*job.catalog, uses, capacities);
+  const PlacementMap placement = PlacementMap::make(*job.catalog, uses, capacities);
   for (uint32_t n = 0; n < kNodes; ++n) {
     uint32_t least_kept = UINT32_MAX;
     uint32_t most_elsewhere = 0;
@@ -421,7 +420,7 @@ TEST_CASE("a home reads its chunks in the order in which the job first uses them
   const MadeUpJob job(std::vector<uint64_t>(60, 150000), 64 << 10, kNodes, 2, "seed=9 batch=1");
   const JobUses uses = job.uses();
   const std::vector<NodeCapacity> capacities(kNodes, {100 * 65536, 0});
-  const Placement placement = Placement::make(*job.catalog, uses, capacities);
+  const PlacementMap placement = PlacementMap::make(*job.catalog, uses, capacities);
   size_t homes = 0;
   for (uint32_t n = 0; n < kNodes; ++n) {
     const auto before = [&](ChunkId a, ChunkId b) { return uses.first_use(a) < uses.first_use(b); };
@@ -445,7 +444,7 @@ TEST_CASE("an uneven dataset: a few huge files are spread over the nodes") {
   // 3 * 100 chunks of 64 KiB and 50 of a page, which take two pages of NVMe: no node holds a huge file whole.
   const std::vector<NodeCapacity> capacities(4, {50 * 65536, 30 * 65536});
   const JobUses uses = job.uses();
-  const Placement placement = Placement::make(*job.catalog, uses, capacities);
+  const PlacementMap placement = PlacementMap::make(*job.catalog, uses, capacities);
   check_rules(placement, *job.catalog, uses, capacities);
   CHECK(placement.homeless_bytes() == 0);
   for (uint32_t n = 0; n < 4; ++n) CHECK(placement.kept_bytes(NodeId(n)) > 40 * 65536);
@@ -458,10 +457,10 @@ TEST_CASE("when nodes die what they held finds a new home and nothing else moves
     const MadeUpJob job(random_sizes(random), 64 << 10, nodes, 4, random_plan(random, nodes));
     auto capacities = random_capacities(random, nodes, total_bytes(*job.catalog));
     const JobUses uses = job.uses();
-    const Placement before = Placement::make(*job.catalog, uses, capacities);
+    const PlacementMap before = PlacementMap::make(*job.catalog, uses, capacities);
     std::vector<bool> dead(nodes);
     for (uint64_t deaths = between(random, 1, nodes - 1); deaths > 0; --deaths) dead[random() % nodes] = true;
-    const Placement after = before.without(dead);
+    const PlacementMap after = before.without(dead);
     INFO("round " << round << ": " << nodes << " nodes");
     for (uint32_t n = 0; n < nodes; ++n) {
       if (dead[n]) capacities[n] = {};
@@ -497,8 +496,8 @@ TEST_CASE("the least used copies make room for what lost its home") {
   const MadeUpJob job(std::vector<uint64_t>(kFiles, 12288), 1 << 20, kNodes, 8, "seed=11 batch=4");
   const std::vector<NodeCapacity> capacities(kNodes, {100 * 12288, 50 * 12288});
   const JobUses uses = job.uses();
-  const Placement before = Placement::make(*job.catalog, uses, capacities);
-  const Placement after = before.without({false, true, false, false});
+  const PlacementMap before = PlacementMap::make(*job.catalog, uses, capacities);
+  const PlacementMap after = before.without({false, true, false, false});
   CHECK(before.homeless_bytes() == 0);
   CHECK(after.homeless_bytes() == 0);  // 450 slots are left for 400 chunks
   CHECK(after.kept_bytes(NodeId(1)) == 0);
@@ -517,7 +516,7 @@ TEST_CASE("the least used copies make room for what lost its home") {
     CHECK(most_lost <= least_left);
   }
   // What a second death leaves homeless is what no longer fits.
-  const Placement two = after.without({false, true, false, true});
+  const PlacementMap two = after.without({false, true, false, true});
   CHECK(two.homeless_bytes() == (kFiles - 300) * 12288);
 }
 
@@ -525,15 +524,15 @@ TEST_CASE("where there is free room no copy has to go; a dead node stays empty")
   constexpr uint32_t kNodes = 3;
   const MadeUpJob job(std::vector<uint64_t>(300, 12288), 1 << 20, kNodes, 3, "seed=14 batch=4");
   const std::vector<NodeCapacity> capacities = {{150 * 12288, 0}, {150 * 12288, 0}, {1000 * 12288, 0}};
-  const Placement before = Placement::make(*job.catalog, job.uses(), capacities);
-  const Placement after = before.without({false, true, false});
+  const PlacementMap before = PlacementMap::make(*job.catalog, job.uses(), capacities);
+  const PlacementMap after = before.without({false, true, false});
   CHECK(!before.copies(NodeId(0)).empty());
   CHECK(after.homeless_bytes() == 0);
   CHECK(after.kept_bytes(NodeId(0)) == before.kept_bytes(NodeId(0)));
   for (uint32_t c = 0; c < job.catalog->chunk_count(); ++c) {
     CHECK(before.tier_at(NodeId(0), ChunkId(c)) == after.tier_at(NodeId(0), ChunkId(c)));
   }
-  const Placement two = after.without({true, false, false});
+  const PlacementMap two = after.without({true, false, false});
   CHECK(two.homeless_bytes() == 0);
   CHECK(two.kept_bytes(NodeId(0)) + two.kept_bytes(NodeId(1)) == 0);
 }
@@ -541,13 +540,13 @@ TEST_CASE("where there is free room no copy has to go; a dead node stays empty")
 TEST_CASE("a job without uses, nodes without room, a dataset without files") {
   const MadeUpJob job({5000}, 1 << 20, 1, 1, "seed=1");
   const std::vector<NodeCapacity> room(1, {1 << 20, 1 << 20});
-  const Placement unused = Placement::make(*job.catalog, JobUses(*job.catalog, 1), room);
+  const PlacementMap unused = PlacementMap::make(*job.catalog, JobUses(*job.catalog, 1), room);
   CHECK(!unused.home(ChunkId(0)));
   CHECK(unused.homeless_bytes() == 0);
-  const Placement nowhere = Placement::make(*job.catalog, job.uses(), std::vector<NodeCapacity>(1));
+  const PlacementMap nowhere = PlacementMap::make(*job.catalog, job.uses(), std::vector<NodeCapacity>(1));
   CHECK(!nowhere.home(ChunkId(0)));
   CHECK(nowhere.homeless_bytes() == 5000);
   CHECK(nowhere.warm_up_order(NodeId(0)).empty());
   const MadeUpJob empty({0}, 1 << 20, 1, 1, "seed=1");
-  CHECK(Placement::make(*empty.catalog, empty.uses(), room).homeless_bytes() == 0);
+  CHECK(PlacementMap::make(*empty.catalog, empty.uses(), room).homeless_bytes() == 0);
 }

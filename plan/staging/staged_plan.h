@@ -82,17 +82,17 @@ struct Staging::StagedSlice {
   std::shared_ptr<InFlight> in_flight;  // from the fetch to the push
 };
 
-/// A plan on its way: a lane for each of its readers. The first two are constant once it was added; all else
-/// belongs to step().
+/// A plan on its way: a window for each of its readers. The first two are constant once it was added; all
+/// else belongs to step().
 struct Staging::StagedPlan {
-  std::vector<std::unique_ptr<Lane>> lanes;  // by rank
-  uint64_t kept_bytes = 0;                   // the dataset's size, for good; only if keeps_all
-  bool keeps_all = false;                    // it fits the budget, beside those of other such plans
-  uint64_t part_bytes = 0;                   // of samples that stay though not all fit; only if not keeps_all
-  uint32_t searched = 0;                     // no sample before this number stays; of letting go of all
-  bool goes_on_unknown = false;              // more may follow its end: that of one epoch of a found plan
-  bool of_records = false;                   // its samples lie in larger files
-  bool fills_in_file_order = false;          // tiers, with its records
+  std::vector<std::unique_ptr<ReaderWindow>> windows;  // by rank
+  uint64_t kept_bytes = 0;                             // the dataset's size, for good; only if keeps_all
+  bool keeps_all = false;                              // it fits the budget, beside those of other such plans
+  uint64_t part_bytes = 0;           // of samples that stay though not all fit; only if not keeps_all
+  uint32_t searched = 0;             // no sample before this number stays; of letting go of all
+  bool goes_on_unknown = false;      // more may follow its end: that of one epoch of a found plan
+  bool of_records = false;           // its samples lie in larger files
+  bool fills_in_file_order = false;  // tiers, with its records
   bool admitted = false;             // those that were there first have made room for it; only if keeps_all
   std::optional<PageLedger> ledger;  // set when it was added
   std::deque<std::shared_ptr<StagedSlice>> common;  // what every reader needs and has not been pushed yet
@@ -100,16 +100,16 @@ struct Staging::StagedPlan {
 };
 
 /// A reader on its way. All but `staged_published` belongs to step().
-struct Staging::Lane {
-  Lane(StagedPlan& of, std::shared_ptr<PlanReader> follows, size_t readers)
+struct Staging::ReaderWindow {
+  ReaderWindow(StagedPlan& of, std::shared_ptr<PlanReader> follows, size_t readers)
       : plan(&of), reader(std::move(follows)), chooser(readers) {}
 
-  StagedPlan* const plan;  // whose lane it is
+  StagedPlan* const plan;  // whose window it is
   const std::shared_ptr<PlanReader> reader;
   Horizon horizon;
   bool started = false;
-  uint64_t front = 0;  // the reader's, as last seen
-  uint64_t safe = 0;   // everything before has been opened
+  uint64_t high_water = 0;  // the reader's, as last seen
+  uint64_t safe = 0;        // everything before has been opened
   uint64_t dropped = 0;
   uint64_t staged = 0;
   uint64_t fetched = 0;
@@ -121,8 +121,8 @@ struct Staging::Lane {
   size_t asked = 0;                                 // so many of them have been asked of the cache
   uint64_t asked_bytes = 0;                         // what they count as in flight
   bool complete = true;                             // all of it so far has been pushed
-  std::deque<std::pair<uint64_t, uint64_t>> costs;  // of [front, fetched): position, bytes
-  uint64_t window_bytes = 0;                        // their sum
+  std::deque<std::pair<uint64_t, uint64_t>> costs;  // of [high_water, fetched): position, bytes
+  uint64_t bytes = 0;                               // their sum
   uint32_t kept_run = 0;                            // samples in a row that stay, up to `fetched`
   uint32_t longest_kept_run = 0;
   uint64_t oversize_bytes = 0;  // of a sample in it that is left to the reader for its size
