@@ -8,10 +8,11 @@
 #include <cstring>
 
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "cache/tasks/spawn.h"
 
 namespace clairfs {
 namespace {
@@ -95,11 +96,11 @@ void negotiate(fuse_conn_info* connection) {
 Status detach_mount(const std::string& mountpoint) {
   if (::umount2(mountpoint.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) return {};
   if (errno != EPERM) return system_error(errno, "unmount " + mountpoint);
-  std::string program = "fusermount3", unmount = "-uqz", end = "--", target = mountpoint;
-  char* arguments[] = {program.data(), unmount.data(), end.data(), target.data(), nullptr};
-  pid_t child = 0;
-  int status = ::posix_spawnp(&child, "fusermount3", nullptr, nullptr, arguments, environ);
-  if (status == 0) ::waitpid(child, &status, 0);
+  const Result<pid_t> child = spawn({.program = "fusermount3",
+                                     .arguments = {"fusermount3", "-uqz", "--", mountpoint},
+                                     .files = {-1, -1, STDERR_FILENO}});
+  int status = -1;
+  if (child) ::waitpid(*child, &status, 0);
   if (status != 0) return Error{EPERM, fmt::format("cannot unmount {}: fusermount3 failed", mountpoint)};
   return {};
 }

@@ -14,12 +14,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cache/tasks/spawn.h"
 #include "mount-helper/mounts/mountinfo.h"
 #include "mount-helper/mounts/text_file.h"
 
@@ -234,25 +234,14 @@ Status run_program(const std::vector<std::string>& arguments) {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return system_error(errno, "make a pipe");
   const Fd reader(ends[0]);
   Fd writer(ends[1]);
-  std::vector<char*> argv;
-  argv.reserve(arguments.size() + 1);
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, writer.get(), STDERR_FILENO);
-  pid_t child = 0;
-  const int failure = ::posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failure != 0) return system_error(failure, "run " + arguments[0]);
+  const Result<pid_t> child =
+      spawn({.program = arguments[0], .arguments = arguments, .files = {-1, -1, writer.get()}});
+  if (!child) return child.error();
 
   writer.reset();
   std::string text;
-  if (!drain(reader.get(), text, std::chrono::steady_clock::now() + kPatience)) ::kill(child, SIGKILL);
-  const int status = reap(child);
+  if (!drain(reader.get(), text, std::chrono::steady_clock::now() + kPatience)) ::kill(*child, SIGKILL);
+  const int status = reap(*child);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
   return Error{EIO, text.empty() ? arguments[0] + " failed" : last_line(text)};
 }

@@ -9,7 +9,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "cache/base/fd.h"
+#include "cache/tasks/spawn.h"
 #include "mount-helper/mounts/processes.h"
 
 namespace clairfs {
@@ -101,37 +101,16 @@ Status abort_at(const std::string& mountpoint, const MountIdentity& mount) {
 
 Status Guard::start(const std::string& mountpoint) {
   const MountIdentity mount = identity_of(open_mount(mountpoint));
-  std::vector<std::string> words = {"clairfs",
-                                    "guard",
-                                    mountpoint,
-                                    std::to_string(mount.device),
-                                    std::to_string(mount.id),
-                                    std::to_string(::getpid())};
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  // It must not hold open what others read to the end.
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
-  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID |  // a killed process group is not the guard's
-                                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  sigset_t all;
-  sigfillset(&all);  // what it is told before it listens waits for it
-  posix_spawnattr_setsigmask(&attributes, &all);
-  posix_spawnattr_setsigdefault(&attributes, &all);  // and may be lost if we ignore it
-  pid_t process = 0;
-  const int error = ::posix_spawn(&process, "/proc/self/exe", &files, &attributes, arguments.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  if (error != 0) return system_error(error, "start the guard of " + mountpoint);
-  process_ = process;
-  guard_of_this_process = process;
+  const Result<pid_t> process =
+      spawn({.program = "/proc/self/exe",
+             .arguments = {"clairfs", "guard", mountpoint, std::to_string(mount.device),
+                           std::to_string(mount.id), std::to_string(::getpid())},
+             .new_session = true,
+             .signals = Spawn::Signals::blocked});
+  if (!process)
+    return Error{process.error().code, fmt::format("guard of {}: {}", mountpoint, process.error().message)};
+  process_ = *process;
+  guard_of_this_process = *process;
   watch_crashes();
   return {};
 }

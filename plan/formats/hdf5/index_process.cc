@@ -11,13 +11,12 @@
 #include <thread>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "cache/base/fd.h"
+#include "cache/tasks/spawn.h"
 #include "plan/formats/hdf5/tree_ahead.h"
 #include "plan/spec/keys.h"
 
@@ -85,30 +84,10 @@ Status Helper::start(const std::string& program, std::vector<std::string> words,
   for (const int direction : {SO_RCVTIMEO, SO_SNDTIMEO})
     ::setsockopt(socket_.get(), SOL_SOCKET, direction, &patience, sizeof patience);
 
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, theirs.get(), STDIN_FILENO);
-  for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
-    posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  sigset_t signals;
-  sigemptyset(&signals);
-  posix_spawnattr_setsigmask(&attributes, &signals);
-  sigfillset(&signals);
-  posix_spawnattr_setsigdefault(&attributes, &signals);
-  const int error = ::posix_spawn(&process_, program.c_str(), &files, &attributes, arguments.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  if (error != 0) {
-    process_ = 0;
-    return cannot(system_error(error, "start " + program).message);
-  }
+  const Result<pid_t> process =
+      spawn({.program = program, .arguments = std::move(words), .files = {theirs.get(), -1, -1}});
+  if (!process) return cannot(process.error().message);
+  process_ = *process;
   return {};
 }
 
