@@ -6,15 +6,18 @@
 #include <iterator>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cache/base/mutex.h"
 #include "cache/memory/ram_arena.h"
 #include "cache/nvme/store.h"
+#include "cache/tasks/task_thread.h"
 
 namespace clairfs {
 
-/// Slots of 4 KiB, and nothing else that would take capacity. Completes at once. Thread-safe.
+/// Slots of 4 KiB, and nothing else that would take capacity. A thread of its own completes transfers;
+/// refusals are answered within the call, as the contract allows. Thread-safe.
 class FakeStore final : public NvmeStore {
  public:
   explicit FakeStore(uint64_t capacity) : capacity_(capacity) {}
@@ -36,9 +39,12 @@ class FakeStore final : public NvmeStore {
       const bool aligned = (reinterpret_cast<uintptr_t>(piece.iov_base) | piece.iov_len) % kPageSize == 0;
       if (!aligned) return done(Error{EINVAL, "not in whole pages"});
     }
-    size_t at = 0;
-    for (const iovec& piece : memory) at += bytes.copy(static_cast<char*>(piece.iov_base), piece.iov_len, at);
-    done({});
+    transfer([=, bytes = std::move(bytes), memory = std::move(memory)] {
+      size_t at = 0;
+      for (const iovec& piece : memory)
+        at += bytes.copy(static_cast<char*>(piece.iov_base), piece.iov_len, at);
+      done({});
+    });
   }
   void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t,
              std::function<void(Status)> done) override {
@@ -53,9 +59,16 @@ class FakeStore final : public NvmeStore {
     }
     if (waits) return;
     if (!room) return done(Error{ENOSPC, "full"});
-    write_now(key, memory, length, done);
+    transfer([=, this] { write_now(key, memory, length, done); });
   }
-  /// Writes wait from now on, or all that wait are done and later ones at once.
+  /// Waits for all transfers but held writes, and for what they begin. Whether there was any since the last
+  /// call.
+  bool settle() {
+    MutexLock lock(mutex_);
+    while (transfers_ > 0) idle_.wait(lock);
+    return std::exchange(any_, false);
+  }
+  /// Writes wait from now on, or all that wait are done, those that follow too, and later ones at once.
   void set_slow(bool slow) {
     std::vector<std::function<void()>> held;
     {
@@ -64,6 +77,7 @@ class FakeStore final : public NvmeStore {
       if (!slow) held.swap(held_);
     }
     for (const auto& write : held) write();
+    settle();
   }
   /// The oldest `count` of the writes that wait are done.
   void write_some(size_t count) {
@@ -110,6 +124,18 @@ class FakeStore final : public NvmeStore {
   const std::string& directory() const override { return directory_; }
 
  private:
+  void transfer(std::function<void()> work) {
+    {
+      MutexLock lock(mutex_);
+      ++transfers_;
+      any_ = true;
+    }
+    thread_.post([this, work = std::move(work)](const std::atomic<bool>&) {
+      work();
+      MutexLock lock(mutex_);
+      if (--transfers_ == 0) idle_.notify_all();
+    });
+  }
   void write_now(const ChunkKey& key, const std::vector<iovec>& memory, uint32_t length,
                  const std::function<void(Status)>& done) {
     std::string bytes;
@@ -133,6 +159,10 @@ class FakeStore final : public NvmeStore {
   bool slow_ GUARDED_BY(mutex_) = false;
   bool failing_ GUARDED_BY(mutex_) = false;
   std::vector<std::function<void()>> held_ GUARDED_BY(mutex_);
+  CondVar idle_;
+  size_t transfers_ GUARDED_BY(mutex_) = 0;
+  bool any_ GUARDED_BY(mutex_) = false;  // since settle()
+  TaskThread thread_{"fake-store"};      // last: uses all of the above
 };
 
 }  // namespace clairfs

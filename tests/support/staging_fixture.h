@@ -195,7 +195,8 @@ struct StagingFixture {
 
   /// Gives staging its turns until it has nothing to do, and the source its own. Time stands still meanwhile.
   void settle() {
-    while (staging->step(now).busy || (immediate && source.complete_all()) || staging->alarm().answer()) {
+    while (staging->step(now).busy || (immediate && source.complete_all()) || store.settle() ||
+           staging->alarm().answer()) {
     }
   }
   /// Whether settle() brings it about. It may take several, if the condition completes fetches.

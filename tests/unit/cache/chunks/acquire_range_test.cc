@@ -24,9 +24,9 @@ constexpr Priority kRangePrefetch{Priority::Kind::prefetch, 77};
 /// A cache over one file of so many chunks.
 struct RangeFixture {
   /// `answers`: acquire() has the source answer.
-  explicit RangeFixture(uint32_t chunks, uint64_t ram, bool answers = true,
-                        const std::vector<NvmeStore*>& stores = {}, uint32_t largest_chunk = kRangeChunk)
-      : answers_(answers) {
+  explicit RangeFixture(uint32_t chunks, uint64_t ram, bool answers = true, FakeStore* nvme = nullptr,
+                        uint32_t largest_chunk = kRangeChunk)
+      : answers_(answers), store(nvme) {
     tree.write("others", 3 * kRangeChunk);
     tree.write("records", uint64_t{chunks} * kRangeChunk);
     ScanOptions options;
@@ -34,9 +34,15 @@ struct RangeFixture {
     options.record_chunks = {{"records", kRangeChunk}};
     catalog = *scan_catalog(tree.path(), options, log.logger());
     file = *catalog->find("records");
-    cache = std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, ram));
+    mount(ram);
   }
   ~RangeFixture() { CHECK(cache->stop(5s)); }
+
+  void mount(uint64_t ram) {
+    std::vector<NvmeStore*> stores;
+    if (store != nullptr) stores.push_back(store);
+    cache = std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, ram));
+  }
 
   ChunkId chunk(uint32_t i) const { return ChunkId(catalog->chunks(file).first.value + i); }
 
@@ -56,9 +62,11 @@ struct RangeFixture {
       CHECK(equal);
     });
     if (answers_) source.complete_all();
+    if (store != nullptr) store->settle();
   }
 
   const bool answers_;
+  FakeStore* const store;
   TempTree tree;
   CapturedLog log;
   Metrics metrics;
@@ -90,7 +98,7 @@ TEST_CASE("of a chunk that no tier would keep only the range is read, however sm
 
 TEST_CASE("a file with smaller chunks than others is read by those, whole or in part") {
   for (const uint64_t ram : {uint64_t{0}, uint64_t{3} * kRangeChunk}) {
-    RangeFixture f(4, ram, true, {}, 8 * kRangeChunk);
+    RangeFixture f(4, ram, true, nullptr, 8 * kRangeChunk);
     for (uint64_t offset = 0; offset < 4 * kRangeChunk; offset += kRangeRecord)
       f.acquire(offset, kRangeRecord);
     CHECK(f.answered == 64);
@@ -172,12 +180,11 @@ TEST_CASE("a range joins the fetch of its chunk and makes it as urgent as itself
 
 TEST_CASE("a range of a chunk on NVMe comes from there") {
   FakeStore store(4 * kRangeChunk);
-  RangeFixture f(1, 0, true, {&store});
+  RangeFixture f(1, 0, true, &store);
   f.acquire(0, kRangeRecord);
   REQUIRE(f.cache->tier_of(f.chunk(0)) == Tier::nvme);
   CHECK(f.cache->stop(5s));
-  f.cache = std::move(
-      *ChunkCache::create({*f.catalog, f.source, {&store}, f.policy, f.metrics, f.log.logger()}, 0));
+  f.mount(0);
   f.acquire(5 * kRangeRecord, kRangeRecord);
   CHECK(f.origin == Origin::nvme);
   CHECK(f.source.bytes == kRangeChunk);

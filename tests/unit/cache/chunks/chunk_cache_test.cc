@@ -23,7 +23,8 @@ constexpr uint32_t kChunk = 64 << 10;
 /// A cache over a tree of files, whose bytes come from a FakeSource.
 struct CacheFixture {
   explicit CacheFixture(const std::vector<uint64_t>& sizes, uint64_t ram,
-                        const std::vector<NvmeStore*>& stores = {}) {
+                        const std::vector<FakeStore*>& nvme = {})
+      : fakes(nvme), stores(nvme.begin(), nvme.end()) {
     for (size_t i = 0; i < sizes.size(); ++i) tree.write("f" + std::to_string(1000 + i), sizes[i]);
     ScanOptions options;
     options.chunk_size = kChunk;
@@ -53,9 +54,12 @@ struct CacheFixture {
       called = true;
     });
     CHECK(source.complete_until([&] { return called.load(); }));
+    for (FakeStore* store : fakes) store->settle();
     return origin;
   }
 
+  const std::vector<FakeStore*> fakes;
+  const std::vector<NvmeStore*> stores;
   TempTree tree;
   CapturedLog log;
   Metrics metrics;
@@ -330,6 +334,7 @@ TEST_CASE("what waits for memory for an NVMe hit and loses it there does not hol
   const auto pin = [&](Result<AcquiredChunk> chunk) { pins.push_back(chunk->data); };
   for (size_t i = 0; i < fits - spared; ++i) f.cache->acquire(f.chunk(stored + i), {}, pin);
   for (size_t i = 2; i < stored; ++i) f.cache->acquire(f.chunk(i), {}, pin);
+  store.settle();
   f.source.complete_all();
   REQUIRE(pins.size() == fits);
   std::array<std::atomic<bool>, 3> answered{};

@@ -73,8 +73,16 @@ struct BackupFixture {
       }
       CHECK(equal);
     });
-    source->complete_all();
+    settle();
     return origin;
+  }
+  /// What is under way, and what begins because of it, comes to its end.
+  void settle() {
+    bool busy = true;
+    while (busy) {
+      busy = source->complete_all();
+      for (const auto& one : stores) busy = one->settle() || busy;
+    }
   }
   FileId file(size_t i) const { return *catalog->find("f" + std::to_string(1000 + i)); }
   void read_range(size_t from, size_t to) {
@@ -83,7 +91,7 @@ struct BackupFixture {
   Tier tier(size_t i) const { return cache->tier_of(chunk(i)); }
   size_t copy_all() {
     size_t copied = 0;
-    while (cache->ram_backup().copy_next() == Outcome::copied) ++copied;
+    for (; cache->ram_backup().copy_next() == Outcome::copied; ++copied) settle();
     return copied;
   }
 
@@ -190,6 +198,7 @@ TEST_CASE("a chunk that has left RAM before its turn is passed over") {
   f.read(1);
   CHECK(f.cache->ram_backup().copy_next() == Outcome::skipped);
   CHECK(f.cache->ram_backup().copy_next() == Outcome::copied);
+  f.settle();
   CHECK(f.tier(0) == Tier::none);
   CHECK(f.stores[0]->chunks() == 1);
 }
@@ -200,10 +209,10 @@ TEST_CASE("room that a fetch under way will need is left to it") {
     f.cache->acquire(f.chunk(i), Priority{}, [](const Result<AcquiredChunk>& result) { CHECK(result); });
   };
   ask(0);
-  f.source->complete_all();
+  f.settle();
   ask(1);
   CHECK(f.cache->ram_backup().copy_next() == Outcome::busy);
-  f.source->complete_all();
+  f.settle();
   CHECK(f.tier(1) == Tier::nvme);
   CHECK(f.cache->ram_backup().copy_next() == Outcome::full);
 }

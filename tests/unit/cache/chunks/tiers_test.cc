@@ -45,7 +45,8 @@ struct SlowStoreFixture {
         for (size_t b = 0; b < part.iov_len; ++b) right = right && bytes[b] == fake_byte(file(i), at++);
       }
     });
-    source.complete_all();
+    do source.complete_all();
+    while (store.settle());
     return right;
   }
   void read_range(size_t from, size_t to) {
@@ -53,7 +54,7 @@ struct SlowStoreFixture {
   }
   size_t copy_all() {
     size_t copied = 0;
-    while (cache->ram_backup().copy_next() == RamBackup::Outcome::copied) ++copied;
+    for (; cache->ram_backup().copy_next() == RamBackup::Outcome::copied; ++copied) store.settle();
     return copied;
   }
   size_t in_tier(Tier wanted) const {

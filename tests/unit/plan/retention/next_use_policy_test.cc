@@ -128,7 +128,8 @@ uint64_t read_with_slow_nvme(NextUseFixture& f, uint32_t epochs, uint64_t ram, u
     cache->acquire(chunk, {Priority::Kind::prefetch, position},
                    [&](const Result<AcquiredChunk>& result) { answered += result ? 1 : 0; },
                    {kTheOrder, position});
-    source.complete_all();
+    do source.complete_all();
+    while (store.settle());
     if (++asked % accesses == 0) write_all();
   });
   CHECK(answered == asked);
