@@ -98,7 +98,7 @@ void NextUsePolicy::set_in_page_cache(ChunkId chunk, bool there) {
 }
 
 double NextUsePolicy::distance(const Plan& plan, uint64_t position) const {
-  const uint64_t epoch = std::max<uint64_t>(plan.horizon.epochs.back()->sequence->length(), 1);
+  const uint64_t epoch = std::max<uint64_t>(plan.horizon.last_length(), 1);
   return static_cast<double>(position - plan.staged) / static_cast<double>(epoch);
 }
 

@@ -48,7 +48,7 @@ Result<std::shared_ptr<const PlannedEpoch>> PlanReader::plan_epoch(Epoch epoch, 
 }
 
 void PlanReader::publish(Horizon horizon) {
-  const Epoch last = horizon.epochs.back()->sequence->epoch();
+  const Epoch last = horizon.last();
   horizon.complete = last_ && *last_ <= last;
   MutexLock lock(mutex_);
   horizon_ = std::move(horizon);
@@ -67,8 +67,8 @@ PlanReader::Wanted PlanReader::wanted() const {
   Wanted want;
   want.current = tracker_.high_water_epoch();
   MutexLock lock(mutex_);
-  const Epoch first = horizon_.epochs.front()->sequence->epoch();
-  const Epoch last = horizon_.epochs.back()->sequence->epoch();
+  const Epoch first = horizon_.first();
+  const Epoch last = horizon_.last();
   want.elsewhere = want.current < first || last < want.current;
   if (want.elsewhere) {
     want.next = true;
@@ -93,15 +93,14 @@ Result<bool> PlanReader::prepare(const MakeEpoch& make) {
   const Wanted want = wanted();
   if (!want.elsewhere && !want.drop && !want.next) return false;
   Horizon horizon = this->horizon();
-  const auto epoch_of = [](const auto& planned) { return planned->sequence->epoch(); };
   if (want.elsewhere) {
     auto planned = plan_epoch(want.current, horizon.end(), make);
     if (!planned) return planned.error();
-    for (const auto& old : horizon.epochs) tracker_.drop_epoch(epoch_of(old));
+    for (const auto& old : horizon.epochs) tracker_.drop_epoch(old->epoch());
     horizon.epochs = {std::move(*planned)};
   }
-  while (want.drop && epoch_of(horizon.epochs.front()) < want.keep) {
-    tracker_.drop_epoch(epoch_of(horizon.epochs.front()));
+  while (want.drop && horizon.first() < want.keep) {
+    tracker_.drop_epoch(horizon.first());
     horizon.epochs.erase(horizon.epochs.begin());
   }
   publish(horizon);  // what is not needed is let go of before more is made
@@ -119,7 +118,7 @@ uint64_t PlanReader::memory_bytes() const {
   MutexLock lock(mutex_);
   uint64_t bytes = 0;
   for (const auto& epoch : horizon_.epochs) {
-    bytes += epoch->sequence->memory_bytes() + epoch->positions->memory_bytes() + epoch->uses->memory_bytes();
+    bytes += epoch->memory_bytes();
     bytes += epoch->sequence->length() / 8;  // what the tracker has seen of it
   }
   return bytes;

@@ -136,12 +136,7 @@ Result<PlannedEpoch> PlanRun::plan_epoch(Epoch epoch, uint32_t rank) {
     }
     sequence = std::exchange(made_[rank], nullptr);
   }
-  PlannedEpoch planned;
-  planned.sequence = std::move(sequence);
-  planned.positions = std::make_shared<const SequencePositions>(planned.sequence);
-  planned.uses =
-      std::make_shared<const EpochUses>(planned.positions, chunk_samples_, *index_, *source_.catalog);
-  return planned;
+  return PlannedEpoch::make(std::move(sequence), chunk_samples_, *index_, *source_.catalog);
 }
 
 Result<bool> PlanRun::prepare() try {

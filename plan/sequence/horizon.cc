@@ -1,8 +1,23 @@
 #include "plan/sequence/horizon.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace clairfs {
+
+PlannedEpoch PlannedEpoch::make(std::shared_ptr<const EpochSequence> sequence,
+                                std::shared_ptr<const ChunkSamples> samples, const SampleIndex& index,
+                                const Catalog& catalog) {
+  PlannedEpoch planned;
+  planned.sequence = std::move(sequence);
+  planned.positions = std::make_shared<const SequencePositions>(planned.sequence);
+  planned.uses = std::make_shared<const EpochUses>(planned.positions, std::move(samples), index, catalog);
+  return planned;
+}
+
+uint64_t PlannedEpoch::memory_bytes() const {
+  return sequence->memory_bytes() + positions->memory_bytes() + uses->memory_bytes();
+}
 
 const PlannedEpoch* Horizon::epoch_at(uint64_t position) const {
   for (const auto& epoch : epochs) {
@@ -19,7 +34,7 @@ uint32_t Horizon::sample_at(uint64_t position) const {
 PlanPosition Horizon::place(uint64_t position) const {
   const PlannedEpoch* epoch = epoch_at(position);
   if (epoch == nullptr) epoch = epochs.back().get();
-  return {epoch->sequence->epoch(), static_cast<uint32_t>(position - epoch->base)};
+  return {epoch->epoch(), static_cast<uint32_t>(position - epoch->base)};
 }
 
 bool Horizon::uses_within(uint32_t sample, uint64_t from, uint64_t to) const {

@@ -16,12 +16,19 @@ namespace clairfs {
 
 /// One epoch, with what is derived from it. Immutable, shared.
 struct PlannedEpoch {
+  /// `samples`: for all epochs of a plan, or null (epoch_uses.h). `index` and `catalog` outlive it.
+  static PlannedEpoch make(std::shared_ptr<const EpochSequence> sequence,
+                           std::shared_ptr<const ChunkSamples> samples, const SampleIndex& index,
+                           const Catalog& catalog);
+
   std::shared_ptr<const EpochSequence> sequence;
   std::shared_ptr<const SequencePositions> positions;
   std::shared_ptr<const EpochUses> uses;
   uint64_t base = 0;  ///< absolute position of its first sample
 
   uint64_t end() const { return base + sequence->length(); }
+  Epoch epoch() const { return sequence->epoch(); }
+  uint64_t memory_bytes() const;
 };
 
 /// Consecutive epochs, oldest first. A value; the epochs are shared. Absolute positions count on from epoch
@@ -34,6 +41,10 @@ struct Horizon {
   bool empty() const { return epochs.empty(); }
   uint64_t begin() const { return epochs.front()->base; }
   uint64_t end() const { return epochs.back()->end(); }
+  Epoch first() const { return epochs.front()->epoch(); }
+  Epoch last() const { return epochs.back()->epoch(); }
+  /// Positions of the last epoch, which begins at its start.
+  uint64_t last_length() const { return epochs.back()->sequence->length(); }
   /// Whether a reader whose next position is this one is in the horizon, or at its end.
   bool covers(uint64_t position) const { return !empty() && begin() <= position && position <= end(); }
   /// The epoch that holds `position`, or null.

@@ -101,7 +101,7 @@ void Staging::tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool
 /// Samples that the window may reach past the reader.
 uint64_t Staging::most_ahead(const ReaderWindow& window) {
   if (window.plan->part_bytes == 0 || window.horizon.empty()) return UINT64_MAX;
-  return std::max<uint64_t>(window.horizon.epochs.back()->sequence->length() / 2, 1);
+  return std::max<uint64_t>(window.horizon.last_length() / 2, 1);
 }
 
 }  // namespace clairfs

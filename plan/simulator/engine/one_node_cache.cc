@@ -22,19 +22,16 @@ Holdings OneNodeCache::empty_holdings(uint64_t samples) {
 Result<std::shared_ptr<const PlannedEpoch>> OneNodeCache::plan_epoch(uint32_t epoch) {
   const auto order = job_.order(epoch);
   if (!order) return order.error();
-  PlannedEpoch planned;
-  planned.sequence = std::make_shared<const EpochSequence>(node_sequence(job_, *order, Epoch(epoch), 0));
-  planned.positions = std::make_shared<const SequencePositions>(planned.sequence);
-  planned.uses =
-      std::make_shared<const EpochUses>(planned.positions, nullptr, dataset_->index(), dataset_->catalog());
+  auto sequence = std::make_shared<const EpochSequence>(node_sequence(job_, *order, Epoch(epoch), 0));
+  auto planned = PlannedEpoch::make(std::move(sequence), nullptr, dataset_->index(), dataset_->catalog());
   planned.base = epoch * job_.share(0).count();
   return std::make_shared<const PlannedEpoch>(std::move(planned));
 }
 
 /// Makes `epoch` and the one after it what the policy knows.
 Status OneNodeCache::advance_horizon(uint32_t epoch) {
-  if (!planned_.empty() && planned_.front()->sequence->epoch().value == epoch) return {};
-  while (!planned_.empty() && planned_.front()->sequence->epoch().value < epoch) planned_.pop_front();
+  if (!planned_.empty() && planned_.front()->epoch().value == epoch) return {};
+  while (!planned_.empty() && planned_.front()->epoch().value < epoch) planned_.pop_front();
   while (planned_.size() < 2 && epoch + planned_.size() < job_.epochs()) {
     auto next = plan_epoch(epoch + static_cast<uint32_t>(planned_.size()));
     if (!next) return next.error();
