@@ -36,6 +36,9 @@ struct FileRead {
   };
   int open_fd = -1;
   bool keep_open = false;  ///< hand the opened file over instead of closing it
+  /// `directory_fd` is_on_local_filesystem(): the ring opens `path` itself. A path that leaves that
+  /// filesystem is opened as any other.
+  bool local = false;
   int directory_fd = -1;
   std::string path;
   uint64_t offset = 0;

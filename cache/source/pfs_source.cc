@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "cache/base/escaped.h"
+#include "cache/io/local_files.h"
 #include "cache/io/open_below.h"
 
 namespace clairfs {
@@ -40,6 +41,7 @@ PfsSource::PfsSource(const Catalog& catalog, Fd root, IoBackend& io, const PfsOp
                      const Clock& clock, Metrics& metrics, Logger& log, std::function<void(FileId)> on_stale)
     : catalog_(catalog),
       root_(std::move(root)),
+      local_(is_on_local_filesystem(root_.get())),
       io_(io),
       clock_(clock),
       metrics_(metrics),
@@ -166,6 +168,7 @@ void PfsSource::submit(const OperationPtr& operation) {
     read.memory.insert(read.memory.end(), part.request.memory.begin(), part.request.memory.end());
   read.open_fd = operation->kept ? operation->kept->get() : -1;
   read.keep_open = large && !operation->kept;
+  read.local = local_ && !operation->kept;  // a file that is open may be on another filesystem
   if (!operation->kept) metrics_.pfs_opens.add();
   metrics_.pfs_reads.add();
   read.done = [this, operation](Result<FileRead::Outcome> outcome) {

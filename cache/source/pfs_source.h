@@ -94,6 +94,7 @@ class PfsSource final : public ChunkSource {
 
   const Catalog& catalog_;
   const Fd root_;
+  const bool local_;  // no server is asked for the files of root_
   IoBackend& io_;
   const Clock& clock_;
   Metrics& metrics_;

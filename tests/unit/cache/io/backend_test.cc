@@ -50,6 +50,7 @@ std::string pattern(size_t size, unsigned seed) {
 
 TEST_CASE("a file is read with its stamp, from any offset, up to its end") {
   Subject subject;
+  const bool local = GENERATE(false, true);
   Directory dir;
   const std::string content = pattern(300'000, 1);
   write_file(dir / "f", content);
@@ -58,7 +59,7 @@ TEST_CASE("a file is read with its stamp, from any offset, up to its end") {
   const Buffer buffer(400'000);
   for (const size_t offset :
        {size_t{0}, size_t{1}, size_t{4096}, size_t{299'999}, size_t{300'000}, size_t{500'000}}) {
-    const auto outcome = read_whole(*subject.io, dir.fd.get(), "f", offset, {buffer.whole()});
+    const auto outcome = read_whole(*subject.io, dir.fd.get(), "f", offset, {buffer.whole()}, local);
     REQUIRE(outcome.ok());
     const std::string expected = offset < content.size() ? content.substr(offset) : "";
     CHECK(outcome->bytes == expected.size());
@@ -69,12 +70,12 @@ TEST_CASE("a file is read with its stamp, from any offset, up to its end") {
   // Scattered over more pieces than one system call takes.
   std::vector<iovec> pieces;
   for (size_t i = 0; i < 3000; ++i) pieces.push_back({buffer.data() + i * 100, 100});
-  const auto outcome = read_whole(*subject.io, dir.fd.get(), "f", 0, pieces);
+  const auto outcome = read_whole(*subject.io, dir.fd.get(), "f", 0, pieces, local);
   REQUIRE(outcome.ok());
   CHECK(outcome->bytes == content.size());
   CHECK(buffer.text(content.size()) == content);
   // Nothing asked for: the stamp alone.
-  const auto nothing = read_whole(*subject.io, dir.fd.get(), "f", 0, {});
+  const auto nothing = read_whole(*subject.io, dir.fd.get(), "f", 0, {}, local);
   REQUIRE(nothing.ok());
   CHECK(nothing->bytes == 0);
   CHECK(nothing->stamp.size == content.size());
@@ -203,6 +204,29 @@ TEST_CASE("no descriptor is left open") {
     }
   }
   CHECK(descriptors() == before);
+}
+
+TEST_CASE("what lies on another filesystem than the root's is opened as any other") {
+  Subject subject;
+  const Fd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const Buffer buffer(4096);
+  const auto outcome = read_whole(*subject.io, root.get(), "proc/version", 0, {buffer.whole()}, true);
+  REQUIRE(outcome.ok());
+  CHECK(buffer.text(outcome->bytes) == read_file("/proc/version"));
+}
+
+TEST_CASE("a local file that is missing or a symlink gives the error of any other") {
+  Subject subject;
+  Directory dir;
+  write_file(dir / "f", "content");
+  REQUIRE(::symlink("f", (dir / "link").c_str()) == 0);
+  const Buffer buffer(4096);
+  for (const char* path : {"missing", "link"}) {
+    const auto one = read_whole(*subject.io, dir.fd.get(), path, 0, {buffer.whole()}, true);
+    const auto other = read_whole(*subject.io, dir.fd.get(), path, 0, {buffer.whole()});
+    REQUIRE(!one);
+    CHECK(one.error().code == other.error().code);
+  }
 }
 
 TEST_CASE("an idle backend takes no processor time") {

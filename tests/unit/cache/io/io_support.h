@@ -121,13 +121,14 @@ inline Result<uint64_t> transfer(IoBackend& io, Transfer::Direction direction, i
 }
 
 inline Result<FileRead::Outcome> read_whole(IoBackend& io, int directory, const std::string& path,
-                                            uint64_t offset, std::vector<iovec> memory) {
+                                            uint64_t offset, std::vector<iovec> memory, bool local = false) {
   Waiter<Result<FileRead::Outcome>> waiter;
   FileRead request;
   request.directory_fd = directory;
   request.path = path;
   request.offset = offset;
   request.memory = std::move(memory);
+  request.local = local;
   request.done = waiter.callback();
   io.submit(std::move(request));
   return waiter.get();
