@@ -12,7 +12,7 @@ namespace clairfs {
 enum class Tier : uint8_t { none, ram, nvme };
 
 /// Bytes that a chunk of `length` takes of a tier, padding included.
-constexpr uint64_t bytes_in(Tier tier, uint64_t length) {
+constexpr uint64_t footprint(Tier tier, uint64_t length) {
   return tier == Tier::ram ? round_to_ram_units(length) : round_to_pages(length);
 }
 
@@ -69,8 +69,8 @@ class FirstTouchPolicy final : public TierPolicy {
     return tier(length, space) != Tier::none;
   }
   static Tier tier(uint64_t length, const TierSpace& space) {
-    if (bytes_in(Tier::ram, length) <= space.ram) return Tier::ram;
-    return bytes_in(Tier::nvme, length) <= space.nvme ? Tier::nvme : Tier::none;
+    if (footprint(Tier::ram, length) <= space.ram) return Tier::ram;
+    return footprint(Tier::nvme, length) <= space.nvme ? Tier::nvme : Tier::none;
   }
 };
 

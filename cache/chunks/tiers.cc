@@ -88,7 +88,7 @@ Tier Tiers::place(ChunkId chunk, bool from_nvme, const Use& use) {
 // as good as free then, but to bring another chunk there costs a write.
 bool Tiers::moves_up(ChunkId chunk) const {
   if (account_.capacity() >= deps_.catalog.total_bytes()) return true;
-  if (account_.used() + bytes_in(Tier::ram, length(chunk)) > account_.capacity()) return false;
+  if (account_.used() + footprint(Tier::ram, length(chunk)) > account_.capacity()) return false;
   if (!space().nvme_writable) return false;
   uint64_t kept = account_.used();
   for (size_t i = 0; i < deps_.stores.size(); ++i) kept += deps_.stores[i]->bytes() - backup_.copied(i);
@@ -196,7 +196,7 @@ void Tiers::write_later(ChunkId chunk, const ChunkRef& data) {
     MutexLock lock(mutex_);
     // What has waited longest is least likely to be in memory still.
     for (; !waiting_.empty() && late_.load() + bytes > most_writes_; waiting_.pop_front()) {
-      late_.fetch_sub(bytes_in(Tier::nvme, length(waiting_.front())));
+      late_.fetch_sub(footprint(Tier::nvme, length(waiting_.front())));
       deps_.metrics.nvme_writes_skipped.add();
     }
     waiting_.push_back(chunk);
@@ -213,7 +213,7 @@ void Tiers::write_waiting() {
   beginning_ = true;
   while (!waiting_.empty()) {
     const ChunkId chunk = waiting_.front();
-    const uint64_t bytes = bytes_in(Tier::nvme, length(chunk));
+    const uint64_t bytes = footprint(Tier::nvme, length(chunk));
     if (!count_write(bytes)) break;
     waiting_.pop_front();
     late_.fetch_sub(bytes);
@@ -237,14 +237,14 @@ bool Tiers::may_swap() const {
 // those stay there.
 bool Tiers::swap_into_ram(ChunkId chunk, const ChunkRef& data) {
   if (!may_swap()) return false;
-  const uint64_t bytes = bytes_in(Tier::ram, data->length);
+  const uint64_t bytes = footprint(Tier::ram, data->length);
   swapped_.fetch_add(bytes);
   for (uint64_t room = space(false).ram; room < bytes;) {
     const auto copied = backup_.oldest_copied();
     if (!copied) return false;
     deps_.policy.dropped(*copied, Tier::ram);
     evict(*copied, Tier::ram);
-    room += bytes_in(Tier::ram, length(*copied));
+    room += footprint(Tier::ram, length(*copied));
   }
   const ChunkRef moved = moved_to_ram(data);
   if (!in_ram(moved) || !deps_.table.move_to_ram(chunk, moved)) return false;

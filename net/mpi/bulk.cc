@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cache/io/memory.h"
 #include "net/mpi/library.h"
 #include "net/mpi/pieces.h"
 
@@ -50,11 +51,11 @@ void MpiBulk::receive(NodeId from, TransferNumber number, const std::vector<iove
                       Transport::ReceiveDone done) {
   const auto receive = std::make_shared<Receive>();
   receive->done = std::move(done);
-  receive->size = bytes_in(memory);
+  receive->size = total_bytes(memory);
   const Key id = key(from.value, number);
   receives_[id] = receive;
   for (const auto& message : messages_of(number, memory, receive->announced)) {
-    const size_t expected = bytes_in(message.parts);
+    const size_t expected = total_bytes(message.parts);
     const MpiPiece piece(message.parts);
     MPI_Request request = MPI_REQUEST_NULL;
     const int error = mpi().Irecv(piece.base(), piece.count(), piece.type(), static_cast<int>(from.value),
@@ -121,7 +122,7 @@ void MpiBulk::send(NodeId to, TransferNumber number, const std::vector<iovec>& m
                    Transport::SendDone done) {
   const auto send = std::make_shared<Send>();
   send->done = std::move(done);
-  send->announced = bytes_in(memory);
+  send->announced = total_bytes(memory);
   const Key id = next_send_++;
   sends_[id] = send;
   for (const auto& message : messages_of(number, memory, send->announced)) {

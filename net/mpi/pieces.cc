@@ -6,12 +6,6 @@
 
 namespace clairfs {
 
-size_t bytes_in(std::span<const iovec> memory) {
-  size_t sum = 0;
-  for (const auto& part : memory) sum += part.iov_len;
-  return sum;
-}
-
 std::vector<std::vector<iovec>> cut_into_pieces(std::span<const iovec> memory, size_t size) {
   std::vector<std::vector<iovec>> pieces(1);
   size_t room = size;

@@ -10,9 +10,6 @@
 
 namespace clairfs {
 
-/// Sum of the lengths.
-size_t bytes_in(std::span<const iovec> memory);
-
 /// `memory` cut at every multiple of `size` bytes, counted over all of it; what is empty is left out. Nothing
 /// at all gives one piece of no parts, since a transfer of no bytes is a message as well.
 std::vector<std::vector<iovec>> cut_into_pieces(std::span<const iovec> memory, size_t size);

@@ -36,7 +36,7 @@ class PlacementTable {
   uint32_t length(ChunkId chunk) const { return (*lengths_)[chunk.index()]; }
   /// What keeping it takes of a tier.
   uint64_t bytes(ChunkId chunk, Tier tier) const {
-    const uint64_t padded = bytes_in(tier, length(chunk));
+    const uint64_t padded = footprint(tier, length(chunk));
     return tier == Tier::nvme ? std::max(padded, kNvmeSmallestShare) : padded;
   }
   const NodeCapacity& room(NodeId node) const { return room_[node.index()]; }

@@ -255,14 +255,14 @@ TierChoice NextUsePolicy::replace(double own_distance, uint64_t length, const Ti
   if (!ram && !nvme) return {};
   const bool from_nvme = !ram || (nvme && nvme->distance > ram->distance);
   const Tier tier = from_nvme ? Tier::nvme : Tier::ram;
-  const uint64_t bytes = bytes_in(tier, length);
+  const uint64_t bytes = footprint(tier, length);
   uint64_t room = from_nvme ? space.nvme : space.ram;
   TierChoice choice;
   for (auto victim = from_nvme ? nvme : ram; room < bytes; victim = farthest(tier, own_distance)) {
     if (!victim || victim->distance <= own_distance) break;
     resident_[victim->chunk.index()] &= static_cast<uint8_t>(~bit(tier));
     choice.evict.push_back(victim->chunk);
-    room += bytes_in(tier, catalog_.range(victim->chunk).length);
+    room += footprint(tier, catalog_.range(victim->chunk).length);
   }
   if (room >= bytes) {
     choice.tier = tier;

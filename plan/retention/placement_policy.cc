@@ -23,7 +23,7 @@ void PlacementPolicy::set_placement(std::shared_ptr<const PlacementMap> placemen
 /// What has to leave so that `length` bytes fit the tier; nothing if that is not enough.
 std::optional<std::vector<ChunkId>> PlacementPolicy::make_room(Tier tier, uint64_t length,
                                                                const TierSpace& space) const {
-  const uint64_t bytes = bytes_in(tier, length);
+  const uint64_t bytes = footprint(tier, length);
   uint64_t room = tier == Tier::ram ? space.ram : space.nvme;
   if (tier == Tier::nvme && !space.nvme_writable) return std::nullopt;
   std::vector<ChunkId> leaving;
@@ -37,7 +37,7 @@ std::optional<std::vector<ChunkId>> PlacementPolicy::make_room(Tier tier, uint64
       continue;
     }
     leaving.push_back(chunk);
-    room += bytes_in(tier, catalog_.range(chunk).length);
+    room += footprint(tier, catalog_.range(chunk).length);
   }
   if (room < bytes) return std::nullopt;
   return leaving;

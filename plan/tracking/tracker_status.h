@@ -34,12 +34,11 @@ struct TrackerStatus {
   double samples_per_second = 0;  ///< 0: not known yet
   uint64_t reorder_window = 0;    ///< positions, as widened by what was seen
   // For `plan check`, since the start:
-  uint64_t in_order = 0;      ///< distinct observations that matched the plan
-  uint64_t out_of_order = 0;  ///< ... and that did not
-  uint64_t repeated = 0;      ///< of a sample that was seen just before
-  uint64_t passed = 0;        ///< positions that the reader went over
-  uint64_t longest_stray =
-      0;  ///< largest distance of an observation in order behind the high-water mark, positions
+  uint64_t in_order = 0;        ///< distinct observations that matched the plan
+  uint64_t out_of_order = 0;    ///< ... and that did not
+  uint64_t repeated = 0;        ///< of a sample that was seen just before
+  uint64_t passed = 0;          ///< positions that the reader went over
+  uint64_t longest_stray = 0;   ///< positions behind the high-water mark, of an observation in order, at most
   uint64_t in_order_since = 0;  ///< the first two since the reader was last found again, or since the start
   uint64_t out_of_order_since = 0;
   uint64_t realignments = 0;

@@ -56,12 +56,12 @@ Status OneNodeCache::read_from_pfs(Holdings& holdings, const PfsRead& read) {
   const uint32_t length = dataset_->catalog().range(chunk).length;
   const TierChoice choice = policy_.place(chunk, length, space_, {kSimulated, position});
   for (const ChunkId victim : choice.evict) {
-    room(choice.tier) += bytes_in(choice.tier, dataset_->catalog().range(victim).length);
+    room(choice.tier) += footprint(choice.tier, dataset_->catalog().range(victim).length);
     policy_.dropped(victim, choice.tier);
     holdings.of(dataset_->sample_of(victim)).front().available_at = kNotYet;
   }
   if (choice.tier == Tier::none) return {};
-  room(choice.tier) -= bytes_in(choice.tier, length);
+  room(choice.tier) -= footprint(choice.tier, length);
   policy_.kept(chunk, choice.tier);
   Holding& copy = holdings.of(read.sample).front();
   copy.available_at = not_after(read.end);

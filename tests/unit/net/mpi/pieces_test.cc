@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "cache/io/memory.h"
 #include "tests/support/catch.h"
 
 using namespace clairfs;
@@ -46,11 +47,11 @@ TEST_CASE("pieces are full but the last one, wherever the memory is cut") {
     std::vector<iovec> joined;
     for (size_t i = 0; i < pieces.size(); ++i) {
       const size_t expected = i + 1 < pieces.size() ? piece_size : size - i * piece_size;
-      REQUIRE(bytes_in(pieces[i]) == expected);
+      REQUIRE(total_bytes(pieces[i]) == expected);
       for (const auto& part : pieces[i]) REQUIRE(part.iov_len > 0);
       joined.insert(joined.end(), pieces[i].begin(), pieces[i].end());
     }
-    if (size > 0) REQUIRE(bytes_in(pieces.back()) > 0);
+    if (size > 0) REQUIRE(total_bytes(pieces.back()) > 0);
     REQUIRE(addresses(joined) == addresses(memory));
   }
 }

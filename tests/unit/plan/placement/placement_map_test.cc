@@ -19,7 +19,7 @@ uint64_t between(Random& random, uint64_t least, uint64_t most) {
 
 /// What a chunk takes of a tier, from the interfaces of the tiers.
 uint64_t taken(const Catalog& catalog, ChunkId chunk, Tier tier) {
-  const uint64_t pages = bytes_in(tier, catalog.range(chunk).length);
+  const uint64_t pages = footprint(tier, catalog.range(chunk).length);
   return tier == Tier::nvme ? std::max(pages, kNvmeSmallestShare) : pages;
 }
 

@@ -65,12 +65,12 @@ struct SimulatedCache {
     const TierChoice choice = policy.place(chunk, length, space, served);
     for (const ChunkId victim : choice.evict) {
       REQUIRE(resident.erase(victim) == 1);
-      room(choice.tier) += bytes_in(choice.tier, catalog.range(victim).length);
+      room(choice.tier) += footprint(choice.tier, catalog.range(victim).length);
       policy.dropped(victim, choice.tier);
     }
     if (choice.tier == Tier::none) return;
-    REQUIRE(room(choice.tier) >= bytes_in(choice.tier, length));
-    room(choice.tier) -= bytes_in(choice.tier, length);
+    REQUIRE(room(choice.tier) >= footprint(choice.tier, length));
+    room(choice.tier) -= footprint(choice.tier, length);
     resident.insert(chunk);
     policy.kept(chunk, choice.tier);
   }
