@@ -4,10 +4,10 @@
     tests/bench/epochs.py [--quick] [--rounds N] [--json FILE]
 
 The PFS just keeps up with the computing if it never idles. Caches hold twice the dataset, the dataset, and half of it.
-What the emulated PFS counted is the witness for what was read; data is compared with the source. Without a plan,
+What the emulated PFS counted is the witness for what was read; data is compared with the source. With --infer off,
 clairfs fills its tiers at the first touch and evicts nothing, which is the rule of MONARCH. After each epoch the pages
-of rclone's mount, and those of clairfs without a plan, are dropped: memory that is larger than the dataset would be a
-second cache. With a plan clairfs drops them itself.
+of rclone's mount, and those of that clairfs, are dropped: memory that is larger than the dataset would be a second
+cache. With a plan, also one that it finds, clairfs drops them itself.
 """
 
 import shutil
@@ -22,7 +22,8 @@ CACHES = {"twice the dataset": 2.0, "the dataset": 1.02, "half the dataset": 0.5
 UNCACHED = {"none": "no cache, one reader", "loader": "no cache, 4 DataLoader workers"}
 CACHED = {
     "rclone": "rclone mount with that cache, 4 workers",
-    "first touch": "clairfs without a plan (first touch, MONARCH's rule), 4 workers",
+    "first touch": "clairfs with --infer off (first touch, MONARCH's rule), 4 workers",
+    "nothing": "clairfs, nothing registered, 4 workers",
     "plan, one reader": "clairfs with a plan, one reader",
     "plan, workers": "clairfs with a plan, 4 workers",
 }
@@ -73,9 +74,10 @@ class Epochs:
         if name == "rclone":
             with benchlib.rclone(pfs.path, cache) as mount:
                 return case.read(mount.path, *WORKERS, dropping=True)
-        with clairmount.clairfs(pfs.path, *CHUNK, "--ram", cache, "--staging", case.staging) as mount:
-            if name == "first touch":
-                return case.read(mount.path, *WORKERS, mount=mount, dropping=True)
+        infer = ("--infer", "off") if name == "first touch" else ()
+        with clairmount.clairfs(pfs.path, *CHUNK, "--ram", cache, "--staging", case.staging, *infer) as mount:
+            if name in ("first touch", "nothing"):
+                return case.read(mount.path, *WORKERS, mount=mount, dropping=name == "first touch")
             workers = WORKERS if name == "plan, workers" else ()
             more = f"workers={WORKERS[1]}" if workers else ""
             planned.register(mount, more, seed=1, epochs=case.epochs, batch=planned.BATCH)
