@@ -96,9 +96,8 @@ void negotiate(fuse_conn_info* connection) {
 Status detach_mount(const std::string& mountpoint) {
   if (::umount2(mountpoint.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) return {};
   if (errno != EPERM) return system_error(errno, "unmount " + mountpoint);
-  const Result<pid_t> child = spawn({.program = "fusermount3",
-                                     .arguments = {"fusermount3", "-uqz", "--", mountpoint},
-                                     .files = {-1, -1, STDERR_FILENO}});
+  const Result<pid_t> child =
+      spawn({.program = "fusermount3", .arguments = {"fusermount3", "-uqz", "--", mountpoint}});
   int status = -1;
   if (child) ::waitpid(*child, &status, 0);
   if (status != 0) return Error{EPERM, fmt::format("cannot unmount {}: fusermount3 failed", mountpoint)};
