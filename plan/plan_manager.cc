@@ -329,21 +329,25 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
   struct Unexplained {
     std::shared_ptr<PlanRun> run;
     std::vector<uint32_t> samples;
+    Access kind;
   };
   std::vector<Unexplained> unexplained;
+  const Access of_records = access == Access::read ? read_runs_.note(thread, file, offset, length) : access;
   bool explained = false;
   bool registered = false;  // a plan that was registered has the file
   const auto all = runs();
   for (const auto& [name, run] : *all) {
     const bool found = name == kFoundPlan;
     if (found && found_over_) continue;
+    const bool sentinels = run->has(sentinel.reader);
     std::vector<uint32_t> samples =
-        run->has(sentinel.reader) ? std::vector{sentinel.sample} : run->samples_of(file, offset, length);
+        sentinels ? std::vector{sentinel.sample} : run->samples_of(file, offset, length);
     if (samples.empty()) continue;
     registered = registered || !found;
-    const RankTrackers::Observed observed = run->offer(thread, samples, access, now);
+    const Access kind = !sentinels && run->of_records() ? of_records : access;
+    const RankTrackers::Observed observed = run->offer(thread, samples, kind, now);
     if (observed.verdict == Tracker::Verdict::out_of_order) {
-      unexplained.push_back({run, std::move(samples)});
+      unexplained.push_back({run, std::move(samples), kind});
       continue;
     }
     explained = true;
@@ -355,8 +359,8 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
   }
   if (explained) return use;
   if (!registered && inference_.watches()) inference_.note(thread, file, access);
-  for (const auto& [run, samples] : unexplained) {
-    const RankTrackers::Observed observed = run->observe(thread, samples, access, now);
+  for (const auto& [run, samples, kind] : unexplained) {
+    const RankTrackers::Observed observed = run->observe(thread, samples, kind, now);
     if (observed.verdict == Tracker::Verdict::out_of_order)
       deps_.metrics.plan_observations_out_of_order.add();
     follow_up(run, access, observed);

@@ -27,6 +27,7 @@
 #include "plan/run/plan_making.h"
 #include "plan/run/plan_run.h"
 #include "plan/staging/staging.h"
+#include "plan/tracking/read_runs.h"
 
 namespace clairfs {
 
@@ -200,6 +201,7 @@ class PlanManager {
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> count_{0};
   std::atomic<bool> found_over_{false};  // the epoch of the plan that was found
+  ReadRuns read_runs_;                   // self-synchronised
   IndexAhead ahead_;                     // self-synchronised
   Inference inference_;                  // self-synchronised
   NamedThread planner_;

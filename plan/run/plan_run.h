@@ -90,6 +90,8 @@ class PlanRun {
 
   /// Samples of the plan that a READ of these bytes may belong to; empty if it is none of the plan's files.
   std::vector<uint32_t> samples_of(FileId file, uint64_t offset, uint64_t length) const;
+  /// Whether its samples are parts of larger files, each to be read at its place.
+  bool of_records() const { return index_->shares_files() && !index_->is_stream(); }
   /// Of all samples together.
   uint64_t dataset_bytes() const { return dataset_bytes_; }
 

@@ -12,6 +12,9 @@ namespace {
 constexpr int64_t kApart = int64_t{1} << 62;
 constexpr int64_t kApartStep = int64_t{1} << 29;
 
+// Samples whose numbers differ by no more are neighbours: those of the ranks of a node, which take turns.
+constexpr int64_t kNeighbours = 16;
+
 }  // namespace
 
 int64_t KnownEpochs::add(std::shared_ptr<const SequencePositions> order, std::optional<uint64_t> begin) {
@@ -51,6 +54,27 @@ bool KnownEpochs::have(std::span<const uint32_t> samples) const {
     return std::any_of(samples.begin(), samples.end(),
                        [&](uint32_t sample) { return !epoch.second.order->of(sample).empty(); });
   });
+}
+
+bool KnownEpochs::in_file_order(std::span<const uint32_t> samples) const {
+  const auto goes_through = [samples](const KnownEpoch& epoch) {
+    size_t uses = 0;
+    size_t between = 0;
+    for (const uint32_t sample : samples) {
+      const auto is_near = [&](int64_t position) {
+        if (position < 0 || position >= epoch.length()) return true;
+        const uint32_t there = epoch.sequence().sample_at(static_cast<uint32_t>(position));
+        return std::abs(int64_t{there} - sample) <= kNeighbours;
+      };
+      for (const int64_t position : epoch.order->of(sample)) {
+        ++uses;
+        between += is_near(position - 1) && is_near(position + 1) ? 1 : 0;
+      }
+    }
+    return 2 * between > uses;
+  };
+  return std::any_of(epochs_.begin(), epochs_.end(),
+                     [&](const auto& entry) { return goes_through(entry.second); });
 }
 
 std::optional<PlanPosition> KnownEpochs::nearest_use(uint32_t sample, PlanPosition to) const {

@@ -44,6 +44,9 @@ class KnownEpochs {
   std::optional<uint32_t> sample_at(PlanPosition place) const;
   /// Whether an epoch has one of the samples.
   bool have(std::span<const uint32_t> samples) const;
+  /// Whether most of the samples lie between their neighbours in the numbering, in an epoch: the order, or a
+  /// part of it, goes through the files.
+  bool in_file_order(std::span<const uint32_t> samples) const;
   /// Where the sample is used next to `to`: epochs count first.
   std::optional<PlanPosition> nearest_use(uint32_t sample, PlanPosition to) const;
 

@@ -20,8 +20,9 @@
 
 namespace clairfs {
 
-/// How an access was seen: as a read, or as an open that a read may or may not follow.
-enum class Access : uint8_t { read, open };
+/// How an access was seen: as a read; of records, also as one that goes on where the thread's last one ended,
+/// or has done so for long (ReadRuns); or as an open that a read may or may not follow.
+enum class Access : uint8_t { read, read_on, read_through, open };
 
 /// Counts distinct observations: several accesses to a sample in a row are one. Not thread-safe.
 class OrderTest {

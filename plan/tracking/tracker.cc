@@ -143,7 +143,7 @@ Sighting Tracker::note_distinct(uint32_t sample, int64_t position, Access kind) 
 std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, Access kind) const {
   const Progress::Band in = band();
   const int64_t next = progress_.next();
-  const Sighting* const piece_of = kind == Access::read ? seen_lately(samples) : nullptr;
+  const Sighting* const piece_of = kind == Access::open ? nullptr : seen_lately(samples);
   const bool nearest = of_streams_ || (test_.observed_fraction() < 0.5 && next >= end_);
   std::optional<Match> fresh;
   std::optional<Match> again;
@@ -189,6 +189,7 @@ Tracker::Observation Tracker::offer(std::span<const uint32_t> samples, Access ki
 std::optional<uint64_t> Tracker::distance(std::span<const uint32_t> samples, Access kind) const {
   constexpr uint64_t kRepeated = uint64_t{1} << 32;  // no epoch is as long
   const MutexLock lock(mutex_);
+  if (kind == Access::read_on && lies_behind_last(samples)) return 2 * kRepeated;
   const std::optional<Match> found = state_ == TrackerState::suspended ? std::nullopt : match(samples, kind);
   if (!found && seen_lately(samples) != nullptr) return 2 * kRepeated;
   if (!found) return std::nullopt;
@@ -201,10 +202,24 @@ bool Tracker::knows(std::span<const uint32_t> samples) const {
   return epochs_.have(samples);
 }
 
+// Nothing that the reader asked for: where it is due, or in an order that goes through the file, it may have.
+bool Tracker::lies_behind_last(std::span<const uint32_t> samples) const {
+  if (epochs_.in_file_order(samples)) return false;
+  const std::optional<Match> found = match(samples, Access::read_on);
+  return !found ||
+         (!found->repeated && std::abs(found->position - progress_.next()) > progress_.planned_slack());
+}
+
 Tracker::Observation Tracker::take(std::span<const uint32_t> samples, Access kind, TimePoint now) {
-  if (state_ != TrackerState::suspended) {
+  if (kind == Access::read_on && lies_behind_last(samples)) {
+    ++totals_.repeated;
+    return {Verdict::repeated};
+  }
+  if (state_ == TrackerState::suspended) {
+    gone_through_ = gone_through_ || kind == Access::read_through;
+  } else {
     const std::optional<Match> found = match(samples, kind);
-    if (found && kind == Access::read) note_read(found->position);  // also after its own open
+    if (found && kind != Access::open) note_read(found->position);  // also after its own open
     if (found && found->repeated) {
       ++totals_.repeated;
       return {Verdict::repeated, found->position};
@@ -326,6 +341,7 @@ void Tracker::jump(const Found& found) {
   set_epoch(epoch);
   progress_.jump(begin_ + chain.top, begin_ + chain.second);
   found_ = begin_ + chain.low;
+  gone_through_ = false;
   state_ = TrackerState::following;
   in_next_ = 0;
   test_.clear();
@@ -355,6 +371,13 @@ void Tracker::suspend(std::string hint) {
 TrackerState Tracker::state() const {
   const MutexLock lock(mutex_);
   return state_;
+}
+
+bool Tracker::left_for_good(uint64_t samples) const {
+  const MutexLock lock(mutex_);
+  const uint64_t looked_at = samples + samples / 4;  // some of them twice
+  return state_ == TrackerState::suspended &&
+         (gone_through_ || test_.observations() > run_since_ + looked_at);
 }
 
 uint64_t Tracker::position() const {

@@ -71,8 +71,9 @@ class Tracker {
   void set_unseen_end(uint64_t from);
 
   /// The access may belong to any of `samples` (SampleIndex::samples_of()); most likely first. REQUIRES: not
-  /// empty. Several accesses to a sample in a row count once. Costs a microsecond, or some tens of them for
-  /// one observation out of order in four.
+  /// empty. Several accesses to a sample in a row count once; an Access::read_on that the order does not
+  /// account for is a repetition. Costs a microsecond, or some tens of them for one observation out of order
+  /// in four.
   Observation observe(std::span<const uint32_t> samples, Access kind, TimePoint now);
   /// The same, but for an access out of order, which has no effect: another plan may account for it.
   Observation offer(std::span<const uint32_t> samples, Access kind, TimePoint now);
@@ -86,6 +87,9 @@ class Tracker {
   /// Positions that opens stray: as the plan says, or as it was widened.
   uint64_t reorder_window() const;
   TrackerState state() const;
+  /// Suspended, and not for a dataset of `samples` that only looks for its samples before it reads them: the
+  /// reader goes through files, or was seen at more samples than there are.
+  bool left_for_good(uint64_t samples) const;
   /// Everything below has been opened: its pages may be dropped.
   uint64_t position() const;
   /// One past the furthest position opened: the prefetcher must be ahead of it.
@@ -129,6 +133,7 @@ class Tracker {
   Sighting note_distinct(uint32_t sample, int64_t position, Access kind) REQUIRES(mutex_);
   std::optional<Match> match(std::span<const uint32_t> samples, Access kind) const REQUIRES(mutex_);
   Observation take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
+  bool lies_behind_last(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
   void note_read(int64_t position) REQUIRES(mutex_);
   void enter_next() REQUIRES(mutex_);
@@ -170,6 +175,7 @@ class Tracker {
   Divergence flutter_run_ GUARDED_BY(mutex_);  // as run_, of the first of the newest times that it was found
   uint64_t flutter_since_ GUARDED_BY(mutex_) = 0;   // when the reader first was found of the newest times
   uint32_t found_lately_ GUARDED_BY(mutex_) = 0;    // since then
+  bool gone_through_ GUARDED_BY(mutex_) = false;    // files, while suspended
   bool diagnosed_ GUARDED_BY(mutex_) = false;       // since then
   uint32_t diagnoses_left_ GUARDED_BY(mutex_) = 0;  // of the last suspension
   uint64_t diagnose_at_ GUARDED_BY(mutex_) = 0;     // observation from which on the next is wanted

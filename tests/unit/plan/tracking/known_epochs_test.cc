@@ -1,6 +1,9 @@
 #include "plan/tracking/known_epochs.h"
 
 #include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "tests/support/catch.h"
 
@@ -52,4 +55,38 @@ TEST_CASE("what was seen is kept by position") {
   CHECK_FALSE(epochs.seen(104));
   epochs.forget_seen();
   CHECK_FALSE(epochs.seen(103));
+}
+
+TEST_CASE("samples lie in file order if most are between their neighbours") {
+  std::vector<uint32_t> samples(100);
+  std::iota(samples.begin(), samples.end(), 0);
+  KnownEpochs through;
+  through.add(order(0, samples), 0);
+  for (const uint32_t sample : {0U, 50U, 99U}) CHECK(through.in_file_order(std::vector{sample}));
+  CHECK_FALSE(through.in_file_order(std::vector{100U}));  // of no epoch
+
+  for (uint32_t& sample : samples) sample = sample * 37 % 100;  // steps of 37
+  KnownEpochs shuffled;
+  shuffled.add(order(0, samples), 0);
+  CHECK_FALSE(shuffled.in_file_order(std::vector{50U}));
+  // Of several samples the one that happens to be among its neighbours decides nothing.
+  std::swap(samples[1], samples[50]);  // 37 and 50
+  samples[0] = 49;
+  samples[2] = 51;
+  KnownEpochs chance;
+  chance.add(order(0, samples), 0);
+  CHECK(chance.in_file_order(std::vector{50U}));
+  CHECK_FALSE(chance.in_file_order(std::vector{50U, 60U, 70U}));
+  // One epoch of several is enough.
+  std::iota(samples.begin(), samples.end(), 0);
+  shuffled.add(order(1, samples), 100);
+  CHECK(shuffled.in_file_order(std::vector{50U, 60U}));
+}
+
+TEST_CASE("ranks that take turns through the files leave them in order") {
+  std::vector<uint32_t> every_eighth;
+  for (uint32_t sample = 3; sample < 800; sample += 8) every_eighth.push_back(sample);
+  KnownEpochs epochs;
+  epochs.add(order(0, every_eighth), 0);
+  CHECK(epochs.in_file_order(std::vector{400U, 401U, 402U, 403U, 404U}));
 }
