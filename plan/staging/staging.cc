@@ -54,7 +54,7 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
     plan->kept_bytes = plan->keeps_all ? bytes : 0;
     plan->goes_on_unknown = run->name() == kFoundPlan && run->given().epochs != 0;
     plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
-    plan->of_records = run->index().shares_files() && !run->index().is_stream();
+    plan->of_records = run->of_records();
     plan->fills_in_file_order = plan->of_records && options_.fill_in_file_order;
     list_common(*plan);
     std::swap(shared_->plans[run->name()], plan);
@@ -186,16 +186,25 @@ bool Staging::serve_all() {
   return busy;
 }
 
+// Files keep the readahead that they were opened with. So a plan that is suspended is still told of: who
+// looks for his samples in all files first is suspended, and opens them again for records.
 void Staging::tell_of_records() {
-  bool records = false;
-  for (const auto& [name, plan] : plans()) {
-    records = records || (plan->of_records &&
-                          std::any_of(plan->windows.begin(), plan->windows.end(), [](const auto& window) {
-                            const TrackerState state = window->reader->tracker().state();
-                            return state == TrackerState::waiting || state == TrackerState::following;
-                          }));
-  }
-  pages_.expect_records(records);
+  const auto expects = [](const StagedPlan& plan) {
+    bool suspended = false;
+    bool left = false;
+    for (const auto& window : plan.windows) {
+      const Tracker& tracker = window->reader->tracker();
+      const TrackerState state = tracker.state();
+      if (state == TrackerState::waiting || state == TrackerState::following) return true;
+      suspended = suspended || state == TrackerState::suspended;
+      left = left || tracker.left_for_good(window->reader->index().size());
+    }
+    return suspended && !left;
+  };
+  const auto current = plans();
+  pages_.expect_records(std::any_of(current.begin(), current.end(), [&](const auto& plan) {
+    return plan.second->of_records && expects(*plan.second);
+  }));
 }
 
 // Only step() tells the policy of a plan, so that a plan that is gone stays gone.

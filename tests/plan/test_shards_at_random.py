@@ -235,6 +235,30 @@ def test_workers_whose_dataset_looks_for_its_samples_first(tmp, workers):
     assert bytes_read <= total + pages
 
 
+def readahead_kib(mount):
+    device = os.stat(mount.path).st_dev
+    with open(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb") as file:
+        return int(file.read())
+
+
+def test_readahead_ends_for_records_and_comes_back_for_who_reads_on(tmp):
+    """A wrong plan does not leave somebody who goes through the files at a page a request."""
+    (tmp / "src").mkdir()
+    write_tars(tmp / "src", 2, 150, sizes=[60_000, 110_000])
+    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", "1M", "--chunk", "64K") as mount:
+        whole = readahead_kib(mount)
+        assert whole > 100
+        register(mount, "format=tar random_access=yes seed=5 epochs=3")
+        assert readahead_kib(mount) == 4
+        members_of(mount.path, ["s0.tar", "s1.tar"])
+        clairmount.wait_until(lambda: plan(mount)["state"] == "suspended", f"the headers to be noticed {plan(mount)}")
+        assert readahead_kib(mount) == 4
+        with open(mount.path / "s0.tar", "rb") as file:
+            while file.read(1 << 16):
+                pass
+        clairmount.wait_until(lambda: readahead_kib(mount) == whole, f"readahead to come back {plan(mount)}")
+
+
 def test_the_index_is_made_ahead(tmp):
     (tmp / "src").mkdir()
     samples = write_tfrecords(tmp / "src", 3, 50)

@@ -202,3 +202,28 @@ TEST_CASE("records that no tier keeps cost the source their own pages") {
   CHECK(each <= kSize + 2 * kPageSize);
   CHECK(f.source.bytes <= 2 * kCount * (kSize + 2 * kPageSize));
 }
+
+TEST_CASE("records are expected while the plan is followed, and of one that only looks for its samples") {
+  constexpr uint32_t kCount = 2000;
+  RecordsFixture f(kCount, 5001, "seed=3 epochs=2", 1 << 20);
+  const auto look_at = [&](uint32_t sample, Access kind) {
+    f.now += std::chrono::microseconds(100);
+    f.run->reader().tracker().observe(std::vector{sample}, kind, f.now);
+  };
+  f.settle();
+  CHECK(f.pages.records_expected());  // before anybody comes
+  for (uint32_t sample = 0; sample < kCount; ++sample) look_at(sample, Access::read);
+  REQUIRE(f.run->reader().tracker().state() == TrackerState::suspended);
+  f.staging->wake();
+  f.settle();
+  CHECK(f.pages.records_expected());
+  look_at(5, Access::read_through);
+  f.staging->wake();
+  f.settle();
+  CHECK_FALSE(f.pages.records_expected());
+  for (uint64_t p = 0; p < 400; ++p) look_at(f.run->reader().horizon().sample_at(p), Access::read);
+  REQUIRE(f.run->reader().tracker().state() == TrackerState::following);
+  f.staging->wake();
+  f.settle();
+  CHECK(f.pages.records_expected());
+}
