@@ -27,7 +27,8 @@ class ReadRuns {
   struct Run {
     FileId file;
     uint64_t begin = 0;  // of the first READ
-    uint64_t end = 0;    // of the last
+    uint64_t end = 0;    // of the furthest
+    uint64_t bytes = 0;  // of all of them
   };
 
   Mutex mutex_;                                                // leaf

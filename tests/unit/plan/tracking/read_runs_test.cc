@@ -47,3 +47,23 @@ TEST_CASE("who goes on for longer than any readahead goes through the file") {
   CHECK(runs.note(kThread, kFile, 0, kPage) == Access::read);  // until it turns elsewhere
   CHECK(runs.note(kThread, kFile, kPage, kPage) == Access::read_on);
 }
+
+TEST_CASE("who goes through a file leaves out what is cached, and its requests come out of turn") {
+  constexpr uint64_t kRecord = 80'000 / kPage * kPage;
+  ReadRuns runs;
+  Access last = Access::read;
+  const uint64_t header = GENERATE(kPage, 2 * kPage);  // was looked at before
+  for (uint64_t at = 0; at < (4 << 20); at += kRecord) {
+    const uint64_t half = (kRecord - header) / 2 / kPage * kPage;
+    runs.note(kThread, kFile, at + header + half, kRecord - header - half);
+    last = runs.note(kThread, kFile, at + header, half);
+  }
+  CHECK(last == Access::read_through);
+}
+
+TEST_CASE("who looks at the headers of small records does not go through the file") {
+  const uint64_t record = GENERATE(2ULL, 3ULL, 5ULL, 25ULL) * kPage;
+  ReadRuns runs;
+  for (uint64_t at = 0; at < 16ULL << 20; at += record)
+    REQUIRE(runs.note(kThread, kFile, at, kPage) == Access::read);
+}
