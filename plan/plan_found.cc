@@ -26,8 +26,12 @@ bool PlanManager::follow_found(const FoundOrder& found) {
   std::shared_ptr<PlanMaking> making;
   {
     MutexLock one_at_a_time(submit_mutex_);
+    // Also at the end of its epoch: its reader begins the next one.
+    if (run(spec.name) && inference_.follows_another(found.program)) return false;
+    const auto followed = followed_found();
     // Another node may have told of it meanwhile.
-    if (const auto followed = followed_found(); followed && same_order(followed->given(), spec)) return true;
+    if (followed && same_order(followed->given(), spec)) return true;
+    found_reader_ = found.program;
     making = begin(spec, deps_.place.node, job_found_.place_of(found));
   }
   if (!making) return false;
@@ -50,10 +54,11 @@ Status PlanManager::write_long_list(PlanSpec& found) const {
 void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) {
   const bool own = origin == deps_.place.node;
   const bool told = own && run->of_job() && job_found_.found(run->given());
-  replay_opens(*run);
+  const Program reader = own ? found_reader_ : Program();
+  replay_opens(*run, reader);
   put_in_force(run);
   found_over_ = false;
-  inference_.restart();
+  inference_.follow(reader);
   if (!own) inference_.adopt(run->given(), deps_.place.node, origin);
   if (told) announce(run->name(), format_plan(run->given()));
 }
@@ -145,8 +150,9 @@ bool PlanManager::is_planned(const PlanRun& found) const {
 }
 
 // So the plan begins where its reader is.
-void PlanManager::replay_opens(PlanRun& found) {
+void PlanManager::replay_opens(PlanRun& found, const Program& reader) {
   for (const SeenOpen& open : inference_.opens()) {
+    if (!inference_.is_in(open.thread, reader)) continue;
     const std::vector<uint32_t> samples = found.samples_of(open.file, 0, 1);
     if (!samples.empty()) found.offer(open.thread, samples, open.kind, deps_.clock.now());
   }

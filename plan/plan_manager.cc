@@ -43,7 +43,7 @@ PlanManager::PlanManager(Deps deps)
       job_found_(deps_.place),
       ahead_(deps_.dataset, deps_.place, deps_.clock),
       inference_({deps_.infer, deps_.dataset, deps_.clock, deps_.log,
-                  [this](const FoundOrder& found) { return follow_found(found); }}),
+                  [this](const FoundOrder& found) { return follow_found(found); }, deps_.processes}),
       planner_("planner", [this] { plan_ahead(); }) {
   inference_.begin();
 }
@@ -343,6 +343,7 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
     std::vector<uint32_t> samples =
         sentinels ? std::vector{sentinel.sample} : run->samples_of(file, offset, length);
     if (samples.empty()) continue;
+    if (found && !inference_.is_reader(thread)) continue;  // another reader says nothing of it
     registered = registered || !found;
     const Access kind = !sentinels && run->of_records() ? of_records : access;
     const RankTrackers::Observed observed = run->offer(thread, samples, kind, now);

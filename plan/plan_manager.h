@@ -71,6 +71,8 @@ class PlanManager {
     /// empty: nowhere, and such an order is not followed. Its folder is made when missing; the file goes with
     /// stop().
     std::string order_file{};
+    /// What is known of the processes that read; for tests.
+    ProcessTree::LookUp processes = facts_of_process;
   };
 
   explicit PlanManager(Deps deps);
@@ -163,7 +165,7 @@ class PlanManager {
   bool is_planned(const PlanRun& found) const;
   /// Whether it has a part in the placement.
   bool is_placed(const PlanRun& run) const REQUIRES(submit_mutex_);
-  void replay_opens(PlanRun& found);
+  void replay_opens(PlanRun& found, const Program& reader);
   void displace_found(const PlanRun& registered) REQUIRES(submit_mutex_);
   Status finish(PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
   void put_in_force(const std::shared_ptr<PlanRun>& run) REQUIRES(submit_mutex_);
@@ -190,7 +192,8 @@ class PlanManager {
   Mutex submit_mutex_;  // one registration at a time; taken before mutex_
   std::map<std::string, NodeId> origins_ GUARDED_BY(submit_mutex_);  // where each plan was registered
   FoundInJob job_found_ GUARDED_BY(submit_mutex_);
-  mutable Mutex mutex_;  // leaf
+  Program found_reader_ GUARDED_BY(submit_mutex_);  // of the plan that is made for it
+  mutable Mutex mutex_;                             // leaf
   CondVar wake_;
   std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();
   std::string last_error_ GUARDED_BY(mutex_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,11 +15,8 @@ namespace {
 // When the recorder is full the readers are let alone for so long.
 constexpr auto kRest = std::chrono::minutes(10);
 
-// Threads whose environment is looked at: all ranks of a job have the same.
-constexpr size_t kAsked = 8;
-
 /// Whether a folder is another, or lies in it.
-bool is_in(std::string_view folder, std::string_view other) {
+bool is_folder_in(std::string_view folder, std::string_view other) {
   if (other.empty()) return true;
   return folder.starts_with(other) && (folder.size() == other.size() || folder[other.size()] == '/');
 }
@@ -45,6 +43,7 @@ Inference::Searching::Searching(const DatasetSource& dataset, InferMode mode)
 Inference::Inference(Deps deps)
     : deps_(std::move(deps)),
       recorder_([this] { wake(); }),
+      tree_(deps_.processes),
       search_(std::make_shared<Searching>(deps_.dataset, deps_.mode)) {}
 
 void Inference::begin() {
@@ -71,7 +70,19 @@ void Inference::wake() {
 }
 
 void Inference::note(ThreadId thread, FileId file, Access kind) {
-  recorder_.note(thread, file, kind, deps_.clock.now());
+  const TimePoint now = deps_.clock.now();
+  tree_.note(thread, now);
+  recorder_.note(thread, file, kind, now);
+}
+
+void Inference::follow(const Program& program) {
+  tree_.follow(program, deps_.clock.now());
+  if (program.pid == 0) return restart();
+  std::unordered_set<uint32_t> theirs;
+  for (const SeenOpen& open : recorder_.opens()) {
+    if (is_in(open.thread, program)) theirs.insert(open.thread.value);
+  }
+  recorder_.forget(theirs);
 }
 
 void Inference::restart() {
@@ -103,7 +114,8 @@ void Inference::left() {
 bool Inference::refuses(const PlanSpec& plan) const {
   const MutexLock lock(mutex_);
   return std::any_of(refused_.begin(), refused_.end(), [&](const Family& family) {
-    return family.sampler == plan.sampler && (is_in(family.root, plan.root) || is_in(plan.root, family.root));
+    return family.sampler == plan.sampler &&
+           (is_folder_in(family.root, plan.root) || is_folder_in(plan.root, family.root));
   });
 }
 
@@ -146,12 +158,13 @@ void Inference::look() {
   const std::vector<SeenOpen> opens = recorder_.opens(AccessRecorder::kMost);
   if (opens.size() < last_look_) search_->orders.begin();  // another reader
   last_look_ = opens.size();
-  const std::optional<FoundOrder> found = search(opens);
+  std::optional<FoundOrder> found = search(opens);
   if (search_->stopping) return;
   {
     const MutexLock lock(mutex_);
     orders_ = search_->orders.orders();
   }
+  if (found) found->program = tree_.program_of(found->threads);
   if (!found || refuses(found->plan) || !deps_.follow(*found)) {
     recorder_.look_at(search_->orders.next_look(opens));
     return;
@@ -172,10 +185,8 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
     before = found_;
   }
   const auto found = std::make_shared<std::optional<FoundOrder>>();
-  IdleThread thread("order-search", [search = search_, opens, facts = facts_of(opens), before, found] {
-    if (before && before->plan.epochs != 0) *found = search->orders.follow_on(opens, *before);
-    if (!*found) *found = search->orders.find(opens, facts, before);
-  });
+  IdleThread thread("order-search", [search = search_, opens, readers = watched_readers(tree_, opens), before,
+                                     found] { *found = find_among(search->orders, opens, readers, before); });
   {
     const MutexLock lock(mutex_);
     searching_ = &thread;
@@ -185,22 +196,6 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
   const MutexLock lock(mutex_);
   searching_ = nullptr;
   return ended ? *found : std::nullopt;
-}
-
-ReaderFacts Inference::facts_of(const std::vector<SeenOpen>& opens) const {
-  std::vector<ThreadId> asked;
-  ReaderFacts facts;
-  for (auto open = opens.rbegin(); open != opens.rend() && asked.size() < kAsked; ++open) {
-    if (std::find(asked.begin(), asked.end(), open->thread) != asked.end()) continue;
-    asked.push_back(open->thread);
-    const ReaderFacts one = facts_of_reader(open->thread);
-    if (!facts.world) facts.world = one.world;
-    for (const uint64_t seed : one.seeds) {
-      if (std::find(facts.seeds.begin(), facts.seeds.end(), seed) == facts.seeds.end())
-        facts.seeds.push_back(seed);
-    }
-  }
-  return facts;
 }
 
 std::string Inference::how_found() const {

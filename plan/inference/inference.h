@@ -5,6 +5,9 @@
 // certain (fit.h) becomes a plan with the name kFoundPlan. It is a plan of the epoch that was seen; once the
 // next one is seen to follow on, it is one of all epochs. A reader that leaves it is watched anew.
 //
+// Several readers at once are told apart by the programs that they are (readers/process_tree.h). A plan that
+// was found is one reader's; README.md says what becomes of the others.
+//
 // Two threads. `inference` sleeps until something is to be done, and then starts `order-search`, which runs
 // when no core has anything else to do (SCHED_IDLE) and takes no lock that a reader needs. stop() waits for
 // `inference`; a search that gets no processor is left behind, with what it uses.
@@ -25,6 +28,8 @@
 #include "cache/base/thread.h"
 #include "cache/tasks/idle_thread.h"
 #include "plan/inference/order_search.h"
+#include "plan/inference/readers/process_tree.h"
+#include "plan/inference/readers/reader_search.h"
 #include "plan/inference/watched/access_recorder.h"
 
 namespace clairfs {
@@ -46,6 +51,7 @@ class Inference {
     /// Puts a plan in force, with what opens() has seen of its reader; answers whether it is. From thread
     /// `inference`, which may wait.
     std::function<bool(const FoundOrder&)> follow;
+    ProcessTree::LookUp processes = facts_of_process;
   };
 
   explicit Inference(Deps deps);
@@ -63,6 +69,19 @@ class Inference {
 
   /// Opens seen since the last plan, in the order of time.
   std::vector<SeenOpen> opens() const { return recorder_.opens(OrderSearch::kMostOpens); }
+  /// A plan is in force for readers of that program; for everybody if it is none. What they opened is
+  /// forgotten.
+  void follow(const Program& program);
+  /// Whether a thread that reads now is one of those. Costs a look into a table.
+  bool is_reader(ThreadId thread) { return tree_.is_reader(thread, deps_.clock.now()); }
+  /// Whether a thread that has read is one of `program`; every one is of none.
+  bool is_in(ThreadId thread, const Program& program) const {
+    return program.pid == 0 || thread.value == 0 || tree_.is_in(thread, program);
+  }
+  /// Whether the plan that was found is another reader's, who goes on.
+  bool follows_another(const Program& program) const {
+    return tree_.follows_another(program, deps_.clock.now());
+  }
   /// What was recorded belongs to a plan now.
   void restart();
   /// The plan that was found is in force no more: a registered one has its files.
@@ -103,11 +122,11 @@ class Inference {
   void run();
   void look();
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
-  ReaderFacts facts_of(const std::vector<SeenOpen>& opens) const;
   void wake();
 
   const Deps deps_;
   AccessRecorder recorder_;
+  ProcessTree tree_;
   const std::shared_ptr<Searching> search_;
   size_t last_look_ = 0;  // opens; of `inference`
 

@@ -23,9 +23,6 @@
 namespace clairfs {
 namespace {
 
-// Fewer opens tell nothing of any order.
-constexpr size_t kFewest = 8;
-
 // Folders above the one that holds most opens: samples of a few classes may lie in a part of the dataset
 // only.
 constexpr size_t kFolders = 3;
@@ -75,6 +72,16 @@ uint64_t begun_at(const Fit& fit) {
   return fit.start > fit.window ? fit.start - fit.window : 0;
 }
 
+/// Whose opens the fit explains: who reads elsewhere in the order is another reader.
+std::vector<uint32_t> threads_of(std::span<const Placed> opens, const Fit& fit) {
+  std::vector<uint32_t> threads;
+  for (const Placed& open : opens) {
+    const bool explained = open.position < fit.reached && uint64_t{open.position} + fit.window >= fit.start;
+    if (explained) threads.push_back(open.thread);
+  }
+  return threads;
+}
+
 bool is_alive(uint32_t thread) {
   return thread != 0 && ::access(fmt::format("/proc/{}", thread).c_str(), F_OK) == 0;
 }
@@ -110,17 +117,31 @@ OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, Shuff
     : source_(std::move(source)),
       stop_(std::move(stop)),
       tries_shuffles_(shuffles != Shuffles::none),
-      shuffles_({.threads = std::max(std::thread::hardware_concurrency() / 4, 1U),
-                 .core_seconds = shuffles == Shuffles::all ? kAllSeedsSeconds : kCoreSeconds,
-                 .all_seeds = shuffles == Shuffles::all,
-                 .stop = stop_}) {
+      shuffle_options_({.threads = std::max(std::thread::hardware_concurrency() / 4, 1U),
+                        .core_seconds = shuffles == Shuffles::all ? kAllSeedsSeconds : kCoreSeconds,
+                        .all_seeds = shuffles == Shuffles::all,
+                        .stop = stop_}) {
   begin();
 }
 
 void OrderSearch::begin() {
   numberings_.clear();
-  used_ = 0;
-  all_seeds_at_ = kTelling;
+  for (auto& [reader, effort] : efforts_) {
+    effort.used = 0;
+    effort.all_seeds_at = kTelling;
+  }
+}
+
+OrderSearch::Effort& OrderSearch::effort_of(uint32_t reader) {
+  if (!efforts_.contains(reader) && efforts_.size() >= kMostReaders) {
+    efforts_.erase(std::min_element(efforts_.begin(), efforts_.end(), [](const auto& a, const auto& b) {
+      return a.second.looked < b.second.looked;
+    }));
+  }
+  Effort& effort = efforts_.try_emplace(reader, shuffle_options_).first->second;
+  if (effort.looked == 0) effort.all_seeds_at = kTelling;
+  effort.looked = ++looks_;
+  return effort;
 }
 
 bool OrderSearch::over() const {
@@ -341,8 +362,10 @@ std::optional<FoundOrder> OrderSearch::try_order(const Numbering& numbering, con
   }
   plan.epochs = 1;
   plan.start_sample = begun_at(best->fit) / plan.ranks_per_node;
-  return FoundOrder{plan, static_cast<uint32_t>(best->ranks.first / best->ranks.count), best->placed.size(),
-                    orders_, best->fit.log_chance + std::log(orders_)};
+  FoundOrder found{plan, static_cast<uint32_t>(best->ranks.first / best->ranks.count), best->placed.size(),
+                   orders_, best->fit.log_chance + std::log(orders_)};
+  found.threads = threads_of(best->placed, best->fit);
+  return found;
 }
 
 std::optional<FoundOrder> OrderSearch::try_folder(FileId folder, std::span<const SeenOpen> opens,
@@ -367,39 +390,40 @@ std::optional<FoundOrder> OrderSearch::try_folder(FileId folder, std::span<const
 }
 
 std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, const ReaderFacts& facts,
-                                            const std::optional<FoundOrder>& before) {
+                                            const std::optional<FoundOrder>& before, uint32_t reader) {
   if (opens.size() < kFewest) return std::nullopt;
+  Effort& effort = effort_of(reader);
   const double begun = cpu_seconds();
   if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
-  if (used_ >= kCoreSeconds) return std::nullopt;
+  if (effort.used >= kCoreSeconds) return std::nullopt;
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
-  look_ends_ = begun + std::min(kCoreSeconds / 4, kCoreSeconds - used_);
+  look_ends_ = begun + std::min(kCoreSeconds / 4, kCoreSeconds - effort.used);
   const bool goes_on = before && is_sequential_order(before->plan);
-  const bool all_seeds = opens.size() >= all_seeds_at_;
-  if (all_seeds) all_seeds_at_ = opens.size() * kAllSeedsAgain;
+  const bool all_seeds = opens.size() >= effort.all_seeds_at;
+  if (all_seeds) effort.all_seeds_at = opens.size() * kAllSeedsAgain;
   std::optional<FoundOrder> found;
   for (const FileId folder : folders(opens, before)) {
     found = try_folder(folder, opens, facts, goes_on, all_seeds);
     if (found || over()) break;
   }
-  used_ += cpu_seconds() - begun;
-  if (found) shuffle_epoch_ += kElsewhere;
+  effort.used += cpu_seconds() - begun;
+  if (found) effort.epoch += kElsewhere;
   const bool goes_on_shuffling = before && is_one_shuffle(before->plan);
   if (found || stop_() || !tries_shuffles_ || !(all_seeds || goes_on_shuffling)) return found;
-  return try_shuffles(folders(opens, std::nullopt).front(), opens, facts);
+  return try_shuffles(folders(opens, std::nullopt).front(), opens, facts, effort);
 }
 
 // Epoch by epoch: what the one before has told foretells the next.
 std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<const SeenOpen> opens,
-                                                    const ReaderFacts& facts) {
+                                                    const ReaderFacts& facts, Effort& effort) {
   for (const Numbering& numbering : numberings(folder)) {
     const Evidence evidence = evidence_of(opens, numbering);
     if (evidence.views.empty()) continue;
     const uint32_t n = numbering.index->size();
-    const auto shuffle = shuffles_.find({n, evidence.samples, shuffle_epoch_, orders_, facts.seeds});
+    const auto shuffle = effort.shuffles.find({n, evidence.samples, effort.epoch, orders_, facts.seeds});
     if (!shuffle) continue;
     PlanSpec plan = shuffle->order;
-    shuffle_epoch_ += 1;
+    effort.epoch += 1;
     plan.root = numbering.root;
     plan.format = numbering.index->format();
     plan.world = plan.ranks_per_node = 1;
@@ -411,7 +435,9 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     const std::vector<Placed> opened = placed(evidence, evidence.views.front(), *places, {});
     const Fit fit = fit_order(opened, {n, places->length, 1, false, false});
     if (!fit.explains() || !add_dealing(plan, opened, fit)) continue;
-    return FoundOrder{plan, 0, opened.size(), orders_, shuffle->log_chance};
+    FoundOrder found{plan, 0, opened.size(), orders_, shuffle->log_chance};
+    found.threads = threads_of(opened, fit);
+    return found;
   }
   return std::nullopt;
 }
@@ -465,7 +491,9 @@ std::optional<FoundOrder> OrderSearch::try_repetition(FileId folder, std::span<c
       fit.log_chance += std::log(kViews);
       if (!believed(fit, orders_) || !add_dealing(plan, opened, fit)) continue;
       plan.start_sample = begun_at(fit);
-      return FoundOrder{plan, 0, view.size(), orders_, fit.log_chance + std::log(orders_)};
+      FoundOrder found{plan, 0, view.size(), orders_, fit.log_chance + std::log(orders_)};
+      found.threads = threads_of(opened, fit);
+      return found;
     }
   }
   return std::nullopt;
@@ -494,12 +522,49 @@ std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens
         fit.log_chance += std::log(kViews);
         if (!believed(fit, follow_ons_) || !add_dealing(plan, opened, fit)) continue;
         plan.start_sample = begun_at(fit) / plan.ranks_per_node;
-        return FoundOrder{plan, before.node, view.size(), follow_ons_,
-                          fit.log_chance + std::log(follow_ons_)};
+        FoundOrder found{plan, before.node, view.size(), follow_ons_, fit.log_chance + std::log(follow_ons_)};
+        found.threads = threads_of(opened, fit);
+        return found;
       }
     }
   }
   return std::nullopt;
+}
+
+// Where the opens lie, but for strays.
+bool OrderSearch::is_read_in(std::span<const SeenOpen> opens, std::span<const SeenOpen> others,
+                             const FoundOrder& found) const {
+  if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
+  if (others.size() > kMostOpens) others = others.last(kMostOpens);
+  const auto folder = source_.catalog->find(found.plan.root);
+  const auto numbered = folder ? numberings_.find(*folder) : numberings_.end();
+  if (numbered == numberings_.end()) return false;
+  PlanSpec plan = found.plan;
+  plan.epochs = plan.first_epoch = plan.start_sample = 0;
+  plan.world = plan.ranks_per_node = 1;
+  const Epoch epoch(static_cast<uint32_t>(found.plan.first_epoch));
+  for (const Numbering& numbering : numbered->second) {
+    if (numbering.index->format() != found.plan.format) continue;
+    std::vector<uint32_t> theirs = positions_of(opens, numbering, plan, epoch);
+    const std::vector<uint32_t> more = positions_of(others, numbering, plan, epoch);
+    if (theirs.empty() || more.empty()) return false;
+    std::sort(theirs.begin(), theirs.end());
+    const size_t strays = theirs.size() / 10;
+    const uint32_t low = theirs[strays];
+    const uint32_t high = theirs[theirs.size() - 1 - strays];
+    const auto hits = std::count_if(more.begin(), more.end(),
+                                    [&](uint32_t position) { return position >= low && position <= high; });
+    const double share = (double{1} + high - low) / static_cast<double>(numbering.index->size());
+    return log_tail(more.size(), share, static_cast<uint64_t>(hits)) < -kClearly;
+  }
+  return false;
+}
+
+// Of the samples that were opened, each once; those that the order does not have are nowhere.
+std::vector<uint32_t> OrderSearch::positions_of(std::span<const SeenOpen> opens, const Numbering& numbering,
+                                                const PlanSpec& plan, Epoch epoch) const {
+  const auto places = places_of(numbering, evidence_of(opens, numbering), plan, epoch, NodeId(0));
+  return places ? places->positions : std::vector<uint32_t>();
 }
 
 }  // namespace clairfs

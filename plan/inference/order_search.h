@@ -26,6 +26,7 @@
 
 #include "plan/formats/dataset.h"
 #include "plan/inference/fit.h"
+#include "plan/inference/readers/process_tree.h"
 #include "plan/inference/shuffle_search.h"
 #include "plan/inference/watched/access_recorder.h"
 #include "plan/inference/watched/reader_facts.h"
@@ -41,14 +42,20 @@ struct FoundOrder {
   double orders = 0;      ///< that had been compared
   double log_chance = 0;  ///< natural logarithm of the chance that any of them fits as well by accident
   std::optional<NodeId> told_by = std::nullopt;  ///< the node of a job that found it and told this one
+  std::vector<uint32_t> threads = {};            ///< that opened its samples, once for each open
+  Program program = {};                          ///< that these threads are in, if that can be told
 };
 
 /// For one thread at a time. Holds the numbering of the folders that it looked at, eight bytes a sample, and
-/// one order while it compares it.
+/// one order while it compares it. Readers share them, and the number of orders that were compared.
 class OrderSearch {
  public:
   /// CPU time for the orders of one reader; each look at it takes a fourth at most.
   static constexpr double kCoreSeconds = 20;
+  /// Fewer opens tell nothing of any order.
+  static constexpr size_t kFewest = 8;
+  /// Readers whose efforts are remembered: those that are looked at, and as many that were.
+  static constexpr size_t kMostReaders = 2 * (ProcessTree::kMostReaders + 1);
   /// Opens that are compared at most: the newest.
   static constexpr size_t kMostOpens = 2048;
 
@@ -59,15 +66,18 @@ class OrderSearch {
   /// `stop` is asked before each order, from any thread. Reads nothing of the source but its catalog.
   OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles = Shuffles::usual);
 
-  /// Finds the order of a first epoch; `before`: what was found last, if anything. Nothing: more must be
-  /// seen, or the order is none of those that are known.
+  /// Finds the order of a first epoch; `before`: what was found last, if anything; `reader`: whose opens they
+  /// are, by any number. Nothing: more must be seen, or the order is none of those that are known.
   std::optional<FoundOrder> find(std::span<const SeenOpen> opens, const ReaderFacts& facts,
-                                 const std::optional<FoundOrder>& before);
+                                 const std::optional<FoundOrder>& before, uint32_t reader = 0);
   /// Finds out how the order of an epoch goes on in the next.
   std::optional<FoundOrder> follow_on(std::span<const SeenOpen> opens, const FoundOrder& before);
+  /// Whether `others` lie in an order where the opens lie for which it was found, more than by chance.
+  bool is_read_in(std::span<const SeenOpen> opens, std::span<const SeenOpen> others,
+                  const FoundOrder& found) const;
   /// How many opens should be seen before the next look, if so many are not enough.
   size_t next_look(std::span<const SeenOpen> opens);
-  /// Another reader comes: the time is its own.
+  /// Other readers come: the time is their own.
   void begin();
 
   /// Orders compared since the start.
@@ -99,6 +109,18 @@ class OrderSearch {
     std::vector<Placed> placed;
   };
 
+  /// What was done for one reader.
+  struct Effort {
+    explicit Effort(const ShuffleSearch::Options& options) : shuffles(options) {}
+
+    double used = 0;          ///< CPU seconds
+    size_t all_seeds_at = 0;  ///< opens from which on all seeds are tried
+    ShuffleSearch shuffles;
+    uint32_t epoch = 0;   ///< as `shuffles` counts; what does not follow on is far from it
+    uint64_t looked = 0;  ///< at the reader, the last time
+  };
+
+  Effort& effort_of(uint32_t reader);
   const std::vector<Numbering>& numberings(FileId folder);
   Evidence evidence_of(std::span<const SeenOpen> opens, const Numbering& numbering) const;
   std::vector<FileId> folders(std::span<const SeenOpen> opens, const std::optional<FoundOrder>& before) const;
@@ -113,6 +135,8 @@ class OrderSearch {
   };
   std::optional<Places> places_of(const Numbering& numbering, const Evidence& evidence, const PlanSpec& plan,
                                   Epoch epoch, NodeId node) const;
+  std::vector<uint32_t> positions_of(std::span<const SeenOpen> opens, const Numbering& numbering,
+                                     const PlanSpec& plan, Epoch epoch) const;
   static std::vector<Placed> placed(const Evidence& evidence, const std::vector<uint32_t>& view,
                                     const Places& places, const Ranks& ranks);
   static std::optional<Ranks> ranks_here(std::span<const Placed> opens, uint64_t world);
@@ -120,7 +144,7 @@ class OrderSearch {
   std::optional<Match> best_match(const Numbering& numbering, const Evidence& evidence, const PlanSpec& plan,
                                   const Places& places, const ReaderFacts& facts, bool from_start) const;
   std::optional<FoundOrder> try_shuffles(FileId folder, std::span<const SeenOpen> opens,
-                                         const ReaderFacts& facts);
+                                         const ReaderFacts& facts, Effort& effort);
   std::optional<FoundOrder> try_repetition(FileId folder, std::span<const SeenOpen> opens);
   bool believed(const Fit& fit, double orders) const;
   bool over() const;
@@ -128,14 +152,13 @@ class OrderSearch {
   const DatasetSource source_;
   const std::function<bool()> stop_;
   const bool tries_shuffles_;
+  const ShuffleSearch::Options shuffle_options_;
   std::map<FileId, std::vector<Numbering>> numberings_;
   double orders_ = 0;
   double follow_ons_ = 0;
-  ShuffleSearch shuffles_;
-  uint32_t shuffle_epoch_ = 0;  // the reader's, as shuffles_ counts; what does not follow on is far from it
-  double used_ = 0;             // CPU seconds, of this reader
-  double look_ends_ = 0;        // CPU time of the thread
-  size_t all_seeds_at_ = 0;     // opens from which on all seeds are tried
+  std::map<uint32_t, Effort> efforts_;  // by reader
+  uint64_t looks_ = 0;
+  double look_ends_ = 0;  // CPU time of the thread
 };
 
 }  // namespace clairfs

@@ -36,6 +36,15 @@ void AccessRecorder::restart(bool on) {
   on_ = on;
 }
 
+void AccessRecorder::forget(const std::unordered_set<uint32_t>& threads) {
+  const MutexLock lock(mutex_);
+  std::erase_if(opens_, [&](const SeenOpen& open) { return threads.contains(open.thread.value); });
+  if (opens_.empty()) forget();
+  count_ = opens_.size();
+  look_at_ = std::max(kFirstLook, opens_.size() + opens_.size() / 2);
+  on_ = true;
+}
+
 void AccessRecorder::look_at(size_t count) {
   const MutexLock lock(mutex_);
   look_at_ = count;

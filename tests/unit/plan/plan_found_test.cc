@@ -1,6 +1,8 @@
 // The plan that was found, in a job of two nodes: what a node makes of the other's word. The orders are found
-// by the search itself in order_search_test.cc; here by the other node.
+// by the search itself in order_search_test.cc; here by the other node. At the end: several readers of one
+// node, that are told apart by their processes.
 #include <array>
+#include <map>
 
 #include "plan/plan_manager.h"
 #include "tests/support/eventually.h"
@@ -183,4 +185,97 @@ TEST_CASE("a node that looks for nothing takes nothing over") {
   REQUIRE(node.told(kFound));
   node.plans->stop();
   CHECK(!node.has_plan());
+}
+
+namespace {
+
+/// A single node, and two programs that read there: processes 100 and 200 with a worker each, 101 and 201.
+struct ReadersFixture {
+  ReadersFixture() : staged(kFiles, 5000, "name=unknown format=files shuffle=false", 1 << 20, 1 << 20) {
+    for (const uint32_t program : {100, 200}) {
+      processes[program] = {program, 1, program, 1, false};
+      processes[program + 1] = {program + 1, program, program, 1, true};
+      processes[program + 2] = {program + 2, program, program, 1, true};
+    }
+    PlanManager::Deps deps{{}, {NodeId(0), 1}, *staged.staging, clock, staged.metrics, staged.log.logger()};
+    deps.dataset.catalog = staged.catalog;
+    deps.infer = InferMode::cheap;
+    deps.processes = [this](uint32_t number) -> std::optional<ProcessFacts> {
+      const MutexLock lock(mutex);
+      const auto found = processes.find(number);
+      if (found == processes.end()) return std::nullopt;
+      return found->second;
+    };
+    plans.emplace(std::move(deps));
+  }
+  void read(uint32_t thread, const std::string& order, uint32_t begin, uint32_t end) {
+    auto sequence = plan_over(kFiles, order);
+    const Samples samples = order_of(sequence, 0);
+    for (uint32_t i = begin; i < end; ++i)
+      plans->observe(ThreadId(thread), staged.run->index().range(samples[i], 0).file, 0, 0, Access::open);
+  }
+  bool follows(const std::string& words) {
+    return plans->next("auto", 1).ok() && plans->texts().find(words) != std::string::npos;
+  }
+  void end_program(uint32_t program) {
+    const MutexLock lock(mutex);
+    processes.erase(program);
+  }
+
+  SteadyClock clock;
+  StagingFixture staged;
+  Mutex mutex;
+  std::map<uint32_t, ProcessFacts> processes GUARDED_BY(mutex);
+  std::optional<PlanManager> plans;
+};
+
+constexpr const char* kShuffled = "sampler=torch.distributed seed=42";
+constexpr const char* kOther = "sampler=numpy.default_rng seed=7";
+
+}  // namespace
+
+TEST_CASE("another reader neither moves nor suspends the plan that was found, and is followed after it") {
+  ReadersFixture node;
+  node.read(101, kShuffled, 0, 60);
+  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  const std::string before = *node.plans->next("auto", 1);
+  node.read(201, kOther, 0, 150);
+  CHECK(*node.plans->next("auto", 1) == before);
+  CHECK(node.staged.metrics.plan_observations_out_of_order.value() == 0);
+  node.read(101, kShuffled, 60, 100);
+  node.read(201, kOther, 150, 200);
+  CHECK(node.follows("seed=42"));
+  CHECK(*node.plans->next("auto", 1) != before);
+  // It has ended: what others open counts, and the plan goes.
+  node.end_program(100);
+  node.read(202, kOther, 200, 300);
+  CHECK(eventually([&] { return node.follows("seed=7"); }));
+}
+
+TEST_CASE("of two readers at once one is found, and the other left alone") {
+  ReadersFixture node;
+  for (uint32_t i = 0; i < 120; ++i) {
+    node.read(101, kShuffled, i, i + 1);
+    node.read(201, kOther, i, i + 1);
+  }
+  REQUIRE(eventually([&] { return node.follows("seed=42") || node.follows("seed=7"); }));
+  const bool first = node.follows("seed=42");
+  for (uint32_t i = 120; i < 300; ++i) {
+    node.read(101, kShuffled, i, i + 1);
+    node.read(201, kOther, i, i + 1);
+  }
+  CHECK(node.follows(first ? "seed=42" : "seed=7"));
+  CHECK(node.staged.metrics.plan_observations_out_of_order.value() == 0);
+}
+
+TEST_CASE("a registered plan is not displaced by a reader that another one has") {
+  ReadersFixture node;
+  REQUIRE(node.plans->submit(std::string("format=files ") + kShuffled));
+  for (uint32_t i = 0; i < 200; ++i) {
+    node.read(101, kShuffled, i, i + 1);
+    if (i % 20 == 0) node.read(201, kOther, i, i + 1);
+  }
+  node.plans->stop();
+  CHECK(!node.plans->text("auto").ok());
+  CHECK(node.plans->text("default")->find("following") != std::string::npos);
 }

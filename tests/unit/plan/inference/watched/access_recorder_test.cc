@@ -85,3 +85,17 @@ TEST_CASE("it ends when it is full, and wakes whoever begins anew after a rest")
   CHECK(!f.recorder.on());
   CHECK(f.wakes == 1);
 }
+
+TEST_CASE("what some threads opened is forgotten, and the rest stays") {
+  RecorderFixture f;
+  for (uint32_t file = 0; file < 40; ++file) f.note(file, file % 2);
+  f.recorder.forget({1});
+  CHECK(f.recorder.count() == 20);
+  CHECK(f.recorder.opens()[1].file == FileId(2));
+  f.wakes = 0;
+  for (uint32_t file = 40; file < 50; ++file) f.note(file);
+  CHECK(f.wakes == 1);  // half as many again
+  f.recorder.forget({0, 1});
+  CHECK(f.recorder.count() == 0);
+  CHECK(f.recorder.on());
+}

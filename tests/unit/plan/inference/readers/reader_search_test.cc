@@ -1,0 +1,237 @@
+// Several readers at once, as their opens come in the order of time.
+#include "plan/inference/readers/reader_search.h"
+
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "tests/support/catch.h"
+#include "tests/support/reader_model.h"
+#include "tests/support/staging_fixture.h"
+
+using namespace clairfs;
+
+namespace {
+
+constexpr uint32_t kFiles = 3000;
+
+/// One program: a process that opens by itself, or whose forked workers do.
+struct Job {
+  uint32_t pid = 0;
+  Samples order;
+  LoaderModel::Loader loader;
+  uint32_t speed = 1;
+};
+
+struct Mounted {
+  Mounted() {
+    source.catalog = made_up_catalog(std::vector<uint64_t>(kFiles, 1000), 4096);
+    add(50, 1, false);
+  }
+  void add(uint32_t process, uint32_t parent, bool forked) {
+    processes[process] = {process, parent, 50, process, forked};
+  }
+  FileId file(uint32_t sample) const {
+    return FileId(source.catalog->children(FileId(0)).first.value + sample);
+  }
+
+  std::vector<SeenOpen> opens_of(const Job& job, size_t most) {
+    add(job.pid, 50, false);
+    for (uint32_t worker = 1; worker <= job.loader.workers; ++worker) add(job.pid + worker, job.pid, true);
+    std::vector<SeenOpen> opens;
+    LoaderModel(static_cast<uint32_t>(job.order.size()), job.loader, random).run([&](uint32_t position) {
+      const uint32_t workers = job.loader.workers;
+      const uint32_t worker = workers == 0 ? 0 : 1 + position / job.loader.batch % workers;
+      opens.push_back({file(job.order[position]), ThreadId(job.pid + worker), Access::read});
+      return opens.size() < most;
+    });
+    return opens;
+  }
+
+  /// All of them at once; a job of speed 3 opens three times as often as one of speed 1.
+  std::vector<SeenOpen> opens_of(const std::vector<Job>& jobs, size_t most) {
+    std::vector<std::vector<SeenOpen>> each;
+    std::vector<size_t> lots;
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      each.push_back(opens_of(jobs[i], most));
+      lots.insert(lots.end(), jobs[i].speed, i);
+    }
+    std::vector<size_t> next(jobs.size());
+    std::vector<SeenOpen> opens;
+    while (opens.size() < most) {
+      const size_t job = lots[random() % lots.size()];
+      if (next[job] < each[job].size()) opens.push_back(each[job][next[job]++]);
+    }
+    return opens;
+  }
+
+  /// What job 200 opened, `xargs -n 5 cat` opened for it.
+  void read_by_cats(std::vector<SeenOpen>& opens) {
+    uint32_t count = 0;
+    for (SeenOpen& open : opens) {
+      if (open.thread != ThreadId(200)) continue;
+      open.thread = ThreadId(1000 + count++ / 5);
+      add(open.thread.value, 200, false);
+    }
+  }
+
+  /// Looks as Inference does.
+  std::optional<FoundOrder> watch(const std::vector<SeenOpen>& opens,
+                                  const std::optional<FoundOrder>& before = std::nullopt) {
+    ProcessTree tree([this](uint32_t number) -> std::optional<ProcessFacts> {
+      const auto known = processes.find(number);
+      if (known == processes.end()) return std::nullopt;
+      return known->second;
+    });
+    OrderSearch search(
+        source, [] { return false; }, OrderSearch::Shuffles::none);
+    std::vector<SeenOpen> seen;
+    size_t look_at = AccessRecorder::kFirstLook;
+    for (const SeenOpen& open : opens) {
+      tree.note(open.thread, TimePoint(std::chrono::hours(1)));
+      seen.push_back(open);
+      if (seen.size() < look_at) continue;
+      look_at += look_at / 2;
+      auto found = find_among(search, seen, watched_readers(tree, seen), before);
+      if (found) {
+        found->program = tree.program_of(found->threads);
+        return found;
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::mt19937 random{31};
+  DatasetSource source;
+  std::map<uint32_t, ProcessFacts> processes;
+};
+
+Samples order(const std::string& text, uint32_t epoch = 0) {
+  auto plan = plan_over(kFiles, text);
+  return order_of(plan, epoch);
+}
+
+Samples any_order(std::mt19937& random) {
+  Samples samples(kFiles);
+  std::iota(samples.begin(), samples.end(), 0);
+  std::shuffle(samples.begin(), samples.end(), random);
+  return samples;
+}
+
+}  // namespace
+
+TEST_CASE("of two jobs with other seeds, forked workers or none, one is found, and whose it is") {
+  for (const uint32_t workers : {0, 2, 4}) {
+    Mounted m;
+    const LoaderModel::Loader loader{1, 8, workers, 2};
+    const auto opens = m.opens_of({{100, order("sampler=torch.distributed seed=1"), loader},
+                                   {200, order("sampler=torch.distributed seed=2"), loader}},
+                                  500);
+    const auto found = m.watch(opens);
+    INFO("workers " << workers);
+    REQUIRE(found);
+    INFO(format_plan(found->plan));
+    CHECK(found->plan.sampler == "torch.distributed");
+    CHECK(found->plan.world == 1);
+    CHECK(found->plan.workers == workers);
+    CHECK((found->plan.seed == "1" || found->plan.seed == "2"));
+    CHECK(found->program.pid == (found->plan.seed == "1" ? 100 : 200));
+  }
+}
+
+TEST_CASE("a shuffle is found beside files that are read one after the other, or those are") {
+  for (const uint32_t speed : {1, 4}) {
+    Mounted m;
+    const auto opens = m.opens_of({{100, order("sampler=torch.distributed seed=42"), {1, 16, 4, 2}, speed},
+                                   {200, order("sampler=torch.sequential"), {1, 1, 0, 2}}},
+                                  600);
+    const auto found = m.watch(opens);
+    REQUIRE(found);
+    const bool shuffle = found->plan.sampler == "torch.distributed";
+    CHECK((shuffle || found->plan.sampler == "torch.sequential"));
+    CHECK(found->program.pid == (shuffle ? 100 : 200));
+  }
+}
+
+TEST_CASE("files that many short processes read are those of one reader") {
+  Mounted m;
+  auto opens = m.opens_of(
+      {{100, any_order(m.random), {1, 16, 4, 2}}, {200, order("sampler=torch.sequential"), {1, 1, 0, 2}}},
+      600);
+  m.read_by_cats(opens);
+  const auto found = m.watch(opens);
+  REQUIRE(found);
+  CHECK(found->plan.sampler == "torch.sequential");
+  CHECK(found->program.pid == 200);
+}
+
+// Most of what was opened lately is the shuffle's, and the order has all files.
+TEST_CASE("a plan is not that of everybody who was there") {
+  Mounted m;
+  auto opens = m.opens_of({{100, order("sampler=torch.distributed seed=987654321"), {1, 16, 4, 2}},
+                           {200, order("sampler=torch.sequential"), {1, 1, 0, 2}}},
+                          600);
+  m.read_by_cats(opens);
+  const auto found = m.watch(opens);
+  REQUIRE(found);
+  CHECK(found->program.pid ==
+        (found->plan.shuffle && found->plan.sampler == "torch.distributed" ? 100 : 200));
+}
+
+TEST_CASE("beside a reader whose order nobody can know another is found, and only that one") {
+  int found_ones = 0;
+  for (uint32_t round = 0; round < 10; ++round) {
+    Mounted m;
+    m.random.seed(round);
+    const uint32_t workers = round % 3 * 2;
+    const std::vector<Job> jobs{{100, any_order(m.random), {1, 8, workers, 2}, 1 + round % 2},
+                                {200, order("sampler=numpy.default_rng seed=42"), {1, 8, workers, 2}}};
+    const auto found = m.watch(m.opens_of(jobs, 900));
+    if (!found) continue;
+    ++found_ones;
+    CHECK(found->plan.sampler == "numpy.default_rng");
+    CHECK(found->plan.seed == "42");
+    CHECK(found->program.pid == 200);
+  }
+  CHECK(found_ones == 10);
+}
+
+TEST_CASE("of readers whose orders nobody can know none is found") {
+  for (uint32_t round = 0; round < 6; ++round) {
+    Mounted m;
+    m.random.seed(40 + round);
+    const LoaderModel::Loader loader{1, 8, round % 3 * 2, 2};
+    CHECK(
+        !m.watch(m.opens_of({{100, any_order(m.random), loader}, {200, any_order(m.random), loader}}, 600)));
+  }
+}
+
+// Workers that were started, not forked, are programs of their own.
+TEST_CASE("a part of a reader is not taken for a reader") {
+  Mounted m;
+  const Job job{100, order("sampler=torch.distributed seed=42"), {1, 8, 2, 2}};
+  auto opens = m.opens_of({job, {200, any_order(m.random), {1, 8, 0, 2}}}, 800);
+  m.add(101, 100, false);
+  m.add(102, 100, false);
+  // So many strays of the reader itself that it cannot be found as a whole.
+  for (SeenOpen& open : opens) {
+    if (open.thread == ThreadId(200)) open.thread = ThreadId(100);
+  }
+  CHECK(!m.watch(opens));
+}
+
+TEST_CASE("a reader goes on in its next epoch, beside another") {
+  Mounted m;
+  const LoaderModel::Loader loader{1, 8, 2, 2};
+  const auto found = m.watch(m.opens_of(Job{100, order("sampler=torch.distributed seed=1"), loader}, 200));
+  REQUIRE(found);
+  CHECK(found->program.pid == 100);
+  const auto next = m.opens_of(
+      {{100, order("sampler=torch.distributed seed=1", 1), loader}, {200, any_order(m.random), loader}}, 400);
+  const auto on = m.watch(next, found);
+  REQUIRE(on);
+  CHECK(on->plan.epochs == 0);
+  CHECK(on->plan.first_epoch == 1);
+  CHECK(on->plan.seed == "1");
+  CHECK(on->program.pid == 100);
+}
