@@ -151,8 +151,7 @@ bool PlanManager::is_planned(const PlanRun& found) const {
 
 // So the plan begins where its reader is.
 void PlanManager::replay_opens(PlanRun& found, const Program& reader) {
-  for (const SeenOpen& open : inference_.opens()) {
-    if (!inference_.is_in(open.thread, reader)) continue;
+  for (const SeenOpen& open : inference_.opens_of(reader)) {
     const std::vector<uint32_t> samples = found.samples_of(open.file, 0, 1);
     if (!samples.empty()) found.offer(open.thread, samples, open.kind, deps_.clock.now());
   }

@@ -32,6 +32,15 @@ void IdleThread::hurry() {
   state_->changed.notify_all();
 }
 
+bool IdleThread::is_over_within(Duration patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  MutexLock lock(state_->mutex);
+  while (!state_->ended && !state_->hurried) {
+    if (state_->changed.wait_until(lock, deadline) == std::cv_status::timeout) break;
+  }
+  return state_->ended || state_->hurried;
+}
+
 bool IdleThread::wait(Duration patience) {
   if (waited_) return *waited_;
   std::optional<std::chrono::steady_clock::time_point> deadline;

@@ -32,6 +32,8 @@ class IdleThread {
   /// Waits until the work has ended; after hurry() for `patience` at most. False: it was left behind, and
   /// ends by itself, or with the process. Later calls repeat the answer.
   bool wait(Duration patience = kPatience);
+  /// Waits for `patience` at most. True: the work has ended or was hurried, wait() is next.
+  bool is_over_within(Duration patience);
   /// The work was told to stop: it runs as any other now, where that is allowed.
   void hurry();
 

@@ -12,6 +12,10 @@
 namespace clairfs {
 namespace {
 
+// So long after a look comes the next, if anything was opened meanwhile: a reader that has opened enough may
+// wait for something, or be one of few among the opens of another.
+constexpr auto kSoon = std::chrono::seconds(2);
+
 // When the recorder is full the readers are let alone for so long.
 constexpr auto kRest = std::chrono::minutes(10);
 
@@ -37,7 +41,7 @@ std::string chance_text(double log_chance) {
 
 Inference::Searching::Searching(const DatasetSource& dataset, InferMode mode)
     : orders(
-          dataset, [this] { return stopping || readers != looked_at; },
+          dataset, [this] { return stopping || (other_reader && all_likely); },
           mode == InferMode::full ? OrderSearch::Shuffles::all : OrderSearch::Shuffles::usual) {}
 
 Inference::Inference(Deps deps)
@@ -48,7 +52,6 @@ Inference::Inference(Deps deps)
 
 void Inference::begin() {
   if (deps_.mode == InferMode::off) return;
-  ++search_->readers;
   recorder_.restart(true);
   thread_ = NamedThread("inference", [this] { run(); });
 }
@@ -72,7 +75,23 @@ void Inference::wake() {
 void Inference::note(ThreadId thread, FileId file, Access kind) {
   const TimePoint now = deps_.clock.now();
   tree_.note(thread, now);
-  recorder_.note(thread, file, kind, now);
+  recorder_.note(thread, file, kind, now, tree_.is_reader(thread, now));
+  if (noted_.load(std::memory_order_relaxed) || noted_.exchange(true)) return;
+  const MutexLock lock(mutex_);
+  changed_.notify_all();
+}
+
+// Who has read without a thread that can be told may be anybody.
+bool Inference::is_in(ThreadId thread, const Program& program) const {
+  return program.pid == 0 || thread.value == 0 || tree_.is_in(thread, program);
+}
+
+std::vector<SeenOpen> Inference::opens_of(const Program& program) const {
+  std::vector<SeenOpen> opens = recorder_.opens();
+  std::erase_if(opens, [&](const SeenOpen& open) { return !is_in(open.thread, program); });
+  if (opens.size() > OrderSearch::kMostOpens)
+    opens.erase(opens.begin(), opens.end() - static_cast<std::ptrdiff_t>(OrderSearch::kMostOpens));
+  return opens;
 }
 
 void Inference::follow(const Program& program) {
@@ -138,8 +157,10 @@ void Inference::run() {
     {
       MutexLock lock(mutex_);
       while (!due_ && !search_->stopping) {
-        if (recorder_.on()) {
+        if (recorder_.on() && !noted_) {
           changed_.wait(lock);
+        } else if (recorder_.on()) {
+          if (changed_.wait_for(lock, kSoon) == std::cv_status::timeout) due_ = true;
         } else if (changed_.wait_for(lock, kRest) == std::cv_status::timeout) {
           lock.unlock();
           restart();
@@ -148,16 +169,20 @@ void Inference::run() {
       }
       if (search_->stopping) return;
       due_ = false;
+      noted_ = false;
     }
     look();
   }
 }
 
 void Inference::look() {
-  search_->looked_at = search_->readers.load();
-  const std::vector<SeenOpen> opens = recorder_.opens(AccessRecorder::kMost);
-  if (opens.size() < last_look_) search_->orders.begin();  // another reader
-  last_look_ = opens.size();
+  const uint64_t beginning = recorder_.beginnings();
+  const std::vector<SeenOpen> opens = recorder_.opens();
+  if (beginning != looked_at_) {
+    search_->orders.begin();
+    interrupted_at_ = 0;
+  }
+  looked_at_ = beginning;
   std::optional<FoundOrder> found = search(opens);
   if (search_->stopping) return;
   {
@@ -166,13 +191,13 @@ void Inference::look() {
   }
   if (found) found->program = tree_.program_of(found->threads);
   if (!found || refuses(found->plan) || !deps_.follow(*found)) {
-    recorder_.look_at(search_->orders.next_look(opens));
+    recorder_.look_at(search_->orders.look_at(OrderSearch::kEverybody));
+    if (search_->other_reader) wake();
     return;
   }
   deps_.log.info("plan {}: found after {} opens, by chance {}: {}", kFoundPlan, found->opens,
                  chance_text(found->log_chance), describe_plan(found->plan));
   search_->orders.begin();
-  last_look_ = 0;
   const MutexLock lock(mutex_);
   found_ = found;
   in_force_ = true;
@@ -185,17 +210,37 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
     before = found_;
   }
   const auto found = std::make_shared<std::optional<FoundOrder>>();
-  IdleThread thread("order-search", [search = search_, opens, readers = watched_readers(tree_, opens), before,
-                                     found] { *found = find_among(search->orders, opens, readers, before); });
+  const auto readers = std::make_shared<const std::vector<WatchedReaders>>(watched_readers(tree_, opens));
+  search_->other_reader = search_->all_likely = false;
+  IdleThread thread("order-search", [search = search_, opens, readers, before, found] {
+    *found = find_among(search->orders, opens, *readers, before, [&] { search->all_likely = true; });
+  });
   {
     const MutexLock lock(mutex_);
     searching_ = &thread;
     if (search_->stopping) thread.hurry();
   }
+  while (!thread.is_over_within(kSoon)) {
+    if (search_->all_likely && has_come(*readers)) search_->other_reader = true;
+  }
   const bool ended = thread.wait();
   const MutexLock lock(mutex_);
   searching_ = nullptr;
   return ended ? *found : std::nullopt;
+}
+
+// Unlikely orders take seconds, on a busy machine minutes, in which a reader that is easily found would not
+// be. New ones may come all the time: so it is asked when half as much again was seen as the last time.
+bool Inference::has_come(const std::vector<WatchedReaders>& known) {
+  const size_t seen = recorder_.count();
+  if (seen < interrupted_at_ + interrupted_at_ / 2) return false;
+  const std::vector<Readers> all = tree_.readers(recorder_.opens(), OrderSearch::kTelling);
+  const bool come = std::any_of(all.begin() + 1, all.end(), [&](const Readers& one) {
+    return std::none_of(known.begin(), known.end(),
+                        [&](const WatchedReaders& other) { return other.readers.program == one.program; });
+  });
+  if (come) interrupted_at_ = seen;
+  return come;
 }
 
 std::string Inference::how_found() const {

@@ -1,7 +1,8 @@
 // Inference: finds out by itself what readers follow, where no plan was registered.
 //
 // What readers open is recorded (access_recorder.h), and compared with the orders that are likely
-// (order_search.h) when 12 opens were seen, and again after half as many more, and so on. An order that is
+// (order_search.h) when 12 opens were seen, and again after half as many more, and so on; where there are
+// several readers, each after half as many more of its own. An order that is
 // certain (fit.h) becomes a plan with the name kFoundPlan. It is a plan of the epoch that was seen; once the
 // next one is seen to follow on, it is one of all epochs. A reader that leaves it is watched anew.
 //
@@ -48,7 +49,7 @@ class Inference {
     DatasetSource dataset;
     const Clock& clock;
     Logger& log;
-    /// Puts a plan in force, with what opens() has seen of its reader; answers whether it is. From thread
+    /// Puts a plan in force, with what opens_of() has seen of its reader; answers whether it is. From thread
     /// `inference`, which may wait.
     std::function<bool(const FoundOrder&)> follow;
     ProcessTree::LookUp processes = facts_of_process;
@@ -67,17 +68,13 @@ class Inference {
   /// The reader of the plan that was found went on in its order.
   void note_in_order() { recorder_.note_in_order(); }
 
-  /// Opens seen since the last plan, in the order of time.
-  std::vector<SeenOpen> opens() const { return recorder_.opens(OrderSearch::kMostOpens); }
+  /// The newest opens of a program since the last plan, in the order of time; of everybody if it is none.
+  std::vector<SeenOpen> opens_of(const Program& program) const;
   /// A plan is in force for readers of that program; for everybody if it is none. What they opened is
   /// forgotten.
   void follow(const Program& program);
   /// Whether a thread that reads now is one of those. Costs a look into a table.
   bool is_reader(ThreadId thread) { return tree_.is_reader(thread, deps_.clock.now()); }
-  /// Whether a thread that has read is one of `program`; every one is of none.
-  bool is_in(ThreadId thread, const Program& program) const {
-    return program.pid == 0 || thread.value == 0 || tree_.is_in(thread, program);
-  }
   /// Whether the plan that was found is another reader's, who goes on.
   bool follows_another(const Program& program) const {
     return tree_.follows_another(program, deps_.clock.now());
@@ -110,8 +107,9 @@ class Inference {
     Searching(const DatasetSource& dataset, InferMode mode);
 
     std::atomic<bool> stopping{false};
-    std::atomic<uint64_t> readers{0};    // restarts: what was seen before is no more of interest
-    std::atomic<uint64_t> looked_at{0};  // the one that is looked at
+    std::atomic<bool> other_reader{
+        false};                           // came since; it is looked at before unlikely orders are for others
+    std::atomic<bool> all_likely{false};  // were compared
     OrderSearch orders;  // of one thread at a time: `order-search`, which `inference` waits for
   };
   /// What the user refused.
@@ -122,13 +120,17 @@ class Inference {
   void run();
   void look();
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
+  bool has_come(const std::vector<WatchedReaders>& known);
   void wake();
+  bool is_in(ThreadId thread, const Program& program) const;
 
   const Deps deps_;
   AccessRecorder recorder_;
   ProcessTree tree_;
   const std::shared_ptr<Searching> search_;
-  size_t last_look_ = 0;  // opens; of `inference`
+  std::atomic<bool> noted_{false};  // something, since the last look
+  uint64_t looked_at_ = 0;          // the recorder's beginning; of `inference`
+  size_t interrupted_at_ = 0;       // opens seen when a search was given up; of `inference`
 
   mutable Mutex mutex_;  // a leaf; taken while the recorder's is held
   CondVar changed_;

@@ -27,9 +27,8 @@ namespace {
 // only.
 constexpr size_t kFolders = 3;
 
-// Seeds tried beside those that people like, once so many opens were seen that one look is enough.
+// Seeds tried beside those that people like, once kTelling opens were seen.
 constexpr uint64_t kOtherSeeds = 1000;
-constexpr size_t kTelling = 48;
 // They are tried again when so many times as many were seen.
 constexpr size_t kAllSeedsAgain = 4;
 // All 2^32 seeds of a shuffle take 60 to 260 core-seconds with AVX, 830 without (tests/bench/README.md).
@@ -128,6 +127,7 @@ void OrderSearch::begin() {
   numberings_.clear();
   for (auto& [reader, effort] : efforts_) {
     effort.used = 0;
+    effort.look_at = 0;
     effort.all_seeds_at = kTelling;
   }
 }
@@ -369,17 +369,22 @@ std::optional<FoundOrder> OrderSearch::try_order(const Numbering& numbering, con
 }
 
 std::optional<FoundOrder> OrderSearch::try_folder(FileId folder, std::span<const SeenOpen> opens,
-                                                  const ReaderFacts& facts, bool goes_on, bool all_seeds) {
+                                                  const ReaderFacts& facts, bool goes_on, Which which,
+                                                  bool all_seeds) {
   const Candidates candidates(facts);
+  const size_t likely = candidates.seeds(0).size();
+  std::vector<uint64_t> seeds = candidates.seeds(all_seeds ? kOtherSeeds : 0);
+  if (which == Which::others) seeds.erase(seeds.begin(), seeds.begin() + static_cast<std::ptrdiff_t>(likely));
   for (const Numbering& numbering : numberings(folder)) {
     const Evidence evidence = evidence_of(opens, numbering);
     if (evidence.views.empty()) continue;
     for (const PlanSpec& order : candidates.unseeded()) {
+      if (which == Which::others) break;
       const bool from_start = is_sequential_order(order) && !goes_on;
       if (auto found = try_order(numbering, evidence, order, facts, from_start)) return found;
     }
     if (opens.size() < kTelling && numbering.index->size() > kSmall) continue;
-    for (const uint64_t seed : candidates.seeds(all_seeds ? kOtherSeeds : 0)) {
+    for (const uint64_t seed : seeds) {
       for (const PlanSpec& order : candidates.of_seed(seed)) {
         if (over()) return std::nullopt;
         if (auto found = try_order(numbering, evidence, order, facts, false)) return found;
@@ -390,27 +395,37 @@ std::optional<FoundOrder> OrderSearch::try_folder(FileId folder, std::span<const
 }
 
 std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, const ReaderFacts& facts,
-                                            const std::optional<FoundOrder>& before, uint32_t reader) {
+                                            const std::optional<FoundOrder>& before, uint32_t reader,
+                                            Which which) {
   if (opens.size() < kFewest) return std::nullopt;
   Effort& effort = effort_of(reader);
   const double begun = cpu_seconds();
-  if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
+  if (which != Which::others) {
+    if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
+  }
   if (effort.used >= kCoreSeconds) return std::nullopt;
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
   look_ends_ = begun + std::min(kCoreSeconds / 4, kCoreSeconds - effort.used);
   const bool goes_on = before && is_sequential_order(before->plan);
-  const bool all_seeds = opens.size() >= effort.all_seeds_at;
+  const size_t all_seeds_at = effort.all_seeds_at;
+  const bool all_seeds = which != Which::likely && opens.size() >= all_seeds_at;
   if (all_seeds) effort.all_seeds_at = opens.size() * kAllSeedsAgain;
   std::optional<FoundOrder> found;
   for (const FileId folder : folders(opens, before)) {
-    found = try_folder(folder, opens, facts, goes_on, all_seeds);
+    found = try_folder(folder, opens, facts, goes_on, which, all_seeds);
     if (found || over()) break;
   }
   effort.used += cpu_seconds() - begun;
   if (found) effort.epoch += kElsewhere;
   const bool goes_on_shuffling = before && is_one_shuffle(before->plan);
-  if (found || stop_() || !tries_shuffles_ || !(all_seeds || goes_on_shuffling)) return found;
-  return try_shuffles(folders(opens, std::nullopt).front(), opens, facts, effort);
+  const bool shuffles = tries_shuffles_ && which != Which::likely && (all_seeds || goes_on_shuffling);
+  if (!found && shuffles && !stop_())
+    found = try_shuffles(folders(opens, std::nullopt).front(), opens, facts, effort);
+  if (!found && stop_()) {  // given up: the next look begins where this one did
+    effort.all_seeds_at = all_seeds_at;
+    effort.look_at = 0;
+  }
+  return found;
 }
 
 // Epoch by epoch: what the one before has told foretells the next.
@@ -449,6 +464,15 @@ size_t OrderSearch::next_look(std::span<const SeenOpen> opens) {
   const std::vector<Numbering>& known = numberings(folders(opens, std::nullopt).front());
   const size_t again = known.empty() ? 0 : known.front().index->size() + kTelling;
   return again > opens.size() ? std::min(next, again) : next;
+}
+
+size_t OrderSearch::look_at(uint32_t reader) const {
+  const auto effort = efforts_.find(reader);
+  return effort == efforts_.end() ? 0 : effort->second.look_at;
+}
+
+void OrderSearch::looked(uint32_t reader, std::span<const SeenOpen> opens) {
+  effort_of(reader).look_at = next_look(opens);
 }
 
 // The order is one of those that are tried, though it comes from the reader itself: of a reader that goes

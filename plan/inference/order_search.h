@@ -50,12 +50,22 @@ struct FoundOrder {
 /// one order while it compares it. Readers share them, and the number of orders that were compared.
 class OrderSearch {
  public:
-  /// CPU time for the orders of one reader; each look at it takes a fourth at most.
+  /// CPU time for the orders of one reader; each find() takes a fourth at most.
   static constexpr double kCoreSeconds = 20;
   /// Fewer opens tell nothing of any order.
   static constexpr size_t kFewest = 8;
+  /// Which orders are compared.
+  enum class Which : uint8_t {
+    likely,  ///< those without a seed, and with one that people like
+    others,  ///< those that are none of the likely ones: ten times as many, and shuffles
+    any
+  };
   /// Readers whose efforts are remembered: those that are looked at, and as many that were.
   static constexpr size_t kMostReaders = 2 * (ProcessTree::kMostReaders + 1);
+  /// So many are enough for all seeds that are tried: one look tells them apart.
+  static constexpr size_t kTelling = 48;
+  /// The number of all readers together.
+  static constexpr uint32_t kEverybody = 0;
   /// Opens that are compared at most: the newest.
   static constexpr size_t kMostOpens = 2048;
 
@@ -69,7 +79,8 @@ class OrderSearch {
   /// Finds the order of a first epoch; `before`: what was found last, if anything; `reader`: whose opens they
   /// are, by any number. Nothing: more must be seen, or the order is none of those that are known.
   std::optional<FoundOrder> find(std::span<const SeenOpen> opens, const ReaderFacts& facts,
-                                 const std::optional<FoundOrder>& before, uint32_t reader = 0);
+                                 const std::optional<FoundOrder>& before, uint32_t reader = kEverybody,
+                                 Which which = Which::any);
   /// Finds out how the order of an epoch goes on in the next.
   std::optional<FoundOrder> follow_on(std::span<const SeenOpen> opens, const FoundOrder& before);
   /// Whether `others` lie in an order where the opens lie for which it was found, more than by chance.
@@ -77,6 +88,10 @@ class OrderSearch {
                   const FoundOrder& found) const;
   /// How many opens should be seen before the next look, if so many are not enough.
   size_t next_look(std::span<const SeenOpen> opens);
+  /// A reader is looked at that has opened these: the next look is when it has opened next_look().
+  void looked(uint32_t reader, std::span<const SeenOpen> opens);
+  /// So many opens of a reader are enough for a look at it; 0: it was never looked at.
+  size_t look_at(uint32_t reader) const;
   /// Other readers come: the time is their own.
   void begin();
 
@@ -114,6 +129,7 @@ class OrderSearch {
     explicit Effort(const ShuffleSearch::Options& options) : shuffles(options) {}
 
     double used = 0;          ///< CPU seconds
+    size_t look_at = 0;       ///< opens
     size_t all_seeds_at = 0;  ///< opens from which on all seeds are tried
     ShuffleSearch shuffles;
     uint32_t epoch = 0;   ///< as `shuffles` counts; what does not follow on is far from it
@@ -125,7 +141,7 @@ class OrderSearch {
   Evidence evidence_of(std::span<const SeenOpen> opens, const Numbering& numbering) const;
   std::vector<FileId> folders(std::span<const SeenOpen> opens, const std::optional<FoundOrder>& before) const;
   std::optional<FoundOrder> try_folder(FileId folder, std::span<const SeenOpen> opens,
-                                       const ReaderFacts& facts, bool goes_on, bool all_seeds);
+                                       const ReaderFacts& facts, bool goes_on, Which which, bool all_seeds);
   std::optional<FoundOrder> try_order(const Numbering& numbering, const Evidence& evidence,
                                       const PlanSpec& order, const ReaderFacts& facts, bool from_start);
   /// Where a node's sequence has the samples, and its length; nothing if it cannot be made.

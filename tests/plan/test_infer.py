@@ -318,3 +318,86 @@ for _ in batches:
     pass
 """)
     assert found(mount)["plan"]["sampler"] == "numpy.default_rng"
+
+
+def end(process):
+    """Of one that reads for ever."""
+    went_on = process.poll() is None
+    process.kill()
+    said = process.communicate()[1].decode()
+    assert went_on, said
+
+
+@pytest.fixture
+def beside(mount):
+    """Starts another reader of the mount, which goes on until the test ends."""
+    started = []
+
+    def start(script):
+        started.append(subprocess.Popen([sys.executable, "-c", START + LISTED + script, mount.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            end(process)
+
+
+OTHER_READERS = {
+    "an order that nobody can know": "while True:\n    for _ in in_order(random.sample(range(len(paths)), len(paths))):\n        time.sleep(0.02)\n",
+    "another folder": """
+paths = sorted(os.path.join(top, name) for top, _, names in os.walk(mount + "/val") for name in names)
+while True:
+    for _ in in_order(random.sample(range(len(paths)), len(paths))):
+        time.sleep(0.02)
+""",
+    "short processes": """
+import subprocess
+while True:
+    random.shuffle(paths)
+    for start in range(0, len(paths), 60):
+        subprocess.run(["xargs", "-n", "5", "cat"], input="\\n".join(paths[start:start + 60]).encode(), stdout=subprocess.DEVNULL)
+        time.sleep(0.2)
+""",
+}
+
+
+@pytest.mark.parametrize("other", OTHER_READERS)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_beside_another_reader(mount, beside, other, workers):
+    """The one is found from its first epoch on, and what the other reads neither moves nor suspends its plan."""
+    beside(OTHER_READERS[other])
+    wait_until(lambda: detect(mount)["opens"] > 50, "the other one reads")
+    torch_job(mount, f"""
+sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed=42)
+batches = loader(sampler=sampler, num_workers={workers})
+def epoch(number):
+    sampler.set_epoch(number)
+    return batches
+run(3, epoch)
+""")
+    assert_followed(mount, root="train", sampler="torch.distributed", seed="42", first_epoch=1)
+
+
+def test_two_jobs_at_once(mount, beside):
+    """Of two orders that can be found one is followed: the other is left alone, until its turn comes."""
+    begin = "rng = numpy.random.default_rng({})\n"
+    first = beside(begin.format(42) + "run(1000000, lambda number: in_order(rng.permutation(len(paths))))\n")
+    wait_until(lambda: found(mount) and found(mount)["plan"].get("epochs", 0) == 0, "the first one is followed in all epochs")
+    second = beside(begin.format(43) + """
+order = rng.permutation(len(paths))
+while True:  # the same again, or nobody would know it when its turn comes
+    for _ in in_order(order):
+        time.sleep(0.02)
+    print("read once", flush=True)
+""")
+    assert second.stdout.readline() == b"read once\n", second.communicate()
+    opened = found(mount)["in_order"]
+    wait_until(lambda: found(mount)["in_order"] > opened + 1000, "the first one goes on")
+    state = found(mount)
+    assert (state["plan"]["seed"], state["suspensions"]) == ("42", 0), state
+    assert state["out_of_order"] <= 0.01 * state["in_order"], state
+    end(first)
+    wait_until(lambda: found(mount) and found(mount)["plan"].get("seed") != "42" and found(mount)["in_order"] > 300, "the other one is followed")
+    state = found(mount)
+    assert state["plan"]["sampler"] in ("list", "numpy.default_rng") and state["plan"].get("seed", "43") == "43", state

@@ -202,28 +202,44 @@ Program ProcessTree::program_of(std::span<const uint32_t> threads) const {
   return named(smallest(count(by_thread), most_of(threads.size())));
 }
 
-std::vector<Readers> ProcessTree::readers(std::span<const SeenOpen> opens, size_t fewest) const {
-  Counts by_thread;
-  for (const SeenOpen& open : opens) ++by_thread[open.thread.value];
-  const MutexLock lock(mutex_);
+/// Programs without their threads, the largest first.
+std::vector<Readers> ProcessTree::parts(const Counts& by_thread, size_t fewest, size_t most) const {
   const Counts counts = count(by_thread);
-  std::vector<Readers> found{{named(smallest(counts, most_of(opens.size()))), {}, opens.size()}};
   Counts inner = counts;  // those that no program in them has all opens of
   for (const auto& [program, opened] : counts) {
     const auto outer = counts.find(outer_program(program));
     if (outer != counts.end() && outer->second == opened) inner.erase(outer->first);
   }
+  std::vector<Readers> found;
   for (const auto& [program, opened] : inner) {
-    if (opened >= fewest && opened < opens.size()) found.push_back({named(program), {}, opened});
+    if (opened >= fewest && opened < most) found.push_back({named(program), {}, opened});
   }
-  std::sort(found.begin() + 1, found.end(), [](const Readers& a, const Readers& b) {
+  std::sort(found.begin(), found.end(), [](const Readers& a, const Readers& b) {
     return a.opens != b.opens ? a.opens > b.opens : a.program.pid < b.program.pid;
   });
-  if (found.size() > kMostReaders + 1) found.resize(kMostReaders + 1);
-  for (size_t i = 1; i < found.size(); ++i) {
+  return found;
+}
+
+std::vector<Readers> ProcessTree::readers(std::span<const SeenOpen> opens, size_t fewest) const {
+  Counts by_thread;
+  for (const SeenOpen& open : opens) ++by_thread[open.thread.value];
+  Readers everybody{{}, {}, opens.size()};
+  std::vector<Readers> all_parts;
+  {
+    const MutexLock lock(mutex_);
+    everybody.program = named(smallest(count(by_thread), most_of(opens.size())));
+    all_parts = parts(by_thread, fewest, opens.size());
+  }
+  std::vector<Readers> found{std::move(everybody)};
+  for (Readers& part : all_parts) {
+    if (found.size() > kMostReaders) break;
+    if (!is_alive(part.program)) continue;
+    const MutexLock lock(mutex_);
     for (const auto& [thread, opened] : by_thread) {
-      if (lies_in(thread, found[i].program)) found[i].threads.insert(thread);
+      if (lies_in(thread, part.program)) part.threads.insert(thread);
     }
+    // Else it was forgotten meanwhile; without threads it would be everybody.
+    if (!part.threads.empty()) found.push_back(std::move(part));
   }
   return found;
 }

@@ -77,8 +77,8 @@ class ProcessTree {
   bool is_in(ThreadId thread, const Program& program) const;
   bool is_alive(const Program& program) const;
 
-  /// Everybody, and then the programs that opened most but not all, the largest first: kMostReaders of those
-  /// that opened `fewest` or more. Of programs that have the same opens the innermost counts.
+  /// Everybody, and then the programs that opened most but not all and go on, the largest first: kMostReaders
+  /// of those that opened `fewest` or more. Of programs that have the same opens the innermost counts.
   std::vector<Readers> readers(std::span<const SeenOpen> opens, size_t fewest) const;
 
   /// The reader of the plan that was found: is_reader() is asked of its threads. No program: everybody is.
@@ -104,6 +104,7 @@ class ProcessTree {
   Program named(uint32_t program) const REQUIRES(mutex_);
   uint32_t smallest(const Counts& counts, size_t needed) const REQUIRES(mutex_);
   Counts count(const Counts& by_thread) const REQUIRES(mutex_);
+  std::vector<Readers> parts(const Counts& by_thread, size_t fewest, size_t most) const REQUIRES(mutex_);
 
   const LookUp look_up_;
 

@@ -9,8 +9,12 @@ namespace {
 // Threads whose environment is looked at: all ranks of a job have the same.
 constexpr size_t kAsked = 8;
 
+bool is_whole(const Readers& readers) {
+  return readers.threads.empty();
+}
+
 bool belongs(const SeenOpen& open, const Readers& readers) {
-  return readers.threads.empty() || readers.threads.contains(open.thread.value);
+  return is_whole(readers) || readers.threads.contains(open.thread.value);
 }
 
 std::vector<SeenOpen> opens_of(std::span<const SeenOpen> opens, const Readers& readers, bool theirs = true) {
@@ -40,7 +44,6 @@ ReaderFacts facts_of(std::span<const SeenOpen> opens, const Readers& readers) {
 }  // namespace
 
 std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<const SeenOpen> opens) {
-  if (opens.size() > OrderSearch::kMostOpens) opens = opens.last(OrderSearch::kMostOpens);
   std::vector<WatchedReaders> watched;
   for (Readers& readers : tree.readers(opens, OrderSearch::kFewest)) {
     const ReaderFacts facts = facts_of(opens, readers);
@@ -49,21 +52,43 @@ std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<c
   return watched;
 }
 
-// How an order goes on that was found is asked of all first: it takes nothing, and keeps a reader its plan.
+// How an order goes on that was found is asked first: it takes nothing, and keeps a reader its plan. One
+// reader's opens are copied at a time.
 std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<SeenOpen>& opens,
                                      std::span<const WatchedReaders> readers,
-                                     const std::optional<FoundOrder>& before) {
-  const bool may_go_on = before && before->plan.epochs != 0;
-  for (const bool goes_on : {true, false}) {
-    if (goes_on && !may_go_on) continue;
-    for (const WatchedReaders& one : readers) {
-      const auto theirs = opens_of(opens, one.readers);
-      auto found = goes_on ? search.follow_on(theirs, *before)
-                           : search.find(theirs, one.facts, before, one.readers.program.pid);
-      const bool whole = one.readers.threads.empty();
-      if (found && (whole || !search.is_read_in(theirs, opens_of(opens, one.readers, false), *found)))
+                                     const std::optional<FoundOrder>& before,
+                                     const std::function<void()>& all_likely) {
+  const auto number_of = [](const WatchedReaders& one) {
+    return is_whole(one.readers) ? OrderSearch::kEverybody : one.readers.program.pid;
+  };
+  std::vector<const WatchedReaders*> due;
+  for (const WatchedReaders& one : readers) {
+    if (one.readers.opens < search.look_at(number_of(one))) continue;
+    due.push_back(&one);
+    search.looked(number_of(one), opens_of(opens, one.readers));
+  }
+  const auto first_of = [&](const auto& find) -> std::optional<FoundOrder> {
+    for (const WatchedReaders* one : due) {
+      const auto theirs = opens_of(opens, one->readers);
+      auto found = find(*one, theirs);
+      const bool whole = is_whole(one->readers);
+      if (found && (whole || !search.is_read_in(theirs, opens_of(opens, one->readers, false), *found)))
         return found;
     }
+    return std::nullopt;
+  };
+  using Opens = std::vector<SeenOpen>;
+  if (before && before->plan.epochs != 0) {
+    auto found =
+        first_of([&](const auto&, const Opens& theirs) { return search.follow_on(theirs, *before); });
+    if (found) return found;
+  }
+  for (const auto which : {OrderSearch::Which::likely, OrderSearch::Which::others}) {
+    auto found = first_of([&](const WatchedReaders& one, const Opens& theirs) {
+      return search.find(theirs, one.facts, before, number_of(one), which);
+    });
+    if (found) return found;
+    if (which == OrderSearch::Which::likely && all_likely) all_likely();
   }
   return std::nullopt;
 }

@@ -2,6 +2,7 @@
 // reader; then those of each program by itself (process_tree.h).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,14 +18,17 @@ struct WatchedReaders {
   ReaderFacts facts;
 };
 
-/// The newest OrderSearch::kMostOpens of `opens` show who reads.
+/// Those who opened most, of all that goes on: who has ended needs no plan.
 std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<const SeenOpen> opens);
 
 /// The first order that is certain. `before`: the plan that was found last, and may be followed on. What is
 /// found of a program is believed if others do not read there in the same order: they may be the rest of the
-/// same reader. Takes memory for a copy of the opens.
+/// same reader. Each reader is looked at when it has opened half as many again, whatever others do. What is
+/// likely is compared for all of them before anything else is for one; `all_likely` is called in between.
+/// Takes memory for two copies of the opens.
 std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<SeenOpen>& opens,
                                      std::span<const WatchedReaders> readers,
-                                     const std::optional<FoundOrder>& before);
+                                     const std::optional<FoundOrder>& before,
+                                     const std::function<void()>& all_likely = {});
 
 }  // namespace clairfs

@@ -23,8 +23,10 @@ AccessRecorder::AccessRecorder(std::function<void()> wake) : wake_(std::move(wak
 
 void AccessRecorder::forget() {
   opens_.clear();
+  ++beginnings_;
   newest_.fill(kNoFile);
   count_ = 0;
+  strays_ = 0;
   in_order_ = 0;
   look_at_ = kFirstLook;
 }
@@ -36,12 +38,18 @@ void AccessRecorder::restart(bool on) {
   on_ = on;
 }
 
+template <typename Of>
+void AccessRecorder::forget_if(const Of& of) {
+  std::erase_if(opens_, of);
+  if (opens_.empty()) return forget();
+  count_ = opens_.size();
+  strays_ = in_order_ = 0;
+  look_at_ = std::max(kFirstLook, opens_.size() + opens_.size() / 2);
+}
+
 void AccessRecorder::forget(const std::unordered_set<uint32_t>& threads) {
   const MutexLock lock(mutex_);
-  std::erase_if(opens_, [&](const SeenOpen& open) { return threads.contains(open.thread.value); });
-  if (opens_.empty()) forget();
-  count_ = opens_.size();
-  look_at_ = std::max(kFirstLook, opens_.size() + opens_.size() / 2);
+  forget_if([&](const SeenOpen& open) { return threads.contains(open.thread.value); });
   on_ = true;
 }
 
@@ -51,15 +59,16 @@ void AccessRecorder::look_at(size_t count) {
   if (opens_.size() >= look_at_) wake_();
 }
 
-void AccessRecorder::note(ThreadId thread, FileId file, Access kind, TimePoint now) {
+void AccessRecorder::note(ThreadId thread, FileId file, Access kind, TimePoint now, bool planned) {
   const MutexLock lock(mutex_);
   if (!on_) return;
   if (now - last_ > kPause && !opens_.empty()) forget();
   last_ = now;
-  in_order_ = 0;
+  if (planned) in_order_ = 0;
   if (std::find(newest_.begin(), newest_.end(), file.value) != newest_.end()) return;
   newest_[next_newest_++ % newest_.size()] = file.value;
-  opens_.push_back({file, thread, kind});
+  opens_.push_back({file, thread, kind, planned});
+  if (planned) ++strays_;
   count_ = opens_.size();
   if (opens_.size() >= kMost) on_ = false;
   // Whoever looks is to see that nothing more comes, and to begin anew after a rest.
@@ -69,7 +78,8 @@ void AccessRecorder::note(ThreadId thread, FileId file, Access kind, TimePoint n
 void AccessRecorder::note_in_order() {
   if (count() == 0) return;
   const MutexLock lock(mutex_);
-  if (++in_order_ >= kGoesOn) forget();
+  if (++in_order_ < kGoesOn || strays_ == 0) return;
+  forget_if([](const SeenOpen& open) { return open.planned; });
 }
 
 std::vector<SeenOpen> AccessRecorder::opens(size_t most) const {

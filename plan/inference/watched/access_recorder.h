@@ -31,6 +31,7 @@ struct SeenOpen {
   FileId file;
   ThreadId thread;
   Access kind = Access::read;
+  bool planned = true;  ///< by the reader of the plan that was found, when there was one; or by anybody
 };
 
 /// Thread-safe: one lock, a leaf, held for microseconds.
@@ -49,8 +50,8 @@ class AccessRecorder {
 
   /// Whether note() has any effect.
   bool on() const { return on_.load(std::memory_order_relaxed); }
-  void note(ThreadId thread, FileId file, Access kind, TimePoint now);
-  /// The reader of a plan that was found went on in its order: what was noted meanwhile were strays.
+  void note(ThreadId thread, FileId file, Access kind, TimePoint now, bool planned = true);
+  /// The reader of a plan that was found went on in its order: what was noted of it meanwhile were strays.
   void note_in_order();
 
   /// Forgets everything, and begins to record or ends.
@@ -62,20 +63,26 @@ class AccessRecorder {
   /// The first `most` opens, in the order of time.
   std::vector<SeenOpen> opens(size_t most = kMost) const;
   size_t count() const { return count_.load(std::memory_order_relaxed); }
+  /// How often everything was forgotten: what comes then may be another reader's.
+  uint64_t beginnings() const { return beginnings_.load(std::memory_order_relaxed); }
 
  private:
   void forget() REQUIRES(mutex_);
+  template <typename Of>
+  void forget_if(const Of& of) REQUIRES(mutex_);
 
   const std::function<void()> wake_;
   std::atomic<bool> on_{false};
   std::atomic<size_t> count_{0};  // of opens_, for those that do not hold the lock
+  std::atomic<uint64_t> beginnings_{0};
 
   mutable Mutex mutex_;
   std::deque<SeenOpen> opens_ GUARDED_BY(mutex_);
   std::array<uint32_t, 64> newest_ GUARDED_BY(mutex_){};  // files; as many workers as a node has
   size_t next_newest_ GUARDED_BY(mutex_) = 0;
   size_t look_at_ GUARDED_BY(mutex_) = 0;
-  uint32_t in_order_ GUARDED_BY(mutex_) = 0;  // since the newest open
+  size_t strays_ GUARDED_BY(mutex_) = 0;      // of opens_, at most: those of the planned reader
+  uint32_t in_order_ GUARDED_BY(mutex_) = 0;  // since the newest of them
   TimePoint last_ GUARDED_BY(mutex_){};
 };
 

@@ -19,6 +19,15 @@ TEST_CASE("work runs when a core is idle, and is waited for") {
   CHECK(thread.wait());
 }
 
+TEST_CASE("work is waited for as long as one likes, and goes on") {
+  std::promise<void> go;
+  IdleThread thread("idle", [&go] { go.get_future().wait(); });
+  CHECK(!thread.is_over_within(std::chrono::milliseconds(1)));
+  go.set_value();
+  CHECK(thread.is_over_within(std::chrono::minutes(1)));
+  CHECK(thread.wait());
+}
+
 TEST_CASE("work that does not come to its end is left behind, with what it owns") {
   auto go = std::make_shared<std::promise<void>>();
   auto owned = std::make_shared<int>(1);

@@ -124,6 +124,12 @@ TEST_CASE("everybody is looked at, then the programs that opened most, the outer
   CHECK(readers[2].threads == std::unordered_set<uint32_t>{101, 102});
   CHECK(readers[3].program == f.program(200));
   CHECK(readers[4].program == f.program(20));
+  // Who has ended needs no plan, and takes no other's place.
+  f.processes.erase(100);
+  readers = f.tree.readers(opens_by({{101, 30}, {201, 50}, {301, 5}}), 8);
+  REQUIRE(readers.size() == 2);
+  CHECK(readers[1].program == f.program(200));
+  f.add(100, 10);
   // One reader has no parts but the whole.
   readers = f.tree.readers(opens_by({{101, 30}, {102, 30}}), 8);
   REQUIRE(readers.size() == 1);

@@ -99,3 +99,15 @@ TEST_CASE("what some threads opened is forgotten, and the rest stays") {
   CHECK(f.recorder.count() == 0);
   CHECK(f.recorder.on());
 }
+
+TEST_CASE("of a plan's reader in order the strays are forgotten, not what others opened") {
+  RecorderFixture f;
+  for (uint32_t file = 0; file < 10; ++file)
+    f.recorder.note(ThreadId(file % 2), FileId(file), Access::read, f.now, file % 2 == 0);
+  for (uint32_t i = 0; i < 32; ++i) {
+    f.recorder.note(ThreadId(1), FileId(100 + i), Access::read, f.now, false);  // they go on as well
+    f.recorder.note_in_order();
+  }
+  CHECK(f.recorder.count() == 37);
+  for (const SeenOpen& open : f.recorder.opens()) CHECK(open.thread == ThreadId(1));
+}
