@@ -56,9 +56,10 @@ void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId
   const bool told = own && run->of_job() && job_found_.found(run->given());
   const Program reader = own ? found_reader_ : Program();
   replay_opens(*run, reader);
+  inference_.follow(reader);  // first, so that nothing that others open counts against it
   put_in_force(run);
   found_over_ = false;
-  inference_.follow(reader);
+  inference_.forget(reader);
   if (!own) inference_.adopt(run->given(), deps_.place.node, origin);
   if (told) announce(run->name(), format_plan(run->given()));
 }

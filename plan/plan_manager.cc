@@ -352,7 +352,7 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
       continue;
     }
     explained = true;
-    if (found) inference_.note_in_order();
+    if (found) inference_.note_in_order(now);
     if (use.order == OrderId() && observed.position.value_or(-1) >= 0)
       use = {run->reader(observed.rank).order(), static_cast<uint64_t>(*observed.position)};
     if (observed.verdict == Tracker::Verdict::in_order) deps_.metrics.plan_observations_in_order.add();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -75,7 +76,7 @@ void Inference::wake() {
 void Inference::note(ThreadId thread, FileId file, Access kind) {
   const TimePoint now = deps_.clock.now();
   tree_.note(thread, now);
-  recorder_.note(thread, file, kind, now, tree_.is_reader(thread, now));
+  if (!recorder_.note(thread, file, kind, now, tree_.is_reader(thread, now))) return;
   if (noted_.load(std::memory_order_relaxed) || noted_.exchange(true)) return;
   const MutexLock lock(mutex_);
   changed_.notify_all();
@@ -94,8 +95,8 @@ std::vector<SeenOpen> Inference::opens_of(const Program& program) const {
   return opens;
 }
 
-void Inference::follow(const Program& program) {
-  tree_.follow(program, deps_.clock.now());
+void Inference::forget(const Program& program) {
+  if (deps_.mode == InferMode::off) return;
   if (program.pid == 0) return restart();
   std::unordered_set<uint32_t> theirs;
   for (const SeenOpen& open : recorder_.opens()) {
@@ -115,6 +116,7 @@ void Inference::displaced() {
     in_force_ = false;
     found_.reset();
   }
+  follow(Program());
   restart();
 }
 
@@ -126,7 +128,10 @@ void Inference::left() {
   {
     const MutexLock lock(mutex_);
     in_force_ = false;
+    anew_ = true;
   }
+  follow(Program());
+  if (!recorder_.on()) restart();  // full of what others opened
   wake();
 }
 
@@ -141,6 +146,7 @@ bool Inference::refuses(const PlanSpec& plan) const {
 void Inference::refuse(const PlanSpec& plan) {
   // Who reads folder after folder goes on with the next one.
   const size_t slash = plan.sampler == "torch.sequential" ? plan.root.rfind('/') : std::string::npos;
+  follow(Program());
   const MutexLock lock(mutex_);
   refused_.push_back({slash == std::string::npos ? plan.root : plan.root.substr(0, slash), plan.sampler});
   in_force_ = false;
@@ -178,7 +184,12 @@ void Inference::run() {
 void Inference::look() {
   const uint64_t beginning = recorder_.beginnings();
   const std::vector<SeenOpen> opens = recorder_.opens();
-  if (beginning != looked_at_) {
+  bool anew = beginning != looked_at_;
+  {
+    const MutexLock lock(mutex_);
+    anew = std::exchange(anew_, false) || anew;
+  }
+  if (anew) {
     search_->orders.begin();
     interrupted_at_ = 0;
   }
@@ -209,8 +220,12 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
     const MutexLock lock(mutex_);
     before = found_;
   }
+  const auto readers = std::make_shared<const std::vector<WatchedReaders>>(
+      watched_readers(tree_, opens, [&](const Readers& one) {
+        return !waits(one.program) && one.opens >= search_->orders.look_at(number_of(one));
+      }));
+  if (readers->empty()) return std::nullopt;
   const auto found = std::make_shared<std::optional<FoundOrder>>();
-  const auto readers = std::make_shared<const std::vector<WatchedReaders>>(watched_readers(tree_, opens));
   search_->other_reader = search_->all_likely = false;
   IdleThread thread("order-search", [search = search_, opens, readers, before, found] {
     *found = find_among(search->orders, opens, *readers, before, [&] { search->all_likely = true; });
@@ -229,6 +244,14 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
   return ended ? *found : std::nullopt;
 }
 
+bool Inference::waits(const Program& program) const {
+  {
+    const MutexLock lock(mutex_);
+    if (!in_force_) return false;
+  }
+  return follows_another(program);
+}
+
 // Unlikely orders take seconds, on a busy machine minutes, in which a reader that is easily found would not
 // be. New ones may come all the time: so it is asked when half as much again was seen as the last time.
 bool Inference::has_come(const std::vector<WatchedReaders>& known) {
@@ -236,8 +259,9 @@ bool Inference::has_come(const std::vector<WatchedReaders>& known) {
   if (seen < interrupted_at_ + interrupted_at_ / 2) return false;
   const std::vector<Readers> all = tree_.readers(recorder_.opens(), OrderSearch::kTelling);
   const bool come = std::any_of(all.begin() + 1, all.end(), [&](const Readers& one) {
-    return std::none_of(known.begin(), known.end(),
-                        [&](const WatchedReaders& other) { return other.readers.program == one.program; });
+    return !waits(one.program) && std::none_of(known.begin(), known.end(), [&](const WatchedReaders& other) {
+      return other.readers.program == one.program;
+    });
   });
   if (come) interrupted_at_ = seen;
   return come;

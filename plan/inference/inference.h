@@ -2,7 +2,7 @@
 //
 // What readers open is recorded (access_recorder.h), and compared with the orders that are likely
 // (order_search.h) when 12 opens were seen, and again after half as many more, and so on; where there are
-// several readers, each after half as many more of its own. An order that is
+// several readers, each after half as many more of its own; and two seconds after an open. An order that is
 // certain (fit.h) becomes a plan with the name kFoundPlan. It is a plan of the epoch that was seen; once the
 // next one is seen to follow on, it is one of all epochs. A reader that leaves it is watched anew.
 //
@@ -66,13 +66,17 @@ class Inference {
   /// A thread opened or read a file of which no registered plan says when.
   void note(ThreadId thread, FileId file, Access kind);
   /// The reader of the plan that was found went on in its order.
-  void note_in_order() { recorder_.note_in_order(); }
+  void note_in_order(TimePoint now) {
+    tree_.note_in_order(now);
+    recorder_.note_in_order();
+  }
 
   /// The newest opens of a program since the last plan, in the order of time; of everybody if it is none.
   std::vector<SeenOpen> opens_of(const Program& program) const;
-  /// A plan is in force for readers of that program; for everybody if it is none. What they opened is
-  /// forgotten.
-  void follow(const Program& program);
+  /// A plan comes into force for readers of that program; for everybody if it is none.
+  void follow(const Program& program) { tree_.follow(program, deps_.clock.now()); }
+  /// It is in force: what its readers opened is forgotten.
+  void forget(const Program& program);
   /// Whether a thread that reads now is one of those. Costs a look into a table.
   bool is_reader(ThreadId thread) { return tree_.is_reader(thread, deps_.clock.now()); }
   /// Whether the plan that was found is another reader's, who goes on.
@@ -120,6 +124,7 @@ class Inference {
   void run();
   void look();
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
+  bool waits(const Program& program) const;  // for the reader of the plan that is in force
   bool has_come(const std::vector<WatchedReaders>& known);
   void wake();
   bool is_in(ThreadId thread, const Program& program) const;
@@ -137,6 +142,7 @@ class Inference {
   bool due_ GUARDED_BY(mutex_) = false;                 // a look
   std::optional<FoundOrder> found_ GUARDED_BY(mutex_);  // the last one
   bool in_force_ GUARDED_BY(mutex_) = false;
+  bool anew_ GUARDED_BY(mutex_) = false;  // everybody is due, however often they were looked at
   double orders_ GUARDED_BY(mutex_) = 0;
   std::vector<Family> refused_ GUARDED_BY(mutex_);
   IdleThread* searching_ GUARDED_BY(mutex_) = nullptr;  // `order-search`, while it is waited for

@@ -125,6 +125,7 @@ OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, Shuff
 
 void OrderSearch::begin() {
   numberings_.clear();
+  used_ = 0;
   for (auto& [reader, effort] : efforts_) {
     effort.used = 0;
     effort.look_at = 0;
@@ -134,7 +135,9 @@ void OrderSearch::begin() {
 
 OrderSearch::Effort& OrderSearch::effort_of(uint32_t reader) {
   if (!efforts_.contains(reader) && efforts_.size() >= kMostReaders) {
-    efforts_.erase(std::min_element(efforts_.begin(), efforts_.end(), [](const auto& a, const auto& b) {
+    auto first = efforts_.begin();
+    if (first->first == kEverybody) ++first;
+    efforts_.erase(std::min_element(first, efforts_.end(), [](const auto& a, const auto& b) {
       return a.second.looked < b.second.looked;
     }));
   }
@@ -403,7 +406,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   if (which != Which::others) {
     if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
   }
-  if (effort.used >= kCoreSeconds) return std::nullopt;
+  if (effort.used >= kCoreSeconds || used_ >= kMostCoreSeconds) return std::nullopt;
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
   look_ends_ = begun + std::min(kCoreSeconds / 4, kCoreSeconds - effort.used);
   const bool goes_on = before && is_sequential_order(before->plan);
@@ -415,7 +418,9 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
     found = try_folder(folder, opens, facts, goes_on, which, all_seeds);
     if (found || over()) break;
   }
-  effort.used += cpu_seconds() - begun;
+  const double used = cpu_seconds() - begun;
+  effort.used += used;
+  used_ += used;
   if (found) effort.epoch += kElsewhere;
   const bool goes_on_shuffling = before && is_one_shuffle(before->plan);
   const bool shuffles = tries_shuffles_ && which != Which::likely && (all_seeds || goes_on_shuffling);

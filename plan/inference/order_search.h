@@ -52,6 +52,8 @@ class OrderSearch {
  public:
   /// CPU time for the orders of one reader; each find() takes a fourth at most.
   static constexpr double kCoreSeconds = 20;
+  /// For those of all readers together: new ones may come all the time, as from xargs.
+  static constexpr double kMostCoreSeconds = kCoreSeconds * (ProcessTree::kMostReaders + 1);
   /// Fewer opens tell nothing of any order.
   static constexpr size_t kFewest = 8;
   /// Which orders are compared.
@@ -172,6 +174,7 @@ class OrderSearch {
   std::map<FileId, std::vector<Numbering>> numberings_;
   double orders_ = 0;
   double follow_ons_ = 0;
+  double used_ = 0;                     // CPU seconds, since begin()
   std::map<uint32_t, Effort> efforts_;  // by reader
   uint64_t looks_ = 0;
   double look_ends_ = 0;  // CPU time of the thread

@@ -15,13 +15,15 @@
 namespace clairfs {
 namespace {
 
-// Who is silent for that long may have ended, and its number may be another's.
+// What is known of a thread holds for so long: it may have started another program since, or ended, and its
+// number may be another's. A look-up takes some 50 us.
 constexpr auto kFresh = std::chrono::seconds(10);
 
 // A reader that has ended is noticed that soon by others that go on.
 constexpr auto kCheck = std::chrono::seconds(1);
 
-// As the recorder's: nobody pauses that long within an epoch but for a model that is compiled.
+// Without an access in order. As the recorder's: nobody pauses that long within an epoch but for a model that
+// is compiled.
 constexpr auto kSilence = std::chrono::minutes(2);
 
 // Ancestors that are looked at: a job under a batch system has ten or so.
@@ -78,7 +80,7 @@ std::optional<ProcessFacts> parse_process_stat(std::string_view stat) {
                       (*fields[kFlags] & kForkedNoExec) != 0};
 }
 
-// A thread of a process that has started another program since looks like one that was forked.
+// Threads have the flag as well as what was forked.
 std::optional<ProcessFacts> facts_of_process(uint32_t number) {
   auto facts = parse_process_stat(text_of(number, "stat"));
   if (!facts || !facts->forked) return facts;
@@ -88,11 +90,9 @@ std::optional<ProcessFacts> facts_of_process(uint32_t number) {
   return facts;
 }
 
-bool ProcessTree::is_known(uint32_t number, TimePoint now) {
+bool ProcessTree::is_known(uint32_t number, TimePoint now) const {
   const auto known = known_.find(number);
-  if (known == known_.end() || now - known->second.fresh > kFresh) return false;
-  known->second.fresh = now;
-  return true;
+  return known != known_.end() && now - known->second.looked_up <= kFresh;
 }
 
 void ProcessTree::note(ThreadId thread, TimePoint now) {
@@ -104,7 +104,7 @@ void ProcessTree::note(ThreadId thread, TimePoint now) {
       if (is_known(number, now)) break;
     }
     Known one;
-    one.fresh = now;
+    one.looked_up = now;
     if (const auto facts = look_up_(number)) {
       one.facts = *facts;
       one.is_thread = facts->process != number;
@@ -203,8 +203,7 @@ Program ProcessTree::program_of(std::span<const uint32_t> threads) const {
 }
 
 /// Programs without their threads, the largest first.
-std::vector<Readers> ProcessTree::parts(const Counts& by_thread, size_t fewest, size_t most) const {
-  const Counts counts = count(by_thread);
+std::vector<Readers> ProcessTree::parts(const Counts& counts, size_t fewest, size_t most) const {
   Counts inner = counts;  // those that no program in them has all opens of
   for (const auto& [program, opened] : counts) {
     const auto outer = counts.find(outer_program(program));
@@ -227,8 +226,9 @@ std::vector<Readers> ProcessTree::readers(std::span<const SeenOpen> opens, size_
   std::vector<Readers> all_parts;
   {
     const MutexLock lock(mutex_);
-    everybody.program = named(smallest(count(by_thread), most_of(opens.size())));
-    all_parts = parts(by_thread, fewest, opens.size());
+    const Counts counts = count(by_thread);
+    everybody.program = named(smallest(counts, most_of(opens.size())));
+    all_parts = parts(counts, fewest, opens.size());
   }
   std::vector<Readers> found{std::move(everybody)};
   for (Readers& part : all_parts) {
@@ -248,7 +248,7 @@ void ProcessTree::follow(const Program& program, TimePoint now) {
   const MutexLock lock(mutex_);
   followed_ = program;
   follows_ = program.pid != 0;
-  read_ = checked_ = now;
+  in_order_ = checked_ = now;
 }
 
 bool ProcessTree::is_reader(ThreadId thread, TimePoint now) {
@@ -257,7 +257,6 @@ bool ProcessTree::is_reader(ThreadId thread, TimePoint now) {
     const MutexLock lock(mutex_);
     const bool known = is_known(thread.value, now);
     const bool theirs = known && lies_in(thread.value, followed_);
-    if (theirs) read_ = now;
     if (theirs || (known && now - checked_ < kCheck)) return theirs;
   }
   note(thread, now);
@@ -266,10 +265,7 @@ bool ProcessTree::is_reader(ThreadId thread, TimePoint now) {
     const MutexLock lock(mutex_);
     followed = followed_;
     checked_ = now;
-    if (lies_in(thread.value, followed)) {
-      read_ = now;
-      return true;
-    }
+    if (lies_in(thread.value, followed)) return true;
   }
   if (is_alive(followed)) return false;
   const MutexLock lock(mutex_);
@@ -285,7 +281,7 @@ bool ProcessTree::follows_another(const Program& program, TimePoint now) const {
   {
     const MutexLock lock(mutex_);
     const bool inside = followed_ == program || lies_in(program.pid, followed_);
-    if (!follows_ || inside || now - read_ > kSilence) return false;
+    if (!follows_ || inside || now - in_order_.load() > kSilence) return false;
     followed = followed_;
   }
   return is_alive(followed);

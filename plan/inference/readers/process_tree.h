@@ -4,8 +4,8 @@
 // program still (PF_FORKNOEXEC): the workers of a DataLoader, also those of a fork server. Programs that a
 // program started lie in it: ranks in torchrun, the `cat`s of xargs in xargs.
 //
-// Cost. A thread that is new, or was silent for long, costs two to five reads in /proc of some ten
-// microseconds each; it waits for its answer meanwhile, so that it is there. Others cost a look into a table.
+// Cost. A thread that is new, and each one every ten seconds, costs two to five reads in /proc of some ten
+// microseconds each; it waits for its answer meanwhile, so that it is there. Else it is a look into a table.
 #pragma once
 
 #include <atomic>
@@ -58,7 +58,8 @@ struct Readers {
   size_t opens = 0;
 };
 
-/// Thread-safe: one lock, a leaf, held for microseconds and never while /proc is read.
+/// Thread-safe: one lock, a leaf, never held while /proc is read. It is held for microseconds; by readers()
+/// for milliseconds where thousands of threads have read.
 class ProcessTree {
  public:
   using LookUp = std::function<std::optional<ProcessFacts>(uint32_t)>;
@@ -85,7 +86,9 @@ class ProcessTree {
   void follow(const Program& program, TimePoint now);
   /// Whether a thread that reads now is one of the reader that is followed. Everybody is once that has ended.
   bool is_reader(ThreadId thread, TimePoint now);
-  /// Whether a reader is followed that is not that program, has not ended and has read lately.
+  /// The reader that is followed has read in order.
+  void note_in_order(TimePoint now) { in_order_ = now; }
+  /// Whether a reader is followed that is not that program, has not ended and was in order lately.
   bool follows_another(const Program& program, TimePoint now) const;
 
  private:
@@ -93,18 +96,18 @@ class ProcessTree {
     uint32_t above = 0;      ///< the process of a thread, the parent of a process; 0: not known
     bool is_thread = false;  ///< not its process's first
     ProcessFacts facts;
-    TimePoint fresh{};  ///< seen, or looked up as an ancestor
+    TimePoint looked_up{};
   };
   using Counts = std::unordered_map<uint32_t, size_t>;  // opens, by thread or by program
 
-  bool is_known(uint32_t number, TimePoint now) REQUIRES(mutex_);
+  bool is_known(uint32_t number, TimePoint now) const REQUIRES(mutex_);
   uint32_t program_number(uint32_t number) const REQUIRES(mutex_);
   uint32_t outer_program(uint32_t program) const REQUIRES(mutex_);
   bool lies_in(uint32_t thread, const Program& program) const REQUIRES(mutex_);
   Program named(uint32_t program) const REQUIRES(mutex_);
   uint32_t smallest(const Counts& counts, size_t needed) const REQUIRES(mutex_);
   Counts count(const Counts& by_thread) const REQUIRES(mutex_);
-  std::vector<Readers> parts(const Counts& by_thread, size_t fewest, size_t most) const REQUIRES(mutex_);
+  std::vector<Readers> parts(const Counts& counts, size_t fewest, size_t most) const REQUIRES(mutex_);
 
   const LookUp look_up_;
 
@@ -112,8 +115,8 @@ class ProcessTree {
   std::unordered_map<uint32_t, Known> known_ GUARDED_BY(mutex_);
   std::atomic<bool> follows_{false};  // followed_ is a program
   Program followed_ GUARDED_BY(mutex_);
-  TimePoint read_ GUARDED_BY(mutex_){};     // by followed_, the last time
-  TimePoint checked_ GUARDED_BY(mutex_){};  // whether it is alive
+  TimePoint checked_ GUARDED_BY(mutex_){};        // whether it is alive
+  std::atomic<TimePoint> in_order_{TimePoint()};  // it was, the last time
 };
 
 }  // namespace clairfs

@@ -43,9 +43,15 @@ ReaderFacts facts_of(std::span<const SeenOpen> opens, const Readers& readers) {
 
 }  // namespace
 
-std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<const SeenOpen> opens) {
+uint32_t number_of(const Readers& readers) {
+  return is_whole(readers) ? OrderSearch::kEverybody : readers.program.pid;
+}
+
+std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<const SeenOpen> opens,
+                                            const std::function<bool(const Readers&)>& wanted) {
   std::vector<WatchedReaders> watched;
   for (Readers& readers : tree.readers(opens, OrderSearch::kFewest)) {
+    if (!wanted(readers)) continue;
     const ReaderFacts facts = facts_of(opens, readers);
     watched.push_back({std::move(readers), facts});
   }
@@ -58,14 +64,11 @@ std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<Seen
                                      std::span<const WatchedReaders> readers,
                                      const std::optional<FoundOrder>& before,
                                      const std::function<void()>& all_likely) {
-  const auto number_of = [](const WatchedReaders& one) {
-    return is_whole(one.readers) ? OrderSearch::kEverybody : one.readers.program.pid;
-  };
   std::vector<const WatchedReaders*> due;
   for (const WatchedReaders& one : readers) {
-    if (one.readers.opens < search.look_at(number_of(one))) continue;
+    if (one.readers.opens < search.look_at(number_of(one.readers))) continue;
     due.push_back(&one);
-    search.looked(number_of(one), opens_of(opens, one.readers));
+    search.looked(number_of(one.readers), opens_of(opens, one.readers));
   }
   const auto first_of = [&](const auto& find) -> std::optional<FoundOrder> {
     for (const WatchedReaders* one : due) {
@@ -85,7 +88,7 @@ std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<Seen
   }
   for (const auto which : {OrderSearch::Which::likely, OrderSearch::Which::others}) {
     auto found = first_of([&](const WatchedReaders& one, const Opens& theirs) {
-      return search.find(theirs, one.facts, before, number_of(one), which);
+      return search.find(theirs, one.facts, before, number_of(one.readers), which);
     });
     if (found) return found;
     if (which == OrderSearch::Which::likely && all_likely) all_likely();

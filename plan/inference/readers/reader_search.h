@@ -18,8 +18,12 @@ struct WatchedReaders {
   ReaderFacts facts;
 };
 
-/// Those who opened most, of all that goes on: who has ended needs no plan.
-std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<const SeenOpen> opens);
+/// By which number an OrderSearch knows them.
+uint32_t number_of(const Readers& readers);
+
+/// Those who opened most, of all that goes on and is wanted: who has ended needs no plan.
+std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<const SeenOpen> opens,
+                                            const std::function<bool(const Readers&)>& wanted);
 
 /// The first order that is certain. `before`: the plan that was found last, and may be followed on. What is
 /// found of a program is believed if others do not read there in the same order: they may be the rest of the

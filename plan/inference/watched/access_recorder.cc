@@ -40,16 +40,18 @@ void AccessRecorder::restart(bool on) {
 
 template <typename Of>
 void AccessRecorder::forget_if(const Of& of) {
-  std::erase_if(opens_, of);
-  if (opens_.empty()) return forget();
-  count_ = opens_.size();
   strays_ = in_order_ = 0;
+  if (std::erase_if(opens_, of) == 0) return;
+  if (opens_.empty()) return forget();
+  ++beginnings_;
+  count_ = opens_.size();
   look_at_ = std::max(kFirstLook, opens_.size() + opens_.size() / 2);
 }
 
 void AccessRecorder::forget(const std::unordered_set<uint32_t>& threads) {
   const MutexLock lock(mutex_);
   forget_if([&](const SeenOpen& open) { return threads.contains(open.thread.value); });
+  for (SeenOpen& open : opens_) open.planned = false;
   on_ = true;
 }
 
@@ -59,13 +61,13 @@ void AccessRecorder::look_at(size_t count) {
   if (opens_.size() >= look_at_) wake_();
 }
 
-void AccessRecorder::note(ThreadId thread, FileId file, Access kind, TimePoint now, bool planned) {
+bool AccessRecorder::note(ThreadId thread, FileId file, Access kind, TimePoint now, bool planned) {
   const MutexLock lock(mutex_);
-  if (!on_) return;
+  if (!on_) return false;
   if (now - last_ > kPause && !opens_.empty()) forget();
   last_ = now;
   if (planned) in_order_ = 0;
-  if (std::find(newest_.begin(), newest_.end(), file.value) != newest_.end()) return;
+  if (std::find(newest_.begin(), newest_.end(), file.value) != newest_.end()) return false;
   newest_[next_newest_++ % newest_.size()] = file.value;
   opens_.push_back({file, thread, kind, planned});
   if (planned) ++strays_;
@@ -73,6 +75,7 @@ void AccessRecorder::note(ThreadId thread, FileId file, Access kind, TimePoint n
   if (opens_.size() >= kMost) on_ = false;
   // Whoever looks is to see that nothing more comes, and to begin anew after a rest.
   if (!on_ || opens_.size() == look_at_) wake_();
+  return true;
 }
 
 void AccessRecorder::note_in_order() {

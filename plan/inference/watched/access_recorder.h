@@ -50,20 +50,22 @@ class AccessRecorder {
 
   /// Whether note() has any effect.
   bool on() const { return on_.load(std::memory_order_relaxed); }
-  void note(ThreadId thread, FileId file, Access kind, TimePoint now, bool planned = true);
+  /// Returns whether it is recorded: on, and of none of the files that were seen last.
+  bool note(ThreadId thread, FileId file, Access kind, TimePoint now, bool planned = true);
   /// The reader of a plan that was found went on in its order: what was noted of it meanwhile were strays.
   void note_in_order();
 
   /// Forgets everything, and begins to record or ends.
   void restart(bool on);
-  /// Forgets what some threads opened, and goes on. Holds the lock for some ten nanoseconds an open.
+  /// Forgets what some threads opened, and goes on: what is left is of others than the plan's reader. Holds
+  /// the lock for some ten nanoseconds an open.
   void forget(const std::unordered_set<uint32_t>& threads);
   /// Asks for a call of `wake` once so many opens were seen.
   void look_at(size_t count);
   /// The first `most` opens, in the order of time.
   std::vector<SeenOpen> opens(size_t most = kMost) const;
   size_t count() const { return count_.load(std::memory_order_relaxed); }
-  /// How often everything was forgotten: what comes then may be another reader's.
+  /// How often something was forgotten: what comes then may be another reader's.
   uint64_t beginnings() const { return beginnings_.load(std::memory_order_relaxed); }
 
  private:

@@ -252,6 +252,26 @@ TEST_CASE("another reader neither moves nor suspends the plan that was found, an
   CHECK(eventually([&] { return node.follows("seed=7"); }));
 }
 
+TEST_CASE("who waited for another's plan is followed as soon as that one has left it or ended") {
+  ReadersFixture node;
+  node.read(101, kShuffled, 0, 60);
+  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  for (uint32_t i = 0; i < 300; i += 10) {  // each time a look could be due
+    node.read(201, kOther, i, i + 10);
+    node.read(101, kShuffled, 60 + i / 10, 61 + i / 10);
+  }
+  CHECK(node.follows("seed=42"));
+  SECTION("left") {
+    // An order that nobody can know; the other opens nothing more.
+    node.read(101, "sampler=numpy.default_rng seed=987654321987", 0, 300);
+  }
+  SECTION("ended") {
+    node.end_program(100);
+    node.read(201, kOther, 300, 301);  // not half as many again
+  }
+  CHECK(eventually([&] { return node.follows("seed=7"); }));
+}
+
 TEST_CASE("of two readers at once one is found, and the other left alone") {
   ReadersFixture node;
   for (uint32_t i = 0; i < 120; ++i) {

@@ -79,21 +79,38 @@ TEST_CASE("threads, daemons and processes that nobody sees") {
   CHECK(f.tree.program_of(std::vector<uint32_t>{600, 600}) == Program());
 }
 
-TEST_CASE("a thread is looked up once, and again when it was silent") {
+TEST_CASE("a thread is looked up once in ten seconds") {
   TreeFixture f;
   f.note(101);
   const size_t looks = f.looks;
   CHECK(looks == 4);  // with 100, 10 and 1
-  for (int i = 0; i < 100; ++i) {
-    f.now += std::chrono::seconds(5);
+  for (int i = 0; i < 90; ++i) {
+    f.now += std::chrono::milliseconds(100);
     f.note(101);
   }
   CHECK(f.looks == looks);
-  f.now += std::chrono::seconds(11);
+  // It has started another program meanwhile, or ended and another has its number.
   f.add(101, 300);
-  f.note(101);
+  for (int i = 0; i < 20; ++i) {
+    f.now += std::chrono::milliseconds(100);
+    f.note(101);
+  }
   CHECK(f.looks > looks);
   CHECK(f.tree.is_in(ThreadId(101), f.program(300)));
+}
+
+TEST_CASE("a thread that could not be looked up is looked up again") {
+  TreeFixture f;
+  const ProcessFacts facts = f.processes.at(101);
+  f.processes.erase(101);
+  f.note(101);
+  CHECK(!f.tree.is_in(ThreadId(101), f.program(100)));
+  f.processes[101] = facts;
+  for (int i = 0; i < 11; ++i) {
+    f.now += std::chrono::seconds(1);
+    f.note(101);
+  }
+  CHECK(f.tree.is_in(ThreadId(101), f.program(100)));
 }
 
 TEST_CASE("it remembers no more than it may") {
@@ -148,7 +165,13 @@ TEST_CASE("a reader is followed until it has ended") {
   CHECK(f.tree.is_reader(ThreadId(0), f.now));
   CHECK(f.tree.follows_another(f.program(200), f.now));
   CHECK(!f.tree.follows_another(f.program(100), f.now));
-  CHECK(!f.tree.follows_another(f.program(200), f.now + std::chrono::minutes(3)));
+  f.now += std::chrono::minutes(1);
+  f.tree.note_in_order(f.now);
+  f.now += std::chrono::minutes(1);
+  CHECK(f.tree.is_reader(ThreadId(101), f.now));  // it reads, but not in order
+  CHECK(f.tree.follows_another(f.program(200), f.now + std::chrono::seconds(50)));
+  CHECK(!f.tree.follows_another(f.program(200), f.now + std::chrono::seconds(70)));
+  CHECK(!f.tree.is_reader(ThreadId(201), f.now));
   f.processes.erase(100);
   CHECK(!f.tree.is_reader(ThreadId(201), f.now));  // is not asked of each open
   CHECK(!f.tree.follows_another(f.program(200), f.now));

@@ -96,7 +96,8 @@ struct Mounted {
       seen.push_back(open);
       if (seen.size() < look_at) continue;
       look_at += look_at / 2;
-      auto found = find_among(search, seen, watched_readers(tree, seen), before);
+      auto found =
+          find_among(search, seen, watched_readers(tree, seen, [](const Readers&) { return true; }), before);
       if (found) {
         found->program = tree.program_of(found->threads);
         return found;
@@ -259,10 +260,11 @@ struct NewcomerFixture {
     read = end;
   }
   std::optional<FoundOrder> look() {
-    return find_among(search, seen, watched_readers(tree, seen), std::nullopt, [&] {
-      all_likely = true;
-      given_up = give_up;
-    });
+    return find_among(search, seen, watched_readers(tree, seen, [](const Readers&) { return true; }),
+                      std::nullopt, [&] {
+                        all_likely = true;
+                        given_up = give_up;
+                      });
   }
 
   Mounted m;

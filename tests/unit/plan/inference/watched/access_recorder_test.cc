@@ -100,6 +100,20 @@ TEST_CASE("what some threads opened is forgotten, and the rest stays") {
   CHECK(f.recorder.on());
 }
 
+TEST_CASE("what is forgotten in part begins anew, and what stays is no stray") {
+  RecorderFixture f;
+  for (uint32_t file = 0; file < 40; ++file) f.note(file, file % 2);
+  const uint64_t before = f.recorder.beginnings();
+  f.recorder.forget({7});
+  CHECK(f.recorder.beginnings() == before);  // nothing was
+  f.recorder.forget({1});
+  CHECK(f.recorder.beginnings() == before + 1);
+  f.note(100, 1);  // a stray of the plan's reader
+  for (int i = 0; i < 32; ++i) f.recorder.note_in_order();
+  CHECK(f.recorder.count() == 20);
+  CHECK(f.recorder.beginnings() == before + 2);
+}
+
 TEST_CASE("of a plan's reader in order the strays are forgotten, not what others opened") {
   RecorderFixture f;
   for (uint32_t file = 0; file < 10; ++file)
