@@ -39,7 +39,7 @@ def main():
     rounds = given.rounds or (5 if given.quick else 11)
     found = Findings(given)
     samples = found.samples
-    chance = random.Random(1)
+    chance = random.Random(982_451_653)  # a seed that is not looked for
     with clairmount.tempdir() as tmp:
         names = benchlib.make_dataset(tmp / "src", count, BYTES)
         for round_ in range(rounds):
