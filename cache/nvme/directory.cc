@@ -1,6 +1,8 @@
 #include "cache/nvme/directory.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <filesystem>
 #include <string>
 
@@ -49,25 +51,35 @@ Status check(const std::string& path, const struct stat& st) {
   return {};
 }
 
-/// What a lock file says; empty if it says nothing yet, or lost what it said when the power failed.
-std::string text_of(int lock) {
-  char pid[16] = {};
-  const ssize_t n = ::pread(lock, pid, sizeof pid, 0);
-  std::string text(pid, n > 0 ? static_cast<size_t>(n) : 0);
+/// The two lines of a lock file. Empty if it says nothing yet, or lost what it said when the power failed.
+struct LockText {
+  std::string pid;
+  std::string dataset;
+};
+
+LockText text_of(int lock) {
+  std::string text(20 + PATH_MAX, '\0');  // a number of 64 bits and a path
+  const ssize_t n = ::pread(lock, text.data(), text.size(), 0);
+  text.resize(n > 0 ? static_cast<size_t>(n) : 0);
   std::erase(text, '\0');
-  return std::string(trimmed(text));
+  const size_t line = std::min(text.find('\n'), text.size());
+  return {std::string(trimmed(text.substr(0, line))), std::string(trimmed(text.substr(line)))};
 }
 
 std::string owner_of(int lock) {
-  const std::string pid = text_of(lock);
+  const std::string pid = text_of(lock).pid;
   return pid.empty() ? "another process" : "process " + pid;
 }
 
+Fd open_lock(int directory) {
+  return Fd(::openat(directory, kLock, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+}
+
 bool has_our_lock(int directory) {
-  const Fd lock(::openat(directory, kLock, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  const Fd lock = open_lock(directory);
   struct stat st;
   if (!lock || ::fstat(lock.get(), &st) != 0 || !S_ISREG(st.st_mode)) return false;
-  const std::string pid = text_of(lock.get());
+  const std::string pid = text_of(lock.get()).pid;
   return pid.empty() || parse_whole<pid_t>(pid);
 }
 
@@ -93,7 +105,7 @@ Status check_entries(const std::string& path, int directory) {
   return {};
 }
 
-Result<Fd> take_lock(const std::string& path, int directory) {
+Result<Fd> take_lock(const std::string& path, int directory, const std::string& dataset) {
   Fd lock(::openat(directory, kLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!lock) {
     const int code = errno;
@@ -106,9 +118,9 @@ Result<Fd> take_lock(const std::string& path, int directory) {
     return refused(EBUSY, path,
                    "is in use by " + owner_of(lock.get()) + "; unmount that or give another directory");
   }
-  const std::string pid = std::to_string(::getpid()) + "\n";
+  const std::string text = fmt::format("{}\n{}\n", ::getpid(), dataset);
   if (::ftruncate(lock.get(), 0) != 0 ||
-      ::pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+      ::pwrite(lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     const int code = errno != 0 ? errno : ENOSPC;
     return system_error(code, "NVMe directory " + path + ": write the lock file");
   }
@@ -117,7 +129,7 @@ Result<Fd> take_lock(const std::string& path, int directory) {
 
 }  // namespace
 
-Result<NvmeDirectory> lock_nvme_directory(const std::string& path) {
+Result<NvmeDirectory> lock_nvme_directory(const std::string& path, const std::string& dataset) {
   std::string name = path;  // a trailing slash would follow a symlink
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   if (::mkdir(name.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -139,10 +151,17 @@ Result<NvmeDirectory> lock_nvme_directory(const std::string& path) {
   }
   if (Status status = check(name, st); !status) return status.error();
   if (Status status = check_entries(name, made.directory.get()); !status) return status.error();
-  auto lock = take_lock(name, made.directory.get());
+  auto lock = take_lock(name, made.directory.get(), dataset);
   if (!lock) return lock.error();
   made.lock = std::move(*lock);
   return made;
+}
+
+std::string nvme_directory_dataset(const std::string& path) {
+  const Fd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory) return {};
+  const Fd lock = open_lock(directory.get());
+  return lock ? text_of(lock.get()).dataset : std::string();
 }
 
 }  // namespace clairfs

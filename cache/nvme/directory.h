@@ -17,6 +17,11 @@ struct NvmeDirectory {
 /// Makes `path` (mode 0700) if only its last component is missing. Refuses, naming the fix: a symlink, what
 /// is not a directory, another owner, access for group or others, a directory in use (EBUSY; names the
 /// owner's pid), one that cannot be written, one that holds what is not of a store (ENOTEMPTY).
-Result<NvmeDirectory> lock_nvme_directory(const std::string& path);
+/// `dataset`, a path of one line, is noted in the lock file for people: nvme_directory_dataset().
+Result<NvmeDirectory> lock_nvme_directory(const std::string& path, const std::string& dataset = {});
+
+/// The dataset whose chunks the directory holds, as whoever locked it last has noted it; empty where nothing
+/// is known.
+std::string nvme_directory_dataset(const std::string& path);
 
 }  // namespace clairfs

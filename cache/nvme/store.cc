@@ -541,7 +541,7 @@ Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, c
                                      options.directory, format_size(options.capacity),
                                      format_size(kSmallestCapacity))};
   }
-  auto directory = lock_nvme_directory(options.directory);
+  auto directory = lock_nvme_directory(options.directory, options.dataset);
   if (!directory) return directory.error();
   const NvmeIndexLimits limits = NvmeIndexLimits::of(options.capacity, options.mean_chunk);
   const uint64_t limit = segment_limit(options.capacity, limits, layout);

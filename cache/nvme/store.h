@@ -35,6 +35,7 @@ struct NvmeOptions {
   /// What a chunk takes on average, padding included; decides how much of the capacity is the index's. 0: not
   /// known, taken for small.
   uint64_t mean_chunk = 0;
+  std::string dataset = {};  ///< its path, noted for people (cache/nvme/directory.h)
 };
 
 /// Thread-safe. Call-backs run on the io backend's threads. No lock is held while they run or while a

@@ -35,6 +35,7 @@ Result<std::vector<SavedFile>> find_all(const CacheArguments& arguments) {
 int list_saved(const CacheArguments& arguments) {
   const auto files = find_all(arguments);
   if (!files) return fail(files.error());
+  if (files->empty()) return print_answer("nothing is saved\n");
   return print_answer(saved_table(*files, std::chrono::system_clock::now()));
 }
 
@@ -43,7 +44,8 @@ int prune(const CacheArguments& arguments) {
   if (!files) return fail(files.error());
   const auto now = std::chrono::system_clock::now();
   const auto old = outdated(*files, hours(24) * arguments.days, now);
-  if (arguments.dry_run) return print_answer(saved_table(old, now));
+  if (arguments.dry_run)
+    return print_answer(old.empty() ? "nothing would be removed\n" : saved_table(old, now));
   uint64_t bytes = 0, removed = 0, failed = 0;
   for (const SavedFile& file : old) {
     if (const Status gone = remove_saved(file); !gone) {
@@ -70,7 +72,7 @@ void add_places(CLI::App* command, CacheArguments& arguments) {
 
 void add_cache_command(CLI::App& app, int& status) {
   CLI::App* command =
-      app.add_subcommand("cache", "List, or remove, what mounts keep on disk: catalogs, logs, NVMe");
+      app.add_subcommand("cache", "List, or remove, what mounts keep on disk: catalogs, indexes, logs, NVMe");
   command->require_subcommand(1);
   const auto arguments = std::make_shared<CacheArguments>();
   CLI::App* list = command->add_subcommand("list", "Show it, with its dataset or mount, size and age");

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <csignal>
 #include <filesystem>
+#include <functional>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,10 +18,13 @@
 #include "cache/base/escaped.h"
 #include "cache/base/fd.h"
 #include "cache/base/plural.h"
+#include "cache/base/text.h"
 #include "cache/base/units.h"
 #include "cache/catalog/file.h"
 #include "cache/nvme/directory.h"
+#include "mount-helper/log/logging.h"
 #include "mount-helper/mounts/mountinfo.h"
+#include "plan/formats/index/saved_index.h"
 
 namespace clairfs {
 namespace {
@@ -49,6 +56,11 @@ SavedFile described(SavedFile::Kind kind, const fs::path& path, const struct sta
   return file;
 }
 
+bool is_mounted(const std::vector<MountEntry>& mounts, const std::string& source) {
+  return std::any_of(mounts.begin(), mounts.end(),
+                     [&](const MountEntry& mount) { return mount.is_clairfs() && mount.source == source; });
+}
+
 bool is_locked(const std::string& path) {
   const Fd lock(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   return lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -62,9 +74,39 @@ void add_catalog(std::vector<SavedFile>& files, const fs::path& path, const stru
   SavedFile file =
       described(catalog ? SavedFile::Kind::catalog : SavedFile::Kind::temporary, path, attributes);
   file.of = catalog ? std::string((*catalog)->source()) : "unreadable, or being written";
-  file.in_use = catalog && std::any_of(mounts.begin(), mounts.end(), [&](const MountEntry& mount) {
-                  return mount.is_clairfs() && mount.source == file.of;
-                });
+  file.in_use = catalog && is_mounted(mounts, file.of);
+  files.push_back(std::move(file));
+}
+
+/// The first bytes of a file, fewer where it is shorter; none where it cannot be read.
+std::vector<std::byte> beginning_of(const std::string& path, size_t most) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  std::vector<std::byte> bytes(most);
+  const ssize_t n = file ? ::pread(file.get(), bytes.data(), bytes.size(), 0) : -1;
+  bytes.resize(n > 0 ? static_cast<size_t>(n) : 0);
+  return bytes;
+}
+
+void add_index(std::vector<SavedFile>& files, const fs::path& path, const struct stat& attributes,
+               const std::vector<MountEntry>& mounts) {
+  if (path.filename().string().find(".idx") == std::string::npos) return;
+  constexpr size_t kStart = kIndexStartBytes + sizeof(uint64_t) + PATH_MAX;  // with the source's path
+  const auto source = indexed_source(beginning_of(path, kStart));
+  SavedFile file = described(source ? SavedFile::Kind::index : SavedFile::Kind::temporary, path, attributes);
+  file.of = source ? *source : "of another version, or being written";
+  file.in_use = source && is_mounted(mounts, file.of);
+  files.push_back(std::move(file));
+}
+
+/// The order of a found plan, "PID@HOST.list": its daemon removes it, unless it was killed.
+void add_found_order(std::vector<SavedFile>& files, const fs::path& path, const struct stat& attributes) {
+  const std::string name = path.filename();
+  const auto pid = parse_whole<pid_t>(name.substr(0, name.find('@')));
+  if (!pid) return;
+  SavedFile file = described(SavedFile::Kind::temporary, path, attributes);
+  file.of = "order of a found plan";
+  const bool here = name.find("@" + short_host_name() + ".") != std::string::npos;
+  file.in_use = here && (::kill(*pid, 0) == 0 || errno == EPERM);
   files.push_back(std::move(file));
 }
 
@@ -102,6 +144,7 @@ void add_nvme(std::vector<SavedFile>& files, const std::string& folder) {
     sum.used = std::max(sum.used, file.used);
   });
   if (sum.bytes == 0) return;
+  sum.of = nvme_directory_dataset(folder);
   sum.in_use = is_locked(folder + "/lock");
   files.push_back(std::move(sum));
 }
@@ -110,6 +153,8 @@ const char* kind_name(SavedFile::Kind kind) {
   switch (kind) {
     case SavedFile::Kind::catalog:
       return "catalog";
+    case SavedFile::Kind::index:
+      return "index";
     case SavedFile::Kind::log:
       return "log";
     case SavedFile::Kind::nvme:
@@ -127,16 +172,16 @@ Result<std::vector<SavedFile>> saved_files(const std::string& catalog_dir,
   const auto mounts = current_mounts();
   if (!mounts) return mounts.error();
   std::vector<SavedFile> files;
-  const Status catalogs =
-      for_each_entry(catalog_dir, [&](const fs::path& path, const struct stat& attributes) {
-        add_catalog(files, path, attributes, *mounts);
-      });
-  if (!catalogs) return catalogs.error();
-  const Status logs =
-      for_each_entry(catalog_dir + "/log", [&](const fs::path& path, const struct stat& attributes) {
-        add_log(files, path, attributes, *mounts);
-      });
-  if (!logs) return logs.error();
+  using Add = std::function<void(const fs::path&, const struct stat&)>;
+  const std::pair<const char*, Add> folders[] = {
+      {"", [&](const fs::path& path, const struct stat& at) { add_catalog(files, path, at, *mounts); }},
+      {"/index", [&](const fs::path& path, const struct stat& at) { add_index(files, path, at, *mounts); }},
+      {"/log", [&](const fs::path& path, const struct stat& at) { add_log(files, path, at, *mounts); }},
+      {"/found", [&](const fs::path& path, const struct stat& at) { add_found_order(files, path, at); }},
+  };
+  for (const auto& [folder, add] : folders) {
+    if (const Status listed = for_each_entry(catalog_dir + folder, add); !listed) return listed.error();
+  }
   for (const std::string& folder : nvme) add_nvme(files, folder);
   return files;
 }
@@ -166,7 +211,6 @@ Status remove_saved(const SavedFile& file) {
 }
 
 std::string saved_table(std::vector<SavedFile> files, SystemTime now) {
-  if (files.empty()) return "nothing is saved\n";
   std::sort(files.begin(), files.end(),
             [](const SavedFile& a, const SavedFile& b) { return a.bytes > b.bytes; });
   uint64_t bytes = 0;

@@ -1,5 +1,5 @@
-// What mounts leave behind, so that it does not grow for ever: catalogs and logs of one catalog directory,
-// and NVMe directories.
+// What mounts leave behind, so that it does not grow for ever: catalogs, indexes of packed files, logs and
+// orders of found plans of one catalog directory, and NVMe directories.
 #pragma once
 
 #include <chrono>
@@ -12,16 +12,16 @@
 namespace clairfs {
 
 struct SavedFile {
-  enum class Kind { catalog, log, nvme, temporary };
+  enum class Kind { catalog, index, log, nvme, temporary };
   Kind kind = Kind::catalog;
   std::string path;
-  std::string of;      ///< the dataset of a catalog, the mountpoint of a log as its name has it
-  uint64_t bytes = 0;  ///< on disk
+  std::string of;                              ///< the dataset, or of a log the mountpoint as its name has it
+  uint64_t bytes = 0;                          ///< on disk
   std::chrono::system_clock::time_point used;  ///< last written, or read where the filesystem keeps that
   bool in_use = false;                         ///< by a mount of this machine, as far as that is known
 };
 
-/// Catalogs and logs below `catalog_dir`, and the NVMe directories among `nvme`; other files are left out.
+/// What lies below `catalog_dir`, and the NVMe directories among `nvme`; other files are left out.
 /// Errors: those of listing `catalog_dir`; a directory that is missing is empty.
 Result<std::vector<SavedFile>> saved_files(const std::string& catalog_dir,
                                            const std::vector<std::string>& nvme);
@@ -34,7 +34,7 @@ std::vector<SavedFile> outdated(const std::vector<SavedFile>& files, std::chrono
 /// Errors: EBUSY when a mount has it; those of the system calls, with the path.
 Status remove_saved(const SavedFile& file);
 
-/// A table for people, the largest first, with the sum; or a line that says that there is nothing.
+/// A table for people, the largest first, with the sum. REQUIRES: there are files.
 std::string saved_table(std::vector<SavedFile> files, std::chrono::system_clock::time_point now);
 
 }  // namespace clairfs

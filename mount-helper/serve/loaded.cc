@@ -57,8 +57,8 @@ Result<NvmeTier> open_nvme(MountBase& base, const Catalog& catalog) {
   tier.io = std::move(*io);
   const uint64_t mean_chunk = round_to_pages(mean_chunk_bytes(catalog));
   for (const NvmeDir& directory : base.options.nvme) {
-    auto store = NvmeStore::open({directory.directory, directory.capacity, mean_chunk}, *tier.io, base.log,
-                                 base.metrics);
+    auto store = NvmeStore::open({directory.directory, directory.capacity, mean_chunk, base.options.source},
+                                 *tier.io, base.log, base.metrics);
     if (!store) return store.error();
     tier.stores.push_back(std::move(*store));
   }

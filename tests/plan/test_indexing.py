@@ -54,6 +54,10 @@ def test_an_index_is_made_ahead_and_serves_plans_and_mounts(tmp):
         assert status == 0, report
         assert "reloaded" in report
         assert pfs_bytes(mount) == read
+        listed = subprocess.run([clairmount.binary(), "cache", "list", "--catalog-dir", mount.catalog_dir],
+                                capture_output=True, text=True, timeout=60, check=True).stdout
+        assert [line for line in listed.splitlines() if line.startswith("index ") and " in use " in line
+                and str(tmp / "src") in line and str(saved) in line], listed
 
         mount.remount()
         assert index(mount.path / "rows.lmdb", "keys=decimal")[0] == 0

@@ -104,6 +104,13 @@ Status check_index_start(std::span<const std::byte> bytes) {
   return start.get<uint64_t>() ? Status() : bad("cut off");
 }
 
+Result<std::string> indexed_source(std::span<const std::byte> beginning) {
+  if (Status status = check_index_start(beginning); !status) return status.error();
+  auto source = ImageReader(beginning.subspan(kIndexStartBytes)).get_text();
+  if (!source) return bad("cut off");
+  return std::move(*source);
+}
+
 uint64_t index_number(const Catalog& catalog, const IndexKey& key) {
   ImageWriter name;
   write_key(catalog, key, name);

@@ -46,6 +46,10 @@ enum class IndexOrigin {
 inline constexpr size_t kIndexStartBytes = 24;
 Status check_index_start(std::span<const std::byte> start);
 
+/// The path of the source that an index of this version was made from, as its beginning says; nothing is
+/// verified. Errors: EBADMSG.
+Result<std::string> indexed_source(std::span<const std::byte> beginning);
+
 /// Verifies everything: no input makes the table read outside of it, or lead outside of the files. Errors:
 /// EBADMSG with what is wrong: damage, another version, another index, a file that has changed since.
 Result<std::shared_ptr<const RecordTable>> decode_index(std::span<const std::byte> image, const IndexKey& key,

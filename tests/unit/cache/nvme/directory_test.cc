@@ -40,6 +40,21 @@ TEST_CASE("a directory is made for its owner alone, and locked") {
   CHECK(lock_nvme_directory(path).ok());
 }
 
+TEST_CASE("the dataset of a directory is noted for people") {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "store";
+  CHECK(nvme_directory_dataset(path).empty());
+  {
+    const auto made = lock_nvme_directory(path, "/pfs/data set");
+    REQUIRE(made.ok());
+    CHECK(nvme_directory_dataset(path) == "/pfs/data set");
+    refused(path, EBUSY, "process " + std::to_string(::getpid()) + ";");
+  }
+  CHECK(nvme_directory_dataset(path) == "/pfs/data set");
+  write_file(path + "/lock", "4711\n");  // as it was before datasets were noted
+  CHECK(nvme_directory_dataset(path).empty());
+}
+
 TEST_CASE("a directory that will not do is refused with the reason") {
   const TemporaryDirectory dir;
   refused(dir / "missing/store", ENOENT, "mkdir -p");

@@ -62,6 +62,10 @@ TEST_CASE("an index reads back as it was, whatever lies where") {
   const auto decoded = decode_index(image, key, catalog);
   REQUIRE(decoded);
   check_equal(**decoded, *table);
+  const std::span<const std::byte> bytes = image;
+  const size_t source_end = kIndexStartBytes + sizeof(uint64_t) + catalog->source().size();
+  CHECK(*indexed_source(bytes.first(source_end)) == catalog->source());
+  CHECK(!indexed_source(bytes.first(source_end - 1)));
   CHECK(encode_index(**decoded, key, *catalog) == image);
   for (int i = 0; i < 50; ++i) {
     const ByteRange at = random_range();
