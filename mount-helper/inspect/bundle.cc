@@ -12,8 +12,12 @@
 #include <nlohmann/json.hpp>
 #include <sys/utsname.h>
 
+#include "cache/base/text.h"
+#include "mount-helper/log/logging.h"
 #include "mount-helper/mounts/processes.h"
 #include "mount-helper/mounts/text_file.h"
+#include "mount-helper/options/defaults.h"
+#include "mount-helper/options/option_table.h"
 #include "mount-helper/options/version.h"
 
 namespace clairfs {
@@ -22,6 +26,8 @@ namespace {
 using BundleJson = nlohmann::ordered_json;
 
 constexpr auto kBundlePatience = std::chrono::seconds(5);
+// Placeholders of options whose values name something.
+constexpr std::array<std::string_view, 4> kNaming = {"DIR", "FILE", "HOST", "GLOB"};
 constexpr size_t kMostOfALog = 256 << 10;  // some thousand lines
 
 void section(std::string& out, const std::string& title, const std::string& text) {
@@ -70,6 +76,18 @@ std::string log_file_in(const std::string& status) {
   return status.substr(begin, status.find('\n', begin) - begin);
 }
 
+/// The log that a mount has by default: one whose daemon is gone does not tell where it was.
+std::string default_log_of(const std::string& mountpoint) {
+  return default_log_file(default_options(this_machine()).catalog_dir, mountpoint);
+}
+
+/// The limits of the process that serves the mount, not of this one.
+std::string limits_of(const std::string& stats) {
+  const auto json = BundleJson::parse(stats, nullptr, false);
+  const auto pid = json.is_object() ? json.value("/daemon/pid"_json_pointer, 0) : 0;
+  return text_or_error(read_text_file(fmt::format("/proc/{}/limits", pid)));
+}
+
 void add_mount_sections(std::string& out, const std::string& mountpoint, size_t number, bool with_names) {
   const auto read = [&](const char* name) {
     return read_with_deadline(mountpoint + "/.clairfs/" + name, kBundlePatience);
@@ -77,12 +95,15 @@ void add_mount_sections(std::string& out, const std::string& mountpoint, size_t 
   const std::string title = with_names ? mountpoint : fmt::format("mount {}", number);
   const auto stats = read("stats.json");
   section(out, title + ": stats.json", !stats || with_names ? text_or_error(stats) : anonymous_stats(*stats));
+  if (stats) section(out, title + ": limits", limits_of(*stats));
+  const auto config = read("config");
+  section(out, title + ": config", !config || with_names ? text_or_error(config) : anonymous_config(*config));
   const auto status = read("status");
   if (with_names) {
-    for (const char* name : {"status", "config", "peers", "plan", "last_error", "accesslog"})
+    for (const char* name : {"status", "peers", "plan", "last_error", "accesslog"})
       section(out, title + ": " + name, text_or_error(read(name)));
   }
-  const std::string log = status ? log_file_in(*status) : "";
+  const std::string log = status ? log_file_in(*status) : default_log_of(mountpoint);
   if (!log.empty()) section(out, title + ": log", end_of_log(log, with_names));
 }
 
@@ -118,6 +139,30 @@ std::string anonymous_log_line(const std::string& line) {
   return out + " ...";
 }
 
+std::string anonymous_config(const std::string& config) {
+  std::istringstream lines(config);
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t equals = line.find('=');
+    const OptionSpec* option = find_option(line.substr(0, equals));
+    if (option == nullptr || equals == std::string::npos) continue;
+    const std::string_view kind = option->argument;
+    const bool names = std::any_of(kNaming.begin(), kNaming.end(), [kind](std::string_view word) {
+      return kind.find(word) != std::string_view::npos;
+    });
+    if (!names) {
+      out += line + "\n";
+      continue;
+    }
+    // Of DIR:SIZE and GLOB=SIZE the size, a number of bytes, names nothing.
+    const size_t size = line.find_last_of(":=");
+    const bool sized = size > equals && kind.find("SIZE") != std::string_view::npos &&
+                       parse_whole<uint64_t>(line.substr(size + 1)).has_value();
+    out += line.substr(0, equals) + "=(...)" + (sized ? line.substr(size) : "") + "\n";
+  }
+  return out;
+}
+
 std::string anonymous_stats(const std::string& stats) {
   BundleJson json = BundleJson::parse(stats, nullptr, false);
   if (!json.is_object()) return "(no JSON)";
@@ -145,7 +190,6 @@ std::string bundle_text(const std::vector<std::string>& mountpoints, const std::
   std::string out;
   section(out, "machine", machine_text());
   section(out, "doctor", findings);
-  section(out, "limits", text_or_error(read_text_file("/proc/self/limits")));
   section(out, "fuse.conf", text_or_error(read_text_file("/etc/fuse.conf")));
   if (with_names)
     section(out, "mounts", lines_with(text_or_error(read_text_file("/proc/self/mountinfo")), "fuse"));

@@ -27,7 +27,7 @@ struct DoctorArguments {
 Result<std::vector<std::string>> mounts_to_look_at(const std::string& path) {
   std::vector<std::string> mountpoints;
   if (!path.empty()) {
-    const auto mount = find_clairfs_mount(path);
+    const auto mount = clairfs_mount_of(path);
     if (!mount) return mount.error();
     mountpoints.push_back(mount->mountpoint);
     return mountpoints;

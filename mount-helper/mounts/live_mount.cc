@@ -1,6 +1,7 @@
 #include "mount-helper/mounts/live_mount.h"
 
 #include <cerrno>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -39,21 +40,24 @@ Status check_answers(const std::string& path) {
                            path, kProbePatience.count(), path)};
 }
 
-Result<MountEntry> find_clairfs_mount(const std::string& path) {
-  const auto resolved = resolve_path(path);
-  if (!resolved) {
-    if (resolved.error().code != ENOTCONN) return resolved.error();
-    return Error{ENOTCONN,
-                 fmt::format("{} lies below a stale mount, whose daemon is gone; clear it with: clairfs "
-                             "umount MOUNTPOINT",
-                             path)};
-  }
+Result<MountEntry> clairfs_mount_of(const std::string& path) {
+  auto resolved = resolve_path(path);
+  // Nothing can be resolved below a stale mount, and what is there needs no more than its spelling.
+  if (!resolved && resolved.error().code == ENOTCONN)
+    resolved = std::filesystem::absolute(path).lexically_normal().string();
+  if (!resolved) return resolved.error();
   const auto mounts = current_mounts();
   if (!mounts) return mounts.error();
   const auto mount = mount_containing(*mounts, *resolved);
   if (!mount || !mount->is_clairfs()) {
     return Error{EINVAL, fmt::format("{} is not on a clairfs mount; 'clairfs list' lists them", path)};
   }
+  return *mount;
+}
+
+Result<MountEntry> find_clairfs_mount(const std::string& path) {
+  const auto mount = clairfs_mount_of(path);
+  if (!mount) return mount.error();
   if (const Status answers = check_answers(mount->mountpoint); !answers) return answers.error();
   if (const Status let_in = check_let_in(*mount); !let_in) return let_in.error();
   return *mount;

@@ -16,8 +16,12 @@ Error stale_mount(const std::string& mountpoint);
 /// stat(2). REQUIRES: this process has one thread (see probe()).
 Status check_answers(const std::string& path);
 
-/// The clairfs mount that holds `path` (the mountpoint or anything below), its daemon answering. Errors, one
-/// line each: not a clairfs mount; those of check_answers(). REQUIRES: this process has one thread.
+/// The clairfs mount that holds `path` (the mountpoint or anything below), whether or not its daemon answers.
+/// Errors, one line each: EINVAL for what is on no clairfs mount; those of realpath(3).
+Result<MountEntry> clairfs_mount_of(const std::string& path);
+
+/// The same, but its daemon must answer and let this user in. Errors: those of clairfs_mount_of() and
+/// check_answers(); EACCES. REQUIRES: this process has one thread.
 Result<MountEntry> find_clairfs_mount(const std::string& path);
 
 }  // namespace clairfs

@@ -259,6 +259,30 @@ def test_a_bundle_names_nothing_unless_asked(place):
         assert part in text
 
 
+def test_a_dead_mount_has_a_diagnosis_and_a_bundle(place):
+    mount_at(place)
+    (daemon,) = daemons(place / "mnt")
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: errno_of(os.statvfs, place / "mnt") != 0, "the mount is stale", SETTLE_SECONDS)
+    for path in (place / "mnt", place / "mnt/0/00"):
+        doctor = run("doctor", path, "--bundle", place / "report", "--names", env={"XDG_CACHE_HOME": str(place)})
+        assert doctor.returncode == 1, doctor.stderr
+        assert re.search(rf"BAD +{place / 'mnt'} +is stale.*\n +cure: clairfs umount {place / 'mnt'}", doctor.stdout)
+        assert "/dev/fuse" in doctor.stdout
+        text = (place / "report").read_text()
+        assert "==== machine" in text and "is stale" in text and "Transport endpoint" in text
+
+
+def test_the_log_of_a_dead_mount_is_in_its_bundle(place):
+    environment = {"XDG_CACHE_HOME": str(place / "home")}
+    assert run("mount", place / "src", place / "mnt", env=environment).returncode == 0
+    (daemon,) = daemons(place / "mnt")
+    os.kill(daemon, signal.SIGKILL)
+    wait_until(lambda: errno_of(os.statvfs, place / "mnt") != 0, "the mount is stale", SETTLE_SECONDS)
+    assert run("doctor", place / "mnt", "--bundle", place / "report", env=environment).returncode == 1
+    assert f"pid {daemon}" in (place / "report").read_text()
+
+
 # bench
 
 
@@ -289,12 +313,14 @@ def test_cache_list_and_prune(place):
     lines = run("cache", "list", *where).stdout.splitlines()
     kinds = {line.split()[0]: line for line in lines[1:-1]}
     assert set(kinds) == {"catalog", "log", "nvme"} and lines[-1].startswith("3 entries")
+    assert str(place / "src") in kinds["nvme"]
     assert str(place / "src") in kinds["catalog"] and re.search("mnt(-[0-9a-f]+)?@", kinds["log"])
     assert all("in use" in line for line in kinds.values())
     assert "removed 0 entries" in run("cache", "prune", "--older-than=0", *where).stdout
     assert run("umount", place / "mnt").returncode == 0
     wait_until(lambda: not daemons(place / "mnt"), "the daemon ends", SETTLE_SECONDS)
     assert "removed 0 entries" in run("cache", "prune", *where).stdout  # not old enough
+    assert run("cache", "prune", "--dry-run", *where).stdout == "nothing would be removed\n"
     assert "3 entries" in run("cache", "prune", "--older-than=0", "--dry-run", *where).stdout
     assert "3 entries" in run("cache", "list", *where).stdout
     (place / "catalog/mine").write_text("not of clairfs")
@@ -303,6 +329,18 @@ def test_cache_list_and_prune(place):
     assert sorted(os.listdir(place / "catalog")) == ["log", "mine"]
     assert run("cache", "list", *where).stdout == "nothing is saved\n"
     mount_at(place, f"--nvme={place}/nvme:64M")  # nothing is missed
+
+
+def test_orders_of_found_plans_go_once_their_daemon_is_gone(place):
+    found = place / "catalog/found"
+    found.mkdir(parents=True)
+    host = os.uname().nodename.split(".")[0]
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for pid in (os.getpid(), ended.pid):
+        (found / f"{pid}@{host}.list").write_text("a\nb\n")
+    assert "removed 1 entry" in run("cache", "prune", "--older-than=0", "--catalog-dir", place / "catalog").stdout
+    assert os.listdir(found) == [f"{os.getpid()}@{host}.list"]
 
 
 # Options from elsewhere

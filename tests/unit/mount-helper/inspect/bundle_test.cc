@@ -18,6 +18,14 @@ TEST_CASE("of a log line that may name files only what cannot is left") {
   CHECK(anonymous_log_line("") == "(a line that may name files)");
 }
 
+TEST_CASE("options stay, but for paths, hosts and patterns") {
+  CHECK(
+      anonymous_config("ram=1024\nnvme=/secret/a:b:4096\nnvme=/secret/x\nrecord-chunk=secret*=h=65536\n"
+                       "peers=on\njob=secret:7\ncatalog-dir=/secret\nlog-file=/secret\nsecret=1\nsecret\n") ==
+      "ram=1024\nnvme=(...):4096\nnvme=(...)\nrecord-chunk=(...)=65536\npeers=on\njob=(...)\n"
+      "catalog-dir=(...)\nlog-file=(...)\n");
+}
+
 TEST_CASE("figures stay, and names go") {
   const std::string text =
       anonymous_stats(R"({"source": "/secret", "mountpoint": "/secret", "pfs": {"bytes": 7},
