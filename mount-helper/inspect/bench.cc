@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cache/base/plural.h"
 #include "cache/base/units.h"
 #include "mount-helper/client/control_client.h"
 #include "mount-helper/client/kept.h"
@@ -33,7 +34,7 @@ struct Row {
 };
 
 /// A mount and its source are given different files of one sample, so that neither finds in a server's cache
-/// what the other has asked for.
+/// what the other has asked for; of a single file there is no half.
 struct Halves {
   std::vector<std::string> mount;
   std::vector<std::string> source;
@@ -42,6 +43,7 @@ struct Halves {
 Halves halves_of(const std::vector<std::string>& names) {
   Halves halves;
   for (size_t i = 0; i < names.size(); ++i) (i % 2 == 0 ? halves.mount : halves.source).push_back(names[i]);
+  if (names.size() == 1) halves.source = names;
   return halves;
 }
 
@@ -131,7 +133,7 @@ int bench(const BenchArguments& arguments) {
   uint64_t errors = 0;
   for (const Row& row : rows) errors += row.reads.errors;
   fmt::print("{}", arguments.json ? json_of(rows) : table_of(rows));
-  if (errors > 0) return fail(Error{EIO, fmt::format("{} reads failed", errors)}, exit_system);
+  if (errors > 0) return fail(Error{EIO, pluralize(errors, "read", "reads") + " failed"}, exit_system);
   return finish_output();
 }
 
@@ -141,9 +143,10 @@ void add_bench_command(CLI::App& app, int& status) {
   CLI::App* command =
       app.add_subcommand("bench", "Measure a mount beside its source, or a directory, in a minute");
   command->footer(
-      "Reads some thousand files whole, each row for at most ten seconds. The row 'source' reads other files "
-      "of "
-      "the same dataset. What a server below keeps in its memory, clairfs cannot drop.");
+      "Reads some thousand files whole, each row for at most ten seconds, and leaves a file that takes "
+      "longer. "
+      "The row 'source' reads other files of the same dataset, if it has more than one. What a server below "
+      "keeps in its memory, clairfs cannot drop.");
   const auto arguments = std::make_shared<BenchArguments>();
   command->add_option("PATH", arguments->path, "Mountpoint, a folder in it, or any directory")->required();
   command->add_option("-j,--jobs", arguments->jobs, "Files read at once (default: 8)")

@@ -26,16 +26,23 @@ double seconds_between(Time from, Time to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// Bytes read; -1: it failed.
-int64_t read_whole(const std::string& path, std::vector<char>& buffer) {
+struct WholeRead {
+  enum class End { whole, cut_off, failed };
+  End end = End::failed;
+  uint64_t bytes = 0;
+};
+
+/// Cut off where the deadline passes: one file of records may take hours.
+WholeRead read_whole(const std::string& path, std::vector<char>& buffer, Time deadline) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return -1;
-  int64_t bytes = 0;
+  WholeRead read;
+  if (!file) return read;
   for (;;) {
     const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
-    if (got < 0) return -1;
-    if (got == 0) return bytes;
-    bytes += got;
+    if (got < 0) return read;
+    read.bytes += static_cast<uint64_t>(got);
+    read.end = got == 0 ? WholeRead::End::whole : WholeRead::End::cut_off;
+    if (got == 0 || std::chrono::steady_clock::now() > deadline) return read;
   }
 }
 
@@ -85,15 +92,13 @@ TimedReads time_reads(const std::string& folder, const std::vector<std::string>&
       if (drop_before) drop_pages_of(path);
       const Time begin = std::chrono::steady_clock::now();
       if (begin > deadline) return;
-      const int64_t bytes = read_whole(path, buffer);
+      const WholeRead read = read_whole(path, buffer, deadline);
       const double took = seconds_between(begin, std::chrono::steady_clock::now());
       MutexLock lock(mutex);
-      if (bytes < 0) {
-        ++sum.errors;
-        continue;
-      }
+      sum.bytes += read.bytes;
+      if (read.end == WholeRead::End::failed) ++sum.errors;
+      if (read.end != WholeRead::End::whole) continue;
       ++sum.files;
-      sum.bytes += static_cast<uint64_t>(bytes);
       times.push_back(took);
     }
   };

@@ -13,7 +13,7 @@ namespace clairfs {
 std::vector<std::string> sample_files(const std::string& folder, size_t most);
 
 struct TimedReads {
-  uint64_t files = 0;
+  uint64_t files = 0;  ///< read to their end
   uint64_t bytes = 0;
   uint64_t errors = 0;
   double seconds = 0;         ///< from the first to the last
@@ -21,8 +21,9 @@ struct TimedReads {
   double p99_seconds = 0;
 };
 
-/// Reads the files `folder`/NAME with `jobs` threads, in their order, until all are read or `limit` is over.
-/// `drop_before` gives the pages of each back to the kernel before it is read.
+/// Reads the files `folder`/NAME with `jobs` threads, in their order, until all are read or `limit` is over:
+/// files that are being read then are left. `drop_before` gives the pages of each back to the kernel before
+/// it is read.
 TimedReads time_reads(const std::string& folder, const std::vector<std::string>& names, unsigned jobs,
                       std::chrono::milliseconds limit, bool drop_before);
 
