@@ -64,6 +64,16 @@ const CLI::App& innermost(const CLI::App& app) {
   return *at;
 }
 
+/// What is wrong with the word that stands where a command wants one of its own commands; else empty.
+std::string unknown_subcommand(const CLI::App& app) {
+  const CLI::App& at = innermost(app);
+  const std::vector<std::string> left = at.remaining();
+  const bool wants_one = !at.get_subcommands([](const CLI::App*) { return true; }).empty();
+  if (left.empty() || left.front().starts_with('-') || !wants_one) return "";
+  return fmt::format("unknown command '{}'{}", escaped(left.front()),
+                     did_you_mean(suggested_command(at, left.front())));
+}
+
 /// What a command takes beside its own options by another name.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOtherOptions{
     std::pair{"--read-only", "-o ro"}, std::pair{"--readonly", "-o ro"}, std::pair{"--ro", "-o ro"},
@@ -201,7 +211,9 @@ int run_clairfs(int argc, char** argv) {
                                    unexpected_arguments(*app, {argv + 1, argv + argc}),
                                    parsed_commands(*app)));
   } catch (const CLI::ParseError& failure) {
-    return usage_error(fmt::format("{}; see 'clairfs {}--help'", failure.what(), parsed_commands(*app)));
+    const std::string unknown = unknown_subcommand(*app);
+    return usage_error(fmt::format("{}; see 'clairfs {}--help'", unknown.empty() ? failure.what() : unknown,
+                                   parsed_commands(*app)));
   } catch (const std::exception& failure) {
     fmt::print(stderr, "clairfs: {}\n", failure.what());
     return exit_system;

@@ -14,6 +14,7 @@
 #include "mount-helper/mounts/text_file.h"
 #include "plan/offline/order.h"
 #include "plan/offline/stats.h"
+#include "plan/spec/nearest.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {
@@ -45,6 +46,16 @@ int show_text(const std::string& path, const std::string& name) {
   const auto plans = ask(path, "show " + name);
   if (!plans || !plans->empty()) return print(plans);
   return print_answer("no plan; set one with: clairfs plan MOUNT seed=NUMBER ...");
+}
+
+/// The subcommand that somebody may have meant by what he gave for a mount.
+std::string meant_command(const CLI::App& plan, const std::string& path) {
+  std::error_code unknown;
+  if (path.find('/') != std::string::npos || std::filesystem::exists(path, unknown)) return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : plan.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return nearest_word(path, names);
 }
 
 int register_plan(const std::string& path, const std::vector<std::string>& words) {
@@ -334,7 +345,10 @@ void add_plan_command(CLI::App& app, int& status) {
       return;
     }
     if (arguments->path.empty()) throw CLI::RequiredError("MOUNT");
-    status = register_plan(arguments->path, arguments->words);
+    const std::string meant = meant_command(*command, arguments->path);
+    status = meant.empty() ? register_plan(arguments->path, arguments->words)
+                           : fail(Error{EINVAL, fmt::format("unknown command 'plan {}'{}", arguments->path,
+                                                            did_you_mean(meant))});
   });
 }
 

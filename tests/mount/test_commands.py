@@ -50,6 +50,9 @@ def mount_at(place, *options):
         (["mount", "a", "b", "-o", "rma=2G"], "ram"),
         (["mount", "a", "b", "-o", "nofial"], "nofail"),
         (["status", "--jsno"], "--json"),
+        (["plan", "shwo", "/mnt/data"], "show"),
+        (["cache", "lst"], "list"),
+        (["cache", "prnue", "--dry-run"], "prune"),
     ],
 )
 def test_did_you_mean(words, meant):
