@@ -40,9 +40,32 @@ Serve serve_claimed(Fd claim) {
   };
 }
 
-int mount_in_foreground(const MountOptions& options, const Serve& served) {
+/// Says why there is no mount; to the other nodes of its job, too, which takes until these have come.
+int refuse_mount(MountOptions options, const MpiPlace& place, const Error& error,
+                 int status = exit_mount_failure) {
+  fail(error, status);
+  if (place.size == 1 || !options.peers) return status;
+  // A log file may be the very thing that this node has not.
+  options.foreground = true;
+  options.log_file.clear();
+  if (const auto log = make_logger(options)) {
+    name_rank_in_log(**log, place.self.value);
+    decline_job(options, place, error.message, **log);
+  }
+  std::fflush(nullptr);
+  std::_Exit(status);  // as serve() ends: MPI leaves threads behind
+}
+
+/// The same for a node whose options are wrong: only what its launcher says of the job is known then.
+int refuse_options(const MountRequest& request, const Error& error) {
+  const MountOptions options = default_options(this_machine());
+  const auto place = place_of(options);
+  return request.fake || !place ? fail(error, exit_usage) : refuse_mount(options, *place, error, exit_usage);
+}
+
+int mount_in_foreground(const MountOptions& options, const MpiPlace& place, const Serve& served) {
   const auto log = make_logger(options);
-  if (!log) return fail(log.error(), exit_mount_failure);
+  if (!log) return refuse_mount(options, place, log.error());
   const SteadyClock clock;
   ProgressBar bar(stderr, clock);
   int failed = exit_success;
@@ -68,18 +91,6 @@ int mount_in_background(const MountOptions& options, const Serve& served, bool v
   for (const NvmeDir& nvme : options.nvme)
     fmt::print("clairfs: NVMe tier: {} in {}\n", format_size(nvme.capacity), nvme.directory);
   return exit_success;
-}
-
-/// Says why there is no mount; to the other nodes of its job, too, which takes until these have come.
-int refuse_mount(const MountOptions& options, const MpiPlace& place, const Error& error) {
-  const int status = fail(error, exit_mount_failure);
-  if (place.size == 1 || !options.peers) return status;
-  if (const auto log = make_logger(options)) {
-    name_rank_in_log(**log, place.self.value);
-    decline_job(options, place, error.message, **log);
-  }
-  std::fflush(nullptr);
-  std::_Exit(status);  // as serve() ends: MPI leaves threads behind
 }
 
 }  // namespace
@@ -113,7 +124,7 @@ int mount_command(const MountRequest& request) {
   completed.environment = values_of_environment(environ);
   if (::access(kSystemConfig, F_OK) == 0) completed.system_config = kSystemConfig;
   const auto gathered = gather_options(completed, default_options(this_machine()));
-  if (!gathered) return fail(gathered.error(), exit_usage);
+  if (!gathered) return refuse_options(completed, gathered.error());
   const auto place = place_of(*gathered);
   if (!place) return fail(place.error(), exit_usage);
   const auto placed = for_place(*gathered, *place);
@@ -132,7 +143,7 @@ int mount_command(const MountRequest& request) {
   if (request.fake) return exit_success;
   ::umask(077);  // what it makes names files that others may not see
   const Serve served = serve_claimed(std::move(*claim));
-  return options->foreground ? mount_in_foreground(*options, served)
+  return options->foreground ? mount_in_foreground(*options, *place, served)
                              : mount_in_background(*options, served, request.verbose);
 }
 

@@ -209,6 +209,20 @@ def test_a_node_that_cannot_mount_says_so_to_the_other(data, tmp, there):
             wait_until(lambda: not clairmount.mounts_below(tmp), "no mount is left")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "why"), [("ram=lots", "'lots'"), ("log-file=/proc/no/log", "/proc/no/log")], ids=["option", "log-file"]
+)
+def test_a_node_whose_options_are_wrong_says_so_to_the_other(data, tmp, wrong, why):
+    for name in ("mnt0", "mnt1"):
+        (tmp / name).mkdir()
+    (tmp / "bad.conf").write_text(wrong + "\n")
+    bad = ["sh", "-c", f'[ "$PMI_RANK" = 1 ] || exec "$@"; exec "$@" --config {tmp}/bad.conf', "bad"]
+    with launched(data.root, tmp / "mnt{rank}", "--catalog-dir", tmp / "catalog{rank}", through=bad) as job:
+        wait_until(lambda: job.has_said("left: it cannot mount: ") and job.has_said(why), "the other is told why")
+        wait_until(lambda: (tmp / "mnt0" / data.names[0]).exists(), "it serves")
+        data.check(Mounted(tmp / "mnt0"), data.names[0])
+
+
 def test_a_node_that_waits_ends_when_it_is_told_to(data, tmp):
     held_up = ["sh", "-c", '[ "$PMI_RANK" = 0 ] || exec sleep 1000; exec "$@"', "held-up"]
     (tmp / "mnt").mkdir()
