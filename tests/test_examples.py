@@ -53,7 +53,7 @@ def test_what_is_typed_is_found():
     assert (("mount",), "--job-secret") in found and (("mount",), "--allow-other") in found and len(found) > 15
 
 
-@pytest.mark.parametrize("path", [*EXAMPLES.glob("*.sh"), *EXAMPLES.glob("*.sbatch"), EXAMPLES / "monitoring/collect.sh"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*EXAMPLES.glob("*.sh"), *EXAMPLES.glob("*.sbatch")], ids=lambda path: path.name)
 def test_scripts_parse(path):
     subprocess.run(["bash", "-n", path], check=True)
 

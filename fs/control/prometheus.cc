@@ -63,9 +63,7 @@ struct Family {
 /// Families in the order in which they were begun.
 class Exposition {
  public:
-  explicit Exposition(const MountInfo& info)
-      : labels_(fmt::format("mount=\"{}\",dataset=\"{}\"", label_value(info.mountpoint),
-                            label_value(info.source))) {}
+  explicit Exposition(const MountInfo& info) : labels_(mount_labels(info.mountpoint, info.source)) {}
 
   Family& family(const std::string& name, const char* type, const std::string& help) {
     const auto [found, fresh] = families_.try_emplace(name, Family{type, help, ""});
@@ -179,6 +177,10 @@ SeriesName series_name(const MetricInfo& metric) {
   if (std::holds_alternative<Counter Metrics::*>(metric.member)) series.name += "_total";
   series.name = "clairfs_" + series.name;
   return series;
+}
+
+std::string mount_labels(const std::string& mountpoint, const std::string& source) {
+  return fmt::format("mount=\"{}\",dataset=\"{}\"", label_value(mountpoint), label_value(source));
 }
 
 std::string prometheus_text(const MountInfo& info, const Metrics& metrics,

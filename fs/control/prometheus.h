@@ -25,6 +25,10 @@ struct SeriesName {
 };
 SeriesName series_name(const MetricInfo& metric);
 
+/// The labels that every series of a mount has: `mount="/mnt",dataset="/pfs"`, escaped as the format wants
+/// it.
+std::string mount_labels(const std::string& mountpoint, const std::string& source);
+
 /// Every metric of metric_table(), and besides clairfs_build_info, clairfs_start_time_seconds,
 /// clairfs_plan_state (1 for the state that a plan is in), clairfs_plan_ahead_samples, and
 /// clairfs_troubles, the counts of `troubles` by code.

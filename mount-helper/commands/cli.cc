@@ -181,6 +181,7 @@ std::unique_ptr<CLI::App> make_app(int& status) {
   add_wait_command(*app, status);
   add_doctor_command(*app, status);
   add_bench_command(*app, status);
+  add_metrics_command(*app, status);
   add_cache_command(*app, status);
   add_help_command(*app, status);
   app->add_subcommand("version", "Say which version this is")->callback([&status] {

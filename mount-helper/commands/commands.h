@@ -23,6 +23,7 @@ void add_wait_command(CLI::App& app, int& status);
 void add_doctor_command(CLI::App& app, int& status);
 void add_bench_command(CLI::App& app, int& status);
 void add_cache_command(CLI::App& app, int& status);
+void add_metrics_command(CLI::App& app, int& status);
 
 void add_warmup_command(CLI::App& app, int& status);
 void add_plan_command(CLI::App& app, int& status);

@@ -1,14 +1,14 @@
-"""The dashboard, the alert rules and the collector in examples/monitoring: they name what a mount really tells."""
+"""`clairfs metrics`, and the dashboard and alert rules in examples/monitoring: they name what a mount really tells."""
 
 import json
 import os
 import re
-import subprocess
+import signal
 
 import pytest
 import yaml
 from clairmount import REPO, clairfs, make_tree, wait_until
-from mounting import error_name
+from mounting import assert_one_line, cleaned, daemons, errno_of, error_name, run
 
 EXAMPLES = REPO / "examples/monitoring"
 
@@ -26,7 +26,7 @@ def series():
             wait_until(lambda: mount.stats()["troubles"], "the trouble is counted")
             (mount.path / ".clairfs/plan").write_text("format=files seed=1\n")  # last: it would push the file ahead
             found = {}
-            for line in mount.control("metrics").splitlines():
+            for line in run("metrics", mount.path).stdout.splitlines():
                 if not line.startswith("#"):
                     name, labels = re.match(r"([a-z_]+)\{(.*)\} ", line).groups()
                     found.setdefault(name, set()).update(re.findall(r'([a-z_]+)="', labels))
@@ -73,17 +73,28 @@ def test_the_alert_rules_name_what_there_is(series):
             assert any(label in series[name] for name, _ in used(rule["expr"]))
 
 
-def test_the_collector_hands_over_every_mount(tmp):
+def test_all_mounts_in_one_text(tmp):
     make_tree(tmp / "src", {"file": 10})
-    folder = tmp / "textfile"
-    folder.mkdir()
-    (folder / "clairfs-999.prom").write_text("of a mount that is gone\n")
-    (folder / "other.prom").write_text("somebody else's\n")
-    with clairfs(tmp / "src") as one, clairfs(tmp / "src") as two:
-        done = subprocess.run([EXAMPLES / "collect.sh", folder], capture_output=True, text=True, timeout=120)
-        assert (done.returncode, done.stderr) == (0, "")
-        texts = {path: path.read_text() for path in folder.glob("clairfs-*.prom")}
+    (tmp / "dead").mkdir()
+    with clairfs(tmp / "src") as one, clairfs(tmp / "src") as two, cleaned(tmp / "dead"):
+        assert run("mount", tmp / "src", tmp / "dead", "--catalog-dir", tmp / "catalog").returncode == 0
+        (daemon,) = daemons(tmp / "dead")
+        os.kill(daemon, signal.SIGKILL)
+        wait_until(lambda: errno_of(os.statvfs, tmp / "dead") != 0, "the mount is stale")
+        text = run("metrics").stdout
         for mount in (one, two):
-            assert sum(f'clairfs_build_info{{mount="{mount.path}"' in text for text in texts.values()) == 1
-        assert folder / "clairfs-999.prom" not in texts
-        assert sorted(os.listdir(folder)) == sorted([path.name for path in texts] + ["other.prom"])
+            assert f'clairfs_up{{mount="{mount.path}",dataset="{tmp / "src"}"}} 1\n' in text
+            assert text.count(f'clairfs_build_info{{mount="{mount.path}"') == 1
+        assert f'clairfs_up{{mount="{tmp / "dead"}",dataset="{tmp / "src"}"}} 0\n' in text
+        names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")]
+        assert len(names) == len(set(names))
+        assert str(two.path) not in run("metrics", one.path).stdout
+
+        (tmp / "textfile").mkdir()
+        for _ in range(2):  # a file that is there is replaced
+            done = run("metrics", "--output", tmp / "textfile/clairfs.prom")
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+            assert os.listdir(tmp / "textfile") == ["clairfs.prom"]
+            assert "clairfs_up{" in (tmp / "textfile/clairfs.prom").read_text()
+        assert (tmp / "textfile/clairfs.prom").stat().st_mode & 0o777 == 0o644
+        assert_one_line(run("metrics", "--output", tmp / "missing/clairfs.prom"), "No such file", status=2)
