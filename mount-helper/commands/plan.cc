@@ -95,7 +95,10 @@ Result<std::string> pick(const std::string& plans, const std::string& name) {
 
 int show(const ShowArguments& arguments) {
   if (arguments.next > 0) {
-    return print(ask(arguments.path, fmt::format("next {} {}", arguments.name, arguments.next)));
+    const auto files = ask(arguments.path, fmt::format("next {} {}", arguments.name, arguments.next));
+    if (files && files->empty())
+      return print_answer("nothing: the plan's last epoch was read, or it is suspended");
+    return print(files);
   }
   if (!arguments.json) return show_text(arguments.path, arguments.name);
   const auto plans = ask(arguments.path, "json");

@@ -21,6 +21,7 @@ constexpr auto kDoctorPatience = std::chrono::seconds(5);
 struct DoctorArguments {
   std::string path;
   std::string bundle;
+  bool json = false;
   bool names = false;
 };
 
@@ -66,12 +67,12 @@ int doctor(const DoctorArguments& arguments) {
     text += "Mount\n" + findings_text(found);
     all.insert(all.end(), found.begin(), found.end());
   }
-  fmt::print("{}", text);
+  fmt::print("{}", arguments.json ? findings_json(all) : text);
   if (!arguments.bundle.empty()) {
     const Status written = write_text_file(
         arguments.bundle, bundle_text(*mountpoints, arguments.names ? text : machine, arguments.names));
     if (!written) return fail(written.error(), exit_system);
-    fmt::print("wrote {}; read it before you send it\n", arguments.bundle);
+    if (!arguments.json) fmt::print("wrote {}; read it before you send it\n", arguments.bundle);
   }
   const int done = finish_output();
   if (done != exit_success) return done;
@@ -94,6 +95,7 @@ void add_doctor_command(CLI::App& app, int& status) {
       command->add_option("--bundle", arguments->bundle,
                           "Write what a report of a fault needs to a file, without names of files");
   bundle->type_name("FILE");
+  command->add_flag("--json", arguments->json, "As JSON");
   command->add_flag("--names", arguments->names, "With names of files, and the whole log")->needs(bundle);
   command->callback([arguments, &status] { status = doctor(*arguments); });
 }

@@ -241,4 +241,14 @@ std::string findings_text(const std::vector<Finding>& findings) {
   return out;
 }
 
+std::string findings_json(const std::vector<Finding>& findings) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings) {
+    const char* kind = finding.kind == Kind::good ? "good" : finding.kind == Kind::note ? "note" : "bad";
+    list.push_back(
+        {{"kind", kind}, {"subject", finding.subject}, {"text", finding.text}, {"cure", finding.cure}});
+  }
+  return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace clairfs

@@ -45,5 +45,7 @@ std::vector<Finding> mount_findings(const std::string& mountpoint, const nlohman
 
 /// A line each, cures below: "  ok    /dev/fuse  can be opened".
 std::string findings_text(const std::vector<Finding>& findings);
+/// An array of objects {kind, subject, text, cure}; kind is "good", "note" or "bad".
+std::string findings_json(const std::vector<Finding>& findings);
 
 }  // namespace clairfs

@@ -88,8 +88,9 @@ Command command_of(const CLI::App& app, Words path) {
     if (option->get_group().empty()) continue;
     if (option->get_positional()) {
       Argument argument = argument_named(option->get_name(true));
-      // All commands but one want a mount that is there already.
-      if (argument.placeholder == "MOUNTPOINT" && command.name() != "mount") argument.kind = Kind::mount;
+      // All commands but two want a mount that is there already.
+      const bool to_come = command.name() == "mount" || command.name() == "wait";
+      if (argument.placeholder == "MOUNTPOINT" && !to_come) argument.kind = Kind::mount;
       argument.repeated = option->get_items_expected_max() > 1;
       command.arguments.push_back(std::move(argument));
       continue;

@@ -294,7 +294,7 @@ Result<MountOptions> resolve_paths(MountOptions options, std::span<const MountEn
   if (!catalog_dir) return catalog_dir.error();
   if (const Status direct = refuse_symlink(what, options.catalog_dir); !direct) return direct.error();
   if (const Status ours = refuse_strangers_links(what, options.catalog_dir); !ours) return ours.error();
-  for (const char* part : {"", "/log", "/index"}) {
+  for (const char* part : {"", "/log", "/index", "/found"}) {
     if (const Status ours = check_own_directory(what, *catalog_dir + part); !ours) return ours.error();
   }
   options.catalog_dir = *catalog_dir;

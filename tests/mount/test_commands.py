@@ -214,6 +214,9 @@ def test_doctor_of_a_well_mount(place):
     for part in ("/dev/fuse", "fusermount3", "--allow-other", "io_uring", "memory", "open files", "catalogs", "jobs", "no troubles"):
         assert part in told.stdout
     assert " BAD " not in told.stdout
+    listed = json.loads(run("doctor", "--json", place / "mnt").stdout)
+    assert {"/dev/fuse", str(place / "mnt")} <= {finding["subject"] for finding in listed}
+    assert all(finding["kind"] != "bad" for finding in listed)
 
 
 def test_doctor_names_what_is_wrong_and_its_cure(place):

@@ -101,6 +101,12 @@ TEST_CASE("each trouble of a mount comes with a cure, whatever the mount says") 
   CHECK(findings[3].kind == Finding::Kind::note);
   const std::string text = findings_text(findings);
   CHECK_THAT(text, Contains("plan x is suspended: left\\nit"));
+  const auto json = nlohmann::json::parse(findings_json(findings));
+  REQUIRE(json.size() == findings.size());
+  CHECK(json[0]["kind"] == "bad");
+  CHECK(json[0]["cure"] == findings[0].cure);
+  CHECK(json[3]["kind"] == "note");
+  CHECK(nlohmann::json::parse(findings_json({})) == nlohmann::json::array());
   CHECK(mount_findings("/mnt/a", nlohmann::json()).front().kind == Finding::Kind::bad);
   CHECK(mount_findings("/mnt/a", nlohmann::json::array()).front().kind == Finding::Kind::bad);
   const auto well = nlohmann::json::parse(R"({"troubles": [], "catalog": {"bytes": 10},
