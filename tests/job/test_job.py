@@ -279,6 +279,10 @@ def test_what_people_see(data):
             assert all(p["bytes_in"] > 0 and p["bytes_out"] > 0 for p in others)
         homes = [{os.getxattr(node.path / name, "user.clairfs.home") for node in job} for name in data.names[:30]]
         assert all(len(home) == 1 for home in homes) and any(home.pop().startswith(b"node ") for home in homes)
+        words = [clairmount.binary(), "warmup", "--check", job[1].path]
+        kept = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+        found = re.search(r"kept .*; at home: node 0 ([^,]+), node 1 ([^,]+), node 2 ([^;\n]+)", kept)
+        assert found and all(size != "0 B" for size in found.groups()), kept
         assert "lower bound" in job[2].control("status")
         told = lambda: job[2].stats()["job"]  # noqa: E731  (of the others what they said a second ago)
         assert data.size <= told()["least_pfs_bytes"]

@@ -48,6 +48,13 @@ PATHS = {
 
 
 @pytest.mark.parametrize("name", PATHS)
+def test_a_ram_tier_larger_than_the_address_space_allowed(place):
+    words = [binary(), "mount", place / "src", place / "mnt", "--catalog-dir", place / "catalog", "--ram=64G"]
+    limited = ["sh", "-c", 'ulimit -v 30000000; exec "$@"', "sh", *words]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
+    assert_one_line(done, "raise ulimit -v", status=32)
+
+
 @pytest.mark.parametrize("foreground", [[], ["-f"]])
 def test_paths(place, name, foreground):
     source, mountpoint, parts = PATHS[name]
@@ -112,7 +119,7 @@ SETTLED = {
     "catalogs in a file": (["--catalog-dir={t}/file"], ["{t}/file"]),
     "no directory for the log": (["--log-file={t}/absent/log"], ["mkdir -p {t}/absent"]),
     "log is a directory": (["--log-file={t}/src/../mnt/../src/../folder/"], ["folder"]),
-    "more memory than there is address space": (["--ram=100000T"], []),
+    "more memory than there is address space": (["--ram=100000T"], ["smaller than"]),
 }
 
 

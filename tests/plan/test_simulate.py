@@ -172,6 +172,7 @@ def test_bad_arguments_say_what_would_be_right(tmp):
     assert "want NAME=VALUE" in refused("simulate", SMALL, "--sweep", "ram")
     assert "--json" in refused("simulate", SMALL, "--json", "--csv")
     assert "no/such/dir" in refused("simulate", SMALL, "--policy", "naive", "--plot", tmp / "no/such/dir/x.svg")
+    assert "the picture is SVG" in refused("simulate", SMALL, "--policy", "naive", "--plot", tmp / "x.png")
 
 
 def test_a_progress_bar_on_a_terminal_only(tmp):
