@@ -39,12 +39,16 @@ struct PlanChange {
   bool withdrawn = false;  ///< the found plan `text` is not the job's: readers of some node have left it
 };
 
-/// A plan in a few words, for monitoring.
+/// A plan in a few words, for monitoring. No two have one name.
 struct PlanBrief {
+  enum class Making : uint8_t { none, indexing, failed };
   std::string name;
   TrackerState state = TrackerState::waiting;  ///< suspended as soon as one of its readers is
   uint64_t ahead = 0;                          ///< samples pushed ahead of the reader
   std::string divergence;  ///< where and why its reader left it, while it is suspended; may name files
+  bool in_force = true;
+  Making making = Making::none;  ///< of a text that is not in force; another may be, which it is to replace
+  std::string error{};           ///< why that failed; may name files
 };
 
 /// Thread-safe. The dependencies outlive it.

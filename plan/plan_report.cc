@@ -231,6 +231,15 @@ std::vector<PlanBrief> PlanManager::briefs() const {
       brief = {name, TrackerState::waiting, 0, ""};
     briefs.push_back(std::move(brief));
   }
+  for (const auto& [name, making] : makings()) {
+    const auto outcome = making->outcome();
+    if ((outcome && *outcome) || (outcome && name == kFoundPlan)) continue;
+    auto brief = std::find_if(briefs.begin(), briefs.end(),
+                              [&](const PlanBrief& of_run) { return of_run.name == name; });
+    if (brief == briefs.end()) brief = briefs.insert(briefs.end(), {name, {}, 0, "", false});
+    brief->making = outcome ? PlanBrief::Making::failed : PlanBrief::Making::indexing;
+    if (outcome) brief->error = outcome->error().message;
+  }
   return briefs;
 }
 

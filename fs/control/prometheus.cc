@@ -140,10 +140,16 @@ void add_plans(Exposition& out, const std::vector<PlanBrief>& plans) {
                                   TrackerState::finished};
   for (const PlanBrief& plan : plans) {
     const std::string name = fmt::format("plan=\"{}\"", label_value(plan.name));
-    for (const TrackerState state : kStates) {
-      out.add("clairfs_plan_state", "gauge", "1 for the state that the plan is in, else 0",
-              fmt::format("{},state=\"{}\"", name, to_string(state)), plan.state == state ? 1 : 0);
-    }
+    const auto add_state = [&](std::string_view state, bool is) {
+      out.add("clairfs_plan_state", "gauge",
+              "1 for the state that the plan is in, and for that of a text that is to replace it; else 0",
+              fmt::format("{},state=\"{}\"", name, state), is ? 1 : 0);
+    };
+    for (const TrackerState state : kStates)
+      add_state(to_string(state), plan.in_force && plan.state == state);
+    add_state("indexing", plan.making == PlanBrief::Making::indexing);
+    add_state("failed", plan.making == PlanBrief::Making::failed);
+    if (!plan.in_force) continue;
     out.add("clairfs_plan_ahead_samples", "gauge", "samples pushed ahead of the plan's reader", name,
             static_cast<double>(plan.ahead));
   }

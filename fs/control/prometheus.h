@@ -30,7 +30,8 @@ SeriesName series_name(const MetricInfo& metric);
 std::string mount_labels(const std::string& mountpoint, const std::string& source);
 
 /// Every metric of metric_table(), and besides clairfs_build_info, clairfs_start_time_seconds,
-/// clairfs_plan_state (1 for the state that a plan is in), clairfs_plan_ahead_samples, and
+/// clairfs_plan_state (1 for the state that a plan is in, also "indexing" and "failed"; where a plan is in
+/// force and another text is to replace it, for both), clairfs_plan_ahead_samples of those in force, and
 /// clairfs_troubles, the counts of `troubles` by code.
 std::string prometheus_text(const MountInfo& info, const Metrics& metrics,
                             const std::vector<PlanBrief>& plans, const std::vector<Trouble>& troubles);

@@ -26,14 +26,30 @@ struct TroubleList {
   }
 };
 
-void add_suspended_plans(TroubleList& list, const std::vector<PlanBrief>& plans) {
+bool is_suspended(const PlanBrief& plan) {
+  return plan.state == TrackerState::suspended;
+}
+
+bool has_failed(const PlanBrief& plan) {
+  return plan.making == PlanBrief::Making::failed;
+}
+
+void add_plan_troubles(TroubleList& list, const std::vector<PlanBrief>& plans) {
   for (const PlanBrief& plan : plans) {
-    if (plan.state != TrackerState::suspended) continue;
-    list.troubles.push_back({"plan_suspended", 1,
-                             fmt::format("plan {} is suspended: its reader goes another way, so nothing is "
-                                         "fetched ahead for it",
-                                         plan.name),
-                             plan.divergence});
+    if (is_suspended(plan)) {
+      list.troubles.push_back({"plan_suspended", 1,
+                               fmt::format("plan {} is suspended: its reader goes another way, so nothing is "
+                                           "fetched ahead for it",
+                                           plan.name),
+                               plan.divergence});
+    }
+    if (has_failed(plan)) {
+      list.troubles.push_back({"plan_failed", 1,
+                               fmt::format("plan {} could not be made: {}", plan.name,
+                                           plan.in_force ? "what it was to replace stays in force"
+                                                         : "nothing is fetched ahead for it"),
+                               plan.error});
+    }
   }
 }
 
@@ -73,7 +89,7 @@ std::vector<Trouble> list_troubles(const Metrics& m, const std::vector<PlanBrief
            "write to a dataset file, refused and dropped; others may have read what it changed",
            "writes to dataset files, refused and dropped; others may have read what they changed",
            names.dirty_writer);
-  add_suspended_plans(list, plans);
+  add_plan_troubles(list, plans);
   list.add("entries_unreadable", value_of(m.catalog_unreadable), "entry could not be read by the scan",
            "entries could not be read by the scan", names.unreadable.empty() ? "" : "in " + names.unreadable);
   list.add("source_errors", m.pfs_errors.value(), "error from the source", "errors from the source");
@@ -92,11 +108,12 @@ std::vector<Trouble> list_troubles(const Metrics& m, const std::vector<PlanBrief
 
 std::vector<Trouble> without_names(const Metrics& metrics, const std::vector<PlanBrief>& plans) {
   TroubleList list;
-  const auto suspended = std::count_if(plans.begin(), plans.end(), [](const PlanBrief& plan) {
-    return plan.state == TrackerState::suspended;
-  });
+  const auto count = [&](bool (*which)(const PlanBrief&)) {
+    return static_cast<uint64_t>(std::count_if(plans.begin(), plans.end(), which));
+  };
   list.troubles = list_troubles(metrics, {}, {});
-  list.add("plan_suspended", static_cast<uint64_t>(suspended), "plan is suspended", "plans are suspended");
+  list.add("plan_suspended", count(is_suspended), "plan is suspended", "plans are suspended");
+  list.add("plan_failed", count(has_failed), "plan could not be made", "plans could not be made");
   return std::move(list.troubles);
 }
 

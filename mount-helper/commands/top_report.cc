@@ -94,6 +94,7 @@ std::string fill(const Json& stats, const char* name, const std::string& pointer
 std::string plan_line(const Json& before, const Json& plan, double seconds) {
   if (text(plan, "/state") == "indexing")
     return fmt::format("plan {}  indexing {:.0f} %", escaped(text(plan, "/name")), number(plan, "/percent"));
+  if (text(plan, "/state") == "failed") return fmt::format("plan {}  failed", escaped(text(plan, "/name")));
   const double rate = passed(before, plan) / seconds;
   const double ahead = number(plan, "/ahead");
   std::string line =
@@ -104,20 +105,20 @@ std::string plan_line(const Json& before, const Json& plan, double seconds) {
   return line;
 }
 
-/// What the tracker found while the plan is suspended; empty otherwise.
+/// Why the plan failed, or what the tracker found while it is suspended; empty otherwise.
 std::string trouble_line(const Json& plan) {
-  if (text(plan, "/state") == "failed") return "  " + escaped(text(plan, "/error"));
+  if (text(plan, "/state") == "failed") return kTroubleMark + escaped(text(plan, "/error"));
   if (text(plan, "/state") != "suspended") return "";
   return fmt::format("{}left the plan at {}", kTroubleMark, escaped(text(plan, "/divergence/text")));
 }
 
-/// What `status` lists under Troubles, but for suspended plans: they stand with their plan.
+/// What `status` lists under Troubles, but for those of plans: they stand with their plan.
 std::vector<std::string> trouble_lines(const Json& stats) {
   std::vector<std::string> lines;
   const auto troubles = stats.find("troubles");
   if (troubles == stats.end() || !troubles->is_array()) return lines;
   for (const Json& trouble : *troubles) {
-    if (text(trouble, "/kind") == "plan_suspended" && !plans_of(stats).empty()) continue;
+    if (text(trouble, "/kind").starts_with("plan_") && !plans_of(stats).empty()) continue;
     const std::string first = text(trouble, "/first");
     lines.push_back(fmt::format("{}{}{}", kTroubleMark, escaped(text(trouble, "/text")),
                                 first.empty() ? "" : ": " + escaped(first)));

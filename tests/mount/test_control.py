@@ -229,7 +229,7 @@ def test_metrics_tell_of_plans(mount):
     (mount.path / ".clairfs/plan").write_text("name=mine format=files seed=1\n")
     values, _ = metrics_of(mount)
     states = {dict(labels)["state"]: value for (name, labels), value in values.items() if name == "clairfs_plan_state"}
-    assert states == {"waiting": 1, "following": 0, "suspended": 0, "finished": 0}
+    assert states == {"waiting": 1, "following": 0, "suspended": 0, "finished": 0, "indexing": 0, "failed": 0}
     assert ("clairfs_plan_ahead_samples", (("plan", "mine"),)) in values
 
 

@@ -62,7 +62,9 @@ def test_the_alert_rules_name_what_there_is(series):
     rules = [rule for group in yaml.safe_load((EXAMPLES / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
     assert_told([rule["expr"] for rule in rules], series)
     kinds = set(re.findall(r'"([a-z_]+)"', (REPO / "fs/control/troubles.cc").read_text()))
-    states = {"waiting", "following", "suspended", "finished"}
+    states = {"waiting", "following", "suspended", "finished", "indexing", "failed"}
+    expressions = " ".join(rule["expr"] for rule in rules)
+    assert all(f'state="{state}"' in expressions for state in ("suspended", "failed"))
     for rule in rules:
         for value in re.findall(r'kind=~?"([^"]+)"', rule["expr"]):
             assert set(value.split("|")) <= kinds

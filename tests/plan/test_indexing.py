@@ -29,6 +29,11 @@ def index(path, *words):
     return done.returncode, done.stdout + done.stderr
 
 
+def said(*words):
+    done = subprocess.run([clairmount.binary(), *words], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
 def pfs_bytes(mount):
     return mount.stat("pfs.bytes")
 
@@ -111,9 +116,7 @@ def test_nobody_waits_for_a_long_index(tmp):
         assert plan(mount)["state"] == "indexing"
         assert "state indexing 0 %" in mount.control("plan")
         assert "indexing 0 %" in mount.control("status")
-        top = subprocess.run([clairmount.binary(), "top", "--once", "--interval", "0.1", mount.path],
-                             capture_output=True, text=True, timeout=60, check=True)
-        assert "indexing 0 %" in top.stdout
+        assert "indexing 0 %" in said("top", "--once", "--interval", "0.1", mount.path)
         cancel(mount)
         assert mount.stats()["plan_list"] == []
         register(mount, PLAN)
@@ -124,6 +127,28 @@ def test_nobody_waits_for_a_long_index(tmp):
             for i, value in enumerate(values):
                 assert txn.get(b"%d" % i) == value
         assert os.listdir(mount.catalog_dir / "index")
+
+
+def test_a_plan_that_is_refused_after_it_was_taken_is_a_trouble(tmp):
+    write_rows(tmp / "src", 1000, 9000)
+    with clairmount.slowfs(tmp / "src") as pfs, clairmount.clairfs(pfs.path, "--ram", "16M") as mount:
+        pfs.command("hang rows.lmdb 600")  # seconds
+        register(mount, PLAN)  # returns
+        assert plan(mount)["state"] == "indexing"
+        assert "plan_failed" not in [t["kind"] for t in mount.stats()["troubles"]]
+        assert 'plan="default",state="indexing"} 1' in mount.control("metrics")
+        pfs.command("clear\neio rows.lmdb")
+        clairmount.wait_until(lambda: plan(mount)["state"] == "failed", "the index to fail")
+        (trouble,) = [t for t in mount.stats()["troubles"] if t["kind"] == "plan_failed"]
+        assert "plan default could not be made" in trouble["text"] and "Input/output error" in trouble["first"]
+        assert "plan default could not be made" in mount.control("status").split("Troubles")[1]
+        metrics = mount.control("metrics")
+        assert 'plan="default",state="failed"} 1' in metrics and 'kind="plan_failed"} 1' in metrics
+        top = said("top", "--once", "--interval", "0.1", mount.path)
+        assert any(line.startswith("! ") and "Input/output error" in line for line in top.splitlines())
+        assert any(str(mount.path) in line and "trouble" in line for line in said("list").splitlines())
+        cancel(mount)
+        assert "plan_failed" not in [t["kind"] for t in mount.stats()["troubles"]]
 
 
 def test_records_inside_leaves_leave_the_source_once(tmp):

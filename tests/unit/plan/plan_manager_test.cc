@@ -146,6 +146,12 @@ TEST_CASE("a plan that is refused after its index says why, until it is register
   const auto json = nlohmann::json::parse(f.plans->json());
   CHECK(json[0]["state"] == "failed");
   CHECK(json[0]["error"].get<std::string>().find("Input/output error") != std::string::npos);
+  const auto briefs = f.plans->briefs();
+  REQUIRE(briefs.size() == 1);
+  CHECK(briefs[0].name == "default");
+  CHECK(!briefs[0].in_force);
+  CHECK(briefs[0].making == PlanBrief::Making::failed);
+  CHECK(briefs[0].error.find("Input/output error") != std::string::npos);
   {
     MutexLock lock(f.mutex);
     f.broken = false;
@@ -154,6 +160,8 @@ TEST_CASE("a plan that is refused after its index says why, until it is register
   REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
   CHECK(!f.shows("failed"));
   CHECK(f.plans->last_error().empty());
+  REQUIRE(eventually([&] { return f.plans->briefs().at(0).making == PlanBrief::Making::none; }));
+  CHECK(f.plans->briefs().at(0).in_force);
 }
 
 TEST_CASE("a plan stays in force until what replaces it is made") {
@@ -163,6 +171,9 @@ TEST_CASE("a plan stays in force until what replaces it is made") {
   REQUIRE(f.reads());
   CHECK(f.plans->next("default", 1).value() == "t.bin\n");
   CHECK(f.shows("indexing"));
+  REQUIRE(f.plans->briefs().size() == 1);
+  CHECK(f.plans->briefs()[0].in_force);
+  CHECK(f.plans->briefs()[0].making == PlanBrief::Making::indexing);
   REQUIRE(f.plans->submit("format=files shuffle=false"));  // back to what is in force
   CHECK(!f.shows("indexing"));
   REQUIRE(f.plans->submit(kSlow));

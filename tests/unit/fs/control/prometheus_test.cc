@@ -4,6 +4,8 @@
 #include <set>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "tests/support/catch.h"
 
 using namespace clairfs;
@@ -53,6 +55,29 @@ TEST_CASE("no two metrics have one series, and those of one name are of one kind
     const auto [kind, fresh] = kinds.try_emplace(series_name(metric).name, metric.member.index());
     CHECK(kind->second == metric.member.index());
   }
+}
+
+TEST_CASE("a plan that is made, or could not be, has a state, also beside the one that it is to replace") {
+  using Making = PlanBrief::Making;
+  const std::string text =
+      prometheus_text(prometheus_info(), {},
+                      {{"new", {}, 0, "", false, Making::indexing},
+                       {"bad", {}, 0, "", false, Making::failed, "secret/name"},
+                       {"old", TrackerState::following, 3, "", true, Making::failed, "secret/name"}},
+                      {});
+  const auto is = [&](const char* plan, const char* state) {
+    const std::string series = fmt::format("plan=\"{}\",state=\"{}\"}} ", plan, state);
+    const size_t at = text.find(series);
+    REQUIRE(at != std::string::npos);
+    CHECK(text.find(series, at + 1) == std::string::npos);
+    return text[at + series.size()] == '1';
+  };
+  CHECK((is("new", "indexing") && !is("new", "waiting") && !is("new", "failed")));
+  CHECK((is("bad", "failed") && !is("bad", "waiting") && !is("bad", "indexing")));
+  CHECK((is("old", "failed") && is("old", "following") && !is("old", "waiting")));
+  CHECK(text.find("clairfs_plan_ahead_samples{") != std::string::npos);
+  CHECK(text.find("plan=\"bad\"} ") == std::string::npos);
+  CHECK(text.find("secret") == std::string::npos);
 }
 
 TEST_CASE("the Prometheus text has each name once, with its type, and labels that can be read") {

@@ -53,6 +53,25 @@ TEST_CASE("a suspended plan is a trouble with its reason, of which others hear t
   CHECK(others->first.empty());
 }
 
+TEST_CASE(
+    "a plan that could not be made is a trouble with the reason, of which others hear the number alone") {
+  const Metrics metrics;
+  PlanBrief first{"train", {}, 0, "", false, PlanBrief::Making::failed, "no such file: x"};
+  PlanBrief replacing{"val", TrackerState::following, 9, "", true, PlanBrief::Making::failed, "y"};
+  const PlanBrief indexing{"test", {}, 0, "", false, PlanBrief::Making::indexing};
+  const auto troubles = list_troubles(metrics, {first, replacing, indexing}, {});
+  REQUIRE(troubles.size() == 2);
+  CHECK(troubles[0].code == "plan_failed");
+  CHECK(troubles[0].text == "plan train could not be made: nothing is fetched ahead for it");
+  CHECK(troubles[0].first == "no such file: x");
+  CHECK(troubles[1].text == "plan val could not be made: what it was to replace stays in force");
+  const auto others = without_names(metrics, {first, replacing, indexing});
+  REQUIRE(others.size() == 1);
+  CHECK(others[0].code == "plan_failed");
+  CHECK(others[0].text == "2 plans could not be made");
+  CHECK(others[0].first.empty());
+}
+
 TEST_CASE("every trouble has its name for the owner, and none for others") {
   Metrics metrics;
   metrics.reads_failed.add();

@@ -130,6 +130,16 @@ TEST_CASE("troubles are marked, and a suspended plan's stands with its plan alon
   CHECK_THAT(others, Contains("! plan default is suspended\n"));
 }
 
+TEST_CASE("a plan that could not be made says why, marked, and once") {
+  json after = stats(0, 0, 0);
+  after["plan_list"][0] = {{"name", "default"}, {"state", "failed"}, {"error", "read a\nb: no"}};
+  after["troubles"] = {{{"kind", "plan_failed"}, {"count", 1}, {"text", "plan default could not be made"}}};
+  const auto lines = top_lines(stats(0, 0, 0), after, 1);
+  REQUIRE(lines.size() >= 2);
+  CHECK(lines.back() == "! read a\\nb: no");
+  CHECK(lines[lines.size() - 2] == "plan default  failed");
+}
+
 TEST_CASE("long lines are wrapped between fields, and never inside a character") {
   CHECK(wrapped("short", 80) == std::vector<std::string>{"short"});
   const auto parts = wrapped("plan default  following  epoch 3  70 of 100  50 samples/s", 30);

@@ -92,13 +92,15 @@ TEST_CASE("what is missing is named with its cure") {
 TEST_CASE("each trouble of a mount comes with a cure, whatever the mount says") {
   const auto stats = nlohmann::json::parse(R"({"troubles": [
       {"kind": "plan_suspended", "count": 1, "text": "plan x is suspended", "first": "left\nit"},
-      {"kind": "of a later version", "text": 3}, 7], "catalog": {"bytes": 100},
+      {"kind": "of a later version", "text": 3}, 7,
+      {"kind": "plan_failed", "count": 1, "text": "plan y could not be made"}], "catalog": {"bytes": 100},
       "tiers": {"ram": {"capacity": 10}}})");
   const auto findings = mount_findings("/mnt/a", stats);
-  REQUIRE(findings.size() == 4);
+  REQUIRE(findings.size() == 5);
   CHECK_THAT(findings[0].cure, Contains("clairfs plan check /mnt/a"));
   CHECK(findings[1].cure == "see the log");
-  CHECK(findings[3].kind == Finding::Kind::note);
+  CHECK_THAT(findings[3].cure, Contains("clairfs plan cancel /mnt/a --name NAME"));
+  CHECK(findings[4].kind == Finding::Kind::note);
   const std::string text = findings_text(findings);
   CHECK_THAT(text, Contains("plan x is suspended: left\\nit"));
   const auto json = nlohmann::json::parse(findings_json(findings));
