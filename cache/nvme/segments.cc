@@ -147,32 +147,33 @@ Result<Extent> NvmeSegments::grow() {
   const auto wanted =
       static_cast<uint32_t>(std::min<uint64_t>({room, layout_.growth_slots, layout_.segment_slots - slots}));
   if (wanted == 0 || number >= UINT32_MAX / layout_.segment_slots) {
-    return end_growth(Error{ENOSPC, "NVMe directory " + name_ + ": full"}, false);
+    return end_growth(Error{ENOSPC, "NVMe directory " + name_ + ": full"}, true);
   }
   struct stat st;
   if (::fstat(directory_, &st) != 0 || st.st_nlink == 0) {
-    return end_growth(Error{ENOENT, "the directory has been deleted"}, true);
+    return end_growth(Error{ENOENT, "the directory has been deleted"}, false);
   }
   Fd fresh;
   if (file < 0) {
     auto opened = open_file(number);
-    if (!opened) return end_growth(opened.error(), true);
+    if (!opened) return end_growth(opened.error(), false);
     fresh = std::move(*opened);
     file = fresh.get();
   }
   const auto grown = extend(file, slots, wanted);
-  if (!grown) return end_growth(grown.error(), true);
+  if (!grown) return end_growth(grown.error(), false);
   MutexLock lock(mutex_);
   if (fresh) segments_.push_back({std::move(fresh), 0});
   segments_.back().slots += *grown;
   return Extent{number * layout_.segment_slots + slots, *grown};
 }
 
-Error NvmeSegments::end_growth(Error cause, bool say) {
+Error NvmeSegments::end_growth(Error cause, bool at_limit) {
   MutexLock lock(mutex_);
   growth_ended_ = true;
-  cut_short_ = say;
-  if (say) log_.warn("NVMe directory {}: stays at its present size: {}", name_, cause.message);
+  if (at_limit) return cause;
+  cut_short_ = cause;
+  log_.warn("NVMe directory {}: stays at its present size: {}", name_, cause.message);
   return cause;
 }
 
@@ -192,6 +193,11 @@ uint64_t NvmeSegments::missing() const {
   MutexLock lock(mutex_);
   const uint64_t total = total_slots();
   return cut_short_ && total < limit_slots_ ? (limit_slots_ - total) * kSlotSize : 0;
+}
+
+std::optional<Error> NvmeSegments::cut_short() const {
+  MutexLock lock(mutex_);
+  return cut_short_;
 }
 
 std::vector<Extent> NvmeSegments::extents() const {

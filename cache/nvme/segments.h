@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ class NvmeSegments {
   uint64_t growable() const;
   /// Bytes of the limit that will not be had, because growth ended before it, as on a full disk; else 0.
   uint64_t missing() const;
+  /// Why it did; ENOSPC: the disk is full.
+  std::optional<Error> cut_short() const;
   /// Slots that segment files hold now, in order of their address; one extent a segment, empty ones included.
   std::vector<Extent> extents() const;
   /// The descriptor and position of an extent. REQUIRES: it was grown or found.
@@ -68,7 +71,7 @@ class NvmeSegments {
   Result<Fd> open_file(uint32_t number);
   Result<uint32_t> extend(int file, uint32_t from, uint32_t slots) const;
   uint64_t total_slots() const REQUIRES(mutex_);
-  Error end_growth(Error cause, bool say);
+  Error end_growth(Error cause, bool at_limit);
 
   // Constant after construction.
   const SegmentLayout layout_;
@@ -83,7 +86,7 @@ class NvmeSegments {
   mutable Mutex mutex_;
   std::vector<Segment> segments_ GUARDED_BY(mutex_);
   bool growth_ended_ GUARDED_BY(mutex_) = false;
-  bool cut_short_ GUARDED_BY(mutex_) = false;  // it ended before the limit
+  std::optional<Error> cut_short_ GUARDED_BY(mutex_);  // why it ended, if that was before the limit
 
   // Self-synchronised: once a file refused O_DIRECT, none is opened with it.
   std::atomic<bool> direct_{true};

@@ -113,9 +113,9 @@ class Store final : public NvmeStore {
     MutexLock lock(mutex_);
     return state_ == State::active;
   }
-  bool cut_short() const override {
+  NvmeTroubles troubles() const override {
     MutexLock lock(mutex_);
-    return missing_ > 0;
+    return troubles_;
   }
   uint64_t bytes() const override {
     MutexLock lock(mutex_);
@@ -164,7 +164,8 @@ class Store final : public NvmeStore {
   void queue(std::vector<NvmeRecord> records) REQUIRES(mutex_);
   void disable(State state, const std::string& cause) REQUIRES(mutex_);
   void count_all(int64_t sign);
-  void note_full_disk() REQUIRES(mutex_);
+  void note_end_of_growth() REQUIRES(mutex_);
+  void count_cut_short(int64_t sign) REQUIRES(mutex_);
   Error error(int code, const std::string& what) const {
     return system_error(code, "NVMe directory " + options_.directory + ": " + what);
   }
@@ -191,7 +192,8 @@ class Store final : public NvmeStore {
   uint64_t reserved_records_ GUARDED_BY(mutex_) = 0;  // of chunks being written
   uint64_t in_flight_ GUARDED_BY(mutex_) = 0;
   unsigned errors_in_a_row_ GUARDED_BY(mutex_) = 0;
-  uint64_t missing_ GUARDED_BY(mutex_) = 0;  // of the capacity, because the disk is full
+  uint64_t missing_ GUARDED_BY(mutex_) = 0;  // of the capacity, because growth ended before it
+  NvmeTroubles troubles_ GUARDED_BY(mutex_);
 
   // Self-synchronised.
   CondVar idle_;
@@ -299,19 +301,27 @@ NvmeIndex::Hooks Store::hooks() {
 void Store::count_all(int64_t sign) {
   MutexLock lock(mutex_);
   metrics_.nvme_capacity.add(sign * static_cast<int64_t>(options_.capacity - missing_));
-  if (missing_ > 0) metrics_.nvme_full.add(sign);
+  if (missing_ > 0) count_cut_short(sign);
   metrics_.nvme_bytes.add(sign * static_cast<int64_t>(table_.used_bytes()));
   metrics_.nvme_chunks.add(sign * static_cast<int64_t>(table_.chunks().size()));
   if (state_ != State::active) metrics_.nvme_disabled.add(sign);
 }
 
+void Store::count_cut_short(int64_t sign) {
+  (troubles_.disk_full ? metrics_.nvme_full : metrics_.nvme_cut_short).add(sign);
+}
+
 /// From now on the capacity is what the store has: what a full disk withholds would look like room.
-void Store::note_full_disk() {
-  if (missing_ > 0) return;
+void Store::note_end_of_growth() {
+  const auto why = segments_->cut_short();
+  if (missing_ > 0 || !why) return;
   missing_ = std::min(segments_->missing(), options_.capacity);
-  if (missing_ == 0 || !counted_) return;
+  if (missing_ == 0) return;
+  troubles_.disk_full = why->code == ENOSPC;
+  if (!troubles_.disk_full) troubles_.cut_short = why->message;
+  if (!counted_) return;
   metrics_.nvme_capacity.add(-static_cast<int64_t>(missing_));
-  metrics_.nvme_full.add(1);
+  count_cut_short(1);
 }
 
 // Both directions.
@@ -475,7 +485,7 @@ Result<NvmeChunk> Store::allocate(const ChunkKey& key, uint32_t length, uint64_t
     if (grown) {
       table_.space.release(*grown);
     } else {
-      note_full_disk();
+      note_end_of_growth();
     }
     // A failure has ended growth, so the next round takes several runs or gives up.
   }

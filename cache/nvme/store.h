@@ -38,6 +38,12 @@ struct NvmeOptions {
   std::string dataset = {};  ///< its path, noted for people (cache/nvme/directory.h)
 };
 
+/// What went wrong with a store since it was opened, for people; each is empty where nothing of the kind did.
+struct NvmeTroubles {
+  bool disk_full = false;  ///< before the store had grown to its capacity; it goes on with what it has
+  std::string cut_short;   ///< why else it grows no more, though it should
+};
+
 /// Thread-safe. Call-backs run on the io backend's threads. No lock is held while they run or while a
 /// transfer is submitted.
 class NvmeStore {
@@ -80,8 +86,7 @@ class NvmeStore {
   virtual uint64_t available() const = 0;
   /// Whether it takes writes at all, once there is room.
   virtual bool writable() const = 0;
-  /// The disk was full before the store had grown to its capacity; it goes on with the room that it has.
-  virtual bool cut_short() const { return false; }
+  virtual NvmeTroubles troubles() const { return {}; }
   virtual uint64_t bytes() const = 0;
   virtual uint64_t chunks() const = 0;
   virtual const std::string& directory() const = 0;

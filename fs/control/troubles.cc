@@ -97,6 +97,9 @@ std::vector<Trouble> list_troubles(const Metrics& m, const std::vector<PlanBrief
            "NVMe directory stays smaller than it should be: its disk is full",
            "NVMe directories stay smaller than they should be: their disks are full",
            fmt::format("{}", fmt::join(names.full_disks, ", ")));
+  list.add("nvme_cut_short", value_of(m.nvme_cut_short), "NVMe directory stays smaller than it should be",
+           "NVMe directories stay smaller than they should be",
+           fmt::format("{}", fmt::join(names.nvme_cut_short, "; ")));
   list.add("nvme_errors", m.nvme_errors.value(), "error from NVMe", "errors from NVMe");
   list.add("nvme_checksum_failures", m.nvme_checksum_failures.value(),
            "chunk on NVMe had a wrong checksum and was fetched again",

@@ -47,6 +47,8 @@ struct TroubleNames {
   std::string refused_read;
   std::string dirty_writer;             ///< DirtyPages::text()
   std::vector<std::string> full_disks;  ///< NVMe directories that ended where their disk did
+  /// "/nv1: the directory has been deleted": those that cannot grow for another reason.
+  std::vector<std::string> nvme_cut_short;
 };
 
 /// The worst first. `plans` as PlanManager::briefs() gives them.

@@ -204,9 +204,13 @@ std::vector<Trouble> Serving::troubles() const {
                      failed_reads_.first_failed(),
                      failed_reads_.first_refused(),
                      dirty_pages_.text(),
+                     {},
                      {}};
   for (const auto& store : loaded_.dataset().nvme.stores) {
-    if (store->cut_short()) names.full_disks.push_back(store->directory());
+    const NvmeTroubles nvme = store->troubles();
+    if (nvme.disk_full) names.full_disks.push_back(store->directory());
+    if (!nvme.cut_short.empty())
+      names.nvme_cut_short.push_back(fmt::format("{}: {}", store->directory(), nvme.cut_short));
   }
   return list_troubles(base_.metrics, plans_.briefs(), names);
 }

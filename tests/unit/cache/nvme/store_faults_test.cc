@@ -277,6 +277,10 @@ TEST_CASE("a directory deleted while running: what is open goes on, growth and t
   CHECK(put(store, 2, content_of(2, 10'000)).ok());  // fits what is preallocated
   CHECK(put(store, 3, content_of(3, 200'000)).error().code == ENOSPC);
   CHECK(f.log.says("has been deleted"));
+  CHECK(store.troubles().cut_short == "the directory has been deleted");
+  CHECK(!store.troubles().disk_full);
+  CHECK(f.metrics.nvme_cut_short.value() == 1);
+  CHECK(f.metrics.nvme_full.value() == 0);
   // The index cannot be compacted any more once it is full.
   const uint64_t most = 3 * uint64_t{NvmeIndexLimits::of(f.capacity).file_records};
   Status status;
@@ -306,6 +310,10 @@ TEST_CASE("a disk that fills up before the capacity is reached ends growth, noth
   CHECK(n > 50);
   CHECK(put(*store, n, content_of(n, 100'000)).error().code == ENOSPC);
   CHECK(f.log.says("stays at its present size"));
+  CHECK(store->troubles().disk_full);
+  CHECK(store->troubles().cut_short.empty());
+  CHECK(f.metrics.nvme_full.value() == 1);
+  CHECK(f.metrics.nvme_cut_short.value() == 0);
   CHECK(count_right(*store, n, 100'000) == n);
   store->drop(key_of(0));
   CHECK(put(*store, n, content_of(n, 100'000)).ok());

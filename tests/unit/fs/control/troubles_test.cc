@@ -33,7 +33,7 @@ TEST_CASE("a read of a changed file is one trouble, and not a failed read beside
   metrics.reads_failed.add(5);
   metrics.reads_refused.add(4);
   metrics.pfs_stale_files.add(4);
-  const auto troubles = list_troubles(metrics, {}, {"", "f (Input/output error)", "g", "", {}});
+  const auto troubles = list_troubles(metrics, {}, {"", "f (Input/output error)", "g", "", {}, {}});
   REQUIRE(troubles.size() == 2);
   CHECK(troubles[0].text == "1 read failed");
   CHECK(troubles[0].first == "f (Input/output error)");
@@ -80,10 +80,15 @@ TEST_CASE("every trouble has its name for the owner, and none for others") {
   metrics.nvme_full.set(2);
   metrics.nvme_disabled.set(1);
   metrics.nvme_errors.add();
-  const TroubleNames names{"folder", "file", "", "file, by process 7 (python3)", {"/nv1", "/nv2"}};
+  metrics.nvme_cut_short.set(2);
+  const TroubleNames names{
+      "folder", "file", "", "file, by process 7 (python3)", {"/nv1", "/nv2"}, {"/nv3: deleted", "/nv4: why"}};
   const auto troubles = list_troubles(metrics, {}, names);
   CHECK(find(troubles, "entries_unreadable")->first == "in folder");
   CHECK(find(troubles, "nvme_full")->first == "/nv1, /nv2");
+  CHECK(find(troubles, "nvme_full")->text.find("full") != std::string::npos);
+  CHECK(find(troubles, "nvme_cut_short")->first == "/nv3: deleted; /nv4: why");
+  CHECK(find(troubles, "nvme_cut_short")->text.find("full") == std::string::npos);
   CHECK(find(troubles, "dirty_writes")->first == "file, by process 7 (python3)");
   CHECK(find(troubles, "nvme_disabled")->text == "1 NVMe directory is switched off: see the log");
   const auto others = without_names(metrics, {});
