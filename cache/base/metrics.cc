@@ -59,6 +59,8 @@ constexpr MetricInfo kMetrics[] = {
      &M::pfs_stale_files},
     {"pfs.in_flight", kCount, "operations on the source under way now", &M::pfs_in_flight},
     {"pfs.concurrency", kCount, "operations on the source allowed at once now", &M::pfs_concurrency},
+    {"pfs.silent", kCount, "operations on the source that have had no answer for longer than any should take",
+     &M::pfs_silent},
     {"pfs.latency", MetricUnit::nanoseconds, "duration of a fetch from the source", &M::pfs_latency},
     {"tiers.ram.bytes", kBytes, "bytes resident in the RAM tier", &M::ram_bytes},
     {"tiers.ram.capacity", kBytes, "capacity of the RAM tier", &M::ram_capacity},

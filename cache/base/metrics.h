@@ -66,7 +66,7 @@ struct Metrics {
   Counter stall_ns;
   // The PFS.
   Counter pfs_opens, pfs_reads, pfs_bytes, pfs_errors, pfs_stale_files;
-  Gauge pfs_in_flight, pfs_concurrency;
+  Gauge pfs_in_flight, pfs_concurrency, pfs_silent;
   Histogram pfs_latency;
   // Tiers.
   Gauge ram_bytes, ram_capacity, ram_chunks, transit_bytes, transit_capacity;

@@ -163,6 +163,7 @@ class Store final : public NvmeStore {
   bool erase(const ChunkKey& key, std::optional<uint32_t> only_at = {}) REQUIRES(mutex_);
   void queue(std::vector<NvmeRecord> records) REQUIRES(mutex_);
   void disable(State state, const std::string& cause) REQUIRES(mutex_);
+  void count_error(const std::string& what) REQUIRES(mutex_);
   void count_all(int64_t sign);
   void note_end_of_growth() REQUIRES(mutex_);
   void count_cut_short(int64_t sign) REQUIRES(mutex_);
@@ -292,7 +293,7 @@ NvmeIndex::Hooks Store::hooks() {
   };
   hooks.failed = [this](const Error& cause) {
     MutexLock lock(mutex_);
-    metrics_.nvme_errors.add();
+    count_error(cause.message);
     disable(State::read_only, cause.message);
   };
   return hooks;
@@ -351,8 +352,14 @@ void Store::disable(State state, const std::string& cause) {
   if (state_ >= state) return;
   if (state_ == State::active && counted_) metrics_.nvme_disabled.add(1);
   state_ = state;
+  troubles_.switched_off = cause;
   log_.error("NVMe directory {}: {} until the next mount: {}", options_.directory,
              state == State::disabled ? "switched off" : "no longer written", cause);
+}
+
+void Store::count_error(const std::string& what) {
+  metrics_.nvme_errors.add();
+  if (troubles_.error.empty()) troubles_.error = what;
 }
 
 /// With an index that failed this only keeps the memory in step.
@@ -424,8 +431,9 @@ Status Store::judge_read(const Reading& reading, int code) {
   const uint32_t first_slot = reading.extents.front().first;
   if (code != 0) {
     MutexLock lock(mutex_);
-    metrics_.nvme_errors.add();
-    Error failure = error(code, fmt::format("read a chunk at slot {}", first_slot));
+    const std::string what = fmt::format("read a chunk at slot {}", first_slot);
+    Error failure = error(code, what);
+    count_error(system_error(code, what).message);
     if (erase(reading.key, first_slot)) log_.warn("{}; forgot it", failure.message);
     if (++errors_in_a_row_ >= kMostErrorsInARow) {
       disable(State::disabled, fmt::format("{} failed reads in a row, the last: {}", kMostErrorsInARow,
@@ -437,8 +445,9 @@ Status Store::judge_read(const Reading& reading, int code) {
     metrics_.nvme_checksum_failures.add();
     MutexLock lock(mutex_);
     errors_in_a_row_ = 0;
-    Error failure{EBADMSG, fmt::format("NVMe directory {}: wrong checksum of the chunk at slot {}",
-                                       options_.directory, first_slot)};
+    const std::string what = fmt::format("wrong checksum of the chunk at slot {}", first_slot);
+    if (troubles_.damage.empty()) troubles_.damage = what;
+    Error failure{EBADMSG, fmt::format("NVMe directory {}: {}", options_.directory, what)};
     if (erase(reading.key, first_slot)) log_.warn("{}; forgot it", failure.message);
     return failure;
   }
@@ -522,11 +531,11 @@ Status Store::record_write(Writing& writing, int code) {
   MutexLock lock(mutex_);
   reserved_records_ -= writing.chunk.parts();
   if (code != 0) {
-    metrics_.nvme_errors.add();
-    Error failure = error(code, "write a chunk");
+    const std::string what = system_error(code, "write a chunk").message;
+    count_error(what);
     // The slots stay taken until the next mount: there is no disk behind them (a sparse file), or a bad one.
-    if (code != ENOSPC) disable(State::read_only, failure.message);
-    return failure;
+    if (code != ENOSPC) disable(State::read_only, what);
+    return error(code, "write a chunk");
   }
   if (table_.find(writing.key) != nullptr) {  // someone wrote it at the same time
     table_.release(writing.chunk.extents());

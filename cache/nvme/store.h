@@ -40,8 +40,11 @@ struct NvmeOptions {
 
 /// What went wrong with a store since it was opened, for people; each is empty where nothing of the kind did.
 struct NvmeTroubles {
-  bool disk_full = false;  ///< before the store had grown to its capacity; it goes on with what it has
-  std::string cut_short;   ///< why else it grows no more, though it should
+  bool disk_full = false;    ///< before the store had grown to its capacity; it goes on with what it has
+  std::string cut_short;     ///< why else it grows no more, though it should
+  std::string switched_off;  ///< why it is not written, or not read either, until the next mount
+  std::string error;         ///< the first operation that failed
+  std::string damage;        ///< the first wrong checksum
 };
 
 /// Thread-safe. Call-backs run on the io backend's threads. No lock is held while they run or while a

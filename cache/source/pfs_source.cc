@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cache/base/escaped.h"
+#include "cache/base/units.h"
 #include "cache/io/local_files.h"
 #include "cache/io/open_below.h"
 
@@ -108,8 +110,23 @@ bool PfsSource::may_start(const Priority& next, TimePoint now) const {
 
 unsigned PfsSource::stuck(TimePoint now) const {
   unsigned count = 0;
-  for (const auto& [arrival, until] : in_flight_) count += now >= until ? 1 : 0;
+  for (const auto& [arrival, operation] : in_flight_) count += now >= operation.hangs ? 1 : 0;
   return count;
+}
+
+PfsTroubles PfsSource::troubles() {
+  const TimePoint now = clock_.now();
+  MutexLock lock(mutex_);
+  PfsTroubles troubles = troubles_;
+  metrics_.pfs_silent.set(stuck(now));
+  std::optional<InFlight> first;
+  for (const auto& [arrival, operation] : in_flight_) {
+    if (now >= operation.hangs && (!first || operation.started < first->started)) first = operation;
+  }
+  if (first)
+    troubles.silent =
+        fmt::format("{}, for {}", escaped(catalog_.path(first->file)), format_duration(now - first->started));
+  return troubles;
 }
 
 // Where all operations hang nothing else comes by to notice that they do.
@@ -151,7 +168,8 @@ PfsSource::OperationPtr PfsSource::begin_next(TimePoint now) {
   operation->parts = queue_.take_first();
   for (const auto& part : operation->parts) operation->bytes += part.request.length;
   operation->started = now;
-  in_flight_[operation->id()] = now + options_.stuck + std::chrono::microseconds(operation->bytes);
+  in_flight_[operation->id()] = {now, now + options_.stuck + std::chrono::microseconds(operation->bytes),
+                                 operation->file()};
   return operation;
 }
 
@@ -270,19 +288,25 @@ Status PfsSource::check_outcome(const FetchRequest& request, const Result<FileRe
   }
   metrics_.pfs_errors.add();
   log_.error("read from the source failed: {}", escaped(outcome.error().message));
+  const std::string path = escaped(catalog_.path(request.file));
+  MutexLock lock(mutex_);
+  if (troubles_.failed.empty())
+    troubles_.failed = fmt::format("{} ({})", path, std::strerror(outcome.error().code));
   return outcome.error();
 }
 
 Status PfsSource::stale(FileId file, const std::string& why) {
   metrics_.pfs_stale_files.add();
+  const std::string path = escaped(catalog_.path(file));
   const Error error{ESTALE,
                     fmt::format("{} changed on the source after it was scanned ({}); remount to see the new "
                                 "version",
-                                escaped(catalog_.path(file)), escaped(why))};
+                                path, escaped(why))};
   bool first = false;
   {
     MutexLock lock(mutex_);
     if (reported_.size() < kReported) first = reported_.insert(file).second;
+    if (troubles_.stale.empty()) troubles_.stale = path;
   }
   if (first) {
     log_.error("{}", error.message);

@@ -19,6 +19,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <string>
 #include <unordered_set>
 #include <vector>
 
@@ -50,6 +51,13 @@ struct PfsOptions {
   bool merge = true;
 };
 
+/// What went wrong at the source so far, for people; each is empty where nothing of the kind did.
+struct PfsTroubles {
+  std::string failed;  ///< the first read that failed: "a/b.png (Input/output error)"
+  std::string stale;   ///< the first file that was found changed
+  std::string silent;  ///< of the operations that hang now, the one that began first: "a/b.png, for 12 s"
+};
+
 /// Thread-safe. References given to the constructor outlive it.
 class PfsSource final : public ChunkSource {
  public:
@@ -61,6 +69,9 @@ class PfsSource final : public ChunkSource {
   void start(FetchRequest request) override;
   void demand_changed(const Demand& demand) override;
   void stop() override;
+
+  /// Sets Metrics::pfs_silent, too: nothing else does, so it is as of the last call.
+  PfsTroubles troubles() EXCLUDES(mutex_);
 
  private:
   using SharedFd = std::shared_ptr<Fd>;
@@ -75,6 +86,11 @@ class PfsSource final : public ChunkSource {
     uint64_t id() const { return parts.front().arrival; }
   };
   using OperationPtr = std::shared_ptr<Operation>;
+  struct InFlight {
+    TimePoint started;
+    TimePoint hangs;  // from when on it counts as hanging
+    FileId file;
+  };
 
   void dispatch() EXCLUDES(mutex_);
   OperationPtr begin_next(TimePoint now) REQUIRES(mutex_);
@@ -106,15 +122,15 @@ class PfsSource final : public ChunkSource {
   Mutex mutex_;   // leaf: guards the queue; never held while io_ or a call-back is called
   FetchQueue queue_ GUARDED_BY(mutex_);
   uint64_t arrivals_ GUARDED_BY(mutex_) = 0;
-  std::map<uint64_t, TimePoint> in_flight_
-      GUARDED_BY(mutex_);                     // by Operation::id(): from when on they count as hanging
-  bool watching_ GUARDED_BY(mutex_) = false;  // requests wait, and the thread knows
+  std::map<uint64_t, InFlight> in_flight_ GUARDED_BY(mutex_);  // by Operation::id()
+  bool watching_ GUARDED_BY(mutex_) = false;                   // requests wait, and the thread knows
   bool stopped_ GUARDED_BY(mutex_) = false;
   ConcurrencyLimit limit_ GUARDED_BY(mutex_);
   unsigned descriptors_ GUARDED_BY(mutex_) = UINT_MAX;  // operations for which there are some, as far as seen
   unsigned since_short_ GUARDED_BY(mutex_) = 0;         // operations since that was lowered or raised
   std::list<std::pair<FileId, SharedFd>> open_files_ GUARDED_BY(mutex_);  // most recently used first
   std::unordered_set<FileId> reported_ GUARDED_BY(mutex_);                // stale files named in the log
+  PfsTroubles troubles_ GUARDED_BY(mutex_);                               // but for those that hang
   NamedThread thread_;
 };
 

@@ -34,6 +34,10 @@ bool has_failed(const PlanBrief& plan) {
   return plan.making == PlanBrief::Making::failed;
 }
 
+std::string joined(const std::vector<std::string>& directories) {
+  return fmt::format("{}", fmt::join(directories, "; "));
+}
+
 void add_plan_troubles(TroubleList& list, const std::vector<PlanBrief>& plans) {
   for (const PlanBrief& plan : plans) {
     if (is_suspended(plan)) {
@@ -83,8 +87,10 @@ std::vector<Trouble> list_troubles(const Metrics& m, const std::vector<PlanBrief
   if (refused == 0) {
     list.add("fetches_refused", m.pfs_stale_files.value(),
              "fetch ahead found that the source file changed since the scan",
-             "fetches ahead found that the source file changed since the scan");
+             "fetches ahead found that the source file changed since the scan", names.stale);
   }
+  list.add("source_silent", value_of(m.pfs_silent), "request to the source has had no answer yet",
+           "requests to the source have had no answer yet", names.silent);
   list.add("dirty_writes", m.fuse_dirty_writes.value(),
            "write to a dataset file, refused and dropped; others may have read what it changed",
            "writes to dataset files, refused and dropped; others may have read what they changed",
@@ -92,20 +98,21 @@ std::vector<Trouble> list_troubles(const Metrics& m, const std::vector<PlanBrief
   add_plan_troubles(list, plans);
   list.add("entries_unreadable", value_of(m.catalog_unreadable), "entry could not be read by the scan",
            "entries could not be read by the scan", names.unreadable.empty() ? "" : "in " + names.unreadable);
-  list.add("source_errors", m.pfs_errors.value(), "error from the source", "errors from the source");
+  list.add("source_errors", m.pfs_errors.value(), "error from the source", "errors from the source",
+           names.source_error);
   list.add("nvme_full", value_of(m.nvme_full),
            "NVMe directory stays smaller than it should be: its disk is full",
            "NVMe directories stay smaller than they should be: their disks are full",
            fmt::format("{}", fmt::join(names.full_disks, ", ")));
   list.add("nvme_cut_short", value_of(m.nvme_cut_short), "NVMe directory stays smaller than it should be",
-           "NVMe directories stay smaller than they should be",
-           fmt::format("{}", fmt::join(names.nvme_cut_short, "; ")));
-  list.add("nvme_errors", m.nvme_errors.value(), "error from NVMe", "errors from NVMe");
+           "NVMe directories stay smaller than they should be", joined(names.nvme_cut_short));
+  list.add("nvme_errors", m.nvme_errors.value(), "error from NVMe", "errors from NVMe",
+           joined(names.nvme_errors));
   list.add("nvme_checksum_failures", m.nvme_checksum_failures.value(),
            "chunk on NVMe had a wrong checksum and was fetched again",
-           "chunks on NVMe had a wrong checksum and were fetched again");
+           "chunks on NVMe had a wrong checksum and were fetched again", joined(names.nvme_damaged));
   list.add("nvme_disabled", value_of(m.nvme_disabled), "NVMe directory is switched off: see the log",
-           "NVMe directories are switched off: see the log");
+           "NVMe directories are switched off: see the log", joined(names.nvme_disabled));
   return std::move(list.troubles);
 }
 

@@ -42,13 +42,19 @@ class FailedReads {
 
 /// The names that go with the counters; each may be empty.
 struct TroubleNames {
-  std::string unreadable;   ///< a folder, not all of which could be read by the scan
-  std::string failed_read;  ///< FailedReads::first_failed()
-  std::string refused_read;
-  std::string dirty_writer;             ///< DirtyPages::text()
-  std::vector<std::string> full_disks;  ///< NVMe directories that ended where their disk did
-  /// "/nv1: the directory has been deleted": those that cannot grow for another reason.
-  std::vector<std::string> nvme_cut_short;
+  std::string unreadable{};   ///< a folder, not all of which could be read by the scan
+  std::string failed_read{};  ///< FailedReads::first_failed()
+  std::string refused_read{};
+  std::string dirty_writer{};  ///< DirtyPages::text()
+  std::string source_error{};  ///< as PfsTroubles has it; so the next two
+  std::string stale{};
+  std::string silent{};
+  // NVMe directories; all but the first with the reason: "/nv1: the directory has been deleted".
+  std::vector<std::string> full_disks{};
+  std::vector<std::string> nvme_cut_short{};
+  std::vector<std::string> nvme_errors{};
+  std::vector<std::string> nvme_damaged{};
+  std::vector<std::string> nvme_disabled{};
 };
 
 /// The worst first. `plans` as PlanManager::briefs() gives them.

@@ -126,7 +126,7 @@ Finding job_finding(const MachineFacts& machine) {
 
 /// What helps against a kind of trouble (fs/control/troubles.h).
 std::string cure_of(const std::string& kind, const std::string& mountpoint) {
-  static const std::array<std::pair<std::string_view, std::string_view>, 13> kCures{
+  static const std::array<std::pair<std::string_view, std::string_view>, 14> kCures{
       std::pair{"reads_failed", "see the log for the cause; read the same file on the source"},
       std::pair{"reads_refused", "the dataset must not change: clairfs umount, then mount again"},
       std::pair{"fetches_refused", "the dataset must not change: clairfs umount, then mount again"},
@@ -134,6 +134,8 @@ std::string cure_of(const std::string& kind, const std::string& mountpoint) {
       std::pair{"plan_suspended", "clairfs plan check {} names the difference; set the plan anew"},
       std::pair{"plan_failed", "set it anew without the mistake, or clairfs plan cancel {} --name NAME"},
       std::pair{"entries_unreadable", "mount as a user who may read them, or leave it"},
+      std::pair{"source_silent",
+                "look at the source's filesystem and network; what is cached is read meanwhile"},
       std::pair{"source_errors", "look at the source's filesystem and network"},
       std::pair{"nvme_full", "free some space there, or mount with a smaller --nvme DIR:SIZE"},
       std::pair{"nvme_cut_short", "mend that and mount again, or mount with another --nvme DIR"},

@@ -200,24 +200,35 @@ Turn Serving::keep_history() {
 }
 
 std::vector<Trouble> Serving::troubles() const {
-  TroubleNames names{first_unreadable_,
-                     failed_reads_.first_failed(),
-                     failed_reads_.first_refused(),
-                     dirty_pages_.text(),
-                     {},
-                     {}};
+  TroubleNames names;
+  names.unreadable = first_unreadable_;
+  names.failed_read = failed_reads_.first_failed();
+  names.refused_read = failed_reads_.first_refused();
+  names.dirty_writer = dirty_pages_.text();
+  PfsTroubles source = loaded_.dataset().pfs.troubles();
+  names.source_error = std::move(source.failed);
+  names.stale = std::move(source.stale);
+  names.silent = std::move(source.silent);
   for (const auto& store : loaded_.dataset().nvme.stores) {
     const NvmeTroubles nvme = store->troubles();
+    const auto add = [&](std::vector<std::string>& directories, const std::string& why) {
+      if (!why.empty()) directories.push_back(fmt::format("{}: {}", store->directory(), why));
+    };
     if (nvme.disk_full) names.full_disks.push_back(store->directory());
-    if (!nvme.cut_short.empty())
-      names.nvme_cut_short.push_back(fmt::format("{}: {}", store->directory(), nvme.cut_short));
+    add(names.nvme_cut_short, nvme.cut_short);
+    add(names.nvme_errors, nvme.error);
+    add(names.nvme_damaged, nvme.damage);
+    add(names.nvme_disabled, nvme.switched_off);
   }
   return list_troubles(base_.metrics, plans_.briefs(), names);
 }
 
 // Who may not control the mount learns no names of files and plans.
 void Serving::add_reports() {
-  const auto for_others = [this] { return without_names(base_.metrics, plans_.briefs()); };
+  const auto for_others = [this] {
+    (void)loaded_.dataset().pfs.troubles();  // counts what hangs
+    return without_names(base_.metrics, plans_.briefs());
+  };
   const auto status = [this](const MountInfo& info, const std::string& plans,
                              const std::vector<Trouble>& troubles) {
     const NodePlacement* placement = planning_->placement.get();

@@ -4,10 +4,11 @@ import ctypes
 import json
 import mmap
 import os
+import re
 import subprocess
 
 import pytest
-from clairmount import binary, clairfs, make_tree, wait_until
+from clairmount import REPO, binary, clairfs, make_tree, slowfs, wait_until
 from mounting import NOBODY, as_user, cleaned, error_name, only_root, run
 
 
@@ -28,6 +29,12 @@ def test_no_trouble_is_none(tmp):
         assert mount.stats()["troubles"] == []
         assert "clairfs_troubles" not in mount.control("metrics")
         assert "Troubles\n  none" in mount.control("status")
+
+
+def test_every_trouble_has_a_cure():
+    kinds = set(re.findall(r'(?:add\(|\{)\s*"([a-z]+_[a-z_]+)", ', (REPO / "fs/control/troubles.cc").read_text()))
+    cured = set(re.findall(r'pair\{"([a-z_]+)"', (REPO / "mount-helper/inspect/findings.cc").read_text()))
+    assert {"plan_failed", "source_silent", "nvme_cut_short"} <= kinds == cured
 
 
 def test_reads_of_changed_and_missing_files_are_told_once_each(tmp):
@@ -51,6 +58,33 @@ def test_reads_of_changed_and_missing_files_are_told_once_each(tmp):
             theirs = {t["kind"]: t for t in json.loads(as_user(NOBODY, path.read_text))["troubles"]}
             assert theirs["reads_refused"]["count"] >= 4 and "first" not in theirs["reads_refused"]
             assert "the first" not in as_user(NOBODY, (mount.path / ".clairfs/status").read_text)
+
+
+def test_errors_of_the_source_name_the_first_file(tmp):
+    make_tree(tmp / "src", {"bad": 100, "well": 100})
+    with slowfs(tmp / "src") as pfs, clairfs(pfs.path) as mount:
+        pfs.command("eio bad")
+        assert error_name((mount.path / "bad").read_bytes) == "EIO"
+        wait_until(lambda: "source_errors" in troubles(mount), "counted")
+        assert troubles(mount)["source_errors"]["first"] == "bad (Input/output error)"
+        assert (mount.path / "well").read_bytes() == (tmp / "src/well").read_bytes()
+
+
+def test_a_source_that_hangs_is_a_trouble_as_long_as_it_does(tmp):
+    make_tree(tmp / "src", {"hangs": 100, "well": 100})
+    with slowfs(tmp / "src") as pfs, clairfs(pfs.path) as mount:
+        pfs.command("hang hangs 600")  # seconds
+        with subprocess.Popen(["cat", mount.path / "hangs"], stdout=subprocess.PIPE) as reader:
+            try:
+                wait_until(lambda: "source_silent" in troubles(mount), "noticed after five seconds")
+                found = troubles(mount)["source_silent"]
+                assert found["count"] == 1 and found["first"].startswith("hangs, for ") and "no answer" in found["text"]
+                assert metric(mount, "source_silent") == 1 and mount.stat("pfs.silent") == 1
+                assert "has had no answer yet" in mount.control("status").split("Troubles")[1]
+            finally:
+                pfs.command("clear")
+            assert reader.communicate()[0] == (tmp / "src/hangs").read_bytes()
+        assert "source_silent" not in troubles(mount) and mount.stat("pfs.silent") == 0
 
 
 @only_root

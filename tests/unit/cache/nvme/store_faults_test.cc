@@ -96,6 +96,8 @@ TEST_CASE("a flipped byte is found, counted, told once, and the chunk can be wri
   CHECK(content.error().code == EBADMSG);
   CHECK(f.metrics.nvme_checksum_failures.value() == 1);
   CHECK(f.log.says("wrong checksum"));
+  CHECK_THAT(store.troubles().damage, StartsWith("wrong checksum of the chunk at slot "));
+  CHECK(store.troubles().error.empty());
   CHECK(store.length_of(key_of(1)) == 0);
   CHECK(get(store, 1).error().code == ENOENT);
   REQUIRE(put(store, 1, content_of(1, 10'000)).ok());
@@ -220,6 +222,9 @@ TEST_CASE("failed reads forget the chunk; eight in a row switch the store off") 
   CHECK(get(store, 14).error().code == EIO);
   CHECK(f.metrics.nvme_disabled.value() == 1);
   CHECK(f.metrics.nvme_errors.value() == 15);
+  CHECK_THAT(store.troubles().error, StartsWith("read a chunk at slot ") && Contains("Input/output error"));
+  CHECK_THAT(store.troubles().switched_off, Contains("8 failed reads in a row"));
+  CHECK(store.troubles().damage.empty());
   CHECK(f.log.says("switched off"));
   CHECK(f.log.says(f.directory));
   CHECK(store.length_of(key_of(15)) == 0);
@@ -242,6 +247,8 @@ TEST_CASE("a failed write stops writing but not reading") {
   CHECK(get(store, 1).value() == "one");
   CHECK(f.metrics.nvme_disabled.value() == 1);
   CHECK(f.log.says("no longer written"));
+  CHECK(store.troubles().error == "write a chunk: Input/output error");
+  CHECK(store.troubles().switched_off == "write a chunk: Input/output error");
 }
 
 TEST_CASE("slots of a dropped chunk are not reused while it is being read") {

@@ -154,6 +154,8 @@ TEST_CASE("of a merged read that ends early each fetch has what there is of it")
   CHECK(f.results[first] == 0);
   CHECK(f.results[first + 1] == ESTALE);
   CHECK(f.results[first + 2] == ESTALE);
+  CHECK(!f.source->troubles().stale.empty());
+  CHECK(f.source->troubles().failed.empty());
 }
 
 TEST_CASE("where a merged read fails each fetch is repeated by itself") {
@@ -172,6 +174,7 @@ TEST_CASE("where a merged read fails each fetch is repeated by itself") {
   CHECK(f.results[first + 1] == EIO);
   CHECK(f.results[first + 2] == 0);
   CHECK(f.metrics.pfs_errors.value() == 1);
+  CHECK_THAT(f.source->troubles().failed, Contains("(Input/output error)"));
   CHECK(f.io.reads.empty());
 }
 

@@ -33,7 +33,8 @@ TEST_CASE("a read of a changed file is one trouble, and not a failed read beside
   metrics.reads_failed.add(5);
   metrics.reads_refused.add(4);
   metrics.pfs_stale_files.add(4);
-  const auto troubles = list_troubles(metrics, {}, {"", "f (Input/output error)", "g", "", {}, {}});
+  const auto troubles =
+      list_troubles(metrics, {}, {.failed_read = "f (Input/output error)", .refused_read = "g"});
   REQUIRE(troubles.size() == 2);
   CHECK(troubles[0].text == "1 read failed");
   CHECK(troubles[0].first == "f (Input/output error)");
@@ -72,25 +73,55 @@ TEST_CASE(
   CHECK(others[0].first.empty());
 }
 
+TEST_CASE("a file that only fetches ahead found changed is named") {
+  Metrics metrics;
+  metrics.pfs_stale_files.add(2);
+  const auto troubles = list_troubles(metrics, {}, {.stale = "a/b"});
+  REQUIRE(troubles.size() == 1);
+  CHECK(troubles[0].code == "fetches_refused");
+  CHECK(troubles[0].first == "a/b");
+}
+
 TEST_CASE("every trouble has its name for the owner, and none for others") {
   Metrics metrics;
   metrics.reads_failed.add();
   metrics.fuse_dirty_writes.add(2);
   metrics.catalog_unreadable.set(1);
+  metrics.pfs_errors.add(2);
+  metrics.pfs_silent.set(1);
   metrics.nvme_full.set(2);
+  metrics.nvme_cut_short.set(2);
   metrics.nvme_disabled.set(1);
   metrics.nvme_errors.add();
-  metrics.nvme_cut_short.set(2);
-  const TroubleNames names{
-      "folder", "file", "", "file, by process 7 (python3)", {"/nv1", "/nv2"}, {"/nv3: deleted", "/nv4: why"}};
+  metrics.nvme_checksum_failures.add(3);
+  const TroubleNames names{.unreadable = "folder",
+                           .failed_read = "file",
+                           .dirty_writer = "file, by process 7 (python3)",
+                           .source_error = "a (Input/output error)",
+                           .silent = "b, for 12.00 s",
+                           .full_disks = {"/nv1", "/nv2"},
+                           .nvme_cut_short = {"/nv3: deleted", "/nv4: why"},
+                           .nvme_errors = {"/nv5: write a chunk: error"},
+                           .nvme_damaged = {"/nv5: wrong checksum"},
+                           .nvme_disabled = {"/nv5: 8 failed"}};
   const auto troubles = list_troubles(metrics, {}, names);
   CHECK(find(troubles, "entries_unreadable")->first == "in folder");
+  CHECK(find(troubles, "dirty_writes")->first == "file, by process 7 (python3)");
+  CHECK(find(troubles, "source_errors")->first == "a (Input/output error)");
+  CHECK(find(troubles, "source_silent")->first == "b, for 12.00 s");
+  CHECK(find(troubles, "source_silent")->text == "1 request to the source has had no answer yet");
   CHECK(find(troubles, "nvme_full")->first == "/nv1, /nv2");
   CHECK(find(troubles, "nvme_full")->text.find("full") != std::string::npos);
   CHECK(find(troubles, "nvme_cut_short")->first == "/nv3: deleted; /nv4: why");
   CHECK(find(troubles, "nvme_cut_short")->text.find("full") == std::string::npos);
-  CHECK(find(troubles, "dirty_writes")->first == "file, by process 7 (python3)");
+  CHECK(find(troubles, "nvme_errors")->first == "/nv5: write a chunk: error");
+  CHECK(find(troubles, "nvme_checksum_failures")->first == "/nv5: wrong checksum");
+  CHECK(find(troubles, "nvme_disabled")->first == "/nv5: 8 failed");
   CHECK(find(troubles, "nvme_disabled")->text == "1 NVMe directory is switched off: see the log");
+  for (const Trouble& trouble : troubles) {
+    CAPTURE(trouble.code);
+    CHECK(!trouble.first.empty());
+  }
   const auto others = without_names(metrics, {});
   CHECK(others.size() == troubles.size());
   for (const Trouble& trouble : others) CHECK(trouble.first.empty());
