@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "cache/base/escaped.h"
+#include "plan/formats/python_order.h"
 
 namespace clairfs {
 namespace {
@@ -21,19 +22,25 @@ struct EachKind : Handlers... {
 template <class... Handlers>
 EachKind(Handlers...) -> EachKind<Handlers...>;
 
-/// Of `fuse.requests.read` the last word is a label's value; so it is of the `values` of other groups.
+/// Of `reads.ram` the last word is a label's value, of `reads.failed` it is not: the values of one label add
+/// up to all there is.
 struct LabelledGroup {
   const char* prefix;
   const char* name;
   const char* label;
-  std::vector<std::string_view> values;  ///< empty: all
+  std::vector<std::string_view> values;  ///< empty: all but `others`
+  std::vector<std::string_view> others{};
 };
 
 const std::array kGroups = {
-    LabelledGroup{"fuse.requests.", "fuse_requests", "op", {}},
+    LabelledGroup{"fuse.requests.", "fuse_requests", "op", {}, {"refused", "dirty_writes"}},
     LabelledGroup{"reads.", "reads", "tier", {"ram", "nvme", "peer", "pfs"}},
     LabelledGroup{"bytes.", "read_bytes", "tier", {"ram", "nvme", "peer", "pfs"}},
 };
+
+bool contains(const std::vector<std::string_view>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
 
 /// `tiers.ram.bytes` and its like have the value in the middle.
 constexpr std::array kTiers = {"ram", "nvme", "transit"};
@@ -46,9 +53,12 @@ std::string with_underscores(std::string text) {
 /// Label values are UTF-8 with three characters escaped; names of files need not be.
 std::string label_value(std::string_view text) {
   std::string value;
-  for (const char c : escaped(text)) {
-    if (c == '"' || c == '\\') value += '\\';
-    value += static_cast<unsigned char>(c) < 0x80 ? c : '?';
+  const std::string shown = escaped(text);
+  for (std::string_view rest = shown; !rest.empty();) {
+    const size_t length = utf8_length(rest);
+    if (rest.front() == '"' || rest.front() == '\\') value += '\\';
+    value += length == 0 ? "?" : rest.substr(0, length);
+    rest.remove_prefix(std::max<size_t>(length, 1));
   }
   return value;
 }
@@ -163,8 +173,7 @@ SeriesName series_name(const MetricInfo& metric) {
   for (const LabelledGroup& group : kGroups) {
     if (!path.starts_with(group.prefix)) continue;
     const std::string last = path.substr(std::strlen(group.prefix));
-    const auto& values = group.values;
-    if (!values.empty() && std::find(values.begin(), values.end(), last) == values.end()) continue;
+    if ((!group.values.empty() && !contains(group.values, last)) || contains(group.others, last)) continue;
     series = {group.name, group.label, last};
   }
   for (const char* tier : kTiers) {

@@ -2,7 +2,8 @@
 //
 // Names follow Prometheus's rules (prometheus.io/docs/practices/naming): what only tells apart is a label,
 // the unit comes last, counters end in _total. `tiers.ram.bytes` of stats.json is
-// clairfs_tier_bytes{tier="ram"}, `fuse.requests.read` is clairfs_fuse_requests_total{op="read"}. Every
+// clairfs_tier_bytes{tier="ram"}, `fuse.requests.read` is clairfs_fuse_requests_total{op="read"}; but
+// `fuse.requests.refused`, which is no operation, is clairfs_fuse_requests_refused_total. Every
 // series has the labels `mount` and `dataset`, so that the files of several mounts can be joined.
 #pragma once
 

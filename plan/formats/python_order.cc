@@ -3,11 +3,8 @@
 #include <cstdint>
 
 namespace clairfs {
-namespace {
-
-// Bytes of the well-formed UTF-8 sequence that `text` starts with (Unicode 15, table 3-7), 0 if it starts
-// with none.
-size_t sequence_length(std::string_view text) {
+// Unicode 15, table 3-7.
+size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   const auto continues = [&](size_t i, uint8_t least = 0x80, uint8_t most = 0xBF) {
     return byte(i) >= least && byte(i) <= most;
@@ -30,11 +27,9 @@ size_t sequence_length(std::string_view text) {
   return 0;
 }
 
-}  // namespace
-
 bool is_utf8(std::string_view name) {
   while (!name.empty()) {
-    const size_t length = sequence_length(name);
+    const size_t length = utf8_length(name);
     if (length == 0) return false;
     name.remove_prefix(length);
   }
@@ -45,7 +40,7 @@ std::string python_sort_key(std::string_view name) {
   std::string key;
   key.reserve(name.size());
   while (!name.empty()) {
-    const size_t length = sequence_length(name);
+    const size_t length = utf8_length(name);
     if (length != 0) {
       key += name.substr(0, length);
     } else {

@@ -205,6 +205,9 @@ def test_metrics_are_prometheus_text(mount):
     assert values["clairfs_pfs_latency_seconds_count", ()] == values["clairfs_pfs_reads_total", ()]
     assert values["clairfs_fuse_requests_total", (("op", "read"),)] > 0
     assert values["clairfs_reads_total", (("tier", "pfs"),)] > 0
+    operations = {dict(labels)["op"] for name, labels in values if name == "clairfs_fuse_requests_total"}
+    assert "read" in operations and not operations & {"refused", "dirty_writes"}
+    assert ("clairfs_fuse_requests_refused_total", ()) in values
 
 
 def test_metrics_follow_prometheus_rules_of_naming(mount):

@@ -393,7 +393,7 @@ def test_what_is_written_all_the_same_is_dropped_and_told(place, way):
             assert_told(place)
     assert path_bytes(path) == content
     strangers = as_user(0, lambda: (place / "mnt/.clairfs/metrics").read_text())
-    assert re.search(r'clairfs_fuse_requests_total\{.*op="dirty_writes"\} [1-9]', strangers)
+    assert re.search(r"clairfs_fuse_requests_dirty_writes_total\{.*\} [1-9]", strangers)
 
 
 def path_bytes(path):

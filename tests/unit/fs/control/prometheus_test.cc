@@ -35,6 +35,8 @@ std::string series_of(const std::string& path) {
 
 TEST_CASE("what tells series apart is a label, and the unit comes last") {
   CHECK(series_of("fuse.requests.read") == "clairfs_fuse_requests_total{op=read}");
+  CHECK(series_of("fuse.requests.refused") == "clairfs_fuse_requests_refused_total");
+  CHECK(series_of("fuse.requests.dirty_writes") == "clairfs_fuse_requests_dirty_writes_total");
   CHECK(series_of("reads.ram") == "clairfs_reads_total{tier=ram}");
   CHECK(series_of("reads.failed") == "clairfs_reads_failed_total");
   CHECK(series_of("bytes.pfs") == "clairfs_read_bytes_total{tier=pfs}");
@@ -55,6 +57,19 @@ TEST_CASE("no two metrics have one series, and those of one name are of one kind
     const auto [kind, fresh] = kinds.try_emplace(series_name(metric).name, metric.member.index());
     CHECK(kind->second == metric.member.index());
   }
+}
+
+TEST_CASE("names in UTF-8 stay apart, and only bytes that are none are replaced") {
+  MountInfo info = prometheus_info();
+  const auto mount_label = [&](const std::string& mountpoint) {
+    info.mountpoint = mountpoint;
+    const std::string text = prometheus_text(info, {}, {}, {});
+    const size_t begin = text.find("{mount=\"") + 8;
+    return text.substr(begin, text.find('"', begin) - begin);
+  };
+  CHECK(mount_label("/mnt/\xc3\xa4") == "/mnt/\xc3\xa4");
+  CHECK(mount_label("/mnt/\xc3\xb6") == "/mnt/\xc3\xb6");
+  CHECK(mount_label("/\xf0\x9f\x98\x80\xff\xc3x") == "/\xf0\x9f\x98\x80??x");
 }
 
 TEST_CASE("a plan that is made, or could not be, has a state, also beside the one that it is to replace") {

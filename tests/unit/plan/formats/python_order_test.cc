@@ -43,5 +43,10 @@ TEST_CASE("valid UTF-8 is its own key") {
   for (const char* name : {"\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
                            "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe4\xb8", "\xc3"}) {
     CHECK(!is_utf8(name));
+    CHECK(utf8_length(name) == 0);
   }
+  CHECK(utf8_length("a\xff") == 1);
+  CHECK(utf8_length("\xc3\xa9\xff") == 2);
+  CHECK(utf8_length("\xe4\xb8\xad\xad") == 3);
+  CHECK(utf8_length("\xf0\x9f\x98\x80z") == 4);
 }
