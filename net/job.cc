@@ -181,6 +181,7 @@ wire::Hello Job::describe() const {
   hello.nvme_capacity = options_.nvme_capacity;
   hello.staging = options_.staging;
   hello.page_cache = options_.page_cache;
+  hello.warm = static_cast<uint64_t>(std::max<int64_t>(deps_.metrics.nvme_warm_bytes.value(), 0));
   hello.plans = plans_.digest();
   hello.host = options_.host.substr(0, wire::kMaxName);
   const Metrics& m = deps_.metrics;

@@ -82,6 +82,7 @@ std::string Job::peers_json(const RoutedSource& source) const {
     peer["state"] = node.node == self() ? "self" : to_string(node.state);
     peer["ram_capacity"] = node.info.ram_capacity;
     peer["nvme_capacity"] = node.info.nvme_capacity;
+    peer["warm_bytes"] = node.info.warm;
     peer["counters"] = counters_json(node.info.counters);
     if (node.node != self()) {
       const PeerTraffic& t = membership_.traffic(node.node);

@@ -39,6 +39,12 @@ struct PlanChange {
   bool withdrawn = false;  ///< the found plan `text` is not the job's: readers of some node have left it
 };
 
+/// What a node of a job has beside its tiers' room.
+struct NodeStock {
+  StagingOptions page_cache;
+  uint64_t warm_bytes = 0;  ///< of the dataset, in its tiers when it was mounted
+};
+
 /// A plan in a few words, for monitoring. No two have one name.
 struct PlanBrief {
   enum class Making : uint8_t { none, indexing, failed };
@@ -137,9 +143,10 @@ class PlanManager {
   /// " sample=train.lmdb[12345]" where samples are parts of files; empty if never as far as is known.
   std::string next_use(FileId file) const;
   /// What any cache has to read from the source for the epochs that the plans have begun, if the tiers can
-  /// keep all of what they use but `homeless_bytes`: S + (E-1) times what of these the page caches of the
-  /// job's `nodes` cannot keep either. Plans are taken to share their files. 0 without plans.
-  uint64_t least_source_bytes(uint64_t homeless_bytes, const std::vector<StagingOptions>& nodes) const;
+  /// keep all of what they use but `homeless_bytes`: S less what the job's `nodes` had already, and (E-1)
+  /// times what of these the page caches of the nodes cannot keep either. Plans are taken to share their
+  /// files, and what nodes had to be of these and of each node something else. 0 without plans.
+  uint64_t least_source_bytes(uint64_t homeless_bytes, const std::vector<NodeStock>& nodes) const;
   std::string last_error() const;
   /// Remembers why a plan was not taken, for last_error(). Always EINVAL: whatever it was, the plan as
   /// written cannot be taken.

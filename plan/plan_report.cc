@@ -165,18 +165,18 @@ Result<std::shared_ptr<PlanRun>> PlanManager::run_in_force(const std::string& na
   return no_such_plan(name);
 }
 
-uint64_t PlanManager::least_source_bytes(uint64_t homeless_bytes,
-                                         const std::vector<StagingOptions>& nodes) const {
-  uint64_t once = 0, again = 0;
+uint64_t PlanManager::least_source_bytes(uint64_t homeless_bytes, const std::vector<NodeStock>& nodes) const {
+  uint64_t once = 0, again = 0, warm = 0;
+  for (const NodeStock& node : nodes) warm += node.warm_bytes;
   const auto all = runs();
   for (const auto& [name, run] : *all) {
     once = std::max(once, run->dataset_bytes());
     uint64_t kept = 0;
-    for (const StagingOptions& node : nodes) kept += kept_between_epochs(node, run->dataset_bytes());
+    for (const NodeStock& node : nodes) kept += kept_between_epochs(node.page_cache, run->dataset_bytes());
     again += (run->status().high_water.epoch.value - run->resolved().first_epoch) *
              (homeless_bytes - std::min(homeless_bytes, kept));
   }
-  return once + again;
+  return once - std::min(once, warm) + again;
 }
 
 std::string PlanManager::json() const {

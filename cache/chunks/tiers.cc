@@ -29,6 +29,7 @@ Tiers::Tiers(Deps deps, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, ui
 // Chunks are found by their keys.
 bool Tiers::adopt_warm_chunks() {
   bool any = false;
+  deps_.metrics.nvme_warm_bytes.set(0);
   for (size_t i = 0; i < deps_.stores.size(); ++i) {
     const uint64_t found = deps_.stores[i]->chunks();
     if (found == 0) continue;
@@ -54,6 +55,7 @@ uint64_t Tiers::adopt(size_t store) {
     ours = true;
     if (deps_.table.on_nvme(chunk)) continue;  // another store has it, too
     left_on_nvme(chunk, store);
+    deps_.metrics.nvme_warm_bytes.add(static_cast<int64_t>(length(chunk)));
     known.insert(key);
   }
   if (known.size() < found) nvme.drop_unless([&](const ChunkKey& key) { return known.contains(key); });

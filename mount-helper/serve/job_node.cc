@@ -200,11 +200,11 @@ std::vector<NodeCapacity> NodePlacement::capacities() const {
   return capacities;
 }
 
-std::vector<StagingOptions> NodePlacement::page_caches() const {
-  std::vector<StagingOptions> page_caches;
+std::vector<NodeStock> NodePlacement::stocks() const {
+  std::vector<NodeStock> stocks;
   for (const PeerReport& node : job_.nodes())
-    page_caches.push_back({node.info.staging, node.info.page_cache});
-  return page_caches;
+    stocks.push_back({{node.info.staging, node.info.page_cache}, node.info.warm});
+  return stocks;
 }
 
 void NodePlacement::nodes_changed() {

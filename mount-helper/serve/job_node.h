@@ -81,7 +81,7 @@ class NodePlacement {
 
   PlacementManager& placement_manager() { return placement_manager_; }
   /// Of each node, as it last said.
-  std::vector<StagingOptions> page_caches() const;
+  std::vector<NodeStock> stocks() const;
   /// Null without a plan.
   std::shared_ptr<const PlacementMap> current() const;
 

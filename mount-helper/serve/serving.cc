@@ -99,7 +99,7 @@ Planning::Planning(MountBase& base, Loaded& loaded)
 
 uint64_t Planning::least_source_bytes() const {
   if (!placement) return 0;
-  return plans.least_source_bytes(placement->placement_manager().homeless_bytes(), placement->page_caches());
+  return plans.least_source_bytes(placement->placement_manager().homeless_bytes(), placement->stocks());
 }
 
 std::shared_ptr<const PlacementMap> Planning::current_placement() const {

@@ -154,7 +154,7 @@ void fields(auto& wire, Is<Hello> auto& m) {
   wire.flag(m.wants_answer);
   wire.flag(m.ready);
   wire.numbers(m.incarnation, m.nodes, m.chunk_size);
-  wire.numbers(m.catalog_identity, m.ram_capacity, m.nvme_capacity, m.staging, m.page_cache, m.plans);
+  wire.numbers(m.catalog_identity, m.ram_capacity, m.nvme_capacity, m.staging, m.page_cache, m.warm, m.plans);
   fields(wire, m.counters);
   wire.text(m.host, kMaxName);
 }

@@ -23,7 +23,7 @@
 namespace clairfs::wire {
 
 /// Counted up with every change to what follows. All nodes of a job must speak the same.
-inline constexpr uint16_t kVersion = 5;
+inline constexpr uint16_t kVersion = 6;
 
 /// Longest name of a host or a plan. Host names have at most 64 bytes on Linux; longer plan names help
 /// nobody.
@@ -60,6 +60,7 @@ struct Hello {
   uint64_t nvme_capacity = 0;     ///< bytes
   uint64_t staging = 0;           ///< bytes of page cache ahead of readers
   uint64_t page_cache = 0;        ///< bytes of page cache for what plans keep there
+  uint64_t warm = 0;              ///< bytes of the dataset on NVMe from an earlier mount
   uint64_t plans = 0;             ///< PlanRegister::digest()
   NodeCounters counters;
   std::string host;

@@ -92,6 +92,15 @@ def test_restarted_with_nvme_for_all(data, tmp):
             Readers(data, job, epochs).start().finish()
             # It should be 0. Now and then a chunk or two are read though all are on NVMe; the cause is not known.
             assert slow.counters()["bytes"] == job.stat("pfs.bytes") <= 0.01 * data.size
+            warm = job.stat("tiers.nvme.warm_bytes")
+            assert warm >= 0.99 * data.size
+
+            def is_bounded(node):
+                told = node.stats()["job"]
+                all_told = sum(peer["warm_bytes"] for peer in told["peers"]) == warm
+                return all_told and told["least_pfs_bytes"] <= told["total"]["pfs_bytes"]
+
+            wait_until(lambda: all(is_bounded(node) for node in job), "what is read is no less than the lower bound")
             assert job.stat("reads.failed") == 0
 
 

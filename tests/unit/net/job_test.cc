@@ -165,6 +165,17 @@ TEST_CASE("a node of another version is told by its own log") {
   strange.stop(0s);
 }
 
+TEST_CASE("a node tells the others what it had on NVMe, also when it learns that after its first hello") {
+  InProcessNetwork network(2, 1);
+  Starting one(network, NodeId(0));
+  Starting other(network, NodeId(1));
+  REQUIRE(eventually([&] { return one.job->nodes()[1].state == PeerState::alive; }));
+  CHECK(one.job->nodes()[1].info.warm == 0);
+  other.metrics.nvme_warm_bytes.set(12345);
+  CHECK(eventually([&] { return one.job->nodes()[1].info.warm == 12345; }));
+  CHECK(other.job->nodes()[1].info.warm == 12345);
+}
+
 TEST_CASE("rubbish from another node is ignored") {
   InProcessNetwork network(2, 1);
   Starting other(network, NodeId(1));

@@ -1,6 +1,7 @@
 #include "plan/plan_manager.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
@@ -179,6 +180,18 @@ TEST_CASE("a plan stays in force until what replaces it is made") {
   REQUIRE(f.plans->submit(kSlow));
   f.answer();
   REQUIRE(eventually([&] { return f.plans->next("default", 1).value() == "t.bin[0]\n"; }));
+}
+
+TEST_CASE("what the nodes had at the start is no part of the least that is read") {
+  ManagerFixture f;
+  CHECK(f.plans->least_source_bytes(0, {{{}, 30}}) == 0);
+  REQUIRE(f.plans->submit("format=files shuffle=false epochs=3"));
+  const uint64_t all = f.plans->least_source_bytes(0, {});
+  CHECK(all ==
+        std::filesystem::file_size(f.tree.at("t.bin")) + std::filesystem::file_size(f.tree.at("t.idx")));
+  CHECK(f.plans->least_source_bytes(0, {{{}, 30}, {{}, 50}}) == all - 80);
+  CHECK(f.plans->least_source_bytes(0, {{{}, all}, {{}, 1}}) == 0);
+  CHECK(f.plans->least_source_bytes(1000, {{{}, 30}}) == all - 30);  // the first epoch
 }
 
 TEST_CASE("plans are announced once they are in force, and their cancellation") {

@@ -115,7 +115,9 @@ TEST_CASE("after a restart what the RAM tier held comes from NVMe") {
   CHECK(f.stores[0]->chunks() == 6);
   CHECK(f.metrics.nvme_copies.value() == 4);
   CHECK(f.metrics.nvme_copy_bytes.value() == 4 * kBackupChunk);
+  CHECK(f.metrics.nvme_warm_bytes.value() == 0);
   f.mount(4);
+  CHECK(f.metrics.nvme_warm_bytes.value() == 6 * kBackupChunk);
   CHECK(f.metrics.nvme_copies.value() == 0);
   for (size_t i = 0; i < 6; ++i) CHECK(f.read(i) == Origin::nvme);
   CHECK(f.source->fetches == 0);

@@ -26,6 +26,7 @@ std::vector<Message> examples() {
   hello.plans = 3;
   hello.staging = 4;
   hello.page_cache = 5;
+  hello.warm = 6;
   hello.counters = {1, 2, 3, 4, 5, 6, 7, 8};
   hello.host = "node017";
   return {hello,
@@ -119,7 +120,7 @@ TEST_CASE("another version is told from rubbish") {
   bytes[0] = std::byte{kVersion + 1};
   bytes = sealed(bytes);
   CHECK(decode(bytes).error().code == EPROTONOSUPPORT);
-  CHECK(decode(bytes).error().message.find("version 5") != std::string::npos);
+  CHECK(decode(bytes).error().message.find("version " + std::to_string(kVersion)) != std::string::npos);
 }
 
 TEST_CASE("what no node would say is refused") {
