@@ -1,5 +1,7 @@
 // The JSON spelling of a plan.
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -7,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cache/base/text.h"
 #include "plan/spec/keys.h"
 #include "plan/spec/plan_spec.h"
 
@@ -31,6 +34,13 @@ Result<std::string> as_text(const std::string& key, const Json& value) {
       break;
   }
   return plan_error(key, value.dump(), "want a number, true, false, a string or an array");
+}
+
+/// A whole number that JSON's readers take exactly; nothing for lists, strings and what 64 bits do not hold.
+std::optional<Json> as_number(const std::string& value) {
+  if (const auto number = parse_whole<uint64_t>(value)) return Json(*number);
+  if (const auto number = parse_whole<int64_t>(value)) return Json(*number);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -69,7 +79,8 @@ Result<PlanSpec> parse_plan_json(std::string_view text) {
 }
 
 std::string format_plan_json(const PlanSpec& spec) {
-  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  using Ordered = nlohmann::ordered_json;
+  Ordered object = Ordered::object();
   for (const PlanKey& key : plan_keys()) {
     if (!plan_value_shown(key, spec)) continue;
     if (std::holds_alternative<uint64_t PlanSpec::*>(key.member)) {
@@ -77,10 +88,12 @@ std::string format_plan_json(const PlanSpec& spec) {
     } else if (std::holds_alternative<bool PlanSpec::*>(key.member)) {
       object[std::string(key.name)] = spec.*std::get<bool PlanSpec::*>(key.member);
     } else {
-      object[std::string(key.name)] = plan_value(key, spec);
+      const std::string value = plan_value(key, spec);
+      const std::optional<Json> number = key.whole ? as_number(value) : std::nullopt;
+      object[std::string(key.name)] = number ? Ordered(*number) : Ordered(value);
     }
   }
-  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return object.dump(-1, ' ', false, Ordered::error_handler_t::replace);
 }
 
 }  // namespace clairfs

@@ -219,6 +219,10 @@ PlanKey text(std::string_view name, std::string PlanSpec::*member, bool (*accept
              std::string_view want, bool shown = false) {
   return {name, member, want, shown, accept};
 }
+PlanKey seed(std::string_view name, std::string PlanSpec::*member, std::string_view want,
+             bool shown = false) {
+  return {name, member, want, shown, accept_seed, 0, 0, true};
+}
 PlanKey number(std::string_view name, uint64_t PlanSpec::*member, uint64_t least, uint64_t most,
                std::string_view what, bool shown = false) {
   return {name, member, what, shown, nullptr, least, most};
@@ -253,9 +257,8 @@ const PlanKey kKeys[] = {
     number("n", &PlanSpec::n, 1, kMost32, "samples of the dataset"),
     text("index", &PlanSpec::index, accept_identity, "want 16 hexadecimal digits, as a plan shows them"),
     text("sampler", &PlanSpec::sampler, accept_sampler, "want a sampler such as torch.distributed", kShown),
-    text("seed", &PlanSpec::seed, accept_seed, "want a whole number, the seed the script gives its sampler",
-         kShown),
-    text("dataset_shuffle", &PlanSpec::dataset_shuffle, accept_seed,
+    seed("seed", &PlanSpec::seed, "want a whole number, the seed the script gives its sampler", kShown),
+    seed("dataset_shuffle", &PlanSpec::dataset_shuffle,
          "want a whole number, the seed of the dataset's own .shuffle()"),
     yes_or_no("shuffle", &PlanSpec::shuffle),
     text("drop_last", &PlanSpec::drop_last, accept_drop_last,
@@ -290,8 +293,7 @@ const PlanKey kKeys[] = {
     number("selected_ratio", &PlanSpec::selected_ratio, 1, kMostRanks, "the ranks are counted as"),
     yes_or_no("data_sharding", &PlanSpec::data_sharding),
     number("buffer_size", &PlanSpec::buffer_size, 1, kMost32, "samples in the shuffle's buffer"),
-    text("global_seed", &PlanSpec::global_seed, accept_seed,
-         "want a whole number, as given to tf.random.set_seed()"),
+    seed("global_seed", &PlanSpec::global_seed, "want a whole number, as given to tf.random.set_seed()"),
     yes_or_no("reshuffle_each_iteration", &PlanSpec::reshuffle_each_iteration),
     text("shard", &PlanSpec::shard, accept_shard, "want before, after or none: where .shard() stands"),
     number("cycle_length", &PlanSpec::cycle_length, 1, kMostLoaderWorkers, "files read at once"),

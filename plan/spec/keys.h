@@ -22,6 +22,7 @@ struct PlanKey {
   bool (*accept)(std::string& value) = nullptr;
   uint64_t least = 0;  ///< numbers only
   uint64_t most = 0;
+  bool whole = false;  ///< text that is mostly a whole number, maybe too long for 64 bits
 };
 
 /// In the order in which they are shown.

@@ -35,7 +35,7 @@ def test_a_job_follows_what_one_of_its_nodes_finds(tmp):
         wait_until(lambda: found(job[0]) and found(job[1]), "both nodes have the plan that node 0 has found")
         said = subprocess.run([binary(), "plan", "detect", job[1].path, "--json"], capture_output=True, text=True, timeout=60)
         assert json.loads(said.stdout)["told_by"] == 0, said
-        keys = {"sampler": "torch.distributed", "seed": "11", "world": 2, "ranks_per_node": 1, "epochs": 1}
+        keys = {"sampler": "torch.distributed", "seed": 11, "world": 2, "ranks_per_node": 1, "epochs": 1}
         assert {key: found(job[1])["plan"][key] for key in keys} == keys
         read(1, 0, 0, 200)
         read(0, 0, 60, 200)

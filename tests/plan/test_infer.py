@@ -114,7 +114,7 @@ def epoch(number):
     return batches
 run(3, epoch)
 """)
-    assert_followed(mount, root="train", sampler="torch.distributed", seed=str(seed), first_epoch=1)
+    assert_followed(mount, root="train", sampler="torch.distributed", seed=seed, first_epoch=1)
     assert f"seed={seed}" in detect(mount)["plan"]
 
 
@@ -123,7 +123,7 @@ def test_set_epoch_is_forgotten(mount):
 batches = loader(sampler=DistributedSampler(dataset(), num_replicas=1, rank=0, seed=7))
 run(3, lambda number: batches)
 """)
-    assert_followed(mount, sampler="torch.distributed", seed="7", set_epoch="never")
+    assert_followed(mount, sampler="torch.distributed", seed=7, set_epoch="never")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -136,7 +136,7 @@ def epoch(number):
     return batches
 run(3, epoch)
 """, env={"WORLD_SIZE": "2", "RANK": str(rank)})
-    assert_followed(mount, sampler="torch.distributed", seed="42", world=2, ranks_per_node=1)
+    assert_followed(mount, sampler="torch.distributed", seed=42, world=2, ranks_per_node=1)
     assert detect(mount)["node"] == rank
 
 
@@ -145,7 +145,7 @@ def test_generator(mount):
 batches = loader(shuffle=True, generator=torch.Generator().manual_seed(3407))
 run(3, lambda number: batches)
 """)
-    assert_followed(mount, sampler="torch.random", generator="loader", seed="3407")
+    assert_followed(mount, sampler="torch.random", generator="loader", seed=3407)
 
 
 def test_generator_of_the_sampler(mount):
@@ -153,7 +153,7 @@ def test_generator_of_the_sampler(mount):
 batches = loader(sampler=RandomSampler(dataset(), generator=torch.Generator().manual_seed(1234)))
 run(3, lambda number: batches)
 """)
-    assert_followed(mount, sampler="torch.random", generator="sampler", seed="1234")
+    assert_followed(mount, sampler="torch.random", generator="sampler", seed=1234)
 
 
 def test_the_most_usual_script(mount):
@@ -164,7 +164,7 @@ model = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.Linear(40, 10))
 batches = loader(shuffle=True)
 run(4, lambda number: batches)
 """)
-    assert_followed(mount, root="train", sampler="torch.random", generator="default", seed="0", first_epoch=1)
+    assert_followed(mount, root="train", sampler="torch.random", generator="default", seed=0, first_epoch=1)
 
 
 def test_any_shuffle_is_found_with_infer_full(images):
@@ -181,7 +181,7 @@ run(1, lambda number: batches)
 """
     with clairmount.clairfs(images, "--ram", "64M", "--staging", "64M", "--infer", "full") as mount:
         torch_job(mount, script)
-        assert_followed(mount, sampler="torch.random", seed=str(epoch_seed(value)), epochs=1)
+        assert_followed(mount, sampler="torch.random", seed=epoch_seed(value), epochs=1)
 
 
 def test_validation(mount):
@@ -201,7 +201,7 @@ def test_numpy_and_python(mount, library):
     }[library]
     run_job(mount, LISTED + permutation + "\nrun(3, lambda number: in_order(order()))\n")
     sampler = {"default_rng": "numpy.default_rng", "legacy": "numpy.legacy", "python": "python.random"}[library]
-    assert_followed(mount, root="train", sampler=sampler, seed="42")
+    assert_followed(mount, root="train", sampler=sampler, seed=42)
 
 
 def test_strays(mount):
@@ -214,7 +214,7 @@ def strayed(order):
         yield
 run(3, lambda number: strayed(rng.permutation(len(paths))), wait=15)
 """)
-    assert_followed(mount, sampler="numpy.default_rng", seed="42")
+    assert_followed(mount, sampler="numpy.default_rng", seed=42)
 
 
 @pytest.mark.parametrize("order", ["random.sample(range(len(paths)), len(paths))", "numpy.random.default_rng().permutation(len(paths))"])
@@ -376,7 +376,7 @@ def epoch(number):
     return batches
 run(3, epoch)
 """)
-    assert_followed(mount, root="train", sampler="torch.distributed", seed="42", first_epoch=1)
+    assert_followed(mount, root="train", sampler="torch.distributed", seed=42, first_epoch=1)
 
 
 def test_two_jobs_at_once(mount, beside):
@@ -395,9 +395,9 @@ while True:  # the same again, or nobody would know it when its turn comes
     opened = found(mount)["in_order"]
     wait_until(lambda: found(mount)["in_order"] > opened + 1000, "the first one goes on")
     state = found(mount)
-    assert (state["plan"]["seed"], state["suspensions"]) == ("42", 0), state
+    assert (state["plan"]["seed"], state["suspensions"]) == (42, 0), state
     assert state["out_of_order"] <= 0.01 * state["in_order"], state
     end(first)
-    wait_until(lambda: found(mount) and found(mount)["plan"].get("seed") != "42" and found(mount)["in_order"] > 300, "the other one is followed")
+    wait_until(lambda: found(mount) and found(mount)["plan"].get("seed") != 42 and found(mount)["in_order"] > 300, "the other one is followed")
     state = found(mount)
-    assert state["plan"]["sampler"] in ("list", "numpy.default_rng") and state["plan"].get("seed", "43") == "43", state
+    assert state["plan"]["sampler"] in ("list", "numpy.default_rng") and state["plan"].get("seed", 43) == 43, state

@@ -110,6 +110,21 @@ TEST_CASE("text and JSON are the same plan") {
   CHECK(shown["drop_last"] == "true");
 }
 
+TEST_CASE("seeds are numbers in JSON where 64 bits hold them, and text elsewhere") {
+  const auto seed_of = [](const std::string& text, const char* key = "seed") {
+    const PlanSpec spec = parsed(text);
+    check_reads_back(spec);
+    return nlohmann::json::parse(format_plan_json(spec)).at(key).dump();
+  };
+  CHECK(seed_of("seed=42") == "42");
+  CHECK(seed_of("sampler=torch.random seed=-7") == "-7");
+  CHECK(seed_of("sampler=numpy.default_rng seed=18446744073709551615") == "18446744073709551615");
+  CHECK(seed_of("sampler=numpy.default_rng seed=18446744073709551616") == "\"18446744073709551616\"");
+  CHECK(seed_of("sampler=numpy.default_rng seed=[1,2]") == "\"[1,2]\"");
+  CHECK(seed_of("sampler=python.random seed=str:12") == "\"str:12\"");
+  CHECK(seed_of("seed=1 root=123", "root") == "\"123\"");
+}
+
 TEST_CASE("every key reads back") {
   check_reads_back(
       parsed("name=val.1 root='my data/train' format=list list=\"a \\\"b\\\" \\\\ c\" seed=-7 n=5 "
