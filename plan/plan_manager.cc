@@ -303,8 +303,10 @@ Status PlanManager::cancel_if(const std::function<bool(const PlanSpec&)>& wanted
   for (const auto& [name, run] : *all) {
     if (wanted(run->given())) any = cancel(name).ok() || any;
   }
-  if (!any) return Error{ENODATA, none};
-  return {};
+  if (any) return {};
+  MutexLock lock(mutex_);
+  last_error_ = none;
+  return Error{ENODATA, none};
 }
 
 Status PlanManager::cancel_folder(std::string_view folder) {

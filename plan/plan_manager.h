@@ -102,7 +102,8 @@ class PlanManager {
   Status cancel(const std::string& name);
   /// Cancels the plans whose root is this folder. Errors: ENODATA when there is none.
   Status cancel_folder(std::string_view folder);
-  /// Cancels every plan. Errors: ENODATA when there is none.
+  /// Cancels every plan. Errors: ENODATA when there is none; last_error() repeats the message, as for the one
+  /// before.
   Status cancel_all();
 
   /// Carries out what was registered or cancelled on another node; which of several is the latest, others

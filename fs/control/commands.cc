@@ -19,8 +19,10 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-std::string name_or_default(std::string_view word) {
-  return std::string(word.empty() ? "default" : word);
+/// `which`: what follows the word "cancel". "--all" as the command line has it: people write that here, too.
+Status cancel(PlanManager& plans, std::string_view which) {
+  if (which == "--all") return plans.cancel_all();
+  return plans.cancel(std::string(which.empty() ? "default" : which));
 }
 
 Result<std::string> done(const Status& status) {
@@ -56,7 +58,7 @@ Result<std::string> run_control_command(PlanManager& plans, std::string_view com
   std::string_view rest = command;
   const std::string_view verb = take_word(rest);
   if (verb == "plan") return submit(plans, rest);
-  if (verb == "cancel") return done(plans.cancel(name_or_default(rest)));
+  if (verb == "cancel") return done(cancel(plans, rest));
   if (verb == "cancel-all") return done(plans.cancel_all());
   if (verb == "show") return rest.empty() ? Result<std::string>(plans.text()) : plans.text(std::string(rest));
   if (verb == "json") return plans.json();
@@ -71,7 +73,7 @@ Result<std::string> run_control_command(PlanManager& plans, std::string_view com
 
 Status write_plan_file(PlanManager& plans, std::string_view text, std::string_view before) {
   std::string_view rest = text;
-  if (take_word(rest) == "cancel") return plans.cancel(name_or_default(rest));
+  if (take_word(rest) == "cancel") return cancel(plans, rest);
   const auto submitted = plans.submit(trimmed(text));
   if (const auto part = parse_plan(trimmed(before)); !before.empty() && part) {
     const auto whole = submitted ? parse_plan(*submitted) : submitted.error();

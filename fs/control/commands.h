@@ -1,8 +1,8 @@
 // What can be asked of a mount while it runs: one parser behind the control file, the xattr and the socket.
 //
 //   plan TEXT            puts a plan in force (TEXT as parse_plan() takes it); answers with its text
-//   cancel [NAME]        cancels a plan ("default" if none is named)
-//   cancel-all           cancels every plan
+//   cancel [NAME|--all]  cancels a plan ("default" if none is named), or every one
+//   cancel-all           the same as the latter
 //   show [NAME]          all plans, or one, and their state
 //   json                 all plans as a JSON array
 //   next [NAME] COUNT    the next files of a plan (of the only one, else "default", if none is named)
@@ -29,8 +29,9 @@ inline constexpr uint64_t kMostNextFiles = 100000;
 /// EINVAL for what is no command; those of PlanManager.
 Result<std::string> run_control_command(PlanManager& plans, std::string_view command);
 
-/// A write to MOUNT/.clairfs/plan: a plan's text, or "cancel [NAME]". `before` is the part of the text that
-/// was taken already, as a plan of its own: the whole takes its place, and where that fails neither is left.
+/// A write to MOUNT/.clairfs/plan: a plan's text, or "cancel [NAME|--all]". `before` is the part of the text
+/// that was taken already, as a plan of its own: the whole takes its place, and where that fails neither is
+/// left.
 Status write_plan_file(PlanManager& plans, std::string_view text, std::string_view before = "");
 
 }  // namespace clairfs

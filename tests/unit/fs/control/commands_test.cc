@@ -87,6 +87,17 @@ TEST_CASE("the plan file takes a plan's text or a cancellation") {
   CHECK(write_plan_file(*f.plans, "cancel other").error().code == ENOENT);
   CHECK(write_plan_file(*f.plans, "cancel\n").ok());
   CHECK(!f.plans->any());
+  CHECK(write_plan_file(*f.plans, "cancel --all").error().code == ENODATA);
+  CHECK(f.plans->last_error().find("no plan is in force") != std::string::npos);
+  for (const char* command : {"cancel --all\n", "cancel   --all"}) {
+    CHECK(write_plan_file(*f.plans, "name=one seed=7 format=files").ok());
+    CHECK(write_plan_file(*f.plans, "name=two seed=8 format=files").ok());
+    CHECK(write_plan_file(*f.plans, command).ok());
+    CHECK(!f.plans->any());
+  }
+  CHECK(write_plan_file(*f.plans, "seed=7 format=files").ok());
+  CHECK(f.run("cancel --all").ok());
+  CHECK(f.error_of("cancel-all") == ENODATA);
   CHECK(write_plan_file(*f.plans, "").error().code == EINVAL);
   CHECK(write_plan_file(*f.plans, "seed=seven").error().code == EINVAL);
   CHECK(f.plans->last_error().find("seed") != std::string::npos);
