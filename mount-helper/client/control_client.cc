@@ -2,10 +2,12 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cache/base/escaped.h"
 #include "fs/control/socket.h"
 #include "mount-helper/mounts/live_mount.h"
 #include "mount-helper/mounts/mountinfo.h"
@@ -38,12 +40,21 @@ void make_absolute(std::string& file, const std::string& here) {
   if (is_relative_file(file)) file = (std::filesystem::path(here) / file).lexically_normal();
 }
 
-std::string root_below(const std::string& root, const ControlledMount& mount) {
+std::string without_prefix(const std::string& path, const std::string& directory) {
+  return !directory.empty() && is_within(path, directory) ? below(path, directory) : path;
+}
+
+Result<std::string> root_below(const std::string& root, const ControlledMount& mount) {
   if (root.empty()) return mount.folder;
   std::string plain = std::filesystem::path(root).lexically_normal();
   while (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
-  if (plain == ".") return "";
-  return is_within(plain, mount.mountpoint) ? below(plain, mount.mountpoint) : plain;
+  if (plain == ".") plain.clear();
+  std::string below_mount = without_prefix(plain, mount.mountpoint);
+  if (mount.folder.empty() || mount.folder == below_mount) return below_mount;
+  if (mount.folder == without_prefix(plain, mount.source)) return mount.folder;
+  return Error{EINVAL,
+               fmt::format("two roots: {} and {}; give no root=, or the mountpoint instead of the folder",
+                           escaped(mount.folder), escaped(root))};
 }
 
 }  // namespace
@@ -71,7 +82,9 @@ Result<ControlledMount> find_controlled_mount(const std::string& path) {
             "{}/.clairfs/stats.json names a socket that does not belong to clairfs; refusing to connect",
             mount->mountpoint)};
   }
-  return ControlledMount{mount->mountpoint, below(*resolved, mount->mountpoint), name};
+  const auto source = parsed.find("source");
+  return ControlledMount{mount->mountpoint, below(*resolved, mount->mountpoint), name,
+                         source != parsed.end() && source->is_string() ? source->get<std::string>() : ""};
 }
 
 Result<std::string> ask_mount(const ControlledMount& mount, std::string_view command, int seconds) {
@@ -90,10 +103,13 @@ std::string plan_text_of(const std::vector<std::string>& words) {
   return text;
 }
 
-std::string plan_to_register(const std::string& text, const ControlledMount& mount, const std::string& here) {
+Result<std::string> plan_to_register(const std::string& text, const ControlledMount& mount,
+                                     const std::string& here) {
   auto spec = parse_plan(text);
   if (!spec) return text;
-  spec->root = root_below(spec->root, mount);
+  auto root = root_below(spec->root, mount);
+  if (!root) return root.error();
+  spec->root = std::move(*root);
   for_each_file(*spec, [&](const char*, std::string& file) { make_absolute(file, here); });
   return format_plan(*spec);
 }

@@ -13,8 +13,9 @@ namespace clairfs {
 /// A mount whose daemon answers, as a path at or below its mountpoint names it.
 struct ControlledMount {
   std::string mountpoint;
-  std::string folder;  ///< the path below the mountpoint; empty: the mountpoint itself
-  std::string socket;  ///< name of the control socket
+  std::string folder;    ///< the path below the mountpoint; empty: the mountpoint itself
+  std::string socket;    ///< name of the control socket
+  std::string source{};  ///< the dataset's directory
 };
 
 /// Errors: those of find_clairfs_mount(); ETIMEDOUT; EPROTO when the daemon names no socket. REQUIRES: this
@@ -32,7 +33,9 @@ std::string plan_text_of(const std::vector<std::string>& words);
 
 /// The text to register for a plan given at `mount` from the directory `here`: files named by list=, weights=
 /// and indices= absolute, as the daemon is elsewhere; root= relative to the mountpoint, by default
-/// mount.folder. Text that is no plan stays as it is, so that the daemon refuses it and notes why.
-std::string plan_to_register(const std::string& text, const ControlledMount& mount, const std::string& here);
+/// mount.folder. Text that is no plan stays as it is, so that the daemon refuses it and notes why. Errors:
+/// EINVAL where mount.folder is a folder and root= another one.
+Result<std::string> plan_to_register(const std::string& text, const ControlledMount& mount,
+                                     const std::string& here);
 
 }  // namespace clairfs

@@ -56,7 +56,9 @@ Result<std::string> index_plan(const IndexArguments& arguments, const std::strin
   std::error_code failure;
   const std::string here = std::filesystem::current_path(failure);
   if (failure) return system_error(failure.value(), "find the current directory");
-  return plan_to_register(plan_text_of(words), mount, here);
+  ControlledMount top = mount;
+  top.folder.clear();
+  return plan_to_register(plan_text_of(words), top, here);
 }
 
 /// "indexing 12 %"

@@ -65,10 +65,11 @@ int register_plan(const std::string& path, const std::vector<std::string>& words
   std::error_code failure;
   const std::string here = std::filesystem::current_path(failure);
   if (failure) return fail(system_error(failure.value(), "find the current directory"));
-  const std::string text = plan_to_register(plan_text_of(words), *mount, here);
-  const auto spec = parse_plan(text);
+  const auto text = plan_to_register(plan_text_of(words), *mount, here);
+  if (!text) return fail(text.error());
+  const auto spec = parse_plan(*text);
   const auto before = spec ? ask_mount(*mount, "show " + spec->name, kAnswerSeconds) : std::string();
-  const auto answer = ask_mount(*mount, "plan " + text, kRegisterSeconds);
+  const auto answer = ask_mount(*mount, "plan " + *text, kRegisterSeconds);
   const auto first_line = [](const std::string& all) { return all.substr(0, all.find('\n')); };
   if (before && answer && !before->empty() && first_line(*before) != first_line(*answer))
     return print_answer(*answer + "  replaces " + first_line(*before) + "\n");

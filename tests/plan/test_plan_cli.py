@@ -192,6 +192,22 @@ def test_bad_plans_are_refused_with_a_reason(mount, text, reason):
     assert [plan["name"] for plan in plans(mount)] == ["other"]  # nothing changed
 
 
+def test_a_folder_and_another_root_are_refused(mount):
+    for root in ("root=val", "root=.", f"root={mount.path}"):
+        assert refused(1, "plan", mount.path / "train", "seed=1", root).startswith("clairfs: two roots: train and ")
+    assert plans(mount) == []
+    for root in ("root=train", f"root={mount.path}/train", f"root={mount.source}/train/"):
+        assert "root=train" in ok("plan", mount.path / "train", "seed=1", root)
+
+
+def test_the_plan_file_cancels_all(mount):
+    write_plan(mount, "seed=1 name=one root=train")
+    write_plan(mount, "seed=2 name=two root=train")
+    write_plan(mount, "cancel --all\n")
+    assert plans(mount) == [] and error_of(write_plan, mount, "cancel --all") == "ENODATA"
+    assert "no plan is in force" in mount.control("last_error")
+
+
 def test_the_same_text_twice_is_one_plan(source):
     with clairfs(source, "--ram=64M", "--staging=0") as mount:  # nothing is pushed: each read is seen
         registering_again(mount)

@@ -1,5 +1,7 @@
 #include "mount-helper/client/control_client.h"
 
+#include <cerrno>
+
 #include "plan/spec/plan_spec.h"
 #include "tests/support/catch.h"
 
@@ -7,8 +9,14 @@ using namespace clairfs;
 
 namespace {
 
+Result<std::string> to_register(const std::string& text, const std::string& folder) {
+  return plan_to_register(text, {"/mnt/data", folder, "socket", "/pfs/data"}, "/home/me");
+}
+
 PlanSpec registered(const std::string& text, const std::string& folder) {
-  const auto spec = parse_plan(plan_to_register(text, {"/mnt/data", folder, "socket"}, "/home/me"));
+  const auto told = to_register(text, folder);
+  REQUIRE(told);
+  const auto spec = parse_plan(*told);
   REQUIRE(spec);
   return *spec;
 }
@@ -42,21 +50,35 @@ TEST_CASE("files are made absolute, values in place are not") {
   CHECK(registered("sampler=torch.subset seed=1 indices=sub/i", "").indices == "/home/me/sub/i");
 }
 
-TEST_CASE("the root is the folder that was named, unless the plan names one") {
+TEST_CASE("the root is the folder that was named, or what the plan says at the mountpoint") {
   CHECK(registered("seed=1", "").root.empty());
   CHECK(registered("seed=1", "train").root == "train");
-  CHECK(registered("seed=1 root=val", "train").root == "val");
-  CHECK(registered("seed=1 root=./val/", "train").root == "val");
-  CHECK(registered("seed=1 root=.", "train").root.empty());
+  CHECK(registered("seed=1 root=./val/", "").root == "val");
+  CHECK(registered("seed=1 root=.", "").root.empty());
   CHECK(registered("seed=1 root=/mnt/data/val/", "").root == "val");
-  CHECK(registered("seed=1 root=/mnt/data", "train").root.empty());
+  CHECK(registered("seed=1 root=/mnt/data", "").root.empty());
   CHECK(registered("seed=1 root=/mnt/database", "").root == "/mnt/database");
+}
+
+TEST_CASE("a folder and a root that differ are two roots, one of which would be forgotten") {
+  for (const std::string root :
+       {"val", ".", "/mnt/data", "/mnt/data/val", "/mnt/data/train/a", "/pfs/data"}) {
+    CAPTURE(root);
+    const auto told = to_register("seed=1 root=" + root, "train");
+    REQUIRE(!told);
+    CHECK(told.error().code == EINVAL);
+    CHECK_THAT(told.error().message, StartsWith("two roots: train and " + root + ";"));
+  }
+  for (const std::string root : {"train", "./train/", "/mnt/data/train", "/pfs/data/train"}) {
+    CAPTURE(root);
+    CHECK(registered("seed=1 root=" + root, "train").root == "train");
+  }
 }
 
 TEST_CASE("what is no plan is left to the daemon to refuse") {
   const ControlledMount mount{"/mnt/data", "train", "socket"};
   for (const std::string text : {"", "sede=1", "seed", "{", "seed=1 root='"}) {
-    CHECK(plan_to_register(text, mount, "/") == text);
+    CHECK(plan_to_register(text, mount, "/").value() == text);
   }
 }
 
