@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from clairmount import clairfs, make_tree, wait_until
+from clairmount import REPO, clairfs, make_tree, wait_until
 from mounting import error_name, run
 
 FILES = ["accesslog", "config", "history", "metrics", "stats.json", "status"]
@@ -234,6 +234,16 @@ def test_metrics_tell_of_plans(mount):
     states = {dict(labels)["state"]: value for (name, labels), value in values.items() if name == "clairfs_plan_state"}
     assert states == {"waiting": 1, "following": 0, "suspended": 0, "finished": 0, "indexing": 0, "failed": 0}
     assert ("clairfs_plan_ahead_samples", (("plan", "mine"),)) in values
+
+
+def test_the_readme_names_every_key_of_a_plan():
+    shown = (REPO / "plan/plan_report.cc").read_text()
+    keys = set(re.findall(r'\b(?:plan|json)\["(\w+)"\]', shown)) | set(re.findall(r'\{"(\w+)", s\.', shown))
+    described = (REPO / "fs/README.md").read_text().split("- `plan_list`")[1].split("- `job`")[0]
+    states = re.findall(r'"(indexing|failed)"', shown)
+    assert len(keys) > 25 and len(states) > 1
+    assert not [key for key in keys if f"`{key}`" not in described]
+    assert not [state for state in states if state not in described]
 
 
 def test_every_control_file_can_be_copied(mount, tmp):
