@@ -88,6 +88,12 @@ class IndependentSampler : public ReplicatedSampler {
   const Make make_;
 };
 
+/// Epochs that a process which began with epoch `first` has had before `epoch`: what a library counts that
+/// does not know of the job before. 0 for epochs before the first.
+inline uint32_t epochs_since(uint32_t first, Epoch epoch) {
+  return epoch.value > first ? epoch.value - first : 0;
+}
+
 /// 0, 1, ..., n - 1.
 std::vector<uint32_t> ascending(uint64_t n);
 

@@ -68,6 +68,7 @@ class TfShuffle : public Sampler {
         n_(spec.n),
         buffer_size_(buffer_size == 0 ? spec.n : buffer_size),
         seeds_(seeds),
+        first_epoch_(spec.first_epoch),
         reshuffle_(spec.reshuffle_each_iteration),
         shard_(spec.shard) {}
 
@@ -100,7 +101,8 @@ class TfShuffle : public Sampler {
   TfSeeds of_epoch(Epoch epoch) const {
     if (!reshuffle_) return *seeds_;
     Philox generator(seeds_->first, seeds_->second);
-    generator.seek(uint64_t{epoch.value} * 2);
+    // Drawn for each iterator that the process makes: a job that resumes begins with the first pair.
+    generator.seek(uint64_t{epochs_since(first_epoch_, epoch)} * 2);
     const uint32_t first = generator.next32();
     return {first, generator.next32()};
   }
@@ -108,6 +110,7 @@ class TfShuffle : public Sampler {
   const uint64_t n_;
   const uint64_t buffer_size_;          // samples
   const std::optional<TfSeeds> seeds_;  // none: not shuffled
+  const uint32_t first_epoch_;
   const bool reshuffle_;
   const ShardPlace shard_;
 };

@@ -48,7 +48,9 @@ class WebDatasetShards : public Sampler {
         n_(spec.n),
         workers_(std::max<uint32_t>(spec.workers, 1)),
         buffer_size_(spec.shardshuffle.value_or(0)),
-        // The epoch is counted in the process that shuffles: a worker that ends with it begins at 0 again.
+        // The epoch is counted in the process that shuffles: a worker that ends with it begins at 0 again,
+        // and so does a job that is started again, whatever epoch it resumes.
+        first_epoch_(spec.first_epoch),
         counts_epochs_(spec.detshuffle && (spec.workers == 0 || spec.persistent_workers)),
         seed_(std::move(seed)) {}
 
@@ -85,12 +87,13 @@ class WebDatasetShards : public Sampler {
 
   PythonRandom generator(Epoch epoch) const {
     if (!seed_->text.empty()) return PythonRandom::from_string(seed_->text);
-    return PythonRandom(seed_->number.plus(counts_epochs_ ? epoch.value : 0));
+    return PythonRandom(seed_->number.plus(counts_epochs_ ? epochs_since(first_epoch_, epoch) : 0));
   }
 
   const uint64_t n_;
   const uint32_t workers_;
   const uint64_t buffer_size_;  // shards
+  const uint32_t first_epoch_;
   const bool counts_epochs_;
   const std::optional<WebDatasetSeed> seed_;  // none: the shards are not shuffled
 };

@@ -43,6 +43,16 @@ TEST_CASE("tf.data: seeds are taken modulo 2^31 - 1, and a global one stands for
   CHECK(refusal_of({.sampler = "tf.shuffle", .n = 5}).starts_with("seed: missing"));
 }
 
+TEST_CASE("tf.data: a job that resumes draws from the first pair of seeds again") {
+  SamplerSpec spec{.sampler = "tf.shuffle", .n = 50, .seed = "5"};
+  const auto whole = sampler_of(spec);
+  spec.first_epoch = 3;
+  const auto resumed = sampler_of(spec);
+  CHECK(indices_of(*resumed, 3) == indices_of(*whole, 0));
+  CHECK(indices_of(*resumed, 5) == indices_of(*whole, 2));
+  CHECK(indices_of(*resumed, 3) != indices_of(*whole, 3));
+}
+
 TEST_CASE("tf.data: list_files is a shuffle with a buffer for all") {
   SamplerSpec files{.sampler = "tf.list_files", .n = 100, .seed = "7"};
   SamplerSpec shuffle{.sampler = "tf.shuffle", .n = 100, .seed = "7", .buffer_size = 100};

@@ -39,6 +39,12 @@ TEST_CASE("WebDataset's detshuffle counts epochs where the process lives on") {
   CHECK(indices_of(*sampler_of(spec), 3) == plain("42"));
   spec.persistent_workers = true;
   CHECK(indices_of(*sampler_of(spec), 3) == plain("45"));
+  // A job that resumes epoch 3 counts from 0 in its new process.
+  spec.first_epoch = 3;
+  CHECK(indices_of(*sampler_of(spec), 3) == plain("42"));
+  CHECK(indices_of(*sampler_of(spec), 5) == plain("44"));
+  spec.persistent_workers = false;
+  CHECK(indices_of(*sampler_of(spec), 5) == plain("42"));
   CHECK(refusal_of(job("str:x", 100, true)).starts_with("seed:"));
   CHECK(refusal_of(job("1", 0, true)).starts_with("detshuffle:"));
 }
