@@ -84,6 +84,11 @@ void use_of_node(const std::vector<RankOrder>& ranks, uint64_t batch, uint64_t w
 }  // namespace
 
 SamplerResult make_streaming_copies(const SamplerSpec& spec) {
+  if (!spec.dataset_shuffle.empty()) {
+    return bad_key(
+        "dataset_shuffle",
+        "StreamingDataset copies shards by its own shuffle alone; it is no dataset of Hugging Face's");
+  }
   if (!spec.shard_sizes) {
     return bad_key("shard_sizes",
                    "missing; which shard is copied when needs the samples of each: the dataset's index.json");

@@ -247,4 +247,5 @@ TEST_CASE("copies of shards need the samples of each") {
   };
   CHECK_THAT(refusal("shuffle=false"), Contains("shard_sizes: missing"));
   CHECK_THAT(refusal("shard_sizes=[1,2]"), Contains("of 2 shards, the dataset has 3"));
+  CHECK_THAT(refusal("shard_sizes=[1,2,3] dataset_shuffle=7"), Contains("dataset_shuffle: "));
 }
