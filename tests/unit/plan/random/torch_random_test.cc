@@ -99,7 +99,7 @@ TEST_CASE("torch.randperm") {
   check_randperm("torch_randperm");
 }
 
-// 860 MB and a minute of computing: hidden, run it with "[.huge]".
+// 860 MB and a minute of computing: hidden from those who run all cases, a slow test of its own to ctest.
 TEST_CASE("torch.randperm on both sides of its size threshold", "[.huge]") {
   check_randperm("torch_randperm_huge");
 }
