@@ -20,6 +20,7 @@ namespace {
 
 SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& source, const DatasetRoot& root) {
   if (spec.format == "imagefolder") return index_imagefolder(source, root, spec.allow_empty);
+  if (spec.format == "timm") return index_timm_folder(source, root);
   if (spec.format == "files") return index_files(source, root);
   if (spec.format == "list") return index_list(source, root, spec.list);
   if (spec.format == "ranges") return index_ranges(source, root, spec.list);

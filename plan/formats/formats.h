@@ -18,6 +18,10 @@ using SampleIndexResult = Result<std::shared_ptr<const SampleIndex>>;
 /// torchvision raises, and where the numbering depends on folders outside the dataset.
 SampleIndexResult index_imagefolder(const DatasetSource& source, const DatasetRoot& root, bool allow_empty);
 
+/// timm's own folder reader (ReaderImageFolder). Errors: EINVAL where it depends on folders outside the
+/// dataset, or on what Python calls the lower case of a name that is not ASCII.
+SampleIndexResult index_timm_folder(const DatasetSource& source, const DatasetRoot& root);
+
 /// All regular files below the root by bytewise sorted relative path; symlinks are neither followed nor
 /// listed.
 SampleIndexResult index_files(const DatasetSource& source, const DatasetRoot& root);

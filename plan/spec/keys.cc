@@ -68,6 +68,7 @@ bool accept_word(std::string& value) {
 bool accept_format(std::string& value) {
   if (!accept_word(value)) return false;
   if (value == "webdataset") value = "tar";
+  if (value == "readerimagefolder") value = "timm";
   return true;
 }
 
@@ -234,10 +235,10 @@ PlanKey yes_or_no(std::string_view name, bool PlanSpec::*member) {
 const PlanKey kKeys[] = {
     text("name", &PlanSpec::name, accept_name, "want up to 64 letters, digits, '-', '_' and '.'", kShown),
     text("root", &PlanSpec::root, accept_path, "want a folder of the dataset, such as train"),
-    text(
-        "format", &PlanSpec::format, accept_format,
-        "want imagefolder, files, list, ranges, npy, raw, lmdb, megatron, mds, hdf5, shards, tar or tfrecord",
-        kShown),
+    text("format", &PlanSpec::format, accept_format,
+         "want imagefolder, timm, files, list, ranges, npy, raw, lmdb, megatron, mds, hdf5, shards, tar or "
+         "tfrecord",
+         kShown),
     text("file", &PlanSpec::file, accept_path, "want a path below root, such as train.npy"),
     text("list", &PlanSpec::list, accept_list,
          "want a file, or an array of indices or paths such as [3,1,2]"),

@@ -16,9 +16,9 @@
 namespace clairfs {
 namespace {
 
-constexpr std::array<std::string_view, 13> kFormats{"imagefolder", "files", "list",     "ranges", "npy",
-                                                    "raw",         "lmdb",  "megatron", "mds",    "hdf5",
-                                                    "shards",      "tar",   "tfrecord"};
+constexpr std::array<std::string_view, 14> kFormats{"imagefolder", "timm",   "files", "list",     "ranges",
+                                                    "npy",         "raw",    "lmdb",  "megatron", "mds",
+                                                    "hdf5",        "shards", "tar",   "tfrecord"};
 
 /// A key that says more about some formats and has no meaning with others.
 struct FormatKey {

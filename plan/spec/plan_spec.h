@@ -30,7 +30,7 @@ struct PlanSpec {
 
   // The dataset, and how the framework numbers its samples.
   std::string root;              ///< folder inside the dataset; empty: the dataset itself
-  std::string format;            ///< imagefolder, files, list, ranges, npy, raw, lmdb ...; empty: detected
+  std::string format;            ///< imagefolder, timm, files, list, npy, raw, lmdb ...; empty: detected
   std::string file;              ///< npy, raw, lmdb ...: what holds the samples, relative to `root`
   std::string list;              ///< file with paths, ranges or indices, or an array "[3,1,2]" in place
   uint64_t record = 0;           ///< raw: bytes of a sample

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import re
 import struct
 import subprocess
 import unittest.mock
@@ -107,6 +108,49 @@ def test_imagefolder(tmp_path, seed):
             if found == expected:
                 break
         assert found == expected
+
+
+def natural_key(path):
+    """timm/utils/misc.py"""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.lower())]
+
+
+def timm(root):
+    """timm/data/readers/reader_image_folder.py (find_images_and_targets), where folders are listed as a mount lists them."""
+
+    def is_folder(entry):
+        try:
+            return entry.is_dir()
+        except OSError:
+            return False
+
+    def walked(folder):  # os.walk(topdown=False, followlinks=True)
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            return
+        for entry in filter(is_folder, entries):
+            yield from walked(entry.path)
+        yield from (entry.path for entry in entries if not is_folder(entry))
+
+    images = [path for path in walked(root) if os.path.splitext(path)[1].lower() in (b".png", b".jpg", b".jpeg")]
+    images.sort(key=lambda path: natural_key(os.fsdecode(path)))
+    return [os.path.relpath(path, root) for path in images] or None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_timm_folder(tmp_path, monkeypatch, seed):
+    stems = [stem for stem in STEMS if stem.isascii()] + [b"x1", b"X1", b"x01", b"x10", b"X9", b"007", b"a1b", b"A1B"]
+    monkeypatch.setitem(globals(), "STEMS", stems)
+    monkeypatch.setitem(globals(), "SUFFIXES", [suffix for suffix in SUFFIXES if suffix.isascii()])
+    root = os.fsencode(tmp_path / "data")
+    os.mkdir(root)
+    make_tree(root, random.Random(seed))
+    for _ in range(TRIES):
+        expected, found = timm(root), order_of(f"shuffle=false format=timm root={os.fsdecode(root)}")
+        if found == expected:
+            break
+    assert found == expected
 
 
 def test_most_trees_are_numbered(tmp_path):

@@ -65,7 +65,7 @@ TEST_CASE("files: every regular file by whole path, bytewise") {
   CHECK(sample_paths(*numbered(source, "format=files root=a")) == Paths{"a/x", "a/x1", "a/y/z"});
 }
 
-TEST_CASE("imagefolder gives torchvision's own numbering") {
+TEST_CASE("imagefolder and timm give the libraries' own numbering") {
   std::ifstream file(std::string(CLAIRFS_TEST_DATA) + "/golden/enumeration.json");
   const auto hex = [](const std::string& digits) {
     std::string bytes;
@@ -78,7 +78,8 @@ TEST_CASE("imagefolder gives torchvision's own numbering") {
   const nlohmann::json section = nlohmann::json::parse(file);
   for (const auto& test : section.at("cases")) {
     kinds.insert(test.at("params").at("kind").get<std::string>());
-    if (test.at("params").at("kind") != "torchvision.ImageFolder") continue;
+    const bool timm = test.at("params").at("kind") == "timm ReaderImageFolder";
+    if (test.at("params").at("kind") != "torchvision.ImageFolder" && !timm) continue;
     INFO(test.at("id"));
     const TempTree tree;
     const auto& shape = test.at("params").at("tree");
@@ -96,14 +97,14 @@ TEST_CASE("imagefolder gives torchvision's own numbering") {
       }
       ++compared;
     };
-    check(test.at("result"), "format=imagefolder");
+    check(test.at("result"), timm ? "format=timm" : "format=imagefolder");
     // torchvision 0.8 took empty classes; so does allow_empty.
     if (test.contains("variants")) {
       for (const auto& [environment, result] : test.at("variants").items())
         check(result, "format=imagefolder allow_empty=1");
     }
   }
-  CHECK(compared == 3);
+  CHECK(compared == 4);
   // Keras's and DALI's own ways through a folder have no format: see the table in plan/samplers/README.md.
   CHECK(kinds == std::set<std::string>{"torchvision.ImageFolder", "timm ReaderImageFolder",
                                        "keras index_directory", "DALI FileReader, new order (MODEL, not run)",
