@@ -39,11 +39,11 @@ enum class TorchGeneratorUse {
 using LibraryVersion = TorchVersion;
 inline constexpr LibraryVersion kNewestLibrary = kNewestTorch;
 
-/// Where a tf.data pipeline's .shard() stands.
+/// Where a tf.data pipeline's .shard() stands, or WebDataset's splits by node and worker.
 enum class ShardPlace {
   none,    ///< nowhere: each rank reads all
-  before,  ///< before .shuffle(): each rank shuffles its own share
-  after,   ///< after .shuffle(): each rank takes its share of one order
+  before,  ///< before the shuffle: each rank (or worker) shuffles its own share
+  after,   ///< after the shuffle: each takes its share of one order
 };
 
 /// The keys of a plan that its sampler sees. What is left unset takes the library's own default.
@@ -56,7 +56,7 @@ struct SamplerSpec {
 
   std::string seed = {};   ///< as written: "42", "-1"; numpy also "[1,2]"; python.random also "str:text"
   std::string state = {};  ///< torch: base64 of the generator's get_state(), instead of the seed
-  bool set_epoch = true;   ///< torch.distributed: false when the script never calls set_epoch
+  bool set_epoch = true;   ///< false when the script never calls set_epoch (webdataset: detshuffle2's)
   bool shuffle = true;     ///< torch.distributed
   bool drop_last = false;  ///< torch.distributed, nopfs: the sampler's own; else the DataLoader's
   bool persistent_workers = false;  ///< torch, sampler and loader sharing a generator
@@ -69,7 +69,7 @@ struct SamplerSpec {
   std::optional<TorchGeneratorUse> generator = {};  ///< torch.random (loader), subset and weighted (sampler)
   TorchVersion torch = kNewestTorch;
 
-  std::optional<ShuffleMethod> method = {};  ///< numpy.*, python.random (permutation)
+  std::optional<ShuffleMethod> method = {};  ///< numpy.*, python.random (permutation), webdataset (none)
   std::optional<Reseed> reseed = {};         ///< numpy.*, python.random (once)
 
   bool random_shuffle = false;                     ///< dali
@@ -102,9 +102,10 @@ struct SamplerSpec {
   uint64_t buffer_size = 0;              ///< tf.shuffle; 0: the whole dataset
   std::string global_seed = {};          ///< tf.*: of tf.random.set_seed(); empty: not called
   bool reshuffle_each_iteration = true;  ///< tf.*
-  ShardPlace shard = ShardPlace::none;   ///< tf.*
+  ShardPlace shard = ShardPlace::none;   ///< tf.*, webdataset (none: before)
 
   std::optional<uint64_t> shardshuffle = {};  ///< webdataset: buffer of shards; none: in their order
+  std::optional<uint64_t> initial = {};       ///< webdataset: shards in the buffer before one leaves it (100)
   bool detshuffle = false;                    ///< webdataset
 
   std::shared_ptr<const std::vector<uint32_t>> shard_sizes = {};  ///< streaming: samples of each shard

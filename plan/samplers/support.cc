@@ -50,6 +50,7 @@ std::vector<KeyInUse> special_keys(const SamplerSpec& spec) {
       {"reshuffle_each_iteration", !spec.reshuffle_each_iteration},
       {"shard", spec.shard != ShardPlace::none},
       {"shardshuffle", spec.shardshuffle.has_value()},
+      {"initial", spec.initial.has_value()},
       {"detshuffle", spec.detshuffle},
       {"shard_sizes", spec.shard_sizes != nullptr},
       {"shuffle_algo", !spec.shuffle_algo.empty()},

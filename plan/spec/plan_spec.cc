@@ -127,6 +127,10 @@ Status check_sampler(const PlanSpec& spec) {
         "shard", "",
         "missing: with several ranks want before, after or none, as .shard() stands to .shuffle()");
   }
+  if (spec.sampler == "webdataset" && spec.shard == "none") {
+    return plan_error("shard", "none",
+                      "WebDataset deals its shards; want before (WebDataset()) or after the shuffle");
+  }
   if (spec.replacement == "true" && !draws_from_generator) {
     return plan_error("replacement", "true", "only torch.random and torch.weighted draw with replacement");
   }

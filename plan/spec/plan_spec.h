@@ -82,9 +82,10 @@ struct PlanSpec {
   uint64_t buffer_size = 0;              ///< tf.shuffle; 0: the whole dataset
   std::string global_seed;               ///< tf.*: of tf.random.set_seed(); empty: not called
   bool reshuffle_each_iteration = true;  ///< tf.shuffle
-  std::string shard;                     ///< tf.*: before, after, none: where .shard() stands; empty: as none
+  std::string shard;                     ///< tf.*, webdataset: before, after, none: where the split stands
   uint64_t cycle_length = 0;             ///< tf.*: files that interleave() reads at once; 0: no interleave()
   std::string shardshuffle;              ///< webdataset: shards in its buffer; empty: in their order
+  uint64_t initial = 0;                  ///< webdataset: shards in the buffer at first; 0: 100
   bool detshuffle = false;               ///< webdataset
   std::string shard_sizes;           ///< streaming: index.json, or a file or array of samples of each shard
   std::string shuffle_algo;          ///< streaming; empty: py1e

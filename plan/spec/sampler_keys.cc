@@ -69,6 +69,7 @@ void set_framework_keys(const PlanSpec& plan, SamplerSpec& spec) {
   spec.reshuffle_each_iteration = plan.reshuffle_each_iteration;
   spec.shard = shard_place_of(plan.shard);
   if (!plan.shardshuffle.empty()) spec.shardshuffle = parse_whole<uint64_t>(plan.shardshuffle);
+  spec.initial = count_of(plan.initial);
   spec.detshuffle = plan.detshuffle;
   spec.shuffle_algo = plan.shuffle_algo;
   spec.shuffle_block_size = plan.shuffle_block_size;

@@ -98,6 +98,7 @@ TEST_CASE("the keys of frameworks reach their samplers") {
                                     {"shard", "After"},
                                     {"reshuffle_each_iteration", "false"},
                                     {"shardshuffle", "True"},
+                                    {"initial", "7"},
                                     {"detshuffle", "true"},
                                     {"shuffle_algo", "PY1BR"},
                                     {"shuffle_block_size", "4096"},
@@ -125,6 +126,7 @@ TEST_CASE("the keys of frameworks reach their samplers") {
   CHECK(spec.shard == ShardPlace::after);
   CHECK_FALSE(spec.reshuffle_each_iteration);
   CHECK(spec.shardshuffle == uint64_t{100});
+  CHECK(spec.initial == uint64_t{7});
   CHECK(spec.detshuffle);
   CHECK(spec.shuffle_algo == "py1br");
   CHECK(spec.shuffle_block_size == 4096);
@@ -146,6 +148,7 @@ TEST_CASE("words of frameworks that mean nothing are refused") {
     CHECK_FALSE(make_plan({{"seed", "1"}, {key, value}}));
   }
   CHECK_FALSE(make_plan({{"seed", "1"}, {"batch", "2"}, {"batch_size", "2"}}));  // twice
+  CHECK_FALSE(make_plan({{"sampler", "webdataset"}, {"shard", "none"}}));
   const auto tf = make_plan({{"sampler", "tf.shuffle"}, {"seed", "1"}, {"world", "2"}});
   REQUIRE(!tf);
   CHECK(tf.error().message.find("shard: missing") != std::string::npos);

@@ -49,6 +49,72 @@ TEST_CASE("WebDataset's detshuffle counts epochs where the process lives on") {
   CHECK(refusal_of(job("1", 0, true)).starts_with("detshuffle:"));
 }
 
+// Made as above, of 11 shards, with a buffer of 6 and 3 at first; then [rank::2][worker::2].
+TEST_CASE("a pipeline that shuffles all shards and then deals them, as open_clip's") {
+  SamplerSpec spec{.sampler = "webdataset", .n = 11, .world = 2, .seed = "42"};
+  spec.shardshuffle = 6;
+  spec.initial = 3;
+  spec.shard = ShardPlace::after;
+  CHECK(indices_of(*sampler_of(spec), 0, 0) == std::vector<uint32_t>{0, 7, 1, 10, 8, 6});
+  CHECK(indices_of(*sampler_of(spec), 0, 1) == std::vector<uint32_t>{3, 2, 9, 5, 4});
+  SamplerSpec alone = spec;
+  alone.world = 1;
+  CHECK(indices_of(*sampler_of(alone), 0) == std::vector<uint32_t>{0, 3, 7, 2, 1, 9, 10, 5, 8, 4, 6});
+  // The workers of a rank take turns, which gives the rank's order back.
+  spec.workers = 2;
+  CHECK(indices_of(*sampler_of(spec), 0, 1) == std::vector<uint32_t>{3, 2, 9, 5, 4});
+  CHECK(indices_of(*sampler_of(spec), 3, 1) == std::vector<uint32_t>{3, 2, 9, 5, 4});
+  spec.initial = std::nullopt;
+  CHECK(indices_of(*sampler_of(spec), 0, 1) != std::vector<uint32_t>{3, 2, 9, 5, 4});
+}
+
+TEST_CASE("the epoch of a detshuffle may come from the script") {
+  SamplerSpec spec{.sampler = "webdataset", .n = 11, .world = 2, .seed = "42", .workers = 2};
+  spec.shardshuffle = 6;
+  spec.initial = 3;
+  spec.shard = ShardPlace::after;
+  spec.detshuffle = true;
+  const std::vector<uint32_t> first{0, 7, 1, 10, 8, 6};
+  const std::vector<uint32_t> fourth{2, 5, 0, 10, 7, 6};  // of seed 45
+  CHECK(indices_of(*sampler_of(spec), 0, 0) == first);
+  CHECK(indices_of(*sampler_of(spec), 3, 0) == fourth);
+  spec.first_epoch = 3;
+  CHECK(indices_of(*sampler_of(spec), 3, 0) == fourth);
+  spec.set_epoch = false;  // each worker counts, and ends with the epoch
+  CHECK(indices_of(*sampler_of(spec), 6, 0) == first);
+  spec.persistent_workers = true;
+  CHECK(indices_of(*sampler_of(spec), 6, 0) == fourth);
+  spec.set_epoch = true;
+  spec.seed = "-1";
+  CHECK(refusal_of(spec).starts_with("seed:"));
+}
+
+TEST_CASE("SimpleShardList(urls, seed=)") {
+  SamplerSpec spec{.sampler = "webdataset", .n = 8, .seed = "42", .method = ShuffleMethod::shuffle};
+  const std::vector<uint32_t> all{3, 4, 6, 7, 2, 5, 0, 1};  // random.Random(42).shuffle(list(range(8)))
+  CHECK(indices_of(*sampler_of(spec), 0) == all);
+  CHECK(indices_of(*sampler_of(spec), 5) == all);
+  spec.world = 2;
+  CHECK(indices_of(*sampler_of(spec), 0, 1) == std::vector<uint32_t>{4, 7, 5, 1});
+  spec.shuffle = false;
+  CHECK(indices_of(*sampler_of(spec), 0, 1) == std::vector<uint32_t>{1, 3, 5, 7});
+}
+
+TEST_CASE("parts of a WebDataset pipeline that do not go together are refused") {
+  SamplerSpec spec = job("1", 10);
+  spec.method = ShuffleMethod::shuffle;
+  CHECK(refusal_of(spec).starts_with("method:"));
+  spec.method = ShuffleMethod::sample;
+  spec.shardshuffle = std::nullopt;
+  CHECK(refusal_of(spec).starts_with("method:"));
+  spec = job("1", 0);
+  spec.initial = 5;
+  CHECK(refusal_of(spec).starts_with("initial:"));
+  spec = job("1", 10, true);
+  spec.set_epoch = false;
+  CHECK(refusal_of(spec).starts_with("set_epoch:"));
+}
+
 TEST_CASE("WebDataset deals shards to ranks, then to workers, whose turns alternate") {
   SamplerSpec spec{.sampler = "webdataset", .n = 11, .world = 2, .workers = 2};
   CHECK(indices_of(*sampler_of(spec), 0, 0) == std::vector<uint32_t>{0, 2, 4, 6, 8, 10});
