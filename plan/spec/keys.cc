@@ -41,12 +41,6 @@ bool one_of(const std::string& value, const std::array<std::string_view, N>& all
   return std::find(allowed.begin(), allowed.end(), value) != allowed.end();
 }
 
-bool parse_flag(const std::string& text, bool& flag) {
-  const std::string value = lower(text);
-  flag = one_of<4>(value, {"true", "1", "yes", "on"});
-  return flag || one_of<4>(value, {"false", "0", "no", "off"});
-}
-
 // A path component of .clairfs and a metric label, so short and plain.
 bool accept_name(std::string& value) {
   return !value.empty() && value.size() <= 64 && value[0] != '.' && all_of(value, [](char c) {
@@ -354,9 +348,21 @@ constexpr OtherKey kOtherKeys[] = {
     {"manual_seed", "seed"},
     {"nproc_per_node", "ranks_per_node"},
     {"local_world_size", "ranks_per_node"},
+    {"per_device_train_batch_size", "batch"},
+    {"dataloader_num_workers", "workers"},
+    {"dataloader_prefetch_factor", "prefetch_factor"},
+    {"dataloader_drop_last", "drop_last"},
+    {"num_train_epochs", "epochs"},
+    {"data_parallel_size", "world"},
 };
 
 }  // namespace
+
+bool parse_flag(const std::string& text, bool& flag) {
+  const std::string value = lower(text);
+  flag = one_of<4>(value, {"true", "1", "yes", "on"});
+  return flag || one_of<4>(value, {"false", "0", "no", "off"});
+}
 
 std::string canonical_plan_key(std::string name) {
   const auto* const other = std::find_if(std::begin(kOtherKeys), std::end(kOtherKeys),

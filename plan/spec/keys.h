@@ -28,6 +28,9 @@ struct PlanKey {
 /// In the order in which they are shown.
 std::span<const PlanKey> plan_keys();
 
+/// Whether the text is true, false or another word for one of them, and which.
+bool parse_flag(const std::string& text, bool& flag);
+
 /// The name of the key that a framework calls `name` ("batch_size": "batch"); others come back as they are.
 std::string canonical_plan_key(std::string name);
 

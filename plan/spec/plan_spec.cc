@@ -6,11 +6,13 @@
 #include <functional>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "plan/samplers/sampler.h"
+#include "plan/spec/arguments.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {
@@ -196,6 +198,7 @@ Status validate_plan(const PlanSpec& spec) {
 Result<PlanSpec> make_plan(PlanPairs pairs) {
   PlanSpec spec;
   std::set<std::string, std::less<>> given;
+  std::vector<std::pair<const FrameworkArgument*, std::string>> arguments;
   for (size_t i = 0; i < pairs.size(); ++i) {
     auto [name, value] = std::move(pairs[i]);
     name = canonical_plan_key(std::move(name));
@@ -204,14 +207,10 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
       pairs.emplace_back("list", value.substr(5));
       value = "list";
     }
-    if (name == "in_order") {
-      if (value == "true" || value == "True" || value == "1") continue;
-      return plan_error(name, value,
-                        "the order in which batches then arrive depends on timing and cannot be "
-                        "predicted; want DataLoader's in_order=True");
-    }
-    if (name == "rank" || name == "local_rank") {
-      return plan_error(name, value, "a plan is the same for all ranks; want no rank, but world");
+    if (const FrameworkArgument* argument = find_argument(name)) {
+      if (Status status = check_argument(*argument, value); !status) return status.error();
+      arguments.emplace_back(argument, value);
+      continue;
     }
     const Result<const PlanKey*> key = find_plan_key(name);
     if (!key) return key.error();
@@ -226,6 +225,9 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   if (!spec.file.empty() && !given.contains("format")) {
     const bool mds = spec.file == "index.json" || spec.file.ends_with("/index.json");
     spec.format = mds ? "mds" : spec.record != 0 ? "raw" : !spec.keys.empty() ? "lmdb" : "npy";
+  }
+  for (const auto& [argument, value] : arguments) {
+    if (Status status = check_argument_of(*argument, value, spec.sampler); !status) return status.error();
   }
   if (Status status = validate_plan(spec); !status) return status.error();
   return spec;

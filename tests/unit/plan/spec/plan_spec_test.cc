@@ -72,6 +72,38 @@ TEST_CASE("the names that PyTorch has are taken") {
   CHECK_THAT(refusal("seed=1 batch_sizes=3"), Contains("unknown key"));
 }
 
+TEST_CASE("the names that other frameworks have are taken") {
+  CHECK(parsed("sampler=Trainer data_seed=1 per_device_train_batch_size=8 dataloader_num_workers=4 "
+               "dataloader_prefetch_factor=3 dataloader_drop_last=True num_train_epochs=2") ==
+        parsed("sampler=accelerate seed=1 batch=8 workers=4 prefetch_factor=3 drop_last=true epochs=2"));
+  CHECK(parsed("sampler=megatron.random micro_batch_size=2 data_parallel_size=8") ==
+        parsed("sampler=megatron.random batch=2 world=8"));
+  CHECK(parsed("sampler=tf.list_files seed=1 cycle_length=4 block_length=16 num_parallel_calls=AUTOTUNE "
+               "deterministic=True") == parsed("sampler=tf.list_files seed=1 cycle_length=4"));
+  CHECK(parsed("num_parallel_calls=-1 seed=1 sampler=tf.shuffle") == parsed("sampler=tf.shuffle seed=1"));
+  CHECK(parsed("sampler=webdataset resampled=False") == parsed("sampler=webdataset"));
+  CHECK(parsed("sampler=streaming batching_method=random predownload=64") == parsed("sampler=streaming"));
+  CHECK(parsed("sampler=dali initial_fill=1024") == parsed("sampler=dali"));
+}
+
+TEST_CASE("arguments of frameworks with which no order can be known are refused with the reason") {
+  const auto refused = [](const std::string& text, const char* key, const char* reason) {
+    const std::string message = refusal(text);
+    INFO(message);
+    CHECK(message.starts_with("plan: " + std::string(key)));
+    CHECK(message.find(reason) != std::string::npos);
+  };
+  refused("sampler=webdataset resampled=True", "resampled=True", "random bytes");
+  refused("sampler=tf.shuffle seed=1 deterministic=False", "deterministic=False", "timing");
+  refused("sampler=tf.shuffle seed=1 block_length=100000", "block_length=100000", "cycle_length=1");
+  refused("sampler=tf.shuffle seed=1 num_parallel_calls=many", "num_parallel_calls=many", "AUTOTUNE");
+  refused("sampler=streaming batching_method=stratified", "batching_method=stratified", "random");
+  refused("sampler=dali shard_id=1", "shard_id=1", "all ranks");
+  refused("seed=1 predownload=8", "predownload=8", "belongs to sampler=streaming, not to torch.distributed");
+  refused("seed=1 block_length=8", "block_length=8", "belongs to sampler=tf.*");
+  refused("sampler=webdataset initial_fill=8", "initial_fill=8", "belongs to sampler=dali");
+}
+
 TEST_CASE("builds of torch are known by their release") {
   for (const char* version : {"1.13.0a0", "1.13.1+cpu", "1.13", "1.13.0a0+git49444c3"}) {
     CHECK(parsed(std::string("seed=1 sampler=torch.random torch=") + version).torch == "1.13");
