@@ -79,9 +79,9 @@ SampleIndexResult index_record_shards(const DatasetSource& source, const Dataset
                                       std::string_view format, const std::string& file,
                                       const std::string& list);
 
-/// The samples of MosaicML Streaming's MDS shards; `file` is their index.json. The index and the table at the
-/// head of each shard, which every reader needs, are shared. Errors: EINVAL, also for shards that are there
-/// in compressed form only.
+/// The samples of MosaicML Streaming's MDS shards; `file` is their index.json, or several parted by commas:
+/// the samples of those streams one after the other. The index and the table at the head of each shard, which
+/// every reader needs, are shared. Errors: EINVAL, also for shards that are there in compressed form only.
 SampleIndexResult index_mds(const DatasetSource& source, const DatasetRoot& root, std::string_view file);
 
 /// Rows of datasets in the HDF5 files that the pattern `file` stands for, counted on from one to the next.

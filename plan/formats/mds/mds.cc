@@ -88,34 +88,63 @@ Status add_shards(const DatasetSource& source, const std::vector<MdsTable>& tabl
   return {};
 }
 
+/// One stream: an index.json, and the shards beside it.
+struct MdsStream {
+  FileId index;
+  std::vector<MdsTable> tables;
+};
+
+// Errors: EINVAL with the cause alone.
+Result<MdsStream> open_stream(const DatasetSource& source, const DatasetRoot& root, const std::string& name) {
+  const Result<FileId> index = find_data_file(source, root, name);
+  if (!index) return index.error();
+  if (source.catalog->stamp(*index).size > kMaxMdsIndexBytes) return Error{EINVAL, "is larger than 64 MiB"};
+  const Result<std::string> text = source.read_whole(*index);
+  if (!text) return text.error();
+  const Result<std::vector<MdsShard>> shards = parse_mds_index(*text);
+  if (!shards) return shards.error();
+  if (const auto sizes = mds_shard_sizes(*shards); !sizes) return sizes.error();
+  const size_t slash = name.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : name.substr(0, slash + 1);
+  MdsStream stream{*index, {}};
+  for (const MdsShard& shard : *shards) {
+    const Result<MdsTable> table = locate_table(source, root, folder, shard);
+    if (!table) return table.error();
+    stream.tables.push_back(*table);
+  }
+  return stream;
+}
+
+/// "A/index.json,B/index.json" in its parts. A comma elsewhere belongs to a name.
+std::vector<std::string> stream_names(std::string_view file) {
+  constexpr std::string_view kBorder = "index.json,";
+  std::vector<std::string> names;
+  for (size_t begin = 0;;) {
+    const size_t border = file.find(kBorder, begin);
+    if (border == std::string_view::npos) {
+      names.emplace_back(file.substr(begin));
+      return names;
+    }
+    const size_t end = border + kBorder.size() - 1;
+    names.emplace_back(file.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
 }  // namespace
 
 SampleIndexResult index_mds(const DatasetSource& source, const DatasetRoot& root, std::string_view file) {
-  const std::string name(file);
-  const auto refuse = [&](const Error& error) {
-    return error.code == EINVAL ? plan_error("file", name, error.message) : error;
-  };
-  const Result<FileId> index = find_data_file(source, root, name);
-  if (!index) return refuse(index.error());
-  if (source.catalog->stamp(*index).size > kMaxMdsIndexBytes)
-    return plan_error("file", name, "is larger than 64 MiB");
-  const Result<std::string> text = source.read_whole(*index);
-  if (!text) return refuse(text.error());
-  const Result<std::vector<MdsShard>> shards = parse_mds_index(*text);
-  if (!shards) return refuse(shards.error());
-  if (const auto sizes = mds_shard_sizes(*shards); !sizes) return refuse(sizes.error());
-  const size_t slash = name.rfind('/');
-  const std::string folder = slash == std::string::npos ? "" : name.substr(0, slash + 1);
-  std::vector<MdsTable> tables;
-  for (const MdsShard& shard : *shards) {
-    const Result<MdsTable> table = locate_table(source, root, folder, shard);
-    if (!table) return refuse(table.error());
-    tables.push_back(*table);
-  }
   RecordTableBuilder builder(source.catalog, "mds");
-  if (const Status added = add_shards(source, tables, builder); !added) return refuse(added.error());
-  if (const Status shared = builder.share({*index, 0, source.catalog->stamp(*index).size}); !shared) {
-    return refuse(shared.error());
+  for (const std::string& name : stream_names(file)) {
+    const auto refuse = [&](const Error& error) {
+      return error.code == EINVAL ? plan_error("file", name, error.message) : error;
+    };
+    const Result<MdsStream> stream = open_stream(source, root, name);
+    if (!stream) return refuse(stream.error());
+    if (const Status added = add_shards(source, stream->tables, builder); !added)
+      return refuse(added.error());
+    const ByteRange index{stream->index, 0, source.catalog->stamp(stream->index).size};
+    if (const Status shared = builder.share(index); !shared) return refuse(shared.error());
   }
   return SampleIndexResult(builder.finish());
 }

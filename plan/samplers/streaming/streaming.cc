@@ -1,5 +1,6 @@
-// MosaicML's StreamingDataset, with one stream whose samples all come once an epoch.
-// Source: mosaicml/streaming, streaming/base/dataset.py, batching/random.py (0.5 to 0.14).
+// MosaicML's StreamingDataset whose samples all come once an epoch. Several streams are then as one that has
+// the shards of all, in their order (resample_streams()). Source: mosaicml/streaming,
+// streaming/base/dataset.py, batching/random.py (0.5 to 0.14).
 #include <algorithm>
 #include <cerrno>
 #include <numeric>

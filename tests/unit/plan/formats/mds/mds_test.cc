@@ -87,6 +87,45 @@ TEST_CASE("mds: samples where the shards' tables say they are") {
   }
 }
 
+TEST_CASE("mds: the samples of several streams count on from one to the next") {
+  const TempTree tree;
+  write_dataset(tree, "b/");
+  write_dataset(tree, "a/");
+  write_text(tree, "a/shard.00001.mds", mds_shard({"4", "five"}));
+  write_text(tree, "x,y/index.json", R"({"shards": [)" + in_index("s.mds", 1) + "]}");
+  write_text(tree, "x,y/s.mds", mds_shard({"last"}));
+  const DatasetSource source = scanned(tree);
+  const PlanSpec spec =
+      resolve_plan(
+          parse_plan("file=b/index.json,a/index.json,x,y/index.json sampler=streaming shuffle_algo=py1s "
+                     "num_canonical_nodes=1")
+              .value(),
+          1)
+          .value();
+  CHECK(spec.format == "mds");
+  const auto index = make_sample_index(spec, source);
+  INFO((index ? "" : index.error().message));
+  REQUIRE(index);
+  std::string bytes;
+  for (uint32_t sample = 0; sample < (*index)->size(); ++sample) {
+    const ByteRange range = (*index)->range(sample, 0);
+    bytes += source.read_bytes(range.file, range.offset, static_cast<uint32_t>(range.length)).value() + "|";
+  }
+  CHECK(bytes == "one||three|four|5|one||three|4|five|last|");
+  CHECK((*index)->shared_ranges().size() == 8);
+  // The shuffle sees the shards of all streams.
+  auto sampler = make_plan_sampler(spec, (*index)->size(), source, index->get());
+  REQUIRE(sampler);
+  PlanSpec told = spec;
+  told.shard_sizes = "[3,2,3,2,1]";
+  auto with_sizes = make_plan_sampler(told, (*index)->size(), source, index->get());
+  REQUIRE(with_sizes);
+  CHECK(indices_of(**sampler, 1) == indices_of(**with_sizes, 1));
+  const auto missing = make_sample_index(parse_plan("seed=1 file=b/index.json,c/index.json").value(), source);
+  REQUIRE(!missing);
+  CHECK_THAT(missing.error().message, Contains("file=c/index.json"));
+}
+
 TEST_CASE("mds: a StreamingDataset is told the shards' samples by the files themselves") {
   const TempTree tree;
   write_dataset(tree);
