@@ -2,7 +2,6 @@
 workers are followed, and shards leave the source once where the nodes can keep them."""
 
 import concurrent.futures
-import random
 
 import pytest
 from clairjob import clairjob
@@ -65,3 +64,44 @@ def distributed(names):
             for worker in range(WORKERS):
                 orders.setdefault((rank, worker), []).append(mine[worker::WORKERS])
     return orders
+
+
+def test_copies_of_shards_leave_the_source_once_for_both_nodes(tmp):
+    """StreamingDataset with remote= on the mount: each node copies nearly all shards, and both begin at the same time."""
+    pytest.importorskip("numpy")
+    from test_mds import SEED, Copies, order_of, write_shards
+
+    counts, batch = [160] * 24, 8  # as many batches for each node: no sample comes twice
+    (tmp / "src").mkdir()
+    write_shards(tmp / "src", 20_000, counts)
+    shards = sorted((tmp / "src").glob("*.mds"))
+    total = sum(path.stat().st_size for path in shards)
+    # With a canonical node a node each has its half of the shuffle (streaming/base/partition/orig.py).
+    order = order_of("naive", 0, counts)
+    halves = [order[: len(order) // 2], order[len(order) // 2 :]]
+    with slowfs(tmp / "src", "--attr-timeout", "1000", "--bandwidth", "300M", "--latency", "500") as slow:
+        with clairjob(slow.path, NODES, "--ram", int(1.5 * total / NODES), "--staging", "16M", "--chunk", "1M") as job:
+            slow.command("reset")
+            text = (f"format=shards file=*.mds sampler=StreamingDataset shard_sizes={tmp / 'src/index.json'} "
+                    f"shuffle_algo=naive shuffle_seed={SEED} num_canonical_nodes={NODES} batch_size={batch} "
+                    f"world={NODES} ranks_per_node=1")  # fmt: skip
+            (job[1].path / ".clairfs/plan").write_text(text + "\n")
+            in_force = lambda node: node.stats()["plan_list"] and "placement" in node.stats()["job"]  # noqa: E731
+            wait_until(lambda: all(in_force(node) for node in job), "the plan is in force on all nodes")
+            copies = []
+            for rank, node in enumerate(job):
+                (tmp / f"local{rank}").mkdir()
+                copies.append(Copies(node.path, tmp / f"local{rank}", counts))
+            with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
+                list(pool.map(Copies.work, copies, halves, [8 * batch] * NODES))
+            for rank, node in enumerate(job):
+                state = node.stats()["plan_list"][0]
+                print(copies[rank].order, state)
+                assert state["suspensions"] == 0, state
+                assert state["in_order"] > 0, state
+                assert len(copies[rank].order) == len(shards)
+                for path in shards:
+                    assert (tmp / f"local{rank}" / path.name).read_bytes() == path.read_bytes()
+            assert job.stat("reads.failed") == 0
+            assert job.stat("peers.bytes_in") > 0
+            assert slow.counters()["bytes"] == total
