@@ -8,10 +8,12 @@ import os
 import random
 import shutil
 import struct
+import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
+import zlib
 
 
 def tar(path):
@@ -27,6 +29,17 @@ def targz(path):
     with tarfile.open(path, mode="r|gz") as stream:
         for member in stream:
             yield stream.extractfile(member).read()
+
+
+def tarzst(path):
+    """webdataset, src/webdataset/gopen.py (gopen_pipe) with the url "pipe:zstd -dc SHARD"."""
+    with subprocess.Popen(["zstd", "-dcq", path], stdout=subprocess.PIPE) as job:
+        with tarfile.open(fileobj=job.stdout, mode="r|") as stream:
+            for member in stream:
+                yield stream.extractfile(member).read()
+        while job.stdout.read(1 << 16):  # what pads the archive
+            pass
+    assert job.returncode == 0
 
 
 def tarhead(path):
@@ -59,17 +72,89 @@ class Buffered:
         return out
 
 
-def tfrecord(path):
+class Inflated:
+    """tensorflow, core/lib/io/zlib_inputstream.cc: 256 KiB of input at a time (zlib_compression_options.h)."""
+
+    def __init__(self, stream):
+        self.stream, self.zlib, self.buffer = stream, zlib.decompressobj(31), b""
+
+    def read(self, count):
+        while len(self.buffer) < count:
+            piece = self.stream.read(256 << 10)
+            if not piece:
+                break
+            self.buffer += self.zlib.decompress(piece)
+        out, self.buffer = self.buffer[:count], self.buffer[count:]
+        return out
+
+
+def tfrecord(path, around=lambda stream: stream):
     """tensorflow, core/lib/io/record_reader.cc (ReadRecord, ReadChecksummed), with the buffer of 256 KiB that
     core/kernels/data/tf_record_dataset_op.cc gives it."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        stream = Buffered(fd, 256 << 10)
+        stream = around(Buffered(fd, 256 << 10))
         while head := stream.read(12):
             (length,) = struct.unpack("<Q", head[:8])
             data = stream.read(length + 4)
             assert len(data) == length + 4, "truncated record"
             yield data[:length]
+    finally:
+        os.close(fd)
+
+
+def tfrecordgz(path):
+    return tfrecord(path, Inflated)
+
+
+def in_index(path):
+    """(offset, size) of each record, as DALI's tfrecord2idx writes them."""
+    with open(f"{path}.idx") as file:
+        return [tuple(map(int, line.split())) for line in file]
+
+
+def dali(path):
+    """NVIDIA/DALI, dali/operators/reader/loader/indexed_file_loader.h (ReadSample) over util/mmaped_file.cc: the file is
+    mapped, and a record's pages are touched when it is decoded."""
+    places = in_index(path)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as memory:
+            for offset, size in places:
+                yield memory[offset : offset + size]
+    finally:
+        os.close(fd)
+
+
+def dalicopy(path):
+    """The same with dont_use_mmap: one read a record, without a seek where they follow each other."""
+    places = in_index(path)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        at = None
+        for offset, size in places:
+            if at != offset:
+                os.lseek(fd, offset, os.SEEK_SET)
+            piece = os.read(fd, size)
+            assert len(piece) == size
+            at = offset + size
+            yield piece
+    finally:
+        os.close(fd)
+
+
+def dalitar(path):
+    """NVIDIA/DALI, dali/operators/reader/loader/webdataset_loader.cc (ReadSample) with dont_use_mmap: a seek and a read
+    for each component that wds2idx found. open_all() has opened the shard before."""
+    with open(f"{path}.idx") as file:
+        assert next(file).startswith("v1.2 ")
+        components = [line.split() for line in file]
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        for component in components:
+            for offset, size in zip(component[1::4], component[2::4]):
+                os.lseek(fd, int(offset), os.SEEK_SET)
+                yield os.read(fd, int(size))
     finally:
         os.close(fd)
 
@@ -130,6 +215,11 @@ def copy(path):
 READERS = {name: value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", None) == __name__}
 
 
+def open_all(paths):
+    """webdataset_loader.cc (PrepareMetadataImpl) opens all shards before it reads any."""
+    return [os.open(path, os.O_RDONLY) for path in paths]
+
+
 def digest(read, path):
     hashed = hashlib.sha256()
     for piece in READERS[read](path):
@@ -158,6 +248,8 @@ def shuffled(shards, seed, size):
 
 def main():
     read, *paths = sys.argv[1:]
+    if read == "dalitar":
+        open_all(paths)
     for path in paths:
         print(path, digest(read, path), flush=True)
 

@@ -16,6 +16,7 @@ np = pytest.importorskip("numpy")
 SEED = 7
 EPOCHS = 2
 SHARDS = [200, 37, 300, 1, 262]  # samples
+BLOCK = 4_000_000  # StreamingDataset's own shuffle_block_size for one canonical node, in samples
 
 
 def write_shards(folder, size, counts=SHARDS):
@@ -36,7 +37,7 @@ def write_shards(folder, size, counts=SHARDS):
 
 
 def order_of(algorithm, epoch, counts=SHARDS):
-    """streaming/base/shuffle/{naive,py1s}.py with one canonical node, which one rank reads as it is."""
+    """streaming/base/shuffle/{naive,py1s,py1e}.py with one canonical node, which one rank reads as it is."""
     rng = np.random.default_rng(SEED + epoch)
     if algorithm == "naive":
         return rng.permutation(sum(counts)).tolist()
@@ -49,7 +50,17 @@ def order_of(algorithm, epoch, counts=SHARDS):
         samples = np.arange(begin, end)
         rng.shuffle(samples)
         order += samples.tolist()
-    return order
+    if algorithm == "py1s":
+        return order
+    # py1e: each sample is moved by chance within a block of shuffle_block_size, whose default is larger than all shards.
+    places, before = np.arange(len(order), dtype=float), 0
+    for size in (end - begin for begin, end in spans):
+        block = rng.integers(int(0.75 * BLOCK), int(1.25 * BLOCK))
+        reach = max(0, (block - size) / 2)
+        low, high = max(-reach, -before), min(reach, len(order) - before - size)
+        places[before : before + size] += rng.uniform(low=low, high=high, size=size)
+        before += size
+    return [order[i] for i in np.argsort(places)]
 
 
 def read_sample(path, i):
@@ -66,7 +77,7 @@ def ready(mount, read, total):
     return state["state"] == "finished" or state["passed"] + state["ahead"] >= min(read + 16, total)
 
 
-@pytest.mark.parametrize("algorithm", ["py1s", "naive"])
+@pytest.mark.parametrize("algorithm", ["py1e", "py1s", "naive"])
 def test_shards_are_read_in_place(tmp, algorithm):
     (tmp / "src").mkdir()
     shards = write_shards(tmp / "src", 20_000)
@@ -124,7 +135,7 @@ class Copies:
                 yielded += 1
 
 
-@pytest.mark.parametrize(("algorithm", "workers"), [("py1s", 1), ("py1s", 4), ("naive", 4)])
+@pytest.mark.parametrize(("algorithm", "workers"), [("py1s", 1), ("py1s", 4), ("py1e", 4), ("naive", 4)])
 def test_copies_of_shards_are_planned(tmp, algorithm, workers):
     """naive: each batch needs most shards, which are copied at once by all workers."""
     counts, batch = [150 + i for i in range(24)], 8
