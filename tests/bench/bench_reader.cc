@@ -8,9 +8,10 @@
 //       DataLoader does it: batch b by worker b mod W, two batches in flight for each worker, anew in each
 //       epoch. With a barrier no reader begins a batch before all N have ended the one before, as gradients
 //       are exchanged; FILE begins with eight bytes 0.
-//   bench_reader streams ROOT LIST... [--compute-rate B] [--sum] [--begin S]
-//       the files of each LIST one after the other, from front to back, 10,240 bytes a read as tarfile does.
-//       After every MiB it sleeps as long as its bytes take at B bytes/s; waits are those of a MiB each.
+//   bench_reader streams ROOT LIST... [--block B] [--compute-rate B] [--sum] [--begin S]
+//       the files of each LIST one after the other, from front to back, 10,240 bytes a read as tarfile does,
+//       or B: 262,144 as TensorFlow's TFRecordDataset does (core/kernels/data/tf_record_dataset_op.cc). After
+//       every MiB it sleeps as long as its bytes take at B bytes/s; waits are those of a MiB each.
 //   bench_reader records FILE HOW LIST... [--ahead N] [as files]
 //       the records of one file, "OFFSET LENGTH" a line of each LIST: HOW is pread, mmap, or random (a
 //       mapping with MADV_RANDOM), which are copied. With --ahead the kernel is advised of the records up to
@@ -69,6 +70,7 @@ struct Options {
   ReadSample read;
   size_t batch = 0;
   size_t ahead = 0;
+  size_t block = kTarBlock;
   size_t workers = 0;
   std::chrono::microseconds compute{0};
   uint64_t compute_rate = 0;  // bytes/s
@@ -248,7 +250,7 @@ Totals read_epoch(const Names& names, const Options& options, const Barrier& bar
 
 Totals read_streams(const Names& names, const Options& options) {
   Totals totals;
-  std::vector<char> buffer(kTarBlock);
+  std::vector<char> buffer(options.block);
   const auto begin = Clock::now();
   auto asked = begin;
   uint64_t since_pause = 0;
@@ -485,7 +487,7 @@ int usage() {
                "[--workers W]\n"
                "                    [--barrier FILE --readers N] [--sum] [--begin S]\n"
                "       bench_reader records FILE pread|mmap|random LIST... [--ahead N] [as files]\n"
-               "       bench_reader streams ROOT LIST... [--compute-rate B] [--sum] [--begin S]\n"
+               "       bench_reader streams ROOT LIST... [--block B] [--compute-rate B] [--sum] [--begin S]\n"
                "       bench_reader seq FILE... [--begin S] | mmap FILE PAGES SEED [--begin S]\n"
                "       bench_reader stat ROOT LIST [--begin S] | drop ROOT LIST\n";
   return 2;
@@ -505,6 +507,8 @@ int main(int argc, char** argv) {
       options.batch = number();
     } else if (word == "--ahead") {
       options.ahead = number();
+    } else if (word == "--block") {
+      options.block = std::max<uint64_t>(number(), 1);
     } else if (word == "--workers") {
       options.workers = number();
     } else if (word == "--compute-us") {

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """What it costs: processor, memory, requests, operations on the PFS and bytes on the network for what was delivered, and
-how planning grows with the files of the dataset and with the nodes of the job; the catalog of a million files.
+how planning grows with the files of the dataset and with the nodes of the job; the catalog of a million files; the orders
+of 100 million samples.
 
-    tests/bench/cost.py [--quick] [--rounds N] [--only delivery|network|growth|catalog]... [--json FILE]
+    tests/bench/cost.py [--quick] [--rounds N] [--only delivery|network|growth|catalog|orders]... [--json FILE]
 
 The PFS is emulated without latency or limit, and counts what it is asked for. Each system reads the same epochs; of
 the others that are compared the processor time of their daemon is known, and what they ask of the PFS.
@@ -272,8 +273,54 @@ def catalog(found, files):
     found.add(table)
 
 
+# Orders
+
+# Bytes a sample of an epoch's order and of what is there while it is made: the table in plan/samplers/README.md. Those of 0
+# are computed sample by sample.
+ORDER_BYTES = {
+    "torch.sequential": 0,
+    "timm.ordered": 0,
+    "strided": 0,
+    "megatron.sequential": 0,
+    "nopfs": 8,
+    "dali": 8,
+    "accelerate": 8,
+    "megatron.random": 8,
+    "tf.shuffle": 8,
+    "tf.list_files": 8,
+    "timm.repeataug": 16,  # three repeats
+    "torchvision.ra": 16,
+    "streaming": 28,  # py1e, one canonical node
+}
+OTHER_ORDER_BYTES = 4
+NO_SAMPLES = {"list", "torch.subset", "webdataset"}  # the user's file, and shards
+
+
+def orders(found, count):
+    """One process for each sampler, so that its memory is its own."""
+    path = clairmount.build_dir() / "tests/bench/sampler_bench"
+    if not path.exists():
+        return found.skip("orders of many samples", "sampler_bench is not built (apt-get install libbenchmark-dev)")
+    run = lambda *words: subprocess.run([path, *words], stdout=subprocess.PIPE, text=True, timeout=900, check=True).stdout  # noqa: E731
+    table = Table(f"The order of an epoch of {count:,} samples")
+    for name in run("--names").split():
+        if name in NO_SAMPLES:
+            continue
+        progress(f"order of {count:,} samples: {name}")
+        made = json.loads(run(name, str(count)))
+        if "refused" in made:
+            found.skip(f"order of {count:,} samples: {name}", made["refused"])
+            continue
+        most = ORDER_BYTES.get(name, OTHER_ORDER_BYTES)
+        table.add(f"{name}: time", made["seconds"], "s")
+        table.add(f"{name}: memory", made["bytes"] / count, "bytes a sample", at_most=1.02 * most + 0.2)
+    found.add(table)
+
+
 def main():
-    given = benchlib.arguments(__doc__, "default: 5, with --quick 2", ("delivery", "network", "growth", "catalog"))
+    given = benchlib.arguments(
+        __doc__, "default: 5, with --quick 2", ("delivery", "network", "growth", "catalog", "orders")
+    )
     rounds = given.rounds or (2 if given.quick else 5)
     count = 1_000 if given.quick else 4_000
     found = Findings(given)
@@ -295,6 +342,8 @@ def main():
         growth(found, given.quick, rounds)
     if "catalog" in given.only:
         catalog(found, 100_000 if given.quick else 1_000_000)
+    if "orders" in given.only:
+        orders(found, 10_000_000 if given.quick else 100_000_000)
 
 
 if __name__ == "__main__":

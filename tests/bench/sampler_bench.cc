@@ -1,11 +1,20 @@
 // Time to make one epoch of ImageNet-1k, and a rank's slice of it, beside a plain std::shuffle.
+//
+//   sampler_bench [options of the benchmark library]
+//   sampler_bench SAMPLER N      the first epoch of N samples: seconds, and the most memory that the process
+//                                took for it, in one line of JSON. Or {"refused": REASON}.
+//   sampler_bench --names        the samplers, one a line
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include "plan/samplers/sampler.h"
 
@@ -58,15 +67,15 @@ void node_sequence(benchmark::State& state) {
 }
 BENCHMARK(node_sequence)->Unit(benchmark::kMillisecond);
 
-SamplerSpec of(const std::string& name) {
-  SamplerSpec spec{.sampler = name, .n = kImageNet, .seed = "42"};
-  if (name == "torch.weighted") spec.weights.assign(kImageNet, 1.0);
+SamplerSpec of(const std::string& name, uint64_t n = kImageNet) {
+  SamplerSpec spec{.sampler = name, .n = n, .seed = "42"};
+  if (name == "torch.weighted") spec.weights.assign(n, 1.0);
   if (name == "dali") spec.shuffle_after_epoch = true;
   if (name == "nopfs") spec.batch = 256;
   if (name == "webdataset") spec.shardshuffle = 1000;
   if (name == "streaming") {  // shards of 64 MiB of ImageNet
-    std::vector<uint32_t> sizes(kImageNet / 600, 600);
-    sizes.push_back(static_cast<uint32_t>(kImageNet % 600));
+    std::vector<uint32_t> sizes(n / 600, 600);
+    if (n % 600 != 0) sizes.push_back(static_cast<uint32_t>(n % 600));
     spec.shard_sizes = std::make_shared<const std::vector<uint32_t>>(std::move(sizes));
   }
   return spec;
@@ -80,6 +89,38 @@ SamplerSpec of(const std::string& name) {
   return true;
 }();
 
+uint64_t most_memory() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+int print_first_epoch(const std::string& name, uint64_t n) {
+  const uint64_t before = most_memory();
+  const auto begin = std::chrono::steady_clock::now();
+  auto sampler = make_sampler(of(name, n));
+  const auto order = sampler ? (*sampler)->order(Epoch(0)) : Result<IndexOrder>(sampler.error());
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  if (order) {
+    std::printf("{\"seconds\": %.3f, \"bytes\": %llu}\n", seconds.count(),
+                static_cast<unsigned long long>(most_memory() - before));
+  } else {
+    std::printf("{\"refused\": \"%s\"}\n", order.error().message.c_str());
+  }
+  return EXIT_SUCCESS;
+}
+
 }  // namespace
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--names") {
+    for (const std::string& name : sampler_names()) std::printf("%s\n", name.c_str());
+    return EXIT_SUCCESS;
+  }
+  if (argc == 3 && argv[1][0] != '-') return print_first_epoch(argv[1], std::strtoull(argv[2], nullptr, 10));
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return EXIT_FAILURE;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return EXIT_SUCCESS;
+}

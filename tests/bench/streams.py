@@ -3,8 +3,9 @@
 
     tests/bench/streams.py [--quick] [--rounds N] [--only epochs|rate|copies]... [--json FILE]
 
-Four workers read their shards 10,240 bytes at a time, as tarfile does, and compute half as long as the PFS takes for the
-bytes: the first epoch waits for it, later ones need not. All epochs' bytes are compared with the source by a checksum; what the PFS counted is
+Four workers read their shards 10,240 bytes at a time, as tarfile does, or 262,144, as TFRecordDataset does, and compute half
+as long as the PFS takes for the bytes: the first epoch waits for it, later ones need not. Where they compute a little longer
+than the PFS takes, the first epoch need not wait either once the first window has come. All epochs' bytes are compared with the source by a checksum; what the PFS counted is
 the witness for what was read. Baselines are measured in the same round: the PFS itself, a `cat` of the shards ahead of the
 workers through the page cache, rclone, clairfs without a plan. Figures are medians over the rounds.
 """
@@ -26,6 +27,8 @@ WORKERS = 4
 SEED = 7
 BANDWIDTH = 120_000_000
 COMPUTE = 2 * BANDWIDTH  # bytes a second that all workers together could use
+SLOW_COMPUTE = 0.9 * BANDWIDTH  # which the PFS keeps up with
+TF_RECORD = ("--block", 262_144)  # tensorflow, core/kernels/data/tf_record_dataset_op.cc
 TIERS = {"2 S": 2, "1 S": 1.05, "0.5 S": 0.5}  # a little more than S: tiers keep whole chunks
 STAGING = 128 * MIB
 PLAN = f"name=bench format=shards sampler=torch.distributed seed={SEED} workers={WORKERS} epochs={{epochs}}\n"
@@ -71,8 +74,8 @@ class Case:
     def checksum(self, runs):
         return sum(int(run["sum"], 16) for run in runs) % 2**64
 
-    def epoch(self, root, number):
-        runs = self.read(root, number, "--compute-rate", self.rate, "--sum")
+    def epoch(self, root, number, *options):
+        runs = self.read(root, number, "--compute-rate", self.rate, "--sum", *options)
         if self.checksum(runs) != self.sum:
             raise SystemExit(f"WRONG DATA: epoch {number} of {root}")
         return runs
@@ -111,18 +114,37 @@ def planned(mount):
     return next(plan for plan in mount.stats()["plan_list"] if plan["name"] == "bench")
 
 
-def run_clairfs(case, label, tier, with_plan, warm, samples):
+def run_clairfs(case, label, tier, with_plan, warm, samples, *options):
     with case.pfs() as pfs, clairmount.clairfs(pfs.path, "--ram", int(tier), "--staging", STAGING) as mount:
         if with_plan:
             (mount.path / ".clairfs/plan").write_text(PLAN.format(epochs=case.epochs))
         epochs = []
         for number in range(case.epochs):
-            epochs.append(case.epoch(mount.path, number))
+            epochs.append(case.epoch(mount.path, number, *options))
             if not with_plan:  # as those of a dataset would that is larger than memory
                 benchlib.reader("drop", mount.path, case.all[number], mount=mount)
         record(case, label, epochs, pfs.counters()["bytes"], warm, samples)
         if with_plan:
             samples.add(f"{label} suspensions", planned(mount)["suspensions"])
+
+
+def run_first_epoch(case, samples):
+    """Stall of the first epoch from its first window on; what is left of it when the warm page cache has no more."""
+    rate = SLOW_COMPUTE // WORKERS
+    before = STAGING // WORKERS // MIB  # waits of a worker: one a MiB
+
+    def share(root):
+        runs = case.read(root, 0, "--compute-rate", int(rate))
+        waits = [wait for run in runs for wait in run["waits"][before:]]
+        return sum(waits), sum(waits) + len(waits) * MIB / rate
+
+    warm, _ = share(case.source)
+    with case.pfs() as pfs, clairmount.clairfs(pfs.path, "--ram", 2 * case.size, "--staging", STAGING) as mount:
+        (mount.path / ".clairfs/plan").write_text(PLAN.format(epochs=1))
+        waited, seconds = share(mount.path)
+        samples.add("first stall", max(0, waited - warm) / seconds)
+        samples.add("first suspensions", planned(mount)["suspensions"])
+    progress(f"first epoch: stall {samples.rounds['first stall'][-1]:.4f}")
 
 
 def run_source(case, warm, samples):
@@ -174,6 +196,8 @@ def epochs_round(case, found):
     run_clairfs(case, "no plan", 2 * case.size, False, warm, samples)
     for name, share in TIERS.items():
         run_clairfs(case, f"plan {name}", share * case.size, True, warm, samples)
+    run_clairfs(case, "TFRecord", 2 * case.size, True, warm, samples, *TF_RECORD)
+    run_first_epoch(case, samples)
 
 
 def epochs_table(case, samples):
@@ -195,6 +219,14 @@ def epochs_table(case, samples):
             table.add(f"with a plan, RAM tier {name}: stall of later epochs", samples.median(f"{label} stall"), at_most=0.01)
         table.add(f"with a plan, RAM tier {name}: PFS bytes / least", samples.median(f"{label} bytes") / least, at_most=1.01)
         table.add(f"with a plan, RAM tier {name}: suspensions", max(samples.rounds[f"{label} suspensions"]), at_most=0)
+    text = "with a plan, RAM tier 2 S, 262,144 bytes a read"
+    table.add(f"{text}: time / bound", samples.median("TFRecord total") / seconds, at_most=1.03)
+    table.add(f"{text}: stall of later epochs", samples.median("TFRecord stall"), at_most=0.01)
+    table.add(f"{text}: PFS bytes / least", samples.median("TFRecord bytes") / case.size, at_most=1.01)
+    table.add(f"{text}: suspensions", max(samples.rounds["TFRecord suspensions"]), at_most=0)
+    text = f"with a plan, computing on {SLOW_COMPUTE / 1e6:.0f} MB/s"
+    table.add(f"{text}: stall of the first epoch after {STAGING // MIB} MiB", samples.median("first stall"), at_most=0.01)
+    table.add(f"{text}: suspensions", max(samples.rounds["first suspensions"]), at_most=0)
     return table
 
 
