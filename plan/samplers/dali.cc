@@ -33,6 +33,7 @@ class Dali : public Sampler {
   explicit Dali(const SamplerSpec& spec)
       : Sampler(spec.world),
         n_(spec.n),
+        counts_from_(spec.checkpointing ? 0 : spec.first_epoch),
         stick_to_shard_(spec.stick_to_shard || spec.shuffle_after_epoch),
         random_shuffle_(spec.random_shuffle),
         each_epoch_afresh_(spec.shuffle_after_epoch && spec.checkpointing),
@@ -45,13 +46,18 @@ class Dali : public Sampler {
 
   /// A reader that does not stick to its shard walks on: epoch e is shard (rank + e) mod world.
   RankSlice slice(Epoch epoch, TrainingRank rank) const override {
-    const uint64_t shard = stick_to_shard_ ? rank.value : (uint64_t{rank.value} + epoch.value) % world();
+    const uint64_t walked = stick_to_shard_ ? 0 : counted(epoch).value;
+    const uint64_t shard = (rank.value + walked) % world();
     const uint64_t begin = n_ * shard / world();
     return RankSlice{.count = n_ * (shard + 1) / world() - begin, .start = begin};
   }
 
  private:
-  Result<IndexOrder> make_order(Epoch epoch) override {
+  /// As the pipeline counts: without a checkpoint one that is started again begins at 0.
+  Epoch counted(Epoch epoch) const { return Epoch(epochs_since(counts_from_, epoch)); }
+
+  Result<IndexOrder> make_order(Epoch of_job) override {
+    const Epoch epoch = counted(of_job);
     if (cumulative_) {
       auto indices = stream_.order(epoch);
       if (!indices) return indices.error();
@@ -63,6 +69,7 @@ class Dali : public Sampler {
   }
 
   const uint64_t n_;
+  const uint32_t counts_from_;
   const bool stick_to_shard_;
   const bool random_shuffle_;
   const bool each_epoch_afresh_;

@@ -81,7 +81,7 @@ struct SamplerSpec {
   uint32_t ranks_per_node = 1;  ///< streaming
   uint32_t workers = 0;         ///< DataLoader workers of a rank: torchdata.random, webdataset, streaming
   uint32_t first_epoch = 0;  ///< the epoch that `state` (torchdata.random) or sample_in_epoch belongs to, and
-                             ///< with which the process begins to count (webdataset, tf.*)
+                             ///< with which the process begins to count (webdataset, tf.*, dali)
 
   std::string dataset_shuffle = {};  ///< any: the seed of a .shuffle() that the dataset itself has had
   uint64_t block = 1;                ///< strided: consecutive samples of a rank

@@ -29,6 +29,22 @@ TEST_CASE("DALI's FileReader: files opened by each shard, both families of GCC")
   }
 }
 
+TEST_CASE("DALI's pipeline begins anew in a job that resumes, unless it has a checkpoint") {
+  SamplerSpec spec{.sampler = "dali", .n = 60, .world = 3};
+  const auto compare = [&](uint32_t first, uint32_t as_if) {
+    SamplerSpec resumed = spec;
+    resumed.first_epoch = first;
+    const auto whole = sampler_of(spec);
+    CHECK(indices_of(*sampler_of(resumed), 4, 1) == indices_of(*whole, as_if, 1));
+    CHECK(indices_of(*sampler_of(resumed), 5, 1) == indices_of(*whole, as_if + 1, 1));
+  };
+  compare(4, 0);  // walks through the shards
+  spec.shuffle_after_epoch = true;
+  compare(4, 0);
+  spec.checkpointing = true;
+  compare(4, 4);
+}
+
 TEST_CASE("DALI refuses to shuffle both once and after each epoch") {
   SamplerSpec spec{.sampler = "dali", .n = 10};
   spec.random_shuffle = spec.shuffle_after_epoch = true;
