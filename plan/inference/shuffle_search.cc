@@ -96,11 +96,12 @@ std::optional<FoundSeed> ShuffleSearch::searched(const SeedEvidence& evidence,
   return result->found;
 }
 
-// Of a first epoch all streams are searched; what the next one leaves of them needs no search.
+// Of a first epoch all streams are searched; what the next one leaves of them needs no search. If it leaves
+// nothing it is the first one of another job, of a script that seeds anew, or of one that draws otherwise.
 void ShuffleSearch::note_seed(const Seen& seen, uint32_t seed) {
-  if (epochs_ > 0) {
-    suspects_ = narrow(suspects_, epochs_, seed);
-  } else {
+  if (epochs_ > 0) suspects_ = narrow(suspects_, epochs_, seed);
+  if (suspects_.empty()) {
+    epochs_ = 0;
     GeneratorSearchOptions options = options_.streams;
     options.stop = options_.stop;
     Result<std::vector<GeneratorMatch>> found = find_default_generator({{seed}, seen.likely}, options);

@@ -74,6 +74,27 @@ TEST_CASE("epochs that another stream gives, or that were missed, begin anew") {
   CHECK(next->order.persistent_workers);
 }
 
+TEST_CASE("a job that is started again is followed as the first one was") {
+  ShuffleSearch search(quick());
+  REQUIRE(search.find(first_opens_of(0, 100, 0)));
+  const auto second = search.find(first_opens_of(42, 100, 1));  // another seed, or a changed script
+  REQUIRE(second);
+  CHECK(second->order.epochs == 1);
+  const auto third = search.find(first_opens_of(42, 104, 2));
+  REQUIRE(third);
+  CHECK(third->order.epochs == 0);
+  CHECK(third->order.seed == "42");
+  CHECK(third->order.first_epoch == 1);
+
+  const auto again = search.find(first_opens_of(42, 100, 3));
+  REQUIRE(again);
+  CHECK(again->order.epochs == 1);
+  const auto on = search.find(first_opens_of(42, 104, 4));
+  REQUIRE(on);
+  CHECK(on->order.epochs == 0);
+  CHECK(on->order.first_epoch == 1);
+}
+
 TEST_CASE("what the environment suggests is searched, too; what it does not is not found") {
   ShuffleSearch search(quick());
   auto seen = first_opens_of(987'654, 100, 0);
