@@ -85,13 +85,17 @@ bool is_alive(uint32_t thread) {
   return thread != 0 && ::access(fmt::format("/proc/{}", thread).c_str(), F_OK) == 0;
 }
 
-/// Adds workers and batch; false if more must be seen of them: a few opens may be those of a few workers.
+/// Opens that show the workers of an order of that length: a few may be those of a few workers.
+uint64_t enough_opens(uint64_t ranks, uint64_t length) {
+  return std::min<uint64_t>(kDealt * ranks, length / 4);
+}
+
+/// Adds workers and batch; false if more must be seen of them.
 bool add_dealing(PlanSpec& plan, std::span<const Placed> opens, const Fit& fit) {
   const Dealing dealing = find_dealing(opens, static_cast<uint32_t>(plan.ranks_per_node), fit, is_alive);
   plan.batch = dealing.batch;
   plan.workers = dealing.workers;
-  const uint64_t enough = std::min<uint64_t>(kDealt * plan.ranks_per_node, fit.length / 4);
-  return opens.size() >= enough;
+  return opens.size() >= enough_opens(plan.ranks_per_node, fit.length);
 }
 
 FileId common_folder(const Catalog& catalog, FileId a, FileId b) {
@@ -433,17 +437,17 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   return found;
 }
 
-// Epoch by epoch: what the one before has told foretells the next.
+// Epoch by epoch: what the one before has told foretells the next. An epoch counts once its plan is known.
 std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<const SeenOpen> opens,
                                                     const ReaderFacts& facts, Effort& effort) {
   for (const Numbering& numbering : numberings(folder)) {
     const Evidence evidence = evidence_of(opens, numbering);
     if (evidence.views.empty()) continue;
     const uint32_t n = numbering.index->size();
+    if (evidence.samples.size() < enough_opens(1, n)) continue;
     const auto shuffle = effort.shuffles.find({n, evidence.samples, effort.epoch, orders_, facts.seeds});
     if (!shuffle) continue;
     PlanSpec plan = shuffle->order;
-    effort.epoch += 1;
     plan.root = numbering.root;
     plan.format = numbering.index->format();
     plan.world = plan.ranks_per_node = 1;
@@ -457,6 +461,7 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     if (!fit.explains() || !add_dealing(plan, opened, fit)) continue;
     FoundOrder found{plan, 0, opened.size(), orders_, shuffle->log_chance};
     found.threads = threads_of(opened, fit);
+    effort.epoch += 1;
     return found;
   }
   return std::nullopt;

@@ -51,17 +51,21 @@ SeedSearchOptions ShuffleSearch::search_options(const Seen& seen) const {
 }
 
 std::optional<ShuffleSearch::Found> ShuffleSearch::find(const Seen& seen) {
-  if (seen.epoch != next_epoch_) {
+  if (seen.epoch != next_epoch_ && seen.epoch + 1 != next_epoch_) {
     epochs_ = 0;
     suspects_.clear();
   }
   const SeedSearchOptions search = search_options(seen);
   const SeedEvidence evidence = evidence_of(seen, search);
   if (evidence.reach == 0) return std::nullopt;
-  std::optional<FoundSeed> found = foretold(evidence, orders_tried(search));
-  if (!found) found = searched(evidence, search);
-  if (!found) return std::nullopt;
-  note_seed(seen, found->seed);
+  std::optional<FoundSeed> found = again(evidence, orders_tried(search));
+  if (!found) {
+    found = foretold(evidence, orders_tried(search));
+    if (!found) found = searched(evidence, search);
+    if (!found) return std::nullopt;
+    note_seed(seen, found->seed);
+  }
+  next_epoch_ = seen.epoch + 1;
 
   Found result{.order = plan_of_epoch_seed(found->seed, {}),
                .log_chance = found->log_chance,
@@ -74,6 +78,13 @@ std::optional<ShuffleSearch::Found> ShuffleSearch::find(const Seen& seen) {
   result.order.first_epoch = epochs_ - 1;
   result.description = describe(suspects_.front());
   return result;
+}
+
+std::optional<FoundSeed> ShuffleSearch::again(const SeedEvidence& evidence, double other_orders) const {
+  if (epochs_ == 0) return std::nullopt;
+  FoundSeed same = explain_by_seed(evidence, last_seed_);
+  same.log_chance += std::log(other_orders + 1);
+  return same.log_chance < std::log(kMostWrongLocks) ? std::optional(same) : std::nullopt;
 }
 
 std::optional<FoundSeed> ShuffleSearch::foretold(const SeedEvidence& evidence, double other_orders) const {
@@ -108,7 +119,7 @@ void ShuffleSearch::note_seed(const Seen& seen, uint32_t seed) {
     if (found) suspects_ = std::move(*found);
   }
   ++epochs_;
-  next_epoch_ = seen.epoch + 1;
+  last_seed_ = seed;
 }
 
 }  // namespace clairfs

@@ -52,12 +52,13 @@ class ShuffleSearch {
   explicit ShuffleSearch(Options options) : options_(std::move(options)) {}
 
   /// Nothing: no seed is certain, or time was up. What was found in the epoch before `seen.epoch` counts;
-  /// else it is forgotten.
+  /// else it is forgotten. An epoch may be asked for again: it has the same seed, which is not searched for.
   std::optional<Found> find(const Seen& seen);
   /// CPU time of all searches of seeds, in seconds.
   double core_seconds() const { return core_seconds_; }
 
  private:
+  std::optional<FoundSeed> again(const SeedEvidence& evidence, double other_orders) const;
   std::optional<FoundSeed> foretold(const SeedEvidence& evidence, double other_orders) const;
   std::optional<FoundSeed> searched(const SeedEvidence& evidence, const SeedSearchOptions& search);
   SeedSearchOptions search_options(const Seen& seen) const;
@@ -66,6 +67,7 @@ class ShuffleSearch {
   const Options options_;
   uint32_t epochs_ = 0;                   // found, one after the other
   uint32_t next_epoch_ = 0;               // the one after them
+  uint32_t last_seed_ = 0;                // of the last of them
   std::vector<GeneratorMatch> suspects_;  // in which all their seeds occur
   double core_seconds_ = 0;
 };

@@ -23,6 +23,9 @@ FileId file_of(uint32_t n, uint32_t sample) {
   return FileId(dataset_of(n).catalog->children(FileId(0)).first.value + sample);
 }
 
+/// Samples of which a shuffle's seed is certain after twenty opens.
+constexpr uint32_t kShuffled = 60'000;
+
 /// One reader of an order: a node's ranks, or somebody whose order nobody knows.
 struct Reader {
   uint32_t n = 0;
@@ -233,6 +236,30 @@ TEST_CASE("the next epoch says how an order goes on") {
     std::shuffle(other.begin(), other.end(), random);
     CHECK(!search.follow_on(opens_of(reader, other, 60, random), *found));
   }
+}
+
+// Its seed is certain before its workers are: so few opens are not asked for it.
+TEST_CASE("an epoch of the default generator that was looked at too early foretells the later ones") {
+  std::mt19937 random(27);
+  const Reader reader{kShuffled, {1, 16, 2}, 0};
+  const auto spec = *resolve_plan(*parse_plan("sampler=torch.random generator=default seed=42 draws=500"), 1);
+  OrderSearch search(dataset_of(reader.n), [] { return false; });
+  std::optional<FoundOrder> found;
+  for (const uint32_t epoch : {0, 1}) {
+    search.begin();
+    const auto opens = opens_of(reader, node_order(spec, reader.n, epoch, 0), 60, random);
+    for (const size_t seen : {12, 18, 27, 40, 60}) {
+      auto now = search.find(std::span(opens).first(seen), {}, found);
+      INFO(epoch << " " << seen);
+      CHECK(now.has_value() == (seen == 60));
+      if (now) found = now;
+    }
+    REQUIRE(found);
+    CHECK(found->plan.first_epoch == epoch);
+    CHECK(found->plan.epochs == (epoch == 0 ? 1 : 0));
+  }
+  CHECK(found->plan.seed == "42");
+  CHECK(found->plan.draws == 500);
 }
 
 TEST_CASE("a reader that begins in the middle of an epoch is found there") {

@@ -95,6 +95,21 @@ TEST_CASE("a job that is started again is followed as the first one was") {
   CHECK(on->order.first_epoch == 1);
 }
 
+TEST_CASE("an epoch that is asked for again counts once") {
+  ShuffleSearch search(quick());
+  REQUIRE(search.find(first_opens_of(1234, 3739, 0)));
+  const double used = search.core_seconds();
+  const auto again = search.find(first_opens_of(1234, 3739, 0));
+  REQUIRE(again);
+  CHECK(again->order.epochs == 1);
+  const auto next = search.find(first_opens_of(1234, 3743, 1));
+  REQUIRE(next);
+  CHECK(next->order.epochs == 0);
+  CHECK(next->order.first_epoch == 1);
+  CHECK(search.find(first_opens_of(1234, 3743, 1))->order == next->order);
+  CHECK(search.core_seconds() == used);
+}
+
 TEST_CASE("what the environment suggests is searched, too; what it does not is not found") {
   ShuffleSearch search(quick());
   auto seen = first_opens_of(987'654, 100, 0);
