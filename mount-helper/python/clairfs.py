@@ -1021,8 +1021,8 @@ def _free_name(root, shuffled):
 
 
 def _loader_in(value, depth=0):
-    """The DataLoader that a wrapper (Lightning Fabric's, a Trainer's) holds."""
-    if isinstance(value, _torch().utils.data.DataLoader):
+    """The DataLoader that a wrapper (Lightning Fabric's, accelerate's) holds. accelerate's calls itself one, and is none."""
+    if issubclass(type(value), _torch().utils.data.DataLoader):
         return value
     for part in getattr(value, "__dict__", {}).values() if depth < 3 else []:
         if (found := _loader_in(part, depth + 1)) is not None:
@@ -1051,7 +1051,8 @@ def register(loader, name=None, paths=None, **keys):
         registration._begin(name, paths, keys)
         _registrations.append(registration)
     except Exception as error:  # noqa: BLE001
-        registration._loader = None
+        registration.cancel()
+        registration.mount = registration._mount = None
         _warn(f"{error}; nothing is planned" if isinstance(error, _NotPlanned) else f"{error!r}; nothing is planned")
     return registration
 

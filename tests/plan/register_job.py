@@ -178,6 +178,35 @@ class Fabric:
         return iter(self._dataloader)
 
 
+class Adapter:
+    """As accelerate's DataLoaderShard since 0.34: passes for a DataLoader, and iterates another one."""
+
+    def __init__(self, dataset, **options):
+        self.base_dataloader = DataLoader(dataset, **options)
+        self.iteration = 0
+
+    def __getattr__(self, name):
+        if name == "base_dataloader":
+            raise AttributeError
+        return getattr(self.base_dataloader, name)
+
+    @property
+    def __class__(self):
+        return self.base_dataloader.__class__
+
+    def __len__(self):
+        return len(self.base_dataloader)
+
+    def __iter__(self):
+        batches = self.base_dataloader.__iter__()
+        now = next(batches)
+        for after in batches:
+            yield now
+            now = after
+        yield now
+        self.iteration += 1
+
+
 def loader(dataset, **options):
     return DataLoader(dataset, **{"batch_size": 16, "num_workers": 2, "collate_fn": names, **options})
 
@@ -255,6 +284,15 @@ CASES = {
     "unshuffled": lambda root: with_sampler(images(root), lambda d: distributed(root, shuffle=False)),
     "resumed_generator": lambda root: shuffled(root, generator=generator()),
     "accelerate": lambda root: DataLoader(
+        images(root),
+        batch_sampler=Shard(BatchSampler(Seedable(images(root)), 16, True), RANKS, RANK),
+        num_workers=2,
+        collate_fn=names,
+    ),
+    "adapter": lambda root: Adapter(
+        images(root), batch_size=16, shuffle=True, generator=generator(), num_workers=2, collate_fn=names
+    ),
+    "adapter_of_shard": lambda root: Adapter(
         images(root),
         batch_sampler=Shard(BatchSampler(Seedable(images(root)), 16, True), RANKS, RANK),
         num_workers=2,

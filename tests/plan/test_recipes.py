@@ -29,7 +29,7 @@ def recipes():
     """{what the script does: its plan}."""
     page = (REPO / "mount-helper/man/clairfs.1.in").read_text()
     section = page.split(".SH RECIPES\n")[1].split("\n.SH ")[0] + "\n"
-    return {title: plan.replace("\\-", "-") for title, plan in re.findall(r"\.TP\n(.+)\n\.B (.+)\n", section)}
+    return {title: plan.replace("\\-", "-").replace("\\(dq", '"') for title, plan in re.findall(r"\.TP\n(.+)\n\.B (.+)\n", section)}
 
 
 START = """
@@ -81,6 +81,24 @@ class Rows(Dataset):
     def __getitem__(self, i): return len(self.row(i))
 """
 WEIGHTS = "[1 + i % 3 for i in range(len(images()))]"
+# As accelerate has it: of as many batches for each process; and since 0.34 a loader that passes for a DataLoader.
+PREPARED = """
+import clairfs
+class Shard(BatchSampler):
+    def __init__(self, batches): self.batches, self.num_processes, self.process_index = batches, ranks, rank
+    def __len__(self): return len(self.batches) // ranks
+    def __iter__(self): return (batch for i, batch in enumerate(self.batches) if i % ranks == self.process_index)
+class Adapter:
+    def __init__(self, *args, **options): self.base_dataloader = DataLoader(*args, **options)
+    def __getattr__(self, name):
+        if name == "base_dataloader": raise AttributeError
+        return getattr(self.base_dataloader, name)
+    __class__ = property(lambda self: self.base_dataloader.__class__)
+    def __len__(self): return len(self.base_dataloader)
+    def __iter__(self): yield from self.base_dataloader.__iter__()
+def prepared():
+    return Adapter(images(), batch_sampler=Shard(BatchSampler(RandomSampler(images(), generator=generator()), 10, True)))
+"""
 PACKED = f"""
 def row(i):
     with open(root + "/train.tfrecord", "rb", buffering=0) as file:
@@ -119,12 +137,21 @@ class Seedable(RandomSampler):  # as accelerate has it
 dataset = images()
 train(loader(dataset, sampler=Seedable(dataset, generator=torch.Generator())))
 """,
-    "accelerate and Trainer, several": """
-class Shard(BatchSampler):  # as accelerate has it, of as many batches for each process
-    def __init__(self, batches): self.batches, self.num_processes, self.process_index = batches, ranks, rank
-    def __len__(self): return len(self.batches) // ranks
-    def __iter__(self): return (batch for i, batch in enumerate(self.batches) if i % ranks == self.process_index)
-train(DataLoader(images(), batch_sampler=Shard(BatchSampler(RandomSampler(images(), generator=generator()), 10, True))))
+    "accelerate, several": PREPARED + "train(prepared())",
+    "Trainer, several": PREPARED
+    + """
+class Planned:
+    def on_train_begin(self, args, state, control, **kwargs):
+        clairfs.register(kwargs["train_dataloader"])
+class Trainer:
+    def get_train_dataloader(self): return prepared()
+    def train(self):
+        loader = self.get_train_dataloader()
+        Planned().on_train_begin(None, None, None, model=None, train_dataloader=loader)
+        train(loader)
+trainer = Trainer()
+trainer.get_train_dataloader()  # another one than train() makes
+trainer.train()
 """,
     "A sampler or batch sampler": """
 class Turned(Sampler):
@@ -254,7 +281,7 @@ def test_recipe(script, dataset, tmp):
         if f"import {name}" in SCRIPTS[script]:
             pytest.importorskip(name)
     (text,) = [plan for title, plan in recipes().items() if title.startswith(script)]
-    registers = text == "clairfs.register(loader)"
+    registers = text.startswith("clairfs.register(")
     if "FILE" in text:
         (lines,) = [make(dataset) for start, make in LISTS.items() if script.startswith(start)]
         (tmp / "list").write_text("".join(f"{line}\n" for line in lines))

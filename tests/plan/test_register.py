@@ -88,8 +88,8 @@ def assert_followed(lines, share=0.9):
 # One plan from the beginning to the end.
 WHOLE = ["generator", "generator_persistent", "generator_of_sampler", "sequential", "subset", "weighted_generator",
          "batch_sampler", "paths", "memmap", "distributed", "unshuffled", "fabric", "manual_seed", "manual_seed_persistent",
-         "no_workers", "lmdb", "replacement", "no_batches", "concat", "subset_sampler", "weighted"]  # fmt: skip
-EPOCH_BY_EPOCH = ["dropout", "weighted_once", "own_sampler", "accelerate", "raw_half"]
+         "no_workers", "lmdb", "replacement", "no_batches", "concat", "subset_sampler", "weighted", "adapter"]  # fmt: skip
+EPOCH_BY_EPOCH = ["dropout", "weighted_once", "own_sampler", "accelerate", "adapter_of_shard", "raw_half"]
 # The plan is put right when an epoch begins: how many there are, and what the last one of the first loader says.
 OTHERS = {
     "turned": (2, "epochs=0 "),
@@ -148,7 +148,7 @@ def test_workers_that_are_not_forked(mount, without, tmp):
 @pytest.mark.parametrize(
     ("case", "registering"),
     [("distributed", "each rank"), ("distributed", "one rank"), ("accelerate", "each rank"), ("accelerate", "one rank"),
-     ("manual_seed", "each rank")],
+     ("adapter_of_shard", "each rank"), ("manual_seed", "each rank")],
 )  # fmt: skip
 def test_two_ranks(case, registering, mount, tmp):
     """One plan for both where their sampler divides the samples; else one each."""
@@ -245,6 +245,24 @@ def test_a_refused_plan_is_a_warning_and_training_goes_on(mount, tmp):
         MAKE + f"loader = DataLoader(images({str(mount.path / 'train')!r}))\nclairfs.register(loader, n=5)\nprint(len(epoch(loader)))", tmp
     )
     assert "n=5: the dataset has 600 samples (format=imagefolder); nothing is planned" in warned and said == "600\n"
+
+
+def test_a_loader_that_cannot_be_watched_is_left_without_a_plan(mount, tmp):
+    """Its class cannot be changed. What was planned before that was noticed is taken back."""
+    said, warned = python(
+        MAKE
+        + f"""
+class Rigid(DataLoader):
+    __class__ = property(lambda self: DataLoader)
+loader = Rigid(images({str(mount.path / "train")!r}), shuffle=True, generator=torch.Generator())
+registration = clairfs.register(loader)
+print(registration.mount, registration.status(), len(clairfs.status({str(mount.path)!r})["plan_list"]), len(epoch(loader)))
+""",
+        tmp,
+    )
+    assert "AttributeError" in warned and "nothing is planned" in warned
+    assert said == "None None 0 600\n", said
+    assert not list(tmp.glob("clairfs-lists-*/*"))
 
 
 def test_files_that_torchvision_numbers_otherwise_are_listed(mount, tmp):
