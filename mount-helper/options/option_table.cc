@@ -384,7 +384,7 @@ const std::array kTable = {
             "certain becomes a plan named auto. full searches all other shuffles of torch as well, which "
             "takes hundreds of seconds of processor time, on a quarter of the processors. Either "
             "search runs when no processor has anything else to do. off watches nobody. In a job of several "
-            "nodes nobody is watched either.",
+            "nodes each watches its own readers, and tells the others what it finds.",
         .set =
             [](MountOptions& o, const std::string& v) {
               return set_choice(o.infer, v, {"off", "cheap", "full"});

@@ -13,8 +13,7 @@ namespace clairfs {
 /// Orders of a first epoch, one after the other, the simplest and likeliest first.
 class Candidates {
  public:
-  /// `world`: ranks that share the samples with samplers whose shares are no every-world-th sample (DALI,
-  /// NoPFS).
+  /// The seeds in the reader's environment come first. An order is that of all ranks of the job together.
   explicit Candidates(const ReaderFacts& facts);
 
   /// Sequential, and those that take no seed.
