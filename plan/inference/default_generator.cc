@@ -177,6 +177,10 @@ PlanSpec plan_of_epoch_seed(uint32_t seed, PlanSpec dataset) {
   return dataset;
 }
 
+bool is_of_epoch_seed(const PlanSpec& plan) {
+  return plan.sampler == "torch.random" && plan.generator == "sampler" && plan.epochs == 1;
+}
+
 std::string describe(const GeneratorMatch& match) {
   std::string text = fmt::format("torch.manual_seed({})", match.value);
   if (match.output > kBefore) text += fmt::format(" after {} draws", match.output - kBefore);

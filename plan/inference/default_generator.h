@@ -79,6 +79,9 @@ Result<PlanSpec> plan_of_generator(const GeneratorMatch& match, PlanSpec dataset
 /// The same where nothing but one epoch's seed is known: a plan of that epoch.
 PlanSpec plan_of_epoch_seed(uint32_t seed, PlanSpec dataset);
 
+/// Whether it is such a plan: the next epoch's seed is another one.
+bool is_of_epoch_seed(const PlanSpec& plan);
+
 /// "torch.manual_seed(0) after 3736 draws", with the other draws an epoch if there are any.
 std::string describe(const GeneratorMatch& match);
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/base/escaped.h"
+#include "plan/inference/default_generator.h"
 
 namespace clairfs {
 namespace {
@@ -26,12 +27,20 @@ bool is_folder_in(std::string_view folder, std::string_view other) {
   return folder.starts_with(other) && (folder.size() == other.size() || folder[other.size()] == '/');
 }
 
-/// The plan as a user would have registered it.
-std::string line_of(const FoundOrder& found) {
+/// The plan as a user would have registered it; nothing if no line says it from the first epoch to the last.
+std::optional<std::string> line_of(const FoundOrder& found) {
+  if (is_of_epoch_seed(found.plan)) return std::nullopt;
   PlanSpec plan = found.plan;
   plan.name = PlanSpec().name;
   plan.epochs = plan.first_epoch = plan.start_sample = 0;
-  return format_plan(plan);
+  std::string line = format_plan(plan);
+  return check_plan_size(line) ? std::optional(std::move(line)) : std::nullopt;
+}
+
+std::string why_no_line(const FoundOrder& found) {
+  return is_of_epoch_seed(found.plan)
+             ? "an order of this epoch only: no line registers it"
+             : "a list that is read again and again, which is too long for a line: register it as a file";
 }
 
 std::string chance_text(double log_chance) {
@@ -275,6 +284,7 @@ std::string Inference::how_found() const {
                                                    chance_text(found_->log_chance));
   if (found_->node != 0)
     text += fmt::format("; this node has ranks {} and on", found_->node * found_->plan.ranks_per_node);
+  if (!found_->description.empty()) text += "; it is " + found_->description;
   return text;
 }
 
@@ -283,7 +293,7 @@ std::string Inference::text() const {
   const std::string how = how_found();
   const size_t seen = recorder_.count();
   const MutexLock lock(mutex_);
-  if (!how.empty()) return line_of(*found_) + "\n  " + how + "\n";
+  if (!how.empty()) return line_of(*found_).value_or(why_no_line(*found_)) + "\n  " + how + "\n";
   if (!recorder_.on() || seen > OrderSearch::kMostOpens)
     return fmt::format("no order known: {} opens seen, {:.0f} orders compared\n", seen, orders_);
   return fmt::format("{} opens seen, nothing certain yet: {:.0f} orders compared\n", seen, orders_);
@@ -302,7 +312,9 @@ std::string Inference::json() const {
   json["opens"] = how.empty() ? seen : found_->opens;
   json["orders"] = orders_;
   if (!how.empty()) {
-    json["plan"] = line_of(*found_);
+    const std::optional<std::string> line = line_of(*found_);
+    if (line) json["plan"] = *line;
+    if (!found_->description.empty()) json["description"] = found_->description;
     json["node"] = found_->node;
     if (found_->told_by)
       json["told_by"] = found_->told_by->value;

@@ -16,6 +16,7 @@
 
 #include "plan/inference/candidates.h"
 #include "plan/inference/dealing.h"
+#include "plan/inference/default_generator.h"
 #include "plan/inference/watched/repeated_order.h"
 #include "plan/sequence/access_sequence.h"
 #include "plan/sequence/plan_sampler.h"
@@ -59,11 +60,6 @@ double cpu_seconds() {
 
 bool is_sequential_order(const PlanSpec& plan) {
   return plan.sampler == "torch.sequential" || (plan.sampler == "torch.distributed" && !plan.shuffle);
-}
-
-/// An epoch of a shuffle whose seed was drawn from a generator that is not known yet.
-bool is_one_shuffle(const PlanSpec& plan) {
-  return plan.sampler == "torch.random" && plan.generator == "sampler" && plan.epochs == 1;
 }
 
 /// Where a plan of an order begins of which the reader was found in the middle; 0 at its beginning.
@@ -426,7 +422,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   effort.used += used;
   used_ += used;
   if (found) effort.epoch += kElsewhere;
-  const bool goes_on_shuffling = before && is_one_shuffle(before->plan);
+  const bool goes_on_shuffling = before && is_of_epoch_seed(before->plan);
   const bool shuffles = tries_shuffles_ && which != Which::likely && (all_seeds || goes_on_shuffling);
   if (!found && shuffles && !stop_())
     found = try_shuffles(folders(opens, std::nullopt).front(), opens, facts, effort);
@@ -461,6 +457,7 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     if (!fit.explains() || !add_dealing(plan, opened, fit)) continue;
     FoundOrder found{plan, 0, opened.size(), orders_, shuffle->log_chance};
     found.threads = threads_of(opened, fit);
+    found.description = shuffle->description;
     effort.epoch += 1;
     return found;
   }

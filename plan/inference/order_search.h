@@ -43,7 +43,8 @@ struct FoundOrder {
   double log_chance = 0;  ///< natural logarithm of the chance that any of them fits as well by accident
   std::optional<NodeId> told_by = std::nullopt;  ///< the node of a job that found it and told this one
   std::vector<uint32_t> threads = {};            ///< that opened its samples, once for each open
-  Program program = {};                          ///< that these threads are in, if that can be told
+  std::string description = {};  ///< "torch.manual_seed(0) after 3736 draws", if there is more to say
+  Program program = {};          ///< that these threads are in, if that can be told
 };
 
 /// For one thread at a time. Holds the numbering of the folders that it looked at, eight bytes a sample, and

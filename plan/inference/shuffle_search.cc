@@ -70,7 +70,7 @@ std::optional<ShuffleSearch::Found> ShuffleSearch::find(const Seen& seen) {
   Found result{.order = plan_of_epoch_seed(found->seed, {}),
                .log_chance = found->log_chance,
                .seed = found->seed,
-               .description = fmt::format("a shuffle with seed {}", found->seed)};
+               .description = fmt::format("a shuffle with seed {}, of this epoch only", found->seed)};
   if (suspects_.size() != 1 || !suspects_.front().certain()) return result;
   Result<PlanSpec> all = plan_of_generator(suspects_.front(), {});
   if (!all) return result;

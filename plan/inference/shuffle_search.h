@@ -46,7 +46,8 @@ class ShuffleSearch {
     PlanSpec order;           ///< of all epochs from first_epoch on, or with epochs=1 of this one
     double log_chance = 0;    ///< natural logarithm of the chance that any order fits as well by accident
     uint32_t seed = 0;        ///< of this epoch
-    std::string description;  ///< "torch.manual_seed(0) after 3736 draws", "a shuffle with seed 1234"
+    std::string description;  ///< "torch.manual_seed(0) after 3736 draws", "a shuffle with seed 7, of this
+                              ///< epoch only"
   };
 
   explicit ShuffleSearch(Options options) : options_(std::move(options)) {}

@@ -86,6 +86,10 @@ def detect(mount):
     return answer
 
 
+def detect_text(mount):
+    return subprocess.run([binary(), "plan", "detect", mount.path], capture_output=True, text=True, timeout=60).stdout
+
+
 def assert_followed(mount, **keys):
     state = found(mount)
     assert state, mount.log()
@@ -165,6 +169,10 @@ batches = loader(shuffle=True)
 run(4, lambda number: batches)
 """)
     assert_followed(mount, root="train", sampler="torch.random", generator="default", seed=0, first_epoch=1)
+    answer = detect(mount)
+    assert "generator=default" in answer["plan"] and "draws=1650" in answer["plan"], answer
+    assert answer["description"] == "torch.manual_seed(0) after 1650 draws"
+    assert answer["description"] in found(mount)["found"]
 
 
 def test_any_shuffle_is_found_with_infer_full(images):
@@ -182,6 +190,9 @@ run(1, lambda number: batches)
     with clairmount.clairfs(images, "--ram", "64M", "--staging", "64M", "--infer", "full") as mount:
         torch_job(mount, script)
         assert_followed(mount, sampler="torch.random", seed=epoch_seed(value), epochs=1)
+        answer = detect(mount)
+        assert "plan" not in answer and answer["description"] == f"a shuffle with seed {epoch_seed(value)}, of this epoch only", answer
+        assert "of this epoch only: no line registers it" in detect_text(mount)
 
 
 def test_validation(mount):
@@ -243,6 +254,26 @@ run(2, lambda number: batches(), wait=15)
 """)
     assert_followed(mount, root="train", sampler="list")
     assert found(mount)["plan"].get("epochs", 0) == 0
+    assert "sampler=list" in detect(mount)["plan"]
+
+
+def test_a_repeated_list_that_is_too_long_for_a_plan(tmp):
+    """Of more samples than a line has room for."""
+    for folder in range(10):
+        (tmp / f"src/train/{folder}").mkdir(parents=True)
+        for i in range(1600):
+            (tmp / f"src/train/{folder}/{i:04d}").write_bytes(b"1")
+    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", "16M") as mount:
+        run_job(mount, LISTED + """
+random.shuffle(paths)
+batches = lambda: in_order(range(len(paths)))
+for _ in batches():
+    pass
+run(1, lambda number: batches(), wait=15)
+""")
+        assert_followed(mount, root="train", sampler="list")
+        assert "plan" not in detect(mount)
+        assert "too long for a line" in detect_text(mount)
 
 
 FILES = "find train -type f | LC_ALL=C sort"
