@@ -130,6 +130,10 @@ void Inference::displaced() {
 }
 
 void Inference::epoch_over() {
+  {
+    const MutexLock lock(mutex_);
+    over_ = true;
+  }
   restart();
 }
 
@@ -163,8 +167,13 @@ void Inference::refuse(const PlanSpec& plan) {
 
 void Inference::adopt(const PlanSpec& plan, NodeId self, NodeId by) {
   const MutexLock lock(mutex_);
-  found_ = FoundOrder{.plan = plan, .node = self.value, .told_by = by};
+  set_found({.plan = plan, .node = self.value, .told_by = by});
+}
+
+void Inference::set_found(FoundOrder found) {
+  found_ = std::move(found);
   in_force_ = true;
+  over_ = outdated_ = false;
 }
 
 void Inference::run() {
@@ -208,6 +217,9 @@ void Inference::look() {
   {
     const MutexLock lock(mutex_);
     orders_ = search_->orders.orders();
+    // Nothing was forgotten since: these are opens of after the epoch.
+    const bool after = over_ && recorder_.beginnings() == beginning;
+    if (!found && after && opens.size() >= OrderSearch::kTelling) outdated_ = true;
   }
   if (found) found->program = tree_.program_of(found->threads);
   if (!found || refuses(found->plan) || !deps_.follow(*found)) {
@@ -219,8 +231,7 @@ void Inference::look() {
                  chance_text(found->log_chance), describe_plan(found->plan));
   search_->orders.begin();
   const MutexLock lock(mutex_);
-  found_ = found;
-  in_force_ = true;
+  set_found(std::move(*found));
 }
 
 std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) {
@@ -293,16 +304,18 @@ std::string Inference::text() const {
   const std::string how = how_found();
   const size_t seen = recorder_.count();
   const MutexLock lock(mutex_);
-  if (!how.empty()) return line_of(*found_).value_or(why_no_line(*found_)) + "\n  " + how + "\n";
+  if (!how.empty() && !outdated_)
+    return line_of(*found_).value_or(why_no_line(*found_)) + "\n  " + how + "\n";
   if (!recorder_.on() || seen > OrderSearch::kMostOpens)
     return fmt::format("no order known: {} opens seen, {:.0f} orders compared\n", seen, orders_);
   return fmt::format("{} opens seen, nothing certain yet: {:.0f} orders compared\n", seen, orders_);
 }
 
 std::string Inference::json() const {
-  const std::string how = how_found();
+  std::string how = how_found();
   const size_t seen = recorder_.count();
   const MutexLock lock(mutex_);
+  if (outdated_) how.clear();
   nlohmann::ordered_json json;
   const bool unknown = !recorder_.on() || seen > OrderSearch::kMostOpens;
   json["state"] = deps_.mode == InferMode::off ? "off"

@@ -123,6 +123,7 @@ class Inference {
   };
   void run();
   void look();
+  void set_found(FoundOrder found) REQUIRES(mutex_);
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
   bool waits(const Program& program) const;  // for the reader of the plan that is in force
   bool has_come(const std::vector<WatchedReaders>& known);
@@ -142,7 +143,9 @@ class Inference {
   bool due_ GUARDED_BY(mutex_) = false;                 // a look
   std::optional<FoundOrder> found_ GUARDED_BY(mutex_);  // the last one
   bool in_force_ GUARDED_BY(mutex_) = false;
-  bool anew_ GUARDED_BY(mutex_) = false;  // everybody is due, however often they were looked at
+  bool over_ GUARDED_BY(mutex_) = false;      // its epoch
+  bool outdated_ GUARDED_BY(mutex_) = false;  // and readers were seen to go on in no order that is known
+  bool anew_ GUARDED_BY(mutex_) = false;      // everybody is due, however often they were looked at
   double orders_ GUARDED_BY(mutex_) = 0;
   std::vector<Family> refused_ GUARDED_BY(mutex_);
   IdleThread* searching_ GUARDED_BY(mutex_) = nullptr;  // `order-search`, while it is waited for

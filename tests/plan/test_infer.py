@@ -298,6 +298,19 @@ def test_files_one_after_the_other(mount):
         assert "found after" in file.read()
 
 
+def test_a_plan_that_is_over_is_no_order_of_readers_that_go_another_way(mount):
+    run_job(mount, LISTED + """
+rng = numpy.random.default_rng(42)
+run(1, lambda number: in_order(rng.permutation(len(paths))))
+for epoch in range(2):
+    for _ in in_order(random.sample(range(len(paths)), len(paths))):
+        pass
+""")
+    wait_until(lambda: detect(mount)["state"] != "found", "it was looked at what came after the plan")
+    assert "plan" not in detect(mount)
+    assert "opens seen" in detect_text(mount)
+
+
 def test_nothing_is_looked_for_with_infer_off(images):
     with clairmount.clairfs(images, "--infer", "off") as mount:
         cat(mount, "1,200")
