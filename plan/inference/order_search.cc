@@ -34,6 +34,8 @@ constexpr uint64_t kOtherSeeds = 1000;
 constexpr size_t kAllSeedsAgain = 4;
 // All 2^32 seeds of a shuffle take 60 to 260 core-seconds with AVX, 830 without (tests/bench/README.md).
 constexpr double kAllSeedsSeconds = 1000;
+// Those that follow from usual values take some ten; three times that where samples are few.
+constexpr double kUsualSeedsSeconds = 30;
 // Larger orders take milliseconds each: they are tried then only.
 constexpr uint32_t kSmall = 50000;
 
@@ -117,7 +119,7 @@ OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, Shuff
       stop_(std::move(stop)),
       tries_shuffles_(shuffles != Shuffles::none),
       shuffle_options_({.threads = std::max(std::thread::hardware_concurrency() / 4, 1U),
-                        .core_seconds = shuffles == Shuffles::all ? kAllSeedsSeconds : kCoreSeconds,
+                        .core_seconds = shuffles == Shuffles::all ? kAllSeedsSeconds : kUsualSeedsSeconds,
                         .all_seeds = shuffles == Shuffles::all,
                         .stop = stop_}) {
   begin();

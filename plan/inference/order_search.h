@@ -73,8 +73,7 @@ class OrderSearch {
   static constexpr size_t kMostOpens = 2048;
 
   /// Which shuffles with torch's default generator are tried: those that follow from usual values of
-  /// torch.manual_seed(), which takes core-seconds (tens where samples are few), or all 2^32, which takes
-  /// hundreds.
+  /// torch.manual_seed(), which takes tens of core-seconds, or all 2^32, which takes hundreds.
   enum class Shuffles { none, usual, all };
   /// `stop` is asked before each order, from any thread. Reads nothing of the source but its catalog.
   OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles = Shuffles::usual);

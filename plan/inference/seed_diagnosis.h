@@ -15,7 +15,8 @@
 namespace clairfs {
 
 /// `n`: samples of the plan, `spec` resolved, `node`: whose ranks were seen; other parameters as of
-/// diagnose(). Takes a second of CPU time at most, on a thread `seed-search` that it waits for. Thread-safe.
+/// diagnose(). Takes three seconds of CPU time at most, on a thread `seed-search` that it waits for.
+/// Thread-safe.
 Diagnosis diagnose_seed(std::span<const Sighting> evidence, const PlanSpec& spec, uint64_t n, PlanPosition at,
                         NodeId node, const std::function<bool()>& stop = {});
 

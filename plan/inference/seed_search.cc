@@ -89,8 +89,12 @@ Status check_consistent(const SeedEvidence& evidence) {
 struct SeedRange {
   uint64_t first, end;
   AskedPlaces asked;
-  std::optional<uint32_t> stream = {};
+  std::optional<uint64_t> stream = {};
 };
+
+// Outputs of the likeliest streams are tried in steps, each of all of these streams, up to so many times as
+// many.
+constexpr uint64_t kDeeper = 8;
 
 // What all threads of a search share.
 struct SharedSearch {
@@ -117,18 +121,34 @@ uint64_t portions(const SeedRange& range) {
   return (range.end - range.first + kSeedsAtOnce - 1) / kSeedsAtOnce;
 }
 
+// The likeliest first, and what takes no time. Models that draw more than is tried of all streams are more
+// usual than first samples that nobody saw.
 std::vector<SeedRange> ranges_of(const SeedSearchOptions& options) {
   std::vector<SeedRange> ranges;
-  for (const AskedPlaces& asked : kPasses) {
+  const auto& [first_pass, second_pass] = kPasses;
+  const auto add_streams = [&](const AskedPlaces& asked) {
     for (const uint64_t stream : options.streams)
-      ranges.push_back({0, options.stream_outputs, asked, static_cast<uint32_t>(stream)});
-  }
-  const uint64_t plausible = std::clamp(kPlausible, options.first, options.end);
-  for (const auto& [from, to] : {std::pair{options.first, plausible}, {plausible, options.end}}) {
-    for (const AskedPlaces& asked : kPasses) {
-      if (from < to) ranges.push_back({from, to, asked});
+      ranges.push_back({0, options.stream_outputs, asked, stream});
+  };
+  const auto add_deep = [&](const AskedPlaces& asked) {
+    const size_t count = std::min(options.deep_streams, options.streams.size());
+    for (uint64_t from = options.stream_outputs; count > 0 && from < options.deep_outputs;) {
+      const uint64_t to = std::min(std::max<uint64_t>(from, 1) * kDeeper, options.deep_outputs);
+      for (size_t i = 0; i < count; ++i) ranges.push_back({from, to, asked, options.streams[i]});
+      from = to;
     }
-  }
+  };
+  const auto add = [&](uint64_t from, uint64_t to, const AskedPlaces& asked) {
+    if (from < to) ranges.push_back({from, to, asked});
+  };
+  const uint64_t plausible = std::clamp(kPlausible, options.first, options.end);
+  add_streams(first_pass);
+  for (const AskedPlaces& asked : kPasses) add(options.first, plausible, asked);
+  add_deep(first_pass);
+  add_streams(second_pass);
+  add(plausible, options.end, first_pass);
+  add_deep(second_pass);
+  add(plausible, options.end, second_pass);
   return ranges;
 }
 
@@ -184,19 +204,42 @@ class SeedSearcher {
       }
       const uint64_t first = range.first + portion * kSeedsAtOnce;
       const uint64_t end = std::min(first + kSeedsAtOnce, range.end);
-      Mt19937 stream(range.stream.value_or(0));
-      if (range.stream) stream.discard(first);
+      portion_ = {first, end, range.asked, range.stream};
+      if (range.stream) go_on_with(*range.stream, first);
       for (uint64_t at = first; at < end; at += kSeedBlock) {
-        for (size_t lane = 0; lane < kSeedBlock; ++lane)
-          seeds_[lane] = range.stream ? stream.next32() : static_cast<uint32_t>(at + lane);
-        step_1(std::min(end - at, uint64_t{kSeedBlock}), range.asked);
+        const size_t count = std::min(end - at, uint64_t{kSeedBlock});
+        for (size_t lane = 0; lane < count; ++lane)
+          seeds_[lane] = range.stream ? generator_.next32() : static_cast<uint32_t>(at + lane);
+        step_1(count, range.asked);
       }
+      if (range.stream) drawn_ = end;
       step_2();
       shared_.tested += end - first;
       if (shared_.options.progress != nullptr) shared_.options.progress->tested += end - first;
       return true;
     }
     return false;
+  }
+
+  // The next output of generator_ is that one of the stream. The portions of a thread go forward in it.
+  void go_on_with(uint64_t stream, uint64_t output) {
+    if (stream != stream_ || output < drawn_) {
+      generator_ = Mt19937(static_cast<uint32_t>(stream));
+      stream_ = stream;
+      drawn_ = 0;
+    }
+    generator_.discard(output - drawn_);
+    drawn_ = output;
+  }
+
+  // Where the seed is among those of the portion; nothing if they are of no stream.
+  std::optional<FoundSeed::Origin> origin_of(uint32_t seed) const {
+    if (!portion_.stream) return std::nullopt;
+    Mt19937 generator(static_cast<uint32_t>(*portion_.stream));
+    generator.discard(portion_.first);
+    const auto before = generator.draw_until(seed, portion_.end - portion_.first);
+    if (!before) return std::nullopt;
+    return FoundSeed::Origin{*portion_.stream, portion_.first + *before};
   }
 
   // Of the first `count` of seeds_.
@@ -242,8 +285,9 @@ class SeedSearcher {
     if (explained < shared_.needed) return;
     const double chance =
         log_chance(draw_of(shared_.evidence), explained) + std::log(orders_tried(shared_.options));
+    const std::optional<FoundSeed::Origin> origin = origin_of(seed);
     const MutexLock lock(shared_.mutex);
-    shared_.found = FoundSeed{seed, explained, chance};
+    shared_.found = FoundSeed{seed, explained, chance, origin};
     shared_.end = true;
   }
 
@@ -255,6 +299,10 @@ class SeedSearcher {
   std::array<uint32_t, kSeedBlock> seeds_{};
   std::array<uint32_t, kSeedBlock> samples_{};
   std::vector<uint32_t> candidates_;
+  SeedRange portion_{};  // that they are of
+  Mt19937 generator_{0};
+  uint64_t stream_ = 0;  // that it is of
+  uint64_t drawn_ = 0;   // its outputs so far
 };
 
 // Fewer threads than wanted are no error, as long as there is one.
@@ -276,10 +324,15 @@ Status run_threads(SharedSearch& shared, FirstOutputs kernel) {
 
 }  // namespace
 
+double outputs_tried(const SeedSearchOptions& options) {
+  const size_t deep = std::min(options.deep_streams, options.streams.size());
+  const uint64_t deeper = std::max(options.deep_outputs, options.stream_outputs) - options.stream_outputs;
+  return static_cast<double>(options.streams.size()) * static_cast<double>(options.stream_outputs) +
+         static_cast<double>(deep) * static_cast<double>(deeper);
+}
+
 double orders_tried(const SeedSearchOptions& options) {
-  const double outputs =
-      static_cast<double>(options.streams.size()) * static_cast<double>(options.stream_outputs);
-  return static_cast<double>(options.end - options.first) + outputs + options.other_orders;
+  return static_cast<double>(options.end - options.first) + outputs_tried(options) + options.other_orders;
 }
 
 uint64_t widest_reach(SeedEvidence evidence, const SeedSearchOptions& options, uint64_t least) {
@@ -352,6 +405,7 @@ Result<SeedSearchResult> search_seeds(const SeedEvidence& evidence, const SeedSe
   result.found = shared.found;
   result.complete = shared.found.has_value() || shared.tested == all;
   result.core_seconds = static_cast<double>(shared.nanoseconds) * 1e-9;
+  result.tested = shared.tested;
   return result;
 }
 

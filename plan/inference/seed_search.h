@@ -16,9 +16,10 @@
 // explained less telling.
 //
 // Step 1 fails if the first sample was not seen. Then a second pass over the seeds asks for the next three
-// instead. What is plausible comes first, each with both passes: the outputs of given streams, since epochs'
-// seeds are outputs of the default generator; the seeds up to 10^6 (0.1 s). Then each pass over the rest. A
-// pass over all seeds takes some hundred core-seconds: tests/bench/seed_search_bench.cc prints it.
+// instead. What is plausible comes first: the outputs of given streams, since epochs' seeds are outputs of
+// the default generator; the seeds up to 10^6 (0.1 s); of the likeliest streams so many outputs as the
+// largest models draw. Then each pass over the rest. A pass over all seeds takes some hundred core-seconds:
+// tests/bench/seed_search_bench.cc prints it.
 //
 // Source: at::randperm_cpu (ATen/native/TensorFactories.cpp), the same in all versions; but from
 // n = 214,748,364 on torch since 2.6 settles the first sample last, so that such orders are not found.
@@ -68,6 +69,10 @@ struct SeedSearchOptions {
   /// Seeds of generators whose outputs are tried as seeds before all others, so many of each.
   std::vector<uint64_t> streams = {};
   uint64_t stream_outputs = 0;
+  /// The first so many of these streams are the likeliest: of each so many outputs are tried, before the
+  /// second pass over the others'.
+  size_t deep_streams = 0;
+  uint64_t deep_outputs = 0;
   uint32_t threads = 1;
   /// CPU time of all threads together. The check is made once in some milliseconds.
   double core_seconds = std::numeric_limits<double>::infinity();
@@ -82,12 +87,19 @@ struct FoundSeed {
   uint32_t seed = 0;
   uint32_t explained = 0;  ///< of the opens
   double log_chance = 0;   ///< natural logarithm of the chance that any of the orders tried explains as much
+  /// Of a generator, where the seed was found among its outputs.
+  struct Origin {
+    uint64_t stream = 0;  ///< what it was seeded with
+    uint64_t output = 0;  ///< which output, from 0
+  };
+  std::optional<Origin> origin = std::nullopt;
 };
 
 struct SeedSearchResult {
   std::optional<FoundSeed> found;
   bool complete = false;    ///< found, or all seeds were tried; else it was stopped, or time was up
   double core_seconds = 0;  ///< used
+  uint64_t tested = 0;      ///< seeds, those of the second pass as well
 };
 
 /// Blocks until the seed is found, all are tried, time is up or `stop` says so. Works on threads of its own,
@@ -103,6 +115,8 @@ Status check_seed_evidence(const SeedEvidence& evidence, const SeedSearchOptions
 
 /// The seeds among them, and all others that it is compared with.
 double orders_tried(const SeedSearchOptions& options);
+/// The seeds among those that are outputs of streams.
+double outputs_tried(const SeedSearchOptions& options);
 
 /// The reach to search with where it is not known how far opens stray from the order: as far as leaves the
 /// seed certain, were 15 % of the opens strays. 0 if that is less than `least`: more must be seen. Ignores

@@ -25,6 +25,10 @@ SeedEvidence evidence_of(const ShuffleSearch::Seen& seen, const SeedSearchOption
   return evidence;
 }
 
+void add_new(std::vector<uint64_t>& values, uint64_t value) {
+  if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+}
+
 // Outputs that `match` foretells as the next epoch's seed, if it matches `epochs` of them.
 std::vector<uint32_t> next_seeds(const GeneratorMatch& match, uint32_t epochs) {
   if (match.stride != 0) return {later_seeds(match, match.stride, epochs).back()};
@@ -40,8 +44,10 @@ std::vector<uint32_t> next_seeds(const GeneratorMatch& match, uint32_t epochs) {
 SeedSearchOptions ShuffleSearch::search_options(const Seen& seen) const {
   SeedSearchOptions search{.end = options_.all_seeds ? kAllSeeds : 0,
                            .stream_outputs = options_.stream_outputs};
-  search.streams = seen.likely;
-  search.streams.insert(search.streams.end(), usual_seeds().begin(), usual_seeds().end());
+  for (const uint64_t value : seen.likely) add_new(search.streams, value);
+  search.deep_streams = search.streams.size() + options_.deep_streams;
+  search.deep_outputs = options_.deep_outputs;
+  for (const uint64_t value : usual_seeds()) add_new(search.streams, value);
   search.threads = options_.threads;
   search.core_seconds = options_.core_seconds;
   search.when_idle = options_.when_idle;
@@ -54,6 +60,7 @@ std::optional<ShuffleSearch::Found> ShuffleSearch::find(const Seen& seen) {
   if (seen.epoch != next_epoch_ && seen.epoch + 1 != next_epoch_) {
     epochs_ = 0;
     suspects_.clear();
+    streams_due_ = false;
   }
   const SeedSearchOptions search = search_options(seen);
   const SeedEvidence evidence = evidence_of(seen, search);
@@ -61,9 +68,10 @@ std::optional<ShuffleSearch::Found> ShuffleSearch::find(const Seen& seen) {
   std::optional<FoundSeed> found = again(evidence, orders_tried(search));
   if (!found) {
     found = foretold(evidence, orders_tried(search));
+    if (!found && find_streams(seen)) found = foretold(evidence, orders_tried(search));
     if (!found) found = searched(evidence, search);
     if (!found) return std::nullopt;
-    note_seed(seen, found->seed);
+    note_seed(*found, search);
   }
   next_epoch_ = seen.epoch + 1;
 
@@ -104,22 +112,38 @@ std::optional<FoundSeed> ShuffleSearch::searched(const SeedEvidence& evidence,
   const Result<SeedSearchResult> result = search_seeds(evidence, search);
   if (!result) return std::nullopt;
   core_seconds_ += result->core_seconds;
+  tested_ += result->tested;
   return result->found;
 }
 
-// Of a first epoch all streams are searched; what the next one leaves of them needs no search. If it leaves
-// nothing it is the first one of another job, of a script that seeds anew, or of one that draws otherwise.
-void ShuffleSearch::note_seed(const Seen& seen, uint32_t seed) {
-  if (epochs_ > 0) suspects_ = narrow(suspects_, epochs_, seed);
+// Of the epoch before, whose seed was searched among all; a second time if it was given up.
+bool ShuffleSearch::find_streams(const Seen& seen) {
+  if (!streams_due_) return false;
+  GeneratorSearchOptions options = options_.streams;
+  options.stop = options_.stop;
+  Result<std::vector<GeneratorMatch>> found = find_default_generator({{last_seed_}, seen.likely}, options);
+  if (!found || (options.stop && options.stop())) return false;
+  streams_due_ = false;
+  suspects_ = std::move(*found);
+  return !suspects_.empty();
+}
+
+// What the next epoch leaves of the streams needs no search. If it leaves nothing it is the first one of
+// another job, of a script that seeds anew, or of one that draws otherwise.
+void ShuffleSearch::note_seed(const FoundSeed& found, const SeedSearchOptions& search) {
+  if (epochs_ > 0) suspects_ = narrow(suspects_, epochs_, found.seed);
+  streams_due_ = false;
   if (suspects_.empty()) {
     epochs_ = 0;
-    GeneratorSearchOptions options = options_.streams;
-    options.stop = options_.stop;
-    Result<std::vector<GeneratorMatch>> found = find_default_generator({{seed}, seen.likely}, options);
-    if (found) suspects_ = std::move(*found);
+    if (found.origin) {
+      const auto& [stream, output] = *found.origin;
+      suspects_.push_back({stream, output, 0, outputs_tried(search) / static_cast<double>(kAllSeeds)});
+    } else {
+      streams_due_ = true;
+    }
   }
   ++epochs_;
-  last_seed_ = seed;
+  last_seed_ = found.seed;
 }
 
 }  // namespace clairfs

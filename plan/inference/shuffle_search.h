@@ -1,11 +1,12 @@
 // ShuffleSearch: follows a reader of DataLoader(shuffle=True), without generator=, from epoch to epoch.
 //
 // Of the first epoch the seed is searched (seed_search.h): first among what the default generator gives after
-// torch.manual_seed() of a value that people like, which takes a second; then among all. So is the stream
-// that it comes from (default_generator.h). The streams in which it occurs foretell the second epoch's seed:
-// some hundred orders, compared in milliseconds. The one that the reader follows proves its stream, and with
-// it all later epochs. Where there is none, since nothing was seeded, each epoch's seed is searched by
-// itself.
+// torch.manual_seed() of a value that people like, for the likeliest of them after as many draws as large
+// models make, which takes some ten core-seconds; then among all. In the latter case the streams that it may
+// come from are searched when the next epoch is asked for (default_generator.h): the first one has its plan
+// by then. The streams in which it occurs foretell the second epoch's seed: some hundred orders, compared in
+// milliseconds. The one that the reader follows proves its stream, and with it all later epochs. Where there
+// is none, since nothing was seeded, each epoch's seed is searched by itself.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,8 @@ class ShuffleSearch {
     double core_seconds = 600;            ///< for the seeds of one epoch
     bool all_seeds = true;                ///< else only those that a value that people like gives
     uint64_t stream_outputs = 1 << 20;    ///< of each such value
+    size_t deep_streams = 6;              ///< the likeliest, beside those that the environment suggests
+    uint64_t deep_outputs = 1 << 27;      ///< of each of those: ResNet-18 draws 10^7, ViT-B 9 * 10^7
     bool when_idle = true;                ///< as in SeedSearchOptions
     std::function<bool()> stop = {};      ///< asked every few milliseconds by any thread; empty: never
     GeneratorSearchOptions streams = {};  ///< its `stop` is not used
@@ -57,20 +60,25 @@ class ShuffleSearch {
   std::optional<Found> find(const Seen& seen);
   /// CPU time of all searches of seeds, in seconds.
   double core_seconds() const { return core_seconds_; }
+  /// Seeds that were tried by them.
+  uint64_t tested() const { return tested_; }
 
  private:
   std::optional<FoundSeed> again(const SeedEvidence& evidence, double other_orders) const;
   std::optional<FoundSeed> foretold(const SeedEvidence& evidence, double other_orders) const;
   std::optional<FoundSeed> searched(const SeedEvidence& evidence, const SeedSearchOptions& search);
   SeedSearchOptions search_options(const Seen& seen) const;
-  void note_seed(const Seen& seen, uint32_t seed);
+  bool find_streams(const Seen& seen);
+  void note_seed(const FoundSeed& found, const SeedSearchOptions& search);
 
   const Options options_;
   uint32_t epochs_ = 0;                   // found, one after the other
   uint32_t next_epoch_ = 0;               // the one after them
   uint32_t last_seed_ = 0;                // of the last of them
   std::vector<GeneratorMatch> suspects_;  // in which all their seeds occur
+  bool streams_due_ = false;              // of the only one of them it is not known in which its seed occurs
   double core_seconds_ = 0;
+  uint64_t tested_ = 0;
 };
 
 }  // namespace clairfs

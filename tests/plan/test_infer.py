@@ -175,6 +175,17 @@ run(4, lambda number: batches)
     assert answer["description"] in found(mount)["found"]
 
 
+def test_a_script_with_a_large_model(mount):
+    """Which has drawn more before the first epoch than all streams are searched for."""
+    torch_job(mount, """
+torch.manual_seed(42)
+model = torch.nn.init.uniform_(torch.empty(20_000_000))
+batches = loader(shuffle=True)
+run(3, lambda number: batches)
+""")
+    assert_followed(mount, root="train", sampler="torch.random", generator="default", seed="42", draws=20_000_000)
+
+
 def test_any_shuffle_is_found_with_infer_full(images):
     """The seed of the first epoch is a small one, that the search comes to it soon; nobody would guess where it is from."""
     torch = pytest.importorskip("torch")

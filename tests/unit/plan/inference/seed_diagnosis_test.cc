@@ -59,6 +59,10 @@ TEST_CASE("the default generator is named with what was drawn from it before") {
   CHECK_THAT(seed_hint("sampler=torch.random generator=default seed=87654321",
                        "sampler=torch.random generator=default seed=87654321 draws=100000"),
              Contains("seed=87654321 draws=100000, which"));
+  // A large model.
+  CHECK_THAT(seed_hint("sampler=torch.random generator=default seed=87654321",
+                       "sampler=torch.random generator=default seed=87654321 draws=5000000"),
+             Contains("seed=87654321 draws=5000000, which"));
 }
 
 TEST_CASE("what no seed explains is not named") {

@@ -209,12 +209,48 @@ TEST_CASE("the outputs of streams are tried first, and as many as is said") {
   CHECK(progress.tested < 3 * options.stream_outputs);
   evidence.first_seen.erase(evidence.first_seen.begin());
   CHECK(find_seed(evidence, options).seed == seed);
-  CHECK(progress.tested < 3 * 3 * options.stream_outputs);
+  CHECK(progress.tested < 3 * 3 * options.stream_outputs + 2 * 1'000'000);
 
   options.end = 0;  // nothing but the streams
   CHECK(find_seed(evidence, options).seed == seed);
   options.stream_outputs = draws;
   CHECK(find_seed(evidence, options).seed != seed);
+}
+
+TEST_CASE("of the likeliest streams more outputs are tried, and the seed's place in them is told") {
+  const uint64_t n = 50'000;
+  const uint64_t output = 1'000'000;
+  Mt19937 generator(1234);
+  generator.discard(output);
+  const uint32_t seed = generator.next32();
+  SeedEvidence evidence{
+      .n = n, .first_seen = opens_of_workers(torch_order(seed, n), 48, 2, 16), .reach = 400};
+  SeedSearchOptions options{.end = 0,
+                            .streams = {0, 1234, 42},
+                            .stream_outputs = 1 << 15,
+                            .deep_streams = 2,
+                            .deep_outputs = output + 1};
+  options.when_idle = false;
+  CHECK(outputs_tried(options) == (1 << 15) + 2.0 * (output + 1));
+  for (const bool whole : {true, false}) {
+    for (const uint32_t threads : {1U, 3U}) {
+      options.threads = threads;
+      const FoundSeed found = find_seed(evidence, options);
+      INFO(whole << ", " << threads);
+      CHECK(found.seed == seed);
+      REQUIRE(found.origin);
+      CHECK(found.origin->stream == 1234);
+      CHECK(found.origin->output == output);
+    }
+    evidence.first_seen.erase(evidence.first_seen.begin());
+  }
+  options.deep_outputs = output;
+  CHECK(find_seed(evidence, options).seed != seed);
+  options.deep_outputs = output + 1;
+  options.deep_streams = 1;
+  CHECK(find_seed(evidence, options).seed != seed);
+  // One that is found by itself comes from nowhere.
+  CHECK(!find_seed(evidence, seeds_around(seed, kSeedsAround)).origin);
 }
 
 TEST_CASE("an order that is none of torch's is never found") {

@@ -1,6 +1,7 @@
 #include "plan/inference/shuffle_search.h"
 
 #include <cmath>
+#include <thread>
 
 #include "plan/random/torch_random.h"
 #include "tests/support/catch.h"
@@ -27,7 +28,8 @@ ShuffleSearch::Seen first_opens_of(uint64_t value, uint64_t output, uint32_t epo
 }
 
 ShuffleSearch::Options quick() {
-  ShuffleSearch::Options options{.all_seeds = false, .stream_outputs = 1 << 13, .when_idle = false};
+  ShuffleSearch::Options options{
+      .all_seeds = false, .stream_outputs = 1 << 13, .deep_outputs = 1 << 13, .when_idle = false};
   options.streams = {.outputs = 1 << 13, .notable_outputs = 1 << 13};
   return options;
 }
@@ -108,6 +110,58 @@ TEST_CASE("an epoch that is asked for again counts once") {
   CHECK(next->order.first_epoch == 1);
   CHECK(search.find(first_opens_of(1234, 3743, 1))->order == next->order);
   CHECK(search.core_seconds() == used);
+}
+
+TEST_CASE("what a large model draws is searched for likely values") {
+  ShuffleSearch::Options options = quick();
+  options.deep_streams = 2;
+  options.deep_outputs = 1 << 17;
+  CHECK(ShuffleSearch(options).find(first_opens_of(0, 100'003, 0)));
+  CHECK(!ShuffleSearch(options).find(first_opens_of(3407, 100'003, 0)));
+  auto seen = first_opens_of(3407, 100'003, 0);
+  seen.likely = {3407};
+  CHECK(ShuffleSearch(options).find(seen));
+  ShuffleSearch search(options);
+  REQUIRE(search.find(first_opens_of(0, 100'003, 0)));
+  CHECK(search.tested() > 0);
+  const auto second = search.find(first_opens_of(0, 100'007, 1));
+  REQUIRE(second);
+  CHECK(second->order.epochs == 0);
+  CHECK(second->order.draws == 100'000);
+}
+
+TEST_CASE("a stream is searched for once, and after the plan of the first epoch is known") {
+  const auto self = std::this_thread::get_id();
+  int asked = 0;  // by the search for streams, which takes no thread of its own
+  ShuffleSearch::Options options = quick();
+  options.stop = [&] {
+    if (std::this_thread::get_id() == self) ++asked;
+    return false;
+  };
+  options.streams = {.outputs = 0, .notable_outputs = 1 << 16};
+  ShuffleSearch usual(options);
+  REQUIRE(usual.find(first_opens_of(1234, 3739, 0)));
+  CHECK(usual.find(first_opens_of(1234, 3743, 1))->order.epochs == 0);
+  CHECK(asked == 0);  // where the seed was found
+
+  // A seed that is found soon among all, and that lies further in a stream than is searched for seeds.
+  uint64_t output = 1 << 13;
+  Mt19937 generator(42);
+  generator.discard(output);
+  while (generator.next32() > 900'000) ++output;
+  options.all_seeds = true;
+  ShuffleSearch full(options);
+  const auto first = full.find(first_opens_of(42, output, 0));
+  REQUIRE(first);
+  CHECK(first->order.epochs == 1);
+  CHECK(asked == 0);
+  const auto second = full.find(first_opens_of(42, output + 4, 1));
+  REQUIRE(second);
+  CHECK(asked > 0);
+  CHECK(second->order.epochs == 0);
+  CHECK(second->order.seed == "42");
+  CHECK(second->order.draws == output - 3);
+  CHECK(second->order.first_epoch == 1);
 }
 
 TEST_CASE("what the environment suggests is searched, too; what it does not is not found") {
