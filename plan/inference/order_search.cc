@@ -36,6 +36,9 @@ constexpr size_t kAllSeedsAgain = 4;
 constexpr double kAllSeedsSeconds = 1000;
 // Those that follow from usual values take some ten; three times that where samples are few.
 constexpr double kUsualSeedsSeconds = 30;
+// A program whose order is none of them is searched once for all seeds, twice for the usual ones.
+constexpr uint64_t kMostOfAllSeeds = 2 * kAllSeeds;
+constexpr uint64_t kMostOfUsualSeeds = uint64_t{1} << 31;
 // Larger orders take milliseconds each: they are tried then only.
 constexpr uint32_t kSmall = 50000;
 
@@ -115,13 +118,21 @@ bool same_numbering(const SampleIndex& a, const SampleIndex& b) {
 }  // namespace
 
 OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles)
+    : OrderSearch(std::move(source), stop,
+                  {.threads = std::max(std::thread::hardware_concurrency() / 4, 1U),
+                   .core_seconds = shuffles == Shuffles::all ? kAllSeedsSeconds : kUsualSeedsSeconds,
+                   .all_seeds = shuffles == Shuffles::all,
+                   .stop = stop},
+                  shuffles == Shuffles::none    ? 0
+                  : shuffles == Shuffles::usual ? kMostOfUsualSeeds
+                                                : kMostOfAllSeeds) {}
+
+OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop,
+                         const ShuffleSearch::Options& shuffles, uint64_t most_in_vain)
     : source_(std::move(source)),
       stop_(std::move(stop)),
-      tries_shuffles_(shuffles != Shuffles::none),
-      shuffle_options_({.threads = std::max(std::thread::hardware_concurrency() / 4, 1U),
-                        .core_seconds = shuffles == Shuffles::all ? kAllSeedsSeconds : kUsualSeedsSeconds,
-                        .all_seeds = shuffles == Shuffles::all,
-                        .stop = stop_}) {
+      shuffle_options_(shuffles),
+      most_in_vain_(most_in_vain) {
   begin();
 }
 
@@ -132,6 +143,7 @@ void OrderSearch::begin() {
     effort.used = 0;
     effort.look_at = 0;
     effort.all_seeds_at = kTelling;
+    if (reader == kEverybody) effort.in_vain /= 2;
   }
 }
 
@@ -425,7 +437,8 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   used_ += used;
   if (found) effort.epoch += kElsewhere;
   const bool goes_on_shuffling = before && is_of_epoch_seed(before->plan);
-  const bool shuffles = tries_shuffles_ && which != Which::likely && (all_seeds || goes_on_shuffling);
+  const bool shuffles =
+      effort.in_vain < most_in_vain_ && which != Which::likely && (all_seeds || goes_on_shuffling);
   if (!found && shuffles && !stop_())
     found = try_shuffles(folders(opens, std::nullopt).front(), opens, facts, effort);
   if (!found && stop_()) {  // given up: the next look begins where this one did
@@ -443,7 +456,9 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     if (evidence.views.empty()) continue;
     const uint32_t n = numbering.index->size();
     if (evidence.samples.size() < enough_opens(1, n)) continue;
+    const uint64_t tested = effort.shuffles.tested();
     const auto shuffle = effort.shuffles.find({n, evidence.samples, effort.epoch, orders_, facts.seeds});
+    effort.in_vain = shuffle ? 0 : effort.in_vain + effort.shuffles.tested() - tested;
     if (!shuffle) continue;
     PlanSpec plan = shuffle->order;
     plan.root = numbering.root;
@@ -478,6 +493,11 @@ size_t OrderSearch::next_look(std::span<const SeenOpen> opens) {
 size_t OrderSearch::look_at(uint32_t reader) const {
   const auto effort = efforts_.find(reader);
   return effort == efforts_.end() ? 0 : effort->second.look_at;
+}
+
+uint64_t OrderSearch::tried_in_vain(uint32_t reader) const {
+  const auto effort = efforts_.find(reader);
+  return effort == efforts_.end() ? 0 : effort->second.in_vain;
 }
 
 void OrderSearch::looked(uint32_t reader, std::span<const SeenOpen> opens) {

@@ -77,6 +77,9 @@ class OrderSearch {
   enum class Shuffles { none, usual, all };
   /// `stop` is asked before each order, from any thread. Reads nothing of the source but its catalog.
   OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles = Shuffles::usual);
+  /// With any search for shuffles, of which so many seeds are tried in vain for one program; 0: none.
+  OrderSearch(DatasetSource source, std::function<bool()> stop, const ShuffleSearch::Options& shuffles,
+              uint64_t most_in_vain);
 
   /// Finds the order of a first epoch; `before`: what was found last, if anything; `reader`: whose opens they
   /// are, by any number. Nothing: more must be seen, or the order is none of those that are known.
@@ -94,11 +97,14 @@ class OrderSearch {
   void looked(uint32_t reader, std::span<const SeenOpen> opens);
   /// So many opens of a reader are enough for a look at it; 0: it was never looked at.
   size_t look_at(uint32_t reader) const;
-  /// Other readers come: the time is their own.
+  /// Other readers come: the time is their own. Programs that are known have no more shuffles searched than
+  /// before; of everybody together half may be others.
   void begin();
 
   /// Orders compared since the start.
   double orders() const { return orders_; }
+  /// Seeds of shuffles that were tried for a reader in vain since one was found for it.
+  uint64_t tried_in_vain(uint32_t reader) const;
 
  private:
   /// How the samples of a folder are numbered.
@@ -134,8 +140,9 @@ class OrderSearch {
     size_t look_at = 0;       ///< opens
     size_t all_seeds_at = 0;  ///< opens from which on all seeds are tried
     ShuffleSearch shuffles;
-    uint32_t epoch = 0;   ///< as `shuffles` counts; what does not follow on is far from it
-    uint64_t looked = 0;  ///< at the reader, the last time
+    uint64_t in_vain = 0;  ///< seeds of shuffles that were tried since one was found
+    uint32_t epoch = 0;    ///< as `shuffles` counts; what does not follow on is far from it
+    uint64_t looked = 0;   ///< at the reader, the last time
   };
 
   Effort& effort_of(uint32_t reader);
@@ -169,8 +176,8 @@ class OrderSearch {
 
   const DatasetSource source_;
   const std::function<bool()> stop_;
-  const bool tries_shuffles_;
   const ShuffleSearch::Options shuffle_options_;
+  const uint64_t most_in_vain_;
   std::map<FileId, std::vector<Numbering>> numberings_;
   double orders_ = 0;
   double follow_ons_ = 0;

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <random>
 
+#include "plan/inference/seeds/usual_seeds.h"
 #include "tests/support/catch.h"
 #include "tests/support/reader_model.h"
 #include "tests/support/staging_fixture.h"
@@ -260,6 +261,32 @@ TEST_CASE("an epoch of the default generator that was looked at too early forete
   }
   CHECK(found->plan.seed == "42");
   CHECK(found->plan.draws == 500);
+}
+
+TEST_CASE("shuffles are searched for so many times for one program, however often it begins anew") {
+  constexpr uint64_t kOutputs = 1 << 10;
+  const uint64_t once = 2 * usual_seeds().size() * kOutputs;  // in both passes
+  std::mt19937 random(28);
+  const Reader reader{600, {1, 8, 2}, 0};
+  OrderSearch search(
+      dataset_of(reader.n), [] { return false; },
+      {.all_seeds = false, .stream_outputs = kOutputs, .deep_outputs = 0, .when_idle = false}, once + 1);
+  Samples order(reader.n);
+  std::iota(order.begin(), order.end(), 0);
+  for (const uint64_t tried : {once, 2 * once, 2 * once}) {
+    std::shuffle(order.begin(), order.end(), random);
+    search.begin();
+    CHECK(!search.find(opens_of(reader, order, 180, random), {}, std::nullopt, 7));
+    CHECK(search.tried_in_vain(7) == tried);
+  }
+  // Another program, and one that is found.
+  CHECK(!search.find(opens_of(reader, order, 180, random), {}, std::nullopt, 8));
+  CHECK(search.tried_in_vain(8) == once);
+  const auto spec = *resolve_plan(*parse_plan("sampler=torch.random generator=default seed=1 draws=500"), 1);
+  const auto opens = opens_of(reader, node_order(spec, reader.n, 0, 0), 180, random);
+  search.begin();
+  CHECK(search.find(opens, {}, std::nullopt, 8));
+  CHECK(search.tried_in_vain(8) == 0);
 }
 
 TEST_CASE("a reader that begins in the middle of an epoch is found there") {
