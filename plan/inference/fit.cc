@@ -123,6 +123,11 @@ std::optional<Fit> fit_from(std::span<const Placed> opens, const Reading& readin
 
 }  // namespace
 
+bool is_certain(const Fit& fit, double orders) {
+  return fit.explains() &&
+         fit.log_chance + std::log(std::max(orders, 1.0)) + std::log(kShares) < std::log(kMostWrong / 2);
+}
+
 double log_tail(uint64_t trials, double q, uint64_t hits) {
   const auto m = static_cast<double>(trials);
   const double share = trials == 0 ? 0 : static_cast<double>(hits) / m;

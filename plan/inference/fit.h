@@ -24,12 +24,13 @@
 // with probability (m - h)! / m!, so P[H >= h] <= C(m, h) (m - h)! / m! = 1 / h!.
 //
 // An order is believed if
-//   (number of orders tried so far) * (ways in which each was looked at) * P < kMostWrong
-// (Bonferroni; ways that are likelier get a larger share of what is allowed)
-// and its window holds kMostly of the opens. Strays, opens that do not belong to the order, count among the m
-// and never among the h, so that no allowance is made for them: they only make more opens necessary. For
-// orders that have much in common with each other (the same seed and another world) the one whose P is least
-// is taken, and of equals the simplest.
+//   (number of orders tried so far) * (ways in which each was looked at) * kShares * P < kMostWrong / 2
+// (Bonferroni; ways that are likelier get a larger share of what is allowed; the k-th order gets one of k,
+// and all shares together are the sum of 1 / k, which kShares makes a whole; half is for first epochs, half
+// for what follows on) and its window holds kMostly of the opens. Strays, opens that do not belong to the
+// order, count among the m and never among the h, so that no allowance is made for them: they only make more
+// opens necessary. For orders that have much in common with each other (the same seed and another world) the
+// one whose P is least is taken, and of equals the simplest.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,9 @@ namespace clairfs {
 
 /// Chance of a wrong order over all that are tried while a mount lives.
 inline constexpr double kMostWrong = 1e-9;
+
+/// The sum of 1 / k over the orders that are tried, at most: ln of 10^13, and more.
+inline constexpr double kShares = 32;
 
 /// Share of the opens that an order must explain: strays are 5 % and a few.
 inline constexpr double kMostly = 0.85;
@@ -74,6 +78,9 @@ struct Fit {
 
 /// Fits an order to the opens, in the order of time, each sample once. Takes time in the order of the opens.
 Fit fit_order(std::span<const Placed> opens, const Reading& reading);
+
+/// Whether it is believed, if so many orders were compared by now, it among them.
+bool is_certain(const Fit& fit, double orders);
 
 /// Distances of a thread's opens that are looked at: jobs up to that size.
 inline constexpr uint32_t kMostDistance = 1024;

@@ -165,11 +165,6 @@ bool OrderSearch::over() const {
   return stop_() || cpu_seconds() > look_ends_;
 }
 
-bool OrderSearch::believed(const Fit& fit, double orders) const {
-  // Half of what is allowed for first epochs, half for what follows on.
-  return fit.explains() && fit.log_chance + std::log(std::max(orders, 1.0)) < std::log(kMostWrong / 2);
-}
-
 const std::vector<OrderSearch::Numbering>& OrderSearch::numberings(FileId folder) {
   const auto known = numberings_.find(folder);
   if (known != numberings_.end()) return known->second;
@@ -368,7 +363,7 @@ std::optional<FoundOrder> OrderSearch::try_order(const Numbering& numbering, con
   ++orders_;
   if (!places) return std::nullopt;
   const auto best = best_match(numbering, evidence, plan, *places, facts, from_start);
-  if (!best || !believed(best->fit, orders_)) return std::nullopt;
+  if (!best || !is_certain(best->fit, orders_)) return std::nullopt;
 
   plan.world = best->ranks.world;
   plan.ranks_per_node = best->ranks.count;
@@ -456,9 +451,11 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     if (evidence.views.empty()) continue;
     const uint32_t n = numbering.index->size();
     if (evidence.samples.size() < enough_opens(1, n)) continue;
-    const uint64_t tested = effort.shuffles.tested();
+    const uint64_t tested_before = effort.shuffles.tested();
     const auto shuffle = effort.shuffles.find({n, evidence.samples, effort.epoch, orders_, facts.seeds});
-    effort.in_vain = shuffle ? 0 : effort.in_vain + effort.shuffles.tested() - tested;
+    const uint64_t tested = effort.shuffles.tested() - tested_before;
+    effort.in_vain = shuffle ? 0 : effort.in_vain + tested;
+    orders_ += static_cast<double>(tested);
     if (!shuffle) continue;
     PlanSpec plan = shuffle->order;
     plan.root = numbering.root;
@@ -542,7 +539,7 @@ std::optional<FoundOrder> OrderSearch::try_repetition(FileId folder, std::span<c
       const std::vector<Placed> opened = placed(evidence, view, places, {});
       Fit fit = fit_order(opened, {pass->order.size(), places.length, 1, false, false});
       fit.log_chance += std::log(kViews);
-      if (!believed(fit, orders_) || !add_dealing(plan, opened, fit)) continue;
+      if (!is_certain(fit, orders_) || !add_dealing(plan, opened, fit)) continue;
       plan.start_sample = begun_at(fit);
       FoundOrder found{plan, 0, view.size(), orders_, fit.log_chance + std::log(orders_)};
       found.threads = threads_of(opened, fit);
@@ -573,7 +570,7 @@ std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens
             fit_order(opened, {numbering.index->size(), places->length,
                                static_cast<uint32_t>(plan.ranks_per_node), is_sequential_order(plan), false});
         fit.log_chance += std::log(kViews);
-        if (!believed(fit, follow_ons_) || !add_dealing(plan, opened, fit)) continue;
+        if (!is_certain(fit, follow_ons_) || !add_dealing(plan, opened, fit)) continue;
         plan.start_sample = begun_at(fit) / plan.ranks_per_node;
         FoundOrder found{plan, before.node, view.size(), follow_ons_, fit.log_chance + std::log(follow_ons_)};
         found.threads = threads_of(opened, fit);

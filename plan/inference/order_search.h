@@ -171,7 +171,6 @@ class OrderSearch {
   std::optional<FoundOrder> try_shuffles(FileId folder, std::span<const SeenOpen> opens,
                                          const ReaderFacts& facts, Effort& effort);
   std::optional<FoundOrder> try_repetition(FileId folder, std::span<const SeenOpen> opens);
-  bool believed(const Fit& fit, double orders) const;
   bool over() const;
 
   const DatasetSource source_;

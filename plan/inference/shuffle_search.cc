@@ -88,18 +88,20 @@ std::optional<ShuffleSearch::Found> ShuffleSearch::find(const Seen& seen) {
   return result;
 }
 
-std::optional<FoundSeed> ShuffleSearch::again(const SeedEvidence& evidence, double other_orders) const {
+std::optional<FoundSeed> ShuffleSearch::again(const SeedEvidence& evidence, double other_orders) {
   if (epochs_ == 0) return std::nullopt;
+  ++tested_;
   FoundSeed same = explain_by_seed(evidence, last_seed_);
   same.log_chance += std::log(other_orders + 1);
   return same.log_chance < std::log(kMostWrongLocks) ? std::optional(same) : std::nullopt;
 }
 
-std::optional<FoundSeed> ShuffleSearch::foretold(const SeedEvidence& evidence, double other_orders) const {
+std::optional<FoundSeed> ShuffleSearch::foretold(const SeedEvidence& evidence, double other_orders) {
   double orders = other_orders;
   for (const GeneratorMatch& suspect : suspects_) {
     for (const uint32_t seed : next_seeds(suspect, epochs_)) {
       FoundSeed one = explain_by_seed(evidence, seed);
+      ++tested_;
       one.log_chance += std::log(++orders);
       if (one.log_chance < std::log(kMostWrongLocks)) return one;
     }

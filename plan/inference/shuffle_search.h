@@ -60,12 +60,12 @@ class ShuffleSearch {
   std::optional<Found> find(const Seen& seen);
   /// CPU time of all searches of seeds, in seconds.
   double core_seconds() const { return core_seconds_; }
-  /// Seeds that were tried by them.
+  /// Seeds that were tried by them, and those that were foretold.
   uint64_t tested() const { return tested_; }
 
  private:
-  std::optional<FoundSeed> again(const SeedEvidence& evidence, double other_orders) const;
-  std::optional<FoundSeed> foretold(const SeedEvidence& evidence, double other_orders) const;
+  std::optional<FoundSeed> again(const SeedEvidence& evidence, double other_orders);
+  std::optional<FoundSeed> foretold(const SeedEvidence& evidence, double other_orders);
   std::optional<FoundSeed> searched(const SeedEvidence& evidence, const SeedSearchOptions& search);
   SeedSearchOptions search_options(const Seen& seen) const;
   bool find_streams(const Seen& seen);

@@ -49,6 +49,20 @@ TEST_CASE("a reader of the order is told from chance by a few opens") {
   CHECK(fit.log_chance < std::log(1e-30));
 }
 
+TEST_CASE("all orders together are believed by accident as seldom as is said, however many come") {
+  Fit fit{.explained = 1};
+  double all = 0;
+  for (double orders = 1; orders < 1e13; orders *= 2) {
+    fit.log_chance = 0;  // the largest chance that is believed
+    while (!is_certain(fit, orders)) fit.log_chance -= 0.01;
+    all += std::log(2.0) * orders * std::exp(fit.log_chance);  // of the orders from here to the next
+  }
+  CHECK(all < kMostWrong / 2);
+  CHECK(all > kMostWrong / 200);
+  fit.explained = 0.5;
+  CHECK(!is_certain(fit, 1));
+}
+
 TEST_CASE("opens that are no beginning of the order tell that a reader began further on") {
   std::vector<Placed> opens = in_order(12);
   for (Placed& open : opens) open.position += 5000;

@@ -276,8 +276,11 @@ TEST_CASE("shuffles are searched for so many times for one program, however ofte
   for (const uint64_t tried : {once, 2 * once, 2 * once}) {
     std::shuffle(order.begin(), order.end(), random);
     search.begin();
+    const double before = search.orders();
+    const uint64_t seeds = tried - search.tried_in_vain(7);
     CHECK(!search.find(opens_of(reader, order, 180, random), {}, std::nullopt, 7));
     CHECK(search.tried_in_vain(7) == tried);
+    CHECK(search.orders() > before + static_cast<double>(seeds));  // those are orders, too
   }
   // Another program, and one that is found.
   CHECK(!search.find(opens_of(reader, order, 180, random), {}, std::nullopt, 8));
