@@ -249,6 +249,7 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
   search_->other_reader = search_->all_likely = false;
   IdleThread thread("order-search", [search = search_, opens, readers, before, found] {
     *found = find_among(search->orders, opens, *readers, before, [&] { search->all_likely = true; });
+    search->orders.look_is_over();
   });
   {
     const MutexLock lock(mutex_);

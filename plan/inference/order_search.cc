@@ -27,6 +27,8 @@ namespace {
 // Folders above the one that holds most opens: samples of a few classes may lie in a part of the dataset
 // only.
 constexpr size_t kFolders = 3;
+// Of those above it such are left out that hold more: numbering them takes eight bytes a file.
+constexpr uint64_t kMostAbove = 1 << 20;
 
 // Seeds tried beside those that people like, once kTelling opens were seen.
 constexpr uint64_t kOtherSeeds = 1000;
@@ -106,15 +108,6 @@ FileId common_folder(const Catalog& catalog, FileId a, FileId b) {
   return b;
 }
 
-bool same_numbering(const SampleIndex& a, const SampleIndex& b) {
-  if (a.size() != b.size()) return false;
-  for (uint32_t sample = 0; sample < a.size(); ++sample) {
-    if (a.range_count(sample) != 1 || b.range_count(sample) != 1) return false;
-    if (a.range(sample, 0).file != b.range(sample, 0).file) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles)
@@ -132,12 +125,13 @@ OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop,
     : source_(std::move(source)),
       stop_(std::move(stop)),
       shuffle_options_(shuffles),
-      most_in_vain_(most_in_vain) {
+      most_in_vain_(most_in_vain),
+      numberings_(source_) {
   begin();
 }
 
 void OrderSearch::begin() {
-  numberings_.clear();
+  numberings_.forget();
   used_ = 0;
   for (auto& [reader, effort] : efforts_) {
     effort.used = 0;
@@ -163,21 +157,6 @@ OrderSearch::Effort& OrderSearch::effort_of(uint32_t reader) {
 
 bool OrderSearch::over() const {
   return stop_() || cpu_seconds() > look_ends_;
-}
-
-const std::vector<OrderSearch::Numbering>& OrderSearch::numberings(FileId folder) {
-  const auto known = numberings_.find(folder);
-  if (known != numberings_.end()) return known->second;
-  std::vector<Numbering>& made = numberings_[folder];
-  for (const char* format : {"imagefolder", "files"}) {
-    PlanSpec plan;
-    plan.root = source_.catalog->path(folder);
-    plan.format = format;
-    const auto index = make_sample_index(plan, source_);
-    if (index && (made.empty() || !same_numbering(*made.front().index, **index)))
-      made.push_back({plan.root, *index});
-  }
-  return made;
 }
 
 // The one in which most opens lie, and those above it; before them the one that also holds what was read
@@ -209,6 +188,7 @@ std::vector<FileId> OrderSearch::folders(std::span<const SeenOpen> opens,
     if (last && *last != deepest) found.push_back(common_folder(catalog, *last, deepest));
   }
   for (FileId at = deepest;; at = catalog.parent(at)) {
+    if (at != deepest && holds_more(catalog, at, kMostAbove)) break;
     if (std::find(found.begin(), found.end(), at) == found.end()) found.push_back(at);
     if (at.value == 0 || found.size() > kFolders) break;
   }
@@ -387,7 +367,7 @@ std::optional<FoundOrder> OrderSearch::try_folder(FileId folder, std::span<const
   const size_t likely = candidates.seeds(0).size();
   std::vector<uint64_t> seeds = candidates.seeds(all_seeds ? kOtherSeeds : 0);
   if (which == Which::others) seeds.erase(seeds.begin(), seeds.begin() + static_cast<std::ptrdiff_t>(likely));
-  for (const Numbering& numbering : numberings(folder)) {
+  for (const Numbering& numbering : numberings_.of(folder)) {
     const Evidence evidence = evidence_of(opens, numbering);
     if (evidence.views.empty()) continue;
     for (const PlanSpec& order : candidates.unseeded()) {
@@ -446,7 +426,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
 // Epoch by epoch: what the one before has told foretells the next. An epoch counts once its plan is known.
 std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<const SeenOpen> opens,
                                                     const ReaderFacts& facts, Effort& effort) {
-  for (const Numbering& numbering : numberings(folder)) {
+  for (const Numbering& numbering : numberings_.of(folder)) {
     const Evidence evidence = evidence_of(opens, numbering);
     if (evidence.views.empty()) continue;
     const uint32_t n = numbering.index->size();
@@ -482,7 +462,7 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
 size_t OrderSearch::next_look(std::span<const SeenOpen> opens) {
   const size_t next = opens.size() + std::max(opens.size() / 2, AccessRecorder::kFirstLook / 2);
   if (opens.empty()) return next;
-  const std::vector<Numbering>& known = numberings(folders(opens, std::nullopt).front());
+  const std::vector<Numbering>& known = numberings_.of(folders(opens, std::nullopt).front());
   const size_t again = known.empty() ? 0 : known.front().index->size() + kTelling;
   return again > opens.size() ? std::min(next, again) : next;
 }
@@ -504,7 +484,7 @@ void OrderSearch::looked(uint32_t reader, std::span<const SeenOpen> opens) {
 // The order is one of those that are tried, though it comes from the reader itself: of a reader that goes
 // another way the second time each open is that of any sample, as of any other order.
 std::optional<FoundOrder> OrderSearch::try_repetition(FileId folder, std::span<const SeenOpen> opens) {
-  for (const Numbering& numbering : numberings(folder)) {
+  for (const Numbering& numbering : numberings_.of(folder)) {
     std::vector<SeenOpen> of_samples;
     std::vector<uint32_t> samples;
     for (const SeenOpen& open : opens) {
@@ -553,7 +533,7 @@ std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens
   const auto folder = source_.catalog->find(before.plan.root);
   if (!folder || opens.size() < kFewest) return std::nullopt;
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
-  for (const Numbering& numbering : numberings(*folder)) {
+  for (const Numbering& numbering : numberings_.of(*folder)) {
     if (numbering.index->format() != before.plan.format) continue;
     const Evidence evidence = evidence_of(opens, numbering);
     for (PlanSpec plan : continuations(before.plan)) {
@@ -587,13 +567,13 @@ bool OrderSearch::is_read_in(std::span<const SeenOpen> opens, std::span<const Se
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
   if (others.size() > kMostOpens) others = others.last(kMostOpens);
   const auto folder = source_.catalog->find(found.plan.root);
-  const auto numbered = folder ? numberings_.find(*folder) : numberings_.end();
-  if (numbered == numberings_.end()) return false;
+  const auto* numbered = folder ? numberings_.known(*folder) : nullptr;
+  if (numbered == nullptr) return false;
   PlanSpec plan = found.plan;
   plan.epochs = plan.first_epoch = plan.start_sample = 0;
   plan.world = plan.ranks_per_node = 1;
   const Epoch epoch(static_cast<uint32_t>(found.plan.first_epoch));
-  for (const Numbering& numbering : numbered->second) {
+  for (const Numbering& numbering : *numbered) {
     if (numbering.index->format() != found.plan.format) continue;
     std::vector<uint32_t> theirs = positions_of(opens, numbering, plan, epoch);
     const std::vector<uint32_t> more = positions_of(others, numbering, plan, epoch);

@@ -29,6 +29,7 @@
 #include "plan/inference/readers/process_tree.h"
 #include "plan/inference/shuffle_search.h"
 #include "plan/inference/watched/access_recorder.h"
+#include "plan/inference/watched/numberings.h"
 #include "plan/inference/watched/reader_facts.h"
 #include "plan/spec/plan_spec.h"
 
@@ -47,8 +48,9 @@ struct FoundOrder {
   Program program = {};          ///< that these threads are in, if that can be told
 };
 
-/// For one thread at a time. Holds the numbering of the folders that it looked at, eight bytes a sample, and
-/// one order while it compares it. Readers share them, and the number of orders that were compared.
+/// For one thread at a time. Holds the numbering of the folders that it looks at, eight bytes a sample, until
+/// look_is_over(), and one order while it compares it. Readers share them, and the number of orders that were
+/// compared.
 class OrderSearch {
  public:
   /// CPU time for the orders of one reader; each find() takes a fourth at most.
@@ -97,6 +99,8 @@ class OrderSearch {
   void looked(uint32_t reader, std::span<const SeenOpen> opens);
   /// So many opens of a reader are enough for a look at it; 0: it was never looked at.
   size_t look_at(uint32_t reader) const;
+  /// A look is over: the numbering of its folders is given back.
+  void look_is_over() { numberings_.forget(); }
   /// Other readers come: the time is their own. Programs that are known have no more shuffles searched than
   /// before; of everybody together half may be others.
   void begin();
@@ -107,11 +111,6 @@ class OrderSearch {
   uint64_t tried_in_vain(uint32_t reader) const;
 
  private:
-  /// How the samples of a folder are numbered.
-  struct Numbering {
-    std::string root;
-    std::shared_ptr<const SampleIndex> index;
-  };
   /// The samples that were opened, each once, by whom; and the looks that are taken at them: all, or those
   /// that strays are not among.
   struct Evidence {
@@ -146,7 +145,6 @@ class OrderSearch {
   };
 
   Effort& effort_of(uint32_t reader);
-  const std::vector<Numbering>& numberings(FileId folder);
   Evidence evidence_of(std::span<const SeenOpen> opens, const Numbering& numbering) const;
   std::vector<FileId> folders(std::span<const SeenOpen> opens, const std::optional<FoundOrder>& before) const;
   std::optional<FoundOrder> try_folder(FileId folder, std::span<const SeenOpen> opens,
@@ -177,7 +175,7 @@ class OrderSearch {
   const std::function<bool()> stop_;
   const ShuffleSearch::Options shuffle_options_;
   const uint64_t most_in_vain_;
-  std::map<FileId, std::vector<Numbering>> numberings_;
+  Numberings numberings_;
   double orders_ = 0;
   double follow_ons_ = 0;
   double used_ = 0;                     // CPU seconds, since begin()
