@@ -3,6 +3,7 @@
 #include <span>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cache/base/own_file.h"
 #include "plan/formats/list_text.h"
@@ -43,12 +44,15 @@ bool PlanManager::follow_found(const FoundOrder& found) {
   return false;
 }
 
-Status PlanManager::write_long_list(PlanSpec& found) const {
+// Under another name than the last one, or the two plans would be the same.
+Status PlanManager::write_long_list(PlanSpec& found) {
   if (check_plan_size(format_plan(found))) return {};
   if (deps_.order_file.empty()) return Error{E2BIG, "its list is too long for a plan"};
   const std::string lines = array_to_lines(found.list);
-  found.list = deps_.order_file;
-  return save_own_file(deps_.order_file, std::as_bytes(std::span(lines)));
+  found.list = fmt::format("{}.{}", deps_.order_file, ++found_lists_);
+  if (!found_list_.empty()) ::unlink(found_list_.c_str());
+  found_list_ = found.list;
+  return save_own_file(found.list, std::as_bytes(std::span(lines)));
 }
 
 void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) {
@@ -117,6 +121,22 @@ void PlanManager::cancel_found() {
   if (!found || !found->of_job()) return;
   drop(name);
   inference_.refuse(found->given());
+}
+
+// By who means all plans, or those of a folder: it may be found again. Other nodes keep it while their
+// readers follow it.
+Status PlanManager::let_found_go() {
+  MutexLock one_at_a_time(submit_mutex_);
+  const std::string name(kFoundPlan);
+  const bool was_making = retire(name);
+  const auto found = run(name);
+  if (!found && was_making) return {};
+  if (!found) return no_such_plan(name);
+  drop(name);
+  inference_.displaced();
+  const auto withdrawn = found->of_job() ? job_found_.left(found->given()) : std::nullopt;
+  if (withdrawn) announce(name, format_plan(*withdrawn), true);
+  return {};
 }
 
 // If this node did it there is no word any more, and its readers are watched anew already.

@@ -63,7 +63,7 @@ void PlanManager::stop() {
   if (planner_.joinable()) planner_.join();
   for (const auto& [name, making] : makings) making->cancel();  // all before one is waited for
   inference_.stop();
-  if (!deps_.order_file.empty()) ::unlink(deps_.order_file.c_str());
+  if (!found_list_.empty()) ::unlink(found_list_.c_str());
   ahead_.stop();
 }
 
@@ -297,11 +297,14 @@ void PlanManager::drop(const std::string& name) {
 Status PlanManager::cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none) {
   bool any = false;
   const auto all = runs();
+  const auto unnamed = [&](const std::string& name) {
+    return name == kFoundPlan ? let_found_go() : cancel(name);
+  };
   for (const auto& [name, making] : makings()) {
-    if (wanted(making->given())) any = cancel(name).ok() || any;
+    if (wanted(making->given())) any = unnamed(name).ok() || any;
   }
   for (const auto& [name, run] : *all) {
-    if (wanted(run->given())) any = cancel(name).ok() || any;
+    if (wanted(run->given())) any = unnamed(name).ok() || any;
   }
   if (any) return {};
   MutexLock lock(mutex_);

@@ -78,8 +78,8 @@ class PlanManager {
     /// (plan/run/found_in_job.h).
     InferMode infer = InferMode::off;
     /// Where the order of a reader that repeats a list is written, if it is too long for a plan's text;
-    /// empty: nowhere, and such an order is not followed. Its folder is made when missing; the file goes with
-    /// stop().
+    /// empty: nowhere, and such an order is not followed. Each order has a number after that name: it is
+    /// another plan. The folder is made when missing; the file goes when another is written, and with stop().
     std::string order_file{};
     /// What is known of the processes that read; for tests.
     ProcessTree::LookUp processes = facts_of_process;
@@ -98,9 +98,11 @@ class PlanManager {
   /// in force yet, and text() tells how far it is, or why it failed. Errors: always EINVAL; last_error()
   /// repeats the message.
   Result<std::string> submit(std::string_view text, std::string_view folder = "");
-  /// Errors: ENOENT when there is no such plan; last_error() repeats the message.
+  /// One that was found is not found again. Errors: ENOENT when there is no such plan; last_error() repeats
+  /// the message.
   Status cancel(const std::string& name);
-  /// Cancels the plans whose root is this folder. Errors: ENODATA when there is none.
+  /// Cancels the plans whose root is this folder. One that was found goes as well, and its readers are
+  /// watched anew; so for all. Errors: ENODATA when there is none.
   Status cancel_folder(std::string_view folder);
   /// Cancels every plan. Errors: ENODATA when there is none; last_error() repeats the message, as for the one
   /// before.
@@ -166,12 +168,13 @@ class PlanManager {
       REQUIRES(submit_mutex_);
   // The plan that was found (plan/plan_found.cc).
   bool follow_found(const FoundOrder& found);
-  Status write_long_list(PlanSpec& found) const;
+  Status write_long_list(PlanSpec& found);
   void leave_found();
   void put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) REQUIRES(submit_mutex_);
   Status take_over_found(const PlanChange& change) REQUIRES(submit_mutex_);
   void withdraw_found() REQUIRES(submit_mutex_);
   void cancel_found() REQUIRES(submit_mutex_);
+  Status let_found_go();
   /// The one that a reader is following here.
   std::shared_ptr<PlanRun> followed_found() const;
   bool is_planned(const PlanRun& found) const;
@@ -215,6 +218,8 @@ class PlanManager {
   bool pending_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> count_{0};
+  std::string found_list_;               // of the plan that was found, where it is a file; of `inference`
+  uint64_t found_lists_ = 0;             // that were written
   std::atomic<bool> found_over_{false};  // the epoch of the plan that was found
   ReadRuns read_runs_;                   // self-synchronised
   IndexAhead ahead_;                     // self-synchronised

@@ -1,6 +1,7 @@
 // What plans look like to people and programs: the reading half of PlanManager.
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -296,7 +297,11 @@ Result<std::string> PlanManager::next(const std::string& given, uint64_t count) 
 std::string PlanManager::name_or_only(const std::string& name) const {
   if (!name.empty()) return name;
   const auto all = runs();
-  return all->size() == 1 ? all->begin()->first : "default";
+  if (all->size() == 1) return all->begin()->first;
+  // Beside one that was registered nobody means the one that was found.
+  const bool two = all->size() == 2 && all->contains(std::string(kFoundPlan));
+  if (!two) return "default";
+  return all->begin()->first == kFoundPlan ? std::next(all->begin())->first : all->begin()->first;
 }
 
 Result<std::string> PlanManager::check(const std::string& given) const {

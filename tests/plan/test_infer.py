@@ -286,6 +286,24 @@ run(1, lambda number: batches(), wait=15)
         assert "plan" not in detect(mount)
         assert "too long for a line" in detect_text(mount)
 
+        # Another program repeats another list.
+        first = found(mount)["plan"]["list"]
+        run_job(mount, LISTED + f"""
+random.shuffle(paths)
+for _ in in_order(range(len(paths))):
+    pass
+for step, _ in enumerate(in_order(range(len(paths)))):
+    deadline = time.monotonic() + 150
+    while step == 15 and auto()["plan"]["list"] == {first!r}:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+""")
+        assert_followed(mount, root="train", sampler="list")
+        assert not os.path.exists(first)
+        second = found(mount)["plan"]["list"]
+        assert os.path.exists(second)
+    assert not os.path.exists(second)
+
 
 FILES = "find train -type f | LC_ALL=C sort"
 
@@ -340,6 +358,14 @@ def test_a_registered_plan_wins(mount):
     subprocess.run(["bash", "-c", "find val -type f | LC_ALL=C sort | head -n 50 | xargs cat > /dev/null"], cwd=mount.path, check=True, timeout=60)
     wait_until(lambda: found(mount), "the other folder's order is found")
     assert found(mount)["plan"]["root"] == "val" and plan(mount)["name"] == "default"
+
+
+def test_a_plan_that_was_found_beside_the_only_registered_one(mount):
+    register(mount, "name=mine format=files shuffle=false", "val")
+    cat(mount, "1,60")
+    wait_until(lambda: found(mount), "the order is found")
+    done = subprocess.run([binary(), "plan", "check", mount.path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and "nothing observed yet" in done.stdout, done
 
 
 def test_what_the_user_cancels_does_not_come_back(mount):

@@ -252,6 +252,21 @@ TEST_CASE("another reader neither moves nor suspends the plan that was found, an
   CHECK(eventually([&] { return node.follows("seed=7"); }));
 }
 
+TEST_CASE("a plan that was found is refused by who names it, not by who cancels all or those of a folder") {
+  ReadersFixture node;
+  node.read(101, kShuffled, 0, 60);
+  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  SECTION("all") {
+    REQUIRE(node.plans->cancel_all());
+  }
+  SECTION("of its folder") {
+    REQUIRE(node.plans->cancel_folder(""));
+  }
+  CHECK(!node.follows("seed=42"));
+  node.read(101, kShuffled, 60, 160);
+  CHECK(eventually([&] { return node.follows("seed=42"); }));
+}
+
 TEST_CASE("who waited for another's plan is followed as soon as that one has left it or ended") {
   ReadersFixture node;
   node.read(101, kShuffled, 0, 60);
