@@ -21,7 +21,8 @@ An epoch begins when the loader is iterated. The plan is then compared with the 
 script resumed, forgot set_epoch(), or seeded anew. Samplers are only looked at: what a look draws is put back.
 
 Samples are found as paths in the dataset (ImageFolder, Subset, ConcatDataset, any list of paths), as a numpy.memmap (of
-which workers that are not forked get a copy: there it is not planned), or as an LMDB or HDF5 file. Whatever is not found
+which workers that are not forked get a copy: there it is not planned), as an LMDB, as an open HDF5 dataset, or as the path
+of an HDF5 file (of which all datasets with as many rows are planned; h5py must be imported before). Whatever is not found
 can be said: register(loader, paths=[...]), or with the keys of a plan, register(loader, format="lmdb", file="train.lmdb",
 keys="image-%09d").
 
@@ -325,7 +326,7 @@ def _rows(dataset):
 
 
 def _array_keys(array):
-    """(file, keys, whether these are all rows of the file) of a numpy.memmap or of an HDF5 dataset in one piece."""
+    """(file, keys, whether these are all rows of the file) of a numpy.memmap or of an open HDF5 dataset."""
     row = array.dtype.itemsize
     for length in array.shape[1:]:
         row *= length
@@ -339,8 +340,8 @@ def _array_keys(array):
             return path, None, False
     else:
         path, offset, stride = os.fsdecode(array.file.filename), array.id.get_offset(), row
-        if offset is None:
-            return path, None, False
+        if offset is None:  # chunks, or compressed
+            return path, {"format": "hdf5", "dataset": array.name}, True
     keys = {"format": "raw", "record": row, "header": offset, **({"stride": stride} if stride != row else {})}
     return path, keys, (os.path.getsize(path) - offset - row) // stride + 1 == len(array)
 
@@ -360,7 +361,27 @@ def _records(dataset):
         path = os.fsdecode(path)
         if path.endswith((".mdb", ".lmdb")) or os.path.exists(os.path.join(path, "data.mdb")):
             return path, {"format": "lmdb", "keys": "cursor", "n": len(dataset)}, True
+        if path.endswith((".h5", ".hdf5")) and os.path.isfile(path):
+            return path, {"format": "hdf5", "dataset": _hdf5_datasets(path, len(dataset))}, True
     return None
+
+
+def _hdf5_datasets(path, rows):
+    """Those of a file that have so many rows: workers that open it read all or some of them."""
+    h5py = sys.modules.get("h5py")
+    if h5py is None:
+        raise _NotPlanned(f'{path}: which datasets are read? Import h5py before, or give format="hdf5", file=, dataset="/images"')
+    found = []
+
+    def note(name, item):
+        if isinstance(item, h5py.Dataset) and (item.shape or ())[:1] == (rows,) and not item.dtype.hasobject:
+            found.append(f"/{name}")
+
+    with h5py.File(path, "r") as file:
+        file.visititems(note)
+    if not found:
+        raise _NotPlanned(f"{path} has no dataset of {rows} rows")
+    return ",".join(found)
 
 
 def _forks(loader):

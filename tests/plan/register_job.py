@@ -108,6 +108,31 @@ class Lmdb(Dataset):
         return str(i)
 
 
+class Hdf5(Dataset):
+    """Opens its file in the workers."""
+
+    def __init__(self, root):
+        import h5py  # noqa: F401
+
+        self.path, self.file = str(pathlib.Path(root).parent / "rows.h5"), None
+
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, i):
+        import h5py
+
+        self.file = self.file or h5py.File(self.path, "r")
+        assert self.file["data/images"][i].tobytes() and self.file["labels"][i] == i
+        return str(i)
+
+
+def open_hdf5(root):
+    import h5py
+
+    return Rows(h5py.File(pathlib.Path(root).parent / "rows.h5", "r")["data/images"])
+
+
 class ByClass(Sampler):
     """One's own sampler: draws from random and from torch, and remembers how often it was used."""
 
@@ -276,6 +301,8 @@ CASES = {
     "no_batches": lambda root: DataLoader(images(root), batch_size=None, shuffle=True, num_workers=2),
     "concat": lambda root: loader(ConcatDataset([images(root), Paths(root)]), shuffle=True),
     "paths": lambda root: loader(Wrapped(Paths(root)), shuffle=True, generator=generator()),
+    "hdf5": lambda root: loader(open_hdf5(root), shuffle=True, generator=generator(), num_workers=0),
+    "hdf5_path": lambda root: loader(Hdf5(root), shuffle=True, generator=generator()),
     "memmap": memmap,
     "raw_half": raw_half,
     "distributed": lambda root: with_sampler(images(root), lambda d: distributed(root, seed=3)),

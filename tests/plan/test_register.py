@@ -1,6 +1,7 @@
 """clairfs.register(loader): real PyTorch scripts on real mounts. The plan that it makes is the order in which the files
 are opened, and the script gets the batches that it would have got without."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -21,6 +22,7 @@ JOB = pathlib.Path(__file__).with_name("register_job.py")
 MODULE = clairmount.REPO / "mount-helper/python"
 # CPython announces each open by an ioctl before 3.14; later ones are seen by their READs alone.
 SEES_OPENS = sys.version_info < (3, 14)
+HDF5 = ["hdf5", "hdf5_path"] if importlib.util.find_spec("h5py") else []
 
 
 def start(case, root, out, *rank, **env):
@@ -53,8 +55,16 @@ def dataset(images):
     with lmdb.open(str(images / "rows.lmdb"), map_size=1 << 28) as env, env.begin(write=True) as transaction:
         for i, row in enumerate(rows):
             transaction.put(b"%06d" % i, row.tobytes())
+    if HDF5:
+        import h5py
+
+        with h5py.File(images / "rows.h5", "w") as file:
+            file.create_dataset("data/images", data=rows, chunks=(1, 3072), compression="gzip")
+            file.create_dataset("labels", data=numpy.arange(400))
+            file.create_dataset("others", data=numpy.arange(30))
     yield images
     (images / "rows.npy").unlink()
+    (images / "rows.h5").unlink(missing_ok=True)
     shutil.rmtree(images / "rows.lmdb")
 
 
@@ -88,7 +98,8 @@ def assert_followed(lines, share=0.9):
 # One plan from the beginning to the end.
 WHOLE = ["generator", "generator_persistent", "generator_of_sampler", "sequential", "subset", "weighted_generator",
          "batch_sampler", "paths", "memmap", "distributed", "unshuffled", "fabric", "manual_seed", "manual_seed_persistent",
-         "no_workers", "lmdb", "replacement", "no_batches", "concat", "subset_sampler", "weighted", "adapter"]  # fmt: skip
+         "no_workers", "lmdb", "replacement", "no_batches", "concat", "subset_sampler", "weighted", "adapter",
+         *HDF5]  # fmt: skip
 EPOCH_BY_EPOCH = ["dropout", "weighted_once", "own_sampler", "accelerate", "adapter_of_shard", "raw_half"]
 # The plan is put right when an epoch begins: how many there are, and what the last one of the first loader says.
 OTHERS = {
@@ -99,7 +110,7 @@ OTHERS = {
     "random_split": (2, "other_draws=2 "),
     "draws_while_training": (2, "other_draws="),
 }
-ROWS = ["memmap", "raw_half", "lmdb"]
+ROWS = ["memmap", "raw_half", "lmdb", *HDF5]
 
 
 def assert_row_order(lines, source):
@@ -285,6 +296,28 @@ for dataset in own, less, turned:
         tmp,
     )
     assert warned == "" and said == "True True 0 0\n" * 3, said + warned
+
+
+@pytest.mark.skipif(not HDF5, reason="needs h5py")
+def test_an_hdf5_file_of_which_it_is_not_known_what_is_read(mount, tmp):
+    """h5py is imported by the workers only; no dataset has as many rows."""
+    said, warned = python(
+        MAKE
+        + f"""
+class Opens(torch.utils.data.Dataset):
+    def __init__(self, count): self.path, self.count = "{mount.path}/rows.h5", count
+    def __len__(self): return self.count
+    def __getitem__(self, i): return i
+print(clairfs.register(DataLoader(Opens(400))).mount)
+import h5py
+print(clairfs.register(DataLoader(Opens(77))).mount)
+with clairfs.register(DataLoader(Opens(400))) as registration:
+    print("dataset=/data/images,/labels" in registration.text)
+""",
+        tmp,
+    )
+    assert "Import h5py before, or give format" in warned and "has no dataset of 77 rows" in warned
+    assert said == "None\nNone\nTrue\n", said + warned
 
 
 def test_paths_may_be_told_and_a_child_of_a_fork_cancels_nothing(mount, tmp):
