@@ -13,6 +13,7 @@ import clairmount
 import pytest
 from clairmount import REPO, binary
 from planning import JOB_SECONDS, make_images
+from test_mds import write_shards
 from test_shards_at_random import crc32c
 
 pytest.importorskip("torch")
@@ -178,6 +179,33 @@ def row(i):
     with h5py.File(root + "/train.h5", "r") as file: return file["images"][i].tobytes()
 train(distributed(Rows(400, row)))
 """,
+    "StreamingDataset(local": """
+import json, struct
+counts = [shard["samples"] for shard in json.load(open(root + "/mds/index.json"))["shards"]]
+places = [(shard, i) for shard, count in enumerate(counts) for i in range(count)]
+def row(i):  # streaming/base/format/mds/reader.py
+    shard, number = places[i]
+    with open(f"{root}/mds/shard.{shard:05}.mds", "rb", 0) as file:
+        file.seek((1 + number) * 4)
+        begin, end = struct.unpack("<II", file.read(8))
+        file.seek(begin)
+        return file.read(end - begin)
+class Py1s(Sampler):  # streaming/base/shuffle/py1s.py
+    def __init__(self): self.epoch = 0
+    def __len__(self): return len(places)
+    def __iter__(self):
+        ends = numpy.cumsum(counts)
+        spans = [(end - count, end) for count, end in zip(counts, ends.tolist())]
+        numpy.random.default_rng(42).shuffle(spans)
+        rng = numpy.random.default_rng(42 + self.epoch)
+        rng.shuffle(spans)
+        for begin, end in spans:
+            samples = numpy.arange(begin, end)
+            rng.shuffle(samples)
+            yield from samples.tolist()
+        self.epoch += 1
+train(loader(Rows(len(places), row), sampler=Py1s()))
+""",
     "Records of TFRecord": PACKED + "train(distributed(Rows(400, row)))",
     "Records of other": PACKED + "train(distributed(Rows(400, row)))",
     "WebDataset(urls": """
@@ -214,7 +242,8 @@ LISTS = {
     "Records of other": lambda _: [f"{12 + i * (ROW + 16)} {ROW} train.tfrecord" for i in range(COUNT)],
     "Any shards": lambda _: [f"shards/{shard}.tar" for shard in (5, 2, 7, 0, 1, 3, 6, 4)],
 }
-MAPPED = ("Rows of numpy", "An LMDB", "Rows of an HDF5")  # a fault brings what is near, too
+# A fault brings what is near, too; the table of a shard is read for each of its samples.
+MAPPED = ("Rows of numpy", "An LMDB", "Rows of an HDF5", "StreamingDataset(local")
 
 
 def image_paths(root):
@@ -244,6 +273,8 @@ def dataset():
                     archive.addfile(member, io.BytesIO(sample))
             records = [struct.pack("<QI", len(sample), 0) + sample + b"\0" * 4 for sample in samples]
             (tmp / f"tfrecords/{shard}.tfrecord").write_bytes(b"".join(records))
+        (tmp / "mds").mkdir()
+        write_shards(tmp / "mds", 20_000, [150, 37, 110, 1, 86])
         write_h5(tmp / "train.h5", rows)
         write_lmdb(tmp / "train.lmdb", rows)
         yield tmp
