@@ -224,8 +224,10 @@ TEST_CASE("operations that hang do not hold up the others, and are not more than
   for (int i = 0; i < 5; ++i) fetch(10 * i + 9);
   CHECK(eventually([&] { return ended == 5; }));  // though nothing else ended meanwhile
   CHECK(io.hung() == 30);
-  CHECK_THAT(source.troubles().silent, StartsWith("f0, for "));  // the first
-  CHECK(metrics.pfs_silent.value() == 30);
+  CHECK(eventually([&] {
+    CHECK_THAT(source.troubles().silent, StartsWith("f0, for "));  // the first
+    return metrics.pfs_silent.value() == 30;
+  }));
   for (int i = 0; i < 100; ++i) fetch(1);
   // All but what is left to readers.
   CHECK(eventually([&] { return io.hung() == 60; }));

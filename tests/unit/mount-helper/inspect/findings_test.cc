@@ -107,7 +107,7 @@ TEST_CASE("each trouble of a mount comes with a cure, whatever the mount says") 
   REQUIRE(json.size() == findings.size());
   CHECK(json[0]["kind"] == "bad");
   CHECK(json[0]["cure"] == findings[0].cure);
-  CHECK(json[3]["kind"] == "note");
+  CHECK(json[4]["kind"] == "note");
   CHECK(nlohmann::json::parse(findings_json({})) == nlohmann::json::array());
   CHECK(mount_findings("/mnt/a", nlohmann::json()).front().kind == Finding::Kind::bad);
   CHECK(mount_findings("/mnt/a", nlohmann::json::array()).front().kind == Finding::Kind::bad);
