@@ -434,7 +434,8 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     const uint64_t tested_before = effort.shuffles.tested();
     const auto shuffle = effort.shuffles.find({n, evidence.samples, effort.epoch, orders_, facts.seeds});
     const uint64_t tested = effort.shuffles.tested() - tested_before;
-    effort.in_vain = shuffle ? 0 : effort.in_vain + tested;
+    if (!stop_()) effort.in_vain += tested;  // else it was given up for another reader
+    if (shuffle) effort.in_vain = 0;
     orders_ += static_cast<double>(tested);
     if (!shuffle) continue;
     PlanSpec plan = shuffle->order;

@@ -1,6 +1,7 @@
 #include "plan/inference/shuffle_search.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -131,7 +132,8 @@ bool ShuffleSearch::find_streams(const Seen& seen) {
 }
 
 // What the next epoch leaves of the streams needs no search. If it leaves nothing it is the first one of
-// another job, of a script that seeds anew, or of one that draws otherwise.
+// another job, of a script that seeds anew, or of one that draws otherwise. One that was not seeded has no
+// stream in any epoch: it is searched for less and less often.
 void ShuffleSearch::note_seed(const FoundSeed& found, const SeedSearchOptions& search) {
   if (epochs_ > 0) suspects_ = narrow(suspects_, epochs_, found.seed);
   streams_due_ = false;
@@ -141,9 +143,10 @@ void ShuffleSearch::note_seed(const FoundSeed& found, const SeedSearchOptions& s
       const auto& [stream, output] = *found.origin;
       suspects_.push_back({stream, output, 0, outputs_tried(search) / static_cast<double>(kAllSeeds)});
     } else {
-      streams_due_ = true;
+      streams_due_ = std::has_single_bit(++unseeded_);
     }
   }
+  if (!suspects_.empty()) unseeded_ = 0;
   ++epochs_;
   last_seed_ = found.seed;
 }

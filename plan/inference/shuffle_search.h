@@ -76,6 +76,7 @@ class ShuffleSearch {
   uint32_t next_epoch_ = 0;               // the one after them
   uint32_t last_seed_ = 0;                // of the last of them
   std::vector<GeneratorMatch> suspects_;  // in which all their seeds occur
+  uint32_t unseeded_ = 0;                 // epochs in a row that are in no stream as far as is known
   bool streams_due_ = false;              // of the only one of them it is not known in which its seed occurs
   double core_seconds_ = 0;
   uint64_t tested_ = 0;
