@@ -175,6 +175,29 @@ run(4, lambda number: batches)
     assert answer["description"] in found(mount)["found"]
 
 
+def test_a_job_that_is_started_again(mount):
+    """Its first epoch is a plan of that epoch, and the second one tells of all, as the first time."""
+    script = """
+torch.manual_seed(0)
+model = torch.nn.Linear(30, 40)
+batches = loader(shuffle=True)
+"""
+    torch_job(mount, script + "run(3, lambda number: batches)\n")
+    assert_followed(mount, generator="default", seed=0, draws=1240, first_epoch=1)
+    torch_job(mount, script + """
+def is_found(epoch):
+    plan = auto()
+    return plan and plan["plan"].get("epochs", 0) == (epoch == 0) and plan["state"] == "following" and plan["in_order"] < 400
+for epoch in range(3):
+    for step, _ in enumerate(batches):
+        deadline = time.monotonic() + 150
+        while step == 10 and epoch < 2 and not is_found(epoch):
+            assert time.monotonic() < deadline, (epoch, auto())
+            time.sleep(0.02)
+""")
+    assert_followed(mount, generator="default", seed=0, draws=1240, first_epoch=1)
+
+
 def test_a_script_with_a_large_model(mount):
     """Which has drawn more before the first epoch than all streams are searched for."""
     torch_job(mount, """

@@ -24,8 +24,8 @@ FileId file_of(uint32_t n, uint32_t sample) {
   return FileId(dataset_of(n).catalog->children(FileId(0)).first.value + sample);
 }
 
-/// Samples of which a shuffle's seed is certain after twenty opens.
-constexpr uint32_t kShuffled = 60'000;
+/// Samples of which a shuffle's seed is certain after forty opens.
+constexpr uint32_t kShuffled = 12'000;
 
 /// One reader of an order: a node's ranks, or somebody whose order nobody knows.
 struct Reader {
