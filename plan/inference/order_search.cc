@@ -347,7 +347,9 @@ std::optional<FoundOrder> OrderSearch::try_order(const Numbering& numbering, con
 
   plan.world = best->ranks.world;
   plan.ranks_per_node = best->ranks.count;
-  if (!add_dealing(plan, best->placed, best->fit)) return std::nullopt;
+  // Who goes on from folder to folder would else be taken for a reader of the last one, which is smaller.
+  const bool goes_on = is_sequential_order(order) && !from_start;
+  if (!add_dealing(plan, best->placed, best->fit) && !goes_on) return std::nullopt;
   if (plan.world == 1 && !plan.shuffle) {  // the simpler name
     plan.sampler = "torch.sequential";
     plan.shuffle = true;
