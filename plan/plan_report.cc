@@ -236,7 +236,7 @@ std::vector<PlanBrief> PlanManager::briefs() const {
     const auto outcome = making->outcome();
     if ((outcome && *outcome) || (outcome && name == kFoundPlan)) continue;
     auto brief = std::find_if(briefs.begin(), briefs.end(),
-                              [&](const PlanBrief& of_run) { return of_run.name == name; });
+                              [&, &of = name](const PlanBrief& of_run) { return of_run.name == of; });
     if (brief == briefs.end()) brief = briefs.insert(briefs.end(), {name, {}, 0, "", false});
     brief->making = outcome ? PlanBrief::Making::failed : PlanBrief::Making::indexing;
     if (outcome) brief->error = outcome->error().message;

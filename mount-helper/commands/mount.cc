@@ -170,7 +170,8 @@ void add_mount_command(CLI::App& app, int& status) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option_flags(*command);
   command->footer(
-      "A SIZE is written as 4096, 512M or 20GiB, in powers of 1024. Unless -f is given, the command returns when the mount is "
+      "A SIZE is written as 4096, 512M or 20GiB, in powers of 1024. Unless -f is given, the command returns "
+      "when the mount is "
       "usable.");
   command->callback([command, arguments, &status] {
     arguments->request.flags = collected_flags(*command);
