@@ -123,6 +123,19 @@ std::optional<Fit> fit_from(std::span<const Placed> opens, const Reading& readin
 
 }  // namespace
 
+uint64_t begun_at(const Fit& fit) {
+  return fit.start > fit.window ? fit.start - fit.window : 0;
+}
+
+std::vector<uint32_t> threads_of(std::span<const Placed> opens, const Fit& fit) {
+  std::vector<uint32_t> threads;
+  for (const Placed& open : opens) {
+    const bool explained = open.position < fit.reached && uint64_t{open.position} + fit.window >= fit.start;
+    if (explained) threads.push_back(open.thread);
+  }
+  return threads;
+}
+
 bool is_certain(const Fit& fit, double orders) {
   return fit.explains() &&
          fit.log_chance + std::log(std::max(orders, 1.0)) + std::log(kShares) < std::log(kMostWrong / 2);

@@ -79,6 +79,12 @@ struct Fit {
 /// Fits an order to the opens, in the order of time, each sample once. Takes time in the order of the opens.
 Fit fit_order(std::span<const Placed> opens, const Reading& reading);
 
+/// Where a plan of an order begins of which the reader was found in the middle; 0 at its beginning.
+uint64_t begun_at(const Fit& fit);
+
+/// Whose opens the fit explains: who reads elsewhere in the order is another reader.
+std::vector<uint32_t> threads_of(std::span<const Placed> opens, const Fit& fit);
+
 /// Whether it is believed, if so many orders were compared by now, it among them.
 bool is_certain(const Fit& fit, double orders);
 

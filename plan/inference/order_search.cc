@@ -69,21 +69,6 @@ bool is_sequential_order(const PlanSpec& plan) {
   return plan.sampler == "torch.sequential" || (plan.sampler == "torch.distributed" && !plan.shuffle);
 }
 
-/// Where a plan of an order begins of which the reader was found in the middle; 0 at its beginning.
-uint64_t begun_at(const Fit& fit) {
-  return fit.start > fit.window ? fit.start - fit.window : 0;
-}
-
-/// Whose opens the fit explains: who reads elsewhere in the order is another reader.
-std::vector<uint32_t> threads_of(std::span<const Placed> opens, const Fit& fit) {
-  std::vector<uint32_t> threads;
-  for (const Placed& open : opens) {
-    const bool explained = open.position < fit.reached && uint64_t{open.position} + fit.window >= fit.start;
-    if (explained) threads.push_back(open.thread);
-  }
-  return threads;
-}
-
 bool is_alive(uint32_t thread) {
   return thread != 0 && ::access(fmt::format("/proc/{}", thread).c_str(), F_OK) == 0;
 }
