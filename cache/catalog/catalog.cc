@@ -30,7 +30,7 @@ Catalog::Catalog(Mapping image) : image_(std::move(image)) {
   characters_ = reinterpret_cast<const char*>(image_.data() + layout.characters);
 }
 
-Result<std::shared_ptr<const Catalog>> Catalog::adopt(Mapping image) {
+Result<std::shared_ptr<const Catalog>> Catalog::adopt(Mapping&& image) {
   const Status status = catalog_image::verify({image.data(), image.size()});
   if (!status) return status.error();
   return std::shared_ptr<const Catalog>(new Catalog(std::move(image)));

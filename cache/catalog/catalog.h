@@ -108,11 +108,11 @@ class Catalog {
   /// as long as the catalog.
   std::span<const std::byte> image() const { return {image_.data(), image_.size()}; }
   std::vector<std::byte> serialize() const { return {image().begin(), image().end()}; }
-  /// Copies `bytes` (or takes over a mapping that nobody else can write to) and verifies the checksum and
-  /// every offset, index and name in it, so that no input can make the catalog read outside it or leave the
-  /// source. Errors: EBADMSG with what is wrong; ENOMEM.
+  /// Copies `bytes` (or takes over a mapping that nobody else can write to, and leaves it where it is if it
+  /// is damaged) and verifies the checksum and every offset, index and name in it, so that no input can make
+  /// the catalog read outside it or leave the source. Errors: EBADMSG with what is wrong; ENOMEM.
   static Result<std::shared_ptr<const Catalog>> deserialize(std::span<const std::byte> bytes);
-  static Result<std::shared_ptr<const Catalog>> adopt(Mapping image);
+  static Result<std::shared_ptr<const Catalog>> adopt(Mapping&& image);
 
  private:
   friend class CatalogBuilder;

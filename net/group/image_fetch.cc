@@ -26,11 +26,13 @@ ImageFetch::ImageFetch(Deps deps, const ImageFetchOptions& options, Mapping imag
     : deps_(std::move(deps)),
       options_(options),
       image_(std::move(image)),
+      bytes_(image_.data(), image_.size()),
       pieces_(0),
       missing_(0),
       heard_(deps_.clock.now()) {
   for (uint64_t offset = 0; offset < image_.size(); offset += options_.piece) to_ask_.push_back(offset);
   pieces_ = missing_ = to_ask_.size();
+  here_.resize(pieces_);
 }
 
 Result<std::shared_ptr<ImageFetch>> ImageFetch::make(Deps deps, const ImageFetchOptions& options,
@@ -81,6 +83,7 @@ void ImageFetch::piece_came(uint64_t offset, const Status& status) {
     asked_.erase(offset);
     if (!status && status.error().code == EBUSY) memory_lost_ = true;
     if (status) {
+      here_[offset / options_.piece] = true;
       --missing_;
       heard_ = deps_.clock.now();
     } else if (status.error().code == ECANCELED) {
@@ -119,6 +122,16 @@ ImageFetch::State ImageFetch::state() const {
   return {missing_ == 0, static_cast<unsigned>(100 * (pieces_ - missing_) / pieces_), heard_, error_};
 }
 
+std::optional<std::vector<std::byte>> ImageFetch::copy(uint64_t offset, uint32_t length) const {
+  MutexLock lock(mutex_);
+  if (offset > bytes_.size() || length > bytes_.size() - offset) return std::nullopt;
+  for (uint64_t piece = offset / options_.piece; piece * options_.piece < offset + length; ++piece) {
+    if (!here_[piece]) return std::nullopt;
+  }
+  const auto part = bytes_.subspan(offset, length);
+  return std::vector<std::byte>(part.begin(), part.end());
+}
+
 Mapping ImageFetch::take() {
   MutexLock lock(mutex_);
   return std::move(image_);
@@ -129,6 +142,7 @@ void ImageFetch::give_up() {
   {
     MutexLock lock(mutex_);
     if (!error_) error_ = Error{ECANCELED, "given up"};
+    bytes_ = {};
     for (const auto& [offset, asked] : asked_) under_way.push_back(asked.transfer);
   }
   for (const TransferNumber transfer : under_way) deps_.transport.cancel(deps_.giver, transfer);

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "cache/base/clock.h"
@@ -76,9 +77,12 @@ class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
   /// Asks again for pieces that are late or could not be received.
   void tick(TimePoint now);
   State state() const;
-  /// The image. REQUIRES: it is complete. Once.
+  /// Those bytes of the image, if they have come.
+  std::optional<std::vector<std::byte>> copy(uint64_t offset, uint32_t length) const;
+  /// The image, of which there are copies all the same: its bytes stay until give_up(). REQUIRES: it is
+  /// complete. Once.
   Mapping take();
-  /// Nothing more is asked for.
+  /// Nothing more is asked for, nor copied.
   void give_up();
 
  private:
@@ -97,7 +101,9 @@ class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
 
   mutable Mutex mutex_;
   Mapping image_ GUARDED_BY(mutex_);
-  std::map<uint64_t, Piece> asked_ GUARDED_BY(mutex_);  // pieces under way, by offset
+  std::span<const std::byte> bytes_ GUARDED_BY(mutex_);  // of the image, whoever has it
+  std::vector<bool> here_ GUARDED_BY(mutex_);            // by piece
+  std::map<uint64_t, Piece> asked_ GUARDED_BY(mutex_);   // pieces under way, by offset
   std::deque<uint64_t> to_ask_ GUARDED_BY(mutex_);
   size_t pieces_ GUARDED_BY(mutex_);
   size_t missing_ GUARDED_BY(mutex_);

@@ -23,7 +23,7 @@
 namespace clairfs::wire {
 
 /// Counted up with every change to what follows. All nodes of a job must speak the same.
-inline constexpr uint16_t kVersion = 6;
+inline constexpr uint16_t kVersion = 7;
 
 /// Longest name of a host or a plan. Host names have at most 64 bytes on Linux; longer plan names help
 /// nobody.
@@ -140,12 +140,12 @@ struct PlanEntry {
   bool operator==(const PlanEntry&) const = default;
 };
 
-/// "I am still scanning": entries so far.
+/// Of the node that scans: "I am still at it", entries so far. Of another: "I wait for that piece, too".
 struct CatalogProgress {
   uint64_t entries = 0;
   bool operator==(const CatalogProgress&) const = default;
 };
-/// "I have the catalog": it can be asked for in pieces.
+/// Of the node that scans: "I have the catalog": it can be asked for in pieces.
 struct CatalogOffer {
   uint64_t bytes = 0;  ///< of the image
   uint64_t identity = 0;

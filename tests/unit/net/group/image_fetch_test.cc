@@ -2,6 +2,7 @@
 #include "net/group/image_fetch.h"
 
 #include <cerrno>
+#include <cstring>
 
 #include <sys/mman.h>
 
@@ -85,6 +86,24 @@ TEST_CASE("what the network refuses to receive is asked for with each tick only"
   node.transport.end(Error{ECANCELED, "the network cannot receive"});
   CHECK(node.transport.take_sent<wire::CatalogRequest>().empty());
   CHECK(node.asked_after(20ms).size() == node.asked.size());
+}
+
+TEST_CASE("bytes that have come are copied, also of the image that was taken, until it is given up") {
+  Fetching node;
+  CHECK(!node.fetch->copy(0, 1));
+  std::memset(node.transport.memory()[1].iov_base, 'x', kPiece);
+  node.transport.end({});  // three of the four pieces
+  CHECK(node.fetch->copy(kPiece, 10) == std::vector<std::byte>(10, std::byte{'x'}));
+  CHECK(node.fetch->copy(kPiece - 1, 2) == std::vector<std::byte>{std::byte{0}, std::byte{'x'}});
+  CHECK(node.fetch->copy(0, 3 * kPiece));
+  CHECK(!node.fetch->copy(0, 3 * kPiece + 1));
+  node.transport.end({});
+  const Mapping image = node.fetch->take();
+  CHECK(node.fetch->copy(0, 4 * kPiece));
+  CHECK(!node.fetch->copy(1, 4 * kPiece));
+  CHECK(!node.fetch->copy(UINT64_MAX, 1));
+  node.fetch->give_up();
+  CHECK(!node.fetch->copy(0, 1));
 }
 
 TEST_CASE("a repeated request is answered once") {
