@@ -1,6 +1,6 @@
 // How a job grows with its nodes: the code of net/ for 4 to 1,024 nodes in one process, over a network of its
-// own time (tests/support/virtual_network.h). A table says each figure for each number of nodes, and what it
-// grows with.
+// own time (tests/support/virtual_network.h). A table says each figure for each number of nodes, and how it
+// grows from the last but one to the last.
 //
 //   nodes_bench [--quick]      --quick: up to 64 nodes
 //
@@ -244,7 +244,7 @@ class Table {
   void print(const std::vector<uint32_t>& counts) const {
     fmt::print("{:<58}", "nodes");
     for (const uint32_t count : counts) fmt::print("{:>11}", count);
-    fmt::print("  growth\n");
+    fmt::print("  grows, at the end\n");
     for (const Row& row : rows_) {
       fmt::print("{:<58}", row.figure);
       for (const double value : row.values)
@@ -259,45 +259,14 @@ class Table {
     std::vector<double> values;
   };
 
-  // What a + b f(N) with b > 0 is nearest, relative to the figures.
-  static std::string growth(const std::vector<uint32_t>& counts, const std::vector<double>& values) {
-    const auto [least, most] = std::minmax_element(values.begin(), values.end());
-    if (*most <= 1.3 * *least || *most - *least < 1e-3) return "constant";
-    std::string best = "falls";
-    double best_error = 1e300;
-    const auto consider = [&](const char* name, double (*f)(double)) {
-      // Least squares of the relative errors: weights 1/v^2.
-      double s = 0;
-      double sx = 0;
-      double sy = 0;
-      double sxx = 0;
-      double sxy = 0;
-      for (size_t i = 0; i < values.size(); ++i) {
-        const double x = f(counts[i]);
-        const double y = values[i];
-        const double w = 1 / std::max(y * y, 1e-12);
-        s += w;
-        sx += w * x;
-        sy += w * y;
-        sxx += w * x * x;
-        sxy += w * x * y;
-      }
-      const double b = (s * sxy - sx * sy) / (s * sxx - sx * sx);
-      const double a = (sy - b * sx) / s;
-      if (b <= 0) return;
-      double error = 0;
-      for (size_t i = 0; i < values.size(); ++i) {
-        const double off = (a + b * f(counts[i])) / std::max(values[i], 1e-6) - 1;
-        error += off * off;
-      }
-      if (error >= best_error) return;
-      best_error = error;
-      best = name;
-    };
-    consider("log", [](double n) { return std::log2(n); });
-    consider("linear", [](double n) { return n; });
-    consider("quadratic", [](double n) { return n * n; });
-    return best;
+  // Of the last step, since much is bounded from some number of nodes on, or begins there: by its exponent.
+  static const char* growth(const std::vector<uint32_t>& counts, const std::vector<double>& values) {
+    const size_t last = values.size() - 1;
+    if (last == 0 || std::abs(values[last] - values[last - 1]) < 1e-3) return "constant";
+    const double exponent = std::log(std::max(values[last], 1e-6) / std::max(values[last - 1], 1e-6)) /
+                            std::log(double(counts[last]) / counts[last - 1]);
+    if (exponent < -0.1) return "falls";
+    return exponent < 0.1 ? "constant" : exponent < 0.4 ? "log" : exponent < 1.4 ? "linear" : "quadratic";
   }
 
   std::vector<Row> rows_;
