@@ -59,7 +59,7 @@ Job::Job(const Deps& deps, const JobOptions& options, Refused refused)
       unserved_(deps.transport),
       events_(plans_) {
   deps_.transport.start({[this](NodeId from, std::span<const std::byte> bytes) { on_message(from, bytes); },
-                         [this](TimePoint now) { tick(now); }});
+                         [this](TimePoint now) { tick(now); }, wire::stands_alone});
 }
 
 Job::~Job() {

@@ -57,7 +57,9 @@ MpiLoop::MpiLoop(const MpiWorld& world, const MpiPlace& place)
 
 Duration MpiLoop::turn() {
   bool active = requests.poll();
-  if (handlers.message && messages.poll(handlers.message)) active = true;
+  auto found = MpiMessages::Found::nothing;
+  if (handlers.message) found = messages.poll(handlers.message, handlers.stands_alone);
+  if (found == MpiMessages::Found::active) active = true;
   if (bulk.take_strays()) active = true;
   const TimePoint now = steady_now();
   if (now >= next_tick_) {
@@ -66,7 +68,7 @@ Duration MpiLoop::turn() {
     if (handlers.tick) handlers.tick(now);
   }
   if (active) pace.activity(now);
-  return pace.pause(now);
+  return found == MpiMessages::Found::begun ? Duration::zero() : pace.pause(now);
 }
 
 }  // namespace clairfs

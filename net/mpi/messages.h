@@ -20,14 +20,21 @@ class MpiMessages {
  public:
   using Bytes = std::vector<std::byte>;
   using Deliver = std::function<void(NodeId from, std::span<const std::byte> message)>;
+  using StandsAlone = std::function<bool(std::span<const std::byte> message)>;
+  /// What poll() found.
+  enum class Found : uint8_t {
+    nothing,  ///< or messages that stand alone
+    begun,    ///< a message that will be whole with the next look
+    active,   ///< what more may follow upon
+  };
 
   /// `comm` carries nothing but these messages. `requests` outlives this.
   MpiMessages(MPI_Comm comm, uint32_t size, MpiRequests& requests);
 
   /// `gone(error)` when the message has left, or with MPI's error when it cannot (the peer is dead).
   void send(NodeId to, Bytes message, std::function<void(int error)> gone);
-  /// Takes what has come from the network and delivers what is whole. True if there was anything.
-  bool poll(const Deliver& deliver);
+  /// Takes what has come from the network and delivers what is whole.
+  Found poll(const Deliver& deliver, const StandsAlone& stands_alone);
 
  private:
   /// A message on its way in: what is behind it in the queue waits until it is whole.
@@ -37,8 +44,8 @@ class MpiMessages {
     bool failed = false;
   };
 
-  bool take_one();
-  bool deliver_whole(const Deliver& deliver);
+  Found take_one();
+  bool deliver_whole(const Deliver& deliver, const StandsAlone& stands_alone);
 
   const MPI_Comm comm_;
   MpiRequests& requests_;

@@ -8,9 +8,9 @@
 
 namespace clairfs {
 
-/// While something happens: no pause at all. Then pauses of an eighth of the quiet time so far: sleeping
-/// lengthens any wait by an eighth at most, and a long quiet, also that of a dead peer, costs next to
-/// nothing. Not thread-safe.
+/// While something happens (but for messages that nothing follows upon, see Transport::Handlers): no pause at
+/// all. Then pauses of an eighth of the quiet time so far: sleeping lengthens any wait by an eighth at most,
+/// and a long quiet, also that of a dead peer, costs next to nothing. Not thread-safe.
 class PollPace {
  public:
   explicit PollPace(TimePoint now) : last_activity_(now) {}

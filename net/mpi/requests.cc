@@ -18,9 +18,9 @@ std::string mpi_error_text(int code) {
   return text;
 }
 
-MpiRequests::Id MpiRequests::add(MPI_Request request, Done done) {
+MpiRequests::Id MpiRequests::add(MPI_Request request, Done done, bool quiet) {
   requests_.push_back(request);
-  entries_.push_back({next_id_, std::move(done)});
+  entries_.push_back({next_id_, std::move(done), quiet});
   return next_id_++;
 }
 
@@ -30,15 +30,15 @@ void MpiRequests::cancel(Id id) {
   if (entry != entries_.end()) mpi().Cancel(&requests_[static_cast<size_t>(entry - entries_.begin())]);
 }
 
-MpiRequests::Done MpiRequests::take(size_t i) {
-  Done done = std::move(entries_[i].done);
+MpiRequests::Entry MpiRequests::take(size_t i) {
+  Entry entry = std::move(entries_[i]);
   if (i + 1 < entries_.size()) {
     entries_[i] = std::move(entries_.back());
     requests_[i] = requests_.back();
   }
   entries_.pop_back();
   requests_.pop_back();
-  return done;
+  return entry;
 }
 
 bool MpiRequests::poll() {
@@ -51,14 +51,18 @@ bool MpiRequests::poll() {
   if (over <= 0) return false;
   // MPI_Testsome fills in MPI_ERROR only if it says that there is one.
   const bool has_errors = tested == MPI_ERR_IN_STATUS;
-  std::vector<std::pair<Done, MPI_Status>> ended;
+  std::vector<std::pair<Entry, MPI_Status>> ended;
   // It gives indices in ascending order; taken from the back, none that is over is moved by taking another.
   for (auto i = static_cast<size_t>(over); i-- > 0;) {
     if (!has_errors) statuses_[i].MPI_ERROR = MPI_SUCCESS;
     ended.emplace_back(take(static_cast<size_t>(indices_[i])), statuses_[i]);
   }
-  for (auto& [done, status] : ended) done(status);
-  return true;
+  bool any = false;
+  for (auto& [entry, status] : ended) {
+    entry.done(status);
+    any = any || !entry.quiet;
+  }
+  return any;
 }
 
 }  // namespace clairfs

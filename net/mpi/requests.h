@@ -21,11 +21,12 @@ class MpiRequests {
   using Id = uint64_t;
 
   /// Takes over `request`. `done` is called from poll() exactly once, or never if the operation never ends.
-  Id add(MPI_Request request, Done done);
+  /// `quiet`: that it is over is nothing to look again for.
+  Id add(MPI_Request request, Done done, bool quiet = false);
   /// Asks MPI to cancel it; if that succeeds `done` follows. Only receives can be cancelled. Unknown:
   /// ignored.
   void cancel(Id id);
-  /// Lets MPI make progress and calls back for all that is over. True if there was any.
+  /// Lets MPI make progress and calls back for all that is over. True if there was any that is not quiet.
   bool poll();
   size_t size() const { return requests_.size(); }
 
@@ -33,9 +34,10 @@ class MpiRequests {
   struct Entry {
     Id id;
     Done done;
+    bool quiet;
   };
   /// Takes entry `i` out of both vectors; the last one takes its place.
-  Done take(size_t i);
+  Entry take(size_t i);
 
   Id next_id_ = 0;
   std::vector<MPI_Request> requests_;  // side by side with entries_, since MPI_Testsome wants an array

@@ -145,9 +145,7 @@ void MpiTransport::run_commands(MpiLoop& loop, Duration sleep) {
     commands.swap(commands_);
   }
   for (auto& command : commands) command(loop);
-  if (!commands.empty()) {
-    loop.pace.activity(steady_now());
-  } else if (sleep == Duration::zero()) {
+  if (commands.empty() && sleep == Duration::zero()) {
     std::this_thread::yield();  // where ranks outnumber cores, whoever we wait for needs this one
   }
 }
@@ -177,7 +175,11 @@ void MpiTransport::push(Command command) {
 
 void MpiTransport::post(Command command) {
   MutexLock lock(mutex_);
-  if (!stop_by_) push(std::move(command));
+  if (stop_by_) return;
+  push([command = std::move(command)](MpiLoop& loop) {
+    loop.pace.activity(steady_now());
+    command(loop);
+  });
 }
 
 void MpiTransport::start(Handlers handlers) {
@@ -197,6 +199,8 @@ Status MpiTransport::send(NodeId to, std::vector<std::byte> message) {
   queued_bytes_[to.index()] += cost;
   ++queued_messages_;
   push([this, to, cost, message = std::move(message)](MpiLoop& loop) mutable {
+    const auto& stands_alone = loop.handlers.stands_alone;
+    if (!stands_alone || !stands_alone(message)) loop.pace.activity(steady_now());
     loop.messages.send(to, std::move(message),
                        [this, to, cost](int error) { message_left(to, cost, error); });
   });

@@ -42,6 +42,9 @@ class Transport {
     std::function<void(NodeId from, std::span<const std::byte> message)> message;
     /// Called at least every 20 ms as long as the transport runs: for deadlines. Must not wait.
     std::function<void(TimePoint now)> tick;
+    /// Whether nothing follows soon upon this message, sent or received: a transport that looks for messages
+    /// again and again then looks no sooner for its sake. The bytes are untrusted. Without it: of none.
+    std::function<bool(std::span<const std::byte> message)> stands_alone = {};
   };
   /// OK: the bytes are there. ECANCELED: cancelled (or stopped); the memory is its owner's again. EBUSY:
   /// cancelled, but the network may still write to the memory: it must not be used again as long as the

@@ -257,6 +257,14 @@ std::vector<std::byte> encode(const Message& message) {
   return bytes;
 }
 
+bool stands_alone(std::span<const std::byte> bytes) {
+  constexpr size_t kKind = sizeof(kVersion);
+  constexpr size_t kWantsAnswer = kKind + 1;  // the first field
+  static const size_t hello = Message(Hello()).index();
+  return bytes.size() > kWantsAnswer && std::to_integer<size_t>(bytes[kKind]) == hello &&
+         bytes[kWantsAnswer] == std::byte{0};
+}
+
 void seal(std::vector<std::byte>& message) {
   const uint64_t sum = checksum_of(message);
   for (size_t i = 0; i < kSealBytes; ++i) message.push_back(static_cast<std::byte>(sum >> (8 * i)));

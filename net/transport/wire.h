@@ -192,6 +192,8 @@ using Message = std::variant<Hello, Goodbye, Refusal, ChunkRequests, ChunkReplie
 std::vector<std::byte> encode(const Message& message);
 /// Errors: EPROTONOSUPPORT: another version; EBADMSG: not a message, or damaged, with what is wrong.
 Result<Message> decode(std::span<const std::byte> bytes);
+/// A hello that wants no answer: nothing follows upon it soon. Of any bytes.
+bool stands_alone(std::span<const std::byte> bytes);
 /// Appends the checksum. What encode() does last; for tests that write messages of their own.
 void seal(std::vector<std::byte>& message);
 

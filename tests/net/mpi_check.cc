@@ -379,18 +379,37 @@ void idle(Job& job) {
   job.meet(2);
 }
 
+long sleeps() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nvcsw;
+}
+
+/// What nothing follows upon arrives, and is nothing to look for more often. A slow machine sleeps less
+/// often.
+void alone(Job& job) {
+  job.peer.let_chats_stand_alone();
+  job.meet(1);
+  constexpr int kChats = 300;
+  const long before = sleeps();
+  for (int i = 0; i < kChats; ++i) {
+    for (const NodeId other : job.others) check(job.peer.chat(other, 100), "a message is refused");
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  const long slept = sleeps() - before;
+  fmt::print("rank {}: {} sleeps while {} messages came and went\n", own_rank, slept, kChats);
+  check(slept < 6 * kChats, "messages that nothing follows upon are looked for too often");
+  job.meet(2);  // comes after them
+  for (const NodeId other : job.others) check(job.peer.heard(other) == kChats, "messages were lost");
+}
+
 const std::map<std::string, void (*)(Job&)> kScenarios = {
-    {"traffic", traffic},
-    {"wrong_sizes", wrong_sizes},
-    {"cancelling", cancelling},
-    {"killed", killed},
-    {"stopped", stopped},
-    {"woken", woken},
-    {"unplugged", unplugged},
-    {"leaving", leaving},
-    {"stopping", stopping},
-    {"idle", idle},
-    {"torn", torn},
+    {"traffic", traffic},       {"wrong_sizes", wrong_sizes},
+    {"cancelling", cancelling}, {"killed", killed},
+    {"stopped", stopped},       {"woken", woken},
+    {"unplugged", unplugged},   {"leaving", leaving},
+    {"stopping", stopping},     {"idle", idle},
+    {"alone", alone},           {"torn", torn},
 };
 
 /// Rank 1 never connects.

@@ -73,6 +73,9 @@ void TestPeer::start() {
     if (ticks_++ > 0) longest_gap_ = std::max(longest_gap_, now - last_tick_);
     last_tick_ = now;
   };
+  handlers.stands_alone = [this](std::span<const std::byte> message) {
+    return chats_stand_alone_ && static_cast<Kind>(message[0]) == Kind::chat;
+  };
   transport_.start(std::move(handlers));
 }
 

@@ -1,6 +1,7 @@
 // A rank of a test job: serves made-up bytes to who asks for them, asks others for theirs, and checks them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -62,6 +63,8 @@ class TestPeer {
   /// A message of `size` bytes that the other side checks for content and order. False when too much is
   /// queued.
   bool chat(NodeId to, size_t size);
+  /// From now on nothing follows upon such messages (Transport::Handlers::stands_alone).
+  void let_chats_stand_alone() { chats_stand_alone_ = true; }
   /// Messages of the kind above that came from `from`.
   uint64_t heard(NodeId from);
 
@@ -82,6 +85,7 @@ class TestPeer {
   bool send(NodeId to, std::vector<std::byte> message, std::chrono::milliseconds patience);
 
   Transport& transport_;
+  std::atomic<bool> chats_stand_alone_{false};
   Mutex mutex_;
   CondVar changed_;
   std::map<NodeId, uint64_t> said_ GUARDED_BY(mutex_);

@@ -76,6 +76,13 @@ TEST_CASE("every message reads back as it was written") {
   }
 }
 
+TEST_CASE("only a hello that wants no answer stands alone, whatever the bytes") {
+  for (const Message& message : examples()) CHECK(!stands_alone(encode(message)));
+  const auto hello = encode(Hello());
+  CHECK(stands_alone(hello));
+  for (size_t length = 0; length < 4; ++length) CHECK(!stands_alone(std::span(hello).first(length)));
+}
+
 TEST_CASE("the longest lists fit a message") {
   ChunkRequests requests;
   requests.list.resize(kMaxList, {1, ChunkId(2), 3, 4, 5, {}, false});
