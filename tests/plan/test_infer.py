@@ -16,7 +16,10 @@ numpy = pytest.importorskip("numpy")
 
 # CPython announces each open by an ioctl before 3.14. Later ones show what is not in the page cache only.
 SEES_OPENS = sys.version_info < (3, 14)
-pytestmark = pytest.mark.skipif(not SEES_OPENS, reason="readers of this Python show only what is not in the page cache")
+pytestmark = [
+    pytest.mark.skipif(not SEES_OPENS, reason="readers of this Python show only what is not in the page cache"),
+    pytest.mark.alone,  # a search gives way to whoever wants its processor
+]
 
 # What each job begins with. It reads as fast as it can, but waits where a test wants to see what the mount found by then:
 # how long that takes is no matter of the test.
