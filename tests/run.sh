@@ -78,10 +78,14 @@ trap 'exit 143' TERM
 environment=(env UCX_MEM_EVENTS=n "CLAIRFS_TEST_RUN=$run" "TMPDIR=$run" "CLAIRFS_BUILD_DIR=$PWD/build/$preset"
              PYTHONDONTWRITEBYTECODE=1 "LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0")
 
-# The fuzz targets are built while tests wait. The processor is theirs only when nothing else wants it.
+# The fuzz targets are built while tests wait. The processor is theirs only when nothing else wants it. A nice value
+# counts within a session only where the kernel makes a group of each (sched_autogroup), and mounts have sessions of
+# their own: so the build gets one too, and its group the lowest share.
 fuzz_build=
 if $fuzz && [[ -e $(clang++ -print-resource-dir 2>/dev/null)/lib/linux/libclang_rt.fuzzer-$(uname -m).a ]]; then
-  idly() { "${environment[@]}" nice -n 19 "$@"; }
+  idly() {
+    "${environment[@]}" setsid -w nice -n 19 bash -c 'echo 19 2>/dev/null >/proc/self/autogroup; exec "$@"' idly "$@"
+  }
   { idly cmake --preset fuzz ${CI:+-DCLAIRFS_WERROR=ON} && idly cmake --build --preset fuzz -j"$(nproc)"
   } >"$run/fuzz-build.log" 2>&1 &
   fuzz_build=$!
