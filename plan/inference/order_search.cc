@@ -134,8 +134,11 @@ OrderSearch::Effort& OrderSearch::effort_of(uint32_t reader) {
       return a.second.looked < b.second.looked;
     }));
   }
-  Effort& effort = efforts_.try_emplace(reader, shuffle_options_).first->second;
-  if (effort.looked == 0) effort.all_seeds_at = kTelling;
+  Effort& effort = efforts_[reader];
+  if (effort.looked == 0) {
+    effort.all_seeds_at = kTelling;
+    effort.shuffles = std::make_shared<ShuffledEpochs>(ShuffledEpochs{ShuffleSearch(shuffle_options_)});
+  }
   effort.looked = ++looks_;
   return effort;
 }
@@ -397,8 +400,11 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   const double used = cpu_seconds() - begun;
   effort.used += used;
   used_ += used;
-  if (found) effort.epoch += kElsewhere;
+  if (found) effort.shuffles->epoch += kElsewhere;
   const bool goes_on_shuffling = before && is_of_epoch_seed(before->plan);
+  // Who was found as one program may be found as everybody in the next epoch.
+  if (goes_on_shuffling && followed_ && followed_ != effort.shuffles)
+    effort.shuffles = std::make_shared<ShuffledEpochs>(*followed_);
   const bool shuffles =
       effort.in_vain < most_in_vain_ && which != Which::likely && (all_seeds || goes_on_shuffling);
   if (!found && shuffles && !stop_())
@@ -418,9 +424,10 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     if (evidence.views.empty()) continue;
     const uint32_t n = numbering.index->size();
     if (evidence.samples.size() < enough_opens(1, n)) continue;
-    const uint64_t tested_before = effort.shuffles.tested();
-    const auto shuffle = effort.shuffles.find({n, evidence.samples, effort.epoch, orders_, facts.seeds});
-    const uint64_t tested = effort.shuffles.tested() - tested_before;
+    ShuffledEpochs& shuffles = *effort.shuffles;
+    const uint64_t tested_before = shuffles.search.tested();
+    const auto shuffle = shuffles.search.find({n, evidence.samples, shuffles.epoch, orders_, facts.seeds});
+    const uint64_t tested = shuffles.search.tested() - tested_before;
     if (!stop_()) effort.in_vain += tested;  // else it was given up for another reader
     if (shuffle) effort.in_vain = 0;
     orders_ += static_cast<double>(tested);
@@ -440,7 +447,8 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     FoundOrder found{plan, 0, opened.size(), orders_, shuffle->log_chance};
     found.threads = threads_of(opened, fit);
     found.description = shuffle->description;
-    effort.epoch += 1;
+    shuffles.epoch += 1;
+    followed_ = effort.shuffles;
     return found;
   }
   return std::nullopt;

@@ -131,16 +131,18 @@ class OrderSearch {
     std::vector<Placed> placed;
   };
 
+  /// A reader's shuffles from epoch to epoch.
+  struct ShuffledEpochs {
+    ShuffleSearch search;
+    uint32_t epoch = 0;  ///< as `search` counts; what does not follow on is far from it
+  };
   /// What was done for one reader.
   struct Effort {
-    explicit Effort(const ShuffleSearch::Options& options) : shuffles(options) {}
-
     double used = 0;          ///< CPU seconds
     size_t look_at = 0;       ///< opens
     size_t all_seeds_at = 0;  ///< opens from which on all seeds are tried
-    ShuffleSearch shuffles;
+    std::shared_ptr<ShuffledEpochs> shuffles;
     uint64_t in_vain = 0;  ///< seeds of shuffles that were tried since one was found
-    uint32_t epoch = 0;    ///< as `shuffles` counts; what does not follow on is far from it
     uint64_t looked = 0;   ///< at the reader, the last time
   };
 
@@ -178,8 +180,9 @@ class OrderSearch {
   Numberings numberings_;
   double orders_ = 0;
   double follow_ons_ = 0;
-  double used_ = 0;                     // CPU seconds, since begin()
-  std::map<uint32_t, Effort> efforts_;  // by reader
+  double used_ = 0;                           // CPU seconds, since begin()
+  std::map<uint32_t, Effort> efforts_;        // by reader
+  std::shared_ptr<ShuffledEpochs> followed_;  // of the reader for whom the last shuffle was found
   uint64_t looks_ = 0;
   double look_ends_ = 0;  // CPU time of the thread
 };

@@ -263,6 +263,26 @@ TEST_CASE("an epoch of the default generator that was looked at too early forete
   CHECK(found->plan.draws == 500);
 }
 
+TEST_CASE("a shuffle that was found for a program is followed on for everybody, and the other way round") {
+  std::mt19937 random(29);
+  const Reader reader{kShuffled, {1, 16, 2}, 0};
+  const auto spec = *resolve_plan(*parse_plan("sampler=torch.random generator=default seed=42 draws=500"), 1);
+  for (const auto& [first, second] :
+       {std::pair(7U, OrderSearch::kEverybody), {OrderSearch::kEverybody, 7U}}) {
+    OrderSearch search(dataset_of(reader.n), [] { return false; });
+    std::optional<FoundOrder> found;
+    for (const uint32_t epoch : {0, 1}) {
+      const auto opens = opens_of(reader, node_order(spec, reader.n, epoch, 0), 60, random);
+      search.begin();
+      found = search.find(opens, {}, found, epoch == 0 ? first : second);
+      REQUIRE(found);
+      CHECK(found->plan.epochs == (epoch == 0 ? 1 : 0));
+    }
+    CHECK(found->plan.draws == 500);
+    CHECK(found->plan.first_epoch == 1);
+  }
+}
+
 TEST_CASE("shuffles are searched for so many times for one program, however often it begins anew") {
   constexpr uint64_t kOutputs = 1 << 10;
   const uint64_t once = 2 * usual_seeds().size() * kOutputs;  // in both passes
