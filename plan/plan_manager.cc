@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,6 +22,26 @@ Status check_absolute(const PlanSpec& spec) {
       absolute = plan_error(key, file, "want an absolute path; 'clairfs plan' makes relative ones absolute");
   });
   return absolute;
+}
+
+/// "train" of "./train/": one folder, however it is written.
+std::string plain_folder(std::string_view root) {
+  std::string plain = std::filesystem::path(root).lexically_normal();
+  while (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
+  return plain == "." ? "" : plain;
+}
+
+/// The root is the folder that the plan was set on. Of two that differ one would be forgotten.
+Status settle_root(PlanSpec& spec, std::string_view folder) {
+  if (folder.empty()) return {};
+  if (!spec.root.empty() && plain_folder(spec.root) != folder) {
+    return Error{
+        EINVAL, fmt::format("plan: two roots: root={}, and {} whose attribute was set; give no root=, or set "
+                            "the plan on .clairfs/plan",
+                            escaped(spec.root), escaped(folder))};
+  }
+  spec.root = folder;
+  return {};
 }
 
 // All nodes have to number the samples alike.
@@ -123,7 +144,7 @@ Result<std::string> PlanManager::submit(std::string_view text, std::string_view 
   if (!spec) return refuse(spec.error()).error();
   if (spec->name == kFoundPlan)
     return refuse(plan_error("name", spec->name, "plans that were found have it; want another")).error();
-  if (spec->root.empty()) spec->root = folder;
+  if (const Status one = settle_root(*spec, folder); !one) return refuse(one.error()).error();
   if (const Status absolute = check_absolute(*spec); !absolute) return refuse(absolute.error()).error();
   const Result<std::shared_ptr<PlanMaking>> begun = [&] {
     MutexLock one_at_a_time(submit_mutex_);

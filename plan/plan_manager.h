@@ -90,13 +90,13 @@ class PlanManager {
   /// Ends the planner and what is being made; plans stay as they are.
   void stop();
 
-  /// Puts a plan in force. `folder`: the dataset folder whose xattr was set; the plan's root if it names
-  /// none. The same text again changes nothing, unless the plan has finished: then it begins anew. Another
-  /// text under the same name replaces the plan if it was registered on this node or has finished, and is
-  /// refused otherwise: two nodes of a job want different things. What it replaces stays in force until it is
-  /// made itself. Returns the plan as it reads back; where a long index has to be made first the plan is not
-  /// in force yet, and text() tells how far it is, or why it failed. Errors: always EINVAL; last_error()
-  /// repeats the message.
+  /// Puts a plan in force. `folder`: the dataset folder whose xattr was set, which is the plan's root; a text
+  /// that names another one is refused. The same text again changes nothing, unless the plan has finished:
+  /// then it begins anew. Another text under the same name replaces the plan if it was registered on this
+  /// node or has finished, and is refused otherwise: two nodes of a job want different things. What it
+  /// replaces stays in force until it is made itself. Returns the plan as it reads back; where a long index
+  /// has to be made first the plan is not in force yet, and text() tells how far it is, or why it failed.
+  /// Errors: always EINVAL; last_error() repeats the message.
   Result<std::string> submit(std::string_view text, std::string_view folder = "");
   /// One that was found is not found again. Errors: ENOENT when there is no such plan; last_error() repeats
   /// the message.

@@ -267,6 +267,25 @@ def test_plans_come_in_by_every_door(tmp, name):
     on_kind(name, tmp, check)
 
 
+def test_a_folders_attribute_with_another_root_is_refused(tmp):
+    """An ordinary user's own mount has the attribute on folders: the folder is the root, and two are a mistake."""
+
+    def check(kind):
+        def door(path, text):
+            set_by_folder(path, f"{PLAN} {text}")
+
+        for root in ("val", ".", "./with space"):
+            assert as_user(kind.owner, error_name, door, kind.path, f'root="{root}"') == "EINVAL", root
+            told = as_user(kind.owner, (kind.path / ".clairfs/last_error").read_text)
+            assert told.startswith(f"plan: two roots: root={root}, and train whose ") and "give no root=" in told
+        assert kind.plan_text() == ""
+        as_user(kind.owner, door, kind.path, "root=./train/")
+        assert "root=train " in kind.plan_text()
+        assert b"root=train " in as_user(kind.owner, os.getxattr, kind.path / "train", XATTR)
+
+    on_kind("user", tmp, check)
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_modes_are_the_source_s_but_where_they_protect(tmp, name):
     def check(kind):

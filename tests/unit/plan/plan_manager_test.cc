@@ -228,3 +228,15 @@ TEST_CASE("a node that finds other samples than the one that registered the plan
   REQUIRE(eventually([&] { return f.shows("state failed"); }));
   CHECK(f.shows("its files are not those of the node that registered the plan"));
 }
+
+TEST_CASE("a plan that is set on a folder and names another root is refused with both") {
+  ManagerFixture f;
+  const auto refused = f.plans->submit("seed=1 format=files root=val", "train set");
+  REQUIRE(!refused);
+  CHECK(refused.error().code == EINVAL);
+  CHECK(refused.error().message ==
+        "plan: two roots: root=val, and train set whose attribute was set; give no root=, or set the plan on "
+        ".clairfs/plan");
+  CHECK(f.plans->last_error() == refused.error().message + "\n");
+  CHECK(f.plans->text().empty());
+}
