@@ -36,9 +36,9 @@ std::string AccessLog::text() const {
   for (const Entry& e : entries) {
     const auto second = std::chrono::floor<std::chrono::seconds>(e.time);
     const auto us = std::chrono::duration_cast<std::chrono::microseconds>(e.time - second);
-    out += fmt::format("{:%FT%T}.{:06}Z read {} offset={} length={} from={}{} waited={}{}\n", second,
+    out += fmt::format("{:%FT%T}.{:06}Z read {} offset={} length={} from={}{} waited={} pid={}{}\n", second,
                        us.count(), escaped(catalog_.path(e.file)), e.offset, e.length, origin_name(e.origin),
-                       e.joined ? " joined" : "", format_duration(e.waited),
+                       e.joined ? " joined" : "", format_duration(e.waited), e.thread,
                        e.error != 0 ? fmt::format(" error={}", std::strerror(e.error)) : "");
   }
   return out;

@@ -23,11 +23,12 @@ class AccessLog {
     bool joined = false;
     int error = 0;                      ///< errno, 0 for success
     std::chrono::nanoseconds waited{};  ///< from the request to its answer
+    uint32_t thread = 0;                ///< that asked, as the kernel numbers it here; 0: none of here
   };
 
   explicit AccessLog(const Catalog& catalog) : catalog_(catalog) { entries_.reserve(kCapacity); }
   void record(const Entry& entry);
-  /// One line an operation, oldest first: time, path, offset, length, where from, how long.
+  /// One line an operation, oldest first: time, path, offset, length, where from, how long, who.
   std::string text() const;
 
  private:

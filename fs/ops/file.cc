@@ -65,18 +65,23 @@ void count_read(FuseContext& context, const Result<ReadView>& view, const Access
   context.access_log.record(entry);
 }
 
-void answer_from_sentinel(fuse_req_t req, const std::string& bytes, FileId file, uint64_t offset) {
-  FuseContext& context = context_of(req);
-  const auto length = static_cast<uint32_t>(bytes.size());
-  fuse_reply_buf(req, bytes.data(), bytes.size());
-  context.metrics.reads_ram.add();
-  context.metrics.bytes_ram.add(length);
-  context.access_log.record({std::chrono::system_clock::now(), file, offset, length});
-}
-
 // As the kernel numbers it; 0 for one outside of this process's namespace, and for the kernel itself.
 ThreadId thread_of(fuse_req_t req) {
   return ThreadId(static_cast<uint32_t>(fuse_req_ctx(req)->pid));
+}
+
+void answer_from_sentinel(fuse_req_t req, const std::string& bytes, FileId file, uint64_t offset) {
+  FuseContext& context = context_of(req);
+  const auto length = static_cast<uint32_t>(bytes.size());
+  const ThreadId thread = thread_of(req);  // an answered request is gone
+  fuse_reply_buf(req, bytes.data(), bytes.size());
+  context.metrics.reads_ram.add();
+  context.metrics.bytes_ram.add(length);
+  context.access_log.record({.time = std::chrono::system_clock::now(),
+                             .file = file,
+                             .offset = offset,
+                             .length = length,
+                             .thread = thread.value});
 }
 
 void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file_info*) {
@@ -95,16 +100,21 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
   if (length == 0) return void(fuse_reply_buf(req, nullptr, 0));
 
   const TimePoint asked = context.clock.now();
+  const ThreadId thread = thread_of(req);
   const FileId id = *file;
   // Before the answer: afterwards the reader may be some files further, and would seem to jump back.
   const auto sentinel = context.sentinels.take(id, begin, length);
-  const Use use = context.plans.observe(thread_of(req), id, begin, length, Access::read,
-                                        sentinel ? sentinel->of : SentinelOf());
+  const Use use =
+      context.plans.observe(thread, id, begin, length, Access::read, sentinel ? sentinel->of : SentinelOf());
   if (sentinel && sentinel->bytes) return answer_from_sentinel(req, *sentinel->bytes, id, begin);
   if (!context.pending_reads.add(req)) return void(fuse_reply_err(req, ENOTCONN));
-  const auto answer = [req, &context, asked, id, begin, length](const Result<ReadView>& view) {
+  const auto answer = [req, &context, asked, thread, id, begin, length](const Result<ReadView>& view) {
     if (!context.pending_reads.take(req)) return;
-    AccessLog::Entry entry{std::chrono::system_clock::now(), id, begin, static_cast<uint32_t>(length)};
+    AccessLog::Entry entry{.time = std::chrono::system_clock::now(),
+                           .file = id,
+                           .offset = begin,
+                           .length = static_cast<uint32_t>(length),
+                           .thread = thread.value};
     if (view) {
       reply_memory(req, view->memory);
       entry.origin = view->origin;

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from clairmount import REPO, clairfs, make_tree, wait_until
+from clairmount import REPO, clairfs, drop_page_cache, make_tree, wait_until
 from mounting import error_name, run
 
 FILES = ["accesslog", "config", "history", "metrics", "stats.json", "status"]
@@ -277,7 +277,7 @@ def test_config_shows_the_options_in_force(mount, tmp):
 
 LOG_LINE = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z read (?P<path>.*) offset=(?P<offset>\d+) length=(?P<length>\d+) "
-    r"from=(?P<origin>ram|nvme|peer|pfs)(?P<joined> joined)? waited=\S+( \S+)?(?P<error> error=.*)?"
+    r"from=(?P<origin>ram|nvme|peer|pfs)(?P<joined> joined)? waited=\S+( \S+)? pid=(?P<pid>\d+)(?P<error> error=.*)?"
 )
 
 
@@ -295,6 +295,11 @@ def test_access_log(mount):
     assert entries[0]["path"] == "a/file" and entries[0]["offset"] == "0" and entries[0]["origin"] == "pfs"
     assert sum(int(entry["length"]) for entry in entries if entry["path"] == "a/file") == SIZE
     assert [entry["length"] for entry in entries if entry["path"] == r"a/new\nline"] == ["10"]
+    drop_page_cache(mount.path / "a/file")
+    with subprocess.Popen(["cat", mount.path / "a/file"], stdout=subprocess.DEVNULL) as cat:
+        pass
+    wait_until(lambda: any(entry["pid"] == str(cat.pid) for entry in read_log() if entry), "who read it")
+    assert {entry["pid"] for entry in entries} == {str(os.getpid())}
 
 
 def test_access_log_is_bounded(tmp):

@@ -24,15 +24,15 @@ TEST_CASE("the access log has a line for each READ") {
   AccessLog log(*catalog);
   CHECK(log.text().empty());
   const auto time = std::chrono::system_clock::time_point(std::chrono::microseconds(1'700'000'000'000'042));
-  log.record({time, FileId(1), 4096, 131072, Origin::nvme, false, 0, std::chrono::microseconds(250)});
+  log.record({time, FileId(1), 4096, 131072, Origin::nvme, false, 0, std::chrono::microseconds(250), 4321});
   log.record({time, FileId(2), 0, 200, Origin::pfs, true, ESTALE, std::chrono::milliseconds(3)});
   const auto lines = lines_of(log);
   REQUIRE(lines.size() == 2);
   CHECK(lines[0].starts_with("2023-11-14T22:13:20.000042Z read "));
   CHECK(lines[0].find("f10000 offset=4096 length=131072 from=nvme waited=") != std::string::npos);
-  CHECK(lines[0].find("error") == std::string::npos);
+  CHECK(lines[0].ends_with(" pid=4321"));
   CHECK(lines[1].find("f10001 offset=0 length=200 from=pfs joined waited=") != std::string::npos);
-  CHECK(lines[1].find(" error=Stale file handle") != std::string::npos);
+  CHECK(lines[1].find(" pid=0 error=Stale file handle") != std::string::npos);
 }
 
 TEST_CASE("the access log keeps the last thousand, oldest first") {
