@@ -19,6 +19,8 @@ struct NvmeDir {
   std::string directory;
   uint64_t capacity = 0;  ///< bytes; 0 until resolve_paths() replaces it with a share of the free space
   uint64_t asked = 0;     ///< bytes, if resolve_paths() lowered the capacity to what the disk has; else 0
+  unsigned share = 0;     ///< per cent of the free space that the capacity is; 0: it was given in bytes, or
+                          ///< neither was given and resolve_paths() has not chosen yet
   bool operator==(const NvmeDir&) const = default;
 };
 

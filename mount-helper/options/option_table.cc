@@ -39,11 +39,18 @@ Status set_count(unsigned& field, const std::string& value) {
   return {};
 }
 
+/// "40%".
+Result<unsigned> parse_share(const std::string& value) {
+  const auto share = parse_whole<unsigned>(value.substr(0, value.size() - 1));
+  if (!share || *share > 100) return Error{EINVAL, fmt::format("'{}' is no share from 0% to 100%", value)};
+  return *share;
+}
+
 /// A size, or a share of the memory available.
 Status set_memory(uint64_t& field, const std::string& value) {
   if (!value.ends_with('%')) return set_size(field, value);
-  const auto share = parse_whole<uint64_t>(value.substr(0, value.size() - 1));
-  if (!share || *share > 100) return Error{EINVAL, fmt::format("'{}' is no share from 0% to 100%", value)};
+  const auto share = parse_share(value);
+  if (!share) return share.error();
   field = available_memory(this_machine()) / 100 * *share;
   return {};
 }
@@ -150,10 +157,17 @@ Status add_nvme(MountOptions& options, const std::string& value) {
   NvmeDir dir{value, 0};
   const size_t colon = value.rfind(':');
   if (colon != std::string::npos && value.find('/', colon) == std::string::npos) {
-    const auto capacity = parse_size(std::string_view(value).substr(colon + 1));
+    dir.directory = value.substr(0, colon);
+    const std::string room = value.substr(colon + 1);
+    const bool is_share = room.ends_with('%');
+    const auto share = is_share ? parse_share(room) : Result<unsigned>(0U);
+    if (!share) return share.error();
+    const auto capacity = is_share ? Result<uint64_t>(0U) : parse_size(room);
     if (!capacity) return capacity.error();
-    if (*capacity == 0) return Error{EINVAL, "a capacity of 0 keeps nothing; leave the option out instead"};
-    dir = {value.substr(0, colon), *capacity};
+    if (*capacity == 0 && *share == 0)
+      return Error{EINVAL, "a capacity of 0 keeps nothing; leave the option out instead"};
+    dir.capacity = *capacity;
+    dir.share = *share;
   }
   if (dir.directory.empty()) return Error{EINVAL, "the directory is missing; write DIR or DIR:SIZE"};
   options.nvme.push_back(dir);
@@ -163,7 +177,9 @@ Status add_nvme(MountOptions& options, const std::string& value) {
 Values nvme_values(const MountOptions& options) {
   Values values;
   for (const NvmeDir& dir : options.nvme) {
-    values.push_back(dir.capacity == 0 ? dir.directory : fmt::format("{}:{}", dir.directory, dir.capacity));
+    values.push_back(dir.capacity != 0 ? fmt::format("{}:{}", dir.directory, dir.capacity)
+                     : dir.share != 0  ? fmt::format("{}:{}%", dir.directory, dir.share)
+                                       : dir.directory);
   }
   return values;
 }
@@ -209,21 +225,25 @@ const std::array kTable = {
                       "the rest.",
                .set = [](MountOptions& o, const std::string& v) { return set_memory(o.ram, v); },
                .get = [](const MountOptions& o) { return size_value(o.ram); }},
-    OptionSpec{.name = "nvme",
-               .argument = "DIR[:SIZE]",
-               .default_text = "none",
-               .help = "Directory on a fast local disk for the NVMe tier; may be repeated",
-               .man =
-                   "Keeps chunks in DIR, at most SIZE bytes; without SIZE, 80 % of what is free there at "
-                   "the start, what an earlier mount has left included. DIR is made, mode 0700, if only "
-                   "its last component is missing; one that "
-                   "exists must be yours, with that mode, and hold nothing else. It belongs to one daemon "
-                   "at a time and stays "
-                   "warm for the next mount. Where there is room, it gets copies of what the RAM tier "
-                   "holds, for the next mount. May be given several times. There is none by default: which "
-                   "disk is fast cannot be known.",
-               .set = add_nvme,
-               .get = nvme_values},
+    OptionSpec{
+        .name = "nvme",
+        .argument = "DIR[:SIZE]",
+        .default_text = "none",
+        .help = "Directory on a fast local disk for the NVMe tier; SIZE as 500G, or 50% of what is free "
+                "there, 80% if left out; may be repeated",
+        .man = "Keeps chunks in DIR, at most SIZE bytes. SIZE may be a share of what is free there at "
+               "the start, what an earlier mount has left included, such as 50%; 80% if not given. The "
+               "log says how much that is. A SIZE of more than is free is taken as what is free, and one "
+               "of more than the whole filesystem has is refused. In a unit of systemd % is written as "
+               "%%. DIR is made, mode 0700, if only "
+               "its last component is missing; one that "
+               "exists must be yours, with that mode, and hold nothing else. It belongs to one daemon "
+               "at a time and stays "
+               "warm for the next mount. Where there is room, it gets copies of what the RAM tier "
+               "holds, for the next mount. May be given several times. There is none by default: which "
+               "disk is fast cannot be known.",
+        .set = add_nvme,
+        .get = nvme_values},
     OptionSpec{.name = "staging",
                .argument = "SIZE",
                .default_text = "1 GiB or 10 % of the memory available, whichever is less",

@@ -15,7 +15,7 @@
 namespace clairfs {
 namespace {
 
-constexpr double kNvmeShare = 0.8;  // of the free space: the rest is left to whoever else writes there
+constexpr unsigned kNvmeShare = 80;  // per cent of the free space: the rest is left to whoever else writes
 constexpr uint64_t kSmallestNvme = 1 << 20;  // what a store takes at least (cache/nvme/store.cc)
 constexpr int kMostLinks = 40;               // that the kernel follows in one path
 
@@ -175,30 +175,32 @@ Result<StoreRoom> room_for_store(const std::string& path) {
                    uint64_t{space.f_blocks} * space.f_frsize};
 }
 
+Error too_little_room(const NvmeDir& nvme, uint64_t free) {
+  return fault(ENOSPC,
+               fmt::format("NVMe directory {} has {} free{}; free some space or give another directory",
+                           nvme.directory, format_size(free),
+                           nvme.share == 0 ? "" : fmt::format(", {} % of it are too little", nvme.share)));
+}
+
 /// The store reserves its index, a share of the capacity, when it is opened. So the capacity must be one
 /// that the disk can have.
 Status settle_nvme_capacity(NvmeDir& nvme) {
   const auto room = room_for_store(nvme.directory);
   if (!room) return room.error();
-  if (room->free == 0 && nvme.capacity == 0)
-    return fault(ENOSPC, fmt::format("NVMe directory {} has no free space", nvme.directory));
   if (nvme.capacity == 0) {
-    nvme.capacity = static_cast<uint64_t>(static_cast<double>(room->free) * kNvmeShare);
-    return {};
+    if (nvme.share == 0) nvme.share = kNvmeShare;
+    nvme.capacity = room->free / 100 * nvme.share;
+    if (nvme.capacity >= kSmallestNvme) return {};
+    return too_little_room(nvme, room->free);
   }
   if (room->filesystem > 0 && nvme.capacity > room->filesystem) {
-    return fault(EINVAL,
-                 fmt::format("--nvme {}:{} is more than its filesystem has, {} with {} free; give a "
-                             "smaller size, or none for {:.0f} % of what is free",
-                             nvme.directory, format_size(nvme.capacity), format_size(room->filesystem),
-                             format_size(room->free), 100 * kNvmeShare));
+    return fault(EINVAL, fmt::format("--nvme {}:{} is more than its filesystem has, {} with {} free; give a "
+                                     "smaller size, or none for {} % of what is free",
+                                     nvme.directory, format_size(nvme.capacity),
+                                     format_size(room->filesystem), format_size(room->free), kNvmeShare));
   }
   if (nvme.capacity <= room->free) return {};
-  if (room->free < kSmallestNvme) {
-    return fault(ENOSPC,
-                 fmt::format("NVMe directory {} has {} free; free some space or give another directory",
-                             nvme.directory, format_size(room->free)));
-  }
+  if (room->free < kSmallestNvme) return too_little_room(nvme, room->free);
   nvme.asked = std::exchange(nvme.capacity, room->free);
   return {};
 }

@@ -12,10 +12,11 @@
 
 namespace clairfs {
 
-/// Makes the paths in `options` absolute and real, gives NVMe directories without a size 80 % of the free
-/// space of their filesystem, lowers others to what is free (NvmeDir::asked), and checks source and
-/// mountpoint. `mounts` is current_mounts(). Changes nothing on disk. Errors: one line with the cause and the
-/// fix; code ENOTCONN for a stale mount, EBUSY for a mount that is there.
+/// Makes the paths in `options` absolute and real, gives NVMe directories without a size their share of
+/// the free space of their filesystem (80 % unless one was asked for), lowers others to what is free
+/// (NvmeDir::asked), and checks source and mountpoint. `mounts` is current_mounts(). Changes nothing on disk.
+/// Errors: one line with the cause and the fix; code ENOTCONN for a stale mount, EBUSY for a mount that is
+/// there.
 Result<MountOptions> resolve_paths(MountOptions options, std::span<const MountEntry> mounts);
 
 /// What may be done but is hardly meant, a line each: a mountpoint that is not empty, tiers larger than the

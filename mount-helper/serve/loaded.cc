@@ -57,6 +57,10 @@ Result<NvmeTier> open_nvme(MountBase& base, const Catalog& catalog) {
   tier.io = std::move(*io);
   const uint64_t mean_chunk = round_to_pages(mean_chunk_bytes(catalog));
   for (const NvmeDir& directory : base.options.nvme) {
+    if (directory.share != 0) {
+      base.log.info("NVMe directory {}: {} % of what is free there, {}", directory.directory, directory.share,
+                    format_size(directory.capacity));
+    }
     auto store = NvmeStore::open({directory.directory, directory.capacity, mean_chunk, base.options.source},
                                  *tier.io, base.log, base.metrics);
     if (!store) return store.error();

@@ -1,5 +1,6 @@
 """Bad input: one line that names the cause and the fix, a status that is not 0, and nothing left behind."""
 
+import json
 import os
 import pathlib
 import re
@@ -189,6 +190,19 @@ def test_nvme_of_more_than_the_filesystem_has_is_refused(place):
         status=32, parts=["--nvme {t}/nvme:900.0 TiB is more than its filesystem has", "free; give a smaller size"],
     )
     assert not (place / "nvme").exists()
+
+
+def test_nvme_of_a_share_says_how_much_that_is(place):
+    """Of what is free, as --ram 40% is of the memory available; nothing of it can be more than there is."""
+    words = ["--catalog-dir", place / "catalog", f"--nvme={place}/nvme:1%", "-v"]
+    mounted = run("mount", place / "src", place / "mnt", *words)
+    assert mounted.returncode == 0 and mounted.stderr == ""
+    stats = json.loads((place / "mnt/.clairfs/stats.json").read_text())
+    disk = os.statvfs(place)
+    assert 0.5 < stats["tiers"]["nvme"]["capacity"] / (disk.f_bavail * disk.f_frsize / 100) < 1.5
+    (log,) = (place / "catalog/log").iterdir()
+    (told,) = re.findall(rf"NVMe directory {place}/nvme: 1 % of what is free there, (.*)\n", log.read_text())
+    assert f"NVMe tier: {told} in {place}/nvme" in mounted.stdout
 
 
 def test_nvme_reserves_no_more_than_is_free(place):

@@ -146,6 +146,14 @@ TEST_CASE("a comma in a path of -o is written with a backslash") {
         std::vector<NvmeDir>{{"/a,b", 1ULL << 30}});
 }
 
+TEST_CASE("the size of an NVMe directory may be a share of what is free") {
+  const auto nvme = applied(parse_flags({"--nvme", "/a:50%", "--nvme", "/b%"})).nvme;
+  CHECK(nvme == std::vector<NvmeDir>{{"/a", 0, 0, 50}, {"/b%", 0}});
+  MountOptions options;
+  options.nvme = nvme;
+  CHECK(options_text(options).find("nvme=/a:50%\nnvme=/b%\n") != std::string::npos);
+}
+
 TEST_CASE("a colon within a path does not start a size") {
   CHECK(applied(parse_flags({"--nvme", "/a:b/c"})).nvme == std::vector<NvmeDir>{{"/a:b/c", 0}});
 }
@@ -198,6 +206,9 @@ TEST_CASE("bad options give one line that names where, what and what would be ri
   CHECK_THAT(list_error("nvme=/d:10X"), Contains("-o nvme: '10X' is not a size"));
   CHECK_THAT(list_error("nvme=:1G"), Contains("directory is missing"));
   CHECK_THAT(list_error("nvme=/d:0"), Contains("keeps nothing"));
+  CHECK_THAT(list_error("nvme=/d:0%"), Contains("keeps nothing"));
+  CHECK_THAT(list_error("nvme=/d:101%"), Contains("-o nvme: '101%' is no share from 0% to 100%"));
+  CHECK_THAT(list_error("nvme=/d:%"), Contains("'%' is no share"));
   CHECK_THAT(list_error("fuse-threads=0"), Contains("number from 1"));
   CHECK_THAT(list_error("pfs-concurrency=4x"), Contains("'4x' is not a number"));
   CHECK_THAT(list_error("ro=maybe"), Contains("neither true nor false"));

@@ -58,6 +58,18 @@ TEST_CASE_METHOD(Fixture, "an NVMe directory without a size gets most of the fre
   CHECK(settled->nvme[0].capacity < space.available + (1ULL << 30));  // others may write meanwhile
 }
 
+TEST_CASE_METHOD(Fixture, "an NVMe directory may have a share of the free space") {
+  MountOptions given = options();
+  given.nvme = {{directory.make("nvme"), 0, 0, 10}};
+  const auto settled = resolve_paths(given, {});
+  REQUIRE(settled);
+  const uint64_t tenth = std::filesystem::space(directory.path()).available / 10;
+  CHECK(settled->nvme[0].share == 10);
+  CHECK(settled->nvme[0].capacity < tenth + (1ULL << 28));  // others may write meanwhile
+  CHECK(settled->nvme[0].capacity + (1ULL << 28) > tenth);
+  CHECK(mount_warnings(*settled, 1ULL << 40).empty());
+}
+
 TEST_CASE_METHOD(Fixture, "source and mountpoint must be separate directories") {
   MountOptions given = options();
   SECTION("missing source") {
