@@ -428,9 +428,7 @@ void PlanManager::plan_ahead() {
     for (const auto& [name, run] : *all) {
       const auto changed = run->prepare();
       if (!changed) {
-        deps_.log.error("plan {} ends: {}", name, changed.error().message);
-        MutexLock one_at_a_time(submit_mutex_);
-        if (this->run(name) == run) drop(name);  // here only: every node finds out itself
+        give_up(run, changed.error());
       } else if (*changed) {
         epoch_began = true;
         deps_.staging.wake();
@@ -440,6 +438,23 @@ void PlanManager::plan_ahead() {
     // One at a time is held, and let go of once it was looked at.
     for (auto& diverged_run : diverged) diagnose(*std::exchange(diverged_run, nullptr));
   }
+}
+
+// Here only: every node finds out itself.
+void PlanManager::give_up(const std::shared_ptr<PlanRun>& run, const Error& reason) {
+  const std::string& name = run->name();
+  deps_.log.error("plan {} ends: {}", name, reason.message);
+  MutexLock one_at_a_time(submit_mutex_);
+  if (this->run(name) != run) return;
+  drop(name);
+  if (name == kFoundPlan) return;
+  auto ended = std::make_shared<PlanMaking>(run->given(), deps_.dataset, deps_.place, origins_[name],
+                                            PlanMaking::Finish());
+  ended->end(reason);
+  MutexLock lock(mutex_);
+  if (stopping_) return;
+  last_error_ = reason.message;
+  makings_.try_emplace(name, std::move(ended));  // what is to replace it says how it fares itself
 }
 
 bool PlanManager::is_placed(const PlanRun& run) const {

@@ -53,8 +53,10 @@ struct PlanBrief {
   uint64_t ahead = 0;                          ///< samples pushed ahead of the reader
   std::string divergence;  ///< where and why its reader left it, while it is suspended; may name files
   bool in_force = true;
-  Making making = Making::none;  ///< of a text that is not in force; another may be, which it is to replace
-  std::string error{};           ///< why that failed; may name files
+  /// Of a text that is not in force, which it is to replace if another is. Failed is also one that was in
+  /// force until an epoch could not be made.
+  Making making = Making::none;
+  std::string error{};  ///< why that failed; may name files
 };
 
 /// Thread-safe. The dependencies outlive it.
@@ -190,6 +192,8 @@ class PlanManager {
   bool retire(const std::string& name);
   Status cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none);
   void drop(const std::string& name) REQUIRES(submit_mutex_);
+  /// An epoch could not be made. The plan stays listed with the reason, as one that could not be made at all.
+  void give_up(const std::shared_ptr<PlanRun>& run, const Error& reason);
   void announce(const std::string& name, const std::string& text, bool withdrawn = false);
   std::string name_or_only(const std::string& name) const;
   /// To be kept in a variable: a range-for over *runs() would not keep it alive.
@@ -212,7 +216,8 @@ class PlanManager {
   CondVar wake_;
   std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();
   std::string last_error_ GUARDED_BY(mutex_);
-  Makings makings_ GUARDED_BY(mutex_);  // also those that failed, until they are cancelled or replaced
+  // Also those that failed, and plans that could not go on, until they are cancelled or replaced.
+  Makings makings_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PlanMaking>> retired_ GUARDED_BY(mutex_);  // whose threads may still run
   std::vector<std::shared_ptr<PlanRun>> to_diagnose_ GUARDED_BY(mutex_);
   bool pending_ GUARDED_BY(mutex_) = false;

@@ -161,8 +161,12 @@ Result<std::string> PlanManager::text(const std::string& name) const {
 
 Result<std::shared_ptr<PlanRun>> PlanManager::run_in_force(const std::string& name) const {
   if (auto found = run(name)) return found;
-  if (const auto making = this->making(name))
+  if (const auto making = this->making(name)) {
+    const auto outcome = making->outcome();
+    if (outcome && !*outcome)
+      return Error{EAGAIN, fmt::format("plan {} has failed: {}", escaped(name), outcome->error().message)};
     return Error{EAGAIN, fmt::format("plan {} is not in force yet: {}", escaped(name), state_of(*making))};
+  }
   return no_such_plan(name);
 }
 

@@ -22,9 +22,12 @@ void PlanMaking::start() {
 }
 
 void PlanMaking::make() {
-  const Status status = finish_(*this, PlanRun::make(given_, source_, place_));
+  end(finish_(*this, PlanRun::make(given_, source_, place_)));
+}
+
+void PlanMaking::end(const Status& outcome) {
   const MutexLock lock(mutex_);
-  outcome_ = status;
+  outcome_ = outcome;
   ended_.notify_all();
 }
 

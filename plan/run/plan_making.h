@@ -28,6 +28,9 @@ class PlanMaking {
   ~PlanMaking() { cancel(); }
   /// Begins. Once.
   void start();
+  /// It is over with this outcome: what make() says; or, instead of start(), why a plan that was in force
+  /// cannot go on.
+  void end(const Status& outcome);
 
   const PlanSpec& given() const { return given_; }
   NodeId origin() const { return origin_; }

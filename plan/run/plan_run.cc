@@ -142,7 +142,12 @@ Result<PlannedEpoch> PlanRun::plan_epoch(Epoch epoch, uint32_t rank) {
 Result<bool> PlanRun::prepare() try {
   bool changed = false;
   for (uint32_t rank = 0; rank < readers_.size(); ++rank) {
-    const auto prepared = reader(rank).prepare([&](Epoch epoch) { return plan_epoch(epoch, rank); });
+    const auto prepared = reader(rank).prepare([&](Epoch epoch) -> Result<PlannedEpoch> {
+      auto planned = plan_epoch(epoch, rank);
+      if (planned) return planned;
+      const Error& why = planned.error();
+      return Error{why.code, fmt::format("epoch {} could not be made: {}", epoch.value, why.message)};
+    });
     if (!prepared) return prepared.error();
     changed = changed || *prepared;
   }

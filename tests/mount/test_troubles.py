@@ -122,6 +122,29 @@ def test_a_suspended_plan_is_a_trouble(tmp):
         assert "! " in run("top", mount.path, "--once", "--interval=0.1").stdout
 
 
+def test_a_plan_whose_later_epoch_cannot_be_made_is_a_trouble(tmp):
+    """Its list was written again under it: what was told in the log alone looked like a plan that nobody had set."""
+    names = make_tree(tmp / "src", {f"{i:04}": 5000 for i in range(40)})
+    order = "".join(f"{i}\n" for i in range(40)) + "\n"
+    (tmp / "orders").write_text(8 * order)
+    with clairfs(tmp / "src") as mount:
+        (mount.path / ".clairfs/plan").write_text(f"format=files sampler=list list={tmp}/orders\n")
+        (tmp / "orders").write_text(8 * order + "# again\n")
+        for _ in range(8):
+            for name in names:
+                (mount.path / name).read_bytes()
+        wait_until(lambda: "plan_failed" in troubles(mount), "the plan has ended")
+        found = troubles(mount)["plan_failed"]
+        assert "plan default could not be made: nothing is fetched ahead" in found["text"]
+        assert re.fullmatch(rf"epoch \d could not be made: .*{tmp}/orders changed since .*", found["first"])
+        assert found["first"] in mount.control("status").split("Troubles")[1]
+        assert found["first"] in run("plan", "show", mount.path).stdout and found["first"] in mount.control("last_error")
+        assert metric(mount, "plan_failed") == 1
+        assert "! epoch" in run("top", mount.path, "--once", "--interval=0.1").stdout
+        (mount.path / ".clairfs/plan").write_text("format=files sampler=torch.sequential\n")
+        assert troubles(mount) == {}
+
+
 @pytest.fixture
 def small_disk(tmp):
     """A tmpfs of 64 MiB."""

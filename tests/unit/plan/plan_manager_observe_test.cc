@@ -1,4 +1,8 @@
+#include <fstream>
+
 #include "plan/plan_manager.h"
+#include "tests/support/dataset_fixture.h"
+#include "tests/support/eventually.h"
 #include "tests/support/staging_fixture.h"
 
 using namespace clairfs;
@@ -31,4 +35,46 @@ TEST_CASE("an access is given the use that it is for, of the first plan that exp
   CHECK(others.order != first.order);
   CHECK(others.order != OrderId());
   CHECK(others.position == 3);
+}
+
+TEST_CASE("a plan of which a later epoch cannot be made is told as failed, until it is cancelled") {
+  constexpr uint32_t kSamples = 20;
+  constexpr int kEpochs = 8;
+  StagingFixture staged(kSamples, 5000, "name=unknown format=files shuffle=false", 1 << 20, 1 << 20);
+  const SteadyClock clock;
+  DatasetSource dataset;
+  dataset.catalog = staged.catalog;
+  PlanManager plans(
+      {std::move(dataset), {NodeId(0), 1}, *staged.staging, clock, staged.metrics, staged.log.logger()});
+  const TempTree tree;
+  std::ofstream list(tree.at("orders"));
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    for (uint32_t sample = 0; sample < kSamples; ++sample) list << sample << '\n';
+    list << '\n';
+  }
+  list.flush();
+  REQUIRE(plans.submit("format=files sampler=list list=" + tree.at("orders")));
+  list << "# changed\n" << std::flush;
+  const auto failed = [&] {
+    const auto briefs = plans.briefs();
+    return briefs.size() == 1 && briefs[0].making == PlanBrief::Making::failed;
+  };
+  for (int epoch = 0; epoch < kEpochs && !failed(); ++epoch) {
+    for (uint32_t sample = 0; sample < kSamples; ++sample) {
+      const FileId file = staged.run->index().range(sample, 0).file;
+      plans.observe(ThreadId(1), file, 0, 100, Access::read);
+    }
+  }
+  REQUIRE(eventually(failed));
+  const PlanBrief brief = plans.briefs()[0];
+  CHECK(brief.name == "default");
+  CHECK(!brief.in_force);
+  CHECK(brief.error.starts_with("epoch "));
+  CHECK(brief.error.find(" could not be made: ") != std::string::npos);
+  CHECK(brief.error.find(tree.at("orders") + " changed since") != std::string::npos);
+  CHECK(plans.text().find("state failed  epoch ") != std::string::npos);
+  CHECK(plans.last_error() == brief.error + "\n");
+  CHECK(plans.check("default").error().message == "plan default has failed: " + brief.error);
+  REQUIRE(plans.cancel("default"));
+  CHECK(plans.briefs().empty());
 }
