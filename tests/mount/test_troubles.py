@@ -31,10 +31,13 @@ def test_no_trouble_is_none(tmp):
         assert "Troubles\n  none" in mount.control("status")
 
 
-def test_every_trouble_has_a_cure():
+def test_every_trouble_has_a_cure_and_an_entry_in_the_manual():
     kinds = set(re.findall(r'(?:add\(|\{)\s*"([a-z]+_[a-z_]+)", ', (REPO / "fs/control/troubles.cc").read_text()))
     cured = set(re.findall(r'pair\{"([a-z_]+)"', (REPO / "mount-helper/inspect/findings.cc").read_text()))
     assert {"plan_failed", "source_silent", "nvme_cut_short"} <= kinds == cured
+    manual = (REPO / "mount-helper/man/clairfs-troubleshooting.7.in").read_text()
+    entries = re.findall(r"^\.TP\n(.*)", manual.split(".SH TROUBLES\n")[1].split("\n.SH ")[0], re.M)
+    assert sorted(kind for entry in entries for kind in entry.split(", ")) == sorted(kinds)
 
 
 def test_reads_of_changed_and_missing_files_are_told_once_each(tmp):
