@@ -135,3 +135,24 @@ def test_services_are_in_the_foreground_and_say_when_they_are_ready(path):
 def test_versions_of_formats_are_those_of_the_sources(what, source, constant):
     (version,) = re.findall(rf"{constant} = (\d+);", (REPO / source).read_text())
     assert f"{what}\nversion {version}\n" in text_of(MANUALS / "clairfs-troubleshooting.7.in")
+
+
+def options_in_manual():
+    """{command: its options}, of the list of commands; those of mount have a section that the build fills."""
+    lines = (MANUALS / "clairfs.1.in").read_text().split(".SH COMMANDS\n")[1].split("\n.SH ")[0].replace("\\-", "-").splitlines()
+    found, depth, command = {}, 0, ""
+    for before, line in zip(lines, lines[1:]):
+        depth += {".RS": 1, ".RE": -1}.get(before, 0)
+        if before == ".TP" and depth == 0:
+            command = line.removeprefix(".B ")
+            found[command] = set()
+        elif before == ".TP":
+            found[command] |= set(re.findall(r"--[a-z][a-z-]*", line))
+    return found
+
+
+@pytest.mark.parametrize("command", sorted(set(options_in_manual()) - {"mount", "cache", "help", "version"}))
+def test_the_manual_has_the_options_of_each_command_and_no_others(command):
+    heads = re.findall(r"^ +((?:--?[\w-]+,? *)+)", help_of(*command.split()), re.M)
+    given = {option for head in heads for option in re.findall(r"--[a-z][a-z-]*", head)} - {"--help"}
+    assert given == options_in_manual()[command]
