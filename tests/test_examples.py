@@ -5,6 +5,7 @@ import pathlib
 import re
 import shlex
 import subprocess
+import xml.etree.ElementTree as ElementTree
 
 import pytest
 import yaml
@@ -135,6 +136,17 @@ def test_services_are_in_the_foreground_and_say_when_they_are_ready(path):
 def test_versions_of_formats_are_those_of_the_sources(what, source, constant):
     (version,) = re.findall(rf"{constant} = (\d+);", (REPO / source).read_text())
     assert f"{what}\nversion {version}\n" in text_of(MANUALS / "clairfs-troubleshooting.7.in")
+
+
+@pytest.mark.parametrize("picture", sorted(EXAMPLES.rglob("*.svg")), ids=lambda path: path.name)
+def test_pictures_have_titles_and_units(picture):
+    """Each chart of one: a title in bold, what is on both axes; and the page that shows it says what is seen."""
+    texts = [text for text in ElementTree.parse(picture).getroot().iter("{http://www.w3.org/2000/svg}text")]
+    titles = [text.text for text in texts if text.get("font-weight") == "bold"]
+    words = [text.text for text in texts]
+    assert len(titles) == 3 and all(len(title) > 20 for title in titles)
+    assert words.count("seconds since the mount began") == len(titles) and {"MiB/s", "samples", "readers"} <= set(words)
+    assert re.search(rf"!\[[^\]]{{30,}}\]\({picture.relative_to(EXAMPLES)}\)", (EXAMPLES / "README.md").read_text())
 
 
 def options_in_manual():

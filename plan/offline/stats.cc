@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cache/base/plural.h"
 #include "plan/offline/preview.h"
 #include "plan/placement/placement_map.h"
 #include "plan/simulator/model/access_frequency.h"
@@ -283,7 +284,10 @@ std::string plan_stats_plot(const PlanStats& stats) {
     add("PFS, every time", stats.placed->pfs);
     add("PFS, to fill tiers", stats.placed->warm_up);
   }
-  return frequency_plot(stats.frequencies, sources);
+  const std::string job = fmt::format("{}, {}, {} samples", pluralize(stats.nodes, "node", "nodes"),
+                                      pluralize(stats.epochs, "epoch", "epochs"),
+                                      number_text(static_cast<double>(stats.samples)));
+  return frequency_plot(stats.frequencies, sources, job);
 }
 
 }  // namespace clairfs

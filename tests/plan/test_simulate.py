@@ -238,7 +238,9 @@ def test_plan_stats_count_local_reads_under_the_placement(tmp):
     picture = tmp / "stats.svg"
     ok("plan", "stats", *words, "--ram", "100M", "--plot", picture)
     said = {text.text for text in ElementTree.parse(picture).getroot().iter("{http://www.w3.org/2000/svg}text")}
-    assert {"How often a node reads a sample over the job", "counted", "binomial", "own RAM", "another node"} <= said
+    assert "How often a node reads a sample over the job: 4 nodes, 5 epochs, 1,000 samples" in said
+    assert {"counted", "binomial", "own RAM", "another node"} <= said
+    assert {"reads", "samples", "Where all nodes read from over the job", "GiB"} <= said
     assert "the picture is SVG" in refused("plan", "stats", *words, "--plot", tmp / "stats.png")
     assert "root" in refused("plan", "stats", "n=10", "epochs=2", "seed=1", "--ram", "1G")
     assert "epochs" in refused("plan", "stats", "n=10", "seed=1")

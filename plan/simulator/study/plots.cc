@@ -1,9 +1,11 @@
 #include "plan/simulator/study/plots.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <limits>
 #include <optional>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -51,6 +53,36 @@ bool is_own(const Policy& policy) {
   return policy.name == "clairfs";
 }
 
+/// What all points have in common of the job, for a title: ": 64 workers, 90 epochs, 1,281,167 samples".
+std::string job_text(std::span<const StudyPoint> points) {
+  std::string text;
+  const auto add = [&](const char* one, const char* many, uint64_t (*figure)(const StudyPoint&)) {
+    const uint64_t number = figure(points[0]);
+    const bool common = std::all_of(points.begin(), points.end(),
+                                    [&](const StudyPoint& point) { return figure(point) == number; });
+    if (!common) return;
+    text += fmt::format("{}{} {}", text.empty() ? ": " : ", ", number_text(static_cast<double>(number)),
+                        number == 1 ? one : many);
+  };
+  add("worker", "workers", [](const StudyPoint& point) -> uint64_t { return point.scenario.workers; });
+  add("epoch", "epochs", [](const StudyPoint& point) -> uint64_t { return point.scenario.epochs; });
+  add("sample", "samples", [](const StudyPoint& point) { return point.samples; });
+  return text;
+}
+
+/// What the values of a sweep are, with their unit where they have one. `name`: as set_scenario_value().
+std::string sweep_label(const Scenario& scenario, const std::string& name) {
+  constexpr std::array<std::string_view, 6> kRates{"compute",     "preprocess", "network",
+                                                   "pfs_network", "read",       "write"};
+  constexpr const char* kMegabytes = ", MB where no unit is written";
+  const bool storage = name == "staging" || std::any_of(scenario.classes.begin(), scenario.classes.end(),
+                                                        [&](const auto& one) { return one.name == name; });
+  if (storage) return name + " capacity" + kMegabytes;
+  const std::string key = name.substr(name.rfind('.') + 1);  // npos + 1 is 0
+  if (key == "capacity") return name + kMegabytes;
+  return std::find(kRates.begin(), kRates.end(), key) == kRates.end() ? name : name + ", MB/s";
+}
+
 double runtime_chart(Svg& svg, double top, const StudyPoint& point) {
   std::vector<Bar> bars;
   for (const Outcome& o : point.outcomes) {
@@ -63,7 +95,7 @@ double runtime_chart(Svg& svg, double top, const StudyPoint& point) {
          {o.critical.compute, o.preparation, o.critical.stall[0], o.critical.stall[1], o.critical.stall[2]},
          seconds_text(o.runtime)});
   }
-  title(svg, top, fmt::format("{}: where the runtime goes", point.scenario.name));
+  title(svg, top, fmt::format("{}: where the runtime goes{}", point.scenario.name, job_text({&point, 1})));
   const ChartArea area{kLeft, top + kTitle, kChartWidth, bars_height(bars.size())};
   draw_stacked_bars(svg, area, bars, kPartColours, point.lower_bound,
                     "seconds (* changes the order of the samples)");
@@ -92,7 +124,8 @@ double epoch_chart(Svg& svg, double top, const StudyPoint& point) {
   return area.bottom() + kFoot;
 }
 
-double frequency_chart(Svg& svg, double top, const AccessFrequencies& frequencies, const char* reader) {
+double frequency_chart(Svg& svg, double top, const AccessFrequencies& frequencies, const char* reader,
+                       const std::string& job = "") {
   const double highest = *std::max_element(frequencies.binomial.begin(), frequencies.binomial.end());
   size_t first = 0;
   size_t end = frequencies.counted.size();
@@ -105,7 +138,8 @@ double frequency_chart(Svg& svg, double top, const AccessFrequencies& frequencie
     return std::vector<double>(values.begin() + static_cast<ptrdiff_t>(first),
                                values.begin() + static_cast<ptrdiff_t>(end));
   };
-  title(svg, top, fmt::format("How often a {} reads a sample over the job", reader));
+  title(svg, top,
+        fmt::format("How often a {} reads a sample over the job{}{}", reader, job.empty() ? "" : ": ", job));
   const ChartArea area{kLeft, top + kTitle, kChartWidth, kChartHeight};
   draw_histogram(svg, area, first, part(frequencies.counted), part(frequencies.binomial), "reads", "samples");
   return area.bottom() + kFoot;
@@ -187,18 +221,21 @@ std::string sweep_study(const std::vector<StudyPoint>& points) {
   constexpr double kLegendRow = 18;
   const double height = std::max(kChartHeight * 1.4, kLegendRow * static_cast<double>(series.size()) + 20);
   Svg svg(kWidth, kTitle + height + kFoot);
-  title(svg, 0, fmt::format("{}: runtime by {}", points[0].scenario.name, points[0].settings[0].first));
+  title(svg, 0,
+        fmt::format("{}: runtime by {}{}", points[0].scenario.name, points[0].settings[0].first,
+                    job_text(points)));
   draw_lines(svg, {90, kTitle, kChartWidth, height}, sweep_axis(categories), std::move(series),
-             points[0].settings[0].first, "runtime, seconds");
+             sweep_label(points[0].scenario, points[0].settings[0].first), "runtime, seconds");
   return svg.document();
 }
 
 }  // namespace
 
-std::string frequency_plot(const AccessFrequencies& frequencies, const std::vector<Bar>& sources) {
+std::string frequency_plot(const AccessFrequencies& frequencies, const std::vector<Bar>& sources,
+                           const std::string& job) {
   const double bars = sources.empty() ? 0 : kTitle + bars_height(sources.size()) + kFoot;
   Svg svg(kWidth, kTitle + kChartHeight + kFoot + bars);
-  const double top = frequency_chart(svg, 0, frequencies, "node");
+  const double top = frequency_chart(svg, 0, frequencies, "node", job);
   if (sources.empty()) return svg.document();
   title(svg, top, "Where all nodes read from over the job");
   draw_stacked_bars(svg, {kLeft, top + kTitle, kChartWidth, bars_height(sources.size())}, sources,

@@ -18,7 +18,8 @@ namespace clairfs {
 Result<std::string> study_plots(const std::vector<StudyPoint>& points);
 
 /// One SVG document: how many samples a node reads how often, and below it, if there are any, bars of where
-/// the reads are answered.
-std::string frequency_plot(const AccessFrequencies& frequencies, const std::vector<Bar>& sources);
+/// the reads are answered. `job`, for the title: "4 nodes, 90 epochs".
+std::string frequency_plot(const AccessFrequencies& frequencies, const std::vector<Bar>& sources,
+                           const std::string& job);
 
 }  // namespace clairfs

@@ -25,7 +25,8 @@ TEST_CASE("a timeline shows rates, what is ahead, and who waits") {
   const std::string picture = timeline(ten_seconds(), "/mnt/data");
   for (const char* words :
        {">/mnt/data: what readers", ">from the PFS<", ">pushed ahead<", ">Samples ahead of the readers<",
-        ">Readers that wait for data<", ">seconds since the mount began<", ">1,200<", ">3<", ">4<"}) {
+        ">Readers that wait for data<", ">seconds since the mount began<", ">MiB/s<", ">samples<",
+        ">readers<", ">1,200<", ">3<", ">4<"}) {
     INFO(words);
     CHECK(picture.find(words) != std::string::npos);
   }

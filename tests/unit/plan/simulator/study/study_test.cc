@@ -192,6 +192,27 @@ TEST_CASE("study plots: lines stand over numbers from 0 on, clairfs thick above 
   CHECK(picture.find(">7,500<") == std::string::npos);  // the axis goes down to 0, in large steps
 }
 
+TEST_CASE("study plots: titles tell the job, and axes their units") {
+  const auto words = [](const std::vector<std::string>& sweeps, const std::vector<std::string>& wanted) {
+    const auto picture = study_plots(study({"naive"}, sweeps));
+    REQUIRE(picture);
+    for (const std::string& text : wanted) {
+      INFO(text);
+      CHECK(picture->find(">" + text + "<") != std::string::npos);
+    }
+  };
+  const std::string name = tiny_scenario().name;
+  const std::string job = ": 2 workers, 1 epoch, 4 samples";
+  words({}, {name + ": where the runtime goes" + job, "seconds (* changes the order of the samples)",
+             "epoch (the first with what is loaded before it)", "seconds", "reads", "samples"});
+  words({"ram=0,1G"},
+        {name + ": runtime by ram" + job, "ram capacity, MB where no unit is written", "runtime, seconds"});
+  words({"worker.compute=10,20"}, {"worker.compute, MB/s"});
+  words({"compute=10,20"}, {"compute, MB/s"});
+  // What is swept is no part of the title.
+  words({"job.epochs=2,3"}, {name + ": runtime by job.epochs: 2 workers, 4 samples", "job.epochs"});
+}
+
 TEST_CASE("study plots: words of a sweep are equally spaced, capacities as their sizes") {
   const auto numbers = study_plots(study({"clairfs"}, {"ram=0,1,4"}));
   REQUIRE(numbers);
