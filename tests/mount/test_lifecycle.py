@@ -366,6 +366,36 @@ def test_warmup_shows_progress_on_a_terminal(place):
     assert "%" in shown and "/30 files" in shown and "30 of 30 files" in warmed.stdout.decode()
 
 
+def shown_after_erasing(written):
+    """The lines of a terminal; what was written before an erase of the whole line is not seen."""
+    seen = [re.sub(r".*\r\x1b\[K", "", line) for line in written.replace("\r\n", "\n").split("\n")]
+    return [line for line in seen if line]
+
+
+def test_the_foreground_leaves_lines_of_the_log_alone_on_a_terminal(place):
+    """The progress of the scan is drawn where the next line of the log goes."""
+    controller, terminal = pty.openpty()
+    words = [binary(), "mount", "-f", place / "src", place / "mnt", "--catalog-dir", place / "catalog"]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=terminal) as mount:
+        os.close(terminal)
+        written = ""
+        try:
+            while "mounted " not in written:
+                written += os.read(controller, 4096).decode()
+        finally:
+            mount.terminate()
+            assert mount.wait(SETTLE_SECONDS) == 0
+    while True:
+        try:
+            written += os.read(controller, 4096).decode()
+        except OSError:
+            break  # nobody has it open any more
+    os.close(controller)
+    assert "\r\x1b[Kscanning " in written
+    lines = shown_after_erasing(written)
+    assert len(lines) > 2 and all(re.match(r"\d{4}-\d\d-\d\dT\S+ (info|warning) \S", line) for line in lines), lines
+
+
 @only_root
 def test_what_somebody_else_has_mounted_there_since_is_left_alone(place):
     """Ours lives on elsewhere, by a bind mount."""

@@ -86,3 +86,14 @@ TEST_CASE("the level is the one asked for") {
   REQUIRE(log);
   CHECK((*log)->level() == spdlog::level::warn);
 }
+
+TEST_CASE("a log that cannot be opened is named once, with what else may be done") {
+  const TemporaryDirectory directory;
+  MountOptions options;
+  options.log_file = directory.make("folder");
+  const auto log = make_logger(options);
+  REQUIRE(!log);
+  CHECK(log.error().message == "log file " + options.log_file +
+                                   ": open: Is a directory; name another place with --log-file or "
+                                   "--catalog-dir");
+}
