@@ -274,12 +274,14 @@ std::optional<OrderSearch::Ranks> OrderSearch::ranks_here(std::span<const Placed
   return std::nullopt;
 }
 
-// The size of the job is what its environment says; or what the samples of a batch are apart, times the
-// workers where a batch is one sample.
+// The size of the job is what its environment says, with all ranks here if its threads go on by as much; or
+// what the samples of a batch are apart, times the workers where a batch is one sample.
 std::optional<OrderSearch::Ranks> OrderSearch::ranks_of(std::span<const Placed> opens,
                                                         const ReaderFacts& facts) {
   if (const auto ranks = ranks_here(opens, facts.world.value_or(1))) return ranks;
   const uint32_t distance = usual_distance(opens);
+  const uint64_t all = facts.world.value_or(1);
+  if (all > 1 && distance > 0 && distance % all == 0) return Ranks{all, 0, all};
   for (uint32_t world = distance; world > 1; --world) {
     if (distance % world != 0) continue;
     if (const auto ranks = ranks_here(opens, world)) return ranks;
@@ -305,12 +307,11 @@ std::optional<OrderSearch::Match> OrderSearch::best_match(const Numbering& numbe
     }
     const auto& [world, first, count] = match.ranks;
     const auto has = [](const Placed& open) { return open.position != Placed::kNowhere; };
-    const auto here = std::count_if(match.placed.begin(), match.placed.end(), has);
-    const auto all = std::count_if(whole.begin(), whole.end(), has);
+    const auto here = static_cast<uint64_t>(std::count_if(match.placed.begin(), match.placed.end(), has));
+    const auto all = static_cast<uint64_t>(std::count_if(whole.begin(), whole.end(), has));
     // Whoever reads the whole order opens samples of all ranks.
     const double of_few = static_cast<double>(count) / static_cast<double>(world);
-    if (world > 1 && log_tail(static_cast<uint64_t>(all), of_few, static_cast<uint64_t>(here)) > -kClearly)
-      continue;  // more must be seen
+    if (count < world && log_tail(all, of_few, here) > -kClearly) continue;  // more must be seen
     match.fit =
         fit_order(match.placed, {numbering.index->size(), places.length / world * count,
                                  static_cast<uint32_t>(count), is_sequential_order(plan), from_start});

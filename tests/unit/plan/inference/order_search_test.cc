@@ -202,6 +202,28 @@ TEST_CASE("the environment tells the size of the job and the seed") {
   CHECK(found->node == 4);
 }
 
+TEST_CASE("all ranks of a job are here where its environment says how many there are") {
+  std::mt19937 random(29);
+  const auto spec = *resolve_plan(*parse_plan("seed=42 world=2 ranks_per_node=2 batch=8 workers=2"), 1);
+  const Reader both{3000, {2, 8, 2}, 0.05};
+  const auto opens = opens_of(both, node_order(spec, both.n, 0, 0), 300, random);
+  const auto found = watch(both, opens, {2, {}});
+  REQUIRE(found);
+  INFO(format_plan(found->plan));
+  CHECK(found->plan.world == 2);
+  CHECK(found->plan.ranks_per_node == 2);
+  CHECK(found->node == 0);
+  CHECK(found->plan.batch == 8);
+  CHECK(found->plan.workers == 2);
+  // One of them reads all samples by itself.
+  const Reader alone{3000, {1, 8, 2}, 0.05};
+  const auto all =
+      opens_of(alone, node_order(*resolve_plan(*parse_plan("seed=42"), 1), alone.n, 0, 0), 300, random);
+  const auto whole = watch(alone, all, {2, {}});
+  REQUIRE(whole);
+  CHECK(whole->plan.world == 1);
+}
+
 TEST_CASE("the next epoch says how an order goes on") {
   struct Goes {
     const char* text;
