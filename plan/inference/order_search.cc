@@ -547,7 +547,10 @@ std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens
             fit_order(opened, {numbering.index->size(), places->length,
                                static_cast<uint32_t>(plan.ranks_per_node), is_sequential_order(plan), false});
         fit.log_chance += std::log(kViews);
-        if (!is_certain(fit, follow_ons_) || !add_dealing(plan, opened, fit)) continue;
+        if (!is_certain(fit, follow_ons_)) continue;
+        // The loader is the same. Who waited for its workers to show would find the first epoch's order anew.
+        if (!add_dealing(plan, opened, fit))
+          plan.batch = before.plan.batch, plan.workers = before.plan.workers;
         plan.start_sample = begun_at(fit) / plan.ranks_per_node;
         FoundOrder found{plan, before.node, view.size(), follow_ons_, fit.log_chance + std::log(follow_ons_)};
         found.threads = threads_of(opened, fit);

@@ -261,6 +261,27 @@ TEST_CASE("the next epoch says how an order goes on") {
   }
 }
 
+TEST_CASE(
+    "the workers that an epoch has shown are those of the next, which is followed before they show again") {
+  for (const char* text : {"sampler=torch.distributed seed=1", "sampler=torch.sequential"}) {
+    std::mt19937 random(30);
+    const Reader reader{800, {1, 8, 2}, 0};
+    const auto spec = *resolve_plan(*parse_plan(text), 1);
+    OrderSearch search(
+        dataset_of(reader.n), [] { return false; }, OrderSearch::Shuffles::none);
+    const auto found =
+        search.find(opens_of(reader, node_order(spec, reader.n, 0, 0), 60, random), {}, std::nullopt);
+    REQUIRE(found);
+    const auto next = opens_of(reader, node_order(spec, reader.n, 1, 0), 27, random);
+    const auto on = search.follow_on(next, *found);
+    INFO(text);
+    REQUIRE(on);
+    CHECK(on->plan.epochs == 0);
+    CHECK(on->plan.batch == 8);
+    CHECK(on->plan.workers == 2);
+  }
+}
+
 // Its seed is certain before its workers are: so few opens are not asked for it.
 TEST_CASE("an epoch of the default generator that was looked at too early foretells the later ones") {
   std::mt19937 random(27);
