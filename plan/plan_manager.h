@@ -141,6 +141,7 @@ class PlanManager {
   /// Errors: ENOENT; EAGAIN while it is made.
   Result<std::string> next(const std::string& given, uint64_t count) const;
   /// What readers seem to follow, with the line that registers it; for people, or as JSON.
+  void search_all_shuffles() { inference_.search_all_shuffles(); }
   std::string detect(bool as_json) const { return as_json ? inference_.json() : inference_.text(); }
   /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: as next().
   Result<std::string> check(const std::string& given) const;

@@ -39,9 +39,17 @@ Result<std::string> submit(PlanManager& plans, std::string_view text) {
   return shown ? shown : submitted;  // somebody may have cancelled it since
 }
 
-Result<std::string> detect(const PlanManager& plans, std::string_view form) {
-  if (!form.empty() && form != "json") return Error{EINVAL, fmt::format("'{}' is not json", form)};
-  return plans.detect(form == "json");
+Result<std::string> detect(PlanManager& plans, std::string_view words) {
+  bool json = false;
+  bool full = false;
+  while (!words.empty()) {
+    const std::string_view word = take_word(words);
+    if (word != "json" && word != "full")
+      return Error{EINVAL, fmt::format("'{}' is neither json nor full", word)};
+    (word == "json" ? json : full) = true;
+  }
+  if (full) plans.search_all_shuffles();
+  return plans.detect(json);
 }
 
 Result<std::string> next_files(const PlanManager& plans, std::string_view arguments) {

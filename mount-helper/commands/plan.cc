@@ -116,8 +116,8 @@ int check(const std::string& path, const std::string& name) {
                                          : exit_nothing_seen;
 }
 
-int detect(const std::string& path, bool json) {
-  const auto told = ask(path, "detect json");
+int detect(const std::string& path, bool json, bool full) {
+  const auto told = ask(path, full ? "detect json full" : "detect json");
   if (!told) return clairfs::fail(told.error(), exit_system);
   const auto state = nlohmann::json::parse(*told, nullptr, false);
   const bool found = state.is_object() && state.value("state", "") == "found";
@@ -200,9 +200,12 @@ void add_detect(CLI::App& plan, int& status) {
   command->footer("Exit status: 0 an order is certain, 1 none is, 2 could not be asked.");
   const auto path = std::make_shared<std::string>();
   const auto json = std::make_shared<bool>(false);
+  const auto full = std::make_shared<bool>(false);
   add_path(command, *path);
+  command->add_flag("--full", *full,
+                    "Search all shuffles of torch from now on, as --infer full: ask again in minutes");
   command->add_flag("--json", *json, "As JSON");
-  command->callback([path, json, &status] { status = detect(*path, *json); });
+  command->callback([path, json, full, &status] { status = detect(*path, *json, *full); });
 }
 
 void add_cancel(CLI::App& plan, int& status) {

@@ -148,6 +148,15 @@ void Inference::left() {
   wake();
 }
 
+void Inference::search_all_shuffles() {
+  if (deps_.mode == InferMode::off) return;
+  {
+    const MutexLock lock(mutex_);
+    all_shuffles_ = anew_ = true;
+  }
+  wake();
+}
+
 bool Inference::refuses(const PlanSpec& plan) const {
   const MutexLock lock(mutex_);
   return std::any_of(refused_.begin(), refused_.end(), [&](const Family& family) {
@@ -206,6 +215,7 @@ void Inference::look() {
   {
     const MutexLock lock(mutex_);
     anew = std::exchange(anew_, false) || anew;
+    if (std::exchange(all_shuffles_, false)) search_->orders.search_all_shuffles();
   }
   if (anew) {
     search_->orders.begin();

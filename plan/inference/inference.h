@@ -99,6 +99,9 @@ class Inference {
   /// A plan is in force that node `by` of the job found; this is node `self`.
   void adopt(const PlanSpec& plan, NodeId self, NodeId by);
 
+  /// All shuffles of torch are searched from now on, as with InferMode::full. Without effect if it is off.
+  void search_all_shuffles();
+
   /// What readers seem to follow, for people; for programs as JSON.
   std::string text() const;
   std::string json() const;
@@ -143,9 +146,10 @@ class Inference {
   bool due_ GUARDED_BY(mutex_) = false;                 // a look
   std::optional<FoundOrder> found_ GUARDED_BY(mutex_);  // the last one
   bool in_force_ GUARDED_BY(mutex_) = false;
-  bool over_ GUARDED_BY(mutex_) = false;      // its epoch
-  bool outdated_ GUARDED_BY(mutex_) = false;  // and readers were seen to go on in no order that is known
-  bool anew_ GUARDED_BY(mutex_) = false;      // everybody is due, however often they were looked at
+  bool over_ GUARDED_BY(mutex_) = false;          // its epoch
+  bool outdated_ GUARDED_BY(mutex_) = false;      // and readers were seen to go on in no order that is known
+  bool anew_ GUARDED_BY(mutex_) = false;          // everybody is due, however often they were looked at
+  bool all_shuffles_ GUARDED_BY(mutex_) = false;  // are to be searched
   double orders_ GUARDED_BY(mutex_) = 0;
   std::vector<Family> refused_ GUARDED_BY(mutex_);
   IdleThread* searching_ GUARDED_BY(mutex_) = nullptr;  // `order-search`, while it is waited for

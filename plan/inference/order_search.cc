@@ -126,6 +126,13 @@ void OrderSearch::begin() {
   }
 }
 
+void OrderSearch::search_all_shuffles() {
+  shuffle_options_.all_seeds = true;
+  shuffle_options_.core_seconds = kAllSeedsSeconds;
+  most_in_vain_ = kMostOfAllSeeds;
+  efforts_.clear();
+}
+
 OrderSearch::Effort& OrderSearch::effort_of(uint32_t reader) {
   if (!efforts_.contains(reader) && efforts_.size() >= kMostReaders) {
     auto first = efforts_.begin();
@@ -387,6 +394,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
     if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
   }
   if (effort.used >= kCoreSeconds || used_ >= kMostCoreSeconds) return std::nullopt;
+  const auto first_opens = opens.first(std::min(opens.size(), kMostOpens));
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
   look_ends_ = begun + std::min(kCoreSeconds / 4, kCoreSeconds - effort.used);
   const bool goes_on = before && is_sequential_order(before->plan);
@@ -409,7 +417,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   const bool shuffles =
       effort.in_vain < most_in_vain_ && which != Which::likely && (all_seeds || goes_on_shuffling);
   if (!found && shuffles && !stop_())
-    found = try_shuffles(folders(opens, std::nullopt).front(), opens, facts, effort);
+    found = try_shuffles(folders(first_opens, std::nullopt).front(), first_opens, facts, effort);
   if (!found && stop_()) {  // given up: the next look begins where this one did
     effort.all_seeds_at = all_seeds_at;
     effort.look_at = 0;

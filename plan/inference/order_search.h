@@ -83,6 +83,9 @@ class OrderSearch {
   OrderSearch(DatasetSource source, std::function<bool()> stop, const ShuffleSearch::Options& shuffles,
               uint64_t most_in_vain);
 
+  /// From now on all shuffles are tried, for readers that were looked at in vain as well.
+  void search_all_shuffles();
+
   /// Finds the order of a first epoch; `before`: what was found last, if anything; `reader`: whose opens they
   /// are, by any number. Nothing: more must be seen, or the order is none of those that are known.
   std::optional<FoundOrder> find(std::span<const SeenOpen> opens, const ReaderFacts& facts,
@@ -175,8 +178,8 @@ class OrderSearch {
 
   const DatasetSource source_;
   const std::function<bool()> stop_;
-  const ShuffleSearch::Options shuffle_options_;
-  const uint64_t most_in_vain_;
+  ShuffleSearch::Options shuffle_options_;
+  uint64_t most_in_vain_;
   Numberings numberings_;
   double orders_ = 0;
   double follow_ons_ = 0;

@@ -64,6 +64,17 @@ TEST_CASE("the next files of a plan are listed, as many as there are") {
   CHECK(f.error_of("next other 3") == ENOENT);
 }
 
+TEST_CASE("what readers follow is told as text and as JSON, and searched for in full on request") {
+  CommandsFixture f;
+  for (const char* command : {"detect json", "detect json full", "detect full json"}) {
+    CAPTURE(command);
+    const auto told = f.run(command);
+    REQUIRE(told);
+    CHECK(nlohmann::json::parse(*told)["state"] == "off");
+  }
+  CHECK(f.run("detect").value() == f.run("detect full").value());
+}
+
 TEST_CASE("what is no command is refused with the commands that there are") {
   CommandsFixture f;
   for (const char* command : {"", "   ", "plans", "PLAN seed=1", "\n", "seed=1"}) {
@@ -76,6 +87,8 @@ TEST_CASE("what is no command is refused with the commands that there are") {
   }
   CHECK(f.error_of("plan sed=1") == EINVAL);
   CHECK(f.error_of("plan") == EINVAL);
+  CHECK(f.error_of("detect xml") == EINVAL);
+  CHECK(f.error_of("detect json all") == EINVAL);
   CHECK(f.error_of("show other") == ENOENT);
   CHECK(f.error_of("check other") == ENOENT);
 }
