@@ -1,6 +1,7 @@
-"""A plan with another seed than the script's: the mount says what the script really follows, so that the plan can be
-corrected without looking at the script."""
+"""A plan that is not what the script does: the mount says what the script really follows, so that the plan can be corrected
+without looking at the script."""
 
+import json
 import subprocess
 import sys
 
@@ -17,9 +18,9 @@ pytestmark = pytest.mark.skipif(
 
 # The most usual of all training scripts: reads the first batches of an epoch, or three epochs if it is told so.
 SCRIPT = """
-import itertools, sys
+import itertools, json, sys, time
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 from torch.utils.data.distributed import DistributedSampler
 from torchvision.datasets import ImageFolder
 torch.set_num_threads(1)
@@ -92,3 +93,78 @@ def test_the_plan_that_the_hint_gives_is_followed(many):
 def test_distributed_sampler(many):
     found, _ = hint_of(many, DISTRIBUTED.format(workers=2))
     assert found == "matches seed=31415 instead of 42"
+
+
+# Goes on when the mount has said something, which takes a planner that gets a processor.
+EPOCHS = """
+def said(text):
+    with open(sys.argv[1] + "/.clairfs/stats.json") as file:
+        return any(text in plan.get("divergence", {}).get("text", "") for plan in json.load(file)["plan_list"])
+def train(data, seed, epochs, wait_for, set_epoch=True, pause=0, **options):
+    sampler = DistributedSampler(data, num_replicas=1, rank=0, seed=seed)
+    for epoch in range(epochs):
+        if set_epoch:
+            sampler.set_epoch(epoch)
+        for step, _ in enumerate(DataLoader(data, batch_size=16, sampler=sampler, **options)):
+            time.sleep(pause)
+            deadline = time.monotonic() + 60
+            while step == 20 and epoch in wait_for and not said(wait_for[epoch]):
+                assert time.monotonic() < deadline, "nothing is said"
+                time.sleep(0.02)
+"""
+
+
+def state_of(many, text, script):
+    """The plan when the script has ended, and what `plan check` says of it."""
+    with clairmount.clairfs(many, "--ram", "64M", "--staging", "16M") as mount:
+        register(mount, text)
+        job = [sys.executable, "-c", SCRIPT + EPOCHS + script, mount.path]
+        subprocess.run(job, check=True, timeout=JOB_SECONDS)
+        done = subprocess.run([binary(), "plan", "check", mount.path], capture_output=True, text=True, timeout=60)
+        shown = subprocess.run([binary(), "plan", "show", mount.path, "--json"], check=True, capture_output=True, timeout=60)
+        assert json.loads(shown.stdout)[0].get("divergence") == plan(mount).get("divergence")
+        return plan(mount), done
+
+
+@pytest.mark.parametrize(("planned", "real"), [(42, 43), (0, 1)])
+def test_the_next_seed_is_told_beside_the_next_epoch(many, planned, real):
+    """They are the same orders: who never read the plan's first epoch may have the next seed. The tracker says so when it
+    finds the reader there, the diagnosis when that one has left."""
+    text = f"seed={planned} batch=16 workers=2"
+    state, check = state_of(many, text, f"train(dataset(), {real}, 1, {{0: 'seed'}}, num_workers=2)")
+    told = [f"(or is the seed {real}?)", f"matches seed={real} instead of {planned}"]
+    assert any(text in state["divergence"]["text"] for text in told), state
+    assert any(text in check.stdout for text in told), check
+
+
+@pytest.mark.parametrize(("planned", "real"), [(42, 43), (0, 1)])
+def test_the_next_seed_of_a_script_without_epochs(many, planned, real):
+    text = f"seed={planned} set_epoch=never batch=16 workers=2"
+    state, check = state_of(many, text, f"train(dataset(), {real}, 1, {{0: 'instead of'}}, set_epoch=False, num_workers=2)")
+    assert state["divergence"]["hint"] == f"matches seed={real} instead of {planned}", state
+    assert check.returncode == 1 and f"matches seed={real} instead of {planned}" in check.stdout
+
+
+def test_an_epoch_that_is_read_again_is_no_other_seed(many):
+    script = "train(dataset(), 1, 2, {1: 'set_epoch'}, set_epoch=False, num_workers=2)"
+    state, _ = state_of(many, "seed=1 batch=16 workers=2", script)
+    assert "set_epoch is not called" in state["divergence"]["text"] and "or is the seed" not in state["divergence"]["text"], state
+
+
+def test_subset(many):
+    script = "train(Subset(dataset(), range(0, 5000, 2)), 42, 1, {0: 'Subset'}, num_workers=2)"
+    state, check = state_of(many, "seed=42 batch=16 workers=2", script)
+    assert state["state"] == "suspended"
+    assert state["divergence"]["hint"].startswith("matches no known order: another seed, a Subset, or "), state
+    assert "clairfs.register(loader) tells the plan" in state["divergence"]["hint"]
+    assert check.returncode == 1 and "a Subset" in check.stdout
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_a_seed_alone_is_a_plan(many, workers):
+    """Whoever leaves batch and workers out is followed all the same, and told what to give."""
+    script = f"train(dataset(), 42, 3, {{0: 'dealt to several workers: give batch='}}, pause=0.01, num_workers={workers})"
+    state, check = state_of(many, "seed=42", script)
+    assert (check.returncode, check.stdout.splitlines()[0]) == (0, "pass"), (check, state)
+    assert state["state"] in ("following", "finished") and state["suspensions"] < 10, state
+    assert state["in_order"] > 0.9 * 3 * 5000, state
