@@ -54,6 +54,7 @@ parts=(
   "e2-memory    plan.py --only memory"
   "e3-engine    engine.py"
   "e4-watching  watching.py"
+  "e5-finding   finding.py"
 )
 
 tests/install-deps.sh build
