@@ -7,9 +7,8 @@
 //   json                 all plans as a JSON array
 //   next [NAME] COUNT    the next files of a plan (of the only one, else "default", if none is named)
 //   check [NAME]         predicted against observed so far (likewise)
-//   detect [json] [full] what readers without a plan seem to follow, and the line that registers it; "full":
-//   all
-//                        shuffles of torch are searched from now on
+//   detect [json] [full] what readers without a plan seem to follow, and the line that registers it; with
+//                        "full" all shuffles of torch are searched from now on
 //   index TEXT           makes the index of a plan's samples (IndexAhead); answers at once, how far it is
 //
 // The socket has the commands of residency.h besides.

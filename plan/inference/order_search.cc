@@ -115,39 +115,12 @@ OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop,
   begin();
 }
 
-void OrderSearch::begin() {
-  numberings_.forget();
-  used_ = 0;
-  for (auto& [reader, effort] : efforts_) {
-    effort.used = 0;
-    effort.look_at = 0;
-    effort.all_seeds_at = kTelling;
-    if (reader == kEverybody) effort.in_vain /= 2;
-  }
-}
-
 void OrderSearch::search_all_shuffles() {
   shuffle_options_.all_seeds = true;
   shuffle_options_.core_seconds = kAllSeedsSeconds;
   most_in_vain_ = kMostOfAllSeeds;
   efforts_.clear();
-}
-
-OrderSearch::Effort& OrderSearch::effort_of(uint32_t reader) {
-  if (!efforts_.contains(reader) && efforts_.size() >= kMostReaders) {
-    auto first = efforts_.begin();
-    if (first->first == kEverybody) ++first;
-    efforts_.erase(std::min_element(first, efforts_.end(), [](const auto& a, const auto& b) {
-      return a.second.looked < b.second.looked;
-    }));
-  }
-  Effort& effort = efforts_[reader];
-  if (effort.looked == 0) {
-    effort.all_seeds_at = kTelling;
-    effort.shuffles = std::make_shared<ShuffledEpochs>(ShuffledEpochs{ShuffleSearch(shuffle_options_)});
-  }
-  effort.looked = ++looks_;
-  return effort;
+  followed_.reset();
 }
 
 bool OrderSearch::over() const {
@@ -461,29 +434,6 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     return found;
   }
   return std::nullopt;
-}
-
-// Half as many again; or when the second pass over all samples may have begun.
-size_t OrderSearch::next_look(std::span<const SeenOpen> opens) {
-  const size_t next = opens.size() + std::max(opens.size() / 2, AccessRecorder::kFirstLook / 2);
-  if (opens.empty()) return next;
-  const std::vector<Numbering>& known = numberings_.of(folders(opens, std::nullopt).front());
-  const size_t again = known.empty() ? 0 : known.front().index->size() + kTelling;
-  return again > opens.size() ? std::min(next, again) : next;
-}
-
-size_t OrderSearch::look_at(uint32_t reader) const {
-  const auto effort = efforts_.find(reader);
-  return effort == efforts_.end() ? 0 : effort->second.look_at;
-}
-
-uint64_t OrderSearch::tried_in_vain(uint32_t reader) const {
-  const auto effort = efforts_.find(reader);
-  return effort == efforts_.end() ? 0 : effort->second.in_vain;
-}
-
-void OrderSearch::looked(uint32_t reader, std::span<const SeenOpen> opens) {
-  effort_of(reader).look_at = next_look(opens);
 }
 
 // The order is one of those that are tried, though it comes from the reader itself: of a reader that goes
