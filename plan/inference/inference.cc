@@ -233,7 +233,10 @@ void Inference::look() {
   }
   if (found) found->program = tree_.program_of(found->threads);
   if (!found || refuses(found->plan) || !deps_.follow(*found)) {
-    recorder_.look_at(search_->orders.look_at(OrderSearch::kEverybody));
+    // Everybody together may not have been looked at: they wait for a plan's reader, or there are none.
+    const size_t next = search_->orders.look_at(OrderSearch::kEverybody);
+    const size_t more = std::max(opens.size() / 2, AccessRecorder::kFirstLook);
+    recorder_.look_at(next > opens.size() ? next : opens.size() + more);
     if (search_->other_reader) wake();
     return;
   }

@@ -3,6 +3,7 @@
 // node, that are told apart by their processes.
 #include <array>
 #include <map>
+#include <thread>
 
 #include "plan/plan_manager.h"
 #include "tests/support/eventually.h"
@@ -202,6 +203,7 @@ struct ReadersFixture {
     deps.infer = InferMode::cheap;
     deps.processes = [this](uint32_t number) -> std::optional<ProcessFacts> {
       const MutexLock lock(mutex);
+      ++asked;
       const auto found = processes.find(number);
       if (found == processes.end()) return std::nullopt;
       return found->second;
@@ -217,6 +219,10 @@ struct ReadersFixture {
   bool follows(const std::string& words) {
     return plans->next("auto", 1).ok() && plans->texts().find(words) != std::string::npos;
   }
+  uint64_t questions() {
+    const MutexLock lock(mutex);
+    return asked;
+  }
   void end_program(uint32_t program) {
     const MutexLock lock(mutex);
     processes.erase(program);
@@ -226,6 +232,7 @@ struct ReadersFixture {
   StagingFixture staged;
   Mutex mutex;
   std::map<uint32_t, ProcessFacts> processes GUARDED_BY(mutex);
+  uint64_t asked GUARDED_BY(mutex) = 0;  // for processes, at each look as well
   std::optional<PlanManager> plans;
 };
 
@@ -250,6 +257,18 @@ TEST_CASE("another reader neither moves nor suspends the plan that was found, an
   node.end_program(100);
   node.read(202, kOther, 200, 300);
   CHECK(eventually([&] { return node.follows("seed=7"); }));
+}
+
+TEST_CASE("nobody looks again and again at readers that wait for another's plan") {
+  ReadersFixture node;
+  node.read(101, kShuffled, 0, 60);
+  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  node.read(201, kOther, 0, 150);
+  const uint64_t before = node.questions();
+  REQUIRE(eventually([&] { return node.questions() > before; }));  // looked at, and left alone
+  const uint64_t then = node.questions();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  CHECK(node.questions() < then + 50);
 }
 
 TEST_CASE("a plan that was found is refused by who names it, not by who cancels all or those of a folder") {
