@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/base/escaped.h"
-#include "cache/tasks/give_way.h"
 #include "plan/inference/default_generator.h"
 
 namespace clairfs {
@@ -51,8 +50,9 @@ std::string chance_text(double log_chance) {
 }  // namespace
 
 Inference::Searching::Searching(const DatasetSource& dataset, InferMode mode)
-    : orders(dataset, giving_way([this] { return stopping || (other_reader && all_likely); }),
-             mode == InferMode::full ? OrderSearch::Shuffles::all : OrderSearch::Shuffles::usual) {}
+    : orders(
+          dataset, [this] { return stopping || (other_reader && all_likely); },
+          mode == InferMode::full ? OrderSearch::Shuffles::all : OrderSearch::Shuffles::usual) {}
 
 Inference::Inference(Deps deps)
     : deps_(std::move(deps)),

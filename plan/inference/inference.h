@@ -10,8 +10,8 @@
 // was found is one reader's; README.md says what becomes of the others.
 //
 // Two threads. `inference` sleeps until something is to be done, and then starts `order-search`, which runs
-// when no core has anything else to do (SCHED_IDLE, GiveWay) and takes no lock that a reader needs. stop()
-// waits for `inference`; a search that gets no processor is left behind, with what it uses.
+// when no core has anything else to do (SCHED_IDLE) and takes no lock that a reader needs. stop() waits for
+// `inference`; a search that gets no processor is left behind, with what it uses.
 #pragma once
 
 #include <atomic>
