@@ -11,10 +11,7 @@ from clairmount import binary, wait_until
 from training import Dataset, orders
 
 pytest.importorskip("torch")
-pytestmark = [
-    pytest.mark.skipif(sys.version_info >= (3, 14), reason="readers of this Python show only what is not in the page cache"),
-    pytest.mark.alone,  # a search gives way to whoever wants its processor
-]
+pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason="readers of this Python show only what is not in the page cache")
 
 
 def found(node):

@@ -16,10 +16,7 @@ pytest.importorskip("numpy")
 
 # CPython announces each open by an ioctl before 3.14. Later ones show what is not in the page cache only.
 SEES_OPENS = sys.version_info < (3, 14)
-pytestmark = [
-    pytest.mark.skipif(not SEES_OPENS, reason="readers of this Python show only what is not in the page cache"),
-    pytest.mark.alone,  # a search gives way to whoever wants its processor
-]
+pytestmark = pytest.mark.skipif(not SEES_OPENS, reason="readers of this Python show only what is not in the page cache")
 
 
 @pytest.fixture
