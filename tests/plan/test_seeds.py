@@ -127,17 +127,6 @@ def state_of(many, text, script):
 
 
 @pytest.mark.parametrize(("planned", "real"), [(42, 43), (0, 1)])
-def test_the_next_seed_is_told_beside_the_next_epoch(many, planned, real):
-    """They are the same orders: who never read the plan's first epoch may have the next seed. The tracker says so when it
-    finds the reader there, the diagnosis when that one has left."""
-    text = f"seed={planned} batch=16 workers=2"
-    state, check = state_of(many, text, f"train(dataset(), {real}, 1, {{0: 'seed'}}, num_workers=2)")
-    told = [f"(or is the seed {real}?)", f"matches seed={real} instead of {planned}"]
-    assert any(text in state["divergence"]["text"] for text in told), state
-    assert any(text in check.stdout for text in told), check
-
-
-@pytest.mark.parametrize(("planned", "real"), [(42, 43), (0, 1)])
 def test_the_next_seed_of_a_script_without_epochs(many, planned, real):
     text = f"seed={planned} set_epoch=never batch=16 workers=2"
     state, check = state_of(many, text, f"train(dataset(), {real}, 1, {{0: 'instead of'}}, set_epoch=False, num_workers=2)")
