@@ -140,8 +140,9 @@ class PlanManager {
   /// The next `count` samples of a plan, one line each. No name: the only plan, or "default"; so for check().
   /// Errors: ENOENT; EAGAIN while it is made.
   Result<std::string> next(const std::string& given, uint64_t count) const;
-  /// What readers seem to follow, with the line that registers it; for people, or as JSON.
+  /// From now on all shuffles are searched for readers without a plan.
   void search_all_shuffles() { inference_.search_all_shuffles(); }
+  /// What readers seem to follow, with the line that registers it; for people, or as JSON.
   std::string detect(bool as_json) const { return as_json ? inference_.json() : inference_.text(); }
   /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: as next().
   Result<std::string> check(const std::string& given) const;

@@ -507,8 +507,10 @@ std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens
         fit.log_chance += std::log(kViews);
         if (!is_certain(fit, follow_ons_)) continue;
         // The loader is the same. Who waited for its workers to show would find the first epoch's order anew.
-        if (!add_dealing(plan, opened, fit))
-          plan.batch = before.plan.batch, plan.workers = before.plan.workers;
+        if (!add_dealing(plan, opened, fit)) {
+          plan.batch = before.plan.batch;
+          plan.workers = before.plan.workers;
+        }
         plan.start_sample = begun_at(fit) / plan.ranks_per_node;
         FoundOrder found{plan, before.node, view.size(), follow_ons_, fit.log_chance + std::log(follow_ons_)};
         found.threads = threads_of(opened, fit);
