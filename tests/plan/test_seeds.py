@@ -20,15 +20,19 @@ pytestmark = pytest.mark.skipif(
 SCRIPT = """
 import itertools, json, sys, time
 import torch
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader, Subset, get_worker_info
 from torch.utils.data.distributed import DistributedSampler
 from torchvision.datasets import ImageFolder
 torch.set_num_threads(1)
 def read(path):
     with open(path, "rb") as file:
         return len(file.read())
-def dataset():
-    return ImageFolder(sys.argv[1], loader=read, transform=lambda x: 0)
+def slow_first_worker(_):
+    if get_worker_info().id == 0:
+        time.sleep(0.002)
+    return 0
+def dataset(transform=lambda x: 0):
+    return ImageFolder(sys.argv[1], loader=read, transform=transform)
 def run(loader):
     for epoch in range(3 if "whole" in sys.argv else 1):
         for _ in itertools.islice(loader, None if "whole" in sys.argv else 20):
@@ -151,8 +155,12 @@ def test_subset(many):
 
 @pytest.mark.parametrize("workers", [2, 4])
 def test_a_seed_alone_is_a_plan(many, workers):
-    """Whoever leaves batch and workers out is followed all the same, and told what to give."""
-    script = f"train(dataset(), 42, 3, {{0: 'dealt to several workers: give batch='}}, pause=0.01, num_workers={workers})"
+    """Whoever leaves batch and workers out is followed all the same, and told what to give.
+
+    One worker is slower than the others: where all are fast, each has read its batch before the next one begins.
+    """
+    said = "{0: 'dealt to several workers: give batch='}"
+    script = f"train(dataset(slow_first_worker), 42, 3, {said}, pause=0.01, num_workers={workers})"
     state, check = state_of(many, "seed=42", script)
     assert (check.returncode, check.stdout.splitlines()[0]) == (0, "pass"), (check, state)
     assert state["state"] in ("following", "finished") and state["suspensions"] < 10, state
