@@ -1,4 +1,4 @@
-"""Half a minute of tests/soak.py on one mount and two on a job of four; a longer run is made by hand."""
+"""Twenty seconds of tests/soak.py on one mount and a minute on a job of four; a longer run is made by hand."""
 
 import pathlib
 import subprocess
@@ -12,7 +12,7 @@ SOAK = pathlib.Path(__file__).resolve().parents[1] / "soak.py"
 @pytest.mark.slow
 @pytest.mark.alone  # it drops caches
 @pytest.mark.timeout(700)
-@pytest.mark.parametrize("ranks, seconds", [(1, 30), (4, 120)])
+@pytest.mark.parametrize("ranks, seconds", [(1, 20), (4, 60)])
 def test_soak(ranks, seconds):
     words = [sys.executable, SOAK, "--seconds", str(seconds), "--ranks", str(ranks)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as soak:
