@@ -145,6 +145,16 @@ void add_metric(Exposition& out, const MetricInfo& metric, const Metrics& metric
              metric.member);
 }
 
+/// Of one kind there may be several, each with a plan of its own.
+void add_troubles(Exposition& out, const std::vector<Trouble>& troubles) {
+  std::map<std::string, uint64_t> counts;
+  for (const Trouble& trouble : troubles) counts[trouble.code] += trouble.count;
+  for (const auto& [code, count] : counts) {
+    out.add("clairfs_troubles", "gauge", "what is wrong, as `clairfs status` says it, by kind",
+            fmt::format("kind=\"{}\"", code), static_cast<double>(count));
+  }
+}
+
 void add_plans(Exposition& out, const std::vector<PlanBrief>& plans) {
   constexpr std::array kStates = {TrackerState::waiting, TrackerState::following, TrackerState::suspended,
                                   TrackerState::finished};
@@ -209,10 +219,7 @@ std::string prometheus_text(const MountInfo& info, const Metrics& metrics,
   const auto began = std::chrono::system_clock::now() - up;
   out.add("clairfs_start_time_seconds", "gauge", "when the mount was made, seconds since 1970", "",
           std::floor(std::chrono::duration<double>(began.time_since_epoch()).count()));
-  for (const Trouble& trouble : troubles) {
-    out.add("clairfs_troubles", "gauge", "what is wrong, as `clairfs status` says it, by kind",
-            fmt::format("kind=\"{}\"", trouble.code), static_cast<double>(trouble.count));
-  }
+  add_troubles(out, troubles);
   add_plans(out, plans);
   for (const MetricInfo& metric : metric_table()) add_metric(out, metric, metrics);
   return out.text();

@@ -95,6 +95,17 @@ TEST_CASE("a plan that is made, or could not be, has a state, also beside the on
   CHECK(text.find("secret") == std::string::npos);
 }
 
+TEST_CASE("troubles of one kind are one series, however many plans have it") {
+  const std::string text = prometheus_text(
+      prometheus_info(), {}, {},
+      {{"plan_suspended", 1, "plan a is suspended"}, {"plan_suspended", 1, "plan b is suspended"}});
+  const std::string series = R"(kind="plan_suspended"} )";
+  const size_t at = text.find(series);
+  REQUIRE(at != std::string::npos);
+  CHECK(text.substr(at + series.size(), 2) == "2\n");
+  CHECK(text.find(series, at + 1) == std::string::npos);
+}
+
 TEST_CASE("the Prometheus text has each name once, with its type, and labels that can be read") {
   Metrics metrics;
   metrics.pfs_bytes.add(12345678901234567ULL);
