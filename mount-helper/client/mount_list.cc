@@ -55,8 +55,7 @@ Result<std::vector<ListedMount>> list_mounts() {
   const auto mounts = current_mounts();
   if (!mounts) return mounts.error();
   std::vector<ListedMount> list;
-  for (const MountEntry& entry : *mounts) {
-    if (!entry.is_clairfs()) continue;
+  for (const MountEntry& entry : clairfs_mounts(*mounts)) {
     ListedMount mount{entry.mountpoint, entry.source, "", "-", 0};
     try {
       ask_for_health(mount, entry);

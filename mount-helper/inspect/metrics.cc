@@ -30,9 +30,9 @@ Result<std::vector<MountEntry>> mounts_to_ask(const std::string& path) {
     if (!mount) return mount.error();
     return std::vector{std::move(*mount)};
   }
-  auto mounts = current_mounts();
-  if (mounts) std::erase_if(*mounts, [](const MountEntry& mount) { return !mount.is_clairfs(); });
-  return mounts;
+  const auto mounts = current_mounts();
+  if (!mounts) return mounts.error();
+  return clairfs_mounts(*mounts);
 }
 
 /// Mounts that let this user in, dead ones included.

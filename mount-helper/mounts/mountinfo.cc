@@ -1,5 +1,6 @@
 #include "mount-helper/mounts/mountinfo.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -56,8 +57,9 @@ std::vector<MountEntry> parse_mountinfo(std::string_view text) {
     std::istringstream fields(line);
     std::string skipped;
     std::string device;
+    std::string root;
     std::string mountpoint;
-    fields >> skipped >> skipped >> device >> skipped >> mountpoint;
+    fields >> skipped >> skipped >> device >> root >> mountpoint;
     while (fields >> skipped && skipped != "-") {
     }
     std::string type;
@@ -65,7 +67,8 @@ std::vector<MountEntry> parse_mountinfo(std::string_view text) {
     std::string options;
     if (!(fields >> type >> source)) continue;
     fields >> options;
-    mounts.push_back({unescape(mountpoint), unescape(type), unescape(source), owner_in(options), device});
+    mounts.push_back(
+        {unescape(mountpoint), unescape(type), unescape(source), owner_in(options), device, unescape(root)});
   }
   return mounts;
 }
@@ -74,6 +77,18 @@ Result<std::vector<MountEntry>> current_mounts() {
   const auto text = read_text_file("/proc/self/mountinfo");
   if (!text) return text.error();
   return parse_mountinfo(*text);
+}
+
+std::vector<MountEntry> clairfs_mounts(std::span<const MountEntry> mounts) {
+  std::vector<MountEntry> found;
+  for (const MountEntry& mount : mounts) {
+    if (!mount.is_clairfs() || mount.root != "/") continue;
+    if (mount_at(mounts, mount.mountpoint)->device != mount.device) continue;
+    const bool known = std::any_of(found.begin(), found.end(),
+                                   [&](const MountEntry& other) { return other.device == mount.device; });
+    if (!known) found.push_back(mount);
+  }
+  return found;
 }
 
 bool is_within(std::string_view path, std::string_view directory) {

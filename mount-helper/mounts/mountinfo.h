@@ -20,6 +20,7 @@ struct MountEntry {
   std::string source;                         ///< for clairfs mounts the dataset's path
   std::optional<uid_t> owner = std::nullopt;  ///< of a FUSE mount: who mounted
   std::string device = {};                    ///< "0:52": the same wherever this filesystem is mounted
+  std::string root = "/";                     ///< the folder of the filesystem that is mounted there
 
   bool is_clairfs() const { return type == "fuse.clairfs"; }
 };
@@ -27,6 +28,10 @@ struct MountEntry {
 /// Lines that do not look as they should are left out. Later entries lie over earlier ones.
 std::vector<MountEntry> parse_mountinfo(std::string_view text);
 Result<std::vector<MountEntry>> current_mounts();
+
+/// The clairfs mounts that can be asked for control files, each filesystem once: bind mounts of it are left
+/// out, and mounts that another one lies over.
+std::vector<MountEntry> clairfs_mounts(std::span<const MountEntry> mounts);
 
 /// The topmost mount exactly at `path`, and the one that holds `path`. `path` is absolute and without "." or
 /// "..".

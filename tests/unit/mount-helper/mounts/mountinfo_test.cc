@@ -34,6 +34,22 @@ TEST_CASE("mountinfo is read with its escapes and optional fields") {
   CHECK(!mounts[2].owner);
 }
 
+TEST_CASE("each filesystem that can be asked is listed once") {
+  const std::string binds =
+      "40 22 0:41 / /elsewhere rw - fuse.clairfs /pfs/one rw\n"
+      "41 22 0:42 / /copy rw - fuse.clairfs /pfs/two rw\n"
+      "42 22 0:42 /train /folder rw - fuse.clairfs /pfs/two rw\n"
+      "43 22 0:44 / /mnt/under rw - fuse.clairfs /pfs/three rw\n"
+      "44 43 0:45 / /mnt/under rw - tmpfs tmpfs rw\n";
+  std::vector<std::string> points;
+  for (const MountEntry& mount : clairfs_mounts(parse_mountinfo(kMountinfo + binds)))
+    points.push_back(mount.mountpoint + " " + mount.source);
+  // Of 0:41 the first one is below another mount, its bind mount is not.
+  const std::vector<std::string> wanted{"/mnt/a b\tc\nd\\e /pfs/im ages", "/mnt/data /pfs/two",
+                                        "/elsewhere /pfs/one"};
+  CHECK(points == wanted);
+}
+
 TEST_CASE("the topmost and innermost mount of a path is found") {
   const auto mounts = parse_mountinfo(kMountinfo);
   CHECK(mount_at(mounts, "/mnt/data")->source == "/pfs/two");
