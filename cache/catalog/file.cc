@@ -128,6 +128,7 @@ Status save_catalog(const Catalog& catalog, const std::string& file) {
 Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file) {
   const Result<OwnFile> opened = open_own_file(file);
   if (!opened) return opened.error();
+  if (opened->size == 0) return Error{ESTALE, escaped(file) + ": emptied when the source had changed"};
   catalog_image::Header header;
   if (opened->size < sizeof header)
     return Error{EBADMSG, escaped(file) + ": catalog: shorter than its header"};
@@ -148,8 +149,11 @@ Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file) {
 }
 
 Status invalidate_saved_catalog(const std::string& saved_file) {
-  if (saved_file.empty() || ::unlink(saved_file.c_str()) == 0 || errno == ENOENT) return {};
-  return failure("remove", saved_file);
+  if (saved_file.empty()) return {};
+  // O_NONBLOCK: should somebody have put a pipe there.
+  const Fd emptied(::open(saved_file.c_str(), O_WRONLY | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (emptied || errno == ENOENT) return {};
+  return failure("empty", saved_file);
 }
 
 Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const CatalogOptions& options,

@@ -48,12 +48,12 @@ std::string saved_catalog_path(const std::string& directory, const std::string& 
 /// path.
 Status save_catalog(const Catalog& catalog, const std::string& file);
 
-/// Errors: ENOENT; EPERM when the file is not ours alone to write; EBADMSG with what is wrong in it; those of
-/// the system calls.
+/// Errors: ENOENT; EPERM when the file is not ours alone to write; ESTALE after invalidate_saved_catalog();
+/// EBADMSG with what is wrong in it; those of the system calls.
 Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file);
 
-/// Forgets a saved catalog that turned out not to describe the source any more, so that the next mount scans.
-/// `saved_file` may be "" or gone. Errors: those of unlink().
+/// Empties a saved catalog that turned out not to describe the source any more, so that the next mount scans
+/// and can say why. `saved_file` may be "" or gone. Errors: those of open().
 Status invalidate_saved_catalog(const std::string& saved_file);
 
 }  // namespace clairfs
