@@ -89,7 +89,11 @@ std::string kept_text(const KeptBytes& kept) {
 }
 
 std::string tier_advice(const KeptBytes& kept) {
-  if (kept.kept() >= kept.bytes || !kept.homes.empty()) return "";
+  if (kept.kept() >= kept.bytes) return "";
+  if (!kept.homes.empty() && kept.homeless == 0) return "";
+  if (!kept.homes.empty())
+    return fmt::format("the tiers of all nodes are too small by {}: mount with a larger --ram or --nvme",
+                       format_size(kept.homeless));
   // Chunks are padded, and the tier may hold other files: a sixteenth more than what is missing.
   const uint64_t missing = kept.bytes - kept.kept();
   const auto with = [&](uint64_t capacity) {
