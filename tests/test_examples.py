@@ -136,9 +136,16 @@ def test_services_are_in_the_foreground_and_say_when_they_are_ready(path):
 def test_versions_of_formats_are_those_of_the_sources(what, source, constant):
     (version,) = re.findall(rf"{constant} = (\d+);", (REPO / source).read_text())
     assert f"{what}\nversion {version}\n" in text_of(MANUALS / "clairfs-troubleshooting.7.in")
+    changes = (REPO / "mount-helper/package/changelog").read_text()
+    newest = re.search(rf"{what} have version (\d+)", changes)
+    assert newest is None or newest[1] == version
 
 
-@pytest.mark.parametrize("picture", sorted(EXAMPLES.rglob("*.svg")), ids=lambda path: path.name)
+PICTURES = sorted(EXAMPLES.rglob("*.svg"))
+assert EXAMPLES / "monitoring/course.svg" in PICTURES
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
 def test_pictures_have_titles_and_units(picture):
     """Each chart of one: a title in bold, what is on both axes; and the page that shows it says what is seen."""
     texts = [text for text in ElementTree.parse(picture).getroot().iter("{http://www.w3.org/2000/svg}text")]
