@@ -237,6 +237,7 @@ def test_links(tmp):
         assert error_name(os.stat, mount.path / "loop") == "ELOOP"
         assert error_name(os.stat, mount.path / "dangling") == "ENOENT"
         assert error_name(os.readlink, mount.path / "hard") == "EINVAL"
+        assert (mount.path / "hard").stat().st_nlink == 1  # each is a file of its own
 
 
 def test_special_files_are_left_out_and_counted(tmp):

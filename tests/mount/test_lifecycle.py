@@ -125,7 +125,7 @@ def test_the_log_begins_with_what_a_report_needs(place):
     assert log.name.endswith(f"@{uname.nodename.split('.')[0]}.log")  # a home may be shared by nodes
     first = log.read_text().splitlines()[0]
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:?\d\d info clairfs \d", first), first
-    for part in (f"pid {daemon}", uname.nodename, uname.release, f"{place / 'src'} on {place / 'mnt'}", f"ram={32 << 20}"):
+    for part in (run("version").stdout.strip(), f"pid {daemon}", uname.nodename, uname.release, f"{place / 'src'} on {place / 'mnt'}", f"ram={32 << 20}"):
         assert part in first
     assert run("umount", place / "mnt").returncode == 0
     wait_until(lambda: not daemons(place / "mnt"), "the daemon ends", SETTLE_SECONDS)

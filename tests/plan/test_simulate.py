@@ -175,12 +175,11 @@ def test_bad_arguments_say_what_would_be_right(tmp):
     assert "the picture is SVG" in refused("simulate", SMALL, "--policy", "naive", "--plot", tmp / "x.png")
 
 
-def test_a_progress_bar_on_a_terminal_only(tmp):
-    scenario = tmp / "longer.toml"
-    scenario.write_text(SMALL.read_text().replace("count = 10000", "count = 200000"))
+def said_on_a_terminal(*words):
+    """(standard output, what a terminal as its standard error was told)."""
     terminal, side = pty.openpty()
     with os.fdopen(side, "w") as stderr:
-        process = subprocess.Popen([binary(), "simulate", scenario, "--json"], stdout=subprocess.PIPE, stderr=stderr)
+        process = subprocess.Popen([binary(), *words], stdout=subprocess.PIPE, stderr=stderr)
     seen = b""
     try:
         while chunk := os.read(terminal, 4096):
@@ -189,8 +188,21 @@ def test_a_progress_bar_on_a_terminal_only(tmp):
         pass
     out, _ = process.communicate(timeout=300)
     os.close(terminal)
-    assert process.returncode == 0 and len(json.loads(out)) == len(POLICIES)
+    assert process.returncode == 0, seen
+    return out, seen
+
+
+def test_a_progress_bar_on_a_terminal_only(tmp):
+    scenario = tmp / "longer.toml"
+    scenario.write_text(SMALL.read_text().replace("count = 10000", "count = 200000"))
+    out, seen = said_on_a_terminal("simulate", scenario, "--json")
+    assert len(json.loads(out)) == len(POLICIES)
     assert b"%" in seen and b"staging (3/11)" in seen and b"ETA" in seen
+
+    (tmp / "source").mkdir()
+    (tmp / "source/file").write_bytes(os.urandom(30000))
+    out, seen = said_on_a_terminal("calibrate", tmp / "source", "--seconds", "0.2", "--bytes", "16M")
+    assert b"[" in out and b"%" in seen and b"%" not in out
 
 
 def test_calibrate_writes_a_scenario_that_simulate_takes(tmp):

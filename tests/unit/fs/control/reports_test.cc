@@ -70,6 +70,7 @@ TEST_CASE("status tells of troubles only where there are some") {
   CHECK(contains(good, "  none\n"));
   CHECK(contains(good, "NVMe        none"));
   CHECK(!contains(good, "left out"));
+  CHECK(contains(good, "source      /pfs/im \"ages\"\\n\n"));  // one line, whatever its name
   metrics.catalog_unreadable.set(1);
   const std::string bad = status_text(mount_info(), metrics, "no plans\n", "",
                                       {{"dirty_writes", 2, "2 writes to dataset files", "a.bin, by python3"},

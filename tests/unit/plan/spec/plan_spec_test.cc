@@ -218,6 +218,7 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal(R"({"seed": 42.5})"), {"seed", "quotes"});
   names(refusal(R"({"seed": {"a": 1}})"), {"seed", "want a number"});
   names(refusal(R"({"seed": 42)"), {"JSON", "line 1"});
+  CHECK(refusal(R"({"seed": 42)").find("json.exception") == std::string::npos);  // the library's word
   names(refusal("{}"), {"seed", "missing"});
   names(refusal("seed=42 sampler=torch.distrbuted"), {"torch.distrbuted", "torch.distributed"});
   names(refusal("seed=42 sampler=keras"), {"keras", "list=FILE"});

@@ -237,3 +237,11 @@ TEST_CASE("study plots: one picture with three charts, or one of a sweep") {
   CHECK(count(*sweep, "<polyline") == 3);  // two lines and the lower bound
   CHECK(sweep->find(">clairfs, nvme=4<") != std::string::npos);
 }
+
+TEST_CASE("study plots: clairfs has a colour of its own") {
+  const auto others = study_plots(study({"naive", "lbann-preload"}, {"ram=0,1"}));
+  const auto with_clairfs = study_plots(study({"naive", "clairfs"}, {"ram=0,1"}));
+  REQUIRE((others && with_clairfs));
+  CHECK(others->find(kOwnColour) == std::string::npos);
+  CHECK(with_clairfs->find(kOwnColour) != std::string::npos);
+}
