@@ -183,7 +183,7 @@ def test_a_full_disk_under_nvme(tmp, small_disk):
 def test_a_dirty_page_is_a_trouble_with_its_writer(tmp):
     make_tree(tmp / "src", {"file": 4096})
     with clairfs(tmp / "src") as mount:
-        remounted = subprocess.run(["mount", "-o", "remount,rw", mount.path], capture_output=True, text=True)
+        remounted = subprocess.run(["mount", "-i", "-o", "remount,rw", mount.path], capture_output=True, text=True)
         if remounted.returncode != 0:
             pytest.skip("the mount cannot be made writable here: " + remounted.stderr)
         with open(mount.path / "file", "r+b") as file, mmap.mmap(file.fileno(), 4096) as memory:
@@ -192,6 +192,7 @@ def test_a_dirty_page_is_a_trouble_with_its_writer(tmp):
                 memory.flush()
             except OSError:
                 pass
-        wait_until(lambda: "first" in troubles(mount).get("dirty_writes", {}), "the writer is named")
+            # Before the writer ends its mapping, by which it is found.
+            wait_until(lambda: "first" in troubles(mount).get("dirty_writes", {}), "the writer is named")
         assert troubles(mount)["dirty_writes"]["first"].startswith("file, by process ")
         assert metric(mount, "dirty_writes") >= 1
