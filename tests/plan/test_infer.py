@@ -117,6 +117,7 @@ for epoch in range(3):
     assert_followed(mount, generator="default", seed=0, draws=1240, first_epoch=1)
 
 
+@pytest.mark.alone  # a search of core-seconds, for processors that are idle
 def test_a_script_with_a_large_model(mount):
     """Which has drawn more before the first epoch than all streams are searched for."""
     torch_job(mount, """
