@@ -98,7 +98,7 @@ TEST_CASE("a plan that is made, or could not be, has a state, also beside the on
 TEST_CASE("troubles of one kind are one series, however many plans have it") {
   const std::string text = prometheus_text(
       prometheus_info(), {}, {},
-      {{"plan_suspended", 1, "plan a is suspended"}, {"plan_suspended", 1, "plan b is suspended"}});
+      {{"plan_suspended", 1, "plan a is suspended", ""}, {"plan_suspended", 1, "plan b is suspended", ""}});
   const std::string series = R"(kind="plan_suspended"} )";
   const size_t at = text.find(series);
   REQUIRE(at != std::string::npos);
