@@ -364,7 +364,7 @@ void Tracker::suspend(std::string hint) {
   totals_.divergence->hint = std::move(hint);
   test_.forget_holes();
   diagnosed_ = false;
-  diagnoses_left_ = 2;
+  diagnoses_left_ = 2;  // at once, which may be too early, and when more was seen
   diagnose_at_ = test_.observations();
 }
 
