@@ -65,7 +65,7 @@ Result<Mapping> IndexExchange::search(uint64_t index, IndexWork& work) {
   for (;;) {
     if (ended(work)) return Error{ECANCELED, "index: no longer wanted"};
     const TimePoint now = deps_.clock.now();
-    if (!asked || now - *asked >= options_.ask_again) {
+    if (!asked || now - *asked >= options_.ask_period(deps_.transport.size())) {
       inquire(index);
       asked = now;
     }

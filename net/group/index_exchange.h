@@ -10,6 +10,7 @@
 // transport is called.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -29,15 +30,22 @@
 namespace clairfs {
 
 struct IndexExchangeOptions : ImageFetchOptions {
-  /// Between two questions to the same nodes: soon enough that nobody notices the wait, and a few hundred
-  /// messages a second in a job of a hundred nodes.
+  /// Between two questions to the same nodes, at least: soon enough that nobody notices the wait.
   Duration ask_again = std::chrono::milliseconds(200);
+  /// Longer in a large job, by so much for each node: where all wait, each has 500 questions a second to
+  /// answer.
+  Duration ask_each = std::chrono::milliseconds(2);
   /// For an answer, which takes a round trip.
   Duration answer_patience = std::chrono::seconds(2);
   /// For a node that makes or sends the index without getting on: as long as some reads of a slow PFS.
   Duration patience = std::chrono::seconds(20);
   /// An image that nobody has asked for in that time is encoded anew when somebody does.
   Duration keep_image = std::chrono::seconds(30);
+
+  /// Between two questions to the same nodes, in a job of so many. Nobody is given up after one question.
+  Duration ask_period(uint32_t nodes) const {
+    return std::max(ask_again, std::min(nodes * ask_each, answer_patience / 2));
+  }
 };
 
 /// Destroyed after the transport was stopped.

@@ -86,7 +86,11 @@ std::vector<std::unique_ptr<Indexing>> nodes_of(InProcessNetwork& network, uint3
 
 /// The exchange of one node of three; what the others say is called by the test.
 struct ExchangeAlone {
-  explicit ExchangeAlone(NodeId self) : transport(self, 3) {
+  explicit ExchangeAlone(NodeId self, const IndexExchangeOptions& options = patient())
+      : transport(self, 3),
+        exchange({transport, numbers, membership, clock,
+                  [this](std::function<void()> task) { posted.push_back(std::move(task)); }},
+                 options) {
     for (uint32_t rank = 0; rank < 3; ++rank) {
       if (NodeId(rank) != self) membership.on_hello(NodeId(rank), {});
     }
@@ -115,9 +119,7 @@ struct ExchangeAlone {
   Membership membership{{transport, clock, metrics, log.logger(), [] { return wire::Hello{}; },
                          [](NodeId, PeerState, PeerState) {}},
                         {}};
-  IndexExchange exchange{{transport, numbers, membership, clock,
-                          [this](std::function<void()> task) { posted.push_back(std::move(task)); }},
-                         patient()};
+  IndexExchange exchange;
 };
 
 }  // namespace
@@ -317,6 +319,26 @@ TEST_CASE("one of the nodes that have an index is asked to encode it, the next o
   node.exchange.on_state(NodeId(1), {5});
   node.exchange.on_state(NodeId(0), {5, wire::IndexState::Stage::here});
   CHECK(node.asked_of<wire::IndexRequest>(NodeId(0)));
+  work.cancel();
+  CHECK(fetched.get().error().code == ECANCELED);
+}
+
+TEST_CASE("the more nodes there are, the more rarely who waits asks them") {
+  IndexExchangeOptions options;
+  CHECK(options.ask_period(100) == 200ms);
+  CHECK(options.ask_period(101) == 202ms);
+  CHECK(options.ask_period(10'000) == options.answer_patience / 2);
+
+  options = ExchangeAlone::patient();
+  options.ask_again = 1us;
+  options.ask_each = 10min;
+  ExchangeAlone node(NodeId(2), options);
+  IndexWork work;
+  auto fetched = std::async(std::launch::async, [&] { return node.exchange.fetch(5, work); });
+  CHECK(node.asked_of<wire::IndexInquiry>(NodeId(1)));
+  node.exchange.on_state(NodeId(1), {5, wire::IndexState::Stage::here});
+  CHECK(node.asked_of<wire::IndexRequest>(NodeId(1)));  // it has looked again, and asks nobody
+  CHECK(node.transport.take_sent<wire::IndexInquiry>().empty());
   work.cancel();
   CHECK(fetched.get().error().code == ECANCELED);
 }
