@@ -234,8 +234,14 @@ TrackerStatus PlanRun::status() const {
 }
 
 uint64_t PlanRun::epoch_length() const {
+  const Epoch now = status().high_water.epoch;
   uint64_t length = 0;
-  for (const auto& reader : readers_) length += reader->horizon().epochs.front()->sequence->length();
+  for (const auto& reader : readers_) {
+    const auto epochs = reader->horizon().epochs;
+    const auto known = std::find_if(epochs.begin(), epochs.end(),
+                                    [&](const auto& planned) { return planned->epoch() == now; });
+    length += (known != epochs.end() ? *known : epochs.front())->sequence->length();
+  }
   return length;
 }
 

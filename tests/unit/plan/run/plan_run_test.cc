@@ -83,6 +83,17 @@ TEST_CASE("of short epochs the one before and the one after the reader's are hel
   CHECK(run->reader().horizon().complete);
 }
 
+TEST_CASE("the length of the epoch is that of the reader's, also beside a shorter one") {
+  const auto run = run_over(100, "seed=1 format=files epochs=4 start_sample=40");
+  while (*run->prepare()) {
+  }
+  CHECK(run->epoch_length() == 60);
+  read(*run, Epoch(0), 0, 60);
+  read(*run, Epoch(1), 0, 3);
+  CHECK(epochs_of(*run) == Epochs{0, 1, 2});
+  CHECK(run->epoch_length() == 100);
+}
+
 TEST_CASE("each rank has a horizon of its own, and of the orders of an epoch each is made once") {
   constexpr uint32_t kFiles = 30'000;
   const auto run = run_over(kFiles, "seed=1 format=files epochs=4 world=3 ranks_per_node=3");
