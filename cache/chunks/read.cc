@@ -37,19 +37,17 @@ struct ChunkCache::RangeRead {
   ReadDone done;
 
   void arrived(size_t i, Result<AcquiredChunk>& chunk) {
-    ChunkRef passed;  // let go of outside the lock: its memory may bring another piece
     {
       MutexLock lock(mutex);
       if (chunk) {
         pieces[i].offset -= chunk->start;
-        passed = hold(pieces[i], std::move(chunk->data));
+        hold(pieces[i], std::move(chunk->data));
         view.origin = std::max(view.origin, chunk->origin);
         view.joined = view.joined || chunk->joined;
       } else {
         error = chunk.error();
       }
     }
-    passed = ChunkRef();
     if (missing.fetch_sub(1) != 1) return;
     ReadView out;
     std::optional<Error> failure;
@@ -74,13 +72,11 @@ struct ChunkCache::RangeRead {
 
   // What is in transit is not pinned until the others come: they may be waiting for just that memory, and so
   // may those of other reads, each of which has a piece already.
-  ChunkRef hold(ChunkSlice& piece, ChunkRef data) const {
-    if (missing.load() > 1 && !tiers.in_ram(data)) {
+  void hold(ChunkSlice& piece, ChunkRef data) const {
+    if (missing.load() > 1 && !tiers.in_ram(data))
       piece.copy = joined(data->block.slices(piece.offset, piece.length));
-      return data;
-    }
-    piece.data = std::move(data);
-    return {};
+    else
+      piece.data = std::move(data);
   }
 };
 
