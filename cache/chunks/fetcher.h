@@ -41,7 +41,7 @@ class Fetcher {
     Metrics& metrics;
   };
 
-  /// `verify_warm_files`: see ChunkCache::Parts.
+  /// `verify_warm_files`: see ChunkCache::Deps.
   Fetcher(const Deps& deps, bool verify_warm_files);
 
   /// Begins a fetch that joined nobody (ChunkTable::Joined::starts).
