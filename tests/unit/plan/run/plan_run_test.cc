@@ -84,7 +84,7 @@ TEST_CASE("of short epochs the one before and the one after the reader's are hel
 }
 
 TEST_CASE("the length of the epoch is that of the reader's, also beside a shorter one") {
-  const auto run = run_over(100, "seed=1 format=files epochs=4 start_sample=40");
+  const auto run = run_over(100, "seed=1 format=shards epochs=4 start_sample=40");
   while (*run->prepare()) {
   }
   CHECK(run->epoch_length() == 60);
