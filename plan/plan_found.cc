@@ -1,4 +1,5 @@
 // PlanManager: the plan that was found, here or on another node of the job.
+#include <algorithm>
 #include <cerrno>
 #include <span>
 
@@ -37,11 +38,30 @@ bool PlanManager::follow_found(const FoundOrder& found) {
   }
   if (!making) return false;
   const std::optional<Status> made = making->wait(deps_.index_patience);
-  if (made && *made) return true;
+  if (made && *made) {
+    expect_again(std::move(spec));
+    return true;
+  }
   if (made) deps_.log.info("plan {} is not followed: {}", kFoundPlan, made->error().message);
   MutexLock one_at_a_time(submit_mutex_);
   if (this->making(spec.name) == making) retire(spec.name);
   return false;
+}
+
+void PlanManager::suggest_saved_orders() {
+  auto orders = saved_orders_.load();
+  if (!orders) {
+    deps_.log.warn("orders that were found before are not known: {}", orders.error().message);
+    return;
+  }
+  for (PlanSpec& order : *orders) inference_.suggest({std::move(order), 0, true}, false);
+}
+
+// Of the next job that reads so, in this mount or a later one.
+void PlanManager::expect_again(PlanSpec order) {
+  inference_.suggest({order}, false);
+  if (const Status saved = saved_orders_.add(std::move(order)); !saved)
+    deps_.log.warn("an order that was found is not saved: {}", saved.error().message);
 }
 
 // Under another name than the last one, or the two plans would be the same.
@@ -61,6 +81,7 @@ void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId
   const Program reader = own ? found_reader_ : Program();
   replay_opens(*run, reader);
   inference_.follow(reader);  // first, so that nothing that others open counts against it
+  set_aside(run.get());       // so that there is room
   put_in_force(run);
   found_over_ = false;
   inference_.forget(reader);
@@ -79,10 +100,19 @@ void PlanManager::leave_found() {
   const auto withdrawn = found->of_job() ? job_found_.left(found->given()) : std::nullopt;
   if (withdrawn) {
     announce(name, format_plan(*withdrawn), true);
-  } else if (const auto& word = job_found_.word();
-             word && !job_found_.has_left(word->plan) && !inference_.refuses(word->plan)) {
-    begin(word->plan, word->origin, deps_.place);
+  } else {
+    follow_word();
   }
+}
+
+void PlanManager::follow_word() {
+  const std::string name(kFoundPlan);
+  if (deps_.infer == InferMode::off || run(name)) return;
+  const auto making = this->making(name);
+  if (making && !making->outcome()) return;
+  const auto& word = job_found_.word();
+  if (!word || job_found_.has_left(word->plan) || inference_.refuses(word->plan)) return;
+  begin(word->plan, word->origin, deps_.place);
 }
 
 // What this node said itself has been carried out, but not if an older word of another came in between: the
@@ -132,11 +162,15 @@ Status PlanManager::let_found_go() {
   const auto found = run(name);
   if (!found && was_making) return {};
   if (!found) return no_such_plan(name);
-  drop(name);
-  inference_.displaced();
-  const auto withdrawn = found->of_job() ? job_found_.left(found->given()) : std::nullopt;
-  if (withdrawn) announce(name, format_plan(*withdrawn), true);
+  let_go_of(*found);
   return {};
+}
+
+void PlanManager::let_go_of(const PlanRun& found) {
+  drop(found.name());
+  inference_.displaced();
+  const auto withdrawn = found.of_job() ? job_found_.left(found.given()) : std::nullopt;
+  if (withdrawn) announce(found.name(), format_plan(*withdrawn), true);
 }
 
 // If this node did it there is no word any more, and its readers are watched anew already.
@@ -153,21 +187,72 @@ void PlanManager::withdraw_found() {
   inference_.displaced();
 }
 
-/// Whether a registered plan has files of one that was found. A registered plan of a few of its samples only
-/// may be missed: then both are followed.
-bool PlanManager::is_planned(const PlanRun& found) const {
+namespace {
+
+/// A registered plan of a few of its samples only may be missed: then both are followed.
+bool has_files_of(const PlanRun& registered, const PlanRun& found) {
   constexpr uint32_t kLooks = 64;
   const SampleIndex& index = found.index();
-  const auto all = runs();
   for (uint32_t look = 0; look < kLooks; ++look) {
     const auto sample = static_cast<uint32_t>(uint64_t{index.size()} * look / kLooks);
     if (index.range_count(sample) == 0) continue;
-    const FileId file = index.range(sample, 0).file;
-    for (const auto& [name, run] : *all) {
-      if (name != kFoundPlan && !run->samples_of(file, 0, 1).empty()) return true;
-    }
+    const ByteRange range = index.range(sample, 0);
+    if (!registered.samples_of(range.file, range.offset, std::max<uint64_t>(range.length, 1)).empty())
+      return true;
   }
   return false;
+}
+
+}  // namespace
+
+bool PlanManager::is_planned(const PlanRun& found) const {
+  const auto all = runs();
+  return std::any_of(all->begin(), all->end(), [&](const auto& entry) {
+    const auto& [name, run] = entry;
+    return name != kFoundPlan && !run->is_left() && has_files_of(*run, found);
+  });
+}
+
+bool PlanManager::is_registered(const PlanRun& found) const {
+  const auto all = runs();
+  return std::any_of(all->begin(), all->end(), [&](const auto& entry) {
+    return entry.first != kFoundPlan && has_files_of(*entry.second, found);
+  });
+}
+
+void PlanManager::set_aside(const PlanRun* found) {
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
+    if (name == kFoundPlan) continue;
+    const bool shares = found != nullptr && has_files_of(*run, *found);
+    if (shares) run->set_watched(true);  // first: also who is back by now is to be noticed
+    const bool aside = shares && run->is_left();
+    if (run->set_aside(aside) == aside) continue;
+    if (aside) {
+      deps_.staging.remove(name);
+    } else {
+      deps_.staging.add(run);
+    }
+  }
+}
+
+std::string PlanManager::followed_instead_of(const PlanRun& run) const {
+  const auto found = run.is_set_aside() ? this->run(std::string(kFoundPlan)) : nullptr;
+  return found ? describe_plan(found->given()) : "";
+}
+
+// What was seen of them meanwhile belongs to their plan.
+void PlanManager::note_returns() {
+  const auto all = runs();
+  for (const auto& [name, run] : *all) {
+    if (!run->is_watched() || run->is_left()) continue;
+    MutexLock one_at_a_time(submit_mutex_);
+    run->set_watched(false);
+    deps_.log.info("plan {}: its reader is back", name);
+    const auto found = this->run(std::string(kFoundPlan));
+    inference_.forget_files([&](FileId file) { return !run->samples_of(file, 0, 1).empty(); });
+    if (found && is_planned(*found)) let_go_of(*found);
+  }
 }
 
 // So the plan begins where its reader is.

@@ -24,6 +24,9 @@ Status check_absolute(const PlanSpec& spec) {
   return absolute;
 }
 
+// Orders that a diagnosis compares with what readers opened, at most: seeds, and outputs of generators.
+constexpr double kMostDiagnosed = double{1ULL << 32};
+
 /// "train" of "./train/": one folder, however it is written.
 std::string plain_folder(std::string_view root) {
   std::string plain = std::filesystem::path(root).lexically_normal();
@@ -62,10 +65,13 @@ Error no_such_plan(const std::string& name) {
 PlanManager::PlanManager(Deps deps)
     : deps_(std::move(deps)),
       job_found_(deps_.place),
+      saved_orders_(deps_.infer == InferMode::off ? "" : deps_.saved_orders,
+                    std::string(deps_.dataset.catalog->source())),
       ahead_(deps_.dataset, deps_.place, deps_.clock),
       inference_({deps_.infer, deps_.dataset, deps_.clock, deps_.log,
                   [this](const FoundOrder& found) { return follow_found(found); }, deps_.processes}),
       planner_("planner", [this] { plan_ahead(); }) {
+  suggest_saved_orders();
   inference_.begin();
 }
 
@@ -84,6 +90,11 @@ void PlanManager::stop() {
   if (planner_.joinable()) planner_.join();
   for (const auto& [name, making] : makings) making->cancel();  // all before one is waited for
   inference_.stop();
+  if (const auto found = run(std::string(kFoundPlan))) {  // a job that is interrupted goes on there
+    PlanSpec order = found->given();
+    if (order.epochs == 0) order.first_epoch = found->status().high_water.epoch.value;
+    expect_again(std::move(order));
+  }
   if (!found_list_.empty()) ::unlink(found_list_.c_str());
   ahead_.stop();
 }
@@ -311,6 +322,7 @@ Status PlanManager::cancel(const std::string& name) {
 void PlanManager::drop(const std::string& name) {
   replace_runs([&](Runs& runs) { runs.erase(name); });
   deps_.staging.remove(name);
+  if (name == kFoundPlan) set_aside(nullptr);
   place_chunks();
   deps_.log.info("plan {} is cancelled", name);
 }
@@ -343,7 +355,8 @@ Status PlanManager::cancel_all() {
 }
 
 // Plans may have a folder in common, as those of the training and the validation half of it: an access that
-// is in order for one of them says nothing against the others.
+// is in order for one of them says nothing against the others. One that is left is told all the same of what
+// the found plan explains: its readers may come back.
 Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
                          const SentinelOf& sentinel) {
   Use use;
@@ -356,11 +369,13 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
     std::shared_ptr<PlanRun> run;
     std::vector<uint32_t> samples;
     Access kind;
+    bool left;  // it was registered, and its readers went another way
   };
   std::vector<Unexplained> unexplained;
   const Access of_records = access == Access::read ? read_runs_.note(thread, file, offset, length) : access;
   bool explained = false;
-  bool registered = false;  // a plan that was registered has the file
+  bool registered = false;  // a plan that was registered and is not left has the file
+  bool by_registered = false;
   const auto all = runs();
   for (const auto& [name, run] : *all) {
     const bool found = name == kFoundPlan;
@@ -370,25 +385,34 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
         sentinels ? std::vector{sentinel.sample} : run->samples_of(file, offset, length);
     if (samples.empty()) continue;
     if (found && !inference_.is_reader(thread)) continue;  // another reader says nothing of it
-    registered = registered || !found;
     const Access kind = !sentinels && run->of_records() ? of_records : access;
     const RankTrackers::Observed observed = run->offer(thread, samples, kind, now);
+    // Of a way that was left.
+    if (observed.verdict == Tracker::Verdict::repeated && run->is_left()) continue;
     if (observed.verdict == Tracker::Verdict::out_of_order) {
-      unexplained.push_back({run, std::move(samples), kind});
+      const bool left = !found && run->is_left();
+      registered = registered || (!found && !left);
+      unexplained.push_back({run, std::move(samples), kind, left});
       continue;
     }
-    explained = true;
+    // A part of any other order lies in that of a plan that is left.
+    const bool by_chance = !found && run->is_left_by(observed.rank);
+    explained = explained || !by_chance;
+    by_registered = by_registered || !(found || by_chance);
     if (found) inference_.note_in_order(now);
     if (use.order == OrderId() && observed.position.value_or(-1) >= 0)
       use = {run->reader(observed.rank).order(), static_cast<uint64_t>(*observed.position)};
     if (observed.verdict == Tracker::Verdict::in_order) deps_.metrics.plan_observations_in_order.add();
     follow_up(run, access, observed);
   }
-  if (explained) return use;
-  if (!registered && inference_.watches()) inference_.note(thread, file, access);
-  for (const auto& [run, samples, kind] : unexplained) {
+  if (by_registered) return use;
+  const bool watched = !explained && !registered && inference_.watches();
+  if (watched) inference_.note(thread, file, access);
+  for (const auto& [run, samples, kind, left] : unexplained) {
+    if (explained && !left) continue;
+    if (left && !explained && !registered) run->set_watched(true);
     const RankTrackers::Observed observed = run->observe(thread, samples, kind, now);
-    if (observed.verdict == Tracker::Verdict::out_of_order)
+    if (observed.verdict == Tracker::Verdict::out_of_order && !explained)
       deps_.metrics.plan_observations_out_of_order.add();
     follow_up(run, access, observed);
   }
@@ -405,7 +429,8 @@ void PlanManager::follow_up(const std::shared_ptr<PlanRun>& run, Access access,
   if (observed.moved && reader.tracker().state() == TrackerState::finished && run->name() == kFoundPlan &&
       run->status().state == TrackerState::finished && !found_over_.exchange(true))
     inference_.epoch_over();
-  if (!lost && !reader.wants_preparation()) return;
+  const bool is_back = observed.moved && run->is_watched();
+  if (!lost && !is_back && !reader.wants_preparation()) return;
   MutexLock lock(mutex_);
   const bool listed = std::find(to_diagnose_.begin(), to_diagnose_.end(), run) != to_diagnose_.end();
   if (lost && !listed) to_diagnose_.push_back(run);
@@ -437,6 +462,7 @@ void PlanManager::plan_ahead() {
     if (epoch_began && deps_.placement != nullptr) deps_.placement->begin_epoch();
     // One at a time is held, and let go of once it was looked at.
     for (auto& diverged_run : diverged) diagnose(*std::exchange(diverged_run, nullptr));
+    note_returns();
   }
 }
 
@@ -458,7 +484,8 @@ void PlanManager::give_up(const std::shared_ptr<PlanRun>& run, const Error& reas
 }
 
 bool PlanManager::is_placed(const PlanRun& run) const {
-  return run.name() != kFoundPlan || (run.of_job() && job_found_.is_word(run.given()));
+  if (run.name() != kFoundPlan) return true;
+  return run.of_job() && job_found_.is_word(run.given()) && !is_registered(run);
 }
 
 void PlanManager::place_chunks() {
@@ -475,11 +502,18 @@ void PlanManager::diagnose(PlanRun& run) {
   // Readers may leave plans faster than causes are found. Then a plan may be cancelled or replaced by now.
   const auto gone = [&] { return stopping_ || this->run(run.name()).get() != &run; };
   if (gone()) return;
-  for (const size_t rank : run.diagnose_divergence(gone)) {
+  const PlanRun::Diagnosed diagnosed = run.diagnose_divergence(gone);
+  for (const size_t rank : diagnosed.news) {
     const auto divergence = run.reader(rank).tracker().status().divergence;
     if (divergence) deps_.log.warn("plan {} is suspended at {}", run.name(), run.describe(rank, *divergence));
   }
-  if (run.name() == kFoundPlan) leave_found();
+  if (run.name() == kFoundPlan) {
+    leave_found();
+  } else if (run.is_left()) {
+    for (const PlanSpec& order : diagnosed.orders) inference_.suggest({order, kMostDiagnosed}, true);
+    MutexLock one_at_a_time(submit_mutex_);
+    follow_word();
+  }
   deps_.staging.wake();
 }
 

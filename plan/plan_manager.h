@@ -21,6 +21,7 @@
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
 #include "plan/inference/inference.h"
+#include "plan/inference/saved_orders.h"
 #include "plan/retention/placement_manager.h"
 #include "plan/run/found_in_job.h"
 #include "plan/run/index_ahead.h"
@@ -56,7 +57,9 @@ struct PlanBrief {
   /// Of a text that is not in force, which it is to replace if another is. Failed is also one that was in
   /// force until an epoch could not be made.
   Making making = Making::none;
-  std::string error{};  ///< why that failed; may name files
+  std::string error{};             ///< why that failed; may name files
+  std::string followed_instead{};  ///< the plan that was found for its reader, while it is suspended; names
+                                   ///< folders
 };
 
 /// Thread-safe. The dependencies outlive it.
@@ -83,6 +86,8 @@ class PlanManager {
     /// empty: nowhere, and such an order is not followed. Each order has a number after that name: it is
     /// another plan. The folder is made when missing; the file goes when another is written, and with stop().
     std::string order_file{};
+    /// Where orders that were found are saved for the next mount (SavedOrders); empty: nowhere.
+    std::string saved_orders{};
     /// What is known of the processes that read; for tests.
     ProcessTree::LookUp processes = facts_of_process;
   };
@@ -173,7 +178,12 @@ class PlanManager {
   // The plan that was found (plan/plan_found.cc).
   bool follow_found(const FoundOrder& found);
   Status write_long_list(PlanSpec& found);
+  void suggest_saved_orders();
+  void expect_again(PlanSpec order);
   void leave_found();
+  void let_go_of(const PlanRun& found) REQUIRES(submit_mutex_);
+  /// Begins with what another node found, if nothing is followed here.
+  void follow_word() REQUIRES(submit_mutex_);
   void put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) REQUIRES(submit_mutex_);
   Status take_over_found(const PlanChange& change) REQUIRES(submit_mutex_);
   void withdraw_found() REQUIRES(submit_mutex_);
@@ -181,7 +191,15 @@ class PlanManager {
   Status let_found_go();
   /// The one that a reader is following here.
   std::shared_ptr<PlanRun> followed_found() const;
+  /// Whether a registered plan that is not left has files of it.
   bool is_planned(const PlanRun& found) const;
+  /// The same, also of one that is left here: on other nodes it may be followed.
+  bool is_registered(const PlanRun& found) const;
+  /// Stages nothing for registered plans that are left, where the one that was found has files of them; all
+  /// others are staged again. None: `found` is null.
+  void set_aside(const PlanRun* found) REQUIRES(submit_mutex_);
+  void note_returns();
+  std::string followed_instead_of(const PlanRun& run) const;
   /// Whether it has a part in the placement.
   bool is_placed(const PlanRun& run) const REQUIRES(submit_mutex_);
   void replay_opens(PlanRun& found, const Program& reader);
@@ -225,6 +243,7 @@ class PlanManager {
   bool pending_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> count_{0};
+  SavedOrders saved_orders_;             // of `inference`, while there is one
   std::string found_list_;               // of the plan that was found, where it is a file; of `inference`
   uint64_t found_lists_ = 0;             // that were written
   std::atomic<bool> found_over_{false};  // the epoch of the plan that was found

@@ -41,7 +41,8 @@ std::string count_text(const SampleIndex& index) {
   return fmt::format("{} shards in {} stripes", index.numbered().size(), index.size());
 }
 
-std::string plan_text(const PlanRun& run, uint64_t ahead, const std::string& how_found) {
+std::string plan_text(const PlanRun& run, uint64_t ahead, const std::string& how_found,
+                      const std::string& followed_instead) {
   const TrackerStatus status = run.status();
   std::string out = describe_plan(run.given()) + "\n";
   if (run.name() == kFoundPlan) out += "  " + how_found + "\n";
@@ -53,6 +54,7 @@ std::string plan_text(const PlanRun& run, uint64_t ahead, const std::string& how
   out += fmt::format("  {} ({})  seen {} in order, {} out of order  realigned {}, suspended {} times  {}\n",
                      count_text(run.index()), run.index().format(), status.in_order, status.out_of_order,
                      status.realignments, status.suspensions, format_size(run.memory_bytes()));
+  if (!followed_instead.empty()) out += "  followed instead: " + followed_instead + "\n";
   return out + ranks_text(run) + differences(run, &TrackerStatus::divergence, "left the plan at");
 }
 
@@ -146,7 +148,7 @@ std::string PlanManager::text() const {
   std::string out;
   const auto all = runs();
   for (const auto& [name, run] : *all)
-    out += plan_text(*run, deps_.staging.ahead(name), inference_.how_found());
+    out += plan_text(*run, deps_.staging.ahead(name), inference_.how_found(), followed_instead_of(*run));
   for (const auto& [name, making] : makings()) out += making_text(*making);
   return out;
 }
@@ -155,8 +157,10 @@ Result<std::string> PlanManager::text(const std::string& name) const {
   const auto found = run(name);
   const auto making = this->making(name);
   if (!found && !making) return no_such_plan(name);
-  return (found ? plan_text(*found, deps_.staging.ahead(name), inference_.how_found()) : "") +
-         (making ? making_text(*making) : "");
+  const auto in_force = [&] {
+    return plan_text(*found, deps_.staging.ahead(name), inference_.how_found(), followed_instead_of(*found));
+  };
+  return (found ? in_force() : "") + (making ? making_text(*making) : "");
 }
 
 Result<std::shared_ptr<PlanRun>> PlanManager::run_in_force(const std::string& name) const {
@@ -213,6 +217,8 @@ std::string PlanManager::json() const {
     if (run->readers_apart()) plan["ranks"] = ranks_json(*run, deps_.staging);
     if (auto divergence = divergence_json(*run); !divergence.is_null())
       plan["divergence"] = std::move(divergence);
+    if (std::string instead = followed_instead_of(*run); !instead.empty())
+      plan["followed_instead"] = std::move(instead);
     list.push_back(std::move(plan));
   }
   for (const auto& [name, making] : makings()) list.push_back(making_json(*making));
@@ -231,6 +237,7 @@ std::vector<PlanBrief> PlanManager::briefs() const {
       if (status.divergence && brief.divergence.empty())
         brief.divergence = "left the plan at " + run->describe(rank, *status.divergence);
     }
+    brief.followed_instead = followed_instead_of(*run);
     // One that was found is taken out of force at once: nobody has to be told.
     if (name == kFoundPlan && brief.state == TrackerState::suspended)
       brief = {name, TrackerState::waiting, 0, ""};

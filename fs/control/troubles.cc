@@ -41,11 +41,13 @@ std::string joined(const std::vector<std::string>& directories) {
 void add_plan_troubles(TroubleList& list, const std::vector<PlanBrief>& plans) {
   for (const PlanBrief& plan : plans) {
     if (is_suspended(plan)) {
-      list.troubles.push_back({"plan_suspended", 1,
-                               fmt::format("plan {} is suspended: its reader goes another way, so nothing is "
-                                           "fetched ahead for it",
-                                           plan.name),
-                               plan.divergence});
+      const std::string instead = plan.followed_instead.empty()
+                                      ? "so nothing is fetched ahead for it"
+                                      : "followed instead: " + escaped(plan.followed_instead);
+      list.troubles.push_back(
+          {"plan_suspended", 1,
+           fmt::format("plan {} is suspended: its reader goes another way, {}", plan.name, instead),
+           plan.divergence});
     }
     if (has_failed(plan)) {
       list.troubles.push_back({"plan_failed", 1,

@@ -109,7 +109,10 @@ std::string plan_line(const Json& before, const Json& plan, double seconds) {
 std::string trouble_line(const Json& plan) {
   if (text(plan, "/state") == "failed") return kTroubleMark + escaped(text(plan, "/error"));
   if (text(plan, "/state") != "suspended") return "";
-  return fmt::format("{}left the plan at {}", kTroubleMark, escaped(text(plan, "/divergence/text")));
+  const std::string why =
+      fmt::format("{}left the plan at {}", kTroubleMark, escaped(text(plan, "/divergence/text")));
+  const std::string instead = text(plan, "/followed_instead");
+  return instead.empty() ? why : fmt::format("{}; followed instead: {}", why, escaped(instead));
 }
 
 /// What `status` lists under Troubles, but for those of plans: they stand with their plan.

@@ -178,7 +178,7 @@ std::string anonymous_stats(const std::string& stats) {
   if (json.contains("plan_list") && json["plan_list"].is_array()) {
     for (BundleJson& plan : json["plan_list"]) {
       if (!plan.is_object()) continue;
-      for (const char* key : {"name", "text", "plan", "divergence"}) plan.erase(key);
+      for (const char* key : {"name", "text", "plan", "divergence", "followed_instead"}) plan.erase(key);
     }
   }
   if (json.contains("job")) json.erase("job");  // names of hosts, and what they said as they left

@@ -25,6 +25,7 @@
 #include "mount-helper/log/logging.h"
 #include "mount-helper/mounts/mountinfo.h"
 #include "plan/formats/index/saved_index.h"
+#include "plan/inference/saved_orders.h"
 
 namespace clairfs {
 namespace {
@@ -98,9 +99,21 @@ void add_index(std::vector<SavedFile>& files, const fs::path& path, const struct
   files.push_back(std::move(file));
 }
 
-/// The order of a found plan, "PID@HOST.list": its daemon removes it, unless it was killed.
-void add_found_order(std::vector<SavedFile>& files, const fs::path& path, const struct stat& attributes) {
+/// What was found of a dataset, for later mounts; or the order of a found plan, "PID@HOST.list": its daemon
+/// removes it, unless it was killed.
+void add_found_order(std::vector<SavedFile>& files, const fs::path& path, const struct stat& attributes,
+                     const std::vector<MountEntry>& mounts) {
   const std::string name = path.filename();
+  if (name.starts_with("orders-")) {
+    constexpr size_t kStart = 64 + PATH_MAX;  // a header, and the source's path
+    SavedFile file = described(SavedFile::Kind::found, path, attributes);
+    const auto source = source_of_saved_orders(beginning_of(path, kStart));
+    if (!source || name.ends_with(".tmp")) file.kind = SavedFile::Kind::temporary;
+    file.of = source ? *source : "of another version, or being written";
+    file.in_use = source && is_mounted(mounts, file.of);
+    files.push_back(std::move(file));
+    return;
+  }
   const auto pid = parse_whole<pid_t>(name.substr(0, name.find('@')));
   if (!pid) return;
   SavedFile file = described(SavedFile::Kind::temporary, path, attributes);
@@ -157,6 +170,8 @@ const char* kind_name(SavedFile::Kind kind) {
       return "index";
     case SavedFile::Kind::log:
       return "log";
+    case SavedFile::Kind::found:
+      return "found";
     case SavedFile::Kind::nvme:
       return "nvme";
     case SavedFile::Kind::temporary:
@@ -177,7 +192,8 @@ Result<std::vector<SavedFile>> saved_files(const std::string& catalog_dir,
       {"", [&](const fs::path& path, const struct stat& at) { add_catalog(files, path, at, *mounts); }},
       {"/index", [&](const fs::path& path, const struct stat& at) { add_index(files, path, at, *mounts); }},
       {"/log", [&](const fs::path& path, const struct stat& at) { add_log(files, path, at, *mounts); }},
-      {"/found", [&](const fs::path& path, const struct stat& at) { add_found_order(files, path, at); }},
+      {"/found",
+       [&](const fs::path& path, const struct stat& at) { add_found_order(files, path, at, *mounts); }},
   };
   for (const auto& [folder, add] : folders) {
     if (const Status listed = for_each_entry(catalog_dir + folder, add); !listed) return listed.error();

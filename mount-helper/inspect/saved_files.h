@@ -1,5 +1,5 @@
-// What mounts leave behind, so that it does not grow for ever: catalogs, indexes of packed files, logs and
-// orders of found plans of one catalog directory, and NVMe directories.
+// What mounts leave behind, so that it does not grow for ever: catalogs, indexes of packed files, logs, found
+// orders and lists of found plans of one catalog directory, and NVMe directories.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 namespace clairfs {
 
 struct SavedFile {
-  enum class Kind { catalog, index, log, nvme, temporary };
+  enum class Kind { catalog, index, log, found, nvme, temporary };
   Kind kind = Kind::catalog;
   std::string path;
   std::string of;                              ///< the dataset, or of a log the mountpoint as its name has it

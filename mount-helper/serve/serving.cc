@@ -57,6 +57,8 @@ PlanManager::Deps plan_deps(MountBase& base, Loaded& loaded, Planning& planning)
                                               : InferMode::cheap;
   deps.order_file =
       fmt::format("{}/found/{}@{}.list", base.options.catalog_dir, ::getpid(), short_host_name());
+  deps.saved_orders =
+      saved_orders_path(base.options.catalog_dir, std::string(deps.dataset.catalog->source()));
   if (NodePlacement* placement = planning.placement.get()) {
     deps.announce = [placement](const PlanChange& change) { placement->announce(change); };
     deps.placement = &placement->placement_manager();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "cache/base/text.h"
 #include "plan/inference/seeds/usual_seeds.h"
 
 namespace clairfs {
@@ -64,12 +65,20 @@ std::vector<PlanSpec> Candidates::of_seed(uint64_t seed) const {
   return plans;
 }
 
+bool is_sequential_order(const PlanSpec& plan) {
+  return plan.sampler == "torch.sequential" || (plan.sampler == "torch.distributed" && !plan.shuffle);
+}
+
 std::vector<PlanSpec> continuations(const PlanSpec& plan) {
   std::vector<PlanSpec> plans{plan};
   const std::string again = "epoch";
   if (plan.sampler == "torch.distributed" && plan.shuffle) {
-    plans.push_back(with(plan, &PlanSpec::set_epoch, std::string("never")));
-    if (plan.world <= 1) {
+    PlanSpec never = with(plan, &PlanSpec::set_epoch, std::string("never"));
+    // Whose seed is that of the epoch which it reads again and again.
+    if (const auto seed = parse_whole<uint64_t>(plan.seed))
+      never.seed = std::to_string(*seed + plan.first_epoch);
+    plans.push_back(never);
+    if (plan.world <= 1 && plan.first_epoch == 0) {
       PlanSpec random = with(plan, &PlanSpec::generator, std::string("sampler"));
       random.sampler = "torch.random";
       plans.push_back(random);

@@ -28,6 +28,9 @@ class Candidates {
   std::vector<PlanSpec> unseeded_;
 };
 
+/// Whether an order goes through the samples by number.
+bool is_sequential_order(const PlanSpec& plan);
+
 /// Plans whose first epoch is that of `plan`, itself among them: they differ from the second one on. The
 /// simplest first.
 std::vector<PlanSpec> continuations(const PlanSpec& plan);

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cache/base/text.h"
 #include "plan/inference/seeds/usual_seeds.h"
 #include "plan/random/torch_random.h"
 
@@ -186,6 +187,14 @@ std::string describe(const GeneratorMatch& match) {
   if (match.output > kBefore) text += fmt::format(" after {} draws", match.output - kBefore);
   if (match.stride > kUsualStride) text += fmt::format(", and {} in each epoch", match.stride - kUsualStride);
   return text;
+}
+
+std::string describe_shuffle(const PlanSpec& plan) {
+  if (is_of_epoch_seed(plan)) return fmt::format("a shuffle with seed {}, of this epoch only", plan.seed);
+  const auto value = parse_whole<uint64_t>(plan.seed);
+  if (plan.sampler != "torch.random" || plan.generator != "default" || !value) return "";
+  const uint64_t stride = (plan.persistent_workers ? kPersistentStride : kUsualStride) + plan.other_draws;
+  return describe({*value, plan.draws + kBefore, static_cast<uint32_t>(stride)});
 }
 
 }  // namespace clairfs

@@ -85,4 +85,8 @@ bool is_of_epoch_seed(const PlanSpec& plan);
 /// "torch.manual_seed(0) after 3736 draws", with the other draws an epoch if there are any.
 std::string describe(const GeneratorMatch& match);
 
+/// The same of a plan of plan_of_generator(), and "a shuffle with seed 7, of this epoch only" of one of
+/// plan_of_epoch_seed(); empty of any other.
+std::string describe_shuffle(const PlanSpec& plan);
+
 }  // namespace clairfs

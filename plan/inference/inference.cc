@@ -119,6 +119,15 @@ void Inference::restart() {
   recorder_.restart(true);
 }
 
+void Inference::forget_files(const std::function<bool(FileId)>& of) {
+  if (deps_.mode == InferMode::off) return;
+  std::unordered_set<uint32_t> files;
+  for (const SeenOpen& open : recorder_.opens()) {
+    if (of(open.file)) files.insert(open.file.value);
+  }
+  recorder_.forget_files(files);
+}
+
 void Inference::displaced() {
   {
     const MutexLock lock(mutex_);
@@ -172,6 +181,17 @@ void Inference::refuse(const PlanSpec& plan) {
   const MutexLock lock(mutex_);
   refused_.push_back({slash == std::string::npos ? plan.root : plan.root.substr(0, slash), plan.sampler});
   in_force_ = false;
+}
+
+void Inference::suggest(Suggestion suggestion, bool now) {
+  if (deps_.mode == InferMode::off) return;
+  const MutexLock lock(mutex_);
+  if (suggested_.size() >= OrderSearch::kMostSuggestions) suggested_.erase(suggested_.begin());
+  suggested_.push_back(std::move(suggestion));
+  if (!now) return;
+  search_->other_reader = true;  // what is searched for is known, maybe
+  anew_ = due_ = true;
+  changed_.notify_all();
 }
 
 void Inference::adopt(const PlanSpec& plan, NodeId self, NodeId by) {
@@ -252,6 +272,8 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
   {
     const MutexLock lock(mutex_);
     before = found_;
+    for (Suggestion& suggestion : std::exchange(suggested_, {}))
+      search_->orders.suggest(std::move(suggestion));
   }
   const auto readers = std::make_shared<const std::vector<WatchedReaders>>(
       watched_readers(tree_, opens, [&](const Readers& one) {

@@ -77,6 +77,8 @@ class Inference {
   void follow(const Program& program) { tree_.follow(program, deps_.clock.now()); }
   /// It is in force: what its readers opened is forgotten.
   void forget(const Program& program);
+  /// What was opened of some files is forgotten: it belonged to a plan.
+  void forget_files(const std::function<bool(FileId)>& of);
   /// Whether a thread that reads now is one of those. Costs a look into a table.
   bool is_reader(ThreadId thread) { return tree_.is_reader(thread, deps_.clock.now()); }
   /// Whether the plan that was found is another reader's, who goes on.
@@ -96,6 +98,9 @@ class Inference {
   void refuse(const PlanSpec& plan);
   /// Whether a plan is such an order.
   bool refuses(const PlanSpec& plan) const;
+  /// Readers may follow that order: it is tried before any other. `now`: they are there, so they are looked
+  /// at anew. Without effect if it is off.
+  void suggest(Suggestion suggestion, bool now);
   /// A plan is in force that node `by` of the job found; this is node `self`.
   void adopt(const PlanSpec& plan, NodeId self, NodeId by);
 
@@ -151,6 +156,7 @@ class Inference {
   bool anew_ GUARDED_BY(mutex_) = false;          // everybody is due, however often they were looked at
   bool all_shuffles_ GUARDED_BY(mutex_) = false;  // are to be searched
   double orders_ GUARDED_BY(mutex_) = 0;
+  std::vector<Suggestion> suggested_ GUARDED_BY(mutex_);  // since the last look
   std::vector<Family> refused_ GUARDED_BY(mutex_);
   IdleThread* searching_ GUARDED_BY(mutex_) = nullptr;  // `order-search`, while it is waited for
   NamedThread thread_;                                  // last

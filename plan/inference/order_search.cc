@@ -41,9 +41,6 @@ constexpr double kUsualSeedsSeconds = 30;
 // A program whose order is none of them is searched once for all seeds, twice for the usual ones.
 constexpr uint64_t kMostOfAllSeeds = 2 * kAllSeeds;
 constexpr uint64_t kMostOfUsualSeeds = uint64_t{1} << 31;
-// Larger orders take milliseconds each: they are tried then only.
-constexpr uint32_t kSmall = 50000;
-
 // See evidence_of().
 constexpr double kViews = 3;
 
@@ -63,10 +60,6 @@ double cpu_seconds() {
   timespec now = {};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-bool is_sequential_order(const PlanSpec& plan) {
-  return plan.sampler == "torch.sequential" || (plan.sampler == "torch.distributed" && !plan.shuffle);
 }
 
 bool is_alive(uint32_t thread) {
@@ -308,7 +301,8 @@ std::optional<FoundOrder> OrderSearch::try_order(const Numbering& numbering, con
   plan.root = numbering.root;
   plan.format = numbering.index->format();
   plan.world = plan.ranks_per_node = 1;
-  const auto places = places_of(numbering, evidence, plan, Epoch(0), NodeId(0));
+  const auto places =
+      places_of(numbering, evidence, plan, Epoch(static_cast<uint32_t>(plan.first_epoch)), NodeId(0));
   ++orders_;
   if (!places) return std::nullopt;
   const auto best = best_match(numbering, evidence, plan, *places, facts, from_start);
@@ -323,7 +317,7 @@ std::optional<FoundOrder> OrderSearch::try_order(const Numbering& numbering, con
     plan.sampler = "torch.sequential";
     plan.shuffle = true;
   }
-  plan.epochs = 1;
+  plan.epochs = plan.first_epoch + 1;
   plan.start_sample = begun_at(best->fit) / plan.ranks_per_node;
   FoundOrder found{plan, static_cast<uint32_t>(best->ranks.first / best->ranks.count), best->placed.size(),
                    orders_, best->fit.log_chance + std::log(orders_)};
@@ -367,17 +361,30 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
     if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
   }
   if (effort.used >= kCoreSeconds || used_ >= kMostCoreSeconds) return std::nullopt;
+  const bool suggested = which != Which::others &&
+                         (effort.suggestions_seen != suggestions_ || opens.size() >= effort.suggestions_at);
+  if (suggested) {
+    effort.suggestions_seen = suggestions_;
+    effort.suggestions_at = opens.size() + opens.size() / 2;
+  }
   const auto first_opens = opens.first(std::min(opens.size(), kMostOpens));
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
-  look_ends_ = begun + std::min(kCoreSeconds / 4, kCoreSeconds - effort.used);
+  const double most = std::min(kCoreSeconds / 4, kCoreSeconds - effort.used);
   const bool goes_on = before && is_sequential_order(before->plan);
   const size_t all_seeds_at = effort.all_seeds_at;
   const bool all_seeds = which != Which::likely && opens.size() >= all_seeds_at;
   if (all_seeds) effort.all_seeds_at = opens.size() * kAllSeedsAgain;
   std::optional<FoundOrder> found;
-  for (const FileId folder : folders(opens, before)) {
-    found = try_folder(folder, opens, facts, goes_on, which, all_seeds);
+  const std::vector<FileId> looked_in = folders(opens, before);
+  look_ends_ = begun + most / 2;  // suggestions leave time for the usual orders
+  for (const FileId folder : looked_in) {
+    if (!suggested || found || over()) break;
+    found = try_suggested(folder, opens, facts);
+  }
+  look_ends_ = begun + most;
+  for (const FileId folder : looked_in) {
     if (found || over()) break;
+    found = try_folder(folder, opens, facts, goes_on, which, all_seeds);
   }
   const double used = cpu_seconds() - begun;
   effort.used += used;
@@ -393,7 +400,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
     found = try_shuffles(folders(first_opens, std::nullopt).front(), first_opens, facts, effort);
   if (!found && stop_()) {  // given up: the next look begins where this one did
     effort.all_seeds_at = all_seeds_at;
-    effort.look_at = 0;
+    effort.look_at = effort.suggestions_at = 0;
   }
   return found;
 }
@@ -514,6 +521,7 @@ std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens
         plan.start_sample = begun_at(fit) / plan.ranks_per_node;
         FoundOrder found{plan, before.node, view.size(), follow_ons_, fit.log_chance + std::log(follow_ons_)};
         found.threads = threads_of(opened, fit);
+        found.description = describe_shuffle(plan);
         return found;
       }
     }

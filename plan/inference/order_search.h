@@ -6,6 +6,9 @@
 // first (candidates.h). An order that a sampler deals to ranks is compared as a whole: how far apart a
 // thread's opens lie tells the size of the job, and which residues they have tells the ranks that are here.
 //
+// First come orders that somebody suggests (suggested.cc): what a reader was seen to follow that has left its
+// plan, and what was found before the mount was made.
+//
 // Last, what DataLoader(shuffle=True) may have drawn from torch's default generator (shuffle_search.h).
 //
 // Whoever opens the same samples in the same order a second time, whatever it is, is followed by the list of
@@ -48,6 +51,13 @@ struct FoundOrder {
   Program program = {};          ///< that these threads are in, if that can be told
 };
 
+/// An order that there is reason to expect.
+struct Suggestion {
+  PlanSpec order;     ///< its root and format tell the samples; `first_epoch`: where its readers were, or are
+  double orders = 0;  ///< that were compared with the same readers to come to it, at most
+  bool saved = false;  ///< by an earlier mount
+};
+
 /// For one thread at a time. Holds the numbering of the folders that it looks at, eight bytes a sample, until
 /// look_is_over(), and one order while it compares it. Readers share them, and the number of orders that were
 /// compared.
@@ -59,6 +69,8 @@ class OrderSearch {
   static constexpr double kMostCoreSeconds = kCoreSeconds * (ProcessTree::kMostReaders + 1);
   /// Fewer opens tell nothing of any order.
   static constexpr size_t kFewest = 8;
+  /// Orders of more samples take milliseconds each: they are tried once kTelling opens were seen.
+  static constexpr uint32_t kSmall = 50000;
   /// Which orders are compared.
   enum class Which : uint8_t {
     likely,  ///< those without a seed, and with one that people like
@@ -74,6 +86,8 @@ class OrderSearch {
   /// Opens that are compared at most: the newest.
   static constexpr size_t kMostOpens = 2048;
 
+  /// Orders that are remembered of those that were suggested.
+  static constexpr size_t kMostSuggestions = 16;
   /// Which shuffles with torch's default generator are tried: those that follow from usual values of
   /// torch.manual_seed(), which takes tens of core-seconds, or all 2^32, which takes hundreds.
   enum class Shuffles { none, usual, all };
@@ -82,6 +96,12 @@ class OrderSearch {
   /// With any search for shuffles, of which so many seeds are tried in vain for one program; 0: none.
   OrderSearch(DatasetSource source, std::function<bool()> stop, const ShuffleSearch::Options& shuffles,
               uint64_t most_in_vain);
+
+  /// An order that find() tries before all others, in its first epoch, in the one where its readers were, and
+  /// in the next: a hypothesis as any other. kMostSuggestions are tried, the last one first: half of them are
+  /// the newest of those that go on from epoch to epoch, half the first ones of single epochs, since a job
+  /// begins with them; those of an earlier mount give way.
+  void suggest(Suggestion suggestion);
 
   /// From now on all shuffles are tried, for readers that were looked at in vain as well.
   void search_all_shuffles();
@@ -145,8 +165,10 @@ class OrderSearch {
     size_t look_at = 0;       ///< opens
     size_t all_seeds_at = 0;  ///< opens from which on all seeds are tried
     std::shared_ptr<ShuffledEpochs> shuffles;
-    uint64_t in_vain = 0;  ///< seeds of shuffles that were tried since one was found
-    uint64_t looked = 0;   ///< at the reader, the last time
+    size_t suggestions_at = 0;      ///< opens from which on what was suggested is tried
+    uint64_t suggestions_seen = 0;  ///< of all that were suggested since the start
+    uint64_t in_vain = 0;           ///< seeds of shuffles that were tried since one was found
+    uint64_t looked = 0;            ///< at the reader, the last time
   };
 
   Effort& effort_of(uint32_t reader);
@@ -154,6 +176,8 @@ class OrderSearch {
   std::vector<FileId> folders(std::span<const SeenOpen> opens, const std::optional<FoundOrder>& before) const;
   std::optional<FoundOrder> try_folder(FileId folder, std::span<const SeenOpen> opens,
                                        const ReaderFacts& facts, bool goes_on, Which which, bool all_seeds);
+  std::optional<FoundOrder> try_suggested(FileId folder, std::span<const SeenOpen> opens,
+                                          const ReaderFacts& facts);
   std::optional<FoundOrder> try_order(const Numbering& numbering, const Evidence& evidence,
                                       const PlanSpec& order, const ReaderFacts& facts, bool from_start);
   /// Where a node's sequence has the samples, and its length; nothing if it cannot be made.
@@ -181,6 +205,8 @@ class OrderSearch {
   ShuffleSearch::Options shuffle_options_;
   uint64_t most_in_vain_;
   Numberings numberings_;
+  std::vector<Suggestion> suggested_;  // the last one first
+  uint64_t suggestions_ = 0;           // since the start
   double orders_ = 0;
   double follow_ons_ = 0;
   double used_ = 0;                           // CPU seconds, since begin()

@@ -11,7 +11,7 @@ void OrderSearch::begin() {
   used_ = 0;
   for (auto& [reader, effort] : efforts_) {
     effort.used = 0;
-    effort.look_at = 0;
+    effort.look_at = effort.suggestions_at = 0;
     effort.all_seeds_at = kTelling;
     if (reader == kEverybody) effort.in_vain /= 2;
   }

@@ -1,6 +1,7 @@
 #include "plan/inference/seed_diagnosis.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -40,7 +41,7 @@ class SeedDiagnosis {
   Diagnosis run() {
     Diagnosis found;
     if (!spec_.shuffle || !spec_.dataset_shuffle.empty()) return found;
-    found.known = distributed(found.hint) || default_generator(found.hint);
+    found.known = distributed(found) || default_generator(found);
     return found;
   }
 
@@ -57,7 +58,7 @@ class SeedDiagnosis {
     return result ? result->found : std::nullopt;
   }
 
-  bool distributed(std::string& hint) {
+  bool distributed(Diagnosis& told) {
     const std::optional<uint64_t> planned = parse_whole<uint64_t>(spec_.seed);
     if (spec_.sampler != "torch.distributed" || !planned) return false;
     SeedEvidence ours = evidence_;
@@ -68,12 +69,15 @@ class SeedDiagnosis {
     if (!found) return false;
     const uint32_t epoch = spec_.set_epoch == "always" ? at_.epoch.value : 0;
     if (found->seed < epoch || found->seed - epoch == *planned) return false;
-    hint = fmt::format("matches seed={} instead of {}", found->seed - epoch, *planned);
+    told.hint = fmt::format("matches seed={} instead of {}", found->seed - epoch, *planned);
+    told.order = spec_;
+    told.order->seed = std::to_string(found->seed - epoch);
+    told.order->first_epoch = at_.epoch.value;
     return true;
   }
 
   // Each training rank reads the whole order.
-  bool default_generator(std::string& hint) {
+  bool default_generator(Diagnosis& told) {
     const std::optional<uint64_t> planned = parse_whole<uint64_t>(spec_.seed);
     SeedSearchOptions usual{.end = 0, .stream_outputs = kOutputs};
     usual.streams.assign(usual_seeds().begin(), usual_seeds().end());
@@ -89,8 +93,17 @@ class SeedDiagnosis {
     if (!found) found = search(evidence_, usual, kCoreSecondsOfUsual);
     if (!found || !found->origin) return false;
     const GeneratorMatch match{.value = found->origin->stream, .output = found->origin->output};
-    hint = fmt::format("matches sampler=torch.random generator=default seed={} draws={}, which is {}",
-                       match.value, match.output < 3 ? 0 : match.output - 3, describe(match));
+    const uint64_t draws = match.output < 3 ? 0 : match.output - 3;
+    told.hint = fmt::format("matches sampler=torch.random generator=default seed={} draws={}, which is {}",
+                            match.value, draws, describe(match));
+    PlanSpec order;
+    order.root = spec_.root;
+    order.format = spec_.format;
+    order.sampler = "torch.random";
+    order.generator = "default";
+    order.seed = std::to_string(match.value);
+    order.draws = draws;  // before the epoch that was seen
+    told.order = std::move(order);
     return true;
   }
 

@@ -180,16 +180,16 @@ Status PlanRun::add_uses(JobUses& uses, uint64_t epochs) const {
   return {};
 }
 
-std::vector<size_t> PlanRun::diagnose_divergence(const std::function<bool()>& stop) {
-  std::vector<size_t> news;
+PlanRun::Diagnosed PlanRun::diagnose_divergence(const std::function<bool()>& stop) {
+  Diagnosed diagnosed;
   for (size_t rank = 0; rank < readers_.size(); ++rank) {
-    if (reader(rank).tracker().wants_diagnosis() && diagnose_reader(rank, stop)) news.push_back(rank);
+    if (reader(rank).tracker().wants_diagnosis()) diagnose_reader(rank, stop, diagnosed);
   }
-  return news;
+  return diagnosed;
 }
 
 // A rank that is followed by itself is looked at as the only one of a node.
-bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
+void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Diagnosed& diagnosed) {
   Tracker& tracker = reader(rank).tracker();
   PlanSpec spec = resolved_;
   NodeId node = place_.node;
@@ -219,7 +219,8 @@ bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
   const auto divergence = tracker.status().divergence;
   const bool better = divergence && !divergence->hint.starts_with(Diagnosis().hint);
   if (better && !found.known) found.hint = divergence->hint;  // that was no worse
-  return tracker.set_hint(found.hint);
+  if (found.order) diagnosed.orders.push_back(*found.order);
+  if (tracker.set_hint(found.hint)) diagnosed.news.push_back(rank);
 }
 
 // A rank without samples is never seen.
@@ -231,6 +232,16 @@ TrackerStatus PlanRun::status() const {
     all = all ? combined(*all, one) : one;
   }
   return all ? *all : reader().tracker().status();
+}
+
+bool PlanRun::is_left() const {
+  if (of_records()) return false;
+  bool left = false;
+  for (const auto& reader : readers_) {
+    if (reader->tracker().is_followed()) return false;
+    left = left || reader->tracker().state() == TrackerState::suspended;
+  }
+  return left;
 }
 
 uint64_t PlanRun::epoch_length() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -71,6 +72,19 @@ class PlanRun {
   /// Of all readers together: what is counted is added up. Suspended if one of them is, finished when all
   /// are. The epoch is that of the furthest, the positions in it are added up.
   TrackerStatus status() const;
+  /// Whether readers have left it, and none follows it for certain. Never of records: whoever goes through
+  /// their files may look for its samples, and is back then.
+  bool is_left() const;
+  /// The same where one of the ranks was seen last: it takes the lock of its tracker alone while that is
+  /// followed.
+  bool is_left_by(size_t rank) const { return !reader(rank).tracker().is_followed() && is_left(); }
+  /// Whether what is opened of its files was looked at as where there is no plan, since it is left. The
+  /// setter returns what it was; so does the next.
+  bool is_watched() const { return watched_; }
+  bool set_watched(bool watched) { return watched_.exchange(watched); }
+  /// Whether the plan that was found is followed instead: nothing is staged for this one.
+  bool is_set_aside() const { return set_aside_; }
+  bool set_aside(bool aside) { return set_aside_.exchange(aside); }
   /// Samples of the node in the epoch of status(), as far as is known.
   uint64_t epoch_length() const;
 
@@ -82,9 +96,14 @@ class PlanRun {
   /// Adds the uses of the plan's first `epochs` epochs by all nodes of the job. Takes time in the order of as
   /// many epochs of the whole job. Errors: what making an order said.
   Status add_uses(JobUses& uses, uint64_t epochs) const;
+  /// What diagnose_divergence() has found out.
+  struct Diagnosed {
+    std::vector<size_t> news;      ///< the readers of which the hint is news
+    std::vector<PlanSpec> orders;  ///< other orders than the plan's that seem to be followed
+  };
   /// Looks for the orders that readers really follow where their trackers want to know, and tells them; makes
-  /// up to some tens of epochs for each. Returns the readers of which the hint is news.
-  std::vector<size_t> diagnose_divergence(const std::function<bool()>& stop);
+  /// up to some tens of epochs for each.
+  Diagnosed diagnose_divergence(const std::function<bool()>& stop);
   /// Where a reader left the plan, for people.
   std::string describe(size_t rank, const Divergence& divergence) const;
 
@@ -103,7 +122,7 @@ class PlanRun {
           AccessSequence sequence, NodePlace place);
   Result<PlannedEpoch> plan_epoch(Epoch epoch, uint32_t rank);
   std::string other_seed(const Divergence& divergence) const;
-  bool diagnose_reader(size_t rank, const std::function<bool()>& stop);
+  void diagnose_reader(size_t rank, const std::function<bool()>& stop, Diagnosed& diagnosed);
 
   const PlanSpec given_;
   const PlanSpec resolved_;
@@ -117,6 +136,8 @@ class PlanRun {
   std::vector<std::shared_ptr<const EpochSequence>> made_;
   const std::vector<std::shared_ptr<PlanReader>> readers_;
   RankTrackers trackers_;  // self-synchronised
+  std::atomic<bool> watched_{false};
+  std::atomic<bool> set_aside_{false};
 };
 
 }  // namespace clairfs

@@ -209,6 +209,7 @@ class Search {
       for (const Epoch epoch : {current_, Epoch(first_epoch_)}) {
         if (changed == spec_ || !validate_plan(changed) || !matches(changed, epoch)) continue;
         found_.hint = fmt::format("matches {}, which is {}", key, other.in_the_script);
+        found_.order = begun_at(changed, epoch);
         return true;
       }
     }
@@ -257,6 +258,9 @@ class Search {
             ? fmt::format("matches {} instead of {}: is this node another one of the job?", which,
                           some(node_.value * spec_.ranks_per_node, spec_.ranks_per_node))
             : fmt::format("matches world={} instead of {} ({} here)", best->world, spec_.world, which);
+    found_.order = begun_at(spec_, current_);
+    found_.order->world = best->world;
+    found_.order->ranks_per_node = best->count;
     return true;
   }
 
@@ -296,9 +300,15 @@ class Search {
     return std::nullopt;
   }
 
+  static PlanSpec begun_at(PlanSpec spec, Epoch epoch) {
+    spec.first_epoch = epoch.value;
+    return spec;
+  }
+
   bool try_one(const PlanSpec& spec, const std::string& hint) {
     if (spec == spec_ || !validate_plan(spec) || !matches(spec, current_)) return false;
     found_.hint = hint;
+    found_.order = begun_at(spec, current_);
     return true;
   }
 

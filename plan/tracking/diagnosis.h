@@ -26,6 +26,8 @@ struct Diagnosis {
   /// many.
   std::optional<uint64_t> reorder_window;
   bool known = false;  ///< the order was found
+  /// Set when it is another order than the plan's: a plan of it. Its `first_epoch` is where readers were.
+  std::optional<PlanSpec> order;
 };
 
 /// Compares what was seen out of order with, in this order: the plan's order dealt to more workers than it

@@ -23,6 +23,10 @@ constexpr uint32_t kEnterNext = 3;
 constexpr uint32_t kFoundOften = 3;
 constexpr uint64_t kFlutter = 256;
 
+// Observations in order, without doubt, from which on a reader follows its plan for certain: of readers that
+// go another way each is in the band of a rank that waits once in some hundred times.
+constexpr uint64_t kSure = 8;
+
 // A piece of a file read by one of some tens of workers counts as the same observation: so many READs later,
 // or kSightings opens, and so many positions beside the reorder window.
 constexpr size_t kRepeatSpan = 32;
@@ -244,6 +248,7 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   ++totals_.in_order;
   ++totals_.in_order_since;
   if (state_ == TrackerState::waiting) state_ = TrackerState::following;
+  sure_ = sure_ || (!test_.in_doubt() && totals_.in_order_since >= kSure);
 
   const int64_t advanced = progress_.note(found.position, now);
   in_next_ = found.epoch > epoch_ ? in_next_ + 1 : 0;
@@ -343,6 +348,7 @@ void Tracker::jump(const Found& found) {
   found_ = begin_ + chain.low;
   gone_through_ = false;
   state_ = TrackerState::following;
+  sure_ = true;
   in_next_ = 0;
   test_.clear();
   // What was seen before is read again after a restart.
@@ -358,6 +364,7 @@ void Tracker::jump(const Found& found) {
 
 void Tracker::suspend(std::string hint) {
   state_ = TrackerState::suspended;
+  sure_ = false;
   before_suspension_ = lately_;
   ++totals_.suspensions;
   totals_.divergence = run_;
@@ -378,6 +385,11 @@ bool Tracker::left_for_good(uint64_t samples) const {
   const uint64_t looked_at = samples + samples / 4;  // some of them twice
   return state_ == TrackerState::suspended &&
          (gone_through_ || test_.observations() > run_since_ + looked_at);
+}
+
+bool Tracker::is_followed() const {
+  const MutexLock lock(mutex_);
+  return state_ == TrackerState::following && sure_;
 }
 
 uint64_t Tracker::position() const {

@@ -87,6 +87,9 @@ class Tracker {
   /// Positions that opens stray: as the plan says, or as it was widened.
   uint64_t reorder_window() const;
   TrackerState state() const;
+  /// Followed for certain: the reader was found, or had some accesses in order without doubt. A rank that
+  /// waits has one in order by chance now and then, of readers that go another way.
+  bool is_followed() const;
   /// Suspended, and not for a dataset of `samples` that only looks for its samples before it reads them: the
   /// reader goes through files, or was seen at more samples than there are.
   bool left_for_good(uint64_t samples) const;
@@ -176,6 +179,7 @@ class Tracker {
   uint64_t flutter_since_ GUARDED_BY(mutex_) = 0;   // when the reader first was found of the newest times
   uint32_t found_lately_ GUARDED_BY(mutex_) = 0;    // since then
   bool gone_through_ GUARDED_BY(mutex_) = false;    // files, while suspended
+  bool sure_ GUARDED_BY(mutex_) = false;            // that it is followed, while it is
   bool diagnosed_ GUARDED_BY(mutex_) = false;       // since then
   uint32_t diagnoses_left_ GUARDED_BY(mutex_) = 0;  // of the last suspension
   uint64_t diagnose_at_ GUARDED_BY(mutex_) = 0;     // observation from which on the next is wanted

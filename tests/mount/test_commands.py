@@ -345,7 +345,8 @@ def test_orders_of_found_plans_go_once_their_daemon_is_gone(place):
     ended.wait()
     for pid in (os.getpid(), ended.pid):
         (found / f"{pid}@{host}.list").write_text("a\nb\n")
-    assert "removed 1 entry" in run("cache", "prune", "--older-than=0", "--catalog-dir", place / "catalog").stdout
+    (found / "orders-0123").write_text("of a dataset that is mounted nowhere")
+    assert "removed 2 entries" in run("cache", "prune", "--older-than=0", "--catalog-dir", place / "catalog").stdout
     assert os.listdir(found) == [f"{os.getpid()}@{host}.list"]
 
 

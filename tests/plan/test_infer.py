@@ -10,7 +10,7 @@ import clairmount
 import pytest
 from clairmount import binary, wait_until
 from planning import cancel, plan, register
-from unplanned import LISTED, START, assert_followed, detect, detect_text, found, run_job, torch_job
+from unplanned import LISTED, START, TORCH, assert_followed, detect, detect_text, found, run_job, torch_job
 
 pytest.importorskip("numpy")
 
@@ -115,6 +115,28 @@ for epoch in range(3):
             time.sleep(0.02)
 """)
     assert_followed(mount, generator="default", seed=0, draws=1240, first_epoch=1)
+
+
+def test_a_job_that_is_started_again_after_a_remount(mount):
+    """Its order was found from the first job's environment, which the second one has not: it was saved."""
+    script = """
+batches = loader(shuffle=True, generator=torch.Generator().manual_seed(918273645))
+run(3, lambda number: batches)
+"""
+    torch_job(mount, script, env={"SEED": "918273645"})
+    assert_followed(mount, sampler="torch.random", seed=918273645, first_epoch=1)
+    mount.remount()
+    assert found(mount) is None
+    torch_job(mount, script)
+    assert_followed(mount, sampler="torch.random", seed=918273645, first_epoch=1)
+    mount.umount()
+    (saved,) = (mount.catalog_dir / "found").iterdir()
+    assert saved.stat().st_mode & 0o777 == 0o600
+    saved.write_bytes(saved.read_bytes()[:-1])
+    mount.remount()
+    cat(mount, "1,60")
+    wait_until(lambda: found(mount), "the order is found")
+    assert mount.log().count("orders that were found before are not known") == 1
 
 
 @pytest.mark.alone  # a search of core-seconds, for processors that are idle
@@ -303,6 +325,40 @@ def test_a_registered_plan_wins(mount):
     assert found(mount)["plan"]["root"] == "val" and plan(mount)["name"] == "default"
 
 
+def test_what_the_reader_of_a_suspended_plan_follows_is_followed_instead(mount):
+    """A wrong seed was registered: the mount says so, and goes on with the right one, until its order is read.
+
+    Seed 43 would be followed as the next epoch of seed 42, which has the same order.
+    """
+    register(mount, "seed=42 batch=8 workers=2", "train")
+    torch_job(mount, """
+sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed=1)
+batches = loader(sampler=sampler)
+def epoch(number):
+    sampler.set_epoch(number)
+    return batches
+run(3, epoch, wait=20)
+""")
+    assert_followed(mount, root="train", sampler="torch.distributed", seed=1, first_epoch=1)
+    left = plan(mount)
+    assert left["state"] == "suspended" and "matches seed=1 instead of 42" in left["divergence"]["text"], left
+    assert "name=auto" in left["followed_instead"] and "seed=1" in left["followed_instead"], left
+    assert "followed instead: name=auto root=train" in mount.control("status").split("Troubles")[1]
+    assert "followed instead: name=auto root=train" in (mount.path / ".clairfs/plan").read_text()
+    torch_job(mount, """
+sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed=42)
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for step, _ in enumerate(loader(sampler=sampler)):
+        deadline = time.monotonic() + 150
+        while step == 20 and auto():
+            assert time.monotonic() < deadline, auto()
+            time.sleep(0.02)
+""")
+    back = plan(mount)
+    assert found(mount) is None and back["state"] == "following" and "followed_instead" not in back, back
+
+
 def test_a_plan_that_was_found_beside_the_only_registered_one(mount):
     register(mount, "name=mine format=files shuffle=false", "val")
     cat(mount, "1,60")
@@ -392,14 +448,19 @@ def test_beside_another_reader(mount, beside, other, workers):
     """The one is found from its first epoch on, and what the other reads neither moves nor suspends its plan."""
     beside(OTHER_READERS[other])
     wait_until(lambda: detect(mount)["opens"] > 50, "the other one reads")
-    torch_job(mount, f"""
+    pytest.importorskip("torch")
+    pytest.importorskip("torchvision")
+    job = beside(TORCH + f"""
 sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed=42)
 batches = loader(sampler=sampler, num_workers={workers})
 def epoch(number):
     sampler.set_epoch(number)
     return batches
 run(3, epoch)
+print("over", flush=True)
+time.sleep(1000)  # once it has ended the plan is open to the other one
 """)
+    assert job.stdout.readline() == b"over\n", job.communicate()
     assert_followed(mount, root="train", sampler="torch.distributed", seed=42, first_epoch=1)
 
 

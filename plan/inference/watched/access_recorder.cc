@@ -55,6 +55,12 @@ void AccessRecorder::forget(const std::unordered_set<uint32_t>& threads) {
   on_ = true;
 }
 
+void AccessRecorder::forget_files(const std::unordered_set<uint32_t>& files) {
+  const MutexLock lock(mutex_);
+  forget_if([&](const SeenOpen& open) { return files.contains(open.file.value); });
+  on_ = true;
+}
+
 void AccessRecorder::look_at(size_t count) {
   const MutexLock lock(mutex_);
   look_at_ = count;

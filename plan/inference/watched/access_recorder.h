@@ -60,6 +60,8 @@ class AccessRecorder {
   /// Forgets what some threads opened, and goes on: what is left is of others than the plan's reader. Holds
   /// the lock for some ten nanoseconds an open.
   void forget(const std::unordered_set<uint32_t>& threads);
+  /// Forgets what was opened of some files, by their numbers, and goes on. Holds the lock as long.
+  void forget_files(const std::unordered_set<uint32_t>& files);
   /// Asks for a call of `wake` once so many opens were seen.
   void look_at(size_t count);
   /// The first `most` opens, in the order of time.

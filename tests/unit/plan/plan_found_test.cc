@@ -9,6 +9,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/reader_model.h"
 #include "tests/support/staging_fixture.h"
+#include "tests/support/temp_tree.h"
 
 using namespace clairfs;
 
@@ -190,17 +191,20 @@ TEST_CASE("a node that looks for nothing takes nothing over") {
 
 namespace {
 
-/// A single node, and two programs that read there: processes 100 and 200 with a worker each, 101 and 201.
+/// A single node, and programs that read there: processes 100, 200 and 300 with workers, 101 and 102 and so
+/// on.
 struct ReadersFixture {
-  ReadersFixture() : staged(kFiles, 5000, "name=unknown format=files shuffle=false", 1 << 20, 1 << 20) {
-    for (const uint32_t program : {100, 200}) {
+  explicit ReadersFixture(InferMode infer = InferMode::cheap, const std::string& saved_orders = "")
+      : staged(kFiles, 5000, "name=unknown format=files shuffle=false", 1 << 20, 1 << 20) {
+    for (const uint32_t program : {100, 200, 300}) {
       processes[program] = {program, 1, program, 1, false};
       processes[program + 1] = {program + 1, program, program, 1, true};
       processes[program + 2] = {program + 2, program, program, 1, true};
     }
     PlanManager::Deps deps{{}, {NodeId(0), 1}, *staged.staging, clock, staged.metrics, staged.log.logger()};
     deps.dataset.catalog = staged.catalog;
-    deps.infer = InferMode::cheap;
+    deps.infer = infer;
+    deps.saved_orders = saved_orders;
     deps.processes = [this](uint32_t number) -> std::optional<ProcessFacts> {
       const MutexLock lock(mutex);
       ++asked;
@@ -218,6 +222,12 @@ struct ReadersFixture {
   }
   bool follows(const std::string& words) {
     return plans->next("auto", 1).ok() && plans->texts().find(words) != std::string::npos;
+  }
+  PlanBrief brief(const std::string& name) {
+    for (const PlanBrief& brief : plans->briefs()) {
+      if (brief.name == name) return brief;
+    }
+    return {};
   }
   uint64_t questions() {
     const MutexLock lock(mutex);
@@ -332,4 +342,158 @@ TEST_CASE("a registered plan is not displaced by a reader that another one has")
   node.plans->stop();
   CHECK(!node.plans->text("auto").ok());
   CHECK(node.plans->text("default")->find("following") != std::string::npos);
+}
+
+namespace {
+
+constexpr const char* kLeft = "format=files seed=1";
+
+/// The reader of the registered plan `default` follows kShuffled, and so does the plan that was found.
+void leave_registered(ReadersFixture& node) {
+  REQUIRE(node.plans->submit(kLeft));
+  node.read(101, kShuffled, 0, 150);
+  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+}
+
+}  // namespace
+
+TEST_CASE("what the reader of a suspended plan follows is followed instead, and both are told of") {
+  ReadersFixture node;
+  leave_registered(node);
+  node.read(101, kShuffled, 150, 250);
+  CHECK(node.brief("auto").state == TrackerState::following);
+  const PlanBrief left = node.brief("default");
+  CHECK(left.state == TrackerState::suspended);
+  CHECK(!left.divergence.empty());
+  CHECK(left.followed_instead.find("seed=42") != std::string::npos);
+  CHECK(node.plans->text("default")->find("followed instead: name=auto") != std::string::npos);
+  CHECK(node.plans->json().find("\"followed_instead\"") != std::string::npos);
+  CHECK(node.plans->check("")->find("fail") == 0);  // of the registered one
+}
+
+TEST_CASE("a registered plan wins again when its readers are back") {
+  ReadersFixture node;
+  SECTION("while another is followed instead") {
+    leave_registered(node);
+    node.read(201, "seed=1", 0, 150);
+    REQUIRE(eventually([&] { return !node.plans->text("auto").ok(); }));
+  }
+  SECTION("before any other was found") {
+    REQUIRE(node.plans->submit(kLeft));
+    node.read(101, "sampler=numpy.default_rng seed=987654321987", 0, 100);
+    REQUIRE(eventually([&] { return node.brief("default").state == TrackerState::suspended; }));
+    node.read(201, "seed=1", 0, 150);
+  }
+  // What was recorded of its readers is forgotten.
+  CHECK(eventually([&] {
+    const std::string told = node.plans->detect(true);
+    return told.find("\"opens\": 0") != std::string::npos && told.find("\"watching\"") != std::string::npos;
+  }));
+  CHECK(node.brief("default").state == TrackerState::following);
+  CHECK(node.brief("default").followed_instead.empty());
+  node.read(201, "seed=1", 150, 200);
+  CHECK(node.plans->detect(true).find("\"opens\": 0") != std::string::npos);
+  node.plans->stop();
+  CHECK(!node.plans->text("auto").ok());
+}
+
+TEST_CASE("a plan that is registered ends what was followed instead of another") {
+  ReadersFixture node;
+  leave_registered(node);
+  REQUIRE(node.plans->submit("name=other format=files seed=5"));
+  CHECK(!node.plans->text("auto").ok());
+  CHECK(node.brief("default").followed_instead.empty());
+}
+
+TEST_CASE("a found plan outlives the registered one that was left, unless the user cancels it") {
+  ReadersFixture node;
+  leave_registered(node);
+  SECTION("the registered one is cancelled") {
+    REQUIRE(node.plans->cancel("default"));
+    node.read(101, kShuffled, 150, 200);
+    CHECK(node.brief("auto").state == TrackerState::following);
+  }
+  SECTION("the found one is cancelled") {
+    REQUIRE(node.plans->cancel("auto"));
+    CHECK(node.brief("default").followed_instead.empty());
+    node.read(101, kShuffled, 150, 350);
+    node.plans->stop();
+    CHECK(!node.plans->text("auto").ok());
+    CHECK(node.brief("default").state == TrackerState::suspended);
+  }
+}
+
+TEST_CASE("what a diagnosis finds is followed where the search would not come to it") {
+  ReadersFixture node;
+  REQUIRE(node.plans->submit(kLeft));
+  node.read(101, "sampler=torch.distributed seed=31415", 0, 250);
+  CHECK(eventually([&] { return node.follows("seed=31415"); }));
+}
+
+TEST_CASE("nothing is followed instead of a plan where nothing is looked for") {
+  ReadersFixture node(InferMode::off);
+  REQUIRE(node.plans->submit(kLeft));
+  node.read(101, kShuffled, 0, 300);
+  REQUIRE(eventually([&] { return node.brief("default").state == TrackerState::suspended; }));
+  node.plans->stop();
+  CHECK(!node.plans->text("auto").ok());
+}
+
+TEST_CASE("the word of another node is taken over when the registered plan is left") {
+  constexpr const char* kWord =
+      "name=auto format=files sampler=torch.distributed seed=4242424242 world=2 ranks_per_node=1 epochs=1";
+  NodeFixture node;
+  REQUIRE(node.plans->submit("format=files seed=1 world=2 ranks_per_node=1"));
+  REQUIRE(node.told(kWord));
+  REQUIRE(eventually([&] { return !node.has_plan(); }));
+  node.read(kWord, 0, 120);
+  REQUIRE(eventually([&] { return node.in_force(); }));
+  node.read(kWord, 120, 160);
+  CHECK(node.follows());
+  // Its readers are back: the word is withdrawn.
+  node.read("format=files seed=1 world=2 ranks_per_node=1", 0, 150);
+  REQUIRE(eventually([&] { return !node.has_plan(); }));
+  CHECK(eventually([&] { return node.said().size() == 2 && node.said()[1].withdrawn; }));
+}
+
+namespace {
+
+constexpr const char* kUnlikely = "sampler=torch.random generator=loader seed=918273645";
+
+}  // namespace
+
+TEST_CASE(
+    "what was found is the first that is looked for after the next mount, and with the same job again") {
+  const TempTree tree;
+  const std::string file = tree.at("found/orders");
+  REQUIRE(SavedOrders(file, "").add(*parse_plan(std::string("name=auto format=files ") + kUnlikely)));
+  {
+    ReadersFixture node(InferMode::cheap, file);
+    node.read(101, kUnlikely, 0, 150);
+    REQUIRE(eventually([&] { return node.follows("seed=918273645"); }));
+    node.end_program(100);
+    node.read(201, kShuffled, 0, 150);
+    REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+    node.end_program(200);
+    node.read(301, kUnlikely, 0, 150);
+    REQUIRE(eventually([&] { return node.follows("seed=918273645"); }));
+    CHECK(node.staged.log.text().find("not known") == std::string::npos);
+    node.plans->stop();
+  }
+  const auto saved = SavedOrders(file, "").load();
+  REQUIRE(saved);
+  REQUIRE(saved->size() == 2);
+  CHECK((*saved)[1].seed == "918273645");
+  CHECK((*saved)[0].seed == "42");
+}
+
+TEST_CASE("saved orders that cannot be read cost a line in the log") {
+  const TempTree tree;
+  tree.write("orders", 100);
+  ReadersFixture node(InferMode::cheap, tree.at("orders"));
+  CHECK(node.staged.log.text().find("orders that were found before are not known") != std::string::npos);
+  node.read(101, kShuffled, 0, 60);
+  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  node.plans->stop();
+  CHECK(SavedOrders(tree.at("orders"), "").load()->size() == 1);
 }

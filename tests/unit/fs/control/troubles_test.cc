@@ -47,11 +47,22 @@ TEST_CASE("a suspended plan is a trouble with its reason, of which others hear t
   const auto told = find(list_troubles(metrics, kPlans, {}), "plan_suspended");
   REQUIRE(told);
   CHECK(told->text.find("plan train is suspended") == 0);
+  CHECK(told->text.find("nothing is fetched ahead for it") != std::string::npos);
   CHECK(told->first == "left the plan at x.png");
   const auto others = find(without_names(metrics, kPlans), "plan_suspended");
   REQUIRE(others);
   CHECK(others->text == "1 plan is suspended");
   CHECK(others->first.empty());
+}
+
+TEST_CASE("a suspended plan says what is followed instead") {
+  PlanBrief plan = kPlans[0];
+  plan.followed_instead = "name=auto root=a\nb seed=43";
+  const auto told = find(list_troubles(Metrics(), {plan}, {}), "plan_suspended");
+  REQUIRE(told);
+  CHECK(told->text.find("followed instead: name=auto root=a\\nb seed=43") != std::string::npos);
+  CHECK(told->text.find("nothing is fetched") == std::string::npos);
+  CHECK(find(without_names(Metrics(), {plan}), "plan_suspended")->text == "1 plan is suspended");
 }
 
 TEST_CASE(

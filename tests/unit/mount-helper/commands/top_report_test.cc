@@ -114,6 +114,15 @@ TEST_CASE("a suspended plan says why, and names stay on their line") {
                      [](const auto& l) { return l.find('\n') != std::string::npos; }));
 }
 
+TEST_CASE("a suspended plan says what is followed instead") {
+  json after = stats(0, 0, 0);
+  after["plan_list"][0]["state"] = "suspended";
+  after["plan_list"][0]["divergence"] = {{"text", "epoch 0"}};
+  after["plan_list"][0]["followed_instead"] = "name=auto root=a\nb seed=43";
+  CHECK_THAT(top_lines(stats(0, 0, 0), after, 1).back(),
+             Contains("left the plan at epoch 0; followed instead: name=auto root=a\\nb seed=43"));
+}
+
 TEST_CASE("troubles are marked, and a suspended plan's stands with its plan alone") {
   json after = stats(0, 0, 0);
   after["plan_list"][0]["state"] = "suspended";

@@ -32,7 +32,7 @@ TEST_CASE("figures stay, and names go") {
       "daemon": {"pid": 1, "control_socket": "clairfs.secret"},
       "troubles": [{"kind": "reads_failed", "count": 2, "text": "secret", "first": "secret"}, 3],
       "plan_list": [{"name": "secret", "text": "root=secret", "plan": {"root": "secret"}, "state": "following",
-                     "divergence": {"seen": "secret"}}, "x"],
+                     "divergence": {"seen": "secret"}, "followed_instead": "root=secret"}, "x"],
       "job": {"peers": {"0": {"host": "secret"}}}})");
   CHECK(text.find("secret") == std::string::npos);
   const auto json = nlohmann::json::parse(text);

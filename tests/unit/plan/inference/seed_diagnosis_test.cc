@@ -48,6 +48,9 @@ TEST_CASE("any seed up to a million is named, of any epoch") {
 TEST_CASE("the seed of a job of several nodes is named") {
   const Diagnosis found = diagnosis_of("seed=42 world=8", "seed=1337 world=8", 2, 30, 8);
   CHECK(found.hint == "matches seed=1337 instead of 42");
+  REQUIRE(found.order);
+  CHECK(found.order->seed == "1337");
+  CHECK(found.order->first_epoch == 2);
 }
 
 TEST_CASE("the default generator is named with what was drawn from it before") {
@@ -63,6 +66,16 @@ TEST_CASE("the default generator is named with what was drawn from it before") {
   CHECK_THAT(seed_hint("sampler=torch.random generator=default seed=87654321",
                        "sampler=torch.random generator=default seed=87654321 draws=5000000"),
              Contains("seed=87654321 draws=5000000, which"));
+}
+
+TEST_CASE("the order of the default generator begins with the epoch that was seen") {
+  const Diagnosis found =
+      diagnosis_of("seed=42", "sampler=torch.random generator=default seed=1234 draws=3736");
+  REQUIRE(found.order);
+  CHECK(found.order->generator == "default");
+  CHECK(found.order->seed == "1234");
+  CHECK(found.order->draws == 3736);
+  CHECK(found.order->first_epoch == 0);
 }
 
 TEST_CASE("what no seed explains is not named") {

@@ -132,6 +132,40 @@ TEST_CASE("each rank has a horizon of its own, and of the orders of an epoch eac
   CHECK(run->status().in_order == 4 * kFiles / 3);
 }
 
+TEST_CASE(
+    "a plan of several ranks that is left is not back because one that waits has a sample of its order") {
+  const auto run = run_over(3000, "seed=1 format=files epochs=2 world=3 ranks_per_node=3");
+  const SteadyClock clock;
+  const auto open = [&](uint32_t thread, uint32_t sample) {
+    run->observe(ThreadId(thread), {&sample, 1}, Access::open, clock.now());
+  };
+  const auto sample_of = [&](size_t rank, uint32_t position) {
+    const auto& reader = run->reader(rank);
+    return reader.horizon().sample_at(begin_of(reader, Epoch(0)) + position);
+  };
+  CHECK(!run->is_left());
+  for (uint32_t i = 0; i < 20; ++i) open(100, sample_of(0, i));
+  for (uint32_t sample = 0; sample < 200; ++sample) open(100, sample);
+  REQUIRE(run->reader(0).tracker().state() == TrackerState::suspended);
+  CHECK(run->is_left());
+  CHECK(run->is_left_by(0));
+  open(101, sample_of(1, 0));
+  CHECK(run->reader(1).tracker().state() == TrackerState::following);
+  CHECK(run->is_left());
+  CHECK(run->is_left_by(1));
+  for (uint32_t i = 1; i < 20; ++i) open(101, sample_of(1, i));
+  CHECK(!run->is_left());
+}
+
+TEST_CASE("a plan of records is not left by who goes through their file") {
+  const auto run = run_over(3, "seed=1 format=raw file=f10000 record=50 epochs=2");
+  const SteadyClock clock;
+  for (uint32_t sample = 0; sample < 100; ++sample)
+    run->observe(ThreadId(100), {&sample, 1}, Access::read, clock.now());
+  CHECK(run->reader().tracker().state() == TrackerState::suspended);
+  CHECK(!run->is_left());
+}
+
 TEST_CASE("where a reader left its plan is never told as expected X, saw X") {
   const auto one = run_over(40, "seed=1 format=files");
   const auto two = run_over(40, "seed=1 format=files world=4 ranks_per_node=2");

@@ -190,3 +190,26 @@ TEST_CASE("strays and a restart are no failure, another order is one") {
   status.state = TrackerState::suspended;
   CHECK(!follows(status));
 }
+
+TEST_CASE("another order than the plan's is told as a plan, and the plan's own is not") {
+  const auto order_of_reader = [](const std::string& planned, const std::string& real, uint32_t epoch) {
+    AccessSequence plan = plan_over(kDataset, planned);
+    AccessSequence read = plan_over(kDataset, real);
+    const Samples order = order_of(read, epoch);
+    std::vector<Sighting> evidence;
+    for (uint32_t i = 0; i < 40; ++i) evidence.push_back({order[i], i, 0, true});
+    return diagnose(evidence, plan.spec(), {Epoch(epoch), 0}, NodeId(0), 16, maker_over_dataset()).order;
+  };
+  const auto seed = order_of_reader("seed=42", "seed=1", 3);
+  REQUIRE(seed);
+  CHECK(seed->seed == "1");
+  CHECK(seed->first_epoch == 3);
+  const auto sampler = order_of_reader("seed=42", "sampler=numpy.default_rng seed=42", 0);
+  REQUIRE(sampler);
+  CHECK(sampler->sampler == "numpy.default_rng");
+  const auto world = order_of_reader("seed=42 world=2 ranks_per_node=1", "seed=42", 0);
+  REQUIRE(world);
+  CHECK(world->world == 1);
+  CHECK(!order_of_reader("seed=42", "seed=42", 1));
+  CHECK(!order_of_reader("seed=42", "seed=4242424242", 0));
+}

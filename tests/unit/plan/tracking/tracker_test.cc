@@ -437,6 +437,26 @@ TEST_CASE("a suspended plan goes on when the reader comes back, or its epoch is 
   CHECK(high_water.position <= 200 + plan.reorder_window());
 }
 
+TEST_CASE("a reader follows for certain once it was found, or after some accesses in order") {
+  const Loader loader{2, 4, 2, 2};
+  AccessSequence plan = plan_over(kSamples, plan_text(loader, "seed=42 world=2"));
+  AccessSequence other = plan_over(kSamples, plan_text(loader, "seed=1000 world=2"));
+  std::mt19937 random(38);
+  MountModel mount(plan, kSamples, kOpens);
+  CHECK(!mount.tracker.is_followed());
+  const Samples order = order_of(plan, 0);
+  mount.open(order[0]);
+  CHECK(mount.tracker.state() == TrackerState::following);
+  CHECK(!mount.tracker.is_followed());  // which may have been a chance
+  for (uint32_t i = 1; i < 20; ++i) mount.open(order[i]);
+  CHECK(mount.tracker.is_followed());
+  read_order(mount, order_of(other, 0), loader, random, 0, stop_after(500));
+  REQUIRE(mount.tracker.state() == TrackerState::suspended);
+  CHECK(!mount.tracker.is_followed());
+  CHECK(opens_until_noticed(mount, order, loader, random, 10000) > 0);
+  CHECK(mount.tracker.is_followed());
+}
+
 TEST_CASE("ranks that do not wait for each other") {
   // Two processes, the second always 700 samples behind.
   AccessSequence plan = plan_over(kSamples, "seed=42 world=2 ranks_per_node=2 batch=4");

@@ -36,6 +36,17 @@ TEST_CASE("each file is recorded once, however many pieces are read") {
   CHECK(f.recorder.opens(5).size() == 5);
 }
 
+TEST_CASE("what was opened of some files is forgotten, and the rest is not") {
+  RecorderFixture f;
+  for (uint32_t file = 0; file < 10; ++file) f.note(file);
+  f.recorder.forget_files({0, 3, 77});
+  CHECK(f.recorder.count() == 8);
+  CHECK(f.recorder.opens().front().file == FileId(1));
+  f.recorder.restart(false);
+  f.recorder.forget_files({1});
+  CHECK(f.recorder.on());
+}
+
 TEST_CASE("nothing is recorded while it is off") {
   RecorderFixture f;
   f.note(1);
