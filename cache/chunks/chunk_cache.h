@@ -22,6 +22,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -85,8 +86,8 @@ class ChunkCache {
   /// As acquire(), for whoever needs only bytes [offset, offset + length) of a file and no others of that
   /// chunk soon. If the chunk is neither here nor on its way and no tier would keep it, the range alone is
   /// read and forgotten, unless it is nearly all of the chunk. AcquiredChunk::start says where in the chunk
-  /// `data` begins. A range that is read alone is joined by nobody, and raise() does not reach it. REQUIRES:
-  /// length > 0 and the range lies within one chunk of the file.
+  /// `data` begins. No other caller joins a range that is read alone. REQUIRES: length > 0 and the range lies
+  /// within one chunk of the file.
   void acquire_range(FileId file, uint64_t offset, uint64_t length, Priority priority,
                      const AcquireDone& done, const Use& use = {});
 
@@ -94,12 +95,15 @@ class ChunkCache {
   uint64_t bytes_acquired(FileId file, uint64_t offset, uint64_t length, const Use& use = {}) const;
 
   /// acquire() on behalf of another node, from memory or within `scope`, and never by a fetch that waits for
-  /// a third node. False, and `done` is not called, if it could not come from there. REQUIRES: scope is not
-  /// `anywhere`.
-  bool acquire_within(FetchScope scope, ChunkId chunk, Priority priority, const AcquireDone& done);
+  /// a third node. Returns the fetch, for raise(), which may have ended already; null if the chunk was in
+  /// memory. Nothing, and `done` is not called, if the chunk could not come from there. REQUIRES: scope is
+  /// not `anywhere`.
+  std::optional<FetchPtr> acquire_within(FetchScope scope, ChunkId chunk, Priority priority,
+                                         const AcquireDone& done);
 
-  /// A fetch of the chunk that is under way is as urgent as this by now, if that is more urgent than before.
-  void raise(ChunkId chunk, Priority priority);
+  /// Raises the priority of a fetch, unless it is as urgent as that already. Does nothing to a fetch that has
+  /// ended. REQUIRES: not null.
+  void raise(const FetchPtr& fetch, Priority priority);
 
   /// What a READ tells of those that follow it.
   enum class Neighbours {
@@ -139,8 +143,8 @@ class ChunkCache {
 
   ChunkCache(const Deps& deps, std::unique_ptr<RamArena> ram_arena, std::unique_ptr<RamArena> transit_arena,
              uint64_t ram_capacity, const TransitShares& shares);
-  bool join_or_start(FetchScope scope, ChunkId chunk, Priority priority, const AcquireDone& done,
-                     const Use& use);
+  std::optional<FetchPtr> join_or_start(FetchScope scope, ChunkId chunk, Priority priority,
+                                        const AcquireDone& done, const Use& use);
   void acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done, const Use& use,
                      Neighbours neighbours);
   void acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Priority priority,

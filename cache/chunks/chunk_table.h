@@ -33,8 +33,6 @@ class ChunkTable {
   /// may wait for another node. Who may not take the chunk from anywhere is refused where it would have to.
   Joined join(FetchScope scope, ChunkId chunk, bool may_wait, Priority priority, const Use& use,
               const AcquireDone& done);
-  /// The fetch of the chunk that is under way; null: none.
-  FetchPtr find(ChunkId chunk) const;
 
   struct Settled {
     std::optional<size_t> store;  ///< that the fetch takes its chunk from
