@@ -36,7 +36,7 @@ constexpr double kUnknownReaderMost = 1;
 bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
   window.budget = budget;
   bool full = false;
-  while (window.fetched < window.horizon.end() && window.units.size() < window.asked + kUnitsWaiting) {
+  while (window.fetched < window.timeline.end() && window.units.size() < window.asked + kUnitsWaiting) {
     const uint64_t bytes = cost_of(window, window.fetched);
     const bool passed = window.fetched < window.high_water;  // what other workers have still to open
     // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
@@ -44,13 +44,13 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
     const bool fits = passed || window.bytes + bytes <= budget || (bytes > budget && window.bytes == 0);
     const bool unread = unread_before(window, window.fetched);
     const bool stays =
-        !window.plan->keeps_all && window.plan->ledger->stays(window.horizon.sample_at(window.fetched));
+        !window.plan->keeps_all && window.plan->ledger->stays(window.timeline.sample_at(window.fetched));
     const bool far = stays && !passed && window.fetched - window.high_water >= most_ahead(window);
     // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
     // So it does where a stream has a whole epoch in its window: the last part of it is to tell of its end.
     full = !fits || far || ((window.plan->keeps_all || window.reader->streams() > 0) && unread);
     if (full) break;
-    const bool there = staged_elsewhere(window, window.horizon.sample_at(window.fetched));
+    const bool there = staged_elsewhere(window, window.timeline.sample_at(window.fetched));
     add_units(window, window.fetched, bytes > budget || unread || there);
     if (!passed) window.costs.emplace_back(window.fetched, bytes);
     if (!passed) window.bytes += bytes;
@@ -79,13 +79,13 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
 /// Whether the reader has an earlier use of the sample at `position` still before it. Its pages are there
 /// then or on their way, and pushing them again would fill a sentinel that is to tell of that use.
 bool Staging::unread_before(const ReaderWindow& window, uint64_t position) {
-  return window.horizon.uses_within(window.horizon.sample_at(position), window.high_water, position);
+  return window.timeline.uses_within(window.timeline.sample_at(position), window.high_water, position);
 }
 
 /// Whether another reader of the plan still has before it what was pushed of the sample for it.
 bool Staging::staged_elsewhere(const ReaderWindow& window, uint32_t sample) {
   return std::any_of(window.plan->windows.begin(), window.plan->windows.end(), [&](const auto& other) {
-    return other.get() != &window && other->horizon.uses_within(sample, other->safe, other->staged);
+    return other.get() != &window && other->timeline.uses_within(sample, other->safe, other->staged);
   });
 }
 
@@ -93,7 +93,7 @@ bool Staging::staged_elsewhere(const ReaderWindow& window, uint32_t sample) {
 std::vector<std::shared_ptr<Staging::StagedSlice>> Staging::units_of(const ReaderWindow& window,
                                                                      uint64_t position) const {
   std::vector<std::shared_ptr<StagedSlice>> units;
-  for (const PageRange& range : window.plan->ledger->pages_of(window.horizon.sample_at(position)))
+  for (const PageRange& range : window.plan->ledger->pages_of(window.timeline.sample_at(position)))
     add_units_of(range, position, units);
   for (const auto& unit : units) unit->first = unit == units.front();
   if (!units.empty()) units.back()->last = true;
@@ -132,7 +132,7 @@ void Staging::leave_out_shared_pages(const ReaderWindow& window,
 }
 
 void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
-  skip = skip || window.plan->ledger->stays(window.horizon.sample_at(position));
+  skip = skip || window.plan->ledger->stays(window.timeline.sample_at(position));
   auto units = skip ? std::vector<std::shared_ptr<StagedSlice>>() : units_of(window, position);
   const bool has_bytes = !units.empty();
   leave_out_shared_pages(window, units);
@@ -202,10 +202,10 @@ void Staging::pop_unit(ReaderWindow& window) {
 /// use, but records in that of their numbers, which is mostly that of their file: nearly all chunks of a file
 /// are used in the first part of an epoch, and the source reads chunks that follow one another at once.
 std::optional<uint32_t> Staging::next_to_fill(ReaderWindow& window) {
-  const uint64_t end = window.horizon.end();
+  const uint64_t end = window.timeline.end();
   window.filled = std::max(window.filled, window.fetched);
   if (window.filled >= end) return std::nullopt;
-  if (!window.plan->fills_in_file_order) return window.horizon.sample_at(window.filled);
+  if (!window.plan->fills_in_file_order) return window.timeline.sample_at(window.filled);
   if (window.records_filled == 0) window.fills_until = end;
   if (window.records_filled < window.reader->index().size()) return window.records_filled;
   window.records_filled = 0;
@@ -223,7 +223,7 @@ bool Staging::fill_tiers(ReaderWindow& window) {
     const uint32_t sample = *next;
     uint64_t& done = window.plan->fills_in_file_order ? window.records_filled : window.filled;
     if (window.plan->fills_in_file_order &&
-        !window.horizon.uses_within(sample, window.fetched, window.horizon.end())) {
+        !window.timeline.uses_within(sample, window.fetched, window.timeline.end())) {
       ++done;
       continue;
     }

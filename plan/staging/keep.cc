@@ -32,15 +32,15 @@ bool Staging::goes_on(const StagedPlan& plan) {
 /// Whether any reader has a use of the sample beyond what it is done with, as far as is known.
 bool Staging::comes_again(const StagedPlan& plan, uint32_t sample) {
   return std::any_of(plan.windows.begin(), plan.windows.end(), [&](const auto& window) {
-    const Horizon& horizon = window->horizon;
-    return !horizon.complete || horizon.uses_within(sample, window->dropped + 1, horizon.end());
+    const Timeline& timeline = window->timeline;
+    return !timeline.complete() || timeline.uses_within(sample, window->dropped + 1, timeline.end());
   });
 }
 
 /// The reader is done with the sample at `position`, which is about to be released.
 void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
   StagedPlan& plan = *window.plan;
-  const uint32_t sample = window.horizon.sample_at(position);
+  const uint32_t sample = window.timeline.sample_at(position);
   const bool again = comes_again(plan, sample);
   if (plan.ledger->stays(sample)) {
     if (!again) let_go(plan, sample);
@@ -100,8 +100,8 @@ void Staging::tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool
 
 /// Samples that the window may reach past the reader.
 uint64_t Staging::most_ahead(const ReaderWindow& window) {
-  if (window.plan->part_bytes == 0 || window.horizon.empty()) return UINT64_MAX;
-  return std::max<uint64_t>(window.horizon.last_length() / 2, 1);
+  if (window.plan->part_bytes == 0 || window.timeline.empty()) return UINT64_MAX;
+  return std::max<uint64_t>(window.timeline.last_length() / 2, 1);
 }
 
 }  // namespace clairfs

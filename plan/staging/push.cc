@@ -54,7 +54,7 @@ bool Staging::push_arrived(ReaderWindow& window) {
 /// takes that stays.
 uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
   constexpr uint64_t kLeast = 1024;
-  const uint32_t sample = window.horizon.sample_at(position);
+  const uint32_t sample = window.timeline.sample_at(position);
   const uint64_t bytes = page_bytes(window.reader->index(), sample);
   if (!window.plan->keeps_all && window.plan->ledger->stays(sample)) return std::min(bytes, kLeast);
   if (bytes == 0 || !window.newest) return bytes;
@@ -87,7 +87,7 @@ bool Staging::push_pages(const StagedSlice& unit) {
 
 // Pushes one unit; with the last one of a sample, says what became of the sample.
 void Staging::push(ReaderWindow& window, const StagedSlice& unit) {
-  const uint32_t sample = window.horizon.sample_at(unit.position);
+  const uint32_t sample = window.timeline.sample_at(unit.position);
   if (unit.first) choose_sentinel(window, unit);
   if (!unit.chunk || staged_elsewhere(window, sample)) {
     window.complete = true;
@@ -109,8 +109,8 @@ void Staging::push(ReaderWindow& window, const StagedSlice& unit) {
 // Before the first page of the sample is pushed. Another rank's read would hide this one's.
 void Staging::choose_sentinel(ReaderWindow& window, const StagedSlice& unit) {
   const uint64_t position = unit.position;
-  const uint32_t sample = window.horizon.sample_at(position);
-  const uint64_t end = window.horizon.epoch_at(position)->end();
+  const uint32_t sample = window.timeline.sample_at(position);
+  const uint64_t end = window.timeline.epoch_end(position);
   const bool last_of_epoch = is_last_to_tell(window, position);
   if (!window.chooser.due(position, last_of_epoch)) return;
   const bool late = last_of_epoch || window.chooser.late(position);
@@ -123,7 +123,7 @@ void Staging::choose_sentinel(ReaderWindow& window, const StagedSlice& unit) {
   window.sentinels.emplace(position, *page);
   leave_open(window, position);
   metrics_.staging_sentinels.add();
-  if (last_of_epoch && position + 1 < end && end == window.horizon.end() && window.horizon.complete)
+  if (last_of_epoch && position + 1 < end && end == window.timeline.end() && window.timeline.complete())
     window.reader->tracker().set_unseen_end(position + 1);
 }
 
@@ -131,7 +131,7 @@ void Staging::choose_sentinel(ReaderWindow& window, const StagedSlice& unit) {
 /// can, but for records that share all their pages with others.
 bool Staging::is_last_to_tell(const ReaderWindow& window, uint64_t position) const {
   constexpr uint64_t kTail = 128;  // further from the end it is not looked for
-  const uint64_t end = window.horizon.epoch_at(position)->end();
+  const uint64_t end = window.timeline.epoch_end(position);
   if (position + 1 == end || end - position > kTail) return position + 1 == end;
   for (uint64_t later = end; --later > position;) {
     if (!window.plan->of_records || sentinel_page(window, later, true)) return false;
@@ -143,7 +143,7 @@ bool Staging::is_last_to_tell(const ReaderWindow& window, uint64_t position) con
 /// reader has one of them before it. `nearly`: a page will do that the reader may come to a little sooner.
 std::optional<PageRange> Staging::sentinel_page(const ReaderWindow& window, uint64_t position,
                                                 bool nearly) const {
-  const uint32_t own = window.horizon.sample_at(position);
+  const uint32_t own = window.timeline.sample_at(position);
   if (staged_elsewhere(window, own)) return std::nullopt;
   for (const PageRange& page : window.plan->ledger->sentinel_pages(own)) {
     if (tells(window, position, page, nearly)) return page;
@@ -156,12 +156,12 @@ bool Staging::tells(const ReaderWindow& window, uint64_t position, const PageRan
   // position.
   const uint64_t close = nearly ? 64 : 0;
   const SampleIndex& index = window.reader->index();
-  const uint32_t own = window.horizon.sample_at(position);
+  const uint32_t own = window.timeline.sample_at(position);
   bool alone = true;
   const auto look = [&](uint64_t begin, uint64_t end, uint64_t before) {
     index.samples_of(page.file, begin, end - begin, [&](uint32_t sample) {
       if (sample == own || !alone || !takes(index, sample, page)) return;
-      alone = !window.horizon.uses_within(sample, window.safe, before) && !staged_elsewhere(window, sample);
+      alone = !window.timeline.uses_within(sample, window.safe, before) && !staged_elsewhere(window, sample);
     });
   };
   look(page.begin, page.end, position);
@@ -187,19 +187,19 @@ bool Staging::takes(const SampleIndex& index, uint32_t sample, const PageRange& 
 uint64_t Staging::first_of_run(const ReaderWindow& window, uint64_t position, const PageRange& page) {
   constexpr uint64_t kMost = 1024;  // records of 64 bytes that are read 64 KiB at a time
   const uint64_t least =
-      std::max({window.safe, window.horizon.begin(), position - std::min(position, kMost)});
+      std::max({window.safe, window.timeline.begin(), position - std::min(position, kMost)});
   uint64_t first = position;
-  while (first > least && takes(window.reader->index(), window.horizon.sample_at(first - 1), page)) --first;
+  while (first > least && takes(window.reader->index(), window.timeline.sample_at(first - 1), page)) --first;
   return first;
 }
 
 // The page is left out of what is pushed from now on. It may be there from an earlier reader or plan.
 void Staging::leave_open(ReaderWindow& window, uint64_t position) {
-  const uint32_t sample = window.horizon.sample_at(position);
+  const uint32_t sample = window.timeline.sample_at(position);
   const PageRange& page = window.sentinels.at(position);
   sentinels_.open(page, {window.reader.get(), sample, position});
   pages_.drop(page.file, page.begin, kPageSize);
-  if (window.horizon.uses_within(sample, window.safe, window.high_water))
+  if (window.timeline.uses_within(sample, window.safe, window.high_water))
     window.open_again.push_back(position);
 }
 
@@ -216,7 +216,7 @@ void Staging::forget_sentinels(ReaderWindow& window, uint64_t before) {
 void Staging::leave_open_again(ReaderWindow& window) {
   for (const uint64_t position : std::exchange(window.open_again, {})) {
     if (position < window.high_water || !window.sentinels.contains(position)) continue;
-    if (window.horizon.uses_within(window.horizon.sample_at(position), window.safe, window.high_water)) {
+    if (window.timeline.uses_within(window.timeline.sample_at(position), window.safe, window.high_water)) {
       window.open_again.push_back(position);
     } else {
       leave_open(window, position);

@@ -106,7 +106,7 @@ struct Staging::ReaderWindow {
 
   StagedPlan* const plan;  // whose window it is
   const std::shared_ptr<PlanReader> reader;
-  Horizon horizon;
+  Timeline timeline;
   bool started = false;
   uint64_t high_water = 0;  // the reader's, as last seen
   uint64_t safe = 0;        // everything before has been opened

@@ -106,7 +106,7 @@ class Staging {
 
   void add(const std::shared_ptr<PlanRun>& run);
   void remove(const std::string& plan);
-  /// The reader moved, or the plan's horizon changed.
+  /// The reader moved, or the plan's timeline changed.
   void wake();
   /// What READs tell, and what those of sentinels are answered from.
   SentinelPages& sentinels() { return sentinels_; }
@@ -129,7 +129,7 @@ class Staging {
   void skip_opened(ReaderWindow& window);
   static bool opened(const ReaderWindow& window, uint64_t position);
   static bool overtaken(const ReaderWindow& window);
-  void follow_horizon(ReaderWindow& window);
+  void follow_timeline(ReaderWindow& window);
   bool drop_consumed(ReaderWindow& window);
   bool drop_until(ReaderWindow& window, uint64_t end, uint64_t most);
   bool issue_fetches(ReaderWindow& window, uint64_t budget);

@@ -32,7 +32,7 @@
 
 namespace clairfs {
 
-/// Positions are absolute, as in the reader's Horizon; those of an epoch from elsewhere are in no horizon.
+/// Positions are absolute, as in the reader's Timeline; those of an epoch from elsewhere are in no timeline.
 /// Only what is reported names places by epoch. Thread-safe: one lock, held for microseconds, never across a
 /// call-back. Nothing in here blocks.
 class Tracker {
