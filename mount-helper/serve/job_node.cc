@@ -28,16 +28,6 @@ constexpr auto kLastWords = std::chrono::seconds(1);
 // Every node says hello at once; a node that has not been heard by then is taken to keep nothing.
 constexpr auto kHelloPatience = std::chrono::seconds(30);
 
-/// The placement as the peers' client and server ask for it.
-class PlacedHomes final : public HomeDirectory {
- public:
-  explicit PlacedHomes(std::shared_ptr<const PlacementMap> placement) : placement_(std::move(placement)) {}
-  std::vector<NodeId> holders(ChunkId chunk) const override { return placement_->holders(chunk); }
-
- private:
-  const std::shared_ptr<const PlacementMap> placement_;
-};
-
 std::string host_name() {
   char name[256] = "?";  // longer than any (HOST_NAME_MAX is 64)
   ::gethostname(name, sizeof(name) - 1);
@@ -222,7 +212,9 @@ void NodePlacement::place(const std::shared_ptr<const PlacementMap>& placement) 
   }
   const NodeId self = job_.self();
   shared_.policy.set_placement(placement, self);
-  shared_.source.set_homes(placement ? std::make_shared<const PlacedHomes>(placement) : nullptr);
+  HoldersOf homes;
+  if (placement) homes = [placement](ChunkId chunk) { return placement->holders(chunk); };
+  shared_.source.set_homes(std::move(homes));
   warm_up_.set_placement(placement, self);
 }
 

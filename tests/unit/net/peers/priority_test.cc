@@ -13,7 +13,7 @@ constexpr uint32_t kFileBytes = 60000;
 /// Two nodes; files have one chunk each, and odd chunks have their homes on the second, whose PFS is held.
 struct TwoNodes {
   explicit TwoNodes(NodesOptions options = {}) : nodes(with_small_files(options)) {
-    nodes.set_homes(std::make_shared<ModuloHomes>(2));
+    nodes.set_homes(modulo_homes(2));
     REQUIRE(eventually([&] { return nodes.all_serve(); }));
     pfs().hold(true);
   }
