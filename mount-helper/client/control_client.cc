@@ -8,10 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/base/escaped.h"
+#include "fs/base/mountinfo.h"
 #include "fs/control/socket.h"
 #include "mount-helper/mounts/live_mount.h"
-#include "mount-helper/mounts/mountinfo.h"
 #include "mount-helper/mounts/processes.h"
+#include "mount-helper/mounts/resolve_path.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {

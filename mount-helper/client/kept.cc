@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/base/units.h"
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 
 namespace clairfs {
 namespace {

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "cache/base/units.h"
+#include "fs/base/mountinfo.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
 #include "mount-helper/log/logging.h"
-#include "mount-helper/mounts/mountinfo.h"
 #include "mount-helper/options/defaults.h"
 #include "mount-helper/options/option_table.h"
 #include "mount-helper/options/permissions.h"

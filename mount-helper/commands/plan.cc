@@ -8,10 +8,10 @@
 
 #include "cache/base/escaped.h"
 #include "cache/base/units.h"
+#include "fs/base/text_file.h"
 #include "fs/control/commands.h"
 #include "mount-helper/client/control_client.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/mounts/text_file.h"
 #include "plan/offline/order.h"
 #include "plan/offline/stats.h"
 #include "plan/spec/nearest.h"

@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "cache/base/escaped.h"
+#include "fs/base/text_file.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/timeline.h"
 #include "mount-helper/commands/top_report.h"
 #include "mount-helper/mounts/live_mount.h"
 #include "mount-helper/mounts/processes.h"
-#include "mount-helper/mounts/text_file.h"
 #include "mount-helper/serve/signals.h"
 
 namespace clairfs {

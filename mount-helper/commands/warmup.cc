@@ -13,6 +13,7 @@
 #include "mount-helper/commands/progress_bar.h"
 #include "mount-helper/commands/read_through.h"
 #include "mount-helper/mounts/live_mount.h"
+#include "mount-helper/mounts/resolve_path.h"
 
 namespace clairfs {
 namespace {

@@ -8,12 +8,13 @@
 
 #include "cache/base/plural.h"
 #include "cache/base/units.h"
+#include "fs/base/mountinfo.h"
 #include "mount-helper/client/control_client.h"
 #include "mount-helper/client/kept.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/inspect/timed_reads.h"
 #include "mount-helper/mounts/live_mount.h"
-#include "mount-helper/mounts/mountinfo.h"
+#include "mount-helper/mounts/resolve_path.h"
 
 namespace clairfs {
 namespace {

@@ -13,9 +13,9 @@
 #include <sys/utsname.h>
 
 #include "cache/base/text.h"
+#include "fs/base/text_file.h"
 #include "mount-helper/log/logging.h"
 #include "mount-helper/mounts/processes.h"
-#include "mount-helper/mounts/text_file.h"
 #include "mount-helper/options/defaults.h"
 #include "mount-helper/options/option_table.h"
 #include "mount-helper/options/version.h"

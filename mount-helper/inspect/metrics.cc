@@ -6,12 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/base/text_file.h"
 #include "mount-helper/client/mount_list.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/inspect/joined_metrics.h"
 #include "mount-helper/mounts/live_mount.h"
 #include "mount-helper/mounts/processes.h"
-#include "mount-helper/mounts/text_file.h"
 
 namespace clairfs {
 namespace {

@@ -22,8 +22,8 @@
 #include "cache/base/units.h"
 #include "cache/catalog/file.h"
 #include "cache/nvme/directory.h"
+#include "fs/base/mountinfo.h"
 #include "mount-helper/log/logging.h"
-#include "mount-helper/mounts/mountinfo.h"
 #include "plan/formats/index/saved_index.h"
 
 namespace clairfs {

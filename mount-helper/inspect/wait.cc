@@ -5,9 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "fs/base/mountinfo.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/mounts/mountinfo.h"
 #include "mount-helper/mounts/processes.h"
+#include "mount-helper/mounts/resolve_path.h"
 
 namespace clairfs {
 namespace {

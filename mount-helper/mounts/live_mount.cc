@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "mount-helper/mounts/processes.h"
+#include "mount-helper/mounts/resolve_path.h"
 
 namespace clairfs {
 namespace {

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "cache/tasks/spawn.h"
-#include "mount-helper/mounts/mountinfo.h"
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/mountinfo.h"
+#include "fs/base/text_file.h"
 
 namespace clairfs {
 namespace {

@@ -12,7 +12,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "mount-helper/mounts/mountinfo.h"
+#include "fs/base/mountinfo.h"
 #include "mount-helper/mounts/processes.h"
 
 namespace clairfs {

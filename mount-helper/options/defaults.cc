@@ -10,7 +10,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 
 namespace clairfs {
 namespace {

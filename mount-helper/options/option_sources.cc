@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "cache/base/text.h"
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 #include "mount-helper/options/option_table.h"
 #include "plan/spec/nearest.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "cache/base/fd.h"
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 #include "mount-helper/mounts/unmount.h"
 
 namespace clairfs {

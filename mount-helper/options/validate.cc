@@ -11,6 +11,7 @@
 
 #include "cache/base/units.h"
 #include "mount-helper/mounts/live_mount.h"
+#include "mount-helper/mounts/resolve_path.h"
 
 namespace clairfs {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cache/base/result.h"
-#include "mount-helper/mounts/mountinfo.h"
+#include "fs/base/mountinfo.h"
 #include "mount-helper/options/mount_options.h"
 
 namespace clairfs {

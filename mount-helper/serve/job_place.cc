@@ -15,8 +15,9 @@
 #include <xxhash.h>
 
 #include "cache/base/text.h"
-#include "mount-helper/mounts/mountinfo.h"
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/mountinfo.h"
+#include "fs/base/text_file.h"
+#include "mount-helper/mounts/resolve_path.h"
 #include "net/mpi/job_environment.h"
 
 namespace clairfs {

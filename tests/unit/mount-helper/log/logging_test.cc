@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <set>
 
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 #include "tests/support/catch.h"
 #include "tests/unit/mount-helper/temporary_directory.h"
 
