@@ -1,19 +1,18 @@
 #include "mount-helper/log/logging.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <sstream>
 #include <vector>
 
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "cache/base/escaped.h"
+#include "cache/base/own_file.h"
 #include "mount-helper/log/log_file.h"
 #include "mount-helper/log/systemd.h"
 #include "mount-helper/options/option_table.h"
@@ -81,17 +80,6 @@ std::string short_host_name() {
 std::string log_file_of(const MountOptions& options) {
   if (!options.log_file.empty() || options.foreground) return options.log_file;
   return default_log_file(options.catalog_dir, options.mountpoint);
-}
-
-Status make_directories(const std::string& directory) {
-  if (directory.empty() || ::mkdir(directory.c_str(), 0700) == 0 || errno == EEXIST) return {};
-  if (errno != ENOENT) return system_error(errno, "make directory " + directory);
-  const std::string parent = std::filesystem::path(directory).parent_path();
-  if (parent == directory) return system_error(ENOENT, "make directory " + directory);
-  if (Status made = make_directories(parent); !made) return made;
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
-    return system_error(errno, "make directory " + directory);
-  return {};
 }
 
 Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options) {

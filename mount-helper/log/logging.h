@@ -36,7 +36,4 @@ void reopen_log(Logger& log);
 /// The first line of a log, which a report of a fault needs: version, process, host, kernel and options.
 std::string log_greeting(const MountOptions& options);
 
-/// Makes `directory` and those above it that are missing, with mode 0700. Errors: what mkdir(2) says.
-Status make_directories(const std::string& directory);
-
 }  // namespace clairfs
