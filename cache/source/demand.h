@@ -21,6 +21,8 @@ struct Priority {
   uint64_t deadline =
       0;  ///< orders the requests of one kind: of a prefetch deadline_at(), of a fill any order
   auto operator<=>(const Priority&) const = default;
+  bool is_demand() const { return kind == Kind::demand; }
+  bool is_background() const { return kind == Kind::background; }
 };
 
 /// Of the bytes that may be under way at once, fills take one part in this many: enough to use what is idle,

@@ -19,10 +19,6 @@ Priority on_this_clock(Priority priority, TimePoint now) {
   return priority;
 }
 
-bool is_fill(const Priority& priority) {
-  return priority.kind == Priority::Kind::background;
-}
-
 }  // namespace
 
 // One request.
@@ -130,7 +126,8 @@ void PeerServer::on_reprioritize(NodeId from, const wire::Reprioritize& repriori
       Work& work = *found->second;
       if (priority >= work.request.priority) continue;
       if (work.stage == Work::Stage::loading) {
-        if (is_fill(work.request.priority) && !is_fill(priority)) loading_fills_ -= work.chunk_length;
+        if (work.request.priority.is_background() && !priority.is_background())
+          loading_fills_ -= work.chunk_length;
       } else {
         Queue& queue = work.stage == Work::Stage::ready ? peer.ready : cold_;
         if (auto entry = queue.extract({work.request.priority, work.arrival})) {
@@ -199,7 +196,7 @@ PeerServer::WorkPtr PeerServer::next(Peer& peer) {
   for (auto at = cold_.begin(); at != cold_.end(); ++at) {
     const Work& first = *at->second;
     Peer& asker = *peers_[first.peer.index()];
-    const bool fill = is_fill(first.request.priority);
+    const bool fill = first.request.priority.is_background();
     const uint64_t fills = loading_fills_ + first.chunk_length;
     if (loading_ > 0 && loading_ + first.chunk_length > options_.loading) return nullptr;
     if (fill && loading_fills_ > 0 && fills > options_.loading / kFillDivisor) return nullptr;
@@ -246,7 +243,7 @@ void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk)
     MutexLock lock(mutex_);
     if (work->stage == Work::Stage::loading) {
       loading_ -= work->chunk_length;
-      if (is_fill(request.priority)) loading_fills_ -= work->chunk_length;
+      if (request.priority.is_background()) loading_fills_ -= work->chunk_length;
     }
     if (work->dropped) return;
     Peer& peer = *peers_[work->peer.index()];
