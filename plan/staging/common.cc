@@ -19,7 +19,7 @@ constexpr uint64_t kNowhere = UINT64_MAX;
 }  // namespace
 
 void Staging::list_common(StagedPlan& plan) const {
-  std::vector<std::shared_ptr<StagedSlice>> units;
+  std::vector<std::shared_ptr<StagedUnit>> units;
   for (const PageRange& pages : plan.ledger->common_pages(options_.budget / kCommonShare)) {
     plan.common_bytes += pages.end - pages.begin;
     add_units_of(pages, kNowhere, units);

@@ -68,7 +68,7 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
     // Never before what was asked for already: pushing is in order, so a later sample that overtakes is of no
     // use and holds memory.
     window.deadline = std::max(window.deadline, due(window, unit->position));
-    const StagedSlice* const before = window.asked > 0 ? window.units[window.asked - 1].get() : nullptr;
+    const StagedUnit* const before = window.asked > 0 ? window.units[window.asked - 1].get() : nullptr;
     if (!ask(window, unit, before, window.deadline)) break;
     if (before == nullptr || unit->in_flight != before->in_flight)
       window.asked_bytes += unit->in_flight->bytes;
@@ -90,9 +90,9 @@ bool Staging::staged_elsewhere(const ReaderWindow& window, uint32_t sample) {
 }
 
 /// What the sample at `position` consists of: a unit for each chunk.
-std::vector<std::shared_ptr<Staging::StagedSlice>> Staging::units_of(const ReaderWindow& window,
-                                                                     uint64_t position) const {
-  std::vector<std::shared_ptr<StagedSlice>> units;
+std::vector<std::shared_ptr<Staging::StagedUnit>> Staging::units_of(const ReaderWindow& window,
+                                                                    uint64_t position) const {
+  std::vector<std::shared_ptr<StagedUnit>> units;
   for (const PageRange& range : window.plan->ledger->pages_of(window.timeline.sample_at(position)))
     add_units_of(range, position, units);
   for (const auto& unit : units) unit->first = unit == units.front();
@@ -101,10 +101,10 @@ std::vector<std::shared_ptr<Staging::StagedSlice>> Staging::units_of(const Reade
 }
 
 void Staging::add_units_of(const PageRange& pages, uint64_t position,
-                           std::vector<std::shared_ptr<StagedSlice>>& units) const {
+                           std::vector<std::shared_ptr<StagedUnit>>& units) const {
   const uint64_t size = catalog_.chunk_size(pages.file);
   for (uint64_t begin = pages.begin; begin < pages.end;) {
-    auto unit = std::make_shared<StagedSlice>(position, shared_);
+    auto unit = std::make_shared<StagedUnit>(position, shared_);
     unit->chunk = catalog_.chunk_at(pages.file, begin);
     unit->file = pages.file;
     unit->begin = unit->needs_from = begin;
@@ -118,12 +118,12 @@ void Staging::add_units_of(const PageRange& pages, uint64_t position,
 /// Where a record begins in the pages that are pushed for the one before it, those before bring them: records
 /// in the order of the file are fetched and pushed end to end.
 void Staging::leave_out_shared_pages(const ReaderWindow& window,
-                                     std::vector<std::shared_ptr<StagedSlice>>& units) {
+                                     std::vector<std::shared_ptr<StagedUnit>>& units) {
   const bool there = window.newest && window.newest->chunk && !window.newest->failed &&
                      window.newest->position >= window.dropped;  // it is on its way, or in the page cache
   if (!there || units.empty()) return;
-  const StagedSlice& before = *window.newest;
-  StagedSlice& next = *units.front();
+  const StagedUnit& before = *window.newest;
+  StagedUnit& next = *units.front();
   if (before.file != next.file || next.begin < before.needs_from || next.begin >= before.end) return;
   next.begin = std::min(before.end, next.end);
   if (next.begin < next.end) return;
@@ -133,11 +133,11 @@ void Staging::leave_out_shared_pages(const ReaderWindow& window,
 
 void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
   skip = skip || window.plan->ledger->stays(window.timeline.sample_at(position));
-  auto units = skip ? std::vector<std::shared_ptr<StagedSlice>>() : units_of(window, position);
+  auto units = skip ? std::vector<std::shared_ptr<StagedUnit>>() : units_of(window, position);
   const bool has_bytes = !units.empty();
   leave_out_shared_pages(window, units);
   if (units.empty()) {
-    units.push_back(std::make_shared<StagedSlice>(position, shared_));
+    units.push_back(std::make_shared<StagedUnit>(position, shared_));
     units.back()->covered = has_bytes;
   } else {
     window.newest = units.back();
@@ -158,7 +158,7 @@ uint64_t Staging::due(const ReaderWindow& window, uint64_t position) const {
 /// them. A window takes no more than its part of it, so that the ranks of a node get their next samples at
 /// the same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that
 /// was asked for last.
-bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedSlice>& unit, const StagedSlice* before,
+bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
                   uint64_t deadline) {
   const uint64_t length = unit->end - unit->begin;
   const uint64_t chunk_bytes = round_to_pages(catalog_.range(*unit->chunk).length);

@@ -59,7 +59,7 @@ uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
   if (!window.plan->keeps_all && window.plan->ledger->stays(sample)) return std::min(bytes, kLeast);
   if (bytes == 0 || !window.newest) return bytes;
   const ByteRange first = window.reader->index().range(sample, 0);
-  const StagedSlice& before = *window.newest;
+  const StagedUnit& before = *window.newest;
   const uint64_t begin = page_floor(first.offset);
   const bool follows = first.file == before.file && begin >= before.needs_from && begin < before.end;
   if (!follows) return bytes;
@@ -69,13 +69,13 @@ uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
   return std::max(bytes - there, kLeast);
 }
 
-std::vector<iovec> Staging::bytes_of(const StagedSlice& unit, const PageRange& pages) const {
+std::vector<iovec> Staging::bytes_of(const StagedUnit& unit, const PageRange& pages) const {
   const uint64_t begin = catalog_.range(*unit.chunk).offset + unit.start;  // of the file
   return unit.data->block.slices(pages.begin - begin, pages.end - pages.begin);
 }
 
 /// Pushes the unit but for the pages that sentinels lack; false if the kernel refused.
-bool Staging::push_pages(const StagedSlice& unit) {
+bool Staging::push_pages(const StagedUnit& unit) {
   for (const PageRange& pages : sentinels_.without_open({unit.file, unit.begin, unit.end})) {
     const Status pushed = pages_.push(pages.file, pages.begin, bytes_of(unit, pages));
     (pushed ? metrics_.staging_pushed_bytes : metrics_.staging_push_failures)
@@ -86,7 +86,7 @@ bool Staging::push_pages(const StagedSlice& unit) {
 }
 
 // Pushes one unit; with the last one of a sample, says what became of the sample.
-void Staging::push(ReaderWindow& window, const StagedSlice& unit) {
+void Staging::push(ReaderWindow& window, const StagedUnit& unit) {
   const uint32_t sample = window.timeline.sample_at(unit.position);
   if (unit.first) choose_sentinel(window, unit);
   if (!unit.chunk || staged_elsewhere(window, sample)) {
@@ -107,7 +107,7 @@ void Staging::push(ReaderWindow& window, const StagedSlice& unit) {
 }
 
 // Before the first page of the sample is pushed. Another rank's read would hide this one's.
-void Staging::choose_sentinel(ReaderWindow& window, const StagedSlice& unit) {
+void Staging::choose_sentinel(ReaderWindow& window, const StagedUnit& unit) {
   const uint64_t position = unit.position;
   const uint32_t sample = window.timeline.sample_at(position);
   const uint64_t end = window.timeline.epoch_end(position);

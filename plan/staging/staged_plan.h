@@ -61,8 +61,8 @@ struct Staging::InFlight {
 /// The part of a sample that lies in one chunk: what is fetched, pinned and pushed at a time. A sample
 /// without bytes, one that is not to be pushed, or one that comes with those before it, is one unit without a
 /// chunk.
-struct Staging::StagedSlice {
-  StagedSlice(uint64_t of_position, std::shared_ptr<Shared> counted_in)
+struct Staging::StagedUnit {
+  StagedUnit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
       : position(of_position), shared(std::move(counted_in)) {}
 
   const uint64_t position;
@@ -95,8 +95,8 @@ struct Staging::StagedPlan {
   bool fills_in_file_order = false;  // tiers, with its records
   bool admitted = false;             // those that were there first have made room for it; only if keeps_all
   std::optional<PageLedger> ledger;  // set when it was added
-  std::deque<std::shared_ptr<StagedSlice>> common;  // what every reader needs and has not been pushed yet
-  uint64_t common_bytes = 0;                        // of what every reader needs, pushed or not
+  std::deque<std::shared_ptr<StagedUnit>> common;  // what every reader needs and has not been pushed yet
+  uint64_t common_bytes = 0;                       // of what every reader needs, pushed or not
 };
 
 /// A reader on its way. All but `staged_published` belongs to step().
@@ -116,8 +116,8 @@ struct Staging::ReaderWindow {
   uint64_t filled = 0;          // tiers have been filled up to here, beyond `fetched`
   uint64_t records_filled = 0;  // of records: samples before this number are done in this round,
   uint64_t fills_until = 0;     // which then has filled up to here
-  std::deque<std::shared_ptr<StagedSlice>> units;   // of [staged, fetched), in order
-  std::shared_ptr<StagedSlice> newest;              // the last that was among them and has bytes
+  std::deque<std::shared_ptr<StagedUnit>> units;    // of [staged, fetched), in order
+  std::shared_ptr<StagedUnit> newest;               // the last that was among them and has bytes
   size_t asked = 0;                                 // so many of them have been asked of the cache
   uint64_t asked_bytes = 0;                         // what they count as in flight
   bool complete = true;                             // all of it so far has been pushed
@@ -134,11 +134,11 @@ struct Staging::ReaderWindow {
   // What the kernel took back. Looked for in [checked, check_until).
   uint64_t checked = 0;
   uint64_t check_until = 0;
-  uint64_t check_bytes = 0;                          // that may still be looked at
-  std::optional<uint64_t> lost_from;                 // a READ told of it, and nobody has looked yet
-  TimePoint check_again{};                           // not sooner
-  std::deque<std::shared_ptr<StagedSlice>> repairs;  // counted as in flight once they are asked for
-  std::set<uint64_t> repaired;                       // so far, and not yet passed: each once
+  uint64_t check_bytes = 0;                         // that may still be looked at
+  std::optional<uint64_t> lost_from;                // a READ told of it, and nobody has looked yet
+  TimePoint check_again{};                          // not sooner
+  std::deque<std::shared_ptr<StagedUnit>> repairs;  // counted as in flight once they are asked for
+  std::set<uint64_t> repaired;                      // so far, and not yet passed: each once
   std::vector<uint64_t> open_again;  // sentinels of samples that may still be being read for an earlier use
   std::atomic<uint64_t> staged_published{0};
   const std::shared_ptr<std::atomic<uint64_t>> fill_bytes = std::make_shared<std::atomic<uint64_t>>(0);

@@ -118,7 +118,7 @@ class Staging {
   struct ReaderWindow;
   struct StagedPlan;
   struct Shared;  // what completions of fetches reach, also after the end
-  struct StagedSlice;
+  struct StagedUnit;
   struct InFlight;
 
   void forget_removed_plans();
@@ -149,24 +149,24 @@ class Staging {
   void tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool there);
   static uint64_t most_ahead(const ReaderWindow& window);
   uint64_t cost_of(const ReaderWindow& window, uint64_t position) const;
-  std::vector<std::shared_ptr<StagedSlice>> units_of(const ReaderWindow& window, uint64_t position) const;
+  std::vector<std::shared_ptr<StagedUnit>> units_of(const ReaderWindow& window, uint64_t position) const;
   void add_units_of(const PageRange& pages, uint64_t position,
-                    std::vector<std::shared_ptr<StagedSlice>>& units) const;
+                    std::vector<std::shared_ptr<StagedUnit>>& units) const;
   static void leave_out_shared_pages(const ReaderWindow& window,
-                                     std::vector<std::shared_ptr<StagedSlice>>& units);
+                                     std::vector<std::shared_ptr<StagedUnit>>& units);
   void add_units(ReaderWindow& window, uint64_t position, bool skip);
   uint64_t due(const ReaderWindow& window, uint64_t position) const;
-  bool ask(ReaderWindow& window, const std::shared_ptr<StagedSlice>& unit, const StagedSlice* before,
+  bool ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
            uint64_t deadline);
   void drop_window(const ReaderWindow& window);
   bool drop_released(StagedPlan& plan, uint32_t sample);
   static void hand_on(ReaderWindow& window, uint64_t position);
   void tell_policy(const ReaderWindow& window);
   static void pop_unit(ReaderWindow& window);
-  void push(ReaderWindow& window, const StagedSlice& unit);
-  bool push_pages(const StagedSlice& unit);
-  std::vector<iovec> bytes_of(const StagedSlice& unit, const PageRange& pages) const;
-  void choose_sentinel(ReaderWindow& window, const StagedSlice& unit);
+  void push(ReaderWindow& window, const StagedUnit& unit);
+  bool push_pages(const StagedUnit& unit);
+  std::vector<iovec> bytes_of(const StagedUnit& unit, const PageRange& pages) const;
+  void choose_sentinel(ReaderWindow& window, const StagedUnit& unit);
   std::optional<PageRange> sentinel_page(const ReaderWindow& window, uint64_t position, bool nearly) const;
   bool tells(const ReaderWindow& window, uint64_t position, const PageRange& page, bool nearly) const;
   static bool takes(const SampleIndex& index, uint32_t sample, const PageRange& page);
