@@ -12,10 +12,10 @@
 // No descriptor into the mount is kept open: it would make an unmount "busy".
 #pragma once
 
-#include <atomic>
 #include <optional>
 #include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "cache/base/metrics.h"
 #include "cache/catalog/catalog.h"
@@ -28,12 +28,9 @@ namespace clairfs {
 /// Used by one thread (staging's). References outlive it.
 class PagePusher final : public PageCache {
  public:
-  PagePusher(const Catalog& catalog, std::string mountpoint, Metrics& metrics)
-      : catalog_(catalog), mountpoint_(std::move(mountpoint)), metrics_(metrics) {}
-
-  /// The session's device, once there is one; -1 (before that and after its end): every push fails with
-  /// ENOTCONN.
-  void connect(int fuse_device) { device_ = fuse_device; }
+  /// `device`: the session's FUSE device, which stays open while this is used.
+  PagePusher(const Catalog& catalog, std::string mountpoint, int device, Metrics& metrics)
+      : catalog_(catalog), mountpoint_(std::move(mountpoint)), device_(device), metrics_(metrics) {}
 
   Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) override;
   /// Also pages that a process has mapped.
@@ -52,8 +49,8 @@ class PagePusher final : public PageCache {
 
   const Catalog& catalog_;
   const std::string mountpoint_;
+  const int device_;
   Metrics& metrics_;
-  std::atomic<int> device_{-1};
   Readahead readahead_;                // self-synchronised
   std::unordered_set<FileId> mapped_;  // files of which a page stayed when it was to go
   bool may_ask_ = true;                // until the kernel refuses
