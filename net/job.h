@@ -2,7 +2,7 @@
 //
 // In the life of a node:
 //   Job(transport)   says hello; from here on it is seen by the others
-//   rank 0:          tell_scan_progress() ..., publish_catalog()
+//   node 0:          tell_scan_progress() ..., publish_catalog()
 //   others:          await_catalog(), then check_source() (net/group/source_check.h) on their own source
 //   make_source()    the ChunkSource for this node's ChunkCache
 //   make_server()    what answers the others' requests out of that cache
@@ -14,8 +14,8 @@
 //   (the cache is stopped: fetches from peers end)
 //   stop()           the transport's thread ends; now the cache may be destroyed, then the Job
 //
-// A node that cannot be part of the job (another version, another chunk size, another catalog than rank 0) is
-// told so by rank 0 or finds it out itself: `refused` says what differs, and what waits here fails with
+// A node that cannot be part of the job (another version, another chunk size, another catalog than node 0) is
+// told so by node 0 or finds it out itself: `refused` says what differs, and what waits here fails with
 // that.
 //
 // Threads: the transport's net thread, which never waits; "peer-batch" of the PeerClient; and "job"
@@ -94,7 +94,7 @@ class Job {
     catalog_exchange_.publish(std::move(catalog));
   }
   /// The others. See CatalogExchange::await(). Also fails with EPERM when this node is refused, and with
-  /// ECONNABORTED when rank 0 goes.
+  /// ECONNABORTED when node 0 goes.
   Result<std::shared_ptr<const Catalog>> await_catalog(const std::function<void(uint64_t entries)>& progress);
 
   // The data.

@@ -49,7 +49,7 @@ int refuse_mount(MountOptions options, const MpiPlace& place, const Error& error
   options.foreground = true;
   options.log_file.clear();
   if (const auto log = make_logger(options)) {
-    name_rank_in_log(**log, place.self.value);
+    name_node_in_log(**log, place.self.value);
     decline_job(options, place, error.message, **log);
   }
   std::fflush(nullptr);

@@ -123,7 +123,7 @@ std::string anonymous_log_line(const std::string& line) {
     return "(a line that may name files)";
   std::string out = time + " " + level;
   if (!(words >> word)) return out;
-  if (word.starts_with("[rank") && words >> word && words >> word) out += " [rank]";
+  if (word.starts_with("[node") && words >> word && words >> word) out += " [node]";
   if (!is_word_of_ours(word)) return out + " (...)";
   out += " " + word;
   // "clairfs 0.1.0 (461f177a3b2c) pid 7": a number after a word of ours is nobody's name either.

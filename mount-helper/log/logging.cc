@@ -97,8 +97,8 @@ Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options) {
   return logger;
 }
 
-void name_rank_in_log(Logger& log, uint32_t rank) {
-  set_patterns(log, fmt::format("[rank {}] ", rank));
+void name_node_in_log(Logger& log, uint32_t node) {
+  set_patterns(log, fmt::format("[node {}] ", node));
 }
 
 void reopen_log(Logger& log) {

@@ -27,8 +27,8 @@ std::string log_file_of(const MountOptions& options);
 /// path and the option to name another.
 Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options);
 
-/// Lines name this rank from now on: the nodes of a job may write to one terminal or file.
-void name_rank_in_log(Logger& log, uint32_t rank);
+/// Lines name this node from now on: the nodes of a job may write to one terminal or file.
+void name_node_in_log(Logger& log, uint32_t node);
 
 /// Opens the files of the log anew, under their names: what rotates logs has moved them away.
 void reopen_log(Logger& log);

@@ -90,7 +90,7 @@ int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
     events.ready(place.error());
     return exit_usage;
   }
-  if (place->size > 1) name_rank_in_log(log, place->self.value);
+  if (place->size > 1) name_node_in_log(log, place->self.value);
   log.info("{}", log_greeting(options));
   int status = exit_success;
   {

@@ -108,7 +108,7 @@ Result<LoadedCatalog> JobNode::catalog(const Load& load) {
   auto received = job_.await_catalog([&](uint64_t entries) {
     base_.end_on_signal();
     if (entries > 0)
-      base_.events.progress(fmt::format("rank 0 is scanning: {}", pluralize(entries, "entry", "entries")));
+      base_.events.progress(fmt::format("node 0 is scanning: {}", pluralize(entries, "entry", "entries")));
   });
   if (!received) return received.error();
   const Fd source(::open(base_.options.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -116,7 +116,7 @@ Result<LoadedCatalog> JobNode::catalog(const Load& load) {
   if (Status same = check_source(**received, source.get()); !same) return same.error();
   LoadedCatalog loaded;
   loaded.catalog = std::move(*received);
-  loaded.reason = "from rank 0";
+  loaded.reason = "from node 0";
   loaded.received = true;
   loaded.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return loaded;
@@ -170,7 +170,7 @@ void NodePlacement::await_hellos() const {
     std::erase_if(nodes, [&](const PeerReport& node) { return node.node == job_.self() || !silent(node); });
     if (nodes.empty()) return;
     if (std::chrono::steady_clock::now() > deadline) {
-      return log_.warn("{} sent no hello within {} (first: rank {}); assuming they cache nothing",
+      return log_.warn("{} sent no hello within {} (first: node {}); assuming they cache nothing",
                        pluralize(nodes.size(), "node", "nodes"), format_duration(kHelloPatience),
                        nodes.front().node.value);
     }

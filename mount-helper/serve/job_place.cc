@@ -55,14 +55,14 @@ void fill_in(std::string& path, NodeId rank) {
   }
 }
 
-/// A number of nodes and a rank each, from the options, else from the environment.
+/// How many nodes there are, and which one this is, from the options, else from the environment.
 Result<MpiPlace> place_without_launcher(const MountOptions& options) {
   const auto rank = options.rank ? Result<uint32_t>(*options.rank) : node_rank_from_environment();
   if (!rank) return rank.error();
   const auto nodes = options.nodes ? Result<uint32_t>(*options.nodes) : node_count_from_environment();
   if (!nodes) return nodes.error();
   if (*rank >= *nodes)
-    return Error{EINVAL, fmt::format("rank {} is not below {}, the number of nodes: they count from 0", *rank,
+    return Error{EINVAL, fmt::format("node {} is not below {}, the number of nodes: they count from 0", *rank,
                                      *nodes)};
   return MpiPlace{NodeId(*rank), *nodes};
 }

@@ -19,8 +19,8 @@ Result<MpiPlace> place_of(const MountOptions& options);
 /// Lines that tell of a job that is not as the user may think. Not safe as above.
 std::vector<std::string> doubts_about_job(const MountOptions& options, const MpiPlace& place);
 
-/// Puts the rank in the place of every "{rank}" in the options' paths, so that several nodes of one machine
-/// can be told apart; without a job the rank is 0. Reads the job's secret. Errors: EINVAL when a launcher's
+/// Puts the node's number in the place of every "{rank}" in the options' paths, so that several nodes of one
+/// machine can be told apart; without a job it is 0. Reads the job's secret. Errors: EINVAL when a launcher's
 /// job of several nodes is to be mounted in the background, which the launcher would take for its end; those
 /// of the secret's file, EINVAL when it is empty.
 Result<MountOptions> for_place(MountOptions options, const MpiPlace& place);

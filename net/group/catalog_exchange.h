@@ -6,8 +6,8 @@
 //
 // A giver that is asked again for what it has not got says that it waits, too. Who hears neither that nor
 // gets a piece for a while turns to the next node up, then to node 0; who got a damaged image, to node 0 at
-// once. All of these have lower ranks, so that nobody waits in a circle. Whoever waits does so until nothing
-// has come for the whole of its patience.
+// once. All of these have lower numbers, so that nobody waits in a circle. Whoever waits does so until
+// nothing has come for the whole of its patience.
 //
 // Threads: messages and ticks on the net thread; await() waits on the caller's. mutex_ comes before that of
 // the ImageFetch, and is not held while the transport is called.

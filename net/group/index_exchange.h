@@ -2,8 +2,8 @@
 //
 // A node that needs an index asks all others how far they are with it. It has one of those that have it
 // encode its image, fetches that, waits for one that is making it, and makes it itself when nobody is. Of
-// nodes that begin at the same time the one with the lowest rank makes it. Nobody waits for a node that does
-// not get on.
+// nodes that begin at the same time the one with the lowest number makes it. Nobody waits for a node that
+// does not get on.
 //
 // Threads: messages and ticks on the net thread; fetch() waits on the caller's; images are encoded by what
 // `post` runs. mutex_ comes before those of the IndexStore and of an ImageFetch, and is not held while the

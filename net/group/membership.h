@@ -97,7 +97,7 @@ class Membership {
   /// When something was last heard of it (or, if that is later, when this node woke).
   TimePoint last_heard(NodeId node) const;
   PeerTraffic& traffic(NodeId node) const { return peer(node).traffic; }
-  /// All nodes by rank; this one has told itself everything.
+  /// All nodes by number; this one has told itself everything.
   std::vector<PeerReport> report() const;
 
  private:
@@ -123,7 +123,7 @@ class Membership {
   const Deps deps_;
   const NodeId self_;
   const MembershipTimes times_;
-  const std::vector<std::unique_ptr<Peer>> peers_;  // by rank; self-synchronised but for info
+  const std::vector<std::unique_ptr<Peer>> peers_;  // by node; self-synchronised but for info
 
   // Of the net thread.
   TimePoint last_tick_{};

@@ -1,12 +1,12 @@
 // The plans of a job: which are in force, the same on every node without anybody in charge.
 //
 // A last-writer-wins map from name to entry: of two entries with one name the later stamp holds, then the
-// larger rank. So the order in which nodes hear of entries does not matter, nor how often, and a cancellation
-// is an entry like any other (and stays, or a node that had missed it would bring the plan back). A plan that
-// was found is withdrawn by a mark on its own entry, that stays under its stamp: so whoever is late to
-// withdraw it withdraws nothing that was said later, in whatever order the nodes hear of both. Every hello
-// carries a digest of the map; a node that sees another digest than its own sends what it has. This is how
-// late nodes and those that stood still get the plans in force.
+// larger number. So the order in which nodes hear of entries does not matter, nor how often, and a
+// cancellation is an entry like any other (and stays, or a node that had missed it would bring the plan
+// back). A plan that was found is withdrawn by a mark on its own entry, that stays under its stamp: so
+// whoever is late to withdraw it withdraws nothing that was said later, in whatever order the nodes hear of
+// both. Every hello carries a digest of the map; a node that sees another digest than its own sends what it
+// has. This is how late nodes and those that stood still get the plans in force.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Rank 0's side of a meeting: takes the nodes of a job in, and exchanges what their MPIs put
+// Node 0's side of a meeting: takes the nodes of a job in, and exchanges what their MPIs put
 // (net/meeting/words.h).
 //
 // One thread, "job-host", serves all connections. Whoever connects and is no node of this job is told why, or

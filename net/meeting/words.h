@@ -3,7 +3,7 @@
 //   host: clairfs-job 1 NONCE             greets whoever connects
 //   node: join RANK NODES NONCE PROOF     the proof shows that it knows the secret
 //   host: joined PROOF                    so does the host; or: refused WHY, and the connection ends
-//   host: missing NUMBER RANK RANK...     every second, until all have come; names the first ranks
+//   host: missing NUMBER RANK RANK...     every second, until all have come; names the first nodes
 //   host: formed                          all are there; from now on they exchange
 //   node: put KEY VALUE ... barrier       each node, once a round
 //   host: put KEY VALUE ... barrier       to all, once all have said theirs
@@ -36,7 +36,7 @@ struct MeetingNonces {
 std::string node_proof(std::string_view secret, const MeetingNonces& nonces, const MpiPlace& place);
 std::string host_proof(std::string_view secret, const MeetingNonces& nonces, const MpiPlace& place);
 
-/// The line that says which ranks are missing, and what it means to people: "rank 2 of 3 has not come to
+/// The line that says which nodes are missing, and what it means to people: "node 2 of 3 has not come to
 /// node0:5200". The text is empty where the line is no such line, or says that none is missing.
 std::string missing_line(const std::vector<NodeId>& missing);
 std::string missing_text(std::string_view line, uint32_t nodes, const std::string& where);

@@ -166,7 +166,7 @@ void RoutedSource::answered(const RoutePtr& route, NodeId peer, PeerOutcome outc
         count = ++corrupt_;
       }
       if (count <= kReported)
-        deps_.log.warn("chunk {} came from rank {} with a wrong checksum; it is fetched again",
+        deps_.log.warn("chunk {} came from node {} with a wrong checksum; it is fetched again",
                        route->chunk.value, peer.value);
       break;
     }

@@ -143,7 +143,7 @@ TEST_CASE("a node with another chunk size is refused, and told what differs") {
   const auto got = other.job->await_catalog([](uint64_t) {});
   REQUIRE(!got);
   CHECK(got.error().code == EPERM);
-  CHECK(got.error().message.find("its chunk size is 1.0 MiB, that of rank 0 is 64.0 KiB") !=
+  CHECK(got.error().message.find("its chunk size is 1.0 MiB, that of node 0 is 64.0 KiB") !=
         std::string::npos);
   CHECK(eventually([&] { return !other.refused().empty(); }));
   CHECK(eventually([&] { return giver.job->nodes()[2].state == PeerState::left; }));

@@ -140,7 +140,7 @@ TEST_CASE("the place in a job comes from the options, else from the environment"
   options.rank = 1;
   CHECK(why().find("--nodes N") != std::string::npos);
   options.nodes = 1;
-  CHECK(why().find("rank 1 is not below 1") != std::string::npos);
+  CHECK(why().find("node 1 is not below 1") != std::string::npos);
   options.nodes = 2;
   {
     const Variable group_rank("GROUP_RANK", "0");  // options win
