@@ -145,9 +145,9 @@ NodePlacement::NodePlacement(SharedSource& shared, const Catalog& catalog, Chunk
       cache_(cache),
       log_(base.log),
       server_(job_.make_server(catalog, cache, shared.source)),
-      warm_up_(cache, catalog),
-      warm_up_thread_("warm-up", warm_up_.alarm(), base.clock,
-                      [this](TimePoint now) { return warm_up_.step(now); }),
+      home_prefill_(cache, catalog),
+      home_prefill_thread_("home-prefill", home_prefill_.alarm(), base.clock,
+                           [this](TimePoint now) { return home_prefill_.step(now); }),
       placement_manager_(
           catalog, [this] { return capacities(); },
           base.options.placement == "nopfs" ? PlacementRule::nopfs : PlacementRule::clairfs,
@@ -215,7 +215,7 @@ void NodePlacement::place(const std::shared_ptr<const PlacementMap>& placement) 
   HoldersOf homes;
   if (placement) homes = [placement](ChunkId chunk) { return placement->holders(chunk); };
   shared_.source.set_homes(std::move(homes));
-  warm_up_.set_placement(placement, self);
+  home_prefill_.set_placement(placement, self);
 }
 
 std::shared_ptr<const PlacementMap> NodePlacement::current() const {
@@ -241,9 +241,9 @@ std::string NodePlacement::status_text(uint64_t least_pfs_bytes) const {
         fmt::format("; the lower bound of the epochs begun is {} ({:.3f})", format_size(least_pfs_bytes),
                     static_cast<double>(totals.counters.pfs_bytes) / static_cast<double>(least_pfs_bytes));
   }
-  const PrefillProgress warm = warm_up_.progress();
+  const PrefillProgress warm = home_prefill_.progress();
   text += fmt::format(
-      "\n  warm-up of this node: {} of {}{}\n", format_size(warm.done), format_size(warm.total),
+      "\n  prefill of this node: {} of {}{}\n", format_size(warm.done), format_size(warm.total),
       warm.failed == 0 ? "" : ", " + pluralize(warm.failed, "chunk", "chunks") + " could not be read");
   return text;
 }
@@ -252,7 +252,7 @@ std::string NodePlacement::json(uint64_t least_pfs_bytes) const {
   nlohmann::ordered_json job = nlohmann::ordered_json::parse(job_.peers_json(shared_.source));
   job["least_pfs_bytes"] = least_pfs_bytes;
   job["network"] = shared_.node.network_text();
-  const PrefillProgress warm = warm_up_.progress();
+  const PrefillProgress warm = home_prefill_.progress();
   job["warm_up"] = {{"total_bytes", warm.total}, {"done_bytes", warm.done}, {"failed_chunks", warm.failed}};
   if (const auto placed = current()) {
     job["placement"] = {{"homeless_bytes", placed->homeless_bytes()},

@@ -20,7 +20,7 @@ constexpr auto kPauseAfterFailure = std::chrono::milliseconds(100);
 constexpr int kChunksPerStep = 256;
 
 std::vector<ChunkId> chunks_of(const PlacementMap& placement, NodeId self) {
-  std::vector<ChunkId> chunks = placement.warm_up_order(self);
+  std::vector<ChunkId> chunks = placement.prefill_order(self);
   const std::vector<ChunkId> copies = placement.copies(self);
   chunks.insert(chunks.end(), copies.begin(), copies.end());
   return chunks;

@@ -67,9 +67,9 @@ def test_ram_and_nvme_of_all_nodes(data, tmp, io):
 
 
 def is_warmed_up(node):
-    """The warm-up is one pass: what a tier gives up after it, while NVMe is behind, comes back with the readers."""
-    warm_up = node.stats()["job"]["warm_up"]
-    return warm_up["done_bytes"] == warm_up["total_bytes"] > 0
+    """The prefill is one pass: what a tier gives up after it, while NVMe is behind, comes back with the readers."""
+    prefill = node.stats()["job"]["warm_up"]
+    return prefill["done_bytes"] == prefill["total_bytes"] > 0
 
 
 def test_restarted_with_nvme_for_all(data, tmp):
