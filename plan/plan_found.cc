@@ -153,8 +153,8 @@ void PlanManager::withdraw_found() {
   inference_.displaced();
 }
 
-/// Whether a registered plan has files of one that was found. A registered plan of a few of its samples only
-/// may be missed: then both are followed.
+// Whether a registered plan has files of one that was found. A registered plan of a few of its samples only
+// may be missed: then both are followed.
 bool PlanManager::is_planned(const PlanRun& found) const {
   constexpr uint32_t kLooks = 64;
   const SampleIndex& index = found.index();

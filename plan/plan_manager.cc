@@ -24,14 +24,14 @@ Status check_absolute(const PlanSpec& spec) {
   return absolute;
 }
 
-/// "train" of "./train/": one folder, however it is written.
+// "train" of "./train/": one folder, however it is written.
 std::string plain_folder(std::string_view root) {
   std::string plain = std::filesystem::path(root).lexically_normal();
   while (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
   return plain == "." ? "" : plain;
 }
 
-/// The root is the folder that the plan was set on. Of two that differ one would be forgotten.
+// The root is the folder that the plan was set on. Of two that differ one would be forgotten.
 Status settle_root(PlanSpec& spec, std::string_view folder) {
   if (folder.empty()) return {};
   if (!spec.root.empty() && plain_folder(spec.root) != folder) {

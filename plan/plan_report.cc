@@ -118,8 +118,8 @@ bool has_bytes_of(const SampleIndex& index, uint32_t sample, FileId file) {
   return false;
 }
 
-/// The first position from `high_water` on that touches the file. A file of records has very many chunks, but
-/// hardly ever has to be looked for further than this: a thread that answers the kernel asks.
+// The first position from `high_water` on that touches the file. A file of records has very many chunks, but
+// hardly ever has to be looked for further than this: a thread that answers the kernel asks.
 std::optional<uint64_t> next_use_of(FileId file, const Catalog& catalog, const Timeline& timeline,
                                     uint64_t high_water) {
   constexpr uint64_t kSoon = 4096;

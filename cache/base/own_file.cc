@@ -23,7 +23,7 @@ Error failed_to(const char* what, const std::string& path) {
   return system_error(errno, std::string(what) + " " + escaped(path));
 }
 
-/// The locked, empty temporary file; nothing when another process is writing it.
+// The locked, empty temporary file; nothing when another process is writing it.
 Result<std::optional<Fd>> lock_temporary(const std::string& path) {
   for (;;) {
     Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));

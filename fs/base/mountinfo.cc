@@ -9,7 +9,7 @@
 namespace clairfs {
 namespace {
 
-/// Undoes the kernel's \040 for blank, \011 tab, \012 newline and \134 backslash.
+// Undoes the kernel's \040 for blank, \011 tab, \012 newline and \134 backslash.
 std::string unescape(std::string_view text) {
   const auto octal = [&](size_t i) { return text[i] >= '0' && text[i] <= '7'; };
   std::string plain;
@@ -24,7 +24,7 @@ std::string unescape(std::string_view text) {
   return plain;
 }
 
-/// The number after "user_id=" in a list with commas.
+// The number after "user_id=" in a list with commas.
 std::optional<uid_t> owner_in(const std::string& options) {
   std::istringstream list(options);
   for (std::string option; std::getline(list, option, ',');) {

@@ -56,7 +56,7 @@ std::string machine_text() {
   return out + lines_with(text_or_error(read_text_file("/proc/meminfo")), "Mem");
 }
 
-/// The last lines of a log.
+// The last lines of a log.
 std::string end_of_log(const std::string& file, bool with_names) {
   auto text = read_with_deadline(file, kBundlePatience);
   if (!text) return text_or_error(text);
@@ -76,12 +76,12 @@ std::string log_file_in(const std::string& status) {
   return status.substr(begin, status.find('\n', begin) - begin);
 }
 
-/// The log that a mount has by default: one whose daemon is gone does not tell where it was.
+// The log that a mount has by default: one whose daemon is gone does not tell where it was.
 std::string default_log_of(const std::string& mountpoint) {
   return default_log_file(default_options(this_machine()).catalog_dir, mountpoint);
 }
 
-/// The limits of the process that serves the mount, not of this one.
+// The limits of the process that serves the mount, not of this one.
 std::string limits_of(const std::string& stats) {
   const auto json = BundleJson::parse(stats, nullptr, false);
   const auto pid = json.is_object() ? json.value("/daemon/pid"_json_pointer, 0) : 0;

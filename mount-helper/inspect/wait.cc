@@ -24,7 +24,7 @@ struct WaitArguments {
   int pid = 0;
 };
 
-/// Whether a clairfs answers there; else what it looks like.
+// Whether a clairfs answers there; else what it looks like.
 Status mount_answers(const std::string& path) {
   const auto resolved = resolve_path(path);
   if (!resolved) return resolved.error();

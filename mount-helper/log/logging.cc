@@ -40,12 +40,12 @@ Result<spdlog::sink_ptr> file_sink(const std::string& path) {
   return spdlog::sink_ptr(*file);
 }
 
-/// On a terminal a line of progress may stand where the next line goes.
+// On a terminal a line of progress may stand where the next line goes.
 std::string before_line() {
   return ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "";
 }
 
-/// `who` stands before each message.
+// `who` stands before each message.
 void set_patterns(Logger& log, const std::string& who) {
   for (const spdlog::sink_ptr& sink : log.sinks()) {
     const bool is_file = std::dynamic_pointer_cast<LogFile>(sink) != nullptr;

@@ -36,8 +36,8 @@ std::optional<uint64_t> memory_available(const Machine& machine) {
   return kibibytes ? std::optional(*kibibytes * 1024) : std::nullopt;
 }
 
-/// The lowest of the numbers in `file` in `base` + `group` and the directories above it down to `base`. A
-/// container may see only the latter.
+// The lowest of the numbers in `file` in `base` + `group` and the directories above it down to `base`. A
+// container may see only the latter.
 std::optional<uint64_t> lowest_limit(const Machine& machine, const std::string& base, std::string group,
                                      const std::string& file) {
   std::optional<uint64_t> lowest;

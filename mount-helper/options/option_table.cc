@@ -39,14 +39,14 @@ Status set_count(unsigned& field, const std::string& value) {
   return {};
 }
 
-/// "40%".
+// "40%".
 Result<unsigned> parse_share(const std::string& value) {
   const auto share = parse_whole<unsigned>(value.substr(0, value.size() - 1));
   if (!share || *share > 100) return Error{EINVAL, fmt::format("'{}' is no share from 0% to 100%", value)};
   return *share;
 }
 
-/// A size, or a share of the memory available.
+// A size, or a share of the memory available.
 Status set_memory(uint64_t& field, const std::string& value) {
   if (!value.ends_with('%')) return set_size(field, value);
   const auto share = parse_share(value);

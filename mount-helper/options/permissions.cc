@@ -17,7 +17,7 @@
 namespace clairfs {
 namespace {
 
-/// Whether the effective set has CAP_SYS_ADMIN; see capabilities(7) and proc(5), CapEff.
+// Whether the effective set has CAP_SYS_ADMIN; see capabilities(7) and proc(5), CapEff.
 bool has_admin_capability() {
   constexpr unsigned kCapSysAdmin = 21;
   const auto status = read_text_file("/proc/self/status");

@@ -45,7 +45,7 @@ JobOptions job_options(const MountOptions& options) {
   return job;
 }
 
-/// Waits for all nodes. Where there is no launcher they meet, and MPI is told so. `mpi` says the rest.
+// Waits for all nodes. Where there is no launcher they meet, and MPI is told so. `mpi` says the rest.
 Result<std::unique_ptr<MpiTransport>> meet_nodes(const MountOptions& options, const MpiPlace& place,
                                                  MpiOptions mpi, Logger& log) {
   mpi.connect_patience = options.job_timeout;

@@ -27,8 +27,8 @@ namespace {
 constexpr std::chrono::seconds kUntilMounted(10);
 constexpr std::chrono::milliseconds kBetweenLooks(20);
 
-/// What tells this process's mounts from those of containers that share its network; 0 where /proc is
-/// missing.
+// What tells this process's mounts from those of containers that share its network; 0 where /proc is
+// missing.
 ino_t mount_namespace() {
   struct stat st {};
   return ::stat("/proc/self/ns/mnt", &st) == 0 ? st.st_ino : 0;
@@ -55,7 +55,7 @@ void fill_in(std::string& path, NodeId rank) {
   }
 }
 
-/// How many nodes there are, and which one this is, from the options, else from the environment.
+// How many nodes there are, and which one this is, from the options, else from the environment.
 Result<MpiPlace> place_without_launcher(const MountOptions& options) {
   const auto rank = options.rank ? Result<uint32_t>(*options.rank) : node_rank_from_environment();
   if (!rank) return rank.error();

@@ -38,7 +38,7 @@ void set_option(const Fd& socket, int level, int option, unsigned value) {
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
 }
 
-/// With options.nodes connections and strangers beside what the mount needs; as many as may be.
+// With options.nodes connections and strangers beside what the mount needs; as many as may be.
 void allow_descriptors(rlim_t wanted) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;

@@ -40,7 +40,7 @@ struct AddressList {
   addrinfo* first;
 };
 
-/// A port that nobody listens on may be given to the very socket that asks for it.
+// A port that nobody listens on may be given to the very socket that asks for it.
 bool is_connected_to_itself(const Fd& socket) {
   sockaddr_storage here{};
   sockaddr_storage there{};
@@ -66,7 +66,7 @@ Result<Fd> connect_to(const addrinfo& address, TimePoint until, const std::funct
   return socket;
 }
 
-/// What is there of `line` after `start`; nothing if it begins otherwise.
+// What is there of `line` after `start`; nothing if it begins otherwise.
 std::optional<std::string> after(const std::string& line, std::string_view start) {
   if (!line.starts_with(start)) return std::nullopt;
   return line.substr(start.size());
@@ -138,7 +138,7 @@ bool Meeting::connect(TimePoint deadline) {
   return false;
 }
 
-/// The next line of the host; none, with the trouble, when it says nothing or is gone.
+// The next line of the host; none, with the trouble, when it says nothing or is gone.
 std::optional<std::string> Meeting::await_line(TimePoint until) {
   for (;;) {
     if (auto line = to_host_.next()) return line;

@@ -28,8 +28,8 @@ constexpr auto kWaitingPeriod = std::chrono::milliseconds(100);
 // Cancelling takes MPI one or two polls, unless a transfer has begun.
 constexpr auto kStopPatience = std::chrono::milliseconds(90);
 
-/// Catches MPI's way of reporting a fatal error, which is to call exit() on our net thread. Lives as long as
-/// the process, as exit handlers do.
+// Catches MPI's way of reporting a fatal error, which is to call exit() on our net thread. Lives as long as
+// the process, as exit handlers do.
 struct AbortGuard {
   std::atomic<std::thread::id> net_thread;
   std::function<void()> before_abort;

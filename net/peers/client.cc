@@ -18,7 +18,7 @@ constexpr auto kCheckEvery = std::chrono::milliseconds(20);
 // together.
 constexpr uint64_t kRefillDivisor = 4;
 
-/// As it is told to another node, whose clock is another.
+// As it is told to another node, whose clock is another.
 Priority from_now(Priority priority, uint64_t now) {
   if (priority.kind == Priority::Kind::prefetch) priority.deadline -= std::min(priority.deadline, now);
   return priority;

@@ -12,7 +12,7 @@
 namespace clairfs {
 namespace {
 
-/// What another node told.
+// What another node told.
 Priority on_this_clock(Priority priority, TimePoint now) {
   if (priority.kind == Priority::Kind::prefetch)
     priority.deadline = deadline_at(now) + std::min(priority.deadline, UINT64_MAX - deadline_at(now));

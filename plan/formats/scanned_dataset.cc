@@ -31,7 +31,7 @@ Result<std::string> read_piece(const std::string& path, uint64_t offset, uint32_
   return bytes;
 }
 
-/// Reads the files of the scanned directory, many at a time.
+// Reads the files of the scanned directory, many at a time.
 struct ScannedFiles {
   ScannedFiles(std::shared_ptr<const Catalog> scanned, std::unique_ptr<IoBackend> backend, Fd root,
                Logger& log)
@@ -39,7 +39,7 @@ struct ScannedFiles {
         io(std::move(backend)),
         source(*catalog, std::move(root), *io, options(), clock, metrics, log, [](FileId) {}) {}
 
-  /// Over in a moment: no time to find out how many reads at once are best.
+  // Over in a moment: no time to find out how many reads at once are best.
   static PfsOptions options() {
     PfsOptions options;
     options.initial_concurrency = options.most_concurrency;

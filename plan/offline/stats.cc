@@ -27,7 +27,7 @@ uint32_t nodes_of(const PlanSpec& spec) {
   return static_cast<uint32_t>(std::max<uint64_t>(world / std::max<uint64_t>(spec.ranks_per_node, 1), 1));
 }
 
-/// Reads by node and sample.
+// Reads by node and sample.
 class Counters {
  public:
   Counters(uint32_t nodes, uint64_t samples)
@@ -51,7 +51,7 @@ class Counters {
   std::vector<uint16_t> reads_;
 };
 
-/// Calls `visit(node, sequence)` for the first `nodes` nodes, epoch by epoch.
+// Calls `visit(node, sequence)` for the first `nodes` nodes, epoch by epoch.
 template <class Visit>
 Status for_each_epoch(AccessSequence& sequence, uint32_t nodes, Visit&& visit) {
   const PlanSpec& spec = sequence.spec();
@@ -92,7 +92,7 @@ void count_tails(const PlanStatsRequest& request, const Counters& counters, Plan
   }
 }
 
-/// The dataset behind the plan: scanned, or made up of samples of one size.
+// The dataset behind the plan: scanned, or made up of samples of one size.
 struct Dataset {
   const Catalog* catalog = nullptr;
   const SampleIndex* index = nullptr;

@@ -102,8 +102,8 @@ double NextUsePolicy::distance(const Plan& plan, uint64_t position) const {
   return static_cast<double>(position - plan.staged) / static_cast<double>(epoch);
 }
 
-/// Epochs until the next use by any plan but `served`; nothing if no plan will use it as far as is known. A
-/// plan that uses it now and whose next epoch is not known yet is taken to use it an epoch later again.
+// Epochs until the next use by any plan but `served`; nothing if no plan will use it as far as is known. A
+// plan that uses it now and whose next epoch is not known yet is taken to use it an epoch later again.
 std::optional<double> NextUsePolicy::distance_of(ChunkId chunk, const Use& served) const {
   if ((resident_[chunk.index()] & kInPageCache) != 0) return std::nullopt;
   std::optional<double> least;
@@ -123,8 +123,8 @@ std::optional<double> NextUsePolicy::distance_of(ChunkId chunk, const Use& serve
   return least;
 }
 
-/// What place() goes by: the distance after the use that the fetch is for; nothing if the chunk is not worth
-/// keeping.
+// What place() goes by: the distance after the use that the fetch is for; nothing if the chunk is not worth
+// keeping.
 std::optional<double> NextUsePolicy::rank(ChunkId chunk, const Use& served) const {
   if (!shared(chunk)) return distance_of(chunk, served);
   return has_an_epochs_uses(chunk) ? std::optional(kBeforeNever) : std::nullopt;
@@ -136,7 +136,7 @@ bool NextUsePolicy::shared(ChunkId chunk) const {
   });
 }
 
-/// Whether at least as many uses of the chunk are to come as an epoch has of it.
+// Whether at least as many uses of the chunk are to come as an epoch has of it.
 bool NextUsePolicy::has_an_epochs_uses(ChunkId chunk) const {
   size_t an_epoch = 0;
   size_t to_come = 0;
@@ -177,8 +177,8 @@ void NextUsePolicy::list_useless(ChunkId chunk, Tier tier) const {
   useless_[slot(tier)].push_back(chunk);
 }
 
-/// A resident chunk that no plan will use. While a plan's next epoch is not known, nothing can be said of its
-/// chunks.
+// A resident chunk that no plan will use. While a plan's next epoch is not known, nothing can be said of its
+// chunks.
 std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) const {
   auto& list = useless_[slot(tier)];
   std::vector<ChunkId> undecided;
@@ -227,7 +227,7 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier
   return std::nullopt;
 }
 
-/// What is used later than `own_distance` and, among that, last. Shared chunks that have a use stay.
+// What is used later than `own_distance` and, among that, last. Shared chunks that have a use stay.
 std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier, double own_distance) const {
   if (auto candidate = useless(tier)) return candidate;
   if (own_distance == kBeforeNever) return std::nullopt;

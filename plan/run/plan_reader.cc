@@ -13,7 +13,7 @@ constexpr uint64_t kMargin = 1024;
 // Epochs of less than that many margins are short: three of them hardly take memory.
 constexpr uint64_t kShort = 8;
 
-/// A number that no order of this process had before.
+// A number that no order of this process had before.
 OrderId next_order() {
   static std::atomic<uint32_t> last{0};
   return OrderId(++last);

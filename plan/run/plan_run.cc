@@ -43,7 +43,7 @@ uint64_t bytes_of(const SampleIndex& index, uint32_t sample) {
   return bytes;
 }
 
-/// Bytes of some sample: what several have counts once.
+// Bytes of some sample: what several have counts once.
 uint64_t sum_bytes(const SampleIndex& index) {
   uint64_t bytes = 0;
   std::vector<ByteRange> ranges;

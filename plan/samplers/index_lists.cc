@@ -42,7 +42,7 @@ Result<TextFile> open_text(const std::string& path) {
   return TextFile{std::move(fd), *stamp};
 }
 
-/// Calls `take(line, offset of the line)` for each line of [begin, end), without its newline.
+// Calls `take(line, offset of the line)` for each line of [begin, end), without its newline.
 template <class Take>
 Status scan_lines(int fd, const std::string& path, uint64_t begin, uint64_t end, Take take) {
   std::string buffer;
@@ -98,7 +98,7 @@ class MemoryLists : public IndexLists {
   const std::vector<std::vector<uint32_t>> lists_;
 };
 
-/// Where one list stands in its file.
+// Where one list stands in its file.
 struct Section {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -110,7 +110,7 @@ class FileLists : public IndexLists {
   FileLists(TextFile file, std::string path, uint64_t n)
       : file_(std::move(file)), path_(std::move(path)), n_(n) {}
 
-  /// REQUIRES: called once, before anything else.
+  // REQUIRES: called once, before anything else.
   Status scan() {
     bool inside = false;
     uint64_t line_number = 0;

@@ -27,7 +27,7 @@ void Staging::list_common(StagedPlan& plan) const {
   plan.common.assign(units.begin(), units.end());
 }
 
-/// True if there is more to do at once.
+// True if there is more to do at once.
 bool Staging::push_common(StagedPlan& plan) {
   uint64_t pushed = 0;
   size_t waiting = 0;

@@ -32,7 +32,7 @@ constexpr double kUnknownReaderMost = 1;
 
 }  // namespace
 
-/// False when the window is full.
+// False when the window is full.
 bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
   window.budget = budget;
   bool full = false;
@@ -76,20 +76,20 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
   return !full;
 }
 
-/// Whether the reader has an earlier use of the sample at `position` still before it. Its pages are there
-/// then or on their way, and pushing them again would fill a sentinel that is to tell of that use.
+// Whether the reader has an earlier use of the sample at `position` still before it. Its pages are there
+// then or on their way, and pushing them again would fill a sentinel that is to tell of that use.
 bool Staging::unread_before(const ReaderWindow& window, uint64_t position) {
   return window.timeline.uses_within(window.timeline.sample_at(position), window.high_water, position);
 }
 
-/// Whether another reader of the plan still has before it what was pushed of the sample for it.
+// Whether another reader of the plan still has before it what was pushed of the sample for it.
 bool Staging::staged_elsewhere(const ReaderWindow& window, uint32_t sample) {
   return std::any_of(window.plan->windows.begin(), window.plan->windows.end(), [&](const auto& other) {
     return other.get() != &window && other->timeline.uses_within(sample, other->safe, other->staged);
   });
 }
 
-/// What the sample at `position` consists of: a unit for each chunk.
+// What the sample at `position` consists of: a unit for each chunk.
 std::vector<std::shared_ptr<Staging::StagedUnit>> Staging::units_of(const ReaderWindow& window,
                                                                     uint64_t position) const {
   std::vector<std::shared_ptr<StagedUnit>> units;
@@ -115,8 +115,8 @@ void Staging::add_units_of(const PageRange& pages, uint64_t position,
   }
 }
 
-/// Where a record begins in the pages that are pushed for the one before it, those before bring them: records
-/// in the order of the file are fetched and pushed end to end.
+// Where a record begins in the pages that are pushed for the one before it, those before bring them: records
+// in the order of the file are fetched and pushed end to end.
 void Staging::leave_out_shared_pages(const ReaderWindow& window,
                                      std::vector<std::shared_ptr<StagedUnit>>& units) {
   const bool there = window.newest && window.newest->chunk && !window.newest->failed &&
@@ -145,7 +145,7 @@ void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
   std::move(units.begin(), units.end(), std::back_inserter(window.units));
 }
 
-/// When the reader will be at `position`: the deadline of its fetches, which orders those of several plans.
+// When the reader will be at `position`: the deadline of its fetches, which orders those of several plans.
 uint64_t Staging::due(const ReaderWindow& window, uint64_t position) const {
   const double rate = window.reader->tracker().status().samples_per_second;
   const auto samples = static_cast<double>(position - std::min(position, window.high_water));
@@ -154,10 +154,10 @@ uint64_t Staging::due(const ReaderWindow& window, uint64_t position) const {
   return deadline_at(now_ + std::chrono::duration_cast<Duration>(left));
 }
 
-/// Asks the cache for the unit's bytes; false, and nothing happened, if what is in flight leaves no room for
-/// them. A window takes no more than its part of it, so that the ranks of a node get their next samples at
-/// the same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that
-/// was asked for last.
+// Asks the cache for the unit's bytes; false, and nothing happened, if what is in flight leaves no room for
+// them. A window takes no more than its part of it, so that the ranks of a node get their next samples at
+// the same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that
+// was asked for last.
 bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
                   uint64_t deadline) {
   const uint64_t length = unit->end - unit->begin;
@@ -198,9 +198,9 @@ void Staging::pop_unit(ReaderWindow& window) {
   window.units.pop_front();
 }
 
-/// The next sample that tiers may be filled with; nothing: all have been. Samples come in the order of their
-/// use, but records in that of their numbers, which is mostly that of their file: nearly all chunks of a file
-/// are used in the first part of an epoch, and the source reads chunks that follow one another at once.
+// The next sample that tiers may be filled with; nothing: all have been. Samples come in the order of their
+// use, but records in that of their numbers, which is mostly that of their file: nearly all chunks of a file
+// are used in the first part of an epoch, and the source reads chunks that follow one another at once.
 std::optional<uint32_t> Staging::next_to_fill(ReaderWindow& window) {
   const uint64_t end = window.timeline.end();
   window.filled = std::max(window.filled, window.fetched);
@@ -214,8 +214,8 @@ std::optional<uint32_t> Staging::next_to_fill(ReaderWindow& window) {
   return window.filled < end ? std::optional(window.records_filled) : std::nullopt;
 }
 
-/// Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
-/// more to do at once.
+// Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
+// more to do at once.
 bool Staging::fill_tiers(ReaderWindow& window) {
   uint64_t n = 0;
   for (auto next = next_to_fill(window); next; next = next_to_fill(window), ++n) {

@@ -49,9 +49,9 @@ bool Staging::push_arrived(ReaderWindow& window) {
   return pushed > 0;
 }
 
-/// What the sample at `position` takes of the window: the pages that are to be pushed for it, and not for the
-/// one before (leave_out_shared_pages()), but no less than it takes to remember it, which is all that one
-/// takes that stays.
+// What the sample at `position` takes of the window: the pages that are to be pushed for it, and not for the
+// one before (leave_out_shared_pages()), but no less than it takes to remember it, which is all that one
+// takes that stays.
 uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
   constexpr uint64_t kLeast = 1024;
   const uint32_t sample = window.timeline.sample_at(position);
@@ -74,7 +74,7 @@ std::vector<iovec> Staging::bytes_of(const StagedUnit& unit, const PageRange& pa
   return unit.data->block.slices(pages.begin - begin, pages.end - pages.begin);
 }
 
-/// Pushes the unit but for the pages that sentinels lack; false if the kernel refused.
+// Pushes the unit but for the pages that sentinels lack; false if the kernel refused.
 bool Staging::push_pages(const StagedUnit& unit) {
   for (const PageRange& pages : sentinels_.without_open({unit.file, unit.begin, unit.end})) {
     const Status pushed = pages_.push(pages.file, pages.begin, bytes_of(unit, pages));
@@ -127,8 +127,8 @@ void Staging::choose_sentinel(ReaderWindow& window, const StagedUnit& unit) {
     window.reader->tracker().set_unseen_end(position + 1);
 }
 
-/// Whether nothing that comes after it in its epoch can be a sentinel. The last sample of an epoch always
-/// can, but for records that share all their pages with others.
+// Whether nothing that comes after it in its epoch can be a sentinel. The last sample of an epoch always
+// can, but for records that share all their pages with others.
 bool Staging::is_last_to_tell(const ReaderWindow& window, uint64_t position) const {
   constexpr uint64_t kTail = 128;  // further from the end it is not looked for
   const uint64_t end = window.timeline.epoch_end(position);
@@ -139,8 +139,8 @@ bool Staging::is_last_to_tell(const ReaderWindow& window, uint64_t position) con
   return true;
 }
 
-/// A page that tells of this position, because the reader comes to no sample in it sooner, and no other
-/// reader has one of them before it. `nearly`: a page will do that the reader may come to a little sooner.
+// A page that tells of this position, because the reader comes to no sample in it sooner, and no other
+// reader has one of them before it. `nearly`: a page will do that the reader may come to a little sooner.
 std::optional<PageRange> Staging::sentinel_page(const ReaderWindow& window, uint64_t position,
                                                 bool nearly) const {
   const uint32_t own = window.timeline.sample_at(position);
@@ -173,7 +173,7 @@ bool Staging::tells(const ReaderWindow& window, uint64_t position, const PageRan
   return alone;
 }
 
-/// Whether a reader of the sample takes the page, maybe because it goes on past the sample's end.
+// Whether a reader of the sample takes the page, maybe because it goes on past the sample's end.
 bool Staging::takes(const SampleIndex& index, uint32_t sample, const PageRange& page) {
   for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
     const ByteRange range = index.range(sample, piece);
@@ -182,8 +182,8 @@ bool Staging::takes(const SampleIndex& index, uint32_t sample, const PageRange& 
   return false;
 }
 
-/// From which position on the readers of all samples up to this one take the page: records in the order of
-/// their file, shorter than what is read at a time. Whoever has read the first of them has read them all.
+// From which position on the readers of all samples up to this one take the page: records in the order of
+// their file, shorter than what is read at a time. Whoever has read the first of them has read them all.
 uint64_t Staging::first_of_run(const ReaderWindow& window, uint64_t position, const PageRange& page) {
   constexpr uint64_t kMost = 1024;  // records of 64 bytes that are read 64 KiB at a time
   const uint64_t least =
@@ -203,7 +203,7 @@ void Staging::leave_open(ReaderWindow& window, uint64_t position) {
     window.open_again.push_back(position);
 }
 
-/// The reader has passed those: it did not need the page, or somebody else has read it.
+// The reader has passed those: it did not need the page, or somebody else has read it.
 void Staging::forget_sentinels(ReaderWindow& window, uint64_t before) {
   while (!window.sentinels.empty() && window.sentinels.begin()->first < before) {
     const auto& [position, page] = *window.sentinels.begin();

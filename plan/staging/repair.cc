@@ -16,7 +16,7 @@ constexpr auto kBetweenChecks = std::chrono::milliseconds(100);
 
 }  // namespace
 
-/// Brings back what has gone; true if there is more to do at once.
+// Brings back what has gone; true if there is more to do at once.
 bool Staging::repair(ReaderWindow& window) {
   notice_losses(window);
   forget_sentinels(window, window.safe);
@@ -66,7 +66,7 @@ bool Staging::look_for_losses(ReaderWindow& window) {
   return window.checked < window.check_until;
 }
 
-/// Whether what was pushed of the sample is there; nullopt where the kernel does not tell.
+// Whether what was pushed of the sample is there; nullopt where the kernel does not tell.
 std::optional<bool> Staging::is_whole(const ReaderWindow& window, uint64_t position) {
   for (const PageRange& pages : window.plan->ledger->pages_of(window.timeline.sample_at(position))) {
     for (const PageRange& pushed : sentinels_.without_open(pages)) {

@@ -64,8 +64,8 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
   wake();
 }
 
-/// The page cache that all samples take together, or more than may be kept. Samples that follow one another
-/// in a file share the page between them.
+// The page cache that all samples take together, or more than may be kept. Samples that follow one another
+// in a file share the page between them.
 uint64_t Staging::bytes_to_keep(const PlanRun& run) const {
   const uint64_t most = std::max(options_.budget, options_.keep);
   uint64_t bytes = 0;
@@ -137,7 +137,7 @@ uint64_t Staging::resident_bytes(const ReaderWindow& window) {
   return window.bytes - window.oversize_bytes;
 }
 
-/// True if there is more to do at once.
+// True if there is more to do at once.
 bool Staging::serve_all() {
   forget_removed_plans();
   tell_of_records();
@@ -228,7 +228,7 @@ void Staging::forget_removed_plans() {
   }
 }
 
-/// One turn of a reader; true if there is more to do at once.
+// One turn of a reader; true if there is more to do at once.
 bool Staging::serve(ReaderWindow& window, uint64_t budget) {
   follow_timeline(window);
   if (window.timeline.empty()) return false;
@@ -311,8 +311,8 @@ bool Staging::opened(const ReaderWindow& window, uint64_t position) {
          (position < window.high_water && window.reader->tracker().opened(position));
 }
 
-/// Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
-/// it has been asked for: without it, the reader would ask for the rest of it once more.
+// Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
+// it has been asked for: without it, the reader would ask for the rest of it once more.
 bool Staging::overtaken(const ReaderWindow& window) {
   const uint64_t position = window.units.front()->position;
   const bool on_its_way = window.asked > 0 && window.units.front()->chunk;
@@ -320,7 +320,7 @@ bool Staging::overtaken(const ReaderWindow& window) {
   return opened(window, position) && !(on_its_way && being_read && window.reader->streams() > 0);
 }
 
-/// Everything before `position` has been pushed, or is the reader's.
+// Everything before `position` has been pushed, or is the reader's.
 void Staging::hand_on(ReaderWindow& window, uint64_t position) {
   for (; window.staged < position; ++window.staged) {
     if (window.plan->keeps_all || window.staged < window.timeline.begin()) continue;
@@ -367,8 +367,8 @@ void Staging::drop_window(const ReaderWindow& window) {
   }
 }
 
-/// One use of the sample is over; false if all its pages are still of use. They are where a use is to be
-/// staged that found them there: its turn to hold them has not come.
+// One use of the sample is over; false if all its pages are still of use. They are where a use is to be
+// staged that found them there: its turn to hold them has not come.
 bool Staging::drop_released(StagedPlan& plan, uint32_t sample) {
   const std::vector<PageRange> free = plan.ledger->release(sample);
   const bool counted_on = std::any_of(plan.windows.begin(), plan.windows.end(), [&](const auto& window) {
@@ -387,8 +387,8 @@ bool Staging::drop_consumed(ReaderWindow& window) {
   return window.timeline.covers(safe) && drop_until(window, safe, kPushesPerStep);
 }
 
-/// Drops the pages of what lies before `end` and has been pushed, of at most so many samples. True if there
-/// is more.
+// Drops the pages of what lies before `end` and has been pushed, of at most so many samples. True if there
+// is more.
 bool Staging::drop_until(ReaderWindow& window, uint64_t end, uint64_t most) {
   end = std::min(end, window.staged);
   const bool alone = window.plan->windows.size() == 1;

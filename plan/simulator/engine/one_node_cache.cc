@@ -28,7 +28,7 @@ Result<std::shared_ptr<const PlannedEpoch>> OneNodeCache::plan_epoch(uint32_t ep
   return std::make_shared<const PlannedEpoch>(std::move(planned));
 }
 
-/// Makes `epoch` and the one after it what the policy knows.
+// Makes `epoch` and the one after it what the policy knows.
 Status OneNodeCache::advance_timeline(uint32_t epoch) {
   if (!planned_.empty() && planned_.front()->epoch().value == epoch) return {};
   while (!planned_.empty() && planned_.front()->epoch().value < epoch) planned_.pop_front();

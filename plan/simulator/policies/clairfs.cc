@@ -23,7 +23,7 @@ constexpr size_t kTiers = 2;  // RAM and NVMe
 // like several, which keeps as many bytes: what is kept over the end of an epoch is at most what fits.
 constexpr size_t kMostByNextUse = 100000;
 
-/// Number of the scenario's class that stands for the tier: the first is RAM, the second NVMe.
+// Number of the scenario's class that stands for the tier: the first is RAM, the second NVMe.
 uint8_t storage_of(Tier tier) {
   return tier == Tier::ram ? 0 : 1;
 }
