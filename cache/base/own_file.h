@@ -20,7 +20,7 @@ Status make_directories(const std::string& directory);
 /// leaves it to the other. Errors: those of the system calls, with the path.
 Status save_own_file(const std::string& path, std::span<const std::byte> bytes);
 
-/// An open file that nobody else could have written.
+/// An open file that no other user could have written.
 struct OwnFile {
   std::string path;
   Fd fd;

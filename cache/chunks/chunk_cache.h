@@ -1,19 +1,19 @@
 // The cache: which chunks are here, in which tier, and how a missing one is brought in exactly once.
 //
 // A chunk is in memory (in the RAM tier, or in transit: on its way to NVMe or just read from it), on NVMe, or
-// absent. Whoever needs one calls acquire() or read(). If it is in memory the answer comes at once. Otherwise
-// the first caller starts a fetch and all others join it (single flight); the fetch takes the chunk from NVMe
-// if it is there, else from the source, into memory that was reserved before, and completes every waiter from
+// absent. Callers get one by acquire() or read(). If it is in memory the answer comes at once. Otherwise the
+// first caller starts a fetch and all others join it (single flight); the fetch takes the chunk from NVMe if
+// it is there, else from the source, into memory that was reserved before, and completes every waiter from
 // the thread that completed the transfer.
 //
-// Where a fetched chunk is kept is decided by a TierPolicy before it is fetched. What the RAM tier does not
-// keep goes through transit memory. When that is short, fetches wait for it in order; it comes free as
-// transfers complete.
+// A TierPolicy decides where a chunk is kept before it is fetched. Chunks that the RAM tier does not keep go
+// through transit memory. When that is short, fetches wait for it in order; it comes free as transfers
+// complete.
 //
 // A chunk that no tier would keep is not brought in whole for a small part of it: the range asked for is read
 // from the source and forgotten. So a full cache adds nothing to what the source would have to deliver
-// anyway. What is small depends on who asks: a READ may be one of many in sequence, while a plan knows what
-// it needs (acquire_range()).
+// anyway. How small a part has to be depends on the caller: a READ may be one of many in sequence, while a
+// plan knows what it needs (acquire_range()).
 //
 // The parts: chunk_table (what is here and what is on its way), fetcher (carries a fetch on), tiers (what is
 // kept), transit_pool and transit_queue (memory on the way). Locks are theirs, all leaves; none is held while
@@ -58,7 +58,7 @@ class ChunkCache {
  public:
   using ReadDone = std::function<void(Result<ReadView>)>;
 
-  /// What the cache is made of; all outlive it. `stores` may be empty.
+  /// All outlive the cache. `stores` may be empty.
   struct Deps {
     const Catalog& catalog;
     ChunkSource& source;
@@ -83,7 +83,7 @@ class ChunkCache {
   /// stop().
   void acquire(ChunkId chunk, Priority priority, const AcquireDone& done, const Use& use = {});
 
-  /// As acquire(), for whoever needs only bytes [offset, offset + length) of a file and no others of that
+  /// As acquire(), for callers that need only bytes [offset, offset + length) of a file and no others of that
   /// chunk soon. If the chunk is neither here nor on its way and no tier would keep it, the range alone is
   /// read and forgotten, unless it is nearly all of the chunk. AcquiredChunk::start says where in the chunk
   /// `data` begins. No other caller joins a range that is read alone. REQUIRES: length > 0 and the range lies
@@ -105,7 +105,7 @@ class ChunkCache {
   /// ended. REQUIRES: not null.
   void raise(const FetchPtr& fetch, Priority priority);
 
-  /// What a READ tells of those that follow it.
+  /// Which READs are likely to follow this one.
   enum class Neighbours {
     likely,  ///< a chunk that is not much larger than a READ is brought in whole
     none,    ///< the rest is where the reader wants it: each chunk as by acquire_range()
@@ -117,7 +117,7 @@ class ChunkCache {
 
   /// The chunk if it is in memory; starts nothing.
   ChunkRef resident(ChunkId chunk) const { return table_.resident(chunk); }
-  /// What the tiers could still take.
+  /// The room that is left in the tiers.
   TierSpace space() const { return tiers_.space(); }
   /// Whether the chunk would stay in a tier if it were fetched now, for no use yet; `space` is space().
   bool would_keep(ChunkId chunk, const TierSpace& space) const { return tiers_.would_keep(chunk, space, {}); }
