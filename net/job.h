@@ -64,7 +64,7 @@ struct JobOptions {
   IndexExchangeOptions index;
 };
 
-/// What all nodes have done together, as far as this one has heard (about a second ago).
+/// Counters of all nodes together, as this node heard them about a second ago.
 struct JobTotals {
   uint32_t nodes = 0;
   uint32_t alive = 0;
@@ -98,7 +98,7 @@ class Job {
   Result<std::shared_ptr<const Catalog>> await_catalog(const std::function<void(uint64_t entries)>& progress);
 
   // The data.
-  /// What this node's cache reads from. The job outlives it, and it uses the catalog and `pfs` until stop().
+  /// The source of this node's cache. The job outlives it, and it uses the catalog and `pfs` until stop().
   RoutedSource make_source(const Catalog& catalog, ChunkSource& pfs);
   /// Serves the others out of the cache. It, the catalog and `source` are used until stop().
   PeerServer make_server(const Catalog& catalog, ChunkCache& cache, const RoutedSource& source);
@@ -106,7 +106,7 @@ class Job {
   void serve(const Catalog& catalog, PeerRequests& server);
 
   // The indexes of packed files.
-  /// What asks the other nodes for them.
+  /// Asks the other nodes for indexes.
   IndexPeers& index_peers() { return index_exchange_; }
   /// From now on the others get those of the store, until stop().
   void serve_indexes(const IndexStore& store) { index_exchange_.serve(store); }
@@ -117,7 +117,7 @@ class Job {
   /// Tells all nodes of a plan that was registered here. Errors: E2BIG.
   Status announce_plan(const std::string& name, const std::string& text);
   Status announce_cancelled(const std::string& name);
-  /// Tells all nodes that a plan which was found is not the job's, unless another is by now.
+  /// Tells all nodes that a plan which was found is not the job's, unless another has taken its place.
   void announce_withdrawn(const std::string& name, const std::string& text);
 
   // The nodes.

@@ -30,7 +30,7 @@ class NamedThread {
 
   bool joinable() const { return thread_.joinable(); }
   void join() { thread_.join(); }
-  /// Nobody will join it.
+  /// The thread is not joined any more.
   void detach() { thread_.detach(); }
   pthread_t native_handle() { return thread_.native_handle(); }
 

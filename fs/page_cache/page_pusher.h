@@ -5,9 +5,9 @@
 // push is tried once more. Both may wait for our own FUSE threads, so never call this from one, nor with a
 // lock that they need; and end it before the session's threads end.
 //
-// A daemon that is killed meanwhile must still let go of the device. Lookups are made on a thread that does
-// not have it (own_files_thread.h). A push may wait for the page of a READ with the device in hand; that is
-// left to the guard (mount-helper/serve/guard.h).
+// A daemon that is killed meanwhile must still close the device. Lookups are made on a thread that does not
+// have it (own_files_thread.h). A push may wait for the page of a READ with the device in hand; that is left
+// to the guard (mount-helper/serve/guard.h).
 //
 // No descriptor into the mount is kept open: it would make an unmount "busy".
 #pragma once

@@ -36,9 +36,9 @@ struct MeetingOptions {
 class Meeting {
  public:
   /// Waits for all nodes; node 0 listens meanwhile. `log` outlives the meeting. Errors, each with its cause:
-  /// ETIMEDOUT when the patience ends (who is missing, or that node 0 does not answer); EPERM when node 0
-  /// refuses this node or shows no knowledge of the secret; ECANCELED when it gives up; EADDRINUSE and others
-  /// when it cannot listen.
+  /// ETIMEDOUT when the patience ends (which nodes are missing, or that node 0 does not answer); EPERM when
+  /// node 0 refuses this node or shows no knowledge of the secret; ECANCELED when it gives up; EADDRINUSE and
+  /// others when it cannot listen.
   static Result<std::unique_ptr<Meeting>> gather(const MpiPlace& place, MeetingOptions options, Logger& log);
   /// Unless done() was called the meeting has failed: the other nodes are told so, and MPI's line to us stays
   /// open, since MPI ends the process when that is closed.

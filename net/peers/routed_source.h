@@ -49,7 +49,7 @@ class RoutedSource final : public ChunkSource {
   void set_homes(HoldersOf homes);
   /// Whether this node is the chunk's home.
   bool is_home(ChunkId chunk) const;
-  /// What the path to the PFS looks like by now, from this node.
+  /// The measured latency and bandwidth of the path from this node to the PFS.
   Duration pfs_latency() const;
   double pfs_bandwidth() const;  ///< bytes a second
 
