@@ -57,7 +57,7 @@ class JobNode {
 /// it is a node of several, serves nothing, and has no thread that uses the environment.
 void decline_job(const MountOptions& options, const MpiPlace& place, const std::string& why, Logger& log);
 
-/// What the cache of a node uses in place of a single node's source and policy.
+/// The source and policy that a node of a job uses in place of a single node's.
 struct SharedSource {
   /// All outlive it.
   SharedSource(JobNode& job_node, const Catalog& catalog, ChunkSource& pfs, NextUsePolicy& single)

@@ -26,12 +26,12 @@ std::vector<std::string> doubts_about_job(const MountOptions& options, const Mpi
 Result<MountOptions> for_place(MountOptions options, const MpiPlace& place);
 
 /// Keeps the mount point for this mount, against others of this machine that see the same mounts, as long as
-/// the descriptor is open. The first thing that is done with it: mounts that begin together would all find
-/// it free, and a mount of a node that waits for the others answers nobody, so even a look at it would never
-/// end. None where the path cannot be resolved, or, on a single node, a clairfs is mounted there already:
-/// validation says more. In a job none, too, where somebody holds its name for seconds without mounting
-/// there. Errors: EBUSY, with the advice what to do: in a job, when a clairfs is mounted there; on a single
-/// node, when another one is being mounted there and does not get ready.
+/// the descriptor is open. Called before anything else is done with the mount point: mounts that begin
+/// together would all find it free, and the mount of a node that waits for the others answers no request, so
+/// even a look at it would never end. None where the path cannot be resolved, or, on a single node, a clairfs
+/// is mounted there already: validation says more. In a job none, too, where another process holds its name
+/// for seconds without mounting there. Errors: EBUSY, with the advice what to do: in a job, when a clairfs is
+/// mounted there; on a single node, when another one is being mounted there and does not get ready.
 Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job);
 
 }  // namespace clairfs
