@@ -10,7 +10,7 @@
 
 namespace clairfs {
 
-/// What one line says.
+/// The meaning of one line.
 struct ListLine {
   enum class Kind : uint8_t {
     entry,      ///< `text` is a path or an index

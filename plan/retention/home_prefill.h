@@ -28,8 +28,8 @@ struct PrefillProgress {
   bool finished = true;  ///< nothing is left to ask for or under way
 };
 
-/// Thread-safe, except that step() is for one thread at a time. The parts outlive it. What is under way at
-/// its end has no effect here.
+/// Thread-safe, except that step() is for one thread at a time. The parts outlive it. Fetches that are under
+/// way at its end have no effect here.
 class HomePrefill {
  public:
   HomePrefill(ChunkCache& cache, const Catalog& catalog);
@@ -39,7 +39,7 @@ class HomePrefill {
   void set_placement(std::shared_ptr<const PlacementMap> placement, NodeId self);
   PrefillProgress progress() const;
 
-  /// Asks for what may be under way by now.
+  /// Asks for as many chunks as may be under way.
   Turn step(TimePoint now);
   /// Rings when there is something to do.
   Alarm& alarm();

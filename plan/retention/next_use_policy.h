@@ -62,7 +62,7 @@ class NextUsePolicy final : public TierPolicy {
   void kept(ChunkId chunk, Tier tier) override;
   void dropped(ChunkId chunk, Tier tier) override;
 
-  /// What kept() and dropped() said.
+  /// Whether the chunk is in the tier, according to kept() and dropped().
   bool resident(ChunkId chunk, Tier tier) const;
   std::vector<ChunkId> residents(Tier tier) const;
 

@@ -22,7 +22,7 @@ class PlanReader {
   /// Makes an epoch of this order; `base` is left to the reader. Errors: what making the order said.
   using MakeEpoch = std::function<Result<PlannedEpoch>(Epoch epoch)>;
 
-  /// What is known of how an order is read, as AccessSequence says it.
+  /// How an order is read, as AccessSequence describes it.
   struct Ways {
     uint64_t reorder_window = 1;
     std::optional<uint64_t> leap{};
@@ -55,7 +55,7 @@ class PlanReader {
   uint64_t memory_bytes() const;
 
  private:
-  /// What prepare() has to do.
+  /// The work that prepare() has to do.
   struct Wanted {
     Epoch current;           ///< the reader's epoch
     bool elsewhere = false;  ///< it is not in the timeline

@@ -1,4 +1,4 @@
-// One plan in force on this node: its samples, and those who read them in its order.
+// One plan in force on this node: its samples, and the readers that read them in its order.
 #pragma once
 
 #include <algorithm>

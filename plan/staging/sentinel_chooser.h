@@ -20,7 +20,7 @@ class SentinelChooser {
   /// 128 samples is good enough for a window of a thousand.
   static constexpr uint32_t kLongestGap = 128;
 
-  /// What is staged for a reader.
+  /// The positions that are staged for a reader.
   struct Window {
     uint64_t high_water = 0;     ///< of the reader
     uint64_t staged = 0;         ///< everything before has been pushed

@@ -1,4 +1,4 @@
-// What staging knows of a plan on its way. For staging's own sources only.
+// Staging's state of a plan and of its readers. For staging's own sources only.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,8 @@ namespace clairfs {
 /// Samples pushed, or dropped, in one go before everything else gets its turn: some milliseconds.
 inline constexpr uint64_t kPushesPerStep = 32;
 
-/// What a sample takes of the page cache, at most: with what is pushed behind it for readers that go on.
+/// The bytes of page cache that a sample takes, at most: with the pages pushed behind it for readers that go
+/// on.
 inline uint64_t page_bytes(const SampleIndex& index, uint32_t sample) {
   uint64_t bytes = 0;
   for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
@@ -89,7 +90,7 @@ struct Staging::StagedPlan {
   uint64_t kept_bytes = 0;                             // the dataset's size, for good; only if keeps_all
   bool keeps_all = false;                              // it fits the budget, beside those of other such plans
   uint64_t part_bytes = 0;           // of samples that stay though not all fit; only if not keeps_all
-  uint32_t searched = 0;             // no sample before this number stays; of letting go of all
+  uint32_t searched = 0;             // no sample before this number stays, while all are dropped
   bool goes_on_unknown = false;      // more may follow its end: that of one epoch of a found plan
   bool of_records = false;           // its samples lie in larger files
   bool fills_in_file_order = false;  // tiers, with its records
@@ -118,7 +119,7 @@ struct Staging::ReaderWindow {
   uint64_t fills_until = 0;     // which then has filled up to here
   std::deque<std::shared_ptr<StagedUnit>> units;    // of [staged, fetched), in order
   std::shared_ptr<StagedUnit> newest;               // the last that was among them and has bytes
-  size_t asked = 0;                                 // so many of them have been asked of the cache
+  size_t asked = 0;                                 // how many of them have been asked of the cache
   uint64_t asked_bytes = 0;                         // what they count as in flight
   bool complete = true;                             // all of it so far has been pushed
   std::deque<std::pair<uint64_t, uint64_t>> costs;  // of [high_water, fetched): position, bytes
@@ -131,11 +132,11 @@ struct Staging::ReaderWindow {
   std::optional<TimePoint> moved;           // when it moved last, or was first served
   uint64_t deadline = 0;                    // of the last unit that was asked for
   std::map<uint64_t, PageRange> sentinels;  // pushed and not yet passed, and the page that each lacks
-  // What the kernel took back. Looked for in [checked, check_until).
+  // Pages that the kernel took back are looked for in [checked, check_until).
   uint64_t checked = 0;
   uint64_t check_until = 0;
   uint64_t check_bytes = 0;                         // that may still be looked at
-  std::optional<uint64_t> lost_from;                // a READ told of it, and nobody has looked yet
+  std::optional<uint64_t> lost_from;                // a READ told of it, and step() has not looked yet
   TimePoint check_again{};                          // not sooner
   std::deque<std::shared_ptr<StagedUnit>> repairs;  // counted as in flight once they are asked for
   std::set<uint64_t> repaired;                      // so far, and not yet passed: each once

@@ -1,6 +1,6 @@
 // Staging: what the reader needs next is fetched and put into the kernel's page cache before it is asked for.
 //
-// step() walks the sequence of every reader of a plan (plan_reader.h), each on a window of its own, with four
+// step() walks the sequence of every reader of a plan (plan_reader.h), each in its own window, with four
 // positions, in this order:
 //
 //   dropped <= reader's safe position <= staged <= fetched
@@ -14,8 +14,8 @@
 // Pushed samples are read without a request, so some are sentinels: one page of them is left out, and the
 // READ that asks for it tells where the reader is (sentinel_pages.h). The window moves with it. A reader that
 // is faster than the pushes overtakes them: what it has opened need not be pushed any more and is skipped.
-// Samples between the safe position and the high-water mark that nobody has opened yet are still pushed,
-// before all others: another DataLoader worker will open them next.
+// Samples between the safe position and the high-water mark that were not opened yet are still pushed, before
+// all others: another DataLoader worker will open them next.
 //
 // The kernel may take pages back before they are read (plan/staging/repair.cc). A READ of what was pushed
 // whole tells of it; the window is looked through then, and what has gone is fetched and pushed once more.
@@ -85,7 +85,7 @@ struct StagingOptions {
   bool fill_in_file_order = true;
 };
 
-/// What a node's page cache has at most of a plan's dataset when its next epoch begins.
+/// The bytes of a plan's dataset that a node's page cache has at most when the next epoch begins.
 inline uint64_t kept_between_epochs(const StagingOptions& node, uint64_t dataset_bytes) {
   return std::min(node.budget + node.keep, dataset_bytes);
 }
@@ -108,7 +108,7 @@ class Staging {
   void remove(const std::string& plan);
   /// The reader moved, or the plan's timeline changed.
   void wake();
-  /// What READs tell, and what those of sentinels are answered from.
+  /// The sentinels: READs report to it, and READs of sentinels are answered from it.
   SentinelPages& sentinels() { return sentinels_; }
   /// Samples between a reader's high-water mark and the last one pushed for it; of all readers, or of one by
   /// its rank.
