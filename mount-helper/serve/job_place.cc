@@ -130,7 +130,8 @@ Result<MountOptions> for_place(MountOptions options, const MpiPlace& place) {
   return options;
 }
 
-Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job) {
+Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job,
+                             const std::function<void()>& on_wait) {
   const auto path = resolve_path(mountpoint);
   if (!path) return Fd();
   Fd claim(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -155,6 +156,7 @@ Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job) {
       return Error{
           EBUSY, fmt::format("another clairfs is about to mount on {}; wait for it, or end it", mountpoint)};
     }
+    if (on_wait) on_wait();
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }

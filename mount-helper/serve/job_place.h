@@ -1,6 +1,7 @@
 // A mount that is one of several nodes of a job: what the launcher's place means for the options.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,9 @@ Result<MountOptions> for_place(MountOptions options, const MpiPlace& place);
 /// even a look at it would never end. None where the path cannot be resolved, or, on a single node, a clairfs
 /// is mounted there already: validation says more. In a job none, too, where another process holds its name
 /// for seconds without mounting there. Errors: EBUSY, with the advice what to do: in a job, when a clairfs is
-/// mounted there; on a single node, when another one is being mounted there and does not get ready.
-Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job);
+/// mounted there; on a single node, when another one is being mounted there and does not get ready. Calls
+/// `on_wait` whenever the mount point is taken and it is about to wait.
+Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job,
+                             const std::function<void()>& on_wait = {});
 
 }  // namespace clairfs
