@@ -10,8 +10,7 @@
 // zero-message open never asks us:
 // - A user who mounts without --allow-other gets a mount that is writable to the kernel, so that plans can be
 //   set on folders; regular files have no write bits then, and the kernel checks modes.
-// - Root may write whatever the modes say. Where root can enter, as the one who mounts or by --allow-other,
-// the
+// - Root may write whatever the modes say. Where root can enter (root mounts, or --allow-other is given), the
 //   mount is read-only to the kernel, and plans come in by another mount (plan_door.h).
 //
 // libfuse 3.14 never tells the kernel that directory operations may run in parallel, so its answer to INIT is

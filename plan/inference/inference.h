@@ -119,7 +119,7 @@ class Inference {
     std::atomic<bool> all_likely{false};  // were compared
     OrderSearch orders;  // of one thread at a time: `order-search`, which `inference` waits for
   };
-  /// A plan that the user refused.
+  /// Plans that the user refused, by folder and sampler.
   struct Family {
     std::string root;
     std::string sampler;

@@ -7,8 +7,7 @@
 // - A reader that left samples out of the plan (twice the world size) follows its order for ever. After that
 //   the chain must be without gaps.
 // - While the plan is followed, another program may read the same files in order: the chain must be longer
-// than
-//   what was seen in order meanwhile.
+//   than what was seen in order meanwhile.
 //
 // A search costs some tens of microseconds, and comes once in four observations out of order.
 #pragma once
