@@ -2,9 +2,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include <fcntl.h>
@@ -15,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "fs/base/mountinfo.h"
 #include "fs/ops/operations.h"
 #include "fs/page_cache/readahead.h"
 
@@ -47,23 +45,11 @@ ssize_t write_reply(int fd, iovec* parts, int count, void* session) {
   return ::writev(fd, parts, count);
 }
 
-/// The device of what is mounted at `mountpoint`, of several mounts there the one in use; 0: nothing.
-dev_t topmost_device(const std::string& mountpoint) {
-  std::string escaped;  // as mountinfo has it
-  for (const char c : mountpoint)
-    escaped += std::strchr(" \t\n\\", c) != nullptr ? fmt::format("\\{:03o}", static_cast<unsigned>(c))
-                                                    : std::string(1, c);
-  dev_t device = 0;
-  std::ifstream mounts("/proc/self/mountinfo");
-  for (std::string line; std::getline(mounts, line);) {
-    std::istringstream fields(line);
-    std::string id, parent, root, point;
-    unsigned major = 0, minor = 0;
-    char colon = 0;
-    if (fields >> id >> parent >> major >> colon >> minor >> root >> point && point == escaped)
-      device = makedev(major, minor);
-  }
-  return device;
+// Whether what is mounted at `mountpoint`, of several mounts there the one in use, is that device.
+bool is_mounted(const std::string& mountpoint, dev_t device) {
+  const auto mounts = current_mounts();
+  const auto top = mounts ? mount_at(*mounts, mountpoint) : std::nullopt;
+  return top && top->device == fmt::format("{}:{}", major(device), minor(device));
 }
 
 fuse_lowlevel_ops operations(void (*init)(void*, fuse_conn_info*)) {
@@ -161,7 +147,7 @@ void FuseSession::stop() {
 // way (libfuse's own unmount closes it first). What somebody else has unmounted, and perhaps mounted anew, is
 // left alone: the device number tells.
 void FuseSession::detach() {
-  if (device_ != 0 && topmost_device(options_.mountpoint) != device_) return;  // 0: start() never knew it
+  if (device_ != 0 && !is_mounted(options_.mountpoint, device_)) return;  // 0: start() never knew it
   if (const Status detached = detach_mount(options_.mountpoint); !detached)
     log_.error("{}", detached.error().message);
 }

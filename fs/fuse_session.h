@@ -1,17 +1,17 @@
-// The mount: a libfuse low-level session with threads of its own.
+// The mount: a libfuse low-level session with its own threads.
 //
-// Life: mount() makes the mount point live: whoever touches it from then on waits. That may need to start a
-// program (fusermount3), so it comes before what must not be forked: MPI, threads. start() begins to serve
-// and returns once the kernel has agreed on the protocol; stop() detaches the mount and ends the threads.
-// When somebody else unmounts (umount, fusermount3 -u), the threads end by themselves and `on_unmounted` is
-// called.
+// Life: mount() makes the mount point live: processes that touch it from then on wait. That may need to start
+// a program (fusermount3), so it comes before MPI and threads, which must not be forked. start() begins to
+// serve and returns once the kernel has agreed on the protocol; stop() detaches the mount and ends the
+// threads. When another program unmounts (umount, fusermount3 -u), the threads end by themselves and
+// `on_unmounted` is called.
 //
-// Nobody may open a dataset file for writing, since a shared writable mapping changes what others read, and
+// No user may open a dataset file for writing, since a shared writable mapping changes what others read, and
 // zero-message open never asks us:
-// - Who mounts for himself alone gets a mount that is writable to the kernel, so that plans can be set on
-//   folders; regular files have no write bits then, and the kernel checks modes.
-// - Root may write whatever the modes say. Where he enters, because he mounts or because others may, the
-//   mount is read-only to the kernel, and plans come in by a door of their own (plan_door.h).
+// - A user who mounts without --allow-other gets a mount that is writable to the kernel, so that plans can be
+//   set on folders; regular files have no write bits then, and the kernel checks modes.
+// - Root may write whatever the modes say. Where root can enter (root mounts, or --allow-other is given), the
+//   mount is read-only to the kernel, and plans come in by another mount (plan_door.h).
 //
 // libfuse 3.14 never tells the kernel that directory operations may run in parallel, so its answer to INIT is
 // amended on its way out (see write_reply in the .cc).
@@ -57,9 +57,9 @@ class FuseSession final : public OwnMount {
   /// Unmounts (lazily if busy) and ends the threads; answers that are still on their way do no harm until the
   /// destructor. May be called more than once, not from a FUSE thread.
   void stop();
-  /// The first half of stop(): nobody finds the mount any more.
+  /// The first half of stop(): paths do not lead to the mount any more.
   void detach();
-  /// Closes the device under whoever still uses it: for a process that ends with threads that do not, which
+  /// Closes the device though threads may use it: for a process that ends with threads that do not, which
   /// would keep it open.
   void close_device();
 
@@ -69,7 +69,7 @@ class FuseSession final : public OwnMount {
   static void on_init(void* userdata, fuse_conn_info* connection);
 
   const FuseOptions options_;
-  const bool modes_suffice_;  // all who can enter the mount are held to the modes of its files
+  const bool modes_suffice_;  // all users who can enter the mount are held to the modes of its files
   Logger& log_;
   SessionData data_;
   std::unique_ptr<PlanDoor> door_;  // null where there is none

@@ -15,7 +15,7 @@
 namespace clairfs {
 namespace {
 
-/// A directory of our own, for a moment.
+// A directory of our own, for a moment.
 class MomentaryDirectory {
  public:
   MomentaryDirectory() {
@@ -35,7 +35,7 @@ class MomentaryDirectory {
   std::string path_;
 };
 
-/// Whether thread `id`, a number of our own PID namespace, lives in that and not in one below it.
+// Whether thread `id`, a number of our own PID namespace, lives in that and not in one below it.
 bool in_our_pid_namespace(pid_t id) {
   std::ifstream status(fmt::format("/proc/{}/status", id));
   if (!status && (errno == EMFILE || errno == ENFILE)) return true;  // cannot look: nearly every reader does

@@ -1,7 +1,7 @@
 // The way in for plans where the kernel refuses every write to the mount itself.
 //
-// Nobody may open a dataset file for writing: what he changes in a shared mapping, every other reader of the
-// node would read. So the kernel is told that the mount is read-only, and writes to a control file are
+// No process may open a dataset file for writing: every other reader of the node would read what a shared
+// mapping changes. So the kernel is told that the mount is read-only, and writes to a control file are
 // refused there too. They go to a second FUSE mount instead, which holds nothing but the file `plan`. It is
 // at no place in any mount table: it is mounted in a directory that exists for a moment, opened, and
 // detached, and lives as long as the descriptor. MOUNT/.clairfs/plan is a symlink through that descriptor,

@@ -8,8 +8,8 @@
 
 namespace {
 
-/// Some services start programs with standard streams closed. The next file opened would take their number,
-/// and what is printed would go there.
+// Some services start programs with standard streams closed. The next file opened would take their number,
+// and what is printed would go there.
 void open_standard_streams() {
   int fd = 0;
   while ((fd = ::open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {

@@ -90,9 +90,9 @@ void Job::on_message(NodeId from, std::span<const std::byte> bytes) {
   }
   const bool other_version = message.error().code == EPROTONOSUPPORT;
   if (misread_.fetch_add(1) < kReportedMessages)
-    deps_.log.error("a message of rank {} is ignored: {}", from.value, message.error().message);
+    deps_.log.error("a message of node {} is ignored: {}", from.value, message.error().message);
   if (other_version && from == kFirst)
-    refuse_self(fmt::format("rank 0 runs another version of clairfs: {}; start the same on all nodes",
+    refuse_self(fmt::format("node 0 runs another version of clairfs: {}; start the same on all nodes",
                             message.error().message));
 }
 
@@ -103,7 +103,7 @@ void Job::tick(TimePoint now) {
   index_exchange_.tick(now);
 }
 
-// Everybody compares himself with rank 0 only, so that one message names the one that differs.
+// Everybody compares himself with node 0 only, so that one message names the one that differs.
 void Job::on_hello(NodeId from, const wire::Hello& hello) {
   wire::Hello own = describe();
   own.catalog_identity = membership_.catalog_identity();
@@ -112,7 +112,7 @@ void Job::on_hello(NodeId from, const wire::Hello& hello) {
   } else if (self() == kFirst) {
     if (const auto what = difference(hello, own)) {
       if (membership_.state(from) != PeerState::left)
-        deps_.log.error("rank {} ({}) is refused: {}", from.value, escaped(hello.host), *what);
+        deps_.log.error("node {} ({}) is refused: {}", from.value, escaped(hello.host), *what);
       (void)deps_.transport.send(from, wire::encode(wire::Refusal{*what}));
       return membership_.on_goodbye(from, "refused: " + *what);
     }
@@ -128,19 +128,19 @@ void Job::on_hello(NodeId from, const wire::Hello& hello) {
 // What keeps a node that says `theirs` out of the job of one that says `first`.
 std::optional<std::string> Job::difference(const wire::Hello& theirs, const wire::Hello& first) const {
   if (theirs.chunk_size != first.chunk_size) {
-    return fmt::format("its chunk size is {}, that of rank 0 is {}: give all nodes the same --chunk",
+    return fmt::format("its chunk size is {}, that of node 0 is {}: give all nodes the same --chunk",
                        format_size(theirs.chunk_size), format_size(first.chunk_size));
   }
   if (theirs.catalog_identity != 0 && first.catalog_identity != 0 &&
       theirs.catalog_identity != first.catalog_identity)
-    return "its catalog is another one than that of rank 0: mount the same dataset on all nodes";
+    return "its catalog is another one than that of node 0: mount the same dataset on all nodes";
   return std::nullopt;
 }
 
 void Job::refuse_self(const std::string& why) {
   if (refused_.exchange(true)) return;
   const std::string message =
-      fmt::format("this node (rank {}) cannot be part of the job: {}", self().value, why);
+      fmt::format("node {} (this one) cannot be part of the job: {}", self().value, why);
   deps_.log.error("{}", message);
   catalog_exchange_.fail(Error{EPERM, message});
   events_.post([this, message] { on_refused_(message); });
@@ -150,7 +150,7 @@ void Job::on_change(NodeId node, PeerState, PeerState now) {
   client_.on_peer_change(node, now);
   requests_.load()->on_peer_change(node, now);
   if (node == kFirst && (now == PeerState::dead || now == PeerState::left))
-    catalog_exchange_.fail(Error{ECONNABORTED, "rank 0, which scans the dataset, is gone; its log says why"});
+    catalog_exchange_.fail(Error{ECONNABORTED, "node 0, which scans the dataset, is gone; its log says why"});
   events_.nodes_changed();
 }
 

@@ -2,7 +2,7 @@
 //
 // In the life of a node:
 //   Job(transport)   says hello; from here on it is seen by the others
-//   rank 0:          tell_scan_progress() ..., publish_catalog()
+//   node 0:          tell_scan_progress() ..., publish_catalog()
 //   others:          await_catalog(), then check_source() (net/group/source_check.h) on their own source
 //   make_source()    the ChunkSource for this node's ChunkCache
 //   make_server()    what answers the others' requests out of that cache
@@ -14,8 +14,8 @@
 //   (the cache is stopped: fetches from peers end)
 //   stop()           the transport's thread ends; now the cache may be destroyed, then the Job
 //
-// A node that cannot be part of the job (another version, another chunk size, another catalog than rank 0) is
-// told so by rank 0 or finds it out itself: `refused` says what differs, and what waits here fails with
+// A node that cannot be part of the job (another version, another chunk size, another catalog than node 0) is
+// told so by node 0 or finds it out itself: `refused` says what differs, and what waits here fails with
 // that.
 //
 // Threads: the transport's net thread, which never waits; "peer-batch" of the PeerClient; and "job"
@@ -64,7 +64,7 @@ struct JobOptions {
   IndexExchangeOptions index;
 };
 
-/// What all nodes have done together, as far as this one has heard (about a second ago).
+/// Counters of all nodes together, as this node heard them about a second ago.
 struct JobTotals {
   uint32_t nodes = 0;
   uint32_t alive = 0;
@@ -94,11 +94,11 @@ class Job {
     catalog_exchange_.publish(std::move(catalog));
   }
   /// The others. See CatalogExchange::await(). Also fails with EPERM when this node is refused, and with
-  /// ECONNABORTED when rank 0 goes.
+  /// ECONNABORTED when node 0 goes.
   Result<std::shared_ptr<const Catalog>> await_catalog(const std::function<void(uint64_t entries)>& progress);
 
   // The data.
-  /// What this node's cache reads from. The job outlives it, and it uses the catalog and `pfs` until stop().
+  /// The source of this node's cache. The job outlives it, and it uses the catalog and `pfs` until stop().
   RoutedSource make_source(const Catalog& catalog, ChunkSource& pfs);
   /// Serves the others out of the cache. It, the catalog and `source` are used until stop().
   PeerServer make_server(const Catalog& catalog, ChunkCache& cache, const RoutedSource& source);
@@ -106,7 +106,7 @@ class Job {
   void serve(const Catalog& catalog, PeerRequests& server);
 
   // The indexes of packed files.
-  /// What asks the other nodes for them.
+  /// Asks the other nodes for indexes.
   IndexPeers& index_peers() { return index_exchange_; }
   /// From now on the others get those of the store, until stop().
   void serve_indexes(const IndexStore& store) { index_exchange_.serve(store); }
@@ -117,7 +117,7 @@ class Job {
   /// Tells all nodes of a plan that was registered here. Errors: E2BIG.
   Status announce_plan(const std::string& name, const std::string& text);
   Status announce_cancelled(const std::string& name);
-  /// Tells all nodes that a plan which was found is not the job's, unless another is by now.
+  /// Tells all nodes that a plan which was found is not the job's, unless another has taken its place.
   void announce_withdrawn(const std::string& name, const std::string& text);
 
   // The nodes.

@@ -40,7 +40,7 @@ JobTotals Job::totals() const {
 
 std::string Job::peers_text(const RoutedSource& source) const {
   std::string out = fmt::format(
-      "{:>4}  {:<20} {:<8} {:>10} {:>10} {:>9} {:>12} {:>11} {:>7} {:>7} {:>7}  {:>10}\n", "rank", "host",
+      "{:>4}  {:<20} {:<8} {:>10} {:>10} {:>9} {:>12} {:>11} {:>7} {:>7} {:>7}  {:>10}\n", "node", "host",
       "state", "in", "out", "latency", "bandwidth", "outstanding", "late", "failed", "absent", "its PFS");
   for (const PeerReport& node : nodes()) {
     const std::string host = escaped(node.info.host);

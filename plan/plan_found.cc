@@ -189,7 +189,7 @@ void PlanManager::withdraw_found() {
 
 namespace {
 
-/// A registered plan of a few of its samples only may be missed: then both are followed.
+// A registered plan of a few of its samples only may be missed: then both are followed.
 bool has_files_of(const PlanRun& registered, const PlanRun& found) {
   constexpr uint32_t kLooks = 64;
   const SampleIndex& index = found.index();

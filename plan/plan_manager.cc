@@ -27,14 +27,14 @@ Status check_absolute(const PlanSpec& spec) {
 // Orders that a diagnosis compares with what readers opened, at most: seeds, and outputs of generators.
 constexpr double kMostDiagnosed = double{1ULL << 32};
 
-/// "train" of "./train/": one folder, however it is written.
+// "train" of "./train/": one folder, however it is written.
 std::string plain_folder(std::string_view root) {
   std::string plain = std::filesystem::path(root).lexically_normal();
   while (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
   return plain == "." ? "" : plain;
 }
 
-/// The root is the folder that the plan was set on. Of two that differ one would be forgotten.
+// The root is the folder that the plan was set on. Of two that differ one would be forgotten.
 Status settle_root(PlanSpec& spec, std::string_view folder) {
   if (folder.empty()) return {};
   if (!spec.root.empty() && plain_folder(spec.root) != folder) {

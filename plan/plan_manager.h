@@ -1,10 +1,10 @@
 // The plans in force on this node: registered, prepared epoch by epoch, fed with what readers do.
 //
 // Threads. submit() and cancel() come from a thread that may wait (never one that answers FUSE requests: a
-// plan's dataset may have to be read through the mount's own cache). Each plan is made on a thread of its own
-// (PlanMaking): who registers it waits for that, but not for a long index. observe() comes from the threads
-// that answer requests and costs about a microsecond. The planner thread makes epochs before they are needed
-// and looks for the reason when a reader leaves its plan.
+// plan's dataset may have to be read through the mount's own cache). Each plan is made on its own thread
+// (PlanMaking): the call that registers it waits for that, but not for a long index. observe() comes from the
+// threads that answer requests and costs about a microsecond. The planner thread makes epochs before they are
+// needed and looks for the reason when a reader leaves its plan.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ struct PlanChange {
   bool withdrawn = false;  ///< the found plan `text` is not the job's: readers of some node have left it
 };
 
-/// What a node of a job has beside its tiers' room.
+/// The stock of a node of a job, besides its tiers' room.
 struct NodeStock {
   StagingOptions page_cache;
   uint64_t warm_bytes = 0;  ///< of the dataset, in its tiers when it was mounted
@@ -76,8 +76,8 @@ class PlanManager {
     /// thread that submitted or cancelled.
     std::function<void(const PlanChange&)> announce{};
     PlacementManager* placement = nullptr;  ///< null on a single node
-    /// How long who registers a plan waits for its index. The default is enough for some million records on a
-    /// source that answers in a millisecond; others may have to wait for the one who waits.
+    /// How long a call that registers a plan waits for its index. The default is enough for some million
+    /// records on a source that answers in a millisecond; other calls may have to wait for this one.
     Duration index_patience = std::chrono::seconds(2);
     /// Whether plans are found where none was registered. Each node of a job watches its own readers
     /// (plan/run/found_in_job.h).
@@ -88,7 +88,7 @@ class PlanManager {
     std::string order_file{};
     /// Where orders that were found are saved for the next mount (SavedOrders); empty: nowhere.
     std::string saved_orders{};
-    /// What is known of the processes that read; for tests.
+    /// Looks up the processes that read; tests replace it.
     ProcessTree::LookUp processes = facts_of_process;
   };
 
@@ -99,17 +99,17 @@ class PlanManager {
 
   /// Puts a plan in force. `folder`: the dataset folder whose xattr was set, which is the plan's root; a text
   /// that names another one is refused. The same text again changes nothing, unless the plan has finished:
-  /// then it begins anew. Another text under the same name replaces the plan if it was registered on this
-  /// node or has finished, and is refused otherwise: two nodes of a job want different things. What it
-  /// replaces stays in force until it is made itself. Returns the plan as it reads back; where a long index
-  /// has to be made first the plan is not in force yet, and text() tells how far it is, or why it failed.
-  /// Errors: always EINVAL; last_error() repeats the message.
+  /// then it begins again. Another text under the same name replaces the plan if it was registered on this
+  /// node or has finished, and is refused otherwise: two nodes of a job want different things. The plan that
+  /// it replaces stays in force until the new one is made. Returns the plan as it reads back; where a long
+  /// index has to be made first the plan is not in force yet, and text() tells how far it is, or why it
+  /// failed. Errors: always EINVAL; last_error() repeats the message.
   Result<std::string> submit(std::string_view text, std::string_view folder = "");
   /// One that was found is not found again. Errors: ENOENT when there is no such plan; last_error() repeats
   /// the message.
   Status cancel(const std::string& name);
   /// Cancels the plans whose root is this folder. One that was found goes as well, and its readers are
-  /// watched anew; so for all. Errors: ENODATA when there is none.
+  /// watched again; so for all. Errors: ENODATA when there is none.
   Status cancel_folder(std::string_view folder);
   /// Cancels every plan. Errors: ENODATA when there is none; last_error() repeats the message, as for the one
   /// before.
@@ -147,17 +147,17 @@ class PlanManager {
   Result<std::string> next(const std::string& given, uint64_t count) const;
   /// From now on all shuffles are searched for readers without a plan.
   void search_all_shuffles() { inference_.search_all_shuffles(); }
-  /// What readers seem to follow, with the line that registers it; for people, or as JSON.
+  /// The orders that readers seem to follow, with the line that registers each; for people, or as JSON.
   std::string detect(bool as_json) const { return as_json ? inference_.json() : inference_.text(); }
   /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: as next().
   Result<std::string> check(const std::string& given) const;
   /// When the file is read next: "plan=default epoch=3 position=1234 in=567", the last in samples, and
   /// " sample=train.lmdb[12345]" where samples are parts of files; empty if never as far as is known.
   std::string next_use(FileId file) const;
-  /// What any cache has to read from the source for the epochs that the plans have begun, if the tiers can
-  /// keep all of what they use but `homeless_bytes`: S less what the job's `nodes` had already, and (E-1)
-  /// times what of these the page caches of the nodes cannot keep either. Plans are taken to share their
-  /// files, and what nodes had to be of these and of each node something else. 0 without plans.
+  /// The bytes that any cache has to read from the source for the epochs that the plans have begun, if the
+  /// tiers can keep all of the bytes that the plans use but `homeless_bytes`: S less what the job's `nodes`
+  /// had already, and (E-1) times what of these the page caches of the nodes cannot keep either. Plans are
+  /// assumed to share their files, and the nodes to have had different parts of these. 0 without plans.
   uint64_t least_source_bytes(uint64_t homeless_bytes, const std::vector<NodeStock>& nodes) const;
   std::string last_error() const;
   /// Remembers why a plan was not taken, for last_error(). Always EINVAL: whatever it was, the plan as

@@ -120,19 +120,19 @@ bool has_bytes_of(const SampleIndex& index, uint32_t sample, FileId file) {
   return false;
 }
 
-/// The first position from `high_water` on that touches the file. A file of records has very many chunks, but
-/// hardly ever has to be looked for further than this: a thread that answers the kernel asks.
-std::optional<uint64_t> next_use_of(FileId file, const Catalog& catalog, const Horizon& horizon,
+// The first position from `high_water` on that touches the file. A file of records has very many chunks, but
+// hardly ever has to be looked for further than this: a thread that answers the kernel asks.
+std::optional<uint64_t> next_use_of(FileId file, const Catalog& catalog, const Timeline& timeline,
                                     uint64_t high_water) {
   constexpr uint64_t kSoon = 4096;
-  const uint64_t soon = std::min(horizon.end(), high_water + kSoon);
+  const uint64_t soon = std::min(timeline.end(), high_water + kSoon);
   for (uint64_t position = high_water; position < soon; ++position) {
-    if (has_bytes_of(*horizon.index, horizon.sample_at(position), file)) return position;
+    if (has_bytes_of(timeline.index(), timeline.sample_at(position), file)) return position;
   }
   std::optional<uint64_t> next;
   const Catalog::Chunks chunks = catalog.chunks(file);
   for (uint32_t c = 0; c < chunks.count; ++c) {
-    const auto use = horizon.next_use(ChunkId(chunks.first.value + c), high_water);
+    const auto use = timeline.next_use(ChunkId(chunks.first.value + c), high_water);
     if (use && (!next || *use < *next)) next = use;
   }
   return next;
@@ -283,21 +283,21 @@ Result<std::string> PlanManager::next(const std::string& given, uint64_t count) 
   const auto& found = *in_force;
   std::string out;
   struct Way {
-    Horizon horizon;
+    Timeline timeline;
     uint64_t next;
   };
   std::vector<Way> ways;
   for (const auto& reader : found->readers()) {
-    const Horizon horizon = reader->horizon();
+    const Timeline timeline = reader->timeline();
     const uint64_t high_water = reader->tracker().high_water();
-    if (horizon.covers(high_water)) ways.push_back({horizon, high_water});
+    if (timeline.covers(high_water)) ways.push_back({timeline, high_water});
   }
   // Ranks in turn.
   for (bool any = true; any && count > 0;) {
     any = false;
     for (Way& way : ways) {
-      if (count == 0 || way.next >= way.horizon.end()) continue;
-      out += escaped(found->index().path(way.horizon.sample_at(way.next++))) + "\n";
+      if (count == 0 || way.next >= way.timeline.end()) continue;
+      out += escaped(found->index().path(way.timeline.sample_at(way.next++))) + "\n";
       any = true;
       --count;
     }
@@ -346,12 +346,12 @@ std::string PlanManager::next_use(FileId file) const {
     };
     std::optional<Next> next;
     for (const auto& reader : run->readers()) {
-      const Horizon horizon = reader->horizon();
+      const Timeline timeline = reader->timeline();
       const uint64_t high_water = reader->tracker().high_water();
-      if (!horizon.covers(high_water)) continue;
-      const auto use = next_use_of(file, *deps_.dataset.catalog, horizon, high_water);
+      if (!timeline.covers(high_water)) continue;
+      const auto use = next_use_of(file, *deps_.dataset.catalog, timeline, high_water);
       if (use && (!next || *use - high_water < next->in))
-        next = {*use - high_water, horizon.place(*use), horizon.sample_at(*use)};
+        next = {*use - high_water, timeline.place(*use), timeline.sample_at(*use)};
     }
     if (!next) continue;
     std::string text = fmt::format("plan={} epoch={} position={} in={}", name, next->place.epoch.value,

@@ -10,7 +10,7 @@ namespace clairfs {
 /// and cannot steer a terminal. Bytes from 0x80 on are left as they are: mostly UTF-8.
 std::string escaped(std::string_view text);
 
-/// Text of somebody else's daemon, of any number of lines: its control characters escaped, but for newlines.
+/// The lines of a text that another process sent, with all control characters but newlines escaped.
 std::string escape_controls(std::string_view text);
 
 }  // namespace clairfs

@@ -1,4 +1,4 @@
-// What tells that a source file is still the one the catalog describes.
+// A file's size and times, which tell whether it is still the file that the catalog describes.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace clairfs {
 
-/// A time as a stamp has it. What 64 bits cannot say (after 2262, before 1677) is taken to be as far as they
-/// go.
+/// A time in nanoseconds, as a stamp has it. Times that 64 bits cannot hold (after 2262, before 1677) become
+/// the nearest that they can.
 constexpr int64_t stamp_nanoseconds(int64_t seconds, int64_t nanoseconds) {
   constexpr int64_t kSecond = 1'000'000'000;
   constexpr int64_t kLast = std::numeric_limits<int64_t>::max() / kSecond - 1;

@@ -27,7 +27,7 @@ class FreeRuns {
   /// The first `wanted` units of the smallest run that holds them; all of the largest if none does. REQUIRES:
   /// units() > 0.
   UnitRun take(uint32_t wanted);
-  /// Whether `wanted` units are free in so many runs at most.
+  /// Whether `wanted` units are free in at most `most_runs` runs.
   bool fit(uint32_t wanted, size_t most_runs) const;
 
   uint64_t units() const { return units_; }

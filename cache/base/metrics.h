@@ -1,8 +1,8 @@
 // Every number that clairfs counts, with its name, unit and meaning in one table.
 //
 // `kMetrics` is what `.clairfs/stats.json` and `.clairfs/metrics` (Prometheus) are made from: a number that
-// is not in the table does not exist. Names are stable; a dot nests in JSON. What they are called in
-// Prometheus, fs/control/prometheus.h says ("pfs.bytes" -> clairfs_pfs_bytes_total).
+// is not in the table does not exist. Names are stable; a dot nests in JSON. fs/control/prometheus.h derives
+// the names for Prometheus ("pfs.bytes" -> clairfs_pfs_bytes_total).
 #pragma once
 
 #include <array>

@@ -23,18 +23,7 @@ Error failed_to(const char* what, const std::string& path) {
   return system_error(errno, std::string(what) + " " + escaped(path));
 }
 
-/// mkdir -p with mode 0700 for what is made.
-Status make_directories(const fs::path& directory) {
-  std::error_code ignored;
-  if (fs::is_directory(directory, ignored)) return {};
-  if (directory.has_parent_path() && directory.parent_path() != directory) {
-    if (Status status = make_directories(directory.parent_path()); !status) return status;
-  }
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return failed_to("make directory", directory);
-  return {};
-}
-
-/// The locked, empty temporary file; nothing when another process is writing it.
+// The locked, empty temporary file; nothing when another process is writing it.
 Result<std::optional<Fd>> lock_temporary(const std::string& path) {
   for (;;) {
     Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -57,6 +46,17 @@ Status sync_directory(const std::string& directory) {
 }
 
 }  // namespace
+
+Status make_directories(const std::string& directory) {
+  std::error_code ignored;
+  if (directory.empty() || fs::is_directory(directory, ignored)) return {};
+  const std::string parent = fs::path(directory).parent_path();
+  if (parent != directory) {
+    if (Status status = make_directories(parent); !status) return status;
+  }
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return failed_to("make directory", directory);
+  return {};
+}
 
 Status save_own_file(const std::string& path, std::span<const std::byte> bytes) {
   const std::string directory = fs::path(path).parent_path();

@@ -11,12 +11,16 @@
 
 namespace clairfs {
 
-/// Writes to a temporary file that is synced and renamed, with mode 0600; the directory is made with mode
-/// 0700 when missing. Two processes may save the same file at once; one of them then leaves it to the other.
-/// Errors: those of the system calls, with the path.
+/// Makes `directory` and those above it that are missing, with mode 0700; nothing to make if it is empty.
+/// Errors: those of mkdir(2), with the path.
+Status make_directories(const std::string& directory);
+
+/// Writes to a temporary file that is synced and renamed, with mode 0600. Calls
+/// make_directories() for its directory. Two processes may save the same file at once; one of them then
+/// leaves it to the other. Errors: those of the system calls, with the path.
 Status save_own_file(const std::string& path, std::span<const std::byte> bytes);
 
-/// An open file that nobody else could have written.
+/// An open file that no other user could have written.
 struct OwnFile {
   std::string path;
   Fd fd;

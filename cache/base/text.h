@@ -8,7 +8,7 @@
 
 namespace clairfs {
 
-/// What std::isspace() knows, but for vertical tabs and form feeds, which nobody writes.
+/// The characters of std::isspace() but vertical tab and form feed, which texts do not contain.
 inline constexpr std::string_view kBlank = " \t\r\n";
 
 /// Without blanks at either end.

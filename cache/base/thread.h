@@ -10,9 +10,9 @@
 
 namespace clairfs {
 
-/// Runs `body` on a thread of its own; the destructor joins. Signals are blocked in the thread, so that they
-/// reach the main thread, which alone handles them; but not those of a fault of its own, whose handlers would
-/// not be called then. `name`: at most 15 characters (kernel limit).
+/// Runs `body` on a new thread; the destructor joins it. The thread blocks signals, so that they reach the
+/// main thread, the only one that handles them. It does not block the signals of its own faults, whose
+/// handlers would not be called then. `name`: at most 15 characters (kernel limit).
 class NamedThread {
  public:
   NamedThread() = default;
@@ -30,7 +30,7 @@ class NamedThread {
 
   bool joinable() const { return thread_.joinable(); }
   void join() { thread_.join(); }
-  /// Nobody will join it.
+  /// The thread is not joined any more.
   void detach() { thread_.detach(); }
   pthread_t native_handle() { return thread_.native_handle(); }
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
 
-/// The power of 1024 that a suffix stands for, or -1.
+// The power of 1024 that a suffix stands for, or -1.
 int suffix_power(std::string_view suffix) {
   std::string lower;
   for (char c : suffix) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -14,7 +14,7 @@
 
 namespace clairfs {
 
-/// What the source says of an entry.
+/// The attributes of an entry, as the source has them.
 struct SourceAttributes {
   int64_t mtime_ns = 0;
   int64_t ctime_ns = 0;

@@ -69,7 +69,7 @@ class Catalog {
   FileStamp stamp(FileId id) const;
   /// st_mode, st_uid, st_gid, st_size, times (atime = mtime), st_blocks, st_ino (= id + 1), st_nlink.
   struct stat attributes(FileId id) const;
-  /// What, beside the attributes, tells at the next mount whether the source has changed.
+  /// Besides the attributes, the next mount compares these to see whether the source has changed.
   struct SourceState {
     uint64_t inode = 0;
     int64_t ctime_ns = 0;     ///< nanoseconds since 1970
@@ -108,9 +108,9 @@ class Catalog {
   /// as long as the catalog.
   std::span<const std::byte> image() const { return {image_.data(), image_.size()}; }
   std::vector<std::byte> serialize() const { return {image().begin(), image().end()}; }
-  /// Copies `bytes` (or takes over a mapping that nobody else can write to, and leaves it where it is if it
-  /// is damaged) and verifies the checksum and every offset, index and name in it, so that no input can make
-  /// the catalog read outside it or leave the source. Errors: EBADMSG with what is wrong; ENOMEM.
+  /// Copies `bytes` (or takes over a mapping that no other process can write to, and leaves it where it is if
+  /// it is damaged) and verifies the checksum and every offset, index and name in it, so that no input can
+  /// make the catalog read outside it or leave the source. Errors: EBADMSG with what is wrong; ENOMEM.
   static Result<std::shared_ptr<const Catalog>> deserialize(std::span<const std::byte> bytes);
   static Result<std::shared_ptr<const Catalog>> adopt(Mapping&& image);
 

@@ -20,8 +20,8 @@
 namespace clairfs {
 namespace {
 
-/// Entries a thread takes at a time: neighbours mostly share their directory, which is opened once. Few, so
-/// that threads end at about the same time.
+// Entries a thread takes at a time: neighbours mostly share their directory, which is opened once. Few, so
+// that threads end at about the same time.
 constexpr uint32_t kBlock = 64;
 
 class Checker {
@@ -148,8 +148,8 @@ class Checker {
   const int source_fd_;
   const CatalogCheck check_;
 
-  Mutex mutex_;    ///< taken with nothing else held
-  CondVar ended_;  ///< the last worker has
+  Mutex mutex_;    // taken with nothing else held
+  CondVar ended_;  // the last worker has
   unsigned working_ GUARDED_BY(mutex_) = 0;
   std::optional<std::string> change_ GUARDED_BY(mutex_);
 

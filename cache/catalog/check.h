@@ -10,7 +10,7 @@
 
 namespace clairfs {
 
-/// What "unchanged" means.
+/// How a saved catalog is compared with its source.
 enum class CatalogCheck {
   /// One stat for every entry: size, mtime, ctime, mode, owner, inode number. Sees every change.
   full,

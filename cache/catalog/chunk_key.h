@@ -15,9 +15,9 @@ struct ChunkKey {
 };
 
 /// XXH3-128 over the source's real path, the file's path in it, its size, mtime and ctime, and the chunk's
-/// offset and length. What has a fixed width precedes the paths, between which there is a NUL, so that
-/// different fields never give the same bytes. A dataset that is reached by another path is another one.
-/// REQUIRES: chunk < catalog.chunk_count(). Thread-safe.
+/// offset and length. Fields of fixed width precede the paths, which a NUL separates, so that different
+/// fields never give the same bytes. A dataset that is reached by another path is another one. REQUIRES:
+/// chunk < catalog.chunk_count(). Thread-safe.
 ChunkKey chunk_key(const Catalog& catalog, ChunkId chunk);
 
 }  // namespace clairfs

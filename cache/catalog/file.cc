@@ -22,8 +22,8 @@
 namespace clairfs {
 namespace {
 
-/// Resolution of file times where the kernel takes them from its tick: 10 ms at HZ=100, twice that to be
-/// safe.
+// Resolution of file times where the kernel takes them from its tick: 10 ms at HZ=100, twice that to be
+// safe.
 constexpr auto kClockTick = std::chrono::milliseconds(20);
 
 namespace fs = std::filesystem;
@@ -40,7 +40,7 @@ bool lies_below(const fs::path& path, const fs::path& top) {
   return std::mismatch(top.begin(), top.end(), path.begin(), path.end()).first == top.end();
 }
 
-/// `options.directory` resolved as far as it exists.
+// `options.directory` resolved as far as it exists.
 Result<std::string> resolve_directory(const std::string& directory, const std::string& source) {
   std::error_code code;
   const fs::path path = fs::weakly_canonical(fs::absolute(directory, code), code);
@@ -54,8 +54,8 @@ Result<std::string> resolve_directory(const std::string& directory, const std::s
   return path.native();
 }
 
-/// What is not mounted shows as an empty directory. Whoever took it for the dataset would lose all that is
-/// kept.
+// What is not mounted shows as an empty directory. Whoever took it for the dataset would lose all that is
+// kept.
 Status check_has_files(const Catalog& catalog) {
   if (catalog.count(Catalog::Kind::file) + catalog.count(Catalog::Kind::symlink) > 0) return {};
   const std::string source = escaped(catalog.source());
@@ -64,7 +64,7 @@ Status check_has_files(const Catalog& catalog) {
   return Error{ENOENT, source + " has no files; is its filesystem mounted?"};
 }
 
-/// The saved catalog if it may be used, else why not.
+// The saved catalog if it may be used, else why not.
 Result<std::shared_ptr<const Catalog>> reload(const std::string& file, const std::string& source,
                                               const CatalogOptions& options, const ScanProgress& progress) {
   Result<std::shared_ptr<const Catalog>> loaded = load_catalog(file);
@@ -84,8 +84,8 @@ Result<std::shared_ptr<const Catalog>> reload(const std::string& file, const std
   return loaded;
 }
 
-/// Whether an entry has changed since just before `start_ns`. A ctime in the future is a clock set wrongly
-/// once.
+// Whether an entry has changed since just before `start_ns`. A ctime in the future is a clock set wrongly
+// once.
 bool written_since(const Catalog& catalog, int64_t start_ns) {
   const int64_t first = start_ns - std::chrono::nanoseconds(kClockTick).count();
   const int64_t last = wall_clock_ns() + std::chrono::nanoseconds(kClockTick).count();

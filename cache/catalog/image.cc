@@ -15,10 +15,10 @@
 namespace clairfs::catalog_image {
 namespace {
 
-/// Of a path that the kernel takes in one piece; single names are shorter on every filesystem.
+// Of a path that the kernel takes in one piece; single names are shorter on every filesystem.
 constexpr size_t kLongestName = 4095;
 
-/// The parts of an image, found by its header.
+// The parts of an image, found by its header.
 struct View {
   explicit View(std::span<const std::byte> image)
       : header(*reinterpret_cast<const Header*>(image.data())),
@@ -40,8 +40,8 @@ struct View {
   const char* characters;
 };
 
-/// XXH3-64 over fields; text is preceded by its length, so that no two sequences of fields hash the same
-/// bytes.
+// XXH3-64 over fields; text is preceded by its length, so that no two sequences of fields hash the same
+// bytes.
 class Hash {
  public:
   Hash() : state_(XXH3_createState()) { XXH3_64bits_reset(state_.get()); }
@@ -74,7 +74,7 @@ bool valid_name(std::string_view name) {
          name.find('/') == std::string_view::npos;
 }
 
-/// Header, sizes and checksum: all that must hold before any part is looked at.
+// Header, sizes and checksum: all that must hold before any part is looked at.
 Status verify_frame(std::span<const std::byte> image) {
   if (image.size() < sizeof(Header)) return damaged("shorter than its header");
   const auto& header = *reinterpret_cast<const Header*>(image.data());
@@ -108,7 +108,7 @@ Status verify_strings(const View& view) {
   return {};
 }
 
-/// One entry by itself: kind, references into other tables, chunks.
+// One entry by itself: kind, references into other tables, chunks.
 Status verify_row(const View& view, uint32_t i) {
   const Row& row = view.rows[i];
   if (row.name >= view.header.strings) return damaged("a name out of range", i);
@@ -131,7 +131,7 @@ Status verify_row(const View& view, uint32_t i) {
   return {};
 }
 
-/// Children of `parent`: after it, knowing it, sorted without duplicates.
+// Children of `parent`: after it, knowing it, sorted without duplicates.
 Status verify_children(const View& view, uint32_t parent) {
   const uint32_t first = view.rows[parent].first_child;
   const uint32_t end = view.rows[parent + 1].first_child;

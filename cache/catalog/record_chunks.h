@@ -17,7 +17,7 @@ namespace clairfs {
 /// Chunks are whole pages, so that no page belongs to two of them.
 inline constexpr uint32_t kChunkUnit = 4096;
 
-/// A wish of whoever mounts.
+/// One --record-chunk.
 struct RecordChunk {
   std::string pattern;  ///< as fnmatch(3) has it: of the name, or with a '/' of the path below the source
   uint32_t chunk = 0;   ///< bytes, a multiple of kChunkUnit

@@ -41,12 +41,12 @@
 namespace clairfs {
 namespace {
 
-/// Names a batch: enough that the queue's lock is not felt, few enough that a directory of 4,000 files keeps
-/// 64 threads busy.
+// Names a batch: enough that the queue's lock is not felt, few enough that a directory of 4,000 files keeps
+// 64 threads busy.
 constexpr size_t kBatchNames = 64;
-/// What the kernel fills per call, as large as the biggest buffers that libcs use.
+// What the kernel fills per call, as large as the biggest buffers that libcs use.
 constexpr size_t kListingBytes = 64 << 10;
-/// Ids have 32 bits and each entry may bring two strings.
+// Ids have 32 bits and each entry may bring two strings.
 constexpr uint64_t kMostEntries = std::numeric_limits<int32_t>::max();
 constexpr size_t kExamples = 3;
 
@@ -54,14 +54,14 @@ struct Directory;
 
 struct Entry {
   SourceAttributes attributes;
-  std::string_view name;  ///< in its batch, ended by NUL
+  std::string_view name;  // in its batch, ended by NUL
   const std::string* target = nullptr;
   Directory* directory = nullptr;
 };
 
 struct Batch {
   Directory* directory = nullptr;
-  std::string names;  ///< each ended by NUL
+  std::string names;  // each ended by NUL
   std::vector<Entry> entries;
   std::forward_list<std::string> targets;
 };
@@ -71,10 +71,10 @@ struct Directory {
 
   Directory* const parent;
   const std::string_view name;
-  Fd fd;                            ///< while parts are left
-  std::atomic<uint32_t> parts = 1;  ///< the listing and the batches not yet done
-  std::list<Batch> batches;         ///< grows by the listing thread; elements keep their place
-  std::vector<Entry> entries;       ///< sorted, once parts is 0
+  Fd fd;                            // while parts are left
+  std::atomic<uint32_t> parts = 1;  // the listing and the batches not yet done
+  std::list<Batch> batches;         // grows by the listing thread; elements keep their place
+  std::vector<Entry> entries;       // sorted, once parts is 0
   std::atomic<bool> incomplete = false;
   bool vanished = false;
 };
@@ -90,22 +90,22 @@ std::string path_of(const Directory* directory) {
   return path;
 }
 
-/// Gone, or replaced by something else, since its directory was listed.
+// Gone, or replaced by something else, since its directory was listed.
 bool means_vanished(int code) {
   return code == ENOENT || code == ESTALE || code == ENOTDIR || code == ELOOP;
 }
 
-/// Not the source's fault, and would silently empty the catalog.
+// Not the source's fault, and would silently empty the catalog.
 bool means_exhausted(int code) {
   return code == EMFILE || code == ENFILE || code == ENOMEM;
 }
 
-/// The source's own answer to who may read what; anything else is a fault, which may pass.
+// The source's own answer to who may read what; anything else is a fault, which may pass.
 bool means_forbidden(int code) {
   return code == EACCES || code == EPERM;
 }
 
-/// A count with some examples, for one log line.
+// A count with some examples, for one log line.
 struct ScanIssues {
   uint64_t count = 0;
   std::vector<std::string> examples;
@@ -205,7 +205,7 @@ class Scanner {
     part_done(directory);
   }
 
-  /// Cuts the listing into batches. An errno value when it ends early; what was read until then counts.
+  // Cuts the listing into batches. An errno value when it ends early; what was read until then counts.
   int read_names(Directory& directory) {
     alignas(dirent64) std::array<char, kListingBytes> buffer;
     std::string names;
@@ -278,7 +278,7 @@ class Scanner {
     changed_.notify_all();
   }
 
-  /// False: to be left out.
+  // False: to be left out.
   bool stat_entry(Batch& batch, Entry& entry) {
     looked_at_.fetch_add(1, std::memory_order_relaxed);
     const int fd = batch.directory->fd.get();
@@ -393,9 +393,9 @@ class Scanner {
 
   // The queue. Taken with nothing else held; held for no system call.
   Mutex mutex_;
-  CondVar changed_;                                       ///< more to do, or nothing left: workers wait here
-  CondVar done_;                                          ///< nothing left: the calling thread waits here
-  std::deque<Directory> directories_ GUARDED_BY(mutex_);  ///< owns; elements keep their place
+  CondVar changed_;                                       // more to do, or nothing left: workers wait here
+  CondVar done_;                                          // nothing left: the calling thread waits here
+  std::deque<Directory> directories_ GUARDED_BY(mutex_);  // owns; elements keep their place
   Directory* top_ GUARDED_BY(mutex_) = nullptr;
   std::vector<Directory*> to_list_ GUARDED_BY(mutex_);
   std::vector<Batch*> to_stat_ GUARDED_BY(mutex_);
@@ -405,7 +405,7 @@ class Scanner {
   std::optional<Error> failure_ GUARDED_BY(mutex_);
 
   std::atomic<uint64_t> found_ = 0;
-  std::atomic<uint64_t> looked_at_ = 0;  ///< for the pace: one by one, where found_ counts whole batches
+  std::atomic<uint64_t> looked_at_ = 0;  // for the pace: one by one, where found_ counts whole batches
 };
 
 }  // namespace

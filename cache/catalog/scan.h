@@ -33,11 +33,11 @@ using ScanProgress = std::function<void(uint64_t entries)>;
 inline constexpr auto kProgressPeriod = std::chrono::milliseconds(100);
 
 /// Scans the tree below `source`, which may itself be a symlink. The result is the same for any number of
-/// threads. Special files and `reserved` are left out, what one is not allowed to read is left out or, if a
-/// directory, left empty; one log line each says how many and names some. What vanishes meanwhile is left out
-/// silently. Holds at most 2 descriptors a thread, and two more. Errors: `source` missing, not a directory or
-/// not readable; an entry that cannot be read for another reason than permission; out of descriptors or
-/// memory; more entries or chunks than can be numbered.
+/// threads. Special files and `reserved` are left out. Files that this user may not read are left out, such
+/// directories left empty. One log line of each kind says how many there are and names some. Entries that
+/// vanish meanwhile are left out silently. Holds at most 2 descriptors a thread, and two more. Errors:
+/// `source` missing, not a directory or not readable; an entry that cannot be read for another reason than
+/// permission; out of descriptors or memory; more entries or chunks than can be numbered.
 Result<std::shared_ptr<const Catalog>> scan_catalog(const std::string& source, const ScanOptions& options,
                                                     Logger& log, const ScanProgress& progress = {});
 

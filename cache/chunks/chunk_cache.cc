@@ -34,30 +34,31 @@ ChunkCache::~ChunkCache() {
 
 void ChunkCache::acquire(ChunkId chunk, Priority priority, const AcquireDone& done, const Use& use) {
   if (ChunkRef data = resident(chunk)) return done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
-  join_or_start(FetchScope::anywhere, chunk, priority, done, use);
+  (void)join_or_start(FetchScope::anywhere, chunk, priority, done, use);
 }
 
-bool ChunkCache::acquire_within(FetchScope scope, ChunkId chunk, Priority priority, const AcquireDone& done) {
+std::optional<FetchPtr> ChunkCache::acquire_within(FetchScope scope, ChunkId chunk, Priority priority,
+                                                   const AcquireDone& done) {
   return join_or_start(scope, chunk, priority, done, {});
 }
 
-bool ChunkCache::join_or_start(FetchScope scope, ChunkId chunk, Priority priority, const AcquireDone& done,
-                               const Use& use) {
+std::optional<FetchPtr> ChunkCache::join_or_start(FetchScope scope, ChunkId chunk, Priority priority,
+                                                  const AcquireDone& done, const Use& use) {
   const ChunkRange range = catalog_.range(chunk);
   const bool may_wait = scope == FetchScope::anywhere && fetcher_.asks_others(range.file, range.offset);
   ChunkTable::Joined joined = table_.join(scope, chunk, may_wait, priority, use, done);
   if (joined.data) {
     done(AcquiredChunk{std::move(joined.data), Origin::ram, false, 0});
-    return true;
+    return FetchPtr();
   }
+  if (!joined.fetch) return std::nullopt;
   if (joined.starts) fetcher_.start(joined.fetch);
   if (joined.raised) fetcher_.demand_changed(*joined.fetch);
-  return joined.fetch != nullptr;
+  return joined.fetch;
 }
 
-void ChunkCache::raise(ChunkId chunk, Priority priority) {
-  const FetchPtr fetch = table_.find(chunk);
-  if (fetch && fetch->demand.raise(priority)) fetcher_.demand_changed(*fetch);
+void ChunkCache::raise(const FetchPtr& fetch, Priority priority) {
+  if (fetch->demand.raise(priority)) fetcher_.demand_changed(*fetch);
 }
 
 // NVMe last: a fetch that has just answered a reader still hands over its chunk to be written, and the next

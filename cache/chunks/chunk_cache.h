@@ -1,19 +1,19 @@
 // The cache: which chunks are here, in which tier, and how a missing one is brought in exactly once.
 //
 // A chunk is in memory (in the RAM tier, or in transit: on its way to NVMe or just read from it), on NVMe, or
-// absent. Whoever needs one calls acquire() or read(). If it is in memory the answer comes at once. Otherwise
-// the first caller starts a fetch and all others join it (single flight); the fetch takes the chunk from NVMe
-// if it is there, else from the source, into memory that was reserved before, and completes every waiter from
+// absent. Callers get one by acquire() or read(). If it is in memory the answer comes at once. Otherwise the
+// first caller starts a fetch and all others join it (single flight); the fetch takes the chunk from NVMe if
+// it is there, else from the source, into memory that was reserved before, and completes every waiter from
 // the thread that completed the transfer.
 //
-// Where a fetched chunk is kept is decided by a TierPolicy before it is fetched. What the RAM tier does not
-// keep goes through transit memory. When that is short, fetches wait for it in order; it comes free as
-// transfers complete.
+// A TierPolicy decides where a chunk is kept before it is fetched. Chunks that the RAM tier does not keep go
+// through transit memory. When that is short, fetches wait for it in order; it comes free as transfers
+// complete.
 //
 // A chunk that no tier would keep is not brought in whole for a small part of it: the range asked for is read
 // from the source and forgotten. So a full cache adds nothing to what the source would have to deliver
-// anyway. What is small depends on who asks: a READ may be one of many in sequence, while a plan knows what
-// it needs (acquire_range()).
+// anyway. How small a part has to be depends on the caller: a READ may be one of many in sequence, while a
+// plan knows what it needs (acquire_range()).
 //
 // The parts: chunk_table (what is here and what is on its way), fetcher (carries a fetch on), tiers (what is
 // kept), transit_pool and transit_queue (memory on the way). Locks are theirs, all leaves; none is held while
@@ -22,6 +22,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,7 @@ class ChunkCache {
  public:
   using ReadDone = std::function<void(Result<ReadView>)>;
 
-  /// What the cache is made of; all outlive it. `stores` may be empty.
+  /// All outlive the cache. `stores` may be empty.
   struct Deps {
     const Catalog& catalog;
     ChunkSource& source;
@@ -82,11 +83,11 @@ class ChunkCache {
   /// stop().
   void acquire(ChunkId chunk, Priority priority, const AcquireDone& done, const Use& use = {});
 
-  /// As acquire(), for whoever needs only bytes [offset, offset + length) of a file and no others of that
+  /// As acquire(), for callers that need only bytes [offset, offset + length) of a file and no others of that
   /// chunk soon. If the chunk is neither here nor on its way and no tier would keep it, the range alone is
   /// read and forgotten, unless it is nearly all of the chunk. AcquiredChunk::start says where in the chunk
-  /// `data` begins. A range that is read alone is joined by nobody, and raise() does not reach it. REQUIRES:
-  /// length > 0 and the range lies within one chunk of the file.
+  /// `data` begins. No other caller joins a range that is read alone. REQUIRES: length > 0 and the range lies
+  /// within one chunk of the file.
   void acquire_range(FileId file, uint64_t offset, uint64_t length, Priority priority,
                      const AcquireDone& done, const Use& use = {});
 
@@ -94,14 +95,17 @@ class ChunkCache {
   uint64_t bytes_acquired(FileId file, uint64_t offset, uint64_t length, const Use& use = {}) const;
 
   /// acquire() on behalf of another node, from memory or within `scope`, and never by a fetch that waits for
-  /// a third node. False, and `done` is not called, if it could not come from there. REQUIRES: scope is not
-  /// `anywhere`.
-  bool acquire_within(FetchScope scope, ChunkId chunk, Priority priority, const AcquireDone& done);
+  /// a third node. Returns the fetch, for raise(), which may have ended already; null if the chunk was in
+  /// memory. Nothing, and `done` is not called, if the chunk could not come from there. REQUIRES: scope is
+  /// not `anywhere`.
+  std::optional<FetchPtr> acquire_within(FetchScope scope, ChunkId chunk, Priority priority,
+                                         const AcquireDone& done);
 
-  /// A fetch of the chunk that is under way is as urgent as this by now, if that is more urgent than before.
-  void raise(ChunkId chunk, Priority priority);
+  /// Raises the priority of a fetch, unless it is as urgent as that already. Does nothing to a fetch that has
+  /// ended. REQUIRES: not null.
+  void raise(const FetchPtr& fetch, Priority priority);
 
-  /// What a READ tells of those that follow it.
+  /// Which READs are likely to follow this one.
   enum class Neighbours {
     likely,  ///< a chunk that is not much larger than a READ is brought in whole
     none,    ///< the rest is where the reader wants it: each chunk as by acquire_range()
@@ -113,7 +117,7 @@ class ChunkCache {
 
   /// The chunk if it is in memory; starts nothing.
   ChunkRef resident(ChunkId chunk) const { return table_.resident(chunk); }
-  /// What the tiers could still take.
+  /// The room that is left in the tiers.
   TierSpace space() const { return tiers_.space(); }
   /// Whether the chunk would stay in a tier if it were fetched now, for no use yet; `space` is space().
   bool would_keep(ChunkId chunk, const TierSpace& space) const { return tiers_.would_keep(chunk, space, {}); }
@@ -139,8 +143,8 @@ class ChunkCache {
 
   ChunkCache(const Deps& deps, std::unique_ptr<RamArena> ram_arena, std::unique_ptr<RamArena> transit_arena,
              uint64_t ram_capacity, const TransitShares& shares);
-  bool join_or_start(FetchScope scope, ChunkId chunk, Priority priority, const AcquireDone& done,
-                     const Use& use);
+  std::optional<FetchPtr> join_or_start(FetchScope scope, ChunkId chunk, Priority priority,
+                                        const AcquireDone& done, const Use& use);
   void acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done, const Use& use,
                      Neighbours neighbours);
   void acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Priority priority,

@@ -31,12 +31,6 @@ ChunkTable::Joined ChunkTable::join(FetchScope scope, ChunkId chunk, bool may_wa
   return joined;
 }
 
-FetchPtr ChunkTable::find(ChunkId chunk) const {
-  MutexLock lock(shard(chunk).mutex);
-  const auto found = shard(chunk).fetches.find(chunk);
-  return found == shard(chunk).fetches.end() ? nullptr : found->second;
-}
-
 ChunkTable::Settled ChunkTable::settle(Fetch& fetch) {
   MutexLock lock(shard(fetch.chunk).mutex);
   const uint8_t store = slots_[fetch.chunk.index()].store;

@@ -1,8 +1,8 @@
 // Which chunk is where, and which one is on its way.
 //
 // A slot for each chunk says whether it is in memory and which NVMe store has it. A fetch is in the table
-// from the join() that starts it until publish() or abandon(): everybody who wants its chunk meanwhile joins
-// it, so that a chunk is fetched once however many want it.
+// from the join() that starts it until publish() or abandon(): callers that want its chunk meanwhile join it,
+// so that a chunk is fetched once, however many want it.
 //
 // Thread-safe. Locks: shard mutexes (one of 64, by chunk), leaves. No call-back runs under one.
 #pragma once
@@ -22,23 +22,21 @@ class ChunkTable {
  public:
   explicit ChunkTable(uint32_t chunks) : slots_(chunks) {}
 
-  /// What came of join(): the data, or the fetch that will answer, or neither (refused).
+  /// The result of join(): the data, or the fetch that will answer, or neither (refused).
   struct Joined {
     ChunkRef data;
     FetchPtr fetch;
-    bool starts = false;  ///< nobody carries the fetch on yet: the caller does
-    bool raised = false;  ///< its demand was raised: whoever has it is to be told
+    bool starts = false;  ///< the fetch is new, and the caller starts it
+    bool raised = false;  ///< its demand was raised: the caller tells Fetcher::demand_changed()
   };
-  /// Adds `done` to those who wait for the chunk, unless it is in memory. `may_wait`: a fetch that starts now
-  /// may wait for another node. Who may not take the chunk from anywhere is refused where it would have to.
+  /// Adds `done` to the waiters of the chunk, unless it is in memory. `may_wait`: a fetch that starts now may
+  /// wait for another node. Refused if the chunk would have to come from outside `scope`.
   Joined join(FetchScope scope, ChunkId chunk, bool may_wait, Priority priority, const Use& use,
               const AcquireDone& done);
-  /// The fetch of the chunk that is under way; null: none.
-  FetchPtr find(ChunkId chunk) const;
 
   struct Settled {
     std::optional<size_t> store;  ///< that the fetch takes its chunk from
-    Use use;                      ///< that it is for, as far as anybody has said by now
+    Use use;                      ///< that it is for, as far as a caller has named it
   };
   /// Where the fetch goes from here. A fetch from NVMe waits for no other node.
   Settled settle(Fetch& fetch);
@@ -51,7 +49,7 @@ class ChunkTable {
   };
   /// Ends the fetch: the chunk is in memory, in the RAM tier or in transit.
   Published publish(const Fetch& fetch, const ChunkRef& data, bool in_ram);
-  /// Ends the fetch without its chunk; returns who waited.
+  /// Ends the fetch without its chunk; returns its waiters.
   std::vector<AcquireDone> abandon(const Fetch& fetch);
 
   /// The chunk if it is in memory.
@@ -72,7 +70,7 @@ class ChunkTable {
   ChunkRef take_from_ram(ChunkId chunk);
   /// The RAM tier has the chunk, which was in transit memory until now; false if that had it no more.
   bool move_to_ram(ChunkId chunk, ChunkRef data);
-  /// Takes the chunk out of transit memory if nobody else pins it; `pinned` says so if somebody does.
+  /// Takes the chunk out of transit memory unless it is pinned elsewhere; `pinned` says whether it is.
   ChunkRef take_from_transit(ChunkId chunk, bool& pinned);
   /// Lets go of all data, before the memory that it is in goes.
   void clear();

@@ -1,4 +1,5 @@
-// A chunk on its way into memory, as an object: from the first who wants it until all who wait are answered.
+// A chunk on its way into memory, as an object: from the first caller's request until all callers are
+// answered.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ struct Fetch {
   // For another node; never turns true later. Only the thread that carries the fetch on writes it, and reads
   // it without the lock.
   bool may_wait = false;
-  Use use;  // that it is for: of the first who named one
+  Use use;  // that it is for: of the first caller that named one
 
   // Of the thread that carries the fetch on; one at a time.
   ChunkRef data;

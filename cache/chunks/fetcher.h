@@ -1,6 +1,6 @@
-// Carries fetches on: reserves memory, takes the chunk from NVMe or from the source, and answers who waits.
+// Carries fetches on: reserves memory, takes the chunk from NVMe or from the source, and answers the waiters.
 //
-//   start() -> begin() -> NVMe: (compare the file, where nobody has yet) -> read ---------> finish()
+//   start() -> begin() -> NVMe: (compare the file, if not done yet) -> read -----------> finish()
 //                 |         |   not there any more                                           |
 //                 |         +-> source (the PFS, or another node) --------------------------+
 //                 +-> no memory: TransitQueue, and begin() again
@@ -8,11 +8,11 @@
 // Each step runs on the thread that completed the one before. A fetch of a range of a file that no tier would
 // keep (read_range()) goes the same way, without a chunk.
 //
-// Fetches that may wait for other nodes have a share of the transit memory, and each class of fetches has
-// queues of its own. What another node asks for never joins a fetch that waits for a node: so nodes never
-// wait for each other in a circle.
+// Fetches that may wait for other nodes have a share of the transit memory, and each class of fetches has its
+// own queues. A request of another node never joins a fetch that waits for a node, so nodes never wait for
+// each other in a circle.
 //
-// Thread-safe, without locks of its own.
+// Thread-safe; it has no locks.
 #pragma once
 
 #include <atomic>
@@ -44,7 +44,7 @@ class Fetcher {
   /// `verify_warm_files`: see ChunkCache::Deps.
   Fetcher(const Deps& deps, bool verify_warm_files);
 
-  /// Begins a fetch that joined nobody (ChunkTable::Joined::starts).
+  /// Begins a fetch that is new (ChunkTable::Joined::starts).
   void start(const FetchPtr& fetch);
   /// The demand of the fetch was raised.
   void demand_changed(const Fetch& fetch);
@@ -53,7 +53,7 @@ class Fetcher {
   /// Whether a fetch of the chunk of `file` at `offset` would be asked of another node now.
   bool asks_others(FileId file, uint64_t offset) const;
 
-  /// What waits and all that comes later fails with ECANCELED.
+  /// Fetches that wait and those that come later fail with ECANCELED.
   void stop();
   /// After stop(): nothing is under way.
   bool stopped() const { return under_way_.load() == 0 && deps_.transit.nobody_waits(); }

@@ -131,7 +131,7 @@ bool RamBackup::any_copies() const {
   return std::any_of(copied_.begin(), copied_.end(), [](const auto& bytes) { return bytes.load() > 0; });
 }
 
-/// The oldest of the copies, which does not count as one any more.
+// The oldest of the copies, which does not count as one any more.
 std::optional<RamBackup::Copy> RamBackup::take_copy() {
   MutexLock lock(mutex_);
   const auto chunk = unlist_oldest();
@@ -266,7 +266,7 @@ void RamBackup::run() {
   wake_.notify_all();
 }
 
-/// Returns when the next copy may begin; false when there will be none.
+// Returns when the next copy may begin; false when there will be none.
 bool RamBackup::await_turn(BackupPace& pace, bool full) {
   MutexLock lock(mutex_);
   for (;;) {

@@ -9,10 +9,10 @@
 //   the RAM tier drops a chunk    release(): the copy becomes an ordinary chunk of the NVMe tier; no write
 //   a chunk is to go to NVMe      make_room(): copies are dropped, and wait again
 //
-// One thread ("ram-backup") makes one copy after the other from a buffer of its own: no reader, fetch or
-// other write waits for it or for memory that it has. While the stores are used otherwise, copying takes a
-// small share of the time (BackupPace), but for chunks that went to RAM because NVMe had no time for them
-// (Tiers). The thread sleeps when nothing waits, or when NVMe is full.
+// One thread ("ram-backup") makes one copy after the other from its own buffer: no reader, fetch or other
+// write waits for it or for memory that it has. While the stores are used otherwise, copying takes a small
+// share of the time (BackupPace), but for chunks that went to RAM because NVMe had no time for them (Tiers).
+// The thread sleeps when nothing waits, or when NVMe is full.
 //
 // Locks: mutex_, a leaf; not held while the keeper or a store is called.
 #pragma once
@@ -52,7 +52,7 @@ class BackupPace {
 /// Thread-safe. Without stores it does nothing.
 class RamBackup {
  public:
-  /// What holds the chunks. Called without any lock held.
+  /// The holder of the chunks. Called without any lock held.
   class Keeper {
    public:
     /// The chunk if the RAM tier has it and NVMe has not, as far as the keeper knows.
@@ -81,8 +81,8 @@ class RamBackup {
   /// The store that has a copy of the chunk; it does not count as one any more.
   std::optional<size_t> release(ChunkId chunk);
 
-  /// Of the chunks that have copies the one that has had it longest, for whoever drops it from the RAM tier
-  /// now; nothing: there is none.
+  /// The chunk that has had its copy longest, for the caller to drop it from the RAM tier; nothing if no
+  /// chunk has one.
   std::optional<ChunkId> oldest_copied();
   bool any_copies() const;
 

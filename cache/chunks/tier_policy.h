@@ -28,14 +28,15 @@ struct TierSpace {
 /// An order of uses that the policy knows, by a number that no other ever has; 0: none.
 using OrderId = Id<struct OrderTag>;
 
-/// The use that a fetch is for: a place in an order. Whoever asks for the chunk names it; the cache only
-/// hands it on. Without an order: no use that is known, or one that is far ahead (a tier is being filled).
+/// The use that a fetch is for: a place in an order. The caller that asks for the chunk names it; the cache
+/// only hands it on. Without an order: no use that is known, or one that is far ahead (a tier is being
+/// filled).
 struct Use {
   OrderId order;
   uint64_t position = 0;
 };
 
-/// What a policy says of one chunk.
+/// A policy's decision on one chunk.
 struct TierChoice {
   Tier tier = Tier::none;      ///< `none`: pass it to the readers and forget it
   std::vector<ChunkId> evict;  ///< dropped from that tier first, to make room
@@ -54,7 +55,7 @@ class TierPolicy {
   /// Whether a chunk that is on NVMe is better in RAM, as long as RAM has room and NVMe could take another
   /// chunk instead.
   virtual bool belongs_in_ram(ChunkId) const { return false; }
-  /// What became of it: a tier has the chunk now, or has it no more.
+  /// The outcome: a tier has the chunk now, or has it no more.
   virtual void kept(ChunkId, Tier) {}
   virtual void dropped(ChunkId, Tier) {}
 };

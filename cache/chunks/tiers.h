@@ -1,8 +1,7 @@
 // Where chunks are kept: the RAM tier, the NVMe stores, and the copies of the one on the other.
 //
 // A TierPolicy decides before a chunk is fetched; this asks it, makes room, and tells it what became of that.
-// Chunks go to NVMe behind the readers' backs: nobody waits for the disk. What it has no time for when it
-// comes
+// Readers never wait for a chunk to go to NVMe. A chunk for which the disk has no time when it arrives
 //   - goes to RAM in the place of chunks that NVMe has copies of (ram_backup.h), and is copied in its turn,
 //   - else waits in transit memory, which it does not pin, and is written when the disk has caught up,
 //   - else is not kept this time.
@@ -47,11 +46,11 @@ class Tiers final : private RamBackup::Keeper {
   /// `most_writes`: bytes that may wait pinned to be written to NVMe, and as many without a pin.
   Tiers(Deps deps, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, uint64_t most_writes);
 
-  /// Takes over what the stores kept over a restart, and drops what nobody can ask for any more. True if
-  /// there is something now. To be called once, first.
+  /// Takes over the chunks that the stores kept over a restart, and drops those that are not in the catalog
+  /// any more. True if any are left. To be called once, first.
   bool adopt_warm_chunks();
 
-  /// Takes the chunk out of the tiers at somebody's wish, copies too, and tells the policy.
+  /// Takes the chunk and its copies out of the tiers on a caller's request, and tells the policy.
   void drop(ChunkId chunk);
 
   /// Where a chunk that is about to be fetched for a use, from NVMe or not, is to stay; what has to make room
@@ -68,13 +67,13 @@ class Tiers final : private RamBackup::Keeper {
   void read(size_t store, ChunkId chunk, const std::vector<iovec>& pages, std::function<void(Status)> done);
   /// A store turned out not to have the chunk.
   void lost_on_nvme(ChunkId chunk);
-  /// What a store has of the chunk is not to be used.
+  /// Makes the store's copy of the chunk unusable.
   void forget(size_t store, ChunkId chunk);
 
   /// Bytes on NVMe that a fetch under way will need, and no longer needs.
   void promise(uint64_t bytes) { promised_.fetch_add(bytes); }
   void take_back(uint64_t bytes) { promised_.fetch_sub(bytes); }
-  /// Counts a write of so many bytes before it begins. False if NVMe has too much to write already.
+  /// Counts a write of `bytes` before it begins. False if NVMe has too much to write already.
   bool count_write(uint64_t bytes);
   /// Writes the chunk to NVMe. REQUIRES: count_write().
   void write(ChunkId chunk, const ChunkRef& data);

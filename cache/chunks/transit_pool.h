@@ -1,11 +1,11 @@
 // Transit memory: a fixed budget for chunks that are on their way or that no tier keeps.
 //
 // Its chunks stay until the memory is needed for the next (first in, first out), so that the READs of one
-// chunk in sequence cost one transfer. Who may have how much of it: memory/transit_shares.h.
+// chunk in sequence cost one transfer. memory/transit_shares.h divides it among kinds of fetches.
 //
-// One thread ("transit") begins the fetches that found no memory, so that whoever lets go of memory starts no
-// fetch: a ChunkRef may be dropped anywhere, under any lock. The thread sleeps while nothing waits or nothing
-// comes free.
+// One thread ("transit") begins the fetches that found no memory. So freeing memory starts no fetch, and a
+// ChunkRef may be dropped anywhere, under any lock. The thread sleeps while nothing waits or nothing comes
+// free.
 //
 // Thread-safe. mutex_ is a leaf.
 #pragma once
@@ -37,8 +37,8 @@ class TransitPool final : public MemoryListener {
   TransitPool(const TransitPool&) = delete;
   TransitPool& operator=(const TransitPool&) = delete;
 
-  /// Memory within the share of the class, after dropping chunks that nobody uses any more; nothing: there is
-  /// none now.
+  /// Memory within the share of the class, after dropping chunks that are not in use; nothing: there is none
+  /// now.
   std::optional<Block> reserve(uint64_t length, TransitClass transit_class);
   /// Gives `bytes` of the share of the class `others` back, before the memory itself: their transfer has
   /// ended.

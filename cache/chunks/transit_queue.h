@@ -32,7 +32,7 @@ class TransitQueue {
   using Attempt = std::function<std::optional<TransitClass>()>;
 
   void add(TransitClass transit_class, std::shared_ptr<const Demand> demand, Attempt attempt);
-  /// Moves the fetch with this demand, if it waits, to those of the kind that it has by now.
+  /// Moves the fetch with this demand, if it waits, to the queue of its new kind.
   void demand_changed(const Demand& demand);
   /// Begins the first fetch for which there is memory; false: there is none. One thread at a time.
   bool begin_one();

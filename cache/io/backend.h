@@ -57,7 +57,7 @@ struct Transfer {
   std::function<void(Result<uint64_t>)> done;
 };
 
-/// Thread-safe. Each instance has threads of its own (`name` is their name).
+/// Thread-safe. Each instance has its own threads (`name` is their name).
 class IoBackend {
  public:
   virtual ~IoBackend() = default;

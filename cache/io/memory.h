@@ -23,7 +23,7 @@ void copy_memory(std::span<const iovec> from, std::span<const iovec> to);
 std::string joined(std::span<const iovec> memory);
 
 struct IoLimits {
-  size_t parts = 0;    ///< at most so many pieces of memory
+  size_t parts = 0;    ///< pieces of memory, at most
   uint64_t bytes = 0;  ///< and bytes
   uint64_t unit = 1;   ///< a multiple of it, unless nothing comes after
 };
@@ -37,7 +37,7 @@ class IoCursor {
   explicit IoCursor(std::vector<iovec> memory);
 
   bool finished() const { return first_ == memory_.size(); }
-  /// What is left, for one system call: at most IOV_MAX pieces.
+  /// The rest of the pieces, for one system call: at most IOV_MAX of them.
   const iovec* pieces() const { return memory_.data() + first_; }
   unsigned count() const;
   /// Bytes of pieces().

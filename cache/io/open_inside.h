@@ -1,6 +1,6 @@
 // Opens a path of the catalog. The catalog names no symlink on the way to a file, so one that is met there
-// was put there since: it is not followed, wherever it leads. Without that, whoever may write to one folder
-// of the dataset could make a daemon of root read any file of the machine for him.
+// was put there since: it is not followed, wherever it leads. Otherwise a user who may write to one folder of
+// the dataset could make a daemon of root read any file of the machine.
 #pragma once
 
 #include <cstdint>

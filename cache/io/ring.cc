@@ -38,15 +38,15 @@
 namespace clairfs {
 namespace {
 
-/// Bytes of reads and writes given to the kernel before completions are looked at: about 50 us of copying at
-/// 5 GB/s, or two small files.
+// Bytes of reads and writes given to the kernel before completions are looked at: about 50 us of copying at
+// 5 GB/s, or two small files.
 constexpr uint64_t kBatchBytes = 256 << 10;
-/// The kernel takes at most 32768 entries; more operations at once than this help no device.
+// The kernel takes at most 32768 entries; more operations at once than this help no device.
 constexpr unsigned kMaxDepth = 4096;
-/// What a file's stamp is made of.
+// What a file's stamp is made of.
 constexpr unsigned kStamp = STATX_SIZE | STATX_MTIME | STATX_CTIME;
 
-/// One request on its way. Owned by the queue, then by the ring (as the user data of its operation).
+// One request on its way. Owned by the queue, then by the ring (as the user data of its operation).
 struct Operation {
   enum class Step { open, move, stat, close };
 
@@ -78,15 +78,15 @@ struct Operation {
   IoCursor cursor;
   uint64_t offset;
   uint64_t moved = 0;
-  int file = -1;           ///< of a FileRead, once it is open
-  bool owns_file = false;  ///< and is to be closed in the end
-  bool blocking = false;   ///< hand the next operation to a worker at once
+  int file = -1;           // of a FileRead, once it is open
+  bool owns_file = false;  // and is to be closed in the end
+  bool blocking = false;   // hand the next operation to a worker at once
   open_how how = {};
   struct statx stat = {};
   std::variant<FileRead, Transfer> request;
 };
 
-/// Owns a set-up io_uring.
+// Owns a set-up io_uring.
 class Ring {
  public:
   Ring() = default;
@@ -96,7 +96,7 @@ class Ring {
     if (ready_) io_uring_queue_exit(&ring_);
   }
 
-  /// `depth`: operations at once, and workers that the kernel may start for those that block.
+  // `depth`: operations at once, and workers that the kernel may start for those that block.
   Status set_up(unsigned depth) {
     // What each kernel has: DEFER_TASKRUN 6.1, SINGLE_ISSUER 6.0, COOP_TASKRUN 5.19. Unknown flags give
     // EINVAL.
@@ -153,7 +153,7 @@ class Ring {
   bool ready_ = false;
 };
 
-/// `mutex_` guards the queue; it is not held while the ring is entered or a call-back runs.
+// `mutex_` guards the queue; it is not held while the ring is entered or a call-back runs.
 class RingBackend final : public IoBackend {
  public:
   RingBackend(const IoOptions& options, Fd wake)
@@ -179,7 +179,7 @@ class RingBackend final : public IoBackend {
     thread_.join();
   }
 
-  /// Whether the ring could be set up; called once, before anything is submitted.
+  // Whether the ring could be set up; called once, before anything is submitted.
   Status set_up_result() { return set_up_.get_future().get(); }
 
   void submit(FileRead request) override { enqueue(std::make_unique<Operation>(std::move(request))); }
@@ -216,7 +216,7 @@ class RingBackend final : public IoBackend {
     }
   }
 
-  /// Takes requests from the queue, up to `depth_` in flight.
+  // Takes requests from the queue, up to `depth_` in flight.
   void admit() {
     MutexLock lock(mutex_);
     sleeping_ = false;
@@ -232,8 +232,8 @@ class RingBackend final : public IoBackend {
     return stopping_ && queue_.empty();
   }
 
-  /// Announces sleep, unless something came in meanwhile. With all of `depth_` in flight only completions
-  /// matter, and submitters need not wake us.
+  // Announces sleep, unless something came in meanwhile. With all of `depth_` in flight only completions
+  // matter, and submitters need not wake us.
   bool may_sleep() {
     MutexLock lock(mutex_);
     if (in_flight_ == depth_) return true;
@@ -412,7 +412,7 @@ class RingBackend final : public IoBackend {
         .done(system_error(code, tried + std::to_string(operation->offset)));
   }
 
-  /// After `done`, which need not wait for it. A close may talk to a server, so it goes through the ring.
+  // After `done`, which need not wait for it. A close may talk to a server, so it goes through the ring.
   void close_file(Ring& ring, Owned operation) {
     if (operation->file < 0 || !operation->owns_file) {
       --in_flight_;

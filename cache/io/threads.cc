@@ -19,7 +19,7 @@
 namespace clairfs {
 namespace {
 
-/// Moves all of `memory`, or up to the end of the file. `what` begins the error message.
+// Moves all of `memory`, or up to the end of the file. `what` begins the error message.
 Result<uint64_t> move_all(Transfer::Direction direction, int fd, uint64_t offset, std::vector<iovec> memory,
                           const std::string& what) {
   IoCursor cursor(std::move(memory));
@@ -82,7 +82,7 @@ Result<uint64_t> perform(Transfer& request) {
                   std::string(read ? "read" : "write") + " at " + std::to_string(request.offset));
 }
 
-/// `mutex_` guards the queue and the pool; it is never held while a request is performed or completed.
+// `mutex_` guards the queue and the pool; it is never held while a request is performed or completed.
 class ThreadBackend final : public IoBackend {
  public:
   explicit ThreadBackend(const IoOptions& options)

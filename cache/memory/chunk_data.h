@@ -50,7 +50,7 @@ class ChunkRef {
   ChunkData* operator->() const { return data_; }
   ChunkData& operator*() const { return *data_; }
   explicit operator bool() const { return data_ != nullptr; }
-  /// Nobody else pins it. Only meaningful where no other thread can take a new reference.
+  /// This is its only reference. Only meaningful where no other thread can take a new one.
   bool unique() const { return data_->references_.load(std::memory_order_acquire) == 1; }
 
  private:

@@ -58,7 +58,7 @@ class MemoryAccount {
 class RamArena;
 
 /// Owns the memory of one chunk and their charge. Move-only; returns both when destroyed; empty after a move.
-/// Filled by whoever allocated it, immutable once shared.
+/// Its allocator fills it; immutable once shared.
 class Block {
  public:
   Block(Block&& other) noexcept;
@@ -84,9 +84,9 @@ class Block {
   uint32_t units_;
 };
 
-/// Thread-safe. Outlives its blocks. A thread of its own ("arena") makes memory resident a little ahead of
-/// its use: the first touch of a page can take long (zeroing, and on a virtual machine the host's own
-/// allocation), and a fetch would wait for it page by page.
+/// Thread-safe. Outlives its blocks. Its thread ("arena") makes memory resident a little ahead of its use:
+/// the first touch of a page can take long (zeroing, and on a virtual machine the host's own allocation), and
+/// a fetch would wait for it page by page.
 class RamArena {
  public:
   /// Memory for `capacity` bytes (rounded up to pages) in units of `unit` bytes, which divides a page or is

@@ -1,7 +1,7 @@
-// Who may have how much of the transit memory, the fixed budget for chunks on their way.
+// How the transit memory, the fixed budget for chunks on their way, is divided among kinds of fetches.
 //
 // A fetch that waits for another node holds its memory until that node answers. If that node needed memory
-// which waits for a third node, all could stand still. So the shares of whoever may wait for other nodes
+// which waits for a third node, all could stand still. So the shares of fetches that may wait for other nodes
 // leave room for fetches that wait only for this node's PFS and NVMe, and every other node waits only for
 // those.
 #pragma once
@@ -56,7 +56,7 @@ class TransitShares {
   const uint64_t nvme_reads = part(kNvmeReads);
   /// Chunks that home prefill reads for NVMe.
   const uint64_t prefill = part(kPrefill);
-  /// Memory that a network did not let go of. Above this nothing is asked of other nodes any more.
+  /// Memory that a network did not give back. Above this nothing is asked of other nodes any more.
   const uint64_t lost = part(kLost);
 };
 

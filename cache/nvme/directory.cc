@@ -24,7 +24,7 @@ Error refused(int code, const std::string& path, const std::string& why) {
   return Error{code, "NVMe directory " + path + ": " + why};
 }
 
-/// Whether `path` is there for other uses than this one.
+// Whether `path` is there for other uses than this one.
 bool is_shared(const std::string& path, const struct stat& st) {
   std::error_code failure;
   return (st.st_mode & S_ISVTX) != 0 || !std::filesystem::is_empty(path, failure) || failure;
@@ -51,7 +51,7 @@ Status check(const std::string& path, const struct stat& st) {
   return {};
 }
 
-/// The two lines of a lock file. Empty if it says nothing yet, or lost what it said when the power failed.
+// The two lines of a lock file. Empty if it says nothing yet, or lost what it said when the power failed.
 struct LockText {
   std::string pid;
   std::string dataset;
@@ -89,7 +89,7 @@ bool may_be_ours(const std::string& name, bool locked) {
                     name == NvmeIndexFile::kNewName);
 }
 
-/// A store would write over files of the same names.
+// A store would write over files of the same names.
 Status check_entries(const std::string& path, int directory) {
   if (NvmeIndexFile::exists(directory)) return {};
   const bool locked = has_our_lock(directory);

@@ -20,8 +20,7 @@ struct NvmeDirectory {
 /// `dataset`, a path of one line, is noted in the lock file for people: nvme_directory_dataset().
 Result<NvmeDirectory> lock_nvme_directory(const std::string& path, const std::string& dataset = {});
 
-/// The dataset whose chunks the directory holds, as whoever locked it last has noted it; empty where nothing
-/// is known.
+/// The dataset whose chunks the directory holds, as its last user noted it; empty where nothing is known.
 std::string nvme_directory_dataset(const std::string& path);
 
 }  // namespace clairfs

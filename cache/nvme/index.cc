@@ -12,7 +12,7 @@
 namespace clairfs {
 namespace {
 
-/// Records read at once: 192 KiB.
+// Records read at once: 192 KiB.
 constexpr size_t kBatch = 4096;
 
 constexpr char kRead[] = "read the index";
@@ -164,7 +164,7 @@ void NvmeIndex::run() {
   }
 }
 
-/// Appends, and compacts in between when the file is full. The records of one chunk are kept together.
+// Appends, and compacts in between when the file is full. The records of one chunk are kept together.
 Status NvmeIndex::write(std::span<const NvmeRecord> records) {
   while (!records.empty()) {
     const size_t room = limits_.file_records - std::min(file_.records(), limits_.file_records);

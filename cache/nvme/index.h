@@ -1,7 +1,7 @@
 // The index of an NVMe store: its file, and the thread that appends to it and compacts it.
 //
 // Records reach the file some time after the store acted on them, in the same order; nothing waits for them
-// and nothing is synced. What a crash loses is warmth, never correctness (see cache/nvme/record.h).
+// and nothing is synced. A crash may lose warm chunks, never correctness (see cache/nvme/record.h).
 //
 // The index has a share of the store's capacity. The file may take 5/8 of the share and the records of live
 // chunks 3/8, so that old and new file fit it together while the live records are copied over, and each

@@ -6,7 +6,7 @@
 namespace clairfs {
 namespace {
 
-/// Follows the log of puts and drops.
+// Follows the log of puts and drops.
 class Replay {
  public:
   Replay(const NvmeSegments& segments, NvmeRecoveryReport& report) : segments_(segments), report_(report) {}
@@ -70,14 +70,14 @@ class Replay {
   std::vector<Extent> parts_;
 };
 
-/// One bit a slot of the segments that exist.
+// One bit a slot of the segments that exist.
 class SlotMap {
  public:
   explicit SlotMap(const NvmeSegments& segments) : segment_slots_(segments.layout().segment_slots) {
     for (const Extent& extent : segments.extents()) taken_.emplace_back(extent.count, false);
   }
 
-  /// Takes all the extents, or none and returns false when some slot is taken already.
+  // Takes all the extents, or none and returns false when some slot is taken already.
   bool take(const std::vector<Extent>& extents) {
     size_t marked = 0;
     for (; marked < extents.size() && !any(extents[marked]); ++marked) mark(extents[marked], true);

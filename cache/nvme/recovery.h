@@ -1,4 +1,4 @@
-// What of an index can be trusted after a restart.
+// Finds the records of an index that can be trusted after a restart.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ Status NvmeSegments::load() {
   return {};
 }
 
-/// One more than the highest number of a segment file.
+// One more than the highest number of a segment file.
 uint32_t NvmeSegments::files_in_directory() const {
   const uint32_t most = UINT32_MAX / layout_.segment_slots;  // slot numbers have 32 bits
   const int copy = ::openat(directory_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -108,7 +108,7 @@ Result<Fd> NvmeSegments::open_file(uint32_t number) {
   return buffered;
 }
 
-/// Gives `file` more slots, fewer than wanted if the disk is nearly full. Returns how many.
+// Gives `file` more slots, fewer than wanted if the disk is nearly full. Returns how many.
 Result<uint32_t> NvmeSegments::extend(int file, uint32_t from, uint32_t slots) const {
   const off_t start = static_cast<off_t>(from) * kSlotSize;
   for (;; slots /= 2) {

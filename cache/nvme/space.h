@@ -12,7 +12,7 @@ namespace clairfs {
 /// Unit of space in the NVMe store, and the alignment that O_DIRECT asks of every device in use: 4 KiB.
 inline constexpr uint32_t kSlotSize = 4096;
 
-/// One part in so many of a full store is left free, so that a free run of the right size is mostly found:
+/// A full store leaves one part in this many free, so that a free run of the right size is mostly found:
 /// chunks of 110 KB, give or take a fifth, that replace each other lie in 3 runs on average; in 10 with
 /// nothing free, each of them a transfer and an index record. A write may use it, when slots that were to
 /// come free are still being read.

@@ -24,16 +24,16 @@
 namespace clairfs {
 namespace {
 
-/// Less holds no useful number of chunks beside the index.
+// Less holds no useful number of chunks beside the index.
 constexpr uint64_t kSmallestCapacity = 1 << 20;
-/// A bad block costs one chunk, and others succeed in between; so many failures without one success between
-/// them mean that the device is gone, and every further read would only delay its fetch from elsewhere.
+// A bad block costs one chunk, and others succeed in between; so many failures without one success between
+// them mean that the device is gone, and every further read would only delay its fetch from elsewhere.
 constexpr unsigned kMostErrorsInARow = 8;
 
-/// What segments may hold: the capacity less the index's share, less two blocks each for directory and lock
-/// file, less what a filesystem takes for block maps. ext4 by its layout, not by measurement: a block for a
-/// file in more than four pieces, and 12 bytes a piece; 1/1024 allows a piece every 12 KiB. Only blocks of
-/// such maps could go beyond it, in a segment more finely scattered than that; file sizes never do.
+// What segments may hold: the capacity less the index's share, less two blocks each for directory and lock
+// file, less what a filesystem takes for block maps. ext4 by its layout, not by measurement: a block for a
+// file in more than four pieces, and 12 bytes a piece; 1/1024 allows a piece every 12 KiB. Only blocks of
+// such maps could go beyond it, in a segment more finely scattered than that; file sizes never do.
 uint64_t segment_limit(uint64_t capacity, const NvmeIndexLimits& limits, const SegmentLayout& layout) {
   constexpr uint64_t kFiles = 16 << 10;
   constexpr uint64_t kBlockMap = 8 << 10;
@@ -48,8 +48,8 @@ bool laid_out(std::span<const iovec> memory, uint64_t length) {
   return length > 0 && total_bytes(memory) >= uint64_t{slots_for(length)} * kSlotSize;
 }
 
-/// The transfers of one chunk. The last to complete calls `finished` with the first error, 0 if there is
-/// none.
+// The transfers of one chunk. The last to complete calls `finished` with the first error, 0 if there is
+// none.
 struct TransferGroup {
   TransferGroup(size_t count, std::function<void(int)> f) : left(count), finished(std::move(f)) {}
 
@@ -312,7 +312,7 @@ void Store::count_cut_short(int64_t sign) {
   (troubles_.disk_full ? metrics_.nvme_full : metrics_.nvme_cut_short).add(sign);
 }
 
-/// From now on the capacity is what the store has: what a full disk withholds would look like room.
+// From now on the capacity is what the store has: what a full disk withholds would look like room.
 void Store::note_end_of_growth() {
   const auto why = segments_->cut_short();
   if (missing_ > 0 || !why) return;
@@ -347,7 +347,7 @@ void Store::transfer(Transfer::Direction direction, const std::vector<Extent>& e
   }
 }
 
-/// Stops writing, or (State::disabled) reading too.
+// Stops writing, or (State::disabled) reading too.
 void Store::disable(State state, const std::string& cause) {
   if (state_ >= state) return;
   if (state_ == State::active && counted_) metrics_.nvme_disabled.add(1);
@@ -362,7 +362,7 @@ void Store::count_error(const std::string& what) {
   if (troubles_.error.empty()) troubles_.error = what;
 }
 
-/// With an index that failed this only keeps the memory in step.
+// With an index that failed this only keeps the memory in step.
 void Store::queue(std::vector<NvmeRecord> records) {
   if (state_ == State::active) index_->append(std::move(records));
 }
@@ -465,14 +465,14 @@ bool Store::index_has_room() const {
   return table_.records() + reserved_records_ + kMaxExtents <= limits_.live_records;
 }
 
-/// One run if there is one or one can be grown, else several; empty: grow, or give up.
+// One run if there is one or one can be grown, else several; empty: grow, or give up.
 std::vector<Extent> Store::allocate_slots(uint32_t slots) {
   std::vector<Extent> extents = table_.space.allocate_run(slots);
   if (extents.empty() && segments_->growable() == 0) extents = table_.space.allocate_runs(slots, kMaxExtents);
   return extents;
 }
 
-/// Slots for a chunk. A chunk of length 0: already here.
+// Slots for a chunk. A chunk of length 0: already here.
 Result<NvmeChunk> Store::allocate(const ChunkKey& key, uint32_t length, uint64_t checksum) {
   while (true) {
     {

@@ -26,19 +26,19 @@
 
 namespace clairfs {
 
-/// What a chunk takes of usable_bytes() at least, however small it is: its share of the index.
+/// The part of usable_bytes() that even the smallest chunk takes: its share of the index.
 inline constexpr uint64_t kNvmeSmallestShare = 8 << 10;
 
 struct NvmeOptions {
   std::string directory;
   uint64_t capacity = 0;  ///< bytes that the directory may ever hold, index included
-  /// What a chunk takes on average, padding included; decides how much of the capacity is the index's. 0: not
+  /// Bytes of a chunk on average, padding included; decides how much of the capacity is the index's. 0: not
   /// known, taken for small.
   uint64_t mean_chunk = 0;
   std::string dataset = {};  ///< its path, noted for people (cache/nvme/directory.h)
 };
 
-/// What went wrong with a store since it was opened, for people; each is empty where nothing of the kind did.
+/// Troubles of a store since it was opened, in words; each is empty where there was none of its kind.
 struct NvmeTroubles {
   bool disk_full = false;    ///< before the store had grown to its capacity; it goes on with what it has
   std::string cut_short;     ///< why else it grows no more, though it should

@@ -1,4 +1,4 @@
-// What an NVMe store holds: chunks, where they lie, who reads them. Memory only.
+// The contents of an NVMe store: chunks, where they lie, and how many reads use them. Memory only.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct NvmeChunk {
   static NvmeChunk make(uint32_t length, uint64_t checksum, const std::vector<Extent>& extents);
   std::vector<Extent> extents() const;
   uint32_t parts() const { return rest ? static_cast<uint32_t>(rest->size()) + 1 : 1; }
-  /// What puts it into the index, sealed.
+  /// The sealed records that put it into the index.
   std::vector<NvmeRecord> records(const ChunkKey& key) const;
 };
 
@@ -45,7 +45,7 @@ class NvmeTable {
   NvmeChunk* find(const ChunkKey& key);
   /// REQUIRES: not there; its slots are allocated.
   void insert(const ChunkKey& key, NvmeChunk chunk);
-  /// With `only_at`: only if the chunk's first slot is this one, not if it was written anew since. Returns
+  /// With `only_at`: only if the chunk's first slot is this one, not if it was written again since. Returns
   /// whether something was erased.
   bool erase(const ChunkKey& key, std::optional<uint32_t> only_at = {});
   /// Pairs of these calls keep the slots of the chunk that starts at `first_slot`.

@@ -9,12 +9,12 @@
 //
 // Throughput is not counted over time but follows from how long operations take (Little's law: k at once,
 // each of which takes t, are k/t a second), with the lower quartile for t. A training job wants all
-// processors: then some operations seem slow because nobody was there to see their end, and by a mean of
-// those the limit of a source that answers after 10 ms stayed below 10 where 64 would have been served at
-// once.
+// processors: then some operations seem slow because no thread had a processor to see their end, and by a
+// mean of those the limit of a source that answers after 10 ms stayed below 10 where 64 would have been
+// served at once.
 //
-// Why small: a filesystem that is busy serves in the order of arrival. What the nodes of a job ask for beyond
-// what keeps it busy only makes a queue, in which that which is needed first stands behind that which is not.
+// Why small: a filesystem that is busy serves in the order of arrival. Requests of a job's nodes beyond those
+// that keep it busy only make a queue, in which urgent ones stand behind others.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How soon the bytes of a fetch are needed, and how everybody who works on the fetch learns of it.
+// How soon the bytes of a fetch are needed, and how all parts that work on the fetch learn of it.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace clairfs {
 /// How soon bytes are needed. Smaller is served first.
 struct Priority {
   enum class Kind : uint8_t {
-    demand,      ///< somebody waits in a read
+    demand,      ///< a reader waits for it
     prefetch,    ///< will be read at `deadline`
     background,  ///< fills a tier when nothing else is to do
   };
@@ -21,10 +21,12 @@ struct Priority {
   uint64_t deadline =
       0;  ///< orders the requests of one kind: of a prefetch deadline_at(), of a fill any order
   auto operator<=>(const Priority&) const = default;
+  bool is_demand() const { return kind == Kind::demand; }
+  bool is_background() const { return kind == Kind::background; }
 };
 
 /// Of the bytes that may be under way at once, fills take one part in this many: enough to use what is idle,
-/// little enough not to stand in the way of what somebody needs.
+/// little enough not to stand in the way of bytes that are needed.
 inline constexpr uint64_t kFillDivisor = 8;
 
 /// When a prefetch is needed, in microseconds of this node's Clock.
@@ -33,9 +35,9 @@ inline uint64_t deadline_at(TimePoint when) {
   return static_cast<uint64_t>(std::max<int64_t>(since, 0));
 }
 
-/// The priority of the most urgent of those who wait for a fetch: it only ever rises. The fetch's one copy of
-/// it, read by whoever sorts fetches; whoever raises it tells the one who sorts
-/// (ChunkSource::demand_changed()). Its address stands for the fetch. Thread-safe, without locks.
+/// The priority of a fetch's most urgent waiter: it only ever rises. It is the fetch's one copy of it, and
+/// queues read it to sort fetches; the caller that raises it tells them (ChunkSource::demand_changed()). Its
+/// address stands for the fetch. Thread-safe, without locks.
 class Demand {
  public:
   /// Deadlines are cut at 2^62 - 1 us, 146,000 years.

@@ -33,7 +33,7 @@ class FetchQueue {
   };
 
   bool empty() const { return queue_.empty(); }
-  /// Reads the demand of the request: who raises it later calls demand_changed().
+  /// Reads the demand of the request; after raising it later call demand_changed().
   void add(Waiting fetch);
   /// Nothing happens if no fetch with this demand waits.
   void demand_changed(const Demand& demand);

@@ -99,7 +99,7 @@ void PfsSource::stop() {
 }
 
 bool PfsSource::may_start(const Priority& next, TimePoint now) const {
-  const bool reader = next.kind == Priority::Kind::demand;
+  const bool reader = next.is_demand();
   // Prefetches that all hang leave places of the backend to readers.
   const unsigned kept = std::min(kReaderHeadroom, options_.most_concurrency / 4);
   const unsigned most = options_.most_concurrency - (reader ? 0 : kept);

@@ -38,9 +38,9 @@
 namespace clairfs {
 
 struct PfsOptions {
-  /// Operations at once to begin with, and the bounds within which the number is adapted. At a latency of
-  /// 1 ms four files of 110 KB at once are 440 MB/s, and nobody waits long behind them; more than 64 from one
-  /// node is rarely kind to others.
+  /// Operations at once to begin with, and the bounds within which the number is adapted. At a latency of 1
+  /// ms four files of 110 KB at once are 440 MB/s, and no read waits long behind them; more than 64 from one
+  /// node slow down other users of the PFS.
   unsigned initial_concurrency = 4;
   unsigned least_concurrency = 4;
   unsigned most_concurrency = 64;
@@ -51,7 +51,7 @@ struct PfsOptions {
   bool merge = true;
 };
 
-/// What went wrong at the source so far, for people; each is empty where nothing of the kind did.
+/// Troubles of the source so far, in words; each is empty where there was none of its kind.
 struct PfsTroubles {
   std::string failed;  ///< the first read that failed: "a/b.png (Input/output error)"
   std::string stale;   ///< the first file that was found changed

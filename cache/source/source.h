@@ -21,8 +21,8 @@ namespace clairfs {
 inline constexpr int kMemoryLost = ENOTRECOVERABLE;
 
 /// The code of an empty fetch of a file whose ctime is not the catalog's, though its size and mtime are: it
-/// may have been written anew and been given its old mtime back. What was copied of it earlier is not to be
-/// used.
+/// may have been written again and been given its old mtime back. Bytes that were copied earlier are not to
+/// be used.
 inline constexpr int kOtherCtime = EKEYEXPIRED;
 
 /// Where a fetch may take its bytes from.

@@ -10,7 +10,7 @@
 
 namespace clairfs {
 
-/// Thread-safe. Rings that nobody has answered yet count as one.
+/// Thread-safe. Rings that were not answered yet count as one.
 class Alarm {
  public:
   void ring() {
@@ -20,7 +20,7 @@ class Alarm {
     }
     changed_.notify_one();
   }
-  /// From now on nobody waits any more.
+  /// Ends the wait, now and later.
   void end() {
     {
       const MutexLock lock(mutex_);

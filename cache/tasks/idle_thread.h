@@ -1,9 +1,9 @@
-// IdleThread: work that is done when no core has anything else to do (SCHED_IDLE), and whose end nobody has
-// to wait for.
+// IdleThread: work that is done when no core has anything else to do (SCHED_IDLE), and that the process need
+// not wait for.
 //
 // On a machine whose cores are all busy such a thread gets some milliseconds a second. Only root may take a
-// thread out of SCHED_IDLE again (sched(7); others from RLIMIT_NICE 1 on), so whoever ends may leave it
-// behind.
+// thread out of SCHED_IDLE again (sched(7); others from RLIMIT_NICE 1 on), so a process that ends may leave
+// it behind.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,7 @@ namespace clairfs {
 /// hurry() is thread-safe; the others are for the owner's thread.
 class IdleThread {
  public:
-  /// A thread that was told to stop and asks every few milliseconds of its own has ended by then, if it gets
-  /// a processor.
+  /// A thread that asks every few milliseconds whether to stop has ended by then, if it gets a processor.
   static constexpr auto kPatience = std::chrono::milliseconds(500);
 
   /// `work` owns all that it uses: it may outlive this.

@@ -13,7 +13,7 @@
 
 namespace clairfs {
 
-/// What a step says of the next one.
+/// A step's word on when the next one is due.
 struct Turn {
   bool busy = false;                   ///< there is more to do at once
   std::optional<Duration> look_again;  ///< else: then at the latest, though nothing tells of a change

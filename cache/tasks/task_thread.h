@@ -20,7 +20,7 @@ class TaskThread {
   ~TaskThread() { end(); }
   void post(Task task);
   /// Waits for what is queued, which runs with `stopping` set, so that every task can still answer its
-  /// request. What is posted later never runs. Later calls do nothing.
+  /// request. Tasks that are posted later never run. Later calls do nothing.
   void end();
 
  private:

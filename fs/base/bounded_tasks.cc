@@ -10,7 +10,7 @@
 namespace clairfs {
 namespace {
 
-/// A request that is answered once.
+// A request that is answered once.
 class Once {
  public:
   explicit Once(std::function<void(const Status&)> answer) : answer_(std::move(answer)) {}

@@ -16,14 +16,14 @@ class BoundedTasks {
  public:
   BoundedTasks(const std::string& name, Duration patience) : patience_(patience), tasks_(name) {}
 
-  /// Calls `answer` exactly once: with what `task` said, or, if that has not ended when `patience` has
-  /// passed, with EINPROGRESS. The task goes on then, and nobody learns what it says.
+  /// Calls `answer` exactly once: with the result of `task`, or, if that has not ended when `patience` has
+  /// passed, with EINPROGRESS. The task goes on then, and its result is lost.
   void post(std::function<Status()> task, std::function<void(const Status&)> answer);
 
  private:
   const Duration patience_;
   TaskThread answers_{"answers"};
-  TaskThread tasks_;  // last: ends first, and what it answers nobody waits for any more
+  TaskThread tasks_;  // last: ends first, when no request waits for its answers any more
 };
 
 }  // namespace clairfs

@@ -15,7 +15,7 @@ using Inode = uint64_t;
 
 constexpr Inode kRootInode = 1;
 /// The directory MOUNT/.clairfs; everything above it is a control file's snapshot, as the kernel numbers
-/// them. What stat(2) tells of a control file, its st_ino, is the same for all snapshots of it.
+/// them. stat(2) shows the same st_ino for all snapshots of a control file.
 constexpr Inode kControlInode = 1ULL << 48;
 /// The control file in it that takes plans.
 constexpr const char* kPlanFile = "plan";

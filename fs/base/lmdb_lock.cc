@@ -8,7 +8,7 @@ namespace {
 constexpr uint64_t kPage = 4096;     // the smallest of LMDB's; the first two describe the database
 constexpr uint64_t kLockEntry = 64;  // its table of readers has one a cache line
 
-/// The name of the database whose lock file is called `name`; empty if none's is.
+// The name of the database whose lock file is called `name`; empty if none's is.
 std::string_view database_of(std::string_view name) {
   constexpr std::string_view kSuffix = "-lock";
   if (name == "lock.mdb") return "data.mdb";

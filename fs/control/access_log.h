@@ -28,7 +28,7 @@ class AccessLog {
 
   explicit AccessLog(const Catalog& catalog) : catalog_(catalog) { entries_.reserve(kCapacity); }
   void record(const Entry& entry);
-  /// One line an operation, oldest first: time, path, offset, length, where from, how long, who.
+  /// One line an operation, oldest first: time, path, offset, length, origin, duration, process.
   std::string text() const;
 
  private:

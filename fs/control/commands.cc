@@ -10,7 +10,7 @@
 namespace clairfs {
 namespace {
 
-/// Takes the first word off `text`.
+// Takes the first word off `text`.
 std::string_view take_word(std::string_view& text) {
   text = trimmed(text);
   const size_t end = text.find_first_of(kBlank);
@@ -19,7 +19,7 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-/// `which`: what follows the word "cancel". "--all" as the command line has it: people write that here, too.
+// `which`: what follows the word "cancel". "--all" as the command line has it: people write that here, too.
 Status cancel(PlanManager& plans, std::string_view which) {
   if (which == "--all") return plans.cancel_all();
   return plans.cancel(std::string(which.empty() ? "default" : which));
@@ -30,7 +30,7 @@ Result<std::string> done(const Status& status) {
   return std::string();
 }
 
-/// What `show` says of it from then on: how the samples were numbered shows mistakes that no error tells of.
+// What `show` says of it from then on: how the samples were numbered shows mistakes that no error tells of.
 Result<std::string> submit(PlanManager& plans, std::string_view text) {
   const auto submitted = plans.submit(text);
   if (!submitted) return submitted;

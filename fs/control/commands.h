@@ -1,4 +1,4 @@
-// What can be asked of a mount while it runs: one parser behind the control file, the xattr and the socket.
+// Commands for a mount that runs: one parser behind the control file, the xattr and the socket.
 //
 //   plan TEXT            puts a plan in force (TEXT as parse_plan() takes it); answers with its text
 //   cancel [NAME|--all]  cancels a plan ("default" if none is named), or every one
@@ -31,8 +31,7 @@ inline constexpr uint64_t kMostNextFiles = 100000;
 Result<std::string> run_control_command(PlanManager& plans, std::string_view command);
 
 /// A write to MOUNT/.clairfs/plan: a plan's text, or "cancel [NAME|--all]". `before` is the part of the text
-/// that was taken already, as a plan of its own: the whole takes its place, and where that fails neither is
-/// left.
+/// that was already taken as a plan: the whole takes its place, and where that fails neither is left.
 Status write_plan_file(PlanManager& plans, std::string_view text, std::string_view before = "");
 
 }  // namespace clairfs

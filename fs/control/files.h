@@ -1,10 +1,10 @@
 // The directory MOUNT/.clairfs: files whose content is made when they are looked up.
 //
 // The mount has no OPEN messages, so a file cannot ask for uncached reads. Instead every lookup of a control
-// file makes a snapshot with an inode of its own: size and content are fixed, a reader sees one consistent
-// text, and the next lookup (names of control files are never cached) sees the next state. FORGET frees a
-// snapshot. stat(2) shows the same number for all snapshots of a file: cp takes a file whose number changes
-// between its look and its open for one that was replaced.
+// file makes a snapshot with a new inode: size and content are fixed, a reader sees one consistent text, and
+// the next lookup (names of control files are never cached) sees the next state. FORGET frees a snapshot.
+// stat(2) shows the same number for all snapshots of a file: cp takes a file whose number changes between its
+// look and its open for one that was replaced.
 //
 // A file that takes writes takes what was written to one snapshot as one text. There is no message when a
 // writer closes it, so each write is carried out with all that came before it.
@@ -31,12 +31,12 @@ struct ControlFile {
   std::string name;
   mode_t mode = 0444;                    ///< permission bits; the owner is the daemon's user
   std::function<std::string()> content;  ///< called at lookup, from any thread, no lock held
-  /// Takes the whole text written so far; `before` is the part of it that an earlier call has taken, empty
-  /// on the first. What that part did is undone where the whole is refused. Absent: the file cannot be
+  /// Takes the whole text written so far; `before` is the part of it that an earlier call has taken, empty on
+  /// the first. The effect of that part is undone where the whole is refused. Absent: the file cannot be
   /// written.
   std::function<Status(std::string_view text, std::string_view before)> write{};
-  /// What users see who may not control the mount, when that is less. Nobody learns the name of a file here
-  /// whose folder he may not list.
+  /// The content for users who may not control the mount, when that is less. It names no file whose folder
+  /// the user may not list.
   std::function<std::string()> content_for_others{};
 };
 
@@ -49,9 +49,9 @@ class ControlFiles {
   void add(ControlFile file) { files_.push_back(std::move(file)); }
   const std::vector<ControlFile>& files() const { return files_; }
 
-  /// Makes a snapshot and counts one lookup of it. Its content is left empty for somebody who may not read
-  /// it: looking up needs no permission. Errors: ENOENT; ENFILE when snapshots that are still open take too
-  /// much memory. Users without control rights can use at most half of it.
+  /// Makes a snapshot and counts one lookup of it. Its content is left empty for users who may not read it:
+  /// looking up needs no permission. Errors: ENOENT; ENFILE when snapshots that are still open take too much
+  /// memory. Users without control rights can use at most half of it.
   Result<Inode> lookup(std::string_view name, bool may_control);
   /// Makes a symlink to `target`, likewise: what is looked up where a file is only reached by a link.
   Result<Inode> lookup_link(std::string target);
@@ -61,11 +61,11 @@ class ControlFiles {
   const ControlFile* file(Inode inode) const;
   /// Attributes of the directory or of a snapshot.
   std::optional<struct stat> attributes(Inode inode) const;
-  /// Adds a write to those before it on the same snapshot. Returns all of them. At offset 0 a text begins
-  /// anew. Errors: EINVAL where it does not continue the text; that of a write before it that failed, since
-  /// the text would lack that part; EFBIG above 1 MiB.
+  /// Adds a write to those before it on the same snapshot. Returns all of them. A write at offset 0 begins a
+  /// new text. Errors: EINVAL where it does not continue the text; that of a write before it that failed,
+  /// since the text would lack that part; EFBIG above 1 MiB.
   Result<std::string> append(Inode inode, std::string_view text, uint64_t offset);
-  /// The snapshot was truncated: a text begins anew.
+  /// The snapshot was truncated: a new text begins.
   void truncate(Inode inode);
   /// A write failed: so do all others to the snapshot, until it is truncated. (Python writes again what
   /// failed when it closes the file.)
@@ -85,7 +85,7 @@ class ControlFiles {
 
   /// Content of all snapshots together: hundreds of open ones, however large they are.
   static constexpr uint64_t kMostBytes = 64ULL << 20;
-  /// What each takes beside its content, roughly.
+  /// Memory of each besides its content, roughly.
   static constexpr uint64_t kSnapshotBytes = 256;
 
   /// Of a plan: the longest that PyTorch needs, with a generator's state, has 7 KiB.

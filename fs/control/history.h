@@ -47,7 +47,7 @@ class History {
   Duration interval_ GUARDED_BY(mutex_) = std::chrono::seconds(1);
 };
 
-/// What csv() gave; nothing where it is something else.
+/// The rows of a csv(); nothing for another text.
 std::optional<std::vector<HistoryRow>> parse_history(const std::string& csv);
 
 }  // namespace clairfs

@@ -22,13 +22,13 @@ struct EachKind : Handlers... {
 template <class... Handlers>
 EachKind(Handlers...) -> EachKind<Handlers...>;
 
-/// Of `reads.ram` the last word is a label's value, of `reads.failed` it is not: the values of one label add
-/// up to all there is.
+// Of `reads.ram` the last word is a label's value, of `reads.failed` it is not: the values of one label add
+// up to all there is.
 struct LabelledGroup {
   const char* prefix;
   const char* name;
   const char* label;
-  std::vector<std::string_view> values;  ///< empty: all but `others`
+  std::vector<std::string_view> values;  // empty: all but `others`
   std::vector<std::string_view> others{};
 };
 
@@ -42,7 +42,7 @@ bool contains(const std::vector<std::string_view>& words, std::string_view word)
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// `tiers.ram.bytes` and its like have the value in the middle.
+// `tiers.ram.bytes` and its like have the value in the middle.
 constexpr std::array kTiers = {"ram", "nvme", "transit"};
 
 std::string with_underscores(std::string text) {
@@ -50,7 +50,7 @@ std::string with_underscores(std::string text) {
   return text;
 }
 
-/// Label values are UTF-8 with three characters escaped; names of files need not be.
+// Label values are UTF-8 with three characters escaped; names of files need not be.
 std::string label_value(std::string_view text) {
   std::string value;
   const std::string shown = escaped(text);
@@ -63,14 +63,14 @@ std::string label_value(std::string_view text) {
   return value;
 }
 
-/// Series of one name, which have to stand together.
+// Series of one name, which have to stand together.
 struct Family {
   std::string type;
   std::string help;
   std::string lines;
 };
 
-/// Families in the order in which they were begun.
+// Families in the order in which they were begun.
 class Exposition {
  public:
   explicit Exposition(const MountInfo& info) : labels_(mount_labels(info.mountpoint, info.source)) {}
@@ -145,7 +145,7 @@ void add_metric(Exposition& out, const MetricInfo& metric, const Metrics& metric
              metric.member);
 }
 
-/// Of one kind there may be several, each with a plan of its own.
+// Of one kind there may be several, each with a plan of its own.
 void add_troubles(Exposition& out, const std::vector<Trouble>& troubles) {
   std::map<std::string, uint64_t> counts;
   for (const Trouble& trouble : troubles) counts[trouble.code] += trouble.count;

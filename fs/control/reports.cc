@@ -49,7 +49,7 @@ std::string troubles_text(const std::vector<Trouble>& troubles) {
   return out.empty() ? "  none\n" : out;
 }
 
-/// What the scan left out; empty if that was nothing.
+// What the scan left out; empty if that was nothing.
 std::string left_out_text(const Metrics& m) {
   const auto skipped = static_cast<uint64_t>(m.catalog_skipped.value());
   const auto unreadable = static_cast<uint64_t>(m.catalog_unreadable.value());

@@ -14,11 +14,11 @@
 
 namespace clairfs {
 
-/// What a report says besides the counters. Constant while mounted.
+/// The facts of a report besides the counters. Constant while mounted.
 struct MountInfo {
   std::string source;
   std::string mountpoint;
-  std::string commit;          ///< that was built; empty if nobody knows
+  std::string commit;          ///< that was built; empty if not known
   std::string io_backend;      ///< "uring" or "threads"
   std::string catalog_origin;  ///< how the catalog came about, for people
   std::string catalog_reason;  ///< why it had to be scanned; may name files, so for the mount's user only

@@ -11,7 +11,7 @@
 namespace clairfs {
 namespace {
 
-/// Calls `visit` for every regular file at or below `top`.
+// Calls `visit` for every regular file at or below `top`.
 void for_each_file_below(const Catalog& catalog, FileId top, const std::function<void(FileId)>& visit) {
   std::vector<FileId> left = {top};
   while (!left.empty()) {

@@ -56,7 +56,7 @@ bool send_all(int fd, std::string_view text) {
   return true;
 }
 
-/// Waits until the other side sent something or ended. False at the deadline.
+// Waits until the other side sent something or ended. False at the deadline.
 bool wait_readable(int fd, SteadyTime deadline) {
   for (;;) {
     const auto left =
@@ -67,8 +67,8 @@ bool wait_readable(int fd, SteadyTime deadline) {
   }
 }
 
-/// Everything up to the end; what is longer than `most` bytes is read as well, but not kept. Errors:
-/// ETIMEDOUT when the end has not come by the deadline, EMSGSIZE.
+// Everything up to the end; what is longer than `most` bytes is read as well, but not kept. Errors:
+// ETIMEDOUT when the end has not come by the deadline, EMSGSIZE.
 Result<std::string> receive_all(int fd, size_t most, SteadyTime deadline) {
   std::string text;
   bool too_long = false;

@@ -1,8 +1,8 @@
 // The control socket: the door that is open also when the kernel's mount is read-only or hangs.
 //
 // A Unix stream socket in the abstract namespace, so that nothing is left behind by a daemon that was killed.
-// Who may speak is decided by the peer's user id: the mount's user and root. One request a connection: the
-// client sends a command (see fs/control/commands.h) and shuts its side down; the answer is "ok\n" or "error
+// The peer's user id decides who may speak: the mount's user and root. One request a connection: the client
+// sends a command (see fs/control/commands.h) and shuts its side down; the answer is "ok\n" or "error
 // ERRNO\n", then text. Requests are served one after the other, each with a deadline, so a client that stalls
 // holds up only the next one, and not for long; other users' are refused unheard.
 #pragma once

@@ -17,7 +17,7 @@ uint64_t value_of(const Gauge& gauge) {
   return static_cast<uint64_t>(std::max<int64_t>(gauge.value(), 0));
 }
 
-/// Adds a trouble for each count that is not zero.
+// Adds a trouble for each count that is not zero.
 struct TroubleList {
   std::vector<Trouble> troubles;
 

@@ -1,5 +1,5 @@
-// What is wrong with a mount, or went wrong since it was made: one list behind `status`, `top`, `stats.json`
-// and `metrics`.
+// The troubles of a mount, now and since it was made: one list behind `status`, `top`, `stats.json` and
+// `metrics`.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ fuse_entry_param without_lookup(Inode inode, mode_t mode) {
   return entry;
 }
 
-/// A listing's entry number `position`; false at the end.
+// A listing's entry number `position`; false at the end.
 bool entry_at(FuseContext& context, FileId directory, uint64_t position, std::string& name,
               fuse_entry_param& entry) {
   const Catalog& catalog = context.catalog;

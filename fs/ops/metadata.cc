@@ -34,7 +34,7 @@ bool is_hidden(const FuseContext& context, FileId directory, std::string_view na
 
 namespace {
 
-/// A snapshot of the file, or the link to the place where it takes writes, for those who may write to it.
+// A snapshot of the file, or the link to the place where it takes writes, for those who may write to it.
 Result<Inode> look_up_control_file(fuse_req_t req, std::string_view name) {
   FuseContext& context = context_of(req);
   const bool may = may_control(req);

@@ -31,7 +31,7 @@ void reply_value(fuse_req_t req, std::string_view value, size_t size) {
   fuse_reply_buf(req, value.data(), value.size());
 }
 
-/// "ram", "nvme", "none"; with the numbers of chunks where a file is in several: "ram=3 nvme=1 none=0".
+// "ram", "nvme", "none"; with the numbers of chunks where a file is in several: "ram=3 nvme=1 none=0".
 std::string tier_text(const FuseContext& context, FileId file) {
   const Catalog::Chunks chunks = context.catalog.chunks(file);
   std::array<uint32_t, 3> count{};
@@ -45,8 +45,8 @@ std::string tier_text(const FuseContext& context, FileId file) {
   return fmt::format("ram={} nvme={} none={}", in(Tier::ram), in(Tier::nvme), in(Tier::none));
 }
 
-/// "node 2 ram", "none"; with the chunks of a large file one after the other, separated by commas. Empty
-/// where there is no placement.
+// "node 2 ram", "none"; with the chunks of a large file one after the other, separated by commas. Empty
+// where there is no placement.
 std::string home_text(const FuseContext& context, FileId file) {
   const auto placement = context.placement();
   if (!placement) return "";
@@ -108,7 +108,7 @@ void reply_checksum(fuse_req_t req, FileId file, size_t size) {
   });
 }
 
-/// The value of an attribute that is there already; empty if there is none.
+// The value of an attribute that is there already; empty if there is none.
 std::string attribute(const FuseContext& context, FileId id, std::string_view name) {
   switch (context.catalog.kind(id)) {
     case Catalog::Kind::file:
@@ -155,7 +155,7 @@ void listxattr(fuse_req_t req, fuse_ino_t inode, size_t size) {
   reply_value(req, names, size);
 }
 
-/// Carries out a change of plans where it may wait, and answers.
+// Carries out a change of plans where it may wait, and answers.
 void change_plans(fuse_req_t req, std::function<Status(PlanManager&)> change) {
   FuseContext& context = context_of(req);
   context.control_tasks.post(
@@ -163,13 +163,13 @@ void change_plans(fuse_req_t req, std::function<Status(PlanManager&)> change) {
       [req](const Status& status) { fuse_reply_err(req, status ? 0 : status.error().code); });
 }
 
-/// What the plan of a request is set on: a dataset folder, or the plan file, which is no folder.
+// What the plan of a request is set on: a dataset folder, or the plan file, which is no folder.
 struct PlanTarget {
   std::string folder;
   bool is_file = false;
 };
 
-/// None: it has been answered, with EROFS or EPERM.
+// None: it has been answered, with EROFS or EPERM.
 std::optional<PlanTarget> plan_target(fuse_req_t req, fuse_ino_t inode, std::string_view name) {
   FuseContext& context = context_of(req);
   std::optional<PlanTarget> target;

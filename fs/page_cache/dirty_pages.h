@@ -1,8 +1,8 @@
-// Who changed the pages of a dataset file.
+// Finds the process that changed pages of a dataset file.
 //
 // No file can be opened for writing (fuse_session.h), unless root makes the mount writable again, or the
-// mount's user is root of a user namespace where the file is his. What such a writer changes in memory is
-// read by others until the kernel writes it back: then it is refused and dropped, and told of here. The
+// mount's user is root of a user namespace that owns the file. Other processes read the changes of such a
+// writer until the kernel writes them back: then the write is refused and dropped, and reported here. The
 // kernel's write-back does not say whose pages they are, so the process is looked for by its mapping.
 #pragma once
 
@@ -29,7 +29,7 @@ class DirtyPages {
   /// A write to `file` was refused. `writer`: 0 if the kernel did not tell; then /proc is searched, which may
   /// wait for processes that are being traced or changed: not for a FUSE thread.
   void found(FileId file, pid_t writer);
-  /// The last file and its writer, for those who may know the file's name; empty if there was none.
+  /// The last file and its writer, for users who may know the file's name; empty if there was none.
   std::string text() const;
 
  private:

@@ -1,9 +1,9 @@
 // A thread whose file table is its own, and empty.
 //
-// What it is for: a call into our own mount waits for our own FUSE threads. When the daemon is killed in the
-// middle of one, nobody answers any more, and the kernel aborts the mount only when the FUSE device is closed
-// for the last time; a thread that waits in the kernel and shares the process's descriptors would keep it
-// open for ever. This one does not share them.
+// Its purpose: a call into our own mount waits for our own FUSE threads. When the daemon is killed in the
+// middle of one, no thread answers it any more, and the kernel aborts the mount only when the FUSE device is
+// closed for the last time; a thread that waits in the kernel and shares the process's descriptors would keep
+// it open for ever. This one does not share them.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace clairfs {
 
-/// Runs calls for one other thread at a time, which waits for each. What they print is lost. Where the kernel
-/// refuses a table of its own (seccomp), it shares the process's.
+/// Runs calls for one other thread at a time, which waits for each. The calls cannot print. Where the kernel
+/// refuses a separate table (seccomp), the thread shares the process's.
 class OwnFilesThread {
  public:
   explicit OwnFilesThread(const std::string& name);

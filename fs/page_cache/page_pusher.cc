@@ -50,8 +50,6 @@ void close_own(int fd) {
 
 // 0 or an errno. The kernel wants the whole message in one write.
 int PagePusher::store(FileId file, uint64_t offset, const std::vector<iovec>& memory) const {
-  const int device = device_.load();
-  if (device < 0) return ENOTCONN;
   const uint64_t bytes = total_bytes(memory);
   fuse_notify_store_out what{};
   what.nodeid = inode_of(file);
@@ -62,7 +60,7 @@ int PagePusher::store(FileId file, uint64_t offset, const std::vector<iovec>& me
   header.error = FUSE_NOTIFY_STORE;
   std::vector<iovec> message = {{&header, sizeof header}, {&what, sizeof what}};
   message.insert(message.end(), memory.begin(), memory.end());
-  return ::writev(device, message.data(), static_cast<int>(message.size())) < 0 ? errno : 0;
+  return ::writev(device_, message.data(), static_cast<int>(message.size())) < 0 ? errno : 0;
 }
 
 Status PagePusher::push(FileId file, uint64_t offset, const std::vector<iovec>& memory) {
@@ -107,8 +105,6 @@ void PagePusher::drop(FileId file, uint64_t offset, uint64_t length) {
 }
 
 void PagePusher::invalidate(FileId file, uint64_t offset, uint64_t length) const {
-  const int device = device_.load();
-  if (device < 0) return;
   fuse_notify_inval_inode_out what{};
   what.ino = inode_of(file);
   what.off = static_cast<int64_t>(offset);
@@ -118,7 +114,7 @@ void PagePusher::invalidate(FileId file, uint64_t offset, uint64_t length) const
   header.error = FUSE_NOTIFY_INVAL_INODE;
   const std::array<iovec, 2> message{{{&header, sizeof header}, {&what, sizeof what}}};
   // ENOENT: the kernel does not know the file, so it has no pages of it.
-  [[maybe_unused]] const auto sent = ::writev(device, message.data(), static_cast<int>(message.size()));
+  [[maybe_unused]] const auto sent = ::writev(device_, message.data(), static_cast<int>(message.size()));
 }
 
 void PagePusher::advise_away(FileId file, uint64_t offset, uint64_t length) {

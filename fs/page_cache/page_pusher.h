@@ -5,17 +5,17 @@
 // push is tried once more. Both may wait for our own FUSE threads, so never call this from one, nor with a
 // lock that they need; and end it before the session's threads end.
 //
-// A daemon that is killed meanwhile must still let go of the device. Lookups are made on a thread that does
-// not have it (own_files_thread.h). A push may wait for the page of a READ with the device in hand; that is
-// left to the guard (mount-helper/serve/guard.h).
+// A daemon that is killed meanwhile must still close the device. Lookups are made on a thread that does not
+// have it (own_files_thread.h). A push may wait for the page of a READ with the device in hand; that is left
+// to the guard (mount-helper/serve/guard.h).
 //
 // No descriptor into the mount is kept open: it would make an unmount "busy".
 #pragma once
 
-#include <atomic>
 #include <optional>
 #include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "cache/base/metrics.h"
 #include "cache/catalog/catalog.h"
@@ -28,12 +28,9 @@ namespace clairfs {
 /// Used by one thread (staging's). References outlive it.
 class PagePusher final : public PageCache {
  public:
-  PagePusher(const Catalog& catalog, std::string mountpoint, Metrics& metrics)
-      : catalog_(catalog), mountpoint_(std::move(mountpoint)), metrics_(metrics) {}
-
-  /// The session's device, once there is one; -1 (before that and after its end): every push fails with
-  /// ENOTCONN.
-  void connect(int fuse_device) { device_ = fuse_device; }
+  /// `device`: the session's FUSE device, which stays open while this is used.
+  PagePusher(const Catalog& catalog, std::string mountpoint, int device, Metrics& metrics)
+      : catalog_(catalog), mountpoint_(std::move(mountpoint)), device_(device), metrics_(metrics) {}
 
   Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) override;
   /// Also pages that a process has mapped.
@@ -52,8 +49,8 @@ class PagePusher final : public PageCache {
 
   const Catalog& catalog_;
   const std::string mountpoint_;
+  const int device_;
   Metrics& metrics_;
-  std::atomic<int> device_{-1};
   Readahead readahead_;                // self-synchronised
   std::unordered_set<FileId> mapped_;  // files of which a page stayed when it was to go
   bool may_ask_ = true;                // until the kernel refuses

@@ -7,8 +7,8 @@
 
 namespace clairfs {
 
-/// What the kernel reads ahead in a sequential read: the largest READ there is. The default of 128 KiB would
-/// need eight times as many messages.
+/// How far the kernel reads ahead in a sequential read: the size of the largest READ. The default of 128 KiB
+/// would need eight times as many messages.
 inline constexpr unsigned kReadaheadKiB = 1024;
 
 /// Thread-safe. A file keeps the value of when it was opened.

@@ -1,4 +1,4 @@
-// What every FUSE operation works on.
+// The state that every FUSE operation works on.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ class OwnMount {
   /// Where thread `reader` finds the plan file that takes writes (PlanDoor::path_for()); empty where that is
   /// .clairfs/plan itself.
   virtual std::string plan_path(pid_t reader) const = 0;
-  /// Regular files are shown without write bits, so that nobody opens one for writing.
+  /// Regular files are shown without write bits, so that none can be opened for writing.
   virtual bool hides_write_bits() const = 0;
 };
 
@@ -63,7 +63,8 @@ struct FuseContext {
   std::function<std::shared_ptr<const PlacementMap>()> placement;
 };
 
-/// What libfuse hands to the operations of one session, and to its reading and writing of the device.
+/// The data that libfuse hands to the operations of one session, and to its reading and writing of the
+/// device.
 struct SessionData {
   FuseContext* context = nullptr;  ///< set before the session is served
   /// Number of the INIT request while it is being answered; 0: there is none.

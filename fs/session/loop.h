@@ -13,7 +13,7 @@
 
 namespace clairfs {
 
-/// Owned by one thread; stop() not from one of its own.
+/// Owned by one thread. REQUIRES of stop(): not called from a thread of the loop.
 class FuseLoop {
  public:
   ~FuseLoop() { stop(); }

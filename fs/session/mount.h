@@ -28,13 +28,13 @@ struct DestroySession {
 /// Its end closes the device; what is mounted stays mounted, and is dead.
 using SessionHandle = std::unique_ptr<fuse_session, DestroySession>;
 
-/// Mounts a new session at `mountpoint`; who touches it waits until it is served. `userdata` is a
-/// SessionData, which fuse_req_userdata() gives. Errors: what libfuse or fusermount3 said, with the fix where
-/// it is known.
+/// Mounts a new session at `mountpoint`; processes that touch it wait until it is served. `userdata` is a
+/// SessionData, which fuse_req_userdata() gives. Errors: the words of libfuse or fusermount3, with the fix
+/// where it is known.
 Result<SessionHandle> mount_session(const FuseOptions& options, const std::string& mountpoint, bool read_only,
                                     const fuse_lowlevel_ops& ops, void* userdata);
 
-/// What a session wants of the kernel; to be called in its INIT.
+/// Asks the kernel for the features that a session uses; to be called in its INIT.
 void negotiate(fuse_conn_info* connection);
 
 /// Unmounts lazily, since files may be open; by fusermount3 where that takes privileges that are missing.

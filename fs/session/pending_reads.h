@@ -1,5 +1,5 @@
 // READs that wait for the source. When it hangs and the mount is to end they are given up, so that readers,
-// and whoever sleeps on one of their pages in the kernel, come back.
+// and threads that sleep on one of their pages in the kernel, come back.
 #pragma once
 
 #define FUSE_USE_VERSION 314
@@ -11,7 +11,7 @@
 
 namespace clairfs {
 
-/// Thread-safe. Whoever gets true from take() answers the request; nobody else may.
+/// Thread-safe. Only the caller that gets true from take() answers the request.
 class PendingReads {
  public:
   /// False when READs are given up: the request is to be refused at once.

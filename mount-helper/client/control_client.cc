@@ -8,10 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/base/escaped.h"
+#include "fs/base/mountinfo.h"
 #include "fs/control/socket.h"
 #include "mount-helper/mounts/live_mount.h"
-#include "mount-helper/mounts/mountinfo.h"
 #include "mount-helper/mounts/processes.h"
+#include "mount-helper/mounts/resolve_path.h"
 #include "plan/spec/plan_spec.h"
 
 namespace clairfs {
@@ -19,13 +20,13 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);  // a busy daemon answers within one
 
-/// What `path` is called below `directory`; empty for the directory itself. REQUIRES: is_within().
+// What `path` is called below `directory`; empty for the directory itself. REQUIRES: is_within().
 std::string below(const std::string& path, const std::string& directory) {
   if (path == directory) return "";
   return path.substr(directory == "/" ? 1 : directory.size() + 1);
 }
 
-/// A word "key=value" with its value in quotes that keep everything as it is.
+// A word "key=value" with its value in quotes that keep everything as it is.
 std::string quoted_pair(const std::string& word) {
   const size_t value = word.find('=') + 1;  // npos + 1 is 0: what is no pair becomes one quoted word
   std::string quoted = word.substr(0, value) + '"';

@@ -22,8 +22,8 @@ struct ControlledMount {
 /// process has one thread.
 Result<ControlledMount> find_controlled_mount(const std::string& path);
 
-/// Sends a command (fs/control/commands.h). `seconds`: how long its answer may take. Errors: what the daemon
-/// said; EPERM for users who may not control the mount; where it cannot be reached, with the advice.
+/// Sends a command (fs/control/commands.h). `seconds`: how long its answer may take. Errors: the daemon's
+/// answer; EPERM for users who may not control the mount; where it cannot be reached, with the advice.
 Result<std::string> ask_mount(const ControlledMount& mount, std::string_view command, int seconds);
 
 /// The words of a command line as a plan's text. One word is the text as it stands, so that what setfattr

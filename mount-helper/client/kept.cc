@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/base/units.h"
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 
 namespace clairfs {
 namespace {
@@ -40,7 +40,7 @@ Status add(KeptBytes& sum, const std::string& answer) {
   return {};
 }
 
-/// A mount that has just answered its socket answers this, too.
+// A mount that has just answered its socket answers this, too.
 void add_capacities(KeptBytes& sum, const ControlledMount& mount) {
   const auto text = read_text_file(mount.mountpoint + "/.clairfs/stats.json");
   const Json stats = text ? Json::parse(*text, nullptr, false) : Json();

@@ -39,7 +39,7 @@ Result<KeptBytes> settled_residency(const ControlledMount& mount, const std::vec
 /// "kept 2.0 MiB of 9.8 MiB (20.4 %): RAM 2.0 MiB, NVMe 0 B", in a job with the nodes that keep the rest.
 std::string kept_text(const KeptBytes& kept);
 
-/// What would be needed to keep all of it; empty if it is kept, or other nodes keep the rest.
+/// The tiers that would be needed to keep all of it; empty if it is kept, or other nodes keep the rest.
 std::string tier_advice(const KeptBytes& kept);
 
 }  // namespace clairfs

@@ -8,7 +8,7 @@
 
 #include "cache/base/escaped.h"
 #include "cache/base/plural.h"
-#include "mount-helper/mounts/mountinfo.h"
+#include "fs/base/mountinfo.h"
 #include "mount-helper/mounts/processes.h"
 
 namespace clairfs {

@@ -11,7 +11,7 @@ namespace clairfs {
 struct ListedMount {
   std::string mountpoint;
   std::string source;
-  /// "well", "stale", "hangs", "of user N" (who mounted it and lets nobody else in), "N troubles".
+  /// "well", "stale", "hangs", "of user N" (who mounted it without --allow-other), "N troubles".
   std::string health;
   std::string plans;  ///< "default following"; "none"; "-" where it is not told
   int pid = 0;        ///< 0: not known

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include "cache/base/units.h"
+#include "fs/base/text_file.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
-#include "mount-helper/mounts/mountinfo.h"
-#include "mount-helper/mounts/text_file.h"
+#include "mount-helper/mounts/resolve_path.h"
 #include "plan/simulator/model/calibration.h"
 
 namespace clairfs {

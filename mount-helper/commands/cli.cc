@@ -32,7 +32,7 @@ bool is_command(const CLI::App& app, const std::string& name) {
   return !app.get_subcommands([&](const CLI::App* command) { return command->check_name(name); }).empty();
 }
 
-/// Commands that are shown; and what others call them.
+// Commands that are shown; and what others call them.
 std::string suggested_command(const CLI::App& app, const std::string& typed) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kOthers{
       std::pair{"unmount", "umount"}, std::pair{"stat", "status"},    std::pair{"stats", "status"},
@@ -47,7 +47,7 @@ std::string suggested_command(const CLI::App& app, const std::string& typed) {
   return nearest_word(typed, names);
 }
 
-/// What is wrong with the first argument when it is neither a command nor a flag of the program; else empty.
+// What is wrong with the first argument when it is neither a command nor a flag of the program; else empty.
 std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   if (is_command(app, argument)) return "";
   if (!argument.starts_with('-')) {
@@ -57,14 +57,14 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   return flags.empty() ? fmt::format("unknown option '{}'", argument) : "";
 }
 
-/// The command that was typed, as far as it was recognised.
+// The command that was typed, as far as it was recognised.
 const CLI::App& innermost(const CLI::App& app) {
   const CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
   return *at;
 }
 
-/// What is wrong with the word that stands where a command wants one of its own commands; else empty.
+// What is wrong with the word that stands where a command wants one of its own commands; else empty.
 std::string unknown_subcommand(const CLI::App& app) {
   const CLI::App& at = innermost(app);
   const std::vector<std::string> left = at.remaining();
@@ -74,13 +74,13 @@ std::string unknown_subcommand(const CLI::App& app) {
                      did_you_mean(suggested_command(at, left.front())));
 }
 
-/// What a command takes beside its own options by another name.
+// What a command takes beside its own options by another name.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOtherOptions{
     std::pair{"--read-only", "-o ro"}, std::pair{"--readonly", "-o ro"}, std::pair{"--ro", "-o ro"},
     std::pair{"--daemon", "nothing: it is the default"}};
 
-/// Arguments that a command did not expect, in the order in which they were typed. CLI11 has collected them
-/// backwards in some versions.
+// Arguments that a command did not expect, in the order in which they were typed. CLI11 has collected them
+// backwards in some versions.
 std::string unexpected_arguments(const CLI::App& app, const std::vector<std::string>& typed) {
   std::vector<std::string> left = app.remaining(true);
   std::string text;
@@ -111,7 +111,7 @@ int usage_error(const std::string& message) {
 
 constexpr const char* kHelperUsage = "usage: mount.clairfs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE]";
 
-/// "plan show ": the commands that were recognised.
+// "plan show ": the commands that were recognised.
 std::string parsed_commands(const CLI::App& app) {
   std::string names;
   for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
@@ -121,7 +121,7 @@ std::string parsed_commands(const CLI::App& app) {
   return names;
 }
 
-/// CLI11 2.5 and later join the lines of descriptions and footers, which breaks the examples in them.
+// CLI11 2.5 and later join the lines of descriptions and footers, which breaks the examples in them.
 void keep_lines(auto& formatter) {
   if constexpr (requires { formatter.enable_description_formatting(false); }) {
     formatter.enable_description_formatting(false);
@@ -134,7 +134,7 @@ int print_version() {
   return finish_output();
 }
 
-/// `clairfs help [COMMAND...]`.
+// `clairfs help [COMMAND...]`.
 int print_help(const std::vector<std::string>& words) {
   int unused = exit_success;
   const auto app = make_app(unused);  // one that has parsed something shows the help of that

@@ -41,7 +41,7 @@ void add_completion_command(CLI::App& app, int& status);
 /// `clairfs list`, and `clairfs status` without a path.
 int list_command(bool json);
 
-/// What was asked for, before defaults and checks.
+/// The options and paths as given, before defaults and checks.
 struct MountRequest {
   std::string source;
   std::string mountpoint;
@@ -73,10 +73,10 @@ int fail(const Error& error);
 /// The exit status of a command that has printed its answer to stdout, and is done if that took everything.
 int finish_output();
 
-/// Prints what a mount said, which may be anybody's, and ends as finish_output() does.
+/// Prints the answer of a mount, which any user may have made, and ends as finish_output() does.
 int print_answer(std::string_view text);
 
-/// What a command without a daemon tells meanwhile: warnings and errors, to stderr.
+/// The log of a command without a daemon: warnings and errors, to stderr.
 Logger stderr_logger();
 
 }  // namespace clairfs

@@ -24,7 +24,7 @@ struct IndexArguments {
   std::vector<std::string> words;
 };
 
-/// The format that a file's name speaks of; empty if none.
+// The format that a file's name speaks of; empty if none.
 std::string format_by_name(const std::string& name) {
   struct Ending {
     std::string_view ending;
@@ -61,7 +61,7 @@ Result<std::string> index_plan(const IndexArguments& arguments, const std::strin
   return plan_to_register(plan_text_of(words), top, here);
 }
 
-/// "indexing 12 %"
+// "indexing 12 %"
 std::optional<double> share_of(std::string_view answer) {
   constexpr std::string_view kIndexing = "indexing ";
   if (!answer.starts_with(kIndexing)) return std::nullopt;

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "fs/base/text_file.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/mounts/text_file.h"
 
 namespace clairfs {
 

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "cache/base/units.h"
+#include "fs/base/mountinfo.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
 #include "mount-helper/log/logging.h"
-#include "mount-helper/mounts/mountinfo.h"
 #include "mount-helper/options/defaults.h"
 #include "mount-helper/options/option_table.h"
 #include "mount-helper/options/permissions.h"
@@ -27,7 +27,7 @@
 namespace clairfs {
 namespace {
 
-/// serve(), with the mount point claimed until the mount is there for all to see.
+// serve(), with the mount point claimed until the mount is there for all to see.
 Serve serve_claimed(Fd claim) {
   return [held = std::make_shared<Fd>(std::move(claim))](const MountOptions& options, Logger& log,
                                                          const ServeEvents& events) {
@@ -40,7 +40,7 @@ Serve serve_claimed(Fd claim) {
   };
 }
 
-/// Says why there is no mount; to the other nodes of its job, too, which takes until these have come.
+// Says why there is no mount; to the other nodes of its job, too, which takes until these have come.
 int refuse_mount(MountOptions options, const MpiPlace& place, const Error& error,
                  int status = exit_mount_failure) {
   fail(error, status);
@@ -49,14 +49,14 @@ int refuse_mount(MountOptions options, const MpiPlace& place, const Error& error
   options.foreground = true;
   options.log_file.clear();
   if (const auto log = make_logger(options)) {
-    name_rank_in_log(**log, place.self.value);
+    name_node_in_log(**log, place.self.value);
     decline_job(options, place, error.message, **log);
   }
   std::fflush(nullptr);
   std::_Exit(status);  // as serve() ends: MPI leaves threads behind
 }
 
-/// The same for a node whose options are wrong: only what its launcher says of the job is known then.
+// The same for a node whose options are wrong: only what its launcher says of the job is known then.
 int refuse_options(const MountRequest& request, const Error& error) {
   const MountOptions options = default_options(this_machine());
   const auto place = place_of(options);

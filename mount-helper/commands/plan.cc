@@ -8,10 +8,10 @@
 
 #include "cache/base/escaped.h"
 #include "cache/base/units.h"
+#include "fs/base/text_file.h"
 #include "fs/control/commands.h"
 #include "mount-helper/client/control_client.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/mounts/text_file.h"
 #include "plan/offline/order.h"
 #include "plan/offline/stats.h"
 #include "plan/spec/nearest.h"
@@ -35,7 +35,7 @@ int print(const Result<std::string>& answer) {
   return answer ? print_answer(*answer) : fail(answer.error());
 }
 
-/// Finds the mount and sends it one command.
+// Finds the mount and sends it one command.
 Result<std::string> ask(const std::string& path, const std::string& command) {
   const auto mount = find_controlled_mount(path);
   if (!mount) return mount.error();
@@ -48,7 +48,7 @@ int show_text(const std::string& path, const std::string& name) {
   return print_answer("no plan; set one with: clairfs plan MOUNT seed=NUMBER ...");
 }
 
-/// The subcommand that somebody may have meant by what he gave for a mount.
+// The subcommand that somebody may have meant by what he gave for a mount.
 std::string meant_command(const CLI::App& plan, const std::string& path) {
   std::error_code unknown;
   if (path.find('/') != std::string::npos || std::filesystem::exists(path, unknown)) return "";
@@ -83,7 +83,7 @@ struct ShowArguments {
   bool json = false;
 };
 
-/// The one plan of that name out of the array of all.
+// The one plan of that name out of the array of all.
 Result<std::string> pick(const std::string& plans, const std::string& name) {
   const auto all = nlohmann::ordered_json::parse(plans, nullptr, false);
   if (all.is_array()) {
@@ -157,7 +157,7 @@ int order(const OrderArguments& arguments) {
   return done ? finish_output() : fail(done.error());
 }
 
-/// A name that the daemon's commands take as one word.
+// A name that the daemon's commands take as one word.
 std::string check_name(const std::string& name) {
   const bool plain = !name.empty() && name.find_first_of(" \t\r\n") == std::string::npos;
   return plain ? "" : "a plan's name has letters, digits, '-', '_' and '.'";

@@ -25,7 +25,7 @@ constexpr size_t kReadBytes = 4ULL << 20;      // a chunk at its default size
 constexpr size_t kListedErrors = 5;            // the rest is usually more of the same
 constexpr auto kTick = std::chrono::milliseconds(100);
 
-/// A range of a file. The directory is a number, since a tree of millions of files has few of them.
+// A range of a file. The directory is a number, since a tree of millions of files has few of them.
 struct Piece {
   uint32_t directory = 0;
   std::string name;
@@ -33,7 +33,7 @@ struct Piece {
   uint64_t length = 0;
 };
 
-/// Self-synchronised: counters are atomic, the list of errors has its lock.
+// Self-synchronised: counters are atomic, the list of errors has its lock.
 class WarmUpTally {
  public:
   void count_file() { ++files_; }
@@ -57,7 +57,7 @@ class WarmUpTally {
   std::vector<std::string> first_errors_ GUARDED_BY(mutex_);
 };
 
-/// Lists what is to be read. One thread: listing a mount answers from the catalog.
+// Lists what is to be read. One thread: listing a mount answers from the catalog.
 class Lister {
  public:
   Lister(WarmUpTally& tally, const std::function<void(const TransferProgress&)>& on_progress)
@@ -81,7 +81,7 @@ class Lister {
   TransferProgress total;
 
  private:
-  /// The file is in the directory added last unless `directory` is given.
+  // The file is in the directory added last unless `directory` is given.
   void add_file(const std::string& name, uint64_t size) { add_file(name, size, directories.size() - 1); }
   void add_file(const std::string& name, uint64_t size, size_t directory) {
     ++total.total_files;

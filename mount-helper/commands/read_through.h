@@ -28,8 +28,8 @@ struct WarmupOutcome {
 WarmupOutcome warm_up(const std::vector<std::string>& paths, const WarmupOptions& options,
                       const std::function<void(const TransferProgress&)>& on_progress);
 
-/// Gives the pages of every regular file at or below `paths` back to the kernel. What cannot be opened is
-/// left out.
+/// Gives the pages of every regular file at or below `paths` back to the kernel. Files that cannot be opened
+/// are left out.
 void drop_pages(const std::vector<std::string>& paths);
 
 }  // namespace clairfs

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "cache/base/escaped.h"
+#include "fs/base/text_file.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
-#include "mount-helper/mounts/text_file.h"
 #include "plan/simulator/study/plots.h"
 #include "plan/simulator/study/report.h"
 #include "plan/simulator/study/study.h"

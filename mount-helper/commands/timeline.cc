@@ -16,7 +16,7 @@ constexpr double kMinutes = 1200;  // seconds from which on the axis has minutes
 
 using Figure = std::function<double(const HistoryRow&)>;
 
-/// How much a figure went up a second, between each row and the one before.
+// How much a figure went up a second, between each row and the one before.
 Series rate(const char* label, const std::vector<HistoryRow>& rows, const Figure& figure) {
   Series series{label, {}};
   for (size_t at = 1; at < rows.size(); ++at) {
@@ -26,7 +26,7 @@ Series rate(const char* label, const std::vector<HistoryRow>& rows, const Figure
   return series;
 }
 
-/// In MiB. Nothing where there never were any.
+// In MiB. Nothing where there never were any.
 void add_bytes(std::vector<Series>& all, const char* label, const std::vector<HistoryRow>& rows,
                uint64_t HistoryRow::*bytes) {
   if (rows.empty() || rows.back().*bytes == 0) return;

@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "cache/base/escaped.h"
+#include "fs/base/text_file.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/timeline.h"
 #include "mount-helper/commands/top_report.h"
 #include "mount-helper/mounts/live_mount.h"
 #include "mount-helper/mounts/processes.h"
-#include "mount-helper/mounts/text_file.h"
 #include "mount-helper/serve/signals.h"
 
 namespace clairfs {
@@ -49,7 +49,7 @@ bool is_set(const char* variable) {
   return value != nullptr && value[0] != '\0';
 }
 
-/// Draws each report over the one before on a terminal, if `redraws`; prints one after the other elsewhere.
+// Draws each report over the one before on a terminal, if `redraws`; prints one after the other elsewhere.
 class Screen {
  public:
   explicit Screen(bool redraws) : terminal_(redraws && ::isatty(STDOUT_FILENO) == 1) {}
@@ -87,7 +87,7 @@ class Screen {
   size_t drawn_ = 0;                                       // lines above the cursor
 };
 
-/// Reads keys one by one, unseen, as long as it lives; if stdin is the terminal of this process group.
+// Reads keys one by one, unseen, as long as it lives; if stdin is the terminal of this process group.
 class Keys {
  public:
   Keys() {
@@ -102,9 +102,9 @@ class Keys {
   Keys(const Keys&) = delete;
   Keys& operator=(const Keys&) = delete;
 
-  /// For poll(2); -1: no keys.
+  // For poll(2); -1: no keys.
   int fd() const { return terminal_ ? STDIN_FILENO : -1; }
-  /// Whether what was typed ends the program. At the end of the input there are no more keys.
+  // Whether what was typed ends the program. At the end of the input there are no more keys.
   bool quit() {
     char key = 0;
     if (::read(STDIN_FILENO, &key, 1) <= 0) terminal_ = false;
@@ -116,7 +116,7 @@ class Keys {
   bool terminal_ = false;
 };
 
-/// Sleeps; false when a termination signal came first, or q was typed.
+// Sleeps; false when a termination signal came first, or q was typed.
 bool pause_for(const SignalWaiter& signals, Keys& keys, double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (;;) {
@@ -143,7 +143,7 @@ struct TopArguments {
   std::string plot{};
 };
 
-/// The mount's course so far as a picture.
+// The mount's course so far as a picture.
 int plot_history(const std::string& path, const std::string& file) {
   if (const Status named = check_plot_name(file); !named) return fail(named.error());
   const auto mount = find_clairfs_mount(path);

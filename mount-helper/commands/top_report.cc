@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// The number at a pointer such as "/pfs/bytes"; 0 if there is none.
+// The number at a pointer such as "/pfs/bytes"; 0 if there is none.
 double number(const Json& json, const char* pointer) {
   const Json::json_pointer at(pointer);
   return json.contains(at) && json[at].is_number() ? json[at].get<double>() : 0;
@@ -24,7 +24,7 @@ std::string text(const Json& json, const char* pointer) {
   return json.contains(at) && json[at].is_string() ? json[at].get<std::string>() : "";
 }
 
-/// How much a counter went up; 0 if it was begun anew.
+// How much a counter went up; 0 if it was begun anew.
 double increase(const Json& before, const Json& after, const char* pointer) {
   return std::max(0.0, number(after, pointer) - number(before, pointer));
 }
@@ -35,7 +35,7 @@ const Json& plans_of(const Json& stats) {
   return found != stats.end() && found->is_array() ? *found : none;
 }
 
-/// The same plan in the reading before; null if it was not in force.
+// The same plan in the reading before; null if it was not in force.
 const Json& earlier(const Json& before, const Json& plan) {
   static const Json none;
   for (const Json& other : plans_of(before)) {
@@ -45,7 +45,7 @@ const Json& earlier(const Json& before, const Json& plan) {
   return none;
 }
 
-/// Samples that the plan's reader passed; 0 for a plan that is new.
+// Samples that the plan's reader passed; 0 for a plan that is new.
 double passed(const Json& before, const Json& plan) {
   const Json& other = earlier(before, plan);
   return other.is_null() ? 0 : increase(other, plan, "/passed");
@@ -67,7 +67,7 @@ std::string sources_line(const ByteSources& bytes) {
   return line + share("PFS", bytes.pfs);
 }
 
-/// Processes that read at the same time: a loader's workers, or the training process itself.
+// Processes that read at the same time: a loader's workers, or the training process itself.
 double readers_of(const Json& stats) {
   double readers = 0;
   for (const Json& plan : plans_of(stats)) {
@@ -105,7 +105,7 @@ std::string plan_line(const Json& before, const Json& plan, double seconds) {
   return line;
 }
 
-/// Why the plan failed, or what the tracker found while it is suspended; empty otherwise.
+// Why the plan failed, or what the tracker found while it is suspended; empty otherwise.
 std::string trouble_line(const Json& plan) {
   if (text(plan, "/state") == "failed") return kTroubleMark + escaped(text(plan, "/error"));
   if (text(plan, "/state") != "suspended") return "";
@@ -115,7 +115,7 @@ std::string trouble_line(const Json& plan) {
   return instead.empty() ? why : fmt::format("{}; followed instead: {}", why, escaped(instead));
 }
 
-/// What `status` lists under Troubles, but for those of plans: they stand with their plan.
+// What `status` lists under Troubles, but for those of plans: they stand with their plan.
 std::vector<std::string> trouble_lines(const Json& stats) {
   std::vector<std::string> lines;
   const auto troubles = stats.find("troubles");

@@ -1,4 +1,4 @@
-// What `clairfs top` shows: rates between two readings of .clairfs/stats.json.
+// The report of `clairfs top`: rates between two readings of .clairfs/stats.json.
 #pragma once
 
 #include <string>
@@ -20,11 +20,11 @@ struct ByteSources {
   double all() const { return page_cache + ram + nvme + peer + pfs; }
 };
 
-/// What comes from the page cache makes no request, so it is what the plans' readers passed, at the mean size
-/// of their samples, less what was requested. Not known when no plan's reader moved.
+/// Reads from the page cache make no request. Their bytes are those of the samples that the plans' readers
+/// passed, at the mean size of these, less the bytes requested. Not known when no plan's reader moved.
 ByteSources byte_sources(const nlohmann::json& before, const nlohmann::json& after);
 
-/// What a line begins with that tells of a trouble.
+/// The beginning of a line that tells of a trouble.
 inline constexpr const char* kTroubleMark = "! ";
 
 /// Lines without their newline: first the mount's, then one or two a plan, then the troubles. `seconds`

@@ -5,9 +5,10 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "fs/base/mountinfo.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/mounts/mountinfo.h"
 #include "mount-helper/mounts/processes.h"
+#include "mount-helper/mounts/resolve_path.h"
 #include "mount-helper/mounts/unmount.h"
 
 namespace clairfs {
@@ -18,7 +19,7 @@ constexpr auto kUnmountPatience = std::chrono::seconds(10);  // an orderly end t
 constexpr auto kQuickEnd = std::chrono::seconds(1);          // then it is time to look for a reason
 constexpr size_t kNamedNamespaces = 3;                       // enough to act on, short enough for one line
 
-/// The topmost mount at `path`, which must be ours.
+// The topmost mount at `path`, which must be ours.
 Result<MountEntry> mount_to_end(const std::string& path) {
   const auto resolved = resolve_path(path);
   if (!resolved) return resolved.error();
@@ -40,8 +41,8 @@ Result<MountEntry> mount_to_end(const std::string& path) {
   return Error{EINVAL, fmt::format("{} is not mounted; 'clairfs list' lists clairfs mounts", *resolved)};
 }
 
-/// The daemon behind the mount; none when it is gone, or lives in another pid namespace. Errors: ETIMEDOUT
-/// when it does not answer.
+// The daemon behind the mount; none when it is gone, or lives in another pid namespace. Errors: ETIMEDOUT
+// when it does not answer.
 Result<Fd> find_daemon(const std::string& mountpoint, pid_t& pid) {
   const auto stats = read_with_deadline(mountpoint + "/.clairfs/stats.json", kAlivePatience);
   if (!stats && stats.error().code == ETIMEDOUT) return stats.error();
@@ -54,7 +55,7 @@ Result<Fd> find_daemon(const std::string& mountpoint, pid_t& pid) {
   return open_process(pid);
 }
 
-/// Waits for the daemon of what is unmounted here. Errors, one line each: why it goes on.
+// Waits for the daemon of what is unmounted here. Errors, one line each: why it goes on.
 Status await_end(const MountEntry& mount, const Fd& daemon, pid_t pid) {
   if (wait_for_end(daemon, kQuickEnd)) return {};
   if (const auto others = namespaces_with(mount.device, kNamedNamespaces); !others.empty()) {

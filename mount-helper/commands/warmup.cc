@@ -13,6 +13,7 @@
 #include "mount-helper/commands/progress_bar.h"
 #include "mount-helper/commands/read_through.h"
 #include "mount-helper/mounts/live_mount.h"
+#include "mount-helper/mounts/resolve_path.h"
 
 namespace clairfs {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 constexpr int kMostJobs = 1024;                             // more is a typing error
 constexpr auto kSettlePatience = std::chrono::seconds(10);  // for chunks on their way to NVMe
 
-/// The paths to read: relative ones from the mount's root, else from here; none meaning all of `root`.
+// The paths to read: relative ones from the mount's root, else from here; none meaning all of `root`.
 Result<std::vector<std::string>> resolve_paths(const std::string& root, const MountEntry& mount,
                                                const std::vector<std::string>& given) {
   if (given.empty()) return std::vector<std::string>{root};
@@ -55,7 +56,7 @@ int report(const WarmupOutcome& outcome, Duration elapsed) {
       exit_system);
 }
 
-/// Says how much of what was read the tiers have now. Nothing to users who may not ask for it.
+// Says how much of what was read the tiers have now. Nothing to users who may not ask for it.
 void report_kept(const ControlledMount& mount, const std::vector<std::string>& paths) {
   const auto kept = settled_residency(mount, paths, kSettlePatience);
   if (!kept) return;
@@ -79,7 +80,7 @@ int read_them(const std::string& mountpoint, const std::vector<std::string>& pat
   return status;
 }
 
-/// `--check` and `--evict`.
+// `--check` and `--evict`.
 int ask_about(const std::string& mountpoint, const std::vector<std::string>& paths, const char* command) {
   const auto mount = find_controlled_mount(mountpoint);
   if (!mount) return fail(mount.error());

@@ -8,12 +8,13 @@
 
 #include "cache/base/plural.h"
 #include "cache/base/units.h"
+#include "fs/base/mountinfo.h"
 #include "mount-helper/client/control_client.h"
 #include "mount-helper/client/kept.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/inspect/timed_reads.h"
 #include "mount-helper/mounts/live_mount.h"
-#include "mount-helper/mounts/mountinfo.h"
+#include "mount-helper/mounts/resolve_path.h"
 
 namespace clairfs {
 namespace {
@@ -33,8 +34,8 @@ struct Row {
   TimedReads reads;
 };
 
-/// A mount and its source are given different files of one sample, so that neither finds in a server's cache
-/// what the other has asked for; of a single file there is no half.
+// A mount and its source are given different files of one sample, so that neither finds in a server's cache
+// what the other has asked for; of a single file there is no half.
 struct Halves {
   std::vector<std::string> mount;
   std::vector<std::string> source;
@@ -53,7 +54,7 @@ std::vector<std::string> below_folder(const std::string& folder, const std::vect
   return paths;
 }
 
-/// The rows that take a mount.
+// The rows that take a mount.
 void measure_mount(const std::string& folder, const std::vector<std::string>& names, unsigned jobs,
                    std::vector<Row>& rows) {
   const auto read = [&](const char* name, bool drop) {
@@ -95,7 +96,7 @@ std::string json_of(const std::vector<Row>& rows) {
   return list.dump(2) + "\n";
 }
 
-/// The clairfs mount that holds `folder`; none if it is on another filesystem.
+// The clairfs mount that holds `folder`; none if it is on another filesystem.
 std::optional<MountEntry> clairfs_of(const std::string& folder) {
   const auto mounts = current_mounts();
   if (!mounts) return std::nullopt;
@@ -103,7 +104,7 @@ std::optional<MountEntry> clairfs_of(const std::string& folder) {
   return mount && mount->is_clairfs() ? mount : std::nullopt;
 }
 
-/// The tiers are to begin without these files. Only the mount's user and root may empty them.
+// The tiers are to begin without these files. Only the mount's user and root may empty them.
 void empty_tiers(const std::string& folder, const std::vector<std::string>& names) {
   const auto mount = find_controlled_mount(folder);
   if (mount) (void)residency_of_paths(*mount, below_folder(folder, names), "evict");

@@ -13,9 +13,9 @@
 #include <sys/utsname.h>
 
 #include "cache/base/text.h"
+#include "fs/base/text_file.h"
 #include "mount-helper/log/logging.h"
 #include "mount-helper/mounts/processes.h"
-#include "mount-helper/mounts/text_file.h"
 #include "mount-helper/options/defaults.h"
 #include "mount-helper/options/option_table.h"
 #include "mount-helper/options/version.h"
@@ -56,7 +56,7 @@ std::string machine_text() {
   return out + lines_with(text_or_error(read_text_file("/proc/meminfo")), "Mem");
 }
 
-/// The last lines of a log.
+// The last lines of a log.
 std::string end_of_log(const std::string& file, bool with_names) {
   auto text = read_with_deadline(file, kBundlePatience);
   if (!text) return text_or_error(text);
@@ -76,12 +76,12 @@ std::string log_file_in(const std::string& status) {
   return status.substr(begin, status.find('\n', begin) - begin);
 }
 
-/// The log that a mount has by default: one whose daemon is gone does not tell where it was.
+// The log that a mount has by default: one whose daemon is gone does not tell where it was.
 std::string default_log_of(const std::string& mountpoint) {
   return default_log_file(default_options(this_machine()).catalog_dir, mountpoint);
 }
 
-/// The limits of the process that serves the mount, not of this one.
+// The limits of the process that serves the mount, not of this one.
 std::string limits_of(const std::string& stats) {
   const auto json = BundleJson::parse(stats, nullptr, false);
   const auto pid = json.is_object() ? json.value("/daemon/pid"_json_pointer, 0) : 0;
@@ -123,7 +123,7 @@ std::string anonymous_log_line(const std::string& line) {
     return "(a line that may name files)";
   std::string out = time + " " + level;
   if (!(words >> word)) return out;
-  if (word.starts_with("[rank") && words >> word && words >> word) out += " [rank]";
+  if (word.starts_with("[node") && words >> word && words >> word) out += " [node]";
   if (!is_word_of_ours(word)) return out + " (...)";
   out += " " + word;
   // "clairfs 0.1.0 (461f177a3b2c) pid 7": a number after a word of ours is nobody's name either.

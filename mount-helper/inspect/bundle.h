@@ -1,4 +1,4 @@
-// What a report of a fault needs, in one text that people can read before they send it.
+// The facts that a report of a fault needs, in one text that people can read before they send it.
 #pragma once
 
 #include <string>

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "fs/base/text_file.h"
 #include "mount-helper/client/mount_list.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/inspect/bundle.h"
 #include "mount-helper/inspect/findings.h"
 #include "mount-helper/mounts/live_mount.h"
 #include "mount-helper/mounts/processes.h"
-#include "mount-helper/mounts/text_file.h"
 
 namespace clairfs {
 namespace {

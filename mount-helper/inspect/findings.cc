@@ -52,7 +52,7 @@ int error_of_a_ring() {
   return 0;
 }
 
-/// The folder itself or the nearest above it that is there.
+// The folder itself or the nearest above it that is there.
 std::string existing_part(std::string folder) {
   while (!folder.empty() && folder != "/" && ::access(folder.c_str(), F_OK) != 0)
     folder = std::filesystem::path(folder).parent_path();
@@ -124,7 +124,7 @@ Finding job_finding(const MachineFacts& machine) {
   return {Kind::good, "jobs", "MPI is there, and " + machine.launcher, ""};
 }
 
-/// What helps against a kind of trouble (fs/control/troubles.h).
+// What helps against a kind of trouble (fs/control/troubles.h).
 std::string cure_of(const std::string& kind, const std::string& mountpoint) {
   static const std::array<std::pair<std::string_view, std::string_view>, 14> kCures{
       std::pair{"reads_failed", "see the log for the cause; read the same file on the source"},

@@ -1,4 +1,4 @@
-// What `clairfs doctor` finds: what a mount needs and whether it is there, and what is wrong with one that
+// The findings of `clairfs doctor`: whether this machine has what a mount needs, and the troubles of one that
 // runs, each with its cure.
 #pragma once
 
@@ -15,14 +15,14 @@
 namespace clairfs {
 
 struct Finding {
-  enum class Kind { good, note, bad };  ///< a note costs speed, or something that not everybody wants
+  enum class Kind { good, note, bad };  ///< a note costs speed, or something that only some users want
   Kind kind = Kind::good;
   std::string subject;  ///< "/dev/fuse"
   std::string text;
   std::string cure;  ///< empty for good ones
 };
 
-/// What the machine's findings are made from, beside FuseFacts; tests make their own.
+/// The facts that the machine's findings are made from, besides FuseFacts; tests make their own.
 struct MachineFacts {
   std::string kernel;             ///< uname -r
   int io_uring_errno = 0;         ///< of making a ring
@@ -40,7 +40,8 @@ MachineFacts gather_machine_facts();
 
 std::vector<Finding> machine_findings(const FuseFacts& fuse, const MachineFacts& machine);
 
-/// Of a mount's stats.json, which may be anybody's: nothing in it has to be as expected.
+/// The findings in a mount's stats.json. Any user may have made that mount, so nothing in it has to be as
+/// expected.
 std::vector<Finding> mount_findings(const std::string& mountpoint, const nlohmann::json& stats);
 
 /// A line each, cures below: "  ok    /dev/fuse  can be opened".

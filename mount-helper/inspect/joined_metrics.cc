@@ -11,11 +11,11 @@ namespace clairfs {
 namespace {
 
 struct Family {
-  std::string head;  ///< HELP and TYPE
+  std::string head;  // HELP and TYPE
   std::string series;
 };
 
-/// Families in the order in which they came first. Comments come before their series, as mounts write them.
+// Families in the order in which they came first. Comments come before their series, as mounts write them.
 class Families {
  public:
   void add(const std::string& text) {

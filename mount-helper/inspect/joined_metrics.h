@@ -6,7 +6,7 @@
 
 namespace clairfs {
 
-/// What is known of one mount.
+/// The figures of one mount, as far as it gave them.
 struct CollectedMetrics {
   std::string mountpoint;
   std::string source;

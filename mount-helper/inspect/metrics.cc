@@ -6,12 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/base/text_file.h"
 #include "mount-helper/client/mount_list.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/inspect/joined_metrics.h"
 #include "mount-helper/mounts/live_mount.h"
 #include "mount-helper/mounts/processes.h"
-#include "mount-helper/mounts/text_file.h"
 
 namespace clairfs {
 namespace {
@@ -35,7 +35,7 @@ Result<std::vector<MountEntry>> mounts_to_ask(const std::string& path) {
   return clairfs_mounts(*mounts);
 }
 
-/// Mounts that let this user in, dead ones included.
+// Mounts that let this user in, dead ones included.
 std::vector<CollectedMetrics> collect(const std::vector<MountEntry>& mounts) {
   std::vector<CollectedMetrics> all;
   for (const MountEntry& mount : mounts) {
@@ -46,7 +46,7 @@ std::vector<CollectedMetrics> collect(const std::vector<MountEntry>& mounts) {
   return all;
 }
 
-/// Whoever reads the file meanwhile sees the old one or the new one, whole.
+// Whoever reads the file meanwhile sees the old one or the new one, whole.
 Status replace_file(const std::string& file, const std::string& text) {
   const size_t slash = file.rfind('/');
   const size_t name = slash == std::string::npos ? 0 : slash + 1;

@@ -22,8 +22,8 @@
 #include "cache/base/units.h"
 #include "cache/catalog/file.h"
 #include "cache/nvme/directory.h"
+#include "fs/base/mountinfo.h"
 #include "mount-helper/log/logging.h"
-#include "mount-helper/mounts/mountinfo.h"
 #include "plan/formats/index/saved_index.h"
 #include "plan/inference/saved_orders.h"
 
@@ -33,7 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 using SystemTime = std::chrono::system_clock::time_point;
 
-/// Files of a folder with their attributes; what cannot be looked at is left out.
+// Files of a folder with their attributes; what cannot be looked at is left out.
 template <class Visit>
 Status for_each_entry(const std::string& folder, const Visit& visit) {
   std::error_code failure;
@@ -79,7 +79,7 @@ void add_catalog(std::vector<SavedFile>& files, const fs::path& path, const stru
   files.push_back(std::move(file));
 }
 
-/// The first bytes of a file, fewer where it is shorter; none where it cannot be read.
+// The first bytes of a file, fewer where it is shorter; none where it cannot be read.
 std::vector<std::byte> beginning_of(const std::string& path, size_t most) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   std::vector<std::byte> bytes(most);
@@ -99,8 +99,8 @@ void add_index(std::vector<SavedFile>& files, const fs::path& path, const struct
   files.push_back(std::move(file));
 }
 
-/// What was found of a dataset, for later mounts; or the order of a found plan, "PID@HOST.list": its daemon
-/// removes it, unless it was killed.
+// What was found of a dataset, for later mounts; or the order of a found plan, "PID@HOST.list": its daemon
+// removes it, unless it was killed.
 void add_found_order(std::vector<SavedFile>& files, const fs::path& path, const struct stat& attributes,
                      const std::vector<MountEntry>& mounts) {
   const std::string name = path.filename();
@@ -123,7 +123,7 @@ void add_found_order(std::vector<SavedFile>& files, const fs::path& path, const 
   files.push_back(std::move(file));
 }
 
-/// The name of the log of a mount, without what tells hosts and rotations apart: "mnt-data".
+// The name of the log of a mount, without what tells hosts and rotations apart: "mnt-data".
 std::string mount_of_log(const std::string& name) {
   return name.substr(0, std::min(name.rfind('@'), name.rfind(".log")));
 }

@@ -1,5 +1,5 @@
-// What mounts leave behind, so that it does not grow for ever: catalogs, indexes of packed files, logs, found
-// orders and lists of found plans of one catalog directory, and NVMe directories.
+// Finds and removes the files that mounts leave behind, so that they do not grow for ever: catalogs, indexes
+// of packed files, logs, found orders and lists of found plans of one catalog directory, and NVMe directories.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ struct SavedFile {
   bool in_use = false;                         ///< by a mount of this machine, as far as that is known
 };
 
-/// What lies below `catalog_dir`, and the NVMe directories among `nvme`; other files are left out.
+/// The files of mounts below `catalog_dir`, and the NVMe directories among `nvme`; other files are left out.
 /// Errors: those of listing `catalog_dir`; a directory that is missing is empty.
 Result<std::vector<SavedFile>> saved_files(const std::string& catalog_dir,
                                            const std::vector<std::string>& nvme);

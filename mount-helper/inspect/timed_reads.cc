@@ -32,7 +32,7 @@ struct WholeRead {
   uint64_t bytes = 0;
 };
 
-/// Cut off where the deadline passes: one file of records may take hours.
+// Cut off where the deadline passes: one file of records may take hours.
 WholeRead read_whole(const std::string& path, std::vector<char>& buffer, Time deadline) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   WholeRead read;

@@ -8,8 +8,8 @@
 
 namespace clairfs {
 
-/// Relative paths of regular files below `folder`, at most `most`, spread over all of it: of each so many are
-/// left out as is needed. Symlinks are not followed. Looks at no more than 200,000 entries.
+/// Relative paths of regular files below `folder`, at most `most`, spread evenly over all of it. Symlinks are
+/// not followed. Looks at no more than 200,000 entries.
 std::vector<std::string> sample_files(const std::string& folder, size_t most);
 
 struct TimedReads {

@@ -5,9 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "fs/base/mountinfo.h"
 #include "mount-helper/commands/commands.h"
-#include "mount-helper/mounts/mountinfo.h"
 #include "mount-helper/mounts/processes.h"
+#include "mount-helper/mounts/resolve_path.h"
 
 namespace clairfs {
 namespace {
@@ -23,7 +24,7 @@ struct WaitArguments {
   int pid = 0;
 };
 
-/// Whether a clairfs answers there; else what it looks like.
+// Whether a clairfs answers there; else what it looks like.
 Status mount_answers(const std::string& path) {
   const auto resolved = resolve_path(path);
   if (!resolved) return resolved.error();

@@ -1,4 +1,4 @@
-// A log file that is begun anew when it has grown large, and can be opened again under its name.
+// A log file that begins again when it has grown large, and can be opened again under its name.
 //
 // spdlog's own rotating sink does the former only.
 #pragma once
@@ -17,14 +17,14 @@ namespace clairfs {
 /// Thread-safe. Lines are written one by one, appended, so that several processes can share a file.
 class LogFile final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  /// At so many bytes the file becomes PATH.1, in the place of an older one: weeks of a quiet mount, and a
-  /// few seconds to read through.
+  /// At this size in bytes the file becomes PATH.1, in the place of an older one: weeks of a quiet mount, and
+  /// a few seconds to read through.
   static constexpr uint64_t kMostBytes = 4 << 20;
 
   /// Makes the file, or goes on with it. Errors: what open(2) says, without the path.
   static Result<std::shared_ptr<LogFile>> open(const std::string& path);
 
-  /// Opens the file anew. Where that fails the log goes on where it was.
+  /// Opens the file again. Where that fails the log goes on where it was.
   void reopen();
 
  private:

@@ -1,19 +1,18 @@
 #include "mount-helper/log/logging.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <sstream>
 #include <vector>
 
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "cache/base/escaped.h"
+#include "cache/base/own_file.h"
 #include "mount-helper/log/log_file.h"
 #include "mount-helper/log/systemd.h"
 #include "mount-helper/options/option_table.h"
@@ -41,12 +40,12 @@ Result<spdlog::sink_ptr> file_sink(const std::string& path) {
   return spdlog::sink_ptr(*file);
 }
 
-/// On a terminal a line of progress may stand where the next line goes.
+// On a terminal a line of progress may stand where the next line goes.
 std::string before_line() {
   return ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "";
 }
 
-/// `who` stands before each message.
+// `who` stands before each message.
 void set_patterns(Logger& log, const std::string& who) {
   for (const spdlog::sink_ptr& sink : log.sinks()) {
     const bool is_file = std::dynamic_pointer_cast<LogFile>(sink) != nullptr;
@@ -83,17 +82,6 @@ std::string log_file_of(const MountOptions& options) {
   return default_log_file(options.catalog_dir, options.mountpoint);
 }
 
-Status make_directories(const std::string& directory) {
-  if (directory.empty() || ::mkdir(directory.c_str(), 0700) == 0 || errno == EEXIST) return {};
-  if (errno != ENOENT) return system_error(errno, "make directory " + directory);
-  const std::string parent = std::filesystem::path(directory).parent_path();
-  if (parent == directory) return system_error(ENOENT, "make directory " + directory);
-  if (Status made = make_directories(parent); !made) return made;
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
-    return system_error(errno, "make directory " + directory);
-  return {};
-}
-
 Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options) {
   std::vector<spdlog::sink_ptr> sinks;
   if (options.foreground) sinks.push_back(std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
@@ -109,8 +97,8 @@ Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options) {
   return logger;
 }
 
-void name_rank_in_log(Logger& log, uint32_t rank) {
-  set_patterns(log, fmt::format("[rank {}] ", rank));
+void name_node_in_log(Logger& log, uint32_t node) {
+  set_patterns(log, fmt::format("[node {}] ", node));
 }
 
 void reopen_log(Logger& log) {

@@ -20,23 +20,20 @@ std::string short_host_name();
 /// The file that make_logger() writes to; empty if it is stderr alone.
 std::string log_file_of(const MountOptions& options);
 
-/// A logger for `options`: stderr in the foreground (and options.log_file if named), else a file that is
-/// begun anew at 4 MiB, with one older one kept. Missing directories of the default file are made, mode 0700.
+/// A logger for `options`: stderr in the foreground (and options.log_file if named), else a file that begins
+/// again at 4 MiB, with one older one kept. Missing directories of the default file are made, mode 0700.
 /// Where stderr is systemd's journal, lines begin with their level as sd-daemon(3) has it, and without the
 /// time, which the journal knows. Starts no thread. Errors: the directory or file cannot be made, with the
 /// path and the option to name another.
 Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options);
 
-/// Lines name this rank from now on: the nodes of a job may write to one terminal or file.
-void name_rank_in_log(Logger& log, uint32_t rank);
+/// Lines name this node from now on: the nodes of a job may write to one terminal or file.
+void name_node_in_log(Logger& log, uint32_t node);
 
-/// Opens the files of the log anew, under their names: what rotates logs has moved them away.
+/// Opens the files of the log again under their names, after a log rotation has moved them away.
 void reopen_log(Logger& log);
 
 /// The first line of a log, which a report of a fault needs: version, process, host, kernel and options.
 std::string log_greeting(const MountOptions& options);
-
-/// Makes `directory` and those above it that are missing, with mode 0700. Errors: what mkdir(2) says.
-Status make_directories(const std::string& directory);
 
 }  // namespace clairfs

@@ -16,7 +16,7 @@
 namespace clairfs {
 namespace {
 
-/// %* in a pattern: the level as syslog(3) counts it.
+// %* in a pattern: the level as syslog(3) counts it.
 class SyslogLevel final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {

@@ -1,4 +1,4 @@
-// What systemd asks of a service, without its library: sd_notify(3) and the journal's levels (sd-daemon(3)).
+// Systemd's protocol for services, without its library: sd_notify(3) and the journal's levels (sd-daemon(3)).
 #pragma once
 
 #include <memory>

@@ -7,11 +7,12 @@
 #include <unistd.h>
 
 #include "mount-helper/mounts/processes.h"
+#include "mount-helper/mounts/resolve_path.h"
 
 namespace clairfs {
 namespace {
 
-/// The kernel keeps everybody else out of a FUSE mount, root too, before its daemon hears of it.
+// The kernel keeps everybody else out of a FUSE mount, root too, before its daemon hears of it.
 Status check_let_in(const MountEntry& mount) {
   if (!mount.owner || *mount.owner == ::geteuid()) return {};
   if (::access(mount.mountpoint.c_str(), F_OK) == 0 || errno != EACCES) return {};

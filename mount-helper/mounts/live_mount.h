@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cache/base/result.h"
-#include "mount-helper/mounts/mountinfo.h"
+#include "fs/base/mountinfo.h"
 
 namespace clairfs {
 

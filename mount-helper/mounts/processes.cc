@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "cache/tasks/spawn.h"
-#include "mount-helper/mounts/mountinfo.h"
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/mountinfo.h"
+#include "fs/base/text_file.h"
 
 namespace clairfs {
 namespace {
@@ -57,7 +57,7 @@ bool uses(const fs::path& process, const std::string& path) {
   return maps_into(process, path);
 }
 
-/// Calls `visit` with each process and its folder in /proc until it returns false.
+// Calls `visit` with each process and its folder in /proc until it returns false.
 void for_each_process(const std::function<bool(pid_t, const fs::path&)>& visit) {
   std::error_code failure;
   for (fs::directory_iterator entry("/proc", failure), end; !failure && entry != end;
@@ -72,7 +72,7 @@ std::string describe_process(pid_t pid) {
   return fmt::format("{} ({})", process_name(pid), pid);
 }
 
-/// Appends what comes through `fd` until its end. False at `deadline`.
+// Appends what comes through `fd` until its end. False at `deadline`.
 bool drain(int fd, std::string& text, SteadyTime deadline) {
   std::array<char, 64 << 10> buffer;
   for (;;) {
@@ -114,7 +114,7 @@ void kill_and_reap(pid_t child) {
   ::waitpid(child, nullptr, WNOHANG);
 }
 
-/// Of a child that may outlive this process: who reads our output until its end must not wait for it too.
+// Of a child that may outlive this process: who reads our output until its end must not wait for it too.
 void let_go_of_standard_streams() {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null.get(), fd);

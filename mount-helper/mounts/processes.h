@@ -44,8 +44,8 @@ Result<std::string> with_deadline(const std::string& path, std::chrono::millisec
 /// process has one thread. Errors: those of read_text_file(); ETIMEDOUT.
 Result<std::string> read_with_deadline(const std::string& path, std::chrono::milliseconds patience);
 
-/// What statvfs(3) says to `path`: 0 or its errno; ETIMEDOUT when the filesystem does not answer within
-/// `patience`. Not stat(2): the kernel may keep the attributes of what a daemon served long after its end.
+/// The outcome of statvfs(3) on `path`: 0 or its errno; ETIMEDOUT when the filesystem does not answer within
+/// `patience`. Not stat(2): the kernel may keep attributes that a daemon served long after the daemon's end.
 /// REQUIRES: as for read_with_deadline().
 int probe(const std::string& path, std::chrono::milliseconds patience);
 

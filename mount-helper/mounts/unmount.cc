@@ -12,7 +12,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "mount-helper/mounts/mountinfo.h"
+#include "fs/base/mountinfo.h"
 #include "mount-helper/mounts/processes.h"
 
 namespace clairfs {
@@ -41,8 +41,8 @@ Error busy(const std::string& mountpoint) {
                            mountpoint, by, mountpoint)};
 }
 
-/// Its daemon was faster. EINVAL alone does not tell: a namespace's inherited mounts cannot be unmounted
-/// either.
+// Its daemon was faster. EINVAL alone does not tell: a namespace's inherited mounts cannot be unmounted
+// either.
 bool gone(const std::string& mountpoint) {
   const auto mounts = current_mounts();
   return mounts && !mount_at(*mounts, mountpoint);

@@ -15,25 +15,25 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// Where the words for an argument come from.
+// Where the words for an argument come from.
 enum class Kind { nothing, choice, file, directory, mount, plan_key };
 
 struct Argument {
-  std::string placeholder;  ///< as the help shows it
+  std::string placeholder;  // as the help shows it
   Kind kind = Kind::nothing;
   Words choices;
   bool repeated = false;
 };
 
 struct Option {
-  Words names;  ///< with their dashes
+  Words names;  // with their dashes
   std::string help;
   bool takes_value = false;
   Argument value;
 };
 
 struct Command {
-  Words path;  ///< "plan", "show"; empty for the program itself
+  Words path;  // "plan", "show"; empty for the program itself
   std::string help;
   std::vector<Option> options;
   std::vector<Argument> arguments;
@@ -48,7 +48,7 @@ void replace_all(std::string& text, std::string_view what, std::string_view by) 
     text.replace(at, what.size(), by);
 }
 
-/// Within single quotes of bash and zsh.
+// Within single quotes of bash and zsh.
 std::string quoted(std::string text) {
   replace_all(text, "'", "'\\''");
   return "'" + text + "'";
@@ -73,7 +73,7 @@ Argument argument_named(const std::string& placeholder) {
   return argument;
 }
 
-/// CLI11 adds what its checks want: "NUMBER:INT in [1 - 8]".
+// CLI11 adds what its checks want: "NUMBER:INT in [1 - 8]".
 std::string placeholder_of(const CLI::Option& option) {
   const OptionSpec* known = option.get_lnames().empty() ? nullptr : find_option(option.get_lnames().front());
   if (known != nullptr && option.get_type_name() == known->argument) return std::string(known->argument);
@@ -81,7 +81,7 @@ std::string placeholder_of(const CLI::Option& option) {
   return type.substr(0, type.find(':'));
 }
 
-/// What the help shows, and nothing else.
+// What the help shows, and nothing else.
 Command command_of(const CLI::App& app, Words path) {
   Command command{std::move(path), app.get_description(), {}, {}, {}};
   for (const CLI::Option* option : app.get_options()) {
@@ -110,7 +110,7 @@ Command command_of(const CLI::App& app, Words path) {
   return command;
 }
 
-/// This and all below it.
+// This and all below it.
 std::vector<const Command*> all_of(const Command& command) {
   std::vector<const Command*> all{&command};
   for (const Command& below : command.below) {
@@ -120,7 +120,7 @@ std::vector<const Command*> all_of(const Command& command) {
   return all;
 }
 
-/// The commands of two words, quoted.
+// The commands of two words, quoted.
 Words second_level(const Command& program) {
   Words names;
   for (const Command* command : all_of(program)) {
@@ -141,7 +141,7 @@ std::string names_below(const Command& command) {
   return names;
 }
 
-/// `text` with the marks that the scripts below have.
+// `text` with the marks that the scripts below have.
 std::string filled(std::string text, const Command& program) {
   // Escapes that /proc/self/mounts has for spaces and the like stay as they are.
   replace_all(text, "@LIST_MOUNTS@",
@@ -283,7 +283,7 @@ _clairfs() {
   fi
 )sh";
 
-/// In a specification of _arguments or _describe, where ':' separates and brackets enclose.
+// In a specification of _arguments or _describe, where ':' separates and brackets enclose.
 std::string zsh_text(std::string text) {
   for (const char* special : {"\\", ":", "[", "]"}) replace_all(text, special, std::string("\\") + special);
   return text;
@@ -307,7 +307,7 @@ std::string zsh_fill(const Argument& argument) {
   return " ";  // nothing is completed, and the message is shown
 }
 
-/// What _arguments is told of a command.
+// What _arguments is told of a command.
 Words zsh_specifications(const Command& command) {
   Words specs;
   for (const Option& option : command.options) {
@@ -372,7 +372,7 @@ end
 complete -c clairfs -f
 )sh";
 
-/// Within single quotes of fish.
+// Within single quotes of fish.
 std::string fish_quoted(std::string text) {
   replace_all(text, "\\", "\\\\");
   replace_all(text, "'", "\\'");

@@ -10,7 +10,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 
 namespace clairfs {
 namespace {
@@ -36,8 +36,8 @@ std::optional<uint64_t> memory_available(const Machine& machine) {
   return kibibytes ? std::optional(*kibibytes * 1024) : std::nullopt;
 }
 
-/// The lowest of the numbers in `file` in `base` + `group` and the directories above it down to `base`. A
-/// container may see only the latter.
+// The lowest of the numbers in `file` in `base` + `group` and the directories above it down to `base`. A
+// container may see only the latter.
 std::optional<uint64_t> lowest_limit(const Machine& machine, const std::string& base, std::string group,
                                      const std::string& file) {
   std::optional<uint64_t> lowest;

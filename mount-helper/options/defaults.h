@@ -13,7 +13,7 @@
 
 namespace clairfs {
 
-/// What the defaults are computed from; tests make their own.
+/// The facts that defaults are computed from; tests make their own.
 struct Machine {
   /// Content of a file of /proc or /sys, or nothing if it cannot be read.
   std::function<std::optional<std::string>(const std::string& path)> read_file;

@@ -9,7 +9,7 @@
 namespace clairfs {
 namespace {
 
-/// Plain text as roff: a bare '-' would become a hyphen, '~' an accent, and a leading '.' a request.
+// Plain text as roff: a bare '-' would become a hyphen, '~' an accent, and a leading '.' a request.
 std::string escaped(std::string_view text) {
   std::string roff;
   for (const char c : text) {

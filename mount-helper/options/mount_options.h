@@ -1,5 +1,4 @@
-// What one mount is asked to do: a plain struct, filled from the option table and checked before anything
-// runs.
+// The options of one mount: a plain struct, filled from the option table and checked before anything runs.
 #pragma once
 
 #include <chrono>
@@ -43,7 +42,7 @@ struct MountOptions {
   unsigned pfs_concurrency = 64;
   unsigned fuse_threads = 2;
 
-  /// In a job of several nodes: whether they serve each other. Off: each has a cache of its own.
+  /// In a job of several nodes: whether they serve each other. Off: each has a separate cache.
   bool peers = true;
   std::string infer = "cheap";  ///< how plans are found where none was registered: "off", "cheap" or "full"
   std::string placement = "clairfs";  ///< the rule that says which node keeps what: "clairfs" or "nopfs"

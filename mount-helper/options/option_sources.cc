@@ -8,15 +8,15 @@
 #include <fmt/format.h>
 
 #include "cache/base/text.h"
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 #include "mount-helper/options/option_table.h"
 #include "plan/spec/nearest.h"
 
 namespace clairfs {
 namespace {
 
-/// What mount(8), fstab and systemd hand to every helper and that asks nothing of us: nosuid and nodev are
-/// always in force, the rest speaks to mount(8) itself or says what holds anyway.
+// What mount(8), fstab and systemd hand to every helper and that asks nothing of us: nosuid and nodev are
+// always in force, the rest speaks to mount(8) itself or says what holds anyway.
 constexpr std::array<std::string_view, 29> kIgnored = {"rw",       "defaults",   "auto",
                                                        "noauto",   "user",       "nouser",
                                                        "users",    "owner",      "group",
@@ -36,7 +36,7 @@ bool is_ignored(std::string_view name) {
                      [&](auto prefix) { return name.starts_with(prefix); });
 }
 
-/// Splits at commas; "\," is a comma and "\\" a backslash, as libfuse reads them.
+// Splits at commas; "\," is a comma and "\\" a backslash, as libfuse reads them.
 std::vector<std::string> split_list(std::string_view list) {
   std::vector<std::string> items(1);
   for (size_t i = 0; i < list.size(); ++i) {
@@ -50,8 +50,8 @@ std::vector<std::string> split_list(std::string_view list) {
   return items;
 }
 
-/// Adds "name=value" or "name" to `values`. False when the table has no such option. Errors: EINVAL when a
-/// value is missing.
+// Adds "name=value" or "name" to `values`. False when the table has no such option. Errors: EINVAL when a
+// value is missing.
 Result<bool> add_item(OptionValues& values, std::string_view item, const std::string& origin_prefix) {
   const size_t equals = item.find('=');
   const std::string_view name = trimmed(item.substr(0, equals));
@@ -98,7 +98,7 @@ OptionValues collected_flags(const CLI::App& app) {
 
 namespace {
 
-/// The name of the option that `item` ("name=value") may mean; empty if there is none.
+// The name of the option that `item` ("name=value") may mean; empty if there is none.
 std::string meant_option(std::string_view item, const std::vector<std::string_view>& others) {
   std::vector<std::string_view> names = others;
   for (const OptionSpec& spec : option_table()) names.push_back(spec.name);

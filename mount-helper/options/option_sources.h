@@ -26,9 +26,9 @@ using OptionValues = std::map<std::string, std::vector<OptionValue>, std::less<>
 void add_option_flags(CLI::App& app);
 OptionValues collected_flags(const CLI::App& app);
 
-/// "ram=2G,nvme=/d:10G,allow_other,nosuid". A comma in a value is written "\,". What mount(8) passes to every
-/// helper (rw, nosuid, _netdev, x-..., ...) is accepted and left out. Errors: EINVAL naming an unknown
-/// option; with `sloppy` unknown options are left out too.
+/// "ram=2G,nvme=/d:10G,allow_other,nosuid". A comma in a value is written "\,". Options that mount(8) passes
+/// to every helper (rw, nosuid, _netdev, x-..., ...) are accepted and left out. Errors: EINVAL naming an
+/// unknown option; with `sloppy` unknown options are left out too.
 Result<OptionValues> parse_mount_option_list(std::string_view list, bool sloppy);
 
 /// Lines "name=value" (or "name" for a switch); `path` is for error lines. Errors: EINVAL with the line's

@@ -39,14 +39,14 @@ Status set_count(unsigned& field, const std::string& value) {
   return {};
 }
 
-/// "40%".
+// "40%".
 Result<unsigned> parse_share(const std::string& value) {
   const auto share = parse_whole<unsigned>(value.substr(0, value.size() - 1));
   if (!share || *share > 100) return Error{EINVAL, fmt::format("'{}' is no share from 0% to 100%", value)};
   return *share;
 }
 
-/// A size, or a share of the memory available.
+// A size, or a share of the memory available.
 Status set_memory(uint64_t& field, const std::string& value) {
   if (!value.ends_with('%')) return set_size(field, value);
   const auto share = parse_share(value);
@@ -289,7 +289,7 @@ const std::array kTable = {
                "and those that match GLOB, whatever their size, in pieces of SIZE, from 64K to that of "
                "--chunk. GLOB is a "
                "pattern as the shell has them: of the name, or with a / in it of the path below the "
-               "source. The first that matches holds. In a job those of rank 0 hold.",
+               "source. The first that matches holds. In a job those of node 0 hold.",
         .set = add_record_chunk,
         .get = record_chunk_values},
     OptionSpec{.name = "io",
@@ -340,7 +340,7 @@ const std::array kTable = {
         .default_text = "none",
         .help = "Forms a job of several nodes without mpiexec or srun: they meet there",
         .man = "For torchrun, Kubernetes and plain shells: each node mounts with the same HOST:PORT, which "
-               "names the machine of rank 0 as all can reach it, and a free port of it (not torch's "
+               "names the machine of node 0 as all can reach it, and a free port of it (not torch's "
                "MASTER_PORT). It takes "
                "the place of a launcher, and wins over one. The mount may be in the background. Once all "
                "have come the port is "

@@ -11,13 +11,13 @@
 #include <unistd.h>
 
 #include "cache/base/fd.h"
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 #include "mount-helper/mounts/unmount.h"
 
 namespace clairfs {
 namespace {
 
-/// Whether the effective set has CAP_SYS_ADMIN; see capabilities(7) and proc(5), CapEff.
+// Whether the effective set has CAP_SYS_ADMIN; see capabilities(7) and proc(5), CapEff.
 bool has_admin_capability() {
   constexpr unsigned kCapSysAdmin = 21;
   const auto status = read_text_file("/proc/self/status");

@@ -10,7 +10,7 @@
 
 namespace clairfs {
 
-/// What decides whether a mount can work; tests make their own.
+/// The facts that decide whether a mount can work; tests make their own.
 struct FuseFacts {
   bool privileged = false;            ///< CAP_SYS_ADMIN is in force: mount(2) itself may be called
   int device_errno = 0;               ///< of opening /dev/fuse for reading and writing

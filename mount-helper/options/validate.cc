@@ -11,6 +11,7 @@
 
 #include "cache/base/units.h"
 #include "mount-helper/mounts/live_mount.h"
+#include "mount-helper/mounts/resolve_path.h"
 
 namespace clairfs {
 namespace {
@@ -66,7 +67,7 @@ Result<std::string> settle_mountpoint(const std::string& given, std::span<const 
   return path;
 }
 
-/// Somebody else may have put it there, and turn it elsewhere at any time.
+// Somebody else may have put it there, and turn it elsewhere at any time.
 Status refuse_symlink(const std::string& what, const std::string& given) {
   std::string path = std::filesystem::path(given).lexically_normal().string();
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
@@ -75,8 +76,8 @@ Status refuse_symlink(const std::string& what, const std::string& given) {
   return fault(ELOOP, fmt::format("{} {} is a symlink; give the directory that it points to", what, path));
 }
 
-/// As the kernel does in /tmp, but for the links on the way too: root would write wherever somebody else's
-/// link leads. Links of root and of the user who mounts are followed.
+// As the kernel does in /tmp, but for the links on the way too: root would write wherever somebody else's
+// link leads. Links of root and of the user who mounts are followed.
 Status refuse_strangers_links(const std::string& what, const std::string& given) {
   std::error_code failure;
   const auto whole = std::filesystem::absolute(given, failure);
@@ -103,8 +104,8 @@ Status refuse_strangers_links(const std::string& what, const std::string& given)
   return {};
 }
 
-/// What is read from there must have been written by us. A directory that is missing will be made with mode
-/// 0700.
+// What is read from there must have been written by us. A directory that is missing will be made with mode
+// 0700.
 Status check_own_directory(const std::string& what, const std::string& path) {
   if (const Status direct = refuse_symlink(what, path); !direct) return direct;
   struct stat attributes {};
@@ -121,7 +122,7 @@ Status check_own_directory(const std::string& what, const std::string& path) {
   return {};
 }
 
-/// Where the directory is, or will be: its last component is made when the store is opened.
+// Where the directory is, or will be: its last component is made when the store is opened.
 Result<std::string> settle_nvme_path(const std::string& given) {
   const auto path = resolve_path(given);
   if (path && !is_directory(*path))
@@ -144,7 +145,7 @@ Result<std::string> settle_nvme_path(const std::string& given) {
   return (std::filesystem::path(*parent) / name).string();
 }
 
-/// What a store of an earlier mount takes there: as good as free, since it will be used again.
+// What a store of an earlier mount takes there: as good as free, since it will be used again.
 uint64_t bytes_of_store(const std::string& directory) {
   uint64_t bytes = 0;
   std::error_code failure;
@@ -159,13 +160,13 @@ uint64_t bytes_of_store(const std::string& directory) {
   return bytes;
 }
 
-/// What a store may take at a path, in bytes.
+// What a store may take at a path, in bytes.
 struct StoreRoom {
-  uint64_t free = 0;        ///< now, with what a store of an earlier mount takes there
-  uint64_t filesystem = 0;  ///< all that the filesystem has
+  uint64_t free = 0;        // now, with what a store of an earlier mount takes there
+  uint64_t filesystem = 0;  // all that the filesystem has
 };
 
-/// `path` need not exist yet.
+// `path` need not exist yet.
 Result<StoreRoom> room_for_store(const std::string& path) {
   struct statvfs space {};
   const std::string there = is_directory(path) ? path : std::filesystem::path(path).parent_path().string();
@@ -182,8 +183,8 @@ Error too_little_room(const NvmeDir& nvme, uint64_t free) {
                            nvme.share == 0 ? "" : fmt::format(", {} % of it are too little", nvme.share)));
 }
 
-/// The store reserves its index, a share of the capacity, when it is opened. So the capacity must be one
-/// that the disk can have.
+// The store reserves its index, a share of the capacity, when it is opened. So the capacity must be one
+// that the disk can have.
 Status settle_nvme_capacity(NvmeDir& nvme) {
   const auto room = room_for_store(nvme.directory);
   if (!room) return room.error();
@@ -238,7 +239,7 @@ Status settle_nvmes(MountOptions& options) {
   return {};
 }
 
-/// A path that need not exist yet, from where symlinks in its existing part lead.
+// A path that need not exist yet, from where symlinks in its existing part lead.
 Result<std::string> settle_output(const std::string& path, const std::string& what,
                                   const MountOptions& options) {
   std::error_code failure;

@@ -1,4 +1,4 @@
-// What must hold of the paths of a mount before anything is started, so that bad input costs one clear line.
+// Checks the paths of a mount before anything is started, so that bad input costs one clear line.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cache/base/result.h"
-#include "mount-helper/mounts/mountinfo.h"
+#include "fs/base/mountinfo.h"
 #include "mount-helper/options/mount_options.h"
 
 namespace clairfs {
@@ -19,8 +19,8 @@ namespace clairfs {
 /// there.
 Result<MountOptions> resolve_paths(MountOptions options, std::span<const MountEntry> mounts);
 
-/// What may be done but is hardly meant, a line each: a mountpoint that is not empty, tiers larger than the
-/// `memory` or disk space that there is. `options` are settled.
+/// Warnings about options that are legal but suspicious, a line each: a mountpoint that is not empty, tiers
+/// larger than the `memory` or disk space that there is. `options` are settled.
 std::vector<std::string> mount_warnings(const MountOptions& options, uint64_t memory);
 
 }  // namespace clairfs

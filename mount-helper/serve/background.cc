@@ -62,7 +62,7 @@ std::string how_it_ended(pid_t child) {
   return fmt::format("exit status {}", WEXITSTATUS(status));
 }
 
-/// Ends a daemon that is not wanted any more, and what it may have mounted.
+// Ends a daemon that is not wanted any more, and what it may have mounted.
 Status end_daemon(pid_t child, const Fd& process, const std::string& mountpoint) {
   ::kill(child, SIGTERM);
   if (wait_for_end(process, kEndPatience)) return {};

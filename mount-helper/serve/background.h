@@ -18,9 +18,9 @@ namespace clairfs {
 /// serve() of daemon.h, or a test's own.
 using Serve = std::function<int(const MountOptions&, Logger&, const ServeEvents&)>;
 
-/// Runs `serve` in a child process with a session and a log file of its own. Returns in the parent alone,
-/// once the mount is usable or the child has ended. REQUIRES: this process has one thread. Errors: what the
-/// child reported; EPIPE if it died without a word, with how and where its log is; EINTR after a termination
+/// Runs `serve` in a child process with its own session and log file. Returns in the parent alone, once the
+/// mount is usable or the child has ended. REQUIRES: this process has one thread. Errors: what the child
+/// reported; EPIPE if it died without a word, with how and where its log is; EINTR after a termination
 /// signal, the child being ended then.
 Status start_in_background(const MountOptions& options, const Serve& serve,
                            const std::function<void(const std::string&)>& on_progress);

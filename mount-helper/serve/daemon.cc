@@ -40,8 +40,8 @@ Result<std::unique_ptr<JobNode>> join_job(MountBase& base) {
   return JobNode::connect(base);
 }
 
-/// The signal that ends the mount; 0: it was unmounted. In the background no terminal can hang up, and
-/// SIGHUP is what programs send that have moved a log away.
+// The signal that ends the mount; 0: it was unmounted. In the background no terminal can hang up, and
+// SIGHUP is what programs send that have moved a log away.
 int wait_for_end(MountBase& base) {
   for (;;) {
     const int signal = base.signals.wait();
@@ -51,8 +51,8 @@ int wait_for_end(MountBase& base) {
   }
 }
 
-/// The phases of a mount: each ends before those that it was made from, and the user hears of a failure
-/// before any does.
+// The phases of a mount: each ends before those that it was made from, and the user hears of a failure
+// before any does.
 int run(MountBase& base) {
   const auto failed = [&base](const Error& error) {
     base.events.ready(error);
@@ -90,7 +90,7 @@ int serve(const MountOptions& options, Logger& log, const ServeEvents& events) {
     events.ready(place.error());
     return exit_usage;
   }
-  if (place->size > 1) name_rank_in_log(log, place->self.value);
+  if (place->size > 1) name_node_in_log(log, place->self.value);
   log.info("{}", log_greeting(options));
   int status = exit_success;
   {

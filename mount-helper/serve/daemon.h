@@ -10,7 +10,7 @@
 
 namespace clairfs {
 
-/// How serve() speaks to whoever started it. Called from the thread that called serve().
+/// How serve() speaks to the process that started it. Called from the thread that called serve().
 struct ServeEvents {
   /// Exactly once: mounted and usable, or the error that kept it from being so.
   std::function<void(Status)> ready;

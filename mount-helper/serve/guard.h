@@ -1,7 +1,7 @@
 // A second process that ends the mount of a daemon that was killed or crashed.
 //
 // The kernel aborts a mount when its device is closed for the last time. A daemon that is killed may never
-// get there: a thread of it may wait in the kernel for good, for the page of a READ that nobody answers any
+// get there: a thread of it may wait in the kernel for good, for the page of a READ that is not answered any
 // more (fs/page_cache/page_pusher.h) or for a source that hangs, and keep the device open. Its readers would
 // wait for ever. The guard sleeps until the daemon's main thread has ended and aborts the connection then. A
 // crash needs it sooner: the kernel writes the core, or decides not to, only when no thread waits any more.
@@ -22,8 +22,8 @@
 
 namespace clairfs {
 
-/// What tells one mount from the next at the same place, had without asking its daemon. Before Linux 6.8 both
-/// numbers may be given out again once the mount is gone.
+/// Tells one mount from the next at the same place, without asking its daemon. Before Linux 6.8 both numbers
+/// may be given out again once the mount is gone.
 struct MountIdentity {
   dev_t device = 0;
   uint64_t id = 0;
@@ -50,7 +50,7 @@ class Guard {
   std::atomic<pid_t> process_{0};
 };
 
-/// What `clairfs guard` does: returns when process `daemon`, its parent, has ended or said so and the mount
+/// The work of `clairfs guard`: returns when process `daemon`, its parent, has ended or said so and the mount
 /// is aborted, if it is still there. Errors: neither way of aborting it is allowed.
 Status guard_mount(const std::string& mountpoint, const MountIdentity& mount, pid_t daemon);
 

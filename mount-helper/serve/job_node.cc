@@ -28,16 +28,6 @@ constexpr auto kLastWords = std::chrono::seconds(1);
 // Every node says hello at once; a node that has not been heard by then is taken to keep nothing.
 constexpr auto kHelloPatience = std::chrono::seconds(30);
 
-/// The placement as the peers' client and server ask for it.
-class PlacedHomes final : public HomeDirectory {
- public:
-  explicit PlacedHomes(std::shared_ptr<const PlacementMap> placement) : placement_(std::move(placement)) {}
-  std::vector<NodeId> holders(ChunkId chunk) const override { return placement_->holders(chunk); }
-
- private:
-  const std::shared_ptr<const PlacementMap> placement_;
-};
-
 std::string host_name() {
   char name[256] = "?";  // longer than any (HOST_NAME_MAX is 64)
   ::gethostname(name, sizeof(name) - 1);
@@ -55,7 +45,7 @@ JobOptions job_options(const MountOptions& options) {
   return job;
 }
 
-/// Waits for all nodes. Where there is no launcher they meet, and MPI is told so. `mpi` says the rest.
+// Waits for all nodes. Where there is no launcher they meet, and MPI is told so. `mpi` says the rest.
 Result<std::unique_ptr<MpiTransport>> meet_nodes(const MountOptions& options, const MpiPlace& place,
                                                  MpiOptions mpi, Logger& log) {
   mpi.connect_patience = options.job_timeout;
@@ -118,7 +108,7 @@ Result<LoadedCatalog> JobNode::catalog(const Load& load) {
   auto received = job_.await_catalog([&](uint64_t entries) {
     base_.end_on_signal();
     if (entries > 0)
-      base_.events.progress(fmt::format("rank 0 is scanning: {}", pluralize(entries, "entry", "entries")));
+      base_.events.progress(fmt::format("node 0 is scanning: {}", pluralize(entries, "entry", "entries")));
   });
   if (!received) return received.error();
   const Fd source(::open(base_.options.source.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -126,7 +116,7 @@ Result<LoadedCatalog> JobNode::catalog(const Load& load) {
   if (Status same = check_source(**received, source.get()); !same) return same.error();
   LoadedCatalog loaded;
   loaded.catalog = std::move(*received);
-  loaded.reason = "from rank 0";
+  loaded.reason = "from node 0";
   loaded.received = true;
   loaded.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return loaded;
@@ -155,9 +145,9 @@ NodePlacement::NodePlacement(SharedSource& shared, const Catalog& catalog, Chunk
       cache_(cache),
       log_(base.log),
       server_(job_.make_server(catalog, cache, shared.source)),
-      warm_up_(cache, catalog),
-      warm_up_thread_("warm-up", warm_up_.alarm(), base.clock,
-                      [this](TimePoint now) { return warm_up_.step(now); }),
+      home_prefill_(cache, catalog),
+      home_prefill_thread_("home-prefill", home_prefill_.alarm(), base.clock,
+                           [this](TimePoint now) { return home_prefill_.step(now); }),
       placement_manager_(
           catalog, [this] { return capacities(); },
           base.options.placement == "nopfs" ? PlacementRule::nopfs : PlacementRule::clairfs,
@@ -180,7 +170,7 @@ void NodePlacement::await_hellos() const {
     std::erase_if(nodes, [&](const PeerReport& node) { return node.node == job_.self() || !silent(node); });
     if (nodes.empty()) return;
     if (std::chrono::steady_clock::now() > deadline) {
-      return log_.warn("{} sent no hello within {} (first: rank {}); assuming they cache nothing",
+      return log_.warn("{} sent no hello within {} (first: node {}); assuming they cache nothing",
                        pluralize(nodes.size(), "node", "nodes"), format_duration(kHelloPatience),
                        nodes.front().node.value);
     }
@@ -222,8 +212,10 @@ void NodePlacement::place(const std::shared_ptr<const PlacementMap>& placement) 
   }
   const NodeId self = job_.self();
   shared_.policy.set_placement(placement, self);
-  shared_.source.set_homes(placement ? std::make_shared<const PlacedHomes>(placement) : nullptr);
-  warm_up_.set_placement(placement, self);
+  HoldersOf homes;
+  if (placement) homes = [placement](ChunkId chunk) { return placement->holders(chunk); };
+  shared_.source.set_homes(std::move(homes));
+  home_prefill_.set_placement(placement, self);
 }
 
 std::shared_ptr<const PlacementMap> NodePlacement::current() const {
@@ -249,9 +241,9 @@ std::string NodePlacement::status_text(uint64_t least_pfs_bytes) const {
         fmt::format("; the lower bound of the epochs begun is {} ({:.3f})", format_size(least_pfs_bytes),
                     static_cast<double>(totals.counters.pfs_bytes) / static_cast<double>(least_pfs_bytes));
   }
-  const PrefillProgress warm = warm_up_.progress();
+  const PrefillProgress warm = home_prefill_.progress();
   text += fmt::format(
-      "\n  warm-up of this node: {} of {}{}\n", format_size(warm.done), format_size(warm.total),
+      "\n  prefill of this node: {} of {}{}\n", format_size(warm.done), format_size(warm.total),
       warm.failed == 0 ? "" : ", " + pluralize(warm.failed, "chunk", "chunks") + " could not be read");
   return text;
 }
@@ -260,7 +252,7 @@ std::string NodePlacement::json(uint64_t least_pfs_bytes) const {
   nlohmann::ordered_json job = nlohmann::ordered_json::parse(job_.peers_json(shared_.source));
   job["least_pfs_bytes"] = least_pfs_bytes;
   job["network"] = shared_.node.network_text();
-  const PrefillProgress warm = warm_up_.progress();
+  const PrefillProgress warm = home_prefill_.progress();
   job["warm_up"] = {{"total_bytes", warm.total}, {"done_bytes", warm.done}, {"failed_chunks", warm.failed}};
   if (const auto placed = current()) {
     job["placement"] = {{"homeless_bytes", placed->homeless_bytes()},

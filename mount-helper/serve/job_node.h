@@ -57,7 +57,7 @@ class JobNode {
 /// it is a node of several, serves nothing, and has no thread that uses the environment.
 void decline_job(const MountOptions& options, const MpiPlace& place, const std::string& why, Logger& log);
 
-/// What the cache of a node uses in place of a single node's source and policy.
+/// The source and policy that a node of a job uses in place of a single node's.
 struct SharedSource {
   /// All outlive it.
   SharedSource(JobNode& job_node, const Catalog& catalog, ChunkSource& pfs, NextUsePolicy& single)
@@ -73,7 +73,7 @@ struct SharedSource {
 };
 
 /// Where the job's nodes keep the chunks of the plans in force, and what this node does for it: its cache's
-/// policy, its source and its warm-up are told of each placement. Thread-safe but for serve() and stop().
+/// policy, its source and its prefill are told of each placement. Thread-safe but for serve() and stop().
 class NodePlacement {
  public:
   /// All outlive it.
@@ -95,8 +95,8 @@ class NodePlacement {
   std::string status_text(uint64_t least_pfs_bytes) const;
   std::string json(uint64_t least_pfs_bytes) const;
 
-  /// Ends the warm-up.
-  void stop() { warm_up_thread_.stop(); }
+  /// Ends the prefill.
+  void stop() { home_prefill_thread_.stop(); }
 
  private:
   void await_hellos() const;
@@ -110,8 +110,8 @@ class NodePlacement {
   ChunkCache& cache_;
   Logger& log_;
   PeerServer server_;
-  HomePrefill warm_up_;
-  StepThread warm_up_thread_;
+  HomePrefill home_prefill_;
+  StepThread home_prefill_thread_;
   PlacementManager placement_manager_;
 
   mutable Mutex mutex_;  // leaf

@@ -15,8 +15,9 @@
 #include <xxhash.h>
 
 #include "cache/base/text.h"
-#include "mount-helper/mounts/mountinfo.h"
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/mountinfo.h"
+#include "fs/base/text_file.h"
+#include "mount-helper/mounts/resolve_path.h"
 #include "net/mpi/job_environment.h"
 
 namespace clairfs {
@@ -26,8 +27,8 @@ namespace {
 constexpr std::chrono::seconds kUntilMounted(10);
 constexpr std::chrono::milliseconds kBetweenLooks(20);
 
-/// What tells this process's mounts from those of containers that share its network; 0 where /proc is
-/// missing.
+// What tells this process's mounts from those of containers that share its network; 0 where /proc is
+// missing.
 ino_t mount_namespace() {
   struct stat st {};
   return ::stat("/proc/self/ns/mnt", &st) == 0 ? st.st_ino : 0;
@@ -54,14 +55,14 @@ void fill_in(std::string& path, NodeId rank) {
   }
 }
 
-/// A number of nodes and a rank each, from the options, else from the environment.
+// How many nodes there are, and which one this is, from the options, else from the environment.
 Result<MpiPlace> place_without_launcher(const MountOptions& options) {
   const auto rank = options.rank ? Result<uint32_t>(*options.rank) : node_rank_from_environment();
   if (!rank) return rank.error();
   const auto nodes = options.nodes ? Result<uint32_t>(*options.nodes) : node_count_from_environment();
   if (!nodes) return nodes.error();
   if (*rank >= *nodes)
-    return Error{EINVAL, fmt::format("rank {} is not below {}, the number of nodes: they count from 0", *rank,
+    return Error{EINVAL, fmt::format("node {} is not below {}, the number of nodes: they count from 0", *rank,
                                      *nodes)};
   return MpiPlace{NodeId(*rank), *nodes};
 }
@@ -129,7 +130,8 @@ Result<MountOptions> for_place(MountOptions options, const MpiPlace& place) {
   return options;
 }
 
-Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job) {
+Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job,
+                             const std::function<void()>& on_wait) {
   const auto path = resolve_path(mountpoint);
   if (!path) return Fd();
   Fd claim(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -154,6 +156,7 @@ Result<Fd> claim_mount_point(const std::string& mountpoint, bool in_job) {
       return Error{
           EBUSY, fmt::format("another clairfs is about to mount on {}; wait for it, or end it", mountpoint)};
     }
+    if (on_wait) on_wait();
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }

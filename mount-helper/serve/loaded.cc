@@ -141,7 +141,7 @@ void Loaded::finish() {
   base_.mount_point.finish(at_rest);
 }
 
-/// Nobody reads any more. Both together take no longer than a drain alone.
+// Nobody reads any more. Both together take no longer than a drain alone.
 bool Loaded::drain() {
   const auto deadline = base_.clock.now() + kDrainPatience;
   if (!cache_->ram_backup().flush(kCopyPatience))

@@ -23,7 +23,7 @@ struct NvmeTier {
   std::vector<std::unique_ptr<NvmeStore>> stores;
 };
 
-/// What the cache of a mount is made of.
+/// The parts that a mount's cache is made of.
 struct Dataset {
   /// `node` is null on a single node.
   Dataset(MountBase& base, JobNode* node, LoadedCatalog loaded_catalog, NvmeTier nvme_tier,
@@ -48,8 +48,8 @@ class Loaded {
   Dataset& dataset() { return *dataset_; }
   ChunkCache& cache() { return *cache_; }
 
-  /// Ends the mount, once nobody reads any more, so that everything may be destroyed: leaves the job and
-  /// waits for the transfers under way. Later calls do nothing. Does not return if a filesystem below hangs.
+  /// Ends the mount, after the last read, so that everything may be destroyed: leaves the job and waits for
+  /// the transfers under way. Later calls do nothing. Does not return if a filesystem below hangs.
   void finish();
 
  private:

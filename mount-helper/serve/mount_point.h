@@ -1,4 +1,5 @@
-// What a mount has from its first moment to its last: its mount point, the bounds of its end, its figures.
+// The parts of a mount that live from its first moment to its last: its mount point, the bounds of its end,
+// its figures.
 #pragma once
 
 #include <chrono>
@@ -39,7 +40,7 @@ class MountPoint {
   /// Bounds the end until finish(): READs that still wait after 10 s fail, and after 30 s the process ends.
   /// Later calls do nothing.
   void begin_end();
-  /// begin_end(), and nobody reads any more: FuseSession::stop().
+  /// begin_end(), then FuseSession::stop(): no READ comes any more.
   void stop();
   /// The last step of the end. Nothing may be destroyed where a filesystem below hangs (`at_rest` is false):
   /// the process ends by force then.
@@ -63,7 +64,7 @@ class MountPoint {
   std::optional<Watchdog> end_limit_;
 };
 
-/// What every phase of a mount works with; it outlives them all. Functions are thread-safe.
+/// The state that every phase of a mount uses; it outlives them all. Functions are thread-safe.
 struct MountBase {
   const MountOptions& options;
   const MpiPlace& place;

@@ -14,7 +14,7 @@
 namespace clairfs {
 namespace {
 
-/// The outcome that `line` carries; none for progress.
+// The outcome that `line` carries; none for progress.
 std::optional<Status> parse_line(const std::string& line,
                                  const std::function<void(const std::string&)>& on_progress) {
   if (line.starts_with("P ")) {

@@ -1,8 +1,8 @@
 // From the daemon to the command that started it: "mounted and usable", the error, or how far it is.
 //
 // Protocol: lines over a pipe. "P text" progress, any number; then exactly one of "R" (ready) or "E errno
-// text". End of file before that means that the daemon died, which is why nobody but the daemon may hold the
-// writing end: it is close-on-exec, and the reader closes its copy after fork().
+// text". End of file before that means that the daemon died. So only the daemon may hold the writing end: it
+// is close-on-exec, and the reader closes its copy after fork().
 #pragma once
 
 #include <functional>

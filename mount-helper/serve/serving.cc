@@ -89,8 +89,8 @@ MountInfo describe(const MountBase& base, const Dataset& dataset, const std::str
 
 }  // namespace
 
-Planning::Planning(MountBase& base, Loaded& loaded)
-    : pusher(loaded.dataset().catalog, base.options.mountpoint, base.metrics),
+Planning::Planning(MountBase& base, Loaded& loaded, const FuseSession& session)
+    : pusher(loaded.dataset().catalog, base.options.mountpoint, session.device(), base.metrics),
       staging(loaded.cache(), loaded.dataset().policy, loaded.dataset().catalog, pusher, base.metrics,
               StagingOptions{base.options.staging, base.options.page_cache, at_work("order")}),
       staging_thread("staging", staging.alarm(), base.clock,
@@ -117,7 +117,7 @@ struct Serving::Tasks {
 Result<std::unique_ptr<Serving>> Serving::prepare(MountBase& base, Loaded& loaded) {
   auto session = base.mount_point.mount();
   if (!session) return session.error();
-  auto planning = std::make_unique<Planning>(base, loaded);
+  auto planning = std::make_unique<Planning>(base, loaded, **session);
   auto socket = ControlSocket::open(
       [&loaded, &planned = *planning](std::string_view command) -> Result<std::string> {
         const auto where = [&planned] { return planned.current_placement(); };
@@ -178,7 +178,6 @@ Serving::~Serving() {
   planning_->staging_thread.stop();
   planning_->staging.stop();
   base_.mount_point.stop();
-  planning_->pusher.connect(-1);
   tasks_.reset();
   if (planning_->placement) planning_->placement->stop();
   loaded_.finish();
@@ -186,7 +185,6 @@ Serving::~Serving() {
 
 Status Serving::start() {
   if (planning_->placement) planning_->placement->serve(planning_->indexes, plans_);
-  planning_->pusher.connect(session_.device());
   const Status started = session_.start(context_, [&signals = base_.signals] { signals.notify(); });
   history_alarm_.ring();
   if (started && ::geteuid() == 0 && !planning_->pusher.readahead().begin(session_.mount_device()))

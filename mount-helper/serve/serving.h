@@ -27,9 +27,9 @@ namespace clairfs {
 
 /// The plans of a mount and what carries them out.
 struct Planning {
-  /// Both outlive it.
-  Planning(MountBase& base, Loaded& loaded);
-  /// What any cache would have to read; 0 on a single node.
+  /// All outlive its threads. The device of `session` is open.
+  Planning(MountBase& base, Loaded& loaded, const FuseSession& session);
+  /// The bytes that any cache would have to read from the source; 0 on a single node.
   uint64_t least_source_bytes() const;
   /// Where the nodes of a job keep what; null on a single node or without a plan.
   std::shared_ptr<const PlacementMap> current_placement() const;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array kSignals = {SIGTERM, SIGINT, SIGHUP};
 
-/// Those of kSignals that are to end us: under nohup SIGHUP is ignored and must stay so.
+// Those of kSignals that are to end us: under nohup SIGHUP is ignored and must stay so.
 sigset_t termination_signals() {
   sigset_t set;
   sigemptyset(&set);

@@ -5,13 +5,13 @@
 
 namespace clairfs {
 
-/// From now on this process, and what it starts, ignores the signals that tell of something to programs that
-/// expect them and end all others. Call it before the mount takes its first long step.
+/// Makes this process, and those that it starts, ignore the signals that inform programs which expect them
+/// and end all others. Call it before the mount takes its first long step.
 /// - SIGUSR1, SIGUSR2: batch systems send them to every process of a job, to have a training save itself
 ///   (Slurm's --signal, Grid Engine's -notify), mpiexec sends the first when a rank has died.
-/// - SIGXCPU: the CPU time limit comes near. What ends a job comes later, as SIGTERM or SIGKILL.
+/// - SIGXCPU: the CPU time limit comes near. The signal that ends a job, SIGTERM or SIGKILL, comes later.
 /// - SIGXFSZ: a write went beyond the limit on file sizes, which it also says itself (EFBIG).
-/// SIGURG and SIGCONT, also sent as warnings, end nobody.
+/// SIGURG and SIGCONT, also sent as warnings, end no process.
 void ignore_warnings();
 
 /// Takes SIGTERM, SIGINT and (unless nohup had it ignored) SIGHUP over for its lifetime. Make it in the main

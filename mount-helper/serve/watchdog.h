@@ -9,7 +9,7 @@
 
 namespace clairfs {
 
-/// Calls `bark` once, on a thread of its own, unless it is destroyed within `patience`.
+/// Calls `bark` once, on its own thread, unless it is destroyed within `patience`.
 class Watchdog {
  public:
   Watchdog(std::chrono::milliseconds patience, std::function<void()> bark)

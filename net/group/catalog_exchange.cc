@@ -216,7 +216,7 @@ Result<std::shared_ptr<const Catalog>> CatalogExchange::await(const std::functio
     auto catalog = Catalog::adopt(std::move(*image));
     if (catalog && take_over(*catalog)) return catalog;
     end_fetch();  // others get nothing more of it; after that it may go
-    if (tries == kTries) return catalog ? Error{EBADMSG, "it is not the one that rank 0 offered"} : catalog;
+    if (tries == kTries) return catalog ? Error{EBADMSG, "it is not the one that node 0 offered"} : catalog;
     {
       MutexLock lock(mutex_);
       fetch_from(kScanner);
@@ -243,12 +243,12 @@ Result<Mapping> CatalogExchange::await_image(const std::function<void(uint64_t)>
     const ImageFetch::State state = fetch_ ? fetch_->state() : ImageFetch::State();
     if (state.error && !error_ && giver_ == kScanner) {  // else another is asked with the next tick
       error_ =
-          Error{state.error->code, "the catalog could not be fetched from rank 0: " + state.error->message};
+          Error{state.error->code, "the catalog could not be fetched from node 0: " + state.error->message};
     }
     if (error_) return *error_;
     if (state.complete) return fetch_->take();
     if (deps_.clock.now() - std::max(heard_, state.heard) > options_.patience) {
-      error_ = Error{ETIMEDOUT, fmt::format("rank 0 was silent for {} while it should have sent the catalog",
+      error_ = Error{ETIMEDOUT, fmt::format("node 0 was silent for {} while it should have sent the catalog",
                                             format_duration(options_.patience))};
       continue;
     }

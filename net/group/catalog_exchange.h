@@ -4,10 +4,10 @@
 // by piece from the node above it, and passes every piece on as soon as it has come. So no node sends the
 // image more than twice, and the last node has it a few pieces later than the first, however many there are.
 //
-// A giver that is asked again for what it has not got says that it waits, too. Who hears neither that nor
-// gets a piece for a while turns to the next node up, then to node 0; who got a damaged image, to node 0 at
-// once. All of these have lower ranks, so that nobody waits in a circle. Whoever waits does so until nothing
-// has come for the whole of its patience.
+// A giver that is asked again for a piece that it has not got says that it waits, too. A node that for a
+// while neither hears that nor gets a piece asks the next node up, then node 0; one that got a damaged image
+// asks node 0 at once. All of these have lower numbers, so that nodes never wait in a circle. A node waits
+// until nothing has come for the whole of its patience.
 //
 // Threads: messages and ticks on the net thread; await() waits on the caller's. mutex_ comes before that of
 // the ImageFetch, and is not held while the transport is called.

@@ -1,4 +1,4 @@
-// What happens in a job, told to whoever follows it: changes of nodes, and the plans in force.
+// The events of a job, handed to its listeners: changes of nodes, and the plans in force.
 //
 // Events are delivered on a thread of their own ("job"), one after the other, and their receivers may wait.
 // Of a plan each receiver hears what holds by the time that it is its turn, and every entry once: entries may

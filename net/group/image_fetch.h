@@ -31,7 +31,7 @@ struct ImageFetchOptions {
   /// A request for a piece that has not come by then is repeated: it may have been lost. A giver that is only
   /// slow ignores that, so it costs a message a second.
   Duration repeat_after = std::chrono::seconds(1);
-  /// A piece that has not come by then is asked for anew: it may have been lost itself.
+  /// A piece that has not come by then is asked for again: the request or the piece may be lost.
   Duration piece_patience = std::chrono::seconds(20);
 };
 
@@ -46,8 +46,8 @@ class AnsweredRequests {
   std::map<NodeId, std::deque<TransferNumber>> latest_;
 };
 
-/// It lives until the network has let go of its memory, whoever else has it. Memory that the network does not
-/// let go of (EBUSY, see transport.h) is never given back.
+/// It lives at least until the network does not use its memory any more. Memory that the network keeps
+/// (EBUSY, see transport.h) is never given back.
 class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
  public:
   struct Deps {
@@ -101,7 +101,7 @@ class ImageFetch : public std::enable_shared_from_this<ImageFetch> {
 
   mutable Mutex mutex_;
   Mapping image_ GUARDED_BY(mutex_);
-  std::span<const std::byte> bytes_ GUARDED_BY(mutex_);  // of the image, whoever has it
+  std::span<const std::byte> bytes_ GUARDED_BY(mutex_);  // of the image, also of one that was taken
   std::vector<bool> here_ GUARDED_BY(mutex_);            // by piece
   std::map<uint64_t, Piece> asked_ GUARDED_BY(mutex_);   // pieces under way, by offset
   std::deque<uint64_t> to_ask_ GUARDED_BY(mutex_);

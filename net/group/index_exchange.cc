@@ -193,8 +193,8 @@ wire::IndexState IndexExchange::answer(NodeId from, uint64_t index) {
   return {index};
 }
 
-// Two that ask each other must not wait for each other, nor both make it: the lower rank does. What it heard
-// of the node that makes it is passed on, so that it counts as getting on.
+// Two that ask each other must not wait for each other, nor both make it: the one with the lower number does.
+// What it heard of the node that makes it is passed on, so that it counts as getting on.
 wire::IndexState IndexExchange::answer_while_asking(NodeId from, uint64_t index) {
   const auto search = searches_.find(index);
   const bool over = search != searches_.end() && search->second.over;

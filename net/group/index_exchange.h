@@ -1,9 +1,9 @@
 // In a job one node makes the index of a packed file, the others get it from that one.
 //
-// A node that needs an index asks all others how far they are with it. It has one of those that have it
-// encode its image, fetches that, waits for one that is making it, and makes it itself when nobody is. Of
-// nodes that begin at the same time the one with the lowest rank makes it. Nobody waits for a node that does
-// not get on.
+// A node that needs an index asks all others how far they are with it. It asks one of those that have the
+// index to encode its image, and fetches that. It waits for a node that is making the index, and makes it
+// itself when none is. Of nodes that begin at the same time the one with the lowest number makes it. No node
+// waits for one that makes no progress.
 //
 // Threads: messages and ticks on the net thread; fetch() waits on the caller's; images are encoded by what
 // `post` runs. mutex_ comes before those of the IndexStore and of an ImageFetch, and is not held while the
@@ -30,7 +30,7 @@
 namespace clairfs {
 
 struct IndexExchangeOptions : ImageFetchOptions {
-  /// Between two questions to the same nodes, at least: soon enough that nobody notices the wait.
+  /// Between two questions to the same nodes, at least: too short a wait to be noticed.
   Duration ask_again = std::chrono::milliseconds(200);
   /// Longer in a large job, by so much for each node: where all wait, each has 500 questions a second to
   /// answer.
@@ -39,10 +39,11 @@ struct IndexExchangeOptions : ImageFetchOptions {
   Duration answer_patience = std::chrono::seconds(2);
   /// For a node that makes or sends the index without getting on: as long as some reads of a slow PFS.
   Duration patience = std::chrono::seconds(20);
-  /// An image that nobody has asked for in that time is encoded anew when somebody does.
+  /// An image that no node has asked for in that time is freed, and encoded again for the next request.
   Duration keep_image = std::chrono::seconds(30);
 
-  /// Between two questions to the same nodes, in a job of so many. Nobody is given up after one question.
+  /// Between two questions to the same nodes, in a job of `nodes`. Short enough that no node is given up
+  /// after one question.
   Duration ask_period(uint32_t nodes) const {
     return std::max(ask_again, std::min(nodes * ask_each, answer_patience / 2));
   }

@@ -68,8 +68,8 @@ Membership::Membership(Deps deps, const MembershipTimes& times)
 std::string Membership::name(NodeId node) const {
   MutexLock lock(mutex_);
   const std::string& host = peer(node).info.host;
-  return host.empty() ? fmt::format("rank {}", node.value)
-                      : fmt::format("rank {} ({})", node.value, escaped(host));
+  return host.empty() ? fmt::format("node {}", node.value)
+                      : fmt::format("node {} ({})", node.value, escaped(host));
 }
 
 TimePoint Membership::last_heard(NodeId node) const {

@@ -5,12 +5,12 @@
 //                      any --goodbye--> left
 //
 // Every node says hello to every other about once a second; whatever arrives from a node proves that it
-// lives. A late node is not asked for anything; a dead one also loses its part in the placement (that is for
-// others to see to: on_change). Nobody is ever sure that a silent node is dead, so every node that is heard
-// again is taken back: its caches hold what they held, since a dataset does not change. Whatever it missed
-// (plans) is told it by who sees its hello (see PlanRegister). A node that was stopped (SIGSTOP, a debugger,
-// a frozen virtual machine) sees the gap in its own ticks, gives everyone time to be heard before it judges
-// them, and says hello at once.
+// lives. A late node is not asked for anything; a dead one also loses its part in the placement (on_change's
+// listener sees to that). It is never certain that a silent node is dead, so every node that is heard again
+// is taken back: its caches hold what they held, since a dataset does not change. Nodes that see its hello
+// tell it what it missed (plans, see PlanRegister). A node that was stopped (SIGSTOP, a debugger, a frozen
+// virtual machine) sees the gap in its own ticks, gives all nodes time to be heard before it judges them, and
+// says hello at once.
 //
 // Threads: the net thread calls what says so; everything else is thread-safe. No lock is held while a message
 // is sent or on_change runs.
@@ -35,7 +35,7 @@ namespace clairfs {
 enum class PeerState : uint8_t { joining, alive, late, dead, left };
 const char* to_string(PeerState state);
 
-/// What went between this node and another. Thread-safe.
+/// Counters of the traffic between this node and another. Thread-safe.
 struct PeerTraffic {
   Counter requested, received, bytes_in, late, not_here, failed, corrupt, served, bytes_out;
   Gauge outstanding_bytes;
@@ -45,7 +45,7 @@ struct MembershipTimes {
   /// Often enough to notice a death within seconds, rarely enough to cost nothing (an idle node must not be
   /// seen in top).
   Duration heartbeat = std::chrono::seconds(1);
-  /// Three heartbeats missed. Who waits for an answer asks and knows earlier (see PeerClient).
+  /// Three heartbeats missed. A client that waits for an answer asks, and knows earlier (see PeerClient).
   Duration late_after = std::chrono::seconds(3);
   /// Longer than a node stands still that swaps or writes a core file, since its chunks are then read from
   /// the PFS again by others; shorter than an epoch.
@@ -69,7 +69,7 @@ class Membership {
     const Clock& clock;
     Metrics& metrics;
     Logger& log;
-    /// What this node says of itself; incarnation, ready and identity are filled in here.
+    /// Makes this node's hello; Membership fills in incarnation, ready and identity.
     std::function<wire::Hello()> describe;
     /// On the net thread.
     std::function<void(NodeId, PeerState before, PeerState now)> on_change;
@@ -97,7 +97,7 @@ class Membership {
   /// When something was last heard of it (or, if that is later, when this node woke).
   TimePoint last_heard(NodeId node) const;
   PeerTraffic& traffic(NodeId node) const { return peer(node).traffic; }
-  /// All nodes by rank; this one has told itself everything.
+  /// All nodes by number; this one has told itself everything.
   std::vector<PeerReport> report() const;
 
  private:
@@ -123,7 +123,7 @@ class Membership {
   const Deps deps_;
   const NodeId self_;
   const MembershipTimes times_;
-  const std::vector<std::unique_ptr<Peer>> peers_;  // by rank; self-synchronised but for info
+  const std::vector<std::unique_ptr<Peer>> peers_;  // by node; self-synchronised but for info
 
   // Of the net thread.
   TimePoint last_tick_{};

@@ -1,12 +1,12 @@
-// The plans of a job: which are in force, the same on every node without anybody in charge.
+// The plans of a job: which are in force, the same on every node without a leader.
 //
 // A last-writer-wins map from name to entry: of two entries with one name the later stamp holds, then the
-// larger rank. So the order in which nodes hear of entries does not matter, nor how often, and a cancellation
-// is an entry like any other (and stays, or a node that had missed it would bring the plan back). A plan that
-// was found is withdrawn by a mark on its own entry, that stays under its stamp: so whoever is late to
-// withdraw it withdraws nothing that was said later, in whatever order the nodes hear of both. Every hello
-// carries a digest of the map; a node that sees another digest than its own sends what it has. This is how
-// late nodes and those that stood still get the plans in force.
+// larger number. So the order in which nodes hear of entries does not matter, nor how often, and a
+// cancellation is an entry like any other (and stays, or a node that had missed it would bring the plan
+// back). A plan that was found is withdrawn by a mark on its own entry, that stays under its stamp: so a late
+// withdrawal withdraws no later entry, in whatever order the nodes hear of both. Every hello carries a digest
+// of the map; a node that sees another digest than its own sends what it has. This is how late nodes and
+// those that stood still get the plans in force.
 #pragma once
 
 #include <map>
@@ -26,10 +26,10 @@ class PlanRegister {
   explicit PlanRegister(NodeId self) : self_(self) {}
 
   /// A plan registered here, or cancelled (no text): the entry to be told to all. The same text again is a
-  /// new entry: it may be meant to begin anew. Errors: E2BIG when it is too long to be sent; EOVERFLOW when
+  /// new entry: it may be meant to begin again. Errors: E2BIG when it is too long to be sent; EOVERFLOW when
   /// no stamp is left that the others would believe.
   Result<wire::PlanEntry> enter(const std::string& name, const std::optional<std::string>& text);
-  /// Marks the plan as withdrawn: the entry to be told to all. None if another text holds by now.
+  /// Marks the plan as withdrawn: the entry to be told to all. None if another text is in force now.
   std::optional<wire::PlanEntry> withdraw(const std::string& name, const std::string& text);
   /// An entry of another node. True if it is news here.
   bool merge(const wire::PlanEntry& entry);

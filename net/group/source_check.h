@@ -7,8 +7,8 @@
 namespace clairfs {
 
 /// Files that are looked at. A different snapshot or mount differs in nearly all files; a PFS must not be
-/// asked for more by each of a thousand nodes that start at once. What changes in single files is seen when
-/// they are read.
+/// asked for more by each of a thousand nodes that start at once. Changes of single files are seen when they
+/// are read.
 inline constexpr unsigned kCheckedFiles = 16;
 
 /// Compares the root and some files of `source_fd`, chosen by hash, with the catalog: that they are there, of

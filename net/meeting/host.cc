@@ -38,7 +38,7 @@ void set_option(const Fd& socket, int level, int option, unsigned value) {
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
 }
 
-/// With options.nodes connections and strangers beside what the mount needs; as many as may be.
+// With options.nodes connections and strangers beside what the mount needs; as many as may be.
 void allow_descriptors(rlim_t wanted) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
@@ -226,7 +226,7 @@ void MeetingHost::hear_join(Guest& guest, const std::string& line) {
       fmt::format("joined {}\n", host_proof(options_.secret, {guest.nonce, std::string(words[3])}, place)));
   seats_[place.self.index()] = true;
   next_telling_ = steady_now();
-  log_.info("rank {} of {} has come to {}, from {}", place.self.value, place.size, where_, guest.from);
+  log_.info("node {} of {} has come to {}, from {}", place.self.value, place.size, where_, guest.from);
   if (missing().empty()) all_have_come();
 }
 
@@ -235,19 +235,19 @@ std::string MeetingHost::reason_to_refuse(const Guest& guest,
                                           const std::vector<std::string_view>& words) const {
   const auto rank = parse_whole<uint32_t>(words[1]);
   const auto nodes = parse_whole<uint32_t>(words[2]);
-  if (!rank || !nodes) return "its rank and number of nodes are no numbers";
+  if (!rank || !nodes) return "its --rank and --nodes are no numbers";
   const MpiPlace place{NodeId(*rank), *nodes};
   if (!same_word(node_proof(options_.secret, {guest.nonce, std::string(words[3])}, place), words[4])) {
     return options_.secret.empty()
-               ? "it has a secret, and rank 0 has none: give --job-secret to all nodes or none"
-               : "its secret is not that of rank 0 (--job-secret, $CLAIRFS_JOB_SECRET)";
+               ? "it has a secret, and node 0 has none: give --job-secret to all nodes or none"
+               : "its secret is not that of node 0 (--job-secret, $CLAIRFS_JOB_SECRET)";
   }
   if (*nodes != options_.nodes)
-    return fmt::format("it was given --nodes {}, rank 0 --nodes {}", *nodes, options_.nodes);
-  if (*rank >= *nodes) return fmt::format("rank {} is not below --nodes {}", *rank, *nodes);
+    return fmt::format("it was given --nodes {}, node 0 --nodes {}", *nodes, options_.nodes);
+  if (*rank >= *nodes) return fmt::format("--rank {} is not below --nodes {}", *rank, *nodes);
   const auto there = std::ranges::find_if(guests_, [&](const Guest& g) { return g.rank == NodeId(*rank); });
   if (there != guests_.end()) {
-    return fmt::format("rank {} of {} is there already, from {}: each node needs a --rank of its own", *rank,
+    return fmt::format("node {} of {} is there already, from {}: each node needs a --rank of its own", *rank,
                        *nodes, there->from);
   }
   if (formed_) return fmt::format("the job of {} nodes has formed; it takes no node any more", *nodes);
@@ -273,7 +273,7 @@ void MeetingHost::hear_node(Guest& guest, const std::string& line) {
     guest.put_bytes += line.size();
     if (guest.put_bytes > kMostPutBytes)
       return fail(
-          fmt::format("the MPI of rank {} puts more than {} bytes", guest.rank->value, kMostPutBytes));
+          fmt::format("the MPI of node {} puts more than {} bytes", guest.rank->value, kMostPutBytes));
     puts_ += line + "\n";
   }
 }
@@ -295,10 +295,10 @@ void MeetingHost::end_round() {
 void MeetingHost::lose(const Guest& guest) {
   if (!guest.rank || guest.bye) return;
   seats_[guest.rank->index()] = false;
-  log_.warn("rank {} of {}, at {}, has left {}", guest.rank->value, options_.nodes, guest.from, where_);
+  log_.warn("node {} of {}, at {}, has left {}", guest.rank->value, options_.nodes, guest.from, where_);
   next_telling_ = steady_now();
   if (formed_) {
-    fail(fmt::format("rank {} of {}, at {}, ended while the job formed", guest.rank->value, options_.nodes,
+    fail(fmt::format("node {} of {}, at {}, ended while the job formed", guest.rank->value, options_.nodes,
                      guest.from));
   }
 }

@@ -1,8 +1,8 @@
-// Rank 0's side of a meeting: takes the nodes of a job in, and exchanges what their MPIs put
+// Node 0's side of a meeting: takes the nodes of a job in, and exchanges what their MPIs put
 // (net/meeting/words.h).
 //
-// One thread, "job-host", serves all connections. Whoever connects and is no node of this job is told why, or
-// dropped; the nodes never notice. It waits without end: each node has a deadline of its own (meeting.h).
+// One thread, "job-host", serves all connections. A client that is no node of this job is told why, or
+// dropped; the nodes never notice. The thread waits without end: each node has its own deadline (meeting.h).
 #pragma once
 
 #include <list>
@@ -24,8 +24,8 @@ namespace clairfs {
 
 struct MeetingHostOptions {
   uint32_t nodes = 1;
-  std::string secret;  ///< empty: whoever knows that there is none may join
-  /// How long a stranger may take to say who it is; a node does in milliseconds.
+  std::string secret;  ///< empty: any client without a secret may join
+  /// How long a client may take to introduce itself; a node does in milliseconds.
   Duration stranger_patience = std::chrono::seconds(10);
 };
 
@@ -36,8 +36,8 @@ class MeetingHost {
   /// EADDRINUSE, and what socket(2) says.
   static Result<std::unique_ptr<MeetingHost>> open(const HostPort& at, MeetingHostOptions options,
                                                    Logger& log);
-  /// Ends the meeting; who has come and not said bye is told `why`, if give_up() was called. Takes a second
-  /// at most.
+  /// Ends the meeting. If give_up() was called, nodes that have come and not said bye are told `why`. Takes a
+  /// second at most.
   ~MeetingHost();
   /// Once, before the destructor.
   void give_up(const std::string& why);

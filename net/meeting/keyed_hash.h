@@ -1,4 +1,4 @@
-// A keyed hash: who knows a secret can show it without sending it. HMAC (RFC 2104) over SHA-512.
+// A keyed hash: a sender that knows a secret can prove it without sending it. HMAC (RFC 2104) over SHA-512.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace clairfs {
 /// 128 hexadecimal digits. Thread-safe, as the others.
 std::string keyed_hash(std::string_view key, std::string_view message);
 
-/// 32 hexadecimal digits that nobody can foresee. Errors: those of getrandom(2).
+/// 32 hexadecimal digits that cannot be foreseen. Errors: those of getrandom(2).
 Result<std::string> random_word();
 
 /// Whether both are the same, in a time that does not tell where they differ.

@@ -20,11 +20,11 @@
 namespace clairfs {
 namespace {
 
-// Nodes that start together lose patience together, and rank 0 is to do so first: it says to all who is
+// Nodes that start together lose patience together, and node 0 is to do so first: it says to all who is
 // missing, and would take one that left before for missing, too.
 constexpr auto kLastWordPatience = std::chrono::seconds(2);
 
-constexpr auto kBetweenTries = std::chrono::milliseconds(300);  // rank 0 begins when it begins
+constexpr auto kBetweenTries = std::chrono::milliseconds(300);  // node 0 begins when it begins
 constexpr auto kConnectPatience = std::chrono::seconds(5);      // a host that is up answers in milliseconds
 constexpr auto kAnswerPatience = std::chrono::seconds(10);      // the host says something every second
 constexpr auto kByePatience = std::chrono::seconds(1);
@@ -40,7 +40,7 @@ struct AddressList {
   addrinfo* first;
 };
 
-/// A port that nobody listens on may be given to the very socket that asks for it.
+// A port that nobody listens on may be given to the very socket that asks for it.
 bool is_connected_to_itself(const Fd& socket) {
   sockaddr_storage here{};
   sockaddr_storage there{};
@@ -66,7 +66,7 @@ Result<Fd> connect_to(const addrinfo& address, TimePoint until, const std::funct
   return socket;
 }
 
-/// What is there of `line` after `start`; nothing if it begins otherwise.
+// What is there of `line` after `start`; nothing if it begins otherwise.
 std::optional<std::string> after(const std::string& line, std::string_view start) {
   if (!line.starts_with(start)) return std::nullopt;
   return line.substr(start.size());
@@ -80,7 +80,7 @@ Meeting::Meeting(const MpiPlace& place, MeetingOptions options)
 Result<std::unique_ptr<Meeting>> Meeting::gather(const MpiPlace& place, MeetingOptions options, Logger& log) {
   std::unique_ptr<Meeting> meeting(new Meeting(place, std::move(options)));
   const MeetingOptions& o = meeting->options_;
-  log.info("this is rank {} of {}; the nodes meet at {}", place.self.value, place.size, meeting->where_);
+  log.info("this is node {} of {}; the nodes meet at {}", place.self.value, place.size, meeting->where_);
   if (place.self == NodeId(0)) {
     auto host = MeetingHost::open(o.at, {place.size, o.secret}, log);
     if (!host) return host.error();
@@ -118,7 +118,7 @@ Meeting::Try Meeting::attempt(TimePoint deadline) {
   return await_others(host_ ? deadline : deadline + kLastWordPatience);
 }
 
-// Names are looked up each time: some exist only when rank 0 runs.
+// Names are looked up each time: some exist only when node 0 runs.
 bool Meeting::connect(TimePoint deadline) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -138,7 +138,7 @@ bool Meeting::connect(TimePoint deadline) {
   return false;
 }
 
-/// The next line of the host; none, with the trouble, when it says nothing or is gone.
+// The next line of the host; none, with the trouble, when it says nothing or is gone.
 std::optional<std::string> Meeting::await_line(TimePoint until) {
   for (;;) {
     if (auto line = to_host_.next()) return line;
@@ -164,7 +164,7 @@ bool Meeting::introduce(TimePoint deadline) {
     nonces.host = *nonce;
   } else {
     give_up(EPROTO,
-            fmt::format("what answers at {} is no rank 0 of this version of clairfs: another program's port?",
+            fmt::format("what answers at {} is no node 0 of this version of clairfs: another program's port?",
                         where_));
     return false;
   }
@@ -179,7 +179,7 @@ bool Meeting::introduce(TimePoint deadline) {
   const auto answer = await_line(soon());
   if (!answer) return false;
   if (const auto why = after(*answer, "refused ")) {
-    give_up(EPERM, fmt::format("rank 0 at {} refuses this node: {}", where_, escaped(*why)));
+    give_up(EPERM, fmt::format("node 0 at {} refuses this node: {}", where_, escaped(*why)));
     return false;
   }
   const auto proof = after(*answer, "joined ");
@@ -211,11 +211,11 @@ std::string Meeting::timeout_text() const {
   if (const std::string missing = missing_text(missing_, place_.size, where_); !missing.empty())
     return fmt::format("{} within {} s (--job-timeout)", escaped(missing), seconds);
   if (host_) {
-    return fmt::format("rank 0 listens, but {} does not lead to it ({}): is that an address of this machine?",
+    return fmt::format("node 0 listens, but {} does not lead to it ({}): is that an address of this machine?",
                        where_, trouble_);
   }
   return fmt::format(
-      "rank 0 at {} does not answer within {} s ({}): is it mounted with the same --job? A job "
+      "node 0 at {} does not answer within {} s ({}): is it mounted with the same --job? A job "
       "that has formed takes no node any more",
       where_, seconds, trouble_);
 }
@@ -254,9 +254,9 @@ void Meeting::relay() {
       if (const auto why = after(*line, "failed ")) fail(escaped(*why));
       pass_on(relay.from_host(*line));
     }
-    // Rank 0 goes when its own MPI is initialised, and nobody needs it any more.
+    // Node 0 goes when its own MPI is initialised, and nobody needs it any more.
     if (!host_there && relay.in_barrier())
-      fail(fmt::format("rank 0 at {} ended while the job formed", where_));
+      fail(fmt::format("node 0 at {} ended while the job formed", where_));
     to_mpi_.flush();
   }
   {
@@ -292,7 +292,7 @@ Meeting::~Meeting() {
   MutexLock lock(mutex_);
   if (done_) return;
   static_cast<void>(to_mpi_.release());
-  if (host_) host_->give_up(failure_ ? "rank 0 has given up" : failure_.error().message);
+  if (host_) host_->give_up(failure_ ? "node 0 has given up" : failure_.error().message);
 }
 
 }  // namespace clairfs

@@ -1,8 +1,8 @@
-// A job without a launcher: the nodes meet at rank 0's address, then each lets its MPI believe in a launcher.
+// A job without a launcher: the nodes meet at node 0's address, then each lets its MPI believe in a launcher.
 //
 // gather() returns when all nodes have come, so that a missing or wrong one is named before MPI is touched:
 // MPI_Init waits without end and without a word. During MPI_Init the thread "pmi-relay" speaks PMI-1 with
-// this process's MPI over a socket pair (PMI_FD) and exchanges with the others through rank 0
+// this process's MPI over a socket pair (PMI_FD) and exchanges with the others through node 0
 // (net/meeting/host.h). When MPI is initialised on all nodes the meeting is over: connections and threads
 // end.
 #pragma once
@@ -25,7 +25,7 @@
 namespace clairfs {
 
 struct MeetingOptions {
-  HostPort at;         ///< where rank 0 listens, as all nodes can reach it
+  HostPort at;         ///< where node 0 listens, as all nodes can reach it
   std::string secret;  ///< the same on all nodes; empty: none
   /// How long to wait for the others. Nodes may start minutes apart under a busy scheduler.
   Duration patience = std::chrono::minutes(2);
@@ -35,10 +35,10 @@ struct MeetingOptions {
 
 class Meeting {
  public:
-  /// Waits for all nodes; rank 0 listens meanwhile. `log` outlives the meeting. Errors, each with its cause:
-  /// ETIMEDOUT when the patience ends (who is missing, or that rank 0 does not answer); EPERM when rank 0
-  /// refuses this node or shows no knowledge of the secret; ECANCELED when it gives up; EADDRINUSE and others
-  /// when it cannot listen.
+  /// Waits for all nodes; node 0 listens meanwhile. `log` outlives the meeting. Errors, each with its cause:
+  /// ETIMEDOUT when the patience ends (which nodes are missing, or that node 0 does not answer); EPERM when
+  /// node 0 refuses this node or shows no knowledge of the secret; ECANCELED when it gives up; EADDRINUSE and
+  /// others when it cannot listen.
   static Result<std::unique_ptr<Meeting>> gather(const MpiPlace& place, MeetingOptions options, Logger& log);
   /// Unless done() was called the meeting has failed: the other nodes are told so, and MPI's line to us stays
   /// open, since MPI ends the process when that is closed.
@@ -73,7 +73,7 @@ class Meeting {
   const MeetingOptions options_;
   const std::string where_;
 
-  std::unique_ptr<MeetingHost> host_;  // on rank 0
+  std::unique_ptr<MeetingHost> host_;  // on node 0
   LineSocket to_host_;                 // of gather(), then of the relay's thread
   LineSocket to_mpi_;                  // of the relay's thread
   Fd wake_;

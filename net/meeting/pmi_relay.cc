@@ -10,7 +10,7 @@ constexpr int kKvsNameMax = 256;
 constexpr int kKeyMax = 64;
 constexpr int kValueMax = 1024;
 
-/// The value of "KEY=VALUE" among words, or nothing.
+// The value of "KEY=VALUE" among words, or nothing.
 std::string_view word(std::string_view line, std::string_view key) {
   while (!line.empty()) {
     const size_t end = std::min(line.find(' '), line.size());

@@ -20,7 +20,7 @@ class PmiRelay {
  public:
   explicit PmiRelay(const MpiPlace& place) : place_(place) {}
 
-  /// What follows of a line: whole lines, or nothing.
+  /// The answer to a line: whole lines, or nothing.
   struct Outcome {
     std::string to_mpi;
     std::string to_host;

@@ -43,7 +43,7 @@ std::string missing_text(std::string_view line, uint32_t nodes, const std::strin
   const auto missing = parse_whole<size_t>(words[1]);
   if (!missing || *missing < named) return "";
   const bool one = *missing == 1;
-  return fmt::format("rank{} {}{} of {} {} not come to {}", one ? "" : "s",
+  return fmt::format("node{} {}{} of {} {} not come to {}", one ? "" : "s",
                      fmt::join(words.begin() + 2, words.end(), ", "),
                      *missing == named ? "" : fmt::format(" and {} more", *missing - named), nodes,
                      one ? "has" : "have", where);

@@ -23,7 +23,7 @@ TransferNumber number_in(int tag) {
   return static_cast<TransferNumber>(tag) % kTransferNumbers;
 }
 
-/// What the messages of a transfer carry: the pieces and, before several, the announcement.
+// What the messages of a transfer carry: the pieces and, before several, the announcement.
 struct Message {
   int tag;
   std::vector<iovec> parts;

@@ -6,8 +6,8 @@
 // than was expected is found out at its first message: that finds no receive, or has another length or
 // content than was expected.
 //
-// What arrives and has no receive (cancelled, unknown, too much) is received into one scratch buffer for all,
-// never looked at, so that the sender's requests end and nothing piles up within MPI.
+// Messages that arrive and have no receive (cancelled, unknown, too many bytes) are received into one scratch
+// buffer for all, never looked at, so that the sender's requests end and nothing piles up within MPI.
 #pragma once
 
 #include <cstddef>
@@ -37,21 +37,21 @@ class MpiBulk {
   static constexpr size_t kPiece = 512 << 10;
   static constexpr int kWhole = kTransferNumbers;
   static constexpr int kAnnounced = 2 * kTransferNumbers;
-  /// What MPI's tags must reach (MPI_TAG_UB).
+  /// The highest tag that MPI must support (MPI_TAG_UB).
   static constexpr int kHighestTag = 3 * static_cast<int>(kTransferNumbers) - 1;
 
   /// `comm` carries nothing but bulk transfers. `requests` outlives this.
   MpiBulk(MPI_Comm comm, MpiRequests& requests);
 
-  /// The contracts of transport.h. What MPI cannot receive ends with ECANCELED and MPI's reason.
+  /// The contracts of transport.h. A transfer that MPI cannot receive ends with ECANCELED and MPI's reason.
   void receive(NodeId from, TransferNumber number, const std::vector<iovec>& memory,
                Transport::ReceiveDone done);
   void cancel(NodeId from, TransferNumber number);
   void send(NodeId to, TransferNumber number, const std::vector<iovec>& memory, Transport::SendDone done);
 
-  /// Takes what nobody waits for off the network. True if there was any.
+  /// Takes messages without a receive off the network. True if there was any.
   bool take_strays();
-  /// Gives up, with EBUSY, receives that were cancelled long ago and that MPI does not let go of.
+  /// Gives up, with EBUSY, receives that were cancelled long ago and that MPI still holds.
   void abandon_overdue(TimePoint now);
 
   size_t receiving() const { return receives_.size(); }

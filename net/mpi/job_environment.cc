@@ -30,7 +30,7 @@ Result<uint32_t> need_number(const char* name) {
                                    escaped(text == nullptr ? "" : text))};
 }
 
-/// "WORLD_SIZE=16 and LOCAL_WORLD_SIZE=8" where the first is more than the second.
+// "WORLD_SIZE=16 and LOCAL_WORLD_SIZE=8" where the first is more than the second.
 std::string more_than(const char* all, const char* here) {
   const auto a = number_in(all);
   const auto h = number_in(here);

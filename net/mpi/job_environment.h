@@ -1,5 +1,5 @@
-// What the environment tells of other nodes where no launcher of MPI has made a job of them: torchrun,
-// Kubernetes, Slurm, Open MPI, Flux.
+// Reads from the environment whether there are other nodes where no launcher of MPI has made a job of them:
+// torchrun, Kubernetes, Slurm, Open MPI, Flux.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// What the launcher (mpiexec, srun) says of the job, read from the environment before MPI is initialised.
+// Reads the job that the launcher (mpiexec, srun) describes from the environment, before MPI is initialised.
 //
 // The mount point may name the rank, and the mount is made before MPI_Init, so rank and size must be known
-// without MPI. Where nobody launched us, or as the only process, there is one node and MPI is never touched.
+// without MPI. A process without a launcher, or the only one, is a node by itself and never touches MPI.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ std::string version_of(const MpiLibrary& library) {
   return error == MPI_SUCCESS ? std::string(text, static_cast<size_t>(length)) : "";
 }
 
-/// Finds functions, and remembers the first that is not there.
+// Finds functions, and remembers the first that is not there.
 class Finder {
  public:
   explicit Finder(void* library) : library_(library) {}

@@ -44,7 +44,7 @@ Result<MpiWorld> init_mpi(const MpiPlace& place) {
   for (MPI_Comm* comm : {&world.messages, &world.bulk}) {
     const int error = mpi().Comm_dup(MPI_COMM_WORLD, comm);
     if (error != MPI_SUCCESS)
-      return Error{EPROTO, "the ranks cannot reach each other: " + mpi_error_text(error)};
+      return Error{EPROTO, "the nodes cannot reach each other: " + mpi_error_text(error)};
   }
   return world;
 }

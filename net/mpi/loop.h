@@ -1,4 +1,4 @@
-// What the net thread does between MPI_Init and its end: the polled state of the transport over MPI.
+// The net thread's loop between MPI_Init and its end: the polled state of the transport over MPI.
 #pragma once
 
 #include <cstdint>

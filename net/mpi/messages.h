@@ -21,7 +21,7 @@ class MpiMessages {
   using Bytes = std::vector<std::byte>;
   using Deliver = std::function<void(NodeId from, std::span<const std::byte> message)>;
   using StandsAlone = std::function<bool(std::span<const std::byte> message)>;
-  /// What poll() found.
+  /// The result of poll().
   enum class Found : uint8_t {
     nothing,  ///< or messages that stand alone
     begun,    ///< a message that will be whole with the next look

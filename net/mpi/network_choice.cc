@@ -23,7 +23,7 @@ namespace {
 // receiver hears nobody any more.
 constexpr std::array<std::string_view, 2> kSurvivors = {"tcp", "self"};
 
-/// Whether all of a list with commas between are among those.
+// Whether all of a list with commas between are among those.
 bool all_survive(std::string_view list) {
   for (;;) {
     const size_t comma = list.find(',');
@@ -43,7 +43,7 @@ using Handler = Handled (*)(const char* file, unsigned line, const char* functio
 Mutex taken_mutex;  // leaf
 std::vector<std::string> transports_taken GUARDED_BY(taken_mutex);
 
-/// Of "ep_cfg[1]: tag(tcp/lo tcp/eth0) rma(...)" what is in the brackets after "tag".
+// Of "ep_cfg[1]: tag(tcp/lo tcp/eth0) rma(...)" what is in the brackets after "tag".
 void take_note(std::string_view message) {
   constexpr std::string_view kTagList = "tag(";
   const size_t begin = message.find(kTagList);

@@ -21,8 +21,8 @@ std::string choose_network(const std::string& wanted, Logger& log);
 /// it when MPI's library is loaded, before MPI_Init. Once.
 void watch_network();
 
-/// What UCX has said so far that it takes: "tcp/lo tcp/eth0", in the order in which it said so; empty
-/// if it has said nothing. Thread-safe.
+/// The networks that UCX has logged so far that it takes: "tcp/lo tcp/eth0", in the order of its lines; empty
+/// before the first. Thread-safe.
 std::string network_taken();
 
 }  // namespace clairfs

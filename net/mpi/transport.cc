@@ -28,8 +28,8 @@ constexpr auto kWaitingPeriod = std::chrono::milliseconds(100);
 // Cancelling takes MPI one or two polls, unless a transfer has begun.
 constexpr auto kStopPatience = std::chrono::milliseconds(90);
 
-/// Catches MPI's way of reporting a fatal error, which is to call exit() on our net thread. Lives as long as
-/// the process, as exit handlers do.
+// Catches MPI's way of reporting a fatal error, which is to call exit() on our net thread. Lives as long as
+// the process, as exit handlers do.
 struct AbortGuard {
   std::atomic<std::thread::id> net_thread;
   std::function<void()> before_abort;
@@ -82,7 +82,7 @@ Status MpiTransport::wait_connected() {
       if (connected_) return *connected_;
     }
     if (steady_now() >= deadline) {
-      return Error{ETIMEDOUT, fmt::format("MPI_Init: not all {} ranks of the job have come", place_.size)};
+      return Error{ETIMEDOUT, fmt::format("MPI_Init: not all {} nodes of the job have come", place_.size)};
     }
     if (options_.waiting) options_.waiting();
     if (options_.hindrance) {
@@ -194,7 +194,7 @@ Status MpiTransport::send(NodeId to, std::vector<std::byte> message) {
   MutexLock lock(mutex_);
   if (stop_by_) return Error{ECANCELED, "the transport was stopped"};
   if (queued_bytes_[to.index()] + cost > options_.queued_bytes_per_peer) {
-    return Error{EAGAIN, fmt::format("rank {} does not read: too much is queued for it", to.value)};
+    return Error{EAGAIN, fmt::format("node {} does not read: too much is queued for it", to.value)};
   }
   queued_bytes_[to.index()] += cost;
   ++queued_messages_;
@@ -210,7 +210,7 @@ Status MpiTransport::send(NodeId to, std::vector<std::byte> message) {
 void MpiTransport::message_left(NodeId to, size_t cost, int error) {
   if (error != MPI_SUCCESS && !unreachable_[to.index()]) {
     unreachable_[to.index()] = true;
-    log_.warn("rank {} cannot be reached any more: {}", to.value, mpi_error_text(error));
+    log_.warn("node {} cannot be reached any more: {}", to.value, mpi_error_text(error));
   }
   MutexLock lock(mutex_);
   queued_bytes_[to.index()] -= cost;

@@ -2,7 +2,8 @@
 //
 // Every call of MPI, from MPI_Init on, is made by one thread, "net"; the public calls queue closures for it.
 // That thread also loads the library, after UCX was told what to use: UCX reads some of it while it is
-// loaded. MPI has nothing to sleep on, so the thread polls: see poll_pace.h. What is queued wakes it at once.
+// loaded. MPI has nothing to sleep on, so the thread polls: see poll_pace.h. A queued closure wakes it at
+// once.
 //
 // MPI_Finalize is never called: it is a barrier over all ranks, dead ones included, and one rank's unmount
 // must neither wait for the others nor end them. The process just ends; see README.md for what was measured.
@@ -70,8 +71,7 @@ class MpiTransport final : public Transport {
   void receive(NodeId from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) override;
   void cancel(NodeId from, TransferNumber number) override;
   void send_bulk(NodeId to, TransferNumber number, std::vector<iovec> memory, SendDone done) override;
-  /// A receive that MPI does not let go of gets EBUSY instead of ECANCELED. Takes up to 100 ms more than
-  /// `patience`.
+  /// A receive that MPI still holds gets EBUSY instead of ECANCELED. Takes up to 100 ms more than `patience`.
   void stop(Duration patience) override;
 
  private:
@@ -96,7 +96,7 @@ class MpiTransport final : public Transport {
   const MpiOptions options_;
   Logger& log_;
   std::string network_;            // constant once connected
-  MpiLaunch launch_;               // written before anybody stops; then net thread only
+  MpiLaunch launch_;               // written before stop() may be called; then net thread only
   std::vector<bool> unreachable_;  // net thread only: what the log was told already
 
   Mutex mutex_;  // leaf; guards what follows

@@ -18,11 +18,7 @@ constexpr auto kCheckEvery = std::chrono::milliseconds(20);
 // together.
 constexpr uint64_t kRefillDivisor = 4;
 
-bool is_reader(const Priority& priority) {
-  return priority.kind == Priority::Kind::demand;
-}
-
-/// As it is told to another node, whose clock is another.
+// As it is told to another node, whose clock is another.
 Priority from_now(Priority priority, uint64_t now) {
   if (priority.kind == Priority::Kind::prefetch) priority.deadline -= std::min(priority.deadline, now);
   return priority;
@@ -46,8 +42,6 @@ struct PeerClient::Pending {
   std::optional<wire::ChunkReply> reply;
   std::optional<Status> received;      // what became of its memory
   std::optional<PeerOutcome> verdict;  // known before the memory is free
-
-  bool is_fill() const { return priority.kind == Priority::Kind::background; }
 };
 
 struct PeerClient::Peer {
@@ -88,12 +82,12 @@ void PeerClient::start(PeerFetch fetch) {
     stopped = stopped_;
     // Under the lock: whoever raises it later finds the fetch.
     pending->priority = pending->fetch.demand->now();
-    pending->came_as_fill = pending->is_fill();
-    at_once = is_reader(pending->priority);
+    pending->came_as_fill = pending->priority.is_background();
+    at_once = pending->priority.is_demand();
     if (!stopped) {
       Peer& peer = *peers_[node.index()];
       pending->id = peer.next_id++;
-      if (!pending->is_fill()) pending->in_front = peer.needed_bytes += pending->fetch.length;
+      if (!pending->priority.is_background()) pending->in_front = peer.needed_bytes += pending->fetch.length;
       peer.queue[{pending->priority, pending->id}] = pending;
       peer.all[pending->id] = pending;
       by_demand_[pending->fetch.demand.get()] = pending;
@@ -135,7 +129,7 @@ void PeerClient::demand_changed(const Demand& demand) {
       entry.key().first = priority;
       peer.queue.insert(std::move(entry));
     }
-    if (pending.is_fill() && !same_kind) {
+    if (pending.priority.is_background() && !same_kind) {
       pending.asked = deps_.clock.now();
       pending.in_front = peer.needed_bytes += pending.fetch.length;
       if (!queued) {
@@ -151,7 +145,7 @@ void PeerClient::demand_changed(const Demand& demand) {
   }
   if (posted) {  // else whoever is about to send it does
     send_reprioritize(node, id, priority);
-  } else if (queued && is_reader(priority)) {
+  } else if (queued && priority.is_demand()) {
     dispatch(node, false);
   }
 }
@@ -228,18 +222,18 @@ std::vector<std::shared_ptr<PeerClient::Pending>> PeerClient::take_batch(Peer& p
   const TimePoint now = deps_.clock.now();
   if (refill && !peer.queue.empty()) {
     const Pending& next = *peer.queue.begin()->second;
-    const uint64_t credit = next.is_fill() ? options_.credit / kFillDivisor : options_.credit;
-    const uint64_t sent = next.is_fill() ? peer.sent_fill_bytes : peer.sent_bytes;
-    if (!is_reader(next.priority) && sent > credit - credit / kRefillDivisor) return batch;
+    const uint64_t credit = next.priority.is_background() ? options_.credit / kFillDivisor : options_.credit;
+    const uint64_t sent = next.priority.is_background() ? peer.sent_fill_bytes : peer.sent_bytes;
+    if (!next.priority.is_demand() && sent > credit - credit / kRefillDivisor) return batch;
   }
   while (!peer.queue.empty() && batch.size() < wire::kMaxList) {
     const auto& pending = peer.queue.begin()->second;
     const uint32_t length = pending->fetch.length;
     // What is fetched ahead of need must not keep a waiting reader from asking, nor fills what is needed.
-    const uint64_t most = is_reader(pending->priority) ? 2 : 1;
+    const uint64_t most = pending->priority.is_demand() ? 2 : 1;
     if (peer.sent_count > 0 && peer.sent_bytes + length > most * options_.credit) break;
     if (peer.sent_count >= most * options_.most_requests) break;
-    if (pending->is_fill()) {
+    if (pending->priority.is_background()) {
       if (peer.sent_fill_count > 0 && peer.sent_fill_bytes + length > options_.credit / kFillDivisor) break;
       if (peer.sent_fill_count >= std::max<uint64_t>(options_.most_requests / kFillDivisor, 1)) break;
       peer.sent_fill_bytes += length;
@@ -329,14 +323,14 @@ void PeerClient::settle(NodeId peer, uint32_t id) {
       const uint32_t length = pending->fetch.length;
       p.all.erase(id);
       by_demand_.erase(pending->fetch.demand.get());
-      if (!pending->is_fill()) p.needed_bytes -= length;
+      if (!pending->priority.is_background()) p.needed_bytes -= length;
       if (pending->queued) {
         p.queue.erase({pending->priority, id});
       } else {
         p.sent_bytes -= length;
         --p.sent_count;
-        p.sent_fill_bytes -= pending->is_fill() ? length : 0;
-        p.sent_fill_count -= pending->is_fill() ? 1 : 0;
+        p.sent_fill_bytes -= pending->priority.is_background() ? length : 0;
+        p.sent_fill_count -= pending->priority.is_background() ? 1 : 0;
       }
     }
   }
@@ -464,8 +458,8 @@ void PeerClient::check(NodeId node, TimePoint now) {
                    options_.least_silence, options_.most_silence);
     for (const auto& [id, pending] : peer.all) {
       // A fill may wait here for as long as there is something that is needed.
-      const bool waits_in_turn = pending->is_fill() && pending->queued;
-      const TimePoint since = pending->is_fill() ? pending->sent : pending->asked;
+      const bool waits_in_turn = pending->priority.is_background() && pending->queued;
+      const TimePoint since = pending->priority.is_background() ? pending->sent : pending->asked;
       if (!waits_in_turn && now - since > options_.most_wait) overdue.push_back(id);
       if (pending->queued) continue;
       silence = std::max(silence, now - std::max(heard, pending->sent));

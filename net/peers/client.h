@@ -4,7 +4,8 @@
 // not yet here); then its receive is posted and the request sent. The peer answers with a reply (status,
 // checksum) and a transfer, in either order. When both are there and the checksum agrees, the fetch is done.
 //
-// What fills tiers has a part of that credit, and waits for it while anything else is to be asked for.
+// Requests that fill tiers have a part of that credit, and wait for it while anything else is to be asked
+// for.
 //
 // Requests that come within a fraction of a millisecond travel in one message; a waiting reader's goes at
 // once and takes the others along.
@@ -16,9 +17,9 @@
 // requests to it, and Membership is told. A living peer gets up to `most_wait` a request: then the node has a
 // trouble that it does not know of (a PFS mount that hangs). In each case the caller goes elsewhere.
 //
-// Threads: start() and demand_changed() from any; messages, ticks and all completions on the net thread. A
-// thread of its own ("peer-batch") sends what was held back to travel together; it sleeps when there is
-// nothing. mutex_ is a leaf: not held while the transport or a call-back is called.
+// Threads: start() and demand_changed() from any; messages, ticks and all completions on the net thread. Its
+// thread ("peer-batch") sends requests that were held back to travel together; it sleeps when there are none.
+// mutex_ is a leaf: not held while the transport or a call-back is called.
 #pragma once
 
 #include <functional>
@@ -121,7 +122,7 @@ class PeerClient {
   bool slow(NodeId peer) const;
   /// See SlowPeerDetector::take_trial().
   bool take_trial(NodeId peer);
-  /// What the peer's path looks like by now.
+  /// The measured latency and bandwidth of the path to the peer.
   Duration latency(NodeId peer) const;
   double bandwidth(NodeId peer) const;  ///< bytes a second
   /// All fetches end with `cancelled`: what is queued now, what is under way as soon as its memory is free.

@@ -19,7 +19,7 @@ class PeerRequests {
   virtual void stop() = 0;
 };
 
-/// A node that serves nothing yet: it knows of no request, and says so to whoever asks after one.
+/// A node that serves nothing yet: it knows of no request, and answers probes so.
 class UnservedRequests final : public PeerRequests {
  public:
   /// The transport outlives it.

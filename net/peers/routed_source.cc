@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace clairfs {
 namespace {
@@ -30,18 +31,19 @@ RoutedSource::RoutedSource(const Deps& deps, const FallbackRule& rule)
 
 RoutedSource::~RoutedSource() = default;
 
-void RoutedSource::set_homes(std::shared_ptr<const HomeDirectory> homes) {
+void RoutedSource::set_homes(HoldersOf homes) {
+  auto known = homes ? std::make_shared<const HoldersOf>(std::move(homes)) : nullptr;
   MutexLock lock(mutex_);
-  homes_.swap(homes);  // the old one is destroyed outside the lock
+  homes_.swap(known);  // the old one is destroyed outside the lock
 }
 
 std::vector<NodeId> RoutedSource::holders(ChunkId chunk) const {
-  std::shared_ptr<const HomeDirectory> homes;
+  std::shared_ptr<const HoldersOf> homes;
   {
     MutexLock lock(mutex_);
     homes = homes_;
   }
-  return homes ? homes->holders(chunk) : std::vector<NodeId>{};
+  return homes ? (*homes)(chunk) : std::vector<NodeId>{};
 }
 
 bool RoutedSource::is_home(ChunkId chunk) const {
@@ -164,7 +166,7 @@ void RoutedSource::answered(const RoutePtr& route, NodeId peer, PeerOutcome outc
         count = ++corrupt_;
       }
       if (count <= kReported)
-        deps_.log.warn("chunk {} came from rank {} with a wrong checksum; it is fetched again",
+        deps_.log.warn("chunk {} came from node {} with a wrong checksum; it is fetched again",
                        route->chunk.value, peer.value);
       break;
     }

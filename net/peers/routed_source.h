@@ -8,6 +8,7 @@
 // Thread-safe. mutex_ is a leaf: not held while a source or a call-back is called.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -19,10 +20,13 @@
 #include "cache/source/source.h"
 #include "net/group/membership.h"
 #include "net/peers/client.h"
-#include "net/peers/home_directory.h"
 #include "net/peers/source_choice.h"
 
 namespace clairfs {
+
+/// The nodes that keep a chunk, its home first, then those with copies; empty if no node keeps it.
+/// Thread-safe; called for every fetch, so it answers within a microsecond or so.
+using HoldersOf = std::function<std::vector<NodeId>(ChunkId)>;
 
 /// The dependencies outlive it; it outlives its fetches.
 class RoutedSource final : public ChunkSource {
@@ -40,11 +44,12 @@ class RoutedSource final : public ChunkSource {
   RoutedSource(const Deps& deps, const FallbackRule& rule);
   ~RoutedSource() override;
 
-  /// From now on these are the homes; null: none is known, everything comes from the PFS.
-  void set_homes(std::shared_ptr<const HomeDirectory> homes);
+  /// Replaces the homes, of which there are none at first. With nullptr no chunk has one, and everything
+  /// comes from the PFS.
+  void set_homes(HoldersOf homes);
   /// Whether this node is the chunk's home.
   bool is_home(ChunkId chunk) const;
-  /// What the path to the PFS looks like by now, from this node.
+  /// The measured latency and bandwidth of the path from this node to the PFS.
   Duration pfs_latency() const;
   double pfs_bandwidth() const;  ///< bytes a second
 
@@ -74,7 +79,7 @@ class RoutedSource final : public ChunkSource {
   const FallbackRule rule_;
 
   mutable Mutex mutex_;
-  std::shared_ptr<const HomeDirectory> homes_ GUARDED_BY(mutex_);
+  std::shared_ptr<const HoldersOf> homes_ GUARDED_BY(mutex_);  // null: none is known
   LatencyModel pfs_path_ GUARDED_BY(mutex_);
   uint64_t pfs_bytes_ GUARDED_BY(mutex_) = 0;  // on their way
   uint64_t corrupt_ GUARDED_BY(mutex_) = 0;

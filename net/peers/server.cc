@@ -5,21 +5,18 @@
 #include <cerrno>
 #include <deque>
 #include <limits>
+#include <optional>
 
 #include "cache/base/checksum.h"
 
 namespace clairfs {
 namespace {
 
-/// What another node told.
+// What another node told.
 Priority on_this_clock(Priority priority, TimePoint now) {
   if (priority.kind == Priority::Kind::prefetch)
     priority.deadline = deadline_at(now) + std::min(priority.deadline, UINT64_MAX - deadline_at(now));
   return priority;
-}
-
-bool is_fill(const Priority& priority) {
-  return priority.kind == Priority::Kind::background;
 }
 
 }  // namespace
@@ -35,6 +32,7 @@ struct PeerServer::Work {
                              // dispatches the next request
   // Guarded by mutex_, as is the request's priority.
   enum class Stage : uint8_t { ready, cold, loading } stage = Stage::ready;
+  FetchPtr fetch;  // once it was started, unless memory had the chunk
   bool dropped = false;
 };
 
@@ -118,7 +116,7 @@ void PeerServer::on_requests(NodeId from, const wire::ChunkRequests& requests) {
 
 void PeerServer::on_reprioritize(NodeId from, const wire::Reprioritize& reprioritize) {
   const Priority priority = on_this_clock(reprioritize.priority, deps_.clock.now());
-  std::vector<ChunkId> being_loaded;
+  std::vector<FetchPtr> fetches;
   {
     MutexLock lock(mutex_);
     Peer& peer = *peers_[from.index()];
@@ -128,19 +126,20 @@ void PeerServer::on_reprioritize(NodeId from, const wire::Reprioritize& repriori
       Work& work = *found->second;
       if (priority >= work.request.priority) continue;
       if (work.stage == Work::Stage::loading) {
-        being_loaded.push_back(work.request.chunk);
-        if (is_fill(work.request.priority) && !is_fill(priority)) loading_fills_ -= work.chunk_length;
+        if (work.request.priority.is_background() && !priority.is_background())
+          loading_fills_ -= work.chunk_length;
       } else {
         Queue& queue = work.stage == Work::Stage::ready ? peer.ready : cold_;
-        auto entry = queue.extract({work.request.priority, work.arrival});
-        if (!entry) continue;  // it is being started
-        entry.key().first = priority;
-        queue.insert(std::move(entry));
+        if (auto entry = queue.extract({work.request.priority, work.arrival})) {
+          entry.key().first = priority;
+          queue.insert(std::move(entry));
+        }
       }
       work.request.priority = priority;
+      if (work.fetch) fetches.push_back(work.fetch);
     }
   }
-  for (const ChunkId chunk : being_loaded) deps_.cache.raise(chunk, priority);
+  for (const FetchPtr& fetch : fetches) deps_.cache.raise(fetch, priority);
   dispatch(from);
 }
 
@@ -197,7 +196,7 @@ PeerServer::WorkPtr PeerServer::next(Peer& peer) {
   for (auto at = cold_.begin(); at != cold_.end(); ++at) {
     const Work& first = *at->second;
     Peer& asker = *peers_[first.peer.index()];
-    const bool fill = is_fill(first.request.priority);
+    const bool fill = first.request.priority.is_background();
     const uint64_t fills = loading_fills_ + first.chunk_length;
     if (loading_ > 0 && loading_ + first.chunk_length > options_.loading) return nullptr;
     if (fill && loading_fills_ > 0 && fills > options_.loading / kFillDivisor) return nullptr;
@@ -214,20 +213,26 @@ PeerServer::WorkPtr PeerServer::next(Peer& peer) {
 
 void PeerServer::start(const WorkPtr& work) {
   const wire::ChunkRequest& request = work->request;
-  const auto urgency_by_now = [&] {
-    const MutexLock lock(mutex_);
-    return request.priority;
-  };
   const FetchScope scope = is_home(request) ? FetchScope::local_or_pfs : FetchScope::local_only;
-  const bool accepted = deps_.cache.acquire_within(scope, request.chunk, urgency_by_now(),
-                                                   [this, work](const Result<AcquiredChunk>& chunk) {
-                                                     loaded(work, chunk);
-                                                     if (work->ends.fetch_add(1) == 1) dispatch(work->peer);
-                                                   });
+  Priority priority;
+  {
+    MutexLock lock(mutex_);
+    priority = request.priority;
+  }
+  const std::optional<FetchPtr> fetch = deps_.cache.acquire_within(
+      scope, request.chunk, priority, [this, work](const Result<AcquiredChunk>& chunk) {
+        loaded(work, chunk);
+        if (work->ends.fetch_add(1) == 1) dispatch(work->peer);
+      });
   work->ends.fetch_add(1);
-  // What raised it before had no fetch to raise.
-  if (accepted) deps_.cache.raise(request.chunk, urgency_by_now());
-  if (!accepted) loaded(work, Error{ENOENT, "not here"});
+  if (!fetch) return loaded(work, Error{ENOENT, "not here"});
+  if (!*fetch) return;
+  {
+    MutexLock lock(mutex_);
+    work->fetch = *fetch;  // on_reprioritize() raises it from here on; until now it only changed the request
+    priority = request.priority;
+  }
+  deps_.cache.raise(*fetch, priority);
 }
 
 void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk) {
@@ -238,7 +243,7 @@ void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk)
     MutexLock lock(mutex_);
     if (work->stage == Work::Stage::loading) {
       loading_ -= work->chunk_length;
-      if (is_fill(request.priority)) loading_fills_ -= work->chunk_length;
+      if (request.priority.is_background()) loading_fills_ -= work->chunk_length;
     }
     if (work->dropped) return;
     Peer& peer = *peers_[work->peer.index()];

@@ -1,16 +1,16 @@
 // Answers what other nodes ask for, from this node's cache.
 //
 // A chunk is served if it is in memory or on NVMe here, or if this node is its home: then it is read from the
-// PFS, once, whoever asks. Nothing is asked of a third node on behalf of another, so nodes never wait for
-// each other in a circle; what is not here is refused at once. A node that takes this one for the chunk's
-// home is believed: it knows of a plan or of a death that this one has not heard of yet, and would read the
-// PFS itself.
+// PFS, once, for all nodes that ask. Nothing is asked of a third node on behalf of another, so nodes never
+// wait for each other in a circle; requests for other chunks are refused at once. A node that takes this one
+// for the chunk's home is believed: it knows of a plan or of a death that this one has not heard of yet, and
+// would read the PFS itself.
 //
-// What is in memory or on NVMe is sent in order of priority, a few megabytes at a time to each peer; what
-// must be read from the PFS first waits in a queue of its own, by priority over all peers, so that it never
-// delays what is here. A chunk stays pinned until its transfer has left; if the receiver is taken for dead
-// the pin is dropped before, since that transfer may never leave: should the receiver wake after all, it gets
-// bytes whose checksum is wrong.
+// Chunks in memory or on NVMe are sent in order of priority, a few megabytes at a time to each peer. Requests
+// that need the PFS wait in another queue, by priority over all peers, so that they never delay the first. A
+// chunk stays pinned until its transfer has left; if the receiver is taken for dead the pin is dropped
+// before, since that transfer may never leave: should the receiver wake after all, it gets bytes whose
+// checksum is wrong.
 //
 // Threads: messages and changes of peers come on the net thread, loaded chunks on any. mutex_ is a leaf: not
 // held while the cache or the transport is called, or a pin is dropped.

@@ -17,9 +17,9 @@ namespace clairfs {
 /// A weighted least-squares line through the recent fetches. A fetch counts half after eight others or five
 /// seconds, so that the line follows changes of load. Those that end at nearly the same time count like one:
 /// after a machine stood still for a moment, all that was under way ends late together, which says little.
-/// Beside the fetches stand two made-up ones that say what is to be expected of a path that nobody has tried.
-/// They weigh little, but they stay: so a path that was given up as bad is, some ten seconds later, thought
-/// worth a try again. Not thread-safe.
+/// Two made-up fetches are added, which say what is to be expected of a path that was not tried yet. They
+/// weigh little, but they stay: so a path that was given up as bad is, some ten seconds later, thought worth
+/// a try again. Not thread-safe.
 class LatencyModel {
  public:
   struct Prior {
@@ -77,7 +77,7 @@ struct FallbackRule {
   double factor = 4;
 };
 
-/// What is known of a living holder.
+/// The state of a living holder's path.
 struct HolderPath {
   Duration predicted{};
   bool slow = false;

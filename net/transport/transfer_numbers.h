@@ -8,7 +8,7 @@
 
 namespace clairfs {
 
-/// One count for each sender, shared by all who receive on this node. Thread-safe.
+/// One count for each sender, shared by all receivers on this node. Thread-safe.
 class TransferNumbers {
  public:
   explicit TransferNumbers(uint32_t nodes) : next_(nodes) {}

@@ -5,8 +5,8 @@
 // they are to land, and gives the transfer a number that it puts into its request; the sender then sends
 // under that number. So bytes land in their destination without a copy where the network can do that.
 //
-// Nothing is ever acknowledged: a peer that is dead, hung or slow is known only by what does not come. Who
-// waits has a deadline of its own (see tick) and cancels.
+// Nothing is ever acknowledged: only silence tells that a peer is dead, hung or slow. A caller that waits has
+// its own deadline (see tick) and cancels.
 //
 // Threads: one thread of the transport's own ("net") speaks to the network and makes every call-back. The
 // public calls are thread-safe, only queue, and never wait, stop() excepted.
@@ -67,12 +67,12 @@ class Transport {
   /// Says where transfer `number` from `from` is to land. Calls `done` exactly once, from the net thread.
   /// REQUIRES: called before the request that names `number` is sent.
   virtual void receive(NodeId from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) = 0;
-  /// The receive is not wanted any more; its `done` follows. What arrives for it later is thrown away.
+  /// The receive is not wanted any more; its `done` follows. Bytes that arrive for it later are thrown away.
   /// Unknown numbers are ignored.
   virtual void cancel(NodeId from, TransferNumber number) = 0;
 
   /// Sends `memory` as transfer `number` of `to`. Calls `done` exactly once, from the net thread; for a dead
-  /// peer perhaps only at the end, so who calls bounds what is under way.
+  /// peer perhaps only at the end, so callers bound the bytes under way.
   virtual void send_bulk(NodeId to, TransferNumber number, std::vector<iovec> memory, SendDone done) = 0;
 
   /// Every outstanding call-back is made with ECANCELED, the thread ends; later calls do nothing (send:

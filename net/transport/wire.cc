@@ -21,7 +21,7 @@ uint64_t checksum_of(std::span<const std::byte> bytes) {
   return xxh3_64({&memory, 1});
 }
 
-/// Writes fields. What a Reader must check, it need not: only right messages are written.
+// Writes fields. What a Reader must check, it need not: only right messages are written.
 class Writer {
  public:
   template <class Number>
@@ -55,7 +55,7 @@ class Writer {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads the same. After the first thing that is wrong everything reads as 0 and problem() says what it was.
+// Reads the same. After the first thing that is wrong everything reads as 0 and problem() says what it was.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -78,7 +78,7 @@ class Reader {
     up_to(read, 1, "a flag");
     value = read != 0;
   }
-  /// A number that must not exceed `most`.
+  // A number that must not exceed `most`.
   template <class Number>
   void up_to(Number& value, uint32_t most, const char* what) {
     number(value);
@@ -101,7 +101,7 @@ class Reader {
     for (const std::byte b : bytes_.first(length)) value.push_back(static_cast<char>(b));
     bytes_ = bytes_.subspan(length);
   }
-  /// Entries that take at least `entry_bytes` each.
+  // Entries that take at least `entry_bytes` each.
   template <class Entry, class Visit>
   void list(std::vector<Entry>& list, size_t entry_bytes, Visit visit) {
     uint32_t length = 0;
@@ -237,7 +237,7 @@ void fields(auto& wire, Is<IndexRequest> auto& m) {
   wire.up_to(m.transfer, kTransferNumbers - 1, "no such transfer number");
 }
 
-/// The message of kind `index`, which counts the alternatives of Message.
+// The message of kind `index`, which counts the alternatives of Message.
 template <size_t... kinds>
 Message of_kind(size_t index, std::index_sequence<kinds...>) {
   Message message;

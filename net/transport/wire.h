@@ -1,4 +1,4 @@
-// What nodes say to each other.
+// The messages of nodes to each other.
 //
 // Every message is a version (2 bytes), a kind (1 byte) and the fields of one of the structs below,
 // little-endian, without padding; a list or a string is preceded by its length. At the end stands the XXH3-64
@@ -25,8 +25,8 @@ namespace clairfs::wire {
 /// Counted up with every change to what follows. All nodes of a job must speak the same.
 inline constexpr uint16_t kVersion = 7;
 
-/// Longest name of a host or a plan. Host names have at most 64 bytes on Linux; longer plan names help
-/// nobody.
+/// Longest name of a host or a plan. Host names have at most 64 bytes on Linux; longer plan names are of no
+/// use.
 inline constexpr size_t kMaxName = 255;
 /// Longest text of a plan or a reason: with everything around it, it must fit a message.
 inline constexpr size_t kMaxText = 60000;
@@ -35,7 +35,7 @@ inline constexpr size_t kMaxList = 1000;
 /// Longest piece of a catalog or an index that is sent at once: what a transport takes without cutting it.
 inline constexpr uint32_t kMaxPiece = 4U << 20;
 
-/// What a node has done so far.
+/// A node's counters so far.
 struct NodeCounters {
   uint64_t pfs_bytes = 0;  ///< read from the PFS
   uint64_t pfs_opens = 0;
@@ -48,7 +48,7 @@ struct NodeCounters {
   bool operator==(const NodeCounters&) const = default;
 };
 
-/// What a node says of itself, first of all and then about every second.
+/// A node's description of itself, its first message and then one about every second.
 struct Hello {
   bool wants_answer = false;      ///< "say at once who you are"
   bool ready = false;             ///< answers requests for chunks
@@ -111,7 +111,7 @@ struct ChunkReplies {
   bool operator==(const ChunkReplies&) const = default;
 };
 
-/// "These requests of mine are as urgent as this by now."
+/// "Raise these requests of mine to this priority."
 struct Reprioritize {
   Priority priority;  ///< as in ChunkRequest
   std::vector<uint32_t> ids;
@@ -171,7 +171,7 @@ struct IndexState {
   Stage stage = Stage::none;
   uint32_t percent = 0;     ///< of what is to be read for it, while it is made
   uint64_t bytes_read = 0;  ///< so far
-  uint64_t bytes = 0;       ///< of the image, if it is here; 0: as long as nobody wants it
+  uint64_t bytes = 0;       ///< of the image, if it is here; 0: it is not encoded now
   bool operator==(const IndexState&) const = default;
 };
 /// Asks for bytes [offset, offset + length) of the index's image. Without a length: for the image to be made,
@@ -194,7 +194,7 @@ std::vector<std::byte> encode(const Message& message);
 Result<Message> decode(std::span<const std::byte> bytes);
 /// A hello that wants no answer: nothing follows upon it soon. Of any bytes.
 bool stands_alone(std::span<const std::byte> bytes);
-/// Appends the checksum. What encode() does last; for tests that write messages of their own.
+/// Appends the checksum, as encode() does last. For tests that write messages by hand.
 void seal(std::vector<std::byte>& message);
 
 }  // namespace clairfs::wire

@@ -24,7 +24,7 @@ Error no_such_file() {
   return {EINVAL, "no such file below the plan's root"};
 }
 
-/// Finds paths below the plan's root.
+// Finds paths below the plan's root.
 class Search {
  public:
   Search(const DatasetSource& source, const DatasetRoot& root)
@@ -34,7 +34,7 @@ class Search {
     return resolver_.resolve(root_.folder, path, root_.links);
   }
 
-  /// The paths that the pattern stands for, in any order; they need not exist if it has no wildcards.
+  // The paths that the pattern stands for, in any order; they need not exist if it has no wildcards.
   Result<std::vector<std::string>> expand(std::string_view pattern) const {
     std::vector<std::string> paths{pattern.starts_with('/') ? "/" : ""};
     while (!pattern.empty()) {
@@ -48,7 +48,7 @@ class Search {
   }
 
  private:
-  /// Each of `paths` with every name in that folder that `pattern` stands for.
+  // Each of `paths` with every name in that folder that `pattern` stands for.
   Result<std::vector<std::string>> lengthen(const std::vector<std::string>& paths,
                                             std::string_view pattern) const {
     std::vector<std::string> longer;

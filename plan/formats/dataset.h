@@ -24,7 +24,7 @@ struct DatasetRoot {
   uint32_t links = 0;
 };
 
-/// What numbering needs from outside. The calls may block: not for a thread that answers FUSE requests.
+/// The dataset as numbering needs it. The calls may block: not for a thread that answers FUSE requests.
 struct DatasetSource {
   std::shared_ptr<const Catalog> catalog;
   LinkPrefixes prefixes;

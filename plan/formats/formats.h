@@ -57,7 +57,7 @@ struct GptPlan {
 };
 
 /// The training samples of GPTDataset, in the order of its own shuffle: sample i is dataset[i], a range for
-/// each document that it takes tokens of. Memory while it is made: 16 bytes a document of the file, 4 a
+/// each document whose tokens it takes. Memory while it is made: 16 bytes a document of the file, 4 a
 /// document and epoch, 12 a sample. Errors: EINVAL.
 SampleIndexResult index_megatron_gpt(const DatasetSource& source, const DatasetRoot& root,
                                      std::string_view file, const GptPlan& plan);
@@ -86,8 +86,8 @@ SampleIndexResult index_mds(const DatasetSource& source, const DatasetRoot& root
 
 /// Rows of datasets in the HDF5 files that the pattern `file` stands for, counted on from one to the next.
 /// `dataset` names them, parted by commas: row i of each is sample i. Their chunks as they are stored, found
-/// by libhdf5 in a process of its own (formats/hdf5/index_process.h). Shared is what it reads for that, and
-/// small datasets beside large ones. Errors: EINVAL with the cause, also without libhdf5.
+/// by libhdf5 in a separate process (formats/hdf5/index_process.h). Shared are the bytes that it reads for
+/// that, and small datasets beside large ones. Errors: EINVAL with the cause, also without libhdf5.
 SampleIndexResult index_hdf5(const DatasetSource& source, const DatasetRoot& root, std::string_view file,
                              std::string_view dataset);
 
@@ -99,9 +99,10 @@ struct LmdbKeys {
   std::string db;    ///< a named database; empty: the main one
 };
 
-/// The records of LMDB files, found by reading the pages of their trees. What every reader needs is shared:
-/// metas, branches, leaves that lead to samples elsewhere, and values that belong to no sample but are read
-/// by every worker. Errors: EINVAL with the cause, also for files that are torn or of another kind.
+/// The records of LMDB files, found by reading the pages of their trees. Shared are the pages that every
+/// reader needs: metas, branches, leaves that lead to samples elsewhere, and values that belong to no sample
+/// but are read by every worker. Errors: EINVAL with the cause, also for files that are torn or of another
+/// kind.
 SampleIndexResult index_lmdb(const DatasetSource& source, const DatasetRoot& root, const LmdbKeys& plan);
 
 }  // namespace clairfs

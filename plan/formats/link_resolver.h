@@ -52,7 +52,7 @@ class LinkResolver {
   size_t longest_path() const { return longest_path_; }
 
  private:
-  /// What remains of an absolute path inside the dataset, or false.
+  /// Sets `rest` to the part of an absolute path inside the dataset; false if it leads elsewhere.
   bool inside(std::string_view absolute, std::string& rest) const;
   Resolved outside(const std::string& path, uint32_t links) const;
 

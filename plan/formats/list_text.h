@@ -10,7 +10,7 @@
 
 namespace clairfs {
 
-/// What one line says.
+/// The meaning of one line.
 struct ListLine {
   enum class Kind : uint8_t {
     entry,      ///< `text` is a path or an index
@@ -22,8 +22,8 @@ struct ListLine {
 };
 
 /// Calls `visit` for every line of `text` but comments (lines that start with '#'; a file of such a name is
-/// written
-/// "./#name"), until it returns an error, which is returned. A '\r' before the line's end belongs to the end.
+/// written "./#name"), until it returns an error, which is returned. A '\r' before the line's end belongs to
+/// the end.
 Status for_each_line(std::string_view text, const std::function<Status(const ListLine&)>& visit);
 
 /// The elements of a JSON array as lines of their own. REQUIRES: what a plan's `list` or `indices` may be.

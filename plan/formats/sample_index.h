@@ -61,13 +61,13 @@ class SampleIndex {
 
   /// Whether samples are parts of files that are read from front to back, one part after the other.
   virtual bool is_stream() const { return false; }
-  /// What the sampler numbers: these samples, or the files that they are parts of.
+  /// The samples as the sampler numbers them: these, or the files that they are parts of.
   virtual const SampleIndex& numbered() const { return *this; }
   /// The samples that are read where the sampler says `number`. REQUIRES: number < numbered().size().
   virtual SampleSpan parts(uint32_t number) const { return {number, number + 1}; }
 
-  /// Readers of the format may take a piece in blocks of so many bytes from its beginning on, and so read on
-  /// past its end; 1 where they map files or read without a buffer.
+  /// The bytes of the blocks in which readers of the format may take a piece from its beginning on, and so
+  /// read on past its end; 1 where they map files or read without a buffer.
   virtual uint32_t read_block() const { return 1; }
   /// Where, in the file, a reader of the piece stops at the latest: maybe beyond the file's end.
   virtual uint64_t read_end(const ByteRange& piece) const {
@@ -75,8 +75,8 @@ class SampleIndex {
     return piece.offset + (piece.length + block - 1) / block * block;
   }
 
-  /// What belongs to no sample and every reader needs: headers, the pages of an index. By file and offset,
-  /// without overlap. What holds samples and nothing else of use is not among it.
+  /// The bytes that belong to no sample and that every reader needs: headers, the pages of an index. By file
+  /// and offset, without overlap. Pages that hold samples and nothing else of use are not among them.
   virtual std::span<const ByteRange> shared_ranges() const { return {}; }
 
   /// For people: the file's path below the catalog's root as the framework names it, and where it holds

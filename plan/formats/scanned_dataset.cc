@@ -1,8 +1,9 @@
 #include "plan/formats/scanned_dataset.h"
 
 #include <cerrno>
-#include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -19,11 +20,6 @@
 namespace clairfs {
 namespace {
 
-std::string real_path(const std::string& path) {
-  const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
-  return real ? real.get() : path;
-}
-
 // Reads a file of the scanned directory, for the headers of packed formats.
 Result<std::string> read_piece(const std::string& path, uint64_t offset, uint32_t length) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -35,7 +31,7 @@ Result<std::string> read_piece(const std::string& path, uint64_t offset, uint32_
   return bytes;
 }
 
-/// Reads the files of the scanned directory, many at a time.
+// Reads the files of the scanned directory, many at a time.
 struct ScannedFiles {
   ScannedFiles(std::shared_ptr<const Catalog> scanned, std::unique_ptr<IoBackend> backend, Fd root,
                Logger& log)
@@ -43,7 +39,7 @@ struct ScannedFiles {
         io(std::move(backend)),
         source(*catalog, std::move(root), *io, options(), clock, metrics, log, [](FileId) {}) {}
 
-  /// Over in a moment: no time to find out how many reads at once are best.
+  // Over in a moment: no time to find out how many reads at once are best.
   static PfsOptions options() {
     PfsOptions options;
     options.initial_concurrency = options.most_concurrency;
@@ -76,7 +72,9 @@ Result<DatasetSource> scan_dataset(const std::string& root, Logger& log) {
   auto catalog = scan_catalog(root, ScanOptions(), log);
   if (!catalog) return catalog.error();
   source.catalog = std::move(*catalog);
-  source.prefixes.source = real_path(root);
+  std::error_code failure;
+  const std::string resolved = std::filesystem::canonical(root, failure);
+  source.prefixes.source = failure ? root : resolved;
   source.read_bytes = [catalog = source.catalog, root](FileId file, uint64_t offset, uint32_t length) {
     return read_piece(root + "/" + catalog->path(file), offset, length);
   };

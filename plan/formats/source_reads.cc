@@ -20,8 +20,8 @@ constexpr auto kReadPatience = std::chrono::minutes(1);
 // and one operation is as good as many.
 constexpr uint64_t kWorthwhile = 4;
 
-/// Shared with the call-backs, which may come after the one who waits gave up. The bytes of a part are its
-/// fetch's alone until that is done.
+// Shared with the call-backs, which may come after the one who waits gave up. The bytes of a part are its
+// fetch's alone until that is done.
 struct Pieces {
   explicit Pieces(std::span<const ByteRange> pieces) {
     for (const ByteRange& piece : pieces) bytes.emplace_back(piece.length, '\0');
@@ -45,10 +45,10 @@ struct Pieces {
   Status status GUARDED_BY(mutex);
 };
 
-/// Of a piece, as much as lies in one chunk.
+// Of a piece, as much as lies in one chunk.
 struct Part {
   size_t piece;
-  uint64_t at;  ///< where in the piece
+  uint64_t at;  // where in the piece
   ByteRange range;
 };
 

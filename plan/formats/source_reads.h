@@ -1,4 +1,4 @@
-// Reads of pieces of the dataset by somebody who waits for all of them: indexes of packed formats.
+// Reads of pieces of the dataset, for a caller that waits for all of them: indexes of packed formats.
 #pragma once
 
 #include <span>

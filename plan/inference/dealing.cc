@@ -16,12 +16,12 @@ constexpr uint64_t kPrefetch = 2;
 constexpr size_t kReads = 2;
 
 struct ThreadOpens {
-  size_t first = 0;  ///< of all opens
+  size_t first = 0;  // of all opens
   size_t last = 0;
-  std::vector<uint32_t> samples;  ///< of its rank: positions over ranks
+  std::vector<uint32_t> samples;  // of its rank: positions over ranks
 };
 
-/// The most threads of any rank that were at work at the same time.
+// The most threads of any rank that were at work at the same time.
 uint64_t most_at_once(const std::map<uint32_t, ThreadOpens>& threads, uint32_t ranks) {
   uint64_t most = 0;
   for (const auto& thread : threads) {

@@ -2,8 +2,8 @@
 //
 // FUSE requests carry the number of the thread that reads, so each worker's own way is visible: worker w of W
 // opens batches w, w + W, ... of B samples, one after the other. Workers are the threads that are still
-// there, or were seen opening at the same time (`xargs cat` makes a new process when one has ended); what
-// they begin anew lies at multiples of B.
+// there, or were seen opening at the same time (`xargs cat` makes a new process when one has ended); a new
+// one begins at a multiple of B.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ constexpr double kWindowsTried = kWindows.size() * (kStarts + 1);
 
 struct Window {
   uint32_t start = 0;
-  bool anywhere = false;  ///< the start was taken from the opens
+  bool anywhere = false;  // the start was taken from the opens
   uint32_t width = 0;
 };
 

@@ -18,10 +18,10 @@
 // Orders that are kin. random.sample() of all samples gives random.shuffle()'s order from its end, for the
 // same seed. Where a reader seems to have begun in the middle, its threads must go forward.
 //
-// Sequential orders. Who reads the files of one folder in any order opens what lies together in a sequential
-// order of all folders: the window tells nothing of it, and the reader chooses among fewer than n. But also
-// of a random order of m samples only, whichever they are, h given ones come right after their predecessors
-// with probability (m - h)! / m!, so P[H >= h] <= C(m, h) (m - h)! / m! = 1 / h!.
+// Sequential orders. A reader of one folder's files, in any order, opens files that lie together in a
+// sequential order of all folders: the window tells nothing of it, and the reader chooses among fewer than n.
+// But also of a random order of m samples only, whichever they are, h given ones come right after their
+// predecessors with probability (m - h)! / m!, so P[H >= h] <= C(m, h) (m - h)! / m! = 1 / h!.
 //
 // An order is believed if
 //   (number of orders tried so far) * (ways in which each was looked at) * kShares * P < kMostWrong / 2
@@ -82,10 +82,10 @@ Fit fit_order(std::span<const Placed> opens, const Reading& reading);
 /// Where a plan of an order begins of which the reader was found in the middle; 0 at its beginning.
 uint64_t begun_at(const Fit& fit);
 
-/// Whose opens the fit explains: who reads elsewhere in the order is another reader.
+/// The threads whose opens the fit explains: one that reads elsewhere in the order is another reader's.
 std::vector<uint32_t> threads_of(std::span<const Placed> opens, const Fit& fit);
 
-/// Whether it is believed, if so many orders were compared by now, it among them.
+/// Whether it is believed after `orders` comparisons of orders, its own among them.
 bool is_certain(const Fit& fit, double orders);
 
 /// Distances of a thread's opens that are looked at: jobs up to that size.

@@ -21,13 +21,13 @@ constexpr auto kSoon = std::chrono::seconds(2);
 // When the recorder is full the readers are let alone for so long.
 constexpr auto kRest = std::chrono::minutes(10);
 
-/// Whether a folder is another, or lies in it.
+// Whether a folder is another, or lies in it.
 bool is_folder_in(std::string_view folder, std::string_view other) {
   if (other.empty()) return true;
   return folder.starts_with(other) && (folder.size() == other.size() || folder[other.size()] == '/');
 }
 
-/// The plan as a user would have registered it; nothing if no line says it from the first epoch to the last.
+// The plan as a user would have registered it; nothing if no line says it from the first epoch to the last.
 std::optional<std::string> line_of(const FoundOrder& found) {
   if (is_of_epoch_seed(found.plan)) return std::nullopt;
   PlanSpec plan = found.plan;

@@ -1,10 +1,10 @@
 // Inference: finds out by itself what readers follow, where no plan was registered.
 //
-// What readers open is recorded (access_recorder.h), and compared with the orders that are likely
-// (order_search.h) when 12 opens were seen, and again after half as many more, and so on; where there are
-// several readers, each after half as many more of its own; and two seconds after an open. An order that is
-// certain (fit.h) becomes a plan with the name kFoundPlan. It is a plan of the epoch that was seen; once the
-// next one is seen to follow on, it is one of all epochs. A reader that leaves it is watched anew.
+// Opens are recorded (access_recorder.h), and compared with the orders that are likely (order_search.h) when
+// 12 opens were seen, and again after half as many more, and so on; where there are several readers, each
+// after half as many more of its own; and two seconds after an open. An order that is certain (fit.h) becomes
+// a plan with the name kFoundPlan. It is a plan of the epoch that was seen; once the next one is seen to
+// follow on, it is one of all epochs. A reader that leaves it is watched again.
 //
 // Several readers at once are told apart by the programs that they are (readers/process_tree.h). A plan that
 // was found is one reader's; README.md says what becomes of the others.
@@ -71,9 +71,9 @@ class Inference {
     recorder_.note_in_order();
   }
 
-  /// The newest opens of a program since the last plan, in the order of time; of everybody if it is none.
+  /// The newest opens of a program since the last plan, in the order of time; of all programs if it is none.
   std::vector<SeenOpen> opens_of(const Program& program) const;
-  /// A plan comes into force for readers of that program; for everybody if it is none.
+  /// A plan comes into force for readers of that program; for all readers if it is none.
   void follow(const Program& program) { tree_.follow(program, deps_.clock.now()); }
   /// It is in force: what its readers opened is forgotten.
   void forget(const Program& program);
@@ -81,11 +81,11 @@ class Inference {
   void forget_files(const std::function<bool(FileId)>& of);
   /// Whether a thread that reads now is one of those. Costs a look into a table.
   bool is_reader(ThreadId thread) { return tree_.is_reader(thread, deps_.clock.now()); }
-  /// Whether the plan that was found is another reader's, who goes on.
+  /// Whether the plan that was found is another reader's, which still reads.
   bool follows_another(const Program& program) const {
     return tree_.follows_another(program, deps_.clock.now());
   }
-  /// What was recorded belongs to a plan now.
+  /// The recorded opens belong to a plan now.
   void restart();
   /// The plan that was found is in force no more: a registered one has its files.
   void displaced();
@@ -107,14 +107,14 @@ class Inference {
   /// All shuffles of torch are searched from now on, as with InferMode::full. Without effect if it is off.
   void search_all_shuffles();
 
-  /// What readers seem to follow, for people; for programs as JSON.
+  /// The orders that readers seem to follow, for people; for programs as JSON.
   std::string text() const;
   std::string json() const;
   /// How the plan was found, for people; empty without one.
   std::string how_found() const;
 
  private:
-  /// What a search uses, that may outlive this.
+  /// The state of a search, which may outlive this.
   struct Searching {
     Searching(const DatasetSource& dataset, InferMode mode);
 
@@ -124,7 +124,7 @@ class Inference {
     std::atomic<bool> all_likely{false};  // were compared
     OrderSearch orders;  // of one thread at a time: `order-search`, which `inference` waits for
   };
-  /// What the user refused.
+  /// Plans that the user refused, by folder and sampler.
   struct Family {
     std::string root;
     std::string sampler;
@@ -153,7 +153,7 @@ class Inference {
   bool in_force_ GUARDED_BY(mutex_) = false;
   bool over_ GUARDED_BY(mutex_) = false;          // its epoch
   bool outdated_ GUARDED_BY(mutex_) = false;      // and readers were seen to go on in no order that is known
-  bool anew_ GUARDED_BY(mutex_) = false;          // everybody is due, however often they were looked at
+  bool anew_ GUARDED_BY(mutex_) = false;          // all readers are due, however often they were looked at
   bool all_shuffles_ GUARDED_BY(mutex_) = false;  // are to be searched
   double orders_ GUARDED_BY(mutex_) = 0;
   std::vector<Suggestion> suggested_ GUARDED_BY(mutex_);  // since the last look

@@ -66,12 +66,12 @@ bool is_alive(uint32_t thread) {
   return thread != 0 && ::access(fmt::format("/proc/{}", thread).c_str(), F_OK) == 0;
 }
 
-/// Opens that show the workers of an order of that length: a few may be those of a few workers.
+// Opens that show the workers of an order of that length: a few may be those of a few workers.
 uint64_t enough_opens(uint64_t ranks, uint64_t length) {
   return std::min<uint64_t>(kDealt * ranks, length / 4);
 }
 
-/// Adds workers and batch; false if more must be seen of them.
+// Adds workers and batch; false if more must be seen of them.
 bool add_dealing(PlanSpec& plan, std::span<const Placed> opens, const Fit& fit) {
   const Dealing dealing = find_dealing(opens, static_cast<uint32_t>(plan.ranks_per_node), fit, is_alive);
   plan.batch = dealing.batch;

@@ -11,8 +11,8 @@
 //
 // Last, what DataLoader(shuffle=True) may have drawn from torch's default generator (shuffle_search.h).
 //
-// Whoever opens the same samples in the same order a second time, whatever it is, is followed by the list of
-// them (watched/repeated_order.h).
+// A reader that opens the same samples in the same order a second time, whatever it is, is followed by the
+// list of them (watched/repeated_order.h).
 //
 // Of a first epoch it cannot be known what comes after it: whether set_epoch() is called, say. So what is
 // found is a plan of that epoch only; follow_on() finds out in the next.
@@ -93,7 +93,8 @@ class OrderSearch {
   enum class Shuffles { none, usual, all };
   /// `stop` is asked before each order, from any thread. Reads nothing of the source but its catalog.
   OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles = Shuffles::usual);
-  /// With any search for shuffles, of which so many seeds are tried in vain for one program; 0: none.
+  /// With other limits of the search for shuffles. `most_in_vain`: seeds that are tried in vain for one
+  /// program, at most; 0: no shuffle is searched for.
   OrderSearch(DatasetSource source, std::function<bool()> stop, const ShuffleSearch::Options& shuffles,
               uint64_t most_in_vain);
 
@@ -116,7 +117,7 @@ class OrderSearch {
   /// Whether `others` lie in an order where the opens lie for which it was found, more than by chance.
   bool is_read_in(std::span<const SeenOpen> opens, std::span<const SeenOpen> others,
                   const FoundOrder& found) const;
-  /// How many opens should be seen before the next look, if so many are not enough.
+  /// How many opens should be seen before the next look, if these are not enough.
   size_t next_look(std::span<const SeenOpen> opens);
   /// A reader is looked at that has opened these: the next look is when it has opened next_look().
   void looked(uint32_t reader, std::span<const SeenOpen> opens);
@@ -124,8 +125,8 @@ class OrderSearch {
   size_t look_at(uint32_t reader) const;
   /// A look is over: the numbering of its folders is given back.
   void look_is_over() { numberings_.forget(); }
-  /// Other readers come: the time is their own. Programs that are known have no more shuffles searched than
-  /// before; of everybody together half may be others.
+  /// Begins with other readers, which have their own time. For known programs no more shuffles are searched
+  /// than before; of all readers together half may be others.
   void begin();
 
   /// Orders compared since the start.
@@ -159,7 +160,7 @@ class OrderSearch {
     ShuffleSearch search;
     uint32_t epoch = 0;  ///< as `search` counts; what does not follow on is far from it
   };
-  /// What was done for one reader.
+  /// The work done for one reader.
   struct Effort {
     double used = 0;          ///< CPU seconds
     size_t look_at = 0;       ///< opens

@@ -16,9 +16,9 @@
 // explained less telling.
 //
 // Step 1 fails if the first sample was not seen. Then a second pass over the seeds asks for the next three
-// instead. What is plausible comes first: the outputs of given streams, since epochs' seeds are outputs of
-// the default generator; the seeds up to 10^6 (0.1 s); of the likeliest streams so many outputs as the
-// largest models draw. Then each pass over the rest. A pass over all seeds takes some hundred core-seconds:
+// instead. Plausible seeds come first: the outputs of given streams, since epochs' seeds are outputs of the
+// default generator; the seeds up to 10^6 (0.1 s); of the likeliest streams as many outputs as the largest
+// models draw. Then each pass over the rest. A pass over all seeds takes some hundred core-seconds:
 // tests/bench/seed_search_bench.cc prints it.
 //
 // Source: at::randperm_cpu (ATen/native/TensorFactories.cpp), the same in all versions; but from
@@ -42,7 +42,7 @@ struct SeedEvidence {
   uint64_t n = 0;  ///< samples of the dataset, below 2^32
   /// Samples in the order of their first opens. 64 are enough where n is over some thousand.
   std::vector<uint32_t> first_seen = {};
-  /// The opens lie among so many first samples of each rank's order: for DataLoader, (prefetch_factor *
+  /// The opens lie among this many first samples of each rank's order: for DataLoader, (prefetch_factor *
   /// workers + 1) * batch, and as many again as were seen of the rank. Too much costs certainty and time, too
   /// little the seed.
   uint64_t reach = 0;
@@ -57,7 +57,7 @@ struct SeedEvidence {
 /// How many there are.
 inline constexpr uint64_t kAllSeeds = uint64_t{1} << 32;
 
-/// Written by the search, read by whoever likes. Thread-safe.
+/// Written by the search, read by any thread. Thread-safe.
 struct SeedSearchProgress {
   std::atomic<uint64_t> tested{0};  ///< seeds, those of the second pass as well
   std::atomic<uint64_t> of{0};
@@ -66,10 +66,10 @@ struct SeedSearchProgress {
 struct SeedSearchOptions {
   uint64_t first = 0;        ///< seeds that are tried: from this one
   uint64_t end = kAllSeeds;  ///< to the one before this
-  /// Seeds of generators whose outputs are tried as seeds before all others, so many of each.
+  /// Seeds of generators whose outputs are tried as seeds before all others, `stream_outputs` of each.
   std::vector<uint64_t> streams = {};
   uint64_t stream_outputs = 0;
-  /// The first so many of these streams are the likeliest: of each so many outputs are tried, before the
+  /// How many of the first streams are the likeliest: of each `deep_outputs` are tried, before the
   /// second pass over the others'.
   size_t deep_streams = 0;
   uint64_t deep_outputs = 0;
@@ -102,12 +102,11 @@ struct SeedSearchResult {
   uint64_t tested = 0;      ///< seeds, those of the second pass as well
 };
 
-/// Blocks until the seed is found, all are tried, time is up or `stop` says so. Works on threads of its own,
+/// Blocks until the seed is found, all are tried, time is up or `stop` says so. Works on its own threads,
 /// `seed-search`. Memory: 0.2 MB a thread, and some 50 bytes for each place of the order up to `reach`; 8 MB
-/// at most.
-/// Errors: EINVAL for evidence that contradicts itself; ENODATA when too little was seen to be certain of any
-/// seed; ERANGE where the first rank's first sample comes too late in the generator's output (draws +
-/// first_rank > 226), or more than 2^18 places are in reach; or of the threads.
+/// at most. Errors: EINVAL for evidence that contradicts itself; ENODATA when too little was seen to be
+/// certain of any seed; ERANGE where the first rank's first sample comes too late in the generator's output
+/// (draws + first_rank > 226), or more than 2^18 places are in reach; or of the threads.
 Result<SeedSearchResult> search_seeds(const SeedEvidence& evidence, const SeedSearchOptions& options);
 
 /// Whether search_seeds() could be certain of a seed; tells what it would say otherwise. Cheap.
@@ -123,8 +122,8 @@ double outputs_tried(const SeedSearchOptions& options);
 /// the evidence's own; REQUIRES that it is consistent otherwise.
 uint64_t widest_reach(SeedEvidence evidence, const SeedSearchOptions& options, uint64_t least);
 
-/// What one seed explains of the evidence, for a handful of seeds that somebody expects. `log_chance` is that
-/// of one order; multiply by as many as are tried. REQUIRES: check_seed_evidence().
+/// The part of the evidence that one seed explains, for a handful of expected seeds. `log_chance` is that of
+/// one order; multiply by as many as are tried. REQUIRES: check_seed_evidence().
 FoundSeed explain_by_seed(const SeedEvidence& evidence, uint32_t seed);
 
 }  // namespace clairfs

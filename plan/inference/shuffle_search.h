@@ -40,7 +40,7 @@ class ShuffleSearch {
   struct Seen {
     uint64_t n = 0;                         ///< samples of the dataset
     std::vector<uint32_t> first_seen = {};  ///< each once, in the order of time
-    uint32_t epoch = 0;                     ///< of the reader, by whoever counts them
+    uint32_t epoch = 0;                     ///< of the reader, by the caller's count
     double other_orders = 0;                ///< that were compared with the same opens
     std::vector<uint64_t> likely = {};      ///< values of torch.manual_seed() that the environment suggests
   };
@@ -55,8 +55,8 @@ class ShuffleSearch {
 
   explicit ShuffleSearch(Options options) : options_(std::move(options)) {}
 
-  /// Nothing: no seed is certain, or time was up. What was found in the epoch before `seen.epoch` counts;
-  /// else it is forgotten. An epoch may be asked for again: it has the same seed, which is not searched for.
+  /// Nothing: no seed is certain, or time was up. A seed found in the epoch before `seen.epoch` counts; older
+  /// ones are forgotten. An epoch may be asked for again: it has the same seed, which is not searched for.
   std::optional<Found> find(const Seen& seen);
   /// CPU time of all searches of seeds, in seconds.
   double core_seconds() const { return core_seconds_; }

@@ -17,7 +17,7 @@ struct PlanOrderRequest {
       plan;  ///< as parse_plan() takes it; `n` says how many samples there are, or `root` is a directory
   Epoch epoch;
   TrainingRank rank;
-  /// What is said of each sample beside its number; all others need `root`.
+  /// The output for each sample besides its number; all but none need `root`.
   enum class Detail : uint8_t { none, path, ranges };
   Detail detail = Detail::none;
 };

@@ -27,7 +27,7 @@ uint32_t nodes_of(const PlanSpec& spec) {
   return static_cast<uint32_t>(std::max<uint64_t>(world / std::max<uint64_t>(spec.ranks_per_node, 1), 1));
 }
 
-/// Reads by node and sample.
+// Reads by node and sample.
 class Counters {
  public:
   Counters(uint32_t nodes, uint64_t samples)
@@ -51,7 +51,7 @@ class Counters {
   std::vector<uint16_t> reads_;
 };
 
-/// Calls `visit(node, sequence)` for the first `nodes` nodes, epoch by epoch.
+// Calls `visit(node, sequence)` for the first `nodes` nodes, epoch by epoch.
 template <class Visit>
 Status for_each_epoch(AccessSequence& sequence, uint32_t nodes, Visit&& visit) {
   const PlanSpec& spec = sequence.spec();
@@ -92,7 +92,7 @@ void count_tails(const PlanStatsRequest& request, const Counters& counters, Plan
   }
 }
 
-/// The dataset behind the plan: scanned, or made up of samples of one size.
+// The dataset behind the plan: scanned, or made up of samples of one size.
 struct Dataset {
   const Catalog* catalog = nullptr;
   const SampleIndex* index = nullptr;
@@ -149,7 +149,7 @@ Result<PlanStats::Reads> count_placed(const Dataset& dataset, AccessSequence& se
     source += bytes;
     if (homeless || warm[chunk.index()]) return;
     warm[chunk.index()] = true;
-    reads.warm_up += dataset.catalog->range(chunk).length;
+    reads.prefill += dataset.catalog->range(chunk).length;
   };
   const auto count_range = [&](uint32_t node, const ByteRange& range) {
     const uint64_t end = range.offset + range.length;
@@ -241,7 +241,7 @@ std::string plan_stats_text(const PlanStats& stats) {
   line("  from the node's own NVMe", stats.placed->local_nvme);
   line("  from another node", stats.placed->peer);
   line("  from the PFS every time", stats.placed->pfs);
-  line("and once, to fill the tiers", stats.placed->warm_up);
+  line("and once, to fill the tiers", stats.placed->prefill);
   return text;
 }
 
@@ -266,7 +266,7 @@ std::string plan_stats_json(const PlanStats& stats) {
                        {"nvme", stats.placed->local_nvme},
                        {"peer", stats.placed->peer},
                        {"pfs", stats.placed->pfs},
-                       {"warm_up", stats.placed->warm_up}};
+                       {"warm_up", stats.placed->prefill}};
   }
   return object.dump(2) + "\n";
 }
@@ -282,7 +282,7 @@ std::string plan_stats_plot(const PlanStats& stats) {
     add("own NVMe", stats.placed->local_nvme);
     add("another node", stats.placed->peer);
     add("PFS, every time", stats.placed->pfs);
-    add("PFS, to fill tiers", stats.placed->warm_up);
+    add("PFS, to fill tiers", stats.placed->prefill);
   }
   const std::string job = fmt::format("{}, {}, {} samples", pluralize(stats.nodes, "node", "nodes"),
                                       pluralize(stats.epochs, "epoch", "epochs"),

@@ -38,7 +38,7 @@ struct PlanStats {
     double local_nvme = 0;
     double peer = 0;
     double pfs = 0;      ///< without home: every time
-    double warm_up = 0;  ///< of local and peer: what its home reads from the PFS, once
+    double prefill = 0;  ///< of local and peer: what its home reads from the PFS, once
 
     double all() const { return local_ram + local_nvme + peer + pfs; }
   };

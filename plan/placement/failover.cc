@@ -34,7 +34,7 @@ class Failover {
   }
 
  private:
-  /// Copies that a node could do without, the least used first.
+  // Copies that a node could do without, the least used first.
   struct Evictable {
     std::vector<ChunkId> chunks;
     size_t next = 0;
@@ -63,8 +63,8 @@ class Failover {
     return most;
   }
 
-  /// The living node that uses the chunk most, of those for which `eligible(node)`; among equals the one with
-  /// most room.
+  // The living node that uses the chunk most, of those for which `eligible(node)`; among equals the one with
+  // most room.
   template <class Eligible>
   std::optional<NodeId> best_node(ChunkId chunk, Eligible&& eligible) {
     tally_.take(chunk);
@@ -116,7 +116,7 @@ class Failover {
     }
   }
 
-  /// The tier in which the chunk would find room if copies went; the one that holds more of them.
+  // The tier in which the chunk would find room if copies went; the one that holds more of them.
   Tier replaceable_tier(ChunkId chunk, NodeId node) {
     Tier best = Tier::none;
     for (const Tier tier : {Tier::ram, Tier::nvme}) {

@@ -43,7 +43,7 @@ void JobUses::number_chunks(const SampleIndex& index) {
   }
 }
 
-/// By file: whether samples of the index share a chunk of it.
+// By file: whether samples of the index share a chunk of it.
 std::vector<bool> JobUses::files_of_records(const SampleIndex& index) const {
   const auto shared = SharedChunks::make(index, *catalog_);
   if (!shared) return {};

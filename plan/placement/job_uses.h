@@ -1,7 +1,7 @@
-// What placement looks at: how often each node uses each chunk, and when the job uses it first.
+// The input of placement: how often each node uses each chunk, and when the job uses it first.
 //
 // In the common case a chunk is used once in an epoch, by one node: two bytes a chunk and epoch name that
-// node. What comes on top (sampling with replacement, padding) is kept as counts by chunk and node.
+// node. Further uses (sampling with replacement, padding) are kept as counts by chunk and node.
 //
 // Files in which samples share chunks are another matter: records. Every node comes to nearly all of their
 // chunks, and none to one of them much more than the others do. So their uses are not counted, only which of
@@ -101,7 +101,7 @@ class JobUses {
   std::vector<uint32_t> first_uses_;           // by chunk: position since the first epoch's begin
   uint32_t unused_;                            // chunks
 
-  // What is derived from epochs_, or merged, when it is asked for.
+  // Derived from epochs_, or merged, when it is asked for.
   mutable bool settled_ = false;
   mutable std::vector<uint32_t> totals_;  // by chunk
   // By chunk and node, what epochs_ does not say: sorted and unique, and what is not merged yet.

@@ -68,7 +68,7 @@ std::vector<ChunkId> PlacementMap::kept_chunks(NodeId node, bool homes) const {
   return chunks;
 }
 
-std::vector<ChunkId> PlacementMap::warm_up_order(NodeId node) const {
+std::vector<ChunkId> PlacementMap::prefill_order(NodeId node) const {
   return kept_chunks(node, true);
 }
 

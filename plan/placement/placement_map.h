@@ -66,7 +66,7 @@ class PlacementMap {
   std::vector<NodeId> holders(ChunkId chunk) const;
   /// The node's home chunks in the order of the job's first use of them: what it reads from the PFS first.
   /// Those of records come last, in the order of their file.
-  std::vector<ChunkId> warm_up_order(NodeId node) const;
+  std::vector<ChunkId> prefill_order(NodeId node) const;
   /// The chunks that the node keeps though another is their home, in the same order.
   std::vector<ChunkId> copies(NodeId node) const;
   uint64_t homeless_bytes() const { return homeless_bytes_; }  ///< of used chunks: always read from the PFS

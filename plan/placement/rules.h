@@ -14,8 +14,8 @@ void place_homes(PlacementTable& table, const JobUses& uses);
 /// Gives every chunk of records that fits a home: to each node a part of them from end to end, in proportion
 /// to its room. REQUIRES: none of them has a home.
 void place_segments(PlacementTable& table, const JobUses& uses);
-/// Fills the room that is left with copies of chunks of records, each node from the end of its own part on.
-/// REQUIRES: no chunk without a home would fit.
+/// Fills the room that is left with copies of chunks of records, each node beginning at the end of the part
+/// it is home to. REQUIRES: no chunk without a home would fit.
 void copy_segments(PlacementTable& table, const JobUses& uses);
 /// Fills the room that is left with copies of what each node uses most. REQUIRES: no chunk without a home
 /// would fit.

@@ -11,7 +11,7 @@
 namespace clairfs {
 namespace {
 
-/// bytes * part / whole, rounded down; part / whole to 31 bits. REQUIRES: part <= whole, whole > 0.
+// bytes * part / whole, rounded down; part / whole to 31 bits. REQUIRES: part <= whole, whole > 0.
 uint64_t proportion(uint64_t bytes, uint64_t part, uint64_t whole) {
   for (; whole > std::numeric_limits<uint32_t>::max(); whole /= 2) part /= 2;
   return bytes / whole * part + bytes % whole * part / whole;
@@ -21,7 +21,7 @@ uint64_t room_of(const PlacementTable& table, NodeId node) {
   return table.room(node).ram + table.room(node).nvme;
 }
 
-/// False if the node has no room for the chunk.
+// False if the node has no room for the chunk.
 bool keep_at_home(PlacementTable& table, ChunkId chunk, NodeId node) {
   const Tier tier = table.tier_with_room(chunk, node);
   if (tier == Tier::none) return false;

@@ -34,7 +34,7 @@ class PlacementTable {
   uint32_t nodes() const { return static_cast<uint32_t>(room_.size()); }
   uint32_t chunks() const { return static_cast<uint32_t>(homes_.size()); }
   uint32_t length(ChunkId chunk) const { return (*lengths_)[chunk.index()]; }
-  /// What keeping it takes of a tier.
+  /// The bytes of a tier that keeping it takes.
   uint64_t bytes(ChunkId chunk, Tier tier) const {
     const uint64_t padded = footprint(tier, length(chunk));
     return tier == Tier::nvme ? std::max(padded, kNvmeSmallestShare) : padded;

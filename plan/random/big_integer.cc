@@ -13,7 +13,7 @@ void trim(std::vector<uint32_t>& words) {
   while (words.size() > 1 && words.back() == 0) words.pop_back();
 }
 
-/// words = words * factor + addend
+// words = words * factor + addend
 void multiply_add(std::vector<uint32_t>& words, uint32_t factor, uint32_t addend) {
   uint64_t carry = addend;
   for (uint32_t& word : words) {
@@ -24,7 +24,7 @@ void multiply_add(std::vector<uint32_t>& words, uint32_t factor, uint32_t addend
   if (carry != 0) words.push_back(static_cast<uint32_t>(carry));
 }
 
-/// REQUIRES: words >= value.
+// REQUIRES: words >= value.
 void subtract(std::vector<uint32_t>& words, uint64_t value) {
   uint64_t borrow = 0;
   for (size_t i = 0; i < words.size(); ++i) {

@@ -47,7 +47,7 @@ class Mt19937 {
     const uint32_t y = (word & 0x80000000U) | (next & 0x7fffffffU);
     return far ^ (y >> 1) ^ ((0U - (y & 1U)) & 0x9908b0dfU);
   }
-  /// What is given out for a word.
+  /// The output for a word of the state.
   static uint32_t temper(uint32_t y) {
     y ^= y >> 11;
     y ^= (y << 7) & 0x9d2c5680U;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kPool = 4;
 
-/// SeedSequence's hashmix with its running constant.
+// SeedSequence's hashmix with its running constant.
 class HashMix {
  public:
   HashMix(uint32_t start, uint32_t factor) : constant_(start), factor_(factor) {}

@@ -11,7 +11,7 @@
 namespace clairfs {
 namespace {
 
-/// Whether sample() copies the population into a pool rather than remembering what it drew.
+// Whether sample() copies the population into a pool rather than remembering what it drew.
 bool samples_from_pool(uint64_t n, uint64_t k) {
   uint64_t set_size = 21;  // Lib/random.py: size of a small set minus size of an empty list
   if (k > 5) {

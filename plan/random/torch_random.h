@@ -1,5 +1,5 @@
-// What torch draws from its CPU generator: seeds, states, randperm, randint, multinomial.
-// Source: ATen/core/MT19937RNGEngine.h, ATen/CPUGeneratorImpl.cpp, native/TensorFactories.cpp,
+// Torch's draws from its CPU generator: seeds, states, randperm, randint, multinomial. Source:
+// ATen/core/MT19937RNGEngine.h, ATen/CPUGeneratorImpl.cpp, native/TensorFactories.cpp,
 // native/cpu/DistributionTemplates.h, native/cpu/MultinomialKernel.cpp (1.6 to 2.14).
 #pragma once
 

@@ -20,7 +20,7 @@ constexpr auto kPauseAfterFailure = std::chrono::milliseconds(100);
 constexpr int kChunksPerStep = 256;
 
 std::vector<ChunkId> chunks_of(const PlacementMap& placement, NodeId self) {
-  std::vector<ChunkId> chunks = placement.warm_up_order(self);
+  std::vector<ChunkId> chunks = placement.prefill_order(self);
   const std::vector<ChunkId> copies = placement.copies(self);
   chunks.insert(chunks.end(), copies.begin(), copies.end());
   return chunks;
@@ -28,7 +28,7 @@ std::vector<ChunkId> chunks_of(const PlacementMap& placement, NodeId self) {
 
 }  // namespace
 
-/// One placement being worked through. `next` belongs to step().
+// One placement being worked through. `next` belongs to step().
 struct HomePrefill::Pass {
   const std::shared_ptr<const PlacementMap> placement;
   const NodeId self;
@@ -131,7 +131,7 @@ Turn HomePrefill::ask(const std::shared_ptr<Pass>& pass, TimePoint now) {
   return {};
 }
 
-/// The place in the list orders the fetches of the pass.
+// The place in the list orders the fetches of the pass.
 void HomePrefill::ask_for(const std::shared_ptr<Pass>& pass, ChunkId chunk, bool into_ram) {
   const uint32_t length = catalog_.range(chunk).length;
   cache_.acquire(chunk, {Priority::Kind::background, pass->next},

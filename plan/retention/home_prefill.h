@@ -1,11 +1,10 @@
-// Warm-up: a home reads its chunks from the PFS once, ahead of need, in the order in which the job first uses
-// them; then come the node's copies, in the same order. (`clairfs warmup` is something else: a command that
-// reads a mount through, mount-helper/commands/read_through.h.)
+// Home prefill: a node reads its home chunks from the PFS once, ahead of need, in the order in which the job
+// first uses them; then the node's copies, in the same order.
 //
-// step() asks the cache for them at the lowest priority, so that whatever a reader or a plan of any node asks
-// for comes first, and for no more at a time than transit memory takes. The cache knows where each chunk
-// comes from (the PFS for a home, its home for a copy) and the tier that it is placed in keeps it; here it is
-// let go of at once. Each placement gets one pass; what could not be had then is left to those who need it.
+// step() asks the cache for them at the lowest priority, so that the requests of readers and plans of all
+// nodes come first, and for no more at a time than transit memory takes. The cache knows where each chunk
+// comes from (the PFS for a home, its home for a copy), and its tier keeps the chunk; step() keeps no
+// reference. Each placement gets one pass. A chunk that could not be read then is read when it is needed.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +28,8 @@ struct PrefillProgress {
   bool finished = true;  ///< nothing is left to ask for or under way
 };
 
-/// Thread-safe, except that step() is for one thread at a time. The parts outlive it. What is under way at
-/// its end has no effect here.
+/// Thread-safe, except that step() is for one thread at a time. The parts outlive it. Fetches that are under
+/// way at its end have no effect here.
 class HomePrefill {
  public:
   HomePrefill(ChunkCache& cache, const Catalog& catalog);
@@ -40,7 +39,7 @@ class HomePrefill {
   void set_placement(std::shared_ptr<const PlacementMap> placement, NodeId self);
   PrefillProgress progress() const;
 
-  /// Asks for what may be under way by now.
+  /// Asks for as many chunks as may be under way.
   Turn step(TimePoint now);
   /// Rings when there is something to do.
   Alarm& alarm();

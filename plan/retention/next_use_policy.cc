@@ -32,26 +32,26 @@ constexpr size_t slot(Tier tier) {
 NextUsePolicy::NextUsePolicy(const Catalog& catalog) : catalog_(catalog), resident_(catalog.chunk_count()) {}
 
 // Ranks and epochs of one plan have the index in common.
-std::shared_ptr<const SharedChunks> NextUsePolicy::shared_chunks(const Horizon& horizon) const {
-  if (horizon.empty()) return nullptr;
+std::shared_ptr<const SharedChunks> NextUsePolicy::shared_chunks(const Timeline& timeline) const {
+  if (timeline.empty()) return nullptr;
   {
     MutexLock lock(mutex_);
     for (const auto& [order, plan] : plans_) {
-      if (!plan.horizon.empty() && plan.horizon.index == horizon.index) return plan.shared;
+      if (!plan.timeline.empty() && &plan.timeline.index() == &timeline.index()) return plan.shared;
     }
   }
-  return SharedChunks::make(*horizon.index, catalog_);
+  return SharedChunks::make(timeline.index(), catalog_);
 }
 
-void NextUsePolicy::set_horizon(OrderId order, Horizon horizon, uint64_t staged) {
-  auto shared = shared_chunks(horizon);
+void NextUsePolicy::set_timeline(OrderId order, Timeline timeline, uint64_t staged) {
+  auto shared = shared_chunks(timeline);
   MutexLock lock(mutex_);
   const bool added = !plans_.contains(order);
   Plan& plan = plans_[order];
   plan.shared = std::move(shared);
-  plan.horizon = std::move(horizon);
+  plan.timeline = std::move(timeline);
   plan.staged = staged;
-  plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
+  plan.cursor.fill(plan.timeline.empty() ? 0 : plan.timeline.end());
   if (added) look_anew();
 }
 
@@ -61,7 +61,7 @@ void NextUsePolicy::look_anew() {
   for (const Tier tier : {Tier::ram, Tier::nvme}) {
     for (const ChunkId chunk : list_residents(tier)) list_useless(chunk, tier);
   }
-  for (auto& [order, plan] : plans_) plan.cursor.fill(plan.horizon.empty() ? 0 : plan.horizon.end());
+  for (auto& [order, plan] : plans_) plan.cursor.fill(plan.timeline.empty() ? 0 : plan.timeline.end());
 }
 
 void NextUsePolicy::set_staged(OrderId order, uint64_t staged) {
@@ -72,8 +72,8 @@ void NextUsePolicy::set_staged(OrderId order, uint64_t staged) {
   const uint64_t before = std::exchange(plan.staged, staged);
   if (staged < before || staged - before > kFewPositions) return look_anew();
   for (uint64_t position = before; position < staged; ++position) {
-    if (plan.horizon.epoch_at(position) == nullptr) continue;
-    for_each_chunk(*plan.horizon.index, catalog_, plan.horizon.sample_at(position), [&](ChunkId chunk) {
+    if (!plan.timeline.holds(position)) continue;
+    for_each_chunk(plan.timeline.index(), catalog_, plan.timeline.sample_at(position), [&](ChunkId chunk) {
       mutex_.assert_held();
       for (const Tier tier : {Tier::ram, Tier::nvme}) {
         if ((resident_[chunk.index()] & bit(tier)) != 0) raise_cursors(chunk, tier);
@@ -98,33 +98,33 @@ void NextUsePolicy::set_in_page_cache(ChunkId chunk, bool there) {
 }
 
 double NextUsePolicy::distance(const Plan& plan, uint64_t position) const {
-  const uint64_t epoch = std::max<uint64_t>(plan.horizon.last_length(), 1);
+  const uint64_t epoch = std::max<uint64_t>(plan.timeline.last_length(), 1);
   return static_cast<double>(position - plan.staged) / static_cast<double>(epoch);
 }
 
-/// Epochs until the next use by any plan but `served`; nothing if no plan will use it as far as is known. A
-/// plan that uses it now and whose next epoch is not known yet is taken to use it an epoch later again.
+// Epochs until the next use by any plan but `served`; nothing if no plan will use it as far as is known. A
+// plan that uses it now and whose next epoch is not known yet is taken to use it an epoch later again.
 std::optional<double> NextUsePolicy::distance_of(ChunkId chunk, const Use& served) const {
   if ((resident_[chunk.index()] & kInPageCache) != 0) return std::nullopt;
   std::optional<double> least;
   const auto add = [&](double value) { least = std::min(least.value_or(kNever), value); };
   for (const auto& [order, plan] : plans_) {
-    if (plan.horizon.empty()) continue;
-    const bool uses_it = order == served.order && plan.horizon.epoch_at(served.position) != nullptr;
+    if (plan.timeline.empty()) continue;
+    const bool uses_it = order == served.order && plan.timeline.holds(served.position);
     const uint64_t used = std::max(plan.staged, served.position);
     const auto use =
-        plan.horizon.next_use(chunk, uses_it ? std::max(plan.staged, served.position + 1) : plan.staged);
+        plan.timeline.next_use(chunk, uses_it ? std::max(plan.staged, served.position + 1) : plan.staged);
     if (use) {
       add(distance(plan, *use));
-    } else if (uses_it && !plan.horizon.complete) {
+    } else if (uses_it && !plan.timeline.complete()) {
       add(distance(plan, used) + 1);
     }
   }
   return least;
 }
 
-/// What place() goes by: the distance after the use that the fetch is for; nothing if the chunk is not worth
-/// keeping.
+// What place() goes by: the distance after the use that the fetch is for; nothing if the chunk is not worth
+// keeping.
 std::optional<double> NextUsePolicy::rank(ChunkId chunk, const Use& served) const {
   if (!shared(chunk)) return distance_of(chunk, served);
   return has_an_epochs_uses(chunk) ? std::optional(kBeforeNever) : std::nullopt;
@@ -136,28 +136,23 @@ bool NextUsePolicy::shared(ChunkId chunk) const {
   });
 }
 
-/// Whether at least as many uses of the chunk are to come as an epoch has of it.
+// Whether at least as many uses of the chunk are to come as an epoch has of it.
 bool NextUsePolicy::has_an_epochs_uses(ChunkId chunk) const {
   size_t an_epoch = 0;
   size_t to_come = 0;
   for (const auto& [order, plan] : plans_) {
-    size_t most = 0;
-    for (const auto& epoch : plan.horizon.epochs) {
-      const auto uses = epoch->uses->uses(chunk);
-      const uint64_t passed = std::clamp(plan.staged, epoch->base, epoch->end()) - epoch->base;
-      to_come += static_cast<size_t>(uses.end() - std::lower_bound(uses.begin(), uses.end(), passed));
-      most = std::max(most, uses.size());
-    }
-    if (most > 0 && !plan.horizon.complete) return true;
-    an_epoch += most;
+    const Timeline::UseCount uses = plan.timeline.count_uses(chunk, plan.staged);
+    if (uses.an_epoch > 0 && !plan.timeline.complete()) return true;
+    to_come += uses.to_come;
+    an_epoch += uses.an_epoch;
   }
   return to_come > 0 && to_come >= an_epoch;
 }
 
 bool NextUsePolicy::covered(ChunkId chunk) const {
   return std::any_of(plans_.begin(), plans_.end(), [&](const auto& entry) {
-    const Horizon& horizon = entry.second.horizon;
-    return !horizon.empty() && horizon.next_use(chunk, horizon.begin());
+    const Timeline& timeline = entry.second.timeline;
+    return !timeline.empty() && timeline.next_use(chunk, timeline.begin());
   });
 }
 
@@ -166,8 +161,8 @@ void NextUsePolicy::raise_cursors(ChunkId chunk, Tier tier) const {
   bool used = false;
   if ((resident_[chunk.index()] & kInPageCache) != 0) return list_useless(chunk, tier);
   for (auto& [order, plan] : plans_) {
-    if (plan.horizon.empty()) continue;
-    const auto use = plan.horizon.next_use(chunk, plan.staged);
+    if (plan.timeline.empty()) continue;
+    const auto use = plan.timeline.next_use(chunk, plan.staged);
     if (!use) continue;
     used = true;
     plan.cursor[slot(tier)] = std::max(plan.cursor[slot(tier)], *use + 1);
@@ -182,14 +177,14 @@ void NextUsePolicy::list_useless(ChunkId chunk, Tier tier) const {
   useless_[slot(tier)].push_back(chunk);
 }
 
-/// A resident chunk that no plan will use. While a plan's next epoch is not known, nothing can be said of its
-/// chunks.
+// A resident chunk that no plan will use. While a plan's next epoch is not known, nothing can be said of its
+// chunks.
 std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) const {
   auto& list = useless_[slot(tier)];
   std::vector<ChunkId> undecided;
   std::optional<Candidate> found;
   const bool unknown =
-      std::any_of(plans_.begin(), plans_.end(), [](const auto& p) { return !p.second.horizon.complete; });
+      std::any_of(plans_.begin(), plans_.end(), [](const auto& p) { return !p.second.timeline.complete(); });
   while (!list.empty() && !found) {
     const ChunkId chunk = list.back();
     list.pop_back();
@@ -209,19 +204,19 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::useless(Tier tier) const 
 }
 
 std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier tier) const {
-  if (plan.horizon.empty()) return std::nullopt;
+  if (plan.timeline.empty()) return std::nullopt;
   uint64_t& cursor = plan.cursor[slot(tier)];
   // A plan of records may have millions of positions and hardly a chunk that is not shared: the rest is for
   // the next call.
   const uint64_t until = plan.shared && cursor > kFewPositions ? cursor - kFewPositions : 0;
   for (; cursor > std::max(plan.staged, until); --cursor) {
     const uint64_t position = cursor - 1;
-    if (position < plan.horizon.begin()) break;
+    if (position < plan.timeline.begin()) break;
     std::optional<Candidate> found;
-    for_each_chunk(*plan.horizon.index, catalog_, plan.horizon.sample_at(position), [&](ChunkId chunk) {
+    for_each_chunk(plan.timeline.index(), catalog_, plan.timeline.sample_at(position), [&](ChunkId chunk) {
       mutex_.assert_held();
       if ((resident_[chunk.index()] & bit(tier)) == 0 || shared(chunk)) return;
-      if (plan.horizon.next_use(chunk, plan.staged) != position) return;
+      if (plan.timeline.next_use(chunk, plan.staged) != position) return;
       const auto least = distance_of(chunk);
       if (!least || *least < distance(plan, position))
         return;  // another plan uses it sooner, and its cursor will find it
@@ -232,7 +227,7 @@ std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Plan& plan, Tier
   return std::nullopt;
 }
 
-/// What is used later than `own_distance` and, among that, last. Shared chunks that have a use stay.
+// What is used later than `own_distance` and, among that, last. Shared chunks that have a use stay.
 std::optional<NextUsePolicy::Candidate> NextUsePolicy::farthest(Tier tier, double own_distance) const {
   if (auto candidate = useless(tier)) return candidate;
   if (own_distance == kBeforeNever) return std::nullopt;

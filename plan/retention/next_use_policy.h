@@ -17,10 +17,10 @@
 // "Now" is not where the reader is but where staging is: what lies before it has been handed to the kernel's
 // page cache and needs its chunk only for its next use after that. So does the use that a fetch is for.
 //
-// How the farthest is found without keeping a heap: the horizon itself is a list by next use. A cursor for
-// each plan and tier walks down from the end of the horizon over positions whose chunk is not resident or has
-// an earlier use; it is pushed up again when a chunk with a later use becomes resident. Each step is paid for
-// by one position of an epoch, so the cost is constant a sample.
+// How the farthest is found without keeping a heap: the timeline itself is a list by next use. A cursor for
+// each plan and tier walks down from the end of the timeline over positions whose chunk is not resident or
+// has an earlier use; it is pushed up again when a chunk with a later use becomes resident. Each step is paid
+// for by one position of an epoch, so the cost is constant a sample.
 //
 // With several plans a chunk's distance is the least over the plans, in epochs of each (the plans' readers
 // need not be equally fast, but each reads its epoch once). Without a plan, and for chunks that no plan
@@ -35,8 +35,8 @@
 #include "cache/base/mutex.h"
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/tier_policy.h"
-#include "plan/sequence/horizon.h"
 #include "plan/sequence/shared_chunks.h"
+#include "plan/sequence/timeline.h"
 
 namespace clairfs {
 
@@ -46,10 +46,10 @@ class NextUsePolicy final : public TierPolicy {
  public:
   explicit NextUsePolicy(const Catalog& catalog);
 
-  /// Adds a reader's order (PlanReader::order()) or replaces its horizon; `staged` is the absolute position
+  /// Adds a reader's order (PlanReader::order()) or replaces its timeline; `staged` is the absolute position
   /// from which on samples still have to be staged. The first time for a sample index takes time in the order
   /// of its samples, without the lock.
-  void set_horizon(OrderId order, Horizon horizon, uint64_t staged);
+  void set_timeline(OrderId order, Timeline timeline, uint64_t staged);
   /// The samples before `staged` have been handed on. Also goes back, after a reader did.
   void set_staged(OrderId order, uint64_t staged);
   void remove(OrderId order);
@@ -62,7 +62,7 @@ class NextUsePolicy final : public TierPolicy {
   void kept(ChunkId chunk, Tier tier) override;
   void dropped(ChunkId chunk, Tier tier) override;
 
-  /// What kept() and dropped() said.
+  /// Whether the chunk is in the tier, according to kept() and dropped().
   bool resident(ChunkId chunk, Tier tier) const;
   std::vector<ChunkId> residents(Tier tier) const;
 
@@ -70,8 +70,8 @@ class NextUsePolicy final : public TierPolicy {
   static constexpr size_t kTiers = 3;  // Tier::none is not used
 
   struct Plan {
-    Horizon horizon;
-    std::shared_ptr<const SharedChunks> shared;  // of the horizon's index; null: none
+    Timeline timeline;
+    std::shared_ptr<const SharedChunks> shared;  // of the timeline's index; null: none
     uint64_t staged = 0;
     std::array<uint64_t, kTiers> cursor{};  // by tier: no candidate at or above it
   };
@@ -81,7 +81,7 @@ class NextUsePolicy final : public TierPolicy {
     double distance = 0;  // epochs until its next use
   };
 
-  std::shared_ptr<const SharedChunks> shared_chunks(const Horizon& horizon) const EXCLUDES(mutex_);
+  std::shared_ptr<const SharedChunks> shared_chunks(const Timeline& timeline) const EXCLUDES(mutex_);
   bool shared(ChunkId chunk) const REQUIRES(mutex_);
   bool has_an_epochs_uses(ChunkId chunk) const REQUIRES(mutex_);
   double distance(const Plan& plan, uint64_t position) const;

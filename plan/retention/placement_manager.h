@@ -36,7 +36,7 @@ class PlacementManager {
         changed_(std::move(changed)),
         log_(log) {}
 
-  /// Places anew. Takes time in the order of kPlacementEpochs epochs of all nodes.
+  /// Makes a new placement. Takes time in the order of kPlacementEpochs epochs of all nodes.
   void set_plans(const Plans& plans);
   /// This node's reader has begun another epoch: the time to give the chunks of dead nodes new homes.
   void begin_epoch();

@@ -20,7 +20,7 @@ void PlacementPolicy::set_placement(std::shared_ptr<const PlacementMap> placemen
   }
 }
 
-/// What has to leave so that `length` bytes fit the tier; nothing if that is not enough.
+// What has to leave so that `length` bytes fit the tier; nothing if that is not enough.
 std::optional<std::vector<ChunkId>> PlacementPolicy::make_room(Tier tier, uint64_t length,
                                                                const TierSpace& space) const {
   const uint64_t bytes = footprint(tier, length);

@@ -1,9 +1,10 @@
 // Which chunks the tiers keep in a job of several nodes: what the placement gives this node.
 //
 // A placed chunk takes the tier that the placement says, or the node's other one if there is no room. Nothing
-// placed is ever dropped. What lies here without a place (from before the plan, or from an earlier placement)
-// stays as long as there is room, and goes when a placed chunk needs it. A chunk that a plan uses but that
-// lives elsewhere, or nowhere, is passed on and forgotten; files of no plan take what is free, first touch.
+// placed is ever dropped. A chunk that lies here without a place (from before the plan, or from an earlier
+// placement) stays as long as there is room, and goes when a placed chunk needs it. A chunk that a plan uses
+// but that lives elsewhere, or nowhere, is passed on and forgotten; files of no plan take what is free, first
+// touch.
 //
 // Without a placement everything is left to the policy of a single node, which is told in any case what
 // became of each chunk.
@@ -24,7 +25,7 @@
 namespace clairfs {
 
 /// Thread-safe: one lock, held for microseconds, but in set_placement() for time in the order of the chunks.
-/// Catalog and `single` outlive it; `single` must not be told of chunks by anybody else.
+/// Catalog and `single` outlive it; only this policy tells `single` of chunks.
 class PlacementPolicy final : public TierPolicy {
  public:
   PlacementPolicy(const Catalog& catalog, NextUsePolicy& single) : catalog_(catalog), single_(single) {}
@@ -55,7 +56,7 @@ class PlacementPolicy final : public TierPolicy {
   mutable Mutex mutex_;  // before the lock of single_
   std::shared_ptr<const PlacementMap> placement_ GUARDED_BY(mutex_);
   NodeId self_ GUARDED_BY(mutex_);
-  // Residents without a place, in RAM and on NVMe. What has been dropped since is passed over when it is met.
+  // Residents without a place, in RAM and on NVMe. Chunks that were dropped since are passed over.
   mutable std::array<std::vector<ChunkId>, 2> strays_ GUARDED_BY(mutex_);
 };
 

@@ -14,7 +14,7 @@
 namespace clairfs {
 namespace {
 
-/// Of samples, bytes.
+// Of samples, bytes.
 struct Sizes {
   uint64_t all = 0;
   uint64_t least = UINT64_MAX;

@@ -1,4 +1,4 @@
-// What `clairfs index` says of the samples of packed files, and of the index that leads to them.
+// The report of `clairfs index` on the samples of packed files, and on the index that leads to them.
 #pragma once
 
 #include <string>

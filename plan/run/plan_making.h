@@ -1,5 +1,5 @@
-// A plan that is being made, on a thread of its own: to find its samples in packed files may take as long as
-// reading the files. Nobody who reads waits for it.
+// A plan that is being made, on its own thread: to find its samples in packed files may take as long as
+// reading the files. Readers do not wait for it.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class PlanMaking {
   /// Called once, on the plan's thread, with what was made; says what became of the plan.
   using Finish = std::function<Status(PlanMaking& making, Result<std::shared_ptr<PlanRun>> made)>;
 
-  /// What `finish` uses outlives the making. `origin`: the node that the plan was registered on.
+  /// The objects that `finish` uses outlive the making. `origin`: the node that the plan was registered on.
   PlanMaking(PlanSpec given, const DatasetSource& source, NodePlace place, NodeId origin, Finish finish);
   /// Cancels it and waits for its thread.
   ~PlanMaking() { cancel(); }
@@ -36,7 +36,7 @@ class PlanMaking {
   NodeId origin() const { return origin_; }
   NodePlace place() const { return place_; }
 
-  /// What became of it: waits for that, but no longer than `patience` for an index. Nothing: it goes on.
+  /// The outcome: waits for it, but no longer than `patience` for an index. Nothing: the making goes on.
   std::optional<Status> wait(Duration patience) const;
   /// The same without waiting.
   std::optional<Status> outcome() const;

@@ -13,7 +13,7 @@ constexpr uint64_t kMargin = 1024;
 // Epochs of less than that many margins are short: three of them hardly take memory.
 constexpr uint64_t kShort = 8;
 
-/// A number that no order of this process had before.
+// A number that no order of this process had before.
 OrderId next_order() {
   static std::atomic<uint32_t> last{0};
   return OrderId(++last);
@@ -31,10 +31,9 @@ PlanReader::PlanReader(std::shared_ptr<const SampleIndex> index, const Ways& way
 Status PlanReader::begin(Epoch first, const MakeEpoch& make) {
   const auto planned = plan_epoch(first, 0, make);
   if (!planned) return planned.error();
-  Horizon horizon;
-  horizon.index = index_;
-  horizon.epochs.push_back(*planned);
-  publish(std::move(horizon));
+  Timeline timeline(index_);
+  timeline.append(*planned);
+  publish(std::move(timeline));
   return {};
 }
 
@@ -47,16 +46,16 @@ Result<std::shared_ptr<const PlannedEpoch>> PlanReader::plan_epoch(Epoch epoch, 
   return std::shared_ptr<const PlannedEpoch>(std::make_shared<PlannedEpoch>(std::move(*planned)));
 }
 
-void PlanReader::publish(Horizon horizon) {
-  const Epoch last = horizon.last();
-  horizon.complete = last_ && *last_ <= last;
+void PlanReader::publish(Timeline timeline) {
+  const Epoch last = timeline.last();
+  timeline.set_complete(last_ && *last_ <= last);
   MutexLock lock(mutex_);
-  horizon_ = std::move(horizon);
+  timeline_ = std::move(timeline);
 }
 
-Horizon PlanReader::horizon() const {
+Timeline PlanReader::timeline() const {
   MutexLock lock(mutex_);
-  return horizon_;
+  return timeline_;
 }
 
 // The epoch before the reader's is kept while opens may still come late and pages wait to be dropped; the one
@@ -67,19 +66,19 @@ PlanReader::Wanted PlanReader::wanted() const {
   Wanted want;
   want.current = tracker_.high_water_epoch();
   MutexLock lock(mutex_);
-  const Epoch first = horizon_.first();
-  const Epoch last = horizon_.last();
+  const Epoch first = timeline_.first();
+  const Epoch last = timeline_.last();
   want.elsewhere = want.current < first || last < want.current;
   if (want.elsewhere) {
     want.next = true;
     return want;
   }
-  const PlannedEpoch& here = *horizon_.epochs[want.current.value - first.value];
-  const bool is_short = here.sequence->length() < kShort * margin;
+  const PlannedEpoch& here = timeline_.epoch(want.current);
+  const bool is_short = here.length() < kShort * margin;
   const bool well_in = safe >= here.base + margin;
   want.keep = (well_in && !is_short) || want.current == first ? want.current : Epoch(want.current.value - 1);
   want.drop = first < want.keep;
-  want.next = !horizon_.complete && last == want.current && (is_short || well_in || want.current == first);
+  want.next = !timeline_.complete() && last == want.current && (is_short || well_in || want.current == first);
   return want;
 }
 
@@ -88,40 +87,38 @@ bool PlanReader::wants_preparation() const {
   return want.elsewhere || want.drop || want.next;
 }
 
-// The horizon is contiguous. A reader that was found somewhere else altogether begins a new one there.
+void PlanReader::drop_first(Timeline& timeline) {
+  tracker_.drop_epoch(timeline.first());
+  timeline.drop_first();
+}
+
+// The timeline is contiguous. A reader that was found somewhere else altogether begins a new one there.
 Result<bool> PlanReader::prepare(const MakeEpoch& make) {
   const Wanted want = wanted();
   if (!want.elsewhere && !want.drop && !want.next) return false;
-  Horizon horizon = this->horizon();
+  Timeline timeline = this->timeline();
   if (want.elsewhere) {
-    auto planned = plan_epoch(want.current, horizon.end(), make);
+    auto planned = plan_epoch(want.current, timeline.end(), make);
     if (!planned) return planned.error();
-    for (const auto& old : horizon.epochs) tracker_.drop_epoch(old->epoch());
-    horizon.epochs = {std::move(*planned)};
+    while (!timeline.empty()) drop_first(timeline);
+    timeline.append(std::move(*planned));
   }
-  while (want.drop && horizon.first() < want.keep) {
-    tracker_.drop_epoch(horizon.first());
-    horizon.epochs.erase(horizon.epochs.begin());
-  }
-  publish(horizon);  // what is not needed is let go of before more is made
+  while (want.drop && timeline.first() < want.keep) drop_first(timeline);
+  publish(timeline);  // frees what is not needed before more is made
   const Epoch next(want.current.value + 1);
   if (want.next && (!last_ || next <= *last_)) {
-    auto planned = plan_epoch(next, horizon.end(), make);
+    auto planned = plan_epoch(next, timeline.end(), make);
     if (!planned) return planned.error();
-    horizon.epochs.push_back(std::move(*planned));
-    publish(horizon);
+    timeline.append(std::move(*planned));
+    publish(timeline);
   }
   return true;
 }
 
 uint64_t PlanReader::memory_bytes() const {
   MutexLock lock(mutex_);
-  uint64_t bytes = 0;
-  for (const auto& epoch : horizon_.epochs) {
-    bytes += epoch->memory_bytes();
-    bytes += epoch->sequence->length() / 8;  // what the tracker has seen of it
-  }
-  return bytes;
+  const uint64_t seen = (timeline_.end() - timeline_.begin()) / 8;  // the tracker's bit for each position
+  return timeline_.memory_bytes() + seen;
 }
 
 }  // namespace clairfs

@@ -11,7 +11,7 @@
 #include "cache/base/mutex.h"
 #include "cache/base/result.h"
 #include "cache/chunks/tier_policy.h"
-#include "plan/sequence/horizon.h"
+#include "plan/sequence/timeline.h"
 #include "plan/tracking/tracker.h"
 
 namespace clairfs {
@@ -22,7 +22,7 @@ class PlanReader {
   /// Makes an epoch of this order; `base` is left to the reader. Errors: what making the order said.
   using MakeEpoch = std::function<Result<PlannedEpoch>(Epoch epoch)>;
 
-  /// What is known of how an order is read, as AccessSequence says it.
+  /// How an order is read, as AccessSequence describes it.
   struct Ways {
     uint64_t reorder_window = 1;
     std::optional<uint64_t> leap{};
@@ -40,11 +40,11 @@ class PlanReader {
   Tracker& tracker() { return tracker_; }
   const Tracker& tracker() const { return tracker_; }
 
-  Horizon horizon() const;
+  Timeline timeline() const;
 
   /// Makes the first epoch. Once, before all else. Errors: those of `make`.
   Status begin(Epoch first, const MakeEpoch& make);
-  /// Brings the horizon round the reader up to date: its own epoch and the next; between them, until the
+  /// Brings the timeline round the reader up to date: its own epoch and the next; between them, until the
   /// reader is well in its own, the one before instead of the next, so that two are held at a time. (Short
   /// epochs: all three.) True if something changed. Errors: those of `make` (the plan cannot go on).
   Result<bool> prepare(const MakeEpoch& make);
@@ -55,17 +55,18 @@ class PlanReader {
   uint64_t memory_bytes() const;
 
  private:
-  /// What prepare() has to do.
+  /// The work that prepare() has to do.
   struct Wanted {
     Epoch current;           ///< the reader's epoch
-    bool elsewhere = false;  ///< it is not in the horizon
+    bool elsewhere = false;  ///< it is not in the timeline
     bool drop = false;       ///< epochs before `keep`
     Epoch keep;
     bool next = false;  ///< the epoch after `current`
   };
   Wanted wanted() const;
   Result<std::shared_ptr<const PlannedEpoch>> plan_epoch(Epoch epoch, uint64_t base, const MakeEpoch& make);
-  void publish(Horizon horizon);
+  void drop_first(Timeline& timeline);
+  void publish(Timeline timeline);
 
   const OrderId order_;
   const std::shared_ptr<const SampleIndex> index_;
@@ -74,7 +75,7 @@ class PlanReader {
   Tracker tracker_;  // self-synchronised
 
   mutable Mutex mutex_;  // leaf
-  Horizon horizon_ GUARDED_BY(mutex_);
+  Timeline timeline_ GUARDED_BY(mutex_);
 };
 
 }  // namespace clairfs

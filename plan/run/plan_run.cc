@@ -43,7 +43,7 @@ uint64_t bytes_of(const SampleIndex& index, uint32_t sample) {
   return bytes;
 }
 
-/// Bytes of some sample: what several have counts once.
+// Bytes of some sample: what several have counts once.
 uint64_t sum_bytes(const SampleIndex& index) {
   uint64_t bytes = 0;
   std::vector<ByteRange> ranges;
@@ -227,7 +227,7 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
 TrackerStatus PlanRun::status() const {
   std::optional<TrackerStatus> all;
   for (const auto& reader : readers_) {
-    if (reader->horizon().epochs.front()->sequence->length() == 0) continue;
+    if (reader->timeline().first_length() == 0) continue;
     const TrackerStatus one = reader->tracker().status();
     all = all ? combined(*all, one) : one;
   }
@@ -248,10 +248,9 @@ uint64_t PlanRun::epoch_length() const {
   const Epoch now = status().high_water.epoch;
   uint64_t length = 0;
   for (const auto& reader : readers_) {
-    const auto epochs = reader->horizon().epochs;
-    const auto known = std::find_if(epochs.begin(), epochs.end(),
-                                    [&](const auto& planned) { return planned->epoch() == now; });
-    length += (known != epochs.end() ? *known : epochs.front())->sequence->length();
+    const Timeline timeline = reader->timeline();
+    const bool known = timeline.first() <= now && now <= timeline.last();
+    length += timeline.epoch(known ? now : timeline.first()).length();
   }
   return length;
 }

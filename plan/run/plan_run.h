@@ -1,4 +1,4 @@
-// One plan in force on this node: its samples, and those who read them in its order.
+// One plan in force on this node: its samples, and the readers that read them in its order.
 #pragma once
 
 #include <algorithm>
@@ -88,7 +88,7 @@ class PlanRun {
   /// Samples of the node in the epoch of status(), as far as is known.
   uint64_t epoch_length() const;
 
-  /// Brings the horizons of all readers up to date (PlanReader::prepare()). True if something changed.
+  /// Brings the timelines of all readers up to date (PlanReader::prepare()). True if something changed.
   /// Errors: what making an order said (the plan cannot go on).
   Result<bool> prepare();
   /// A node's sequence of another resolved plan over the same samples, for diagnose().

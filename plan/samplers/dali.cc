@@ -27,7 +27,7 @@ uint64_t resets(Epoch epoch) {
   return uint64_t{epoch.value} + 1;
 }
 
-/// Shards are contiguous parts of the list.
+// Shards are contiguous parts of the list.
 class Dali : public Sampler {
  public:
   explicit Dali(const SamplerSpec& spec)
@@ -44,7 +44,7 @@ class Dali : public Sampler {
               return shuffled(previous ? *previous : ascending(n_), resets(epoch), family_);
             })) {}
 
-  /// A reader that does not stick to its shard walks on: epoch e is shard (rank + e) mod world.
+  // A reader that does not stick to its shard walks on: epoch e is shard (rank + e) mod world.
   RankSlice slice(Epoch epoch, TrainingRank rank) const override {
     const uint64_t walked = stick_to_shard_ ? 0 : counted(epoch).value;
     const uint64_t shard = (rank.value + walked) % world();
@@ -53,7 +53,7 @@ class Dali : public Sampler {
   }
 
  private:
-  /// As the pipeline counts: without a checkpoint one that is started again begins at 0.
+  // As the pipeline counts: without a checkpoint one that is started again begins at 0.
   Epoch counted(Epoch epoch) const { return Epoch(epochs_since(counts_from_, epoch)); }
 
   Result<IndexOrder> make_order(Epoch of_job) override {

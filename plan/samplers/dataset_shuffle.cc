@@ -8,7 +8,7 @@
 namespace clairfs {
 namespace {
 
-/// What the sampler calls sample i is sample permutation[i]. Memory: 4 bytes a sample, and those of an epoch.
+// What the sampler calls sample i is sample permutation[i]. Memory: 4 bytes a sample, and those of an epoch.
 class ShuffledDataset : public Sampler {
  public:
   ShuffledDataset(std::unique_ptr<Sampler> inner, std::vector<uint32_t> permutation)

@@ -42,9 +42,9 @@ Result<TextFile> open_text(const std::string& path) {
   return TextFile{std::move(fd), *stamp};
 }
 
-/// Calls `take(line, offset of the line)` for each line of [begin, end), without its newline.
+// Calls `take(line, offset of the line)` for each line of [begin, end), without its newline.
 template <class Take>
-Status for_each_line(int fd, const std::string& path, uint64_t begin, uint64_t end, Take take) {
+Status scan_lines(int fd, const std::string& path, uint64_t begin, uint64_t end, Take take) {
   std::string buffer;
   uint64_t line_at = begin;  // file offset of buffer[0]
   for (uint64_t at = begin; at < end;) {
@@ -98,7 +98,7 @@ class MemoryLists : public IndexLists {
   const std::vector<std::vector<uint32_t>> lists_;
 };
 
-/// Where one list stands in its file.
+// Where one list stands in its file.
 struct Section {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -110,28 +110,28 @@ class FileLists : public IndexLists {
   FileLists(TextFile file, std::string path, uint64_t n)
       : file_(std::move(file)), path_(std::move(path)), n_(n) {}
 
-  /// REQUIRES: called once, before anything else.
+  // REQUIRES: called once, before anything else.
   Status scan() {
     bool inside = false;
     uint64_t line_number = 0;
-    const Status scanned = for_each_line(file_.fd.get(), path_, 0, file_.stamp.size,
-                                         [&](std::string_view raw, uint64_t at) -> Status {
-                                           ++line_number;
-                                           const std::string_view line = trimmed(raw);
-                                           const LineKind kind = kind_of(line);
-                                           if (kind == LineKind::separator) inside = false;
-                                           if (kind != LineKind::index) return {};
-                                           const Result<uint32_t> index = parse_index(line, n_);
-                                           if (!index) return at_line(path_, line_number, index.error());
-                                           if (!inside && sections_.size() == kMostLists) {
-                                             return Error{EINVAL, path_ + ": more than a million orders"};
-                                           }
-                                           if (!inside) sections_.push_back({at, at, 0});
-                                           inside = true;
-                                           sections_.back().end = at + raw.size();
-                                           ++sections_.back().size;
-                                           return {};
-                                         });
+    const Status scanned = scan_lines(file_.fd.get(), path_, 0, file_.stamp.size,
+                                      [&](std::string_view raw, uint64_t at) -> Status {
+                                        ++line_number;
+                                        const std::string_view line = trimmed(raw);
+                                        const LineKind kind = kind_of(line);
+                                        if (kind == LineKind::separator) inside = false;
+                                        if (kind != LineKind::index) return {};
+                                        const Result<uint32_t> index = parse_index(line, n_);
+                                        if (!index) return at_line(path_, line_number, index.error());
+                                        if (!inside && sections_.size() == kMostLists) {
+                                          return Error{EINVAL, path_ + ": more than a million orders"};
+                                        }
+                                        if (!inside) sections_.push_back({at, at, 0});
+                                        inside = true;
+                                        sections_.back().end = at + raw.size();
+                                        ++sections_.back().size;
+                                        return {};
+                                      });
     if (scanned && sections_.empty()) return Error{EINVAL, path_ + " holds no sample index"};
     return scanned;
   }
@@ -143,15 +143,15 @@ class FileLists : public IndexLists {
     const Section& section = sections_[list];
     std::vector<uint32_t> indices;
     indices.reserve(section.size);
-    const Status parsed = for_each_line(file_.fd.get(), path_, section.begin, section.end,
-                                        [&](std::string_view raw, uint64_t) -> Status {
-                                          const std::string_view line = trimmed(raw);
-                                          if (kind_of(line) != LineKind::index) return {};
-                                          const Result<uint32_t> index = parse_index(line, n_);
-                                          if (!index) return index.error();
-                                          indices.push_back(*index);
-                                          return {};
-                                        });
+    const Status parsed = scan_lines(file_.fd.get(), path_, section.begin, section.end,
+                                     [&](std::string_view raw, uint64_t) -> Status {
+                                       const std::string_view line = trimmed(raw);
+                                       if (kind_of(line) != LineKind::index) return {};
+                                       const Result<uint32_t> index = parse_index(line, n_);
+                                       if (!index) return index.error();
+                                       indices.push_back(*index);
+                                       return {};
+                                     });
     const Result<FileStamp> stamp = stamp_of(file_.fd.get(), path_);
     if (!stamp) return stamp.error();
     if (*stamp != file_.stamp || (parsed && indices.size() != section.size)) {
@@ -197,7 +197,7 @@ Result<std::vector<double>> read_weights(const std::string& path, uint64_t limit
   std::vector<double> weights;
   uint64_t line_number = 0;
   const Status parsed =
-      for_each_line(file->fd.get(), path, 0, file->stamp.size, [&](std::string_view raw, uint64_t) -> Status {
+      scan_lines(file->fd.get(), path, 0, file->stamp.size, [&](std::string_view raw, uint64_t) -> Status {
         ++line_number;
         const std::string line(trimmed(raw));
         if (kind_of(line) != LineKind::index) return {};

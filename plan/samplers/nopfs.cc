@@ -24,7 +24,7 @@ class Nopfs : public Sampler {
         local_((batch_ + world() - 1) / world()),
         stream_(std::move(stream)) {}
 
-  /// Of each batch of all nodes, node r takes positions r * local to (r + 1) * local, cut at the batch's end.
+  // Of each batch of all nodes, node r takes positions r * local to (r + 1) * local, cut at the batch's end.
   RankSlice slice(Epoch, TrainingRank node) const override {
     return batch_slice(n_, batch_, local_, node.value, drop_last_);
   }

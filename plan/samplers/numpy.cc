@@ -13,7 +13,7 @@ namespace {
 
 using Seeds = std::vector<BigInteger>;  // the elements of a list, or one integer
 
-/// "42" or "[1, 2, 3]".
+// "42" or "[1, 2, 3]".
 Result<Seeds> parse_seeds(const SamplerSpec& spec, bool& is_list) {
   is_list = spec.seed.starts_with('[') && spec.seed.ends_with(']');
   if (!is_list) {
@@ -53,7 +53,7 @@ Result<Mt19937> legacy(const Seeds& seeds, bool is_list) {
   return is_list ? Mt19937::from_key(key) : Mt19937(key[0]);
 }
 
-/// `make(seeds, is_list)` gives the generator.
+// `make(seeds, is_list)` gives the generator.
 template <class Generator>
 SamplerResult make_numpy(const SamplerSpec& spec, Result<Generator> (*make)(const Seeds&, bool)) {
   const Status keys = only_keys(spec, {"method", "reseed", "drop_last"});

@@ -60,7 +60,7 @@ struct RankSlice {
   }
 };
 
-/// What one rank reads in one epoch, in delivered order. Immutable, cheap to copy; thread-safe.
+/// The samples that one rank reads in one epoch, in delivered order. Immutable, cheap to copy; thread-safe.
 class RankOrder {
  public:
   RankOrder(IndexOrder order, RankSlice slice) : order_(std::move(order)), slice_(slice) {}
@@ -90,9 +90,9 @@ class Sampler {
   /// How many epochs there are, when that is bounded (a list with one order per epoch). Thread-safe.
   virtual std::optional<uint32_t> epoch_count() const { return std::nullopt; }
 
-  /// The order that the ranks of an epoch share. Keep it for as long as ranks need it: it is made anew on
-  /// every call. Errors: EINVAL (seed + epoch out of the library's range), ERANGE (no such epoch, or too far
-  /// ahead to reach), ENOMEM, ESTALE and EIO (list files).
+  /// The order that the ranks of an epoch share. Keep it for as long as ranks need it: every call makes it
+  /// again. Errors: EINVAL (seed + epoch out of the library's range), ERANGE (no such epoch, or too far ahead
+  /// to reach), ENOMEM, ESTALE and EIO (list files).
   Result<IndexOrder> order(Epoch epoch);
   /// A rank's share of it. REQUIRES: rank < world(). Thread-safe.
   virtual RankSlice slice(Epoch epoch, TrainingRank rank) const = 0;
@@ -118,7 +118,7 @@ std::vector<std::string> sampler_names();
 /// are. REQUIRES: lower case.
 std::string canonical_sampler(const std::string& name);
 
-/// What the rest of a plan's handling asks of a sampler.
+/// The properties of a sampler that the rest of a plan's handling needs.
 struct SamplerTraits {
   bool divides = false;   ///< the ranks of a job share an epoch's samples; else each of them reads all
   bool seeded = true;     ///< without a seed its order cannot be predicted

@@ -13,7 +13,7 @@ struct KeyInUse {
   bool set;
 };
 
-/// Every key that only some samplers know, and whether `spec` differs from the default in it.
+// Every key that only some samplers know, and whether `spec` differs from the default in it.
 std::vector<KeyInUse> special_keys(const SamplerSpec& spec) {
   return {
       {"state", !spec.state.empty()},

@@ -1,4 +1,5 @@
-// What the sampler families share: checks of the spec, and samplers whose ranks all read the whole order.
+// The common parts of the sampler families: checks of the spec, and samplers whose ranks all read the whole
+// order.
 #pragma once
 
 #include <functional>

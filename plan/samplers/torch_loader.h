@@ -12,7 +12,7 @@
 
 namespace clairfs {
 
-/// What a RandomSampler draws in one epoch. Immutable, thread-safe; the generator is the caller's.
+/// The draws of a RandomSampler in one epoch. Immutable, thread-safe; the generator is the caller's.
 class RandomSamplerDraws {
  public:
   struct Options {
@@ -26,7 +26,7 @@ class RandomSamplerDraws {
 
   /// An epoch's order, up to its last element.
   std::vector<uint32_t> order(Mt19937& generator) const;
-  /// What is drawn when the consumer asks for an element after the last one, as DataLoader does.
+  /// Draws as the sampler does when the consumer asks for an element after the last one, as DataLoader does.
   void finish(Mt19937& generator) const;
   /// As order() and finish().
   void skip(Mt19937& generator) const;

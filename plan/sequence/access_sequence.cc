@@ -29,7 +29,7 @@ constexpr uint64_t kLeastLeaps = 8;
 // What one rank contributes to its node's sequence.
 struct Stream {
   RankOrder order;
-  uint64_t step;  ///< samples a full step
+  uint64_t step;  // samples a full step
 };
 
 // Appends the samples of all streams, step by step, round robin within a step.
@@ -87,7 +87,7 @@ bool AccessSequence::has_epoch(Epoch epoch) const {
   return epoch.value >= spec_.first_epoch && (!last || epoch <= *last);
 }
 
-/// How many positions so many of the sampler's numbers are, on average.
+// How many positions so many of the sampler's numbers are, on average.
 uint64_t AccessSequence::positions(uint64_t numbers) const {
   const uint64_t shards = stripes_ ? stripes_->numbered().size() : 0;
   return shards == 0 ? numbers : (numbers * stripes_->size() + shards - 1) / shards;
@@ -128,7 +128,7 @@ Result<IndexOrder> AccessSequence::order(Epoch epoch) {
   return sampler_->order(epoch);
 }
 
-/// Ranks whose shards are not the same.
+// Ranks whose shards are not the same.
 uint64_t AccessSequence::shard_ranks() const {
   return divides_among_ranks(spec_) ? spec_.ranks_per_node : 1;
 }
@@ -183,7 +183,7 @@ EpochSequence AccessSequence::reader_sequence(const IndexOrder& order, Epoch epo
   return {epoch, std::move(dealt[reader % streams]), 0};
 }
 
-/// What the sampler numbers: as the rank reads it in the epoch, in the first one without what it has.
+// What the sampler numbers: as the rank reads it in the epoch, in the first one without what it has.
 std::vector<uint32_t> AccessSequence::numbers_of(const IndexOrder& order, Epoch epoch,
                                                  TrainingRank rank) const {
   const RankOrder mine(order, slice(epoch, rank));

@@ -60,7 +60,7 @@ class EpochSequence {
 /// epoch to epoch (forward is cheap then, going back resumes at a checkpoint); the others are thread-safe.
 class AccessSequence {
  public:
-  /// What a tier keeps is looked up for each reader: a microsecond a sample for so many.
+  /// Next uses are looked up for each reader: a microsecond a sample for this many.
   static constexpr uint32_t kMostReaders = 16;
   /// The same of streams, where it is a microsecond a stripe.
   static constexpr uint32_t kMostStreams = 64;
@@ -87,7 +87,7 @@ class AccessSequence {
   uint32_t readers_of_rank() const;
   /// reorder_window() of one of them, in its own positions.
   uint64_t reader_slack() const;
-  /// How far a reader may go on at once: who has enough of a shard leaves it for the next one. Positions;
+  /// How far a reader may go on at once: one that has enough of a shard leaves it for the next. Positions;
   /// nothing where samples are no shards.
   std::optional<uint64_t> reader_leap() const;
   /// Streams that take turns in the order of one reader; 0 where samples are no shards.
@@ -98,13 +98,13 @@ class AccessSequence {
   Result<IndexOrder> order(Epoch epoch);
   /// A node's share of it; empty for a node that hosts no rank.
   EpochSequence node_sequence(const IndexOrder& order, Epoch epoch, NodeId node) const;
-  /// What one of the node's readers() takes of it.
+  /// The part of it that one of the node's readers() takes.
   EpochSequence reader_sequence(const IndexOrder& order, Epoch epoch, NodeId node, uint32_t reader) const;
   /// order() and node_sequence() in one.
   Result<EpochSequence> sequence(Epoch epoch, NodeId node);
 
-  /// What one training rank reads in an epoch, from start_sample on in the first: numbers of the sampler.
-  /// Errors: as order(), and EINVAL when there is no such rank.
+  /// The samples that one training rank reads in an epoch, from start_sample on in the first: numbers of the
+  /// sampler. Errors: as order(), and EINVAL when there is no such rank.
   Result<std::vector<uint32_t>> rank_samples(Epoch epoch, TrainingRank rank);
 
  private:

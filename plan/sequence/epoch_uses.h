@@ -36,8 +36,8 @@ class ChunkSamples {
 };
 
 /// The positions of a node's sequence, from first_position() on, at which each chunk is touched. Immutable
-/// after it was made, so thread-safe without locks. Without memory of its own where `samples` says which
-/// sample a chunk belongs to; else four bytes a touch and four a chunk.
+/// after it was made, so thread-safe without locks. Takes no memory where `samples` says which sample a chunk
+/// belongs to; else four bytes a touch and four a chunk.
 class EpochUses {
  public:
   /// `samples`: of the same index and catalog, or null. Takes time in the order of the touches unless it is

@@ -1,10 +1,10 @@
-// How the shards of a rank are dealt to those who read them at the same time, each from front to back.
+// How the shards of a rank are dealt to workers that read at the same time, each shard from front to back.
 //
-// The workers of a DataLoader each have a list of their own: worker w of W reads shards w, w + W, w + 2 W ...
-// of the rank's order, or as many together as are a batch. Each such stream is an order by itself: how fast
-// it is read does not depend on the others. tf.data's interleave() opens the next shard where one has ended,
+// The workers of a DataLoader each have a separate list: worker w of W reads shards w, w + W, w + 2 W ... of
+// the rank's order, or as many together as are a batch. Each such stream is an order by itself: how fast it
+// is read does not depend on the others. tf.data's interleave() opens the next shard where one has ended,
 // which depends on how long they are: those streams are one order, in which their stripes take turns. So are
-// the shards that StreamingDataset copies: whoever of a node's workers comes to one first copies it.
+// the shards that StreamingDataset copies: the first of a node's workers that comes to a shard copies it.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ struct FrameworkArgument {
 /// The argument of that name; null for any other word.
 const FrameworkArgument* find_argument(std::string_view name);
 
-/// Errors: EINVAL for a value with which the order is another one, or none that anybody knows.
+/// Errors: EINVAL for a value with which the order is another one, or an unknown one.
 Status check_argument(const FrameworkArgument& argument, const std::string& value);
 
 /// Errors: EINVAL when the sampler has no such argument. REQUIRES: check_argument() has passed.

@@ -36,7 +36,7 @@ Result<std::string> as_text(const std::string& key, const Json& value) {
   return plan_error(key, value.dump(), "want a number, true, false, a string or an array");
 }
 
-/// A whole number that JSON's readers take exactly; nothing for lists, strings and what 64 bits do not hold.
+// A whole number that JSON's readers take exactly; nothing for lists, strings and what 64 bits do not hold.
 std::optional<Json> as_number(const std::string& value) {
   if (const auto number = parse_whole<uint64_t>(value)) return Json(*number);
   if (const auto number = parse_whole<int64_t>(value)) return Json(*number);

@@ -52,8 +52,8 @@ Error plan_error(std::string_view key, std::string_view seen, std::string_view w
 /// escaped(text) of at most the first `most` bytes, "..." for the rest, for one line of an error message.
 std::string shortened(std::string_view text, size_t most);
 
-/// Levels of JSON beyond any that a plan has. What nests deeper is refused by the parsers' call-backs, since
-/// the library shows a value by recursion: 64 KiB of brackets could take all of a thread's stack.
+/// Levels of JSON beyond any that a plan has. The parsers' call-backs refuse deeper nesting, since the
+/// library shows a value by recursion: 64 KiB of brackets could take all of a thread's stack.
 inline constexpr int kDeepestJson = 8;
 
 /// Keys and values as a spelling gave them.

@@ -1,4 +1,4 @@
-// What somebody may have meant who typed a word that is none.
+// The known word that an unknown one may have been meant for.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ inline size_t typing_errors(std::string_view a, std::string_view b) {
 /// a suggestion only confuses. `words` is any range of what converts to std::string_view.
 template <class Words>
 std::string nearest_word(std::string_view typed, const Words& words) {
-  constexpr size_t kLongest = 40;  // longer is nobody's typing error
+  constexpr size_t kLongest = 40;  // longer words are no typing errors
   const std::string_view word = typed.substr(0, kLongest);
   std::string best;
   size_t least = kLongest;

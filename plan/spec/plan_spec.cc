@@ -22,12 +22,12 @@ constexpr std::array<std::string_view, 14> kFormats{"imagefolder", "timm",   "fi
                                                     "npy",         "raw",    "lmdb",  "megatron", "mds",
                                                     "hdf5",        "shards", "tar",   "tfrecord"};
 
-/// A key that says more about some formats and has no meaning with others.
+// A key that says more about some formats and has no meaning with others.
 struct FormatKey {
   std::string_view key;
   std::vector<std::string_view> formats;
-  std::string_view needed;                      ///< what one of them cannot do without; empty: it can
-  std::vector<std::string_view> optional = {};  ///< more formats, which can
+  std::string_view needed;                      // what one of them cannot do without; empty: it can
+  std::vector<std::string_view> optional = {};  // more formats, which can
 };
 const FormatKey kFormatKeys[] = {
     {"file",

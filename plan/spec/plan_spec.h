@@ -16,7 +16,7 @@
 
 namespace clairfs {
 
-/// The name of plans that nobody registered: they were found by what readers do.
+/// The name of plans that were not registered but found from what readers do.
 inline constexpr std::string_view kFoundPlan = "auto";
 
 /// Longest plan text in bytes, as given and as read back. Every door has the same limit: an xattr takes 64
@@ -76,7 +76,7 @@ struct PlanSpec {
   bool dispatch_batches = false;
   uint64_t block = 0;                    ///< strided: consecutive samples of a rank; 0: one
   std::string num_repeats;               ///< timm.repeataug, torchvision.ra; empty: 3
-  uint64_t selected_round = 256;         ///< timm.repeataug; 0 is a value of its own
+  uint64_t selected_round = 256;         ///< timm.repeataug; 0 has its own meaning
   uint64_t selected_ratio = 0;           ///< timm.repeataug; 0: world
   bool data_sharding = true;             ///< megatron.random
   uint64_t buffer_size = 0;              ///< tf.shuffle; 0: the whole dataset

@@ -8,7 +8,7 @@
 
 namespace clairfs {
 
-/// What a checked and resolved plan says of its sampler, over `n` samples. Keys that the plan leaves out stay
+/// The sampler's part of a checked and resolved plan, over `n` samples. Keys that the plan leaves out stay
 /// unset, so the sampler's own defaults hold. Files are not read here: lists and weights are empty.
 SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n);
 

@@ -16,8 +16,8 @@ bool is_space(char c) {
 }
 
 struct Token {
-  std::string text;  ///< quotes taken off
-  size_t end = 0;    ///< where the next one may start
+  std::string text;  // quotes taken off
+  size_t end = 0;    // where the next one may start
 };
 
 // Reads what stands before the next white space that is not in quotes.

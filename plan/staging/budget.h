@@ -1,8 +1,8 @@
 // How the page cache that is given to staging is divided among the readers of all plans.
 //
 // Readers that move share it equally. Those that have not moved for a while keep an eighth of it together
-// while others move, and all of it otherwise. Nobody gets more than the others leave: a reader whose share
-// has become smaller keeps what it holds until that is read.
+// while others move, and all of it otherwise. No reader gets more than the others leave: a reader whose share
+// has become smaller keeps the bytes that it holds until they are read.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@ struct BudgetLoad {
   uint64_t idle = 0;
 };
 
-/// One part in so many goes to those that are idle: enough to begin with when they go on.
+/// One part in this many goes to idle readers: enough to begin with when they go on.
 inline constexpr uint64_t kIdleShare = 8;
 
-/// What one of the readers may hold, in bytes. REQUIRES: it is counted as moving or idle.
+/// The bytes that one of the readers may hold. REQUIRES: it is counted as moving or idle.
 constexpr uint64_t reader_budget(const BudgetLoad& load, bool idle) {
   const uint64_t small = load.budget / kIdleShare / std::max<uint64_t>(load.idle, 1);
   const uint64_t share = load.moving == 0 ? load.budget / load.idle

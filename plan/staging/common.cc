@@ -19,7 +19,7 @@ constexpr uint64_t kNowhere = UINT64_MAX;
 }  // namespace
 
 void Staging::list_common(StagedPlan& plan) const {
-  std::vector<std::shared_ptr<StagedSlice>> units;
+  std::vector<std::shared_ptr<StagedUnit>> units;
   for (const PageRange& pages : plan.ledger->common_pages(options_.budget / kCommonShare)) {
     plan.common_bytes += pages.end - pages.begin;
     add_units_of(pages, kNowhere, units);
@@ -27,7 +27,7 @@ void Staging::list_common(StagedPlan& plan) const {
   plan.common.assign(units.begin(), units.end());
 }
 
-/// True if there is more to do at once.
+// True if there is more to do at once.
 bool Staging::push_common(StagedPlan& plan) {
   uint64_t pushed = 0;
   size_t waiting = 0;

@@ -32,11 +32,11 @@ constexpr double kUnknownReaderMost = 1;
 
 }  // namespace
 
-/// False when the window is full.
+// False when the window is full.
 bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
   window.budget = budget;
   bool full = false;
-  while (window.fetched < window.horizon.end() && window.units.size() < window.asked + kUnitsWaiting) {
+  while (window.fetched < window.timeline.end() && window.units.size() < window.asked + kUnitsWaiting) {
     const uint64_t bytes = cost_of(window, window.fetched);
     const bool passed = window.fetched < window.high_water;  // what other workers have still to open
     // A sample larger than the budget is left to the reader, when nothing else is in the window: what lies
@@ -44,13 +44,13 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
     const bool fits = passed || window.bytes + bytes <= budget || (bytes > budget && window.bytes == 0);
     const bool unread = unread_before(window, window.fetched);
     const bool stays =
-        !window.plan->keeps_all && window.plan->ledger->stays(window.horizon.sample_at(window.fetched));
+        !window.plan->keeps_all && window.plan->ledger->stays(window.timeline.sample_at(window.fetched));
     const bool far = stays && !passed && window.fetched - window.high_water >= most_ahead(window);
     // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
     // So it does where a stream has a whole epoch in its window: the last part of it is to tell of its end.
     full = !fits || far || ((window.plan->keeps_all || window.reader->streams() > 0) && unread);
     if (full) break;
-    const bool there = staged_elsewhere(window, window.horizon.sample_at(window.fetched));
+    const bool there = staged_elsewhere(window, window.timeline.sample_at(window.fetched));
     add_units(window, window.fetched, bytes > budget || unread || there);
     if (!passed) window.costs.emplace_back(window.fetched, bytes);
     if (!passed) window.bytes += bytes;
@@ -68,7 +68,7 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
     // Never before what was asked for already: pushing is in order, so a later sample that overtakes is of no
     // use and holds memory.
     window.deadline = std::max(window.deadline, due(window, unit->position));
-    const StagedSlice* const before = window.asked > 0 ? window.units[window.asked - 1].get() : nullptr;
+    const StagedUnit* const before = window.asked > 0 ? window.units[window.asked - 1].get() : nullptr;
     if (!ask(window, unit, before, window.deadline)) break;
     if (before == nullptr || unit->in_flight != before->in_flight)
       window.asked_bytes += unit->in_flight->bytes;
@@ -76,24 +76,24 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
   return !full;
 }
 
-/// Whether the reader has an earlier use of the sample at `position` still before it. Its pages are there
-/// then or on their way, and pushing them again would fill a sentinel that is to tell of that use.
+// Whether the reader has an earlier use of the sample at `position` still before it. Its pages are there
+// then or on their way, and pushing them again would fill a sentinel that is to tell of that use.
 bool Staging::unread_before(const ReaderWindow& window, uint64_t position) {
-  return window.horizon.uses_within(window.horizon.sample_at(position), window.high_water, position);
+  return window.timeline.uses_within(window.timeline.sample_at(position), window.high_water, position);
 }
 
-/// Whether another reader of the plan still has before it what was pushed of the sample for it.
+// Whether another reader of the plan still has before it what was pushed of the sample for it.
 bool Staging::staged_elsewhere(const ReaderWindow& window, uint32_t sample) {
   return std::any_of(window.plan->windows.begin(), window.plan->windows.end(), [&](const auto& other) {
-    return other.get() != &window && other->horizon.uses_within(sample, other->safe, other->staged);
+    return other.get() != &window && other->timeline.uses_within(sample, other->safe, other->staged);
   });
 }
 
-/// What the sample at `position` consists of: a unit for each chunk.
-std::vector<std::shared_ptr<Staging::StagedSlice>> Staging::units_of(const ReaderWindow& window,
-                                                                     uint64_t position) const {
-  std::vector<std::shared_ptr<StagedSlice>> units;
-  for (const PageRange& range : window.plan->ledger->pages_of(window.horizon.sample_at(position)))
+// What the sample at `position` consists of: a unit for each chunk.
+std::vector<std::shared_ptr<Staging::StagedUnit>> Staging::units_of(const ReaderWindow& window,
+                                                                    uint64_t position) const {
+  std::vector<std::shared_ptr<StagedUnit>> units;
+  for (const PageRange& range : window.plan->ledger->pages_of(window.timeline.sample_at(position)))
     add_units_of(range, position, units);
   for (const auto& unit : units) unit->first = unit == units.front();
   if (!units.empty()) units.back()->last = true;
@@ -101,10 +101,10 @@ std::vector<std::shared_ptr<Staging::StagedSlice>> Staging::units_of(const Reade
 }
 
 void Staging::add_units_of(const PageRange& pages, uint64_t position,
-                           std::vector<std::shared_ptr<StagedSlice>>& units) const {
+                           std::vector<std::shared_ptr<StagedUnit>>& units) const {
   const uint64_t size = catalog_.chunk_size(pages.file);
   for (uint64_t begin = pages.begin; begin < pages.end;) {
-    auto unit = std::make_shared<StagedSlice>(position, shared_);
+    auto unit = std::make_shared<StagedUnit>(position, shared_);
     unit->chunk = catalog_.chunk_at(pages.file, begin);
     unit->file = pages.file;
     unit->begin = unit->needs_from = begin;
@@ -115,15 +115,15 @@ void Staging::add_units_of(const PageRange& pages, uint64_t position,
   }
 }
 
-/// Where a record begins in the pages that are pushed for the one before it, those before bring them: records
-/// in the order of the file are fetched and pushed end to end.
+// Where a record begins in the pages that are pushed for the one before it, those before bring them: records
+// in the order of the file are fetched and pushed end to end.
 void Staging::leave_out_shared_pages(const ReaderWindow& window,
-                                     std::vector<std::shared_ptr<StagedSlice>>& units) {
+                                     std::vector<std::shared_ptr<StagedUnit>>& units) {
   const bool there = window.newest && window.newest->chunk && !window.newest->failed &&
                      window.newest->position >= window.dropped;  // it is on its way, or in the page cache
   if (!there || units.empty()) return;
-  const StagedSlice& before = *window.newest;
-  StagedSlice& next = *units.front();
+  const StagedUnit& before = *window.newest;
+  StagedUnit& next = *units.front();
   if (before.file != next.file || next.begin < before.needs_from || next.begin >= before.end) return;
   next.begin = std::min(before.end, next.end);
   if (next.begin < next.end) return;
@@ -132,12 +132,12 @@ void Staging::leave_out_shared_pages(const ReaderWindow& window,
 }
 
 void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
-  skip = skip || window.plan->ledger->stays(window.horizon.sample_at(position));
-  auto units = skip ? std::vector<std::shared_ptr<StagedSlice>>() : units_of(window, position);
+  skip = skip || window.plan->ledger->stays(window.timeline.sample_at(position));
+  auto units = skip ? std::vector<std::shared_ptr<StagedUnit>>() : units_of(window, position);
   const bool has_bytes = !units.empty();
   leave_out_shared_pages(window, units);
   if (units.empty()) {
-    units.push_back(std::make_shared<StagedSlice>(position, shared_));
+    units.push_back(std::make_shared<StagedUnit>(position, shared_));
     units.back()->covered = has_bytes;
   } else {
     window.newest = units.back();
@@ -145,7 +145,7 @@ void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
   std::move(units.begin(), units.end(), std::back_inserter(window.units));
 }
 
-/// When the reader will be at `position`: the deadline of its fetches, which orders those of several plans.
+// When the reader will be at `position`: the deadline of its fetches, which orders those of several plans.
 uint64_t Staging::due(const ReaderWindow& window, uint64_t position) const {
   const double rate = window.reader->tracker().status().samples_per_second;
   const auto samples = static_cast<double>(position - std::min(position, window.high_water));
@@ -154,11 +154,11 @@ uint64_t Staging::due(const ReaderWindow& window, uint64_t position) const {
   return deadline_at(now_ + std::chrono::duration_cast<Duration>(left));
 }
 
-/// Asks the cache for the unit's bytes; false, and nothing happened, if what is in flight leaves no room for
-/// them. A window takes no more than its part of it, so that the ranks of a node get their next samples at
-/// the same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that
-/// was asked for last.
-bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedSlice>& unit, const StagedSlice* before,
+// Asks the cache for the unit's bytes; false, and nothing happened, if what is in flight leaves no room for
+// them. A window takes no more than its part of it, so that the ranks of a node get their next samples at
+// the same time. Records in one chunk, one after the other, take its memory once: `before` is the unit that
+// was asked for last.
+bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
                   uint64_t deadline) {
   const uint64_t length = unit->end - unit->begin;
   const uint64_t chunk_bytes = round_to_pages(catalog_.range(*unit->chunk).length);
@@ -198,14 +198,14 @@ void Staging::pop_unit(ReaderWindow& window) {
   window.units.pop_front();
 }
 
-/// The next sample that tiers may be filled with; nothing: all have been. Samples come in the order of their
-/// use, but records in that of their numbers, which is mostly that of their file: nearly all chunks of a file
-/// are used in the first part of an epoch, and the source reads chunks that follow one another at once.
+// The next sample that tiers may be filled with; nothing: all have been. Samples come in the order of their
+// use, but records in that of their numbers, which is mostly that of their file: nearly all chunks of a file
+// are used in the first part of an epoch, and the source reads chunks that follow one another at once.
 std::optional<uint32_t> Staging::next_to_fill(ReaderWindow& window) {
-  const uint64_t end = window.horizon.end();
+  const uint64_t end = window.timeline.end();
   window.filled = std::max(window.filled, window.fetched);
   if (window.filled >= end) return std::nullopt;
-  if (!window.plan->fills_in_file_order) return window.horizon.sample_at(window.filled);
+  if (!window.plan->fills_in_file_order) return window.timeline.sample_at(window.filled);
   if (window.records_filled == 0) window.fills_until = end;
   if (window.records_filled < window.reader->index().size()) return window.records_filled;
   window.records_filled = 0;
@@ -214,8 +214,8 @@ std::optional<uint32_t> Staging::next_to_fill(ReaderWindow& window) {
   return window.filled < end ? std::optional(window.records_filled) : std::nullopt;
 }
 
-/// Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
-/// more to do at once.
+// Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
+// more to do at once.
 bool Staging::fill_tiers(ReaderWindow& window) {
   uint64_t n = 0;
   for (auto next = next_to_fill(window); next; next = next_to_fill(window), ++n) {
@@ -223,7 +223,7 @@ bool Staging::fill_tiers(ReaderWindow& window) {
     const uint32_t sample = *next;
     uint64_t& done = window.plan->fills_in_file_order ? window.records_filled : window.filled;
     if (window.plan->fills_in_file_order &&
-        !window.horizon.uses_within(sample, window.fetched, window.horizon.end())) {
+        !window.timeline.uses_within(sample, window.fetched, window.timeline.end())) {
       ++done;
       continue;
     }

@@ -21,7 +21,7 @@
 
 namespace clairfs {
 
-/// Whether somebody may still read in its order.
+// Whether somebody may still read in its order.
 bool Staging::goes_on(const StagedPlan& plan) {
   return std::any_of(plan.windows.begin(), plan.windows.end(), [](const auto& window) {
     const TrackerState state = window->reader->tracker().state();
@@ -29,18 +29,18 @@ bool Staging::goes_on(const StagedPlan& plan) {
   });
 }
 
-/// Whether any reader has a use of the sample beyond what it is done with, as far as is known.
+// Whether any reader has a use of the sample beyond what it is done with, as far as is known.
 bool Staging::comes_again(const StagedPlan& plan, uint32_t sample) {
   return std::any_of(plan.windows.begin(), plan.windows.end(), [&](const auto& window) {
-    const Horizon& horizon = window->horizon;
-    return !horizon.complete || horizon.uses_within(sample, window->dropped + 1, horizon.end());
+    const Timeline& timeline = window->timeline;
+    return !timeline.complete() || timeline.uses_within(sample, window->dropped + 1, timeline.end());
   });
 }
 
-/// The reader is done with the sample at `position`, which is about to be released.
+// The reader is done with the sample at `position`, which is about to be released.
 void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
   StagedPlan& plan = *window.plan;
-  const uint32_t sample = window.horizon.sample_at(position);
+  const uint32_t sample = window.timeline.sample_at(position);
   const bool again = comes_again(plan, sample);
   if (plan.ledger->stays(sample)) {
     if (!again) let_go(plan, sample);
@@ -56,7 +56,7 @@ void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
   tell_policy_of_pages(plan, sample, true);
 }
 
-/// The sample stays no longer than somebody has it before him.
+// The sample stays no longer than somebody has it before him.
 void Staging::let_go(StagedPlan& plan, uint32_t sample) {
   plan.ledger->let_go(sample);
   plan.part_bytes -= page_bytes(plan.windows.front()->reader->index(), sample);
@@ -64,7 +64,7 @@ void Staging::let_go(StagedPlan& plan, uint32_t sample) {
   drop_released(plan, sample);
 }
 
-/// Of at most so many samples; true if others stay.
+// Of at most so many samples; true if others stay.
 bool Staging::let_go_of_any(StagedPlan& plan, uint64_t most) {
   const uint32_t samples = plan.windows.front()->reader->index().size();
   for (; plan.part_bytes > 0 && most > 0; ++plan.searched) {
@@ -76,8 +76,8 @@ bool Staging::let_go_of_any(StagedPlan& plan, uint64_t most) {
   return plan.part_bytes > 0;
 }
 
-/// No more than `room` bytes stay of plans that do not fit, and none of those that nobody follows: their
-/// pages would hide where the reader is. True if there is more to let go of at once.
+// No more than `room` bytes stay of plans that do not fit, and none of those that nobody follows: their
+// pages would hide where the reader is. True if there is more to let go of at once.
 bool Staging::keep_within(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, uint64_t room) {
   uint64_t kept = 0;
   for (const auto& [name, plan] : plans) kept += plan->part_bytes;
@@ -98,10 +98,10 @@ void Staging::tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool
                  [&](ChunkId chunk) { policy_.set_in_page_cache(chunk, there); });
 }
 
-/// Samples that the window may reach past the reader.
+// Samples that the window may reach past the reader.
 uint64_t Staging::most_ahead(const ReaderWindow& window) {
-  if (window.plan->part_bytes == 0 || window.horizon.empty()) return UINT64_MAX;
-  return std::max<uint64_t>(window.horizon.last_length() / 2, 1);
+  if (window.plan->part_bytes == 0 || window.timeline.empty()) return UINT64_MAX;
+  return std::max<uint64_t>(window.timeline.last_length() / 2, 1);
 }
 
 }  // namespace clairfs

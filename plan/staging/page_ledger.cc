@@ -81,7 +81,7 @@ std::vector<PageRange> PageLedger::sentinel_pages(uint32_t sample) const {
   return pages;
 }
 
-/// Visits the beginnings of those pages that the range does not fill alone.
+// Visits the beginnings of those pages that the range does not fill alone.
 template <class Visit>
 void PageLedger::for_each_shared_page(const Cover& range, Visit&& visit) const {
   for (uint64_t at = range.pages.begin; at < range.pages.end; at += kPageSize) {

@@ -1,13 +1,13 @@
 // PageLedger: what ought to be in the kernel's page cache for one plan, in whole pages.
 //
 // A use of a sample is held from when staging has handed it on (pushed it, or found that the reader has it)
-// until the reader is done with it. Its pages ought to be there as long as somebody holds the sample: two
-// uses in one window, or those of two readers, are pushed once and dropped once.
+// until the reader is done with it. Its pages ought to be there as long as any use holds the sample: two uses
+// in one window, or those of two readers, are pushed once and dropped once.
 //
 // Records of a file that follow one another share the page where one ends and the next begins. Such pages are
-// counted one by one: they ought to be there as long as somebody holds any of the samples in them. So are the
-// pages behind a record that its readers read on to. What every reader needs (SampleIndex::shared_ranges())
-// ought to be there for good.
+// counted one by one: they ought to be there as long as a use holds any of the samples in them. So are the
+// pages behind a record that its readers read on to. Bytes that every reader needs
+// (SampleIndex::shared_ranges()) ought to be there for good.
 //
 // A sentinel lacks one page (staging/sentinel_pages.h). Where the whole dataset fits the budget, samples stay
 // once they were pushed whole; else those that staging keeps, by a hold of their own.
@@ -48,16 +48,17 @@ class PageLedger {
   std::vector<PageRange> pages_of(uint32_t sample) const;
   /// The pages of what every reader needs, without those of a piece that is cut off at `most` bytes in all.
   std::vector<PageRange> common_pages(uint64_t most) const;
-  /// The pages that a sentinel may lack, the best first. Of a part of a stream the middle one: who only looks
-  /// at the head of a file is not taken for its reader, nor is one who was stopped before its end. Of a
-  /// sample that is a whole file only its last page: there the kernel reads nothing beyond it. Of a record
-  /// any but its last: the kernel takes the pages before a missing one for a sequential read, and asks for as
-  /// many again behind it (page_cache_sync_ra(), Linux 6.18). A record of one or two pages may lack any.
+  /// The pages that a sentinel may lack, the best first. Of a part of a stream the middle one: a program that
+  /// only looks at the head of a file is not taken for its reader, nor is one that was stopped before its
+  /// end. Of a sample that is a whole file only its last page: there the kernel reads nothing beyond it. Of a
+  /// record any but its last: the kernel takes the pages before a missing one for a sequential read, and asks
+  /// for as many again behind it (page_cache_sync_ra(), Linux 6.18). A record of one or two pages may lack
+  /// any.
   std::vector<PageRange> sentinel_pages(uint32_t sample) const;
 
   /// One more use of the sample.
   void hold(uint32_t sample);
-  /// One use is over. What nobody holds any more of the sample's pages: it may be dropped.
+  /// One use is over. Returns those of the sample's pages that no use holds any more: they may be dropped.
   std::vector<PageRange> release(uint32_t sample);
 
   /// Whether the sample is there, for good: it was pushed whole, and samples stay, or it is kept.

@@ -49,17 +49,17 @@ bool Staging::push_arrived(ReaderWindow& window) {
   return pushed > 0;
 }
 
-/// What the sample at `position` takes of the window: the pages that are to be pushed for it, and not for the
-/// one before (leave_out_shared_pages()), but no less than it takes to remember it, which is all that one
-/// takes that stays.
+// What the sample at `position` takes of the window: the pages that are to be pushed for it, and not for the
+// one before (leave_out_shared_pages()), but no less than it takes to remember it, which is all that one
+// takes that stays.
 uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
   constexpr uint64_t kLeast = 1024;
-  const uint32_t sample = window.horizon.sample_at(position);
+  const uint32_t sample = window.timeline.sample_at(position);
   const uint64_t bytes = page_bytes(window.reader->index(), sample);
   if (!window.plan->keeps_all && window.plan->ledger->stays(sample)) return std::min(bytes, kLeast);
   if (bytes == 0 || !window.newest) return bytes;
   const ByteRange first = window.reader->index().range(sample, 0);
-  const StagedSlice& before = *window.newest;
+  const StagedUnit& before = *window.newest;
   const uint64_t begin = page_floor(first.offset);
   const bool follows = first.file == before.file && begin >= before.needs_from && begin < before.end;
   if (!follows) return bytes;
@@ -69,13 +69,13 @@ uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
   return std::max(bytes - there, kLeast);
 }
 
-std::vector<iovec> Staging::bytes_of(const StagedSlice& unit, const PageRange& pages) const {
+std::vector<iovec> Staging::bytes_of(const StagedUnit& unit, const PageRange& pages) const {
   const uint64_t begin = catalog_.range(*unit.chunk).offset + unit.start;  // of the file
   return unit.data->block.slices(pages.begin - begin, pages.end - pages.begin);
 }
 
-/// Pushes the unit but for the pages that sentinels lack; false if the kernel refused.
-bool Staging::push_pages(const StagedSlice& unit) {
+// Pushes the unit but for the pages that sentinels lack; false if the kernel refused.
+bool Staging::push_pages(const StagedUnit& unit) {
   for (const PageRange& pages : sentinels_.without_open({unit.file, unit.begin, unit.end})) {
     const Status pushed = pages_.push(pages.file, pages.begin, bytes_of(unit, pages));
     (pushed ? metrics_.staging_pushed_bytes : metrics_.staging_push_failures)
@@ -86,8 +86,8 @@ bool Staging::push_pages(const StagedSlice& unit) {
 }
 
 // Pushes one unit; with the last one of a sample, says what became of the sample.
-void Staging::push(ReaderWindow& window, const StagedSlice& unit) {
-  const uint32_t sample = window.horizon.sample_at(unit.position);
+void Staging::push(ReaderWindow& window, const StagedUnit& unit) {
+  const uint32_t sample = window.timeline.sample_at(unit.position);
   if (unit.first) choose_sentinel(window, unit);
   if (!unit.chunk || staged_elsewhere(window, sample)) {
     window.complete = true;
@@ -107,10 +107,10 @@ void Staging::push(ReaderWindow& window, const StagedSlice& unit) {
 }
 
 // Before the first page of the sample is pushed. Another rank's read would hide this one's.
-void Staging::choose_sentinel(ReaderWindow& window, const StagedSlice& unit) {
+void Staging::choose_sentinel(ReaderWindow& window, const StagedUnit& unit) {
   const uint64_t position = unit.position;
-  const uint32_t sample = window.horizon.sample_at(position);
-  const uint64_t end = window.horizon.epoch_at(position)->end();
+  const uint32_t sample = window.timeline.sample_at(position);
+  const uint64_t end = window.timeline.epoch_end(position);
   const bool last_of_epoch = is_last_to_tell(window, position);
   if (!window.chooser.due(position, last_of_epoch)) return;
   const bool late = last_of_epoch || window.chooser.late(position);
@@ -123,15 +123,15 @@ void Staging::choose_sentinel(ReaderWindow& window, const StagedSlice& unit) {
   window.sentinels.emplace(position, *page);
   leave_open(window, position);
   metrics_.staging_sentinels.add();
-  if (last_of_epoch && position + 1 < end && end == window.horizon.end() && window.horizon.complete)
+  if (last_of_epoch && position + 1 < end && end == window.timeline.end() && window.timeline.complete())
     window.reader->tracker().set_unseen_end(position + 1);
 }
 
-/// Whether nothing that comes after it in its epoch can be a sentinel. The last sample of an epoch always
-/// can, but for records that share all their pages with others.
+// Whether nothing that comes after it in its epoch can be a sentinel. The last sample of an epoch always
+// can, but for records that share all their pages with others.
 bool Staging::is_last_to_tell(const ReaderWindow& window, uint64_t position) const {
   constexpr uint64_t kTail = 128;  // further from the end it is not looked for
-  const uint64_t end = window.horizon.epoch_at(position)->end();
+  const uint64_t end = window.timeline.epoch_end(position);
   if (position + 1 == end || end - position > kTail) return position + 1 == end;
   for (uint64_t later = end; --later > position;) {
     if (!window.plan->of_records || sentinel_page(window, later, true)) return false;
@@ -139,11 +139,11 @@ bool Staging::is_last_to_tell(const ReaderWindow& window, uint64_t position) con
   return true;
 }
 
-/// A page that tells of this position, because the reader comes to no sample in it sooner, and no other
-/// reader has one of them before it. `nearly`: a page will do that the reader may come to a little sooner.
+// A page that tells of this position, because the reader comes to no sample in it sooner, and no other
+// reader has one of them before it. `nearly`: a page will do that the reader may come to a little sooner.
 std::optional<PageRange> Staging::sentinel_page(const ReaderWindow& window, uint64_t position,
                                                 bool nearly) const {
-  const uint32_t own = window.horizon.sample_at(position);
+  const uint32_t own = window.timeline.sample_at(position);
   if (staged_elsewhere(window, own)) return std::nullopt;
   for (const PageRange& page : window.plan->ledger->sentinel_pages(own)) {
     if (tells(window, position, page, nearly)) return page;
@@ -156,12 +156,12 @@ bool Staging::tells(const ReaderWindow& window, uint64_t position, const PageRan
   // position.
   const uint64_t close = nearly ? 64 : 0;
   const SampleIndex& index = window.reader->index();
-  const uint32_t own = window.horizon.sample_at(position);
+  const uint32_t own = window.timeline.sample_at(position);
   bool alone = true;
   const auto look = [&](uint64_t begin, uint64_t end, uint64_t before) {
     index.samples_of(page.file, begin, end - begin, [&](uint32_t sample) {
       if (sample == own || !alone || !takes(index, sample, page)) return;
-      alone = !window.horizon.uses_within(sample, window.safe, before) && !staged_elsewhere(window, sample);
+      alone = !window.timeline.uses_within(sample, window.safe, before) && !staged_elsewhere(window, sample);
     });
   };
   look(page.begin, page.end, position);
@@ -173,7 +173,7 @@ bool Staging::tells(const ReaderWindow& window, uint64_t position, const PageRan
   return alone;
 }
 
-/// Whether a reader of the sample takes the page, maybe because it goes on past the sample's end.
+// Whether a reader of the sample takes the page, maybe because it goes on past the sample's end.
 bool Staging::takes(const SampleIndex& index, uint32_t sample, const PageRange& page) {
   for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
     const ByteRange range = index.range(sample, piece);
@@ -182,28 +182,28 @@ bool Staging::takes(const SampleIndex& index, uint32_t sample, const PageRange& 
   return false;
 }
 
-/// From which position on the readers of all samples up to this one take the page: records in the order of
-/// their file, shorter than what is read at a time. Whoever has read the first of them has read them all.
+// From which position on the readers of all samples up to this one take the page: records in the order of
+// their file, shorter than what is read at a time. Whoever has read the first of them has read them all.
 uint64_t Staging::first_of_run(const ReaderWindow& window, uint64_t position, const PageRange& page) {
   constexpr uint64_t kMost = 1024;  // records of 64 bytes that are read 64 KiB at a time
   const uint64_t least =
-      std::max({window.safe, window.horizon.begin(), position - std::min(position, kMost)});
+      std::max({window.safe, window.timeline.begin(), position - std::min(position, kMost)});
   uint64_t first = position;
-  while (first > least && takes(window.reader->index(), window.horizon.sample_at(first - 1), page)) --first;
+  while (first > least && takes(window.reader->index(), window.timeline.sample_at(first - 1), page)) --first;
   return first;
 }
 
 // The page is left out of what is pushed from now on. It may be there from an earlier reader or plan.
 void Staging::leave_open(ReaderWindow& window, uint64_t position) {
-  const uint32_t sample = window.horizon.sample_at(position);
+  const uint32_t sample = window.timeline.sample_at(position);
   const PageRange& page = window.sentinels.at(position);
   sentinels_.open(page, {window.reader.get(), sample, position});
   pages_.drop(page.file, page.begin, kPageSize);
-  if (window.horizon.uses_within(sample, window.safe, window.high_water))
+  if (window.timeline.uses_within(sample, window.safe, window.high_water))
     window.open_again.push_back(position);
 }
 
-/// The reader has passed those: it did not need the page, or somebody else has read it.
+// The reader has passed those: it did not need the page, or somebody else has read it.
 void Staging::forget_sentinels(ReaderWindow& window, uint64_t before) {
   while (!window.sentinels.empty() && window.sentinels.begin()->first < before) {
     const auto& [position, page] = *window.sentinels.begin();
@@ -216,7 +216,7 @@ void Staging::forget_sentinels(ReaderWindow& window, uint64_t before) {
 void Staging::leave_open_again(ReaderWindow& window) {
   for (const uint64_t position : std::exchange(window.open_again, {})) {
     if (position < window.high_water || !window.sentinels.contains(position)) continue;
-    if (window.horizon.uses_within(window.horizon.sample_at(position), window.safe, window.high_water)) {
+    if (window.timeline.uses_within(window.timeline.sample_at(position), window.safe, window.high_water)) {
       window.open_again.push_back(position);
     } else {
       leave_open(window, position);

@@ -16,7 +16,7 @@ constexpr auto kBetweenChecks = std::chrono::milliseconds(100);
 
 }  // namespace
 
-/// Brings back what has gone; true if there is more to do at once.
+// Brings back what has gone; true if there is more to do at once.
 bool Staging::repair(ReaderWindow& window) {
   notice_losses(window);
   forget_sentinels(window, window.safe);
@@ -45,15 +45,15 @@ void Staging::notice_losses(ReaderWindow& window) {
 }
 
 bool Staging::look_for_losses(ReaderWindow& window) {
-  window.checked = std::max({window.checked, window.safe, window.horizon.begin()});
+  window.checked = std::max({window.checked, window.safe, window.timeline.begin()});
   for (uint64_t n = 0; window.checked < window.check_until && n < kPushesPerStep; ++n, ++window.checked) {
     const uint64_t position = window.checked;
-    const uint32_t sample = window.horizon.sample_at(position);
+    const uint32_t sample = window.timeline.sample_at(position);
     const uint64_t bytes = page_bytes(window.reader->index(), sample);
     // What is lost twice is left to the reader: fetching it over and over would load the source. An earlier
     // use that is not known to be over may be a sentinel.
     if (window.repaired.contains(position) || bytes > window.budget || opened(window, position) ||
-        window.horizon.uses_within(sample, window.safe, position))
+        window.timeline.uses_within(sample, window.safe, position))
       continue;
     const std::optional<bool> whole = is_whole(window, position);
     if (!whole || bytes > window.check_bytes) window.check_until = window.checked;
@@ -66,9 +66,9 @@ bool Staging::look_for_losses(ReaderWindow& window) {
   return window.checked < window.check_until;
 }
 
-/// Whether what was pushed of the sample is there; nullopt where the kernel does not tell.
+// Whether what was pushed of the sample is there; nullopt where the kernel does not tell.
 std::optional<bool> Staging::is_whole(const ReaderWindow& window, uint64_t position) {
-  for (const PageRange& pages : window.plan->ledger->pages_of(window.horizon.sample_at(position))) {
+  for (const PageRange& pages : window.plan->ledger->pages_of(window.timeline.sample_at(position))) {
     for (const PageRange& pushed : sentinels_.without_open(pages)) {
       const uint64_t bytes = pushed.end - pushed.begin;
       const auto there = pages_.pages_of(pushed.file, pushed.begin, bytes);

@@ -1,4 +1,4 @@
-// The pages that sentinels lack: nobody pushes them, so the first READ of one tells where the reader is.
+// The pages that sentinels lack: they are not pushed, so the first READ of one tells where the reader is.
 //
 // The bytes of such a page are kept here for that READ. By then its chunk may have been dropped from memory.
 // Going back to the source for a few KiB would cost an operation there and make the reader wait; keeping
@@ -24,7 +24,7 @@ namespace clairfs {
 
 class PlanReader;
 
-/// Which sample a page is the sentinel of, and who reads it.
+/// The sample that a page is the sentinel of, and its reader.
 struct SentinelOf {
   const PlanReader* reader = nullptr;  ///< never looked into: it may have gone
   uint32_t sample = 0;
@@ -36,17 +36,17 @@ struct SentinelOf {
 /// Thread-safe. At most kMostKept pages have their bytes here: 4 MiB.
 class SentinelPages {
  public:
-  /// The page lacks from now on, until a READ takes it or somebody closes it. What another sentinel left out
-  /// becomes this one's.
+  /// The page lacks from now on, until a READ takes it or close() is called. A page that another sentinel
+  /// lacks becomes this one's.
   void open(const PageRange& page, const SentinelOf& of);
   /// The bytes of an open page of this sentinel, for the READ. Without effect if it is no longer open.
   void keep(const PageRange& page, const SentinelOf& of, std::string bytes);
-  /// The pages are nobody's sentinels any more.
+  /// The pages belong to no sentinel any more.
   void close(const PageRange& pages);
   /// Closes the page if it is still the sentinel of this position.
   void close(const PageRange& page, const PlanReader* reader, uint64_t position);
 
-  /// What a READ tells.
+  /// The news of a READ.
   struct Hit {
     SentinelOf of;
     std::optional<std::string> bytes;  ///< all that the READ asks for, if it lies in one page that is kept
@@ -55,7 +55,7 @@ class SentinelPages {
   /// Of several sentinels the one that comes first in its plan. Costs nothing while no page is open.
   std::optional<Hit> take(FileId file, uint64_t offset, uint64_t length);
 
-  /// What of `pages` is not open, in order.
+  /// The parts of `pages` that are not open, in order.
   std::vector<PageRange> without_open(const PageRange& pages) const;
 
   static constexpr size_t kMostKept = 1024;

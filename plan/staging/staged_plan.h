@@ -1,4 +1,4 @@
-// What staging knows of a plan on its way. For staging's own sources only.
+// Staging's state of a plan and of its readers. For staging's own sources only.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,8 @@ namespace clairfs {
 /// Samples pushed, or dropped, in one go before everything else gets its turn: some milliseconds.
 inline constexpr uint64_t kPushesPerStep = 32;
 
-/// What a sample takes of the page cache, at most: with what is pushed behind it for readers that go on.
+/// The bytes of page cache that a sample takes, at most: with the pages pushed behind it for readers that go
+/// on.
 inline uint64_t page_bytes(const SampleIndex& index, uint32_t sample) {
   uint64_t bytes = 0;
   for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
@@ -61,8 +62,8 @@ struct Staging::InFlight {
 /// The part of a sample that lies in one chunk: what is fetched, pinned and pushed at a time. A sample
 /// without bytes, one that is not to be pushed, or one that comes with those before it, is one unit without a
 /// chunk.
-struct Staging::StagedSlice {
-  StagedSlice(uint64_t of_position, std::shared_ptr<Shared> counted_in)
+struct Staging::StagedUnit {
+  StagedUnit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
       : position(of_position), shared(std::move(counted_in)) {}
 
   const uint64_t position;
@@ -89,14 +90,14 @@ struct Staging::StagedPlan {
   uint64_t kept_bytes = 0;                             // the dataset's size, for good; only if keeps_all
   bool keeps_all = false;                              // it fits the budget, beside those of other such plans
   uint64_t part_bytes = 0;           // of samples that stay though not all fit; only if not keeps_all
-  uint32_t searched = 0;             // no sample before this number stays; of letting go of all
+  uint32_t searched = 0;             // no sample before this number stays, while all are dropped
   bool goes_on_unknown = false;      // more may follow its end: that of one epoch of a found plan
   bool of_records = false;           // its samples lie in larger files
   bool fills_in_file_order = false;  // tiers, with its records
   bool admitted = false;             // those that were there first have made room for it; only if keeps_all
   std::optional<PageLedger> ledger;  // set when it was added
-  std::deque<std::shared_ptr<StagedSlice>> common;  // what every reader needs and has not been pushed yet
-  uint64_t common_bytes = 0;                        // of what every reader needs, pushed or not
+  std::deque<std::shared_ptr<StagedUnit>> common;  // what every reader needs and has not been pushed yet
+  uint64_t common_bytes = 0;                       // of what every reader needs, pushed or not
 };
 
 /// A reader on its way. All but `staged_published` belongs to step().
@@ -106,7 +107,7 @@ struct Staging::ReaderWindow {
 
   StagedPlan* const plan;  // whose window it is
   const std::shared_ptr<PlanReader> reader;
-  Horizon horizon;
+  Timeline timeline;
   bool started = false;
   uint64_t high_water = 0;  // the reader's, as last seen
   uint64_t safe = 0;        // everything before has been opened
@@ -116,9 +117,9 @@ struct Staging::ReaderWindow {
   uint64_t filled = 0;          // tiers have been filled up to here, beyond `fetched`
   uint64_t records_filled = 0;  // of records: samples before this number are done in this round,
   uint64_t fills_until = 0;     // which then has filled up to here
-  std::deque<std::shared_ptr<StagedSlice>> units;   // of [staged, fetched), in order
-  std::shared_ptr<StagedSlice> newest;              // the last that was among them and has bytes
-  size_t asked = 0;                                 // so many of them have been asked of the cache
+  std::deque<std::shared_ptr<StagedUnit>> units;    // of [staged, fetched), in order
+  std::shared_ptr<StagedUnit> newest;               // the last that was among them and has bytes
+  size_t asked = 0;                                 // how many of them have been asked of the cache
   uint64_t asked_bytes = 0;                         // what they count as in flight
   bool complete = true;                             // all of it so far has been pushed
   std::deque<std::pair<uint64_t, uint64_t>> costs;  // of [high_water, fetched): position, bytes
@@ -131,14 +132,14 @@ struct Staging::ReaderWindow {
   std::optional<TimePoint> moved;           // when it moved last, or was first served
   uint64_t deadline = 0;                    // of the last unit that was asked for
   std::map<uint64_t, PageRange> sentinels;  // pushed and not yet passed, and the page that each lacks
-  // What the kernel took back. Looked for in [checked, check_until).
+  // Pages that the kernel took back are looked for in [checked, check_until).
   uint64_t checked = 0;
   uint64_t check_until = 0;
-  uint64_t check_bytes = 0;                          // that may still be looked at
-  std::optional<uint64_t> lost_from;                 // a READ told of it, and nobody has looked yet
-  TimePoint check_again{};                           // not sooner
-  std::deque<std::shared_ptr<StagedSlice>> repairs;  // counted as in flight once they are asked for
-  std::set<uint64_t> repaired;                       // so far, and not yet passed: each once
+  uint64_t check_bytes = 0;                         // that may still be looked at
+  std::optional<uint64_t> lost_from;                // a READ told of it, and step() has not looked yet
+  TimePoint check_again{};                          // not sooner
+  std::deque<std::shared_ptr<StagedUnit>> repairs;  // counted as in flight once they are asked for
+  std::set<uint64_t> repaired;                      // so far, and not yet passed: each once
   std::vector<uint64_t> open_again;  // sentinels of samples that may still be being read for an earlier use
   std::atomic<uint64_t> staged_published{0};
   const std::shared_ptr<std::atomic<uint64_t>> fill_bytes = std::make_shared<std::atomic<uint64_t>>(0);

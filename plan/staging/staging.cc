@@ -64,8 +64,8 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
   wake();
 }
 
-/// The page cache that all samples take together, or more than may be kept. Samples that follow one another
-/// in a file share the page between them.
+// The page cache that all samples take together, or more than may be kept. Samples that follow one another
+// in a file share the page between them.
 uint64_t Staging::bytes_to_keep(const PlanRun& run) const {
   const uint64_t most = std::max(options_.budget, options_.keep);
   uint64_t bytes = 0;
@@ -137,7 +137,7 @@ uint64_t Staging::resident_bytes(const ReaderWindow& window) {
   return window.bytes - window.oversize_bytes;
 }
 
-/// True if there is more to do at once.
+// True if there is more to do at once.
 bool Staging::serve_all() {
   forget_removed_plans();
   tell_of_records();
@@ -228,14 +228,14 @@ void Staging::forget_removed_plans() {
   }
 }
 
-/// One turn of a reader; true if there is more to do at once.
+// One turn of a reader; true if there is more to do at once.
 bool Staging::serve(ReaderWindow& window, uint64_t budget) {
-  follow_horizon(window);
-  if (window.horizon.empty()) return false;
+  follow_timeline(window);
+  if (window.timeline.empty()) return false;
   follow_reader(window);
   skip_opened(window);
   // The reader may have been found outside of what the planner has made so far.
-  if (!window.started || window.staged < window.horizon.begin()) return false;
+  if (!window.started || window.staged < window.timeline.begin()) return false;
   bool busy = drop_consumed(window);
   const TrackerState state = window.reader->tracker().state();
   // The last samples opened are not the last ones that several workers read.
@@ -254,24 +254,23 @@ bool Staging::serve(ReaderWindow& window, uint64_t budget) {
   return busy;
 }
 
-void Staging::follow_horizon(ReaderWindow& window) {
-  Horizon horizon = window.reader->horizon();
-  const bool same = window.horizon.complete == horizon.complete && window.horizon.epochs == horizon.epochs;
-  if (same) return;
-  const bool elsewhere = !window.horizon.empty() && window.staged < horizon.begin();
+void Staging::follow_timeline(ReaderWindow& window) {
+  Timeline timeline = window.reader->timeline();
+  if (window.timeline == timeline) return;
+  const bool elsewhere = !window.timeline.empty() && window.staged < timeline.begin();
   // While the old positions can still be looked up.
   if (elsewhere) restart(window, window.staged);
-  if (!window.horizon.empty()) drop_until(window, horizon.begin(), UINT64_MAX);
-  window.horizon = std::move(horizon);
+  if (!window.timeline.empty()) drop_until(window, timeline.begin(), UINT64_MAX);
+  window.timeline = std::move(timeline);
   // What has no later use in it is kept as without a plan, and not left out.
   if (window.plan->goes_on_unknown) return;
-  policy_.set_horizon(window.reader->order(), window.horizon, window.staged);
+  policy_.set_timeline(window.reader->order(), window.timeline, window.staged);
 }
 
 void Staging::follow_reader(ReaderWindow& window) {
   const uint64_t high_water = window.reader->tracker().high_water();
-  if (!window.horizon.covers(high_water)) return;  // the planner is bringing the horizon there
-  if (!window.started || high_water < window.high_water || window.fetched < window.horizon.begin()) {
+  if (!window.timeline.covers(high_water)) return;  // the planner is bringing the timeline there
+  if (!window.started || high_water < window.high_water || window.fetched < window.timeline.begin()) {
     window.started = true;
     restart(window, high_water);
     return;
@@ -289,9 +288,9 @@ void Staging::follow_reader(ReaderWindow& window) {
 // Overtaken: what has been opened before it was pushed.
 void Staging::skip_opened(ReaderWindow& window) {
   // Never beyond the high-water mark as this turn knows it: both may have moved on since, even to another
-  // horizon.
+  // timeline.
   const uint64_t safe = window.reader->tracker().position();
-  if (window.horizon.covers(safe) && std::min(safe, window.high_water) > window.safe) {
+  if (window.timeline.covers(safe) && std::min(safe, window.high_water) > window.safe) {
     window.safe = std::min(safe, window.high_water);
     leave_open_again(window);
   }
@@ -312,8 +311,8 @@ bool Staging::opened(const ReaderWindow& window, uint64_t position) {
          (position < window.high_water && window.reader->tracker().opened(position));
 }
 
-/// Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
-/// it has been asked for: without it, the reader would ask for the rest of it once more.
+// Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
+// it has been asked for: without it, the reader would ask for the rest of it once more.
 bool Staging::overtaken(const ReaderWindow& window) {
   const uint64_t position = window.units.front()->position;
   const bool on_its_way = window.asked > 0 && window.units.front()->chunk;
@@ -321,11 +320,11 @@ bool Staging::overtaken(const ReaderWindow& window) {
   return opened(window, position) && !(on_its_way && being_read && window.reader->streams() > 0);
 }
 
-/// Everything before `position` has been pushed, or is the reader's.
+// Everything before `position` has been pushed, or is the reader's.
 void Staging::hand_on(ReaderWindow& window, uint64_t position) {
   for (; window.staged < position; ++window.staged) {
-    if (window.plan->keeps_all || window.staged < window.horizon.begin()) continue;
-    window.plan->ledger->hold(window.horizon.sample_at(window.staged));
+    if (window.plan->keeps_all || window.staged < window.timeline.begin()) continue;
+    window.plan->ledger->hold(window.timeline.sample_at(window.staged));
   }
 }
 
@@ -360,20 +359,20 @@ void Staging::restart(ReaderWindow& window, uint64_t position) {
 
 // What was pushed and will not be read there leaves the page cache again.
 void Staging::drop_window(const ReaderWindow& window) {
-  if (window.plan->keeps_all || window.horizon.empty()) return;
-  const uint64_t end = std::min(window.staged, window.horizon.end());
-  for (uint64_t p = std::max(window.dropped, window.horizon.begin()); p < end; ++p) {
-    const uint32_t sample = window.horizon.sample_at(p);
+  if (window.plan->keeps_all || window.timeline.empty()) return;
+  const uint64_t end = std::min(window.staged, window.timeline.end());
+  for (uint64_t p = std::max(window.dropped, window.timeline.begin()); p < end; ++p) {
+    const uint32_t sample = window.timeline.sample_at(p);
     drop_released(*window.plan, sample);
   }
 }
 
-/// One use of the sample is over; false if all its pages are still of use. They are where a use is to be
-/// staged that found them there: its turn to hold them has not come.
+// One use of the sample is over; false if all its pages are still of use. They are where a use is to be
+// staged that found them there: its turn to hold them has not come.
 bool Staging::drop_released(StagedPlan& plan, uint32_t sample) {
   const std::vector<PageRange> free = plan.ledger->release(sample);
   const bool counted_on = std::any_of(plan.windows.begin(), plan.windows.end(), [&](const auto& window) {
-    return window->horizon.uses_within(sample, window->staged, window->fetched);
+    return window->timeline.uses_within(sample, window->staged, window->fetched);
   });
   if (counted_on) return false;
   for (const PageRange& range : free) {
@@ -385,27 +384,27 @@ bool Staging::drop_released(StagedPlan& plan, uint32_t sample) {
 
 bool Staging::drop_consumed(ReaderWindow& window) {
   const uint64_t safe = window.reader->tracker().position();
-  return window.horizon.covers(safe) && drop_until(window, safe, kPushesPerStep);
+  return window.timeline.covers(safe) && drop_until(window, safe, kPushesPerStep);
 }
 
-/// Drops the pages of what lies before `end` and has been pushed, of at most so many samples. True if there
-/// is more.
+// Drops the pages of what lies before `end` and has been pushed, of at most so many samples. True if there
+// is more.
 bool Staging::drop_until(ReaderWindow& window, uint64_t end, uint64_t most) {
   end = std::min(end, window.staged);
   const bool alone = window.plan->windows.size() == 1;
   // A READ for this reader has filled what was left out for another.
   const auto reopen = [&](uint32_t sample) {
     for (const auto& other : window.plan->windows) {
-      if (other.get() == &window || other->horizon.empty()) continue;
-      for (auto at = other->sentinels.lower_bound(std::max(other->high_water, other->horizon.begin()));
-           at != other->sentinels.end() && at->first < other->horizon.end(); ++at) {
-        if (other->horizon.sample_at(at->first) == sample) leave_open(*other, at->first);
+      if (other.get() == &window || other->timeline.empty()) continue;
+      for (auto at = other->sentinels.lower_bound(std::max(other->high_water, other->timeline.begin()));
+           at != other->sentinels.end() && at->first < other->timeline.end(); ++at) {
+        if (other->timeline.sample_at(at->first) == sample) leave_open(*other, at->first);
       }
     }
   };
   for (; window.dropped < end; ++window.dropped) {
-    if (window.dropped < window.horizon.begin()) continue;
-    const uint32_t sample = window.horizon.sample_at(window.dropped);
+    if (window.dropped < window.timeline.begin()) continue;
+    const uint32_t sample = window.timeline.sample_at(window.dropped);
     const bool elsewhere = !alone && staged_elsewhere(window, sample);
     if (elsewhere) reopen(sample);
     if (window.plan->keeps_all && window.plan->ledger->stays(sample)) continue;

@@ -1,6 +1,6 @@
 // Staging: what the reader needs next is fetched and put into the kernel's page cache before it is asked for.
 //
-// step() walks the sequence of every reader of a plan (plan_reader.h), each on a window of its own, with four
+// step() walks the sequence of every reader of a plan (plan_reader.h), each in its own window, with four
 // positions, in this order:
 //
 //   dropped <= reader's safe position <= staged <= fetched
@@ -14,8 +14,8 @@
 // Pushed samples are read without a request, so some are sentinels: one page of them is left out, and the
 // READ that asks for it tells where the reader is (sentinel_pages.h). The window moves with it. A reader that
 // is faster than the pushes overtakes them: what it has opened need not be pushed any more and is skipped.
-// Samples between the safe position and the high-water mark that nobody has opened yet are still pushed,
-// before all others: another DataLoader worker will open them next.
+// Samples between the safe position and the high-water mark that were not opened yet are still pushed, before
+// all others: another DataLoader worker will open them next.
 //
 // The kernel may take pages back before they are read (plan/staging/repair.cc). A READ of what was pushed
 // whole tells of it; the window is looked through then, and what has gone is fetched and pushed once more.
@@ -85,7 +85,7 @@ struct StagingOptions {
   bool fill_in_file_order = true;
 };
 
-/// What a node's page cache has at most of a plan's dataset when its next epoch begins.
+/// The bytes of a plan's dataset that a node's page cache has at most when the next epoch begins.
 inline uint64_t kept_between_epochs(const StagingOptions& node, uint64_t dataset_bytes) {
   return std::min(node.budget + node.keep, dataset_bytes);
 }
@@ -106,9 +106,9 @@ class Staging {
 
   void add(const std::shared_ptr<PlanRun>& run);
   void remove(const std::string& plan);
-  /// The reader moved, or the plan's horizon changed.
+  /// The reader moved, or the plan's timeline changed.
   void wake();
-  /// What READs tell, and what those of sentinels are answered from.
+  /// The sentinels: READs report to it, and READs of sentinels are answered from it.
   SentinelPages& sentinels() { return sentinels_; }
   /// Samples between a reader's high-water mark and the last one pushed for it; of all readers, or of one by
   /// its rank.
@@ -118,7 +118,7 @@ class Staging {
   struct ReaderWindow;
   struct StagedPlan;
   struct Shared;  // what completions of fetches reach, also after the end
-  struct StagedSlice;
+  struct StagedUnit;
   struct InFlight;
 
   void forget_removed_plans();
@@ -129,7 +129,7 @@ class Staging {
   void skip_opened(ReaderWindow& window);
   static bool opened(const ReaderWindow& window, uint64_t position);
   static bool overtaken(const ReaderWindow& window);
-  void follow_horizon(ReaderWindow& window);
+  void follow_timeline(ReaderWindow& window);
   bool drop_consumed(ReaderWindow& window);
   bool drop_until(ReaderWindow& window, uint64_t end, uint64_t most);
   bool issue_fetches(ReaderWindow& window, uint64_t budget);
@@ -149,24 +149,24 @@ class Staging {
   void tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool there);
   static uint64_t most_ahead(const ReaderWindow& window);
   uint64_t cost_of(const ReaderWindow& window, uint64_t position) const;
-  std::vector<std::shared_ptr<StagedSlice>> units_of(const ReaderWindow& window, uint64_t position) const;
+  std::vector<std::shared_ptr<StagedUnit>> units_of(const ReaderWindow& window, uint64_t position) const;
   void add_units_of(const PageRange& pages, uint64_t position,
-                    std::vector<std::shared_ptr<StagedSlice>>& units) const;
+                    std::vector<std::shared_ptr<StagedUnit>>& units) const;
   static void leave_out_shared_pages(const ReaderWindow& window,
-                                     std::vector<std::shared_ptr<StagedSlice>>& units);
+                                     std::vector<std::shared_ptr<StagedUnit>>& units);
   void add_units(ReaderWindow& window, uint64_t position, bool skip);
   uint64_t due(const ReaderWindow& window, uint64_t position) const;
-  bool ask(ReaderWindow& window, const std::shared_ptr<StagedSlice>& unit, const StagedSlice* before,
+  bool ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
            uint64_t deadline);
   void drop_window(const ReaderWindow& window);
   bool drop_released(StagedPlan& plan, uint32_t sample);
   static void hand_on(ReaderWindow& window, uint64_t position);
   void tell_policy(const ReaderWindow& window);
   static void pop_unit(ReaderWindow& window);
-  void push(ReaderWindow& window, const StagedSlice& unit);
-  bool push_pages(const StagedSlice& unit);
-  std::vector<iovec> bytes_of(const StagedSlice& unit, const PageRange& pages) const;
-  void choose_sentinel(ReaderWindow& window, const StagedSlice& unit);
+  void push(ReaderWindow& window, const StagedUnit& unit);
+  bool push_pages(const StagedUnit& unit);
+  std::vector<iovec> bytes_of(const StagedUnit& unit, const PageRange& pages) const;
+  void choose_sentinel(ReaderWindow& window, const StagedUnit& unit);
   std::optional<PageRange> sentinel_page(const ReaderWindow& window, uint64_t position, bool nearly) const;
   bool tells(const ReaderWindow& window, uint64_t position, const PageRange& page, bool nearly) const;
   static bool takes(const SampleIndex& index, uint32_t sample, const PageRange& page);

@@ -23,7 +23,7 @@ struct ChainPoint {
   size_t sighting;
   uint64_t tick;
   uint32_t position;
-  Chain best;  ///< the longest chain that ends here
+  Chain best;  // the longest chain that ends here
 };
 
 std::vector<ChainPoint> points_of(std::span<const Sighting> sightings, const PositionsOf& positions_of) {

@@ -31,7 +31,7 @@ inline constexpr size_t kSightings = 64;
 /// half that it has in common with the plan if the world is half as large, less than what strays leave.
 inline constexpr double kExplained = 0.65;
 
-/// What an order says about a sample: appends its positions.
+/// Appends the positions of a sample in an order.
 using PositionsOf = std::function<void(uint32_t sample, std::vector<uint32_t>& positions)>;
 
 /// How far one sighting may lie from the one before.

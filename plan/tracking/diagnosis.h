@@ -22,8 +22,8 @@ struct Diagnosis {
   /// Set when it is the plan's own order, in an epoch that the tracker may not know: add it and the tracker
   /// goes on from there.
   std::optional<Epoch> epoch;
-  /// Set when it is the plan's order, but opens stray from it by more positions than the plan says: by so
-  /// many.
+  /// Set when it is the plan's order, but opens stray from it by more positions than the plan says: the
+  /// number of positions.
   std::optional<uint64_t> reorder_window;
   bool known = false;  ///< the order was found
   /// Set when it is another order than the plan's: a plan of it. Its `first_epoch` is where readers were.

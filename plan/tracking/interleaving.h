@@ -17,8 +17,8 @@ struct Interleaving {
   uint32_t workers = 0;
 };
 
-/// `positions` in the epoch's order, of sightings in the order of time; what lies below `opened` was opened
-/// before. One in five may be somebody else's. Nothing if these are not the first of an epoch that several
+/// `positions` in the epoch's order, of sightings in the order of time; positions below `opened` were opened
+/// before. One in five may be another reader's. Nothing if these are not the first of an epoch that several
 /// workers read.
 std::optional<Interleaving> find_interleaving(std::span<const uint32_t> positions, uint32_t opened);
 

@@ -24,7 +24,7 @@ struct KnownEpoch {
   int64_t end() const { return begin + length(); }
 };
 
-/// By number. Neighbours lie end to end, if whoever adds them gives them such positions. Not thread-safe.
+/// By number. Neighbours lie end to end, if the caller adds them with such positions. Not thread-safe.
 class KnownEpochs {
  public:
   /// Adds an epoch whose first sample has the absolute position `begin`; without one it lies apart from all

@@ -1,7 +1,7 @@
 // OrderTest: whether a reader still follows its plan, from how many observations are in order.
 //
 // Strays. An observation out of order adds 1 to a score, one in order takes 0.5 / v away, v being the share
-// of samples that are seen. A stray access of somebody else, to a file that was not pushed, is always seen,
+// of samples that are seen. Another process's stray access to a file that was not pushed is always seen,
 // while the reader's own accesses are seen at sentinels only: of 100 observations 70 may be strays though
 // only one open in 20 was. Divided by v, strays of 5 % of the opens weigh a tenth of what is in order,
 // whatever v is. A wrong order adds up even if a third of it lies in order by chance or, as with half the
@@ -27,8 +27,8 @@ enum class Access : uint8_t { read, read_on, read_through, open };
 /// Counts distinct observations: several accesses to a sample in a row are one. Not thread-safe.
 class OrderTest {
  public:
-  /// A sample was seen in order, and the high-water mark advanced by so many positions since the one before
-  /// (passed() tells, after each).
+  /// A sample was seen in order. Call passed() after each, with the positions by which the high-water mark
+  /// has advanced since the one before.
   void in_order(Access kind);
   void passed(int64_t positions);
   void out_of_order(Access kind);

@@ -49,7 +49,7 @@ class Progress {
   void jump(int64_t high_water, int64_t second);
   /// Opens stray by as many positions, more than was planned.
   void widen(uint64_t reorder_window);
-  /// The epoch that the reader is in has moved by so many positions, and the reader with it.
+  /// The epoch that the reader is in has moved by `by` positions, and the reader with it.
   void shift(int64_t by);
 
   /// One past the furthest position opened.

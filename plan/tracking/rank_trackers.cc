@@ -76,7 +76,7 @@ RankTrackers::Observed RankTrackers::observe(ThreadId thread, std::span<const ui
   return observed;
 }
 
-/// The rank that comes to one of the samples soonest, among those that expect one of them now.
+// The rank that comes to one of the samples soonest, among those that expect one of them now.
 std::optional<size_t> RankTrackers::nearest(std::span<const uint32_t> samples, Access kind,
                                             std::optional<size_t> but) {
   std::optional<size_t> found;
@@ -110,8 +110,8 @@ void RankTrackers::note_match(ThreadId thread, size_t rank) {
   forget_old();
 }
 
-/// The rank that an access counts against which none of them expects; `holders` have the sample in an epoch
-/// that is known.
+// The rank that an access counts against which none of them expects; `holders` have the sample in an epoch
+// that is known.
 size_t RankTrackers::to_charge(ThreadId thread, const Ranks& holders, const Ranks& suspended) {
   const MutexLock lock(mutex_);
   ++accesses_;
@@ -139,8 +139,8 @@ size_t RankTrackers::least_silent() const {
   return static_cast<size_t>(std::max_element(matched_.begin(), matched_.end()) - matched_.begin());
 }
 
-/// Of these ranks, or of all if there are none of these: first those that have been silent for long, and of
-/// them those that are not known to have left the plan; then by the last access in order.
+// Of these ranks, or of all if there are none of these: first those that have been silent for long, and of
+// them those that are not known to have left the plan; then by the last access in order.
 size_t RankTrackers::most_silent(const Ranks& candidates, const Ranks& suspended) const {
   using Key = std::tuple<bool, bool, uint64_t>;
   std::optional<size_t> found;

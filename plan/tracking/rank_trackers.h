@@ -1,4 +1,4 @@
-// RankTrackers: follows the readers of one plan on this node, each by a tracker of its own.
+// RankTrackers: follows the readers of one plan on this node, each by its own tracker.
 //
 // Ranks that do not wait for each other drift apart, by epochs in the end, so no single position says where a
 // node is. Each access is given to one rank. In one epoch each sample belongs to one rank; but the same
@@ -7,12 +7,13 @@
 // looked for there first. The kernel tells the thread of every request, as the daemon's process namespace
 // numbers it; 0 stands for those outside of it, which are told by the samples alone.
 //
-// An access that no rank expects counts against one of them. That of a bound thread against its rank, as long
-// as another has not had all that the thread read lately. That of a thread that was never bound against the
-// rank that was read last, which what a stranger reads now and then does not disturb. If there are many such
-// accesses, a rank began anew in a new process: of those that have what the thread read, in an epoch that is
-// known, it is the one that has been silent for the longest. A thread whose accesses are in order for another
-// rank is bound anew after a few: numbers of threads are used again.
+// An access that no rank expects counts against one of them. An access of a bound thread counts against its
+// rank, as long as no other rank has all that the thread read lately. An access of a thread that was never
+// bound counts against the rank that was read last: occasional reads of another program do not disturb that
+// one. Many such accesses mean that a rank has started again in a new process: of the ranks that have what
+// the thread read, in an epoch that is known, it is the one that has been silent for the longest. A thread
+// whose accesses are in order for another rank is bound to that one after a few: the kernel uses numbers of
+// threads again.
 #pragma once
 
 #include <bitset>
@@ -30,9 +31,9 @@ namespace clairfs {
 /// A thread that reads, as the kernel numbers it; 0: not known.
 using ThreadId = Id<struct ThreadTag>;
 
-/// Thread-safe: one lock of its own, which is not held while a tracker is asked. With one tracker it costs
-/// nothing; with several some tens of nanoseconds for a thread that is bound, and a microsecond a tracker for
-/// one that is not.
+/// Thread-safe: its lock is not held while a tracker is asked. With one tracker it costs nothing; with
+/// several some tens of nanoseconds for a thread that is bound, and a microsecond a tracker for one that is
+/// not.
 class RankTrackers {
  public:
   static constexpr size_t kMost = 64;  ///< ranks: bits of a word

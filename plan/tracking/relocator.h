@@ -6,8 +6,8 @@
 // - A suspended plan pushes nothing, so all that the reader opens is seen: the chain must explain most of it.
 // - A reader that left samples out of the plan (twice the world size) follows its order for ever. After that
 //   the chain must be without gaps.
-// - While the plan is followed, somebody else may read the same files in order: the chain must be longer than
-//   what was seen in order meanwhile.
+// - While the plan is followed, another program may read the same files in order: the chain must be longer
+//   than what was seen in order meanwhile.
 //
 // A search costs some tens of microseconds, and comes once in four observations out of order.
 #pragma once

@@ -1,9 +1,9 @@
 // Tracker: follows the readers of one plan on this node through its sequence.
 //
-// What is seen. The next samples lie in the kernel's page cache, and reading them makes no request. Requests
+// Visible reads. The next samples lie in the kernel's page cache, and reading them makes no request. Requests
 // come for sentinels (at least one in `gap` samples), for files that were not pushed yet, and from CPython
-// before 3.14 for every open (it sends an ioctl). So progress is known at some samples only, while a stray
-// access of somebody else to a file that was not pushed is always seen.
+// before 3.14 for every open (it sends an ioctl). So progress is known at some samples only, while another
+// process's stray access to a file that was not pushed is always seen.
 //
 // Each part has its own page of theory:
 //   progress.h    where the reader is and how fast, from what was seen opened
@@ -32,7 +32,7 @@
 
 namespace clairfs {
 
-/// Positions are absolute, as in the reader's Horizon; those of an epoch from elsewhere are in no horizon.
+/// Positions are absolute, as in the reader's Timeline; those of an epoch from elsewhere are in no timeline.
 /// Only what is reported names places by epoch. Thread-safe: one lock, held for microseconds, never across a
 /// call-back. Nothing in here blocks.
 class Tracker {
@@ -45,8 +45,8 @@ class Tracker {
     bool operator==(Verdict other) const { return verdict == other; }
   };
 
-  /// `reorder_window` as AccessSequence::reorder_window(). `last`: the job ends after this epoch. `leap`:
-  /// samples are parts of streams, of which so many may go unread at once (AccessSequence::reader_leap()).
+  /// `reorder_window` as AccessSequence::reorder_window(). `last`: the job ends after this epoch. `leap`: set
+  /// if samples are parts of streams; how many of them may go unread at once (AccessSequence::reader_leap()).
   Tracker(uint64_t reorder_window, std::optional<Epoch> last, std::optional<uint64_t> leap = {});
   Tracker(const Tracker&) = delete;
   Tracker& operator=(const Tracker&) = delete;
@@ -99,8 +99,8 @@ class Tracker {
   uint64_t high_water() const;
   /// The epoch of high_water().
   Epoch high_water_epoch() const;
-  /// Whether the sample there was seen opened, or lies before where the reader was found. What was pushed may
-  /// have been read unseen.
+  /// Whether the sample there was seen opened, or lies before the place where the reader was found. A pushed
+  /// sample may also have been read unseen.
   bool opened(uint64_t position) const;
   TrackerStatus status() const;
   /// Where reads in order fell on what had been pushed, since the last call: the first kSightings at most.
@@ -114,8 +114,8 @@ class Tracker {
   /// The newest distinct observations when the plan was last suspended, also those that seemed to be in its
   /// order: of a reader that never followed it, its first opens.
   std::vector<Sighting> before_suspension() const;
-  /// What diagnose() found about the last divergence: the answer to wants_diagnosis().
-  /// Returns whether that is news: the first hint, or another one.
+  /// Takes diagnose()'s finding about the last divergence: the answer to wants_diagnosis(). Returns whether
+  /// that is news: the first hint, or another one.
   bool set_hint(std::string hint);
 
  private:

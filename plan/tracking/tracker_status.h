@@ -1,4 +1,4 @@
-// What a tracker says of its reader.
+// A tracker's report on its reader.
 #pragma once
 
 #include <cstdint>

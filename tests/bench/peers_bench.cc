@@ -13,11 +13,6 @@ namespace {
 constexpr uint64_t kFileSize = 110'000;  // a JPEG of ImageNet
 constexpr uint32_t kFiles = 400;         // more than the asker's transit memory holds: each is fetched again
 
-class AllOnNodeOne final : public HomeDirectory {
- public:
-  std::vector<NodeId> holders(ChunkId) const override { return {NodeId(1)}; }
-};
-
 void BM_fetch_from_peer(benchmark::State& state) {
   NodesOptions options;
   options.nodes = 2;
@@ -26,7 +21,7 @@ void BM_fetch_from_peer(benchmark::State& state) {
   options.chunk_size = 1 << 20;
   options.pfs_delay = {};
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<AllOnNodeOne>());
+  nodes.set_homes([](ChunkId) { return std::vector{NodeId(1)}; });
   // All chunks into the RAM of node 1, none into that of node 0.
   nodes[0].policy.keep_nothing();
   nodes[1].policy.keep_everything();

@@ -91,7 +91,7 @@ BENCHMARK(without_one_node)
 void order_of_warm_up(benchmark::State& state) {
   const MadeUpJob& job = job_of(static_cast<uint32_t>(state.range(0)));
   const PlacementMap placement = PlacementMap::make(*job.catalog, job.uses(), capacities(job.nodes, 100));
-  for (auto _ : state) benchmark::DoNotOptimize(placement.warm_up_order(NodeId(1)).data());
+  for (auto _ : state) benchmark::DoNotOptimize(placement.prefill_order(NodeId(1)).data());
 }
 BENCHMARK(order_of_warm_up)->Arg(4)->Arg(64)->Unit(benchmark::kMillisecond);
 

@@ -245,8 +245,7 @@ void plan_memory(benchmark::State& state, const std::string& plan, uint32_t node
       std::vector<std::shared_ptr<const EpochSequence>> orders;  // ranks in step
       samples = 0;
       for (const auto& reader : run->readers()) {
-        const Horizon horizon = reader->horizon();
-        orders.push_back(horizon.epochs[epoch - horizon.epochs.front()->sequence->epoch().value]->sequence);
+        orders.push_back(reader->timeline().epoch(Epoch(epoch)).sequence);
         samples += orders.back()->length();
       }
       for (uint32_t p = 0; p < samples; ++p) {

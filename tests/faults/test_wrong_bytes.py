@@ -43,7 +43,7 @@ def test_wrong_chunks(data, faults, every):
         found = seen(job, "corrupt")
         assert sum(found.values()) == faults.hits, found
         assert {peer for (_, peer), count in found.items() if count > 0} == {LIAR}
-        assert f"came from rank {LIAR} with a wrong checksum" in job.log()
+        assert f"came from node {LIAR} with a wrong checksum" in job.log()
 
 
 @pytest.mark.parametrize("every", [1, 3])

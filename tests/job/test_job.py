@@ -67,9 +67,9 @@ def test_ram_and_nvme_of_all_nodes(data, tmp, io):
 
 
 def is_warmed_up(node):
-    """The warm-up is one pass: what a tier gives up after it, while NVMe is behind, comes back with the readers."""
-    warm_up = node.stats()["job"]["warm_up"]
-    return warm_up["done_bytes"] == warm_up["total_bytes"] > 0
+    """The prefill is one pass: what a tier gives up after it, while NVMe is behind, comes back with the readers."""
+    prefill = node.stats()["job"]["warm_up"]
+    return prefill["done_bytes"] == prefill["total_bytes"] > 0
 
 
 def test_restarted_with_nvme_for_all(data, tmp):
@@ -171,7 +171,7 @@ def test_a_node_with_another_source_refuses(data, tmp):
     (tmp / "mnt0").mkdir()
     (tmp / "mnt1").mkdir()
     with launched(tmp / "src{rank}", tmp / "mnt{rank}", "--catalog-dir", tmp / "catalog{rank}") as job:
-        wait_until(lambda: job.has_said("the source on this node is not the one that the job has scanned"), "rank 1 refuses")
+        wait_until(lambda: job.has_said("the source on this node is not the one that the job has scanned"), "node 1 refuses")
         wait_until(lambda: (tmp / "mnt0" / data.names[0]).exists(), "rank 0 serves")
         data.check(Mounted(tmp / "mnt0"), data.names[0])
         wait_until(lambda: not clairmount.is_mounted(tmp / "mnt1"), "rank 1 leaves no mount")
@@ -213,7 +213,7 @@ def test_a_node_that_cannot_mount_says_so_to_the_other(data, tmp, there):
             wait_until(lambda: (tmp / "mnt0" / data.names[0]).exists(), "it serves")
             data.check(Mounted(tmp / "mnt0"), data.names[0])
         else:
-            wait_until(lambda: job.has_said("rank 0, which scans the dataset, is gone"), "it ends, too")
+            wait_until(lambda: job.has_said("node 0, which scans the dataset, is gone"), "it ends, too")
             wait_until(lambda: not clairmount.mounts_below(tmp), "no mount is left")
 
 
@@ -239,7 +239,7 @@ def test_a_node_that_waits_ends_when_it_is_told_to(data, tmp):
         wait_until(lambda: clairmount.is_mounted(tmp / "mnt"), "its mount point is there")
         job.signal("TERM")
         wait_until(lambda: not clairmount.is_mounted(tmp / "mnt"), "it ends though the first never comes")
-        assert not job.has_said("not all 2 ranks of the job have come")  # as it ends by itself
+        assert not job.has_said("not all 2 nodes of the job have come")  # as it ends by itself
 
 
 def test_two_nodes_on_one_mount_point_refuse(data, tmp):
@@ -254,8 +254,8 @@ def test_a_source_without_a_file_ends_the_job(tmp):
     for name in ("src", "mnt0", "mnt1"):
         (tmp / name).mkdir()
     with launched(tmp / "src", tmp / "mnt{rank}", "--catalog-dir", tmp / "catalog{rank}") as job:
-        wait_until(lambda: job.has_said("has no files; is its filesystem mounted?"), "rank 0 refuses")
-        wait_until(lambda: job.has_said("rank 0, which scans the dataset, is gone"), "rank 1 ends too")
+        wait_until(lambda: job.has_said("has no files; is its filesystem mounted?"), "node 0 refuses")
+        wait_until(lambda: job.has_said("node 0, which scans the dataset, is gone"), "node 1 ends too")
         wait_until(lambda: not clairmount.mounts_below(tmp), "no mount is left")
 
 

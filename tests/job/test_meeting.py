@@ -42,7 +42,7 @@ def test_nodes_without_a_launcher_form_a_job(data, secret):
         options = ["--ram", data.padded * 5 // 4 // nodes, "--staging", "2M", "--job-secret", secret]
         with meetingjob(slow.path, nodes, *options) as job:
             trained(data, job, slow)
-            assert f"rank 2 of 3 has come to {job.at}, from 127.0.0.1" in job.log()
+            assert f"node 2 of 3 has come to {job.at}, from 127.0.0.1" in job.log()
             assert "of this job" not in job.log() + job[1].control("config")
 
 
@@ -76,7 +76,7 @@ def test_a_missing_node_is_named_by_all(data):
     with meetingjob(data.root, 3, "--job-timeout=3", start=False) as job:
         others = [job.start_node(rank) for rank in (0, 1)]
         assert [process.wait(60) for process in others] == [32, 32]
-        assert job.log().count(f"clairfs: rank 2 of 3 has not come to {job.at}") == 2
+        assert job.log().count(f"clairfs: node 2 of 3 has not come to {job.at}") == 2
         assert not any(is_mounted(node.path) for node in job)
         job.killed = True  # they ended as they should
 
@@ -84,7 +84,7 @@ def test_a_missing_node_is_named_by_all(data):
 def test_where_rank_0_is_missing_its_address_is_named(data):
     with meetingjob(data.root, 2, "--job-timeout=2", start=False) as job:
         assert job.start_node(1).wait(60) == 32
-        assert f"clairfs: rank 0 at {job.at} does not answer within 2 s" in job.log()
+        assert f"clairfs: node 0 at {job.at} does not answer within 2 s" in job.log()
         assert not is_mounted(job[1].path)
         job.killed = True
 
@@ -95,7 +95,7 @@ def test_strangers_do_not_disturb(data, secret, tmp):
     with meetingjob(data.root, 3, "--job-secret", secret, start=False) as job:
         job.start_node(0)
         job.start_node(1)
-        wait_until(lambda: "rank 1 of 3 has come" in job.log(), "rank 1 has come")
+        wait_until(lambda: "node 1 of 3 has come" in job.log(), "node 1 has come")
         address = ("127.0.0.1", int(job.at.rpartition(":")[2]))
         silent = [socket.create_connection(address) for _ in range(20)]
         for garbage in (b"", b"GET / HTTP/1.1\r\n\r\n", bytes(100_000), b"join 2 3 nonce proof\n"):
@@ -112,9 +112,9 @@ def test_strangers_do_not_disturb(data, secret, tmp):
             return ended.stderr
 
         number = itertools.count()
-        assert "its secret is not that of rank 0" in stranger(2, "--job-secret", tmp / "other")
-        assert "rank 1 of 3 is there already, from 127.0.0.1" in stranger(1)
-        assert "it was given --nodes 4, rank 0 --nodes 3" in stranger(2, "--nodes=4")
+        assert "its secret is not that of node 0" in stranger(2, "--job-secret", tmp / "other")
+        assert "node 1 of 3 is there already, from 127.0.0.1" in stranger(1)
+        assert "it was given --nodes 4, node 0 --nodes 3" in stranger(2, "--nodes=4")
         assert "port {} is in use".format(address[1]) in stranger(0)
         job.start_node(2)
         job.await_all()

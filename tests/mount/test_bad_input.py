@@ -84,7 +84,7 @@ OPTIONS = {
     "job without a port": (["--job=node0", "--rank=0", "--nodes=2"], ["--job", "node0:5200"]),
     "job without a rank": (["--job=node0:5200", "--nodes=2"], ["--rank R", "GROUP_RANK"]),
     "job without nodes": (["--job=node0:5200", "--rank=0"], ["--nodes N", "GROUP_WORLD_SIZE"]),
-    "rank beyond the nodes": (["--job=node0:5200", "--rank=2", "--nodes=2"], ["rank 2 is not below 2"]),
+    "rank beyond the nodes": (["--job=node0:5200", "--rank=2", "--nodes=2"], ["node 2 is not below 2"]),
     "rank that is none": (["--job=node0:5200", "--rank=-1", "--nodes=2"], ["--rank", "'-1'"]),
     "rank without a job": (["--rank=0", "--nodes=2"], ["--job HOST:PORT"]),
     "no file with the secret": (["--job=node0:5200", "--rank=0", "--nodes=2", "--job-secret={t}/absent"], ["--job-secret", "{t}/absent"]),

@@ -109,7 +109,7 @@ class InProcessNetwork::Endpoint final : public Transport {
   Status send(NodeId to, std::vector<std::byte> message) override {
     if (message.size() > kMaxMessage) return Error{EMSGSIZE, "the message is too long"};
     if (peer(to).waiting_from(self_) > kMostQueued)
-      return Error{EAGAIN, fmt::format("rank {} does not read its messages", to.value)};
+      return Error{EAGAIN, fmt::format("node {} does not read its messages", to.value)};
     const bool accepted = post(std::chrono::steady_clock::now(),
                                [this, to, bytes = std::move(message)] { message_leaves(to, bytes); });
     return accepted ? Status{} : Error{ECANCELED, "the network is stopped"};

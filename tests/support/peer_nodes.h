@@ -21,19 +21,13 @@
 namespace clairfs {
 
 /// Chunk c lives on node c modulo the number of nodes, and on the `copies` nodes after it.
-class ModuloHomes final : public HomeDirectory {
- public:
-  explicit ModuloHomes(uint32_t nodes, uint32_t copies = 0) : nodes_(nodes), copies_(copies) {}
-  std::vector<NodeId> holders(ChunkId chunk) const override {
-    std::vector<NodeId> ranks;
-    for (uint32_t i = 0; i <= copies_; ++i) ranks.emplace_back((chunk.value + i) % nodes_);
-    return ranks;
-  }
-
- private:
-  const uint32_t nodes_;
-  const uint32_t copies_;
-};
+inline HoldersOf modulo_homes(uint32_t nodes, uint32_t copies = 0) {
+  return [nodes, copies](ChunkId chunk) {
+    std::vector<NodeId> holders;
+    for (uint32_t i = 0; i <= copies; ++i) holders.emplace_back((chunk.value + i) % nodes);
+    return holders;
+  };
+}
 
 /// Keeps what has its home here and lets the rest pass, as a placement asks for.
 class HomePolicy final : public TierPolicy {
@@ -176,7 +170,7 @@ class PeerNodes {
 
   PeerNode& operator[](size_t rank) { return *nodes[rank]; }
   size_t size() const { return nodes.size(); }
-  void set_homes(const std::shared_ptr<const HomeDirectory>& homes) {
+  void set_homes(const HoldersOf& homes) {
     for (auto& node : nodes) node->routed.set_homes(homes);
   }
   /// Every node knows every other and would ask it.

@@ -61,7 +61,7 @@ class SlowSource final : public ChunkSource {
     wake_.notify_all();
   }
   /// How urgent the fetches of a file have become so far; none before the first.
-  std::optional<Priority> urgency_of(FileId file) {
+  std::optional<Priority> priority_of(FileId file) {
     MutexLock lock(mutex_);
     std::optional<Priority> most;
     for (const auto& [asked, demand] : asked_) {

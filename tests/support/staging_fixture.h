@@ -202,8 +202,8 @@ struct StagingFixture {
   /// all there. `answered`: a READ brings those that were not.
   bool read_next(uint64_t position, bool answered = true) {
     now += std::chrono::microseconds(100);
-    const Horizon horizon = run->reader().horizon();
-    const uint32_t sample = horizon.sample_at(position);
+    const Timeline timeline = run->reader().timeline();
+    const uint32_t sample = timeline.sample_at(position);
     const FileId file = run->index().range(sample, 0).file;
     if (pages.whole(file)) return true;
     const std::vector<uint32_t> samples = run->samples_of(file, 0, 1);

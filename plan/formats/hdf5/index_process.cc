@@ -52,7 +52,7 @@ timeval time_of(std::chrono::milliseconds duration) {
   return time;
 }
 
-/// The process and our end of its socket. It is gone when this is.
+// The process and our end of its socket. It is gone when this is.
 class Helper {
  public:
   Helper() = default;
@@ -61,10 +61,10 @@ class Helper {
   ~Helper() { end(); }
 
   Status start(const std::string& program, std::vector<std::string> words, std::chrono::milliseconds silence);
-  /// False when it is silent for too long, or gone.
+  // False when it is silent for too long, or gone.
   bool receive(void* to, size_t bytes);
   bool send(const void* from, size_t bytes);
-  /// Kills it if need be. How it ended; empty: by itself, without an error.
+  // Kills it if need be. How it ended; empty: by itself, without an error.
   std::string end();
 
  private:
@@ -131,7 +131,7 @@ std::string Helper::end() {
   return WEXITSTATUS(status) == 0 ? "" : fmt::format("ended with status {}", WEXITSTATUS(status));
 }
 
-/// What is said about one file, and what is answered.
+// What is said about one file, and what is answered.
 class Dialogue {
  public:
   Dialogue(const DatasetSource& source, FileId file, size_t datasets, Helper& helper)
@@ -142,7 +142,7 @@ class Dialogue {
         ahead_(source, file),
         index_{Layout(datasets, size_), {}} {}
 
-  /// Errors: EINVAL with the cause alone; what a read returned.
+  // Errors: EINVAL with the cause alone; what a read returned.
   Result<FileIndex> hold(std::chrono::milliseconds total) {
     const auto deadline = Clock::now() + total;
     FrameHead head;
@@ -161,7 +161,7 @@ class Dialogue {
   }
 
  private:
-  /// True when all was said.
+  // True when all was said.
   Result<bool> answer(Say say, const std::string& bytes) {
     Status status;
     switch (say) {

@@ -1,7 +1,7 @@
-// Asks libhdf5 where the rows of a file's datasets are. The library runs in a process of its own, the program
+// Asks libhdf5 where the rows of a file's datasets are. The library runs in a separate process, the program
 // kHelperName: it may crash on a damaged file, or never end. That process can open nothing; the bytes it
-// wants are read here, the way any index of a plan is, and sent to it. What it read is what every reader of
-// the file has to read.
+// wants are read here, the way any index of a plan is, and sent to it. Every reader of the file has to read
+// the same bytes.
 #pragma once
 
 #include <chrono>

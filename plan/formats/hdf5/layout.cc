@@ -34,13 +34,13 @@ uint64_t blocks(const DatasetHead& head) {
   return head.rows / head.chunk_rows + (head.rows % head.chunk_rows == 0 ? 0 : 1);
 }
 
-/// What is stored of a dataset, row by row.
+// What is stored of a dataset, row by row.
 class RowReader {
  public:
   RowReader(const Dataset& dataset, FileId file, RecordTableBuilder& table)
       : dataset_(dataset), file_(file), table_(table) {}
 
-  /// REQUIRES: called for each row, in order.
+  // REQUIRES: called for each row, in order.
   Status add_ranges(uint64_t row) {
     const DatasetHead& head = dataset_.head;
     if (storage_of(dataset_) == Storage::contiguous) {

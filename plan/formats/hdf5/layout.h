@@ -13,8 +13,8 @@
 
 namespace clairfs::hdf5 {
 
-/// libhdf5 reads at least so many bytes of contiguous data at a time (H5D_SIEVE_BUF_SIZE_DEF), unless a
-/// dataset ends before: what a row lacks to it is read with it.
+/// libhdf5 reads at least this many bytes of contiguous data at a time (H5D_SIEVE_BUF_SIZE_DEF), unless a
+/// dataset ends before: a shorter row is read with the bytes behind it.
 inline constexpr uint32_t kSieveBytes = 64 << 10;
 
 struct Dataset {

@@ -1,4 +1,4 @@
-// What the program that reads HDF5 files and the one that started it say to each other, over a socket: plain
+// The protocol between the program that reads HDF5 files and the one that started it, over a socket: plain
 // structs, since both run on one machine and come from one build. The reader asks for bytes of the file, says
 // where the rows of each dataset are, and ends with `done` or `refused`.
 #pragma once
@@ -11,9 +11,9 @@ namespace clairfs::hdf5 {
 inline constexpr char kHelperName[] = "clairfs-hdf5-index";
 
 enum class Say : uint32_t {
-  read = 1,  ///< a ReadRequest; answered by a ReadAnswer and so many bytes
+  read = 1,  ///< a ReadRequest; answered by a ReadAnswer and that many bytes
   dataset,   ///< a DatasetHead, of the next of the datasets that were asked for
-  chunks,    ///< so many StoredChunk of that dataset, by block
+  chunks,    ///< that many StoredChunk of that dataset, by block
   done,      ///< nothing
   refused,   ///< why, as text
 };

@@ -26,7 +26,7 @@ Number at(std::string_view node, size_t offset) {
   return number;
 }
 
-/// As the node is if its keys have so many coordinates; nothing if they cannot have.
+// As the node is if its keys have so many coordinates; nothing if they cannot have.
 std::vector<uint64_t> with_coordinates(size_t count, std::string_view node, uint64_t file_bytes) {
   const size_t key = kKeyHead + count * sizeof(uint64_t);
   const size_t entry = key + kAddress;

@@ -1,5 +1,5 @@
 // The index of a chunked dataset, read ahead: libhdf5 asks for the nodes of its B-tree one after the other,
-// and each waits for the source. What lies below a node is read at once when that node is.
+// and each waits for the source. The nodes below a node are read, all at once, as soon as that node is.
 //
 // HDF5 File Format Specification, version 3.0, III.A.1 (version 1 B-trees, node type 1), which is what
 // libhdf5 writes unless it is told otherwise.

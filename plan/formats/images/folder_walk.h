@@ -1,5 +1,4 @@
-// What os.walk(followlinks=True) and the datasets on top of it make of the entries of a folder, on the
-// catalog.
+// Walks the catalog as os.walk(followlinks=True), and the datasets on top of it, walk folders.
 //
 // os.walk takes everything that stat() does not call a directory for a file: a dangling link and, at the
 // depth where the kernel gives up with ELOOP or ENAMETOOLONG, a link to a folder.
@@ -28,7 +27,7 @@ struct WalkedFolder {
   }
 };
 
-/// What an entry of a folder is to who walks.
+/// An entry of a folder, as the walk sees it.
 struct WalkedEntry {
   enum class Kind : uint8_t {
     file,     ///< `target`
@@ -42,8 +41,8 @@ struct WalkedEntry {
   std::optional<FileId> target = {};  ///< of a file, if the mount serves it
 };
 
-/// For the format of that name, which refusals name. Thread-safe. What `source` and `format` refer to
-/// outlives it.
+/// For the format of that name, which refusals name. Thread-safe. The objects that `source` and `format`
+/// refer to outlive it.
 class FolderWalk {
  public:
   FolderWalk(const DatasetSource& source, std::string_view format);

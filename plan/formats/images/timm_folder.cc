@@ -29,7 +29,7 @@ char ascii_lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
-/// Goes through a path as natural_key() takes it apart.
+// Goes through a path as natural_key() takes it apart.
 class NaturalKey {
  public:
   static constexpr int kNone = -1;
@@ -37,7 +37,7 @@ class NaturalKey {
   explicit NaturalKey(const NaturalPath& path)
       : path_(path), name_at_(path.folder.empty() ? 0 : path.folder.size() + 1) {}
 
-  /// The next character of a text, kNone at a digit or the path's end.
+  // The next character of a text, kNone at a digit or the path's end.
   int take_text() {
     const int c = peek();
     if (c == kNone || is_number(c)) return kNone;
@@ -45,7 +45,7 @@ class NaturalKey {
     return c;
   }
   bool ended() const { return peek() == kNone; }
-  /// The next number's digits, without zeros before them. REQUIRES: it comes now.
+  // The next number's digits, without zeros before them. REQUIRES: it comes now.
   std::string take_number() {
     std::string digits;
     for (; is_number(peek()); ++at_) {
@@ -96,7 +96,7 @@ class TimmWalk {
   static constexpr std::string_view kName = "timm";
 
   struct Image {
-    uint32_t folder;  ///< in folders_
+    uint32_t folder;  // in folders_
     FileId entry;
     std::optional<FileId> target;
   };

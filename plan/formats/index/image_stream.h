@@ -43,8 +43,8 @@ class ImageWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Of bytes that anybody may have written: nothing where there are too few of them, and no memory taken for
-/// what is not there.
+/// Reads bytes that any process may have written: nothing where there are too few of them, and no memory
+/// taken for bytes that are not there.
 class ImageReader {
  public:
   explicit ImageReader(std::span<const std::byte> bytes) : bytes_(bytes) {}

@@ -3,7 +3,7 @@
 //
 // The file is believed only if this user's processes alone could have written it, its checksum holds, it is
 // of the same source and key, and each file that it was made from has the catalog's stamp. Else it is made
-// anew, which costs one log line.
+// again, which costs one log line.
 #pragma once
 
 #include <functional>
@@ -41,9 +41,8 @@ class IndexStore {
       : directory_(std::move(directory)), log_(log), peers_(peers) {}
 
   /// The index of that key: the one in memory, else the saved one, else another node's, else that of `make`;
-  /// the last two are saved, once everybody who waits has them. Who asks for an index that somebody else is
-  /// making waits for it; `work` may end that wait, or be null.
-  /// Errors: those of `make`; ECANCELED.
+  /// the last two are saved, once all waiting callers have them. A call for an index that another caller is
+  /// making waits for it; `work` may end that wait, or be null. Errors: those of `make`; ECANCELED.
   Result<Table> get(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog, IndexWork* work,
                     const Make& make);
 
@@ -60,8 +59,8 @@ class IndexStore {
     IndexKey key;
     std::shared_ptr<const Catalog> catalog;
     std::weak_ptr<const RecordTable> table;
-    Stage stage = Stage::none;        ///< asking or making: somebody is at it
-    const IndexWork* work = nullptr;  ///< of who makes it
+    Stage stage = Stage::none;        ///< asking or making: a caller is at it
+    const IndexWork* work = nullptr;  ///< of the caller that makes it
   };
   Result<Table> load_or_make(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog,
                              IndexWork& work, const Make& make);

@@ -1,4 +1,4 @@
-// An index while it is being made: how far it is, and whether anybody still wants it.
+// An index while it is being made: how far it is, and whether it is still wanted.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,13 @@ namespace clairfs {
 /// Thread-safe: one thread makes the index, others look.
 class IndexWork {
  public:
-  /// What follows is one of `parts` of the whole, `before` of which are done.
+  /// Begins one of `parts` of the whole, `before` of which are done.
   void begin_part(uint64_t before, uint64_t parts) {
     before_ = before;
     parts_ = parts;
     note(0, 1);
   }
-  /// `done` of `all` of the part. What is not true of a damaged file does no harm.
+  /// `done` of `all` of the part. Wrong numbers, of a damaged file, do no harm.
   void note(uint64_t done, uint64_t all) {
     if (all == 0 || done > all) return;
     const double part = static_cast<double>(done) / static_cast<double>(all);
@@ -42,7 +42,7 @@ class IndexWork {
   Origin origin() const { return origin_; }          ///< for the thread that made it
   const std::string& file() const { return file_; }  ///< as above
 
-  /// The next read of the one who makes it fails.
+  /// The maker's next read fails.
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
 

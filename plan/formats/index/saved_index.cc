@@ -15,9 +15,9 @@ namespace clairfs {
 namespace {
 
 constexpr std::array<char, 8> kIndexMagic{'C', 'L', 'A', 'I', 'R', 'I', 'D', 'X'};
-/// Counted up with every change to the layout, and to what any format makes of its files.
+// Counted up with every change to the layout, and to what any format makes of its files.
 constexpr uint32_t kIndexVersion = 2;
-/// Reads differently on a machine of the other byte order.
+// Reads differently on a machine of the other byte order.
 constexpr uint32_t kIndexByteOrder = 0x01020304;
 constexpr size_t kChecksumAt = kIndexMagic.size() + sizeof kIndexVersion + sizeof kIndexByteOrder;
 
@@ -32,7 +32,7 @@ uint64_t checksum_behind(std::span<const std::byte> image) {
   return XXH3_64bits(rest.data(), rest.size());
 }
 
-/// What tells that a file is the one that was indexed.
+// What tells that a file is the one that was indexed.
 struct IndexedFile {
   std::string path;
   FileStamp stamp;

@@ -32,7 +32,7 @@ void write_places(std::span<const ByteRange> places, std::span<const FileId> fil
   }
 }
 
-/// Ranges within the files, that follow one another. Nothing where they do not.
+// Ranges within the files, that follow one another. Nothing where they do not.
 std::optional<std::vector<ByteRange>> read_places(ImageReader& from, std::span<const FileId> files,
                                                   const Catalog& catalog) {
   std::vector<ByteRange> places;

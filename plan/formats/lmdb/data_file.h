@@ -17,7 +17,7 @@ namespace clairfs::lmdb {
 /// that is torn or made up costs no more than reading it once, and 32 times what is not a hole of it.
 class DataFile {
  public:
-  /// What is called for a page.
+  /// The call-back for a page.
   struct Visited {
     TreePage::Kind kind;
     uint64_t number;  ///< the page's own

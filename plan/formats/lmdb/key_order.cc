@@ -21,7 +21,7 @@ Error wrong_keys(std::string why) {
   return {EINVAL, std::move(why)};
 }
 
-/// A leaf waits for those before it.
+// A leaf waits for those before it.
 class CursorOrder final : public KeyOrder {
  public:
   explicit CursorOrder(RecordTableBuilder& table) : table_(table) {}
@@ -58,10 +58,10 @@ class CursorOrder final : public KeyOrder {
   uint64_t next_ = 0;                                   // the leaf before which nothing waits
 };
 
-/// A key made by printf() of one number.
+// A key made by printf() of one number.
 class KeyPattern {
  public:
-  /// Nothing if `text` is not a pattern with one "%d" or "%0Nd", and "%%" for a percent sign.
+  // Nothing if `text` is not a pattern with one "%d" or "%0Nd", and "%%" for a percent sign.
   static std::optional<KeyPattern> parse(std::string_view text) {
     KeyPattern pattern;
     bool number = false;
@@ -85,7 +85,7 @@ class KeyPattern {
     return number ? std::optional(pattern) : std::nullopt;
   }
 
-  /// The number of which `key` is the spelling.
+  // The number of which `key` is the spelling.
   std::optional<uint64_t> number_in(std::string_view key) const {
     if (key.size() <= prefix_.size() + suffix_.size() || !key.starts_with(prefix_) || !key.ends_with(suffix_))
       return std::nullopt;
@@ -99,10 +99,10 @@ class KeyPattern {
 
   std::string prefix_;
   std::string suffix_;
-  uint32_t digits_ = 1;  ///< at least so many
+  uint32_t digits_ = 1;  // at least so many
 };
 
-/// Sample i of a file has the values of which the keys say first + i.
+// Sample i of a file has the values of which the keys say first + i.
 class PatternOrder final : public KeyOrder {
  public:
   PatternOrder(std::vector<KeyPattern> patterns, RecordTableBuilder& table) : table_(table) {
@@ -168,7 +168,7 @@ class PatternOrder final : public KeyOrder {
   std::vector<Column> columns_;
 };
 
-/// Sample i is the key that somebody wrote into line i.
+// Sample i is the key that somebody wrote into line i.
 class ListedOrder final : public KeyOrder {
  public:
   explicit ListedOrder(RecordTableBuilder& table) : table_(table) {}

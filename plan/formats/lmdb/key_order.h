@@ -1,5 +1,5 @@
-// Which records of a database are samples, and which number each has: the conventions of those who write
-// them.
+// Which records of a database are samples, and which number each has: the conventions of the programs that
+// write them.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ namespace clairfs::lmdb {
 class KeyOrder {
  public:
   virtual ~KeyOrder() = default;
-  /// What is taken from now on is of the leaf of that rank in the database's own order.
+  /// Records that are taken from now on are of the leaf of that rank in the database's own order.
   virtual Status begin_leaf(uint64_t rank) {
     static_cast<void>(rank);
     return {};
@@ -42,8 +42,8 @@ class KeyOrder {
 Result<std::unique_ptr<KeyOrder>> make_key_order(const std::string& keys, const DatasetSource& source,
                                                  RecordTableBuilder& table);
 
-/// What of `keys` decides the order, as text: of a file the hash of its contents. Errors: those of reading
-/// it.
+/// The part of `keys` that decides the order, as text: of a file the hash of its contents. Errors: those of
+/// reading it.
 Result<std::string> key_order_text(const std::string& keys, const DatasetSource& source);
 
 /// "%2c" and the like turned into the bytes that they stand for.

@@ -34,7 +34,7 @@ std::vector<std::string> skipped_keys(std::string_view skip) {
   return patterns;
 }
 
-/// Fills a table file by file. Errors: EINVAL with the cause alone as the message, or what a read returned.
+// Fills a table file by file. Errors: EINVAL with the cause alone as the message, or what a read returned.
 class Indexer {
  public:
   Indexer(const DatasetSource& source, const LmdbKeys& plan, RecordTableBuilder& table, KeyOrder& order)
@@ -140,7 +140,7 @@ class Indexer {
   const std::vector<std::string> skip_;
   RecordTableBuilder& table_;
   KeyOrder& order_;
-  std::string named_;  ///< databases of the file, for messages
+  std::string named_;  // databases of the file, for messages
 };
 
 }  // namespace

@@ -53,7 +53,7 @@ Result<Meta> parse_meta(std::string_view start);
 struct Leaf {
   std::string_view key;
   bool tree = false;      ///< a named database: a Tree of Tree::kBytes at `offset`
-  bool overflow = false;  ///< in pages of its own from `page` on
+  bool overflow = false;  ///< in separate pages from `page` on
   uint64_t page = 0;
   uint32_t offset = 0;  ///< in this page, where the value, or the number of its first page, begins
   uint32_t bytes = 0;   ///< of the value

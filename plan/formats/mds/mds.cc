@@ -28,7 +28,7 @@ uint32_t mds_number(std::string_view bytes, uint64_t index) {
   return number;
 }
 
-/// A shard's file and the numbers at its beginning.
+// A shard's file and the numbers at its beginning.
 struct MdsTable {
   uint32_t samples;
   ByteRange range;
@@ -88,7 +88,7 @@ Status add_shards(const DatasetSource& source, const std::vector<MdsTable>& tabl
   return {};
 }
 
-/// One stream: an index.json, and the shards beside it.
+// One stream: an index.json, and the shards beside it.
 struct MdsStream {
   FileId index;
   std::vector<MdsTable> tables;
@@ -115,7 +115,7 @@ Result<MdsStream> open_stream(const DatasetSource& source, const DatasetRoot& ro
   return stream;
 }
 
-/// "A/index.json,B/index.json" in its parts. A comma elsewhere belongs to a name.
+// "A/index.json,B/index.json" in its parts. A comma elsewhere belongs to a name.
 std::vector<std::string> stream_names(std::string_view file) {
   constexpr std::string_view kBorder = "index.json,";
   std::vector<std::string> names;

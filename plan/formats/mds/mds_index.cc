@@ -18,7 +18,7 @@ Error bad_index(std::string_view what) {
   return Error{EINVAL, fmt::format("index.json: {}", what)};
 }
 
-/// The member of that name; null when there is none.
+// The member of that name; null when there is none.
 const Json& member(const Json& object, const char* name) {
   static const Json none;
   const auto found = object.find(name);

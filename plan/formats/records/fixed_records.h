@@ -38,7 +38,7 @@ class FixedRecords final : public SampleIndex {
   void samples_of(FileId file, uint64_t offset, uint64_t length,
                   const std::function<void(uint32_t sample)>& visit) const override;
   bool shares_files() const override { return true; }
-  uint32_t read_block() const override { return kBufferedBlock; }  // who does not map an array reads its rows
+  uint32_t read_block() const override { return kBufferedBlock; }  // of readers that do not map the array
   std::span<const ByteRange> shared_ranges() const override { return headers_; }
   std::string path(uint32_t sample) const override;
   uint64_t memory_bytes() const override;

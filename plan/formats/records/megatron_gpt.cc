@@ -23,17 +23,17 @@ constexpr uint64_t kExtraToken = 1;  // add_extra_token_to_sequence: labels are 
 constexpr uint64_t kMostGptEntries =
     1 << 28;  // samples, or documents of all epochs: some GB while they are made
 
-/// How often the documents come.
+// How often the documents come.
 struct GptEpochs {
   uint64_t tokens_each = 0;
   uint64_t count = 1;
-  uint64_t samples_before_last = 0;  ///< of all epochs but the last
+  uint64_t samples_before_last = 0;  // of all epochs but the last
   bool separate_final = false;
 
   uint64_t samples(uint64_t length) const { return (count * tokens_each - kExtraToken) / length; }
 };
 
-/// GPTDataset's number of epochs for `wanted` samples (0: one epoch).
+// GPTDataset's number of epochs for `wanted` samples (0: one epoch).
 GptEpochs gpt_epochs(uint64_t tokens, uint64_t length, uint64_t wanted) {
   GptEpochs epochs{.tokens_each = tokens};
   const uint64_t needed = wanted * length + kExtraToken;
@@ -46,13 +46,13 @@ GptEpochs gpt_epochs(uint64_t tokens, uint64_t length, uint64_t wanted) {
   return epochs;
 }
 
-/// A place in the row of all documents of all epochs.
+// A place in the row of all documents of all epochs.
 struct GptPlace {
-  uint32_t document = 0;  ///< position in the document index
-  uint32_t token = 0;     ///< in that document
+  uint32_t document = 0;  // position in the document index
+  uint32_t token = 0;     // in that document
 };
 
-/// build_sample_idx(): where each sample begins, and where the last one ends.
+// build_sample_idx(): where each sample begins, and where the last one ends.
 std::vector<GptPlace> gpt_sample_index(const std::vector<MegatronSequence>& documents,
                                        const std::vector<uint32_t>& order, uint64_t length,
                                        uint64_t samples) {
@@ -79,7 +79,7 @@ class GptSamples {
              std::vector<GptPlace> places)
       : data_(data), documents_(std::move(documents)), order_(std::move(order)), places_(std::move(places)) {}
 
-  /// The tokens of a sample, a range for each document. Errors: as the builder's.
+  // The tokens of a sample, a range for each document. Errors: as the builder's.
   Status add(uint32_t sample, RecordTableBuilder& table) const {
     const GptPlace begin = places_[sample];
     const GptPlace end = places_[sample + 1];

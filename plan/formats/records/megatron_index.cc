@@ -24,7 +24,7 @@ uint64_t little_endian(std::string_view bytes, size_t at, unsigned width) {
   return number;
 }
 
-/// What the header of an index says.
+// What the header of an index says.
 struct MegatronHeader {
   uint64_t token_bytes;
   uint64_t sequences;

@@ -16,12 +16,12 @@
 namespace clairfs {
 namespace {
 
-/// "[+]OFFSET LENGTH [PATH]"
+// "[+]OFFSET LENGTH [PATH]"
 struct RangeLine {
   bool same_sample = false;
   uint64_t offset = 0;
   uint64_t length = 0;
-  std::string_view path;  ///< empty: that of the line before
+  std::string_view path;  // empty: that of the line before
 };
 
 // A tab or a blank parts the fields, so that a path may have both.
@@ -45,7 +45,7 @@ std::optional<RangeLine> parse_line(std::string_view line) {
   return parsed;
 }
 
-/// Fills a table line by line.
+// Fills a table line by line.
 class RangeReader {
  public:
   RangeReader(const DatasetSource& source, const DatasetRoot& root)
@@ -53,7 +53,7 @@ class RangeReader {
     table_.set_read_block(kBufferedBlock);  // nobody says how these files are read
   }
 
-  /// Errors: EINVAL, of which the message is the cause alone.
+  // Errors: EINVAL, of which the message is the cause alone.
   Status add(std::string_view line) {
     const auto parsed = parse_line(line);
     if (!parsed) return Error{EINVAL, "want OFFSET LENGTH PATH, parted by a tab or a blank"};
@@ -83,7 +83,7 @@ class RangeReader {
   const DatasetSource& source_;
   const DatasetRoot root_;
   RecordTableBuilder table_;
-  std::string path_;  ///< of the line before
+  std::string path_;  // of the line before
   FileId file_;
 };
 

@@ -13,8 +13,8 @@
 namespace clairfs {
 namespace {
 
-/// Whole records in a file of `size` bytes, if it holds nothing else: behind the last one there may be what
-/// fills its stride, or not.
+// Whole records in a file of `size` bytes, if it holds nothing else: behind the last one there may be what
+// fills its stride, or not.
 std::optional<uint64_t> records_in(uint64_t size, const RecordLayout& layout) {
   const uint64_t bytes = size - std::min(size, layout.header);
   const uint64_t rest = bytes % layout.stride;

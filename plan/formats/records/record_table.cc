@@ -25,7 +25,7 @@ bool comes_before(const ByteRange& a, const ByteRange& b) {
 
 }  // namespace
 
-/// Samples with bytes at addresses [begin, end).
+// Samples with bytes at addresses [begin, end).
 struct RecordTable::Found {
   uint64_t begin;
   uint64_t end;

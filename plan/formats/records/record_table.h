@@ -104,8 +104,8 @@ class RecordTableBuilder {
   /// Not of a sample, but of every reader; may overlap what was shared before. Errors: as add_range().
   Status share(const ByteRange& range);
   void set_read_block(uint32_t bytes) { table_->read_block_ = bytes; }
-  /// Of pieces in `place` readers take at least so many bytes, up to its end, and of all others what they
-  /// have. Errors: as add_range(). REQUIRES: the same number each time.
+  /// Of pieces in `place` readers take at least `bytes`, up to its end; all other pieces they take as they
+  /// are. Errors: as add_range(). REQUIRES: the same number each time.
   Status set_read_on(const ByteRange& place, uint32_t bytes);
 
   /// After the last one; the builder is used up.

@@ -1,4 +1,4 @@
-// Indexes that other programs leave beside shards, so that nobody needs to walk through them.
+// Indexes that other programs leave beside shards, which make a walk through them unnecessary.
 //
 //   of a TFRecord file  a line "OFFSET LENGTH" a frame (DALI's and PyPI tfrecord's tfrecord2idx)
 //   of a tar            "v1.2 SAMPLES", and then a line a sample, "EXT OFFSET SIZE NAME" for each member
@@ -33,8 +33,8 @@ struct ListedRecord {
   std::string name;  ///< of a member
 };
 
-/// What a list says of a shard of that size, if it can be true: frames without a gap from its beginning to
-/// its end, or members that leave room for their headers. The text may be anything.
+/// The records of a shard of that size by a list, if it can be true: frames without a gap from the shard's
+/// beginning to its end, or members that leave room for their headers. The text may be anything.
 std::optional<std::vector<ListedRecord>> parse_tfrecord_list(std::string_view text, uint64_t shard_size);
 std::optional<std::vector<ListedRecord>> parse_tar_list(std::string_view text, uint64_t shard_size);
 

@@ -28,18 +28,18 @@ constexpr size_t kShardsAtOnce = 128;
 // As many as samples have numbers.
 constexpr size_t kMostOfShard = UINT32_MAX - 1;
 
-/// A shard whose records are being found.
+// A shard whose records are being found.
 struct OpenShard {
   FileId file;
-  std::unique_ptr<RecordWalk> walk;  ///< none where a list says them
+  std::unique_ptr<RecordWalk> walk;  // none where a list says them
   std::optional<std::vector<RecordPlace>> listed;
 
   bool done() const { return !walk || walk->done(); }
   const std::vector<RecordPlace>& records() const { return walk ? walk->records() : *listed; }
 };
 
-/// Fills a table with the records of the shards, in their order. Errors: EINVAL, of which the message is the
-/// cause alone; what a read returned.
+// Fills a table with the records of the shards, in their order. Errors: EINVAL, of which the message is the
+// cause alone; what a read returned.
 class ShardIndexer {
  public:
   ShardIndexer(const DatasetSource& source, std::string_view format, RecordTableBuilder& table)
@@ -124,7 +124,7 @@ class ShardIndexer {
   const DatasetSource& source_;
   const bool of_tar_;
   RecordTableBuilder& table_;
-  std::deque<OpenShard> open_;  ///< in the order of the shards
+  std::deque<OpenShard> open_;  // in the order of the shards
   uint64_t all_bytes_ = 0;
   uint64_t passed_ = 0;
 };

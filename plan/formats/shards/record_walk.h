@@ -1,7 +1,7 @@
 // Finding the records of a shard by its headers, of which each says where the next one is.
 //
-// The one who walks reads: from next() on as much as wanted() says, and gives the bytes to take(). So many
-// shards can be walked at the same time, and a shard of large records is read at its headers only.
+// The caller reads: from next() on as much as wanted() says, and gives the bytes to take(). So many shards
+// can be walked at the same time, and a shard of large records is read at its headers only.
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,7 @@ bool is_tar_end(std::string_view block);
 /// Nothing when the block is no header: its checksum is wrong, or a number in it. REQUIRES: a block.
 std::optional<TarHeader> parse_tar_header(std::string_view block);
 
-/// What extensions say about the next member.
+/// The fields that extensions set for the next member.
 struct TarExtension {
   std::optional<std::string> name;
   std::optional<uint64_t> size;  ///< less than 2^63

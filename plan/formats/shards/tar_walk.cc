@@ -76,7 +76,7 @@ class TarWalk final : public RecordWalk {
   }
 
   TarSamples samples_;
-  TarExtension extension_;  ///< of the next member
+  TarExtension extension_;  // of the next member
 };
 
 }  // namespace

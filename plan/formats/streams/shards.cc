@@ -15,7 +15,7 @@ namespace {
 
 struct ShardNames {
   std::string_view format;
-  std::vector<std::string_view> patterns;  ///< of names; empty: all
+  std::vector<std::string_view> patterns;  // of names; empty: all
 };
 
 // As WebDataset's and TensorFlow's own documentation name them.

@@ -46,7 +46,7 @@ std::string text_of(uint32_t number, const char* name) {
   return text;
 }
 
-/// The process of a thread.
+// The process of a thread.
 std::optional<uint32_t> process_of(uint32_t number) {
   constexpr std::string_view kName = "\nTgid:\t";
   const std::string status = text_of(number, "status");
@@ -202,7 +202,7 @@ Program ProcessTree::program_of(std::span<const uint32_t> threads) const {
   return named(smallest(count(by_thread), most_of(threads.size())));
 }
 
-/// Programs without their threads, the largest first.
+// Programs without their threads, the largest first.
 std::vector<Readers> ProcessTree::parts(const Counts& counts, size_t fewest, size_t most) const {
   Counts inner = counts;  // those that no program in them has all opens of
   for (const auto& [program, opened] : counts) {

@@ -35,7 +35,7 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-/// What the kernel says of a thread or process.
+/// The kernel's facts about a thread or process.
 struct ProcessFacts {
   uint32_t process = 0;  ///< that the thread belongs to
   uint32_t parent = 0;   ///< of the process; 0: none, or outside of this process's namespace
@@ -45,7 +45,7 @@ struct ProcessFacts {
 };
 
 /// Reads /proc/PID/stat, but for the process of a thread: that is taken to be the first number. Takes any
-/// bytes. Nothing of one that has ended, also if nobody has waited for it.
+/// bytes. Nothing for one that has ended, also if its parent has not waited for it yet.
 std::optional<ProcessFacts> parse_process_stat(std::string_view stat);
 
 /// Of the thread or process of that number; nothing where it has ended, or is not to be seen.
@@ -54,7 +54,7 @@ std::optional<ProcessFacts> facts_of_process(uint32_t number);
 /// Threads that were grouped.
 struct Readers {
   Program program;                       ///< that all of them are in
-  std::unordered_set<uint32_t> threads;  ///< empty: everybody
+  std::unordered_set<uint32_t> threads;  ///< empty: all
   size_t opens = 0;
 };
 
@@ -64,7 +64,7 @@ class ProcessTree {
  public:
   using LookUp = std::function<std::optional<ProcessFacts>(uint32_t)>;
 
-  /// Programs that are looked at beside everybody.
+  /// Programs that are looked at besides all readers together.
   static constexpr size_t kMostReaders = 4;
   /// Threads and processes remembered, some 100 bytes each. Old ones are forgotten.
   static constexpr size_t kMost = 8192;
@@ -78,13 +78,15 @@ class ProcessTree {
   bool is_in(ThreadId thread, const Program& program) const;
   bool is_alive(const Program& program) const;
 
-  /// Everybody, and then the programs that opened most but not all and go on, the largest first: kMostReaders
-  /// of those that opened `fewest` or more. Of programs that have the same opens the innermost counts.
+  /// All readers together, and then the programs that opened most but not all and still read, the largest
+  /// first: kMostReaders of those that opened `fewest` or more. Of programs that have the same opens the
+  /// innermost counts.
   std::vector<Readers> readers(std::span<const SeenOpen> opens, size_t fewest) const;
 
-  /// The reader of the plan that was found: is_reader() is asked of its threads. No program: everybody is.
+  /// The reader of the plan that was found: is_reader() is asked of its threads. No program: all threads are.
   void follow(const Program& program, TimePoint now);
-  /// Whether a thread that reads now is one of the reader that is followed. Everybody is once that has ended.
+  /// Whether a thread that reads now is one of the reader that is followed. All threads are once that has
+  /// ended.
   bool is_reader(ThreadId thread, TimePoint now);
   /// The reader that is followed has read in order.
   void note_in_order(TimePoint now) { in_order_ = now; }

@@ -12,7 +12,7 @@
 
 namespace clairfs {
 
-/// Some who read, and what their environment says.
+/// Some readers, and the facts from their environment.
 struct WatchedReaders {
   Readers readers;
   ReaderFacts facts;
@@ -21,14 +21,14 @@ struct WatchedReaders {
 /// By which number an OrderSearch knows them.
 uint32_t number_of(const Readers& readers);
 
-/// Those who opened most, of all that goes on and is wanted: who has ended needs no plan.
+/// The readers that opened most, of those that still read and are wanted: one that has ended needs no plan.
 std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<const SeenOpen> opens,
                                             const std::function<bool(const Readers&)>& wanted);
 
-/// The first order that is certain. `before`: the plan that was found last, and may be followed on. What is
-/// found of a program is believed if others do not read there in the same order: they may be the rest of the
-/// same reader. Each reader is looked at when it has opened half as many again, whatever others do. What is
-/// likely is compared for all of them before anything else is for one; `all_likely` is called in between.
+/// The first order that is certain. `before`: the plan that was found last, and may be followed on. An order
+/// of a program is believed if others do not read there in the same order: they may be the rest of the same
+/// reader. Each reader is looked at when it has opened half as many again, whatever others do. The likely
+/// orders are compared for all of them before any other order is for one; `all_likely` is called in between.
 /// Takes memory for two copies of the opens.
 std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<SeenOpen>& opens,
                                      std::span<const WatchedReaders> readers,

@@ -2,7 +2,7 @@
 //
 // An output needs three words of the state: number i, i + 1 and i + 397. So the first outputs of a seed cost
 // about 400 steps of its initialiser instead of 624 and a twist of all words; and the steps of different
-// seeds have nothing to do with each other, so that each lane of a vector register takes a seed of its own.
+// seeds have nothing to do with each other, so that each lane of a vector register takes another seed.
 // Source: Matsumoto and Nishimura, ACM TOMACS 8 (1998); the initialiser of mt19937ar.c (2002).
 #pragma once
 

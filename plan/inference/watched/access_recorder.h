@@ -1,12 +1,12 @@
 // AccessRecorder: remembers what readers open where no registered plan says it.
 //
-// What is seen. The kernel tells of an open by the READs for what is not in its page cache, and by an ioctl
-// from CPython before 3.14 (fs/README.md). stat(2) and listings tell nothing. Several accesses to a file in a
-// row are one: the pieces of a large file, the READ after its ioctl, also where some tens of readers take
-// turns.
+// Visible opens. The kernel tells of an open by the READs for pages that are not in its page cache, and by an
+// ioctl from CPython before 3.14 (fs/README.md). stat(2) and listings tell nothing. Several accesses to a
+// file in a row are one: the pieces of a large file, the READ after its ioctl, also where some tens of
+// readers take turns.
 //
-// Cost. Switched off: a load without order. On: a lock of its own, a look at the newest files, and an entry
-// of twelve bytes, some tens of nanoseconds beside the ten thousand of a READ.
+// Cost. Switched off: a load without order. On: a lock, a look at the newest files, and an entry of twelve
+// bytes, some tens of nanoseconds beside the ten thousand of a READ.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ struct SeenOpen {
   FileId file;
   ThreadId thread;
   Access kind = Access::read;
-  bool planned = true;  ///< by the reader of the plan that was found, when there was one; or by anybody
+  bool planned = true;  ///< by the reader of the plan that was found, when there was one; else by any reader
 };
 
 /// Thread-safe: one lock, a leaf, held for microseconds.
@@ -62,7 +62,7 @@ class AccessRecorder {
   void forget(const std::unordered_set<uint32_t>& threads);
   /// Forgets what was opened of some files, by their numbers, and goes on. Holds the lock as long.
   void forget_files(const std::unordered_set<uint32_t>& files);
-  /// Asks for a call of `wake` once so many opens were seen.
+  /// Asks for a call of `wake` once `count` opens were seen.
   void look_at(size_t count);
   /// The first `most` opens, in the order of time.
   std::vector<SeenOpen> opens(size_t most = kMost) const;

@@ -34,7 +34,7 @@ class Numberings {
   std::map<FileId, std::vector<Numbering>> made_;
 };
 
-/// Whether a folder holds more than so many entries, at whatever depth. Takes time in the order of `most`.
+/// Whether a folder holds more than `most` entries, at whatever depth. Takes time in the order of `most`.
 bool holds_more(const Catalog& catalog, FileId folder, uint64_t most);
 
 }  // namespace clairfs

@@ -1,4 +1,5 @@
-// What the environment of a reading process says about its job: torchrun, Slurm and Lightning put it there.
+// The facts about a job in the environment of a process that reads: torchrun, Slurm and Lightning put them
+// there.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 
 namespace clairfs {
 
-/// What was opened up to its repetition.
+/// The opens up to their repetition.
 struct FirstPass {
   std::vector<uint32_t> order;  ///< samples, each once, in the order of their first opens
   size_t repeated_from = 0;     ///< the open with which the second pass begins

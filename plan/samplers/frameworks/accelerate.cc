@@ -16,7 +16,7 @@ constexpr LibraryVersion kFirst{0, 24};         // before, sampling was not repr
 constexpr LibraryVersion kSeedRunsAway{0, 25};  // until 0.27 an epoch's seed was added to the seed before
 constexpr LibraryVersion kSeedStays{0, 28};
 
-/// What SeedableRandomSampler adds to the seed in an epoch.
+// What SeedableRandomSampler adds to the seed in an epoch.
 uint64_t added_to_seed(Epoch epoch, LibraryVersion accelerate) {
   const uint64_t e = epoch.value;
   return accelerate >= kSeedRunsAway && accelerate < kSeedStays ? e * (e + 1) / 2 : e;
@@ -37,8 +37,8 @@ SamplerResult seedable_order(const SamplerSpec& spec) {
   return SamplerResult(std::make_unique<IndependentSampler>(1, span_slice(0, spec.n), make));
 }
 
-/// use_seedable_sampler=False: prepare() gives the sampler a generator, seeded from the default one, if the
-/// loader has none; it runs on from epoch to epoch.
+// use_seedable_sampler=False: prepare() gives the sampler a generator, seeded from the default one, if the
+// loader has none; it runs on from epoch to epoch.
 SamplerResult running_order(SamplerSpec spec) {
   const RandomSamplerDraws draws({.n = spec.n, .count = spec.n, .torch = spec.torch});
   const auto order = [draws](Mt19937& generator) {
@@ -82,7 +82,7 @@ class Accelerate : public Sampler {
     return spec.world > 1 && spec.even_batches && !spec.drop_last && !spec.dispatch_batches;
   }
 
-  /// Missing samples are those of the first round, from its beginning and as often as it takes.
+  // Missing samples are those of the first round, from its beginning and as often as it takes.
   Result<IndexOrder> make_order(Epoch epoch) override {
     Result<IndexOrder> order = all_->order(epoch);
     if (!order || padded_ == n_) return order;

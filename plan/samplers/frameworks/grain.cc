@@ -14,10 +14,10 @@ namespace {
 
 constexpr size_t kRounds = 4;
 
-/// A permutation of 0 ... max_index without memory. Immutable, thread-safe.
+// A permutation of 0 ... max_index without memory. Immutable, thread-safe.
 class GrainShuffle {
  public:
-  /// REQUIRES: max_index > 0.
+  // REQUIRES: max_index > 0.
   GrainShuffle(uint32_t max_index, uint32_t seed)
       : max_index_(max_index), half_(half_bits(max_index)), mask_((uint32_t{1} << half_) - 1) {
     std::seed_seq sequence{seed};
@@ -64,7 +64,7 @@ class Grain : public Sampler {
   Grain(const SamplerSpec& spec, uint32_t seed)
       : Sampler(spec.world), n_(spec.n), seed_(seed), shuffle_(spec.shuffle), drop_(spec.drop_last) {}
 
-  /// even_split(): the first shards have one sample more than the others, unless the remainder is dropped.
+  // even_split(): the first shards have one sample more than the others, unless the remainder is dropped.
   RankSlice slice(Epoch, TrainingRank rank) const override {
     const uint64_t each = n_ / world();
     const uint64_t more = drop_ ? 0 : n_ % world();

@@ -8,7 +8,7 @@
 namespace clairfs {
 namespace {
 
-/// Trainer.predict(): neither a seed nor padding.
+// Trainer.predict(): neither a seed nor padding.
 class LightningPredict : public Sampler {
  public:
   explicit LightningPredict(const SamplerSpec& spec)

@@ -8,7 +8,7 @@
 namespace clairfs {
 namespace {
 
-/// The generator is seeded with the epoch's number alone, so every job has the same orders.
+// The generator is seeded with the epoch's number alone, so every job has the same orders.
 class MegatronRandom : public Sampler {
  public:
   explicit MegatronRandom(const SamplerSpec& spec)
@@ -47,7 +47,7 @@ class MegatronRandom : public Sampler {
   const uint64_t shared_;  // samples of all ranks, otherwise
 };
 
-/// Micro-batches in the order of the dataset, dealt round robin; what does not fill a round is left out.
+// Micro-batches in the order of the dataset, dealt round robin; what does not fill a round is left out.
 class MegatronSequential : public Sampler {
  public:
   explicit MegatronSequential(const SamplerSpec& spec)

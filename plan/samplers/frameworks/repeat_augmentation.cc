@@ -11,14 +11,14 @@
 namespace clairfs {
 namespace {
 
-/// Python's i // divisor for floats > 0: exact where the quotient in floating point is not.
+// Python's i // divisor for floats > 0: exact where the quotient in floating point is not.
 uint64_t floor_quotient(double i, double divisor) {
   return static_cast<uint64_t>(std::round((i - std::fmod(i, divisor)) / divisor));
 }
 
 struct Repeats {
-  double each = 3;        ///< times that a sample comes
-  uint64_t selected = 0;  ///< samples of a rank in an epoch
+  double each = 3;        // times that a sample comes
+  uint64_t selected = 0;  // samples of a rank in an epoch
   bool shuffle = true;
   bool set_epoch = true;
   BigInteger seed = BigInteger(0);

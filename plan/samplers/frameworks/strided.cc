@@ -9,7 +9,7 @@
 namespace clairfs {
 namespace {
 
-/// On the ring that goes on over all epochs, rank r takes blocks r, r + world, r + 2 world ...
+// On the ring that goes on over all epochs, rank r takes blocks r, r + world, r + 2 world ...
 class Strided : public Sampler {
  public:
   Strided(uint32_t world, uint64_t n, uint64_t block) : Sampler(world), n_(n), block_(block) {}
@@ -25,7 +25,7 @@ class Strided : public Sampler {
   }
 
  private:
-  /// Samples of the rank among the ring's first `positions`.
+  // Samples of the rank among the ring's first `positions`.
   uint64_t taken(uint64_t positions, TrainingRank rank) const {
     return batch_slice(positions, world() * block_, block_, rank.value, false).count;
   }

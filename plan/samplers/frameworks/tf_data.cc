@@ -19,7 +19,7 @@ struct TfSeeds {
   uint64_t second = 0;
 };
 
-/// Python's seed % (2^31 - 1).
+// Python's seed % (2^31 - 1).
 uint64_t truncated_seed(const BigInteger& seed) {
   uint64_t rest = 0;
   for (size_t i = seed.magnitude().size(); i-- > 0;) {
@@ -28,7 +28,7 @@ uint64_t truncated_seed(const BigInteger& seed) {
   return seed.negative() && rest != 0 ? kLargestTfSeed - rest : rest;
 }
 
-/// random_seed.get_seed() with an op's seed.
+// random_seed.get_seed() with an op's seed.
 Result<TfSeeds> tf_seeds(const SamplerSpec& spec) {
   const Result<BigInteger> op = integer_seed(spec);
   if (!op) return op.error();
@@ -42,7 +42,7 @@ Result<TfSeeds> tf_seeds(const SamplerSpec& spec) {
   return seeds;
 }
 
-/// The samples base, base + step ... through a buffer of `slots`, appended to `order`.
+// The samples base, base + step ... through a buffer of `slots`, appended to `order`.
 void tf_shuffle(Philox random, uint64_t count, uint64_t slots, uint64_t base, uint64_t step,
                 std::vector<uint32_t>& order) {
   slots = std::min(slots, count);
@@ -59,8 +59,8 @@ void tf_shuffle(Philox random, uint64_t count, uint64_t slots, uint64_t base, ui
   }
 }
 
-/// Each epoch is an iterator of its own. shuffle().repeat(), which the runtime fuses into one iterator, gives
-/// the same orders: there the next epoch enters the buffer early and is drawn from with its own seeds.
+// Each epoch is an iterator of its own. shuffle().repeat(), which the runtime fuses into one iterator, gives
+// the same orders: there the next epoch enters the buffer early and is drawn from with its own seeds.
 class TfShuffle : public Sampler {
  public:
   TfShuffle(const SamplerSpec& spec, uint64_t buffer_size, std::optional<TfSeeds> seeds)

@@ -14,7 +14,7 @@ constexpr LibraryVersion kFirstStateful{0, 8};
 constexpr LibraryVersion kOwnIterator{0, 11};  // before, torch's RandomSampler did the drawing
 constexpr uint64_t kChunk = 32;                // samples that replacement draws at a time
 
-/// Epochs of a loader from the first one that it delivers; each is what it draws, in the order of the draws.
+// Epochs of a loader from the first one that it delivers; each is what it draws, in the order of the draws.
 class TorchdataEpochs {
  public:
   explicit TorchdataEpochs(const SamplerSpec& spec)
@@ -29,7 +29,7 @@ class TorchdataEpochs {
         torch_(spec.torch),
         torch_draws_({.n = n_, .count = count_, .replacement = replacement_, .torch = torch_}) {}
 
-  /// `epoch` counts from the first one that is delivered.
+  // `epoch` counts from the first one that is delivered.
   std::vector<uint32_t> order(Mt19937& generator, Epoch epoch) const {
     const bool restored = resumed_ && epoch.value == 0;  // its state was taken right before its order
     const bool starts_workers = !restored && !(persistent_ && epoch.value > 0);
@@ -120,7 +120,7 @@ class TorchdataRandom : public ReplicatedSampler {
   EpochStream<Mt19937> stream_;
 };
 
-/// The generator of a sampler that was given none.
+// The generator of a sampler that was given none.
 Result<Mt19937> own_generator(const SamplerSpec& spec) {
   if (!spec.state.empty()) return torch_starting_generator(spec);
   if (spec.torchdata < kOwnIterator) return Mt19937(1);  // "something repeatable"

@@ -21,7 +21,7 @@ struct WebDatasetSeed {
   std::string text = {};  // instead of the number, unless empty
 };
 
-/// filters._shuffle(): the buffer takes up two shards for each that leaves it until it is full.
+// filters._shuffle(): the buffer takes up two shards for each that leaves it until it is full.
 std::vector<uint32_t> buffer_shuffle(PythonRandom random, const std::vector<uint32_t>& shards, uint64_t size,
                                      uint64_t initial) {
   initial = std::min(initial, size);
@@ -63,11 +63,11 @@ class WebDatasetShards : public Sampler {
   }
 
  private:
-  /// Who counts the epochs for detshuffle.
+  // Who counts the epochs for detshuffle.
   enum class Counting {
-    none,     ///< nobody, or a worker that ends with each of them
-    process,  ///< the process that shuffles: a job that is started again begins at 0, whatever it resumes
-    script,   ///< which tells the workers
+    none,     // nobody, or a worker that ends with each of them
+    process,  // the process that shuffles: a job that is started again begins at 0, whatever it resumes
+    script,   // which tells the workers
   };
 
   static Counting counting_of(const SamplerSpec& spec) {
@@ -76,7 +76,7 @@ class WebDatasetShards : public Sampler {
     return spec.workers == 0 || spec.persistent_workers ? Counting::process : Counting::none;
   }
 
-  /// One rank's shards after the other's.
+  // One rank's shards after the other's.
   Result<IndexOrder> make_order(Epoch epoch) override {
     std::vector<uint32_t> order;
     order.reserve(n_);
@@ -87,7 +87,7 @@ class WebDatasetShards : public Sampler {
     return IndexOrder(std::move(order));
   }
 
-  /// Workers read a shard each at the same time, so theirs take turns.
+  // Workers read a shard each at the same time, so theirs take turns.
   void append_rank(uint32_t rank, Epoch epoch, const std::vector<uint32_t>& list,
                    std::vector<uint32_t>& order) const {
     const uint64_t busy = std::min<uint64_t>(workers_, strided_slice(n_, world(), rank).count);

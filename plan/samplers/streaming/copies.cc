@@ -16,7 +16,7 @@ namespace {
 
 class StreamingCopies : public Sampler {
  public:
-  /// `begins`: by node, where its shards begin; and one more.
+  // `begins`: by node, where its shards begin; and one more.
   StreamingCopies(const SamplerSpec& spec, std::vector<uint32_t> shards, std::vector<uint64_t> begins)
       : Sampler(spec.world),
         first_epoch_(spec.first_epoch),
@@ -42,7 +42,7 @@ class StreamingCopies : public Sampler {
   const std::vector<uint64_t> begins_;
 };
 
-/// Shards in the order of their first use.
+// Shards in the order of their first use.
 class FirstUses {
  public:
   explicit FirstUses(const std::vector<uint32_t>& shard_sizes) : used_(shard_sizes.size()) {

@@ -20,8 +20,8 @@ struct StreamingJob {
   uint64_t drop_first = 0;  ///< samples that the job has seen
 };
 
-/// What each rank delivers: the workers' batches in turns, without the -1 that fill up the last ones.
-/// Immutable, thread-safe; 8 bytes a rank.
+/// The samples that each rank delivers: the workers' batches in turns, without the -1 that fill up the last
+/// ones. Immutable, thread-safe; 8 bytes a rank.
 class StreamingPartition {
  public:
   /// Errors: EINVAL where upstream raises an error.

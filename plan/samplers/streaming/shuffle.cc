@@ -14,7 +14,7 @@ namespace {
 
 using Samples = std::vector<uint32_t>;
 
-/// Consecutive samples [begin, end): a shard, or the part of one that a canonical node has.
+// Consecutive samples [begin, end): a shard, or the part of one that a canonical node has.
 struct ShardSpan {
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -26,7 +26,7 @@ Pcg64 numpy_generator(const BigInteger& seed) {
   return Pcg64(SeedSequence(std::vector{seed}));
 }
 
-/// Generator.shuffle(items) of a Python list.
+// Generator.shuffle(items) of a Python list.
 template <class Item>
 void shuffle_items(Pcg64& random, std::span<Item> items) {
   Samples order(items.size());
@@ -46,7 +46,7 @@ Spans shard_spans(const Samples& sizes) {
   return spans;
 }
 
-/// Cuts the spans, as they follow each other, into equal shares of the samples: one list a canonical node.
+// Cuts the spans, as they follow each other, into equal shares of the samples: one list a canonical node.
 std::vector<Spans> divide_spans(const Spans& spans, uint64_t total, uint64_t nodes) {
   std::vector<Spans> divided(nodes);
   size_t next = 0;
@@ -72,12 +72,12 @@ void append_span(const ShardSpan& span, Samples& samples) {
   std::iota(samples.begin() + static_cast<ptrdiff_t>(before), samples.end(), span.begin);
 }
 
-/// Shuffles what `samples` has from position `from` on.
+// Shuffles what `samples` has from position `from` on.
 void shuffle_tail(Pcg64& random, Samples& samples, size_t from) {
   numpy_shuffle(random, std::span(samples).subspan(from));
 }
 
-/// Samples are shuffled within each shard part.
+// Samples are shuffled within each shard part.
 void py1s(Pcg64& random, const std::vector<Spans>& nodes, Samples& samples) {
   for (const Spans& spans : nodes) {
     for (const ShardSpan& span : spans) {
@@ -88,7 +88,7 @@ void py1s(Pcg64& random, const std::vector<Spans>& nodes, Samples& samples) {
   }
 }
 
-/// Samples are shuffled within blocks of the node's samples.
+// Samples are shuffled within blocks of the node's samples.
 void py1b(Pcg64& random, const std::vector<Spans>& nodes, uint32_t block, Samples& samples) {
   for (const Spans& spans : nodes) {
     const size_t from = samples.size();
@@ -108,7 +108,7 @@ struct BlockBounds {
   const uint32_t range;
 };
 
-/// As py1b, with blocks of random sizes that each node begins at another point of.
+// As py1b, with blocks of random sizes that each node begins at another point of.
 void py1br(Pcg64& random, const std::vector<Spans>& nodes, uint32_t block, Samples& samples) {
   const BlockBounds bounds(block);
   Samples staggers;
@@ -132,8 +132,8 @@ void py1br(Pcg64& random, const std::vector<Spans>& nodes, uint32_t block, Sampl
   }
 }
 
-/// Samples are shuffled within each shard part, then each moves by a random distance, so that parts reach
-/// into each other.
+// Samples are shuffled within each shard part, then each moves by a random distance, so that parts reach
+// into each other.
 void py1e_node(Pcg64& random, const Spans& spans, uint32_t block, Samples& samples) {
   struct Placed {
     double position;
@@ -166,7 +166,7 @@ void py1e_node(Pcg64& random, const Spans& spans, uint32_t block, Samples& sampl
   for (const Placed& sample : placed) samples.push_back(node[sample.index]);
 }
 
-/// Shuffles twice: shards and samples once for all epochs, then the nodes' parts and their samples in each.
+// Shuffles twice: shards and samples once for all epochs, then the nodes' parts and their samples in each.
 void py2s(Pcg64& once, Pcg64& random, Spans shards, uint64_t nodes, Samples& samples) {
   shuffle_items(once, std::span(shards));
   // The samples of all shards as the first shuffle leaves them; parts are ranges of this array.

@@ -50,7 +50,7 @@ class Streaming : public Sampler {
   const StreamingPartition resumed_;  // of first_epoch_
 };
 
-/// num_canonical_nodes as _set_canonical_num_nodes() sets it, on the nodes of the initial run.
+// num_canonical_nodes as _set_canonical_num_nodes() sets it, on the nodes of the initial run.
 uint64_t canonical_nodes(const SamplerSpec& spec, uint64_t nodes) {
   if (spec.num_canonical_nodes != 0) return spec.num_canonical_nodes;
   constexpr uint64_t kNodesPerNode = 64;

@@ -11,21 +11,21 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-/// An entry of the staging buffer.
+// An entry of the staging buffer.
 struct Staged {
   uint32_t sample = 0;
   Cursor place;
-  bool passed_over = false;  ///< left to the consumer
-  bool wanted = false;       ///< the consumer waits for it
+  bool passed_over = false;  // left to the consumer
+  bool wanted = false;       // the consumer waits for it
   Source source = Source::pfs;
-  double end = kUnknown;  ///< when it is there; unknown while its thread waits for a copy
+  double end = kUnknown;  // when it is there; unknown while its thread waits for a copy
 };
 
 struct Consumer {
-  uint64_t k = 0;     ///< next sample of the epoch
-  uint64_t last = 0;  ///< one past the batch's last
+  uint64_t k = 0;     // next sample of the epoch
+  uint64_t last = 0;  // one past the batch's last
   double asked_at = 0;
-  double computing = 0;  ///< that waits for the whole batch
+  double computing = 0;  // that waits for the whole batch
 };
 
 struct Worker {
@@ -37,7 +37,7 @@ struct Worker {
   uint32_t pfs_reads = 0;  // under way
 };
 
-/// Who waits for a copy that is still to be filled.
+// Who waits for a copy that is still to be filled.
 struct Waiter {
   uint32_t worker = 0;
   uint32_t sample = 0;
@@ -121,7 +121,7 @@ class ByTime {
 
   // --- The filesystem.
 
-  /// Begins a read of the PFS; returns the seconds that it takes.
+  // Begins a read of the PFS; returns the seconds that it takes.
   double begin_pfs_read(uint32_t w, double mb, double now) {
     if (++workers_[w].pfs_reads == 1) ++pfs_clients_;
     ++pfs_reads_;
@@ -158,7 +158,7 @@ class ByTime {
     return {};
   }
 
-  /// All workers have arrived.
+  // All workers have arrived.
   Status end_batch(double now) {
     note_batch(batch_, out_);
     const uint64_t steps = in_.job.steps();
@@ -229,7 +229,7 @@ class ByTime {
     return read_ahead(w, now);
   }
 
-  /// The consumer reads the sample itself.
+  // The consumer reads the sample itself.
   Status demand(uint32_t w, uint32_t sample, double now) {
     const double mb = in_.sizes[sample];
     if (const auto kept = choose_kept(w, sample, now, Source::pfs)) {
@@ -254,7 +254,7 @@ class ByTime {
 
   // --- The staging buffer.
 
-  /// Sets idle threads to work for as long as there is room.
+  // Sets idle threads to work for as long as there is room.
   Status read_ahead(uint32_t w, double now) {
     if (!in_.strategy.reads_ahead) return {};
     Worker& worker = workers_[w];
@@ -303,9 +303,9 @@ class ByTime {
     if (entry.wanted) push(entry.end, Kind::deliver, w);
   }
 
-  /// The copy to read from, which may still be to come if the policy waits for such; nothing if the sample is
-  /// to come from the PFS. `peers`: kPfs if others' copies count in any case, else only if the policy reads
-  /// ahead from them.
+  // The copy to read from, which may still be to come if the policy waits for such; nothing if the sample is
+  // to come from the PFS. `peers`: kPfs if others' copies count in any case, else only if the policy reads
+  // ahead from them.
   std::optional<Option> choose_kept(uint32_t w, uint32_t sample, double now, Source peers) const {
     if (in_.strategy.single_read) return soonest_option(in_, w, sample, now);
     const bool with_peers = peers == Source::pfs || in_.strategy.ahead_from_peers;

@@ -10,13 +10,13 @@ namespace {
 
 constexpr double kLongAgo = -std::numeric_limits<double>::infinity();
 
-/// A read that was worked out.
+// A read that was worked out.
 struct Read {
   Source source = Source::pfs;
   double end = 0;
 };
 
-/// An entry of the staging buffer; without `read` the sample was passed over.
+// An entry of the staging buffer; without `read` the sample was passed over.
 struct StagedSample {
   std::optional<Read> read;
   double mb = 0;
@@ -66,7 +66,7 @@ class ByWorker {
   }
 
  private:
-  /// When each sample that is filled ahead will be there: g = N all the time.
+  // When each sample that is filled ahead will be there: g = N all the time.
   void schedule_fills() {
     for (const FillQueue& queue : in_.strategy.fills) {
       ThreadClocks clocks(queue.threads, in_.strategy.preparation);
@@ -80,7 +80,7 @@ class ByWorker {
     }
   }
 
-  /// Returns when all workers are done with the batch that they begin at `begin`.
+  // Returns when all workers are done with the batch that they begin at `begin`.
   Result<double> run_batch(uint32_t epoch, uint64_t step, double begin) {
     const auto order = window_.get(epoch);
     if (!order) return order.error();
@@ -105,7 +105,7 @@ class ByWorker {
     return note_batch(batch_, out_);
   }
 
-  /// Worker `w` asks for a sample at `now`; returns when it has it.
+  // Worker `w` asks for a sample at `now`; returns when it has it.
   Result<double> request(uint32_t w, Cursor place, uint32_t sample, double now) {
     if (!in_.strategy.stalls) return now;
     WorkerState& worker = workers_[w];
@@ -129,7 +129,7 @@ class ByWorker {
     return ready;
   }
 
-  /// The sample's entry, which leaves the staging buffer; nothing if it was passed over or not reached.
+  // The sample's entry, which leaves the staging buffer; nothing if it was passed over or not reached.
   std::optional<Read> take_staged(WorkerState& worker, uint32_t w, Cursor place) {
     if (worker.staged.empty()) {
       worker.ahead = place;
@@ -142,7 +142,7 @@ class ByWorker {
     return entry.read;
   }
 
-  /// What reading the sample for its consumer would be like.
+  // What reading the sample for its consumer would be like.
   Read plan_demand(uint32_t w, uint32_t sample, double now) const {
     const double mb = in_.sizes[sample];
     if (in_.strategy.single_read) {
@@ -170,7 +170,7 @@ class ByWorker {
     return in_.strategy.on_pfs_read(in_.strategy.holdings, PfsRead{place.epoch, place.k, sample, read.end});
   }
 
-  /// Works out reads for the staging buffer for as long as there is room; none begins before `now`.
+  // Works out reads for the staging buffer for as long as there is room; none begins before `now`.
   Status fill_staging(uint32_t w, double now) {
     if (!in_.strategy.reads_ahead) return {};
     WorkerState& worker = workers_[w];
@@ -198,7 +198,7 @@ class ByWorker {
     return {};
   }
 
-  /// Reading the sample ahead from `start` on; nothing if the policy leaves it to the consumer.
+  // Reading the sample ahead from `start` on; nothing if the policy leaves it to the consumer.
   std::optional<Read> plan_ahead(uint32_t w, uint32_t sample, double start) const {
     const double mb = in_.sizes[sample];
     const double pfs = in_.model.fetch_pfs(mb, pfs_load(w, start, in_.scenario.staging.threads));
@@ -221,8 +221,8 @@ class ByWorker {
     return Read{Source::pfs, start + pfs + in_.model.write(mb)};
   }
 
-  /// g: this worker and those with a read of the PFS that begins at `time` or later; each with as many
-  /// threads.
+  // g: this worker and those with a read of the PFS that begins at `time` or later; each with as many
+  // threads.
   PfsLoad pfs_load(uint32_t w, double time, uint32_t threads) const {
     uint32_t clients = 1;
     for (uint32_t other = 0; other < workers_.size(); ++other) {

@@ -1,4 +1,4 @@
-// What the two ways of simulating share. Internal to the simulator.
+// The common parts of the two ways of simulating. Internal to the simulator.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Who keeps which sample, in which storage class, and from when on.
+// Which workers keep which sample, in which storage class, and from when on.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Holding {
 /// By sample, fastest class first. Eight bytes a copy and four a sample. One thread at a time.
 class Holdings {
  public:
-  /// Nobody keeps anything.
+  /// No worker keeps anything.
   Holdings() = default;
   std::span<Holding> of(uint32_t sample) {
     if (starts_.empty()) return {};

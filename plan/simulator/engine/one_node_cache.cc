@@ -28,8 +28,8 @@ Result<std::shared_ptr<const PlannedEpoch>> OneNodeCache::plan_epoch(uint32_t ep
   return std::make_shared<const PlannedEpoch>(std::move(planned));
 }
 
-/// Makes `epoch` and the one after it what the policy knows.
-Status OneNodeCache::advance_horizon(uint32_t epoch) {
+// Makes `epoch` and the one after it what the policy knows.
+Status OneNodeCache::advance_timeline(uint32_t epoch) {
   if (!planned_.empty() && planned_.front()->epoch().value == epoch) return {};
   while (!planned_.empty() && planned_.front()->epoch().value < epoch) planned_.pop_front();
   while (planned_.size() < 2 && epoch + planned_.size() < job_.epochs()) {
@@ -37,11 +37,10 @@ Status OneNodeCache::advance_horizon(uint32_t epoch) {
     if (!next) return next.error();
     planned_.push_back(std::move(*next));
   }
-  Horizon horizon;
-  horizon.index = std::shared_ptr<const SampleIndex>(&dataset_->index(), [](const SampleIndex*) {});
-  horizon.epochs.assign(planned_.begin(), planned_.end());
-  horizon.complete = epoch + planned_.size() >= job_.epochs();
-  policy_.set_horizon(kSimulated, std::move(horizon), planned_.front()->base);
+  Timeline timeline(std::shared_ptr<const SampleIndex>(&dataset_->index(), [](const SampleIndex*) {}));
+  for (const auto& planned : planned_) timeline.append(planned);
+  timeline.set_complete(epoch + planned_.size() >= job_.epochs());
+  policy_.set_timeline(kSimulated, std::move(timeline), planned_.front()->base);
   return {};
 }
 
@@ -49,7 +48,7 @@ Status OneNodeCache::read_from_pfs(Holdings& holdings, const PfsRead& read) {
   const uint64_t position = read.epoch * job_.share(0).count() + read.k;
   if (position < next_position_) return {};
   next_position_ = position + 1;
-  const Status known = advance_horizon(read.epoch);
+  const Status known = advance_timeline(read.epoch);
   if (!known) return known;
   policy_.set_staged(kSimulated, position);
   const ChunkId chunk = dataset_->chunk_of(read.sample);

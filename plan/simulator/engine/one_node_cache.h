@@ -30,7 +30,7 @@ class OneNodeCache {
   static Holdings empty_holdings(uint64_t samples);
 
  private:
-  Status advance_horizon(uint32_t epoch);
+  Status advance_timeline(uint32_t epoch);
   Result<std::shared_ptr<const PlannedEpoch>> plan_epoch(uint32_t epoch);
   uint64_t& room(Tier tier) { return tier == Tier::ram ? space_.ram : space_.nvme; }
 

@@ -10,7 +10,7 @@ namespace {
 // A filesystem that does not answer for so long is not worth measuring.
 constexpr auto kPatience = std::chrono::minutes(1);
 
-/// Shared with the requests, which may outlive run_pump().
+// Shared with the requests, which may outlive run_pump().
 struct State {
   Mutex mutex;  // leaf
   CondVar changed;
@@ -31,7 +31,7 @@ void complete(State& state, unsigned slot, const Result<uint64_t>& moved) {
   state.changed.notify_all();
 }
 
-/// Waits until `count` slots are free; false when that takes too long.
+// Waits until `count` slots are free; false when that takes too long.
 bool wait_for_slots(State& state, MutexLock& lock, size_t count) REQUIRES(state.mutex) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (state.free_slots.size() < count) {

@@ -16,7 +16,8 @@
 //   PFS to itself. Reads that fill storage classes are taken to have g = N, and do not count. A sample that
 //   comes late from the staging buffer is read a second time if that is faster.
 // by-time: all reads in the order of time; g is the number of workers that have a read of the PFS under way.
-//   A read's speed is fixed when it begins. Who needs what is being read waits for that read.
+//   A read's speed is fixed when it begins. A worker that needs a sample which is being read waits for that
+//   read.
 //
 // Memory: the orders of the epochs that are in use, the holdings of the policy, and the staging buffers'
 // entries.
@@ -41,7 +42,7 @@ struct Tally {
   void add(const Tally& other, double weight = 1);
 };
 
-/// What came of one policy. Seconds; MB are sums over the workers.
+/// The result of one policy. Seconds; MB are sums over the workers.
 struct Outcome {
   const Policy* policy = nullptr;
   std::string refusal;  ///< why it cannot run the job; then the rest is 0

@@ -1,7 +1,8 @@
-// What a policy does, as data: the simulation interprets it.
+// A policy's decisions as data, which the simulation interprets.
 //
-// A policy looks at the whole job before it starts and says what is loaded beforehand, who keeps what, from
-// where the staging buffer is filled, and how the order of reads is changed, if it is.
+// A policy looks at the whole job before it starts and says which samples are loaded beforehand, which
+// workers keep which, from where the staging buffer is filled, and how the order of reads is changed, if it
+// is.
 #pragma once
 
 #include <array>
@@ -45,9 +46,10 @@ using OnPfsRead = std::function<Status(Holdings& holdings, const PfsRead& read)>
 struct Strategy {
   bool stalls = true;             ///< false: every sample is there when it is asked for
   bool reads_ahead = false;       ///< the staging buffer is filled in the order of the reads
-  bool ahead_from_pfs = true;     ///< ... also from the PFS; else what nobody keeps is read when it is needed
+  bool ahead_from_pfs = true;     ///< ... also from the PFS; else unkept samples are read when needed
   bool ahead_from_peers = false;  ///< ... also from other workers
-  /// What somebody keeps is read from the PFS by him alone, once; whoever needs it waits for him.
+  /// A sample that a worker keeps is read from the PFS by that worker alone, once; others that need it wait
+  /// for it.
   bool single_read = false;
 
   double preparation = 0;  ///< seconds before the training starts
@@ -60,7 +62,7 @@ struct Strategy {
   OnPfsRead on_pfs_read;  ///< empty: what is kept does not depend on what was read
 };
 
-/// What a policy sees of the job. All of it outlives the strategy's making.
+/// The job as a policy sees it. All of it outlives the strategy's making.
 struct PolicyInput {
   const Scenario& scenario;
   const std::vector<float>& sizes;  ///< MB by sample

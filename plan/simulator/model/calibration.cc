@@ -48,14 +48,14 @@ Status check(const PumpResult& result) {
   return *result.first_failure;
 }
 
-/// A piece of a source file.
+// A piece of a source file.
 struct Piece {
   FileId file;
   uint64_t offset = 0;
   uint64_t length = 0;
 };
 
-/// The source's files as pieces in random order, which is how training reads them.
+// The source's files as pieces in random order, which is how training reads them.
 class SourceProbe {
  public:
   SourceProbe(const CalibrationOptions& options, std::shared_ptr<const Catalog> catalog, const Clock& clock,
@@ -97,7 +97,7 @@ class SourceProbe {
     return result->mb_per_second();
   }
 
-  /// Median seconds of small files one after the other; 0 when there are none.
+  // Median seconds of small files one after the other; 0 when there are none.
   Result<double> small_file_latency(uint64_t& largest) {
     auto io = make_io_backend({options_.io, 1, "calibrate"}, log_);
     if (!io) return io.error();
@@ -144,7 +144,7 @@ class SourceProbe {
     io.submit(std::move(read));
   }
 
-  /// Of the pieces that come next, as many as the byte limit allows to be read.
+  // Of the pieces that come next, as many as the byte limit allows to be read.
   void give_back_page_cache() const {
     uint64_t bytes = 0;
     for (size_t ahead = 0; ahead < pieces_.size() && bytes < options_.bytes; ++ahead) {
@@ -165,7 +165,7 @@ class SourceProbe {
   size_t next_ = 0;
 };
 
-/// A file without a name in the NVMe directory.
+// A file without a name in the NVMe directory.
 class NvmeProbe {
  public:
   NvmeProbe(const CalibrationOptions& options, uint64_t piece, const Clock& clock, Logger& log)
@@ -196,7 +196,7 @@ class NvmeProbe {
     return rate;
   }
 
-  /// REQUIRES: something was written.
+  // REQUIRES: something was written.
   Result<double> read_bandwidth(unsigned threads) {
     if (cached()) ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
     const uint64_t places = std::max<uint64_t>(written_ / piece_, 1);
@@ -217,7 +217,7 @@ class NvmeProbe {
     return system_error(errno, "make a file in " + options_.nvme);
   }
 
-  /// Where there is no O_TMPFILE: the name is gone before anything is written.
+  // Where there is no O_TMPFILE: the name is gone before anything is written.
   void make_named_file(int direct) {
     std::string path = options_.nvme + "/.clairfs-calibrate-XXXXXX";
     fd_.reset(::mkostemp(path.data(), O_CLOEXEC | direct));

@@ -45,7 +45,7 @@ struct Calibration {
   Measurements memory;       ///< copying
 };
 
-/// What is being measured, and the share that is done, 0 ..= 1.
+/// The name of the measurement under way, and the share that is done, 0 ..= 1.
 using CalibrationProgress = std::function<void(const std::string& what, double done)>;
 
 /// Takes about options.time for each of four tables' points. The page cache of the files read is given back

@@ -11,7 +11,7 @@
 namespace clairfs {
 namespace {
 
-/// The first half of the workers gets a quarter of what each of the others gets.
+// The first half of the workers gets a quarter of what each of the others gets.
 constexpr uint64_t kSmallShare = 1;
 constexpr uint64_t kLargeShare = 4;
 
@@ -33,7 +33,7 @@ Result<std::unique_ptr<Sampler>> sampler_of(const Scenario& scenario, uint64_t s
   return sampler;
 }
 
-/// A worker that takes the positions from `first` to `last` of every batch.
+// A worker that takes the positions from `first` to `last` of every batch.
 WorkerShare range_share(const Scenario& scenario, uint64_t samples, uint64_t first, uint64_t last) {
   const uint64_t run = last - first;
   const uint64_t rest = scenario.drop_last ? 0 : samples % scenario.batch;

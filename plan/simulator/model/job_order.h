@@ -20,7 +20,7 @@ namespace clairfs {
 /// The samples of an epoch in the order that all workers share.
 using EpochOrder = std::vector<uint32_t>;
 
-/// What a worker takes of an epoch's order.
+/// The part of an epoch's order that a worker takes.
 struct WorkerShare {
   RankSlice slice;
   uint64_t step = 1;  ///< samples of a batch that are the worker's
@@ -48,7 +48,7 @@ class JobOrder {
   /// Samples that all workers read in an epoch.
   uint64_t epoch_length() const;
 
-  /// Made anew on every call; forward is cheap. Errors: as Sampler::order().
+  /// Every call makes it again; forward is cheap. Errors: as Sampler::order().
   Result<EpochOrder> order(uint32_t epoch);
 
  private:
@@ -64,15 +64,15 @@ class JobOrder {
 /// Changes an epoch's order, as some policies do; empty for those that keep it.
 using Reorder = std::function<void(uint32_t epoch, EpochOrder& order)>;
 
-/// The orders of the epochs that are in use: made when the first worker gets to one, let go of when the last
-/// has left it. Four bytes a sample and epoch held. One thread at a time.
+/// The orders of the epochs that are in use: made when the first worker gets to one, freed when the last has
+/// left it. Four bytes a sample and epoch held. One thread at a time.
 class OrderWindow {
  public:
   OrderWindow(JobOrder& job, Reorder reorder) : job_(job), reorder_(std::move(reorder)) {}
 
   /// REQUIRES: epoch < job.epochs(), and not released. Errors: as JobOrder::order().
   Result<const EpochOrder*> get(uint32_t epoch);
-  /// Nobody goes back before `epoch`.
+  /// No worker goes back before `epoch`.
   void release_before(uint32_t epoch);
 
  private:

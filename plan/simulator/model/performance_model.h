@@ -33,7 +33,7 @@
 
 namespace clairfs {
 
-/// Who reads from the PFS while a read goes on, that read included.
+/// The readers of the PFS while a read goes on, that read included.
 struct PfsLoad {
   uint32_t workers = 1;      ///< that read
   uint32_t own_threads = 1;  ///< of the worker whose read it is

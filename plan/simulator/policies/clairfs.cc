@@ -23,7 +23,7 @@ constexpr size_t kTiers = 2;  // RAM and NVMe
 // like several, which keeps as many bytes: what is kept over the end of an epoch is at most what fits.
 constexpr size_t kMostByNextUse = 100000;
 
-/// Number of the scenario's class that stands for the tier: the first is RAM, the second NVMe.
+// Number of the scenario's class that stands for the tier: the first is RAM, the second NVMe.
 uint8_t storage_of(Tier tier) {
   return tier == Tier::ram ? 0 : 1;
 }
@@ -53,7 +53,7 @@ Result<PlacementMap> place(const PolicyInput& input, const ScenarioDataset& data
   return PlacementMap::make(dataset.catalog(), std::move(uses), capacities);
 }
 
-uint32_t warm_up_threads(const Scenario& scenario) {
+uint32_t prefill_threads(const Scenario& scenario) {
   uint32_t threads = 0;
   for (const StorageClass& storage : scenario.classes) threads += storage.threads;
   return threads;
@@ -97,14 +97,14 @@ Result<Strategy> make_clairfs(const PolicyInput& input) {
   Strategy strategy = read_once();
   HoldingsBuilder holdings(input.sizes.size());
   for (uint32_t w = 0; w < input.scenario.workers; ++w) {
-    FillQueue queue{w, warm_up_threads(input.scenario), {}};
+    FillQueue queue{w, prefill_threads(input.scenario), {}};
     const auto keep = [&](ChunkId chunk, bool on_use) {
       const uint32_t sample = (*dataset)->sample_of(chunk);
       const uint8_t storage = storage_of(placement->tier_at(NodeId(w), chunk));
       holdings.add(sample, Holding{kNotYet, static_cast<uint16_t>(w), storage, on_use});
       if (!on_use) queue.samples.push_back(sample);
     };
-    for (const ChunkId chunk : placement->warm_up_order(NodeId(w))) keep(chunk, false);
+    for (const ChunkId chunk : placement->prefill_order(NodeId(w))) keep(chunk, false);
     for (const ChunkId chunk : placement->copies(NodeId(w))) keep(chunk, true);
     strategy.fills.push_back(std::move(queue));
   }

@@ -46,7 +46,7 @@ Result<Loaded> load(const PolicyInput& input) {
   return loaded;
 }
 
-/// A random sample for each read: with equal chance the worker's own or one of its neighbour's.
+// A random sample for each read: with equal chance the worker's own or one of its neighbour's.
 class Opportunistic {
  public:
   Opportunistic(const PolicyInput& input, std::vector<Shard> shards)

@@ -13,8 +13,8 @@
 namespace clairfs {
 namespace {
 
-/// Deals each batch so that every worker keeps its number of samples, and has as many of its own as there
-/// are.
+// Deals each batch so that every worker keeps its number of samples, and has as many of its own as there
+// are.
 class Deal {
  public:
   Deal(const PolicyInput& input, std::vector<Shard> parts)

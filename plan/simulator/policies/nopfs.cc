@@ -13,7 +13,7 @@
 namespace clairfs {
 namespace {
 
-/// Bytes for the counts of a group of workers; more groups mean that the orders are made more often.
+// Bytes for the counts of a group of workers; more groups mean that the orders are made more often.
 constexpr uint64_t kCountMemory = uint64_t{512} << 20;
 
 constexpr uint8_t kNoClass = UINT8_MAX;
@@ -63,7 +63,7 @@ class Chooser {
     return queue_fills(first, count, uses);
   }
 
-  /// Replaces each number of uses by a class, or kNoClass.
+  // Replaces each number of uses by a class, or kNoClass.
   void assign_classes(std::span<uint16_t> uses) const {
     std::vector<uint32_t> by_uses(uses.size());
     std::iota(by_uses.begin(), by_uses.end(), 0);
@@ -85,7 +85,7 @@ class Chooser {
     }
   }
 
-  /// Holdings and queues in the order of first use.
+  // Holdings and queues in the order of first use.
   Status queue_fills(uint32_t first, uint32_t count, std::vector<uint16_t>& classes) {
     const size_t per_worker = in_.scenario.classes.size();
     const size_t base = strategy_.fills.size();

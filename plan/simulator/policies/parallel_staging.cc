@@ -14,7 +14,7 @@
 namespace clairfs {
 namespace {
 
-/// What a worker has: its own part, and those of the others up to `others_end`, by number.
+// What a worker has: its own part, and those of the others up to `others_end`, by number.
 struct Local {
   Shard own;
   uint32_t others_end = 0;
@@ -23,7 +23,7 @@ struct Local {
     const uint32_t own_count = own.end - own.first;
     return others_end > own.first ? others_end : others_end + own_count;
   }
-  /// REQUIRES: at < count().
+  // REQUIRES: at < count().
   uint32_t sample(uint32_t at) const {
     if (others_end > own.first) return at;
     const uint32_t own_count = own.end - own.first;
@@ -31,7 +31,7 @@ struct Local {
   }
 };
 
-/// Copies what others have loaded, while there is room; returns the seconds that it takes.
+// Copies what others have loaded, while there is room; returns the seconds that it takes.
 double copy_from_others(const PolicyInput& input, uint32_t worker, uint32_t storage,
                         const std::vector<Shard>& parts, Local& local, double& copied_mb) {
   const StorageClass& target = input.scenario.classes[storage];

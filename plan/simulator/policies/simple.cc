@@ -3,20 +3,20 @@
 
 namespace clairfs {
 
-/// No worker ever waits for a sample: what no way of loading data can beat.
+// No worker ever waits for a sample: what no way of loading data can beat.
 Result<Strategy> make_lower_bound(const PolicyInput&) {
   Strategy strategy;
   strategy.stalls = false;
   return strategy;
 }
 
-/// Every sample is read from the PFS when it is needed.
+// Every sample is read from the PFS when it is needed.
 Result<Strategy> make_naive(const PolicyInput&) {
   return Strategy();
 }
 
-/// Double buffering, tf.data with prefetch: the staging buffer is filled from the PFS in the order of the
-/// reads.
+// Double buffering, tf.data with prefetch: the staging buffer is filled from the PFS in the order of the
+// reads.
 Result<Strategy> make_staging(const PolicyInput&) {
   Strategy strategy;
   strategy.reads_ahead = true;

@@ -11,7 +11,7 @@
 namespace clairfs {
 namespace {
 
-/// One file a sample, numbered from 1 on behind the root.
+// One file a sample, numbered from 1 on behind the root.
 class FilePerSample final : public SampleIndex {
  public:
   explicit FilePerSample(const Catalog& catalog) : catalog_(catalog) {}

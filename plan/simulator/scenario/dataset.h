@@ -31,7 +31,7 @@ class ScenarioDataset {
   std::unique_ptr<const SampleIndex> index_;
 };
 
-/// What worker `w` reads in an epoch, as the daemon's code takes it.
+/// The sequence of worker `w` in an epoch, as the daemon's code takes it.
 EpochSequence node_sequence(const JobOrder& job, const EpochOrder& order, Epoch epoch, uint32_t w);
 
 }  // namespace clairfs

@@ -26,7 +26,7 @@ constexpr double kMostCapacity = 1e12;   // MB: an exabyte a worker; bytes must 
 constexpr double kMostSample = 4096;     // MB: clairfs takes a sample for one chunk, of at most 4 GiB
 constexpr size_t kMostText = 1 << 20;    // bytes of a file: a scenario has some thousand
 
-/// What is wrong with a value: empty if nothing.
+// What is wrong with a value: empty if nothing.
 using Complaint = std::string;
 
 Complaint take_number(const ScenarioValue& value, double least, double most, double& out) {
@@ -59,7 +59,7 @@ Complaint take_count(const ScenarioValue& value, double least, double most, Inte
   return "";
 }
 
-/// MB, or a size with a suffix.
+// MB, or a size with a suffix.
 Complaint take_megabytes(const ScenarioValue& value, double most, double& out) {
   ScenarioValue number = value;
   if (const std::string* text = std::get_if<std::string>(&value)) {
@@ -241,7 +241,7 @@ StorageClass* class_of_section(Scenario& scenario, std::string_view section) {
                                            : nullptr;
 }
 
-/// Puts a value where it belongs; nothing if there is no such key.
+// Puts a value where it belongs; nothing if there is no such key.
 std::optional<Complaint> set_field(Scenario& scenario, std::string_view section, std::string_view key,
                                    const ScenarioValue& value) {
   if (StorageClass* storage = class_of_section(scenario, section)) {
@@ -268,7 +268,7 @@ std::string keys_of(std::string_view section) {
   return keys;
 }
 
-/// What holds across keys. Section and key lead, for the error.
+// What holds across keys. Section and key lead, for the error.
 struct Conflict {
   const char* section;
   const char* key;
@@ -294,7 +294,7 @@ std::optional<Conflict> find_conflict(const Scenario& s) {
   return std::nullopt;
 }
 
-/// What a sweep may put right by its next value, and JobOrder refuses otherwise.
+// What a sweep may put right by its next value, and JobOrder refuses otherwise.
 std::optional<Conflict> find_passing_conflict(const Scenario& s) {
   const bool strided = s.sampler == "torch.distributed" && s.distribution == Distribution::uniform;
   if (!strided || s.batch % s.workers == 0) return std::nullopt;
@@ -377,7 +377,7 @@ class Reader {
     return {};
   }
 
-  /// Of the entry, else of its section, else of the end of the file.
+  // Of the entry, else of its section, else of the end of the file.
   int line_of(std::string_view section, std::string_view key) const {
     for (const ScenarioEntry& entry : text_.entries) {
       if (entry.section == section && entry.key == key) return entry.line;
@@ -425,7 +425,7 @@ Result<Scenario> read_scenario(const std::string& path) {
 
 namespace {
 
-/// Section and key of what a sweep calls `name`.
+// Section and key of what a sweep calls `name`.
 Result<std::pair<std::string, std::string>> resolve_name(Scenario& scenario, std::string_view name) {
   if (name == "staging" || find_class(scenario, name) != nullptr) {
     const std::string section = name == "staging" ? "staging" : std::string(kClassPrefix) + std::string(name);

@@ -35,7 +35,7 @@ enum class SizeSource : uint8_t {
 enum class ReadSharing : uint8_t { undivided, divided };
 /// How threads share the parallel filesystem; see performance_model.h.
 enum class PfsSharing : uint8_t { per_thread, per_worker, per_reader };
-/// What a read costs that fills a storage class; see performance_model.h.
+/// The cost of a read that fills a storage class; see performance_model.h.
 enum class FillCost : uint8_t { processed, raw };
 /// When a worker computes; see simulation.h.
 enum class Computing : uint8_t { per_sample, per_batch };

@@ -13,7 +13,7 @@
 namespace clairfs {
 namespace {
 
-/// The line without its comment; '#' inside quotes is text.
+// The line without its comment; '#' inside quotes is text.
 std::string_view without_comment(std::string_view line) {
   char quote = 0;
   for (size_t at = 0; at < line.size(); ++at) {
@@ -70,7 +70,7 @@ std::optional<NumberTable> parse_table(std::string_view text) {
   return table;
 }
 
-/// The value that TOML has for `text`; nothing when it is none.
+// The value that TOML has for `text`; nothing when it is none.
 std::optional<ScenarioValue> parse_toml_value(std::string_view text) {
   if (text == "true") return true;
   if (text == "false") return false;

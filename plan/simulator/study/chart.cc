@@ -13,7 +13,7 @@ constexpr std::string_view kGrid = "#dddddd";
 constexpr int kTicks = 6;
 constexpr size_t kMostMarkedPoints = 40;  // of a line that are marked: more would run into each other
 
-/// The axis from 0 on, with its grid; returns the value at its end.
+// The axis from 0 on, with its grid; returns the value at its end.
 double draw_vertical_axis(Svg& svg, const ChartArea& area, double most, const std::string& label) {
   const std::vector<double> ticks = axis_ticks(most, kTicks);
   for (const double tick : ticks) {
@@ -25,7 +25,7 @@ double draw_vertical_axis(Svg& svg, const ChartArea& area, double most, const st
   return ticks.back();
 }
 
-/// Whether two lines lie on each other at most places.
+// Whether two lines lie on each other at most places.
 bool coincide(const Series& one, const Series& other, double last) {
   const double near = last / 100;
   const size_t places = std::min(one.values.size(), other.values.size());
@@ -36,7 +36,7 @@ bool coincide(const Series& one, const Series& other, double last) {
   return 2 * together > places;
 }
 
-/// Pixels between the marks of a point. `column`: between points; `last`: the value at the end of the axis.
+// Pixels between the marks of a point. `column`: between points; `last`: the value at the end of the axis.
 double mark_distance(const std::vector<Series>& series, double column, double last) {
   constexpr double kMost = 5;
   for (size_t at = 0; at < series.size(); ++at) {
@@ -52,7 +52,7 @@ void draw_horizontal_label(Svg& svg, const ChartArea& area, const std::string& l
   svg.text({area.left + area.width / 2, area.bottom() + 34}, label, {.anchor = Anchor::middle});
 }
 
-/// From the left edge of an area to each point.
+// From the left edge of an area to each point.
 std::vector<double> places_of(const LineAxis& axis, const ChartArea& area) {
   std::vector<double> places;
   if (axis.places.empty()) {
@@ -66,7 +66,7 @@ std::vector<double> places_of(const LineAxis& axis, const ChartArea& area) {
   return places;
 }
 
-/// Labels at their points, as many as stand beside each other; else round numbers.
+// Labels at their points, as many as stand beside each other; else round numbers.
 void draw_horizontal_axis(Svg& svg, const ChartArea& area, const LineAxis& axis,
                           const std::vector<double>& places) {
   const auto label = [&](double x, const std::string& words) {
@@ -102,7 +102,7 @@ struct Line {
   bool marked = false;
 };
 
-/// How each series is drawn.
+// How each series is drawn.
 std::vector<Line> lines_of(const std::vector<Series>& series, bool side_by_side) {
   constexpr size_t kColours = 7;
   size_t others = 0;

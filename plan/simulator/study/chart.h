@@ -53,7 +53,7 @@ struct Bar {
 void draw_stacked_bars(Svg& svg, const ChartArea& area, const std::vector<Bar>& bars,
                        const std::vector<std::string>& colours, double mark, const std::string& axis_label);
 
-/// What lines are drawn over.
+/// The axis that lines are drawn over.
 struct LineAxis {
   std::vector<std::string> labels;  ///< of the points; none: round numbers
   std::vector<double> places{};     ///< of the points, at least 0, on an axis from 0 on; none: equally spaced

@@ -34,7 +34,7 @@ const std::vector<std::string> kPartNames = {"computing", "loading before the tr
                                              "waiting for the PFS", "waiting for peers",
                                              "waiting for own storage"};
 
-/// At least as high as the legend beside it.
+// At least as high as the legend beside it.
 double bars_height(size_t bars) {
   constexpr double kLegend = 116;
   return std::max(kBarRow * static_cast<double>(bars), kLegend);
@@ -44,7 +44,7 @@ void title(Svg& svg, double top, const std::string& words) {
   svg.text({20, top + 22}, words, {.size = 15, .bold = true});
 }
 
-/// As exact as a bar can be read.
+// As exact as a bar can be read.
 std::string seconds_text(double seconds) {
   return fmt::format("{:.{}f} s", seconds, seconds < 100 ? 2 : seconds < 1000 ? 1 : 0);
 }
@@ -53,7 +53,7 @@ bool is_own(const Policy& policy) {
   return policy.name == "clairfs";
 }
 
-/// What all points have in common of the job, for a title: ": 64 workers, 90 epochs, 1,281,167 samples".
+// What all points have in common of the job, for a title: ": 64 workers, 90 epochs, 1,281,167 samples".
 std::string job_text(std::span<const StudyPoint> points) {
   std::string text;
   const auto add = [&](const char* one, const char* many, uint64_t (*figure)(const StudyPoint&)) {
@@ -70,7 +70,7 @@ std::string job_text(std::span<const StudyPoint> points) {
   return text;
 }
 
-/// What the values of a sweep are, with their unit where they have one. `name`: as set_scenario_value().
+// What the values of a sweep are, with their unit where they have one. `name`: as set_scenario_value().
 std::string sweep_label(const Scenario& scenario, const std::string& name) {
   constexpr std::array<std::string_view, 6> kRates{"compute",     "preprocess", "network",
                                                    "pfs_network", "read",       "write"};
@@ -163,7 +163,7 @@ std::string series_label(std::string_view title, const StudyPoint& point) {
   return label;
 }
 
-/// A value of a sweep as a number, a capacity in MB as scenarios have it; nothing where it is a word.
+// A value of a sweep as a number, a capacity in MB as scenarios have it; nothing where it is a word.
 std::optional<double> place_of_value(const std::string& text) {
   double number = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -173,7 +173,7 @@ std::optional<double> place_of_value(const std::string& text) {
   return static_cast<double>(*bytes) / (1 << 20);
 }
 
-/// An axis of numbers where all values are some, in the order of their size.
+// An axis of numbers where all values are some, in the order of their size.
 LineAxis sweep_axis(const std::vector<std::string>& values) {
   LineAxis axis{values};
   for (const std::string& value : values) {
@@ -185,7 +185,7 @@ LineAxis sweep_axis(const std::vector<std::string>& values) {
   return ascend && axis.places.back() > 0 ? axis : LineAxis{values};
 }
 
-/// Points that have the same value of the first axis: they stand together.
+// Points that have the same value of the first axis: they stand together.
 size_t points_a_value(const std::vector<StudyPoint>& points) {
   const auto next = std::find_if(points.begin(), points.end(), [&](const StudyPoint& point) {
     return point.settings[0].second != points[0].settings[0].second;

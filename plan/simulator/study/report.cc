@@ -50,8 +50,8 @@ std::vector<std::string> table_row(const StudyPoint& point, const Outcome& o) {
           o.policy->keeps_order ? "kept" : "changed"};
 }
 
-/// Aligns columns: the first `names` and the last to the left, figures to the right. The last cell of a row
-/// that has one more than `names` is a sentence and may run across the others.
+// Aligns columns: the first `names` and the last to the left, figures to the right. The last cell of a row
+// that has one more than `names` is a sentence and may run across the others.
 std::string align(const std::vector<std::vector<std::string>>& rows, size_t names) {
   std::vector<size_t> widths;
   for (const auto& row : rows) {

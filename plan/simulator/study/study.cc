@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostPoints = 10000;  // more is a typing error
 
-/// Splits at commas outside of braces.
+// Splits at commas outside of braces.
 std::vector<std::string> split_values(std::string_view text) {
   std::vector<std::string> values(1);
   int depth = 0;

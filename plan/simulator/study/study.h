@@ -1,4 +1,5 @@
-// What `clairfs simulate` runs: policies over one scenario, or over all combinations of a sweep's values.
+// The studies of `clairfs simulate`: policies over one scenario, or over all combinations of a sweep's
+// values.
 #pragma once
 
 #include <functional>

@@ -143,7 +143,7 @@ TEST_CASE("a node with another chunk size is refused, and told what differs") {
   const auto got = other.job->await_catalog([](uint64_t) {});
   REQUIRE(!got);
   CHECK(got.error().code == EPERM);
-  CHECK(got.error().message.find("its chunk size is 1.0 MiB, that of rank 0 is 64.0 KiB") !=
+  CHECK(got.error().message.find("its chunk size is 1.0 MiB, that of node 0 is 64.0 KiB") !=
         std::string::npos);
   CHECK(eventually([&] { return !other.refused().empty(); }));
   CHECK(eventually([&] { return giver.job->nodes()[2].state == PeerState::left; }));
@@ -297,7 +297,7 @@ TEST_CASE("a node that leaves is not asked any more, and others go on") {
   NodesOptions options;
   options.nodes = 3;
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(3));
+  nodes.set_homes(modulo_homes(3));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   Tally tally;
   for (uint32_t c = 0; c < 20; ++c) tally.acquire(nodes, 0, ChunkId(c));
@@ -325,7 +325,7 @@ TEST_CASE("a node that was taken for dead and wakes is served and serves again")
   options.impatient();
   options.nodes = 2;
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(2));
+  nodes.set_homes(modulo_homes(2));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   const uint64_t incarnation = nodes[0].job->nodes()[1].info.incarnation;
   nodes.network.hang(NodeId(1));
@@ -352,7 +352,7 @@ TEST_CASE("what the nodes did is seen on each of them") {
   NodesOptions options;
   options.nodes = 3;
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(3));
+  nodes.set_homes(modulo_homes(3));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   Tally tally;
   for (size_t n = 0; n < 3; ++n) {

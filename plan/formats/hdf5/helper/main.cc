@@ -90,7 +90,7 @@ ssize_t read_file(void* to, size_t bytes, uint64_t offset) {
   return static_cast<ssize_t>(answer.bytes);
 }
 
-/// Indexes the file's datasets one by one.
+// Indexes the file's datasets one by one.
 class Indexer {
  public:
   Indexer(const Library& library, uint64_t file_bytes) : library_(library), file_bytes_(file_bytes) {}
@@ -135,7 +135,7 @@ class Indexer {
  private:
   static void say_dataset(const DatasetHead& head) { say(Say::dataset, &head, sizeof head); }
 
-  /// The cause of what failed last, as libhdf5 says it.
+  // The cause of what failed last, as libhdf5 says it.
   std::string cause() const {
     std::string text;
     library_.walk_errors(
@@ -181,7 +181,7 @@ class Indexer {
         {static_cast<uint64_t>(Storage::contiguous), sizes[0], row_bytes, library_.offset_of(dataset)});
   }
 
-  /// False when libhdf5 fails, or there would be more chunks than bytes.
+  // False when libhdf5 fails, or there would be more chunks than bytes.
   bool add_chunked(Id dataset, Id properties, const std::vector<Size>& sizes) const {
     std::vector<Size> chunk(sizes.size());
     const int rank = static_cast<int>(sizes.size());
@@ -216,7 +216,7 @@ class Indexer {
     return true;
   }
 
-  /// Notes where the chunk at these coordinates is stored; nowhere if it was never written.
+  // Notes where the chunk at these coordinates is stored; nowhere if it was never written.
   bool find(Id dataset, const std::vector<Size>& at) const {
     noted = {};
     noted_well = true;

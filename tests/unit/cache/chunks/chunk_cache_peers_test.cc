@@ -78,6 +78,25 @@ TEST_CASE("for another node only what is here is given, or what the PFS has") {
   CHECK(f.origin == Origin::ram);
 }
 
+TEST_CASE("a fetch for another node is raised by what acquire_within() returned, and only upwards") {
+  PeersFixture f(1, 1 << 20);
+  const auto fetch = f.cache->acquire_within(FetchScope::local_or_pfs, f.chunk(0),
+                                             {Priority::Kind::background, 7}, f.count());
+  REQUIRE(fetch);
+  REQUIRE(*fetch);
+  f.cache->raise(*fetch, {Priority::Kind::prefetch, 9});
+  CHECK((*fetch)->demand.now() == Priority{Priority::Kind::prefetch, 9});
+  CHECK(f.source.raised == 1);
+  f.cache->raise(*fetch, {Priority::Kind::background, 1});
+  CHECK(f.source.raised == 1);
+  f.source.complete_all();
+  CHECK(f.answered == 1);
+  const auto from_memory = f.cache->acquire_within(FetchScope::local_only, f.chunk(0), {}, f.count());
+  REQUIRE(from_memory);
+  CHECK(*from_memory == nullptr);
+  CHECK(f.answered == 2);
+}
+
 TEST_CASE("another node never joins a fetch that waits for a peer") {
   PeersFixture f(2, 1 << 20);
   f.cache->acquire(f.chunk(0), {}, f.count());

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cerrno>
 #include <deque>
-#include <thread>
 #include <vector>
 
 #include "cache/catalog/scan.h"
@@ -196,6 +195,20 @@ class Hanging final : public IoBackend {
   std::deque<FileRead> hung_ GUARDED_BY(mutex_);
 };
 
+/// Counts the source's looks at the time: one whenever it looks for an operation that it may start.
+class CountingClock final : public Clock {
+ public:
+  TimePoint now() const override {
+    looks_.fetch_add(1);
+    return clock_.now();
+  }
+  uint64_t looks() const { return looks_.load(); }
+
+ private:
+  SteadyClock clock_{};
+  mutable std::atomic<uint64_t> looks_{0};
+};
+
 }  // namespace
 
 TEST_CASE("operations that hang do not hold up the others, and are not more than the most") {
@@ -203,7 +216,7 @@ TEST_CASE("operations that hang do not hold up the others, and are not more than
   for (int i = 0; i < 200; ++i) tree.write("f" + std::to_string(i), 100);
   CapturedLog log;
   Metrics metrics;
-  const SteadyClock clock;
+  const CountingClock clock;
   const auto catalog = *scan_catalog(tree.path(), {}, log.logger());
   Hanging io(*catalog);
   PfsOptions options;
@@ -231,7 +244,12 @@ TEST_CASE("operations that hang do not hold up the others, and are not more than
   for (int i = 0; i < 100; ++i) fetch(1);
   // All but what is left to readers.
   CHECK(eventually([&] { return io.hung() == 60; }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  CHECK(eventually([&] {
+    (void)source.troubles();
+    return metrics.pfs_silent.value() == 60;
+  }));
+  const uint64_t looks = clock.looks();
+  CHECK(eventually([&] { return clock.looks() >= looks + 3; }));  // at least two of them are over
   CHECK(io.hung() == 60);
   for (int i = 0; i < 3; ++i) fetch(1, Priority::Kind::demand);
   CHECK(eventually([&] { return io.hung() == 63; }));

@@ -13,7 +13,7 @@ TEST_CASE("of a log line that may name files only what cannot is left") {
         time + "info clairfs 0.1.0 (461f177a3b2c-dirty) pid 17 user 0 ...");
   CHECK(anonymous_log_line(time + "warning secret name.png was written to") == time + "warning (...)");
   CHECK(anonymous_log_line(time + "info mounted /pfs/secret on /mnt") == time + "info mounted ...");
-  CHECK(anonymous_log_line(time + "info [rank 3] plan secret: 7 samples") == time + "info [rank] plan ...");
+  CHECK(anonymous_log_line(time + "info [node 3] plan secret: 7 samples") == time + "info [node] plan ...");
   CHECK(anonymous_log_line("a file name\nwith a newline") == "(a line that may name files)");
   CHECK(anonymous_log_line("") == "(a line that may name files)");
 }

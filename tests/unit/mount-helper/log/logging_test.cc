@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <set>
 
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 #include "tests/support/catch.h"
 #include "tests/unit/mount-helper/temporary_directory.h"
 
@@ -66,15 +66,15 @@ TEST_CASE("a log that was moved away goes on under its name once it is opened an
   CHECK_THAT(*read_text_file(options.log_file), Contains("three") && Contains("four"));
 }
 
-TEST_CASE("lines name the rank in a job") {
+TEST_CASE("lines name the node in a job") {
   const TemporaryDirectory directory;
   MountOptions options;
   options.log_file = directory.path() + "/x.log";
   const auto log = make_logger(options);
   REQUIRE(log);
-  name_rank_in_log(**log, 3);
+  name_node_in_log(**log, 3);
   (*log)->warn("hm");
-  CHECK_THAT(*read_text_file(options.log_file), Contains(" warning [rank 3] hm\n"));
+  CHECK_THAT(*read_text_file(options.log_file), Contains(" warning [node 3] hm\n"));
 }
 
 TEST_CASE("the level is the one asked for") {

@@ -2,8 +2,8 @@
 
 #include <regex>
 
+#include "fs/base/text_file.h"
 #include "mount-helper/commands/cli.h"
-#include "mount-helper/mounts/text_file.h"
 #include "mount-helper/options/option_table.h"
 #include "plan/samplers/sampler.h"
 #include "plan/spec/keys.h"

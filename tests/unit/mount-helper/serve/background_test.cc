@@ -8,8 +8,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "fs/base/text_file.h"
 #include "mount-helper/log/logging.h"
-#include "mount-helper/mounts/text_file.h"
 #include "tests/support/catch.h"
 #include "tests/support/eventually.h"
 #include "tests/unit/mount-helper/temporary_directory.h"

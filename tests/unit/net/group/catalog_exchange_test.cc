@@ -183,7 +183,7 @@ TEST_CASE("who is asked again for what it waits for itself says so, unless it ha
   CHECK(node.transport.take_sent<wire::CatalogProgress>().empty());
   node.exchange.on_request(NodeId(3), {0, kCatalogPiece, 70});
   CHECK(node.transport.take_sent<wire::CatalogProgress>().size() == 1);
-  node.exchange.fail(Error{ECONNABORTED, "rank 0 is gone"});
+  node.exchange.fail(Error{ECONNABORTED, "node 0 is gone"});
   node.exchange.on_request(NodeId(3), {0, kCatalogPiece, 70});
   CHECK(node.transport.take_sent<wire::CatalogProgress>().empty());
 }

@@ -191,22 +191,32 @@ TEST_CASE("a node that does not get on with the index is not waited for") {
   });
   std::latch making(1);
   std::latch may_end(1);
+  IndexWork made_by_first;
   std::jthread first([&] {
-    (void)nodes[0]->store->get(kKey, nodes[0]->catalog, nullptr, [&]() -> Result<IndexStore::Table> {
+    (void)nodes[0]->store->get(kKey, nodes[0]->catalog, &made_by_first, [&]() -> Result<IndexStore::Table> {
+      made_by_first.note(50, 100);
       making.count_down();
       may_end.wait();
       return Error{EIO, "the source is gone"};
     });
   });
   making.wait();
-  auto second = std::async(std::launch::async, [&] { return nodes[1]->get(); });
-  std::this_thread::sleep_for(100ms);
-  CHECK(nodes[1]->made == 0);
+  IndexWork waits;  // its percentage is what the first one tells
+  bool had_heard = false;
+  auto second = std::async(std::launch::async,
+                           [&] { return nodes[1]->get([&] { had_heard = waits.percent() >= 50; }, &waits); });
+  CHECK(eventually([&] { return waits.percent() == 50; }));
+  if (how == "leaves" || how == "fails") {  // the others' patience may be over at any time
+    made_by_first.note(75, 100);
+    CHECK(eventually([&] { return waits.percent() == 75; }));
+    CHECK(nodes[1]->made == 0);
+  }
   if (how == "dies") network.kill(NodeId(0));
   if (how == "leaves") nodes[0]->job->leave("");
   if (how == "fails") may_end.count_down();
   CHECK(second.get());
   CHECK(nodes[1]->made == 1);
+  CHECK(had_heard);
   if (how != "fails") may_end.count_down();
 }
 
@@ -256,17 +266,20 @@ TEST_CASE("who waits for another node's index can be cancelled, and ends with th
   const auto nodes = nodes_of(network, 2);
   std::latch making(1);
   std::latch may_end(1);
+  IndexWork made_by_first;
   std::jthread first([&] {
-    (void)nodes[0]->get([&] {
+    const auto half = [&] {
+      made_by_first.note(50, 100);
       making.count_down();
       may_end.wait();
-    });
+    };
+    (void)nodes[0]->get(half, &made_by_first);
   });
   making.wait();
   IndexWork work;
   const bool by_the_job = GENERATE(false, true);
   auto second = std::async(std::launch::async, [&] { return nodes[1]->get({}, &work); });
-  std::this_thread::sleep_for(30ms);
+  CHECK(eventually([&] { return work.percent() == 50; }));  // it waits for the first
   if (by_the_job) nodes[1]->job->leave("");
   if (!by_the_job) work.cancel();
   const auto got = second.get();

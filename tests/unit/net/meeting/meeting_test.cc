@@ -186,22 +186,22 @@ TEST_CASE("a node that is missing is named by all others") {
   const uint16_t port = free_port();
   Node zero(0, 3, port, "", 2s);
   Node one(1, 3, port, "", 20s);
-  zero.refused(ETIMEDOUT, fmt::format("rank 2 of 3 has not come to 127.0.0.1:{} within 2 s", port));
-  one.refused(ECANCELED, fmt::format("rank 2 of 3 has not come to 127.0.0.1:{}", port));
+  zero.refused(ETIMEDOUT, fmt::format("node 2 of 3 has not come to 127.0.0.1:{} within 2 s", port));
+  one.refused(ECANCELED, fmt::format("node 2 of 3 has not come to 127.0.0.1:{}", port));
 }
 
 TEST_CASE("a node whose patience ends first says whom it has waited for") {
   const uint16_t port = free_port();
   Node zero(0, 12, port, "", 5s);
   Node one(1, 12, port, "", 2s);
-  one.refused(ETIMEDOUT, "ranks 2, 3, 4, 5, 6, 7, 8, 9 and 2 more of 12 have not come");
-  zero.refused(ETIMEDOUT, "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 3 more of 12 have not come");
+  one.refused(ETIMEDOUT, "nodes 2, 3, 4, 5, 6, 7, 8, 9 and 2 more of 12 have not come");
+  zero.refused(ETIMEDOUT, "nodes 1, 2, 3, 4, 5, 6, 7, 8 and 3 more of 12 have not come");
 }
 
-TEST_CASE("where rank 0 is absent its address is named") {
+TEST_CASE("where node 0 is absent its address is named") {
   const uint16_t port = free_port();
   Node one(1, 2, port, "", 500ms);
-  one.refused(ETIMEDOUT, fmt::format("rank 0 at 127.0.0.1:{} does not answer", port));
+  one.refused(ETIMEDOUT, fmt::format("node 0 at 127.0.0.1:{} does not answer", port));
   CHECK(one.why().find("Connection refused") != std::string::npos);
   Node nowhere(1, 2, port, "", 500ms, "no-such-host.invalid");
   nowhere.refused(ETIMEDOUT, "no-such-host.invalid");
@@ -214,7 +214,7 @@ TEST_CASE("a port in use is refused") {
   zero.refused(EADDRINUSE, fmt::format("port {} is in use", port));
 }
 
-TEST_CASE("another program at the address is not taken for rank 0") {
+TEST_CASE("another program at the address is not taken for node 0") {
   uint16_t port = 0;
   const Fd other = listen_somewhere(port);
   {
@@ -252,12 +252,12 @@ TEST_CASE("who does not belong is told why, and the job goes on") {
   const uint16_t port = free_port();
   Node zero(0, 3, port, "right");
   Node one(1, 3, port, "right");
-  Node(1, 3, port, "wrong").refused(EPERM, "its secret is not that of rank 0");
-  Node(1, 3, port, "").refused(EPERM, "its secret is not that of rank 0");
-  Node(2, 4, port, "right").refused(EPERM, "it was given --nodes 4, rank 0 --nodes 3");
-  Node(3, 3, port, "right").refused(EPERM, "rank 3 is not below --nodes 3");
-  zero.await("rank 1 of 3 has come");
-  Node(1, 3, port, "right").refused(EPERM, "rank 1 of 3 is there already, from 127.0.0.1");
+  Node(1, 3, port, "wrong").refused(EPERM, "its secret is not that of node 0");
+  Node(1, 3, port, "").refused(EPERM, "its secret is not that of node 0");
+  Node(2, 4, port, "right").refused(EPERM, "it was given --nodes 4, node 0 --nodes 3");
+  Node(3, 3, port, "right").refused(EPERM, "--rank 3 is not below --nodes 3");
+  zero.await("node 1 of 3 has come");
+  Node(1, 3, port, "right").refused(EPERM, "node 1 of 3 is there already, from 127.0.0.1");
   Node two(2, 3, port, "right");
   for (Node* node : {&zero, &one, &two}) {
     INFO(node->why());
@@ -266,13 +266,13 @@ TEST_CASE("who does not belong is told why, and the job goes on") {
   Node(2, 3, port, "right").refused(EPERM, "there already");
 }
 
-TEST_CASE("a second rank 0 on another machine is refused") {
+TEST_CASE("a second node 0 on another machine is refused") {
   const uint16_t port = free_port();
   Node zero(0, 2, port, "", 30s, "127.0.0.1");
-  zero.await("rank 0 of 2 has come");
+  zero.await("node 0 of 2 has come");
   // 127.0.0.9 is an address of its own, where the port is free; it joins itself there and waits alone.
   Node again(0, 2, port, "", 1s, "127.0.0.9");
-  again.refused(ETIMEDOUT, "rank 1 of 2 has not come to 127.0.0.9");
+  again.refused(ETIMEDOUT, "node 1 of 2 has not come to 127.0.0.9");
   Node one(1, 2, port);
   CHECK(one.met());
   CHECK(zero.met());
@@ -300,11 +300,11 @@ TEST_CASE("garbage does the job no harm") {
 TEST_CASE("a node that leaves before the job forms may come again") {
   const uint16_t port = free_port();
   Node zero(0, 3, port);
-  Node(1, 3, port, "", 2s).refused(ETIMEDOUT, "rank 2 of 3 has not come");
+  Node(1, 3, port, "", 2s).refused(ETIMEDOUT, "node 2 of 3 has not come");
   Node one(1, 3, port);
   Node two(2, 3, port);
   for (Node* node : {&zero, &one, &two}) CHECK(node->met());
-  CHECK(zero.has_logged("rank 1 of 3, at 127.0.0.1, has left"));
+  CHECK(zero.has_logged("node 1 of 3, at 127.0.0.1, has left"));
 }
 
 TEST_CASE("a node that ends while the job forms fails it on all, with its name") {
@@ -326,14 +326,14 @@ TEST_CASE("a node that ends while the job forms fails it on all, with its name")
     CHECK((*node->met())
               ->failure()
               .error()
-              .message.find("rank 2 of 3, at 127.0.0.1, ended while the job formed") != std::string::npos);
+              .message.find("node 2 of 3, at 127.0.0.1, ended while the job formed") != std::string::npos);
   }
   pollfd event{first, POLLIN, 0};
   CHECK(::poll(&event, 1, 100) == 0);  // MPI is told nothing, else it would end the process
   forget_launcher();
 }
 
-TEST_CASE("the end of rank 0 while the job forms is seen") {
+TEST_CASE("the end of node 0 while the job forms is seen") {
   const uint16_t port = free_port();
   auto zero = std::make_unique<Node>(0, 2, port);
   Node one(1, 2, port);

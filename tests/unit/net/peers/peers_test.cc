@@ -32,7 +32,7 @@ TEST_CASE("each byte leaves the PFS once in a healthy job, and every byte is rig
   options.nodes = GENERATE(2U, 4U, 8U);
   options.faults.most_delay = 2ms;
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  nodes.set_homes(modulo_homes(options.nodes));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   Tally tally;
   for (int pass = 0; pass < 3; ++pass) {
@@ -54,7 +54,7 @@ TEST_CASE("each byte leaves the PFS once also while copies are not there yet") {
   NodesOptions options;
   options.nodes = 5;
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes, 3));  // and only homes keep anything
+  nodes.set_homes(modulo_homes(options.nodes, 3));  // and only homes keep anything
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   Tally tally;
   everybody_asks_for_everything(nodes, tally, 7);
@@ -75,7 +75,7 @@ TEST_CASE("of a chunk that lives elsewhere only the part that is wanted is asked
   options.chunk_size = 256 << 10;
   options.record_chunks = {{"f10001", 64 << 10}};
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  nodes.set_homes(modulo_homes(options.nodes));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   Tally tally;
   uint64_t elsewhere = 0;  // records times nodes that are not their home
@@ -104,7 +104,7 @@ TEST_CASE("who asks for bytes that no chunk has is refused") {
   options.files = 1;
   options.least_bytes = options.most_bytes = 100'000;
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  nodes.set_homes(modulo_homes(options.nodes));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
   const uint32_t last = nodes.catalog->chunk_count() - 1;
@@ -134,7 +134,7 @@ TEST_CASE("chunks are served from NVMe, and nodes that all do so do not block ea
   options.ram = 0;
   options.nvme = 256 << 20;
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  nodes.set_homes(modulo_homes(options.nodes));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   // The homes take in what is theirs, at a pace that their disks follow.
   Tally tally;
@@ -162,7 +162,7 @@ TEST_CASE("every fetch ends once and with the right bytes, whatever the network 
   options.faults = {0ms, 5ms, 0.02, 0.02, 0.02, 0, 0.02};
   options.client.most_wait = 500ms;
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes, 1));
+  nodes.set_homes(modulo_homes(options.nodes, 1));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   Tally tally;
   for (int pass = 0; pass < 2; ++pass) {
@@ -181,7 +181,7 @@ TEST_CASE("nodes that die and hang cost others time, not data") {
   options.seed = GENERATE(11U, 12U, 13U);
   options.faults.most_delay = 2ms;
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes, 1));
+  nodes.set_homes(modulo_homes(options.nodes, 1));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   Tally tally;
   Tally of_the_dead;
@@ -240,7 +240,7 @@ TEST_CASE("memory that the network keeps is never used again") {
   options.faults.stuck_transfer = 0.02;
   options.client.most_wait = 300ms;
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  nodes.set_homes(modulo_homes(options.nodes));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   Tally tally;
   for (int pass = 0; pass < 3; ++pass) {
@@ -264,7 +264,7 @@ TEST_CASE("nodes that all fetch through very little memory do not wait for each 
   options.ram = 0;
   options.pfs_delay = 1ms;
   PeerNodes nodes(options);
-  nodes.set_homes(std::make_shared<ModuloHomes>(options.nodes));
+  nodes.set_homes(modulo_homes(options.nodes));
   REQUIRE(eventually([&] { return nodes.all_serve(); }));
   Tally tally;
   const TimePoint begun = std::chrono::steady_clock::now();

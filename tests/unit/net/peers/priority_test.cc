@@ -13,7 +13,7 @@ constexpr uint32_t kFileBytes = 60000;
 /// Two nodes; files have one chunk each, and odd chunks have their homes on the second, whose PFS is held.
 struct TwoNodes {
   explicit TwoNodes(NodesOptions options = {}) : nodes(with_small_files(options)) {
-    nodes.set_homes(std::make_shared<ModuloHomes>(2));
+    nodes.set_homes(modulo_homes(2));
     REQUIRE(eventually([&] { return nodes.all_serve(); }));
     pfs().hold(true);
   }
@@ -27,13 +27,13 @@ struct TwoNodes {
   }
   SlowSource& pfs() { return nodes[1].source; }
   void ask(uint32_t chunk, Priority priority) { tally.acquire(nodes, 0, ChunkId(chunk), priority); }
-  std::optional<Priority> urgency_of(uint32_t chunk) {
-    return pfs().urgency_of(nodes.catalog->range(ChunkId(chunk)).file);
+  std::optional<Priority> priority_of(uint32_t chunk) {
+    return pfs().priority_of(nodes.catalog->range(ChunkId(chunk)).file);
   }
   /// It is asked of the PFS for that, sooner or later.
   bool comes_to_be(uint32_t chunk, Priority::Kind kind) {
     return eventually([&] {
-      const auto priority = urgency_of(chunk);
+      const auto priority = priority_of(chunk);
       return priority && priority->kind == kind;
     });
   }
@@ -63,8 +63,8 @@ TEST_CASE("a fill becomes a prefetch and then a waiting reader's at its home, to
   two.ask(1, {Priority::Kind::prefetch, later});
   REQUIRE(two.comes_to_be(1, Priority::Kind::prefetch));
   // Of this node's clock, which is the same here: what is left of the hour.
-  CHECK(two.urgency_of(1)->deadline > later - 60'000'000);
-  CHECK(two.urgency_of(1)->deadline < later + 60'000'000);
+  CHECK(two.priority_of(1)->deadline > later - 60'000'000);
+  CHECK(two.priority_of(1)->deadline < later + 60'000'000);
   two.ask(1, {});
   REQUIRE(two.comes_to_be(1, Priority::Kind::demand));
   two.require_all_answered();
@@ -98,7 +98,7 @@ TEST_CASE("fills go on beside prefetches") {
   REQUIRE(two.comes_to_be(119, Priority::Kind::prefetch));
   for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Priority::Kind::background, chunk});
   CHECK(two.comes_to_be(3, Priority::Kind::background));  // two are an eighth
-  CHECK(!two.urgency_of(5));
+  CHECK(!two.priority_of(5));
   two.ask(1, {Priority::Kind::prefetch, 1});  // it leaves the fills' share to another one
   CHECK(two.comes_to_be(5, Priority::Kind::background));
   two.require_all_answered();
@@ -110,7 +110,7 @@ TEST_CASE("a fill that waits for credit gets a prefetch's when it becomes one") 
   TwoNodes two(options);
   for (uint32_t chunk = 1; chunk < 100; chunk += 2) two.ask(chunk, {Priority::Kind::background, chunk});
   REQUIRE(two.comes_to_be(1, Priority::Kind::background));
-  REQUIRE(!two.urgency_of(99));
+  REQUIRE(!two.priority_of(99));
   two.ask(99, {Priority::Kind::prefetch, 1});
   CHECK(two.comes_to_be(99, Priority::Kind::prefetch));
   two.require_all_answered();

@@ -1,8 +1,9 @@
+#include "plan/placement/placement_map.h"
+
 #include <algorithm>
 #include <numeric>
 #include <random>
 
-#include "plan/placement/placement_map.h"
 #include "tests/support/catch.h"
 #include "tests/support/made_up_job.h"
 #include "tests/support/nopfs_rule.h"
@@ -169,7 +170,7 @@ TEST_CASE("the same uses give the same placement, in whatever order they were co
     for (uint32_t c = 0; c < job.catalog->chunk_count(); ++c) {
       CHECK(one.home(ChunkId(c)) == two.home(ChunkId(c)));
     }
-    for (uint32_t n = 0; n < nodes; ++n) CHECK(one.warm_up_order(NodeId(n)) == two.warm_up_order(NodeId(n)));
+    for (uint32_t n = 0; n < nodes; ++n) CHECK(one.prefill_order(NodeId(n)) == two.prefill_order(NodeId(n)));
   }
 }
 
@@ -336,7 +337,7 @@ TEST_CASE("uneven use: RAM for what is read most, homes for what would be read m
     for (uint32_t n = 0; n < kNodes; ++n) {
       uint32_t least_in_ram = UINT32_MAX;
       uint32_t most_on_nvme = 0;
-      for (const ChunkId chunk : placement.warm_up_order(NodeId(n))) {
+      for (const ChunkId chunk : placement.prefill_order(NodeId(n))) {
         const bool in_ram = placement.tier_at(NodeId(n), chunk) == Tier::ram;
         if (in_ram) least_in_ram = std::min(least_in_ram, uses.total(chunk));
         if (!in_ram) most_on_nvme = std::max(most_on_nvme, uses.total(chunk));
@@ -424,15 +425,15 @@ TEST_CASE("a home reads its chunks in the order in which the job first uses them
   size_t homes = 0;
   for (uint32_t n = 0; n < kNodes; ++n) {
     const auto before = [&](ChunkId a, ChunkId b) { return uses.first_use(a) < uses.first_use(b); };
-    const auto warm_up = placement.warm_up_order(NodeId(n));
+    const auto prefill = placement.prefill_order(NodeId(n));
     const auto copies = placement.copies(NodeId(n));
-    CHECK(std::is_sorted(warm_up.begin(), warm_up.end(), before));
+    CHECK(std::is_sorted(prefill.begin(), prefill.end(), before));
     CHECK(std::is_sorted(copies.begin(), copies.end(), before));
     CHECK(!copies.empty());
-    for (const ChunkId chunk : warm_up) CHECK(placement.home(chunk)->node == NodeId(n));
+    for (const ChunkId chunk : prefill) CHECK(placement.home(chunk)->node == NodeId(n));
     for (const ChunkId chunk : copies) CHECK(placement.home(chunk)->node != NodeId(n));
     for (const ChunkId chunk : copies) CHECK(placement.tier_at(NodeId(n), chunk) == Tier::ram);
-    homes += warm_up.size();
+    homes += prefill.size();
   }
   CHECK(homes == job.catalog->chunk_count());
 }
@@ -546,7 +547,7 @@ TEST_CASE("a job without uses, nodes without room, a dataset without files") {
   const PlacementMap nowhere = PlacementMap::make(*job.catalog, job.uses(), std::vector<NodeCapacity>(1));
   CHECK(!nowhere.home(ChunkId(0)));
   CHECK(nowhere.homeless_bytes() == 5000);
-  CHECK(nowhere.warm_up_order(NodeId(0)).empty());
+  CHECK(nowhere.prefill_order(NodeId(0)).empty());
   const MadeUpJob empty({0}, 1 << 20, 1, 1, "seed=1");
   CHECK(PlacementMap::make(*empty.catalog, empty.uses(), room).homeless_bytes() == 0);
 }

@@ -82,7 +82,7 @@ TEST_CASE("records that fit are divided among the nodes from end to end, by thei
     CHECK(mine * room * 16 >= (job.chunks() - kUsers) * all);
     CHECK(mine * room * 16 <= (job.chunks() + 2 * kUsers) * all);
     homes += mine;
-    const auto order = placement.warm_up_order(NodeId(n));
+    const auto order = placement.prefill_order(NodeId(n));
     CHECK(order.size() == mine);
     CHECK(std::is_sorted(order.begin(), order.end()));
   }
@@ -116,7 +116,7 @@ TEST_CASE("room that is left keeps copies of records, of others first what lies 
   for (uint32_t n = 0; n < kUsers; ++n) {
     segment(placement, job, NodeId(n));
     CHECK(placement.kept_bytes(NodeId(n)) + 2 * kSegmentChunk > job.bytes() / 2);
-    const uint32_t next = placement.warm_up_order(NodeId(n)).back().value + 1;
+    const uint32_t next = placement.prefill_order(NodeId(n)).back().value + 1;
     CHECK(placement.tier_at(NodeId(n), ChunkId(next % job.chunks())) != Tier::none);
   }
   const PlacementMap everywhere = job.place(std::vector<NodeCapacity>(kUsers, {2 * job.bytes(), 0}));

@@ -59,7 +59,7 @@ struct PrefillFixture {
     cache = std::move(*ChunkCache::create({*job.catalog, source, parts, policy, stores.metrics, log.logger()},
                                           capacity.ram));
     policy.set_placement(placement, NodeId(1));
-    warm_up.emplace(*cache, *job.catalog);
+    prefill.emplace(*cache, *job.catalog);
   }
   ~PrefillFixture() { CHECK(cache->stop(5s)); }
 
@@ -69,7 +69,7 @@ struct PrefillFixture {
   }
   void use(const std::shared_ptr<const PlacementMap>& given) {
     policy.set_placement(given, NodeId(1));
-    warm_up->set_placement(given, NodeId(1));
+    prefill->set_placement(given, NodeId(1));
   }
   std::vector<FileId> files_of(const std::vector<ChunkId>& chunks) const {
     std::vector<FileId> files;
@@ -84,7 +84,7 @@ struct PrefillFixture {
   /// Gives it its turns, at one time, until it has nothing to do; true if there are so many fetches then.
   bool holds_at(size_t fetches) {
     turn = {true, {}};
-    while (turn.busy || warm_up->alarm().answer()) turn = warm_up->step(now);
+    while (turn.busy || prefill->alarm().answer()) turn = prefill->step(now);
     return source.inner.pending() == fetches;
   }
   /// Has the source answer in between, and lets time pass where it waits for something else.
@@ -96,7 +96,7 @@ struct PrefillFixture {
         now += turn.look_again.value_or(Duration::zero());
         if (turn.look_again && cache->writes_are_behind()) break;  // those are the disk's
       }
-      return warm_up->progress().finished;
+      return prefill->progress().finished;
     });
   }
 
@@ -108,7 +108,7 @@ struct PrefillFixture {
   NextUsePolicy single;
   PlacementPolicy policy;
   std::unique_ptr<ChunkCache> cache;
-  std::optional<HomePrefill> warm_up;
+  std::optional<HomePrefill> prefill;
   TimePoint now{1h};
   Turn turn;
 };
@@ -117,10 +117,10 @@ struct PrefillFixture {
 
 TEST_CASE("homes come in the order of first use, then copies, all at the lowest priority") {
   PrefillFixture f(90, 12288, {40 * 12288, 0});
-  CHECK(f.warm_up->progress().finished);  // nothing to do yet
+  CHECK(f.prefill->progress().finished);  // nothing to do yet
   f.use(f.placement);
   REQUIRE(f.finished());
-  auto expected = f.files_of(f.placement->warm_up_order(NodeId(1)));
+  auto expected = f.files_of(f.placement->prefill_order(NodeId(1)));
   const auto copies = f.files_of(f.placement->copies(NodeId(1)));
   CHECK(expected.size() == 30);
   CHECK(copies.size() == 10);
@@ -128,7 +128,7 @@ TEST_CASE("homes come in the order of first use, then copies, all at the lowest 
   CHECK(f.asked() == expected);
   const auto asked = f.source.asked();
   for (size_t i = 0; i < asked.size(); ++i) CHECK(asked[i].second == Priority{Priority::Kind::background, i});
-  const PrefillProgress progress = f.warm_up->progress();
+  const PrefillProgress progress = f.prefill->progress();
   CHECK(progress.done == 40 * 12288);
   CHECK(progress.total == 40 * 12288);
   CHECK(progress.failed == 0);
@@ -139,17 +139,17 @@ TEST_CASE("homes come in the order of first use, then copies, all at the lowest 
 
 TEST_CASE("there is one pass, and what is kept already is not asked for") {
   PrefillFixture f(90, 12288, {40 * 12288, 0});
-  const auto homes = f.placement->warm_up_order(NodeId(1));
+  const auto homes = f.placement->prefill_order(NodeId(1));
   for (const size_t i : {0U, 7U})
     f.cache->acquire(homes[i], {}, [](const auto& chunk) { CHECK(chunk.ok()); });
   f.source.inner.complete_all();
   f.use(f.placement);
   REQUIRE(f.finished());
   CHECK(f.source.inner.fetches == 40);
-  CHECK(f.warm_up->progress().done == 40 * 12288);
+  CHECK(f.prefill->progress().done == 40 * 12288);
   f.use(f.placement);  // the same again
-  CHECK(f.warm_up->progress().finished);
-  CHECK(!f.warm_up->alarm().answer());
+  CHECK(f.prefill->progress().finished);
+  CHECK(!f.prefill->alarm().answer());
   CHECK(f.holds_at(0));
   CHECK(f.source.inner.fetches == 40);
 }
@@ -172,7 +172,7 @@ TEST_CASE("a bounded number of bytes is under way, in memory that nobody else ha
     f.use(f.placement);
     CHECK(f.holds_at(2));  // an eighth of 16 MiB
     CHECK(f.finished());
-    for (const ChunkId chunk : f.placement->warm_up_order(NodeId(1))) {
+    for (const ChunkId chunk : f.placement->prefill_order(NodeId(1))) {
       CHECK(eventually([&] { return f.cache->tier_of(chunk) == Tier::nvme; }));
     }
   }
@@ -190,7 +190,7 @@ TEST_CASE("a source that is faster than NVMe is not read in vain") {
   const uint64_t fetches = f.source.inner.fetches;
   f.use(f.make_placement({0, NvmeStore::usable_bytes(64 << 20, kChunk)}));
   REQUIRE(f.finished());
-  CHECK(f.warm_up->progress().done == f.placement->kept_bytes(NodeId(1)));
+  CHECK(f.prefill->progress().done == f.placement->kept_bytes(NodeId(1)));
   CHECK(f.source.inner.fetches == fetches);
   CHECK(f.stores.metrics.nvme_reads.value() == 0);
 }
@@ -203,7 +203,7 @@ TEST_CASE("what it has brought in is let go of at once") {
   const auto elsewhere = std::make_shared<const PlacementMap>(f.placement->without({false, false, true}));
   f.use(elsewhere);
   REQUIRE(f.finished());
-  CHECK(f.warm_up->progress().failed == 0);
+  CHECK(f.prefill->progress().failed == 0);
   for (uint32_t c = 0; c < 90; ++c) {
     if (elsewhere->tier_at(NodeId(1), ChunkId(c)) == Tier::ram)
       CHECK(f.cache->tier_of(ChunkId(c)) == Tier::ram);
@@ -212,12 +212,12 @@ TEST_CASE("what it has brought in is let go of at once") {
 
 TEST_CASE("errors of single chunks are counted and the rest goes on") {
   PrefillFixture f(90, 12288, {40 * 12288, 0});
-  const auto homes = f.files_of(f.placement->warm_up_order(NodeId(1)));
+  const auto homes = f.files_of(f.placement->prefill_order(NodeId(1)));
   f.source.inner.fail_files = {homes[0], homes[5]};
   f.use(f.placement);
   REQUIRE(f.finished());
-  CHECK(f.warm_up->progress().failed == 2);
-  CHECK(f.warm_up->progress().done == 38 * 12288);
+  CHECK(f.prefill->progress().failed == 2);
+  CHECK(f.prefill->progress().done == 38 * 12288);
   CHECK(f.source.inner.fetches == 40);
 }
 
@@ -228,25 +228,25 @@ TEST_CASE("another placement is followed at once") {
   const auto other = f.make_placement({100 << 20, 0});
   CHECK(f.placement->copies(NodeId(1)).size() > 0);
   f.use(other);
-  CHECK(f.warm_up->progress().total == other->kept_bytes(NodeId(1)));
-  CHECK(f.warm_up->progress().done == 0);
+  CHECK(f.prefill->progress().total == other->kept_bytes(NodeId(1)));
+  CHECK(f.prefill->progress().done == 0);
   REQUIRE(f.finished());
-  CHECK(f.warm_up->progress().done == other->kept_bytes(NodeId(1)));
+  CHECK(f.prefill->progress().done == other->kept_bytes(NodeId(1)));
   // What was under way of the old one came, nothing more of it.
   const auto asked = f.asked();
   for (size_t i = 16; i < asked.size(); ++i) {
     CHECK(other->tier_at(NodeId(1), f.job.catalog->chunks(asked[i]).first) != Tier::none);
   }
   f.use(nullptr);
-  CHECK(f.warm_up->progress().finished);
-  CHECK(f.warm_up->progress().total == 0);
+  CHECK(f.prefill->progress().finished);
+  CHECK(f.prefill->progress().total == 0);
 }
 
 TEST_CASE("what is under way at its end has no effect") {
   PrefillFixture f(300, 1 << 20, {kPlenty, 0});
   f.use(f.placement);
   REQUIRE(f.holds_at(16));
-  f.warm_up.reset();
+  f.prefill.reset();
   f.source.inner.complete_all();
   CHECK(f.source.inner.fetches == 16);
 }
@@ -263,5 +263,5 @@ TEST_CASE("a source that fails is left alone for a while before it is asked for 
   CHECK(f.holds_at(0));
   f.now += 1ns;
   CHECK(f.holds_at(16));
-  CHECK(f.warm_up->progress().failed == 16);
+  CHECK(f.prefill->progress().failed == 16);
 }

@@ -58,23 +58,20 @@ void follow(NextUseFixture& f, uint32_t epochs, NextUsePolicy& policy,
       std::move(*AccessSequence::make(f.run->resolved(), std::move(*make_sampler(sampler))));
   uint64_t base = 0;
   for (uint32_t e = 0; e < epochs; ++e) {
-    PlannedEpoch epoch;
-    epoch.sequence = std::make_shared<const EpochSequence>(*sequence.sequence(Epoch(e), NodeId(0)));
-    epoch.positions = std::make_shared<const SequencePositions>(epoch.sequence);
-    epoch.uses = std::make_shared<const EpochUses>(epoch.positions, nullptr, f.run->index(), *f.catalog);
+    auto order = std::make_shared<const EpochSequence>(*sequence.sequence(Epoch(e), NodeId(0)));
+    PlannedEpoch epoch = PlannedEpoch::make(std::move(order), nullptr, f.run->index(), *f.catalog);
     epoch.base = base;
     base = epoch.end();
     planned.push_back(std::make_shared<const PlannedEpoch>(std::move(epoch)));
   }
   for (uint32_t e = 0; e < epochs; ++e) {
-    Horizon horizon;
-    horizon.index = std::shared_ptr<const SampleIndex>(&f.run->index(), [](auto*) {});
-    horizon.epochs.assign(planned.begin() + e, planned.begin() + std::min(e + 2, epochs));
-    horizon.complete = e + 2 >= epochs;
-    policy.set_horizon(kTheOrder, horizon, planned[e]->base);
+    Timeline timeline(std::shared_ptr<const SampleIndex>(&f.run->index(), [](auto*) {}));
+    for (uint32_t known = e; known < std::min(e + 2, epochs); ++known) timeline.append(planned[known]);
+    timeline.set_complete(e + 2 >= epochs);
+    policy.set_timeline(kTheOrder, timeline, planned[e]->base);
     for (uint64_t p = planned[e]->base; p < planned[e]->end(); ++p) {
       policy.set_staged(kTheOrder, p);
-      use(f.chunk_of(horizon.sample_at(p)), p);
+      use(f.chunk_of(timeline.sample_at(p)), p);
     }
   }
 }
@@ -195,10 +192,10 @@ TEST_CASE("a chunk without a further use is not kept, and one that had its last 
   NextUseFixture f(4, 4096, "seed=7 format=files epochs=1");
   NextUsePolicy policy(*f.catalog);
   policy.kept(f.chunk_of(0), Tier::ram);
-  const Horizon horizon = f.run->reader().horizon();
-  REQUIRE(horizon.complete);
-  policy.set_horizon(kTheOrder, horizon, 0);
-  const ChunkId chunk = f.chunk_of(horizon.sample_at(2));
+  const Timeline timeline = f.run->reader().timeline();
+  REQUIRE(timeline.complete());
+  policy.set_timeline(kTheOrder, timeline, 0);
+  const ChunkId chunk = f.chunk_of(timeline.sample_at(2));
   const Use its_only_use{kTheOrder, 2};
   const TierSpace room{1 << 20, 0};
   // Fetched for nothing yet, it is worth keeping for that; fetched for that, it is not.
@@ -215,44 +212,44 @@ TEST_CASE("a chunk without a further use is not kept, and one that had its last 
 TEST_CASE("only the use that a fetch is for is left out, and only of its own order") {
   NextUseFixture f(4, 4096, "seed=7 format=files epochs=1");
   NextUsePolicy policy(*f.catalog);
-  const Horizon horizon = f.run->reader().horizon();
-  policy.set_horizon(kTheOrder, horizon, 0);
-  const ChunkId chunk = f.chunk_of(horizon.sample_at(1));
+  const Timeline timeline = f.run->reader().timeline();
+  policy.set_timeline(kTheOrder, timeline, 0);
+  const ChunkId chunk = f.chunk_of(timeline.sample_at(1));
   const TierSpace room{4096, 0};
   CHECK(!policy.would_keep(chunk, 4096, room, {kTheOrder, 1}));
   CHECK(policy.would_keep(chunk, 4096, room, {kTheOrder, 0}));
   CHECK(policy.would_keep(chunk, 4096, room, {kAnotherOrder, 1}));
   CHECK(policy.would_keep(chunk, 4096, room, {kTheOrder, UINT64_MAX}));  // nowhere in the order
-  policy.set_horizon(kAnotherOrder, horizon, 0);
+  policy.set_timeline(kAnotherOrder, timeline, 0);
   CHECK(policy.would_keep(chunk, 4096, room, {kTheOrder, 1}));  // for the other's sake
 }
 
 TEST_CASE("pages read again behind staging leave the next use what it is") {
   NextUseFixture f(4, 4096, "seed=7 format=files epochs=2");
   REQUIRE(f.run->prepare().ok());
-  const Horizon horizon = f.run->reader().horizon();
-  REQUIRE(horizon.epochs.size() == 2);
+  const Timeline timeline = f.run->reader().timeline();
+  REQUIRE(timeline.last().value - timeline.first().value == 1);
   NextUsePolicy policy(*f.catalog);
-  policy.set_horizon(kTheOrder, horizon, 4);
-  const ChunkId last = f.chunk_of(horizon.sample_at(3));
+  policy.set_timeline(kTheOrder, timeline, 4);
+  const ChunkId last = f.chunk_of(timeline.sample_at(3));
   CHECK(policy.would_keep(last, 4096, {4096, 0}, {kTheOrder, 3}));
   // The one that is used last makes room, for one that is used sooner and was used before.
-  const ChunkId farthest = f.chunk_of(horizon.sample_at(7));
+  const ChunkId farthest = f.chunk_of(timeline.sample_at(7));
   policy.kept(farthest, Tier::ram);
-  const TierChoice choice = policy.place(f.chunk_of(horizon.sample_at(4)), 4096, {}, {kTheOrder, 1});
+  const TierChoice choice = policy.place(f.chunk_of(timeline.sample_at(4)), 4096, {}, {kTheOrder, 1});
   CHECK(choice.evict == std::vector<ChunkId>{farthest});
 }
 
 TEST_CASE("a plan whose next epoch is not known yet is taken to use a chunk an epoch later again") {
   NextUseFixture f(4, 4096, "seed=7 format=files epochs=2");
   NextUsePolicy policy(*f.catalog);
-  const Horizon horizon = f.run->reader().horizon();
-  REQUIRE(horizon.epochs.size() == 1);
-  REQUIRE(!horizon.complete);
-  policy.set_horizon(kTheOrder, horizon, 0);
-  CHECK(policy.would_keep(f.chunk_of(horizon.sample_at(0)), 4096, {4096, 0}, {kTheOrder, 0}));
-  policy.kept(f.chunk_of(horizon.sample_at(3)), Tier::ram);  // used sooner than that
-  CHECK(!policy.would_keep(f.chunk_of(horizon.sample_at(0)), 4096, {}, {kTheOrder, 0}));
+  const Timeline timeline = f.run->reader().timeline();
+  REQUIRE(timeline.last() == timeline.first());
+  REQUIRE(!timeline.complete());
+  policy.set_timeline(kTheOrder, timeline, 0);
+  CHECK(policy.would_keep(f.chunk_of(timeline.sample_at(0)), 4096, {4096, 0}, {kTheOrder, 0}));
+  policy.kept(f.chunk_of(timeline.sample_at(3)), Tier::ram);  // used sooner than that
+  CHECK(!policy.would_keep(f.chunk_of(timeline.sample_at(0)), 4096, {}, {kTheOrder, 0}));
 }
 
 TEST_CASE("without a plan, and after its end, the rule is first touch") {
@@ -261,7 +258,7 @@ TEST_CASE("without a plan, and after its end, the rule is first touch") {
   CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::ram);
   CHECK(policy.place(f.chunk_of(1), 4096, {0, 4096}, {}).tier == Tier::nvme);
   CHECK(policy.place(f.chunk_of(2), 4096, {0, 0}, {}).tier == Tier::none);
-  policy.set_horizon(kTheOrder, f.run->reader().horizon(), 0);
+  policy.set_timeline(kTheOrder, f.run->reader().timeline(), 0);
   policy.set_staged(kTheOrder, 4);
   CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::none);
   policy.remove(kTheOrder);
@@ -281,10 +278,10 @@ TEST_CASE("what no plan uses makes room before what one uses, and all of it") {
     others.insert(chunk);
   }
   REQUIRE(f.run->prepare().ok());
-  const Horizon horizon = f.run->reader().horizon();
-  policy.set_horizon(kTheOrder, horizon, 0);
+  const Timeline timeline = f.run->reader().timeline();
+  policy.set_timeline(kTheOrder, timeline, 0);
   for (uint64_t p = 0; p < 5; ++p) {
-    const ChunkId chunk = f.chunk_of(horizon.sample_at(p));
+    const ChunkId chunk = f.chunk_of(timeline.sample_at(p));
     policy.set_staged(kTheOrder, p);
     CHECK(policy.would_keep(chunk, 4096, {}, {kTheOrder, p}));
     const TierChoice choice = policy.place(chunk, 4096, {}, {kTheOrder, p});
@@ -306,40 +303,40 @@ TEST_CASE("the chunks of a plan that was removed make room for another's") {
   const auto a = *PlanRun::make(*parse_plan("name=a root=a seed=1 format=files"), source, {});
   REQUIRE(f.run->prepare().ok());
   NextUsePolicy policy(*f.catalog);
-  policy.set_horizon(kAnotherOrder, a->reader().horizon(), 0);
+  policy.set_timeline(kAnotherOrder, a->reader().timeline(), 0);
   for (int i = 0; i < 4; ++i) {
     policy.kept(f.catalog->chunks(*f.catalog->find("a/f" + std::to_string(i))).first, Tier::ram);
   }
-  const Horizon horizon = f.run->reader().horizon();
-  policy.set_horizon(kTheOrder, horizon, 0);
+  const Timeline timeline = f.run->reader().timeline();
+  policy.set_timeline(kTheOrder, timeline, 0);
   policy.remove(kAnotherOrder);
   for (uint64_t p = 0; p < 4; ++p) {
     policy.set_staged(kTheOrder, p);
-    CHECK(policy.place(f.chunk_of(horizon.sample_at(p)), 4096, {}, {kTheOrder, p}).tier == Tier::ram);
+    CHECK(policy.place(f.chunk_of(timeline.sample_at(p)), 4096, {}, {kTheOrder, p}).tier == Tier::ram);
   }
 }
 
 TEST_CASE("a store that takes no writes keeps what it has") {
   NextUseFixture f(3, 4096, "seed=7 format=files");
   REQUIRE(f.run->prepare().ok());
-  const Horizon horizon = f.run->reader().horizon();
+  const Timeline timeline = f.run->reader().timeline();
   NextUsePolicy policy(*f.catalog);
-  policy.set_horizon(kTheOrder, horizon, 0);
-  policy.kept(f.chunk_of(horizon.sample_at(2)), Tier::nvme);
+  policy.set_timeline(kTheOrder, timeline, 0);
+  policy.kept(f.chunk_of(timeline.sample_at(2)), Tier::nvme);
   TierSpace space;
-  CHECK(policy.place(f.chunk_of(horizon.sample_at(0)), 4096, space, {kTheOrder, 0}).evict.size() <= 1);
-  policy.kept(f.chunk_of(horizon.sample_at(2)), Tier::nvme);
+  CHECK(policy.place(f.chunk_of(timeline.sample_at(0)), 4096, space, {kTheOrder, 0}).evict.size() <= 1);
+  policy.kept(f.chunk_of(timeline.sample_at(2)), Tier::nvme);
   space.nvme_writable = false;
-  CHECK(policy.place(f.chunk_of(horizon.sample_at(0)), 4096, space, {kTheOrder, 0}).evict.empty());
+  CHECK(policy.place(f.chunk_of(timeline.sample_at(0)), 4096, space, {kTheOrder, 0}).evict.empty());
 }
 
 TEST_CASE("what stays in the page cache makes room first, and takes none") {
   NextUseFixture f(40, 5000, "seed=7 format=files epochs=3");
   REQUIRE(f.run->prepare().ok());
-  const Horizon horizon = f.run->reader().horizon();
+  const Timeline timeline = f.run->reader().timeline();
   NextUsePolicy policy(*f.catalog);
-  policy.set_horizon(kTheOrder, horizon, 0);
-  const auto chunk_at = [&](uint64_t position) { return f.chunk_of(horizon.sample_at(position)); };
+  policy.set_timeline(kTheOrder, timeline, 0);
+  const auto chunk_at = [&](uint64_t position) { return f.chunk_of(timeline.sample_at(position)); };
   for (uint64_t p = 0; p < 20; ++p) policy.kept(chunk_at(p), Tier::ram);
   policy.set_in_page_cache(chunk_at(5), true);
   policy.set_in_page_cache(chunk_at(39), true);

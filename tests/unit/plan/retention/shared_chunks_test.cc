@@ -28,20 +28,20 @@ struct ShuffledPlan {
     std::iota(order.begin(), order.end(), 0U);
     for (uint32_t e = 0; e < count; ++e) {
       std::shuffle(order.begin(), order.end(), random);
-      PlannedEpoch epoch;
-      epoch.sequence = std::make_shared<const EpochSequence>(Epoch(e), order, 0);
-      epoch.positions = std::make_shared<const SequencePositions>(epoch.sequence);
-      epoch.uses = std::make_shared<const EpochUses>(epoch.positions, nullptr, *index, catalog);
+      PlannedEpoch epoch = PlannedEpoch::make(std::make_shared<const EpochSequence>(Epoch(e), order, 0),
+                                              nullptr, *index, catalog);
       epoch.base = uint64_t{e} * order.size();
       epochs.push_back(std::make_shared<const PlannedEpoch>(std::move(epoch)));
     }
   }
-  Horizon horizon(uint32_t e) const {
-    const auto first = epochs.begin() + e;
-    const auto last = first + std::min<std::ptrdiff_t>(2, epochs.end() - first);
-    return {index, {first, last}, last == epochs.end()};
+  Timeline timeline(uint32_t e) const {
+    Timeline known(index);
+    known.append(epochs[e]);
+    if (e + 1 < epochs.size()) known.append(epochs[e + 1]);
+    known.set_complete(e + 2 >= epochs.size());
+    return known;
   }
-  uint64_t length() const { return epochs.front()->sequence->length(); }
+  uint64_t length() const { return epochs.front()->length(); }
 
   std::shared_ptr<const SampleIndex> index;
   std::vector<std::shared_ptr<const PlannedEpoch>> epochs;
@@ -79,7 +79,7 @@ struct SimulatedCache {
   void read(OrderId order, const ShuffledPlan& plan, uint64_t position) {
     if (position % plan.length() == 0) {
       const auto e = static_cast<uint32_t>(position / plan.length());
-      policy.set_horizon(order, plan.horizon(e), position);
+      policy.set_timeline(order, plan.timeline(e), position);
     }
     policy.set_staged(order, position);
     const PlannedEpoch& epoch = *plan.epochs[position / plan.length()];
@@ -191,7 +191,7 @@ TEST_CASE("a shared chunk is not brought in for room that is too small for it") 
   const ShuffledPlan plan(index, *catalog, 2, 5);
   NextUsePolicy policy(*catalog);
   policy.kept(catalog->chunks(FileId(2)).first, Tier::ram);  // of no plan
-  policy.set_horizon(kRecordsOrder, plan.horizon(0), 0);
+  policy.set_timeline(kRecordsOrder, plan.timeline(0), 0);
   const ChunkId chunk = catalog->chunks(RecordIndex::kFile).first;
   for (int time = 0; time < 2; ++time) {
     CHECK(!policy.would_keep(chunk, kSharedChunk, {}, {}));
@@ -205,7 +205,7 @@ TEST_CASE("a shared chunk is kept until its last use, and not brought in for the
   const auto index = std::make_shared<const RecordIndex>(catalog, 0, kSharedChunk / 4, 16);
   const ShuffledPlan plan(index, *catalog, 1, 5);
   NextUsePolicy policy(*catalog);
-  policy.set_horizon(kRecordsOrder, plan.horizon(0), 0);
+  policy.set_timeline(kRecordsOrder, plan.timeline(0), 0);
   const auto first_chunk = catalog->chunks(RecordIndex::kFile).first;
   const auto uses = plan.epochs[0]->uses->uses(first_chunk);
   REQUIRE(uses.size() == 4);
@@ -218,7 +218,7 @@ TEST_CASE("a shared chunk is kept until its last use, and not brought in for the
   policy.kept(first_chunk, Tier::ram);
   const auto another = [&] {  // one that is yet to be used as often as ever, for a new plan
     const ShuffledPlan later(index, *catalog, 2, 6);
-    policy.set_horizon(kFilesOrder, later.horizon(0), 0);
+    policy.set_timeline(kFilesOrder, later.timeline(0), 0);
     const bool keeps = policy.would_keep(ChunkId(first_chunk.value + 1), kSharedChunk, {}, {});
     policy.remove(kFilesOrder);
     return keeps;

@@ -13,17 +13,17 @@ std::shared_ptr<PlanRun> run_over(uint32_t files, const std::string& plan) {
   return *PlanRun::make(*parse_plan(plan), source, {});
 }
 
-std::vector<uint32_t> epochs_of(const PlanRun& run) {
+std::vector<uint32_t> epochs_of(const PlanReader& reader) {
+  const Timeline timeline = reader.timeline();
   std::vector<uint32_t> epochs;
-  for (const auto& planned : run.reader().horizon().epochs)
-    epochs.push_back(planned->sequence->epoch().value);
+  for (uint32_t e = timeline.first().value; e <= timeline.last().value; ++e)
+    epochs.push_back(timeline.epoch(Epoch(e)).epoch().value);
   return epochs;
 }
 
-/// The absolute position of an epoch of the horizon.
+/// The absolute position of an epoch of the timeline.
 uint64_t begin_of(const PlanReader& reader, Epoch epoch) {
-  const Horizon horizon = reader.horizon();
-  return horizon.epochs[epoch.value - horizon.epochs.front()->sequence->epoch().value]->base;
+  return reader.timeline().epoch(epoch).base;
 }
 
 /// The reader takes the samples of an epoch from `first` to before `end`; whatever the plan wants is
@@ -31,9 +31,9 @@ uint64_t begin_of(const PlanReader& reader, Epoch epoch) {
 void read(PlanRun& run, Epoch epoch, uint32_t first, uint32_t end) {
   const SteadyClock clock;
   for (uint32_t position = first; position < end; ++position) {
-    const Horizon horizon = run.reader().horizon();
+    const Timeline timeline = run.reader().timeline();
     const uint64_t at = begin_of(run.reader(), epoch) + position;
-    const uint32_t sample = horizon.sample_at(at);
+    const uint32_t sample = timeline.sample_at(at);
     CHECK(run.reader().tracker().observe({&sample, 1}, Access::open, clock.now()) ==
           Tracker::Verdict::in_order);
     while (*run.prepare()) {
@@ -52,20 +52,20 @@ TEST_CASE("of long epochs two are held at a time, and a few bytes a sample") {
   }
   const uint64_t two = run->memory_bytes();
   CHECK(two < 27 * kFiles);  // numbering and chunks 4 each, an epoch 9 and a bit
-  CHECK(epochs_of(*run) == Epochs{0, 1});
+  CHECK(epochs_of(run->reader()) == Epochs{0, 1});
   read(*run, Epoch(0), 0, kFiles);
-  CHECK(epochs_of(*run) == Epochs{0, 1});
+  CHECK(epochs_of(run->reader()) == Epochs{0, 1});
   read(*run, Epoch(1), 0, 100);
   CHECK(run->reader().tracker().high_water_epoch() == Epoch(1));
-  CHECK(epochs_of(*run) == Epochs{0, 1});  // the one before, lest opens come late
-  CHECK(!run->reader().horizon().complete);
+  CHECK(epochs_of(run->reader()) == Epochs{0, 1});  // the one before, lest opens come late
+  CHECK(!run->reader().timeline().complete());
   read(*run, Epoch(1), 100, 2000);
-  CHECK(epochs_of(*run) == Epochs{1, 2});
-  CHECK(run->reader().horizon().complete);
+  CHECK(epochs_of(run->reader()) == Epochs{1, 2});
+  CHECK(run->reader().timeline().complete());
   CHECK(run->memory_bytes() <= two + 100);
   read(*run, Epoch(1), 2000, kFiles);
   read(*run, Epoch(2), 0, 2000);
-  CHECK(epochs_of(*run) == Epochs{2});
+  CHECK(epochs_of(run->reader()) == Epochs{2});
 }
 
 TEST_CASE("of short epochs the one before and the one after the reader's are held") {
@@ -73,14 +73,14 @@ TEST_CASE("of short epochs the one before and the one after the reader's are hel
   const auto run = run_over(kFiles, "seed=1 format=files epochs=4");
   while (*run->prepare()) {
   }
-  CHECK(epochs_of(*run) == Epochs{0, 1});
+  CHECK(epochs_of(run->reader()) == Epochs{0, 1});
   read(*run, Epoch(0), 0, kFiles);
   read(*run, Epoch(1), 0, 3);
-  CHECK(epochs_of(*run) == Epochs{0, 1, 2});
+  CHECK(epochs_of(run->reader()) == Epochs{0, 1, 2});
   read(*run, Epoch(1), 3, kFiles);
   read(*run, Epoch(2), 0, 3);
-  CHECK(epochs_of(*run) == Epochs{1, 2, 3});
-  CHECK(run->reader().horizon().complete);
+  CHECK(epochs_of(run->reader()) == Epochs{1, 2, 3});
+  CHECK(run->reader().timeline().complete());
 }
 
 TEST_CASE("the length of the epoch is that of the reader's, also beside a shorter one") {
@@ -90,27 +90,22 @@ TEST_CASE("the length of the epoch is that of the reader's, also beside a shorte
   CHECK(run->epoch_length() == 60);
   read(*run, Epoch(0), 0, 60);
   read(*run, Epoch(1), 0, 3);
-  CHECK(epochs_of(*run) == Epochs{0, 1, 2});
+  CHECK(epochs_of(run->reader()) == Epochs{0, 1, 2});
   CHECK(run->epoch_length() == 100);
 }
 
-TEST_CASE("each rank has a horizon of its own, and of the orders of an epoch each is made once") {
+TEST_CASE("each rank has a timeline of its own, and of the orders of an epoch each is made once") {
   constexpr uint32_t kFiles = 30'000;
   const auto run = run_over(kFiles, "seed=1 format=files epochs=4 world=3 ranks_per_node=3");
   REQUIRE(run->readers().size() == 3);
   while (*run->prepare()) {
   }
-  const auto epochs = [&](size_t rank) {
-    Epochs found;
-    for (const auto& planned : run->reader(rank).horizon().epochs)
-      found.push_back(planned->sequence->epoch().value);
-    return found;
-  };
+  const auto epochs = [&](size_t rank) { return epochs_of(run->reader(rank)); };
   const SteadyClock clock;
   const auto read = [&](size_t rank, Epoch epoch) {
     for (uint32_t position = 0; position < kFiles / 3; ++position) {
       const uint64_t at = begin_of(run->reader(rank), epoch) + position;
-      const uint32_t sample = run->reader(rank).horizon().sample_at(at);
+      const uint32_t sample = run->reader(rank).timeline().sample_at(at);
       const auto seen =
           run->observe(ThreadId(100 + static_cast<uint32_t>(rank)), {&sample, 1}, Access::open, clock.now());
       CHECK(seen.verdict == Tracker::Verdict::in_order);

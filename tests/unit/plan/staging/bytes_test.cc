@@ -33,7 +33,7 @@ std::vector<uint32_t> read_all(StagingFixture& f) {
   std::mt19937 random(3);
   for (uint64_t p = 0; p < kEnd; ++p) {
     stage_until(f, std::min(p + kLead, kEnd), random);
-    order.push_back(f.run->reader().horizon().sample_at(p));
+    order.push_back(f.run->reader().timeline().sample_at(p));
     f.read_next(p);
   }
   return order;

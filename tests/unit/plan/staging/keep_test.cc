@@ -145,7 +145,7 @@ TEST_CASE("what the kernel takes back of samples that stay is pushed again") {
   f.read(0, kFiles);
   REQUIRE(f.kept() == 300 * kPages);
   for (uint64_t p = 0; p < kFiles; ++p)
-    f.pages.lose(f.run->index().range(f.run->reader().horizon().sample_at(p), 0).file);
+    f.pages.lose(f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file);
   for (uint64_t p = kFiles; p < kEnd; ++p) {
     f.now += 20ms;  // between two looks
     REQUIRE(f.eventually([&] { return f.staged() > p; }));
@@ -165,7 +165,7 @@ TEST_CASE("records stay only if all of them do") {
   for (uint64_t p = 0; p < 2 * kCount; ++p) {
     REQUIRE(f.eventually([&] { return f.staged() >= p + 8; }));
     f.now += 100us;
-    const ByteRange record = f.run->index().range(f.run->reader().horizon().sample_at(p), 0);
+    const ByteRange record = f.run->index().range(f.run->reader().timeline().sample_at(p), 0);
     for (const uint64_t page : f.pages.missing(record.file, record.offset, record.length)) {
       if (const auto hit = f.staging->sentinels().take(record.file, page, kPageSize))
         f.run->reader().tracker().observe(std::vector{hit->of.sample}, Access::read, f.now);

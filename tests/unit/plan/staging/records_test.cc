@@ -25,7 +25,7 @@ struct RecordsFixture : StagingFixture {
             fmt::format("format=raw file=f10000 record={} header={} ", size, kHeaderBytes) + plan) {}
 
   ByteRange record_at(uint64_t position) {
-    return run->index().range(run->reader().horizon().sample_at(position), 0);
+    return run->index().range(run->reader().timeline().sample_at(position), 0);
   }
   /// The reader takes the record at `position`, in blocks of `block` bytes, a tenth of a millisecond after
   /// the one before. A READ of a page for each that is not there; returns how many. `unseen`: those that were
@@ -221,7 +221,7 @@ TEST_CASE("records are expected while the plan is followed, and of one that only
   f.staging->wake();
   f.settle();
   CHECK_FALSE(f.pages.records_expected());
-  for (uint64_t p = 0; p < 400; ++p) look_at(f.run->reader().horizon().sample_at(p), Access::read);
+  for (uint64_t p = 0; p < 400; ++p) look_at(f.run->reader().timeline().sample_at(p), Access::read);
   REQUIRE(f.run->reader().tracker().state() == TrackerState::following);
   f.staging->wake();
   f.settle();

@@ -16,7 +16,7 @@ TEST_CASE("what the kernel took back is pushed again, once, before the reader co
   StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=2", budget, 0);
   REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= kWindow; }));
   const auto file_at = [&](uint64_t p) {
-    return f.run->index().range(f.run->reader().horizon().sample_at(p), 0).file;
+    return f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
   };
   std::set<uint64_t> whole;
   for (uint64_t p = 0; p < kWindow; ++p)
@@ -54,7 +54,7 @@ TEST_CASE("what the kernel took back of other workers' batches is pushed again, 
                    0);
   REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= 150; }));
   const auto file_at = [&](uint64_t p) {
-    return f.run->index().range(f.run->reader().horizon().sample_at(p), 0).file;
+    return f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
   };
   // The fourth worker begins before the second and the third.
   f.pages.lose(file_at(24));
@@ -80,7 +80,7 @@ TEST_CASE("looking for what the kernel took back leaves the sentinels of an earl
   constexpr uint64_t kRead = 100;
   StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=2", kWindow * round_to_pages(20000), 0);
   const auto file_at = [&](uint64_t p) {
-    return f.run->index().range(f.run->reader().horizon().sample_at(p), 0).file;
+    return f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
   };
   REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= kWindow; }));
   for (uint64_t p = 0; p < kRead; ++p) f.read_next(p);
@@ -111,7 +111,7 @@ TEST_CASE("where the kernel does not tell what it took back, readers are left to
   f.pages.tell_nothing();
   std::set<uint64_t> whole;
   for (uint64_t p = 0; p < 100; ++p) {
-    const FileId file = f.run->index().range(f.run->reader().horizon().sample_at(p), 0).file;
+    const FileId file = f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
     if (f.pages.whole(file)) whole.insert(p);
     f.pages.lose(file);
   }
@@ -138,7 +138,7 @@ TEST_CASE("a plan that ends lets go of what it was fetching anew") {
   };
   REQUIRE(fetched("one", kFiles));
   const auto file_at = [&](uint64_t p) {
-    return f.run->index().range(f.run->reader().horizon().sample_at(p), 0).file;
+    return f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
   };
   uint64_t first = 0;
   while (!f.pages.whole(file_at(first))) ++first;

@@ -16,10 +16,10 @@ TEST_CASE("the window is pushed in the order of the plan and no further than the
   f.settle();
   CHECK(f.staging->ahead("default") == 40);
   CHECK(f.pages.cached_bytes() <= kBudget);
-  const Horizon horizon = f.run->reader().horizon();
+  const Timeline timeline = f.run->reader().timeline();
   const auto order = f.pages.order();
   for (size_t i = 0; i < order.size(); ++i) {
-    CHECK(order[i] == f.run->index().range(horizon.sample_at(i), 0).file);
+    CHECK(order[i] == f.run->index().range(timeline.sample_at(i), 0).file);
   }
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("what workers have passed over and not opened is still pushed, once") 
   REQUIRE(f.eventually([&] { return f.source.pending() >= std::min<uint64_t>(window, 32); }));
   std::set<FileId> opened;
   const auto file_at = [&](uint64_t position) {
-    return f.run->index().range(f.run->reader().horizon().sample_at(position), 0).file;
+    return f.run->index().range(f.run->reader().timeline().sample_at(position), 0).file;
   };
   for (uint32_t worker = 0; worker < 4; ++worker) {
     REQUIRE_FALSE(f.read_next(uint64_t{worker} * kBatch));
@@ -193,7 +193,7 @@ TEST_CASE("a sentinel whose page was dropped before the answer of an earlier REA
   for (uint64_t p = 0; p < 3 * kFiles; ++p) {
     const uint64_t left = 3 * kFiles - p;
     REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= std::min<uint64_t>(kFiles, left); }));
-    const FileId file = f.run->index().range(f.run->reader().horizon().sample_at(p), 0).file;
+    const FileId file = f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
     if (p % kFiles == kFiles - 1) REQUIRE(f.eventually([&] { return !f.pages.whole(file); }));
     if (f.read_next(p, false)) continue;
     // The answer comes when staging has gone on to the sample's next use.
@@ -262,9 +262,9 @@ TEST_CASE("what is staged for its last use is not kept, however far ahead it is 
   StagingFixture f(100, 20000, "seed=1 format=files epochs=1", 10 * round_to_pages(20000), 1 << 24);
   REQUIRE(f.eventually([&] { return f.staging->ahead("default") == 10; }));
   f.settle();
-  const Horizon horizon = f.run->reader().horizon();
+  const Timeline timeline = f.run->reader().timeline();
   for (uint64_t p = 0; p < 100; ++p) {
-    const ChunkId chunk = f.catalog->chunks(f.run->index().range(horizon.sample_at(p), 0).file).first;
+    const ChunkId chunk = f.catalog->chunks(f.run->index().range(timeline.sample_at(p), 0).file).first;
     CHECK(f.cache->tier_of(chunk) == (p < 10 ? Tier::none : Tier::ram));  // the rest fills the tier
   }
 }
@@ -274,7 +274,7 @@ TEST_CASE("what a plan that was found for one epoch reads is kept as without a p
   REQUIRE(f.eventually([&] { return f.staging->ahead("auto") == 10; }));
   f.settle();
   for (const uint64_t p : {0, 9, 50, 99}) {
-    const FileId file = f.run->index().range(f.run->reader().horizon().sample_at(p), 0).file;
+    const FileId file = f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
     CHECK(f.cache->tier_of(f.catalog->chunks(file).first) == Tier::ram);
   }
 }

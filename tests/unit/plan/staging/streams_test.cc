@@ -30,9 +30,9 @@ struct StreamsFixture : StagingFixture {
     const PlanReader& reader = run->reader(stream);
     while (*run->prepare()) {
     }
-    const Horizon horizon = reader.horizon();
-    if (at.position >= horizon.end()) return false;
-    const ByteRange stripe = run->index().range(horizon.sample_at(at.position), 0);
+    const Timeline timeline = reader.timeline();
+    if (at.position >= timeline.end()) return false;
+    const ByteRange stripe = run->index().range(timeline.sample_at(at.position), 0);
     const uint64_t end = std::min(at.offset + bytes, stripe.length);
     now += std::chrono::microseconds(100);
     // The kernel asks for what is missing, in READs of neighbouring pages.

@@ -64,7 +64,7 @@ TEST_CASE("plan stats: the placement's shares") {
   REQUIRE(stats->placed);
   CHECK(stats->placed->all() == Approx(5000.0 * (1 << 20)));
   CHECK(stats->placed->pfs == Approx(1000.0 * (1 << 20)));  // 200 of 1000 have no home, in five epochs
-  CHECK(stats->placed->warm_up == Approx(800.0 * (1 << 20)));
+  CHECK(stats->placed->prefill == Approx(800.0 * (1 << 20)));
   CHECK(stats->placed->local_ram > stats->placed->local_nvme);  // the most used lie in RAM
   CHECK(plan_stats_json(*stats).find("\"warm_up\": ") != std::string::npos);
 
@@ -90,5 +90,5 @@ TEST_CASE("plan stats: over a directory") {
   REQUIRE(stats);
   CHECK(stats->samples == 20);
   CHECK(stats->placed->pfs == 0);
-  CHECK(stats->placed->warm_up == 20000);
+  CHECK(stats->placed->prefill == 20000);
 }

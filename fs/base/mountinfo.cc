@@ -1,22 +1,15 @@
-#include "mount-helper/mounts/mountinfo.h"
+#include "fs/base/mountinfo.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <filesystem>
-#include <memory>
 #include <sstream>
 
 #include "cache/base/text.h"
-#include "mount-helper/mounts/processes.h"
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 
 namespace clairfs {
 namespace {
 
-constexpr auto kResolvePatience = std::chrono::seconds(10);  // a busy filesystem answers within one
-
-/// Undoes the kernel's \040 for blank, \011 tab, \012 newline and \134 backslash.
+// Undoes the kernel's \040 for blank, \011 tab, \012 newline and \134 backslash.
 std::string unescape(std::string_view text) {
   const auto octal = [&](size_t i) { return text[i] >= '0' && text[i] <= '7'; };
   std::string plain;
@@ -31,7 +24,7 @@ std::string unescape(std::string_view text) {
   return plain;
 }
 
-/// The number after "user_id=" in a list with commas.
+// The number after "user_id=" in a list with commas.
 std::optional<uid_t> owner_in(const std::string& options) {
   std::istringstream list(options);
   for (std::string option; std::getline(list, option, ',');) {
@@ -39,12 +32,6 @@ std::optional<uid_t> owner_in(const std::string& options) {
     if (option.starts_with(kKey)) return parse_whole<uid_t>(std::string_view(option).substr(kKey.size()));
   }
   return std::nullopt;
-}
-
-Result<std::string> real_path(const std::string& path) {
-  const std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(path.c_str(), nullptr), &std::free);
-  if (!resolved) return system_error(errno, path);
-  return std::string(resolved.get());
 }
 
 }  // namespace
@@ -111,18 +98,6 @@ std::optional<MountEntry> mount_containing(std::span<const MountEntry> mounts, s
     if (!best || mount.mountpoint.size() >= best->mountpoint.size()) best = mount;
   }
   return best;
-}
-
-Result<std::string> resolve_path(const std::string& path) {
-  auto resolved = with_deadline(path, kResolvePatience, [&] { return real_path(path); });
-  if (resolved || resolved.error().code != ENOTCONN) return resolved;
-  std::error_code failure;
-  std::filesystem::path absolute = std::filesystem::absolute(path, failure).lexically_normal();
-  if (failure) return system_error(failure.value(), path);
-  if (!absolute.has_filename()) absolute = absolute.parent_path();  // "dir/"
-  const auto parent = real_path(absolute.parent_path());
-  if (!parent) return resolved;  // below a stale mount
-  return (std::filesystem::path(*parent) / absolute.filename()).string();
 }
 
 }  // namespace clairfs

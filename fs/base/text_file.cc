@@ -1,4 +1,4 @@
-#include "mount-helper/mounts/text_file.h"
+#include "fs/base/text_file.h"
 
 #include <array>
 #include <cerrno>

@@ -27,6 +27,7 @@ struct MountEntry {
 
 /// Lines that do not look as they should are left out. Later entries lie over earlier ones.
 std::vector<MountEntry> parse_mountinfo(std::string_view text);
+/// The mounts that this process sees. Errors: as read_text_file().
 Result<std::vector<MountEntry>> current_mounts();
 
 /// The clairfs mounts that can be asked for control files, each filesystem once: bind mounts of it are left
@@ -40,9 +41,5 @@ std::optional<MountEntry> mount_containing(std::span<const MountEntry> mounts, s
 
 /// Whether `path` is `directory` or lies below it. Both absolute and resolved.
 bool is_within(std::string_view path, std::string_view directory);
-
-/// `path` absolute with symlinks resolved. The last component may be a stale mount, which realpath(3) cannot
-/// pass.
-Result<std::string> resolve_path(const std::string& path);
 
 }  // namespace clairfs

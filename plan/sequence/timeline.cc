@@ -1,4 +1,4 @@
-#include "plan/sequence/horizon.h"
+#include "plan/sequence/timeline.h"
 
 #include <algorithm>
 #include <utility>
@@ -19,26 +19,32 @@ uint64_t PlannedEpoch::memory_bytes() const {
   return sequence->memory_bytes() + positions->memory_bytes() + uses->memory_bytes();
 }
 
-const PlannedEpoch* Horizon::epoch_at(uint64_t position) const {
-  for (const auto& epoch : epochs) {
+uint64_t Timeline::memory_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& epoch : epochs_) bytes += epoch->memory_bytes();
+  return bytes;
+}
+
+const PlannedEpoch* Timeline::epoch_at(uint64_t position) const {
+  for (const auto& epoch : epochs_) {
     if (position >= epoch->base && position < epoch->end()) return epoch.get();
   }
   return nullptr;
 }
 
-uint32_t Horizon::sample_at(uint64_t position) const {
+uint32_t Timeline::sample_at(uint64_t position) const {
   const PlannedEpoch* epoch = epoch_at(position);
   return epoch->sequence->sample_at(static_cast<uint32_t>(position - epoch->base));
 }
 
-PlanPosition Horizon::place(uint64_t position) const {
+PlanPosition Timeline::place(uint64_t position) const {
   const PlannedEpoch* epoch = epoch_at(position);
-  if (epoch == nullptr) epoch = epochs.back().get();
+  if (epoch == nullptr) epoch = epochs_.back().get();
   return {epoch->epoch(), static_cast<uint32_t>(position - epoch->base)};
 }
 
-bool Horizon::uses_within(uint32_t sample, uint64_t from, uint64_t to) const {
-  for (const auto& epoch : epochs) {
+bool Timeline::uses_within(uint32_t sample, uint64_t from, uint64_t to) const {
+  for (const auto& epoch : epochs_) {
     if (epoch->end() <= from) continue;
     if (epoch->base >= to) break;
     const auto uses = epoch->positions->of(sample);
@@ -49,13 +55,24 @@ bool Horizon::uses_within(uint32_t sample, uint64_t from, uint64_t to) const {
   return false;
 }
 
-std::optional<uint64_t> Horizon::next_use(ChunkId chunk, uint64_t from) const {
-  for (const auto& epoch : epochs) {
+std::optional<uint64_t> Timeline::next_use(ChunkId chunk, uint64_t from) const {
+  for (const auto& epoch : epochs_) {
     if (from >= epoch->end()) continue;
     const auto start = static_cast<uint32_t>(std::max(from, epoch->base) - epoch->base);
     if (const auto use = epoch->uses->next_use(chunk, start)) return epoch->base + *use;
   }
   return std::nullopt;
+}
+
+Timeline::UseCount Timeline::count_uses(ChunkId chunk, uint64_t from) const {
+  UseCount count;
+  for (const auto& epoch : epochs_) {
+    const auto uses = epoch->uses->uses(chunk);
+    const uint64_t passed = std::clamp(from, epoch->base, epoch->end()) - epoch->base;
+    count.to_come += static_cast<size_t>(uses.end() - std::lower_bound(uses.begin(), uses.end(), passed));
+    count.an_epoch = std::max(count.an_epoch, uses.size());
+  }
+  return count;
 }
 
 }  // namespace clairfs
