@@ -82,8 +82,8 @@ struct Staging::StagedSlice {
   std::shared_ptr<InFlight> in_flight;  // from the fetch to the push
 };
 
-/// A plan on its way: a window for each of its readers. The first two are constant once it was added; all
-/// else belongs to step().
+/// A plan on its way: a window for each of its readers. Windows, kept_bytes and common_pages are constant
+/// once it was added; common_read is for any thread; all else belongs to step().
 struct Staging::StagedPlan {
   std::vector<std::unique_ptr<ReaderWindow>> windows;  // by rank
   uint64_t kept_bytes = 0;                             // the dataset's size, for good; only if keeps_all
@@ -95,8 +95,13 @@ struct Staging::StagedPlan {
   bool fills_in_file_order = false;  // tiers, with its records
   bool admitted = false;             // those that were there first have made room for it; only if keeps_all
   std::optional<PageLedger> ledger;  // set when it was added
-  std::deque<std::shared_ptr<StagedSlice>> common;  // what every reader needs and has not been pushed yet
-  uint64_t common_bytes = 0;                        // of what every reader needs, pushed or not
+  std::vector<PageRange> common_pages;              // what every reader needs, by file and place
+  uint64_t common_bytes = 0;                        // of it
+  std::deque<std::shared_ptr<StagedSlice>> common;  // those of it that are to be pushed, at first or again
+  std::atomic<bool> common_read{false};             // a READ asked for some of it
+  size_t common_checked = 0;                        // of common_pages; all of them: nobody looks for losses
+  TimePoint check_common_again{};                   // not sooner
+  Duration common_pause{};                          // between the last look and the next
 };
 
 /// A reader on its way. All but `staged_published` belongs to step().
