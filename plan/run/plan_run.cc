@@ -192,6 +192,7 @@ std::vector<size_t> PlanRun::diagnose_divergence(const std::function<bool()>& st
 bool PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop) {
   Tracker& tracker = reader(rank).tracker();
   PlanSpec spec = resolved_;
+  spec.n = index_->numbered().size();
   NodeId node = place_.node;
   if (readers_apart()) {
     node = NodeId(static_cast<uint32_t>(training_rank(rank)));
