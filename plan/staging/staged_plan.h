@@ -88,7 +88,8 @@ struct Staging::StagedPlan {
   std::vector<std::unique_ptr<ReaderWindow>> windows;  // by rank
   uint64_t kept_bytes = 0;                             // the dataset's size, for good; only if keeps_all
   bool keeps_all = false;                              // it fits the budget, beside those of other such plans
-  uint64_t part_bytes = 0;           // of samples that stay though not all fit; only if not keeps_all
+  bool keeps_part = false;                             // samples may stay though not all fit
+  uint64_t part_bytes = 0;                             // of those that do; only if not keeps_all
   uint32_t searched = 0;             // no sample before this number stays; of letting go of all
   bool goes_on_unknown = false;      // more may follow its end: that of one epoch of a found plan
   bool of_records = false;           // its samples lie in larger files

@@ -145,6 +145,8 @@ class Staging {
   static std::optional<uint32_t> next_to_fill(ReaderWindow& window);
   bool fill_tiers(ReaderWindow& window);
   uint64_t bytes_to_keep(const PlanRun& run) const;
+  static bool may_keep_part(const PlanRun& run);
+  bool in_tiers(const SampleIndex& index, uint32_t sample) const;
   static bool goes_on(const StagedPlan& plan);
   static bool comes_again(const StagedPlan& plan, uint32_t sample);
   void keep_or_let_go(ReaderWindow& window, uint64_t position);
