@@ -290,7 +290,9 @@ const std::array kTable = {
                "and those that match GLOB, whatever their size, in pieces of SIZE, from 64K to that of "
                "--chunk. GLOB is a "
                "pattern as the shell has them: of the name, or with a / in it of the path below the "
-               "source. The first that matches holds. In a job those of rank 0 hold.",
+               "source. The first that matches holds. In a job those of rank 0 hold. No plan changes "
+               "the pieces of its files: clairfs index says which SIZE suits one, to be given to the next "
+               "mount.",
         .set = add_record_chunk,
         .get = record_chunk_values},
     OptionSpec{.name = "io",
