@@ -100,7 +100,9 @@ Status check_format(const PlanSpec& spec) {
   }
   if (spec.stride != 0 && spec.stride < spec.record) {
     return plan_error("stride", std::to_string(spec.stride),
-                      fmt::format("want at least record={}", spec.record));
+                      fmt::format("want at least record={}; windows that overlap are samples of "
+                                  "format=ranges list=FILE",
+                                  spec.record));
   }
   return {};
 }
