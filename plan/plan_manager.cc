@@ -380,6 +380,7 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
   for (const auto& [name, run] : *all) {
     const bool found = name == kFoundPlan;
     if (found && found_over_) continue;
+    if (access == Access::read && run->of_records()) deps_.staging.note_read(name, file, offset, length);
     const bool sentinels = run->has(sentinel.reader);
     std::vector<uint32_t> samples =
         sentinels ? std::vector{sentinel.sample} : run->samples_of(file, offset, length);

@@ -261,9 +261,10 @@ const std::array kTable = {
                .man =
                    "Samples of plans stay in the kernel's page cache after they were read, so later epochs "
                    "need no tier and no source for them: all of a plan whose samples take no more than "
-                   "this, and of another plan of files as many as fit. The tiers then hold other samples. "
-                   "The kernel takes such pages back when memory is short, and they are then pushed "
-                   "again. Plans together never keep more than this. 0: what was read is dropped, unless "
+                   "this, and of another plan of files, or of records of 32 KiB and more, as many as fit. "
+                   "The tiers then hold other samples. The kernel takes such pages back when memory is "
+                   "short, and they are then pushed again. Plans together never keep more than this. 0: what "
+                   "was read is dropped, unless "
                    "the plan fits the staging window. The default is a quarter of MemAvailable, or of the "
                    "cgroup's limit where that is lower.",
                .set = [](MountOptions& o, const std::string& v) { return set_memory(o.page_cache, v); },
@@ -289,7 +290,9 @@ const std::array kTable = {
                "and those that match GLOB, whatever their size, in pieces of SIZE, from 64K to that of "
                "--chunk. GLOB is a "
                "pattern as the shell has them: of the name, or with a / in it of the path below the "
-               "source. The first that matches holds. In a job those of node 0 hold.",
+               "source. The first that matches holds. In a job those of node 0 hold. No plan changes "
+               "the pieces of its files: clairfs index says which SIZE suits one, to be given to the next "
+               "mount.",
         .set = add_record_chunk,
         .get = record_chunk_values},
     OptionSpec{.name = "io",

@@ -32,10 +32,11 @@ SampleIndexResult number_samples(const PlanSpec& spec, const DatasetSource& sour
   if (spec.format == "megatron" && spec.sequence_length == 0) return index_megatron(source, root, spec.file);
   if (spec.format == "megatron") {
     const auto seed = parse_whole<uint32_t>(spec.seed);
-    if (!seed) return plan_error("seed", spec.seed, "want Megatron's --seed, a number from 0 to 2^32 - 1");
-    return index_megatron_gpt(
-        source, root, spec.file,
-        {spec.sequence_length, spec.train_samples, *seed, spec.split.empty() ? "1" : spec.split});
+    if (!seed && spec.cache.empty())
+      return plan_error("seed", spec.seed, "want Megatron's --seed, a number from 0 to 2^32 - 1");
+    return index_megatron_gpt(source, root, spec.file,
+                              {spec.sequence_length, spec.train_samples, seed.value_or(0),
+                               spec.split.empty() ? "1" : spec.split, spec.cache});
   }
   if (spec.names_shards()) {
     const std::string numbering = spec.list_numbers_samples() ? spec.list : "";

@@ -54,10 +54,12 @@ struct GptPlan {
   uint64_t train_samples = 0;    ///< that training asks for; 0: one epoch's
   uint32_t seed = 0;
   std::string split = "1";  ///< parts of the documents, the first of which are trained on
+  std::string cache = {};   ///< find_gpt_cache(); empty: the samples are computed from the four above
 };
 
 /// The training samples of GPTDataset, in the order of its own shuffle: sample i is dataset[i], a range for
-/// each document whose tokens it takes. Memory while it is made: 16 bytes a document of the file, 4 a
+/// each document whose tokens it takes. They are computed, or read from indexes that Megatron saved, which
+/// then are shared, as the .idx is. Memory while it is made: 16 bytes a document of the file, 4 a
 /// document and epoch, 12 a sample. Errors: EINVAL.
 SampleIndexResult index_megatron_gpt(const DatasetSource& source, const DatasetRoot& root,
                                      std::string_view file, const GptPlan& plan);

@@ -149,7 +149,7 @@ Result<NpyHeader> parse_npy_header(std::string_view start) {
   if (!bytes) return bytes.error();
   Result<std::vector<uint64_t>> shape = parse_shape(values->at("shape"));
   if (!shape) return shape.error();
-  return NpyHeader{*end, *bytes, std::move(*shape)};
+  return NpyHeader{*end, values->at("descr"), *bytes, std::move(*shape)};
 }
 
 }  // namespace clairfs

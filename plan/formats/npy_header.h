@@ -17,6 +17,7 @@ inline constexpr uint32_t kMaxNpyHeader = 64 << 10;
 
 struct NpyHeader {
   uint64_t data_offset = 0;     ///< bytes from the start of the file to the first element
+  std::string type;             ///< of an element, as NumPy writes it: "<i4"
   uint64_t item_bytes = 0;      ///< bytes of an element
   std::vector<uint64_t> shape;  ///< C order
 };

@@ -192,6 +192,7 @@ PlanRun::Diagnosed PlanRun::diagnose_divergence(const std::function<bool()>& sto
 void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Diagnosed& diagnosed) {
   Tracker& tracker = reader(rank).tracker();
   PlanSpec spec = resolved_;
+  spec.n = index_->numbered().size();
   NodeId node = place_.node;
   if (readers_apart()) {
     node = NodeId(static_cast<uint32_t>(training_rank(rank)));

@@ -247,6 +247,7 @@ const PlanKey kKeys[] = {
     number("sequence_length", &PlanSpec::sequence_length, 1, kMostBatch, "tokens of a GPT sample"),
     number("train_samples", &PlanSpec::train_samples, 1, kMost32, "samples that training asks for"),
     text("split", &PlanSpec::split, accept_split, "want parts such as 969,30,1"),
+    text("cache", &PlanSpec::cache, accept_path, "want the folder of Megatron's saved indexes"),
     yes_or_no("random_access", &PlanSpec::random_access),
     yes_or_no("allow_empty", &PlanSpec::allow_empty),
     number("n", &PlanSpec::n, 1, kMost32, "samples of the dataset"),

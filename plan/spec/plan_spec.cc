@@ -44,6 +44,7 @@ const FormatKey kFormatKeys[] = {
     {"sequence_length", {"megatron"}, ""},
     {"train_samples", {"megatron"}, ""},
     {"split", {"megatron"}, ""},
+    {"cache", {"megatron"}, ""},
     {"random_access", {"tar", "tfrecord"}, ""},
 };
 
@@ -82,10 +83,16 @@ Status check_format(const PlanSpec& spec) {
   for (const FormatKey& known : kFormatKeys) {
     if (Status status = check_format_key(known, spec); !status) return status;
   }
-  if (spec.sequence_length == 0 && (spec.train_samples != 0 || !spec.split.empty())) {
-    return plan_error("sequence_length", "", "missing: train_samples and split are those of GPT samples");
+  const bool computed = spec.train_samples != 0 || !spec.split.empty();
+  if (spec.sequence_length == 0 && (computed || !spec.cache.empty())) {
+    return plan_error("sequence_length", "",
+                      "missing: train_samples, split and cache are those of GPT samples");
   }
-  if (spec.sequence_length != 0 && spec.seed.empty()) {
+  if (computed && !spec.cache.empty()) {
+    return plan_error("cache", spec.cache,
+                      "has been made of train_samples and split; want either these or cache");
+  }
+  if (spec.sequence_length != 0 && spec.seed.empty() && spec.cache.empty()) {
     return plan_error("seed", "", "missing: GPT samples are shuffled with Megatron's --seed");
   }
   if (spec.random_access && spec.sampler == "webdataset") {
@@ -93,7 +100,9 @@ Status check_format(const PlanSpec& spec) {
   }
   if (spec.stride != 0 && spec.stride < spec.record) {
     return plan_error("stride", std::to_string(spec.stride),
-                      fmt::format("want at least record={}", spec.record));
+                      fmt::format("want at least record={}; windows that overlap are samples of "
+                                  "format=ranges list=FILE",
+                                  spec.record));
   }
   return {};
 }

@@ -43,6 +43,7 @@ struct PlanSpec {
   uint64_t sequence_length = 0;  ///< megatron: tokens of a GPT sample; 0: samples are sequences
   uint64_t train_samples = 0;    ///< megatron: samples that training asks for; 0: one epoch's
   std::string split;             ///< megatron: such as 969,30,1; empty: all documents are trained on
+  std::string cache;             ///< megatron: where GPTDataset's indexes are saved; empty: they are computed
   bool random_access = false;    ///< tar, tfrecord: samples are read at random, not shards from front to back
   bool allow_empty = false;      ///< imagefolder: class folders without an image are no error
   uint64_t n = 0;                ///< samples expected in the dataset; 0: as many as there are

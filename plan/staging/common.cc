@@ -1,5 +1,6 @@
 // What every reader of a plan needs, whatever it reads: the pages of a database's index, headers.
 #include <algorithm>
+#include <iterator>
 
 #include "plan/staging/staged_plan.h"
 #include "plan/staging/staging.h"
@@ -13,6 +14,11 @@ constexpr uint64_t kCommonShare = 4;
 // Units that are on their way at a time: as many as keep a source busy.
 constexpr size_t kCommonAhead = 64;
 
+// Between two looks for what the kernel took back. Each pause is twice as long as the one before: where the
+// kernel takes such pages back over and over, or refuses them, fetching them each time would load the source.
+constexpr Duration kShortestPause = std::chrono::milliseconds(100);
+constexpr Duration kLongestPause = std::chrono::minutes(1);
+
 // In no order: these pages are for no use of any sample.
 constexpr uint64_t kNowhere = UINT64_MAX;
 
@@ -20,15 +26,56 @@ constexpr uint64_t kNowhere = UINT64_MAX;
 
 void Staging::list_common(StagedPlan& plan) const {
   std::vector<std::shared_ptr<StagedUnit>> units;
-  for (const PageRange& pages : plan.ledger->common_pages(options_.budget / kCommonShare)) {
+  plan.common_pages = plan.ledger->common_pages(options_.budget / kCommonShare);
+  for (const PageRange& pages : plan.common_pages) {
     plan.common_bytes += pages.end - pages.begin;
     add_units_of(pages, kNowhere, units);
   }
   plan.common.assign(units.begin(), units.end());
+  plan.common_checked = plan.common_pages.size();
+}
+
+void Staging::note_read(const std::string& plan, FileId file, uint64_t offset, uint64_t length) {
+  {
+    const MutexLock lock(shared_->mutex);
+    const auto found = shared_->plans.find(plan);
+    if (found == shared_->plans.end()) return;
+    const std::vector<PageRange>& pages = found->second->common_pages;
+    const auto behind = std::partition_point(pages.begin(), pages.end(), [&](const PageRange& range) {
+      return range.file < file || (range.file == file && range.begin < offset + length);
+    });
+    if (behind == pages.begin()) return;
+    const PageRange& last = *std::prev(behind);
+    if (last.file != file || last.end <= offset || found->second->common_read.exchange(true)) return;
+  }
+  wake();
+}
+
+// One page that was pushed and had to be read hardly ever is the only one. True if there is more to look at.
+bool Staging::look_for_common(StagedPlan& plan) {
+  const size_t all = plan.common_pages.size();
+  if (plan.common_checked == all) {
+    const bool may = plan.common.empty() && now_ >= plan.check_common_again && goes_on(plan);
+    if (!may || !plan.common_read.exchange(false)) return false;
+    plan.common_pause = std::clamp(2 * plan.common_pause, kShortestPause, kLongestPause);
+    plan.check_common_again = now_ + plan.common_pause;
+    plan.common_checked = 0;
+  }
+  for (uint64_t n = 0; plan.common_checked < all && n < kPushesPerStep; ++n, ++plan.common_checked) {
+    std::vector<std::shared_ptr<StagedUnit>> units;
+    add_units_of(plan.common_pages[plan.common_checked], kNowhere, units);
+    for (const auto& unit : units) {
+      const uint64_t bytes = unit->end - unit->begin;
+      const auto there = pages_.pages_of(unit->file, unit->begin, bytes);
+      if (there && *there < round_to_pages(bytes) / kPageSize) plan.common.push_back(unit);
+    }
+  }
+  return plan.common_checked < all;
 }
 
 // True if there is more to do at once.
 bool Staging::push_common(StagedPlan& plan) {
+  const bool looking = look_for_common(plan);
   uint64_t pushed = 0;
   size_t waiting = 0;
   for (auto at = plan.common.begin();
@@ -45,7 +92,7 @@ bool Staging::push_common(StagedPlan& plan) {
     push_pages(*unit);
     ++pushed;
   }
-  return pushed == kPushesPerStep;
+  return looking || pushed == kPushesPerStep;
 }
 
 }  // namespace clairfs

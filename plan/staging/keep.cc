@@ -10,16 +10,45 @@
 // nothing else can be a sentinel one of them lacks a page again. That one cannot be while an earlier use of
 // it is unread, so a window does not reach further than half an epoch past the reader.
 //
-// Its chunks need no place in a tier: tiers and page cache hold different samples.
+// Its chunks need no place in a tier: tiers and page cache hold different samples. Chunks that records share
+// stay in their tier as long as any of them has a use, so of records those stay in the page cache that no
+// tier has, nor has room for.
 //
-// Records and shards do not stay, unless all of them do: their pages are shared, and readers who go on past a
-// sample's end would be seen too seldom among what stays.
+// Small records and shards do not stay, unless all of them do: their pages are shared, and readers who go on
+// past a sample's end would be seen too seldom among what stays. Large records have pages of their own.
 #include <algorithm>
 
 #include "plan/staging/staged_plan.h"
 #include "plan/staging/staging.h"
 
 namespace clairfs {
+namespace {
+
+// Records that have so many bytes on average have pages of their own.
+constexpr uint64_t kLargeRecord = 32 << 10;
+
+}  // namespace
+
+/// Whether samples may stay of a plan of which not all do.
+bool Staging::may_keep_part(const PlanRun& run) {
+  const SampleIndex& index = run.index();
+  if (!index.shares_files()) return true;
+  const uint64_t least = std::max<uint64_t>(kLargeRecord, index.read_block());
+  return run.of_records() && !index.shares_bytes() && run.dataset_bytes() / index.size() >= least;
+}
+
+/// Whether tiers have most of the sample's chunks, or have room for them.
+bool Staging::in_tiers(const SampleIndex& index, uint32_t sample) const {
+  const TierSpace space = cache_.space();
+  size_t chunks = 0;
+  size_t kept = 0;
+  for_each_chunk(index, catalog_, sample, [&](ChunkId chunk) {
+    ++chunks;
+    const bool room = FirstTouchPolicy::tier(catalog_.range(chunk).length, space) != Tier::none;
+    if (cache_.tier_of(chunk) != Tier::none || (room && cache_.would_keep(chunk, space))) ++kept;
+  });
+  return 2 * kept > chunks;
+}
 
 // Whether somebody may still read in its order.
 bool Staging::goes_on(const StagedPlan& plan) {
@@ -46,9 +75,10 @@ void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
     if (!again) let_go(plan, sample);
     return;
   }
-  if (window.reader->index().shares_files()) return;
-  const uint64_t bytes = page_bytes(window.reader->index(), sample);
-  if (!again || bytes == 0 || bytes > room_to_keep_) return;
+  const SampleIndex& index = window.reader->index();
+  const uint64_t bytes = page_bytes(index, sample);
+  if (!plan.keeps_part || !again || bytes == 0 || bytes > room_to_keep_) return;
+  if (plan.of_records && in_tiers(index, sample)) return;
   if (!is_whole(window, position).value_or(true)) return;
   plan.ledger->keep(sample);
   plan.part_bytes += bytes;

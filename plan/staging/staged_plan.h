@@ -83,21 +83,27 @@ struct Staging::StagedUnit {
   std::shared_ptr<InFlight> in_flight;  // from the fetch to the push
 };
 
-/// A plan on its way: a window for each of its readers. The first two are constant once it was added; all
-/// else belongs to step().
+/// A plan on its way: a window for each of its readers. Windows, kept_bytes and common_pages are constant
+/// once it was added; common_read is for any thread; all else belongs to step().
 struct Staging::StagedPlan {
   std::vector<std::unique_ptr<ReaderWindow>> windows;  // by rank
   uint64_t kept_bytes = 0;                             // the dataset's size, for good; only if keeps_all
   bool keeps_all = false;                              // it fits the budget, beside those of other such plans
-  uint64_t part_bytes = 0;           // of samples that stay though not all fit; only if not keeps_all
+  bool keeps_part = false;                             // samples may stay though not all fit
+  uint64_t part_bytes = 0;                             // of those that do; only if not keeps_all
   uint32_t searched = 0;             // no sample before this number stays, while all are dropped
   bool goes_on_unknown = false;      // more may follow its end: that of one epoch of a found plan
   bool of_records = false;           // its samples lie in larger files
   bool fills_in_file_order = false;  // tiers, with its records
   bool admitted = false;             // those that were there first have made room for it; only if keeps_all
   std::optional<PageLedger> ledger;  // set when it was added
-  std::deque<std::shared_ptr<StagedUnit>> common;  // what every reader needs and has not been pushed yet
-  uint64_t common_bytes = 0;                       // of what every reader needs, pushed or not
+  std::vector<PageRange> common_pages;             // what every reader needs, by file and place
+  uint64_t common_bytes = 0;                       // of it
+  std::deque<std::shared_ptr<StagedUnit>> common;  // those of it that are to be pushed, at first or again
+  std::atomic<bool> common_read{false};            // a READ asked for some of it
+  size_t common_checked = 0;                       // of common_pages; all of them: losses are not looked for
+  TimePoint check_common_again{};                  // not sooner
+  Duration common_pause{};                         // between the last look and the next
 };
 
 /// A reader on its way. All but `staged_published` belongs to step().

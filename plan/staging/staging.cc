@@ -55,6 +55,7 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
     plan->goes_on_unknown = run->name() == kFoundPlan && run->given().epochs != 0;
     plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
     plan->of_records = run->of_records();
+    plan->keeps_part = may_keep_part(*run);
     plan->fills_in_file_order = plan->of_records && options_.fill_in_file_order;
     list_common(*plan);
     std::swap(shared_->plans[run->name()], plan);

@@ -21,7 +21,8 @@
 // whole tells of it; the window is looked through then, and what has gone is fetched and pushed once more.
 //
 // Before all of it comes what every reader of a plan needs: the pages of a database's index, headers. They
-// are pushed once and stay.
+// stay. A READ of one of them tells that the kernel took some back: they are all looked through then, and
+// those that have gone are fetched and pushed again (plan/staging/common.cc).
 //
 // When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest
 // priority, so that a fast source's idle time is used.
@@ -108,6 +109,9 @@ class Staging {
   void remove(const std::string& plan);
   /// The reader moved, or the plan's timeline changed.
   void wake();
+  /// The kernel asks for [offset, offset + length) of `file`, so it does not have those pages. Costs a look
+  /// among what every reader of the plan needs. For the threads that answer requests.
+  void note_read(const std::string& plan, FileId file, uint64_t offset, uint64_t length);
   /// The sentinels: READs report to it, and READs of sentinels are answered from it.
   SentinelPages& sentinels() { return sentinels_; }
   /// Samples between a reader's high-water mark and the last one pushed for it; of all readers, or of one by
@@ -136,10 +140,13 @@ class Staging {
   static void announce(ReaderWindow& window);
   bool push_arrived(ReaderWindow& window);
   bool push_common(StagedPlan& plan);
+  bool look_for_common(StagedPlan& plan);
   void list_common(StagedPlan& plan) const;
   static std::optional<uint32_t> next_to_fill(ReaderWindow& window);
   bool fill_tiers(ReaderWindow& window);
   uint64_t bytes_to_keep(const PlanRun& run) const;
+  static bool may_keep_part(const PlanRun& run);
+  bool in_tiers(const SampleIndex& index, uint32_t sample) const;
   static bool goes_on(const StagedPlan& plan);
   static bool comes_again(const StagedPlan& plan, uint32_t sample);
   void keep_or_let_go(ReaderWindow& window, uint64_t position);

@@ -10,6 +10,7 @@
 
 #include "cache/base/text.h"
 #include "plan/sequence/sequence_positions.h"
+#include "plan/spec/keys.h"
 #include "plan/tracking/chain.h"
 #include "plan/tracking/interleaving.h"
 
@@ -52,6 +53,22 @@ constexpr OtherSampler kOtherSamplers[] = {
 // Share of the sightings that must lie with one group of ranks for it to be this node's: strays aside.
 constexpr double kOwnShare = 0.85;
 
+/// 0 ... n - 1 as a cursor comes to their decimal keys: in the order of text. REQUIRES: n is not 0.
+std::vector<uint32_t> as_text_sorts(uint64_t n) {
+  std::vector<uint32_t> numbers{0};
+  numbers.reserve(n);
+  for (uint64_t at = 1; numbers.size() < n;) {
+    numbers.push_back(static_cast<uint32_t>(at));
+    if (at * 10 < n) {
+      at *= 10;
+      continue;
+    }
+    if (at + 1 == n) at /= 10;
+    for (++at; at % 10 == 0;) at /= 10;
+  }
+  return numbers;
+}
+
 class Search {
  public:
   Search(std::span<const Sighting> evidence, const PlanSpec& spec, PlanPosition at, NodeId node,
@@ -70,8 +87,8 @@ class Search {
   }
 
   Diagnosis run() {
-    found_.known = more_workers() || other_epoch() || by_number() || other_world(false) || other_sampler() ||
-                   other_seed() || other_setting();
+    found_.known = more_workers() || other_epoch() || by_number() || other_keys() || other_world(false) ||
+                   other_sampler() || other_seed() || other_setting();
     if (found_.known) return found_;
     Diagnosis unknown;
     if (spec_.reads_streams())
@@ -82,6 +99,9 @@ class Search {
           ": another seed, a Subset, or a shuffle that follows what was drawn before? "
           "clairfs.register(loader) "
           "tells the plan";
+    if (spec_.format == "lmdb")
+      unknown.hint += fmt::format("; or the script numbers the records otherwise than keys={} says",
+                                  shortened(spec_.keys, 60));
     return unknown;
   }
 
@@ -230,6 +250,34 @@ class Search {
       return true;
     }
     return false;
+  }
+
+  // The plan's order over the records of an LMDB, but numbered as the other of the two usual ways has them.
+  // It is the same one where numbers are written with zeros in front.
+  bool other_keys() {
+    const bool counted = spec_.keys == "decimal";
+    if (spec_.format != "lmdb" || (!counted && spec_.keys != "cursor") || spec_.n == 0) return false;
+    std::vector<uint32_t> theirs;  // by the plan's number
+    for (const Epoch epoch : {current_, Epoch(first_epoch_)}) {
+      const auto order = positions(spec_, epoch, node_);
+      if (!order) continue;
+      if (theirs.empty()) theirs = counted ? inverse(as_text_sorts(spec_.n)) : as_text_sorts(spec_.n);
+      const auto of = [&](uint32_t sample, std::vector<uint32_t>& out) {
+        if (sample >= theirs.size()) return;
+        const auto found = order->of(theirs[sample]);
+        out.insert(out.end(), found.begin(), found.end());
+      };
+      if (!chain(of, order->sequence().length())) continue;
+      found_.hint = fmt::format("matches keys={} instead of {}", counted ? "cursor" : "decimal", spec_.keys);
+      return true;
+    }
+    return false;
+  }
+
+  static std::vector<uint32_t> inverse(const std::vector<uint32_t>& permutation) {
+    std::vector<uint32_t> places(permutation.size());
+    for (uint32_t at = 0; at < permutation.size(); ++at) places[permutation[at]] = at;
+    return places;
   }
 
   // The order of all ranks of such a job, as one node would see it; then which of them are here.

@@ -31,10 +31,12 @@ struct Diagnosis {
 };
 
 /// Compares what was seen out of order with, in this order: the plan's order dealt to more workers than it
-/// says; its other epochs; the order of the numbers; other world sizes and places of this node in them; other
-/// samplers with that seed; neighbouring and common seeds; and other settings that change the order. `at` is
-/// where the reader left the plan. Makes up to a few tens of sequences, each of the size of an epoch, and
-/// frees them one by one: for a background thread. `stop` is asked before each. Thread-safe if `make` is.
+/// says; its other epochs; the order of the numbers; decimal keys of an LMDB where the plan has a cursor's
+/// order, and the other way round; other world sizes and places of this node in them; other samplers with
+/// that seed; neighbouring and common seeds; and other settings that change the order. `at` is where the
+/// reader left the plan; `spec` is resolved, and its n the number of samples. Makes up to a few tens of
+/// sequences, each of the size of an epoch, and frees them one by one: for a background thread. `stop` is
+/// asked before each. Thread-safe if `make` is.
 Diagnosis diagnose(std::span<const Sighting> evidence, const PlanSpec& spec, PlanPosition at, NodeId node,
                    uint64_t reorder_window, const SequenceMaker& make,
                    const std::function<bool()>& stop = {});

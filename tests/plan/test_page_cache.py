@@ -111,3 +111,43 @@ def test_of_a_plan_that_does_not_fit_a_part_stays(larger, read):
             assert mount.stat("staging.pushed") - pushed <= (1 - kept) * (EPOCHS - 1) * FILES + 200
             used[kept] = pfs.counters()["bytes"] / bytes_of(larger)
     assert used[0.5] <= 1.6 and used[0.5] <= used[0] - 0.3, used
+
+
+RECORD = 4 * SIZE
+
+
+@pytest.fixture(scope="module")
+def rows():
+    with clairmount.tempdir() as tmp:
+        with open(tmp / "rows.bin", "wb") as out:
+            for i in range(FILES):
+                out.write(bytes([i % 251]) * RECORD)
+        yield tmp
+
+
+def test_of_large_records_that_do_not_fit_a_part_stays(rows):
+    """The reader always has staging before it, so that no clock decides what is brought by whom."""
+    text = f"format=raw file=rows.bin record={RECORD} seed=7 epochs={EPOCHS}"
+    names = [name for epoch in range(EPOCHS) for name in predicted(rows, text, epoch, 0)]
+    numbers = [int(name.removeprefix("rows.bin[").removesuffix("]")) for name in names]
+    used = {}  # of the source, in datasets
+    for kept in (0, 0.4):
+        room = int(kept * FILES * RECORD)
+        sizes = "--ram", FILES * RECORD // 4, "--staging", "8M", "--page-cache", room
+        with clairmount.slowfs(rows) as pfs, clairmount.clairfs(pfs.path, *sizes) as mount:
+            register(mount, text)
+            with open(mount.path / "rows.bin", "rb", buffering=0) as file:
+                for n, i in enumerate(numbers):
+                    if n % 16 == 0:
+                        clairmount.wait_until(lambda n=n: is_ahead(mount, n), f"{n} {plan(mount)}")
+                    assert os.pread(file.fileno(), RECORD, i * RECORD) == bytes([i % 251]) * RECORD
+                    if n == FILES:
+                        assert 0.9 * room <= mount.stat("staging.kept") <= room
+            assert plan(mount)["suspensions"] == 0
+            used[kept] = pfs.counters()["bytes"] / bytes_of(rows)
+    assert used[0.4] <= used[0] - 0.4, used  # twice 0.4, but for records of which a tier has a part
+
+
+def is_ahead(mount, read):
+    state = plan(mount)
+    return state["state"] == "finished" or state["passed"] + state["ahead"] >= min(read + 48, EPOCHS * FILES)

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "plan/formats/formats.h"
+#include "plan/formats/records/megatron_cache.h"
 #include "plan/formats/records/megatron_index.h"
 #include "plan/formats/records/record_table.h"
 #include "plan/random/numpy_shuffle.h"
@@ -19,10 +20,6 @@
 namespace clairfs {
 namespace {
 
-constexpr uint64_t kExtraToken = 1;  // add_extra_token_to_sequence: labels are the tokens moved by one
-constexpr uint64_t kMostGptEntries =
-    1 << 28;  // samples, or documents of all epochs: some GB while they are made
-
 // How often the documents come.
 struct GptEpochs {
   uint64_t tokens_each = 0;
@@ -30,27 +27,22 @@ struct GptEpochs {
   uint64_t samples_before_last = 0;  // of all epochs but the last
   bool separate_final = false;
 
-  uint64_t samples(uint64_t length) const { return (count * tokens_each - kExtraToken) / length; }
+  uint64_t samples(uint64_t length) const { return (count * tokens_each - kGptExtraToken) / length; }
 };
 
 // GPTDataset's number of epochs for `wanted` samples (0: one epoch).
 GptEpochs gpt_epochs(uint64_t tokens, uint64_t length, uint64_t wanted) {
   GptEpochs epochs{.tokens_each = tokens};
-  const uint64_t needed = wanted * length + kExtraToken;
+  const uint64_t needed = wanted * length + kGptExtraToken;
   if (wanted != 0) epochs.count = std::max<uint64_t>((needed + tokens - 1) / tokens, 1);
   if (epochs.count == 1) return epochs;
-  epochs.samples_before_last = ((epochs.count - 1) * tokens - kExtraToken) / length;
+  epochs.samples_before_last = ((epochs.count - 1) * tokens - kGptExtraToken) / length;
   // The last epoch is shuffled by itself if less than four fifths of it are needed.
-  const auto threshold = static_cast<uint64_t>(0.80 * static_cast<double>((tokens - kExtraToken) / length));
+  const auto threshold =
+      static_cast<uint64_t>(0.80 * static_cast<double>((tokens - kGptExtraToken) / length));
   epochs.separate_final = wanted - epochs.samples_before_last < threshold;
   return epochs;
 }
-
-// A place in the row of all documents of all epochs.
-struct GptPlace {
-  uint32_t document = 0;  // position in the document index
-  uint32_t token = 0;     // in that document
-};
 
 // build_sample_idx(): where each sample begins, and where the last one ends.
 std::vector<GptPlace> gpt_sample_index(const std::vector<MegatronSequence>& documents,
@@ -60,14 +52,14 @@ std::vector<GptPlace> gpt_sample_index(const std::vector<MegatronSequence>& docu
   places.reserve(samples + 1);
   GptPlace at;
   while (places.size() <= samples) {
-    uint64_t missing = length + kExtraToken;
+    uint64_t missing = length + kGptExtraToken;
     while (documents[order[at.document]].tokens - at.token < missing && at.document + 1 < order.size()) {
       missing -= documents[order[at.document]].tokens - at.token;
       at = {at.document + 1, 0};
     }
     // The last token of a sample is the first of the next.
     const uint64_t left = documents[order[at.document]].tokens - at.token;
-    at.token += static_cast<uint32_t>(std::max(std::min(missing, left), kExtraToken) - kExtraToken);
+    at.token += static_cast<uint32_t>(std::max(std::min(missing, left), kGptExtraToken) - kGptExtraToken);
     places.push_back(at);
   }
   return places;
@@ -75,19 +67,27 @@ std::vector<GptPlace> gpt_sample_index(const std::vector<MegatronSequence>& docu
 
 class GptSamples {
  public:
-  GptSamples(FileId data, std::vector<MegatronSequence> documents, std::vector<uint32_t> order,
-             std::vector<GptPlace> places)
-      : data_(data), documents_(std::move(documents)), order_(std::move(order)), places_(std::move(places)) {}
+  GptSamples(FileId data, std::vector<MegatronSequence> documents, GptIndexes indexes)
+      : data_(data), documents_(std::move(documents)), indexes_(std::move(indexes)) {}
 
-  // The tokens of a sample, a range for each document. Errors: as the builder's.
+  // Adds them in the order of their shuffle. Errors: as the builder's.
+  Status add_all(RecordTableBuilder& table) const {
+    for (const uint32_t sample : indexes_.shuffled) {
+      if (Status status = add(sample, table); !status) return status;
+    }
+    return {};
+  }
+
+ private:
+  // The tokens of a sample, a range for each document.
   Status add(uint32_t sample, RecordTableBuilder& table) const {
-    const GptPlace begin = places_[sample];
-    const GptPlace end = places_[sample + 1];
+    const GptPlace begin = indexes_.places[sample];
+    const GptPlace end = indexes_.places[sample + 1];
     if (Status status = table.add_sample(); !status) return status;
     for (uint32_t at = begin.document; at <= end.document; ++at) {
-      const MegatronSequence& document = documents_[order_[at]];
+      const MegatronSequence& document = documents_[indexes_.documents[at]];
       const uint64_t from = at == begin.document ? begin.token : 0;
-      const uint64_t to = at == end.document ? end.token + kExtraToken : document.tokens;
+      const uint64_t to = at == end.document ? end.token + kGptExtraToken : document.tokens;
       if (to <= from) continue;
       const ByteRange range{data_, document.offset + from * document.token_bytes,
                             (to - from) * document.token_bytes};
@@ -96,12 +96,52 @@ class GptSamples {
     return {};
   }
 
- private:
   const FileId data_;
   const std::vector<MegatronSequence> documents_;
-  const std::vector<uint32_t> order_;
-  const std::vector<GptPlace> places_;
+  const GptIndexes indexes_;
 };
+
+/// The documents of a file. Errors: EINVAL with the cause alone; what a read returned.
+Result<std::vector<MegatronSequence>> read_documents(const DatasetSource& source,
+                                                     const MegatronFiles& files) {
+  std::vector<MegatronSequence> documents;
+  // Before samples are numbered: some hundred damaged bytes could ask for billions of them.
+  const uint64_t data_bytes = source.catalog->stamp(files.data).size;
+  uint64_t named = 0;
+  const Status read = for_each_sequence(source, files.index, [&](const MegatronSequence& sequence) -> Status {
+    const bool inside = sequence.offset <= data_bytes && sequence.bytes() <= data_bytes - sequence.offset &&
+                        sequence.bytes() <= data_bytes - named;
+    if (!inside) return Error{EINVAL, "names more tokens than its .bin has"};
+    named += sequence.bytes();
+    documents.push_back(sequence);
+    return {};
+  });
+  if (!read) return read.error();
+  return documents;
+}
+
+/// The indexes as GPTDataset makes them. Errors: EINVAL naming the key.
+Result<GptIndexes> computed_indexes(const std::vector<MegatronSequence>& documents, std::string_view file,
+                                    const GptPlan& plan) {
+  const auto training = gpt_training_documents(plan.split, static_cast<uint32_t>(documents.size()));
+  if (!training) return plan_error("split", plan.split, "want parts such as 969,30,1");
+  uint64_t tokens = 0;
+  for (uint32_t i = 0; i < training->count; ++i) tokens += documents[training->first + i].tokens;
+  if (tokens <= plan.sequence_length) return plan_error("file", file, "has not enough tokens for a sample");
+  const GptEpochs epochs = gpt_epochs(tokens, plan.sequence_length, plan.train_samples);
+  const uint64_t samples = epochs.samples(plan.sequence_length);
+  if (epochs.count >= kMostGptEntries / training->count || samples >= kMostGptEntries) {
+    return plan_error("train_samples", std::to_string(plan.train_samples), "too many to number");
+  }
+  Mt19937 random(plan.seed);
+  GptIndexes made;
+  made.documents =
+      gpt_document_index(training->first, training->count, epochs.count, epochs.separate_final, random);
+  made.places = gpt_sample_index(documents, made.documents, plan.sequence_length, samples);
+  made.shuffled =
+      gpt_shuffle_index(epochs.separate_final ? epochs.samples_before_last : samples, samples, random);
+  return made;
+}
 
 }  // namespace
 
@@ -151,45 +191,29 @@ SampleIndexResult index_megatron_gpt(const DatasetSource& source, const DatasetR
   if (!files) return refuse(files.error());
   if (files->size() != 1)
     return plan_error("file", file, "GPT samples of several files are a blend; want one .bin");
-  const auto [data, index] = files->front();
-  std::vector<MegatronSequence> documents;
-  // Before samples are numbered: some hundred damaged bytes could ask for billions of them.
-  const uint64_t data_bytes = source.catalog->stamp(data).size;
-  uint64_t named = 0;
-  const Status read = for_each_sequence(source, index, [&](const MegatronSequence& sequence) -> Status {
-    const bool inside = sequence.offset <= data_bytes && sequence.bytes() <= data_bytes - sequence.offset &&
-                        sequence.bytes() <= data_bytes - named;
-    if (!inside) return Error{EINVAL, "names more tokens than its .bin has"};
-    named += sequence.bytes();
-    documents.push_back(sequence);
-    return {};
-  });
-  if (!read) return refuse(read.error());
-  const auto training = gpt_training_documents(plan.split, static_cast<uint32_t>(documents.size()));
-  if (!training) return plan_error("split", plan.split, "want parts such as 969,30,1");
-  uint64_t tokens = 0;
-  for (uint32_t i = 0; i < training->count; ++i) tokens += documents[training->first + i].tokens;
-  if (tokens <= plan.sequence_length) return plan_error("file", file, "has not enough tokens for a sample");
-  const GptEpochs epochs = gpt_epochs(tokens, plan.sequence_length, plan.train_samples);
-  const uint64_t samples = epochs.samples(plan.sequence_length);
-  if (epochs.count >= kMostGptEntries / training->count || samples >= kMostGptEntries) {
-    return plan_error("train_samples", std::to_string(plan.train_samples), "too many to number");
+  const MegatronFiles& pair = files->front();
+  auto documents = read_documents(source, pair);
+  if (!documents) return refuse(documents.error());
+  std::vector<FileId> shared{pair.index};  // of which each worker reads all
+  Result<GptIndexes> indexes = GptIndexes();
+  if (plan.cache.empty()) {
+    indexes = computed_indexes(*documents, file, plan);
+    if (!indexes) return indexes.error();
+  } else {
+    const auto saved = find_gpt_cache(source, root, plan.cache);
+    if (!saved) return plan_error("cache", plan.cache, saved.error().message);
+    indexes = read_gpt_cache(source, *saved, *documents, plan.sequence_length);
+    if (!indexes && indexes.error().code == EINVAL)
+      return plan_error("cache", plan.cache, indexes.error().message);
+    if (!indexes) return indexes.error();
+    shared.insert(shared.end(), {saved->documents, saved->samples, saved->shuffled});
   }
-
-  Mt19937 random(plan.seed);
-  std::vector<uint32_t> order =
-      gpt_document_index(training->first, training->count, epochs.count, epochs.separate_final, random);
-  std::vector<GptPlace> places = gpt_sample_index(documents, order, plan.sequence_length, samples);
-  const std::vector<uint32_t> shuffled =
-      gpt_shuffle_index(epochs.separate_final ? epochs.samples_before_last : samples, samples, random);
-  const GptSamples all(data, std::move(documents), std::move(order), std::move(places));
   RecordTableBuilder table(source.catalog, "megatron");
-  for (const uint32_t sample : shuffled) {
-    if (const Status added = all.add(sample, table); !added) return refuse(added.error());
-  }
-  // A dataset's own three indexes lie in Megatron's cache folder; of this one each worker reads all.
-  if (const Status shared = table.share({index, 0, source.catalog->stamp(index).size}); !shared) {
-    return refuse(shared.error());
+  const GptSamples all(pair.data, std::move(*documents), std::move(*indexes));
+  if (const Status added = all.add_all(table); !added) return refuse(added.error());
+  for (const FileId whole : shared) {
+    if (const Status status = table.share({whole, 0, source.catalog->stamp(whole).size}); !status)
+      return refuse(status.error());
   }
   return SampleIndexResult(table.finish());
 }

@@ -11,6 +11,24 @@
 
 namespace clairfs {
 
+/// add_extra_token_to_sequence: labels are the tokens moved by one.
+inline constexpr uint64_t kGptExtraToken = 1;
+/// Samples, or documents of all epochs, are fewer: some GB while they are numbered.
+inline constexpr uint64_t kMostGptEntries = 1 << 28;
+
+/// A place in the row of all documents of all epochs.
+struct GptPlace {
+  uint32_t document = 0;  ///< position in GptIndexes::documents
+  uint32_t token = 0;     ///< in that document
+};
+
+/// What GPTDataset makes of the documents of a file: its document, sample and shuffle index.
+struct GptIndexes {
+  std::vector<uint32_t> documents;  ///< those of all epochs, in a row
+  std::vector<GptPlace> places;     ///< where each sample begins, and where the last one ends
+  std::vector<uint32_t> shuffled;   ///< places of dataset[0], dataset[1] and so on
+};
+
 /// _build_document_index(): the documents first ... first + count - 1 of each epoch, all epochs shuffled
 /// together; the last one by itself with `separate_final_epoch`.
 std::vector<uint32_t> gpt_document_index(uint32_t first, uint32_t count, uint64_t epochs,

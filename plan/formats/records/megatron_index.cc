@@ -18,12 +18,6 @@ constexpr std::string_view kMegatronMagic("MMIDIDX\0\0", 9);
 constexpr uint64_t kMegatronHeader = 34;  // magic, version, type of token, numbers of sequences and documents
 constexpr uint64_t kSequencesAtOnce = 1 << 16;
 
-uint64_t little_endian(std::string_view bytes, size_t at, unsigned width) {
-  uint64_t number = 0;
-  for (unsigned i = 0; i < width; ++i) number |= uint64_t{static_cast<uint8_t>(bytes[at + i])} << (8 * i);
-  return number;
-}
-
 // What the header of an index says.
 struct MegatronHeader {
   uint64_t token_bytes;
@@ -36,9 +30,9 @@ Result<MegatronHeader> parse_megatron_header(std::string_view bytes, uint64_t fi
   constexpr std::array<uint64_t, 9> kTokenBytes{0, 1, 1, 2, 4, 8, 8, 4, 2};
   if (bytes.size() < kMegatronHeader || !bytes.starts_with(kMegatronMagic))
     return Error{EINVAL, "is no index of Megatron's"};
-  const uint64_t version = little_endian(bytes, 9, 8);
-  const uint64_t type = little_endian(bytes, 17, 1);
-  const uint64_t sequences = little_endian(bytes, 18, 8);
+  const uint64_t version = little_endian_at(bytes, 9, 8);
+  const uint64_t type = little_endian_at(bytes, 17, 1);
+  const uint64_t sequences = little_endian_at(bytes, 18, 8);
   if (version != 1) return Error{EINVAL, fmt::format("has the unknown version {}", version)};
   if (type == 0 || type >= kTokenBytes.size())
     return Error{EINVAL, fmt::format("has tokens of the unknown type {}", type)};
@@ -48,6 +42,12 @@ Result<MegatronHeader> parse_megatron_header(std::string_view bytes, uint64_t fi
 }
 
 }  // namespace
+
+uint64_t little_endian_at(std::string_view bytes, size_t at, uint64_t width) {
+  uint64_t number = 0;
+  for (uint64_t i = 0; i < width; ++i) number |= uint64_t{static_cast<uint8_t>(bytes[at + i])} << (8 * i);
+  return number;
+}
 
 Result<std::vector<MegatronFiles>> find_megatron_files(const DatasetSource& source, const DatasetRoot& root,
                                                        std::string_view file) {
@@ -89,8 +89,8 @@ Status for_each_sequence(const DatasetSource& source, FileId index,
     if (lengths.size() != 4 * count || offsets.size() != 8 * count) return refuse("is cut off");
     if (source.work) source.work->note(done + count, header->sequences);
     for (uint64_t i = 0; i < count; ++i) {
-      const MegatronSequence sequence{little_endian(offsets, 8 * i, 8),
-                                      static_cast<uint32_t>(little_endian(lengths, 4 * i, 4)),
+      const MegatronSequence sequence{little_endian_at(offsets, 8 * i, 8),
+                                      static_cast<uint32_t>(little_endian_at(lengths, 4 * i, 4)),
                                       static_cast<uint32_t>(header->token_bytes)};
       if (Status status = visit(sequence); !status) return status;
     }

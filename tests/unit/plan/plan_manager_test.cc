@@ -229,6 +229,22 @@ TEST_CASE("a node that finds other samples than the one that registered the plan
   CHECK(f.shows("its files are not those of the node that registered the plan"));
 }
 
+TEST_CASE("a READ of what every reader needs brings it back") {
+  ManagerFixture f;
+  f.answer();
+  REQUIRE(f.plans->submit(kSlow));
+  REQUIRE(eventually([&] {
+    f.staged.settle();
+    return f.staged.staging->ahead("default") > 0;
+  }));
+  const FileId index = *scanned(f.tree).catalog->find("t.idx");
+  REQUIRE(f.staged.pages.missing(index, 0, 1).empty());
+  f.staged.pages.drop(index, 0, kPageSize);
+  f.plans->observe(ThreadId(1), index, 0, kPageSize, Access::read);
+  f.staged.settle();
+  CHECK(f.staged.pages.missing(index, 0, 1).empty());
+}
+
 TEST_CASE("a plan that is set on a folder and names another root is refused with both") {
   ManagerFixture f;
   const auto refused = f.plans->submit("seed=1 format=files root=val", "train set");

@@ -136,7 +136,7 @@ TEST_CASE(
   };
   const auto sample_of = [&](size_t rank, uint32_t position) {
     const auto& reader = run->reader(rank);
-    return reader.horizon().sample_at(begin_of(reader, Epoch(0)) + position);
+    return reader.timeline().sample_at(begin_of(reader, Epoch(0)) + position);
   };
   CHECK(!run->is_left());
   for (uint32_t i = 0; i < 20; ++i) open(100, sample_of(0, i));

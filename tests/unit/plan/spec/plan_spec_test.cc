@@ -246,7 +246,7 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal("file=x.npy format=npy header=5 seed=1"), {"header=5", "format=raw"});
   names(refusal("format=lmdb file=x seed=1"), {"keys", "missing", "cursor", "image-%09d"});
   names(refusal("format=raw record=1 file=x keys=cursor seed=1"), {"keys=cursor", "format=lmdb"});
-  names(refusal("file=x record=8 stride=7 seed=1"), {"stride=7", "record=8"});
+  names(refusal("file=x record=8 stride=7 seed=1"), {"stride=7", "record=8", "format=ranges"});
   names(refusal("seed=1 list=[1,-2]"), {"list", "array"});
   names(refusal("seed=1 first_epoch=5 epochs=5"), {"first_epoch=5", "epochs=5"});
   names(refusal("seed=1 world=8 ranks_per_node=3"), {"ranks_per_node=3", "world=8"});

@@ -1,5 +1,6 @@
 // What stays in the page cache of a plan that does not fit there.
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -155,7 +156,83 @@ TEST_CASE("what the kernel takes back of samples that stay is pushed again") {
   CHECK(f.metrics.staging_repaired.value() >= 200);
 }
 
-TEST_CASE("records stay only if all of them do") {
+/// A plan of records of which some may stay, read one after the other.
+struct RecordsKept : StagingFixture {
+  static constexpr uint64_t kCount = 400;
+  static constexpr uint64_t kRecord = 40000;
+  static constexpr uint64_t kRecordPages = round_to_pages(kRecord) + kPageSize;  // at most
+
+  /// Records that may stay, and that the RAM tier holds.
+  RecordsKept(uint64_t keep, uint64_t ram)
+      : StagingFixture({.sizes = {kCount * kRecord},
+                        .budget = 60 * kRecordPages,
+                        .ram = ram * kRecordPages,
+                        .chunk_size = 64 << 10,
+                        .keep = keep * kRecordPages},
+                       fmt::format("format=raw file=f10000 record={} seed=3 epochs=3", kRecord)) {}
+
+  void read(uint64_t from, uint64_t to) {
+    for (uint64_t p = from; p < to; ++p) {
+      REQUIRE(eventually([&] { return staged() > p; }));
+      now += 100us;
+      const uint32_t sample = run->reader().horizon().sample_at(p);
+      const ByteRange record = run->index().range(sample, 0);
+      bool told = false;
+      for (const uint64_t page : pages.missing(record.file, record.offset, record.length)) {
+        const auto hit = staging->sentinels().take(record.file, page, kPageSize);
+        if (hit || !std::exchange(told, true))
+          run->reader().tracker().observe(std::vector{hit ? hit->of.sample : sample}, Access::read, now);
+        pages.fill(record.file, page, std::min(kPageSize, kCount * kRecord - page));
+        REQUIRE(run->prepare().ok());
+        staging->wake();
+      }
+      most = std::max(most, pages.cached_bytes());
+    }
+    settle();
+  }
+  uint64_t kept() const { return static_cast<uint64_t>(metrics.staging_kept.value()); }
+
+  uint64_t most = 0;  // bytes in the page cache
+};
+
+TEST_CASE("of records that are large those stay, as many as may, that no tier has") {
+  const uint64_t keep = GENERATE(0ULL, 150ULL);
+  const uint64_t ram = GENERATE(0ULL, 100ULL);
+  CAPTURE(keep, ram);
+  RecordsKept f(keep, ram);
+  f.read(0, RecordsKept::kCount);
+  const uint64_t may = keep * RecordsKept::kRecordPages;
+  CHECK(f.kept() <= may);
+  CHECK(f.kept() + RecordsKept::kRecordPages > may);
+  f.read(RecordsKept::kCount, 3 * RecordsKept::kCount);
+  const TrackerStatus status = f.run->reader().tracker().status();
+  CHECK(status.state == TrackerState::finished);
+  CHECK(status.suspensions == 0);
+  CHECK(status.realignments == 0);
+  CHECK(f.most <= may + 3 * 60 * RecordsKept::kRecordPages);
+  // A quarter of an epoch for windows, sentinels and chunks of which the tier has half.
+  const uint64_t records =
+      RecordsKept::kCount + 2 * (RecordsKept::kCount - keep - ram) + RecordsKept::kCount / 4;
+  CHECK(f.source.bytes <= records * (RecordsKept::kRecord + 2 * kPageSize));
+  // Nothing has a further use.
+  CHECK(f.kept() == 0);
+  CHECK(f.pages.cached_bytes() <= 2 * 60 * RecordsKept::kRecordPages);
+}
+
+TEST_CASE("what the kernel takes back of records that stay is pushed again") {
+  RecordsKept f(150, 0);
+  f.read(0, RecordsKept::kCount);
+  REQUIRE(f.kept() > 0);
+  f.pages.lose(f.run->index().range(0, 0).file);
+  for (uint64_t p = RecordsKept::kCount; p < 2 * RecordsKept::kCount; ++p) {
+    f.now += 20ms;  // between two looks
+    f.read(p, p + 1);
+  }
+  CHECK(f.metrics.staging_repaired.value() > 0);
+  CHECK(f.run->reader().tracker().status().suspensions == 0);
+}
+
+TEST_CASE("small records stay only if all of them do") {
   const uint64_t size = GENERATE(700ULL, 5001ULL, 30000ULL);
   CAPTURE(size);
   constexpr uint64_t kCount = 1500;

@@ -190,6 +190,50 @@ TEST_CASE("what every reader of records needs is pushed first and stays") {
   CHECK(f.pages.missing(file, 0, kHeaderBytes).empty());
 }
 
+TEST_CASE("what every reader needs and the kernel took back is pushed again when a READ tells of it") {
+  constexpr uint64_t kFiles = 40;
+  constexpr uint64_t kRecords = 50;
+  constexpr uint64_t kSize = 5001;
+  StagingFixture f(
+      {.sizes = std::vector<uint64_t>(kFiles, kHeaderBytes + kRecords * kSize), .budget = 1 << 20},
+      fmt::format("format=raw file=* record={} header={} seed=3 epochs=2", kSize, kHeaderBytes));
+  f.settle();
+  std::vector<FileId> files;
+  for (uint64_t i = 0; i < kFiles; ++i) files.push_back(*f.catalog->find(fmt::format("f{}", 10000 + i)));
+  const auto lose = [&] {
+    for (const FileId file : files) f.pages.drop(file, 0, kPageSize);
+  };
+  const auto there = [&] {
+    return static_cast<uint64_t>(std::count_if(
+        files.begin(), files.end(), [&](FileId file) { return f.pages.missing(file, 0, 1).empty(); }));
+  };
+  const auto read = [&](uint64_t offset) {
+    f.staging->note_read("default", files[3], offset, kPageSize);
+    f.settle();
+  };
+  REQUIRE(there() == kFiles);
+  const uint64_t looks = f.pages.looks();
+  lose();
+  f.settle();
+  read(10 * kPageSize);  // records
+  CHECK(f.pages.looks() == looks);
+  CHECK(there() == 0);
+  read(0);
+  CHECK(there() == kFiles);  // one tells of all
+
+  f.pages.drop(files[7], 0, kPageSize);
+  read(0);
+  CHECK(there() == kFiles - 1);  // it does not look so soon again
+  f.now += std::chrono::milliseconds(110);
+  f.staging->wake();
+  f.settle();
+  CHECK(there() == kFiles);
+  f.now += std::chrono::milliseconds(110);
+  f.pages.drop(files[7], 0, kPageSize);
+  read(0);
+  CHECK(there() == kFiles - 1);  // and ever more seldom
+}
+
 TEST_CASE("records that no tier keeps cost the source their own pages") {
   constexpr uint64_t kCount = 2000;
   constexpr uint64_t kSize = 20000;

@@ -1,5 +1,6 @@
 #include "plan/tracking/diagnosis.h"
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -141,6 +142,31 @@ TEST_CASE("an order that nobody could know is no order of ours, and the advice i
           "]",
       0, {1, 16, 2}, 300);
   CHECK_THAT(subset.hint, Contains("a Subset"));
+}
+
+TEST_CASE("records that the script numbers otherwise are named, or that they may be") {
+  const auto hint_of = [](const std::string& keys, const std::vector<uint32_t>& plans_number) {
+    Watched watched(
+        fmt::format("format=lmdb file=x.lmdb keys={} n={} seed=5 batch=16 workers=2", keys, kDataset));
+    AccessSequence real = plan_over(kDataset, "seed=5 batch=16 workers=2");
+    const Samples order = order_of(real, 0);
+    for (uint32_t position = 0; position < 300; ++position) watched.open(plans_number[order[position]]);
+    return watched.hint;
+  };
+  std::vector<std::string> keys;
+  for (uint32_t i = 0; i < kDataset; ++i) keys.push_back(std::to_string(i));
+  std::sort(keys.begin(), keys.end());
+  std::vector<uint32_t> number_at;  // by the cursor's number
+  for (const std::string& key : keys) number_at.push_back(static_cast<uint32_t>(std::stoul(key)));
+  std::vector<uint32_t> place_of(kDataset);  // by the key's number
+  for (uint32_t place = 0; place < kDataset; ++place) place_of[number_at[place]] = place;
+
+  CHECK(hint_of("cursor", place_of) == "matches keys=decimal instead of cursor");
+  CHECK(hint_of("decimal", number_at) == "matches keys=cursor instead of decimal");
+  std::vector<uint32_t> shuffled = place_of;
+  std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937(7));
+  CHECK_THAT(hint_of("image-%09d", shuffled), Contains("otherwise than keys=image-%09d says"));
+  CHECK_THAT(hint_of("cursor", shuffled), Contains("otherwise than keys=cursor says"));
 }
 
 TEST_CASE("one rank is not sixteen") {

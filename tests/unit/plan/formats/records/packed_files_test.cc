@@ -1,4 +1,5 @@
 // format=ranges and format=raw: records whose places somebody says.
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 
@@ -81,6 +82,19 @@ TEST_CASE("ranges: several a sample, several files, names with blanks") {
   CHECK(found_at(source, index, "e", 0, 9).empty());
   CHECK(places(source, indexed(source, R"(format=ranges list='["1 2 e", "+0 1"]')")) ==
         std::vector<std::string>{"e:1+2 e:0+1"});
+}
+
+TEST_CASE("ranges: windows may overlap and come more than once") {
+  const TempTree tree;
+  tree.write("tokens", 1000);
+  std::ofstream(tree.at("list")) << "100 50 tokens\n80 50\n100 50\n";
+  const DatasetSource source = scanned(tree);
+  const SampleIndex& index = indexed(source, "format=ranges list=list");
+  CHECK(places(source, index) == std::vector<std::string>{"tokens:100+50", "tokens:80+50", "tokens:100+50"});
+  CHECK(index.shares_bytes());
+  Samples found = found_at(source, index, "tokens", 110, 1);
+  std::sort(found.begin(), found.end());
+  CHECK(found == Samples{0, 1, 2});
 }
 
 TEST_CASE("ranges: a line that is wrong is named with its reason") {
