@@ -8,10 +8,10 @@ import subprocess
 
 import clairmount
 import pytest
-from planning import plan, register, wait_ahead
+from planning import cached_bytes, plan, register, wait_ahead
 
 pytest.importorskip("numpy")
-pytest.importorskip("lmdb")
+lmdb = pytest.importorskip("lmdb")
 pytest.importorskip("torch")
 
 import records_job  # noqa: E402  (needs numpy)
@@ -77,6 +77,41 @@ def test_loader_with_workers(tmp, reader, count, size, staging, workers):
         train(mount, tmp, records, **job, reader=reader, seed=3, workers=workers, batch=BATCH, epochs=3, pause=0.01)
         stats = mount.stats()
     print(reader, count, size, workers, requests_of(stats) / (3 * count), stats["reads"], stats["pfs"]["bytes"], stats["staging"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="of a user's mount the kernel reads more around a page")
+@pytest.mark.parametrize("reader", ["lmdb", "lmdb.readahead"])
+def test_what_is_mapped_leaves_the_page_cache(tmp, reader):
+    """An LMDB environment maps its file for as long as it is open, and the kernel follows no advice to drop such pages."""
+    count, staging, epochs = 3000, 2 << 20, 3
+    (tmp / "src").mkdir()
+    text, job, records = write_lmdb(tmp / "src", count, ODD)
+    text += " " + sampler(True, batch=BATCH, seed=5, epochs=epochs)
+    order = order_of(text, tmp / "src", epochs)
+    with lmdb.open(str(tmp / "src/rows.lmdb"), subdir=False, readonly=True, lock=False) as env:
+        tree = env.stat()
+    common = (2 + tree["branch_pages"] + tree["leaf_pages"]) * tree["psize"]  # with both metas
+    # What was read and is still there: up to the last sentinel but one, and what is about to be dropped.
+    largest = -(-(max(map(len, records)) + 16) // mmap.PAGESIZE) * mmap.PAGESIZE
+    bound = staging + 192 * largest + common
+    assert (tmp / "src/rows.lmdb").stat().st_size > 3 * bound
+    most = 0
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", staging, "--page-cache", "0") as mount:
+        start(mount, text)
+        wait_ahead(mount, staging // 2 // largest)
+        path = mount.path / job["path"]
+        read = records_job.READERS[reader]({**records_job.DEFAULTS, "path": str(path)})
+        for n, i in enumerate(order):
+            if n % BATCH == 0:
+                wait_ready(mount, n, len(order))
+            assert read(i) == records[i], i
+            if n % 50 == 0:
+                most = max(most, cached_bytes(path))
+                assert most <= bound, n
+        wait_finished(mount)
+        assert_followed(plan(mount))
+        del read
+    assert most >= staging // 4  # so it was looked at rightly
 
 
 def test_records_are_named_as_elements_of_their_file(tmp):
