@@ -69,11 +69,26 @@ def sampler(shuffle, **keys):
     return f"sampler=torch.distributed world=1 {order}" + " ".join(f"{name}={value}" for name, value in keys.items())
 
 
+def _order_lines(text, root, epochs, *options):
+    words = [clairmount.binary(), "plan", "order", f"{text} root='{root}'", "--rank", "0", *options, "--epoch"]
+    run = [subprocess.run([*words, str(e)], check=True, capture_output=True, timeout=60) for e in range(epochs)]
+    return [line for done in run for line in done.stdout.decode().splitlines()]
+
+
 def order_of(text, root, epochs):
     """The numbers of the samples, as the plan has them, of so many epochs."""
-    words = [clairmount.binary(), "plan", "order", f"{text} root='{root}'", "--rank", "0", "--epoch"]
-    run = [subprocess.run([*words, str(e)], check=True, capture_output=True, timeout=60) for e in range(epochs)]
-    return [int(i) for done in run for i in done.stdout.split()]
+    return [int(line) for line in _order_lines(text, root, epochs)]
+
+
+def ranges_of(text, root, epochs):
+    """The same as places in the file: [(offset, bytes)] of each sample."""
+    samples = []
+    for line in _order_lines(text, root, epochs, "--ranges"):
+        if not line.startswith("+"):
+            samples.append([])
+        offset, length, _ = line.removeprefix("+").split(" ", 2)
+        samples[-1].append((int(offset), int(length)))
+    return samples
 
 
 def start(mount, text, name="default"):
