@@ -3,12 +3,13 @@ byte is the source's, and what a reader finds pushed costs it no request."""
 
 import mmap
 import os
+import random
 import re
 import subprocess
 
 import clairmount
 import pytest
-from planning import cached_bytes, plan, register, wait_ahead
+from planning import cached_bytes, plan, register, running, wait_ahead
 
 pytest.importorskip("numpy")
 lmdb = pytest.importorskip("lmdb")
@@ -20,11 +21,13 @@ from record_plans import (  # noqa: E402
     LARGE,
     ODD,
     SMALL,
+    assert_all_read,
     assert_followed,
     order_of,
     requests_of,
     sampler,
     start,
+    start_job,
     train,
     wait_finished,
     wait_ready,
@@ -112,6 +115,38 @@ def test_what_is_mapped_leaves_the_page_cache(tmp, reader):
         assert_followed(plan(mount))
         del read
     assert most >= staging // 4  # so it was looked at rightly
+
+
+def test_two_plans_on_one_file(tmp):
+    """Every other record is one of the validation, which runs beside the training. All samples of the first plan fit the
+    page cache, and those of the second get what is left."""
+    count, epochs = 1200, 2
+    rng = random.Random(1)
+    sets = {name: [rng.randbytes(ODD) for _ in range(count)] for name in ("train", "val")}
+    (tmp / "src").mkdir()
+    with lmdb.open(str(tmp / "src/rows.lmdb"), subdir=False, map_size=1 << 30) as env, env.begin(write=True) as txn:
+        for i in range(count):
+            for name, records in sets.items():
+                txn.put(b"%s-%d" % (name.encode(), i), records[i])
+    size = (tmp / "src/rows.lmdb").stat().st_size
+    jobs = []
+    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", "16M") as mount:
+        for seed, name in enumerate(sets, 3):
+            keys = sampler(True, batch=BATCH, seed=seed, epochs=epochs, workers=2)
+            start(mount, f"name={name} format=lmdb file=rows.lmdb keys={name}-%d {keys}", name)
+            jobs.append({"path": "rows.lmdb", "reader": "lmdb", "keys": f"{name}-%d", "seed": seed, "workers": 2,
+                         "batch": BATCH, "epochs": epochs, "pause": 0.01})  # fmt: skip
+        with (
+            running(start_job(mount, tmp, sets["train"], **jobs[0])) as first,
+            running(start_job(mount, tmp, sets["val"], **jobs[1])) as second,
+        ):
+            for process in (first, second):
+                assert_all_read(process, epochs * count)
+        for name in sets:
+            wait_finished(mount, name)
+            assert_followed(plan(mount, name))
+        read = mount.stat("pfs.bytes")
+    assert read <= 1.05 * size, read / size
 
 
 def test_records_are_named_as_elements_of_their_file(tmp):
