@@ -5,6 +5,7 @@ import hashlib
 import json
 import pathlib
 import random
+import struct
 import subprocess
 import sys
 
@@ -19,7 +20,8 @@ BATCH = 8
 # Sizes on both sides of a page, and of what the kernel reads around it.
 SMALL, ODD, LARGE = 1300, 5001, 110_000
 
-# Writers: they return the plan's keys, what a job must know of the file (records_job.DEFAULTS), and the records.
+# Writers: all but write_megatron() return the plan's keys, what a job must know of the file (records_job.DEFAULTS),
+# and the records.
 
 
 def write_npy(folder, count, size):
@@ -54,6 +56,17 @@ def write_lmdb(folder, count, size):
                     txn.put(b"%d" % i, value)
             txn.put(b"__len__", b"%d" % count)
     return "format=lmdb file=rows.lmdb keys=decimal", {"path": "rows.lmdb"}, values
+
+
+def write_megatron(prefix, sequences, dtype):
+    """As megatron.core.datasets.indexed_dataset writes them: modes left out, every sequence a document."""
+    code = {"uint8": 1, "int32": 4, "uint16": 8}[dtype]
+    sizes = np.array([len(s) for s in sequences], dtype=np.int32)
+    pointers = (np.cumsum([0, *sizes[:-1]]) * np.dtype(dtype).itemsize).astype(np.int64)
+    documents = np.arange(len(sequences) + 1, dtype=np.int64)
+    header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(sizes), len(documents))
+    prefix.with_suffix(".idx").write_bytes(header + sizes.tobytes() + pointers.tobytes() + documents.tobytes())
+    prefix.with_suffix(".bin").write_bytes(b"".join(s.astype(dtype).tobytes() for s in sequences))
 
 
 def writer_for(reader):

@@ -11,7 +11,7 @@ import clairmount
 import pytest
 from planning import cached_bytes, plan, register, running, wait_ahead
 
-pytest.importorskip("numpy")
+np = pytest.importorskip("numpy")
 lmdb = pytest.importorskip("lmdb")
 pytest.importorskip("torch")
 
@@ -24,6 +24,7 @@ from record_plans import (  # noqa: E402
     assert_all_read,
     assert_followed,
     order_of,
+    ranges_of,
     requests_of,
     sampler,
     start,
@@ -32,6 +33,7 @@ from record_plans import (  # noqa: E402
     wait_finished,
     wait_ready,
     write_lmdb,
+    write_megatron,
     writer_for,
 )
 
@@ -115,6 +117,59 @@ def test_what_is_mapped_leaves_the_page_cache(tmp, reader):
         assert_followed(plan(mount))
         del read
     assert most >= staging // 4  # so it was looked at rightly
+
+
+def map_tokens(path):
+    """As Megatron's _MMapBinReader."""
+    tokens = np.memmap(path, mode="r", dtype=np.uint8)
+    return lambda offset, length: tokens[offset : offset + length].tobytes()
+
+
+def read_tokens(path):
+    """As Megatron's _FileBinReader."""
+
+    def read(offset, length):
+        tokens = bytearray(length)
+        with open(path, "rb", buffering=0) as file:
+            file.seek(offset)
+            assert file.readinto(tokens) == length
+        return tokens
+
+    return read
+
+
+@pytest.mark.parametrize("open_tokens", [map_tokens, read_tokens])
+@pytest.mark.parametrize("length", [0, 2048, 16384], ids=["sequences", "2048 tokens", "16384 tokens"])
+def test_megatron(tmp, open_tokens, length):
+    """Sequences, and GPT samples: each has parts of several documents, and its last token is the first of another."""
+    (tmp / "src").mkdir()
+    rng = np.random.default_rng(1)
+    write_megatron(tmp / "src/t", [rng.integers(0, 50_000, rng.integers(100, 2500)) for _ in range(3000)], "uint16")
+    text = "format=megatron file=t.bin "
+    if length == 0:
+        text += sampler(True, batch=BATCH, seed=5, epochs=2)
+    else:
+        text += f"sequence_length={length} seed=1234 sampler=megatron.sequential world=1 batch={BATCH} epochs=2"
+    samples = ranges_of(text, tmp / "src", 2)
+    assert length == 0 or all(sum(size for _, size in pieces) == 2 * (length + 1) for pieces in samples)
+    tokens, index = ((tmp / "src" / name).read_bytes() for name in ("t.bin", "t.idx"))
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "4M") as mount:
+        start(mount, text)
+        assert (mount.path / "t.idx").read_bytes() == index
+        read = open_tokens(mount.path / "t.bin")
+        for n, pieces in enumerate(samples):
+            if n % BATCH == 0:
+                wait_ready(mount, n, len(samples))
+            for offset, size in pieces:
+                assert read(offset, size) == tokens[offset : offset + size], (n, offset)
+        wait_finished(mount)
+        stats = mount.stats()
+        assert_followed(plan(mount))
+        del read
+    pages = sum((offset % mmap.PAGESIZE + size - 1) // mmap.PAGESIZE + 1 for pieces in samples for offset, size in pieces)
+    print(length, requests_of(stats), pages, stats["reads"], stats["pfs"]["bytes"] / len(tokens), stats["staging"])
+    of_index = len(index) // mmap.PAGESIZE + 1  # as far as it was read before it was pushed
+    assert requests_of(stats) <= stats["staging"]["sentinels"] + 10 + of_index + pages // 100  # taken back, as above
 
 
 def test_two_plans_on_one_file(tmp):
