@@ -172,6 +172,29 @@ def test_megatron(tmp, open_tokens, length):
     assert requests_of(stats) <= stats["staging"]["sentinels"] + 10 + of_index + pages // 100  # taken back, as above
 
 
+@pytest.mark.parametrize(("reader", "goes_on"), [("pread", True), ("lmdb", True), ("lmdb", False)])
+def test_killed_and_started_again(tmp, reader, goes_on):
+    """From a checkpoint, with a plan that says so; or from the beginning, where it is found by what it reads."""
+    count, epochs, done = 1200, 2, 480
+    (tmp / "src").mkdir()
+    text, job, records = writer_for(reader)(tmp / "src", count, ODD)
+    text += " " + sampler(True, batch=BATCH, seed=3, epochs=epochs)
+    job |= {"reader": reader, "seed": 3, "batch": BATCH, "epochs": epochs}
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "1M") as mount:
+        start(mount, text)
+        with running(start_job(mount, tmp, records, **job, pause=0.05)):
+            clairmount.wait_until(lambda: plan(mount)["passed"] >= done, "the place where it is killed")
+        if goes_on:
+            start(mount, f"{text} start_sample={done}")
+            train(mount, tmp, records, **job, start=done, pause=0.01)
+            return
+        with running(start_job(mount, tmp, records, **job, pause=0.01)) as again:
+            assert_all_read(again, epochs * count)
+        wait_finished(mount)
+        state = plan(mount)
+        assert (state["realignments"] > 0, state["suspensions"]) == (True, 0), state
+
+
 def test_two_plans_on_one_file(tmp):
     """Every other record is one of the validation, which runs beside the training. All samples of the first plan fit the
     page cache, and those of the second get what is left."""
