@@ -1,6 +1,7 @@
 // Warm-up: a home reads its chunks from the PFS once, ahead of need, in the order in which the job first uses
-// them; then come the node's copies, in the same order. (`clairfs warmup` is something else: a command that
-// reads a mount through, mount-helper/commands/read_through.h.)
+// them, and those of records after all others, in the order of their file; then come the node's copies, in
+// the same order. (`clairfs warmup` is something else: a command that reads a mount through,
+// mount-helper/commands/read_through.h.)
 //
 // step() asks the cache for them at the lowest priority, so that whatever a reader or a plan of any node asks
 // for comes first, and for no more at a time than transit memory takes. The cache knows where each chunk

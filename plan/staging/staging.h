@@ -21,7 +21,7 @@
 // whole tells of it; the window is looked through then, and what has gone is fetched and pushed once more.
 //
 // Before all of it comes what every reader of a plan needs: the pages of a database's index, headers. They
-// are pushed once and stay.
+// are pushed once and never dropped; what the kernel takes back of them is left to the readers.
 //
 // When the window is full and a tier has room, chunks further ahead are fetched into it at the lowest
 // priority, so that a fast source's idle time is used.
