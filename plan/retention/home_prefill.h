@@ -1,5 +1,6 @@
 // Home prefill: a node reads its home chunks from the PFS once, ahead of need, in the order in which the job
-// first uses them; then the node's copies, in the same order.
+// first uses them, and those of records after all others, in the order of their file; then the node's copies,
+// in the same order.
 //
 // step() asks the cache for them at the lowest priority, so that the requests of readers and plans of all
 // nodes come first, and for no more at a time than transit memory takes. The cache knows where each chunk

@@ -71,6 +71,20 @@ std::string advice(const SampleIndex& index, const Catalog& catalog, const Sizes
                      sizes.files.size() == 1 ? name : "GLOB", wanted >> 10);
 }
 
+/// Of rows of which libhdf5 reads at least twice what they have; nothing of others.
+std::string advice_on_rows(const SampleIndex& index) {
+  if (index.format() != "hdf5") return "";
+  for (uint32_t piece = 0; piece < index.range_count(0); ++piece) {
+    const ByteRange row = index.range(0, piece);
+    const uint64_t read = index.read_end(row) - row.offset;
+    if (read < 2 * row.length) continue;
+    return fmt::format(
+        "rows     of {} lie in one piece: libhdf5 reads {} for each; better: chunks of one row\n",
+        format_size(row.length), format_size(read));
+  }
+  return "";
+}
+
 }  // namespace
 
 uint64_t chunk_for_records(uint64_t mean) {
@@ -92,6 +106,7 @@ std::string index_report(const SampleIndex& index, const Catalog& catalog, const
   report += fmt::format("shared   {} that every reader needs\n", format_size(shared));
   report +=
       fmt::format("index    {} in memory; {}\n", format_size(index.memory_bytes()), where_from(work, took));
+  report += advice_on_rows(index);
   return report + "chunks   " + advice(index, catalog, sizes) + "\n";
 }
 

@@ -8,7 +8,7 @@ import pytest
 from clairmount import clairfs
 from faultlib import CHUNK, assert_hashes, digest, make_dataset, outcome
 from planning import plan, predicted, register, wait_ahead
-from test_source_changes import CHANGES
+from test_source_changes import CHANGES, GONE
 
 PLAN = "format=files sampler=torch.distributed seed=7 epochs=4"
 SIZES = {f"{i % 3}/file{i:03d}": 3000 + i for i in range(90)} | {f"large{i}": 6 * CHUNK + i for i in range(10)}
@@ -42,6 +42,47 @@ def test_changed_ahead_of_the_reader(tmp, change):
         assert mount.stat("pfs.stale_files") >= len(victims)
         for victim in victims:
             assert any("changed on the source" in line and victim in line for line in mount.log().splitlines())
+
+
+@pytest.mark.parametrize("change", ["rewritten", "replaced", "truncated", "emptied", "grown", "deleted"])
+@pytest.mark.parametrize("form", ["raw", "lmdb"])
+def test_file_of_records_changed_ahead_of_the_reader(tmp, form, change):
+    """All that is not cached fails from then on, in the middle of a record, too."""
+    records = pytest.importorskip("record_plans")  # needs NumPy
+    if form == "lmdb":
+        pytest.importorskip("lmdb")
+    (tmp / "src").mkdir()
+    write = {"raw": records.write_raw, "lmdb": records.write_lmdb}[form]
+    text, job, _ = write(tmp / "src", 300, records.LARGE)
+    text += " " + records.sampler(True, batch=records.BATCH, seed=7, epochs=2)
+    places = [place for (place,) in records.ranges_of(text, tmp / "src", 2)]
+    victim = tmp / "src" / job["path"]
+    content = victim.read_bytes()
+    changed_at = 100
+    failed = 0
+    # Less memory than the file has: what is on its way takes 16 MiB.
+    with clairfs(tmp / "src", "--ram=128K", "--chunk=64K", "--staging=4M") as mount:
+        records.start(mount, text)
+        with open(mount.path / job["path"], "rb", buffering=0) as file:
+            for n, (offset, length) in enumerate(places):
+                if n == changed_at:
+                    CHANGES[change](victim)
+                elif n < changed_at and n % records.BATCH == 0:
+                    records.wait_ready(mount, n, len(places))
+                try:
+                    there = os.pread(file.fileno(), length, offset)
+                except OSError as error:
+                    assert error.errno in GONE, error
+                    there = b""
+                assert there == content[offset : offset + len(there)], n
+                failed += len(there) < length
+                assert failed == 0 or n >= changed_at, n
+        # What keeps the old file open may go on reading it.
+        assert failed > 0 or change in ("replaced", "deleted")
+        assert plan(mount)["suspensions"] == 0, plan(mount)
+        named = [line for line in mount.log().splitlines() if "changed on the source" in line and job["path"] in line]
+        assert len(named) == 1 or failed == 0, named
+        assert mount.process.poll() is None
 
 
 def test_whole_source_vanishes_ahead_of_the_reader(tmp):

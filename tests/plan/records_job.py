@@ -31,6 +31,7 @@ DEFAULTS = {
     "batch": 8,
     "workers": 0,
     "epochs": 2,
+    "start": 0,  # records of the first epoch that are left out, as by a job that goes on from a checkpoint
     "pause": 0.0,  # seconds between two batches: what a step of training takes
 }
 
@@ -122,15 +123,18 @@ class Records:
 
 def batches(job, records):
     """[(number, whether its bytes are right)] of every batch, as torch's DataLoader gives them."""
-    from torch.utils.data import DataLoader
+    from torch.utils.data import DataLoader, Subset
     from torch.utils.data.distributed import DistributedSampler
 
     sampler = DistributedSampler(records, num_replicas=job["world"], rank=job["rank"], shuffle=job["shuffle"], seed=job["seed"])
-    loader = DataLoader(records, batch_size=job["batch"], sampler=sampler, num_workers=job["workers"], collate_fn=list,
-                        persistent_workers=job["workers"] > 0)
+    options = {"batch_size": job["batch"], "num_workers": job["workers"], "collate_fn": list}
+    loader = DataLoader(records, sampler=sampler, persistent_workers=job["workers"] > 0, **options)
     for epoch in range(job["epochs"]):
         sampler.set_epoch(epoch)
-        yield from loader
+        if epoch == 0 and job["start"] > 0:
+            yield from DataLoader(Subset(records, list(sampler)[job["start"]:]), **options)
+        else:
+            yield from loader
 
 
 def main():

@@ -4,13 +4,13 @@ import errno
 import os
 import random
 import re
-import struct
 import subprocess
 import unittest.mock
 
 import numpy
 import pytest
 from clairmount import binary
+from record_plans import write_megatron
 
 folder = pytest.importorskip("torchvision.datasets.folder")
 distributed = pytest.importorskip("torch.utils.data.distributed")
@@ -197,21 +197,11 @@ def test_npy_rows(tmp_path, dtype):
     assert order_of(f"shuffle=false file=objects.npy root={tmp_path}") is None
 
 
-def megatron_files(prefix, sequences, dtype, code):
-    """As megatron.core.datasets.indexed_dataset writes them: modes left out, every sequence a document."""
-    sizes = numpy.array([len(s) for s in sequences], dtype=numpy.int32)
-    pointers = (numpy.cumsum([0, *sizes[:-1]]) * numpy.dtype(dtype).itemsize).astype(numpy.int64)
-    documents = numpy.arange(len(sequences) + 1, dtype=numpy.int64)
-    header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(sizes), len(documents))
-    prefix.with_suffix(".idx").write_bytes(header + sizes.tobytes() + pointers.tobytes() + documents.tobytes())
-    prefix.with_suffix(".bin").write_bytes(b"".join(s.astype(dtype).tobytes() for s in sequences))
-
-
-@pytest.mark.parametrize("dtype, code", [("uint16", 8), ("int32", 4), ("uint8", 1)])
-def test_megatron_sequences(tmp_path, dtype, code):
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "uint8"])
+def test_megatron_sequences(tmp_path, dtype):
     sequences = [numpy.arange(i % 7 * 50, dtype=dtype) for i in range(200)]
-    megatron_files(tmp_path / "a", sequences[:150], dtype, code)
-    megatron_files(tmp_path / "b", sequences[150:], dtype, code)
+    write_megatron(tmp_path / "a", sequences[:150], dtype)
+    write_megatron(tmp_path / "b", sequences[150:], dtype)
     words = [binary(), "plan", "order", f"shuffle=false format=megatron file=*.bin root={tmp_path}", "--ranges"]
     done = subprocess.run(words, capture_output=True, check=True, timeout=60)
     lines = [line.split(b" ") for line in done.stdout.splitlines()]

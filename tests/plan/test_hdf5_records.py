@@ -1,26 +1,28 @@
 """Rows of HDF5 files under a plan, read by h5py as people read them: the plan is followed to its end, every byte is the
 source's, and what a reader finds pushed costs it no request."""
 
-import hashlib
-import json
-import pathlib
 import subprocess
-import sys
 
 import clairmount
 import pytest
-from planning import plan, register, running, wait_ahead
+from planning import plan, register
 
 h5py = pytest.importorskip("h5py")
 np = pytest.importorskip("numpy")
 pytest.importorskip("torch")
 
 import records_job  # noqa: E402  (needs numpy)
-from test_records import assert_followed, sampler  # noqa: E402
-
-JOB = pathlib.Path(records_job.__file__)
-JOB_SECONDS = 250
-BATCH = 8
+from record_plans import (  # noqa: E402
+    BATCH,
+    assert_followed,
+    order_of,
+    requests_of,
+    sampler,
+    start,
+    train,
+    wait_finished,
+    wait_ready,
+)
 
 
 def noise(count, size, dtype="u1"):
@@ -61,25 +63,6 @@ def dataset(folder, layout, count, size):
     return rows
 
 
-def start(mount, text):
-    register(mount, text)
-    clairmount.wait_until(lambda: "ahead" in plan(mount), "the plan to be in force")
-    wait_ahead(mount, 16)
-
-
-def order_of(text, root, epochs):
-    words = [clairmount.binary(), "plan", "order", f"{text} root='{root}'", "--rank", "0", "--epoch"]
-    run = [subprocess.run([*words, str(e)], check=True, capture_output=True, timeout=60) for e in range(epochs)]
-    return [int(i) for done in run for i in done.stdout.split()]
-
-
-def ready(mount, read, total):
-    """Whether the next batch is in the page cache. Of a dataset that stays there no sample of the next epoch is ahead as
-    long as it has not been read in this one."""
-    state = plan(mount)
-    return state["state"] == "finished" or state["passed"] + state["ahead"] >= min(read + BATCH, total)
-
-
 @pytest.mark.parametrize("shuffle", [True, False], ids=["shuffled", "in_order"])
 @pytest.mark.parametrize(("layout", "count", "size"), [
     *[(layout, 2000, SMALL) for layout in LAYOUTS],
@@ -96,13 +79,15 @@ def test_pushed_before_it_is_read(tmp, layout, count, size, shuffle):
         read = records_job.open_h5py({"path": str(mount.path / "rows.h5"), "datasets": ["images", "labels"]})
         for n, i in enumerate(order):
             if n % BATCH == 0:
-                clairmount.wait_until(lambda n=n: ready(mount, n, len(order)), f"{n} {plan(mount)}")
+                # No more: of a dataset that stays there no sample of the next epoch is ahead as long as it has not been
+                # read in this one.
+                wait_ready(mount, n, len(order), BATCH)
             assert read(i) == rows[i].tobytes() + np.int64(i).tobytes(), i
-        clairmount.wait_until(lambda: plan(mount)["state"] == "finished", "the end of the plan")
+        wait_finished(mount)
         stats = mount.stats()
         assert_followed(plan(mount))
         del read
-    reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
+    reads = requests_of(stats)
     print(layout, count, size, reads, stats["reads"], stats["pfs"]["bytes"] / rows.nbytes, stats["staging"])
     taken_back = len(order) // 100  # by the kernel, see test_records.py
     assert reads <= stats["staging"]["sentinels"] + 10 + taken_back
@@ -116,22 +101,13 @@ def test_loader_with_workers(tmp, layout, count, size, workers):
     large; the third is not part of the plan."""
     rows = dataset(tmp / "src", layout, count, size)
     depth = noise(count, 8192, "f4")
-    digests = [hashlib.sha256(row.tobytes() + depth[i].tobytes()).hexdigest() for i, row in enumerate(rows)]
-    (tmp / "digests").write_text("\n".join(digests))
-    job = {"reader": "h5py", "datasets": ["/images", "/depth"], "digests": str(tmp / "digests"), "seed": 3,
-           "workers": workers, "batch": BATCH, "epochs": 3, "pause": 0.01}
     text = f"format=hdf5 file=rows.h5 dataset=/images,/depth {sampler(True, batch=BATCH, seed=3, epochs=3, workers=workers)}"
     with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "16M") as mount:
         start(mount, text)
-        words = [sys.executable, JOB, json.dumps({**job, "path": str(mount.path / "rows.h5")})]
-        with running(subprocess.Popen(words, stdout=subprocess.PIPE)) as process:
-            said = json.loads(process.communicate(timeout=JOB_SECONDS)[0])
-            assert process.returncode == 0 and said == {"records": 3 * count, "wrong": []}
-        clairmount.wait_until(lambda: plan(mount)["state"] == "finished", "the end of the plan")
+        train(mount, tmp, [row.tobytes() + depth[i].tobytes() for i, row in enumerate(rows)], path="rows.h5", reader="h5py",
+              datasets=["/images", "/depth"], seed=3, workers=workers, batch=BATCH, epochs=3, pause=0.01)
         stats = mount.stats()
-        assert_followed(plan(mount))
-    reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
-    print(layout, count, size, workers, reads / (3 * count), stats["reads"], stats["pfs"]["bytes"], stats["staging"])
+    print(layout, count, size, workers, requests_of(stats) / (3 * count), stats["reads"], stats["pfs"]["bytes"], stats["staging"])
 
 
 def test_the_index_serves_later_mounts_of_an_unchanged_file(tmp):

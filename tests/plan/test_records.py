@@ -1,73 +1,41 @@
 """Records of large files under a plan, read in every way that people read them: the plan is followed to its end, every
 byte is the source's, and what a reader finds pushed costs it no request."""
 
-import hashlib
-import json
 import mmap
 import os
 import random
 import re
 import subprocess
-import sys
 
 import clairmount
 import pytest
-from planning import cached_bytes, plan, register, wait_ahead
+from planning import cached_bytes, plan, register, running, wait_ahead
 
 np = pytest.importorskip("numpy")
 lmdb = pytest.importorskip("lmdb")
 pytest.importorskip("torch")
 
 import records_job  # noqa: E402  (needs numpy)
-
-MIB = 1 << 20
-
-
-def write_npy(folder, count, size):
-    rows = np.random.default_rng(1).integers(0, 256, (count, size), dtype=np.uint8)
-    np.save(folder / "rows.npy", rows)
-    header = (folder / "rows.npy").stat().st_size - rows.size
-    return "format=npy file=rows.npy", {"path": "rows.npy", "header": header, "record": size}, list(rows)
-
-
-def write_raw(folder, count, size):
-    rng = random.Random(1)
-    rows = [rng.randbytes(size) for _ in range(count)]
-    (folder / "rows.bin").write_bytes(b"h" * 77 + b"".join(rows))
-    return f"format=raw file=rows.bin record={size} header=77", {"path": "rows.bin", "header": 77, "record": size}, rows
-
-
-def write_lmdb(folder, count, size):
-    """Of sizes that differ, written in transactions, some records twice: not in the order of the keys."""
-    rng = random.Random(1)
-    values = [rng.randbytes(size + rng.randrange(size // 2)) for _ in range(count)]
-    with lmdb.open(str(folder / "rows.lmdb"), subdir=False, map_size=1 << 34) as env:
-        for first in range(0, count, 100):
-            with env.begin(write=True) as txn:
-                for i in range(first, min(first + 100, count)):
-                    txn.put(b"%d" % i, values[i] if rng.random() < 0.9 else rng.randbytes(size))
-        with env.begin(write=True) as txn:
-            for i, value in enumerate(values):
-                if txn.get(b"%d" % i) != value:
-                    txn.put(b"%d" % i, value)
-            txn.put(b"__len__", b"%d" % count)
-    return "format=lmdb file=rows.lmdb keys=decimal", {"path": "rows.lmdb"}, values
-
-
-def sampler(shuffle, **keys):
-    order = "" if shuffle else "shuffle=false "
-    return f"sampler=torch.distributed world=1 {order}" + " ".join(f"{name}={value}" for name, value in keys.items())
-
-
-def assert_followed(state):
-    assert state["state"] == "finished", state
-    assert (state["suspensions"], state["realignments"]) == (0, 0), state
-    assert "divergence" not in state
-    assert state["in_order"] > 0, state
-
-
-# Sizes on both sides of a page, and of what the kernel reads around it.
-SMALL, ODD, LARGE = 1300, 5001, 110_000
+from record_plans import (  # noqa: E402
+    BATCH,
+    LARGE,
+    ODD,
+    SMALL,
+    assert_all_read,
+    assert_followed,
+    order_of,
+    ranges_of,
+    requests_of,
+    sampler,
+    start,
+    start_job,
+    train,
+    wait_finished,
+    wait_ready,
+    write_lmdb,
+    write_megatron,
+    writer_for,
+)
 
 
 @pytest.mark.parametrize("reader", ["memmap", "mmap", "mmap.random", "pread", "buffered", "lmdb", "lmdb.readahead"])
@@ -75,31 +43,25 @@ SMALL, ODD, LARGE = 1300, 5001, 110_000
 @pytest.mark.parametrize(("count", "size"), [(8000, SMALL), (3000, ODD), (400, LARGE)])
 def test_pushed_before_it_is_read(tmp, reader, shuffle, count, size):
     """A reader that always has staging before it: it waits, so that no clock decides."""
-    write = write_lmdb if reader.startswith("lmdb") else write_npy if reader == "memmap" else write_raw
     (tmp / "src").mkdir()
-    text, job, records = write(tmp / "src", count, size)
+    text, job, records = writer_for(reader)(tmp / "src", count, size)
     total = sum(len(record) for record in records)
     job = {**records_job.DEFAULTS, **job}
-    text += " " + sampler(shuffle, batch=8, seed=5, epochs=2)
-    words = [clairmount.binary(), "plan", "order", f"{text} root='{tmp / 'src'}'", "--rank", "0", "--epoch"]
-    orders = [
-        [int(i) for i in subprocess.run([*words, e], check=True, capture_output=True, timeout=60).stdout.split()]
-        for e in "01"
-    ]
+    text += " " + sampler(shuffle, batch=BATCH, seed=5, epochs=2)
+    order = order_of(text, tmp / "src", 2)
     with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "8M") as mount:
         register(mount, text)
         wait_ahead(mount, 32)
         read = records_job.READERS[reader]({**job, "path": str(mount.path / job["path"])})
-        order = orders[0] + orders[1]
         for n, i in enumerate(order):
-            if n % 8 == 0:
-                clairmount.wait_until(lambda n=n: ready(mount, n, len(order)), f"{n} {plan(mount)}")
-            assert read(i) == records[i].tobytes() if reader == "memmap" else read(i) == bytes(records[i]), i
-        clairmount.wait_until(lambda: plan(mount)["state"] == "finished", "the end of the plan")
+            if n % BATCH == 0:
+                wait_ready(mount, n, len(order))
+            assert read(i) == records[i], i
+        wait_finished(mount)
         stats = mount.stats()
         assert_followed(plan(mount))
         del read
-    reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
+    reads = requests_of(stats)
     print(reader, count, size, reads, stats["reads"], stats["pfs"]["bytes"] / total, stats["staging"])
     # The kernel may take pages back before they are read (DAMON's reclaim does so with idle ones), and a mapping then
     # asks for each page: of one use in a hundred at most.
@@ -107,9 +69,167 @@ def test_pushed_before_it_is_read(tmp, reader, shuffle, count, size):
     assert reads <= stats["staging"]["sentinels"] + 10 + taken_back
 
 
+@pytest.mark.parametrize("workers", [0, 2, 4])
+@pytest.mark.parametrize("reader", ["memmap", "lmdb", "lmdb.readahead"])
+@pytest.mark.parametrize(("count", "size", "staging"), [(2000, SMALL, "2M"), (300, LARGE, "16M")])
+def test_loader_with_workers(tmp, reader, count, size, staging, workers):
+    """torch's DataLoader and DistributedSampler; each worker opens the file for itself. No window holds all records."""
+    (tmp / "src").mkdir()
+    text, job, records = writer_for(reader)(tmp / "src", count, size)
+    text += " " + sampler(True, batch=BATCH, seed=3, epochs=3, workers=workers)
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", staging) as mount:
+        start(mount, text)
+        train(mount, tmp, records, **job, reader=reader, seed=3, workers=workers, batch=BATCH, epochs=3, pause=0.01)
+        stats = mount.stats()
+    print(reader, count, size, workers, requests_of(stats) / (3 * count), stats["reads"], stats["pfs"]["bytes"], stats["staging"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="of a user's mount the kernel reads more around a page")
+@pytest.mark.parametrize("reader", ["lmdb", "lmdb.readahead"])
+def test_what_is_mapped_leaves_the_page_cache(tmp, reader):
+    """An LMDB environment maps its file for as long as it is open, and the kernel follows no advice to drop such pages."""
+    count, staging, epochs = 3000, 2 << 20, 3
+    (tmp / "src").mkdir()
+    text, job, records = write_lmdb(tmp / "src", count, ODD)
+    text += " " + sampler(True, batch=BATCH, seed=5, epochs=epochs)
+    order = order_of(text, tmp / "src", epochs)
+    with lmdb.open(str(tmp / "src/rows.lmdb"), subdir=False, readonly=True, lock=False) as env:
+        tree = env.stat()
+    common = (2 + tree["branch_pages"] + tree["leaf_pages"]) * tree["psize"]  # with both metas
+    # What was read and is still there: up to the last sentinel but one, and what is about to be dropped.
+    largest = -(-(max(map(len, records)) + 16) // mmap.PAGESIZE) * mmap.PAGESIZE
+    bound = staging + 192 * largest + common
+    assert (tmp / "src/rows.lmdb").stat().st_size > 3 * bound
+    most = 0
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", staging, "--page-cache", "0") as mount:
+        start(mount, text)
+        wait_ahead(mount, staging // 2 // largest)
+        path = mount.path / job["path"]
+        read = records_job.READERS[reader]({**records_job.DEFAULTS, "path": str(path)})
+        for n, i in enumerate(order):
+            if n % BATCH == 0:
+                wait_ready(mount, n, len(order))
+            assert read(i) == records[i], i
+            if n % 50 == 0:
+                most = max(most, cached_bytes(path))
+                assert most <= bound, n
+        wait_finished(mount)
+        assert_followed(plan(mount))
+        del read
+    assert most >= staging // 4  # so it was looked at rightly
+
+
+def map_tokens(path):
+    """As Megatron's _MMapBinReader."""
+    tokens = np.memmap(path, mode="r", dtype=np.uint8)
+    return lambda offset, length: tokens[offset : offset + length].tobytes()
+
+
+def read_tokens(path):
+    """As Megatron's _FileBinReader."""
+
+    def read(offset, length):
+        tokens = bytearray(length)
+        with open(path, "rb", buffering=0) as file:
+            file.seek(offset)
+            assert file.readinto(tokens) == length
+        return tokens
+
+    return read
+
+
+@pytest.mark.parametrize("open_tokens", [map_tokens, read_tokens])
+@pytest.mark.parametrize("length", [0, 2048, 16384], ids=["sequences", "2048 tokens", "16384 tokens"])
+def test_megatron(tmp, open_tokens, length):
+    """Sequences, and GPT samples: each has parts of several documents, and its last token is the first of another."""
+    (tmp / "src").mkdir()
+    rng = np.random.default_rng(1)
+    write_megatron(tmp / "src/t", [rng.integers(0, 50_000, rng.integers(100, 2500)) for _ in range(3000)], "uint16")
+    text = "format=megatron file=t.bin "
+    if length == 0:
+        text += sampler(True, batch=BATCH, seed=5, epochs=2)
+    else:
+        text += f"sequence_length={length} seed=1234 sampler=megatron.sequential world=1 batch={BATCH} epochs=2"
+    samples = ranges_of(text, tmp / "src", 2)
+    assert length == 0 or all(sum(size for _, size in pieces) == 2 * (length + 1) for pieces in samples)
+    tokens, index = ((tmp / "src" / name).read_bytes() for name in ("t.bin", "t.idx"))
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "4M") as mount:
+        start(mount, text)
+        assert (mount.path / "t.idx").read_bytes() == index
+        read = open_tokens(mount.path / "t.bin")
+        for n, pieces in enumerate(samples):
+            if n % BATCH == 0:
+                wait_ready(mount, n, len(samples))
+            for offset, size in pieces:
+                assert read(offset, size) == tokens[offset : offset + size], (n, offset)
+        wait_finished(mount)
+        stats = mount.stats()
+        assert_followed(plan(mount))
+        del read
+    pages = sum((offset % mmap.PAGESIZE + size - 1) // mmap.PAGESIZE + 1 for pieces in samples for offset, size in pieces)
+    print(length, requests_of(stats), pages, stats["reads"], stats["pfs"]["bytes"] / len(tokens), stats["staging"])
+    of_index = len(index) // mmap.PAGESIZE + 1  # as far as it was read before it was pushed
+    assert requests_of(stats) <= stats["staging"]["sentinels"] + 10 + of_index + pages // 100  # taken back, as above
+
+
+@pytest.mark.parametrize(("reader", "goes_on"), [("pread", True), ("lmdb", True), ("lmdb", False)])
+def test_killed_and_started_again(tmp, reader, goes_on):
+    """From a checkpoint, with a plan that says so; or from the beginning, where it is found by what it reads."""
+    count, epochs, done = 1200, 2, 480
+    (tmp / "src").mkdir()
+    text, job, records = writer_for(reader)(tmp / "src", count, ODD)
+    text += " " + sampler(True, batch=BATCH, seed=3, epochs=epochs)
+    job |= {"reader": reader, "seed": 3, "batch": BATCH, "epochs": epochs}
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "1M") as mount:
+        start(mount, text)
+        with running(start_job(mount, tmp, records, **job, pause=0.05)):
+            clairmount.wait_until(lambda: plan(mount)["passed"] >= done, "the place where it is killed")
+        if goes_on:
+            start(mount, f"{text} start_sample={done}")
+            train(mount, tmp, records, **job, start=done, pause=0.01)
+            return
+        with running(start_job(mount, tmp, records, **job, pause=0.01)) as again:
+            assert_all_read(again, epochs * count)
+        wait_finished(mount)
+        state = plan(mount)
+        assert (state["realignments"] > 0, state["suspensions"]) == (True, 0), state
+
+
+def test_two_plans_on_one_file(tmp):
+    """Every other record is one of the validation, which runs beside the training. All samples of the first plan fit the
+    page cache, and those of the second get what is left."""
+    count, epochs = 1200, 2
+    rng = random.Random(1)
+    sets = {name: [rng.randbytes(ODD) for _ in range(count)] for name in ("train", "val")}
+    (tmp / "src").mkdir()
+    with lmdb.open(str(tmp / "src/rows.lmdb"), subdir=False, map_size=1 << 30) as env, env.begin(write=True) as txn:
+        for i in range(count):
+            for name, records in sets.items():
+                txn.put(b"%s-%d" % (name.encode(), i), records[i])
+    size = (tmp / "src/rows.lmdb").stat().st_size
+    jobs = []
+    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", "16M") as mount:
+        for seed, name in enumerate(sets, 3):
+            keys = sampler(True, batch=BATCH, seed=seed, epochs=epochs, workers=2)
+            start(mount, f"name={name} format=lmdb file=rows.lmdb keys={name}-%d {keys}", name)
+            jobs.append({"path": "rows.lmdb", "reader": "lmdb", "keys": f"{name}-%d", "seed": seed, "workers": 2,
+                         "batch": BATCH, "epochs": epochs, "pause": 0.01})  # fmt: skip
+        with (
+            running(start_job(mount, tmp, sets["train"], **jobs[0])) as first,
+            running(start_job(mount, tmp, sets["val"], **jobs[1])) as second,
+        ):
+            for process in (first, second):
+                assert_all_read(process, epochs * count)
+        for name in sets:
+            wait_finished(mount, name)
+            assert_followed(plan(mount, name))
+        read = mount.stat("pfs.bytes")
+    assert read <= 1.05 * size, read / size
+
+
 def test_records_are_named_as_elements_of_their_file(tmp):
     (tmp / "src").mkdir()
-    text, job, records = write_lmdb(tmp / "src", 300, SMALL)
+    text, _, records = write_lmdb(tmp / "src", 300, SMALL)
     text += " " + sampler(True, batch=8, seed=3, epochs=2)
     words = [clairmount.binary(), "plan", "order", f"{text} root='{tmp / 'src'}'", "--rank", "0", "--epoch", "0"]
     run = lambda *words: subprocess.run(words, check=True, capture_output=True, timeout=60, text=True).stdout  # noqa: E731
@@ -129,8 +249,3 @@ def test_records_are_named_as_elements_of_their_file(tmp):
         said = subprocess.run([clairmount.binary(), "plan", "check", mount.path], capture_output=True, timeout=60, text=True)
         assert re.search(r"expected rows\.lmdb\[\d+\], saw rows\.lmdb\[\d+\]", said.stdout), said.stdout
         del read
-
-
-def ready(mount, read, total):
-    state = plan(mount)
-    return state["state"] == "finished" or state["passed"] + state["ahead"] >= min(read + 16, total)

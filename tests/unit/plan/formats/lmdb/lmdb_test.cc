@@ -77,6 +77,20 @@ class MadeUpLmdb {
     return index_lmdb(source, DatasetRoot{FileId(0), 0}, {"x", keys, "", ""});
   }
 
+  /// Somebody turns the file into `after` when its page 2 was read.
+  SampleIndexResult indexed_meanwhile(const MadeUpLmdb& after) const {
+    const TempTree tree;
+    std::ofstream(tree.at("x"), std::ios::binary) << bytes_;
+    DatasetSource source = scanned(tree);
+    const MadeUpLmdb* now = this;
+    source.read_bytes = [&](FileId, uint64_t offset, uint32_t length) -> Result<std::string> {
+      std::string bytes = now->bytes_.substr(offset, length);
+      if (offset == 2 * kPage) now = &after;
+      return bytes;
+    };
+    return index_lmdb(source, DatasetRoot{FileId(0), 0}, {"x", "cursor", "", ""});
+  }
+
   std::string refusal(const std::string& keys = "cursor", size_t cut = 0) const {
     const auto index = indexed(keys, cut);
     REQUIRE(!index);
@@ -183,6 +197,19 @@ TEST_CASE("lmdb: other formats and versions are refused with their names") {
   file.put<uint32_t>(0, 12, 0xBEEFC0DE);
   file.put<uint32_t>(0, 16, 1);
   CHECK_THAT(file.refusal(), Contains("32-bit"));
+}
+
+TEST_CASE("lmdb: a transaction that is committed while the file is read") {
+  MadeUpLmdb file(4);
+  file.metas(1, 1, 2);
+  file.leaf(2, {{"a", 1}});
+  MadeUpLmdb after = file;
+  CHECK(file.indexed_meanwhile(after));
+  after.meta(0, 2, 1, 1, 2);  // the older meta page becomes the newer
+  const auto index = file.indexed_meanwhile(after);
+  REQUIRE(!index);
+  CHECK(index.error().code == EINVAL);
+  CHECK_THAT(index.error().message, Contains("was written to while it was read"));
 }
 
 TEST_CASE("lmdb: escapes in lists of keys") {
