@@ -175,7 +175,7 @@ struct RecordsKept : StagingFixture {
     for (uint64_t p = from; p < to; ++p) {
       REQUIRE(eventually([&] { return staged() > p; }));
       now += 100us;
-      const uint32_t sample = run->reader().horizon().sample_at(p);
+      const uint32_t sample = run->reader().timeline().sample_at(p);
       const ByteRange record = run->index().range(sample, 0);
       bool told = false;
       for (const uint64_t page : pages.missing(record.file, record.offset, record.length)) {
