@@ -4,12 +4,17 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "cache/base/text.h"
+#include "cache/base/thread.h"
 #include "fs/ops/operations.h"
 
 namespace clairfs {
@@ -47,9 +52,25 @@ bool in_our_pid_namespace(pid_t id) {
   return false;
 }
 
+// What the calling thread mounts from now on, no mount table shows, and it goes with the thread unless a
+// descriptor holds it. Takes root; else the mount is to be seen until it is detached.
+void hide_mounts_of_this_thread() {
+  if (::unshare(CLONE_NEWNS) == 0) (void)::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PlanDoor>> PlanDoor::mount(const FuseOptions& options) {
+  std::optional<Result<std::unique_ptr<PlanDoor>>> door;
+  NamedThread thread("door-mount", [&] {
+    hide_mounts_of_this_thread();
+    door = mount_and_detach(options);
+  });
+  thread.join();
+  return std::move(*door);
+}
+
+Result<std::unique_ptr<PlanDoor>> PlanDoor::mount_and_detach(const FuseOptions& options) {
   const MomentaryDirectory place;
   if (place.path().empty()) return system_error(errno, "make a directory for a moment");
   fuse_lowlevel_ops ops{};

@@ -6,7 +6,8 @@
 // at no place in any mount table: it is mounted in a directory that exists for a moment, opened, and
 // detached, and lives as long as the descriptor. MOUNT/.clairfs/plan is a symlink through that descriptor,
 // /proc/PID/fd/N/plan, which works in every mount namespace. So nothing lies inside the dataset's mount that
-// would make it busy, and a killed daemon leaves nothing behind.
+// would make it busy, and a killed daemon leaves nothing behind: not even one that is killed between mounting
+// and detaching, where it may make a mount namespace for that moment.
 //
 // In another PID namespace (a container) the number would mean another process: there the file is a
 // read-only one, and plans are given over the control socket.
@@ -41,6 +42,7 @@ class PlanDoor {
 
  private:
   PlanDoor() = default;
+  static Result<std::unique_ptr<PlanDoor>> mount_and_detach(const FuseOptions& options);
 
   SessionData data_;
   SessionHandle session_;

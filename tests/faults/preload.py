@@ -8,7 +8,8 @@ import subprocess
 import pytest
 from clairmount import binary, build_dir
 
-FIELDS = ("read_errno", "write_errno", "index_errno", "clock_seconds", "hits", "node", "wrong_bulk", "wrong_message", "write_hang")
+FIELDS = ("read_errno", "write_errno", "index_errno", "clock_seconds", "hits", "node", "wrong_bulk", "wrong_message", "write_hang",
+          "die_unmounting")  # fmt: skip
 
 
 def sanitizers():

@@ -13,10 +13,13 @@ import sys
 import time
 
 import pytest
-from clairmount import binary, clairfs, is_mounted, make_samples, make_tree, sanitized, slowfs, tempdir, wait_until
+from clairmount import binary, clairfs, detach, is_mounted, make_samples, make_tree, sanitized, slowfs, tempdir, wait_until
 from faultlib import CHUNK, PATIENCE, in_background, joined
 from mounting import assert_same_files, errno_of
 from planning import plan, register
+from preload import faults
+
+__all__ = ["faults"]
 
 PLAN = "format=files sampler=torch.distributed seed=7 epochs=1000"
 KERNEL = tuple(map(int, platform.release().split("-", maxsplit=1)[0].split(".")[:2]))
@@ -284,3 +287,21 @@ def source():
     with tempdir() as tmp:
         make_tree(tmp / "src", {"a": 100})
         yield tmp / "src"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others cannot make a mount namespace")
+def test_a_daemon_that_is_killed_while_it_begins_leaves_no_mount(tmp, faults):
+    """The mount for plans is in a directory for a moment. What unmounts the other one is killed as well."""
+    make_tree(tmp / "src", {"file": 100})
+    faults.die_unmounting = 1
+    (tmp / "mnt").mkdir()
+    words = [binary(), "mount", tmp / "src", tmp / "mnt", "--catalog-dir", tmp / "catalog"]
+    env = {**os.environ, **faults.env, "TMPDIR": str(tmp)}
+    try:
+        ended = subprocess.run(words, env=env, capture_output=True, text=True, timeout=PATIENCE)
+        assert ended.returncode != 0
+        assert f"{tmp}/clairfs-plan-" not in pathlib.Path("/proc/self/mountinfo").read_text()
+    finally:
+        for point in [*tmp.glob("clairfs-plan-*"), tmp / "mnt"]:
+            if is_mounted(point):
+                detach(point)

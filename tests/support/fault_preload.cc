@@ -5,6 +5,7 @@
 // $CLAIRFS_FAULTS names a file that both sides map; see struct Faults, and tests/faults/preload.py.
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include <fcntl.h>
 #include <mpi.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -31,8 +33,9 @@ struct Faults {
   std::atomic<int64_t> hits;           ///< calls that failed
   std::atomic<int64_t> node;           ///< the rank that has the faults, counted from 1; 0: all have them
   std::atomic<int64_t> wrong_bulk;  ///< a bit is flipped in every so-manieth transfer of a chunk; 0: in none
-  std::atomic<int64_t> wrong_message;  ///< and in every so-manieth message to another node
-  std::atomic<int64_t> write_hang;     ///< seconds that a write of a segment takes longer
+  std::atomic<int64_t> wrong_message;   ///< and in every so-manieth message to another node
+  std::atomic<int64_t> write_hang;      ///< seconds that a write of a segment takes longer
+  std::atomic<int64_t> die_unmounting;  ///< the process is killed when it unmounts anything
 };
 
 /// Of this process, as its launcher numbers it; taken when the library is loaded, since clairfs clears it
@@ -134,6 +137,12 @@ ssize_t pwritev64(int fd, const iovec* pieces, int count, off64_t offset) {
     ::sleep(hang);
   }
   return fails(faults()->write_errno, fd, "/segment-") ? -1 : real(fd, pieces, count, offset);
+}
+
+int umount2(const char* point, int flags) noexcept {
+  static auto* const real = next<decltype(umount2)>("umount2");
+  if (faults()->die_unmounting.load() != 0) ::raise(SIGKILL);
+  return real(point, flags);
 }
 
 ssize_t pwrite64(int fd, const void* data, size_t size, off64_t offset) {
