@@ -9,8 +9,8 @@ import os
 import pathlib
 import random
 import subprocess
-import sys
 
+import warm_python
 from clairmount import binary, wait_until
 
 JOB = pathlib.Path(__file__).with_name("torch_job.py")
@@ -98,7 +98,7 @@ class JobLog:
 
 
 def start_job(log, **job):
-    return subprocess.Popen([sys.executable, JOB, json.dumps({"log": str(log), **job}, default=str)])
+    return subprocess.Popen([*warm_python.words(), JOB, json.dumps({"log": str(log), **job}, default=str)])
 
 
 @contextlib.contextmanager

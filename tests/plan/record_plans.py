@@ -7,11 +7,11 @@ import pathlib
 import random
 import struct
 import subprocess
-import sys
 
 import clairmount
 import numpy as np
 import records_job
+import warm_python
 from planning import plan, register, running, wait_ahead
 
 JOB = pathlib.Path(records_job.__file__)
@@ -145,7 +145,7 @@ def start_job(mount, folder, records, **job):
     digests = folder / f"digests of {job['path']} with seed {job['seed']}"
     digests.write_text("\n".join(hashlib.sha256(record).hexdigest() for record in records))
     job = {**job, "path": str(mount.path / job["path"]), "digests": str(digests)}
-    return subprocess.Popen([sys.executable, JOB, json.dumps(job)], stdout=subprocess.PIPE)
+    return subprocess.Popen([*warm_python.words(), JOB, json.dumps(job)], stdout=subprocess.PIPE)
 
 
 def assert_all_read(process, records):

@@ -15,6 +15,7 @@ import pathlib
 import pickle
 import random
 import sys
+import warnings
 
 import numpy
 import torch
@@ -33,6 +34,7 @@ from torch.utils.data import (
 from torch.utils.data.distributed import DistributedSampler
 from torchvision.datasets import ImageFolder
 
+warnings.simplefilter("always", UserWarning)
 EPOCHS = 3
 RANK = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 RANKS = 2 if len(sys.argv) > 4 else 1

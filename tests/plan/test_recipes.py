@@ -11,6 +11,7 @@ import tarfile
 
 import clairmount
 import pytest
+import warm_python
 from clairmount import REPO, binary
 from planning import JOB_SECONDS, make_images
 from test_mds import write_shards
@@ -321,7 +322,7 @@ def test_recipe(script, dataset, tmp):
     with clairmount.clairfs(dataset, "--ram", "64M", "--staging", "64M") as mount:
         if not registers:
             subprocess.run([binary(), "plan", mount.path, *text.split()], check=True, capture_output=True, timeout=60)
-        words = [sys.executable, "-c", START + SCRIPTS[script], mount.path, REPO / "mount-helper/python"]
+        words = [*warm_python.words(), "-c", START + SCRIPTS[script], mount.path, REPO / "mount-helper/python"]
         env = {**os.environ, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "TMPDIR": str(tmp),
                "MEETING": f"file://{tmp}/meeting", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(HERE)}  # fmt: skip
         jobs = [subprocess.Popen([*words, *(["register"] if registers else [])], env={**env, "RANK": str(rank)},

@@ -11,6 +11,7 @@ import sys
 
 import clairmount
 import pytest
+import warm_python
 from planning import JOB_SECONDS, running
 
 pytest.importorskip("torch")
@@ -27,7 +28,8 @@ HDF5 = ["hdf5", "hdf5_path"] if importlib.util.find_spec("h5py") else []
 
 def start(case, root, out, *rank, **env):
     env = {**os.environ, "PYTHONPATH": str(MODULE), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(out), **env}
-    words = [sys.executable, "-W", "always::UserWarning", JOB, case, root, out, *rank]
+    python = [sys.executable] if "START_METHOD" in env else warm_python.words()
+    words = [*python, JOB, case, root, out, *rank]
     return subprocess.Popen([str(word) for word in words], env=env, stderr=subprocess.PIPE, text=True)
 
 
