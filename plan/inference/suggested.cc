@@ -62,7 +62,8 @@ void OrderSearch::suggest(Suggestion suggestion) {
   });
   suggested_.insert(suggested_.begin(), std::move(suggestion));
   const auto is_of_kind = [&](const Suggestion& one) { return is_of_epoch_seed(one.order) == of_epoch; };
-  if (std::count_if(suggested_.begin(), suggested_.end(), is_of_kind) <= kMostSuggestions / 2) return;
+  const auto of_kind = std::count_if(suggested_.begin(), suggested_.end(), is_of_kind);
+  if (static_cast<size_t>(of_kind) <= kMostSuggestions / 2) return;
   const auto oldest = [&](const auto& is_wanted) {
     return std::find_if(suggested_.rbegin(), suggested_.rend(), is_wanted);
   };
