@@ -250,7 +250,7 @@ void PlanManager::note_returns() {
     run->set_watched(false);
     deps_.log.info("plan {}: its reader is back", name);
     const auto found = this->run(std::string(kFoundPlan));
-    inference_.forget_files([&](FileId file) { return !run->samples_of(file, 0, 1).empty(); });
+    inference_.forget_files([&run = *run](FileId file) { return !run.samples_of(file, 0, 1).empty(); });
     if (found && is_planned(*found)) let_go_of(*found);
   }
 }

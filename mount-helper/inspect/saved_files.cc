@@ -107,7 +107,8 @@ void add_found_order(std::vector<SavedFile>& files, const fs::path& path, const 
   if (name.starts_with("orders-")) {
     constexpr size_t kStart = 64 + PATH_MAX;  // a header, and the source's path
     SavedFile file = described(SavedFile::Kind::found, path, attributes);
-    const auto source = source_of_saved_orders(beginning_of(path, kStart));
+    const auto bytes = beginning_of(path, kStart);
+    const auto source = source_of_saved_orders({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     if (!source || name.ends_with(".tmp")) file.kind = SavedFile::Kind::temporary;
     file.of = source ? *source : "of another version, or being written";
     file.in_use = source && is_mounted(mounts, file.of);

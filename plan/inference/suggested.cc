@@ -9,7 +9,7 @@
 namespace clairfs {
 namespace {
 
-/// What of a plan makes the order of all ranks together.
+// What of a plan makes the order of all ranks together.
 PlanSpec order_alone(PlanSpec plan) {
   plan.name = PlanSpec().name;
   plan.index.clear();
@@ -25,7 +25,7 @@ bool is_same_but_for_epoch(PlanSpec a, PlanSpec b) {
   return a == b;
 }
 
-/// Whether it can be made of the plan's text and the catalog.
+// Whether it can be made of the plan's text and the catalog.
 bool needs_no_file(const PlanSpec& order) {
   bool none = order.file.empty() && order.dataset_shuffle.empty();
   for_each_file(order, [&](const char*, const std::string& value) {
@@ -34,7 +34,7 @@ bool needs_no_file(const PlanSpec& order) {
   return none;
 }
 
-/// The epochs in which readers of a suggested order may be.
+// The epochs in which readers of a suggested order may be.
 std::vector<uint64_t> likely_epochs(const Suggestion& suggestion, uint64_t samples) {
   // What runs on from epoch to epoch is made from the first one on: a second or so.
   constexpr uint64_t kMostDrawn = uint64_t{1} << 26;

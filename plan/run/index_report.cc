@@ -71,7 +71,7 @@ std::string advice(const SampleIndex& index, const Catalog& catalog, const Sizes
                      sizes.files.size() == 1 ? name : "GLOB", wanted >> 10);
 }
 
-/// Of rows of which libhdf5 reads at least twice what they have; nothing of others.
+// Of rows of which libhdf5 reads at least twice what they have; nothing of others.
 std::string advice_on_rows(const SampleIndex& index) {
   if (index.format() != "hdf5") return "";
   for (uint32_t piece = 0; piece < index.range_count(0); ++piece) {

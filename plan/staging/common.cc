@@ -14,8 +14,9 @@ constexpr uint64_t kCommonShare = 4;
 // Units that are on their way at a time: as many as keep a source busy.
 constexpr size_t kCommonAhead = 64;
 
-// Between two looks for what the kernel took back. Each pause is twice as long as the one before: where the
-// kernel takes such pages back over and over, or refuses them, fetching them each time would load the source.
+// Between two looks for what the kernel took back. While looks find something each pause is twice as long as
+// the one before: where the kernel takes such pages back over and over, or refuses them, fetching them each
+// time would load the source.
 constexpr Duration kShortestPause = std::chrono::milliseconds(100);
 constexpr Duration kLongestPause = std::chrono::minutes(1);
 
@@ -55,11 +56,15 @@ void Staging::note_read(const std::string& plan, FileId file, uint64_t offset, u
 bool Staging::look_for_common(StagedPlan& plan) {
   const size_t all = plan.common_pages.size();
   if (plan.common_checked == all) {
-    const bool may = plan.common.empty() && now_ >= plan.check_common_again && goes_on(plan);
-    if (!may || !plan.common_read.exchange(false)) return false;
-    plan.common_pause = std::clamp(2 * plan.common_pause, kShortestPause, kLongestPause);
-    plan.check_common_again = now_ + plan.common_pause;
+    if (all == 0 || !plan.common_read.load(std::memory_order_relaxed)) return false;
+    if (!plan.common.empty() || !goes_on(plan)) return false;
+    if (now_ < plan.check_common_again) {
+      look_again_within(plan.check_common_again - now_);
+      return false;
+    }
+    plan.common_read = false;
     plan.common_checked = 0;
+    plan.common_gone = false;
   }
   for (uint64_t n = 0; plan.common_checked < all && n < kPushesPerStep; ++n, ++plan.common_checked) {
     std::vector<std::shared_ptr<StagedUnit>> units;
@@ -67,10 +72,16 @@ bool Staging::look_for_common(StagedPlan& plan) {
     for (const auto& unit : units) {
       const uint64_t bytes = unit->end - unit->begin;
       const auto there = pages_.pages_of(unit->file, unit->begin, bytes);
-      if (there && *there < round_to_pages(bytes) / kPageSize) plan.common.push_back(unit);
+      if (!there || *there >= round_to_pages(bytes) / kPageSize) continue;
+      plan.common.push_back(unit);
+      plan.common_gone = true;
     }
   }
-  return plan.common_checked < all;
+  if (plan.common_checked < all) return true;
+  plan.common_pause =
+      plan.common_gone ? std::clamp(2 * plan.common_pause, kShortestPause, kLongestPause) : kShortestPause;
+  plan.check_common_again = now_ + plan.common_pause;
+  return false;
 }
 
 // True if there is more to do at once.

@@ -258,7 +258,7 @@ bool Staging::fill_tiers(ReaderWindow& window) {
                      });
     });
     if (!room) {
-      if (behind) look_again_ = kCatchUpPeriod;
+      if (behind) look_again_within(kCatchUpPeriod);
       return false;
     }
     ++done;

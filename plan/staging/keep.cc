@@ -29,7 +29,7 @@ constexpr uint64_t kLargeRecord = 32 << 10;
 
 }  // namespace
 
-/// Whether samples may stay of a plan of which not all do.
+// Whether samples may stay of a plan of which not all do.
 bool Staging::may_keep_part(const PlanRun& run) {
   const SampleIndex& index = run.index();
   if (!index.shares_files()) return true;
@@ -37,7 +37,7 @@ bool Staging::may_keep_part(const PlanRun& run) {
   return run.of_records() && !index.shares_bytes() && run.dataset_bytes() / index.size() >= least;
 }
 
-/// Whether tiers have most of the sample's chunks, or have room for them.
+// Whether tiers have most of the sample's chunks, or have room for them.
 bool Staging::in_tiers(const SampleIndex& index, uint32_t sample) const {
   const TierSpace space = cache_.space();
   size_t chunks = 0;
@@ -78,7 +78,7 @@ void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
   const SampleIndex& index = window.reader->index();
   const uint64_t bytes = page_bytes(index, sample);
   if (!plan.keeps_part || !again || bytes == 0 || bytes > room_to_keep_) return;
-  if (plan.of_records && in_tiers(index, sample)) return;
+  if (plan.of_records && (bytes < kLargeRecord || in_tiers(index, sample))) return;
   if (!is_whole(window, position).value_or(true)) return;
   plan.ledger->keep(sample);
   plan.part_bytes += bytes;

@@ -35,7 +35,7 @@ inline uint64_t page_bytes(const SampleIndex& index, uint32_t sample) {
 
 struct Staging::Shared {
   Alarm alarm;
-  Mutex mutex;  // leaf
+  Mutex mutex;  // comes before those of trackers
   std::map<std::string, std::shared_ptr<StagedPlan>> plans GUARDED_BY(mutex);
   std::vector<std::shared_ptr<StagedPlan>> removed GUARDED_BY(mutex);  // for step() to take leave of
   std::atomic<uint64_t> in_flight_bytes{0};
@@ -102,6 +102,7 @@ struct Staging::StagedPlan {
   std::deque<std::shared_ptr<StagedUnit>> common;  // those of it that are to be pushed, at first or again
   std::atomic<bool> common_read{false};            // a READ asked for some of it
   size_t common_checked = 0;                       // of common_pages; all of them: losses are not looked for
+  bool common_gone = false;                        // some of what was looked at so far
   TimePoint check_common_again{};                  // not sooner
   Duration common_pause{};                         // between the last look and the next
 };

@@ -46,18 +46,22 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
     plan->windows.push_back(std::make_unique<ReaderWindow>(*plan, reader, run->readers().size()));
   const uint64_t bytes = bytes_to_keep(*run);
   {
-    MutexLock lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     uint64_t kept = bytes;
     for (const auto& [name, other] : shared_->plans)
       kept += name == run->name() ? 0 : other->kept_bytes + other->common_bytes;
     plan->keeps_all = kept <= std::max(options_.budget, options_.keep);
     plan->kept_bytes = plan->keeps_all ? bytes : 0;
-    plan->goes_on_unknown = run->name() == kFoundPlan && run->given().epochs != 0;
-    plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
-    plan->of_records = run->of_records();
-    plan->keeps_part = may_keep_part(*run);
-    plan->fills_in_file_order = plan->of_records && options_.fill_in_file_order;
-    list_common(*plan);
+  }
+  plan->goes_on_unknown = run->name() == kFoundPlan && run->given().epochs != 0;
+  plan->of_records = run->of_records();
+  plan->keeps_part = may_keep_part(*run);
+  plan->fills_in_file_order = plan->of_records && options_.fill_in_file_order;
+  // May take tens of milliseconds, and READs of other plans take the lock.
+  plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
+  list_common(*plan);
+  {
+    const MutexLock lock(shared_->mutex);
     std::swap(shared_->plans[run->name()], plan);
     if (plan) shared_->removed.push_back(std::move(plan));
   }
@@ -163,7 +167,7 @@ bool Staging::serve_all() {
   }
   const bool has_room = load.held <= load.budget && !letting_go;  // for those that are to keep all
   const bool make_room = waiting && !has_room;
-  if (make_room) look_again_ = kAdmissionPeriod;  // nothing rings when a plan has become idle
+  if (make_room) look_again_within(kAdmissionPeriod);  // nothing rings when a plan has become idle
   bool busy = letting_go;
   uint64_t held = 0;
   for (const auto& [name, plan] : current) {

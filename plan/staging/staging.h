@@ -105,6 +105,7 @@ class Staging {
   /// Rings when there is something to do.
   Alarm& alarm();
 
+  /// REQUIRES: one call at a time.
   void add(const std::shared_ptr<PlanRun>& run);
   void remove(const std::string& plan);
   /// The reader moved, or the plan's timeline changed.
@@ -193,6 +194,7 @@ class Staging {
   void restart(ReaderWindow& window, uint64_t position);
   std::map<std::string, std::shared_ptr<StagedPlan>> plans() const;
   void tell_of_records();
+  void look_again_within(Duration pause) { look_again_ = std::min(look_again_.value_or(pause), pause); }
 
   // Constant after construction.
   ChunkCache& cache_;

@@ -53,7 +53,7 @@ constexpr OtherSampler kOtherSamplers[] = {
 // Share of the sightings that must lie with one group of ranks for it to be this node's: strays aside.
 constexpr double kOwnShare = 0.85;
 
-/// 0 ... n - 1 as a cursor comes to their decimal keys: in the order of text. REQUIRES: n is not 0.
+// 0 ... n - 1 as a cursor comes to their decimal keys: in the order of text. REQUIRES: n is not 0.
 std::vector<uint32_t> as_text_sorts(uint64_t n) {
   std::vector<uint32_t> numbers{0};
   numbers.reserve(n);

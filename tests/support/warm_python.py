@@ -3,9 +3,9 @@ processor, in many tests more than all the rest.
 
     words = [*warm_python.words(), "-c", code, argument]      # in place of sys.executable
 
-The process that is started so stands for the job: it has its exit status, and the job is killed when it ends. The job has
-the script's arguments, environment, folder and standard files; of the interpreter's options and variables it knows -c and
-PYTHONPATH. /proc shows the server as the parent of all jobs, and its environment as theirs: tests of how the mount tells
+The process that is started so stands for the job: it has its exit status, and the job is killed soon after it ends. The
+job has the script's arguments, environment, folder and standard files; of the interpreter's options and variables it knows
+-c, PYTHONPATH and PYTHONDONTWRITEBYTECODE. /proc shows the server as the parent of all jobs, and its environment as theirs: tests of how the mount tells
 readers apart start the real sys.executable.
 """
 
@@ -134,6 +134,7 @@ def become(request, *standard):
     os.chdir(job["folder"])
     os.environ.clear()
     os.environ.update(job["environment"])
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     tempfile.tempdir = None
     for seed in (random.seed, numpy.random.seed, torch.seed):
         seed()
@@ -179,6 +180,8 @@ if __name__ == "__main__":
         run(where, script)
     import numpy
     import torch.utils.data.distributed
-    import torchvision.datasets
+
+    with contextlib.suppress(ImportError):  # not all jobs need it
+        import torchvision.datasets
 
     serve(where)

@@ -21,7 +21,7 @@ Error wrong_array(const DatasetSource& source, FileId file, std::string_view why
   return {EINVAL, fmt::format("{} {}", shortened(source.catalog->path(file), 200), why)};
 }
 
-/// Whole numbers in a NumPy file, all of which the file has.
+// Whole numbers in a NumPy file, all of which the file has.
 struct SavedNumbers {
   FileId file;
   uint64_t begin = 0;  ///< of the first, in bytes
@@ -52,7 +52,7 @@ Result<SavedNumbers> open_numbers(const DatasetSource& source, FileId file, size
   return numbers;
 }
 
-/// Calls `visit` for each number, row by row, until it returns an error, which is returned. Errors: as above.
+// Calls `visit` for each number, row by row, until it returns an error, which is returned. Errors: as above.
 template <class Visit>
 Status for_each_number(const DatasetSource& source, const SavedNumbers& numbers, Visit&& visit) {
   constexpr uint64_t kAtOnce = 1 << 20;

@@ -101,7 +101,7 @@ class GptSamples {
   const GptIndexes indexes_;
 };
 
-/// The documents of a file. Errors: EINVAL with the cause alone; what a read returned.
+// The documents of a file. Errors: EINVAL with the cause alone; what a read returned.
 Result<std::vector<MegatronSequence>> read_documents(const DatasetSource& source,
                                                      const MegatronFiles& files) {
   std::vector<MegatronSequence> documents;
@@ -120,7 +120,7 @@ Result<std::vector<MegatronSequence>> read_documents(const DatasetSource& source
   return documents;
 }
 
-/// The indexes as GPTDataset makes them. Errors: EINVAL naming the key.
+// The indexes as GPTDataset makes them. Errors: EINVAL naming the key.
 Result<GptIndexes> computed_indexes(const std::vector<MegatronSequence>& documents, std::string_view file,
                                     const GptPlan& plan) {
   const auto training = gpt_training_documents(plan.split, static_cast<uint32_t>(documents.size()));

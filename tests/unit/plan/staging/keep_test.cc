@@ -228,7 +228,7 @@ TEST_CASE("what the kernel takes back of records that stay is pushed again") {
     f.now += 20ms;  // between two looks
     f.read(p, p + 1);
   }
-  CHECK(f.metrics.staging_repaired.value() > 0);
+  CHECK(f.metrics.staging_repaired.value() > 60);  // more than a window has
   CHECK(f.run->reader().tracker().status().suspensions == 0);
 }
 
