@@ -327,21 +327,18 @@ def _rows(dataset):
 
 def _array_keys(array):
     """(file, keys, whether these are all rows of the file) of a numpy.memmap or of an open HDF5 dataset."""
+    if not hasattr(array, "filename"):
+        return os.fsdecode(array.file.filename), {"format": "hdf5", "dataset": array.name}, True
     row = array.dtype.itemsize
     for length in array.shape[1:]:
         row *= length
-    if hasattr(array, "filename"):
-        whole, stride = array, array.strides[0]
-        while type(whole.base) is type(array):  # a slice has the offset of what it was cut from
-            whole = whole.base
-        places = [part.__array_interface__["data"][0] for part in (array, whole)]
-        path, offset = os.fsdecode(array.filename), whole.offset + places[0] - places[1]
-        if stride < row or (array.ndim > 1 and not array[0].flags["C_CONTIGUOUS"]):
-            return path, None, False
-    else:
-        path, offset, stride = os.fsdecode(array.file.filename), array.id.get_offset(), row
-        if offset is None:  # chunks, or compressed
-            return path, {"format": "hdf5", "dataset": array.name}, True
+    path, whole, stride = os.fsdecode(array.filename), array, array.strides[0]
+    while type(whole.base) is type(array):  # a slice has the offset of what it was cut from
+        whole = whole.base
+    places = [part.__array_interface__["data"][0] for part in (array, whole)]
+    offset = whole.offset + places[0] - places[1]
+    if stride < row or (array.ndim > 1 and not array[0].flags["C_CONTIGUOUS"]):
+        return path, None, False
     keys = {"format": "raw", "record": row, "header": offset, **({"stride": stride} if stride != row else {})}
     return path, keys, (os.path.getsize(path) - offset - row) // stride + 1 == len(array)
 

@@ -6,6 +6,7 @@
 // sample.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -14,6 +15,7 @@
 
 #include "cache/base/types.h"
 #include "cache/catalog/catalog.h"
+#include "cache/memory/ram_arena.h"
 
 namespace clairfs {
 
@@ -35,6 +37,13 @@ struct SampleSpan {
 /// 128 KiB: to push as much with each record would cost more than to read it when it is asked for.
 constexpr uint32_t kBufferedBlock = 4096;
 
+/// Whoever reads the bytes [offset, end) of a file most likely wants a sample that begins among them before
+/// the place returned. The kernel asks for whole pages, and the record that it asks for begins anywhere in
+/// the first of them. A range that begins elsewhere (of O_DIRECT) begins with its record.
+constexpr uint64_t likely_until(uint64_t offset, uint64_t end) {
+  return std::min(end, offset % kPageSize == 0 ? offset + kPageSize : offset + 1);
+}
+
 /// Immutable after it was made, so thread-safe without locks.
 class SampleIndex {
  public:
@@ -48,9 +57,12 @@ class SampleIndex {
   virtual ByteRange range(uint32_t sample, uint32_t piece) const = 0;
 
   /// Calls `visit(sample)` once for every sample that has bytes among the `length` of `file` from `offset`
-  /// on: those that a read of the range may belong to. Those that hold its first byte come first, since a
-  /// reader of a record begins with the record; ascending apart from that. In formats where a sample is one
-  /// file the range does not matter; there may be several (a list that names a file twice, links to it).
+  /// on: those that a read of the range may belong to. The likeliest come first: those that begin in its
+  /// first page (likely_until()), since a reader of a record begins with the record; then those that hold its
+  /// first byte, as when its beginning was in the page cache; then the rest. Of those of a kind the first
+  /// ones come first. In formats where a sample is one file the range does not matter; there may be several
+  /// (a list that names a file twice, links to it). Parts of streams, which are read from front to back, just
+  /// ascend.
   virtual void samples_of(FileId file, uint64_t offset, uint64_t length,
                           const std::function<void(uint32_t sample)>& visit) const = 0;
 

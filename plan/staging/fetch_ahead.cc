@@ -57,7 +57,7 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
     if (!passed && bytes > budget) window.oversize_bytes = bytes;
     window.kept_run = stays ? window.kept_run + 1 : 0;
     window.longest_kept_run = std::max(window.longest_kept_run, window.kept_run);
-    ++window.fetched;
+    hold_until(window, ++window.fetched);
   }
   // What has been asked for stays pinned until it is pushed, in order: so its bytes must always fit what
   // transit memory is certain to provide.

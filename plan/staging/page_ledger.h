@@ -1,6 +1,6 @@
 // PageLedger: what ought to be in the kernel's page cache for one plan, in whole pages.
 //
-// A use of a sample is held from when staging has handed it on (pushed it, or found that the reader has it)
+// A use of a sample is held from when staging takes it into its window, or finds that the reader has it,
 // until the reader is done with it. Its pages ought to be there as long as any use holds the sample: two uses
 // in one window, or those of two readers, are pushed once and dropped once.
 //

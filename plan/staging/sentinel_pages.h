@@ -6,6 +6,12 @@
 //
 // Several samples may lie in one page. It is the sentinel of one of them, and the pushes of the others leave
 // it out, too (without_open()).
+//
+// One of another plan may be among them. A reader of that plan then takes the sentinel from the one that it
+// is for, whose tracker hears of a sample that its own reader may not have come to. So it does of any READ of
+// a page that both have: which job a thread belongs to is not known. Two things bound the harm. A tracker
+// only believes in samples as far ahead as a sentinel may be, and drops nothing for the furthest alone. And a
+// record that fills a page lacks that one, which is no other's unless both plans have the record.
 #pragma once
 
 #include <atomic>

@@ -121,6 +121,7 @@ struct Staging::ReaderWindow {
   uint64_t dropped = 0;
   uint64_t staged = 0;
   uint64_t fetched = 0;
+  uint64_t held = 0;            // the further of the two: the ledger holds [dropped, held)
   uint64_t filled = 0;          // tiers have been filled up to here, beyond `fetched`
   uint64_t records_filled = 0;  // of records: samples before this number are done in this round,
   uint64_t fills_until = 0;     // which then has filled up to here

@@ -220,8 +220,6 @@ void Staging::forget_removed_plans() {
     removed.swap(shared_->removed);
   }
   for (const auto& plan : removed) {
-    for (const auto& window : plan->windows)
-      window->fetched = window->staged;  // nothing more is to be staged
     for (const auto& window : plan->windows) {
       drop_window(*window);
       forget_sentinels(*window, UINT64_MAX);
@@ -327,9 +325,16 @@ bool Staging::overtaken(const ReaderWindow& window) {
 
 // Everything before `position` has been pushed, or is the reader's.
 void Staging::hand_on(ReaderWindow& window, uint64_t position) {
-  for (; window.staged < position; ++window.staged) {
-    if (window.plan->keeps_all || window.staged < window.timeline.begin()) continue;
-    window.plan->ledger->hold(window.timeline.sample_at(window.staged));
+  window.staged = std::max(window.staged, position);
+  hold_until(window, window.staged);
+}
+
+// From here on the pages of everything before `position` stay until the reader is done with it. They may be
+// there though it has not been pushed as a whole: with its first chunk, for a neighbour, for an earlier use.
+void Staging::hold_until(ReaderWindow& window, uint64_t position) {
+  for (; window.held < position; ++window.held) {
+    if (window.plan->keeps_all || window.held < window.timeline.begin()) continue;
+    window.plan->ledger->hold(window.timeline.sample_at(window.held));
   }
 }
 
@@ -339,7 +344,6 @@ void Staging::tell_policy(const ReaderWindow& window) {
 
 // The reader is somewhere else: begin anew in front of it.
 void Staging::restart(ReaderWindow& window, uint64_t position) {
-  window.fetched = window.staged;  // what was to be staged is not any more
   drop_window(window);
   window.units.clear();
   window.newest.reset();
@@ -350,8 +354,8 @@ void Staging::restart(ReaderWindow& window, uint64_t position) {
   window.asked = 0;
   window.asked_bytes = 0;
   window.complete = true;
-  window.high_water = window.safe = window.staged = window.fetched = window.filled = window.dropped =
-      position;
+  window.high_water = window.safe = window.staged = window.fetched = window.held = window.filled =
+      window.dropped = position;
   window.records_filled = 0;
   window.chooser.restart(position);
   window.costs.clear();
@@ -362,24 +366,19 @@ void Staging::restart(ReaderWindow& window, uint64_t position) {
   tell_policy(window);
 }
 
-// What was pushed and will not be read there leaves the page cache again.
+// What was pushed, or was about to be, and will not be read there leaves the page cache again.
 void Staging::drop_window(const ReaderWindow& window) {
   if (window.plan->keeps_all || window.timeline.empty()) return;
-  const uint64_t end = std::min(window.staged, window.timeline.end());
+  const uint64_t end = std::min(window.held, window.timeline.end());
   for (uint64_t p = std::max(window.dropped, window.timeline.begin()); p < end; ++p) {
     const uint32_t sample = window.timeline.sample_at(p);
     drop_released(*window.plan, sample);
   }
 }
 
-// One use of the sample is over; false if all its pages are still of use. They are where a use is to be
-// staged that found them there: its turn to hold them has not come.
+// One use of the sample is over; false if all its pages are still of use.
 bool Staging::drop_released(StagedPlan& plan, uint32_t sample) {
   const std::vector<PageRange> free = plan.ledger->release(sample);
-  const bool counted_on = std::any_of(plan.windows.begin(), plan.windows.end(), [&](const auto& window) {
-    return window->timeline.uses_within(sample, window->staged, window->fetched);
-  });
-  if (counted_on) return false;
   for (const PageRange& range : free) {
     sentinels_.close(range);
     pages_.drop(range.file, range.begin, round_to_pages(range.end) - range.begin);

@@ -169,6 +169,7 @@ class Staging {
   void drop_window(const ReaderWindow& window);
   bool drop_released(StagedPlan& plan, uint32_t sample);
   static void hand_on(ReaderWindow& window, uint64_t position);
+  static void hold_until(ReaderWindow& window, uint64_t position);
   void tell_policy(const ReaderWindow& window);
   static void pop_unit(ReaderWindow& window);
   void push(ReaderWindow& window, const StagedUnit& unit);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace clairfs {
 namespace {
@@ -34,15 +35,23 @@ std::vector<ChainPoint> points_of(std::span<const Sighting> sightings, const Pos
     const bool again = std::any_of(sightings.begin() + static_cast<std::ptrdiff_t>(i) + 1, sightings.end(),
                                    [&](const Sighting& s) { return s.sample == sightings[i].sample; });
     if (again) continue;
-    positions.clear();
-    positions_of(sightings[i].sample, positions);
-    positions.resize(std::min(positions.size(), kOccurrences));
-    for (const uint32_t position : positions) {
-      points.push_back(
-          {i, sightings[i].tick, position, {1, 0, position, position, position, sightings[i].tick}});
-    }
+    const auto add = [&, tick = sightings[i].tick](uint32_t sample) {
+      positions.clear();
+      positions_of(sample, positions);
+      positions.resize(std::min(positions.size(), kOccurrences));
+      for (const uint32_t position : positions)
+        points.push_back({i, tick, position, {1, 0, position, position, position, tick}});
+    };
+    add(sightings[i].sample);
+    for (const uint32_t other : sightings[i].others) add(other);
   }
   return points;
+}
+
+double samples_each(std::span<const Sighting> sightings) {
+  size_t samples = sightings.size();
+  for (const Sighting& sighting : sightings) samples += sighting.others.size();
+  return static_cast<double>(samples) / static_cast<double>(sightings.size());
 }
 
 uint64_t longest_step(const ChainStep& step, uint64_t ticks) {
@@ -59,20 +68,45 @@ Chain extended(const Chain& chain, uint32_t position) {
   return longer;
 }
 
+// The numbers of the points by position: a step is short, so few of them can be the one before.
+std::vector<size_t> by_position(const std::vector<ChainPoint>& points) {
+  std::vector<size_t> numbers(points.size());
+  std::iota(numbers.begin(), numbers.end(), size_t{0});
+  std::sort(numbers.begin(), numbers.end(),
+            [&](size_t a, size_t b) { return points[a].position < points[b].position; });
+  return numbers;
+}
+
+// The longest chain of sightings `from` and later that goes on with points[at]; nothing if none does.
+const Chain* chain_before(const std::vector<ChainPoint>& points, const std::vector<size_t>& sorted, size_t at,
+                          size_t from, const ChainStep& step) {
+  const ChainPoint& point = points[at];
+  const uint64_t position = point.position;
+  const uint64_t least = position - std::min(position, longest_step(step, kLongestSkip));
+  size_t best = at;  // none
+  for (auto next = std::lower_bound(sorted.begin(), sorted.end(), least,
+                                    [&](size_t n, uint64_t wanted) { return points[n].position < wanted; });
+       next != sorted.end() && points[*next].position < position + step.reorder_window; ++next) {
+    const ChainPoint& earlier = points[*next];
+    const bool is_earlier = *next < at && earlier.sighting >= from && earlier.sighting != point.sighting;
+    // The same sample, which may be meant by both.
+    if (!is_earlier || earlier.position == position) continue;
+    if (position > earlier.position + longest_step(step, point.tick - earlier.tick)) continue;
+    const uint32_t length = earlier.best.length;
+    const uint32_t longest = points[best].best.length;
+    if (best == at || length > longest || (length == longest && *next < best)) best = *next;
+  }
+  return best == at ? nullptr : &points[best].best;
+}
+
 // Longest chain over the points of sightings `from` and later.
-Chain longest_chain(std::vector<ChainPoint> points, size_t from, size_t sightings, const ChainStep& step) {
+Chain longest_chain(std::vector<ChainPoint> points, const std::vector<size_t>& sorted, size_t from,
+                    size_t sightings, const ChainStep& step) {
   Chain longest;
   for (size_t i = 0; i < points.size(); ++i) {
     ChainPoint& point = points[i];
     if (point.sighting < from) continue;
-    const Chain* before = nullptr;
-    for (size_t j = 0; j < i; ++j) {
-      const ChainPoint& earlier = points[j];
-      if (earlier.sighting < from || earlier.sighting == point.sighting) continue;
-      const bool follows = uint64_t{point.position} + step.reorder_window > earlier.position &&
-                           point.position <= earlier.position + longest_step(step, point.tick - earlier.tick);
-      if (follows && (before == nullptr || earlier.best.length > before->length)) before = &earlier.best;
-    }
+    const Chain* const before = chain_before(points, sorted, i, from, step);
     if (before != nullptr) point.best = extended(*before, point.position);
     if (point.sighting + kNewest >= sightings && point.best.length > longest.length) longest = point.best;
   }
@@ -96,14 +130,16 @@ std::optional<Chain> find_chain(std::span<const Sighting> sightings, const Posit
   if (sightings.size() < kShortest || epoch_length == 0) return std::nullopt;
   const std::vector<ChainPoint> points = points_of(sightings, positions_of);
   if (points.size() < kShortest) return std::nullopt;
-  const double share = static_cast<double>(step.reorder_window + longest_step(step, kLongestSkip)) /
+  const std::vector<size_t> sorted = by_position(points);
+  const double share = samples_each(sightings) *
+                       static_cast<double>(step.reorder_window + longest_step(step, kLongestSkip)) /
                        static_cast<double>(epoch_length);
   // The last few tell soonest after a change, all tell most where steps are a large share of the epoch.
   for (const size_t recent : {kSightings / 4, kSightings / 2, kSightings}) {
     const size_t count = std::min(recent, sightings.size());
     const uint32_t needed = telling_length(static_cast<uint32_t>(count), share);
     if (needed <= count) {
-      Chain chain = longest_chain(points, sightings.size() - count, sightings.size(), step);
+      Chain chain = longest_chain(points, sorted, sightings.size() - count, sightings.size(), step);
       chain.among = static_cast<uint32_t>(count);
       if (chain.length >= needed) return chain;
     }

@@ -6,6 +6,9 @@
 // of k is a chain with probability r^(k-1), r being the length of a step over the length of the epoch, and
 // the expected number of chains of k among m sightings is C(m, k) r^(k-1). A chain counts when that is below
 // one in a million: 8 sightings in an epoch of millions, most of 64 in one of a few steps' length.
+//
+// A READ of a page with several records may be of any of them. Such a sighting is a link of a chain with
+// whichever of its samples fits, so r is as many times as large as there are samples a sighting.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +23,9 @@ namespace clairfs {
 struct Sighting {
   uint32_t sample = 0;
   uint64_t tick = 0;
-  int64_t position = 0;  ///< where the reader was then, as absolute position
-  bool opened = false;   ///< by an open: the READs that come soon after are the same use
+  int64_t position = 0;            ///< where the reader was then, as absolute position
+  bool opened = false;             ///< by an open: the READs that come soon after are the same use
+  std::vector<uint32_t> others{};  ///< less likely ones that it may have been instead
 };
 
 /// Sightings that are looked at: a wrong order is to be told within as many.

@@ -9,7 +9,8 @@
 // - While the plan is followed, another program may read the same files in order: the chain must be longer
 //   than what was seen in order meanwhile.
 //
-// A search costs some tens of microseconds, and comes once in four observations out of order.
+// A search costs some tens of microseconds, where READs may be of several samples some hundred, and comes
+// once in four observations out of order.
 #pragma once
 
 #include <cstdint>

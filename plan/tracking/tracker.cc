@@ -31,6 +31,10 @@ constexpr uint64_t kSure = 8;
 // or kSightings opens, and so many positions beside the reorder window.
 constexpr size_t kRepeatSpan = 32;
 
+// Samples that an observation out of order may be of: of 1300 bytes each, four begin in a page. With more of
+// them only longer chains would tell, and each search would take longer.
+constexpr size_t kMostPerRead = 4;
+
 }  // namespace
 
 Tracker::Tracker(uint64_t reorder_window, std::optional<Epoch> last, std::optional<uint64_t> leap)
@@ -131,9 +135,12 @@ const Sighting* Tracker::seen_lately(std::span<const uint32_t> samples) const {
   return nullptr;
 }
 
-// The test has counted the observation already.
-Sighting Tracker::note_distinct(uint32_t sample, int64_t position, Access kind) {
-  const Sighting sighting{sample, test_.observations(), position, kind == Access::open};
+// The test has counted the observation already. Streams are read from front to back, so the likeliest sample
+// of one is the one.
+Sighting Tracker::note_distinct(std::span<const uint32_t> samples, int64_t position, Access kind) {
+  Sighting sighting{samples.front(), test_.observations(), position, kind == Access::open};
+  const auto others = samples.first(of_streams_ ? 1 : std::min(samples.size(), kMostPerRead)).subspan(1);
+  sighting.others.assign(others.begin(), others.end());
   lately_.push_back(sighting);
   if (lately_.size() > kSightings) lately_.pop_front();
   return sighting;
@@ -182,7 +189,7 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
 Tracker::Observation Tracker::observe(std::span<const uint32_t> samples, Access kind, TimePoint now) {
   const MutexLock lock(mutex_);
   const Observation taken = take(samples, kind, now);
-  return taken == Verdict::out_of_order ? Observation{reject(samples.front(), kind)} : taken;
+  return taken == Verdict::out_of_order ? Observation{reject(samples, kind)} : taken;
 }
 
 Tracker::Observation Tracker::offer(std::span<const uint32_t> samples, Access kind, TimePoint now) {
@@ -244,7 +251,7 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   epochs_.mark_seen({found.epoch, found.in_epoch});
   if (test_.in_doubt()) ++run_.in_order;
   test_.in_order(kind);
-  relocator_.note_match(note_distinct(found.sample, found.position, kind).tick);
+  relocator_.note_match(note_distinct({&found.sample, 1}, found.position, kind).tick);
   ++totals_.in_order;
   ++totals_.in_order_since;
   if (state_ == TrackerState::waiting) state_ = TrackerState::following;
@@ -292,14 +299,14 @@ void Tracker::begin_run(std::optional<uint32_t> sample) {
   if (sample) run_.due = epochs_.nearest_use(*sample, run_.at);
 }
 
-Tracker::Verdict Tracker::reject(uint32_t sample, Access kind) {
+Tracker::Verdict Tracker::reject(std::span<const uint32_t> samples, Access kind) {
   const bool first = !test_.in_doubt();
   test_.out_of_order(kind);
-  relocator_.note_stray(note_distinct(sample, progress_.next(), kind));
+  relocator_.note_stray(note_distinct(samples, progress_.next(), kind));
   ++totals_.out_of_order;
   ++totals_.out_of_order_since;
 
-  if (first) begin_run(sample);
+  if (first) begin_run(samples.front());
   if (!totals_.first_difference) totals_.first_difference = run_;
   ++run_.out_of_order;
   const bool over =
@@ -355,8 +362,12 @@ void Tracker::jump(const Found& found) {
   epochs_.forget_seen();
   for (const Sighting& stray : relocator_.strays()) {
     if (stray.tick < chain.since) continue;
-    for (const uint32_t position : epochs_.find(epoch)->order->of(stray.sample)) {
-      if (position >= chain.low && position <= chain.top) epochs_.mark_seen({epoch, position});
+    std::vector<uint32_t> samples = stray.others;
+    samples.push_back(stray.sample);
+    for (const uint32_t sample : samples) {
+      for (const uint32_t position : epochs_.find(epoch)->order->of(sample)) {
+        if (position >= chain.low && position <= chain.top) epochs_.mark_seen({epoch, position});
+      }
     }
   }
   relocator_.clear();

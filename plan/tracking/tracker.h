@@ -72,8 +72,8 @@ class Tracker {
 
   /// The access may belong to any of `samples` (SampleIndex::samples_of()); most likely first. REQUIRES: not
   /// empty. Several accesses to a sample in a row count once; an Access::read_on that the order does not
-  /// account for is a repetition. Costs a microsecond, or some tens of them for one observation out of order
-  /// in four.
+  /// account for is a repetition. Costs a microsecond, or a search (relocator.h) for one observation out of
+  /// order in four.
   Observation observe(std::span<const uint32_t> samples, Access kind, TimePoint now);
   /// The same, but for an access out of order, which has no effect: another plan may account for it.
   Observation offer(std::span<const uint32_t> samples, Access kind, TimePoint now);
@@ -133,14 +133,14 @@ class Tracker {
   int64_t safe() const REQUIRES(mutex_);
   int64_t next() const REQUIRES(mutex_);
   const Sighting* seen_lately(std::span<const uint32_t> samples) const REQUIRES(mutex_);
-  Sighting note_distinct(uint32_t sample, int64_t position, Access kind) REQUIRES(mutex_);
+  Sighting note_distinct(std::span<const uint32_t> samples, int64_t position, Access kind) REQUIRES(mutex_);
   std::optional<Match> match(std::span<const uint32_t> samples, Access kind) const REQUIRES(mutex_);
   Observation take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
   bool lies_behind_last(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
   void note_read(int64_t position) REQUIRES(mutex_);
   void enter_next() REQUIRES(mutex_);
-  Verdict reject(uint32_t sample, Access kind) REQUIRES(mutex_);
+  Verdict reject(std::span<const uint32_t> samples, Access kind) REQUIRES(mutex_);
   bool realign() REQUIRES(mutex_);
   bool flutters() REQUIRES(mutex_);
   void jump(const Found& found) REQUIRES(mutex_);

@@ -129,10 +129,10 @@ class Hdf5(Dataset):
         return str(i)
 
 
-def open_hdf5(root):
+def open_hdf5(root, name="rows.h5"):
     import h5py
 
-    return Rows(h5py.File(pathlib.Path(root).parent / "rows.h5", "r")["data/images"])
+    return Rows(h5py.File(pathlib.Path(root).parent / name, "r")["data/images"])
 
 
 class ByClass(Sampler):
@@ -304,6 +304,9 @@ CASES = {
     "concat": lambda root: loader(ConcatDataset([images(root), Paths(root)]), shuffle=True),
     "paths": lambda root: loader(Wrapped(Paths(root)), shuffle=True, generator=generator()),
     "hdf5": lambda root: loader(open_hdf5(root), shuffle=True, generator=generator(), num_workers=0),
+    "hdf5_contiguous": lambda root: loader(
+        open_hdf5(root, "contiguous.h5"), shuffle=True, generator=generator(), num_workers=0
+    ),
     "hdf5_path": lambda root: loader(Hdf5(root), shuffle=True, generator=generator()),
     "memmap": memmap,
     "raw_half": raw_half,

@@ -172,7 +172,7 @@ def test_megatron(tmp, open_tokens, length):
     assert requests_of(stats) <= stats["staging"]["sentinels"] + 10 + of_index + pages // 100  # taken back, as above
 
 
-@pytest.mark.parametrize(("reader", "goes_on"), [("pread", True), ("lmdb", True), ("lmdb", False)])
+@pytest.mark.parametrize(("reader", "goes_on"), [("pread", True), ("pread", False), ("lmdb", True), ("lmdb", False)])
 def test_killed_and_started_again(tmp, reader, goes_on):
     """From a checkpoint, with a plan that says so; or from the beginning, where it is found by what it reads."""
     count, epochs, done = 1200, 2, 480

@@ -37,23 +37,26 @@ ByteRange FixedRecords::range(uint32_t sample, uint32_t) const {
 
 void FixedRecords::samples_of(FileId file, uint64_t offset, uint64_t length,
                               const std::function<void(uint32_t sample)>& visit) const {
+  if (layout_.record == 0 || length == 0) return;
   const uint64_t end = offset + std::min(length, UINT64_MAX - offset);
-  if (layout_.record == 0 || length == 0 || end <= layout_.header) return;
-  const uint64_t begin = offset - std::min(offset, layout_.header);  // counted from the end of the header
-  const bool at_gap = offset < layout_.header || begin % layout_.stride >= layout_.record;
-  const uint64_t first = begin / layout_.stride + (begin % layout_.stride >= layout_.record ? 1 : 0);
-  const uint64_t past = (end - layout_.header - 1) / layout_.stride + 1;
+  const auto begun_before = [this](uint64_t place) {
+    return place <= layout_.header ? 0 : (place - layout_.header - 1) / layout_.stride + 1;
+  };
+  const uint64_t begun = begun_before(offset);
+  const uint64_t likely = begun_before(likely_until(offset, end));
+  const bool in_record = begun > 0 && layout_.header + (begun - 1) * layout_.stride + layout_.record > offset;
   const auto [from, to] = std::equal_range(by_file_.begin(), by_file_.end(), Part{file},
                                            [](const Part& a, const Part& b) { return a.file < b.file; });
-  // The first byte's record first, of each time that the file is named.
-  for (auto part = from; part != to && !at_gap; ++part) {
-    if (first < part->records) visit(part->first + static_cast<uint32_t>(first));
-  }
-  for (auto part = from; part != to; ++part) {
-    const uint64_t end_of_part = std::min<uint64_t>(past, part->records);
-    for (uint64_t i = first + (at_gap ? 0 : 1); i < end_of_part; ++i)
-      visit(part->first + static_cast<uint32_t>(i));
-  }
+  // Records [first, past) of each time that the file is named.
+  const auto visit_all = [&visit, begin = from, stop = to](uint64_t first, uint64_t past) {
+    for (auto part = begin; part != stop; ++part) {
+      for (uint64_t i = first; i < std::min<uint64_t>(past, part->records); ++i)
+        visit(part->first + static_cast<uint32_t>(i));
+    }
+  };
+  visit_all(begun, likely);
+  if (in_record) visit_all(begun - 1, begun);
+  visit_all(likely, begun_before(end));
 }
 
 std::string FixedRecords::path(uint32_t sample) const {

@@ -25,12 +25,18 @@ bool comes_before(const ByteRange& a, const ByteRange& b) {
 
 }  // namespace
 
-// Samples with bytes at addresses [begin, end).
+// Samples with bytes at addresses [begin, end): by where they begin, the likeliest first.
 struct RecordTable::Found {
   uint64_t begin;
+  uint64_t likely_until;
   uint64_t end;
-  std::vector<uint32_t> at_begin{};
+  std::vector<uint32_t> likely{};  // from `begin` to before `likely_until`
+  std::vector<uint32_t> before{};
   std::vector<uint32_t> behind{};
+
+  std::vector<uint32_t>& of(uint64_t address) {
+    return address < begin ? before : address < likely_until ? likely : behind;
+  }
 };
 
 ByteRange RecordTable::range(uint32_t sample, uint32_t piece) const {
@@ -69,13 +75,18 @@ void RecordTable::samples_of(FileId file, uint64_t offset, uint64_t length,
   const File* const known = find_file(file);
   const uint64_t size = known != nullptr ? catalog_->stamp(file).size : 0;
   if (offset >= size || length == 0) return;
-  Found found{known->start + offset, known->start + offset + std::min(length, size - offset)};
+  const uint64_t end = offset + std::min(length, size - offset);
+  Found found{known->start + offset, known->start + likely_until(offset, end), known->start + end};
   find(0, ranges(), found);
-  sort_unique(found.at_begin);
-  sort_unique(found.behind);
-  for (const uint32_t sample : found.at_begin) visit(sample);
-  for (const uint32_t sample : found.behind) {
-    if (!std::binary_search(found.at_begin.begin(), found.at_begin.end(), sample)) visit(sample);
+  const std::array kinds{&found.likely, &found.before, &found.behind};
+  for (auto kind = kinds.begin(); kind != kinds.end(); ++kind) {
+    sort_unique(**kind);
+    for (const uint32_t sample : **kind) {
+      const bool visited = std::any_of(kinds.begin(), kind, [sample](const auto* sooner) {
+        return std::binary_search(sooner->begin(), sooner->end(), sample);
+      });
+      if (!visited) visit(sample);
+    }
   }
 }
 
@@ -89,10 +100,8 @@ void RecordTable::find(uint32_t first, uint32_t past, Found& found) const {
   find(first, middle, found);
   const uint32_t range = by_address(middle);
   if (addresses_[range] >= found.end) return;
-  if (lengths_[range] != 0 && end_of(range) > found.begin) {
-    std::vector<uint32_t>& samples = addresses_[range] <= found.begin ? found.at_begin : found.behind;
-    samples.push_back(sample_of(range));
-  }
+  if (lengths_[range] != 0 && end_of(range) > found.begin)
+    found.of(addresses_[range]).push_back(sample_of(range));
   find(middle + 1, past, found);
 }
 

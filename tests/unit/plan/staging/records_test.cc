@@ -133,6 +133,40 @@ TEST_CASE("a record that comes again soon stays though its first use is over bef
   }
 }
 
+TEST_CASE("a page that was pushed with the first chunk of a record is not dropped with its neighbour") {
+  // 3 and 4 share the pages from 36864 to 45056, with what a reader of 3 may read on; 4 has two chunks.
+  StagingFixture f({.sizes = {40 * 10000}, .budget = 100 << 10, .chunk_size = 16 << 10, .immediate = false},
+                   "format=raw file=f10000 record=10000 sampler=list epochs=1 "
+                   "list=[3,10,20,4,30,35,15,25,38,12,22,32]");
+  const FileId file = *f.catalog->find("f10000");
+  const auto shared = [&] { return f.pages.missing(file, 36864, 2 * kPageSize); };
+  const auto first_chunk_is_pushed = [&] {
+    const PageRange own{file, 45056, 49152};  // unless it is a sentinel
+    return f.pages.missing(file, own.begin, 1).empty() || f.staging->sentinels().without_open(own).empty();
+  };
+  const auto read = [&](uint64_t position) {
+    f.now += std::chrono::microseconds(100);
+    const uint32_t sample = f.run->reader().timeline().sample_at(position);
+    f.run->reader().tracker().observe(std::vector{sample}, Access::read, f.now);
+    f.staging->wake();
+    f.settle();
+  };
+  f.settle();
+  while (!first_chunk_is_pushed()) {
+    REQUIRE(f.source.complete_one());
+    f.settle();
+  }
+  REQUIRE(f.staged() == 3);
+  REQUIRE(shared().empty());
+  const uint64_t drops = f.pages.drops();
+  for (const uint64_t position : {0, 1, 2}) read(position);
+  CHECK(f.pages.drops() > drops);  // of 3
+  CHECK(shared().empty());
+  while (f.source.complete_all()) f.settle();
+  for (const uint64_t position : {3, 4, 5}) read(position);
+  CHECK(shared().size() == 2);  // of 4, which is over
+}
+
 TEST_CASE("tiers are filled with records in the order of their file") {
   constexpr uint64_t kCount = 4000;
   const bool in_file_order = GENERATE(true, false);  // false: benchmarks do without

@@ -51,14 +51,32 @@ TEST_CASE("what is no reader is no chain") {
       !find_chain(numbered({1, 2, 3, 4, 5, 6, 7, 8, 9, 50000, 200, 7000, 90000}), identity, 100000, {2, 1}));
 }
 
+TEST_CASE("a sighting that may be of several samples is a link with whichever fits") {
+  std::vector<Sighting> sightings;
+  for (uint32_t i = 0; i < 10; ++i) sightings.push_back({90000 - 1000 * i, i, 0, false, {700 * i, 500 + i}});
+  const auto chain = find_chain(sightings, identity, 100000, {2, 1});
+  REQUIRE(chain);
+  CHECK(chain->length == 10);
+  CHECK(chain->low == 500);
+  CHECK(chain->top == 509);
+  // A sample that may be the one each time is one sample.
+  for (Sighting& sighting : sightings) sighting.others = {500};
+  CHECK(!find_chain(sightings, identity, 100000, {2, 1}));
+}
+
 TEST_CASE("chance makes no chain") {
   std::mt19937 random(3);
+  const uint32_t others = GENERATE(0U, 3U);
   for (const uint32_t length : {200U, 1000U, 10000U, 1000000U}) {
     int found = 0;
     for (int trial = 0; trial < 500; ++trial) {
       std::vector<uint32_t> samples;
       for (size_t i = 0; i < kSightings; ++i) samples.push_back(random() % length);
-      if (find_chain(numbered(samples), identity, length, {32, 1})) ++found;
+      std::vector<Sighting> sightings = numbered(samples);
+      for (Sighting& sighting : sightings) {
+        for (uint32_t i = 0; i < others; ++i) sighting.others.push_back(random() % length);
+      }
+      if (find_chain(sightings, identity, length, {32, 1})) ++found;
     }
     CHECK(found == 0);
   }

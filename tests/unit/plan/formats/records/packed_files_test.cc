@@ -166,6 +166,22 @@ TEST_CASE("raw: a file that is named twice has its records twice") {
   CHECK(found_at(source, index, "a.bin", 5, 10) == Samples{0, 3, 1, 4});
 }
 
+TEST_CASE("raw: the likeliest record of a READ of whole pages begins in the first") {
+  const TempTree tree;
+  tree.write("a.bin", 77 + 3000 * 6);
+  tree.symlink("a.bin", "b.bin");
+  const DatasetSource source = scanned(tree);
+  const SampleIndex& index = indexed(source, "file=a.bin record=3000 header=77");
+  CHECK(found_at(source, index, "a.bin", 0, 4096) == Samples{0, 1});
+  CHECK(found_at(source, index, "a.bin", 4096, 4096) == Samples{2, 1});
+  CHECK(found_at(source, index, "a.bin", 8192, 4096) == Samples{3, 4, 2});
+  CHECK(found_at(source, index, "a.bin", 8192, 8192) == Samples{3, 4, 2, 5});
+  CHECK(found_at(source, index, "a.bin", 8193, 4096) == Samples{2, 3, 4});  // O_DIRECT
+  CHECK(found_at(source, index, "a.bin", 9077, 4096) == Samples{3, 4});
+  const SampleIndex& twice = indexed(source, "file=*.bin record=3000 header=77");
+  CHECK(found_at(source, twice, "a.bin", 4096, 4096) == Samples{2, 8, 1, 7});
+}
+
 TEST_CASE("wildcards") {
   CHECK(matches_wildcards("", ""));
   CHECK(matches_wildcards("*", ""));

@@ -1,6 +1,7 @@
 #include "plan/formats/records/record_table.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <random>
 
@@ -37,20 +38,20 @@ Samples samples_at(const SampleIndex& index, FileId file, uint64_t offset, uint6
 }
 
 Samples model_samples_at(const Model& model, FileId file, uint64_t offset, uint64_t length) {
-  Samples first;
-  Samples rest;
+  const uint64_t likely_end = offset + (offset % 4096 == 0 ? 4096 : 1);
+  std::array<Samples, 3> kinds;
   for (uint32_t sample = 0; sample < model.size(); ++sample) {
-    bool any = false;
-    bool at_first = false;
+    size_t kind = kinds.size();
     for (const ByteRange& r : model[sample]) {
       if (r.file != file || r.length == 0 || length == 0) continue;
-      any = any || (r.offset < offset + length && r.offset + r.length > offset);
-      at_first = at_first || (r.offset <= offset && r.offset + r.length > offset);
+      if (r.offset >= offset + length || r.offset + r.length <= offset) continue;
+      kind = std::min<size_t>(kind, r.offset < offset ? 1 : r.offset < likely_end ? 0 : 2);
     }
-    if (any) (at_first ? first : rest).push_back(sample);
+    if (kind < kinds.size()) kinds[kind].push_back(sample);
   }
-  first.insert(first.end(), rest.begin(), rest.end());
-  return first;
+  Samples all;
+  for (const Samples& of_kind : kinds) all.insert(all.end(), of_kind.begin(), of_kind.end());
+  return all;
 }
 
 std::shared_ptr<const RecordTable> table_of(const std::shared_ptr<const Catalog>& catalog,
@@ -109,6 +110,18 @@ TEST_CASE("a table of records is what was put in, whatever lies where") {
       }
     }
   }
+}
+
+TEST_CASE("of the records in a READ of whole pages the likeliest is one that begins in the first") {
+  Model model;
+  for (uint64_t i = 0; i < 6; ++i) model.push_back(std::vector{ByteRange{FileId(1), 77 + 3000 * i, 3000}});
+  const auto table = table_of(files_of({77 + 3000 * 6}), model);
+  CHECK(samples_at(*table, FileId(1), 0, 4096) == Samples{0, 1});
+  CHECK(samples_at(*table, FileId(1), 4096, 4096) == Samples{2, 1});
+  CHECK(samples_at(*table, FileId(1), 8192, 4096) == Samples{3, 4, 2});
+  CHECK(samples_at(*table, FileId(1), 8192, 8192) == Samples{3, 4, 2, 5});
+  CHECK(samples_at(*table, FileId(1), 8193, 4096) == Samples{2, 3, 4});  // O_DIRECT
+  CHECK(samples_at(*table, FileId(1), 9077, 4096) == Samples{3, 4});
 }
 
 TEST_CASE("a table of records takes ten bytes a record, and more only where it must") {
