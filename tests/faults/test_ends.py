@@ -145,8 +145,9 @@ def thread_states(pid):
     """{name of a thread: its state}, as in proc(5)."""
     states = {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        name, state = re.fullmatch(r"\d+ \((.*)\) (\w).*", (task / "stat").read_text(), re.S).groups()
-        states[name] = state
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            name, state = re.fullmatch(r"\d+ \((.*)\) (\w).*", (task / "stat").read_text(), re.S).groups()
+            states[name] = state
     return states
 
 
