@@ -1,11 +1,12 @@
 // SentinelChooser: which of the samples that are pushed are left open as sentinels.
 //
-// A pushed sample is read without a request, so nothing tells where the reader is. A sentinel lacks one
-// page (PageLedger::sentinel_pages()), and the READ for that page tells. Few sentinels cost the reader little; many tell its place well. In
-// a window of a thousand samples and more one in 128 is a sentinel, in a shorter one every window holds some.
-// They come a little sooner than that, unevenly, so that they do not fall on one of several ranks alone, and
-// the last sample of an epoch is one. Where none of many samples can be one (small records, of which others
-// read the pages before) the next comes later: the tracker hears of the distances as they are.
+// A pushed sample is read without a request, so nothing tells where the reader is. A sentinel lacks one page
+// (PageLedger::sentinel_pages()), and the READ for that page tells. Few sentinels cost the reader little;
+// many tell its place well. In a window of a thousand samples and more one in 128 is a sentinel, in a shorter
+// one every window holds some. They come a little sooner than that, unevenly, so that they do not fall on one
+// of several ranks alone, and the last sample of an epoch is one. Where none of many samples can be one
+// (small records, of which others read the pages before) the next comes later: the tracker hears of the
+// distances as they are.
 #pragma once
 
 #include <cstdint>
