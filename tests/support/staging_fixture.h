@@ -144,12 +144,13 @@ struct StagingOver {
   bool immediate = true;  ///< settle() completes fetches, else the test does
   uint64_t keep = 0;      ///< page cache for plans that stay
   bool fill_in_file_order = true;
+  std::shared_ptr<const Catalog> catalog{};  ///< of these files, instead of `sizes`
 };
 
 struct StagingFixture {
   StagingFixture(const StagingOver& over, const std::string& plan)
       : immediate(over.immediate),
-        catalog(made_up_catalog(over.sizes, over.chunk_size)),
+        catalog(over.catalog ? over.catalog : made_up_catalog(over.sizes, over.chunk_size)),
         policy(*catalog),
         store(over.nvme),
         pages(*catalog) {
