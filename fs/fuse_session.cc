@@ -113,6 +113,12 @@ void FuseSession::on_init(void* userdata, fuse_conn_info* connection) {
 
 Status FuseSession::start(FuseContext& context, std::function<void()> on_unmounted) {
   data_.context = &context;
+  // Before anybody is served, and without a request to ourselves: nothing answers it yet, and this thread,
+  // which has the device open, would wait for ever if all were killed.
+  struct statx st {};
+  if (::statx(AT_FDCWD, options_.mountpoint.c_str(), AT_STATX_DONT_SYNC, 0, &st) == 0)
+    device_ = makedev(st.stx_dev_major, st.stx_dev_minor);
+  context.dirty_pages.mounted_on(device_);
   if (door_) door_->start(context);
   loop_.start(session_.get(), "fuse", options_.threads, std::move(on_unmounted));
 
@@ -124,12 +130,6 @@ Status FuseSession::start(FuseContext& context, std::function<void()> on_unmount
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  // Without a request to ourselves: this thread has the device open, and would wait for ever if all are
-  // killed.
-  struct statx st {};
-  if (::statx(AT_FDCWD, options_.mountpoint.c_str(), AT_STATX_DONT_SYNC, 0, &st) == 0)
-    device_ = makedev(st.stx_dev_major, st.stx_dev_minor);
-  context.dirty_pages.mounted_on(device_);
   return {};
 }
 
