@@ -81,9 +81,6 @@ class Dali : public Sampler {
 }  // namespace
 
 SamplerResult make_dali(const SamplerSpec& spec) {
-  const Status keys =
-      only_keys(spec, {"random_shuffle", "shuffle_after_epoch", "stick_to_shard", "checkpointing", "gcc"});
-  if (!keys) return keys.error();
   if (spec.random_shuffle && spec.shuffle_after_epoch) {
     return bad_key("shuffle_after_epoch", "DALI refuses it together with random_shuffle");
   }

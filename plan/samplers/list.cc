@@ -47,8 +47,6 @@ class ListSampler : public Sampler {
 }  // namespace
 
 SamplerResult make_list(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"drop_last", "persistent_workers", "list"});
-  if (!keys) return keys.error();
   if (!spec.lists) return bad_key("list", "missing; sampler=list needs list=FILE, one sample index per line");
   if (spec.lists->count() > std::numeric_limits<uint32_t>::max()) return bad_key("list", "too many epochs");
   return SamplerResult(std::make_unique<ListSampler>(spec));

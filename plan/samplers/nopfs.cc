@@ -46,8 +46,6 @@ class Nopfs : public Sampler {
 }  // namespace
 
 SamplerResult make_nopfs(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"drop_last"});
-  if (!keys) return keys.error();
   constexpr uint64_t kEngineRange = Engine::max() - Engine::min();
   if (spec.n > kEngineRange) return bad_key("n", "NoPFS is reproduced up to 2147483645 samples");
   const Result<BigInteger> seed = integer_seed(spec);

@@ -56,8 +56,6 @@ Result<Mt19937> legacy(const Seeds& seeds, bool is_list) {
 // `make(seeds, is_list)` gives the generator.
 template <class Generator>
 SamplerResult make_numpy(const SamplerSpec& spec, Result<Generator> (*make)(const Seeds&, bool)) {
-  const Status keys = only_keys(spec, {"method", "reseed", "drop_last"});
-  if (!keys) return keys.error();
   const ShuffleMethod method = spec.method.value_or(ShuffleMethod::permutation);
   if (method == ShuffleMethod::sample) return bad_key("method", "NumPy has permutation and shuffle");
   bool is_list = false;

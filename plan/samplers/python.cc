@@ -18,8 +18,6 @@ std::vector<uint32_t> shuffled(PythonRandom& random, std::vector<uint32_t> order
 }  // namespace
 
 SamplerResult make_python_random(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"method", "reseed", "drop_last", "num_samples"});
-  if (!keys) return keys.error();
   const ShuffleMethod method = spec.method.value_or(ShuffleMethod::permutation);
   const bool sample = method == ShuffleMethod::sample;
   if (spec.num_samples && !sample) return bad_key("num_samples", "with python.random it needs method=sample");

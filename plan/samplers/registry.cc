@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <string_view>
 
 #include "plan/samplers/families.h"
@@ -11,6 +12,7 @@ namespace {
 struct Family {
   std::string_view name;
   SamplerResult (*make)(const SamplerSpec&);
+  std::string_view keys[10];  // see sampler_keys()
   SamplerTraits traits = {};
 };
 
@@ -20,32 +22,89 @@ constexpr SamplerTraits kOwnBatches{.divides = true, .in_loader = false};
 constexpr SamplerTraits kOwnBatchesUnseeded{.divides = true, .seeded = false, .in_loader = false};
 
 constexpr Family kFamilies[] = {
-    {"torch.distributed", make_torch_distributed, kDivides},
-    {"torch.random", make_torch_random},
-    {"torch.sequential", make_torch_sequential, {.seeded = false}},
-    {"torch.subset", make_torch_subset},
-    {"torch.weighted", make_torch_weighted},
-    {"numpy.default_rng", make_numpy_default_rng},
-    {"numpy.legacy", make_numpy_legacy},
-    {"python.random", make_python_random},
-    {"nopfs", make_nopfs, kOwnBatches},
-    {"dali", make_dali, kOwnBatchesUnseeded},
-    {"list", make_list, kDividesUnseeded},
-    {"strided", make_strided, kOwnBatchesUnseeded},
-    {"accelerate", make_accelerate, kOwnBatches},
-    {"lightning", make_lightning, kDividesUnseeded},
-    {"lightning.predict", make_lightning_predict, kDividesUnseeded},
-    {"timm.ordered", make_timm_ordered, kDividesUnseeded},
-    {"timm.repeataug", make_timm_repeat_augmentation, kDividesUnseeded},
-    {"torchvision.ra", make_torchvision_repeat_augmentation, kDividesUnseeded},
-    {"megatron.random", make_megatron_random, kOwnBatchesUnseeded},
-    {"megatron.sequential", make_megatron_sequential, kOwnBatchesUnseeded},
-    {"torchdata.random", make_torchdata_random},
-    {"grain", make_grain, kOwnBatches},
-    {"tf.shuffle", make_tf_shuffle, kOwnBatches},
-    {"tf.list_files", make_tf_list_files, kOwnBatches},
-    {"webdataset", make_webdataset, kOwnBatchesUnseeded},
-    {"streaming", make_streaming, kDividesUnseeded},
+    {"torch.distributed",
+     make_torch_distributed,
+     {"set_epoch", "shuffle", "drop_last", "persistent_workers", "torch"},
+     kDivides},
+    {"torch.random",
+     make_torch_random,
+     {"state", "drop_last", "persistent_workers", "draws", "other_draws", "replacement", "num_samples",
+      "generator", "torch"}},
+    {"torch.sequential",
+     make_torch_sequential,
+     {"drop_last", "persistent_workers", "shuffle", "torch"},
+     {.seeded = false}},
+    {"torch.subset",
+     make_torch_subset,
+     {"state", "drop_last", "persistent_workers", "draws", "other_draws", "generator", "torch"}},
+    {"torch.weighted",
+     make_torch_weighted,
+     {"state", "drop_last", "persistent_workers", "draws", "other_draws", "replacement", "num_samples",
+      "generator", "torch"}},
+    {"numpy.default_rng", make_numpy_default_rng, {"method", "reseed", "drop_last"}},
+    {"numpy.legacy", make_numpy_legacy, {"method", "reseed", "drop_last"}},
+    {"python.random", make_python_random, {"method", "reseed", "drop_last", "num_samples"}},
+    {"nopfs", make_nopfs, {"drop_last"}, kOwnBatches},
+    {"dali",
+     make_dali,
+     {"random_shuffle", "shuffle_after_epoch", "stick_to_shard", "checkpointing", "gcc"},
+     kOwnBatchesUnseeded},
+    {"list", make_list, {"drop_last", "persistent_workers"}, kDividesUnseeded},
+    {"strided", make_strided, {"block", "shuffle"}, kOwnBatchesUnseeded},
+    {"accelerate",
+     make_accelerate,
+     {"drop_last", "persistent_workers", "torch", "accelerate", "even_batches", "split_batches",
+      "dispatch_batches", "use_seedable_sampler", "state", "generator"},
+     kOwnBatches},
+    {"lightning",
+     make_lightning,
+     {"set_epoch", "drop_last", "persistent_workers", "torch"},
+     kDividesUnseeded},
+    {"lightning.predict",
+     make_lightning_predict,
+     {"set_epoch", "drop_last", "persistent_workers", "shuffle", "torch"},
+     kDividesUnseeded},
+    {"timm.ordered",
+     make_timm_ordered,
+     {"drop_last", "persistent_workers", "shuffle", "torch"},
+     kDividesUnseeded},
+    {"timm.repeataug",
+     make_timm_repeat_augmentation,
+     {"set_epoch", "drop_last", "persistent_workers", "shuffle", "torch", "num_repeats", "selected_round",
+      "selected_ratio"},
+     kDividesUnseeded},
+    {"torchvision.ra",
+     make_torchvision_repeat_augmentation,
+     {"set_epoch", "drop_last", "persistent_workers", "shuffle", "torch", "num_repeats"},
+     kDividesUnseeded},
+    {"megatron.random",
+     make_megatron_random,
+     {"drop_last", "persistent_workers", "torch", "data_sharding"},
+     kOwnBatchesUnseeded},
+    {"megatron.sequential",
+     make_megatron_sequential,
+     {"drop_last", "persistent_workers", "shuffle"},
+     kOwnBatchesUnseeded},
+    {"torchdata.random",
+     make_torchdata_random,
+     {"state", "drop_last", "persistent_workers", "replacement", "num_samples", "generator", "torch",
+      "torchdata"}},
+    {"grain", make_grain, {"shuffle", "drop_last", "persistent_workers"}, kOwnBatches},
+    {"tf.shuffle",
+     make_tf_shuffle,
+     {"shuffle", "buffer_size", "global_seed", "reshuffle_each_iteration", "shard"},
+     kOwnBatches},
+    {"tf.list_files", make_tf_list_files, {"shuffle", "global_seed", "shard"}, kOwnBatches},
+    {"webdataset",
+     make_webdataset,
+     {"shuffle", "shardshuffle", "detshuffle", "persistent_workers", "initial", "shard", "method",
+      "set_epoch"},
+     kOwnBatchesUnseeded},
+    {"streaming",
+     make_streaming,
+     {"shuffle", "drop_last", "persistent_workers", "shard_sizes", "shuffle_algo", "shuffle_block_size",
+      "num_canonical_nodes", "initial_physical_nodes", "sample_in_epoch"},
+     kDividesUnseeded},
 };
 
 struct OtherName {
@@ -160,6 +219,12 @@ Result<std::unique_ptr<Sampler>> make_sampler(const SamplerSpec& spec) {
 std::string canonical_sampler(const std::string& name) {
   const auto* const other = std::ranges::find(kOtherNames, name, &OtherName::name);
   return other == std::end(kOtherNames) ? name : std::string(other->canonical);
+}
+
+std::span<const std::string_view> sampler_keys(std::string_view sampler) {
+  const auto* const family = std::ranges::find(kFamilies, sampler, &Family::name);
+  if (family == std::end(kFamilies)) return {};
+  return {std::begin(family->keys), std::ranges::find(family->keys, std::string_view())};
 }
 
 SamplerTraits sampler_traits(std::string_view sampler) {

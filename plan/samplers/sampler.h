@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -107,8 +108,8 @@ class Sampler {
   const uint32_t world_;
 };
 
-/// Checks `spec` and makes its sampler. Errors: EINVAL naming the key and what would be right; ENOTSUP, with
-/// the way round it, for what cannot be predicted or is not implemented.
+/// Checks what the sampler takes of `spec`, and makes it. Errors: EINVAL naming the key and what would be
+/// right; ENOTSUP, with the way round it, for what cannot be predicted or is not implemented.
 Result<std::unique_ptr<Sampler>> make_sampler(const SamplerSpec& spec);
 
 /// The names that make_sampler() knows, in the order of its table.
@@ -117,6 +118,11 @@ std::vector<std::string> sampler_names();
 /// The one name for what a framework calls `name` ("streamingdataset": "streaming"); others come back as they
 /// are. REQUIRES: lower case.
 std::string canonical_sampler(const std::string& name);
+
+/// The keys of a plan that the sampler of that canonical name takes, of those that not all samplers take.
+/// Keys of no sampler are for all. Not in it are the keys of the lists that some need (list, indices,
+/// weights). None for any other name.
+std::span<const std::string_view> sampler_keys(std::string_view sampler);
 
 /// The properties of a sampler that the rest of a plan's handling needs.
 struct SamplerTraits {

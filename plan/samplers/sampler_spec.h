@@ -46,8 +46,8 @@ enum class ShardPlace {
   after,   ///< after the shuffle: each takes its share of one order
 };
 
-/// The keys of a plan that its sampler sees. Keys that are left unset take the library's own defaults. A
-/// plain value; make_sampler() checks it.
+/// The keys of a plan that its sampler sees. Keys that are left unset take the library's own defaults; those
+/// that the sampler does not take (sampler_keys()) have no effect. A plain value; make_sampler() checks it.
 struct SamplerSpec {
   std::string sampler = "torch.distributed";
   uint64_t n = 0;      ///< samples in the dataset

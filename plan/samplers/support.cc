@@ -6,77 +6,9 @@
 #include <numeric>
 
 namespace clairfs {
-namespace {
-
-struct KeyInUse {
-  std::string_view key;
-  bool set;
-};
-
-// Every key that only some samplers know, and whether `spec` differs from the default in it.
-std::vector<KeyInUse> special_keys(const SamplerSpec& spec) {
-  return {
-      {"state", !spec.state.empty()},
-      {"set_epoch", !spec.set_epoch},
-      {"shuffle", !spec.shuffle},
-      {"drop_last", spec.drop_last},
-      {"persistent_workers", spec.persistent_workers},
-      {"draws", spec.draws != 0},
-      {"other_draws", spec.other_draws != 0},
-      {"replacement", spec.replacement.has_value()},
-      {"num_samples", spec.num_samples.has_value()},
-      {"generator", spec.generator.has_value()},
-      {"torch", spec.torch != kNewestTorch},
-      {"method", spec.method.has_value()},
-      {"reseed", spec.reseed.has_value()},
-      {"random_shuffle", spec.random_shuffle},
-      {"shuffle_after_epoch", spec.shuffle_after_epoch},
-      {"stick_to_shard", spec.stick_to_shard},
-      {"checkpointing", spec.checkpointing},
-      {"gcc", spec.libstdcxx.has_value()},
-      {"block", spec.block != 1},
-      {"use_seedable_sampler", !spec.use_seedable_sampler},
-      {"even_batches", !spec.even_batches},
-      {"split_batches", spec.split_batches},
-      {"dispatch_batches", spec.dispatch_batches},
-      {"accelerate", spec.accelerate != kNewestLibrary},
-      {"torchdata", spec.torchdata != kNewestLibrary},
-      {"num_repeats", spec.num_repeats != 3},
-      {"selected_round", spec.selected_round != 256},
-      {"selected_ratio", spec.selected_ratio != 0},
-      {"data_sharding", !spec.data_sharding},
-      {"buffer_size", spec.buffer_size != 0},
-      {"global_seed", !spec.global_seed.empty()},
-      {"reshuffle_each_iteration", !spec.reshuffle_each_iteration},
-      {"shard", spec.shard != ShardPlace::none},
-      {"shardshuffle", spec.shardshuffle.has_value()},
-      {"initial", spec.initial.has_value()},
-      {"detshuffle", spec.detshuffle},
-      {"shard_sizes", spec.shard_sizes != nullptr},
-      {"shuffle_algo", !spec.shuffle_algo.empty()},
-      {"shuffle_block_size", spec.shuffle_block_size != 0},
-      {"num_canonical_nodes", spec.num_canonical_nodes != 0},
-      {"initial_physical_nodes", spec.initial_physical_nodes != 0},
-      {"sample_in_epoch", spec.sample_in_epoch != 0},
-      {"weights", !spec.weights.empty()},
-      {"list", spec.lists != nullptr},
-  };
-}
-
-}  // namespace
 
 Error bad_key(std::string_view key, std::string_view text) {
   return Error{EINVAL, std::string(key) + ": " + std::string(text)};
-}
-
-Status only_keys(const SamplerSpec& spec, std::initializer_list<std::string_view> allowed) {
-  for (const auto& [key, set] : special_keys(spec)) {
-    if (!set || std::ranges::find(allowed, key) != allowed.end()) continue;
-    std::string text = "has no meaning for sampler=" + spec.sampler;
-    if (key == "shuffle") text += "; an order without shuffling is sampler=torch.sequential";
-    return bad_key(key, text);
-  }
-  return {};
 }
 
 Status check_size(std::string_view key, uint64_t n) {

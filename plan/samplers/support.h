@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,10 +17,6 @@ namespace clairfs {
 
 /// EINVAL: "key: text".
 Error bad_key(std::string_view key, std::string_view text);
-
-/// EINVAL when a key is set that is neither in `allowed` nor meaningful to every sampler (n, world, batch,
-/// seed, in_order, where ranks and workers are, dataset_shuffle): a key without effect is a misunderstanding.
-Status only_keys(const SamplerSpec& spec, std::initializer_list<std::string_view> allowed);
 
 /// EINVAL when the dataset is too large for 32-bit indices.
 Status check_size(std::string_view key, uint64_t n);

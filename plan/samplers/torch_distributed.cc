@@ -49,8 +49,6 @@ class TorchDistributed : public Sampler {
 }  // namespace
 
 SamplerResult make_torch_distributed(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"set_epoch", "shuffle", "drop_last", "persistent_workers", "torch"});
-  if (!keys) return keys.error();
   if (spec.torch < kSeedKey) return bad_key("torch", "DistributedSampler has a seed since 1.6 only");
   if (spec.drop_last && spec.torch < kDropLastKey) {
     return bad_key("drop_last", "DistributedSampler has it since torch 1.7 only");

@@ -6,9 +6,6 @@
 namespace clairfs {
 
 SamplerResult make_torch_random(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"state", "drop_last", "persistent_workers", "draws", "other_draws",
-                                       "replacement", "num_samples", "generator", "torch"});
-  if (!keys) return keys.error();
   if (spec.n == 0) return bad_key("n", "RandomSampler refuses an empty dataset");
   const uint64_t count = spec.num_samples.value_or(spec.n);
   if (count == 0) return bad_key("num_samples", "RandomSampler needs a positive number");

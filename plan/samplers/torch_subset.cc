@@ -6,9 +6,6 @@
 namespace clairfs {
 
 SamplerResult make_torch_subset(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"state", "drop_last", "persistent_workers", "draws", "other_draws",
-                                       "generator", "torch", "list"});
-  if (!keys) return keys.error();
   if (!spec.lists)
     return bad_key("list", "missing; torch.subset needs the indices of the subset (list=FILE)");
   if (spec.lists->count() != 1) {

@@ -30,9 +30,6 @@ Status check_weights(const SamplerSpec& spec) {
 }  // namespace
 
 SamplerResult make_torch_weighted(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"state", "drop_last", "persistent_workers", "draws", "other_draws",
-                                       "replacement", "num_samples", "generator", "torch", "weights"});
-  if (!keys) return keys.error();
   const Status weights = check_weights(spec);
   if (!weights) return weights.error();
   const uint64_t count = spec.num_samples.value_or(spec.weights.size());

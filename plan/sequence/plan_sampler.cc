@@ -176,6 +176,7 @@ std::vector<uint32_t> samples_of_files(const SampleIndex& index) {
 
 Result<std::unique_ptr<Sampler>> make_plan_sampler(const PlanSpec& spec, uint32_t n,
                                                    const DatasetSource& source, const SampleIndex* index) {
+  if (const Status keys = check_sampler_keys(spec); !keys) return keys.error();
   SamplerSpec made = sampler_spec(spec, n);
   if (spec.sampler == "list" || spec.sampler == "torch.subset") {
     Result<Lists> lists = read_order(spec, n, source, index);

@@ -115,10 +115,7 @@ Status check_sampler(const PlanSpec& spec) {
     const auto refused = make_sampler(named);
     return Error{EINVAL, "plan: " + (refused ? spec.sampler : refused.error().message)};
   }
-  const bool draws_from_generator =
-      contains(std::array<std::string_view, 5>{"torch.random", "torch.subset", "torch.weighted",
-                                               "torchdata.random", "accelerate"},
-               spec.sampler);
+  const bool draws_from_generator = contains(sampler_keys(spec.sampler), "state");
   if (!spec.state.empty() && !draws_from_generator) {
     return plan_error("state", "",
                       "only torch.random, torch.subset, torch.weighted, torchdata.random and accelerate "

@@ -1,8 +1,14 @@
 #include "plan/spec/sampler_keys.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include "cache/base/text.h"
+#include "plan/samplers/sampler.h"
+#include "plan/spec/keys.h"
 
 namespace clairfs {
 namespace {
@@ -45,6 +51,23 @@ bool is_sequential(const PlanSpec& plan) {
   return !plan.shuffle && (plan.sampler == "torch.random" || plan.sampler == "torch.sequential");
 }
 
+std::string sampler_name(const PlanSpec& plan) {
+  return is_sequential(plan) ? "torch.sequential" : plan.sampler;
+}
+
+// Every key that only some samplers take.
+const std::set<std::string_view>& keys_of_some() {
+  static const std::set<std::string_view> some = [] {
+    std::set<std::string_view> keys;
+    for (const std::string& sampler : sampler_names()) {
+      const auto own = sampler_keys(sampler);
+      keys.insert(own.begin(), own.end());
+    }
+    return keys;
+  }();
+  return some;
+}
+
 bool drops_last(const PlanSpec& plan) {
   const bool own = plan.sampler == "torch.distributed" || plan.sampler == "nopfs" ||
                    plan.sampler == "accelerate" || plan.sampler == "grain";
@@ -82,7 +105,7 @@ void set_framework_keys(const PlanSpec& plan, SamplerSpec& spec) {
 
 SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n) {
   SamplerSpec spec;
-  spec.sampler = is_sequential(plan) ? "torch.sequential" : plan.sampler;
+  spec.sampler = sampler_name(plan);
   spec.n = n;
   spec.world = static_cast<uint32_t>(plan.world);
   spec.batch = static_cast<uint32_t>(plan.batch);
@@ -111,6 +134,19 @@ SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n) {
   set_framework_keys(plan, spec);
   if (plan.gcc != 0) spec.libstdcxx = libstdcxx_shuffle_of(plan.gcc);
   return spec;
+}
+
+Status check_sampler_keys(const PlanSpec& plan) {
+  const std::string sampler = sampler_name(plan);
+  const auto taken = sampler_keys(sampler);
+  for (const PlanKey& key : plan_keys()) {
+    const bool is_taken = std::ranges::find(taken, key.name) != taken.end();
+    if (is_taken || !keys_of_some().contains(key.name) || !plan_value_shown(key, plan)) continue;
+    std::string text = "has no meaning for sampler=" + sampler;
+    if (key.name == "shuffle") text += "; an order without shuffling is sampler=torch.sequential";
+    return plan_error(key.name, plan_value(key, plan), text);
+  }
+  return {};
 }
 
 }  // namespace clairfs

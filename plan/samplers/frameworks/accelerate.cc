@@ -104,10 +104,6 @@ class Accelerate : public Sampler {
 }  // namespace
 
 SamplerResult make_accelerate(const SamplerSpec& spec) {
-  const Status keys =
-      only_keys(spec, {"drop_last", "persistent_workers", "torch", "accelerate", "even_batches",
-                       "split_batches", "dispatch_batches", "use_seedable_sampler", "state", "generator"});
-  if (!keys) return keys.error();
   if (spec.n == 0) return bad_key("n", "RandomSampler refuses an empty dataset");
   if (spec.accelerate < kFirst) {
     return Error{ENOTSUP,

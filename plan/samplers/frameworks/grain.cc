@@ -97,8 +97,6 @@ class Grain : public Sampler {
 }  // namespace
 
 SamplerResult make_grain(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"shuffle", "drop_last", "persistent_workers"});
-  if (!keys) return keys.error();
   if (!spec.shuffle) return SamplerResult(std::make_unique<Grain>(spec, 0));
   const Result<BigInteger> seed = integer_seed(spec);
   if (!seed) return seed.error();

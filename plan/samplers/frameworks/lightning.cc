@@ -38,8 +38,6 @@ class LightningPredict : public Sampler {
 }  // namespace
 
 SamplerResult make_lightning(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"set_epoch", "drop_last", "persistent_workers", "torch"});
-  if (!keys) return keys.error();
   SamplerSpec distributed = spec;
   distributed.drop_last = false;                         // it is the loader's
   if (distributed.seed.empty()) distributed.seed = "0";  // PL_GLOBAL_SEED, which seed_everything() sets
@@ -47,14 +45,10 @@ SamplerResult make_lightning(const SamplerSpec& spec) {
 }
 
 SamplerResult make_lightning_predict(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"set_epoch", "drop_last", "persistent_workers", "shuffle", "torch"});
-  if (!keys) return keys.error();
   return SamplerResult(std::make_unique<LightningPredict>(spec));
 }
 
 SamplerResult make_timm_ordered(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"drop_last", "persistent_workers", "shuffle", "torch"});
-  if (!keys) return keys.error();
   SamplerSpec distributed = spec;
   distributed.drop_last = false;  // it is the loader's
   distributed.seed = "0";

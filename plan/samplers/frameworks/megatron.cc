@@ -72,15 +72,11 @@ Status check_megatron_size(const SamplerSpec& spec) {
 }  // namespace
 
 SamplerResult make_megatron_random(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"drop_last", "persistent_workers", "torch", "data_sharding"});
-  if (!keys) return keys.error();
   if (const Status size = check_megatron_size(spec); !size) return size.error();
   return SamplerResult(std::make_unique<MegatronRandom>(spec));
 }
 
 SamplerResult make_megatron_sequential(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"drop_last", "persistent_workers", "shuffle"});
-  if (!keys) return keys.error();
   if (const Status size = check_megatron_size(spec); !size) return size.error();
   return SamplerResult(std::make_unique<MegatronSequential>(spec));
 }

@@ -70,9 +70,6 @@ SamplerResult make_repeating(const SamplerSpec& spec, Repeats repeats) {
 }  // namespace
 
 SamplerResult make_timm_repeat_augmentation(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"set_epoch", "drop_last", "persistent_workers", "shuffle", "torch",
-                                       "num_repeats", "selected_round", "selected_ratio"});
-  if (!keys) return keys.error();
   const uint64_t ratio = spec.selected_ratio == 0 ? spec.world : spec.selected_ratio;
   const uint64_t round = spec.selected_round;
   const uint64_t selected = round != 0 ? spec.n / round * round / ratio : (spec.n + ratio - 1) / ratio;
@@ -80,9 +77,6 @@ SamplerResult make_timm_repeat_augmentation(const SamplerSpec& spec) {
 }
 
 SamplerResult make_torchvision_repeat_augmentation(const SamplerSpec& spec) {
-  const Status keys =
-      only_keys(spec, {"set_epoch", "drop_last", "persistent_workers", "shuffle", "torch", "num_repeats"});
-  if (!keys) return keys.error();
   if (spec.num_repeats != std::floor(spec.num_repeats)) {
     return bad_key("num_repeats", "torchvision's sampler takes a whole number of repetitions");
   }

@@ -38,8 +38,6 @@ class Strided : public Sampler {
 }  // namespace
 
 SamplerResult make_strided(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"block", "shuffle"});
-  if (!keys) return keys.error();
   if (spec.n == 0) return bad_key("n", "a ring has at least one sample");
   return SamplerResult(std::make_unique<Strided>(spec.world, spec.n, spec.block));
 }

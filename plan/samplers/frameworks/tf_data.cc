@@ -125,15 +125,10 @@ SamplerResult make_tf(const SamplerSpec& spec, uint64_t buffer_size) {
 }  // namespace
 
 SamplerResult make_tf_shuffle(const SamplerSpec& spec) {
-  const Status keys =
-      only_keys(spec, {"shuffle", "buffer_size", "global_seed", "reshuffle_each_iteration", "shard"});
-  if (!keys) return keys.error();
   return make_tf(spec, spec.buffer_size);
 }
 
 SamplerResult make_tf_list_files(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"shuffle", "global_seed", "shard"});
-  if (!keys) return keys.error();
   return make_tf(spec, 0);
 }
 

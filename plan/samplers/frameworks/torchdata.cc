@@ -132,9 +132,6 @@ Result<Mt19937> own_generator(const SamplerSpec& spec) {
 }  // namespace
 
 SamplerResult make_torchdata_random(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"state", "drop_last", "persistent_workers", "replacement",
-                                       "num_samples", "generator", "torch", "torchdata"});
-  if (!keys) return keys.error();
   if (spec.n == 0) return bad_key("n", "RandomSampler refuses an empty dataset");
   if (spec.num_samples == uint64_t{0}) return bad_key("num_samples", "RandomSampler needs a positive number");
   if (const Status size = check_size("num_samples", spec.num_samples.value_or(0)); !size) return size.error();

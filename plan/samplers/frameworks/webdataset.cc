@@ -145,9 +145,6 @@ Result<WebDatasetSeed> shard_seed(const SamplerSpec& spec) {
 
 // What only some pipelines have.
 Status check_pipeline(const SamplerSpec& spec) {
-  const Status keys = only_keys(spec, {"shuffle", "shardshuffle", "detshuffle", "persistent_workers",
-                                       "initial", "shard", "method", "set_epoch"});
-  if (!keys) return keys;
   const bool buffer = spec.shuffle && spec.shardshuffle.value_or(0) != 0;
   if (spec.detshuffle && !buffer) return bad_key("detshuffle", "it needs shardshuffle=NUMBER");
   if (spec.initial && !buffer) return bad_key("initial", "it needs shardshuffle=NUMBER");

@@ -112,10 +112,6 @@ Result<StreamingPartition> partition_of(const SamplerSpec& spec, uint64_t canoni
 }  // namespace
 
 SamplerResult make_streaming(const SamplerSpec& spec) {
-  const Status keys = only_keys(
-      spec, {"shuffle", "drop_last", "persistent_workers", "shard_sizes", "shuffle_algo",
-             "shuffle_block_size", "num_canonical_nodes", "initial_physical_nodes", "sample_in_epoch"});
-  if (!keys) return keys.error();
   if (spec.n == 0) return bad_key("n", "a stream has at least one sample");
   if (spec.ranks_per_node == 0 || spec.world % spec.ranks_per_node != 0) {
     return bad_key("ranks_per_node", "want a divisor of world");

@@ -215,10 +215,6 @@ TEST_CASE("what others draw from the generator between two epochs is skipped") {
     expected.push_back(draws.order(generator));
   }
   for (const uint32_t epoch : {0U, 1U, 3U, 2U}) CHECK(indices_of(*sampler, epoch) == expected[epoch]);
-
-  SamplerSpec other{.sampler = "torch.distributed", .n = 50, .seed = "3"};
-  other.other_draws = 5;
-  CHECK(refusal_of(other).find("other_draws") != std::string::npos);
 }
 
 TEST_CASE("what others draw from the generator before the first epoch is skipped") {
@@ -233,10 +229,6 @@ TEST_CASE("what others draw from the generator before the first epoch is skipped
     generator.discard(kDrawsOfRandomInt64);
     CHECK(indices_of(*sampler, epoch) == draws.order(generator));
   }
-
-  SamplerSpec other{.sampler = "torch.distributed", .n = 50, .seed = "3"};
-  other.draws = 5;
-  CHECK(refusal_of(other).find("draws") != std::string::npos);
 }
 
 TEST_CASE("an epoch that no one can wait for is refused") {

@@ -229,3 +229,10 @@ TEST_CASE("orders written down: numbers and paths, one for all epochs or one eac
   wrong("a\nnowhere\n", "line 2");
   wrong("a\n../a\n", "line 2");
 }
+
+TEST_CASE("a plan with a key of another sampler has no order") {
+  const auto made = try_sequence("sampler=nopfs seed=1 reseed=epoch", 10);
+  REQUIRE(!made);
+  CHECK(made.error().code == EINVAL);
+  CHECK_THAT(made.error().message, StartsWith("plan: reseed=epoch: "));
+}

@@ -5,6 +5,16 @@
 
 using namespace clairfs;
 
+namespace {
+
+// Empty: the plan's sampler takes all its keys.
+std::string refused_key(const SamplerKeys& keys) {
+  const Status checked = check_sampler_keys(make_plan(keys).value());
+  return checked ? "" : checked.error().message;
+}
+
+}  // namespace
+
 TEST_CASE("a sampler gets what the plan says") {
   const SamplerSpec spec = spec_of({{"sampler", "torch.random"},
                                     {"n", "1281167"},
@@ -169,4 +179,39 @@ TEST_CASE("a loader that does not shuffle reads in sequence") {
   CHECK(spec.sampler == "torch.sequential");
   CHECK(spec.shuffle);
   CHECK_FALSE(spec_of({{"sampler", "torch.distributed"}, {"shuffle", "false"}}).shuffle);
+}
+
+TEST_CASE("a key that only other samplers take is refused") {
+  const auto refusal = [](const std::string& sampler, const std::string& key, const std::string& value) {
+    return refused_key({{"sampler", sampler}, {"seed", "1"}, {key, value}});
+  };
+  CHECK(refusal("torch.distributed", "replacement", "false") ==
+        "plan: replacement=false: has no meaning for sampler=torch.distributed");
+  CHECK_THAT(refusal("torch.distributed", "draws", "5"), StartsWith("plan: draws=5: "));
+  CHECK_THAT(refusal("torch.distributed", "other_draws", "5"), StartsWith("plan: other_draws=5: "));
+  CHECK_THAT(refusal("numpy.legacy", "torch", "2.6"), StartsWith("plan: torch=2.6: "));
+  CHECK_THAT(refusal("nopfs", "reseed", "epoch"), StartsWith("plan: reseed=epoch: "));
+  CHECK_THAT(refusal("dali", "drop_last", "true"), StartsWith("plan: drop_last=true: "));
+  CHECK_THAT(refusal("tf.list_files", "buffer_size", "5"), StartsWith("plan: buffer_size=5: "));
+  CHECK_THAT(refusal("grain", "shard_sizes", "[1,2]"), StartsWith("plan: shard_sizes=[1,2]: "));
+  // Lightning gives its sampler shuffle=True in any case.
+  CHECK_THAT(refusal("lightning", "shuffle", "false"), StartsWith("plan: shuffle=false: "));
+  CHECK(refusal("python.random", "shuffle", "false").ends_with("sampler=torch.sequential"));
+}
+
+TEST_CASE("a key at its default, or one that all samplers take, is not refused") {
+  CHECK(refused_key({{"sampler", "nopfs"}, {"seed", "1"}, {"set_epoch", "always"}, {"draws", "0"}}).empty());
+  CHECK(refused_key({{"sampler", "nopfs"}, {"seed", "1"}, {"world", "4"}, {"cycle_length", "2"}}).empty());
+  CHECK(refused_key({{"sampler", "grain"}, {"seed", "1"}, {"dataset_shuffle", "7"}}).empty());
+  CHECK(refused_key({{"sampler", "torch.subset"}, {"seed", "1"}, {"indices", "[3,1]"}}).empty());
+  CHECK(refused_key({{"sampler", "torch.random"}, {"seed", "1"}, {"generator", "default"}, {"draws", "5"}})
+            .empty());
+}
+
+TEST_CASE("a loader that does not shuffle takes what one that reads in sequence takes") {
+  const SamplerKeys plain = {{"sampler", "torch.random"}, {"shuffle", "false"}};
+  CHECK(refused_key(plain).empty());
+  SamplerKeys drawing = plain;
+  drawing.emplace_back("generator", "loader");
+  CHECK(refused_key(drawing) == "plan: generator=loader: has no meaning for sampler=torch.sequential");
 }

@@ -114,7 +114,6 @@ TEST_CASE("Lightning trains with a DistributedSampler of its global seed, shuffl
     CHECK(indices_of(*sampler_of({.sampler = "lightning", .n = 101, .world = 4, .seed = "9"}), 3, rank) ==
           indices_of(*seeded, 3, rank));
   }
-  CHECK(refusal_of({.sampler = "lightning", .n = 9, .shuffle = false}).starts_with("shuffle:"));
 }
 
 TEST_CASE("Megatron's random sampler, resumed after any number of samples") {
