@@ -33,7 +33,7 @@ class MpiBulk {
  public:
   /// The end of a message is the only progress that MPI shows, so that pieces must end often enough for
   /// polling to stay hot (5 ms at 100 MB/s). 256 KiB to 1 MiB are equally fast, larger ones slower
-  /// (tests/bench/transport_bench.cc).
+  /// (tests/bench/programs/transport_bench.cc).
   static constexpr size_t kPiece = 512 << 10;
   static constexpr int kWhole = kTransferNumbers;
   static constexpr int kAnnounced = 2 * kTransferNumbers;

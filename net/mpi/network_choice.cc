@@ -98,7 +98,7 @@ std::string choose_network(const std::string& wanted, Logger& log) {
   }
   // No rendezvous: the receive is always posted before its request is sent, so there is nothing to ask for.
   // Over TCP this doubles the rate of 110 KB chunks, and segments of 64 KiB instead of 8 add to it
-  // (tests/bench/transport_bench.cc).
+  // (tests/bench/programs/transport_bench.cc).
   ::setenv("UCX_RNDV_THRESH", "inf", 0);
   ::setenv("UCX_TCP_TX_SEG_SIZE", "64k", 0);
   ::setenv("UCX_TCP_RX_SEG_SIZE", "64k", 0);

@@ -19,7 +19,7 @@
 // instead. Plausible seeds come first: the outputs of given streams, since epochs' seeds are outputs of the
 // default generator; the seeds up to 10^6 (0.1 s); of the likeliest streams as many outputs as the largest
 // models draw. Then each pass over the rest. A pass over all seeds takes some hundred core-seconds:
-// tests/bench/seed_search_bench.cc prints it.
+// tests/bench/programs/seed_search_bench.cc prints it.
 //
 // Source: at::randperm_cpu (ATen/native/TensorFactories.cpp), the same in all versions; but from
 // n = 214,748,364 on torch since 2.6 settles the first sample last, so that such orders are not found.
