@@ -1,6 +1,6 @@
 // How a job grows with its nodes: the code of net/ for 4 to 1,024 nodes in one process, over a network of its
-// own time (tests/support/virtual_network.h). A table says each figure for each number of nodes, and how it
-// grows from the last but one to the last.
+// own time (tests/support/network/virtual_network.h). A table says each figure for each number of nodes, and
+// how it grows from the last but one to the last.
 //
 //   nodes_bench [--quick]      --quick: up to 64 nodes
 //
@@ -23,7 +23,7 @@
 
 #include "cache/catalog/builder.h"
 #include "net/job.h"
-#include "tests/support/virtual_network.h"
+#include "tests/support/network/virtual_network.h"
 
 namespace clairfs {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "tests/support/peer_nodes.h"
+#include "tests/support/network/peer_nodes.h"
 
 namespace clairfs {
 namespace {

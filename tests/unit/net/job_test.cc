@@ -9,7 +9,7 @@
 
 #include "net/group/source_check.h"
 #include "tests/support/catch.h"
-#include "tests/support/peer_nodes.h"
+#include "tests/support/network/peer_nodes.h"
 
 using namespace clairfs;
 using namespace std::chrono_literals;

@@ -12,8 +12,8 @@
 #include "net/job.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
-#include "tests/support/recorded_transport.h"
-#include "tests/support/virtual_network.h"
+#include "tests/support/network/recorded_transport.h"
+#include "tests/support/network/virtual_network.h"
 
 using namespace clairfs;
 using namespace std::chrono_literals;

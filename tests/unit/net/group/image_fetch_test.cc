@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "tests/support/catch.h"
-#include "tests/support/recorded_transport.h"
+#include "tests/support/network/recorded_transport.h"
 
 using namespace clairfs;
 using namespace std::chrono_literals;

@@ -16,8 +16,8 @@
 #include "net/job.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/eventually.h"
-#include "tests/support/in_process_transport.h"
-#include "tests/support/recorded_transport.h"
+#include "tests/support/network/in_process_transport.h"
+#include "tests/support/network/recorded_transport.h"
 #include "tests/support/temp_tree.h"
 #include "tests/unit/plan/formats/index/index_fixture.h"
 

@@ -1,7 +1,7 @@
 // Nodes that fetch from each other, with and without faults.
 
 #include "tests/support/catch.h"
-#include "tests/support/peer_nodes.h"
+#include "tests/support/network/peer_nodes.h"
 
 using namespace clairfs;
 using namespace std::chrono_literals;

@@ -1,7 +1,7 @@
 // What is needed sooner goes before what only fills tiers, also at another node.
 
 #include "tests/support/catch.h"
-#include "tests/support/peer_nodes.h"
+#include "tests/support/network/peer_nodes.h"
 
 using namespace clairfs;
 using namespace std::chrono_literals;

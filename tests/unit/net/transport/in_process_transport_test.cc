@@ -1,4 +1,4 @@
-#include "tests/support/in_process_transport.h"
+#include "tests/support/network/in_process_transport.h"
 
 #include <atomic>
 #include <cerrno>

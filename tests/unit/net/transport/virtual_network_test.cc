@@ -1,6 +1,6 @@
 // Time that passes as the test says, cards that send one thing after the other, nodes that die and stand
 // still.
-#include "tests/support/virtual_network.h"
+#include "tests/support/network/virtual_network.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "tests/support/virtual_network.h"
+#include "tests/support/network/virtual_network.h"
 
 #include <algorithm>
 #include <atomic>

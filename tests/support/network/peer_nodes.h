@@ -14,7 +14,7 @@
 #include "net/job.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/eventually.h"
-#include "tests/support/in_process_transport.h"
+#include "tests/support/network/in_process_transport.h"
 #include "tests/support/slow_source.h"
 #include "tests/support/temp_tree.h"
 
