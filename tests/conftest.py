@@ -1,4 +1,4 @@
-"""What all pytest suites share: the helpers of tests/support, and a marker per folder for tests/run.sh --label."""
+"""What all pytest suites share: the helpers of tests/support/python, and a marker per folder for tests/run.sh --label."""
 
 import contextlib
 import ctypes
@@ -12,7 +12,7 @@ import threading
 import pytest
 
 TESTS = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(TESTS / "support"))
+sys.path.insert(0, str(TESTS / "support/python"))
 
 import clairmount  # noqa: E402  (after the path is set)
 

@@ -94,7 +94,7 @@ fi
 # Their own statuses are not needed: the totals below come from what they report of each test.
 reports=("$run/ctest.xml,$run/ctest-again.xml" "$run/pytest.xml,$run/pytest-again.xml"
          "$run/pytest-alone.xml,$run/pytest-again.xml")
-totals() { /usr/bin/python3 tests/support/totals.py "$@"; }
+totals() { /usr/bin/python3 tests/support/python/totals.py "$@"; }
 run_ctest() { "${environment[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=ignore "$@"; }
 run_pytest() { "${environment[@]}" /usr/bin/python3 -m pytest tests -o "cache_dir=$run/pytest-cache" --durations 20 "$@"; }
 run_ctest -j"$(nproc)" --output-junit "$run/ctest.xml" "${ctest_select[@]}" || true

@@ -29,7 +29,7 @@ import sys
 import time
 
 TESTS = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(TESTS / "support"), str(TESTS / "mount"), str(TESTS / "plan")]
+sys.path[:0] = [str(TESTS / "support/python"), str(TESTS / "mount"), str(TESTS / "plan")]
 
 import clairmount  # noqa: E402  (after the path is set)
 from soaking import (  # noqa: E402

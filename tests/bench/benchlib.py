@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support/python"))
 # Nobody means to measure the build that tests use.
 os.environ.setdefault("CLAIRFS_BUILD_DIR", str(pathlib.Path(__file__).resolve().parents[2] / "build/release"))
 

@@ -1,6 +1,6 @@
 """Four nodes on a GlusterFS volume, for test_gluster.py: prints what the volume's own profile counted, as JSON.
 
-Runs in namespaces of its own (see tests/support/gluster.py). Argument: nodes.
+Runs in namespaces of its own (see tests/support/python/gluster.py). Argument: nodes.
 """
 
 import json
@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "support/python")]
 
 import clairmount  # noqa: E402
 import gluster  # noqa: E402

@@ -20,7 +20,7 @@ import time
 import uuid
 
 TCP_ONLY = ["-genv", "UCX_TLS", "tcp,self"]
-NETNS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "netns_mpiexec.sh")
+NETNS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "netns_mpiexec.sh")
 PATIENCE = 30  # seconds; on an idle machine, ranks that have said that all is well end within milliseconds
 SKIPPED = 77  # of netns_mpiexec.sh, and what ctest takes for it
 # What hydra of MPICH 4.2 says when it dies of a write to a proxy that has just ended. It kills the ranks of the other

@@ -2,7 +2,7 @@
 # A Slurm of several nodes on this machine: a hub with slurmctld and munged, and a slurmd a node. Each is a host of its
 # own: address (a bridge without a way out), host name, processes, shared memory and mounts; DIR is what they share, but
 # DIR/local, which each node has for itself. Runs until its standard input ends; everything ends with it, since all of
-# them are children of its process namespace. Needs root and the programs that support/slurm.py names.
+# them are children of its process namespace. Needs root and the programs that slurm.py names.
 #
 #   unshare --mount --net --uts --ipc --pid --fork --kill-child --mount-proc slurm_cluster.sh DIR NODES
 #

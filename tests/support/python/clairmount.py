@@ -25,7 +25,7 @@ import tempfile
 import time
 from unittest import mock
 
-REPO = pathlib.Path(__file__).resolve().parents[2]
+REPO = pathlib.Path(__file__).resolve().parents[3]
 START_SECONDS = 60  # a sanitizer build on a busy machine needs a few; none of these deadlines decides a passing test
 STOP_SECONDS = 60
 _MNT_FORCE = 1
