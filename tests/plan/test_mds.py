@@ -97,7 +97,7 @@ def test_shards_are_read_in_place(tmp, algorithm):
         state, stats = plan(mount), mount.stats()
     assert (state["suspensions"], state["realignments"]) == (0, 0), state
     reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
-    taken_back = len(order) // 100  # by the kernel, see test_records.py
+    taken_back = len(order) // 100  # by the kernel, see records/test_records.py
     assert reads <= stats["staging"]["sentinels"] + 10 + taken_back, stats
 
 

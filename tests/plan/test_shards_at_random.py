@@ -182,7 +182,7 @@ def test_pushed_before_it_is_read(tmp, format_name, read):
     reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
     print(format_name, read.__name__, reads, stats["reads"], stats["staging"])
     opening = 12  # tarfile.open() reads the first header of each shard
-    taken_back = 2 * len(samples) // 100 * 30  # by the kernel (see test_records.py)
+    taken_back = 2 * len(samples) // 100 * 30  # by the kernel (see records/test_records.py)
     assert reads <= stats["staging"]["sentinels"] + opening + taken_back
 
 

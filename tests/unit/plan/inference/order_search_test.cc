@@ -135,7 +135,8 @@ Case random_case(std::mt19937& random) {
 
 // Of n samples fewer than are in flight at a time tell nothing; those who read them open most of them at
 // once.
-// CLAIRFS_ORDERS=1000 takes that many, as for the real libraries' (tests/plan/test_orders_found.py).
+// CLAIRFS_ORDERS=1000 takes that many, as for the real libraries'
+// (tests/plan/inference/test_orders_found.py).
 TEST_CASE("readers at random: none is taken for another, nearly all are found where that is possible") {
   const char* const wanted = std::getenv("CLAIRFS_ORDERS");
   const int rounds = wanted != nullptr ? std::atoi(wanted) : 250;

@@ -1,5 +1,5 @@
 // What a program that reads HDF5 files may say, and what it may not. Real files:
-// tests/plan/test_hdf5_real.py.
+// tests/plan/records/test_hdf5_real.py.
 #include "plan/formats/hdf5/layout.h"
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// Made-up LMDB files: what no real one says. Real ones: tests/plan/test_lmdb_real.py.
+// Made-up LMDB files: what no real one says. Real ones: tests/plan/records/test_lmdb_real.py.
 #include <cerrno>
 #include <cstring>
 #include <fstream>

@@ -3,7 +3,7 @@ order is found from their opens, and that none is taken for another one. How the
 (tests/support/reader_model.h); test_infer.py has real ones, on mounts.
 
 CLAIRFS_ORDERS=1000 takes that many cases instead of some; CLAIRFS_ORDERS_SEED tries others. By hand it prints what became
-of each kind: tests/plan/test_orders_found.py [CASES [SEED]].
+of each kind: tests/plan/inference/test_orders_found.py [CASES [SEED]].
 """
 
 import collections
@@ -16,7 +16,7 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support/python"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support/python"))
 import clairmount
 
 torch = pytest.importorskip("torch")
