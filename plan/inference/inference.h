@@ -1,10 +1,10 @@
 // Inference: finds out by itself what readers follow, where no plan was registered.
 //
 // Opens are recorded (access_recorder.h), and compared with the orders that are likely (order_search.h) when
-// 12 opens were seen, and again after half as many more, and so on; where there are several readers, each
-// after half as many more of its own; and two seconds after an open. An order that is certain (fit.h) becomes
-// a plan with the name kFoundPlan. It is a plan of the epoch that was seen; once the next one is seen to
-// follow on, it is one of all epochs. A reader that leaves it is watched again.
+// 12 opens were seen, and again after half as many more, and so on, but at 48 on the way; where there are
+// several readers, each after half as many more of its own; and two seconds after an open. An order that is
+// certain (fit.h) becomes a plan with the name kFoundPlan. It is a plan of the epoch that was seen; once the
+// next one is seen to follow on, it is one of all epochs. A reader that leaves it is watched again.
 //
 // Several readers at once are told apart by the programs that they are (readers/process_tree.h). A plan that
 // was found is one reader's; README.md says what becomes of the others.

@@ -365,7 +365,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
                          (effort.suggestions_seen != suggestions_ || opens.size() >= effort.suggestions_at);
   if (suggested) {
     effort.suggestions_seen = suggestions_;
-    effort.suggestions_at = opens.size() + opens.size() / 2;
+    effort.suggestions_at = next_look(opens);
   }
   const auto first_opens = opens.first(std::min(opens.size(), kMostOpens));
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);

@@ -117,7 +117,8 @@ class OrderSearch {
   /// Whether `others` lie in an order where the opens lie for which it was found, more than by chance.
   bool is_read_in(std::span<const SeenOpen> opens, std::span<const SeenOpen> others,
                   const FoundOrder& found) const;
-  /// How many opens should be seen before the next look, if these are not enough.
+  /// How many opens should be seen before the next look, if these are not enough: kTelling at most where
+  /// these are fewer.
   size_t next_look(std::span<const SeenOpen> opens);
   /// A reader is looked at that has opened these: the next look is when it has opened next_look().
   void looked(uint32_t reader, std::span<const SeenOpen> opens);

@@ -34,9 +34,11 @@ OrderSearch::Effort& OrderSearch::effort_of(uint32_t reader) {
   return effort;
 }
 
-// Half as many again; or when the second pass over all samples may have begun.
+// Half as many again; or when the second pass over all samples may have begun. With a few less than kTelling
+// that would be long after kTelling, and a reader may open no more than that before it waits.
 size_t OrderSearch::next_look(std::span<const SeenOpen> opens) {
-  const size_t next = opens.size() + std::max(opens.size() / 2, AccessRecorder::kFirstLook / 2);
+  size_t next = opens.size() + std::max(opens.size() / 2, AccessRecorder::kFirstLook / 2);
+  if (opens.size() < kTelling) next = std::min(next, kTelling);
   if (opens.empty()) return next;
   const std::vector<Numbering>& known = numberings_.of(folders(opens, std::nullopt).front());
   const size_t again = known.empty() ? 0 : known.front().index->size() + kTelling;

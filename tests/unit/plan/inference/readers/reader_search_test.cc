@@ -294,6 +294,34 @@ TEST_CASE("a reader is looked at by what it has opened itself, and others are no
   CHECK(f.search.orders() < compared + 2000);
 }
 
+// A look may come just before that, and a reader may open no more than a few after it, and then wait.
+TEST_CASE("a reader is looked at again once it has opened enough, also for an order that was suggested") {
+  for (const bool suggested : {false, true}) {
+    const std::string text =
+        std::string("format=files sampler=torch.distributed seed=") + (suggested ? "918273645" : "42");
+    for (const size_t few : {size_t{41}, OrderSearch::kTelling - 1}) {
+      Mounted m;
+      ProcessTree tree = m.tree_of();
+      OrderSearch search(
+          m.source, [] { return false; }, OrderSearch::Shuffles::none);
+      if (suggested) search.suggest({*parse_plan(text)});
+      const auto opens = m.opens_of(Job{100, order(text), {1, 8, 0, 2}}, 60);
+      tree.note(ThreadId(100), TimePoint(std::chrono::hours(1)));
+      const auto look = [&](size_t count) {
+        const std::vector<SeenOpen> seen(opens.begin(), opens.begin() + static_cast<std::ptrdiff_t>(count));
+        return find_among(search, seen, watched_readers(tree, seen, [](const Readers&) { return true; }),
+                          std::nullopt);
+      };
+      INFO(text << " after " << few);
+      REQUIRE(!look(few));
+      CHECK(search.look_at(OrderSearch::kEverybody) == OrderSearch::kTelling);
+      const auto found = look(opens.size());
+      REQUIRE(found);
+      CHECK(found->plan.seed == (suggested ? "918273645" : "42"));
+    }
+  }
+}
+
 TEST_CASE("what is likely is compared for everybody before other seeds are for anybody") {
   NewcomerFixture f;
   f.read_more(60);
