@@ -119,12 +119,12 @@ void Staging::add_units_of(const PageRange& pages, uint64_t position,
 // in the order of the file are fetched and pushed end to end.
 void Staging::leave_out_shared_pages(const ReaderWindow& window,
                                      std::vector<std::shared_ptr<StagedUnit>>& units) {
-  const bool there = window.newest && window.newest->chunk && !window.newest->failed &&
-                     window.newest->position >= window.dropped;  // it is on its way, or in the page cache
+  // On their way, or in the page cache.
+  const bool there = window.newest && window.newest_position >= window.dropped;
   if (!there || units.empty()) return;
-  const StagedUnit& before = *window.newest;
+  const PageRange& before = *window.newest;
   StagedUnit& next = *units.front();
-  if (before.file != next.file || next.begin < before.needs_from || next.begin >= before.end) return;
+  if (before.file != next.file || next.begin < before.begin || next.begin >= before.end) return;
   next.begin = std::min(before.end, next.end);
   if (next.begin < next.end) return;
   units.erase(units.begin());
@@ -140,7 +140,9 @@ void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
     units.push_back(std::make_shared<StagedUnit>(position, shared_));
     units.back()->covered = has_bytes;
   } else {
-    window.newest = units.back();
+    const StagedUnit& newest = *units.back();
+    window.newest = PageRange{newest.file, newest.needs_from, newest.end};
+    window.newest_position = position;
   }
   std::move(units.begin(), units.end(), std::back_inserter(window.units));
 }

@@ -59,9 +59,9 @@ uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
   if (!window.plan->keeps_all && window.plan->ledger->stays(sample)) return std::min(bytes, kLeast);
   if (bytes == 0 || !window.newest) return bytes;
   const ByteRange first = window.reader->index().range(sample, 0);
-  const StagedUnit& before = *window.newest;
+  const PageRange& before = *window.newest;
   const uint64_t begin = page_floor(first.offset);
-  const bool follows = first.file == before.file && begin >= before.needs_from && begin < before.end;
+  const bool follows = first.file == before.file && begin >= before.begin && begin < before.end;
   if (!follows) return bytes;
   const bool to_the_end = before.end == catalog_.stamp(before.file).size;  // there is no more
   const uint64_t all = round_to_pages(window.reader->index().read_end(first)) - begin;
@@ -99,6 +99,8 @@ void Staging::push(ReaderWindow& window, const StagedUnit& unit) {
     if (page.file == unit.file && page.begin >= unit.begin && page.end <= unit.end)
       sentinels_.keep(page, {window.reader.get(), sample, unit.position}, joined(bytes_of(unit, page)));
   }
+  // The next one brings the pages that it shares with this one.
+  if (unit.failed && unit.position == window.newest_position) window.newest.reset();
   window.complete = !unit.failed && push_pages(unit) && window.complete;
   if (!unit.last) return;
   metrics_.staging_pushed.add();

@@ -126,7 +126,8 @@ struct Staging::ReaderWindow {
   uint64_t records_filled = 0;  // of records: samples before this number are done in this round,
   uint64_t fills_until = 0;     // which then has filled up to here
   std::deque<std::shared_ptr<StagedUnit>> units;    // of [staged, fetched), in order
-  std::shared_ptr<StagedUnit> newest;               // the last that was among them and has bytes
+  std::optional<PageRange> newest;                  // the pages of the last of them that had bytes, from its
+  uint64_t newest_position = 0;                     // needs_from on; not the unit, which has memory
   size_t asked = 0;                                 // how many of them have been asked of the cache
   uint64_t asked_bytes = 0;                         // what they count as in flight
   bool complete = true;                             // all of it so far has been pushed

@@ -211,6 +211,29 @@ TEST_CASE("records in the order of their file are pushed end to end") {
   CHECK(pushed <= f.bytes() * 11 / 10);
 }
 
+TEST_CASE("a record whose fetch failed leaves the page that it shares to the next one") {
+  constexpr uint64_t kSize = 6144;  // a page and a half
+  StagingFixture f({.sizes = {100 * kSize}, .budget = 5 * kPageSize, .immediate = false},
+                   fmt::format("format=raw file=f10000 record={} shuffle=false epochs=1", kSize));
+  f.pages.tell_nothing();  // or what failed would be fetched once more when the reader moves
+  f.settle();
+  REQUIRE(f.source.pending() == 3);  // with what a reader may read on: of 2, 2 and 1 pages
+  REQUIRE(f.source.complete_at(2, EIO));
+  f.source.complete_all();
+  f.settle();
+  REQUIRE(f.staged() == 3);
+  for (const uint32_t sample : {0U, 1U}) {
+    f.now += std::chrono::microseconds(100);
+    f.run->reader().tracker().observe(std::vector{sample}, Access::read, f.now);
+  }
+  REQUIRE(f.run->reader().tracker().high_water() == 2);
+  const uint64_t before = f.source.bytes;
+  f.staging->wake();
+  f.settle();
+  // The next one with all its three pages, and the one after it without the page that it shares with that.
+  CHECK(f.source.bytes == before + 4 * kPageSize);
+}
+
 TEST_CASE("what every reader of records needs is pushed first and stays") {
   RecordsFixture f(2000, 5001, "seed=3 epochs=2", 1 << 20);
   f.settle();

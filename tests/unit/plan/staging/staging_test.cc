@@ -163,6 +163,20 @@ TEST_CASE("samples larger than the transit memory are staged in pieces") {
   CHECK(f.metrics.transit_bytes.value() <= f.metrics.transit_capacity.value());
 }
 
+TEST_CASE("full windows leave the memory to fetch with to those that are not full") {
+  constexpr uint64_t kSize = 2 << 20;  // four fill what may be in flight
+  constexpr uint64_t kRanks = 8;
+  constexpr uint64_t kWindow = 2;  // samples of each
+  StagingFixture f(4 * kRanks, kSize, "seed=1 format=files epochs=1 world=8 ranks_per_node=8",
+                   kRanks * kWindow * kSize, 0, kSize);
+  REQUIRE(f.run->readers().size() == kRanks);
+  f.settle();  // nobody reads
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    CAPTURE(rank);
+    CHECK(f.staging->ahead("default", rank) == kWindow);
+  }
+}
+
 TEST_CASE("a sample larger than the budget is left to the reader and does not stop the others") {
   StagingFixture f(20, 100000, "seed=1 format=files epochs=1", 50000, 0);
   // One at a time: what lies before the reader's next sample counts as handed on.
