@@ -1,0 +1,119 @@
+// Readers who have stopped make room for others.
+//
+// A full window holds its bytes until they are read. Its reader may have stopped, though: a training that
+// waits for its validation, or a job that has ended before its plan. Such a window gives up what its reader
+// would come to last. For readers who go on and lack a part of their share it does so down to its own, which
+// is small then, and no sooner than they can fetch. For a plan that is to stay in the page cache as a whole
+// it gives up as much as that takes. A reader who has not begun takes nothing from others: plans are set long
+// before they are read.
+//
+// What is left of the window is what its reader needs first, and the sentinels in it tell where he is. It
+// does not grow while others move. As soon as he moves his share is that of any other who does, and those who
+// have stopped by then make room for him.
+//
+// Between two sentinels he goes unseen, so he may be beyond what is left. The tracker goes on taking what was
+// given up for pushed (announce()), and so expects him as far ahead as before.
+//
+// A slow reader is seen seldom: at ten samples a second and one sentinel in 128, every 13 s. So it depends on
+// his pace when he is taken to have stopped. Else two slow readers would take each other's windows by turns.
+#include <algorithm>
+
+#include "plan/staging/budget.h"
+#include "plan/staging/staged_plan.h"
+#include "plan/staging/staging.h"
+
+namespace clairfs {
+namespace {
+
+// A reader who was not seen to move for this long has stopped, if that is also so many times what he takes
+// from one sentinel to the next. He reads in batches, so his pace is uneven.
+constexpr auto kIdle = std::chrono::seconds(5);
+constexpr double kUneven = 4;
+
+// Samples that a window gives up in one go before everything else gets its turn: some milliseconds. After
+// each go the policy looks at all chunks (NextUsePolicy::set_staged()), so it is to be worth it.
+constexpr uint64_t kGivenUpPerStep = 256;
+
+}  // namespace
+
+bool Staging::has_stopped(ReaderWindow& window) const {
+  if (!window.moved) window.moved = now_;
+  const Duration since = now_ - *window.moved;
+  if (since <= kIdle) return false;
+  const TrackerStatus status = window.reader->tracker().status();
+  if (status.state != TrackerState::following || status.samples_per_second <= 0) return true;
+  return in_seconds(since) > kUneven * window.gap / status.samples_per_second;
+}
+
+// Bytes that others hold of the share of a reader who goes on and has no room for what comes next.
+uint64_t Staging::lacks(const ReaderWindow& window, const BudgetLoad& load) {
+  const bool goes_on = !window.idle && window.reader->tracker().state() != TrackerState::waiting;
+  if (!goes_on || !window.held_back) return 0;
+  BudgetLoad others = load;
+  others.held -= resident_bytes(window);
+  return reader_share(others, false) - reader_budget(others, false);
+}
+
+// Takes from those who have stopped what others lack. `waiting`: a plan is to keep all, and waits for its
+// room. `load` has what all windows hold; what is given up is taken off. True if there was something.
+bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, bool waiting,
+                        BudgetLoad& load) {
+  const auto for_each_window = [&plans](const auto& visit) {
+    for (const auto& entry : plans) {
+      for (const auto& window : entry.second->windows) {
+        if (!entry.second->keeps_all) visit(*window);
+      }
+    }
+  };
+  uint64_t missing = waiting ? load.held - std::min(load.held, load.budget) : 0;
+  const bool to_stay = missing > 0;
+  if (!to_stay) {
+    for_each_window([&](const ReaderWindow& window) { missing = std::max(missing, lacks(window, load)); });
+  }
+  bool given_up = false;
+  for_each_window([&](ReaderWindow& window) {
+    if (!window.idle || missing == 0) return;
+    const uint64_t before = resident_bytes(window);
+    given_up = give_up(window, to_stay ? 0 : reader_share(load, true), missing) || given_up;
+    const uint64_t bytes = before - resident_bytes(window);
+    load.held -= bytes;
+    missing -= std::min(missing, bytes);
+  });
+  return given_up;
+}
+
+// Gives up what the reader would come to last: about `most` bytes, as far as one go takes it, and none of the
+// first `least` ones but those of a sample that reaches beyond them. False if there was nothing.
+bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
+  uint64_t end = window.fetched;
+  uint64_t given = 0;
+  // What is left to the reader for its size comes before all that is resident.
+  for (uint64_t n = 0; n < kGivenUpPerStep && given < most && resident_bytes(window) > least; ++n) {
+    const auto& [position, bytes] = window.costs.back();
+    if (position < window.dropped) break;  // the reader is back, and has passed it
+    end = position;
+    given += bytes;
+    window.bytes -= bytes;
+    window.costs.pop_back();
+  }
+  if (end == window.fetched) return false;
+  forget_units(window, end);
+  drop_window(window, end);
+  forget_sentinels(window, end, UINT64_MAX);
+  forget_repairs(window);
+  window.repaired.erase(window.repaired.lower_bound(end), window.repaired.end());
+  if (window.newest && window.newest->position >= end) window.newest.reset();
+  window.fetched = window.held = window.filled = end;
+  window.records_filled = 0;
+  window.kept_run = window.longest_kept_run;  // of those before `end` that is not known
+  if (window.asked == 0) window.deadline = 0;
+  if (end > window.staged) return true;
+  window.pushed_until = std::max(window.pushed_until, window.staged);
+  window.staged = end;
+  window.complete = true;
+  window.chooser.restart(window.sentinels.empty() ? window.high_water : window.sentinels.rbegin()->first);
+  tell_policy(window);
+  return true;
+}
+
+}  // namespace clairfs
