@@ -7,6 +7,10 @@
 // it gives up as much as that takes. A reader who has not begun takes nothing from others: plans are set long
 // before they are read.
 //
+// The readers of a plan wait for each other, as ranks do for their gradients: after a pause all of them go
+// on, and one is seen first. He is not to take from those who are seen a moment later. So a plan gives up
+// room for readers who go on when all of its own have stopped.
+//
 // What is left of the window is what its reader needs first, and the sentinels in it tell where he is. It
 // does not grow while others move. As soon as he moves his share is that of any other who does, and those who
 // have stopped by then make room for him.
@@ -65,6 +69,10 @@ bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>
       }
     }
   };
+  const auto all_have_stopped = [](const StagedPlan& plan) {
+    return std::all_of(plan.windows.begin(), plan.windows.end(),
+                       [](const auto& window) { return window->idle; });
+  };
   uint64_t missing = waiting ? load.held - std::min(load.held, load.budget) : 0;
   const bool to_stay = missing > 0;
   if (!to_stay) {
@@ -72,7 +80,7 @@ bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>
   }
   bool given_up = false;
   for_each_window([&](ReaderWindow& window) {
-    if (!window.idle || missing == 0) return;
+    if (!window.idle || missing == 0 || !(to_stay || all_have_stopped(*window.plan))) return;
     const uint64_t before = resident_bytes(window);
     given_up = give_up(window, to_stay ? 0 : reader_share(load, true), missing) || given_up;
     const uint64_t bytes = before - resident_bytes(window);

@@ -30,8 +30,8 @@
 // Where memory is to spare, samples stay in the page cache when they were read (plan/staging/keep.cc): all of
 // a plan that fits, or a part of one that does not.
 //
-// The windows of all readers share the budget. One whose reader has stopped makes room for others
-// (plan/staging/make_room.cc).
+// The windows of all readers share the budget. One whose reader has stopped makes room for other
+// plans (plan/staging/make_room.cc).
 //
 // Ranks of a plan that are epochs apart may want the same sample at about the same time: it is pushed for the
 // first and dropped by the last, and no sentinel for either.

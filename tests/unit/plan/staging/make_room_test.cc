@@ -28,11 +28,12 @@ std::string files(uint32_t first, uint32_t count) {
 }
 
 struct TwoPlans : StagingFixture {
-  explicit TwoPlans(uint64_t window = kWindow, bool at_once = true)
+  /// `more`: keys of the first plan.
+  explicit TwoPlans(uint64_t window = kWindow, bool at_once = true, const std::string& more = "")
       : StagingFixture({.sizes = std::vector<uint64_t>(2 * kFiles, kSize),
                         .budget = window * kPages,
                         .immediate = at_once},
-                       "name=one seed=1 " + files(0, kFiles)) {}
+                       "name=one seed=1 " + more + files(0, kFiles)) {}
 
   std::shared_ptr<PlanRun> add_second(uint32_t count = kFiles) {
     auto added = add_plan("name=two seed=2 " + files(kFiles, count));
@@ -111,6 +112,28 @@ TEST_CASE("readers who go on take nothing from each other, however seldom they a
   f.read_next(*two, 1);
   f.settle();
   CHECK(f.staging->ahead("one") == kSmall);
+  CHECK(f.staging->ahead("two") == kWindow - kSmall);
+}
+
+TEST_CASE("readers of one plan take nothing from each other, whoever is seen first after a pause") {
+  TwoPlans f(kWindow, true, "world=2 ranks_per_node=2 ");
+  const auto ahead = [&](size_t rank) { return f.staging->ahead("one", rank); };
+  REQUIRE(f.eventually([&] { return ahead(0) == kWindow / 2 && ahead(1) == kWindow / 2; }));
+  f.now += 6s;
+  REQUIRE_FALSE(f.read_next(0));  // by the first rank
+  f.settle();
+  CHECK(ahead(0) == kWindow / 2);
+  CHECK(ahead(1) == kWindow / 2);
+
+  const auto two = f.add_second();
+  f.read_next(*two, 0);
+  f.settle();
+  CHECK(ahead(1) == kWindow / 2);  // the first rank goes on
+  f.now += 6s;
+  f.read_next(*two, 1);
+  f.settle();
+  CHECK(ahead(0) == kSmall / 2);
+  CHECK(ahead(1) == kSmall / 2);
   CHECK(f.staging->ahead("two") == kWindow - kSmall);
 }
 
