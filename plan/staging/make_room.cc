@@ -4,8 +4,12 @@
 // waits for its validation, or a job that has ended before its plan. Such a window gives up what its reader
 // would come to last. For readers who go on and lack a part of their share it does so down to its own, which
 // is small then, and no sooner than they can fetch. For a plan that is to stay in the page cache as a whole
-// it gives up as much as that takes. A reader who has not begun takes nothing from others: plans are set long
-// before they are read.
+// it gives up as much as that takes.
+//
+// A reader takes nothing from others before he is followed for certain (Tracker::is_followed()). Plans are
+// set long before they are read, and one access in the order of a plan may be a look at its first sample, or
+// belong to the reader of another plan. While he has no room all that he reads is seen, so a few samples
+// are enough.
 //
 // The readers of a plan wait for each other, as ranks do for their gradients: after a pause all of them go
 // on, and one is seen first. He is not to take from those who are seen a moment later. So a plan gives up
@@ -49,10 +53,10 @@ bool Staging::has_stopped(ReaderWindow& window) const {
   return in_seconds(since) > kUneven * window.gap / status.samples_per_second;
 }
 
-// Bytes that others hold of the share of a reader who goes on and has no room for what comes next.
+// Bytes that others hold of the share of a reader who goes on for certain and has no room for what comes
+// next.
 uint64_t Staging::lacks(const ReaderWindow& window, const BudgetLoad& load) {
-  const bool goes_on = !window.idle && window.reader->tracker().state() != TrackerState::waiting;
-  if (!goes_on || !window.held_back) return 0;
+  if (window.idle || !window.held_back || !window.reader->tracker().is_followed()) return 0;
   BudgetLoad others = load;
   others.held -= resident_bytes(window);
   return reader_share(others, false) - reader_budget(others, false);
