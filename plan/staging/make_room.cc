@@ -20,7 +20,8 @@
 // have stopped by then make room for him.
 //
 // Between two sentinels he goes unseen, so he may be beyond what is left. The tracker goes on taking what was
-// given up for pushed (announce()), and so expects him as far ahead as before.
+// given up for pushed (announce()), and so expects him as far ahead as before. When he is seen, what lies
+// behind him is not pushed again (read_unseen()).
 //
 // A slow reader is seen seldom: at ten samples a second and one sentinel in 128, every 13 s. So it depends on
 // his pace when he is taken to have stopped. Else two slow readers would take each other's windows by turns.

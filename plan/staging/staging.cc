@@ -298,9 +298,19 @@ void Staging::skip_opened(ReaderWindow& window) {
     window.complete = true;
   }
   hand_on(window, std::max(window.staged, window.safe));
+  hand_on(window, read_unseen(window));
   window.fetched = std::max(window.fetched, window.staged);
   window.filled = std::max({window.filled, window.fetched, window.high_water});
   if (window.staged != before) tell_policy(window);
+}
+
+// One past what the reader has read of what the window gave up. It had been pushed, so he was not seen there,
+// but he is further now than opens stray: it need not be pushed again. Should the access that moved the
+// high-water mark not have been his, he has to read the next sample himself, and repair() brings the others.
+uint64_t Staging::read_unseen(const ReaderWindow& window) {
+  if (!window.units.empty() || window.staged >= window.pushed_until) return 0;
+  const uint64_t strays = window.reader->tracker().reorder_window();
+  return std::min(window.pushed_until, window.high_water - std::min(window.high_water, strays));
 }
 
 bool Staging::opened(const ReaderWindow& window, uint64_t position) {

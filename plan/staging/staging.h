@@ -142,6 +142,7 @@ class Staging {
   bool serve(ReaderWindow& window, uint64_t budget);
   void follow_reader(ReaderWindow& window);
   void skip_opened(ReaderWindow& window);
+  static uint64_t read_unseen(const ReaderWindow& window);
   static bool opened(const ReaderWindow& window, uint64_t position);
   static bool overtaken(const ReaderWindow& window);
   void follow_timeline(ReaderWindow& window);

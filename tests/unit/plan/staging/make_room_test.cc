@@ -178,8 +178,11 @@ TEST_CASE("a reader who went on unseen, past what was given up, is followed from
   f.now += 6s;
   f.add_second(kLong - kLeft);
   REQUIRE(f.staging->ahead("one") == kLeft);
+  const size_t pushed = f.pages.order().size();
   REQUIRE_FALSE(f.read_next(28));
   CHECK(f.run->reader().tracker().high_water() == 29);
+  f.settle();
+  CHECK(f.pages.order().size() == pushed + kLeft);  // nothing that he has read
   f.read(29, 100);
   f.check_followed();
 }
