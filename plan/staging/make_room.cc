@@ -25,6 +25,9 @@
 //
 // A slow reader is seen seldom: at ten samples a second and one sentinel in 128, every 13 s. So it depends on
 // his pace when he is taken to have stopped. Else two slow readers would take each other's windows by turns.
+// It takes a minute at most: a look at the first sample long before the others makes the pace seem slow for
+// hundreds of samples. So two readers who are seen more seldom do take windows by turns. So do two who read
+// thousands of samples at once and then none for some seconds: the pace is that of the latest samples.
 #include <algorithm>
 
 #include "plan/staging/budget.h"
@@ -35,9 +38,11 @@ namespace clairfs {
 namespace {
 
 // A reader who was not seen to move for this long has stopped, if that is also so many times what he takes
-// from one sentinel to the next. He reads in batches, so his pace is uneven.
+// from one sentinel to the next. He reads in batches, so his pace is uneven. Whatever it is, he has stopped
+// after the longer time.
 constexpr auto kIdle = std::chrono::seconds(5);
 constexpr double kUneven = 4;
+constexpr auto kSurelyIdle = std::chrono::minutes(1);
 
 // Samples that a window gives up in one go before everything else gets its turn: some milliseconds. After
 // each go the policy looks at all chunks (NextUsePolicy::set_staged()), so it is to be worth it.
@@ -49,6 +54,7 @@ bool Staging::has_stopped(ReaderWindow& window) const {
   if (!window.moved) window.moved = now_;
   const Duration since = now_ - *window.moved;
   if (since <= kIdle) return false;
+  if (since > kSurelyIdle) return true;
   const TrackerStatus status = window.reader->tracker().status();
   if (status.state != TrackerState::following || status.samples_per_second <= 0) return true;
   return in_seconds(since) > kUneven * window.gap / status.samples_per_second;

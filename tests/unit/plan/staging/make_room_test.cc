@@ -111,7 +111,7 @@ TEST_CASE("a few accesses in the order of a plan take nothing from a reader who 
   CHECK(f.staging->ahead("one") == kSmall);
 }
 
-TEST_CASE("readers who go on take nothing from each other, however seldom they are seen") {
+TEST_CASE("readers who go on take nothing from each other, also if one is seen every ten seconds") {
   const bool slow = GENERATE(false, true);
   CAPTURE(slow);
   TwoPlans f;
@@ -130,6 +130,22 @@ TEST_CASE("readers who go on take nothing from each other, however seldom they a
   f.settle();
   CHECK(f.staging->ahead("one") == kSmall);
   CHECK(f.staging->ahead("two") == kWindow - kSmall);
+}
+
+TEST_CASE("a reader who seems slow has stopped after a minute") {
+  TwoPlans f;
+  REQUIRE(f.eventually([&] { return f.staging->ahead("one") == kWindow; }));
+  f.read(0, 1);
+  f.now += 10min;
+  f.read(1, 40);
+  const auto two = f.add_second();
+  f.now += 59s;
+  begin_reading(f, *two);
+  CHECK(f.staging->ahead("one") == kWindow);
+  f.now += 2s;
+  f.read_next(*two, kSure);
+  f.settle();
+  CHECK(f.staging->ahead("one") == kSmall);
 }
 
 TEST_CASE("readers of one plan take nothing from each other, whoever is seen first after a pause") {
