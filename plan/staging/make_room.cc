@@ -119,7 +119,8 @@ bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
   forget_units(window, end);
   drop_window(window, end);
   forget_sentinels(window, end, UINT64_MAX);
-  forget_repairs(window);
+  std::erase_if(window.repairs, [end](const auto& unit) { return unit->position >= end; });
+  window.check_until = std::min(window.check_until, end);
   window.repaired.erase(window.repaired.lower_bound(end), window.repaired.end());
   if (window.newest && window.newest->position >= end) window.newest.reset();
   window.fetched = window.held = window.filled = end;

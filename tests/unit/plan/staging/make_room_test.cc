@@ -203,6 +203,34 @@ TEST_CASE("a reader who went on unseen, past what was given up, is followed from
   f.check_followed();
 }
 
+TEST_CASE("what the kernel took back of what a window keeps is still pushed again") {
+  constexpr uint64_t kLost = 4;
+  TwoPlans f(kWindow, false);
+  const auto all_ahead = [&] {
+    f.source.complete_all();
+    return f.staging->ahead("one") == kWindow;
+  };
+  REQUIRE(f.eventually(all_ahead));
+  REQUIRE_FALSE(f.read_next(0));
+  REQUIRE(f.eventually(all_ahead));
+  const auto file_at = [&](uint64_t p) {
+    return f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
+  };
+  for (uint64_t p = 1; p < 2 + kLost; ++p) f.pages.lose(file_at(p));
+  REQUIRE_FALSE(f.read_next(1));
+  f.settle();
+  REQUIRE(f.source.pending() >= kLost);
+  f.now += 6s;
+  f.add_second(20);
+  REQUIRE(f.staging->ahead("one") == kWindow - 20);
+  CHECK(f.eventually([&] {
+    f.source.complete_all();
+    uint64_t whole = 0;
+    for (uint64_t p = 2; p < 2 + kLost; ++p) whole += f.pages.whole(file_at(p)) ? 1 : 0;
+    return whole == kLost;
+  }));
+}
+
 TEST_CASE("what is on its way to a reader who has stopped is not pushed when it comes") {
   TwoPlans f(kWindow, false);
   f.settle();
