@@ -28,6 +28,10 @@
 // It takes a minute at most: a look at the first sample long before the others makes the pace seem slow for
 // hundreds of samples. So two readers who are seen more seldom do take windows by turns. So do two who read
 // thousands of samples at once and then none for some seconds: the pace is that of the latest samples.
+//
+// Two plans may have the same files. Each counts its own uses only, so what one gives up goes for the other,
+// too, as what its reader is done with does. The other one's reader then reads a sample himself, and repair()
+// brings the rest.
 #include <algorithm>
 
 #include "plan/staging/budget.h"
@@ -50,6 +54,7 @@ constexpr uint64_t kGivenUpPerStep = 256;
 
 }  // namespace
 
+// One who is back is noticed when his window is served, so in that turn he may still give up something.
 bool Staging::has_stopped(ReaderWindow& window) const {
   if (!window.moved) window.moved = now_;
   const Duration since = now_ - *window.moved;
@@ -125,7 +130,9 @@ bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
   if (window.newest && window.newest->position >= end) window.newest.reset();
   window.fetched = window.held = window.filled = end;
   window.records_filled = 0;
-  window.kept_run = window.longest_kept_run;  // of those before `end` that is not known
+  // Of those before `end` it is not known. So the longest run seems to grow each time, and the tracker may
+  // come to expect SentinelChooser::kLongestGap: too much does little harm, too little might lose him.
+  window.kept_run = window.longest_kept_run;
   if (window.asked == 0) window.deadline = 0;
   if (end > window.staged) return true;
   window.pushed_until = std::max(window.pushed_until, window.staged);
