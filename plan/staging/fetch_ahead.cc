@@ -48,6 +48,7 @@ bool Staging::issue_fetches(ReaderWindow& window, uint64_t budget) {
     const bool far = stays && !passed && window.fetched - window.high_water >= most_ahead(window);
     // When everything stays in the page cache, staging is leaving sentinels open, once the reader has passed.
     // So it does where a stream has a whole epoch in its window: the last part of it is to tell of its end.
+    window.held_back = !fits;
     full = !fits || far || ((window.plan->keeps_all || window.reader->streams() > 0) && unread);
     if (full) break;
     const bool there = staged_elsewhere(window, window.timeline.sample_at(window.fetched));
@@ -198,6 +199,17 @@ void Staging::pop_unit(ReaderWindow& window) {
     if (in_flight && last) window.asked_bytes -= in_flight->bytes;
   }
   window.units.pop_front();
+}
+
+// Nothing from `from` on is to be pushed. What is on its way comes in vain.
+void Staging::forget_units(ReaderWindow& window, uint64_t from) {
+  for (; !window.units.empty() && window.units.back()->position >= from; window.units.pop_back()) {
+    if (window.asked < window.units.size()) continue;
+    --window.asked;
+    const auto& in_flight = window.units.back()->in_flight;
+    const bool first = window.asked == 0 || window.units[window.asked - 1]->in_flight != in_flight;
+    if (in_flight && first) window.asked_bytes -= in_flight->bytes;
+  }
 }
 
 // The next sample that tiers may be filled with; nothing: all have been. Samples come in the order of their

@@ -9,8 +9,8 @@
 namespace clairfs {
 
 // Tells the tracker what is about to be pushed, before it is: a reader close behind may pass it unseen at
-// once. So it may what stays further on, where nothing is a sentinel yet. Where several ranks read, another
-// one may have filled any sentinel a moment ago.
+// once. So it may what stays further on, where nothing is a sentinel yet, and may have passed what the window
+// has given up since. Where several ranks read, another one may have filled any sentinel a moment ago.
 void Staging::announce(ReaderWindow& window) {
   uint64_t end = window.staged;
   uint64_t units = 0;
@@ -23,8 +23,8 @@ void Staging::announce(ReaderWindow& window) {
     end = std::max(end, window.fetched);
     widest = std::max(widest, std::min(window.longest_kept_run, SentinelChooser::kLongestGap));
   }
-  const uint32_t gap = window.plan->windows.size() == 1 ? widest : 2 * widest;
-  window.reader->tracker().set_pushed(end, gap);
+  window.gap = window.plan->windows.size() == 1 ? widest : 2 * widest;
+  window.reader->tracker().set_pushed(std::max(end, window.pushed_until), window.gap);
 }
 
 bool Staging::push_arrived(ReaderWindow& window) {
@@ -205,12 +205,12 @@ void Staging::leave_open(ReaderWindow& window, uint64_t position) {
     window.open_again.push_back(position);
 }
 
-// The reader has passed those: it did not need the page, or somebody else has read it.
-void Staging::forget_sentinels(ReaderWindow& window, uint64_t before) {
-  while (!window.sentinels.empty() && window.sentinels.begin()->first < before) {
-    const auto& [position, page] = *window.sentinels.begin();
-    sentinels_.close(page, window.reader.get(), position);
-    window.sentinels.erase(window.sentinels.begin());
+// The reader has passed those (it did not need the page, or somebody else has read it), or is not to come to
+// them.
+void Staging::forget_sentinels(ReaderWindow& window, uint64_t from, uint64_t before) {
+  for (auto at = window.sentinels.lower_bound(from); at != window.sentinels.end() && at->first < before;) {
+    sentinels_.close(at->second, window.reader.get(), at->first);
+    at = window.sentinels.erase(at);
   }
 }
 

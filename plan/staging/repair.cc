@@ -19,7 +19,7 @@ constexpr auto kBetweenChecks = std::chrono::milliseconds(100);
 // Brings back what has gone; true if there is more to do at once.
 bool Staging::repair(ReaderWindow& window) {
   notice_losses(window);
-  forget_sentinels(window, window.safe);
+  forget_sentinels(window, 0, window.safe);
   window.repaired.erase(window.repaired.begin(), window.repaired.lower_bound(window.safe));
   const bool more = look_for_losses(window);
   return push_repairs(window) || more;

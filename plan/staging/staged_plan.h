@@ -137,9 +137,13 @@ struct Staging::ReaderWindow {
   uint32_t longest_kept_run = 0;
   uint64_t oversize_bytes = 0;  // of a sample in it that is left to the reader for its size
   uint64_t budget = 0;
+  bool held_back = false;  // the budget was too small for what comes next
   SentinelChooser chooser;
-  std::optional<TimePoint> moved;           // when it moved last, or was first served
-  uint64_t deadline = 0;                    // of the last unit that was asked for
+  uint32_t gap = 0;                // in so many samples the reader is seen once, as its tracker was told
+  uint64_t pushed_until = 0;       // so far was pushed what the window has given up since
+  std::optional<TimePoint> moved;  // when it moved last, or was first served
+  bool idle = false;               // it had stopped when the turn began
+  uint64_t deadline = 0;           // of the last unit that was asked for
   std::map<uint64_t, PageRange> sentinels;  // pushed and not yet passed, and the page that each lacks
   // Pages that the kernel took back are looked for in [checked, check_until).
   uint64_t checked = 0;

@@ -12,9 +12,6 @@ namespace {
 // How long a plan that waits for room may have to wait for it to be noticed.
 constexpr auto kAdmissionPeriod = std::chrono::seconds(1);
 
-// A plan that has not moved for this long keeps only a small part of the budget while others move.
-constexpr auto kIdle = std::chrono::seconds(5);
-
 }  // namespace
 
 Staging::Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages,
@@ -147,10 +144,6 @@ bool Staging::serve_all() {
   forget_removed_plans();
   tell_of_records();
   const auto current = plans();
-  const auto idle = [&](ReaderWindow& window) {
-    if (!window.moved) window.moved = now_;
-    return now_ - *window.moved > kIdle;
-  };
   uint64_t kept = 0;  // for good
   for (const auto& [name, plan] : current) kept += plan->kept_bytes + plan->common_bytes;
   metrics_.staging_capacity.set(static_cast<int64_t>(options_.budget + std::min(kept, options_.keep)));
@@ -161,14 +154,15 @@ bool Staging::serve_all() {
   for (const auto& [name, plan] : current) {
     waiting = waiting || (plan->keeps_all && !plan->admitted);
     for (size_t rank = 0; !plan->keeps_all && rank < plan->windows.size(); ++rank) {
-      load.held += resident_bytes(*plan->windows[rank]);
-      ++(idle(*plan->windows[rank]) ? load.idle : load.moving);
+      ReaderWindow& window = *plan->windows[rank];
+      window.idle = has_stopped(window);
+      load.held += resident_bytes(window);
+      ++(window.idle ? load.idle : load.moving);
     }
   }
+  bool busy = make_room(current, waiting, load) || letting_go;
   const bool has_room = load.held <= load.budget && !letting_go;  // for those that are to keep all
-  const bool make_room = waiting && !has_room;
-  if (make_room) look_again_within(kAdmissionPeriod);  // nothing rings when a plan has become idle
-  bool busy = letting_go;
+  if (waiting && !has_room) look_again_within(kAdmissionPeriod);  // nothing rings when a reader has stopped
   uint64_t held = 0;
   for (const auto& [name, plan] : current) {
     plan->admitted = plan->admitted || has_room;
@@ -180,9 +174,8 @@ bool Staging::serve_all() {
         continue;
       }
       load.held -= resident_bytes(*window);
-      if (make_room && idle(*window) && window->started) restart(*window, window->high_water);
-      const uint64_t budget = reader_budget(load, idle(*window));
-      busy = serve(*window, budget) || busy;
+      busy = serve(*window, reader_budget(load, window->idle)) || busy;
+      busy = busy || (window->idle && window->moved == now_);  // its share is larger from now on
       load.held += resident_bytes(*window);
       held += resident_bytes(*window);
     }
@@ -221,8 +214,8 @@ void Staging::forget_removed_plans() {
   }
   for (const auto& plan : removed) {
     for (const auto& window : plan->windows) {
-      drop_window(*window);
-      forget_sentinels(*window, UINT64_MAX);
+      drop_window(*window, window->dropped);
+      forget_sentinels(*window, 0, UINT64_MAX);
     }
     let_go_of_any(*plan, UINT64_MAX);
     for (const auto& window : plan->windows) {
@@ -233,6 +226,7 @@ void Staging::forget_removed_plans() {
 
 // One turn of a reader; true if there is more to do at once.
 bool Staging::serve(ReaderWindow& window, uint64_t budget) {
+  window.held_back = false;
   follow_timeline(window);
   if (window.timeline.empty()) return false;
   follow_reader(window);
@@ -304,9 +298,19 @@ void Staging::skip_opened(ReaderWindow& window) {
     window.complete = true;
   }
   hand_on(window, std::max(window.staged, window.safe));
+  hand_on(window, read_unseen(window));
   window.fetched = std::max(window.fetched, window.staged);
   window.filled = std::max({window.filled, window.fetched, window.high_water});
   if (window.staged != before) tell_policy(window);
+}
+
+// One past what the reader has read of what the window gave up. It had been pushed, so he was not seen there,
+// but he is further now than opens stray: it need not be pushed again. Should the access that moved the
+// high-water mark not have been his, he has to read the next sample himself, and repair() brings the others.
+uint64_t Staging::read_unseen(const ReaderWindow& window) {
+  if (!window.units.empty() || window.staged >= window.pushed_until) return 0;
+  const uint64_t strays = window.reader->tracker().reorder_window();
+  return std::min(window.pushed_until, window.high_water - std::min(window.high_water, strays));
 }
 
 bool Staging::opened(const ReaderWindow& window, uint64_t position) {
@@ -344,11 +348,11 @@ void Staging::tell_policy(const ReaderWindow& window) {
 
 // The reader is somewhere else: begin anew in front of it.
 void Staging::restart(ReaderWindow& window, uint64_t position) {
-  drop_window(window);
+  drop_window(window, window.dropped);
   window.units.clear();
   window.newest.reset();
   window.open_again.clear();
-  forget_sentinels(window, UINT64_MAX);
+  forget_sentinels(window, 0, UINT64_MAX);
   window.repaired.clear();
   forget_repairs(window);
   window.asked = 0;
@@ -357,6 +361,7 @@ void Staging::restart(ReaderWindow& window, uint64_t position) {
   window.high_water = window.safe = window.staged = window.fetched = window.held = window.filled =
       window.dropped = position;
   window.records_filled = 0;
+  window.pushed_until = position;
   window.chooser.restart(position);
   window.costs.clear();
   window.bytes = window.oversize_bytes = 0;
@@ -366,11 +371,11 @@ void Staging::restart(ReaderWindow& window, uint64_t position) {
   tell_policy(window);
 }
 
-// What was pushed, or was about to be, and will not be read there leaves the page cache again.
-void Staging::drop_window(const ReaderWindow& window) {
+// What was pushed from `from` on, or was about to be, and will not be read there leaves the page cache again.
+void Staging::drop_window(const ReaderWindow& window, uint64_t from) {
   if (window.plan->keeps_all || window.timeline.empty()) return;
   const uint64_t end = std::min(window.held, window.timeline.end());
-  for (uint64_t p = std::max(window.dropped, window.timeline.begin()); p < end; ++p) {
+  for (uint64_t p = std::max(from, window.timeline.begin()); p < end; ++p) {
     const uint32_t sample = window.timeline.sample_at(p);
     drop_released(*window.plan, sample);
   }

@@ -30,8 +30,11 @@
 // Where memory is to spare, samples stay in the page cache when they were read (plan/staging/keep.cc): all of
 // a plan that fits, or a part of one that does not.
 //
-// The windows of a plan share its budget. Ranks that are epochs apart may want the same sample at about the
-// same time: it is pushed for the first and dropped by the last, and no sentinel for either.
+// The windows of all readers share the budget. One whose reader has stopped makes room for other
+// plans (plan/staging/make_room.cc).
+//
+// Ranks of a plan that are epochs apart may want the same sample at about the same time: it is pushed for the
+// first and dropped by the last, and no sentinel for either.
 //
 // Staging is an optimisation only: no READ depends on it for correctness or progress. A reader that gets
 // ahead, or whose plan is wrong, is answered by the cache as without a plan.
@@ -57,6 +60,8 @@
 #include "plan/staging/sentinel_pages.h"
 
 namespace clairfs {
+
+struct BudgetLoad;
 
 /// The kernel's page cache for the mount's files. Calls may wait for the kernel; they come from
 /// Staging::step() only.
@@ -129,9 +134,15 @@ class Staging {
   void forget_removed_plans();
   bool serve_all();
   static uint64_t resident_bytes(const ReaderWindow& window);
+  bool has_stopped(ReaderWindow& window) const;
+  static uint64_t lacks(const ReaderWindow& window, const BudgetLoad& load);
+  bool make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, bool waiting,
+                 BudgetLoad& load);
+  bool give_up(ReaderWindow& window, uint64_t least, uint64_t most);
   bool serve(ReaderWindow& window, uint64_t budget);
   void follow_reader(ReaderWindow& window);
   void skip_opened(ReaderWindow& window);
+  static uint64_t read_unseen(const ReaderWindow& window);
   static bool opened(const ReaderWindow& window, uint64_t position);
   static bool overtaken(const ReaderWindow& window);
   void follow_timeline(ReaderWindow& window);
@@ -166,12 +177,13 @@ class Staging {
   uint64_t due(const ReaderWindow& window, uint64_t position) const;
   bool ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
            uint64_t deadline);
-  void drop_window(const ReaderWindow& window);
+  void drop_window(const ReaderWindow& window, uint64_t from);
   bool drop_released(StagedPlan& plan, uint32_t sample);
   static void hand_on(ReaderWindow& window, uint64_t position);
   static void hold_until(ReaderWindow& window, uint64_t position);
   void tell_policy(const ReaderWindow& window);
   static void pop_unit(ReaderWindow& window);
+  static void forget_units(ReaderWindow& window, uint64_t from);
   void push(ReaderWindow& window, const StagedUnit& unit);
   bool push_pages(const StagedUnit& unit);
   std::vector<iovec> bytes_of(const StagedUnit& unit, const PageRange& pages) const;
@@ -183,7 +195,7 @@ class Staging {
   bool is_last_to_tell(const ReaderWindow& window, uint64_t position) const;
   void leave_open(ReaderWindow& window, uint64_t position);
   void leave_open_again(ReaderWindow& window);
-  void forget_sentinels(ReaderWindow& window, uint64_t before);
+  void forget_sentinels(ReaderWindow& window, uint64_t from, uint64_t before);
   static bool unread_before(const ReaderWindow& window, uint64_t position);
   static bool staged_elsewhere(const ReaderWindow& window, uint32_t sample);
   bool repair(ReaderWindow& window);

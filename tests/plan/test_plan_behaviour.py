@@ -10,6 +10,7 @@ import pathlib
 import platform
 import random
 import threading
+import time
 
 import clairmount
 import pytest
@@ -335,6 +336,46 @@ def test_two_plans_over_one_folder(tmp):
         for name in halves:
             found = plan(mount, name)
             assert (found["state"], found["out_of_order"], found["suspensions"]) == ("finished", 0, 0), found
+
+
+def test_a_reader_that_has_stopped_makes_room(tmp):
+    """What was pushed for it goes, but for what it reads first, when the reader of another plan needs the room."""
+    budget = 1 << 20  # 128 files
+    names = {"first": [], "second": []}
+    for name in names:
+        make_images(tmp / "src" / name, 400, side=40)
+        for epoch in range(2):
+            names[name] += [f"{name}/{path}" for path in predicted(tmp / "src" / name, PLAN, epoch, 0)]
+    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", budget) as mount:
+        register(mount, f"name=first {PLAN}", "first")
+        wait_ahead(mount, 100, "first")
+        read_all(mount, names["first"][:40])
+        register(mount, f"name=second {PLAN}", "second")
+        unread = iter(names["second"])
+
+        def second_has_room():
+            read_all(mount, [next(unread)])
+            time.sleep(0.1)  # the first one has to stand still for some seconds
+            return plan(mount, "second")["ahead"] >= 64
+
+        clairmount.wait_until(second_has_room, "the first one makes room")
+        assert plan(mount, "first")["ahead"] < 64
+        assert mount.stat("staging.bytes") <= budget
+        cached = sum(cached_bytes(mount.path / path) for path in clairmount.tree_files(tmp / "src"))
+        assert cached <= 1.5 * budget  # with what was read since the last sentinels
+        rest = list(unread)
+        before = dataset_reads(mount)
+        for i in range(0, 160, 16):
+            wait_ahead(mount, 32, "second")
+            read_all(mount, rest[i : i + 16])
+        assert dataset_reads(mount) - before <= 40  # sentinels, one in fourteen
+        for i in range(40, 200, 8):
+            wait_ahead(mount, 8, "first")
+            read_all(mount, names["first"][i : i + 8])
+        for name in names:
+            state = plan(mount, name)
+            found = (state["state"], state["suspensions"], state["realignments"], state["out_of_order"])
+            assert found == ("following", 0, 0, 0), state
 
 
 def test_sample_larger_than_transit_memory(tmp):

@@ -201,16 +201,18 @@ struct StagingFixture {
 
   /// The reader opens the next sample, a tenth of a millisecond after the one before; true if its pages were
   /// all there. `answered`: a READ brings those that were not.
-  bool read_next(uint64_t position, bool answered = true) {
+  bool read_next(uint64_t position, bool answered = true) { return read_next(*run, position, answered); }
+  /// The same for the reader of any plan.
+  bool read_next(PlanRun& of, uint64_t position, bool answered = true) {
     now += std::chrono::microseconds(100);
-    const Timeline timeline = run->reader().timeline();
+    const Timeline timeline = of.reader().timeline();
     const uint32_t sample = timeline.sample_at(position);
-    const FileId file = run->index().range(sample, 0).file;
+    const FileId file = of.index().range(sample, 0).file;
     if (pages.whole(file)) return true;
-    const std::vector<uint32_t> samples = run->samples_of(file, 0, 1);
-    run->reader().tracker().observe(samples, Access::read, now);
+    const std::vector<uint32_t> samples = of.samples_of(file, 0, 1);
+    of.reader().tracker().observe(samples, Access::read, now);
     if (answered) pages.fill(file);
-    REQUIRE(run->prepare().ok());
+    REQUIRE(of.prepare().ok());
     staging->wake();
     return false;
   }

@@ -24,6 +24,13 @@ TEST_CASE("what others hold from better times they keep until it is read") {
   CHECK(reader_budget({800, 900, 2, 0}, false) == 0);
 }
 
+TEST_CASE("what is due to a reader is its share, also while others hold it") {
+  CHECK(reader_share({800, 900, 2, 0}, false) == 400);
+  CHECK(reader_share({800, 900, 1, 1}, false) == 700);
+  CHECK(reader_share({800, 900, 1, 1}, true) == 100);
+  CHECK(reader_share({800, 900, 0, 2}, true) == 400);
+}
+
 TEST_CASE("a plan that fits stays in a node's page cache, of another what was kept and pushed ahead") {
   CHECK(kept_between_epochs({10, 100}, 100) == 100);
   CHECK(kept_between_epochs({10, 100}, 101) == 101);

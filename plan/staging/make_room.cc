@@ -1,0 +1,146 @@
+// Readers who have stopped make room for others.
+//
+// A full window holds its bytes until they are read. Its reader may have stopped, though: a training that
+// waits for its validation, or a job that has ended before its plan. Such a window gives up what its reader
+// would come to last. For readers who go on and lack a part of their share it does so down to its own, which
+// is small then, and no sooner than they can fetch. For a plan that is to stay in the page cache as a whole
+// it gives up as much as that takes.
+//
+// A reader takes nothing from others before he is followed for certain (Tracker::is_followed()). Plans are
+// set long before they are read, and one access in the order of a plan may be a look at its first sample, or
+// belong to the reader of another plan. While he has no room all that he reads is seen, so a few samples
+// are enough.
+//
+// The readers of a plan wait for each other, as ranks do for their gradients: after a pause all of them go
+// on, and one is seen first. He is not to take from those who are seen a moment later. So a plan gives up
+// room for readers who go on when all of its own have stopped.
+//
+// What is left of the window is what its reader needs first, and the sentinels in it tell where he is. It
+// does not grow while others move. As soon as he moves his share is that of any other who does, and those who
+// have stopped by then make room for him.
+//
+// Between two sentinels he goes unseen, so he may be beyond what is left. The tracker goes on taking what was
+// given up for pushed (announce()), and so expects him as far ahead as before. When he is seen, what lies
+// behind him is not pushed again (read_unseen()).
+//
+// A slow reader is seen seldom: at ten samples a second and one sentinel in 128, every 13 s. So it depends on
+// his pace when he is taken to have stopped. Else two slow readers would take each other's windows by turns.
+// It takes a minute at most: a look at the first sample long before the others makes the pace seem slow for
+// hundreds of samples. So two readers who are seen more seldom do take windows by turns. So do two who read
+// thousands of samples at once and then none for some seconds: the pace is that of the latest samples.
+//
+// Two plans may have the same files. Each counts its own uses only, so what one gives up goes for the other,
+// too, as what its reader is done with does. The other one's reader then reads a sample himself, and repair()
+// brings the rest.
+#include <algorithm>
+
+#include "plan/staging/budget.h"
+#include "plan/staging/staged_plan.h"
+#include "plan/staging/staging.h"
+
+namespace clairfs {
+namespace {
+
+// A reader who was not seen to move for this long has stopped, if that is also so many times what he takes
+// from one sentinel to the next. He reads in batches, so his pace is uneven. Whatever it is, he has stopped
+// after the longer time.
+constexpr auto kIdle = std::chrono::seconds(5);
+constexpr double kUneven = 4;
+constexpr auto kSurelyIdle = std::chrono::minutes(1);
+
+// Samples that a window gives up in one go before everything else gets its turn: some milliseconds. After
+// each go the policy looks at all chunks (NextUsePolicy::set_staged()), so it is to be worth it.
+constexpr uint64_t kGivenUpPerStep = 256;
+
+}  // namespace
+
+// One who is back is noticed when his window is served, so in that turn he may still give up something.
+bool Staging::has_stopped(ReaderWindow& window) const {
+  if (!window.moved) window.moved = now_;
+  const Duration since = now_ - *window.moved;
+  if (since <= kIdle) return false;
+  if (since > kSurelyIdle) return true;
+  const TrackerStatus status = window.reader->tracker().status();
+  if (status.state != TrackerState::following || status.samples_per_second <= 0) return true;
+  return in_seconds(since) > kUneven * window.gap / status.samples_per_second;
+}
+
+// Bytes that others hold of the share of a reader who goes on for certain and has no room for what comes
+// next.
+uint64_t Staging::lacks(const ReaderWindow& window, const BudgetLoad& load) {
+  if (window.idle || !window.held_back || !window.reader->tracker().is_followed()) return 0;
+  BudgetLoad others = load;
+  others.held -= resident_bytes(window);
+  return reader_share(others, false) - reader_budget(others, false);
+}
+
+// Takes from those who have stopped what others lack. `waiting`: a plan is to keep all, and waits for its
+// room. `load` has what all windows hold; what is given up is taken off. True if there was something.
+bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, bool waiting,
+                        BudgetLoad& load) {
+  const auto for_each_window = [&plans](const auto& visit) {
+    for (const auto& entry : plans) {
+      for (const auto& window : entry.second->windows) {
+        if (!entry.second->keeps_all) visit(*window);
+      }
+    }
+  };
+  const auto all_have_stopped = [](const StagedPlan& plan) {
+    return std::all_of(plan.windows.begin(), plan.windows.end(),
+                       [](const auto& window) { return window->idle; });
+  };
+  uint64_t missing = waiting ? load.held - std::min(load.held, load.budget) : 0;
+  const bool to_stay = missing > 0;
+  if (!to_stay) {
+    for_each_window([&](const ReaderWindow& window) { missing = std::max(missing, lacks(window, load)); });
+  }
+  bool given_up = false;
+  for_each_window([&](ReaderWindow& window) {
+    if (!window.idle || missing == 0 || !(to_stay || all_have_stopped(*window.plan))) return;
+    const uint64_t before = resident_bytes(window);
+    given_up = give_up(window, to_stay ? 0 : reader_share(load, true), missing) || given_up;
+    const uint64_t bytes = before - resident_bytes(window);
+    load.held -= bytes;
+    missing -= std::min(missing, bytes);
+  });
+  return given_up;
+}
+
+// Gives up what the reader would come to last: about `most` bytes, as far as one go takes it, and none of the
+// first `least` ones but those of a sample that reaches beyond them. False if there was nothing.
+bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
+  uint64_t end = window.fetched;
+  uint64_t given = 0;
+  // What is left to the reader for its size comes before all that is resident.
+  for (uint64_t n = 0; n < kGivenUpPerStep && given < most && resident_bytes(window) > least; ++n) {
+    const auto& [position, bytes] = window.costs.back();
+    if (position < window.dropped) break;  // the reader is back, and has passed it
+    end = position;
+    given += bytes;
+    window.bytes -= bytes;
+    window.costs.pop_back();
+  }
+  if (end == window.fetched) return false;
+  forget_units(window, end);
+  drop_window(window, end);
+  forget_sentinels(window, end, UINT64_MAX);
+  std::erase_if(window.repairs, [end](const auto& unit) { return unit->position >= end; });
+  window.check_until = std::min(window.check_until, end);
+  window.repaired.erase(window.repaired.lower_bound(end), window.repaired.end());
+  if (window.newest && window.newest->position >= end) window.newest.reset();
+  window.fetched = window.held = window.filled = end;
+  window.records_filled = 0;
+  // Of those before `end` it is not known. So the longest run seems to grow each time, and the tracker may
+  // come to expect SentinelChooser::kLongestGap: too much does little harm, too little might lose him.
+  window.kept_run = window.longest_kept_run;
+  if (window.asked == 0) window.deadline = 0;
+  if (end > window.staged) return true;
+  window.pushed_until = std::max(window.pushed_until, window.staged);
+  window.staged = end;
+  window.complete = true;
+  window.chooser.restart(window.sentinels.empty() ? window.high_water : window.sentinels.rbegin()->first);
+  tell_policy(window);
+  return true;
+}
+
+}  // namespace clairfs
