@@ -127,7 +127,7 @@ bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
   std::erase_if(window.repairs, [end](const auto& unit) { return unit->position >= end; });
   window.check_until = std::min(window.check_until, end);
   window.repaired.erase(window.repaired.lower_bound(end), window.repaired.end());
-  if (window.newest && window.newest->position >= end) window.newest.reset();
+  if (window.newest && window.newest_position >= end) window.newest.reset();
   window.fetched = window.held = window.filled = end;
   window.records_filled = 0;
   // Of those before `end` it is not known. So the longest run seems to grow each time, and the tracker may
