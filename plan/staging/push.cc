@@ -154,9 +154,11 @@ std::optional<PageRange> Staging::sentinel_page(const ReaderWindow& window, uint
 }
 
 bool Staging::tells(const ReaderWindow& window, uint64_t position, const PageRange& page, bool nearly) const {
-  // If a reader that goes on past a record may ask for the page as close as this, little is wrong with the
-  // position.
-  const uint64_t close = nearly ? 64 : 0;
+  // Whoever reads on past a record may ask for the page as close as this: little is wrong with the position
+  // then. The tracker believes in two gaps beyond the last sentinel, which may lie one behind the reader. A
+  // sentinel that it does not believe is gone all the same; if that was the last one, the plan does not end.
+  constexpr uint64_t kClose = 64;
+  const uint64_t close = nearly ? std::min<uint64_t>(kClose, window.chooser.gap()) : 0;
   const SampleIndex& index = window.reader->index();
   const uint32_t own = window.timeline.sample_at(position);
   bool alone = true;

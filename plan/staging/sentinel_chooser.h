@@ -37,6 +37,8 @@ class SentinelChooser {
   void restart(uint64_t position) { next_ = latest_ = position; }
   /// Chooses the gap between sentinels for what is pushed from now on.
   void choose_gap(const Window& window);
+  /// Positions from one sentinel to the next, of what is pushed from now on.
+  uint32_t gap() const { return gap_; }
   /// Whether the sample that is pushed next ought to be one.
   bool due(uint64_t position, bool last_of_epoch) const { return last_of_epoch || position >= next_; }
   /// Whether one has been due for so long that a worse one will do.

@@ -1,7 +1,9 @@
 // Staging over samples that are records of one file.
 #include <algorithm>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tests/support/catch.h"
 #include "tests/support/staging_fixture.h"
@@ -111,6 +113,38 @@ TEST_CASE("records of which many share a page are followed by a small window") {
   CHECK(status.realignments == 0);
   CHECK(f.unseen <= 2 * count / 500);
   CHECK(requests <= 2 * count / 10);
+}
+
+// If it was the last one, nothing tells of the end.
+TEST_CASE("no sentinel is asked for so early that the tracker takes the READ for a stray") {
+  constexpr uint32_t kCount = 600;
+  constexpr uint64_t kSize = 3000;
+  constexpr uint64_t kWindow = 100;  // records: every twelfth is a sentinel
+  constexpr uint64_t kEarly = 50;
+  // Two pages can tell of 513, which is read last. 512 has a part of the first, and its reader goes on into
+  // the second, 50 positions sooner. All other neighbours are read at least 175 positions apart.
+  std::vector<uint32_t> order{514};
+  for (uint32_t i = 0; i < kCount; ++i) {
+    if (order.size() == kCount - 1 - kEarly) order.push_back(512);
+    const uint32_t record = i * 419 % kCount;
+    if (record < 512 || record > 514) order.push_back(record);
+  }
+  order.push_back(513);
+  REQUIRE(order.size() == kCount);
+  RecordsFixture f(kCount, kSize, fmt::format("sampler=list epochs=1 list=[{}]", fmt::join(order, ",")),
+                   kWindow * 2 * kPageSize);
+  const ByteRange last = f.record_at(kCount - 1);
+  const ByteRange before = f.record_at(kCount - 1 - kEarly);
+  REQUIRE(before.offset + kSize == last.offset);
+  REQUIRE(before.offset + kBufferedBlock > round_to_pages(last.offset));
+  for (uint64_t p = 0; p < kCount; ++p) {
+    f.settle();
+    f.read(p, kBufferedBlock);
+  }
+  const TrackerStatus status = f.run->reader().tracker().status();
+  CHECK(status.state == TrackerState::finished);
+  CHECK(status.out_of_order == 0);
+  CHECK(status.passed >= kCount - 12);
 }
 
 TEST_CASE("a record that comes again soon stays though its first use is over before its second is staged") {
