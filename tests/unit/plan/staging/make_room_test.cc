@@ -36,9 +36,10 @@ void begin_reading(StagingFixture& f, PlanRun& plan, uint64_t samples = kSure) {
 
 struct TwoPlans : StagingFixture {
   /// `more`: keys of the first plan.
-  explicit TwoPlans(uint64_t window = kWindow, bool at_once = true, const std::string& more = "")
-      : StagingFixture({.sizes = std::vector<uint64_t>(2 * kFiles, kSize),
-                        .budget = window * kPages,
+  explicit TwoPlans(uint64_t window = kWindow, bool at_once = true, const std::string& more = "",
+                    uint64_t size = kSize)
+      : StagingFixture({.sizes = std::vector<uint64_t>(2 * kFiles, size),
+                        .budget = window * round_to_pages(size),
                         .immediate = at_once},
                        "name=one seed=1 " + more + files(0, kFiles)) {}
 
@@ -205,7 +206,8 @@ TEST_CASE("a reader who went on unseen, past what was given up, is followed from
 
 TEST_CASE("what the kernel took back of what a window keeps is still pushed again") {
   constexpr uint64_t kLost = 4;
-  TwoPlans f(kWindow, false);
+  // So large that the memory of what was pushed is in use again when it is lost.
+  TwoPlans f(kWindow, false, "", 2 << 20);
   const auto all_ahead = [&] {
     f.source.complete_all();
     return f.staging->ahead("one") == kWindow;
