@@ -58,20 +58,29 @@ def processes_of(mark):
             continue
 
 
+def kill_others(job, mark):
+    """Returns whether there were any."""
+    others = [pid for pid in processes_of(mark) if pid != job.pid]
+    for pid in others:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return bool(others)
+
+
 def end(job, mark):
-    """Kills what the job started, and at last the job itself: a script among it may have to clean up."""
+    """Kills what the job started, and then leaves it 10 s: a script may have to clean up, by programs that bear the mark, too."""
+    kill_others(job, mark)
+    try:
+        job.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        job.wait()
     for _ in range(100):
-        left = [pid for pid in processes_of(mark) if pid != job.pid]
-        for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        if not left and job.poll() is not None:
+        if not kill_others(job, mark):
             return
         time.sleep(0.1)
-    job.kill()
-    job.wait()
 
 
 def outputs(folder):
