@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs what is missing (Debian), builds, and runs every test. Ends with the line "N passed, N failed"; the exit
-# status is 0 only if nothing failed, something ran, and no test left a mount or a process behind.
+# status is 0 only if nothing failed, something ran, and no test left a mount, a process or a network behind.
 #
 #   tests/run.sh [--fast] [--asan | --tsan] [--label X] [--again]
 #
@@ -62,12 +62,22 @@ processes_left() {
   done
 }
 
+# Their names have the pid of the netns_mpiexec.sh that has made them.
+networks_left() {
+  local network pid
+  for network in /run/netns/clairfs-*; do
+    pid=${network#*clairfs-}
+    [[ ! -e $network || -e /proc/${pid%-*} ]] || echo "${network##*/}"
+  done
+}
+
 clean_up() {
-  local pid point
+  local pid point network
   for pid in $(processes_left); do kill -KILL "$pid" 2>/dev/null || true; done
   mounts_left | sort -r | while read -r point; do
     umount -l "$point" 2>/dev/null || fusermount3 -u -z "$point" || true
   done
+  networks_left | while read -r network; do ip netns delete "$network" || true; done
   rm -rf --one-file-system "$run"
 }
 trap clean_up EXIT
@@ -118,7 +128,7 @@ fi
 
 # A daemon may still be on its way out.
 for ((i = 0; i < 50; i++)); do
-  left=$(mounts_left; processes_left)
+  left=$(mounts_left; processes_left; networks_left)
   [[ -n $left ]] || break
   sleep 0.1
 done
@@ -126,6 +136,7 @@ read -r passed failed skipped <<<"$(totals "${reports[@]}")"
 if [[ -n $left ]]; then
   echo "FAILED: left behind by the tests:"
   mounts_left | sed 's/^/  mount /'
+  networks_left | sed 's/^/  network /'
   for pid in $(processes_left); do echo "  process $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline")"; done
   failed=$((failed + 1))
 fi
