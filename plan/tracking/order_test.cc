@@ -1,6 +1,7 @@
 #include "plan/tracking/order_test.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace clairfs {
 namespace {
@@ -15,6 +16,9 @@ constexpr double kOpenLimit = 12;
 // the world size) must.
 constexpr double kCredit = 0.5;
 
+// Strays among the accesses of who follows the plan.
+constexpr double kStrays = 0.05;
+
 // Positions over which visibility is measured, and observations after which the kind of them tells whether
 // every open is seen.
 constexpr double kVisibilitySpan = 256;
@@ -28,15 +32,24 @@ constexpr double kOpenShare = 0.9;
 constexpr double kHoles = 32;
 constexpr double kForgiven = 0.1;
 
+// What an observation in order weighs against one that is not; never so little that kStrays add up.
+double credit_at(double chance) {
+  constexpr double kLeast = kStrays / (1 - kStrays);
+  const double most = 1 - 2 * kStrays;  // beyond, both weights come near to nothing
+  const double c = std::clamp(chance, kStrays, most);
+  return std::clamp(std::log((1 - kStrays) / c) / std::log((1 - c) / kStrays), kLeast, kCredit);
+}
+
 }  // namespace
 
-void OrderTest::in_order(Access kind) {
+void OrderTest::in_order(Access kind, double chance) {
   const double open = kind == Access::open ? 1 : 0;
   ++observations_;
   opens_ += open;
   recent_seen_ += 1;
   recent_opens_ += open;
-  score_ = std::max(score_ - std::min(kCredit / observed_fraction(), kSparseLimit), 0.0);
+  const double credit = every_open() ? credit_at(chance) : std::min(kCredit / observed_fraction(), kSparseLimit);
+  score_ = std::max(score_ - credit, 0.0);
 }
 
 // A correct reader comes back to what it passed over.

@@ -7,6 +7,12 @@
 // whatever v is. A wrong order adds up even if a third of it lies in order by chance or, as with half the
 // world size, half of it by nature.
 //
+// Where every open is seen, v is 1: positions that are passed over say that the order is wrong, and must not
+// count for it. What lies in order by chance may be most of a short epoch then. So an observation in order
+// takes away no more than it weighs against one that is not (Wald, Sequential Tests of Statistical
+// Hypotheses, 1945): log(0.95 / c) / log((1 - c) / 0.05), c being the chance that an access by whoever reads
+// in another order lies in order.
+//
 // The plan fails the test at a score of 40, or at 12 if every open is seen, where observations in order do
 // not come in bursts.
 //
@@ -27,9 +33,9 @@ enum class Access : uint8_t { read, read_on, read_through, open };
 /// Counts distinct observations: several accesses to a sample in a row are one. Not thread-safe.
 class OrderTest {
  public:
-  /// A sample was seen in order. Call passed() after each, with the positions by which the high-water mark
-  /// has advanced since the one before.
-  void in_order(Access kind);
+  /// A sample was seen in order; `chance`: the share of the epoch that would have been. Call passed() after
+  /// each, with the positions by which the high-water mark has advanced since the one before.
+  void in_order(Access kind, double chance);
   void passed(int64_t positions);
   void out_of_order(Access kind);
   /// The reader was found: what was seen before counts no more.

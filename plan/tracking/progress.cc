@@ -12,6 +12,9 @@ constexpr uint32_t kRetreat = 8;
 // Late opens, less a quarter for every one that is not, from which on they are ranks that have drifted apart.
 constexpr double kDrift = 3;
 constexpr double kDriftForgiven = 0.25;
+// Late opens widen the reorder window to one part in so many of the epoch, by which the order test can still
+// tell another order from the plan's.
+constexpr int64_t kWidestPart = 8;
 
 // The rate is averaged over about so many samples; a pause counts as at most kPause times what they took.
 constexpr double kRateSamples = 256;
@@ -25,6 +28,10 @@ Progress::Progress(uint64_t reorder_window)
 
 void Progress::begin(int64_t next) {
   high_water_ = confirmed_high_water_ = next - 1;
+}
+
+void Progress::set_epoch_length(int64_t length) {
+  widest_ = length / kWidestPart;
 }
 
 Progress::Band Progress::band(int64_t unseen) const {
@@ -50,7 +57,8 @@ void Progress::note_late(int64_t position) {
   longest_stray_ =
       std::max(longest_stray_, static_cast<uint64_t>(std::max<int64_t>(high_water_ - position, 0)));
   if (position > high_water_ - reorder_window_) {
-    if (late_score_ >= kDrift) reorder_window_ = std::max(reorder_window_, high_water_ + 1 - late_low_);
+    if (late_score_ >= kDrift)
+      reorder_window_ = std::max(reorder_window_, std::min(high_water_ + 1 - late_low_, widest_));
     late_score_ = std::max(late_score_ - kDriftForgiven, 0.0);
     late_in_a_row_ = 0;
     return;

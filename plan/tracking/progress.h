@@ -12,7 +12,8 @@
 //
 // An open before the safe position is late. Late opens among others are those of ranks that do not wait for
 // each other and drift apart: the reorder window grows to the distance that is seen, and shrinks by half of
-// the growth with each epoch. Late opens alone show that the high-water mark was a stray access and never the
+// the growth with each epoch. It grows to an eighth of the epoch at most: of a short epoch a reader in any
+// order opens samples that seem late, and with each growth more of them would seem to be in order. Late opens alone show that the high-water mark was a stray access and never the
 // reader's: the high-water mark goes back to the furthest of them.
 #pragma once
 
@@ -38,6 +39,8 @@ class Progress {
 
   /// The reader is expected at `next`.
   void begin(int64_t next);
+  /// The epoch that the reader is in has so many positions.
+  void set_epoch_length(int64_t length);
   /// Where an open may be the reader's, if up to `unseen` positions in a row go unseen.
   Band band(int64_t unseen) const;
   /// The reader opened the sample at `position` at `now`. Returns how many positions the high-water mark
@@ -72,6 +75,7 @@ class Progress {
 
   int64_t planned_slack_;
   int64_t reorder_window_;
+  int64_t widest_ = INT64_MAX;         // that late opens make the reorder window
   int64_t high_water_ = -1;            // furthest position opened
   int64_t confirmed_high_water_ = -1;  // furthest but one
   uint64_t passed_ = 0;

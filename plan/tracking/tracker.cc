@@ -94,6 +94,7 @@ void Tracker::set_epoch(Epoch epoch) {
   epoch_ = epoch;
   begin_ = here.begin;
   end_ = here.end();
+  progress_.set_epoch_length(end_ - begin_);
 }
 
 bool Tracker::pushed_ahead() const {
@@ -106,6 +107,12 @@ Progress::Band Tracker::band() const {
   if (pushed_ahead() && !test_.every_open())
     unseen = std::max(std::min(*pushed_ - progress_.next(), 2 * gap_), kUnseen);
   return progress_.band(std::max(unseen, leap_));
+}
+
+// That a sample of the epoch lies in the band.
+double Tracker::chance() const {
+  const Progress::Band in = band();
+  return static_cast<double>(in.high + 1 - in.low) / static_cast<double>(std::max<int64_t>(end_ - begin_, 1));
 }
 
 // The rest of an epoch may be dropped when the reader is known to be in the next.
@@ -250,7 +257,7 @@ Tracker::Observation Tracker::take(std::span<const uint32_t> samples, Access kin
 void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   epochs_.mark_seen({found.epoch, found.in_epoch});
   if (test_.in_doubt()) ++run_.in_order;
-  test_.in_order(kind);
+  test_.in_order(kind, chance());
   relocator_.note_match(note_distinct({&found.sample, 1}, found.position, kind).tick);
   ++totals_.in_order;
   ++totals_.in_order_since;

@@ -130,6 +130,7 @@ class Tracker {
   void set_epoch(Epoch epoch) REQUIRES(mutex_);
   bool pushed_ahead() const REQUIRES(mutex_);
   Progress::Band band() const REQUIRES(mutex_);
+  double chance() const REQUIRES(mutex_);
   int64_t safe() const REQUIRES(mutex_);
   int64_t next() const REQUIRES(mutex_);
   const Sighting* seen_lately(std::span<const uint32_t> samples) const REQUIRES(mutex_);

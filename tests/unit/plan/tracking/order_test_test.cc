@@ -7,11 +7,12 @@ using namespace clairfs;
 namespace {
 
 constexpr int64_t kSlack = 16;
+constexpr double kChance = 0.01;  // of a long epoch
 
 // Observations in order, each one sample in `every`.
 void read_on(OrderTest& test, Access kind, int times, int64_t every = 1) {
   for (int i = 0; i < times; ++i) {
-    test.in_order(kind);
+    test.in_order(kind, kChance);
     test.passed(every);
   }
 }
@@ -107,10 +108,10 @@ TEST_CASE("samples that are left out are missed after reorder_window and some mo
 TEST_CASE("samples that come late are not left out") {
   OrderTest test;
   for (int i = 0; i < 1000; ++i) {
-    test.in_order(Access::open);
+    test.in_order(Access::open, kChance);
     test.passed(8);
     for (int late = 0; late < 7; ++late) {
-      test.in_order(Access::open);
+      test.in_order(Access::open, kChance);
       test.passed(0);
     }
     REQUIRE_FALSE(test.left_out(kSlack));

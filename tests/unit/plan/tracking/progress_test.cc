@@ -63,6 +63,18 @@ TEST_CASE("late opens among others widen reorder_window, and each epoch takes ha
   CHECK(progress.planned_slack() == 4);
 }
 
+TEST_CASE("late opens widen reorder_window to an eighth of the epoch at most") {
+  Progress progress(4);
+  progress.begin(0);
+  progress.set_epoch_length(160);
+  note_all(progress, 0, 100);
+  for (int64_t i = 0; i < 4; ++i) {
+    progress.note(60 + i, kStart);
+    progress.note(100 + i, kStart);
+  }
+  CHECK(progress.reorder_window() == 20);
+}
+
 TEST_CASE("the end of an epoch counts as opened when the reader is in the next") {
   Progress progress(4);
   progress.begin(0);

@@ -296,6 +296,24 @@ TEST_CASE("a wrong order suspends the plan, and the hint says which it is") {
   }
 }
 
+// The band in which an open may be the reader's is a quarter of the epoch, and wider when ranks seem to drift.
+TEST_CASE("a wrong order of few samples is noticed as soon where every open is seen") {
+  constexpr uint32_t kFew = 600;
+  const Loader loader{1, 8, 2, 2};
+  AccessSequence plan = plan_over(kFew, "seed=42 batch=8 workers=2");
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
+    AccessSequence real = plan_over(kFew, "batch=8 workers=2 seed=" + std::to_string(100 + seed));
+    std::mt19937 random(seed);
+    MountModel mount(plan, kFew, kOpens);
+    const uint64_t opens = opens_until_noticed(mount, order_of(real, 0), loader, random);
+    INFO("seed " << seed << " state " << static_cast<int>(mount.tracker.state()) << " in order "
+                 << mount.tracker.status().in_order << " opens " << opens);
+    CHECK(opens > 0);
+    CHECK(opens <= 64);
+    CHECK(mount.tracker.state() == TrackerState::suspended);
+  }
+}
+
 TEST_CASE("the first opens of a reader that never followed the plan are kept, whatever it opens later") {
   const Loader loader{2, 4, 2, 2};
   constexpr uint32_t kMany = 100000;
