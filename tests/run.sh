@@ -107,7 +107,8 @@ reports=("$run/ctest.xml,$run/ctest-again.xml" "$run/pytest.xml,$run/pytest-agai
 totals() { /usr/bin/python3 tests/support/python/totals.py "$@"; }
 run_ctest() { "${environment[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=ignore "$@"; }
 run_pytest() { "${environment[@]}" /usr/bin/python3 -m pytest tests -o "cache_dir=$run/pytest-cache" --durations 20 "$@"; }
-run_ctest -j"$(nproc)" --output-junit "$run/ctest.xml" "${ctest_select[@]}" || true
+# Half of them wait for something, so twice as many run as there are processors.
+run_ctest -j$((2 * $(nproc))) --output-junit "$run/ctest.xml" "${ctest_select[@]}" || true
 # Two files at a time, for most tests wait more than they compute; then those that do not go with others.
 run_pytest -n 2 --dist loadfile --junitxml "$run/pytest.xml" -m "not alone $marks" || true
 run_pytest --junitxml "$run/pytest-alone.xml" -m "alone $marks" || true
