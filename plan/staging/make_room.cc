@@ -1,36 +1,36 @@
-// Readers who have stopped make room for others.
+// Readers that have stopped make room for others.
 //
 // A full window holds its bytes until they are read. Its reader may have stopped, though: a training that
 // waits for its validation, or a job that has ended before its plan. Such a window gives up what its reader
-// would come to last. For readers who go on and lack a part of their share it does so down to its own, which
+// would come to last. For readers that go on and lack a part of their share it does so down to its own, which
 // is small then, and no sooner than they can fetch. For a plan that is to stay in the page cache as a whole
 // it gives up as much as that takes.
 //
-// A reader takes nothing from others before he is followed for certain (Tracker::is_followed()). Plans are
+// A reader takes nothing from others before it is followed for certain (Tracker::is_followed()). Plans are
 // set long before they are read, and one access in the order of a plan may be a look at its first sample, or
-// belong to the reader of another plan. While he has no room all that he reads is seen, so a few samples
-// are enough.
+// belong to the reader of another plan. While a reader has no room all of its reads are seen, so a few
+// samples are enough.
 //
 // The readers of a plan wait for each other, as ranks do for their gradients: after a pause all of them go
-// on, and one is seen first. He is not to take from those who are seen a moment later. So a plan gives up
-// room for readers who go on when all of its own have stopped.
+// on, and one is seen first. It is not to take from those that are seen a moment later. So a plan gives up
+// room for readers that go on when all of its own have stopped.
 //
-// What is left of the window is what its reader needs first, and the sentinels in it tell where he is. It
-// does not grow while others move. As soon as he moves his share is that of any other who does, and those who
-// have stopped by then make room for him.
+// What is left of the window is what its reader needs first, and the sentinels in it tell where the reader
+// is. It does not grow while others move. As soon as the reader moves its share is that of any other that
+// does, and those that have stopped by then make room for it.
 //
-// Between two sentinels he goes unseen, so he may be beyond what is left. The tracker goes on taking what was
-// given up for pushed (announce()), and so expects him as far ahead as before. When he is seen, what lies
-// behind him is not pushed again (read_unseen()).
+// Between two sentinels a reader goes unseen, so it may be beyond what is left. The tracker goes on taking
+// what was given up for pushed (announce()), and so expects the reader as far ahead as before. When it is
+// seen, what lies behind it is not pushed again (read_unseen()).
 //
-// A slow reader is seen seldom: at ten samples a second and one sentinel in 128, every 13 s. So it depends on
-// his pace when he is taken to have stopped. Else two slow readers would take each other's windows by turns.
-// It takes a minute at most: a look at the first sample long before the others makes the pace seem slow for
-// hundreds of samples. So two readers who are seen more seldom do take windows by turns. So do two who read
+// A slow reader is seen seldom: at ten samples a second and one sentinel in 128, every 13 s. So its pace says
+// when it is taken to have stopped. Else two slow readers would take each other's windows by turns. It takes
+// a minute at most: a look at the first sample long before the others makes the pace seem slow for hundreds
+// of samples. So two readers that are seen more seldom do take windows by turns. So do two that read
 // thousands of samples at once and then none for some seconds: the pace is that of the latest samples.
 //
 // Two plans may have the same files. Each counts its own uses only, so what one gives up goes for the other,
-// too, as what its reader is done with does. The other one's reader then reads a sample himself, and repair()
+// too, as what its reader is done with does. The other one's reader then reads a sample itself, and repair()
 // brings the rest.
 #include <algorithm>
 
@@ -41,9 +41,9 @@
 namespace clairfs {
 namespace {
 
-// A reader who was not seen to move for this long has stopped, if that is also so many times what he takes
-// from one sentinel to the next. He reads in batches, so his pace is uneven. Whatever it is, he has stopped
-// after the longer time.
+// A reader that was not seen to move for this long has stopped, if that is also so many times what it takes
+// from one sentinel to the next. It reads in batches, so its pace is uneven. Whatever that is, the reader has
+// stopped after the longer time.
 constexpr auto kIdle = std::chrono::seconds(5);
 constexpr double kUneven = 4;
 constexpr auto kSurelyIdle = std::chrono::minutes(1);
@@ -54,7 +54,7 @@ constexpr uint64_t kGivenUpPerStep = 256;
 
 }  // namespace
 
-// One who is back is noticed when his window is served, so in that turn he may still give up something.
+// A reader that is back is noticed when its window is served, so in that turn it may still give up something.
 bool Staging::has_stopped(ReaderWindow& window) const {
   if (!window.moved) window.moved = now_;
   const Duration since = now_ - *window.moved;
@@ -65,7 +65,7 @@ bool Staging::has_stopped(ReaderWindow& window) const {
   return in_seconds(since) > kUneven * window.gap / status.samples_per_second;
 }
 
-// Bytes that others hold of the share of a reader who goes on for certain and has no room for what comes
+// Bytes that others hold of the share of a reader that goes on for certain and has no room for what comes
 // next.
 uint64_t Staging::lacks(const ReaderWindow& window, const BudgetLoad& load) {
   if (window.idle || !window.held_back || !window.reader->tracker().is_followed()) return 0;
@@ -74,7 +74,7 @@ uint64_t Staging::lacks(const ReaderWindow& window, const BudgetLoad& load) {
   return reader_share(others, false) - reader_budget(others, false);
 }
 
-// Takes from those who have stopped what others lack. `waiting`: a plan is to keep all, and waits for its
+// Takes from those that have stopped what others lack. `waiting`: a plan is to keep all, and waits for its
 // room. `load` has what all windows hold; what is given up is taken off. True if there was something.
 bool Staging::make_room(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, bool waiting,
                         BudgetLoad& load) {
@@ -131,7 +131,7 @@ bool Staging::give_up(ReaderWindow& window, uint64_t least, uint64_t most) {
   window.fetched = window.held = window.filled = end;
   window.records_filled = 0;
   // Of those before `end` it is not known. So the longest run seems to grow each time, and the tracker may
-  // come to expect SentinelChooser::kLongestGap: too much does little harm, too little might lose him.
+  // come to expect SentinelChooser::kLongestGap: too much does little harm, too little might lose the reader.
   window.kept_run = window.longest_kept_run;
   if (window.asked == 0) window.deadline = 0;
   if (end > window.staged) return true;

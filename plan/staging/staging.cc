@@ -304,9 +304,9 @@ void Staging::skip_opened(ReaderWindow& window) {
   if (window.staged != before) tell_policy(window);
 }
 
-// One past what the reader has read of what the window gave up. It had been pushed, so he was not seen there,
-// but he is further now than opens stray: it need not be pushed again. Should the access that moved the
-// high-water mark not have been his, he has to read the next sample himself, and repair() brings the others.
+// One past what the reader has read of what the window gave up. That had been pushed, so the reader was not
+// seen there, but it is further now than opens stray: nothing need be pushed again. Should another's access
+// have moved the high-water mark, the reader reads the next sample itself, and repair() brings the others.
 uint64_t Staging::read_unseen(const ReaderWindow& window) {
   if (!window.units.empty() || window.staged >= window.pushed_until) return 0;
   const uint64_t strays = window.reader->tracker().reorder_window();

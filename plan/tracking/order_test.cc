@@ -48,7 +48,8 @@ void OrderTest::in_order(Access kind, double chance) {
   opens_ += open;
   recent_seen_ += 1;
   recent_opens_ += open;
-  const double credit = every_open() ? credit_at(chance) : std::min(kCredit / observed_fraction(), kSparseLimit);
+  const double credit =
+      every_open() ? credit_at(chance) : std::min(kCredit / observed_fraction(), kSparseLimit);
   score_ = std::max(score_ - credit, 0.0);
 }
 

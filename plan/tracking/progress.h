@@ -13,8 +13,9 @@
 // An open before the safe position is late. Late opens among others are those of ranks that do not wait for
 // each other and drift apart: the reorder window grows to the distance that is seen, and shrinks by half of
 // the growth with each epoch. It grows to an eighth of the epoch at most: of a short epoch a reader in any
-// order opens samples that seem late, and with each growth more of them would seem to be in order. Late opens alone show that the high-water mark was a stray access and never the
-// reader's: the high-water mark goes back to the furthest of them.
+// order opens samples that seem late, and with each growth more of them would seem to be in order. Late opens
+// alone show that the high-water mark was a stray access and never the reader's: the high-water mark goes
+// back to the furthest of them.
 #pragma once
 
 #include <cstdint>

@@ -199,7 +199,7 @@ TEST_CASE("a reader who went on unseen, past what was given up, is followed from
   REQUIRE_FALSE(f.read_next(28));
   CHECK(f.run->reader().tracker().high_water() == 29);
   f.settle();
-  CHECK(f.pages.order().size() == pushed + kLeft);  // nothing that he has read
+  CHECK(f.pages.order().size() == pushed + kLeft);  // nothing that was read unseen
   f.read(29, 100);
   f.check_followed();
 }

@@ -296,7 +296,8 @@ TEST_CASE("a wrong order suspends the plan, and the hint says which it is") {
   }
 }
 
-// The band in which an open may be the reader's is a quarter of the epoch, and wider when ranks seem to drift.
+// The band in which an open may be the reader's is a quarter of the epoch, and wider when ranks seem to
+// drift.
 TEST_CASE("a wrong order of few samples is noticed as soon where every open is seen") {
   constexpr uint32_t kFew = 600;
   const Loader loader{1, 8, 2, 2};
