@@ -1,6 +1,7 @@
 #include "plan/tracking/interleaving.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -8,6 +9,9 @@ namespace clairfs {
 namespace {
 
 constexpr uint32_t kMostBatch = 1 << 16;  // to bound the search; few loaders have a hundredth of it
+
+// Opens for each of the workers that were seen, after which another one would mostly have begun.
+constexpr size_t kOpensOfAll = 4;
 
 // Positions that are opened before their predecessors.
 std::vector<uint32_t> beginnings(std::span<const uint32_t> positions, uint32_t opened) {
@@ -40,14 +44,17 @@ std::optional<Interleaving> find_interleaving(std::span<const uint32_t> position
   if (begun.empty()) return std::nullopt;
   const uint32_t batch = common_divisor(begun);
   if (batch < 2 || opened >= batch) return std::nullopt;
-  std::set<uint32_t> batches{0};
-  for (const uint32_t position : positions) {
-    batches.insert(position / batch);
-    if (position % batch == batch - 1) break;
+  std::map<uint32_t, size_t> begun_at{{0, 0}};  // of each batch, by its number
+  bool all_begun = false;                       // a worker has come to the end of its first batch
+  for (size_t i = 0; i < positions.size() && !all_begun; ++i) {
+    begun_at.try_emplace(positions[i] / batch, i);
+    all_begun = positions[i] % batch == batch - 1;
   }
   uint32_t workers = 0;
-  while (batches.contains(workers)) ++workers;
-  if (workers < 2) return std::nullopt;
+  size_t newest = 0;
+  for (auto at = begun_at.begin(); at != begun_at.end() && at->first == workers; ++at, ++workers)
+    newest = std::max(newest, at->second);
+  if (workers < 2 || !(all_begun || positions.size() - newest > kOpensOfAll * workers)) return std::nullopt;
   return Interleaving{batch, workers};
 }
 

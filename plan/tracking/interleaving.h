@@ -3,7 +3,7 @@
 // Worker w of W opens the samples of batches w, w + W, w + 2 W, ... of B samples each, one after the other.
 // So while an epoch begins, a sample that is opened before its predecessor is the first of a batch, at a
 // multiple of B; and there are as many workers as batches that are begun before the first of them is
-// complete.
+// complete, or before no other one has been for long.
 #pragma once
 
 #include <cstdint>

@@ -46,6 +46,8 @@ class OrderTest {
   uint64_t observations() const { return observations_; }
   /// Whether each access in order begins with an open, as with the ioctl of CPython before 3.14.
   bool every_open() const;
+  /// Whether everything so far began with an open; nothing may have been seen yet.
+  bool only_opens() const { return opens_ == static_cast<double>(observations_); }
   /// Share of the last few hundred positions that was seen: above 0 and at most 1.
   double observed_fraction() const;
   /// Whether strays outweigh what was in order of late.

@@ -51,6 +51,7 @@ void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::opt
   const int64_t moved = epochs_.add(std::move(epoch), begin);
   if (expected) {
     set_epoch(number);
+    start_ = PlanPosition{number, first};
     progress_.begin(begin_ + first);
   } else if (number == epoch_) {
     set_epoch(number);
@@ -102,16 +103,17 @@ bool Tracker::pushed_ahead() const {
 }
 
 // Low enough to hear the reader when a stray access moved the high-water mark as far as it can.
-Progress::Band Tracker::band() const {
+// Whoever shows an open shows all of them, as long as nothing else was seen.
+Progress::Band Tracker::band(Access kind) const {
   int64_t unseen = kUnseen;
-  if (pushed_ahead() && !test_.every_open())
-    unseen = std::max(std::min(*pushed_ - progress_.next(), 2 * gap_), kUnseen);
+  const bool shown = test_.every_open() || (kind == Access::open && test_.only_opens());
+  if (pushed_ahead() && !shown) unseen = std::max(std::min(*pushed_ - progress_.next(), 2 * gap_), kUnseen);
   return progress_.band(std::max(unseen, leap_));
 }
 
 // That a sample of the epoch lies in the band.
-double Tracker::chance() const {
-  const Progress::Band in = band();
+double Tracker::chance(Access kind) const {
+  const Progress::Band in = band(kind);
   return static_cast<double>(in.high + 1 - in.low) / static_cast<double>(std::max<int64_t>(end_ - begin_, 1));
 }
 
@@ -159,7 +161,7 @@ Sighting Tracker::note_distinct(std::span<const uint32_t> samples, int64_t posit
 // unseen, and of a stream always, the one next to the high-water mark. A read soon after another access to
 // the sample, and not far from it, belongs to it.
 std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, Access kind) const {
-  const Progress::Band in = band();
+  const Progress::Band in = band(kind);
   const int64_t next = progress_.next();
   const Sighting* const piece_of = kind == Access::open ? nullptr : seen_lately(samples);
   const bool nearest = of_streams_ || (test_.observed_fraction() < 0.5 && next >= end_);
@@ -257,12 +259,13 @@ Tracker::Observation Tracker::take(std::span<const uint32_t> samples, Access kin
 void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   epochs_.mark_seen({found.epoch, found.in_epoch});
   if (test_.in_doubt()) ++run_.in_order;
-  test_.in_order(kind, chance());
+  test_.in_order(kind, chance(kind));
   relocator_.note_match(note_distinct({&found.sample, 1}, found.position, kind).tick);
   ++totals_.in_order;
   ++totals_.in_order_since;
   if (state_ == TrackerState::waiting) state_ = TrackerState::following;
   sure_ = sure_ || (!test_.in_doubt() && totals_.in_order_since >= kSure);
+  if (sure_) start_.reset();
 
   const int64_t advanced = progress_.note(found.position, now);
   in_next_ = found.epoch > epoch_ ? in_next_ + 1 : 0;
@@ -297,10 +300,11 @@ void Tracker::enter_next() {
   in_next_ = 0;
 }
 
+// Who never followed the plan was never where a few accesses seem to have led.
 void Tracker::begin_run(std::optional<uint32_t> sample) {
   run_ = Divergence();
   run_since_ = test_.observations();
-  run_.at = epochs_.place(epoch_, next());
+  run_.at = start_.value_or(epochs_.place(epoch_, next()));
   run_.seen = sample;
   run_.expected = epochs_.sample_at(run_.at);
   if (sample) run_.due = epochs_.nearest_use(*sample, run_.at);
@@ -363,6 +367,7 @@ void Tracker::jump(const Found& found) {
   gone_through_ = false;
   state_ = TrackerState::following;
   sure_ = true;
+  start_.reset();
   in_next_ = 0;
   test_.clear();
   // What was seen before is read again after a restart.

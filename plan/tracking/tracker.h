@@ -129,8 +129,8 @@ class Tracker {
 
   void set_epoch(Epoch epoch) REQUIRES(mutex_);
   bool pushed_ahead() const REQUIRES(mutex_);
-  Progress::Band band() const REQUIRES(mutex_);
-  double chance() const REQUIRES(mutex_);
+  Progress::Band band(Access kind) const REQUIRES(mutex_);
+  double chance(Access kind) const REQUIRES(mutex_);
   int64_t safe() const REQUIRES(mutex_);
   int64_t next() const REQUIRES(mutex_);
   const Sighting* seen_lately(std::span<const uint32_t> samples) const REQUIRES(mutex_);
@@ -177,13 +177,14 @@ class Tracker {
   Divergence run_ GUARDED_BY(mutex_);  // begun when the order came into doubt
   uint64_t run_since_ GUARDED_BY(mutex_) = 0;
   Divergence flutter_run_ GUARDED_BY(mutex_);  // as run_, of the first of the newest times that it was found
-  uint64_t flutter_since_ GUARDED_BY(mutex_) = 0;   // when the reader first was found of the newest times
-  uint32_t found_lately_ GUARDED_BY(mutex_) = 0;    // since then
-  bool gone_through_ GUARDED_BY(mutex_) = false;    // files, while suspended
-  bool sure_ GUARDED_BY(mutex_) = false;            // that it is followed, while it is
-  bool diagnosed_ GUARDED_BY(mutex_) = false;       // since then
-  uint32_t diagnoses_left_ GUARDED_BY(mutex_) = 0;  // of the last suspension
-  uint64_t diagnose_at_ GUARDED_BY(mutex_) = 0;     // observation from which on the next is wanted
+  uint64_t flutter_since_ GUARDED_BY(mutex_) = 0;  // when the reader first was found of the newest times
+  uint32_t found_lately_ GUARDED_BY(mutex_) = 0;   // since then
+  bool gone_through_ GUARDED_BY(mutex_) = false;   // files, while suspended
+  std::optional<PlanPosition> start_ GUARDED_BY(mutex_){};  // where the reader is expected, until it is sure_
+  bool sure_ GUARDED_BY(mutex_) = false;                    // that it is followed, while it is
+  bool diagnosed_ GUARDED_BY(mutex_) = false;               // since then
+  uint32_t diagnoses_left_ GUARDED_BY(mutex_) = 0;          // of the last suspension
+  uint64_t diagnose_at_ GUARDED_BY(mutex_) = 0;             // observation from which on the next is wanted
 
   TrackerStatus totals_ GUARDED_BY(mutex_);
 };

@@ -302,6 +302,7 @@ TEST_CASE("a wrong order of few samples is noticed as soon where every open is s
   constexpr uint32_t kFew = 600;
   const Loader loader{1, 8, 2, 2};
   AccessSequence plan = plan_over(kFew, "seed=42 batch=8 workers=2");
+  uint32_t astray = 0;  // what is said of these is of another epoch than the reader's
   for (uint32_t seed = 1; seed <= 40; ++seed) {
     AccessSequence real = plan_over(kFew, "batch=8 workers=2 seed=" + std::to_string(100 + seed));
     std::mt19937 random(seed);
@@ -311,8 +312,10 @@ TEST_CASE("a wrong order of few samples is noticed as soon where every open is s
                  << mount.tracker.status().in_order << " opens " << opens);
     CHECK(opens > 0);
     CHECK(opens <= 64);
-    CHECK(mount.tracker.state() == TrackerState::suspended);
+    REQUIRE(mount.tracker.state() == TrackerState::suspended);
+    if (mount.tracker.status().divergence->at.epoch != Epoch(0)) ++astray;
   }
+  CHECK(astray <= 2);
 }
 
 TEST_CASE("the first opens of a reader that never followed the plan are kept, whatever it opens later") {
