@@ -51,7 +51,6 @@ void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::opt
   const int64_t moved = epochs_.add(std::move(epoch), begin);
   if (expected) {
     set_epoch(number);
-    start_ = PlanPosition{number, first};
     progress_.begin(begin_ + first);
   } else if (number == epoch_) {
     set_epoch(number);
@@ -265,7 +264,7 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   ++totals_.in_order_since;
   if (state_ == TrackerState::waiting) state_ = TrackerState::following;
   sure_ = sure_ || (!test_.in_doubt() && totals_.in_order_since >= kSure);
-  if (sure_) start_.reset();
+  if (sure_) doubted_.reset();
 
   const int64_t advanced = progress_.note(found.position, now);
   in_next_ = found.epoch > epoch_ ? in_next_ + 1 : 0;
@@ -300,11 +299,13 @@ void Tracker::enter_next() {
   in_next_ = 0;
 }
 
-// Who never followed the plan was never where a few accesses seem to have led.
+// Before the reader is followed for certain the place is that of the first doubt: what seemed to be in order
+// since may have been so by chance.
 void Tracker::begin_run(std::optional<uint32_t> sample) {
   run_ = Divergence();
   run_since_ = test_.observations();
-  run_.at = start_.value_or(epochs_.place(epoch_, next()));
+  run_.at = epochs_.place(epoch_, next());
+  if (!sure_) run_.at = *(doubted_ = doubted_.value_or(run_.at));
   run_.seen = sample;
   run_.expected = epochs_.sample_at(run_.at);
   if (sample) run_.due = epochs_.nearest_use(*sample, run_.at);
@@ -367,7 +368,7 @@ void Tracker::jump(const Found& found) {
   gone_through_ = false;
   state_ = TrackerState::following;
   sure_ = true;
-  start_.reset();
+  doubted_.reset();
   in_next_ = 0;
   test_.clear();
   // What was seen before is read again after a restart.

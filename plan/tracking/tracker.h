@@ -180,11 +180,12 @@ class Tracker {
   uint64_t flutter_since_ GUARDED_BY(mutex_) = 0;  // when the reader first was found of the newest times
   uint32_t found_lately_ GUARDED_BY(mutex_) = 0;   // since then
   bool gone_through_ GUARDED_BY(mutex_) = false;   // files, while suspended
-  std::optional<PlanPosition> start_ GUARDED_BY(mutex_){};  // where the reader is expected, until it is sure_
-  bool sure_ GUARDED_BY(mutex_) = false;                    // that it is followed, while it is
-  bool diagnosed_ GUARDED_BY(mutex_) = false;               // since then
-  uint32_t diagnoses_left_ GUARDED_BY(mutex_) = 0;          // of the last suspension
-  uint64_t diagnose_at_ GUARDED_BY(mutex_) = 0;             // observation from which on the next is wanted
+  std::optional<PlanPosition> doubted_
+      GUARDED_BY(mutex_){};                         // where its order came into doubt since it was sure_
+  bool sure_ GUARDED_BY(mutex_) = false;            // that it is followed, while it is
+  bool diagnosed_ GUARDED_BY(mutex_) = false;       // since then
+  uint32_t diagnoses_left_ GUARDED_BY(mutex_) = 0;  // of the last suspension
+  uint64_t diagnose_at_ GUARDED_BY(mutex_) = 0;     // observation from which on the next is wanted
 
   TrackerStatus totals_ GUARDED_BY(mutex_);
 };
