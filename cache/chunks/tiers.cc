@@ -218,7 +218,6 @@ void Tiers::write_waiting() {
     const uint64_t bytes = footprint(Tier::nvme, length(chunk));
     if (!count_write(bytes)) break;
     waiting_.pop_front();
-    late_.fetch_sub(bytes);
     lock.unlock();
     if (const ChunkRef data = deps_.table.only_in_transit(chunk)) {
       write(chunk, data);
@@ -226,6 +225,7 @@ void Tiers::write_waiting() {
       writing_.fetch_sub(bytes);
       if (deps_.table.tier_of(chunk) == Tier::none) deps_.metrics.nvme_writes_skipped.add();
     }
+    late_.fetch_sub(bytes);  // not before the write has its room
     lock.lock();
   }
   beginning_ = false;
@@ -280,11 +280,15 @@ TierSpace Tiers::space(bool behind) const {
   // What would have to make room might go for nothing: nobody waits for the disk.
   space.nvme_behind = behind;
   if (behind) return space;
+  // Read before the room, in the order in which a fetch hands its bytes on: promised, late, written. For a
+  // moment they may count twice, but they are never missed.
+  uint64_t spoken_for = promised_.load();
+  spoken_for += late_.load();
   for (size_t i = 0; i < deps_.stores.size(); ++i) {
     space.nvme = std::max(space.nvme, backup_.room(i));
     space.nvme_writable = space.nvme_writable || deps_.stores[i]->writable();
   }
-  space.nvme -= std::min(space.nvme, promised_.load() + late_.load());
+  space.nvme -= std::min(space.nvme, spoken_for);
   return space;
 }
 

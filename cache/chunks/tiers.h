@@ -111,7 +111,7 @@ class Tiers final : private RamBackup::Keeper {
   std::atomic<uint64_t> writing_{0};  // bytes
   std::atomic<uint64_t> writes_{0};   // under way
   std::atomic<uint64_t> swapped_{0};  // bytes of RAM, since a write last ended
-  std::atomic<uint64_t> late_{0};     // bytes of waiting_
+  std::atomic<uint64_t> late_{0};     // bytes of waiting_, each until its write has room
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   std::deque<ChunkId> waiting_ GUARDED_BY(mutex_);  // to be written, if they are still in transit memory

@@ -100,6 +100,11 @@ class FakeStore final : public NvmeStore {
     MutexLock lock(mutex_);
     failing_ = failing;
   }
+  /// Runs `work` once, within the next available(), after that has looked: as another thread might.
+  void set_meanwhile(std::function<void()> work) {
+    MutexLock lock(mutex_);
+    meanwhile_ = std::move(work);
+  }
   void drop(const ChunkKey& key) override {
     MutexLock lock(mutex_);
     const auto found = chunks_.find(key);
@@ -109,8 +114,15 @@ class FakeStore final : public NvmeStore {
   }
   void drop_unless(const std::function<bool(const ChunkKey&)>&) override {}
   uint64_t available() const override {
-    MutexLock lock(mutex_);
-    return capacity_ - used_;
+    uint64_t room = 0;
+    std::function<void()> work;
+    {
+      MutexLock lock(mutex_);
+      room = capacity_ - used_;
+      work.swap(meanwhile_);
+    }
+    if (work) work();
+    return room;
   }
   bool writable() const override { return true; }
   uint64_t bytes() const override {
@@ -159,6 +171,7 @@ class FakeStore final : public NvmeStore {
   bool slow_ GUARDED_BY(mutex_) = false;
   bool failing_ GUARDED_BY(mutex_) = false;
   std::vector<std::function<void()>> held_ GUARDED_BY(mutex_);
+  mutable std::function<void()> meanwhile_ GUARDED_BY(mutex_);
   CondVar idle_;
   size_t transfers_ GUARDED_BY(mutex_) = 0;
   bool any_ GUARDED_BY(mutex_) = false;  // since settle()

@@ -117,6 +117,32 @@ TEST_CASE("NVMe is offered no more chunks while its writes are behind") {
   CHECK(store.chunks() == read + 1);  // the last one waited for it
 }
 
+TEST_CASE("NVMe room that a fetched chunk takes just now is not promised to another") {
+  FakeStore store(kChunk);
+  CacheFixture f({kChunk, kChunk}, 0, {&store});
+  f.cache->acquire(f.chunk(0), {}, [](const auto&) {});
+  store.set_meanwhile([&] { f.source.complete_one(); });
+  f.cache->acquire(f.chunk(1), {}, [](const auto&) {});
+  CHECK(f.source.complete_one());
+  store.settle();
+  CHECK(f.cache->tier_of(f.chunk(0)) == Tier::nvme);
+  CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+}
+
+TEST_CASE("NVMe room that a chunk takes which waited for the disk is not promised to another") {
+  const size_t most = TransitShares::for_chunks(kChunk).nvme_writes / kChunk;
+  FakeStore store((most + 1) * kChunk);
+  CacheFixture f(std::vector<uint64_t>(most + 2, kChunk), 0, {&store});
+  store.set_slow(true);
+  for (size_t i = 0; i <= most; ++i) f.read(f.file(i), 0, kChunk);  // the last one waits
+  store.set_meanwhile([&] { f.cache->acquire(f.chunk(most + 1), {}, [](const auto&) {}); });
+  store.write_some(1);
+  CHECK(f.source.complete_one());
+  store.set_slow(false);
+  CHECK(store.chunks() == most + 1);
+  CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+}
+
 TEST_CASE("a read over several chunks gets all of them in order") {
   CacheFixture f({5 * kChunk + 123}, 1 << 20);
   CHECK(f.read(f.file(0), kChunk - 10, 3 * kChunk) == Origin::pfs);

@@ -277,5 +277,7 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
     return std::all_of(placed.begin(), placed.end(),
                        [&](ChunkId chunk) { return cache->tier_of(chunk) != Tier::none; });
   }));
+  CHECK(stores.metrics.nvme_writes_skipped.value() == 0);
+  CHECK(store.troubles().error.empty());
   CHECK(cache->stop(5s));
 }
