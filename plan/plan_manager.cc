@@ -379,7 +379,7 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
   const auto all = runs();
   for (const auto& [name, run] : *all) {
     const bool found = name == kFoundPlan;
-    if (found && found_over_) continue;
+    if (found && found_is_over(*run, run->reader())) continue;
     if (access == Access::read && run->of_records()) deps_.staging.note_read(name, file, offset, length);
     const bool sentinels = run->has(sentinel.reader);
     std::vector<uint32_t> samples =
@@ -427,16 +427,31 @@ void PlanManager::follow_up(const std::shared_ptr<PlanRun>& run, Access access,
   const bool lost = reader.tracker().wants_diagnosis();
   // A READ may tell that pages were taken back, also behind the high-water mark.
   if (access == Access::read || observed.moved) deps_.staging.wake();
-  if (observed.moved && reader.tracker().state() == TrackerState::finished && run->name() == kFoundPlan &&
-      run->status().state == TrackerState::finished && !found_over_.exchange(true))
-    inference_.epoch_over();
+  if (observed.moved && run->name() == kFoundPlan) (void)found_is_over(*run, reader);
   const bool is_back = observed.moved && run->is_watched();
   if (!lost && !is_back && !reader.wants_preparation()) return;
+  if (lost) return diagnose_later(run);
   MutexLock lock(mutex_);
-  const bool listed = std::find(to_diagnose_.begin(), to_diagnose_.end(), run) != to_diagnose_.end();
-  if (lost && !listed) to_diagnose_.push_back(run);
   pending_ = true;
   wake_.notify_all();
+}
+
+void PlanManager::diagnose_later(const std::shared_ptr<PlanRun>& run) {
+  MutexLock lock(mutex_);
+  const bool listed = std::find(to_diagnose_.begin(), to_diagnose_.end(), run) != to_diagnose_.end();
+  if (!listed) to_diagnose_.push_back(run);
+  pending_ = true;
+  wake_.notify_all();
+}
+
+// The epoch of the plan that was found. Asked also before an access is offered: another thread may have seen
+// the last sample a moment ago, and the first ones of the next epoch are none of this one, begun again.
+bool PlanManager::found_is_over(const PlanRun& found, const PlanReader& reader) {
+  if (found_over_) return true;
+  if (reader.tracker().state() != TrackerState::finished || found.status().state != TrackerState::finished)
+    return false;
+  if (!found_over_.exchange(true)) inference_.epoch_over();
+  return true;
 }
 
 void PlanManager::plan_ahead() {
@@ -462,7 +477,12 @@ void PlanManager::plan_ahead() {
     }
     if (epoch_began && deps_.placement != nullptr) deps_.placement->begin_epoch();
     // One at a time is held, and let go of once it was looked at.
-    for (auto& diverged_run : diverged) diagnose(*std::exchange(diverged_run, nullptr));
+    for (auto& diverged_run : diverged) {
+      const auto run = std::exchange(diverged_run, nullptr);
+      diagnose(*run);
+      // Enough may have been seen meanwhile, and nothing is any more.
+      if (this->run(run->name()) == run && run->wants_diagnosis()) diagnose_later(run);
+    }
     note_returns();
   }
 }

@@ -170,6 +170,8 @@ class PlanManager {
   using Makings = std::map<std::string, std::shared_ptr<PlanMaking>>;
 
   void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const RankTrackers::Observed& observed);
+  void diagnose_later(const std::shared_ptr<PlanRun>& run);
+  bool found_is_over(const PlanRun& found, const PlanReader& reader);
   /// The making to be waited for, null if the plan is in force.
   Result<std::shared_ptr<PlanMaking>> submit_here(const PlanSpec& spec) REQUIRES(submit_mutex_);
   /// Null if the manager is stopping. `place`: of the plan's ranks.

@@ -188,6 +188,11 @@ PlanRun::Diagnosed PlanRun::diagnose_divergence(const std::function<bool()>& sto
   return diagnosed;
 }
 
+bool PlanRun::wants_diagnosis() const {
+  return std::any_of(readers_.begin(), readers_.end(),
+                     [](const auto& reader) { return reader->tracker().wants_diagnosis(); });
+}
+
 // A rank that is followed by itself is looked at as the only one of a node.
 void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Diagnosed& diagnosed) {
   Tracker& tracker = reader(rank).tracker();
@@ -202,7 +207,7 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
     return sequence_of(other, epoch, of);
   };
   const auto left = tracker.status().divergence;
-  PlanPosition at{tracker.high_water_epoch(), 0};
+  PlanPosition at{tracker.epoch_left(), 0};
   if (left && left->at.epoch == at.epoch) at = left->at;
   // In the order of the rank its streams take turns.
   const uint64_t reorder_window = tracker.reorder_window() * sequence_.readers_of_rank();

@@ -104,6 +104,8 @@ class PlanRun {
   /// Looks for the orders that readers really follow where their trackers want to know, and tells them; makes
   /// up to some tens of epochs for each.
   Diagnosed diagnose_divergence(const std::function<bool()>& stop);
+  /// Whether a tracker wants to know, maybe again.
+  bool wants_diagnosis() const;
   /// Where a reader left the plan, for people.
   std::string describe(size_t rank, const Divergence& divergence) const;
 
