@@ -42,6 +42,7 @@ struct Fetch {
   // Of the thread that carries the fetch on; one at a time.
   ChunkRef data;
   Tier keep = Tier::none;       // where it is to stay
+  Tier promised = Tier::none;   // where it has room that is promised, and not taken yet
   std::optional<size_t> store;  // the NVMe store that has it
   uint64_t others_transit = 0;  // bytes that count against TransitShares::others
 };

@@ -41,7 +41,7 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
   const ChunkTable::Settled settled = deps_.table.settle(*fetch);
   fetch->store = settled.store;
   const bool may_wait = fetch->may_wait;
-  fetch->keep = deps_.tiers.place(fetch->chunk, fetch->store.has_value(), settled.use);
+  place(*fetch, settled.use);
   std::optional<Block> block;
   // What comes from NVMe comes in pages.
   if (fetch->keep == Tier::ram && !fetch->store) block = deps_.tiers.allocate_ram(range.length);
@@ -52,12 +52,16 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
                                        : !fetch->store || verifies ? TransitClass::source
                                                                    : TransitClass::nvme;
     block = deps_.transit.reserve(range.length, transit_class);
-    if (!block) return transit_class;
+    if (!block) {
+      take_back(*fetch);  // who waits holds no room
+      return transit_class;
+    }
+  } else {
+    take_back(*fetch);
   }
   under_way_.fetch_add(1);
   fetch->data = ChunkRef(new ChunkData(std::move(*block), range.length, deps_.transit));
   fetch->others_transit = may_wait && in_transit ? fetch->data->block.capacity() : 0;
-  if (fetch->keep == Tier::nvme) deps_.tiers.promise(fetch->data->block.capacity());
   if (!fetch->store) {
     fetch_from_source(fetch);
   } else if (verifies) {
@@ -66,6 +70,16 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
     fetch_from_nvme(fetch);
   }
   return std::nullopt;
+}
+
+void Fetcher::place(Fetch& fetch, const Use& use) {
+  fetch.keep = deps_.tiers.place(fetch.chunk, fetch.store.has_value(), use);
+  fetch.promised = fetch.keep;
+}
+
+// The room that was promised to the fetch is taken, or not needed any more.
+void Fetcher::take_back(Fetch& fetch) {
+  deps_.tiers.take_back(fetch.chunk, std::exchange(fetch.promised, Tier::none));
 }
 
 bool Fetcher::must_verify(FileId file) const {
@@ -102,8 +116,8 @@ void Fetcher::fetch_from_nvme(const FetchPtr& fetch) {
 void Fetcher::fetch_without_nvme(const FetchPtr& fetch) {
   deps_.tiers.lost_on_nvme(fetch->chunk);
   fetch->store.reset();
-  fetch->keep = deps_.tiers.place(fetch->chunk, false, deps_.table.settle(*fetch).use);
-  if (fetch->keep == Tier::nvme) deps_.tiers.promise(fetch->data->block.capacity());
+  take_back(*fetch);
+  place(*fetch, deps_.table.settle(*fetch).use);
   fetch_from_source(fetch);
 }
 
@@ -123,12 +137,12 @@ void Fetcher::fetch_from_source(const FetchPtr& fetch) {
 // The end of every transfer of a fetch.
 void Fetcher::finish(const FetchPtr& fetch, const Result<Origin>& outcome) {
   ChunkRef data = std::move(fetch->data);
-  const uint64_t promised = fetch->keep == Tier::nvme ? data->block.capacity() : 0;
   deps_.transit.leave_others(fetch->others_transit);
   if (outcome) {
     if (fetch->keep == Tier::ram && !deps_.tiers.in_ram(data))
       data = deps_.tiers.moved_to_ram(std::move(data));
-    // Counted before those who waited hear of it: they may fetch more.
+    // Before those who waited hear of it: they may fetch more.
+    if (fetch->keep == Tier::ram) take_back(*fetch);
     const bool to_nvme = fetch->keep == Tier::nvme;
     const bool written = to_nvme && deps_.tiers.count_write(data->block.capacity());
     publish(*fetch, data, *outcome);
@@ -137,14 +151,16 @@ void Fetcher::finish(const FetchPtr& fetch, const Result<Origin>& outcome) {
     } else if (to_nvme) {
       deps_.tiers.write_later(fetch->chunk, data);
     }
+    take_back(*fetch);  // not before the write has its room
   } else if (outcome.error().code == kMemoryLost) {
     deps_.transit.lose(data);
+    take_back(*fetch);
     deps_.table.keep_from_others(*fetch);  // so that this ends
     start(fetch);
   } else {
+    take_back(*fetch);
     fail(*fetch, outcome.error());
   }
-  deps_.tiers.take_back(promised);  // not before the write has its room
   ended(std::move(data));
 }
 

@@ -67,6 +67,8 @@ class Fetcher {
   void fetch_from_nvme(const FetchPtr& fetch);
   void fetch_without_nvme(const FetchPtr& fetch);
   void fetch_from_source(const FetchPtr& fetch);
+  void place(Fetch& fetch, const Use& use);
+  void take_back(Fetch& fetch);
   void finish(const FetchPtr& fetch, const Result<Origin>& outcome);
   void publish(const Fetch& fetch, const ChunkRef& data, Origin origin);
   void fail(const Fetch& fetch, const Error& error);

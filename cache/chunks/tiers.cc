@@ -68,7 +68,18 @@ uint64_t Tiers::adopt(size_t store) {
   return known.size();
 }
 
+void Tiers::promise(ChunkId chunk, Tier tier) {
+  if (tier == Tier::none) return;
+  (tier == Tier::ram ? promised_ram_ : promised_).fetch_add(footprint(tier, length(chunk)));
+}
+
+void Tiers::take_back(ChunkId chunk, Tier tier) {
+  if (tier == Tier::none) return;
+  (tier == Tier::ram ? promised_ram_ : promised_).fetch_sub(footprint(tier, length(chunk)));
+}
+
 Tier Tiers::place(ChunkId chunk, bool from_nvme, const Use& use) {
+  MutexLock lock(placing_);
   if (from_nvme && !moves_up(chunk)) return Tier::none;
   const bool behind = writes_are_behind() && (from_nvme || (late_.load() > most_writes_ / 2 && !may_swap()));
   TierChoice choice = deps_.policy.place(chunk, length(chunk), space(behind), use);
@@ -83,14 +94,16 @@ Tier Tiers::place(ChunkId chunk, bool from_nvme, const Use& use) {
     if (choice.tier == Tier::none && would_keep(chunk, caught_up, use)) choice.tier = Tier::nvme;
   }
   const bool there_already = from_nvme && choice.tier == Tier::nvme;
-  return there_already ? Tier::none : choice.tier;
+  const Tier tier = there_already ? Tier::none : choice.tier;
+  promise(chunk, tier);
+  return tier;
 }
 
 // Whether a chunk that NVMe keeps shall go to RAM: never in the place of another chunk. Its room on NVMe is
 // as good as free then, but to bring another chunk there costs a write.
 bool Tiers::moves_up(ChunkId chunk) const {
   if (account_.capacity() >= deps_.catalog.total_bytes()) return true;
-  if (account_.used() + footprint(Tier::ram, length(chunk)) > account_.capacity()) return false;
+  if (footprint(Tier::ram, length(chunk)) > ram_room()) return false;
   if (!space().nvme_writable) return false;
   uint64_t kept = account_.used();
   for (size_t i = 0; i < deps_.stores.size(); ++i) kept += deps_.stores[i]->bytes() - backup_.copied(i);
@@ -238,21 +251,29 @@ bool Tiers::may_swap() const {
 // Moves what NVMe has no time for from transit memory to RAM, in the place of chunks that NVMe has copies of:
 // those stay there.
 bool Tiers::swap_into_ram(ChunkId chunk, const ChunkRef& data) {
-  if (!may_swap()) return false;
-  const uint64_t bytes = footprint(Tier::ram, data->length);
+  if (!may_swap() || !make_room_by_copies(chunk)) return false;
+  const ChunkRef moved = moved_to_ram(data);
+  take_back(chunk, Tier::ram);
+  if (!in_ram(moved) || !deps_.table.move_to_ram(chunk, moved)) return false;
+  deps_.metrics.ram_chunks.add(1);
+  deps_.policy.kept(chunk, Tier::ram);
+  backup_.added(chunk, true);
+  return true;
+}
+
+// Promises room in RAM.
+bool Tiers::make_room_by_copies(ChunkId chunk) {
+  const uint64_t bytes = footprint(Tier::ram, length(chunk));
+  MutexLock lock(placing_);
   swapped_.fetch_add(bytes);
-  for (uint64_t room = space(false).ram; room < bytes;) {
+  for (uint64_t room = ram_room(); room < bytes;) {
     const auto copied = backup_.oldest_copied();
     if (!copied) return false;
     deps_.policy.dropped(*copied, Tier::ram);
     evict(*copied, Tier::ram);
     room += footprint(Tier::ram, length(*copied));
   }
-  const ChunkRef moved = moved_to_ram(data);
-  if (!in_ram(moved) || !deps_.table.move_to_ram(chunk, moved)) return false;
-  deps_.metrics.ram_chunks.add(1);
-  deps_.policy.kept(chunk, Tier::ram);
-  backup_.added(chunk, true);
+  promise(chunk, Tier::ram);
   return true;
 }
 
@@ -273,9 +294,15 @@ std::optional<size_t> Tiers::roomiest_store(uint64_t bytes) const {
   return best;
 }
 
+// What is promised is read before what is used: memory is used before its promise ends.
+uint64_t Tiers::ram_room() const {
+  const uint64_t promised = promised_ram_.load();
+  return account_.capacity() - std::min(promised + account_.used(), account_.capacity());
+}
+
 TierSpace Tiers::space(bool behind) const {
   TierSpace space;
-  space.ram = account_.capacity() - std::min(account_.used(), account_.capacity());
+  space.ram = ram_room();
   space.nvme_writable = false;
   // What would have to make room might go for nothing: nobody waits for the disk.
   space.nvme_behind = behind;

@@ -6,7 +6,12 @@
 //   - else waits in transit memory, which it does not pin, and is written when the disk has caught up,
 //   - else is not kept this time.
 //
-// Thread-safe. mutex_ is a leaf; it is not held while a store or the policy is called.
+// Room that a chunk is to have counts as used from place() on (promised), until the chunk has it or will not
+// have it. So no two chunks are sent to the same room.
+//
+// Thread-safe. placing_ comes before all other locks, and is held while the policy and the stores are asked
+// for room, but not while a transfer begins. mutex_ is a leaf; it is not held while a store or the policy is
+// called.
 #pragma once
 
 #include <atomic>
@@ -54,7 +59,7 @@ class Tiers final : private RamBackup::Keeper {
   void drop(ChunkId chunk);
 
   /// Where a chunk that is about to be fetched for a use, from NVMe or not, is to stay; what has to make room
-  /// is dropped.
+  /// is dropped. Its room there is promised to it until take_back().
   Tier place(ChunkId chunk, bool from_nvme, const Use& use);
   /// Memory of the RAM tier; nothing: readers still pin what was dropped.
   std::optional<Block> allocate_ram(uint64_t length) { return ram_->allocate(length, account_); }
@@ -70,9 +75,8 @@ class Tiers final : private RamBackup::Keeper {
   /// Makes the store's copy of the chunk unusable.
   void forget(size_t store, ChunkId chunk);
 
-  /// Bytes on NVMe that a fetch under way will need, and no longer needs.
-  void promise(uint64_t bytes) { promised_.fetch_add(bytes); }
-  void take_back(uint64_t bytes) { promised_.fetch_sub(bytes); }
+  /// The chunk has the room in `tier` that place() promised, or needs it no longer; `none`: nothing to do.
+  void take_back(ChunkId chunk, Tier tier);
   /// Counts a write of `bytes` before it begins. False if NVMe has too much to write already.
   bool count_write(uint64_t bytes);
   /// Writes the chunk to NVMe. REQUIRES: count_write().
@@ -92,10 +96,13 @@ class Tiers final : private RamBackup::Keeper {
 
  private:
   uint32_t length(ChunkId chunk) const { return deps_.catalog.range(chunk).length; }
+  void promise(ChunkId chunk, Tier tier);
+  uint64_t ram_room() const;
   bool moves_up(ChunkId chunk) const;
   void evict(ChunkId chunk, Tier tier);
   TierSpace space(bool behind) const;
   bool may_swap() const;
+  bool make_room_by_copies(ChunkId chunk);
   bool swap_into_ram(ChunkId chunk, const ChunkRef& data);
   void write_waiting();
   uint64_t adopt(size_t store);
@@ -107,11 +114,13 @@ class Tiers final : private RamBackup::Keeper {
   const std::unique_ptr<RamArena> ram_;
   MemoryAccount account_;  // of the RAM tier
   const uint64_t most_writes_;
-  std::atomic<uint64_t> promised_{0};
-  std::atomic<uint64_t> writing_{0};  // bytes
-  std::atomic<uint64_t> writes_{0};   // under way
-  std::atomic<uint64_t> swapped_{0};  // bytes of RAM, since a write last ended
-  std::atomic<uint64_t> late_{0};     // bytes of waiting_, each until its write has room
+  Mutex placing_;  // one decision at a time: each counts what the ones before it promised
+  std::atomic<uint64_t> promised_ram_{0};
+  std::atomic<uint64_t> promised_{0};  // on NVMe
+  std::atomic<uint64_t> writing_{0};   // bytes
+  std::atomic<uint64_t> writes_{0};    // under way
+  std::atomic<uint64_t> swapped_{0};   // bytes of RAM, since a write last ended
+  std::atomic<uint64_t> late_{0};      // bytes of waiting_, each until its write has room
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   std::deque<ChunkId> waiting_ GUARDED_BY(mutex_);  // to be written, if they are still in transit memory

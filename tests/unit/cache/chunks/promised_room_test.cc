@@ -1,0 +1,122 @@
+// Room that one chunk is to have goes to no other.
+#include <future>
+#include <memory>
+#include <string>
+
+#include "cache/catalog/scan.h"
+#include "cache/chunks/chunk_cache.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/fake_store.h"
+#include "tests/support/temp_tree.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr uint32_t kRoomChunk = 64 << 10;
+
+/// First touch; but for the newcomer, the victim makes room in RAM.
+class DroppingPolicy final : public TierPolicy {
+ public:
+  TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use&) override {
+    if (chunk == newcomer) return {Tier::ram, {victim}};
+    return {FirstTouchPolicy::tier(length, space), {}};
+  }
+  bool would_keep(ChunkId, uint64_t length, const TierSpace& space, const Use&) const override {
+    return FirstTouchPolicy::tier(length, space) != Tier::none;
+  }
+
+  ChunkId newcomer{UINT32_MAX};
+  ChunkId victim{UINT32_MAX};
+};
+
+/// Files of one chunk each behind a RAM tier and a store, both counted in chunks.
+struct RoomFixture {
+  RoomFixture(size_t files, uint64_t ram, uint64_t nvme) : store(nvme * kRoomChunk) {
+    for (size_t i = 0; i < files; ++i) tree.write("f" + std::to_string(i), kRoomChunk);
+    ScanOptions options;
+    options.chunk_size = kRoomChunk;
+    catalog = *scan_catalog(tree.path(), options, log.logger());
+    cache = std::move(
+        *ChunkCache::create({*catalog, source, {&store}, policy, metrics, log.logger()}, ram * kRoomChunk));
+  }
+  ~RoomFixture() { CHECK(cache->stop(5s)); }
+
+  ChunkId chunk(size_t i) const { return catalog->chunks(*catalog->find("f" + std::to_string(i))).first; }
+  Tier tier(size_t i) const { return cache->tier_of(chunk(i)); }
+  void ask_for(size_t i) {
+    cache->acquire(chunk(i), Priority{}, [](const auto&) {});
+  }
+  void complete_all() {
+    do source.complete_all();
+    while (store.settle());
+  }
+
+  TempTree tree;
+  CapturedLog log;
+  Metrics metrics;
+  DroppingPolicy policy;
+  FakeSource source;
+  FakeStore store;
+  std::shared_ptr<const Catalog> catalog;
+  std::unique_ptr<ChunkCache> cache;
+};
+
+}  // namespace
+
+TEST_CASE("room in RAM that a reader still pins when it is promised goes to no other chunk") {
+  RoomFixture f(3, 1, 0);
+  ChunkRef pin;
+  f.cache->acquire(f.chunk(0), Priority{}, [&](const Result<AcquiredChunk>& chunk) { pin = chunk->data; });
+  REQUIRE(f.source.complete_one());
+  REQUIRE(f.tier(0) == Tier::ram);
+  f.policy.victim = f.chunk(0);
+  f.policy.newcomer = f.chunk(1);
+  f.ask_for(1);
+  pin = ChunkRef();
+  f.ask_for(2);
+  f.complete_all();
+  CHECK(f.tier(1) == Tier::ram);
+  CHECK(f.tier(2) == Tier::none);
+}
+
+TEST_CASE("room that was promised to a chunk that did not come is there for the next one") {
+  RoomFixture f(5, 1, 1);
+  ChunkRef pin;
+  f.cache->acquire(f.chunk(0), Priority{}, [&](const Result<AcquiredChunk>& chunk) { pin = chunk->data; });
+  REQUIRE(f.source.complete_one());
+  f.policy.victim = f.chunk(0);
+  f.policy.newcomer = f.chunk(1);
+  f.ask_for(1);
+  pin = ChunkRef();
+  f.ask_for(2);  // to NVMe, whose room is then promised, too
+  REQUIRE(f.cache->space().ram == 0);
+  REQUIRE(f.cache->space().nvme == 0);
+  CHECK(f.source.complete_all(EIO));
+  CHECK(f.cache->space().ram == kRoomChunk);
+  CHECK(f.cache->space().nvme == kRoomChunk);
+  f.ask_for(3);
+  f.ask_for(4);
+  f.complete_all();
+  CHECK(f.tier(3) == Tier::ram);
+  CHECK(f.tier(4) == Tier::nvme);
+}
+
+TEST_CASE("two chunks that are placed at the same time do not count on the same room") {
+  RoomFixture f(2, 0, 1);
+  std::future<void> other;
+  f.store.set_meanwhile([&] {
+    other = std::async(std::launch::async, [&] { f.ask_for(1); });
+    (void)other.wait_for(50ms);  // in which it would be done, if it did not have to await its turn
+  });
+  f.ask_for(0);
+  REQUIRE(other.valid());
+  other.get();
+  f.complete_all();
+  CHECK(f.tier(0) == Tier::nvme);
+  CHECK(f.tier(1) == Tier::none);
+  CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+}
