@@ -177,19 +177,37 @@ bool Tiers::count_write(uint64_t bytes) {
   return false;
 }
 
-// The data is let go of before the write counts as ended: after that all this may be destroyed.
-void Tiers::write(ChunkId chunk, const ChunkRef& data) {
+// `spoken_for`: what counts the chunk's bytes until they have room.
+void Tiers::write(ChunkId chunk, const ChunkRef& data, std::atomic<uint64_t>& spoken_for) {
   const uint64_t bytes = data->block.capacity();
-  if (!stopping_.load()) backup_.make_room(bytes);
-  const auto store = roomiest_store(bytes);
-  if (!store || stopping_.load()) {
+  if (stopping_.load()) {
     writing_.fetch_sub(bytes);
+    spoken_for.fetch_sub(bytes);
     deps_.metrics.nvme_writes_skipped.add();
     return;
   }
   writes_.fetch_add(1);
-  backup_.transfer_began();
   const uint64_t checksum = xxh3_64(data->block.slices(0, data->length));
+  turns_.run([this, chunk, held = data, checksum, bytes, &spoken_for] {
+    begin_write(chunk, held, checksum);
+    spoken_for.fetch_sub(bytes);  // not before the write has its room
+  });
+}
+
+// One at a time: what one drops to make room is there for that one. The data is let go of before the write
+// counts as ended: after that all this may be destroyed.
+void Tiers::begin_write(ChunkId chunk, const ChunkRef& data, uint64_t checksum) {
+  const uint64_t bytes = data->block.capacity();
+  backup_.make_room(bytes);
+  const auto store = roomiest_store(bytes);
+  if (!store) {
+    writing_.fetch_sub(bytes);
+    deps_.metrics.nvme_writes_skipped.add();
+    write_waiting();
+    writes_.fetch_sub(1);
+    return;
+  }
+  backup_.transfer_began();
   deps_.stores[*store]->write(chunk_key(deps_.catalog, chunk), data->block.all(), data->length, checksum,
                               [this, chunk, bytes, store, held = data](const Status& status) mutable {
                                 backup_.transfer_ended();
@@ -233,12 +251,12 @@ void Tiers::write_waiting() {
     waiting_.pop_front();
     lock.unlock();
     if (const ChunkRef data = deps_.table.only_in_transit(chunk)) {
-      write(chunk, data);
+      write(chunk, data, late_);
     } else {
       writing_.fetch_sub(bytes);
+      late_.fetch_sub(bytes);
       if (deps_.table.tier_of(chunk) == Tier::none) deps_.metrics.nvme_writes_skipped.add();
     }
-    late_.fetch_sub(bytes);  // not before the write has its room
     lock.lock();
   }
   beginning_ = false;

@@ -32,6 +32,7 @@
 #include "cache/chunks/tier_policy.h"
 #include "cache/memory/ram_arena.h"
 #include "cache/nvme/store.h"
+#include "cache/tasks/in_turn.h"
 
 namespace clairfs {
 
@@ -79,8 +80,9 @@ class Tiers final : private RamBackup::Keeper {
   void take_back(ChunkId chunk, Tier tier);
   /// Counts a write of `bytes` before it begins. False if NVMe has too much to write already.
   bool count_write(uint64_t bytes);
-  /// Writes the chunk to NVMe. REQUIRES: count_write().
-  void write(ChunkId chunk, const ChunkRef& data);
+  /// Writes the chunk to NVMe, and takes back the room there that was promised to it. REQUIRES:
+  /// count_write().
+  void write(ChunkId chunk, const ChunkRef& data) { write(chunk, data, promised_); }
   /// For a chunk in transit memory that the table has and that was to go to NVMe, when count_write() said no.
   void write_later(ChunkId chunk, const ChunkRef& data);
   bool writes_are_behind() const { return writing_.load() > most_writes_ / 2; }
@@ -89,7 +91,7 @@ class Tiers final : private RamBackup::Keeper {
   bool would_keep(ChunkId chunk, const TierSpace& space, const Use& use) const;
   RamBackup& backup() { return backup_; }
 
-  /// No writes to NVMe begin from now on.
+  /// No more writes to NVMe from now on.
   void stop();
   /// After stop(): nothing is under way.
   bool stopped() const { return writes_.load() == 0 && backup_.stopped(); }
@@ -104,6 +106,8 @@ class Tiers final : private RamBackup::Keeper {
   bool may_swap() const;
   bool make_room_by_copies(ChunkId chunk);
   bool swap_into_ram(ChunkId chunk, const ChunkRef& data);
+  void write(ChunkId chunk, const ChunkRef& data, std::atomic<uint64_t>& spoken_for);
+  void begin_write(ChunkId chunk, const ChunkRef& data, uint64_t checksum);
   void write_waiting();
   uint64_t adopt(size_t store);
   std::optional<size_t> roomiest_store(uint64_t bytes) const;
@@ -125,6 +129,7 @@ class Tiers final : private RamBackup::Keeper {
   Mutex mutex_;
   std::deque<ChunkId> waiting_ GUARDED_BY(mutex_);  // to be written, if they are still in transit memory
   bool beginning_ GUARDED_BY(mutex_) = false;       // some thread begins writes of them
+  InTurn turns_;                                    // of writes to find room and to begin
   RamBackup backup_;                                // last: its thread uses the others
 };
 

@@ -100,7 +100,8 @@ class FakeStore final : public NvmeStore {
     MutexLock lock(mutex_);
     failing_ = failing;
   }
-  /// Runs `work` once, within the next available(), after that has looked: as another thread might.
+  /// Runs `work` once, within the next available() that finds room, after that has looked: as another thread
+  /// might.
   void set_meanwhile(std::function<void()> work) {
     MutexLock lock(mutex_);
     meanwhile_ = std::move(work);
@@ -119,7 +120,7 @@ class FakeStore final : public NvmeStore {
     {
       MutexLock lock(mutex_);
       room = capacity_ - used_;
-      work.swap(meanwhile_);
+      if (room > 0) work.swap(meanwhile_);
     }
     if (work) work();
     return room;

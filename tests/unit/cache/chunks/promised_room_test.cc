@@ -120,3 +120,22 @@ TEST_CASE("two chunks that are placed at the same time do not count on the same 
   CHECK(f.tier(1) == Tier::none);
   CHECK(f.metrics.nvme_writes_skipped.value() == 0);
 }
+
+TEST_CASE("two writes to NVMe do not take the room of the same copy") {
+  RoomFixture f(4, 2, 2);
+  f.ask_for(0);
+  f.ask_for(1);
+  f.complete_all();
+  while (f.cache->ram_backup().copy_next() == RamBackup::Outcome::copied) f.store.settle();
+  REQUIRE(f.store.available() == 0);
+  f.ask_for(2);
+  f.ask_for(3);
+  bool meanwhile = false;
+  f.store.set_meanwhile([&] { meanwhile = f.source.complete_one(); });
+  REQUIRE(f.source.complete_one());
+  CHECK(meanwhile);
+  f.complete_all();
+  CHECK(f.tier(2) == Tier::nvme);
+  CHECK(f.tier(3) == Tier::nvme);
+  CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+}
