@@ -67,7 +67,7 @@ Status check_has_files(const Catalog& catalog) {
 // The saved catalog if it may be used, else why not.
 Result<std::shared_ptr<const Catalog>> reload(const std::string& file, const std::string& source,
                                               const CatalogOptions& options, const ScanProgress& progress) {
-  Result<std::shared_ptr<const Catalog>> loaded = load_catalog(file);
+  Result<std::shared_ptr<const Catalog>> loaded = load_catalog(file, options.scan.most_memory);
   if (!loaded) return loaded.error().code == ENOENT ? Error{ENOENT, "no saved catalog"} : loaded.error();
   const Catalog& catalog = **loaded;
   if (catalog.source() != source || catalog.largest_chunk() != options.scan.chunk_size) {
@@ -125,7 +125,7 @@ Status save_catalog(const Catalog& catalog, const std::string& file) {
   return save_own_file(file, catalog.image());
 }
 
-Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file) {
+Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file, uint64_t most_memory) {
   const Result<OwnFile> opened = open_own_file(file);
   if (!opened) return opened.error();
   if (opened->size == 0) return Error{ESTALE, escaped(file) + ": emptied when the source had changed"};
@@ -137,6 +137,11 @@ Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file) {
   if (!status) return status.error();
   if (header.magic != catalog_image::kMagic || header.bytes != opened->size) {
     return Error{EBADMSG, escaped(file) + ": catalog: cut off, or not a catalog"};
+  }
+  if (header.bytes > most_memory) {
+    const std::string what = fmt::format("the catalog saved in {} ({}; remove it if the dataset has shrunk)",
+                                         escaped(file), pluralize(header.entries, "entry", "entries"));
+    return no_memory_for_catalog(what, header.bytes, most_memory);
   }
   // Read rather than mapped: what was verified must not change under us afterwards.
   Result<Mapping> image = Mapping::anonymous(opened->size);
@@ -176,6 +181,7 @@ Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const Cata
                seconds_since(start));
       return LoadedCatalog{*saved, true, false, "", seconds_since(start), file};
     }
+    if (saved.error().code == ENOMEM) return saved.error();  // a scan takes more
     out.reason = saved.error().message;
   }
   log.info("catalog: scanning {}: {}", escaped(resolved), out.reason);

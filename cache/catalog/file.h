@@ -34,8 +34,8 @@ struct LoadedCatalog {
 /// The saved catalog of `source` if the source is unchanged (see CatalogCheck), else a new scan, saved. A
 /// saved file that is damaged, foreign or outdated, and one that cannot be written, cost one log line. A
 /// source that something writes to during the scan is not saved: a change within the clock tick in which a
-/// file was looked at could not be seen later. Errors: those of scan_catalog(); EINVAL when the directory
-/// lies below the source.
+/// file was looked at could not be seen later. Errors: those of scan_catalog(); ENOMEM, without a scan, if
+/// there is no memory for the saved one; EINVAL when the directory lies below the source.
 Result<LoadedCatalog> load_or_scan_catalog(const std::string& source, const CatalogOptions& options,
                                            Logger& log, const ScanProgress& progress = {});
 
@@ -49,8 +49,10 @@ std::string saved_catalog_path(const std::string& directory, const std::string& 
 Status save_catalog(const Catalog& catalog, const std::string& file);
 
 /// Errors: ENOENT; EPERM when the file is not ours alone to write; ESTALE after invalidate_saved_catalog();
-/// EBADMSG with what is wrong in it; those of the system calls.
-Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file);
+/// EBADMSG with what is wrong in it; ENOMEM, before it is read, if it takes more than `most_memory` bytes;
+/// those of the system calls.
+Result<std::shared_ptr<const Catalog>> load_catalog(const std::string& file,
+                                                    uint64_t most_memory = kNoMemoryLimit);
 
 /// Empties a saved catalog that turned out not to describe the source any more, so that the next mount scans
 /// and can say why. `saved_file` may be "" or gone. Errors: those of open().

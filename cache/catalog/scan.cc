@@ -34,6 +34,7 @@
 
 #include "cache/base/escaped.h"
 #include "cache/base/mutex.h"
+#include "cache/base/plural.h"
 #include "cache/base/thread.h"
 #include "cache/catalog/builder.h"
 #include "cache/io/open_below.h"
@@ -58,6 +59,14 @@ struct Entry {
   const std::string* target = nullptr;
   Directory* directory = nullptr;
 };
+
+// What a scan takes for an entry at its end: here, as a row with its chunks and its name's place in the
+// builder, whose table of names is up to half empty, and the same in the image. An estimate: directories are
+// let go of as they are numbered, while vectors are larger than what they hold.
+constexpr uint64_t kEntryBytes = sizeof(Entry) +
+                                 2 * (sizeof(catalog_image::Row) + sizeof(uint32_t) + sizeof(uint64_t)) +
+                                 3 * sizeof(uint32_t);
+constexpr uint64_t kNameCopies = 3;  // in its batch, in the builder, in the image
 
 struct Batch {
   Directory* directory = nullptr;
@@ -225,7 +234,7 @@ class Scanner {
         }
         starts.push_back(static_cast<uint32_t>(names.size()));
         names.append(name).push_back('\0');
-        if (starts.size() == kBatchNames) queue(directory, names, starts);
+        if (starts.size() == kBatchNames && !queue(directory, names, starts)) return 0;
       }
       if (bytes > 0) continue;
       if (!starts.empty()) queue(directory, names, starts);
@@ -233,7 +242,9 @@ class Scanner {
     }
   }
 
-  void queue(Directory& directory, std::string& names, std::vector<uint32_t>& starts) {
+  // False if there is no memory for them, which ends the scan.
+  bool queue(Directory& directory, std::string& names, std::vector<uint32_t>& starts) {
+    if (!fits(starts.size(), names.size())) return false;
     Batch& batch = directory.batches.emplace_back();
     batch.directory = &directory;
     batch.names = names;
@@ -245,6 +256,20 @@ class Scanner {
     MutexLock lock(mutex_);
     to_stat_.push_back(&batch);
     changed_.notify_one();
+    return true;
+  }
+
+  // Counts names that were listed.
+  bool fits(uint64_t entries, uint64_t name_bytes) {
+    const uint64_t bytes = entries * kEntryBytes + name_bytes * kNameCopies;
+    const uint64_t all_entries = listed_.fetch_add(entries) + entries;
+    const uint64_t all_bytes = needed_.fetch_add(bytes) + bytes;
+    if (all_bytes <= options_.most_memory) return true;
+    const std::string what =
+        fmt::format("the catalog of {} ({} so far, about {} bytes each)", escaped(source_),
+                    pluralize(all_entries, "entry", "entries"), all_bytes / all_entries);
+    fail(no_memory_for_catalog(what, all_bytes, options_.most_memory));
+    return false;
   }
 
   void stat_batch(Batch& batch) {
@@ -404,6 +429,8 @@ class Scanner {
   ScanIssues unreadable_ GUARDED_BY(mutex_);
   std::optional<Error> failure_ GUARDED_BY(mutex_);
 
+  std::atomic<uint64_t> listed_ = 0;
+  std::atomic<uint64_t> needed_ = 0;  // bytes, for those that were listed
   std::atomic<uint64_t> found_ = 0;
   std::atomic<uint64_t> looked_at_ = 0;  // for the pace: one by one, where found_ counts whole batches
 };

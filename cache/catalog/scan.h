@@ -11,6 +11,7 @@
 #include "cache/base/log.h"
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
+#include "cache/catalog/memory_limit.h"
 #include "cache/catalog/record_chunks.h"
 #include "cache/catalog/scan_pace.h"
 
@@ -25,6 +26,8 @@ struct ScanOptions {
   ScanThreads threads = {};                     ///< fewer where the limit of open files asks for it
   /// An entry of this name in the top directory is left out; empty: none.
   std::string reserved = kReservedName;
+  /// Bytes that the catalog, and a scan at its peak, may take.
+  uint64_t most_memory = kNoMemoryLimit;
 };
 
 /// Entries found so far. Called on the thread that scans, first with 0, then about ten times a second, and at
@@ -37,7 +40,8 @@ inline constexpr auto kProgressPeriod = std::chrono::milliseconds(100);
 /// directories left empty. One log line of each kind says how many there are and names some. Entries that
 /// vanish meanwhile are left out silently. Holds at most 2 descriptors a thread, and two more. Errors:
 /// `source` missing, not a directory or not readable; an entry that cannot be read for another reason than
-/// permission; out of descriptors or memory; more entries or chunks than can be numbered.
+/// permission; out of descriptors or memory; more entries or chunks than can be numbered; ENOMEM as soon as
+/// there are more names than `most_memory` is enough for.
 Result<std::shared_ptr<const Catalog>> scan_catalog(const std::string& source, const ScanOptions& options,
                                                     Logger& log, const ScanProgress& progress = {});
 

@@ -15,6 +15,7 @@
 #include "cache/base/plural.h"
 #include "cache/base/units.h"
 #include "cache/nvme/store.h"
+#include "mount-helper/options/defaults.h"
 #include "net/group/source_check.h"
 #include "net/meeting/meeting.h"
 #include "net/transport/wire.h"
@@ -41,6 +42,7 @@ JobOptions job_options(const MountOptions& options) {
   job.ram_capacity = options.ram;
   job.staging = options.staging;
   job.page_cache = options.page_cache;
+  job.catalog.most_memory = available_memory(this_machine());
   for (const NvmeDir& nvme : options.nvme) job.nvme_capacity += nvme.capacity;
   return job;
 }

@@ -8,6 +8,7 @@
 
 #include "cache/base/plural.h"
 #include "cache/base/units.h"
+#include "mount-helper/options/defaults.h"
 #include "mount-helper/serve/bench_switches.h"
 
 namespace clairfs {
@@ -25,6 +26,7 @@ Result<LoadedCatalog> load_or_scan(MountBase& base, const ScanProgress& progress
   CatalogOptions catalog;
   catalog.scan.chunk_size = static_cast<uint32_t>(options.chunk);
   catalog.scan.record_chunks = options.record_chunks;
+  catalog.scan.most_memory = available_memory(this_machine());
   catalog.directory = options.catalog_dir;
   catalog.check = options.check == "directories" ? CatalogCheck::directories : CatalogCheck::full;
   return load_or_scan_catalog(options.source, catalog, base.log, [&](uint64_t entries) {

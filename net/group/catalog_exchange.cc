@@ -127,10 +127,14 @@ void CatalogExchange::on_offer(NodeId from, const wire::CatalogOffer& offer) {
   {
     MutexLock lock(mutex_);
     if (taken_ || error_) return;  // it comes again and again, whether the pieces do or not
+    changed_.notify_all();
+    if (offer.bytes > options_.most_memory) {
+      error_ = no_memory_for_catalog("the catalog that node 0 offers", offer.bytes, options_.most_memory);
+      return;
+    }
     heard_ = deps_.clock.now();
     taken_ = offer;
     fetch_from(giver_of(deps_.transport.self()));
-    changed_.notify_all();
   }
   if (const auto fetch = this->fetch()) fetch->ask_for_more();
 }

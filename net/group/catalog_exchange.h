@@ -23,6 +23,7 @@
 #include "cache/base/mutex.h"
 #include "cache/base/result.h"
 #include "cache/catalog/catalog.h"
+#include "cache/catalog/memory_limit.h"
 #include "net/group/image_fetch.h"
 #include "net/group/membership.h"
 #include "net/transport/transfer_numbers.h"
@@ -38,6 +39,8 @@ struct CatalogExchangeOptions : ImageFetchOptions {
   /// Silence of a giver that is not node 0, after which another is asked: several times what the pieces of a
   /// window take on the slowest network that a job runs on.
   Duration giver_patience = std::chrono::seconds(5);
+  /// Bytes that the catalog may take.
+  uint64_t most_memory = kNoMemoryLimit;
 };
 
 /// Destroyed after the transport was stopped.
@@ -64,7 +67,8 @@ class CatalogExchange {
 
   // Of the others.
   /// Waits for the catalog; `progress` is called on this thread with the entries that the giver has scanned.
-  /// Errors: ETIMEDOUT; EBADMSG; what was given to fail().
+  /// Errors: ETIMEDOUT; EBADMSG; ENOMEM, before any of it is fetched, where there is no memory for it; what
+  /// was given to fail().
   Result<std::shared_ptr<const Catalog>> await(const std::function<void(uint64_t entries)>& progress);
   /// Ends await().
   void fail(const Error& error);

@@ -223,6 +223,23 @@ TEST_CASE("a damaged saved catalog costs one log line and a scan") {
   if (!std::filesystem::is_directory(first.saved_file)) CHECK(setup.load().reloaded);
 }
 
+TEST_CASE("a saved catalog that does not fit into memory is refused before it is read, and not scanned for") {
+  Setup setup;
+  const LoadedCatalog first = setup.load();
+  const uint64_t size = first.catalog->image().size();
+  setup.options.scan.most_memory = size;
+  CHECK(setup.load().reloaded);
+  put_bytes(first.saved_file, bytes_of(first.saved_file).substr(0, 128) + std::string(size - 128, 'x'));
+  setup.options.scan.most_memory = size - 1;
+  const auto refused = load_or_scan_catalog(setup.source.path(), setup.options, setup.log.logger());
+  REQUIRE(!refused);
+  CHECK(refused.error().code == ENOMEM);
+  INFO(refused.error().message);
+  CHECK(refused.error().message.find(first.saved_file + " (7 entries") != std::string::npos);
+  CHECK(refused.error().message.find(" is available") != std::string::npos);
+  CHECK(setup.log.lines_with("scanning") == 1);
+}
+
 TEST_CASE("each chunk size and source has a file of its own; a symlink to the source shares its") {
   Setup setup;
   const std::string file = setup.load().saved_file;

@@ -68,6 +68,26 @@ class FewDescriptors {
 
 }  // namespace
 
+TEST_CASE("a dataset whose catalog does not fit into memory is refused while it is listed") {
+  TempTree tree;
+  for (int i = 0; i < 3000; ++i) tree.write("wide/" + std::to_string(i), 0);
+  CapturedLog log;
+  std::atomic<uint64_t> found{0};
+  ScanOptions options;
+  options.most_memory = 100 << 10;
+  const auto refused =
+      scan_catalog(tree.path(), options, log.logger(), [&](uint64_t entries) { found = entries; });
+  REQUIRE(!refused);
+  CHECK(refused.error().code == ENOMEM);
+  INFO(refused.error().message);
+  CHECK(refused.error().message.find("the catalog of " + tree.path()) == 0);
+  CHECK(refused.error().message.find("only 100.0 KiB is available") != std::string::npos);
+  CHECK(refused.error().message.find("mount a part of the dataset") != std::string::npos);
+  CHECK(found < 1000);
+  options.most_memory = 2 << 20;
+  CHECK(scan_catalog(tree.path(), options, log.logger()).ok());
+}
+
 TEST_CASE("names may hold any bytes") {
   TempTree tree;
   const std::vector<std::string> names = {"with space", "new\nline",           "grün",      "\xff\xfe\x80",

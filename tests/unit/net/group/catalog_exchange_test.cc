@@ -149,6 +149,21 @@ TEST_CASE("a node whose catalog is offered and never comes gives up, and asks fo
   CHECK(transport.memory().empty());
 }
 
+TEST_CASE("a catalog that is offered and does not fit into memory is refused, and not asked for") {
+  Exchanging node(1, 2);
+  CatalogExchangeOptions options = in_pieces(kCatalogPiece);
+  options.most_memory = 10 * kCatalogPiece - 1;
+  CatalogExchange exchange({node.transport, node.numbers, node.membership, node.clock}, options);
+  exchange.on_offer(NodeId(0), {10 * kCatalogPiece, 1});
+  CHECK(node.asks().empty());
+  const auto got = exchange.await([](uint64_t) {});
+  REQUIRE(!got);
+  CHECK(got.error().code == ENOMEM);
+  CHECK(got.error().message.find("node 0 offers") != std::string::npos);
+  exchange.tick(node.clock.time + 1h);
+  CHECK(node.asks().empty());
+}
+
 TEST_CASE("the nodes are a tree with two branches, in which all givers have lower ranks") {
   std::vector<uint32_t> asked_by(1024);
   for (uint32_t rank = 1; rank < 1024; ++rank) {
