@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace clairfs {
 namespace {
@@ -112,6 +113,11 @@ Status NvmeIndexFile::preallocate(uint32_t records) {
   return {};
 }
 
+void NvmeIndexFile::trim() {
+  // Without it a new file finds room only where the disk has some.
+  [[maybe_unused]] const int done = ::ftruncate(file_.get(), static_cast<off_t>(position_of(records_)));
+}
+
 Status NvmeIndexFile::sync() {
   if (::fdatasync(file_.get()) != 0) return system_error(errno, "sync the index");
   return {};
@@ -135,6 +141,8 @@ NvmeIndex::~NvmeIndex() {
 }
 
 void NvmeIndex::start() {
+  // It may have been trimmed, or made for a smaller capacity. What is not to be had now may not be needed.
+  static_cast<void>(file_.preallocate(limits_.all_records()));
   thread_ = NamedThread("nvme-index", [this] { run(); });
 }
 
@@ -183,6 +191,7 @@ Status NvmeIndex::write(std::span<const NvmeRecord> records) {
 }
 
 Status NvmeIndex::compact() {
+  file_.trim();
   // A file from a larger capacity leaves no room for a second one: better a cold cache, should we be killed
   // now, than a disk fuller than allowed.
   const uint64_t most_live = uint64_t{limits_.live_records} * sizeof(NvmeRecord);
@@ -200,7 +209,9 @@ Status NvmeIndex::compact() {
     return status;
   }
   file_ = std::move(*fresh);
-  return file_.preallocate(limits_.file_records);
+  // If somebody else was quicker, want of space shows when records are appended.
+  static_cast<void>(file_.preallocate(limits_.all_records()));
+  return {};
 }
 
 Status NvmeIndex::copy_live(NvmeIndexFile& into) {

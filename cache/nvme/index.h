@@ -5,7 +5,8 @@
 //
 // The index has a share of the store's capacity. The file may take 5/8 of the share and the records of live
 // chunks 3/8, so that old and new file fit it together while the live records are copied over, and each
-// compaction makes room for at least 2/8.
+// compaction makes room for at least 2/8. All of the share is taken from the disk at once: a compaction gives
+// back what the old file does not use, so that there is room for the new one on a disk that is full by then.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@ struct NvmeIndexLimits {
   uint64_t share = 0;         ///< bytes for the index, compaction included
   uint32_t file_records = 0;  ///< that the file may hold
   uint32_t live_records = 0;  ///< that chunks may have
+  /// Those of the old and of the new file.
+  uint32_t all_records() const { return file_records + live_records; }
 
   /// Enough for a store full of chunks that take `chunk` bytes on average in kRuns extents each, but at most
   /// 1/64 of the capacity: 1.6 % of the disk, one record for each 8 KiB. 0: not known, 1/64.
@@ -57,6 +60,8 @@ class NvmeIndexFile {
   /// Takes the disk space of `records` in all, so that appending does not fail for want of it. Errors:
   /// ENOSPC.
   Status preallocate(uint32_t records);
+  /// Gives back the disk space that its records do not use.
+  void trim();
   Status sync();
 
  private:

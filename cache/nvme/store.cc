@@ -234,7 +234,7 @@ Result<NvmeIndexFile> Store::open_index() {
     }
     file = NvmeIndexFile::create(directory, NvmeIndexFile::kName, segment_slots);
     if (file) {
-      if (Status status = file->preallocate(limits_.file_records); !status) file = status.error();
+      if (Status status = file->preallocate(limits_.all_records()); !status) file = status.error();
     }
   }
   if (!file) {

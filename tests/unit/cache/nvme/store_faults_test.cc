@@ -327,6 +327,33 @@ TEST_CASE("a disk that fills up before the capacity is reached ends growth, noth
   CHECK(f.metrics.nvme_disabled.value() == 0);
 }
 
+TEST_CASE("a disk that is full has room for the index to be compacted") {
+  StoreFixture f(IoKind::threads);
+  REQUIRE(std::filesystem::create_directory(f.directory));
+  const TmpfsMount tmpfs(f.directory, 0, "size=8m,mode=700");
+  if (!tmpfs.mounted()) {
+    WARN("skipped: only root can mount a tmpfs");
+    return;
+  }
+  f.capacity = 64 << 20;
+  NvmeStore* store = &f.open();
+  if (GENERATE(false, true)) store = &f.open();  // with an index that is there already
+  uint64_t chunks = 0;
+  while (put(*store, chunks, "x").ok()) REQUIRE(++chunks < 10'000);
+  REQUIRE(store->troubles().disk_full);
+  REQUIRE(chunks > 1000);  // their records take more than growth leaves of the disk
+  const NvmeIndexLimits limits = NvmeIndexLimits::of(f.capacity);
+  for (uint64_t n = 0; n < limits.file_records; n += 2) {  // two records each
+    store->drop(key_of(0));
+    REQUIRE(put(*store, 0, "x").ok());
+  }
+  store = &f.open();
+  CHECK(store->chunks() == chunks);
+  CHECK(f.metrics.nvme_disabled.value() == 0);
+  CHECK(f.metrics.nvme_errors.value() == 0);
+  CHECK(bytes_in(f.directory) <= f.capacity);
+}
+
 TEST_CASE("killed in the midst of writing, the store opens warm and right") {
   StoreFixture f(IoKind::threads);
   constexpr size_t kLength = 20'000;
