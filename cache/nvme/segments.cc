@@ -168,10 +168,15 @@ Result<Extent> NvmeSegments::grow() {
   return Extent{number * layout_.segment_slots + slots, *grown};
 }
 
+void NvmeSegments::end_growth() {
+  if (growable() == 0) return;  // it has ended already, perhaps for another reason
+  static_cast<void>(end_growth(system_error(ENOSPC, "write"), false));
+}
+
+// Only the first cause counts, and is told.
 Error NvmeSegments::end_growth(Error cause, bool at_limit) {
   MutexLock lock(mutex_);
-  growth_ended_ = true;
-  if (at_limit) return cause;
+  if (std::exchange(growth_ended_, true) || at_limit) return cause;
   cut_short_ = cause;
   log_.warn("NVMe directory {}: stays at its present size: {}", name_, cause.message);
   return cause;

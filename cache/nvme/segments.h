@@ -38,6 +38,10 @@ class NvmeSegments {
   /// others; after any error growable() is 0. Log lines name every cause but the limit.
   Result<Extent> grow();
 
+  /// They grow no more: a write has found the disk full, though room for it had been promised (thinly
+  /// provisioned, or no preallocation there).
+  void end_growth();
+
   /// Bytes that could still be grown by, as far as is known.
   uint64_t growable() const;
   /// Bytes of the limit that will not be had, because growth ended before it, as on a full disk; else 0.

@@ -248,8 +248,7 @@ void Store::tell(const NvmeRecoveryReport& report) {
   if (report.damaged_records + report.outside + report.overlapping + report.beyond_limit == 0) return;
   log_.warn(
       "NVMe directory {}: the index contradicts itself or the capacity: {} damaged records, {} chunks "
-      "outside the "
-      "segments, {} overwritten, {} too many; kept {} chunks",
+      "outside the segments, {} overwritten, {} too many; kept {} chunks",
       options_.directory, report.damaged_records, report.outside, report.overlapping, report.beyond_limit,
       table_.chunks().size());
 }
@@ -502,10 +501,7 @@ Result<NvmeChunk> Store::allocate(const ChunkKey& key, uint32_t length, uint64_t
 
 void Store::write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t checksum,
                   std::function<void(Status)> done) {
-  if (!laid_out(memory, length)) {
-    done(error(EINVAL, "write a chunk"));
-    return;
-  }
+  if (!laid_out(memory, length)) return done(error(EINVAL, "write a chunk"));
   auto chunk = allocate(key, length, checksum);
   if (!chunk || chunk->length == 0) {
     done(chunk ? Status() : Status(chunk.error()));
@@ -535,6 +531,8 @@ Status Store::record_write(Writing& writing, int code) {
     count_error(what);
     // The slots stay taken until the next mount: there is no disk behind them (a sparse file), or a bad one.
     if (code != ENOSPC) disable(State::read_only, what);
+    if (code == ENOSPC) segments_->end_growth();
+    note_end_of_growth();
     return error(code, "write a chunk");
   }
   if (table_.find(writing.key) != nullptr) {  // someone wrote it at the same time

@@ -30,8 +30,8 @@ class FaultyIo final : public IoBackend {
   void submit(Transfer request) override {
     const bool read = request.direction == Transfer::Direction::read;
     if ((read && fail_reads) || (!read && fail_writes)) {
-      failures_.post([request = std::move(request)](const std::atomic<bool>&) {
-        request.done(system_error(EIO, "injected"));
+      failures_.post([request = std::move(request), code = error](const std::atomic<bool>&) {
+        request.done(system_error(code, "injected"));
       });
     } else if (read && hold_reads) {
       held.push_back(std::move(request));
@@ -48,6 +48,7 @@ class FaultyIo final : public IoBackend {
 
   bool fail_reads = false;
   bool fail_writes = false;
+  int error = EIO;  // of what fails
   bool hold_reads = false;
   std::vector<Transfer> held;
 
@@ -249,6 +250,29 @@ TEST_CASE("a failed write stops writing but not reading") {
   CHECK(f.log.says("no longer written"));
   CHECK(store.troubles().error == "write a chunk: Input/output error");
   CHECK(store.troubles().switched_off == "write a chunk: Input/output error");
+}
+
+TEST_CASE("a write that finds the disk full ends growth, is told once, and what there is serves on") {
+  StoreFixture f(both_kinds());
+  FaultyIo io(*f.io);
+  const auto opened = open_nvme_store({f.directory, f.capacity}, kSmallSegments, io, f.log.log, f.metrics);
+  NvmeStore& store = **opened;
+  REQUIRE(put(store, 1, "one").ok());
+  REQUIRE(store.available() > 1 << 20);
+  io.error = ENOSPC;
+  io.fail_writes = true;
+  for (uint64_t n = 2; n < 5; ++n) CHECK(put(store, n, "more").error().code == ENOSPC);
+  io.fail_writes = false;
+  CHECK(store.available() < kSmallSegments.growth_slots * kSlotSize);
+  CHECK(store.troubles().disk_full);
+  CHECK(store.troubles().switched_off.empty());
+  CHECK(f.metrics.nvme_full.value() == 1);
+  CHECK(f.metrics.nvme_disabled.value() == 0);
+  const std::string log = f.log.text.str();
+  CHECK(f.log.says("stays at its present size"));
+  CHECK(log.find("stays at") == log.rfind("stays at"));
+  CHECK(put(store, 5, "five").ok());
+  CHECK(get(store, 1).value() == "one");
 }
 
 TEST_CASE("slots of a dropped chunk are not reused while it is being read") {
