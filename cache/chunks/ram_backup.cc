@@ -192,13 +192,21 @@ RamBackup::Outcome RamBackup::copy_next() {
     in_flight_ = true;
   }
   ChunkRef data = keeper_.only_in_ram(chunk);
+  const bool here = bool(data);
   const uint64_t bytes = bytes_of(chunk);
-  const uint64_t promised = promised_.load();
-  const auto store = data ? store_with(bytes + promised) : std::nullopt;
+  uint64_t checksum = 0;
+  uint64_t promised = promised_.load();
+  std::optional<size_t> store = here ? store_with(bytes + promised) : std::nullopt;
+  if (store) {
+    checksum = fill_buffer(data);
+    data = ChunkRef();
+    promised = promised_.load();  // more, in the time that this took
+    store = store_with(bytes + promised);
+  }
   if (!store) {
     MutexLock lock(mutex_);
     State& state = states_[chunk.index()];
-    const bool left = state.left || !data;
+    const bool left = state.left || !here;
     state.writing = state.left = in_flight_ = false;
     news_ = news_ || left || promised > 0;
     wake_.notify_all();
@@ -207,18 +215,22 @@ RamBackup::Outcome RamBackup::copy_next() {
     queue_.push_back(chunk);  // another may be smaller
     return promised > 0 ? Outcome::busy : Outcome::full;
   }
-  write(chunk, std::move(data), *store);
+  write(chunk, checksum, *store);
   return Outcome::copied;
 }
 
 // The memory of the RAM tier does not lie in pages, and must not be pinned while a device takes its time.
-void RamBackup::write(ChunkId chunk, ChunkRef data, size_t store) {
-  const uint32_t length = data->length;
-  const std::vector<iovec> bytes{{buffer_.data(), length}};
-  copy_memory(data->block.slices(0, length), bytes);
-  data = ChunkRef();
+// Gives the checksum.
+uint64_t RamBackup::fill_buffer(const ChunkRef& data) {
+  const std::vector<iovec> bytes{{buffer_.data(), data->length}};
+  copy_memory(data->block.slices(0, data->length), bytes);
+  return xxh3_64(bytes);
+}
+
+void RamBackup::write(ChunkId chunk, uint64_t checksum, size_t store) {
+  const uint32_t length = catalog_.range(chunk).length;
   const std::vector<iovec> pages{{buffer_.data(), round_to_pages(length)}};
-  stores_[store]->write(chunk_key(catalog_, chunk), pages, length, xxh3_64(bytes),
+  stores_[store]->write(chunk_key(catalog_, chunk), pages, length, checksum,
                         [this, chunk, store](const Status& status) { written(chunk, store, bool(status)); });
 }
 

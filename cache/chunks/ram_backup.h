@@ -139,7 +139,8 @@ class RamBackup {
   void count(size_t store, ChunkId chunk, int64_t sign);
   void list_copy(ChunkId chunk, size_t store) REQUIRES(mutex_);
   std::optional<ChunkId> unlist_oldest() REQUIRES(mutex_);
-  void write(ChunkId chunk, ChunkRef data, size_t store);
+  uint64_t fill_buffer(const ChunkRef& data);
+  void write(ChunkId chunk, uint64_t checksum, size_t store);
   void written(ChunkId chunk, size_t store, bool success);
   void run();
   bool await_turn(BackupPace& pace, bool full);

@@ -219,6 +219,18 @@ TEST_CASE("room that a fetch under way will need is left to it") {
   CHECK(f.cache->ram_backup().copy_next() == Outcome::full);
 }
 
+TEST_CASE("room that a fetch is promised while a copy is prepared is left to it") {
+  BackupFixture f(2, 1, {1});
+  f.read(0);
+  f.stores[0]->set_slow(true);
+  f.stores[0]->set_meanwhile([&] { f.cache->acquire(f.chunk(1), Priority{}, [](const auto&) {}); });
+  CHECK(f.cache->ram_backup().copy_next() == Outcome::busy);
+  f.settle();
+  f.stores[0]->set_slow(false);
+  CHECK(f.tier(1) == Tier::nvme);
+  CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+}
+
 TEST_CASE("a copy that cannot be written is not tried again, and changes nothing") {
   BackupFixture f(2, 2, {100});
   f.read_range(0, 2);
