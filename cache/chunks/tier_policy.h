@@ -42,7 +42,7 @@ struct TierChoice {
   std::vector<ChunkId> evict;  ///< dropped from that tier first, to make room
 };
 
-/// Thread-safe; called without any lock of the cache held.
+/// Thread-safe. Calls nothing of the cache, which may hold a lock.
 class TierPolicy {
  public:
   virtual ~TierPolicy() = default;

@@ -127,6 +127,7 @@ void Tiers::evict(ChunkId chunk, Tier tier) {
 
 // From RAM first: what NVMe has of the chunk as a copy counts as kept there from then on.
 void Tiers::drop(ChunkId chunk) {
+  MutexLock lock(placing_);
   for (const Tier tier : {Tier::ram, Tier::nvme}) {
     if (deps_.table.tier_of(chunk) != tier) continue;
     evict(chunk, tier);
@@ -142,7 +143,9 @@ ChunkRef Tiers::moved_to_ram(ChunkRef data) {
   return ChunkRef(new ChunkData(std::move(*block), data->length, deps_.listener));
 }
 
+// No decision in between: whoever drops the chunk from RAM has to find the copy.
 void Tiers::kept_in_ram(ChunkId chunk, std::optional<size_t> store) {
+  MutexLock lock(placing_);
   deps_.policy.kept(chunk, Tier::ram);
   if (store) {
     deps_.policy.dropped(chunk, Tier::nvme);

@@ -10,8 +10,8 @@
 // have it. So no two chunks are sent to the same room.
 //
 // Thread-safe. placing_ comes before all other locks, and is held while the policy and the stores are asked
-// for room, but not while a transfer begins. mutex_ is a leaf; it is not held while a store or the policy is
-// called.
+// for room and chunks are dropped, but not while a transfer begins. mutex_ is a leaf; it is not held while a
+// store or the policy is called.
 #pragma once
 
 #include <atomic>

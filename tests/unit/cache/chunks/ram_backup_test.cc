@@ -1,5 +1,8 @@
 #include "cache/chunks/ram_backup.h"
 
+#include <functional>
+#include <future>
+
 #include "cache/catalog/chunk_key.h"
 #include "cache/catalog/scan.h"
 #include "cache/chunks/chunk_cache.h"
@@ -27,11 +30,15 @@ struct ScriptedPolicy final : TierPolicy {
     return victim || FirstTouchPolicy::tier(length, space) != Tier::none;
   }
   bool belongs_in_ram(ChunkId) const override { return belongs; }
-  void kept(ChunkId chunk, Tier tier) override { told.push_back({chunk, tier}); }
+  void kept(ChunkId chunk, Tier tier) override {
+    told.push_back({chunk, tier});
+    if (tier == Tier::ram && then) std::exchange(then, nullptr)();
+  }
 
   std::optional<ChunkId> victim;
   bool belongs = false;
   std::vector<std::pair<ChunkId, Tier>> told;
+  std::function<void()> then;  // once, when it is told that RAM has a chunk
 };
 
 /// Files of one chunk each behind a RAM tier and stores that are counted in chunks.
@@ -251,6 +258,26 @@ TEST_CASE("what moves up from NVMe is a copy there from then on") {
   CHECK(f.metrics.nvme_copies.value() == 3);
   CHECK(f.cache->space().nvme == 3 * kBackupChunk);
   CHECK(f.cache->ram_backup().copy_next() == Outcome::nothing);
+}
+
+TEST_CASE("a chunk that moves up from NVMe and has to leave RAM at once is on NVMe again") {
+  BackupFixture f(2, 0, {2});
+  f.read(0);
+  f.mount(2);
+  std::future<void> other;
+  f.policy.then = [&] {
+    f.policy.victim = f.chunk(0);
+    other =
+        std::async(std::launch::async, [&] { f.cache->acquire(f.chunk(1), Priority{}, [](const auto&) {}); });
+    (void)other.wait_for(50ms);  // in which it would be done, if it did not have to wait
+  };
+  CHECK(f.read(0) == Origin::nvme);
+  REQUIRE(other.valid());
+  other.get();
+  f.settle();
+  CHECK(f.tier(0) == Tier::nvme);
+  CHECK(f.tier(1) == Tier::ram);
+  CHECK(f.metrics.nvme_copies.value() == 0);
 }
 
 TEST_CASE("after a restart RAM is filled from NVMe when all chunks are there") {
