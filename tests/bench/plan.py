@@ -267,9 +267,9 @@ def bytes_round(tmp, quick, samples):
     sums = reader("files", source, orders[0], "--sum")[0]["sum"]
 
     def usable(ram, slots):
-        """Bytes of files that can be kept: in RAM each takes whole KiB, on NVMe whole pages, and 1/256 stays free."""
-        padding = {unit: benchlib.padded(source, names, unit) / size for unit in (1024, benchlib.PAGE)}
-        return ram / padding[1024] + slots * 255 / 256 / padding[benchlib.PAGE]
+        """Bytes of files that can be kept: in RAM each takes whole sectors, on NVMe whole pages, and 1/256 stays free."""
+        padding = {unit: benchlib.padded(source, names, unit) / size for unit in (512, benchlib.PAGE)}
+        return ram / padding[512] + slots * 255 / 256 / padding[benchlib.PAGE]
 
     for ram, nvme in ((0.25, 0), (0.5, 0), (0.75, 0), (1.2, 0), (0.25, 0.25), (0.25, 0.5), (0.25, 2)):
         for pace, compute_us in (("paced", 20_000), ("at full speed", 0)):
