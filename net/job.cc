@@ -50,7 +50,7 @@ Job::Job(const Deps& deps, const JobOptions& options, Refused refused)
       membership_({deps.transport, deps.clock, deps.metrics, deps.log, [this] { return describe(); },
                    [this](NodeId node, PeerState before, PeerState now) { on_change(node, before, now); }},
                   options.times),
-      client_({deps.transport, membership_, numbers_, deps.clock, deps.metrics}, options.client),
+      client_({deps.transport, membership_, numbers_, deps.clock, deps.metrics, deps.log}, options.client),
       catalog_exchange_({deps.transport, numbers_, membership_, deps.clock}, options.catalog),
       index_exchange_({deps.transport, numbers_, membership_, deps.clock,
                        [this](std::function<void()> task) { events_.post(std::move(task)); }},

@@ -97,6 +97,8 @@ class Membership {
   /// When something was last heard of it (or, if that is later, when this node woke).
   TimePoint last_heard(NodeId node) const;
   PeerTraffic& traffic(NodeId node) const { return peer(node).traffic; }
+  /// For people: its number, and its host if that is known.
+  std::string name(NodeId node) const;
   /// All nodes by number; this one has told itself everything.
   std::vector<PeerReport> report() const;
 
@@ -112,7 +114,6 @@ class Membership {
   };
 
   Peer& peer(NodeId node) const { return *peers_[node.index()]; }
-  std::string name(NodeId node) const;
   wire::Hello own_hello(bool wants_answer) const;
   void change(NodeId node, PeerState to, const std::string& why);
   void update_serves(NodeId node);

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "cache/base/checksum.h"
+#include "cache/base/units.h"
 
 namespace clairfs {
 namespace {
@@ -17,6 +18,9 @@ constexpr auto kCheckEvery = std::chrono::milliseconds(20);
 // A peer whose credit was used up gets new requests when a quarter of it has come back, so that they travel
 // together.
 constexpr uint64_t kRefillDivisor = 4;
+
+// A peer that is left alone is asked so often how it is: what its return takes longer than it must.
+constexpr auto kAskAgain = std::chrono::seconds(1);
 
 // As it is told to another node, whose clock is another.
 Priority from_now(Priority priority, uint64_t now) {
@@ -56,6 +60,7 @@ struct PeerClient::Peer {
   LatencyModel path{kPeerPrior};
   SlowPeerDetector watch;
   TimePoint probed{};
+  TimePoint left_alone_until{};
 
   explicit Peer(Duration slow_fetch) : watch(slow_fetch) {}
 };
@@ -160,6 +165,12 @@ Duration PeerClient::predict(NodeId peer, uint64_t length) const {
 bool PeerClient::slow(NodeId peer) const {
   MutexLock lock(mutex_);
   return peers_[peer.index()]->watch.slow();
+}
+
+bool PeerClient::left_alone(NodeId peer) const {
+  const TimePoint now = deps_.clock.now();
+  MutexLock lock(mutex_);
+  return now < peers_[peer.index()]->left_alone_until;
 }
 
 bool PeerClient::take_trial(NodeId peer) {
@@ -414,14 +425,28 @@ void PeerClient::on_replies(NodeId from, const wire::ChunkReplies& replies) {
 
 // Of those that have their reply the transfer is still to come.
 void PeerClient::on_probe_answer(NodeId from, const wire::ProbeAnswer& answer) {
+  const bool stalled = std::chrono::milliseconds(answer.stalled_ms) >= options_.most_stall;
+  const TimePoint now = deps_.clock.now();
   std::vector<uint32_t> lost;
+  bool is_new = false;
   {
     MutexLock lock(mutex_);
+    Peer& peer = *peers_[from.index()];
+    is_new = stalled != (now < peer.left_alone_until);
+    if (is_new) peer.left_alone_until = stalled ? now + options_.leave_alone : TimePoint{};
+    for (const auto& [id, pending] : peer.all) {
+      if (stalled && !pending->reply) lost.push_back(id);
+    }
     for (const uint32_t id : answer.unknown) {
       const auto pending = find(from, id);
       if (pending && !pending->queued && !pending->reply) lost.push_back(id);
     }
   }
+  if (is_new && stalled)
+    deps_.log.warn("the PFS of {} has brought nothing for {}: it is asked for nothing for {}",
+                   deps_.membership.name(from), format_duration(options_.most_stall),
+                   format_duration(options_.leave_alone));
+  if (is_new && !stalled) deps_.log.info("the PFS of {} brings something again", deps_.membership.name(from));
   give_up(from, lost, PeerOutcome::late);
 }
 
@@ -437,7 +462,7 @@ void PeerClient::tick(TimePoint now) {
   {
     MutexLock lock(mutex_);
     for (uint32_t i = 0; i < peers_.size(); ++i) {
-      if (!peers_[i]->all.empty()) busy.emplace_back(i);
+      if (!peers_[i]->all.empty() || now < peers_[i]->left_alone_until) busy.emplace_back(i);
     }
   }
   for (const NodeId peer : busy) check(peer, now);
@@ -450,6 +475,7 @@ void PeerClient::check(NodeId node, TimePoint now) {
   wire::Probe probe;
   Duration silence{};
   Duration patience{};
+  bool asks = false;
   {
     MutexLock lock(mutex_);
     Peer& peer = *peers_[node.index()];
@@ -466,14 +492,16 @@ void PeerClient::check(NodeId node, TimePoint now) {
       if (pending->posted && now - pending->sent > options_.probe_after && probe.ids.size() < wire::kMaxList)
         probe.ids.push_back(id);
     }
-    if (now - peer.probed < options_.probe_after) probe.ids.clear();
-    if (!probe.ids.empty()) peer.probed = now;
+    // Of one that is left alone nothing is outstanding.
+    const Duration pause = probe.ids.empty() ? Duration(kAskAgain) : options_.probe_after;
+    asks = (!probe.ids.empty() || now < peer.left_alone_until) && now - peer.probed >= pause;
+    if (asks) peer.probed = now;
   }
   if (silence > patience) deps_.membership.suspect(node, silence);
   if (silence > patience || state == PeerState::late) return give_up_all(node, PeerOutcome::late);
   if (state != PeerState::alive) return give_up_all(node, PeerOutcome::gone);
   give_up(node, overdue, PeerOutcome::late);
-  if (!probe.ids.empty()) (void)deps_.transport.send(node, wire::encode(probe));
+  if (asks) (void)deps_.transport.send(node, wire::encode(probe));
 }
 
 // Body of the batch thread.

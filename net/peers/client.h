@@ -15,7 +15,12 @@
 // peer is probed, and a net thread that is alive answers at once, also saying which of the requests it does
 // not know (they were lost). Silence beyond a small multiple of the peer's usual latency is the end for all
 // requests to it, and Membership is told. A living peer gets up to `most_wait` a request: then the node has a
-// trouble that it does not know of (a PFS mount that hangs). In each case the caller goes elsewhere.
+// trouble that it does not know of. In each case the caller goes elsewhere.
+//
+// A node whose PFS mount hangs lives, and would cost every reader that wait. Its answers to probes say how
+// long readers have waited while the PFS brought nothing for anybody. After `most_stall` it is left alone:
+// all that it has not answered is given up, and RoutedSource asks it for nothing. It is still asked how it
+// is, and gets requests again when its PFS has brought something, or after `leave_alone`.
 //
 // Threads: start() and demand_changed() from any; messages, ticks and all completions on the net thread. Its
 // thread ("peer-batch") sends requests that were held back to travel together; it sleeps when there are none.
@@ -31,6 +36,7 @@
 #include <vector>
 
 #include "cache/base/clock.h"
+#include "cache/base/log.h"
 #include "cache/base/metrics.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
@@ -95,6 +101,13 @@ struct PeerClientOptions {
   /// Longest wait for one request to a living peer: beyond any queue of a healthy PFS. A fill's counts from
   /// when it was sent.
   Duration most_wait = std::chrono::seconds(30);
+  /// A peer whose PFS has brought nothing for so long, though a reader waits for it, is left alone: longer
+  /// than a PFS pauses that lives, and what a reader may wait once for a peer that answers.
+  Duration most_stall = std::chrono::seconds(5);
+  /// For so long, or until it says that its PFS has brought something. Then requests try it again, whatever
+  /// it says: of one file that hangs it cannot tell when nothing else is asked of its PFS. A try costs
+  /// `probe_after`.
+  Duration leave_alone = std::chrono::seconds(30);
 };
 
 /// Thread-safe but where it says "net thread". The dependencies outlive it; destroyed after the transport was
@@ -107,6 +120,7 @@ class PeerClient {
     TransferNumbers& numbers;
     const Clock& clock;
     Metrics& metrics;
+    Logger& log;
   };
 
   PeerClient(const Deps& deps, const PeerClientOptions& options);
@@ -122,6 +136,8 @@ class PeerClient {
   bool slow(NodeId peer) const;
   /// See SlowPeerDetector::take_trial().
   bool take_trial(NodeId peer);
+  /// Its PFS hangs, as far as is known: it is to be asked for nothing now.
+  bool left_alone(NodeId peer) const;
   /// The measured latency and bandwidth of the path to the peer.
   Duration latency(NodeId peer) const;
   double bandwidth(NodeId peer) const;  ///< bytes a second

@@ -28,7 +28,7 @@ class UnservedRequests final : public PeerRequests {
   void on_requests(NodeId, const wire::ChunkRequests&) override {}
   void on_reprioritize(NodeId, const wire::Reprioritize&) override {}
   void on_probe(NodeId from, const wire::Probe& probe) override {
-    (void)transport_.send(from, wire::encode(wire::ProbeAnswer{probe.ids}));
+    (void)transport_.send(from, wire::encode(wire::ProbeAnswer{probe.ids, 0}));
   }
   void on_peer_change(NodeId, PeerState) override {}
   void stop() override {}

@@ -77,7 +77,8 @@ std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t
   std::vector<NodeId> living;
   std::vector<HolderPath> paths;
   for (const NodeId node : nodes) {
-    if (!deps_.membership.serves(node) || std::find(tried.begin(), tried.end(), node) != tried.end())
+    if (!deps_.membership.serves(node) || deps_.peers.left_alone(node) ||
+        std::find(tried.begin(), tried.end(), node) != tried.end())
       continue;
     living.push_back(node);
     paths.push_back({deps_.peers.predict(node, length), deps_.peers.slow(node)});

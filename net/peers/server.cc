@@ -32,7 +32,8 @@ struct PeerServer::Work {
                              // dispatches the next request
   // Guarded by mutex_, as is the request's priority.
   enum class Stage : uint8_t { ready, cold, loading } stage = Stage::ready;
-  FetchPtr fetch;  // once it was started, unless memory had the chunk
+  TimePoint needed{};  // when it came, or became a waiting reader's
+  FetchPtr fetch;      // once it was started, unless memory had the chunk
   bool dropped = false;
 };
 
@@ -85,7 +86,7 @@ void PeerServer::on_requests(NodeId from, const wire::ChunkRequests& requests) {
     const auto work = std::make_shared<Work>();
     work->peer = from;
     work->request = request;
-    work->arrived = now;
+    work->arrived = work->needed = now;
     work->chunk_length = length_of(request);
     if (work->chunk_length == 0) {
       deps_.metrics.peers_refused.add();
@@ -115,7 +116,8 @@ void PeerServer::on_requests(NodeId from, const wire::ChunkRequests& requests) {
 }
 
 void PeerServer::on_reprioritize(NodeId from, const wire::Reprioritize& reprioritize) {
-  const Priority priority = on_this_clock(reprioritize.priority, deps_.clock.now());
+  const TimePoint now = deps_.clock.now();
+  const Priority priority = on_this_clock(reprioritize.priority, now);
   std::vector<FetchPtr> fetches;
   {
     MutexLock lock(mutex_);
@@ -125,6 +127,7 @@ void PeerServer::on_reprioritize(NodeId from, const wire::Reprioritize& repriori
       if (found == peer.known.end()) continue;
       Work& work = *found->second;
       if (priority >= work.request.priority) continue;
+      if (priority.is_demand() && !work.request.priority.is_demand()) work.needed = now;
       if (work.stage == Work::Stage::loading) {
         if (work.request.priority.is_background() && !priority.is_background())
           loading_fills_ -= work.chunk_length;
@@ -143,7 +146,19 @@ void PeerServer::on_reprioritize(NodeId from, const wire::Reprioritize& repriori
   dispatch(from);
 }
 
+// Prefetches and fills may rightly wait for what the readers of this node need: they say nothing of the PFS.
+Duration PeerServer::stalled(const Peer& peer, TimePoint now) const {
+  TimePoint since = now;
+  for (const auto& [id, work] : peer.known) {
+    if (work->stage != Work::Stage::ready && work->request.priority.is_demand())
+      since = std::min(since, work->needed);
+  }
+  return std::max(Duration::zero(), now - std::max(since, last_load_));
+}
+
 void PeerServer::on_probe(NodeId from, const wire::Probe& probe) {
+  using std::chrono::milliseconds;
+  const TimePoint now = deps_.clock.now();
   wire::ProbeAnswer answer;
   {
     MutexLock lock(mutex_);
@@ -151,6 +166,9 @@ void PeerServer::on_probe(NodeId from, const wire::Probe& probe) {
     for (const uint32_t id : probe.ids) {
       if (!peer.known.contains(id)) answer.unknown.push_back(id);
     }
+    const auto waited = std::chrono::duration_cast<milliseconds>(stalled(peer, now)).count();
+    answer.stalled_ms =
+        static_cast<uint32_t>(std::min<int64_t>(waited, std::numeric_limits<uint32_t>::max()));
   }
   (void)deps_.transport.send(from, wire::encode(answer));
 }
@@ -238,10 +256,12 @@ void PeerServer::start(const WorkPtr& work) {
 void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk) {
   using Answer = wire::ChunkReply::Status;
   const wire::ChunkRequest& request = work->request;
+  const TimePoint now = deps_.clock.now();
   uint64_t pin = 0;
   {
     MutexLock lock(mutex_);
     if (work->stage == Work::Stage::loading) {
+      last_load_ = now;
       loading_ -= work->chunk_length;
       if (request.priority.is_background()) loading_fills_ -= work->chunk_length;
     }

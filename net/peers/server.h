@@ -80,6 +80,7 @@ class PeerServer final : public PeerRequests {
 
   uint32_t length_of(const wire::ChunkRequest& request) const;
   bool is_home(const wire::ChunkRequest& request) const;
+  Duration stalled(const Peer& peer, TimePoint now) const REQUIRES(mutex_);
   void dispatch(NodeId peer);
   WorkPtr next(Peer& peer) REQUIRES(mutex_);
   void start(const WorkPtr& work);
@@ -98,6 +99,7 @@ class PeerServer final : public PeerRequests {
   Queue cold_ GUARDED_BY(mutex_);                  // of all peers: what must be read from the PFS
   uint64_t loading_ GUARDED_BY(mutex_) = 0;        // bytes of chunks
   uint64_t loading_fills_ GUARDED_BY(mutex_) = 0;  // part of them
+  TimePoint last_load_ GUARDED_BY(mutex_);         // when one ended, however it did
   uint64_t arrivals_ GUARDED_BY(mutex_) = 0;
   uint64_t last_pin_ GUARDED_BY(mutex_) = 0;
   bool stopped_ GUARDED_BY(mutex_) = false;

@@ -197,6 +197,7 @@ void fields(auto& wire, Is<Probe> auto& m) {
 
 void fields(auto& wire, Is<ProbeAnswer> auto& m) {
   ids(wire, m.unknown);
+  wire.number(m.stalled_ms);
 }
 
 void fields(auto& wire, Is<PlanEntry> auto& m) {

@@ -23,7 +23,7 @@
 namespace clairfs::wire {
 
 /// Counted up with every change to what follows. All nodes of a job must speak the same.
-inline constexpr uint16_t kVersion = 7;
+inline constexpr uint16_t kVersion = 8;
 
 /// Longest name of a host or a plan. Host names have at most 64 bytes on Linux; longer plan names are of no
 /// use.
@@ -126,6 +126,9 @@ struct Probe {
 /// "I am here; I have them all but these." Those were answered before, or never arrived.
 struct ProbeAnswer {
   std::vector<uint32_t> unknown;
+  /// How long a reader of the asker's has waited for the sender's PFS, while that brought nothing for
+  /// anybody.
+  uint32_t stalled_ms = 0;
   bool operator==(const ProbeAnswer&) const = default;
 };
 

@@ -78,7 +78,8 @@ struct NodesOptions {
   }
   static PeerClientOptions patient() {
     PeerClientOptions client;
-    client.least_silence = client.most_silence = client.most_wait = std::chrono::minutes(1);
+    client.least_silence = client.most_silence = client.most_wait = client.most_stall =
+        std::chrono::minutes(1);
     return client;
   }
 };

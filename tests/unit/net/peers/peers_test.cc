@@ -282,3 +282,33 @@ TEST_CASE("nodes that all fetch through very little memory do not wait for each 
   CHECK(tally.wrong == 0);
   for (size_t n = 0; n < nodes.size(); ++n) CHECK(nodes[n].metrics.peers_late.value() == 0);
 }
+
+TEST_CASE("a node whose PFS hangs costs one wait, and is asked for nothing until its PFS is well") {
+  NodesOptions options;  // patient: without that node's word each reader would wait for a minute
+  options.nodes = 2;
+  options.client.probe_after = 20ms;
+  options.client.most_stall = 300ms;
+  options.client.leave_alone = 10min;  // it ends with the node's word, not before
+  PeerNodes nodes(options);
+  nodes.set_homes(modulo_homes(options.nodes));
+  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  nodes[1].source.hold(true);
+  Tally tally;
+  tally.acquire(nodes, 0, ChunkId(1));
+  CHECK(eventually([&] { return tally.all_answered(); }));
+  CHECK(nodes[0].metrics.peers_late.value() == 1);
+  for (uint32_t chunk = 3; chunk < 33; chunk += 2) tally.acquire(nodes, 0, ChunkId(chunk));
+  CHECK(eventually([&] { return tally.all_answered(); }));
+  CHECK(nodes[0].metrics.peers_requested.value() == 1);
+  CHECK(tally.from_peers == 0);
+  nodes[1].source.hold(false);
+  uint32_t chunk = 33;  // each file has one at least
+  CHECK(eventually([&] {
+    tally.acquire(nodes, 0, ChunkId(chunk));
+    chunk = chunk < 63 ? chunk + 2 : 33;
+    return tally.from_peers > 0;
+  }));
+  CHECK(eventually([&] { return tally.all_answered(); }));
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+}

@@ -1,0 +1,138 @@
+// What is given up and when, message by message: nothing here waits.
+#include "net/peers/client.h"
+
+#include <array>
+
+#include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
+#include "tests/support/network/recorded_transport.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace {
+
+class StillClock final : public Clock {
+ public:
+  TimePoint now() const override { return time; }
+  TimePoint time = TimePoint{} + 1000s;
+};
+
+constexpr NodeId kPeer{1};
+constexpr uint32_t kBytes = 1000;
+
+/// Node 0, whose readers ask node 1.
+struct Asking {
+  explicit Asking(const PeerClientOptions& options = {})
+      : membership({transport, clock, metrics, log.logger(), [] { return wire::Hello{}; },
+                    [](NodeId, PeerState, PeerState) {}},
+                   {}),
+        client({transport, membership, numbers, clock, metrics, log.logger()}, options) {
+    membership.heard(kPeer, clock.time);
+    membership.on_hello(kPeer, {});
+  }
+  ~Asking() {
+    client.stop();
+    transport.end(Error{ECANCELED, "the network is stopped"});
+  }
+
+  /// A reader does.
+  void ask() {
+    PeerFetch fetch;
+    fetch.peer = kPeer;
+    fetch.length = kBytes;
+    fetch.memory = {{memory.data(), kBytes}};
+    fetch.demand = std::make_shared<const Demand>(Priority{});
+    fetch.home = true;
+    fetch.done = [this](PeerOutcome outcome) { outcomes.push_back(outcome); };
+    client.start(std::move(fetch));
+  }
+  /// Time passes, with ticks as the transport makes them. Returns how often the peer was asked how it is.
+  size_t probes_within(Duration duration) {
+    const TimePoint until = clock.time + duration;
+    while (clock.time < until) {
+      clock.time += 20ms;
+      membership.heard(kPeer, clock.time);
+      client.tick(clock.time);
+    }
+    return transport.take_sent<wire::Probe>().size();
+  }
+
+  RecordedTransport transport{NodeId(0), 2};
+  TransferNumbers numbers{2};
+  StillClock clock;
+  CapturedLog log;
+  Metrics metrics;
+  std::array<std::byte, kBytes> memory{};
+  std::vector<PeerOutcome> outcomes;
+  Membership membership;
+  PeerClient client;
+};
+
+using Outcomes = std::vector<PeerOutcome>;
+
+}  // namespace
+
+TEST_CASE("what a peer whose PFS hangs has not answered is given up on its word") {
+  Asking a;
+  a.ask();
+  a.ask();
+  const auto requests = a.transport.take_sent<wire::ChunkRequests>();
+  REQUIRE(requests.size() == 2);
+  const wire::ChunkReply reply{requests[0].list[0].id, wire::ChunkReply::Status::ok, Origin::ram, 0, 0};
+  a.client.on_replies(kPeer, {{reply}});  // its bytes are still to come
+  a.client.on_probe_answer(kPeer, {{}, 4999});
+  CHECK(a.transport.take_cancelled().empty());
+  CHECK(!a.client.left_alone(kPeer));
+  a.client.on_probe_answer(kPeer, {{}, 5000});
+  CHECK(a.transport.take_cancelled() == std::vector<TransferNumber>{requests[1].list[0].transfer});
+  CHECK(a.client.left_alone(kPeer));
+  CHECK(a.log.has("warning: the PFS of node 1 has brought nothing"));
+}
+
+TEST_CASE("a peer that is left alone is asked how it is, and for chunks once its PFS is well") {
+  Asking a;
+  a.client.on_probe_answer(kPeer, {{}, 7000});
+  REQUIRE(a.client.left_alone(kPeer));
+  const size_t probes = a.probes_within(10s);
+  CHECK(probes >= 9);
+  CHECK(probes <= 11);
+  a.client.on_probe_answer(kPeer, {{}, 17000});
+  CHECK(a.client.left_alone(kPeer));
+  a.client.on_probe_answer(kPeer, {{}, 0});
+  CHECK(!a.client.left_alone(kPeer));
+  CHECK(a.log.has("info: the PFS of node 1 brings something again"));
+  CHECK(a.probes_within(3s) == 0);
+}
+
+TEST_CASE("a peer that is left alone is tried again, whatever it says of its PFS") {
+  Asking a;
+  a.client.on_probe_answer(kPeer, {{}, 7000});
+  a.probes_within(29900ms);
+  a.client.on_probe_answer(kPeer, {{}, 37000});
+  CHECK(a.client.left_alone(kPeer));
+  a.probes_within(200ms);
+  CHECK(!a.client.left_alone(kPeer));
+  a.client.on_probe_answer(kPeer, {{}, 38000});
+  CHECK(a.client.left_alone(kPeer));
+}
+
+TEST_CASE("a request that is given up gives back its credit, and its late reply is nobody's") {
+  PeerClientOptions options;
+  options.most_requests = 1;  // two for readers
+  Asking a(options);
+  for (int i = 0; i < 3; ++i) a.ask();
+  auto requests = a.transport.take_sent<wire::ChunkRequests>();
+  REQUIRE(requests.size() == 2);
+  a.probes_within(options.most_wait + 1s);
+  a.transport.end(Error{ECANCELED, "the transfer was cancelled"});
+  CHECK(a.outcomes == Outcomes(3, PeerOutcome::late));
+  CHECK(a.metrics.peers_outstanding_bytes.value() == 0);
+  for (const auto& request : requests) {
+    const wire::ChunkReply reply{request.list[0].id, wire::ChunkReply::Status::ok, Origin::pfs, 0, 0};
+    a.client.on_replies(kPeer, {{reply}});
+  }
+  for (int i = 0; i < 2; ++i) a.ask();
+  requests = a.transport.take_sent<wire::ChunkRequests>();
+  CHECK(requests.size() == 2);
+}
