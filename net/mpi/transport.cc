@@ -14,6 +14,7 @@
 #include "net/mpi/library.h"
 #include "net/mpi/loop.h"
 #include "net/mpi/network_choice.h"
+#include "net/mpi/wind_up.h"
 
 namespace clairfs {
 namespace {
@@ -21,12 +22,8 @@ namespace {
 // What a queued message costs besides its bytes: request, closure, allocation.
 constexpr size_t kMessageOverhead = 256;
 
-// MPI says that a message has left when it may still lie in a buffer that only polling empties.
-constexpr auto kLinger = std::chrono::milliseconds(10);
 // How often a caller that waits for the other ranks is asked whether it still wants to: as a person notices.
 constexpr auto kWaitingPeriod = std::chrono::milliseconds(100);
-// Cancelling takes MPI one or two polls, unless a transfer has begun.
-constexpr auto kStopPatience = std::chrono::milliseconds(90);
 
 // Catches MPI's way of reporting a fatal error, which is to call exit() on our net thread. Lives as long as
 // the process, as exit handlers do.
@@ -155,15 +152,10 @@ void MpiTransport::wind_up(MpiLoop& loop, TimePoint stop_by) {
     MutexLock lock(mutex_);
     return commands_.empty() && queued_messages_ == 0;
   };
-  while (!all_left() && steady_now() < stop_by) run_commands(loop, loop.turn());
+  WindUp last(stop_by);
+  while (last.sends_on(steady_now(), all_left())) run_commands(loop, loop.turn());
   loop.bulk.cancel_all();
-  const TimePoint linger_until = steady_now() + kLinger;
-  const TimePoint patient_until = linger_until + kStopPatience;
-  const auto lingering = [&] {
-    const TimePoint now = steady_now();
-    return now < linger_until || (loop.bulk.receiving() > 0 && now < patient_until);
-  };
-  while (lingering()) run_commands(loop, loop.turn());
+  while (last.lingers_on(steady_now(), loop.bulk.receiving() > 0)) run_commands(loop, loop.turn());
   loop.bulk.abandon_all();
   launch_.leave();
 }

@@ -71,7 +71,8 @@ class MpiTransport final : public Transport {
   void receive(NodeId from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) override;
   void cancel(NodeId from, TransferNumber number) override;
   void send_bulk(NodeId to, TransferNumber number, std::vector<iovec> memory, SendDone done) override;
-  /// A receive that MPI still holds gets EBUSY instead of ECANCELED. Takes up to 100 ms more than `patience`.
+  /// A receive that MPI still holds gets EBUSY instead of ECANCELED. Takes up to 100 ms more than `patience`,
+  /// not counting the time in which the net thread gets no processor.
   void stop(Duration patience) override;
 
  private:
