@@ -1,5 +1,6 @@
 #include "mount-helper/mounts/unmount.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -19,20 +20,35 @@ namespace clairfs {
 namespace {
 
 // The daemon itself is in its mount while it pushes pages of files that the kernel does not know yet, or
-// drops those of a cancelled plan: for more than half a second on a busy machine.
+// drops those of a cancelled plan: for more than half a second on a busy machine. While a plan runs, an
+// attempt must find a moment between two files.
 constexpr int kAttempts = 40;
+constexpr int kMostAttempts = 5 * kAttempts;
 constexpr auto kPause = std::chrono::milliseconds(50);
 
 constexpr size_t kNamedUsers = 5;  // enough to act on, short enough for one line
 
-Error busy(const std::string& mountpoint) {
+// A mount below it; empty if there is none.
+std::string mounted_inside(const std::string& mountpoint) {
   if (const auto mounts = current_mounts()) {
     for (const MountEntry& mount : *mounts) {
-      if (mount.mountpoint != mountpoint && is_within(mount.mountpoint, mountpoint)) {
-        return Error{EBUSY, fmt::format("{} is busy: {} is mounted inside it; unmount that first", mountpoint,
-                                        mount.mountpoint)};
-      }
+      if (mount.mountpoint != mountpoint && is_within(mount.mountpoint, mountpoint)) return mount.mountpoint;
     }
+  }
+  return "";
+}
+
+bool used_by_others(const std::string& mountpoint) {
+  if (!mounted_inside(mountpoint).empty()) return true;
+  const auto users = processes_using(mountpoint, kNamedUsers);
+  return std::ranges::any_of(
+      users, [](const std::string& user) { return user.find("clairfs") == std::string::npos; });
+}
+
+Error busy(const std::string& mountpoint) {
+  if (const std::string inside = mounted_inside(mountpoint); !inside.empty()) {
+    return Error{EBUSY,
+                 fmt::format("{} is busy: {} is mounted inside it; unmount that first", mountpoint, inside)};
   }
   const auto users = processes_using(mountpoint, kNamedUsers);
   const std::string by = users.empty() ? "" : fmt::format(": used by {}", fmt::join(users, ", "));
@@ -91,13 +107,22 @@ std::string find_fusermount() {
   return "";
 }
 
-Status unmount(const std::string& mountpoint, bool lazy) {
+Status unmount_patiently(const UnmountSteps& steps) {
   for (int attempt = 1;; ++attempt) {
-    Status done = unmount_once(mountpoint, lazy);
-    if (done || done.error().code != EBUSY) return done;
-    if (attempt == kAttempts) return busy(mountpoint);  // looking for its users takes long
-    std::this_thread::sleep_for(kPause);
+    Status done = steps.once();
+    if (done || done.error().code != EBUSY || attempt == kMostAttempts) return done;
+    // Looking for its users takes long.
+    if (attempt % kAttempts == 0 && steps.used_by_others()) return done;
+    steps.pause();
   }
+}
+
+Status unmount(const std::string& mountpoint, bool lazy) {
+  Status done = unmount_patiently({[&] { return unmount_once(mountpoint, lazy); },
+                                   [&] { return used_by_others(mountpoint); },
+                                   [] { std::this_thread::sleep_for(kPause); }});
+  if (!done && done.error().code == EBUSY) return busy(mountpoint);
+  return done;
 }
 
 }  // namespace clairfs
