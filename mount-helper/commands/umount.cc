@@ -10,14 +10,17 @@
 #include "mount-helper/mounts/processes.h"
 #include "mount-helper/mounts/resolve_path.h"
 #include "mount-helper/mounts/unmount.h"
+#include "mount-helper/serve/mount_point.h"
 
 namespace clairfs {
 namespace {
 
-constexpr auto kAlivePatience = std::chrono::seconds(3);     // a daemon that lives answers at once
-constexpr auto kUnmountPatience = std::chrono::seconds(10);  // an orderly end takes milliseconds
-constexpr auto kQuickEnd = std::chrono::seconds(1);          // then it is time to look for a reason
-constexpr size_t kNamedNamespaces = 3;                       // enough to act on, short enough for one line
+constexpr auto kAlivePatience = std::chrono::seconds(3);  // a daemon that lives answers at once
+constexpr auto kQuickEnd = std::chrono::seconds(1);       // then it is time to look for a reason
+// An orderly end takes milliseconds, or seconds where indexes are saved or a job is left. By then a daemon
+// has ended itself by force.
+constexpr auto kUnmountPatience = kShutDownPatience + std::chrono::seconds(5);
+constexpr size_t kNamedNamespaces = 3;  // enough to act on, short enough for one line
 
 // The topmost mount at `path`, which must be ours.
 Result<MountEntry> mount_to_end(const std::string& path) {

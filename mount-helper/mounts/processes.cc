@@ -207,7 +207,8 @@ std::vector<std::string> namespaces_with(const std::string& device, size_t most)
     const auto text = read_text_file(entry / "mountinfo");
     if (!text) return true;
     const auto mounts = parse_mountinfo(*text);
-    if (std::ranges::any_of(mounts, [&](const MountEntry& mount) { return mount.device == device; }))
+    if (std::ranges::any_of(
+            mounts, [&](const MountEntry& mount) { return mount.is_clairfs() && mount.device == device; }))
       found.push_back(describe_process(pid));
     return found.size() < most;
   });

@@ -30,8 +30,9 @@ bool main_thread_ended(pid_t pid);
 /// most `most`. Best effort: sees what this user may see in /proc.
 std::vector<std::string> processes_using(const std::string& path, size_t most);
 
-/// "bash (1234)", one for each mount namespace but this process's own where the device (MountEntry::device)
-/// is mounted, at most `most`. Best effort: sees what this user may see in /proc.
+/// "bash (1234)", one for each mount namespace but this process's own where a clairfs has the device
+/// (MountEntry::device), at most `most`: once it is unmounted the kernel gives its number to the next. Best
+/// effort: sees what this user may see in /proc.
 std::vector<std::string> namespaces_with(const std::string& device, size_t most);
 
 /// The result of `work` on `path`, done in a child that is killed if it takes longer than `patience`: a call

@@ -9,10 +9,6 @@
 namespace clairfs {
 namespace {
 
-// The whole of it, drained after reads were given up, and some more for a busy machine. What then still waits
-// does so in a system call: a plan's list file on a filesystem that hangs.
-constexpr auto kShutDownPatience = 3 * kDrainPatience;
-
 FuseOptions fuse_options(const MountOptions& options) {
   FuseOptions fuse;
   fuse.source = options.source;
