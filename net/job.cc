@@ -105,6 +105,7 @@ void Job::tick(TimePoint now) {
 
 // Everybody compares himself with node 0 only, so that one message names the one that differs.
 void Job::on_hello(NodeId from, const wire::Hello& hello) {
+  if (membership_.is_outdated(from, hello)) return;
   wire::Hello own = describe();
   own.catalog_identity = membership_.catalog_identity();
   if (from == kFirst) {

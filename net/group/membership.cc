@@ -82,7 +82,14 @@ void Membership::heard(NodeId from, TimePoint now) {
   if (entry.state.load() == PeerState::late) change(from, PeerState::alive, "is heard again");
 }
 
+bool Membership::is_outdated(NodeId from, const wire::Hello& hello) const {
+  if (state(from) == PeerState::dead) return false;
+  MutexLock lock(mutex_);
+  return hello.incarnation < peer(from).info.incarnation;
+}
+
 void Membership::on_hello(NodeId from, const wire::Hello& hello) {
+  if (is_outdated(from, hello)) return;
   Peer& entry = peer(from);
   bool newer = false;
   {

@@ -79,7 +79,11 @@ class Membership {
 
   // Of the net thread.
   void heard(NodeId from, TimePoint now);  ///< any message; before what it says is acted upon
+  /// What is_outdated() is ignored.
   void on_hello(NodeId from, const wire::Hello& hello);
+  /// It was said by an earlier incarnation than the one that is known, and says nothing of that. Of a dead
+  /// node every hello counts: it may have begun anew with a clock that was set back.
+  bool is_outdated(NodeId from, const wire::Hello& hello) const;
   void on_goodbye(NodeId from, const std::string& reason);
   /// A node that waited for an answer in vain finds that this one does not even answer probes.
   void suspect(NodeId node, Duration silence);

@@ -189,6 +189,29 @@ TEST_CASE("only nodes that are ready with the same catalog are asked") {
   CHECK(!f.membership.serves(NodeId(1)));
 }
 
+TEST_CASE("what an earlier incarnation of a node said counts no more") {
+  Fixture f;
+  f.pass(1s);
+  f.membership.set_ready(42);
+  f.hello(1, 7, 42);
+  f.hello(1, 8);  // it began anew, and has no catalog yet
+  CHECK(!f.membership.serves(NodeId(1)));
+  f.hello(1, 7, 42);
+  CHECK(!f.membership.serves(NodeId(1)));
+  CHECK(f.membership.report()[1].info.incarnation == 8);
+  f.hello(1, 8, 42);
+  CHECK(f.membership.serves(NodeId(1)));
+  f.membership.on_goodbye(NodeId(1), "");
+  f.hello(1, 7, 42);
+  f.hello(1, 8, 42);  // newer than the one before it, but said before the goodbye, too
+  CHECK(f.state(1) == PeerState::left);
+  f.hello(1, 9, 42);
+  f.pass(20s, {2});
+  REQUIRE(f.state(1) == PeerState::dead);
+  f.hello(1, 3, 42);  // its clock was set back
+  CHECK(f.state(1) == PeerState::alive);
+}
+
 TEST_CASE("dead nodes are told now and then that somebody is here") {
   Fixture f;
   f.pass(1s);
