@@ -102,7 +102,7 @@ void Membership::on_hello(NodeId from, const wire::Hello& hello) {
   if (state == PeerState::dead || (state == PeerState::left && newer))
     change(from, PeerState::alive, "is back");
   update_serves(from);
-  if (hello.wants_answer) (void)deps_.transport.send(from, wire::encode(own_hello(false)));
+  if (hello.wants_answer && !left_) (void)deps_.transport.send(from, wire::encode(own_hello(false)));
 }
 
 void Membership::on_goodbye(NodeId from, const std::string& reason) {
@@ -157,6 +157,7 @@ void Membership::set_ready(uint64_t catalog_identity) {
 }
 
 void Membership::say_goodbye(const std::string& reason) {
+  left_ = true;
   const auto bytes = wire::encode(wire::Goodbye{reason.substr(0, wire::kMaxText)});
   for (uint32_t i = 0; i < peers_.size(); ++i) {
     if (NodeId(i) != self_ && state(NodeId(i)) != PeerState::left)
@@ -176,6 +177,7 @@ wire::Hello Membership::own_hello(bool wants_answer) const {
 
 // A hello that is lost is followed by the next; a peer that takes none will be found silent.
 void Membership::say_hello(bool wants_answer, bool also_dead) {
+  if (left_) return;
   const auto bytes = wire::encode(own_hello(wants_answer));
   for (uint32_t i = 0; i < peers_.size(); ++i) {
     const NodeId node(i);

@@ -92,7 +92,7 @@ class Membership {
   /// From now on this node serves chunks of the catalog with this identity; says so to all.
   void set_ready(uint64_t catalog_identity);
   uint64_t catalog_identity() const { return identity_; }  ///< 0 before set_ready()
-  /// The last word to all.
+  /// The last word to all: no hello follows it.
   void say_goodbye(const std::string& reason);
 
   PeerState state(NodeId node) const { return peer(node).state.load(std::memory_order_acquire); }
@@ -137,6 +137,7 @@ class Membership {
 
   std::atomic<uint64_t> incarnation_;
   std::atomic<uint64_t> identity_{0};  // of the catalog; 0: not ready
+  std::atomic<bool> left_{false};      // said goodbye
   mutable Mutex mutex_;                // leaf
 };
 

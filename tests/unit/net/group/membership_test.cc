@@ -212,6 +212,22 @@ TEST_CASE("what an earlier incarnation of a node said counts no more") {
   CHECK(f.state(1) == PeerState::alive);
 }
 
+TEST_CASE("a node that has said goodbye says no hello any more, not even after it stood still") {
+  Fixture f;
+  f.pass(1s);
+  f.hello(1);
+  f.membership.say_goodbye("told to");
+  REQUIRE(!f.transport.hellos_to(1).empty());  // those before
+  f.pass(3s, {1});
+  f.clock.time += 60s;
+  f.pass(3s, {1});
+  wire::Hello question;
+  question.incarnation = 1;
+  question.wants_answer = true;
+  f.membership.on_hello(NodeId(1), question);
+  CHECK(f.transport.hellos_to(1).empty());
+}
+
 TEST_CASE("dead nodes are told now and then that somebody is here") {
   Fixture f;
   f.pass(1s);
