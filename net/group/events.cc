@@ -19,10 +19,15 @@ void JobEvents::follow_nodes(NodesChanged changed) {
 }
 
 void JobEvents::nodes_changed() {
+  {
+    MutexLock lock(mutex_);
+    if (std::exchange(nodes_posted_, true)) return;
+  }
   post([this] {
     std::vector<NodesChanged> followers;
     {
       MutexLock lock(mutex_);
+      nodes_posted_ = false;  // before they look: what changes from now on they may miss
       followers = node_followers_;
     }
     for (const NodesChanged& changed : followers) changed();

@@ -34,6 +34,8 @@ class JobEvents {
   /// First those in force, then each that is registered or cancelled.
   void follow_plans(PlanChanged changed);
 
+  /// Changes that come while others still wait for the thread are delivered with them: a follower looks at
+  /// all nodes, and when a large job begins they come by the hundred.
   void nodes_changed();
   void plan_changed(const std::string& name);
   /// Something else to be done on the thread.
@@ -52,6 +54,7 @@ class JobEvents {
   const PlanRegister& plans_;
   Mutex mutex_;  // leaf
   std::vector<NodesChanged> node_followers_ GUARDED_BY(mutex_);
+  bool nodes_posted_ GUARDED_BY(mutex_) = false;  // and not yet delivered
   std::vector<std::shared_ptr<PlanFollower>> plan_followers_ GUARDED_BY(mutex_);
   TaskThread thread_{"job"};  // last: uses the others
 };

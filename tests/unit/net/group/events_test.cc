@@ -67,6 +67,7 @@ TEST_CASE("each follower hears of nodes, of those before it once, and of nothing
   pass(events);
   CHECK(first == 1);
   events.follow_nodes([&] { ++second; });
+  pass(events);
   events.nodes_changed();
   pass(events);
   CHECK(first == 3);
@@ -76,4 +77,21 @@ TEST_CASE("each follower hears of nodes, of those before it once, and of nothing
   events.nodes_changed();
   events.end();
   CHECK(first == delivered);
+}
+
+TEST_CASE("changes of nodes that come while the thread is busy are heard of together") {
+  PlanRegister plans(NodeId(0));
+  JobEvents events(plans);
+  int heard = 0;
+  events.follow_nodes([&] { ++heard; });
+  pass(events);
+  std::binary_semaphore go_on{0};
+  events.post([&] { go_on.acquire(); });
+  for (int i = 0; i < 1000; ++i) events.nodes_changed();
+  go_on.release();
+  pass(events);
+  CHECK(heard == 2);
+  events.nodes_changed();
+  pass(events);
+  CHECK(heard == 3);
 }
