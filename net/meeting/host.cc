@@ -23,7 +23,9 @@ namespace clairfs {
 namespace {
 
 constexpr auto kTellEvery = std::chrono::seconds(1);  // as people look at a wait; and keeps connections alive
-constexpr int kPollMs = 200;                          // how late an overdue stranger is noticed
+// Of a thousand nodes that come together not each tells all others of itself: half a million lines.
+constexpr auto kBetweenTellings = std::chrono::milliseconds(100);
+constexpr int kPollMs = 200;  // how late an overdue stranger is noticed
 constexpr auto kGoodbyePatience = std::chrono::seconds(1);
 // A node that lost its power is noticed so late; a replacement of it is refused until then.
 constexpr unsigned kUnackedMs = 10'000;
@@ -156,7 +158,8 @@ void MeetingHost::run() {
     }
     drop_the_overdue();
     if (!formed_ && !failed_ && steady_now() >= next_telling_) {
-      next_telling_ = steady_now() + kTellEvery;
+      last_telling_ = steady_now();
+      next_telling_ = last_telling_ + kTellEvery;
       tell_nodes(missing_line(missing()));
     }
   }
@@ -225,7 +228,7 @@ void MeetingHost::hear_join(Guest& guest, const std::string& line) {
   guest.line.send(
       fmt::format("joined {}\n", host_proof(options_.secret, {guest.nonce, std::string(words[3])}, place)));
   seats_[place.self.index()] = true;
-  next_telling_ = steady_now();
+  tell_soon();
   log_.info("node {} of {} has come to {}, from {}", place.self.value, place.size, where_, guest.from);
   if (missing().empty()) all_have_come();
 }
@@ -296,7 +299,7 @@ void MeetingHost::lose(const Guest& guest) {
   if (!guest.rank || guest.bye) return;
   seats_[guest.rank->index()] = false;
   log_.warn("node {} of {}, at {}, has left {}", guest.rank->value, options_.nodes, guest.from, where_);
-  next_telling_ = steady_now();
+  tell_soon();
   if (formed_) {
     fail(fmt::format("node {} of {}, at {}, ended while the job formed", guest.rank->value, options_.nodes,
                      guest.from));
@@ -335,6 +338,10 @@ void MeetingHost::say_goodbye() {
     ::poll(events.data(), events.size(), kPollMs);
     std::erase_if(guests_, [&](Guest& guest) { return waits(guest) && !guest.line.turn(); });
   }
+}
+
+void MeetingHost::tell_soon() {
+  next_telling_ = std::min(next_telling_, last_telling_ + kBetweenTellings);
 }
 
 std::vector<NodeId> MeetingHost::missing() const {

@@ -70,6 +70,7 @@ class MeetingHost {
   void drop_the_overdue();
   void fail(const std::string& why);
   void tell_nodes(std::string text);
+  void tell_soon();
   void all_have_come();
   void end_round();
   void say_goodbye();
@@ -92,6 +93,7 @@ class MeetingHost {
   std::string puts_;  // of this round
   uint32_t in_barrier_ = 0;
   unsigned refusals_ = 0;
+  TimePoint last_telling_{};
   TimePoint next_telling_;
   TimePoint accept_again_;
 

@@ -138,6 +138,17 @@ class Node {
   NamedThread thread_;
 };
 
+/// The line of a node that has joined. It says nothing more.
+Fd join_as(uint32_t rank, uint32_t nodes, uint16_t port) {
+  Fd socket = connect_to(port);
+  const std::string greeting = read_line(socket.get());
+  REQUIRE(greeting.starts_with(kMeetingGreeting));
+  const MeetingNonces nonces{greeting.substr(kMeetingGreeting.size()), "n"};
+  say(socket, fmt::format("join {} {} n {}\n", rank, nodes, node_proof("", nonces, {NodeId(rank), nodes})));
+  REQUIRE(read_line(socket.get()).starts_with("joined "));
+  return socket;
+}
+
 void mpi_says(int fd, const std::string& line) {
   const std::string text = line + "\n";
   REQUIRE(::send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
@@ -188,6 +199,24 @@ TEST_CASE("a node that is missing is named by all others") {
   Node one(1, 3, port, "", 20s);
   zero.refused(ETIMEDOUT, fmt::format("node 2 of 3 has not come to 127.0.0.1:{} within 2 s", port));
   one.refused(ECANCELED, fmt::format("node 2 of 3 has not come to 127.0.0.1:{}", port));
+}
+
+TEST_CASE("nodes that come together are not each announced to all others") {
+  const uint16_t port = free_port();
+  constexpr uint32_t kNodes = 40;
+  Node zero(0, kNodes, port);
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<Fd> others;
+  for (uint32_t rank = 1; rank < kNodes; ++rank) others.push_back(join_as(rank, kNodes, port));
+  int told = 0;
+  for (std::string line = read_line(others[0].get()); line != "formed"; line = read_line(others[0].get())) {
+    REQUIRE(line.starts_with("missing "));
+    ++told;
+  }
+  // At the beginning, each tenth of a second, and as much again for one that came late.
+  const auto took = std::chrono::steady_clock::now() - began;
+  CHECK(told <= 2 + took / 100ms);
+  CHECK(zero.met());
 }
 
 TEST_CASE("a node whose patience ends first says whom it has waited for") {
