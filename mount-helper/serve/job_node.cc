@@ -18,6 +18,7 @@
 #include "mount-helper/options/defaults.h"
 #include "net/group/source_check.h"
 #include "net/meeting/meeting.h"
+#include "net/transport/descriptors.h"
 #include "net/transport/wire.h"
 
 namespace clairfs {
@@ -89,6 +90,9 @@ Result<std::unique_ptr<JobNode>> JobNode::connect(MountBase& base) {
   mpi.before_abort = [&base] { base.mount_point.abandon(); };
   mpi.waiting = [&base] { base.end_on_signal(); };
   base.log.info("waiting for {}", pluralize(base.place.size - 1, "other node", "other nodes"));
+  const uint64_t descriptors = allow_descriptors(base.place.size);
+  if (const std::string few = too_few_descriptors(descriptors, base.place.size); !few.empty())
+    base.log.warn("{}", few);
   auto transport = meet_nodes(base.options, base.place, std::move(mpi), base.log);
   if (!transport) return transport.error();
   return std::unique_ptr<JobNode>(new JobNode(base, std::move(*transport)));

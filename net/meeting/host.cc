@@ -12,12 +12,12 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "cache/base/escaped.h"
 #include "cache/base/text.h"
 #include "net/meeting/keyed_hash.h"
+#include "net/transport/descriptors.h"
 
 namespace clairfs {
 namespace {
@@ -38,14 +38,6 @@ constexpr auto kDescriptorPause = std::chrono::milliseconds(500);
 
 void set_option(const Fd& socket, int level, int option, unsigned value) {
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
-}
-
-// With options.nodes connections and strangers beside what the mount needs; as many as may be.
-void allow_descriptors(rlim_t wanted) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min(limit.rlim_max, wanted);
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 Result<Fd> listen_at(const sockaddr* address, socklen_t length) {
@@ -109,7 +101,7 @@ Result<std::unique_ptr<MeetingHost>> MeetingHost::open(const HostPort& at, Meeti
     return Error{listener.error().code, fmt::format("listen on {}: {}", at.text(), listener.error().message)};
   Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return system_error(errno, "eventfd");
-  allow_descriptors(rlim_t{options.nodes} + kMostStrangers + 1024);
+  (void)allow_descriptors(options.nodes);
   return std::unique_ptr<MeetingHost>(
       new MeetingHost(std::move(*listener), std::move(wake), at, std::move(options), log));
 }
