@@ -12,6 +12,9 @@
 namespace clairfs {
 namespace {
 
+// Bytes a second of a PFS that is slow and not hung: a chunk may have a gigabyte.
+constexpr uint64_t kSlowestPfs = 20'000'000;
+
 // What another node told.
 Priority on_this_clock(Priority priority, TimePoint now) {
   if (priority.kind == Priority::Kind::prefetch)
@@ -146,14 +149,16 @@ void PeerServer::on_reprioritize(NodeId from, const wire::Reprioritize& repriori
   dispatch(from);
 }
 
-// Prefetches and fills may rightly wait for what the readers of this node need: they say nothing of the PFS.
+// How long a reader of the peer's has waited for longer than it must. Prefetches and fills may rightly wait
+// for what the readers of this node need: they say nothing of the PFS.
 Duration PeerServer::stalled(const Peer& peer, TimePoint now) const {
   TimePoint since = now;
   for (const auto& [id, work] : peer.known) {
     if (work->stage != Work::Stage::ready && work->request.priority.is_demand())
       since = std::min(since, work->needed);
   }
-  return std::max(Duration::zero(), now - std::max(since, last_load_));
+  const Duration loading = std::chrono::milliseconds(1000 * loading_ / kSlowestPfs);
+  return std::max(Duration::zero(), now - std::max(since, last_load_) - loading);
 }
 
 void PeerServer::on_probe(NodeId from, const wire::Probe& probe) {

@@ -1,0 +1,90 @@
+// What a home says of its PFS, by a clock that the test moves: nothing here waits.
+#include "net/peers/server.h"
+
+#include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
+#include "tests/support/fake_source.h"
+#include "tests/support/made_up_catalog.h"
+#include "tests/support/network/recorded_transport.h"
+
+using namespace clairfs;
+using namespace std::chrono_literals;
+
+namespace {
+
+class MovedClock final : public Clock {
+ public:
+  TimePoint now() const override { return time; }
+  TimePoint time = TimePoint{} + 1000s;
+};
+
+constexpr NodeId kAsker{1};
+
+/// Node 0, the home of three chunks, whose PFS brings them when it is told to.
+struct Serving {
+  Serving() {
+    cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, 16 << 20));
+    server = std::make_unique<PeerServer>(PeerServer::Deps{transport, *cache, *catalog, membership, clock,
+                                                           metrics, [](ChunkId) { return true; }},
+                                          PeerServerOptions{});
+  }
+  ~Serving() {
+    server->stop();
+    CHECK(cache->stop(5s));
+  }
+
+  /// Node 1 asks for the first byte of a chunk, under the chunk's number.
+  void ask(uint32_t chunk, Priority priority = {}) {
+    wire::ChunkRequests requests;
+    requests.list.push_back({chunk, ChunkId(chunk), 0, 1, chunk, priority, true});
+    server->on_requests(kAsker, requests);
+  }
+  /// What node 1 is told when it asks.
+  uint32_t stalled_ms() {
+    server->on_probe(kAsker, {});
+    const auto answers = transport.take_sent<wire::ProbeAnswer>();
+    REQUIRE(answers.size() == 1);
+    return answers[0].stalled_ms;
+  }
+
+  RecordedTransport transport{NodeId(0), 2};
+  MovedClock clock;
+  CapturedLog log;
+  Metrics metrics;
+  FirstTouchPolicy policy;
+  FakeSource source;
+  const std::shared_ptr<const Catalog> catalog = made_up_catalog({1000, 1000, 4'000'000});
+  Membership membership{{transport, clock, metrics, log.logger(), [] { return wire::Hello{}; },
+                         [](NodeId, PeerState, PeerState) {}},
+                        {}};
+  std::unique_ptr<ChunkCache> cache;
+  std::unique_ptr<PeerServer> server;
+};
+
+}  // namespace
+
+TEST_CASE("a home says for how long a reader waits while its PFS brings nothing for anybody") {
+  Serving home;
+  CHECK(home.stalled_ms() == 0);
+  home.ask(0);
+  home.clock.time += 6s;
+  CHECK(home.stalled_ms() == 6000);
+  home.ask(1);
+  REQUIRE(home.source.complete_at(1));
+  CHECK(home.stalled_ms() == 0);
+  home.clock.time += 2s;
+  CHECK(home.stalled_ms() == 2000);
+  REQUIRE(home.source.complete_one());
+  home.clock.time += 10s;
+  CHECK(home.stalled_ms() == 0);
+}
+
+TEST_CASE("of what no reader waits for a home says nothing, and a large chunk may take its time") {
+  Serving home;
+  home.ask(2, {Priority::Kind::prefetch, 1'000'000});
+  home.clock.time += 60s;
+  CHECK(home.stalled_ms() == 0);
+  home.server->on_reprioritize(kAsker, wire::Reprioritize{Priority{}, {2}});
+  home.clock.time += 6s;
+  CHECK(home.stalled_ms() == 5800);  // 4 MB at 20 MB/s
+}
