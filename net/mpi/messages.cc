@@ -50,11 +50,12 @@ MpiMessages::Found MpiMessages::take_one() {
   int size = 0;
   mpi().Get_count(&status, MPI_BYTE, &size);
   const auto incoming = std::make_shared<Incoming>();
-  incoming->bytes.resize(static_cast<size_t>(size));
+  const int taken = bytes_taken(size);
+  incoming->bytes.resize(static_cast<size_t>(taken));
   incoming_[static_cast<size_t>(status.MPI_SOURCE)].push_back(incoming);
   ++waiting_;
   MPI_Request request = MPI_REQUEST_NULL;
-  if (mpi().Imrecv(incoming->bytes.data(), size, MPI_BYTE, &message, &request) != MPI_SUCCESS) {
+  if (mpi().Imrecv(incoming->bytes.data(), taken, MPI_BYTE, &message, &request) != MPI_SUCCESS) {
     incoming->failed = true;
     return Found::active;
   }

@@ -12,8 +12,15 @@
 
 #include "cache/base/types.h"
 #include "net/mpi/requests.h"
+#include "net/transport/transport.h"
 
 namespace clairfs {
+
+/// Bytes to take of a message that is said to have `size`. Of one that is longer than any, or of which MPI
+/// does not tell, none: MPI fails its receive, and it is dropped.
+constexpr int bytes_taken(int size) {
+  return size >= 0 && static_cast<size_t>(size) <= kMaxMessage ? size : 0;
+}
 
 /// Net thread only.
 class MpiMessages {
