@@ -120,7 +120,7 @@ void Job::on_hello(NodeId from, const wire::Hello& hello) {
   }
   membership_.on_hello(from, hello);
   if (hello.catalog_identity == 0) catalog_exchange_.on_hello_without(from);
-  if (hello.plans != plans_.digest()) {
+  if (hello.plans != own.plans) {
     for (const wire::PlanEntry& entry : plans_.entries())
       (void)deps_.transport.send(from, wire::encode(entry));
   }

@@ -80,9 +80,9 @@ std::vector<wire::PlanEntry> PlanRegister::entries() const {
 // The winner of a name is told by what decides that it wins.
 uint64_t PlanRegister::digest() const {
   Xxh3Stream stream;
-  for (const wire::PlanEntry& entry : entries()) {
-    std::string line =
-        fmt::format("{} {} {} {}\n", entry.stamp, entry.origin.value, entry.cancelled, entry.name);
+  MutexLock lock(mutex_);
+  for (const auto& [name, entry] : entries_) {
+    std::string line = fmt::format("{} {} {} {}\n", entry.stamp, entry.origin.value, entry.cancelled, name);
     stream.add(std::vector<iovec>{{line.data(), line.size()}});
   }
   return stream.digest();
