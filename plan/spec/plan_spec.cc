@@ -179,6 +179,23 @@ Status check_lists(const PlanSpec& spec) {
   return check_belongs("indices", spec.indices, "torch.subset", spec);
 }
 
+// Python's None, as in JSON null: the framework's own default. Text may mean it, and interleave() then takes
+// as many files as the machine has processors.
+bool is_left_out(const PlanKey& key, const std::string& value) {
+  const bool is_text = std::holds_alternative<std::string PlanSpec::*>(key.member) && !key.whole;
+  return value == "None" && !is_text && key.name != "cycle_length";
+}
+
+using GivenKeys = std::set<std::string, std::less<>>;
+
+Status set_pair(const std::string& name, std::string value, PlanSpec& spec, GivenKeys& given) {
+  const Result<const PlanKey*> key = find_plan_key(name);
+  if (!key) return key.error();
+  if (!given.emplace((*key)->name).second) return plan_error(name, value, "given twice");
+  if (is_left_out(**key, value)) return {};
+  return set_plan_value(**key, std::move(value), spec);
+}
+
 }  // namespace
 
 bool same_plan(PlanSpec a, const PlanSpec& b) {
@@ -203,8 +220,9 @@ Status validate_plan(const PlanSpec& spec) {
 
 Result<PlanSpec> make_plan(PlanPairs pairs) {
   PlanSpec spec;
-  std::set<std::string, std::less<>> given;
-  std::vector<std::pair<const FrameworkArgument*, std::string>> arguments;
+  GivenKeys given;
+  PlanPairs arguments;
+  PlanPairs epochs_of_states;
   for (size_t i = 0; i < pairs.size(); ++i) {
     auto [name, value] = std::move(pairs[i]);
     name = canonical_plan_key(std::move(name));
@@ -213,15 +231,20 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
       pairs.emplace_back("list", value.substr(5));
       value = "list";
     }
-    if (const FrameworkArgument* argument = find_argument(name)) {
-      if (Status status = check_argument(*argument, value); !status) return status.error();
-      arguments.emplace_back(argument, value);
+    if (is_argument(name)) {
+      arguments.emplace_back(name, value);
       continue;
     }
-    const Result<const PlanKey*> key = find_plan_key(name);
-    if (!key) return key.error();
-    if (!given.emplace((*key)->name).second) return plan_error(name, value, "given twice");
-    if (Status status = set_plan_value(**key, std::move(value), spec); !status) return status.error();
+    if (name == "epoch") {
+      epochs_of_states.emplace_back(name, value);
+      continue;
+    }
+    if (Status status = set_pair(name, std::move(value), spec, given); !status) return status.error();
+  }
+  for (const auto& [name, value] : epochs_of_states) {
+    // StreamingDataset.state_dict() calls it so; elsewhere it is likely a slip for epochs.
+    const std::string key = spec.sampler == "streaming" ? "first_epoch" : name;
+    if (Status status = set_pair(key, value, spec, given); !status) return status.error();
   }
   if (spec.sampler == "torch.subset" && spec.indices.empty() && !spec.list_numbers_samples())
     spec.indices.swap(spec.list);
@@ -232,8 +255,8 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
     const bool mds = spec.file == "index.json" || spec.file.ends_with("/index.json");
     spec.format = mds ? "mds" : spec.record != 0 ? "raw" : !spec.keys.empty() ? "lmdb" : "npy";
   }
-  for (const auto& [argument, value] : arguments) {
-    if (Status status = check_argument_of(*argument, value, spec.sampler); !status) return status.error();
+  for (const auto& [name, value] : arguments) {
+    if (Status status = check_argument(name, value, spec.sampler); !status) return status.error();
   }
   if (Status status = validate_plan(spec); !status) return status.error();
   return spec;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <pthread.h>
 
+#include "plan/spec/arguments.h"
 #include "plan/spec/keys.h"
 #include "tests/support/catch.h"
 
@@ -83,7 +84,62 @@ TEST_CASE("the names that other frameworks have are taken") {
   CHECK(parsed("num_parallel_calls=-1 seed=1 sampler=tf.shuffle") == parsed("sampler=tf.shuffle seed=1"));
   CHECK(parsed("sampler=webdataset resampled=False") == parsed("sampler=webdataset"));
   CHECK(parsed("sampler=streaming batching_method=random predownload=64") == parsed("sampler=streaming"));
-  CHECK(parsed("sampler=dali initial_fill=1024") == parsed("sampler=dali"));
+  CHECK(parsed("sampler=dali initial_fill=1024 prefetch_queue_depth=2 read_ahead=True dont_use_mmap=true "
+               "enable_checkpointing=True") == parsed("sampler=dali checkpointing=true"));
+  CHECK(parsed("sampler=webdataset shardshuffle=100 detshuffle=True seed=42 repeat=False empty_check=False "
+               "nodesplitter=wds.split_by_node workersplitter=webdataset.shardlists.split_by_worker") ==
+        parsed("sampler=webdataset shardshuffle=100 detshuffle=true seed=42"));
+  CHECK(parsed("sampler=webdataset nodesplitter=single_node_only") == parsed("sampler=webdataset"));
+  CHECK(parsed("sampler=StreamingDataset shuffle_algo=py1e partition_algo=relaxed sampling_method=balanced "
+               "sampling_granularity=1 epoch_size=None replication=None repeat=1 proportion=None choose=None "
+               "remote=None predownload=None download_retry=2 keep_zip=False") ==
+        parsed("sampler=streaming shuffle_algo=py1e"));
+  CHECK(parsed("sampler=grain.IndexSampler seed=1 num_records=50 shard_count=4 worker_count=2 "
+               "worker_buffer_size=1 drop_remainder=True") ==
+        parsed("sampler=grain seed=1 n=50 world=4 workers=2 drop_last=true"));
+  CHECK(parsed("sampler=tf.list_files seed=1 num_parallel_reads=8 num_parallel_calls=None "
+               "deterministic=None") == parsed("sampler=tf.list_files seed=1 cycle_length=8"));
+  CHECK(parsed("sampler=accelerate seed=1 split_batches=False even_batches=True dispatch_batches=None "
+               "group_by_length=False dataloader_persistent_workers=True") ==
+        parsed("sampler=accelerate seed=1 persistent_workers=true"));
+  CHECK(parsed("sampler=lightning use_distributed_sampler=True overfit_batches=0.0 max_epochs=3") ==
+        parsed("sampler=lightning epochs=3"));
+  CHECK(parsed("sampler=RepeatAugSampler num_aug_repeats=3 selected_round=256 selected_ratio=0") ==
+        parsed("sampler=timm.repeataug num_repeats=3"));
+  CHECK(parsed("sampler=megatron.random total_samples=100 consumed_samples=0") ==
+        parsed("sampler=megatron.random n=100"));
+}
+
+TEST_CASE("no argument of a framework hides a key of a plan") {
+  for (const PlanKey& key : plan_keys()) {
+    INFO(key.name);
+    CHECK_FALSE(is_argument(key.name));
+    CHECK(canonical_plan_key(std::string(key.name)) == key.name);
+  }
+}
+
+TEST_CASE("Python's None is the framework's own default") {
+  CHECK(parsed("seed=1 num_replicas=None rank=None prefetch_factor=None drop_last=False") ==
+        parsed("seed=1"));
+  CHECK(parsed("sampler=streaming num_canonical_nodes=None shuffle_block_size=None seed=None") ==
+        parsed("sampler=streaming"));
+  CHECK(parsed("sampler=tf.shuffle seed=1 global_seed=None") == parsed("sampler=tf.shuffle seed=1"));
+  CHECK_THAT(refusal("seed=None"), Contains("seed: missing"));
+  CHECK_THAT(refusal("seed=None seed=1"), Contains("given twice"));
+  CHECK_THAT(refusal("sampler=tf.list_files seed=1 cycle_length=None"), Contains("processors"));
+  CHECK(parsed("seed=1 root=None").root == "None");
+}
+
+TEST_CASE("a state of StreamingDataset is taken as its state_dict() gives it") {
+  const PlanSpec resumed = parsed(
+      R"({"sampler": "StreamingDataset", "epoch": 2, "sample_in_epoch": 96, "num_canonical_nodes": 4,
+          "shuffle_seed": 7, "initial_physical_nodes": 2})");
+  CHECK(resumed == parsed("sampler=streaming first_epoch=2 sample_in_epoch=96 num_canonical_nodes=4 seed=7 "
+                          "initial_physical_nodes=2"));
+  CHECK(parsed("epoch=2 sampler=streaming") == parsed("sampler=streaming first_epoch=2"));
+  CHECK_THAT(refusal("sampler=streaming epoch=2 first_epoch=2"), Contains("given twice"));
+  CHECK_THAT(refusal("sampler=streaming epoch=1 epoch=2"), Contains("given twice"));
+  CHECK_THAT(refusal("seed=1 epoch=2"), Contains("did you mean epochs"));
 }
 
 TEST_CASE("arguments of frameworks with which no order can be known are refused with the reason") {
@@ -102,6 +158,24 @@ TEST_CASE("arguments of frameworks with which no order can be known are refused 
   refused("seed=1 predownload=8", "predownload=8", "belongs to sampler=streaming, not to torch.distributed");
   refused("seed=1 block_length=8", "block_length=8", "belongs to sampler=tf.*");
   refused("sampler=webdataset initial_fill=8", "initial_fill=8", "belongs to sampler=dali");
+  refused("sampler=webdataset nodesplitter=None", "nodesplitter=None", "split_by_node");
+  refused("sampler=webdataset workersplitter=my.splitter", "workersplitter=my.splitter", "split_by_worker");
+  refused("sampler=webdataset repeat=True", "repeat=True", "persistent_workers=true");
+  refused("sampler=streaming repeat=2", "repeat=2", "once an epoch");
+  refused("sampler=streaming choose=100", "choose=100", "once an epoch");
+  refused("sampler=streaming proportion=0.5", "proportion=0.5", "once an epoch");
+  refused("sampler=streaming epoch_size=100", "epoch_size=100", "once an epoch");
+  refused("sampler=streaming replication=2", "replication=2", "the same samples");
+  refused("sampler=streaming local=/mnt/data", "local=/mnt/data", "format=mds");
+  refused("sampler=streaming remote=/mnt/data", "remote=/mnt/data", "format=shards");
+  refused("sampler=tf.shuffle seed=1 repeat=2", "repeat=2",
+          "sampler=webdataset or streaming, not to tf.shuffle");
+  refused("sampler=tf.list_files seed=1 cycle_length=AUTOTUNE", "cycle_length=AUTOTUNE", "processors");
+  refused("sampler=grain seed=1 shard_index=1", "shard_index=1", "all ranks");
+  refused("sampler=accelerate seed=1 group_by_length=True", "group_by_length=True", "register()");
+  refused("sampler=lightning use_distributed_sampler=False", "use_distributed_sampler=False", "own");
+  refused("sampler=lightning overfit_batches=10", "overfit_batches=10", "sampler=list");
+  refused("sampler=megatron.random consumed_samples=64", "consumed_samples=64", "start_sample");
 }
 
 TEST_CASE("builds of torch are known by their release") {
