@@ -1,10 +1,14 @@
 """MosaicML Streaming's shards read in place: in the order of StreamingDataset's own shuffle, by its reader's accesses."""
 
+import collections
 import concurrent.futures
+import contextlib
+import itertools
 import json
 import random
 import shutil
 import struct
+import subprocess
 import threading
 
 import clairmount
@@ -99,6 +103,56 @@ def test_shards_are_read_in_place(tmp, algorithm):
     reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))
     taken_back = len(order) // 100  # by the kernel, see records/test_records.py
     assert reads <= stats["staging"]["sentinels"] + 10 + taken_back, stats
+
+
+def loaded(read, batches, workers):
+    """Batches as torch's DataLoader delivers them: dealt to workers in turns, of which each has two on their way."""
+    with contextlib.ExitStack() as stack:
+        pools = [stack.enter_context(concurrent.futures.ThreadPoolExecutor(1)) for _ in range(max(workers, 1))]
+        numbered, under_way = enumerate(batches), collections.deque()
+
+        def start(count):
+            for n, batch in itertools.islice(numbered, count):
+                under_way.append(pools[n % len(pools)].submit(lambda batch=batch: [read(i) for i in batch]))
+
+        start(2 * len(pools))
+        while under_way:
+            batch = under_way.popleft().result()
+            start(1)
+            yield from batch
+
+
+SEEN = 320  # samples: 40 batches, which divide among all workers
+# StreamingDataset.state_dict(), of epoch 1.
+STATE = f"epoch=1 sample_in_epoch={SEEN} num_canonical_nodes=1 shuffle_seed={SEED} initial_physical_nodes=1"
+
+
+@pytest.mark.parametrize(("workers", "resumed"), [(2, False), (4, False), (0, True), (2, True), (4, True)])
+def test_workers_read_shards_in_place(tmp, workers, resumed):
+    """Also those of a job that goes on with the state of another."""
+    (tmp / "src").mkdir()
+    shards = write_shards(tmp / "src", 20_000)
+    places = [(number, i) for number, samples in enumerate(shards) for i in range(len(samples))]
+    state = STATE if resumed else f"num_canonical_nodes=1 shuffle_seed={SEED}"
+    text = f"format=mds sampler=StreamingDataset shuffle_algo=py1s batch_size=8 num_workers={workers} epochs=3 {state}"
+    with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
+        pfs.path, "--ram", "32M", "--staging", "8M"
+    ) as mount:
+        register(mount, text)
+        wait_ahead(mount, 32)
+        for epoch in range(1 if resumed else 0, 3):
+            order = order_of("py1s", epoch)[SEEN if (resumed and epoch == 1) else 0 :]
+            words = [clairmount.binary(), "plan", "order", f"{text} root='{tmp / 'src'}'", "--epoch", str(epoch), "--rank", "0"]
+            said = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
+            assert [int(number) for number in said.split()] == order
+            read = lambda i: (i, read_sample(mount.path / f"shard.{places[i][0]:05}.mds", places[i][1]))  # noqa: E731
+            samples = loaded(read, [order[first : first + 8] for first in range(0, len(order), 8)], workers)
+            for n, (i, sample) in enumerate(samples):
+                assert (i, sample) == (order[n], shards[places[i][0]][places[i][1]])
+            assert n == len(order) - 1
+        state = plan(mount)
+    assert state["suspensions"] == 0, state
+    assert state["in_order"] > 0, state
 
 
 class Copies:

@@ -228,17 +228,21 @@ def run_workers(mount, reader, orders, epoch, source, known={}):
             job.kill()
 
 
-def read_each_byte_once(tmp, kind, reader, workers, ranks):
-    """Three epochs with a tier for all; the plan's state at the end."""
+def read_each_byte_once(tmp, kind, reader, workers, ranks, seen=0):
+    """Three epochs with a tier for all, or what is left of them to a job that resumes in epoch 1, where each rank has read
+    `seen` shards; the plan's state at the end."""
     names = make_shards(tmp / "src", kind, 16, 4 * MIB)
     total = bytes_of(tmp / "src")
     orders = orders_of(names, 3, ranks, workers)
+    for epochs in orders.values():
+        epochs[1] = epochs[1][seen // max(workers, 1) :]
     with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
         pfs.path, "--ram", f"{2 * total // MIB}M", "--staging", "16M", "--chunk", "1M"
     ) as mount:
         keys = f"workers={workers} world={ranks} ranks_per_node={ranks} epochs=3"
+        keys += f" first_epoch=1 start_sample={seen}" if seen else ""
         register(mount, f"format={FORMATS.get(kind, 'shards')} {PLAN} {keys}")
-        for epoch in range(3):
+        for epoch in range(1 if seen else 0, 3):
             run_workers(mount, reader, orders, epoch, tmp / "src")
         state = plan(mount)
         read = pfs.counters()["bytes"]
@@ -256,12 +260,20 @@ def test_each_byte_leaves_the_source_once_where_it_fits(tmp, kind, reader, worke
     assert (state["out_of_order"], state["realignments"]) == (0, 0), state
 
 
+@pytest.mark.parametrize(("workers", "ranks", "seen"), [(0, 1, 7), (2, 1, 6), (4, 1, 8), (2, 2, 4)])
+@pytest.mark.parametrize(("kind", "reader"), [("tar", "tar"), ("tfrecord", "tfrecord")])
+def test_a_job_that_resumes_in_an_epoch_reads_what_is_left_of_it(tmp, kind, reader, workers, ranks, seen):
+    """What it leaves out of its first epoch it reads in the next one: each byte leaves the source once, too."""
+    state = read_each_byte_once(tmp, kind, reader, workers, ranks, seen)
+    assert (state["out_of_order"], state["realignments"]) == (0, 0), state
+
+
 no_zstd = pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no zstd")
 OTHERS = [("tfrecord.gz", "tfrecordgz"), pytest.param("tar.zst", "tarzst", marks=no_zstd), ("idx.tfrecord", "dali"),
           ("idx.tfrecord", "dalicopy"), ("idx.tar", "dalitar")]  # fmt: skip
 
 
-@pytest.mark.parametrize("workers", [0, 4])
+@pytest.mark.parametrize("workers", [0, 2, 4])
 @pytest.mark.parametrize(("kind", "reader"), OTHERS)
 def test_each_byte_leaves_the_source_once_for_other_readers(tmp, kind, reader, workers):
     """Of compressed records and tars, and DALI's, which have an index beside each shard."""
