@@ -5,9 +5,10 @@
 
 Four workers read their shards 10,240 bytes at a time, as tarfile does, or 262,144, as TFRecordDataset does, and compute half
 as long as the PFS takes for the bytes: the first epoch waits for it, later ones need not. Where they compute a little longer
-than the PFS takes, the first epoch need not wait either once the first window has come. All epochs' bytes are compared with the source by a checksum; what the PFS counted is
-the witness for what was read. Baselines are measured in the same round: the PFS itself, a `cat` of the shards ahead of the
-workers through the page cache, rclone, clairfs without a plan. Figures are medians over the rounds.
+than the PFS takes, the first epoch need not wait either once the first window has come. All epochs' bytes are compared with
+the source by a checksum; what the PFS counted is the witness for what was read. Beside: the PFS itself, a `cat` of the shards
+ahead of the workers through the page cache, rclone, clairfs without a plan; in the same round, but of reads as large as
+TFRecordDataset's in the first one only. Figures are medians over the rounds.
 """
 
 import concurrent.futures
@@ -16,6 +17,7 @@ import os
 import pathlib
 import random
 import shutil
+import statistics
 import subprocess
 import time
 
@@ -28,8 +30,10 @@ SEED = 7
 BANDWIDTH = 120_000_000
 COMPUTE = 2 * BANDWIDTH  # bytes a second that all workers together could use
 SLOW_COMPUTE = 0.9 * BANDWIDTH  # which the PFS keeps up with
-TF_RECORD = ("--block", 262_144)  # tensorflow, core/kernels/data/tf_record_dataset_op.cc
+# Bytes a read: tarfile's blocks, and the buffer of tensorflow's core/kernels/data/tf_record_dataset_op.cc.
+READS = {"tar": ("--block", 10_240), "TFRecord": ("--block", 262_144)}
 TIERS = {"2 S": 2, "1 S": 1.05, "0.5 S": 0.5}  # a little more than S: tiers keep whole chunks
+ROOMY = ("2 S", TIERS["2 S"])
 STAGING = 128 * MIB
 PLAN = f"name=bench format=shards sampler=torch.distributed seed={SEED} workers={WORKERS} epochs={{epochs}}\n"
 
@@ -83,14 +87,20 @@ class Case:
     def least_bytes(self, tier):
         return self.size + (self.epochs - 1) * max(0, self.size - tier)
 
-    def least_seconds(self, tier):
-        """An epoch ends with the worker that has the most bytes to compute on, or with what the PFS has to read for it."""
+    def bounds(self, tier):
+        """Seconds. An epoch ends with the worker that has the most bytes to compute on, or with what the PFS has to read for
+        it."""
         missing = [self.size] + [max(0, self.size - tier)] * (self.epochs - 1)
-        return sum(max(most / self.rate, read / BANDWIDTH) for most, read in zip(self.most, missing, strict=True))
+        return [max(most / self.rate, read / BANDWIDTH) for most, read in zip(self.most, missing, strict=True)]
 
-    def warm(self):
+    def read_once(self):
+        """So that the source's page cache is warm."""
+        benchlib.reader("streams", self.source, self.all[0])
+
+    def warm(self, kind):
         """Seconds for a MiB of the source's warm page cache, with the same pauses."""
-        waits = [wait for run in self.epoch(self.source, 0) for wait in run["waits"]]
+        self.read_once()
+        waits = [wait for run in self.epoch(self.source, 0, *READS[kind]) for wait in run["waits"]]
         return sum(waits) / len(waits)
 
 
@@ -103,8 +113,8 @@ def record(case, label, epochs, pfs_bytes, warm, samples):
     waits = [wait for runs in later for run in runs for wait in run["waits"]]
     total = sum(seconds_of(runs) for runs in epochs)
     samples.add(f"{label} total", total)
-    samples.add(f"{label} first", seconds_of(epochs[0]))
-    samples.add(f"{label} last", seconds_of(epochs[-1]))
+    for number, runs in enumerate(epochs):
+        samples.add(f"{label} epoch {number}", seconds_of(runs))
     samples.add(f"{label} stall", max(0, sum(waits) - len(waits) * warm) / WORKERS / sum(seconds_of(runs) for runs in later))
     samples.add(f"{label} bytes", pfs_bytes)
     progress(f"{label}: {total:.1f} s, {pfs_bytes / case.size:.3f} S")
@@ -114,130 +124,150 @@ def planned(mount):
     return next(plan for plan in mount.stats()["plan_list"] if plan["name"] == "bench")
 
 
-def run_clairfs(case, label, tier, with_plan, warm, samples, *options):
+def run_clairfs(case, kind, label, tier, with_plan, warm, samples):
     with case.pfs() as pfs, clairmount.clairfs(pfs.path, "--ram", int(tier), "--staging", STAGING) as mount:
         if with_plan:
             (mount.path / ".clairfs/plan").write_text(PLAN.format(epochs=case.epochs))
         epochs = []
         for number in range(case.epochs):
-            epochs.append(case.epoch(mount.path, number, *options))
+            epochs.append(case.epoch(mount.path, number, *READS[kind]))
             if not with_plan:  # as those of a dataset would that is larger than memory
                 benchlib.reader("drop", mount.path, case.all[number], mount=mount)
-        record(case, label, epochs, pfs.counters()["bytes"], warm, samples)
+        record(case, f"{kind} {label}", epochs, pfs.counters()["bytes"], warm, samples)
         if with_plan:
-            samples.add(f"{label} suspensions", planned(mount)["suspensions"])
+            samples.add(f"{kind} {label} suspensions", planned(mount)["suspensions"])
 
 
-def run_first_epoch(case, samples):
+def run_first_epoch(case, kind, samples):
     """Stall of the first epoch from its first window on; what is left of it when the warm page cache has no more."""
     rate = SLOW_COMPUTE // WORKERS
     before = STAGING // WORKERS // MIB  # waits of a worker: one a MiB
 
     def share(root):
-        runs = case.read(root, 0, "--compute-rate", int(rate))
+        runs = case.read(root, 0, "--compute-rate", int(rate), *READS[kind])
         waits = [wait for run in runs for wait in run["waits"][before:]]
         return sum(waits), sum(waits) + len(waits) * MIB / rate
 
+    case.read_once()
     warm, _ = share(case.source)
     with case.pfs() as pfs, clairmount.clairfs(pfs.path, "--ram", 2 * case.size, "--staging", STAGING) as mount:
         (mount.path / ".clairfs/plan").write_text(PLAN.format(epochs=1))
         waited, seconds = share(mount.path)
-        samples.add("first stall", max(0, waited - warm) / seconds)
-        samples.add("first suspensions", planned(mount)["suspensions"])
-    progress(f"first epoch: stall {samples.rounds['first stall'][-1]:.4f}")
+        samples.add(f"{kind} first stall", max(0, waited - warm) / seconds)
+        samples.add(f"{kind} first suspensions", planned(mount)["suspensions"])
+    progress(f"{kind}, first epoch: stall {samples.rounds[f'{kind} first stall'][-1]:.4f}")
 
 
-def run_source(case, warm, samples):
+def run_source(case, kind, warm, samples):
     """From the warm page cache: what the pauses and the machine alone take."""
-    benchlib.reader("streams", case.source, *case.all)
-    record(case, "source", [case.epoch(case.source, e) for e in range(case.epochs)], 0, warm, samples)
+    case.read_once()
+    record(case, f"{kind} source", [case.epoch(case.source, e, *READS[kind]) for e in range(case.epochs)], 0, warm, samples)
 
 
-def run_pfs(case, warm, samples):
+def run_pfs(case, kind, warm, samples):
     with case.client() as pfs:
         epochs = []
         for number in range(case.epochs):
-            epochs.append(case.epoch(pfs.path, number))
+            epochs.append(case.epoch(pfs.path, number, *READS[kind]))
             clairmount.drop_page_cache(pfs.path)
-        record(case, "pfs", epochs, pfs.counters()["bytes"], warm, samples)
+        record(case, f"{kind} pfs", epochs, pfs.counters()["bytes"], warm, samples)
 
 
-def run_cat(case, warm, samples):
+def run_cat(case, kind, warm, samples):
     """The shards of the epoch go through the page cache ahead of the workers, in their order, in one stream."""
     with case.client() as pfs:
         epochs = []
         for number in range(case.epochs):
             names = [str(pfs.path / name) for name in pathlib.Path(case.all[number]).read_text().split()]
             with subprocess.Popen(["cat", *names], stdout=subprocess.DEVNULL) as ahead:
-                epochs.append(case.epoch(pfs.path, number))
+                epochs.append(case.epoch(pfs.path, number, *READS[kind]))
                 ahead.kill()
             clairmount.drop_page_cache(pfs.path)
-        record(case, "cat", epochs, pfs.counters()["bytes"], warm, samples)
+        record(case, f"{kind} cat", epochs, pfs.counters()["bytes"], warm, samples)
 
 
-def run_rclone(case, found, warm, samples):
+def run_rclone(case, kind, found, warm, samples):
     if "rclone" not in benchlib.installed_others(found):
         return
     with case.pfs() as pfs, benchlib.rclone(pfs.path, 2 * case.size) as served:
         epochs = []
         for number in range(case.epochs):
-            epochs.append(case.epoch(served.path, number))
+            epochs.append(case.epoch(served.path, number, *READS[kind]))
             clairmount.drop_page_cache(served.path)
-        record(case, "rclone", epochs, pfs.counters()["bytes"], warm, samples)
+        record(case, f"{kind} rclone", epochs, pfs.counters()["bytes"], warm, samples)
 
 
-def epochs_round(case, found):
+def epochs_round(case, found, first):
+    """TFRecords are read as tars are, but for the size of a read: what takes long is measured in the first round only."""
     samples = found.samples
-    warm = case.warm()
-    run_source(case, warm, samples)
-    run_pfs(case, warm, samples)
-    run_cat(case, warm, samples)
-    run_rclone(case, found, warm, samples)
-    run_clairfs(case, "no plan", 2 * case.size, False, warm, samples)
-    for name, share in TIERS.items():
-        run_clairfs(case, f"plan {name}", share * case.size, True, warm, samples)
-    run_clairfs(case, "TFRecord", 2 * case.size, True, warm, samples, *TF_RECORD)
-    run_first_epoch(case, samples)
+    for kind in READS:
+        in_full = kind == "tar" or first
+        warm = case.warm(kind)
+        run_source(case, kind, warm, samples)
+        if in_full:
+            run_pfs(case, kind, warm, samples)
+            run_cat(case, kind, warm, samples)
+            run_rclone(case, kind, found, warm, samples)
+            run_clairfs(case, kind, "no plan", 2 * case.size, False, warm, samples)
+        for name, share in TIERS.items() if in_full else [ROOMY]:
+            run_clairfs(case, kind, f"plan {name}", share * case.size, True, warm, samples)
+        run_first_epoch(case, kind, samples)
 
 
-def epochs_table(case, samples):
-    seconds = case.least_seconds(2 * case.size)
-    table = Table(f"{case.epochs} epochs of {len(case.names)} shards, {case.size / 1e6:.0f} MB, {WORKERS} workers that compute on {COMPUTE / 1e6:.0f} MB/s, PFS {BANDWIDTH / 1e6:.0f} MB/s")
-    table.add("the source's own directory, warm: time / bound", samples.median("source total") / seconds)
-    names = {"pfs": "the PFS itself", "cat": "cat ahead of the workers", "rclone": "rclone, cache of 2 S", "no plan": "clairfs without a plan, RAM tier 2 S"}
-    for label, text in names.items():
-        if f"{label} total" in samples.rounds:
-            table.add(f"{text}: time / bound", samples.median(f"{label} total") / seconds)
-            table.add(f"{text}: PFS bytes", samples.median(f"{label} bytes") / case.size, "S")
+def ratio(samples, name, baseline):
+    """Of the rounds that have both, which are the first ones."""
+    return statistics.median(a / b for a, b in zip(samples.rounds[name], samples.rounds[baseline], strict=False))
+
+
+OTHERS = {
+    "pfs": "the PFS itself",
+    "cat": "cat ahead of the workers",
+    "rclone": "rclone, cache of 2 S",
+    "no plan": "clairfs without a plan, RAM tier 2 S",
+}
+
+
+def epochs_table(case, kind, samples):
+    size = READS[kind][1]
+    table = Table(f"{case.epochs} epochs of {len(case.names)} {kind} shards, {size:,} bytes a read, {case.size / 1e6:.0f} MB, {WORKERS} workers that compute on {COMPUTE / 1e6:.0f} MB/s, PFS {BANDWIDTH / 1e6:.0f} MB/s")
+    seconds = sum(case.bounds(2 * case.size))
+    table.add("the source's own directory, warm: time / bound", samples.median(f"{kind} source total") / seconds)
+    for label, text in OTHERS.items():
+        if f"{kind} {label} total" in samples.rounds:
+            table.add(f"{text}: time / bound", samples.median(f"{kind} {label} total") / seconds)
+            table.add(f"{text}: PFS bytes", samples.median(f"{kind} {label} bytes") / case.size, "S")
     for name, share in TIERS.items():
-        label, least = f"plan {name}", case.least_bytes(share * case.size)
-        bound = case.least_seconds(share * case.size)
-        table.add(f"with a plan, RAM tier {name}: time / bound", samples.median(f"{label} total") / bound, at_most=1.03)
-        table.add(f"with a plan, RAM tier {name}: last epoch / source", samples.ratio(f"{label} last", "source last"))
-        table.add(f"with a plan, RAM tier {name}: time / the PFS itself", samples.ratio(f"{label} total", "pfs total"))
-        if share >= 1:  # else later epochs wait for the PFS, too
-            table.add(f"with a plan, RAM tier {name}: stall of later epochs", samples.median(f"{label} stall"), at_most=0.01)
-        table.add(f"with a plan, RAM tier {name}: PFS bytes / least", samples.median(f"{label} bytes") / least, at_most=1.01)
-        table.add(f"with a plan, RAM tier {name}: suspensions", max(samples.rounds[f"{label} suspensions"]), at_most=0)
-    text = "with a plan, RAM tier 2 S, 262,144 bytes a read"
-    table.add(f"{text}: time / bound", samples.median("TFRecord total") / seconds, at_most=1.03)
-    table.add(f"{text}: stall of later epochs", samples.median("TFRecord stall"), at_most=0.01)
-    table.add(f"{text}: PFS bytes / least", samples.median("TFRecord bytes") / case.size, at_most=1.01)
-    table.add(f"{text}: suspensions", max(samples.rounds["TFRecord suspensions"]), at_most=0)
+        add_planned(table, case, kind, name, share, samples)
     text = f"with a plan, computing on {SLOW_COMPUTE / 1e6:.0f} MB/s"
-    table.add(f"{text}: stall of the first epoch after {STAGING // MIB} MiB", samples.median("first stall"), at_most=0.01)
-    table.add(f"{text}: suspensions", max(samples.rounds["first suspensions"]), at_most=0)
+    table.add(f"{text}: stall of the first epoch after {STAGING // MIB} MiB", samples.median(f"{kind} first stall"), at_most=0.01)
+    table.add(f"{text}: suspensions", max(samples.rounds[f"{kind} first suspensions"]), at_most=0)
     return table
 
 
-def rate_round(case, samples):
+def add_planned(table, case, kind, name, share, samples):
+    label, least, bounds = f"{kind} plan {name}", case.least_bytes(share * case.size), case.bounds(share * case.size)
+    text = f"with a plan, RAM tier {name}"
+    table.add(f"{text}: time / bound", samples.median(f"{label} total") / sum(bounds), at_most=1.03)
+    slowest = max(samples.median(f"{label} epoch {number}") / bound for number, bound in enumerate(bounds))
+    # Where epochs share the PFS, what one of them is ahead another one waits for: their sum counts.
+    table.add(f"{text}: slowest epoch / its bound", slowest, at_most=1.03 if share >= 1 else None)
+    last = case.epochs - 1
+    table.add(f"{text}: last epoch / source", ratio(samples, f"{label} epoch {last}", f"{kind} source epoch {last}"))
+    table.add(f"{text}: time / the PFS itself", ratio(samples, f"{label} total", f"{kind} pfs total"))
+    if share >= 1:  # else later epochs wait for the PFS, too
+        table.add(f"{text}: stall of later epochs", samples.median(f"{label} stall"), at_most=0.01)
+    table.add(f"{text}: PFS bytes / least", samples.median(f"{label} bytes") / least, at_most=1.01)
+    table.add(f"{text}: suspensions", max(samples.rounds[f"{label} suspensions"]), at_most=0)
+
+
+def rate_round(case, kind, samples):
     """MB/s of one worker that does not compute: pushed, from the RAM tier, from the source's page cache."""
     def rate(root):
-        run = benchlib.reader("streams", root, case.all[0])[0]
+        run = benchlib.reader("streams", root, case.all[0], *READS[kind])[0]
         return run["bytes"] / run["seconds"] / 1e6
 
-    benchlib.reader("streams", case.source, case.all[0])
-    samples.add("rate source", rate(case.source))
+    case.read_once()
+    samples.add(f"{kind} rate source", rate(case.source))
     roomy = f"{case.size * 5 // 4 // MIB + 64}M"
     benchlib.touch_memory(2 * case.size)
     with clairmount.clairfs(case.source, "--ram", roomy, "--staging", roomy) as mount:
@@ -245,24 +275,25 @@ def rate_round(case, samples):
         clairmount.wait_until(lambda: mount.stat("tiers.ram.bytes") >= case.size, "the dataset is in the RAM tier")
         benchlib.reader("drop", mount.path, case.all[0], mount=mount)
         benchlib.touch_memory(case.size)
-        samples.add("rate ram", rate(mount.path))
+        samples.add(f"{kind} rate ram", rate(mount.path))
         benchlib.reader("drop", mount.path, case.all[0], mount=mount)
         (mount.path / ".clairfs/plan").write_text(PLAN.replace(f"workers={WORKERS}", "workers=0").format(epochs=1))
         clairmount.wait_until(lambda: planned(mount)["ahead"] == planned(mount)["samples"], "all is ahead")
         reads = mount.stat("fuse.requests.read")
-        samples.add("rate pushed", rate(mount.path))
-        samples.add("READs a MiB", (mount.stat("fuse.requests.read") - reads) / (case.size / MIB))
-    progress(f"source {samples.rounds['rate source'][-1]:.0f}, RAM {samples.rounds['rate ram'][-1]:.0f}, pushed {samples.rounds['rate pushed'][-1]:.0f} MB/s")
+        samples.add(f"{kind} rate pushed", rate(mount.path))
+        samples.add(f"{kind} READs a MiB", (mount.stat("fuse.requests.read") - reads) / (case.size / MIB))
+    found = [f"{name} {samples.rounds[f'{kind} rate {name}'][-1]:.0f}" for name in ("source", "ram", "pushed")]
+    progress(f"{kind}: {', '.join(found)} MB/s")
 
 
-def rate_table(samples):
-    table = Table("Reading from front to back, one worker, 10,240 bytes a read")
-    table.add("source, warm page cache", samples.median("rate source"), "MB/s")
-    table.add("clairfs, RAM tier, without a plan", samples.median("rate ram"), "MB/s")
-    table.add("clairfs, pushed", samples.median("rate pushed"), "MB/s")
-    table.add("pushed / RAM tier", samples.ratio("rate pushed", "rate ram"), at_least=1.5)
-    table.add("pushed / source", samples.ratio("rate pushed", "rate source"))
-    table.add("READs a MiB that was pushed", samples.median("READs a MiB"))
+def rate_table(kind, samples):
+    table = Table(f"Reading {kind} shards from front to back, one worker, {READS[kind][1]:,} bytes a read")
+    table.add("source, warm page cache", samples.median(f"{kind} rate source"), "MB/s")
+    table.add("clairfs, RAM tier, without a plan", samples.median(f"{kind} rate ram"), "MB/s")
+    table.add("clairfs, pushed", samples.median(f"{kind} rate pushed"), "MB/s")
+    table.add("pushed / RAM tier", samples.ratio(f"{kind} rate pushed", f"{kind} rate ram"), at_least=1.5)
+    table.add("pushed / source", samples.ratio(f"{kind} rate pushed", f"{kind} rate source"))
+    table.add("READs a MiB that was pushed", samples.median(f"{kind} READs a MiB"))
     return table
 
 
@@ -314,16 +345,17 @@ def main():
         case = Case(tmp, 32 if given.quick else 64, 12 * MIB if given.quick else 16 * MIB, 3)
         for round_ in range(rounds):
             progress(f"round {round_ + 1} of {rounds}")
-            if "rate" in given.only:
-                rate_round(case, found.samples)
+            for kind in READS if "rate" in given.only else ():
+                rate_round(case, kind, found.samples)
             if "epochs" in given.only:
-                epochs_round(case, found)
+                epochs_round(case, found, round_ == 0)
             if "copies" in given.only:
                 copies_round(case, found.samples)
-    if "rate" in given.only:
-        found.add(rate_table(found.samples))
-    if "epochs" in given.only:
-        found.add(epochs_table(case, found.samples))
+    for kind in READS:
+        if "rate" in given.only:
+            found.add(rate_table(kind, found.samples))
+        if "epochs" in given.only:
+            found.add(epochs_table(case, kind, found.samples))
     if "copies" in given.only:
         found.add(copies_table(case, found.samples))
 
