@@ -116,7 +116,12 @@ SamplerResult make_streaming(const SamplerSpec& spec) {
   if (spec.ranks_per_node == 0 || spec.world % spec.ranks_per_node != 0) {
     return bad_key("ranks_per_node", "want a divisor of world");
   }
-  if (spec.sample_in_epoch >= spec.n) return bad_key("sample_in_epoch", "want less than the dataset has");
+  if (spec.sample_in_epoch >= spec.n) {
+    return bad_key(
+        "sample_in_epoch",
+        "want less than the dataset has; who has seen all of an epoch goes on with the next one: 0, "
+        "and first_epoch one higher");
+  }
   const uint64_t canonical = canonical_nodes(spec, spec.world / spec.ranks_per_node);
   if (canonical > kMostCanonicalNodes) return bad_key("num_canonical_nodes", "want at most 1048576");
   std::optional<StreamingShuffle> shuffle;

@@ -27,16 +27,36 @@ TEST_CASE("samplers are known by the names of their classes") {
     CHECK(canonical_sampler(name) == name);
     known.insert(name);
   }
-  for (const char* name :
-       {"distributedsampler", "torch.utils.data.distributed.distributedsampler", "statefuldistributedsampler",
-        "randomsampler", "seedablerandomsampler", "transformers.trainer", "pytorch_lightning",
-        "unrepeateddistributedsampler", "ordereddistributedsampler", "repeataugsampler",
-        "torchvision.rasampler", "megatronpretrainingrandomsampler", "statefuldataloader",
-        "grain.python.indexsampler", "tf.data.dataset.shuffle", "wds.webdataset", "streamingdataset", "caffe",
-        "lmdbio"}) {
+  for (const char* name : {"distributedsampler",
+                           "torch.utils.data.distributed.distributedsampler",
+                           "statefuldistributedsampler",
+                           "randomsampler",
+                           "seedablerandomsampler",
+                           "transformers.trainer",
+                           "pytorch_lightning",
+                           "unrepeateddistributedsampler",
+                           "ordereddistributedsampler",
+                           "repeataugsampler",
+                           "torchvision.rasampler",
+                           "megatronpretrainingrandomsampler",
+                           "statefuldataloader",
+                           "grain.python.indexsampler",
+                           "tf.data.dataset.shuffle",
+                           "wds.webdataset",
+                           "streamingdataset",
+                           "caffe",
+                           "lmdbio",
+                           "torch.utils.data.sampler.randomsampler",
+                           "accelerate.data_loader.batchsamplershard",
+                           "timm.data.distributed_sampler.repeataugsampler",
+                           "torchdata.stateful_dataloader.sampler.statefuldistributedsampler",
+                           "grain.samplers.indexsampler",
+                           "webdataset.webdataset",
+                           "streaming.streamingdataset"}) {
     INFO(name);
     CHECK(known.contains(canonical_sampler(name)));
   }
+  CHECK(canonical_sampler("torchdata.stateful_dataloader.statefuldataloader") == "torchdata.random");
   CHECK(canonical_sampler("nothing") == "nothing");
   CHECK(spec_of({{"sampler", "SeedableRandomSampler"}, {"data_seed", "3"}, {"batch_size", "8"}}).batch == 8);
 }

@@ -113,6 +113,7 @@ TEST_CASE("a StreamingDataset's plan that cannot be right is refused") {
   CHECK(refused([](SamplerSpec& s) { s.num_canonical_nodes = 3; }).starts_with("num_canonical_nodes:"));
   CHECK(refused([](SamplerSpec& s) { s.num_canonical_nodes = 1024; }).starts_with("num_canonical_nodes:"));
   CHECK(refused([](SamplerSpec& s) { s.ranks_per_node = 3; }).starts_with("ranks_per_node:"));
-  CHECK(refused([](SamplerSpec& s) { s.sample_in_epoch = 545; }).starts_with("sample_in_epoch:"));
+  CHECK_THAT(refused([](SamplerSpec& s) { s.sample_in_epoch = 545; }),
+             StartsWith("sample_in_epoch:") && Contains("first_epoch one higher"));
   CHECK(refused([](SamplerSpec& s) { s.n = 0; }).starts_with("n:"));
 }
