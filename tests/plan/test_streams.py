@@ -121,13 +121,14 @@ def bytes_of(folder):
 # Workers
 
 
-def orders_of(names, epochs, world, workers, seed=5, buffer=8):
+def orders_of(names, epochs, world, workers, seed=5, buffer=8, counts=False):
     """What each worker of each rank reads, epoch by epoch: WebDataset's split_by_node, split_by_worker and shuffle of
-    shards (src/webdataset/{shardlists,filters}.py)."""
+    shards, or detshuffle where it `counts` epochs (src/webdataset/{shardlists,filters}.py)."""
     order = {}
     for rank, worker in itertools.product(range(world), range(max(workers, 1))):
         mine = names[rank::world][worker :: max(workers, 1)]
-        order[rank, worker] = [list(stream_readers.shuffled(mine, seed, buffer)) for _ in range(epochs)]
+        seeds = [seed + epoch if counts else seed for epoch in range(epochs)]
+        order[rank, worker] = [list(stream_readers.shuffled(mine, of_epoch, buffer)) for of_epoch in seeds]
     return order
 
 
@@ -228,12 +229,12 @@ def run_workers(mount, reader, orders, epoch, source, known={}):
             job.kill()
 
 
-def read_each_byte_once(tmp, kind, reader, workers, ranks, seen=0):
+def read_each_byte_once(tmp, kind, reader, workers, ranks, seen=0, counts=False, more=""):
     """Three epochs with a tier for all, or what is left of them to a job that resumes in epoch 1, where each rank has read
-    `seen` shards; the plan's state at the end."""
+    `seen` shards; the plan's state at the end. `more` keys of it, with which detshuffle `counts` epochs."""
     names = make_shards(tmp / "src", kind, 16, 4 * MIB)
     total = bytes_of(tmp / "src")
-    orders = orders_of(names, 3, ranks, workers)
+    orders = orders_of(names, 3, ranks, workers, counts=counts)
     for epochs in orders.values():
         epochs[1] = epochs[1][seen // max(workers, 1) :]
     with clairmount.slowfs(tmp / "src", "--bandwidth", "300M", "--latency", "500") as pfs, clairmount.clairfs(
@@ -241,7 +242,7 @@ def read_each_byte_once(tmp, kind, reader, workers, ranks, seen=0):
     ) as mount:
         keys = f"workers={workers} world={ranks} ranks_per_node={ranks} epochs=3"
         keys += f" first_epoch=1 start_sample={seen}" if seen else ""
-        register(mount, f"format={FORMATS.get(kind, 'shards')} {PLAN} {keys}")
+        register(mount, f"format={FORMATS.get(kind, 'shards')} {PLAN} {keys} {more}")
         for epoch in range(1 if seen else 0, 3):
             run_workers(mount, reader, orders, epoch, tmp / "src")
         state = plan(mount)
@@ -266,6 +267,14 @@ def test_a_job_that_resumes_in_an_epoch_reads_what_is_left_of_it(tmp, kind, read
     """What it leaves out of its first epoch it reads in the next one: each byte leaves the source once, too."""
     state = read_each_byte_once(tmp, kind, reader, workers, ranks, seen)
     assert (state["out_of_order"], state["realignments"]) == (0, 0), state
+
+
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, True), (4, True), (4, False)])
+def test_detshuffle_counts_epochs_where_its_process_lives_on(tmp, workers, persistent):
+    counts = persistent or workers == 0
+    more = f"detshuffle=True persistent_workers={persistent} nodesplitter=wds.split_by_node"
+    state = read_each_byte_once(tmp, "tar", "tar", workers, 1, counts=counts, more=more)
+    assert state["out_of_order"] == 0, state
 
 
 no_zstd = pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no zstd")
