@@ -84,6 +84,8 @@ bool never(const std::string&) {
 }
 
 constexpr std::string_view kNoRank = "a plan is the same for all ranks; want no rank, but world";
+constexpr std::string_view kShortBlock =
+    "want 1 to 64 records of a file at a time; where a block is a whole file, want cycle_length=1";
 constexpr std::string_view kProportions =
     "only streams all of whose samples come once an epoch are predicted; record the order and give it with "
     "sampler=list list=FILE";
@@ -116,8 +118,8 @@ constexpr Argument kArguments[] = {
     {"deterministic", "tf.", is_default_order,
      "the order of elements then depends on timing and cannot be predicted; want deterministic=True"},
     {"num_parallel_calls", "tf.", is_parallelism, "want a number or AUTOTUNE"},
-    {"block_length", "tf.", is_short_block,
-     "want 1 to 64 records of a file at a time; where a block is a whole file, want cycle_length=1"},
+    {"block_length", "tf.", is_short_block, kShortBlock},
+    {"interleave_block_length", "tf.", is_short_block, kShortBlock},
     {"batching_method", "streaming", is_random,
      "only batching_method=random is predicted; record the order and give it with sampler=list list=FILE"},
     {"predownload", "streaming", is_number_or_none, "want a number of samples"},

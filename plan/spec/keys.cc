@@ -61,7 +61,8 @@ bool accept_word(std::string& value) {
 
 bool accept_format(std::string& value) {
   if (!accept_word(value)) return false;
-  if (value == "webdataset") value = "tar";
+  if (value == "webdataset" || value == "wds") value = "tar";
+  if (value == "tfrecords" || value == "tfrecorddataset") value = "tfrecord";
   if (value == "readerimagefolder") value = "timm";
   return true;
 }
@@ -349,6 +350,9 @@ constexpr OtherKey kOtherKeys[] = {
     {"total_samples", "n"},
     {"worker_count", "workers"},
     {"num_parallel_reads", "cycle_length"},
+    {"interleave_cycle_length", "cycle_length"},
+    {"shuffle_files", "shuffle"},
+    {"shuffle_reshuffle_each_iteration", "reshuffle_each_iteration"},
     {"enable_checkpointing", "checkpointing"},
     {"seq_length", "sequence_length"},
     {"drop_remainder", "drop_last"},

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,31 @@ namespace {
 constexpr std::array<std::string_view, 14> kFormats{"imagefolder", "timm",   "files", "list",     "ranges",
                                                     "npy",         "raw",    "lmdb",  "megatron", "mds",
                                                     "hdf5",        "shards", "tar",   "tfrecord"};
+
+// Known by name, and not numbered.
+struct OtherFormat {
+  std::string_view name;
+  std::string_view want;
+};
+constexpr std::string_view kRangesOnly =
+    "want format=ranges list=FILE with the place of each sample, or format=shards where files are read from "
+    "front to back";
+constexpr OtherFormat kOtherFormats[] = {
+    {"parquet",
+     "its rows have no bytes of their own; want format=shards where files are read from front to back"},
+    {"json", kRangesOnly},
+    {"jsonl", kRangesOnly},
+    {"csv", kRangesOnly},
+    {"arrow", kRangesOnly},
+    {"arrayrecord", kRangesOnly},
+    {"array_record", kRangesOnly},
+    {"beton", kRangesOnly},
+    {"ffcv", kRangesOnly},
+    {"recordio", kRangesOnly},
+    {"zip", kRangesOnly},
+    {"zarr",
+     "a chunk of it is a file; want format=list list=FILE with the chunks in the order of the samples"},
+};
 
 // A key that says more about some formats and has no meaning with others.
 struct FormatKey {
@@ -77,6 +103,8 @@ Status check_format_key(const FormatKey& known, const PlanSpec& spec) {
 }
 
 Status check_format(const PlanSpec& spec) {
+  const auto* const other = std::ranges::find(kOtherFormats, spec.format, &OtherFormat::name);
+  if (other != std::end(kOtherFormats)) return plan_error("format", spec.format, other->want);
   if (!spec.format.empty() && !contains(kFormats, spec.format)) {
     return plan_error("format", spec.format, "unknown format; want one of " + joined(kFormats, ", "));
   }

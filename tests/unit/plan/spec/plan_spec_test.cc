@@ -99,6 +99,11 @@ TEST_CASE("the names that other frameworks have are taken") {
         parsed("sampler=grain seed=1 n=50 world=4 workers=2 drop_last=true"));
   CHECK(parsed("sampler=tf.list_files seed=1 num_parallel_reads=8 num_parallel_calls=None "
                "deterministic=None") == parsed("sampler=tf.list_files seed=1 cycle_length=8"));
+  CHECK(parsed("format=tfrecords sampler=tf.shuffle shuffle_files=True shuffle_seed=1 "
+               "interleave_cycle_length=16 interleave_block_length=16 "
+               "shuffle_reshuffle_each_iteration=False") ==
+        parsed("format=tfrecord sampler=tf.shuffle seed=1 cycle_length=16 reshuffle_each_iteration=false"));
+  CHECK(parsed("format=wds sampler=wds.WebDataset") == parsed("format=tar sampler=webdataset"));
   CHECK(parsed("sampler=accelerate seed=1 split_batches=False even_batches=True dispatch_batches=None "
                "group_by_length=False dataloader_persistent_workers=True") ==
         parsed("sampler=accelerate seed=1 persistent_workers=true"));
@@ -296,7 +301,9 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal("{}"), {"seed", "missing"});
   names(refusal("seed=42 sampler=torch.distrbuted"), {"torch.distrbuted", "torch.distributed"});
   names(refusal("seed=42 sampler=keras"), {"keras", "list=FILE"});
-  names(refusal("seed=42 format=parquet"), {"parquet", "shards"});
+  names(refusal("seed=42 format=parquet"), {"parquet", "no bytes of their own", "format=shards"});
+  names(refusal("seed=42 format=Arrow"), {"arrow", "format=ranges list=FILE"});
+  names(refusal("seed=42 format=zarr"), {"zarr", "format=list list=FILE"});
   names(refusal("seed=42 format=hdf5 file=a.h5"), {"dataset", "missing", "NAME"});
   names(refusal("seed=42 format=lmdb file=a keys=cursor dataset=x"), {"dataset", "format=hdf5"});
   names(refusal("seed=42 format=jpeg"), {"jpeg", "imagefolder"});
