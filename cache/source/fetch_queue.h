@@ -1,7 +1,7 @@
 // Fetches that wait for a place among the operations of a source, the most urgent first, and what of them is
 // read in one operation.
 //
-// Fetches of neighbouring bytes of a file are taken together: one read of 4 MiB costs a server hardly more
+// Fetches of neighbouring bytes of a file are taken together: one read of a MiB costs a server hardly more
 // than one of 128 KiB. They only are while they wait, so that a source that is not busy reads each at once.
 #pragma once
 
@@ -20,8 +20,10 @@ namespace clairfs {
 /// Not thread-safe: its owner calls it under a lock.
 class FetchQueue {
  public:
-  /// The most that is taken together, in bytes.
-  static constexpr uint64_t kMostBytes = 4 << 20;
+  /// The most that is taken together, in bytes: what a request to the server of an NFS or a FUSE filesystem
+  /// has at most. A larger read goes there in pieces, one after the other. Those of other reads come in
+  /// between, and a disk then has to seek for each.
+  static constexpr uint64_t kMostBytes = 1 << 20;
   /// Prefetches are taken together when none is needed so much later than the most urgent one, which the
   /// others delay; in microseconds.
   static constexpr uint64_t kMostLater = 100'000;

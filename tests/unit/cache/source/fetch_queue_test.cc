@@ -98,14 +98,15 @@ TEST_CASE("only fetches of one kind are taken together, and prefetches only if t
   CHECK(f.take() == Numbers{3, 4});
 }
 
-TEST_CASE("no more is taken together than 4 MiB and what one system call takes") {
+TEST_CASE("no more is taken together than one request to a server has and what one system call takes") {
   QueueFixture f;
-  const uint64_t most = FetchQueue::kMostBytes / kQueuedBytes;
+  constexpr uint64_t kAsOfServer = 1 << 20;
+  const uint64_t most = kAsOfServer / kQueuedBytes;
   for (uint64_t number = 0; number <= most; ++number) f.add(1, number, kQueuedFill);
   f.add(2, 0, kQueuedFill, kQueuedBytes, IOV_MAX - 1);
   f.add(2, 1, kQueuedFill);
   f.add(2, 2, kQueuedFill);
-  f.add(3, 0, kQueuedFill, 2 * FetchQueue::kMostBytes);
+  f.add(3, 0, kQueuedFill, 2 * kAsOfServer);
   f.add(3, 2 * most, kQueuedFill);
   CHECK(f.take().size() == most);
   CHECK(f.take() == Numbers{most});
