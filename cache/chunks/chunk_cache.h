@@ -91,6 +91,10 @@ class ChunkCache {
   void acquire_range(FileId file, uint64_t offset, uint64_t length, Priority priority,
                      const AcquireDone& done, const Use& use = {});
 
+  /// More calls of acquire() and acquire_range() follow at once, up to gathered(): see ChunkSource.
+  void gather() { fetcher_.gather(); }
+  void gathered() { fetcher_.gathered(); }
+
   /// Bytes that acquire_range() would bring into memory, or pin there: the range's or its chunk's.
   uint64_t bytes_acquired(FileId file, uint64_t offset, uint64_t length, const Use& use = {}) const;
 

@@ -48,6 +48,9 @@ class Fetcher {
   void start(const FetchPtr& fetch);
   /// The demand of the fetch was raised.
   void demand_changed(const Fetch& fetch);
+  /// See ChunkSource.
+  void gather() { deps_.source.gather(); }
+  void gathered() { deps_.source.gathered(); }
   /// Bytes [offset, offset + length) of a file, within one chunk. They are forgotten afterwards.
   void read_range(FileId file, uint64_t offset, uint64_t length, Priority priority, const AcquireDone& done);
   /// Whether a fetch of the chunk of `file` at `offset` would be asked of another node now.

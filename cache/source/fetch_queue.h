@@ -2,7 +2,8 @@
 // read in one operation.
 //
 // Fetches of neighbouring bytes of a file are taken together: one read of a MiB costs a server hardly more
-// than one of 128 KiB. They only are while they wait, so that a source that is not busy reads each at once.
+// than one of 128 KiB. They only are while they wait, so that a source that is not busy reads each at once,
+// unless it is told that more are about to come (ChunkSource::gather()).
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,8 @@ class FetchQueue {
   void demand_changed(const Demand& demand);
   /// The priority of the most urgent fetch. REQUIRES: not empty.
   Priority first() const { return queue_.begin()->first.first; }
+  /// Whether the most urgent fetch may wait for neighbours to come. REQUIRES: not empty.
+  bool first_may_wait() const { return !first().is_demand() && !queue_.begin()->second.alone; }
   /// Takes the most urgent fetch, and with it neighbours of the same kind of priority: of one file, in the
   /// order of their bytes, without gaps, at most IOV_MAX pieces of memory. REQUIRES: not empty.
   std::vector<Waiting> take_first();

@@ -26,6 +26,10 @@ constexpr size_t kOpenFiles = 16;
 // them.
 constexpr unsigned kReaderHeadroom = 4;
 
+// What is kept by gather() is kept no longer than this: a source need not be idle for longer than a disk
+// seeks, which is what it is kept for.
+constexpr auto kMostGathering = std::chrono::milliseconds(5);
+
 // Stale files named in the log; after that only counted.
 constexpr size_t kReported = 1000;
 
@@ -79,6 +83,20 @@ void PfsSource::start(FetchRequest request) {
   }
 }
 
+void PfsSource::gather() {
+  const TimePoint until = clock_.now() + kMostGathering;
+  MutexLock lock(mutex_);
+  gathers_until_ = until;
+}
+
+void PfsSource::gathered() {
+  {
+    MutexLock lock(mutex_);
+    gathers_until_ = {};
+  }
+  dispatch();
+}
+
 void PfsSource::demand_changed(const Demand& demand) {
   {
     MutexLock lock(mutex_);
@@ -99,6 +117,7 @@ void PfsSource::stop() {
 }
 
 bool PfsSource::may_start(const Priority& next, TimePoint now) const {
+  if (now < gathers_until_ && queue_.first_may_wait()) return false;
   const bool reader = next.is_demand();
   // Prefetches that all hang leave places of the backend to readers.
   const unsigned kept = std::min(kReaderHeadroom, options_.most_concurrency / 4);
@@ -242,7 +261,8 @@ void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) 
     in_flight_.erase(operation.id());
     if (!outcome && operation.parts.size() > 1 && !stopped_) repeat_singly(operation);
     if (descriptors_ != UINT_MAX && ++since_short_ % kTryMoreAfter == 0) ++descriptors_;
-    limit_.completed(now - operation.started, outcome && !queue_.empty());
+    const bool gathering = now < gathers_until_;  // what waits need not wait for a place
+    limit_.completed(now - operation.started, outcome && !queue_.empty() && !gathering);
     metrics_.pfs_concurrency.set(limit_.value());
   }
   dispatch();

@@ -1,8 +1,9 @@
 // The dataset itself: reads ranges of source files, in order of priority, with as many at once as serves
 // best.
 //
-// Neighbouring fetches that wait are read in one operation (fetch_queue.h). Each gets its own answer: of a
-// read that ends early those before its end are good, and where a read fails each is repeated by itself.
+// Neighbouring fetches that wait are read in one operation (fetch_queue.h), and gather() has them wait for
+// each other. Each gets its own answer: of a read that ends early those before its end are good, and where a
+// read fails each is repeated by itself.
 //
 // A fetch never mixes versions of a file: after each read the file's size and mtime must be what the catalog
 // says, else the fetch fails with ESTALE, the file is named once in the log, and `on_stale` is told.
@@ -67,6 +68,8 @@ class PfsSource final : public ChunkSource {
   ~PfsSource() override;
 
   void start(FetchRequest request) override;
+  void gather() override;
+  void gathered() override;
   void demand_changed(const Demand& demand) override;
   void stop() override;
 
@@ -122,6 +125,7 @@ class PfsSource final : public ChunkSource {
   Mutex mutex_;   // leaf: guards the queue; never held while io_ or a call-back is called
   FetchQueue queue_ GUARDED_BY(mutex_);
   uint64_t arrivals_ GUARDED_BY(mutex_) = 0;
+  TimePoint gathers_until_ GUARDED_BY(mutex_){};               // at the latest; long ago: not now
   std::map<uint64_t, InFlight> in_flight_ GUARDED_BY(mutex_);  // by Operation::id()
   bool watching_ GUARDED_BY(mutex_) = false;                   // requests wait, and the thread knows
   bool stopped_ GUARDED_BY(mutex_) = false;

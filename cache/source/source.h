@@ -53,6 +53,12 @@ class ChunkSource {
  public:
   virtual ~ChunkSource() = default;
   virtual void start(FetchRequest request) = 0;
+  /// More requests follow at once, up to gathered(): those for parts of files for which no reader waits may
+  /// be kept till then, so that neighbours among them are read together; less urgent ones may wait behind
+  /// them. For one thread at a time, which may say it again before gathered(). Some milliseconds after it
+  /// has, what was kept goes its way all the same.
+  virtual void gather() {}
+  virtual void gathered() {}
   /// Whether a fetch of the chunk of `file` that starts at `offset` would be asked of another node now. The
   /// memory of such fetches is bounded, so that what this node serves to others never waits for others: nodes
   /// that wait for each other in a circle would all stand still until their deadlines.

@@ -54,6 +54,8 @@ class RoutedSource final : public ChunkSource {
   double pfs_bandwidth() const;  ///< bytes a second
 
   void start(FetchRequest request) override;
+  void gather() override { deps_.pfs.gather(); }
+  void gathered() override { deps_.pfs.gathered(); }
   bool may_wait_for_others(FileId file, uint64_t offset) const override;
   void demand_changed(const Demand& demand) override;
   /// Ends the fetches from peers too (PeerClient::stop()).

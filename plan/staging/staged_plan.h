@@ -137,7 +137,8 @@ struct Staging::ReaderWindow {
   uint32_t longest_kept_run = 0;
   uint64_t oversize_bytes = 0;  // of a sample in it that is left to the reader for its size
   uint64_t budget = 0;
-  bool held_back = false;  // the budget was too small for what comes next
+  bool held_back = false;    // the budget was too small for what comes next
+  std::optional<bool> full;  // in a turn, once it has asked: whether there is no room for more
   SentinelChooser chooser;
   uint32_t gap = 0;                // in so many samples the reader is seen once, as its tracker was told
   uint64_t pushed_until = 0;       // so far was pushed what the window has given up since

@@ -179,6 +179,9 @@ bool Staging::serve_all() {
       load.held += resident_bytes(*window);
       held += resident_bytes(*window);
     }
+    if (!plan->of_records) continue;
+    cache_.gathered();
+    for (const auto& window : plan->windows) busy = push_and_fill(*window) || busy;
   }
   metrics_.staging_bytes.set(static_cast<int64_t>(held));
   return busy;
@@ -224,7 +227,8 @@ void Staging::forget_removed_plans() {
   }
 }
 
-// One turn of a reader; true if there is more to do at once.
+// One turn of a reader; true if there is more to do at once. A reader of records only asks for what it needs:
+// all of its plan do so, before what has arrived for one of them is pushed.
 bool Staging::serve(ReaderWindow& window, uint64_t budget) {
   window.held_back = false;
   follow_timeline(window);
@@ -244,9 +248,19 @@ bool Staging::serve(ReaderWindow& window, uint64_t budget) {
     return busy;
   }
   busy = repair(window) || busy;
-  const bool full = !issue_fetches(window, budget);
-  busy = push_arrived(window) || busy;
-  if (full) busy = fill_tiers(window) || busy;
+  // Records that are needed soon lie side by side, also those of different readers.
+  if (window.plan->of_records) cache_.gather();
+  window.full = !issue_fetches(window, budget);
+  if (window.plan->of_records) return busy;
+  return push_and_fill(window) || busy;
+}
+
+// The rest of a turn in which the reader has asked.
+bool Staging::push_and_fill(ReaderWindow& window) {
+  const std::optional<bool> full = std::exchange(window.full, std::nullopt);
+  if (!full) return false;
+  bool busy = push_arrived(window);
+  if (*full) busy = fill_tiers(window) || busy;
   window.staged_published = window.staged;
   return busy;
 }

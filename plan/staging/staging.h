@@ -140,6 +140,7 @@ class Staging {
                  BudgetLoad& load);
   bool give_up(ReaderWindow& window, uint64_t least, uint64_t most);
   bool serve(ReaderWindow& window, uint64_t budget);
+  bool push_and_fill(ReaderWindow& window);
   void follow_reader(ReaderWindow& window);
   void skip_opened(ReaderWindow& window);
   static uint64_t read_unseen(const ReaderWindow& window);

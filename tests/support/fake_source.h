@@ -8,6 +8,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "cache/base/mutex.h"
 #include "cache/catalog/catalog.h"
@@ -39,6 +41,7 @@ class FakeSource final : public ChunkSource {
     const Priority priority = request.demand->now();
     if (priority.kind == Priority::Kind::prefetch) deadlines_.push_back(priority.deadline);
     if (priority.is_background()) fills_.push_back(request.offset);
+    if (gathering_) ++gathered_.back();
     if (stopped_) {
       lock.unlock();
       request.done(Error{ECANCELED, "stopped"});
@@ -47,6 +50,14 @@ class FakeSource final : public ChunkSource {
     }
     pending_.push_back(std::move(request));
     if (thread_) thread_->post([this](const std::atomic<bool>&) { complete_one(); });
+  }
+  void gather() override {
+    MutexLock lock(mutex_);
+    if (!std::exchange(gathering_, true)) gathered_.push_back(0);
+  }
+  void gathered() override {
+    MutexLock lock(mutex_);
+    gathering_ = false;
   }
   bool may_wait_for_others(FileId, uint64_t) const override { return has_peers; }
   void demand_changed(const Demand&) override { ++raised; }
@@ -130,6 +141,11 @@ class FakeSource final : public ChunkSource {
     MutexLock lock(mutex_);
     return files_;
   }
+  /// How many fetches came between each first gather() and gathered().
+  std::vector<uint64_t> gatherings() {
+    MutexLock lock(mutex_);
+    return gathered_;
+  }
   size_t pending() {
     MutexLock lock(mutex_);
     return pending_.size();
@@ -148,6 +164,8 @@ class FakeSource final : public ChunkSource {
   std::vector<FileId> files_ GUARDED_BY(mutex_);
   std::vector<uint64_t> deadlines_ GUARDED_BY(mutex_);
   std::vector<uint64_t> fills_ GUARDED_BY(mutex_);
+  std::vector<uint64_t> gathered_ GUARDED_BY(mutex_);
+  bool gathering_ GUARDED_BY(mutex_) = false;
   bool stopped_ GUARDED_BY(mutex_) = false;
   std::optional<TaskThread> thread_;  // last: uses the others
 };

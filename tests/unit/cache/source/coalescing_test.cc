@@ -36,6 +36,16 @@ class HeldReads final : public IoBackend {
   std::deque<FileRead> reads;
 };
 
+/// Stands still until the test moves it.
+class MergeClock final : public Clock {
+ public:
+  TimePoint now() const override { return TimePoint{} + moved_.load(); }
+  void move(Duration by) { moved_ = moved_.load() + by; }
+
+ private:
+  std::atomic<Duration> moved_{Duration(std::chrono::hours(1))};
+};
+
 /// A file of many chunks and a source that is busy with as many others as it takes at once.
 struct MergeFixture {
   explicit MergeFixture(const PfsOptions& pfs = {}) {
@@ -52,7 +62,8 @@ struct MergeFixture {
   }
 
   /// Its number in `results`.
-  size_t fetch(FileId file, uint64_t offset, uint64_t length) {
+  size_t fetch(FileId file, uint64_t offset, uint64_t length,
+               Priority priority = {Priority::Kind::background, 0}) {
     const size_t number = results.size();
     results.emplace_back();
     memory.emplace_back(length);
@@ -60,7 +71,7 @@ struct MergeFixture {
                    offset,
                    length,
                    {{memory.back().data(), length}},
-                   std::make_shared<Demand>(Priority{Priority::Kind::background, 0}),
+                   std::make_shared<Demand>(priority),
                    FetchScope::anywhere,
                    [this, number](Result<Origin> result) {
                      REQUIRE(!results[number]);
@@ -68,7 +79,9 @@ struct MergeFixture {
                    }});
     return number;
   }
-  size_t fetch_chunk(uint64_t chunk) { return fetch(records, chunk * kMergedChunk, kMergedChunk); }
+  size_t fetch_chunk(uint64_t chunk, Priority priority = {Priority::Kind::background, 0}) {
+    return fetch(records, chunk * kMergedChunk, kMergedChunk, priority);
+  }
 
   /// Ends the oldest read: with an error, or after so many bytes.
   void end(int error, uint64_t bytes = UINT64_MAX) {
@@ -88,7 +101,7 @@ struct MergeFixture {
   TempTree tree;
   CapturedLog log;
   Metrics metrics;
-  const SteadyClock clock;
+  MergeClock clock;
   HeldReads io;
   std::shared_ptr<const Catalog> catalog;
   FileId records;
@@ -141,6 +154,41 @@ TEST_CASE("what is asked of a source that is not busy is read at once") {
   for (uint64_t chunk = 0; chunk < 4; ++chunk) f.fetch_chunk(chunk);
   CHECK(f.io.reads.size() == 4);
   while (!f.io.reads.empty()) f.end(0);
+}
+
+TEST_CASE("what is asked for together is read together, also by a source that is not busy") {
+  MergeFixture f;
+  while (!f.io.reads.empty()) f.end(0);
+  f.source->gather();
+  for (const uint64_t chunk : {0, 2, 1, 5}) f.fetch_chunk(chunk);
+  CHECK(f.io.reads.empty());
+  f.source->gathered();
+  REQUIRE(f.io.reads.size() == 2);
+  CHECK(f.io.reads[0].memory.size() == 3);
+  CHECK(f.io.reads[1].memory.size() == 1);
+  f.fetch_chunk(7);
+  CHECK(f.io.reads.size() == 3);
+  while (!f.io.reads.empty()) f.end(0);
+}
+
+TEST_CASE("a reader, a whole file and what was kept for long do not wait for neighbours to come") {
+  PfsOptions pfs;
+  pfs.stuck = std::chrono::hours(1);  // else the source's own thread looks, too
+  MergeFixture f(pfs);
+  while (!f.io.reads.empty()) f.end(0);
+  f.source->gather();
+  const size_t kept = f.fetch_chunk(0);
+  CHECK(f.io.reads.empty());
+  f.fetch(*f.catalog->find("busy0"), 0, 100, {Priority::Kind::prefetch, 0});
+  CHECK(f.io.reads.size() == 1);
+  f.fetch_chunk(5, {});
+  REQUIRE(f.io.reads.size() == 2);
+  CHECK(f.io.reads[1].offset == 5 * kMergedChunk);
+  f.clock.move(std::chrono::seconds(1));
+  f.fetch_chunk(9);
+  CHECK(f.io.reads.size() == 4);
+  while (!f.io.reads.empty()) f.end(0);
+  CHECK(f.results[kept] == 0);
 }
 
 TEST_CASE("of a merged read that ends early each fetch has what there is of it") {

@@ -201,6 +201,24 @@ TEST_CASE("a page that was pushed with the first chunk of a record is not droppe
   CHECK(shared().size() == 2);  // of 4, which is over
 }
 
+TEST_CASE("what the readers of records need next is asked of the source together, and files one by one") {
+  RecordsFixture f(400, 20000, "sampler=strided block=4 batch=4 world=2 ranks_per_node=2 epochs=1", 1 << 20,
+                   0, 64 << 10, false);
+  REQUIRE(f.run->readers().size() == 2);
+  f.settle();
+  const uint64_t fetches = f.source.fetches;
+  CHECK(fetches > 20);
+  REQUIRE(!f.source.gatherings().empty());
+  CHECK(f.source.gatherings().front() == fetches - 1);  // all but the header
+  while (f.source.complete_all()) f.settle();
+  for (const size_t rank : {0, 1}) CHECK(f.staging->ahead("default", rank) > 0);
+
+  StagingFixture files(20, 20000, "seed=1 format=files epochs=1", 1 << 20, 0);
+  files.settle();
+  CHECK(files.source.fetches > 0);
+  CHECK(files.source.gatherings().empty());
+}
+
 TEST_CASE("tiers are filled with records in the order of their file") {
   constexpr uint64_t kCount = 4000;
   const bool in_file_order = GENERATE(true, false);  // false: benchmarks do without
