@@ -8,14 +8,10 @@ namespace {
 
 // How much of what one operation takes is used up.
 struct Extent {
-  Priority first;
   uint64_t bytes = 0;
   size_t pieces = 0;
 
-  bool takes(const Priority& priority, const FetchRequest& request) const {
-    if (priority.kind != first.kind) return false;
-    if (first.kind == Priority::Kind::prefetch && priority.deadline - first.deadline > FetchQueue::kMostLater)
-      return false;
+  bool has_room_for(const FetchRequest& request) const {
     return bytes + request.length <= FetchQueue::kMostBytes && pieces + request.memory.size() <= IOV_MAX;
   }
   void add(const FetchRequest& request) {
@@ -23,6 +19,12 @@ struct Extent {
     pieces += request.memory.size();
   }
 };
+
+// The least urgent that is taken with a fetch of that priority.
+Priority least_with(const Priority& most) {
+  const bool prefetch = most.kind == Priority::Kind::prefetch;
+  return {most.kind, prefetch ? most.deadline + FetchQueue::kMostLater : UINT64_MAX};
+}
 
 }  // namespace
 
@@ -42,20 +44,30 @@ void FetchQueue::demand_changed(const Demand& demand) {
   queue_.insert(std::move(node));
 }
 
+// The least urgent that is taken with such a fetch where it lies behind it: readers who wait go on there.
+Priority FetchQueue::least_behind(const Priority& most) const {
+  const auto next = queue_.lower_bound(Key{Priority{Priority::Kind::prefetch, 0}, 0});
+  const bool soon = most.is_demand() && next != queue_.end() && !next->first.first.is_background();
+  return least_with(soon ? next->first.first : most);
+}
+
 std::vector<FetchQueue::Waiting> FetchQueue::take_first() {
-  Extent extent{first()};
+  const Priority most = first();
+  Extent extent;
   std::vector<Waiting> taken;
   taken.push_back(take(queue_.begin()));
   extent.add(taken.front().request);
   if (taken.front().alone) return taken;
+  const Priority beside = least_with(most);
   for (auto next = before(taken.front().request); next != queue_.end(); next = before(taken.back().request)) {
-    if (!extent.takes(next->first.first, next->second.request)) break;
+    if (next->first.first > beside || !extent.has_room_for(next->second.request)) break;
     extent.add(next->second.request);
     taken.push_back(take(next));
   }
   std::reverse(taken.begin(), taken.end());
+  const Priority behind = least_behind(most);
   for (auto next = after(taken.back().request); next != queue_.end(); next = after(taken.back().request)) {
-    if (!extent.takes(next->first.first, next->second.request)) break;
+    if (next->first.first > behind || !extent.has_room_for(next->second.request)) break;
     extent.add(next->second.request);
     taken.push_back(take(next));
   }

@@ -45,7 +45,8 @@ class FetchQueue {
   /// Whether the most urgent fetch may wait for neighbours to come. REQUIRES: not empty.
   bool first_may_wait() const { return !first().is_demand() && !queue_.begin()->second.alone; }
   /// Takes the most urgent fetch, and with it neighbours of the same kind of priority: of one file, in the
-  /// order of their bytes, without gaps, at most IOV_MAX pieces of memory. REQUIRES: not empty.
+  /// order of their bytes, without gaps, at most IOV_MAX pieces of memory. With one for which a reader waits
+  /// come the prefetches behind it, too, that are needed about as soon as any. REQUIRES: not empty.
   std::vector<Waiting> take_first();
   /// Takes all, in no order.
   std::vector<Waiting> take_all();
@@ -54,6 +55,7 @@ class FetchQueue {
   using Key = std::pair<Priority, uint64_t>;  // by priority, then by arrival
   using Queue = std::map<Key, Waiting>;
 
+  Priority least_behind(const Priority& most) const;
   Waiting take(Queue::iterator at);
   Queue::iterator with(const Demand* demand);
   Queue::iterator after(const FetchRequest& request);

@@ -83,7 +83,7 @@ TEST_CASE("of fetches of the same bytes each is taken once") {
   CHECK(taken == 6);
 }
 
-TEST_CASE("only fetches of one kind are taken together, and prefetches only if they are due together") {
+TEST_CASE("fills are taken with fills only, and prefetches with those that are due at about that time") {
   QueueFixture f;
   const uint64_t late = FetchQueue::kMostLater;
   f.add(1, 0, prefetch_at(1000));
@@ -96,6 +96,26 @@ TEST_CASE("only fetches of one kind are taken together, and prefetches only if t
   CHECK(f.take() == Numbers{0, 1});
   CHECK(f.take() == Numbers{2});
   CHECK(f.take() == Numbers{3, 4});
+}
+
+TEST_CASE("with what a reader waits for come those behind it that are due soon, and none before it") {
+  QueueFixture f;
+  const uint64_t late = FetchQueue::kMostLater;
+  f.add(1, 2, prefetch_at(1000));
+  f.add(1, 3, {});
+  f.add(1, 4, prefetch_at(1500));
+  f.add(1, 5, {});
+  f.add(1, 6, prefetch_at(1000 + late));
+  f.add(1, 7, prefetch_at(1001 + late));
+  f.add(1, 9, {});
+  f.add(1, 10, kQueuedFill);
+  CHECK(f.take() == Numbers{3, 4, 5, 6});
+  CHECK(f.take() == Numbers{9});
+  CHECK(f.take() == Numbers{2});
+  CHECK(f.take() == Numbers{7});
+  f.add(1, 9, {});
+  CHECK(f.take() == Numbers{9});  // no prefetch waits
+  CHECK(f.take() == Numbers{10});
 }
 
 TEST_CASE("no more is taken together than one request to a server has and what one system call takes") {
