@@ -13,6 +13,9 @@
 // mean of those the limit of a source that answers after 10 ms stayed below 10 where 64 would have been
 // served at once.
 //
+// What counts are fetches, of which one operation may bring several: more at once leave fewer that wait and
+// are read together, so there are more operations for the same bytes, which ends none of them sooner.
+//
 // Why small: a filesystem that is busy serves in the order of arrival. Requests of a job's nodes beyond those
 // that keep it busy only make a queue, in which urgent ones stand behind others.
 #pragma once
@@ -33,8 +36,8 @@ class ConcurrencyLimit {
 
   unsigned value() const { return limit_; }
 
-  /// An operation has ended after `took`. `saturated`: others were waiting for a place, without which as many
-  /// as the limit allows need not have been under way.
+  /// An operation has ended; `took`: the time for each of the fetches that it brought. `saturated`: others
+  /// were waiting for a place, without which as many as the limit allows need not have been under way.
   void completed(Duration took, bool saturated);
 
  private:

@@ -252,7 +252,9 @@ void PfsSource::repeat_singly(Operation& operation) {
 void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) {
   if (!outcome && lacks_descriptors(outcome.error()) && put_back(operation, outcome.error())) return;
   const TimePoint now = clock_.now();
-  metrics_.pfs_latency.record(now - operation.started);
+  const Duration took = now - operation.started;
+  const auto fetches = static_cast<Duration::rep>(operation.parts.size());
+  metrics_.pfs_latency.record(took);
   metrics_.pfs_in_flight.add(-1);
   if (outcome) metrics_.pfs_bytes.add(outcome->bytes);
   if (outcome && outcome->fd && !operation.kept) keep_open(operation.file(), std::move(outcome->fd));
@@ -262,7 +264,7 @@ void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) 
     if (!outcome && operation.parts.size() > 1 && !stopped_) repeat_singly(operation);
     if (descriptors_ != UINT_MAX && ++since_short_ % kTryMoreAfter == 0) ++descriptors_;
     const bool gathering = now < gathers_until_;  // what waits need not wait for a place
-    limit_.completed(now - operation.started, outcome && !queue_.empty() && !gathering);
+    limit_.completed(took / fetches, outcome && !queue_.empty() && !gathering);
     metrics_.pfs_concurrency.set(limit_.value());
   }
   dispatch();

@@ -191,6 +191,32 @@ TEST_CASE("a reader, a whole file and what was kept for long do not wait for nei
   CHECK(f.results[kept] == 0);
 }
 
+TEST_CASE("twice as many operations do not pay that bring no more than fewer larger ones did") {
+  PfsOptions pfs;
+  pfs.stuck = std::chrono::hours(1);  // else the source's own thread looks, too
+  MergeFixture f(pfs);
+  for (uint64_t chunk = 0; chunk < 20; ++chunk) {
+    if (chunk % 5 != 4) f.fetch_chunk(chunk);
+  }
+  for (uint64_t chunk = 30; chunk < 100; chunk += 2) f.fetch_chunk(chunk);
+  const auto end_after = [&](Duration took) {
+    f.clock.move(took);
+    for (size_t i = 0; i < kAtOnce; ++i) f.end(0);
+  };
+  end_after({});  // the busy ones, which say nothing of the limit
+  REQUIRE(f.io.reads.size() == kAtOnce);
+  for (const FileRead& read : f.io.reads) REQUIRE(read.memory.size() == 4);
+  // A source that needs 2.5 ms for each fetch, whatever is under way.
+  end_after(std::chrono::milliseconds(40));
+  REQUIRE(f.io.reads.size() == 2 * kAtOnce);  // it is tried
+  for (const int milliseconds : {20, 0, 20}) {
+    CHECK(f.io.reads.back().memory.size() == 1);
+    end_after(std::chrono::milliseconds(milliseconds));
+  }
+  CHECK(static_cast<size_t>(f.metrics.pfs_concurrency.value()) == 2 * kAtOnce);  // in vain
+  while (!f.io.reads.empty()) f.end(0);
+}
+
 TEST_CASE("of a merged read that ends early each fetch has what there is of it") {
   MergeFixture f;
   const size_t first = f.fetch_chunk(0);
