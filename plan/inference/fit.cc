@@ -75,25 +75,6 @@ double log_successors(uint64_t hits) {
   return -std::lgamma(static_cast<double>(hits) + 1);
 }
 
-// Whether readers go forward in the order: each thread does, or all together where each opens one file. Of a
-// random order half of the steps do, and none of one that is read from its end.
-bool goes_forward(std::span<const Placed> opens) {
-  std::unordered_map<uint32_t, uint32_t> newest;
-  std::optional<uint32_t> last;
-  size_t steps = 0, forward = 0, all_steps = 0, all_forward = 0;
-  for (const Placed& open : opens) {
-    if (open.thread == 0) return false;  // cannot be told
-    if (open.position == Placed::kNowhere) continue;
-    const auto [at, first] = newest.try_emplace(open.thread, open.position);
-    if (!first) ++steps, forward += open.position > at->second ? 1 : 0;
-    if (last) ++all_steps, all_forward += open.position > *last ? 1 : 0;
-    at->second = open.position;
-    last = open.position;
-  }
-  if (2 * steps < opens.size()) steps = all_steps, forward = all_forward;
-  return 4 * forward >= 3 * steps;
-}
-
 // Samples that may be opened next, at the end.
 double left_of(const Reading& reading, uint64_t opened) {
   return static_cast<double>(reading.samples - opened + 1);
@@ -122,6 +103,23 @@ std::optional<Fit> fit_from(std::span<const Placed> opens, const Reading& readin
 }
 
 }  // namespace
+
+bool goes_forward(std::span<const Placed> opens) {
+  std::unordered_map<uint32_t, uint32_t> newest;
+  std::optional<uint32_t> last;
+  size_t steps = 0, forward = 0, all_steps = 0, all_forward = 0;
+  for (const Placed& open : opens) {
+    if (open.thread == 0) return false;  // cannot be told
+    if (open.position == Placed::kNowhere) continue;
+    const auto [at, first] = newest.try_emplace(open.thread, open.position);
+    if (!first) ++steps, forward += open.position > at->second ? 1 : 0;
+    if (last) ++all_steps, all_forward += open.position > *last ? 1 : 0;
+    at->second = open.position;
+    last = open.position;
+  }
+  if (2 * steps < opens.size()) steps = all_steps, forward = all_forward;
+  return 4 * forward >= 3 * steps;
+}
 
 uint64_t begun_at(const Fit& fit) {
   return fit.start > fit.window ? fit.start - fit.window : 0;

@@ -82,6 +82,10 @@ Fit fit_order(std::span<const Placed> opens, const Reading& reading);
 /// Where a plan of an order begins of which the reader was found in the middle; 0 at its beginning.
 uint64_t begun_at(const Fit& fit);
 
+/// Whether readers go forward in the order: each thread does, or all together where each opens one file. Of a
+/// random order half of the steps do, and none of one that is read from its end.
+bool goes_forward(std::span<const Placed> opens);
+
 /// The threads whose opens the fit explains: one that reads elsewhere in the order is another reader's.
 std::vector<uint32_t> threads_of(std::span<const Placed> opens, const Fit& fit);
 

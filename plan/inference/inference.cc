@@ -276,10 +276,11 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
       search_->orders.suggest(std::move(suggestion));
   }
   const auto readers = std::make_shared<const std::vector<WatchedReaders>>(
-      watched_readers(tree_, opens, [&](const Readers& one) {
-        return !waits(one.program) && one.opens >= search_->orders.look_at(number_of(one));
-      }));
-  if (readers->empty()) return std::nullopt;
+      watched_readers(tree_, opens, [&](const Readers& one) { return !waits(one.program); }));
+  const bool due = std::any_of(readers->begin(), readers->end(), [&](const WatchedReaders& one) {
+    return one.readers.opens >= search_->orders.look_at(number_of(one.readers));
+  });
+  if (!due) return std::nullopt;
   const auto found = std::make_shared<std::optional<FoundOrder>>();
   search_->other_reader = search_->all_likely = false;
   IdleThread thread("order-search", [search = search_, opens, readers, before, found] {

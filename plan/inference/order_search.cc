@@ -529,40 +529,56 @@ std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens
   return std::nullopt;
 }
 
-// Where the opens lie, but for strays.
-bool OrderSearch::is_read_in(std::span<const SeenOpen> opens, std::span<const SeenOpen> others,
-                             const FoundOrder& found) const {
-  if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
-  if (others.size() > kMostOpens) others = others.last(kMostOpens);
+// Null unless it was made for this look.
+const Numbering* OrderSearch::numbering_of(const FoundOrder& found) const {
   const auto folder = source_.catalog->find(found.plan.root);
   const auto* numbered = folder ? numberings_.known(*folder) : nullptr;
-  if (numbered == nullptr) return false;
+  if (numbered == nullptr) return nullptr;
+  const auto of_format = std::find_if(numbered->begin(), numbered->end(), [&](const Numbering& one) {
+    return one.index->format() == found.plan.format;
+  });
+  return of_format == numbered->end() ? nullptr : &*of_format;
+}
+
+// In the order of all ranks: the newest opens, of each sample the first. Those that it does not have are
+// nowhere.
+std::vector<Placed> OrderSearch::placed_in(std::span<const SeenOpen> opens, const FoundOrder& found) const {
+  const Numbering* numbering = numbering_of(found);
+  if (numbering == nullptr) return {};
+  if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
   PlanSpec plan = found.plan;
   plan.epochs = plan.first_epoch = plan.start_sample = 0;
   plan.world = plan.ranks_per_node = 1;
+  const Evidence evidence = evidence_of(opens, *numbering);
   const Epoch epoch(static_cast<uint32_t>(found.plan.first_epoch));
-  for (const Numbering& numbering : *numbered) {
-    if (numbering.index->format() != found.plan.format) continue;
-    std::vector<uint32_t> theirs = positions_of(opens, numbering, plan, epoch);
-    const std::vector<uint32_t> more = positions_of(others, numbering, plan, epoch);
-    if (theirs.empty() || more.empty()) return false;
-    std::sort(theirs.begin(), theirs.end());
-    const size_t strays = theirs.size() / 10;
-    const uint32_t low = theirs[strays];
-    const uint32_t high = theirs[theirs.size() - 1 - strays];
-    const auto hits = std::count_if(more.begin(), more.end(),
-                                    [&](uint32_t position) { return position >= low && position <= high; });
-    const double share = (double{1} + high - low) / static_cast<double>(numbering.index->size());
-    return log_tail(more.size(), share, static_cast<uint64_t>(hits)) < -kClearly;
-  }
-  return false;
+  const auto places = places_of(*numbering, evidence, plan, epoch, NodeId(0));
+  if (!places) return {};
+  std::vector<uint32_t> all(evidence.samples.size());
+  std::iota(all.begin(), all.end(), 0);
+  return placed(evidence, all, *places, {});
 }
 
-// Of the samples that were opened, each once; those that the order does not have are nowhere.
-std::vector<uint32_t> OrderSearch::positions_of(std::span<const SeenOpen> opens, const Numbering& numbering,
-                                                const PlanSpec& plan, Epoch epoch) const {
-  const auto places = places_of(numbering, evidence_of(opens, numbering), plan, epoch, NodeId(0));
-  return places ? places->positions : std::vector<uint32_t>();
+// Where the opens lie, but for strays.
+bool OrderSearch::is_read_in(std::span<const SeenOpen> opens, std::span<const SeenOpen> others,
+                             const FoundOrder& found) const {
+  std::vector<Placed> theirs = placed_in(opens, found);
+  const std::vector<Placed> more = placed_in(others, found);
+  if (theirs.empty() || more.empty()) return false;
+  std::sort(theirs.begin(), theirs.end(),
+            [](const Placed& a, const Placed& b) { return a.position < b.position; });
+  const size_t strays = theirs.size() / 10;
+  const uint32_t low = theirs[strays].position;
+  const uint32_t high = theirs[theirs.size() - 1 - strays].position;
+  const auto hits = std::count_if(more.begin(), more.end(), [&](const Placed& open) {
+    return open.position >= low && open.position <= high;
+  });
+  const uint32_t samples = numbering_of(found)->index->size();
+  const double share = (double{1} + high - low) / static_cast<double>(samples);
+  return log_tail(more.size(), share, static_cast<uint64_t>(hits)) < -kClearly;
+}
+
+bool OrderSearch::goes_forward_in(std::span<const SeenOpen> opens, const FoundOrder& found) const {
+  return goes_forward(placed_in(opens, found));
 }
 
 }  // namespace clairfs

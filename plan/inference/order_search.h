@@ -117,6 +117,9 @@ class OrderSearch {
   /// Whether `others` lie in an order where the opens lie for which it was found, more than by chance.
   bool is_read_in(std::span<const SeenOpen> opens, std::span<const SeenOpen> others,
                   const FoundOrder& found) const;
+  /// Whether their threads go forward in the order that was found, as those of its reader do. Of others half
+  /// of the steps do.
+  bool goes_forward_in(std::span<const SeenOpen> opens, const FoundOrder& found) const;
   /// How many opens should be seen before the next look, if these are not enough: kTelling at most where
   /// these are fewer.
   size_t next_look(std::span<const SeenOpen> opens);
@@ -189,8 +192,8 @@ class OrderSearch {
   };
   std::optional<Places> places_of(const Numbering& numbering, const Evidence& evidence, const PlanSpec& plan,
                                   Epoch epoch, NodeId node) const;
-  std::vector<uint32_t> positions_of(std::span<const SeenOpen> opens, const Numbering& numbering,
-                                     const PlanSpec& plan, Epoch epoch) const;
+  const Numbering* numbering_of(const FoundOrder& found) const;
+  std::vector<Placed> placed_in(std::span<const SeenOpen> opens, const FoundOrder& found) const;
   static std::vector<Placed> placed(const Evidence& evidence, const std::vector<uint32_t>& view,
                                     const Places& places, const Ranks& ranks);
   static std::optional<Ranks> ranks_here(std::span<const Placed> opens, uint64_t world);

@@ -41,6 +41,27 @@ ReaderFacts facts_of(std::span<const SeenOpen> opens, const Readers& readers) {
   return facts;
 }
 
+// Whether an order that was found for everybody is not that of everybody, or not of the program that opened
+// most of its files. What others open lies in the window of an order by chance, where that is wide beside the
+// dataset.
+bool is_of_others(const OrderSearch& search, const std::vector<SeenOpen>& opens,
+                  std::span<const WatchedReaders> readers, const FoundOrder& found) {
+  const auto has_most = [&](const WatchedReaders& one) {
+    const auto theirs = std::count_if(found.threads.begin(), found.threads.end(),
+                                      [&](uint32_t thread) { return one.readers.threads.contains(thread); });
+    return !is_whole(one.readers) &&
+           static_cast<double>(theirs) >= kMostly * static_cast<double>(found.threads.size());
+  };
+  const auto is_another = [&](const WatchedReaders& one) {
+    if (is_whole(one.readers)) return false;
+    const auto theirs = opens_of(opens, one.readers);
+    return !search.goes_forward_in(theirs, found) &&
+           !search.is_read_in(opens_of(opens, one.readers, false), theirs, found);
+  };
+  const auto most = std::find_if(readers.begin(), readers.end(), has_most);
+  return most != readers.end() ? is_another(*most) : std::any_of(readers.begin(), readers.end(), is_another);
+}
+
 }  // namespace
 
 uint32_t number_of(const Readers& readers) {
@@ -65,18 +86,28 @@ std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<Seen
                                      const std::optional<FoundOrder>& before,
                                      const std::function<void()>& all_likely) {
   std::vector<const WatchedReaders*> due;
-  for (const WatchedReaders& one : readers) {
-    if (one.readers.opens < search.look_at(number_of(one.readers))) continue;
-    due.push_back(&one);
-    search.looked(number_of(one.readers), opens_of(opens, one.readers));
-  }
+  const auto add_due = [&](bool all) {
+    for (const WatchedReaders& one : readers) {
+      if (!all && one.readers.opens < search.look_at(number_of(one.readers))) continue;
+      if (std::find(due.begin(), due.end(), &one) != due.end()) continue;
+      due.push_back(&one);
+      search.looked(number_of(one.readers), opens_of(opens, one.readers));
+    }
+  };
+  add_due(false);
   const auto first_of = [&](const auto& find) -> std::optional<FoundOrder> {
-    for (const WatchedReaders* one : due) {
-      const auto theirs = opens_of(opens, one->readers);
-      auto found = find(*one, theirs);
-      const bool whole = is_whole(one->readers);
-      if (found && (whole || !search.is_read_in(theirs, opens_of(opens, one->readers, false), *found)))
+    for (size_t i = 0; i < due.size(); ++i) {  // there may come more
+      const WatchedReaders& one = *due[i];
+      const auto theirs = opens_of(opens, one.readers);
+      auto found = find(one, theirs);
+      if (!found) continue;
+      if (!is_whole(one.readers)) {
+        if (!search.is_read_in(theirs, opens_of(opens, one.readers, false), *found)) return found;
+      } else if (is_of_others(search, opens, readers, *found)) {
+        add_due(true);  // whose it is will be seen
+      } else {
         return found;
+      }
     }
     return std::nullopt;
   };

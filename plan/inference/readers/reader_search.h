@@ -27,9 +27,10 @@ std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<c
 
 /// The first order that is certain. `before`: the plan that was found last, and may be followed on. An order
 /// of a program is believed if others do not read there in the same order: they may be the rest of the same
-/// reader. Each reader is looked at when it has opened OrderSearch::next_look(), whatever others do. The
-/// likely orders are compared for all of them before any other order is for one; `all_likely` is called in
-/// between. Takes memory for two copies of the opens.
+/// reader. One of everybody is, unless a program opens its files in another order. Each of `readers` is
+/// looked at when it has opened OrderSearch::next_look(), whatever others do, and all of them when what
+/// seemed to be everybody's order is not. The likely orders are compared for all of them before any other
+/// order is for one; `all_likely` is called in between. Takes memory for two copies of the opens.
 std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<SeenOpen>& opens,
                                      std::span<const WatchedReaders> readers,
                                      const std::optional<FoundOrder>& before,

@@ -183,6 +183,29 @@ TEST_CASE("a plan is not that of everybody who was there") {
         (found->plan.shuffle && found->plan.sampler == "torch.distributed" ? 100 : 200));
 }
 
+// What the other one opens lies ahead of the first one, by less than the widest window: of all opens together
+// each is in the window, and half of them come right after the one before.
+TEST_CASE("an order is not that of everybody if one of two opens its files in another") {
+  Mounted m;
+  const Samples shuffled = order("sampler=torch.distributed seed=42");
+  constexpr uint32_t kOpens = 100;
+  constexpr uint32_t kAhead = 100;
+  constexpr uint32_t kBack = 10;  // it goes back ten by ten
+  Samples other;
+  for (uint32_t i = 0; i < kOpens; ++i)
+    other.push_back(shuffled[kAhead + i / kBack * kBack + kBack - 1 - i % kBack]);
+  for (const uint32_t pid : {100, 200}) m.add(pid, 50, false);
+  std::vector<SeenOpen> opens;
+  for (uint32_t i = 0; i < kOpens; ++i) {
+    opens.push_back({m.file(shuffled[i]), ThreadId(100), Access::read});
+    opens.push_back({m.file(other[i]), ThreadId(200), Access::read});
+  }
+  const auto found = m.watch(opens);
+  REQUIRE(found);
+  CHECK(found->plan.seed == "42");
+  CHECK(found->program.pid == 100);
+}
+
 TEST_CASE("beside a reader whose order nobody can know another is found, and only that one") {
   int found_ones = 0;
   for (uint32_t round = 0; round < 3; ++round) {
