@@ -282,9 +282,16 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
   });
   if (!due) return std::nullopt;
   const auto found = std::make_shared<std::optional<FoundOrder>>();
+  const auto looked_at = std::make_shared<std::vector<LookedAt>>();  // of the search until all_likely is set
   search_->other_reader = search_->all_likely = false;
-  IdleThread thread("order-search", [search = search_, opens, readers, before, found] {
-    *found = find_among(search->orders, opens, *readers, before, [&] { search->all_likely = true; });
+  IdleThread thread("order-search", [search = search_, opens, readers, before, found, looked_at] {
+    *found = find_among(search->orders, opens, *readers, before, [&] {
+      for (const WatchedReaders& one : *readers) {
+        const uint32_t number = number_of(one.readers);
+        looked_at->push_back({number, search->orders.telling_at(number)});
+      }
+      search->all_likely = true;
+    });
     search->orders.look_is_over();
   });
   {
@@ -293,7 +300,7 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
     if (search_->stopping) thread.hurry();
   }
   while (!thread.is_over_within(kSoon)) {
-    if (search_->all_likely && has_come(*readers)) search_->other_reader = true;
+    if (search_->all_likely && has_come(*looked_at)) search_->other_reader = true;
   }
   const bool ended = thread.wait();
   const MutexLock lock(mutex_);
@@ -310,15 +317,21 @@ bool Inference::waits(const Program& program) const {
 }
 
 // Unlikely orders take seconds, on a busy machine minutes, in which a reader that is easily found would not
-// be. New ones may come all the time: so it is asked when half as much again was seen as the last time.
-bool Inference::has_come(const std::vector<WatchedReaders>& known) {
+// be: one that is new, one that had opened too little, one that repeats what it has read. Programs may come
+// all the time: so it is asked for them when half as much again was seen as the last time.
+bool Inference::has_come(const std::vector<LookedAt>& known) {
+  const auto tells = [&](uint32_t number, size_t opens) {
+    const auto at =
+        std::find_if(known.begin(), known.end(), [&](const LookedAt& one) { return one.number == number; });
+    if (at == known.end()) return number != OrderSearch::kEverybody;
+    return opens >= at->telling_at;
+  };
   const size_t seen = recorder_.count();
+  if (tells(OrderSearch::kEverybody, seen)) return true;  // twice at most in a record
   if (seen < interrupted_at_ + interrupted_at_ / 2) return false;
   const std::vector<Readers> all = tree_.readers(recorder_.opens(), OrderSearch::kTelling);
   const bool come = std::any_of(all.begin() + 1, all.end(), [&](const Readers& one) {
-    return !waits(one.program) && std::none_of(known.begin(), known.end(), [&](const WatchedReaders& other) {
-      return other.readers.program == one.program;
-    });
+    return !waits(one.program) && tells(number_of(one), one.opens);
   });
   if (come) interrupted_at_ = seen;
   return come;

@@ -119,8 +119,9 @@ class Inference {
     Searching(const DatasetSource& dataset, InferMode mode);
 
     std::atomic<bool> stopping{false};
-    std::atomic<bool> other_reader{
-        false};                           // came since; it is looked at before unlikely orders are for others
+    // Another reader came since, or one has opened enough to tell more: likely orders are compared before
+    // unlikely ones are any further.
+    std::atomic<bool> other_reader{false};
     std::atomic<bool> all_likely{false};  // were compared
     OrderSearch orders;  // of one thread at a time: `order-search`, which `inference` waits for
   };
@@ -134,7 +135,12 @@ class Inference {
   void set_found(FoundOrder found) REQUIRES(mutex_);
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
   bool waits(const Program& program) const;  // for the reader of the plan that is in force
-  bool has_come(const std::vector<WatchedReaders>& known);
+  /// A reader that is looked at, and the opens that may tell more of it.
+  struct LookedAt {
+    uint32_t number;
+    size_t telling_at;
+  };
+  bool has_come(const std::vector<LookedAt>& known);
   void wake();
   bool is_in(ThreadId thread, const Program& program) const;
 

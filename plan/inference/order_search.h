@@ -120,13 +120,15 @@ class OrderSearch {
   /// Whether their threads go forward in the order that was found, as those of its reader do. Of others half
   /// of the steps do.
   bool goes_forward_in(std::span<const SeenOpen> opens, const FoundOrder& found) const;
-  /// How many opens should be seen before the next look, if these are not enough: kTelling at most where
-  /// these are fewer.
+  /// How many opens should be seen before the next look, if these are not enough: telling_at() at most.
   size_t next_look(std::span<const SeenOpen> opens);
   /// A reader is looked at that has opened these: the next look is when it has opened next_look().
   void looked(uint32_t reader, std::span<const SeenOpen> opens);
   /// So many opens of a reader are enough for a look at it; 0: it was never looked at.
   size_t look_at(uint32_t reader) const;
+  /// So many opens of a reader may tell at once what those of the last look could not: kTelling where those
+  /// were fewer, and what shows a second pass over all samples. SIZE_MAX: there is no such number.
+  size_t telling_at(uint32_t reader) const;
   /// A look is over: the numbering of its folders is given back.
   void look_is_over() { numberings_.forget(); }
   /// Begins with other readers, which have their own time. For known programs no more shuffles are searched
@@ -166,9 +168,10 @@ class OrderSearch {
   };
   /// The work done for one reader.
   struct Effort {
-    double used = 0;          ///< CPU seconds
-    size_t look_at = 0;       ///< opens
-    size_t all_seeds_at = 0;  ///< opens from which on all seeds are tried
+    double used = 0;               ///< CPU seconds
+    size_t look_at = 0;            ///< opens
+    size_t telling_at = SIZE_MAX;  ///< opens
+    size_t all_seeds_at = 0;       ///< opens from which on all seeds are tried
     std::shared_ptr<ShuffledEpochs> shuffles;
     size_t suggestions_at = 0;      ///< opens from which on what was suggested is tried
     uint64_t suggestions_seen = 0;  ///< of all that were suggested since the start
@@ -177,6 +180,7 @@ class OrderSearch {
   };
 
   Effort& effort_of(uint32_t reader);
+  size_t telling_after(std::span<const SeenOpen> opens);
   Evidence evidence_of(std::span<const SeenOpen> opens, const Numbering& numbering) const;
   std::vector<FileId> folders(std::span<const SeenOpen> opens, const std::optional<FoundOrder>& before) const;
   std::optional<FoundOrder> try_folder(FileId folder, std::span<const SeenOpen> opens,

@@ -34,20 +34,30 @@ OrderSearch::Effort& OrderSearch::effort_of(uint32_t reader) {
   return effort;
 }
 
-// Half as many again; or when the second pass over all samples may have begun. With a few less than kTelling
-// that would be long after kTelling, and a reader may open no more than that before it waits.
-size_t OrderSearch::next_look(std::span<const SeenOpen> opens) {
-  size_t next = opens.size() + std::max(opens.size() / 2, AccessRecorder::kFirstLook / 2);
-  if (opens.size() < kTelling) next = std::min(next, kTelling);
-  if (opens.empty()) return next;
+// Or when the second pass over all samples may have begun.
+size_t OrderSearch::telling_after(std::span<const SeenOpen> opens) {
+  const size_t telling = opens.size() < kTelling ? kTelling : SIZE_MAX;
+  if (opens.empty()) return telling;
   const std::vector<Numbering>& known = numberings_.of(folders(opens, std::nullopt).front());
   const size_t again = known.empty() ? 0 : known.front().index->size() + kTelling;
-  return again > opens.size() ? std::min(next, again) : next;
+  return again > opens.size() ? std::min(telling, again) : telling;
+}
+
+// Half as many again. With a few less than kTelling that would be long after kTelling, and a reader may open
+// no more than that before it waits.
+size_t OrderSearch::next_look(std::span<const SeenOpen> opens) {
+  const size_t next = opens.size() + std::max(opens.size() / 2, AccessRecorder::kFirstLook / 2);
+  return std::min(next, telling_after(opens));
 }
 
 size_t OrderSearch::look_at(uint32_t reader) const {
   const auto effort = efforts_.find(reader);
   return effort == efforts_.end() ? 0 : effort->second.look_at;
+}
+
+size_t OrderSearch::telling_at(uint32_t reader) const {
+  const auto effort = efforts_.find(reader);
+  return effort == efforts_.end() ? SIZE_MAX : effort->second.telling_at;
 }
 
 uint64_t OrderSearch::tried_in_vain(uint32_t reader) const {
@@ -56,7 +66,9 @@ uint64_t OrderSearch::tried_in_vain(uint32_t reader) const {
 }
 
 void OrderSearch::looked(uint32_t reader, std::span<const SeenOpen> opens) {
-  effort_of(reader).look_at = next_look(opens);
+  Effort& effort = effort_of(reader);
+  effort.look_at = next_look(opens);
+  effort.telling_at = telling_after(opens);
 }
 
 }  // namespace clairfs

@@ -1,0 +1,126 @@
+// What is searched for readers and when, without the plans that come of it.
+#include "plan/inference/inference.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/captured_log.h"
+#include "tests/support/catch.h"
+#include "tests/support/eventually.h"
+#include "tests/support/seen_opens.h"
+
+namespace clairfs::seen_opens {
+namespace {
+
+/// Programs 100 and 200, each with workers that it has forked.
+std::optional<ProcessFacts> facts_of_two(uint32_t number) {
+  const uint32_t program = number / 100 * 100;
+  if (program != 100 && program != 200) return std::nullopt;
+  if (number == program) return ProcessFacts{program, 1, program, 1, false};
+  return ProcessFacts{number, program, program, 1, true};
+}
+
+/// A mount of kShuffled files, whose readers are watched.
+struct WatchFixture {
+  explicit WatchFixture(InferMode mode)
+      : inference({mode, dataset_of(kShuffled), clock, log.logger(),
+                   [this](const FoundOrder& order) {
+                     const MutexLock lock(mutex);
+                     followed = order;
+                     return true;
+                   },
+                   [this](uint32_t number) {
+                     ++questions;
+                     return facts_of_two(number);
+                   }}) {
+    inference.begin();
+  }
+  void read(uint32_t thread, const Samples& order, uint32_t begin, uint32_t end) {
+    for (uint32_t i = begin; i < end; ++i)
+      inference.note(ThreadId(thread), file_of(kShuffled, order[i]), Access::open);
+  }
+  std::optional<FoundOrder> found() {
+    const MutexLock lock(mutex);
+    return followed;
+  }
+  double compared() const { return nlohmann::json::parse(inference.json()).at("orders").get<double>(); }
+
+  SteadyClock clock;
+  CapturedLog log;
+  std::atomic<uint64_t> questions{0};  // for processes: some at each look
+  Mutex mutex;
+  std::optional<FoundOrder> followed GUARDED_BY(mutex);
+  Inference inference;  // last: its threads use the others
+};
+
+Samples order_in(const std::string& text) {
+  return node_order(*resolve_plan(*parse_plan(text), 1), kShuffled, 0, 0);
+}
+
+Samples of_nobody() {
+  std::mt19937 random(41);
+  Samples order(kShuffled);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  return order;
+}
+
+/// The last part of a look: 2^32 seeds, which take a core a minute and more.
+bool is_searching_seeds() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream comm(task.path() / "comm");
+    std::string name;
+    if (std::getline(comm, name) && name == "seed-search") return true;
+  }
+  return false;
+}
+
+constexpr double kSeedsOfShuffles = double{1ULL << 32};
+
+}  // namespace
+
+// Together the first opens are enough for all seeds to be tried; of each reader they are too few for any
+// order.
+TEST_CASE("a search in the opens of all readers ends once those of one are enough for its order") {
+  WatchFixture mount(InferMode::full);
+  const Samples one = order_in("sampler=torch.distributed seed=42");
+  Samples other = of_nobody();
+  constexpr uint32_t kOpens = 120;
+  std::erase_if(other, [&](uint32_t sample) {
+    const auto end = one.begin() + kOpens;
+    return std::find(one.begin(), end, sample) != end;
+  });
+  const auto read_both = [&](uint32_t begin, uint32_t end) {
+    for (uint32_t i = begin; i < end; ++i) {
+      mount.read(101, one, i, i + 1);
+      mount.read(201, other, i, i + 1);
+    }
+  };
+  read_both(0, 30);
+  REQUIRE(eventually(is_searching_seeds));
+  read_both(30, kOpens);
+  REQUIRE(eventually([&] { return mount.found().has_value(); }));
+  CHECK(mount.found()->plan.seed == "42");
+  CHECK(mount.found()->program.pid == 100);
+  CHECK(mount.compared() < kSeedsOfShuffles);
+}
+
+TEST_CASE("a search for a shuffle ends once its reader repeats a list") {
+  WatchFixture mount(InferMode::full);
+  const Samples list = of_nobody();
+  mount.read(101, list, 0, 60);
+  REQUIRE(eventually(is_searching_seeds));
+  mount.read(101, list, 60, kShuffled);
+  mount.read(101, list, 0, 100);
+  REQUIRE(eventually([&] { return mount.found().has_value(); }));
+  CHECK(mount.found()->plan.sampler == "list");
+  CHECK(mount.compared() < kSeedsOfShuffles);
+}
+
+}  // namespace clairfs::seen_opens
