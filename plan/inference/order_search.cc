@@ -117,7 +117,7 @@ void OrderSearch::search_all_shuffles() {
 }
 
 bool OrderSearch::over() const {
-  return stop_() || cpu_seconds() > look_ends_;
+  return stop_() || awaited_ || cpu_seconds() > look_ends_;
 }
 
 // The one in which most opens lie, and those above it; before them the one that also holds what was read
@@ -312,7 +312,12 @@ std::optional<FoundOrder> OrderSearch::try_order(const Numbering& numbering, con
   plan.ranks_per_node = best->ranks.count;
   // Who goes on from folder to folder would else be taken for a reader of the last one, which is smaller.
   const bool goes_on = is_sequential_order(order) && !from_start;
-  if (!add_dealing(plan, best->placed, best->fit) && !goes_on) return std::nullopt;
+  if (!add_dealing(plan, best->placed, best->fit) && !goes_on) {
+    awaited_ = FoundOrder{.plan = order};
+    awaited_->plan.root = numbering.root;
+    awaited_->plan.format = numbering.index->format();
+    return std::nullopt;
+  }
   if (plan.world == 1 && !plan.shuffle) {  // the simpler name
     plan.sampler = "torch.sequential";
     plan.shuffle = true;
@@ -336,7 +341,7 @@ std::optional<FoundOrder> OrderSearch::try_folder(FileId folder, std::span<const
     const Evidence evidence = evidence_of(opens, numbering);
     if (evidence.views.empty()) continue;
     for (const PlanSpec& order : candidates.unseeded()) {
-      if (which == Which::others) break;
+      if (which == Which::others || awaited_) break;
       const bool from_start = is_sequential_order(order) && !goes_on;
       if (auto found = try_order(numbering, evidence, order, facts, from_start)) return found;
     }
@@ -355,6 +360,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
                                             const std::optional<FoundOrder>& before, uint32_t reader,
                                             Which which) {
   if (opens.size() < kFewest) return std::nullopt;
+  awaited_.reset();
   Effort& effort = effort_of(reader);
   const double begun = cpu_seconds();
   if (which != Which::others) {
@@ -377,6 +383,8 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   std::optional<FoundOrder> found;
   const std::vector<FileId> looked_in = folders(opens, before);
   look_ends_ = begun + most / 2;  // suggestions leave time for the usual orders
+  if (const auto awaited = std::exchange(effort.awaited, std::nullopt))
+    found = try_awaited(*awaited, opens, facts, goes_on);
   for (const FileId folder : looked_in) {
     if (!suggested || found || over()) break;
     found = try_suggested(folder, opens, facts);
@@ -396,11 +404,13 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
     effort.shuffles = std::make_shared<ShuffledEpochs>(*followed_);
   const bool shuffles =
       effort.in_vain < most_in_vain_ && which != Which::likely && (all_seeds || goes_on_shuffling);
-  if (!found && shuffles && !stop_())
+  if (!found && shuffles && !stop_() && !awaited_)
     found = try_shuffles(folders(first_opens, std::nullopt).front(), first_opens, facts, effort);
-  if (!found && stop_()) {  // given up: the next look begins where this one did
+  if (!found && (stop_() || awaited_)) {  // given up: the next look begins where this one did
     effort.all_seeds_at = all_seeds_at;
-    effort.look_at = effort.suggestions_at = 0;
+    effort.suggestions_at = 0;
+    effort.awaited = awaited_;
+    if (stop_()) effort.look_at = 0;
   }
   return found;
 }

@@ -173,10 +173,11 @@ class OrderSearch {
     size_t telling_at = SIZE_MAX;  ///< opens
     size_t all_seeds_at = 0;       ///< opens from which on all seeds are tried
     std::shared_ptr<ShuffledEpochs> shuffles;
-    size_t suggestions_at = 0;      ///< opens from which on what was suggested is tried
-    uint64_t suggestions_seen = 0;  ///< of all that were suggested since the start
-    uint64_t in_vain = 0;           ///< seeds of shuffles that were tried since one was found
-    uint64_t looked = 0;            ///< at the reader, the last time
+    size_t suggestions_at = 0;          ///< opens from which on what was suggested is tried
+    uint64_t suggestions_seen = 0;      ///< of all that were suggested since the start
+    uint64_t in_vain = 0;               ///< seeds of shuffles that were tried since one was found
+    uint64_t looked = 0;                ///< at the reader, the last time
+    std::optional<FoundOrder> awaited;  ///< as awaited_, of the last look
   };
 
   Effort& effort_of(uint32_t reader);
@@ -187,6 +188,8 @@ class OrderSearch {
                                        const ReaderFacts& facts, bool goes_on, Which which, bool all_seeds);
   std::optional<FoundOrder> try_suggested(FileId folder, std::span<const SeenOpen> opens,
                                           const ReaderFacts& facts);
+  std::optional<FoundOrder> try_awaited(const FoundOrder& awaited, std::span<const SeenOpen> opens,
+                                        const ReaderFacts& facts, bool goes_on);
   std::optional<FoundOrder> try_order(const Numbering& numbering, const Evidence& evidence,
                                       const PlanSpec& order, const ReaderFacts& facts, bool from_start);
   /// Where a node's sequence has the samples, and its length; nothing if it cannot be made.
@@ -223,6 +226,8 @@ class OrderSearch {
   std::shared_ptr<ShuffledEpochs> followed_;  // of the reader for whom the last shuffle was found
   uint64_t looks_ = 0;
   double look_ends_ = 0;  // CPU time of the thread
+  // An order that is certain, of which more must be seen to tell who reads it. So no other one is looked for.
+  std::optional<FoundOrder> awaited_;
 };
 
 }  // namespace clairfs

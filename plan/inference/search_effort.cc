@@ -13,6 +13,7 @@ void OrderSearch::begin() {
     effort.used = 0;
     effort.look_at = effort.suggestions_at = 0;
     effort.all_seeds_at = kTelling;
+    effort.awaited.reset();
     if (reader == kEverybody) effort.in_vain /= 2;
   }
 }

@@ -94,11 +94,30 @@ std::optional<FoundOrder> OrderSearch::try_suggested(FileId folder, std::span<co
         order.first_epoch = epoch;
         order.epochs = 0;
         auto found = try_order(numbering, evidence, order, facts, false);
+        if (awaited_) awaited_->description = describe_shuffle(suggestion.order);
         if (!found) continue;
         found->description = describe_shuffle(suggestion.order);
         return found;
       }
     }
+  }
+  return std::nullopt;
+}
+
+// All that was left to be seen is how many read it: thousands of others need not be refuted once more.
+std::optional<FoundOrder> OrderSearch::try_awaited(const FoundOrder& awaited, std::span<const SeenOpen> opens,
+                                                   const ReaderFacts& facts, bool goes_on) {
+  const auto folder = source_.catalog->find(awaited.plan.root);
+  if (!folder) return std::nullopt;
+  for (const Numbering& numbering : numberings_.of(*folder)) {
+    if (numbering.index->format() != awaited.plan.format) continue;
+    const Evidence evidence = evidence_of(opens, numbering);
+    if (evidence.views.empty()) return std::nullopt;
+    const bool from_start = is_sequential_order(awaited.plan) && !goes_on;
+    auto found = try_order(numbering, evidence, awaited.plan, facts, from_start);
+    if (awaited_) awaited_->description = awaited.description;
+    if (found) found->description = awaited.description;
+    return found;
   }
   return std::nullopt;
 }

@@ -168,6 +168,31 @@ TEST_CASE("all ranks of a job are here where its environment says how many there
   CHECK(whole->plan.world == 1);
 }
 
+TEST_CASE("while the ranks of an order that is certain are counted no other order is compared") {
+  std::mt19937 random(36);
+  const Reader both{3000, {2, 8, 2}, 0};
+  const auto opens_of_seed = [&](const char* text) {
+    return opens_of(both, node_order(*resolve_plan(*parse_plan(text), 1), both.n, 0, 0), 200, random);
+  };
+  const auto opens = opens_of_seed("seed=42 world=2 ranks_per_node=2 batch=8 workers=2");
+  for (const bool goes_on : {true, false}) {
+    OrderSearch search(
+        dataset_of(both.n), [] { return false; }, OrderSearch::Shuffles::none);
+    const ReaderFacts facts{2, {}};
+    REQUIRE(!search.find(std::span(opens).first(60), facts, std::nullopt));
+    CHECK(search.orders() < 100);  // of the first usual seed
+    const double before = search.orders();
+    REQUIRE(!search.find(std::span(opens).first(80), facts, std::nullopt));
+    CHECK(search.orders() == before + 1);
+    const auto other = opens_of_seed("seed=1234 world=2 ranks_per_node=2 batch=8 workers=2");
+    const auto found = search.find(goes_on ? opens : other, facts, std::nullopt);
+    REQUIRE(found);
+    CHECK(found->plan.seed == (goes_on ? "42" : "1234"));
+    CHECK(found->plan.ranks_per_node == 2);
+    CHECK((search.orders() == before + 2) == goes_on);
+  }
+}
+
 TEST_CASE("the next epoch says how an order goes on") {
   struct Goes {
     const char* text;
