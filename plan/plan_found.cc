@@ -14,7 +14,7 @@ namespace clairfs {
 
 std::shared_ptr<PlanRun> PlanManager::followed_found() const {
   auto found = run(std::string(kFoundPlan));
-  if (!found || found_over_ || found->status().state != TrackerState::following) return nullptr;
+  if (!found || found->is_over() || found->status().state != TrackerState::following) return nullptr;
   return found;
 }
 
@@ -33,7 +33,7 @@ bool PlanManager::follow_found(const FoundOrder& found) {
     const auto followed = followed_found();
     // Another node may have told of it meanwhile.
     if (followed && same_order(followed->given(), spec)) return true;
-    found_reader_ = found.program;
+    found_here_ = found;
     making = begin(spec, deps_.place.node, job_found_.place_of(found));
   }
   if (!making) return false;
@@ -78,14 +78,15 @@ Status PlanManager::write_long_list(PlanSpec& found) {
 void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) {
   const bool own = origin == deps_.place.node;
   const bool told = own && run->of_job() && job_found_.found(run->given());
-  const Program reader = own ? found_reader_ : Program();
+  FoundOrder found = found_here_;
+  if (!own) found = FoundOrder{.plan = run->given(), .node = deps_.place.node.value, .told_by = origin};
+  const Program reader = found.program;
   replay_opens(*run, reader);
   inference_.follow(reader);  // first, so that nothing that others open counts against it
   set_aside(run.get());       // so that there is room
+  inference_.in_force(std::move(found), run->reader().order());
   put_in_force(run);
-  found_over_ = false;
   inference_.forget(reader);
-  if (!own) inference_.adopt(run->given(), deps_.place.node, origin);
   if (told) announce(run->name(), format_plan(run->given()));
 }
 

@@ -446,11 +446,11 @@ void PlanManager::diagnose_later(const std::shared_ptr<PlanRun>& run) {
 
 // The epoch of the plan that was found. Asked also before an access is offered: another thread may have seen
 // the last sample a moment ago, and the first ones of the next epoch are none of this one, begun again.
-bool PlanManager::found_is_over(const PlanRun& found, const PlanReader& reader) {
-  if (found_over_) return true;
+bool PlanManager::found_is_over(PlanRun& found, const PlanReader& reader) {
+  if (found.is_over()) return true;
   if (reader.tracker().state() != TrackerState::finished || found.status().state != TrackerState::finished)
     return false;
-  if (!found_over_.exchange(true)) inference_.epoch_over();
+  if (!found.set_over()) inference_.epoch_over(found.reader().order());
   return true;
 }
 
@@ -494,7 +494,7 @@ void PlanManager::give_up(const std::shared_ptr<PlanRun>& run, const Error& reas
   MutexLock one_at_a_time(submit_mutex_);
   if (this->run(name) != run) return;
   drop(name);
-  if (name == kFoundPlan) return;
+  if (name == kFoundPlan) return inference_.displaced();
   auto ended = std::make_shared<PlanMaking>(run->given(), deps_.dataset, deps_.place, origins_[name],
                                             PlanMaking::Finish());
   ended->end(reason);

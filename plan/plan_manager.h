@@ -171,7 +171,7 @@ class PlanManager {
 
   void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const RankTrackers::Observed& observed);
   void diagnose_later(const std::shared_ptr<PlanRun>& run);
-  bool found_is_over(const PlanRun& found, const PlanReader& reader);
+  bool found_is_over(PlanRun& found, const PlanReader& reader);
   /// The making to be waited for, null if the plan is in force.
   Result<std::shared_ptr<PlanMaking>> submit_here(const PlanSpec& spec) REQUIRES(submit_mutex_);
   /// Null if the manager is stopping. `place`: of the plan's ranks.
@@ -233,8 +233,8 @@ class PlanManager {
   Mutex submit_mutex_;  // one registration at a time; taken before mutex_
   std::map<std::string, NodeId> origins_ GUARDED_BY(submit_mutex_);  // where each plan was registered
   FoundInJob job_found_ GUARDED_BY(submit_mutex_);
-  Program found_reader_ GUARDED_BY(submit_mutex_);  // of the plan that is made for it
-  mutable Mutex mutex_;                             // leaf
+  FoundOrder found_here_ GUARDED_BY(submit_mutex_);  // of which a plan is being made
+  mutable Mutex mutex_;                              // leaf
   CondVar wake_;
   std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();
   std::string last_error_ GUARDED_BY(mutex_);
@@ -245,13 +245,12 @@ class PlanManager {
   bool pending_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> count_{0};
-  SavedOrders saved_orders_;             // of `inference`, while there is one
-  std::string found_list_;               // of the plan that was found, where it is a file; of `inference`
-  uint64_t found_lists_ = 0;             // that were written
-  std::atomic<bool> found_over_{false};  // the epoch of the plan that was found
-  ReadRuns read_runs_;                   // self-synchronised
-  IndexAhead ahead_;                     // self-synchronised
-  Inference inference_;                  // self-synchronised
+  SavedOrders saved_orders_;  // of `inference`, while there is one
+  std::string found_list_;    // of the plan that was found, where it is a file; of `inference`
+  uint64_t found_lists_ = 0;  // that were written
+  ReadRuns read_runs_;        // self-synchronised
+  IndexAhead ahead_;          // self-synchronised
+  Inference inference_;       // self-synchronised
   NamedThread planner_;
 };
 

@@ -138,9 +138,10 @@ void Inference::displaced() {
   restart();
 }
 
-void Inference::epoch_over() {
+void Inference::epoch_over(OrderId order) {
   {
     const MutexLock lock(mutex_);
+    if (!in_force_ || order != order_) return;
     over_ = true;
   }
   restart();
@@ -194,13 +195,10 @@ void Inference::suggest(Suggestion suggestion, bool now) {
   changed_.notify_all();
 }
 
-void Inference::adopt(const PlanSpec& plan, NodeId self, NodeId by) {
+void Inference::in_force(FoundOrder found, OrderId order) {
   const MutexLock lock(mutex_);
-  set_found({.plan = plan, .node = self.value, .told_by = by});
-}
-
-void Inference::set_found(FoundOrder found) {
   found_ = std::move(found);
+  order_ = order;
   in_force_ = true;
   over_ = outdated_ = false;
 }
@@ -263,8 +261,6 @@ void Inference::look() {
   deps_.log.info("plan {}: found after {} opens, by chance {}: {}", kFoundPlan, found->opens,
                  chance_text(found->log_chance), describe_plan(found->plan));
   search_->orders.begin();
-  const MutexLock lock(mutex_);
-  set_found(std::move(*found));
 }
 
 std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) {

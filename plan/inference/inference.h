@@ -27,6 +27,7 @@
 #include "cache/base/log.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
+#include "cache/chunks/tier_policy.h"
 #include "cache/tasks/idle_thread.h"
 #include "plan/inference/order_search.h"
 #include "plan/inference/readers/process_tree.h"
@@ -49,8 +50,8 @@ class Inference {
     DatasetSource dataset;
     const Clock& clock;
     Logger& log;
-    /// Puts a plan in force, with what opens_of() has seen of its reader; answers whether it is. From thread
-    /// `inference`, which may wait.
+    /// Puts a plan in force, with what opens_of() has seen of its reader, and says so by in_force(); answers
+    /// whether it was. From thread `inference`, which may wait.
     std::function<bool(const FoundOrder&)> follow;
     ProcessTree::LookUp processes = facts_of_process;
   };
@@ -89,8 +90,12 @@ class Inference {
   void restart();
   /// The plan that was found is in force no more: a registered one has its files.
   void displaced();
-  /// The reader has come to the end of the epoch that was planned.
-  void epoch_over();
+  /// A plan comes into force, which was found here or on another node of the job; `order` stands for it. To
+  /// be called before anybody can end it.
+  void in_force(FoundOrder found, OrderId order);
+  /// The reader has come to the end of the epoch that was planned. Without effect if another plan than that
+  /// is in force.
+  void epoch_over(OrderId order);
   /// The reader went another way, and the plan that was found is in force no more.
   void left();
   /// The user does not want a plan that was in force: no order of that sampler is followed again in its
@@ -101,8 +106,6 @@ class Inference {
   /// Readers may follow that order: it is tried before any other. `now`: they are there, so they are looked
   /// at anew. Without effect if it is off.
   void suggest(Suggestion suggestion, bool now);
-  /// A plan is in force that node `by` of the job found; this is node `self`.
-  void adopt(const PlanSpec& plan, NodeId self, NodeId by);
 
   /// All shuffles of torch are searched from now on, as with InferMode::full. Without effect if it is off.
   void search_all_shuffles();
@@ -132,7 +135,6 @@ class Inference {
   };
   void run();
   void look();
-  void set_found(FoundOrder found) REQUIRES(mutex_);
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
   bool waits(const Program& program) const;  // for the reader of the plan that is in force
   /// A reader that is looked at, and the opens that may tell more of it.
@@ -156,6 +158,7 @@ class Inference {
   CondVar changed_;
   bool due_ GUARDED_BY(mutex_) = false;                 // a look
   std::optional<FoundOrder> found_ GUARDED_BY(mutex_);  // the last one
+  OrderId order_ GUARDED_BY(mutex_);                    // of that plan
   bool in_force_ GUARDED_BY(mutex_) = false;
   bool over_ GUARDED_BY(mutex_) = false;          // its epoch
   bool outdated_ GUARDED_BY(mutex_) = false;      // and readers were seen to go on in no order that is known

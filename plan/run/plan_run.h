@@ -85,6 +85,9 @@ class PlanRun {
   /// Whether the plan that was found is followed instead: nothing is staged for this one.
   bool is_set_aside() const { return set_aside_; }
   bool set_aside(bool aside) { return set_aside_.exchange(aside); }
+  /// Whether it was noted that the epoch of a plan that was found is over.
+  bool is_over() const { return over_; }
+  bool set_over() { return over_.exchange(true); }
   /// Samples of the node in the epoch of status(), as far as is known.
   uint64_t epoch_length() const;
 
@@ -140,6 +143,7 @@ class PlanRun {
   RankTrackers trackers_;  // self-synchronised
   std::atomic<bool> watched_{false};
   std::atomic<bool> set_aside_{false};
+  std::atomic<bool> over_{false};
 };
 
 }  // namespace clairfs

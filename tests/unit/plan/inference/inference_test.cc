@@ -5,6 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <string>
 
@@ -31,6 +32,7 @@ struct WatchFixture {
   explicit WatchFixture(InferMode mode)
       : inference({mode, dataset_of(kShuffled), clock, log.logger(),
                    [this](const FoundOrder& order) {
+                     on_follow(order);
                      const MutexLock lock(mutex);
                      followed = order;
                      return true;
@@ -49,13 +51,15 @@ struct WatchFixture {
     const MutexLock lock(mutex);
     return followed;
   }
-  double compared() const { return nlohmann::json::parse(inference.json()).at("orders").get<double>(); }
+  nlohmann::json told() const { return nlohmann::json::parse(inference.json()); }
+  double compared() const { return told().at("orders").get<double>(); }
 
   SteadyClock clock;
   CapturedLog log;
   std::atomic<uint64_t> questions{0};  // for processes: some at each look
   Mutex mutex;
   std::optional<FoundOrder> followed GUARDED_BY(mutex);
+  std::function<void(const FoundOrder&)> on_follow = [](const FoundOrder&) {};  // set before anything is read
   Inference inference;  // last: its threads use the others
 };
 
@@ -109,6 +113,30 @@ TEST_CASE("a search in the opens of all readers ends once those of one are enoug
   CHECK(mount.found()->plan.seed == "42");
   CHECK(mount.found()->program.pid == 100);
   CHECK(mount.compared() < kSeedsOfShuffles);
+}
+
+TEST_CASE("a plan that is cancelled as it comes into force is not told of as found") {
+  WatchFixture mount(InferMode::cheap);
+  mount.on_follow = [&](const FoundOrder& order) {
+    mount.inference.in_force(order, OrderId(1));
+    mount.inference.refuse(order.plan);
+  };
+  mount.read(101, order_in("sampler=torch.distributed seed=42"), 0, 60);
+  REQUIRE(eventually([&] { return mount.found().has_value(); }));
+  mount.inference.stop();
+  CHECK(mount.told().at("state").get<std::string>() == "watching");
+  CHECK(mount.inference.how_found().empty());
+}
+
+TEST_CASE("the end of a plan that was found is not that of the next one") {
+  WatchFixture mount(InferMode::cheap);
+  const FoundOrder order{.plan = *parse_plan("name=auto format=files seed=1")};
+  for (const uint32_t number : {1, 2}) mount.inference.in_force(order, OrderId(number));
+  mount.read(101, of_nobody(), 0, 5);
+  mount.inference.epoch_over(OrderId(1));
+  CHECK(mount.inference.opens_of(Program()).size() == 5);
+  mount.inference.epoch_over(OrderId(2));  // what comes now is of the next epoch
+  CHECK(mount.inference.opens_of(Program()).empty());
 }
 
 TEST_CASE("a search for a shuffle ends once its reader repeats a list") {
