@@ -81,12 +81,15 @@ void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId
   FoundOrder found = found_here_;
   if (!own) found = FoundOrder{.plan = run->given(), .node = deps_.place.node.value, .told_by = origin};
   const Program reader = found.program;
-  replay_opens(*run, reader);
+  const std::vector<SeenOpen> seen = inference_.opens_of(reader);
+  replay(*run, seen);         // so it begins where its reader is
   inference_.follow(reader);  // first, so that nothing that others open counts against it
   set_aside(run.get());       // so that there is room
   inference_.in_force(std::move(found), run->reader().order());
-  put_in_force(run);
-  inference_.forget(reader);
+  list_run(run);
+  const std::vector<SeenOpen> all = inference_.forget(reader);
+  replay(*run, std::span(all).subspan(std::min(seen.size(), all.size())));  // what came meanwhile
+  stage_run(run);
   if (told) announce(run->name(), format_plan(run->given()));
 }
 
@@ -256,9 +259,9 @@ void PlanManager::note_returns() {
   }
 }
 
-// So the plan begins where its reader is.
-void PlanManager::replay_opens(PlanRun& found, const Program& reader) {
-  for (const SeenOpen& open : inference_.opens_of(reader)) {
+void PlanManager::replay(PlanRun& found, std::span<const SeenOpen> opens) const {
+  if (opens.size() > OrderSearch::kMostOpens) opens = opens.last(OrderSearch::kMostOpens);
+  for (const SeenOpen& open : opens) {
     const std::vector<uint32_t> samples = found.samples_of(open.file, 0, 1);
     if (!samples.empty()) found.offer(open.thread, samples, open.kind, deps_.clock.now());
   }

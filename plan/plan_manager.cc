@@ -280,6 +280,11 @@ Status PlanManager::take_over(const PlanChange& change) {
 }
 
 void PlanManager::put_in_force(const std::shared_ptr<PlanRun>& made) {
+  list_run(made);
+  stage_run(made);
+}
+
+void PlanManager::list_run(const std::shared_ptr<PlanRun>& made) {
   const std::string& name = made->name();
   if (run(name)) {
     deps_.log.info("plan {} is replaced", name);
@@ -287,6 +292,9 @@ void PlanManager::put_in_force(const std::shared_ptr<PlanRun>& made) {
   }
   deps_.log.info("plan {}: {} samples; {}", name, made->index().size(), describe_plan(made->resolved()));
   replace_runs([&](Runs& runs) { runs[name] = made; });
+}
+
+void PlanManager::stage_run(const std::shared_ptr<PlanRun>& made) {
   place_chunks();  // before anything is fetched for the plan: else it would all come from the PFS
   deps_.staging.add(made);
 }

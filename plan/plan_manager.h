@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -204,10 +205,13 @@ class PlanManager {
   std::string followed_instead_of(const PlanRun& run) const;
   /// Whether it has a part in the placement.
   bool is_placed(const PlanRun& run) const REQUIRES(submit_mutex_);
-  void replay_opens(PlanRun& found, const Program& reader);
+  void replay(PlanRun& found, std::span<const SeenOpen> opens) const;
   void displace_found(const PlanRun& registered) REQUIRES(submit_mutex_);
   Status finish(PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
   void put_in_force(const std::shared_ptr<PlanRun>& run) REQUIRES(submit_mutex_);
+  /// Its two halves: from the first one on accesses are offered to it.
+  void list_run(const std::shared_ptr<PlanRun>& run) REQUIRES(submit_mutex_);
+  void stage_run(const std::shared_ptr<PlanRun>& run) REQUIRES(submit_mutex_);
   std::shared_ptr<PlanMaking> making(const std::string& name) const;
   Makings makings() const;
   /// It is not listed any more, and goes on until it notices.

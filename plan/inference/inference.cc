@@ -99,19 +99,17 @@ bool Inference::is_in(ThreadId thread, const Program& program) const {
 std::vector<SeenOpen> Inference::opens_of(const Program& program) const {
   std::vector<SeenOpen> opens = recorder_.opens();
   std::erase_if(opens, [&](const SeenOpen& open) { return !is_in(open.thread, program); });
-  if (opens.size() > OrderSearch::kMostOpens)
-    opens.erase(opens.begin(), opens.end() - static_cast<std::ptrdiff_t>(OrderSearch::kMostOpens));
   return opens;
 }
 
-void Inference::forget(const Program& program) {
-  if (deps_.mode == InferMode::off) return;
-  if (program.pid == 0) return restart();
+std::vector<SeenOpen> Inference::forget(const Program& program) {
+  if (deps_.mode == InferMode::off) return {};
+  if (program.pid == 0) return recorder_.forget_all();
   std::unordered_set<uint32_t> theirs;
   for (const SeenOpen& open : recorder_.opens()) {
     if (is_in(open.thread, program)) theirs.insert(open.thread.value);
   }
-  recorder_.forget(theirs);
+  return recorder_.forget(theirs);
 }
 
 void Inference::restart() {

@@ -72,12 +72,12 @@ class Inference {
     recorder_.note_in_order();
   }
 
-  /// The newest opens of a program since the last plan, in the order of time; of all programs if it is none.
+  /// The opens of a program since the last plan, in the order of time; of all programs if it is none.
   std::vector<SeenOpen> opens_of(const Program& program) const;
   /// A plan comes into force for readers of that program; for all readers if it is none.
   void follow(const Program& program) { tree_.follow(program, deps_.clock.now()); }
-  /// It is in force: what its readers opened is forgotten.
-  void forget(const Program& program);
+  /// It is in force: what its readers opened is forgotten. Returns that, as opens_of().
+  std::vector<SeenOpen> forget(const Program& program);
   /// What was opened of some files is forgotten: it belonged to a plan.
   void forget_files(const std::function<bool(FileId)>& of);
   /// Whether a thread that reads now is one of those. Costs a look into a table.

@@ -1,6 +1,7 @@
 #include "plan/inference/watched/access_recorder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace clairfs {
@@ -48,11 +49,23 @@ void AccessRecorder::forget_if(const Of& of) {
   look_at_ = std::max(kFirstLook, opens_.size() + opens_.size() / 2);
 }
 
-void AccessRecorder::forget(const std::unordered_set<uint32_t>& threads) {
+std::vector<SeenOpen> AccessRecorder::forget(const std::unordered_set<uint32_t>& threads) {
+  const auto is_theirs = [&](const SeenOpen& open) { return threads.contains(open.thread.value); };
+  std::vector<SeenOpen> theirs;
   const MutexLock lock(mutex_);
-  forget_if([&](const SeenOpen& open) { return threads.contains(open.thread.value); });
+  std::copy_if(opens_.begin(), opens_.end(), std::back_inserter(theirs), is_theirs);
+  forget_if(is_theirs);
   for (SeenOpen& open : opens_) open.planned = false;
   on_ = true;
+  return theirs;
+}
+
+std::vector<SeenOpen> AccessRecorder::forget_all() {
+  const MutexLock lock(mutex_);
+  std::vector<SeenOpen> all(opens_.begin(), opens_.end());
+  forget();
+  on_ = true;
+  return all;
 }
 
 void AccessRecorder::forget_files(const std::unordered_set<uint32_t>& files) {

@@ -57,9 +57,11 @@ class AccessRecorder {
 
   /// Forgets everything, and begins to record or ends.
   void restart(bool on);
-  /// Forgets what some threads opened, and goes on: what is left is of others than the plan's reader. Holds
-  /// the lock for some ten nanoseconds an open.
-  void forget(const std::unordered_set<uint32_t>& threads);
+  /// Forgets what some threads opened, and goes on: what is left is of others than the plan's reader. Returns
+  /// what is forgotten, in the order of time. Holds the lock for some ten nanoseconds an open.
+  std::vector<SeenOpen> forget(const std::unordered_set<uint32_t>& threads);
+  /// The same with what all have opened.
+  std::vector<SeenOpen> forget_all();
   /// Forgets what was opened of some files, by their numbers, and goes on. Holds the lock as long.
   void forget_files(const std::unordered_set<uint32_t>& files);
   /// Asks for a call of `wake` once `count` opens were seen.

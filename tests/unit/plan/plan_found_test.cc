@@ -2,8 +2,13 @@
 // by the search itself in order_search_test.cc; here by the other node. At the end: several readers of one
 // node, that are told apart by their processes.
 #include <array>
+#include <functional>
 #include <map>
+#include <mutex>
 #include <thread>
+#include <utility>
+
+#include <spdlog/sinks/base_sink.h>
 
 #include "plan/plan_manager.h"
 #include "tests/support/eventually.h"
@@ -332,6 +337,43 @@ TEST_CASE("of two readers at once one is found, and the other left alone") {
     node.read(201, kOther, i, i + 1);
   }
   CHECK(node.follows(first ? "seed=42" : "seed=7"));
+  CHECK(node.staged.metrics.plan_observations_out_of_order.value() == 0);
+}
+
+namespace {
+
+/// Does something when a line with these words is logged for the first time, on the thread that logs it.
+class LogHook : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  LogHook(std::string words, std::function<void()> then) : words_(std::move(words)), then_(std::move(then)) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& line) override {
+    const std::string_view text(line.payload.data(), line.payload.size());
+    if (then_ && text.find(words_) != std::string_view::npos) std::exchange(then_, nullptr)();
+  }
+  void flush_() override {}
+
+  const std::string words_;
+  std::function<void()> then_;
+};
+
+}  // namespace
+
+TEST_CASE("what is opened while a plan that was found comes into force is not lost") {
+  ReadersFixture node;
+  const auto high_water = [&] {
+    const auto text = node.plans->text("auto");
+    return text ? text->substr(std::min(text->find("high water"), text->size())) : "";
+  };
+  // That is logged when the plan knows what was seen until then, and before it is offered what comes.
+  node.staged.log.logger().sinks().push_back(
+      std::make_shared<LogHook>("plan auto: 400 samples", [&] { node.read(101, kShuffled, 48, 100); }));
+  node.read(101, kShuffled, 0, 48);
+  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  CHECK(eventually([&] { return high_water().starts_with("high water 100 "); }));
+  node.read(101, kShuffled, 100, 150);
+  CHECK(high_water().starts_with("high water 150 "));
   CHECK(node.staged.metrics.plan_observations_out_of_order.value() == 0);
 }
 

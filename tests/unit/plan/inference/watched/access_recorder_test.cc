@@ -100,7 +100,9 @@ TEST_CASE("it ends when it is full, and wakes whoever begins anew after a rest")
 TEST_CASE("what some threads opened is forgotten, and the rest stays") {
   RecorderFixture f;
   for (uint32_t file = 0; file < 40; ++file) f.note(file, file % 2);
-  f.recorder.forget({1});
+  const auto forgotten = f.recorder.forget({1});
+  REQUIRE(forgotten.size() == 20);
+  CHECK(forgotten[1].file == FileId(3));
   CHECK(f.recorder.count() == 20);
   CHECK(f.recorder.opens()[1].file == FileId(2));
   f.wakes = 0;
@@ -109,6 +111,9 @@ TEST_CASE("what some threads opened is forgotten, and the rest stays") {
   f.recorder.forget({0, 1});
   CHECK(f.recorder.count() == 0);
   CHECK(f.recorder.on());
+  f.note(50);
+  CHECK(f.recorder.forget_all().size() == 1);
+  CHECK(f.recorder.count() == 0);
 }
 
 TEST_CASE("what is forgotten in part begins anew, and what stays is no stray") {
