@@ -266,6 +266,7 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
   {
     const MutexLock lock(mutex_);
     before = found_;
+    search_->other_reader = search_->all_likely = false;  // what is suggested is known from here on
     for (Suggestion& suggestion : std::exchange(suggested_, {}))
       search_->orders.suggest(std::move(suggestion));
   }
@@ -277,7 +278,6 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
   if (!due) return std::nullopt;
   const auto found = std::make_shared<std::optional<FoundOrder>>();
   const auto looked_at = std::make_shared<std::vector<LookedAt>>();  // of the search until all_likely is set
-  search_->other_reader = search_->all_likely = false;
   IdleThread thread("order-search", [search = search_, opens, readers, before, found, looked_at] {
     *found = find_among(search->orders, opens, *readers, before, [&] {
       for (const WatchedReaders& one : *readers) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <numeric>
 #include <string>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -126,6 +127,23 @@ TEST_CASE("a plan that is cancelled as it comes into force is not told of as fou
   mount.inference.stop();
   CHECK(mount.told().at("state").get<std::string>() == "watching");
   CHECK(mount.inference.how_found().empty());
+}
+
+TEST_CASE("nobody looks again and again for an order that is suggested while all wait for another's plan") {
+  WatchFixture mount(InferMode::cheap);
+  mount.on_follow = [&](const FoundOrder& order) {
+    mount.inference.follow(order.program);
+    mount.inference.in_force(order, OrderId(1));
+    mount.inference.forget(order.program);
+  };
+  mount.read(101, order_in("sampler=torch.distributed seed=42"), 0, 60);
+  REQUIRE(eventually([&] { return mount.found().has_value(); }));
+  const uint64_t before = mount.questions.load();
+  mount.inference.suggest({*parse_plan("format=files seed=918273646")}, true);
+  REQUIRE(eventually([&] { return mount.questions.load() > before; }));  // looked, and there was nobody
+  const uint64_t then = mount.questions.load();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(mount.questions.load() < then + 50);
 }
 
 TEST_CASE("the end of a plan that was found is not that of the next one") {
