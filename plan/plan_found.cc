@@ -85,6 +85,7 @@ void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId
   replay(*run, seen);         // so it begins where its reader is
   inference_.follow(reader);  // first, so that nothing that others open counts against it
   set_aside(run.get());       // so that there is room
+  run->set_how_found(how_found(found));
   inference_.in_force(std::move(found), run->reader().order());
   list_run(run);
   const std::vector<SeenOpen> all = inference_.forget(reader);
@@ -146,6 +147,12 @@ Status PlanManager::take_over_found(const PlanChange& change) {
   if (making && same_order(making->given(), *spec) && !making->outcome()) return {};
   begin(*spec, change.origin, deps_.place);
   return {};
+}
+
+std::string PlanManager::detect(bool as_json) const {
+  const auto found = run(std::string(kFoundPlan));
+  const OrderId listed = found ? found->reader().order() : OrderId();
+  return as_json ? inference_.json(listed) : inference_.text(listed);
 }
 
 void PlanManager::cancel_found() {

@@ -149,7 +149,7 @@ class PlanManager {
   /// From now on all shuffles are searched for readers without a plan.
   void search_all_shuffles() { inference_.search_all_shuffles(); }
   /// The orders that readers seem to follow, with the line that registers each; for people, or as JSON.
-  std::string detect(bool as_json) const { return as_json ? inference_.json() : inference_.text(); }
+  std::string detect(bool as_json) const;
   /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: as next().
   Result<std::string> check(const std::string& given) const;
   /// When the file is read next: "plan=default epoch=3 position=1234 in=567", the last in samples, and

@@ -41,11 +41,10 @@ std::string count_text(const SampleIndex& index) {
   return fmt::format("{} shards in {} stripes", index.numbered().size(), index.size());
 }
 
-std::string plan_text(const PlanRun& run, uint64_t ahead, const std::string& how_found,
-                      const std::string& followed_instead) {
+std::string plan_text(const PlanRun& run, uint64_t ahead, const std::string& followed_instead) {
   const TrackerStatus status = run.status();
   std::string out = describe_plan(run.given()) + "\n";
-  if (run.name() == kFoundPlan) out += "  " + how_found + "\n";
+  if (run.name() == kFoundPlan) out += "  " + run.how_found() + "\n";
   out += fmt::format(
       "  state {}  epoch {}  position {} of {}  high water {}  ahead {} samples  {:.0f} samples/s\n",
       to_string(status.state), status.high_water.epoch.value,
@@ -148,7 +147,7 @@ std::string PlanManager::text() const {
   std::string out;
   const auto all = runs();
   for (const auto& [name, run] : *all)
-    out += plan_text(*run, deps_.staging.ahead(name), inference_.how_found(), followed_instead_of(*run));
+    out += plan_text(*run, deps_.staging.ahead(name), followed_instead_of(*run));
   for (const auto& [name, making] : makings()) out += making_text(*making);
   return out;
 }
@@ -158,7 +157,7 @@ Result<std::string> PlanManager::text(const std::string& name) const {
   const auto making = this->making(name);
   if (!found && !making) return no_such_plan(name);
   const auto in_force = [&] {
-    return plan_text(*found, deps_.staging.ahead(name), inference_.how_found(), followed_instead_of(*found));
+    return plan_text(*found, deps_.staging.ahead(name), followed_instead_of(*found));
   };
   return (found ? in_force() : "") + (making ? making_text(*making) : "");
 }
@@ -213,7 +212,7 @@ std::string PlanManager::json() const {
     plan["realignments"] = s.realignments;
     plan["suspensions"] = s.suspensions;
     plan["memory_bytes"] = run->memory_bytes();
-    if (name == kFoundPlan) plan["found"] = inference_.how_found();
+    if (name == kFoundPlan) plan["found"] = run->how_found();
     if (run->readers_apart()) plan["ranks"] = ranks_json(*run, deps_.staging);
     if (auto divergence = divergence_json(*run); !divergence.is_null())
       plan["divergence"] = std::move(divergence);

@@ -331,44 +331,41 @@ bool Inference::has_come(const std::vector<LookedAt>& known) {
   return come;
 }
 
-std::string Inference::how_found() const {
-  const MutexLock lock(mutex_);
-  if (!found_ || !in_force_) return "";
-  std::string text = found_->told_by ? fmt::format("found on node {}", found_->told_by->value)
-                                     : fmt::format("found after {} opens, by chance {}", found_->opens,
-                                                   chance_text(found_->log_chance));
-  if (found_->node != 0)
-    text += fmt::format("; this node has ranks {} and on", found_->node * found_->plan.ranks_per_node);
-  if (!found_->description.empty()) text += "; it is " + found_->description;
+std::string how_found(const FoundOrder& found) {
+  std::string text = found.told_by ? fmt::format("found on node {}", found.told_by->value)
+                                   : fmt::format("found after {} opens, by chance {}", found.opens,
+                                                 chance_text(found.log_chance));
+  if (found.node != 0)
+    text += fmt::format("; this node has ranks {} and on", found.node * found.plan.ranks_per_node);
+  if (!found.description.empty()) text += "; it is " + found.description;
   return text;
 }
 
-std::string Inference::text() const {
+bool Inference::is_told(OrderId listed) const {
+  return found_ && in_force_ && listed == order_ && !outdated_;
+}
+
+std::string Inference::text(OrderId listed) const {
   if (deps_.mode == InferMode::off) return "nothing is looked for: --infer off\n";
-  const std::string how = how_found();
   const size_t seen = recorder_.count();
   const MutexLock lock(mutex_);
-  if (!how.empty() && !outdated_)
-    return line_of(*found_).value_or(why_no_line(*found_)) + "\n  " + how + "\n";
+  if (is_told(listed))
+    return line_of(*found_).value_or(why_no_line(*found_)) + "\n  " + how_found(*found_) + "\n";
   if (!recorder_.on() || seen > OrderSearch::kMostOpens)
     return fmt::format("no order known: {} opens seen, {:.0f} orders compared\n", seen, orders_);
   return fmt::format("{} opens seen, nothing certain yet: {:.0f} orders compared\n", seen, orders_);
 }
 
-std::string Inference::json() const {
-  std::string how = how_found();
+std::string Inference::json(OrderId listed) const {
   const size_t seen = recorder_.count();
   const MutexLock lock(mutex_);
-  if (outdated_) how.clear();
+  const bool told = is_told(listed);
   nlohmann::ordered_json json;
   const bool unknown = !recorder_.on() || seen > OrderSearch::kMostOpens;
-  json["state"] = deps_.mode == InferMode::off ? "off"
-                  : !how.empty()               ? "found"
-                  : unknown                    ? "unknown"
-                                               : "watching";
-  json["opens"] = how.empty() ? seen : found_->opens;
+  json["state"] = deps_.mode == InferMode::off ? "off" : told ? "found" : unknown ? "unknown" : "watching";
+  json["opens"] = told ? found_->opens : seen;
   json["orders"] = orders_;
-  if (!how.empty()) {
+  if (told) {
     const std::optional<std::string> line = line_of(*found_);
     if (line) json["plan"] = *line;
     if (!found_->description.empty()) json["description"] = found_->description;

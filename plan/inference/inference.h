@@ -42,6 +42,9 @@ enum class InferMode : uint8_t {
   full    ///< the same and all other shuffles of torch: hundreds of core-seconds
 };
 
+/// How a plan was found, for people.
+std::string how_found(const FoundOrder& found);
+
 /// Thread-safe, but for begin() and stop().
 class Inference {
  public:
@@ -110,11 +113,10 @@ class Inference {
   /// All shuffles of torch are searched from now on, as with InferMode::full. Without effect if it is off.
   void search_all_shuffles();
 
-  /// The orders that readers seem to follow, for people; for programs as JSON.
-  std::string text() const;
-  std::string json() const;
-  /// How the plan was found, for people; empty without one.
-  std::string how_found() const;
+  /// The orders that readers seem to follow, for people; for programs as JSON. `listed`: what stands for the
+  /// plan that is told of as in force; none: 0. Of another one nothing is said.
+  std::string text(OrderId listed) const;
+  std::string json(OrderId listed) const;
 
  private:
   /// The state of a search, which may outlive this.
@@ -133,6 +135,7 @@ class Inference {
     std::string root;
     std::string sampler;
   };
+  bool is_told(OrderId listed) const REQUIRES(mutex_);
   void run();
   void look();
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cache/base/log.h"
@@ -85,6 +86,9 @@ class PlanRun {
   /// Whether the plan that was found is followed instead: nothing is staged for this one.
   bool is_set_aside() const { return set_aside_; }
   bool set_aside(bool aside) { return set_aside_.exchange(aside); }
+  /// How it was found, if it was; for people. Set before others know the plan.
+  const std::string& how_found() const { return how_found_; }
+  void set_how_found(std::string how) { how_found_ = std::move(how); }
   /// Whether it was noted that the epoch of a plan that was found is over.
   bool is_over() const { return over_; }
   bool set_over() { return over_.exchange(true); }
@@ -141,6 +145,7 @@ class PlanRun {
   std::vector<std::shared_ptr<const EpochSequence>> made_;
   const std::vector<std::shared_ptr<PlanReader>> readers_;
   RankTrackers trackers_;  // self-synchronised
+  std::string how_found_;  // constant once the plan is in force
   std::atomic<bool> watched_{false};
   std::atomic<bool> set_aside_{false};
   std::atomic<bool> over_{false};

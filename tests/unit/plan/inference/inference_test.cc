@@ -52,7 +52,11 @@ struct WatchFixture {
     const MutexLock lock(mutex);
     return followed;
   }
-  nlohmann::json told() const { return nlohmann::json::parse(inference.json()); }
+  /// What is told while a plan is listed; by number, 0: none.
+  nlohmann::json told(uint32_t listed = 0) const {
+    return nlohmann::json::parse(inference.json(OrderId(listed)));
+  }
+  std::string state(uint32_t listed) const { return told(listed).at("state").get<std::string>(); }
   double compared() const { return told().at("orders").get<double>(); }
 
   SteadyClock clock;
@@ -125,8 +129,22 @@ TEST_CASE("a plan that is cancelled as it comes into force is not told of as fou
   mount.read(101, order_in("sampler=torch.distributed seed=42"), 0, 60);
   REQUIRE(eventually([&] { return mount.found().has_value(); }));
   mount.inference.stop();
-  CHECK(mount.told().at("state").get<std::string>() == "watching");
-  CHECK(mount.inference.how_found().empty());
+  CHECK(mount.state(1) == "watching");
+}
+
+TEST_CASE("a plan is told of as found while it is listed, and no other one is") {
+  WatchFixture mount(InferMode::cheap);
+  const FoundOrder order{.plan = *parse_plan("name=auto format=files seed=1"), .opens = 48};
+  mount.inference.in_force(order, OrderId(2));
+  for (const uint32_t listed : {0, 1}) {  // not yet, or the one before
+    CHECK(mount.state(listed) == "watching");
+    CHECK(mount.inference.text(OrderId(listed)).find("nothing certain yet") != std::string::npos);
+  }
+  CHECK(mount.state(2) == "found");
+  CHECK(mount.told(2).at("opens").get<uint64_t>() == 48);
+  CHECK(mount.inference.text(OrderId(2)).find("found after 48 opens") != std::string::npos);
+  mount.inference.displaced();
+  CHECK(mount.state(2) == "watching");
 }
 
 TEST_CASE("nobody looks again and again for an order that is suggested while all wait for another's plan") {
