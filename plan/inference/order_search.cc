@@ -363,12 +363,14 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   awaited_.reset();
   Effort& effort = effort_of(reader);
   const double begun = cpu_seconds();
-  if (which != Which::others) {
+  const bool likely = which == Which::likely || which == Which::any;
+  const bool others = which == Which::others || which == Which::any;
+  if (likely) {
     if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
   }
   if (effort.used >= kCoreSeconds || used_ >= kMostCoreSeconds) return std::nullopt;
-  const bool suggested = which != Which::others &&
-                         (effort.suggestions_seen != suggestions_ || opens.size() >= effort.suggestions_at);
+  const bool suggested =
+      likely && (effort.suggestions_seen != suggestions_ || opens.size() >= effort.suggestions_at);
   if (suggested) {
     effort.suggestions_seen = suggestions_;
     effort.suggestions_at = next_look(opens);
@@ -378,8 +380,10 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   const double most = std::min(kCoreSeconds / 4, kCoreSeconds - effort.used);
   const bool goes_on = before && is_sequential_order(before->plan);
   const size_t all_seeds_at = effort.all_seeds_at;
-  const bool all_seeds = which != Which::likely && opens.size() >= all_seeds_at;
+  const bool all_seeds = others && opens.size() >= all_seeds_at;
   if (all_seeds) effort.all_seeds_at = opens.size() * kAllSeedsAgain;
+  const bool goes_on_shuffling = before && is_of_epoch_seed(before->plan);
+  if (others) effort.shuffles_due = all_seeds || goes_on_shuffling;
   std::optional<FoundOrder> found;
   const std::vector<FileId> looked_in = folders(opens, before);
   look_ends_ = begun + most / 2;  // suggestions leave time for the usual orders
@@ -391,23 +395,23 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   }
   look_ends_ = begun + most;
   for (const FileId folder : looked_in) {
-    if (found || over()) break;
+    if (found || over() || which == Which::shuffles) break;
     found = try_folder(folder, opens, facts, goes_on, which, all_seeds);
   }
   const double used = cpu_seconds() - begun;
   effort.used += used;
   used_ += used;
   if (found) effort.shuffles->epoch += kElsewhere;
-  const bool goes_on_shuffling = before && is_of_epoch_seed(before->plan);
   // Who was found as one program may be found as everybody in the next epoch.
   if (goes_on_shuffling && followed_ && followed_ != effort.shuffles)
     effort.shuffles = std::make_shared<ShuffledEpochs>(*followed_);
-  const bool shuffles =
-      effort.in_vain < most_in_vain_ && which != Which::likely && (all_seeds || goes_on_shuffling);
+  const bool shuffles = effort.shuffles_due && effort.in_vain < most_in_vain_ &&
+                        (which == Which::shuffles || which == Which::any);
   if (!found && shuffles && !stop_() && !awaited_)
     found = try_shuffles(folders(first_opens, std::nullopt).front(), first_opens, facts, effort);
   if (!found && (stop_() || awaited_)) {  // given up: the next look begins where this one did
-    effort.all_seeds_at = all_seeds_at;
+    effort.all_seeds_at =
+        which == Which::shuffles ? std::min(all_seeds_at, std::max(opens.size(), kTelling)) : all_seeds_at;
     effort.suggestions_at = 0;
     effort.awaited = awaited_;
     if (stop_()) effort.look_at = 0;

@@ -73,8 +73,9 @@ class OrderSearch {
   static constexpr uint32_t kSmall = 50000;
   /// Which orders are compared.
   enum class Which : uint8_t {
-    likely,  ///< those without a seed, and with one that people like
-    others,  ///< those that are none of the likely ones: ten times as many, and shuffles
+    likely,    ///< those without a seed, and with one that people like
+    others,    ///< those with any other seed below a thousand: ten times as many
+    shuffles,  ///< what DataLoader may have drawn, where the others were compared of late
     any
   };
   /// Readers whose efforts are remembered: those that are looked at, and as many that were.
@@ -173,6 +174,7 @@ class OrderSearch {
     size_t telling_at = SIZE_MAX;  ///< opens
     size_t all_seeds_at = 0;       ///< opens from which on all seeds are tried
     std::shared_ptr<ShuffledEpochs> shuffles;
+    bool shuffles_due = false;          ///< of the last look at other seeds: shuffles come after it
     size_t suggestions_at = 0;          ///< opens from which on what was suggested is tried
     uint64_t suggestions_seen = 0;      ///< of all that were suggested since the start
     uint64_t in_vain = 0;               ///< seeds of shuffles that were tried since one was found

@@ -117,12 +117,13 @@ std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<Seen
         first_of([&](const auto&, const Opens& theirs) { return search.follow_on(theirs, *before); });
     if (found) return found;
   }
-  for (const auto which : {OrderSearch::Which::likely, OrderSearch::Which::others}) {
+  using Which = OrderSearch::Which;
+  for (const Which which : {Which::likely, Which::others, Which::shuffles}) {
     auto found = first_of([&](const WatchedReaders& one, const Opens& theirs) {
       return search.find(theirs, one.facts, before, number_of(one.readers), which);
     });
     if (found) return found;
-    if (which == OrderSearch::Which::likely && all_likely) all_likely();
+    if (which == Which::likely && all_likely) all_likely();
   }
   return std::nullopt;
 }

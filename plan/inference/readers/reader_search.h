@@ -30,7 +30,8 @@ std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<c
 /// reader. One of everybody is, unless a program opens its files in another order. Each of `readers` is
 /// looked at when it has opened OrderSearch::next_look(), whatever others do, and all of them when what
 /// seemed to be everybody's order is not. The likely orders are compared for all of them before any other
-/// order is for one; `all_likely` is called in between. Takes memory for two copies of the opens.
+/// order is for one, and shuffles come last; `all_likely` is called after the likely ones. Takes memory for
+/// two copies of the opens.
 std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<SeenOpen>& opens,
                                      std::span<const WatchedReaders> readers,
                                      const std::optional<FoundOrder>& before,
