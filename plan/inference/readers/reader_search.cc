@@ -95,15 +95,18 @@ std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<Seen
     }
   };
   add_due(false);
+  bool mixed = false;  // everybody's opens have the order of one
   const auto first_of = [&](const auto& find) -> std::optional<FoundOrder> {
     for (size_t i = 0; i < due.size(); ++i) {  // there may come more
       const WatchedReaders& one = *due[i];
+      if (mixed && is_whole(one.readers)) continue;
       const auto theirs = opens_of(opens, one.readers);
       auto found = find(one, theirs);
       if (!found) continue;
       if (!is_whole(one.readers)) {
         if (!search.is_read_in(theirs, opens_of(opens, one.readers, false), *found)) return found;
       } else if (is_of_others(search, opens, readers, *found)) {
+        mixed = true;
         add_due(true);  // whose it is will be seen
       } else {
         return found;

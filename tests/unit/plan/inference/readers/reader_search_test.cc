@@ -183,27 +183,49 @@ TEST_CASE("a plan is not that of everybody who was there") {
         (found->plan.shuffle && found->plan.sampler == "torch.distributed" ? 100 : 200));
 }
 
-// What the other one opens lies ahead of the first one, by less than the widest window: of all opens together
-// each is in the window, and half of them come right after the one before.
-TEST_CASE("an order is not that of everybody if one of two opens its files in another") {
-  Mounted m;
-  const Samples shuffled = order("sampler=torch.distributed seed=42");
+namespace {
+
+/// Program 100 reads in an order with seed 42, 200 in another one. What that opens lies ahead of the first
+/// one, by less than the widest window: of all opens together each is in the window, and half of them come
+/// right after the one before.
+std::vector<SeenOpen> mixed_opens(Mounted& m) {
   constexpr uint32_t kOpens = 100;
   constexpr uint32_t kAhead = 100;
   constexpr uint32_t kBack = 10;  // it goes back ten by ten
-  Samples other;
-  for (uint32_t i = 0; i < kOpens; ++i)
-    other.push_back(shuffled[kAhead + i / kBack * kBack + kBack - 1 - i % kBack]);
+  const Samples shuffled = order("sampler=torch.distributed seed=42");
   for (const uint32_t pid : {100, 200}) m.add(pid, 50, false);
   std::vector<SeenOpen> opens;
   for (uint32_t i = 0; i < kOpens; ++i) {
+    const uint32_t other = kAhead + i / kBack * kBack + kBack - 1 - i % kBack;
     opens.push_back({m.file(shuffled[i]), ThreadId(100), Access::read});
-    opens.push_back({m.file(other[i]), ThreadId(200), Access::read});
+    opens.push_back({m.file(shuffled[other]), ThreadId(200), Access::read});
   }
-  const auto found = m.watch(opens);
+  return opens;
+}
+
+}  // namespace
+
+TEST_CASE("an order is not that of everybody if one of two opens its files in another") {
+  Mounted m;
+  const auto found = m.watch(mixed_opens(m));
   REQUIRE(found);
   CHECK(found->plan.seed == "42");
   CHECK(found->program.pid == 100);
+}
+
+// Too few of each to see who reads them.
+TEST_CASE("everybody's opens are searched no further once they have the order of one") {
+  Mounted m;
+  auto opens = mixed_opens(m);
+  opens.resize(60);
+  ProcessTree tree = m.tree_of();
+  for (const SeenOpen& open : opens) tree.note(open.thread, TimePoint(std::chrono::hours(1)));
+  OrderSearch search(
+      m.source, [] { return false; }, OrderSearch::Shuffles::none);
+  const auto readers = watched_readers(tree, opens, [](const Readers&) { return true; });
+  REQUIRE(readers.size() == 3);
+  CHECK(!find_among(search, opens, readers, std::nullopt));
+  CHECK(search.orders() < 2000);  // all likely ones of program 200, no thousands of others
 }
 
 TEST_CASE("beside a reader whose order nobody can know another is found, and only that one") {
