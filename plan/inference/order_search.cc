@@ -388,7 +388,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   const std::vector<FileId> looked_in = folders(opens, before);
   look_ends_ = begun + most / 2;  // suggestions leave time for the usual orders
   if (const auto awaited = std::exchange(effort.awaited, std::nullopt))
-    found = try_awaited(*awaited, opens, facts, goes_on);
+    found = try_awaited(*awaited, looked_in, opens, facts, goes_on);
   for (const FileId folder : looked_in) {
     if (!suggested || found || over()) break;
     found = try_suggested(folder, opens, facts);

@@ -190,8 +190,9 @@ class OrderSearch {
                                        const ReaderFacts& facts, bool goes_on, Which which, bool all_seeds);
   std::optional<FoundOrder> try_suggested(FileId folder, std::span<const SeenOpen> opens,
                                           const ReaderFacts& facts);
-  std::optional<FoundOrder> try_awaited(const FoundOrder& awaited, std::span<const SeenOpen> opens,
-                                        const ReaderFacts& facts, bool goes_on);
+  std::optional<FoundOrder> try_awaited(const FoundOrder& awaited, std::span<const FileId> looked_in,
+                                        std::span<const SeenOpen> opens, const ReaderFacts& facts,
+                                        bool goes_on);
   std::optional<FoundOrder> try_order(const Numbering& numbering, const Evidence& evidence,
                                       const PlanSpec& order, const ReaderFacts& facts, bool from_start);
   /// Where a node's sequence has the samples, and its length; nothing if it cannot be made.

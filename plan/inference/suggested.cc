@@ -104,11 +104,15 @@ std::optional<FoundOrder> OrderSearch::try_suggested(FileId folder, std::span<co
   return std::nullopt;
 }
 
-// All that was left to be seen is how many read it: thousands of others need not be refuted once more.
-std::optional<FoundOrder> OrderSearch::try_awaited(const FoundOrder& awaited, std::span<const SeenOpen> opens,
-                                                   const ReaderFacts& facts, bool goes_on) {
+// All that was left to be seen is how many read it: thousands of others need not be refuted once more. Who
+// has gone on to another folder is not awaited: of the first one nothing more would come.
+std::optional<FoundOrder> OrderSearch::try_awaited(const FoundOrder& awaited,
+                                                   std::span<const FileId> looked_in,
+                                                   std::span<const SeenOpen> opens, const ReaderFacts& facts,
+                                                   bool goes_on) {
   const auto folder = source_.catalog->find(awaited.plan.root);
-  if (!folder) return std::nullopt;
+  const bool is_there = folder && std::find(looked_in.begin(), looked_in.end(), *folder) != looked_in.end();
+  if (!is_there) return std::nullopt;
   for (const Numbering& numbering : numberings_.of(*folder)) {
     if (numbering.index->format() != awaited.plan.format) continue;
     const Evidence evidence = evidence_of(opens, numbering);

@@ -193,6 +193,41 @@ TEST_CASE("while the ranks of an order that is certain are counted no other orde
   }
 }
 
+// A few batches of a validation set before the training begins, as some trainers read them.
+TEST_CASE(
+    "an order whose ranks could not be counted does not keep its reader's next folder from being found") {
+  constexpr uint32_t kFirst = 1000;
+  constexpr uint32_t kNext = 3000;
+  CatalogBuilder builder("/made-up", 4096, kFirst + kNext + 3);
+  SourceAttributes attributes;
+  attributes.mode = S_IFDIR | 0755;
+  builder.add(FileId(0), "", attributes);
+  const FileId train = builder.add(FileId(0), "train", attributes);
+  const FileId val = builder.add(FileId(0), "val", attributes);
+  attributes.mode = S_IFREG | 0644;
+  attributes.size = 1000;
+  for (uint32_t i = 0; i < kNext; ++i) builder.add(train, std::to_string(10000 + i), attributes);
+  for (uint32_t i = 0; i < kFirst; ++i) builder.add(val, std::to_string(10000 + i), attributes);
+  DatasetSource source;
+  source.catalog = *builder.finish(0, 0);
+  std::vector<SeenOpen> opens;
+  const auto read = [&](const char* folder, const Samples& order, uint32_t count, uint32_t threads) {
+    const uint32_t first = source.catalog->children(*source.catalog->find(folder)).first.value;
+    for (uint32_t i = 0; i < count; ++i)
+      opens.push_back({FileId(first + order[i]), ThreadId(100 + i % threads), Access::read});
+  };
+  OrderSearch search(
+      source, [] { return false; }, OrderSearch::Shuffles::none);
+  read("val", node_order(*resolve_plan(*parse_plan("seed=42"), 1), kFirst, 0, 0), 60, 2);
+  REQUIRE(!search.find(opens, {2, {}}, std::nullopt));
+  REQUIRE(search.orders() < 100);  // it is awaited
+  read("train", node_order(*resolve_plan(*parse_plan("seed=1234"), 1), kNext, 0, 0), 500, 1);
+  const auto found = search.find(opens, {}, std::nullopt);
+  REQUIRE(found);
+  CHECK(found->plan.root == "train");
+  CHECK(found->plan.seed == "1234");
+}
+
 TEST_CASE("the next epoch says how an order goes on") {
   struct Goes {
     const char* text;
