@@ -1,8 +1,8 @@
 #!/bin/bash
 # From a fresh clone to a training run on a real dataset, in one command: installs what is missing (Debian, root or
 # sudo), builds, mounts Debian's clip-art collection (8,121 PNG images in 22 class folders), compares every file with
-# the source by checksum, and then trains a small CNN on it twice, on an emulated slow parallel filesystem: as it is, and
-# with the script's shuffle registered as a plan. Shows both side by side, and unmounts.
+# the source by checksum, and then trains a small CNN on it twice, on an emulated slow parallel filesystem: without a plan,
+# which takes --infer off, and with the script's shuffle registered as one. Shows both side by side, and unmounts.
 #
 #   examples/quickstart.sh [EPOCHS]      (default: 2)
 set -euo pipefail
@@ -78,11 +78,15 @@ for ((i = 0; i < 100; i++)); do
   sleep 0.1
 done
 
-# run NAME [PLAN]: trains on a fresh, cold mount of the slow filesystem.
+# run NAME [PLAN]: trains on a fresh, cold mount of the slow filesystem. Where no plan is given none shall be found, either.
 run() {
-  local name=$1 plan=${2:-}
+  local name=$1 plan=${2:-} infer=()
   step "Training for $epochs epochs, $name"
-  "$clairfs" mount "$pfs" "$mnt" --ram 96M --catalog-dir "$tmp/catalog"
+  if [[ -z $plan ]]; then
+    infer=(--infer off)
+    echo "Mounted with --infer off: clairfs would soon find this script's order by itself, and follow it."
+  fi
+  "$clairfs" mount "$pfs" "$mnt" --ram 96M --catalog-dir "$tmp/catalog" "${infer[@]}"
   if [[ -n $plan ]]; then
     echo "echo '$plan' > $mnt/.clairfs/plan"
     echo "$plan" > "$mnt/.clairfs/plan"

@@ -59,6 +59,29 @@ def test_scripts_parse(path):
     subprocess.run(["bash", "-n", path], check=True)
 
 
+STAND_INS = """
+clairfs() { printf '%s\\n' "$*" >&2; }
+/usr/bin/python3() { :; }
+report() { :; }
+step() { :; }
+clairfs=clairfs pfs=/pfs mnt=$1 tmp=$1 epochs=1 dataset_bytes=1
+"""
+
+
+def test_the_quickstart_compares_with_a_mount_that_finds_no_plan_either(tmp_path):
+    """Else both of its runs would follow the same plan, the one that was found and the one that was given."""
+    text = (EXAMPLES / "quickstart.sh").read_text()
+    run = re.search(r"^run\(\) \{$.*?^\}$", text, re.M | re.S)[0]
+    (tmp_path / ".clairfs").mkdir()
+    mounts = []
+    for plan in ("", "seed=1"):
+        script = f"set -euo pipefail\n{STAND_INS}\n{run}\nrun NAME {plan}\n"
+        done = subprocess.run(["bash", "-c", script, "bash", tmp_path], capture_output=True, text=True, check=True)
+        mounts += [line for line in done.stderr.splitlines() if line.startswith("mount ")]
+        assert ("--infer off" in done.stdout) == (not plan)  # and says so
+    assert ["--infer off" in mount for mount in mounts] == [True, False]
+
+
 def test_the_index_names_all_examples():
     index = (EXAMPLES / "README.md").read_text()
     named = re.findall(r"`([\w./-]+)`", index)
