@@ -1,6 +1,8 @@
-"""The report from made-up figures: nothing is measured and nothing is mounted."""
+"""The report from made-up figures, and what run.sh builds and runs: nothing is measured and nothing is mounted."""
 
 import json
+import pathlib
+import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -211,3 +213,21 @@ def test_nothing_is_drawn_beside_the_page():
     chart = benchlib.bars("t", "l", ["a", "b"], {"only": [1, 700], "other": [3, 4]}, mark=(2, "bound"))
     for bar in shapes(svgplot.draw(chart), "rect"):
         assert float(bar.get("x", 0)) + float(bar.get("width")) <= svgplot.WIDTH
+
+
+BENCH = pathlib.Path(__file__).parent
+RUN = (BENCH / "run.sh").read_text()
+SCRIPTS = re.findall(r'^  "[a-e]\d-[a-z]+ +([a-z_]+\.py)', RUN, re.MULTILINE)
+
+
+def test_all_programs_that_a_script_runs_are_built_first():
+    programs = {path.stem for path in (BENCH / "programs").glob("*.cc")}
+    named = {word for script in SCRIPTS for word in re.findall(r"\b[a-z]+_[a-z]+\b", (BENCH / script).read_text())}
+    built = set(re.findall(r"\w+", " ".join(re.findall(r"-t ([\w -]+)", RUN))))
+    assert {"plan_bench", "sampler_bench"} <= programs & named
+    assert programs & named <= built
+
+
+def test_all_scripts_of_the_report_are_in_the_index():
+    index = (BENCH / "README.md").read_text()
+    assert len(SCRIPTS) > 15 and all(f"`{script}" in index for script in SCRIPTS)
