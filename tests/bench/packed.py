@@ -338,7 +338,7 @@ def read_together(path, packed, processes, count, readahead, at_begin=lambda: No
     """Runs of so many processes, and the seconds from their common begin to the last one's end."""
     begin = time.monotonic() + READY_SECONDS
     job = {"path": str(path), "records": count, "world": processes, "block": BLOCK, "readahead": readahead, "begin": begin}
-    script = pathlib.Path(__file__).with_name("lmdb_reader.py")
+    script = pathlib.Path(__file__).with_name("programs") / "lmdb_reader.py"
     command = lambda rank: [sys.executable, script, json.dumps({**job, "rank": rank, "order": orders and orders[rank]})]  # noqa: E731
 
     def run(rank):
