@@ -60,16 +60,20 @@ def write_list(path, names):
     return path
 
 
-def plan_orders(names, seed, epochs, world=1, rank=0):
-    """The files in the order of a plan `seed=SEED` for one of `world` ranks, one list for each epoch."""
-    command = [clairmount.binary(), "plan", "order", "sampler=torch.distributed", f"seed={seed}", f"n={len(names)}"]
-    command.append(f"world={world}")
+TORCH = ("sampler=torch.distributed",)
+
+
+def plan_orders(names, seed, epochs, world=1, rank=0, keys=TORCH):
+    """The files in the order of a plan of `keys` and `seed=SEED` for one of `world` ranks, one list for each epoch."""
+    command = [clairmount.binary(), "plan", "order", *keys, f"seed={seed}", f"n={len(names)}", f"world={world}"]
     orders = []
     for epoch in range(epochs):
         printed = subprocess.run(
             [*command, "--epoch", str(epoch), "--rank", str(rank)], capture_output=True, text=True, timeout=60, check=False
         )
         if printed.returncode != 0:
+            if TORCH[0] not in keys:
+                raise RuntimeError(f"{' '.join(keys)}: {printed.stderr}")
             return _torch_orders(names, seed, epochs, world, rank)
         orders.append([names[int(line)] for line in printed.stdout.split()])
     return orders

@@ -1,5 +1,5 @@
-"""A training job of several nodes on one emulated PFS, as peers.py and model.py run it: its dataset, the orders of its
-plan, its readers, and the bounds of what it can reach. Data is compared with the source."""
+"""A training job of several nodes on one emulated PFS, as peers.py, model.py and shortjob.py run it: its dataset, the
+orders of its plan, its readers, and the bounds of what it can reach. Data is compared with the source."""
 
 import concurrent.futures
 import statistics
@@ -20,6 +20,12 @@ def require_no_failed_reads(what, job):
 class JobCase:
     """`compute`: what computing of an epoch takes, in units of what the PFS needs for the dataset."""
 
+    batch = BATCH
+    mean = 110_000  # bytes of a file
+    staging = 8 * MIB
+    sampler = "torch.distributed"
+    batch_of_plan = BATCH  # the key `batch` of that sampler
+
     def __init__(self, tmp, count, epochs, bandwidth, compute, nodes=NODES):
         self.tmp = tmp
         self.nodes = nodes
@@ -27,19 +33,19 @@ class JobCase:
         self.epochs = epochs
         self.bandwidth = bandwidth
         self.latency_us = 1000
-        self.staging = 8 * MIB
         self.source = tmp / "src"
-        self.names = benchlib.make_dataset(self.source, self.count)
+        self.names = benchlib.make_dataset(self.source, self.count, self.mean)
         self.size = benchlib.bytes_of(self.source, self.names)
         # What keeping the dataset takes: whole pages.
         self.padded = benchlib.padded(self.source, self.names)
-        self.steps = self.count // self.nodes // BATCH  # of an epoch
+        self.steps = self.count // self.nodes // self.batch  # of an epoch
         self.set_compute(compute)
         self.orders, self.sums = [], []
         first = []  # batches
         for node in range(self.nodes):
-            orders = benchlib.plan_orders(self.names, 1, self.epochs, world=self.nodes, rank=node)
-            first += orders[0][:BATCH]
+            keys = (f"sampler={self.sampler}", f"batch={self.batch_of_plan}")
+            orders = benchlib.plan_orders(self.names, 1, self.epochs, world=self.nodes, rank=node, keys=keys)
+            first += orders[0][: self.batch]
             lists = [write_list(tmp / f"order-{node}-{e}", order) for e, order in enumerate(orders)]
             self.orders.append(lists)
             self.sums.append([run["sum"] for run in reader("files", self.source, *lists, "--sum")])
@@ -49,7 +55,7 @@ class JobCase:
     def measure_warm(self):
         """What reading a batch takes from the warm page cache of the source, after such pauses as there will be."""
         reader("files", self.source, self.orders[0][0])
-        paced = ("--batch", BATCH, "--compute-us", self.compute_us, "--sum")
+        paced = ("--batch", self.batch, "--compute-us", self.compute_us, "--sum")
         self.warm_batch = statistics.median(reader("files", self.source, self.orders[0][0], *paced)[0]["waits"])
 
     def set_compute(self, compute):
@@ -73,7 +79,8 @@ class JobCase:
         return max(compute, self.least_bytes(share) / self.bandwidth)
 
     def plan(self):
-        return f"name=bench seed=1 epochs={self.epochs} world={self.nodes} ranks_per_node=1 batch={BATCH}\n"
+        keys = f"sampler={self.sampler} batch={self.batch_of_plan} seed=1 epochs={self.epochs}"
+        return f"name=bench {keys} world={self.nodes} ranks_per_node=1\n"
 
     def barrier(self):
         """Options of one read() that make every batch end with a barrier."""
@@ -87,7 +94,7 @@ class JobCase:
         the dataset were larger than memory."""
 
         def one(node):
-            batches = ("--batch", BATCH)
+            batches = ("--batch", self.batch)
             if "--compute-rate" not in options:
                 batches += ("--compute-us", self.compute_us)
             runs = []

@@ -49,6 +49,7 @@ parts=(
   "b4-packed    packed.py"
   "c1-peers     peers.py"
   "c2-model     model.py"
+  "c3-shortjob  shortjob.py"
   "d1-torch     torch_epochs.py"
   "e1-cost      cost.py"
   "e2-memory    plan.py --only memory"

@@ -10,6 +10,7 @@ import pytest
 import benchlib
 import model
 import report
+import shortjob
 import svgplot
 
 
@@ -174,6 +175,30 @@ def test_nothing_predicted_and_nothing_measured_is_no_target_reached():
     assert rows["peer"]["reached"] is None
     assert rows["runtime"]["reached"] is True
     assert "1 run" in rows["runtime"]["note"]
+
+
+class OneBound:
+    """What shortjob asks of a case: a dataset of 100 bytes, and 50 of cache."""
+
+    bandwidth, compute_us = 10, 0
+    bound = least_bytes = staticmethod(lambda share: {0: 20, 0.5: 10}[share])
+
+
+def test_a_short_job_has_to_be_as_fast_and_frugal_in_its_worst_run():
+    samples, label = benchlib.Samples(), "N·D = 1.5 S"
+    for name, share in ((shortjob.ALONE, 0), *((name, 0.5) for name in shortjob.CASES)):
+        for first, read in ((0.1, 10), (0.2, 11), (0.1, 10)):
+            runs = [{"seconds": 2, "waits": [first]}, {"seconds": 3, "waits": [0.1]}]
+            shortjob.record(OneBound, name, share, [runs, runs], read, samples)
+            samples.add(f"{name} stall", 1)
+    rows = {row["figure"]: row for row in shortjob.table_of("short", 0.11, samples).rows}
+    assert rows[f"{label}: total / lower bound"]["value"] == 0.5  # 5 s of 10
+    assert rows[f"{label}: first batch of the slowest node"]["value"] == 0.1
+    assert rows[f"{label}: first batch of the slowest node, worst run"]["value"] == 0.2
+    assert rows[f"{label}: first batch of the slowest node, worst run"]["reached"] is False
+    assert rows[f"{label}: PFS bytes / least"]["value"] == 1
+    assert rows[f"{label}: PFS bytes / least, worst run"]["reached"] is False
+    assert rows[f"{shortjob.ALONE}: first batch of the slowest node"]["reached"] is None
 
 
 def test_each_chart_becomes_a_file_that_the_report_shows(tmp):
