@@ -24,7 +24,9 @@ Samples are found as paths in the dataset (ImageFolder, Subset, ConcatDataset, a
 which workers that are not forked get a copy: there it is not planned), as an LMDB, as an open HDF5 dataset, or as the path
 of an HDF5 file (of which all datasets with as many rows are planned; h5py must be imported before). Whatever is not found
 can be said: register(loader, paths=[...]), or with the keys of a plan, register(loader, format="lmdb", file="train.lmdb",
-keys="image-%09d").
+keys="image-%09d"). Of a loader that hides its dataset the folder is enough, register(loader, path="/mnt/data/train"), and of
+one that is no DataLoader the sampler, or batch sampler, and the folder: register(sampler, path="/mnt/data/train"). An epoch
+then begins when the sampler is iterated.
 
 Pure Python 3.9 or later, no dependencies. For torch 1.13 and later. Not thread-safe: one thread iterates a loader.
 """
@@ -356,11 +358,15 @@ def _records(dataset):
         if not _is_path(path):
             continue
         path = os.fsdecode(path)
-        if path.endswith((".mdb", ".lmdb")) or os.path.exists(os.path.join(path, "data.mdb")):
+        if _is_lmdb(path):
             return path, {"format": "lmdb", "keys": "cursor", "n": len(dataset)}, True
         if path.endswith((".h5", ".hdf5")) and os.path.isfile(path):
             return path, {"format": "hdf5", "dataset": _hdf5_datasets(path, len(dataset))}, True
     return None
+
+
+def _is_lmdb(path):
+    return path.endswith((".mdb", ".lmdb")) or os.path.exists(os.path.join(path, "data.mdb"))
 
 
 def _hdf5_datasets(path, rows):
@@ -410,11 +416,43 @@ def _record_samples(loader, given, mounts):
     return _Samples(mount, len(dataset), {**keys, "file": os.path.relpath(plain, mount.point)}, None, numbers)
 
 
-def _samples_of(loader, paths, given):
+def _count_of(sampler):
+    """How many samples there are for it to choose from, if it says so; else None."""
+    for part in _parts(sampler):
+        for name in ("data_source", "dataset", "weights"):
+            if hasattr(getattr(part, name, None), "__len__"):
+                return len(getattr(part, name))
+    return None
+
+
+def _samples_below(loader, path, given, mounts):
+    """All samples of a folder or file, as the daemon numbers them."""
+    plain = os.path.realpath(path)
+    mount = _mount_of(plain, mounts)
+    if mount is None:
+        raise _NotPlanned(f"{path} is on no clairfs mount")
+    below = os.path.relpath(plain, mount.point)
+    keys = {} if below == "." else {"root": below}
+    if _is_lmdb(plain):
+        keys = {"format": "lmdb", "keys": "cursor", "file": below}
+    elif not os.path.isdir(plain):
+        if "format" not in given:
+            raise _NotPlanned(f"{path} is a file; give its format, too (format=, and its keys in clairfs(1))")
+        keys = {"file": below}
+    base, numbers = _rows(loader.dataset)
+    there = _count_of(loader.sampler) if base is None else len(base)
+    if there is not None:
+        keys["n"] = there
+    return _Samples(mount, there if numbers is None else len(numbers), keys, None, numbers)
+
+
+def _samples_of(loader, paths, path, given):
     dataset = loader.dataset
     mounts = _mounts()
     if not any(mounts.values()):
         raise _NotPlanned("there is no clairfs mount")
+    if path is not None:
+        return _samples_below(loader, path, given, mounts)
     if paths is None and "file" not in given:
         paths = _paths_of(dataset)
     if paths is None:
@@ -671,6 +709,7 @@ class _Drawn:
         self.expected = None  # what that should be the next time
         self.others = 0  # numbers that something else draws between two epochs
         self.trusted = True  # that it is always as many
+        self.whole = True  # the plan in force is of all epochs
 
     def _keys(self, state, generator, **more):
         keys = {**self.numbered, **self.own_keys, "generator": generator}
@@ -734,8 +773,13 @@ class _Drawn:
             collections.deque(iter(self.sampler), maxlen=0)
             self._draw(torch.int32, self.others)
             self.expected = self.generator.get_state()
-        if as_expected and self.trusted:
+        if as_expected and self.trusted and self.whole:
             return None
+        keys = self._from_here(between, start, now)
+        self.whole = "epochs" not in keys
+        return keys
+
+    def _from_here(self, between, start, now):
         if between or not self.trusted:
             return self._one_epoch(now)
         if self.begins_with_base_seed:
@@ -759,6 +803,17 @@ def loader_index_sampler(loader):
     return loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
 
 
+class _Hidden:
+    """Stands for the loader of a sampler that is registered by itself: nothing is known of it."""
+
+    dataset = batch_sampler = None
+    generator = object()  # not the sampler's
+    persistent_workers = False
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+
 def _has_iter_of(sampler, cls):
     return isinstance(sampler, cls) and type(sampler).__iter__ is cls.__iter__
 
@@ -769,14 +824,17 @@ def _order_of(loader, samples):
     sampler, batch, drop_last = loader_index_sampler(loader), 1, False
     while type(sampler) is data.BatchSampler:
         sampler, batch, drop_last = sampler.sampler, batch * sampler.batch_size, sampler.drop_last
-    keys = {"batch": batch, "workers": loader.num_workers}
-    if loader.num_workers and loader.prefetch_factor not in (None, 2):
-        keys["prefetch_factor"] = loader.prefetch_factor
     order = _exact_order(loader, sampler, samples)
     if order is None:
+        said = getattr(loader_index_sampler(loader), "batch_size", None) or batch
+        batch, drop_last = max(said, 1) if isinstance(said, int) else 1, False
         order = _Written(loader, samples)
-        batch = getattr(loader_index_sampler(loader), "batch_size", None) or batch
-        return order, {**keys, "batch": max(batch, 1) if isinstance(batch, int) else 1}
+    if isinstance(loader, _Hidden):  # the daemon finds out what it is not told
+        keys = {"batch": batch} if batch > 1 else {}
+    else:
+        keys = {"batch": batch, "workers": loader.num_workers}
+        if loader.num_workers and loader.prefetch_factor not in (None, 2):
+            keys["prefetch_factor"] = loader.prefetch_factor
     return order, {**keys, "drop_last": "loader"} if drop_last else keys
 
 
@@ -815,7 +873,7 @@ def _exact_order(loader, sampler, samples):
     return None
 
 
-# Loaders that tell when they begin
+# Loaders and samplers that tell when they begin
 
 
 _watched_classes = {}
@@ -836,6 +894,31 @@ def _watched(cls):
         def _index_sampler(self):
             registration = self.__dict__.get("_clairfs")
             return _IndexSampler(super()._index_sampler, registration) if registration else super()._index_sampler
+
+        def __reduce_ex__(self, protocol):  # copies are not registered
+            state = {name: value for name, value in self.__dict__.items() if name != "_clairfs"}
+            return _unwatched, (cls,), state
+
+    Watched.__name__, Watched.__qualname__, Watched.__module__ = cls.__name__, cls.__qualname__, cls.__module__
+    _watched_classes[cls] = Watched
+    return Watched
+
+
+def _watched_sampler(cls):
+    """The same of the class of a sampler that is registered by itself."""
+    if cls in _watched_classes:
+        return _watched_classes[cls]
+
+    class Watched(cls):
+        def __iter__(self):
+            registration = self.__dict__.get("_clairfs")
+            if registration is None or registration._looks:
+                return super().__iter__()
+            begin = super().__iter__
+            if inspect.isgeneratorfunction(cls.__iter__):  # it draws when its first index is asked for
+                return registration._sampler_begins_lazily(begin)
+            registration._sampler_begins()
+            return begin()
 
         def __reduce_ex__(self, protocol):  # copies are not registered
             state = {name: value for name, value in self.__dict__.items() if name != "_clairfs"}
@@ -912,6 +995,9 @@ class Registration:
         self._loader, self._mount, self._pid = loader, None, os.getpid()
         self._lists, self._asked, self._anothers = [], b"", False
         self._arguments, self._begun = {}, False
+        self._looks = False  # what is iterated now is only looked at
+        # What tells when an epoch begins.
+        self._teller = loader.sampler if isinstance(loader, _Hidden) else loader
 
     def __enter__(self):
         return self
@@ -932,8 +1018,10 @@ class Registration:
         if self._pid != os.getpid():
             return  # a child of a fork
         if self._loader is not None:
-            self._loader.__dict__.pop("_clairfs", None)
-            self._loader = None
+            self._teller.__dict__.pop("_clairfs", None)
+            if type(self._teller) in _watched_classes.values() and self._teller is not self._loader:
+                self._teller.__class__ = type(self._teller).__mro__[1]
+            self._loader = self._teller = None
         if self in _registrations:
             _registrations.remove(self)
         self._take_back()
@@ -952,8 +1040,8 @@ class Registration:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
 
-    def _begin(self, name, paths, given):
-        samples = _samples_of(self._loader, paths, given)
+    def _begin(self, name, paths, path, given):
+        samples = _samples_of(self._loader, paths, path, given)
         self._mount, self.mount = samples.mount, samples.mount.point
         self._order, self._loader_keys = _order_of(self._loader, samples)
         self._samples, self._given = samples, given
@@ -962,8 +1050,9 @@ class Registration:
         self.name = self._base_name
         if (keys := self._order.keys()) is not None:
             self._put(keys)
-        self._loader.__class__ = _watched(type(self._loader))
-        self._loader.__dict__["_clairfs"] = self
+        teller = self._teller
+        teller.__class__ = _watched(type(teller)) if teller is self._loader else _watched_sampler(type(teller))
+        teller.__dict__["_clairfs"] = self
 
     def _put(self, keys):
         """Puts a plan in force."""
@@ -1011,6 +1100,18 @@ class Registration:
         self._begun = True
         self._guarded(self._order.loader_begins)
 
+    def _sampler_begins(self):
+        self._looks = True
+        try:
+            self._loader_begins()
+            self._epoch_begins()
+        finally:
+            self._looks = False
+
+    def _sampler_begins_lazily(self, begin):
+        self._sampler_begins()
+        yield from begin()
+
     def _epoch_begins(self):
         def put_if_new():
             if (keys := self._order.epoch_begins()) is not None:
@@ -1048,25 +1149,40 @@ def _loader_in(value, depth=0):
     return None
 
 
-def register(loader, name=None, paths=None, **keys):
+def _registered_part(loader, path):
+    """The DataLoader, or what stands for the one of a sampler. _NotPlanned says what is missing."""
+    if _is_path(loader):
+        raise _NotPlanned(f"{os.fsdecode(loader)}: a path does not say in which order it is read; give register(sampler, path=...)")
+    sampler = isinstance(loader, _torch().utils.data.Sampler)
+    inner = None if sampler else _loader_in(loader)
+    if inner is not None:
+        return inner
+    if not sampler and (path is None or not _samples_indices(loader)):
+        raise _NotPlanned(f"{type(loader).__name__} is not a DataLoader and holds none; give register(sampler, path=...)")
+    if path is None:
+        raise _NotPlanned(f"{type(loader).__name__} does not say what is read; give register(sampler, path=...)")
+    return _Hidden(loader)
+
+
+def register(loader, name=None, paths=None, path=None, **keys):
     """Puts in force what a torch DataLoader will read, and keeps it right; returns a Registration.
 
-    `name`: of the plan; by default the folder's name, else train or val. `paths`: the file of each sample, where the
-    dataset does not tell. `keys`: keys of the plan that are better known to the script (epochs=90).
+    `loader`: or a sampler, with `path`. `name`: of the plan; by default the folder's name, else train or val. `paths`: the
+    file of each sample, where the dataset does not tell. `path`: a folder with all samples and no others, or a file with
+    records, where the dataset is hidden. `keys`: keys of the plan that are better known to the script (epochs=90).
     """
-    inner = _loader_in(loader)
-    registration = Registration(inner)
-    registration._arguments = {"name": name, "paths": paths, **keys}
+    registration = Registration()
     try:
-        if inner is None:
-            raise _NotPlanned(f"{type(loader).__name__} is not a DataLoader and holds none")
-        if inner.__dict__.get("_clairfs") is not None:
-            return inner.__dict__["_clairfs"]
+        inner = _registered_part(loader, path)
+        registration = Registration(inner)
+        registration._arguments = {"name": name, "paths": paths, "path": path, **keys}
+        if (earlier := registration._teller.__dict__.get("_clairfs")) is not None:
+            return earlier
         if isinstance(inner.dataset, _torch().utils.data.IterableDataset):
             raise _NotPlanned("an IterableDataset's order is its own; it is not planned")
         if getattr(inner, "in_order", True) is False:
             raise _NotPlanned("in_order=False: the order depends on timing; it is not planned")
-        registration._begin(name, paths, keys)
+        registration._begin(name, paths, path, keys)
         _registrations.append(registration)
     except Exception as error:  # noqa: BLE001
         registration.cancel()
