@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 SCRIPT = """
 import itertools, json, sys, time
 import torch
-from torch.utils.data import DataLoader, Subset, get_worker_info
+from torch.utils.data import DataLoader, Subset, get_worker_info, random_split
 from torch.utils.data.distributed import DistributedSampler
 from torchvision.datasets import ImageFolder
 torch.set_num_threads(1)
@@ -97,6 +97,17 @@ def test_the_plan_that_the_hint_gives_is_followed(many):
 def test_distributed_sampler(many):
     found, _ = hint_of(many, DISTRIBUTED.format(workers=2))
     assert found == "matches seed=31415 instead of 42"
+
+
+SPLIT = """
+train, _ = random_split(dataset(), [4000, 1000], generator=torch.Generator().manual_seed(42))
+run(DataLoader(train, batch_size=16, sampler=DistributedSampler(train, num_replicas=1, rank=0, seed=7), num_workers=2))
+"""
+
+
+def test_a_part_of_random_split(many):
+    found, _ = hint_of(many, SPLIT)
+    assert found.startswith("matches a Subset: the first 4000 of 5000 samples that random_split() draws with seed=42, shuffled by seed=7;")
 
 
 # Goes on when the mount has said something, which takes a planner that gets a processor.

@@ -30,6 +30,25 @@ Diagnosis diagnosis_of(const std::string& planned, const std::string& real, uint
   return diagnose_seed(evidence, plan.spec(), kMany, {Epoch(epoch), 0}, NodeId(0));
 }
 
+// Of a job that reads a part of random_split(dataset, [0.8, 0.2]) as `real` says of so many samples.
+Diagnosis diagnosis_of_part(const std::string& split, bool rest, const std::string& real) {
+  const LoaderModel::Loader loader{1, 16, 2};
+  AccessSequence plan = plan_over(kMany, "seed=42 batch=16 workers=2");
+  AccessSequence dealt = plan_over(kMany, "sampler=torch.random generator=sampler seed=" + split);
+  const Samples all = order_of(dealt, 0);
+  const auto first = all.begin() + kMany / 5 * 4;
+  const Samples part = rest ? Samples(first, all.end()) : Samples(all.begin(), first);
+  AccessSequence read = plan_over(static_cast<uint32_t>(part.size()), real + " batch=16 workers=2");
+  const Samples order = order_of(read, 0);
+  std::mt19937 random(4);
+  std::vector<Sighting> evidence;
+  LoaderModel(static_cast<uint32_t>(order.size()), loader, random).run([&](uint32_t position) {
+    evidence.push_back({part[order[position]], evidence.size(), 0, true});
+    return evidence.size() < 40;
+  });
+  return diagnose_seed(evidence, plan.spec(), kMany, {Epoch(0), 0}, NodeId(0));
+}
+
 std::string seed_hint(const std::string& planned, const std::string& real, uint32_t epoch = 0) {
   const Diagnosis found = diagnosis_of(planned, real, epoch);
   CHECK(found.known == (found.hint != Diagnosis().hint));
@@ -76,6 +95,35 @@ TEST_CASE("the order of the default generator begins with the epoch that was see
   CHECK(found.order->seed == "1234");
   CHECK(found.order->draws == 3736);
   CHECK(found.order->first_epoch == 0);
+}
+
+TEST_CASE("a part of random_split() is named with its split and its shuffle") {
+  const Diagnosis first = diagnosis_of_part("42", false, "seed=7");
+  CHECK(first.known);
+  CHECK(!first.order);  // no line says it
+  CHECK(
+      first.hint ==
+      "matches a Subset: the first 80000 of 100000 samples that random_split() draws with seed=42, shuffled "
+      "by seed=7; clairfs.register(loader) plans it");
+  // With a seed of its own, DataLoader(shuffle=True, generator=...).
+  CHECK_THAT(
+      diagnosis_of_part("1234", true, "sampler=torch.random seed=42").hint,
+      Contains("the last 20000 of 100000 samples that random_split() draws with seed=1234, shuffled by "
+               "seed=42;"));
+  // torch.manual_seed(42), random_split(), a model, DataLoader(shuffle=True).
+  CHECK_THAT(
+      diagnosis_of_part("42", false, "sampler=torch.random generator=default seed=42 draws=103735").hint,
+      Contains("with seed=42, shuffled by torch.manual_seed(42) after 103735 draws;"));
+}
+
+TEST_CASE("a part whose shuffle is not known is named by where its samples lie") {
+  const Diagnosis rest = diagnosis_of_part("42", true, "seed=918273646");
+  CHECK(rest.known);
+  CHECK_THAT(rest.hint, Contains("matches a Subset: about the last "));
+  CHECK_THAT(rest.hint, Contains("random_split() draws with seed=42, in an order that is not known"));
+  CHECK(!diagnosis_of_part("918273646", true, "seed=918273646").known);  // nor is the split
+  // A split with seed 1234 begins with the same samples.
+  CHECK(!diagnosis_of("sampler=numpy.default_rng seed=42", "seed=1234").known);
 }
 
 TEST_CASE("what no seed explains is not named") {
