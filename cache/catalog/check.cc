@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <vector>
 
 #include <fcntl.h>
@@ -24,6 +25,15 @@ namespace {
 // that threads end at about the same time.
 constexpr uint32_t kBlock = 64;
 
+// Entries that are looked at first, to see whether their attributes are waited for.
+constexpr unsigned kProbes = 4;
+
+Duration thread_cpu_time() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
 class Checker {
  public:
   Checker(const Catalog& catalog, int source_fd, CatalogCheck check)
@@ -33,11 +43,12 @@ class Checker {
     check_root();
     const unsigned useful = (catalog_.size() + kBlock - 1) / kBlock;
     const ScanThreads allowed = threads_within_limits(threads);
-    ScanPace pace({.first = std::min(allowed.first, useful), .most = std::min(allowed.most, useful)});
+    threads_ = {.first = std::min(allowed.first, useful), .most = std::min(allowed.most, useful)};
+    ScanPace pace(threads_);
     std::vector<NamedThread> pool;
     const auto staff = [&] {
       pace.observe(looked_at_.load(std::memory_order_relaxed), steady_now());
-      while (pool.size() < pace.threads()) add_thread(pool);
+      while (pool.size() < std::max(pace.threads(), at_least_.load())) add_thread(pool);
     };
     staff();
     report(staff, progress);
@@ -52,17 +63,18 @@ class Checker {
       MutexLock lock(mutex_);
       ++working_;
     }
-    pool.emplace_back("catalog-check", [this] {
+    pool.emplace_back("catalog-check", [this, first = pool.empty()] {
+      if (first && threads_.first < threads_.most) look_first();
       work();
       MutexLock lock(mutex_);
-      if (--working_ == 0) ended_.notify_one();
+      if (--working_ == 0) changed_.notify_one();
     });
   }
 
   void report(const std::function<void()>& staff, const ScanProgress& progress) {
     MutexLock lock(mutex_);
     while (working_ > 0) {
-      ended_.wait_for(lock, kProgressPeriod);
+      changed_.wait_for(lock, kProgressPeriod);
       if (working_ == 0) break;
       lock.unlock();
       staff();
@@ -76,6 +88,25 @@ class Checker {
     if (::fstat(source_fd_, &found) != 0) return differs(FileId(0), std::strerror(errno));
     compare(FileId(0), found);
     check_access(FileId(0), source_fd_, ".");
+  }
+
+  // At entries all over the catalog; where only directories are looked at, at those that hold them. What that
+  // takes says how many threads there should be at once.
+  void look_first() {
+    ScanProbe probe;
+    const TimePoint begun = steady_now();
+    const Duration computed = thread_cpu_time();
+    while (probe.looks < kProbes) {
+      ++probe.looks;
+      FileId id(static_cast<uint32_t>(uint64_t{catalog_.size() - 1} * probe.looks / kProbes));
+      if (check_ == CatalogCheck::directories) id = catalog_.parent(id);
+      check_block(id.value, id.value + 1);
+    }
+    probe.passed = steady_now() - begun;
+    probe.computing = thread_cpu_time() - computed;
+    at_least_ = widened(threads_, probe).first;
+    MutexLock lock(mutex_);
+    changed_.notify_one();
   }
 
   void work() {
@@ -148,13 +179,16 @@ class Checker {
   const int source_fd_;
   const CatalogCheck check_;
 
-  Mutex mutex_;    // taken with nothing else held
-  CondVar ended_;  // the last worker has
+  ScanThreads threads_;  // constant while there are workers
+
+  Mutex mutex_;      // taken with nothing else held
+  CondVar changed_;  // the last worker has ended, or there should be more
   unsigned working_ GUARDED_BY(mutex_) = 0;
   std::optional<std::string> change_ GUARDED_BY(mutex_);
 
   std::atomic<uint64_t> next_ = 0;
   std::atomic<uint64_t> looked_at_ = 0;
+  std::atomic<unsigned> at_least_ = 0;  // threads
   std::atomic<bool> stop_ = false;
 };
 

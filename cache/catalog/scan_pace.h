@@ -17,6 +17,18 @@ struct ScanThreads {
   unsigned most = 64;  ///< less than `first` is `first`
 };
 
+/// What some looks at the source took, one after the other.
+struct ScanProbe {
+  unsigned looks = 0;
+  Duration passed{};     ///< on the clock
+  Duration computing{};  ///< of them, CPU time of the thread
+};
+
+/// The threads to begin with after such looks: all of them if each waited as long as for an answer over a
+/// network. Then they are not in each other's way here, and what they would find out by trying takes longer
+/// than a look at a hundred thousand entries.
+ScanThreads widened(ScanThreads threads, const ScanProbe& probe);
+
 /// Not thread-safe.
 class ScanPace {
  public:

@@ -36,6 +36,18 @@ TEST_CASE("a scan stops at twice the threads that its source keeps busy") {
   CHECK(threads_after({8, 64}, [](unsigned) { return 0.0; }) == 64);
 }
 
+TEST_CASE("where each look waits for an answer all threads look from the beginning") {
+  using std::chrono::microseconds;
+  const auto first = [](ScanThreads threads, ScanProbe probe) { return widened(threads, probe).first; };
+  CHECK(first({8, 64}, {4, microseconds(4200), microseconds(60)}) == 64);  // a PFS: 1 ms
+  CHECK(first({8, 64}, {4, microseconds(500), microseconds(60)}) == 64);   // a fast network
+  CHECK(first({8, 64}, {4, microseconds(60), microseconds(55)}) == 8);     // this machine's memory
+  CHECK(first({8, 64}, {4, microseconds(900), microseconds(890)}) == 8);   // a slow processor
+  CHECK(first({8, 64}, {0, microseconds(0), microseconds(0)}) == 8);       // nothing was looked at
+  CHECK(first({8, 4}, {4, microseconds(4200), microseconds(60)}) == 8);    // as many as are wanted at least
+  CHECK(widened({8, 64}, {4, microseconds(4200), microseconds(60)}).most == 64);
+}
+
 TEST_CASE("calls that come close upon each other say nothing of the rate") {
   ScanPace pace({});
   TimePoint now{};
