@@ -17,6 +17,7 @@
 #include "plan/inference/candidates.h"
 #include "plan/inference/dealing.h"
 #include "plan/inference/default_generator.h"
+#include "plan/inference/seeds/plausible_orders.h"
 #include "plan/inference/watched/repeated_order.h"
 #include "plan/sequence/access_sequence.h"
 #include "plan/sequence/plan_sampler.h"
@@ -32,6 +33,9 @@ constexpr uint64_t kMostAbove = 1 << 20;
 
 // Seeds tried beside those that people like, once kTelling opens were seen.
 constexpr uint64_t kOtherSeeds = 1000;
+// Of torch's samplers those up to here are tried at once, which takes some tenths of a second.
+constexpr uint64_t kPlausibleSeeds = 1'000'000;
+constexpr double kPlausibleSeconds = 5;
 // They are tried again when so many times as many were seen.
 constexpr size_t kAllSeedsAgain = 4;
 // All 2^32 seeds of a shuffle take 60 to 260 core-seconds with AVX, 830 without (tests/bench/README.md).
@@ -93,6 +97,7 @@ OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, Shuff
                   {.threads = std::max(std::thread::hardware_concurrency() / 4, 1U),
                    .core_seconds = shuffles == Shuffles::all ? kAllSeedsSeconds : kUsualSeedsSeconds,
                    .all_seeds = shuffles == Shuffles::all,
+                   .plausible_seeds = kPlausibleSeeds,
                    .stop = stop},
                   shuffles == Shuffles::none    ? 0
                   : shuffles == Shuffles::usual ? kMostOfUsualSeeds
@@ -398,6 +403,8 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
     if (found || over() || which == Which::shuffles) break;
     found = try_folder(folder, opens, facts, goes_on, which, all_seeds);
   }
+  if (!found && all_seeds && effort.in_vain < most_in_vain_ && !stop_())
+    found = try_plausible(folders(first_opens, std::nullopt).front(), first_opens, facts);
   const double used = cpu_seconds() - begun;
   effort.used += used;
   used_ += used;
@@ -417,6 +424,29 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
     if (stop_()) effort.look_at = 0;
   }
   return found;
+}
+
+// The seeds that are left when the likely ones were compared one by one.
+std::optional<FoundOrder> OrderSearch::try_plausible(FileId folder, std::span<const SeenOpen> opens,
+                                                     const ReaderFacts& facts) {
+  if (shuffle_options_.plausible_seeds == 0) return std::nullopt;
+  for (const Numbering& numbering : numberings_.of(folder)) {
+    const Evidence evidence = evidence_of(opens, numbering);
+    const uint32_t n = numbering.index->size();
+    if (evidence.views.empty() || evidence.samples.size() < enough_opens(1, n)) continue;
+    const PlausibleOrders plausible = plausible_orders(n, evidence.samples,
+                                                       {.end = shuffle_options_.plausible_seeds,
+                                                        .threads = shuffle_options_.threads,
+                                                        .core_seconds = kPlausibleSeconds,
+                                                        .when_idle = shuffle_options_.when_idle,
+                                                        .other_orders = orders_,
+                                                        .stop = stop_});
+    orders_ += static_cast<double>(plausible.tested);
+    for (const PlanSpec& order : plausible.orders) {
+      if (auto found = try_order(numbering, evidence, order, facts, false)) return found;
+    }
+  }
+  return std::nullopt;
 }
 
 // Epoch by epoch: what the one before has told foretells the next. An epoch counts once its plan is known.

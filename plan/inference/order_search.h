@@ -9,7 +9,8 @@
 // First come orders that somebody suggests (suggested.cc): what a reader was seen to follow that has left its
 // plan, and what was found before the mount was made.
 //
-// Last, what DataLoader(shuffle=True) may have drawn from torch's default generator (shuffle_search.h).
+// Then torch's samplers with any seed up to a million (seeds/plausible_orders.h). Last, what
+// DataLoader(shuffle=True) may have drawn from torch's default generator (shuffle_search.h).
 //
 // A reader that opens the same samples in the same order a second time, whatever it is, is followed by the
 // list of them (watched/repeated_order.h).
@@ -210,6 +211,8 @@ class OrderSearch {
   static std::optional<Ranks> ranks_of(std::span<const Placed> opens, const ReaderFacts& facts);
   std::optional<Match> best_match(const Numbering& numbering, const Evidence& evidence, const PlanSpec& plan,
                                   const Places& places, const ReaderFacts& facts, bool from_start) const;
+  std::optional<FoundOrder> try_plausible(FileId folder, std::span<const SeenOpen> opens,
+                                          const ReaderFacts& facts);
   std::optional<FoundOrder> try_shuffles(FileId folder, std::span<const SeenOpen> opens,
                                          const ReaderFacts& facts, Effort& effort);
   std::optional<FoundOrder> try_repetition(FileId folder, std::span<const SeenOpen> opens);

@@ -29,6 +29,7 @@ class ShuffleSearch {
     uint32_t threads = 1;
     double core_seconds = 600;            ///< for the seeds of one epoch
     bool all_seeds = true;                ///< else only those that a value that people like gives
+    uint64_t plausible_seeds = 0;         ///< of samplers with a seed of their own: OrderSearch tries them
     uint64_t stream_outputs = 1 << 20;    ///< of each such value
     size_t deep_streams = 6;              ///< the likeliest, beside those that the environment suggests
     uint64_t deep_outputs = 1 << 27;      ///< of each of those: ResNet-18 draws 10^7, ViT-B 9 * 10^7

@@ -124,7 +124,11 @@ nlohmann::json show(Case& seen) {
   // With the limits that a mount has, but not as idle as its search is: somebody waits.
   OrderSearch search(
       source, [] { return false; },
-      {.threads = 1, .core_seconds = kShuffleSeconds, .all_seeds = false, .when_idle = false},
+      {.threads = 1,
+       .core_seconds = kShuffleSeconds,
+       .all_seeds = false,
+       .plausible_seeds = 1'000'000,
+       .when_idle = false},
       seen.shuffles ? UINT64_MAX : 0);
   nlohmann::json answer;
   std::optional<FoundOrder> found;

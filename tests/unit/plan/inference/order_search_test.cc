@@ -383,6 +383,33 @@ TEST_CASE("all shuffles are searched on request, from the first opens that were 
   CHECK(found->plan.epochs == 1);
 }
 
+TEST_CASE("a seed of torch's samplers that few people give is found, and goes on in the next epoch") {
+  std::mt19937 random(32);
+  const Reader reader{kShuffled, {1, 16, 2}, 0.05};
+  for (const char* text : {"sampler=torch.distributed seed=654321", "sampler=torch.random seed=240229"}) {
+    OrderSearch search(
+        dataset_of(reader.n), [] { return false; },
+        {.all_seeds = false,
+         .plausible_seeds = 1'000'000,
+         .stream_outputs = 0,
+         .deep_outputs = 0,
+         .when_idle = false},
+        UINT64_MAX);
+    const auto spec = *resolve_plan(*parse_plan(text), 1);
+    const auto found =
+        search.find(opens_of(reader, node_order(spec, reader.n, 0, 0), 120, random), {}, std::nullopt);
+    INFO(text);
+    REQUIRE(found);
+    CHECK(found->plan.sampler == spec.sampler);
+    CHECK(found->plan.seed == spec.seed);
+    CHECK(found->orders > 1e6);  // all that were tried count
+    const auto on = search.follow_on(opens_of(reader, node_order(spec, reader.n, 1, 0), 120, random), *found);
+    REQUIRE(on);
+    CHECK(on->plan.epochs == 0);
+    CHECK(on->plan.seed == spec.seed);
+  }
+}
+
 TEST_CASE("a reader that begins in the middle of an epoch is found there") {
   std::mt19937 random(25);
   const Reader reader{2000, {1, 8, 2}, 0.05};

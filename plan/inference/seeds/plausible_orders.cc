@@ -1,0 +1,45 @@
+#include "plan/inference/seeds/plausible_orders.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace clairfs {
+namespace {
+
+// As of other shuffles (shuffle_search.cc): opens that are enough of any dataset, and how far they may stray
+// at least.
+constexpr size_t kMostOpens = 512;
+constexpr uint64_t kNearest = 1 << 11;
+
+struct Drawn {
+  const char* sampler;
+  const char* generator;
+  uint32_t draws;  // between seeding and shuffling
+};
+constexpr Drawn kDrawn[] = {{"torch.distributed", "", 0}, {"torch.random", "loader", 2}};
+
+}  // namespace
+
+PlausibleOrders plausible_orders(uint64_t n, std::span<const uint32_t> first_seen,
+                                 const SeedSearchOptions& how) {
+  PlausibleOrders found;
+  const auto some = first_seen.first(std::min(first_seen.size(), kMostOpens));
+  for (const Drawn& drawn : kDrawn) {
+    SeedEvidence evidence{.n = n, .first_seen = {some.begin(), some.end()}, .draws = drawn.draws};
+    evidence.reach = widest_reach(evidence, how, std::min(kNearest, n / 4));
+    if (evidence.reach == 0) continue;
+    const Result<SeedSearchResult> result = search_seeds(evidence, how);
+    if (!result) continue;
+    found.tested += result->tested;
+    if (!result->found) continue;
+    PlanSpec order;
+    order.sampler = drawn.sampler;
+    order.generator = drawn.generator;
+    order.seed = std::to_string(result->found->seed);
+    found.orders.push_back(std::move(order));
+  }
+  return found;
+}
+
+}  // namespace clairfs
