@@ -90,11 +90,53 @@ void IndexExchange::inquire(uint64_t index) {
   for (const NodeId node : others()) (void)deps_.transport.send(node, bytes);
 }
 
+// The nearest first; none in a job in which one node may send to all.
+std::vector<NodeId> IndexExchange::above() const {
+  std::vector<NodeId> nodes;
+  if (deps_.transport.size() <= options_.branches + 1) return nodes;
+  for (uint32_t node = deps_.transport.self().value; node > 0; nodes.push_back(NodeId(node)))
+    node = (node - 1) / options_.branches;
+  return nodes;
+}
+
+// What one node's answer is good for; `make`: nothing.
+IndexExchange::Step IndexExchange::step_with(const Search& search, NodeId node, TimePoint now) const {
+  const PeerState peer = deps_.membership.state(node);
+  if (peer != PeerState::alive && peer != PeerState::late) return {};
+  const auto found = search.answers.find(node);
+  if (found == search.answers.end())
+    return now - search.began < options_.answer_patience ? Step{Next::wait, node, 0} : Step{};
+  const auto& [state, got_on, failed] = found->second;
+  if (failed) return {};
+  if (state.stage == Stage::here && state.bytes > 0) return {Next::fetch, node, state.bytes};
+  if (state.stage == Stage::none || now - got_on >= options_.patience) return {};
+  return {state.stage == Stage::here ? Next::encode : Next::wait, node, 0};
+}
+
+// The first node above that gets on or has it.
+IndexExchange::Step IndexExchange::step_above(const Search& search, TimePoint now) const {
+  const bool small = std::any_of(search.answers.begin(), search.answers.end(), [&](const auto& answer) {
+    const auto& [state, got_on, failed] = answer.second;
+    return !failed && state.stage == Stage::here && state.bytes > 0 && state.bytes <= options_.direct_bytes;
+  });
+  if (small) return {};
+  for (const NodeId node : above()) {
+    const Step step = step_with(search, node, now);
+    if (step.next != Next::make) return step;
+  }
+  return {};
+}
+
 IndexExchange::Step IndexExchange::next_step(uint64_t index, IndexWork& work) {
   const TimePoint now = deps_.clock.now();
-  Step step;
   MutexLock lock(mutex_);
   Search& search = searches_.at(index);
+  Step step = step_above(search, now);
+  if (step.next != Next::make) {
+    const auto answer = search.answers.find(step.giver);
+    if (answer != search.answers.end()) work.note(answer->second.state.percent, 100);
+    return step;
+  }
   for (const NodeId node : others()) {
     const auto found = search.answers.find(node);
     if (found == search.answers.end()) {
@@ -201,6 +243,10 @@ wire::IndexState IndexExchange::answer_while_asking(NodeId from, uint64_t index)
   if (over || deps_.transport.self().value < from.value) {
     wire::IndexState said{index, Stage::making};
     if (search == searches_.end()) return said;
+    if (search->second.image) {
+      said.percent = search->second.image->state().percent;
+      return said;
+    }
     for (const auto& [node, heard] : search->second.answers) {
       if (heard.state.stage == Stage::making && heard.state.bytes_read > said.bytes_read) said = heard.state;
     }

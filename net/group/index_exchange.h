@@ -5,6 +5,11 @@
 // itself when none is. Of nodes that begin at the same time the one with the lowest number makes it. No node
 // waits for one that makes no progress.
 //
+// In a large job one network card would send a large image to all. There the nodes are a tree: each waits for
+// the node above it as long as that gets on with the index, and gets the image from it. It turns to the next
+// node up where that does not need the index, does not get on or does not send it, and in the end to any. All
+// above a node have lower numbers, so nodes never wait in a circle.
+//
 // Threads: messages and ticks on the net thread; fetch() waits on the caller's; images are encoded by what
 // `post` runs. mutex_ comes before those of the IndexStore and of an ImageFetch, and is not held while the
 // transport is called.
@@ -39,6 +44,11 @@ struct IndexExchangeOptions : ImageFetchOptions {
   Duration answer_patience = std::chrono::seconds(2);
   /// For a node that makes or sends the index without getting on: as long as some reads of a slow PFS.
   Duration patience = std::chrono::seconds(20);
+  /// Nodes that get the index from the same one above them, where a job has more: so many share its card.
+  uint32_t branches = 8;
+  /// An image up to that size goes to all nodes from the one that has it. A thousand of them take longer than
+  /// the questions on the way down the tree.
+  uint64_t direct_bytes = 4 << 20;
   /// An image that no node has asked for in that time is freed, and encoded again for the next request.
   Duration keep_image = std::chrono::seconds(30);
 
@@ -101,6 +111,9 @@ class IndexExchange final : public IndexPeers {
 
   Result<Mapping> search(uint64_t index, IndexWork& work);
   Step next_step(uint64_t index, IndexWork& work);
+  Step step_above(const Search& search, TimePoint now) const REQUIRES(mutex_);
+  Step step_with(const Search& search, NodeId node, TimePoint now) const REQUIRES(mutex_);
+  std::vector<NodeId> above() const;
   void inquire(uint64_t index);
   Result<Mapping> fetch_from(const Step& step, uint64_t index, IndexWork& work);
   bool given_up(const Step& step, uint64_t index, const ImageFetch::State& state) const;

@@ -84,6 +84,28 @@ std::vector<std::unique_ptr<Indexing>> nodes_of(InProcessNetwork& network, uint3
   return nodes;
 }
 
+/// All of them need the index at once and get the same. How many have made it.
+int made_together(const std::vector<std::unique_ptr<Indexing>>& nodes) {
+  std::vector<IndexStore::Table> got(nodes.size());
+  {
+    std::latch begin(static_cast<std::ptrdiff_t>(nodes.size()));
+    std::vector<std::jthread> plans;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      plans.emplace_back([&, i] {
+        begin.arrive_and_wait();
+        if (const auto table = nodes[i]->get([] { std::this_thread::sleep_for(50ms); })) got[i] = *table;
+      });
+    }
+  }
+  int made = 0;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    REQUIRE(got[i]);
+    CHECK(got[i]->identity() == got[0]->identity());
+    made += nodes[i]->made;
+  }
+  return made;
+}
+
 /// The exchange of one node of three; what the others say is called by the test.
 struct ExchangeAlone {
   explicit ExchangeAlone(NodeId self, const IndexExchangeOptions& options = patient())
@@ -147,24 +169,32 @@ TEST_CASE("the others get the index of the node that made it") {
 TEST_CASE("of nodes that begin together one makes the index") {
   InProcessNetwork network(4, GENERATE(1, 2, 3, 4), {0ms, 5ms});
   const auto nodes = nodes_of(network, 4);
-  std::vector<IndexStore::Table> got(4);
-  {
-    std::latch begin(4);
-    std::vector<std::jthread> plans;
-    for (size_t i = 0; i < 4; ++i) {
-      plans.emplace_back([&, i] {
-        begin.arrive_and_wait();
-        if (const auto table = nodes[i]->get([] { std::this_thread::sleep_for(50ms); })) got[i] = *table;
-      });
-    }
-  }
-  int made = 0;
-  for (size_t i = 0; i < 4; ++i) {
-    REQUIRE(got[i]);
-    CHECK(got[i]->identity() == got[0]->identity());
-    made += nodes[i]->made;
-  }
+  const int made = made_together(nodes);
   CHECK(made == 1);
+}
+
+TEST_CASE("of nodes that get the index down a tree one makes it, too, whichever it is") {
+  InProcessNetwork network(5, GENERATE(1, 2, 3), {0ms, 5ms});
+  const auto nodes = nodes_of(network, 5, [](JobOptions& options) {
+    options.index.branches = 2;
+    options.index.direct_bytes = 0;
+  });
+  const bool together = GENERATE(false, true);
+  if (together) {
+    const int made = made_together(nodes);
+    CHECK(made == 1);
+    return;
+  }
+  const auto made = nodes[3]->get();  // those above it do not need it yet
+  REQUIRE(made);
+  std::vector<IndexStore::Table> held;
+  for (const auto& node : nodes) {
+    const auto got = node->get();
+    REQUIRE(got);
+    check_equal(**got, **made);
+    CHECK(node->made == (node == nodes[3] ? 1 : 0));
+    held.push_back(*got);
+  }
 }
 
 TEST_CASE("a node whose file is another one makes its own index") {
@@ -334,6 +364,73 @@ TEST_CASE("one of the nodes that have an index is asked to encode it, the next o
   CHECK(node.asked_of<wire::IndexRequest>(NodeId(0)));
   work.cancel();
   CHECK(fetched.get().error().code == ECANCELED);
+}
+
+TEST_CASE("in a large job a node waits for the one above it, and takes a large image from no other") {
+  IndexExchangeOptions options = ExchangeAlone::patient();
+  options.branches = 1;
+  options.direct_bytes = 1000;
+  options.ask_again = 1ms;
+  options.ask_each = 0ms;
+  ExchangeAlone node(NodeId(2), options);
+  IndexWork work;
+  auto fetched = std::async(std::launch::async, [&] { return node.exchange.fetch(5, work); });
+  CHECK(node.asked_of<wire::IndexInquiry>(NodeId(1)));
+  node.exchange.on_state(NodeId(1), {5, wire::IndexState::Stage::making, 30});
+  SECTION("as long as that one gets on") {
+    node.exchange.on_state(NodeId(0), {5, wire::IndexState::Stage::here, 0, 0, 1001});
+    size_t questions = 0;
+    bool requested = false;
+    CHECK(eventually([&] {
+      for (const auto& [to, message] : node.transport.take_all()) {
+        questions += std::holds_alternative<wire::IndexInquiry>(message) ? 1 : 0;
+        requested = requested || std::holds_alternative<wire::IndexRequest>(message);
+      }
+      return questions > 10;
+    }));
+    CHECK(!requested);
+    CHECK(work.percent() == 30);
+    node.exchange.on_state(NodeId(1), {5, wire::IndexState::Stage::here, 0, 0, 1001});
+    CHECK(node.asked_of<wire::IndexRequest>(NodeId(1)));
+  }
+  SECTION("a small one is sent to all") {
+    node.exchange.on_state(NodeId(0), {5, wire::IndexState::Stage::here, 0, 0, 1000});
+    CHECK(node.asked_of<wire::IndexRequest>(NodeId(0)));
+  }
+  SECTION("the next one up sends it where that one does not need it") {
+    node.exchange.on_state(NodeId(0), {5, wire::IndexState::Stage::here, 0, 0, 1001});
+    node.exchange.on_state(NodeId(1), {5});
+    CHECK(node.asked_of<wire::IndexRequest>(NodeId(0)));
+  }
+  work.cancel();
+  CHECK(fetched.get().error().code == ECANCELED);
+  node.transport.end(Error{ECANCELED, "cancelled"});
+}
+
+TEST_CASE("a node that gets an index tells those below it how far it is") {
+  IndexExchangeOptions options = ExchangeAlone::patient();
+  options.piece = 1000;
+  ExchangeAlone node(NodeId(0), options);
+  const auto catalog = PackedFiles({1'000'000}).catalog();
+  IndexStore store("", node.log.logger(), &node.exchange);
+  node.exchange.serve(store);
+  const uint64_t index = index_number(*catalog, kKey);
+  IndexWork work;
+  auto got = std::async(std::launch::async, [&] {
+    return store.get(kKey, catalog, &work, []() -> Result<IndexStore::Table> {
+      return Error{EIO, "nobody makes it here"};
+    });
+  });
+  CHECK(node.asked_of<wire::IndexInquiry>(NodeId(1)));
+  node.exchange.on_state(NodeId(1), {index, wire::IndexState::Stage::here, 0, 0, 10'000});
+  CHECK(eventually([&] { return node.transport.memory().size() == options.window; }));
+  node.transport.end({});
+  node.exchange.on_inquiry(NodeId(2), {index});
+  CHECK(node.transport.take_sent<wire::IndexState>() ==
+        std::vector<wire::IndexState>{{index, wire::IndexState::Stage::making, 30}});
+  work.cancel();
+  CHECK(!got.get());
+  node.transport.end(Error{ECANCELED, "cancelled"});
 }
 
 TEST_CASE("the more nodes there are, the more rarely who waits asks them") {
