@@ -9,6 +9,10 @@
 namespace clairfs {
 namespace {
 
+// In which somebody was born who gives a seed, or a project began.
+constexpr uint64_t kFirstYear = 1950;
+constexpr uint64_t kLastYear = 2049;
+
 PlanSpec order(const char* sampler, uint64_t seed) {
   PlanSpec plan;
   plan.sampler = sampler;
@@ -51,6 +55,7 @@ std::vector<uint64_t> Candidates::seeds(uint64_t all) const {
   };
   for (const uint64_t seed : usual_seeds()) add(seed);
   for (uint64_t seed = 0; seed < all; ++seed) add(seed);
+  for (uint64_t year = kFirstYear; all > 0 && year <= kLastYear; ++year) add(year);
   return seeds;
 }
 

@@ -18,7 +18,8 @@ class Candidates {
 
   /// Sequential, and those that take no seed.
   const std::vector<PlanSpec>& unseeded() const { return unseeded_; }
-  /// Seeds: those of the reader's environment, those that people like, then the others up to `all`.
+  /// Seeds: those of the reader's environment, those that people like, then the others up to `all`, and years
+  /// if that is not 0.
   std::vector<uint64_t> seeds(uint64_t all) const;
   /// The orders of one seed.
   std::vector<PlanSpec> of_seed(uint64_t seed) const;

@@ -383,6 +383,19 @@ TEST_CASE("all shuffles are searched on request, from the first opens that were 
   CHECK(found->plan.epochs == 1);
 }
 
+TEST_CASE("a year is found as the seed of any library") {
+  std::mt19937 random(35);
+  const Reader reader{600, {1, 8, 2}, 0.05};
+  for (const char* text : {"sampler=numpy.legacy seed=1987", "sampler=python.random seed=2035"}) {
+    const auto spec = *resolve_plan(*parse_plan(text), 1);
+    const auto found = watch(reader, opens_of(reader, node_order(spec, reader.n, 0, 0), 180, random));
+    INFO(text);
+    REQUIRE(found);
+    CHECK(found->plan.sampler == spec.sampler);
+    CHECK(found->plan.seed == spec.seed);
+  }
+}
+
 TEST_CASE("a seed of torch's samplers that few people give is found, and goes on in the next epoch") {
   std::mt19937 random(32);
   const Reader reader{kShuffled, {1, 16, 2}, 0.05};
