@@ -9,8 +9,8 @@ import sys
 import clairmount
 import pytest
 from clairmount import binary, wait_until
-from planning import cancel, plan, register
-from unplanned import LISTED, START, TORCH, assert_followed, detect, detect_text, found, run_job, torch_job
+from planning import cancel, plan, register, wait_ahead
+from unplanned import LISTED, TORCH, assert_followed, detect, detect_text, found, job_words, run_job, torch_job
 
 pytest.importorskip("numpy")
 
@@ -333,6 +333,7 @@ def test_what_the_reader_of_a_suspended_plan_follows_is_followed_instead(mount):
     Seed 43 would be followed as the next epoch of seed 42, which has the same order.
     """
     register(mount, "seed=42 batch=8 workers=2", "train")
+    wait_ahead(mount, 300)
     torch_job(mount, """
 sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed=1)
 batches = loader(sampler=sampler)
@@ -416,7 +417,7 @@ def beside(mount):
     started = []
 
     def start(script):
-        started.append(subprocess.Popen([sys.executable, "-c", START + LISTED + script, mount.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        started.append(subprocess.Popen(job_words(mount, LISTED + script), stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         return started[-1]
 
     yield start

@@ -7,8 +7,9 @@ import sys
 
 import clairmount
 import pytest
+import warm_python
 from clairmount import binary
-from planning import JOB_SECONDS, make_images, plan, register
+from planning import JOB_SECONDS, make_images, plan, register, wait_ahead
 
 pytest.importorskip("torch")
 pytest.importorskip("torchvision")
@@ -49,6 +50,7 @@ sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed=31415)
 sampler.set_epoch(0)
 run(DataLoader(dataset(), batch_size=16, sampler=sampler, num_workers={workers}))
 """
+READ_FIRST = 500  # samples; what scripts read before the mount has said something of it is in the page cache
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,8 @@ def hint(mount):
 def hint_of(many, script, text="sampler=torch.distributed seed=42"):
     with clairmount.clairfs(many, "--ram", "64M", "--staging", "16M") as mount:
         register(mount, f"format=imagefolder {text} batch=16 workers=2")
-        job = [sys.executable, "-c", SCRIPT + script, mount.path]
+        wait_ahead(mount, READ_FIRST)
+        job = [*warm_python.words(), "-c", SCRIPT + script, mount.path]
         printed = subprocess.run(job, check=True, capture_output=True, text=True, timeout=JOB_SECONDS).stdout
         clairmount.wait_until(lambda: "matches" in hint(mount) and "no known" not in hint(mount), "the order is known")
         check = subprocess.run([binary(), "plan", "check", mount.path], capture_output=True, text=True, timeout=60).stdout
@@ -87,7 +90,8 @@ def test_the_plan_that_the_hint_gives_is_followed(many):
     keys = found.split("matches ")[1].split(",")[0]
     with clairmount.clairfs(many, "--ram", "64M", "--staging", "16M") as mount:
         register(mount, f"format=imagefolder {keys} batch=16 workers=2")
-        job = [sys.executable, "-c", SCRIPT + SEEDED.format(workers=2), mount.path, "whole"]
+        wait_ahead(mount, READ_FIRST)
+        job = [*warm_python.words(), "-c", SCRIPT + SEEDED.format(workers=2), mount.path, "whole"]
         subprocess.run(job, check=True, capture_output=True, timeout=JOB_SECONDS)
         state = plan(mount)
         assert state["state"] != "suspended" and state["suspensions"] == 0 and "divergence" not in state, state
@@ -133,7 +137,8 @@ def state_of(many, text, script):
     """The plan when the script has ended, and what `plan check` says of it."""
     with clairmount.clairfs(many, "--ram", "64M", "--staging", "16M") as mount:
         register(mount, text)
-        job = [sys.executable, "-c", SCRIPT + EPOCHS + script, mount.path]
+        wait_ahead(mount, READ_FIRST)
+        job = [*warm_python.words(), "-c", SCRIPT + EPOCHS + script, mount.path]
         subprocess.run(job, check=True, timeout=JOB_SECONDS)
         done = subprocess.run([binary(), "plan", "check", mount.path], capture_output=True, text=True, timeout=60)
         shown = subprocess.run([binary(), "plan", "show", mount.path, "--json"], check=True, capture_output=True, timeout=60)

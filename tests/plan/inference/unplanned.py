@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import warm_python
 from clairmount import binary
 from planning import JOB_SECONDS
 
@@ -55,8 +56,15 @@ def in_order(order):
 """
 
 
+def job_words(mount, script, env=None):
+    """The command line of a job: a fork of a process that has imported PyTorch, where the script needs that and the mount is
+    to find nothing in the job's own environment."""
+    python = warm_python.words() if TORCH in script and not env else [sys.executable]
+    return [*python, "-c", START + script, mount.path]
+
+
 def run_job(mount, script, env=None):
-    subprocess.run([sys.executable, "-c", START + script, mount.path], check=True, timeout=JOB_SECONDS, env={**os.environ, **(env or {})})
+    subprocess.run(job_words(mount, script, env), check=True, timeout=JOB_SECONDS, env={**os.environ, **(env or {})})
 
 
 def found(mount):

@@ -5,8 +5,9 @@ processor, in many tests more than all the rest.
 
 The process that is started so stands for the job: it has its exit status, and the job is killed soon after it ends. The
 job has the script's arguments, environment, folder and standard files; of the interpreter's options and variables it knows
--c, PYTHONPATH and PYTHONDONTWRITEBYTECODE. /proc shows the server as the parent of all jobs, and its environment as theirs: tests of how the mount tells
-readers apart start the real sys.executable.
+-c, PYTHONPATH and PYTHONDONTWRITEBYTECODE. Each job is in a session of its own, so the mount takes it for a program of its
+own though the server has forked it (plan/inference/readers/process_tree.cc). /proc shows the server as the parent of all
+jobs, and its environment as theirs: a job whose environment the mount is to read starts the real sys.executable.
 """
 
 import atexit
@@ -125,6 +126,7 @@ class Server:
 
 def become(request, *standard):
     """Takes over what the interpreter would have been given. Returns the script's code, and the module that it is."""
+    os.setsid()
     with open(request) as file:
         file.seek(0)
         job = json.load(file)
