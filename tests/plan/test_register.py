@@ -198,7 +198,8 @@ def test_two_ranks(case, registering, mount, tmp):
 def python(code, tmp, **env):
     """What a program says on stdout and stderr."""
     env = {**os.environ, "PYTHONPATH": str(MODULE), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp), **env}
-    done = subprocess.run([sys.executable, "-W", "always::UserWarning", "-c", code], env=env, capture_output=True, text=True, timeout=JOB_SECONDS)
+    code = 'import warnings\nwarnings.simplefilter("always", UserWarning)\n' + code
+    done = subprocess.run([*warm_python.words(), "-c", code], env=env, capture_output=True, text=True, timeout=JOB_SECONDS)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
