@@ -167,7 +167,7 @@ struct StagingFixture {
       : StagingFixture({std::vector<uint64_t>(files, size), budget, ram, 0, chunk_size, true}, plan) {}
   ~StagingFixture() {
     staging->stop();
-    CHECK(cache->stop(std::chrono::seconds(5)));
+    CHECK(cache->stop(std::chrono::minutes(1)));
     CHECK(pages.wrong() == 0);
   }
 

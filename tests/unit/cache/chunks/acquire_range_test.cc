@@ -36,7 +36,7 @@ struct RangeFixture {
     file = *catalog->find("records");
     mount(ram);
   }
-  ~RangeFixture() { CHECK(cache->stop(5s)); }
+  ~RangeFixture() { CHECK(cache->stop(1min)); }
 
   void mount(uint64_t ram) {
     std::vector<NvmeStore*> stores;
@@ -183,7 +183,7 @@ TEST_CASE("a range of a chunk on NVMe comes from there") {
   RangeFixture f(1, 0, true, &store);
   f.acquire(0, kRangeRecord);
   REQUIRE(f.cache->tier_of(f.chunk(0)) == Tier::nvme);
-  CHECK(f.cache->stop(5s));
+  CHECK(f.cache->stop(1min));
   f.mount(0);
   f.acquire(5 * kRangeRecord, kRangeRecord);
   CHECK(f.origin == Origin::nvme);
@@ -211,7 +211,7 @@ TEST_CASE("a range that cannot be read says why, and after stop() none is begun"
   f.source.complete_one(EIO);
   CHECK(f.error == EIO);
   f.acquire(0, kRangeRecord);
-  CHECK(f.cache->stop(5s));
+  CHECK(f.cache->stop(1min));
   CHECK(f.error == ECANCELED);
   f.acquire(0, kRangeRecord);
   CHECK(f.answered == 3);

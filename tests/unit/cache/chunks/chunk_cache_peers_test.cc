@@ -26,7 +26,7 @@ struct PeersFixture {
     catalog = *scan_catalog(tree.path(), options, log.logger());
     cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, ram));
   }
-  ~PeersFixture() { CHECK(cache->stop(5s)); }
+  ~PeersFixture() { CHECK(cache->stop(1min)); }
 
   FileId file(size_t i) const { return *catalog->find("f" + std::to_string(1000 + i)); }
   ChunkId chunk(size_t i) const { return catalog->chunks(file(i)).first; }
@@ -195,5 +195,5 @@ TEST_CASE("a range read whose memory the network keeps is made again elsewhere")
   CHECK(answered == 0);
   source.complete_all();
   CHECK(answered == 1);
-  CHECK(cache->stop(5s));
+  CHECK(cache->stop(1min));
 }

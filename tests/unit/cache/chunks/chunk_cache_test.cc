@@ -31,7 +31,7 @@ struct CacheFixture {
     catalog = *scan_catalog(tree.path(), options, log.logger());
     cache = std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, ram));
   }
-  ~CacheFixture() { CHECK(cache->stop(5s)); }
+  ~CacheFixture() { CHECK(cache->stop(1min)); }
 
   FileId file(size_t i) const { return *catalog->find("f" + std::to_string(1000 + i)); }
   ChunkId chunk(size_t i) const { return catalog->chunks(file(i)).first; }
@@ -87,7 +87,7 @@ TEST_CASE("what is on NVMe moves up to RAM where that can hold everything") {
   CacheFixture f(sizes, 0, {&store});
   for (size_t i = 0; i < sizes.size(); ++i) CHECK(f.read(f.file(i), 0, sizes[i]) == Origin::pfs);
   CHECK(f.cache->tier_of(f.chunk(0)) == Tier::nvme);
-  CHECK(f.cache->stop(5s));
+  CHECK(f.cache->stop(1min));
   f.cache = std::move(
       *ChunkCache::create({*f.catalog, f.source, {&store}, f.policy, f.metrics, f.log.logger()}, 1 << 20));
   const uint64_t fetches = f.source.fetches;
@@ -417,7 +417,7 @@ TEST_CASE("large chunks that no tier keeps are read through by range") {
     CHECK(answered == 1);
   }
   CHECK(source.bytes == asked);
-  CHECK(cache->stop(5s));
+  CHECK(cache->stop(1min));
 }
 
 TEST_CASE("after stop() nothing is fetched, and what waited is answered") {
@@ -427,7 +427,7 @@ TEST_CASE("after stop() nothing is fetched, and what waited is answered") {
     if (!chunk && chunk.error().code == ECANCELED) ++cancelled;
   };
   f.cache->acquire(f.chunk(0), {}, count);
-  CHECK(f.cache->stop(5s));
+  CHECK(f.cache->stop(1min));
   CHECK(cancelled == 1);
   f.cache->acquire(f.chunk(1), {}, count);
   CHECK(cancelled == 2);
@@ -440,7 +440,7 @@ TEST_CASE("what has been read when stop() is called is still written to NVMe") {
   // Between the answer and the write: stop() has begun when nothing is fetched any more.
   f.cache->acquire(f.chunk(0), {}, [&](const Result<AcquiredChunk>& chunk) {
     CHECK(chunk);
-    stopping = std::jthread([&] { CHECK(f.cache->stop(5s)); });
+    stopping = std::jthread([&] { CHECK(f.cache->stop(1min)); });
     const auto refused = std::make_shared<std::atomic<bool>>(false);
     while (!*refused) {
       f.cache->acquire(f.chunk(1), {}, [refused](const auto& other) { *refused = !other; });

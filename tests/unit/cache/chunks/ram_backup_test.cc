@@ -53,10 +53,10 @@ struct BackupFixture {
     catalog = *scan_catalog(tree.path(), options, log.logger());
     mount(ram);
   }
-  ~BackupFixture() { CHECK(cache->stop(5s)); }
+  ~BackupFixture() { CHECK(cache->stop(1min)); }
 
   void mount(uint64_t ram) {
-    if (cache) CHECK(cache->stop(5s));
+    if (cache) CHECK(cache->stop(1min));
     std::vector<NvmeStore*> all;
     for (const auto& one : stores) all.push_back(one.get());
     cache.reset();

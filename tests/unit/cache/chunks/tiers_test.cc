@@ -28,7 +28,7 @@ struct SlowStoreFixture {
   }
   ~SlowStoreFixture() {
     store.set_slow(false);
-    CHECK(cache->stop(5s));
+    CHECK(cache->stop(1min));
   }
 
   FileId file(size_t i) const { return *catalog->find("f" + std::to_string(10000 + i)); }

@@ -15,7 +15,7 @@ struct ReadsFixture {
   explicit ReadsFixture(uint64_t ram = 16 << 20) {
     cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, ram));
   }
-  ~ReadsFixture() { CHECK(cache->stop(std::chrono::seconds(5))); }
+  ~ReadsFixture() { CHECK(cache->stop(std::chrono::minutes(1))); }
 
   /// Whether each piece came, with the file's bytes.
   bool reads(const std::vector<ByteRange>& pieces) {

@@ -61,7 +61,7 @@ struct PrefillFixture {
     policy.set_placement(placement, NodeId(1));
     prefill.emplace(*cache, *job.catalog);
   }
-  ~PrefillFixture() { CHECK(cache->stop(5s)); }
+  ~PrefillFixture() { CHECK(cache->stop(1min)); }
 
   std::shared_ptr<const PlacementMap> make_placement(NodeCapacity capacity) const {
     return std::make_shared<const PlacementMap>(

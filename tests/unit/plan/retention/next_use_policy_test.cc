@@ -131,7 +131,7 @@ uint64_t read_with_slow_nvme(NextUseFixture& f, uint32_t epochs, uint64_t ram, u
   });
   CHECK(answered == asked);
   store.set_slow(false);
-  CHECK(cache->stop(std::chrono::seconds(5)));
+  CHECK(cache->stop(std::chrono::minutes(1)));
   CHECK(source.bytes >= f.bytes * f.count);
   // All that is read again while there is room was not kept for lack of time.
   const uint64_t again = source.bytes / f.bytes - f.count;

@@ -279,5 +279,5 @@ TEST_CASE("a node's tiers really hold all that is placed there") {
   }));
   CHECK(stores.metrics.nvme_writes_skipped.value() == 0);
   CHECK(store.troubles().error.empty());
-  CHECK(cache->stop(5s));
+  CHECK(cache->stop(1min));
 }
