@@ -41,6 +41,7 @@ struct Indexing {
     options.index.piece = 1000;
     options.index.piece_patience = 200ms;
     options.index.ask_again = 20ms;
+    options.index.answer_patience = 1min;  // all answer, be it on a slow machine
     if (change) change(options);
     job = std::make_unique<Job>(Job::Deps{network.endpoint(rank), clock, metrics, log.logger()}, options,
                                 [](const std::string&) {});
@@ -215,9 +216,9 @@ TEST_CASE("a node that does not get on with the index is not waited for") {
   InProcessNetwork network(2, 1);
   const std::string how = GENERATE("hangs", "dies", "leaves", "fails");
   const auto nodes = nodes_of(network, 2, [&](JobOptions& options) {
-    if (how == "hangs") options.index.patience = 200ms;
-    if (how == "dies") options.times = {50ms, 200ms, 400ms};
-    options.index.answer_patience = 1min;
+    // Not over before the other one has heard how far it is, which takes milliseconds.
+    if (how == "hangs") options.index.patience = 3s;
+    if (how == "dies") options.times = {50ms, 3s, 4s};
   });
   std::latch making(1);
   std::latch may_end(1);
@@ -252,10 +253,7 @@ TEST_CASE("a node that does not get on with the index is not waited for") {
 
 TEST_CASE("an index comes over a network that loses and damages, or is made") {
   InProcessNetwork network(2, GENERATE(1, 2, 3), {0ms, 3ms, 0.2, 0.1, 0.02, 0.01, 0.1});
-  const auto nodes = nodes_of(network, 2, [](JobOptions& options) {
-    options.index.patience = 2s;
-    options.index.answer_patience = 1min;
-  });
+  const auto nodes = nodes_of(network, 2, [](JobOptions& options) { options.index.patience = 2s; });
   const auto made = nodes[0]->get();
   REQUIRE(made);
   const auto got = nodes[1]->get();
@@ -266,7 +264,7 @@ TEST_CASE("an index comes over a network that loses and damages, or is made") {
 
 TEST_CASE("rubbish in place of an index is refused") {
   InProcessNetwork network(2, 1);
-  Indexing node(network, NodeId(1), [](JobOptions& options) { options.index.answer_patience = 1min; });
+  Indexing node(network, NodeId(1));
   Transport& liar = network.endpoint(NodeId(0));
   const std::vector<std::byte> rubbish(1000, std::byte{7});
   liar.start({[&](NodeId, std::span<const std::byte> bytes) {

@@ -95,7 +95,7 @@ class Lines final : public spdlog::sinks::base_sink<std::mutex> {
 /// A node that meets the others on a thread of its own.
 class Node {
  public:
-  Node(uint32_t rank, uint32_t nodes, uint16_t port, const std::string& secret = "", Duration patience = 30s,
+  Node(uint32_t rank, uint32_t nodes, uint16_t port, const std::string& secret = "", Duration patience = 2min,
        const std::string& host = "127.0.0.1") {
     MeetingOptions options{{host, port}, secret, patience, {}};
     thread_ = NamedThread("node", [this, rank, nodes, options] {
@@ -126,7 +126,7 @@ class Node {
   }
   bool has_logged(std::string_view part) { return lines_->have(part); }
   void await(std::string_view part) {
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    const auto deadline = std::chrono::steady_clock::now() + 2min;
     while (!has_logged(part) && std::chrono::steady_clock::now() < deadline) ::poll(nullptr, 0, 10);
     REQUIRE(has_logged(part));
   }
@@ -195,9 +195,9 @@ TEST_CASE("nodes meet, and their MPIs exchange what they put") {
 
 TEST_CASE("a node that is missing is named by all others") {
   const uint16_t port = free_port();
-  Node zero(0, 3, port, "", 2s);
-  Node one(1, 3, port, "", 20s);
-  zero.refused(ETIMEDOUT, fmt::format("node 2 of 3 has not come to 127.0.0.1:{} within 2 s", port));
+  Node zero(0, 3, port, "", 5s);
+  Node one(1, 3, port, "", 2min);
+  zero.refused(ETIMEDOUT, fmt::format("node 2 of 3 has not come to 127.0.0.1:{} within 5 s", port));
   one.refused(ECANCELED, fmt::format("node 2 of 3 has not come to 127.0.0.1:{}", port));
 }
 
@@ -221,8 +221,8 @@ TEST_CASE("nodes that come together are not each announced to all others") {
 
 TEST_CASE("a node whose patience ends first says whom it has waited for") {
   const uint16_t port = free_port();
-  Node zero(0, 12, port, "", 5s);
-  Node one(1, 12, port, "", 2s);
+  Node zero(0, 12, port, "", 8s);
+  Node one(1, 12, port, "", 3s);
   one.refused(ETIMEDOUT, "nodes 2, 3, 4, 5, 6, 7, 8, 9 and 2 more of 12 have not come");
   zero.refused(ETIMEDOUT, "nodes 1, 2, 3, 4, 5, 6, 7, 8 and 3 more of 12 have not come");
 }
@@ -297,7 +297,7 @@ TEST_CASE("who does not belong is told why, and the job goes on") {
 
 TEST_CASE("a second node 0 on another machine is refused") {
   const uint16_t port = free_port();
-  Node zero(0, 2, port, "", 30s, "127.0.0.1");
+  Node zero(0, 2, port, "", 2min, "127.0.0.1");
   zero.await("node 0 of 2 has come");
   // 127.0.0.9 is an address of its own, where the port is free; it joins itself there and waits alone.
   Node again(0, 2, port, "", 1s, "127.0.0.9");
@@ -350,7 +350,7 @@ TEST_CASE("a node that ends while the job forms fails it on all, with its name")
   mpi_says(second, "cmd=barrier_in");
   two->met() = Error{EIO, "ended"};
   for (Node* node : {&zero, &one}) {
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    const auto deadline = std::chrono::steady_clock::now() + 2min;
     while ((*node->met())->failure() && std::chrono::steady_clock::now() < deadline) ::poll(nullptr, 0, 10);
     CHECK((*node->met())
               ->failure()
@@ -371,7 +371,7 @@ TEST_CASE("the end of node 0 while the job forms is seen") {
   const int fd = one.serve_mpi();
   mpi_says(fd, "cmd=barrier_in");
   zero->met() = Error{EIO, "ended"};
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  const auto deadline = std::chrono::steady_clock::now() + 2min;
   while ((*one.met())->failure() && std::chrono::steady_clock::now() < deadline) ::poll(nullptr, 0, 10);
   CHECK_FALSE((*one.met())->failure());
   forget_launcher();
