@@ -106,16 +106,18 @@ reports=("$run/ctest.xml,$run/ctest-again.xml" "$run/pytest.xml,$run/pytest-agai
          "$run/pytest-alone.xml,$run/pytest-again.xml")
 totals() { /usr/bin/python3 tests/support/python/totals.py "$@"; }
 run_ctest() { "${environment[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=ignore "$@"; }
-run_pytest() { "${environment[@]}" /usr/bin/python3 -m pytest tests -o "cache_dir=$run/pytest-cache" --durations 20 "$@"; }
+run_pytest() { "${environment[@]}" /usr/bin/python3 -m pytest -o "cache_dir=$run/pytest-cache" --durations 20 "$@"; }
 # Half of them wait for something, so twice as many run as there are processors.
 run_ctest -j$((2 * $(nproc))) --output-junit "$run/ctest.xml" "${ctest_select[@]}" || true
 # Two files at a time, for most tests wait more than they compute; then those that do not go with others.
-run_pytest -n 2 --dist loadfile --junitxml "$run/pytest.xml" -m "not alone $marks" || true
-run_pytest --junitxml "$run/pytest-alone.xml" -m "alone $marks" || true
+run_pytest tests -n 2 --dist loadfile --junitxml "$run/pytest.xml" -m "not alone $marks" || true
+# Only their files are collected: others import PyTorch when they are.
+mapfile -t with_alone < <(grep -rl --include='test_*.py' 'pytest\.mark\.alone' tests)
+run_pytest "${with_alone[@]}" --junitxml "$run/pytest-alone.xml" -m "alone $marks" || true
 few_failed() { read -r _ failed _ <<<"$(totals "$@")" && ((failed > 0 && failed <= most_again)); }
 if $again && few_failed "${reports[@]}"; then
   ! few_failed "${reports[0]}" || run_ctest --rerun-failed --output-junit "$run/ctest-again.xml" || true
-  run_pytest --last-failed --last-failed-no-failures=none --junitxml "$run/pytest-again.xml" || true
+  run_pytest tests --last-failed --last-failed-no-failures=none --junitxml "$run/pytest-again.xml" || true
 fi
 
 if [[ -n $fuzz_build ]]; then
