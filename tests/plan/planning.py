@@ -43,7 +43,7 @@ def plan(mount, name="default"):
 
 def wait_ahead(mount, samples, name="default"):
     """Until so many samples lie in the page cache ahead of the reader."""
-    wait_until(lambda: plan(mount, name)["ahead"] >= samples, f"{samples} samples ahead, {plan(mount, name)}")
+    wait_until(lambda: plan(mount, name)["ahead"] >= samples, lambda: f"{samples} samples ahead, {plan(mount, name)}")
 
 
 def cached_bytes(path):

@@ -118,11 +118,11 @@ def is_ready(mount, read, total, more):
 
 
 def wait_ready(mount, read, total, more=16):
-    clairmount.wait_until(lambda: is_ready(mount, read, total, more), f"{read} of {total}: {plan(mount)}")
+    clairmount.wait_until(lambda: is_ready(mount, read, total, more), lambda: f"{read} of {total}: {plan(mount)}")
 
 
 def wait_finished(mount, name="default"):
-    clairmount.wait_until(lambda: plan(mount, name)["state"] == "finished", f"the end of the plan, {plan(mount, name)}")
+    clairmount.wait_until(lambda: plan(mount, name)["state"] == "finished", lambda: f"the end of the plan, {plan(mount, name)}")
 
 
 def assert_followed(state):

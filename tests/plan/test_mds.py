@@ -93,7 +93,7 @@ def test_shards_are_read_in_place(tmp, algorithm):
         wait_ahead(mount, 32)
         for n, i in enumerate(order):
             if n % 8 == 0:
-                clairmount.wait_until(lambda n=n: ready(mount, n, len(order)), f"{n} {plan(mount)}")
+                clairmount.wait_until(lambda n=n: ready(mount, n, len(order)), lambda n=n: f"{n} {plan(mount)}")
             number, sample = places[i]
             got = read_sample(mount.path / f"shard.{number:05}.mds", sample)
             assert got == shards[number][sample], (n, i)

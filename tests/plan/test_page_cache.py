@@ -150,7 +150,7 @@ def test_of_large_records_that_do_not_fit_a_part_stays(rows):
             with open(mount.path / "rows.bin", "rb", buffering=0) as file:
                 for n, i in enumerate(numbers):
                     if n % 16 == 0:
-                        clairmount.wait_until(lambda n=n: is_ahead(mount, n), f"{n} {plan(mount)}")
+                        clairmount.wait_until(lambda n=n: is_ahead(mount, n), lambda n=n: f"{n} {plan(mount)}")
                     assert os.pread(file.fileno(), RECORD, i * RECORD) == bytes([i % 251]) * RECORD
                     if n == FILES:
                         assert 0.9 * room <= mount.stat("staging.kept") <= room

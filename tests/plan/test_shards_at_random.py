@@ -172,9 +172,9 @@ def test_pushed_before_it_is_read(tmp, format_name, read):
         of_mount = read(mount.path)
         for n, i in enumerate(order):
             if n % 8 == 0:
-                clairmount.wait_until(lambda n=n: ready(mount, n, len(order)), f"{n} {plan(mount)}")
+                clairmount.wait_until(lambda n=n: ready(mount, n, len(order)), lambda n=n: f"{n} {plan(mount)}")
             assert of_mount(samples[i]) == expected(samples[i]), samples[i]
-        clairmount.wait_until(lambda: plan(mount)["state"] == "finished", f"the end of the plan {plan(mount)}")
+        clairmount.wait_until(lambda: plan(mount)["state"] == "finished", lambda: f"the end of the plan {plan(mount)}")
         state, stats = plan(mount), mount.stats()
         del of_mount
     assert (state["suspensions"], state["realignments"]) == (0, 0), state
@@ -253,12 +253,12 @@ def test_readahead_ends_for_records_and_comes_back_for_who_reads_on(tmp):
         register(mount, "format=tar random_access=yes seed=5 epochs=3")
         assert readahead_kib(mount) == 4
         members_of(mount.path, ["s0.tar", "s1.tar"])
-        clairmount.wait_until(lambda: plan(mount)["state"] == "suspended", f"the headers to be noticed {plan(mount)}")
+        clairmount.wait_until(lambda: plan(mount)["state"] == "suspended", lambda: f"the headers to be noticed {plan(mount)}")
         assert readahead_kib(mount) == 4
         with open(mount.path / "s0.tar", "rb") as file:
             while file.read(1 << 16):
                 pass
-        clairmount.wait_until(lambda: readahead_kib(mount) == whole, f"readahead to come back {plan(mount)}")
+        clairmount.wait_until(lambda: readahead_kib(mount) == whole, lambda: f"readahead to come back {plan(mount)}")
 
 
 def test_the_index_is_made_ahead(tmp):

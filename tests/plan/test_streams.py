@@ -181,10 +181,10 @@ def test_pushed_before_it_is_read(tmp, reader, workers):
                     elif piece == "begins":
                         begun[who] += stripes(tmp / "src" / name)
                         ready = lambda who=who: staged_for(mount, who, lengths[who], begun[who])  # noqa: E731
-                        clairmount.wait_until(ready, f"{who} {plan(mount)}")
+                        clairmount.wait_until(ready, lambda who=who: f"{who} {plan(mount)}")
                     elif piece is not None:
                         assert piece == digest(reader, tmp / "src" / name), name
-        clairmount.wait_until(lambda: plan(mount)["state"] == "finished", f"the end of the plan {plan(mount)}")
+        clairmount.wait_until(lambda: plan(mount)["state"] == "finished", lambda: f"the end of the plan {plan(mount)}")
         state, stats = followed(mount), mount.stats()
     assert state["out_of_order"] == 0, state
     reads = sum(stats["reads"][tier] for tier in ("ram", "nvme", "peer", "pfs"))

@@ -37,7 +37,7 @@ def folder_is_followed(mount):
 
 def wait_for_folder(mount):
     """Of 600 files 200 were read, of more than one class."""
-    wait_until(lambda: folder_is_followed(mount), f"the order of the folder is found, {found(mount)}")
+    wait_until(lambda: folder_is_followed(mount), lambda: f"the order of the folder is found, {found(mount)}")
     return mount.stat("fuse.requests.read")
 
 

@@ -212,13 +212,14 @@ def abort(path):
 
 
 def wait_until(condition, what, seconds=START_SECONDS):
-    """Polls `condition` until it is true; TimeoutError naming `what` after `seconds`. The longer it waits the more rarely it
-    looks: most waits are over within milliseconds, and each look at a mount takes the processor from what is waited for."""
+    """Polls `condition` until it is true; TimeoutError naming `what` after `seconds`, or what it says then if it is a function.
+    The longer it waits the more rarely it looks: most waits are over within milliseconds, and each look at a mount takes the
+    processor from what is waited for."""
     begin = time.monotonic()
     while not condition():
         waited = time.monotonic() - begin
         if waited > seconds:
-            raise TimeoutError(f"{what}: not within {seconds} s")
+            raise TimeoutError(f"{what() if callable(what) else what}: not within {seconds} s")
         time.sleep(min(0.002 + waited / 20, 0.05))
 
 
