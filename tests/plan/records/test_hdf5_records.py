@@ -63,11 +63,13 @@ def dataset(folder, layout, count, size):
     return rows
 
 
-@pytest.mark.parametrize("shuffle", [True, False], ids=["shuffled", "in_order"])
-@pytest.mark.parametrize(("layout", "count", "size"), [
-    *[(layout, 2000, SMALL) for layout in LAYOUTS],
-    ("contiguous", 800, MIDDLE),
-    *[(layout, 300, LARGE) for layout in LAYOUTS],
+ALL = [*[(layout, 2000, SMALL) for layout in LAYOUTS], ("contiguous", 800, MIDDLE), *[(layout, 300, LARGE) for layout in LAYOUTS]]
+
+
+@pytest.mark.parametrize(("layout", "count", "size", "shuffle"), [
+    *[(*rows, True) for rows in ALL],
+    # The order shows where a read brings several rows; rows in chunks of their own are read alike in any.
+    *[(*rows, False) for rows in ALL if rows[0] in ("contiguous", "rows", "gzip.rows")],
 ])
 def test_pushed_before_it_is_read(tmp, layout, count, size, shuffle):
     """A reader that always has staging before it: it waits, so that no clock decides."""
@@ -93,7 +95,7 @@ def test_pushed_before_it_is_read(tmp, layout, count, size, shuffle):
     assert reads <= stats["staging"]["sentinels"] + 10 + taken_back
 
 
-@pytest.mark.parametrize("workers", [0, 2, 4])
+@pytest.mark.parametrize("workers", [0, 4])
 @pytest.mark.parametrize(("layout", "count", "size"), [("contiguous", 2000, SMALL), ("contiguous", 400, LARGE),
                                                        ("gzip", 2000, SMALL), ("latest", 400, LARGE)])
 def test_loader_with_workers(tmp, layout, count, size, workers):
@@ -101,13 +103,13 @@ def test_loader_with_workers(tmp, layout, count, size, workers):
     large; the third is not part of the plan."""
     rows = dataset(tmp / "src", layout, count, size)
     depth = noise(count, 8192, "f4")
-    text = f"format=hdf5 file=rows.h5 dataset=/images,/depth {sampler(True, batch=BATCH, seed=3, epochs=3, workers=workers)}"
+    text = f"format=hdf5 file=rows.h5 dataset=/images,/depth {sampler(True, batch=BATCH, seed=3, epochs=2, workers=workers)}"
     with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "16M") as mount:
         start(mount, text)
         train(mount, tmp, [row.tobytes() + depth[i].tobytes() for i, row in enumerate(rows)], path="rows.h5", reader="h5py",
-              datasets=["/images", "/depth"], seed=3, workers=workers, batch=BATCH, epochs=3, pause=0.01)
+              datasets=["/images", "/depth"], seed=3, workers=workers, batch=BATCH, epochs=2, pause=0.01)
         stats = mount.stats()
-    print(layout, count, size, workers, requests_of(stats) / (3 * count), stats["reads"], stats["pfs"]["bytes"], stats["staging"])
+    print(layout, count, size, workers, requests_of(stats) / (2 * count), stats["reads"], stats["pfs"]["bytes"], stats["staging"])
 
 
 def test_the_index_serves_later_mounts_of_an_unchanged_file(tmp):
