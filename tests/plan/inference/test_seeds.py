@@ -126,7 +126,7 @@ def train(data, seed, epochs, wait_for, set_epoch=True, pause=0, **options):
             sampler.set_epoch(epoch)
         for step, _ in enumerate(DataLoader(data, batch_size=16, sampler=sampler, **options)):
             time.sleep(pause)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 150
             while step == 20 and epoch in wait_for and not said(wait_for[epoch]):
                 assert time.monotonic() < deadline, "nothing is said"
                 time.sleep(0.02)
