@@ -161,9 +161,9 @@ def test_set_epoch_forgotten(dataset, mount, read):
     wait_ahead(mount, 16)
     for _ in range(3):
         read_all(mount, order(dataset, 0), read)
-    difference = plan(mount)["divergence"]
-    assert "set_epoch" in difference["hint"], difference
-    assert difference["epoch"] == 1
+    hint = lambda: plan(mount).get("divergence", {}).get("hint", "")  # noqa: E731
+    clairmount.wait_until(lambda: "set_epoch" in hint(), lambda: f"the hint names it, and not {hint()}")
+    assert plan(mount)["divergence"]["epoch"] == 1
 
 
 def assert_found(mount, epoch, position, slack=64):
@@ -440,7 +440,8 @@ def memory_and_descriptors(pid):
 
 
 def test_plans_come_and_go_under_load(dataset, mount):
-    """A thousand are registered, changed and, when the next is in force, cancelled; three readers read in several orders."""
+    """Each of five hundred is registered, changed and, when the next is in force, cancelled; three readers read in several
+    orders."""
     texts = [PLAN, PLAN.replace(f"seed={SEED}", "seed=1"), PLAN + " batch=4 workers=2"]
     names = ["default", "other"]
     stop = threading.Event()
@@ -461,7 +462,7 @@ def test_plans_come_and_go_under_load(dataset, mount):
         thread.start()
     try:
         rng = random.Random(0)
-        for round_number in range(1000):
+        for round_number in range(500):
             name = names[round_number % 2]
             for text in rng.sample(texts, 2):
                 register(mount, f"name={name} {text}", "train")
@@ -479,7 +480,7 @@ def test_plans_come_and_go_under_load(dataset, mount):
     cancel(mount, name)
     # The daemon is in its own mount while it drops pages, which would make the unmount busy.
     clairmount.wait_until(lambda: mount.stat("staging.bytes") == 0, "the last window is dropped")
-    # A plan of 400 samples takes some 20 KB; 900 that stayed would take 18 MB.
+    # A plan of 400 samples takes some 20 KB; one of each of 400 rounds that stayed would take 8 MB.
     clairmount.wait_until(lambda: memory_and_descriptors(mount.pid)[1] <= descriptors + 4, "descriptors are closed")
     # A sanitizer keeps what was freed for a while.
     assert clairmount.sanitized() or memory_and_descriptors(mount.pid)[0] <= memory + (6 << 20)
@@ -552,7 +553,7 @@ def test_tiers_fill_after_the_plan_has_ended(dataset):
             assert pfs.counters()["bytes"] == 0
 
 
-@pytest.mark.parametrize("share", [0.25, 0.5, 0.75, 1.2])
+@pytest.mark.parametrize("share", [0.25, 0.5, 1.2])
 def test_bytes_from_the_source(tmp, share):
     """S + (E-1) max(0, S - D) is the least that any cache can read, D being its size."""
     count, epochs = 600, 4
