@@ -57,7 +57,7 @@ can_abort = pytest.mark.skipif(os.geteuid() != 0, reason="aborting takes root, o
 def guards(mountpoint):
     """Process ids of the guards of a mount."""
     words = f"clairfs guard {mountpoint} [0-9]+ [0-9]+ [0-9]+$"
-    found = subprocess.run(["pgrep", "-f", words], capture_output=True, text=True, timeout=10)
+    found = subprocess.run(["pgrep", "-f", words], capture_output=True, text=True, timeout=60)
     return [int(pid) for pid in found.stdout.split()]
 
 

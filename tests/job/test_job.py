@@ -158,7 +158,7 @@ def launched(*words, through=()):
             yield Launched(tmp / "log", words)
         finally:
             subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
-            process.wait(30)
+            process.wait(60)
             for word in filter(os.path.isabs, words):  # not what lies below the current directory
                 for mount in clairmount.mounts_below(pathlib.Path(word).parent):
                     clairmount.detach(mount)

@@ -73,7 +73,7 @@ def test_nodes_in_the_background(data, secret):
 
 
 def test_a_missing_node_is_named_by_all(data):
-    with meetingjob(data.root, 3, "--job-timeout=3", start=False) as job:
+    with meetingjob(data.root, 3, "--job-timeout=6", start=False) as job:
         others = [job.start_node(rank) for rank in (0, 1)]
         assert [process.wait(60) for process in others] == [32, 32]
         assert job.log().count(f"clairfs: node 2 of 3 has not come to {job.at}") == 2
