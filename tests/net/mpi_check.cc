@@ -187,7 +187,7 @@ void cancelling(Job& job) {
   }
   job.exchange(job.others, 1);
   job.meet(1);
-  for (int i = 0; job.peer.sending() > 0 && i < 1000; ++i) std::this_thread::sleep_for(milliseconds(10));
+  for (int i = 0; job.peer.sending() > 0 && i < 6000; ++i) std::this_thread::sleep_for(milliseconds(10));
   check(job.peer.sending() == 0, "sends of cancelled transfers do not end");
 }
 
@@ -209,7 +209,7 @@ void go_on_without(Job& job, NodeId lost) {
   std::this_thread::sleep_for(seconds(1));
   for (const auto& fetch : hanging) job.net->cancel(lost, fetch->content.number);
   for (const auto& fetch : hanging) {
-    job.wait(fetch, seconds(10));
+    job.wait(fetch);
     const int code = code_of(*fetch);
     check(code == ECANCELED || code == EBUSY || (code == 0 && fetch->right()),
           "hanging: " + describe(*fetch));
