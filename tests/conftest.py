@@ -53,7 +53,29 @@ def no_mount_left():
     assert not left(), left()
 
 
+# Files whose tests take minutes. Workers of pytest-xdist take a file at a time, in the order of collection: one of these
+# that begins last would keep a worker busy when the others have nothing left to do.
+LONG = [
+    "plan/inference/test_infer.py",
+    "plan/records/test_records.py",
+    "plan/test_plan_behaviour.py",
+    "plan/test_streams.py",
+    "plan/test_register.py",
+    "plan/test_recipes.py",
+    "plan/records/test_hdf5_records.py",
+    "plan/inference/test_seeds.py",
+    "plan/inference/test_orders_found.py",
+    "job/test_job.py",
+    "job/test_slurm.py",
+    "faults/test_source_errors.py",
+    "mount/test_model.py",
+]
+
+
 def pytest_collection_modifyitems(items):
+    first = {TESTS / name: place for place, name in enumerate(LONG)}
+    assert all(path.exists() for path in first), "a file of LONG is gone"
+    items.sort(key=lambda item: first.get(item.path, len(first)))
     for item in items:
         for folder in item.path.relative_to(TESTS).parts[:-1]:
             item.add_marker(folder)
