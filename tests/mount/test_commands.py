@@ -251,6 +251,8 @@ def test_a_bundle_names_nothing_unless_asked(place):
     mount_at(place)
     (place / "src/secret-folder/secret-name").write_bytes(b"changed")
     assert errno_of((place / "mnt/secret-folder/secret-name").read_bytes) != 0
+    stats = place / "mnt/.clairfs/stats.json"
+    wait_until(lambda: "reads_refused" in stats.read_text(), "counted, a moment after the answer", SETTLE_SECONDS)
     assert run("plan", place / "mnt", "name=secretplan", "format=files", "seed=1", "root=secret-folder").returncode == 0
     told = run("doctor", place / "mnt", "--bundle", place / "report")
     assert "read it before you send it" in told.stdout

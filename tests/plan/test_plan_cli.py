@@ -338,20 +338,8 @@ def test_order_says_when_its_output_is_lost():
     assert done.returncode == 2 and "stdout" in done.stderr
 
 
-TORCH = """
-import json, sys
-from torch.utils.data import DistributedSampler
-orders = []
-for job in json.load(sys.stdin):
-    sampler = DistributedSampler(range(job["n"]), job["world"], job["rank"], job["shuffle"], job["seed"], job["drop_last"])
-    sampler.set_epoch(job["epoch"])
-    orders.append(list(sampler))
-json.dump(orders, sys.stdout)
-"""
-
-
 def test_order_is_that_of_pytorch():
-    pytest.importorskip("torch")
+    data = pytest.importorskip("torch.utils.data")
     jobs = [dict(n=12811, world=8, rank=5, shuffle=True, seed=42, drop_last=False, epoch=3)]
     for _ in range(25):
         world = DRAW.randrange(1, 40)
@@ -359,15 +347,16 @@ def test_order_is_that_of_pytorch():
             n=DRAW.randrange(world, 5000), world=world, rank=DRAW.randrange(world), shuffle=DRAW.random() < 0.8,
             seed=DRAW.randrange(2**40), drop_last=DRAW.random() < 0.5, epoch=DRAW.randrange(100),
         ))  # fmt: skip
-    real = json.loads(subprocess.run(
-        [sys.executable, "-c", TORCH], input=json.dumps(jobs), capture_output=True, text=True, check=True, timeout=120
-    ).stdout)  # fmt: skip
-    for job, expected in zip(jobs, real, strict=True):
+    for job in jobs:
+        sampler = data.DistributedSampler(
+            range(job["n"]), job["world"], job["rank"], job["shuffle"], job["seed"], job["drop_last"]
+        )  # fmt: skip
+        sampler.set_epoch(job["epoch"])
         keys = {**job, "drop_last": "sampler" if job["drop_last"] else "false"}
         epoch, rank = keys.pop("epoch"), keys.pop("rank")
         words = [f"{key}={str(value).lower()}" for key, value in keys.items()]
         printed = ok("plan", "order", *words, "sampler=torch.distributed", "--epoch", epoch, "--rank", rank)
-        assert [int(line) for line in printed.splitlines()] == expected, job
+        assert [int(line) for line in printed.splitlines()] == list(sampler), job
 
 
 @requires_root
@@ -434,7 +423,7 @@ def running(command, **named):
     finally:
         if process.poll() is None:
             process.kill()
-        process.wait(30)
+        process.wait(60)
 
 
 def test_top_ends_with_ctrl_c(mount):
@@ -442,7 +431,7 @@ def test_top_ends_with_ctrl_c(mount):
     with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as top:
         assert top.stdout.readline().startswith("clairfs ")
         top.send_signal(signal.SIGINT)
-        _, error = top.communicate(timeout=30)
+        _, error = top.communicate(timeout=60)
         assert (top.returncode, error) == (0, "")
 
 
@@ -454,7 +443,7 @@ def test_top_ends_with_its_mount(source, tmp, crash):
             with running(command, stdout=out, stderr=subprocess.STDOUT) as top:
                 wait_until(lambda: "reads" in (tmp / "out").read_text(), "top prints a report")
                 mount.kill() if crash else mount.umount()
-                assert top.wait(30) == 0
+                assert top.wait(60) == 0
         last = (tmp / "out").read_text().splitlines()[-1]
         assert last == f"{mount.path} is not mounted any more"
 
@@ -469,7 +458,7 @@ def test_top_refreshes_in_place_on_a_terminal(mount):
                 seen += os.read(ours, 4096)
             assert b"\033[J" in seen and b"A\r\033[J" in seen
             top.send_signal(signal.SIGINT)
-            assert top.wait(30) == 0
+            assert top.wait(60) == 0
     finally:
         os.close(ours)
         os.close(theirs)
