@@ -18,7 +18,7 @@ from training import Dataset, Readers, register_on_all  # noqa: E402
 
 REST = 64 << 20
 MPI = 16 << 20  # buffers of MPICH 4.2 and UCX 1.18 (Debian 13); those of Debian 12 take 10 MiB less
-SIZES = {f"large{i}": 6 << 20 for i in range(8)} | {f"{i % 20}/{i}": 1000 for i in range(4000)}
+SIZES = {f"large{i}": 6 << 20 for i in range(8)} | {f"{i % 20}/{i}": 1000 for i in range(2000)}
 
 CONFIGURATIONS = {
     "ram": ["--ram=16M"],

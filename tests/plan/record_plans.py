@@ -45,7 +45,7 @@ def write_lmdb(folder, count, size):
 
     rng = random.Random(1)
     values = [rng.randbytes(size + rng.randrange(size // 2)) for _ in range(count)]
-    with lmdb.open(str(folder / "rows.lmdb"), subdir=False, map_size=1 << 34) as env:
+    with lmdb.open(str(folder / "rows.lmdb"), subdir=False, map_size=1 << 34, sync=False) as env:
         for first in range(0, count, 100):
             with env.begin(write=True) as txn:
                 for i in range(first, min(first + 100, count)):
