@@ -6,11 +6,10 @@ import os
 import subprocess
 import sys
 
-import clairmount
 import pytest
 from clairmount import binary, wait_until
 from planning import cancel, plan, register, wait_ahead
-from unplanned import LISTED, TORCH, assert_followed, detect, detect_text, found, job_words, run_job, torch_job
+from unplanned import LISTED, TORCH, assert_followed, detect, detect_text, found, job_words, run_job, searching, torch_job
 
 pytest.importorskip("numpy")
 
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.skipif(not SEES_OPENS, reason="readers of this Python s
 
 @pytest.fixture
 def mount(images):
-    with clairmount.clairfs(images, "--ram", "64M", "--staging", "64M") as mounted:
+    with searching(images, "--ram", "64M", "--staging", "64M") as mounted:
         yield mounted
 
 
@@ -164,7 +163,7 @@ torch.manual_seed({value})
 batches = loader(shuffle=True)
 run(1, lambda number: batches)
 """
-    with clairmount.clairfs(images, "--ram", "64M", "--staging", "64M", "--infer", "full") as mount:
+    with searching(images, "--ram", "64M", "--staging", "64M", "--infer", "full") as mount:
         torch_job(mount, script)
         assert_followed(mount, sampler="torch.random", seed=epoch_seed(value), epochs=1)
         answer = detect(mount)
@@ -240,7 +239,7 @@ def test_a_repeated_list_that_is_too_long_for_a_plan(tmp):
         (tmp / f"src/train/{folder}").mkdir(parents=True)
         for i in range(1600):
             (tmp / f"src/train/{folder}/{i:04d}").write_bytes(b"1")
-    with clairmount.clairfs(tmp / "src", "--ram", "64M", "--staging", "16M") as mount:
+    with searching(tmp / "src", "--ram", "64M", "--staging", "16M") as mount:
         run_job(mount, LISTED + """
 random.shuffle(paths)
 batches = lambda: in_order(range(len(paths)))
@@ -307,7 +306,7 @@ for epoch in range(2):
 
 
 def test_nothing_is_looked_for_with_infer_off(images):
-    with clairmount.clairfs(images, "--infer", "off") as mount:
+    with searching(images, "--infer", "off") as mount:
         cat(mount, "1,200")
         assert mount.stats()["plan_list"] == []
         assert detect(mount) == {"state": "off", "opens": 0, "orders": 0.0}

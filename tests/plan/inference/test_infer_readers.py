@@ -10,7 +10,7 @@ import clairmount
 import pytest
 from clairmount import binary, wait_until
 from planning import JOB_SECONDS
-from unplanned import START, TORCH, assert_followed, detect, found, torch_job
+from unplanned import START, TORCH, assert_followed, detect, found, searching, torch_job
 
 # CPython announces each open by an ioctl before 3.14. Later ones show what is not in the page cache only.
 ANNOUNCED = pytest.mark.skipif(sys.version_info >= (3, 14), reason="readers of this Python show only what is not in the page cache")
@@ -18,7 +18,7 @@ ANNOUNCED = pytest.mark.skipif(sys.version_info >= (3, 14), reason="readers of t
 
 @pytest.fixture
 def mount(images):
-    with clairmount.clairfs(images, "--ram", "64M", "--staging", "64M") as mounted:
+    with searching(images, "--ram", "64M", "--staging", "64M") as mounted:
         yield mounted
 
 
@@ -143,7 +143,7 @@ def test_all_epochs_of_a_shuffle_with_infer_full(images):
     """A value that is none of the usual ones. The first epoch's seed is a small one, that the search comes to it soon; the
     stream that it is from is proved by the second."""
     value, draws = next((v, d) for v in range(500, 666) for d in range(400) if first_epoch_seed(v, d) < 1 << 20)
-    with clairmount.clairfs(images, "--ram", "64M", "--staging", "64M", "--infer", "full") as mount:
+    with searching(images, "--ram", "64M", "--staging", "64M", "--infer", "full") as mount:
         torch_job(mount, f"""
 torch.manual_seed({value})
 torch.rand({draws})
@@ -165,7 +165,7 @@ def test_the_full_search_on_request(images):
         return [int(torch.empty((), dtype=torch.int64).random_(generator=generator)) & 0xFFFFFFFF for _ in range(2)][1]
 
     value = next(v for v in range(7000001, 8000000) if epoch_seed(v) < 1 << 20)
-    with clairmount.clairfs(images, "--ram", "64M", "--staging", "64M") as mount:
+    with searching(images, "--ram", "64M", "--staging", "64M") as mount:
         torch_job(mount, f"""
 import subprocess
 torch.manual_seed({value})

@@ -1,13 +1,15 @@
 """Readers that register nothing, and what the mount finds of them: what the suites of found plans share."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 import warm_python
-from clairmount import binary
+from clairmount import binary, clairfs
 from planning import JOB_SECONDS
 
 # What each job begins with. It reads as fast as it can, but waits where a test wants to see what the mount found by then:
@@ -65,6 +67,35 @@ def job_words(mount, script, env=None):
 
 def run_job(mount, script, env=None):
     subprocess.run(job_words(mount, script, env), check=True, timeout=JOB_SECONDS, env={**os.environ, **(env or {})})
+
+
+@contextlib.contextmanager
+def hurried(mount):
+    """In the block the mount's searches have their share of the processors. They take what nobody else wants (SCHED_IDLE),
+    which beside other tests, and programs that are built, is next to nothing for as long as these run."""
+    over = threading.Event()
+
+    def hurry():
+        while not over.wait(0.05):
+            with contextlib.suppress(OSError):  # a thread or the daemon has ended meanwhile, or a user may not
+                for thread in map(int, os.listdir(f"/proc/{mount.pid}/task")):
+                    if os.sched_getscheduler(thread) == os.SCHED_IDLE:
+                        os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+
+    hurrying = threading.Thread(target=hurry, daemon=True)
+    hurrying.start()
+    try:
+        yield
+    finally:
+        over.set()
+        hurrying.join()
+
+
+@contextlib.contextmanager
+def searching(source, *options):
+    """A mount whose searches are hurried."""
+    with clairfs(source, *options) as mount, hurried(mount):
+        yield mount
 
 
 def found(mount):
