@@ -50,12 +50,12 @@ def test_few_descriptors_and_many_readers(data, tmp, monkeypatch):
 
 
 def test_plans_come_and_go_on_all_nodes(data):
-    """Registered and cancelled three hundred times by any node; all end with the same one."""
+    """Registered and cancelled a hundred and fifty times by any node; all end with the same one."""
     chance = random.Random(1)
     registered = 0
     with clairjob(data.root, NODES, "--ram", data.padded, "--staging", "1M") as job:
         with all_read(data, job, 2) as readers:
-            for turn in range(300):
+            for turn in range(150):
                 control = chance.choice(job.nodes).path / ".clairfs/plan"
                 text = chance.choice([plan_text(NODES, 2 + turn), "cancel"])
                 with contextlib.suppress(OSError):  # another node's is in force under that name, or none is
@@ -63,7 +63,7 @@ def test_plans_come_and_go_on_all_nodes(data):
                     registered += text != "cancel"
                 if turn == 50:
                     before = descriptors(job)
-            assert registered > 30
+            assert registered > 15
             for of_node in readers:
                 of_node.progress()
 

@@ -97,7 +97,7 @@ def test_slow_node(data, stopped, running):
     with job_of(data) as job:
         register_on_all(job, 0, EPOCHS)
         with limping(job, 1, stopped, running):
-            Readers(data, job, EPOCHS, pause=0.02).start().finish(2 * PATIENCE)
+            Readers(data, job, 2, pause=0.02).start().finish(3 * PATIENCE)
         wait_states(job, 1, {"alive"}, others(job, 1))
         assert_all_readable(data, job, range(NODES))
 
@@ -114,7 +114,7 @@ def test_stopped_node_wakes_up(data):
             wait_states(job, victim, {"dead"}, witnesses)
             register_other(job, 1, "later")
             before = dict(readers.done)
-            wait_until(lambda: all(readers.done[n] == len(data.names) // NODES * EPOCHS for n in witnesses), "the others train on")
+            wait_until(lambda: all(readers.done[n] == len(data.names) // NODES * EPOCHS for n in witnesses), "the others train on", 3 * PATIENCE)
             assert before[victim] < len(data.names) // NODES * EPOCHS
         finally:
             job.signal(victim, signal.SIGCONT)

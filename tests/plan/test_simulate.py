@@ -194,7 +194,7 @@ def said_on_a_terminal(*words):
 
 def test_a_progress_bar_on_a_terminal_only(tmp):
     scenario = tmp / "longer.toml"
-    scenario.write_text(SMALL.read_text().replace("count = 10000", "count = 200000"))
+    scenario.write_text(SMALL.read_text().replace("count = 10000", "count = 80000"))
     out, seen = said_on_a_terminal("simulate", scenario, "--json")
     assert len(json.loads(out)) == len(POLICIES)
     assert b"%" in seen and b"staging (3/11)" in seen and b"ETA" in seen
