@@ -5,7 +5,7 @@ register_job.py CASE,... ROOT OUT [RANK]    ROOT: an ImageFolder; OUT/CASE.RANK:
 {"loader": number, "epoch": number, "order": [path...], "text": plan in force, "plan": it as stats.json shows it}
 
 With REGISTER=0 in the environment the script does without that line. START_METHOD: of its workers, by default fork, which
-is no longer Python's from 3.14 on. RANK: of two, for the cases that have ranks.
+is no longer Python's from 3.14 on; EPOCHS: 3 by default. RANK: of two, for the cases that have ranks.
 """
 
 import json
@@ -35,7 +35,7 @@ from torch.utils.data.distributed import DistributedSampler
 from torchvision.datasets import ImageFolder
 
 warnings.simplefilter("always", UserWarning)
-EPOCHS = 3
+EPOCHS = int(os.environ.get("EPOCHS", "3"))
 RANK = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 RANKS = 2 if len(sys.argv) > 4 else 1
 
