@@ -53,22 +53,24 @@ def no_mount_left():
     assert not left(), left()
 
 
-# Files whose tests take minutes. Workers of pytest-xdist take a file at a time, in the order of collection: one of these
-# that begins last would keep a worker busy when the others have nothing left to do.
+# The files that take longest. Workers of pytest-xdist take a file at a time, in the order of collection: one of these that
+# begins last would keep a worker busy when the others have nothing left to do. Those that wait for timeouts (of jobs, and
+# of sources that hang) stand between those that compute.
 LONG = [
-    "plan/inference/test_infer.py",
+    "faults/test_job_nodes.py",
     "plan/records/test_records.py",
-    "plan/test_plan_behaviour.py",
-    "plan/test_streams.py",
-    "plan/test_register.py",
-    "plan/test_recipes.py",
-    "plan/records/test_hdf5_records.py",
-    "plan/inference/test_seeds.py",
-    "plan/inference/test_orders_found.py",
-    "job/test_job.py",
-    "job/test_slurm.py",
+    "faults/test_job_tiers.py",
+    "plan/inference/test_infer.py",
     "faults/test_source_errors.py",
-    "mount/test_model.py",
+    "plan/test_register.py",
+    "faults/test_ends.py",
+    "plan/test_streams.py",
+    "job/test_slurm.py",
+    "plan/records/test_hdf5_records.py",
+    "job/test_job.py",
+    "plan/test_plan_behaviour.py",
+    "faults/test_wrong_bytes.py",
+    "plan/inference/test_seeds.py",
 ]
 
 
