@@ -9,7 +9,7 @@ from preload import faults
 from training import Dataset, Readers, peers, register_on_all
 
 __all__ = ["faults"]
-NODES, EPOCHS, LIAR = 3, 3, 1
+NODES, EPOCHS, LIAR = 3, 2, 1
 
 
 @pytest.fixture(scope="module")

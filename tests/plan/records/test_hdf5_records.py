@@ -107,7 +107,7 @@ def test_loader_with_workers(tmp, layout, count, size, workers):
     with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "16M") as mount:
         start(mount, text)
         train(mount, tmp, [row.tobytes() + depth[i].tobytes() for i, row in enumerate(rows)], path="rows.h5", reader="h5py",
-              datasets=["/images", "/depth"], seed=3, workers=workers, batch=BATCH, epochs=2, pause=0.01)
+              datasets=["/images", "/depth"], seed=3, workers=workers, batch=BATCH, epochs=2, pause=0.005)
         stats = mount.stats()
     print(layout, count, size, workers, requests_of(stats) / (2 * count), stats["reads"], stats["pfs"]["bytes"], stats["staging"])
 

@@ -85,7 +85,7 @@ def test_loader_with_workers(tmp, reader, count, size, staging, workers):
     text += " " + sampler(True, batch=BATCH, seed=3, epochs=2, workers=workers)
     with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", staging) as mount:
         start(mount, text)
-        train(mount, tmp, records, **job, reader=reader, seed=3, workers=workers, batch=BATCH, epochs=2, pause=0.01)
+        train(mount, tmp, records, **job, reader=reader, seed=3, workers=workers, batch=BATCH, epochs=2, pause=0.005)
         stats = mount.stats()
     print(reader, count, size, workers, requests_of(stats) / (2 * count), stats["reads"], stats["pfs"]["bytes"], stats["staging"])
 
