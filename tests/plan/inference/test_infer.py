@@ -234,10 +234,10 @@ run(2, lambda number: batches(), wait=15)
 
 
 def test_a_repeated_list_that_is_too_long_for_a_plan(tmp):
-    """Of more samples than a line has room for."""
+    """Of 13,000 samples: a line has room for 11,400."""
     for folder in range(10):
         (tmp / f"src/train/{folder}").mkdir(parents=True)
-        for i in range(1600):
+        for i in range(1300):
             (tmp / f"src/train/{folder}/{i:04d}").write_bytes(b"1")
     with searching(tmp / "src", "--ram", "64M", "--staging", "16M") as mount:
         run_job(mount, LISTED + """
