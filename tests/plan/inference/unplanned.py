@@ -13,7 +13,8 @@ from clairmount import binary, clairfs
 from planning import JOB_SECONDS
 
 # What each job begins with. It reads as fast as it can, but waits where a test wants to see what the mount found by then:
-# how long that takes is no matter of the test.
+# how long that takes is no matter of the test. Who only waits shows nothing more, and what was seen may by chance not tell
+# how many workers there are, say: after 100 seconds it reads on, a batch at a time.
 START = """
 import json, os, random, sys, time
 import numpy
@@ -25,16 +26,22 @@ def auto():
     with open(mount + "/.clairfs/stats.json") as file:
         plans = [plan for plan in json.load(file)["plan_list"] if plan["name"] == "auto"]
     return plans[0] if plans else None
-def settle(epoch):
-    deadline = time.monotonic() + 150
+def is_settled(epoch, seconds):
+    deadline = time.monotonic() + seconds
     while not (auto() and (epoch == 0 or auto()["plan"].get("epochs", 0) == 0)):
-        assert time.monotonic() < deadline, (epoch, auto())
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.02)
+    return True
+def settle(epoch):
+    assert is_settled(epoch, 150), (epoch, auto())
 def run(epochs, batches, wait=10):
     for epoch in range(epochs):
+        settled = False
         for step, _ in enumerate(batches(epoch)):
-            if step == wait:
-                settle(epoch)
+            if step >= wait and not settled:
+                settled = is_settled(epoch, 100 if step == wait else 1)
+        assert settled, (epoch, auto())
 """
 TORCH = """
 import torch
