@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 
 #include "cache/base/clock.h"
 
@@ -25,7 +24,7 @@ class WindUp {
 
   /// Before each look after that: whether it is worth it. `receiving`: there are receives that do not end.
   bool lingers_on(TimePoint now, bool receiving) {
-    if (last_look_) lingered_ += std::min<Duration>(now - *last_look_, kOneLook);
+    if (last_look_ < now) lingered_ += std::min<Duration>(now - last_look_, kOneLook);
     last_look_ = now;
     return lingered_ < (receiving ? kLinger + kCancelling : kLinger);
   }
@@ -42,7 +41,7 @@ class WindUp {
  private:
   const TimePoint stop_by_;
   int looks_ = 0;
-  std::optional<TimePoint> last_look_;
+  TimePoint last_look_ = TimePoint::max();  // none yet
   Duration lingered_{};
 };
 
