@@ -207,8 +207,7 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
     return sequence_of(other, epoch, of);
   };
   const auto left = tracker.status().divergence;
-  PlanPosition at{tracker.epoch_left(), 0};
-  if (left && left->at.epoch == at.epoch) at = left->at;
+  const PlanPosition at = left ? left->at : PlanPosition{tracker.high_water_epoch(), 0};
   // In the order of the rank its streams take turns.
   const uint64_t reorder_window = tracker.reorder_window() * sequence_.readers_of_rank();
   Diagnosis found = diagnose(tracker.evidence(), spec, at, node, reorder_window, make, stop);

@@ -426,11 +426,6 @@ uint64_t Tracker::high_water() const {
   return static_cast<uint64_t>(next());
 }
 
-Epoch Tracker::epoch_left() const {
-  const MutexLock lock(mutex_);
-  return doubted_ ? doubted_->epoch : epoch_;
-}
-
 Epoch Tracker::high_water_epoch() const {
   const MutexLock lock(mutex_);
   return epochs_.place(epoch_, next()).epoch;

@@ -99,9 +99,6 @@ class Tracker {
   uint64_t high_water() const;
   /// The epoch of high_water().
   Epoch high_water_epoch() const;
-  /// The same; but of a reader that was never followed for certain, the epoch in which its order came into
-  /// doubt.
-  Epoch epoch_left() const;
   /// Whether the sample there was seen opened, or lies before the place where the reader was found. A pushed
   /// sample may also have been read unseen.
   bool opened(uint64_t position) const;

@@ -1,6 +1,7 @@
 #include "plan/run/plan_run.h"
 
 #include "tests/support/catch.h"
+#include "tests/support/reader_model.h"
 #include "tests/support/staging_fixture.h"
 
 using namespace clairfs;
@@ -150,6 +151,27 @@ TEST_CASE(
   CHECK(run->is_left_by(1));
   for (uint32_t i = 1; i < 20; ++i) open(101, sample_of(1, i));
   CHECK(!run->is_left());
+}
+
+TEST_CASE("of a reader that goes another way from an epoch's beginning on, that epoch is diagnosed") {
+  constexpr uint32_t kFiles = 3000;
+  const std::string loader = "sampler=torch.random seed=1 epochs=3 batch=4 workers=2";
+  const auto run = run_over(kFiles, loader + " format=files");
+  while (*run->prepare()) {
+  }
+  read(*run, Epoch(0), 0, kFiles);  // the same in both orders
+  AccessSequence real = plan_over(kFiles, loader + " persistent_workers=true");
+  const std::vector<uint32_t> order = order_of(real, 1);
+  const SteadyClock clock;
+  for (uint32_t position = 0; position < 40; ++position)
+    run->observe(ThreadId(100), {&order[position], 1}, Access::open, clock.now());
+  REQUIRE(run->reader().tracker().state() == TrackerState::suspended);
+  const auto left = run->reader().tracker().status().divergence;
+  REQUIRE(left);
+  CHECK(left->at.epoch == Epoch(1));
+  CHECK(run->diagnose_divergence({}).news == std::vector<size_t>{0});
+  const std::string hint = run->reader().tracker().status().divergence->hint;
+  CHECK(hint == "matches persistent_workers=true: does the plan say what the script does?");
 }
 
 TEST_CASE("a plan of records is not left by who goes through their file") {
