@@ -13,6 +13,14 @@ constexpr uint64_t kSearchEvery = 4;
 // Positions that a stretch must have to show that nothing is left out of it.
 constexpr int64_t kEnough = 8;
 
+// Samples looked up for each stray, on average, to see whether any is left out: a microsecond.
+constexpr size_t kLookups = 32;
+
+// Positions of which those in the middle are all opened when the furthest is; no more strays are kept.
+int64_t span_of(int64_t reorder_window) {
+  return 2 * (static_cast<int64_t>(kSightings) + reorder_window);
+}
+
 template <typename T>
 void push_newest(std::deque<T>& newest, const T& value) {
   newest.push_back(value);
@@ -28,12 +36,21 @@ void Relocator::note_match(uint64_t tick) {
 void Relocator::note_stray(const Sighting& sighting) {
   push_newest(strays_, sighting);
   ++since_search_;
+  if (!requires_all_) return;
+  samples_.push_back(sighting.sample);
+  ++unchecked_;
+}
+
+void Relocator::require_all(bool required) {
+  requires_all_ = required;
+  samples_.clear();
+  unchecked_ = 0;
 }
 
 void Relocator::clear() {
   strays_.clear();
   matched_ticks_.clear();
-  requires_all_ = false;
+  require_all(false);
 }
 
 bool Relocator::is_due() const {
@@ -42,18 +59,19 @@ bool Relocator::is_due() const {
 
 // Whether nothing is left out where opens stray no more: the reorder window inside the stretch that was seen.
 bool Relocator::leaves_nothing_out(const SequencePositions& order, const Chain& chain,
-                                   int64_t reorder_window) const {
+                                   int64_t reorder_window) {
+  if (kLookups * unchecked_ < samples_.size()) return false;
+  unchecked_ = 0;
   std::vector<int64_t> seen;
-  for (const Sighting& stray : strays_) {
-    for (const uint32_t position : order.of(stray.sample)) {
-      if (position <= chain.top &&
-          position + 2 * kSightings + 2 * static_cast<uint64_t>(reorder_window) > chain.top) {
-        seen.push_back(position);
-      }
+  for (const uint32_t sample : samples_) {
+    for (const int64_t position : order.of(sample)) {
+      if (position <= chain.top && position + span_of(reorder_window) > chain.top) seen.push_back(position);
     }
   }
   if (seen.empty()) return false;
-  const int64_t low = *std::min_element(seen.begin(), seen.end()) + reorder_window;
+  std::sort(seen.begin(), seen.end());
+  seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+  const int64_t low = seen.front() + reorder_window;
   const int64_t high = int64_t{chain.top} - reorder_window;
   const auto inside =
       std::count_if(seen.begin(), seen.end(), [&](int64_t p) { return p >= low && p <= high; });
@@ -62,6 +80,7 @@ bool Relocator::leaves_nothing_out(const SequencePositions& order, const Chain& 
 
 std::optional<Found> Relocator::find(const KnownEpochs& epochs, TrackerState state, Sight sight) {
   since_search_ = 0;
+  while (samples_.size() > static_cast<size_t>(span_of(sight.reorder_window))) samples_.pop_front();
   const std::vector<Sighting> strays(strays_.begin(), strays_.end());
   std::optional<Found> best;
   for (const auto& [number, epoch] : epochs.all()) {

@@ -5,7 +5,8 @@
 //
 // - A suspended plan pushes nothing, so all that the reader opens is seen: the chain must explain most of it.
 // - A reader that left samples out of the plan (twice the world size) follows its order for ever. After that
-//   the chain must be without gaps.
+//   the chain must be without gaps. Gaps show where opens stray no more, so the samples of as many sightings
+//   are kept for it as span the reorder window on both sides of such a stretch.
 // - While the plan is followed, another program may read the same files in order: the chain must be longer
 //   than what was seen in order meanwhile.
 //
@@ -43,7 +44,7 @@ class Relocator {
   void note_match(uint64_t tick);
   void note_stray(const Sighting& sighting);
   /// Whether from now on only a reader that leaves nothing out is found.
-  void require_all(bool required = true) { requires_all_ = required; }
+  void require_all(bool required = true);
   /// The reader was found: what was seen before says no more where it is.
   void clear();
 
@@ -55,9 +56,11 @@ class Relocator {
   const std::deque<Sighting>& strays() const { return strays_; }
 
  private:
-  bool leaves_nothing_out(const SequencePositions& order, const Chain& chain, int64_t reorder_window) const;
+  bool leaves_nothing_out(const SequencePositions& order, const Chain& chain, int64_t reorder_window);
 
   std::deque<Sighting> strays_;         // the newest kSightings
+  std::deque<uint32_t> samples_;        // while all are required: of the newest strays, as many as it takes
+  size_t unchecked_ = 0;                // strays since they were looked through
   std::deque<uint64_t> matched_ticks_;  // of the newest kSightings in order
   uint64_t since_search_ = 0;
   bool requires_all_ = false;

@@ -104,6 +104,17 @@ TEST_CASE("after samples were left out, only a reader that leaves none out is fo
   CHECK(relocator.find(epochs, TrackerState::suspended, kFewOpens));
 }
 
+TEST_CASE("that none are left out shows also where opens stray far") {
+  const KnownEpochs epochs = two_epochs();
+  constexpr Relocator::Sight kWorkers{40, 0};
+  Relocator relocator;
+  relocator.require_all();
+  stray(relocator, 5000, 200, 2);
+  CHECK_FALSE(relocator.find(epochs, TrackerState::suspended, kWorkers));
+  stray(relocator, 9000, 200, 1, 1000);
+  CHECK(relocator.find(epochs, TrackerState::suspended, kWorkers));
+}
+
 TEST_CASE("a search is due with every fourth stray") {
   const KnownEpochs epochs = two_epochs();
   Relocator relocator;
