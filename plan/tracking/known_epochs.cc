@@ -100,6 +100,16 @@ bool KnownEpochs::seen(int64_t position) const {
   });
 }
 
+int64_t KnownEpochs::unseen(int64_t from, int64_t end) const {
+  int64_t count = 0;
+  for (const auto& [number, epoch] : epochs_) {
+    const int64_t last = std::min(end, epoch.end());
+    for (int64_t at = std::max(from, epoch.begin); at < last; ++at)
+      count += epoch.seen[static_cast<size_t>(at - epoch.begin)] ? 0 : 1;
+  }
+  return count;
+}
+
 void KnownEpochs::forget_seen() {
   for (auto& [number, epoch] : epochs_) std::fill(epoch.seen.begin(), epoch.seen.end(), false);
 }

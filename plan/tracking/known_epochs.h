@@ -51,6 +51,8 @@ class KnownEpochs {
   std::optional<PlanPosition> nearest_use(uint32_t sample, PlanPosition to) const;
 
   bool seen(int64_t position) const;
+  /// Positions in [from, end) of known epochs that were not seen.
+  int64_t unseen(int64_t from, int64_t end) const;
   void mark_seen(PlanPosition place) { epochs_.at(place.epoch).seen[place.position] = true; }
   void forget_seen();
 

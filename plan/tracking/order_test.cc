@@ -27,10 +27,10 @@ constexpr double kEveryOpen = 16;
 // same files does not tell of its opens.
 constexpr double kOpenShare = 0.9;
 
-// With every open seen, positions passed over beyond the reorder window that mean that the reader leaves
-// samples out (twice the world size); one in ten observations forgives one.
-constexpr double kHoles = 32;
+// One in ten observations forgives one position that was passed over.
 constexpr double kForgiven = 0.1;
+// Positions to be passed over before they are looked through again: that takes a nanosecond for each.
+constexpr double kLookAgain = 8;
 
 // What an observation in order weighs against one that is not; never so little that kStrays add up.
 double credit_at(double chance) {
@@ -89,8 +89,12 @@ bool OrderTest::fails(bool pushed, int64_t reorder_window) const {
 }
 
 std::optional<uint64_t> OrderTest::left_out(int64_t reorder_window) const {
-  if (holes_ <= static_cast<double>(reorder_window) + kHoles) return std::nullopt;
+  if (holes_ <= static_cast<double>(reorder_window + kLeftOut)) return std::nullopt;
   return static_cast<uint64_t>(holes_);
+}
+
+void OrderTest::doubt_left_out() {
+  holes_ = std::max(holes_ - kLookAgain, 0.0);
 }
 
 }  // namespace clairfs

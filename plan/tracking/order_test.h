@@ -18,7 +18,9 @@
 //
 // Holes. A reader that leaves samples out (twice the world size) is always in order. It is told by the
 // positions that it passed over and did not come back to, if every open is seen and as soon as these are more
-// than the reorder window.
+// than the reorder window. A stray access ahead of the reader passes over positions, too, which the reader
+// comes to later. So this is the cheap half of the test: the tracker looks then whether positions that are
+// overdue went unseen (Tracker::leaves_out()), and asks again a little later if not.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +43,8 @@ class OrderTest {
   /// The reader was found: what was seen before counts no more.
   void clear() { score_ = holes_ = 0; }
   void forget_holes() { holes_ = 0; }
+  /// What left_out() says is not so, or not yet: it says so again after a few more.
+  void doubt_left_out();
 
   /// Observations since the start.
   uint64_t observations() const { return observations_; }
@@ -54,6 +58,8 @@ class OrderTest {
   bool in_doubt() const { return score_ > 0; }
   /// Whether strays are too many. `pushed`: some samples ahead of the reader lie in the page cache.
   bool fails(bool pushed, int64_t reorder_window) const;
+  /// Samples left out, beyond the reorder window, that are too many.
+  static constexpr int64_t kLeftOut = 32;
   /// How many samples the reader has left out, if those are too many.
   std::optional<uint64_t> left_out(int64_t reorder_window) const;
 

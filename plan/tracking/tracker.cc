@@ -31,6 +31,10 @@ constexpr uint64_t kSure = 8;
 // or kSightings opens, and so many positions beside the reorder window.
 constexpr size_t kRepeatSpan = 32;
 
+// Positions that are looked through for samples that were left out, as a multiple of those from which on they
+// are missed: of every other sample twice as many would do, of one sample in eight none less.
+constexpr int64_t kStretch = 4;
+
 // Samples that an observation out of order may be of: of 1300 bytes each, four begin in a page. With more of
 // them only longer chains would tell, and each search would take longer.
 constexpr size_t kMostPerRead = 4;
@@ -52,6 +56,7 @@ void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::opt
   if (expected) {
     set_epoch(number);
     progress_.begin(begin_ + first);
+    found_ = begin_ + first;
   } else if (number == epoch_) {
     set_epoch(number);
     progress_.shift(moved);
@@ -271,16 +276,28 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   if (in_next_ > 0 && in_next_ >= std::min(kEnterNext, epochs_.find(found.epoch)->sequence().length()))
     enter_next();
   test_.passed(advanced);
-  if (const auto left_out = test_.left_out(progress_.reorder_window());
-      left_out && state_ == TrackerState::following) {
-    begin_run(std::nullopt);
-    run_.left_out = *left_out;
-    run_since_ = 0;
-    relocator_.require_all();
-    suspend("leaves out samples of the plan: is the job's world larger?");
-  }
+  look_for_holes();
   if (last_ == epoch_ && progress_.next() >= std::min(end_, unseen_from_.value_or(end_)))
     state_ = TrackerState::finished;
+}
+
+void Tracker::look_for_holes() {
+  const auto left_out = test_.left_out(progress_.reorder_window());
+  if (!left_out || state_ != TrackerState::following) return;
+  if (!leaves_out()) return test_.doubt_left_out();
+  begin_run(std::nullopt);
+  run_.left_out = *left_out;
+  run_since_ = 0;
+  relocator_.require_all();
+  suspend("leaves out samples of the plan: is the job's world larger?");
+}
+
+// Whether too many samples are overdue: not seen though the reader was to open them before what it has
+// opened.
+bool Tracker::leaves_out() const {
+  const int64_t most = progress_.reorder_window() + OrderTest::kLeftOut;
+  const int64_t safe = progress_.safe();
+  return 2 * epochs_.unseen(std::max(safe - kStretch * most, found_), safe) >= most;
 }
 
 void Tracker::note_read(int64_t position) {

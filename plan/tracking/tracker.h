@@ -139,6 +139,8 @@ class Tracker {
   Observation take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
   bool lies_behind_last(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
+  void look_for_holes() REQUIRES(mutex_);
+  bool leaves_out() const REQUIRES(mutex_);
   void note_read(int64_t position) REQUIRES(mutex_);
   void enter_next() REQUIRES(mutex_);
   Verdict reject(std::span<const uint32_t> samples, Access kind) REQUIRES(mutex_);
@@ -164,7 +166,7 @@ class Tracker {
   int64_t begin_ GUARDED_BY(mutex_) = 0;
   int64_t end_ GUARDED_BY(mutex_) = 0;
   uint32_t in_next_ GUARDED_BY(mutex_) = 0;  // observations in order in a row that were of the next epoch
-  int64_t found_ GUARDED_BY(mutex_) = 0;     // nothing before it is expected: set by jumps
+  int64_t found_ GUARDED_BY(mutex_) = 0;     // nothing before it is expected: where the reader was found
   std::deque<Sighting> lately_ GUARDED_BY(mutex_);  // the newest distinct observations
   std::deque<Sighting> before_suspension_ GUARDED_BY(mutex_);
 

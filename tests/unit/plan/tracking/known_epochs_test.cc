@@ -44,6 +44,20 @@ TEST_CASE("an epoch from elsewhere lies apart until it gets its place") {
   CHECK(epochs.find(Epoch(40))->begin == 103);
 }
 
+TEST_CASE("what was not seen is counted over the epochs") {
+  KnownEpochs epochs;
+  epochs.add(order(0, {7, 8, 9}), 100);
+  epochs.add(order(1, {8, 7, 9}), 103);
+  CHECK(epochs.unseen(0, 1000) == 6);
+  CHECK(epochs.unseen(102, 105) == 3);
+  epochs.mark_seen({Epoch(0), 2});
+  epochs.mark_seen({Epoch(1), 2});
+  CHECK(epochs.unseen(102, 105) == 2);
+  CHECK(epochs.unseen(102, 102) == 0);
+  CHECK(epochs.unseen(105, 102) == 0);
+  CHECK(epochs.unseen(106, 200) == 0);
+}
+
 TEST_CASE("what was seen is kept by position") {
   KnownEpochs epochs;
   epochs.add(order(0, {7, 8}), 100);
