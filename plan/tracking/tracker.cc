@@ -17,6 +17,10 @@ constexpr uint64_t kSeenWhole = 2 * kSightings;
 // Observations in a row that lie in the next epoch and mean that the reader is there. Fewer may be strays, or
 // samples of this epoch's end that come early in the next one, too.
 constexpr uint32_t kEnterNext = 3;
+// The same, not in a row, from which on the reader has left the rest of its epoch out. Each other observation
+// forgives a part, as much as strays of 5 % never outweigh, and a rank that is still in this epoch does.
+constexpr double kLeftRest = 3;
+constexpr double kEarlyForgiven = 0.25;
 
 // Times that a reader was found again within so many observations, from which on it is not where it was
 // found.
@@ -106,12 +110,16 @@ bool Tracker::pushed_ahead() const {
   return pushed_ && *pushed_ > progress_.next();
 }
 
-// Low enough to hear the reader when a stray access moved the high-water mark as far as it can.
 // Whoever shows an open shows all of them, as long as nothing else was seen.
+bool Tracker::shows_all(Access kind) const {
+  return test_.every_open() || (kind == Access::open && test_.only_opens());
+}
+
+// Low enough to hear the reader when a stray access moved the high-water mark as far as it can.
 Progress::Band Tracker::band(Access kind) const {
   int64_t unseen = kUnseen;
-  const bool shown = test_.every_open() || (kind == Access::open && test_.only_opens());
-  if (pushed_ahead() && !shown) unseen = std::max(std::min(*pushed_ - progress_.next(), 2 * gap_), kUnseen);
+  if (pushed_ahead() && !shows_all(kind))
+    unseen = std::max(std::min(*pushed_ - progress_.next(), 2 * gap_), kUnseen);
   return progress_.band(std::max(unseen, leap_));
 }
 
@@ -261,6 +269,7 @@ Tracker::Observation Tracker::take(std::span<const uint32_t> samples, Access kin
 }
 
 void Tracker::accept(const Match& found, Access kind, TimePoint now) {
+  const bool early = too_early(found, kind);
   epochs_.mark_seen({found.epoch, found.in_epoch});
   if (test_.in_doubt()) ++run_.in_order;
   test_.in_order(kind, chance(kind));
@@ -271,14 +280,31 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   sure_ = sure_ || (!test_.in_doubt() && totals_.in_order_since >= kSure);
   if (sure_) doubted_.reset();
 
-  const int64_t advanced = progress_.note(found.position, now);
-  in_next_ = found.epoch > epoch_ ? in_next_ + 1 : 0;
+  const int64_t advanced = early ? 0 : progress_.note(found.position, now);
+  in_next_ = found.epoch > epoch_ && !early ? in_next_ + 1 : 0;
   if (in_next_ > 0 && in_next_ >= std::min(kEnterNext, epochs_.find(found.epoch)->sequence().length()))
     enter_next();
   test_.passed(advanced);
   look_for_holes();
   if (last_ == epoch_ && progress_.next() >= std::min(end_, unseen_from_.value_or(end_)))
     state_ = TrackerState::finished;
+}
+
+// Counts what is seen ahead in the next epoch. Whether that must not move the reader there yet: the epoch is
+// not at its end, and had the sample already, which so was a stray access, or was opened once more. But a
+// reader may leave the rest of its epoch out.
+bool Tracker::too_early(const Match& found, Access kind) {
+  const bool ahead = found.epoch > epoch_ && found.position >= progress_.next();
+  early_ = ahead ? std::min(early_ + 1, kLeftRest) : std::max(early_ - kEarlyForgiven, 0.0);
+  return ahead && early_ < kLeftRest && progress_.next() < end_ && shows_all(kind) &&
+         seen_in_epoch(found.sample);
+}
+
+bool Tracker::seen_in_epoch(uint32_t sample) const {
+  const KnownEpoch& here = *epochs_.find(epoch_);
+  const std::span<const uint32_t> positions = here.order->of(sample);
+  return std::any_of(positions.begin(), positions.end(),
+                     [&here](uint32_t position) -> bool { return here.seen[position]; });
 }
 
 void Tracker::look_for_holes() {
@@ -387,6 +413,7 @@ void Tracker::jump(const Found& found) {
   sure_ = true;
   doubted_.reset();
   in_next_ = 0;
+  early_ = 0;
   test_.clear();
   // What was seen before is read again after a restart.
   epochs_.forget_seen();

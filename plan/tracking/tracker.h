@@ -129,6 +129,7 @@ class Tracker {
 
   void set_epoch(Epoch epoch) REQUIRES(mutex_);
   bool pushed_ahead() const REQUIRES(mutex_);
+  bool shows_all(Access kind) const REQUIRES(mutex_);
   Progress::Band band(Access kind) const REQUIRES(mutex_);
   double chance(Access kind) const REQUIRES(mutex_);
   int64_t safe() const REQUIRES(mutex_);
@@ -139,6 +140,8 @@ class Tracker {
   Observation take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
   bool lies_behind_last(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
+  bool too_early(const Match& found, Access kind) REQUIRES(mutex_);
+  bool seen_in_epoch(uint32_t sample) const REQUIRES(mutex_);
   void look_for_holes() REQUIRES(mutex_);
   bool leaves_out() const REQUIRES(mutex_);
   void note_read(int64_t position) REQUIRES(mutex_);
@@ -166,6 +169,7 @@ class Tracker {
   int64_t begin_ GUARDED_BY(mutex_) = 0;
   int64_t end_ GUARDED_BY(mutex_) = 0;
   uint32_t in_next_ GUARDED_BY(mutex_) = 0;  // observations in order in a row that were of the next epoch
+  double early_ GUARDED_BY(mutex_) = 0;      // observations ahead in the next epoch, less what forgives them
   int64_t found_ GUARDED_BY(mutex_) = 0;     // nothing before it is expected: where the reader was found
   std::deque<Sighting> lately_ GUARDED_BY(mutex_);  // the newest distinct observations
   std::deque<Sighting> before_suspension_ GUARDED_BY(mutex_);
