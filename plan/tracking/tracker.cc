@@ -35,6 +35,10 @@ constexpr uint64_t kSure = 8;
 // or kSightings opens, and so many positions beside the reorder window.
 constexpr size_t kRepeatSpan = 32;
 
+// Another open of a file by one of some workers counts as the same observation: so many opens later. They are
+// a quarter of the epoch at most: a reader that leaves out the rest of it comes to most of them soon after.
+constexpr int64_t kInARow = 16;
+
 // Positions that are looked through for samples that were left out, as a multiple of those from which on they
 // are missed: of every other sample twice as many would do, of one sample in eight none less.
 constexpr int64_t kStretch = 4;
@@ -252,9 +256,10 @@ Tracker::Observation Tracker::take(std::span<const uint32_t> samples, Access kin
   } else {
     const std::optional<Match> found = match(samples, kind);
     if (found && kind != Access::open) note_read(found->position);  // also after its own open
-    if (found && found->repeated) {
+    if (found && (found->repeated || (kind == Access::open && opened_again(*found)))) {
       ++totals_.repeated;
-      return {Verdict::repeated, found->position};
+      if (found->repeated) return {Verdict::repeated, found->position};
+      return {Verdict::repeated};
     }
     if (found) {
       accept(*found, kind, now);
@@ -288,6 +293,23 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   look_for_holes();
   if (last_ == epoch_ && progress_.next() >= std::min(end_, unseen_from_.value_or(end_)))
     state_ = TrackerState::finished;
+}
+
+// Whether an open that could be of the next epoch is one of several of this one: np.load(mmap_mode=) opens a
+// file three times in a row. Of what was just opened the next epoch may have the beginning, as soon as
+// nothing of this one is missing.
+bool Tracker::opened_again(const Match& found) const {
+  if (found.epoch <= epoch_ || !shows_all(Access::open) || !seen_in_epoch(found.sample)) return false;
+  const int64_t most = std::clamp<int64_t>((end_ - begin_) / 4, 1, kInARow);
+  const int64_t newest = std::min(most, static_cast<int64_t>(lately_.size()));
+  const bool lately = std::any_of(lately_.end() - newest, lately_.end(), [&](const Sighting& seen) {
+    return seen.opened && seen.sample == found.sample;
+  });
+  if (!lately) return false;
+  const int64_t in_flight = end_ - 2 * progress_.reorder_window();
+  const bool over =
+      progress_.next() >= end_ && epochs_.unseen(std::max({in_flight, begin_, found_}), end_) == 0;
+  return !over || found.position >= progress_.next() + progress_.planned_slack();
 }
 
 // Counts what is seen ahead in the next epoch. Whether that must not move the reader there yet: the epoch is

@@ -140,6 +140,7 @@ class Tracker {
   Observation take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
   bool lies_behind_last(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
+  bool opened_again(const Match& found) const REQUIRES(mutex_);
   bool too_early(const Match& found, Access kind) REQUIRES(mutex_);
   bool seen_in_epoch(uint32_t sample) const REQUIRES(mutex_);
   void look_for_holes() REQUIRES(mutex_);

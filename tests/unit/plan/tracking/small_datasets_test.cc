@@ -66,3 +66,27 @@ TEST_CASE("a sample that is opened once more does not move the reader to its nex
   CHECK(mount.tracker.status().out_of_order == 0);
   CHECK(mount.tracker.status().realignments + mount.tracker.status().suspensions == 0);
 }
+
+// np.load(mmap_mode=) does so.
+TEST_CASE("a file that is opened three times in a row was read once") {
+  const uint32_t samples = GENERATE(60U, 200U);
+  const uint32_t workers = GENERATE(0U, 2U, 8U);
+  const LoaderModel::Loader loader{1, 4, workers, 2};
+  CAPTURE(samples, workers);
+  AccessSequence plan = plan_over(samples, "batch=4 seed=1 workers=" + std::to_string(workers));
+  std::mt19937 random(samples);
+  MountModel mount(plan, samples, {true, 64, 600});
+  for (uint32_t epoch = 0; epoch < 4; ++epoch) {
+    const Samples order = order_of(plan, epoch);
+    LoaderModel(samples, loader, random).run([&](uint32_t position) {
+      for (int times = 0; times < 3; ++times) mount.open(order[position]);
+      return true;
+    });
+  }
+  const TrackerStatus status = mount.tracker.status();
+  CHECK(status.suspensions + status.realignments == 0);
+  CHECK(status.out_of_order == 0);
+  // But for the last of an epoch, which may be the first of the next.
+  CHECK(status.in_order + 8 >= 4 * samples);
+  CHECK(status.in_order <= 4 * samples + 8);
+}
