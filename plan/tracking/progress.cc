@@ -9,6 +9,9 @@ namespace {
 // Opens in a row from before safe() that show the high-water mark to have been a stray access, not the
 // reader.
 constexpr uint32_t kRetreat = 8;
+// Of so many opens before them, as many near the high-water mark show that it is the reader's: strays come
+// there seldom, since few of all that they may hit lie there.
+constexpr size_t kNewestOpens = 32;
 // Late opens, less a quarter for every one that is not, from which on they are ranks that have drifted apart.
 constexpr double kDrift = 3;
 constexpr double kDriftForgiven = 0.25;
@@ -41,6 +44,8 @@ Progress::Band Progress::band(int64_t unseen) const {
 
 int64_t Progress::note(int64_t position, TimePoint now) {
   note_late(position);
+  newest_.push_back(position);
+  if (newest_.size() > kNewestOpens) newest_.pop_front();
   const int64_t advanced = std::max<int64_t>(position - high_water_, 0);
   if (advanced == 0) {
     confirmed_high_water_ = std::max(confirmed_high_water_, position);
@@ -57,8 +62,7 @@ void Progress::note_late(int64_t position) {
   longest_stray_ =
       std::max(longest_stray_, static_cast<uint64_t>(std::max<int64_t>(high_water_ - position, 0)));
   if (position > high_water_ - reorder_window_) {
-    if (late_score_ >= kDrift)
-      reorder_window_ = std::max(reorder_window_, std::min(high_water_ + 1 - late_low_, widest_));
+    if (late_score_ >= kDrift) grow();
     late_score_ = std::max(late_score_ - kDriftForgiven, 0.0);
     late_in_a_row_ = 0;
     return;
@@ -67,9 +71,21 @@ void Progress::note_late(int64_t position) {
   late_top_ = late_in_a_row_ == 0 ? position : std::max(late_top_, position);
   late_score_ += 1;
   if (++late_in_a_row_ < kRetreat) return;
-  high_water_ = confirmed_high_water_ = late_top_;
   late_in_a_row_ = 0;
   late_score_ = 0;
+  if (is_supported()) return grow();
+  high_water_ = confirmed_high_water_ = late_top_;
+}
+
+void Progress::grow() {
+  reorder_window_ = std::max(reorder_window_, std::min(high_water_ + 1 - late_low_, widest_));
+}
+
+bool Progress::is_supported() const {
+  const auto near =
+      std::count_if(newest_.begin(), newest_.end(),
+                    [from = high_water_ - reorder_window_](int64_t position) { return position > from; });
+  return near >= int64_t{kRetreat};
 }
 
 void Progress::note_pace(int64_t positions, TimePoint now) {
@@ -98,6 +114,7 @@ void Progress::jump(int64_t high_water, int64_t second) {
   reorder_window_ = planned_slack_;
   late_in_a_row_ = 0;
   late_score_ = 0;
+  newest_.clear();
   advanced_at_.reset();
 }
 
@@ -109,6 +126,7 @@ void Progress::widen(uint64_t reorder_window) {
 void Progress::shift(int64_t by) {
   for (int64_t* const position : {&high_water_, &confirmed_high_water_, &late_low_, &late_top_})
     *position += by;
+  for (int64_t& position : newest_) position += by;
 }
 
 }  // namespace clairfs

@@ -14,11 +14,13 @@
 // each other and drift apart: the reorder window grows to the distance that is seen, and shrinks by half of
 // the growth with each epoch. It grows to an eighth of the epoch at most: of a short epoch a reader in any
 // order opens samples that seem late, and with each growth more of them would seem to be in order. Late opens
-// alone show that the high-water mark was a stray access and never the reader's: the high-water mark goes
-// back to the furthest of them.
+// alone, where few of the newest opens lie near the high-water mark, show that it was a stray access and
+// never the reader's: it goes back to the furthest of them. Where many do, a worker that lags goes through a
+// batch.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 
 #include "cache/base/clock.h"
@@ -72,6 +74,8 @@ class Progress {
 
  private:
   void note_late(int64_t position);
+  void grow();
+  bool is_supported() const;
   void note_pace(int64_t positions, TimePoint now);
 
   int64_t planned_slack_;
@@ -87,6 +91,7 @@ class Progress {
   double late_score_ = 0;
   int64_t late_low_ = 0;
   int64_t late_top_ = 0;
+  std::deque<int64_t> newest_;  // positions of opens
 
   double seconds_per_sample_ = 0;
   std::optional<TimePoint> advanced_at_;

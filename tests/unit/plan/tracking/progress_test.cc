@@ -48,6 +48,19 @@ TEST_CASE("eight late opens in a row take the high_water back, seven do not") {
   CHECK(progress.safe() == 58 - 4);
 }
 
+TEST_CASE("late opens in a row of a worker that lags behind others widen reorder_window") {
+  Progress progress(16);
+  progress.begin(0);
+  note_all(progress, 0, 60);
+  note_all(progress, 68, 100);
+  note_all(progress, 60, 68);
+  CHECK(progress.next() == 100);
+  CHECK(progress.reorder_window() == 100 - 60);
+  note_all(progress, 100, 200);
+  CHECK(progress.next() == 200);
+  CHECK(progress.reorder_window() == 100 - 60);
+}
+
 TEST_CASE("late opens among others widen reorder_window, and each epoch takes half of it back") {
   Progress progress(4);
   progress.begin(0);
