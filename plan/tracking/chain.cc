@@ -113,7 +113,54 @@ Chain longest_chain(std::vector<ChainPoint> points, const std::vector<size_t>& s
   return longest;
 }
 
+// A run that ends at a position of the newest sighting.
+struct RunEnd {
+  uint32_t position;
+  Chain run;
+};
+
+// The longest run that goes on with a position so many ticks later; a new one if none does.
+RunEnd gone_on(const std::vector<RunEnd>& ends, uint32_t position, uint64_t tick, uint64_t ticks,
+               uint64_t reorder_window) {
+  const Chain* before = nullptr;
+  for (const RunEnd& end : ends) {
+    const bool follows = position != end.position && position + reorder_window > end.position &&
+                         position <= end.position + reorder_window + ticks;
+    if (follows && (before == nullptr || end.run.length > before->length)) before = &end.run;
+  }
+  if (before != nullptr) return {position, extended(*before, position)};
+  return {position, {1, 0, position, position, position, tick}};
+}
+
 }  // namespace
+
+std::optional<Chain> find_run(std::span<const Sighting> sightings, const PositionsOf& positions_of,
+                              uint64_t length, uint64_t reorder_window) {
+  std::vector<RunEnd> ends;
+  std::vector<RunEnd> longer;
+  std::vector<uint32_t> positions;
+  uint64_t tick = 0;
+  for (const Sighting& sighting : sightings) {
+    positions.clear();
+    positions_of(sighting.sample, positions);
+    longer.clear();
+    for (const uint32_t position : positions)
+      longer.push_back(gone_on(ends, position, sighting.tick, sighting.tick - tick, reorder_window));
+    ends.swap(longer);
+    tick = sighting.tick;
+  }
+  const auto longest = std::max_element(
+      ends.begin(), ends.end(), [](const RunEnd& a, const RunEnd& b) { return a.run.length < b.run.length; });
+  if (longest == ends.end() || longest->run.length < kShortest) return std::nullopt;
+  Chain run = longest->run;
+  // No fewer than a chain is looked for among: who asks wants most of them explained.
+  run.among = std::max(run.length, static_cast<uint32_t>(kSightings / 4));
+  const auto places = static_cast<double>(ends.size());
+  const double share = 2 * places * static_cast<double>(reorder_window) / static_cast<double>(length);
+  const double ways = std::log(places * static_cast<double>(sightings.size()));
+  if (ways + (run.length - 1) * std::log(std::min(share, 1.0)) >= std::log(kChance)) return std::nullopt;
+  return run;
+}
 
 uint32_t telling_length(uint32_t sightings, double share) {
   const double step = std::log(std::min(share, 1.0));

@@ -7,6 +7,11 @@
 // the expected number of chains of k among m sightings is C(m, k) r^(k-1). A chain counts when that is below
 // one in a million: 8 sightings in an epoch of millions, most of 64 in one of a few steps' length.
 //
+// Of an epoch of some tens of positions such a step is the whole of it. There a run tells more: sightings in
+// a row, none left out, each within the reorder window w of the one before. By chance a sighting goes on with
+// one in 2 w / n, n being the positions of the epoch; a run of k among m sightings is expected m (2 w /
+// n)^(k-1) times. It may go on from one epoch to the next, where they lie end to end.
+//
 // A READ of a page with several records may be of any of them. Such a sighting is a link of a chain with
 // whichever of its samples fits, so r is as many times as large as there are samples a sighting.
 #pragma once
@@ -57,6 +62,11 @@ struct Chain {
 /// `sightings` in the order of time, at most kSightings; `epoch_length` in positions.
 std::optional<Chain> find_chain(std::span<const Sighting> sightings, const PositionsOf& positions_of,
                                 uint64_t epoch_length, ChainStep step);
+
+/// The longest run that ends in the newest sighting and is longer than chance explains, if any. `length`: of
+/// the order, in positions; a sample may come several times.
+std::optional<Chain> find_run(std::span<const Sighting> sightings, const PositionsOf& positions_of,
+                              uint64_t length, uint64_t reorder_window);
 
 /// The length from which on a chain among `sightings` is no accident if each step hits with probability
 /// `share`; more than `sightings` if none is.

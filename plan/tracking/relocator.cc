@@ -21,6 +21,25 @@ int64_t span_of(int64_t reorder_window) {
   return 2 * (static_cast<int64_t>(kSightings) + reorder_window);
 }
 
+// Positions of an epoch of which the newest sightings may be more than a half.
+constexpr int64_t kShort = 2 * static_cast<int64_t>(kSightings);
+
+// A run over epochs that lie end to end, as that in the last of them. About as many of its sightings are of
+// that epoch as it came to positions there.
+Found in_its_epoch(Chain run, const std::vector<const KnownEpoch*>& row,
+                   const std::vector<Sighting>& strays) {
+  uint32_t begin = 0;
+  size_t number = 0;
+  for (; number + 1 < row.size() && run.top >= begin + row[number]->sequence().length(); ++number)
+    begin += row[number]->sequence().length();
+  run.top -= begin;
+  run.second = std::max(run.second, begin) - begin;
+  run.low = std::max(run.low, begin) - begin;
+  const size_t sightings = std::min(strays.size(), size_t{run.top} + 1);
+  run.since = std::max(run.since, strays[strays.size() - sightings].tick);
+  return {row[number]->sequence().epoch(), run};
+}
+
 template <typename T>
 void push_newest(std::deque<T>& newest, const T& value) {
   newest.push_back(value);
@@ -78,6 +97,32 @@ bool Relocator::leaves_nothing_out(const SequencePositions& order, const Chain& 
   return high - low >= kEnough && 4 * inside >= 3 * (high - low + 1);
 }
 
+// Over short epochs that lie end to end.
+std::optional<Found> Relocator::find_in_row(const KnownEpochs& epochs, const std::vector<Sighting>& strays,
+                                            int64_t reorder_window) {
+  std::optional<Found> best;
+  for (const auto& [number, first] : epochs.all()) {
+    if (first.length() >= kShort || epochs.find(int64_t{number.value} - 1) != nullptr) continue;
+    std::vector<const KnownEpoch*> row;
+    uint32_t length = 0;
+    for (const KnownEpoch* epoch = &first; epoch != nullptr;
+         epoch = epochs.find(int64_t{epoch->sequence().epoch().value} + 1)) {
+      row.push_back(epoch);
+      length += epoch->sequence().length();
+    }
+    const auto positions_of = [&row](uint32_t sample, std::vector<uint32_t>& positions) {
+      uint32_t begin = 0;
+      for (const KnownEpoch* const epoch : row) {
+        for (const uint32_t position : epoch->order->of(sample)) positions.push_back(begin + position);
+        begin += epoch->sequence().length();
+      }
+    };
+    const auto run = find_run(strays, positions_of, length, static_cast<uint64_t>(reorder_window));
+    if (run && (!best || run->length > best->chain.length)) best = in_its_epoch(*run, row, strays);
+  }
+  return best;
+}
+
 std::optional<Found> Relocator::find(const KnownEpochs& epochs, TrackerState state, Sight sight) {
   since_search_ = 0;
   while (samples_.size() > static_cast<size_t>(span_of(sight.reorder_window))) samples_.pop_front();
@@ -95,6 +140,7 @@ std::optional<Found> Relocator::find(const KnownEpochs& epochs, TrackerState sta
       if (chain && (!best || chain->length > best->chain.length)) best = Found{number, *chain};
     }
   }
+  if (!best && state == TrackerState::suspended) best = find_in_row(epochs, strays, sight.reorder_window);
   if (!best) return std::nullopt;
   const Chain& chain = best->chain;
   if (state == TrackerState::suspended && chain.length < kExplained * chain.among) return std::nullopt;

@@ -10,6 +10,9 @@
 // - While the plan is followed, another program may read the same files in order: the chain must be longer
 //   than what was seen in order meanwhile.
 //
+// Of epochs that are shorter than twice the sightings a suspended plan is also found by a run, over several
+// epochs in the end: a chain may not be longer there than chance explains.
+//
 // A search costs some tens of microseconds, where READs may be of several samples some hundred, and comes
 // once in four observations out of order.
 #pragma once
@@ -17,6 +20,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "plan/tracking/chain.h"
 #include "plan/tracking/known_epochs.h"
@@ -56,6 +60,8 @@ class Relocator {
   const std::deque<Sighting>& strays() const { return strays_; }
 
  private:
+  static std::optional<Found> find_in_row(const KnownEpochs& epochs, const std::vector<Sighting>& strays,
+                                          int64_t reorder_window);
   bool leaves_nothing_out(const SequencePositions& order, const Chain& chain, int64_t reorder_window);
 
   std::deque<Sighting> strays_;         // the newest kSightings

@@ -149,9 +149,12 @@ const Sighting* Tracker::seen_lately(std::span<const uint32_t> samples) const {
   // count.
   const int64_t half = (end_ - begin_ + 1) / 2;
   const auto most_reads = std::min(kRepeatSpan, static_cast<size_t>(half));
+  // Where the plan is suspended no position goes on, and no open of a short epoch would ever be news again.
+  const size_t most_opens =
+      state_ == TrackerState::suspended ? std::min(kSightings, static_cast<size_t>(half)) : kSightings;
   for (size_t age = 1; age <= lately_.size(); ++age) {
     const Sighting& seen = lately_[lately_.size() - age];
-    const bool soon = seen.opened || age <= most_reads;
+    const bool soon = age <= (seen.opened ? most_opens : most_reads);
     const int64_t since = progress_.next() - (seen.opened ? reach : std::min(reach, half));
     if (soon && seen.position >= since &&
         std::find(samples.begin(), samples.end(), seen.sample) != samples.end())

@@ -81,3 +81,36 @@ TEST_CASE("chance makes no chain") {
     CHECK(found == 0);
   }
 }
+
+TEST_CASE("a run is of sightings in a row, up to the newest, and goes on into the next epoch") {
+  std::vector<uint32_t> samples{3, 17};
+  for (uint32_t sample = 30; sample < 50; ++sample) samples.push_back(sample);
+  const auto run = find_run(numbered(samples), identity, 60, 1);
+  REQUIRE(run);
+  CHECK(run->length == 20);
+  CHECK(run->top == 49);
+  CHECK(run->second == 48);
+  CHECK(run->low == 30);
+  CHECK(run->since == 2);
+  CHECK(!find_run(numbered(samples), identity, 60, 30));  // any order is such a one
+  samples.push_back(5);
+  CHECK(!find_run(numbered(samples), identity, 60, 1));
+
+  const auto of_two_epochs = [](uint32_t sample, std::vector<uint32_t>& positions) {
+    positions.push_back(sample);
+    positions.push_back(60 + sample);
+  };
+  samples.clear();
+  for (uint32_t position = 50; position < 70; ++position) samples.push_back(position % 60);
+  const auto over_both = find_run(numbered(samples), of_two_epochs, 120, 1);
+  REQUIRE(over_both);
+  CHECK(over_both->length == 20);
+  CHECK(over_both->low == 50);
+  CHECK(over_both->top == 69);
+}
+
+TEST_CASE("few sightings in a row are no run") {
+  CHECK(!find_run(numbered({1, 2, 3, 4, 5, 6, 7}), identity, 100000, 1));
+  CHECK(find_run(numbered({1, 2, 3, 4, 5, 6, 7, 8}), identity, 100000, 1));
+  CHECK(!find_run({}, identity, 100000, 1));
+}

@@ -115,3 +115,27 @@ TEST_CASE("workers that hold most of an epoch are followed") {
     CHECK(tracker.status().suspensions == 0);
   }
 }
+
+// All that it opens in an epoch may be too little to tell by, and in the next one it opens the same.
+TEST_CASE("a reader that left its short epochs is found when it comes back") {
+  const uint32_t samples = GENERATE(40U, 60U);
+  const uint32_t seed = GENERATE(1U, 2U, 3U, 4U);
+  CAPTURE(samples, seed);
+  AccessSequence plan = plan_over(samples, "batch=1 seed=" + std::to_string(seed));
+  MountModel mount(plan, samples, {true, 64, 600});
+  const auto read = [&](uint32_t epoch) {
+    for (const uint32_t sample : order_of(plan, epoch)) mount.open(sample);
+  };
+  read(0);
+  read(1);
+  REQUIRE(mount.tracker.state() == TrackerState::following);
+  for (int times = 0; times < 20 && mount.tracker.state() != TrackerState::suspended; ++times) {
+    for (uint32_t sample = 0; sample < samples; ++sample) mount.open(sample);
+  }
+  REQUIRE(mount.tracker.state() == TrackerState::suspended);
+  for (const uint32_t epoch : {2U, 3U}) mount.add_epoch(epoch);
+  read(2);
+  read(3);
+  CHECK(mount.tracker.state() == TrackerState::following);
+  CHECK(mount.tracker.status().high_water == PlanPosition{Epoch(4), 0});
+}
