@@ -457,8 +457,12 @@ void Tracker::jump(const Found& found) {
 
 void Tracker::suspend(std::string hint) {
   state_ = TrackerState::suspended;
-  sure_ = false;
   before_suspension_ = lately_;
+  if (sure_ && run_.at.position == 0) {  // another order from there on
+    std::erase_if(before_suspension_,
+                  [since = run_since_](const Sighting& seen) { return seen.tick < since; });
+  }
+  sure_ = false;
   ++totals_.suspensions;
   totals_.divergence = run_;
   totals_.divergence->hint = std::move(hint);

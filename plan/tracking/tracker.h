@@ -112,7 +112,8 @@ class Tracker {
   /// The newest observations since the reader left the plan, in the order of time, for diagnose().
   std::vector<Sighting> evidence() const;
   /// The newest distinct observations when the plan was last suspended, also those that seemed to be in its
-  /// order: of a reader that never followed it, its first opens.
+  /// order: of a reader that never followed it, its first opens; of one that left between two epochs, those
+  /// since then.
   std::vector<Sighting> before_suspension() const;
   /// Takes diagnose()'s finding about the last divergence: the answer to wants_diagnosis(). Returns whether
   /// that is news: the first hint, or another one.

@@ -90,3 +90,18 @@ TEST_CASE("a file that is opened three times in a row was read once") {
   CHECK(status.in_order + 8 >= 4 * samples);
   CHECK(status.in_order <= 4 * samples + 8);
 }
+
+TEST_CASE("of a reader that left between two epochs what it has opened since is kept") {
+  AccessSequence plan = plan_over(kSome, "batch=1 seed=1");
+  AccessSequence other = plan_over(kSome, "batch=1 seed=918273646");
+  MountModel mount(plan, kSome, {true, 64, 600});
+  for (const uint32_t sample : order_of(plan, 0)) mount.open(sample);
+  const Samples order = order_of(other, 1);
+  uint32_t opens = 0;
+  while (opens < 200 && mount.tracker.state() != TrackerState::suspended) mount.open(order[opens++]);
+  REQUIRE(mount.tracker.state() == TrackerState::suspended);
+  const std::vector<Sighting> kept = mount.tracker.before_suspension();
+  CHECK(kept.size() >= 8);
+  for (const Sighting& seen : kept)
+    CHECK(std::find(order.begin(), order.begin() + opens, seen.sample) != order.begin() + opens);
+}
