@@ -338,8 +338,6 @@ constexpr OtherKey kOtherKeys[] = {
     {"num_replicas", "world"},
     {"world_size", "world"},
     {"num_processes", "world"},
-    {"num_shards", "world"},
-    {"shard_count", "world"},
     {"data_seed", "seed"},
     {"shuffle_seed", "seed"},
     {"op_seed", "seed"},

@@ -214,6 +214,33 @@ bool is_left_out(const PlanKey& key, const std::string& value) {
   return value == "None" && !is_text && key.name != "cycle_length";
 }
 
+// A word that only some frameworks have for a key.
+struct SamplersWord {
+  std::string_view name;
+  std::string_view samplers;  // how the names of their samplers begin
+  std::string_view key;
+};
+constexpr SamplersWord kSamplersWords[] = {
+    // StreamingDataset.state_dict() has it; elsewhere it is likely a slip for epochs.
+    {"epoch", "streaming", "first_epoch"},
+    // Elsewhere shards are likely the files that a dataset is in.
+    {"num_shards", "tf.", "world"},
+    {"num_shards", "dali", "world"},
+    {"shard_count", "grain", "world"},
+};
+
+bool is_samplers_word(std::string_view name) {
+  return std::ranges::find(kSamplersWords, name, &SamplersWord::name) != std::end(kSamplersWords);
+}
+
+// The word itself, which is no key, where the sampler's framework has not got it.
+std::string key_of_word(std::string_view name, std::string_view sampler) {
+  for (const SamplersWord& word : kSamplersWords) {
+    if (word.name == name && sampler.starts_with(word.samplers)) return std::string(word.key);
+  }
+  return std::string(name);
+}
+
 using GivenKeys = std::set<std::string, std::less<>>;
 
 Status set_pair(const std::string& name, std::string value, PlanSpec& spec, GivenKeys& given) {
@@ -250,7 +277,7 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   PlanSpec spec;
   GivenKeys given;
   PlanPairs arguments;
-  PlanPairs epochs_of_states;
+  PlanPairs words_of_samplers;
   for (size_t i = 0; i < pairs.size(); ++i) {
     auto [name, value] = std::move(pairs[i]);
     name = canonical_plan_key(std::move(name));
@@ -263,15 +290,14 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
       arguments.emplace_back(name, value);
       continue;
     }
-    if (name == "epoch") {
-      epochs_of_states.emplace_back(name, value);
+    if (is_samplers_word(name)) {
+      words_of_samplers.emplace_back(name, value);
       continue;
     }
     if (Status status = set_pair(name, std::move(value), spec, given); !status) return status.error();
   }
-  for (const auto& [name, value] : epochs_of_states) {
-    // StreamingDataset.state_dict() calls it so; elsewhere it is likely a slip for epochs.
-    const std::string key = spec.sampler == "streaming" ? "first_epoch" : name;
+  for (const auto& [name, value] : words_of_samplers) {
+    const std::string key = key_of_word(name, spec.sampler);
     if (Status status = set_pair(key, value, spec, given); !status) return status.error();
   }
   if (spec.sampler == "torch.subset" && spec.indices.empty() && !spec.list_numbers_samples())

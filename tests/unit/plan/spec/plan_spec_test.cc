@@ -111,8 +111,18 @@ TEST_CASE("the names that other frameworks have are taken") {
         parsed("sampler=lightning epochs=3"));
   CHECK(parsed("sampler=RepeatAugSampler num_aug_repeats=3 selected_round=256 selected_ratio=0") ==
         parsed("sampler=timm.repeataug num_repeats=3"));
+  CHECK(parsed("num_shards=4 sampler=dali") == parsed("sampler=dali world=4"));
+  CHECK(parsed("sampler=tf.shuffle seed=1 shard=before num_shards=4") ==
+        parsed("sampler=tf.shuffle seed=1 shard=before world=4"));
   CHECK(parsed("sampler=megatron.random total_samples=100 consumed_samples=0") ==
         parsed("sampler=megatron.random n=100"));
+}
+
+TEST_CASE("shards are ranks only to the frameworks that call them so") {
+  CHECK_THAT(refusal("format=tar sampler=webdataset num_shards=64"), Contains("num_shards: unknown key"));
+  CHECK_THAT(refusal("seed=1 num_shards=64"), Contains("num_shards: unknown key"));
+  CHECK_THAT(refusal("sampler=streaming shard_count=64"), Contains("shard_count: unknown key"));
+  CHECK_THAT(refusal("sampler=dali num_shards=4 world=4"), Contains("given twice"));
 }
 
 TEST_CASE("no argument of a framework hides a key of a plan") {
