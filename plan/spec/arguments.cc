@@ -57,7 +57,7 @@ bool is_parallelism(const std::string& value) {
 }
 bool is_short_block(const std::string& value) {
   const auto number = parse_whole<uint64_t>(value);
-  return number && *number >= 1 && *number <= kMostBlock;
+  return is_none(value) || (number && *number >= 1 && *number <= kMostBlock);  // interleave()'s own is 1
 }
 bool is_random(const std::string& value) {
   return value == "random";

@@ -1,5 +1,6 @@
 // The JSON spelling of a plan.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -17,6 +18,10 @@ namespace clairfs {
 namespace {
 
 using Json = nlohmann::json;
+
+// Arguments of which null is not the same as none at all: it means the machine's processors, or no split.
+constexpr std::array<std::string_view, 4> kNullMatters{"cycle_length", "interleave_cycle_length",
+                                                       "nodesplitter", "workersplitter"};
 
 Result<std::string> as_text(const std::string& key, const Json& value) {
   switch (value.type()) {
@@ -70,7 +75,10 @@ Result<PlanSpec> parse_plan_json(std::string_view text) {
   if (!object.is_object()) return plan_error("JSON", "", "want an object such as {\"seed\": 42}");
   if (!repeated.empty()) return plan_error(repeated, "", "given twice");
   for (const auto& [key, value] : object.items()) {
-    if (value.is_null()) continue;  // Python's None: not given
+    if (value.is_null()) {  // Python's None: not given
+      if (std::ranges::find(kNullMatters, key) != kNullMatters.end()) pairs.emplace_back(key, "None");
+      continue;
+    }
     Result<std::string> shown = as_text(key, value);
     if (!shown) return shown.error();
     pairs.emplace_back(key, std::move(*shown));

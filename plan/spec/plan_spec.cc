@@ -246,8 +246,8 @@ using GivenKeys = std::set<std::string, std::less<>>;
 Status set_pair(const std::string& name, std::string value, PlanSpec& spec, GivenKeys& given) {
   const Result<const PlanKey*> key = find_plan_key(name);
   if (!key) return key.error();
-  if (!given.emplace((*key)->name).second) return plan_error(name, value, "given twice");
   if (is_left_out(**key, value)) return {};
+  if (!given.emplace((*key)->name).second) return plan_error(name, value, "given twice");
   return set_plan_value(**key, std::move(value), spec);
 }
 
@@ -280,6 +280,8 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   PlanPairs words_of_samplers;
   for (size_t i = 0; i < pairs.size(); ++i) {
     auto [name, value] = std::move(pairs[i]);
+    // TFRecordDataset then reads one file after the other, which is no interleave().
+    if (name == "num_parallel_reads" && value == "None") continue;
     name = canonical_plan_key(std::move(name));
     // format=list=FILE and sampler=list=FILE are short for format=list list=FILE.
     if ((name == "format" || name == "sampler") && value.starts_with("list=")) {

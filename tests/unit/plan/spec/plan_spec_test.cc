@@ -140,8 +140,18 @@ TEST_CASE("Python's None is the framework's own default") {
         parsed("sampler=streaming"));
   CHECK(parsed("sampler=tf.shuffle seed=1 global_seed=None") == parsed("sampler=tf.shuffle seed=1"));
   CHECK_THAT(refusal("seed=None"), Contains("seed: missing"));
-  CHECK_THAT(refusal("seed=None seed=1"), Contains("given twice"));
-  CHECK_THAT(refusal("sampler=tf.list_files seed=1 cycle_length=None"), Contains("processors"));
+  CHECK(parsed("sampler=Trainer data_seed=None seed=1") == parsed("sampler=accelerate seed=1"));
+  CHECK(parsed("sampler=tf.list_files seed=1 cycle_length=4 block_length=None num_parallel_reads=None") ==
+        parsed("sampler=tf.list_files seed=1 cycle_length=4"));
+  CHECK(parsed("sampler=tf.shuffle seed=1 interleave_block_length=None") ==
+        parsed("sampler=tf.shuffle seed=1"));
+  for (const char* key : {"cycle_length", "interleave_cycle_length"}) {
+    const std::string plan = "{\"sampler\": \"tf.list_files\", \"seed\": 1, \"";
+    CHECK_THAT(refusal(plan + key + "\": null}"), Contains("processors"));
+    CHECK_THAT(refusal("sampler=tf.list_files seed=1 " + std::string(key) + "=None"), Contains("processors"));
+  }
+  CHECK_THAT(refusal(R"({"sampler": "webdataset", "nodesplitter": null})"), Contains("split_by_node"));
+  CHECK_THAT(refusal(R"({"sampler": "webdataset", "workersplitter": null})"), Contains("split_by_worker"));
   CHECK(parsed("seed=1 root=None").root == "None");
 }
 
