@@ -47,7 +47,7 @@ bool is_zero(const std::string& value) {
   return value == "0" || value == "0.0";
 }
 bool is_one_or_none(const std::string& value) {
-  return value == "1" || is_none(value);
+  return value == "1" || value == "1.0" || is_none(value);
 }
 bool is_default_order(const std::string& value) {
   return is_true(value) || is_none(value);
@@ -62,16 +62,19 @@ bool is_short_block(const std::string& value) {
 bool is_random(const std::string& value) {
   return value == "random";
 }
-// Without the module: "wds.split_by_node", "webdataset.shardlists.split_by_node".
-std::string_view function_name(std::string_view value) {
-  return value.substr(value.rfind('.') + 1);  // npos + 1 is 0
+// Without WebDataset's own modules: "wds.split_by_node", "webdataset.shardlists.split_by_node". A function of
+// that name in another module may deal in another way.
+std::string_view own_function(std::string_view value) {
+  const std::string_view package = value.substr(0, value.find('.'));
+  const bool own = package == "wds" || package == "webdataset" || package == "shardlists";
+  return own ? value.substr(value.rfind('.') + 1) : value;  // npos + 1 is 0
 }
 bool is_split_by_node(const std::string& value) {
-  const std::string_view name = function_name(value);
+  const std::string_view name = own_function(value);
   return name == "split_by_node" || name == "single_node_only";
 }
 bool is_split_by_worker(const std::string& value) {
-  return function_name(value) == "split_by_worker";
+  return own_function(value) == "split_by_worker";
 }
 bool is_partition(const std::string& value) {
   return value == "relaxed" || value == "orig";

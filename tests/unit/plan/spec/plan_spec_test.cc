@@ -91,8 +91,8 @@ TEST_CASE("the names that other frameworks have are taken") {
         parsed("sampler=webdataset shardshuffle=100 detshuffle=true seed=42"));
   CHECK(parsed("sampler=webdataset nodesplitter=single_node_only") == parsed("sampler=webdataset"));
   CHECK(parsed("sampler=StreamingDataset shuffle_algo=py1e partition_algo=relaxed sampling_method=balanced "
-               "sampling_granularity=1 epoch_size=None replication=None repeat=1 proportion=None choose=None "
-               "remote=None predownload=None download_retry=2 keep_zip=False") ==
+               "sampling_granularity=1 epoch_size=None replication=None repeat=1.0 proportion=None "
+               "choose=None remote=None predownload=None download_retry=2 keep_zip=False") ==
         parsed("sampler=streaming shuffle_algo=py1e"));
   CHECK(parsed("sampler=grain.IndexSampler seed=1 num_records=50 shard_count=4 worker_count=2 "
                "worker_buffer_size=1 drop_remainder=True") ==
@@ -185,6 +185,7 @@ TEST_CASE("arguments of frameworks with which no order can be known are refused 
   refused("sampler=webdataset initial_fill=8", "initial_fill=8", "belongs to sampler=dali");
   refused("sampler=webdataset nodesplitter=None", "nodesplitter=None", "split_by_node");
   refused("sampler=webdataset workersplitter=my.splitter", "workersplitter=my.splitter", "split_by_worker");
+  refused("sampler=webdataset nodesplitter=my.split_by_node", "nodesplitter=my.split_by_node", "otherwise");
   refused("sampler=webdataset repeat=True", "repeat=True", "persistent_workers=true");
   refused("sampler=streaming repeat=2", "repeat=2", "once an epoch");
   refused("sampler=streaming choose=100", "choose=100", "once an epoch");
