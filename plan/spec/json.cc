@@ -19,9 +19,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Arguments of which null is not the same as none at all: it means the machine's processors, or no split.
-constexpr std::array<std::string_view, 4> kNullMatters{"cycle_length", "interleave_cycle_length",
-                                                       "nodesplitter", "workersplitter"};
+// Arguments of which null is not the same as none at all: as many as the machine has processors, no split,
+// or, to a DataLoader, no shuffling. Text says None for it.
+constexpr std::array<std::string_view, 5> kNullMatters{"cycle_length", "interleave_cycle_length",
+                                                       "nodesplitter", "workersplitter", "shuffle"};
 
 Result<std::string> as_text(const std::string& key, const Json& value) {
   switch (value.type()) {

@@ -207,11 +207,11 @@ Status check_lists(const PlanSpec& spec) {
   return check_belongs("indices", spec.indices, "torch.subset", spec);
 }
 
-// Python's None, as in JSON null: the framework's own default. Text may mean it, and interleave() then takes
-// as many files as the machine has processors.
+// Python's None, as in JSON null: the framework's own default. Text may mean it, interleave() then takes as
+// many files as the machine has processors, and shuffle=None shuffles with a sampler and not with a loader.
 bool is_left_out(const PlanKey& key, const std::string& value) {
   const bool is_text = std::holds_alternative<std::string PlanSpec::*>(key.member) && !key.whole;
-  return value == "None" && !is_text && key.name != "cycle_length";
+  return value == "None" && !is_text && key.name != "cycle_length" && key.name != "shuffle";
 }
 
 // A word that only some frameworks have for a key.

@@ -150,6 +150,9 @@ TEST_CASE("Python's None is the framework's own default") {
     CHECK_THAT(refusal(plan + key + "\": null}"), Contains("processors"));
     CHECK_THAT(refusal("sampler=tf.list_files seed=1 " + std::string(key) + "=None"), Contains("processors"));
   }
+  CHECK_THAT(refusal("sampler=StatefulDataLoader seed=1 shuffle=None"), Contains("want true or false"));
+  CHECK_THAT(refusal(R"({"sampler": "RandomSampler", "seed": 1, "shuffle": null})"),
+             Contains("want true or false"));
   CHECK_THAT(refusal(R"({"sampler": "webdataset", "nodesplitter": null})"), Contains("split_by_node"));
   CHECK_THAT(refusal(R"({"sampler": "webdataset", "workersplitter": null})"), Contains("split_by_worker"));
   CHECK(parsed("seed=1 root=None").root == "None");
