@@ -35,6 +35,7 @@ Result<std::string> as_text(const std::string& key, const Json& value) {
     case Json::value_t::array:
       return value.dump();
     case Json::value_t::number_float:
+      if (value.dump().ends_with(".0")) return value.dump();
       return plan_error(key, value.dump(), "want a whole number; one of more than 64 bits stands in quotes");
     default:
       break;

@@ -410,7 +410,9 @@ Status set_plan_value(const PlanKey& key, std::string value, PlanSpec& spec) {
   if (const auto* member = std::get_if<bool PlanSpec::*>(&key.member)) {
     return parse_flag(value, spec.*(*member)) ? Status() : refused;
   }
-  const auto parsed = parse_whole<uint64_t>(value);
+  std::string_view whole = value;
+  if (whole.ends_with(".0")) whole.remove_suffix(2);  // of a float, as Trainer's num_train_epochs=3.0 is
+  const auto parsed = parse_whole<uint64_t>(whole);
   if (!parsed || *parsed < key.least || *parsed > key.most) {
     return plan_error(key.name, value,
                       fmt::format("want a whole number from {} to {} ({})", key.least, key.most, key.want));

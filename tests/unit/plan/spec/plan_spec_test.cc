@@ -109,6 +109,10 @@ TEST_CASE("the names that other frameworks have are taken") {
         parsed("sampler=accelerate seed=1 persistent_workers=true"));
   CHECK(parsed("sampler=lightning use_distributed_sampler=True overfit_batches=0.0 max_epochs=3") ==
         parsed("sampler=lightning epochs=3"));
+  CHECK(parsed("sampler=Trainer seed=1 num_train_epochs=3.0") ==
+        parsed("sampler=accelerate seed=1 epochs=3"));
+  CHECK(parsed(R"({"sampler": "Trainer", "seed": 1, "num_train_epochs": 3.0})").epochs == 3);
+  CHECK(parsed(R"({"sampler": "lightning", "overfit_batches": 0.0})") == parsed("sampler=lightning"));
   CHECK(parsed("sampler=RepeatAugSampler num_aug_repeats=3 selected_round=256 selected_ratio=0") ==
         parsed("sampler=timm.repeataug num_repeats=3"));
   CHECK(parsed("num_shards=4 sampler=dali") == parsed("sampler=dali world=4"));
@@ -314,6 +318,8 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal("seed=42 batch=32,"), {"batch=32,", "whole number"});
   names(refusal("seed=42 world=-1"), {"world=-1", "training ranks"});
   names(refusal("seed=42 epochs=1e3"), {"epochs=1e3"});
+  names(refusal("seed=42 epochs=3.5"), {"epochs=3.5", "whole number"});
+  names(refusal("seed=42 epochs=.0"), {"epochs=.0", "whole number"});
   names(refusal("seed=abc"), {"seed=abc", "whole number"});
   names(refusal("batch=4"), {"seed", "missing", "unseeded"});
   names(refusal("seed=42 seed=43"), {"seed=43", "given twice"});
