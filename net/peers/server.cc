@@ -6,6 +6,7 @@
 #include <deque>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "cache/base/checksum.h"
 
@@ -164,9 +165,11 @@ Duration PeerServer::stalled(const Peer& peer, TimePoint now) const {
 void PeerServer::on_probe(NodeId from, const wire::Probe& probe) {
   using std::chrono::milliseconds;
   const TimePoint now = deps_.clock.now();
+  const uint64_t ended = deps_.metrics.pfs_latency.count();  // for this node's own readers, too
   wire::ProbeAnswer answer;
   {
     MutexLock lock(mutex_);
+    if (std::exchange(pfs_ended_, ended) != ended) last_load_ = now;
     const Peer& peer = *peers_[from.index()];
     for (const uint32_t id : probe.ids) {
       if (!peer.known.contains(id)) answer.unknown.push_back(id);

@@ -99,7 +99,8 @@ class PeerServer final : public PeerRequests {
   Queue cold_ GUARDED_BY(mutex_);                  // of all peers: what must be read from the PFS
   uint64_t loading_ GUARDED_BY(mutex_) = 0;        // bytes of chunks
   uint64_t loading_fills_ GUARDED_BY(mutex_) = 0;  // part of them
-  TimePoint last_load_ GUARDED_BY(mutex_);         // when one ended, however it did
+  TimePoint last_load_ GUARDED_BY(mutex_);         // when one ended, however it did; or see on_probe()
+  uint64_t pfs_ended_ GUARDED_BY(mutex_) = 0;      // reads of the PFS, when a peer last asked
   uint64_t arrivals_ GUARDED_BY(mutex_) = 0;
   uint64_t last_pin_ GUARDED_BY(mutex_) = 0;
   bool stopped_ GUARDED_BY(mutex_) = false;

@@ -88,3 +88,13 @@ TEST_CASE("of what no reader waits for a home says nothing, and a large chunk ma
   home.clock.time += 6s;
   CHECK(home.stalled_ms() == 5800);  // 4 MB at 20 MB/s
 }
+
+TEST_CASE("a PFS that brings something for a home's own readers does not hang") {
+  Serving home;
+  home.ask(0);
+  home.clock.time += 6s;
+  home.metrics.pfs_latency.record(1ms);
+  CHECK(home.stalled_ms() == 0);
+  home.clock.time += 3s;
+  CHECK(home.stalled_ms() == 3000);
+}
