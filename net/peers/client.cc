@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "cache/base/checksum.h"
 #include "cache/base/units.h"
@@ -21,6 +22,9 @@ constexpr uint64_t kRefillDivisor = 4;
 
 // A peer that is left alone is asked so often how it is: what its return takes longer than it must.
 constexpr auto kAskAgain = std::chrono::seconds(1);
+
+// A PFS that lives brings something more often than this while it is asked.
+constexpr auto kPfsPause = std::chrono::seconds(1);
 
 // As it is told to another node, whose clock is another.
 Priority from_now(Priority priority, uint64_t now) {
@@ -65,7 +69,8 @@ struct PeerClient::Peer {
   explicit Peer(Duration slow_fetch) : watch(slow_fetch) {}
 };
 
-PeerClient::PeerClient(const Deps& deps, const PeerClientOptions& options) : deps_(deps), options_(options) {
+PeerClient::PeerClient(const Deps& deps, const PeerClientOptions& options)
+    : deps_(deps), options_(options), pfs_heard_(deps.clock.now()) {
   for (uint32_t i = 0; i < deps.transport.size(); ++i)
     peers_.push_back(std::make_unique<Peer>(options.slow_fetch));
   batcher_ = NamedThread("peer-batch", [this] { send_batches(); });
@@ -425,29 +430,40 @@ void PeerClient::on_replies(NodeId from, const wire::ChunkReplies& replies) {
 
 // Of those that have their reply the transfer is still to come.
 void PeerClient::on_probe_answer(NodeId from, const wire::ProbeAnswer& answer) {
-  const bool stalled = std::chrono::milliseconds(answer.stalled_ms) >= options_.most_stall;
   const TimePoint now = deps_.clock.now();
+  const bool hangs = std::chrono::milliseconds(answer.stalled_ms) >= options_.most_stall;
+  const bool leave = hangs && !pfs_pauses(now);
   std::vector<uint32_t> lost;
   bool is_new = false;
   {
     MutexLock lock(mutex_);
     Peer& peer = *peers_[from.index()];
-    is_new = stalled != (now < peer.left_alone_until);
-    if (is_new) peer.left_alone_until = stalled ? now + options_.leave_alone : TimePoint{};
+    is_new = leave != (now < peer.left_alone_until);
+    if (is_new) peer.left_alone_until = leave ? now + options_.leave_alone : TimePoint{};
     for (const auto& [id, pending] : peer.all) {
-      if (stalled && !pending->reply) lost.push_back(id);
+      if (leave && !pending->reply) lost.push_back(id);
     }
     for (const uint32_t id : answer.unknown) {
       const auto pending = find(from, id);
       if (pending && !pending->queued && !pending->reply) lost.push_back(id);
     }
   }
-  if (is_new && stalled)
+  if (is_new && leave)
     deps_.log.warn("the PFS of {} has brought nothing for {}: it is asked for nothing for {}",
                    deps_.membership.name(from), format_duration(options_.most_stall),
                    format_duration(options_.leave_alone));
-  if (is_new && !stalled) deps_.log.info("the PFS of {} brings something again", deps_.membership.name(from));
+  if (is_new && !leave)
+    deps_.log.info("the PFS of {} brings {}", deps_.membership.name(from),
+                   hangs ? "nothing, as that of this node: it is asked again" : "something again");
   give_up(from, lost, PeerOutcome::late);
+}
+
+// Looks whether this node's PFS, too, has brought nothing for a while though it was asked.
+bool PeerClient::pfs_pauses(TimePoint now) {
+  const uint64_t ended = deps_.metrics.pfs_latency.count();
+  const bool idle = deps_.metrics.pfs_in_flight.value() == 0;
+  if (std::exchange(pfs_ended_, ended) != ended || idle) pfs_heard_ = now;
+  return now - pfs_heard_ >= kPfsPause;
 }
 
 void PeerClient::on_peer_change(NodeId peer, PeerState state) {
@@ -458,6 +474,7 @@ void PeerClient::on_peer_change(NodeId peer, PeerState state) {
 void PeerClient::tick(TimePoint now) {
   if (now < next_check_) return;
   next_check_ = now + kCheckEvery;
+  (void)pfs_pauses(now);
   std::vector<NodeId> busy;
   {
     MutexLock lock(mutex_);

@@ -20,7 +20,9 @@
 // A node whose PFS mount hangs lives, and would cost every reader that wait. Its answers to probes say how
 // long readers have waited while the PFS brought nothing for anybody. After `most_stall` it is left alone:
 // all that it has not answered is given up, and RoutedSource asks it for nothing. It is still asked how it
-// is, and gets requests again when its PFS has brought something, or after `leave_alone`.
+// is, and gets requests again when its PFS has brought something, or after `leave_alone`. While this node's
+// own PFS brings nothing either no peer is left alone: then it is one PFS that pauses for all, and each node
+// that went there itself would have it read, once it is back, what the homes are about to read anyway.
 //
 // Threads: start() and demand_changed() from any; messages, ticks and all completions on the net thread. Its
 // thread ("peer-batch") sends requests that were held back to travel together; it sleeps when there are none.
@@ -165,6 +167,7 @@ class PeerClient {
   void finish(const Pending& pending);
   PeerOutcome check_outcome(const Pending& pending) const;
   void count(const Pending& pending, PeerOutcome outcome);
+  bool pfs_pauses(TimePoint now);
   void check(NodeId peer, TimePoint now);
   void send_batches();
 
@@ -172,7 +175,10 @@ class PeerClient {
   const Deps deps_;
   const PeerClientOptions options_;
 
-  TimePoint next_check_{};  // of the net thread
+  // Of the net thread.
+  TimePoint next_check_{};
+  TimePoint pfs_heard_;     // when this node's PFS was last seen to bring something, or to be idle
+  uint64_t pfs_ended_ = 0;  // its reads, by then
 
   mutable Mutex mutex_;
   CondVar wake_;  // for the batch thread, and for stop()

@@ -117,6 +117,27 @@ TEST_CASE("a peer that is left alone is tried again, whatever it says of its PFS
   CHECK(a.client.left_alone(kPeer));
 }
 
+TEST_CASE("no peer is left alone while this node's own PFS brings nothing either") {
+  Asking a;
+  a.metrics.pfs_in_flight.add(1);
+  a.ask();
+  a.probes_within(2s);
+  a.client.on_probe_answer(kPeer, {{}, 9000});
+  CHECK(a.transport.take_cancelled().empty());
+  CHECK(!a.client.left_alone(kPeer));
+  a.metrics.pfs_latency.record(1ms);  // it brings something
+  a.client.on_probe_answer(kPeer, {{}, 9000});
+  CHECK(a.transport.take_cancelled().size() == 1);
+  CHECK(a.client.left_alone(kPeer));
+  a.probes_within(2s);
+  a.client.on_probe_answer(kPeer, {{}, 11000});
+  CHECK(!a.client.left_alone(kPeer));
+  CHECK(a.log.has("info: the PFS of node 1 brings nothing, as that of this node"));
+  a.metrics.pfs_in_flight.add(-1);  // nobody asks it for anything now
+  a.client.on_probe_answer(kPeer, {{}, 12000});
+  CHECK(a.client.left_alone(kPeer));
+}
+
 TEST_CASE("a request that is given up gives back its credit, and its late reply is nobody's") {
   PeerClientOptions options;
   options.most_requests = 1;  // two for readers
