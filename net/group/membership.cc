@@ -83,23 +83,26 @@ void Membership::heard(NodeId from, TimePoint now) {
 }
 
 bool Membership::is_outdated(NodeId from, const wire::Hello& hello) const {
-  if (state(from) == PeerState::dead) return false;
+  const TimePoint now = deps_.clock.now();
   MutexLock lock(mutex_);
-  return hello.incarnation < peer(from).info.incarnation;
+  const Peer& entry = peer(from);
+  return hello.incarnation < entry.info.incarnation && now - entry.said <= times_.dead_after;
 }
 
 void Membership::on_hello(NodeId from, const wire::Hello& hello) {
   if (is_outdated(from, hello)) return;
   Peer& entry = peer(from);
-  bool newer = false;
+  const TimePoint now = deps_.clock.now();
+  bool anew = false;
   {
     MutexLock lock(mutex_);
-    newer = hello.incarnation > entry.info.incarnation;
+    anew = hello.incarnation != entry.info.incarnation;
     entry.info = hello;
+    entry.said = now;
   }
   const PeerState state = entry.state.load();
   if (state == PeerState::joining) change(from, PeerState::alive, "is here");
-  if (state == PeerState::dead || (state == PeerState::left && newer))
+  if (state == PeerState::dead || (state == PeerState::left && anew))
     change(from, PeerState::alive, "is back");
   update_serves(from);
   if (hello.wants_answer && !left_) (void)deps_.transport.send(from, wire::encode(own_hello(false)));

@@ -81,8 +81,9 @@ class Membership {
   void heard(NodeId from, TimePoint now);  ///< any message; before what it says is acted upon
   /// What is_outdated() is ignored.
   void on_hello(NodeId from, const wire::Hello& hello);
-  /// It was said by an earlier incarnation than the one that is known, and says nothing of that. Of a dead
-  /// node every hello counts: it may have begun anew with a clock that was set back.
+  /// It was said by an earlier incarnation than the one that is known, and says nothing of that. Once that
+  /// one has said nothing for as long as a dead node, every hello counts: the node may have begun anew with a
+  /// clock that was set back, whatever it is heard of meanwhile.
   bool is_outdated(NodeId from, const wire::Hello& hello) const;
   void on_goodbye(NodeId from, const std::string& reason);
   /// A node that waited for an answer in vain finds that this one does not even answer probes.
@@ -114,6 +115,7 @@ class Membership {
     PeerTraffic traffic;
     // Guarded by mutex_.
     wire::Hello info;
+    TimePoint said{};  // when it said that
     std::string parting;
   };
 

@@ -212,6 +212,30 @@ TEST_CASE("what an earlier incarnation of a node said counts no more") {
   CHECK(f.state(1) == PeerState::alive);
 }
 
+TEST_CASE("a node that began anew with its clock set back is taken for that once the one before is silent") {
+  Fixture f;
+  f.pass(1s);
+  f.membership.set_ready(42);
+  f.hello(1, 7, 42);
+  f.pass(14s, {1});
+  f.hello(1, 3);  // it has no catalog yet
+  CHECK(f.membership.serves(NodeId(1)));
+  f.pass(2s, {1});
+  f.hello(1, 3);
+  CHECK(!f.membership.serves(NodeId(1)));
+  f.hello(1, 3, 42);
+  CHECK(f.membership.serves(NodeId(1)));
+  f.membership.on_goodbye(NodeId(1), "");
+  f.hello(1, 2, 42);
+  CHECK(f.state(1) == PeerState::left);
+  f.pass(16s);
+  f.hello(1, 3, 42);  // nothing new
+  CHECK(f.state(1) == PeerState::left);
+  f.pass(16s);
+  f.hello(1, 2, 42);
+  CHECK(f.state(1) == PeerState::alive);
+}
+
 TEST_CASE("a node that has said goodbye says no hello any more, not even after it stood still") {
   Fixture f;
   f.pass(1s);
