@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -63,6 +68,25 @@ std::vector<std::byte> sealed(std::span<const std::byte> body) {
 std::vector<std::byte> body_of(const Message& message) {
   const auto bytes = encode(message);
   return {bytes.begin(), bytes.end() - kSealBytes};
+}
+
+/// One up to the end, or each after its length: what fuzz_wire.cc takes.
+std::vector<Message> messages_in(std::span<const std::byte> bytes) {
+  std::vector<Message> list;
+  if (const auto whole = decode(sealed(bytes))) {
+    list.push_back(*whole);
+    return list;
+  }
+  while (bytes.size() >= 2) {
+    const size_t length = std::to_integer<size_t>(bytes[0]) | std::to_integer<size_t>(bytes[1]) << 8;
+    bytes = bytes.subspan(2);
+    REQUIRE(length <= bytes.size());
+    const auto message = decode(sealed(bytes.first(length)));
+    REQUIRE(message);
+    list.push_back(*message);
+    bytes = bytes.subspan(length);
+  }
+  return list;
 }
 
 }  // namespace
@@ -176,4 +200,16 @@ TEST_CASE("random and damaged bytes under a right checksum are understood or ref
     CHECK(encode(*read) == bytes);  // one way to say a thing
   }
   CHECK(understood > 10000);
+}
+
+TEST_CASE("what the fuzzer begins with are messages of this version, of all kinds") {
+  std::set<size_t> kinds;
+  for (const auto& seed : std::filesystem::directory_iterator(CLAIRFS_SOURCE_DIR "/tests/fuzz/corpus/wire")) {
+    INFO(seed.path().string());
+    std::ifstream in(seed.path(), std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    for (const Message& message : messages_in(std::as_bytes(std::span<const char>(text))))
+      kinds.insert(message.index());
+  }
+  CHECK(kinds.size() == std::variant_size_v<Message>);
 }
