@@ -146,12 +146,11 @@ void Fetcher::finish(const FetchPtr& fetch, const Result<Origin>& outcome) {
     const bool to_nvme = fetch->keep == Tier::nvme;
     const bool written = to_nvme && deps_.tiers.count_write(data->block.capacity());
     publish(*fetch, data, *outcome);
+    if (to_nvme) fetch->promised = Tier::none;  // the write takes it back
     if (written) {
-      fetch->promised = Tier::none;  // the write takes it back
       deps_.tiers.write(fetch->chunk, data);
     } else if (to_nvme) {
       deps_.tiers.write_later(fetch->chunk, data);
-      take_back(*fetch);  // not before it counts as waiting
     }
   } else if (outcome.error().code == kMemoryLost) {
     deps_.transit.lose(data);

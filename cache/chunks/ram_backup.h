@@ -64,8 +64,8 @@ class RamBackup {
     ~Keeper() = default;
   };
 
-  /// `promised`: bytes on NVMe that fetches under way will need. All parts outlive it. Without memory for its
-  /// buffer no copies are made.
+  /// `promised`: bytes on NVMe that fetches under way, and chunks that wait for the disk, will need. All
+  /// parts outlive it. Without memory for its buffer no copies are made.
   RamBackup(const Catalog& catalog, const std::vector<NvmeStore*>& stores, Keeper& keeper,
             const std::atomic<uint64_t>& promised, Metrics& metrics);
   /// Ends the thread and waits for a copy under way.

@@ -180,20 +180,18 @@ bool Tiers::count_write(uint64_t bytes) {
   return false;
 }
 
-// `spoken_for`: what counts the chunk's bytes until they have room.
-void Tiers::write(ChunkId chunk, const ChunkRef& data, std::atomic<uint64_t>& spoken_for) {
-  const uint64_t bytes = data->block.capacity();
+void Tiers::write(ChunkId chunk, const ChunkRef& data) {
   if (stopping_.load()) {
-    writing_.fetch_sub(bytes);
-    spoken_for.fetch_sub(bytes);
+    writing_.fetch_sub(data->block.capacity());
+    take_back(chunk, Tier::nvme);
     deps_.metrics.nvme_writes_skipped.add();
     return;
   }
   writes_.fetch_add(1);
   const uint64_t checksum = xxh3_64(data->block.slices(0, data->length));
-  turns_.run([this, chunk, held = data, checksum, bytes, &spoken_for] {
+  turns_.run([this, chunk, held = data, checksum] {
     begin_write(chunk, held, checksum);
-    spoken_for.fetch_sub(bytes);  // not before the write has its room
+    take_back(chunk, Tier::nvme);  // not before the write has its room
   });
 }
 
@@ -226,13 +224,14 @@ void Tiers::begin_write(ChunkId chunk, const ChunkRef& data, uint64_t checksum) 
 }
 
 void Tiers::write_later(ChunkId chunk, const ChunkRef& data) {
-  if (stopping_.load() || swap_into_ram(chunk, data)) return;
+  if (stopping_.load() || swap_into_ram(chunk, data)) return take_back(chunk, Tier::nvme);
   const uint64_t bytes = data->block.capacity();
   {
     MutexLock lock(mutex_);
     // What has waited longest is least likely to be in memory still.
     for (; !waiting_.empty() && late_.load() + bytes > most_writes_; waiting_.pop_front()) {
       late_.fetch_sub(footprint(Tier::nvme, length(waiting_.front())));
+      take_back(waiting_.front(), Tier::nvme);
       deps_.metrics.nvme_writes_skipped.add();
     }
     waiting_.push_back(chunk);
@@ -252,12 +251,13 @@ void Tiers::write_waiting() {
     const uint64_t bytes = footprint(Tier::nvme, length(chunk));
     if (!count_write(bytes)) break;
     waiting_.pop_front();
+    late_.fetch_sub(bytes);
     lock.unlock();
     if (const ChunkRef data = deps_.table.only_in_transit(chunk)) {
-      write(chunk, data, late_);
+      write(chunk, data);
     } else {
       writing_.fetch_sub(bytes);
-      late_.fetch_sub(bytes);
+      take_back(chunk, Tier::nvme);
       if (deps_.table.tier_of(chunk) == Tier::none) deps_.metrics.nvme_writes_skipped.add();
     }
     lock.lock();
@@ -328,10 +328,9 @@ TierSpace Tiers::space(bool behind) const {
   // What would have to make room might go for nothing: nobody waits for the disk.
   space.nvme_behind = behind;
   if (behind) return space;
-  // Read before the room, in the order in which a fetch hands its bytes on: promised, late, written. For a
-  // moment they may count twice, but they are never missed.
-  uint64_t spoken_for = promised_.load();
-  spoken_for += late_.load();
+  // Read before the room, which is used before its promise ends: for a moment bytes may count twice, but they
+  // are never missed.
+  const uint64_t spoken_for = promised_.load();
   for (size_t i = 0; i < deps_.stores.size(); ++i) {
     space.nvme = std::max(space.nvme, backup_.room(i));
     space.nvme_writable = space.nvme_writable || deps_.stores[i]->writable();

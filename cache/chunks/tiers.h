@@ -82,8 +82,9 @@ class Tiers final : private RamBackup::Keeper {
   bool count_write(uint64_t bytes);
   /// Writes the chunk to NVMe, and takes back the room there that was promised to it. REQUIRES:
   /// count_write().
-  void write(ChunkId chunk, const ChunkRef& data) { write(chunk, data, promised_); }
+  void write(ChunkId chunk, const ChunkRef& data);
   /// For a chunk in transit memory that the table has and that was to go to NVMe, when count_write() said no.
+  /// It keeps the room that was promised to it as long as it waits.
   void write_later(ChunkId chunk, const ChunkRef& data);
   bool writes_are_behind() const { return writing_.load() > most_writes_ / 2; }
 
@@ -106,7 +107,6 @@ class Tiers final : private RamBackup::Keeper {
   bool may_swap() const;
   bool make_room_by_copies(ChunkId chunk);
   bool swap_into_ram(ChunkId chunk, const ChunkRef& data);
-  void write(ChunkId chunk, const ChunkRef& data, std::atomic<uint64_t>& spoken_for);
   void begin_write(ChunkId chunk, const ChunkRef& data, uint64_t checksum);
   void write_waiting();
   uint64_t adopt(size_t store);
@@ -124,7 +124,7 @@ class Tiers final : private RamBackup::Keeper {
   std::atomic<uint64_t> writing_{0};   // bytes
   std::atomic<uint64_t> writes_{0};    // under way
   std::atomic<uint64_t> swapped_{0};   // bytes of RAM, since a write last ended
-  std::atomic<uint64_t> late_{0};      // bytes of waiting_, each until its write has room
+  std::atomic<uint64_t> late_{0};      // bytes of waiting_
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   std::deque<ChunkId> waiting_ GUARDED_BY(mutex_);  // to be written, if they are still in transit memory

@@ -121,6 +121,24 @@ TEST_CASE("two chunks that are placed at the same time do not count on the same 
   CHECK(f.metrics.nvme_writes_skipped.value() == 0);
 }
 
+TEST_CASE("room of a chunk that waits for the disk is not taken for a copy") {
+  const size_t most = TransitShares::for_chunks(kRoomChunk).nvme_writes / kRoomChunk;
+  RoomFixture f(most + 2, 1, most + 1);
+  f.store.set_slow(true);
+  for (size_t i = 0; i < most + 2; ++i) {
+    f.ask_for(i);
+    f.complete_all();
+  }
+  REQUIRE(f.tier(0) == Tier::ram);
+  REQUIRE(f.store.held() == most);  // one waits, for which there is room
+  REQUIRE(f.store.available() == kRoomChunk);
+  CHECK(f.cache->ram_backup().copy_next() == RamBackup::Outcome::busy);
+  f.store.set_slow(false);
+  CHECK(f.tier(most + 1) == Tier::nvme);
+  CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+  CHECK(f.cache->ram_backup().copy_next() == RamBackup::Outcome::full);
+}
+
 TEST_CASE("two writes to NVMe do not take the room of the same copy") {
   RoomFixture f(4, 2, 2);
   f.ask_for(0);
