@@ -26,8 +26,8 @@ constexpr size_t kOpenFiles = 16;
 // them.
 constexpr unsigned kReaderHeadroom = 4;
 
-// What is kept by gather() is kept no longer than this: a source need not be idle for longer than a disk
-// seeks, which is what it is kept for.
+// gather() holds no longer than this: a source need not be idle for longer than a disk seeks, which is what
+// requests are kept for. Nobody wakes up for its end; the next request or answer finds it, or watch().
 constexpr auto kMostGathering = std::chrono::milliseconds(5);
 
 // Stale files named in the log; after that only counted.
