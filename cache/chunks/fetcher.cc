@@ -44,8 +44,9 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
   place(*fetch, settled.use);
   std::optional<Block> block;
   // What comes from NVMe comes in pages.
-  if (fetch->keep == Tier::ram && !fetch->store) block = deps_.tiers.allocate_ram(range.length);
+  if (fetch->keep == Tier::ram && !fetch->store) block = deps_.tiers.allocate_ram(fetch->chunk);
   const bool in_transit = !block;
+  if (!in_transit) fetch->promised = Tier::none;
   const bool verifies = fetch->store && must_verify(range.file);
   if (in_transit) {
     const TransitClass transit_class = may_wait                    ? TransitClass::others
@@ -56,8 +57,6 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
       take_back(*fetch);  // who waits holds no room
       return transit_class;
     }
-  } else {
-    take_back(*fetch);
   }
   under_way_.fetch_add(1);
   fetch->data = ChunkRef(new ChunkData(std::move(*block), range.length, deps_.transit));
@@ -77,7 +76,7 @@ void Fetcher::place(Fetch& fetch, const Use& use) {
   fetch.promised = fetch.keep;
 }
 
-// The room that was promised to the fetch is taken, or not needed any more.
+// The room that was promised to the fetch is not needed any more.
 void Fetcher::take_back(Fetch& fetch) {
   deps_.tiers.take_back(fetch.chunk, std::exchange(fetch.promised, Tier::none));
 }
@@ -134,15 +133,20 @@ void Fetcher::fetch_from_source(const FetchPtr& fetch) {
   deps_.source.start(std::move(request));
 }
 
+// The promise ends before those who wait hear of the chunk: they may fetch more.
+ChunkRef Fetcher::move_to_ram(Fetch& fetch, ChunkRef data) {
+  data = deps_.tiers.moved_to_ram(fetch.chunk, std::move(data));
+  if (deps_.tiers.in_ram(data)) fetch.promised = Tier::none;
+  take_back(fetch);
+  return data;
+}
+
 // The end of every transfer of a fetch.
 void Fetcher::finish(const FetchPtr& fetch, const Result<Origin>& outcome) {
   ChunkRef data = std::move(fetch->data);
   deps_.transit.leave_others(fetch->others_transit);
   if (outcome) {
-    if (fetch->keep == Tier::ram && !deps_.tiers.in_ram(data))
-      data = deps_.tiers.moved_to_ram(std::move(data));
-    // Before those who waited hear of it: they may fetch more.
-    if (fetch->keep == Tier::ram) take_back(*fetch);
+    if (fetch->promised == Tier::ram) data = move_to_ram(*fetch, std::move(data));
     const bool to_nvme = fetch->keep == Tier::nvme;
     const bool written = to_nvme && deps_.tiers.count_write(data->block.capacity());
     publish(*fetch, data, *outcome);

@@ -72,6 +72,7 @@ class Fetcher {
   void fetch_from_source(const FetchPtr& fetch);
   void place(Fetch& fetch, const Use& use);
   void take_back(Fetch& fetch);
+  ChunkRef move_to_ram(Fetch& fetch, ChunkRef data);
   void finish(const FetchPtr& fetch, const Result<Origin>& outcome);
   void publish(const Fetch& fetch, const ChunkRef& data, Origin origin);
   void fail(const Fetch& fetch, const Error& error);

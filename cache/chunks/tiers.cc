@@ -135,9 +135,17 @@ void Tiers::drop(ChunkId chunk) {
   }
 }
 
+// No decision in between, or it would count the room twice.
+std::optional<Block> Tiers::allocate_ram(ChunkId chunk) {
+  MutexLock lock(placing_);
+  auto block = ram_->allocate(length(chunk), account_);
+  if (block) take_back(chunk, Tier::ram);
+  return block;
+}
+
 // For what came from NVMe, or when memory of the tier was still pinned as the fetch began.
-ChunkRef Tiers::moved_to_ram(ChunkRef data) {
-  auto block = allocate_ram(data->length);
+ChunkRef Tiers::moved_to_ram(ChunkId chunk, ChunkRef data) {
+  auto block = allocate_ram(chunk);
   if (!block) return data;
   copy_memory(data->block.slices(0, data->length), block->slices(0, data->length));
   return ChunkRef(new ChunkData(std::move(*block), data->length, deps_.listener));
@@ -273,9 +281,12 @@ bool Tiers::may_swap() const {
 // those stay there.
 bool Tiers::swap_into_ram(ChunkId chunk, const ChunkRef& data) {
   if (!may_swap() || !make_room_by_copies(chunk)) return false;
-  const ChunkRef moved = moved_to_ram(data);
-  take_back(chunk, Tier::ram);
-  if (!in_ram(moved) || !deps_.table.move_to_ram(chunk, moved)) return false;
+  const ChunkRef moved = moved_to_ram(chunk, data);
+  if (!in_ram(moved)) {
+    take_back(chunk, Tier::ram);
+    return false;
+  }
+  if (!deps_.table.move_to_ram(chunk, moved)) return false;
   deps_.metrics.ram_chunks.add(1);
   deps_.policy.kept(chunk, Tier::ram);
   backup_.added(chunk, true);

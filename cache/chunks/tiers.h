@@ -10,8 +10,8 @@
 // have it. So no two chunks are sent to the same room.
 //
 // Thread-safe. placing_ comes before all other locks, and is held while the policy and the stores are asked
-// for room and chunks are dropped, but not while a transfer begins. mutex_ is a leaf; it is not held while a
-// store or the policy is called.
+// for room, chunks are dropped and memory of the RAM tier is taken, but not while a transfer begins. mutex_
+// is a leaf; it is not held while a store or the policy is called.
 #pragma once
 
 #include <atomic>
@@ -62,11 +62,12 @@ class Tiers final : private RamBackup::Keeper {
   /// Where a chunk that is about to be fetched for a use, from NVMe or not, is to stay; what has to make room
   /// is dropped. Its room there is promised to it until take_back().
   Tier place(ChunkId chunk, bool from_nvme, const Use& use);
-  /// Memory of the RAM tier; nothing: readers still pin what was dropped.
-  std::optional<Block> allocate_ram(uint64_t length) { return ram_->allocate(length, account_); }
+  /// Memory of the RAM tier for a chunk to which room there is promised, and with it the promise ends.
+  /// Nothing: readers still pin what was dropped, and the promise stands.
+  std::optional<Block> allocate_ram(ChunkId chunk);
   bool in_ram(const ChunkRef& data) const { return &data->block.account() == &account_; }
-  /// A copy in the RAM tier, or `data` itself if there is no memory.
-  ChunkRef moved_to_ram(ChunkRef data);
+  /// A copy in the RAM tier, with memory by allocate_ram(), or `data` itself if there is none.
+  ChunkRef moved_to_ram(ChunkId chunk, ChunkRef data);
   /// The table says that RAM has the chunk. `store` had it until then.
   void kept_in_ram(ChunkId chunk, std::optional<size_t> store);
 

@@ -2,6 +2,8 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "cache/catalog/scan.h"
 #include "cache/chunks/chunk_cache.h"
@@ -119,6 +121,26 @@ TEST_CASE("two chunks that are placed at the same time do not count on the same 
   CHECK(f.tier(0) == Tier::nvme);
   CHECK(f.tier(1) == Tier::none);
   CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+}
+
+TEST_CASE("chunks that are placed at the same time and fit RAM exactly all stay there") {
+  constexpr size_t kFiles = 8;
+  constexpr size_t kThreads = 4;
+  RoomFixture f(kFiles, kFiles, 0);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::jthread> threads;
+    for (size_t t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&f, t] {
+        for (size_t i = t; i < kFiles; i += kThreads) f.ask_for(i);
+      });
+    }
+    threads.clear();
+    f.complete_all();
+    for (size_t i = 0; i < kFiles; ++i) {
+      REQUIRE(f.tier(i) == Tier::ram);
+      f.cache->evict(f.chunk(i));
+    }
+  }
 }
 
 TEST_CASE("room of a chunk that waits for the disk is not taken for a copy") {
