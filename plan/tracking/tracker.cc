@@ -43,6 +43,10 @@ constexpr int64_t kInARow = 16;
 // are missed: of every other sample twice as many would do, of one sample in eight none less.
 constexpr int64_t kStretch = 4;
 
+// Accesses that are kept for an epoch that is not known yet. It takes milliseconds to make; a reader without
+// workers that finds everything in the page cache opens some tens of files in one.
+constexpr size_t kMostWaiting = 1024;
+
 // Samples that an observation out of order may be of: of 1300 bytes each, four begin in a page. With more of
 // them only longer chains would tell, and each search would take longer.
 constexpr size_t kMostPerRead = 4;
@@ -72,6 +76,7 @@ void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::opt
     for (Sighting& seen : lately_) seen.position += moved;
   }
   if (state_ == TrackerState::suspended) realign();
+  judge_what_waited();
 }
 
 void Tracker::widen(uint64_t reorder_window) {
@@ -217,7 +222,24 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
 Tracker::Observation Tracker::observe(std::span<const uint32_t> samples, Access kind, TimePoint now) {
   const MutexLock lock(mutex_);
   const Observation taken = take(samples, kind, now);
-  return taken == Verdict::out_of_order ? Observation{reject(samples, kind)} : taken;
+  if (taken != Verdict::out_of_order) return taken;
+  if (!may_be_beyond()) return {reject(samples, kind)};
+  waiting_.push_back({{samples.begin(), samples.end()}, kind, now});
+  return {Verdict::repeated};
+}
+
+bool Tracker::may_be_beyond() const {
+  return state_ == TrackerState::following && last_ != epoch_ && waiting_.size() < kMostWaiting &&
+         progress_.next() + progress_.reorder_window() >= end_ &&
+         epochs_.find(int64_t{epoch_.value} + 1) == nullptr;
+}
+
+void Tracker::judge_what_waited() {
+  if (epochs_.find(int64_t{epoch_.value} + 1) == nullptr) return;
+  for (const Waiting& access : std::exchange(waiting_, {})) {
+    if (take(access.samples, access.kind, access.at) == Verdict::out_of_order)
+      reject(access.samples, access.kind);
+  }
 }
 
 Tracker::Observation Tracker::offer(std::span<const uint32_t> samples, Access kind, TimePoint now) {

@@ -54,7 +54,8 @@ class Tracker {
   /// Makes an epoch known that has the absolute positions from `begin` on, or an epoch somewhere else. The
   /// first one given is where the reader is expected, at its first_position(). Give the current and the next
   /// epoch, end to end, in time before the reader gets there, keep the one before, and add any other that
-  /// diagnose() found; a suspended plan is compared with it at once.
+  /// diagnose() found; a suspended plan is compared with it at once. Whoever is at the end of what is known
+  /// before the next epoch comes may be in that already: what nothing explains there is judged when it comes.
   void add_epoch(std::shared_ptr<const SequencePositions> epoch, std::optional<uint64_t> begin);
   /// Opens stray from the order by as many positions, more than the plan says: diagnose() found that. A
   /// suspended plan is compared with it at once.
@@ -128,6 +129,13 @@ class Tracker {
     bool repeated = false;
   };
 
+  /// An access that may be of an epoch that is not known yet.
+  struct Waiting {
+    std::vector<uint32_t> samples;
+    Access kind = Access::open;
+    TimePoint at{};
+  };
+
   void set_epoch(Epoch epoch) REQUIRES(mutex_);
   bool pushed_ahead() const REQUIRES(mutex_);
   bool shows_all(Access kind) const REQUIRES(mutex_);
@@ -139,6 +147,8 @@ class Tracker {
   Sighting note_distinct(std::span<const uint32_t> samples, int64_t position, Access kind) REQUIRES(mutex_);
   std::optional<Match> match(std::span<const uint32_t> samples, Access kind) const REQUIRES(mutex_);
   Observation take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
+  bool may_be_beyond() const REQUIRES(mutex_);
+  void judge_what_waited() REQUIRES(mutex_);
   bool lies_behind_last(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
   bool opened_again(const Match& found) const REQUIRES(mutex_);
@@ -175,6 +185,7 @@ class Tracker {
   int64_t found_ GUARDED_BY(mutex_) = 0;     // nothing before it is expected: where the reader was found
   std::deque<Sighting> lately_ GUARDED_BY(mutex_);  // the newest distinct observations
   std::deque<Sighting> before_suspension_ GUARDED_BY(mutex_);
+  std::vector<Waiting> waiting_ GUARDED_BY(mutex_);  // for the next epoch, in the order of time
 
   std::optional<int64_t> pushed_ GUARDED_BY(mutex_);
   int64_t gap_ GUARDED_BY(mutex_) = 0;

@@ -1,5 +1,8 @@
 // Datasets of some hundred samples: what strays hits the reader's band often, and that of the next epoch.
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
 
 #include "plan/tracking/tracker.h"
 #include "tests/support/catch.h"
@@ -104,4 +107,59 @@ TEST_CASE("of a reader that left between two epochs what it has opened since is 
   CHECK(kept.size() >= 8);
   for (const Sighting& seen : kept)
     CHECK(std::find(order.begin(), order.begin() + opens, seen.sample) != order.begin() + opens);
+}
+
+namespace {
+
+/// A reader that is there before the order of its next epoch is made.
+struct EarlyReader {
+  EarlyReader() {
+    add_epoch(0);
+    for (const uint32_t sample : order_of(plan, 0)) open(sample);
+  }
+  void add_epoch(uint32_t epoch) {
+    auto sequence = std::make_shared<const EpochSequence>(plan.sequence(Epoch(epoch), NodeId(0)).value());
+    tracker.add_epoch(std::make_shared<const SequencePositions>(std::move(sequence)), epoch * kSome);
+  }
+  void open(uint32_t sample) {
+    now += std::chrono::microseconds(10);
+    tracker.observe(std::array{sample}, Access::open, now);
+  }
+
+  AccessSequence plan = plan_over(kSome, "batch=8 seed=1");
+  Tracker tracker{plan.reorder_window(), std::nullopt};
+  TimePoint now{std::chrono::seconds(1)};
+};
+
+}  // namespace
+
+TEST_CASE("a reader that is in its next epoch before that is known is followed on") {
+  EarlyReader reader;
+  const Samples next = order_of(reader.plan, 1);
+  constexpr uint32_t kEarly = 60;
+  for (uint32_t position = 0; position < kEarly; ++position) reader.open(next[position]);
+  CHECK(reader.tracker.status().out_of_order == 0);
+  reader.add_epoch(1);
+  const TrackerStatus status = reader.tracker.status();
+  CHECK(status.suspensions + status.realignments + status.out_of_order == 0);
+  CHECK(status.in_order == kSome + kEarly);
+  CHECK(reader.tracker.high_water() == kSome + kEarly);
+}
+
+TEST_CASE("a reader that goes elsewhere before its next epoch is known is noticed when that comes") {
+  EarlyReader reader;
+  AccessSequence other = plan_over(kSome, "batch=8 seed=2");
+  for (const uint32_t sample : order_of(other, 1)) reader.open(sample);
+  CHECK(reader.tracker.state() == TrackerState::following);
+  reader.add_epoch(1);
+  CHECK(reader.tracker.state() == TrackerState::suspended);
+}
+
+TEST_CASE("a reader that has opened much before its next epoch is known is thought to have left") {
+  EarlyReader reader;
+  AccessSequence other = plan_over(kSome, "batch=8 seed=2");
+  for (uint32_t epoch = 1; epoch < 6; ++epoch) {
+    for (const uint32_t sample : order_of(other, epoch)) reader.open(sample);
+  }
+  CHECK(reader.tracker.state() == TrackerState::suspended);
 }
