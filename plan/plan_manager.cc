@@ -399,6 +399,7 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
     // Of a way that was left.
     if (observed.verdict == Tracker::Verdict::repeated && run->is_left()) continue;
     if (observed.verdict == Tracker::Verdict::out_of_order) {
+      if (found && found_is_over(*run, run->reader(observed.rank), true)) continue;
       const bool left = !found && run->is_left();
       registered = registered || (!found && !left);
       unexplained.push_back({run, std::move(samples), kind, left});
@@ -453,11 +454,14 @@ void PlanManager::diagnose_later(const std::shared_ptr<PlanRun>& run) {
 }
 
 // The epoch of the plan that was found. Asked also before an access is offered: another thread may have seen
-// the last sample a moment ago, and the first ones of the next epoch are none of this one, begun again.
-bool PlanManager::found_is_over(PlanRun& found, const PlanReader& reader) {
+// the last sample a moment ago, and the first ones of the next epoch are none of this one, begun again. Not
+// with its very last sample, while a worker is behind: the last ones of this epoch would seem to be those of
+// a next one in the same order.
+bool PlanManager::found_is_over(PlanRun& found, const PlanReader& reader, bool went_on) {
   if (found.is_over()) return true;
   if (reader.tracker().state() != TrackerState::finished || found.status().state != TrackerState::finished)
     return false;
+  if (!went_on && !found.seen_to_the_end()) return false;
   if (!found.set_over()) inference_.epoch_over(found.reader().order());
   return true;
 }

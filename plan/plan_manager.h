@@ -172,7 +172,8 @@ class PlanManager {
 
   void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const RankTrackers::Observed& observed);
   void diagnose_later(const std::shared_ptr<PlanRun>& run);
-  bool found_is_over(PlanRun& found, const PlanReader& reader);
+  /// `went_on`: its readers have opened what the rest of the epoch does not account for.
+  bool found_is_over(PlanRun& found, const PlanReader& reader, bool went_on = false);
   /// The making to be waited for, null if the plan is in force.
   Result<std::shared_ptr<PlanMaking>> submit_here(const PlanSpec& spec) REQUIRES(submit_mutex_);
   /// Null if the manager is stopping. `place`: of the plan's ranks.

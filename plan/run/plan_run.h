@@ -92,6 +92,11 @@ class PlanRun {
   /// Whether it was noted that the epoch of a plan that was found is over.
   bool is_over() const { return over_; }
   bool set_over() { return over_.exchange(true); }
+  /// Whether no reader has any of its last samples left that were not seen (Tracker::seen_to_the_end()).
+  bool seen_to_the_end() const {
+    return std::all_of(readers_.begin(), readers_.end(),
+                       [](const auto& reader) { return reader->tracker().seen_to_the_end(); });
+  }
   /// Samples of the node in the epoch of status(), as far as is known.
   uint64_t epoch_length() const;
 

@@ -532,6 +532,14 @@ bool Tracker::opened(uint64_t position) const {
   return at < found_ || epochs_.seen(at);
 }
 
+bool Tracker::seen_to_the_end() const {
+  const MutexLock lock(mutex_);
+  for (int64_t at = std::max({begin_, found_, end_ - progress_.reorder_window()}); at < end_; ++at) {
+    if (!epochs_.seen(at)) return false;
+  }
+  return true;
+}
+
 std::vector<Sighting> Tracker::evidence() const {
   const MutexLock lock(mutex_);
   const auto first = std::find_if(lately_.begin(), lately_.end(),

@@ -103,6 +103,9 @@ class Tracker {
   /// Whether the sample there was seen opened, or lies before the place where the reader was found. A pushed
   /// sample may also have been read unseen.
   bool opened(uint64_t position) const;
+  /// Whether all of the epoch's end was seen opened that may come after its very last sample: nobody is
+  /// behind who would still open some of it.
+  bool seen_to_the_end() const;
   TrackerStatus status() const;
   /// Where reads in order fell on what had been pushed, since the last call: the first kSightings at most.
   /// One of a sentinel is expected; another tells that the kernel has taken pages back.
