@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -45,6 +46,7 @@ bool PlanManager::follow_found(const FoundOrder& found) {
   if (made) deps_.log.info("plan {} is not followed: {}", kFoundPlan, made->error().message);
   MutexLock one_at_a_time(submit_mutex_);
   if (this->making(spec.name) == making) retire(spec.name);
+  found_here_.reset();
   return false;
 }
 
@@ -75,11 +77,12 @@ Status PlanManager::write_long_list(PlanSpec& found) {
   return save_own_file(found.list, std::as_bytes(std::span(lines)));
 }
 
+// What this node has said is also begun with again, when its readers have left what was found since.
 void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) {
-  const bool own = origin == deps_.place.node;
+  const bool own = origin == deps_.place.node && found_here_;
   const bool told = own && run->of_job() && job_found_.found(run->given());
-  FoundOrder found = found_here_;
-  if (!own) found = FoundOrder{.plan = run->given(), .node = deps_.place.node.value, .told_by = origin};
+  FoundOrder found{.plan = run->given(), .node = deps_.place.node.value, .told_by = origin};
+  if (own) found = *std::exchange(found_here_, std::nullopt);
   const Program reader = found.program;
   const std::vector<SeenOpen> seen = inference_.opens_of(reader);
   replay(*run, seen);         // so it begins where its reader is

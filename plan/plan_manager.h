@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -238,8 +239,8 @@ class PlanManager {
   Mutex submit_mutex_;  // one registration at a time; taken before mutex_
   std::map<std::string, NodeId> origins_ GUARDED_BY(submit_mutex_);  // where each plan was registered
   FoundInJob job_found_ GUARDED_BY(submit_mutex_);
-  FoundOrder found_here_ GUARDED_BY(submit_mutex_);  // of which a plan is being made
-  mutable Mutex mutex_;                              // leaf
+  std::optional<FoundOrder> found_here_ GUARDED_BY(submit_mutex_);  // of which a plan is being made
+  mutable Mutex mutex_;                                             // leaf
   CondVar wake_;
   std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();
   std::string last_error_ GUARDED_BY(mutex_);

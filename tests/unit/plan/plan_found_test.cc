@@ -123,6 +123,23 @@ TEST_CASE("the last word that is told holds, though this node has said it") {
   CHECK(node.said().empty());  // what its readers have left was not the word
 }
 
+TEST_CASE("what this node has said and begins with again is not told of as what was found last") {
+  NodeFixture node;
+  REQUIRE(node.told("name=auto format=files seed=7 world=2 ranks_per_node=1 epochs=1", false, NodeId(1)));
+  auto whole = plan_over(kFiles, "sampler=torch.distributed seed=42");
+  const Samples samples = order_of(whole, 0);  // this node's alone: no word for the others
+  for (uint32_t i = 0; i < 48; ++i)
+    node.plans->observe(ThreadId(7), node.staged.run->index().range(samples[i], 0).file, 0, 0, Access::open);
+  REQUIRE(eventually([&] { return node.in_force(); }));
+  REQUIRE(node.plans->text("auto")->find("found after") != std::string::npos);
+  for (uint32_t i = 0; i < 200 && node.follows(); ++i)  // no more: it would leave the word as well
+    node.read("format=files sampler=torch.distributed seed=987654321987 world=2", i, i + 1);
+  REQUIRE(
+      eventually([&] { return node.in_force() && node.plans->texts().find("seed=7") != std::string::npos; }));
+  CHECK(node.plans->text("auto")->find("found on node 1") != std::string::npos);
+  CHECK(node.plans->detect(true).find("\"told_by\": 1") != std::string::npos);
+}
+
 TEST_CASE("what a node found is withdrawn by another") {
   NodeFixture node;
   REQUIRE(node.told(kFound));
