@@ -213,6 +213,26 @@ TEST_CASE("an order is not that of everybody if one of two opens its files in an
   CHECK(found->program.pid == 100);
 }
 
+TEST_CASE("an order of somebody who cannot be told is found beside a few opens of a program in another one") {
+  Mounted m;
+  const Samples shuffled = order("sampler=torch.distributed seed=42");
+  m.add(200, 50, false);
+  std::vector<SeenOpen> opens;
+  for (uint32_t i = 0; i < 96; ++i) {
+    opens.push_back({m.file(shuffled[i]), ThreadId(0), Access::read});
+    if (i % 8 == 0) opens.push_back({m.file(shuffled[2000 - i]), ThreadId(200), Access::read});
+  }
+  ProcessTree tree = m.tree_of();
+  for (const SeenOpen& open : opens) tree.note(open.thread, TimePoint(std::chrono::hours(1)));
+  OrderSearch search(
+      m.source, [] { return false; }, OrderSearch::Shuffles::none);
+  const auto readers = watched_readers(tree, opens, [](const Readers&) { return true; });
+  REQUIRE(readers.size() == 2);
+  const auto found = find_among(search, opens, readers, std::nullopt);
+  REQUIRE(found);
+  CHECK(found->plan.seed == "42");
+}
+
 // Too few of each to see who reads them.
 TEST_CASE("everybody's opens are searched no further once they have the order of one") {
   Mounted m;
