@@ -70,9 +70,10 @@ bool is_alive(uint32_t thread) {
   return thread != 0 && ::access(fmt::format("/proc/{}", thread).c_str(), F_OK) == 0;
 }
 
-// Opens that show the workers of an order of that length: a few may be those of a few workers.
+// Opens that show the workers of an order of that length: a few may be those of a few workers. Of 64 ranks no
+// look has as many, and some are strays or repeated.
 uint64_t enough_opens(uint64_t ranks, uint64_t length) {
-  return std::min<uint64_t>(kDealt * ranks, length / 4);
+  return std::min<uint64_t>({kDealt * ranks, length / 4, OrderSearch::kMostOpens / 4 * 3});
 }
 
 // Adds workers and batch; false if more must be seen of them.

@@ -193,6 +193,19 @@ TEST_CASE("while the ranks of an order that is certain are counted no other orde
   }
 }
 
+TEST_CASE("the order of so many ranks is found that no look has enough opens of each") {
+  std::mt19937 random(37);
+  const Reader all{20'000, {64, 8, 0}, 0};
+  const auto plan = *resolve_plan(*parse_plan("seed=42 world=64 ranks_per_node=64 batch=8"), 1);
+  const auto opens = opens_of(all, node_order(plan, all.n, 0, 0), OrderSearch::kMostOpens, random);
+  OrderSearch search(
+      dataset_of(all.n), [] { return false; }, OrderSearch::Shuffles::none);
+  const auto found = search.find(opens, {64, {}}, std::nullopt);
+  REQUIRE(found);
+  CHECK(found->plan.seed == "42");
+  CHECK(found->plan.ranks_per_node == 64);
+}
+
 // A few batches of a validation set before the training begins, as some trainers read them.
 TEST_CASE(
     "an order whose ranks could not be counted does not keep its reader's next folder from being found") {
