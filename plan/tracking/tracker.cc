@@ -43,8 +43,8 @@ constexpr int64_t kInARow = 16;
 // are missed: of every other sample twice as many would do, of one sample in eight none less.
 constexpr int64_t kStretch = 4;
 
-// Accesses that are kept for an epoch that is not known yet. It takes milliseconds to make; a reader without
-// workers that finds everything in the page cache opens some tens of files in one.
+// Samples of the accesses that are kept for an epoch that is not known yet. It takes milliseconds to make; a
+// reader without workers that finds everything in the page cache opens some tens of files in one.
 constexpr size_t kMostWaiting = 1024;
 
 // Samples that an observation out of order may be of: of 1300 bytes each, four begin in a page. With more of
@@ -75,8 +75,8 @@ void Tracker::add_epoch(std::shared_ptr<const SequencePositions> epoch, std::opt
     found_ += moved;
     for (Sighting& seen : lately_) seen.position += moved;
   }
+  if (!may_be_beyond()) judge_what_waited();
   if (state_ == TrackerState::suspended) realign();
-  judge_what_waited();
 }
 
 void Tracker::widen(uint64_t reorder_window) {
@@ -223,20 +223,28 @@ Tracker::Observation Tracker::observe(std::span<const uint32_t> samples, Access 
   const MutexLock lock(mutex_);
   const Observation taken = take(samples, kind, now);
   if (taken != Verdict::out_of_order) return taken;
-  if (!may_be_beyond()) return {reject(samples, kind)};
-  waiting_.push_back({{samples.begin(), samples.end()}, kind, now});
-  return {Verdict::repeated};
+  if (may_be_beyond()) {
+    waiting_.push_back({{samples.begin(), samples.end()}, kind, now});
+    samples_waiting_ += samples.size();
+    return {Verdict::repeated};
+  }
+  judge_what_waited();  // it was seen before
+  return {reject(samples, kind)};
 }
 
 bool Tracker::may_be_beyond() const {
-  return state_ == TrackerState::following && last_ != epoch_ && waiting_.size() < kMostWaiting &&
+  return state_ == TrackerState::following && last_ != epoch_ && samples_waiting_ < kMostWaiting &&
          progress_.next() + progress_.reorder_window() >= end_ &&
          epochs_.find(int64_t{epoch_.value} + 1) == nullptr;
 }
 
+// Of a reader that has left its plan the newest kSightings tell where it is: all would take milliseconds.
 void Tracker::judge_what_waited() {
-  if (epochs_.find(int64_t{epoch_.value} + 1) == nullptr) return;
-  for (const Waiting& access : std::exchange(waiting_, {})) {
+  const std::vector<Waiting> waited = std::exchange(waiting_, {});
+  samples_waiting_ = 0;
+  for (size_t i = 0; i < waited.size(); ++i) {
+    if (state_ == TrackerState::suspended && i + kSightings < waited.size()) continue;
+    const Waiting& access = waited[i];
     if (take(access.samples, access.kind, access.at) == Verdict::out_of_order)
       reject(access.samples, access.kind);
   }

@@ -33,8 +33,8 @@
 namespace clairfs {
 
 /// Positions are absolute, as in the reader's Timeline; those of an epoch from elsewhere are in no timeline.
-/// Only what is reported names places by epoch. Thread-safe: one lock, held for microseconds, never across a
-/// call-back. Nothing in here blocks.
+/// Only what is reported names places by epoch. Thread-safe: one lock, held for microseconds (a millisecond
+/// where much waited for an epoch), never across a call-back. Nothing in here blocks.
 class Tracker {
  public:
   enum class Verdict : uint8_t { in_order, repeated, out_of_order };
@@ -73,8 +73,8 @@ class Tracker {
 
   /// The access may belong to any of `samples` (SampleIndex::samples_of()); most likely first. REQUIRES: not
   /// empty. Several accesses to a sample in a row count once; an Access::read_on that the order does not
-  /// account for is a repetition. Costs a microsecond, or a search (relocator.h) for one observation out of
-  /// order in four.
+  /// account for is a repetition; so is said, too, of one that waits for the next epoch (add_epoch()). Costs
+  /// a microsecond, or a search (relocator.h) for one observation out of order in four.
   Observation observe(std::span<const uint32_t> samples, Access kind, TimePoint now);
   /// The same, but for an access out of order, which has no effect: another plan may account for it.
   Observation offer(std::span<const uint32_t> samples, Access kind, TimePoint now);
@@ -189,6 +189,7 @@ class Tracker {
   std::deque<Sighting> lately_ GUARDED_BY(mutex_);  // the newest distinct observations
   std::deque<Sighting> before_suspension_ GUARDED_BY(mutex_);
   std::vector<Waiting> waiting_ GUARDED_BY(mutex_);  // for the next epoch, in the order of time
+  size_t samples_waiting_ GUARDED_BY(mutex_) = 0;    // of all of them
 
   std::optional<int64_t> pushed_ GUARDED_BY(mutex_);
   int64_t gap_ GUARDED_BY(mutex_) = 0;
