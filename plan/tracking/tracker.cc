@@ -221,14 +221,13 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
 
 Tracker::Observation Tracker::observe(std::span<const uint32_t> samples, Access kind, TimePoint now) {
   const MutexLock lock(mutex_);
-  const Observation taken = take(samples, kind, now);
+  const Observation taken = take_or_wait(samples, kind, now);
   if (taken != Verdict::out_of_order) return taken;
   if (may_be_beyond()) {
-    waiting_.push_back({{samples.begin(), samples.end()}, kind, now});
-    samples_waiting_ += samples.size();
+    wait_for_next(samples, kind, now);
     return {Verdict::repeated};
   }
-  judge_what_waited();  // it was seen before
+  judge_what_waited();  // was seen before this one
   return {reject(samples, kind)};
 }
 
@@ -236,6 +235,11 @@ bool Tracker::may_be_beyond() const {
   return state_ == TrackerState::following && last_ != epoch_ && samples_waiting_ < kMostWaiting &&
          progress_.next() + progress_.reorder_window() >= end_ &&
          epochs_.find(int64_t{epoch_.value} + 1) == nullptr;
+}
+
+void Tracker::wait_for_next(std::span<const uint32_t> samples, Access kind, TimePoint now) {
+  waiting_.push_back({{samples.begin(), samples.end()}, kind, now});
+  samples_waiting_ += samples.size();
 }
 
 // Of a reader that has left its plan the newest kSightings tell where it is: all would take milliseconds.
@@ -252,7 +256,15 @@ void Tracker::judge_what_waited() {
 
 Tracker::Observation Tracker::offer(std::span<const uint32_t> samples, Access kind, TimePoint now) {
   const MutexLock lock(mutex_);
-  return take(samples, kind, now);
+  return take_or_wait(samples, kind, now);
+}
+
+// What this epoch ended with the next one may begin with, as soon as nothing of this one is missing.
+Tracker::Observation Tracker::take_or_wait(std::span<const uint32_t> samples, Access kind, TimePoint now) {
+  const Observation taken = take(samples, kind, now);
+  if (taken == Verdict::repeated && kind == Access::open && may_be_beyond() && is_epoch_over())
+    wait_for_next(samples, kind, now);
+  return taken;
 }
 
 std::optional<uint64_t> Tracker::distance(std::span<const uint32_t> samples, Access kind) const {
@@ -339,10 +351,13 @@ bool Tracker::opened_again(const Match& found) const {
     return seen.opened && seen.sample == found.sample;
   });
   if (!lately) return false;
+  return !is_epoch_over() || found.position >= progress_.next() + progress_.planned_slack();
+}
+
+// Whether all of it was opened.
+bool Tracker::is_epoch_over() const {
   const int64_t in_flight = end_ - 2 * progress_.reorder_window();
-  const bool over =
-      progress_.next() >= end_ && epochs_.unseen(std::max({in_flight, begin_, found_}), end_) == 0;
-  return !over || found.position >= progress_.next() + progress_.planned_slack();
+  return progress_.next() >= end_ && epochs_.unseen(std::max({in_flight, begin_, found_}), end_) == 0;
 }
 
 // Counts what is seen ahead in the next epoch. Whether that must not move the reader there yet: the epoch is

@@ -55,7 +55,8 @@ class Tracker {
   /// first one given is where the reader is expected, at its first_position(). Give the current and the next
   /// epoch, end to end, in time before the reader gets there, keep the one before, and add any other that
   /// diagnose() found; a suspended plan is compared with it at once. Whoever is at the end of what is known
-  /// before the next epoch comes may be in that already: what nothing explains there is judged when it comes.
+  /// before the next epoch comes may be in that already: what nothing explains there, or an open of what the
+  /// epoch ended with, is judged when it comes.
   void add_epoch(std::shared_ptr<const SequencePositions> epoch, std::optional<uint64_t> begin);
   /// Opens stray from the order by as many positions, more than the plan says: diagnose() found that. A
   /// suspended plan is compared with it at once.
@@ -150,11 +151,14 @@ class Tracker {
   Sighting note_distinct(std::span<const uint32_t> samples, int64_t position, Access kind) REQUIRES(mutex_);
   std::optional<Match> match(std::span<const uint32_t> samples, Access kind) const REQUIRES(mutex_);
   Observation take(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
+  Observation take_or_wait(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
   bool may_be_beyond() const REQUIRES(mutex_);
+  void wait_for_next(std::span<const uint32_t> samples, Access kind, TimePoint now) REQUIRES(mutex_);
   void judge_what_waited() REQUIRES(mutex_);
   bool lies_behind_last(std::span<const uint32_t> samples) const REQUIRES(mutex_);
   void accept(const Match& found, Access kind, TimePoint now) REQUIRES(mutex_);
   bool opened_again(const Match& found) const REQUIRES(mutex_);
+  bool is_epoch_over() const REQUIRES(mutex_);
   bool too_early(const Match& found, Access kind) REQUIRES(mutex_);
   bool seen_in_epoch(uint32_t sample) const REQUIRES(mutex_);
   void look_for_holes() REQUIRES(mutex_);
