@@ -374,7 +374,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   if (likely) {
     if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
   }
-  if (effort.used >= kCoreSeconds || used_ >= kMostCoreSeconds) return std::nullopt;
+  if (effort.used >= core_seconds_ || used_ >= core_seconds_ * kShares) return std::nullopt;
   const bool suggested =
       likely && (effort.suggestions_seen != suggestions_ || opens.size() >= effort.suggestions_at);
   if (suggested) {
@@ -383,7 +383,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   }
   const auto first_opens = opens.first(std::min(opens.size(), kMostOpens));
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
-  const double most = std::min(kCoreSeconds / 4, kCoreSeconds - effort.used);
+  const double most = std::min(core_seconds_ / 4, core_seconds_ - effort.used);
   const bool goes_on = before && is_sequential_order(before->plan);
   const size_t all_seeds_at = effort.all_seeds_at;
   const bool all_seeds = others && opens.size() >= all_seeds_at;

@@ -66,8 +66,8 @@ class OrderSearch {
  public:
   /// CPU time for the orders of one reader; each find() takes a fourth at most.
   static constexpr double kCoreSeconds = 20;
-  /// For those of all readers together: new ones may come all the time, as from xargs.
-  static constexpr double kMostCoreSeconds = kCoreSeconds * (ProcessTree::kMostReaders + 1);
+  /// All readers together have so many times that: new ones may come all the time, as from xargs.
+  static constexpr double kShares = ProcessTree::kMostReaders + 1;
   /// Fewer opens tell nothing of any order.
   static constexpr size_t kFewest = 8;
   /// Orders of more samples take milliseconds each: they are tried once kTelling opens were seen.
@@ -105,6 +105,9 @@ class OrderSearch {
   /// the newest of those that go on from epoch to epoch, half the first ones of single epochs, since a job
   /// begins with them; those of an earlier mount give way.
   void suggest(Suggestion suggestion);
+
+  /// Other CPU time than kCoreSeconds from now on.
+  void allow(double core_seconds) { core_seconds_ = core_seconds; }
 
   /// From now on all shuffles are tried, for readers that were looked at in vain as well.
   void search_all_shuffles();
@@ -231,6 +234,7 @@ class OrderSearch {
   std::map<uint32_t, Effort> efforts_;        // by reader
   std::shared_ptr<ShuffledEpochs> followed_;  // of the reader for whom the last shuffle was found
   uint64_t looks_ = 0;
+  double core_seconds_ = kCoreSeconds;
   double look_ends_ = 0;  // CPU time of the thread
   // An order that is certain, of which more must be seen to tell who reads it. So no other one is looked for.
   std::optional<FoundOrder> awaited_;
