@@ -35,7 +35,6 @@ constexpr uint64_t kMostAbove = 1 << 20;
 constexpr uint64_t kOtherSeeds = 1000;
 // Of torch's samplers those up to here are tried at once, which takes some tenths of a second.
 constexpr uint64_t kPlausibleSeeds = 1'000'000;
-constexpr double kPlausibleSeconds = 5;
 // They are tried again when so many times as many were seen.
 constexpr size_t kAllSeedsAgain = 4;
 // All 2^32 seeds of a shuffle take 60 to 260 core-seconds with AVX, 830 without (tests/bench/README.md).
@@ -389,7 +388,10 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   const bool all_seeds = others && opens.size() >= all_seeds_at;
   if (all_seeds) effort.all_seeds_at = opens.size() * kAllSeedsAgain;
   const bool goes_on_shuffling = before && is_of_epoch_seed(before->plan);
-  if (others) effort.shuffles_due = all_seeds || goes_on_shuffling;
+  if (others) {
+    effort.seeds_due = all_seeds;
+    effort.shuffles_due = all_seeds || goes_on_shuffling;
+  }
   std::optional<FoundOrder> found;
   const std::vector<FileId> looked_in = folders(opens, before);
   look_ends_ = begun + most / 2;  // suggestions leave time for the usual orders
@@ -404,8 +406,6 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
     if (found || over() || which == Which::shuffles) break;
     found = try_folder(folder, opens, facts, goes_on, which, all_seeds);
   }
-  if (!found && all_seeds && effort.in_vain < most_in_vain_ && !stop_())
-    found = try_plausible(folders(first_opens, std::nullopt).front(), first_opens, facts);
   const double used = cpu_seconds() - begun;
   effort.used += used;
   used_ += used;
@@ -415,8 +415,14 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
     effort.shuffles = std::make_shared<ShuffledEpochs>(*followed_);
   const bool shuffles = effort.shuffles_due && effort.in_vain < most_in_vain_ &&
                         (which == Which::shuffles || which == Which::any);
-  if (!found && shuffles && !stop_() && !awaited_)
-    found = try_shuffles(folders(first_opens, std::nullopt).front(), first_opens, facts, effort);
+  // The next epoch's shuffle is foretold: that takes nothing.
+  for (const bool seeds : {!goes_on_shuffling, goes_on_shuffling}) {
+    if (found || !shuffles || stop_() || awaited_) break;
+    if (seeds && !effort.seeds_due) continue;
+    const FileId folder = folders(first_opens, std::nullopt).front();
+    found = seeds ? try_plausible(folder, first_opens, facts, effort)
+                  : try_shuffles(folder, first_opens, facts, effort);
+  }
   if (!found && (stop_() || awaited_)) {  // given up: the next look begins where this one did
     effort.all_seeds_at =
         which == Which::shuffles ? std::min(all_seeds_at, std::max(opens.size(), kTelling)) : all_seeds_at;
@@ -429,7 +435,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
 
 // The seeds that are left when the likely ones were compared one by one.
 std::optional<FoundOrder> OrderSearch::try_plausible(FileId folder, std::span<const SeenOpen> opens,
-                                                     const ReaderFacts& facts) {
+                                                     const ReaderFacts& facts, Effort& effort) {
   if (shuffle_options_.plausible_seeds == 0) return std::nullopt;
   for (const Numbering& numbering : numberings_.of(folder)) {
     const Evidence evidence = evidence_of(opens, numbering);
@@ -438,13 +444,21 @@ std::optional<FoundOrder> OrderSearch::try_plausible(FileId folder, std::span<co
     const PlausibleOrders plausible = plausible_orders(n, evidence.samples,
                                                        {.end = shuffle_options_.plausible_seeds,
                                                         .threads = shuffle_options_.threads,
-                                                        .core_seconds = kPlausibleSeconds,
+                                                        .core_seconds = core_seconds_ / 4,
                                                         .when_idle = shuffle_options_.when_idle,
                                                         .other_orders = orders_,
                                                         .stop = stop_});
     orders_ += static_cast<double>(plausible.tested);
+    if (!stop_()) effort.in_vain += plausible.tested;
+    effort.used += plausible.core_seconds;
+    used_ += plausible.core_seconds;
     for (const PlanSpec& order : plausible.orders) {
-      if (auto found = try_order(numbering, evidence, order, facts, false)) return found;
+      auto found = try_order(numbering, evidence, order, facts, false);
+      if (awaited_) return std::nullopt;
+      if (!found) continue;
+      effort.in_vain = 0;
+      effort.shuffles->epoch += kElsewhere;
+      return found;
     }
   }
   return std::nullopt;

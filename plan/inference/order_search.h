@@ -76,7 +76,8 @@ class OrderSearch {
   enum class Which : uint8_t {
     likely,    ///< those without a seed, and with one that people like
     others,    ///< those with any other seed below a thousand: ten times as many
-    shuffles,  ///< what DataLoader may have drawn, where the others were compared of late
+    shuffles,  ///< torch's with any other seed, and what DataLoader may have drawn, where the others were
+               ///< compared of late
     any
   };
   /// Readers whose efforts are remembered: those that are looked at, and as many that were.
@@ -178,7 +179,8 @@ class OrderSearch {
     size_t telling_at = SIZE_MAX;  ///< opens
     size_t all_seeds_at = 0;       ///< opens from which on all seeds are tried
     std::shared_ptr<ShuffledEpochs> shuffles;
-    bool shuffles_due = false;          ///< of the last look at other seeds: shuffles come after it
+    bool seeds_due = false;             ///< of the last look at other seeds: a million come after it
+    bool shuffles_due = false;          ///< and shuffles
     size_t suggestions_at = 0;          ///< opens from which on what was suggested is tried
     uint64_t suggestions_seen = 0;      ///< of all that were suggested since the start
     uint64_t in_vain = 0;               ///< seeds of shuffles that were tried since one was found
@@ -215,7 +217,7 @@ class OrderSearch {
   std::optional<Match> best_match(const Numbering& numbering, const Evidence& evidence, const PlanSpec& plan,
                                   const Places& places, const ReaderFacts& facts, bool from_start) const;
   std::optional<FoundOrder> try_plausible(FileId folder, std::span<const SeenOpen> opens,
-                                          const ReaderFacts& facts);
+                                          const ReaderFacts& facts, Effort& effort);
   std::optional<FoundOrder> try_shuffles(FileId folder, std::span<const SeenOpen> opens,
                                          const ReaderFacts& facts, Effort& effort);
   std::optional<FoundOrder> try_repetition(FileId folder, std::span<const SeenOpen> opens);

@@ -23,15 +23,19 @@ constexpr Drawn kDrawn[] = {{"torch.distributed", "", 0}, {"torch.random", "load
 
 PlausibleOrders plausible_orders(uint64_t n, std::span<const uint32_t> first_seen,
                                  const SeedSearchOptions& how) {
+  SeedSearchOptions rest = how;
   PlausibleOrders found;
   const auto some = first_seen.first(std::min(first_seen.size(), kMostOpens));
   for (const Drawn& drawn : kDrawn) {
     SeedEvidence evidence{.n = n, .first_seen = {some.begin(), some.end()}, .draws = drawn.draws};
-    evidence.reach = widest_reach(evidence, how, std::min(kNearest, n / 4));
+    evidence.reach = widest_reach(evidence, rest, std::min(kNearest, n / 4));
     if (evidence.reach == 0) continue;
-    const Result<SeedSearchResult> result = search_seeds(evidence, how);
+    const Result<SeedSearchResult> result = search_seeds(evidence, rest);
     if (!result) continue;
     found.tested += result->tested;
+    found.core_seconds += result->core_seconds;
+    rest.other_orders += static_cast<double>(result->tested);
+    rest.core_seconds -= result->core_seconds;
     if (!result->found) continue;
     PlanSpec order;
     order.sampler = drawn.sampler;

@@ -200,7 +200,13 @@ TEST_CASE("while the ranks of an order that is certain are counted no other orde
   const auto opens = opens_of_seed("seed=42 world=2 ranks_per_node=2 batch=8 workers=2");
   for (const bool goes_on : {true, false}) {
     OrderSearch search(
-        dataset_of(both.n), [] { return false; }, OrderSearch::Shuffles::none);
+        dataset_of(both.n), [] { return false; },
+        {.all_seeds = false,
+         .plausible_seeds = 1'000'000,
+         .stream_outputs = 0,
+         .deep_outputs = 0,
+         .when_idle = false},
+        UINT64_MAX);
     const ReaderFacts facts{2, {}};
     REQUIRE(!search.find(std::span(opens).first(60), facts, std::nullopt));
     CHECK(search.orders() < 100);  // of the first usual seed
@@ -448,6 +454,7 @@ TEST_CASE("a seed of torch's samplers that few people give is found, and goes on
          .deep_outputs = 0,
          .when_idle = false},
         UINT64_MAX);
+    search.allow(std::numeric_limits<double>::infinity());
     const auto spec = *resolve_plan(*parse_plan(text), 1);
     const auto found =
         search.find(opens_of(reader, node_order(spec, reader.n, 0, 0), 120, random), {}, std::nullopt);
@@ -461,6 +468,51 @@ TEST_CASE("a seed of torch's samplers that few people give is found, and goes on
     CHECK(on->plan.epochs == 0);
     CHECK(on->plan.seed == spec.seed);
   }
+}
+
+TEST_CASE("other seeds of torch's samplers are tried in vain no more often than shuffles") {
+  std::mt19937 random(37);
+  const Reader reader{600, {1, 8, 2}, 0};
+  OrderSearch search(
+      dataset_of(reader.n), [] { return false; },
+      {.all_seeds = false,
+       .plausible_seeds = 1000,
+       .stream_outputs = 0,
+       .deep_outputs = 0,
+       .when_idle = false},
+      1);
+  Samples order(reader.n);
+  std::iota(order.begin(), order.end(), 0);
+  for (int script = 0; script < 2; ++script) {
+    std::shuffle(order.begin(), order.end(), random);
+    search.begin();
+    CHECK(!search.find(opens_of(reader, order, 180, random), {}, std::nullopt, 7));
+    CHECK(search.tried_in_vain(7) == 4000);  // of both samplers, in both passes; only of the first script
+  }
+}
+
+TEST_CASE("a shuffle that goes on is found before other seeds of torch's samplers are tried") {
+  std::mt19937 random(38);
+  const Reader reader{kShuffled, {1, 16, 2}, 0};
+  const auto spec = *resolve_plan(*parse_plan("sampler=torch.random generator=default seed=42 draws=500"), 1);
+  OrderSearch search(
+      dataset_of(reader.n), [] { return false; },
+      {.all_seeds = false,
+       .plausible_seeds = 1'000'000,
+       .stream_outputs = 1 << 10,
+       .deep_outputs = 0,
+       .when_idle = false},
+      UINT64_MAX);
+  std::optional<FoundOrder> found;
+  double before = 0;
+  for (const uint32_t epoch : {0, 1}) {
+    search.begin();
+    before = search.orders();
+    found = search.find(opens_of(reader, node_order(spec, reader.n, epoch, 0), 60, random), {}, found);
+    REQUIRE(found);
+  }
+  CHECK(found->plan.first_epoch == 1);
+  CHECK(search.orders() < before + 100'000);
 }
 
 TEST_CASE("a reader that begins in the middle of an epoch is found there") {

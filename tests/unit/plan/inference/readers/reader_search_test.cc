@@ -405,7 +405,12 @@ TEST_CASE("orders with any seed are compared for everybody before shuffles are s
   ProcessTree tree = m.tree_of();
   OrderSearch search(
       m.source, [] { return false; },
-      {.all_seeds = false, .stream_outputs = 1 << 10, .deep_outputs = 0, .when_idle = false}, UINT64_MAX);
+      {.all_seeds = false,
+       .plausible_seeds = 1'000'000,
+       .stream_outputs = 1 << 10,
+       .deep_outputs = 0,
+       .when_idle = false},
+      UINT64_MAX);
   const auto one = m.opens_of(Job{100, any_order(m.random), {1, 8, 0, 2}}, 60);
   const auto other = m.opens_of(Job{200, order("sampler=numpy.default_rng seed=14"), {1, 8, 0, 2}}, 60);
   std::vector<SeenOpen> opens;
@@ -416,6 +421,7 @@ TEST_CASE("orders with any seed are compared for everybody before shuffles are s
   REQUIRE(found);
   CHECK(found->plan.seed == "14");
   for (const WatchedReaders& reader : readers) CHECK(search.tried_in_vain(number_of(reader.readers)) == 0);
+  CHECK(search.orders() < 100'000);  // nor was a million of them
 }
 
 TEST_CASE("a reader that pauses is found, however much others read then") {
