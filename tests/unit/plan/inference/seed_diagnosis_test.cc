@@ -126,6 +126,17 @@ TEST_CASE("a part whose shuffle is not known is named by where its samples lie")
   CHECK(!diagnosis_of("sampler=numpy.default_rng seed=42", "seed=1234").known);
 }
 
+TEST_CASE("who reads on in the middle of a shuffle is not taken for a reader of a part") {
+  AccessSequence plan = plan_over(kMany, "sampler=numpy.default_rng seed=42 batch=16 workers=2");
+  AccessSequence read = plan_over(kMany, "seed=1234 batch=16 workers=2");
+  const Samples order = order_of(read, 0);
+  for (const uint32_t begun : {20'000U, 80'000U}) {
+    std::vector<Sighting> evidence;
+    for (uint32_t i = 0; i < 40; ++i) evidence.push_back({order[begun + i], evidence.size(), 0, true});
+    CHECK(!diagnose_seed(evidence, plan.spec(), kMany, {Epoch(0), 0}, NodeId(0)).known);
+  }
+}
+
 TEST_CASE("what no seed explains is not named") {
   CHECK(!diagnosis_of("seed=42", "seed=987654321").known);
   CHECK(!diagnosis_of("seed=42", "sampler=numpy.default_rng seed=7").known);
