@@ -147,6 +147,9 @@ class OrderSearch {
   uint64_t tried_in_vain(uint32_t reader) const;
 
  private:
+  /// Opens are those of a few ranks, or of another reader, if that is no accident: e^14 is a million.
+  static constexpr double kClearly = 14;
+
   /// The samples that were opened, each once, by whom; and the looks that are taken at them: all, or those
   /// that strays are not among.
   struct Evidence {
