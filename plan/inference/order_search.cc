@@ -367,6 +367,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   const double begun = cpu_seconds();
   const bool likely = which == Which::likely || which == Which::any;
   const bool others = which == Which::others || which == Which::any;
+  const bool later = which == Which::seeds || which == Which::shuffles;
   if (likely) {
     if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
   }
@@ -400,7 +401,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   }
   look_ends_ = begun + most;
   for (const FileId folder : looked_in) {
-    if (found || over() || which == Which::shuffles) break;
+    if (found || over() || later) break;
     found = try_folder(folder, opens, facts, goes_on, which, all_seeds);
   }
   const double used = cpu_seconds() - begun;
@@ -410,19 +411,18 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   // Who was found as one program may be found as everybody in the next epoch.
   if (goes_on_shuffling && followed_ && followed_ != effort.shuffles)
     effort.shuffles = std::make_shared<ShuffledEpochs>(*followed_);
-  const bool shuffles = effort.shuffles_due && effort.in_vain < most_in_vain_ &&
-                        (which == Which::shuffles || which == Which::any);
-  // The next epoch's shuffle is foretold: that takes nothing.
+  const bool due = effort.shuffles_due && effort.in_vain < most_in_vain_;
+  // The next epoch's shuffle is foretold: that takes nothing, so it comes first.
   for (const bool seeds : {!goes_on_shuffling, goes_on_shuffling}) {
-    if (found || !shuffles || stop_() || awaited_) break;
-    if (seeds && !effort.seeds_due) continue;
+    if (found || !due || stop_() || awaited_) break;
+    const Which pass = seeds && !goes_on_shuffling ? Which::seeds : Which::shuffles;
+    if ((which != pass && which != Which::any) || (seeds && !effort.seeds_due)) continue;
     const FileId folder = folders(first_opens, std::nullopt).front();
     found = seeds ? try_plausible(folder, first_opens, facts, effort)
                   : try_shuffles(folder, first_opens, facts, effort);
   }
   if (!found && (stop_() || awaited_)) {  // given up: the next look begins where this one did
-    effort.all_seeds_at =
-        which == Which::shuffles ? std::min(all_seeds_at, std::max(opens.size(), kTelling)) : all_seeds_at;
+    effort.all_seeds_at = later ? std::min(all_seeds_at, std::max(opens.size(), kTelling)) : all_seeds_at;
     effort.suggestions_at = 0;
     effort.awaited = awaited_;
     if (stop_()) effort.look_at = 0;

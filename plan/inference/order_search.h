@@ -76,8 +76,8 @@ class OrderSearch {
   enum class Which : uint8_t {
     likely,    ///< those without a seed, and with one that people like
     others,    ///< those with any other seed below a thousand: ten times as many
-    shuffles,  ///< torch's with any other seed, and what DataLoader may have drawn, where the others were
-               ///< compared of late
+    seeds,     ///< torch's with any seed up to a million, where the others were compared of late
+    shuffles,  ///< then what DataLoader may have drawn
     any
   };
   /// Readers whose efforts are remembered: those that are looked at, and as many that were.

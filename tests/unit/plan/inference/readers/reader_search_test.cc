@@ -424,6 +424,33 @@ TEST_CASE("orders with any seed are compared for everybody before shuffles are s
   CHECK(search.orders() < 100'000);  // nor was a million of them
 }
 
+TEST_CASE("all seeds of torch's samplers are tried for everybody before shuffles are searched for anybody") {
+  constexpr uint64_t kSeeds = 100'000;
+  Mounted m;
+  ProcessTree tree = m.tree_of();
+  OrderSearch search(
+      m.source, [] { return false; },
+      {.all_seeds = false,
+       .plausible_seeds = kSeeds,
+       .stream_outputs = 1 << 10,
+       .deep_outputs = 0,
+       .when_idle = false},
+      UINT64_MAX);
+  search.allow(std::numeric_limits<double>::infinity());
+  const auto one = m.opens_of(Job{100, any_order(m.random), {1, 8, 0, 2}}, 60);
+  const auto other = m.opens_of(Job{200, order("sampler=torch.distributed seed=65432"), {1, 8, 0, 2}}, 60);
+  std::vector<SeenOpen> opens;
+  for (size_t i = 0; i < one.size(); ++i) opens.insert(opens.end(), {one[i], other[i]});
+  for (const SeenOpen& open : opens) tree.note(open.thread, TimePoint(std::chrono::hours(1)));
+  const auto readers = watched_readers(tree, opens, [](const Readers&) { return true; });
+  const auto found = find_among(search, opens, readers, std::nullopt);
+  REQUIRE(found);
+  CHECK(found->plan.seed == "65432");
+  // Of two samplers, in two passes; no shuffle.
+  for (const WatchedReaders& reader : readers)
+    CHECK(search.tried_in_vain(number_of(reader.readers)) <= 4 * kSeeds);
+}
+
 TEST_CASE("a reader that pauses is found, however much others read then") {
   NewcomerFixture f;
   f.read_more(60);
