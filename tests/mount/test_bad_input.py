@@ -211,7 +211,8 @@ def test_nvme_reserves_no_more_than_is_free(place):
     words = ["--catalog-dir", place / "catalog", f"--nvme={place}/nvme:{size}"]
     assert run("mount", place / "src", place / "mnt", *words).returncode == 0
     reserved = sum(entry.stat().st_blocks * 512 for entry in (place / "nvme").iterdir())
-    assert reserved < disk.f_bavail * disk.f_frsize / 100  # of what is free, not of what was asked for
+    # The index has 1/64 of what is free, not of what was asked for.
+    assert reserved < disk.f_bavail * disk.f_frsize / 60
 
 
 def test_nvme_without_a_size_says_what_it_takes(place):
