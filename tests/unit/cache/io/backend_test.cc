@@ -249,9 +249,8 @@ TEST_CASE("an idle backend takes no processor time") {
   bool idle = false;
   for (int i = 0; i < 100 && !idle; ++i) {
     const uint64_t before = switches();
-    REQUIRE(before > 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    idle = switches() == before;
+    idle = before > 0 && switches() == before;
   }
   CHECK(idle);
 }
