@@ -75,7 +75,7 @@ class OrderSearch {
   /// Which orders are compared.
   enum class Which : uint8_t {
     likely,    ///< those without a seed, and with one that people like
-    others,    ///< those with any other seed below a thousand: ten times as many
+    others,    ///< those with any other seed below a thousand, or a year: ten times as many
     seeds,     ///< torch's with any seed up to a million, where the others were compared of late
     shuffles,  ///< then what DataLoader may have drawn
     any
