@@ -90,8 +90,8 @@ class Checker {
     check_access(FileId(0), source_fd_, ".");
   }
 
-  // At entries all over the catalog; where only directories are looked at, at those that hold them. What that
-  // takes says how many threads there should be at once.
+  // At entries all over the catalog; where only directories are looked at, at those that hold them. The time
+  // says how many threads there should be at once.
   void look_first() {
     ScanProbe probe;
     const TimePoint begun = steady_now();

@@ -25,8 +25,8 @@ struct ScanProbe {
 };
 
 /// The threads to begin with after such looks: all of them if each waited as long as for an answer over a
-/// network. Then they are not in each other's way here, and what they would find out by trying takes longer
-/// than a look at a hundred thousand entries.
+/// network. Then they are not in each other's way here, and to find their number by trying takes longer than
+/// a look at a hundred thousand entries.
 ScanThreads widened(ScanThreads threads, const ScanProbe& probe);
 
 /// Not thread-safe.

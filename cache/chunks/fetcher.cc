@@ -54,7 +54,7 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
                                                                    : TransitClass::nvme;
     block = deps_.transit.reserve(range.length, transit_class);
     if (!block) {
-      take_back(*fetch);  // who waits holds no room
+      take_back(*fetch);  // a fetch that waits holds no room
       return transit_class;
     }
   }

@@ -141,7 +141,7 @@ NvmeIndex::~NvmeIndex() {
 }
 
 void NvmeIndex::start() {
-  // It may have been trimmed, or made for a smaller capacity. What is not to be had now may not be needed.
+  // It may have been trimmed, or made for a smaller capacity. Space that is not there now may not be needed.
   static_cast<void>(file_.preallocate(limits_.all_records()));
   thread_ = NamedThread("nvme-index", [this] { run(); });
 }

@@ -27,7 +27,7 @@ constexpr size_t kOpenFiles = 16;
 constexpr unsigned kReaderHeadroom = 4;
 
 // gather() holds no longer than this: a source need not be idle for longer than a disk seeks, which is what
-// requests are kept for. Nobody wakes up for its end; the next request or answer finds it, or watch().
+// requests are kept for. No thread wakes up for its end; the next request or answer finds it, or watch().
 constexpr auto kMostGathering = std::chrono::milliseconds(5);
 
 // Stale files named in the log; after that only counted.

@@ -55,9 +55,9 @@ class ChunkSource {
   virtual void start(FetchRequest request) = 0;
   /// More requests follow at once, up to gathered(): those for parts of files for which no reader waits may
   /// be kept till then, so that neighbours among them are read together; less urgent ones may wait behind
-  /// them. For one thread at a time, which may say it again before gathered(). Some milliseconds after it
-  /// has, nothing is kept any more: what was goes its way with what happens next at the source, at the latest
-  /// when that looks for operations that hang. So the thread must not wait for a request of its own.
+  /// them. For one thread at a time, which may call it again before gathered(). Some milliseconds after the
+  /// last call nothing is kept any more: the next request or answer at the source starts what was kept, at
+  /// the latest its look for operations that hang. So the thread must not wait for a request of its own.
   virtual void gather() {}
   virtual void gathered() {}
   /// Whether a fetch of the chunk of `file` that starts at `offset` would be asked of another node now. The

@@ -79,11 +79,11 @@ class Membership {
 
   // Of the net thread.
   void heard(NodeId from, TimePoint now);  ///< any message; before what it says is acted upon
-  /// What is_outdated() is ignored.
+  /// Ignores a hello that is_outdated().
   void on_hello(NodeId from, const wire::Hello& hello);
-  /// It was said by an earlier incarnation than the one that is known, and says nothing of that. Once that
-  /// one has said nothing for as long as a dead node, every hello counts: the node may have begun anew with a
-  /// clock that was set back, whatever it is heard of meanwhile.
+  /// Whether an earlier incarnation than the known one said it: such a hello says nothing of the node as it
+  /// is. Once the known one has said no hello for as long as a dead node, every hello counts: the node may
+  /// have begun anew with a clock that was set back, though other messages of it were heard meanwhile.
   bool is_outdated(NodeId from, const wire::Hello& hello) const;
   void on_goodbye(NodeId from, const std::string& reason);
   /// A node that waited for an answer in vain finds that this one does not even answer probes.

@@ -23,7 +23,7 @@ namespace clairfs {
 namespace {
 
 constexpr auto kTellEvery = std::chrono::seconds(1);  // as people look at a wait; and keeps connections alive
-// Of a thousand nodes that come together not each tells all others of itself: half a million lines.
+// A thousand nodes that come together would be half a million lines if all were told of each.
 constexpr auto kBetweenTellings = std::chrono::milliseconds(100);
 constexpr int kPollMs = 200;  // how late an overdue stranger is noticed
 constexpr auto kGoodbyePatience = std::chrono::seconds(1);

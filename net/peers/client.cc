@@ -20,7 +20,7 @@ constexpr auto kCheckEvery = std::chrono::milliseconds(20);
 // together.
 constexpr uint64_t kRefillDivisor = 4;
 
-// A peer that is left alone is asked so often how it is: what its return takes longer than it must.
+// A peer that is left alone is asked so often how it is: its return is noticed so much later at most.
 constexpr auto kAskAgain = std::chrono::seconds(1);
 
 // A PFS that lives brings something more often than this while it is asked.

@@ -13,7 +13,7 @@ constexpr uint64_t kOfEachNode = 5;
 // Of the mount itself: files of the source and of NVMe that are read, its threads' own, those of strangers at
 // the meeting.
 constexpr uint64_t kOfTheMount = 1280;
-// What it gets by with, if slowly.
+// The mount gets by with so many, if slowly.
 constexpr uint64_t kLeastOfTheMount = 64;
 
 }  // namespace

@@ -126,8 +126,8 @@ struct Probe {
 /// "I am here; I have them all but these." Those were answered before, or never arrived.
 struct ProbeAnswer {
   std::vector<uint32_t> unknown;
-  /// How long a reader of the asker's has waited for the sender's PFS, while that brought nothing for
-  /// anybody.
+  /// How long a reader of the asker's has waited for the sender's PFS while that brought nothing for anybody,
+  /// beyond what a slow PFS takes for the chunks that are being loaded.
   uint32_t stalled_ms = 0;
   bool operator==(const ProbeAnswer&) const = default;
 };

@@ -113,8 +113,8 @@ class Inference {
   /// All shuffles of torch are searched from now on, as with InferMode::full. Without effect if it is off.
   void search_all_shuffles();
 
-  /// The orders that readers seem to follow, for people; for programs as JSON. `listed`: what stands for the
-  /// plan that is told of as in force; none: 0. Of another one nothing is said.
+  /// The orders that readers seem to follow, for people; for programs as JSON. `listed` stands for the found
+  /// plan in the list of those in force, 0 for none: no other is told of as found.
   std::string text(OrderId listed) const;
   std::string json(OrderId listed) const;
 

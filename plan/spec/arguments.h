@@ -9,7 +9,7 @@
 
 namespace clairfs {
 
-/// Whether some framework has an argument of that name. No key of a plan has it, too.
+/// Whether some framework has an argument of that name. No key of a plan has that name.
 bool is_argument(std::string_view name);
 
 /// Errors: EINVAL for a value with which the order is another one, or an unknown one, and when the sampler of

@@ -54,9 +54,9 @@ class Tracker {
   /// Makes an epoch known that has the absolute positions from `begin` on, or an epoch somewhere else. The
   /// first one given is where the reader is expected, at its first_position(). Give the current and the next
   /// epoch, end to end, in time before the reader gets there, keep the one before, and add any other that
-  /// diagnose() found; a suspended plan is compared with it at once. Whoever is at the end of what is known
-  /// before the next epoch comes may be in that already: what nothing explains there, or an open of what the
-  /// epoch ended with, is judged when it comes.
+  /// diagnose() found; a suspended plan is compared with it at once. A reader at the end of the last known
+  /// epoch may be in the next one already. An access that nothing explains there waits, and is judged when
+  /// the next epoch comes; so does an open of a sample that the epoch ended with.
   void add_epoch(std::shared_ptr<const SequencePositions> epoch, std::optional<uint64_t> begin);
   /// Opens stray from the order by as many positions, more than the plan says: diagnose() found that. A
   /// suspended plan is compared with it at once.
@@ -74,8 +74,8 @@ class Tracker {
 
   /// The access may belong to any of `samples` (SampleIndex::samples_of()); most likely first. REQUIRES: not
   /// empty. Several accesses to a sample in a row count once; an Access::read_on that the order does not
-  /// account for is a repetition; so is said, too, of one that waits for the next epoch (add_epoch()). Costs
-  /// a microsecond, or a search (relocator.h) for one observation out of order in four.
+  /// account for is a repetition, and so is one that waits for the next epoch (add_epoch()). Costs a
+  /// microsecond, or a search (relocator.h) for one observation out of order in four.
   Observation observe(std::span<const uint32_t> samples, Access kind, TimePoint now);
   /// The same, but for an access out of order, which has no effect: another plan may account for it.
   Observation offer(std::span<const uint32_t> samples, Access kind, TimePoint now);
