@@ -12,6 +12,7 @@
 #include "net/job.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
+#include "tests/support/moved_clock.h"
 #include "tests/support/network/recorded_transport.h"
 #include "tests/support/network/virtual_network.h"
 
@@ -19,12 +20,6 @@ using namespace clairfs;
 using namespace std::chrono_literals;
 
 namespace {
-
-class MovedClock final : public Clock {
- public:
-  TimePoint now() const override { return time; }
-  TimePoint time = TimePoint{} + 1000s;
-};
 
 constexpr uint32_t kCatalogPiece = 1000;
 

@@ -7,18 +7,13 @@
 #include <sys/mman.h>
 
 #include "tests/support/catch.h"
+#include "tests/support/moved_clock.h"
 #include "tests/support/network/recorded_transport.h"
 
 using namespace clairfs;
 using namespace std::chrono_literals;
 
 namespace {
-
-class StillClock final : public Clock {
- public:
-  TimePoint now() const override { return time; }
-  TimePoint time = TimePoint{} + 1000s;
-};
 
 constexpr uint32_t kPiece = 1 << 20;
 
@@ -45,7 +40,7 @@ struct Fetching {
 
   RecordedTransport transport{NodeId(1), 2};
   TransferNumbers numbers{2};
-  StillClock clock;
+  MovedClock clock;
   std::shared_ptr<ImageFetch> fetch;
   std::vector<wire::CatalogRequest> asked;
 };

@@ -2,6 +2,7 @@
 
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
+#include "tests/support/moved_clock.h"
 
 using namespace clairfs;
 using namespace std::chrono_literals;
@@ -36,12 +37,6 @@ class RecordingTransport final : public Transport {
   std::vector<std::pair<NodeId, wire::Message>> sent;
 };
 
-class TestClock final : public Clock {
- public:
-  TimePoint now() const override { return time; }
-  TimePoint time = TimePoint{} + 1000s;
-};
-
 struct Fixture {
   Fixture()
       : membership(
@@ -71,7 +66,7 @@ struct Fixture {
   std::vector<std::string> take_changes() { return std::exchange(changes, {}); }
 
   RecordingTransport transport;
-  TestClock clock;
+  MovedClock clock;
   CapturedLog log;
   Metrics metrics;
   std::vector<std::string> changes;

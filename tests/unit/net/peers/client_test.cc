@@ -5,18 +5,13 @@
 
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
+#include "tests/support/moved_clock.h"
 #include "tests/support/network/recorded_transport.h"
 
 using namespace clairfs;
 using namespace std::chrono_literals;
 
 namespace {
-
-class StillClock final : public Clock {
- public:
-  TimePoint now() const override { return time; }
-  TimePoint time = TimePoint{} + 1000s;
-};
 
 constexpr NodeId kPeer{1};
 constexpr uint32_t kBytes = 1000;
@@ -60,7 +55,7 @@ struct Asking {
 
   RecordedTransport transport{NodeId(0), 2};
   TransferNumbers numbers{2};
-  StillClock clock;
+  MovedClock clock;
   CapturedLog log;
   Metrics metrics;
   std::array<std::byte, kBytes> memory{};

@@ -5,18 +5,13 @@
 #include "tests/support/catch.h"
 #include "tests/support/fake_source.h"
 #include "tests/support/made_up_catalog.h"
+#include "tests/support/moved_clock.h"
 #include "tests/support/network/recorded_transport.h"
 
 using namespace clairfs;
 using namespace std::chrono_literals;
 
 namespace {
-
-class MovedClock final : public Clock {
- public:
-  TimePoint now() const override { return time; }
-  TimePoint time = TimePoint{} + 1000s;
-};
 
 constexpr NodeId kAsker{1};
 
