@@ -28,6 +28,15 @@ bool same_order(const Samples& a, const Samples& b, uint32_t turns) {
   return far <= turns;
 }
 
+/// Torch's samplers with those seeds, and of shuffles only what usual values give with so many outputs.
+ShuffleSearch::Options seeds_below(uint64_t plausible_seeds, uint64_t stream_outputs = 0) {
+  return {.all_seeds = false,
+          .plausible_seeds = plausible_seeds,
+          .stream_outputs = stream_outputs,
+          .deep_outputs = 0,
+          .when_idle = false};
+}
+
 template <class T>
 T one_of(std::mt19937& random, std::initializer_list<T> values) {
   return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
@@ -200,13 +209,7 @@ TEST_CASE("while the ranks of an order that is certain are counted no other orde
   const auto opens = opens_of_seed("seed=42 world=2 ranks_per_node=2 batch=8 workers=2");
   for (const bool goes_on : {true, false}) {
     OrderSearch search(
-        dataset_of(both.n), [] { return false; },
-        {.all_seeds = false,
-         .plausible_seeds = 1'000'000,
-         .stream_outputs = 0,
-         .deep_outputs = 0,
-         .when_idle = false},
-        UINT64_MAX);
+        dataset_of(both.n), [] { return false; }, seeds_below(1'000'000), UINT64_MAX);
     const ReaderFacts facts{2, {}};
     REQUIRE(!search.find(std::span(opens).first(60), facts, std::nullopt));
     CHECK(search.orders() < 100);  // of the first usual seed
@@ -447,13 +450,7 @@ TEST_CASE("a seed of torch's samplers that few people give is found, and goes on
   const Reader reader{kShuffled, {1, 16, 2}, 0.05};
   for (const char* text : {"sampler=torch.distributed seed=654321", "sampler=torch.random seed=240229"}) {
     OrderSearch search(
-        dataset_of(reader.n), [] { return false; },
-        {.all_seeds = false,
-         .plausible_seeds = 1'000'000,
-         .stream_outputs = 0,
-         .deep_outputs = 0,
-         .when_idle = false},
-        UINT64_MAX);
+        dataset_of(reader.n), [] { return false; }, seeds_below(1'000'000), UINT64_MAX);
     search.allow(std::numeric_limits<double>::infinity());
     const auto spec = *resolve_plan(*parse_plan(text), 1);
     const auto found =
@@ -474,13 +471,7 @@ TEST_CASE("other seeds of torch's samplers are tried in vain no more often than 
   std::mt19937 random(37);
   const Reader reader{600, {1, 8, 2}, 0};
   OrderSearch search(
-      dataset_of(reader.n), [] { return false; },
-      {.all_seeds = false,
-       .plausible_seeds = 1000,
-       .stream_outputs = 0,
-       .deep_outputs = 0,
-       .when_idle = false},
-      1);
+      dataset_of(reader.n), [] { return false; }, seeds_below(1000), 1);
   Samples order(reader.n);
   std::iota(order.begin(), order.end(), 0);
   for (int script = 0; script < 2; ++script) {
@@ -496,13 +487,7 @@ TEST_CASE("a shuffle that goes on is found before other seeds of torch's sampler
   const Reader reader{kShuffled, {1, 16, 2}, 0};
   const auto spec = *resolve_plan(*parse_plan("sampler=torch.random generator=default seed=42 draws=500"), 1);
   OrderSearch search(
-      dataset_of(reader.n), [] { return false; },
-      {.all_seeds = false,
-       .plausible_seeds = 1'000'000,
-       .stream_outputs = 1 << 10,
-       .deep_outputs = 0,
-       .when_idle = false},
-      UINT64_MAX);
+      dataset_of(reader.n), [] { return false; }, seeds_below(1'000'000, 1 << 10), UINT64_MAX);
   std::optional<FoundOrder> found;
   double before = 0;
   for (const uint32_t epoch : {0, 1}) {

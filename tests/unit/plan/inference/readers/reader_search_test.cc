@@ -400,55 +400,61 @@ TEST_CASE("what is likely is compared for everybody before other seeds are for a
   CHECK(f.search.orders() < 5000);
 }
 
-TEST_CASE("orders with any seed are compared for everybody before shuffles are searched for anybody") {
+namespace {
+
+/// A job in an order that nobody knows and one with a seed, which open in turn. Torch's samplers are tried
+/// with the seeds below `seeds`, of shuffles only what usual values give.
+struct BesideUnknown {
+  BesideUnknown(const std::string& text, uint64_t seeds)
+      : search(
+            m.source, [] { return false; },
+            {.all_seeds = false,
+             .plausible_seeds = seeds,
+             .stream_outputs = 1 << 10,
+             .deep_outputs = 0,
+             .when_idle = false},
+            UINT64_MAX) {
+    const auto one = m.opens_of(Job{100, any_order(m.random), {1, 8, 0, 2}}, 60);
+    const auto other = m.opens_of(Job{200, order(text), {1, 8, 0, 2}}, 60);
+    for (size_t i = 0; i < one.size(); ++i) opens.insert(opens.end(), {one[i], other[i]});
+    for (const SeenOpen& open : opens) tree.note(open.thread, TimePoint(std::chrono::hours(1)));
+    readers = watched_readers(tree, opens, [](const Readers&) { return true; });
+  }
+  std::optional<FoundOrder> look() { return find_among(search, opens, readers, std::nullopt); }
+  /// Of the reader for whom most were.
+  uint64_t tried_in_vain() const {
+    uint64_t most = 0;
+    for (const WatchedReaders& reader : readers)
+      most = std::max(most, search.tried_in_vain(number_of(reader.readers)));
+    return most;
+  }
+
   Mounted m;
   ProcessTree tree = m.tree_of();
-  OrderSearch search(
-      m.source, [] { return false; },
-      {.all_seeds = false,
-       .plausible_seeds = 1'000'000,
-       .stream_outputs = 1 << 10,
-       .deep_outputs = 0,
-       .when_idle = false},
-      UINT64_MAX);
-  const auto one = m.opens_of(Job{100, any_order(m.random), {1, 8, 0, 2}}, 60);
-  const auto other = m.opens_of(Job{200, order("sampler=numpy.default_rng seed=14"), {1, 8, 0, 2}}, 60);
+  OrderSearch search;
   std::vector<SeenOpen> opens;
-  for (size_t i = 0; i < one.size(); ++i) opens.insert(opens.end(), {one[i], other[i]});
-  for (const SeenOpen& open : opens) tree.note(open.thread, TimePoint(std::chrono::hours(1)));
-  const auto readers = watched_readers(tree, opens, [](const Readers&) { return true; });
-  const auto found = find_among(search, opens, readers, std::nullopt);
+  std::vector<WatchedReaders> readers;
+};
+
+}  // namespace
+
+TEST_CASE("orders with any seed are compared for everybody before shuffles are searched for anybody") {
+  BesideUnknown f("sampler=numpy.default_rng seed=14", 1'000'000);
+  const auto found = f.look();
   REQUIRE(found);
   CHECK(found->plan.seed == "14");
-  for (const WatchedReaders& reader : readers) CHECK(search.tried_in_vain(number_of(reader.readers)) == 0);
-  CHECK(search.orders() < 100'000);  // nor was a million of them
+  CHECK(f.tried_in_vain() == 0);
+  CHECK(f.search.orders() < 100'000);  // nor was a million of them
 }
 
 TEST_CASE("all seeds of torch's samplers are tried for everybody before shuffles are searched for anybody") {
   constexpr uint64_t kSeeds = 100'000;
-  Mounted m;
-  ProcessTree tree = m.tree_of();
-  OrderSearch search(
-      m.source, [] { return false; },
-      {.all_seeds = false,
-       .plausible_seeds = kSeeds,
-       .stream_outputs = 1 << 10,
-       .deep_outputs = 0,
-       .when_idle = false},
-      UINT64_MAX);
-  search.allow(std::numeric_limits<double>::infinity());
-  const auto one = m.opens_of(Job{100, any_order(m.random), {1, 8, 0, 2}}, 60);
-  const auto other = m.opens_of(Job{200, order("sampler=torch.distributed seed=65432"), {1, 8, 0, 2}}, 60);
-  std::vector<SeenOpen> opens;
-  for (size_t i = 0; i < one.size(); ++i) opens.insert(opens.end(), {one[i], other[i]});
-  for (const SeenOpen& open : opens) tree.note(open.thread, TimePoint(std::chrono::hours(1)));
-  const auto readers = watched_readers(tree, opens, [](const Readers&) { return true; });
-  const auto found = find_among(search, opens, readers, std::nullopt);
+  BesideUnknown f("sampler=torch.distributed seed=65432", kSeeds);
+  f.search.allow(std::numeric_limits<double>::infinity());
+  const auto found = f.look();
   REQUIRE(found);
   CHECK(found->plan.seed == "65432");
-  // Of two samplers, in two passes; no shuffle.
-  for (const WatchedReaders& reader : readers)
-    CHECK(search.tried_in_vain(number_of(reader.readers)) <= 4 * kSeeds);
+  CHECK(f.tried_in_vain() <= 4 * kSeeds);  // of two samplers, in two passes; no shuffle
 }
 
 TEST_CASE("a reader that pauses is found, however much others read then") {
