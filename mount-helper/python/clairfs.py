@@ -879,6 +879,19 @@ def _exact_order(loader, sampler, samples):
 _watched_classes = {}
 
 
+def _in_place_of(cls, watched):
+    """Remembers a subclass that looks like its class, and of whose objects copies are of that class: not registered."""
+
+    def reduce_ex(self, protocol):
+        state = {name: value for name, value in self.__dict__.items() if name != "_clairfs"}
+        return _unwatched, (cls,), state
+
+    watched.__reduce_ex__ = reduce_ex
+    watched.__name__, watched.__qualname__, watched.__module__ = cls.__name__, cls.__qualname__, cls.__module__
+    _watched_classes[cls] = watched
+    return watched
+
+
 def _watched(cls):
     """A subclass of a DataLoader's class that tells its registration when an epoch begins."""
     if cls in _watched_classes:
@@ -895,13 +908,7 @@ def _watched(cls):
             registration = self.__dict__.get("_clairfs")
             return _IndexSampler(super()._index_sampler, registration) if registration else super()._index_sampler
 
-        def __reduce_ex__(self, protocol):  # copies are not registered
-            state = {name: value for name, value in self.__dict__.items() if name != "_clairfs"}
-            return _unwatched, (cls,), state
-
-    Watched.__name__, Watched.__qualname__, Watched.__module__ = cls.__name__, cls.__qualname__, cls.__module__
-    _watched_classes[cls] = Watched
-    return Watched
+    return _in_place_of(cls, Watched)
 
 
 def _watched_sampler(cls):
@@ -920,13 +927,7 @@ def _watched_sampler(cls):
             registration._sampler_begins()
             return begin()
 
-        def __reduce_ex__(self, protocol):  # copies are not registered
-            state = {name: value for name, value in self.__dict__.items() if name != "_clairfs"}
-            return _unwatched, (cls,), state
-
-    Watched.__name__, Watched.__qualname__, Watched.__module__ = cls.__name__, cls.__qualname__, cls.__module__
-    _watched_classes[cls] = Watched
-    return Watched
+    return _in_place_of(cls, Watched)
 
 
 def _unwatched(cls):
