@@ -77,7 +77,8 @@ Status PlanManager::write_long_list(PlanSpec& found) {
   return save_own_file(found.list, std::as_bytes(std::span(lines)));
 }
 
-// What this node has said is also begun with again, when its readers have left what was found since.
+// A plan that this node has told of is also begun with again, when its readers have left the one that was
+// found since.
 void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) {
   const bool own = origin == deps_.place.node && found_here_;
   const bool told = own && run->of_job() && job_found_.found(run->given());

@@ -60,7 +60,7 @@ struct Entry {
   Directory* directory = nullptr;
 };
 
-// What a scan takes for an entry at its end: here, as a row with its chunks and its name's place in the
+// Bytes that a scan takes for an entry at its end: here, as a row with its chunks and its name's place in the
 // builder, whose table of names is up to half empty, and the same in the image. An estimate: directories are
 // let go of as they are numbered, while vectors are larger than what they hold.
 constexpr uint64_t kEntryBytes = sizeof(Entry) +

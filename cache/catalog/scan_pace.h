@@ -17,7 +17,7 @@ struct ScanThreads {
   unsigned most = 64;  ///< less than `first` is `first`
 };
 
-/// What some looks at the source took, one after the other.
+/// How long some looks at the source took, one after the other.
 struct ScanProbe {
   unsigned looks = 0;
   Duration passed{};     ///< on the clock

@@ -203,7 +203,7 @@ void Tiers::write(ChunkId chunk, const ChunkRef& data) {
   });
 }
 
-// One at a time: what one drops to make room is there for that one. The data is let go of before the write
+// One at a time: room that a write makes is there for that write. The data is let go of before the write
 // counts as ended: after that all this may be destroyed.
 void Tiers::begin_write(ChunkId chunk, const ChunkRef& data, uint64_t checksum) {
   const uint64_t bytes = data->block.capacity();
@@ -326,7 +326,7 @@ std::optional<size_t> Tiers::roomiest_store(uint64_t bytes) const {
   return best;
 }
 
-// What is promised is read before what is used: memory is used before its promise ends.
+// Promises are read before use: memory counts as used before its promise ends.
 uint64_t Tiers::ram_room() const {
   const uint64_t promised = promised_ram_.load();
   return account_.capacity() - std::min(promised + account_.used(), account_.capacity());

@@ -13,7 +13,7 @@
 // mean of those the limit of a source that answers after 10 ms stayed below 10 where 64 would have been
 // served at once.
 //
-// What counts are fetches, of which one operation may bring several: more at once leave fewer that wait and
+// Fetches count, of which one operation may bring several: more operations at once leave fewer that wait and
 // are read together, so there are more operations for the same bytes, which ends none of them sooner.
 //
 // Why small: a filesystem that is busy serves in the order of arrival. Requests of a job's nodes beyond those

@@ -21,8 +21,8 @@ namespace clairfs {
 /// Not thread-safe: its owner calls it under a lock.
 class FetchQueue {
  public:
-  /// The most that is taken together, in bytes: what a request to the server of an NFS or a FUSE filesystem
-  /// has at most. A larger read goes there in pieces, one after the other. Those of other reads come in
+  /// The most that is taken together, in bytes: a request to the server of an NFS or a FUSE filesystem has
+  /// no more. A larger read goes there in pieces, one after the other. Those of other reads come in
   /// between, and a disk then has to seek for each.
   static constexpr uint64_t kMostBytes = 1 << 20;
   /// Prefetches are taken together when none is needed so much later than the most urgent one, which the

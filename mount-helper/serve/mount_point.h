@@ -24,8 +24,8 @@ namespace clairfs {
 
 // A transfer that has not ended by then never will: the filesystem below hangs, and the process ends anyway.
 constexpr auto kDrainPatience = std::chrono::seconds(10);
-// The whole end, drained after reads were given up, and some more for a busy machine. What then still waits
-// does so in a system call: a plan's list file on a filesystem that hangs.
+// The whole end, drained after reads were given up, and some more for a busy machine. A thread that still
+// waits then does so in a system call: a plan's list file on a filesystem that hangs.
 constexpr auto kShutDownPatience = 3 * kDrainPatience;
 
 /// The mount, the guard that ends it with this process, and the time that its end may take. Every function

@@ -99,7 +99,7 @@ std::vector<NodeId> IndexExchange::above() const {
   return nodes;
 }
 
-// What one node's answer is good for; `make`: nothing.
+// The step that one node's answer allows; `make`: none.
 IndexExchange::Step IndexExchange::step_with(const Search& search, NodeId node, TimePoint now) const {
   const PeerState peer = deps_.membership.state(node);
   if (peer != PeerState::alive && peer != PeerState::late) return {};

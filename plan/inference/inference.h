@@ -79,7 +79,7 @@ class Inference {
   std::vector<SeenOpen> opens_of(const Program& program) const;
   /// A plan comes into force for readers of that program; for all readers if it is none.
   void follow(const Program& program) { tree_.follow(program, deps_.clock.now()); }
-  /// It is in force: what its readers opened is forgotten. Returns that, as opens_of().
+  /// It is in force: forgets what its readers opened, and returns that as opens_of() does.
   std::vector<SeenOpen> forget(const Program& program);
   /// What was opened of some files is forgotten: it belonged to a plan.
   void forget_files(const std::function<bool(FileId)>& of);

@@ -31,7 +31,7 @@ constexpr uint64_t kSeeds = 1'000'000;
 constexpr uint64_t kOutputs = 1 << 18;
 constexpr uint64_t kOutputsOfPlan = 1 << 26;
 
-// What random_split() may have been seeded with: the plan's own value and the likeliest of the usual ones.
+// Seeds that random_split() may have had: the plan's own value and the likeliest of the usual ones.
 // Each costs an order of the dataset, which is made up to this size.
 constexpr size_t kSplitSeeds = 6;
 constexpr uint64_t kLargestSplit = 1 << 22;
@@ -90,7 +90,7 @@ class SeedDiagnosis {
     ours.first_rank = node_.value * ours.ranks;
     return ours;
   }
-  // What DistributedSampler adds to its seed.
+  // DistributedSampler adds it to its seed.
   uint32_t added_epoch() const { return spec_.set_epoch == "always" ? at_.epoch.value : 0; }
 
   bool distributed(Diagnosis& told) {

@@ -43,7 +43,7 @@ class OrderTest {
   /// The reader was found: what was seen before counts no more.
   void clear() { score_ = holes_ = 0; }
   void forget_holes() { holes_ = 0; }
-  /// What left_out() says is not so, or not yet: it says so again after a few more.
+  /// left_out() is wrong, or too early: it says so again after a few more.
   void doubt_left_out();
 
   /// Observations since the start.

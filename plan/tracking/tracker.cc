@@ -259,7 +259,7 @@ Tracker::Observation Tracker::offer(std::span<const uint32_t> samples, Access ki
   return take_or_wait(samples, kind, now);
 }
 
-// What this epoch ended with the next one may begin with, as soon as nothing of this one is missing.
+// The next epoch may begin with samples that this one ended with, as soon as nothing of this one is missing.
 Tracker::Observation Tracker::take_or_wait(std::span<const uint32_t> samples, Access kind, TimePoint now) {
   const Observation taken = take(samples, kind, now);
   if (taken == Verdict::repeated && kind == Access::open && may_be_beyond() && is_epoch_over())

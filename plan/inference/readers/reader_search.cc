@@ -42,7 +42,7 @@ ReaderFacts facts_of(std::span<const SeenOpen> opens, const Readers& readers) {
 }
 
 // Whether an order that was found for everybody is not that of everybody, or not of the program that opened
-// most of its files. What others open lies in the window of an order by chance, where that is wide beside the
+// most of its files. Opens of others lie in the window of an order by chance, where that is wide beside the
 // dataset.
 bool is_of_others(const OrderSearch& search, const std::vector<SeenOpen>& opens,
                   std::span<const WatchedReaders> readers, const FoundOrder& found) {
