@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -197,7 +198,7 @@ def test_a_progress_bar_on_a_terminal_only(tmp):
     scenario.write_text(SMALL.read_text().replace("count = 10000", "count = 80000"))
     out, seen = said_on_a_terminal("simulate", scenario, "--json")
     assert len(json.loads(out)) == len(POLICIES)
-    assert b"%" in seen and b"staging (3/11)" in seen and b"ETA" in seen
+    assert b"ETA" in seen and re.search(rb"% +[a-z-]+ \(\d+/11\)", seen), seen
 
     (tmp / "source").mkdir()
     (tmp / "source/file").write_bytes(os.urandom(30000))
