@@ -2,16 +2,15 @@
 // by two, and how long a fetch that waits for memory takes to begin once there is some.
 #include <atomic>
 #include <memory>
-#include <string>
 #include <thread>
+#include <vector>
 
 #include <benchmark/benchmark.h>
 
-#include "cache/catalog/scan.h"
 #include "cache/chunks/chunk_cache.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/fake_source.h"
-#include "tests/support/temp_tree.h"
+#include "tests/support/made_up_catalog.h"
 
 namespace clairfs {
 namespace {
@@ -22,17 +21,12 @@ constexpr uint32_t kFiles = 3 * (16 << 20) / 4096;
 
 // Nothing is kept, so that each chunk passes through transit memory.
 struct Node {
-  Node() {
-    for (uint32_t i = 0; i < kFiles; ++i) tree.write("f" + std::to_string(i), 64);
-    catalog = *scan_catalog(tree.path(), {}, log.logger());
-    cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, 0));
-  }
-  TempTree tree;
+  Node() { cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, 0)); }
+  const std::shared_ptr<const Catalog> catalog = made_up_catalog(std::vector<uint64_t>(kFiles, 64));
   CapturedLog log;
   Metrics metrics;
   FirstTouchPolicy policy;
   FakeSource source;
-  std::shared_ptr<const Catalog> catalog;
   std::unique_ptr<ChunkCache> cache;
 };
 
