@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Parts of the engine by themselves: planning an epoch of ImageNet-1k, and chunks that one node serves to another.
+"""Parts of the engine by themselves: planning an epoch of ImageNet-1k, of files and of records, and chunks that one
+node serves to another.
 
     tests/bench/engine.py [--quick] [--rounds N] [--only planning|transport]... [--json FILE]
 
@@ -18,7 +19,10 @@ import benchlib
 import clairmount
 from benchlib import Findings, Table, progress
 
-EPOCH_SECONDS = 0.2  # for 1.28 million samples on one core
+SAMPLES = "1,281,167 samples"
+EPOCH_SECONDS = 0.2  # for so many on one core
+RELOAD_SECONDS = 0.02  # of the index of so many records
+RECORDS_OVER_FILES = 1.3  # time and memory
 CHUNK = 110_000  # the mean file of ImageNet-1k
 CHUNKS_A_SECOND = min(10_000, 1e9 / CHUNK)  # 10,000 or a gigabyte, whichever comes first
 NETWORKS = {"TCP": ["-launcher", "fork", "-hosts", "127.0.0.1,127.0.0.2"]}
@@ -33,19 +37,46 @@ def program(found, name, what):
     return None
 
 
-def planning_round(path, samples):
-    command = [path, "--benchmark_format=json", "--benchmark_filter=plan_epoch"]
+def benchmarks(path, pattern):
+    """What a program with Google Benchmark measured of those whose names begin with `pattern`: {name: its figures}."""
+    command = [path, "--benchmark_format=json", f"--benchmark_filter=^({pattern})"]
     printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=300, check=True)
-    for run in json.loads(printed.stdout)["benchmarks"]:
-        samples.add(f"plan {run['name'].partition('/')[2]}", run["real_time"] / 1e3)
+    runs = {run["name"]: run for run in json.loads(printed.stdout)["benchmarks"]}
+    for name, run in runs.items():
+        if run.get("error_occurred"):
+            raise SystemExit(f"{path}: {name}: {run['error_message']}")
+    return runs
+
+
+def planning_round(path, samples):
+    for name, run in benchmarks(path, "plan_epoch|reload_index|epoch_of").items():
+        kind, _, what = name.partition("/")
+        if kind == "plan_epoch":
+            samples.add(f"plan {what}", run["real_time"] / 1e3)
+        elif kind == "reload_index":
+            samples.add("reload", run["real_time"] / 1e3)
+        else:
+            samples.add(f"{what.partition('/')[0]} time", run["real_time"] / 1e3)
+            samples.add(f"{what.partition('/')[0]} memory", run["bytes/sample"])
 
 
 def planning_table(samples):
-    table = Table("Planning one epoch of 1,281,167 samples, one core")
+    table = Table(f"Planning one epoch of {SAMPLES}, one core")
     for name in samples.rounds:
         if name.startswith("plan "):
             what = name.removeprefix("plan ").replace("_", " ")
             table.add(what, samples.median(name), "s", at_most=EPOCH_SECONDS)
+    return table
+
+
+def records_table(samples):
+    table = Table(f"Planning records of one file beside files, {SAMPLES}, one core")
+    table.add("saved index of the records, reloaded", samples.median("reload"), "s", at_most=RELOAD_SECONDS)
+    order, kept = "the order, and when each chunk is used", "the numbering and two epochs"
+    for what, of, unit, note in (("time", "an epoch", "s", order), ("memory", "a plan", "bytes a sample", kept)):
+        for kind in ("files", "records"):
+            table.add(f"{of} of {kind}: {what}", samples.median(f"{kind} {what}"), unit, note=note)
+        table.add(f"records / files: {what}", samples.ratio(f"records {what}", f"files {what}"), at_most=RECORDS_OVER_FILES)
     return table
 
 
@@ -96,6 +127,7 @@ def main():
             transport_round(transport, network, 1 if given.quick else 3, found.samples)
     if planning:
         found.add(planning_table(found.samples))
+        found.add(records_table(found.samples))
     for network in NETWORKS if transport else ():
         found.add(transport_table(network, found.samples))
 

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import benchlib
+import engine
 import model
 import report
 import shortjob
@@ -199,6 +200,32 @@ def test_a_short_job_has_to_be_as_fast_and_frugal_in_its_worst_run():
     assert rows[f"{label}: PFS bytes / least"]["value"] == 1
     assert rows[f"{label}: PFS bytes / least, worst run"]["reached"] is False
     assert rows[f"{shortjob.ALONE}: first batch of the slowest node"]["reached"] is None
+
+
+PRINTED = {
+    "plan_epoch/one_node_one_rank": {"real_time": 150},  # ms
+    "reload_index": {"real_time": 11},
+    "epoch_of/files/iterations:5": {"real_time": 100, "bytes/sample": 20},
+    "epoch_of/records/iterations:5": {"real_time": 120, "bytes/sample": 30},
+}
+
+
+@pytest.fixture
+def engines(monkeypatch):
+    """What the programs print of the benchmarks that are asked for."""
+    monkeypatch.setattr(engine, "benchmarks", lambda path, pattern: {k: v for k, v in PRINTED.items() if re.match(pattern, k)})
+    return benchlib.Samples()
+
+
+def test_records_are_planned_beside_files(engines):
+    engine.planning_round("plan_bench", engines)
+    (row,) = engine.planning_table(engines).rows
+    assert (row["figure"], row["value"]) == ("one node one rank", 0.15)
+    rows = {row["figure"]: row for row in engine.records_table(engines).rows}
+    assert rows["saved index of the records, reloaded"]["value"] == 0.011
+    assert rows["an epoch of records: time"]["value"] == 0.12
+    assert rows["records / files: time"]["reached"] is True
+    assert (rows["records / files: memory"]["value"], rows["records / files: memory"]["reached"]) == (1.5, False)
 
 
 def test_each_chart_becomes_a_file_that_the_report_shows(tmp):

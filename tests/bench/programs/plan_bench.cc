@@ -15,6 +15,7 @@
 #include "plan/sequence/epoch_uses.h"
 #include "plan/sequence/plan_sampler.h"
 #include "plan/sequence/sequence_positions.h"
+#include "plan/sequence/timeline.h"
 #include "plan/tracking/rank_trackers.h"
 #include "plan/tracking/tracker.h"
 #include "tests/support/captured_log.h"
@@ -25,6 +26,8 @@ using namespace clairfs;
 namespace {
 
 constexpr uint32_t kImageNet = 1281167;
+constexpr uint64_t kRecordStride = 28 << 12;  // in an LMDB, from a value of 110 KB to the next
+constexpr uint64_t kLeafRecords = 74;         // of 20-byte keys that came in random order
 
 AccessSequence planned(const std::string& text, uint32_t n) {
   const auto spec = resolve_plan(parse_plan(text).value(), 1);
@@ -88,31 +91,39 @@ void number_samples(benchmark::State& state, const std::string& plan) {
 BENCHMARK_CAPTURE(number_samples, imagefolder, "seed=1 format=imagefolder")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(number_samples, files, "seed=1 format=files")->Unit(benchmark::kMillisecond);
 
-// The saved index of an LMDB: records of 110 KB, and the leaves that every reader needs.
-void reload_index(benchmark::State& state) {
-  constexpr uint64_t kRecord = 28 << 12, kLeafRecords = 74;
+// An LMDB with as many records of 110 KB.
+std::shared_ptr<const Catalog> database() {
   CatalogBuilder builder("/data", 4U << 20, 2);
   SourceAttributes folder;
   folder.mode = S_IFDIR | 0755;
-  SourceAttributes database;
-  database.mode = S_IFREG | 0644;
-  database.size = kImageNet * (kRecord + 4096 / kLeafRecords + 1);
+  SourceAttributes file;
+  file.mode = S_IFREG | 0644;
+  file.size = kImageNet * (kRecordStride + 4096 / kLeafRecords + 1);
   builder.add(FileId(0), "", folder);
-  builder.add(FileId(0), "train.lmdb", database);
-  const std::shared_ptr<const Catalog> catalog = builder.finish(0, 0).value();
+  builder.add(FileId(0), "train.lmdb", file);
+  return builder.finish(0, 0).value();
+}
+
+// Its records, and the leaves that every reader needs.
+Result<IndexStore::Table> records_of(const std::shared_ptr<const Catalog>& catalog) {
+  RecordTableBuilder table(catalog, "lmdb");
+  uint64_t at = 0;
+  for (uint32_t i = 0; i < kImageNet; ++i, at += kRecordStride) {
+    if (i % kLeafRecords == 0) (void)table.share({FileId(1), std::exchange(at, at + 4096), 4096});
+    (void)table.add_sample(ByteRange{FileId(1), at + 16, 110'000});
+  }
+  return table.finish();
+}
+
+// The saved index of such a file.
+void reload_index(benchmark::State& state) {
+  const std::shared_ptr<const Catalog> catalog = database();
   const IndexKey key{"lmdb", "keys=cursor", {FileId(1)}};
   CapturedLog log;
   const TempTree saved;
-  const auto make = [&]() -> Result<IndexStore::Table> {
-    RecordTableBuilder table(catalog, "lmdb");
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < kImageNet; ++i, at += kRecord) {
-      if (i % kLeafRecords == 0) (void)table.share({FileId(1), std::exchange(at, at + 4096), 4096});
-      (void)table.add_sample(ByteRange{FileId(1), at + 16, 110'000});
-    }
-    return table.finish();
-  };
-  bool made = IndexStore(saved.path(), log.logger()).get(key, catalog, nullptr, make).ok();
+  bool made = IndexStore(saved.path(), log.logger())
+                  .get(key, catalog, nullptr, [&] { return records_of(catalog); })
+                  .ok();
   for (auto _ : state) {
     IndexStore store(saved.path(), log.logger());
     made = made && store
@@ -125,6 +136,44 @@ void reload_index(benchmark::State& state) {
   if (!made) state.SkipWithError("the index was not reloaded");
 }
 BENCHMARK(reload_index)->Unit(benchmark::kMillisecond);
+
+// As many samples, each a file or each a record.
+struct Numbered {
+  std::shared_ptr<const Catalog> catalog;
+  std::shared_ptr<const SampleIndex> index;
+};
+
+Numbered in_files() {
+  DatasetSource source;
+  source.catalog = imagenet();
+  return {source.catalog, make_sample_index(parse_plan("seed=1").value(), source).value()};
+}
+
+Numbered in_records() {
+  const std::shared_ptr<const Catalog> catalog = database();
+  return {catalog, records_of(catalog).value()};
+}
+
+// What a plan makes of each epoch: the order, and when every sample and chunk comes. Its memory is that of
+// the numbering and of two epochs, as many as it has at a time.
+void epoch_of(benchmark::State& state, Numbered (*dataset)()) {
+  const Numbered numbered = dataset();
+  const auto samples = ChunkSamples::make(*numbered.index, *numbered.catalog);
+  AccessSequence sequence = planned("seed=1", numbered.index->size());
+  uint32_t epoch = 0;
+  uint64_t bytes = 0;
+  for (auto _ : state) {
+    auto order = std::make_shared<const EpochSequence>(sequence.sequence(Epoch(epoch++), NodeId(0)).value());
+    const PlannedEpoch made =
+        PlannedEpoch::make(std::move(order), samples, *numbered.index, *numbered.catalog);
+    bytes = made.memory_bytes();
+  }
+  const uint64_t numbering = numbered.index->memory_bytes() + (samples ? samples->memory_bytes() : 0);
+  state.counters["bytes/sample"] = static_cast<double>(numbering + 2 * bytes) / kImageNet;
+}
+// An epoch takes a tenth of a second or more, the dataset some tenths once.
+BENCHMARK_CAPTURE(epoch_of, files, in_files)->Unit(benchmark::kMillisecond)->Iterations(5);
+BENCHMARK_CAPTURE(epoch_of, records, in_records)->Unit(benchmark::kMillisecond)->Iterations(5);
 
 void uses_of_chunks(benchmark::State& state, bool derived) {
   DatasetSource source;
