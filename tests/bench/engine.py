@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Parts of the engine by themselves: planning an epoch of ImageNet-1k, of files and of records, and chunks that one
-node serves to another.
+"""Parts of the engine by themselves: planning an epoch of ImageNet-1k, of files and of records, misses of the cache, and
+chunks that one node serves to another.
 
-    tests/bench/engine.py [--quick] [--rounds N] [--only planning|transport]... [--json FILE]
+    tests/bench/engine.py [--quick] [--rounds N] [--only planning|cache|transport]... [--json FILE]
 
-No mount and no PFS is involved. Chunks go over TCP through loopback between two launchers, as between machines; messages
-to and fro and idling are shown beside them.
+No mount and no PFS is involved. The cache misses what a source answers at once, so that the time is its own. Chunks go over
+TCP through loopback between two launchers, as between machines; messages to and fro and idling are shown beside them.
 """
 
 import contextlib
@@ -80,6 +80,27 @@ def records_table(samples):
     return table
 
 
+def cache_round(path, samples):
+    for name, run in benchmarks(path, "misses|begins_when_memory_comes_free").items():
+        if threads := re.search(r"threads:(\d+)", name):
+            samples.add(f"misses {threads[1]}", run["items_per_second"])
+        else:
+            samples.add("wake-up", run["real_time"] / 1e3)
+
+
+def cache_table(samples):
+    """A thread has one miss at a time, so that they tell how long each takes."""
+    table = Table("Misses of the cache, a source that answers at once")
+    for name in samples.rounds:
+        if name.startswith("misses "):
+            threads = int(name.removeprefix("misses "))
+            text, rate = f"{threads} thread{'s' * (threads > 1)}", samples.median(name)
+            table.add(f"{text}: misses", rate, "/s")
+            table.add(f"{text}: latency of a miss", 1e6 * threads / rate, "us")
+    table.add("a fetch that waits for memory: begins after", samples.median("wake-up"), "us", note="since another's came free")
+    return table
+
+
 def transport_round(path, network, seconds, samples):
     """A figure of each line that transport_bench prints."""
     command = ["mpiexec", "-disable-auto-cleanup", *NETWORKS[network], "-n", "2", path, CHUNK, seconds]
@@ -114,20 +135,25 @@ def transport_table(network, samples):
 
 
 def main():
-    given = benchlib.arguments(__doc__, "default: 5; with --quick 2", ("planning", "transport"))
+    given = benchlib.arguments(__doc__, "default: 5; with --quick 2", ("planning", "cache", "transport"))
     rounds = given.rounds or (2 if given.quick else 5)
     found = Findings(given)
     planning = program(found, "plan_bench", "planning of an epoch") if "planning" in given.only else None
+    cache = program(found, "cache_bench", "misses of the cache") if "cache" in given.only else None
     transport = program(found, "transport_bench", "the transport") if "transport" in given.only else None
     for round_ in range(rounds):
         progress(f"engine, round {round_ + 1} of {rounds}")
         if planning:
             planning_round(planning, found.samples)
+        if cache:
+            cache_round(cache, found.samples)
         for network in NETWORKS if transport else ():
             transport_round(transport, network, 1 if given.quick else 3, found.samples)
     if planning:
         found.add(planning_table(found.samples))
         found.add(records_table(found.samples))
+    if cache:
+        found.add(cache_table(found.samples))
     for network in NETWORKS if transport else ():
         found.add(transport_table(network, found.samples))
 

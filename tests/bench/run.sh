@@ -65,8 +65,8 @@ tests/install-deps.sh bench || echo "run.sh: not everything could be installed: 
 cmake --preset release
 cmake --build --preset release -j"$(nproc)" -t clairfs clairfs-slowfs bench_reader
 # Without libbenchmark-dev these are not there; what needs them says so.
-cmake --build --preset release -j"$(nproc)" -t plan_bench growth_bench catalog_bench transport_bench sampler_bench ||
-  echo "run.sh: the programs that measure parts were not built: no figures of planning, catalog, transport or orders by themselves" >&2
+cmake --build --preset release -j"$(nproc)" -t plan_bench growth_bench catalog_bench cache_bench transport_bench sampler_bench ||
+  echo "run.sh: the programs that measure parts were not built: no figures of planning, catalog, cache, transport or orders by themselves" >&2
 
 export CLAIRFS_BUILD_DIR=$PWD/build/release
 mkdir -p "$out/data"

@@ -207,6 +207,9 @@ PRINTED = {
     "reload_index": {"real_time": 11},
     "epoch_of/files/iterations:5": {"real_time": 100, "bytes/sample": 20},
     "epoch_of/records/iterations:5": {"real_time": 120, "bytes/sample": 30},
+    "misses/real_time/threads:1": {"real_time": 2500, "items_per_second": 400_000},  # ns
+    "misses/real_time/threads:2": {"real_time": 2000, "items_per_second": 500_000},
+    "begins_when_memory_comes_free/real_time": {"real_time": 3000},
 }
 
 
@@ -226,6 +229,15 @@ def test_records_are_planned_beside_files(engines):
     assert rows["an epoch of records: time"]["value"] == 0.12
     assert rows["records / files: time"]["reached"] is True
     assert (rows["records / files: memory"]["value"], rows["records / files: memory"]["reached"]) == (1.5, False)
+
+
+def test_threads_that_miss_tell_how_long_a_miss_takes(engines):
+    engine.cache_round("cache_bench", engines)
+    rows = {row["figure"]: row["value"] for row in engine.cache_table(engines).rows}
+    assert rows["1 thread: misses"] == 400_000
+    assert rows["1 thread: latency of a miss"] == 2.5  # us
+    assert rows["2 threads: latency of a miss"] == 4
+    assert rows["a fetch that waits for memory: begins after"] == 3
 
 
 def test_each_chart_becomes_a_file_that_the_report_shows(tmp):
@@ -276,7 +288,7 @@ def test_all_programs_that_a_script_runs_are_built_first():
     programs = {path.stem for path in (BENCH / "programs").glob("*.cc")}
     named = {word for script in SCRIPTS for word in re.findall(r"\b[a-z]+_[a-z]+\b", (BENCH / script).read_text())}
     built = set(re.findall(r"\w+", " ".join(re.findall(r"-t ([\w -]+)", RUN))))
-    assert {"plan_bench", "sampler_bench"} <= programs & named
+    assert {"plan_bench", "cache_bench", "sampler_bench"} <= programs & named
     assert programs & named <= built
 
 
