@@ -6,6 +6,7 @@ import subprocess
 
 import clairmount
 import pytest
+from made_up_lmdb import make_lmdb
 from planning import cancel, plan, register
 
 lmdb = pytest.importorskip("lmdb")
@@ -106,6 +107,23 @@ def test_what_cannot_be_indexed_is_refused_with_the_reason(tmp):
         ):
             status, report = index(mount.path / words[0], *words[1:])
             assert status != 0 and reason in report, (words, report)
+
+
+@pytest.mark.parametrize("count", (1, 3, 4, 100))
+def test_made_up_databases_are_such_as_the_library_reads(tmp, count):
+    """Of one too large to be written a benchmark makes the index."""
+    (tmp / "src").mkdir()
+    pages = make_lmdb(tmp / "src/rows.lmdb", count, 5000, leaf_records=3, children=4)
+    with lmdb.open(str(tmp / "src/rows.lmdb"), subdir=False, readonly=True, lock=False) as env, env.begin() as txn:
+        assert list(txn.cursor()) == [(b"%08d" % i, bytes(5000)) for i in range(count)]
+        assert all(txn.get(b"%08d" % i) == bytes(5000) for i in range(count))
+        stat = env.stat()
+    assert stat["branch_pages"] + stat["leaf_pages"] == pages
+    assert (stat["entries"], stat["depth"]) == (count, {1: 1, 3: 1, 4: 2, 100: 4}[count])
+    with clairmount.clairfs(tmp / "src", "--ram", "16M") as mount:
+        status, report = index(mount.path / "rows.lmdb", "keys=cursor")
+        assert (status, f"samples  {count} in 1 file (format=lmdb)" in report) == (0, True), report
+        assert "smallest 4.9 KiB, largest 4.9 KiB" in report
 
 
 def test_nobody_waits_for_a_long_index(tmp):
