@@ -1,23 +1,27 @@
 #!/usr/bin/python3
 """What it costs: processor, memory, requests, operations on the PFS and bytes on the network for what was delivered, and
-how planning grows with the files of the dataset and with the nodes of the job; the catalog of a million files; the orders
-of 100 million samples.
+how planning grows with the files of the dataset and with the nodes of the job; the catalog of a million files; the index of
+an LMDB of 1.28 million records; the orders of 100 million samples.
 
-    tests/bench/cost.py [--quick] [--rounds N] [--only delivery|network|growth|catalog|orders]... [--json FILE]
+    tests/bench/cost.py [--quick] [--rounds N] [--only delivery|network|growth|catalog|index|orders]... [--json FILE]
 
-The PFS is emulated without latency or limit, and counts what it is asked for. Each system reads the same epochs; of
-the others that are compared the processor time of their daemon is known, and what they ask of the PFS.
+The PFS is emulated without latency (with 1 ms where an index is made) or limit, and counts what it is asked for. Each system
+reads the same epochs; of the others that are compared the processor time of their daemon is known, and what they ask of the
+PFS.
 """
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 
 import benchlib
 import clairjob
 import clairmount
+import made_up_lmdb
 import plan as planned
 from benchlib import MIB, Findings, Table, counted_requests, cpu_seconds, progress, reader, write_list
 
@@ -273,6 +277,54 @@ def catalog(found, files):
     found.add(table)
 
 
+# The index of a database
+
+RECORDS, RECORD = 1_281_167, 110_000  # ImageNet-1k
+LATENCY = 1000  # microseconds of each request
+INDEX_SECONDS, INDEX_MB, INDEX_RELOAD_SECONDS = 1, 80, 0.02
+
+
+def index_of(mount, how):
+    """The seconds that the mount says that its index took; `how`: "made" or "reloaded"."""
+    command = [clairmount.binary(), "index", mount.path / "train.lmdb", "keys=cursor"]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=benchlib.READ_SECONDS, check=True).stdout
+    seconds = re.search(rf"{how} in ([\d.]+) s", printed)
+    if not seconds or f"samples  {RECORDS} in 1 file" not in printed:
+        raise SystemExit(f"WRONG INDEX, or not {how}: {printed}")
+    return float(seconds[1])
+
+
+def index_round(source, samples):
+    slow = clairmount.slowfs(source, "--latency", LATENCY, "--attr-timeout", 1000)
+    with slow as pfs, clairmount.clairfs(pfs.path, "--ram", "64M") as mount:
+        pfs.command("reset")
+        begin = time.monotonic()
+        samples.add("index made", index_of(mount, "made"))
+        samples.add("index command", time.monotonic() - begin)
+        seen = pfs.counters()
+        samples.add("index MB", seen["bytes"] / 1e6)
+        samples.add("index reads", seen["ops"]["read"])
+        samples.add("index reloaded", index_of(mount, "reloaded"))
+
+
+def index(found, rounds):
+    with clairmount.tempdir() as source:
+        pages = made_up_lmdb.make_lmdb(source / "train.lmdb", RECORDS, RECORD)
+        os.sync()
+        for round_ in range(rounds):
+            progress(f"index of {RECORDS:,} records, round {round_ + 1} of {rounds}")
+            index_round(source, found.samples)
+    median = found.samples.median
+    table = Table(f"Index of an LMDB of {RECORDS:,} records of {RECORD // 1000} KB, PFS {LATENCY / 1000:g} ms a request")
+    table.add("made in", median("index made"), "s", at_most=INDEX_SECONDS)
+    note = f"{pages * benchlib.PAGE / 1e6:.1f} MB are the pages that lead to records"
+    table.add("read of the PFS", median("index MB"), "MB", at_most=INDEX_MB, note=note)
+    table.add("reads of the PFS", median("index reads"), "")
+    table.add("clairfs index, from its start to its end", median("index command"), "s")
+    table.add("saved index, reloaded in", median("index reloaded"), "s", at_most=INDEX_RELOAD_SECONDS)
+    found.add(table)
+
+
 # Orders
 
 # Bytes a sample of an epoch's order and of what is there while it is made: the table in plan/samplers/README.md. Those of 0
@@ -319,7 +371,7 @@ def orders(found, count):
 
 def main():
     given = benchlib.arguments(
-        __doc__, "default: 5, with --quick 2", ("delivery", "network", "growth", "catalog", "orders")
+        __doc__, "default: 5, with --quick 2", ("delivery", "network", "growth", "catalog", "index", "orders")
     )
     rounds = given.rounds or (2 if given.quick else 5)
     count = 1_000 if given.quick else 4_000
@@ -342,6 +394,8 @@ def main():
         growth(found, given.quick, rounds)
     if "catalog" in given.only:
         catalog(found, 100_000 if given.quick else 1_000_000)
+    if "index" in given.only:
+        index(found, rounds)
     if "orders" in given.only:
         orders(found, 10_000_000 if given.quick else 100_000_000)
 
