@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <set>
 
 #include <fmt/format.h>
@@ -48,7 +47,7 @@ uint64_t largest_chunk(const Catalog& catalog, const std::set<FileId>& files) {
 }
 
 std::string where_from(const IndexWork& work, Duration took) {
-  const double seconds = std::chrono::duration<double>(took).count();
+  const double seconds = in_seconds(work.took().value_or(took));
   if (work.origin() == IndexWork::Origin::memory) return "in use by a plan already";
   const std::string file = work.file().empty() ? "" : escaped(work.file());
   if (work.origin() == IndexWork::Origin::file)

@@ -10,7 +10,7 @@
 
 namespace clairfs {
 
-/// Some lines. `took`: what finding the samples took.
+/// Some lines. `took`: what making a plan of them took, which is said of samples that need no index.
 std::string index_report(const SampleIndex& index, const Catalog& catalog, const IndexWork& work,
                          Duration took);
 

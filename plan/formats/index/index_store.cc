@@ -47,6 +47,7 @@ Result<Table> IndexStore::get(const IndexKey& key, const std::shared_ptr<const C
   IndexWork unwatched;
   IndexWork& watched = work != nullptr ? *work : unwatched;
   watched.begin();
+  const TimePoint begun = steady_now();
   {
     MutexLock lock(mutex_);
     while (known_[index].stage != Stage::none) {
@@ -60,6 +61,7 @@ Result<Table> IndexStore::get(const IndexKey& key, const std::shared_ptr<const C
     known_[index] = {key, catalog, {}, Stage::loading, &watched};
   }
   Result<Table> table = load_or_make(key, catalog, watched, make);
+  watched.note_took(steady_now() - begun);
   {
     MutexLock lock(mutex_);
     known_[index] = {key, catalog, table ? *table : nullptr, Stage::none, nullptr};

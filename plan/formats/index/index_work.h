@@ -3,8 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
+
+#include "cache/base/clock.h"
 
 namespace clairfs {
 
@@ -41,6 +44,9 @@ class IndexWork {
   }
   Origin origin() const { return origin_; }          ///< for the thread that made it
   const std::string& file() const { return file_; }  ///< as above
+  /// How long the maker waited for the index; nothing where samples are found without one.
+  void note_took(Duration took) { took_ = took; }
+  std::optional<Duration> took() const { return took_; }  ///< as above
 
   /// The maker's next read fails.
   void cancel() { cancelled_ = true; }
@@ -52,6 +58,7 @@ class IndexWork {
   uint64_t parts_ = 1;
   Origin origin_ = Origin::made;
   std::string file_;
+  std::optional<Duration> took_;
   std::atomic<unsigned> percent_{0};
   std::atomic<uint64_t> bytes_read_{0};
   std::atomic<bool> begun_{false};

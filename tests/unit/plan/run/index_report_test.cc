@@ -1,5 +1,7 @@
 #include "plan/run/index_report.h"
 
+#include <chrono>
+
 #include "plan/formats/hdf5/layout.h"
 #include "plan/formats/records/record_table.h"
 #include "tests/support/catch.h"
@@ -23,7 +25,24 @@ std::string report_on_rows(std::string_view format, uint64_t bytes, uint64_t rea
   return index_report(*table.finish(), *catalog, IndexWork(), Duration(0));
 }
 
+/// What is said of where the index is from.
+std::string report_after(const IndexWork& work, Duration took) {
+  const auto catalog = made_up_catalog({100});
+  RecordTableBuilder table(catalog, "lmdb");
+  REQUIRE(table.add_sample(ByteRange{FileId(1), 0, 100}));
+  return index_report(*table.finish(), *catalog, work, took);
+}
+
 }  // namespace
+
+TEST_CASE("index report: the time is that of the index, without that of the plan") {
+  IndexWork work;
+  CHECK_THAT(report_after(work, std::chrono::seconds(3)), Contains("made in 3.00 s"));
+  work.note_took(std::chrono::milliseconds(20));
+  CHECK_THAT(report_after(work, std::chrono::seconds(3)), Contains("made in 0.02 s"));
+  work.note_origin(IndexWork::Origin::file, "/saved");
+  CHECK_THAT(report_after(work, std::chrono::seconds(3)), Contains("reloaded in 0.020 s from /saved"));
+}
 
 TEST_CASE("index report: short rows of which libhdf5 reads much more") {
   const std::string report = report_on_rows("hdf5", 3000, hdf5::kSieveBytes);

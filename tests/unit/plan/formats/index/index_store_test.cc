@@ -250,6 +250,7 @@ TEST_CASE("the index of a Megatron dataset is read from its files once") {
   REQUIRE(made);
   CHECK(work->bytes_read() == 34 + 3 * 12);
   CHECK(work->percent() == 100);
+  CHECK(work->took().has_value());
   IndexStore second(saved.path(), log.logger());
   source.indexes = &second;
   source.read_bytes = [](FileId, uint64_t, uint32_t) -> Result<std::string> { return Error{EIO, "read"}; };
