@@ -152,7 +152,7 @@ run(1, lambda number: batches)
 
 
 def test_any_shuffle_is_found_with_infer_full(images):
-    """The first epoch's seed is a little above a million, which are tried as seeds of torch's samplers: the search comes to it soon."""
+    """The first epoch's seed is a little above a million, all of which are tried as seeds of torch's samplers."""
     torch = pytest.importorskip("torch")
     def epoch_seed(value):
         generator = torch.Generator().manual_seed(value)

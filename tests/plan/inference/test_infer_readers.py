@@ -140,8 +140,8 @@ def first_epoch_seed(value, draws):
 @ANNOUNCED
 @pytest.mark.alone  # a search of core-minutes, for processors that are idle
 def test_all_epochs_of_a_shuffle_with_infer_full(images):
-    """A value that is none of the usual ones. The first epoch's seed is a little above a million, that the search comes to it soon; the
-    stream that it is from is proved by the second."""
+    """A value that is none of the usual ones. The first epoch's seed is a little above a million, that the search comes to it soon;
+    the stream that it is from is proved by the second."""
     value, draws = next((v, d) for v in range(500, 666) for d in range(400) if 10**6 < first_epoch_seed(v, d) < 1 << 21)
     with searching(images, "--ram", "64M", "--staging", "64M", "--infer", "full") as mount:
         torch_job(mount, f"""
