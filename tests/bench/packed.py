@@ -201,13 +201,15 @@ class Training:
 
     def __init__(self, packed, tmp):
         self.packed = packed
+        # By time, not by bytes, which the reader does not know of a batch that its workers read.
+        self.compute_us = round(1e6 * self.BATCH * packed.record / BANDWIDTH)
         orders = benchlib.plan_orders(packed.ranges["raw"], SEED, self.EPOCHS)
         self.lists = [write_list(tmp / f"epoch-{e}", order) for e, order in enumerate(orders)]
         self.right = int(benchlib.reader("records", packed.path("raw"), "pread", self.lists[0], "--sum")[0]["sum"], 16)
 
     def epoch(self, root, number, *options):
         path = self.packed.path("raw", root)
-        options = ("--batch", self.BATCH, "--compute-rate", BANDWIDTH, "--sum", *options)
+        options = ("--batch", self.BATCH, "--compute-us", self.compute_us, "--sum", *options)
         return check(benchlib.reader("records", path, "pread", self.lists[number], *options), self.right, f"epoch {number} of {root}")[0]
 
     def pfs(self, *options):
