@@ -5,7 +5,8 @@
 
 touch: records of an LMDB, a raw file and an HDF5 file that a plan has pushed, read for the first time in shuffled order,
 beside the source's warm page cache and the RAM tier without a plan.
-epochs: a raw file from a PFS that is just fast enough, beside what else one can do without another file format.
+epochs: a raw file from a PFS that is just fast enough, and from one that is too slow for the computing, beside what else
+one can do without another file format.
 ladder: 1 to 8 processes read an LMDB in its order, as Caffe and LMDBIO do, from a PFS that has to seek; of what stands for
 each of LMDBIO's six optimisations, one at a time is switched off (of the last, in shuffled order: in the file's order
 there is nothing to put in order).
@@ -14,6 +15,7 @@ Figures are medians over the rounds; all bytes are compared with the source by a
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -44,7 +46,6 @@ SEEK = 5000  # of a disk that has to go elsewhere
 PROCESSES = (1, 2, 4, 8)
 BLOCK = 4  # records that a process reads at a time in the ladder
 READY_SECONDS = 1.0  # eight interpreters have started then
-TIERS = {"2 S": 2, "1 S": 1.02, "0.5 S": 0.5}  # a little more than S: tiers keep whole chunks
 
 
 class Packed:
@@ -193,17 +194,63 @@ def touch_table(packed, samples):
 
 # Epochs
 
+EPOCHS = 3
+SPEEDS = (1, 1.5)  # of computing, as a multiple of the PFS's bandwidth
+
+
+@dataclasses.dataclass(frozen=True)
+class Tier:
+    """What of S the tiers hold, and how many times the lower bounds the time and the PFS bytes should be at most."""
+
+    ram: float
+    nvme: float = 0
+    chunk: str = "128K"
+    most_time: float | None = 1.05
+    most_bytes: float | None = 1.01
+
+    def size(self, packed):
+        return (self.ram + self.nvme) * packed.size
+
+
+# A little more than S where all is to fit: tiers keep whole chunks.
+TIERS = {"RAM tier 2 S": Tier(2), "RAM tier 1 S": Tier(1.02), "RAM tier 0.5 S": Tier(0.5)}
+# Measured where computing is faster. Rows of a raw file begin anywhere in a chunk: the smaller chunks are, the less of their
+# neighbours the first epoch reads ahead of its turn. 64 KiB are the smallest that a mount takes.
+MORE_TIERS = {
+    "RAM tier 2 S, chunks of 64 KiB": Tier(2, chunk="64K", most_time=None, most_bytes=None),
+    "RAM tier 0.25 S, NVMe the rest": Tier(0.25, 0.77, most_time=None, most_bytes=1.05),
+}
+
+
+def tiers_of(speed):
+    return TIERS | MORE_TIERS if speed > 1 else TIERS
+
+
+def key(speed, label):
+    """By which the figures of one case are known."""
+    return f"computing {speed:g}, {label}"
+
+
+def missing_bytes(size, tier):
+    """What the PFS has to read in each epoch at least."""
+    return [size] + [max(0, size - tier)] * (EPOCHS - 1)
+
+
+def least_seconds(size, tier, speed):
+    """Each epoch takes as long as its computing, or as reading what the tiers lack for it."""
+    return sum(max(size / speed, missing) / BANDWIDTH for missing in missing_bytes(size, tier))
+
 
 class Training:
-    """Epochs of one reader that computes as long as the PFS needs for the bytes."""
+    """Epochs of one reader that computes `speed` times as fast as the PFS reads."""
 
-    EPOCHS, BATCH = 3, 8
+    BATCH = 8
 
-    def __init__(self, packed, tmp):
-        self.packed = packed
+    def __init__(self, packed, tmp, speed):
+        self.packed, self.speed = packed, speed
         # By time, not by bytes, which the reader does not know of a batch that its workers read.
-        self.compute_us = round(1e6 * self.BATCH * packed.record / BANDWIDTH)
-        orders = benchlib.plan_orders(packed.ranges["raw"], SEED, self.EPOCHS)
+        self.compute_us = round(1e6 * self.BATCH * packed.record / (speed * BANDWIDTH))
+        orders = benchlib.plan_orders(packed.ranges["raw"], SEED, EPOCHS)
         self.lists = [write_list(tmp / f"epoch-{e}", order) for e, order in enumerate(orders)]
         self.right = int(benchlib.reader("records", packed.path("raw"), "pread", self.lists[0], "--sum")[0]["sum"], 16)
 
@@ -218,21 +265,16 @@ class Training:
     def client(self):
         return self.pfs("--cached", "--attr-timeout", "3600")
 
-    def least_bytes(self, tier):
-        return self.packed.size + (self.EPOCHS - 1) * max(0, self.packed.size - tier)
-
-    def least_seconds(self):
-        return self.EPOCHS * self.packed.size / BANDWIDTH
-
     def measure(self, label, served, pfs, samples, *options, drops=True):
         seconds = 0
-        for number in range(self.EPOCHS):
+        for number in range(EPOCHS):
             seconds += self.epoch(served.path, number, *options)["seconds"]
             if drops:
                 clairmount.drop_page_cache(served.path)
         self.note(label, seconds, pfs, samples)
 
     def note(self, label, seconds, pfs, samples):
+        label = key(self.speed, label)
         samples.add(f"{label} seconds", seconds)
         samples.add(f"{label} bytes", pfs.counters()["bytes"] / self.packed.size)
         progress(f"{label}: {seconds:.1f} s, {samples.rounds[f'{label} bytes'][-1]:.3f} S")
@@ -246,7 +288,7 @@ class Training:
             begin = time.monotonic()
             shutil.copy(self.packed.path("raw", pfs.path), local)
             copied = time.monotonic() - begin
-            seconds = sum(self.epoch(local, number)["seconds"] for number in range(self.EPOCHS))
+            seconds = sum(self.epoch(local, number)["seconds"] for number in range(EPOCHS))
             self.note("copy, then train", copied + seconds, pfs, samples)
 
     def by_rclone(self, found):
@@ -255,15 +297,20 @@ class Training:
         with self.pfs() as pfs, benchlib.rclone(pfs.path, 2 * self.packed.size) as served:
             self.measure("rclone", served, pfs, found.samples)
 
-    def by_clairfs(self, label, share, samples, plan=True):
-        tier = int(share * self.packed.size)
+    def by_clairfs(self, label, tier, samples, plan=True):
         staging = max(8 * MIB, self.packed.size // 16)
-        with self.pfs() as pfs, clairmount.clairfs(pfs.path, "--ram", tier, "--staging", staging, "--page-cache", "0", "--record-chunk", "*.bin=128K") as mount:
-            if plan:
-                register(mount, f"{self.packed.plans['raw']} seed={SEED} batch={self.BATCH} epochs={self.EPOCHS}")
-            self.measure(label, mount, pfs, samples, drops=not plan)
-            if plan:
-                samples.add(f"{label} suspensions", planned(mount)["suspensions"])
+        options = ["--ram", int(tier.ram * self.packed.size), "--staging", staging, "--page-cache", "0"]
+        options += ["--record-chunk", f"*.bin={tier.chunk}"]
+        with self.pfs() as pfs, clairmount.tempdir() as disk:
+            disk.chmod(0o700)  # the daemon wants it so
+            if tier.nvme:
+                options += ["--nvme", f"{disk}:{int(tier.nvme * self.packed.size)}"]
+            with clairmount.clairfs(pfs.path, *options) as mount:
+                if plan:
+                    register(mount, f"{self.packed.plans['raw']} seed={SEED} batch={self.BATCH} epochs={EPOCHS}")
+                self.measure(label, mount, pfs, samples, drops=not plan)
+                if plan:
+                    samples.add(f"{key(self.speed, label)} suspensions", planned(mount)["suspensions"])
 
 
 OTHERS = {
@@ -283,27 +330,36 @@ def epochs_round(training, found):
     training.by_client("willneed", samples, "--ahead", 256)
     training.by_copy(samples)
     training.by_rclone(found)
-    training.by_clairfs("no plan", 2, samples, plan=False)
-    for name, share in TIERS.items():
-        training.by_clairfs(f"plan {name}", share, samples)
+    training.by_clairfs("no plan", Tier(2), samples, plan=False)
+    for name, tier in tiers_of(training.speed).items():
+        training.by_clairfs(name, tier, samples)
 
 
-def epochs_table(training, samples):
-    table = Table(f"{training.EPOCHS} epochs of {training.packed.count:,} records of {RECORD:,} bytes, PFS and computing {BANDWIDTH / 1e6:.0f} MB/s")
-    bound, others = training.least_seconds(), []
+def epochs_table(packed, speed, samples):
+    table = Table(f"{EPOCHS} epochs of {packed.count:,} records of {packed.record:,} bytes, PFS {BANDWIDTH / 1e6:.0f} MB/s, computing on {speed * BANDWIDTH / 1e6:.0f} MB/s")
+    bound, others = least_seconds(packed.size, 2 * packed.size, speed), []
     for label, text in OTHERS.items():
-        if f"{label} seconds" in samples.rounds:
-            table.add(f"{text}: time / bound", samples.median(f"{label} seconds") / bound)
-            table.add(f"{text}: PFS bytes", samples.median(f"{label} bytes"), "S")
+        label_here = key(speed, label)
+        if f"{label_here} seconds" in samples.rounds:
+            table.add(f"{text}: time / bound of 2 S", samples.median(f"{label_here} seconds") / bound)
+            table.add(f"{text}: PFS bytes", samples.median(f"{label_here} bytes"), "S")
             others += [label] if label != "no plan" else []
-    best = min(others, key=lambda label: samples.median(f"{label} seconds"))
-    for name, share in TIERS.items():
-        label, least = f"plan {name}", training.least_bytes(share * training.packed.size) / training.packed.size
-        table.add(f"with a plan, RAM tier {name}: time / bound", samples.median(f"{label} seconds") / bound, at_most=1.05)
-        table.add(f"with a plan, RAM tier {name}: PFS bytes / bound", samples.median(f"{label} bytes") / least, at_most=1.01)
-        table.add(f"{OTHERS[best]}: time / with a plan, RAM tier {name}", samples.ratio(f"{best} seconds", f"{label} seconds"), at_least=1.2)
-        table.add(f"with a plan, RAM tier {name}: suspensions", max(samples.rounds[f"{label} suspensions"]), at_most=0)
+    best = min(others, key=lambda label: samples.median(f"{key(speed, label)} seconds"))
+    for name, tier in tiers_of(speed).items():
+        add_planned(table, packed, speed, name, tier, best, samples)
     return table
+
+
+def add_planned(table, packed, speed, name, tier, best, samples):
+    label, text = key(speed, name), f"with a plan, {name}"
+    seconds = least_seconds(packed.size, tier.size(packed), speed)
+    least = sum(missing_bytes(packed.size, tier.size(packed))) / packed.size
+    # Where computing takes as long as the PFS, others reach the bound without any cache.
+    faster = 1.2 if speed > 1 and tier.most_time else None
+    table.add(f"{text}: time / bound", samples.median(f"{label} seconds") / seconds, at_most=tier.most_time)
+    table.add(f"{text}: PFS bytes / bound", samples.median(f"{label} bytes") / least, at_most=tier.most_bytes)
+    table.add(f"{OTHERS[best]}: time / {text}", samples.ratio(f"{key(speed, best)} seconds", f"{label} seconds"), at_least=faster)
+    table.add(f"{text}: suspensions", max(samples.rounds[f"{label} suspensions"]), at_most=0)
 
 
 # LMDBIO's ladder
@@ -443,19 +499,19 @@ def main():
         ladders = [Packed(tmp / "ladder", 320 if given.quick else 3200, kinds=("lmdb",))]
         if not given.quick:
             ladders.append(Packed(tmp / "small", 64_000, 3000, kinds=("lmdb",)))
-        training = Training(packed, tmp)
+        trainings = [Training(packed, tmp, speed) for speed in SPEEDS]
         for round_ in range(rounds):
             progress(f"round {round_ + 1} of {rounds}")
             if "touch" in given.only:
                 touch_round(packed, tmp, found.samples)
-            if "epochs" in given.only:
+            for training in trainings if "epochs" in given.only else []:
                 epochs_round(training, found)
             for ladder in ladders if "ladder" in given.only and lmdb else []:
                 ladder_round(ladder, processes, tmp, found.samples)
     if "touch" in given.only:
         found.add(touch_table(packed, found.samples))
-    if "epochs" in given.only:
-        found.add(epochs_table(training, found.samples))
+    for speed in SPEEDS if "epochs" in given.only else []:
+        found.add(epochs_table(packed, speed, found.samples))
     for ladder in ladders if "ladder" in given.only and lmdb else []:
         for n in processes:
             found.add(ladder_table(ladder, n, found.samples))

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import types
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import benchlib
 import engine
 import model
+import packed
 import report
 import shortjob
 import svgplot
@@ -238,6 +240,43 @@ def test_threads_that_miss_tell_how_long_a_miss_takes(engines):
     assert rows["1 thread: latency of a miss"] == 2.5  # us
     assert rows["2 threads: latency of a miss"] == 4
     assert rows["a fetch that waits for memory: begins after"] == 3
+@pytest.mark.parametrize(
+    ("speed", "tier", "seconds"), [(1, 2, 3), (1, 0.5, 3), (1, 0, 3), (1.5, 2, 7 / 3), (1.5, 0.5, 7 / 3), (1.5, 0.25, 2.5), (1.5, 0, 3)]
+)
+def test_only_the_first_epoch_of_fast_computing_has_to_wait_for_the_pfs(speed, tier, seconds):
+    size = packed.BANDWIDTH
+    assert packed.least_seconds(size, tier * size, speed) == pytest.approx(seconds)
+
+
+RECORDS = types.SimpleNamespace(count=1000, record=packed.BANDWIDTH // 1000, size=packed.BANDWIDTH)
+
+
+def epochs_of_records(speed):
+    """The rows where the best of the others takes 2.8 s, clairfs with a plan 2.4 s, and all read S."""
+    samples = benchlib.Samples()
+    for label in [*packed.OTHERS, *packed.tiers_of(speed)]:
+        seconds = 2.8 if label == "workers" else 2.9 if label in packed.OTHERS else 2.4
+        samples.add(f"{packed.key(speed, label)} seconds", seconds)
+        samples.add(f"{packed.key(speed, label)} bytes", 1)
+        samples.add(f"{packed.key(speed, label)} suspensions", 0)
+    return {row["figure"]: row for row in packed.epochs_table(RECORDS, speed, samples).rows}
+
+
+def test_epochs_of_records_are_compared_with_the_best_of_the_others_where_computing_is_faster_than_the_pfs():
+    rows = epochs_of_records(1.5)
+    for tier in packed.TIERS:
+        assert rows[f"4 DataLoader workers: time / with a plan, {tier}"]["value"] == pytest.approx(2.8 / 2.4)
+        assert rows[f"4 DataLoader workers: time / with a plan, {tier}"]["reached"] is False
+        assert rows[f"with a plan, {tier}: time / bound"]["value"] == pytest.approx(2.4 / (7 / 3))
+        assert rows[f"with a plan, {tier}: time / bound"]["reached"] is True
+    assert rows["with a plan, RAM tier 0.5 S: PFS bytes / bound"]["value"] == 0.5
+    assert rows["with a plan, RAM tier 0.25 S, NVMe the rest: PFS bytes / bound"]["at_most"] == 1.05
+    beside = {row["reached"] for figure, row in rows.items() if "64 KiB: time" in figure or "64 KiB: PFS" in figure}
+    assert beside == {None}
+    level = epochs_of_records(1)
+    assert not any("64 KiB" in figure or "NVMe" in figure for figure in level)
+    assert level["4 DataLoader workers: time / with a plan, RAM tier 2 S"]["reached"] is None
+    assert level["with a plan, RAM tier 2 S: time / bound"]["value"] == pytest.approx(0.8)
 
 
 def test_each_chart_becomes_a_file_that_the_report_shows(tmp):
