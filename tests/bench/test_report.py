@@ -248,6 +248,20 @@ def test_only_the_first_epoch_of_fast_computing_has_to_wait_for_the_pfs(speed, t
     assert packed.least_seconds(size, tier * size, speed) == pytest.approx(seconds)
 
 
+def test_first_touch_is_measured_when_nothing_is_pushed_any_more(monkeypatch):
+    """0.95 are ahead at second 2, and all at second 3, of a clock that goes on by a quarter at each look."""
+    clock = {"now": 0.0}
+
+    def look(mount):
+        clock["now"] += 0.25
+        return {"ahead": 900 if clock["now"] < 2 else 950 if clock["now"] < 3 else 1000}
+
+    monkeypatch.setattr(packed, "planned", look)
+    monkeypatch.setattr(packed, "time", types.SimpleNamespace(monotonic=lambda: clock["now"]))
+    packed.wait_until_still(None, 1000)
+    assert clock["now"] == 4
+
+
 RECORDS = types.SimpleNamespace(count=1000, record=packed.BANDWIDTH // 1000, size=packed.BANDWIDTH)
 
 
