@@ -3,8 +3,8 @@
 
     tests/bench/packed.py [--quick] [--rounds N] [--only touch|epochs|ladder]... [--json FILE]
 
-touch: records of an LMDB, a raw file and an HDF5 file that a plan has pushed, read for the first time in shuffled order,
-beside the source's warm page cache and the RAM tier without a plan.
+touch: records of an LMDB, a raw, an npy and an HDF5 file that a plan has pushed, read for the first time in shuffled
+order, beside the source's warm page cache, an ext4 without large folios, and the RAM tier without a plan.
 epochs: a raw file from a PFS that is just fast enough, and from one that is too slow for the computing, beside what else
 one can do without another file format.
 ladder: 1 to 8 processes read an LMDB in its order, as Caffe and LMDBIO do, from a PFS that has to seek; of what stands for
@@ -21,6 +21,7 @@ import os
 import pathlib
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -44,6 +45,9 @@ BANDWIDTH = 100_000_000
 LATENCY = 1000  # microseconds
 SEEK = 5000  # of a disk that has to go elsewhere
 PROCESSES = (1, 2, 4, 8)
+# How first touches are read. (HDF5 programs do not map their files.)
+TOUCHES = {"lmdb": ("mmap", "random"), "raw": ("mmap", "random", "pread"), "npy": ("mmap", "pread"), "hdf5": ("pread",)}
+JOURNALLED = ("lmdb", "raw")  # also from an ext4 without large folios; npy rows lie as raw ones do
 BLOCK = 4  # records that a process reads at a time in the ladder
 READY_SECONDS = 1.0  # eight interpreters have started then
 PUSH_SECONDS = 120
@@ -53,7 +57,7 @@ STILL_SECONDS = 1.0  # a push takes microseconds, and a fetch from a warm source
 class Packed:
     """`count` records, in files that all hold the same."""
 
-    def __init__(self, source, count, record=RECORD, kinds=("raw", "lmdb", "hdf5")):
+    def __init__(self, source, count, record=RECORD, kinds=tuple(TOUCHES)):
         self.source, self.count, self.record = source, count, record
         source.mkdir()
         chance = random.Random(count)
@@ -77,10 +81,17 @@ class Packed:
     def path(self, kind, root=None):
         return (root or self.source) / self.files[kind]
 
-    def _raw(self, stack):
-        file = stack.enter_context(open(self._add("raw", "rows.bin", f"format=raw record={self.record}"), "wb"))
-        self.ranges["raw"] = [f"{i * self.record} {self.record}" for i in range(self.count)]
+    def _rows(self, stack, kind, name, plan, header=b""):
+        file = stack.enter_context(open(self._add(kind, name, plan), "wb"))
+        file.write(header)
+        self.ranges[kind] = [f"{len(header) + i * self.record} {self.record}" for i in range(self.count)]
         return lambda i, value: file.write(value)
+
+    def _raw(self, stack):
+        return self._rows(stack, "raw", "rows.bin", f"format=raw record={self.record}")
+
+    def _npy(self, stack):
+        return self._rows(stack, "npy", "rows.npy", "format=npy", npy_header(self.count, self.record))
 
     def _lmdb(self, stack):
         if lmdb is None:
@@ -104,6 +115,13 @@ class Packed:
                 self.ranges["hdf5"] = [f"{first[0] + n * self.record} {self.record}" for n in range(self.count)]
 
         return write
+
+
+def npy_header(rows, size):
+    """Of `rows` arrays of `size` bytes, as numpy.save() writes it: format 1.0, as long as makes rows begin at 64 bytes."""
+    text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({rows}, {size}), }}".encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"  # 10 bytes before it
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
 
 
 def ranges_of_lmdb(path):
@@ -147,45 +165,62 @@ def check(runs, right, what):
 # First touch of what was pushed
 
 
-def touch_round(packed, tmp, samples):
-    for kind, hows in (("lmdb", ("mmap", "random")), ("raw", ("pread",)), ("hdf5", ("pread",))):
+@contextlib.contextmanager
+def copied(found, packed, tmp):
+    """The files of JOURNALLED kinds on an ext4 without large folios: their folder, or None."""
+    chosen = tmp / "journalled"
+    chosen.mkdir()
+    names = [packed.files[kind] for kind in JOURNALLED if kind in packed.files]
+    for name in names:
+        os.link(packed.source / name, chosen / name)
+    with benchlib.journalled(found, chosen, benchlib.bytes_of(chosen, names)) as copy:
+        yield copy
+
+
+def touch_round(packed, tmp, processes, copy, samples):
+    for kind, hows in TOUCHES.items():
         if kind not in packed.files:
             continue
         order = benchlib.plan_orders(packed.ranges[kind], SEED, 1)[0]
-        lists = {n: [write_list(tmp / f"touch-{n}-{i}", order[i::n]) for i in range(n)] for n in (1, 4)}
+        lists = {n: [write_list(tmp / f"touch-{n}-{i}", order[i::n]) for i in range(n)] for n in processes}
         right = int(benchlib.reader("records", packed.path(kind), "pread", lists[1][0], "--sum")[0]["sum"], 16)
         for how in hows:
-            for n, mine in lists.items():
-                touch(packed, kind, how, f"{kind} {how} {n}", mine, right, samples)
+            for mine in lists.values():
+                touch(packed, kind, how, mine, right, copy, samples)
 
 
-def touch(packed, kind, how, label, lists, right, samples):
-    def rate(path):
+def touch(packed, kind, how, lists, right, copy, samples):
+    label = f"{kind} {how} {len(lists)}"
+
+    def rate(where, path):
         runs, seconds = benchlib.together("records", [(path, how, mine, "--sum") for mine in lists])
         check(runs, right, label)
-        samples.add(f"{label} {where} faults", sum(run["faults"] for run in runs) / packed.count)
+        for figure in ("faults", "switches"):
+            samples.add(f"{label} {where} {figure}", sum(run[figure] for run in runs) / packed.count)
         samples.add(f"{label} {where}", packed.count / seconds)
-        return runs
 
-    where = "source"
-    benchlib.reader("records", packed.path(kind), "pread", *lists)
-    rate(packed.path(kind))
+    def warm(where, root):
+        path = packed.path(kind, root)
+        benchlib.reader("records", path, "pread", *lists)
+        rate(where, path)
+
+    warm("source", packed.source)
+    if copy and kind in JOURNALLED:
+        warm("journalled", copy)
     room = f"{(packed.size * 5 // 4 // MIB) + 64}M"
     benchlib.touch_memory(2 * packed.size)
     # Twice: the window counts a page that two records share for each of them.
     with clairmount.clairfs(packed.source, "--ram", room, "--staging", 2 * packed.size + 64 * MIB) as mount:
         path = packed.path(kind, mount.path)
-        where = "ram"
         benchlib.reader("records", path, "pread", *lists, mount=mount)
         clairmount.drop_page_cache(path)
-        rate(path)
+        rate("ram", path)
         clairmount.drop_page_cache(path)
-        where = "pushed"
         workers = f" workers={len(lists)}" if len(lists) > 1 else ""
         register(mount, f"{packed.plans[kind]} seed={SEED} batch=1{workers} epochs=1")
         wait_until_still(mount, packed.count)
         reads = mount.stat("fuse.requests.read")
-        rate(path)
+        rate("pushed", path)
         samples.add(f"{label} reads", (mount.stat("fuse.requests.read") - reads) / packed.count)
         samples.add(f"{label} suspensions", planned(mount)["suspensions"])
     shown = [samples.rounds[f"{label} {where}"][-1] for where in ("source", "pushed", "ram")]
@@ -198,11 +233,16 @@ def touch_table(packed, samples):
         kind, how, n = label.split()
         text = f"{kind} {how}, {n} process{'es' * (n != '1')}"
         table.add(f"{text}: source, warm", samples.median(f"{label} source"), "records/s")
-        table.add(f"{text}: pushed / source", samples.ratio(f"{label} pushed", f"{label} source"), at_least=0.7 if how == "pread" else 0.9)
+        note = ""
+        if f"{label} journalled" in samples.rounds:
+            note = f"{samples.ratio(f'{label} pushed', f'{label} journalled'):.2f} of {benchlib.JOURNALLED}"
+        least = 0.7 if how == "pread" else 0.9
+        table.add(f"{text}: pushed / source", samples.ratio(f"{label} pushed", f"{label} source"), at_least=least, note=note)
         least = 20 if how == "random" else None
         table.add(f"{text}: pushed / RAM tier without a plan", samples.ratio(f"{label} pushed", f"{label} ram"), at_least=least)
         table.add(f"{text}: READs a record", samples.median(f"{label} reads"), at_most=0.02)
         table.add(f"{text}: major faults a record", samples.median(f"{label} pushed faults"), at_most=0.02)
+        table.add(f"{text}: context switches a record", samples.median(f"{label} pushed switches"), at_most=0.05)
         table.add(f"{text}: suspensions", max(samples.rounds[f"{label} suspensions"]), at_most=0)
     return table
 
@@ -508,9 +548,11 @@ def main():
     if h5py is None:
         found.skip("HDF5", "not installed (apt-get install python3-h5py)")
     processes = (1, 8) if given.quick else PROCESSES
+    touching = (1, 4) if given.quick else (1, 4, 8)
     with contextlib.ExitStack() as stack:
         tmp = stack.enter_context(clairmount.tempdir())
-        packed = Packed(tmp / "packed", 800 if given.quick else 8000)
+        packed = Packed(tmp / "packed", 800 if given.quick else 8000, kinds=tuple(TOUCHES) if "touch" in given.only else ("raw",))
+        copy = stack.enter_context(copied(found, packed, tmp)) if "touch" in given.only else None
         ladders = [Packed(tmp / "ladder", 320 if given.quick else 3200, kinds=("lmdb",))]
         if not given.quick:
             ladders.append(Packed(tmp / "small", 64_000, 3000, kinds=("lmdb",)))
@@ -518,7 +560,7 @@ def main():
         for round_ in range(rounds):
             progress(f"round {round_ + 1} of {rounds}")
             if "touch" in given.only:
-                touch_round(packed, tmp, found.samples)
+                touch_round(packed, tmp, touching, copy, found.samples)
             for training in trainings if "epochs" in given.only else []:
                 epochs_round(training, found)
             for ladder in ladders if "ladder" in given.only and lmdb else []:

@@ -1,5 +1,6 @@
 """The report from made-up figures, and what run.sh builds and runs: nothing is measured and nothing is mounted."""
 
+import io
 import json
 import pathlib
 import re
@@ -246,6 +247,32 @@ def test_threads_that_miss_tell_how_long_a_miss_takes(engines):
 def test_only_the_first_epoch_of_fast_computing_has_to_wait_for_the_pfs(speed, tier, seconds):
     size = packed.BANDWIDTH
     assert packed.least_seconds(size, tier * size, speed) == pytest.approx(seconds)
+
+
+def test_the_header_of_rows_is_one_that_numpy_reads():
+    numpy = pytest.importorskip("numpy")
+    for rows in (1, 800, 10**6):
+        header = packed.npy_header(rows, 3)
+        assert len(header) % 64 == 0
+        assert numpy.load(io.BytesIO(header + bytes(3 * rows))).shape == (rows, 3)
+
+
+def test_first_touches_stand_beside_a_filesystem_with_single_pages_where_there_is_one():
+    samples = benchlib.Samples()
+    for label in ("raw mmap 8", "npy pread 1"):
+        for where, rate in (("source", 100), ("pushed", 80), ("ram", 2)):
+            samples.add(f"{label} {where}", rate)
+            samples.add(f"{label} {where} faults", 0.03)
+            samples.add(f"{label} {where} switches", 0.04)
+        samples.add(f"{label} reads", 0.01)
+        samples.add(f"{label} suspensions", 0)
+    samples.add("raw mmap 8 journalled", 64)
+    rows = {row["figure"]: row for row in packed.touch_table(RECORDS, samples).rows}
+    mapped, read = rows["raw mmap, 8 processes: pushed / source"], rows["npy pread, 1 process: pushed / source"]
+    assert (mapped["value"], mapped["reached"], mapped["note"]) == (0.8, False, "1.25 of ext4 without large folios")
+    assert (read["value"], read["reached"], read["note"]) == (0.8, True, "")
+    assert rows["raw mmap, 8 processes: major faults a record"]["reached"] is False
+    assert rows["raw mmap, 8 processes: context switches a record"]["reached"] is True
 
 
 def test_first_touch_is_measured_when_nothing_is_pushed_any_more(monkeypatch):
