@@ -320,6 +320,31 @@ def test_epochs_of_records_are_compared_with_the_best_of_the_others_where_comput
     assert level["with a plan, RAM tier 2 S: time / bound"]["value"] == pytest.approx(0.8)
 
 
+def rungs(processes):
+    """The ladder's rows where LMDB reads 200 records a second of 1,000 that the PFS can deliver, or 10, and clairfs 900."""
+    samples = benchlib.Samples()
+    for name, rate in {"direct ahead": 200, "direct random": 10, **dict.fromkeys(packed.RUNGS, 900)}.items():
+        figures = {"rate": rate, "faults": 0.03, "switches": 0.04, "seeks": 100, "mean": 100}
+        for figure, value in figures.items():
+            samples.add(f"{name} {packed.label_of(RECORDS, processes)} {figure}", value)
+    return {row["figure"]: row for row in packed.ladder_table(RECORDS, processes, samples).rows}
+
+
+def test_the_whole_ladder_has_targets_that_the_bandwidth_allows():
+    rows, whole = rungs(8), packed.RUNGS["whole"].text
+    assert "allows 5 times" in rows["LMDB directly: records/s"]["note"]
+    assert rows[f"{whole}: times LMDB directly"]["reached"] is None
+    assert rows[f"{whole}: times LMDB with MADV_RANDOM"]["value"] == 90
+    assert rows[f"{whole}: times LMDB with MADV_RANDOM"]["reached"] is True
+    assert rungs(4)[f"{whole}: times LMDB with MADV_RANDOM"]["reached"] is None
+    assert rows[f"{whole}: seeks a 4 MiB"]["value"] == pytest.approx(100 / (1e8 / 2**22))
+    reached = {figure: rows[f"{whole}: {figure}"]["reached"] for figure in ("seeks a 4 MiB", "a read of the PFS")}
+    assert reached == {"seeks a 4 MiB": False, "a read of the PFS": False}
+    assert rows[f"{whole}: major faults a record"]["reached"] is False
+    assert rows[f"{whole}: context switches a record"]["reached"] is True
+    assert all(row["reached"] is None for figure, row in rows.items() if not figure.startswith(f"{whole}:"))
+
+
 def test_each_chart_becomes_a_file_that_the_report_shows(tmp):
     charts = [
         benchlib.bars("Bars", "files/s", ["one & two", "three"], {"new": [1, 2], "old": [0.5, None]}, mark=(1, "bound")),
