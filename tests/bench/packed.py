@@ -569,19 +569,19 @@ def main():
         ladders = [Packed(tmp / "ladder", 320 if given.quick else 3200, kinds=("lmdb",))]
         if not given.quick:
             ladders.append(Packed(tmp / "small", 64_000, 3000, kinds=("lmdb",)))
-        trainings = [Training(packed, tmp, speed) for speed in SPEEDS]
+        trainings = [Training(packed, tmp, speed) for speed in SPEEDS] if "epochs" in given.only else []
         for round_ in range(rounds):
             progress(f"round {round_ + 1} of {rounds}")
             if "touch" in given.only:
                 touch_round(packed, tmp, touching, copy, found.samples)
-            for training in trainings if "epochs" in given.only else []:
+            for training in trainings:
                 epochs_round(training, found)
             for ladder in ladders if "ladder" in given.only and lmdb else []:
                 ladder_round(ladder, processes, tmp, found.samples)
     if "touch" in given.only:
         found.add(touch_table(packed, found.samples))
-    for speed in SPEEDS if "epochs" in given.only else []:
-        found.add(epochs_table(packed, speed, found.samples))
+    for training in trainings:
+        found.add(epochs_table(packed, training.speed, found.samples))
     for ladder in ladders if "ladder" in given.only and lmdb else []:
         for n in processes:
             found.add(ladder_table(ladder, n, found.samples))
