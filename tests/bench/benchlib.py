@@ -10,6 +10,7 @@ import random
 import shutil
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import time
@@ -49,6 +50,13 @@ def make_file(path, size, seed=0):
         for offset in range(0, size, MIB):
             file.write(chance.randbytes(min(MIB, size - offset)))
     os.sync()
+
+
+def npy_header(rows, size):
+    """Of `rows` arrays of `size` bytes, as numpy.save() writes it: format 1.0, as long as makes rows begin at 64 bytes."""
+    text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({rows}, {size}), }}".encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"  # 10 bytes before it
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
 
 
 def bytes_of(root, names):
@@ -115,6 +123,13 @@ def _show_state(mount):
         ["cat", mount.path / ".clairfs/status"], capture_output=True, text=True, timeout=20, check=False
     )
     print(shown.stdout, file=sys.stderr)
+
+
+def let_read_ahead(path):
+    """The kernel reads a MiB ahead on the mount at `path`, as the clients of parallel filesystems do (as root)."""
+    device = os.stat(path).st_dev
+    with contextlib.suppress(OSError):
+        pathlib.Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").write_text("1024\n")
 
 
 def rate(run):

@@ -21,7 +21,6 @@ import os
 import pathlib
 import random
 import shutil
-import struct
 import subprocess
 import sys
 import time
@@ -91,7 +90,7 @@ class Packed:
         return self._rows(stack, "raw", "rows.bin", f"format=raw record={self.record}")
 
     def _npy(self, stack):
-        return self._rows(stack, "npy", "rows.npy", "format=npy", npy_header(self.count, self.record))
+        return self._rows(stack, "npy", "rows.npy", "format=npy", benchlib.npy_header(self.count, self.record))
 
     def _lmdb(self, stack):
         if lmdb is None:
@@ -115,13 +114,6 @@ class Packed:
                 self.ranges["hdf5"] = [f"{first[0] + n * self.record} {self.record}" for n in range(self.count)]
 
         return write
-
-
-def npy_header(rows, size):
-    """Of `rows` arrays of `size` bytes, as numpy.save() writes it: format 1.0, as long as makes rows begin at 64 bytes."""
-    text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({rows}, {size}), }}".encode()
-    text += b" " * (-(len(text) + 11) % 64) + b"\n"  # 10 bytes before it
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
 
 
 def ranges_of_lmdb(path):

@@ -13,7 +13,6 @@ TFRecordDataset's in the first one only. Figures are medians over the rounds.
 
 import concurrent.futures
 import contextlib
-import os
 import pathlib
 import random
 import shutil
@@ -63,9 +62,7 @@ class Case:
     def client(self):
         """The PFS as programs see it: a client keeps attributes and pages, and reads ahead (as root)."""
         with self.pfs("--cached", "--attr-timeout", "3600") as pfs:
-            device = os.stat(pfs.path).st_dev
-            with contextlib.suppress(OSError):
-                pathlib.Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").write_text("1024\n")
+            benchlib.let_read_ahead(pfs.path)
             yield pfs
 
     def read(self, root, epoch, *options):

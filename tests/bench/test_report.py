@@ -252,7 +252,7 @@ def test_only_the_first_epoch_of_fast_computing_has_to_wait_for_the_pfs(speed, t
 def test_the_header_of_rows_is_one_that_numpy_reads():
     numpy = pytest.importorskip("numpy")
     for rows in (1, 800, 10**6):
-        header = packed.npy_header(rows, 3)
+        header = benchlib.npy_header(rows, 3)
         assert len(header) % 64 == 0
         assert numpy.load(io.BytesIO(header + bytes(3 * rows))).shape == (rows, 3)
 
