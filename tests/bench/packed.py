@@ -299,12 +299,13 @@ class Training:
         self.compute_us = round(1e6 * self.BATCH * packed.record / (speed * BANDWIDTH))
         orders = benchlib.plan_orders(packed.ranges["raw"], SEED, EPOCHS)
         self.lists = [write_list(tmp / f"epoch-{e}", order) for e, order in enumerate(orders)]
+        self.in_order = write_list(tmp / "in-order", packed.ranges["raw"])
         self.right = int(benchlib.reader("records", packed.path("raw"), "pread", self.lists[0], "--sum")[0]["sum"], 16)
 
-    def epoch(self, root, number, *options):
-        path = self.packed.path("raw", root)
+    def epoch(self, root, number, *options, how="pread"):
+        path, mine = self.packed.path("raw", root), self.in_order if how == "coalesced" else self.lists[number]
         options = ("--batch", self.BATCH, "--compute-us", self.compute_us, "--sum", *options)
-        return check(benchlib.reader("records", path, "pread", self.lists[number], *options), self.right, f"epoch {number} of {root}")[0]
+        return check(benchlib.reader("records", path, how, mine, *options), self.right, f"epoch {number} of {root}")[0]
 
     def pfs(self, *options):
         return clairmount.slowfs(self.packed.source, "--latency", str(LATENCY), "--bandwidth", str(BANDWIDTH), *options)
@@ -312,10 +313,10 @@ class Training:
     def client(self):
         return self.pfs("--cached", "--attr-timeout", "3600")
 
-    def measure(self, label, served, pfs, samples, *options, drops=True):
+    def measure(self, label, served, pfs, samples, *options, drops=True, how="pread"):
         seconds = 0
         for number in range(EPOCHS):
-            seconds += self.epoch(served.path, number, *options)["seconds"]
+            seconds += self.epoch(served.path, number, *options, how=how)["seconds"]
             if drops:
                 clairmount.drop_page_cache(served.path)
         self.note(label, seconds, pfs, samples)
@@ -326,9 +327,11 @@ class Training:
         samples.add(f"{label} bytes", pfs.counters()["bytes"] / self.packed.size)
         progress(f"{label}: {seconds:.1f} s, {samples.rounds[f'{label} bytes'][-1]:.3f} S")
 
-    def by_client(self, label, samples, *options):
+    def by_client(self, label, samples, *options, how="pread"):
         with self.client() as pfs:
-            self.measure(label, pfs, pfs, samples, *options)
+            if how == "coalesced":
+                benchlib.let_read_ahead(pfs.path)
+            self.measure(label, pfs, pfs, samples, *options, how=how)
 
     def by_copy(self, samples):
         with self.client() as pfs, clairmount.tempdir() as local:
@@ -364,6 +367,7 @@ OTHERS = {
     "pfs": "the PFS itself",
     "workers": "4 DataLoader workers",
     "willneed": "WILLNEED for the next 256 records",
+    "coalesced": "64 MiB a read, in the file's order",
     "copy, then train": "copy to local disk, then train",
     "rclone": "rclone, cache of 2 S",
     "no plan": "clairfs without a plan, RAM tier 2 S",
@@ -375,6 +379,7 @@ def epochs_round(training, found):
     training.by_client("pfs", samples)
     training.by_client("workers", samples, "--workers", 4)
     training.by_client("willneed", samples, "--ahead", 256)
+    training.by_client("coalesced", samples, "--workers", 1, how="coalesced")
     training.by_copy(samples)
     training.by_rclone(found)
     training.by_clairfs("no plan", Tier(2), samples, plan=False)
@@ -504,8 +509,19 @@ def directly(packed, processes, readahead, share, samples):
         note_ladder(f"direct {'ahead' if readahead else 'random'} {label_of(packed, processes)}", count, runs, seconds, pfs, samples)
 
 
+def coalesced(packed, tmp, samples):
+    """One process reads 64 MiB at a time for all, however many there are, and hands the records out."""
+    mine = write_list(tmp / "coalesced", packed.ranges["lmdb"])
+    right = int(benchlib.reader("records", packed.path("lmdb"), "pread", mine, "--sum")[0]["sum"], 16)
+    with disk(packed, "--cached", "--attr-timeout", "3600") as pfs:
+        benchlib.let_read_ahead(pfs.path)
+        runs = check(benchlib.reader("records", packed.path("lmdb", pfs.path), "coalesced", mine, "--sum"), right, "64 MiB a read")
+        note_ladder(f"coalesced {packed.record} bytes", packed.count, runs, runs[0]["seconds"], pfs, samples)
+
+
 def ladder_round(packed, processes, tmp, samples):
     write_list(tmp / "ranges", [f"{line} rows.lmdb" for line in packed.ranges["lmdb"]])
+    coalesced(packed, tmp, samples)
     for n in processes:
         directly(packed, n, True, 1, samples)
         directly(packed, n, False, 16, samples)
@@ -520,6 +536,7 @@ def ladder_table(packed, n, samples):
         most = BANDWIDTH / packed.record / samples.median(f"{name} {of} rate")
         table.add(f"{text}: records/s", samples.median(f"{name} {of} rate"), note=f"the PFS's bandwidth allows {benchlib.number(most)} times as many")
         table.add(f"{text}: major faults a record", samples.median(f"{name} {of} faults"))
+    table.add("64 MiB a read, by one for all: records/s", samples.median(f"coalesced {packed.record} bytes rate"))
     for name, rung in RUNGS.items():
         add_rung(table, packed, n, name, rung, samples)
     return table

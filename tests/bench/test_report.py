@@ -327,11 +327,13 @@ def rungs(processes):
         figures = {"rate": rate, "faults": 0.03, "switches": 0.04, "seeks": 100, "mean": 100}
         for figure, value in figures.items():
             samples.add(f"{name} {packed.label_of(RECORDS, processes)} {figure}", value)
+    samples.add(f"coalesced {RECORDS.record} bytes rate", 700)
     return {row["figure"]: row for row in packed.ladder_table(RECORDS, processes, samples).rows}
 
 
 def test_the_whole_ladder_has_targets_that_the_bandwidth_allows():
     rows, whole = rungs(8), packed.RUNGS["whole"].text
+    assert rows["64 MiB a read, by one for all: records/s"]["value"] == 700
     assert "allows 5 times" in rows["LMDB directly: records/s"]["note"]
     assert rows[f"{whole}: times LMDB directly"]["reached"] is None
     assert rows[f"{whole}: times LMDB with MADV_RANDOM"]["value"] == 90

@@ -14,8 +14,9 @@
 //       every MiB it sleeps as long as its bytes take at B bytes/s; waits are those of a MiB each.
 //   bench_reader records FILE HOW LIST... [--ahead N] [as files]
 //       the records of one file, "OFFSET LENGTH" a line of each LIST: HOW is pread, mmap, or random (a
-//       mapping with MADV_RANDOM), which are copied. With --ahead the kernel is advised of the records up to
-//       N ahead (WILLNEED).
+//       mapping with MADV_RANDOM), which are copied, or coalesced: 64 MiB a read, of which records are
+//       copied until one lies elsewhere (with one worker at most). With --ahead the kernel is advised of the
+//       records up to N ahead (WILLNEED).
 //   bench_reader seq FILE... [--begin S]             sequential, 1 MiB reads
 //   bench_reader mmap FILE PAGES SEED [--begin S]    touches random pages of a mapping
 //   bench_reader stat ROOT LIST [--begin S]          stat() of each file
@@ -58,6 +59,7 @@ using Names = std::vector<std::string>;
 
 constexpr size_t kBlock = 1 << 20;
 constexpr size_t kTarBlock = 10'240;
+constexpr size_t kCoalesced = 64 << 20;                // many batches, and little beside the memory of a node
 constexpr uint64_t kPrefetchFactor = 2;                // DataLoader's default
 constexpr std::chrono::microseconds kBarrierPoll(50);  // little beside a batch, which takes milliseconds
 
@@ -399,7 +401,7 @@ class Records {
       : path_(path), how_(std::move(how)), ahead_(ahead), fd_(open_file(path)) {
     struct stat st {};
     if (::fstat(fd_, &st) != 0) fail(path);
-    if (how_ == "pread") return;
+    if (how_ == "pread" || how_ == "coalesced") return;
     const auto size = static_cast<size_t>(st.st_size);
     void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd_, 0);  // until the program ends
     if (memory == MAP_FAILED) fail(path);
@@ -407,12 +409,14 @@ class Records {
     mapped_ = static_cast<const char*>(memory);
   }
 
-  void read(const Names& lines, size_t i, std::vector<char>& buffer, bool sum, Totals& totals) const {
+  void read(const Names& lines, size_t i, std::vector<char>& buffer, bool sum, Totals& totals) {
     if (ahead_ > 0) advise(lines, i);
     const auto [offset, length] = range_of(lines[i]);
     buffer.resize(std::max(buffer.size(), length));
     if (mapped_ != nullptr) {
       std::memcpy(buffer.data(), mapped_ + offset, length);
+    } else if (how_ == "coalesced") {
+      std::memcpy(buffer.data(), coalesced(offset, length), length);
     } else if (::pread(fd_, buffer.data(), length, static_cast<off_t>(offset)) !=
                static_cast<ssize_t>(length)) {
       fail(path_);
@@ -428,6 +432,23 @@ class Records {
     const size_t offset = std::strtoull(line.c_str(), &rest, 10);
     return {offset, std::strtoull(rest, nullptr, 10)};
   }
+  // In the piece that was read last, or in one that begins with it.
+  const char* coalesced(size_t offset, size_t length) {
+    if (offset < piece_at_ || offset + length > piece_at_ + piece_.size()) {
+      piece_.resize(std::max(kCoalesced, length));
+      piece_at_ = offset;
+      size_t filled = 0;
+      ssize_t size = 1;
+      for (; size > 0 && filled < piece_.size(); filled += static_cast<size_t>(size)) {
+        const auto at = static_cast<off_t>(offset + filled);
+        size = ::pread(fd_, piece_.data() + filled, piece_.size() - filled, at);
+        if (size < 0) fail(path_);
+      }
+      piece_.resize(filled);
+      if (filled < length) fail(path_);
+    }
+    return piece_.data() + (offset - piece_at_);
+  }
   // At the first the whole window, then what comes into it.
   void advise(const Names& lines, size_t i) const {
     for (size_t next = i == 0 ? 0 : i + ahead_; next <= i + ahead_ && next < lines.size(); ++next) {
@@ -441,6 +462,8 @@ class Records {
   const size_t ahead_;
   const int fd_;
   const char* mapped_ = nullptr;
+  std::vector<char> piece_;
+  size_t piece_at_ = 0;
 };
 
 Names lines_of(const std::string& list) {
@@ -452,7 +475,7 @@ Names lines_of(const std::string& list) {
 }
 
 int read_records(const Names& arguments, Options options) {
-  const Records records(arguments[0], arguments[1], options.ahead);
+  Records records(arguments[0], arguments[1], options.ahead);
   options.read = [&records](const Names& lines, size_t i, std::vector<char>& buffer, bool sum,
                             Totals& totals) { records.read(lines, i, buffer, sum, totals); };
   std::vector<Names> epochs;
@@ -486,7 +509,7 @@ int usage() {
   std::cerr << "usage: bench_reader files ROOT LIST... [--batch N] [--compute-us U | --compute-rate B] "
                "[--workers W]\n"
                "                    [--barrier FILE --readers N] [--sum] [--begin S]\n"
-               "       bench_reader records FILE pread|mmap|random LIST... [--ahead N] [as files]\n"
+               "       bench_reader records FILE pread|mmap|random|coalesced LIST... [--ahead N] [as files]\n"
                "       bench_reader streams ROOT LIST... [--block B] [--compute-rate B] [--sum] [--begin S]\n"
                "       bench_reader seq FILE... [--begin S] | mmap FILE PAGES SEED [--begin S]\n"
                "       bench_reader stat ROOT LIST [--begin S] | drop ROOT LIST\n";
