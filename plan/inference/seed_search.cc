@@ -47,8 +47,8 @@ struct AskedPlaces {
 };
 constexpr AskedPlaces kPasses[] = {{0, 1}, {1, 4}};
 
-// Seeds that people give, of which both passes are made before anything else. 0.1 s.
-constexpr uint64_t kPlausible = 1'000'000;
+// Seeds that people give, and some more: both passes over them are made before anything else. 0.2 s.
+constexpr uint64_t kPlausible = 1 << 21;
 
 // Seeds that a thread takes at a time: some milliseconds, of which it asks whether to stop.
 constexpr uint64_t kSeedsAtOnce = 1 << 16;

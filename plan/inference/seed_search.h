@@ -17,7 +17,7 @@
 //
 // Step 1 fails if the first sample was not seen. Then a second pass over the seeds asks for the next three
 // instead. Plausible seeds come first: the outputs of given streams, since epochs' seeds are outputs of the
-// default generator; the seeds up to 10^6 (0.1 s); of the likeliest streams as many outputs as the largest
+// default generator; the seeds up to 2^21 (0.2 s); of the likeliest streams as many outputs as the largest
 // models draw. Then each pass over the rest. A pass over all seeds takes some hundred core-seconds:
 // tests/bench/programs/seed_search_bench.cc prints it.
 //

@@ -70,7 +70,7 @@ def hint_of(many, script, text="sampler=torch.distributed seed=42"):
         wait_ahead(mount, READ_FIRST)
         job = [*warm_python.words(), "-c", SCRIPT + script, mount.path]
         printed = subprocess.run(job, check=True, capture_output=True, text=True, timeout=JOB_SECONDS).stdout
-        clairmount.wait_until(lambda: "matches" in hint(mount) and "no known" not in hint(mount), "the order is known")
+        clairmount.wait_until(lambda: "matches" in hint(mount) and "no known" not in hint(mount), "the order is known", 150)
         check = subprocess.run([binary(), "plan", "check", mount.path], capture_output=True, text=True, timeout=60).stdout
         assert hint(mount) in check
         return hint(mount), printed
