@@ -128,9 +128,11 @@ def test_made_up_databases_are_such_as_the_library_reads(tmp, count):
 
 def test_nobody_waits_for_a_long_index(tmp):
     values = write_rows(tmp / "src", 1000, 9000)
+    (tmp / "src/notes").write_bytes(values[0])
     with clairmount.slowfs(tmp / "src") as pfs, clairmount.clairfs(pfs.path, "--ram", "16M") as mount:
         pfs.command("hang rows.lmdb 10")  # seconds
         register(mount, PLAN)  # returns
+        assert (mount.path / "notes").read_bytes() == values[0]
         assert plan(mount)["state"] == "indexing"
         assert "state indexing 0 %" in mount.control("plan")
         assert "indexing 0 %" in mount.control("status")
