@@ -42,6 +42,34 @@ READERS = ["memmap", "mmap.random", "pread", "buffered", "lmdb", "lmdb.readahead
 SIZES = [(8000, SMALL), (3000, ODD), (400, LARGE)]  # how many records of which size
 
 
+def read_planned(mount, text, reader, job, records, order, ahead=32):
+    """A reader that always has staging before it: it waits, so that no clock decides. What the mount says at its end."""
+    register(mount, text)
+    wait_ahead(mount, ahead)
+    read = records_job.READERS[reader]({**job, "path": str(mount.path / job["path"])})
+    for n, i in enumerate(order):
+        if n % BATCH == 0:
+            wait_ready(mount, n, len(order), ahead // 2)
+        assert read(i) == records[i], i
+    wait_finished(mount)
+    return mount.stats()
+
+
+def taken_back(records, size):
+    """Pages that the kernel may take back before they are read (DAMON's reclaim does so with idle ones), and a mapping then
+    asks for each page: of one use in a hundred at most."""
+    return records // 100 * (size // mmap.PAGESIZE + 2)
+
+
+def most_from_source(stats, total, size, ram, epochs):
+    """Bytes off the PFS of records of 110 KB in chunks of 4 MiB, of which the tier holds a part: S + (E-1)(S-D), and up to
+    15 % more: the pages of a record are 1.043 times its bytes, and room for nearly a chunk may be left. Without a tier it
+    would be 28 % more. A READ that reaches the source, and what is pushed again because the kernel took it, cost at most a
+    record each."""
+    again = stats["reads"]["pfs"] + stats["staging"]["repaired"]
+    return 1.15 * (total + (epochs - 1) * (total - ram)) + again * (size + 2 * mmap.PAGESIZE)
+
+
 @pytest.mark.parametrize(("reader", "shuffle", "count", "size"), [
     *[(reader, True, *records) for records in SIZES for reader in READERS],
     *[(reader, False, *SIZES[1]) for reader in READERS],
@@ -49,7 +77,6 @@ SIZES = [(8000, SMALL), (3000, ODD), (400, LARGE)]  # how many records of which 
     *[(reader, False, *records) for records in (SIZES[0], SIZES[2]) for reader in ("pread", "lmdb.readahead")],
 ])  # fmt: skip
 def test_pushed_before_it_is_read(tmp, reader, shuffle, count, size):
-    """A reader that always has staging before it: it waits, so that no clock decides."""
     (tmp / "src").mkdir()
     text, job, records = writer_for(reader)(tmp / "src", count, size)
     total = sum(len(record) for record in records)
@@ -57,23 +84,13 @@ def test_pushed_before_it_is_read(tmp, reader, shuffle, count, size):
     text += " " + sampler(shuffle, batch=BATCH, seed=5, epochs=2)
     order = order_of(text, tmp / "src", 2)
     with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "8M") as mount:
-        register(mount, text)
-        wait_ahead(mount, 32)
-        read = records_job.READERS[reader]({**job, "path": str(mount.path / job["path"])})
-        for n, i in enumerate(order):
-            if n % BATCH == 0:
-                wait_ready(mount, n, len(order))
-            assert read(i) == records[i], i
-        wait_finished(mount)
-        stats = mount.stats()
-        assert_followed(plan(mount))
-        del read
+        stats = read_planned(mount, text, reader, job, records, order)
+    assert_followed(stats["plan_list"][0])
     reads = requests_of(stats)
     print(reader, count, size, reads, stats["reads"], stats["pfs"]["bytes"] / total, stats["staging"])
-    # The kernel may take pages back before they are read (DAMON's reclaim does so with idle ones), and a mapping then
-    # asks for each page: of one use in a hundred at most.
-    taken_back = 2 * count // 100 * (size // mmap.PAGESIZE + 2)
-    assert reads <= stats["staging"]["sentinels"] + 10 + taken_back
+    assert reads <= stats["staging"]["sentinels"] + 10 + taken_back(len(order), size)
+    if shuffle and size == LARGE and not reader.startswith("lmdb"):  # more than the tier holds, side by side in the file
+        assert stats["pfs"]["bytes"] <= most_from_source(stats, total, size, 16 << 20, 2)
 
 
 @pytest.mark.parametrize(("reader", "workers"), [("memmap", 0), ("memmap", 4), ("lmdb", 0), ("lmdb", 4), ("lmdb.readahead", 4)])
