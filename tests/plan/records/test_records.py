@@ -271,4 +271,6 @@ def test_records_are_named_as_elements_of_their_file(tmp):
         clairmount.wait_until(lambda: "divergence" in plan(mount), "the reader is seen to go another way")
         said = subprocess.run([clairmount.binary(), "plan", "check", mount.path], capture_output=True, timeout=60, text=True)
         assert re.search(r"expected rows\.lmdb\[\d+\], saw rows\.lmdb\[\d+\]", said.stdout), said.stdout
+        said_of_it = re.compile(r"left the plan at .*rows\.lmdb\[\d+\]")
+        clairmount.wait_until(lambda: said_of_it.search(mount.control("status")), lambda: mount.control("status"))
         del read
