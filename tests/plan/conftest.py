@@ -1,10 +1,14 @@
-"""Datasets of this folder's tests, and where their tools are."""
+"""Datasets of this folder's tests, and where their tools and the helpers of mounts are."""
 
 import os
+import pathlib
+import sys
 
 import clairmount
 import pytest
 from planning import make_images
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "mount"))
 
 
 def pytest_configure():

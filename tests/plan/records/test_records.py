@@ -9,7 +9,10 @@ import subprocess
 
 import clairmount
 import pytest
+from mounting import NOBODY, as_user, only_root
 from planning import cached_bytes, plan, register, running, wait_ahead
+from test_permissions import open_way
+from test_write_protection import of_a_user
 
 np = pytest.importorskip("numpy")
 lmdb = pytest.importorskip("lmdb")
@@ -34,6 +37,7 @@ from record_plans import (  # noqa: E402
     wait_ready,
     write_lmdb,
     write_megatron,
+    write_raw,
     writer_for,
 )
 
@@ -91,6 +95,36 @@ def test_pushed_before_it_is_read(tmp, reader, shuffle, count, size):
     assert reads <= stats["staging"]["sentinels"] + 10 + taken_back(len(order), size)
     if shuffle and size == LARGE and not reader.startswith("lmdb"):  # more than the tier holds, side by side in the file
         assert stats["pfs"]["bytes"] <= most_from_source(stats, total, size, 16 << 20, 2)
+
+
+class Mounted:
+    """A mount of somebody else, for those who may enter it."""
+
+    control, stats = clairmount.ClairMount.control, clairmount.ClairMount.stats
+
+    def __init__(self, path):
+        self.path = path
+
+
+@only_root
+@pytest.mark.parametrize("reader", ["pread", "mmap.random"])
+def test_pushed_on_an_ordinary_user_s_mount(tmp, reader):
+    """There the kernel's readahead stays as it is. Of a pread it asks for more than the record where what lies before it in
+    the file is in the page cache, too: not often, for the window is a seventieth of the file."""
+    (tmp / "src").mkdir()
+    open_way(tmp)
+    count, size = SIZES[1]
+    text, job, records = write_raw(tmp / "src", count, size)
+    job = {**records_job.DEFAULTS, **job}
+    text += " " + sampler(True, batch=BATCH, seed=5, epochs=2)
+    order = order_of(text, tmp / "src", 2)
+    with of_a_user(tmp, "--ram", "16M", "--staging", "512K", "--page-cache", "0") as path:
+        stats = as_user(NOBODY, read_planned, Mounted(path), text, reader, job, records, order, 16)
+    state = stats["plan_list"][0]
+    assert (state["state"], state["suspensions"]) == ("finished", 0), state
+    print(reader, requests_of(stats), stats["reads"], stats["staging"])
+    sentinels = stats["staging"]["sentinels"]
+    assert requests_of(stats) <= 1.1 * sentinels + 10 + taken_back(len(order), size) < len(order)
 
 
 @pytest.mark.parametrize(("reader", "workers"), [("memmap", 0), ("memmap", 4), ("lmdb", 0), ("lmdb", 4), ("lmdb.readahead", 4)])
