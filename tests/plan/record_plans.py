@@ -7,6 +7,7 @@ import pathlib
 import random
 import struct
 import subprocess
+import sys
 
 import clairmount
 import numpy as np
@@ -145,7 +146,8 @@ def start_job(mount, folder, records, **job):
     digests = folder / f"digests of {job['path']} with seed {job['seed']}"
     digests.write_text("\n".join(hashlib.sha256(record).hexdigest() for record in records))
     job = {**job, "path": str(mount.path / job["path"]), "digests": str(digests)}
-    return subprocess.Popen([*warm_python.words(), JOB, json.dumps(job)], stdout=subprocess.PIPE)
+    python = [sys.executable] if "start_method" in job else warm_python.words()  # spawned workers begin as their job does
+    return subprocess.Popen([*python, JOB, json.dumps(job)], stdout=subprocess.PIPE)
 
 
 def assert_all_read(process, records):

@@ -30,6 +30,7 @@ DEFAULTS = {
     "rank": 0,
     "batch": 8,
     "workers": 0,
+    "start_method": "fork",  # of the workers
     "epochs": 2,
     "start": 0,  # records of the first epoch that are left out, as by a job that goes on from a checkpoint
     "pause": 0.0,  # seconds between two batches: what a step of training takes
@@ -139,6 +140,7 @@ def batches(job, records):
 
 def main():
     job = {**DEFAULTS, **json.loads(sys.argv[1])}
+    multiprocessing.set_start_method(job["start_method"])
     count, wrong = 0, []
     for batch in batches(job, Records(job)):
         count += len(batch)
@@ -148,5 +150,4 @@ def main():
 
 
 if __name__ == "__main__":
-    multiprocessing.set_start_method("fork")
     main()

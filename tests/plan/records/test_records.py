@@ -141,6 +141,17 @@ def test_loader_with_workers(tmp, reader, count, size, staging, workers):
     print(reader, count, size, workers, requests_of(stats) / (2 * count), stats["reads"], stats["pfs"]["bytes"], stats["staging"])
 
 
+def test_loader_with_spawned_workers(tmp):
+    """They begin a second or more after the plan, and not at the same time."""
+    (tmp / "src").mkdir()
+    text, job, records = write_lmdb(tmp / "src", 300, LARGE)
+    text += " " + sampler(True, batch=BATCH, seed=3, epochs=2, workers=2)
+    job |= {"reader": "lmdb", "workers": 2, "start_method": "spawn"}
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "16M") as mount:
+        start(mount, text)
+        train(mount, tmp, records, **job, seed=3, batch=BATCH, epochs=2, pause=0.005)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="of a user's mount the kernel reads more around a page")
 @pytest.mark.parametrize("reader", ["lmdb", "lmdb.readahead"])
 def test_what_is_mapped_leaves_the_page_cache(tmp, reader):
