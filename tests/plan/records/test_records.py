@@ -1,11 +1,17 @@
 """Records of large files under a plan, read in every way that people read them: the plan is followed to its end, every
 byte is the source's, and what a reader finds pushed costs it no request."""
 
+import contextlib
+import functools
+import hashlib
+import json
 import mmap
 import os
+import pathlib
 import random
 import re
 import subprocess
+import sys
 
 import clairmount
 import pytest
@@ -150,6 +156,61 @@ def test_loader_with_spawned_workers(tmp):
     with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "16M") as mount:
         start(mount, text)
         train(mount, tmp, records, **job, seed=3, batch=BATCH, epochs=2, pause=0.005)
+
+
+READER = """
+import hashlib, json, sys
+import records_job
+read = records_job.READERS["lmdb"](json.loads(sys.argv[1]))
+for line in sys.stdin:
+    print(hashlib.sha256(read(int(line))).hexdigest(), flush=True)
+"""
+
+
+@contextlib.contextmanager
+def reader_process(path):
+    """Reads the records whose numbers it is told."""
+    words = [sys.executable, "-c", READER, json.dumps({**records_job.DEFAULTS, "path": str(path)})]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with running(subprocess.Popen(words, **pipes, cwd=pathlib.Path(records_job.__file__).parent)) as process:
+        yield process
+        process.stdin.close()
+        process.stdout.close()
+        assert process.wait(60) == 0
+
+
+def is_staged(mount, rank, epoch_length, until):
+    state = plan(mount)["ranks"][rank]
+    staged = state["epoch"] * epoch_length + state["high_water"] + state["ahead"]
+    return state["state"] == "finished" or staged >= until
+
+
+def test_processes_that_take_turns(tmp):
+    """As Caffe's and LMDBIO's do: each reads its own blocks of a ring, and is followed by itself."""
+    count, epochs, block, ranks = 800, 2, 4, 2
+    (tmp / "src").mkdir()
+    text, job, records = write_lmdb(tmp / "src", count, ODD)
+    text += f" sampler=strided block={block} batch={block} world={ranks} ranks_per_node={ranks} epochs={epochs}"
+    digests = [hashlib.sha256(record).hexdigest() for record in records]
+    orders = [[i for i in range(count) if i // block % ranks == rank] for rank in range(ranks)]
+    each = count // ranks
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "2M") as mount, contextlib.ExitStack() as stack:
+        start(mount, text)
+        processes = [stack.enter_context(reader_process(mount.path / job["path"])) for _ in range(ranks)]
+        for at in range(0, epochs * each, block):
+            for rank, process in enumerate(processes):
+                clairmount.wait_until(functools.partial(is_staged, mount, rank, each, at + block), f"rank {rank} has {at} and more")
+                for i in orders[rank][at % each : at % each + block]:
+                    process.stdin.write(f"{i}\n")
+                    process.stdin.flush()
+                    assert process.stdout.readline().strip() == digests[i], i
+        wait_finished(mount)
+        stats = mount.stats()
+    state = stats["plan_list"][0]
+    assert state["suspensions"] == 0, state
+    assert [rank["state"] for rank in state["ranks"]] == ["finished"] * ranks
+    print(requests_of(stats), stats["staging"])
+    assert requests_of(stats) <= stats["staging"]["sentinels"] + 10 + taken_back(epochs * count, ODD)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="of a user's mount the kernel reads more around a page")
