@@ -2,6 +2,7 @@
 byte is the source's, and what a reader finds pushed costs it no request."""
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import json
@@ -211,6 +212,50 @@ def test_processes_that_take_turns(tmp):
     assert [rank["state"] for rank in state["ranks"]] == ["finished"] * ranks
     print(requests_of(stats), stats["staging"])
     assert requests_of(stats) <= stats["staging"]["sentinels"] + 10 + taken_back(epochs * count, ODD)
+
+
+def count_keys(path):
+    """By a cursor that asks for no value. py-lmdb's touches the values of all that it comes to."""
+    try:
+        library = ctypes.CDLL("liblmdb.so.0")
+    except OSError:
+        pytest.skip("py-lmdb has brought its own liblmdb")
+    nosubdir, rdonly, nolock, nordahead = 0x4000, 0x20000, 0x400000, 0x800000
+    next_one, notfound = 8, -30798
+    env, txn, cursor, dbi = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint()
+    key = (ctypes.c_size_t * 2)()  # MDB_val
+    assert library.mdb_env_create(ctypes.byref(env)) == 0
+    try:
+        assert library.mdb_env_open(env, os.fsencode(path), nosubdir | rdonly | nolock | nordahead, 0o644) == 0
+        assert library.mdb_txn_begin(env, None, rdonly, ctypes.byref(txn)) == 0
+        assert library.mdb_dbi_open(txn, None, 0, ctypes.byref(dbi)) == 0
+        assert library.mdb_cursor_open(txn, dbi, ctypes.byref(cursor)) == 0
+        count = 0
+        while (status := library.mdb_cursor_get(cursor, key, None, next_one)) == 0:
+            count += 1
+        assert status == notfound
+        library.mdb_cursor_close(cursor)
+        library.mdb_txn_abort(txn)
+        return count
+    finally:
+        library.mdb_env_close(env)
+
+
+def test_keys_of_a_database_that_nobody_has_read_yet(tmp):
+    """As datasets list them at first. Leaves and branches are every reader's, and in the page cache before the records."""
+    (tmp / "src").mkdir()
+    text, job, records = write_lmdb(tmp / "src", *SIZES[1])
+    text += " " + sampler(True, batch=BATCH, seed=5, epochs=1)
+    with lmdb.open(str(tmp / "src/rows.lmdb"), subdir=False, readonly=True, lock=False) as env:
+        tree = env.stat()
+    with clairmount.clairfs(tmp / "src", "--ram", "16M", "--staging", "2M") as mount:
+        register(mount, text)
+        wait_ahead(mount, 100)
+        before = requests_of(mount.stats())
+        assert count_keys(mount.path / job["path"]) == len(records) + 1  # "__len__"
+        asked = requests_of(mount.stats()) - before
+    # Without what was pushed it would be a READ for each of them; the kernel may have taken some back.
+    assert asked <= (tree["leaf_pages"] + tree["branch_pages"]) // 4, tree
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="of a user's mount the kernel reads more around a page")
