@@ -209,7 +209,7 @@ TEST_CASE("the outputs of streams are tried first, and as many as is said") {
   CHECK(progress.tested < 3 * options.stream_outputs);
   evidence.first_seen.erase(evidence.first_seen.begin());
   CHECK(find_seed(evidence, options).seed == seed);
-  CHECK(progress.tested < 3 * 3 * options.stream_outputs + 2 * 1'000'000);
+  CHECK(progress.tested < 3 * 3 * options.stream_outputs + 2 * (uint64_t{1} << 21));
 
   options.end = 0;  // nothing but the streams
   CHECK(find_seed(evidence, options).seed == seed);
