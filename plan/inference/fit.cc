@@ -70,6 +70,25 @@ uint32_t successors(std::span<const Placed> opens, uint32_t step) {
   return count;
 }
 
+// Without lone strays, if one thread opens it all and mostly the next sample: no worker is ahead of another
+// then, so an open that follows nothing, and that nothing follows, tells nothing of the reader. A thread that
+// leaves samples out goes on from there, and stays.
+std::vector<Placed> without_strays(std::span<const Placed> opens, uint32_t step) {
+  std::vector<Placed> kept(opens.begin(), opens.end());
+  const uint32_t thread = kept.front().thread;
+  const bool alone = thread != 0 && std::all_of(kept.begin(), kept.end(),
+                                                [&](const Placed& open) { return open.thread == thread; });
+  if (!alone || 3 * uint64_t{successors(opens, step)} < 2 * opens.size()) return kept;
+  const auto follows = [&](size_t i) {
+    return i > 0 && i < opens.size() && uint64_t{opens[i - 1].position} + step == opens[i].position;
+  };
+  kept.clear();
+  for (size_t i = 0; i < opens.size(); ++i) {
+    if (follows(i) || follows(i + 1)) kept.push_back(opens[i]);
+  }
+  return kept;
+}
+
 // ln 1/h!
 double log_successors(uint64_t hits) {
   return -std::lgamma(static_cast<double>(hits) + 1);
@@ -95,10 +114,12 @@ std::optional<Fit> fit_from(std::span<const Placed> opens, const Reading& readin
     const double q = static_cast<double>(*width) * (start.anywhere ? 2 : 1) / left_of(reading, m);
     const double chance = log_tail(m - taken, q, hits.count - taken);
     if (best && chance >= best->log_chance) continue;
-    // What is a stray in a narrow window may have been a worker ahead of the others.
-    const uint32_t spread = hits_in(opens, {start.start, start.anywhere, 4 * *width}).spread;
-    best = {chance, share, *width, spread, start.start, reading.length, hits.reached};
+    best = {chance, share, *width, 0, start.start, reading.length, hits.reached};
   }
+  if (!best) return best;
+  // What is a stray in a narrow window may have been a worker ahead of the others.
+  const std::vector<Placed> of_reader = without_strays(opens, reading.stride);
+  best->spread = hits_in(of_reader, {start.start, start.anywhere, 4 * best->window}).spread;
   return best;
 }
 

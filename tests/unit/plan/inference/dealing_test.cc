@@ -66,3 +66,17 @@ TEST_CASE("processes that read one after the other are no workers") {
   for (uint32_t i = 0; i < 60; ++i) opens.push_back({i, 1 + i / 6});
   CHECK(dealing_of(opens, 1) == Dealing{1, 0});
 }
+
+// Its first opens are enough for the order to be believed, in a window that has some of the others by chance.
+TEST_CASE("a thread that leaves an order for another one does not widen its plan") {
+  std::vector<Placed> opens;
+  for (uint32_t i = 0; i < 99; ++i) opens.push_back({i, 1});
+  for (const uint32_t position : {200U, 520U, 333U, 471U, 259U, 588U, 402U, 296U, 547U, 361U, 444U, 278U,
+                                  503U, 385U, 567U, 317U, 429U, 240U})
+    opens.push_back({position, 1});
+  const Fit fit =
+      fit_order(opens, {.samples = 600, .length = 600, .stride = 1, .sequential = true, .from_start = true});
+  REQUIRE(is_certain(fit, 1));
+  REQUIRE(fit.window == 128);
+  CHECK(find_dealing(opens, 1, fit, nobody) == Dealing{1, 0});
+}

@@ -103,6 +103,23 @@ TEST_CASE("workers ahead of each other need a window, and each its own steps") {
   CHECK(fit.log_chance < std::log(1e-60));
 }
 
+TEST_CASE("what a thread that goes on one by one leaves out is spread, and its strays are none") {
+  std::vector<Placed> opens = in_order(80);
+  for (size_t i = 40; i < opens.size(); ++i) opens[i].position += 5;
+  CHECK(fit_order(opens, kLarge).spread == 6);
+  opens.insert(opens.begin() + 20, Placed{42, 1});
+  CHECK(fit_order(opens, kLarge).spread == 6);
+  // Of several threads it may be one that is ahead.
+  opens[20].thread = 2;
+  CHECK(fit_order(opens, kLarge).spread == 23);
+}
+
+TEST_CASE("what one thread takes out of a buffer is spread") {
+  std::vector<Placed> opens;
+  for (uint32_t i = 0; i < 40; ++i) opens.push_back({i / 8 * 8 + 7 - i % 8, 1});
+  CHECK(fit_order(opens, kLarge).spread == 8);
+}
+
 TEST_CASE("any order of few files in a sequential order of many says nothing") {
   // All files of a folder of 50, shuffled: they are the first of a dataset of 5,000.
   std::mt19937 random(1);
