@@ -2,9 +2,11 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <random>
 #include <thread>
 
+#include "cache/base/mutex.h"
 #include "cache/catalog/scan.h"
 #include "cache/io/memory.h"
 #include "tests/support/captured_log.h"
@@ -491,20 +493,35 @@ TEST_CASE("random reads from several threads see the right bytes with any memory
   CHECK(f.metrics.ram_bytes.value() <= static_cast<int64_t>(ram));
 }
 
-// Notes the uses that it is told of.
+// Notes the uses that it is told of. Thread-safe: what waits for memory is placed by a thread of the cache.
 class NotingPolicy final : public TierPolicy {
  public:
+  using Noted = std::map<ChunkId, uint64_t>;  // the last position that each chunk came with
+
   TierChoice place(ChunkId chunk, uint64_t, const TierSpace&, const Use& served) override {
-    placed[chunk] = served.position;
+    MutexLock lock(mutex_);
+    placed_[chunk] = served.position;
     return {};
   }
   bool would_keep(ChunkId chunk, uint64_t, const TierSpace&, const Use& served) const override {
-    asked[chunk] = served.position;
+    MutexLock lock(mutex_);
+    asked_[chunk] = served.position;
     return true;
   }
 
-  std::map<ChunkId, uint64_t> placed;
-  mutable std::map<ChunkId, uint64_t> asked;
+  Noted placed() const {
+    MutexLock lock(mutex_);
+    return placed_;
+  }
+  Noted asked() const {
+    MutexLock lock(mutex_);
+    return asked_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  Noted placed_ GUARDED_BY(mutex_);
+  mutable Noted asked_ GUARDED_BY(mutex_);
 };
 
 TEST_CASE("the policy is told which use a fetch is for, by whoever names one first") {
@@ -517,15 +534,15 @@ TEST_CASE("the policy is told which use a fetch is for, by whoever names one fir
   f.cache->acquire(f.chunk(0), Priority{}, ignore, {order, 10});
   f.cache->acquire_range(f.file(1), 0, 100, Priority{}, ignore, {order, 11});
   f.cache->read(f.file(2), 0, kChunk, ignore, {order, 12});
-  CHECK(noting.asked == std::map<ChunkId, uint64_t>{{f.chunk(1), 11}});
-  CHECK(noting.placed == std::map<ChunkId, uint64_t>{{f.chunk(0), 10}, {f.chunk(1), 11}, {f.chunk(2), 12}});
+  CHECK(noting.asked() == NotingPolicy::Noted{{f.chunk(1), 11}});
+  CHECK(noting.placed() == NotingPolicy::Noted{{f.chunk(0), 10}, {f.chunk(1), 11}, {f.chunk(2), 12}});
   // One that waits for memory is placed again as it begins: by then it may be known what it is for.
   for (size_t i = 3; i < fits; ++i) f.cache->acquire(f.chunk(i), Priority{}, ignore);
   bool answered = false;
   f.cache->acquire(f.chunk(fits), Priority{}, [&](const auto&) { answered = true; });
-  CHECK(noting.placed.at(f.chunk(fits)) == 0);
+  CHECK(noting.placed().at(f.chunk(fits)) == 0);
   f.cache->acquire(f.chunk(fits), Priority{}, ignore, {order, 13});
   f.cache->acquire(f.chunk(fits), Priority{}, ignore, {order, 14});
   REQUIRE(f.source.complete_until([&] { return answered; }));
-  CHECK(noting.placed.at(f.chunk(fits)) == 13);
+  CHECK(noting.placed().at(f.chunk(fits)) == 13);
 }
