@@ -258,6 +258,61 @@ Result<std::string> settle_output(const std::string& path, const std::string& wh
   return settled;
 }
 
+// Neither may hide the other.
+Status check_apart(const std::string& source, const std::string& mountpoint) {
+  if (source == mountpoint) {
+    return fault(
+        EINVAL, fmt::format("source and mountpoint are both {}; the mount would hide what it serves, so take "
+                            "another mountpoint",
+                            source));
+  }
+  if (is_within(mountpoint, source)) {
+    return fault(
+        EINVAL, fmt::format("mountpoint {} lies inside the source {}; the scan would enter the mount itself, "
+                            "so take a mountpoint outside",
+                            mountpoint, source));
+  }
+  if (is_within(source, mountpoint)) {
+    return fault(EINVAL,
+                 fmt::format("source {} lies inside the mountpoint {}; the mount would hide it, so take "
+                             "another mountpoint",
+                             source, mountpoint));
+  }
+  return {};
+}
+
+Status settle_catalog_dir(MountOptions& options) {
+  if (options.catalog_dir.empty()) {
+    return fault(ENOENT,
+                 "this user has no home directory to keep the catalog in; name a place with --catalog-dir");
+  }
+  const std::string what = "catalog directory";
+  const auto settled = settle_output(options.catalog_dir, what, options);
+  if (!settled) return settled.error();
+  if (const Status direct = refuse_symlink(what, options.catalog_dir); !direct) return direct;
+  if (const Status ours = refuse_strangers_links(what, options.catalog_dir); !ours) return ours;
+  for (const char* part : {"", "/log", "/index", "/found"}) {
+    if (const Status ours = check_own_directory(what, *settled + part); !ours) return ours;
+  }
+  options.catalog_dir = *settled;
+  return {};
+}
+
+Status settle_log_file(MountOptions& options) {
+  if (options.log_file.empty()) return {};
+  const auto settled = settle_output(options.log_file, "log file", options);
+  if (!settled) return settled.error();
+  if (const Status ours = refuse_strangers_links("log file", options.log_file); !ours) return ours;
+  const std::string above = std::filesystem::path(*settled).parent_path().string();
+  if (!is_directory(above)) {
+    return fault(ENOENT,
+                 fmt::format("log file {}: its directory is missing: mkdir -p {}, or give another path",
+                             *settled, above));
+  }
+  options.log_file = *settled;
+  return {};
+}
+
 }  // namespace
 
 Result<MountOptions> resolve_paths(MountOptions options, std::span<const MountEntry> mounts) {
@@ -267,51 +322,9 @@ Result<MountOptions> resolve_paths(MountOptions options, std::span<const MountEn
   const auto mountpoint = settle_mountpoint(options.mountpoint, mounts);
   if (!mountpoint) return mountpoint.error();
   options.mountpoint = *mountpoint;
-
-  if (*source == *mountpoint) {
-    return fault(
-        EINVAL, fmt::format("source and mountpoint are both {}; the mount would hide what it serves, so take "
-                            "another mountpoint",
-                            *source));
-  }
-  if (is_within(*mountpoint, *source)) {
-    return fault(
-        EINVAL, fmt::format("mountpoint {} lies inside the source {}; the scan would enter the mount itself, "
-                            "so take a mountpoint outside",
-                            *mountpoint, *source));
-  }
-  if (is_within(*source, *mountpoint)) {
-    return fault(EINVAL,
-                 fmt::format("source {} lies inside the mountpoint {}; the mount would hide it, so take "
-                             "another mountpoint",
-                             *source, *mountpoint));
-  }
-  if (const Status settled = settle_nvmes(options); !settled) return settled.error();
-
-  if (options.catalog_dir.empty()) {
-    return fault(ENOENT,
-                 "this user has no home directory to keep the catalog in; name a place with --catalog-dir");
-  }
-  const std::string what = "catalog directory";
-  const auto catalog_dir = settle_output(options.catalog_dir, what, options);
-  if (!catalog_dir) return catalog_dir.error();
-  if (const Status direct = refuse_symlink(what, options.catalog_dir); !direct) return direct.error();
-  if (const Status ours = refuse_strangers_links(what, options.catalog_dir); !ours) return ours.error();
-  for (const char* part : {"", "/log", "/index", "/found"}) {
-    if (const Status ours = check_own_directory(what, *catalog_dir + part); !ours) return ours.error();
-  }
-  options.catalog_dir = *catalog_dir;
-  if (!options.log_file.empty()) {
-    const auto log_file = settle_output(options.log_file, "log file", options);
-    if (!log_file) return log_file.error();
-    if (const Status ours = refuse_strangers_links("log file", options.log_file); !ours) return ours.error();
-    const std::string above = std::filesystem::path(*log_file).parent_path().string();
-    if (!is_directory(above)) {
-      return fault(ENOENT,
-                   fmt::format("log file {}: its directory is missing: mkdir -p {}, or give another path",
-                               *log_file, above));
-    }
-    options.log_file = *log_file;
+  if (const Status apart = check_apart(*source, *mountpoint); !apart) return apart.error();
+  for (const auto settle : {settle_nvmes, settle_catalog_dir, settle_log_file}) {
+    if (const Status settled = settle(options); !settled) return settled.error();
   }
   return options;
 }
