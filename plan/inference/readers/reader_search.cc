@@ -65,6 +65,55 @@ bool is_of_others(const OrderSearch& search, const std::vector<SeenOpen>& opens,
   return most != readers.end() ? is_another(*most) : std::any_of(readers.begin(), readers.end(), is_another);
 }
 
+// The readers that are due for a look. One reader's opens are copied at a time.
+class DueReaders {
+ public:
+  using Opens = std::vector<SeenOpen>;
+  using Find = std::function<std::optional<FoundOrder>(const WatchedReaders& one, const Opens& theirs)>;
+
+  DueReaders(OrderSearch& search, const Opens& opens, std::span<const WatchedReaders> readers)
+      : search_(search), opens_(opens), readers_(readers) {
+    add(false);
+  }
+
+  // The first of the orders that `find` has for them that is believed.
+  std::optional<FoundOrder> first_of(const Find& find) {
+    for (size_t i = 0; i < due_.size(); ++i) {  // there may come more
+      const WatchedReaders& one = *due_[i];
+      if (mixed_ && is_whole(one.readers)) continue;
+      const Opens theirs = opens_of(opens_, one.readers);
+      auto found = find(one, theirs);
+      if (found && believe(one, theirs, *found)) return found;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  void add(bool all) {
+    for (const WatchedReaders& one : readers_) {
+      if (!all && one.readers.opens < search_.look_at(number_of(one.readers))) continue;
+      if (std::find(due_.begin(), due_.end(), &one) != due_.end()) continue;
+      due_.push_back(&one);
+      search_.looked(number_of(one.readers), opens_of(opens_, one.readers));
+    }
+  }
+
+  bool believe(const WatchedReaders& one, const Opens& theirs, const FoundOrder& found) {
+    if (!is_whole(one.readers))
+      return !search_.is_read_in(theirs, opens_of(opens_, one.readers, false), found);
+    if (!is_of_others(search_, opens_, readers_, found)) return true;
+    mixed_ = true;
+    add(true);  // whose it is will be seen
+    return false;
+  }
+
+  OrderSearch& search_;
+  const Opens& opens_;
+  const std::span<const WatchedReaders> readers_;
+  std::vector<const WatchedReaders*> due_;
+  bool mixed_ = false;  // everybody's opens have the order of one
+};
+
 }  // namespace
 
 uint32_t number_of(const Readers& readers) {
@@ -82,50 +131,21 @@ std::vector<WatchedReaders> watched_readers(const ProcessTree& tree, std::span<c
   return watched;
 }
 
-// How an order goes on that was found is asked first: it takes nothing, and keeps a reader its plan. One
-// reader's opens are copied at a time.
+// How an order goes on that was found is asked first: it takes nothing, and keeps a reader its plan.
 std::optional<FoundOrder> find_among(OrderSearch& search, const std::vector<SeenOpen>& opens,
                                      std::span<const WatchedReaders> readers,
                                      const std::optional<FoundOrder>& before,
                                      const std::function<void()>& all_likely) {
-  std::vector<const WatchedReaders*> due;
-  const auto add_due = [&](bool all) {
-    for (const WatchedReaders& one : readers) {
-      if (!all && one.readers.opens < search.look_at(number_of(one.readers))) continue;
-      if (std::find(due.begin(), due.end(), &one) != due.end()) continue;
-      due.push_back(&one);
-      search.looked(number_of(one.readers), opens_of(opens, one.readers));
-    }
-  };
-  add_due(false);
-  bool mixed = false;  // everybody's opens have the order of one
-  const auto first_of = [&](const auto& find) -> std::optional<FoundOrder> {
-    for (size_t i = 0; i < due.size(); ++i) {  // there may come more
-      const WatchedReaders& one = *due[i];
-      if (mixed && is_whole(one.readers)) continue;
-      const auto theirs = opens_of(opens, one.readers);
-      auto found = find(one, theirs);
-      if (!found) continue;
-      if (!is_whole(one.readers)) {
-        if (!search.is_read_in(theirs, opens_of(opens, one.readers, false), *found)) return found;
-      } else if (is_of_others(search, opens, readers, *found)) {
-        mixed = true;
-        add_due(true);  // whose it is will be seen
-      } else {
-        return found;
-      }
-    }
-    return std::nullopt;
-  };
-  using Opens = std::vector<SeenOpen>;
+  using Opens = DueReaders::Opens;
+  DueReaders due(search, opens, readers);
   if (before && before->plan.epochs != 0) {
-    auto found =
-        first_of([&](const auto&, const Opens& theirs) { return search.follow_on(theirs, *before); });
+    auto found = due.first_of(
+        [&](const WatchedReaders&, const Opens& theirs) { return search.follow_on(theirs, *before); });
     if (found) return found;
   }
   using Which = OrderSearch::Which;
   for (const Which which : {Which::likely, Which::others, Which::seeds, Which::shuffles}) {
-    auto found = first_of([&](const WatchedReaders& one, const Opens& theirs) {
+    auto found = due.first_of([&](const WatchedReaders& one, const Opens& theirs) {
       return search.find(theirs, one.facts, before, number_of(one.readers), which);
     });
     if (found) return found;
