@@ -228,54 +228,56 @@ std::optional<uint32_t> Staging::next_to_fill(ReaderWindow& window) {
   return window.filled < end ? std::optional(window.records_filled) : std::nullopt;
 }
 
+// Whether so much is on its way into tiers that the sample has to wait. One more at the end is what NVMe
+// would refuse when it is just not behind. Ranks have equal parts of it, or what the first uses last would be
+// filled in before what the next uses soon.
+bool Staging::fills_enough(const ReaderWindow& window, uint32_t sample) const {
+  const uint64_t bytes_next = page_bytes(window.reader->index(), sample);
+  const uint64_t most = 2 * most_in_flight_ / kFillDivisor;
+  const auto too_much = [bytes_next](uint64_t under_way, uint64_t limit) {
+    return under_way > 0 && under_way + bytes_next > limit;
+  };
+  return too_much(shared_->fill_bytes, most) ||
+         too_much(*window.fill_bytes, most / window.plan->windows.size());
+}
+
+// Asks for the chunks of the sample that no tier has, up to the first for which there is no room: then false.
+bool Staging::fill_with(const ReaderWindow& window, uint32_t sample) {
+  const uint64_t deadline = window.plan->fills_in_file_order ? sample : window.filled - window.high_water;
+  bool room = true, behind = false;
+  for_each_chunk(window.reader->index(), catalog_, sample, [&](ChunkId chunk) {
+    if (cache_.tier_of(chunk) != Tier::none) return;
+    const uint64_t length = catalog_.range(chunk).length;
+    const TierSpace space = cache_.space();
+    behind = behind || space.nvme_behind;
+    room = room && FirstTouchPolicy::tier(length, space) != Tier::none;
+    if (!room || !cache_.would_keep(chunk, space)) return;
+    const uint64_t bytes = round_to_pages(length);
+    shared_->fill_bytes.fetch_add(bytes);
+    window.fill_bytes->fetch_add(bytes);
+    cache_.acquire(chunk, {Priority::Kind::background, deadline},
+                   [shared = shared_, filling = window.fill_bytes, bytes](const Result<AcquiredChunk>&) {
+                     filling->fetch_sub(bytes);
+                     shared->fill_bytes.fetch_sub(bytes);
+                     shared->alarm.ring();
+                   });
+  });
+  if (!room && behind) look_again_within(kCatchUpPeriod);
+  return room;
+}
+
 // Uses the source's idle time: chunks beyond the window go into tiers that have free space. True if there is
 // more to do at once.
 bool Staging::fill_tiers(ReaderWindow& window) {
+  const bool in_file_order = window.plan->fills_in_file_order;
   uint64_t n = 0;
   for (auto next = next_to_fill(window); next; next = next_to_fill(window), ++n) {
     if (n == kFillsPerStep) return true;
     const uint32_t sample = *next;
-    uint64_t& done = window.plan->fills_in_file_order ? window.records_filled : window.filled;
-    if (window.plan->fills_in_file_order &&
-        !window.timeline.uses_within(sample, window.fetched, window.timeline.end())) {
-      ++done;
-      continue;
-    }
-    const uint64_t bytes_next = page_bytes(window.reader->index(), sample);
-    const uint64_t most = 2 * most_in_flight_ / kFillDivisor;
-    const auto too_much = [bytes_next](uint64_t under_way, uint64_t limit) {
-      return under_way > 0 && under_way + bytes_next > limit;
-    };
-    // One more at the end is what NVMe would refuse when it is just not behind. Ranks have equal parts of it,
-    // or what the first uses last would be filled in before what the next uses soon.
-    if (too_much(shared_->fill_bytes, most) ||
-        too_much(*window.fill_bytes, most / window.plan->windows.size()))
-      return false;
-    bool room = true, behind = false;
-    for_each_chunk(window.reader->index(), catalog_, sample, [&](ChunkId chunk) {
-      if (cache_.tier_of(chunk) != Tier::none) return;
-      const uint64_t length = catalog_.range(chunk).length;
-      const TierSpace space = cache_.space();
-      behind = behind || space.nvme_behind;
-      room = room && FirstTouchPolicy::tier(length, space) != Tier::none;
-      if (!room || !cache_.would_keep(chunk, space)) return;
-      const uint64_t bytes = round_to_pages(length);
-      shared_->fill_bytes.fetch_add(bytes);
-      window.fill_bytes->fetch_add(bytes);
-      cache_.acquire(chunk,
-                     {Priority::Kind::background,
-                      window.plan->fills_in_file_order ? sample : window.filled - window.high_water},
-                     [shared = shared_, filling = window.fill_bytes, bytes](const Result<AcquiredChunk>&) {
-                       filling->fetch_sub(bytes);
-                       shared->fill_bytes.fetch_sub(bytes);
-                       shared->alarm.ring();
-                     });
-    });
-    if (!room) {
-      if (behind) look_again_within(kCatchUpPeriod);
-      return false;
-    }
-    ++done;
+    const bool used =
+        !in_file_order || window.timeline.uses_within(sample, window.fetched, window.timeline.end());
+    if (used && (fills_enough(window, sample) || !fill_with(window, sample))) return false;
+    ++(in_file_order ? window.records_filled : window.filled);
   }
   return false;
 }

@@ -156,6 +156,8 @@ class Staging {
   bool look_for_common(StagedPlan& plan);
   void list_common(StagedPlan& plan) const;
   static std::optional<uint32_t> next_to_fill(ReaderWindow& window);
+  bool fills_enough(const ReaderWindow& window, uint32_t sample) const;
+  bool fill_with(const ReaderWindow& window, uint32_t sample);
   bool fill_tiers(ReaderWindow& window);
   uint64_t bytes_to_keep(const PlanRun& run) const;
   static bool may_keep_part(const PlanRun& run);
