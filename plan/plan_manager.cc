@@ -362,71 +362,92 @@ Status PlanManager::cancel_all() {
   return cancel_if([](const PlanSpec&) { return true; }, "no plan is in force");
 }
 
+// A plan that has the file, though not in the order of an access.
+struct PlanManager::Unexplained {
+  std::shared_ptr<PlanRun> run;
+  std::vector<uint32_t> samples;
+  Access kind;
+  bool left;  // it was registered, and its readers went another way
+};
+
+// An access, and what the plans make of it.
+struct PlanManager::Seen {
+  ThreadId thread;
+  FileId file;
+  uint64_t offset;
+  uint64_t length;
+  Access access;
+  Access of_records;  // what it is to a plan of records
+  const SentinelOf& sentinel;
+  TimePoint now;
+  Use use{};
+  std::vector<Unexplained> unexplained{};
+  bool explained = false;
+  bool registered = false;     // a plan that was registered and is not left has the file
+  bool by_registered = false;  // one that was registered explains it
+};
+
 // Plans may have a folder in common, as those of the training and the validation half of it: an access that
 // is in order for one of them says nothing against the others. One that is left is told all the same of what
 // the found plan explains: its readers may come back.
 Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
                          const SentinelOf& sentinel) {
-  Use use;
   if (!any()) {
     if (inference_.watches()) inference_.note(thread, file, access);
-    return use;
+    return {};
   }
-  const TimePoint now = deps_.clock.now();
-  struct Unexplained {
-    std::shared_ptr<PlanRun> run;
-    std::vector<uint32_t> samples;
-    Access kind;
-    bool left;  // it was registered, and its readers went another way
-  };
-  std::vector<Unexplained> unexplained;
   const Access of_records = access == Access::read ? read_runs_.note(thread, file, offset, length) : access;
-  bool explained = false;
-  bool registered = false;  // a plan that was registered and is not left has the file
-  bool by_registered = false;
+  Seen seen{thread, file, offset, length, access, of_records, sentinel, deps_.clock.now()};
   const auto all = runs();
-  for (const auto& [name, run] : *all) {
-    const bool found = name == kFoundPlan;
-    if (found && found_is_over(*run, run->reader())) continue;
-    if (access == Access::read && run->of_records()) deps_.staging.note_read(name, file, offset, length);
-    const bool sentinels = run->has(sentinel.reader);
-    std::vector<uint32_t> samples =
-        sentinels ? std::vector{sentinel.sample} : run->samples_of(file, offset, length);
-    if (samples.empty()) continue;
-    if (found && !inference_.is_reader(thread)) continue;  // another reader says nothing of it
-    const Access kind = !sentinels && run->of_records() ? of_records : access;
-    const RankTrackers::Observed observed = run->offer(thread, samples, kind, now);
-    // Of a way that was left.
-    if (observed.verdict == Tracker::Verdict::repeated && run->is_left()) continue;
-    if (observed.verdict == Tracker::Verdict::out_of_order) {
-      if (found && found_is_over(*run, run->reader(observed.rank), true)) continue;
-      const bool left = !found && run->is_left();
-      registered = registered || (!found && !left);
-      unexplained.push_back({run, std::move(samples), kind, left});
-      continue;
-    }
-    // A part of any other order lies in that of a plan that is left.
-    const bool by_chance = !found && run->is_left_by(observed.rank);
-    explained = explained || !by_chance;
-    by_registered = by_registered || !(found || by_chance);
-    if (found) inference_.note_in_order(now);
-    if (use.order == OrderId() && observed.position.value_or(-1) >= 0)
-      use = {run->reader(observed.rank).order(), static_cast<uint64_t>(*observed.position)};
-    if (observed.verdict == Tracker::Verdict::in_order) deps_.metrics.plan_observations_in_order.add();
-    follow_up(run, access, observed);
-  }
-  if (by_registered) return use;
-  const bool watched = !explained && !registered && inference_.watches();
+  for (const auto& [name, run] : *all) offer(seen, name, run);
+  if (seen.by_registered) return seen.use;
+  const bool watched = !seen.explained && !seen.registered && inference_.watches();
   if (watched) inference_.note(thread, file, access);
-  for (const auto& [run, samples, kind, left] : unexplained) {
-    if (explained && !left) continue;
-    if (left && !explained && !registered) run->set_watched(true);
-    const RankTrackers::Observed observed = run->observe(thread, samples, kind, now);
-    if (observed.verdict == Tracker::Verdict::out_of_order && !explained)
-      deps_.metrics.plan_observations_out_of_order.add();
-    follow_up(run, access, observed);
+  tell_unexplained(seen);
+  return seen.use;
+}
+
+void PlanManager::offer(Seen& seen, const std::string& name, const std::shared_ptr<PlanRun>& run) {
+  const bool found = name == kFoundPlan;
+  if (found && found_is_over(*run, run->reader())) return;
+  if (seen.access == Access::read && run->of_records())
+    deps_.staging.note_read(name, seen.file, seen.offset, seen.length);
+  const bool sentinels = run->has(seen.sentinel.reader);
+  std::vector<uint32_t> samples =
+      sentinels ? std::vector{seen.sentinel.sample} : run->samples_of(seen.file, seen.offset, seen.length);
+  if (samples.empty()) return;
+  if (found && !inference_.is_reader(seen.thread)) return;  // another reader says nothing of it
+  const Access kind = !sentinels && run->of_records() ? seen.of_records : seen.access;
+  const RankTrackers::Observed observed = run->offer(seen.thread, samples, kind, seen.now);
+  // Of a way that was left.
+  if (observed.verdict == Tracker::Verdict::repeated && run->is_left()) return;
+  if (observed.verdict == Tracker::Verdict::out_of_order) {
+    if (found && found_is_over(*run, run->reader(observed.rank), true)) return;
+    const bool left = !found && run->is_left();
+    seen.registered = seen.registered || (!found && !left);
+    seen.unexplained.push_back({run, std::move(samples), kind, left});
+    return;
   }
-  return use;
+  // A part of any other order lies in that of a plan that is left.
+  const bool by_chance = !found && run->is_left_by(observed.rank);
+  seen.explained = seen.explained || !by_chance;
+  seen.by_registered = seen.by_registered || !(found || by_chance);
+  if (found) inference_.note_in_order(seen.now);
+  if (seen.use.order == OrderId() && observed.position.value_or(-1) >= 0)
+    seen.use = {run->reader(observed.rank).order(), static_cast<uint64_t>(*observed.position)};
+  if (observed.verdict == Tracker::Verdict::in_order) deps_.metrics.plan_observations_in_order.add();
+  follow_up(run, seen.access, observed);
+}
+
+void PlanManager::tell_unexplained(const Seen& seen) {
+  for (const auto& [run, samples, kind, left] : seen.unexplained) {
+    if (seen.explained && !left) continue;
+    if (left && !seen.explained && !seen.registered) run->set_watched(true);
+    const RankTrackers::Observed observed = run->observe(seen.thread, samples, kind, seen.now);
+    if (observed.verdict == Tracker::Verdict::out_of_order && !seen.explained)
+      deps_.metrics.plan_observations_out_of_order.add();
+    follow_up(run, seen.access, observed);
+  }
 }
 
 // What an access asks for: staging goes on, the next epoch is made, or it is found out why the plan is lost.

@@ -171,6 +171,12 @@ class PlanManager {
   using Runs = std::map<std::string, std::shared_ptr<PlanRun>>;
   using Makings = std::map<std::string, std::shared_ptr<PlanMaking>>;
 
+  struct Unexplained;
+  struct Seen;
+  /// The two halves of observe(): what each plan makes of the access, and, unless a registered plan explains
+  /// it, what those are told that do not.
+  void offer(Seen& seen, const std::string& name, const std::shared_ptr<PlanRun>& run);
+  void tell_unexplained(const Seen& seen);
   void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const RankTrackers::Observed& observed);
   void diagnose_later(const std::shared_ptr<PlanRun>& run);
   /// `went_on`: its readers have opened what the rest of the epoch does not account for.
