@@ -35,8 +35,6 @@ constexpr uint64_t kMostAbove = 1 << 20;
 constexpr uint64_t kOtherSeeds = 1000;
 // Of torch's samplers those up to here are tried at once, which takes some tenths of a second.
 constexpr uint64_t kPlausibleSeeds = 1'000'000;
-// They are tried again when so many times as many were seen.
-constexpr size_t kAllSeedsAgain = 4;
 // All 2^32 seeds of a shuffle take 60 to 260 core-seconds with AVX, 830 without (tests/bench/README.md).
 constexpr double kAllSeedsSeconds = 1000;
 // Those that follow from usual values take some ten; three times that where samples are few.
@@ -365,67 +363,64 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   awaited_.reset();
   Effort& effort = effort_of(reader);
   const double begun = cpu_seconds();
-  const bool likely = which == Which::likely || which == Which::any;
-  const bool others = which == Which::others || which == Which::any;
-  const bool later = which == Which::seeds || which == Which::shuffles;
-  if (likely) {
+  if (which == Which::likely || which == Which::any) {
     if (auto found = try_repetition(folders(opens, std::nullopt).front(), opens)) return found;
   }
   if (effort.used >= core_seconds_ || used_ >= core_seconds_ * kShares) return std::nullopt;
-  const bool suggested =
-      likely && (effort.suggestions_seen != suggestions_ || opens.size() >= effort.suggestions_at);
-  if (suggested) {
-    effort.suggestions_seen = suggestions_;
-    effort.suggestions_at = next_look(opens);
-  }
-  const auto first_opens = opens.first(std::min(opens.size(), kMostOpens));
-  if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
-  const double most = std::min(core_seconds_ / 4, core_seconds_ - effort.used);
-  const bool goes_on = before && is_sequential_order(before->plan);
   const size_t all_seeds_at = effort.all_seeds_at;
-  const bool all_seeds = others && opens.size() >= all_seeds_at;
-  if (all_seeds) effort.all_seeds_at = opens.size() * kAllSeedsAgain;
-  const bool goes_on_shuffling = before && is_of_epoch_seed(before->plan);
-  if (others) {
-    effort.seeds_due = all_seeds;
-    effort.shuffles_due = all_seeds || goes_on_shuffling;
+  const Look look = begin_look(opens, before, which, effort);
+  auto found = try_one_by_one(look, facts, before, begun, effort);
+  if (found) effort.shuffles->epoch += kElsewhere;
+  // Who was found as one program may be found as everybody in the next epoch.
+  if (look.goes_on_shuffling && followed_ && followed_ != effort.shuffles)
+    effort.shuffles = std::make_shared<ShuffledEpochs>(*followed_);
+  if (!found) found = try_many_seeds(look, facts, effort);
+  if (!found && (stop_() || awaited_)) {  // given up: the next look begins where this one did
+    effort.all_seeds_at =
+        look.later ? std::min(all_seeds_at, std::max(look.opens.size(), kTelling)) : all_seeds_at;
+    effort.suggestions_at = 0;
+    effort.awaited = awaited_;
+    if (stop_()) effort.look_at = 0;
   }
+  return found;
+}
+
+std::optional<FoundOrder> OrderSearch::try_one_by_one(const Look& look, const ReaderFacts& facts,
+                                                      const std::optional<FoundOrder>& before, double begun,
+                                                      Effort& effort) {
+  const double most = std::min(core_seconds_ / 4, core_seconds_ - effort.used);
   std::optional<FoundOrder> found;
-  const std::vector<FileId> looked_in = folders(opens, before);
+  const std::vector<FileId> looked_in = folders(look.opens, before);
   look_ends_ = begun + most / 2;  // suggestions leave time for the usual orders
   if (const auto awaited = std::exchange(effort.awaited, std::nullopt))
-    found = try_awaited(*awaited, looked_in, opens, facts, goes_on);
+    found = try_awaited(*awaited, looked_in, look.opens, facts, look.goes_on);
   for (const FileId folder : looked_in) {
-    if (!suggested || found || over()) break;
-    found = try_suggested(folder, opens, facts);
+    if (!look.suggested || found || over()) break;
+    found = try_suggested(folder, look.opens, facts);
   }
   look_ends_ = begun + most;
   for (const FileId folder : looked_in) {
-    if (found || over() || later) break;
-    found = try_folder(folder, opens, facts, goes_on, which, all_seeds);
+    if (found || over() || look.later) break;
+    found = try_folder(folder, look.opens, facts, look.goes_on, look.which, look.all_seeds);
   }
   const double used = cpu_seconds() - begun;
   effort.used += used;
   used_ += used;
-  if (found) effort.shuffles->epoch += kElsewhere;
-  // Who was found as one program may be found as everybody in the next epoch.
-  if (goes_on_shuffling && followed_ && followed_ != effort.shuffles)
-    effort.shuffles = std::make_shared<ShuffledEpochs>(*followed_);
-  const bool due = effort.shuffles_due && effort.in_vain < most_in_vain_;
-  // The next epoch's shuffle is foretold: that takes nothing, so it comes first.
-  for (const bool seeds : {!goes_on_shuffling, goes_on_shuffling}) {
-    if (found || !due || stop_() || awaited_) break;
-    const Which pass = seeds && !goes_on_shuffling ? Which::seeds : Which::shuffles;
-    if ((which != pass && which != Which::any) || (seeds && !effort.seeds_due)) continue;
-    const FileId folder = folders(first_opens, std::nullopt).front();
-    found = seeds ? try_plausible(folder, first_opens, facts, effort)
-                  : try_shuffles(folder, first_opens, facts, effort);
-  }
-  if (!found && (stop_() || awaited_)) {  // given up: the next look begins where this one did
-    effort.all_seeds_at = later ? std::min(all_seeds_at, std::max(opens.size(), kTelling)) : all_seeds_at;
-    effort.suggestions_at = 0;
-    effort.awaited = awaited_;
-    if (stop_()) effort.look_at = 0;
+  return found;
+}
+
+// The next epoch's shuffle is foretold: that takes nothing, so it comes first.
+std::optional<FoundOrder> OrderSearch::try_many_seeds(const Look& look, const ReaderFacts& facts,
+                                                      Effort& effort) {
+  if (!effort.shuffles_due || effort.in_vain >= most_in_vain_) return std::nullopt;
+  std::optional<FoundOrder> found;
+  for (const bool seeds : {!look.goes_on_shuffling, look.goes_on_shuffling}) {
+    if (found || stop_() || awaited_) break;
+    const Which pass = seeds && !look.goes_on_shuffling ? Which::seeds : Which::shuffles;
+    if ((look.which != pass && look.which != Which::any) || (seeds && !effort.seeds_due)) continue;
+    const FileId folder = folders(look.first_opens, std::nullopt).front();
+    found = seeds ? try_plausible(folder, look.first_opens, facts, effort)
+                  : try_shuffles(folder, look.first_opens, facts, effort);
   }
   return found;
 }

@@ -191,7 +191,27 @@ class OrderSearch {
     std::optional<FoundOrder> awaited;  ///< as awaited_, of the last look
   };
 
+  /// What one find() tries.
+  struct Look {
+    std::span<const SeenOpen> opens;        ///< the newest
+    std::span<const SeenOpen> first_opens;  ///< of them all; for those of many seeds
+    Which which = Which::any;
+    bool later = false;              ///< seeds or shuffles: the others were compared before
+    bool suggested = false;          ///< what was suggested is due
+    bool all_seeds = false;          ///< seeds are due that few people like
+    bool goes_on = false;            ///< what was found before goes through files in turn
+    bool goes_on_shuffling = false;  ///< it shuffles, and tells the shuffle of the next epoch
+  };
+
   Effort& effort_of(uint32_t reader);
+  Look begin_look(std::span<const SeenOpen> opens, const std::optional<FoundOrder>& before, Which which,
+                  Effort& effort);
+  /// The two ways to look: at orders one by one, within a fourth of the reader's time since `begun`; at many
+  /// seeds at once.
+  std::optional<FoundOrder> try_one_by_one(const Look& look, const ReaderFacts& facts,
+                                           const std::optional<FoundOrder>& before, double begun,
+                                           Effort& effort);
+  std::optional<FoundOrder> try_many_seeds(const Look& look, const ReaderFacts& facts, Effort& effort);
   size_t telling_after(std::span<const SeenOpen> opens);
   Evidence evidence_of(std::span<const SeenOpen> opens, const Numbering& numbering) const;
   std::vector<FileId> folders(std::span<const SeenOpen> opens, const std::optional<FoundOrder>& before) const;

@@ -2,9 +2,17 @@
 #include <algorithm>
 #include <memory>
 
+#include "plan/inference/candidates.h"
+#include "plan/inference/default_generator.h"
 #include "plan/inference/order_search.h"
 
 namespace clairfs {
+namespace {
+
+// Other seeds are tried again when so many times as many opens were seen.
+constexpr size_t kAllSeedsAgain = 4;
+
+}  // namespace
 
 void OrderSearch::begin() {
   numberings_.forget();
@@ -33,6 +41,34 @@ OrderSearch::Effort& OrderSearch::effort_of(uint32_t reader) {
   }
   effort.looked = ++looks_;
   return effort;
+}
+
+// What is tried from now on counts as tried for these opens.
+OrderSearch::Look OrderSearch::begin_look(std::span<const SeenOpen> opens,
+                                          const std::optional<FoundOrder>& before, Which which,
+                                          Effort& effort) {
+  const bool likely = which == Which::likely || which == Which::any;
+  const bool others = which == Which::others || which == Which::any;
+  Look look;
+  look.suggested =
+      likely && (effort.suggestions_seen != suggestions_ || opens.size() >= effort.suggestions_at);
+  if (look.suggested) {
+    effort.suggestions_seen = suggestions_;
+    effort.suggestions_at = next_look(opens);
+  }
+  look.first_opens = opens.first(std::min(opens.size(), kMostOpens));
+  look.opens = opens.last(std::min(opens.size(), kMostOpens));
+  look.which = which;
+  look.later = which == Which::seeds || which == Which::shuffles;
+  look.all_seeds = others && look.opens.size() >= effort.all_seeds_at;
+  look.goes_on = before && is_sequential_order(before->plan);
+  look.goes_on_shuffling = before && is_of_epoch_seed(before->plan);
+  if (look.all_seeds) effort.all_seeds_at = look.opens.size() * kAllSeedsAgain;
+  if (others) {
+    effort.seeds_due = look.all_seeds;
+    effort.shuffles_due = look.all_seeds || look.goes_on_shuffling;
+  }
+  return look;
 }
 
 // Or when the second pass over all samples may have begun.
