@@ -230,9 +230,7 @@ PlanKey yes_or_no(std::string_view name, bool PlanSpec::*member) {
 const PlanKey kKeys[] = {
     text("name", &PlanSpec::name, accept_name, "want up to 64 letters, digits, '-', '_' and '.'", kShown),
     text("root", &PlanSpec::root, accept_path, "want a folder of the dataset, such as train"),
-    text("format", &PlanSpec::format, accept_format,
-         "want imagefolder, timm, files, list, ranges, npy, raw, lmdb, megatron, mds, hdf5, shards, tar or "
-         "tfrecord",
+    text("format", &PlanSpec::format, accept_format, "want a format such as imagefolder, lmdb or tar",
          kShown),
     text("file", &PlanSpec::file, accept_path, "want a path below root, such as train.npy"),
     text("list", &PlanSpec::list, accept_list,

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,7 @@ struct PlanSpec {
 
   // The dataset, and how the framework numbers its samples.
   std::string root;              ///< folder inside the dataset; empty: the dataset itself
-  std::string format;            ///< imagefolder, timm, files, list, npy, raw, lmdb ...; empty: detected
+  std::string format;            ///< one of plan_formats(); empty: detected
   std::string file;              ///< npy, raw, lmdb ...: what holds the samples, relative to `root`
   std::string list;              ///< file with paths, ranges or indices, or an array "[3,1,2]" in place
   uint64_t record = 0;           ///< raw: bytes of a sample
@@ -126,6 +127,9 @@ struct PlanSpec {
   bool drops_in_sampler() const { return drop_last == "true" || drop_last == "sampler"; }
   bool drops_in_loader() const { return drop_last == "true" || drop_last == "loader"; }
 };
+
+/// All formats that a plan may name.
+std::span<const std::string_view> plan_formats();
 
 /// Whether two nodes were told the same, though only one has found the samples yet.
 bool same_plan(PlanSpec a, const PlanSpec& b);

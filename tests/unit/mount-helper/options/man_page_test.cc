@@ -102,3 +102,14 @@ TEST_CASE("clairfs(1) names every sampler") {
     CHECK(std::regex_search(text, std::regex("\n\\.B ([^\n]*, )?" + literal + "[,\n]")));
   }
 }
+
+TEST_CASE("clairfs(1) names every format") {
+  const std::string text = page("clairfs.1");
+  const size_t begin = text.find("\\fBformat\\fR=");
+  REQUIRE(begin != std::string::npos);
+  const std::string entry = text.substr(begin, text.find("\n.TP\n", begin) - begin);
+  for (const std::string_view name : plan_formats()) {
+    INFO(name);
+    CHECK(std::regex_search(entry, std::regex("\\b" + std::string(name) + "\\b")));
+  }
+}
