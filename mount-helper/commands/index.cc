@@ -1,4 +1,3 @@
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -30,11 +29,10 @@ std::string format_by_name(const std::string& name) {
     std::string_view ending;
     std::string_view format;
   };
-  constexpr std::array<Ending, 10> kEndings{
-      Ending{".mdb", "lmdb"}, {".lmdb", "lmdb"},         {".npy", "npy"},
-      {".bin", "megatron"},   {".h5", "hdf5"},           {".hdf5", "hdf5"},
-      {".tar", "tar"},        {".tfrecord", "tfrecord"}, {".tfrecords", "tfrecord"},
-      {".tfrec", "tfrecord"}};
+  constexpr Ending kEndings[] = {{".mdb", "lmdb"},      {".lmdb", "lmdb"},         {".npy", "npy"},
+                                 {".bin", "megatron"},  {".h5", "hdf5"},           {".hdf5", "hdf5"},
+                                 {".tar", "tar"},       {".tfrecord", "tfrecord"}, {".tfrecords", "tfrecord"},
+                                 {".tfrec", "tfrecord"}};
   for (const Ending& known : kEndings) {
     if (name.ends_with(known.ending)) return std::string(known.format);
   }

@@ -1,10 +1,10 @@
 #include "plan/spec/keys.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -36,8 +36,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-template <size_t N>
-bool one_of(const std::string& value, const std::array<std::string_view, N>& allowed) {
+bool one_of(const std::string& value, std::initializer_list<std::string_view> allowed) {
   return std::find(allowed.begin(), allowed.end(), value) != allowed.end();
 }
 
@@ -88,24 +87,24 @@ bool accept_flag(std::string& value) {
 
 bool accept_drop_last(std::string& value) {
   value = lower(value);
-  return accept_flag(value) || one_of<2>(value, {"sampler", "loader"});
+  return accept_flag(value) || one_of(value, {"sampler", "loader"});
 }
 
 bool accept_set_epoch(std::string& value) {
   value = lower(value);
   bool flag = false;
   if (parse_flag(value, flag)) value = flag ? "always" : "never";
-  return one_of<2>(value, {"always", "never"});
+  return one_of(value, {"always", "never"});
 }
 
 bool accept_reseed(std::string& value) {
-  return one_of<2>(value = lower(value), {"once", "epoch"});
+  return one_of(value = lower(value), {"once", "epoch"});
 }
 bool accept_method(std::string& value) {
-  return one_of<3>(value = lower(value), {"permutation", "shuffle", "sample"});
+  return one_of(value = lower(value), {"permutation", "shuffle", "sample"});
 }
 bool accept_generator(std::string& value) {
-  return one_of<3>(value = lower(value), {"loader", "sampler", "default"});
+  return one_of(value = lower(value), {"loader", "sampler", "default"});
 }
 
 // torch.__version__ of any build ("2.6.0+cu124", "1.13.0a0"), reduced to the release that decides.
@@ -164,11 +163,11 @@ bool accept_sampler(std::string& value) {
 }
 
 bool accept_shard(std::string& value) {
-  return one_of<3>(value = lower(value), {"before", "after", "none"});
+  return one_of(value = lower(value), {"before", "after", "none"});
 }
 
 bool accept_shuffle_algo(std::string& value) {
-  return one_of<6>(value = lower(value), {"py1e", "py1s", "py2s", "py1b", "py1br", "naive"});
+  return one_of(value = lower(value), {"py1e", "py1s", "py2s", "py1b", "py1br", "naive"});
 }
 
 bool accept_split(std::string& value) {
@@ -371,8 +370,8 @@ constexpr OtherKey kOtherKeys[] = {
 
 bool parse_flag(const std::string& text, bool& flag) {
   const std::string value = lower(text);
-  flag = one_of<4>(value, {"true", "1", "yes", "on"});
-  return flag || one_of<4>(value, {"false", "0", "no", "off"});
+  flag = one_of(value, {"true", "1", "yes", "on"});
+  return flag || one_of(value, {"false", "0", "no", "off"});
 }
 
 std::string canonical_plan_key(std::string name) {

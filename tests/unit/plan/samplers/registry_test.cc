@@ -18,14 +18,13 @@ TEST_CASE("samplers of other frameworks are refused with the way round it") {
 TEST_CASE("an unknown sampler is answered with the known ones") {
   const std::string message = refusal_of({.sampler = "torch.randon", .n = 10, .seed = "1"});
   for (const std::string& name : sampler_names()) CHECK(message.find(name) != std::string::npos);
-  CHECK(sampler_names().size() == 26);
 }
 
 TEST_CASE("samplers are known by the names of their classes") {
   std::set<std::string> known;
   for (const std::string& name : sampler_names()) {
     CHECK(canonical_sampler(name) == name);
-    known.insert(name);
+    CHECK(known.insert(name).second);  // no two have one name
   }
   for (const char* name : {"distributedsampler",
                            "torch.utils.data.distributed.distributedsampler",
@@ -88,7 +87,7 @@ TEST_CASE("the keys that samplers take are keys of a plan") {
       CHECK(find_plan_key(key));
     }
   }
-  CHECK(sampler_keys("accelerate").size() == 10);
+  CHECK(sampler_keys("accelerate").size() == 10);  // fills its row, which no empty name ends
   CHECK(sampler_keys("nothing").empty());
 }
 
