@@ -16,16 +16,17 @@ struct Family {
   SamplerTraits traits = {};
 };
 
-constexpr SamplerTraits kDivides{.divides = true};
+constexpr SamplerTraits kDividesAndDrops{.divides = true, .drops = true};
 constexpr SamplerTraits kDividesUnseeded{.divides = true, .seeded = false};
 constexpr SamplerTraits kOwnBatches{.divides = true, .in_loader = false};
+constexpr SamplerTraits kOwnBatchesAndDrops{.divides = true, .in_loader = false, .drops = true};
 constexpr SamplerTraits kOwnBatchesUnseeded{.divides = true, .seeded = false, .in_loader = false};
 
 constexpr Family kFamilies[] = {
     {"torch.distributed",
      make_torch_distributed,
      {"set_epoch", "shuffle", "drop_last", "persistent_workers", "torch"},
-     kDivides},
+     kDividesAndDrops},
     {"torch.random",
      make_torch_random,
      {"state", "drop_last", "persistent_workers", "draws", "other_draws", "replacement", "num_samples",
@@ -44,7 +45,7 @@ constexpr Family kFamilies[] = {
     {"numpy.default_rng", make_numpy_default_rng, {"method", "reseed", "drop_last"}},
     {"numpy.legacy", make_numpy_legacy, {"method", "reseed", "drop_last"}},
     {"python.random", make_python_random, {"method", "reseed", "drop_last", "num_samples"}},
-    {"nopfs", make_nopfs, {"drop_last"}, kOwnBatches},
+    {"nopfs", make_nopfs, {"drop_last"}, kOwnBatchesAndDrops},
     {"dali",
      make_dali,
      {"random_shuffle", "shuffle_after_epoch", "stick_to_shard", "checkpointing", "gcc"},
@@ -55,7 +56,7 @@ constexpr Family kFamilies[] = {
      make_accelerate,
      {"drop_last", "persistent_workers", "torch", "accelerate", "even_batches", "split_batches",
       "dispatch_batches", "use_seedable_sampler", "state", "generator"},
-     kOwnBatches},
+     kOwnBatchesAndDrops},
     {"lightning",
      make_lightning,
      {"set_epoch", "drop_last", "persistent_workers", "torch"},
@@ -89,7 +90,7 @@ constexpr Family kFamilies[] = {
      make_torchdata_random,
      {"state", "drop_last", "persistent_workers", "replacement", "num_samples", "generator", "torch",
       "torchdata"}},
-    {"grain", make_grain, {"shuffle", "drop_last", "persistent_workers"}, kOwnBatches},
+    {"grain", make_grain, {"shuffle", "drop_last", "persistent_workers"}, kOwnBatchesAndDrops},
     {"tf.shuffle",
      make_tf_shuffle,
      {"shuffle", "buffer_size", "global_seed", "reshuffle_each_iteration", "shard"},

@@ -129,6 +129,7 @@ struct SamplerTraits {
   bool divides = false;   ///< the ranks of a job share an epoch's samples; else each of them reads all
   bool seeded = true;     ///< without a seed its order cannot be predicted
   bool in_loader = true;  ///< a DataLoader batches what each rank gets, and may drop a last short batch
+  bool drops = false;     ///< drop_last is an argument of its own; else of its loader alone
 };
 
 /// Those of the sampler of that canonical name; the defaults for any other.

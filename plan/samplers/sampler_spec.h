@@ -58,7 +58,7 @@ struct SamplerSpec {
   std::string state = {};  ///< torch: base64 of the generator's get_state(), instead of the seed
   bool set_epoch = true;   ///< false when the script never calls set_epoch (webdataset: detshuffle2's)
   bool shuffle = true;     ///< torch.distributed
-  bool drop_last = false;  ///< torch.distributed, nopfs: the sampler's own; else the DataLoader's
+  bool drop_last = false;  ///< the sampler's own if it has one (SamplerTraits); else the DataLoader's
   bool persistent_workers = false;  ///< torch, sampler and loader sharing a generator
   uint64_t draws = 0;        ///< torch: 32-bit numbers that others draw from the generator before epoch 0
   uint64_t other_draws = 0;  ///< torch: 32-bit numbers that others draw from the generator between two epochs

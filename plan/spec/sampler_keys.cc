@@ -69,9 +69,7 @@ const std::set<std::string_view>& keys_of_some() {
 }
 
 bool drops_last(const PlanSpec& plan) {
-  const bool own = plan.sampler == "torch.distributed" || plan.sampler == "nopfs" ||
-                   plan.sampler == "accelerate" || plan.sampler == "grain";
-  return own ? plan.drops_in_sampler() : plan.drops_in_loader();
+  return sampler_traits(plan.sampler).drops ? plan.drops_in_sampler() : plan.drops_in_loader();
 }
 
 // What the frameworks on top of torch, and those beside it, are told.

@@ -66,6 +66,8 @@ TEST_CASE("what is known of a sampler before it is made") {
   CHECK_FALSE(sampler_traits("dali").seeded);
   CHECK_FALSE(sampler_traits("accelerate").in_loader);
   CHECK(sampler_traits("torch.random").in_loader);
+  CHECK(sampler_traits("grain").drops);
+  CHECK_FALSE(sampler_traits("torch.random").drops);
 }
 
 TEST_CASE("what cannot be predicted is refused with the reason") {

@@ -168,8 +168,11 @@ TEST_CASE("only the sampler that drops samples itself is told of its own drop_la
   const auto dropping = [](const std::string& sampler, const std::string& where) {
     return spec_of({{"sampler", sampler}, {"seed", "1"}, {"drop_last", where}}).drop_last;
   };
-  CHECK(dropping("torch.distributed", "sampler"));
-  CHECK_FALSE(dropping("torch.distributed", "loader"));
+  for (const char* sampler : {"torch.distributed", "nopfs", "accelerate", "grain"}) {
+    INFO(sampler);
+    CHECK(dropping(sampler, "sampler"));
+    CHECK_FALSE(dropping(sampler, "loader"));
+  }
   CHECK_FALSE(dropping("torch.random", "sampler"));
   CHECK(dropping("torch.random", "loader"));
 }
