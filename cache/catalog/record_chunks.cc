@@ -1,7 +1,7 @@
 #include "cache/catalog/record_chunks.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <fnmatch.h>
@@ -11,8 +11,8 @@ namespace {
 
 // LMDB, HDF5, NumPy, Arrow, FFCV, MDS, archives whose members are read in place, Megatron and raw tokens.
 // Names of what is read from front to back (tar, TFRecord, Parquet) are not among them.
-constexpr std::array kOfRecords = {".mdb",   ".lmdb",  ".h5",  ".hdf5", ".npy",
-                                   ".arrow", ".beton", ".mds", ".zip",  ".bin"};
+constexpr std::string_view kOfRecords[] = {".mdb",   ".lmdb",  ".h5",  ".hdf5", ".npy",
+                                           ".arrow", ".beton", ".mds", ".zip",  ".bin"};
 
 // Smaller files are taken for one sample each, as volumes of medical images are: in many chunks such a file
 // would only cost more to keep account of.
@@ -37,8 +37,12 @@ uint32_t RecordChunks::wished(std::string_view path) const {
   return 0;
 }
 
+std::span<const std::string_view> RecordChunks::endings() {
+  return kOfRecords;
+}
+
 bool RecordChunks::holds_records(std::string_view name, uint64_t size) {
-  return size >= kLeastBytes && std::any_of(kOfRecords.begin(), kOfRecords.end(),
+  return size >= kLeastBytes && std::any_of(std::begin(kOfRecords), std::end(kOfRecords),
                                             [&](std::string_view ending) { return name.ends_with(ending); });
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,6 +33,8 @@ class RecordChunks {
 
   /// The chunk wished for the file at `path` below the source; 0: none.
   uint32_t wished(std::string_view path) const;
+  /// How the names of files end that are taken for files of records.
+  static std::span<const std::string_view> endings();
   /// Whether a file of which nothing is wished holds many records, by name and size.
   static bool holds_records(std::string_view name, uint64_t size);
   /// The chunk of such files, which are `bytes` long together.

@@ -2,6 +2,7 @@
 
 #include <regex>
 
+#include "cache/catalog/record_chunks.h"
 #include "fs/base/text_file.h"
 #include "mount-helper/commands/cli.h"
 #include "mount-helper/options/option_table.h"
@@ -58,6 +59,14 @@ TEST_CASE("the table says everything about each option") {
     CHECK(spec.man.size() > 40);
     CHECK(spec.man.ends_with('.'));
     CHECK(find_option(spec.name) == &spec);
+  }
+}
+
+TEST_CASE("the table names the endings of files that are cut into small chunks") {
+  const std::string text(find_option("record-chunk")->man);
+  for (const std::string_view ending : RecordChunks::endings()) {
+    INFO(ending);
+    CHECK(std::regex_search(text, std::regex("\\" + std::string(ending) + "\\b")));
   }
 }
 
