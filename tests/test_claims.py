@@ -16,6 +16,9 @@ FILES = {path.relative_to(TESTS).as_posix(): path for path in TESTS.rglob("*") i
 ROOT = TESTS.parent
 WALKS = {"fs/README.md": "## A READ that misses", "plan/README.md": "## From a seed to the page cache"}
 FOLDERS = ("cache", "plan", "net", "fs", "mount-helper")
+# What a README says of how something is added: whole sections, or a paragraph.
+GUIDES = {"plan/README.md": r"^## To add .*?(?=^## (?!To add))", "cache/README.md": r"^To add .*?\n\n",
+          "net/README.md": r"^To add .*?\n\n"}
 
 
 def rows(document, heading, column=-1):
@@ -70,6 +73,23 @@ def test_functions_of_the_walks_exist(document, heading):
     assert len(found) > 20
     words = set(re.findall(r"\w+", source_text()))
     assert not [token for token in found if not set(token.split("::")) <= words]
+
+
+def is_there(path, folder):
+    """Whether a README of the folder names a file or folder by it, maybe without the ending of a source."""
+    places = (ROOT / path, ROOT / folder / path)
+    return any(place.exists() or place.with_name(place.name + ".h").exists() for place in places)
+
+
+@pytest.mark.parametrize("document, pattern", GUIDES.items())
+def test_what_the_guides_name_is_there(document, pattern):
+    (guide,) = re.findall(pattern, (ROOT / document).read_text(), re.M | re.S)
+    tokens = re.findall(r"`([^`]+)`", guide)
+    paths = [token for token in tokens if re.fullmatch(r"[a-z][\w.-]*/[\w./-]*", token)]
+    names = [token.removesuffix("()") for token in tokens if re.fullmatch(r"k[A-Z]\w+|\w+\(\)", token)]
+    assert len(paths) + len(names) >= 7
+    assert not [path for path in paths if not is_there(path, document.split("/")[0])]
+    assert not set(names) - set(re.findall(r"\w+", source_text()))
 
 
 def test_threads_of_a_mount_are_those_of_the_sources():

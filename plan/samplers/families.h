@@ -1,7 +1,7 @@
 // One maker per sampler; make_sampler() has the table of their names.
 //
-// A maker checks the values of the keys that its sampler takes, and looks at no others. To add a sampler: a
-// file with its maker, a line here, a row in registry.cc.
+// A maker checks the values of the keys that its sampler takes, and looks at no others. plan/README.md says
+// how a sampler is added.
 #pragma once
 
 #include <memory>
