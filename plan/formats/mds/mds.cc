@@ -12,6 +12,7 @@
 #include "plan/formats/data_files.h"
 #include "plan/formats/formats.h"
 #include "plan/formats/mds/mds_index.h"
+#include "plan/formats/records/little_endian.h"
 #include "plan/formats/records/record_table.h"
 #include "plan/spec/keys.h"
 
@@ -23,9 +24,7 @@ constexpr uint64_t kLargestTable =
     256 << 20;  // bytes: 67 million samples in a shard of 4 GiB, whose offsets are 32 bits
 
 uint32_t mds_number(std::string_view bytes, uint64_t index) {
-  uint32_t number = 0;
-  for (unsigned i = 0; i < 4; ++i) number |= uint32_t{static_cast<uint8_t>(bytes[4 * index + i])} << (8 * i);
-  return number;
+  return static_cast<uint32_t>(little_endian_at(bytes, 4 * index, 4));
 }
 
 // A shard's file and the numbers at its beginning.

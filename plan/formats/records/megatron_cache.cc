@@ -10,6 +10,7 @@
 
 #include "plan/formats/data_files.h"
 #include "plan/formats/npy_header.h"
+#include "plan/formats/records/little_endian.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {

@@ -9,6 +9,7 @@
 
 #include "plan/formats/data_files.h"
 #include "plan/formats/index/index_work.h"
+#include "plan/formats/records/little_endian.h"
 #include "plan/spec/keys.h"
 
 namespace clairfs {
@@ -42,12 +43,6 @@ Result<MegatronHeader> parse_megatron_header(std::string_view bytes, uint64_t fi
 }
 
 }  // namespace
-
-uint64_t little_endian_at(std::string_view bytes, size_t at, uint64_t width) {
-  uint64_t number = 0;
-  for (uint64_t i = 0; i < width; ++i) number |= uint64_t{static_cast<uint8_t>(bytes[at + i])} << (8 * i);
-  return number;
-}
 
 Result<std::vector<MegatronFiles>> find_megatron_files(const DatasetSource& source, const DatasetRoot& root,
                                                        std::string_view file) {

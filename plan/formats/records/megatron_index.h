@@ -12,9 +12,6 @@
 
 namespace clairfs {
 
-/// The number in the `width` bytes from `at` on. REQUIRES: they are there, and at most eight.
-uint64_t little_endian_at(std::string_view bytes, size_t at, uint64_t width);
-
 /// NAME.bin and its NAME.idx.
 struct MegatronFiles {
   FileId data;

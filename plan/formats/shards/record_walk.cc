@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "plan/formats/records/little_endian.h"
+
 namespace clairfs {
 namespace {
 
@@ -36,12 +38,6 @@ uint32_t masked_crc32c(std::string_view bytes) {
   for (const char c : bytes) crc = (crc >> 8) ^ kTable[(crc ^ static_cast<uint8_t>(c)) & 0xff];
   crc = ~crc;
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
-}
-
-uint64_t little_endian_number(std::string_view bytes) {
-  uint64_t number = 0;
-  for (size_t i = 0; i < bytes.size(); ++i) number |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
-  return number;
 }
 
 class TfrecordWalk final : public RecordWalk {
@@ -85,8 +81,8 @@ Status RecordWalk::take(std::string_view bytes) {
 Result<uint64_t> tfrecord_frame(std::string_view head) {
   const Error none{EINVAL, "is no frame of a TFRecord file"};
   if (head.size() < kTfrecordHead) return none;
-  const uint64_t length = little_endian_number(head.substr(0, 8));
-  if (masked_crc32c(head.substr(0, 8)) != little_endian_number(head.substr(8, 4))) return none;
+  const uint64_t length = little_endian_at(head, 0, 8);
+  if (masked_crc32c(head.substr(0, 8)) != little_endian_at(head, 8, 4)) return none;
   if (length > INT64_MAX - kTfrecordHead - kTfrecordFoot) return none;
   return kTfrecordHead + length + kTfrecordFoot;
 }
