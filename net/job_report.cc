@@ -1,4 +1,4 @@
-// What a job looks like to people and programs.
+// Job's reports for people and programs.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

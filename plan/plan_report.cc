@@ -1,4 +1,4 @@
-// What plans look like to people and programs: the reading half of PlanManager.
+// PlanManager's reports for people and programs: its reading half.
 #include <algorithm>
 #include <cerrno>
 #include <iterator>

@@ -1,4 +1,4 @@
-// Whether the source is still what a catalog says.
+// Compares the source with a catalog that was made of it earlier.
 #pragma once
 
 #include <optional>

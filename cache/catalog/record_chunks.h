@@ -1,4 +1,4 @@
-// Which files are cut into smaller chunks than others: those whose name says that they hold records.
+// RecordChunks cuts some files into smaller chunks than others: those whose name says that they hold records.
 //
 // A reader of records wants a part of a chunk at a time, in any order. With 38 records of 110 KB in each
 // chunk of 4 MiB, nearly the whole file must have come before a hundredth of an epoch is read, and a tier

@@ -1,4 +1,4 @@
-// How many threads read the source's attributes: found by trying.
+// A scan finds by trying how many threads are to read the source's attributes.
 //
 // A thread waits for one answer at a time, so a scan is as fast as there are threads, until the metadata
 // server or this machine has no more to give. Their number doubles while that brings half as much again.

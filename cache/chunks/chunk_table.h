@@ -1,4 +1,4 @@
-// Which chunk is where, and which one is on its way.
+// ChunkTable knows which chunk is where, and which one is on its way.
 //
 // A slot for each chunk says whether it is in memory and which NVMe store has it. A fetch is in the table
 // from the join() that starts it until publish() or abandon(): callers that want its chunk meanwhile join it,

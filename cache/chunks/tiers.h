@@ -1,4 +1,4 @@
-// Where chunks are kept: the RAM tier, the NVMe stores, and the copies of the one on the other.
+// Tiers keeps chunks: in the RAM tier, in the NVMe stores, and as copies of the one on the other.
 //
 // A TierPolicy decides before a chunk is fetched; this asks it, makes room, and tells it what became of that.
 // Readers never wait for a chunk to go to NVMe. A chunk for which the disk has no time when it arrives

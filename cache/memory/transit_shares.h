@@ -1,4 +1,4 @@
-// How the transit memory, the fixed budget for chunks on their way, is divided among kinds of fetches.
+// TransitShares divides the transit memory, the fixed budget for chunks on their way, among kinds of fetches.
 //
 // A fetch that waits for another node holds its memory until that node answers. If that node needed memory
 // which waits for a third node, all could stand still. So the shares of fetches that may wait for other nodes

@@ -1,4 +1,4 @@
-// Which slots of the segment files are free.
+// NvmeSpace knows which slots of the segment files are free.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// How a chunk moves: write() allocates slots and submits one transfer an extent; the last one to complete
+// A chunk moves so: write() allocates slots and submits one transfer an extent; the last one to complete
 // makes the chunk known and queues its index records. read() marks the chunk as being read, submits,
 // verifies, and only then lets go of the slots, so that a drop meanwhile cannot give them to a writer.
 #include "cache/nvme/store.h"

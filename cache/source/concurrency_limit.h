@@ -1,5 +1,5 @@
-// How many operations the source gets at once: found by trying, since no two filesystems like the same
-// number.
+// ConcurrencyLimit finds by trying how many operations the source is to get at once: no two filesystems like
+// the same number.
 //
 // It begins small and doubles while that pays, as slow start of TCP does (RFC 5681, section 3.1), but by
 // throughput: nothing is lost here. Then hill climbing on throughput: the limit takes a step in the direction

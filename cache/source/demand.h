@@ -1,4 +1,4 @@
-// How soon the bytes of a fetch are needed, and how all parts that work on the fetch learn of it.
+// A Demand says how soon the bytes of a fetch are needed, to all parts that work on the fetch.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// When it pays to do twice as much at once.
+// The rule by which threads and operations are doubled.
 #pragma once
 
 namespace clairfs {

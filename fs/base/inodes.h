@@ -1,4 +1,4 @@
-// How FUSE inode numbers and catalog entries correspond: inode = FileId + 1 (FUSE's root is 1).
+// FUSE inode numbers and catalog entries correspond: inode = FileId + 1 (FUSE's root is 1).
 //
 // Inodes of the dataset never change, so FORGET needs no bookkeeping for them. Control files have numbers far
 // above any catalog's.

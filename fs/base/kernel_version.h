@@ -1,4 +1,4 @@
-// Which kernel this is, where behaviour depends on it.
+// The version of the running kernel, where behaviour depends on it.
 #pragma once
 
 #include <compare>

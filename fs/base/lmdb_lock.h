@@ -1,4 +1,4 @@
-// Which names are LMDB's lock files.
+// LMDB's lock files, by their names.
 //
 // liblmdb opens its lock file for reading and writing, and makes it if it is not there, also for readers. It
 // goes on without one only if that fails with EROFS. The kernel answers so by itself where it takes the mount

@@ -1,4 +1,4 @@
-// Which part of a path is in the tiers of this node, and taking it out of them.
+// Counts how much of a path is in the tiers of this node, and takes it out of them.
 //
 // Two commands of the control socket; paths are relative to the mount, "" is all of it:
 //

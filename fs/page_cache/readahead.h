@@ -1,4 +1,4 @@
-// How much the kernel reads ahead of, and around, what is asked for of the mount's files.
+// Readahead sets how much the kernel reads ahead of, and around, what is asked for of the mount's files.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// How much of some paths of a mount its tiers have, as `clairfs warmup` says it.
+// Asks a mount how much of some paths its tiers have, and says it as `clairfs warmup` does.
 #pragma once
 
 #include <chrono>

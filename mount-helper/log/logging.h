@@ -1,4 +1,4 @@
-// Where the daemon's log lines go.
+// The daemon's log, and the place that its lines go to.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Whether this process may mount with FUSE at all; what is missing is named with its fix.
+// Checks that this process may mount with FUSE at all, and names what is missing with its fix.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which clairfs this is.
+// The version and the commit of this clairfs.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which nodes of the job are there.
+// Membership knows which nodes of the job are there.
 //
 //   joining --hello--> alive <--anything heard-- late <--silence-- alive
 //                      alive, late --longer silence--> dead --hello--> alive

@@ -1,4 +1,4 @@
-// Whether this node sees the dataset that another node has scanned.
+// Checks that this node sees the dataset that another node has scanned.
 #pragma once
 
 #include "cache/base/result.h"

@@ -1,4 +1,4 @@
-// Which networks UCX, the library below MPI, may take, and which it took.
+// Tells UCX, the library below MPI, which networks it may take, and finds out which it took.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How often a thread looks for what it cannot be woken for: MPI has nothing to sleep on.
+// PollPace says how often a thread looks for what it cannot be woken for: MPI has nothing to sleep on.
 #pragma once
 
 #include <algorithm>

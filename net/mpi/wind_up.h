@@ -1,4 +1,4 @@
-// When a thread that polls the network may end: nothing leaves but while it looks.
+// WindUp says when a thread that polls the network may end: nothing leaves but while it looks.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Where a node of a job gets a chunk that it does not have: from the PFS if it is the chunk's home (or the
-// chunk has none), else from the holder that is predicted to bring it soonest.
+// RoutedSource gets a chunk that a node of a job does not have: from the PFS if the node is the chunk's home
+// (or the chunk has none), else from the holder that is predicted to bring it soonest.
 //
 // A fetch that a peer fails is made once more, from the chunk's home if that was not the one, then from the
 // PFS; so every fetch ends, with the PFS's word on it at the latest. The PFS is also taken where no holder is

@@ -1,4 +1,4 @@
-// How long a fetch from each place would take, and which place to take: learnt from the fetches that were
+// Predicts how long a fetch from each place would take, and chooses one. It learns from the fetches that were
 // made, not from a configuration.
 #pragma once
 

@@ -1,4 +1,4 @@
-// How many descriptors a node of a large job takes: each other node is some connections.
+// Raises the limit of descriptors for a large job: each other node is some connections.
 #pragma once
 
 #include <cstdint>

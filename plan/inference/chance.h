@@ -1,4 +1,4 @@
-// How likely it is that an order which has nothing to do with a reader explains what was seen of it.
+// The chance that an order which has nothing to do with a reader explains what was seen of it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How well an order explains what was opened, and how likely it is that it does so by accident.
+// Judges how well an order explains what was opened, and how likely it does so by accident.
 //
 // The null hypothesis: the reader follows some other order, so that each file that it opens is any of those
 // that it has not opened before, with the same chance. Of an order that has nothing to do with the reader's:

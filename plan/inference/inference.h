@@ -81,7 +81,7 @@ class Inference {
   void follow(const Program& program) { tree_.follow(program, deps_.clock.now()); }
   /// It is in force: forgets what its readers opened, and returns that as opens_of() does.
   std::vector<SeenOpen> forget(const Program& program);
-  /// What was opened of some files is forgotten: it belonged to a plan.
+  /// Forgets what was opened of some files: it belonged to a plan.
   void forget_files(const std::function<bool(FileId)>& of);
   /// Whether a thread that reads now is one of those. Costs a look into a table.
   bool is_reader(ThreadId thread) { return tree_.is_reader(thread, deps_.clock.now()); }

@@ -26,9 +26,9 @@ class SavedOrders {
   /// `file`: empty: nothing is read or saved. `source`: of the dataset, noted in the file for people.
   SavedOrders(std::string file, std::string source) : file_(std::move(file)), source_(std::move(source)) {}
 
-  /// What is in the file, the likeliest last; without orders that this version cannot parse. Errors: EBADMSG
-  /// with what is wrong; those of open_own_file() and read_own_file(). Where there is no file there is
-  /// nothing in it.
+  /// The orders in the file, the likeliest last; without orders that this version cannot parse. Errors:
+  /// EBADMSG with what is wrong; those of open_own_file() and read_own_file(). Where there is no file there
+  /// is nothing in it.
   Result<std::vector<PlanSpec>> load();
   /// Keeps an order, and saves all if it is news, with what another mount has added to the file meanwhile.
   /// Keeps no list that lies in a file, no order by number, and none that is too long for a plan. Errors:

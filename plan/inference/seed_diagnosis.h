@@ -1,4 +1,4 @@
-// Which seed has a reader that left its plan from the beginning of an epoch on?
+// Finds the seed of a reader that left its plan from the beginning of an epoch on.
 //
 // diagnose() (plan/tracking/diagnosis.h) compares a few neighbouring and common seeds. This tries a million
 // for DistributedSampler, and where that is none of them what torch's default generator gives after

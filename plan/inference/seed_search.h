@@ -1,4 +1,4 @@
-// Which of torch's 2^32 shuffles does a reader follow?
+// Finds which of torch's 2^32 shuffles a reader follows.
 //
 // torch's CPU generator is MT19937, of whose seed only 32 bits count, so there are 2^32 different
 // randperm(n), whatever the script seeds. This search tries all of them against the first opens of an epoch,

@@ -1,4 +1,4 @@
-// How often the nodes of a job will read each sample, and from where: what `clairfs plan stats` prints.
+// Counts how often the nodes of a job will read each sample, and from where, for `clairfs plan stats`.
 //
 // With full randomisation the reads of a sample by one of N nodes in E epochs are binomial with mean E/N
 // (thesis, section 3.2.1; Dryden et al., SC'21, section 3). That some samples are read much more often is

@@ -1,4 +1,4 @@
-// What becomes of a placement when nodes die.
+// Finds new homes for the chunks of nodes that died.
 #include <algorithm>
 #include <array>
 #include <optional>

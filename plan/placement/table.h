@@ -1,5 +1,5 @@
-// Which node keeps which chunk in which tier, and how much room is left: the data of a placement, without the
-// rule.
+// PlacementTable has the data of a placement, without the rule: which node keeps which chunk in which tier,
+// and how much room is left.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which chunks stay, when the future is known: what is used soonest stays, what is used last makes room.
+// NextUsePolicy knows the future: what is used soonest stays, what is used last makes room.
 //
 // This is Belady's MIN (L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", IBM
 // Systems Journal 5(2), 1966, section "MIN"), with RAM and NVMe as one cache: a chunk that is fetched takes

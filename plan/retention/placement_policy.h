@@ -1,4 +1,4 @@
-// Which chunks the tiers keep in a job of several nodes: what the placement gives this node.
+// PlacementPolicy has the tiers of a node in a job keep what the placement gives it.
 //
 // A placed chunk takes the tier that the placement says, or the node's other one if there is no room. Nothing
 // placed is ever dropped. A chunk that lies here without a place (from before the plan, or from an earlier

@@ -108,7 +108,7 @@ class PlanRun {
   /// Adds the uses of the plan's first `epochs` epochs by all nodes of the job. Takes time in the order of as
   /// many epochs of the whole job. Errors: what making an order said.
   Status add_uses(JobUses& uses, uint64_t epochs) const;
-  /// What diagnose_divergence() has found out.
+  /// The answer of diagnose_divergence().
   struct Diagnosed {
     std::vector<size_t> news;      ///< the readers of which the hint is news
     std::vector<PlanSpec> orders;  ///< other orders than the plan's that seem to be followed

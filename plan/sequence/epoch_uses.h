@@ -1,4 +1,4 @@
-// When each chunk is touched in an epoch: what a tier needs to keep what is used soonest.
+// EpochUses knows when each chunk is touched in an epoch. A tier needs that to keep what is used soonest.
 #pragma once
 
 #include <cstdint>

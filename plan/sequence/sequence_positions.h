@@ -1,4 +1,4 @@
-// Where in an epoch a sample comes: the inverse of an EpochSequence.
+// SequencePositions tells where in an epoch a sample comes: the inverse of an EpochSequence.
 #pragma once
 
 #include <cstdint>

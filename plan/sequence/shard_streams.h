@@ -1,4 +1,4 @@
-// How the shards of a rank are dealt to workers that read at the same time, each shard from front to back.
+// Deals the shards of a rank to workers that read at the same time, each shard from front to back.
 //
 // The workers of a DataLoader each have a separate list: worker w of W reads shards w, w + W, w + 2 W ... of
 // the rank's order, or as many together as are a batch. Each such stream is an order by itself: how fast it

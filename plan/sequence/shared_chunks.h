@@ -1,5 +1,5 @@
-// Which chunks hold parts of several samples: records in large files. Such a chunk is used several times an
-// epoch, and each time only a part of it.
+// SharedChunks knows which chunks hold parts of several samples: records in large files. Such a chunk is used
+// several times an epoch, and each time only a part of it.
 #pragma once
 
 #include <memory>

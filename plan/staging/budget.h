@@ -1,4 +1,4 @@
-// How the page cache that is given to staging is divided among the readers of all plans.
+// Divides the page cache that is given to staging among the readers of all plans.
 //
 // Readers that move share it equally. Those that have stopped keep an eighth of it together while others
 // move, and all of it otherwise. No reader gets more than the others leave: a reader whose share has become

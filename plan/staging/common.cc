@@ -1,4 +1,4 @@
-// What every reader of a plan needs, whatever it reads: the pages of a database's index, headers.
+// Staging pushes what every reader of a plan needs, whatever it reads: pages of a database's index, headers.
 #include <algorithm>
 #include <iterator>
 

@@ -1,4 +1,4 @@
-// What stays in the page cache of a plan that does not fit there.
+// Staging chooses what stays in the page cache of a plan that does not fit there.
 //
 // Every epoch uses each of its samples once, so a sample that is there at an epoch's first use of it was
 // there when the epoch began: of B bytes that may stay, no choice spares more than B bytes an epoch, and any

@@ -1,4 +1,4 @@
-// How a DataLoader deals an order among its workers, from where its first opens fell.
+// Finds out how a DataLoader deals an order among its workers, from where its first opens fell.
 //
 // Worker w of W opens the samples of batches w, w + W, w + 2 W, ... of B samples each, one after the other.
 // So while an epoch begins, a sample that is opened before its predecessor is the first of a batch, at a

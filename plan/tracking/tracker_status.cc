@@ -1,4 +1,4 @@
-// What a tracker says of itself.
+// A tracker's report on itself.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Where the rows of an HDF5 file's datasets are: from what the program that reads such files says, which may
-// be anything if the file was made to mislead it, to samples.
+// Layout makes samples of what the program that reads HDF5 files says of their datasets, which may be
+// anything if the file was made to mislead it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How timm's folder reader compares paths.
+// Compares paths as timm's folder reader does.
 #pragma once
 
 #include <string_view>

@@ -36,7 +36,7 @@ std::string saved_index_name(const Catalog& catalog, const IndexKey& key);
 /// REQUIRES: all that the table says is of files of the key.
 std::vector<std::byte> encode_index(const RecordTable& table, const IndexKey& key, const Catalog& catalog);
 
-/// Whose copy of the dataset an index was made from.
+/// The node from whose copy of the dataset an index was made.
 enum class IndexOrigin {
   here,        ///< this node's: the files have to be the very same
   other_node,  ///< another one's, where the source may be mounted elsewhere, and have other inodes

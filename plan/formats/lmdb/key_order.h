@@ -1,5 +1,5 @@
-// Which records of a database are samples, and which number each has: the conventions of the programs that
-// write them.
+// A KeyOrder says which records of a database are samples, and which number each has: the conventions of the
+// programs that write them.
 #pragma once
 
 #include <memory>

@@ -22,7 +22,7 @@ struct GptPlace {
   uint32_t token = 0;     ///< in that document
 };
 
-/// What GPTDataset makes of the documents of a file: its document, sample and shuffle index.
+/// The document, sample and shuffle index that GPTDataset makes of the documents of a file.
 struct GptIndexes {
   std::vector<uint32_t> documents;  ///< those of all epochs, in a row
   std::vector<GptPlace> places;     ///< where each sample begins, and where the last one ends

@@ -1,4 +1,4 @@
-// Which members of a tar are which sample, as WebDataset has it.
+// TarSamples puts the members of a tar together to samples, as WebDataset does.
 // Source: webdataset/webdataset, src/webdataset/tariterators.py (tar_file_iterator, base_plus_ext,
 // group_by_keys).
 #pragma once

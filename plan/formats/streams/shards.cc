@@ -1,4 +1,4 @@
-// Which files are the shards of format=shards, tar and tfrecord.
+// Chooses the files that are the shards of format=shards, tar and tfrecord.
 #include <algorithm>
 #include <array>
 

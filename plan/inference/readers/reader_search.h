@@ -1,5 +1,5 @@
-// Which order does one of several readers follow? All opens are looked at together first, as those of one
-// reader; then those of each program by itself (process_tree.h).
+// Finds the order that one of several readers follows. All opens are looked at together first, as those of
+// one reader; then those of each program by itself (process_tree.h).
 #pragma once
 
 #include <functional>

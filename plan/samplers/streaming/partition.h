@@ -1,4 +1,4 @@
-// How MosaicML Streaming deals an epoch's positions to ranks.
+// Deals an epoch's positions to ranks as MosaicML Streaming does.
 // Source: mosaicml/streaming, streaming/base/partition/{orig,relaxed}.py (0.5 to 0.14).
 #pragma once
 

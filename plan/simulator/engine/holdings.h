@@ -1,4 +1,4 @@
-// Which workers keep which sample, in which storage class, and from when on.
+// Holdings knows which workers keep which sample, in which storage class, and from when on.
 #pragma once
 
 #include <cstdint>

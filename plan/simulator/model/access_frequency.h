@@ -1,4 +1,5 @@
-// How often a worker reads each sample over a job: thesis, section 3.2.1; Dryden et al., SC'21, section 3.
+// Counts how often a worker reads each sample over a job: thesis, section 3.2.1; Dryden et al., SC'21,
+// section 3.
 //
 // With full randomisation a worker of N reads a sample in each of E epochs with probability 1/N, so that the
 // number of its reads is binomial with mean E/N: though every sample is read E times, some are read much more

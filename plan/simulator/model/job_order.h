@@ -1,4 +1,4 @@
-// Which sample each worker reads when: the R of the papers, epoch by epoch.
+// JobOrder tells which sample each worker reads when: the R of the papers, epoch by epoch.
 //
 // The order of an epoch is the sampler's (plan/samplers), and a worker takes its slice of it, so that a
 // simulation reads exactly what a plan with that sampler and seed would.

@@ -1,6 +1,6 @@
-// How long a read takes: the equations of R. Boehringer, "Clairvoyant Prefetching for Machine Learning I/O"
-// (thesis, ETH Zurich 2020; HDMLP), section 3.1, and Dryden et al., SC'21 (NoPFS), section 4, in their
-// symbols.
+// PerformanceModel says how long a read takes, by the equations of R. Boehringer, "Clairvoyant Prefetching
+// for Machine Learning I/O" (thesis, ETH Zurich 2020; HDMLP), section 3.1, and Dryden et al., SC'21 (NoPFS),
+// section 4, in their symbols.
 //
 //   t(i,f) = max(avail(f), t(i,f-1) + s/c)   worker i consumes entry f of its sequence;
 //                                            a barrier ends a batch

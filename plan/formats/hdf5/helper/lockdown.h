@@ -1,5 +1,5 @@
-// What keeps a process that reads a file made by somebody else from doing anything but computing, and talking
-// over the descriptors that it has.
+// Keeps a process that reads a file made by somebody else from doing anything but computing, and talking over
+// the descriptors that it has.
 #pragma once
 
 #include <array>
