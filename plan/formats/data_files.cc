@@ -9,6 +9,7 @@
 
 #include "plan/formats/link_resolver.h"
 #include "plan/formats/python_order.h"
+#include "plan/spec/keys.h"
 
 namespace clairfs {
 namespace {
@@ -77,6 +78,14 @@ class Search {
 };
 
 }  // namespace
+
+Error wrong_file(const DatasetSource& source, FileId file, std::string_view why) {
+  return {EINVAL, fmt::format("{} {}", shortened(source.catalog->path(file), 200), why)};
+}
+
+Error plan_refusal(std::string_view key, std::string_view value, const Error& error) {
+  return error.code == EINVAL ? plan_error(key, value, error.message) : error;
+}
 
 bool matches_wildcards(std::string_view pattern, std::string_view text) {
   size_t p = 0;

@@ -21,6 +21,12 @@ Result<FileId> find_data_file(const DatasetSource& source, const DatasetRoot& ro
 Result<std::vector<FileId>> find_data_files(const DatasetSource& source, const DatasetRoot& root,
                                             std::string_view pattern, std::string_view in_folder = "");
 
+/// EINVAL "FILE WHY": what a part of a format says of a file, the cause alone.
+Error wrong_file(const DatasetSource& source, FileId file, std::string_view why);
+
+/// A plan's refusal "plan: KEY=VALUE: CAUSE" of such a cause. Other errors, those of reads, stay as they are.
+Error plan_refusal(std::string_view key, std::string_view value, const Error& error);
+
 /// Whether `text` is what `pattern` stands for; '/' is a character like any other. Takes time in the order of
 /// the product of their lengths.
 bool matches_wildcards(std::string_view pattern, std::string_view text);

@@ -51,9 +51,7 @@ SampleIndexResult index_hdf5(const DatasetSource& source, const DatasetRoot& roo
       const FileId id = (*files)[i];
       const Status added = add_file(source, id, datasets, table);
       if (!added && added.error().code != EINVAL) return added.error();
-      if (!added)
-        return plan_error("file", file,
-                          shortened(source.catalog->path(id), 200) + " " + added.error().message);
+      if (!added) return plan_refusal("file", file, wrong_file(source, id, added.error().message));
     }
     return table.finish();
   });

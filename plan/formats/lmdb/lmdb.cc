@@ -147,25 +147,22 @@ class Indexer {
 }  // namespace lmdb
 
 SampleIndexResult index_lmdb(const DatasetSource& source, const DatasetRoot& root, const LmdbKeys& plan) {
-  const auto refuse = [&](const Error& error, const std::string& where) {
-    return error.code == EINVAL ? plan_error("file", plan.file, where + error.message) : error;
-  };
   const auto files = find_data_files(source, root, plan.file, "data.mdb");
-  if (!files) return refuse(files.error(), "");
+  if (!files) return plan_refusal("file", plan.file, files.error());
   const Result<std::string> keys = lmdb::key_order_text(plan.keys, source);
   if (!keys) return keys.error();
   const IndexKey key{"lmdb", fmt::format("keys={}\nskip={}\ndb={}", *keys, plan.skip, plan.db), *files};
   return stored_index(source, key, [&]() -> Result<IndexStore::Table> {
     RecordTableBuilder table(source.catalog, "lmdb");
     const auto order = lmdb::make_key_order(plan.keys, source, table);
-    if (!order)
-      return order.error().code == EINVAL ? plan_error("keys", plan.keys, order.error().message)
-                                          : order.error();
+    if (!order) return plan_refusal("keys", plan.keys, order.error());
     lmdb::Indexer indexer(source, plan, table, **order);
     for (size_t i = 0; i < files->size(); ++i) {
       if (source.work) source.work->begin_part(i, files->size());
-      const Status added = indexer.add((*files)[i]);
-      if (!added) return refuse(added.error(), shortened(source.catalog->path((*files)[i]), 200) + " ");
+      const FileId file = (*files)[i];
+      const Status added = indexer.add(file);
+      if (!added && added.error().code != EINVAL) return added.error();
+      if (!added) return plan_refusal("file", plan.file, wrong_file(source, file, added.error().message));
     }
     if (const Status ended = (*order)->end(); !ended)
       return plan_error("keys", plan.keys, ended.error().message);

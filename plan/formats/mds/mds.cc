@@ -53,9 +53,7 @@ Result<MdsTable> locate_table(const DatasetSource& source, const DatasetRoot& ro
 // Errors: EINVAL with the cause alone.
 Status add_shard(const DatasetSource& source, const MdsTable& table, std::string_view bytes,
                  RecordTableBuilder& builder) {
-  const auto refuse = [&](std::string_view why) {
-    return Error{EINVAL, fmt::format("{} {}", shortened(source.catalog->path(table.range.file), 200), why)};
-  };
+  const auto refuse = [&](std::string_view why) { return wrong_file(source, table.range.file, why); };
   if (bytes.size() != table.range.length) return refuse("is cut off");
   if (mds_number(bytes, 0) != table.samples) return refuse("has not as many samples as index.json says");
   for (uint64_t sample = 0; sample < table.samples; ++sample) {
@@ -135,9 +133,7 @@ std::vector<std::string> stream_names(std::string_view file) {
 SampleIndexResult index_mds(const DatasetSource& source, const DatasetRoot& root, std::string_view file) {
   RecordTableBuilder builder(source.catalog, "mds");
   for (const std::string& name : stream_names(file)) {
-    const auto refuse = [&](const Error& error) {
-      return error.code == EINVAL ? plan_error("file", name, error.message) : error;
-    };
+    const auto refuse = [&](const Error& error) { return plan_refusal("file", name, error); };
     const Result<MdsStream> stream = open_stream(source, root, name);
     if (!stream) return refuse(stream.error());
     if (const Status added = add_shards(source, stream->tables, builder); !added)

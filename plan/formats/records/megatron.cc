@@ -1,21 +1,18 @@
 // The sequences of Megatron-LM's IndexedDataset, each a sample.
-#include <cerrno>
 #include <string>
 #include <string_view>
 
+#include "plan/formats/data_files.h"
 #include "plan/formats/formats.h"
 #include "plan/formats/index/index_store.h"
 #include "plan/formats/records/megatron_index.h"
 #include "plan/formats/records/record_table.h"
-#include "plan/spec/keys.h"
 
 namespace clairfs {
 
 SampleIndexResult index_megatron(const DatasetSource& source, const DatasetRoot& root,
                                  std::string_view file) {
-  const auto refuse = [&](const Error& error) {
-    return error.code == EINVAL ? plan_error("file", file, error.message) : error;
-  };
+  const auto refuse = [&](const Error& error) { return plan_refusal("file", file, error); };
   const auto files = find_megatron_files(source, root, file);
   if (!files) return refuse(files.error());
   IndexKey key{"megatron", "", {}};

@@ -18,10 +18,6 @@ namespace {
 
 constexpr std::string_view kDocumentIndex = "document_index.npy";
 
-Error wrong_array(const DatasetSource& source, FileId file, std::string_view why) {
-  return {EINVAL, fmt::format("{} {}", shortened(source.catalog->path(file), 200), why)};
-}
-
 // Whole numbers in a NumPy file, all of which the file has.
 struct SavedNumbers {
   FileId file;
@@ -38,18 +34,18 @@ Result<SavedNumbers> open_numbers(const DatasetSource& source, FileId file, size
   const auto read = start.length == 0 ? std::vector<std::string>(1) : source.read_all({&start, 1});
   if (!read) return read.error();
   const auto header = parse_npy_header(read->front());
-  if (!header) return wrong_array(source, file, "is damaged: " + header.error().message);
+  if (!header) return wrong_file(source, file, "is damaged: " + header.error().message);
   const std::string& type = header->type;
   if (type != "<i4" && type != "<u4" && type != "<i8")
-    return wrong_array(source, file, "holds other numbers than Megatron's");
+    return wrong_file(source, file, "holds other numbers than Megatron's");
   if (header->shape.size() != dimensions || (dimensions == 2 && header->shape[1] != 2))
-    return wrong_array(source, file, "has another shape than Megatron's");
+    return wrong_file(source, file, "has another shape than Megatron's");
   const SavedNumbers numbers{file, header->data_offset, header->item_bytes, header->shape[0],
                              dimensions == 2 ? uint64_t{2} : uint64_t{1}};
-  if (numbers.rows == 0) return wrong_array(source, file, "is empty");
-  if (numbers.rows > kMostGptEntries) return wrong_array(source, file, "has more entries than are numbered");
+  if (numbers.rows == 0) return wrong_file(source, file, "is empty");
+  if (numbers.rows > kMostGptEntries) return wrong_file(source, file, "has more entries than are numbered");
   if (numbers.rows * numbers.columns * numbers.width > size - numbers.begin)
-    return wrong_array(source, file, "is cut off");
+    return wrong_file(source, file, "is cut off");
   return numbers;
 }
 
@@ -64,7 +60,7 @@ Status for_each_number(const DatasetSource& source, const SavedNumbers& numbers,
     const auto read = source.read_all({&piece, 1});
     if (!read) return read.error();
     const std::string& bytes = read->front();
-    if (bytes.size() != piece.length) return wrong_array(source, numbers.file, "is cut off");
+    if (bytes.size() != piece.length) return wrong_file(source, numbers.file, "is cut off");
     for (uint64_t i = 0; i < count; ++i) {
       if (Status status = visit(little_endian_at(bytes, i * numbers.width, numbers.width)); !status)
         return status;
@@ -80,7 +76,7 @@ Result<std::vector<uint32_t>> read_document_index(const DatasetSource& source, F
   std::vector<uint32_t> index;
   index.reserve(numbers->rows);
   const Status read = for_each_number(source, *numbers, [&](uint64_t document) -> Status {
-    if (document >= documents) return wrong_array(source, file, "names documents that the .idx has not");
+    if (document >= documents) return wrong_file(source, file, "names documents that the .idx has not");
     index.push_back(static_cast<uint32_t>(document));
     return {};
   });
@@ -111,11 +107,11 @@ Result<std::vector<GptPlace>> read_sample_index(const DatasetSource& source, Fil
     const uint64_t there = goes_on ? documents[order[document]].tokens : 0;
     // The first document may be empty; every other place is that of a token.
     if (!goes_on || number > there || (number == there && !places.empty()))
-      return wrong_array(source, file, "names tokens that the documents have not");
+      return wrong_file(source, file, "names tokens that the documents have not");
     const uint64_t begin = tokens + number;
     if (!places.empty() && begin - begin_before != length) {
-      return wrong_array(source, file,
-                         fmt::format("has samples of other than sequence_length={} tokens", length));
+      return wrong_file(source, file,
+                        fmt::format("has samples of other than sequence_length={} tokens", length));
     }
     begin_before = begin;
     places.push_back({static_cast<uint32_t>(document), static_cast<uint32_t>(number)});
@@ -129,12 +125,12 @@ Result<std::vector<GptPlace>> read_sample_index(const DatasetSource& source, Fil
 Result<std::vector<uint32_t>> read_shuffle_index(const DatasetSource& source, FileId file, uint64_t samples) {
   const auto numbers = open_numbers(source, file, 1);
   if (!numbers) return numbers.error();
-  if (numbers->rows != samples) return wrong_array(source, file, "shuffles another number of samples");
+  if (numbers->rows != samples) return wrong_file(source, file, "shuffles another number of samples");
   std::vector<uint32_t> index;
   index.reserve(samples);
   std::vector<bool> seen(samples);
   const Status read = for_each_number(source, *numbers, [&](uint64_t sample) -> Status {
-    if (sample >= samples || seen[sample]) return wrong_array(source, file, "is no permutation");
+    if (sample >= samples || seen[sample]) return wrong_file(source, file, "is no permutation");
     seen[sample] = true;
     index.push_back(static_cast<uint32_t>(sample));
     return {};
@@ -182,7 +178,7 @@ Result<GptIndexes> read_gpt_cache(const DatasetSource& source, const GptIndexFil
   if (!order) return order.error();
   auto places = read_sample_index(source, files.samples, documents, *order, sequence_length);
   if (!places) return places.error();
-  if (places->size() < 2) return wrong_array(source, files.samples, "has no sample");
+  if (places->size() < 2) return wrong_file(source, files.samples, "has no sample");
   auto shuffled = read_shuffle_index(source, files.shuffled, places->size() - 1);
   if (!shuffled) return shuffled.error();
   return GptIndexes{std::move(*order), std::move(*places), std::move(*shuffled)};

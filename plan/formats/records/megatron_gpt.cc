@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "plan/formats/data_files.h"
 #include "plan/formats/formats.h"
 #include "plan/formats/records/megatron_cache.h"
 #include "plan/formats/records/megatron_index.h"
@@ -184,9 +185,7 @@ std::optional<GptDocuments> gpt_training_documents(std::string_view split, uint3
 
 SampleIndexResult index_megatron_gpt(const DatasetSource& source, const DatasetRoot& root,
                                      std::string_view file, const GptPlan& plan) {
-  const auto refuse = [&](const Error& error) {
-    return error.code == EINVAL ? plan_error("file", file, error.message) : error;
-  };
+  const auto refuse = [&](const Error& error) { return plan_refusal("file", file, error); };
   const auto files = find_megatron_files(source, root, file);
   if (!files) return refuse(files.error());
   if (files->size() != 1)
@@ -203,9 +202,7 @@ SampleIndexResult index_megatron_gpt(const DatasetSource& source, const DatasetR
     const auto saved = find_gpt_cache(source, root, plan.cache);
     if (!saved) return plan_error("cache", plan.cache, saved.error().message);
     indexes = read_gpt_cache(source, *saved, *documents, plan.sequence_length);
-    if (!indexes && indexes.error().code == EINVAL)
-      return plan_error("cache", plan.cache, indexes.error().message);
-    if (!indexes) return indexes.error();
+    if (!indexes) return plan_refusal("cache", plan.cache, indexes.error());
     shared.insert(shared.end(), {saved->documents, saved->samples, saved->shuffled});
   }
   RecordTableBuilder table(source.catalog, "megatron");

@@ -10,7 +10,6 @@
 #include "plan/formats/data_files.h"
 #include "plan/formats/index/index_work.h"
 #include "plan/formats/records/little_endian.h"
-#include "plan/spec/keys.h"
 
 namespace clairfs {
 namespace {
@@ -51,11 +50,10 @@ Result<std::vector<MegatronFiles>> find_megatron_files(const DatasetSource& sour
   std::vector<MegatronFiles> found;
   for (const FileId data : *files) {
     const std::string path = source.catalog->path(data);
-    const std::string shown = shortened(path, 200);
-    if (!path.ends_with(".bin")) return Error{EINVAL, shown + " is not named .bin"};
+    if (!path.ends_with(".bin")) return wrong_file(source, data, "is not named .bin");
     const auto index = source.catalog->find(path.substr(0, path.size() - 4) + ".idx");
     if (!index || source.catalog->kind(*index) != Catalog::Kind::file)
-      return Error{EINVAL, shown + " has no .idx file beside it"};
+      return wrong_file(source, data, "has no .idx file beside it");
     found.push_back({data, *index});
   }
   return found;
@@ -63,9 +61,7 @@ Result<std::vector<MegatronFiles>> find_megatron_files(const DatasetSource& sour
 
 Status for_each_sequence(const DatasetSource& source, FileId index,
                          const std::function<Status(const MegatronSequence&)>& visit) {
-  const auto refuse = [&](const std::string& why) {
-    return Error{EINVAL, shortened(source.catalog->path(index), 200) + " " + why};
-  };
+  const auto refuse = [&](std::string_view why) { return wrong_file(source, index, why); };
   const uint64_t size = source.catalog->stamp(index).size;
   const ByteRange start{index, 0, std::min(size, kMegatronHeader)};
   const auto first = start.length == 0 ? std::vector<std::string>(1) : source.read_all({&start, 1});

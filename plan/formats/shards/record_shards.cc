@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "plan/formats/data_files.h"
 #include "plan/formats/formats.h"
 #include "plan/formats/index/index_store.h"
 #include "plan/formats/records/record_table.h"
@@ -97,11 +98,12 @@ class ShardIndexer {
     const auto read = source_.read_all(pieces);
     if (!read) return read.error();
     for (size_t i = 0; i < pieces.size(); ++i) {
-      if ((*read)[i].size() != pieces[i].length) return refuse(pieces[i].file, "is cut off");
+      if ((*read)[i].size() != pieces[i].length) return wrong_file(source_, pieces[i].file, "is cut off");
       RecordWalk& walk = *walking[i]->walk;
       const Status taken = walk.take((*read)[i]);
-      if (!taken) return refuse(pieces[i].file, taken.error().message);
-      if (walk.records().size() >= kMostOfShard) return refuse(pieces[i].file, "has too many samples");
+      if (!taken) return wrong_file(source_, pieces[i].file, taken.error().message);
+      if (walk.records().size() >= kMostOfShard)
+        return wrong_file(source_, pieces[i].file, "has too many samples");
       passed_ += walk.next() - pieces[i].offset;
     }
     if (source_.work) source_.work->note(passed_, all_bytes_);
@@ -115,10 +117,6 @@ class ShardIndexer {
     }
     if (!shard.walk) passed_ += source_.catalog->stamp(shard.file).size;
     return {};
-  }
-
-  Error refuse(FileId file, const std::string& why) const {
-    return {EINVAL, shortened(source_.catalog->path(file), 200) + " " + why};
   }
 
   const DatasetSource& source_;
@@ -147,9 +145,7 @@ SampleIndexResult index_record_shards(const DatasetSource& source, const Dataset
                                       std::string_view format, const std::string& file,
                                       const std::string& list) {
   const auto refuse = [&](const Error& error) {
-    return error.code == EINVAL ? plan_error(file.empty() ? "format" : "file",
-                                             file.empty() ? format : std::string_view(file), error.message)
-                                : error;
+    return file.empty() ? plan_refusal("format", format, error) : plan_refusal("file", file, error);
   };
   const SampleIndexResult shards = choose_shards(source, root, format, file, list);
   if (!shards) return shards;
