@@ -70,9 +70,12 @@ def write_megatron(prefix, sequences, dtype):
     prefix.with_suffix(".bin").write_bytes(b"".join(s.astype(dtype).tobytes() for s in sequences))
 
 
+WRITERS = {"lmdb": write_lmdb, "memmap": write_npy, "mmap": write_raw, "pread": write_raw, "buffered": write_raw}
+
+
 def writer_for(reader):
     """The writer of files that a reader of records_job.READERS understands."""
-    return write_lmdb if reader.startswith("lmdb") else write_npy if reader == "memmap" else write_raw
+    return WRITERS[reader.split(".")[0]]
 
 
 # Plans
