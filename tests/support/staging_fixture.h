@@ -186,8 +186,9 @@ struct StagingFixture {
            staging->alarm().answer()) {
     }
   }
-  /// Whether settle() brings it about. It may take several, if the condition completes fetches.
-  bool eventually(const std::function<bool()>& condition) {
+  /// Whether settle() brings it about: nothing is waited for. It may take several, if the condition completes
+  /// fetches.
+  bool settle_until(const std::function<bool()>& condition) {
     constexpr int kEnough = 1000;  // fetches that wait for each other
     for (int i = 0; i < kEnough; ++i) {
       settle();

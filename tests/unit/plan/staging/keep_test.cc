@@ -31,7 +31,7 @@ struct KeepFixture : StagingFixture {
   /// Reads [from, to), staging having its turns after every `pause` samples only.
   void read(uint64_t from, uint64_t to, uint64_t pause = 1) {
     for (uint64_t p = from; p < to; ++p) {
-      if (pause == 1) REQUIRE(eventually([&] { return staged() > p; }));
+      if (pause == 1) REQUIRE(settle_until([&] { return staged() > p; }));
       if (p % pause == 0) settle();
       read_next(p);
       most = std::max(most, pages.cached_bytes());
@@ -90,7 +90,7 @@ TEST_CASE("of a plan that fits also that stays which the reader brought before i
     REQUIRE_FALSE(f.read_next(p));
     f.settle();
   }
-  REQUIRE(f.eventually([&] {
+  REQUIRE(f.settle_until([&] {
     f.source.complete_all();
     return f.staged() >= 2 * uint64_t{kFiles};
   }));
@@ -149,7 +149,7 @@ TEST_CASE("what the kernel takes back of samples that stay is pushed again") {
     f.pages.lose(f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file);
   for (uint64_t p = kFiles; p < kEnd; ++p) {
     f.now += 20ms;  // between two looks
-    REQUIRE(f.eventually([&] { return f.staged() > p; }));
+    REQUIRE(f.settle_until([&] { return f.staged() > p; }));
     f.read_next(p);
   }
   f.check_followed();
@@ -173,7 +173,7 @@ struct RecordsKept : StagingFixture {
 
   void read(uint64_t from, uint64_t to) {
     for (uint64_t p = from; p < to; ++p) {
-      REQUIRE(eventually([&] { return staged() > p; }));
+      REQUIRE(settle_until([&] { return staged() > p; }));
       now += 100us;
       const uint32_t sample = run->reader().timeline().sample_at(p);
       const ByteRange record = run->index().range(sample, 0);
@@ -240,7 +240,7 @@ TEST_CASE("small records stay only if all of them do") {
   StagingFixture f({.sizes = {kCount * size}, .budget = budget, .keep = kCount * size / 2},
                    fmt::format("format=raw file=f10000 record={} seed=3 epochs=3", size));
   for (uint64_t p = 0; p < 2 * kCount; ++p) {
-    REQUIRE(f.eventually([&] { return f.staged() >= p + 8; }));
+    REQUIRE(f.settle_until([&] { return f.staged() >= p + 8; }));
     f.now += 100us;
     const ByteRange record = f.run->index().range(f.run->reader().timeline().sample_at(p), 0);
     for (const uint64_t page : f.pages.missing(record.file, record.offset, record.length)) {

@@ -51,7 +51,7 @@ struct TwoPlans : StagingFixture {
   /// The reader of the first plan, who does not read what was not pushed.
   void read(uint64_t from, uint64_t to) {
     for (uint64_t p = from; p < to; ++p) {
-      REQUIRE(eventually([&] { return staged() > p; }));
+      REQUIRE(settle_until([&] { return staged() > p; }));
       read_next(p);
     }
     settle();
@@ -76,7 +76,7 @@ struct TwoPlans : StagingFixture {
 
 TEST_CASE("the window of a reader who has stopped makes room for one who goes on, and takes it up again") {
   TwoPlans f;
-  REQUIRE(f.eventually([&] { return f.staging->ahead("one") == kWindow; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("one") == kWindow; }));
   f.read(0, 20);
   const uint64_t seen = f.run->reader().tracker().high_water();
   REQUIRE(f.staging->ahead("one") == kWindow);
@@ -102,7 +102,7 @@ TEST_CASE("the window of a reader who has stopped makes room for one who goes on
 
 TEST_CASE("a few accesses in the order of a plan take nothing from a reader who has stopped") {
   TwoPlans f;
-  REQUIRE(f.eventually([&] { return f.staging->ahead("one") == kWindow; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("one") == kWindow; }));
   f.now += 6s;
   const auto two = f.add_second();
   begin_reading(f, *two, kSure - 1);
@@ -116,7 +116,7 @@ TEST_CASE("readers who go on take nothing from each other, also if one is seen e
   const bool slow = GENERATE(false, true);
   CAPTURE(slow);
   TwoPlans f;
-  REQUIRE(f.eventually([&] { return f.staging->ahead("one") == kWindow; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("one") == kWindow; }));
   for (uint64_t p = 0; p < 40; ++p) {
     if (slow) f.now += 1s;  // one sample in ten is a sentinel
     f.read(p, p + 1);
@@ -135,7 +135,7 @@ TEST_CASE("readers who go on take nothing from each other, also if one is seen e
 
 TEST_CASE("a reader who seems slow has stopped after a minute") {
   TwoPlans f;
-  REQUIRE(f.eventually([&] { return f.staging->ahead("one") == kWindow; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("one") == kWindow; }));
   f.read(0, 1);
   f.now += 10min;
   f.read(1, 40);
@@ -152,7 +152,7 @@ TEST_CASE("a reader who seems slow has stopped after a minute") {
 TEST_CASE("readers of one plan take nothing from each other, whoever is seen first after a pause") {
   TwoPlans f(kWindow, true, "world=2 ranks_per_node=2 ");
   const auto ahead = [&](size_t rank) { return f.staging->ahead("one", rank); };
-  REQUIRE(f.eventually([&] { return ahead(0) == kWindow / 2 && ahead(1) == kWindow / 2; }));
+  REQUIRE(f.settle_until([&] { return ahead(0) == kWindow / 2 && ahead(1) == kWindow / 2; }));
   uint64_t next = 0;  // of the first rank
   for (; next < kFiles / 4 && !f.run->reader().tracker().is_followed(); ++next) f.read(next, next + 1);
   REQUIRE(f.run->reader().tracker().is_followed());
@@ -175,7 +175,7 @@ TEST_CASE("readers of one plan take nothing from each other, whoever is seen fir
 
 TEST_CASE("a plan that is to stay takes as much from a reader who has stopped as it needs") {
   TwoPlans f;
-  REQUIRE(f.eventually([&] { return f.staging->ahead("one") == kWindow; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("one") == kWindow; }));
   f.now += 6s;
   f.add_second(20);
   CHECK(f.staging->ahead("two") >= 20);
@@ -188,7 +188,7 @@ TEST_CASE("a reader who went on unseen, past what was given up, is followed from
   constexpr uint64_t kLong = 240;  // one sentinel in 30
   constexpr uint64_t kLeft = 5;
   TwoPlans f(kLong);
-  REQUIRE(f.eventually([&] { return f.staging->ahead("one") == kLong; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("one") == kLong; }));
   REQUIRE_FALSE(f.read_next(0));
   f.settle();
   for (uint64_t p = 1; p < 28; ++p) REQUIRE(f.read_next(p));
@@ -212,9 +212,9 @@ TEST_CASE("what the kernel took back of what a window keeps is still pushed agai
     f.source.complete_all();
     return f.staging->ahead("one") == kWindow;
   };
-  REQUIRE(f.eventually(all_ahead));
+  REQUIRE(f.settle_until(all_ahead));
   REQUIRE_FALSE(f.read_next(0));
-  REQUIRE(f.eventually(all_ahead));
+  REQUIRE(f.settle_until(all_ahead));
   const auto file_at = [&](uint64_t p) {
     return f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
   };
@@ -225,7 +225,7 @@ TEST_CASE("what the kernel took back of what a window keeps is still pushed agai
   f.now += 6s;
   f.add_second(20);
   REQUIRE(f.staging->ahead("one") == kWindow - 20);
-  CHECK(f.eventually([&] {
+  CHECK(f.settle_until([&] {
     f.source.complete_all();
     uint64_t whole = 0;
     for (uint64_t p = 2; p < 2 + kLost; ++p) whole += f.pages.whole(file_at(p)) ? 1 : 0;
@@ -240,7 +240,7 @@ TEST_CASE("what is on its way to a reader who has stopped is not pushed when it 
   f.now += 6s;
   const auto two = f.add_second();
   begin_reading(f, *two);
-  CHECK(f.eventually([&] {
+  CHECK(f.settle_until([&] {
     f.source.complete_all();
     return f.staging->ahead("one") == kSmall && f.staging->ahead("two") == kWindow - kSmall;
   }));

@@ -55,7 +55,7 @@ struct RecordsFixture : StagingFixture {
   }
   uint64_t bytes() const { return catalog->stamp(*catalog->find("f10000")).size; }
   bool ready(uint64_t position, uint64_t ahead, uint64_t end) {
-    return eventually([&] { return staged() >= std::min(position + ahead, end); });
+    return settle_until([&] { return staged() >= std::min(position + ahead, end); });
   }
 
   uint64_t unseen = 0;
@@ -155,7 +155,7 @@ TEST_CASE("a record that comes again soon stays though its first use is over bef
                    4 << 20, false);
   for (uint64_t p = 0; p < 5 * kCount; ++p) {
     // Staging is barely ahead of the reader, and what it has asked for far.
-    REQUIRE(f.eventually([&] {
+    REQUIRE(f.settle_until([&] {
       if (f.staged() > p) return true;
       f.source.complete_one();
       return false;

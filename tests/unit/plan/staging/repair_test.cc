@@ -14,7 +14,7 @@ TEST_CASE("what the kernel took back is pushed again, once, before the reader co
   // A quarter of the dataset fits, or all of it.
   const uint64_t budget = GENERATE(100ULL, 800ULL) * round_to_pages(20000);
   StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=2", budget, 0);
-  REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= kWindow; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("default") >= kWindow; }));
   const auto file_at = [&](uint64_t p) {
     return f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
   };
@@ -32,7 +32,7 @@ TEST_CASE("what the kernel took back is pushed again, once, before the reader co
   CHECK(repaired() == 0);  // sentinels are read, and tell of nothing
   lose(first, 80);
   CHECK_FALSE(f.read_next(first));
-  CHECK(f.eventually([&] { return repaired() == 80 - first - 1; }));
+  CHECK(f.settle_until([&] { return repaired() == 80 - first - 1; }));
   for (uint64_t p = first + 1; p < 40; ++p) CHECK(f.read_next(p) == whole.contains(p));
 
   f.now += 110ms;  // it does not look sooner
@@ -43,7 +43,7 @@ TEST_CASE("what the kernel took back is pushed again, once, before the reader co
   lose(second, 80);
   f.pages.lose(file_at(fresh));
   CHECK_FALSE(f.read_next(second));
-  CHECK(f.eventually([&] { return f.pages.whole(file_at(fresh)); }));
+  CHECK(f.settle_until([&] { return f.pages.whole(file_at(fresh)); }));
   for (uint64_t p = second + 1; p < 80; ++p) CHECK_FALSE(f.read_next(p));
   for (uint64_t p = 80; p < kWindow; ++p) CHECK(f.read_next(p) == whole.contains(p));
   CHECK(repaired() - before <= 1);
@@ -52,7 +52,7 @@ TEST_CASE("what the kernel took back is pushed again, once, before the reader co
 TEST_CASE("what the kernel took back of other workers' batches is pushed again, too") {
   StagingFixture f(400, 20000, "seed=1 format=files epochs=1 batch=8 workers=4", 200 * round_to_pages(20000),
                    0);
-  REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= 150; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("default") >= 150; }));
   const auto file_at = [&](uint64_t p) {
     return f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
   };
@@ -71,7 +71,7 @@ TEST_CASE("what the kernel took back of other workers' batches is pushed again, 
   const auto there = [&] {
     return std::count_if(lost.begin(), lost.end(), [&](FileId file) { return f.pages.whole(file); });
   };
-  CHECK(f.eventually([&] { return there() + 1 >= static_cast<long>(lost.size()); }));
+  CHECK(f.settle_until([&] { return there() + 1 >= static_cast<long>(lost.size()); }));
 }
 
 TEST_CASE("looking for what the kernel took back leaves the sentinels of an earlier epoch open") {
@@ -82,10 +82,10 @@ TEST_CASE("looking for what the kernel took back leaves the sentinels of an earl
   const auto file_at = [&](uint64_t p) {
     return f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
   };
-  REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= kWindow; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("default") >= kWindow; }));
   for (uint64_t p = 0; p < kRead; ++p) f.read_next(p);
   // The window reaches into the second epoch.
-  REQUIRE(f.eventually([&] { return f.staged() > kFiles + kRead / 2; }));
+  REQUIRE(f.settle_until([&] { return f.staged() > kFiles + kRead / 2; }));
   std::vector<FileId> open;
   for (uint64_t p = kRead + 20; p < kFiles; ++p) {
     if (!f.pages.whole(file_at(p))) open.push_back(file_at(p));
@@ -101,13 +101,13 @@ TEST_CASE("looking for what the kernel took back leaves the sentinels of an earl
   f.pages.lose(file_at(first));
   f.pages.lose(file_at(last));
   CHECK_FALSE(f.read_next(first));
-  CHECK(f.eventually([&] { return f.pages.whole(file_at(last)); }));
+  CHECK(f.settle_until([&] { return f.pages.whole(file_at(last)); }));
   CHECK(std::none_of(open.begin(), open.end(), [&](FileId file) { return f.pages.whole(file); }));
 }
 
 TEST_CASE("where the kernel does not tell what it took back, readers are left to read it") {
   StagingFixture f(400, 20000, "seed=1 format=files epochs=1", 100 * round_to_pages(20000), 0);
-  REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= 100; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("default") >= 100; }));
   f.pages.tell_nothing();
   std::set<uint64_t> whole;
   for (uint64_t p = 0; p < 100; ++p) {
@@ -117,12 +117,12 @@ TEST_CASE("where the kernel does not tell what it took back, readers are left to
   }
   const uint64_t first = *whole.begin();
   for (uint64_t p = 0; p <= first; ++p) CHECK_FALSE(f.read_next(p));
-  CHECK(f.eventually([&] { return f.pages.looks() > 0; }));
+  CHECK(f.settle_until([&] { return f.pages.looks() > 0; }));
   f.settle();
   CHECK(f.pages.looks() == 1);  // it does not ask for each sample in vain
   for (uint64_t p = first + 1; p < 100; ++p) CHECK_FALSE(f.read_next(p));
   CHECK(f.metrics.staging_repaired.value() == 0);
-  CHECK(f.eventually([&] { return f.staging->ahead("default") >= 100; }));
+  CHECK(f.settle_until([&] { return f.staging->ahead("default") >= 100; }));
 }
 
 TEST_CASE("a plan that ends lets go of what it was fetching anew") {
@@ -131,7 +131,7 @@ TEST_CASE("a plan that ends lets go of what it was fetching anew") {
   StagingFixture f({std::vector<uint64_t>(kFiles, kSize), 2 * kFiles * kSize, 0, 0, 4 << 20, false},
                    "name=one seed=1 format=files epochs=1");
   const auto fetched = [&](const std::string& plan, uint64_t count) {
-    return f.eventually([&] {
+    return f.settle_until([&] {
       f.source.complete_all();
       return f.staging->ahead(plan) >= count;
     });
@@ -144,7 +144,7 @@ TEST_CASE("a plan that ends lets go of what it was fetching anew") {
   while (!f.pages.whole(file_at(first))) ++first;
   for (uint64_t p = first; p < kFiles; ++p) f.pages.lose(file_at(p));
   for (uint64_t p = 0; p <= first; ++p) f.read_next(p);
-  REQUIRE(f.eventually([&] { return f.source.pending() >= 4; }));
+  REQUIRE(f.settle_until([&] { return f.source.pending() >= 4; }));
   for (uint64_t p = first + 1; p < kFiles; ++p) f.read_next(p);
   REQUIRE(f.run->reader().tracker().state() == TrackerState::finished);
   f.source.complete_all();

@@ -12,7 +12,7 @@ TEST_CASE("the window is pushed in the order of the plan and no further than the
   constexpr uint64_t kSize = 20000;
   constexpr uint64_t kBudget = 40 * round_to_pages(kSize);
   StagingFixture f(200, kSize, "seed=1 format=files epochs=2", kBudget, 0);
-  REQUIRE(f.eventually([&] { return f.staging->ahead("default") == 40; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("default") == 40; }));
   f.settle();
   CHECK(f.staging->ahead("default") == 40);
   CHECK(f.pages.cached_bytes() <= kBudget);
@@ -31,7 +31,7 @@ TEST_CASE("the window moves with the reader over epochs, and what was read is dr
   uint64_t seen = 0;
   for (uint64_t p = 0; p < 3 * kFiles; ++p) {
     // A reader that waits for the window never gets ahead of it.
-    REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= 10 || p + 50 > 3 * kFiles; }));
+    REQUIRE(f.settle_until([&] { return f.staging->ahead("default") >= 10 || p + 50 > 3 * kFiles; }));
     seen += f.read_next(p) ? 0 : 1;
     CHECK(f.pages.cached_bytes() <=
           120 * round_to_pages(kSize));  // the window, and what the tracker is not yet sure of
@@ -39,7 +39,7 @@ TEST_CASE("the window moves with the reader over epochs, and what was read is dr
   CHECK(f.run->reader().tracker().status().suspensions == 0);
   CHECK(f.run->reader().tracker().status().out_of_order == 0);
   CHECK(seen < 3 * kFiles / 3);
-  CHECK(f.eventually([&] { return f.pages.drops() > 2 * kFiles; }));
+  CHECK(f.settle_until([&] { return f.pages.drops() > 2 * kFiles; }));
   if (ram > kFiles * 20480ULL) CHECK(f.source.fetches == kFiles);
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("a window of half the dataset and more loses no sentinels to samples t
     return f.staged() >= std::min(f.run->reader().tracker().high_water() + kWindow, kEnd);
   };
   for (uint64_t p = 0; p < kEnd; ++p) {
-    REQUIRE(f.eventually(window_is_full));
+    REQUIRE(f.settle_until(window_is_full));
     unseen = f.read_next(p) ? unseen + 1 : 0;
     longest = std::max(longest, unseen);
   }
@@ -70,7 +70,7 @@ TEST_CASE("a sample that is asked for later is not fetched earlier") {
   constexpr uint32_t kFiles = 300;
   StagingFixture f(kFiles, kSize, "seed=1 format=files epochs=1", 50 * round_to_pages(kSize), 0);
   for (uint64_t p = 0; p < kFiles; ++p) {
-    REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= 10 || p + 50 > kFiles; }));
+    REQUIRE(f.settle_until([&] { return f.staging->ahead("default") >= 10 || p + 50 > kFiles; }));
     f.read_next(p);
     if (p % 20 == 0) f.now += 2ms;  // a reader whose pace changes
   }
@@ -82,7 +82,7 @@ TEST_CASE("a sample that is asked for later is not fetched earlier") {
 TEST_CASE("whoever begins later gets its first samples before the others get full windows") {
   constexpr uint32_t kFiles = 300;
   StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=1", 250 * round_to_pages(20000), 0);
-  REQUIRE(f.eventually([&] { return f.source.deadlines().size() >= 250; }));
+  REQUIRE(f.settle_until([&] { return f.source.deadlines().size() >= 250; }));
   const std::vector<uint64_t> deadlines = f.source.deadlines();
   const uint64_t now = deadline_at(f.now);
   // That of a first batch of another node, which begins a tenth of a second later.
@@ -99,7 +99,7 @@ TEST_CASE("what workers have passed over and not opened is still pushed, once") 
   StagingFixture f(
       {std::vector<uint64_t>(kFiles, 20000), window * round_to_pages(20000), 0, 0, 4 << 20, false},
       "seed=1 format=files epochs=1 batch=8 workers=4");
-  REQUIRE(f.eventually([&] { return f.source.pending() >= std::min<uint64_t>(window, 32); }));
+  REQUIRE(f.settle_until([&] { return f.source.pending() >= std::min<uint64_t>(window, 32); }));
   std::set<FileId> opened;
   const auto file_at = [&](uint64_t position) {
     return f.run->index().range(f.run->reader().timeline().sample_at(position), 0).file;
@@ -112,7 +112,7 @@ TEST_CASE("what workers have passed over and not opened is still pushed, once") 
     f.source.complete_all();
     return f.staging->ahead("default") > 0;
   };
-  REQUIRE(f.eventually(pushes_are_beyond_the_front));
+  REQUIRE(f.settle_until(pushes_are_beyond_the_front));
   const auto order = f.pages.order();
   std::map<FileId, int> pushes;
   for (const FileId file : order) ++pushes[file];
@@ -130,9 +130,9 @@ TEST_CASE("what workers have passed over has no more sentinels than the rest") {
   StagingFixture f(
       {std::vector<uint64_t>(1000, 20000), kWindow * round_to_pages(20000), 0, 0, 4 << 20, false},
       "seed=1 format=files epochs=1 batch=128 workers=4");
-  REQUIRE(f.eventually([&] { return f.source.pending() > 0; }));
+  REQUIRE(f.settle_until([&] { return f.source.pending() > 0; }));
   for (uint64_t worker = 0; worker < 4; ++worker) REQUIRE_FALSE(f.read_next(worker * kBatch));
-  REQUIRE(f.eventually([&] {
+  REQUIRE(f.settle_until([&] {
     f.source.complete_all();
     return f.staging->ahead("default") > 0;
   }));
@@ -143,10 +143,10 @@ TEST_CASE("the end of a plan leaves what other workers have still to open") {
   constexpr uint32_t kFiles = 32;
   StagingFixture f({std::vector<uint64_t>(kFiles, 20000), 100 * round_to_pages(20000), 0, 0, 4 << 20, false},
                    "seed=1 format=files epochs=1 batch=8 workers=4");
-  REQUIRE(f.eventually([&] { return f.source.pending() == kFiles; }));
+  REQUIRE(f.settle_until([&] { return f.source.pending() == kFiles; }));
   for (uint64_t p = 24; p < kFiles; ++p) REQUIRE_FALSE(f.read_next(p, false));
   REQUIRE(f.run->reader().tracker().state() == TrackerState::finished);
-  REQUIRE(f.eventually([&] {
+  REQUIRE(f.settle_until([&] {
     f.source.complete_all();
     const uint64_t sentinels = f.metrics.staging_sentinels.value();
     return f.pages.order().size() == 24 &&
@@ -159,7 +159,7 @@ TEST_CASE("samples larger than the transit memory are staged in pieces") {
   constexpr uint32_t kChunk = 64 << 10;
   const uint64_t size = 2 * TransitShares::for_chunks(kChunk).capacity + 12345;
   StagingFixture f(3, size, "seed=1 format=files epochs=1", 2 * round_to_pages(size), 0, kChunk);
-  CHECK(f.eventually([&] { return f.staging->ahead("default") == 2; }));
+  CHECK(f.settle_until([&] { return f.staging->ahead("default") == 2; }));
   CHECK(f.metrics.transit_bytes.value() <= f.metrics.transit_capacity.value());
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("full windows leave the memory to fetch with to those that are not ful
 TEST_CASE("a sample larger than the budget is left to the reader and does not stop the others") {
   StagingFixture f(20, 100000, "seed=1 format=files epochs=1", 50000, 0);
   // One at a time: what lies before the reader's next sample counts as handed on.
-  CHECK(f.eventually([&] { return f.staging->ahead("default") == 1; }));
+  CHECK(f.settle_until([&] { return f.staging->ahead("default") == 1; }));
   f.settle();
   CHECK(f.staging->ahead("default") == 1);
   CHECK(f.source.fetches == 0);
@@ -191,7 +191,7 @@ TEST_CASE("a dataset that fits the budget is pushed once and not dropped") {
   constexpr uint32_t kFiles = 50;
   StagingFixture f(kFiles, 20000, "seed=1 format=files epochs=3", 1 << 24, 0);
   for (uint64_t p = 0; p < 3 * kFiles; ++p) {
-    REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= 1; }));
+    REQUIRE(f.settle_until([&] { return f.staging->ahead("default") >= 1; }));
     f.read_next(p);
   }
   std::set<FileId> once;
@@ -206,13 +206,13 @@ TEST_CASE("a sentinel whose page was dropped before the answer of an earlier REA
   StagingFixture f(kFiles, 20000, "sampler=torch.sequential format=files epochs=3", 1 << 24, 0);
   for (uint64_t p = 0; p < 3 * kFiles; ++p) {
     const uint64_t left = 3 * kFiles - p;
-    REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= std::min<uint64_t>(kFiles, left); }));
+    REQUIRE(f.settle_until([&] { return f.staging->ahead("default") >= std::min<uint64_t>(kFiles, left); }));
     const FileId file = f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
-    if (p % kFiles == kFiles - 1) REQUIRE(f.eventually([&] { return !f.pages.whole(file); }));
+    if (p % kFiles == kFiles - 1) REQUIRE(f.settle_until([&] { return !f.pages.whole(file); }));
     if (f.read_next(p, false)) continue;
     // The answer comes when staging has gone on to the sample's next use.
     const uint64_t next = std::min<uint64_t>(kFiles, left - 1);
-    REQUIRE(f.eventually([&] { return f.staging->ahead("default") >= next; }));
+    REQUIRE(f.settle_until([&] { return f.staging->ahead("default") >= next; }));
     f.pages.fill(file);
     CHECK((p % kFiles != kFiles - 1 || f.run->reader().tracker().high_water() == p + 1));
   }
@@ -228,7 +228,7 @@ TEST_CASE("a dataset that may be kept stays in the page cache, however small the
     StagingFixture f({std::vector<uint64_t>(kFiles, kSize), kWindow * pages, 0, 0, 4 << 20, true, keep},
                      "seed=1 format=files epochs=3");
     for (uint64_t p = 0; p < 3 * kFiles; ++p) {
-      REQUIRE(f.eventually([&] { return f.staged() > p; }));
+      REQUIRE(f.settle_until([&] { return f.staged() > p; }));
       f.read_next(p);
     }
     f.settle();
@@ -246,9 +246,9 @@ TEST_CASE("what one plan keeps leaves the window to another that may not stay") 
   StagingFixture f(
       {std::vector<uint64_t>(kFiles, kSize), kWindow * pages, 0, 0, 4 << 20, true, kFiles * pages},
       "name=one seed=1 format=files epochs=2");
-  REQUIRE(f.eventually([&] { return f.staging->ahead("one") >= kFiles; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("one") >= kFiles; }));
   f.add_plan("name=two seed=2 format=files epochs=2");
-  REQUIRE(f.eventually([&] { return f.staging->ahead("two") == kWindow; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("two") == kWindow; }));
   f.settle();
   CHECK(f.staging->ahead("two") == kWindow);
 }
@@ -257,16 +257,16 @@ TEST_CASE("two datasets of which each fits the budget stay within it together") 
   constexpr uint64_t kSize = 20000;
   constexpr uint32_t kFiles = 100;
   StagingFixture f(kFiles, kSize, "name=one seed=1 format=files epochs=2", 150 * round_to_pages(kSize), 0);
-  REQUIRE(f.eventually([&] { return f.staging->ahead("one") >= kFiles; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("one") >= kFiles; }));
   const auto other = f.add_plan("name=two seed=2 format=files epochs=2");
-  REQUIRE(f.eventually([&] { return f.staging->ahead("two") == 50; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("two") == 50; }));
   f.settle();
   CHECK(f.staging->ahead("two") == 50);
 }
 
 TEST_CASE("a plan that is removed stops pushing, and its cache goes back to first touch") {
   StagingFixture f(100, 20000, "seed=1 format=files", 10 * round_to_pages(20000), 1 << 24);
-  REQUIRE(f.eventually([&] { return f.staging->ahead("default") == 10; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("default") == 10; }));
   f.staging->remove("default");
   CHECK(f.staging->ahead("default") == 0);
   CHECK(f.policy.place(ChunkId(0), 20480, {1 << 20, 0}, {}).tier == Tier::ram);
@@ -274,7 +274,7 @@ TEST_CASE("a plan that is removed stops pushing, and its cache goes back to firs
 
 TEST_CASE("what is staged for its last use is not kept, however far ahead it is fetched") {
   StagingFixture f(100, 20000, "seed=1 format=files epochs=1", 10 * round_to_pages(20000), 1 << 24);
-  REQUIRE(f.eventually([&] { return f.staging->ahead("default") == 10; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("default") == 10; }));
   f.settle();
   const Timeline timeline = f.run->reader().timeline();
   for (uint64_t p = 0; p < 100; ++p) {
@@ -285,7 +285,7 @@ TEST_CASE("what is staged for its last use is not kept, however far ahead it is 
 
 TEST_CASE("what a plan that was found for one epoch reads is kept as without a plan") {
   StagingFixture f(100, 20000, "name=auto seed=1 format=files epochs=1", 10 * round_to_pages(20000), 1 << 24);
-  REQUIRE(f.eventually([&] { return f.staging->ahead("auto") == 10; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("auto") == 10; }));
   f.settle();
   for (const uint64_t p : {0, 9, 50, 99}) {
     const FileId file = f.run->index().range(f.run->reader().timeline().sample_at(p), 0).file;
@@ -296,7 +296,7 @@ TEST_CASE("what a plan that was found for one epoch reads is kept as without a p
 TEST_CASE("the budget is of whole pages, of which small samples take more than their bytes") {
   constexpr uint64_t kPages = 100;
   StagingFixture f(4 * kPages, 500, "seed=1 format=files epochs=2", kPages * kPageSize, 0);
-  REQUIRE(f.eventually([&] { return f.staging->ahead("default") == kPages; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("default") == kPages; }));
   f.settle();
   CHECK(f.staging->ahead("default") == kPages);
   CHECK(f.metrics.staging_bytes.value() == kPages * kPageSize);
@@ -314,11 +314,11 @@ TEST_CASE("filling goes on when NVMe has caught up, also if nobody reads") {
     f.settle();
     return f.source.pending() == 0 && f.source.fetches == before;
   };
-  REQUIRE(f.eventually([&] { return at_rest() && f.cache->writes_are_behind(); }));
+  REQUIRE(f.settle_until([&] { return at_rest() && f.cache->writes_are_behind(); }));
   REQUIRE(f.source.fetches < kFiles);
   f.store.set_slow(false);
   // What comes just when the disk is behind may be left for its next use.
-  CHECK(f.eventually([&] {
+  CHECK(f.settle_until([&] {
     f.source.complete_all();
     return f.store.chunks() >= kFiles - 5;
   }));
@@ -327,7 +327,7 @@ TEST_CASE("filling goes on when NVMe has caught up, also if nobody reads") {
 TEST_CASE("a dataset that fits the budget waits until what fills it has been read") {
   constexpr uint64_t kPages = 200;
   StagingFixture f(2 * kPages, kPageSize, "name=one seed=1 format=files epochs=2", kPages * kPageSize, 0);
-  REQUIRE(f.eventually([&] { return f.staging->ahead("one") == kPages; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("one") == kPages; }));
   std::string names;
   for (uint64_t i = 0; i < kPages / 2; ++i)
     names += (i == 0 ? "\"f" : ",\"f") + std::to_string(10000 + i) + "\"";
@@ -336,7 +336,7 @@ TEST_CASE("a dataset that fits the budget waits until what fills it has been rea
   CHECK(f.staging->ahead("two") == 0);
   CHECK(f.metrics.staging_bytes.value() == kPages * kPageSize);
   for (uint64_t p = 0; p < kPages * 3 / 4; ++p) f.read_next(p);
-  CHECK(f.eventually([&] { return f.staging->ahead("two") >= kPages / 2; }));
+  CHECK(f.settle_until([&] { return f.staging->ahead("two") >= kPages / 2; }));
   CHECK(f.metrics.staging_bytes.value() <= static_cast<int64_t>(kPages * kPageSize));
 }
 
@@ -347,11 +347,11 @@ TEST_CASE("a sample that is left to the reader keeps no other plan waiting") {
   StagingFixture f({sizes, kBudget}, "name=large format=list list='[\"f10000\",\"f10001\"]' seed=1 epochs=2");
   std::string names;
   for (uint64_t i = 10; i < 60; ++i) names += (i == 10 ? "\"f" : ",\"f") + std::to_string(10000 + i) + "\"";
-  REQUIRE(f.eventually([&] { return f.staging->ahead("large") >= 1; }));
+  REQUIRE(f.settle_until([&] { return f.staging->ahead("large") >= 1; }));
   f.add_plan("name=small format=list list='[" + names + "]' seed=2 epochs=2");
   // The first of the large ones was pushed before: it has to be read, or its plan to be idle for five
   // seconds.
   f.now += 6s;
-  CHECK(f.eventually([&] { return f.staging->ahead("small") >= 50; }));
+  CHECK(f.settle_until([&] { return f.staging->ahead("small") >= 50; }));
   CHECK(f.metrics.staging_bytes.value() <= static_cast<int64_t>(kBudget));
 }
