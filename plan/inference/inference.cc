@@ -63,7 +63,8 @@ Inference::Inference(Deps deps)
 void Inference::begin() {
   if (deps_.mode == InferMode::off) return;
   recorder_.restart(true);
-  thread_ = NamedThread("inference", [this] { run(); });
+  if (!deps_.by_hand)
+    thread_.emplace("inference", alarm_, deps_.clock, [this](TimePoint now) { return step(now); });
 }
 
 void Inference::stop() {
@@ -72,14 +73,13 @@ void Inference::stop() {
     search_->stopping = true;
     if (searching_ != nullptr) searching_->hurry();
   }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  if (thread_) thread_->stop();
 }
 
 void Inference::wake() {
   const MutexLock lock(mutex_);
   due_ = true;
-  changed_.notify_all();
+  alarm_.ring();
 }
 
 void Inference::note(ThreadId thread, FileId file, Access kind) {
@@ -87,8 +87,7 @@ void Inference::note(ThreadId thread, FileId file, Access kind) {
   tree_.note(thread, now);
   if (!recorder_.note(thread, file, kind, now, tree_.is_reader(thread, now))) return;
   if (noted_.load(std::memory_order_relaxed) || noted_.exchange(true)) return;
-  const MutexLock lock(mutex_);
-  changed_.notify_all();
+  alarm_.ring();
 }
 
 // Who has read without a thread that can be told may be anybody.
@@ -190,7 +189,7 @@ void Inference::suggest(Suggestion suggestion, bool now) {
   if (!now) return;
   search_->other_reader = true;  // what is searched for is known, maybe
   anew_ = due_ = true;
-  changed_.notify_all();
+  alarm_.ring();
 }
 
 void Inference::in_force(FoundOrder found, OrderId order) {
@@ -201,27 +200,36 @@ void Inference::in_force(FoundOrder found, OrderId order) {
   over_ = outdated_ = false;
 }
 
-void Inference::run() {
-  for (;;) {
-    {
-      MutexLock lock(mutex_);
-      while (!due_ && !search_->stopping) {
-        if (recorder_.on() && !noted_) {
-          changed_.wait(lock);
-        } else if (recorder_.on()) {
-          if (changed_.wait_for(lock, kSoon) == std::cv_status::timeout) due_ = true;
-        } else if (changed_.wait_for(lock, kRest) == std::cv_status::timeout) {
-          lock.unlock();
-          restart();
-          lock.lock();
-        }
-      }
-      if (search_->stopping) return;
-      due_ = false;
-      noted_ = false;
-    }
-    look();
+// Where no look is due, one comes kSoon after something was noted; a full recorder rests first.
+Turn Inference::step(TimePoint now) {
+  if (deps_.mode == InferMode::off || search_->stopping) return {};
+  bool due = false;
+  {
+    const MutexLock lock(mutex_);
+    due = std::exchange(due_, false);
   }
+  const bool full = !recorder_.on();
+  if (!due && !full && noted_) {
+    if (!noted_at_) noted_at_ = now;
+    if (now - *noted_at_ < kSoon) return {false, *noted_at_ + kSoon - now};
+    due = true;
+  }
+  if (due) {
+    noted_ = false;
+    noted_at_.reset();
+    full_at_.reset();
+    look();
+    return {true, {}};
+  }
+  if (!full) {
+    full_at_.reset();
+    return {};
+  }
+  if (!full_at_) full_at_ = now;
+  if (now - *full_at_ < kRest) return {false, *full_at_ + kRest - now};
+  full_at_.reset();
+  restart();
+  return {true, {}};
 }
 
 void Inference::look() {

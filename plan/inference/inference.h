@@ -11,7 +11,8 @@
 //
 // Two threads. `inference` sleeps until something is to be done, and then starts `order-search`, which runs
 // when no core has anything else to do (SCHED_IDLE) and takes no lock that a reader needs. stop() waits for
-// `inference`; a search that gets no processor is left behind, with what it uses.
+// `inference`; a search that gets no processor is left behind, with what it uses. Tests take the turns of
+// `inference` themselves, at times that they choose.
 #pragma once
 
 #include <atomic>
@@ -26,9 +27,10 @@
 #include "cache/base/clock.h"
 #include "cache/base/log.h"
 #include "cache/base/mutex.h"
-#include "cache/base/thread.h"
 #include "cache/chunks/tier_policy.h"
+#include "cache/tasks/alarm.h"
 #include "cache/tasks/idle_thread.h"
+#include "cache/tasks/step_thread.h"
 #include "plan/inference/order_search.h"
 #include "plan/inference/readers/process_tree.h"
 #include "plan/inference/readers/reader_search.h"
@@ -45,7 +47,7 @@ enum class InferMode : uint8_t {
 /// How a plan was found, for people.
 std::string how_found(const FoundOrder& found);
 
-/// Thread-safe, but for begin() and stop().
+/// Thread-safe, but for begin(), step() and stop().
 class Inference {
  public:
   struct Deps {
@@ -57,6 +59,7 @@ class Inference {
     /// whether it was. From thread `inference`, which may wait.
     std::function<bool(const FoundOrder&)> follow;
     ProcessTree::LookUp processes = facts_of_process;
+    bool by_hand = false;  ///< there is no thread `inference`: who made it calls step()
   };
 
   explicit Inference(Deps deps);
@@ -64,6 +67,8 @@ class Inference {
   /// Begins to watch. Once; without effect if it is off.
   void begin();
   void stop();
+  /// A turn of thread `inference`: takes a look if one is due at `now`, and waits for it.
+  Turn step(TimePoint now);
 
   /// Whether note() has any effect: a load without order.
   bool watches() const { return recorder_.on(); }
@@ -136,7 +141,6 @@ class Inference {
     std::string sampler;
   };
   bool is_told(OrderId listed) const REQUIRES(mutex_);
-  void run();
   void look();
   std::optional<FoundOrder> search(const std::vector<SeenOpen>& opens);
   bool waits(const Program& program) const;  // for the reader of the plan that is in force
@@ -153,13 +157,15 @@ class Inference {
   AccessRecorder recorder_;
   ProcessTree tree_;
   const std::shared_ptr<Searching> search_;
-  std::atomic<bool> noted_{false};  // something, since the last look
-  uint64_t looked_at_ = 0;          // the recorder's beginning; of `inference`
-  size_t interrupted_at_ = 0;       // opens seen when a search was given up; of `inference`
+  std::atomic<bool> noted_{false};     // something, since the last look
+  uint64_t looked_at_ = 0;             // the recorder's beginning; of `inference`
+  size_t interrupted_at_ = 0;          // opens seen when a search was given up; of `inference`
+  std::optional<TimePoint> noted_at_;  // when it was seen that noted_ is set; of `inference`
+  std::optional<TimePoint> full_at_;   // the same of a full recorder; of `inference`
 
-  mutable Mutex mutex_;  // a leaf; taken while the recorder's is held
-  CondVar changed_;
-  bool due_ GUARDED_BY(mutex_) = false;                 // a look
+  Alarm alarm_;                          // self-synchronised; a leaf
+  mutable Mutex mutex_;                  // a leaf but for the alarm's; taken while the recorder's is held
+  bool due_ GUARDED_BY(mutex_) = false;  // a look
   std::optional<FoundOrder> found_ GUARDED_BY(mutex_);  // the last one
   OrderId order_ GUARDED_BY(mutex_);                    // of that plan
   bool in_force_ GUARDED_BY(mutex_) = false;
@@ -171,7 +177,7 @@ class Inference {
   std::vector<Suggestion> suggested_ GUARDED_BY(mutex_);  // since the last look
   std::vector<Family> refused_ GUARDED_BY(mutex_);
   IdleThread* searching_ GUARDED_BY(mutex_) = nullptr;  // `order-search`, while it is waited for
-  NamedThread thread_;                                  // last
+  std::optional<StepThread> thread_;                    // last
 };
 
 }  // namespace clairfs

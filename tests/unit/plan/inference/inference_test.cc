@@ -1,4 +1,5 @@
-// What is searched for readers and when, without the plans that come of it.
+// What is searched for readers and when, without the plans that come of it. What ends a search that is under
+// way is shown with the thread `inference`; the other tests take its turns.
 #include "plan/inference/inference.h"
 
 #include <algorithm>
@@ -8,13 +9,13 @@
 #include <functional>
 #include <numeric>
 #include <string>
-#include <thread>
 
 #include <nlohmann/json.hpp>
 
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
 #include "tests/support/eventually.h"
+#include "tests/support/moved_clock.h"
 #include "tests/support/seen_opens.h"
 
 namespace clairfs::seen_opens {
@@ -30,8 +31,9 @@ std::optional<ProcessFacts> facts_of_two(uint32_t number) {
 
 /// A mount of kShuffled files, whose readers are watched.
 struct WatchFixture {
-  explicit WatchFixture(InferMode mode)
-      : inference({mode, dataset_of(kShuffled), clock, log.logger(),
+  explicit WatchFixture(InferMode mode, bool by_hand = true)
+      : inference({mode, dataset_of(kShuffled), by_hand ? static_cast<const Clock&>(clock) : real_clock,
+                   log.logger(),
                    [this](const FoundOrder& order) {
                      on_follow(order);
                      const MutexLock lock(mutex);
@@ -41,8 +43,16 @@ struct WatchFixture {
                    [this](uint32_t number) {
                      ++questions;
                      return facts_of_two(number);
-                   }}) {
+                   },
+                   by_hand}) {
     inference.begin();
+  }
+  /// Takes turns, in a time that stands still, until nothing is due; false if there is always something.
+  bool settle() {
+    constexpr int kMany = 1000;
+    int turns = 0;
+    while (turns < kMany && inference.step(clock.time).busy) ++turns;
+    return turns < kMany;
   }
   void read(uint32_t thread, const Samples& order, uint32_t begin, uint32_t end) {
     for (uint32_t i = begin; i < end; ++i)
@@ -59,7 +69,8 @@ struct WatchFixture {
   std::string state(uint32_t listed) const { return told(listed).at("state").get<std::string>(); }
   double compared() const { return told().at("orders").get<double>(); }
 
-  SteadyClock clock;
+  MovedClock clock;
+  const SteadyClock real_clock;
   CapturedLog log;
   std::atomic<uint64_t> questions{0};  // for processes: some at each look
   Mutex mutex;
@@ -97,7 +108,7 @@ constexpr double kSeedsOfShuffles = double{1ULL << 32};
 // Together the first opens are enough for all seeds to be tried; of each reader they are too few for any
 // order.
 TEST_CASE("a search in the opens of all readers ends once those of one are enough for its order") {
-  WatchFixture mount(InferMode::full);
+  WatchFixture mount(InferMode::full, false);
   const Samples one = order_in("sampler=torch.distributed seed=42");
   Samples other = of_nobody();
   constexpr uint32_t kOpens = 120;
@@ -127,8 +138,8 @@ TEST_CASE("a plan that is cancelled as it comes into force is not told of as fou
     mount.inference.refuse(order.plan);
   };
   mount.read(101, order_in("sampler=torch.distributed seed=42"), 0, 60);
-  REQUIRE(eventually([&] { return mount.found().has_value(); }));
-  mount.inference.stop();
+  CHECK(mount.settle());
+  REQUIRE(mount.found().has_value());
   CHECK(mount.state(1) == "watching");
 }
 
@@ -155,13 +166,37 @@ TEST_CASE("nobody looks again and again for an order that is suggested while all
     mount.inference.forget(order.program);
   };
   mount.read(101, order_in("sampler=torch.distributed seed=42"), 0, 60);
-  REQUIRE(eventually([&] { return mount.found().has_value(); }));
+  CHECK(mount.settle());
+  REQUIRE(mount.found().has_value());
   const uint64_t before = mount.questions.load();
   mount.inference.suggest({*parse_plan("format=files seed=918273646")}, true);
-  REQUIRE(eventually([&] { return mount.questions.load() > before; }));  // looked, and there was nobody
+  CHECK(mount.settle());
   const uint64_t then = mount.questions.load();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  CHECK(mount.questions.load() < then + 50);
+  CHECK(then > before);  // looked, and there was nobody
+  mount.clock.time += std::chrono::minutes(1);
+  CHECK(mount.settle());
+  CHECK(mount.questions.load() == then);
+}
+
+TEST_CASE("a look comes two seconds after an open, and at once when enough were seen") {
+  WatchFixture mount(InferMode::cheap);
+  const Samples order = of_nobody();
+  CHECK(mount.settle());
+  mount.read(101, order, 0, 5);
+  const Turn soon = mount.inference.step(mount.clock.time);
+  CHECK(!soon.busy);
+  REQUIRE(soon.look_again);
+  const Duration after = std::chrono::seconds(2);
+  CHECK(*soon.look_again == after);
+  mount.clock.time += after / 2;
+  CHECK(mount.inference.step(mount.clock.time).look_again == after / 2);
+  mount.clock.time += after / 2;
+  CHECK(mount.inference.step(mount.clock.time).busy);
+  const Turn none = mount.inference.step(mount.clock.time);
+  CHECK(!none.busy);
+  CHECK(!none.look_again);
+  mount.read(101, order, 5, 12);
+  CHECK(mount.inference.step(mount.clock.time).busy);
 }
 
 TEST_CASE("the end of a plan that was found is not that of the next one") {
@@ -176,7 +211,7 @@ TEST_CASE("the end of a plan that was found is not that of the next one") {
 }
 
 TEST_CASE("a search for a shuffle ends once its reader repeats a list") {
-  WatchFixture mount(InferMode::full);
+  WatchFixture mount(InferMode::full, false);
   const Samples list = of_nobody();
   mount.read(101, list, 0, 60);
   REQUIRE(eventually(is_searching_seeds));
