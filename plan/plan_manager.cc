@@ -69,8 +69,9 @@ PlanManager::PlanManager(Deps deps)
                     std::string(deps_.dataset.catalog->source())),
       ahead_(deps_.dataset, deps_.place, deps_.clock),
       inference_({deps_.infer, deps_.dataset, deps_.clock, deps_.log,
-                  [this](const FoundOrder& found) { return follow_found(found); }, deps_.processes}),
-      planner_("planner", [this] { plan_ahead(); }) {
+                  [this](const FoundOrder& found) { return follow_found(found); }, deps_.processes,
+                  deps_.by_hand}) {
+  if (!deps_.by_hand) planner_ = NamedThread("planner", [this] { plan_ahead(); });
   suggest_saved_orders();
   inference_.begin();
 }
@@ -119,6 +120,17 @@ std::shared_ptr<PlanMaking> PlanManager::making(const std::string& name) const {
 PlanManager::Makings PlanManager::makings() const {
   MutexLock lock(mutex_);
   return makings_;
+}
+
+bool PlanManager::await_makings(Duration patience) {
+  bool any = false;
+  for (const auto& [name, making] : makings()) {
+    any = any || !making->outcome();
+    (void)making->wait(patience);
+  }
+  // One that is not listed any more may have something to say yet.
+  const MutexLock one_at_a_time(submit_mutex_);
+  return any;
 }
 
 // Others that are over may go, once the lock is open again. One that is not would be waited for, maybe by its
@@ -489,35 +501,43 @@ bool PlanManager::found_is_over(PlanRun& found, const PlanReader& reader, bool w
 
 void PlanManager::plan_ahead() {
   for (;;) {
-    std::vector<std::shared_ptr<PlanRun>> diverged;
     {
       MutexLock lock(mutex_);
       while (!pending_ && !stopping_) wake_.wait(lock);
       if (stopping_) return;
-      pending_ = false;
-      diverged.swap(to_diagnose_);
     }
-    const auto all = runs();
-    bool epoch_began = false;
-    for (const auto& [name, run] : *all) {
-      const auto changed = run->prepare();
-      if (!changed) {
-        give_up(run, changed.error());
-      } else if (*changed) {
-        epoch_began = true;
-        deps_.staging.wake();
-      }
-    }
-    if (epoch_began && deps_.placement != nullptr) deps_.placement->begin_epoch();
-    // One at a time is held, and let go of once it was looked at.
-    for (auto& diverged_run : diverged) {
-      const auto run = std::exchange(diverged_run, nullptr);
-      diagnose(*run);
-      // Enough may have been seen meanwhile, and nothing is any more.
-      if (this->run(run->name()) == run && run->wants_diagnosis()) diagnose_later(run);
-    }
-    note_returns();
+    step_planner();
   }
+}
+
+bool PlanManager::step_planner() {
+  std::vector<std::shared_ptr<PlanRun>> diverged;
+  {
+    MutexLock lock(mutex_);
+    if (!std::exchange(pending_, false)) return false;
+    diverged.swap(to_diagnose_);
+  }
+  const auto all = runs();
+  bool epoch_began = false;
+  for (const auto& [name, run] : *all) {
+    const auto changed = run->prepare();
+    if (!changed) {
+      give_up(run, changed.error());
+    } else if (*changed) {
+      epoch_began = true;
+      deps_.staging.wake();
+    }
+  }
+  if (epoch_began && deps_.placement != nullptr) deps_.placement->begin_epoch();
+  // One at a time is held, and let go of once it was looked at.
+  for (auto& diverged_run : diverged) {
+    const auto run = std::exchange(diverged_run, nullptr);
+    diagnose(*run);
+    // Enough may have been seen meanwhile, and nothing is any more.
+    if (this->run(run->name()) == run && run->wants_diagnosis()) diagnose_later(run);
+  }
+  note_returns();
+  return true;
 }
 
 // Here only: every node finds out itself.

@@ -92,12 +92,22 @@ class PlanManager {
     std::string saved_orders{};
     /// Looks up the processes that read; tests replace it.
     ProcessTree::LookUp processes = facts_of_process;
+    /// There are no threads `planner` and `inference`: a test takes their turns, by step_planner() and
+    /// step_inference().
+    bool by_hand = false;
   };
 
   explicit PlanManager(Deps deps);
   ~PlanManager() { stop(); }
   /// Ends the planner and what is being made; plans stay as they are.
   void stop();
+
+  /// A turn of the planner. False: there was nothing to do. For its thread, or for a test (Deps::by_hand).
+  bool step_planner();
+  /// The same of `inference`, at `now`.
+  Turn step_inference(TimePoint now) { return inference_.step(now); }
+  /// Waits for all that is being made, for an index no longer than `patience`. False: nothing was.
+  bool await_makings(Duration patience);
 
   /// Puts a plan in force. `folder`: the dataset folder whose xattr was set, which is the plan's root; a text
   /// that names another one is refused. The same text again changes nothing, unless the plan has finished:

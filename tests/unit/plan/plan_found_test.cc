@@ -1,11 +1,10 @@
 // The plan that was found, in a job of two nodes: what a node makes of the other's word. The orders are found
 // by the search itself in order_search_test.cc; here by the other node. At the end: several readers of one
-// node, that are told apart by their processes.
+// node, that are told apart by their processes. The tests take the turns of `planner` and `inference`.
 #include <array>
 #include <functional>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include <spdlog/sinks/base_sink.h>
@@ -15,6 +14,7 @@
 #include "tests/support/reader_model.h"
 #include "tests/support/staging_fixture.h"
 #include "tests/support/temp_tree.h"
+#include "tests/unit/plan/plans_by_hand.h"
 
 using namespace clairfs;
 
@@ -35,9 +35,12 @@ struct NodeFixture {
       announced.push_back(change);
     };
     deps.infer = infer;
+    deps.by_hand = true;
     plans.emplace(std::move(deps));
   }
-
+  bool settle_until(const std::function<bool()>& condition) {
+    return settle_plans_until(*plans, clock, condition);
+  }
   bool told(const std::string& text, bool withdrawn = false, NodeId origin = NodeId(0)) {
     return plans->take_over({"auto", text, origin, withdrawn}).ok();
   }
@@ -64,7 +67,7 @@ struct NodeFixture {
     }
   }
 
-  SteadyClock clock;
+  MovedClock clock;
   StagingFixture staged;
   Mutex mutex;
   std::vector<PlanChange> announced GUARDED_BY(mutex);
@@ -77,7 +80,7 @@ TEST_CASE("a node takes over what another found, and its reader follows it") {
   NodeFixture node;
   node.read(kFound, 0, 6);  // too few to find it here
   REQUIRE(node.told(kFound));
-  REQUIRE(eventually([&] { return node.in_force(); }));
+  REQUIRE(node.settle_until([&] { return node.in_force(); }));
   node.read(kFound, 6, 60);
   CHECK(node.follows());
   CHECK(node.plans->text("auto")->find("found on node 0") != std::string::npos);
@@ -88,7 +91,7 @@ TEST_CASE("a node takes over what another found, and its reader follows it") {
 TEST_CASE("who follows an order goes on, whatever the other node found") {
   NodeFixture node;
   REQUIRE(node.told(kFound));
-  REQUIRE(eventually([&] { return node.in_force(); }));
+  REQUIRE(node.settle_until([&] { return node.in_force(); }));
   node.read(kFound, 0, 60);
   REQUIRE(node.told("name=auto format=files seed=7 world=2 ranks_per_node=1 epochs=1"));
   node.read(kFound, 60, 100);
@@ -99,10 +102,10 @@ TEST_CASE("who follows an order goes on, whatever the other node found") {
 TEST_CASE("a wrong word is withdrawn everywhere, once") {
   NodeFixture node;
   REQUIRE(node.told(kFound));
-  REQUIRE(eventually([&] { return node.in_force(); }));
+  REQUIRE(node.settle_until([&] { return node.in_force(); }));
   node.read("format=files sampler=torch.distributed seed=987654321987 world=2", 0, 200);
-  REQUIRE(eventually([&] { return !node.has_plan(); }));
-  REQUIRE(eventually([&] { return node.said().size() == 1; }));
+  REQUIRE(node.settle_until([&] { return !node.has_plan(); }));
+  REQUIRE(node.said().size() == 1);
   CHECK(node.said()[0].withdrawn);
   CHECK(node.said()[0].text.find("seed=42") != std::string::npos);
   REQUIRE(node.told(kFound));  // found anew there: it is not this node's
@@ -114,13 +117,16 @@ TEST_CASE("a wrong word is withdrawn everywhere, once") {
 TEST_CASE("the last word that is told holds, though this node has said it") {
   NodeFixture node;
   REQUIRE(node.told(kFound));
-  REQUIRE(eventually([&] { return node.in_force(); }));
+  REQUIRE(node.settle_until([&] { return node.in_force(); }));
   // Said here before that came, but later in the job.
   REQUIRE(node.told("name=auto format=files seed=7 world=2 ranks_per_node=1 epochs=1", false, NodeId(1)));
   const auto left = [&] { return node.plans->texts().find("seed=42") == std::string::npos; };
-  for (uint32_t i = 0; i < 200 && !left(); ++i)  // no more: it would leave the word as well
+  for (uint32_t i = 0; i < 200 && !left(); ++i) {  // no more: it would leave the word as well
     node.read("format=files sampler=torch.distributed seed=987654321987 world=2", i, i + 1);
-  REQUIRE(eventually(left));
+    while (node.plans->step_planner()) {
+    }
+  }
+  REQUIRE(left());
   node.plans->stop();
   CHECK(node.said().empty());  // what its readers have left was not the word
 }
@@ -132,12 +138,12 @@ TEST_CASE("what this node has said and begins with again is not told of as what 
   const Samples samples = order_of(whole, 0);  // this node's alone: no word for the others
   for (uint32_t i = 0; i < 48; ++i)
     node.plans->observe(ThreadId(7), node.staged.run->index().range(samples[i], 0).file, 0, 0, Access::open);
-  REQUIRE(eventually([&] { return node.in_force(); }));
+  REQUIRE(node.settle_until([&] { return node.in_force(); }));
   REQUIRE(node.plans->text("auto")->find("found after") != std::string::npos);
   for (uint32_t i = 0; i < 200 && node.follows(); ++i)  // no more: it would leave the word as well
     node.read("format=files sampler=torch.distributed seed=987654321987 world=2", i, i + 1);
-  REQUIRE(
-      eventually([&] { return node.in_force() && node.plans->texts().find("seed=7") != std::string::npos; }));
+  REQUIRE(node.settle_until(
+      [&] { return node.in_force() && node.plans->texts().find("seed=7") != std::string::npos; }));
   CHECK(node.plans->text("auto")->find("found on node 1") != std::string::npos);
   CHECK(node.plans->detect(true).find("\"told_by\": 1") != std::string::npos);
 }
@@ -145,7 +151,7 @@ TEST_CASE("what this node has said and begins with again is not told of as what 
 TEST_CASE("what a node found is withdrawn by another") {
   NodeFixture node;
   REQUIRE(node.told(kFound));
-  REQUIRE(eventually([&] { return node.in_force(); }));
+  REQUIRE(node.settle_until([&] { return node.in_force(); }));
   REQUIRE(node.told(kFound, false, NodeId(1)));
   REQUIRE(node.told(kFound, true, NodeId(1)));
   CHECK(!node.has_plan());
@@ -154,7 +160,7 @@ TEST_CASE("what a node found is withdrawn by another") {
 TEST_CASE("what is withdrawn elsewhere stays where readers follow it, and goes where none does") {
   NodeFixture node;
   REQUIRE(node.told(kFound));
-  REQUIRE(eventually([&] { return node.in_force(); }));
+  REQUIRE(node.settle_until([&] { return node.in_force(); }));
   SECTION("followed") {
     node.read(kFound, 0, 60);
     REQUIRE(node.told(kFound, true));
@@ -174,7 +180,7 @@ TEST_CASE("what is withdrawn elsewhere stays where readers follow it, and goes w
 TEST_CASE("a user's cancellation holds on all nodes") {
   NodeFixture node;
   REQUIRE(node.told(kFound));
-  REQUIRE(eventually([&] { return node.in_force(); }));
+  REQUIRE(node.settle_until([&] { return node.in_force(); }));
   SECTION("on another node") {
     REQUIRE(node.told(""));
     CHECK(!node.has_plan());
@@ -195,11 +201,11 @@ TEST_CASE("a registered plan wins over the word of another node, whichever comes
   SECTION("first") {
     REQUIRE(node.plans->submit(registered));
     REQUIRE(node.told(kFound));
-    REQUIRE(eventually([&] { return !node.has_plan(); }));
+    REQUIRE(node.settle_until([&] { return !node.has_plan(); }));
   }
   SECTION("later") {
     REQUIRE(node.told(kFound));
-    REQUIRE(eventually([&] { return node.in_force(); }));
+    REQUIRE(node.settle_until([&] { return node.in_force(); }));
     REQUIRE(node.plans->submit(registered));
     CHECK(!node.has_plan());
   }
@@ -218,17 +224,20 @@ namespace {
 /// A single node, and programs that read there: processes 100, 200 and 300 with workers, 101 and 102 and so
 /// on.
 struct ReadersFixture {
-  explicit ReadersFixture(InferMode infer = InferMode::cheap, const std::string& saved_orders = "")
+  explicit ReadersFixture(InferMode infer = InferMode::cheap, const std::string& saved_orders = "",
+                          bool by_hand = true)
       : staged(kFiles, 5000, "name=unknown format=files shuffle=false", 1 << 20, 1 << 20) {
     for (const uint32_t program : {100, 200, 300}) {
       processes[program] = {program, 1, program, 1, false};
       processes[program + 1] = {program + 1, program, program, 1, true};
       processes[program + 2] = {program + 2, program, program, 1, true};
     }
-    PlanManager::Deps deps{{}, {NodeId(0), 1}, *staged.staging, clock, staged.metrics, staged.log.logger()};
+    const Clock& used = by_hand ? static_cast<const Clock&>(clock) : real_clock;
+    PlanManager::Deps deps{{}, {NodeId(0), 1}, *staged.staging, used, staged.metrics, staged.log.logger()};
     deps.dataset.catalog = staged.catalog;
     deps.infer = infer;
     deps.saved_orders = saved_orders;
+    deps.by_hand = by_hand;
     deps.processes = [this](uint32_t number) -> std::optional<ProcessFacts> {
       const MutexLock lock(mutex);
       ++asked;
@@ -237,6 +246,10 @@ struct ReadersFixture {
       return found->second;
     };
     plans.emplace(std::move(deps));
+  }
+  bool settle() { return settle_plans(*plans, clock.time); }
+  bool settle_until(const std::function<bool()>& condition) {
+    return settle_plans_until(*plans, clock, condition);
   }
   void read(uint32_t thread, const std::string& order, uint32_t begin, uint32_t end, uint32_t epoch = 0) {
     auto sequence = plan_over(kFiles, order);
@@ -262,7 +275,8 @@ struct ReadersFixture {
     processes.erase(program);
   }
 
-  SteadyClock clock;
+  MovedClock clock;
+  const SteadyClock real_clock;
   StagingFixture staged;
   Mutex mutex;
   std::map<uint32_t, ProcessFacts> processes GUARDED_BY(mutex);
@@ -278,9 +292,10 @@ constexpr const char* kOther = "sampler=numpy.default_rng seed=7";
 TEST_CASE("another reader neither moves nor suspends the plan that was found, and is followed after it") {
   ReadersFixture node;
   node.read(101, kShuffled, 0, 60);
-  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  REQUIRE(node.settle_until([&] { return node.follows("seed=42"); }));
   const std::string before = *node.plans->next("auto", 1);
   node.read(201, kOther, 0, 150);
+  CHECK(node.settle());
   CHECK(*node.plans->next("auto", 1) == before);
   CHECK(node.staged.metrics.plan_observations_out_of_order.value() == 0);
   node.read(101, kShuffled, 60, 100);
@@ -290,25 +305,27 @@ TEST_CASE("another reader neither moves nor suspends the plan that was found, an
   // It has ended: what others open counts, and the plan goes.
   node.end_program(100);
   node.read(202, kOther, 200, 300);
-  CHECK(eventually([&] { return node.follows("seed=7"); }));
+  CHECK(node.settle_until([&] { return node.follows("seed=7"); }));
 }
 
 TEST_CASE("nobody looks again and again at readers that wait for another's plan") {
   ReadersFixture node;
   node.read(101, kShuffled, 0, 60);
-  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  REQUIRE(node.settle_until([&] { return node.follows("seed=42"); }));
   node.read(201, kOther, 0, 150);
   const uint64_t before = node.questions();
-  REQUIRE(eventually([&] { return node.questions() > before; }));  // looked at, and left alone
+  CHECK(node.settle());
   const uint64_t then = node.questions();
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  CHECK(node.questions() < then + 50);
+  CHECK(then > before);  // looked at, and left alone
+  node.clock.time += std::chrono::minutes(1);
+  CHECK(node.settle());
+  CHECK(node.questions() == then);
 }
 
 TEST_CASE("a plan that was found is refused by who names it, not by who cancels all or those of a folder") {
   ReadersFixture node;
   node.read(101, kShuffled, 0, 60);
-  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  REQUIRE(node.settle_until([&] { return node.follows("seed=42"); }));
   SECTION("all") {
     REQUIRE(node.plans->cancel_all());
   }
@@ -317,16 +334,17 @@ TEST_CASE("a plan that was found is refused by who names it, not by who cancels 
   }
   CHECK(!node.follows("seed=42"));
   node.read(101, kShuffled, 60, 160);
-  CHECK(eventually([&] { return node.follows("seed=42"); }));
+  CHECK(node.settle_until([&] { return node.follows("seed=42"); }));
 }
 
 TEST_CASE("who waited for another's plan is followed as soon as that one has left it or ended") {
   ReadersFixture node;
   node.read(101, kShuffled, 0, 60);
-  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  REQUIRE(node.settle_until([&] { return node.follows("seed=42"); }));
   for (uint32_t i = 0; i < 300; i += 10) {  // each time a look could be due
     node.read(201, kOther, i, i + 10);
     node.read(101, kShuffled, 60 + i / 10, 61 + i / 10);
+    CHECK(node.settle());
   }
   CHECK(node.follows("seed=42"));
   SECTION("left") {
@@ -337,11 +355,12 @@ TEST_CASE("who waited for another's plan is followed as soon as that one has lef
     node.end_program(100);
     node.read(201, kOther, 300, 301);  // not half as many again
   }
-  CHECK(eventually([&] { return node.follows("seed=7"); }));
+  CHECK(node.settle_until([&] { return node.follows("seed=7"); }));
 }
 
+// By the threads of the manager, as in a mount.
 TEST_CASE("of two readers at once one is found, and the other left alone") {
-  ReadersFixture node;
+  ReadersFixture node(InferMode::cheap, "", false);
   for (uint32_t i = 0; i < 120; ++i) {
     node.read(101, kShuffled, i, i + 1);
     node.read(201, kOther, i, i + 1);
@@ -386,8 +405,8 @@ TEST_CASE("what is opened while a plan that was found comes into force is not lo
   node.staged.log.logger().sinks().push_back(
       std::make_shared<LogHook>("plan auto: 400 samples", [&] { node.read(101, kShuffled, 48, 100); }));
   node.read(101, kShuffled, 0, 48);
-  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
-  CHECK(eventually([&] { return high_water().starts_with("high water 100 "); }));
+  REQUIRE(node.settle_until([&] { return node.follows("seed=42"); }));
+  CHECK(high_water().starts_with("high water 100 "));
   node.read(101, kShuffled, 100, 150);
   CHECK(high_water().starts_with("high water 150 "));
   CHECK(node.staged.metrics.plan_observations_out_of_order.value() == 0);
@@ -402,12 +421,12 @@ TEST_CASE("what a worker opens that is behind at the end of an epoch is not of t
     node.read(101 + batch % 2, kShuffled, batch * kBatch, (batch + 1) * kBatch);
   };
   for (uint32_t batch = 0; batch < 6; ++batch) read_batch(batch);
-  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  REQUIRE(node.settle_until([&] { return node.follows("seed=42"); }));
   for (uint32_t batch = 6; batch < 46; ++batch) read_batch(batch);
   for (const uint32_t batch : {47, 49, 46, 48}) read_batch(batch);
   CHECK(node.plans->text("auto")->find("seen 400 in order, 0 out of order") != std::string::npos);
   node.read(101, kShuffled, 0, 100, 1);
-  CHECK(eventually([&] { return node.follows("first_epoch=1"); }));
+  CHECK(node.settle_until([&] { return node.follows("first_epoch=1"); }));
   CHECK(!node.follows("set_epoch=never"));
 }
 
@@ -417,6 +436,7 @@ TEST_CASE("a registered plan is not displaced by a reader that another one has")
   for (uint32_t i = 0; i < 200; ++i) {
     node.read(101, kShuffled, i, i + 1);
     if (i % 20 == 0) node.read(201, kOther, i, i + 1);
+    CHECK(node.settle());
   }
   node.plans->stop();
   CHECK(!node.plans->text("auto").ok());
@@ -431,7 +451,7 @@ constexpr const char* kLeft = "format=files seed=1";
 void leave_registered(ReadersFixture& node) {
   REQUIRE(node.plans->submit(kLeft));
   node.read(101, kShuffled, 0, 150);
-  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  REQUIRE(node.settle_until([&] { return node.follows("seed=42"); }));
 }
 
 }  // namespace
@@ -455,16 +475,16 @@ TEST_CASE("a registered plan wins again when its readers are back") {
   SECTION("while another is followed instead") {
     leave_registered(node);
     node.read(201, "seed=1", 0, 150);
-    REQUIRE(eventually([&] { return !node.plans->text("auto").ok(); }));
+    REQUIRE(node.settle_until([&] { return !node.plans->text("auto").ok(); }));
   }
   SECTION("before any other was found") {
     REQUIRE(node.plans->submit(kLeft));
     node.read(101, "sampler=numpy.default_rng seed=987654321987", 0, 100);
-    REQUIRE(eventually([&] { return node.brief("default").state == TrackerState::suspended; }));
+    REQUIRE(node.settle_until([&] { return node.brief("default").state == TrackerState::suspended; }));
     node.read(201, "seed=1", 0, 150);
   }
   // What was recorded of its readers is forgotten.
-  CHECK(eventually([&] {
+  CHECK(node.settle_until([&] {
     const std::string told = node.plans->detect(true);
     return told.find("\"opens\": 0") != std::string::npos && told.find("\"watching\"") != std::string::npos;
   }));
@@ -496,7 +516,7 @@ TEST_CASE("a found plan outlives the registered one that was left, unless the us
     REQUIRE(node.plans->cancel("auto"));
     CHECK(node.brief("default").followed_instead.empty());
     node.read(101, kShuffled, 150, 350);
-    node.plans->stop();
+    CHECK(node.settle());
     CHECK(!node.plans->text("auto").ok());
     CHECK(node.brief("default").state == TrackerState::suspended);
   }
@@ -506,15 +526,15 @@ TEST_CASE("what a diagnosis finds is followed where the search would not come to
   ReadersFixture node;
   REQUIRE(node.plans->submit(kLeft));
   node.read(101, "sampler=torch.distributed seed=31415", 0, 250);
-  CHECK(eventually([&] { return node.follows("seed=31415"); }));
+  CHECK(node.settle_until([&] { return node.follows("seed=31415"); }));
 }
 
 TEST_CASE("nothing is followed instead of a plan where nothing is looked for") {
   ReadersFixture node(InferMode::off);
   REQUIRE(node.plans->submit(kLeft));
   node.read(101, kShuffled, 0, 300);
-  REQUIRE(eventually([&] { return node.brief("default").state == TrackerState::suspended; }));
-  node.plans->stop();
+  CHECK(node.settle());
+  REQUIRE(node.brief("default").state == TrackerState::suspended);
   CHECK(!node.plans->text("auto").ok());
 }
 
@@ -524,15 +544,16 @@ TEST_CASE("the word of another node is taken over when the registered plan is le
   NodeFixture node;
   REQUIRE(node.plans->submit("format=files seed=1 world=2 ranks_per_node=1"));
   REQUIRE(node.told(kWord));
-  REQUIRE(eventually([&] { return !node.has_plan(); }));
+  REQUIRE(node.settle_until([&] { return !node.has_plan(); }));
   node.read(kWord, 0, 120);
-  REQUIRE(eventually([&] { return node.in_force(); }));
+  REQUIRE(node.settle_until([&] { return node.in_force(); }));
   node.read(kWord, 120, 160);
   CHECK(node.follows());
   // Its readers are back: the word is withdrawn.
   node.read("format=files seed=1 world=2 ranks_per_node=1", 0, 150);
-  REQUIRE(eventually([&] { return !node.has_plan(); }));
-  CHECK(eventually([&] { return node.said().size() == 2 && node.said()[1].withdrawn; }));
+  REQUIRE(node.settle_until([&] { return !node.has_plan(); }));
+  REQUIRE(node.said().size() == 2);
+  CHECK(node.said()[1].withdrawn);
 }
 
 namespace {
@@ -549,13 +570,13 @@ TEST_CASE(
   {
     ReadersFixture node(InferMode::cheap, file);
     node.read(101, kUnlikely, 0, 150);
-    REQUIRE(eventually([&] { return node.follows("seed=918273645"); }));
+    REQUIRE(node.settle_until([&] { return node.follows("seed=918273645"); }));
     node.end_program(100);
     node.read(201, kShuffled, 0, 150);
-    REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+    REQUIRE(node.settle_until([&] { return node.follows("seed=42"); }));
     node.end_program(200);
     node.read(301, kUnlikely, 0, 150);
-    REQUIRE(eventually([&] { return node.follows("seed=918273645"); }));
+    REQUIRE(node.settle_until([&] { return node.follows("seed=918273645"); }));
     CHECK(node.staged.log.text().find("not known") == std::string::npos);
     node.plans->stop();
   }
@@ -572,7 +593,7 @@ TEST_CASE("saved orders that cannot be read cost a line in the log") {
   ReadersFixture node(InferMode::cheap, tree.at("orders"));
   CHECK(node.staged.log.text().find("orders that were found before are not known") != std::string::npos);
   node.read(101, kShuffled, 0, 60);
-  REQUIRE(eventually([&] { return node.follows("seed=42"); }));
+  REQUIRE(node.settle_until([&] { return node.follows("seed=42"); }));
   node.plans->stop();
   CHECK(SavedOrders(tree.at("orders"), "").load()->size() == 1);
 }

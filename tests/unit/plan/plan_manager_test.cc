@@ -1,6 +1,7 @@
 #include "plan/plan_manager.h"
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -32,6 +33,7 @@ void write_sequences(const TempTree& tree) {
 }
 
 constexpr const char* kSlow = "format=megatron file=t.bin shuffle=false";
+constexpr auto kPatience = std::chrono::minutes(4);  // for what takes milliseconds
 
 /// A manager whose source answers when the test says so.
 struct ManagerFixture {
@@ -43,6 +45,7 @@ struct ManagerFixture {
                                                                      uint32_t length) {
       MutexLock lock(mutex);
       ++waiting;
+      changed.notify_all();
       while (!answers) changed.wait(lock);
       return broken ? Result<std::string>(Error{EIO, "read t.idx: Input/output error"})
                     : read(file, offset, length);
@@ -62,11 +65,19 @@ struct ManagerFixture {
     answers = true;
     changed.notify_all();
   }
+  /// Waits until the source is asked for something.
   bool reads() {
-    return eventually([this] {
-      MutexLock lock(mutex);
-      return waiting > 0;
-    });
+    const TimePoint end = steady_now() + kPatience;
+    MutexLock lock(mutex);
+    while (waiting == 0) {
+      if (changed.wait_until(lock, end) == std::cv_status::timeout) break;
+    }
+    return waiting > 0;
+  }
+  /// Waits for what is being made; whether the plan is in force then.
+  bool made() {
+    plans->await_makings(kPatience);
+    return plans->next("default", 1).ok();
   }
   StagingOver over() const {
     StagingOver over;
@@ -119,11 +130,10 @@ TEST_CASE("who registers a plan does not wait for a long index, and others can g
     CHECK(f.waiting == 1);
   }
   f.answer();
-  REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
+  REQUIRE(f.made());
   CHECK(f.plans->next("default", 1).value() == "t.bin[0]\n");
   CHECK(!f.shows("indexing"));
-  REQUIRE(
-      eventually([&] { return f.plans->text("default").value().find("3 samples") != std::string::npos; }));
+  CHECK(f.plans->text("default").value().find("3 samples") != std::string::npos);
 }
 
 TEST_CASE("a plan whose index is being made can be cancelled, and comes not back") {
@@ -147,7 +157,8 @@ TEST_CASE("a plan that is refused after its index says why, until it is register
   }
   REQUIRE(f.plans->submit(kSlow));
   f.answer();
-  REQUIRE(eventually([&] { return f.shows("state failed"); }));
+  CHECK(!f.made());
+  REQUIRE(f.shows("state failed"));
   CHECK(f.shows("Input/output error"));
   CHECK(f.plans->last_error().find("Input/output error") != std::string::npos);
   const auto json = nlohmann::json::parse(f.plans->json());
@@ -164,10 +175,10 @@ TEST_CASE("a plan that is refused after its index says why, until it is register
     f.broken = false;
   }
   REQUIRE(f.plans->submit(kSlow));
-  REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
+  REQUIRE(f.made());
   CHECK(!f.shows("failed"));
   CHECK(f.plans->last_error().empty());
-  REQUIRE(eventually([&] { return f.plans->briefs().at(0).making == PlanBrief::Making::none; }));
+  CHECK(f.plans->briefs().at(0).making == PlanBrief::Making::none);
   CHECK(f.plans->briefs().at(0).in_force);
 }
 
@@ -185,7 +196,8 @@ TEST_CASE("a plan stays in force until what replaces it is made") {
   CHECK(!f.shows("indexing"));
   REQUIRE(f.plans->submit(kSlow));
   f.answer();
-  REQUIRE(eventually([&] { return f.plans->next("default", 1).value() == "t.bin[0]\n"; }));
+  REQUIRE(f.made());
+  CHECK(f.plans->next("default", 1).value() == "t.bin[0]\n");
 }
 
 TEST_CASE("what the nodes had at the start is no part of the least that is read") {
@@ -204,7 +216,7 @@ TEST_CASE("plans are announced once they are in force, and their cancellation") 
   ManagerFixture f;
   f.answer();
   REQUIRE(f.plans->submit(kSlow));
-  REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
+  REQUIRE(f.made());
   REQUIRE(f.plans->cancel("default"));
   REQUIRE(f.announced.size() == 2);
   CHECK(f.announced[0].find(" index=") != std::string::npos);
@@ -217,21 +229,22 @@ TEST_CASE("a node that finds other samples than the one that registered the plan
   ManagerFixture f;
   f.answer();
   REQUIRE(f.plans->submit(kSlow));
-  REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
+  REQUIRE(f.made());
   const std::string told = f.announced.at(0).substr(std::string("default:").size());
   REQUIRE(f.plans->take_over({"default", told, NodeId(0)}));  // what a node hears of its own plan
   CHECK(!f.shows("indexing"));
 
   REQUIRE(f.plans->cancel("default"));
   REQUIRE(f.plans->take_over({"default", told, NodeId(1)}));
-  REQUIRE(eventually([&] { return f.plans->next("default", 1).ok(); }));
+  REQUIRE(f.made());
   REQUIRE(f.plans->submit(kSlow));  // the same plan, as people write it
 
   std::string other = told;
   const size_t digit = other.find("index=") + 6;
   other[digit] = other[digit] == '0' ? '1' : '0';
   REQUIRE(f.plans->take_over({"default", other, NodeId(1)}));
-  REQUIRE(eventually([&] { return f.shows("state failed"); }));
+  CHECK(f.made());  // the other one is in force still
+  REQUIRE(f.shows("state failed"));
   CHECK(f.shows("its files are not those of the node that registered the plan"));
 }
 
