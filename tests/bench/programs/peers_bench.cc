@@ -25,11 +25,10 @@ void BM_fetch_from_peer(benchmark::State& state) {
   // All chunks into the RAM of node 1, none into that of node 0.
   nodes[0].policy.keep_nothing();
   nodes[1].policy.keep_everything();
-  if (!eventually([&] { return nodes.all_serve(); }))
-    return state.SkipWithError("the nodes do not find each other");
+  if (!nodes.await_serving()) return state.SkipWithError("the nodes do not find each other");
   Tally warm;
   for (uint32_t c = 0; c < kFiles; ++c) warm.acquire(nodes, 1, ChunkId(c));
-  if (!eventually([&] { return warm.all_answered(); })) return state.SkipWithError("warming up failed");
+  if (!warm.await_all()) return state.SkipWithError("warming up failed");
 
   std::counting_semaphore<> window(state.range(0));
   std::atomic<uint64_t> from_elsewhere{0};

@@ -84,6 +84,7 @@ struct InProcessNetwork::Bulk {
 struct InProcessNetwork::Shared {
   Mutex mutex;  // leaf
   NetworkFaults faults GUARDED_BY(mutex);
+  SequencePoints points;
   std::vector<std::unique_ptr<Endpoint>> endpoints;  // constant after construction
 };
 
@@ -324,12 +325,14 @@ class InProcessNetwork::Endpoint final : public Transport {
         lock.unlock();
         haunt();
         handlers_.tick(now);
+        network_.points.pass();
         lock.lock();
       } else if (!events_.empty() && events_.begin()->first <= now) {
         const Event event = std::move(events_.begin()->second);
         events_.erase(events_.begin());
         lock.unlock();
         event();
+        network_.points.pass();
         lock.lock();
       } else {
         const TimePoint until = stopping_ ? leave_until_ : next_tick;
@@ -422,6 +425,9 @@ size_t InProcessNetwork::queued(NodeId node) const {
 }
 size_t InProcessNetwork::stuck(NodeId node) const {
   return shared_->endpoints[node.index()]->stuck();
+}
+SequencePoints& InProcessNetwork::points() {
+  return shared_->points;
 }
 
 }  // namespace clairfs

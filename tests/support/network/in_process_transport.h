@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "net/transport/transport.h"
+#include "tests/support/eventually.h"
 
 namespace clairfs {
 
@@ -47,6 +48,9 @@ class InProcessNetwork {
   size_t queued(NodeId node) const;
   /// Transfers that have arrived at the node in part and will never end.
   size_t stuck(NodeId node) const;
+  /// One is passed after all that a node's thread does: what arrives or leaves there, and each of its ticks.
+  /// So a test waits here for what nodes bring about.
+  SequencePoints& points();
 
  private:
   class Endpoint;

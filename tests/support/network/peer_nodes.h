@@ -183,6 +183,10 @@ class PeerNodes {
     }
     return true;
   }
+  /// Waits for that.
+  bool await_serving() {
+    return network.points().wait_until([this] { return all_serve(); });
+  }
   /// Bytes that were read from the PFS, by file, over all nodes.
   std::vector<uint64_t> pfs_bytes() const {
     std::vector<uint64_t> sum(catalog->size());
@@ -211,7 +215,7 @@ class PeerNodes {
 /// What came of many acquire() calls. Outlives them.
 struct Tally {
   std::atomic<uint64_t> asked{0};
-  std::atomic<uint64_t> answered{0};
+  AwaitedCount answered;
   std::atomic<uint64_t> failed{0};
   std::atomic<uint64_t> wrong{0};
   std::atomic<uint64_t> from_peers{0};
@@ -236,7 +240,7 @@ struct Tally {
         }
         if (result->origin == Origin::peer) ++from_peers;
       }
-      ++answered;
+      answered.raise();
     });
   }
   /// The same of a part of a chunk.
@@ -255,10 +259,11 @@ struct Tally {
             if (!right) ++wrong;
             if (result->origin == Origin::peer) ++from_peers;
           }
-          ++answered;
+          answered.raise();
         });
   }
-  bool all_answered() const { return answered == asked; }
+  /// Waits until all have been answered that were asked for.
+  bool await_all() const { return answered.reaches(asked); }
 };
 
 }  // namespace clairfs

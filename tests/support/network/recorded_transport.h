@@ -8,6 +8,7 @@
 #include "cache/base/mutex.h"
 #include "net/transport/transport.h"
 #include "net/transport/wire.h"
+#include "tests/support/eventually.h"
 
 namespace clairfs {
 
@@ -20,13 +21,19 @@ class RecordedTransport final : public Transport {
   uint32_t size() const override { return nodes_; }
   void start(Handlers) override {}
   Status send(NodeId to, std::vector<std::byte> message) override {
-    MutexLock lock(mutex_);
-    sent_.emplace_back(to, *wire::decode(message));
+    {
+      MutexLock lock(mutex_);
+      sent_.emplace_back(to, *wire::decode(message));
+    }
+    points_.pass();
     return {};
   }
   void receive(NodeId, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) override {
-    MutexLock lock(mutex_);
-    receives_.push_back({number, memory.front(), std::move(done)});
+    {
+      MutexLock lock(mutex_);
+      receives_.push_back({number, memory.front(), std::move(done)});
+    }
+    points_.pass();
   }
   /// Without effect until end().
   void cancel(NodeId, TransferNumber number) override {
@@ -68,6 +75,8 @@ class RecordedTransport final : public Transport {
     for (const Receive& receive : receives_) list.push_back(receive.memory);
     return list;
   }
+  /// One is passed after each send() and receive().
+  SequencePoints& points() { return points_; }
   /// Ends the receives.
   void end(const Status& status) {
     std::vector<Receive> ended;
@@ -86,6 +95,7 @@ class RecordedTransport final : public Transport {
   };
   const NodeId self_;
   const uint32_t nodes_;
+  SequencePoints points_;
   Mutex mutex_;  // leaf
   std::vector<std::pair<NodeId, wire::Message>> sent_ GUARDED_BY(mutex_);
   std::vector<Receive> receives_ GUARDED_BY(mutex_);

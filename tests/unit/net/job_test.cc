@@ -18,7 +18,8 @@ namespace {
 
 /// A node before it has a catalog.
 struct Starting {
-  Starting(InProcessNetwork& network, NodeId rank, const std::function<void(JobOptions&)>& change = {}) {
+  Starting(InProcessNetwork& network, NodeId rank, const std::function<void(JobOptions&)>& change = {})
+      : points(network.points()) {
     JobOptions options;
     options.host = "node" + std::to_string(rank.value);
     options.chunk_size = 64 << 10;
@@ -28,8 +29,11 @@ struct Starting {
     if (change) change(options);
     job = std::make_unique<Job>(Job::Deps{network.endpoint(rank), clock, metrics, log.logger()}, options,
                                 [this](const std::string& why) {
-                                  MutexLock lock(mutex);
-                                  refusal = why;
+                                  {
+                                    MutexLock lock(mutex);
+                                    refusal = why;
+                                  }
+                                  points.pass();
                                 });
   }
   ~Starting() { job->stop(1s); }
@@ -42,8 +46,11 @@ struct Starting {
         [this](const PlanChange& change) { note(change.text.empty() ? "-" + change.name : change.text); });
   }
   void note(const std::string& what) {
-    MutexLock lock(mutex);
-    plans.push_back(what);
+    {
+      MutexLock lock(mutex);
+      plans.push_back(what);
+    }
+    points.pass();
   }
   std::string last_plan() {
     MutexLock lock(mutex);
@@ -54,6 +61,7 @@ struct Starting {
     return plans;
   }
 
+  SequencePoints& points;  // of the network; also passed when the job says something
   SteadyClock clock;
   CapturedLog log;
   Metrics metrics;
@@ -90,12 +98,15 @@ TEST_CASE("one node scans and all others get its catalog") {
   std::atomic<uint64_t> told{0};
   for (auto& node : others) {
     waiting.emplace_back([&] {
-      const auto got = node->job->await_catalog([&](uint64_t entries) { told = entries; });
+      const auto got = node->job->await_catalog([&](uint64_t entries) {
+        told = entries;
+        network.points().pass();
+      });
       if (got && (*got)->identity() == catalog->identity()) ++equal;
     });
   }
   giver.job->tell_scan_progress(12345);
-  CHECK(eventually([&] { return told == 12345; }));
+  CHECK(network.points().wait_until([&] { return told == 12345; }));
   CHECK(equal == 0);
   giver.job->publish_catalog(catalog);
   waiting.clear();
@@ -126,7 +137,7 @@ TEST_CASE("who waits for the catalog is told when the giver leaves, dies, or is 
     if (how == "dies") options.times = {50ms, 100ms, 300ms};
     if (how == "silent") options.catalog.patience = 300ms;
   });
-  REQUIRE(eventually([&] { return other.job->nodes()[0].state != PeerState::joining; }));
+  REQUIRE(network.points().wait_until([&] { return other.job->nodes()[0].state != PeerState::joining; }));
   if (how == "leaves") giver.job->leave("the source is gone");
   if (how == "dies") network.kill(NodeId(0));
   const auto got = other.job->await_catalog([](uint64_t) {});
@@ -145,8 +156,8 @@ TEST_CASE("a node with another chunk size is refused, and told what differs") {
   CHECK(got.error().code == EPERM);
   CHECK(got.error().message.find("its chunk size is 1.0 MiB, that of node 0 is 64.0 KiB") !=
         std::string::npos);
-  CHECK(eventually([&] { return !other.refused().empty(); }));
-  CHECK(eventually([&] { return giver.job->nodes()[2].state == PeerState::left; }));
+  CHECK(network.points().wait_until([&] { return !other.refused().empty(); }));
+  CHECK(network.points().wait_until([&] { return giver.job->nodes()[2].state == PeerState::left; }));
   CHECK(same.refused().empty());
   CHECK(giver.refused().empty());
 }
@@ -161,7 +172,8 @@ TEST_CASE("a node of another version is told by its own log") {
   bytes[0] = std::byte{wire::kVersion + 1};
   wire::seal(bytes);
   CHECK(strange.send(NodeId(1), bytes));
-  CHECK(eventually([&] { return other.refused().find("another version") != std::string::npos; }));
+  CHECK(network.points().wait_until(
+      [&] { return other.refused().find("another version") != std::string::npos; }));
   strange.stop(0s);
 }
 
@@ -169,10 +181,10 @@ TEST_CASE("a node tells the others what it had on NVMe, also when it learns that
   InProcessNetwork network(2, 1);
   Starting one(network, NodeId(0));
   Starting other(network, NodeId(1));
-  REQUIRE(eventually([&] { return one.job->nodes()[1].state == PeerState::alive; }));
+  REQUIRE(network.points().wait_until([&] { return one.job->nodes()[1].state == PeerState::alive; }));
   CHECK(one.job->nodes()[1].info.warm == 0);
   other.metrics.nvme_warm_bytes.set(12345);
-  CHECK(eventually([&] { return one.job->nodes()[1].info.warm == 12345; }));
+  CHECK(network.points().wait_until([&] { return one.job->nodes()[1].info.warm == 12345; }));
   CHECK(other.job->nodes()[1].info.warm == 12345);
 }
 
@@ -198,7 +210,7 @@ TEST_CASE("rubbish from another node is ignored") {
   hello.chunk_size = 64 << 10;
   hello.incarnation = ~0ULL;
   CHECK(strange.send(NodeId(1), wire::encode(hello)));
-  CHECK(eventually([&] { return other.job->nodes()[0].info.host == "the end"; }));
+  CHECK(network.points().wait_until([&] { return other.job->nodes()[0].info.host == "the end"; }));
   CHECK(other.log.lines_with("is ignored") <= 20);
   strange.stop(0s);
 }
@@ -230,7 +242,7 @@ TEST_CASE("a plan registered on any node reaches all, and so does its end") {
   for (uint32_t i = 0; i < 3; ++i) nodes.push_back(std::make_unique<Starting>(network, NodeId(i)));
   for (auto& node : nodes) node->follow_plans();
   const auto all_have = [&](const std::string& plan) {
-    return eventually([&] {
+    return network.points().wait_until([&] {
       return std::all_of(nodes.begin(), nodes.end(), [&](auto& node) { return node->last_plan() == plan; });
     });
   };
@@ -259,7 +271,7 @@ TEST_CASE("nodes on which different plans are registered at once end with the sa
       });
     }
   }
-  CHECK(eventually([&] {
+  CHECK(network.points().wait_until([&] {
     return std::all_of(nodes.begin(), nodes.end(), [&](auto& node) {
       return !node->last_plan().empty() && node->last_plan() == nodes[0]->last_plan();
     });
@@ -281,7 +293,7 @@ TEST_CASE("late nodes and those that heard nothing for a while get the plans in 
   b.follow_plans();
   network.wake(NodeId(1));
   for (Starting* node : {&b, &late}) {
-    CHECK(eventually([&] {
+    CHECK(network.points().wait_until([&] {
       const std::vector<std::string> plans = node->all_plans();
       const auto replaced = std::find(plans.begin(), plans.end(), "seed=3");
       const auto registered = std::find(plans.begin(), plans.end(), "seed=2");
@@ -293,28 +305,29 @@ TEST_CASE("late nodes and those that heard nothing for a while get the plans in 
 }
 
 TEST_CASE("a node that leaves is not asked any more, and others go on") {
-  std::atomic<int> changes = 0;
+  AwaitedCount changes;
   NodesOptions options;
   options.nodes = 3;
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(3));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   Tally tally;
   for (uint32_t c = 0; c < 20; ++c) tally.acquire(nodes, 0, ChunkId(c));
-  REQUIRE(eventually([&] { return tally.all_answered(); }));
-  nodes[0].job->follow_nodes([&] { ++changes; });
-  REQUIRE(eventually([&] { return changes > 0; }));  // for those before
-  const int before = changes;
+  REQUIRE(tally.await_all());
+  nodes[0].job->follow_nodes([&] { changes.raise(); });
+  REQUIRE(changes.reaches(1));  // for those before
+  const uint64_t before = changes.value();
   nodes[2].end();
   CHECK(nodes[2].stopped_in_time);
-  REQUIRE(eventually([&] {
-    return changes > before && nodes[0].job->nodes()[2].state == PeerState::left &&
+  REQUIRE(changes.reaches(before + 1));
+  REQUIRE(nodes.network.points().wait_until([&] {
+    return nodes[0].job->nodes()[2].state == PeerState::left &&
            nodes[1].job->nodes()[2].state == PeerState::left;
   }));
   for (size_t n = 0; n < 2; ++n) {
     for (uint32_t c = 0; c < nodes.catalog->chunk_count(); ++c) tally.acquire(nodes, n, ChunkId(c));
   }
-  REQUIRE(eventually([&] { return tally.all_answered(); }));
+  REQUIRE(tally.await_all());
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
   CHECK(nodes[0].metrics.peers_late.value() == 0);
@@ -326,23 +339,24 @@ TEST_CASE("a node that was taken for dead and wakes is served and serves again")
   options.nodes = 2;
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(2));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   const uint64_t incarnation = nodes[0].job->nodes()[1].info.incarnation;
   nodes.network.hang(NodeId(1));
-  REQUIRE(eventually([&] { return nodes[0].job->nodes()[1].state == PeerState::dead; }));
+  REQUIRE(
+      nodes.network.points().wait_until([&] { return nodes[0].job->nodes()[1].state == PeerState::dead; }));
   CHECK(nodes[0].metrics.peers_dead.value() == 1);
   Tally tally;
   for (uint32_t c = 0; c < 10; ++c) tally.acquire(nodes, 0, ChunkId(c));
-  REQUIRE(eventually([&] { return tally.all_answered(); }));
+  REQUIRE(tally.await_all());
   CHECK(tally.from_peers == 0);
   nodes.network.wake(NodeId(1));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   CHECK(nodes[0].metrics.peers_dead.value() == 0);
   CHECK(nodes[0].job->nodes()[1].info.incarnation > incarnation);
   CHECK(nodes[1].log.has("was suspended for"));
   CHECK(!nodes[1].log.has("taken for dead"));  // it does not blame others for its sleep
   for (uint32_t c = 10; c < 40; ++c) tally.acquire(nodes, (c + 1) % 2, ChunkId(c));
-  REQUIRE(eventually([&] { return tally.all_answered(); }));
+  REQUIRE(tally.await_all());
   CHECK(tally.from_peers > 0);
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
@@ -353,14 +367,14 @@ TEST_CASE("what the nodes did is seen on each of them") {
   options.nodes = 3;
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(3));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   Tally tally;
   for (size_t n = 0; n < 3; ++n) {
     for (uint32_t c = 0; c < nodes.catalog->chunk_count(); ++c) tally.acquire(nodes, n, ChunkId(c));
   }
-  REQUIRE(eventually([&] { return tally.all_answered(); }));
+  REQUIRE(tally.await_all());
   const uint64_t from_peers = tally.from_peers;
-  CHECK(eventually([&] {
+  CHECK(nodes.network.points().wait_until([&] {
     const JobTotals totals = nodes[1].job->totals();
     return totals.nodes == 3 && totals.alive == 3 && totals.counters.served == from_peers;
   }));

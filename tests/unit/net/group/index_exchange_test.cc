@@ -15,7 +15,6 @@
 
 #include "net/job.h"
 #include "tests/support/captured_log.h"
-#include "tests/support/eventually.h"
 #include "tests/support/network/in_process_transport.h"
 #include "tests/support/network/recorded_transport.h"
 #include "tests/support/temp_tree.h"
@@ -81,7 +80,7 @@ std::vector<std::unique_ptr<Indexing>> nodes_of(InProcessNetwork& network, uint3
   std::vector<std::unique_ptr<Indexing>> nodes;
   for (uint32_t i = 0; i < count; ++i)
     nodes.push_back(std::make_unique<Indexing>(network, NodeId(i), change));
-  for (const auto& node : nodes) REQUIRE(eventually([&] { return node->knows(count - 1); }));
+  for (const auto& node : nodes) REQUIRE(network.points().wait_until([&] { return node->knows(count - 1); }));
   return nodes;
 }
 
@@ -94,6 +93,7 @@ int made_together(const std::vector<std::unique_ptr<Indexing>>& nodes) {
     for (size_t i = 0; i < nodes.size(); ++i) {
       plans.emplace_back([&, i] {
         begin.arrive_and_wait();
+        // The network's delays are real time, and so is the making, in which the others are to ask.
         if (const auto table = nodes[i]->get([] { std::this_thread::sleep_for(50ms); })) got[i] = *table;
       });
     }
@@ -125,7 +125,7 @@ struct ExchangeAlone {
   }
   template <class Kind>
   bool asked_of(NodeId node) {
-    return eventually([&] {
+    return transport.points().wait_until([&] {
       const auto sent = transport.take_all();
       return std::any_of(sent.begin(), sent.end(), [&](const auto& message) {
         return message.first == node && std::holds_alternative<Kind>(message.second);
@@ -204,7 +204,7 @@ TEST_CASE("a node whose file is another one makes its own index") {
   touched.files[0].mtime_ns = 5;
   Indexing first(network, NodeId(0));
   Indexing other(network, NodeId(1), {}, touched);
-  REQUIRE(eventually([&] { return other.knows(1); }));
+  REQUIRE(network.points().wait_until([&] { return other.knows(1); }));
   const auto made = first.get();
   REQUIRE(made);
   REQUIRE(other.get());
@@ -236,10 +236,10 @@ TEST_CASE("a node that does not get on with the index is not waited for") {
   bool had_heard = false;
   auto second = std::async(std::launch::async,
                            [&] { return nodes[1]->get([&] { had_heard = waits.percent() >= 50; }, &waits); });
-  CHECK(eventually([&] { return waits.percent() == 50; }));
+  CHECK(network.points().wait_until([&] { return waits.percent() == 50; }));
   if (how == "leaves" || how == "fails") {  // the others' patience may be over at any time
     made_by_first.note(75, 100);
-    CHECK(eventually([&] { return waits.percent() == 75; }));
+    CHECK(network.points().wait_until([&] { return waits.percent() == 75; }));
     CHECK(nodes[1]->made == 0);
   }
   if (how == "dies") network.kill(NodeId(0));
@@ -282,7 +282,7 @@ TEST_CASE("rubbish in place of an index is refused") {
   wire::Hello hello;
   hello.incarnation = 1;
   CHECK(liar.send(NodeId(1), wire::encode(hello)));
-  REQUIRE(eventually([&] { return node.knows(1); }));
+  REQUIRE(network.points().wait_until([&] { return node.knows(1); }));
   REQUIRE(node.get());
   CHECK(node.made == 1);
   CHECK(node.log.has("sent is not used"));
@@ -307,7 +307,7 @@ TEST_CASE("who waits for another node's index can be cancelled, and ends with th
   IndexWork work;
   const bool by_the_job = GENERATE(false, true);
   auto second = std::async(std::launch::async, [&] { return nodes[1]->get({}, &work); });
-  CHECK(eventually([&] { return work.percent() == 50; }));  // it waits for the first
+  CHECK(network.points().wait_until([&] { return work.percent() == 50; }));  // it waits for the first
   if (by_the_job) nodes[1]->job->leave("");
   if (!by_the_job) work.cancel();
   const auto got = second.get();
@@ -379,7 +379,7 @@ TEST_CASE("in a large job a node waits for the one above it, and takes a large i
     node.exchange.on_state(NodeId(0), {5, wire::IndexState::Stage::here, 0, 0, 1001});
     size_t questions = 0;
     bool requested = false;
-    CHECK(eventually([&] {
+    CHECK(node.transport.points().wait_until([&] {
       for (const auto& [to, message] : node.transport.take_all()) {
         questions += std::holds_alternative<wire::IndexInquiry>(message) ? 1 : 0;
         requested = requested || std::holds_alternative<wire::IndexRequest>(message);
@@ -421,7 +421,7 @@ TEST_CASE("a node that gets an index tells those below it how far it is") {
   });
   CHECK(node.asked_of<wire::IndexInquiry>(NodeId(1)));
   node.exchange.on_state(NodeId(1), {index, wire::IndexState::Stage::here, 0, 0, 10'000});
-  CHECK(eventually([&] { return node.transport.memory().size() == options.window; }));
+  CHECK(node.transport.points().wait_until([&] { return node.transport.memory().size() == options.window; }));
   node.transport.end({});
   node.exchange.on_inquiry(NodeId(2), {index});
   CHECK(node.transport.take_sent<wire::IndexState>() ==
@@ -446,7 +446,7 @@ TEST_CASE("the more nodes there are, the more rarely who waits asks them") {
   CHECK(node.asked_of<wire::IndexInquiry>(NodeId(1)));
   node.exchange.on_state(NodeId(1), {5, wire::IndexState::Stage::here});
   size_t questions = 0;
-  CHECK(eventually([&] {  // it looks again, and asks nobody
+  CHECK(node.transport.points().wait_until([&] {  // it looks again, and asks nobody
     bool requested = false;
     for (const auto& [to, message] : node.transport.take_all()) {
       questions += std::holds_alternative<wire::IndexInquiry>(message) ? 1 : 0;
@@ -465,7 +465,7 @@ TEST_CASE("the memory of a fetch that was given up is free once the network has 
   auto fetched = std::async(std::launch::async, [&] { return node.exchange.fetch(5, work); });
   CHECK(node.asked_of<wire::IndexInquiry>(NodeId(1)));
   node.exchange.on_state(NodeId(1), {5, wire::IndexState::Stage::here, 0, 0, 64 << 20});
-  CHECK(eventually([&] { return node.transport.memory().size() == 3; }));
+  CHECK(node.transport.points().wait_until([&] { return node.transport.memory().size() == 3; }));
   const auto memory = node.transport.memory();
   work.cancel();
   CHECK(fetched.get().error().code == ECANCELED);

@@ -19,7 +19,7 @@ void everybody_asks_for_everything(PeerNodes& nodes, Tally& tally, uint64_t seed
       for (size_t i = 0; i < order.size(); ++i) {
         const Priority priority = i % 3 == 0 ? Priority{} : Priority{Priority::Kind::prefetch, i};
         tally.acquire(nodes, n, ChunkId(order[i]), priority);
-        if (i % 16 == 0) std::this_thread::sleep_for(1ms);
+        if (i % 16 == 0) std::this_thread::sleep_for(1ms);  // real time, as the network's and the PFS's
       }
     });
   }
@@ -33,11 +33,11 @@ TEST_CASE("each byte leaves the PFS once in a healthy job, and every byte is rig
   options.faults.most_delay = 2ms;
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(options.nodes));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   Tally tally;
   for (int pass = 0; pass < 3; ++pass) {
     everybody_asks_for_everything(nodes, tally, static_cast<uint64_t>(pass));
-    REQUIRE(eventually([&] { return tally.all_answered(); }));
+    REQUIRE(tally.await_all());
   }
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
@@ -55,10 +55,10 @@ TEST_CASE("each byte leaves the PFS once also while copies are not there yet") {
   options.nodes = 5;
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(options.nodes, 3));  // and only homes keep anything
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   Tally tally;
   everybody_asks_for_everything(nodes, tally, 7);
-  REQUIRE(eventually([&] { return tally.all_answered(); }));
+  REQUIRE(tally.await_all());
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
   CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
@@ -76,7 +76,7 @@ TEST_CASE("of a chunk that lives elsewhere only the part that is wanted is asked
   options.record_chunks = {{"f10001", 64 << 10}};
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(options.nodes));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   Tally tally;
   uint64_t elsewhere = 0;  // records times nodes that are not their home
   for (uint32_t f = 0; f < options.files; ++f) {
@@ -88,7 +88,7 @@ TEST_CASE("of a chunk that lives elsewhere only the part that is wanted is asked
       }
     }
   }
-  REQUIRE(eventually([&] { return tally.all_answered(); }));
+  REQUIRE(tally.await_all());
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
   CHECK(tally.from_peers == elsewhere);
@@ -105,7 +105,7 @@ TEST_CASE("who asks for bytes that no chunk has is refused") {
   options.least_bytes = options.most_bytes = 100'000;
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(options.nodes));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
   const uint32_t last = nodes.catalog->chunk_count() - 1;
   const uint32_t length = nodes.catalog->range(ChunkId(last)).length;
@@ -122,7 +122,8 @@ TEST_CASE("who asks for bytes that no chunk has is refused") {
     requests.list.push_back({id, ChunkId(chunk), offset, bytes, 0, {}, true});
   }
   REQUIRE(nodes.network.endpoint(NodeId(0)).send(NodeId(1), wire::encode(requests)));
-  CHECK(eventually([&] { return nodes[1].metrics.peers_refused.value() == requests.list.size(); }));
+  CHECK(nodes.network.points().wait_until(
+      [&] { return nodes[1].metrics.peers_refused.value() == requests.list.size(); }));
   CHECK(nodes[1].metrics.peers_bytes_out.value() == 0);
   CHECK(nodes.total_pfs_bytes() == 0);
 }
@@ -135,7 +136,7 @@ TEST_CASE("chunks are served from NVMe, and nodes that all do so do not block ea
   options.nvme = 256 << 20;
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(options.nodes));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   // The homes take in what is theirs, at a pace that their disks follow.
   Tally tally;
   for (uint32_t c = 0; c < nodes.catalog->chunk_count(); ++c) {
@@ -146,7 +147,7 @@ TEST_CASE("chunks are served from NVMe, and nodes that all do so do not block ea
   CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
   for (int pass = 0; pass < 2; ++pass) {
     everybody_asks_for_everything(nodes, tally, static_cast<uint64_t>(pass));
-    REQUIRE(eventually([&] { return tally.all_answered(); }));
+    REQUIRE(tally.await_all());
   }
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
@@ -163,11 +164,11 @@ TEST_CASE("every fetch ends once and with the right bytes, whatever the network 
   options.client.most_wait = 500ms;
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(options.nodes, 1));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   Tally tally;
   for (int pass = 0; pass < 2; ++pass) {
     everybody_asks_for_everything(nodes, tally, options.seed + static_cast<uint64_t>(pass));
-    REQUIRE(eventually([&] { return tally.all_answered(); }));
+    REQUIRE(tally.await_all());
   }
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
@@ -182,10 +183,11 @@ TEST_CASE("nodes that die and hang cost others time, not data") {
   options.faults.most_delay = 2ms;
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(options.nodes, 1));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   Tally tally;
   Tally of_the_dead;
   std::atomic<bool> done{false};
+  // Real time is the subject: nodes stand still for more and for less than makes them late.
   std::jthread fate([&] {
     std::mt19937_64 random(options.seed);
     std::this_thread::sleep_for(20ms);
@@ -211,7 +213,8 @@ TEST_CASE("nodes that die and hang cost others time, not data") {
       });
     }
   }
-  CHECK(eventually([&] { return tally.all_answered() && of_the_dead.all_answered(); }));
+  CHECK(tally.await_all());
+  CHECK(of_the_dead.await_all());
   done = true;
   fate.join();
   for (uint32_t i = 0; i < 3; ++i) nodes.network.wake(NodeId(i));
@@ -219,7 +222,7 @@ TEST_CASE("nodes that die and hang cost others time, not data") {
   CHECK(tally.wrong == 0);
   CHECK(of_the_dead.wrong == 0);
   // Those who slept are taken back; the dead one is not.
-  CHECK(eventually([&] {
+  CHECK(nodes.network.points().wait_until([&] {
     for (size_t n = 0; n < 4; ++n) {
       const auto peers = nodes[n].job->nodes();
       for (uint32_t other = 0; other < 4; ++other) {
@@ -241,11 +244,11 @@ TEST_CASE("memory that the network keeps is never used again") {
   options.client.most_wait = 300ms;
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(options.nodes));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   Tally tally;
   for (int pass = 0; pass < 3; ++pass) {
     everybody_asks_for_everything(nodes, tally, static_cast<uint64_t>(pass));
-    REQUIRE(eventually([&] { return tally.all_answered(); }));
+    REQUIRE(tally.await_all());
   }
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
@@ -265,7 +268,7 @@ TEST_CASE("nodes that all fetch through very little memory do not wait for each 
   options.pfs_delay = 1ms;
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(options.nodes));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   Tally tally;
   const TimePoint begun = std::chrono::steady_clock::now();
   std::vector<std::jthread> readers;
@@ -276,7 +279,7 @@ TEST_CASE("nodes that all fetch through very little memory do not wait for each 
     });
   }
   readers.clear();
-  CHECK(eventually([&] { return tally.all_answered(); }));
+  CHECK(tally.await_all());
   CHECK(std::chrono::steady_clock::now() - begun < 50s);
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
@@ -292,14 +295,14 @@ TEST_CASE("a node whose PFS hangs costs one wait, and is asked for nothing until
   options.client.leave_alone = 10min;  // it ends with the node's word, not before
   PeerNodes nodes(options);
   nodes.set_homes(modulo_homes(options.nodes));
-  REQUIRE(eventually([&] { return nodes.all_serve(); }));
+  REQUIRE(nodes.await_serving());
   nodes[1].source.hold(true);
   Tally tally;
   tally.acquire(nodes, 0, ChunkId(1));
-  CHECK(eventually([&] { return tally.all_answered(); }));
+  CHECK(tally.await_all());
   CHECK(nodes[0].metrics.peers_late.value() == 1);
   for (uint32_t chunk = 3; chunk < 33; chunk += 2) tally.acquire(nodes, 0, ChunkId(chunk));
-  CHECK(eventually([&] { return tally.all_answered(); }));
+  CHECK(tally.await_all());
   CHECK(nodes[0].metrics.peers_requested.value() == 1);
   CHECK(tally.from_peers == 0);
   nodes[1].source.hold(false);
@@ -309,7 +312,7 @@ TEST_CASE("a node whose PFS hangs costs one wait, and is asked for nothing until
     chunk = chunk < options.files - 1 ? chunk + 2 : 33;
     return tally.from_peers > 0;
   }));
-  CHECK(eventually([&] { return tally.all_answered(); }));
+  CHECK(tally.await_all());
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
 }

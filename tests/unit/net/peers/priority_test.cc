@@ -14,7 +14,7 @@ constexpr uint32_t kFileBytes = 60000;
 struct TwoNodes {
   explicit TwoNodes(NodesOptions options = {}) : nodes(with_small_files(options)) {
     nodes.set_homes(modulo_homes(2));
-    REQUIRE(eventually([&] { return nodes.all_serve(); }));
+    REQUIRE(nodes.await_serving());
     pfs().hold(true);
   }
   ~TwoNodes() { pfs().hold(false); }
@@ -32,7 +32,7 @@ struct TwoNodes {
   }
   /// It is asked of the PFS for that, sooner or later.
   bool comes_to_be(uint32_t chunk, Priority::Kind kind) {
-    return eventually([&] {
+    return nodes.network.points().wait_until([&] {
       const auto priority = priority_of(chunk);
       return priority && priority->kind == kind;
     });
@@ -44,7 +44,7 @@ struct TwoNodes {
   }
   void require_all_answered() {
     pfs().hold(false);
-    REQUIRE(eventually([&] { return tally.all_answered(); }));
+    REQUIRE(tally.await_all());
     CHECK(tally.failed == 0);
     CHECK(tally.wrong == 0);
   }

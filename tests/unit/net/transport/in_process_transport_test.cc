@@ -8,7 +8,6 @@
 
 #include "cache/base/mutex.h"
 #include "tests/support/catch.h"
-#include "tests/support/eventually.h"
 
 using namespace clairfs;
 using namespace std::chrono_literals;
@@ -75,11 +74,11 @@ TEST_CASE("messages of a pair stay in order under any delay") {
   End a(network.endpoint(r0));
   End b(network.endpoint(r1));
   for (int i = 0; i < 200; ++i) CHECK(a.send(r1, i));
-  REQUIRE(eventually([&] { return b.arrived() == 200; }));
+  REQUIRE(network.points().wait_until([&] { return b.arrived() == 200; }));
   std::vector<int> expected(200);
   for (int i = 0; i < 200; ++i) expected[static_cast<size_t>(i)] = i;
   CHECK(b.numbers() == expected);
-  CHECK(eventually([&] { return a.ticks > 3; }));
+  CHECK(network.points().wait_until([&] { return a.ticks > 3; }));
 }
 
 TEST_CASE("the same seed loses the same messages") {
@@ -93,7 +92,7 @@ TEST_CASE("the same seed loses the same messages") {
       const std::vector<int> numbers = b.numbers();
       return !numbers.empty() && numbers.back() == 1000;
     };
-    REQUIRE(eventually([&] { return end_arrived() || !a.send(r1, 1000); }));
+    REQUIRE(network.points().wait_until([&] { return end_arrived() || !a.send(r1, 1000); }));
     outcomes.push_back(b.numbers());
     std::erase(outcomes.back(), 1000);
   }
@@ -111,7 +110,7 @@ TEST_CASE("a transfer lands in its receiver's memory") {
   Buffer target(100000);
   b.transport.receive(r0, 5, target.memory(), target.done());
   a.transport.send_bulk(r1, 5, source.memory(), source.done());
-  REQUIRE(eventually([&] { return target.calls == 1 && source.calls == 1; }));
+  REQUIRE(network.points().wait_until([&] { return target.calls == 1 && source.calls == 1; }));
   CHECK(target.code == 0);
   CHECK(source.code == 0);
   CHECK(target.bytes == source.bytes);
@@ -127,7 +126,8 @@ TEST_CASE("a transfer of another length, and one that nobody waits for, write no
   b.transport.receive(r0, 5, target.memory(), target.done());
   a.transport.send_bulk(r1, 6, unwanted.memory(), unwanted.done());
   a.transport.send_bulk(r1, 5, source.memory(), source.done());
-  REQUIRE(eventually([&] { return target.calls == 1 && source.calls == 1 && unwanted.calls == 1; }));
+  REQUIRE(network.points().wait_until(
+      [&] { return target.calls == 1 && source.calls == 1 && unwanted.calls == 1; }));
   CHECK(target.code == EMSGSIZE);
   CHECK(target.bytes == std::string(999, '\0'));
 }
@@ -141,11 +141,11 @@ TEST_CASE("a cancelled receive gives its memory back, once") {
   b.transport.cancel(r0, 5);
   b.transport.cancel(r0, 5);
   b.transport.cancel(r0, 77);
-  REQUIRE(eventually([&] { return target.calls == 1; }));
+  REQUIRE(network.points().wait_until([&] { return target.calls == 1; }));
   CHECK(target.code == ECANCELED);
   Buffer late(10, 'x');
   a.transport.send_bulk(r1, 5, late.memory(), late.done());
-  REQUIRE(eventually([&] { return late.calls == 1; }));
+  REQUIRE(network.points().wait_until([&] { return late.calls == 1; }));
   CHECK(target.bytes == std::string(10, '\0'));
 }
 
@@ -159,11 +159,11 @@ TEST_CASE("a stuck transfer does not give its memory back") {
   b.transport.receive(r0, 5, target.memory(), target.done());
   a.transport.send_bulk(r1, 5, source.memory(), source.done());
   CHECK(a.send(r1, 1));
-  REQUIRE(eventually([&] { return b.arrived() == 1; }));
+  REQUIRE(network.points().wait_until([&] { return b.arrived() == 1; }));
   CHECK(target.calls == 0);
-  REQUIRE(eventually([&] { return network.stuck(r1) == 1; }));
+  REQUIRE(network.points().wait_until([&] { return network.stuck(r1) == 1; }));
   b.transport.cancel(r0, 5);
-  REQUIRE(eventually([&] { return target.calls == 1; }));
+  REQUIRE(network.points().wait_until([&] { return target.calls == 1; }));
   CHECK(target.code == EBUSY);
 }
 
@@ -175,7 +175,7 @@ TEST_CASE("damaged transfers differ in one bit") {
   Buffer target(1000);
   b.transport.receive(r0, 5, target.memory(), target.done());
   a.transport.send_bulk(r1, 5, source.memory(), source.done());
-  REQUIRE(eventually([&] { return target.calls == 1; }));
+  REQUIRE(network.points().wait_until([&] { return target.calls == 1; }));
   int bits = 0;
   for (size_t i = 0; i < 1000; ++i)
     bits += std::popcount(static_cast<unsigned char>(source.bytes[i] ^ target.bytes[i]));
@@ -193,7 +193,7 @@ TEST_CASE("nothing reaches or leaves a killed node") {
   CHECK(a.send(r1, 1));
   CHECK(b.send(NodeId(2), 2));
   CHECK(a.send(NodeId(2), 3));
-  REQUIRE(eventually([&] { return c.arrived() == 1; }));
+  REQUIRE(network.points().wait_until([&] { return c.arrived() == 1; }));
   CHECK(c.numbers() == std::vector<int>{3});
   CHECK(b.arrived() == 0);
   CHECK(source.calls == 0);
@@ -217,10 +217,11 @@ TEST_CASE("a hung node gets and sends everything when it wakes") {
   }
   CHECK(a.send(r1, 1));
   CHECK(b.send(r0, 2));
-  REQUIRE(eventually([&] { return network.queued(r1) == 1; }));
+  REQUIRE(network.points().wait_until([&] { return network.queued(r1) == 1; }));
   CHECK(a.arrived() + b.arrived() == 0);
   network.wake(r1);
-  REQUIRE(eventually([&] { return a.arrived() == 1 && b.arrived() == 1 && target.calls == 1; }));
+  REQUIRE(
+      network.points().wait_until([&] { return a.arrived() == 1 && b.arrived() == 1 && target.calls == 1; }));
   CHECK(target.bytes == std::string(10, 'x'));
 }
 
@@ -238,7 +239,7 @@ TEST_CASE("stop() ends everything that is outstanding and lets queued messages l
   CHECK(target.code == ECANCELED);
   CHECK(source.code == ECANCELED);
   network.wake(r1);
-  CHECK(eventually([&] { return b.arrived() == 100; }));
+  CHECK(network.points().wait_until([&] { return b.arrived() == 100; }));
 }
 
 TEST_CASE("a node that does not read is not sent to for ever") {
@@ -247,7 +248,7 @@ TEST_CASE("a node that does not read is not sent to for ever") {
   End a(network.endpoint(r0));
   network.hang(r1);
   int sent = 0;
-  CHECK(eventually([&] {
+  CHECK(network.points().wait_until([&] {
     for (int i = 0; i < 100; ++i, ++sent) {
       if (Status status = a.send(r1, sent); !status) return status.error().code == EAGAIN;
     }
