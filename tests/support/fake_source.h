@@ -50,6 +50,7 @@ class FakeSource final : public ChunkSource {
     }
     pending_.push_back(std::move(request));
     if (thread_) thread_->post([this](const std::atomic<bool>&) { complete_one(); });
+    points_.pass();
   }
   void gather() override {
     MutexLock lock(mutex_);
@@ -121,6 +122,8 @@ class FakeSource final : public ChunkSource {
       return done();
     });
   }
+  /// One is passed by each fetch that begins.
+  SequencePoints& points() { return points_; }
   /// The memory of the oldest fetch.
   std::vector<iovec> oldest_memory() {
     MutexLock lock(mutex_);
@@ -159,6 +162,7 @@ class FakeSource final : public ChunkSource {
   std::atomic<uint64_t> raised{0};  // times that a demand changed
 
  private:
+  SequencePoints points_;
   Mutex mutex_;
   std::deque<FetchRequest> pending_ GUARDED_BY(mutex_);
   std::vector<FileId> files_ GUARDED_BY(mutex_);

@@ -13,6 +13,7 @@
 #include "cache/memory/ram_arena.h"
 #include "cache/nvme/store.h"
 #include "cache/tasks/task_thread.h"
+#include "tests/support/eventually.h"
 
 namespace clairfs {
 
@@ -57,6 +58,7 @@ class FakeStore final : public NvmeStore {
       waits = room && slow_;
       if (waits) held_.push_back([=, this] { write_now(key, memory, length, done); });
     }
+    points_.pass();
     if (waits) return;
     if (!room) return done(Error{ENOSPC, "full"});
     transfer([=, this] { write_now(key, memory, length, done); });
@@ -94,6 +96,10 @@ class FakeStore final : public NvmeStore {
   size_t held() const {
     MutexLock lock(mutex_);
     return held_.size();
+  }
+  /// Waits until there are so many of them.
+  bool await_held(size_t count) {
+    return points_.wait_until([&] { return held() >= count; });
   }
   /// Writes fail from now on, though there is room.
   void set_failing(bool failing) {
@@ -166,6 +172,7 @@ class FakeStore final : public NvmeStore {
 
   const uint64_t capacity_;
   const std::string directory_ = "memory";
+  SequencePoints points_;  // passed by each write
   mutable Mutex mutex_;
   std::unordered_map<ChunkKey, std::string> chunks_ GUARDED_BY(mutex_);
   uint64_t used_ GUARDED_BY(mutex_) = 0;

@@ -199,7 +199,7 @@ TEST_CASE("prefetched ranges take no more than the transit memory, and wait for 
   CHECK(f.metrics.transit_bytes.value() == static_cast<int64_t>(fit * kRangeRecord));
   f.acquire((fit + extra) * kRangeRecord, kRangeRecord, Priority{});
   f.source.complete_one();
-  CHECK(eventually([&] { return f.source.fetches == fit + 1; }));
+  CHECK(f.source.points().wait_until([&] { return f.source.fetches == fit + 1; }));
   CHECK(f.source.deadlines().size() == fit);  // so it was the reader's
   CHECK(f.source.complete_until([&] { return f.answered == fit + extra + 1; }));
   CHECK(f.metrics.transit_bytes.value() == 0);

@@ -353,7 +353,7 @@ TEST_CASE("the end waits for a store that hangs no longer than it is told to") {
   f.stores[0]->set_slow(true);
   f.cache->ram_backup().start();
   f.read_range(0, 4);
-  REQUIRE(eventually([&] { return f.stores[0]->held() == 1; }));
+  REQUIRE(f.stores[0]->await_held(1));
   CHECK(!f.cache->ram_backup().flush(1ms));
   CHECK(!f.cache->stop(1ms));
   f.stores[0]->set_slow(false);

@@ -245,7 +245,8 @@ TEST_CASE("an idle backend takes no processor time") {
     }
     return total;
   };
-  // No thread of the backend wakes up; but on a busy machine one may not have come to rest before.
+  // No thread of the backend wakes up, in real time; but on a busy machine one may not have come to rest
+  // before.
   bool idle = false;
   for (int i = 0; i < 100 && !idle; ++i) {
     const uint64_t before = switches();

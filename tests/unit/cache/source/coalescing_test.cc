@@ -297,7 +297,7 @@ TEST_CASE("merged reads of several threads bring the file's bytes, while priorit
   PfsOptions few;
   few.initial_concurrency = few.most_concurrency = 2;
   std::vector<std::string> got(kPieces, std::string(kPiece, '\0'));
-  std::atomic<size_t> read = 0;
+  AwaitedCount read;
   const auto io = std::move(*make_io_backend({IoKind::threads, 4, "test-io"}, log.logger()));
   PfsSource source(*catalog, Fd(::open(tree.path().c_str(), O_PATH | O_DIRECTORY)), *io, few, clock, metrics,
                    log.logger(), [](FileId) {});
@@ -312,13 +312,15 @@ TEST_CASE("merged reads of several threads bring the file's bytes, while priorit
                       {{got[i].data(), kPiece}},
                       demand,
                       FetchScope::anywhere,
-                      [&](const Result<Origin>& result) { read += result.ok(); }});
+                      [&](const Result<Origin>& result) {
+                        if (result) read.raise();
+                      }});
         if (i % 3 == 0 && demand->raise({})) source.demand_changed(*demand);
       }
     });
   }
   threads.clear();
-  CHECK(eventually([&] { return read == kPieces; }));
+  CHECK(read.reaches(kPieces));
   size_t wrong = 0;
   for (size_t i = 0; i < kPieces; ++i) wrong += got[i] != bytes.substr(i * kPiece, kPiece) ? 1 : 0;
   CHECK(wrong == 0);

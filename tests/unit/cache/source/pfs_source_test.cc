@@ -161,8 +161,11 @@ class Hanging final : public IoBackend {
   explicit Hanging(const Catalog& catalog) : catalog_(catalog) {}
   void submit(FileRead request) override {
     if (request.path.back() == '9') return answer(request);
-    MutexLock lock(mutex_);
-    hung_.push_back(std::move(request));
+    {
+      MutexLock lock(mutex_);
+      hung_.push_back(std::move(request));
+    }
+    points.pass();
   }
   void submit(Transfer) override { FAIL("not for sources"); }
   const char* kind() const override { return "test"; }
@@ -183,6 +186,8 @@ class Hanging final : public IoBackend {
     }
   }
 
+  SequencePoints points;  // passed by each operation that hangs
+
  private:
   void answer(const FileRead& read) const {
     FileRead::Outcome outcome;
@@ -199,14 +204,14 @@ class Hanging final : public IoBackend {
 class CountingClock final : public Clock {
  public:
   TimePoint now() const override {
-    looks_.fetch_add(1);
+    looks.raise();
     return clock_.now();
   }
-  uint64_t looks() const { return looks_.load(); }
+
+  mutable AwaitedCount looks{};
 
  private:
   SteadyClock clock_{};
-  mutable std::atomic<uint64_t> looks_{0};
 };
 
 }  // namespace
@@ -231,31 +236,34 @@ TEST_CASE("operations that hang do not hold up the others, and are not more than
                   {{memory.data(), 100}},
                   std::make_shared<Demand>(Priority{kind, 0}),
                   FetchScope::anywhere,
-                  [&](const Result<Origin>& result) { ended += result.ok(); }});
+                  [&](const Result<Origin>& result) {
+                    ended += result.ok();
+                    io.points.pass();
+                  }});
   };
   for (int i = 0; i < 30; ++i) fetch(10 * i % 180);
   for (int i = 0; i < 5; ++i) fetch(10 * i + 9);
-  CHECK(eventually([&] { return ended == 5; }));  // though nothing else ended meanwhile
+  CHECK(io.points.wait_until([&] { return ended == 5; }));  // though nothing else ended meanwhile
   CHECK(io.hung() == 30);
+  // Only time tells that.
   CHECK(eventually([&] {
     CHECK_THAT(source.troubles().silent, StartsWith("f0, for "));  // the first
     return metrics.pfs_silent.value() == 30;
   }));
   for (int i = 0; i < 100; ++i) fetch(1);
   // All but what is left to readers.
-  CHECK(eventually([&] { return io.hung() == 60; }));
+  CHECK(io.points.wait_until([&] { return io.hung() == 60; }));
   CHECK(eventually([&] {
     (void)source.troubles();
     return metrics.pfs_silent.value() == 60;
   }));
-  const uint64_t looks = clock.looks();
-  CHECK(eventually([&] { return clock.looks() >= looks + 3; }));  // at least two of them are over
+  CHECK(clock.looks.reaches(clock.looks.value() + 3));  // at least two of them are over
   CHECK(io.hung() == 60);
   for (int i = 0; i < 3; ++i) fetch(1, Priority::Kind::demand);
-  CHECK(eventually([&] { return io.hung() == 63; }));
+  CHECK(io.points.wait_until([&] { return io.hung() == 63; }));
   fetch(9, Priority::Kind::demand);
-  CHECK(eventually([&] { return ended == 6; }));
-  CHECK(eventually([&] {
+  CHECK(io.points.wait_until([&] { return ended == 6; }));
+  CHECK(io.points.wait_until([&] {
     io.release();
     return ended == 139;
   }));

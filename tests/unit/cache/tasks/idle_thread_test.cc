@@ -30,8 +30,14 @@ TEST_CASE("work is waited for as long as one likes, and goes on") {
 
 TEST_CASE("work that does not come to its end is left behind, with what it owns") {
   auto go = std::make_shared<std::promise<void>>();
-  auto owned = std::make_shared<int>(1);
-  const std::weak_ptr<int> seen = owned;
+  struct Owned {
+    explicit Owned(AwaitedCount& its_ends) : ends(its_ends) {}
+    ~Owned() { ends.raise(); }
+    AwaitedCount& ends;
+  };
+  AwaitedCount ends;
+  auto owned = std::make_shared<Owned>(ends);
+  const std::weak_ptr<Owned> seen = owned;
   {
     IdleThread thread("idle", [go, owned] { go->get_future().wait(); });
     owned.reset();
@@ -42,7 +48,8 @@ TEST_CASE("work that does not come to its end is left behind, with what it owns"
   }
   CHECK(!seen.expired());
   go->set_value();
-  CHECK(eventually([&] { return seen.expired(); }));
+  CHECK(ends.reaches(1));
+  CHECK(seen.expired());
 }
 
 TEST_CASE("work that is hurried while it is waited for ends as any other") {

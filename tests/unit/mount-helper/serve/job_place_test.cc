@@ -67,12 +67,15 @@ TEST_CASE("a mount point is one node's at a time") {
   CHECK(*claim_mount_point(two.path(), true));
   std::optional<Result<Fd>> second;
   std::atomic<bool> waited{false};
-  std::atomic<bool> ended{false};
+  AwaitedCount waited_or_ended;
   std::thread waits([&] {
-    second = claim_mount_point(one.path(), true, [&] { waited = true; });
-    ended = true;
+    second = claim_mount_point(one.path(), true, [&] {
+      waited = true;
+      waited_or_ended.raise();
+    });
+    waited_or_ended.raise();
   });
-  CHECK(eventually([&] { return waited || ended; }));
+  CHECK(waited_or_ended.reaches(1));
   CHECK(waited);
   *claim = Fd();
   waits.join();

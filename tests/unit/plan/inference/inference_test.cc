@@ -36,8 +36,11 @@ struct WatchFixture {
                    log.logger(),
                    [this](const FoundOrder& order) {
                      on_follow(order);
-                     const MutexLock lock(mutex);
-                     followed = order;
+                     {
+                       const MutexLock lock(mutex);
+                       followed = order;
+                     }
+                     follows.raise();
                      return true;
                    },
                    [this](uint32_t number) {
@@ -75,6 +78,7 @@ struct WatchFixture {
   std::atomic<uint64_t> questions{0};  // for processes: some at each look
   Mutex mutex;
   std::optional<FoundOrder> followed GUARDED_BY(mutex);
+  AwaitedCount follows;
   std::function<void(const FoundOrder&)> on_follow = [](const FoundOrder&) {};  // set before anything is read
   Inference inference;  // last: its threads use the others
 };
@@ -125,7 +129,7 @@ TEST_CASE("a search in the opens of all readers ends once those of one are enoug
   read_both(0, 30);
   REQUIRE(eventually(is_searching_seeds));
   read_both(30, kOpens);
-  REQUIRE(eventually([&] { return mount.found().has_value(); }));
+  REQUIRE(mount.follows.reaches(1));
   CHECK(mount.found()->plan.seed == "42");
   CHECK(mount.found()->program.pid == 100);
   CHECK(mount.compared() < kSeedsOfShuffles);
@@ -217,7 +221,7 @@ TEST_CASE("a search for a shuffle ends once its reader repeats a list") {
   REQUIRE(eventually(is_searching_seeds));
   mount.read(101, list, 60, kShuffled);
   mount.read(101, list, 0, 100);
-  REQUIRE(eventually([&] { return mount.found().has_value(); }));
+  REQUIRE(mount.follows.reaches(1));
   CHECK(mount.found()->plan.sampler == "list");
   CHECK(mount.compared() < kSeedsOfShuffles);
 }
