@@ -213,7 +213,7 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
   Diagnosis found = diagnose(tracker.evidence(), spec, at, node, reorder_window, make, stop);
   // The seed is for those who register plans. Who has none is watched anew.
   if (!found.known && name() != kFoundPlan) {
-    const Diagnosis seed = diagnose_seed(tracker.before_suspension(), spec, index_->size(), at, node, stop);
+    const Diagnosis seed = diagnose_seed(tracker.around_suspension(), spec, index_->size(), at, node, stop);
     if (seed.known) found = seed;
   }
   if (found.epoch && sequence_.has_epoch(*found.epoch)) {

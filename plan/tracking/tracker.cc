@@ -176,6 +176,8 @@ Sighting Tracker::note_distinct(std::span<const uint32_t> samples, int64_t posit
   sighting.others.assign(others.begin(), others.end());
   lately_.push_back(sighting);
   if (lately_.size() > kSightings) lately_.pop_front();
+  if (state_ == TrackerState::suspended && around_suspension_.size() < kSightings)
+    around_suspension_.push_back(sighting);
   return sighting;
 }
 
@@ -502,9 +504,9 @@ void Tracker::jump(const Found& found) {
 
 void Tracker::suspend(std::string hint) {
   state_ = TrackerState::suspended;
-  before_suspension_ = lately_;
+  around_suspension_.assign(lately_.begin(), lately_.end());
   if (sure_ && run_.at.position == 0) {  // another order from there on
-    std::erase_if(before_suspension_,
+    std::erase_if(around_suspension_,
                   [since = run_since_](const Sighting& seen) { return seen.tick < since; });
   }
   sure_ = false;
@@ -570,9 +572,9 @@ std::vector<Sighting> Tracker::evidence() const {
   return {first, lately_.end()};
 }
 
-std::vector<Sighting> Tracker::before_suspension() const {
+std::vector<Sighting> Tracker::around_suspension() const {
   const MutexLock lock(mutex_);
-  return {before_suspension_.begin(), before_suspension_.end()};
+  return around_suspension_;
 }
 
 bool Tracker::wants_diagnosis() const {

@@ -117,9 +117,9 @@ class Tracker {
   /// The newest observations since the reader left the plan, in the order of time, for diagnose().
   std::vector<Sighting> evidence() const;
   /// The newest distinct observations when the plan was last suspended, also those that seemed to be in its
-  /// order: of a reader that never followed it, its first opens; of one that left between two epochs, those
-  /// since then.
-  std::vector<Sighting> before_suspension() const;
+  /// order, and the first ones after that, kSightings at most: of a reader that never followed it, its first
+  /// opens; of one that left between two epochs, those since then.
+  std::vector<Sighting> around_suspension() const;
   /// Takes diagnose()'s finding about the last divergence: the answer to wants_diagnosis(). Returns whether
   /// that is news: the first hint, or another one.
   bool set_hint(std::string hint);
@@ -191,7 +191,7 @@ class Tracker {
   double early_ GUARDED_BY(mutex_) = 0;      // observations ahead in the next epoch, less what forgives them
   int64_t found_ GUARDED_BY(mutex_) = 0;     // nothing before it is expected: where the reader was found
   std::deque<Sighting> lately_ GUARDED_BY(mutex_);  // the newest distinct observations
-  std::deque<Sighting> before_suspension_ GUARDED_BY(mutex_);
+  std::vector<Sighting> around_suspension_ GUARDED_BY(mutex_);
   std::vector<Waiting> waiting_ GUARDED_BY(mutex_);  // for the next epoch, in the order of time
   size_t samples_waiting_ GUARDED_BY(mutex_) = 0;    // of all of them
 

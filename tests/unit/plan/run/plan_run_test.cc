@@ -174,6 +174,27 @@ TEST_CASE("of a reader that goes another way from an epoch's beginning on, that 
   CHECK(hint == "matches persistent_workers=true: does the plan say what the script does?");
 }
 
+TEST_CASE("a seed that the first opens are too few to tell is named when more were seen") {
+  constexpr uint32_t kFiles = 3000;
+  const auto run = run_over(kFiles, "seed=42 batch=16 workers=8 format=files");
+  AccessSequence real = plan_over(kFiles, "seed=999 batch=16 workers=8");
+  const std::vector<uint32_t> order = order_of(real, 0);
+  const SteadyClock clock;
+  Tracker& tracker = run->reader().tracker();
+  uint32_t opens = 0;
+  const auto open_next = [&] {
+    run->observe(ThreadId(100), {&order[opens++], 1}, Access::open, clock.now());
+  };
+  while (opens < 20 && tracker.state() != TrackerState::suspended) open_next();
+  REQUIRE(run->wants_diagnosis());
+  run->diagnose_divergence({});
+  CHECK(tracker.status().divergence->hint.starts_with("matches no known order"));
+  while (opens < 300) open_next();
+  REQUIRE(run->wants_diagnosis());
+  run->diagnose_divergence({});
+  CHECK(tracker.status().divergence->hint == "matches seed=999 instead of 42");
+}
+
 TEST_CASE("a plan of records is not left by who goes through their file") {
   const auto run = run_over(3, "seed=1 format=raw file=f10000 record=50 epochs=2");
   const SteadyClock clock;

@@ -103,7 +103,7 @@ TEST_CASE("of a reader that left between two epochs what it has opened since is 
   uint32_t opens = 0;
   while (opens < 200 && mount.tracker.state() != TrackerState::suspended) mount.open(order[opens++]);
   REQUIRE(mount.tracker.state() == TrackerState::suspended);
-  const std::vector<Sighting> kept = mount.tracker.before_suspension();
+  const std::vector<Sighting> kept = mount.tracker.around_suspension();
   CHECK(kept.size() >= 8);
   for (const Sighting& seen : kept)
     CHECK(std::find(order.begin(), order.begin() + opens, seen.sample) != order.begin() + opens);

@@ -333,8 +333,8 @@ TEST_CASE("the first opens of a reader that never followed the plan are kept, wh
   REQUIRE(mount.tracker.state() == TrackerState::suspended);
   open_all(opens, 500);
   Samples kept;
-  for (const Sighting& sighting : mount.tracker.before_suspension()) kept.push_back(sighting.sample);
-  CHECK(kept == Samples(order.begin(), order.begin() + opens));
+  for (const Sighting& sighting : mount.tracker.around_suspension()) kept.push_back(sighting.sample);
+  CHECK(kept == Samples(order.begin(), order.begin() + kSightings));
 }
 
 TEST_CASE("half the world size, and twice") {
