@@ -41,11 +41,13 @@ constexpr size_t kOpenedOfThem = 2;
 // Step 2 looks for them among so many times as many opens as step 1.
 constexpr uint32_t kOpens = 4;
 
-// The first pass asks for the first sample, the second one for the next three.
+// The first pass asks for the first sample, the second one for the next three as well. The second one looks
+// for the first sample among as many opens as step 2: other workers may have been through two batches before
+// the one that has it began.
 struct AskedPlaces {
   size_t from, to;
 };
-constexpr AskedPlaces kPasses[] = {{0, 1}, {1, 4}};
+constexpr AskedPlaces kPasses[] = {{0, 1}, {0, 4}};
 
 // Seeds that people give, and some more: both passes over them are made before anything else. 0.2 s.
 constexpr uint64_t kPlausible = 1 << 21;
@@ -249,9 +251,11 @@ class SeedSearcher {
     std::array<bool, kSeedBlock> hit{};
     first_.begin(seeds_.data(), first_places_[to - 1]);
     for (size_t i = asked.from; i < to; ++i) {
+      const bool late = i == 0 && asked.to > kPasses[0].to;
+      const uint32_t opens = late ? kOpens * first_opens_ : first_opens_;
       first_.at(first_places_[i], samples_);
       for (size_t lane = 0; lane < kSeedBlock; ++lane)
-        hit[lane] = hit[lane] || shared_.arrivals.of(samples_[lane]) < first_opens_;
+        hit[lane] = hit[lane] || shared_.arrivals.of(samples_[lane]) < opens;
     }
     for (size_t lane = 0; lane < count; ++lane) {
       if (hit[lane]) candidates_.push_back(seeds_[lane]);

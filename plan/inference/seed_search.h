@@ -15,11 +15,11 @@
 // Strays, opens that do not belong to the order, need no allowance of their own: they only make what is
 // explained less telling.
 //
-// Step 1 fails if the first sample was not seen. Then a second pass over the seeds asks for the next three
-// instead. Plausible seeds come first: the outputs of given streams, since epochs' seeds are outputs of the
-// default generator; the seeds up to 2^21 (0.2 s); of the likeliest streams as many outputs as the largest
-// models draw. Then each pass over the rest. A pass over all seeds takes some hundred core-seconds:
-// tests/bench/programs/seed_search_bench.cc prints it.
+// Step 1 fails if the first sample was not seen, or late. Then a second pass over the seeds asks for the next
+// three as well, and for the first one among four times as many opens. Plausible seeds come first: the
+// outputs of given streams, since epochs' seeds are outputs of the default generator; the seeds up to 2^21
+// (0.2 s); of the likeliest streams as many outputs as the largest models draw. Then each pass over the rest.
+// A pass over all seeds takes some hundred core-seconds: tests/bench/programs/seed_search_bench.cc prints it.
 //
 // Source: at::randperm_cpu (ATen/native/TensorFactories.cpp), the same in all versions; but from
 // n = 214,748,364 on torch since 2.6 settles the first sample last, so that such orders are not found.

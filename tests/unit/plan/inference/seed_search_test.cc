@@ -153,6 +153,17 @@ TEST_CASE("the seed is found though the order's first sample was never opened") 
   }
 }
 
+TEST_CASE("the seed is found though the other worker opened two batches before the first sample") {
+  const uint32_t seed = 4'000'000'001;
+  const auto order = torch_order(seed, 5000);
+  SeedEvidence evidence{.n = 5000, .reach = 400};
+  for (const int batch : {1, 3, 0, 2}) {
+    const auto begin = order.begin() + 16 * batch;
+    evidence.first_seen.insert(evidence.first_seen.end(), begin, begin + 16);
+  }
+  CHECK(find_seed(evidence, seeds_around(seed, kSeedsAround)).seed == seed);
+}
+
 TEST_CASE("a rank's opens tell the seed of all") {
   const uint32_t seed = 5;
   const auto order = torch_order(seed, kSamplesOfImageNet);
