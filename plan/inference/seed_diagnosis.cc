@@ -26,8 +26,8 @@ constexpr double kCoreSecondsOfUsual = 4;
 
 constexpr uint64_t kSeeds = 1'000'000;
 
-// What small models draw before the first epoch: with 90 values it is 0.4 s with AVX-512. Of the plan's own
-// value, which is the likeliest, what large ones draw, as far as the time goes.
+// What small models draw before the first epoch: with 90 values it is 0.4 s a pass with AVX-512. Of the
+// plan's own value, which is the likeliest, what large ones draw, as far as the time goes.
 constexpr uint64_t kOutputs = 1 << 18;
 constexpr uint64_t kOutputsOfPlan = 1 << 26;
 
@@ -70,6 +70,8 @@ class SeedDiagnosis {
   std::optional<FoundSeed> search(const SeedEvidence& evidence, SeedSearchOptions options,
                                   double core_seconds = kCoreSeconds) {
     SeedEvidence wide = evidence;
+    wide.batch = spec_.batch;
+    wide.workers = spec_.workers;
     wide.reach = widest_reach(evidence, options, (spec_.prefetch_factor * spec_.workers + 1) * spec_.batch);
     if (wide.reach == 0) return std::nullopt;
     options.core_seconds = core_seconds;

@@ -33,8 +33,8 @@ constexpr uint64_t kMostPlaces = 1 << 18;
 constexpr uint64_t kFewestFirstOpens = 16;
 constexpr uint64_t kSamplesForEachFirstOpen = 4096;
 
-// Step 2: of so many of the order's first samples so many must have been opened by now. Two of eight were
-// opened if the loader that opens them one after the other did anything beside opening the first.
+// Step 2: of so many of the samples that begin with the first of step 1 so many must have been opened by now.
+// Two of eight were opened if the loader that opens them in turn did anything beside opening the first.
 constexpr size_t kFirstPlaces = 8;
 constexpr size_t kOpenedOfThem = 2;
 
@@ -49,7 +49,11 @@ struct AskedPlaces {
 };
 constexpr AskedPlaces kPasses[] = {{0, 1}, {0, 4}};
 
-// Seeds that people give, and some more: both passes over them are made before anything else. 0.2 s.
+// Workers of a rank of which any may open its whole first batch before the others begin. All but the first
+// cost a pass over the streams and the plausible seeds.
+constexpr uint64_t kFirstWorkers = 4;
+
+// Seeds that people give, and some more: all passes over them are made before anything else. Two take 0.2 s.
 constexpr uint64_t kPlausible = 1 << 21;
 
 // Seeds that a thread takes at a time: some milliseconds, of which it asks whether to stop.
@@ -123,11 +127,25 @@ uint64_t portions(const SeedRange& range) {
   return (range.end - range.first + kSeedsAtOnce - 1) / kSeedsAtOnce;
 }
 
+// The first pass, and the same for where other workers begin, as far as the kernels tell.
+std::vector<AskedPlaces> passes_of_workers(const SeedEvidence& evidence) {
+  std::vector<AskedPlaces> passes{kPasses[0]};
+  const OwnPlaces places(evidence);
+  for (uint64_t worker = 1; worker < std::min(evidence.workers, kFirstWorkers); ++worker) {
+    const uint64_t first = worker * evidence.batch * evidence.ranks;
+    if (first < kPasses[1].to) continue;
+    if (first >= places.count() || evidence.draws + places.of(first) >= kMostFirstOutputs) break;
+    passes.push_back({first, first + 1});
+  }
+  return passes;
+}
+
 // The likeliest first, and what takes no time. Models that draw more than is tried of all streams are more
 // usual than first samples that nobody saw.
-std::vector<SeedRange> ranges_of(const SeedSearchOptions& options) {
+std::vector<SeedRange> ranges_of(const SeedEvidence& evidence, const SeedSearchOptions& options) {
   std::vector<SeedRange> ranges;
   const auto& [first_pass, second_pass] = kPasses;
+  const std::vector<AskedPlaces> workers = passes_of_workers(evidence);
   const auto add_streams = [&](const AskedPlaces& asked) {
     for (const uint64_t stream : options.streams)
       ranges.push_back({0, options.stream_outputs, asked, stream});
@@ -144,8 +162,9 @@ std::vector<SeedRange> ranges_of(const SeedSearchOptions& options) {
     if (from < to) ranges.push_back({from, to, asked});
   };
   const uint64_t plausible = std::clamp(kPlausible, options.first, options.end);
-  add_streams(first_pass);
-  for (const AskedPlaces& asked : kPasses) add(options.first, plausible, asked);
+  for (const AskedPlaces& asked : workers) add_streams(asked);
+  for (const AskedPlaces& asked : workers) add(options.first, plausible, asked);
+  add(options.first, plausible, second_pass);
   add_deep(first_pass);
   add_streams(second_pass);
   add(plausible, options.end, first_pass);
@@ -169,8 +188,7 @@ class SeedSearcher {
         first_(shared.evidence.n, shared.evidence.draws, kernel),
         test_(shared.evidence, shared.arrivals) {
     const OwnPlaces places(shared.evidence);
-    while (first_places_.size() < std::min<uint64_t>(kFirstPlaces, places.count()) &&
-           places.of(first_places_.size()) < first_.end())
+    while (first_places_.size() < places.count() && places.of(first_places_.size()) < first_.end())
       first_places_.push_back(places.of(first_places_.size()));
     candidates_.reserve(2 * kSeedBlock);
   }
@@ -265,18 +283,20 @@ class SeedSearcher {
 
   // Tests all candidates, of which there may be two blocks.
   void step_2() {
+    const size_t from = portion_.asked.from;
+    const size_t to = std::min(from + kFirstPlaces, first_places_.size());
     for (size_t at = 0; at < candidates_.size(); at += kSeedBlock) {
       const size_t count = std::min(candidates_.size() - at, kSeedBlock);
       std::copy_n(candidates_.begin() + static_cast<ptrdiff_t>(at), count, seeds_.begin());
       std::array<uint32_t, kSeedBlock> opened{};
-      first_.begin(seeds_.data(), first_places_.back());
-      for (const size_t place : first_places_) {
-        first_.at(place, samples_);
+      first_.begin(seeds_.data(), first_places_[to - 1]);
+      for (size_t i = from; i < to; ++i) {
+        first_.at(first_places_[i], samples_);
         for (size_t lane = 0; lane < count; ++lane)
           opened[lane] += shared_.arrivals.of(samples_[lane]) < kOpens * first_opens_ ? 1 : 0;
       }
       // Of fewer places, in large jobs, the one of step 1 may be the only one that was opened.
-      const size_t enough = first_places_.size() < kFirstPlaces / 2 ? 1 : kOpenedOfThem;
+      const size_t enough = to - from < kFirstPlaces / 2 ? 1 : kOpenedOfThem;
       for (size_t lane = 0; lane < count; ++lane) {
         if (opened[lane] >= enough) step_3(seeds_[lane]);
       }
@@ -299,7 +319,7 @@ class SeedSearcher {
   const uint32_t first_opens_;
   FirstSamples first_;
   SeedTest test_;
-  std::vector<size_t> first_places_;
+  std::vector<size_t> first_places_;  // all that the kernels tell of
   std::array<uint32_t, kSeedBlock> seeds_{};
   std::array<uint32_t, kSeedBlock> samples_{};
   std::vector<uint32_t> candidates_;
@@ -396,7 +416,7 @@ FoundSeed explain_by_seed(const SeedEvidence& evidence, uint32_t seed) {
 Result<SeedSearchResult> search_seeds(const SeedEvidence& evidence, const SeedSearchOptions& options) {
   if (const Status possible = check_seed_evidence(evidence, options); !possible) return possible.error();
   const uint64_t needed = *explained_needed(draw_of(evidence), orders_tried(options));
-  SharedSearch shared(evidence, options, needed, ranges_of(options));
+  SharedSearch shared(evidence, options, needed, ranges_of(evidence, options));
   uint64_t all = 0;
   for (const SeedRange& range : shared.ranges) all += range.end - range.first;
   if (options.progress != nullptr) options.progress->of = all;

@@ -6,8 +6,8 @@
 //
 // 1. Is the order's first sample among the first opens? It is `output 0 % n`: some 400 steps a seed, in
 //    vectors (seed_kernels.h). Leaves 16 of n seeds, or one in 4096 where n is large.
-// 2. Are two of the order's first eight samples among the opens? In the same vectors; leaves few where n is
-//    large.
+// 2. Are two of the first eight samples from there on among the opens? In the same vectors; leaves few where
+//    n is large.
 // 3. How many of the opens lie where they should? Takes the shuffle as far as `reach`. A seed is found if a
 //    wrong one explains as much with a chance below kMostWrongLocks over all seeds and all other orders that
 //    are tried.
@@ -16,10 +16,12 @@
 // explained less telling.
 //
 // Step 1 fails if the first sample was not seen, or late. Then a second pass over the seeds asks for the next
-// three as well, and for the first one among four times as many opens. Plausible seeds come first: the
-// outputs of given streams, since epochs' seeds are outputs of the default generator; the seeds up to 2^21
-// (0.2 s); of the likeliest streams as many outputs as the largest models draw. Then each pass over the rest.
-// A pass over all seeds takes some hundred core-seconds: tests/bench/programs/seed_search_bench.cc prints it.
+// three as well, and for the first one among four times as many opens. Of a loader whose batch is known
+// another worker may have opened its whole first batch before: further passes ask where that begins.
+// Plausible seeds come first: the outputs of given streams, since epochs' seeds are outputs of the default
+// generator; the seeds up to 2^21 (0.2 s); of the likeliest streams as many outputs as the largest models
+// draw. Then each pass over the rest. A pass over all seeds takes some hundred core-seconds:
+// tests/bench/programs/seed_search_bench.cc prints it.
 //
 // Source: at::randperm_cpu (ATen/native/TensorFactories.cpp), the same in all versions; but from
 // n = 214,748,364 on torch since 2.6 settles the first sample last, so that such orders are not found.
@@ -52,6 +54,11 @@ struct SeedEvidence {
   /// Outputs that are drawn between seeding and shuffling: 0 for DistributedSampler and the default
   /// generator's epochs, whose generators are fresh; 2 for the first epoch of DataLoader(generator=).
   uint32_t draws = 0;
+  /// How a rank's order is dealt to its workers, where that is known: so many samples to each in turn. Any of
+  /// the first four may then have opened its batch before the others began, if that begins among the first
+  /// 200 places: such seeds are looked for among the outputs of streams and up to 2^21.
+  uint64_t batch = 0;
+  uint64_t workers = 0;
 };
 
 /// How many there are.
@@ -59,7 +66,7 @@ inline constexpr uint64_t kAllSeeds = uint64_t{1} << 32;
 
 /// Written by the search, read by any thread. Thread-safe.
 struct SeedSearchProgress {
-  std::atomic<uint64_t> tested{0};  ///< seeds, those of the second pass as well
+  std::atomic<uint64_t> tested{0};  ///< seeds, once for each pass
   std::atomic<uint64_t> of{0};
 };
 
@@ -99,7 +106,7 @@ struct SeedSearchResult {
   std::optional<FoundSeed> found;
   bool complete = false;    ///< found, or all seeds were tried; else it was stopped, or time was up
   double core_seconds = 0;  ///< used
-  uint64_t tested = 0;      ///< seeds, those of the second pass as well
+  uint64_t tested = 0;      ///< seeds, once for each pass
 };
 
 /// Blocks until the seed is found, all are tried, time is up or `stop` says so. Works on its own threads,

@@ -72,6 +72,16 @@ TEST_CASE("the seed of a job of several nodes is named") {
   CHECK(found.order->first_epoch == 2);
 }
 
+TEST_CASE("the seed is named though one worker opened its first batch before the other") {
+  AccessSequence plan = plan_over(kMany, "seed=42 batch=16 workers=2");
+  AccessSequence read = plan_over(kMany, "seed=7 batch=16 workers=2");
+  const Samples order = order_of(read, 0);
+  std::vector<Sighting> evidence;
+  for (uint32_t at = 16; at < 32; ++at) evidence.push_back({order[at], evidence.size(), 0, true});
+  const Diagnosis found = diagnose_seed(evidence, plan.spec(), kMany, {Epoch(0), 0}, NodeId(0));
+  CHECK(found.hint == "matches seed=7 instead of 42");
+}
+
 TEST_CASE("the default generator is named with what was drawn from it before") {
   CHECK(seed_hint("seed=42", "sampler=torch.random generator=default seed=1234 draws=3736") ==
         "matches sampler=torch.random generator=default seed=1234 draws=3736, which is "

@@ -164,6 +164,34 @@ TEST_CASE("the seed is found though the other worker opened two batches before t
   CHECK(find_seed(evidence, seeds_around(seed, kSeedsAround)).seed == seed);
 }
 
+TEST_CASE("the seed is found though one worker opened its first batch before all others") {
+  const uint64_t n = 5000;
+  const uint32_t draws = 2143;
+  Mt19937 generator(1234);
+  generator.discard(draws);
+  const uint32_t drawn = generator.next32();
+  SeedSearchOptions streams{.end = 0, .streams = {0, 1234}, .stream_outputs = draws + 1};
+  streams.when_idle = false;
+  const uint32_t seed = 1'000'000;
+  for (const uint32_t worker : {1U, 2U, 3U}) {
+    INFO(worker);
+    // Of the second of two ranks.
+    SeedEvidence evidence{.n = n, .reach = 160, .world = 2, .first_rank = 1, .batch = 16, .workers = 4};
+    const OwnPlaces places(evidence);
+    const auto opened = [&](const std::vector<uint32_t>& order) {
+      evidence.first_seen.clear();
+      for (uint64_t i = 0; i < 16; ++i) evidence.first_seen.push_back(order[places.of(16 * worker + i)]);
+    };
+    opened(torch_order(drawn, n));
+    const FoundSeed of_stream = find_seed(evidence, streams);
+    CHECK(of_stream.seed == drawn);
+    REQUIRE(of_stream.origin);
+    CHECK(of_stream.origin->output == draws);
+    opened(torch_order(seed, n));
+    CHECK(find_seed(evidence, seeds_around(seed, kSeedsAround)).seed == seed);
+  }
+}
+
 TEST_CASE("a rank's opens tell the seed of all") {
   const uint32_t seed = 5;
   const auto order = torch_order(seed, kSamplesOfImageNet);
