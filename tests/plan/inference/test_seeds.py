@@ -32,6 +32,8 @@ def slow_first_worker(_):
     if get_worker_info().id == 0:
         time.sleep(0.002)
     return 0
+def late_first_worker(worker):
+    time.sleep(0.5 if worker == 0 else 0)
 def dataset(transform=lambda x: 0):
     return ImageFolder(sys.argv[1], loader=read, transform=transform)
 def run(loader):
@@ -76,7 +78,8 @@ def hint_of(many, script, text="sampler=torch.distributed seed=42"):
         return hint(mount), printed
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+# Where the first worker is late the other one has opened its first batch by itself when the plan is suspended.
+@pytest.mark.parametrize("workers", ["0", "2", "2, worker_init_fn=late_first_worker"], ids=["0", "2", "late"])
 def test_default_generator(many, workers):
     found, parameters = hint_of(many, SEEDED.format(workers=workers))
     assert "sampler=torch.random generator=default seed=1234 draws=" in found, found
