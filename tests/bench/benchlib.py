@@ -287,9 +287,8 @@ def counted_requests(mount):
 
 
 def cpu_seconds(pid):
-    """User and system time of a process so far."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """User and system time of a process so far. /proc/PID/stat would count in steps of 10 ms."""
+    return time.clock_gettime((~pid << 3) | 2)  # its clock, as clock_getcpuclockid(3) makes it
 
 
 def resident_bytes(pid):

@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import pathlib
 import re
+import time
 import types
 import xml.etree.ElementTree as ElementTree
 
@@ -384,6 +386,12 @@ def test_nothing_is_drawn_beside_the_page():
     chart = benchlib.bars("t", "l", ["a", "b"], {"only": [1, 700], "other": [3, 4]}, mark=(2, "bound"))
     for bar in shapes(svgplot.draw(chart), "rect"):
         assert float(bar.get("x", 0)) + float(bar.get("width")) <= svgplot.WIDTH
+
+
+def test_processor_time_is_not_counted_in_ticks():
+    before = time.process_time()
+    now = benchlib.cpu_seconds(os.getpid())
+    assert before <= now <= time.process_time()
 
 
 BENCH = pathlib.Path(__file__).parent
