@@ -104,11 +104,13 @@ class Epochs:
             key = self.key(label, name)
             total = self.samples.median(f"{key} total")
             goal = (lambda most: {"at_most": most}) if name.startswith("plan") else (lambda most: {})
+            who = "one reader" if name == "plan, one reader" else "workers"
             table.add(f"{text}: total", total, "s")
-            table.add(f"{text}: total / bound", total / bound, **goal(1.05))
+            table.add(f"{text}: total / bound", total / bound, **goal(planned.MOST_TOTAL))
             table.add(f"{text}: a later epoch", self.samples.median(f"{key} later"), "s")
-            table.add(f"{text}: stall, epoch 0 after the first window", 100 * self.samples.median(f"{key} stall 0"), "%", **goal(2))
-            table.add(f"{text}: stall, later epochs", 100 * self.samples.median(f"{key} stall later"), "%", **goal(0.5))
+            first, later = (100 * self.samples.median(f"{key} stall {when}") for when in ("0", "later"))
+            table.add(f"{text}: stall, epoch 0 after the first window", first, "%", **goal(planned.MOST_STALL_0[who]))
+            table.add(f"{text}: stall, later epochs", later, "%", **goal(planned.MOST_STALL_LATER[who]))
             if name == "plan, one reader":  # workers wait while the reader computes
                 counted = 100 * self.samples.median(f"{key} stalled later")
                 table.add(f"{text}: later epochs, waiting in reads that were not ready, as the daemon counted", counted, "%")

@@ -14,6 +14,7 @@ import clairmount
 from benchlib import Findings, Table, in_parallel, progress, timed
 
 READERS = (1, 2, 4, 8)
+FRESH_FIND = 0.5  # of the source's rate, on a fresh mount
 NAMES = {"source": "source", "bindfs": "bindfs", "mergerfs": "mergerfs", "rclone": "rclone mount", "clairfs": "clairfs"}
 
 
@@ -83,7 +84,10 @@ def main():
         title = f"Names and attributes of {count:,} files, {text}"
         series = {NAMES[s]: [samples.median(f"{name} {state} {s}") for name in what.values()] for s in systems}
         chart = benchlib.bars(title, "entries/s", what, series, log=True)
-        found.add(table_of(title, {k: f"{v} {state}" for k, v in what.items()}, systems, samples), chart)
+        table = table_of(title, {k: f"{v} {state}" for k, v in what.items()}, systems, samples)
+        goal = {"at_least": FRESH_FIND} if state == "fresh" else {}
+        table.add("find: clairfs / the source", samples.ratio(f"find {state} clairfs", f"find {state} source"), **goal)
+        found.add(table, chart)
     title = f"stat() of {count:,} files in shuffled order, 1 to 8 readers"
     storms = {f"{n} reader{'s' if n > 1 else ''}": f"stat {n} warm" for n in READERS}
     series = {NAMES[s]: [samples.median(f"{name} {s}") for name in storms.values()] for s in systems}

@@ -19,6 +19,8 @@ from benchlib import MIB, Findings, Table, in_parallel, progress, reader, write_
 
 SIZES = {"4 KB": (4_000, 2), "110 KB": (110_000, 1), "1 MB": (1_000_000, 0.2)}  # mean bytes, share of the file count
 READERS = (1, 2, 4, 8)
+RAM_OF_BINDFS, RAM_OF_SOURCE = 2.5, 0.3  # one reader, several
+PUSHED_OF_JOURNALLED = 0.95  # pages of the same size
 SYSTEMS = {
     "source": "source directory, warm",
     "journalled": f"{benchlib.JOURNALLED}, warm",
@@ -98,14 +100,25 @@ class Case:
             for n in READERS:
                 key = f"{self.label} {system} {n}"
                 ratio = (self.samples.ratio(key, f"{self.label} source {n}"), "the source")
-                table.add(f"{name}, {n}", self.samples.median(key), "files/s", ratio=ratio, note=self.beside_journalled(system, n))
+                table.add(f"{name}, {n}", self.samples.median(key), "files/s", ratio=ratio)
+        for n in READERS:
+            self.add_goals(table, n)
         return table
 
-    def beside_journalled(self, system, n):
-        baseline = f"{self.label} journalled {n}"
-        if system not in ("pushed", "page cache") or baseline not in self.samples.rounds:
-            return ""
-        return f"{self.samples.ratio(f'{self.label} {system} {n}', baseline):.2f} of {benchlib.JOURNALLED}"
+    def add_goals(self, table, n):
+        """What clairfs has to reach of what others do."""
+        if n == 1:
+            self.add_ratio(table, "ram", "bindfs", n, at_least=RAM_OF_BINDFS)
+        else:
+            self.add_ratio(table, "ram", "source", n, at_least=RAM_OF_SOURCE)
+        self.add_ratio(table, "pushed", "journalled", n, at_least=PUSHED_OF_JOURNALLED)
+        self.add_ratio(table, "page cache", "journalled", n)
+
+    def add_ratio(self, table, system, baseline, n, **goal):
+        """If both were measured with so many readers."""
+        key, of = (f"{self.label} {name} {n}" for name in (system, baseline))
+        if key in self.samples.rounds and of in self.samples.rounds:
+            table.add(f"{SYSTEMS[system]} / {SYSTEMS[baseline]}, {n}", self.samples.ratio(key, of), **goal)
 
     def chart(self):
         series = {name: [self.samples.median(f"{self.label} {s} {n}") for n in READERS] for s, name in self.systems().items()}

@@ -16,6 +16,7 @@ import engine
 import model
 import packed
 import report
+import rivals
 import shortjob
 import svgplot
 
@@ -205,6 +206,36 @@ def test_a_short_job_has_to_be_as_fast_and_frugal_in_its_worst_run():
     assert rows[f"{label}: PFS bytes / least"]["value"] == 1
     assert rows[f"{label}: PFS bytes / least, worst run"]["reached"] is False
     assert rows[f"{shortjob.ALONE}: first batch of the slowest node"]["reached"] is None
+
+
+def beside_others(label, **rates):
+    """The goals of a case of rivals where each system reads that many files a second, whatever the number of readers."""
+    case = rivals.Case.__new__(rivals.Case)
+    case.label, case.samples = label, benchlib.Samples()
+    for system, rate in rates.items():
+        for n in rivals.READERS:
+            case.samples.add(f"{label} {system.replace('_', ' ')} {n}", rate)
+    table = benchlib.Table("goals")
+    for n in rivals.READERS:
+        case.add_goals(table, n)
+    return {row["figure"]: row for row in table.rows}
+
+
+def test_the_ram_tier_is_compared_with_bindfs_where_one_reads_and_with_the_source_where_several_do():
+    rows = beside_others("4 KB", source=100, bindfs=10, ram=26, pushed=80, page_cache=90)
+    of_bindfs = rows["clairfs, RAM tier, page cache cold / bindfs, warm, 1"]
+    assert (of_bindfs["value"], of_bindfs["reached"]) == (2.6, True)
+    of_source = rows["clairfs, RAM tier, page cache cold / source directory, warm, 8"]
+    assert (of_source["value"], of_source["reached"]) == (0.26, False)
+    assert len(rows) == len(rivals.READERS)  # there is no ext4 without large folios
+
+
+def test_what_was_pushed_is_compared_with_a_filesystem_that_has_such_pages_too():
+    rows = beside_others("4 KB", source=100, journalled=80, bindfs=10, ram=26, pushed=76.8, page_cache=72)
+    pushed = rows["clairfs, first touch of what a plan pushed / ext4 without large folios, warm, 1"]
+    assert (pushed["value"], pushed["reached"]) == (pytest.approx(0.96), True)
+    cached = rows["clairfs, page cache / ext4 without large folios, warm, 1"]
+    assert (cached["value"], cached["reached"]) == (pytest.approx(0.9), None)
 
 
 PRINTED = {
