@@ -1,21 +1,27 @@
 #!/usr/bin/python3
 """Shuffled epochs from an emulated PFS on one node, by what stands between the PFS and the reader.
 
-    tests/bench/epochs.py [--quick] [--rounds N] [--json FILE]
+    tests/bench/epochs.py [--quick] [--rounds N] [--only computing|spare]... [--json FILE]
 
 The PFS just keeps up with the computing if it never idles. Caches hold twice the dataset, the dataset, and half of it.
 What the emulated PFS counted is the witness for what was read; data is compared with the source. With --infer off,
 clairfs fills its tiers at the first touch and evicts nothing, which is the rule of MONARCH. After each epoch the pages
 of rclone's mount, and those of that clairfs, are dropped: memory that is larger than the dataset would be a second
 cache. With a plan, also one that it finds, clairfs drops them itself.
+
+Where memory is to spare nothing is dropped and nothing computes: what was read once stays in the page cache. A plan must
+then cost neither time nor bytes beside none, and the first epoch without one no more time than the PFS itself.
 """
 
+import contextlib
 import shutil
+import statistics
 
 import benchlib
 import clairmount
 import plan as planned
 from benchlib import Findings, Table, progress
+from jobcase import JobCase, require_no_failed_reads
 
 # For the tiers' padding, a cache "of the dataset" has a little more.
 CACHES = {"twice the dataset": 2.0, "the dataset": 1.02, "half the dataset": 0.5}
@@ -137,19 +143,123 @@ class Epochs:
         return benchlib.lines(title, "epoch", "s", [str(epoch) for epoch in epochs], series)
 
 
-def main():
-    given = benchlib.arguments(__doc__, "default: 5; with --quick 2")
-    rounds = given.rounds or (2 if given.quick else 5)
-    found = Findings(given)
-    with clairmount.tempdir() as tmp:
-        epochs = Epochs(tmp, given.quick, found)
-        for round_ in range(rounds):
-            progress(f"epochs, round {round_ + 1} of {rounds}")
-            epochs.round()
+def computing(tmp, given, rounds, found):
+    epochs = Epochs(tmp, given.quick, found)
+    for round_ in range(rounds):
+        progress(f"epochs, round {round_ + 1} of {rounds}")
+        epochs.round()
     charts = [epochs.totals_chart()]
     for label in CACHES:
         found.add(epochs.table(label), *charts, epochs.epochs_chart(label))
         charts = []
+
+
+# Memory to spare
+
+
+class Spare(JobCase):
+    """One node whose memory holds the dataset beside the tiers. How much of it a plan may keep is the mount's default."""
+
+    def __init__(self, tmp, count):
+        super().__init__(tmp, count, epochs=3, bandwidth=100_000_000, compute=0, nodes=1)
+
+    def plan(self, workers):
+        return f"{super().plan().strip()} workers={workers}\n"
+
+    @contextlib.contextmanager
+    def client(self):
+        """The PFS as programs see it: a client keeps names, attributes and pages, and reads ahead (as root). It knows the
+        names and attributes, as the catalog of a mount does."""
+        with self.pfs("--cached") as pfs:
+            benchlib.let_read_ahead(pfs.path)
+            benchlib.reader("stat", pfs.path, self.orders[0][0])
+            yield pfs
+
+
+SPARE_TIERS = {"RAM tier 0.5 S": 0.5, "RAM tier 1.2 S": 1.2}
+READERS = {"4 workers": WORKERS, "one reader": ()}
+DIRECTLY = "the PFS itself"
+WITHOUT, WITH = "without a plan", "with a plan"
+
+
+def spare_cases():
+    """(key, readers, RAM tier or None, whether with a plan) of all that is measured. One reader is there for its first
+    epoch."""
+    for who in READERS:
+        yield f"{DIRECTLY}, {who}", who, None, False
+        for tier in SPARE_TIERS if who != "one reader" else ("RAM tier 1.2 S",):
+            for how in (WITHOUT, WITH):
+                yield f"{tier}, {how}, {who}", who, tier, how == WITH
+
+
+def read_spare(case, who, tier, with_plan):
+    """The runs of all epochs, and the bytes that the PFS counted. Without a plan is MONARCH's rule: none is found either."""
+    if tier is None:
+        with case.client() as pfs:
+            pfs.command("reset")
+            (runs,) = case.read([pfs.path], *READERS[who])
+            return runs, pfs.counters()["bytes"]
+    infer = () if with_plan else ("--infer", "off")
+    with case.pfs() as pfs, clairmount.clairfs(pfs.path, "--ram", case.ram(SPARE_TIERS[tier]), *infer) as mount:
+        pfs.command("reset")
+        if with_plan:
+            (mount.path / ".clairfs/plan").write_text(case.plan(WORKERS[1] if READERS[who] else 0))
+        (runs,) = case.read([mount.path], *READERS[who])
+        require_no_failed_reads(f"{tier}, {who}", mount)
+        return runs, pfs.counters()["bytes"]
+
+
+def spare_round(case, samples):
+    for key, who, tier, with_plan in spare_cases():
+        runs, read = read_spare(case, who, tier, with_plan)
+        record_spare(case, key, runs, read, samples)
+
+
+def record_spare(case, key, runs, read, samples):
+    samples.add(f"{key} total", sum(run["seconds"] for run in runs))
+    samples.add(f"{key} epoch 0", runs[0]["seconds"])
+    samples.add(f"{key} later", statistics.mean(run["seconds"] for run in runs[1:]))
+    samples.add(f"{key} bytes", read / case.size)
+    progress(f"{key}: {', '.join(format(run['seconds'], '.2f') for run in runs)} s, {read / case.size:.3f} S")
+
+
+def spare_table(case, samples):
+    table = Table(
+        f"Memory to spare, nothing computes: {case.epochs} epochs of {case.size / 1e6:.0f} MB from a PFS of "
+        f"{case.bandwidth // 1_000_000} MB/s and {case.latency_us} us"
+    )
+    for key, *_ in spare_cases():
+        table.add(f"{key}: total", samples.median(f"{key} total"), "s")
+        table.add(f"{key}: epoch 0, cold", samples.median(f"{key} epoch 0"), "s")
+        table.add(f"{key}: a later epoch", samples.median(f"{key} later"), "s")
+        table.add(f"{key}: PFS bytes", samples.median(f"{key} bytes"), "S")
+    for tier in SPARE_TIERS:
+        for figure, text in (("total", "total"), ("bytes", "PFS bytes"), ("later", "a later epoch")):
+            ratio = samples.ratio(f"{tier}, {WITH}, 4 workers {figure}", f"{tier}, {WITHOUT}, 4 workers {figure}")
+            table.add(f"{tier}, 4 workers: {text}, with a plan / without", ratio, at_most=1)
+    first = samples.ratio(f"RAM tier 1.2 S, {WITHOUT}, one reader epoch 0", f"{DIRECTLY}, one reader epoch 0")
+    table.add(f"RAM tier 1.2 S, one reader: epoch 0, without a plan / {DIRECTLY}", first, at_most=1)
+    return table
+
+
+def spare(tmp, given, rounds, found):
+    case = Spare(tmp / "spare", 512 if given.quick else 2048)
+    for round_ in range(rounds):
+        progress(f"memory to spare, round {round_ + 1} of {rounds}")
+        spare_round(case, found.samples)
+    found.add(spare_table(case, found.samples))
+
+
+PARTS = {"computing": computing, "spare": spare}
+
+
+def main():
+    given = benchlib.arguments(__doc__, "default: 5; with --quick 2", tuple(PARTS))
+    rounds = given.rounds or (2 if given.quick else 5)
+    found = Findings(given)
+    with clairmount.tempdir() as tmp:
+        for part in given.only:
+            PARTS[part](tmp, given, rounds, found)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""A training job of several nodes on one emulated PFS, as peers.py, model.py and shortjob.py run it: its dataset, the
-orders of its plan, its readers, and the bounds of what it can reach. Data is compared with the source."""
+"""A training job on one emulated PFS, as peers.py, model.py and shortjob.py run it on several nodes and epochs.py on one: its
+dataset, the orders of its plan, its readers, and the bounds of what it can reach. Data is compared with the source."""
 
 import concurrent.futures
 import statistics
@@ -61,10 +61,9 @@ class JobCase:
     def set_compute(self, compute):
         self.compute_us = int(1e6 * compute * self.size / self.bandwidth / self.steps)
 
-    def pfs(self):
-        return clairmount.slowfs(
-            self.source, "--latency", str(self.latency_us), "--bandwidth", str(self.bandwidth), "--attr-timeout", "1000"
-        )
+    def pfs(self, *options):
+        words = ("--latency", self.latency_us, "--bandwidth", self.bandwidth, "--attr-timeout", 1000, *options)
+        return clairmount.slowfs(self.source, *words)
 
     def ram(self, share):
         """A node's, so that all together keep `share` of the dataset."""

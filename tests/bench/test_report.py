@@ -13,6 +13,7 @@ import pytest
 
 import benchlib
 import engine
+import epochs
 import model
 import packed
 import report
@@ -206,6 +207,20 @@ def test_a_short_job_has_to_be_as_fast_and_frugal_in_its_worst_run():
     assert rows[f"{label}: PFS bytes / least"]["value"] == 1
     assert rows[f"{label}: PFS bytes / least, worst run"]["reached"] is False
     assert rows[f"{shortjob.ALONE}: first batch of the slowest node"]["reached"] is None
+
+
+def test_a_plan_must_cost_nothing_where_memory_is_to_spare():
+    case, samples = types.SimpleNamespace(size=100, epochs=3, bandwidth=100_000_000, latency_us=1000), benchlib.Samples()
+    for key, _, tier, with_plan in epochs.spare_cases():
+        first, later, read = (1, 0.5, 300) if tier is None else (0.9, 0.2, 101) if with_plan else (0.8, 0.1, 100)
+        epochs.record_spare(case, key, [{"seconds": first}, {"seconds": later}, {"seconds": later}], read, samples)
+    rows = {row["figure"]: row for row in epochs.spare_table(case, samples).rows}
+    for figure, value in {"total": 1.3, "PFS bytes": 1.01, "a later epoch": 2}.items():
+        row = rows[f"RAM tier 0.5 S, 4 workers: {figure}, with a plan / without"]
+        assert (row["value"], row["reached"]) == (pytest.approx(value), False)
+    first = rows["RAM tier 1.2 S, one reader: epoch 0, without a plan / the PFS itself"]
+    assert (first["value"], first["reached"]) == (0.8, True)
+    assert rows["the PFS itself, 4 workers: PFS bytes"]["value"] == 3
 
 
 def beside_others(label, **rates):
