@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Shuffled epochs from an emulated PFS on one node, by what stands between the PFS and the reader.
 
-    tests/bench/epochs.py [--quick] [--rounds N] [--only computing|spare]... [--json FILE]
+    tests/bench/epochs.py [--quick] [--rounds N] [--only computing|spare|jobs]... [--json FILE]
 
 The PFS just keeps up with the computing if it never idles. Caches hold twice the dataset, the dataset, and half of it.
 What the emulated PFS counted is the witness for what was read; data is compared with the source. With --infer off,
@@ -11,16 +11,21 @@ cache. With a plan, also one that it finds, clairfs drops them itself.
 
 Where memory is to spare nothing is dropped and nothing computes: what was read once stays in the page cache. A plan must
 then cost neither time nor bytes beside none, and the first epoch without one no more time than the PFS itself.
+
+Two jobs on one mount, each with its own dataset and plan, share a PFS that neither leaves idle; so do two on the PFS itself.
+How much longer the slower one takes is how unfairly they are served.
 """
 
+import concurrent.futures
 import contextlib
 import shutil
 import statistics
+import time
 
 import benchlib
 import clairmount
 import plan as planned
-from benchlib import Findings, Table, progress
+from benchlib import MIB, Findings, Table, progress
 from jobcase import JobCase, require_no_failed_reads
 
 # For the tiers' padding, a cache "of the dataset" has a little more.
@@ -250,7 +255,77 @@ def spare(tmp, given, rounds, found):
     found.add(spare_table(case, found.samples))
 
 
-PARTS = {"computing": computing, "spare": spare}
+# Two jobs on one mount
+
+
+class Jobs:
+    """Two datasets of the same sizes, below a folder that is served."""
+
+    def __init__(self, tmp, count):
+        self.tmp = tmp
+        self.cases = [Spare(tmp / name, count) for name in ("one", "two")]
+
+    def read(self, root):
+        """Both at once: the seconds that each takes for all its epochs."""
+        begin = time.monotonic() + benchlib.START_SECONDS
+
+        def one(case):
+            (runs,) = case.read([root / case.source.relative_to(self.tmp)], *WORKERS, "--begin", begin)
+            return sum(run["seconds"] for run in runs)
+
+        with concurrent.futures.ThreadPoolExecutor(len(self.cases)) as pool:
+            return list(pool.map(one, self.cases))
+
+    def directly(self):
+        with self.cases[0].pfs(source=self.tmp) as pfs:
+            return self.read(pfs.path)
+
+    def with_plans(self):
+        """Tiers that hold half of both. Nothing stays in the page cache, so that they share the PFS in all epochs."""
+        options = ("--ram", sum(case.ram(0.5) for case in self.cases), "--staging", 32 * MIB)
+        with self.cases[0].pfs(source=self.tmp) as pfs, clairmount.clairfs(pfs.path, *options) as mount:
+            for case in self.cases:
+                folder = case.source.relative_to(self.tmp)
+                plan = case.plan(WORKERS[1]).replace("name=bench", f"name={case.tmp.name} root={folder}")
+                (mount.path / ".clairfs/plan").write_text(plan)
+            seconds = self.read(mount.path)
+            require_no_failed_reads("two jobs", mount)
+            return seconds
+
+
+HOW = {"directly": f"on {DIRECTLY}", "plans": "on one mount, a plan each"}
+
+
+def record_jobs(how, seconds, samples):
+    samples.add(f"jobs {how} slower", max(seconds))
+    samples.add(f"jobs {how} slower / faster", max(seconds) / min(seconds))
+    progress(f"two jobs {HOW[how]}: {', '.join(format(each, '.2f') for each in seconds)} s")
+
+
+def jobs_table(title, samples):
+    table = Table(title)
+    for how, text in HOW.items():
+        table.add(f"{text}: the slower job", samples.median(f"jobs {how} slower"), "s")
+        table.add(f"{text}: slower / faster", samples.median(f"jobs {how} slower / faster"))
+        table.add(f"{text}: slower / faster, worst run", max(samples.rounds[f"jobs {how} slower / faster"]))
+    return table
+
+
+def jobs(tmp, given, rounds, found):
+    both = Jobs(tmp / "jobs", 256 if given.quick else 1024)
+    case = both.cases[0]
+    for round_ in range(rounds):
+        progress(f"two jobs, round {round_ + 1} of {rounds}")
+        record_jobs("directly", both.directly(), found.samples)
+        record_jobs("plans", both.with_plans(), found.samples)
+    title = (
+        f"Two jobs at once, 4 workers each, nothing computes: {case.epochs} epochs of {case.size / 1e6:.0f} MB each from a "
+        f"PFS of {case.bandwidth // 1_000_000} MB/s and {case.latency_us} us"
+    )
+    found.add(jobs_table(title, found.samples))
+
+
+PARTS = {"computing": computing, "spare": spare, "jobs": jobs}
 
 
 def main():

@@ -61,9 +61,10 @@ class JobCase:
     def set_compute(self, compute):
         self.compute_us = int(1e6 * compute * self.size / self.bandwidth / self.steps)
 
-    def pfs(self, *options):
+    def pfs(self, *options, source=None):
+        """Serves the dataset, or another folder."""
         words = ("--latency", self.latency_us, "--bandwidth", self.bandwidth, "--attr-timeout", 1000, *options)
-        return clairmount.slowfs(self.source, *words)
+        return clairmount.slowfs(source or self.source, *words)
 
     def ram(self, share):
         """A node's, so that all together keep `share` of the dataset."""

@@ -223,6 +223,17 @@ def test_a_plan_must_cost_nothing_where_memory_is_to_spare():
     assert rows["the PFS itself, 4 workers: PFS bytes"]["value"] == 3
 
 
+def test_of_two_jobs_it_is_said_how_much_longer_one_took_whichever_it_was():
+    samples = benchlib.Samples()
+    for how in epochs.HOW:
+        for seconds in ([2, 3], [4, 2], [2, 2]):
+            epochs.record_jobs(how, seconds, samples)
+    rows = {row["figure"]: row["value"] for row in epochs.jobs_table("two", samples).rows}
+    assert rows["on one mount, a plan each: the slower job"] == 3
+    assert rows["on one mount, a plan each: slower / faster"] == 1.5
+    assert rows["on one mount, a plan each: slower / faster, worst run"] == 2
+
+
 def beside_others(label, **rates):
     """The goals of a case of rivals where each system reads that many files a second, whatever the number of readers."""
     case = rivals.Case.__new__(rivals.Case)
