@@ -24,6 +24,7 @@ import clairmount
 PER_CLASS = 100  # files in a class folder
 READ_SECONDS = 300  # no reader of these benchmarks takes that long unless something hangs
 START_SECONDS = 0.1  # eight readers have then started and read their lists; one that is late is not left out
+START_READERS = 8
 PAGE = 4096
 MIB = 1 << 20
 
@@ -139,7 +140,7 @@ def rate(run):
 def together(mode, arguments):
     """Runs of as many readers as there are `arguments` (a tuple for each), which begin together; and the seconds from the
     first one's begin to the last one's end."""
-    begin = time.monotonic() + START_SECONDS
+    begin = time.monotonic() + START_SECONDS * max(1, len(arguments) / START_READERS)
     with concurrent.futures.ThreadPoolExecutor(len(arguments)) as pool:
         runs = [runs[0] for runs in pool.map(lambda words: reader(mode, *words, "--begin", begin), arguments)]
     return runs, max(run["begin"] + run["seconds"] for run in runs) - min(run["begin"] for run in runs)

@@ -3,7 +3,8 @@
 
     tests/bench/rivals.py [--quick] [--rounds N] [--json FILE]
 
-open+read+close of files of three sizes by 1 to 8 readers. The others are warm, rclone's full cache too; clairfs is
+open+read+close of files of three sizes by 1 to 8 readers; of one size by 64 and 256 processes, too, from the source, the RAM
+tier and pushed pages, beside 8. The others are warm, rclone's full cache too; clairfs is
 measured on a fresh mount (source warm), from its RAM tier, from pages that a plan pushed, and from the page cache. The
 same files on an ext4 without large folios show what pages like those of a FUSE mount could be read at.
 """
@@ -19,6 +20,8 @@ from benchlib import MIB, Findings, Table, in_parallel, progress, reader, write_
 
 SIZES = {"4 KB": (4_000, 2), "110 KB": (110_000, 1), "1 MB": (1_000_000, 0.2)}  # mean bytes, share of the file count
 READERS = (1, 2, 4, 8)
+MANY, MANY_OF, MANY_FROM = (64, 256), "110 KB", ("source", "journalled", "ram", "pushed")
+MOST_QUICK = 64  # readers; more would have too few files each
 RAM_OF_BINDFS, RAM_OF_SOURCE = 2.5, 0.3  # one reader, several
 PUSHED_OF_JOURNALLED = 0.95  # pages of the same size
 SYSTEMS = {
@@ -37,8 +40,8 @@ SYSTEMS = {
 class Case:
     """Files of one size, and the mounts of the others, which last for all rounds."""
 
-    def __init__(self, found, stack, label, count, mean):
-        self.label, self.count, self.samples = label, count, found.samples
+    def __init__(self, found, stack, label, count, mean, many=()):
+        self.label, self.count, self.many, self.samples = label, count, many, found.samples
         self.tmp = stack.enter_context(clairmount.tempdir())
         self.source = self.tmp / "src"
         self.names = benchlib.make_dataset(self.source, count, mean)
@@ -52,36 +55,38 @@ class Case:
         os.sync()  # rclone's cache and the copy would be written back while others are measured
 
     def mount(self):
-        return clairmount.clairfs(self.source, "--ram", self.roomy, "--staging", self.roomy)
+        """It looks for no order, which would be a plan: they all read the same one."""
+        return clairmount.clairfs(self.source, "--ram", self.roomy, "--staging", self.roomy, "--infer", "off")
 
     def measure(self, system, root, lists):
         self.samples.add(f"{self.label} {system} {len(lists)}", in_parallel("files", root, lists))
 
     def round(self, seed):
         order = benchlib.plan_orders(self.names, seed, 1)[0]
-        splits = benchlib.split_lists(self.tmp, order, READERS)
-        whole = splits[1][0]
+        few = benchlib.split_lists(self.tmp, order, READERS)
+        all_ = few | benchlib.split_lists(self.tmp, order, self.many)
+        whole = few[1][0]
         for system, root in self.roots.items():
             reader("files", root, whole)  # a machine may take back pages that nobody used for a while
-            for lists in splits.values():
+            for lists in (all_ if system in MANY_FROM else few).values():
                 self.measure(system, root, lists)
-        for lists in splits.values():
+        for lists in few.values():
             benchlib.touch_memory(2 * self.size)
             with self.mount() as mount:
                 self.measure("cold", mount.path, lists)
         with self.mount() as mount:
             reader("files", mount.path, whole, mount=mount)
             clairmount.wait_until(lambda: mount.stat("tiers.ram.bytes") >= self.bytes(), "the RAM tier is full")
-            for lists in splits.values():
+            for lists in all_.values():
                 reader("drop", mount.path, whole, mount=mount)
                 self.measure("ram", mount.path, lists)
-            for n, lists in splits.items():
+            for n, lists in all_.items():
                 reader("drop", mount.path, whole, mount=mount)
                 planned.register(mount, seed=seed, epochs=1, batch=1, more=f"workers={n}")
                 planned.wait_until_ahead(mount, self.count)
                 self.measure("pushed", mount.path, lists)
                 planned.cancel(mount)
-            for lists in splits.values():
+            for lists in few.values():
                 self.measure("page cache", mount.path, lists)
 
     def bytes(self):
@@ -102,6 +107,21 @@ class Case:
                 ratio = (self.samples.ratio(key, f"{self.label} source {n}"), "the source")
                 table.add(f"{name}, {n}", self.samples.median(key), "files/s", ratio=ratio)
         for n in READERS:
+            self.add_goals(table, n)
+        return table
+
+    def many_table(self):
+        """Processes on one mount, beside the most of the other table."""
+        table = Table(f"{self.count:,} files of {self.label} in shuffled order, many readers of one mount")
+        most = READERS[-1]
+        for system, name in self.systems().items():
+            for n in (most, *self.many) if system in MANY_FROM else ():
+                key = f"{self.label} {system} {n}"
+                ratio = (self.samples.ratio(key, f"{self.label} source {n}"), "the source")
+                beside = self.samples.ratio(key, f"{self.label} {system} {most}")
+                note = "" if n == most else f"{beside:.2f} of {most} readers"
+                table.add(f"{name}, {n}", self.samples.median(key), "files/s", ratio=ratio, note=note)
+        for n in self.many:
             self.add_goals(table, n)
         return table
 
@@ -131,11 +151,16 @@ def main():
     found = Findings(given)
     for label, (mean, share) in SIZES.items():
         with contextlib.ExitStack() as stack:
-            case = Case(found, stack, label, int((1_000 if given.quick else 4_000) * share), mean)
+            many = tuple(n for n in MANY if label == MANY_OF and not (given.quick and n > MOST_QUICK))
+            if label == MANY_OF and many != MANY:
+                found.skip(f"more than {MOST_QUICK} readers", "too few files for them with --quick")
+            case = Case(found, stack, label, int((1_000 if given.quick else 4_000) * share), mean, many)
             for round_ in range(rounds):
                 progress(f"{label}, round {round_ + 1} of {rounds}")
                 case.round(random.Random(round_).randrange(1000))
         found.add(case.table(), case.chart())
+        if many:
+            found.add(case.many_table())
 
 
 if __name__ == "__main__":

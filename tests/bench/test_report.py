@@ -234,17 +234,34 @@ def test_of_two_jobs_it_is_said_how_much_longer_one_took_whichever_it_was():
     assert rows["on one mount, a plan each: slower / faster, worst run"] == 2
 
 
-def beside_others(label, **rates):
-    """The goals of a case of rivals where each system reads that many files a second, whatever the number of readers."""
+def case_of_rivals(label, readers, **rates):
+    """Each system reads that many files a second, whatever the number of readers."""
     case = rivals.Case.__new__(rivals.Case)
-    case.label, case.samples = label, benchlib.Samples()
+    case.label, case.count, case.samples = label, 1000, benchlib.Samples()
     for system, rate in rates.items():
-        for n in rivals.READERS:
+        for n in readers:
             case.samples.add(f"{label} {system.replace('_', ' ')} {n}", rate)
-    table = benchlib.Table("goals")
+    return case
+
+
+def beside_others(label, **rates):
+    case, table = case_of_rivals(label, rivals.READERS, **rates), benchlib.Table("goals")
     for n in rivals.READERS:
         case.add_goals(table, n)
     return {row["figure"]: row for row in table.rows}
+
+
+def test_many_readers_stand_beside_the_source_and_eight():
+    case = case_of_rivals("110 KB", rivals.READERS, source=100, bindfs=10, ram=50)
+    case.many = (64,)
+    case.samples.add("110 KB source 64", 80)
+    case.samples.add("110 KB ram 64", 20)
+    rows = {row["figure"]: row for row in case.many_table().rows}
+    row = rows["clairfs, RAM tier, page cache cold, 64"]
+    assert (row["value"], row["ratio"]["value"], row["note"]) == (20, 0.25, "0.40 of 8 readers")
+    assert rows["clairfs, RAM tier, page cache cold / source directory, warm, 64"]["reached"] is False
+    assert rows["clairfs, RAM tier, page cache cold, 8"]["value"] == 50
+    assert not any("bindfs" in figure for figure in rows)
 
 
 def test_the_ram_tier_is_compared_with_bindfs_where_one_reads_and_with_the_source_where_several_do():
