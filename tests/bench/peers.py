@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What peers are worth: a job of two or four nodes on an emulated PFS that all of them share.
 
-    tests/bench/peers.py [--quick] [--rounds N] [--only job|death|idle]... [--json FILE]
+    tests/bench/peers.py [--quick] [--rounds N] [--only job|death|idle|start]... [--json FILE]
 
 The nodes are ranks of mpiexec on this machine, each with a mount and a reader of its own. Computing takes half as
 long again as the PFS needs for the dataset once, so that the PFS is not the bound of the first epoch. What the
@@ -13,13 +13,14 @@ import concurrent.futures
 import contextlib
 import shutil
 import statistics
+import subprocess
 import time
 
 import benchlib
 import clairjob
 import clairmount
 from benchlib import Findings, Table, progress, reader
-from jobcase import BATCH, JobCase, require_no_failed_reads
+from jobcase import BATCH, NODES, JobCase, require_no_failed_reads
 
 COMPUTE = 1.5  # times what the PFS needs for the dataset
 IDLE_SECONDS = 20
@@ -211,8 +212,77 @@ def idle_table(case, rounds, samples):
     return table
 
 
+# The start of a job
+
+START_FILES = 20_000
+START_SECONDS = 0.2  # beyond what MPI takes
+
+
+def mpi_seconds():
+    """Until MPI_Init has returned on all ranks of a program that does nothing else, launched as jobs are here."""
+    program = clairmount.build_dir() / "tests/bench/mpi_init"
+    command = [*clairjob.LAUNCH, "-n", str(NODES), *clairjob.SHELL, str(program)]
+    begin = time.monotonic()
+    printed = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=60, check=True).stdout
+    ends = [float(word) for word in printed.split()]
+    if len(ends) != NODES:
+        raise SystemExit(f"mpi_init: {len(ends)} ranks of {NODES}: {printed}")
+    return max(ends) - begin
+
+
+class TimedJob(clairjob.ClairJob):
+    """`served`: when the last rank had answered a stat() of a file, which waits from the mount on."""
+
+    def __init__(self, source, first, tmp):
+        super().__init__(source, NODES, ("--ram", "64M"), tmp)
+        self.first = first  # the file, in a list
+        self.served = None
+
+    def seconds(self):
+        """Starts it again, once it has ended."""
+        self.served = None
+        begin = time.monotonic()
+        self.start()
+        return self.served - begin
+
+    def _usable(self):
+        if self.served is None and all(clairmount.is_mounted(node.path) for node in self.nodes):
+            with concurrent.futures.ThreadPoolExecutor(NODES) as pool:
+                runs = list(pool.map(lambda node: reader("stat", node.path, self.first)[0], self.nodes))
+            self.served = max(run["begin"] + run["seconds"] for run in runs)
+        return super()._usable()
+
+
+def start(tmp, rounds, samples):
+    names = benchlib.make_dataset(tmp / "small", START_FILES, 100)
+    with clairmount.tempdir() as folder:
+        job = TimedJob(tmp / "small", benchlib.write_list(tmp / "first", names[:1]), folder)
+        with job.scope():
+            job.start()  # makes the catalogs
+            for round_ in range(rounds):
+                job.end()
+                record_start(mpi_seconds(), job.seconds(), samples)
+                if "reloaded" not in job[0].control("status"):
+                    raise SystemExit(f"the catalog was made anew: {job[0].control('status')}")
+                progress(f"start of a job, round {round_ + 1} of {rounds}: {samples.rounds['start beyond'][-1]:.3f} s beyond MPI")
+
+
+def record_start(of_mpi, of_job, samples):
+    samples.add("start mpi", of_mpi)
+    samples.add("start job", of_job)
+    samples.add("start beyond", of_job - of_mpi)
+
+
+def start_table(samples):
+    table = Table(f"Start of a job of {NODES} nodes, {START_FILES:,} files, catalogs saved and in memory")
+    table.add("until MPI_Init has returned on all ranks of a program that does nothing else", samples.median("start mpi"), "s")
+    table.add("until all mounts have answered", samples.median("start job"), "s")
+    table.add("until all mounts have answered, beyond MPI", samples.median("start beyond"), "s", at_most=START_SECONDS)
+    return table
+
+
 def main():
-    given = benchlib.arguments(__doc__, "default: 5; with --quick 2", ("job", "death", "idle"))
+    given = benchlib.arguments(__doc__, "default: 5; with --quick 2", ("job", "death", "idle", "start"))
     parts = given.only
     found = Findings(given)
     samples = found.samples
@@ -241,6 +311,9 @@ def main():
             progress("idle nodes")
             idle(cases[4], rounds, samples)
             found.add(idle_table(cases[4], rounds, samples))
+        if "start" in parts:
+            start(tmp, rounds, samples)
+            found.add(start_table(samples))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ tests/install-deps.sh bench || echo "run.sh: not everything could be installed: 
 [[ -c /dev/fuse ]] || { echo "run.sh: no /dev/fuse: load the module (modprobe fuse), or give the container the device" >&2; exit 1; }
 
 cmake --preset release
-cmake --build --preset release -j"$(nproc)" -t clairfs clairfs-slowfs bench_reader
+cmake --build --preset release -j"$(nproc)" -t clairfs clairfs-slowfs bench_reader mpi_init
 # Without libbenchmark-dev these are not there; what needs them says so.
 cmake --build --preset release -j"$(nproc)" -t plan_bench growth_bench catalog_bench cache_bench transport_bench sampler_bench ||
   echo "run.sh: the programs that measure parts were not built: no figures of planning, catalog, cache, transport or orders by themselves" >&2

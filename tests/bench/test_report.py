@@ -16,6 +16,7 @@ import engine
 import epochs
 import model
 import packed
+import peers
 import report
 import rivals
 import shortjob
@@ -207,6 +208,14 @@ def test_a_short_job_has_to_be_as_fast_and_frugal_in_its_worst_run():
     assert rows[f"{label}: PFS bytes / least"]["value"] == 1
     assert rows[f"{label}: PFS bytes / least, worst run"]["reached"] is False
     assert rows[f"{shortjob.ALONE}: first batch of the slowest node"]["reached"] is None
+
+
+def test_the_start_of_a_job_is_what_comes_beyond_mpi_in_the_same_round():
+    samples = benchlib.Samples()
+    for of_mpi, of_job in ((0.2, 0.5), (0.9, 1.0), (0.3, 0.55)):
+        peers.record_start(of_mpi, of_job, samples)
+    beyond = peers.start_table(samples).rows[-1]
+    assert (beyond["value"], beyond["reached"]) == (pytest.approx(0.25), False)
 
 
 def test_a_plan_must_cost_nothing_where_memory_is_to_spare():
