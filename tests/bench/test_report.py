@@ -210,6 +210,14 @@ def test_a_short_job_has_to_be_as_fast_and_frugal_in_its_worst_run():
     assert rows[f"{shortjob.ALONE}: first batch of the slowest node"]["reached"] is None
 
 
+def test_an_idle_node_may_take_less_than_one_with_a_plan_that_nobody_reads():
+    samples = benchlib.Samples()
+    for label in peers.IDLE:
+        samples.add(f"{label} 0", 0.2)
+    rows = {row["figure"]: row["reached"] for row in peers.idle_table(1, 5, samples).rows}
+    assert rows == {"rank 0: processor": False, "rank 0: processor, with a plan that nobody reads": True}
+
+
 def test_the_start_of_a_job_is_what_comes_beyond_mpi_in_the_same_round():
     samples = benchlib.Samples()
     for of_mpi, of_job in ((0.2, 0.5), (0.9, 1.0), (0.3, 0.55)):
