@@ -13,6 +13,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support/python"))
@@ -162,6 +163,28 @@ def timed(*command):
     begin = time.monotonic()
     subprocess.run([str(word) for word in command], stdout=subprocess.DEVNULL, timeout=READ_SECONDS, check=True)
     return time.monotonic() - begin
+
+
+def run_measured(*command, timeout):
+    """What a program prints, the seconds that it takes, and the most memory that it has, in bytes; this process's own if that
+    is more, since the program begins as a copy of it."""
+    begin = time.monotonic()
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True)
+    late = threading.Timer(timeout, process.kill)
+    late.start()
+    try:
+        printed = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    finally:
+        late.cancel()
+        process.stdout.close()
+        if process.returncode is None:
+            process.kill()
+            process.wait()
+    if process.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}: exit status {process.returncode}")
+    return printed, time.monotonic() - begin, 1024 * used.ru_maxrss
 
 
 class _Served(clairmount._Daemon):

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """What it costs: processor, memory, requests, operations on the PFS and bytes on the network for what was delivered, and
 how planning grows with the files of the dataset and with the nodes of the job; the catalog of a million files; the index of
-an LMDB of 1.28 million records; the orders of 100 million samples.
+an LMDB of 1.28 million records; the orders of 100 million samples; a job of 1,024 nodes simulated.
 
-    tests/bench/cost.py [--quick] [--rounds N] [--only delivery|network|growth|catalog|index|orders]... [--json FILE]
+    tests/bench/cost.py [--quick] [--rounds N] [--only delivery|network|growth|catalog|index|orders|simulator]... [--json FILE]
+        [--huge]
 
 The PFS is emulated without latency (with 1 ms where an index is made) or limit, and counts what it is asked for. Each system
 reads the same epochs; of the others that are compared the processor time of their daemon is known, and what they ask of the
@@ -16,6 +17,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 import benchlib
@@ -182,15 +184,25 @@ def network_table(counts, samples):
 # Growth
 
 
-def growth(found, quick, rounds):
+HUGE = 100_000_000  # files, or samples
+
+
+def growth_filter(quick, huge):
+    """Which of growth_bench are run."""
+    if huge:
+        return "."
+    # Placing ten million files takes half a minute.
+    return "register_plan/10{4,7}$|files:10{4,6}/" if quick else "-register_plan/10{8}/"
+
+
+def growth(found, quick, huge, rounds):
     path = clairmount.build_dir() / "tests/bench/growth_bench"
     if not path.exists():
         return found.skip("growth of planning", "growth_bench is not built (apt-get install libbenchmark-dev)")
-    command = [str(path), "--benchmark_format=json"]
-    if quick:  # placing ten million files takes half a minute
-        command.append("--benchmark_filter=register_plan|files:10{4,6}/")
+    command = [str(path), "--benchmark_format=json", f"--benchmark_filter={growth_filter(quick, huge)}"]
+    timeout = 3600 if huge else 600
     for _ in range(rounds):
-        printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=600, check=True)
+        printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=timeout, check=True)
         for run in json.loads(printed.stdout)["benchmarks"]:
             name = "/".join(part for part in run["name"].split("/") if not part.startswith("iterations"))
             found.samples.add(f"{name} ms", run["real_time"])
@@ -256,6 +268,82 @@ def chart_by_nodes(by_nodes):
     return benchlib.lines(title, "nodes", "s, 100 MB", [str(nodes) for nodes in by_nodes], series)
 
 
+# The simulator
+
+SIMULATED_NODES = (64, 1024)  # the first is what the others are compared with
+NODE_BATCH = 32
+SAMPLE = 0.1077  # MB, as in examples/scenarios/large-cluster.toml
+SCENARIO = """
+[job]
+workers = {nodes}
+epochs = 3
+batch = {batch}
+drop_last = true
+sampler = "torch.distributed"
+seed = 1
+[samples]
+size = "fixed"
+count = {count}
+mean = {sample}
+[worker]
+compute = 300
+preprocess = 2000
+network = 10000
+network_latency_ms = 0.02
+pfs_network = 6000
+[staging]
+capacity = "1G"
+threads = 8
+read = {{1 = 4000, 8 = 20000}}
+[class.ram]
+capacity = {ram}
+threads = 4
+read = {{1 = 4000, 4 = 12000}}
+[pfs]
+read = {{1 = 300, 8 = 2000, 64 = 10000}}
+latency_ms = 0.5
+"""
+
+
+def scenario(nodes, count):
+    """All nodes together keep the dataset."""
+    return SCENARIO.format(nodes=nodes, batch=nodes * NODE_BATCH, count=count, sample=SAMPLE, ram=count * SAMPLE / nodes)
+
+
+def simulate(tmp, nodes, count, samples):
+    path = tmp / "job.toml"
+    path.write_text(scenario(nodes, count))
+    command = (clairmount.binary(), "simulate", path, "--policy", "clairfs", "--json")
+    printed, seconds, memory = benchlib.run_measured(*command, timeout=600 + count // 10_000)
+    (point,) = json.loads(printed)
+    if point["runtime_s"] is None:
+        raise SystemExit(f"the simulator refused {nodes} nodes: {point['refusal']}")
+    progress(f"simulated {nodes} nodes, {count:,} samples: {seconds:.1f} s")
+    for figure, value in (("seconds", seconds), ("memory", memory), ("runtime", point["ratio_to_lower_bound"])):
+        samples.add(f"simulated {count} {nodes} {figure}", value)
+
+
+def simulator(found, count, huge):
+    cases = [(nodes, count) for nodes in SIMULATED_NODES] + [(SIMULATED_NODES[-1], HUGE)] * huge
+    with clairmount.tempdir() as tmp:
+        for nodes, of in cases:
+            simulate(tmp, nodes, of, found.samples)
+    found.add(simulator_table(cases, found.samples))
+
+
+def simulator_table(cases, samples):
+    table = Table("clairfs simulate: three epochs, policy clairfs, 1 run")
+    for nodes, count in cases:
+        text = f"{nodes:,} nodes, {count:,} samples"
+        for figure, name, of, unit in (("seconds", "time", 1, "s"), ("memory", "memory", count, "bytes a sample")):
+            key, base = (f"simulated {count} {n} {figure}" for n in (nodes, SIMULATED_NODES[0]))
+            beside = key != base and base in samples.rounds
+            ratio = (samples.ratio(key, base), f"{SIMULATED_NODES[0]} nodes") if beside else None
+            table.add(f"{text}: {name}", samples.median(key) / of, unit, ratio=ratio)
+        table.add(f"{text}: predicted runtime / lower bound", samples.median(f"simulated {count} {nodes} runtime"))
+    return table
+
+
 # The catalog
 
 CATALOG_LINE = re.compile(r"^ *(\S.*?) +([\d.]+) s +([\d.]+) x find$", re.MULTILINE)
@@ -267,8 +355,12 @@ def catalog(found, files):
     path = clairmount.build_dir() / "tests/bench/catalog_bench"
     if not path.exists():
         return found.skip("the catalog", "catalog_bench is not built (apt-get install libbenchmark-dev)")
+    inodes = os.statvfs(tempfile.gettempdir()).f_favail
+    if 0 < inodes < files:  # some filesystems have no limit, and say 0
+        return found.skip(f"the catalog of {files:,} files", f"{tempfile.gettempdir()} has {inodes:,} inodes left")
     progress(f"catalog of {files:,} files")
-    printed = subprocess.run([path, str(files)], stdout=subprocess.PIPE, text=True, timeout=900, check=True).stdout
+    timeout = 900 * max(1, files // 1_000_000)
+    printed = subprocess.run([path, str(files)], stdout=subprocess.PIPE, text=True, timeout=timeout, check=True).stdout
     table = Table(f"Catalog of {files:,} files whose inodes are in memory, best of 3")
     for what, seconds, share in CATALOG_LINE.findall(printed):
         goal = {"at_most": RELOAD_SECONDS * files} if what.startswith("reload") else {}
@@ -370,9 +462,11 @@ def orders(found, count):
 
 
 def main():
-    given = benchlib.arguments(
-        __doc__, "default: 5, with --quick 2", ("delivery", "network", "growth", "catalog", "index", "orders")
-    )
+    def more(parser):
+        parser.add_argument("--huge", action="store_true", help="also 10^8 files or samples: planning, catalog, simulator; for hours")
+
+    parts = ("delivery", "network", "growth", "catalog", "index", "orders", "simulator")
+    given = benchlib.arguments(__doc__, "default: 5, with --quick 2", parts, more)
     rounds = given.rounds or (2 if given.quick else 5)
     count = 1_000 if given.quick else 4_000
     found = Findings(given)
@@ -391,13 +485,17 @@ def main():
     if "network" in given.only:
         found.add(network_table((2, 4), found.samples))
     if "growth" in given.only:
-        growth(found, given.quick, rounds)
+        growth(found, given.quick, given.huge, rounds)
     if "catalog" in given.only:
         catalog(found, 100_000 if given.quick else 1_000_000)
+        if given.huge:
+            catalog(found, HUGE)
     if "index" in given.only:
         index(found, rounds)
     if "orders" in given.only:
         orders(found, 10_000_000 if given.quick else 100_000_000)
+    if "simulator" in given.only:
+        simulator(found, 1_000_000 if given.quick else 10_000_000, given.huge)
 
 
 if __name__ == "__main__":

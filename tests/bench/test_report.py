@@ -5,13 +5,16 @@ import json
 import os
 import pathlib
 import re
+import sys
 import time
+import tomllib
 import types
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 import benchlib
+import cost
 import engine
 import epochs
 import model
@@ -208,6 +211,46 @@ def test_a_short_job_has_to_be_as_fast_and_frugal_in_its_worst_run():
     assert rows[f"{label}: PFS bytes / least"]["value"] == 1
     assert rows[f"{label}: PFS bytes / least, worst run"]["reached"] is False
     assert rows[f"{shortjob.ALONE}: first batch of the slowest node"]["reached"] is None
+
+
+def test_all_nodes_of_a_simulated_job_keep_the_dataset_and_have_whole_batches():
+    for nodes in cost.SIMULATED_NODES:
+        told = tomllib.loads(cost.scenario(nodes, 10**6))
+        assert told["job"]["batch"] % nodes == 0
+        assert told["class"]["ram"]["capacity"] * nodes == pytest.approx(told["samples"]["mean"] * 10**6)
+
+
+def test_a_simulated_job_stands_beside_the_smaller_one_where_there_is_one():
+    samples = benchlib.Samples()
+    for nodes, count, seconds in ((64, 1000, 2), (1024, 1000, 3), (1024, cost.HUGE, 90)):
+        for figure, value in {"seconds": seconds, "memory": 100 * count, "runtime": 1.1}.items():
+            samples.add(f"simulated {count} {nodes} {figure}", value)
+    cases = [(64, 1000), (1024, 1000), (1024, cost.HUGE)]
+    rows = {row["figure"]: row for row in cost.simulator_table(cases, samples).rows}
+    assert rows["64 nodes, 1,000 samples: time"]["ratio"] is None
+    assert rows["1,024 nodes, 1,000 samples: time"]["ratio"] == {"value": 1.5, "of": "64 nodes"}
+    assert rows["1,024 nodes, 1,000 samples: memory"]["value"] == 100
+    assert rows["1,024 nodes, 100,000,000 samples: time"]["ratio"] is None
+
+
+GROWTH = [f"register_plan/{10**power}" for power in (4, 5, 6, 7)] + ["register_plan/100000000/iterations:1"]
+GROWTH += [f"place/files:{10**power}/nodes:8/iterations:1" for power in (4, 5, 6, 7)]
+
+
+@pytest.mark.parametrize(("quick", "huge", "left_out"), [(True, False, {4, 8}), (False, False, {4}), (False, True, set())])
+def test_planning_of_100_million_files_is_only_measured_if_it_is_asked_for(quick, huge, left_out):
+    chosen = cost.growth_filter(quick, huge)
+    run = [name for name in GROWTH if bool(re.search(chosen.removeprefix("-"), name)) != chosen.startswith("-")]
+    assert run == [name for i, name in enumerate(GROWTH) if i not in left_out]
+
+
+def test_the_memory_of_a_program_is_its_own():
+    touch = "import mmap; mmap.mmap(-1, 1 << 28, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE); print('there')"
+    printed, _, memory = benchlib.run_measured(sys.executable, "-c", touch, timeout=60)
+    assert printed == "there\n"
+    assert memory > 1 << 28
+    with pytest.raises(RuntimeError, match="exit status 3"):
+        benchlib.run_measured(sys.executable, "-c", "raise SystemExit(3)", timeout=60)
 
 
 def test_an_idle_node_may_take_less_than_one_with_a_plan_that_nobody_reads():
