@@ -17,6 +17,7 @@ import benchlib
 import cost
 import engine
 import epochs
+import metadata
 import model
 import packed
 import peers
@@ -251,6 +252,21 @@ def test_the_memory_of_a_program_is_its_own():
     assert memory > 1 << 28
     with pytest.raises(RuntimeError, match="exit status 3"):
         benchlib.run_measured(sys.executable, "-c", "raise SystemExit(3)", timeout=60)
+
+
+def test_the_names_of_a_large_folder_are_read_beside_the_source():
+    samples = benchlib.Samples()
+    for state, seconds in {"source": [1, 2], "fresh": [3, 4], "again": [2, 2]}.items():
+        for value in seconds:
+            samples.add(f"folder {state}", value)
+    rows = {row["figure"]: row for row in metadata.folder_table(1000, samples).rows}
+    assert rows["clairfs, fresh mount"]["ratio"] == {"value": 2.5, "of": "the source's time"}
+    assert rows["source"]["value"] == 1.5
+
+
+def test_a_large_folder_has_as_many_files_as_it_should(tmp):
+    metadata.make_folder(tmp / "large", 3)
+    assert len(list((tmp / "large").iterdir())) == 3
 
 
 def test_an_idle_node_may_take_less_than_one_with_a_plan_that_nobody_reads():
