@@ -234,7 +234,8 @@ def spare_table(case, samples):
         f"{case.bandwidth // 1_000_000} MB/s and {case.latency_us} us"
     )
     for key, *_ in spare_cases():
-        table.add(f"{key}: total", samples.median(f"{key} total"), "s")
+        note = "--infer off: first touch, MONARCH's rule" if WITHOUT in key else ""
+        table.add(f"{key}: total", samples.median(f"{key} total"), "s", note=note)
         table.add(f"{key}: epoch 0, cold", samples.median(f"{key} epoch 0"), "s")
         table.add(f"{key}: a later epoch", samples.median(f"{key} later"), "s")
         table.add(f"{key}: PFS bytes", samples.median(f"{key} bytes"), "S")
@@ -319,8 +320,8 @@ def jobs(tmp, given, rounds, found):
         record_jobs("directly", both.directly(), found.samples)
         record_jobs("plans", both.with_plans(), found.samples)
     title = (
-        f"Two jobs at once, 4 workers each, nothing computes: {case.epochs} epochs of {case.size / 1e6:.0f} MB each from a "
-        f"PFS of {case.bandwidth // 1_000_000} MB/s and {case.latency_us} us"
+        f"Two jobs at once, cold, 4 workers each, nothing computes: {case.epochs} epochs of {case.size / 1e6:.0f} MB each from "
+        f"a PFS of {case.bandwidth // 1_000_000} MB/s and {case.latency_us} us, a RAM tier for half of both"
     )
     found.add(jobs_table(title, found.samples))
 
