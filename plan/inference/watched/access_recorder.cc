@@ -7,7 +7,7 @@
 namespace clairfs {
 namespace {
 
-constexpr uint32_t kNoFile = UINT32_MAX;  // the catalog never has that many entries
+constexpr uint64_t kNoPlace = UINT64_MAX;  // the catalog never has that many entries
 
 // Nobody pauses that long within an epoch but for a model that is compiled; then its order is found from
 // where the reader is.
@@ -19,13 +19,13 @@ constexpr uint32_t kGoesOn = 32;
 }  // namespace
 
 AccessRecorder::AccessRecorder(std::function<void()> wake) : wake_(std::move(wake)) {
-  newest_.fill(kNoFile);
+  newest_.fill(kNoPlace);
 }
 
 void AccessRecorder::forget() {
   opens_.clear();
   ++beginnings_;
-  newest_.fill(kNoFile);
+  newest_.fill(kNoPlace);
   count_ = 0;
   strays_ = 0;
   in_order_ = 0;
@@ -80,15 +80,17 @@ void AccessRecorder::look_at(size_t count) {
   if (opens_.size() >= look_at_) wake_();
 }
 
-bool AccessRecorder::note(ThreadId thread, FileId file, Access kind, TimePoint now, bool planned) {
+bool AccessRecorder::note(ThreadId thread, FileId file, Access kind, TimePoint now, bool planned,
+                          ReadPages pages) {
+  const uint64_t place = (uint64_t{file.value} << 32) | pages.first;
   const MutexLock lock(mutex_);
   if (!on_) return false;
   if (now - last_ > kPause && !opens_.empty()) forget();
   last_ = now;
   if (planned) in_order_ = 0;
-  if (std::find(newest_.begin(), newest_.end(), file.value) != newest_.end()) return false;
-  newest_[next_newest_++ % newest_.size()] = file.value;
-  opens_.push_back({file, thread, kind, planned});
+  if (std::find(newest_.begin(), newest_.end(), place) != newest_.end()) return false;
+  newest_[next_newest_++ % newest_.size()] = place;
+  opens_.push_back({file, thread, kind, planned, pages.count, pages.first});
   if (planned) ++strays_;
   count_ = opens_.size();
   if (opens_.size() >= kMost) on_ = false;

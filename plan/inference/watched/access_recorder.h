@@ -3,9 +3,10 @@
 // Visible opens. The kernel tells of an open by the READs for pages that are not in its page cache, and by an
 // ioctl from CPython before 3.14 (fs/README.md). stat(2) and listings tell nothing. Several accesses to a
 // file in a row are one: the pieces of a large file, the READ after its ioctl, also where some tens of
-// readers take turns.
+// readers take turns. In a file whose records are numbered each READ stands for itself, with its pages
+// (records/record_files.h).
 //
-// Cost. Switched off: a load without order. On: a lock, a look at the newest files, and an entry of twelve
+// Cost. Switched off: a load without order. On: a lock, a look at the newest files, and an entry of sixteen
 // bytes, some tens of nanoseconds beside the ten thousand of a READ.
 #pragma once
 
@@ -21,23 +22,35 @@
 #include "cache/base/clock.h"
 #include "cache/base/mutex.h"
 #include "cache/base/types.h"
+#include "cache/memory/ram_arena.h"
 #include "plan/tracking/order_test.h"
 #include "plan/tracking/rank_trackers.h"
 
 namespace clairfs {
 
-/// A file that a thread has opened.
+/// The pages that a READ asks for; none: where in the file it was does not matter.
+struct ReadPages {
+  uint32_t first = 0;
+  uint16_t count = 0;
+};
+
+/// A file that a thread has opened, or in which it has read some pages.
 struct SeenOpen {
   FileId file;
   ThreadId thread;
   Access kind = Access::read;
   bool planned = true;  ///< by the reader of the plan that was found, when there was one; else by any reader
+  uint16_t pages = 0;   ///< as ReadPages; so is the next
+  uint32_t first_page = 0;
+
+  uint64_t offset() const { return uint64_t{first_page} * kPageSize; }
+  uint64_t length() const { return uint64_t{pages} * kPageSize; }
 };
 
 /// Thread-safe: one lock, a leaf, held for microseconds.
 class AccessRecorder {
  public:
-  /// Opens kept, in 768 KiB. An order that is not clear after as many will not be: then nothing is recorded.
+  /// Opens kept, in 1 MiB. An order that is not clear after as many will not be: then nothing is recorded.
   static constexpr size_t kMost = 1 << 16;
 
   /// Opens of a reader at which it is looked for the first time: a folder that is read file after file is
@@ -50,8 +63,9 @@ class AccessRecorder {
 
   /// Whether note() has any effect.
   bool on() const { return on_.load(std::memory_order_relaxed); }
-  /// Returns whether it is recorded: on, and of none of the files that were seen last.
-  bool note(ThreadId thread, FileId file, Access kind, TimePoint now, bool planned = true);
+  /// Returns whether it is recorded: on, and of none of the files, or places in them, that were seen last.
+  bool note(ThreadId thread, FileId file, Access kind, TimePoint now, bool planned = true,
+            ReadPages pages = {});
   /// The reader of a plan that was found went on in its order: what was noted of it meanwhile were strays.
   void note_in_order();
 
@@ -84,7 +98,7 @@ class AccessRecorder {
 
   mutable Mutex mutex_;
   std::deque<SeenOpen> opens_ GUARDED_BY(mutex_);
-  std::array<uint32_t, 64> newest_ GUARDED_BY(mutex_){};  // files; as many workers as a node has
+  std::array<uint64_t, 64> newest_ GUARDED_BY(mutex_){};  // places; as many workers as a node has
   size_t next_newest_ GUARDED_BY(mutex_) = 0;
   size_t look_at_ GUARDED_BY(mutex_) = 0;
   size_t strays_ GUARDED_BY(mutex_) = 0;      // of opens_, at most: those of the planned reader

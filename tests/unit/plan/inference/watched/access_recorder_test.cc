@@ -141,3 +141,19 @@ TEST_CASE("of a plan's reader in order the strays are forgotten, not what others
   CHECK(f.recorder.count() == 37);
   for (const SeenOpen& open : f.recorder.opens()) CHECK(open.thread == ThreadId(1));
 }
+
+TEST_CASE("of a file whose READs have pages each is recorded, and the same again is not") {
+  RecorderFixture f;
+  const auto note_page = [&](uint32_t page) {
+    return f.recorder.note(ThreadId(1), FileId(7), Access::read, f.now, true, {page, 28});
+  };
+  CHECK(note_page(100));
+  CHECK(note_page(5));
+  CHECK(!note_page(100));
+  f.note(8);
+  const auto opens = f.recorder.opens();
+  REQUIRE(opens.size() == 3);
+  CHECK(opens[1].offset() == 5 * kPageSize);
+  CHECK(opens[1].length() == 28 * kPageSize);
+  CHECK(opens[2].length() == 0);
+}
