@@ -1,0 +1,119 @@
+#include "plan/inference/records/sighting.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "plan/formats/records/fixed_records.h"
+#include "plan/formats/records/record_table.h"
+#include "tests/support/catch.h"
+#include "tests/support/made_up_catalog.h"
+#include "tests/unit/plan/inference/records/kernel_reads.h"
+
+using namespace clairfs;
+
+namespace {
+
+using Way = KernelReads::Way;
+
+constexpr FileId kPacked{1};
+constexpr uint64_t kHeader = 128;
+
+/// Rows of one size in the catalog's only file, as in an npy file.
+std::shared_ptr<const SampleIndex> rows_of(uint64_t bytes, uint32_t count) {
+  auto rows = std::make_shared<FixedRecords>(made_up_catalog({kHeader + bytes * count}), "npy",
+                                             RecordLayout{kHeader, bytes, bytes});
+  rows->add(kPacked, count);
+  rows->finish();
+  return rows;
+}
+
+/// What the first of each record's READs show, when so many records are read in a random order.
+struct Shown {
+  int right = 0;
+  int wrong = 0;
+  int nothing = 0;
+};
+
+Shown shown_of(const SampleIndex& rows, uint64_t size, int most, Way way, uint64_t around = 128 << 10) {
+  std::mt19937 random(7);
+  std::vector<uint32_t> order(rows.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  KernelReads kernel(size, way, around);
+  Shown shown;
+  for (int i = 0; i < most; ++i) {
+    const ByteRange row = rows.range(order[static_cast<size_t>(i)], 0);
+    const auto reads = kernel.touch(row.offset, row.length);
+    if (reads.empty()) continue;
+    const auto seen = record_shown(rows, kPacked, reads.front().offset, reads.front().length);
+    ++(!seen ? shown.nothing : *seen == order[static_cast<size_t>(i)] ? shown.right : shown.wrong);
+  }
+  return shown;
+}
+
+}  // namespace
+
+TEST_CASE("a READ of a record shows it, whether it comes as one or page by page") {
+  for (const uint64_t bytes : {5001, 110'000}) {
+    constexpr uint32_t kRows = 4000;
+    const auto rows = rows_of(bytes, kRows);
+    for (const Way way : {Way::pread, Way::page_by_page}) {
+      const Shown shown = shown_of(*rows, kHeader + bytes * kRows, 100, way);
+      INFO(bytes << " right " << shown.right << " wrong " << shown.wrong << " nothing " << shown.nothing);
+      CHECK(shown.right >= 94);
+      CHECK(shown.wrong <= 6);
+    }
+  }
+}
+
+TEST_CASE("of what lies around a fault the middle shows the record") {
+  for (const uint64_t bytes : {5001, 110'000}) {
+    for (const uint64_t around : {128 << 10, 1 << 20}) {
+      const auto count = static_cast<uint32_t>((4ULL << 30) / bytes);
+      const auto rows = rows_of(bytes, count);
+      const Shown shown = shown_of(*rows, kHeader + bytes * count, 100, Way::around, around);
+      INFO(bytes << " " << around << " right " << shown.right << " wrong " << shown.wrong);
+      CHECK(shown.right >= 90);
+      CHECK(shown.wrong <= 5);
+    }
+  }
+}
+
+TEST_CASE("what may be of several records, or of none, shows nothing") {
+  const auto rows = rows_of(110'000, 1000);
+  CHECK(!record_shown(*rows, kPacked, 0, 0));
+  CHECK(!record_shown(*rows, kPacked, 0, 128 << 10));                // the header, and what lies behind it
+  CHECK(!record_shown(*rows, kPacked, 400 * kPageSize, 200 << 10));  // a piece of what lies around a fault
+  CHECK(!record_shown(*rows, FileId(2), 0, kPageSize));              // another file
+  CHECK(!record_shown(*rows, kPacked, 200'000 * kPageSize, kPageSize));  // behind the last
+  const auto small = rows_of(1000, 100'000);
+  const Shown shown = shown_of(*small, kHeader + 1000 * 100'000, 100, Way::page_by_page);
+  CHECK(shown.right + shown.wrong == 0);
+}
+
+TEST_CASE("a READ that begins within a record shows it") {
+  const auto rows = rows_of(110'000, 1000);
+  const uint64_t inside = round_to_pages(rows->range(500, 0).offset) + kPageSize;
+  CHECK(record_shown(*rows, kPacked, inside, 8 * kPageSize) == 500U);
+}
+
+TEST_CASE("both values of a sample show it, and the page of several samples' values none") {
+  const auto catalog = made_up_catalog({1 << 20});
+  RecordTableBuilder builder(catalog, "lmdb");
+  for (uint64_t i = 0; i < 2; ++i) {
+    REQUIRE(builder.add_sample());
+    REQUIRE(builder.add_range({kPacked, (10 + 10 * i) * kPageSize + 16, 9 * kPageSize}));
+    REQUIRE(builder.add_range({kPacked, 50 * kPageSize + 100 * i, 50}));
+  }
+  REQUIRE(builder.add_sample());
+  REQUIRE(builder.add_range({kPacked, 60 * kPageSize, 100}));
+  REQUIRE(builder.add_range({kPacked, 60 * kPageSize + 200, 100}));
+  const auto table = builder.finish();
+  CHECK(record_shown(*table, kPacked, 20 * kPageSize, 10 * kPageSize) == 1U);
+  CHECK(!record_shown(*table, kPacked, 50 * kPageSize, kPageSize));
+  CHECK(record_shown(*table, kPacked, 60 * kPageSize, kPageSize) == 2U);
+  CHECK(!record_shown(*table, kPacked, 70 * kPageSize, kPageSize));  // of the tree, say
+}
