@@ -122,8 +122,8 @@ bool OrderSearch::over() const {
 
 // The one in which most opens lie, and those above it; before them the one that also holds what was read
 // sequentially before: who reads folder after folder reads what holds them all.
-std::vector<FileId> OrderSearch::folders(std::span<const SeenOpen> opens,
-                                         const std::optional<FoundOrder>& before) const {
+std::vector<FileId> OrderSearch::folders_above(std::span<const SeenOpen> opens,
+                                               const std::optional<FoundOrder>& before) const {
   const Catalog& catalog = *source_.catalog;
   std::map<FileId, size_t> below;
   for (const SeenOpen& open : opens) {
@@ -163,12 +163,9 @@ OrderSearch::Evidence OrderSearch::evidence_of(std::span<const SeenOpen> opens,
   Evidence evidence;
   std::unordered_set<uint32_t> seen;
   for (const SeenOpen& open : opens) {
-    std::optional<uint32_t> first;
-    numbering.index->samples_of(open.file, 0, 1, [&](uint32_t sample) {
-      if (!first) first = sample;
-    });
-    if (!first || !seen.insert(*first).second) continue;
-    evidence.samples.push_back(*first);
+    const std::optional<uint32_t> sample = numbering.sample_of(open);
+    if (!sample || !seen.insert(*sample).second) continue;
+    evidence.samples.push_back(*sample);
     evidence.threads.push_back(open.thread.value);
   }
   const size_t count = evidence.samples.size();
@@ -298,8 +295,7 @@ std::optional<FoundOrder> OrderSearch::try_order(const Numbering& numbering, con
                                                  const PlanSpec& order, const ReaderFacts& facts,
                                                  bool from_start) {
   PlanSpec plan = order;
-  plan.root = numbering.root;
-  plan.format = numbering.index->format();
+  numbering.name_in(plan);
   plan.world = plan.ranks_per_node = 1;
   const auto places =
       places_of(numbering, evidence, plan, Epoch(static_cast<uint32_t>(plan.first_epoch)), NodeId(0));
@@ -314,8 +310,7 @@ std::optional<FoundOrder> OrderSearch::try_order(const Numbering& numbering, con
   const bool goes_on = is_sequential_order(order) && !from_start;
   if (!add_dealing(plan, best->placed, best->fit) && !goes_on) {
     awaited_ = FoundOrder{.plan = order};
-    awaited_->plan.root = numbering.root;
-    awaited_->plan.format = numbering.index->format();
+    numbering.name_in(awaited_->plan);
     return std::nullopt;
   }
   if (plan.world == 1 && !plan.shuffle) {  // the simpler name
@@ -473,8 +468,7 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
     orders_ += static_cast<double>(tested);
     if (!shuffle) continue;
     PlanSpec plan = shuffle->order;
-    plan.root = numbering.root;
-    plan.format = numbering.index->format();
+    numbering.name_in(plan);
     plan.world = plan.ranks_per_node = 1;
     PlanSpec any = plan;
     any.epochs = any.first_epoch = 0;
@@ -501,13 +495,10 @@ std::optional<FoundOrder> OrderSearch::try_repetition(FileId folder, std::span<c
     std::vector<SeenOpen> of_samples;
     std::vector<uint32_t> samples;
     for (const SeenOpen& open : opens) {
-      std::optional<uint32_t> first;
-      numbering.index->samples_of(open.file, 0, 1, [&](uint32_t sample) {
-        if (!first) first = sample;
-      });
-      if (!first) continue;
+      const std::optional<uint32_t> sample = numbering.sample_of(open);
+      if (!sample) continue;
       of_samples.push_back(open);
-      samples.push_back(*first);
+      samples.push_back(*sample);
     }
     const std::optional<FirstPass> pass = find_first_pass(samples);
     if (!pass) continue;
@@ -522,8 +513,7 @@ std::optional<FoundOrder> OrderSearch::try_repetition(FileId folder, std::span<c
       places.positions.push_back(found == at.end() ? Placed::kNowhere : found->second);
     }
     PlanSpec plan;
-    plan.root = numbering.root;
-    plan.format = numbering.index->format();
+    numbering.name_in(plan);
     plan.sampler = "list";
     plan.list = list_in_place(pass->order);
     plan.world = plan.ranks_per_node = 1;
@@ -543,11 +533,11 @@ std::optional<FoundOrder> OrderSearch::try_repetition(FileId folder, std::span<c
 }
 
 std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens, const FoundOrder& before) {
-  const auto folder = source_.catalog->find(before.plan.root);
+  const auto folder = place_of(*source_.catalog, before.plan);
   if (!folder || opens.size() < kFewest) return std::nullopt;
   if (opens.size() > kMostOpens) opens = opens.last(kMostOpens);
   for (const Numbering& numbering : numberings_.of(*folder)) {
-    if (numbering.index->format() != before.plan.format) continue;
+    if (!numbering.is_of(before.plan)) continue;
     const Evidence evidence = evidence_of(opens, numbering);
     for (PlanSpec plan : continuations(before.plan)) {
       if (stop_()) return std::nullopt;

@@ -2,9 +2,11 @@
 // order is believed.
 //
 // The folder that holds the samples is the one in which most opens lie; samples are numbered in it as
-// ImageFolder does, and by path. Orders come from the samplers themselves (plan/samplers), the likeliest
-// first (candidates.h). An order that a sampler deals to ranks is compared as a whole: how far apart a
-// thread's opens lie tells the size of the job, and which residues they have tells the ranks that are here.
+// ImageFolder does, and by path. Or samples are records of a file, whose numbering is given: then a READ that
+// shows one (records/sighting.h) is what an open is of a file. Orders come from the samplers themselves
+// (plan/samplers), the likeliest first (candidates.h). An order that a sampler deals to ranks is compared as
+// a whole: how far apart a thread's opens lie tells the size of the job, and which residues they have tells
+// the ranks that are here.
 //
 // First come orders that somebody suggests (suggested.cc): what a reader was seen to follow that has left its
 // plan, and what was found before the mount was made.
@@ -135,7 +137,11 @@ class OrderSearch {
   /// So many opens of a reader may tell at once what those of the last look could not: kTelling where those
   /// were fewer, and what shows a second pass over all samples. SIZE_MAX: there is no such number.
   size_t telling_at(uint32_t reader) const;
-  /// A look is over: the numbering of its folders is given back.
+  /// In the next look the READs of a file are of records that are numbered so.
+  void number_records(FileId file, std::vector<Numbering> numberings) {
+    numberings_.add(file, std::move(numberings));
+  }
+  /// A look is over: the numbering of its folders and files is given back.
   void look_is_over() { numberings_.forget(); }
   /// Begins with other readers, which have their own time. For known programs no more shuffles are searched
   /// than before; of all readers together half may be others.
@@ -214,7 +220,10 @@ class OrderSearch {
   std::optional<FoundOrder> try_many_seeds(const Look& look, const ReaderFacts& facts, Effort& effort);
   size_t telling_after(std::span<const SeenOpen> opens);
   Evidence evidence_of(std::span<const SeenOpen> opens, const Numbering& numbering) const;
+  /// Where samples are looked for: folders, and files of records. Never empty.
   std::vector<FileId> folders(std::span<const SeenOpen> opens, const std::optional<FoundOrder>& before) const;
+  std::vector<FileId> folders_above(std::span<const SeenOpen> opens,
+                                    const std::optional<FoundOrder>& before) const;
   std::optional<FoundOrder> try_folder(FileId folder, std::span<const SeenOpen> opens,
                                        const ReaderFacts& facts, bool goes_on, Which which, bool all_seeds);
   std::optional<FoundOrder> try_suggested(FileId folder, std::span<const SeenOpen> opens,

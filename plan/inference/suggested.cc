@@ -25,9 +25,9 @@ bool is_same_but_for_epoch(PlanSpec a, PlanSpec b) {
   return a == b;
 }
 
-// Whether it can be made of the plan's text and the catalog.
+// Whether it can be made of the plan's text and a numbering of its samples.
 bool needs_no_file(const PlanSpec& order) {
-  bool none = order.file.empty() && order.dataset_shuffle.empty();
+  bool none = order.dataset_shuffle.empty();
   for_each_file(order, [&](const char*, const std::string& value) {
     none = none && (value.empty() || value.starts_with('['));
   });
@@ -78,12 +78,12 @@ void OrderSearch::suggest(Suggestion suggestion) {
 std::optional<FoundOrder> OrderSearch::try_suggested(FileId folder, std::span<const SeenOpen> opens,
                                                      const ReaderFacts& facts) {
   for (Suggestion& suggestion : suggested_) {
-    if (source_.catalog->find(suggestion.order.root) != folder) continue;
+    if (place_of(*source_.catalog, suggestion.order) != folder) continue;
     const auto& numberings = numberings_.of(folder);
     // Of two that agree only the other one is there.
     const bool any_format = suggestion.order.format == "files" && numberings.size() == 1;
     for (const Numbering& numbering : numberings) {
-      if (!any_format && numbering.index->format() != suggestion.order.format) continue;
+      if (!any_format && !numbering.is_of(suggestion.order)) continue;
       if (opens.size() < kTelling && numbering.index->size() > kSmall) continue;
       const Evidence evidence = evidence_of(opens, numbering);
       if (evidence.views.empty()) continue;
@@ -110,11 +110,11 @@ std::optional<FoundOrder> OrderSearch::try_awaited(const FoundOrder& awaited,
                                                    std::span<const FileId> looked_in,
                                                    std::span<const SeenOpen> opens, const ReaderFacts& facts,
                                                    bool goes_on) {
-  const auto folder = source_.catalog->find(awaited.plan.root);
+  const auto folder = place_of(*source_.catalog, awaited.plan);
   const bool is_there = folder && std::find(looked_in.begin(), looked_in.end(), *folder) != looked_in.end();
   if (!is_there) return std::nullopt;
   for (const Numbering& numbering : numberings_.of(*folder)) {
-    if (numbering.index->format() != awaited.plan.format) continue;
+    if (!numbering.is_of(awaited.plan)) continue;
     const Evidence evidence = evidence_of(opens, numbering);
     if (evidence.views.empty()) return std::nullopt;
     const bool from_start = is_sequential_order(awaited.plan) && !goes_on;

@@ -10,13 +10,12 @@ namespace clairfs {
 
 // Null unless it was made for this look.
 const Numbering* OrderSearch::numbering_of(const FoundOrder& found) const {
-  const auto folder = source_.catalog->find(found.plan.root);
+  const auto folder = place_of(*source_.catalog, found.plan);
   const auto* numbered = folder ? numberings_.known(*folder) : nullptr;
   if (numbered == nullptr) return nullptr;
-  const auto of_format = std::find_if(numbered->begin(), numbered->end(), [&](const Numbering& one) {
-    return one.index->format() == found.plan.format;
-  });
-  return of_format == numbered->end() ? nullptr : &*of_format;
+  const auto of_plan = std::find_if(numbered->begin(), numbered->end(),
+                                    [&](const Numbering& one) { return one.is_of(found.plan); });
+  return of_plan == numbered->end() ? nullptr : &*of_plan;
 }
 
 // In the order of all ranks: the newest opens, of each sample the first. Those that it does not have are

@@ -1,5 +1,7 @@
 #include "plan/inference/watched/numberings.h"
 
+#include "plan/inference/records/sighting.h"
+
 namespace clairfs {
 namespace {
 
@@ -14,22 +16,57 @@ bool same_numbering(const SampleIndex& a, const SampleIndex& b) {
 
 }  // namespace
 
-const std::vector<Numbering>& Numberings::of(FileId folder) {
-  if (const auto* made = known(folder)) return *made;
-  std::vector<Numbering>& made = made_[folder];
+void Numbering::name_in(PlanSpec& plan) const {
+  plan.root = root;
+  plan.format = index->format();
+  plan.file = records.file;
+  plan.record = records.record;
+  plan.header = records.header;
+  plan.stride = records.stride;
+  plan.dataset = records.dataset;
+  plan.keys = records.keys;
+  plan.skip = records.skip;
+  plan.db = records.db;
+}
+
+bool Numbering::is_of(const PlanSpec& plan) const {
+  PlanSpec named = plan;
+  name_in(named);
+  named.root = plan.root;
+  return named == plan;
+}
+
+std::optional<uint32_t> Numbering::sample_of(const SeenOpen& open) const {
+  if (of_records()) return record_shown(*index, open.file, open.offset(), open.length());
+  std::optional<uint32_t> first;
+  index->samples_of(open.file, 0, 1, [&](uint32_t sample) {
+    if (!first) first = sample;
+  });
+  return first;
+}
+
+std::optional<FileId> place_of(const Catalog& catalog, const PlanSpec& plan) {
+  if (plan.file.empty()) return catalog.find(plan.root);
+  return catalog.find(plan.root.empty() ? plan.file : plan.root + "/" + plan.file);
+}
+
+const std::vector<Numbering>& Numberings::of(FileId place) {
+  if (const auto* made = known(place)) return *made;
+  std::vector<Numbering>& made = made_[place];
+  if (source_.catalog->kind(place) != Catalog::Kind::directory) return made;
   for (const char* format : {"imagefolder", "files"}) {
     PlanSpec plan;
-    plan.root = source_.catalog->path(folder);
+    plan.root = source_.catalog->path(place);
     plan.format = format;
     const auto index = make_sample_index(plan, source_);
     if (index && (made.empty() || !same_numbering(*made.front().index, **index)))
-      made.push_back({plan.root, *index});
+      made.push_back({plan.root, *index, {}});
   }
   return made;
 }
 
-const std::vector<Numbering>* Numberings::known(FileId folder) const {
-  const auto made = made_.find(folder);
+const std::vector<Numbering>* Numberings::known(FileId place) const {
+  const auto made = made_.find(place);
   return made == made_.end() ? nullptr : &made->second;
 }
 

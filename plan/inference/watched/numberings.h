@@ -1,31 +1,50 @@
-// How the samples of folders are numbered: eight bytes a sample while a reader is looked for in them.
+// How the samples of folders, and of files of records, are numbered: eight bytes a file of a folder while a
+// reader is looked for in it.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "plan/formats/dataset.h"
+#include "plan/inference/watched/access_recorder.h"
 
 namespace clairfs {
 
 struct Numbering {
   std::string root;
   std::shared_ptr<const SampleIndex> index;
+  /// Of records: the plan's keys that say what they are, `file` among them. Else nothing is set.
+  PlanSpec records = {};
+
+  bool of_records() const { return !records.file.empty(); }
+  /// Says in a plan which samples it orders: these.
+  void name_in(PlanSpec& plan) const;
+  /// Whether a plan, whose root is known to be this one, orders these.
+  bool is_of(const PlanSpec& plan) const;
+  /// The sample that was opened, or of records read; nothing if that is none, or not clear.
+  std::optional<uint32_t> sample_of(const SeenOpen& open) const;
 };
+
+/// Where a plan's samples are: a folder, or the file that holds them. Nothing if that is not there.
+std::optional<FileId> place_of(const Catalog& catalog, const PlanSpec& plan);
 
 /// For one thread at a time.
 class Numberings {
  public:
   explicit Numberings(DatasetSource source) : source_(std::move(source)) {}
 
-  /// As ImageFolder does it, if it can, and by path, if that is another numbering. Valid until forget().
-  const std::vector<Numbering>& of(FileId folder);
-  /// The same, if it was asked for before; else null.
-  const std::vector<Numbering>* known(FileId folder) const;
+  /// Of a folder: as ImageFolder does it, if it can, and by path, if that is another numbering. Of a file:
+  /// what was added. Valid until forget().
+  const std::vector<Numbering>& of(FileId place);
+  /// The same, if it was asked for before, or added; else null.
+  const std::vector<Numbering>* known(FileId place) const;
+  /// How the records of a file are numbered.
+  void add(FileId file, std::vector<Numbering> numberings) { made_[file] = std::move(numberings); }
   /// Gives back what they take.
   void forget() { made_.clear(); }
 
