@@ -48,6 +48,14 @@ void check_table(const Catalog& catalog, const RecordTable& table) {
   }
 }
 
+// Of which nothing is verified but the first bytes.
+void check_key(const Catalog& catalog, std::span<const std::byte> beginning) {
+  const auto key = key_of_saved(beginning, catalog);
+  if (!key) return;
+  for (const FileId file : key->files)
+    fuzz::require(file.value < catalog.size(), "a key is of files that are there");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -63,6 +71,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     image.resize(image.size() - kEmptyTable);
     return image;
   }();
+  std::vector<std::byte> beginning(start.begin(), start.begin() + kIndexStartBytes);
+  beginning.insert(beginning.end(), bytes.begin(), bytes.end());
+  check_key(*catalog, bytes);
+  check_key(*catalog, beginning);
+
   std::vector<std::byte> image = start;
   image.insert(image.end(), bytes.begin(), bytes.end());
   const uint64_t checksum = XXH3_64bits(image.data() + kIndexStartBytes, image.size() - kIndexStartBytes);

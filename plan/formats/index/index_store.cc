@@ -1,8 +1,11 @@
 #include "plan/formats/index/index_store.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +16,9 @@
 
 namespace clairfs {
 namespace {
+
+// Of the beginning of a saved index: enough for the source's path, and the keys and paths of a few files.
+constexpr uint64_t kSavedKeyBytes = 16 << 10;
 
 // How often those who wait for another's index look whether they are still wanted.
 constexpr auto kLook = std::chrono::milliseconds(50);
@@ -73,6 +79,44 @@ Result<Table> IndexStore::get(const IndexKey& key, const std::shared_ptr<const C
   // Nobody who waits for the index has to wait for the file.
   if (table && watched.origin() != IndexWork::Origin::file) save(**table, key, *catalog, watched);
   return table;
+}
+
+Result<Table> IndexStore::find(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog) {
+  const uint64_t index = index_number(*catalog, key);
+  {
+    MutexLock lock(mutex_);
+    const auto known = known_.find(index);
+    if (known != known_.end()) {
+      if (Table table = known->second.table.lock()) return table;
+    }
+  }
+  const std::string file = path(key, *catalog);
+  if (file.empty()) return Error{ENOENT, "index: saved nowhere"};
+  Result<Table> table = load_index(file, key, catalog);
+  if (!table) return table;
+  MutexLock lock(mutex_);
+  Known& known = known_[index];
+  // Who is loading it has one of its own.
+  if (known.stage == Stage::none && known.table.expired())
+    known = {key, catalog, *table, Stage::none, nullptr};
+  return table;
+}
+
+std::vector<IndexKey> IndexStore::saved(const Catalog& catalog, uint64_t most) const {
+  namespace fs = std::filesystem;
+  std::vector<IndexKey> keys;
+  std::error_code failure;
+  fs::directory_iterator entry(directory_, failure);
+  for (; !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
+    if (entry->path().extension() != ".idx") continue;
+    const Result<OwnFile> file = open_own_file(entry->path());
+    if (!file || file->size > most) continue;
+    std::vector<std::byte> beginning(std::min(file->size, kSavedKeyBytes));
+    if (!read_own_file(*file, beginning)) continue;
+    auto key = key_of_saved(beginning, catalog);
+    if (key) keys.push_back(std::move(*key));
+  }
+  return keys;
 }
 
 Result<Table> IndexStore::load_or_make(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog,

@@ -46,6 +46,14 @@ class IndexStore {
   Result<Table> get(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog, IndexWork* work,
                     const Make& make);
 
+  /// The one in memory, else the saved one. Takes no other node's, and makes none. Errors: as decode_index();
+  /// those of open_own_file(), ENOENT where it is not saved.
+  Result<Table> find(const IndexKey& key, const std::shared_ptr<const Catalog>& catalog);
+
+  /// The keys of the indexes of that dataset whose files, of `most` bytes at most, are in the directory, but
+  /// of those with a very long key. Reads their beginnings.
+  std::vector<IndexKey> saved(const Catalog& catalog, uint64_t most) const;
+
   /// Where the index of that key is or would be saved; empty: nowhere.
   std::string path(const IndexKey& key, const Catalog& catalog) const;
 

@@ -45,6 +45,11 @@ IndexedFile describe(const Catalog& catalog, FileId file) {
   return {catalog.path(file), catalog.stamp(file), state.ctime_ns, state.inode};
 }
 
+// On the node that has saved it.
+bool is_as_saved(const IndexedFile& saved, const IndexedFile& now) {
+  return saved.stamp == now.stamp && saved.ctime_ns == now.ctime_ns && saved.inode == now.inode;
+}
+
 void write_file(const IndexedFile& file, ImageWriter& to) {
   to.put_text(file.path);
   to.put(file.stamp.size);
@@ -84,9 +89,7 @@ Status check_key(ImageReader& from, const IndexKey& key, const Catalog& catalog,
     if (!saved) return bad("cut off");
     const IndexedFile now = describe(catalog, file);
     if (saved->path != now.path) return bad("of other files than the plan's");
-    const bool same =
-        saved->stamp == now.stamp &&
-        (origin != IndexOrigin::here || (saved->ctime_ns == now.ctime_ns && saved->inode == now.inode));
+    const bool same = origin == IndexOrigin::here ? is_as_saved(*saved, now) : saved->stamp == now.stamp;
     if (!same) return bad(fmt::format("{} has changed since", escaped(now.path)));
   }
   return {};
@@ -109,6 +112,27 @@ Result<std::string> indexed_source(std::span<const std::byte> beginning) {
   auto source = ImageReader(beginning.subspan(kIndexStartBytes)).get_text();
   if (!source) return bad("cut off");
   return std::move(*source);
+}
+
+Result<IndexKey> key_of_saved(std::span<const std::byte> beginning, const Catalog& catalog) {
+  if (Status status = check_index_start(beginning); !status) return status.error();
+  ImageReader from(beginning.subspan(kIndexStartBytes));
+  const auto source = from.get_text();
+  const auto format = from.get_text();
+  const auto parameters = from.get_text();
+  const auto files = from.get<uint64_t>();
+  if (!source || !format || !parameters || !files) return bad("cut off");
+  if (*source != catalog.source()) return bad("of another source");
+  IndexKey key{*format, *parameters, {}};
+  for (uint64_t i = 0; i < *files; ++i) {
+    const auto saved = read_file(from);
+    if (!saved) return bad("cut off");
+    const auto file = catalog.find(saved->path);
+    if (!file || !is_as_saved(*saved, describe(catalog, *file)))
+      return bad(fmt::format("{} has changed since", escaped(saved->path)));
+    key.files.push_back(*file);
+  }
+  return key;
 }
 
 uint64_t index_number(const Catalog& catalog, const IndexKey& key) {

@@ -260,3 +260,45 @@ TEST_CASE("the index of a Megatron dataset is read from its files once") {
   CHECK((*reloaded)->range(2, 0).offset == 44);
   CHECK((*reloaded)->range(2, 0).length == 28);
 }
+
+TEST_CASE("an index that is saved is found without any being made, and held once in memory") {
+  StoredIndex stored;
+  IndexStore store(stored.directory, stored.log.logger());
+  CHECK(!store.find(stored.key, stored.catalog));
+  REQUIRE(stored.get());
+  const auto found = store.find(stored.key, stored.catalog);
+  REQUIRE(found);
+  CHECK((*found)->size() == 1000);
+  const auto again = store.find(stored.key, stored.catalog);
+  REQUIRE(again);
+  CHECK(*again == *found);
+  const auto of_plan = store.get(stored.key, stored.catalog, nullptr, []() -> Result<IndexStore::Table> {
+    return Error{EIO, "made"};
+  });
+  REQUIRE(of_plan);
+  CHECK(*of_plan == *found);
+  CHECK(!IndexStore("", stored.log.logger()).find(stored.key, stored.catalog));
+}
+
+TEST_CASE("the indexes that are saved of a dataset are told by their keys") {
+  StoredIndex stored;
+  const IndexStore store(stored.directory, stored.log.logger());
+  constexpr uint64_t kAny = 1 << 20;
+  CHECK(store.saved(*stored.catalog, kAny).empty());
+  REQUIRE(stored.get());
+  const auto keys = store.saved(*stored.catalog, kAny);
+  REQUIRE(keys.size() == 1);
+  CHECK(keys[0].format == "lmdb");
+  CHECK(keys[0].parameters == "keys=cursor");
+  CHECK(keys[0].files == stored.key.files);
+  CHECK(store.saved(*stored.catalog, 100).empty());  // larger
+  PackedFiles changed({1'000'000});
+  changed.files[0].mtime_ns += 1;
+  CHECK(store.saved(*changed.catalog(), kAny).empty());
+  PackedFiles elsewhere({1'000'000});
+  elsewhere.source = "/another";
+  CHECK(store.saved(*elsewhere.catalog(), kAny).empty());
+  rewrite(stored.file(), [](std::string& bytes) { bytes.resize(60); });
+  CHECK(store.saved(*stored.catalog, kAny).empty());
+  CHECK(IndexStore("", stored.log.logger()).saved(*stored.catalog, kAny).empty());
+}
