@@ -273,7 +273,7 @@ void PlanManager::note_returns() {
 void PlanManager::replay(PlanRun& found, std::span<const SeenOpen> opens) const {
   if (opens.size() > OrderSearch::kMostOpens) opens = opens.last(OrderSearch::kMostOpens);
   for (const SeenOpen& open : opens) {
-    const std::vector<uint32_t> samples = found.samples_of(open.file, 0, 1);
+    const std::vector<uint32_t> samples = found.samples_of(open.file, open.offset(), open.length());
     if (!samples.empty()) found.offer(open.thread, samples, open.kind, deps_.clock.now());
   }
 }

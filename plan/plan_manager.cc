@@ -189,7 +189,9 @@ Result<std::string> PlanManager::index(std::string_view text) {
   const auto spec = parse_plan(text);
   if (!spec) return spec.error();
   if (const Status absolute = check_absolute(*spec); !absolute) return absolute.error();
-  return ahead_.ask(*spec);
+  auto said = ahead_.ask(*spec);
+  if (said && !said->starts_with("indexing ")) inference_.know_records(*spec);  // there is another one
+  return said;
 }
 
 Status PlanManager::refuse(const Error& reason) {
@@ -292,6 +294,7 @@ Status PlanManager::take_over(const PlanChange& change) {
 }
 
 void PlanManager::put_in_force(const std::shared_ptr<PlanRun>& made) {
+  if (made->of_records()) inference_.know_records(made->resolved());
   list_run(made);
   stage_run(made);
 }
@@ -405,7 +408,7 @@ struct PlanManager::Seen {
 Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t length, Access access,
                          const SentinelOf& sentinel) {
   if (!any()) {
-    if (inference_.watches()) inference_.note(thread, file, access);
+    if (inference_.watches()) inference_.note(thread, file, access, offset, length);
     return {};
   }
   const Access of_records = access == Access::read ? read_runs_.note(thread, file, offset, length) : access;
@@ -414,7 +417,7 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
   for (const auto& [name, run] : *all) offer(seen, name, run);
   if (seen.by_registered) return seen.use;
   const bool watched = !seen.explained && !seen.registered && inference_.watches();
-  if (watched) inference_.note(thread, file, access);
+  if (watched) inference_.note(thread, file, access, offset, length);
   tell_unexplained(seen);
   return seen.use;
 }

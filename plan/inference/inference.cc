@@ -43,6 +43,10 @@ std::string why_no_line(const FoundOrder& found) {
              : "a list that is read again and again, which is too long for a line: register it as a file";
 }
 
+std::string_view seen_as(const FoundOrder& found) {
+  return found.plan.file.empty() ? "opens" : "reads of records";
+}
+
 std::string chance_text(double log_chance) {
   return fmt::format("1 in 10^{:.0f}", -log_chance / std::log(10.0));
 }
@@ -56,6 +60,7 @@ Inference::Searching::Searching(const DatasetSource& dataset, InferMode mode)
 
 Inference::Inference(Deps deps)
     : deps_(std::move(deps)),
+      records_(deps_.dataset),
       recorder_([this] { wake(); }),
       tree_(deps_.processes),
       search_(std::make_shared<Searching>(deps_.dataset, deps_.mode)) {}
@@ -63,6 +68,7 @@ Inference::Inference(Deps deps)
 void Inference::begin() {
   if (deps_.mode == InferMode::off) return;
   recorder_.restart(true);
+  alarm_.ring();  // saved indexes are looked for at once
   if (!deps_.by_hand)
     thread_.emplace("inference", alarm_, deps_.clock, [this](TimePoint now) { return step(now); });
 }
@@ -82,10 +88,17 @@ void Inference::wake() {
   alarm_.ring();
 }
 
-void Inference::note(ThreadId thread, FileId file, Access kind) {
+void Inference::note(ThreadId thread, FileId file, Access kind, uint64_t offset, uint64_t length) {
   const TimePoint now = deps_.clock.now();
   tree_.note(thread, now);
-  if (!recorder_.note(thread, file, kind, now, tree_.is_reader(thread, now))) return;
+  ReadPages pages;
+  if (kind == Access::read && length > 0 && records_.watches(file)) {
+    const auto read = records_.read(thread, file, offset, length);
+    if (!read) return;  // goes on with what the thread has read
+    pages = *read;
+  }
+  if (!recorder_.note(thread, file, kind, now, tree_.is_reader(thread, now), pages)) return;
+  if (pages.count == 0) records_.meet(file);
   if (noted_.load(std::memory_order_relaxed) || noted_.exchange(true)) return;
   alarm_.ring();
 }
@@ -181,8 +194,17 @@ void Inference::refuse(const PlanSpec& plan) {
   in_force_ = false;
 }
 
+void Inference::know_records(const PlanSpec& plan) {
+  if (deps_.mode == InferMode::off) return;
+  records_.know(plan);
+  const MutexLock lock(mutex_);
+  indexes_due_ = true;
+  alarm_.ring();
+}
+
 void Inference::suggest(Suggestion suggestion, bool now) {
   if (deps_.mode == InferMode::off) return;
+  records_.know(suggestion.order);
   const MutexLock lock(mutex_);
   if (suggested_.size() >= OrderSearch::kMostSuggestions) suggested_.erase(suggested_.begin());
   suggested_.push_back(std::move(suggestion));
@@ -204,9 +226,15 @@ void Inference::in_force(FoundOrder found, OrderId order) {
 Turn Inference::step(TimePoint now) {
   if (deps_.mode == InferMode::off || search_->stopping) return {};
   bool due = false;
+  bool indexes_due = false;
   {
     const MutexLock lock(mutex_);
-    due = std::exchange(due_, false);
+    indexes_due = std::exchange(indexes_due_, false);
+    due = !indexes_due && std::exchange(due_, false);
+  }
+  if (indexes_due) {
+    records_.look_for_indexes();
+    return {true, {}};
   }
   const bool full = !recorder_.on();
   if (!due && !full && noted_) {
@@ -264,9 +292,10 @@ void Inference::look() {
     if (search_->other_reader) wake();
     return;
   }
-  deps_.log.info("plan {}: found after {} opens, by chance {}: {}", kFoundPlan, found->opens,
+  deps_.log.info("plan {}: found after {} {}, by chance {}: {}", kFoundPlan, found->opens, seen_as(*found),
                  chance_text(found->log_chance), describe_plan(found->plan));
   search_->orders.begin();
+  records_.let_go();  // the plan has its own hold on them
 }
 
 std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) {
@@ -284,6 +313,8 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
     return one.readers.opens >= search_->orders.look_at(number_of(one.readers));
   });
   if (!due) return std::nullopt;
+  for (auto& [file, numberings] : records_.numbered(opens, OrderSearch::kFewest))
+    search_->orders.number_records(file, std::move(numberings));
   const auto found = std::make_shared<std::optional<FoundOrder>>();
   const auto looked_at = std::make_shared<std::vector<LookedAt>>();  // of the search until all_likely is set
   IdleThread thread("order-search", [search = search_, opens, readers, before, found, looked_at] {
@@ -341,8 +372,8 @@ bool Inference::has_come(const std::vector<LookedAt>& known) {
 
 std::string how_found(const FoundOrder& found) {
   std::string text = found.told_by ? fmt::format("found on node {}", found.told_by->value)
-                                   : fmt::format("found after {} opens, by chance {}", found.opens,
-                                                 chance_text(found.log_chance));
+                                   : fmt::format("found after {} {}, by chance {}", found.opens,
+                                                 seen_as(found), chance_text(found.log_chance));
   if (found.node != 0)
     text += fmt::format("; this node has ranks {} and on", found.node * found.plan.ranks_per_node);
   if (!found.description.empty()) text += "; it is " + found.description;

@@ -6,6 +6,9 @@
 // certain (fit.h) becomes a plan with the name kFoundPlan. It is a plan of the epoch that was seen; once the
 // next one is seen to follow on, it is one of all epochs. A reader that leaves it is watched again.
 //
+// Of files whose records can be numbered (records/record_files.h) each READ is recorded as an open is, with
+// its pages. Which record it shows is found out when it is looked at.
+//
 // Several readers at once are told apart by the programs that they are (readers/process_tree.h). A plan that
 // was found is one reader's; README.md says what becomes of the others.
 //
@@ -34,6 +37,7 @@
 #include "plan/inference/order_search.h"
 #include "plan/inference/readers/process_tree.h"
 #include "plan/inference/readers/reader_search.h"
+#include "plan/inference/records/record_files.h"
 #include "plan/inference/watched/access_recorder.h"
 
 namespace clairfs {
@@ -72,8 +76,11 @@ class Inference {
 
   /// Whether note() has any effect: a load without order.
   bool watches() const { return recorder_.on(); }
-  /// A thread opened or read a file of which no registered plan says when.
-  void note(ThreadId thread, FileId file, Access kind);
+  /// A thread opened a file of which no registered plan says when, or read `length` bytes of it.
+  void note(ThreadId thread, FileId file, Access kind, uint64_t offset = 0, uint64_t length = 0);
+  /// There may be another saved index, or a file whose records that plan tells: READs of such files are
+  /// watched as opens are.
+  void know_records(const PlanSpec& plan);
   /// The reader of the plan that was found went on in its order.
   void note_in_order(TimePoint now) {
     tree_.note_in_order(now);
@@ -154,6 +161,7 @@ class Inference {
   bool is_in(ThreadId thread, const Program& program) const;
 
   const Deps deps_;
+  RecordFiles records_;  // numbered() of `inference`
   AccessRecorder recorder_;
   ProcessTree tree_;
   const std::shared_ptr<Searching> search_;
@@ -166,6 +174,7 @@ class Inference {
   Alarm alarm_;                          // self-synchronised; a leaf
   mutable Mutex mutex_;                  // a leaf but for the alarm's; taken while the recorder's is held
   bool due_ GUARDED_BY(mutex_) = false;  // a look
+  bool indexes_due_ GUARDED_BY(mutex_) = true;          // saved ones are to be looked for
   std::optional<FoundOrder> found_ GUARDED_BY(mutex_);  // the last one
   OrderId order_ GUARDED_BY(mutex_);                    // of that plan
   bool in_force_ GUARDED_BY(mutex_) = false;

@@ -54,8 +54,8 @@ class KernelReads {
   }
 
   std::vector<bool> pages_;  // that are in the page cache
-  const Way way_;
-  const uint64_t around_;  // pages
+  Way way_;
+  uint64_t around_;  // pages
 };
 
 }  // namespace clairfs

@@ -45,14 +45,15 @@ struct PackedFolder {
   /// As `clairfs index` does.
   void save_index(const std::string& keys, uint32_t records) {
     const IndexKey key{"lmdb", "keys=" + keys + "\nskip=\ndb=", {file("data/train.mdb")}};
-    REQUIRE(store.get(key, source.catalog, nullptr, [&]() -> Result<IndexStore::Table> {
+    const auto made = store.get(key, source.catalog, nullptr, [&]() -> Result<IndexStore::Table> {
       RecordTableBuilder table(source.catalog, "lmdb");
       for (uint32_t i = 0; i < records; ++i) {
         if (!table.add_sample(ByteRange{key.files.front(), i * kPageSize, 3000}))
           return Error{EINVAL, "lies outside"};
       }
       return table.finish();
-    }));
+    });
+    REQUIRE(made);
   }
   std::vector<SeenOpen> reads_of(const std::string& path, size_t count) const {
     return std::vector<SeenOpen>(count, {file(path), ThreadId(1), Access::read, true, 1, 7});
