@@ -201,8 +201,9 @@ def touch(packed, kind, how, lists, right, copy, samples):
         warm("journalled", copy)
     room = f"{(packed.size * 5 // 4 // MIB) + 64}M"
     benchlib.touch_memory(2 * packed.size)
-    # Twice: the window counts a page that two records share for each of them.
-    with clairmount.clairfs(packed.source, "--ram", room, "--staging", 2 * packed.size + 64 * MIB) as mount:
+    # Twice: the window counts a page that two records share for each of them. Without a plan none is to be found.
+    options = ("--ram", room, "--staging", 2 * packed.size + 64 * MIB, "--infer", "off")
+    with clairmount.clairfs(packed.source, *options) as mount:
         path = packed.path(kind, mount.path)
         benchlib.reader("records", path, "pread", *lists, mount=mount)
         clairmount.drop_page_cache(path)
@@ -350,7 +351,7 @@ class Training:
     def by_clairfs(self, label, tier, samples, plan=True):
         staging = max(8 * MIB, self.packed.size // 16)
         options = ["--ram", int(tier.ram * self.packed.size), "--staging", staging, "--page-cache", "0"]
-        options += ["--record-chunk", f"*.bin={tier.chunk}"]
+        options += ["--record-chunk", f"*.bin={tier.chunk}", *([] if plan else ["--infer", "off"])]
         with self.pfs() as pfs, clairmount.tempdir() as disk:
             disk.chmod(0o700)  # the daemon wants it so
             if tier.nvme:
