@@ -402,7 +402,8 @@ const std::array kTable = {
         .default_text = "cheap",
         .help = "Whether the order of readers without a plan is found",
         .man =
-            "cheap compares the files that a reader without a plan opens first with the orders that are "
+            "cheap compares the files that a reader without a plan opens first, or the records that it reads "
+            "of a large file whose index is there, with the orders that are "
             "likely: sequential ones, and those of the samplers with the seeds that people use. One that is "
             "certain becomes a plan named auto. full searches all other shuffles of torch as well, which "
             "takes hundreds of seconds of processor time, on a quarter of the processors. Either "
