@@ -44,33 +44,50 @@ void FetchQueue::demand_changed(const Demand& demand) {
   queue_.insert(std::move(node));
 }
 
-// The least urgent that is taken with such a fetch where it lies behind it: readers who wait go on there.
-Priority FetchQueue::least_behind(const Priority& most) const {
+// The least urgent that is taken with such a fetch. With one for which a reader waits come prefetches:
+// readers who wait go on behind it, and those before it are the blocks of others who wait as well.
+Priority FetchQueue::least_beside(const Priority& most) const {
   const auto next = queue_.lower_bound(Key{Priority{Priority::Kind::prefetch, 0}, 0});
   const bool soon = most.is_demand() && next != queue_.end() && !next->first.first.is_background();
   return least_with(soon ? next->first.first : most);
 }
 
+// The most urgent fetch, or the one where the last operation ended if the most urgent one is a prefetch, lies
+// further on in that file and can wait for it.
+FetchQueue::Queue::iterator FetchQueue::next_to_take() {
+  const auto most = queue_.begin();
+  const auto [file, end] = ended_;
+  const Waiting& fetch = most->second;
+  const bool further = !fetch.alone && fetch.request.file == file && fetch.request.offset > end;
+  if (!further || most->first.first.kind != Priority::Kind::prefetch) return most;
+  const auto place = places_.find(ended_);
+  if (place == places_.end()) return most;
+  const auto next = with(place->second);
+  return next->first.first <= least_with(most->first.first) ? next : most;
+}
+
 std::vector<FetchQueue::Waiting> FetchQueue::take_first() {
-  const Priority most = first();
+  const Priority least = least_beside(first());
   Extent extent;
   std::vector<Waiting> taken;
-  taken.push_back(take(queue_.begin()));
+  taken.push_back(take(next_to_take()));
   extent.add(taken.front().request);
-  if (taken.front().alone) return taken;
-  const Priority beside = least_with(most);
-  for (auto next = before(taken.front().request); next != queue_.end(); next = before(taken.back().request)) {
-    if (next->first.first > beside || !extent.has_room_for(next->second.request)) break;
+  const bool alone = taken.front().alone;
+  for (auto next = before(taken.front().request); !alone && next != queue_.end();
+       next = before(taken.back().request)) {
+    if (next->first.first > least || !extent.has_room_for(next->second.request)) break;
     extent.add(next->second.request);
     taken.push_back(take(next));
   }
   std::reverse(taken.begin(), taken.end());
-  const Priority behind = least_behind(most);
-  for (auto next = after(taken.back().request); next != queue_.end(); next = after(taken.back().request)) {
-    if (next->first.first > behind || !extent.has_room_for(next->second.request)) break;
+  for (auto next = after(taken.back().request); !alone && next != queue_.end();
+       next = after(taken.back().request)) {
+    if (next->first.first > least || !extent.has_room_for(next->second.request)) break;
     extent.add(next->second.request);
     taken.push_back(take(next));
   }
+  const FetchRequest& last = taken.back().request;
+  ended_ = {last.file, last.offset + last.length};
   return taken;
 }
 

@@ -4,6 +4,11 @@
 // Fetches of neighbouring bytes of a file are taken together: one read of a MiB costs a server hardly more
 // than one of 128 KiB. They only are while they wait, so that a source that is not busy reads each at once,
 // unless it is told that more are about to come (ChunkSource::gather()).
+//
+// Of prefetches that are needed at about the same time the one is taken first that goes on where the last
+// operation ended. Several ranks read blocks of a file by turns, and each asks for the next of its own: by
+// deadline alone a disk would seek to and fro between them. But what was left out before that place comes
+// first, or it would be sought for once it is urgent.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +30,8 @@ class FetchQueue {
   /// no more. A larger read goes there in pieces, one after the other. Those of other reads come in
   /// between, and a disk then has to seek for each.
   static constexpr uint64_t kMostBytes = 1 << 20;
-  /// Prefetches are taken together when none is needed so much later than the most urgent one, which the
-  /// others delay; in microseconds.
+  /// Prefetches are taken together, or before the most urgent one, when none is needed so much later than
+  /// that one, which the others delay; in microseconds.
   static constexpr uint64_t kMostLater = 100'000;
 
   struct Waiting {
@@ -44,9 +49,10 @@ class FetchQueue {
   Priority first() const { return queue_.begin()->first.first; }
   /// Whether the most urgent fetch may wait for neighbours to come. REQUIRES: not empty.
   bool first_may_wait() const { return !first().is_demand() && !queue_.begin()->second.alone; }
-  /// Takes the most urgent fetch, and with it neighbours of the same kind of priority: of one file, in the
-  /// order of their bytes, without gaps, at most IOV_MAX pieces of memory. With one for which a reader waits
-  /// come the prefetches behind it, too, that are needed about as soon as any. REQUIRES: not empty.
+  /// Takes the most urgent fetch, or the prefetch that goes on where the last operation ended, and with it
+  /// neighbours of the same kind of priority: of one file, in the order of their bytes, without gaps, at most
+  /// IOV_MAX pieces of memory. With one for which a reader waits come the prefetches beside it, too, that are
+  /// needed about as soon as any. REQUIRES: not empty.
   std::vector<Waiting> take_first();
   /// Takes all, in no order.
   std::vector<Waiting> take_all();
@@ -55,7 +61,8 @@ class FetchQueue {
   using Key = std::pair<Priority, uint64_t>;  // by priority, then by arrival
   using Queue = std::map<Key, Waiting>;
 
-  Priority least_behind(const Priority& most) const;
+  Priority least_beside(const Priority& most) const;
+  Queue::iterator next_to_take();
   Waiting take(Queue::iterator at);
   Queue::iterator with(const Demand* demand);
   Queue::iterator after(const FetchRequest& request);
@@ -65,6 +72,7 @@ class FetchQueue {
   std::unordered_map<const Demand*, Key> keys_;
   // Of what is not alone, by file and offset. Of several that begin at the same byte the first.
   std::map<std::pair<FileId, uint64_t>, const Demand*> places_;
+  std::pair<FileId, uint64_t> ended_{FileId(), UINT64_MAX};  // where the last operation did; at first nowhere
 };
 
 }  // namespace clairfs

@@ -98,9 +98,10 @@ TEST_CASE("fills are taken with fills only, and prefetches with those that are d
   CHECK(f.take() == Numbers{3, 4});
 }
 
-TEST_CASE("with what a reader waits for come those behind it that are due soon, and none before it") {
+TEST_CASE("with what a reader waits for come those beside it that are due soon") {
   QueueFixture f;
   const uint64_t late = FetchQueue::kMostLater;
+  f.add(1, 1, prefetch_at(1001 + late));
   f.add(1, 2, prefetch_at(1000));
   f.add(1, 3, {});
   f.add(1, 4, prefetch_at(1500));
@@ -109,13 +110,43 @@ TEST_CASE("with what a reader waits for come those behind it that are due soon, 
   f.add(1, 7, prefetch_at(1001 + late));
   f.add(1, 9, {});
   f.add(1, 10, kQueuedFill);
-  CHECK(f.take() == Numbers{3, 4, 5, 6});
+  CHECK(f.take() == Numbers{2, 3, 4, 5, 6});
   CHECK(f.take() == Numbers{9});
-  CHECK(f.take() == Numbers{2});
+  CHECK(f.take() == Numbers{1});
   CHECK(f.take() == Numbers{7});
   f.add(1, 9, {});
   CHECK(f.take() == Numbers{9});  // no prefetch waits
   CHECK(f.take() == Numbers{10});
+}
+
+TEST_CASE("a prefetch where the last operation ended comes before one further on that is due at that time") {
+  QueueFixture f;
+  const uint64_t late = FetchQueue::kMostLater;
+  f.add(1, 0, prefetch_at(1000));
+  CHECK(f.take() == Numbers{0});
+  f.add(1, 2, prefetch_at(1001 + late));
+  f.add(1, 5, prefetch_at(1000));
+  f.add(1, 1, prefetch_at(1000 + late));
+  CHECK(f.take() == Numbers{1});
+  CHECK(f.take() == Numbers{5});
+  CHECK(f.take() == Numbers{2});
+}
+
+TEST_CASE("readers, fills, whole files, other files and what was left out wait for no prefetch elsewhere") {
+  const auto taken = [](uint32_t file, uint64_t number, Priority priority, bool alone = false) {
+    QueueFixture f;
+    f.add(1, 3, prefetch_at(0));
+    f.take();
+    f.add(file, number, priority, kQueuedBytes, 1, alone);
+    f.add(1, 4, priority.is_background() ? Priority{Priority::Kind::background, 9} : prefetch_at(9));
+    return f.take();
+  };
+  CHECK(taken(1, 6, prefetch_at(0)) == Numbers{4});
+  CHECK(taken(1, 6, {}) == Numbers{6});
+  CHECK(taken(1, 6, kQueuedFill) == Numbers{6});
+  CHECK(taken(1, 6, prefetch_at(0), true) == Numbers{6});
+  CHECK(taken(2, 6, prefetch_at(0)) == Numbers{6});
+  CHECK(taken(1, 2, prefetch_at(0)) == Numbers{2});
 }
 
 TEST_CASE("no more is taken together than one request to a server has and what one system call takes") {
