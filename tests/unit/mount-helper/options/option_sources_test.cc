@@ -190,6 +190,12 @@ TEST_CASE("flags win over -o, which wins over the config file, which wins over d
   CHECK(options->config_file == config);
 }
 
+TEST_CASE("files of records may be cut into smaller chunks than others") {
+  const MountOptions options = applied(parse_flags({"--chunk=64K", "--record-chunk=*.h5=16K"}));
+  CHECK(options.chunk == 64 << 10);
+  CHECK(options.record_chunks == std::vector<RecordChunk>{{"*.h5", 16 << 10}});
+}
+
 TEST_CASE("bad options give one line that names where, what and what would be right") {
   CHECK_THAT(list_error("bla=1"), Contains("unknown option 'bla=1'"));
   CHECK_THAT(list_error("ram"), Contains("-o ram: the value is missing; write ram=SIZE"));
@@ -199,7 +205,7 @@ TEST_CASE("bad options give one line that names where, what and what would be ri
   CHECK_THAT(list_error("chunk=128M"), Contains("64.0 KiB to 64.0 MiB"));
   CHECK_THAT(list_error("record-chunk=*.h5"), Contains("not of the form GLOB=SIZE"));
   CHECK_THAT(list_error("record-chunk==64K"), Contains("not of the form GLOB=SIZE"));
-  CHECK_THAT(list_error("record-chunk=*.h5=32K"), Contains("64.0 KiB to 64.0 MiB"));
+  CHECK_THAT(list_error("record-chunk=*.h5=8K"), Contains("16.0 KiB to 64.0 MiB"));
   CHECK_THAT(list_error("io=fast"), Contains("-o io: 'fast' is not one of auto, uring, threads"));
   CHECK_THAT(list_error("check=some"), Contains("full, directories"));
   CHECK_THAT(list_error("log-level=loud"), Contains("not one of debug, info"));
