@@ -157,7 +157,6 @@ def check(runs, right, what):
 # First touch of what was pushed
 
 
-@contextlib.contextmanager
 def copied(found, packed, tmp):
     """The files of JOURNALLED kinds on an ext4 without large folios: their folder, or None."""
     chosen = tmp / "journalled"
@@ -165,8 +164,7 @@ def copied(found, packed, tmp):
     names = [packed.files[kind] for kind in JOURNALLED if kind in packed.files]
     for name in names:
         os.link(packed.source / name, chosen / name)
-    with benchlib.journalled(found, chosen, benchlib.bytes_of(chosen, names)) as copy:
-        yield copy
+    return benchlib.journalled(found, chosen, benchlib.bytes_of(chosen, names))
 
 
 def touch_round(packed, tmp, processes, copy, samples):
@@ -216,8 +214,8 @@ def touch(packed, kind, how, lists, right, copy, samples):
         rate("pushed", path)
         samples.add(f"{label} reads", (mount.stat("fuse.requests.read") - reads) / packed.count)
         samples.add(f"{label} suspensions", planned(mount)["suspensions"])
-    shown = [samples.rounds[f"{label} {where}"][-1] for where in ("source", "pushed", "ram")]
-    progress(f"{label}: source {shown[0]:.0f}, pushed {shown[1]:.0f}, RAM tier {shown[2]:.0f} records/s")
+    shown = (f"{where} {samples.rounds[f'{label} {where}'][-1]:.0f}" for where in ("source", "pushed", "ram"))
+    progress(f"{label}: {', '.join(shown)} records/s")
 
 
 def touch_table(packed, samples):
@@ -231,8 +229,7 @@ def touch_table(packed, samples):
             note = f"{samples.ratio(f'{label} pushed', f'{label} journalled'):.2f} of {benchlib.JOURNALLED}"
         least = 0.7 if how == "pread" else 0.9
         table.add(f"{text}: pushed / source", samples.ratio(f"{label} pushed", f"{label} source"), at_least=least, note=note)
-        least = 20 if how == "random" else None
-        table.add(f"{text}: pushed / RAM tier without a plan", samples.ratio(f"{label} pushed", f"{label} ram"), at_least=least)
+        table.add(f"{text}: pushed / RAM tier without a plan", samples.ratio(f"{label} pushed", f"{label} ram"), at_least=20 if how == "random" else None)
         table.add(f"{text}: READs a record", samples.median(f"{label} reads"), at_most=0.02)
         table.add(f"{text}: major faults a record", samples.median(f"{label} pushed faults"), at_most=0.02)
         table.add(f"{text}: context switches a record", samples.median(f"{label} pushed switches"), at_most=0.05)
@@ -262,16 +259,15 @@ class Tier:
 
 # A little more than S where all is to fit: tiers keep whole chunks.
 TIERS = {"RAM tier 2 S": Tier(2), "RAM tier 1 S": Tier(1.02), "RAM tier 0.5 S": Tier(0.5)}
-# Measured where computing is faster. Rows of a raw file begin anywhere in a chunk: the smaller chunks are, the less of their
-# neighbours the first epoch reads ahead of its turn. 64 KiB are the smallest that a mount takes.
-MORE_TIERS = {
-    "RAM tier 2 S, chunks of 64 KiB": Tier(2, chunk="64K", most_time=None, most_bytes=None),
-    "RAM tier 0.25 S, NVMe the rest": Tier(0.25, 0.77, most_time=None, most_bytes=1.05),
-}
+# Rows of a raw file begin anywhere in a chunk: the smaller chunks are, the less of their neighbours the first epoch reads
+# ahead of its turn, which counts most where computing takes as long as reading.
+SMALL = {f"RAM tier 2 S, chunks of {k} KiB": Tier(2, chunk=f"{k}K", most_time=None, most_bytes=None) for k in (64, 32)}
+NVME = {"RAM tier 0.25 S, NVMe the rest": Tier(0.25, 0.77, most_time=None, most_bytes=1.05)}  # where computing is faster
+WARM = "the source's page cache"  # in the place of a PFS: what reading and computing take by themselves
 
 
 def tiers_of(speed):
-    return TIERS | MORE_TIERS if speed > 1 else TIERS
+    return TIERS | SMALL | (NVME if speed > 1 else {})
 
 
 def key(speed, label):
@@ -284,9 +280,9 @@ def missing_bytes(size, tier):
     return [size] + [max(0, size - tier)] * (EPOCHS - 1)
 
 
-def least_seconds(size, tier, speed):
-    """Each epoch takes as long as its computing, or as reading what the tiers lack for it."""
-    return sum(max(size / speed, missing) / BANDWIDTH for missing in missing_bytes(size, tier))
+def least_seconds(size, tier, speed, own=0):
+    """Each epoch takes as long as its computing and what its reader takes `own`, or as reading what the tiers lack for it."""
+    return sum(max(size / speed / BANDWIDTH + own, missing / BANDWIDTH) for missing in missing_bytes(size, tier))
 
 
 class Training:
@@ -309,24 +305,31 @@ class Training:
         return check(benchlib.reader("records", path, how, mine, *options), self.right, f"epoch {number} of {root}")[0]
 
     def pfs(self, *options):
+        benchlib.touch_memory(2 * self.packed.size)
         return clairmount.slowfs(self.packed.source, "--latency", str(LATENCY), "--bandwidth", str(BANDWIDTH), *options)
 
     def client(self):
         return self.pfs("--cached", "--attr-timeout", "3600")
 
     def measure(self, label, served, pfs, samples, *options, drops=True, how="pread"):
-        seconds = 0
+        seconds = []
         for number in range(EPOCHS):
-            seconds += self.epoch(served.path, number, *options, how=how)["seconds"]
+            seconds.append(self.epoch(served.path, number, *options, how=how)["seconds"])
             if drops:
                 clairmount.drop_page_cache(served.path)
-        self.note(label, seconds, pfs, samples)
+        samples.add(f"{key(self.speed, label)} first", seconds[0])
+        self.note(label, sum(seconds), pfs, samples)
 
     def note(self, label, seconds, pfs, samples):
         label = key(self.speed, label)
         samples.add(f"{label} seconds", seconds)
         samples.add(f"{label} bytes", pfs.counters()["bytes"] / self.packed.size)
         progress(f"{label}: {seconds:.1f} s, {samples.rounds[f'{label} bytes'][-1]:.3f} S")
+
+    def by_source(self, samples):
+        benchlib.reader("records", self.packed.path("raw"), "pread", self.lists[0])  # is warm from then on
+        for number in range(EPOCHS):
+            samples.add(f"{key(self.speed, WARM)} epoch", self.epoch(self.packed.source, number)["seconds"])
 
     def by_client(self, label, samples, *options, how="pread"):
         with self.client() as pfs:
@@ -338,15 +341,13 @@ class Training:
         with self.client() as pfs, clairmount.tempdir() as local:
             begin = time.monotonic()
             shutil.copy(self.packed.path("raw", pfs.path), local)
-            copied = time.monotonic() - begin
-            seconds = sum(self.epoch(local, number)["seconds"] for number in range(EPOCHS))
-            self.note("copy, then train", copied + seconds, pfs, samples)
+            seconds = time.monotonic() - begin + sum(self.epoch(local, number)["seconds"] for number in range(EPOCHS))
+            self.note("copy, then train", seconds, pfs, samples)
 
     def by_rclone(self, found):
-        if "rclone" not in benchlib.installed_others(found):
-            return
-        with self.pfs() as pfs, benchlib.rclone(pfs.path, 2 * self.packed.size) as served:
-            self.measure("rclone", served, pfs, found.samples)
+        if "rclone" in benchlib.installed_others(found):
+            with self.pfs() as pfs, benchlib.rclone(pfs.path, 2 * self.packed.size) as served:
+                self.measure("rclone", served, pfs, found.samples)
 
     def by_clairfs(self, label, tier, samples, plan=True):
         staging = max(8 * MIB, self.packed.size // 16)
@@ -377,6 +378,7 @@ OTHERS = {
 
 def epochs_round(training, found):
     samples = found.samples
+    training.by_source(samples)
     training.by_client("pfs", samples)
     training.by_client("workers", samples, "--workers", 4)
     training.by_client("willneed", samples, "--ahead", 256)
@@ -391,6 +393,7 @@ def epochs_round(training, found):
 def epochs_table(packed, speed, samples):
     table = Table(f"{EPOCHS} epochs of {packed.count:,} records of {packed.record:,} bytes, PFS {BANDWIDTH / 1e6:.0f} MB/s, computing on {speed * BANDWIDTH / 1e6:.0f} MB/s")
     bound, others = least_seconds(packed.size, 2 * packed.size, speed), []
+    table.add(f"{WARM}: time / computing", samples.median(f"{key(speed, WARM)} epoch") * speed * BANDWIDTH / packed.size)
     for label, text in OTHERS.items():
         label_here = key(speed, label)
         if f"{label_here} seconds" in samples.rounds:
@@ -410,6 +413,9 @@ def add_planned(table, packed, speed, name, tier, best, samples):
     # Where computing takes as long as the PFS, others reach the bound without any cache.
     faster = 1.2 if speed > 1 and tier.most_time else None
     table.add(f"{text}: time / bound", samples.median(f"{label} seconds") / seconds, at_most=tier.most_time)
+    own = samples.median(f"{key(speed, WARM)} epoch") - packed.size / speed / BANDWIDTH
+    table.add(f"{text}: time / bound and the reader's own time", samples.median(f"{label} seconds") / least_seconds(packed.size, tier.size(packed), speed, own))
+    table.add(f"{text}: first epoch / what the PFS takes", samples.median(f"{label} first") * BANDWIDTH / packed.size)
     table.add(f"{text}: PFS bytes / bound", samples.median(f"{label} bytes") / least, at_most=tier.most_bytes)
     table.add(f"{OTHERS[best]}: time / {text}", samples.ratio(f"{key(speed, best)} seconds", f"{label} seconds"), at_least=faster)
     table.add(f"{text}: suspensions", max(samples.rounds[f"{label} suspensions"]), at_most=0)
@@ -481,8 +487,7 @@ def note_ladder(label, count, runs, seconds, pfs, samples):
 
 
 def disk(packed, *options):
-    speed = ("--latency", str(LATENCY), "--bandwidth", str(BANDWIDTH), "--seek", str(SEEK))
-    return clairmount.slowfs(packed.source, *speed, *options)
+    return clairmount.slowfs(packed.source, "--latency", str(LATENCY), "--bandwidth", str(BANDWIDTH), "--seek", str(SEEK), *options)
 
 
 def climb(packed, name, rung, processes, tmp, samples):
@@ -547,10 +552,7 @@ def add_rung(table, packed, n, name, rung, samples):
     """The targets are those of the whole ladder."""
     of = label_of(packed, n)
     label = f"{name} {of}"
-
-    def target(value):
-        return value if name == "whole" else None
-
+    target = lambda value: value if name == "whole" else None  # noqa: E731
     table.add(f"{rung.text}: records/s", samples.median(f"{label} rate"))
     table.add(f"{rung.text}: times LMDB directly", samples.ratio(f"{label} rate", f"direct ahead {of} rate"))
     least = target(10) if n == 8 else None
@@ -566,10 +568,9 @@ def main():
     given = benchlib.arguments(__doc__, "default: 3, with --quick 1", ("touch", "epochs", "ladder"))
     rounds = given.rounds or (1 if given.quick else 3)
     found = Findings(given)
-    if lmdb is None:
-        found.skip("LMDB and its ladder", "not installed (apt-get install python3-lmdb)")
-    if h5py is None:
-        found.skip("HDF5", "not installed (apt-get install python3-h5py)")
+    for module, what, package in ((lmdb, "LMDB and its ladder", "python3-lmdb"), (h5py, "HDF5", "python3-h5py")):
+        if module is None:
+            found.skip(what, f"not installed (apt-get install {package})")
     processes = (1, 8) if given.quick else PROCESSES
     touching = (1, 4) if given.quick else (1, 4, 8)
     with contextlib.ExitStack() as stack:
@@ -577,8 +578,7 @@ def main():
         packed = Packed(tmp / "packed", 800 if given.quick else 8000, kinds=tuple(TOUCHES) if "touch" in given.only else ("raw",))
         copy = stack.enter_context(copied(found, packed, tmp)) if "touch" in given.only else None
         ladders = [Packed(tmp / "ladder", 320 if given.quick else 3200, kinds=("lmdb",))]
-        if not given.quick:
-            ladders.append(Packed(tmp / "small", 64_000, 3000, kinds=("lmdb",)))
+        ladders += [] if given.quick else [Packed(tmp / "small", 64_000, 3000, kinds=("lmdb",))]
         trainings = [Training(packed, tmp, speed) for speed in SPEEDS] if "epochs" in given.only else []
         for round_ in range(rounds):
             progress(f"round {round_ + 1} of {rounds}")
