@@ -451,6 +451,7 @@ void PlanManager::offer(Seen& seen, const std::string& name, const std::shared_p
   if (seen.use.order == OrderId() && observed.position.value_or(-1) >= 0)
     seen.use = {run->reader(observed.rank).order(), static_cast<uint64_t>(*observed.position)};
   if (observed.verdict == Tracker::Verdict::in_order) deps_.metrics.plan_observations_in_order.add();
+  if (seen.access == Access::read && !sentinels) run->reader(observed.rank).note_read(seen.length);
   follow_up(run, seen.access, observed);
 }
 

@@ -3,6 +3,7 @@
 // known, and how far it has been read.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "cache/base/mutex.h"
 #include "cache/base/result.h"
 #include "cache/chunks/tier_policy.h"
+#include "cache/memory/ram_arena.h"
 #include "plan/sequence/timeline.h"
 #include "plan/tracking/tracker.h"
 
@@ -37,6 +39,11 @@ class PlanReader {
   const SampleIndex& index() const { return *index_; }
   /// So many of the samples that were seen last may still be being read; 0: what was seen is as good as read.
   uint64_t streams() const { return streams_; }
+  /// A READ of this order's samples asked for so many bytes, and for no sentinel.
+  void note_read(uint64_t length) { by_pages_ = length <= kPageSize; }
+  /// Whether the last one asked for a single page. So do readers who have mapped a file of records: for each
+  /// page that is not there.
+  bool reads_by_pages() const { return by_pages_; }
   Tracker& tracker() { return tracker_; }
   const Tracker& tracker() const { return tracker_; }
 
@@ -73,6 +80,7 @@ class PlanReader {
   const std::optional<Epoch> last_;
   const uint64_t streams_;
   Tracker tracker_;  // self-synchronised
+  std::atomic<bool> by_pages_{false};
 
   mutable Mutex mutex_;  // leaf
   Timeline timeline_ GUARDED_BY(mutex_);

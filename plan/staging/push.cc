@@ -88,7 +88,8 @@ bool Staging::push_pages(const StagedUnit& unit) {
 // Pushes one unit; with the last one of a sample, says what became of the sample.
 void Staging::push(ReaderWindow& window, const StagedUnit& unit) {
   const uint32_t sample = window.timeline.sample_at(unit.position);
-  if (unit.first) choose_sentinel(window, unit);
+  const bool seen = window.plan->of_records && opened(window, unit.position);  // it would tell nothing new
+  if (unit.first && !seen) choose_sentinel(window, unit);
   if (!unit.chunk || staged_elsewhere(window, sample)) {
     window.complete = true;
     return;

@@ -333,12 +333,18 @@ bool Staging::opened(const ReaderWindow& window, uint64_t position) {
 }
 
 // Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
-// it has been asked for: without it, the reader would ask for the rest of it once more.
-bool Staging::overtaken(const ReaderWindow& window) {
-  const uint64_t position = window.units.front()->position;
-  const bool on_its_way = window.asked > 0 && window.units.front()->chunk;
-  const bool being_read = position >= window.safe && position + window.reader->streams() >= window.high_water;
-  return opened(window, position) && !(on_its_way && being_read && window.reader->streams() > 0);
+// it has been asked for: without it, the reader would ask for the rest of it once more. So is a record whose
+// reader asks for it page by page, if its chunk is in memory when it arrives: a push waits for a READ of the
+// same page, which else may wait for the source.
+bool Staging::overtaken(const ReaderWindow& window) const {
+  const StagedUnit& unit = *window.units.front();
+  if (!opened(window, unit.position)) return false;
+  const bool on_its_way = window.asked > 0 && unit.chunk;
+  if (!on_its_way || unit.position < window.safe) return true;
+  const uint64_t streams = window.reader->streams();
+  if (streams > 0) return unit.position + streams < window.high_water;
+  const bool by_pages = window.plan->of_records && window.reader->reads_by_pages();
+  return !by_pages || (unit.arrived && !cache_.resident(*unit.chunk));
 }
 
 // Everything before `position` has been pushed, or is the reader's.

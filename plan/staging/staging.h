@@ -13,7 +13,8 @@
 //
 // Pushed samples are read without a request, so some are sentinels: one page of them is left out, and the
 // READ that asks for it tells where the reader is (sentinel_pages.h). The window moves with it. A reader that
-// is faster than the pushes overtakes them: what it has opened need not be pushed any more and is skipped.
+// is faster than the pushes overtakes them: what it has opened need not be pushed any more and is skipped,
+// but for a record of which it asks for one page after the other.
 // Samples between the safe position and the high-water mark that were not opened yet are still pushed, before
 // all others: another DataLoader worker will open them next.
 //
@@ -145,7 +146,7 @@ class Staging {
   void skip_opened(ReaderWindow& window);
   static uint64_t read_unseen(const ReaderWindow& window);
   static bool opened(const ReaderWindow& window, uint64_t position);
-  static bool overtaken(const ReaderWindow& window);
+  bool overtaken(const ReaderWindow& window) const;
   void follow_timeline(ReaderWindow& window);
   bool drop_consumed(ReaderWindow& window);
   bool drop_until(ReaderWindow& window, uint64_t end, uint64_t most);

@@ -36,6 +36,31 @@ TEST_CASE("an access is given the use that it is for, of the first plan that exp
   CHECK(others.position == 3);
 }
 
+TEST_CASE("the rest of a record that is being read is pushed if its reader asks for single pages") {
+  const uint64_t pages = GENERATE(1ULL, 2ULL);
+  constexpr uint64_t kBytes = 20000;
+  StagingFixture staged({.sizes = {64 * kBytes, 5000},
+                         .budget = 1 << 20,
+                         .ram = 2 << 20,
+                         .chunk_size = 64 << 10,
+                         .immediate = false},
+                        "name=unknown format=raw file=f10001 record=1000 shuffle=false");
+  const SteadyClock clock;
+  DatasetSource dataset;
+  dataset.catalog = staged.catalog;
+  PlanManager plans(
+      {std::move(dataset), {NodeId(0), 1}, *staged.staging, clock, staged.metrics, staged.log.logger()});
+  REQUIRE(plans.submit("name=a format=raw file=f10000 record=20000 shuffle=false"));
+  staged.settle();
+  REQUIRE(staged.source.pending() > 0);
+  const FileId file = *staged.catalog->find("f10000");
+  plans.observe(ThreadId(1), file, 0, pages * kPageSize, Access::read);  // before staging has it
+  staged.settle();
+  while (staged.source.complete_all()) staged.settle();
+  CHECK(staged.staging->ahead("a") > 10);
+  CHECK(staged.pages.missing(file, 0, kBytes).empty() == (pages == 1));
+}
+
 TEST_CASE("a plan of which a later epoch cannot be made is told as failed, until it is cancelled") {
   constexpr uint32_t kSamples = 20;
   constexpr int kEpochs = 8;
