@@ -36,8 +36,9 @@ class ConcurrencyLimit {
 
   unsigned value() const { return limit_; }
 
-  /// An operation has ended; `took`: the time for each of the fetches that it brought. `saturated`: others
-  /// were waiting for a place, without which as many as the limit allows need not have been under way.
+  /// An operation has ended; `took`: the time for each of the fetches that it brought, times the places that
+  /// it took. `saturated`: others were waiting for a place, without which as many as the limit allows need
+  /// not have been under way.
   void completed(Duration took, bool saturated);
 
  private:

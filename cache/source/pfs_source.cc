@@ -26,6 +26,9 @@ constexpr size_t kOpenFiles = 16;
 // them.
 constexpr unsigned kReaderHeadroom = 4;
 
+// Operations of neighbours with more bytes are large. In a model anything from 256 to 640 KiB does as well.
+constexpr uint64_t kLarge = FetchQueue::kMostBytes / 2;
+
 // gather() holds no longer than this: a source need not be idle for longer than a disk seeks, which is what
 // requests are kept for. No thread wakes up for its end; the next request or answer finds it, or watch().
 constexpr auto kMostGathering = std::chrono::milliseconds(5);
@@ -123,8 +126,15 @@ bool PfsSource::may_start(const Priority& next, TimePoint now) const {
   const unsigned kept = std::min(kReaderHeadroom, options_.most_concurrency / 4);
   const unsigned most = options_.most_concurrency - (reader ? 0 : kept);
   if (in_flight_.size() >= std::min(most, descriptors_)) return false;
-  const unsigned limit = limit_.value() + (reader ? kReaderHeadroom : 0);
-  return in_flight_.size() < limit || in_flight_.size() - stuck(now) < limit;
+  return places_taken(now) < limit_.value() + (reader ? kReaderHeadroom : 0);
+}
+
+// Those of operations that hang are free again.
+unsigned PfsSource::places_taken(TimePoint now) const {
+  unsigned places = 0;
+  for (const auto& [arrival, operation] : in_flight_)
+    places += now >= operation.hangs ? 0U : operation.places;
+  return places;
 }
 
 unsigned PfsSource::stuck(TimePoint now) const {
@@ -186,9 +196,11 @@ PfsSource::OperationPtr PfsSource::begin_next(TimePoint now) {
   auto operation = std::make_shared<Operation>();
   operation->parts = queue_.take_first();
   for (const auto& part : operation->parts) operation->bytes += part.request.length;
+  const bool large = operation->parts.size() > 1 && operation->bytes > kLarge;
+  operation->places = large && limit_.value() >= 4 ? 2 : 1;  // two may always be under way
   operation->started = now;
   in_flight_[operation->id()] = {now, now + options_.stuck + std::chrono::microseconds(operation->bytes),
-                                 operation->file()};
+                                 operation->file(), operation->places};
   return operation;
 }
 
@@ -253,6 +265,7 @@ void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) 
   if (!outcome && lacks_descriptors(outcome.error()) && put_back(operation, outcome.error())) return;
   const TimePoint now = clock_.now();
   const Duration took = now - operation.started;
+  const auto places = static_cast<Duration::rep>(operation.places);
   const auto fetches = static_cast<Duration::rep>(operation.parts.size());
   metrics_.pfs_latency.record(took);
   metrics_.pfs_in_flight.add(-1);
@@ -264,7 +277,7 @@ void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) 
     if (!outcome && operation.parts.size() > 1 && !stopped_) repeat_singly(operation);
     if (descriptors_ != UINT_MAX && ++since_short_ % kTryMoreAfter == 0) ++descriptors_;
     const bool gathering = now < gathers_until_;  // what waits need not wait for a place
-    limit_.completed(took / fetches, outcome && !queue_.empty() && !gathering);
+    limit_.completed(took * places / fetches, outcome && !queue_.empty() && !gathering);
     metrics_.pfs_concurrency.set(limit_.value());
   }
   dispatch();

@@ -3,7 +3,8 @@
 //
 // Neighbouring fetches that wait are read in one operation (fetch_queue.h), and gather() has them wait for
 // each other. Each gets its own answer: of a read that ends early those before its end are good, and where a
-// read fails each is repeated by itself.
+// read fails each is repeated by itself. A large one takes two of the places that there are for operations:
+// more at once would leave fewer fetches that wait and can be read together.
 //
 // A fetch never mixes versions of a file: after each read the file's size and mtime must be what the catalog
 // says, else the fetch fails with ESTALE, the file is named once in the log, and `on_stale` is told.
@@ -82,6 +83,7 @@ class PfsSource final : public ChunkSource {
   struct Operation {
     std::vector<FetchQueue::Waiting> parts;  // in the order of their bytes; never empty
     uint64_t bytes = 0;
+    unsigned places = 1;  // of those that the limit gives
     TimePoint started;
     SharedFd kept;  // the file if it was open before
 
@@ -93,11 +95,13 @@ class PfsSource final : public ChunkSource {
     TimePoint started;
     TimePoint hangs;  // from when on it counts as hanging
     FileId file;
+    unsigned places = 1;
   };
 
   void dispatch() EXCLUDES(mutex_);
   OperationPtr begin_next(TimePoint now) REQUIRES(mutex_);
   bool may_start(const Priority& next, TimePoint now) const REQUIRES(mutex_);
+  unsigned places_taken(TimePoint now) const REQUIRES(mutex_);
   unsigned stuck(TimePoint now) const REQUIRES(mutex_);
   void watch() EXCLUDES(mutex_);
   void submit(const OperationPtr& operation) EXCLUDES(mutex_);

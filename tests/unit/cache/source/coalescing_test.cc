@@ -217,6 +217,25 @@ TEST_CASE("twice as many operations do not pay that bring no more than fewer lar
   while (!f.io.reads.empty()) f.end(0);
 }
 
+TEST_CASE("a large operation of neighbours takes two places, so that others wait and are read together") {
+  constexpr uint64_t kRun = FetchQueue::kMostBytes / kMergedChunk / 2 + 1;
+  PfsOptions pfs;
+  pfs.stuck = std::chrono::hours(1);  // else the source's own thread looks, too
+  MergeFixture f(pfs);
+  for (uint64_t run = 0; run < kAtOnce; ++run) {
+    for (uint64_t chunk = 0; chunk < kRun; ++chunk) f.fetch_chunk(run * (kRun + 1) + chunk);
+  }
+  f.end_busy();
+  for (size_t ended = 0; ended < 3; ++ended) {
+    REQUIRE(f.io.reads.size() == kAtOnce / 2);
+    for (const FileRead& read : f.io.reads) CHECK(read.memory.size() == kRun);
+    f.end(0);
+    if (ended == 1) f.fetch_chunk(100 + kRun);
+  }
+  CHECK(f.io.reads.size() == 2);  // the last large one, and the small one
+  while (!f.io.reads.empty()) f.end(0);
+}
+
 TEST_CASE("of a merged read that ends early each fetch has what there is of it") {
   MergeFixture f;
   const size_t first = f.fetch_chunk(0);
