@@ -81,6 +81,19 @@ size_t count_right(NvmeStore& store, uint64_t chunks, size_t length) {
   return right;
 }
 
+/// Puts the store that is to be opened on a disk that is smaller than its capacity. Nothing, and the test is
+/// over, without root.
+std::unique_ptr<TmpfsMount> smaller_disk(StoreFixture& f) {
+  REQUIRE(std::filesystem::create_directory(f.directory));
+  auto disk = std::make_unique<TmpfsMount>(f.directory, 0UL, "size=8m,mode=700");
+  if (!disk->mounted()) {
+    WARN("skipped: only root can mount a tmpfs");
+    return nullptr;
+  }
+  f.capacity = 64 << 20;
+  return disk;
+}
+
 }  // namespace
 
 TEST_CASE("a flipped byte is found, counted, told once, and the chunk can be written again") {
@@ -328,13 +341,8 @@ TEST_CASE("a directory deleted while running: what is open goes on, growth and t
 
 TEST_CASE("a disk that fills up before the capacity is reached ends growth, nothing else") {
   StoreFixture f(both_kinds());
-  REQUIRE(std::filesystem::create_directory(f.directory));
-  const TmpfsMount tmpfs(f.directory, 0, "size=8m,mode=700");
-  if (!tmpfs.mounted()) {
-    WARN("skipped: only root can mount a tmpfs");
-    return;
-  }
-  f.capacity = 64 << 20;
+  const auto disk = smaller_disk(f);
+  if (!disk) return;
   NvmeStore* store = &f.open(GENERATE(SegmentLayout(), kSmallSegments));
   uint64_t n = 0;
   while (put(*store, n, content_of(n, 100'000)).ok()) REQUIRE(++n < 1000);
@@ -353,13 +361,8 @@ TEST_CASE("a disk that fills up before the capacity is reached ends growth, noth
 
 TEST_CASE("a disk that is full has room for the index to be compacted") {
   StoreFixture f(IoKind::threads);
-  REQUIRE(std::filesystem::create_directory(f.directory));
-  const TmpfsMount tmpfs(f.directory, 0, "size=8m,mode=700");
-  if (!tmpfs.mounted()) {
-    WARN("skipped: only root can mount a tmpfs");
-    return;
-  }
-  f.capacity = 64 << 20;
+  const auto disk = smaller_disk(f);
+  if (!disk) return;
   NvmeStore* store = &f.open();
   if (GENERATE(false, true)) store = &f.open();  // with an index that is there already
   uint64_t chunks = 0;
