@@ -6,7 +6,8 @@
 //
 //   RAM tier has a new chunk      added():   waits for its copy
 //   a chunk moved up from NVMe    adopt():   what NVMe has becomes the copy
-//   the RAM tier drops a chunk    release(): the copy becomes an ordinary chunk of the NVMe tier; no write
+//   the RAM tier drops a chunk    release(): the copy becomes an ordinary chunk of the NVMe tier, without a
+//                                 write, or goes, if its room is promised to another one
 //   a chunk is to go to NVMe      make_room(): copies are dropped, and wait again
 //
 // One thread ("ram-backup") makes one copy after the other from its own buffer: no reader, fetch or other

@@ -110,7 +110,8 @@ bool Tiers::moves_up(ChunkId chunk) const {
   return kept >= deps_.catalog.total_bytes() || deps_.policy.belongs_in_ram(chunk);
 }
 
-void Tiers::evict(ChunkId chunk, Tier tier) {
+// `given_up`: bytes on NVMe that are promised to a chunk which goes elsewhere.
+void Tiers::evict(ChunkId chunk, Tier tier, uint64_t given_up) {
   if (tier == Tier::nvme) {
     if (const auto store = deps_.table.clear_store(chunk)) {
       forget(*store, chunk);
@@ -122,7 +123,20 @@ void Tiers::evict(ChunkId chunk, Tier tier) {
   if (!dropped) return;
   deps_.metrics.ram_evictions.add();
   deps_.metrics.ram_chunks.add(-1);
-  if (const auto copied = backup_.release(chunk)) left_on_nvme(chunk, *copied);
+  const auto copied = backup_.release(chunk);
+  if (!copied) return;
+  if (has_room_for_copy(*copied, given_up)) {
+    left_on_nvme(chunk, *copied);
+  } else {
+    forget(*copied, chunk);
+  }
+}
+
+// Whether a copy that counts as one no more can stay in the store: not in room that others were promised.
+bool Tiers::has_room_for_copy(size_t store, uint64_t given_up) const {
+  if (!deps_.stores[store]->writable()) return true;  // they will not have it either
+  const uint64_t promised = promised_.load();         // before the room, as in space()
+  return nvme_room() + given_up >= promised;
 }
 
 // From RAM first: what NVMe has of the chunk as a copy counts as kept there from then on.
@@ -293,7 +307,7 @@ bool Tiers::swap_into_ram(ChunkId chunk, const ChunkRef& data) {
   return true;
 }
 
-// Promises room in RAM.
+// Promises room in RAM, instead of that on NVMe.
 bool Tiers::make_room_by_copies(ChunkId chunk) {
   const uint64_t bytes = footprint(Tier::ram, length(chunk));
   MutexLock lock(placing_);
@@ -302,7 +316,7 @@ bool Tiers::make_room_by_copies(ChunkId chunk) {
     const auto copied = backup_.oldest_copied();
     if (!copied) return false;
     deps_.policy.dropped(*copied, Tier::ram);
-    evict(*copied, Tier::ram);
+    evict(*copied, Tier::ram, footprint(Tier::nvme, length(chunk)));
     room += footprint(Tier::ram, length(*copied));
   }
   promise(chunk, Tier::ram);
@@ -332,6 +346,13 @@ uint64_t Tiers::ram_room() const {
   return account_.capacity() - std::min(promised + account_.used(), account_.capacity());
 }
 
+// Of the store that has most: a chunk lies in one.
+uint64_t Tiers::nvme_room() const {
+  uint64_t most = 0;
+  for (size_t i = 0; i < deps_.stores.size(); ++i) most = std::max(most, backup_.room(i));
+  return most;
+}
+
 TierSpace Tiers::space(bool behind) const {
   TierSpace space;
   space.ram = ram_room();
@@ -342,10 +363,8 @@ TierSpace Tiers::space(bool behind) const {
   // Read before the room, which is used before its promise ends: for a moment bytes may count twice, but they
   // are never missed.
   const uint64_t spoken_for = promised_.load();
-  for (size_t i = 0; i < deps_.stores.size(); ++i) {
-    space.nvme = std::max(space.nvme, backup_.room(i));
-    space.nvme_writable = space.nvme_writable || deps_.stores[i]->writable();
-  }
+  space.nvme = nvme_room();
+  for (const NvmeStore* store : deps_.stores) space.nvme_writable = space.nvme_writable || store->writable();
   space.nvme -= std::min(space.nvme, spoken_for);
   return space;
 }

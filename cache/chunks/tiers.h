@@ -7,7 +7,8 @@
 //   - else is not kept this time.
 //
 // Room that a chunk is to have counts as used from place() on (promised), until the chunk has it or will not
-// have it. So no two chunks are sent to the same room.
+// have it. So no two chunks are sent to the same room. The room of a copy is free, and may be promised: then
+// the copy goes when RAM drops its chunk.
 //
 // Thread-safe. placing_ comes before all other locks, and is held while the policy and the stores are asked
 // for room, chunks are dropped and memory of the RAM tier is taken, but not while a transfer begins. mutex_
@@ -102,8 +103,10 @@ class Tiers final : private RamBackup::Keeper {
   uint32_t length(ChunkId chunk) const { return deps_.catalog.range(chunk).length; }
   void promise(ChunkId chunk, Tier tier);
   uint64_t ram_room() const;
+  uint64_t nvme_room() const;
   bool moves_up(ChunkId chunk) const;
-  void evict(ChunkId chunk, Tier tier);
+  void evict(ChunkId chunk, Tier tier, uint64_t given_up = 0);
+  bool has_room_for_copy(size_t store, uint64_t given_up) const;
   TierSpace space(bool behind) const;
   bool may_swap() const;
   bool make_room_by_copies(ChunkId chunk);

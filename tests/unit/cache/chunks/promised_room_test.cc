@@ -179,3 +179,22 @@ TEST_CASE("two writes to NVMe do not take the room of the same copy") {
   CHECK(f.tier(3) == Tier::nvme);
   CHECK(f.metrics.nvme_writes_skipped.value() == 0);
 }
+
+TEST_CASE("a copy does not stay on NVMe in the room of a chunk that is on its way there") {
+  RoomFixture f(3, 1, 1);
+  f.ask_for(0);
+  f.complete_all();
+  REQUIRE(f.cache->ram_backup().copy_next() == RamBackup::Outcome::copied);
+  f.store.settle();
+  f.ask_for(1);  // to NVMe, in the place of the copy
+  REQUIRE(f.cache->space().nvme == 0);
+  f.policy.victim = f.chunk(0);
+  f.policy.newcomer = f.chunk(2);
+  f.ask_for(2);
+  CHECK(f.tier(0) == Tier::none);
+  CHECK(f.store.chunks() == 0);
+  f.complete_all();
+  CHECK(f.tier(1) == Tier::nvme);
+  CHECK(f.tier(2) == Tier::ram);
+  CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+}

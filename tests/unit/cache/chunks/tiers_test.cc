@@ -16,9 +16,11 @@ namespace {
 
 constexpr uint32_t kTierChunk = 64 << 10;
 
-/// Files of one chunk each behind a RAM tier, counted in chunks, and a store with room for all.
+/// Files of one chunk each behind a RAM tier and a store, counted in chunks.
 struct SlowStoreFixture {
-  SlowStoreFixture(size_t files, uint64_t ram) : store((files + ram) * kTierChunk) {
+  /// The store has room for all.
+  SlowStoreFixture(size_t files, uint64_t ram) : SlowStoreFixture(files, ram, files + ram) {}
+  SlowStoreFixture(size_t files, uint64_t ram, uint64_t nvme) : store(nvme * kTierChunk) {
     for (size_t i = 0; i < files; ++i) tree.write("f" + std::to_string(10000 + i), kTierChunk);
     ScanOptions options;
     options.chunk_size = kTierChunk;
@@ -131,6 +133,22 @@ TEST_CASE("what NVMe has no time for goes to RAM in the place of what it has cop
   f.read_range(0, ram + 2 * most);
   CHECK(f.source.fetches == ram + 2 * most);
   CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+}
+
+TEST_CASE("what goes to RAM in the place of a copy leaves it the room on NVMe that it was promised itself") {
+  const size_t most = SlowStoreFixture::most_writes();
+  const size_t ram = 4 * most;
+  SlowStoreFixture f(ram + most + 1, ram, most + 1);
+  f.read_range(0, ram);
+  REQUIRE(f.cache->ram_backup().copy_next() == RamBackup::Outcome::copied);
+  f.store.settle();
+  f.store.set_slow(true);
+  f.read_range(ram, ram + most);
+  REQUIRE(f.store.held() == most);
+  REQUIRE(f.store.available() == 0);
+  CHECK(f.read(ram + most));
+  CHECK(f.tier(ram + most) == Tier::ram);
+  CHECK(f.tier(0) == Tier::nvme);
 }
 
 TEST_CASE("while a disk hangs, most of the RAM tier stays where it is") {
