@@ -96,9 +96,11 @@ bool ChunkTable::on_nvme(ChunkId chunk) const {
   return slots_[chunk.index()].store != 0;
 }
 
-void ChunkTable::set_store(ChunkId chunk, size_t store) {
+std::optional<size_t> ChunkTable::set_store(ChunkId chunk, size_t store) {
   MutexLock lock(shard(chunk).mutex);
-  slots_[chunk.index()].store = static_cast<uint8_t>(store + 1);
+  uint8_t& has = slots_[chunk.index()].store;
+  if (has == 0) has = static_cast<uint8_t>(store + 1);
+  return has == store + 1 ? std::nullopt : number(has);
 }
 
 std::optional<size_t> ChunkTable::clear_store(ChunkId chunk) {

@@ -63,7 +63,8 @@ class ChunkTable {
   bool here_or_coming(ChunkId chunk) const;
   bool on_nvme(ChunkId chunk) const;
 
-  void set_store(ChunkId chunk, size_t store);
+  /// The store has the chunk, unless another one does: that one.
+  std::optional<size_t> set_store(ChunkId chunk, size_t store);
   /// The store that had it until now.
   std::optional<size_t> clear_store(ChunkId chunk);
   /// Takes the chunk out of the RAM tier; null if it is not there.

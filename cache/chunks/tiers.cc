@@ -323,8 +323,10 @@ bool Tiers::make_room_by_copies(ChunkId chunk) {
   return true;
 }
 
+// A chunk that RAM dropped while it was copied may have been fetched and written anew before its copy is
+// there: two stores have it then.
 void Tiers::left_on_nvme(ChunkId chunk, size_t store) {
-  deps_.table.set_store(chunk, store);
+  if (deps_.table.set_store(chunk, store)) return forget(store, chunk);
   deps_.policy.kept(chunk, Tier::nvme);
 }
 

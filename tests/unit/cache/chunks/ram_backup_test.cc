@@ -200,6 +200,22 @@ TEST_CASE("a chunk that leaves RAM while it is copied is an ordinary one on NVMe
   CHECK(f.copy_all() == 1);
 }
 
+TEST_CASE("a chunk that is written to another store before its copy is there stays in one of them") {
+  BackupFixture f(2, 1, {1, 1});
+  f.read(0);
+  f.stores[0]->set_slow(true);
+  REQUIRE(f.cache->ram_backup().copy_next() == Outcome::copied);
+  f.policy.victim = f.chunk(0);
+  f.read(1);
+  f.read(0);
+  REQUIRE(f.stores[1]->chunks() == 1);
+  f.stores[0]->set_slow(false);
+  CHECK(f.stores[0]->chunks() + f.stores[1]->chunks() == 1);
+  CHECK(f.tier(0) == Tier::nvme);
+  f.cache->evict(f.chunk(0));
+  CHECK(f.stores[0]->chunks() + f.stores[1]->chunks() == 0);
+}
+
 TEST_CASE("a chunk that has left RAM before its turn is passed over") {
   BackupFixture f(3, 1, {100});
   f.read(0);
