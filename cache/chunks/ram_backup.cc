@@ -195,27 +195,29 @@ RamBackup::Outcome RamBackup::copy_next() {
   const bool here = bool(data);
   const uint64_t bytes = bytes_of(chunk);
   uint64_t checksum = 0;
-  uint64_t promised = promised_.load();
+  const uint64_t promised = promised_.load();
+  bool busy = promised > 0;
   std::optional<size_t> store = here ? store_with(bytes + promised) : std::nullopt;
   if (store) {
     checksum = fill_buffer(data);
     data = ChunkRef();
-    promised = promised_.load();  // more, in the time that this took
-    store = store_with(bytes + promised);
+    store = keeper_.promise_copy(bytes);
+    busy = true;  // without a store: fetches were promised more, in the time that this took
   }
   if (!store) {
     MutexLock lock(mutex_);
     State& state = states_[chunk.index()];
     const bool left = state.left || !here;
     state.writing = state.left = in_flight_ = false;
-    news_ = news_ || left || promised > 0;
+    news_ = news_ || left || busy;
     wake_.notify_all();
     if (left) return Outcome::skipped;
     state.waiting = true;
     queue_.push_back(chunk);  // another may be smaller
-    return promised > 0 ? Outcome::busy : Outcome::full;
+    return busy ? Outcome::busy : Outcome::full;
   }
   write(chunk, checksum, *store);
+  keeper_.take_back_copy(bytes);  // not before the write has its room
   return Outcome::copied;
 }
 

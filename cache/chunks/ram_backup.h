@@ -60,13 +60,17 @@ class RamBackup {
     virtual ChunkRef only_in_ram(ChunkId chunk) const = 0;
     /// Store number `store` has a chunk that the RAM tier dropped while it was copied.
     virtual void left_on_nvme(ChunkId chunk, size_t store) = 0;
+    /// Promises `bytes` on NVMe to a copy, until take_back_copy(), in a store with room for them and for all
+    /// that is promised already: that store.
+    virtual std::optional<size_t> promise_copy(uint64_t bytes) = 0;
+    virtual void take_back_copy(uint64_t bytes) = 0;
 
    protected:
     ~Keeper() = default;
   };
 
-  /// `promised`: bytes on NVMe that fetches under way, and chunks that wait for the disk, will need. All
-  /// parts outlive it. Without memory for its buffer no copies are made.
+  /// `promised`: bytes on NVMe that fetches under way, chunks that wait for the disk, and the copy that is
+  /// about to be written will need. All parts outlive it. Without memory for its buffer no copies are made.
   RamBackup(const Catalog& catalog, const std::vector<NvmeStore*>& stores, Keeper& keeper,
             const std::atomic<uint64_t>& promised, Metrics& metrics);
   /// Ends the thread and waits for a copy under way.
@@ -91,6 +95,8 @@ class RamBackup {
   uint64_t room(size_t store) const;
   /// Bytes of the copies in a store.
   uint64_t copied(size_t store) const { return copied_[store].load(); }
+  /// The first store that has `bytes` available.
+  std::optional<size_t> store_with(uint64_t bytes) const;
   /// Drops copies until some store has `bytes` available; none if that would not do.
   void make_room(uint64_t bytes);
 
@@ -135,7 +141,6 @@ class RamBackup {
   };
 
   uint64_t bytes_of(ChunkId chunk) const;
-  std::optional<size_t> store_with(uint64_t bytes) const;
   std::optional<Copy> take_copy();
   void count(size_t store, ChunkId chunk, int64_t sign);
   void list_copy(ChunkId chunk, size_t store) REQUIRES(mutex_);

@@ -330,6 +330,14 @@ void Tiers::left_on_nvme(ChunkId chunk, size_t store) {
   deps_.policy.kept(chunk, Tier::nvme);
 }
 
+// No decision in between, or a fetch would count on the same room.
+std::optional<size_t> Tiers::promise_copy(uint64_t bytes) {
+  MutexLock lock(placing_);
+  const auto store = backup_.store_with(bytes + promised_.load());
+  if (store) promised_.fetch_add(bytes);
+  return store;
+}
+
 std::optional<size_t> Tiers::roomiest_store(uint64_t bytes) const {
   std::optional<size_t> best;
   uint64_t most = bytes;

@@ -117,6 +117,8 @@ class Tiers final : private RamBackup::Keeper {
   std::optional<size_t> roomiest_store(uint64_t bytes) const;
   ChunkRef only_in_ram(ChunkId chunk) const override { return deps_.table.only_in_ram(chunk); }
   void left_on_nvme(ChunkId chunk, size_t store) override;
+  std::optional<size_t> promise_copy(uint64_t bytes) override;
+  void take_back_copy(uint64_t bytes) override { promised_.fetch_sub(bytes); }
 
   const Deps deps_;
   const std::unique_ptr<RamArena> ram_;

@@ -161,6 +161,29 @@ TEST_CASE("room of a chunk that waits for the disk is not taken for a copy") {
   CHECK(f.cache->ram_backup().copy_next() == RamBackup::Outcome::full);
 }
 
+TEST_CASE("a copy and a chunk that is placed at the same time do not count on the same room") {
+  RoomFixture f(2, 1, 1);
+  f.ask_for(0);
+  f.complete_all();
+  f.store.set_slow(true);
+  std::future<void> other;
+  // The copy looks for room twice, and takes what it finds the second time.
+  f.store.set_meanwhile([&] {
+    f.store.set_meanwhile([&] {
+      other = std::async(std::launch::async, [&] { f.ask_for(1); });
+      (void)other.wait_for(50ms);  // in which it would be done, if it did not have to await its turn
+    });
+  });
+  CHECK(f.cache->ram_backup().copy_next() == RamBackup::Outcome::copied);
+  REQUIRE(other.valid());
+  other.get();
+  f.complete_all();
+  CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+  f.store.set_slow(false);
+  CHECK(f.tier(1) == Tier::none);
+  CHECK(f.metrics.nvme_copies.value() == 1);
+}
+
 TEST_CASE("two writes to NVMe do not take the room of the same copy") {
   RoomFixture f(4, 2, 2);
   f.ask_for(0);
