@@ -51,7 +51,9 @@ struct PeerServer::Peer {
   Queue ready;                                  // here when it was asked for, in memory or on NVMe
   std::unordered_map<uint32_t, WorkPtr> known;  // not answered yet
   std::unordered_map<uint64_t, Pin> pins;
-  uint64_t sending = 0;                   // bytes that were asked for and are being loaded or sent
+  // Bytes that were asked for.
+  uint64_t sending = 0;                   // they are here, and are being sent, or read from NVMe for that
+  uint64_t loading = 0;                   // they are being read from the PFS
   std::vector<wire::ChunkReply> replies;  // to be sent together
 };
 
@@ -205,15 +207,17 @@ void PeerServer::dispatch(NodeId peer) {
 }
 
 PeerServer::WorkPtr PeerServer::next(Peer& peer) {
-  const auto has_room = [](const Peer& p, uint32_t length, uint64_t most) {
-    return p.sending == 0 || p.sending + length <= most;
+  const auto has_room = [](uint64_t taken, uint32_t length, uint64_t most) {
+    return taken == 0 || taken + length <= most;
   };
   const auto take = [](Queue& queue, Queue::iterator at) {
     WorkPtr work = at->second;
     queue.erase(at);
     return work;
   };
-  if (!peer.ready.empty() && has_room(peer, peer.ready.begin()->second->request.length, options_.sending)) {
+  // What the PFS keeps this node waiting for takes no room of what is here.
+  if (!peer.ready.empty() &&
+      has_room(peer.sending, peer.ready.begin()->second->request.length, options_.sending)) {
     WorkPtr work = take(peer.ready, peer.ready.begin());
     peer.sending += work->request.length;
     return work;
@@ -226,8 +230,8 @@ PeerServer::WorkPtr PeerServer::next(Peer& peer) {
     const uint64_t fills = loading_fills_ + first.chunk_length;
     if (loading_ > 0 && loading_ + first.chunk_length > options_.loading) return nullptr;
     if (fill && loading_fills_ > 0 && fills > options_.loading / kFillDivisor) return nullptr;
-    if (!has_room(asker, first.request.length, 2 * options_.sending)) continue;
-    asker.sending += first.request.length;
+    if (!has_room(asker.sending + asker.loading, first.request.length, 2 * options_.sending)) continue;
+    asker.loading += first.request.length;
     loading_ += first.chunk_length;
     if (fill) loading_fills_ = fills;
     WorkPtr work = take(cold_, at);
@@ -268,13 +272,18 @@ void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk)
   uint64_t pin = 0;
   {
     MutexLock lock(mutex_);
-    if (work->stage == Work::Stage::loading) {
+    const bool was_loading = work->stage == Work::Stage::loading;
+    if (was_loading) {
       last_load_ = now;
       loading_ -= work->chunk_length;
       if (request.priority.is_background()) loading_fills_ -= work->chunk_length;
     }
     if (work->dropped) return;
     Peer& peer = *peers_[work->peer.index()];
+    if (was_loading) {
+      peer.loading -= request.length;
+      peer.sending += request.length;
+    }
     if (chunk) {
       pin = ++last_pin_;
       peer.pins[pin] = {chunk->data, request.length};
@@ -356,7 +365,7 @@ void PeerServer::drop(NodeId node) {
     peer.known.clear();
     peer.ready.clear();
     peer.replies.clear();
-    peer.sending = 0;
+    peer.sending = peer.loading = 0;
     pins.swap(peer.pins);
   }
 }

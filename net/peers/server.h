@@ -35,8 +35,9 @@
 namespace clairfs {
 
 struct PeerServerOptions {
-  /// Bytes on their way to one peer, twice as many with those being read for it from the PFS: enough to keep
-  /// its network busy, few enough that what becomes urgent does not wait long behind them (4 ms at 1 GB/s).
+  /// Bytes on their way to one peer: enough to keep its network busy, few enough that what becomes urgent
+  /// does not wait long behind them (4 ms at 1 GB/s). Nothing more is read for it from the PFS when twice as
+  /// many are on their way or being read for it.
   uint64_t sending = 4U << 20;
   /// Bytes of chunks being read from the PFS for all peers: what a PFS needs in flight for its full rate (1
   /// GB/s at 16 ms), of which fills take one part in kFillDivisor; the rest waits here, where it is sorted by

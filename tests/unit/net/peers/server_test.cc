@@ -17,11 +17,11 @@ constexpr NodeId kAsker{1};
 
 /// Node 0, the home of three chunks, whose PFS brings them when it is told to.
 struct Serving {
-  Serving() {
+  explicit Serving(const PeerServerOptions& options = {}) {
     cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, 16 << 20));
     server = std::make_unique<PeerServer>(PeerServer::Deps{transport, *cache, *catalog, membership, clock,
                                                            metrics, [](ChunkId) { return true; }},
-                                          PeerServerOptions{});
+                                          options);
   }
   ~Serving() {
     server->stop();
@@ -33,6 +33,11 @@ struct Serving {
     wire::ChunkRequests requests;
     requests.list.push_back({chunk, ChunkId(chunk), 0, 1, chunk, priority, true});
     server->on_requests(kAsker, requests);
+  }
+  /// Brings a chunk into memory.
+  void load(uint32_t chunk) {
+    cache->acquire(ChunkId(chunk), {}, [](const Result<AcquiredChunk>&) {});
+    REQUIRE(source.complete_one());
   }
   /// What node 1 is told when it asks.
   uint32_t stalled_ms() {
@@ -92,4 +97,19 @@ TEST_CASE("a PFS that brings something for a home's own readers does not hang") 
   CHECK(home.stalled_ms() == 0);
   home.clock.time += 3s;
   CHECK(home.stalled_ms() == 3000);
+}
+
+TEST_CASE("what the PFS does not bring takes no room of what is in memory") {
+  PeerServerOptions options;
+  options.sending = 1;  // and one more that is read from the PFS
+  Serving home(options);
+  home.load(0);
+  home.ask(1);
+  home.ask(2);
+  REQUIRE(home.source.pending() == 2);
+  home.ask(0);
+  CHECK(home.transport.take_bulks() == std::vector<TransferNumber>{0});
+  const auto replies = home.transport.take_sent<wire::ChunkReplies>();
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].list[0].status == wire::ChunkReply::Status::ok);
 }
