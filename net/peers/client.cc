@@ -20,7 +20,7 @@ constexpr auto kCheckEvery = std::chrono::milliseconds(20);
 // together.
 constexpr uint64_t kRefillDivisor = 4;
 
-// A peer that is left alone is asked so often how it is: its return is noticed so much later at most.
+// A peer whose PFS is left alone is asked so often how it is: its return is noticed so much later at most.
 constexpr auto kAskAgain = std::chrono::seconds(1);
 
 // A PFS that lives brings something more often than this while it is asked.
@@ -273,8 +273,8 @@ void PeerClient::send_batch(NodeId peer, const std::vector<std::shared_ptr<Pendi
     const PeerFetch& f = pending->fetch;
     told.push_back(f.demand->now());
     pending->transfer = deps_.numbers.next(peer);
-    requests.list.push_back(
-        {pending->id, f.chunk, f.offset, f.length, pending->transfer, from_now(told.back(), now), f.home});
+    requests.list.push_back({pending->id, f.chunk, f.offset, f.length, pending->transfer,
+                             from_now(told.back(), now), f.home, f.only_here});
     deps_.transport.receive(peer, pending->transfer, f.memory, [this, peer, pending](Status status) {
       if (status) deps_.membership.heard(peer, deps_.clock.now());
       {
@@ -441,7 +441,10 @@ void PeerClient::on_probe_answer(NodeId from, const wire::ProbeAnswer& answer) {
     is_new = leave != (now < peer.left_alone_until);
     if (is_new) peer.left_alone_until = leave ? now + options_.leave_alone : TimePoint{};
     for (const auto& [id, pending] : peer.all) {
-      if (leave && !pending->reply) lost.push_back(id);
+      // What it has comes, unless that needs its PFS after all: a file to be compared, a chunk that NVMe
+      // lost.
+      const bool comes = pending->fetch.only_here && now - pending->asked < options_.most_stall;
+      if (leave && !pending->reply && !comes) lost.push_back(id);
     }
     for (const uint32_t id : answer.unknown) {
       const auto pending = find(from, id);
@@ -449,7 +452,7 @@ void PeerClient::on_probe_answer(NodeId from, const wire::ProbeAnswer& answer) {
     }
   }
   if (is_new && leave)
-    deps_.log.warn("the PFS of {} has brought nothing for {}: it is asked for nothing for {}",
+    deps_.log.warn("the PFS of {} has brought nothing for {}: it is asked only for what it has for {}",
                    deps_.membership.name(from), format_duration(options_.most_stall),
                    format_duration(options_.leave_alone));
   if (is_new && !leave)
@@ -509,7 +512,7 @@ void PeerClient::check(NodeId node, TimePoint now) {
       if (pending->posted && now - pending->sent > options_.probe_after && probe.ids.size() < wire::kMaxList)
         probe.ids.push_back(id);
     }
-    // Of one that is left alone nothing is outstanding.
+    // Of one that is left alone nothing may be outstanding.
     const Duration pause = probe.ids.empty() ? Duration(kAskAgain) : options_.probe_after;
     asks = (!probe.ids.empty() || now < peer.left_alone_until) && now - peer.probed >= pause;
     if (asks) peer.probed = now;

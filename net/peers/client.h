@@ -18,11 +18,12 @@
 // trouble that it does not know of. In each case the caller goes elsewhere.
 //
 // A node whose PFS mount hangs lives, and would cost every reader that wait. Its answers to probes say how
-// long readers have waited while the PFS brought nothing for anybody. After `most_stall` it is left alone:
-// all that it has not answered is given up, and RoutedSource asks it for nothing. It is still asked how it
-// is, and gets requests again when its PFS has brought something, or after `leave_alone`. While this node's
-// own PFS brings nothing either no peer is left alone: then it is one PFS that pauses for all, and each node
-// that went there itself would have it read, once it is back, what the homes are about to read anyway.
+// long readers have waited while the PFS brought nothing for anybody. After `most_stall` its PFS is left
+// alone: all that it has not answered is given up, and RoutedSource asks it only for what it has in memory or
+// on NVMe, which it answers at once. It is still asked how it is, and gets other requests again when its PFS
+// has brought something, or after `leave_alone`. While this node's own PFS brings nothing either no peer is
+// left alone: then it is one PFS that pauses for all, and each node that went there itself would have it
+// read, once it is back, what the homes are about to read anyway.
 //
 // Threads: start() and demand_changed() from any; messages, ticks and all completions on the net thread. Its
 // thread ("peer-batch") sends requests that were held back to travel together; it sleeps when there are none.
@@ -71,7 +72,8 @@ struct PeerFetch {
   std::vector<iovec> memory;  ///< the fetch's until `done`
   /// Never null, and of this fetch alone as long as it is under way.
   std::shared_ptr<const Demand> demand;
-  bool home = false;  ///< the peer is the chunk's home
+  bool home = false;       ///< the peer is the chunk's home
+  bool only_here = false;  ///< it is to bring what it has, and to read no PFS for it
   /// Called exactly once, on the net thread; after stop() perhaps within start().
   std::function<void(PeerOutcome)> done;
 };
@@ -104,7 +106,8 @@ struct PeerClientOptions {
   /// when it was sent.
   Duration most_wait = std::chrono::seconds(30);
   /// A peer whose PFS has brought nothing for so long, though a reader waits for it, is left alone: longer
-  /// than a PFS pauses that lives, and what a reader may wait once for a peer that answers.
+  /// than a PFS pauses that lives, and what a reader may wait once for a peer that answers. So long a peer
+  /// that is left alone may take for what it has, too.
   Duration most_stall = std::chrono::seconds(5);
   /// For so long, or until it says that its PFS has brought something. Then requests try it again, whatever
   /// it says: of one file that hangs it cannot tell when nothing else is asked of its PFS. A try costs
@@ -138,7 +141,7 @@ class PeerClient {
   bool slow(NodeId peer) const;
   /// See SlowPeerDetector::take_trial().
   bool take_trial(NodeId peer);
-  /// Its PFS hangs, as far as is known: it is to be asked for nothing now.
+  /// Its PFS hangs, as far as is known: it is to be asked only for what it has (PeerFetch::only_here).
   bool left_alone(NodeId peer) const;
   /// The measured latency and bandwidth of the path to the peer.
   Duration latency(NodeId peer) const;

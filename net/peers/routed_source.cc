@@ -75,21 +75,21 @@ std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t
   const std::vector<NodeId> nodes = holders(chunk);
   if (nodes.empty() || nodes.front() == deps_.self) return std::nullopt;
   std::vector<NodeId> living;
-  std::vector<HolderPath> paths;
+  std::vector<NodeId> hanging;  // their PFS
   for (const NodeId node : nodes) {
-    if (!deps_.membership.serves(node) || deps_.peers.left_alone(node) ||
-        std::find(tried.begin(), tried.end(), node) != tried.end())
+    if (!deps_.membership.serves(node) || std::find(tried.begin(), tried.end(), node) != tried.end())
       continue;
-    living.push_back(node);
-    paths.push_back({deps_.peers.predict(node, length), deps_.peers.slow(node)});
+    (deps_.peers.left_alone(node) ? hanging : living).push_back(node);
   }
+  const bool only_here = living.empty();
+  if (only_here) living.swap(hanging);
   if (living.empty()) return std::nullopt;
   // Copies come to be after the homes, so those who hold them may have nothing yet; the home reads what it
   // has not.
-  if (!tried.empty() && living.front() == nodes.front()) {
-    living.resize(1);
-    paths.resize(1);
-  }
+  if (!tried.empty() && living.front() == nodes.front()) living.resize(1);
+  std::vector<HolderPath> paths;
+  for (const NodeId node : living)
+    paths.push_back({deps_.peers.predict(node, length), deps_.peers.slow(node)});
   const TimePoint now = deps_.clock.now();
   Duration pfs{};
   {
@@ -97,9 +97,9 @@ std::optional<RoutedSource::Choice> RoutedSource::choose(ChunkId chunk, uint64_t
     pfs = pfs_path_.predict(pfs_bytes_ + length, now);
   }
   auto best = choose_source(paths, pfs, rule_);
-  if (!best && deps_.peers.take_trial(living.front())) best = 0;
+  if (!best && !only_here && deps_.peers.take_trial(living.front())) best = 0;
   if (!best) return std::nullopt;
-  return Choice{living[*best], living[*best] == nodes.front()};
+  return Choice{living[*best], living[*best] == nodes.front(), only_here};
 }
 
 void RoutedSource::start(FetchRequest request) {
@@ -142,6 +142,7 @@ void RoutedSource::ask_peer(const RoutePtr& route, const Choice& choice) {
   fetch.memory = request.memory;
   fetch.demand = request.demand;
   fetch.home = choice.home;
+  fetch.only_here = choice.only_here;
   fetch.done = [this, route, peer = choice.peer](PeerOutcome outcome) { answered(route, peer, outcome); };
   deps_.peers.start(std::move(fetch));
 }

@@ -3,7 +3,8 @@
 //
 // A fetch that a peer fails is made once more, from the chunk's home if that was not the one, then from the
 // PFS; so every fetch ends, with the PFS's word on it at the latest. The PFS is also taken where no holder is
-// alive, or all are far slower than the PFS (FallbackRule), or theirs hangs (PeerClient::left_alone()).
+// alive, or all are far slower than the PFS (FallbackRule). Holders whose PFS hangs
+// (PeerClient::left_alone()) are asked last, and only for what they have.
 //
 // Thread-safe. mutex_ is a leaf: not held while a source or a call-back is called.
 #pragma once
@@ -67,6 +68,7 @@ class RoutedSource final : public ChunkSource {
   struct Choice {
     NodeId peer;
     bool home = false;
+    bool only_here = false;
   };
 
   std::vector<NodeId> holders(ChunkId chunk) const;

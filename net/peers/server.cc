@@ -81,8 +81,9 @@ uint32_t PeerServer::length_of(const wire::ChunkRequest& request) const {
   return request.offset < length && request.length <= length - request.offset ? length : 0;
 }
 
-bool PeerServer::is_home(const wire::ChunkRequest& request) const {
-  return request.home || deps_.is_home(request.chunk);
+// From the PFS.
+bool PeerServer::may_load(const wire::ChunkRequest& request) const {
+  return !request.only_here && (request.home || deps_.is_home(request.chunk));
 }
 
 void PeerServer::on_requests(NodeId from, const wire::ChunkRequests& requests) {
@@ -100,7 +101,7 @@ void PeerServer::on_requests(NodeId from, const wire::ChunkRequests& requests) {
       continue;
     }
     const bool here = deps_.cache.resident(request.chunk) || deps_.cache.tier_of(request.chunk) != Tier::none;
-    if (!here && !is_home(request)) {
+    if (!here && !may_load(request)) {
       deps_.metrics.peers_refused.add();
       reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
       continue;
@@ -243,7 +244,7 @@ PeerServer::WorkPtr PeerServer::next(Peer& peer) {
 
 void PeerServer::start(const WorkPtr& work) {
   const wire::ChunkRequest& request = work->request;
-  const FetchScope scope = is_home(request) ? FetchScope::local_or_pfs : FetchScope::local_only;
+  const FetchScope scope = may_load(request) ? FetchScope::local_or_pfs : FetchScope::local_only;
   Priority priority;
   {
     MutexLock lock(mutex_);

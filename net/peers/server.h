@@ -4,7 +4,7 @@
 // PFS, once, for all nodes that ask. Nothing is asked of a third node on behalf of another, so nodes never
 // wait for each other in a circle; requests for other chunks are refused at once. A node that takes this one
 // for the chunk's home is believed: it knows of a plan or of a death that this one has not heard of yet, and
-// would read the PFS itself.
+// would read the PFS itself. One that knows this node's PFS to hang asks only for what is here.
 //
 // Chunks in memory or on NVMe are sent in order of priority, a few megabytes at a time to each peer. Requests
 // that need the PFS wait in another queue, by priority over all peers, so that they never delay the first. A
@@ -80,7 +80,7 @@ class PeerServer final : public PeerRequests {
   using Queue = std::map<std::pair<Priority, uint64_t>, WorkPtr>;  // by priority, then by arrival
 
   uint32_t length_of(const wire::ChunkRequest& request) const;
-  bool is_home(const wire::ChunkRequest& request) const;
+  bool may_load(const wire::ChunkRequest& request) const;
   Duration stalled(const Peer& peer, TimePoint now) const REQUIRES(mutex_);
   void dispatch(NodeId peer);
   WorkPtr next(Peer& peer) REQUIRES(mutex_);

@@ -127,7 +127,7 @@ class Reader {
   const char* problem_ = nullptr;
 };
 
-constexpr size_t kRequestBytes = 4 + 4 + 4 + 4 + 4 + 1 + 8 + 1;
+constexpr size_t kRequestBytes = 4 + 4 + 4 + 4 + 4 + 1 + 8 + 1 + 1;
 constexpr size_t kReplyBytes = 4 + 1 + 1 + 4 + 8;
 static_assert(kMaxList * kRequestBytes + 16 + kSealBytes <= kMaxMessage);
 static_assert(kMaxText + kMaxName + 64 + kSealBytes <= kMaxMessage);
@@ -173,6 +173,7 @@ void fields(auto& wire, Is<ChunkRequests> auto& m) {
     wire.up_to(r.transfer, kTransferNumbers - 1, "no such transfer number");
     fields(wire, r.priority);
     wire.flag(r.home);
+    wire.flag(r.only_here);
     wire.check(r.length > 0, "it asks for nothing");
   });
 }

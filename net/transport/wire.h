@@ -23,14 +23,14 @@
 namespace clairfs::wire {
 
 /// Counted up with every change to what follows. All nodes of a job must speak the same.
-inline constexpr uint16_t kVersion = 8;
+inline constexpr uint16_t kVersion = 9;
 
 /// Longest name of a host or a plan. Host names have at most 64 bytes on Linux; longer plan names are of no
 /// use.
 inline constexpr size_t kMaxName = 255;
 /// Longest text of a plan or a reason: with everything around it, it must fit a message.
 inline constexpr size_t kMaxText = 60000;
-/// Entries of a list in one message: a thousand requests take 33 KB.
+/// Entries of a list in one message: a thousand requests take 31 KB.
 inline constexpr size_t kMaxList = 1000;
 /// Longest piece of a catalog or an index that is sent at once: what a transport takes without cutting it.
 inline constexpr uint32_t kMaxPiece = 4U << 20;
@@ -88,7 +88,8 @@ struct ChunkRequest {
   TransferNumber transfer = 0;
   Priority
       priority;  ///< a prefetch's deadline counts from now on, since nodes' clocks have nothing in common
-  bool home = false;  ///< the asker takes the receiver for the chunk's home
+  bool home = false;       ///< the asker takes the receiver for the chunk's home
+  bool only_here = false;  ///< refused at once if the receiver would have to read it from its PFS
   bool operator==(const ChunkRequest&) const = default;
 };
 struct ChunkRequests {

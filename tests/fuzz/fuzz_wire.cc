@@ -16,7 +16,7 @@ using namespace clairfs;
 
 namespace {
 
-/// What is allocated for a message may be a small multiple of its length: a request takes 40 bytes for 33.
+/// What is allocated for a message may be a small multiple of its length: a request takes 48 bytes for 31.
 constexpr size_t kMostPerByte = 4;
 
 struct Limits {

@@ -31,14 +31,15 @@ struct Asking {
     transport.end(Error{ECANCELED, "the network is stopped"});
   }
 
-  /// A reader does.
-  void ask() {
+  /// A reader does. `only_here`: as of one that is left alone.
+  void ask(bool only_here = false) {
     PeerFetch fetch;
     fetch.peer = kPeer;
     fetch.length = kBytes;
     fetch.memory = {{memory.data(), kBytes}};
     fetch.demand = std::make_shared<const Demand>(Priority{});
     fetch.home = true;
+    fetch.only_here = only_here;
     fetch.done = [this](PeerOutcome outcome) { outcomes.push_back(outcome); };
     client.start(std::move(fetch));
   }
@@ -98,6 +99,22 @@ TEST_CASE("a peer that is left alone is asked how it is, and for chunks once its
   CHECK(!a.client.left_alone(kPeer));
   CHECK(a.log.has("info: the PFS of node 1 brings something again"));
   CHECK(a.probes_within(3s) == 0);
+}
+
+TEST_CASE("a peer that is left alone has a while to bring what it has") {
+  Asking a;
+  a.client.on_probe_answer(kPeer, {{}, 7000});
+  REQUIRE(a.client.left_alone(kPeer));
+  a.ask(true);
+  const auto requests = a.transport.take_sent<wire::ChunkRequests>();
+  REQUIRE(requests.size() == 1);
+  CHECK(requests[0].list[0].only_here);
+  a.probes_within(4900ms);
+  a.client.on_probe_answer(kPeer, {{}, 12000});
+  CHECK(a.transport.take_cancelled().empty());
+  a.probes_within(100ms);
+  a.client.on_probe_answer(kPeer, {{}, 12100});
+  CHECK(a.transport.take_cancelled() == std::vector<TransferNumber>{requests[0].list[0].transfer});
 }
 
 TEST_CASE("a peer that is left alone is tried again, whatever it says of its PFS") {

@@ -29,9 +29,9 @@ struct Serving {
   }
 
   /// Node 1 asks for the first byte of a chunk, under the chunk's number.
-  void ask(uint32_t chunk, Priority priority = {}) {
+  void ask(uint32_t chunk, Priority priority = {}, bool only_here = false) {
     wire::ChunkRequests requests;
-    requests.list.push_back({chunk, ChunkId(chunk), 0, 1, chunk, priority, true});
+    requests.list.push_back({chunk, ChunkId(chunk), 0, 1, chunk, priority, true, only_here});
     server->on_requests(kAsker, requests);
   }
   /// Brings a chunk into memory.
@@ -97,6 +97,24 @@ TEST_CASE("a PFS that brings something for a home's own readers does not hang") 
   CHECK(home.stalled_ms() == 0);
   home.clock.time += 3s;
   CHECK(home.stalled_ms() == 3000);
+}
+
+TEST_CASE("who asks only for what is here gets it, or a refusal at once, while the PFS hangs") {
+  using Answer = wire::ChunkReply::Status;
+  Serving home;
+  home.load(0);
+  home.ask(1);
+  home.clock.time += 6s;
+  home.ask(0, {}, true);
+  home.ask(2, {}, true);
+  const auto replies = home.transport.take_sent<wire::ChunkReplies>();
+  REQUIRE(replies.size() == 2);
+  CHECK(replies[0].list[0].status == Answer::ok);
+  CHECK(replies[1].list[0].id == 2);
+  CHECK(replies[1].list[0].status == Answer::not_here);
+  CHECK(home.transport.take_bulks() == std::vector<TransferNumber>{0});
+  CHECK(home.source.fetches == 2);
+  CHECK(home.stalled_ms() == 6000);
 }
 
 TEST_CASE("what the PFS does not bring takes no room of what is in memory") {

@@ -38,7 +38,7 @@ std::vector<Message> examples() {
           Goodbye{"bye"},
           Refusal{""},
           ChunkRequests{
-              {{1, ChunkId(2), 3, 4, 5, {Priority::Kind::prefetch, 6}, true},
+              {{1, ChunkId(2), 3, 4, 5, {Priority::Kind::prefetch, 6}, true, true},
                {7, ChunkId(8), 0, 1, kTransferNumbers - 1, {Priority::Kind::background, ~0ULL}, false}}},
           ChunkRequests{},
           ChunkReplies{{{9, ChunkReply::Status::failed, Origin::pfs, 10, 11}, {}}},
