@@ -121,6 +121,12 @@ class ChunkCache {
 
   /// The chunk if it is in memory; starts nothing.
   ChunkRef resident(ChunkId chunk) const { return table_.resident(chunk); }
+  /// Whether the chunk comes without the source: it is in memory, or on NVMe and its file need not be
+  /// compared.
+  bool here(ChunkId chunk) const {
+    return resident(chunk) ||
+           (tier_of(chunk) == Tier::nvme && !fetcher_.must_verify(catalog_.range(chunk).file));
+  }
   /// The room that is left in the tiers.
   TierSpace space() const { return tiers_.space(); }
   /// Whether the chunk would stay in a tier if it were fetched now, for no use yet; `space` is space().

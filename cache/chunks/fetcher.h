@@ -55,6 +55,8 @@ class Fetcher {
   void read_range(FileId file, uint64_t offset, uint64_t length, Priority priority, const AcquireDone& done);
   /// Whether a fetch of the chunk of `file` at `offset` would be asked of another node now.
   bool asks_others(FileId file, uint64_t offset) const;
+  /// Whether the source compares the file before NVMe gives what it has of it: see ChunkCache::Deps.
+  bool must_verify(FileId file) const;
 
   /// Fetches that wait and those that come later fail with ECANCELED.
   void stop();
@@ -65,7 +67,6 @@ class Fetcher {
   struct Range;
 
   std::optional<TransitClass> begin(const FetchPtr& fetch);
-  bool must_verify(FileId file) const;
   void verify(const FetchPtr& fetch);
   void fetch_from_nvme(const FetchPtr& fetch);
   void fetch_without_nvme(const FetchPtr& fetch);

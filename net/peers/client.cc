@@ -441,8 +441,7 @@ void PeerClient::on_probe_answer(NodeId from, const wire::ProbeAnswer& answer) {
     is_new = leave != (now < peer.left_alone_until);
     if (is_new) peer.left_alone_until = leave ? now + options_.leave_alone : TimePoint{};
     for (const auto& [id, pending] : peer.all) {
-      // What it has comes, unless that needs its PFS after all: a file to be compared, a chunk that NVMe
-      // lost.
+      // What it has comes, unless that needs its PFS after all: NVMe may have lost it.
       const bool comes = pending->fetch.only_here && now - pending->asked < options_.most_stall;
       if (leave && !pending->reply && !comes) lost.push_back(id);
     }

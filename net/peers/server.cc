@@ -100,8 +100,9 @@ void PeerServer::on_requests(NodeId from, const wire::ChunkRequests& requests) {
       reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
       continue;
     }
-    const bool here = deps_.cache.resident(request.chunk) || deps_.cache.tier_of(request.chunk) != Tier::none;
-    if (!here && !may_load(request)) {
+    const bool here = deps_.cache.here(request.chunk);
+    const bool kept = here || deps_.cache.tier_of(request.chunk) != Tier::none;
+    if (request.only_here ? !here : !kept && !may_load(request)) {
       deps_.metrics.peers_refused.add();
       reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
       continue;

@@ -7,10 +7,10 @@
 // would read the PFS itself. One that knows this node's PFS to hang asks only for what is here.
 //
 // Chunks in memory or on NVMe are sent in order of priority, a few megabytes at a time to each peer. Requests
-// that need the PFS wait in another queue, by priority over all peers, so that they never delay the first. A
-// chunk stays pinned until its transfer has left; if the receiver is taken for dead the pin is dropped
-// before, since that transfer may never leave: should the receiver wake after all, it gets bytes whose
-// checksum is wrong.
+// that need the PFS, if only to compare a file with it, wait in another queue, by priority over all peers, so
+// that they never delay the first. A chunk stays pinned until its transfer has left; if the receiver is taken
+// for dead the pin is dropped before, since that transfer may never leave: should the receiver wake after
+// all, it gets bytes whose checksum is wrong.
 //
 // Threads: messages and changes of peers come on the net thread, loaded chunks on any. mutex_ is a leaf: not
 // held while the cache or the transport is called, or a pin is dropped.

@@ -1,9 +1,11 @@
-// What a home says of its PFS, by a clock that the test moves: nothing here waits.
+// What a home serves, and what it says of its PFS, by a clock that the test moves.
 #include "net/peers/server.h"
 
+#include "cache/catalog/chunk_key.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_source.h"
+#include "tests/support/fake_store.h"
 #include "tests/support/made_up_catalog.h"
 #include "tests/support/moved_clock.h"
 #include "tests/support/network/recorded_transport.h"
@@ -15,10 +17,18 @@ namespace {
 
 constexpr NodeId kAsker{1};
 
+/// Of one file each.
+std::shared_ptr<const Catalog> three_chunks() {
+  return made_up_catalog({1000, 1000, 4'000'000});
+}
+
 /// Node 0, the home of three chunks, whose PFS brings them when it is told to.
 struct Serving {
-  explicit Serving(const PeerServerOptions& options = {}) {
-    cache = std::move(*ChunkCache::create({*catalog, source, {}, policy, metrics, log.logger()}, 16 << 20));
+  /// With a store: its files are to be compared before the first use of what it has of them.
+  explicit Serving(const PeerServerOptions& options = {}, NvmeStore* store = nullptr) {
+    ChunkCache::Deps deps{*catalog, source, {}, policy, metrics, log.logger(), store != nullptr};
+    if (store != nullptr) deps.stores.push_back(store);
+    cache = std::move(*ChunkCache::create(deps, 16 << 20));
     server = std::make_unique<PeerServer>(PeerServer::Deps{transport, *cache, *catalog, membership, clock,
                                                            metrics, [](ChunkId) { return true; }},
                                           options);
@@ -53,7 +63,7 @@ struct Serving {
   Metrics metrics;
   FirstTouchPolicy policy;
   FakeSource source;
-  const std::shared_ptr<const Catalog> catalog = made_up_catalog({1000, 1000, 4'000'000});
+  const std::shared_ptr<const Catalog> catalog = three_chunks();
   Membership membership{{transport, clock, metrics, log.logger(), [] { return wire::Hello{}; },
                          [](NodeId, PeerState, PeerState) {}},
                         {}};
@@ -115,6 +125,26 @@ TEST_CASE("who asks only for what is here gets it, or a refusal at once, while t
   CHECK(home.transport.take_bulks() == std::vector<TransferNumber>{0});
   CHECK(home.source.fetches == 2);
   CHECK(home.stalled_ms() == 6000);
+}
+
+TEST_CASE("what lies on NVMe is not here before its file was compared with the PFS") {
+  using Answer = wire::ChunkReply::Status;
+  FakeStore store(16 << 20);
+  std::string bytes(1000, 'x');
+  store.write(chunk_key(*three_chunks(), ChunkId(0)), {{bytes.data(), bytes.size()}}, 1000, 0,
+              [](const Status&) {});
+  store.settle();
+  Serving home({}, &store);
+  REQUIRE(home.cache->tier_of(ChunkId(0)) == Tier::nvme);
+  home.ask(0, {}, true);
+  home.ask(0);
+  REQUIRE(home.source.complete_one());  // it is compared
+  store.settle();
+  const auto replies = home.transport.take_sent<wire::ChunkReplies>();
+  REQUIRE(replies.size() == 2);
+  CHECK(replies[0].list[0].status == Answer::not_here);
+  CHECK(replies[1].list[0].status == Answer::ok);
+  CHECK(home.source.bytes == 0);
 }
 
 TEST_CASE("what the PFS does not bring takes no room of what is in memory") {
