@@ -6,6 +6,8 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 namespace clairfs {
 namespace {
@@ -23,6 +25,9 @@ constexpr uint32_t kBeginning = 8;
 // Beside the order's beginning a reader may have begun at any of its first opens: the first ones may be
 // strays.
 constexpr size_t kStarts = 3;
+
+// A worker that begins goes on while the others open no more than so many.
+constexpr size_t kBegins = 8;
 
 // What is allowed is shared out among three ways to look: windows from all starts, the next step, any step.
 constexpr double kLooks = 3;
@@ -70,21 +75,33 @@ uint32_t successors(std::span<const Placed> opens, uint32_t step) {
   return count;
 }
 
-// Without lone strays, if one thread opens it all and mostly the next sample: no worker is ahead of another
-// then, so an open that follows nothing, and that nothing follows, tells nothing of the reader. A thread that
-// leaves samples out goes on from there, and stays.
-std::vector<Placed> without_strays(std::span<const Placed> opens, uint32_t step) {
+// Without lone strays, if most opens are of threads that go on to the next sample of their rank, and no rank
+// has two: no worker is ahead of another then, so an open that follows nothing, and that nothing follows,
+// tells nothing of the readers, whoever made it. A thread that leaves samples out goes on from there, and
+// stays. One that has just come may be a worker that begins.
+std::vector<Placed> without_strays(std::span<const Placed> opens, uint32_t ranks) {
   std::vector<Placed> kept(opens.begin(), opens.end());
-  const uint32_t thread = kept.front().thread;
-  const bool alone = thread != 0 && std::all_of(kept.begin(), kept.end(),
-                                                [&](const Placed& open) { return open.thread == thread; });
-  if (!alone || 3 * uint64_t{successors(opens, step)} < 2 * opens.size()) return kept;
-  const auto follows = [&](size_t i) {
-    return i > 0 && i < opens.size() && uint64_t{opens[i - 1].position} + step == opens[i].position;
-  };
+  std::unordered_map<uint32_t, size_t> newest;  // of each thread
+  std::vector<bool> goes_on(opens.size());
+  for (size_t i = 0; i < opens.size(); ++i) {
+    const auto [at, first] = newest.try_emplace(opens[i].thread, i);
+    const size_t before = std::exchange(at->second, i);
+    if (!first && uint64_t{opens[before].position} + ranks == opens[i].position)
+      goes_on[before] = goes_on[i] = true;
+  }
+  std::unordered_set<uint32_t> readers;
+  for (size_t i = 0; i < opens.size(); ++i) {
+    if (goes_on[i]) readers.insert(opens[i].thread);
+  }
+  const auto newest_opens = opens.last(std::min(opens.size(), kBegins));
+  const bool begins = std::any_of(newest_opens.begin(), newest_opens.end(), [&](const Placed& open) {
+    return open.position != Placed::kNowhere && !readers.contains(open.thread);
+  });
+  const bool mostly = 3 * uint64_t{successors(opens, ranks)} >= 2 * opens.size();
+  if (!mostly || begins || readers.size() > ranks || newest.contains(0)) return kept;
   kept.clear();
   for (size_t i = 0; i < opens.size(); ++i) {
-    if (follows(i) || follows(i + 1)) kept.push_back(opens[i]);
+    if (goes_on[i]) kept.push_back(opens[i]);
   }
   return kept;
 }

@@ -80,3 +80,16 @@ TEST_CASE("a thread that leaves an order for another one does not widen its plan
   REQUIRE(fit.window == 128);
   CHECK(find_dealing(opens, 1, fit, nobody) == Dealing{1, 0});
 }
+
+TEST_CASE("nor does a thread that leaves an order while another one opens a sample") {
+  std::vector<Placed> opens;
+  for (uint32_t i = 0; i < 99; ++i) opens.push_back({i, 1});
+  for (const uint32_t position : {200U, 520U, 333U, 471U, 259U, 588U, 402U, 296U, 547U, 361U, 444U, 278U,
+                                  503U, 385U, 567U, 317U, 429U, 240U})
+    opens.push_back({position, 1});
+  opens[104].thread = 2;
+  const Fit fit =
+      fit_order(opens, {.samples = 600, .length = 600, .stride = 1, .sequential = true, .from_start = true});
+  REQUIRE(is_certain(fit, 1));
+  CHECK(find_dealing(opens, 1, fit, nobody) == Dealing{1, 0});
+}

@@ -111,7 +111,31 @@ TEST_CASE("what a thread that goes on one by one leaves out is spread, and its s
   CHECK(fit_order(opens, kLarge).spread == 6);
   // Of several threads it may be one that is ahead.
   opens[20].thread = 2;
+  opens.insert(opens.begin() + 21, Placed{43, 2});
   CHECK(fit_order(opens, kLarge).spread == 23);
+}
+
+TEST_CASE("a lone open of another thread is no spread, unless that may be a worker that begins") {
+  std::vector<Placed> opens = in_order(80);
+  for (size_t i = 40; i < opens.size(); ++i) opens[i].position += 5;
+  opens.insert(opens.begin() + 20, Placed{42, 2});
+  CHECK(fit_order(opens, kLarge).spread == 6);
+  opens.push_back({95, 3});
+  CHECK(fit_order(opens, kLarge).spread == 23);
+}
+
+TEST_CASE("strays are no spread of ranks either that read with one thread each") {
+  std::vector<Placed> opens = in_order(80);
+  for (size_t i = 0; i < opens.size(); ++i) opens[i].thread = static_cast<uint32_t>(1 + i % 2);
+  for (size_t i = 40; i < opens.size(); ++i) opens[i].position += 6;
+  Reading reading = kLarge;
+  reading.stride = 2;
+  CHECK(fit_order(opens, reading).spread == 7);
+  opens.insert(opens.begin() + 20, Placed{43, 1});
+  opens.insert(opens.begin() + 30, Placed{42, 3});
+  CHECK(fit_order(opens, reading).spread == 7);
+  for (Placed& open : opens) open.thread += open.position % 4 < 2 ? 0U : 10U;  // two threads of each rank
+  CHECK(fit_order(opens, reading).spread == 24);
 }
 
 TEST_CASE("what one thread takes out of a buffer is spread") {
