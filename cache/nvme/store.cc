@@ -24,22 +24,9 @@
 namespace clairfs {
 namespace {
 
-// Less holds no useful number of chunks beside the index.
-constexpr uint64_t kSmallestCapacity = 1 << 20;
 // A bad block costs one chunk, and others succeed in between; so many failures without one success between
 // them mean that the device is gone, and every further read would only delay its fetch from elsewhere.
 constexpr unsigned kMostErrorsInARow = 8;
-
-// What segments may hold: the capacity less the index's share, less two blocks each for directory and lock
-// file, less what a filesystem takes for block maps. ext4 by its layout, not by measurement: a block for a
-// file in more than four pieces, and 12 bytes a piece; 1/1024 allows a piece every 12 KiB. Only blocks of
-// such maps could go beyond it, in a segment more finely scattered than that; file sizes never do.
-uint64_t segment_limit(uint64_t capacity, const NvmeIndexLimits& limits, const SegmentLayout& layout) {
-  constexpr uint64_t kFiles = 16 << 10;
-  constexpr uint64_t kBlockMap = 8 << 10;
-  const uint64_t files = capacity / (uint64_t{layout.segment_slots} * kSlotSize) + 1;
-  return capacity - limits.share - kFiles - files * kBlockMap - capacity / 1024;
-}
 
 bool laid_out(std::span<const iovec> memory, uint64_t length) {
   for (const iovec& piece : memory) {
@@ -553,41 +540,21 @@ Status Store::record_write(Writing& writing, int code) {
 
 Result<std::unique_ptr<NvmeStore>> open_nvme_store(const NvmeOptions& options, const SegmentLayout& layout,
                                                    IoBackend& io, Logger& log, Metrics& metrics) {
-  if (options.capacity < kSmallestCapacity) {
+  if (options.capacity < kSmallestNvmeCapacity) {
     return Error{EINVAL, fmt::format("NVMe directory {}: a capacity of {} is too small; give at least {}",
                                      options.directory, format_size(options.capacity),
-                                     format_size(kSmallestCapacity))};
+                                     format_size(kSmallestNvmeCapacity))};
   }
   auto directory = lock_nvme_directory(options.directory, options.dataset);
   if (!directory) return directory.error();
   const NvmeIndexLimits limits = NvmeIndexLimits::of(options.capacity, options.mean_chunk);
-  const uint64_t limit = segment_limit(options.capacity, limits, layout);
+  const uint64_t limit = nvme_segment_limit(options.capacity, limits, layout);
   auto segments = NvmeSegments::open(layout, directory->directory.get(), options.directory, limit, log);
   if (!segments) return segments.error();
   auto store = std::make_unique<Store>(options, std::move(*directory), std::move(*segments), limits,
                                        limit / kSlackDivisor, io, log, metrics);
   if (Status status = store->load(); !status) return status.error();
   return std::unique_ptr<NvmeStore>(std::move(store));
-}
-
-uint64_t usable_nvme_bytes(uint64_t capacity, uint32_t chunk_size, uint64_t mean_chunk,
-                           const SegmentLayout& layout) {
-  if (capacity < kSmallestCapacity) return 0;
-  const NvmeIndexLimits limits = NvmeIndexLimits::of(capacity, mean_chunk);
-  const uint64_t slots = segment_limit(capacity, limits, layout) / kSlotSize;
-  const uint64_t segments = slots / layout.segment_slots + 1;
-  // A chunk has one record, but those that fill what is left at the ends of segments have one for each end.
-  const uint64_t records =
-      limits.live_records - std::min<uint64_t>(limits.live_records, kMaxExtents + segments);
-  const uint64_t share = std::max(kNvmeSmallestShare, mean_chunk / NvmeIndexLimits::kRuns);
-  const uint64_t bytes = std::min((slots - slots / kSlackDivisor) * kSlotSize, records * share);
-  // With more ends than a chunk may have extents, what is left at the smallest ones may be of no use.
-  const uint64_t lost = (segments - 1) / kMaxExtents * chunk_size;
-  return bytes - std::min(bytes, lost);
-}
-
-uint64_t NvmeStore::usable_bytes(uint64_t capacity, uint32_t chunk_size, uint64_t mean_chunk) {
-  return usable_nvme_bytes(capacity, chunk_size, mean_chunk, SegmentLayout());
 }
 
 Result<std::unique_ptr<NvmeStore>> NvmeStore::open(const NvmeOptions& options, IoBackend& io, Logger& log,
