@@ -24,6 +24,7 @@ Tiers::Tiers(Deps deps, std::unique_ptr<RamArena> ram, uint64_t ram_capacity, ui
       most_writes_(most_writes),
       backup_(deps_.catalog, deps_.stores, *this, promised_, deps_.metrics) {
   deps_.metrics.ram_capacity.set(static_cast<int64_t>(ram_capacity));
+  if (!deps_.stores.empty()) grower_.emplace("nvme-grow");
 }
 
 // Chunks are found by their keys.
@@ -210,11 +211,11 @@ void Tiers::write(ChunkId chunk, const ChunkRef& data) {
     return;
   }
   writes_.fetch_add(1);
-  const uint64_t checksum = xxh3_64(data->block.slices(0, data->length));
-  turns_.run([this, chunk, held = data, checksum] {
-    begin_write(chunk, held, checksum);
-    take_back(chunk, Tier::nvme);  // not before the write has its room
-  });
+  begin_in_turn(chunk, data, xxh3_64(data->block.slices(0, data->length)));
+}
+
+void Tiers::begin_in_turn(ChunkId chunk, const ChunkRef& data, uint64_t checksum) {
+  turns_.run([this, chunk, held = data, checksum] { begin_write(chunk, held, checksum); });
 }
 
 // One at a time: room that a write makes is there for that write. The data is let go of before the write
@@ -224,10 +225,18 @@ void Tiers::begin_write(ChunkId chunk, const ChunkRef& data, uint64_t checksum) 
   backup_.make_room(bytes);
   const auto store = roomiest_store(bytes);
   if (!store) {
+    take_back(chunk, Tier::nvme);
     writing_.fetch_sub(bytes);
     deps_.metrics.nvme_writes_skipped.add();
     write_waiting();
     writes_.fetch_sub(1);
+    return;
+  }
+  if (deps_.stores[*store]->grows_for(bytes)) {
+    grower_->post([this, chunk, bytes, store, held = data, checksum](const std::atomic<bool>&) {
+      deps_.stores[*store]->grow_for(bytes);
+      begin_in_turn(chunk, held, checksum);
+    });
     return;
   }
   backup_.transfer_began();
@@ -243,6 +252,7 @@ void Tiers::begin_write(ChunkId chunk, const ChunkRef& data, uint64_t checksum) 
                                 write_waiting();
                                 writes_.fetch_sub(1);
                               });
+  take_back(chunk, Tier::nvme);  // not before the write has its room
 }
 
 void Tiers::write_later(ChunkId chunk, const ChunkRef& data) {

@@ -10,6 +10,9 @@
 // have it. So no two chunks are sent to the same room. The room of a copy is free, and may be promised: then
 // the copy goes when RAM drops its chunk.
 //
+// Writes begin where fetches complete, which must not wait. A store that has to grow for a write waits for
+// its disk, so that is left to a thread of its own ("nvme-grow"), and the write begins afterwards.
+//
 // Thread-safe. placing_ comes before all other locks, and is held while the policy and the stores are asked
 // for room, chunks are dropped and memory of the RAM tier is taken, but not while a transfer begins. mutex_
 // is a leaf; it is not held while a store or the policy is called.
@@ -34,6 +37,7 @@
 #include "cache/memory/ram_arena.h"
 #include "cache/nvme/store.h"
 #include "cache/tasks/in_turn.h"
+#include "cache/tasks/task_thread.h"
 
 namespace clairfs {
 
@@ -111,6 +115,7 @@ class Tiers final : private RamBackup::Keeper {
   bool may_swap() const;
   bool make_room_by_copies(ChunkId chunk);
   bool swap_into_ram(ChunkId chunk, const ChunkRef& data);
+  void begin_in_turn(ChunkId chunk, const ChunkRef& data, uint64_t checksum);
   void begin_write(ChunkId chunk, const ChunkRef& data, uint64_t checksum);
   void write_waiting();
   uint64_t adopt(size_t store);
@@ -136,7 +141,8 @@ class Tiers final : private RamBackup::Keeper {
   std::deque<ChunkId> waiting_ GUARDED_BY(mutex_);  // to be written, if they are still in transit memory
   bool beginning_ GUARDED_BY(mutex_) = false;       // some thread begins writes of them
   InTurn turns_;                                    // of writes to find room and to begin
-  RamBackup backup_;                                // last: its thread uses the others
+  RamBackup backup_;                                // its thread uses the others
+  std::optional<TaskThread> grower_;                // last, likewise; none without stores
 };
 
 }  // namespace clairfs

@@ -39,6 +39,8 @@ class NvmeSpace {
   /// one would be cut for nothing; empty if that is not enough.
   std::vector<Extent> allocate_runs(uint32_t slots, size_t max_extents);
 
+  /// Whether allocate_run() would find one.
+  bool has_run(uint32_t slots) const { return free_.fit(slots, 1); }
   uint64_t free_slots() const { return free_.units(); }
   size_t runs() const { return free_.runs(); }
 

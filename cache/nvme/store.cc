@@ -84,6 +84,13 @@ class Store final : public NvmeStore {
   void read(const ChunkKey& key, std::vector<iovec> memory, std::function<void(Status)> done) override;
   void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t checksum,
              std::function<void(Status)> done) override;
+  bool grows_for(uint64_t bytes) const override {
+    MutexLock lock(mutex_);
+    return state_ == State::active && !table_.space.has_run(slots_for(bytes)) && segments_->growable() > 0;
+  }
+  void grow_for(uint64_t bytes) override {
+    while (grows_for(bytes)) grow();
+  }
   void drop(const ChunkKey& key) override {
     MutexLock lock(mutex_);
     erase(key);
@@ -139,6 +146,7 @@ class Store final : public NvmeStore {
   Status start_index(NvmeIndexFile file, bool damaged);
   NvmeIndex::Hooks hooks();
   Result<NvmeChunk> allocate(const ChunkKey& key, uint32_t length, uint64_t checksum);
+  void grow();
   std::vector<Extent> allocate_slots(uint32_t slots) REQUIRES(mutex_);
   bool index_has_room() const REQUIRES(mutex_);
   void transfer(Transfer::Direction direction, const std::vector<Extent>& extents,
@@ -475,14 +483,18 @@ Result<NvmeChunk> Store::allocate(const ChunkKey& key, uint32_t length, uint64_t
       }
       if (segments_->growable() == 0) return error(ENOSPC, "full");
     }
-    const auto grown = segments_->grow();
-    MutexLock lock(mutex_);
-    if (grown) {
-      table_.space.release(*grown);
-    } else {
-      note_end_of_growth();
-    }
-    // A failure has ended growth, so the next round takes several runs or gives up.
+    grow();
+  }
+}
+
+// A failure ends growth, so that writes take several runs or give up.
+void Store::grow() {
+  const auto grown = segments_->grow();
+  MutexLock lock(mutex_);
+  if (grown) {
+    table_.space.release(*grown);
+  } else {
+    note_end_of_growth();
   }
 }
 

@@ -78,6 +78,11 @@ class NvmeStore {
   /// writing. A chunk that is already here completes at once with success.
   virtual void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t checksum,
                      std::function<void(Status)> done) = 0;
+  /// Whether a write of so many bytes would take more of the disk first. It would wait for that, as long as
+  /// the disk takes.
+  virtual bool grows_for(uint64_t /*bytes*/) const { return false; }
+  /// Takes more of the disk for a write of so many bytes, as far as there is more, and waits for it.
+  virtual void grow_for(uint64_t /*bytes*/) {}
 
   /// Forgets the chunk and frees its slot for reuse (after reads under way have ended).
   virtual void drop(const ChunkKey& key) = 0;

@@ -112,6 +112,25 @@ class FakeStore final : public NvmeStore {
     MutexLock lock(mutex_);
     meanwhile_ = std::move(work);
   }
+  /// It has to grow for the next write, and cannot until it is let_grow().
+  void hold_growth() {
+    MutexLock lock(mutex_);
+    must_grow_ = growth_held_ = true;
+  }
+  void let_grow() {
+    MutexLock lock(mutex_);
+    growth_held_ = false;
+    let_grow_.notify_all();
+  }
+  bool grows_for(uint64_t) const override {
+    MutexLock lock(mutex_);
+    return must_grow_;
+  }
+  void grow_for(uint64_t) override {
+    MutexLock lock(mutex_);
+    while (growth_held_) let_grow_.wait(lock);
+    must_grow_ = false;
+  }
   void drop(const ChunkKey& key) override {
     MutexLock lock(mutex_);
     const auto found = chunks_.find(key);
@@ -180,6 +199,9 @@ class FakeStore final : public NvmeStore {
   bool failing_ GUARDED_BY(mutex_) = false;
   std::vector<std::function<void()>> held_ GUARDED_BY(mutex_);
   mutable std::function<void()> meanwhile_ GUARDED_BY(mutex_);
+  bool must_grow_ GUARDED_BY(mutex_) = false;
+  bool growth_held_ GUARDED_BY(mutex_) = false;
+  CondVar let_grow_;
   CondVar idle_;
   size_t transfers_ GUARDED_BY(mutex_) = 0;
   bool any_ GUARDED_BY(mutex_) = false;  // since settle()

@@ -170,3 +170,13 @@ TEST_CASE("while a disk hangs, most of the RAM tier stays where it is") {
   CHECK(f.tier(ram + 8 * most) == Tier::ram);
   CHECK(stayed() == ram - most - 1);
 }
+
+TEST_CASE("a store that waits for its disk to grow holds up no fetch") {
+  SlowStoreFixture f(3, 0);
+  f.store.hold_growth();
+  f.read_range(0, 3);
+  CHECK(f.in_tier(Tier::nvme) == 0);
+  f.store.let_grow();
+  CHECK(eventually([&] { return f.in_tier(Tier::nvme) == 3; }));
+  CHECK(f.metrics.nvme_writes_skipped.value() == 0);
+}

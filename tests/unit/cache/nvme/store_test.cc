@@ -305,3 +305,20 @@ TEST_CASE("readers, writers and drops at the same time never see wrong data") {
     if (reopened.length_of(key_of(n)) != 0) CHECK((get(reopened, n).value() == content_of(n, length(n))));
   }
 }
+
+TEST_CASE("a store that has grown for a chunk does not grow when the chunk is written") {
+  StoreFixture f(both());
+  NvmeStore& store = f.open();
+  REQUIRE(store.grows_for(50'000));
+  const uint64_t available = store.available();
+  store.grow_for(50'000);
+  CHECK(!store.grows_for(50'000));
+  CHECK(store.available() == available);
+  const std::string segment = f.directory + "/segment-000000";
+  const uint64_t taken = std::filesystem::file_size(segment);
+  CHECK(put(store, 1, content_of(1, 50'000)).ok());
+  CHECK(std::filesystem::file_size(segment) == taken);
+  store.grow_for(f.capacity);  // more than there is
+  CHECK(!store.grows_for(f.capacity));
+  CHECK(bytes_in(f.directory) <= f.capacity);
+}
