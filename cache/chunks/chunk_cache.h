@@ -69,6 +69,9 @@ class ChunkCache {
     /// The catalog did not look at every file: compare a file with the source before the first use of what an
     /// NVMe store kept of it over a restart.
     bool verify_warm_files = false;
+    /// A read that an NVMe store takes longer for is made from the source: longer than a disk takes that is
+    /// busy writing, and what a reader may wait once.
+    Duration nvme_patience = std::chrono::seconds(10);
   };
 
   /// Memory used is at most `ram_capacity` plus that of TransitShares::for_chunks(), and with stores one

@@ -43,7 +43,7 @@ struct Fetch {
   ChunkRef data;
   Tier keep = Tier::none;       // where it is to stay
   Tier promised = Tier::none;   // where it has room that is promised, and not taken yet
-  std::optional<size_t> store;  // the NVMe store that has it
+  std::optional<size_t> store;  // the NVMe store that it comes from
   uint64_t others_transit = 0;  // bytes that count against TransitShares::others
 };
 

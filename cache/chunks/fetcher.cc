@@ -10,7 +10,22 @@ const Error kStopped{ECANCELED, "the mount is being shut down"};
 
 }  // namespace
 
-Fetcher::Fetcher(const Deps& deps, bool verify_warm_files) : deps_(deps) {
+// A read from NVMe, which has its memory until it ends. It counts as under way beside its fetch.
+struct Fetcher::NvmeRead final : OverdueThread::Task {
+  NvmeRead(FetchPtr f, size_t s, ChunkRef d) : fetch(std::move(f)), store(s), data(std::move(d)) {}
+
+  FetchPtr fetch;  // of who takes the read
+  const size_t store;
+  ChunkRef data;  // of the read
+};
+
+Fetcher::Fetcher(const Deps& deps, bool verify_warm_files, Duration nvme_patience)
+    : deps_(deps), given_up_(deps.tiers.stores()) {
+  if (!given_up_.empty()) {
+    nvme_watch_.emplace("nvme-watch", nvme_patience, [this](const OverdueThread::TaskPtr& read) {
+      give_up(static_cast<NvmeRead&>(*read));
+    });
+  }
   if (!verify_warm_files) return;
   unverified_ = std::vector<std::atomic<bool>>(deps_.catalog.size());
   for (auto& file : unverified_) file = true;
@@ -39,9 +54,10 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
   }
   const ChunkRange range = deps_.catalog.range(fetch->chunk);
   const ChunkTable::Settled settled = deps_.table.settle(*fetch);
-  fetch->store = settled.store;
+  const bool hangs = settled.store && given_up_[*settled.store].load() > 0;
+  fetch->store = hangs ? std::nullopt : settled.store;
   const bool may_wait = fetch->may_wait;
-  place(*fetch, settled.use);
+  place(*fetch, settled.store.has_value(), settled.use);
   std::optional<Block> block;
   // What comes from NVMe comes in pages.
   if (fetch->keep == Tier::ram && !fetch->store) block = deps_.tiers.allocate_ram(fetch->chunk);
@@ -71,8 +87,8 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
   return std::nullopt;
 }
 
-void Fetcher::place(Fetch& fetch, const Use& use) {
-  fetch.keep = deps_.tiers.place(fetch.chunk, fetch.store.has_value(), use);
+void Fetcher::place(Fetch& fetch, bool on_nvme, const Use& use) {
+  fetch.keep = deps_.tiers.place(fetch.chunk, on_nvme, use);
   fetch.promised = fetch.keep;
 }
 
@@ -104,11 +120,37 @@ void Fetcher::verify(const FetchPtr& fetch) {
 }
 
 void Fetcher::fetch_from_nvme(const FetchPtr& fetch) {
-  deps_.tiers.read(*fetch->store, fetch->chunk, fetch->data->block.all(),
-                   [this, fetch](const Status& status) {
-                     if (status) return finish(fetch, Origin::nvme);
-                     fetch_without_nvme(fetch);
-                   });
+  const auto read = std::make_shared<NvmeRead>(fetch, *fetch->store, fetch->data);
+  under_way_.fetch_add(1);
+  nvme_watch_->add(read);
+  deps_.tiers.read(read->store, fetch->chunk, read->data->block.all(),
+                   [this, read](const Status& status) { read_ended(*read, status); });
+}
+
+// The fetch begins again, and those that wait for memory of other reads.
+void Fetcher::give_up(NvmeRead& read) {
+  if (given_up_[read.store].fetch_add(1) == 0) deps_.tiers.tell_of_hang(read.store);
+  const FetchPtr fetch = std::move(read.fetch);
+  fetch->data = ChunkRef();
+  take_back(*fetch);
+  start(fetch);
+  deps_.transit.wake();
+  under_way_.fetch_sub(1);
+}
+
+void Fetcher::read_ended(NvmeRead& read, const Status& status) {
+  if (!read.take()) {
+    given_up_[read.store].fetch_sub(1);
+    return ended(std::move(read.data));
+  }
+  const FetchPtr fetch = std::move(read.fetch);
+  read.data = ChunkRef();
+  if (status) {
+    finish(fetch, Origin::nvme);
+  } else {
+    fetch_without_nvme(fetch);
+  }
+  under_way_.fetch_sub(1);
 }
 
 // NVMe does not have the chunk any more.
@@ -116,7 +158,7 @@ void Fetcher::fetch_without_nvme(const FetchPtr& fetch) {
   deps_.tiers.lost_on_nvme(fetch->chunk);
   fetch->store.reset();
   take_back(*fetch);
-  place(*fetch, deps_.table.settle(*fetch).use);
+  place(*fetch, false, deps_.table.settle(*fetch).use);
   fetch_from_source(fetch);
 }
 

@@ -8,6 +8,10 @@
 // Each step runs on the thread that completed the one before. A fetch of a range of a file that no tier would
 // keep (read_range()) goes the same way, without a chunk.
 //
+// A read that NVMe does not answer in time is given up, for a disk may hang as a source may: the fetch begins
+// again, with other memory, and the read keeps its own until it ends. What a store has comes from the source
+// as long as such a read of it is under way.
+//
 // Fetches that may wait for other nodes have a share of the transit memory, and each class of fetches has its
 // own queues. A request of another node never joins a fetch that waits for a node, so nodes never wait for
 // each other in a circle.
@@ -17,8 +21,10 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "cache/base/clock.h"
 #include "cache/base/metrics.h"
 #include "cache/catalog/catalog.h"
 #include "cache/chunks/chunk_table.h"
@@ -26,6 +32,7 @@
 #include "cache/chunks/tiers.h"
 #include "cache/chunks/transit_pool.h"
 #include "cache/source/source.h"
+#include "cache/tasks/overdue.h"
 
 namespace clairfs {
 
@@ -41,8 +48,8 @@ class Fetcher {
     Metrics& metrics;
   };
 
-  /// `verify_warm_files`: see ChunkCache::Deps.
-  Fetcher(const Deps& deps, bool verify_warm_files);
+  /// `verify_warm_files`, `nvme_patience`: see ChunkCache::Deps.
+  Fetcher(const Deps& deps, bool verify_warm_files, Duration nvme_patience);
 
   /// Begins a fetch that is new (ChunkTable::Joined::starts).
   void start(const FetchPtr& fetch);
@@ -65,13 +72,16 @@ class Fetcher {
 
  private:
   struct Range;
+  struct NvmeRead;
 
   std::optional<TransitClass> begin(const FetchPtr& fetch);
   void verify(const FetchPtr& fetch);
   void fetch_from_nvme(const FetchPtr& fetch);
+  void give_up(NvmeRead& read);
+  void read_ended(NvmeRead& read, const Status& status);
   void fetch_without_nvme(const FetchPtr& fetch);
   void fetch_from_source(const FetchPtr& fetch);
-  void place(Fetch& fetch, const Use& use);
+  void place(Fetch& fetch, bool on_nvme, const Use& use);
   void take_back(Fetch& fetch);
   ChunkRef move_to_ram(Fetch& fetch, ChunkRef data);
   void finish(const FetchPtr& fetch, const Result<Origin>& outcome);
@@ -84,9 +94,11 @@ class Fetcher {
   void finish_range(const std::shared_ptr<Range>& range, const Result<Origin>& outcome);
 
   const Deps deps_;
-  std::vector<std::atomic<bool>> unverified_;  // by FileId; empty when every file was looked at
-  std::atomic<uint64_t> under_way_{0};         // transfers
+  std::vector<std::atomic<bool>> unverified_;    // by FileId; empty when every file was looked at
+  std::vector<std::atomic<uint32_t>> given_up_;  // by store: reads that are under way and were given up
+  std::atomic<uint64_t> under_way_{0};           // transfers
   std::atomic<bool> stopping_{false};
+  std::optional<OverdueThread> nvme_watch_;  // last: uses the others; none without stores
 };
 
 }  // namespace clairfs

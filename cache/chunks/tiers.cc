@@ -188,6 +188,11 @@ void Tiers::read(size_t store, ChunkId chunk, const std::vector<iovec>& pages,
                             });
 }
 
+void Tiers::tell_of_hang(size_t store) {
+  deps_.log.warn("{}: the disk does not answer a read; until it does, what is there comes from the source",
+                 deps_.stores[store]->directory());
+}
+
 void Tiers::lost_on_nvme(ChunkId chunk) {
   deps_.table.clear_store(chunk);
   deps_.policy.dropped(chunk, Tier::nvme);

@@ -77,6 +77,9 @@ class Tiers final : private RamBackup::Keeper {
   void kept_in_ram(ChunkId chunk, std::optional<size_t> store);
 
   void read(size_t store, ChunkId chunk, const std::vector<iovec>& pages, std::function<void(Status)> done);
+  size_t stores() const { return deps_.stores.size(); }
+  /// Says so in the log: a store does not answer a read.
+  void tell_of_hang(size_t store);
   /// A store turned out not to have the chunk.
   void lost_on_nvme(ChunkId chunk);
   /// Makes the store's copy of the chunk unusable.

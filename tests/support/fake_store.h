@@ -40,12 +40,27 @@ class FakeStore final : public NvmeStore {
       const bool aligned = (reinterpret_cast<uintptr_t>(piece.iov_base) | piece.iov_len) % kPageSize == 0;
       if (!aligned) return done(Error{EINVAL, "not in whole pages"});
     }
-    transfer([=, bytes = std::move(bytes), memory = std::move(memory)] {
+    const auto read = [=] {
       size_t at = 0;
       for (const iovec& piece : memory)
         at += bytes.copy(static_cast<char*>(piece.iov_base), piece.iov_len, at);
       done({});
-    });
+    };
+    {
+      MutexLock lock(mutex_);
+      if (hold_reads_) return held_reads_.push_back(read);
+    }
+    transfer(read);
+  }
+  /// Reads wait from now on; or all that wait are made.
+  void hold_reads(bool hold) {
+    std::vector<std::function<void()>> held;
+    {
+      MutexLock lock(mutex_);
+      hold_reads_ = hold;
+      if (!hold) held.swap(held_reads_);
+    }
+    for (const auto& read : held) read();
   }
   void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t,
              std::function<void(Status)> done) override {
@@ -199,6 +214,8 @@ class FakeStore final : public NvmeStore {
   bool failing_ GUARDED_BY(mutex_) = false;
   std::vector<std::function<void()>> held_ GUARDED_BY(mutex_);
   mutable std::function<void()> meanwhile_ GUARDED_BY(mutex_);
+  bool hold_reads_ GUARDED_BY(mutex_) = false;
+  std::vector<std::function<void()>> held_reads_ GUARDED_BY(mutex_);
   bool must_grow_ GUARDED_BY(mutex_) = false;
   bool growth_held_ GUARDED_BY(mutex_) = false;
   CondVar let_grow_;
