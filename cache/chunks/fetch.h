@@ -45,6 +45,7 @@ struct Fetch {
   Tier promised = Tier::none;   // where it has room that is promised, and not taken yet
   std::optional<size_t> store;  // the NVMe store that it comes from
   uint64_t others_transit = 0;  // bytes that count against TransitShares::others
+  uint64_t nvme_transit = 0;    // bytes that count against TransitShares::from_nvme
 };
 
 using FetchPtr = std::shared_ptr<Fetch>;

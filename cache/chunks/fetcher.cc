@@ -12,10 +12,15 @@ const Error kStopped{ECANCELED, "the mount is being shut down"};
 
 // A read from NVMe, which has its memory until it ends. It counts as under way beside its fetch.
 struct Fetcher::NvmeRead final : OverdueThread::Task {
-  NvmeRead(FetchPtr f, size_t s, ChunkRef d) : fetch(std::move(f)), store(s), data(std::move(d)) {}
+  explicit NvmeRead(FetchPtr f)
+      : fetch(std::move(f)),
+        store(*fetch->store),
+        transit(std::exchange(fetch->nvme_transit, 0)),
+        data(fetch->data) {}
 
   FetchPtr fetch;  // of who takes the read
   const size_t store;
+  const uint64_t transit;
   ChunkRef data;  // of the read
 };
 
@@ -73,6 +78,7 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
       take_back(*fetch);  // a fetch that waits holds no room
       return transit_class;
     }
+    fetch->nvme_transit = transit_class == TransitClass::nvme ? block->capacity() : 0;
   }
   under_way_.fetch_add(1);
   fetch->data = ChunkRef(new ChunkData(std::move(*block), range.length, deps_.transit));
@@ -120,7 +126,7 @@ void Fetcher::verify(const FetchPtr& fetch) {
 }
 
 void Fetcher::fetch_from_nvme(const FetchPtr& fetch) {
-  const auto read = std::make_shared<NvmeRead>(fetch, *fetch->store, fetch->data);
+  const auto read = std::make_shared<NvmeRead>(fetch);
   under_way_.fetch_add(1);
   nvme_watch_->add(read);
   deps_.tiers.read(read->store, fetch->chunk, read->data->block.all(),
@@ -139,6 +145,7 @@ void Fetcher::give_up(NvmeRead& read) {
 }
 
 void Fetcher::read_ended(NvmeRead& read, const Status& status) {
+  deps_.transit.leave(TransitClass::nvme, read.transit);
   if (!read.take()) {
     given_up_[read.store].fetch_sub(1);
     return ended(std::move(read.data));
@@ -186,7 +193,7 @@ ChunkRef Fetcher::move_to_ram(Fetch& fetch, ChunkRef data) {
 // The end of every transfer of a fetch.
 void Fetcher::finish(const FetchPtr& fetch, const Result<Origin>& outcome) {
   ChunkRef data = std::move(fetch->data);
-  deps_.transit.leave_others(fetch->others_transit);
+  deps_.transit.leave(TransitClass::others, fetch->others_transit);
   if (outcome) {
     if (fetch->promised == Tier::ram) data = move_to_ram(*fetch, std::move(data));
     const bool to_nvme = fetch->keep == Tier::nvme;
@@ -293,7 +300,7 @@ std::optional<TransitClass> Fetcher::begin_range(const std::shared_ptr<Range>& r
 
 void Fetcher::finish_range(const std::shared_ptr<Range>& range, const Result<Origin>& outcome) {
   ChunkRef data = std::move(range->data);
-  if (range->scope == FetchScope::anywhere) deps_.transit.leave_others(data->block.capacity());
+  if (range->scope == FetchScope::anywhere) deps_.transit.leave(TransitClass::others, data->block.capacity());
   if (outcome) {
     range->done(AcquiredChunk{data, *outcome, false, range->offset % deps_.catalog.chunk_size(range->file)});
   } else if (outcome.error().code == kMemoryLost) {

@@ -66,16 +66,20 @@ void TransitPool::begin_waiting() {
 }
 
 std::optional<Block> TransitPool::reserve(uint64_t length, TransitClass transit_class) {
-  const uint64_t bytes = transit_class == TransitClass::others ? round_to_pages(length) : 0;
+  if (transit_class == TransitClass::source) return claim(length, transit_class);
+  const bool from_nvme = transit_class == TransitClass::nvme;
+  std::atomic<uint64_t>& taken = from_nvme ? from_nvme_ : others_;
+  const uint64_t bytes = round_to_pages(length);
   std::optional<Block> block;
-  if (bytes == 0 || others_.fetch_add(bytes) + bytes <= shares_.others) block = claim(length, transit_class);
-  if (!block) others_.fetch_sub(bytes);
+  if (taken.fetch_add(bytes) + bytes <= (from_nvme ? shares_.from_nvme : shares_.others))
+    block = claim(length, transit_class);
+  if (!block) taken.fetch_sub(bytes);
   return block;
 }
 
-void TransitPool::leave_others(uint64_t bytes) {
+void TransitPool::leave(TransitClass transit_class, uint64_t bytes) {
   if (bytes == 0) return;
-  others_.fetch_sub(bytes);
+  (transit_class == TransitClass::nvme ? from_nvme_ : others_).fetch_sub(bytes);
   memory_released();
 }
 

@@ -40,9 +40,8 @@ class TransitPool final : public MemoryListener {
   /// Memory within the share of the class, after dropping chunks that are not in use; nothing: there is none
   /// now.
   std::optional<Block> reserve(uint64_t length, TransitClass transit_class);
-  /// Gives `bytes` of the share of the class `others` back, before the memory itself: their transfer has
-  /// ended.
-  void leave_others(uint64_t bytes);
+  /// Gives `bytes` of the share of a class back, before the memory itself: their transfer has ended.
+  void leave(TransitClass transit_class, uint64_t bytes);
   /// The chunk is in the table now, and may be dropped when its turn comes.
   void add(ChunkId chunk);
   /// Never uses the memory again.
@@ -72,6 +71,7 @@ class TransitPool final : public MemoryListener {
   Logger& log_;
   MemoryAccount account_;
   std::atomic<uint64_t> others_{0};      // bytes of fetches that may wait for other nodes
+  std::atomic<uint64_t> from_nvme_{0};   // bytes of reads from NVMe
   std::atomic<uint64_t> lost_bytes_{0};  // of lost_
   TransitQueue waiting_;
   CondVar wake_;

@@ -22,6 +22,7 @@ class TransitShares {
   static constexpr uint64_t kOthers = 2;
   static constexpr uint64_t kNvmeWrites = 2;
   static constexpr uint64_t kNvmeReads = 1;
+  static constexpr uint64_t kFromNvme = 4;
   static constexpr uint64_t kPrefill = 1;
   static constexpr uint64_t kLost = 1;
 
@@ -30,6 +31,8 @@ class TransitShares {
       "a fetch from the PFS that another node waits for always finds memory (writes to NVMe give theirs "
       "back)");
   static_assert(kStaging + kNvmeWrites + kNvmeReads < kParts, "a reader never waits for the disk to write");
+  static_assert(kFromNvme + kNvmeWrites + kNvmeReads < kParts,
+                "a disk that hangs leaves memory to the source");
   static_assert(kPrefill + kNvmeWrites / 2 <= kNvmeWrites,
                 "the disk takes all that home prefill reads while writes are not behind");
   static_assert(kLost < kOthers, "lost memory is noticed before fetches from other nodes have none left");
@@ -54,6 +57,8 @@ class TransitShares {
   const uint64_t nvme_writes = part(kNvmeWrites);
   /// Reserved for reads from NVMe, so that a source that hangs does not block them.
   const uint64_t nvme_reads = part(kNvmeReads);
+  /// Reads from NVMe that are under way: of a disk that hangs they keep their memory.
+  const uint64_t from_nvme = part(kFromNvme);
   /// Chunks that home prefill reads for NVMe.
   const uint64_t prefill = part(kPrefill);
   /// Memory that a network did not give back. Above this nothing is asked of other nodes any more.

@@ -18,9 +18,10 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr uint32_t kFileBytes = 64 << 10;  // one chunk
-constexpr size_t kFiles = 3;
+const size_t kFiles = TransitShares::for_chunks(kFileBytes).capacity / kFileBytes;
 
-/// Files that are all on NVMe and not in memory, behind a cache that waits 20 ms for a read of them.
+/// Files that are all on NVMe and not in memory, behind a cache that waits 20 ms for a read of them. All of
+/// them together are as much as transit memory holds.
 struct WarmStore {
   WarmStore() {
     for (size_t i = 0; i < kFiles; ++i) tree.write("f" + std::to_string(i), kFileBytes);
@@ -28,9 +29,11 @@ struct WarmStore {
     options.chunk_size = kFileBytes;
     catalog = *scan_catalog(tree.path(), options, log.logger());
     mount();
-    for (size_t i = 0; i < kFiles; ++i) ask(i);
-    do source->complete_all();
-    while (store.settle());
+    for (size_t i = 0; i < kFiles; ++i) {  // one by one, lest the store falls behind
+      ask(i);
+      do source->complete_all();
+      while (store.settle());
+    }
     mount();
   }
   ~WarmStore() {
@@ -106,5 +109,16 @@ TEST_CASE("memory of reads that NVMe does not answer is not used again before th
   CHECK(f.metrics.transit_bytes.value() == before + 2 * kFileBytes);
   f.store.hold_reads(false);
   CHECK(f.metrics.transit_bytes.value() == before + kFileBytes);
+  CHECK(f.wrong == 0);
+}
+
+TEST_CASE("reads that NVMe does not answer leave memory to those of the source") {
+  WarmStore f;
+  f.store.hold_reads(true);
+  for (size_t i = 0; i < kFiles; ++i) f.ask(i);
+  CHECK(f.source->complete_until([&] { return f.right == 2 * kFiles; }));
+  const auto held = static_cast<int64_t>(TransitShares::for_chunks(kFileBytes).from_nvme);
+  CHECK(f.metrics.transit_bytes.value() >= held);
+  f.store.hold_reads(false);
   CHECK(f.wrong == 0);
 }
