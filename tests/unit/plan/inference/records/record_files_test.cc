@@ -147,10 +147,10 @@ TEST_CASE("a numbering is held as long as its file is read, and until it is let 
 
 TEST_CASE("of a raw file a plan says what the records are") {
   PackedFolder f;
-  f.files->know(*parse_plan("root=data format=raw file=*.bin record=1000"));
-  f.files->know(*parse_plan("root=data format=npy file=rows.npy"));
+  f.files->know(*parse_plan("seed=1 root=data format=raw file=*.bin record=1000"));
+  f.files->know(*parse_plan("seed=1 root=data format=npy file=rows.npy"));
   CHECK(!f.files->watches(f.file("data/rows.bin")));
-  f.files->know(*parse_plan("format=raw file=data/rows.bin record=9000 header=1000"));
+  f.files->know(*parse_plan("seed=1 format=raw file=data/rows.bin record=9000 header=1000"));
   REQUIRE(f.files->watches(f.file("data/rows.bin")));
   const auto numbered = f.files->numbered(f.reads_of("data/rows.bin", 8), 8);
   REQUIRE(numbered.size() == 1);
@@ -160,7 +160,7 @@ TEST_CASE("of a raw file a plan says what the records are") {
 
 TEST_CASE("a file whose records are so small that no READ shows one is watched no longer") {
   PackedFolder f;
-  f.files->know(*parse_plan("format=raw file=data/rows.bin record=900 header=1000"));
+  f.files->know(*parse_plan("seed=1 format=raw file=data/rows.bin record=900 header=1000"));
   REQUIRE(f.files->watches(f.file("data/rows.bin")));
   CHECK(f.files->numbered(f.reads_of("data/rows.bin", 8), 8).empty());
   CHECK(!f.files->watches(f.file("data/rows.bin")));
