@@ -194,6 +194,11 @@ uint64_t NvmeSegments::growable() const {
   return growth_ended_ || total >= limit_slots_ ? 0 : (limit_slots_ - total) * kSlotSize;
 }
 
+uint64_t NvmeSegments::most_bytes() const {
+  MutexLock lock(mutex_);
+  return (growth_ended_ ? total_slots() : std::max(total_slots(), limit_slots_)) * kSlotSize;
+}
+
 uint64_t NvmeSegments::missing() const {
   MutexLock lock(mutex_);
   const uint64_t total = total_slots();

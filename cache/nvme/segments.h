@@ -44,6 +44,8 @@ class NvmeSegments {
 
   /// Bytes that could still be grown by, as far as is known.
   uint64_t growable() const;
+  /// Bytes of all segments, with those that could still be grown by: growing does not change it.
+  uint64_t most_bytes() const;
   /// Bytes of the limit that will not be had, because growth ended before it, as on a full disk; else 0.
   uint64_t missing() const;
   /// Why it did; ENOSPC: the disk is full.

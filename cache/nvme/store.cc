@@ -86,7 +86,7 @@ class Store final : public NvmeStore {
              std::function<void(Status)> done) override;
   bool grows_for(uint64_t bytes) const override {
     MutexLock lock(mutex_);
-    return state_ == State::active && !table_.space.has_run(slots_for(bytes)) && segments_->growable() > 0;
+    return state_ == State::active && !table_.space.has_run(slots_for(bytes)) && growable() > 0;
   }
   void grow_for(uint64_t bytes) override {
     while (grows_for(bytes)) grow();
@@ -100,7 +100,7 @@ class Store final : public NvmeStore {
   uint64_t available() const override {
     MutexLock lock(mutex_);
     if (state_ != State::active || !index_has_room()) return 0;
-    const uint64_t free = table_.space.free_slots() * kSlotSize + segments_->growable();
+    const uint64_t free = table_.space.free_slots() * kSlotSize + growable();
     return free - std::min(free, slack_);
   }
   bool writable() const override {
@@ -147,6 +147,8 @@ class Store final : public NvmeStore {
   NvmeIndex::Hooks hooks();
   Result<NvmeChunk> allocate(const ChunkKey& key, uint32_t length, uint64_t checksum);
   void grow();
+  // While segments grow, what they grow by counts as room that is yet to come.
+  uint64_t growable() const REQUIRES(mutex_) { return segments_->most_bytes() - taken_over_; }
   std::vector<Extent> allocate_slots(uint32_t slots) REQUIRES(mutex_);
   bool index_has_room() const REQUIRES(mutex_);
   void transfer(Transfer::Direction direction, const std::vector<Extent>& extents,
@@ -184,6 +186,7 @@ class Store final : public NvmeStore {
   // Guarded. NvmeSegments' and NvmeIndex's locks may be taken under it; it is not held while segments grow.
   mutable Mutex mutex_;
   NvmeTable table_ GUARDED_BY(mutex_);
+  uint64_t taken_over_ GUARDED_BY(mutex_) = 0;  // bytes of segments, whose slots the table knows
   State state_ GUARDED_BY(mutex_) = State::active;
   uint64_t reserved_records_ GUARDED_BY(mutex_) = 0;  // of chunks being written
   uint64_t in_flight_ GUARDED_BY(mutex_) = 0;
@@ -204,6 +207,7 @@ Status Store::load() {
   if (!file) return file.error();
   MutexLock lock(mutex_);
   const auto report = recover_chunks(*file, *segments_, limits_.live_records, table_);
+  taken_over_ = segments_->most_bytes() - segments_->growable();
   if (report) {
     tell(*report);
   } else {
@@ -462,7 +466,7 @@ bool Store::index_has_room() const {
 // One run if there is one or one can be grown, else several; empty: grow, or give up.
 std::vector<Extent> Store::allocate_slots(uint32_t slots) {
   std::vector<Extent> extents = table_.space.allocate_run(slots);
-  if (extents.empty() && segments_->growable() == 0) extents = table_.space.allocate_runs(slots, kMaxExtents);
+  if (extents.empty() && growable() == 0) extents = table_.space.allocate_runs(slots, kMaxExtents);
   return extents;
 }
 
@@ -481,7 +485,7 @@ Result<NvmeChunk> Store::allocate(const ChunkKey& key, uint32_t length, uint64_t
         ++in_flight_;
         return chunk;
       }
-      if (segments_->growable() == 0) return error(ENOSPC, "full");
+      if (growable() == 0) return error(ENOSPC, "full");
     }
     grow();
   }
@@ -492,6 +496,7 @@ void Store::grow() {
   const auto grown = segments_->grow();
   MutexLock lock(mutex_);
   if (grown) {
+    taken_over_ += uint64_t{grown->count} * kSlotSize;
     table_.space.release(*grown);
   } else {
     note_end_of_growth();

@@ -1,5 +1,6 @@
 #include "cache/nvme/store.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <random>
@@ -321,4 +322,22 @@ TEST_CASE("a store that has grown for a chunk does not grow when the chunk is wr
   store.grow_for(f.capacity);  // more than there is
   CHECK(!store.grows_for(f.capacity));
   CHECK(bytes_in(f.directory) <= f.capacity);
+}
+
+TEST_CASE("a store counts as having no less room while it grows") {
+  StoreFixture f(IoKind::threads);
+  f.capacity = 64 << 20;
+  NvmeStore& store = f.open(kSmallSegments);
+  const uint64_t room = store.available();
+  std::atomic<bool> grown = false;
+  std::thread grower([&] {
+    store.grow_for(room);  // more than a run: takes all there is
+    grown = true;
+  });
+  uint64_t least = room;
+  while (!grown) least = std::min(least, store.available());
+  grower.join();
+  CHECK(least == room);
+  CHECK(store.available() == room);
+  CHECK(!store.grows_for(room));
 }
