@@ -98,7 +98,7 @@ void PagePusher::drop(FileId file, uint64_t offset, uint64_t length) {
     advise_away(file, offset, length);
     const auto left = pages_of(file, offset, length);
     // Where the kernel does not tell: files of records often are.
-    if (left ? *left == 0 : !readahead_.records_expected()) return;
+    if (left ? *left == 0 : !records_) return;
     mapped_.insert(file);
   }
   invalidate(file, offset, length);

@@ -12,6 +12,7 @@
 // No descriptor into the mount is kept open: it would make an unmount "busy".
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -37,7 +38,10 @@ class PagePusher final : public PageCache {
   void drop(FileId file, uint64_t offset, uint64_t length) override;
   /// Asks cachestat(2), Linux 6.5, as root or of one's own files: of others newer kernels do not tell.
   std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) override;
-  void expect_records(bool expected) override { readahead_.expect_records(expected); }
+  void expect_records(RecordPlans followed) override {
+    records_ = followed != RecordPlans::none;
+    readahead_.expect_records(followed == RecordPlans::registered);
+  }
   Readahead& readahead() { return readahead_; }
 
  private:
@@ -52,6 +56,7 @@ class PagePusher final : public PageCache {
   const int device_;
   Metrics& metrics_;
   Readahead readahead_;                // self-synchronised
+  std::atomic<bool> records_{false};   // a plan of records is followed
   std::unordered_set<FileId> mapped_;  // files of which a page stayed when it was to go
   bool may_ask_ = true;                // until the kernel refuses
   bool opens_ask_nothing_ = false;     // the first of a mount, and its close, are requests

@@ -17,10 +17,10 @@ class Readahead {
   /// Takes over the mount with this device number and sets its value. False if it stays at the kernel's
   /// default: that takes root and a writable sysfs.
   bool begin(dev_t device);
-  /// Of records in large files a missing page is read alone: what lies around it is of another sample. Reads
-  /// of several pages still come as one request. Without effect before begin(), or if that failed.
+  /// For a registered plan. Of records in large files a missing page is read alone: what lies around it is of
+  /// another sample. Reads of several pages still come as one request. Without effect before begin(), or if
+  /// that failed.
   void expect_records(bool expected);
-  bool records_expected() const { return records_; }
 
  private:
   bool set(unsigned kib) const;

@@ -203,9 +203,12 @@ void Staging::tell_of_records() {
     return suspended && !left;
   };
   const auto current = plans();
-  pages_.expect_records(std::any_of(current.begin(), current.end(), [&](const auto& plan) {
-    return plan.second->of_records && expects(*plan.second);
-  }));
+  RecordPlans followed = RecordPlans::none;
+  for (const auto& [name, plan] : current) {
+    if (!plan->of_records || !expects(*plan)) continue;
+    followed = std::max(followed, name == kFoundPlan ? RecordPlans::found : RecordPlans::registered);
+  }
+  pages_.expect_records(followed);
 }
 
 // Only step() tells the policy of a plan, so that a plan that is gone stays gone.

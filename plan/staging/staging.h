@@ -64,6 +64,13 @@ namespace clairfs {
 
 struct BudgetLoad;
 
+/// What plans of records in larger files are followed.
+enum class RecordPlans : uint8_t {
+  none,
+  found,      ///< one that was found, and none that somebody has registered
+  registered  ///< one that was registered, maybe among others
+};
+
 /// The kernel's page cache for the mount's files. Calls may wait for the kernel; they come from
 /// Staging::step() only.
 class PageCache {
@@ -77,9 +84,10 @@ class PageCache {
   virtual void drop(FileId file, uint64_t offset, uint64_t length) = 0;
   /// How many pages of [offset, offset + length) are there; nullopt where the kernel does not tell.
   virtual std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) = 0;
-  /// Whether a plan of records in larger files is followed: what the kernel reads around a missing page is
-  /// then of no use. Thread-safe; of effect for files that are opened afterwards.
-  virtual void expect_records(bool expected) = 0;
+  /// Where a plan of records is followed, what the kernel reads around a missing page is of no use to its
+  /// reader. Others need it, so only who registers a plan may do without. Thread-safe; of effect for files
+  /// that are opened afterwards.
+  virtual void expect_records(RecordPlans followed) = 0;
 };
 
 struct StagingOptions {

@@ -47,7 +47,7 @@ class FakePages final : public PageCache {
     pages.erase(pages.lower_bound(offset), pages.lower_bound(offset + length));
     ++drops_;
   }
-  void expect_records(bool expected) override { records_ = expected; }
+  void expect_records(RecordPlans followed) override { records_ = followed; }
 
   std::optional<uint64_t> pages_of(FileId file, uint64_t offset, uint64_t length) override {
     MutexLock lock(mutex_);
@@ -90,7 +90,7 @@ class FakePages final : public PageCache {
     }
     return none;
   }
-  bool records_expected() const { return records_; }
+  RecordPlans records_expected() const { return records_; }
   std::vector<FileId> order() {
     MutexLock lock(mutex_);
     return order_;
@@ -127,7 +127,7 @@ class FakePages final : public PageCache {
   const Catalog& catalog_;
   Mutex mutex_;
   std::map<FileId, std::set<uint64_t>> cached_ GUARDED_BY(mutex_);  // pages, by their beginnings
-  std::atomic<bool> records_{false};
+  std::atomic<RecordPlans> records_{RecordPlans::none};
   std::vector<FileId> order_ GUARDED_BY(mutex_);
   uint64_t wrong_ GUARDED_BY(mutex_) = 0;
   uint64_t drops_ GUARDED_BY(mutex_) = 0;

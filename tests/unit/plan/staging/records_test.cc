@@ -364,19 +364,29 @@ TEST_CASE("records are expected while the plan is followed, and of one that only
     f.run->reader().tracker().observe(std::vector{sample}, kind, f.now);
   };
   f.settle();
-  CHECK(f.pages.records_expected());  // before anybody comes
+  CHECK(f.pages.records_expected() == RecordPlans::registered);  // before anybody comes
   for (uint32_t sample = 0; sample < kCount; ++sample) look_at(sample, Access::read);
   REQUIRE(f.run->reader().tracker().state() == TrackerState::suspended);
   f.staging->wake();
   f.settle();
-  CHECK(f.pages.records_expected());
+  CHECK(f.pages.records_expected() == RecordPlans::registered);
   look_at(5, Access::read_through);
   f.staging->wake();
   f.settle();
-  CHECK_FALSE(f.pages.records_expected());
+  CHECK(f.pages.records_expected() == RecordPlans::none);
   for (uint64_t p = 0; p < 400; ++p) look_at(f.run->reader().timeline().sample_at(p), Access::read);
   REQUIRE(f.run->reader().tracker().state() == TrackerState::following);
   f.staging->wake();
   f.settle();
-  CHECK(f.pages.records_expected());
+  CHECK(f.pages.records_expected() == RecordPlans::registered);
+}
+
+TEST_CASE("a plan of records that was found is told of as one that nobody has registered") {
+  RecordsFixture f(2000, 5001, "name=auto seed=3 epochs=2", 1 << 20);
+  CHECK(f.pages.records_expected() == RecordPlans::found);
+  f.settle();
+  CHECK(f.pages.records_expected() == RecordPlans::found);
+  f.add_plan(fmt::format("format=raw file=f10000 record=5001 header={} seed=3", kHeaderBytes));
+  f.settle();
+  CHECK(f.pages.records_expected() == RecordPlans::registered);
 }
