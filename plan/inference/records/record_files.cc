@@ -86,6 +86,7 @@ void RecordFiles::meet(FileId file) {
   if (!catalog.name(file).ends_with(".npy")) return;
   const MutexLock lock(mutex_);
   if (std::binary_search(files_.begin(), files_.end(), file)) return;
+  if (std::find(refused_.begin(), refused_.end(), file) != refused_.end()) return;
   if (others_.size() == kMostOthers) others_.erase(others_.begin());
   others_.push_back({file, records_in(catalog, file, "npy")});
   note_files();
@@ -143,6 +144,9 @@ void RecordFiles::stop_watching(FileId file) {
   for (auto* ways : {&indexed_, &others_})
     std::erase_if(*ways, [&](const Way& way) { return way.file == file; });
   note_files();
+  if (std::find(refused_.begin(), refused_.end(), file) != refused_.end()) return;
+  if (refused_.size() == kMostRefused) refused_.erase(refused_.begin());
+  refused_.push_back(file);
 }
 
 std::map<FileId, std::vector<Numbering>> RecordFiles::numbered(std::span<const SeenOpen> opens,

@@ -45,6 +45,8 @@ class RecordFiles {
   static constexpr size_t kMostIndexed = 256;
   /// Others: the newest. A folder of many npy files is read file by file.
   static constexpr size_t kMostOthers = 16;
+  /// Files that are let alone since they could not be numbered: the newest.
+  static constexpr size_t kMostRefused = 1024;
 
   explicit RecordFiles(DatasetSource source) : source_(std::move(source)) {}
 
@@ -64,7 +66,7 @@ class RecordFiles {
 
   /// How the records are numbered of the files of which `least` READs or more are among the opens. Each
   /// numbering is kept until the next call, or let_go(). Loads saved indexes and reads headers, but no more
-  /// of the dataset. A file that cannot be numbered is not watched any longer.
+  /// of the dataset. A file that cannot be numbered is not watched any longer, whatever its name says.
   std::map<FileId, std::vector<Numbering>> numbered(std::span<const SeenOpen> opens, size_t least);
   void let_go() { kept_.clear(); }
 
@@ -87,8 +89,9 @@ class RecordFiles {
   std::atomic<uint64_t> bits_{0};                  // of the files' numbers modulo 64
   mutable Mutex mutex_;                            // leaf
   std::vector<Way> indexed_ GUARDED_BY(mutex_);
-  std::vector<Way> others_ GUARDED_BY(mutex_);    // the newest last
-  std::vector<FileId> files_ GUARDED_BY(mutex_);  // of both, sorted
+  std::vector<Way> others_ GUARDED_BY(mutex_);      // the newest last
+  std::vector<FileId> files_ GUARDED_BY(mutex_);    // of both, sorted
+  std::vector<FileId> refused_ GUARDED_BY(mutex_);  // by stop_watching(); the newest last
 };
 
 /// How a plan names the records that an index of that key numbers; nothing where it cannot: several files

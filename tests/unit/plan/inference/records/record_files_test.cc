@@ -99,6 +99,8 @@ TEST_CASE("a file that cannot be numbered is watched no longer") {
   CHECK(f.files->watches(f.file("data/bad.npy")));  // nobody has tried
   CHECK(f.files->numbered(f.reads_of("data/bad.npy", 8), 8).empty());
   CHECK(!f.files->watches(f.file("data/bad.npy")));
+  f.files->meet(f.file("data/bad.npy"));  // its next reader
+  CHECK(!f.files->watches(f.file("data/bad.npy")));
 }
 
 TEST_CASE("a file is numbered by each of its saved indexes, of which none is made") {
