@@ -98,7 +98,9 @@ void Inference::note(ThreadId thread, FileId file, Access kind, uint64_t offset,
     pages = *read;
   }
   if (!recorder_.note(thread, file, kind, now, tree_.is_reader(thread, now), pages)) return;
-  if (pages.count == 0) records_.meet(file);
+  // The READs that go on from this one are of the same open.
+  if (pages.count == 0 && records_.meet(file) && length > 0)
+    (void)records_.read(thread, file, offset, length);
   if (noted_.load(std::memory_order_relaxed) || noted_.exchange(true)) return;
   alarm_.ring();
 }

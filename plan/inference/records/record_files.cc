@@ -80,16 +80,17 @@ std::optional<ReadPages> RecordFiles::read(ThreadId thread, FileId file, uint64_
 }
 
 // A file of one chunk is read whole by the mount, whatever is asked for.
-void RecordFiles::meet(FileId file) {
+bool RecordFiles::meet(FileId file) {
   const Catalog& catalog = *source_.catalog;
-  if (catalog.kind(file) != Catalog::Kind::file || catalog.chunks(file).count < 2) return;
-  if (!catalog.name(file).ends_with(".npy")) return;
+  if (catalog.kind(file) != Catalog::Kind::file || catalog.chunks(file).count < 2) return false;
+  if (!catalog.name(file).ends_with(".npy")) return false;
   const MutexLock lock(mutex_);
-  if (std::binary_search(files_.begin(), files_.end(), file)) return;
-  if (std::find(refused_.begin(), refused_.end(), file) != refused_.end()) return;
+  if (std::binary_search(files_.begin(), files_.end(), file)) return false;
+  if (std::find(refused_.begin(), refused_.end(), file) != refused_.end()) return false;
   if (others_.size() == kMostOthers) others_.erase(others_.begin());
   others_.push_back({file, records_in(catalog, file, "npy")});
   note_files();
+  return true;
 }
 
 void RecordFiles::know(const PlanSpec& plan) {

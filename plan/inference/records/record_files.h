@@ -56,7 +56,8 @@ class RecordFiles {
   /// further than 16 TiB.
   std::optional<ReadPages> read(ThreadId thread, FileId file, uint64_t offset, uint64_t length);
   /// Somebody has opened the file, or read in it: it is watched from now on if its name says what it holds.
-  void meet(FileId file);
+  /// Returns whether that is news.
+  bool meet(FileId file);
   /// A plan, in force or expected, has those samples: its file is watched from now on if only a plan can say
   /// what it holds.
   void know(const PlanSpec& plan);

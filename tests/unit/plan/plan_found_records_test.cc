@@ -146,6 +146,15 @@ TEST_CASE("records of a database are planned from its saved index, and nothing i
   CHECK(mount.follows("keys=cursor"));
 }
 
+TEST_CASE("an array that is read from its beginning to its end is a file that was opened once") {
+  RecordsFixture mount;
+  mount.begin(false);
+  constexpr uint64_t kRead = 128 << 10;
+  for (uint64_t at = 0; at < kRecords * kBytes; at += kRead)
+    mount.plans->observe(ThreadId(7), kArray, at, kRead, Access::read);
+  CHECK(mount.seen() == 1);
+}
+
 TEST_CASE("a database without an index is a file that was opened once, and nothing is read of it") {
   RecordsFixture mount;
   mount.begin(false);
