@@ -37,6 +37,7 @@ constexpr uint64_t kSamplesForEachFirstOpen = 4096;
 // Two of eight were opened if the loader that opens them in turn did anything beside opening the first.
 constexpr size_t kFirstPlaces = 8;
 constexpr size_t kOpenedOfThem = 2;
+constexpr size_t kFewestPlaces = 4;  // of fewer, in large jobs, that of step 1 may be the only one opened
 
 // Step 2 looks for them among so many times as many opens as step 1.
 constexpr uint32_t kOpens = 4;
@@ -127,21 +128,24 @@ uint64_t portions(const SeedRange& range) {
   return (range.end - range.first + kSeedsAtOnce - 1) / kSeedsAtOnce;
 }
 
-// The first pass, and the same for where other workers begin, as far as the kernels tell.
+// As the first pass, for where other workers begin, as far as the kernels tell of what step 2 needs: of fewer
+// places it would leave one seed in some hundred to step 3, which takes ten thousand times as long.
 std::vector<AskedPlaces> passes_of_workers(const SeedEvidence& evidence) {
-  std::vector<AskedPlaces> passes{kPasses[0]};
+  std::vector<AskedPlaces> passes;
   const OwnPlaces places(evidence);
   for (uint64_t worker = 1; worker < std::min(evidence.workers, kFirstWorkers); ++worker) {
     const uint64_t first = worker * evidence.batch * evidence.ranks;
+    const uint64_t last = first + kFewestPlaces - 1;
     if (first < kPasses[1].to) continue;
-    if (first >= places.count() || evidence.draws + places.of(first) >= kMostFirstOutputs) break;
+    if (last >= places.count() || evidence.draws + places.of(last) >= kMostFirstOutputs) break;
     passes.push_back({first, first + 1});
   }
   return passes;
 }
 
 // The likeliest first, and what takes no time. Models that draw more than is tried of all streams are more
-// usual than first samples that nobody saw.
+// usual than first samples that nobody saw. The passes of other workers come after both of the usual ones, or
+// the time would be up before the second on a slow machine.
 std::vector<SeedRange> ranges_of(const SeedEvidence& evidence, const SeedSearchOptions& options) {
   std::vector<SeedRange> ranges;
   const auto& [first_pass, second_pass] = kPasses;
@@ -162,11 +166,12 @@ std::vector<SeedRange> ranges_of(const SeedEvidence& evidence, const SeedSearchO
     if (from < to) ranges.push_back({from, to, asked});
   };
   const uint64_t plausible = std::clamp(kPlausible, options.first, options.end);
-  for (const AskedPlaces& asked : workers) add_streams(asked);
-  for (const AskedPlaces& asked : workers) add(options.first, plausible, asked);
-  add(options.first, plausible, second_pass);
+  add_streams(first_pass);
+  for (const AskedPlaces& asked : kPasses) add(options.first, plausible, asked);
   add_deep(first_pass);
   add_streams(second_pass);
+  for (const AskedPlaces& asked : workers) add_streams(asked);
+  for (const AskedPlaces& asked : workers) add(options.first, plausible, asked);
   add(plausible, options.end, first_pass);
   add_deep(second_pass);
   add(plausible, options.end, second_pass);
@@ -295,8 +300,7 @@ class SeedSearcher {
         for (size_t lane = 0; lane < count; ++lane)
           opened[lane] += shared_.arrivals.of(samples_[lane]) < kOpens * first_opens_ ? 1 : 0;
       }
-      // Of fewer places, in large jobs, the one of step 1 may be the only one that was opened.
-      const size_t enough = to - from < kFirstPlaces / 2 ? 1 : kOpenedOfThem;
+      const size_t enough = to - from < kFewestPlaces ? 1 : kOpenedOfThem;
       for (size_t lane = 0; lane < count; ++lane) {
         if (opened[lane] >= enough) step_3(seeds_[lane]);
       }

@@ -192,6 +192,38 @@ TEST_CASE("the seed is found though one worker opened its first batch before all
   }
 }
 
+TEST_CASE("where other workers begin is asked after all that is asked without them") {
+  constexpr uint64_t kSamples = 5000;
+  constexpr uint32_t kDraws = 2143;
+  Mt19937 generator(1234);
+  generator.discard(kDraws);
+  const uint32_t drawn = generator.next32();
+  const auto order = torch_order(drawn, kSamples);
+  SeedEvidence evidence{.n = kSamples, .reach = 160, .batch = 16, .workers = 4};
+  for (uint32_t place = 1; place < 64; ++place) {  // the second pass finds it, and no worker's
+    if (place % 16 != 0) evidence.first_seen.push_back(order[place]);
+  }
+  SeedSearchOptions streams{.end = 0, .streams = {0, 1234}, .stream_outputs = kDraws + 1};
+  streams.when_idle = false;
+  const auto result = search_seeds(evidence, streams);
+  REQUIRE(result);
+  REQUIRE(result->found);
+  CHECK(result->found->seed == drawn);
+  CHECK(result->tested == 2 * streams.streams.size() * streams.stream_outputs);
+}
+
+TEST_CASE("a worker that begins where the kernels tell too few places is asked nothing") {
+  SeedEvidence evidence{.n = 5000, .reach = 400, .batch = 75, .workers = 4};
+  const auto order = torch_order(7, 5000);
+  evidence.first_seen.assign(order.end() - 64, order.end());  // of no seed that is tried
+  SeedSearchOptions options{.first = 10, .end = 20};
+  options.when_idle = false;
+  const auto result = search_seeds(evidence, options);
+  REQUIRE(result);
+  CHECK(!result->found);
+  CHECK(result->tested == 4 * 10);  // both passes, and those of the workers that begin at 75 and 150
+}
+
 TEST_CASE("a rank's opens tell the seed of all") {
   const uint32_t seed = 5;
   const auto order = torch_order(seed, kSamplesOfImageNet);
