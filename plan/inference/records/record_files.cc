@@ -185,10 +185,13 @@ std::vector<Numbering> RecordFiles::number(FileId file) const {
     }
   }
   std::vector<Numbering> numberings;
+  uint64_t held = 0;
   for (Way& way : ways) {
     auto index = index_of(way);
     if (!index || index->size() < 2 || index->size() > kMostRecords) continue;
     if (source_.catalog->stamp(file).size / index->size() < kLeastMean) continue;
+    if (!numberings.empty() && held + index->memory_bytes() > most_held_) continue;
+    held += index->memory_bytes();
     std::string root = way.records.root;
     numberings.push_back({std::move(root), std::move(index), std::move(way.records)});
   }

@@ -48,7 +48,9 @@ class RecordFiles {
   /// Files that are let alone since they could not be numbered: the newest.
   static constexpr size_t kMostRefused = 1024;
 
-  explicit RecordFiles(DatasetSource source) : source_(std::move(source)) {}
+  /// Of a file with several indexes those are held that take `most_held` bytes together; one in any case.
+  explicit RecordFiles(DatasetSource source, uint64_t most_held = kMostIndexBytes)
+      : source_(std::move(source)), most_held_(most_held) {}
 
   /// Whether READs of the file are to be told apart by their places.
   bool watches(FileId file) const;
@@ -85,6 +87,7 @@ class RecordFiles {
   std::shared_ptr<const SampleIndex> index_of(const Way& way) const;
 
   const DatasetSource source_;
+  const uint64_t most_held_;
   ReadRuns runs_;                                  // self-synchronised
   std::map<FileId, std::vector<Numbering>> kept_;  // of numbered()
   std::atomic<uint64_t> bits_{0};                  // of the files' numbers modulo 64

@@ -127,6 +127,10 @@ TEST_CASE("a file is numbered by each of its saved indexes, of which none is mad
     CHECK(way.index->size() == (plan.keys == "decimal" ? 20U : 21U));
   }
   CHECK(ways[0].records.keys != ways[1].records.keys);
+  // Both are not held where one fills the room.
+  RecordFiles few(f.source, ways[0].index->memory_bytes() + ways[1].index->memory_bytes() - 1);
+  few.look_for_indexes();
+  CHECK(few.numbered(f.reads_of("data/train.mdb", 8), 8).begin()->second.size() == 1);
 }
 
 TEST_CASE("a numbering is held as long as its file is read, and until it is let go") {
