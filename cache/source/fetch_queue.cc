@@ -1,7 +1,8 @@
 #include "cache/source/fetch_queue.h"
 
-#include <algorithm>
 #include <climits>
+#include <deque>
+#include <iterator>
 
 namespace clairfs {
 namespace {
@@ -67,28 +68,31 @@ FetchQueue::Queue::iterator FetchQueue::next_to_take() {
 }
 
 std::vector<FetchQueue::Waiting> FetchQueue::take_first() {
-  const Priority least = least_beside(first());
+  const Priority most = first();
+  const Priority beside = least_beside(most);
   Extent extent;
-  std::vector<Waiting> taken;
+  std::deque<Waiting> taken;
   taken.push_back(take(next_to_take()));
   extent.add(taken.front().request);
   const bool alone = taken.front().alone;
-  for (auto next = before(taken.front().request); !alone && next != queue_.end();
-       next = before(taken.back().request)) {
-    if (next->first.first > least || !extent.has_room_for(next->second.request)) break;
-    extent.add(next->second.request);
-    taken.push_back(take(next));
-  }
-  std::reverse(taken.begin(), taken.end());
-  for (auto next = after(taken.back().request); !alone && next != queue_.end();
-       next = after(taken.back().request)) {
-    if (next->first.first > least || !extent.has_room_for(next->second.request)) break;
-    extent.add(next->second.request);
-    taken.push_back(take(next));
+  // What is as urgent is not left out for prefetches.
+  for (const Priority& least : {least_with(most), beside}) {
+    const auto fits = [&](Queue::iterator next) {
+      return !alone && next != queue_.end() && next->first.first <= least &&
+             extent.has_room_for(next->second.request);
+    };
+    for (auto next = before(taken.front().request); fits(next); next = before(taken.front().request)) {
+      extent.add(next->second.request);
+      taken.push_front(take(next));
+    }
+    for (auto next = after(taken.back().request); fits(next); next = after(taken.back().request)) {
+      extent.add(next->second.request);
+      taken.push_back(take(next));
+    }
   }
   const FetchRequest& last = taken.back().request;
   ended_ = {last.file, last.offset + last.length};
-  return taken;
+  return {std::make_move_iterator(taken.begin()), std::make_move_iterator(taken.end())};
 }
 
 std::vector<FetchQueue::Waiting> FetchQueue::take_all() {

@@ -51,8 +51,8 @@ class FetchQueue {
   bool first_may_wait() const { return !first().is_demand() && !queue_.begin()->second.alone; }
   /// Takes the most urgent fetch, or the prefetch that goes on where the last operation ended, and with it
   /// neighbours of the same kind of priority: of one file, in the order of their bytes, without gaps, at most
-  /// IOV_MAX pieces of memory. With one for which a reader waits come the prefetches beside it, too, that are
-  /// needed about as soon as any. REQUIRES: not empty.
+  /// IOV_MAX pieces of memory. With those for which readers wait come the prefetches beside them, too, that
+  /// are needed about as soon as any, if there is room. REQUIRES: not empty.
   std::vector<Waiting> take_first();
   /// Takes all, in no order.
   std::vector<Waiting> take_all();

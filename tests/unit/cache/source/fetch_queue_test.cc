@@ -119,6 +119,15 @@ TEST_CASE("with what a reader waits for come those beside it that are due soon")
   CHECK(f.take() == Numbers{10});
 }
 
+TEST_CASE("beside what a reader waits for that of other readers comes before prefetches") {
+  QueueFixture f;
+  for (uint64_t number = 0; number < 8; ++number) f.add(1, number, prefetch_at(1000));
+  f.add(1, 8, {});
+  f.add(1, 9, {});
+  CHECK(f.take() == Numbers{2, 3, 4, 5, 6, 7, 8, 9});  // all for which there is room
+  CHECK(f.take() == Numbers{0, 1});
+}
+
 TEST_CASE("a prefetch where the last operation ended comes before one further on that is due at that time") {
   QueueFixture f;
   const uint64_t late = FetchQueue::kMostLater;
