@@ -39,11 +39,20 @@ class PlanReader {
   const SampleIndex& index() const { return *index_; }
   /// So many of the samples that were seen last may still be being read; 0: what was seen is as good as read.
   uint64_t streams() const { return streams_; }
+  /// More than a reader of whole records asks for in a row: a page that is left over at the end of a READ, or
+  /// that a record shares with one that is in the page cache.
+  static constexpr uint32_t kManyPages = 16;
   /// A READ of this order's samples asked for so many bytes, and for no sentinel.
-  void note_read(uint64_t length) { by_pages_ = length <= kPageSize; }
-  /// Whether the last one asked for a single page. So do readers who have mapped a file of records: for each
-  /// page that is not there.
-  bool reads_by_pages() const { return by_pages_; }
+  void note_read(uint64_t length) {
+    if (length > kPageSize) {
+      single_pages_ = 0;
+    } else if (single_pages_ < kManyPages) {
+      ++single_pages_;
+    }
+  }
+  /// Whether the last kManyPages of them asked for a single page each. So do readers who have mapped a file
+  /// of records: for each page that is not there.
+  bool reads_by_pages() const { return single_pages_ >= kManyPages; }
   Tracker& tracker() { return tracker_; }
   const Tracker& tracker() const { return tracker_; }
 
@@ -79,8 +88,8 @@ class PlanReader {
   const std::shared_ptr<const SampleIndex> index_;
   const std::optional<Epoch> last_;
   const uint64_t streams_;
-  Tracker tracker_;  // self-synchronised
-  std::atomic<bool> by_pages_{false};
+  Tracker tracker_;                        // self-synchronised
+  std::atomic<uint32_t> single_pages_{0};  // READs in a row; a little more where threads count at once
 
   mutable Mutex mutex_;  // leaf
   Timeline timeline_ GUARDED_BY(mutex_);

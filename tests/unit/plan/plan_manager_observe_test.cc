@@ -1,6 +1,7 @@
 #include <fstream>
 
 #include "plan/plan_manager.h"
+#include "plan/run/plan_reader.h"
 #include "tests/support/dataset_fixture.h"
 #include "tests/support/staging_fixture.h"
 
@@ -38,6 +39,7 @@ TEST_CASE("an access is given the use that it is for, of the first plan that exp
 
 TEST_CASE("the rest of a record that is being read is pushed if its reader asks for single pages") {
   const uint64_t pages = GENERATE(1ULL, 2ULL);
+  const uint32_t reads = PlanReader::kManyPages - GENERATE(0U, 1U);
   constexpr uint64_t kBytes = 20000;
   StagingFixture staged({.sizes = {64 * kBytes, 5000},
                          .budget = 1 << 20,
@@ -54,11 +56,13 @@ TEST_CASE("the rest of a record that is being read is pushed if its reader asks 
   staged.settle();
   REQUIRE(staged.source.pending() > 0);
   const FileId file = *staged.catalog->find("f10000");
-  plans.observe(ThreadId(1), file, 0, pages * kPageSize, Access::read);  // before staging has it
+  for (uint32_t i = 0; i < reads; ++i)  // before staging has it
+    plans.observe(ThreadId(1), file, i % 2 * pages * kPageSize, pages * kPageSize, Access::read);
   staged.settle();
   while (staged.source.complete_all()) staged.settle();
   CHECK(staged.staging->ahead("a") > 10);
-  CHECK(staged.pages.missing(file, 0, kBytes).empty() == (pages == 1));
+  const bool by_pages = pages == 1 && reads == PlanReader::kManyPages;
+  CHECK(staged.pages.missing(file, 0, kBytes).empty() == by_pages);
 }
 
 TEST_CASE("a plan of which a later epoch cannot be made is told as failed, until it is cancelled") {
