@@ -282,9 +282,7 @@ class Jobs:
             return self.read(pfs.path)
 
     def with_plans(self):
-        """Tiers that hold half of both. Nothing stays in the page cache, so that they share the PFS in all epochs."""
-        options = ("--ram", sum(case.ram(0.5) for case in self.cases), "--staging", 32 * MIB)
-        with self.cases[0].pfs(source=self.tmp) as pfs, clairmount.clairfs(pfs.path, *options) as mount:
+        with self.cases[0].pfs(source=self.tmp) as pfs, clairmount.clairfs(pfs.path, *jobs_options(self.cases)) as mount:
             for case in self.cases:
                 folder = case.source.relative_to(self.tmp)
                 plan = case.plan(WORKERS[1]).replace("name=bench", f"name={case.tmp.name} root={folder}")
@@ -292,6 +290,12 @@ class Jobs:
             seconds = self.read(mount.path)
             require_no_failed_reads("two jobs", mount)
             return seconds
+
+
+def jobs_options(cases):
+    """Tiers that hold half of all. Nothing stays in the page cache, so that the jobs share the PFS in all epochs; a dataset
+    that fits the window would."""
+    return "--ram", sum(case.ram(0.5) for case in cases), "--staging", min(32 * MIB, *(case.padded // 4 for case in cases))
 
 
 HOW = {"directly": f"on {DIRECTLY}", "plans": "on one mount, a plan each"}

@@ -310,6 +310,14 @@ def test_of_two_jobs_it_is_said_how_much_longer_one_took_whichever_it_was():
     assert rows["on one mount, a plan each: slower / faster, worst run"] == 2
 
 
+@pytest.mark.parametrize("padded", [256 * 112_000, 1024 * 112_000])
+def test_of_two_jobs_neither_stays_in_the_page_cache_as_a_whole(padded):
+    case = types.SimpleNamespace(padded=padded, ram=lambda share: int(share * padded))
+    _, ram, _, staging = epochs.jobs_options([case, case])
+    assert ram == padded
+    assert staging <= padded // 4
+
+
 def case_of_rivals(label, readers, **rates):
     """Each system reads that many files a second, whatever the number of readers."""
     case = rivals.Case.__new__(rivals.Case)
