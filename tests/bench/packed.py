@@ -197,10 +197,9 @@ def touch(packed, kind, how, lists, right, copy, samples):
     warm("source", packed.source)
     if copy and kind in JOURNALLED:
         warm("journalled", copy)
-    room = f"{(packed.size * 5 // 4 // MIB) + 64}M"
     benchlib.touch_memory(2 * packed.size)
     # Twice: the window counts a page that two records share for each of them. Without a plan none is to be found.
-    options = ("--ram", room, "--staging", 2 * packed.size + 64 * MIB, "--infer", "off")
+    options = ("--ram", packed.size * 5 // 4 + 64 * MIB, "--staging", 2 * packed.size + 64 * MIB, "--infer", "off")
     with clairmount.clairfs(packed.source, *options) as mount:
         path = packed.path(kind, mount.path)
         benchlib.reader("records", path, "pread", *lists, mount=mount)
