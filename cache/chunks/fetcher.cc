@@ -93,6 +93,13 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
   return std::nullopt;
 }
 
+// With other memory, and from where its chunk is now.
+void Fetcher::begin_again(const FetchPtr& fetch) {
+  fetch->data = ChunkRef();
+  take_back(*fetch);
+  start(fetch);
+}
+
 void Fetcher::place(Fetch& fetch, bool on_nvme, const Use& use) {
   fetch.keep = deps_.tiers.place(fetch.chunk, on_nvme, use);
   fetch.promised = fetch.keep;
@@ -108,7 +115,8 @@ bool Fetcher::must_verify(FileId file) const {
 }
 
 // An empty fetch reads nothing but compares the file with the catalog. With another ctime the file stays
-// unverified: other chunks of it may be on NVMe, too.
+// unverified: other chunks of it may be on NVMe, too. Then the fetch begins again, with memory of the class
+// of those that wait for NVMe: it has waited for the source until now.
 void Fetcher::verify(const FetchPtr& fetch) {
   FetchRequest request;
   request.file = deps_.catalog.range(fetch->chunk).file;
@@ -120,7 +128,8 @@ void Fetcher::verify(const FetchPtr& fetch) {
     }
     if (!outcome) return finish(fetch, outcome.error());
     unverified_[file.index()] = false;
-    fetch_from_nvme(fetch);
+    begin_again(fetch);
+    under_way_.fetch_sub(1);
   };
   deps_.source.start(std::move(request));
 }
@@ -137,9 +146,7 @@ void Fetcher::fetch_from_nvme(const FetchPtr& fetch) {
 void Fetcher::give_up(NvmeRead& read) {
   if (given_up_[read.store].fetch_add(1) == 0) deps_.tiers.tell_of_hang(read.store);
   const FetchPtr fetch = std::move(read.fetch);
-  fetch->data = ChunkRef();
-  take_back(*fetch);
-  start(fetch);
+  begin_again(fetch);
   deps_.transit.wake();
   under_way_.fetch_sub(1);
 }

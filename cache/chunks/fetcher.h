@@ -1,8 +1,9 @@
 // Carries fetches on: reserves memory, takes the chunk from NVMe or from the source, and answers the waiters.
 //
-//   start() -> begin() -> NVMe: (compare the file, if not done yet) -> read -----------> finish()
+//   start() -> begin() -> NVMe: read --------------------------------------------------> finish()
 //                 |         |   not there any more                                           |
 //                 |         +-> source (the PFS, or another node) --------------------------+
+//                 +-> on NVMe, and the file was not compared yet: that, and begin() again
 //                 +-> no memory: TransitQueue, and begin() again
 //
 // Each step runs on the thread that completed the one before. A fetch of a range of a file that no tier would
@@ -75,6 +76,7 @@ class Fetcher {
   struct NvmeRead;
 
   std::optional<TransitClass> begin(const FetchPtr& fetch);
+  void begin_again(const FetchPtr& fetch);
   void verify(const FetchPtr& fetch);
   void fetch_from_nvme(const FetchPtr& fetch);
   void give_up(NvmeRead& read);

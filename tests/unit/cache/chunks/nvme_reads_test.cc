@@ -23,7 +23,8 @@ const size_t kFiles = TransitShares::for_chunks(kFileBytes).capacity / kFileByte
 /// Files that are all on NVMe and not in memory, behind a cache that waits 20 ms for a read of them. All of
 /// them together are as much as transit memory holds.
 struct WarmStore {
-  WarmStore() {
+  /// `compare_files`: with the source, before the first use of what NVMe has of one.
+  explicit WarmStore(bool compare_files = false) : compares(compare_files) {
     for (size_t i = 0; i < kFiles; ++i) tree.write("f" + std::to_string(i), kFileBytes);
     ScanOptions options;
     options.chunk_size = kFileBytes;
@@ -46,6 +47,7 @@ struct WarmStore {
     cache.reset();
     source.emplace();  // stop() ends one for good
     ChunkCache::Deps deps{*catalog, *source, {&store}, policy, metrics, log.logger()};
+    deps.verify_warm_files = compares;
     deps.nvme_patience = 20ms;
     cache = std::move(*ChunkCache::create(deps, 0));
   }
@@ -67,6 +69,7 @@ struct WarmStore {
     });
   }
 
+  const bool compares;
   TempTree tree;
   CapturedLog log;
   Metrics metrics;
@@ -120,6 +123,15 @@ TEST_CASE("reads that NVMe does not answer leave memory to those of the source")
   CHECK(f.source->complete_until([&] { return f.right == 2 * kFiles; }));
   const auto held = static_cast<int64_t>(TransitShares::for_chunks(kFileBytes).from_nvme);
   CHECK(f.metrics.transit_bytes.value() >= held);
+  f.store.hold_reads(false);
+  CHECK(f.wrong == 0);
+}
+
+TEST_CASE("so do reads that NVMe does not answer of files that were compared with the source") {
+  WarmStore f(true);
+  f.store.hold_reads(true);
+  for (size_t i = 0; i < kFiles; ++i) f.ask(i);
+  CHECK(f.source->complete_until([&] { return f.right == 2 * kFiles; }));
   f.store.hold_reads(false);
   CHECK(f.wrong == 0);
 }
