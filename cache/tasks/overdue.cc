@@ -1,7 +1,7 @@
 #include "cache/tasks/overdue.h"
 
+#include <algorithm>
 #include <utility>
-#include <vector>
 
 namespace clairfs {
 
@@ -15,14 +15,25 @@ OverdueThread::~OverdueThread() {
   wake_.notify_one();
 }
 
-// Lets go of what has ended, so that only a task that hangs holds up those behind it.
 void OverdueThread::add(TaskPtr task) {
   std::vector<TaskPtr> ended;  // destroyed outside the lock
   MutexLock lock(mutex_);
-  for (; !waiting_.empty() && waiting_.front().task->taken(); waiting_.pop_front())
-    ended.push_back(std::move(waiting_.front().task));
+  let_go_of_ended(ended);
   waiting_.push_back({steady_now() + patience_, std::move(task)});
   if (std::exchange(idle_, false)) wake_.notify_one();
+}
+
+// Those in front at once. Those behind a task that hangs only when they may be half of all: each is looked at
+// once or twice then, however many there are.
+void OverdueThread::let_go_of_ended(std::vector<TaskPtr>& ended) {
+  for (; !waiting_.empty() && waiting_.front().task->taken(); waiting_.pop_front())
+    ended.push_back(std::move(waiting_.front().task));
+  if (waiting_.size() < crowd_) return;
+  const auto first = std::stable_partition(waiting_.begin(), waiting_.end(),
+                                           [](const Waiting& waiting) { return !waiting.task->taken(); });
+  for (auto at = first; at != waiting_.end(); ++at) ended.push_back(std::move(at->task));
+  waiting_.erase(first, waiting_.end());
+  crowd_ = std::max(kSmallCrowd, 2 * waiting_.size());
 }
 
 // Body of the thread.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cache/base/clock.h"
 #include "cache/base/mutex.h"
@@ -14,7 +15,8 @@
 namespace clairfs {
 
 /// All tasks may take equally long. The thread sleeps while nothing is under way, and else until the oldest
-/// task is overdue. Thread-safe, but for the destructor.
+/// task is overdue. What has ended is let go of soon, whatever hangs before it. Thread-safe, but for the
+/// destructor.
 class OverdueThread {
  public:
   /// What has begun and will end. Either its end counts or its being given up, whichever is first.
@@ -38,12 +40,15 @@ class OverdueThread {
   void add(TaskPtr task);
 
  private:
+  /// Fewer that wait cost next to nothing; to look through so many costs little, once in as many calls.
+  static constexpr size_t kSmallCrowd = 4096;
   struct Waiting {
     TimePoint due;
     TaskPtr task;
   };
 
   void run();
+  void let_go_of_ended(std::vector<TaskPtr>& ended) REQUIRES(mutex_);
 
   const Duration patience_;
   const std::function<void(const TaskPtr&)> give_up_;
@@ -51,6 +56,7 @@ class OverdueThread {
   Mutex mutex_;  // leaf
   CondVar wake_;
   std::deque<Waiting> waiting_ GUARDED_BY(mutex_);  // oldest first; some have ended
+  size_t crowd_ GUARDED_BY(mutex_) = kSmallCrowd;   // so many are looked through for those
   bool idle_ GUARDED_BY(mutex_) = false;            // the thread waits for a task
   bool ending_ GUARDED_BY(mutex_) = false;
   NamedThread thread_;  // last: uses the others

@@ -60,3 +60,22 @@ TEST_CASE("a thread that waits for what may take long ends at once") {
   CHECK(hangs->take());
   CHECK(hangs.use_count() == 1);
 }
+
+TEST_CASE("what has ended behind a task that hangs is let go of, and what has not stays") {
+  GivenUp given_up;
+  std::vector<std::weak_ptr<Task>> ended;
+  const auto hangs = std::make_shared<Task>();
+  const auto hangs_too = std::make_shared<Task>();
+  OverdueThread watch("watch", 10min, [&](const OverdueThread::TaskPtr& task) { given_up.add(task); });
+  watch.add(hangs);
+  for (int i = 0; i < 50'000; ++i) {
+    const auto task = std::make_shared<Task>();
+    ended.push_back(task);
+    watch.add(task);
+    (void)task->take();
+    if (i == 10) watch.add(hangs_too);
+  }
+  CHECK(std::count_if(ended.begin(), ended.end(), [](const auto& task) { return !task.expired(); }) < 5000);
+  CHECK(hangs.use_count() == 2);
+  CHECK(hangs_too.use_count() == 2);
+}
