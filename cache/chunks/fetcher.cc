@@ -1,5 +1,6 @@
 #include "cache/chunks/fetcher.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -70,10 +71,16 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
   if (!in_transit) fetch->promised = Tier::none;
   const bool verifies = fetch->store && must_verify(range.file);
   if (in_transit) {
-    const TransitClass transit_class = may_wait                    ? TransitClass::others
-                                       : !fetch->store || verifies ? TransitClass::source
-                                                                   : TransitClass::nvme;
+    TransitClass transit_class = may_wait                    ? TransitClass::others
+                                 : !fetch->store || verifies ? TransitClass::source
+                                                             : TransitClass::nvme;
     block = deps_.transit.reserve(range.length, transit_class);
+    // Reads that hang may have all of the share of reads from NVMe, which those of other stores need, too.
+    if (!block && transit_class == TransitClass::nvme && any_hangs()) {
+      fetch->store.reset();
+      transit_class = TransitClass::source;
+      block = deps_.transit.reserve(range.length, transit_class);
+    }
     if (!block) {
       take_back(*fetch);  // a fetch that waits holds no room
       return transit_class;
@@ -108,6 +115,11 @@ void Fetcher::place(Fetch& fetch, bool on_nvme, const Use& use) {
 // The room that was promised to the fetch is not needed any more.
 void Fetcher::take_back(Fetch& fetch) {
   deps_.tiers.take_back(fetch.chunk, std::exchange(fetch.promised, Tier::none));
+}
+
+// Whether a read of some store does.
+bool Fetcher::any_hangs() const {
+  return std::any_of(given_up_.begin(), given_up_.end(), [](const auto& reads) { return reads.load() > 0; });
 }
 
 bool Fetcher::must_verify(FileId file) const {

@@ -11,7 +11,8 @@
 //
 // A read that NVMe does not answer in time is given up, for a disk may hang as a source may: the fetch begins
 // again, with other memory, and the read keeps its own until it ends. What a store has comes from the source
-// as long as such a read of it is under way.
+// as long as such a read of it is under way, and so does what another store has if there is no memory left to
+// read it from there.
 //
 // Fetches that may wait for other nodes have a share of the transit memory, and each class of fetches has its
 // own queues. A request of another node never joins a fetch that waits for a node, so nodes never wait for
@@ -79,6 +80,7 @@ class Fetcher {
   void begin_again(const FetchPtr& fetch);
   void verify(const FetchPtr& fetch);
   void fetch_from_nvme(const FetchPtr& fetch);
+  bool any_hangs() const;
   void give_up(NvmeRead& read);
   void read_ended(NvmeRead& read, const Status& status);
   void fetch_without_nvme(const FetchPtr& fetch);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "cache/catalog/chunk_key.h"
 #include "cache/catalog/scan.h"
 #include "cache/chunks/chunk_cache.h"
 #include "tests/support/captured_log.h"
@@ -23,8 +24,10 @@ const size_t kFiles = TransitShares::for_chunks(kFileBytes).capacity / kFileByte
 /// Files that are all on NVMe and not in memory, behind a cache that waits 20 ms for a read of them. All of
 /// them together are as much as transit memory holds.
 struct WarmStore {
-  /// `compare_files`: with the source, before the first use of what NVMe has of one.
-  explicit WarmStore(bool compare_files = false) : compares(compare_files) {
+  /// `compare_files`: with the source, before the first use of what NVMe has of one. `two_stores`: half of
+  /// the files are in another one.
+  explicit WarmStore(bool compare_files = false, bool two_stores = false)
+      : compares(compare_files), has_two(two_stores) {
     for (size_t i = 0; i < kFiles; ++i) tree.write("f" + std::to_string(i), kFileBytes);
     ScanOptions options;
     options.chunk_size = kFileBytes;
@@ -33,7 +36,7 @@ struct WarmStore {
     for (size_t i = 0; i < kFiles; ++i) {  // one by one, lest the store falls behind
       ask(i);
       do source->complete_all();
-      while (store.settle());
+      while (store.settle() || other.settle());
     }
     mount();
   }
@@ -47,6 +50,7 @@ struct WarmStore {
     cache.reset();
     source.emplace();  // stop() ends one for good
     ChunkCache::Deps deps{*catalog, *source, {&store}, policy, metrics, log.logger()};
+    if (has_two) deps.stores.push_back(&other);
     deps.verify_warm_files = compares;
     deps.nvme_patience = 20ms;
     cache = std::move(*ChunkCache::create(deps, 0));
@@ -70,12 +74,14 @@ struct WarmStore {
   }
 
   const bool compares;
+  const bool has_two;
   TempTree tree;
   CapturedLog log;
   Metrics metrics;
   FirstTouchPolicy policy;
   std::optional<FakeSource> source;
   FakeStore store{kFiles * kFileBytes};
+  FakeStore other{kFiles * kFileBytes};
   std::shared_ptr<const Catalog> catalog;
   std::atomic<size_t> right{0};
   std::atomic<size_t> wrong{0};
@@ -131,6 +137,21 @@ TEST_CASE("so do reads that NVMe does not answer of files that were compared wit
   WarmStore f(true);
   f.store.hold_reads(true);
   for (size_t i = 0; i < kFiles; ++i) f.ask(i);
+  CHECK(f.source->complete_until([&] { return f.right == 2 * kFiles; }));
+  f.store.hold_reads(false);
+  CHECK(f.wrong == 0);
+}
+
+TEST_CASE("what another store has comes though reads that hang have all memory of reads from NVMe") {
+  WarmStore f(false, true);
+  REQUIRE(f.store.chunks() * kFileBytes >= TransitShares::for_chunks(kFileBytes).from_nvme);
+  REQUIRE(f.other.chunks() > 0);
+  f.store.hold_reads(true);
+  for (const bool held : {true, false}) {
+    for (size_t i = 0; i < kFiles; ++i) {
+      if ((f.store.length_of(chunk_key(*f.catalog, f.chunk(i))) != 0) == held) f.ask(i);
+    }
+  }
   CHECK(f.source->complete_until([&] { return f.right == 2 * kFiles; }));
   f.store.hold_reads(false);
   CHECK(f.wrong == 0);
