@@ -114,7 +114,7 @@ class Lister {
       }
     }
     if (errno != 0) tally_.count_error(errno, path);
-    on_progress_(total);
+    if (total.total_files > 0) on_progress_(total);  // all of nothing would be done
   }
 
   WarmUpTally& tally_;

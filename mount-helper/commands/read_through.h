@@ -24,7 +24,7 @@ struct WarmupOutcome {
 
 /// Reads every regular file at or below `paths`. Symlinks are followed only where they are a path themselves.
 /// `on_progress` is called from this thread about ten times a second with how far it is; while the tree is
-/// still being listed, totals equal what was found so far and nothing is done yet.
+/// still being listed, from the first file on, totals equal what was found so far and nothing is done yet.
 WarmupOutcome warm_up(const std::vector<std::string>& paths, const WarmupOptions& options,
                       const std::function<void(const TransferProgress&)>& on_progress);
 

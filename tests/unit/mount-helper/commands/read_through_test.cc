@@ -74,3 +74,15 @@ TEST_CASE("progress ends at the totals") {
   CHECK(last.bytes == 1000);
   CHECK(last.total_bytes == 1000);
 }
+
+TEST_CASE("nothing is told of a tree before a file of it is known") {
+  const TemporaryDirectory directory;
+  directory.make("folder");  // all that the first listing finds
+  directory.write("folder/a", std::string(1000, 'x'));
+  std::vector<TransferProgress> told;
+  warm_up({directory.path()}, {}, [&](const TransferProgress& progress) { told.push_back(progress); });
+  REQUIRE_FALSE(told.empty());
+  CHECK(told.front().files == 0);
+  CHECK(told.front().total_files == 1);
+  CHECK(told.front().total_bytes == 1000);
+}
