@@ -70,9 +70,17 @@ ProgressBar::~ProgressBar() {
 }
 
 void ProgressBar::show(const std::string& text) {
-  const TimePoint now = clock_.now();
-  if (!enabled_ || (last_ && now - *last_ < kInterval)) return;
-  last_ = now;
+  if (last_ && clock_.now() - *last_ < kInterval) return;
+  draw(text);
+}
+
+void ProgressBar::show_end(const std::string& text) {
+  draw(text);
+}
+
+void ProgressBar::draw(const std::string& text) {
+  if (!enabled_) return;
+  last_ = clock_.now();
   fmt::print(stream_, "\r\033[K{}", text.substr(0, terminal_width(stream_) - 1));
   std::fflush(stream_);
   drawn_ = true;

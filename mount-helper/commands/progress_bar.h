@@ -38,9 +38,14 @@ class ProgressBar {
   bool enabled() const { return enabled_; }
   /// Shows `text`, cut to the terminal's width, unless something was shown less than 100 ms ago.
   void show(const std::string& text);
+  /// Shows how it ended, whenever something was shown last: what is over within 100 ms else ends with how it
+  /// began.
+  void show_end(const std::string& text);
   void clear();
 
  private:
+  void draw(const std::string& text);
+
   std::FILE* stream_;
   const Clock& clock_;
   bool enabled_;

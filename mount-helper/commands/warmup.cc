@@ -74,8 +74,10 @@ int read_them(const std::string& mountpoint, const std::vector<std::string>& pat
   const WarmupOutcome outcome = warm_up(paths, options, [&](const TransferProgress& progress) {
     bar.show(transfer_text(progress, clock.now() - start));
   });
+  const Duration elapsed = clock.now() - start;
+  bar.show_end(transfer_text(outcome.done, elapsed));
   bar.clear();
-  const int status = report(outcome, clock.now() - start);
+  const int status = report(outcome, elapsed);
   if (mount) report_kept(*mount, paths);
   return status;
 }

@@ -53,11 +53,25 @@ TEST_CASE("the bar draws at most ten times a second and clears its line") {
   CHECK(output.text() == "\r\033[Kone\r\033[Kthree\r\033[K");
 }
 
+TEST_CASE("the end is shown however soon it comes") {
+  FakeClock clock;
+  const Output output;
+  {
+    ProgressBar bar(output.file.get(), clock, true);
+    bar.show("one");
+    clock.time += 1ms;
+    bar.show("two");
+    bar.show_end("three");
+  }
+  CHECK(output.text() == "\r\033[Kone\r\033[Kthree\r\033[K");
+}
+
 TEST_CASE("a bar on what is no terminal stays silent") {
   const FakeClock clock;
   const Output output;
   ProgressBar bar(output.file.get(), clock);
   bar.show("one");
+  bar.show_end("two");
   bar.clear();
   CHECK(!bar.enabled());
   CHECK(output.text().empty());
