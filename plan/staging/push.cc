@@ -11,7 +11,8 @@ namespace clairfs {
 // Tells the tracker what is about to be pushed, before it is: a reader close behind may pass it unseen at
 // once. So it may what stays further on, where nothing is a sentinel yet, and may have passed what the window
 // has given up since. Where several ranks read, another one may have filled any sentinel a moment ago.
-void Staging::announce(ReaderWindow& window) {
+// Returns the end of what the tracker takes for pushed now.
+uint64_t Staging::announce(ReaderWindow& window) {
   uint64_t end = window.staged;
   uint64_t units = 0;
   for (const auto& unit : window.units) {
@@ -23,20 +24,23 @@ void Staging::announce(ReaderWindow& window) {
     end = std::max(end, window.fetched);
     widest = std::max(widest, std::min(window.longest_kept_run, SentinelChooser::kLongestGap));
   }
+  end = std::max(end, window.pushed_until);
   window.gap = window.plan->windows.size() == 1 ? widest : 2 * widest;
-  window.reader->tracker().set_pushed(std::max(end, window.pushed_until), window.gap);
+  window.reader->tracker().set_pushed(end, window.gap);
+  return end;
 }
 
 bool Staging::push_arrived(ReaderWindow& window) {
   window.chooser.choose_gap(
       {window.high_water, window.staged, window.fetched, window.bytes, window.budget, most_ahead(window)});
-  announce(window);
+  uint64_t told = announce(window);
   const uint64_t before = window.staged;
   uint64_t pushed = 0;
   for (; !window.units.empty() && pushed < kPushesPerStep; ++pushed) {
     const auto unit = window.units.front();
     const bool late = overtaken(window);
     if (!late && (window.asked == 0 || (unit->chunk && !unit->arrived))) break;
+    if (!late && unit->position >= told) told = announce(window);  // it has arrived since
     if (late) {
       window.complete = true;
     } else {

@@ -159,7 +159,7 @@ class Staging {
   bool drop_consumed(ReaderWindow& window);
   bool drop_until(ReaderWindow& window, uint64_t end, uint64_t most);
   bool issue_fetches(ReaderWindow& window, uint64_t budget);
-  static void announce(ReaderWindow& window);
+  static uint64_t announce(ReaderWindow& window);
   bool push_arrived(ReaderWindow& window);
   bool push_common(StagedPlan& plan);
   bool look_for_common(StagedPlan& plan);

@@ -28,17 +28,12 @@ class FakePages final : public PageCache {
  public:
   explicit FakePages(const Catalog& catalog) : catalog_(catalog) {}
 
+  /// What happens when something was pushed, before staging goes on.
+  std::function<void()> on_push;
+
   Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) override {
-    MutexLock lock(mutex_);
-    uint64_t at = offset;
-    for (const iovec& part : memory) {
-      const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
-      for (size_t i = 0; i < part.iov_len; ++i) wrong_ += bytes[i] == fake_byte(file, at++) ? 0 : 1;
-    }
-    const bool aligned = offset % kPageSize == 0 && (at % kPageSize == 0 || at == catalog_.stamp(file).size);
-    if (!aligned || at > catalog_.stamp(file).size) ++wrong_;
-    add(file, offset, at);
-    order_.push_back(file);
+    store(file, offset, memory);
+    if (on_push) on_push();
     return {};
   }
   void drop(FileId file, uint64_t offset, uint64_t length) override {
@@ -115,6 +110,18 @@ class FakePages final : public PageCache {
   }
 
  private:
+  void store(FileId file, uint64_t offset, const std::vector<iovec>& memory) {
+    MutexLock lock(mutex_);
+    uint64_t at = offset;
+    for (const iovec& part : memory) {
+      const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
+      for (size_t i = 0; i < part.iov_len; ++i) wrong_ += bytes[i] == fake_byte(file, at++) ? 0 : 1;
+    }
+    const bool aligned = offset % kPageSize == 0 && (at % kPageSize == 0 || at == catalog_.stamp(file).size);
+    if (!aligned || at > catalog_.stamp(file).size) ++wrong_;
+    add(file, offset, at);
+    order_.push_back(file);
+  }
   void add(FileId file, uint64_t offset, uint64_t end) REQUIRES(mutex_) {
     for (uint64_t at = page_floor(offset); at < end; at += kPageSize) cached_[file].insert(at);
   }

@@ -219,6 +219,27 @@ TEST_CASE("a sentinel whose page was dropped before the answer of an earlier REA
   CHECK(f.run->reader().tracker().state() == TrackerState::finished);
 }
 
+TEST_CASE("what arrives while others are pushed is not pushed before the tracker knows") {
+  constexpr uint32_t kFiles = 128;  // one sentinel in 16, beyond what a tracker bears where nothing is pushed
+  StagingFixture f(
+      {std::vector<uint64_t>(kFiles, 20000), kFiles * round_to_pages(20000), 0, 0, 4 << 20, false},
+      "seed=1 format=files epochs=1");
+  f.settle();  // all are asked for that may be
+  f.pages.on_push = [&f] { f.source.complete_one(); };
+  REQUIRE(f.source.complete_one());
+  uint64_t read = 0;
+  uint64_t unseen = 0;
+  for (uint32_t turns = 0; read < kFiles; ++turns) {
+    REQUIRE(turns < kFiles);
+    (void)f.staging->step(f.now);
+    // The reader is through with what was pushed before the next turn begins.
+    for (; read < f.staged(); ++read) unseen += f.read_next(read) ? 1 : 0;
+  }
+  CHECK(unseen > kFiles * 3 / 4);
+  CHECK(f.run->reader().tracker().status().out_of_order == 0);
+  CHECK(f.run->reader().tracker().state() == TrackerState::finished);
+}
+
 TEST_CASE("a dataset that may be kept stays in the page cache, however small the window") {
   constexpr uint64_t kSize = 20000;
   constexpr uint32_t kFiles = 100;
