@@ -30,6 +30,14 @@ uint64_t Staging::announce(ReaderWindow& window) {
   return end;
 }
 
+// Whether the reader has come to the sample since the turn began, which may take milliseconds. What it has
+// read itself, and maybe given back, is not to be there for its next use, where nobody counts on it yet; and
+// a sentinel behind the reader tells of nothing. Of streams and records more is of use (overtaken()).
+bool Staging::opened_meanwhile(const ReaderWindow& window, uint64_t position) {
+  const bool of_files = !window.plan->of_records && window.reader->streams() == 0;
+  return of_files && window.reader->tracker().opened(position);
+}
+
 bool Staging::push_arrived(ReaderWindow& window) {
   window.chooser.choose_gap(
       {window.high_water, window.staged, window.fetched, window.bytes, window.budget, most_ahead(window)});
@@ -38,7 +46,7 @@ bool Staging::push_arrived(ReaderWindow& window) {
   uint64_t pushed = 0;
   for (; !window.units.empty() && pushed < kPushesPerStep; ++pushed) {
     const auto unit = window.units.front();
-    const bool late = overtaken(window);
+    const bool late = overtaken(window) || opened_meanwhile(window, unit->position);
     if (!late && (window.asked == 0 || (unit->chunk && !unit->arrived))) break;
     if (!late && unit->position >= told) told = announce(window);  // it has arrived since
     if (late) {

@@ -160,6 +160,7 @@ class Staging {
   bool drop_until(ReaderWindow& window, uint64_t end, uint64_t most);
   bool issue_fetches(ReaderWindow& window, uint64_t budget);
   static uint64_t announce(ReaderWindow& window);
+  static bool opened_meanwhile(const ReaderWindow& window, uint64_t position);
   bool push_arrived(ReaderWindow& window);
   bool push_common(StagedPlan& plan);
   bool look_for_common(StagedPlan& plan);

@@ -240,6 +240,27 @@ TEST_CASE("what arrives while others are pushed is not pushed before the tracker
   CHECK(f.run->reader().tracker().state() == TrackerState::finished);
 }
 
+TEST_CASE("what the reader opens while others are pushed is not pushed any more") {
+  constexpr uint64_t kRead = 10;
+  StagingFixture f({std::vector<uint64_t>(64, 20000), 64 * round_to_pages(20000), 0, 0, 4 << 20, false},
+                   "seed=1 format=files epochs=1");
+  f.settle();
+  f.source.complete_all();
+  uint64_t read = 0;
+  f.pages.on_push = [&] {
+    for (; read < kRead; ++read) f.read_next(read);
+  };
+  (void)f.staging->step(f.now);
+  REQUIRE(f.run->reader().tracker().high_water() == kRead);
+  const auto order = f.pages.order();
+  REQUIRE(order.size() > 1);
+  const auto file_at = [&](uint64_t position) {
+    return f.run->index().range(f.run->reader().timeline().sample_at(position), 0).file;
+  };
+  CHECK(order[0] == file_at(0));
+  CHECK(order[1] == file_at(kRead));
+}
+
 TEST_CASE("a dataset that may be kept stays in the page cache, however small the window") {
   constexpr uint64_t kSize = 20000;
   constexpr uint32_t kFiles = 100;
