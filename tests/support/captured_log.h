@@ -2,25 +2,26 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <string_view>
 
-#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/sinks/base_sink.h>
 
 #include "cache/base/log.h"
 
 namespace clairfs {
 
-/// text() may be called while nothing logs.
+/// Thread-safe.
 class CapturedLog {
  public:
-  CapturedLog() : logger_("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(out_)) {
+  CapturedLog() : sink_(std::make_shared<Sink>()), logger_("test", sink_) {
     logger_.set_pattern("%l: %v");
     logger_.set_level(spdlog::level::debug);
   }
   Logger& logger() { return logger_; }
-  std::string text() const { return out_.str(); }
+  std::string text() const { return sink_->text(); }
   bool has(std::string_view part) const { return text().find(part) != std::string::npos; }
   /// How many lines hold `part`.
   size_t lines_with(std::string_view part) const {
@@ -31,7 +32,26 @@ class CapturedLog {
   }
 
  private:
-  std::ostringstream out_;
+  // spdlog's sink for streams locks while it writes, but its stream cannot be read under that lock.
+  class Sink final : public spdlog::sinks::base_sink<std::mutex> {
+   public:
+    std::string text() {
+      const std::scoped_lock lock(mutex_);
+      return text_;
+    }
+
+   private:
+    void sink_it_(const spdlog::details::log_msg& line) override {
+      spdlog::memory_buf_t formatted;
+      formatter_->format(line, formatted);
+      text_.append(formatted.data(), formatted.size());
+    }
+    void flush_() override {}
+
+    std::string text_;
+  };
+
+  const std::shared_ptr<Sink> sink_;
   Logger logger_;
 };
 
