@@ -468,7 +468,8 @@ def test_plans_come_and_go_under_load(dataset, mount):
                 register(mount, f"name={name} {text}", "train")
             if round_number > 0:
                 cancel(mount, names[(round_number - 1) % 2])
-            assert [p["name"] for p in mount.stats()["plan_list"]] == [name]
+            listed = [p["name"] for p in mount.stats()["plan_list"]]
+            assert [one for one in listed if one != "auto"] == [name]  # these readers' orders can be found, too
             if round_number == 100:
                 memory, descriptors = memory_and_descriptors(mount.pid)
     finally:
