@@ -11,7 +11,7 @@
 namespace clairfs {
 namespace {
 
-// Half of what transport.h promises: the longest pause comes on top.
+// The longest pause comes on top: see transport.h for what is promised.
 constexpr auto kTickEvery = std::chrono::milliseconds(10);
 
 }  // namespace

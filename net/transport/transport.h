@@ -40,7 +40,8 @@ class Transport {
   struct Handlers {
     /// A message arrived. The bytes are untrusted and valid only during the call. Must not wait.
     std::function<void(NodeId from, std::span<const std::byte> message)> message;
-    /// Called at least every 20 ms as long as the transport runs: for deadlines. Must not wait.
+    /// Called for deadlines as long as the transport runs, at least every 20 ms; at least every 60 ms once
+    /// nothing was queued, came or ended for half a second but what stands alone. Must not wait.
     std::function<void(TimePoint now)> tick;
     /// Whether nothing follows soon upon this message, sent or received: a transport that looks for messages
     /// again and again then looks no sooner for its sake. The bytes are untrusted. Without it: of none.

@@ -376,6 +376,8 @@ void idle(Job& job) {
              std::chrono::duration_cast<milliseconds>(job.peer.longest_gap()).count());
   check(share < 0.5, "idle costs too much");
   check(job.peer.ticks() > ticks_before, "no ticks");
+  // Each pause is a hundredth of the quiet: 231 looks from 0.5 to 5 s. A slow machine looks less often.
+  check(job.peer.ticks() - ticks_before <= 300, "an idle rank looks too often");
   job.meet(2);
 }
 

@@ -21,7 +21,7 @@ namespace clairfs {
 struct VirtualNetworkOptions {
   double bytes_per_second = 1.25e9;                  ///< of a card, each way
   Duration latency = std::chrono::microseconds(50);  ///< from card to card
-  Duration tick = std::chrono::milliseconds(20);     ///< the longest that the contract allows
+  Duration tick = std::chrono::milliseconds(20);     ///< the longest while something happens
   uint64_t message_overhead = 64;                    ///< bytes of headers that a message takes on its way
   uint64_t bulk_weight = 1;  ///< bytes that one of a transfer stands for: what is large takes memory
   /// A message has arrived and was acted upon.

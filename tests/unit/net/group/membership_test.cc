@@ -46,10 +46,10 @@ struct Fixture {
              }},
             {1s, 3s, 15s}) {}
   /// Time passes, with ticks as the transport makes them; the nodes of `talking` are heard all the time.
-  void pass(Duration duration, std::vector<uint32_t> talking = {}) {
+  void pass(Duration duration, std::vector<uint32_t> talking = {}, Duration tick = 20ms) {
     const TimePoint until = clock.time + duration;
     while (clock.time < until) {
-      clock.time += 20ms;
+      clock.time += tick;
       for (const uint32_t rank : talking) membership.heard(NodeId(rank), clock.time);
       membership.tick(clock.time);
     }
@@ -118,6 +118,24 @@ TEST_CASE("a silent node is late, then dead, and alive again when it is heard") 
   CHECK(f.take_changes() == Changes{"1 dead alive"});
   CHECK(f.metrics.peers_dead.value() == 0);
   CHECK(f.metrics.peers_alive.value() == 2);
+}
+
+TEST_CASE("where nothing happens, ticks 60 ms apart are enough to notice a death in time") {
+  Fixture f;
+  f.pass(1s);
+  f.hello(1);
+  f.hello(2);
+  f.take_changes();
+  f.transport.sent.clear();
+  f.pass(2940ms, {2}, 60ms);
+  CHECK(f.changes.empty());
+  f.pass(120ms, {2}, 60ms);
+  CHECK(f.take_changes() == Changes{"1 alive late"});
+  f.pass(11940ms, {2}, 60ms);
+  CHECK(f.changes.empty());
+  f.pass(60ms, {2}, 60ms);
+  CHECK(f.take_changes() == Changes{"1 late dead"});
+  CHECK(f.transport.hellos_to(2).size() >= 13);
 }
 
 TEST_CASE("a node that never came is not dead, one that left stays away") {
