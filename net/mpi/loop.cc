@@ -57,10 +57,12 @@ MpiLoop::MpiLoop(const MpiWorld& world, const MpiPlace& place)
 
 Duration MpiLoop::turn() {
   bool active = requests.poll();
+  // Messages last: MPI looks first, and takes from the network only if there is nothing. So what came while
+  // we slept is found by the second probe, which is not to be that of the next look.
+  if (bulk.take_strays()) active = true;
   auto found = MpiMessages::Found::nothing;
   if (handlers.message) found = messages.poll(handlers.message, handlers.stands_alone);
   if (found == MpiMessages::Found::active) active = true;
-  if (bulk.take_strays()) active = true;
   const TimePoint now = steady_now();
   if (now >= next_tick_) {
     next_tick_ = now + kTickEvery;
