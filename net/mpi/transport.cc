@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "net/mpi/library.h"
@@ -45,8 +46,10 @@ struct AbortGuard {
 
 Result<std::unique_ptr<MpiTransport>> MpiTransport::connect(const MpiPlace& place, MpiOptions options,
                                                             Logger& log) {
+  Fd waker(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!waker) return system_error(errno, "eventfd");
   std::string network = choose_network(options.network, log);
-  std::unique_ptr<MpiTransport> transport(new MpiTransport(place, std::move(options), log));
+  std::unique_ptr<MpiTransport> transport(new MpiTransport(place, std::move(options), std::move(waker), log));
   transport->network_ = std::move(network);
   const Status connected = transport->wait_connected();
   if (connected) {
@@ -58,10 +61,11 @@ Result<std::unique_ptr<MpiTransport>> MpiTransport::connect(const MpiPlace& plac
   return connected.error();
 }
 
-MpiTransport::MpiTransport(const MpiPlace& place, MpiOptions options, Logger& log)
+MpiTransport::MpiTransport(const MpiPlace& place, MpiOptions options, Fd waker, Logger& log)
     : place_(place),
       options_(std::move(options)),
       log_(log),
+      network_sleep_(std::move(waker), clock_),
       unreachable_(place.size),
       queued_bytes_(place.size),
       thread_("net", [this] { run(); }) {}
@@ -111,6 +115,7 @@ void MpiTransport::run() {
   }
   changed_.notify_all();
   if (world) {
+    network_sleep_.listen_to(event_sets());
     MpiLoop loop(*world, place_);
     serve(loop);
   }
@@ -136,7 +141,9 @@ void MpiTransport::run_commands(MpiLoop& loop, Duration sleep) {
     MutexLock lock(mutex_);
     if (commands_.empty() && !stop_by_ && sleep > Duration::zero()) {
       asleep_ = true;
-      changed_.wait_for(lock, sleep);
+      lock.unlock();
+      network_sleep_.sleep(sleep);
+      lock.lock();
       asleep_ = false;
     }
     commands.swap(commands_);
@@ -162,7 +169,11 @@ void MpiTransport::wind_up(MpiLoop& loop, TimePoint stop_by) {
 
 void MpiTransport::push(Command command) {
   commands_.push_back(std::move(command));
-  if (asleep_) changed_.notify_all();
+  rouse();
+}
+
+void MpiTransport::rouse() {
+  if (std::exchange(asleep_, false)) network_sleep_.wake();
 }
 
 void MpiTransport::post(Command command) {
@@ -229,7 +240,7 @@ void MpiTransport::stop(Duration patience) {
   {
     MutexLock lock(mutex_);
     if (!stop_by_) stop_by_ = steady_now() + patience;
-    changed_.notify_all();
+    rouse();
   }
   MutexLock lock(join_mutex_);
   if (thread_.joinable()) thread_.join();

@@ -3,7 +3,7 @@
 // Every call of MPI, from MPI_Init on, is made by one thread, "net"; the public calls queue closures for it.
 // That thread also loads the library, after UCX was told what to use: UCX reads some of it while it is
 // loaded. MPI has nothing to sleep on, so the thread polls: see poll_pace.h. A queued closure wakes it at
-// once.
+// once, and so does what UCX is about to find in its sockets: see network_sleep.h.
 //
 // MPI_Finalize is never called: it is a barrier over all ranks, dead ones included, and one rank's unmount
 // must neither wait for the others nor end them. The process just ends; see README.md for what was measured.
@@ -16,11 +16,13 @@
 #include <vector>
 
 #include "cache/base/clock.h"
+#include "cache/base/fd.h"
 #include "cache/base/log.h"
 #include "cache/base/mutex.h"
 #include "cache/base/result.h"
 #include "cache/base/thread.h"
 #include "net/mpi/launch.h"
+#include "net/transport/network_sleep.h"
 #include "net/transport/transport.h"
 
 namespace clairfs {
@@ -56,7 +58,7 @@ class MpiTransport final : public Transport {
   /// SIGUSR1 does not end the process: mpiexec sends it to all ranks when one has died. Errors: those of
   /// load_mpi(); ETIMEDOUT when not all ranks came, and what options.hindrance says (MPI cannot be left any
   /// more then: end the process with _exit); EPROTO when MPI sees another job than the environment tells of
-  /// (mpiexec of another MPI); ENOTSUP when this MPI's tags are too small.
+  /// (mpiexec of another MPI); ENOTSUP when this MPI's tags are too small; those of eventfd(2).
   static Result<std::unique_ptr<MpiTransport>> connect(const MpiPlace& place, MpiOptions options,
                                                        Logger& log);
   /// Stops without patience.
@@ -78,13 +80,15 @@ class MpiTransport final : public Transport {
  private:
   using Command = std::function<void(MpiLoop&)>;
 
-  MpiTransport(const MpiPlace& place, MpiOptions options, Logger& log);
+  MpiTransport(const MpiPlace& place, MpiOptions options, Fd waker, Logger& log);
   void run();
   void serve(MpiLoop& loop);
   void wind_up(MpiLoop& loop, TimePoint stop_by);
 
   Status wait_connected();
   bool init_ended();
+  /// Ends the net thread's sleep, if it sleeps.
+  void rouse() REQUIRES(mutex_);
   /// Queues for the net thread, and wakes it.
   void push(Command command) REQUIRES(mutex_);
   /// The same, unless stopped.
@@ -96,6 +100,8 @@ class MpiTransport final : public Transport {
   const MpiPlace place_;
   const MpiOptions options_;
   Logger& log_;
+  const SteadyClock clock_{};
+  NetworkSleep network_sleep_;     // net thread; others wake it
   std::string network_;            // constant once connected
   MpiLaunch launch_;               // written before stop() may be called; then net thread only
   std::vector<bool> unreachable_;  // net thread only: what the log was told already
@@ -104,7 +110,7 @@ class MpiTransport final : public Transport {
   CondVar changed_;
   std::optional<Status> connected_ GUARDED_BY(mutex_);
   std::vector<Command> commands_ GUARDED_BY(mutex_);
-  bool asleep_ GUARDED_BY(mutex_) = false;
+  bool asleep_ GUARDED_BY(mutex_) = false;  // and was not woken yet
   std::optional<TimePoint> stop_by_ GUARDED_BY(mutex_);
   std::vector<size_t> queued_bytes_ GUARDED_BY(mutex_);  // by rank
   size_t queued_messages_ GUARDED_BY(mutex_) = 0;

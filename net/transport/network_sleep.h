@@ -1,0 +1,53 @@
+// NetworkSleep: how the thread that polls the network sleeps between two looks.
+//
+// MPI has nothing to sleep on. UCX over TCP has: it asks the kernel by an event set (epoll) for each network
+// interface which of its sockets are ready. Such a set is ready itself while one of its sockets is, for
+// whoever waits for it, and to wait for it takes nothing away from UCX. So what a peer sends ends a sleep,
+// though neither MPI nor UCX was asked.
+//
+// That is a hint only. Other networks have no such sets; what is ready need not be a message, nor need UCX
+// take it off the socket at once. So every sleep ends by itself, too, and the network ends only some of them.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include <poll.h>
+
+#include "cache/base/clock.h"
+#include "cache/base/fd.h"
+
+namespace clairfs {
+
+/// The event sets (epoll) of this process; none where /proc does not tell.
+std::vector<int> event_sets();
+
+/// Of the thread that sleeps, but for wake().
+class NetworkSleep {
+ public:
+  /// `waker` is an eventfd that does not block. `clock` outlives this.
+  NetworkSleep(Fd waker, const Clock& clock);
+
+  /// From now on sleeps also end when one of these is ready. They belong to others: one that is found closed
+  /// is let go.
+  void listen_to(const std::vector<int>& descriptors);
+  /// Sleeps for `most` at most. True if the network ended it; for kDeaf after that it does not listen.
+  bool sleep(Duration most);
+  /// Ends the sleep under way; where there is none, the next one. Thread-safe.
+  void wake();
+
+  // The network ends no shorter sleep: while a transfer is under way every packet would end one.
+  static constexpr Duration kLeast = std::chrono::milliseconds(5);
+  // After anything but a hello the pauses are shorter than kLeast, so this delays only what comes soon after
+  // a hello. The hellos of a large job (63 a second with 64 nodes), and what stays ready since UCX does not
+  // take it, thus cost no more than 100 looks a second.
+  static constexpr Duration kDeaf = std::chrono::milliseconds(20);
+
+ private:
+  const Fd waker_;
+  const Clock& clock_;
+  std::vector<pollfd> events_;  // the first is that of waker_
+  TimePoint listen_again_{};
+};
+
+}  // namespace clairfs
