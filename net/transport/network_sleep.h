@@ -39,9 +39,10 @@ class NetworkSleep {
   // The network ends no shorter sleep: while a transfer is under way every packet would end one.
   static constexpr Duration kLeast = std::chrono::milliseconds(5);
   // After anything but a hello the pauses are shorter than kLeast, so this delays only what comes soon after
-  // a hello. The hellos of a large job (63 a second with 64 nodes), and what stays ready since UCX does not
-  // take it, thus cost no more than 100 looks a second.
-  static constexpr Duration kDeaf = std::chrono::milliseconds(20);
+  // a hello, and what was not whole when it ended a sleep: by two pauses of kLeast at most. The hellos of a
+  // large job (63 a second with 64 nodes), and what stays ready since UCX does not take it, thus cost no more
+  // than 200 looks a second, as such pauses do.
+  static constexpr Duration kDeaf = std::chrono::milliseconds(10);
 
  private:
   const Fd waker_;

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "net/mpi/poll_pace.h"
 #include "tests/support/catch.h"
 #include "tests/support/moved_clock.h"
 
@@ -61,6 +62,10 @@ TEST_CASE("the network ends no short sleep, and none soon after another") {
   CHECK(!network.sleep(1h));  // not even that long: it is to listen again soon
   clock.time += NetworkSleep::kDeaf;
   CHECK(network.sleep(1h));
+}
+
+TEST_CASE("what comes soon after a hello waits no longer than two pauses that the network does not end") {
+  CHECK(NetworkSleep::kDeaf <= 2 * PollPace::kLongPause);
 }
 
 TEST_CASE("a sleep ends when it is woken, before it begins or later") {
