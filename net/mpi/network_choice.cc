@@ -33,6 +33,8 @@ bool all_survive(std::string_view list) {
   }
 }
 
+constexpr const char* kUcxLibrary = "libucs.so.0";
+
 // UCX's, from ucs/debug/log_def.h, which has had them so since 1.10.
 constexpr int kUcxWarning = 2;  // UCS_LOG_LEVEL_WARN; errors are lower
 constexpr int kUcxInfo = 4;     // UCS_LOG_LEVEL_INFO
@@ -108,11 +110,17 @@ std::string choose_network(const std::string& wanted, Logger& log) {
   return fmt::format("{} ({})", by, in_force);
 }
 
+bool takes_tcp_alone() {
+  const char* list = std::getenv("UCX_TLS");
+  if (list == nullptr || !all_survive(list)) return false;
+  return ::dlopen(kUcxLibrary, RTLD_LAZY | RTLD_NOLOAD) != nullptr;  // it stays loaded, as MPI does
+}
+
 // Its log is the one place where UCX tells. Its level is raised in the library alone: the environment's is
 // read when it is loaded, and is what users set who want to see it all.
 void watch_network() {
   if (std::getenv("UCX_LOG_LEVEL") != nullptr) return;
-  void* library = ::dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD);
+  void* library = ::dlopen(kUcxLibrary, RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return;
   using Push = void (*)(Handler);
   using Set = int (*)(const char* name, const char* value);

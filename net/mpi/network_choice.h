@@ -17,6 +17,10 @@ namespace clairfs {
 /// writes the environment.
 std::string choose_network(const std::string& wanted, Logger& log);
 
+/// Whether UCX is there and may take nothing but TCP. REQUIRES: MPI's library is loaded, and no other thread
+/// writes the environment.
+bool takes_tcp_alone();
+
 /// Has UCX tell from now on what it takes. Does nothing where no UCX is loaded, or one that cannot tell. Call
 /// it when MPI's library is loaded, before MPI_Init. Once.
 void watch_network();

@@ -10,9 +10,9 @@ namespace clairfs {
 
 /// While something happens (but for messages that nothing follows upon, see Transport::Handlers): no pause at
 /// all. Then pauses of an eighth of the quiet time so far, up to kLongPause: sleeping lengthens any wait by
-/// an eighth at most. After a long quiet they are a hundredth of it, up to kLongestPause: what comes then
-/// waits so much longer once where the network does not end the sleep (network_sleep.h), and a node that
-/// nobody asks for anything, or whose peers are dead, costs next to nothing. Not thread-safe.
+/// an eighth at most. After a long quiet they are a hundredth of it, up to kLongestPause: a node that nobody
+/// asks for anything, or whose peers are dead, costs next to nothing. What comes then does not wait for their
+/// end: NetworkSleep makes them short where the network cannot end them. Not thread-safe.
 class PollPace {
  public:
   explicit PollPace(TimePoint now) : last_activity_(now) {}

@@ -108,6 +108,7 @@ void MpiTransport::run() {
   auto* guard = new AbortGuard{std::this_thread::get_id(), options_.before_abort, log_};
   ::on_exit(AbortGuard::at_exit, guard);
   if (library) watch_network();
+  const bool hears_network = library && takes_tcp_alone();  // now: connect() changes the environment later
   const auto world = library ? init_mpi(place_) : library.error();
   {
     MutexLock lock(mutex_);
@@ -115,7 +116,7 @@ void MpiTransport::run() {
   }
   changed_.notify_all();
   if (world) {
-    network_sleep_.listen_to(event_sets());
+    if (hears_network) network_sleep_.listen_to(event_sets());
     MpiLoop loop(*world, place_);
     serve(loop);
   }

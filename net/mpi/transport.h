@@ -3,7 +3,7 @@
 // Every call of MPI, from MPI_Init on, is made by one thread, "net"; the public calls queue closures for it.
 // That thread also loads the library, after UCX was told what to use: UCX reads some of it while it is
 // loaded. MPI has nothing to sleep on, so the thread polls: see poll_pace.h. A queued closure wakes it at
-// once, and so does what UCX is about to find in its sockets: see network_sleep.h.
+// once, and over TCP so does what UCX is about to find in its sockets: see network_sleep.h.
 //
 // MPI_Finalize is never called: it is a barrier over all ranks, dead ones included, and one rank's unmount
 // must neither wait for the others nor end them. The process just ends; see README.md for what was measured.

@@ -34,6 +34,7 @@ void NetworkSleep::listen_to(const std::vector<int>& descriptors) {
 }
 
 bool NetworkSleep::sleep(Duration most) {
+  if (events_.size() == 1) most = std::min(most, kLeast);
   bool listens = most >= kLeast;
   if (const TimePoint now = clock_.now(); listens && now < listen_again_) {
     listens = false;
@@ -48,10 +49,8 @@ bool NetworkSleep::sleep(Duration most) {
     (void)::eventfd_read(waker_.get(), &times);
   }
   bool is_ready = false;
-  for (size_t i = 1; i < waits_for; ++i) {
-    is_ready = is_ready || (events_[i].revents & POLLIN) != 0;
-    if ((events_[i].revents & POLLNVAL) != 0) events_[i].fd = -1;  // which ppoll() passes over
-  }
+  for (size_t i = 1; i < waits_for; ++i) is_ready = is_ready || (events_[i].revents & POLLIN) != 0;
+  std::erase_if(events_, [](const pollfd& event) { return (event.revents & POLLNVAL) != 0; });
   if (is_ready) listen_again_ = clock_.now() + kDeaf;
   return is_ready;
 }

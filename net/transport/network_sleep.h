@@ -7,6 +7,7 @@
 //
 // That is a hint only. Other networks have no such sets; what is ready need not be a message, nor need UCX
 // take it off the socket at once. So every sleep ends by itself, too, and the network ends only some of them.
+// Where it can end none, all of them are short.
 #pragma once
 
 #include <chrono>
@@ -31,12 +32,14 @@ class NetworkSleep {
   /// From now on sleeps also end when one of these is ready. They belong to others: one that is found closed
   /// is let go.
   void listen_to(const std::vector<int>& descriptors);
-  /// Sleeps for `most` at most. True if the network ended it; for kDeaf after that it does not listen.
+  /// Sleeps for `most` at most, and for kLeast at most where there is nothing to listen to. True if the
+  /// network ended it; for kDeaf after that it does not listen.
   bool sleep(Duration most);
   /// Ends the sleep under way; where there is none, the next one. Thread-safe.
   void wake();
 
-  // The network ends no shorter sleep: while a transfer is under way every packet would end one.
+  // The network ends no shorter sleep: while a transfer is under way every packet would end one. Where it can
+  // end none this is what a request to a quiet node waits at most.
   static constexpr Duration kLeast = std::chrono::milliseconds(5);
   // After anything but a hello the pauses are shorter than kLeast, so this delays only what comes soon after
   // a hello, and what was not whole when it ended a sleep: by two pauses of kLeast at most. The hellos of a

@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <optional>
 
+#include <dlfcn.h>
+
+#include "net/mpi/library.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
 
@@ -16,6 +19,7 @@ struct Chosen {
   bool warned = false;
   bool tuned = false;
   bool shares_memory = false;  // MPICH itself, between nodes of one machine
+  bool tcp_alone = false;
 };
 
 Chosen choose(const std::string& wanted, const char* users) {
@@ -30,6 +34,7 @@ Chosen choose(const std::string& wanted, const char* users) {
   chosen.warned = log.has("may end this node, or cut it off, when another one dies");
   chosen.tuned = std::getenv("UCX_ZCOPY_THRESH") != nullptr;
   chosen.shares_memory = std::getenv("MPIR_CVAR_NOLOCAL") == nullptr;
+  chosen.tcp_alone = takes_tcp_alone();
   ::unsetenv("UCX_TLS");
   return chosen;
 }
@@ -68,4 +73,13 @@ TEST_CASE("the option wins over UCX_TLS") {
   CHECK(choose("rc_x,tcp,self", nullptr).list == "rc_x,tcp,self");
   CHECK(choose("rc_x,tcp,self", nullptr).warned);
   CHECK_FALSE(choose("tcp,self", "rc").warned);
+}
+
+TEST_CASE("it is known whether nothing but TCP is taken, if MPI is one over UCX", "[mpi_library]") {
+  REQUIRE(loaded_mpi().ok());
+  const bool over_ucx = ::dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+  CHECK(choose("", nullptr).tcp_alone == over_ucx);
+  CHECK(choose("safe", "rc,self").tcp_alone == over_ucx);
+  for (const char* other : {"fast", "rc_x,tcp,self", "tcp,sm,self", "all"})
+    CHECK_FALSE(choose(other, nullptr).tcp_alone);
 }

@@ -72,9 +72,9 @@ TEST_CASE("a sleep ends when it is woken, before it begins or later") {
   const OneSocket one;
   MovedClock clock;
   NetworkSleep network(new_eventfd(), clock);
+  network.listen_to({one.set.get()});
   network.wake();
   CHECK(!network.sleep(1h));
-  network.listen_to({one.set.get()});
   std::thread waker([&network] { network.wake(); });
   CHECK(!network.sleep(1h));
   waker.join();
@@ -92,7 +92,15 @@ TEST_CASE("a descriptor of the network that was closed is let go") {
   CHECK(!network.sleep(1h));
   REQUIRE(::dup2(another.set.get(), number) == number);  // something else gets its number
   const Fd in_its_place(number);
-  CHECK(!network.sleep(5ms));
+  CHECK(!network.sleep(1h));  // and there is nothing else to listen to
+}
+
+TEST_CASE("where the network can end no sleep, none is long") {
+  MovedClock clock;
+  NetworkSleep network(new_eventfd(), clock);
+  CHECK(!network.sleep(1h));
+  network.listen_to({});
+  CHECK(!network.sleep(1h));
 }
 
 TEST_CASE("the event sets of the process are found") {
