@@ -70,7 +70,7 @@ PlanManager::PlanManager(Deps deps)
       ahead_(deps_.dataset, deps_.place, deps_.clock),
       inference_({deps_.infer, deps_.dataset, deps_.clock, deps_.log,
                   [this](const FoundOrder& found) { return follow_found(found); }, deps_.processes,
-                  deps_.by_hand}) {
+                  deps_.by_hand, deps_.when_idle}) {
   if (!deps_.by_hand) planner_ = NamedThread("planner", [this] { plan_ahead(); });
   suggest_saved_orders();
   inference_.begin();

@@ -95,6 +95,8 @@ class PlanManager {
     /// There are no threads `planner` and `inference`: a test takes their turns, by step_planner() and
     /// step_inference().
     bool by_hand = false;
+    /// Orders are searched for only while no core has anything else to do; a test waits for them.
+    bool when_idle = true;
   };
 
   explicit PlanManager(Deps deps);

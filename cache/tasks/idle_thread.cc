@@ -15,9 +15,9 @@ void set_policy(pthread_t thread, int policy) {
 
 }  // namespace
 
-IdleThread::IdleThread(const std::string& name, std::function<void()> work)
-    : thread_(name, [state = state_, work = std::move(work)]() mutable {
-        set_policy(::pthread_self(), SCHED_IDLE);
+IdleThread::IdleThread(const std::string& name, std::function<void()> work, bool when_idle)
+    : thread_(name, [state = state_, work = std::move(work), when_idle]() mutable {
+        if (when_idle) set_policy(::pthread_self(), SCHED_IDLE);
         work();
         work = nullptr;
         const MutexLock lock(state->mutex);

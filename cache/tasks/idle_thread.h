@@ -24,8 +24,8 @@ class IdleThread {
   /// A thread that asks every few milliseconds whether to stop has ended by then, if it gets a processor.
   static constexpr auto kPatience = std::chrono::milliseconds(500);
 
-  /// `work` owns all that it uses: it may outlive this.
-  IdleThread(const std::string& name, std::function<void()> work);
+  /// `work` owns all that it uses: it may outlive this. Without `when_idle` it runs as any other thread.
+  IdleThread(const std::string& name, std::function<void()> work, bool when_idle = true);
   ~IdleThread() { wait(); }
 
   /// Waits until the work has ended; after hurry() for `patience` at most. False: it was left behind, and

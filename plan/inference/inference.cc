@@ -53,17 +53,17 @@ std::string chance_text(double log_chance) {
 
 }  // namespace
 
-Inference::Searching::Searching(const DatasetSource& dataset, InferMode mode)
+Inference::Searching::Searching(const DatasetSource& dataset, InferMode mode, bool when_idle)
     : orders(
           dataset, [this] { return stopping || (other_reader && all_likely); },
-          mode == InferMode::full ? OrderSearch::Shuffles::all : OrderSearch::Shuffles::usual) {}
+          mode == InferMode::full ? OrderSearch::Shuffles::all : OrderSearch::Shuffles::usual, when_idle) {}
 
 Inference::Inference(Deps deps)
     : deps_(std::move(deps)),
       records_(deps_.dataset),
       recorder_([this] { wake(); }),
       tree_(deps_.processes),
-      search_(std::make_shared<Searching>(deps_.dataset, deps_.mode)) {}
+      search_(std::make_shared<Searching>(deps_.dataset, deps_.mode, deps_.when_idle)) {}
 
 void Inference::begin() {
   if (deps_.mode == InferMode::off) return;
@@ -319,7 +319,7 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
     search_->orders.number_records(file, std::move(numberings));
   const auto found = std::make_shared<std::optional<FoundOrder>>();
   const auto looked_at = std::make_shared<std::vector<LookedAt>>();  // of the search until all_likely is set
-  IdleThread thread("order-search", [search = search_, opens, readers, before, found, looked_at] {
+  auto work = [search = search_, opens, readers, before, found, looked_at] {
     *found = find_among(search->orders, opens, *readers, before, [&] {
       for (const WatchedReaders& one : *readers) {
         const uint32_t number = number_of(one.readers);
@@ -328,7 +328,8 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
       search->all_likely = true;
     });
     search->orders.look_is_over();
-  });
+  };
+  IdleThread thread("order-search", std::move(work), deps_.when_idle);
   {
     const MutexLock lock(mutex_);
     searching_ = &thread;

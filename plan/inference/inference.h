@@ -63,7 +63,8 @@ class Inference {
     /// whether it was. From thread `inference`, which may wait.
     std::function<bool(const FoundOrder&)> follow;
     ProcessTree::LookUp processes = facts_of_process;
-    bool by_hand = false;  ///< there is no thread `inference`: who made it calls step()
+    bool by_hand = false;   ///< there is no thread `inference`: who made it calls step()
+    bool when_idle = true;  ///< searches run as said above; else as any other thread, since somebody waits
   };
 
   explicit Inference(Deps deps);
@@ -133,7 +134,7 @@ class Inference {
  private:
   /// The state of a search, which may outlive this.
   struct Searching {
-    Searching(const DatasetSource& dataset, InferMode mode);
+    Searching(const DatasetSource& dataset, InferMode mode, bool when_idle);
 
     std::atomic<bool> stopping{false};
     // Another reader came since, or one has opened enough to tell more: likely orders are compared before

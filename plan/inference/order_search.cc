@@ -87,12 +87,13 @@ FileId common_folder(const Catalog& catalog, FileId a, FileId b) {
 
 }  // namespace
 
-OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles)
+OrderSearch::OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles, bool when_idle)
     : OrderSearch(std::move(source), stop,
                   {.threads = std::max(std::thread::hardware_concurrency() / 4, 1U),
                    .core_seconds = shuffles == Shuffles::all ? kAllSeedsSeconds : kUsualSeedsSeconds,
                    .all_seeds = shuffles == Shuffles::all,
                    .plausible_seeds = kPlausibleSeeds,
+                   .when_idle = when_idle,
                    .stop = stop},
                   shuffles == Shuffles::none    ? 0
                   : shuffles == Shuffles::usual ? kMostOfUsualSeeds

@@ -97,7 +97,9 @@ class OrderSearch {
   /// torch.manual_seed(), which takes tens of core-seconds, or all 2^32, which takes hundreds.
   enum class Shuffles { none, usual, all };
   /// `stop` is asked before each order, from any thread. Reads nothing of the source but its catalog.
-  OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles = Shuffles::usual);
+  /// `when_idle`: as in SeedSearchOptions.
+  OrderSearch(DatasetSource source, std::function<bool()> stop, Shuffles shuffles = Shuffles::usual,
+              bool when_idle = true);
   /// With other limits of the search for shuffles. `most_in_vain`: seeds that are tried in vain for one
   /// program, at most; 0: no shuffle is searched for.
   OrderSearch(DatasetSource source, std::function<bool()> stop, const ShuffleSearch::Options& shuffles,

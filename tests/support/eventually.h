@@ -13,8 +13,7 @@
 
 namespace clairfs {
 
-/// No healthy run takes as long: a search for an order gives way to whatever else wants the processor. ctest
-/// ends a test after five.
+/// No healthy run takes as long, not with a sanitizer on a busy machine either. ctest ends a test after five.
 inline constexpr auto kLongestWait = std::chrono::minutes(4);
 
 /// Waits for what must come, and looks every two milliseconds; false only after kLongestWait.

@@ -73,6 +73,7 @@ struct RecordsFixture {
       };
     }
     deps.infer = InferMode::cheap;
+    deps.when_idle = false;
     deps.processes = [](uint32_t) { return std::optional<ProcessFacts>(); };
     plans.emplace(std::move(deps));
   }

@@ -36,6 +36,7 @@ struct NodeFixture {
     };
     deps.infer = infer;
     deps.by_hand = true;
+    deps.when_idle = false;
     plans.emplace(std::move(deps));
   }
   bool settle_until(const std::function<bool()>& condition) {
@@ -238,6 +239,7 @@ struct ReadersFixture {
     deps.infer = infer;
     deps.saved_orders = saved_orders;
     deps.by_hand = by_hand;
+    deps.when_idle = false;
     deps.processes = [this](uint32_t number) -> std::optional<ProcessFacts> {
       const MutexLock lock(mutex);
       ++asked;

@@ -19,6 +19,14 @@ TEST_CASE("work runs when a core is idle, and is waited for") {
   CHECK(thread.wait());
 }
 
+TEST_CASE("work that somebody waits for need not wait for an idle core") {
+  int policy = -1;
+  IdleThread thread(
+      "idle", [&] { policy = ::sched_getscheduler(0); }, false);
+  CHECK(thread.wait());
+  CHECK(policy == ::sched_getscheduler(0));
+}
+
 TEST_CASE("work is waited for as long as one likes, and goes on") {
   std::promise<void> go;
   IdleThread thread("idle", [&go] { go.get_future().wait(); });

@@ -1,5 +1,5 @@
-// What is searched for readers and when, without the plans that come of it. What ends a search that is under
-// way is shown with the thread `inference`; the other tests take its turns.
+// What is searched for readers and when, without the plans that come of it. The tests take the turns of
+// `inference`.
 #include "plan/inference/inference.h"
 
 #include <algorithm>
@@ -8,7 +8,9 @@
 #include <fstream>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -29,26 +31,37 @@ std::optional<ProcessFacts> facts_of_two(uint32_t number) {
   return ProcessFacts{number, program, program, 1, true};
 }
 
+/// The last parts of a look, which end with 2^32 seeds: those take a core a minute and more.
+bool is_searching_seeds() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream comm(task.path() / "comm");
+    std::string name;
+    if (std::getline(comm, name) && name == "seed-search") return true;
+  }
+  return false;
+}
+
 /// A mount of kShuffled files, whose readers are watched.
 struct WatchFixture {
-  explicit WatchFixture(InferMode mode, bool by_hand = true)
-      : inference({mode, dataset_of(kShuffled), by_hand ? static_cast<const Clock&>(clock) : real_clock,
-                   log.logger(),
-                   [this](const FoundOrder& order) {
-                     on_follow(order);
-                     {
-                       const MutexLock lock(mutex);
-                       followed = order;
-                     }
-                     follows.raise();
-                     return true;
-                   },
-                   [this](uint32_t number) {
-                     ++questions;
-                     return facts_of_two(number);
-                   },
-                   by_hand}) {
+  explicit WatchFixture(InferMode mode)
+      : inference(Inference::Deps{.mode = mode,
+                                  .dataset = dataset_of(kShuffled),
+                                  .clock = clock,
+                                  .log = log.logger(),
+                                  .follow = [this](const FoundOrder& order) { return follow(order); },
+                                  .processes =
+                                      [this](uint32_t number) {
+                                        ++questions;
+                                        return facts_of_two(number);
+                                      },
+                                  .by_hand = true,
+                                  .when_idle = false}) {
     inference.begin();
+  }
+  bool follow(const FoundOrder& order) {
+    on_follow(order);
+    found = order;
+    return true;
   }
   /// Takes turns, in a time that stands still, until nothing is due; false if there is always something.
   bool settle() {
@@ -57,13 +70,20 @@ struct WatchFixture {
     while (turns < kMany && inference.step(clock.time).busy) ++turns;
     return turns < kMany;
   }
+  /// The same, while another thread calls `then` once seeds are searched; false also if none are.
+  bool settle_during(const std::function<void()>& then) {
+    bool searched = false;
+    std::jthread reader([&] {
+      searched = eventually(is_searching_seeds);
+      if (searched) then();
+    });
+    const bool settled = settle();
+    reader.join();
+    return settled && searched;
+  }
   void read(uint32_t thread, const Samples& order, uint32_t begin, uint32_t end) {
     for (uint32_t i = begin; i < end; ++i)
       inference.note(ThreadId(thread), file_of(kShuffled, order[i]), Access::open);
-  }
-  std::optional<FoundOrder> found() {
-    const MutexLock lock(mutex);
-    return followed;
   }
   /// What is told while a plan is listed; by number, 0: none.
   nlohmann::json told(uint32_t listed = 0) const {
@@ -73,14 +93,12 @@ struct WatchFixture {
   double compared() const { return told().at("orders").get<double>(); }
 
   MovedClock clock;
-  const SteadyClock real_clock;
   CapturedLog log;
   std::atomic<uint64_t> questions{0};  // for processes: some at each look
-  Mutex mutex;
-  std::optional<FoundOrder> followed GUARDED_BY(mutex);
-  AwaitedCount follows;
+  std::optional<FoundOrder> found;     // the last one
   std::function<void(const FoundOrder&)> on_follow = [](const FoundOrder&) {};  // set before anything is read
-  Inference inference;  // last: its threads use the others
+  // Last: uses the others.
+  Inference inference;
 };
 
 Samples order_in(const std::string& text) {
@@ -95,16 +113,6 @@ Samples of_nobody() {
   return order;
 }
 
-/// The last part of a look: 2^32 seeds, which take a core a minute and more.
-bool is_searching_seeds() {
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::ifstream comm(task.path() / "comm");
-    std::string name;
-    if (std::getline(comm, name) && name == "seed-search") return true;
-  }
-  return false;
-}
-
 constexpr double kSeedsOfShuffles = double{1ULL << 32};
 
 }  // namespace
@@ -112,7 +120,7 @@ constexpr double kSeedsOfShuffles = double{1ULL << 32};
 // Together the first opens are enough for all seeds to be tried; of each reader they are too few for any
 // order.
 TEST_CASE("a search in the opens of all readers ends once those of one are enough for its order") {
-  WatchFixture mount(InferMode::full, false);
+  WatchFixture mount(InferMode::full);
   const Samples one = order_in("sampler=torch.distributed seed=42");
   Samples other = of_nobody();
   constexpr uint32_t kOpens = 120;
@@ -127,11 +135,10 @@ TEST_CASE("a search in the opens of all readers ends once those of one are enoug
     }
   };
   read_both(0, 30);
-  REQUIRE(eventually(is_searching_seeds));
-  read_both(30, kOpens);
-  REQUIRE(mount.follows.reaches(1));
-  CHECK(mount.found()->plan.seed == "42");
-  CHECK(mount.found()->program.pid == 100);
+  CHECK(mount.settle_during([&] { read_both(30, kOpens); }));
+  REQUIRE(mount.found.has_value());
+  CHECK(mount.found->plan.seed == "42");
+  CHECK(mount.found->program.pid == 100);
   CHECK(mount.compared() < kSeedsOfShuffles);
 }
 
@@ -143,7 +150,7 @@ TEST_CASE("a plan that is cancelled as it comes into force is not told of as fou
   };
   mount.read(101, order_in("sampler=torch.distributed seed=42"), 0, 60);
   CHECK(mount.settle());
-  REQUIRE(mount.found().has_value());
+  REQUIRE(mount.found.has_value());
   CHECK(mount.state(1) == "watching");
 }
 
@@ -171,7 +178,7 @@ TEST_CASE("nobody looks again and again for an order that is suggested while all
   };
   mount.read(101, order_in("sampler=torch.distributed seed=42"), 0, 60);
   CHECK(mount.settle());
-  REQUIRE(mount.found().has_value());
+  REQUIRE(mount.found.has_value());
   const uint64_t before = mount.questions.load();
   mount.inference.suggest({*parse_plan("format=files seed=918273646")}, true);
   CHECK(mount.settle());
@@ -215,14 +222,15 @@ TEST_CASE("the end of a plan that was found is not that of the next one") {
 }
 
 TEST_CASE("a search for a shuffle ends once its reader repeats a list") {
-  WatchFixture mount(InferMode::full, false);
+  WatchFixture mount(InferMode::full);
   const Samples list = of_nobody();
   mount.read(101, list, 0, 60);
-  REQUIRE(eventually(is_searching_seeds));
-  mount.read(101, list, 60, kShuffled);
-  mount.read(101, list, 0, 100);
-  REQUIRE(mount.follows.reaches(1));
-  CHECK(mount.found()->plan.sampler == "list");
+  CHECK(mount.settle_during([&] {
+    mount.read(101, list, 60, kShuffled);
+    mount.read(101, list, 0, 100);
+  }));
+  REQUIRE(mount.found.has_value());
+  CHECK(mount.found->plan.sampler == "list");
   CHECK(mount.compared() < kSeedsOfShuffles);
 }
 

@@ -336,7 +336,8 @@ TEST_CASE("an epoch of the default generator that was looked at too early forete
   std::mt19937 random(27);
   const Reader reader{kShuffled, {1, 16, 2}, 0};
   const auto spec = *resolve_plan(*parse_plan("sampler=torch.random generator=default seed=42 draws=500"), 1);
-  OrderSearch search(dataset_of(reader.n), [] { return false; });
+  OrderSearch search(
+      dataset_of(reader.n), [] { return false; }, OrderSearch::Shuffles::usual, false);
   std::optional<FoundOrder> found;
   for (const uint32_t epoch : {0, 1}) {
     search.begin();
@@ -361,7 +362,8 @@ TEST_CASE("a shuffle that was found for a program is followed on for everybody, 
   const auto spec = *resolve_plan(*parse_plan("sampler=torch.random generator=default seed=42 draws=500"), 1);
   for (const auto& [first, second] :
        {std::pair(7U, OrderSearch::kEverybody), {OrderSearch::kEverybody, 7U}}) {
-    OrderSearch search(dataset_of(reader.n), [] { return false; });
+    OrderSearch search(
+        dataset_of(reader.n), [] { return false; }, OrderSearch::Shuffles::usual, false);
     std::optional<FoundOrder> found;
     for (const uint32_t epoch : {0, 1}) {
       const auto opens = opens_of(reader, node_order(spec, reader.n, epoch, 0), 60, random);
