@@ -25,6 +25,16 @@ void everybody_asks_for_everything(PeerNodes& nodes, Tally& tally, uint64_t seed
   }
 }
 
+/// The same some times over, one after the other; everybody gets the right bytes.
+void ask_in_passes(PeerNodes& nodes, Tally& tally, uint64_t passes, uint64_t seed = 0) {
+  for (uint64_t pass = 0; pass < passes; ++pass) {
+    everybody_asks_for_everything(nodes, tally, seed + pass);
+    REQUIRE(tally.await_all());
+  }
+  CHECK(tally.failed == 0);
+  CHECK(tally.wrong == 0);
+}
+
 }  // namespace
 
 TEST_CASE("each byte leaves the PFS once in a healthy job, and every byte is right") {
@@ -35,12 +45,7 @@ TEST_CASE("each byte leaves the PFS once in a healthy job, and every byte is rig
   nodes.set_homes(modulo_homes(options.nodes));
   REQUIRE(nodes.await_serving());
   Tally tally;
-  for (int pass = 0; pass < 3; ++pass) {
-    everybody_asks_for_everything(nodes, tally, static_cast<uint64_t>(pass));
-    REQUIRE(tally.await_all());
-  }
-  CHECK(tally.failed == 0);
-  CHECK(tally.wrong == 0);
+  ask_in_passes(nodes, tally, 3);
   CHECK(tally.from_peers > 0);
   CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
   for (size_t n = 0; n < nodes.size(); ++n) {
@@ -145,12 +150,7 @@ TEST_CASE("chunks are served from NVMe, and nodes that all do so do not block ea
     REQUIRE(eventually([&] { return nodes[home].cache->tier_of(ChunkId(c)) == Tier::nvme; }));
   }
   CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
-  for (int pass = 0; pass < 2; ++pass) {
-    everybody_asks_for_everything(nodes, tally, static_cast<uint64_t>(pass));
-    REQUIRE(tally.await_all());
-  }
-  CHECK(tally.failed == 0);
-  CHECK(tally.wrong == 0);
+  ask_in_passes(nodes, tally, 2);
   CHECK(nodes.total_pfs_bytes() == nodes.catalog->total_bytes());
   CHECK(tally.from_peers > nodes.catalog->chunk_count());
 }
@@ -166,12 +166,7 @@ TEST_CASE("every fetch ends once and with the right bytes, whatever the network 
   nodes.set_homes(modulo_homes(options.nodes, 1));
   REQUIRE(nodes.await_serving());
   Tally tally;
-  for (int pass = 0; pass < 2; ++pass) {
-    everybody_asks_for_everything(nodes, tally, options.seed + static_cast<uint64_t>(pass));
-    REQUIRE(tally.await_all());
-  }
-  CHECK(tally.failed == 0);
-  CHECK(tally.wrong == 0);
+  ask_in_passes(nodes, tally, 2, options.seed);
   CHECK(tally.from_peers > 0);
 }
 
@@ -246,12 +241,7 @@ TEST_CASE("memory that the network keeps is never used again") {
   nodes.set_homes(modulo_homes(options.nodes));
   REQUIRE(nodes.await_serving());
   Tally tally;
-  for (int pass = 0; pass < 3; ++pass) {
-    everybody_asks_for_everything(nodes, tally, static_cast<uint64_t>(pass));
-    REQUIRE(tally.await_all());
-  }
-  CHECK(tally.failed == 0);
-  CHECK(tally.wrong == 0);
+  ask_in_passes(nodes, tally, 3);
   uint64_t late = 0;
   for (size_t n = 0; n < nodes.size(); ++n) late += nodes[n].metrics.peers_late.value();
   CHECK(late > 0);
