@@ -18,6 +18,7 @@
 #include "mount-helper/options/defaults.h"
 #include "net/group/source_check.h"
 #include "net/meeting/meeting.h"
+#include "net/mpi/transport.h"
 #include "net/transport/descriptors.h"
 #include "net/transport/wire.h"
 
@@ -49,8 +50,8 @@ JobOptions job_options(const MountOptions& options) {
 }
 
 // Waits for all nodes. Where there is no launcher they meet, and MPI is told so. `mpi` says the rest.
-Result<std::unique_ptr<MpiTransport>> meet_nodes(const MountOptions& options, const MpiPlace& place,
-                                                 MpiOptions mpi, Logger& log) {
+Result<std::unique_ptr<Transport>> meet_nodes(const MountOptions& options, const MpiPlace& place,
+                                              MpiOptions mpi, Logger& log) {
   mpi.connect_patience = options.job_timeout;
   mpi.network = options.network;
   std::unique_ptr<Meeting> meeting;
@@ -67,8 +68,9 @@ Result<std::unique_ptr<MpiTransport>> meet_nodes(const MountOptions& options, co
     mpi.hindrance = [&] { return meeting->failure(); };
   }
   auto transport = MpiTransport::connect(place, std::move(mpi), log);
-  if (transport && meeting) meeting->done();
-  return transport;
+  if (!transport) return transport.error();
+  if (meeting) meeting->done();
+  return std::unique_ptr<Transport>(std::move(*transport));
 }
 
 }  // namespace
@@ -98,7 +100,7 @@ Result<std::unique_ptr<JobNode>> JobNode::connect(MountBase& base) {
   return std::unique_ptr<JobNode>(new JobNode(base, std::move(*transport)));
 }
 
-JobNode::JobNode(MountBase& base, std::unique_ptr<MpiTransport> transport)
+JobNode::JobNode(MountBase& base, std::unique_ptr<Transport> transport)
     : base_(base),
       transport_(std::move(transport)),
       job_({*transport_, base.clock, base.metrics, base.log}, job_options(base.options),

@@ -14,7 +14,8 @@
 #include "cache/tasks/step_thread.h"
 #include "mount-helper/serve/mount_point.h"
 #include "net/job.h"
-#include "net/mpi/transport.h"
+#include "net/mpi/launch.h"
+#include "net/transport/transport.h"
 #include "plan/plan_manager.h"
 #include "plan/retention/home_prefill.h"
 #include "plan/retention/placement_manager.h"
@@ -44,10 +45,10 @@ class JobNode {
   void stop();
 
  private:
-  JobNode(MountBase& base, std::unique_ptr<MpiTransport> transport);
+  JobNode(MountBase& base, std::unique_ptr<Transport> transport);
 
   MountBase& base_;
-  const std::unique_ptr<MpiTransport> transport_;
+  const std::unique_ptr<Transport> transport_;
   Job job_;
   bool left_ = false;
 };

@@ -67,7 +67,7 @@ class MpiTransport final : public Transport {
   NodeId self() const override { return place_.self; }
   uint32_t size() const override { return place_.size; }
   /// The networks that MPI may take, and those it took, for people.
-  std::string network_text() const;
+  std::string network_text() const override;
   void start(Handlers handlers) override;
   Status send(NodeId to, std::vector<std::byte> message) override;
   void receive(NodeId from, TransferNumber number, std::vector<iovec> memory, ReceiveDone done) override;

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <sys/uio.h>
@@ -57,6 +58,8 @@ class Transport {
   virtual ~Transport() = default;
   virtual NodeId self() const = 0;
   virtual uint32_t size() const = 0;  ///< nodes of the job, this one included
+  /// The networks that carry the bytes, for people.
+  virtual std::string network_text() const = 0;
 
   /// Once, before anything else. Messages that came before are kept and delivered then.
   virtual void start(Handlers handlers) = 0;

@@ -19,6 +19,7 @@ class RecordedTransport final : public Transport {
 
   NodeId self() const override { return self_; }
   uint32_t size() const override { return nodes_; }
+  std::string network_text() const override { return "none"; }
   void start(Handlers) override {}
   Status send(NodeId to, std::vector<std::byte> message) override {
     {

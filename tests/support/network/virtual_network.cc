@@ -74,6 +74,7 @@ class VirtualNetwork::Endpoint final : public Transport {
 
   NodeId self() const override { return self_; }
   uint32_t size() const override { return nodes_; }
+  std::string network_text() const override { return "none"; }
   void start(Handlers handlers) override { handlers_ = std::move(handlers); }
 
   Status send(NodeId to, std::vector<std::byte> message) override {

@@ -14,6 +14,7 @@ class RecordingTransport final : public Transport {
  public:
   NodeId self() const override { return NodeId(0); }
   uint32_t size() const override { return 3; }
+  std::string network_text() const override { return "none"; }
   void start(Handlers) override {}
   Status send(NodeId to, std::vector<std::byte> message) override {
     sent.emplace_back(to, *wire::decode(message));
