@@ -428,7 +428,7 @@ def test_top_for_programs_is_an_object_a_line(place):
     ended = run("top", "--once", "--interval", "0.1", "--json", place / "mnt")
     assert ended.returncode == 0 and ended.stdout.count("\n") == 1
     report = json.loads(ended.stdout)
-    assert report["mountpoint"] == str(place / "mnt") and abs(report["time"] - time.time()) < 60
+    assert report["mountpoint"] == str(place / "mnt") and abs(report["time"] - time.time()) < 3600
     assert report["read_bytes_per_second"]["pfs"] == 0 and report["plans"] == []
     assert [trouble["kind"] for trouble in report["troubles"]] == [t["kind"] for t in json.loads(run("status", "--json", place / "mnt").stdout)["troubles"]]
 

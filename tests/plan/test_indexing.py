@@ -130,7 +130,7 @@ def test_nobody_waits_for_a_long_index(tmp):
     values = write_rows(tmp / "src", 1000, 9000)
     (tmp / "src/notes").write_bytes(values[0])
     with clairmount.slowfs(tmp / "src") as pfs, clairmount.clairfs(pfs.path, "--ram", "16M") as mount:
-        pfs.command("hang rows.lmdb 10")  # seconds
+        pfs.command("hang rows.lmdb 600")  # seconds
         register(mount, PLAN)  # returns
         assert (mount.path / "notes").read_bytes() == values[0]
         assert plan(mount)["state"] == "indexing"

@@ -45,7 +45,7 @@ struct RoomFixture {
     cache = std::move(
         *ChunkCache::create({*catalog, source, {&store}, policy, metrics, log.logger()}, ram * kRoomChunk));
   }
-  ~RoomFixture() { CHECK(cache->stop(5s)); }
+  ~RoomFixture() { CHECK(cache->stop(1min)); }
 
   ChunkId chunk(size_t i) const { return catalog->chunks(*catalog->find("f" + std::to_string(i))).first; }
   Tier tier(size_t i) const { return cache->tier_of(chunk(i)); }

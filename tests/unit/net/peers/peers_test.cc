@@ -248,7 +248,7 @@ TEST_CASE("memory that the network keeps is never used again") {
 }
 
 TEST_CASE("nodes that all fetch through very little memory do not wait for each other in a circle") {
-  NodesOptions options;  // patient: a circle would end this only after a minute
+  NodesOptions options;  // patient: only requests in a circle are late, after a minute
   options.nodes = 4;
   options.files = 30;
   options.least_bytes = 100 << 10;
@@ -260,7 +260,6 @@ TEST_CASE("nodes that all fetch through very little memory do not wait for each 
   nodes.set_homes(modulo_homes(options.nodes));
   REQUIRE(nodes.await_serving());
   Tally tally;
-  const TimePoint begun = std::chrono::steady_clock::now();
   std::vector<std::jthread> readers;
   for (size_t n = 0; n < nodes.size(); ++n) {
     readers.emplace_back([&, n] {
@@ -270,7 +269,6 @@ TEST_CASE("nodes that all fetch through very little memory do not wait for each 
   }
   readers.clear();
   CHECK(tally.await_all());
-  CHECK(std::chrono::steady_clock::now() - begun < 50s);
   CHECK(tally.failed == 0);
   CHECK(tally.wrong == 0);
   for (size_t n = 0; n < nodes.size(); ++n) CHECK(nodes[n].metrics.peers_late.value() == 0);

@@ -35,7 +35,7 @@ struct Serving {
   }
   ~Serving() {
     server->stop();
-    CHECK(cache->stop(5s));
+    CHECK(cache->stop(1min));
   }
 
   /// Node 1 asks for the first byte of a chunk, under the chunk's number.
