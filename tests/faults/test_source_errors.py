@@ -210,7 +210,7 @@ def test_ten_times_slower(source):
 def test_errors_during_the_scan(tmp):
     """A dataset with holes would be another one: nothing is mounted then, nor is an earlier mount's catalog lost."""
     names = make_dataset(tmp / "src", {f"{i % 4}/{i:03}": 10 for i in range(400)})
-    with slowfs(tmp / "src", "--latency", "20000", "--attr-timeout", "0") as pfs:
+    with slowfs(tmp / "src", "--attr-timeout", "0") as pfs:
 
         def fail_on_the_way():
             ops = {}
@@ -218,21 +218,23 @@ def test_errors_during_the_scan(tmp):
                 ops = pfs.counters()["ops"]
             pfs.command("eio-all")
 
-        pfs.command("reset")
+        slow = "reset\nlatency 200000"  # so that no scan has ended before the fault is there
+        well = "clear\nlatency 0"
+        pfs.command(slow)
         breaking = in_background(fail_on_the_way)
         with pytest.raises(MountError, match="Input/output error"), clairfs(pfs.path):
             pass
         joined(breaking)
-        pfs.command("clear")
+        pfs.command(well)
         with clairfs(pfs.path) as mount:
             assert tree_files(mount.path) == sorted(names)
             mount.umount()
-            pfs.command("reset")
+            pfs.command(slow)
             breaking = in_background(fail_on_the_way)
             with pytest.raises(MountError, match="Input/output error"):
                 mount.remount()
             joined(breaking)
-            pfs.command("clear")
+            pfs.command(well)
             mount.remount()
             assert "reloaded" in mount.control("status")
             assert tree_files(mount.path) == sorted(names)
