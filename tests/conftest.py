@@ -74,13 +74,22 @@ LONG = [
 ]
 
 
-def pytest_collection_modifyitems(items):
+def give_time(item, seconds):
+    """Some times as much as is said at the test, or else for all."""
+    if marked := item.get_closest_marker("timeout"):
+        seconds = marked.args[0]
+    item.add_marker(pytest.mark.timeout(seconds * clairmount.SLOWNESS), append=False)
+
+
+def pytest_collection_modifyitems(config, items):
     first = {TESTS / name: place for place, name in enumerate(LONG)}
     assert all(path.exists() for path in first), "a file of LONG is gone"
     items.sort(key=lambda item: first.get(item.path, len(first)))
     for item in items:
         for folder in item.path.relative_to(TESTS).parts[:-1]:
             item.add_marker(folder)
+        if clairmount.SLOWNESS > 1:
+            give_time(item, float(config.getini("timeout")))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,9 +8,9 @@ import pathlib
 import random
 import threading
 
-from clairmount import hash_of, make_tree, wait_until
+from clairmount import SLOWNESS, hash_of, make_tree, wait_until
 
-PATIENCE = 60  # seconds until a reader that still waits counts as hanging; no test passes by it
+PATIENCE = 60 * SLOWNESS  # seconds until a reader that still waits counts as hanging; no test passes by it
 CHUNK = 64 << 10
 # Empty, small, whole chunks, several chunks.
 SIZES = {f"class{i % 4}/file{i:03d}": (i * 7919) % (3 * CHUNK) for i in range(120)} | {

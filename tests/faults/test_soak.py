@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from clairmount import SLOWNESS
 
 SOAK = pathlib.Path(__file__).resolve().parents[1] / "soak.py"
 
@@ -17,7 +18,7 @@ def test_soak(ranks, seconds):
     words = [sys.executable, SOAK, "--seconds", str(seconds), "--ranks", str(ranks)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as soak:
         try:
-            said, _ = soak.communicate(timeout=600)
+            said, _ = soak.communicate(timeout=600 * SLOWNESS)
         except BaseException:
             soak.terminate()  # then it unmounts
             try:

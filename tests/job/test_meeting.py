@@ -8,7 +8,7 @@ import subprocess
 
 import clairmount
 import pytest
-from clairmount import is_mounted, slowfs, wait_until
+from clairmount import SLOWNESS, is_mounted, slowfs, wait_until
 from meetingjob import free_port, meetingjob
 from training import Dataset, Readers, peers, register_on_all
 
@@ -73,9 +73,9 @@ def test_nodes_in_the_background(data, secret):
 
 
 def test_a_missing_node_is_named_by_all(data):
-    with meetingjob(data.root, 3, "--job-timeout=6", start=False) as job:
+    with meetingjob(data.root, 3, f"--job-timeout={6 * SLOWNESS}", start=False) as job:  # in which the two must meet
         others = [job.start_node(rank) for rank in (0, 1)]
-        assert [process.wait(60) for process in others] == [32, 32]
+        assert [process.wait(60 * SLOWNESS) for process in others] == [32, 32]
         assert job.log().count(f"clairfs: node 2 of 3 has not come to {job.at}") == 2
         assert not any(is_mounted(node.path) for node in job)
         job.killed = True  # they ended as they should

@@ -18,7 +18,7 @@ from clairmount import STOP_SECONDS, binary, detach, is_mounted, wait_until
 
 NOBODY = 65534
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users, or mount what it likes")
-SETTLE_SECONDS = 60  # for what happens in the background; no test passes by it
+SETTLE_SECONDS = 60 * clairmount.SLOWNESS  # for what happens in the background; no test passes by it
 
 
 def errno_of(call, *args, **named):
@@ -125,7 +125,7 @@ def io_choices():
     return [pytest.param("uring", marks=mark), "threads"]
 
 
-def run(*arguments, user=None, env=None, timeout=60):
+def run(*arguments, user=None, env=None, timeout=60 * clairmount.SLOWNESS):
     """Runs `clairfs ...` to its end; the completed process with text output."""
     identity = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     return subprocess.run(

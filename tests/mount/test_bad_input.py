@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 import pytest
-from clairmount import REPO, binary, clairfs, is_mounted, make_tree, wait_until
+from clairmount import REPO, binary, clairfs, is_mounted, make_tree, sanitized, wait_until
 from mounting import assert_one_line, cleaned, daemons, fingerprint, run
 
 
@@ -117,6 +117,7 @@ SETTLED = {
 }
 
 
+@pytest.mark.skipif(sanitized(), reason="a sanitizer takes terabytes of the address space")
 def test_a_ram_tier_larger_than_the_address_space_allowed(place):
     words = [binary(), "mount", place / "src", place / "mnt", "--catalog-dir", place / "catalog", "--ram=64G"]
     limited = ["sh", "-c", 'ulimit -v 30000000; exec "$@"', "sh", *words]

@@ -100,8 +100,8 @@ def there(mount):
 def wait_kept(mount, most):
     """What stays and what goes of the samples that were read last is decided after they were read. A few pages less may
     stay: those that the kernel took back meanwhile."""
-    clairmount.wait_until(lambda: 0.98 * most <= mount.stat("staging.kept") <= most, f"{most} bytes are kept", 120)
-    clairmount.wait_until(lambda: there(mount) <= most + (3 << 20), "the rest is dropped, but for the window", 120)
+    clairmount.wait_until(lambda: 0.98 * most <= mount.stat("staging.kept") <= most, f"{most} bytes are kept", 120 * clairmount.SLOWNESS)
+    clairmount.wait_until(lambda: there(mount) <= most + (3 << 20), "the rest is dropped, but for the window", 120 * clairmount.SLOWNESS)
 
 
 @pytest.mark.parametrize("read", [read_epochs, read_unseen])

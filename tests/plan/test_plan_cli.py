@@ -25,7 +25,7 @@ DRAW = random.Random(20261117)
 requires_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
 
 
-def run(*words, cwd=None, user=None, timeout=60):
+def run(*words, cwd=None, user=None, timeout=60 * clairmount.SLOWNESS):
     identity = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     return subprocess.run(
         [str(word) for word in (binary(), *words)], stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -23,7 +23,7 @@ POLICIES = (
 ).split()
 
 
-def run(*words, timeout=300):
+def run(*words, timeout=300 * clairmount.SLOWNESS):
     return subprocess.run(
         [str(word) for word in (binary(), *words)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=timeout, check=False,
@@ -187,7 +187,7 @@ def said_on_a_terminal(*words):
             seen += chunk
     except OSError:  # how a pty ends
         pass
-    out, _ = process.communicate(timeout=300)
+    out, _ = process.communicate(timeout=300 * clairmount.SLOWNESS)
     os.close(terminal)
     assert process.returncode == 0, seen
     return out, seen

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from clairmount import binary, wait_until
+from clairmount import SLOWNESS, binary, wait_until
 from planning import cancel, plan, register, wait_ahead
 from unplanned import LISTED, TORCH, assert_followed, detect, detect_text, found, job_words, run_job, searching, torch_job
 
@@ -16,7 +16,7 @@ pytest.importorskip("numpy")
 # CPython announces each open by an ioctl before 3.14. Later ones show what is not in the page cache only.
 SEES_OPENS = sys.version_info < (3, 14)
 # A search runs when the processor has nothing else to do.
-SEARCH_SECONDS = 150
+SEARCH_SECONDS = 150 * SLOWNESS
 pytestmark = pytest.mark.skipif(not SEES_OPENS, reason="readers of this Python show only what is not in the page cache")
 
 
@@ -109,7 +109,7 @@ def is_found(epoch):
 os.removexattr(mount + "/.clairfs/plan", "user.clairfs.plan")  # the other job's: else the first opens are strays of it
 for epoch in range(3):
     for step, _ in enumerate(batches):
-        deadline = time.monotonic() + 150
+        deadline = time.monotonic() + PATIENCE
         while step == 10 and epoch < 2 and not is_found(epoch):
             assert time.monotonic() < deadline, (epoch, auto())
             time.sleep(0.02)
@@ -258,7 +258,7 @@ random.shuffle(paths)
 for _ in in_order(range(len(paths))):
     pass
 for step, _ in enumerate(in_order(range(len(paths)))):
-    deadline = time.monotonic() + 150
+    deadline = time.monotonic() + PATIENCE
     while step == 15 and (not (now := auto()) or now["plan"]["list"] == {first!r}):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -351,7 +351,7 @@ sampler = DistributedSampler(dataset(), num_replicas=1, rank=0, seed=42)
 for epoch in range(2):
     sampler.set_epoch(epoch)
     for step, _ in enumerate(loader(sampler=sampler)):
-        deadline = time.monotonic() + 150
+        deadline = time.monotonic() + PATIENCE
         while step == 20 and auto():
             assert time.monotonic() < deadline, auto()
             time.sleep(0.02)
@@ -390,7 +390,7 @@ def test_a_reader_that_leaves_is_watched_anew(mount):
 run(1, lambda number: in_order(list(range(len(paths)))[:200]))
 rng = numpy.random.default_rng(42)
 batches = in_order(rng.permutation(len(paths)))
-deadline = time.monotonic() + 150
+deadline = time.monotonic() + PATIENCE
 while auto() is None or auto()["plan"]["sampler"] != "numpy.default_rng":
     assert time.monotonic() < deadline, auto()
     next(batches, None)

@@ -8,7 +8,7 @@ import sys
 import clairmount
 import pytest
 import warm_python
-from clairmount import binary
+from clairmount import SLOWNESS, binary
 from planning import JOB_SECONDS, make_images, plan, register, wait_ahead
 
 pytest.importorskip("torch")
@@ -72,7 +72,7 @@ def hint_of(many, script, text="sampler=torch.distributed seed=42"):
         wait_ahead(mount, READ_FIRST)
         job = [*warm_python.words(), "-c", SCRIPT + script, mount.path]
         printed = subprocess.run(job, check=True, capture_output=True, text=True, timeout=JOB_SECONDS).stdout
-        clairmount.wait_until(lambda: "matches" in hint(mount) and "no known" not in hint(mount), "the order is known", 150)
+        clairmount.wait_until(lambda: "matches" in hint(mount) and "no known" not in hint(mount), "the order is known", 150 * SLOWNESS)
         check = subprocess.run([binary(), "plan", "check", mount.path], capture_output=True, text=True, timeout=60).stdout
         assert hint(mount) in check
         return hint(mount), printed
@@ -118,7 +118,7 @@ def test_a_part_of_random_split(many):
 
 
 # Goes on when the mount has said something, which takes a planner that gets a processor.
-EPOCHS = """
+EPOCHS = f"PATIENCE = {150 * SLOWNESS}" + """
 def said(text):
     with open(sys.argv[1] + "/.clairfs/stats.json") as file:
         return any(text in plan.get("divergence", {}).get("text", "") for plan in json.load(file)["plan_list"])
@@ -129,7 +129,7 @@ def train(data, seed, epochs, wait_for, set_epoch=True, pause=0, **options):
             sampler.set_epoch(epoch)
         for step, _ in enumerate(DataLoader(data, batch_size=16, sampler=sampler, **options)):
             time.sleep(pause)
-            deadline = time.monotonic() + 150
+            deadline = time.monotonic() + PATIENCE
             while step == 20 and epoch in wait_for and not said(wait_for[epoch]):
                 assert time.monotonic() < deadline, "nothing is said"
                 time.sleep(0.02)

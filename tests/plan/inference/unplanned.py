@@ -9,13 +9,13 @@ import threading
 
 import pytest
 import warm_python
-from clairmount import binary, clairfs
+from clairmount import SLOWNESS, binary, clairfs
 from planning import JOB_SECONDS
 
 # What each job begins with. It reads as fast as it can, but waits where a test wants to see what the mount found by then:
 # how long that takes is no matter of the test. Who only waits shows nothing more, and what was seen may by chance not tell
-# how many workers there are, say: after 100 seconds it reads on, a batch at a time.
-START = """
+# how many workers there are, say: when two thirds of its patience are over it reads on, a batch at a time.
+START = f"PATIENCE = {150 * SLOWNESS}" + """
 import json, os, random, sys, time
 import numpy
 mount = sys.argv[1]
@@ -34,13 +34,13 @@ def is_settled(epoch, seconds):
         time.sleep(0.02)
     return True
 def settle(epoch):
-    assert is_settled(epoch, 150), (epoch, auto())
+    assert is_settled(epoch, PATIENCE), (epoch, auto())
 def run(epochs, batches, wait=10):
     for epoch in range(epochs):
         settled = False
         for step, _ in enumerate(batches(epoch)):
             if step >= wait and not settled:
-                settled = is_settled(epoch, 100 if step == wait else 1)
+                settled = is_settled(epoch, PATIENCE * 2 / 3 if step == wait else 1)
         assert settled, (epoch, auto())
 """
 TORCH = """

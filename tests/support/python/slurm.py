@@ -18,11 +18,11 @@ import subprocess
 import sys
 import time
 
-from clairmount import START_SECONDS, STOP_SECONDS, binary, wait_until
+from clairmount import SLOWNESS, START_SECONDS, STOP_SECONDS, binary, wait_until
 
 SCRIPT = pathlib.Path(__file__).with_name("slurm_cluster.sh")
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "ip", "unshare", "nsenter", "hostname")
-COMMAND_SECONDS = 60
+COMMAND_SECONDS = 60 * SLOWNESS
 
 
 def missing():

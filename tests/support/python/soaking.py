@@ -14,7 +14,7 @@ import clairmount
 from clairjob import clairjob
 from planning import cancel, predicted, register
 
-PATIENCE = 120  # seconds that one read may take, hangs of the source included
+PATIENCE = 120 * clairmount.SLOWNESS  # seconds that one read may take, hangs of the source included
 FILES = 900
 REST = 64 << 20  # memory beside tiers, transit and catalog; test_memory.py has the same
 DESCRIPTORS = 128  # 64 files being read, 16 kept open, and what is always there
