@@ -296,7 +296,7 @@ def test_interrupted_while_it_scans(place, foreground):
 def test_a_signal_ends_a_scan_in_the_foreground(place):
     """Nothing is mounted then that would have to be undone."""
     make_tree(place / "src", {f"many/{i}/file": 1 for i in range(200)})
-    with slowfs(place / "src", "--meta-latency", "10000") as slow:
+    with slowfs(place / "src", "--meta-latency", "300000") as slow:
         words = [binary(), "mount", slow.path, place / "mnt", "--catalog-dir", place / "catalog", "-f"]
         with subprocess.Popen(words, stderr=subprocess.DEVNULL) as command:
             wait_until(lambda: slow.counters()["ops"].get("readdir", 0) > 3, "it scans")
