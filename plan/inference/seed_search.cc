@@ -19,7 +19,7 @@
 #include "cache/base/thread.h"
 #include "plan/inference/chance.h"
 #include "plan/inference/seeds/first_samples.h"
-#include "plan/inference/seeds/seed_test.h"
+#include "plan/inference/seeds/seed_fit.h"
 #include "plan/random/mt19937.h"
 
 namespace clairfs {
@@ -191,7 +191,7 @@ class SeedSearcher {
         first_opens_(static_cast<uint32_t>(std::clamp<uint64_t>(shared.evidence.n / kSamplesForEachFirstOpen,
                                                                 kFewestFirstOpens, UINT32_MAX / kOpens))),
         first_(shared.evidence.n, shared.evidence.draws, kernel),
-        test_(shared.evidence, shared.arrivals) {
+        fit_(shared.evidence, shared.arrivals) {
     const OwnPlaces places(shared.evidence);
     while (first_places_.size() < places.count() && places.of(first_places_.size()) < first_.end())
       first_places_.push_back(places.of(first_places_.size()));
@@ -309,7 +309,7 @@ class SeedSearcher {
   }
 
   void step_3(uint32_t seed) {
-    const uint32_t explained = test_.explained(seed);
+    const uint32_t explained = fit_.explained(seed);
     if (explained < shared_.needed) return;
     const double chance =
         log_chance(draw_of(shared_.evidence), explained) + std::log(orders_tried(shared_.options));
@@ -322,7 +322,7 @@ class SeedSearcher {
   SharedSearch& shared_;
   const uint32_t first_opens_;
   FirstSamples first_;
-  SeedTest test_;
+  SeedFit fit_;
   std::vector<size_t> first_places_;  // all that the kernels tell of
   std::array<uint32_t, kSeedBlock> seeds_{};
   std::array<uint32_t, kSeedBlock> samples_{};
@@ -413,7 +413,7 @@ Status check_seed_evidence(const SeedEvidence& evidence, const SeedSearchOptions
 
 FoundSeed explain_by_seed(const SeedEvidence& evidence, uint32_t seed) {
   const Arrivals arrivals(evidence.first_seen);
-  const uint32_t explained = SeedTest(evidence, arrivals).explained(seed);
+  const uint32_t explained = SeedFit(evidence, arrivals).explained(seed);
   return {seed, explained, log_chance(draw_of(evidence), explained)};
 }
 

@@ -1,6 +1,6 @@
 #include "plan/inference/seeds/random_parts.h"
 
-#include "plan/inference/seeds/seed_test.h"
+#include "plan/inference/seeds/seed_fit.h"
 #include "plan/random/mt19937.h"
 #include "plan/random/torch_random.h"
 

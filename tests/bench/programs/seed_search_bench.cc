@@ -9,7 +9,7 @@
 
 #include "plan/inference/default_generator.h"
 #include "plan/inference/seed_search.h"
-#include "plan/inference/seeds/seed_test.h"
+#include "plan/inference/seeds/seed_fit.h"
 
 using namespace clairfs;
 

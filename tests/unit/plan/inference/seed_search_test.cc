@@ -9,7 +9,7 @@
 
 #include <sched.h>
 
-#include "plan/inference/seeds/seed_test.h"
+#include "plan/inference/seeds/seed_fit.h"
 #include "plan/random/torch_random.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"

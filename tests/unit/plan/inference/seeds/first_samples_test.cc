@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "plan/inference/seeds/seed_test.h"
+#include "plan/inference/seeds/seed_fit.h"
 #include "plan/random/mt19937.h"
 #include "tests/support/catch.h"
 

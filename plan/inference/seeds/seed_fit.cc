@@ -1,4 +1,4 @@
-#include "plan/inference/seeds/seed_test.h"
+#include "plan/inference/seeds/seed_fit.h"
 
 #include <algorithm>
 #include <bit>
@@ -73,13 +73,13 @@ OwnPlaces::OwnPlaces(const SeedEvidence& evidence)
   while (count_ > 0 && of(count_ - 1) >= evidence.n) --count_;
 }
 
-SeedTest::SeedTest(const SeedEvidence& evidence, const Arrivals& arrivals)
+SeedFit::SeedFit(const SeedEvidence& evidence, const Arrivals& arrivals)
     : arrivals_(arrivals),
       places_(evidence),
       draws_(evidence.draws),
       shuffle_(evidence.n, places_.length()) {}
 
-uint32_t SeedTest::explained(uint32_t seed) {
+uint32_t SeedFit::explained(uint32_t seed) {
   Mt19937 generator(seed);
   generator.discard(draws_);
   const std::span<const uint32_t> order = shuffle_.draw(generator);

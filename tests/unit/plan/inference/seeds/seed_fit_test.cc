@@ -1,4 +1,4 @@
-#include "plan/inference/seeds/seed_test.h"
+#include "plan/inference/seeds/seed_fit.h"
 
 #include <algorithm>
 #include <vector>

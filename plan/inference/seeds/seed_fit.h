@@ -73,10 +73,10 @@ class OwnPlaces {
   uint64_t first_, ranks_, world_, count_;
 };
 
-/// Tests seeds one by one. Not thread-safe; the evidence outlives it.
-class SeedTest {
+/// How well seeds fit, one by one. Not thread-safe; the evidence outlives it.
+class SeedFit {
  public:
-  SeedTest(const SeedEvidence& evidence, const Arrivals& arrivals);
+  SeedFit(const SeedEvidence& evidence, const Arrivals& arrivals);
   /// How many of the opens lie in their places in this seed's order.
   uint32_t explained(uint32_t seed);
 
