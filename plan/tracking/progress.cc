@@ -15,7 +15,7 @@ constexpr size_t kNewestOpens = 32;
 // Late opens, less a quarter for every one that is not, from which on they are ranks that have drifted apart.
 constexpr double kDrift = 3;
 constexpr double kDriftForgiven = 0.25;
-// Late opens widen the reorder window to one part in so many of the epoch, by which the order test can still
+// Late opens widen the reorder window to one part in so many of the epoch, by which the order score can still
 // tell another order from the plan's.
 constexpr int64_t kWidestPart = 8;
 

@@ -10,7 +10,7 @@
 
 #include "cache/base/mutex.h"
 #include "cache/base/types.h"
-#include "plan/tracking/order_test.h"
+#include "plan/tracking/order_score.h"
 #include "plan/tracking/rank_trackers.h"
 
 namespace clairfs {

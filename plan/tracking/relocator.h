@@ -44,7 +44,7 @@ class Relocator {
     int64_t gap = 0;
   };
 
-  /// The observation in order at that tick (OrderTest::observations()).
+  /// The observation in order at that tick (OrderScore::observations()).
   void note_match(uint64_t tick);
   void note_stray(const Sighting& sighting);
   /// Whether from now on only a reader that leaves nothing out is found.

@@ -121,7 +121,7 @@ bool Tracker::pushed_ahead() const {
 
 // Whoever shows an open shows all of them, as long as nothing else was seen.
 bool Tracker::shows_all(Access kind) const {
-  return test_.every_open() || (kind == Access::open && test_.only_opens());
+  return score_.every_open() || (kind == Access::open && score_.only_opens());
 }
 
 // Low enough to hear the reader when a stray access moved the high-water mark as far as it can.
@@ -168,10 +168,10 @@ const Sighting* Tracker::seen_lately(std::span<const uint32_t> samples) const {
   return nullptr;
 }
 
-// The test has counted the observation already. Streams are read from front to back, so the likeliest sample
+// The score has counted the observation already. Streams are read from front to back, so the likeliest sample
 // of one is the one.
 Sighting Tracker::note_distinct(std::span<const uint32_t> samples, int64_t position, Access kind) {
-  Sighting sighting{samples.front(), test_.observations(), position, kind == Access::open};
+  Sighting sighting{samples.front(), score_.observations(), position, kind == Access::open};
   const auto others = samples.first(of_streams_ ? 1 : std::min(samples.size(), kMostPerRead)).subspan(1);
   sighting.others.assign(others.begin(), others.end());
   lately_.push_back(sighting);
@@ -190,7 +190,7 @@ std::optional<Tracker::Match> Tracker::match(std::span<const uint32_t> samples, 
   const Progress::Band in = band(kind);
   const int64_t next = progress_.next();
   const Sighting* const piece_of = kind == Access::open ? nullptr : seen_lately(samples);
-  const bool nearest = of_streams_ || (test_.observed_fraction() < 0.5 && next >= end_);
+  const bool nearest = of_streams_ || (score_.observed_fraction() < 0.5 && next >= end_);
   std::optional<Match> fresh;
   std::optional<Match> again;
   const auto sooner = [due = next - progress_.reorder_window()](int64_t a, int64_t b) {
@@ -323,20 +323,20 @@ Tracker::Observation Tracker::take(std::span<const uint32_t> samples, Access kin
 void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   const bool early = too_early(found, kind);
   epochs_.mark_seen({found.epoch, found.in_epoch});
-  if (test_.in_doubt()) ++run_.in_order;
-  test_.in_order(kind, chance(kind));
+  if (score_.in_doubt()) ++run_.in_order;
+  score_.in_order(kind, chance(kind));
   relocator_.note_match(note_distinct({&found.sample, 1}, found.position, kind).tick);
   ++totals_.in_order;
   ++totals_.in_order_since;
   if (state_ == TrackerState::waiting) state_ = TrackerState::following;
-  sure_ = sure_ || (!test_.in_doubt() && totals_.in_order_since >= kSure);
+  sure_ = sure_ || (!score_.in_doubt() && totals_.in_order_since >= kSure);
   if (sure_) doubted_.reset();
 
   const int64_t advanced = early ? 0 : progress_.note(found.position, now);
   in_next_ = found.epoch > epoch_ && !early ? in_next_ + 1 : 0;
   if (in_next_ > 0 && in_next_ >= std::min(kEnterNext, epochs_.find(found.epoch)->sequence().length()))
     enter_next();
-  test_.passed(advanced);
+  score_.passed(advanced);
   look_for_holes();
   if (last_ == epoch_ && progress_.next() >= std::min(end_, unseen_from_.value_or(end_)))
     state_ = TrackerState::finished;
@@ -380,9 +380,9 @@ bool Tracker::seen_in_epoch(uint32_t sample) const {
 }
 
 void Tracker::look_for_holes() {
-  const auto left_out = test_.left_out(progress_.reorder_window());
+  const auto left_out = score_.left_out(progress_.reorder_window());
   if (!left_out || state_ != TrackerState::following) return;
-  if (!leaves_out()) return test_.doubt_left_out();
+  if (!leaves_out()) return score_.doubt_left_out();
   begin_run(std::nullopt);
   run_.left_out = *left_out;
   run_since_ = 0;
@@ -393,7 +393,7 @@ void Tracker::look_for_holes() {
 // Whether too many samples are overdue: not seen though the reader was to open them before what it has
 // opened.
 bool Tracker::leaves_out() const {
-  const int64_t most = progress_.reorder_window() + OrderTest::kLeftOut;
+  const int64_t most = progress_.reorder_window() + OrderScore::kLeftOut;
   const int64_t safe = progress_.safe();
   return 2 * epochs_.unseen(std::max(safe - kStretch * most, found_), safe) >= most;
 }
@@ -418,7 +418,7 @@ void Tracker::enter_next() {
 // since may have been so by chance.
 void Tracker::begin_run(std::optional<uint32_t> sample) {
   run_ = Divergence();
-  run_since_ = test_.observations();
+  run_since_ = score_.observations();
   run_.at = epochs_.place(epoch_, next());
   if (!sure_) run_.at = *(doubted_ = doubted_.value_or(run_.at));
   run_.seen = sample;
@@ -427,8 +427,8 @@ void Tracker::begin_run(std::optional<uint32_t> sample) {
 }
 
 Tracker::Verdict Tracker::reject(std::span<const uint32_t> samples, Access kind) {
-  const bool first = !test_.in_doubt();
-  test_.out_of_order(kind);
+  const bool first = !score_.in_doubt();
+  score_.out_of_order(kind);
   relocator_.note_stray(note_distinct(samples, progress_.next(), kind));
   ++totals_.out_of_order;
   ++totals_.out_of_order_since;
@@ -437,7 +437,7 @@ Tracker::Verdict Tracker::reject(std::span<const uint32_t> samples, Access kind)
   if (!totals_.first_difference) totals_.first_difference = run_;
   ++run_.out_of_order;
   const bool over =
-      test_.fails(pushed_ahead(), progress_.reorder_window()) && state_ != TrackerState::suspended;
+      score_.fails(pushed_ahead(), progress_.reorder_window()) && state_ != TrackerState::suspended;
   if ((relocator_.is_due() || over) && realign()) return Verdict::in_order;
   const bool ends = state_ != TrackerState::finished && state_ != TrackerState::suspended;
   if (over && ends) suspend("matches no known order");
@@ -461,7 +461,7 @@ bool Tracker::realign() {
 // Whoever is found again and again reads in several places of the order at a time: as workers do of which the
 // plan does not tell.
 bool Tracker::flutters() {
-  if (test_.observations() > flutter_since_ + kFlutter) {
+  if (score_.observations() > flutter_since_ + kFlutter) {
     flutter_run_ = run_;
     flutter_since_ = run_since_;
     found_lately_ = 0;
@@ -486,7 +486,7 @@ void Tracker::jump(const Found& found) {
   doubted_.reset();
   in_next_ = 0;
   early_ = 0;
-  test_.clear();
+  score_.clear();
   // What was seen before is read again after a restart.
   epochs_.forget_seen();
   for (const Sighting& stray : relocator_.strays()) {
@@ -513,10 +513,10 @@ void Tracker::suspend(std::string hint) {
   ++totals_.suspensions;
   totals_.divergence = run_;
   totals_.divergence->hint = std::move(hint);
-  test_.forget_holes();
+  score_.forget_holes();
   diagnosed_ = false;
   diagnoses_left_ = 2;  // at once, which may be too early, and when more was seen
-  diagnose_at_ = test_.observations();
+  diagnose_at_ = score_.observations();
 }
 
 TrackerState Tracker::state() const {
@@ -528,7 +528,7 @@ bool Tracker::left_for_good(uint64_t samples) const {
   const MutexLock lock(mutex_);
   const uint64_t looked_at = samples + samples / 4;  // some of them twice
   return state_ == TrackerState::suspended &&
-         (gone_through_ || test_.observations() > run_since_ + looked_at);
+         (gone_through_ || score_.observations() > run_since_ + looked_at);
 }
 
 bool Tracker::is_followed() const {
@@ -579,7 +579,7 @@ std::vector<Sighting> Tracker::around_suspension() const {
 
 bool Tracker::wants_diagnosis() const {
   const MutexLock lock(mutex_);
-  return state_ == TrackerState::suspended && diagnoses_left_ > 0 && test_.observations() >= diagnose_at_;
+  return state_ == TrackerState::suspended && diagnoses_left_ > 0 && score_.observations() >= diagnose_at_;
 }
 
 bool Tracker::set_hint(std::string hint) {

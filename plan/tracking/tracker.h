@@ -7,7 +7,7 @@
 //
 // Each part has its own page of theory:
 //   progress.h    where the reader is and how fast, from what was seen opened
-//   order_test.h  whether it still follows the plan; if not, the plan is suspended
+//   order_score.h  whether it still follows the plan; if not, the plan is suspended
 //   relocator.h   where it is after it went somewhere else, in a plan that is followed or suspended
 //   known_epochs.h  the epochs in which it can be, and what was seen of them
 #pragma once
@@ -25,7 +25,7 @@
 #include "cache/base/types.h"
 #include "plan/tracking/chain.h"
 #include "plan/tracking/known_epochs.h"
-#include "plan/tracking/order_test.h"
+#include "plan/tracking/order_score.h"
 #include "plan/tracking/progress.h"
 #include "plan/tracking/relocator.h"
 #include "plan/tracking/tracker_status.h"
@@ -180,7 +180,7 @@ class Tracker {
   mutable Mutex mutex_;  // guards all below; no other lock is taken while it is held
   KnownEpochs epochs_ GUARDED_BY(mutex_);
   Progress progress_ GUARDED_BY(mutex_);
-  OrderTest test_ GUARDED_BY(mutex_);
+  OrderScore score_ GUARDED_BY(mutex_);
   Relocator relocator_ GUARDED_BY(mutex_);
 
   TrackerState state_ GUARDED_BY(mutex_) = TrackerState::waiting;

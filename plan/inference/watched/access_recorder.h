@@ -23,7 +23,7 @@
 #include "cache/base/mutex.h"
 #include "cache/base/types.h"
 #include "cache/memory/ram_arena.h"
-#include "plan/tracking/order_test.h"
+#include "plan/tracking/order_score.h"
 #include "plan/tracking/rank_trackers.h"
 
 namespace clairfs {

@@ -1,4 +1,4 @@
-#include "plan/tracking/order_test.h"
+#include "plan/tracking/order_score.h"
 
 #include <algorithm>
 #include <cmath>
@@ -42,7 +42,7 @@ double credit_at(double chance) {
 
 }  // namespace
 
-void OrderTest::in_order(Access kind, double chance) {
+void OrderScore::in_order(Access kind, double chance) {
   const double open = kind == Access::open ? 1 : 0;
   ++observations_;
   opens_ += open;
@@ -54,7 +54,7 @@ void OrderTest::in_order(Access kind, double chance) {
 }
 
 // A correct reader comes back to what it passed over.
-void OrderTest::passed(int64_t positions) {
+void OrderScore::passed(int64_t positions) {
   recent_passed_ += static_cast<double>(positions);
   if (recent_passed_ > kVisibilitySpan) {
     const double keep = kVisibilitySpan / 2 / recent_passed_;
@@ -65,35 +65,35 @@ void OrderTest::passed(int64_t positions) {
   holes_ = every_open() ? std::max(holes_ + static_cast<double>(positions) - 1 - kForgiven, 0.0) : 0;
 }
 
-void OrderTest::out_of_order(Access kind) {
+void OrderScore::out_of_order(Access kind) {
   ++observations_;
   if (kind == Access::open) opens_ += 1;
   score_ += 1;
 }
 
-bool OrderTest::every_open() const {
+bool OrderScore::every_open() const {
   if (recent_seen_ >= kEveryOpen) return recent_opens_ >= kOpenShare * recent_seen_;
   const auto all = static_cast<double>(observations_);
   return all >= kEveryOpen && opens_ >= kOpenShare * all;
 }
 
-double OrderTest::observed_fraction() const {
+double OrderScore::observed_fraction() const {
   return std::min((recent_seen_ + 1) / (recent_passed_ + 1), 1.0);
 }
 
-bool OrderTest::fails(bool pushed, int64_t reorder_window) const {
+bool OrderScore::fails(bool pushed, int64_t reorder_window) const {
   // With nothing pushed reads are as good as opens.
   const bool every_read = !pushed && recent_seen_ >= kEveryOpen &&
                           2 * recent_seen_ + static_cast<double>(reorder_window) >= recent_passed_;
   return score_ >= (every_open() || every_read ? kOpenLimit : kSparseLimit);
 }
 
-std::optional<uint64_t> OrderTest::left_out(int64_t reorder_window) const {
+std::optional<uint64_t> OrderScore::left_out(int64_t reorder_window) const {
   if (holes_ <= static_cast<double>(reorder_window + kLeftOut)) return std::nullopt;
   return static_cast<uint64_t>(holes_);
 }
 
-void OrderTest::doubt_left_out() {
+void OrderScore::doubt_left_out() {
   holes_ = std::max(holes_ - kLookAgain, 0.0);
 }
 

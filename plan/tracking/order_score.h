@@ -1,11 +1,12 @@
-// OrderTest: whether a reader still follows its plan, from how many observations are in order.
+// OrderScore: whether a reader still follows its plan, from how many observations are in order.
 //
-// Strays. An observation out of order adds 1 to a score, one in order takes 0.5 / v away, v being the share
-// of samples that are seen. Another process's stray access to a file that was not pushed is always seen,
-// while the reader's own accesses are seen at sentinels only: of 100 observations 70 may be strays though
-// only one open in 20 was. Divided by v, strays of 5 % of the opens weigh a tenth of what is in order,
-// whatever v is. A wrong order adds up even if a third of it lies in order by chance or, as with half the
-// world size, half of it by nature.
+// Strays. An observation out of order adds 1 to a score, one in order takes 0.5 / v away, never to below 0 (a
+// cumulative sum: Page, Continuous Inspection Schemes, Biometrika 41, 1954), v being the share of samples
+// that are seen. Another process's stray access to a file that was not pushed is always seen, while the
+// reader's own accesses are seen at sentinels only: of 100 observations 70 may be strays though only one open
+// in 20 was. Divided by v, strays of 5 % of the opens weigh a tenth of what is in order, whatever v is. A
+// wrong order adds up even if a third of it lies in order by chance or, as with half the world size, half of
+// it by nature.
 //
 // Where every open is seen, v is 1: positions that are passed over say that the order is wrong, and must not
 // count for it. What lies in order by chance may be most of a short epoch then. So an observation in order
@@ -13,14 +14,14 @@
 // Hypotheses, 1945): log(0.95 / c) / log((1 - c) / 0.05), c being the chance that an access by whoever reads
 // in another order lies in order.
 //
-// The plan fails the test at a score of 40, or at 12 if every open is seen, where observations in order do
-// not come in bursts.
+// The plan fails at a score of 40, or at 12 if every open is seen, where observations in order do not come in
+// bursts.
 //
 // Holes. A reader that leaves samples out (twice the world size) is always in order. It is told by the
 // positions that it passed over and did not come back to, if every open is seen and as soon as these are more
 // than the reorder window. A stray access ahead of the reader passes over positions, too, which the reader
-// comes to later. So this is the cheap half of the test: the tracker looks then whether positions that are
-// overdue went unseen (Tracker::leaves_out()), and asks again a little later if not.
+// comes to later. So this is the cheap half of it: the tracker looks then whether positions that are overdue
+// went unseen (Tracker::leaves_out()), and asks again a little later if not.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ namespace clairfs {
 enum class Access : uint8_t { read, read_on, read_through, open };
 
 /// Counts distinct observations: several accesses to a sample in a row are one. Not thread-safe.
-class OrderTest {
+class OrderScore {
  public:
   /// A sample was seen in order; `chance`: the share of the epoch that would have been. Call passed() after
   /// each, with the positions by which the high-water mark has advanced since the one before.
