@@ -1,6 +1,7 @@
 // What readers open of a made-up dataset, as the search for their order gets to see it.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <random>
@@ -56,11 +57,13 @@ inline std::vector<SeenOpen> opens_of(const Reader& reader, const Samples& order
 }
 
 /// Looks as Inference does, but for shuffles with the default generator (shuffle_search_test.cc): those take
-/// core-seconds for each reader whose order nobody knows.
+/// core-seconds for each reader whose order nobody knows. It takes its time: what is found must not depend on
+/// the machine.
 inline std::optional<FoundOrder> watch(const Reader& reader, const std::vector<SeenOpen>& opens,
                                        const ReaderFacts& facts = {}) {
   OrderSearch search(
       dataset_of(reader.n), [] { return false; }, OrderSearch::Shuffles::none);
+  search.allow(std::numeric_limits<double>::infinity());
   for (size_t seen = AccessRecorder::kFirstLook; seen <= opens.size(); seen += seen / 2) {
     auto found = search.find(std::span(opens).first(seen), facts, std::nullopt);
     if (found) return found;

@@ -414,6 +414,7 @@ struct BesideUnknown {
              .deep_outputs = 0,
              .when_idle = false},
             UINT64_MAX) {
+    search.allow(std::numeric_limits<double>::infinity());
     const auto one = m.opens_of(Job{100, any_order(m.random), {1, 8, 0, 2}}, 60);
     const auto other = m.opens_of(Job{200, order(text), {1, 8, 0, 2}}, 60);
     for (size_t i = 0; i < one.size(); ++i) opens.insert(opens.end(), {one[i], other[i]});
@@ -450,7 +451,6 @@ TEST_CASE("orders with any seed are compared for everybody before shuffles are s
 TEST_CASE("all seeds of torch's samplers are tried for everybody before shuffles are searched for anybody") {
   constexpr uint64_t kSeeds = 100'000;
   BesideUnknown f("sampler=torch.distributed seed=65432", kSeeds);
-  f.search.allow(std::numeric_limits<double>::infinity());
   const auto found = f.look();
   REQUIRE(found);
   CHECK(found->plan.seed == "65432");
