@@ -10,9 +10,9 @@
 // keep (read_range()) goes the same way, without a chunk.
 //
 // A read that NVMe does not answer in time is given up, for a disk may hang as a source may: the fetch begins
-// again, with other memory, and the read keeps its own until it ends. What a store has comes from the source
-// as long as such a read of it is under way, and so does what another store has if there is no memory left to
-// read it from there.
+// again, with other memory, and the read keeps its own until it ends. As long as such a read is under way,
+// the chunks of its store come from the source, and so do those of another store if there is no memory left
+// to read them from there.
 //
 // Fetches that may wait for other nodes have a share of the transit memory, and each class of fetches has its
 // own queues. A request of another node never joins a fetch that waits for a node, so nodes never wait for

@@ -15,11 +15,11 @@
 namespace clairfs {
 
 /// All tasks may take equally long. The thread sleeps while nothing is under way, and else until the oldest
-/// task is overdue. What has ended is let go of soon, whatever hangs before it. Thread-safe, but for the
-/// destructor.
+/// task is overdue. A task that has ended is released soon, though one before it hangs. Thread-safe, but for
+/// the destructor.
 class OverdueThread {
  public:
-  /// What has begun and will end. Either its end counts or its being given up, whichever is first.
+  /// An operation that has begun and will end. Its end counts, or its being given up, whichever is first.
   class Task {
    public:
     virtual ~Task() = default;
@@ -34,7 +34,7 @@ class OverdueThread {
 
   /// `give_up` is called from the thread, without a lock, for tasks that it has taken.
   OverdueThread(const std::string& name, Duration patience, std::function<void(const TaskPtr&)> give_up);
-  /// What is under way is not given up any more.
+  /// No task is given up any more.
   ~OverdueThread();
   /// The task begins.
   void add(TaskPtr task);

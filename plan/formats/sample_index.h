@@ -37,9 +37,9 @@ struct SampleSpan {
 /// 128 KiB: to push as much with each record would cost more than to read it when it is asked for.
 constexpr uint32_t kBufferedBlock = 4096;
 
-/// Whoever reads the bytes [offset, end) of a file most likely wants a sample that begins among them before
-/// the place returned. The kernel asks for whole pages, and the record that it asks for begins anywhere in
-/// the first of them. A range that begins elsewhere (of O_DIRECT) begins with its record.
+/// A reader of the bytes [offset, end) of a file most likely wants a sample that begins among them before the
+/// place returned. The kernel asks for whole pages, and the record that it asks for begins anywhere in the
+/// first of them. A range that begins elsewhere (of O_DIRECT) begins with its record.
 constexpr uint64_t likely_until(uint64_t offset, uint64_t end) {
   return std::min(end, offset % kPageSize == 0 ? offset + kPageSize : offset + 1);
 }

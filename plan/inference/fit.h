@@ -4,11 +4,11 @@
 // that it has not opened before, with the same chance. Of an order that has nothing to do with the reader's:
 //
 // Window. A reader of the order that began at position a and has opened h of its samples opens next what lies
-// before a + h + w, w being what its workers are ahead of each other. Whatever was opened so far, at most w
-// samples that were not opened lie there (2 w where a is not the order's beginning, since then up to w lie
-// before it). So each of m opens hits with probability <= q = w / (n - m), given all those before it, and the
-// number of hits is at most binomial: P[H >= h] <= exp(-m D(h/m || q)), D being the Kullback-Leibler
-// divergence (Chernoff's bound; Hoeffding, J. Am. Stat. Assoc. 58, 1963).
+// before a + h + w, w being what its workers are ahead of each other. At any time at most w samples that were
+// not opened lie there (2 w where a is not the order's beginning, since then up to w lie before it). So each
+// of m opens hits with probability <= q = w / (n - m), given all those before it, and the number of hits is
+// at most binomial: P[H >= h] <= exp(-m D(h/m || q)), D being the Kullback-Leibler divergence (Chernoff's
+// bound; Hoeffding, J. Am. Stat. Assoc. 58, 1963).
 //
 // Step. A thread opens the samples of a batch one after the other: each is the successor of what it opened
 // before, or lies a fixed distance after it, where others read what is between. One sample does, so

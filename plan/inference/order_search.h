@@ -199,7 +199,7 @@ class OrderSearch {
     std::optional<FoundOrder> awaited;  ///< as awaited_, of the last look
   };
 
-  /// What one find() tries.
+  /// The scope of one find(): opens, and the orders that it tries.
   struct Look {
     std::span<const SeenOpen> opens;        ///< the newest
     std::span<const SeenOpen> first_opens;  ///< of them all; for those of many seeds

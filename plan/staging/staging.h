@@ -64,7 +64,7 @@ namespace clairfs {
 
 struct BudgetLoad;
 
-/// What plans of records in larger files are followed.
+/// The plans of records in larger files that are followed.
 enum class RecordPlans : uint8_t {
   none,
   found,      ///< one that was found, and none that somebody has registered

@@ -9,10 +9,10 @@
 // it by nature.
 //
 // Where every open is seen, v is 1: positions that are passed over say that the order is wrong, and must not
-// count for it. What lies in order by chance may be most of a short epoch then. So an observation in order
-// takes away no more than it weighs against one that is not (Wald, Sequential Tests of Statistical
-// Hypotheses, 1945): log(0.95 / c) / log((1 - c) / 0.05), c being the chance that an access by whoever reads
-// in another order lies in order.
+// count for it. Most of a short epoch may lie in order by chance then. So an observation in order takes away
+// no more than it weighs against one that is not (Wald, Sequential Tests of Statistical Hypotheses, 1945):
+// log(0.95 / c) / log((1 - c) / 0.05), c being the chance that an access by a reader of another order lies in
+// order.
 //
 // The plan fails at a score of 40, or at 12 if every open is seen, where observations in order do not come in
 // bursts.

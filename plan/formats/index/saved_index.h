@@ -50,8 +50,8 @@ Status check_index_start(std::span<const std::byte> start);
 /// verified. Errors: EBADMSG.
 Result<std::string> indexed_source(std::span<const std::byte> beginning);
 
-/// What the index is of that begins with these bytes. The table is not looked at. Errors: EBADMSG, also where
-/// it is of another source, or one of its files has changed since.
+/// The key of the index that begins with these bytes. The table is not looked at. Errors: EBADMSG, also where
+/// the index is of another source, or one of its files has changed since.
 Result<IndexKey> key_of_saved(std::span<const std::byte> beginning, const Catalog& catalog);
 
 /// Verifies everything: no input makes the table read outside of it, or lead outside of the files. Errors:

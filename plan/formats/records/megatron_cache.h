@@ -26,9 +26,9 @@ struct GptIndexFiles {
 Result<GptIndexFiles> find_gpt_cache(const DatasetSource& source, const DatasetRoot& root,
                                      std::string_view cache);
 
-/// The indexes in the files, of `documents`, the sequences of the .idx. Whatever they hold, memory is bounded
-/// by their sizes, and the ranges of all samples together by their documents and samples. Errors: EINVAL as
-/// above, also where samples are not of `sequence_length` tokens; what a read returned.
+/// The indexes in the files, of `documents`, the sequences of the .idx. The sizes of the files bound memory,
+/// and their documents and samples bound the ranges of all samples together. Errors: EINVAL as above, also
+/// where samples are not of `sequence_length` tokens; what a read returned.
 Result<GptIndexes> read_gpt_cache(const DatasetSource& source, const GptIndexFiles& files,
                                   const std::vector<MegatronSequence>& documents, uint64_t sequence_length);
 

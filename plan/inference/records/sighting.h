@@ -1,10 +1,10 @@
-// Which record does a READ show?
+// Tells from a READ which record its reader reads.
 //
 // The kernel asks for whole pages. A reader of a record asks for its first page first: by a READ that ends
 // with the record or before it (pread(2); a page at a time where a mapping is advised to be read at random).
 // A page fault on a mapping without advice brings what lies around it, as much before the page as after it:
-// 128 KiB, or what the mount has set. What is in the page cache already is left out of a READ, so it may
-// begin within the record, and of what lies around a fault it may be any part.
+// 128 KiB, or what the mount has set. A READ leaves out what is in the page cache already, so it may begin
+// within the record, and of what lies around a fault it may be any part.
 //
 // So a READ that ends with the record of its first page shows that record. A READ that goes on behind it
 // shows the record of its middle page if it is as long as what the kernel takes around a fault. The record of
