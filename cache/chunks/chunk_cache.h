@@ -16,8 +16,8 @@
 // plan knows what it needs (acquire_range()).
 //
 // The parts: chunk_table (what is here and what is on its way), fetcher (carries a fetch on), tiers (what is
-// kept), transit_pool and transit_queue (memory on the way). Locks are theirs, all leaves; none is held while
-// a call-back runs or a transfer is submitted.
+// kept), transit_pool and transit_queue (memory on the way). Locks are theirs: leaves, and one of tiers that
+// comes before them all. None is held while a call-back runs or a transfer is submitted.
 #pragma once
 
 #include <functional>

@@ -49,7 +49,7 @@ class TierPolicy {
   /// Where to keep a chunk of `length` bytes that is about to be fetched for `served`, which needs no copy of
   /// it afterwards. The cache does as it is told; chunks to be evicted count as dropped from here on.
   virtual TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) = 0;
-  /// Whether place() would keep it anywhere; changes nothing.
+  /// Whether place() would keep it anywhere. Nothing is placed or dropped by it.
   virtual bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space,
                           const Use& served) const = 0;
   /// Whether a chunk that is on NVMe is better in RAM, as long as RAM has room and NVMe could take another

@@ -1,5 +1,6 @@
 // open, read, ioctl. A READ is answered from memory at once, or joins the fetch that brings its bytes and is
-// answered by the thread that completes it: no FUSE thread waits for data.
+// answered by the thread that completes it: no FUSE thread waits for data. fs/README.md follows a READ from
+// here through all threads and functions.
 #include <algorithm>
 #include <cerrno>
 #include <climits>

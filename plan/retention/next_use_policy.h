@@ -20,7 +20,8 @@
 // How the farthest is found without keeping a heap: the timeline itself is a list by next use. A cursor for
 // each plan and tier walks down from the end of the timeline over positions whose chunk is not resident or
 // has an earlier use; it is pushed up again when a chunk with a later use becomes resident. Each step is paid
-// for by one position of an epoch, so the cost is constant a sample.
+// for by one position of an epoch, so the cost is constant a sample. would_keep() moves cursors and looks
+// through the same lists, which is why they are mutable: it leaves the same chunks resident.
 //
 // With several plans a chunk's distance is the least over the plans, in epochs of each (the plans' readers
 // need not be equally fast, but each reads its epoch once). Without a plan, and for chunks that no plan
