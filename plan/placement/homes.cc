@@ -1,5 +1,16 @@
-// Homes. First every chunk gets a node and lies where there is room, the faster tier first; then each node's
-// chunks are sorted into its tiers.
+// Homes: greedy by descending number of uses, with deferral; then each node's chunks by tiers.
+//
+//   for each class of chunks, the most used first:                                    choose_nodes()
+//     for level = the most uses by one node, down to 0:
+//       each chunk that its best node uses `level` times, and each that waits for this level,
+//         goes to the roomiest node that uses it so often and has room (at level 0: to any with room),
+//         or else waits for the level of the next best node that has room
+//   each node sorts its chunks into its tiers, the most used first                     sort_into_tiers()
+//   each chunk without a home goes where it still fits                                 fill_gaps()
+//
+// A class is a number of uses by all nodes together. Chunks that find room in any case are one class: among
+// them only local hits count. At any time a chunk has one home at most, and no tier has more than it takes. A
+// class gets the room that those before it have left. At the end no chunk without a home would fit anywhere.
 #include <algorithm>
 #include <functional>
 #include <map>
