@@ -34,6 +34,13 @@ Priority from_now(Priority priority, uint64_t now) {
 
 }  // namespace
 
+// A fetch from start() to its end. After each event settle() takes it on as far as that allows:
+//
+//   queued --take_batch()--> being sent --posted--> sent --reply is ok, and received--> ended
+//
+// It fails by a verdict, by a reply that refuses, or by a receive that fails. A queued one ends at once then.
+// One that is being sent becomes sent first, for its receive may not be posted yet. The receive of one that
+// is sent is cancelled, and the fetch ends when the transport has answered it: only then is the memory free.
 struct PeerClient::Pending {
   uint32_t id = 0;
   PeerFetch fetch;
