@@ -20,10 +20,6 @@ constexpr unsigned kNvmeShare = 80;  // per cent of the free space: the rest is 
 constexpr uint64_t kSmallestNvme = 1 << 20;  // what a store takes at least (cache/nvme/store.cc)
 constexpr int kMostLinks = 40;               // that the kernel follows in one path
 
-Error fault(int code, const std::string& what) {
-  return Error{code, what};
-}
-
 bool is_directory(const std::string& path) {
   struct stat attributes {};
   return ::stat(path.c_str(), &attributes) == 0 && S_ISDIR(attributes.st_mode);
@@ -34,14 +30,14 @@ Result<std::string> settle_source(const std::string& given) {
   const Error silent{ETIMEDOUT,
                      fmt::format("source {} does not answer; check the filesystem that it lies on", given)};
   if (!path && path.error().code == ETIMEDOUT) return silent;
-  if (!path) return fault(path.error().code, "source " + path.error().message);
+  if (!path) return Error{path.error().code, "source " + path.error().message};
   if (const Status answers = check_answers(*path); !answers)
     return answers.error().code == ETIMEDOUT ? silent : answers.error();
-  if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("source {} is not a directory", given));
+  if (!is_directory(*path)) return Error{ENOTDIR, fmt::format("source {} is not a directory", given)};
   if (::access(path->c_str(), R_OK | X_OK) != 0) {
-    return fault(
+    return Error{
         EACCES,
-        fmt::format("cannot read source {}: permission denied; mount as a user who can read it", *path));
+        fmt::format("cannot read source {}: permission denied; mount as a user who can read it", *path)};
   }
   return path;
 }
@@ -51,18 +47,18 @@ Result<std::string> settle_mountpoint(const std::string& given, std::span<const 
   if (!path) {
     const int code = path.error().code;
     if (code == ENOENT) {
-      return fault(code,
-                   fmt::format("mountpoint {} does not exist; make it with: mkdir -p {}", given, given));
+      return Error{code,
+                   fmt::format("mountpoint {} does not exist; make it with: mkdir -p {}", given, given)};
     }
-    return fault(code, "mountpoint " + path.error().message);
+    return Error{code, "mountpoint " + path.error().message};
   }
   if (const Status answers = check_answers(*path); !answers) return answers.error();
-  if (!is_directory(*path)) return fault(ENOTDIR, fmt::format("mountpoint {} is not a directory", given));
+  if (!is_directory(*path)) return Error{ENOTDIR, fmt::format("mountpoint {} is not a directory", given)};
   const auto there = mount_at(mounts, *path);
   if (there && there->is_clairfs()) {
-    return fault(EBUSY,
+    return Error{EBUSY,
                  fmt::format("{} is already a clairfs mount of {}; unmount it first with: clairfs umount {}",
-                             *path, there->source, *path));
+                             *path, there->source, *path)};
   }
   return path;
 }
@@ -73,7 +69,7 @@ Status refuse_symlink(const std::string& what, const std::string& given) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   struct stat attributes {};
   if (::lstat(path.c_str(), &attributes) != 0 || !S_ISLNK(attributes.st_mode)) return {};
-  return fault(ELOOP, fmt::format("{} {} is a symlink; give the directory that it points to", what, path));
+  return Error{ELOOP, fmt::format("{} {} is a symlink; give the directory that it points to", what, path)};
 }
 
 // As the kernel does in /tmp, but for the links on the way too: root would write wherever somebody else's
@@ -94,8 +90,8 @@ Status refuse_strangers_links(const std::string& what, const std::string& given)
       continue;
     }
     if (attributes.st_uid != 0 && attributes.st_uid != ::geteuid()) {
-      return fault(ELOOP, fmt::format("{} {}: {} is a symlink of user {}; give another path", what, given,
-                                      next.string(), attributes.st_uid));
+      return Error{ELOOP, fmt::format("{} {}: {} is a symlink of user {}; give another path", what, given,
+                                      next.string(), attributes.st_uid)};
     }
     const auto target = std::filesystem::read_symlink(next, failure);
     left.insert(left.begin(), target.begin(), target.end());
@@ -111,13 +107,13 @@ Status check_own_directory(const std::string& what, const std::string& path) {
   struct stat attributes {};
   if (::lstat(path.c_str(), &attributes) != 0 || !S_ISDIR(attributes.st_mode)) return {};
   if (attributes.st_uid != ::geteuid()) {
-    return fault(EPERM,
+    return Error{EPERM,
                  fmt::format("{} {} belongs to user {}, not to user {} who mounts; chown it or give another",
-                             what, path, attributes.st_uid, ::geteuid()));
+                             what, path, attributes.st_uid, ::geteuid())};
   }
   if ((attributes.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return fault(EPERM, fmt::format("{} {} can be written by others (mode {:o}); chmod go-w {}", what, path,
-                                    attributes.st_mode & 07777, path));
+    return Error{EPERM, fmt::format("{} {} can be written by others (mode {:o}); chmod go-w {}", what, path,
+                                    attributes.st_mode & 07777, path)};
   }
   return {};
 }
@@ -126,21 +122,21 @@ Status check_own_directory(const std::string& what, const std::string& path) {
 Result<std::string> settle_nvme_path(const std::string& given) {
   const auto path = resolve_path(given);
   if (path && !is_directory(*path))
-    return fault(ENOTDIR, fmt::format("NVMe directory {} is not a directory", *path));
+    return Error{ENOTDIR, fmt::format("NVMe directory {} is not a directory", *path)};
   if (path) return path;
-  if (path.error().code != ENOENT) return fault(path.error().code, "NVMe directory " + path.error().message);
+  if (path.error().code != ENOENT) return Error{path.error().code, "NVMe directory " + path.error().message};
   std::filesystem::path last = given;
   if (!last.has_filename()) last = last.parent_path();  // "dir/"
   const std::string name = last.filename().string();
   const std::string above = last.has_parent_path() ? last.parent_path().string() : ".";
   const auto parent = resolve_path(above);
   if (!parent && parent.error().code != ENOENT)
-    return fault(parent.error().code, "NVMe directory " + parent.error().message);
+    return Error{parent.error().code, "NVMe directory " + parent.error().message};
   if (!parent || !is_directory(*parent) || name == "." || name == "..") {
-    return fault(ENOENT,
+    return Error{ENOENT,
                  fmt::format("NVMe directory {}: its parent directory is missing; mkdir -p {}, or give "
                              "another path",
-                             given, above));
+                             given, above)};
   }
   return (std::filesystem::path(*parent) / name).string();
 }
@@ -177,10 +173,10 @@ Result<StoreRoom> room_for_store(const std::string& path) {
 }
 
 Error too_little_room(const NvmeDir& nvme, uint64_t free) {
-  return fault(ENOSPC,
+  return Error{ENOSPC,
                fmt::format("NVMe directory {} has {} free{}; free some space or give another directory",
                            nvme.directory, format_size(free),
-                           nvme.share == 0 ? "" : fmt::format(", {} % of it are too little", nvme.share)));
+                           nvme.share == 0 ? "" : fmt::format(", {} % of it are too little", nvme.share))};
 }
 
 // The store reserves its index, a share of the capacity, when it is opened. So the capacity must be one
@@ -195,10 +191,10 @@ Status settle_nvme_capacity(NvmeDir& nvme) {
     return too_little_room(nvme, room->free);
   }
   if (room->filesystem > 0 && nvme.capacity > room->filesystem) {
-    return fault(EINVAL, fmt::format("--nvme {}:{} is more than its filesystem has, {} with {} free; give a "
+    return Error{EINVAL, fmt::format("--nvme {}:{} is more than its filesystem has, {} with {} free; give a "
                                      "smaller size, or none for {} % of what is free",
                                      nvme.directory, format_size(nvme.capacity),
-                                     format_size(room->filesystem), format_size(room->free), kNvmeShare));
+                                     format_size(room->filesystem), format_size(room->free), kNvmeShare)};
   }
   if (nvme.capacity <= room->free) return {};
   if (room->free < kSmallestNvme) return too_little_room(nvme, room->free);
@@ -221,19 +217,19 @@ Status settle_nvmes(MountOptions& options) {
     if (const Status settled = settle_nvme(nvme); !settled) return settled;
     for (size_t j = 0; j < i; ++j) {
       if (options.nvme[j].directory == nvme.directory) {
-        return fault(EINVAL, fmt::format("NVMe directory {} is given twice; name each once", nvme.directory));
+        return Error{EINVAL, fmt::format("NVMe directory {} is given twice; name each once", nvme.directory)};
       }
     }
     if (is_within(nvme.directory, options.source)) {
-      return fault(EINVAL, fmt::format("NVMe directory {} lies in the source, which is never written; take a "
+      return Error{EINVAL, fmt::format("NVMe directory {} lies in the source, which is never written; take a "
                                        "directory on a local disk",
-                                       nvme.directory));
+                                       nvme.directory)};
     }
     if (is_within(nvme.directory, options.mountpoint)) {
-      return fault(EINVAL,
+      return Error{EINVAL,
                    fmt::format("NVMe directory {} lies below the mountpoint, which will hide it; take "
                                "another directory",
-                               nvme.directory));
+                               nvme.directory)};
     }
   }
   return {};
@@ -245,15 +241,15 @@ Result<std::string> settle_output(const std::string& path, const std::string& wh
   std::error_code failure;
   const auto absolute = std::filesystem::absolute(path, failure);
   const std::string settled = failure ? path : std::filesystem::weakly_canonical(absolute, failure).string();
-  if (failure) return fault(failure.value(), fmt::format("{} {}: {}", what, path, failure.message()));
+  if (failure) return Error{failure.value(), fmt::format("{} {}: {}", what, path, failure.message())};
   if (is_within(settled, options.source)) {
-    return fault(EINVAL, fmt::format("{} {} lies in the source, which is never written; take another place",
-                                     what, settled));
+    return Error{EINVAL, fmt::format("{} {} lies in the source, which is never written; take another place",
+                                     what, settled)};
   }
   if (is_within(settled, options.mountpoint)) {
-    return fault(EINVAL,
+    return Error{EINVAL,
                  fmt::format("{} {} lies below the mountpoint, which will hide it; take another place", what,
-                             settled));
+                             settled)};
   }
   return settled;
 }
@@ -261,30 +257,30 @@ Result<std::string> settle_output(const std::string& path, const std::string& wh
 // Neither may hide the other.
 Status check_apart(const std::string& source, const std::string& mountpoint) {
   if (source == mountpoint) {
-    return fault(
+    return Error{
         EINVAL, fmt::format("source and mountpoint are both {}; the mount would hide what it serves, so take "
                             "another mountpoint",
-                            source));
+                            source)};
   }
   if (is_within(mountpoint, source)) {
-    return fault(
+    return Error{
         EINVAL, fmt::format("mountpoint {} lies inside the source {}; the scan would enter the mount itself, "
                             "so take a mountpoint outside",
-                            mountpoint, source));
+                            mountpoint, source)};
   }
   if (is_within(source, mountpoint)) {
-    return fault(EINVAL,
+    return Error{EINVAL,
                  fmt::format("source {} lies inside the mountpoint {}; the mount would hide it, so take "
                              "another mountpoint",
-                             source, mountpoint));
+                             source, mountpoint)};
   }
   return {};
 }
 
 Status settle_catalog_dir(MountOptions& options) {
   if (options.catalog_dir.empty()) {
-    return fault(ENOENT,
-                 "this user has no home directory to keep the catalog in; name a place with --catalog-dir");
+    return Error{ENOENT,
+                 "this user has no home directory to keep the catalog in; name a place with --catalog-dir"};
   }
   const std::string what = "catalog directory";
   const auto settled = settle_output(options.catalog_dir, what, options);
@@ -305,9 +301,9 @@ Status settle_log_file(MountOptions& options) {
   if (const Status ours = refuse_strangers_links("log file", options.log_file); !ours) return ours;
   const std::string above = std::filesystem::path(*settled).parent_path().string();
   if (!is_directory(above)) {
-    return fault(ENOENT,
+    return Error{ENOENT,
                  fmt::format("log file {}: its directory is missing: mkdir -p {}, or give another path",
-                             *settled, above));
+                             *settled, above)};
   }
   options.log_file = *settled;
   return {};
