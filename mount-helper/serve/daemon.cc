@@ -58,9 +58,9 @@ int run(MountBase& base) {
     base.events.ready(error);
     return exit_mount_failure;
   };
-  auto doubts =
+  auto warnings =
       mount_warnings(base.options, available_memory(this_machine()));  // before the mount hides them
-  std::ranges::move(doubts_about_job(base.options, base.place), std::back_inserter(doubts));
+  std::ranges::move(job_warnings(base.options, base.place), std::back_inserter(warnings));
 
   const auto node = join_job(base);
   if (!node) return failed(node.error());
@@ -70,7 +70,7 @@ int run(MountBase& base) {
   if (!serving) return failed(serving.error());
   if (const Status started = (*serving)->start(); !started) return failed(started.error());
 
-  warn(doubts, base.options, base.log);  // a failure is one line alone
+  warn(warnings, base.options, base.log);  // a failure is one line alone
   base.events.ready({});
   base.log.info("mounted {} on {}", base.options.source, base.options.mountpoint);
   // In the background the service is another program, which may have started this mount.

@@ -100,7 +100,7 @@ Result<MpiPlace> place_of(const MountOptions& options) {
   return mpi_place();
 }
 
-std::vector<std::string> doubts_about_job(const MountOptions& options, const MpiPlace& place) {
+std::vector<std::string> job_warnings(const MountOptions& options, const MpiPlace& place) {
   std::vector<std::string> lines;
   if (!options.peers) return lines;
   if (options.job && place.size > 1 && options.job_secret.empty()) {

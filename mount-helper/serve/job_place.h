@@ -18,7 +18,7 @@ namespace clairfs {
 Result<MpiPlace> place_of(const MountOptions& options);
 
 /// Lines that tell of a job that is not as the user may think. Not safe as above.
-std::vector<std::string> doubts_about_job(const MountOptions& options, const MpiPlace& place);
+std::vector<std::string> job_warnings(const MountOptions& options, const MpiPlace& place);
 
 /// Puts the node's number in the place of every "{rank}" in the options' paths, so that several nodes of one
 /// machine can be told apart; without a job it is 0. Reads the job's secret. Errors: EINVAL when a launcher's

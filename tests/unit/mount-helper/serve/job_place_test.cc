@@ -197,20 +197,20 @@ TEST_CASE("the job's secret is read, from the file rather than the environment")
 
 TEST_CASE("what may not be meant is doubted") {
   MountOptions options = options_of("/mnt");
-  CHECK(doubts_about_job(options, {}).empty());
+  CHECK(job_warnings(options, {}).empty());
   {
     const Variable nodes("SLURM_JOB_NUM_NODES", "4");
-    CHECK(doubts_about_job(options, {}).size() == 1);
-    CHECK(doubts_about_job(options, {NodeId(0), 4}).empty());
+    CHECK(job_warnings(options, {}).size() == 1);
+    CHECK(job_warnings(options, {NodeId(0), 4}).empty());
     options.peers = false;
-    CHECK(doubts_about_job(options, {}).empty());
+    CHECK(job_warnings(options, {}).empty());
     options.peers = true;
   }
   options.job = HostPort{"node0", 5200};
-  REQUIRE(doubts_about_job(options, {NodeId(0), 2}).size() == 1);
-  CHECK(doubts_about_job(options, {NodeId(0), 2})[0].find("without --job-secret") == 0);
+  REQUIRE(job_warnings(options, {NodeId(0), 2}).size() == 1);
+  CHECK(job_warnings(options, {NodeId(0), 2})[0].find("without --job-secret") == 0);
   options.job_secret = "something";
-  CHECK(doubts_about_job(options, {NodeId(0), 2}).empty());
+  CHECK(job_warnings(options, {NodeId(0), 2}).empty());
 }
 
 }  // namespace clairfs
