@@ -160,7 +160,7 @@ void RoutedSource::answered(const RoutePtr& route, NodeId peer, PeerOutcome outc
     case PeerOutcome::cancelled:
       return route->request.done(Error{ECANCELED, "the mount is being shut down"});
     case PeerOutcome::memory_lost:
-      return route->request.done(Error{kMemoryLost, "the network did not let go of the memory"});
+      return route->request.done(Error{kMemoryLost, "a cancelled receive could not be withdrawn"});
     case PeerOutcome::corrupt: {
       uint64_t count = 0;
       {
