@@ -222,7 +222,7 @@ void Job::announce_withdrawn(const std::string& name, const std::string& text) {
 void Job::tell_all(const wire::PlanEntry& entry) {
   const auto bytes = wire::encode(entry);
   for (uint32_t i = 0; i < deps_.transport.size(); ++i) {
-    // Who does not get it finds another digest in the next hello.
+    // A node that does not get it finds another digest in the next hello.
     if (NodeId(i) != self()) (void)deps_.transport.send(NodeId(i), bytes);
   }
   events_.plan_changed(entry.name);

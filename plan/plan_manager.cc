@@ -13,8 +13,8 @@
 namespace clairfs {
 namespace {
 
-// Who registers a plan through an xattr or the control file has a current directory that is not this
-// process's.
+// The process that registers a plan through an xattr or the control file has another current directory than
+// this one.
 Status check_absolute(const PlanSpec& spec) {
   Status absolute;
   for_each_file(spec, [&](const char* key, const std::string& file) {

@@ -1,6 +1,6 @@
 // Locking while saving: writers of one file share the name of their temporary file, so that a killed one
-// leaves nothing that the next does not reuse, and hold flock on it. Whoever gets the lock must look whether
-// the file still has that name: the one before may have renamed it into place.
+// leaves nothing that the next does not reuse, and hold flock on it. A writer that gets the lock must look
+// whether the file still has that name: the one before may have renamed it into place.
 #include "cache/base/own_file.h"
 
 #include <cerrno>

@@ -54,8 +54,8 @@ Result<std::string> resolve_directory(const std::string& directory, const std::s
   return path.native();
 }
 
-// What is not mounted shows as an empty directory. Whoever took it for the dataset would lose all that is
-// kept.
+// A source that is not mounted shows as an empty directory. A mount that took it for the dataset would lose
+// all that is kept.
 Status check_has_files(const Catalog& catalog) {
   if (catalog.count(Catalog::Kind::file) + catalog.count(Catalog::Kind::symlink) > 0) return {};
   const std::string source = escaped(catalog.source());

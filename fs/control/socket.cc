@@ -78,7 +78,7 @@ Result<std::string> receive_all(int fd, size_t most, SteadyTime deadline) {
       return Error{ETIMEDOUT, "the other side of the control socket fell silent"};
     const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
     if (n < 0 && errno == EINTR) continue;
-    // Whoever answers without hearing us out resets the connection after his answer.
+    // A daemon that answers without hearing us out resets the connection after its answer.
     if (n == 0 || (n < 0 && errno == ECONNRESET && !text.empty())) break;
     if (n < 0) return system_error(errno, "read from the control socket");
     too_long = too_long || text.size() + static_cast<size_t>(n) > most;
@@ -167,7 +167,7 @@ Result<std::string> ask_control_socket(const std::string& name, std::string_view
   if (::connect(fd.get(), static_cast<const sockaddr*>(static_cast<const void*>(&address)), length) != 0) {
     return system_error(errno, "speak to the daemon");
   }
-  // Who is refused may find the other side closed already; the answer is there all the same.
+  // A client that is refused may find the other side closed already; the answer is there all the same.
   const bool sent = send_all(fd.get(), command) && ::shutdown(fd.get(), SHUT_WR) == 0;
   if (!sent && errno != EPIPE && errno != ENOTCONN) return system_error(errno, "speak to the daemon");
   constexpr size_t kMostAnswer = 64 << 20;

@@ -46,7 +46,7 @@ std::vector<CollectedMetrics> collect(const std::vector<MountEntry>& mounts) {
   return all;
 }
 
-// Whoever reads the file meanwhile sees the old one or the new one, whole.
+// A reader of the file sees the old one or the new one, whole.
 Status replace_file(const std::string& file, const std::string& text) {
   const size_t slash = file.rfind('/');
   const size_t name = slash == std::string::npos ? 0 : slash + 1;

@@ -22,8 +22,8 @@
 namespace clairfs {
 namespace {
 
-// Whoever sets a plan sleeps in the kernel meanwhile, and where it is an attribute the folder is locked: so
-// much for reading long lists, and for what hangs.
+// A process that sets a plan sleeps in the kernel meanwhile, and where it is an attribute the folder is
+// locked: so much for reading long lists, and for what hangs.
 constexpr auto kAnswerPatience = std::chrono::seconds(20);
 
 std::unique_ptr<NodePlacement> make_placement(const MountBase& base, Loaded& loaded) {
@@ -223,7 +223,7 @@ std::vector<Trouble> Serving::troubles() const {
   return list_troubles(base_.metrics, plans_.briefs(), names);
 }
 
-// Who may not control the mount learns no names of files and plans.
+// Users who may not control the mount learn no names of files and plans.
 void Serving::add_reports() {
   const auto for_others = [this] {
     (void)loaded_.dataset().pfs.troubles();  // counts what hangs

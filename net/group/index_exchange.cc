@@ -53,7 +53,7 @@ Result<Mapping> IndexExchange::fetch(uint64_t index, IndexWork& work) {
   }
   auto image = search(index, work);
   MutexLock lock(mutex_);
-  // Whoever asks before the store knows is told that it is being made.
+  // A node that asks before the store knows is told that it is being made.
   searches_[index] = {};
   searches_[index].over = true;
   return image;

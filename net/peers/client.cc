@@ -303,7 +303,7 @@ void PeerClient::send_batch(NodeId peer, const std::vector<std::shared_ptr<Pendi
     }
   }
   for (const auto& [id, priority] : raised) send_reprioritize(peer, id, priority);
-  // Whoever gave up meanwhile could not cancel the receive yet.
+  // A thread that gave one up meanwhile could not cancel its receive yet.
   for (const auto& pending : batch) settle(peer, pending->id);
 }
 

@@ -63,7 +63,7 @@ Dealing find_dealing(std::span<const Placed> opens, uint32_t ranks, const Fit& f
   }
   if (dealing.workers > 0 && !begun.empty()) dealing.batch = common_divisor(begun);
   const uint64_t steps = kPrefetch * dealing.workers + 1;
-  // Who reads by tasks has no batches; his opens go astray twice as far as was seen, say.
+  // A reader by tasks has no batches; its opens are taken to go astray twice as far as was seen.
   const uint64_t seen = (uint64_t{fit.spread} + ranks - 1) / ranks;
   if (steps * dealing.batch < seen) dealing.batch = (2 * seen + steps - 1) / steps;
   return dealing;

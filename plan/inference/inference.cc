@@ -105,7 +105,7 @@ void Inference::note(ThreadId thread, FileId file, Access kind, uint64_t offset,
   alarm_.ring();
 }
 
-// Who has read without a thread that can be told may be anybody.
+// A reader without a thread that can be told may be anybody.
 bool Inference::is_in(ThreadId thread, const Program& program) const {
   return program.pid == 0 || thread.value == 0 || tree_.is_in(thread, program);
 }
@@ -188,7 +188,7 @@ bool Inference::refuses(const PlanSpec& plan) const {
 }
 
 void Inference::refuse(const PlanSpec& plan) {
-  // Who reads folder after folder goes on with the next one.
+  // A reader of folder after folder goes on with the next one.
   const size_t slash = plan.sampler == "torch.sequential" ? plan.root.rfind('/') : std::string::npos;
   follow(Program());
   const MutexLock lock(mutex_);

@@ -280,7 +280,7 @@ std::optional<OrderSearch::Match> OrderSearch::best_match(const Numbering& numbe
     const auto has = [](const Placed& open) { return open.position != Placed::kNowhere; };
     const auto here = static_cast<uint64_t>(std::count_if(match.placed.begin(), match.placed.end(), has));
     const auto all = static_cast<uint64_t>(std::count_if(whole.begin(), whole.end(), has));
-    // Whoever reads the whole order opens samples of all ranks.
+    // A reader of the whole order opens samples of all ranks.
     const double of_few = static_cast<double>(count) / static_cast<double>(world);
     if (count < world && log_tail(all, of_few, here) > -kClearly) continue;  // more must be seen
     match.fit =
@@ -307,7 +307,7 @@ std::optional<FoundOrder> OrderSearch::try_order(const Numbering& numbering, con
 
   plan.world = best->ranks.world;
   plan.ranks_per_node = best->ranks.count;
-  // Who goes on from folder to folder would else be taken for a reader of the last one, which is smaller.
+  // A reader that goes from folder to folder would else be taken for one of the last folder, a smaller one.
   const bool goes_on = is_sequential_order(order) && !from_start;
   if (!add_dealing(plan, best->placed, best->fit) && !goes_on) {
     awaited_ = FoundOrder{.plan = order};
@@ -367,7 +367,7 @@ std::optional<FoundOrder> OrderSearch::find(std::span<const SeenOpen> opens, con
   const Look look = begin_look(opens, before, which, effort);
   auto found = try_one_by_one(look, facts, before, begun, effort);
   if (found) effort.shuffles->epoch += kElsewhere;
-  // Who was found as one program may be found as everybody in the next epoch.
+  // A reader that was found as one program may be found as everybody in the next epoch.
   if (look.goes_on_shuffling && followed_ && followed_ != effort.shuffles)
     effort.shuffles = std::make_shared<ShuffledEpochs>(*followed_);
   if (!found) found = try_many_seeds(look, facts, effort);
@@ -555,7 +555,7 @@ std::optional<FoundOrder> OrderSearch::follow_on(std::span<const SeenOpen> opens
                                static_cast<uint32_t>(plan.ranks_per_node), is_sequential_order(plan), false});
         fit.log_chance += std::log(kViews);
         if (!is_certain(fit, follow_ons_)) continue;
-        // The loader is the same. Who waited for its workers to show would find the first epoch's order anew.
+        // The loader is the same: a wait for its workers would find the first epoch's order anew.
         if (!add_dealing(plan, opened, fit)) {
           plan.batch = before.plan.batch;
           plan.workers = before.plan.workers;

@@ -73,8 +73,8 @@ void OrderSearch::suggest(Suggestion suggestion) {
   suggested_.erase(std::next(out).base());
 }
 
-// Whoever suggests an order because it explains a part of these opens has chosen it among others: they count
-// as compared, once.
+// An order that is suggested because it explains a part of these opens was chosen among others: they count as
+// compared, once.
 std::optional<FoundOrder> OrderSearch::try_suggested(FileId folder, std::span<const SeenOpen> opens,
                                                      const ReaderFacts& facts) {
   for (Suggestion& suggestion : suggested_) {
@@ -104,8 +104,8 @@ std::optional<FoundOrder> OrderSearch::try_suggested(FileId folder, std::span<co
   return std::nullopt;
 }
 
-// All that was left to be seen is how many read it: thousands of others need not be refuted once more. Who
-// has gone on to another folder is not awaited: of the first one nothing more would come.
+// All that was left to be seen is how many read it: thousands of others need not be refuted once more. A
+// reader that has gone on to another folder is not awaited: of the first one nothing more would come.
 std::optional<FoundOrder> OrderSearch::try_awaited(const FoundOrder& awaited,
                                                    std::span<const FileId> looked_in,
                                                    std::span<const SeenOpen> opens, const ReaderFacts& facts,

@@ -211,7 +211,7 @@ void PlanRun::diagnose_reader(size_t rank, const std::function<bool()>& stop, Di
   // In the order of the rank its streams take turns.
   const uint64_t reorder_window = tracker.reorder_window() * sequence_.readers_of_rank();
   Diagnosis found = diagnose(tracker.evidence(), spec, at, node, reorder_window, make, stop);
-  // The seed is for those who register plans. Who has none is watched anew.
+  // The seed is for those who register plans. A reader without a plan is watched anew.
   if (!found.known && name() != kFoundPlan) {
     const Diagnosis seed = diagnose_seed(tracker.around_suspension(), spec, index_->size(), at, node, stop);
     if (seed.known) found = seed;

@@ -167,9 +167,10 @@ std::optional<PageRange> Staging::sentinel_page(const ReaderWindow& window, uint
 }
 
 bool Staging::tells(const ReaderWindow& window, uint64_t position, const PageRange& page, bool nearly) const {
-  // Whoever reads on past a record may ask for the page as close as this: little is wrong with the position
-  // then. The tracker believes in two gaps beyond the last sentinel, which may lie one behind the reader. A
-  // sentinel that it does not believe is gone all the same; if that was the last one, the plan does not end.
+  // A reader that reads on past a record may ask for the page as close as this: little is wrong with the
+  // position then. The tracker believes in two gaps beyond the last sentinel, which may lie one behind the
+  // reader. A sentinel that it does not believe is gone all the same; if that was the last one, the plan does
+  // not end.
   constexpr uint64_t kClose = 64;
   const uint64_t close = nearly ? std::min<uint64_t>(kClose, window.chooser.gap()) : 0;
   const SampleIndex& index = window.reader->index();
@@ -200,7 +201,7 @@ bool Staging::takes(const SampleIndex& index, uint32_t sample, const PageRange& 
 }
 
 // From which position on the readers of all samples up to this one take the page: records in the order of
-// their file, shorter than what is read at a time. Whoever has read the first of them has read them all.
+// their file, shorter than what is read at a time. A reader of the first of them has read them all.
 uint64_t Staging::first_of_run(const ReaderWindow& window, uint64_t position, const PageRange& page) {
   constexpr uint64_t kMost = 1024;  // records of 64 bytes that are read 64 KiB at a time
   const uint64_t least =

@@ -119,7 +119,7 @@ bool Tracker::pushed_ahead() const {
   return pushed_ && *pushed_ > progress_.next();
 }
 
-// Whoever shows an open shows all of them, as long as nothing else was seen.
+// A reader that shows an open shows all of them, as long as nothing else was seen.
 bool Tracker::shows_all(Access kind) const {
   return score_.every_open() || (kind == Access::open && score_.only_opens());
 }
@@ -458,8 +458,8 @@ bool Tracker::realign() {
   return true;
 }
 
-// Whoever is found again and again reads in several places of the order at a time: as workers do of which the
-// plan does not tell.
+// A reader that is found again and again reads in several places of the order at a time, as workers do that
+// the plan does not tell of.
 bool Tracker::flutters() {
   if (score_.observations() > flutter_since_ + kFlutter) {
     flutter_run_ = run_;

@@ -117,7 +117,7 @@ std::string Helper::end() {
   socket_.reset();
   int status = 0;
   pid_t ended = ::waitpid(process, &status, WNOHANG);
-  // Who hangs up is about to end, and how is worth a moment.
+  // A process that hangs up is about to end. To know how is worth a moment.
   for (int moments = 0; hung_up_ && ended == 0 && moments < 1000; ++moments) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ended = ::waitpid(process, &status, WNOHANG);

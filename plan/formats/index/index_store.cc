@@ -96,7 +96,7 @@ Result<Table> IndexStore::find(const IndexKey& key, const std::shared_ptr<const 
   if (!table) return table;
   MutexLock lock(mutex_);
   Known& known = known_[index];
-  // Who is loading it has one of its own.
+  // A loader at work has a table of its own.
   if (known.stage == Stage::none && known.table.expired())
     known = {key, catalog, *table, Stage::none, nullptr};
   return table;

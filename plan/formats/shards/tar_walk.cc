@@ -70,7 +70,7 @@ class TarWalk final : public RecordWalk {
     if (header.data() > after) return Error{EINVAL, "is cut off"};
     if (header.is_regular())
       samples_.add(extension.name ? *extension.name : header.name, {at_ + kTarBlock, header.size});
-    // Who writes the last block need not fill it up.
+    // The last block of a tar need not be full.
     at_ += kTarBlock + std::min(in_tar_blocks(header.data()), after);
     return {};
   }

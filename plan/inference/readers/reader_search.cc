@@ -46,7 +46,7 @@ ReaderFacts facts_of(std::span<const SeenOpen> opens, const Readers& readers) {
 // dataset.
 bool is_of_others(const OrderSearch& search, const std::vector<SeenOpen>& opens,
                   std::span<const WatchedReaders> readers, const FoundOrder& found) {
-  // Who cannot be told is among everybody only.
+  // A reader that cannot be told is among everybody only.
   const auto untold = std::count(found.threads.begin(), found.threads.end(), 0U);
   if (2 * static_cast<size_t>(untold) >= found.threads.size()) return false;
   const auto has_most = [&](const WatchedReaders& one) {

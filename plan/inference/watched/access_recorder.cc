@@ -94,7 +94,7 @@ bool AccessRecorder::note(ThreadId thread, FileId file, Access kind, TimePoint n
   if (planned) ++strays_;
   count_ = opens_.size();
   if (opens_.size() >= kMost) on_ = false;
-  // Whoever looks is to see that nothing more comes, and to begin anew after a rest.
+  // The look that is woken sees that nothing more comes, and begins anew after a rest.
   if (!on_ || opens_.size() == look_at_) wake_();
   return true;
 }

@@ -63,7 +63,7 @@ class WebDatasetShards : public Sampler {
   }
 
  private:
-  // Who counts the epochs for detshuffle.
+  // The counter of epochs for detshuffle.
   enum class Counting {
     none,     // nobody, or a worker that ends with each of them
     process,  // the process that shuffles: a job that is started again begins at 0, whatever it resumes

@@ -37,7 +37,7 @@ struct Worker {
   uint32_t pfs_reads = 0;  // under way
 };
 
-// Who waits for a copy that is still to be filled.
+// A worker that waits for a copy that is still to be filled.
 struct Waiter {
   uint32_t worker = 0;
   uint32_t sample = 0;
@@ -314,7 +314,7 @@ class ByTime {
       const auto peer = peer_option(in_, w, sample, now);
       if (peer && (!kept || peer->seconds < kept->seconds)) kept = peer;
     }
-    // Who does not read from the PFS waits for what is being filled.
+    // A worker that does not read from the PFS waits for what is being filled.
     if (!kept && !in_.strategy.ahead_from_pfs && !in_.strategy.fills.empty())
       kept = soonest_option(in_, w, sample, now);
     return kept;

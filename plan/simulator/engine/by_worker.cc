@@ -111,7 +111,7 @@ class ByWorker {
     WorkerState& worker = workers_[w];
     const std::optional<Read> staged = take_staged(worker, w, place);
     Read read = staged.value_or(Read{Source::pfs, std::numeric_limits<double>::infinity()});
-    // Who reads everything once waits for the read that is under way.
+    // A policy that reads everything once waits for the read that is under way.
     const bool joins = staged && in_.strategy.single_read;
     if (read.end > now && !joins) {
       const Read demanded = plan_demand(w, sample, now);
