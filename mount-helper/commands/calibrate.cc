@@ -68,7 +68,7 @@ void add_calibrate_command(CLI::App& app, int& status) {
       ->type_name("DIR");
   command
       ->add_option("--threads", arguments->options.most_threads,
-                   "Measure with 1, 2, 4, ... up to so many requests in flight (default: 8)")
+                   "Measure with 1, 2, 4, ... up to this many requests in flight (default: 8)")
       ->type_name("NUMBER")
       ->check(CLI::Range(1U, 256U));
   command->add_option("--seconds", arguments->seconds, "Time for each point of each table (default: 2)")

@@ -160,7 +160,7 @@ Result<Table> IndexStore::load(const std::string& file, const IndexKey& key,
     log_.info("index: {} of {} reloaded from {}", pluralize((*loaded)->size(), "sample", "samples"),
               key.format, escaped(file));
   } else if (loaded.error().code != ENOENT) {
-    log_.warn("{} is not used, the index is made anew: {}", escaped(file), loaded.error().message);
+    log_.warn("{} is not used; the index is made again: {}", escaped(file), loaded.error().message);
   }
   return loaded;
 }
@@ -177,7 +177,7 @@ Result<Table> IndexStore::ask_peers(const IndexKey& key, const std::shared_ptr<c
               key.format);
     return table;
   }
-  log_.warn("the index that another node sent is not used, it is made anew: {}", table.error().message);
+  log_.warn("the index that another node sent is not used; it is made again: {}", table.error().message);
   return Error{EBADMSG, table.error().message};
 }
 

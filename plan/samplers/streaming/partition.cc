@@ -63,7 +63,7 @@ Result<StreamingPartition> StreamingPartition::make_relaxed(const StreamingJob& 
   const uint64_t ratio =
       dealt.physical_nodes > dealt.canonical_nodes ? dealt.physical_nodes / dealt.canonical_nodes : 1;
   if (made.padding_ != 0 && made.width_ + 1 < 2 * made.padding_ + ratio) {
-    return Error{EINVAL, "n: too few samples for so many nodes"};
+    return Error{EINVAL, "n: too few samples for this number of nodes"};
   }
   made.begins_.push_back(0);
   for (uint64_t rank = 0; rank < job.physical_nodes * job.ranks_per_node; ++rank) {
