@@ -145,7 +145,7 @@ void ControlSocket::serve() {
 
 void ControlSocket::answer(const Fd& connection) {
   set_timeouts(connection.get(), kRequestSeconds);
-  // A stranger is not waited for: he could keep the others out by saying nothing.
+  // A stranger is not waited for: one that says nothing could keep the others out.
   const bool stranger = !may_speak(connection.get());
   const auto request =
       stranger ? Result<std::string>(Error{EPERM, "only the mount's user and root may control it"})

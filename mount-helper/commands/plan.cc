@@ -48,7 +48,7 @@ int show_text(const std::string& path, const std::string& name) {
   return print_answer("no plan; set one with: clairfs plan MOUNT seed=NUMBER ...");
 }
 
-// The subcommand that somebody may have meant by what he gave for a mount.
+// The subcommand that a user may have meant by the word given for a mount.
 std::string meant_command(const CLI::App& plan, const std::string& path) {
   std::error_code unknown;
   if (path.find('/') != std::string::npos || std::filesystem::exists(path, unknown)) return "";

@@ -5,8 +5,8 @@
 //                      any --goodbye--> left
 //
 // Every node says hello to every other about once a second; whatever arrives from a node proves that it
-// lives. A late node is not asked for anything; a dead one also loses its part in the placement (on_change's
-// listener sees to that). It is never certain that a silent node is dead, so every node that is heard again
+// lives. A late node is not asked for anything; a dead one also loses its part in the placement (the listener
+// of on_change drops it). It is never certain that a silent node is dead, so every node that is heard again
 // is taken back: its caches hold what they held, since a dataset does not change. Nodes that see its hello
 // tell it what it missed (plans, see PlanRegister). A node that was stopped (SIGSTOP, a debugger, a frozen
 // virtual machine) sees the gap in its own ticks, gives all nodes time to be heard before it judges them, and

@@ -1,4 +1,4 @@
-// Asks other nodes for pieces of chunks, and sees to it that every question has an end.
+// Asks other nodes for pieces of chunks, and makes sure that every request ends.
 //
 // A fetch waits in the queue of its peer, by priority, until the peer has credit for it (bytes asked for and
 // not yet here); then its receive is posted and the request sent. The peer answers with a reply (status,

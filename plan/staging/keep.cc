@@ -86,7 +86,7 @@ void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
   tell_policy_of_pages(plan, sample, true);
 }
 
-// The sample stays no longer than somebody has it before him.
+// The sample does not stay any more: it goes as soon as no reader has it ahead.
 void Staging::let_go(StagedPlan& plan, uint32_t sample) {
   plan.ledger->let_go(sample);
   plan.part_bytes -= page_bytes(plan.windows.front()->reader->index(), sample);

@@ -187,8 +187,8 @@ bool Staging::serve_all() {
   return busy;
 }
 
-// Files keep the readahead that they were opened with. So a plan that is suspended is still told of: who
-// looks for his samples in all files first is suspended, and opens them again for records.
+// Files keep the readahead that they were opened with. So a plan that is suspended is still told of: a reader
+// that looks for its samples in all files first is suspended, and opens them again for records.
 void Staging::tell_of_records() {
   const auto expects = [](const StagedPlan& plan) {
     bool suspended = false;
