@@ -48,8 +48,9 @@ class TierPolicy {
   virtual ~TierPolicy() = default;
   /// Where to keep a chunk of `length` bytes that is about to be fetched for `served`, which needs no copy of
   /// it afterwards. The cache does as it is told; chunks to be evicted count as dropped from here on.
-  virtual TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) = 0;
-  /// Whether place() would keep it anywhere. Nothing is placed or dropped by it.
+  virtual TierChoice choose_tier(ChunkId chunk, uint64_t length, const TierSpace& space,
+                                 const Use& served) = 0;
+  /// Whether choose_tier() would keep it anywhere. Nothing is kept or dropped by it.
   virtual bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space,
                           const Use& served) const = 0;
   /// Whether a chunk that is on NVMe is better in RAM, as long as RAM has room and NVMe could take another
@@ -63,7 +64,7 @@ class TierPolicy {
 /// Nothing is known of the future: the first chunks touched fill RAM, then NVMe, and stay.
 class FirstTouchPolicy final : public TierPolicy {
  public:
-  TierChoice place(ChunkId, uint64_t length, const TierSpace& space, const Use&) override {
+  TierChoice choose_tier(ChunkId, uint64_t length, const TierSpace& space, const Use&) override {
     return {tier(length, space), {}};
   }
   bool would_keep(ChunkId, uint64_t length, const TierSpace& space, const Use&) const override {

@@ -83,7 +83,7 @@ Tier Tiers::place(ChunkId chunk, bool from_nvme, const Use& use) {
   MutexLock lock(placing_);
   if (from_nvme && !moves_up(chunk)) return Tier::none;
   const bool behind = writes_are_behind() && (from_nvme || (late_.load() > most_writes_ / 2 && !may_swap()));
-  TierChoice choice = deps_.policy.place(chunk, length(chunk), space(behind), use);
+  TierChoice choice = deps_.policy.choose_tier(chunk, length(chunk), space(behind), use);
   for (const ChunkId victim : choice.evict) evict(victim, choice.tier);
   if (behind && !from_nvme) {
     const TierSpace caught_up = space(false);

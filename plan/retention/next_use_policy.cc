@@ -123,8 +123,8 @@ std::optional<double> NextUsePolicy::distance_of(ChunkId chunk, const Use& serve
   return least;
 }
 
-// What place() goes by: the distance after the use that the fetch is for; nothing if the chunk is not worth
-// keeping.
+// What choose_tier() goes by: the distance after the use that the fetch is for; nothing if the chunk is not
+// worth keeping.
 std::optional<double> NextUsePolicy::rank(ChunkId chunk, const Use& served) const {
   if (!shared(chunk)) return distance_of(chunk, served);
   return has_an_epochs_uses(chunk) ? std::optional(kBeforeNever) : std::nullopt;
@@ -274,7 +274,8 @@ void NextUsePolicy::put_back(const std::vector<ChunkId>& chunks, Tier tier) cons
   }
 }
 
-TierChoice NextUsePolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) {
+TierChoice NextUsePolicy::choose_tier(ChunkId chunk, uint64_t length, const TierSpace& space,
+                                      const Use& served) {
   MutexLock lock(mutex_);
   const auto distance = rank(chunk, served);
   if (!distance && covered(chunk)) return {};

@@ -58,7 +58,7 @@ class NextUsePolicy final : public TierPolicy {
   /// meanwhile. Without effect for chunks that samples share.
   void set_in_page_cache(ChunkId chunk, bool there);
 
-  TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) override;
+  TierChoice choose_tier(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) override;
   bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) const override;
   void kept(ChunkId chunk, Tier tier) override;
   void dropped(ChunkId chunk, Tier tier) override;

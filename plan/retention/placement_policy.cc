@@ -54,9 +54,10 @@ TierChoice PlacementPolicy::choose(ChunkId chunk, uint64_t length, const TierSpa
   return {};
 }
 
-TierChoice PlacementPolicy::place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) {
+TierChoice PlacementPolicy::choose_tier(ChunkId chunk, uint64_t length, const TierSpace& space,
+                                        const Use& served) {
   MutexLock lock(mutex_);
-  if (!placement_) return single_.place(chunk, length, space, served);
+  if (!placement_) return single_.choose_tier(chunk, length, space, served);
   TierChoice choice = choose(chunk, length, space);
   for (const ChunkId victim : choice.evict) single_.dropped(victim, choice.tier);
   return choice;

@@ -33,7 +33,7 @@ class PlacementPolicy final : public TierPolicy {
   /// From now on `self` keeps what `placement` gives it; null: as a single node.
   void set_placement(std::shared_ptr<const PlacementMap> placement, NodeId self);
 
-  TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) override;
+  TierChoice choose_tier(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) override;
   bool would_keep(ChunkId chunk, uint64_t length, const TierSpace& space, const Use& served) const override;
   bool belongs_in_ram(ChunkId chunk) const override;
   void kept(ChunkId chunk, Tier tier) override;

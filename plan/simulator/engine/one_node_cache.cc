@@ -53,7 +53,7 @@ Status OneNodeCache::read_from_pfs(Holdings& holdings, const PfsRead& read) {
   policy_.set_staged(kSimulated, position);
   const ChunkId chunk = dataset_->chunk_of(read.sample);
   const uint32_t length = dataset_->catalog().range(chunk).length;
-  const TierChoice choice = policy_.place(chunk, length, space_, {kSimulated, position});
+  const TierChoice choice = policy_.choose_tier(chunk, length, space_, {kSimulated, position});
   for (const ChunkId victim : choice.evict) {
     room(choice.tier) += footprint(choice.tier, dataset_->catalog().range(victim).length);
     policy_.dropped(victim, choice.tier);

@@ -33,7 +33,7 @@ inline HoldersOf modulo_homes(uint32_t nodes, uint32_t copies = 0) {
 class HomePolicy final : public TierPolicy {
  public:
   HomePolicy(NodeId self, uint32_t nodes, Tier tier) : self_(self), nodes_(nodes), tier_(tier) {}
-  TierChoice place(ChunkId chunk, uint64_t bytes, const TierSpace& space, const Use& use) override {
+  TierChoice choose_tier(ChunkId chunk, uint64_t bytes, const TierSpace& space, const Use& use) override {
     return {would_keep(chunk, bytes, space, use) ? tier_ : Tier::none, {}};
   }
   bool would_keep(ChunkId chunk, uint64_t, const TierSpace&, const Use&) const override {

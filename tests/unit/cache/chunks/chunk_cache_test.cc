@@ -338,7 +338,7 @@ TEST_CASE("reads that have one of their chunks do not hold the memory that all o
 // Keeps what it is told on NVMe, and says when it is asked for the chunk that has to make room there.
 class SwappingPolicy final : public TierPolicy {
  public:
-  TierChoice place(ChunkId chunk, uint64_t, const TierSpace& space, const Use&) override {
+  TierChoice choose_tier(ChunkId chunk, uint64_t, const TierSpace& space, const Use&) override {
     if (chunk == newcomer) return {Tier::nvme, {victim}};
     return {space.nvme >= kChunk ? Tier::nvme : Tier::none, {}};
   }
@@ -498,7 +498,7 @@ class NotingPolicy final : public TierPolicy {
  public:
   using Noted = std::map<ChunkId, uint64_t>;  // the last position that each chunk came with
 
-  TierChoice place(ChunkId chunk, uint64_t, const TierSpace&, const Use& served) override {
+  TierChoice choose_tier(ChunkId chunk, uint64_t, const TierSpace&, const Use& served) override {
     MutexLock lock(mutex_);
     placed_[chunk] = served.position;
     return {};

@@ -23,7 +23,7 @@ constexpr uint32_t kRoomChunk = 64 << 10;
 /// First touch; but for the newcomer, the victim makes room in RAM.
 class DroppingPolicy final : public TierPolicy {
  public:
-  TierChoice place(ChunkId chunk, uint64_t length, const TierSpace& space, const Use&) override {
+  TierChoice choose_tier(ChunkId chunk, uint64_t length, const TierSpace& space, const Use&) override {
     if (chunk == newcomer) return {Tier::ram, {victim}};
     return {FirstTouchPolicy::tier(length, space), {}};
   }

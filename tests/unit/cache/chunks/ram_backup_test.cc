@@ -22,7 +22,7 @@ constexpr uint32_t kBackupChunk = 64 << 10;
 
 /// First touch, until the test wants a chunk to leave RAM for the next one.
 struct ScriptedPolicy final : TierPolicy {
-  TierChoice place(ChunkId, uint64_t length, const TierSpace& space, const Use&) override {
+  TierChoice choose_tier(ChunkId, uint64_t length, const TierSpace& space, const Use&) override {
     if (victim) return {Tier::ram, {*std::exchange(victim, std::nullopt)}};
     return {FirstTouchPolicy::tier(length, space), {}};
   }

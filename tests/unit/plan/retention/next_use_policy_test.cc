@@ -87,7 +87,7 @@ uint64_t replay(NextUseFixture& f, uint32_t epochs, uint64_t ram, uint64_t nvme)
   follow(f, epochs, policy, [&](ChunkId chunk, uint64_t position) {
     if (resident.contains(chunk)) return;
     fetched += f.bytes;
-    const TierChoice choice = policy.place(chunk, padded, space, {kTheOrder, position});
+    const TierChoice choice = policy.choose_tier(chunk, padded, space, {kTheOrder, position});
     for (const ChunkId victim : choice.evict) {
       REQUIRE(resident.at(victim) == choice.tier);
       resident.erase(victim);
@@ -199,14 +199,14 @@ TEST_CASE("a chunk without a further use is not kept, and one that had its last 
   const Use its_only_use{kTheOrder, 2};
   const TierSpace room{1 << 20, 0};
   // Fetched for nothing yet, it is worth keeping for that; fetched for that, it is not.
-  CHECK(policy.place(chunk, 4096, room, {}).tier == Tier::ram);
-  CHECK(policy.place(chunk, 4096, room, its_only_use).tier == Tier::none);
+  CHECK(policy.choose_tier(chunk, 4096, room, {}).tier == Tier::ram);
+  CHECK(policy.choose_tier(chunk, 4096, room, its_only_use).tier == Tier::none);
   CHECK(!policy.would_keep(chunk, 4096, room, its_only_use));
   // Nor does it matter how far staging is by then.
   policy.set_staged(kTheOrder, 2);
-  CHECK(policy.place(chunk, 4096, room, its_only_use).tier == Tier::none);
+  CHECK(policy.choose_tier(chunk, 4096, room, its_only_use).tier == Tier::none);
   policy.set_staged(kTheOrder, 3);
-  CHECK(policy.place(chunk, 4096, room, {}).tier == Tier::none);
+  CHECK(policy.choose_tier(chunk, 4096, room, {}).tier == Tier::none);
 }
 
 TEST_CASE("only the use that a fetch is for is left out, and only of its own order") {
@@ -236,7 +236,7 @@ TEST_CASE("pages read again behind staging leave the next use what it is") {
   // The one that is used last makes room, for one that is used sooner and was used before.
   const ChunkId farthest = f.chunk_of(timeline.sample_at(7));
   policy.kept(farthest, Tier::ram);
-  const TierChoice choice = policy.place(f.chunk_of(timeline.sample_at(4)), 4096, {}, {kTheOrder, 1});
+  const TierChoice choice = policy.choose_tier(f.chunk_of(timeline.sample_at(4)), 4096, {}, {kTheOrder, 1});
   CHECK(choice.evict == std::vector<ChunkId>{farthest});
 }
 
@@ -255,14 +255,14 @@ TEST_CASE("a plan whose next epoch is not known yet is taken to use a chunk an e
 TEST_CASE("without a plan, and after its end, the rule is first touch") {
   NextUseFixture f(4, 4096, "seed=7 format=files epochs=1");
   NextUsePolicy policy(*f.catalog);
-  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::ram);
-  CHECK(policy.place(f.chunk_of(1), 4096, {0, 4096}, {}).tier == Tier::nvme);
-  CHECK(policy.place(f.chunk_of(2), 4096, {0, 0}, {}).tier == Tier::none);
+  CHECK(policy.choose_tier(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::ram);
+  CHECK(policy.choose_tier(f.chunk_of(1), 4096, {0, 4096}, {}).tier == Tier::nvme);
+  CHECK(policy.choose_tier(f.chunk_of(2), 4096, {0, 0}, {}).tier == Tier::none);
   policy.set_timeline(kTheOrder, f.run->reader().timeline(), 0);
   policy.set_staged(kTheOrder, 4);
-  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::none);
+  CHECK(policy.choose_tier(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::none);
   policy.remove(kTheOrder);
-  CHECK(policy.place(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::ram);
+  CHECK(policy.choose_tier(f.chunk_of(0), 4096, {4096, 0}, {}).tier == Tier::ram);
 }
 
 TEST_CASE("what no plan uses makes room before what one uses, and all of it") {
@@ -284,7 +284,7 @@ TEST_CASE("what no plan uses makes room before what one uses, and all of it") {
     const ChunkId chunk = f.chunk_of(timeline.sample_at(p));
     policy.set_staged(kTheOrder, p);
     CHECK(policy.would_keep(chunk, 4096, {}, {kTheOrder, p}));
-    const TierChoice choice = policy.place(chunk, 4096, {}, {kTheOrder, p});
+    const TierChoice choice = policy.choose_tier(chunk, 4096, {}, {kTheOrder, p});
     CHECK(choice.tier == Tier::ram);
     REQUIRE(choice.evict.size() == 1);
     CHECK(others.erase(choice.evict[0]) == 1);
@@ -312,7 +312,7 @@ TEST_CASE("the chunks of a plan that was removed make room for another's") {
   policy.remove(kAnotherOrder);
   for (uint64_t p = 0; p < 4; ++p) {
     policy.set_staged(kTheOrder, p);
-    CHECK(policy.place(f.chunk_of(timeline.sample_at(p)), 4096, {}, {kTheOrder, p}).tier == Tier::ram);
+    CHECK(policy.choose_tier(f.chunk_of(timeline.sample_at(p)), 4096, {}, {kTheOrder, p}).tier == Tier::ram);
   }
 }
 
@@ -324,10 +324,10 @@ TEST_CASE("a store that takes no writes keeps what it has") {
   policy.set_timeline(kTheOrder, timeline, 0);
   policy.kept(f.chunk_of(timeline.sample_at(2)), Tier::nvme);
   TierSpace space;
-  CHECK(policy.place(f.chunk_of(timeline.sample_at(0)), 4096, space, {kTheOrder, 0}).evict.size() <= 1);
+  CHECK(policy.choose_tier(f.chunk_of(timeline.sample_at(0)), 4096, space, {kTheOrder, 0}).evict.size() <= 1);
   policy.kept(f.chunk_of(timeline.sample_at(2)), Tier::nvme);
   space.nvme_writable = false;
-  CHECK(policy.place(f.chunk_of(timeline.sample_at(0)), 4096, space, {kTheOrder, 0}).evict.empty());
+  CHECK(policy.choose_tier(f.chunk_of(timeline.sample_at(0)), 4096, space, {kTheOrder, 0}).evict.empty());
 }
 
 TEST_CASE("what stays in the page cache makes room first, and takes none") {
@@ -341,12 +341,12 @@ TEST_CASE("what stays in the page cache makes room first, and takes none") {
   policy.set_in_page_cache(chunk_at(5), true);
   policy.set_in_page_cache(chunk_at(39), true);
   const TierSpace full{0, 0};
-  CHECK(policy.place(chunk_at(39), 5000, {1 << 20, 0}, {}).tier == Tier::none);
+  CHECK(policy.choose_tier(chunk_at(39), 5000, {1 << 20, 0}, {}).tier == Tier::none);
   CHECK_FALSE(policy.would_keep(chunk_at(39), 5000, {1 << 20, 0}, {}));
   // It is used sooner than all but five of them.
-  CHECK(policy.place(chunk_at(30), 5000, full, {}).evict == std::vector{chunk_at(5)});
+  CHECK(policy.choose_tier(chunk_at(30), 5000, full, {}).evict == std::vector{chunk_at(5)});
   // Once it is needed from a tier again, it is as others.
   policy.kept(chunk_at(5), Tier::ram);
   policy.set_in_page_cache(chunk_at(5), false);
-  CHECK(policy.place(chunk_at(4), 5000, full, {}).evict == std::vector{chunk_at(19)});
+  CHECK(policy.choose_tier(chunk_at(4), 5000, full, {}).evict == std::vector{chunk_at(19)});
 }

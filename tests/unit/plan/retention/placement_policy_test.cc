@@ -65,8 +65,8 @@ TEST_CASE("without a placement the policy of a single node decides") {
   PlacedFixture f(10, 20);
   const TierSpace full{0, 0};
   const TierSpace ram{kPadded, 0};
-  CHECK(f.policy.place(ChunkId(0), kPadded, ram, {}).tier == Tier::ram);
-  CHECK(f.policy.place(ChunkId(0), kPadded, full, {}).tier == Tier::none);
+  CHECK(f.policy.choose_tier(ChunkId(0), kPadded, ram, {}).tier == Tier::ram);
+  CHECK(f.policy.choose_tier(ChunkId(0), kPadded, full, {}).tier == Tier::none);
   CHECK(f.policy.would_keep(ChunkId(0), kPadded, ram, {}));
   CHECK(!f.policy.would_keep(ChunkId(0), kPadded, full, {}));
   f.policy.kept(ChunkId(0), Tier::ram);
@@ -84,13 +84,13 @@ TEST_CASE("a chunk is kept where the placement says, else in the other tier, els
   const ChunkId on_nvme = f.chunks_with(Tier::nvme).front();
   const ChunkId elsewhere = f.chunks_with(Tier::none).front();
   const TierSpace room{kPadded, kPadded};
-  CHECK(f.policy.place(in_ram, kPadded, room, {}).tier == Tier::ram);
-  CHECK(f.policy.place(on_nvme, kPadded, room, {}).tier == Tier::nvme);
-  CHECK(f.policy.place(elsewhere, kPadded, room, {}).tier == Tier::none);
-  CHECK(f.policy.place(in_ram, kPadded, {kPadded - 1, kPadded}, {}).tier == Tier::nvme);
-  CHECK(f.policy.place(on_nvme, kPadded, {kPadded, kPadded - 1}, {}).tier == Tier::ram);
-  CHECK(f.policy.place(on_nvme, kPadded, {kPadded, kPadded, false}, {}).tier == Tier::ram);
-  CHECK(f.policy.place(in_ram, kPadded, {0, 0}, {}).tier == Tier::none);
+  CHECK(f.policy.choose_tier(in_ram, kPadded, room, {}).tier == Tier::ram);
+  CHECK(f.policy.choose_tier(on_nvme, kPadded, room, {}).tier == Tier::nvme);
+  CHECK(f.policy.choose_tier(elsewhere, kPadded, room, {}).tier == Tier::none);
+  CHECK(f.policy.choose_tier(in_ram, kPadded, {kPadded - 1, kPadded}, {}).tier == Tier::nvme);
+  CHECK(f.policy.choose_tier(on_nvme, kPadded, {kPadded, kPadded - 1}, {}).tier == Tier::ram);
+  CHECK(f.policy.choose_tier(on_nvme, kPadded, {kPadded, kPadded, false}, {}).tier == Tier::ram);
+  CHECK(f.policy.choose_tier(in_ram, kPadded, {0, 0}, {}).tier == Tier::none);
   CHECK(f.policy.belongs_in_ram(in_ram));
   CHECK(!f.policy.belongs_in_ram(on_nvme));
   CHECK(!f.policy.belongs_in_ram(elsewhere));
@@ -108,7 +108,7 @@ TEST_CASE("residents from before make room for what is placed, and nothing place
   std::set<ChunkId> evicted;
   for (int i = 0; i < 2; ++i) {
     CHECK(f.policy.would_keep(in_ram[0], kPadded, {0, 0}, {}));
-    const TierChoice choice = f.policy.place(in_ram[i], kPadded, {0, 0}, {});
+    const TierChoice choice = f.policy.choose_tier(in_ram[i], kPadded, {0, 0}, {});
     CHECK(choice.tier == Tier::ram);
     REQUIRE(choice.evict.size() == 1);  // no more than it takes
     CHECK(!f.single.resident(choice.evict[0], Tier::ram));
@@ -117,7 +117,7 @@ TEST_CASE("residents from before make room for what is placed, and nothing place
   }
   CHECK(evicted == std::set<ChunkId>{elsewhere[0], elsewhere[1]});
   CHECK(!f.policy.would_keep(in_ram[2], kPadded, {0, 0}, {}));
-  CHECK(f.policy.place(in_ram[2], kPadded, {0, 0}, {}).tier == Tier::none);
+  CHECK(f.policy.choose_tier(in_ram[2], kPadded, {0, 0}, {}).tier == Tier::none);
 }
 
 TEST_CASE("what an older placement kept makes room; without one the single node's policy has it back") {
@@ -129,7 +129,7 @@ TEST_CASE("what an older placement kept makes room; without one the single node'
   size_t made_room = 0;
   for (const ChunkId chunk : next.chunks_with(Tier::ram)) {
     if (f.single.resident(chunk, Tier::ram)) continue;
-    const TierChoice choice = f.policy.place(chunk, kPadded, {0, 0}, {});
+    const TierChoice choice = f.policy.choose_tier(chunk, kPadded, {0, 0}, {});
     if (choice.tier == Tier::none) continue;  // all that is left has a place, on NVMe
     for (const ChunkId victim : choice.evict) {
       CHECK(f.placed(victim.value) == Tier::ram);
@@ -141,8 +141,8 @@ TEST_CASE("what an older placement kept makes room; without one the single node'
   CHECK(made_room > 0);
   CHECK(f.single.residents(Tier::ram).size() == 10);
   f.policy.set_placement(nullptr, NodeId(1));
-  CHECK(f.policy.place(f.chunks_with(Tier::none).front(), kPadded, {0, 0}, {}).tier == Tier::none);
-  CHECK(f.policy.place(f.chunks_with(Tier::none).front(), kPadded, {kPadded, 0}, {}).tier == Tier::ram);
+  CHECK(f.policy.choose_tier(f.chunks_with(Tier::none).front(), kPadded, {0, 0}, {}).tier == Tier::none);
+  CHECK(f.policy.choose_tier(f.chunks_with(Tier::none).front(), kPadded, {kPadded, 0}, {}).tier == Tier::ram);
 }
 
 TEST_CASE("files of no plan take free room, and leave it to what is placed") {
@@ -156,11 +156,11 @@ TEST_CASE("files of no plan take free room, and leave it to what is placed") {
   policy.set_placement(
       std::make_shared<const PlacementMap>(PlacementMap::make(*job.catalog, std::move(uses), capacity)),
       NodeId(0));
-  CHECK(policy.place(ChunkId(7), kPadded, {kPadded, 0}, {}).tier == Tier::ram);
+  CHECK(policy.choose_tier(ChunkId(7), kPadded, {kPadded, 0}, {}).tier == Tier::ram);
   CHECK(policy.would_keep(ChunkId(7), kPadded, {kPadded, 0}, {}));
   policy.kept(ChunkId(7), Tier::ram);
-  CHECK(policy.place(ChunkId(8), kPadded, {0, 0}, {}).tier == Tier::none);
-  const TierChoice choice = policy.place(ChunkId(1), kPadded, {0, 0}, {});
+  CHECK(policy.choose_tier(ChunkId(8), kPadded, {0, 0}, {}).tier == Tier::none);
+  const TierChoice choice = policy.choose_tier(ChunkId(1), kPadded, {0, 0}, {});
   CHECK(choice.tier == Tier::ram);
   CHECK(choice.evict == std::vector<ChunkId>{ChunkId(7)});
 }
@@ -179,11 +179,11 @@ TEST_CASE("a file of no plan that was dropped and came back makes room once") {
   policy.dropped(ChunkId(2), Tier::ram);
   policy.kept(ChunkId(2), Tier::ram);
   CHECK(!policy.would_keep(ChunkId(0), kPadded, {0, 0}, {}));
-  CHECK(policy.place(ChunkId(0), kPadded, {4096, 0}, {}).evict ==
+  CHECK(policy.choose_tier(ChunkId(0), kPadded, {4096, 0}, {}).evict ==
         std::vector<ChunkId>{ChunkId(2), ChunkId(1)});
 }
 
-TEST_CASE("in any state would_keep() says what place() does, and place() makes the room it needs") {
+TEST_CASE("in any state would_keep() says what choose_tier() does, and that makes the room it needs") {
   std::mt19937 random(6);
   for (int round = 0; round < 300; ++round) {
     const uint32_t used = round % 2 == 0 ? kFiles : kFiles / 2;
@@ -205,7 +205,7 @@ TEST_CASE("in any state would_keep() says what place() does, and place() makes t
       }
       const TierSpace space{room.ram, room.nvme, random() % 8 != 0};
       const bool would = f.policy.would_keep(chunk, kPadded, space, {});
-      const TierChoice choice = f.policy.place(chunk, kPadded, space, {});
+      const TierChoice choice = f.policy.choose_tier(chunk, kPadded, space, {});
       REQUIRE(would == (choice.tier != Tier::none));
       for (const ChunkId victim : choice.evict) {
         REQUIRE(resident.at(victim) == choice.tier);

@@ -62,7 +62,7 @@ struct SimulatedCache {
       return;
     }
     fetched += length;
-    const TierChoice choice = policy.place(chunk, length, space, served);
+    const TierChoice choice = policy.choose_tier(chunk, length, space, served);
     for (const ChunkId victim : choice.evict) {
       REQUIRE(resident.erase(victim) == 1);
       room(choice.tier) += footprint(choice.tier, catalog.range(victim).length);
@@ -197,7 +197,7 @@ TEST_CASE("a shared chunk is not brought in for room that is too small for it") 
     CHECK(!policy.would_keep(chunk, kSharedChunk, {}, {}));
     CHECK(policy.would_keep(chunk, kSharedChunk, {kSharedChunk / 2, 0}, {}));
   }
-  CHECK(policy.place(chunk, kSharedChunk, {kSharedChunk / 2, 0}, {}).evict.size() == 1);
+  CHECK(policy.choose_tier(chunk, kSharedChunk, {kSharedChunk / 2, 0}, {}).evict.size() == 1);
 }
 
 TEST_CASE("a shared chunk is kept until its last use, and not brought in for the rest of an epoch") {
@@ -212,7 +212,7 @@ TEST_CASE("a shared chunk is kept until its last use, and not brought in for the
   const TierSpace room{kSharedChunk, 0};
   CHECK(policy.would_keep(first_chunk, kSharedChunk, room, {}));
   policy.set_staged(kRecordsOrder, uses[0]);
-  CHECK(policy.place(first_chunk, kSharedChunk, room, {}).tier == Tier::ram);
+  CHECK(policy.choose_tier(first_chunk, kSharedChunk, room, {}).tier == Tier::ram);
   policy.set_staged(kRecordsOrder, uses[0] + 1);
   CHECK(!policy.would_keep(first_chunk, kSharedChunk, room, {}));
   policy.kept(first_chunk, Tier::ram);

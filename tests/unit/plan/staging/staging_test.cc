@@ -311,7 +311,7 @@ TEST_CASE("a plan that is removed stops pushing, and its cache goes back to firs
   REQUIRE(f.settle_until([&] { return f.staging->ahead("default") == 10; }));
   f.staging->remove("default");
   CHECK(f.staging->ahead("default") == 0);
-  CHECK(f.policy.place(ChunkId(0), 20480, {1 << 20, 0}, {}).tier == Tier::ram);
+  CHECK(f.policy.choose_tier(ChunkId(0), 20480, {1 << 20, 0}, {}).tier == Tier::ram);
 }
 
 TEST_CASE("what is staged for its last use is not kept, however far ahead it is fetched") {
