@@ -350,7 +350,7 @@ std::string PlanManager::next_use(FileId file) const {
       if (!timeline.covers(high_water)) continue;
       const auto use = next_use_of(file, *deps_.dataset.catalog, timeline, high_water);
       if (use && (!next || *use - high_water < next->in))
-        next = {*use - high_water, timeline.place(*use), timeline.sample_at(*use)};
+        next = {*use - high_water, timeline.position_of(*use), timeline.sample_at(*use)};
     }
     if (!next) continue;
     std::string text = fmt::format("plan={} epoch={} position={} in={}", name, next->place.epoch.value,

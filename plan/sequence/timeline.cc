@@ -37,7 +37,7 @@ uint32_t Timeline::sample_at(uint64_t position) const {
   return epoch->sequence->sample_at(static_cast<uint32_t>(position - epoch->base));
 }
 
-PlanPosition Timeline::place(uint64_t position) const {
+PlanPosition Timeline::position_of(uint64_t position) const {
   const PlannedEpoch* epoch = epoch_at(position);
   if (epoch == nullptr) epoch = epochs_.back().get();
   return {epoch->epoch(), static_cast<uint32_t>(position - epoch->base)};

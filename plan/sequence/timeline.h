@@ -71,7 +71,7 @@ class Timeline {
   /// REQUIRES: holds(position).
   uint32_t sample_at(uint64_t position) const;
   /// Where `position` is, for people. REQUIRES: covers(position).
-  PlanPosition place(uint64_t position) const;
+  PlanPosition position_of(uint64_t position) const;
   /// Whether the sample comes in [from, to).
   bool uses_within(uint32_t sample, uint64_t from, uint64_t to) const;
   /// The first position at or after `from` that touches `chunk`; nothing if there is none in the timeline.

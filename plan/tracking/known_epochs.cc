@@ -33,7 +33,7 @@ const KnownEpoch* KnownEpochs::find(int64_t epoch) const {
   return at == epochs_.end() ? nullptr : &at->second;
 }
 
-PlanPosition KnownEpochs::place(Epoch current, int64_t position) const {
+PlanPosition KnownEpochs::position_of(Epoch current, int64_t position) const {
   const KnownEpoch* const here = find(current);
   if (here == nullptr) return {current, 0};
   const Epoch next(current.value + 1);

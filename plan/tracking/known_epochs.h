@@ -39,7 +39,7 @@ class KnownEpochs {
   const KnownEpoch* find(Epoch epoch) const { return find(int64_t{epoch.value}); }
 
   /// Where an absolute position is, for a reader in `current`: in that epoch, at its end, or in the next one.
-  PlanPosition place(Epoch current, int64_t position) const;
+  PlanPosition position_of(Epoch current, int64_t position) const;
   /// The sample there; nothing at the end of an epoch, or if it is not known.
   std::optional<uint32_t> sample_at(PlanPosition place) const;
   /// Whether an epoch has one of the samples.

@@ -419,7 +419,7 @@ void Tracker::enter_next() {
 void Tracker::begin_run(std::optional<uint32_t> sample) {
   run_ = Divergence();
   run_since_ = score_.observations();
-  run_.at = epochs_.place(epoch_, next());
+  run_.at = epochs_.position_of(epoch_, next());
   if (!sure_) run_.at = *(doubted_ = doubted_.value_or(run_.at));
   run_.seen = sample;
   run_.expected = epochs_.sample_at(run_.at);
@@ -548,7 +548,7 @@ uint64_t Tracker::high_water() const {
 
 Epoch Tracker::high_water_epoch() const {
   const MutexLock lock(mutex_);
-  return epochs_.place(epoch_, next()).epoch;
+  return epochs_.position_of(epoch_, next()).epoch;
 }
 
 bool Tracker::opened(uint64_t position) const {

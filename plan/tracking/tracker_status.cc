@@ -65,8 +65,8 @@ TrackerStatus Tracker::status() const {
   const MutexLock lock(mutex_);
   TrackerStatus status = totals_;
   status.state = state_;
-  status.position = epochs_.place(epoch_, safe());
-  status.high_water = epochs_.place(epoch_, next());
+  status.position = epochs_.position_of(epoch_, safe());
+  status.high_water = epochs_.position_of(epoch_, next());
   status.samples_per_second = progress_.samples_per_second();
   status.reorder_window = static_cast<uint64_t>(progress_.reorder_window());
   status.passed = progress_.passed();

@@ -51,9 +51,9 @@ TEST_CASE("positions count on from one epoch of a timeline to the next") {
   CHECK(timeline.sample_at(13) == 1);
   CHECK(timeline.epoch_end(12) == 13);
   CHECK(timeline.epoch_end(13) == 16);
-  CHECK(timeline.place(12) == PlanPosition{Epoch(4), 2});
-  CHECK(timeline.place(13) == PlanPosition{Epoch(5), 0});
-  CHECK(timeline.place(16) == PlanPosition{Epoch(5), 3});
+  CHECK(timeline.position_of(12) == PlanPosition{Epoch(4), 2});
+  CHECK(timeline.position_of(13) == PlanPosition{Epoch(5), 0});
+  CHECK(timeline.position_of(16) == PlanPosition{Epoch(5), 3});
 }
 
 TEST_CASE("uses are found across the epochs of a timeline") {

@@ -22,11 +22,11 @@ TEST_CASE("positions count on from epoch to epoch") {
   KnownEpochs epochs;
   CHECK(epochs.add(order(3, {7, 8, 9}), 100) == 0);
   CHECK(epochs.add(order(4, {9, 7}), 103) == 0);
-  CHECK(epochs.place(Epoch(3), 101) == PlanPosition{Epoch(3), 1});
-  CHECK(epochs.place(Epoch(3), 50) == PlanPosition{Epoch(3), 0});
-  CHECK(epochs.place(Epoch(3), 103) == PlanPosition{Epoch(4), 0});
-  CHECK(epochs.place(Epoch(4), 103) == PlanPosition{Epoch(4), 0});
-  CHECK(epochs.place(Epoch(4), 110) == PlanPosition{Epoch(4), 2});
+  CHECK(epochs.position_of(Epoch(3), 101) == PlanPosition{Epoch(3), 1});
+  CHECK(epochs.position_of(Epoch(3), 50) == PlanPosition{Epoch(3), 0});
+  CHECK(epochs.position_of(Epoch(3), 103) == PlanPosition{Epoch(4), 0});
+  CHECK(epochs.position_of(Epoch(4), 103) == PlanPosition{Epoch(4), 0});
+  CHECK(epochs.position_of(Epoch(4), 110) == PlanPosition{Epoch(4), 2});
   CHECK(epochs.sample_at({Epoch(4), 1}) == 7U);
   CHECK_FALSE(epochs.sample_at({Epoch(4), 2}));
   CHECK(epochs.nearest_use(7, {Epoch(4), 0}) == PlanPosition{Epoch(4), 1});
