@@ -159,7 +159,8 @@ NodePlacement::NodePlacement(SharedSource& shared, const Catalog& catalog, Chunk
       placement_manager_(
           catalog, [this] { return capacities(); },
           base.options.placement == "nopfs" ? PlacementRule::nopfs : PlacementRule::clairfs,
-          [this](const std::shared_ptr<const PlacementMap>& placement) { place(placement); }, log_) {}
+          [this](const std::shared_ptr<const PlacementMap>& placement) { apply_placement(placement); },
+          log_) {}
 
 void NodePlacement::serve(const IndexStore& indexes, PlanManager& plans) {
   job_.serve_indexes(indexes);
@@ -213,7 +214,7 @@ void NodePlacement::nodes_changed() {
   placement_manager_.set_dead(dead);
 }
 
-void NodePlacement::place(const std::shared_ptr<const PlacementMap>& placement) {
+void NodePlacement::apply_placement(const std::shared_ptr<const PlacementMap>& placement) {
   {
     MutexLock lock(mutex_);
     placement_ = placement;

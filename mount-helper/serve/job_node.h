@@ -103,7 +103,7 @@ class NodePlacement {
   void await_hellos() const;
   std::vector<NodeCapacity> capacities() const;
   void nodes_changed();
-  void place(const std::shared_ptr<const PlacementMap>& placement);
+  void apply_placement(const std::shared_ptr<const PlacementMap>& placement);
 
   SharedSource& shared_;
   Job& job_;
