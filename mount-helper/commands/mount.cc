@@ -127,7 +127,7 @@ int mount_command(const MountRequest& request) {
   if (!gathered) return refuse_options(completed, gathered.error());
   const auto place = place_of(*gathered);
   if (!place) return fail(place.error(), exit_usage);
-  const auto placed = for_place(*gathered, *place);
+  const auto placed = options_for_node(*gathered, *place);
   if (!placed) return fail(placed.error(), exit_usage);
   const auto refuse = [&](const Error& error) {
     return request.fake ? fail(error, exit_mount_failure) : refuse_mount(*placed, *place, error);

@@ -51,7 +51,7 @@ struct MountOptions {
   std::optional<uint32_t> rank;   ///< of this node in it; else what the environment says
   std::optional<uint32_t> nodes;  ///< how many it has; else what the environment says
   std::string job_secret_file;
-  std::string job_secret;  ///< what that file or $CLAIRFS_JOB_SECRET holds, once for_place() has read it
+  std::string job_secret;  ///< of that file or $CLAIRFS_JOB_SECRET, once options_for_node() has read it
   std::chrono::seconds job_timeout = std::chrono::minutes(2);  ///< until all nodes have come
   std::string network;                                         ///< see choose_network()
 

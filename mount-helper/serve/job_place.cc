@@ -113,7 +113,7 @@ std::vector<std::string> job_warnings(const MountOptions& options, const MpiPlac
   return lines;
 }
 
-Result<MountOptions> for_place(MountOptions options, const MpiPlace& place) {
+Result<MountOptions> options_for_node(MountOptions options, const MpiPlace& place) {
   if (place.size > 1 && !options.foreground && !options.job) {
     return Error{EINVAL,
                  fmt::format("this is one of {} nodes of a job, which end when their launcher does: add -f, "

@@ -24,7 +24,7 @@ std::vector<std::string> job_warnings(const MountOptions& options, const MpiPlac
 /// machine can be told apart; without a job it is 0. Reads the job's secret. Errors: EINVAL when a launcher's
 /// job of several nodes is to be mounted in the background, which the launcher would take for its end; those
 /// of the secret's file, EINVAL when it is empty.
-Result<MountOptions> for_place(MountOptions options, const MpiPlace& place);
+Result<MountOptions> options_for_node(MountOptions options, const MpiPlace& place);
 
 /// Keeps the mount point for this mount, against others of this machine that see the same mounts, as long as
 /// the descriptor is open. Called before anything else is done with the mount point: mounts that begin

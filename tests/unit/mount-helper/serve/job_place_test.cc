@@ -43,7 +43,7 @@ TEST_CASE("every path may name the rank") {
   options.nvme = {{"/nvme/{rank}", 5}, {"/disk", 6}};
   options.catalog_dir = "{rank}";
   options.log_file = "/log/{rank}.txt";
-  const auto placed = for_place(options, {NodeId(12), 16});
+  const auto placed = options_for_node(options, {NodeId(12), 16});
   REQUIRE(placed);
   CHECK(placed->source == "/data");
   CHECK(placed->mountpoint == "/mnt/12/data-12");
@@ -53,7 +53,7 @@ TEST_CASE("every path may name the rank") {
 }
 
 TEST_CASE("without a job the rank is 0") {
-  const auto placed = for_place(options_of("/mnt/{rank}"), {});
+  const auto placed = options_for_node(options_of("/mnt/{rank}"), {});
   REQUIRE(placed);
   CHECK(placed->mountpoint == "/mnt/0");
 }
@@ -121,8 +121,8 @@ TEST_CASE("a path is another mount point where other mounts are seen") {
 TEST_CASE("a node of a job stays in the foreground") {
   MountOptions options = options_of("/mnt");
   options.foreground = false;
-  CHECK(for_place(options, {NodeId(0), 1}).ok());
-  const auto refused = for_place(options, {NodeId(0), 2});
+  CHECK(options_for_node(options, {NodeId(0), 1}).ok());
+  const auto refused = options_for_node(options, {NodeId(0), 2});
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message.find("add -f") != std::string::npos);
 }
@@ -131,7 +131,7 @@ TEST_CASE("a node of a job without a launcher may go to the background") {
   MountOptions options = options_of("/mnt");
   options.foreground = false;
   options.job = HostPort{"node0", 5200};
-  CHECK(for_place(options, {NodeId(0), 2}).ok());
+  CHECK(options_for_node(options, {NodeId(0), 2}).ok());
 }
 
 TEST_CASE("the place in a job comes from the options, else from the environment") {
@@ -182,17 +182,17 @@ TEST_CASE("the job's secret is read, from the file rather than the environment")
   MountOptions options = options_of("/mnt");
   options.job = HostPort{"node0", 5200};
   const MpiPlace place{NodeId(0), 2};
-  CHECK(for_place(options, place)->job_secret.empty());
+  CHECK(options_for_node(options, place)->job_secret.empty());
   const Variable variable("CLAIRFS_JOB_SECRET", " of the environment\n");
-  CHECK(for_place(options, place)->job_secret == "of the environment");
+  CHECK(options_for_node(options, place)->job_secret == "of the environment");
   options.job_secret_file = directory.write("secret", "of the file \n");
-  CHECK(for_place(options, place)->job_secret == "of the file");
+  CHECK(options_for_node(options, place)->job_secret == "of the file");
   options.job_secret_file = directory.write("secret", " \n");
-  CHECK(for_place(options, place).error().message.find("is empty") != std::string::npos);
+  CHECK(options_for_node(options, place).error().message.find("is empty") != std::string::npos);
   options.job_secret_file = "/nowhere/secret";
-  CHECK(for_place(options, place).error().message.find("--job-secret: open /nowhere/secret") == 0);
+  CHECK(options_for_node(options, place).error().message.find("--job-secret: open /nowhere/secret") == 0);
   options.job.reset();
-  CHECK(for_place(options, place)->job_secret.empty());
+  CHECK(options_for_node(options, place)->job_secret.empty());
 }
 
 TEST_CASE("what may not be meant is doubted") {
