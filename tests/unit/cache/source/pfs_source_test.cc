@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache/catalog/scan.h"
+#include "cache/tasks/task_thread.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
 #include "tests/support/eventually.h"
@@ -155,12 +156,16 @@ TEST_CASE("without any descriptor a fetch fails, and later ones do not once ther
 
 namespace {
 
-/// Servers that hang: files whose names end in 0 to 8 are never read, the others at once.
+/// Servers that hang: files whose names end in 0 to 8 are never read, the others at once, by a thread of its
+/// own.
 class Hanging final : public IoBackend {
  public:
   explicit Hanging(const Catalog& catalog) : catalog_(catalog) {}
   void submit(FileRead request) override {
-    if (request.path.back() == '9') return answer(request);
+    if (request.path.back() == '9') {
+      answers_.post([this, read = std::move(request)](const std::atomic<bool>&) { answer(read); });
+      return;
+    }
     {
       MutexLock lock(mutex_);
       hung_.push_back(std::move(request));
@@ -198,6 +203,7 @@ class Hanging final : public IoBackend {
   const Catalog& catalog_;
   Mutex mutex_;
   std::deque<FileRead> hung_ GUARDED_BY(mutex_);
+  TaskThread answers_{"hanging-io"};  // last: uses the others
 };
 
 /// Counts the source's looks at the time: one whenever it looks for an operation that it may start.
