@@ -80,7 +80,7 @@ TEST_CASE("a chunk is fetched once and then served from RAM") {
   CHECK(f.source.fetches == 1);
   CHECK(f.cache->tier_of(f.chunk(0)) == Tier::ram);
   CHECK(f.cache->tier_of(f.chunk(1)) == Tier::none);
-  CHECK(f.metrics.ram_bytes.value() == 10240);
+  CHECK(f.metrics.ram_bytes.value() == static_cast<int64_t>(round_to_ram_units(10000)));
 }
 
 TEST_CASE("what is on NVMe moves up to RAM where that can hold everything") {
