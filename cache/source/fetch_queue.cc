@@ -67,7 +67,7 @@ FetchQueue::Queue::iterator FetchQueue::next_to_take() {
   return next->first.first <= least_with(most->first.first) ? next : most;
 }
 
-std::vector<FetchQueue::Waiting> FetchQueue::take_first() {
+std::vector<FetchQueue::Waiting> FetchQueue::take_first(uint64_t along) {
   const Priority most = first();
   const Priority beside = least_beside(most);
   Extent extent;
@@ -75,11 +75,13 @@ std::vector<FetchQueue::Waiting> FetchQueue::take_first() {
   taken.push_back(take(next_to_take()));
   extent.add(taken.front().request);
   const bool alone = taken.front().alone;
-  // What is as urgent is not left out for prefetches.
-  for (const Priority& least : {least_with(most), beside}) {
+  // What is as urgent is not left out for prefetches, nor for what comes along.
+  for (const bool all : {false, true}) {
+    const Priority least = all ? beside : least_with(most);
     const auto fits = [&](Queue::iterator next) {
-      return !alone && next != queue_.end() && next->first.first <= least &&
-             extent.has_room_for(next->second.request);
+      if (alone || next == queue_.end() || !extent.has_room_for(next->second.request)) return false;
+      const bool comes_along = all && next->second.request.rest && next->second.request.length <= along;
+      return next->first.first <= least || comes_along;
     };
     for (auto next = before(taken.front().request); fits(next); next = before(taken.front().request)) {
       extent.add(next->second.request);

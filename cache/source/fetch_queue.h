@@ -9,6 +9,9 @@
 // operation ended. Several ranks read blocks of a file by turns, and each asks for the next of its own: by
 // deadline alone a disk would seek to and fro between them. But what was left out before that place comes
 // first, or it would be sought for once it is urgent.
+//
+// The rest of a chunk (FetchRequest::rest) is not urgent, but where each operation costs the source as much
+// as the bytes of the rest it comes along with what lies beside it.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +55,9 @@ class FetchQueue {
   /// Takes the most urgent fetch, or the prefetch that goes on where the last operation ended, and with it
   /// neighbours of the same kind of priority: of one file, in the order of their bytes, without gaps, at most
   /// IOV_MAX pieces of memory. With those for which readers wait come the prefetches beside them, too, that
-  /// are needed about as soon as any, if there is room. REQUIRES: not empty.
-  std::vector<Waiting> take_first();
+  /// are needed about as soon as any, if there is room, and with all fetches comes the rest of a chunk
+  /// beside them that has at most `along` bytes. REQUIRES: not empty.
+  std::vector<Waiting> take_first(uint64_t along);
   /// Takes all, in no order.
   std::vector<Waiting> take_all();
 

@@ -194,7 +194,7 @@ void PfsSource::dispatch() {
 
 PfsSource::OperationPtr PfsSource::begin_next(TimePoint now) {
   auto operation = std::make_shared<Operation>();
-  operation->parts = queue_.take_first();
+  operation->parts = queue_.take_first(cost_.bytes());
   for (const auto& part : operation->parts) operation->bytes += part.request.length;
   const bool large = operation->parts.size() > 1 && operation->bytes > kLarge;
   operation->places = large && limit_.value() >= 4 ? 2 : 1;  // two may always be under way
@@ -274,6 +274,7 @@ void PfsSource::finish(Operation& operation, Result<FileRead::Outcome> outcome) 
   {
     MutexLock lock(mutex_);
     in_flight_.erase(operation.id());
+    if (outcome) cost_.ended(operation.bytes, now, !queue_.empty() || in_flight_.size() > 1);
     if (!outcome && operation.parts.size() > 1 && !stopped_) repeat_singly(operation);
     if (descriptors_ != UINT_MAX && ++since_short_ % kTryMoreAfter == 0) ++descriptors_;
     const bool gathering = now < gathers_until_;  // what waits need not wait for a place

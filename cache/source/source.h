@@ -46,6 +46,8 @@ struct FetchRequest {
   /// Called exactly once, from any thread, never from within start(), unless the source has been stopped. On
   /// success all `length` bytes are there and are the dataset's; says where from (peer or pfs).
   std::function<void(Result<Origin>)> done;
+  /// The rest of a chunk of which another request has what is needed sooner.
+  bool rest = false;
 };
 
 /// Thread-safe.

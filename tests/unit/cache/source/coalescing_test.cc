@@ -63,7 +63,7 @@ struct MergeFixture {
 
   /// Its number in `results`.
   size_t fetch(FileId file, uint64_t offset, uint64_t length,
-               Priority priority = {Priority::Kind::background, 0}) {
+               Priority priority = {Priority::Kind::background, 0}, bool rest = false) {
     const size_t number = results.size();
     results.emplace_back();
     memory.emplace_back(length);
@@ -76,7 +76,8 @@ struct MergeFixture {
                    [this, number](Result<Origin> result) {
                      REQUIRE(!results[number]);
                      results[number] = result ? 0 : result.error().code;
-                   }});
+                   },
+                   rest});
     return number;
   }
   size_t fetch_chunk(uint64_t chunk, Priority priority = {Priority::Kind::background, 0}) {
@@ -345,4 +346,37 @@ TEST_CASE("merged reads of several threads bring the file's bytes, while priorit
   CHECK(wrong == 0);
   CHECK(metrics.pfs_reads.value() <= kPieces);  // how many meet in the queue is a matter of timing
   CHECK(metrics.pfs_bytes.value() == kPieces * kPiece);
+}
+
+TEST_CASE("the rest of a chunk is read with its part until it is known that this saves nothing") {
+  const Duration each = GENERATE(Duration(0), Duration(std::chrono::milliseconds(5)));
+  constexpr uint64_t kHalf = kMergedChunk / 2;
+  constexpr uint64_t kPlace = 150 * kMergedChunk;
+  MergeFixture f;
+  // At 100 MB/s, one operation after the other.
+  const auto end_next = [&] {
+    f.clock.move(each + total_bytes(f.io.reads.front().memory) * std::chrono::nanoseconds(10));
+    f.end(0);
+  };
+  const auto read_at = [&](uint64_t offset) {
+    return std::find_if(f.io.reads.begin(), f.io.reads.end(), [offset](const FileRead& read) {
+      return read.path == "records" && read.offset == offset;
+    });
+  };
+  const auto pieces_read_at = [&](uint64_t place) {
+    f.source->gather();
+    f.fetch(f.records, place, kHalf, {Priority::Kind::prefetch, 5});
+    f.fetch(f.records, place + kHalf, kHalf, {Priority::Kind::background, UINT64_MAX}, true);
+    f.source->gathered();
+    while (!f.io.reads.empty() && read_at(place) == f.io.reads.end()) end_next();
+    REQUIRE(read_at(place) != f.io.reads.end());
+    return read_at(place)->memory.size();
+  };
+  CHECK(pieces_read_at(kPlace) == 2);
+  for (uint64_t i = 0; i < 48; ++i) {
+    f.fetch(f.records, 2 * i * kMergedChunk, i % 2 == 0 ? kMergedChunk : kMergedChunk / 4);
+    end_next();
+  }
+  CHECK(pieces_read_at(kPlace + 2 * kMergedChunk) == (each > Duration(0) ? 2 : 1));
+  while (!f.io.reads.empty()) end_next();
 }

@@ -15,7 +15,8 @@ constexpr uint64_t kQueuedBytes = 128 << 10;
 /// Fetches by number; number n is bytes [n, n + 1) * kQueuedBytes of its file, unless told otherwise.
 struct QueueFixture {
   std::shared_ptr<Demand> add(uint32_t file, uint64_t number, Priority priority,
-                              uint64_t bytes = kQueuedBytes, size_t pieces = 1, bool alone = false) {
+                              uint64_t bytes = kQueuedBytes, size_t pieces = 1, bool alone = false,
+                              bool rest = false) {
     auto demand = std::make_shared<Demand>(priority);
     FetchQueue::Waiting fetch;
     fetch.arrival = arrivals++;
@@ -24,6 +25,7 @@ struct QueueFixture {
     fetch.request.length = bytes;
     fetch.request.memory.resize(pieces);
     fetch.request.demand = demand;
+    fetch.request.rest = rest;
     fetch.alone = alone;
     queue.add(std::move(fetch));
     return demand;
@@ -31,12 +33,13 @@ struct QueueFixture {
   /// The numbers of what is taken next.
   std::vector<uint64_t> take() {
     std::vector<uint64_t> numbers;
-    for (const auto& fetch : queue.take_first()) numbers.push_back(fetch.request.offset / kQueuedBytes);
+    for (const auto& fetch : queue.take_first(along)) numbers.push_back(fetch.request.offset / kQueuedBytes);
     return numbers;
   }
 
   FetchQueue queue;
   uint64_t arrivals = 0;
+  uint64_t along = 0;  // bytes of the rest of a chunk that comes along
 };
 
 using Numbers = std::vector<uint64_t>;
@@ -193,4 +196,38 @@ TEST_CASE("a fetch whose priority rises is taken with those of its new kind") {
   CHECK(f.queue.empty());
   f.add(1, 5, kQueuedFill);
   CHECK(f.take() == Numbers{5});
+}
+
+TEST_CASE("the rest of a chunk comes along with its part where an operation costs as much as its bytes") {
+  const bool costly = GENERATE(true, false);
+  const auto add_rest = [](QueueFixture& f, uint64_t number) {
+    f.add(1, number, kQueuedFill, kQueuedBytes, 1, false, true);
+  };
+  QueueFixture f;
+  f.along = costly ? kQueuedBytes : kQueuedBytes - 1;
+  f.add(1, 1, kQueuedFill);
+  add_rest(f, 2);
+  f.add(1, 3, prefetch_at(1000));
+  add_rest(f, 4);
+  f.add(1, 5, prefetch_at(1000));
+  if (costly) {
+    CHECK(f.take() == Numbers{2, 3, 4, 5});
+    CHECK(f.take() == Numbers{1});
+  } else {
+    CHECK(f.take() == Numbers{3});
+    CHECK(f.take() == Numbers{5});
+    CHECK(f.take() == Numbers{1, 2});
+    CHECK(f.take() == Numbers{4});
+  }
+  CHECK(f.queue.empty());
+}
+
+TEST_CASE("what is as urgent is not left out for the rest of a chunk") {
+  QueueFixture f;
+  f.along = kQueuedBytes;
+  f.add(1, 0, kQueuedFill, kQueuedBytes, 1, false, true);
+  for (uint64_t number = 1; number <= FetchQueue::kMostBytes / kQueuedBytes; ++number)
+    f.add(1, number, prefetch_at(1000));
+  CHECK(f.take() == Numbers{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(f.take() == Numbers{0});
 }

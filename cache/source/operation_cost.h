@@ -1,0 +1,34 @@
+// OperationCost estimates what an operation costs a source beyond its bytes: so many bytes would the source
+// read in that time. Where it has to seek for each that is much, where only its bandwidth is short nothing.
+//
+// While a source is busy, the time from the end of one operation to the end of the next is a + b x bytes of
+// the latter. Least squares find both, and the cost is a / b. The latest operations count most.
+#pragma once
+
+#include <cstdint>
+
+#include "cache/base/clock.h"
+
+namespace clairfs {
+
+/// Not thread-safe: its owner calls it under a lock.
+class OperationCost {
+ public:
+  /// An operation of so many bytes has ended. `busy`: the source has others to do until the next one ends.
+  void ended(uint64_t bytes, TimePoint now, bool busy);
+  /// The cost of an operation in bytes; UINT64_MAX as long as nothing tells.
+  uint64_t bytes() const;
+
+ private:
+  TimePoint last_{};
+  bool busy_ = false;  // since then
+  uint64_t seen_ = 0;  // operations
+  // Sums over them.
+  double weights_ = 0;
+  double sizes_ = 0;
+  double times_ = 0;
+  double squares_ = 0;  // of sizes
+  double products_ = 0;
+};
+
+}  // namespace clairfs
