@@ -34,31 +34,41 @@ ChunkCache::~ChunkCache() {
 
 void ChunkCache::acquire(ChunkId chunk, Priority priority, const AcquireDone& done, const Use& use) {
   if (ChunkRef data = resident(chunk)) return done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
-  (void)join_or_start(FetchScope::anywhere, chunk, priority, done, use);
+  (void)join_or_start(FetchScope::anywhere, chunk, {}, priority, done, use);
+}
+
+// As acquire(), but no more than the range is waited for.
+void ChunkCache::acquire_part_of(FileId file, uint64_t offset, uint64_t length, Priority priority,
+                                 const AcquireDone& done, const Use& use) {
+  const ChunkId chunk = catalog_.chunk_at(file, offset);
+  if (ChunkRef data = resident(chunk)) return done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
+  const uint64_t begin = offset % catalog_.chunk_size(file);
+  (void)join_or_start(FetchScope::anywhere, chunk, {begin, begin + length}, priority, done, use);
 }
 
 std::optional<FetchPtr> ChunkCache::acquire_within(FetchScope scope, ChunkId chunk, Priority priority,
                                                    const AcquireDone& done) {
-  return join_or_start(scope, chunk, priority, done, {});
+  return join_or_start(scope, chunk, {}, priority, done, {});
 }
 
-std::optional<FetchPtr> ChunkCache::join_or_start(FetchScope scope, ChunkId chunk, Priority priority,
-                                                  const AcquireDone& done, const Use& use) {
+std::optional<FetchPtr> ChunkCache::join_or_start(FetchScope scope, ChunkId chunk, const ChunkPiece& piece,
+                                                  Priority priority, const AcquireDone& done,
+                                                  const Use& use) {
   const ChunkRange range = catalog_.range(chunk);
   const bool may_wait = scope == FetchScope::anywhere && fetcher_.asks_others(range.file, range.offset);
-  ChunkTable::Joined joined = table_.join(scope, chunk, may_wait, priority, use, done);
+  ChunkTable::Joined joined = table_.join(scope, chunk, piece, may_wait, priority, use, done);
   if (joined.data) {
     done(AcquiredChunk{std::move(joined.data), Origin::ram, false, 0});
     return FetchPtr();
   }
   if (!joined.fetch) return std::nullopt;
   if (joined.starts) fetcher_.start(joined.fetch);
-  if (joined.raised) fetcher_.demand_changed(*joined.fetch);
+  for (const auto& demand : joined.raised) fetcher_.demand_changed(*demand);
   return joined.fetch;
 }
 
 void ChunkCache::raise(const FetchPtr& fetch, Priority priority) {
-  if (fetch->demand.raise(priority)) fetcher_.demand_changed(*fetch);
+  for (const auto& demand : table_.raise(fetch, priority)) fetcher_.demand_changed(*demand);
 }
 
 // NVMe last: a fetch that has just answered a reader still hands over its chunk to be written, and the next

@@ -12,8 +12,9 @@
 //
 // A chunk that no tier would keep is not brought in whole for a small part of it: the range asked for is read
 // from the source and forgotten. So a full cache adds nothing to what the source would have to deliver
-// anyway. How small a part has to be depends on the caller: a READ may be one of many in sequence, while a
-// plan knows what it needs (acquire_range()).
+// anyway. Of a chunk that is brought in a plan's part may come first (fetch.h). How small a part has to be
+// depends on the caller: a READ may be one of many in sequence, while a plan knows what it needs
+// (acquire_range()).
 //
 // The parts: chunk_table (what is here and what is on its way), fetcher (carries a fetch on), tiers (what is
 // kept), transit_pool and transit_queue (memory on the way). Locks are theirs: leaves, and one of tiers that
@@ -89,8 +90,9 @@ class ChunkCache {
   /// As acquire(), for callers that need only bytes [offset, offset + length) of a file and no others of that
   /// chunk soon. If the chunk is neither here nor on its way and no tier would keep it, the range alone is
   /// read and forgotten, unless it is nearly all of the chunk. AcquiredChunk::start says where in the chunk
-  /// `data` begins. No other caller joins a range that is read alone. REQUIRES: length > 0 and the range lies
-  /// within one chunk of the file.
+  /// `data` begins. If the RAM tier is to keep the chunk, the range may come before the rest of it, and
+  /// `done` is called as soon as the range is there: no other bytes may be looked at then. No other caller
+  /// joins a range that is read alone. REQUIRES: length > 0 and the range lies within one chunk of the file.
   void acquire_range(FileId file, uint64_t offset, uint64_t length, Priority priority,
                      const AcquireDone& done, const Use& use = {});
 
@@ -156,8 +158,10 @@ class ChunkCache {
 
   ChunkCache(const Deps& deps, std::unique_ptr<RamArena> ram_arena, std::unique_ptr<RamArena> transit_arena,
              uint64_t ram_capacity, const TransitShares& shares);
-  std::optional<FetchPtr> join_or_start(FetchScope scope, ChunkId chunk, Priority priority,
-                                        const AcquireDone& done, const Use& use);
+  std::optional<FetchPtr> join_or_start(FetchScope scope, ChunkId chunk, const ChunkPiece& piece,
+                                        Priority priority, const AcquireDone& done, const Use& use);
+  void acquire_part_of(FileId file, uint64_t offset, uint64_t length, Priority priority,
+                       const AcquireDone& done, const Use& use);
   void acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done, const Use& use,
                      Neighbours neighbours);
   void acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Priority priority,

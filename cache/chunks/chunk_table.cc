@@ -1,11 +1,33 @@
 #include "cache/chunks/chunk_table.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace clairfs {
+namespace {
 
-ChunkTable::Joined ChunkTable::join(FetchScope scope, ChunkId chunk, bool may_wait, Priority priority,
-                                    const Use& use, const AcquireDone& done) {
+// Of what is wanted and of the rest each has at least one part in so many of a chunk. A smaller rest costs
+// hardly anything, and a chunk of which so little is wanted has many records: to fetch them apart would
+// double the operations.
+constexpr uint64_t kLeastPart = 8;
+
+// The pages that the waiters of a fetch want of a chunk of `length` bytes, and those between them.
+ChunkPiece wanted_by(const std::vector<FetchWaiter>& waiters, uint64_t length) {
+  ChunkPiece wanted{length, 0};
+  for (const FetchWaiter& waiter : waiters) {
+    wanted.begin = std::min(wanted.begin, waiter.piece.begin);
+    wanted.end = std::max(wanted.end, waiter.piece.end);
+  }
+  wanted.begin -= wanted.begin % kPageSize;
+  wanted.end = wanted.end < length ? std::min(round_to_pages(wanted.end), length) : length;
+  return wanted;
+}
+
+}  // namespace
+
+ChunkTable::Joined ChunkTable::join(FetchScope scope, ChunkId chunk, const ChunkPiece& piece, bool may_wait,
+                                    Priority priority, const Use& use, const AcquireDone& done) {
   Joined joined;
   Shard& home = shard(chunk);
   MutexLock lock(home.mutex);
@@ -23,12 +45,83 @@ ChunkTable::Joined ChunkTable::join(FetchScope scope, ChunkId chunk, bool may_wa
     home.fetches[chunk] = joined.fetch;
   } else {
     if (scope != FetchScope::anywhere && found->second->may_wait) return joined;
+    if (has(*found->second, piece)) {
+      joined.data = found->second->parts_data;
+      return joined;
+    }
     joined.fetch = found->second;
-    joined.raised = joined.fetch->demand.raise(priority);
+    joined.raised = raise_piece(joined.fetch, piece, priority);
   }
   if (joined.fetch->use.order == OrderId()) joined.fetch->use = use;
-  joined.fetch->waiters.push_back(done);
+  joined.fetch->waiters.push_back({done, piece, !joined.starts});
   return joined;
+}
+
+ChunkTable::Raised ChunkTable::raise(const FetchPtr& fetch, Priority priority) {
+  MutexLock lock(shard(fetch->chunk).mutex);
+  return raise_piece(fetch, {}, priority);
+}
+
+// The parts of the fetch that have some of the piece.
+ChunkTable::Raised ChunkTable::raise_piece(const FetchPtr& fetch, const ChunkPiece& piece,
+                                           Priority priority) {
+  Raised raised;
+  if (fetch->parts.empty() && fetch->demand.raise(priority)) raised.push_back(demand_of(fetch));
+  for (const FetchPartPtr& part : fetch->parts) {
+    if (!part->here && part->has_some_of(piece) && part->demand.raise(priority))
+      raised.emplace_back(part, &part->demand);
+  }
+  return raised;
+}
+
+// Whether all parts that have some of the piece have come.
+bool ChunkTable::has(const Fetch& fetch, const ChunkPiece& piece) {
+  return !fetch.parts.empty() && std::all_of(fetch.parts.begin(), fetch.parts.end(), [&](const auto& part) {
+    return part->here || !part->has_some_of(piece);
+  });
+}
+
+std::vector<FetchPartPtr> ChunkTable::split(Fetch& fetch, uint64_t length) {
+  MutexLock lock(shard(fetch.chunk).mutex);
+  const Priority priority = fetch.demand.now();
+  if (priority.kind != Priority::Kind::prefetch) return {};
+  const ChunkPiece wanted = wanted_by(fetch.waiters, length);
+  const uint64_t bytes = wanted.end - wanted.begin;
+  if (kLeastPart * bytes < length || kLeastPart * (length - bytes) <= length) return {};
+  fetch.parts.push_back(std::make_shared<FetchPart>(wanted, priority));
+  const Priority later{Priority::Kind::background, UINT64_MAX};
+  for (const ChunkPiece& rest : {ChunkPiece{0, wanted.begin}, ChunkPiece{wanted.end, length}}) {
+    if (rest.begin < rest.end) fetch.parts.push_back(std::make_shared<FetchPart>(rest, later));
+  }
+  fetch.parts_under_way = fetch.parts.size();
+  fetch.parts_data = fetch.data;
+  return fetch.parts;
+}
+
+ChunkTable::PartEnded ChunkTable::part_ended(Fetch& fetch, FetchPart& part, bool here) {
+  PartEnded ended;
+  Shard& home = shard(fetch.chunk);
+  MutexLock lock(home.mutex);
+  ended.last = --fetch.parts_under_way == 0;
+  part.here = here;
+  if (!here && !fetch.failed) {
+    ended.waiters = take_out(home, fetch.chunk);
+    fetch.failed = true;
+  }
+  ended.failed = fetch.failed;
+  if (ended.failed || ended.last) return ended;
+  const auto served = std::stable_partition(fetch.waiters.begin(), fetch.waiters.end(),
+                                            [&](const auto& waiter) { return !has(fetch, waiter.piece); });
+  std::move(served, fetch.waiters.end(), std::back_inserter(ended.waiters));
+  fetch.waiters.erase(served, fetch.waiters.end());
+  return ended;
+}
+
+// The fetch of the chunk ends; who still wait for it.
+std::vector<FetchWaiter> ChunkTable::take_out(Shard& home, ChunkId chunk) {
+  const FetchPtr fetch = std::move(home.fetches.extract(chunk).mapped());
+  fetch->parts_data = ChunkRef();
+  return std::move(fetch->waiters);
 }
 
 ChunkTable::Settled ChunkTable::settle(Fetch& fetch) {
@@ -51,14 +144,14 @@ ChunkTable::Published ChunkTable::publish(const Fetch& fetch, const ChunkRef& da
   slot.data = data;
   slot.in_ram = in_ram;
   if (in_ram) published.store = number(std::exchange(slot.store, uint8_t{0}));
-  published.waiters = std::move(home.fetches.extract(fetch.chunk).mapped()->waiters);
+  published.waiters = take_out(home, fetch.chunk);
   return published;
 }
 
-std::vector<AcquireDone> ChunkTable::abandon(const Fetch& fetch) {
+std::vector<FetchWaiter> ChunkTable::abandon(const Fetch& fetch) {
   Shard& home = shard(fetch.chunk);
   MutexLock lock(home.mutex);
-  return std::move(home.fetches.extract(fetch.chunk).mapped()->waiters);
+  return take_out(home, fetch.chunk);
 }
 
 ChunkRef ChunkTable::resident(ChunkId chunk) const {

@@ -1,8 +1,8 @@
 // ChunkTable knows which chunk is where, and which one is on its way.
 //
 // A slot for each chunk says whether it is in memory and which NVMe store has it. A fetch is in the table
-// from the join() that starts it until publish() or abandon(): callers that want its chunk meanwhile join it,
-// so that a chunk is fetched once, however many want it.
+// from the join() that starts it until publish(), abandon() or the first of its parts that fails: callers
+// that want its chunk meanwhile join it, so that a chunk is fetched once, however many want it.
 //
 // Thread-safe. Locks: shard mutexes (one of 64, by chunk), leaves. No call-back runs under one.
 #pragma once
@@ -22,17 +22,35 @@ class ChunkTable {
  public:
   explicit ChunkTable(uint32_t chunks) : slots_(chunks) {}
 
+  /// Demands that were raised: the caller tells Fetcher::demand_changed() of each.
+  using Raised = std::vector<std::shared_ptr<const Demand>>;
   /// The result of join(): the data, or the fetch that will answer, or neither (refused).
   struct Joined {
     ChunkRef data;
     FetchPtr fetch;
     bool starts = false;  ///< the fetch is new, and the caller starts it
-    bool raised = false;  ///< its demand was raised: the caller tells Fetcher::demand_changed()
+    Raised raised;
   };
-  /// Adds `done` to the waiters of the chunk, unless it is in memory. `may_wait`: a fetch that starts now may
-  /// wait for another node. Refused if the chunk would have to come from outside `scope`.
-  Joined join(FetchScope scope, ChunkId chunk, bool may_wait, Priority priority, const Use& use,
-              const AcquireDone& done);
+  /// Adds `done` to the waiters of the chunk, unless `piece` of it is in memory. `may_wait`: a fetch that
+  /// starts now may wait for another node. Refused if the chunk would have to come from outside `scope`.
+  Joined join(FetchScope scope, ChunkId chunk, const ChunkPiece& piece, bool may_wait, Priority priority,
+              const Use& use, const AcquireDone& done);
+  /// Makes a fetch of the whole chunk as urgent as that.
+  Raised raise(const FetchPtr& fetch, Priority priority);
+
+  /// Has a chunk of `length` bytes come in parts into the memory of the fetch: what its waiters want, then
+  /// the rest, which may wait. Nothing: it is to come whole, since a reader waits for it, or nobody needs it
+  /// soon, or they want nearly all or so little that the rest might as well come with it.
+  std::vector<FetchPartPtr> split(Fetch& fetch, uint64_t length);
+
+  struct PartEnded {
+    std::vector<FetchWaiter> waiters;  ///< who are answered now
+    bool last = false;                 ///< no part of the fetch is under way any more
+    bool failed = false;               ///< some part failed, and the fetch has ended
+  };
+  /// A part has come, or has failed. With the last that comes nobody is answered: publish() is to follow.
+  /// With the first that fails the fetch ends for all.
+  PartEnded part_ended(Fetch& fetch, FetchPart& part, bool here);
 
   struct Settled {
     std::optional<size_t> store;  ///< that the fetch takes its chunk from
@@ -44,13 +62,13 @@ class ChunkTable {
   void keep_from_others(Fetch& fetch);
 
   struct Published {
-    std::vector<AcquireDone> waiters;
+    std::vector<FetchWaiter> waiters;
     std::optional<size_t> store;  ///< that had the chunk until it came to RAM
   };
-  /// Ends the fetch: the chunk is in memory, in the RAM tier or in transit.
+  /// Ends the fetch: all of the chunk is in memory, in the RAM tier or in transit.
   Published publish(const Fetch& fetch, const ChunkRef& data, bool in_ram);
   /// Ends the fetch without its chunk; returns its waiters.
-  std::vector<AcquireDone> abandon(const Fetch& fetch);
+  std::vector<FetchWaiter> abandon(const Fetch& fetch);
 
   /// The chunk if it is in memory.
   ChunkRef resident(ChunkId chunk) const;
@@ -88,6 +106,9 @@ class ChunkTable {
     std::unordered_map<ChunkId, FetchPtr> fetches GUARDED_BY(mutex);
   };
 
+  static Raised raise_piece(const FetchPtr& fetch, const ChunkPiece& piece, Priority priority);
+  static bool has(const Fetch& fetch, const ChunkPiece& piece);
+  static std::vector<FetchWaiter> take_out(Shard& home, ChunkId chunk) REQUIRES(home.mutex);
   static std::optional<size_t> number(uint8_t store) {
     return store == 0 ? std::nullopt : std::optional<size_t>(store - 1);
   }

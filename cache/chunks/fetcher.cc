@@ -47,9 +47,9 @@ void Fetcher::start(const FetchPtr& fetch) {
 }
 
 // To whoever has the fetch now.
-void Fetcher::demand_changed(const Fetch& fetch) {
-  deps_.transit.demand_changed(fetch.demand);
-  deps_.source.demand_changed(fetch.demand);
+void Fetcher::demand_changed(const Demand& demand) {
+  deps_.transit.demand_changed(demand);
+  deps_.source.demand_changed(demand);
 }
 
 // Reserves memory and starts the transfer, unless there is no memory now: the answer is what lacks it.
@@ -91,7 +91,8 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
   fetch->data = ChunkRef(new ChunkData(std::move(*block), range.length, deps_.transit));
   fetch->others_transit = may_wait && in_transit ? fetch->data->block.capacity() : 0;
   if (!fetch->store) {
-    fetch_from_source(fetch);
+    const bool may_split = !in_transit && !may_wait;
+    if (!may_split || !fetch_in_parts(fetch)) fetch_from_source(fetch);
   } else if (verifies) {
     verify(fetch);
   } else {
@@ -201,6 +202,46 @@ void Fetcher::fetch_from_source(const FetchPtr& fetch) {
   deps_.source.start(std::move(request));
 }
 
+// False, and nothing happened: it is to come whole. Each part counts as under way.
+bool Fetcher::fetch_in_parts(const FetchPtr& fetch) {
+  const ChunkRange range = deps_.catalog.range(fetch->chunk);
+  const std::vector<FetchPartPtr> parts = deps_.table.split(*fetch, range.length);
+  if (parts.empty()) return false;
+  under_way_.fetch_add(parts.size() - 1);
+  for (const FetchPartPtr& part : parts) {
+    FetchRequest request;
+    request.file = range.file;
+    request.offset = range.offset + part->piece.begin;
+    request.length = part->piece.end - part->piece.begin;
+    request.memory = fetch->data->block.slices(part->piece.begin, request.length);
+    request.demand = {part, &part->demand};
+    request.scope = FetchScope::local_or_pfs;  // so that no part can lose its memory
+    request.rest = part != parts.front();
+    request.done = [this, fetch, part](const Result<Origin>& outcome) { finish_part(fetch, *part, outcome); };
+    deps_.source.start(std::move(request));
+  }
+  return true;
+}
+
+// The end of a part. It counts as under way until it has let go of the data, as those whom it answers have.
+// The last one carries the fetch on.
+void Fetcher::finish_part(const FetchPtr& fetch, FetchPart& part, const Result<Origin>& outcome) {
+  ChunkRef data = fetch->data;
+  ChunkTable::PartEnded now = deps_.table.part_ended(*fetch, part, outcome.ok());
+  for (const FetchWaiter& waiter : now.waiters) {
+    if (outcome) {
+      waiter.done(AcquiredChunk{data, *outcome, waiter.joined, 0});
+    } else {
+      waiter.done(outcome.error());
+    }
+  }
+  now.waiters.clear();
+  if (!now.last) return ended(std::move(data));
+  data = ChunkRef();
+  if (!now.failed) return finish(fetch, outcome);
+  ended(std::move(fetch->data));
+}
+
 // The promise ends before those who wait hear of the chunk: they may fetch more.
 ChunkRef Fetcher::move_to_ram(Fetch& fetch, ChunkRef data) {
   data = deps_.tiers.moved_to_ram(fetch.chunk, std::move(data));
@@ -246,15 +287,12 @@ void Fetcher::publish(const Fetch& fetch, const ChunkRef& data, Origin origin) {
   } else {
     deps_.transit.add(fetch.chunk);
   }
-  bool joined = false;
-  for (const AcquireDone& done : published.waiters) {
-    done(AcquiredChunk{data, origin, joined, 0});
-    joined = true;
-  }
+  for (const FetchWaiter& waiter : published.waiters)
+    waiter.done(AcquiredChunk{data, origin, waiter.joined, 0});
 }
 
 void Fetcher::fail(const Fetch& fetch, const Error& error) {
-  for (const AcquireDone& done : deps_.table.abandon(fetch)) done(error);
+  for (const FetchWaiter& waiter : deps_.table.abandon(fetch)) waiter.done(error);
 }
 
 // The data is let go of first: after that the cache may be destroyed.

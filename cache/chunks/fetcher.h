@@ -5,6 +5,7 @@
 //                 |         +-> source (the PFS, or another node) --------------------------+
 //                 +-> on NVMe, and the file was not compared yet: that, and begin() again
 //                 +-> no memory: TransitQueue, and begin() again
+//                 +-> source, in parts: finish_part() of each, and finish() with the last
 //
 // Each step runs on the thread that completed the one before. A fetch of a range of a file that no tier would
 // keep (read_range()) goes the same way, without a chunk.
@@ -13,6 +14,11 @@
 // again, with other memory, and the read keeps its own until it ends. As long as such a read is under way,
 // the chunks of its store come from the source, and so do those of another store if there is no memory left
 // to read them from there.
+//
+// What readers will soon need of a chunk that goes from the PFS to the RAM tier is asked for by itself, and
+// the rest to be read when nothing else is to do, or when it is needed. Else the first epoch of shuffled
+// records would read its neighbours' parts ahead of their turn. In transit memory a chunk comes whole: it
+// must not stay there for long.
 //
 // Fetches that may wait for other nodes have a share of the transit memory, and each class of fetches has its
 // own queues. A request of another node never joins a fetch that waits for a node, so nodes never wait for
@@ -55,8 +61,8 @@ class Fetcher {
 
   /// Begins a fetch that is new (ChunkTable::Joined::starts).
   void start(const FetchPtr& fetch);
-  /// The demand of the fetch was raised.
-  void demand_changed(const Fetch& fetch);
+  /// The demand of a fetch, or of a part of one, was raised.
+  void demand_changed(const Demand& demand);
   /// See ChunkSource.
   void gather() { deps_.source.gather(); }
   void gathered() { deps_.source.gathered(); }
@@ -85,6 +91,8 @@ class Fetcher {
   void read_ended(NvmeRead& read, const Status& status);
   void fetch_without_nvme(const FetchPtr& fetch);
   void fetch_from_source(const FetchPtr& fetch);
+  bool fetch_in_parts(const FetchPtr& fetch);
+  void finish_part(const FetchPtr& fetch, FetchPart& part, const Result<Origin>& outcome);
   void place(Fetch& fetch, bool on_nvme, const Use& use);
   void take_back(Fetch& fetch);
   ChunkRef move_to_ram(Fetch& fetch, ChunkRef data);

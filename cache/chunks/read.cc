@@ -113,14 +113,16 @@ void ChunkCache::acquire_piece(FileId file, uint64_t offset, uint64_t length, co
   const Priority priority{Priority::Kind::demand, 0};
   if (neighbours == Neighbours::none) return acquire_range(file, offset, length, priority, done, use);
   const ChunkId chunk = catalog_.chunk_at(file, offset);
-  if (catalog_.range(chunk).length <= kLargestRead) return acquire(chunk, priority, done, use);
+  if (catalog_.range(chunk).length <= kLargestRead)
+    return acquire_part_of(file, offset, length, priority, done, use);
   acquire_or_pass(file, offset, length, priority, done, use);
 }
 
 void ChunkCache::acquire_range(FileId file, uint64_t offset, uint64_t length, Priority priority,
                                const AcquireDone& done, const Use& use) {
   const ChunkId chunk = catalog_.chunk_at(file, offset);
-  if (is_nearly_all(length, catalog_.range(chunk).length)) return acquire(chunk, priority, done, use);
+  if (is_nearly_all(length, catalog_.range(chunk).length))
+    return acquire_part_of(file, offset, length, priority, done, use);
   acquire_or_pass(file, offset, length, priority, done, use);
 }
 
@@ -134,7 +136,7 @@ uint64_t ChunkCache::bytes_acquired(FileId file, uint64_t offset, uint64_t lengt
 void ChunkCache::acquire_or_pass(FileId file, uint64_t offset, uint64_t length, Priority priority,
                                  const AcquireDone& done, const Use& use) {
   const ChunkId chunk = catalog_.chunk_at(file, offset);
-  if (!passes(chunk, use)) return acquire(chunk, priority, done, use);
+  if (!passes(chunk, use)) return acquire_part_of(file, offset, length, priority, done, use);
   fetcher_.read_range(file, offset, length, priority, done);
 }
 

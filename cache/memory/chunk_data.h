@@ -19,7 +19,7 @@ class MemoryListener {
   ~MemoryListener() = default;
 };
 
-/// Written by the fetch that owns it, immutable once published.
+/// Written by the fetch that owns it, immutable once published; of a fetch in parts each is when it has come.
 class ChunkData {
  public:
   ChunkData(Block memory, uint32_t bytes, MemoryListener& listener)

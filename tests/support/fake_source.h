@@ -40,7 +40,7 @@ class FakeSource final : public ChunkSource {
     files_.push_back(request.file);
     const Priority priority = request.demand->now();
     if (priority.kind == Priority::Kind::prefetch) deadlines_.push_back(priority.deadline);
-    if (priority.is_background()) fills_.push_back(request.offset);
+    if (priority.is_background() && !request.rest) fills_.push_back(request.offset);
     if (gathering_) ++gathered_.back();
     if (stopped_) {
       lock.unlock();

@@ -1,6 +1,8 @@
 #include <atomic>
 #include <optional>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cache/catalog/scan.h"
@@ -215,4 +217,186 @@ TEST_CASE("a range that cannot be read says why, and after stop() none is begun"
   CHECK(f.error == ECANCELED);
   f.acquire(0, kRangeRecord);
   CHECK(f.answered == 3);
+}
+
+TEST_CASE("what is needed of a chunk that RAM keeps comes first, and the rest into the same memory") {
+  RangeFixture f(1, kRangeChunk, false);
+  const uint64_t begin = 6 * kRangeRecord + 100;
+  f.acquire(begin, 4 * kRangeRecord);
+  CHECK(f.source.fetches == 3);
+  CHECK(f.source.bytes == kRangeChunk);
+  CHECK(f.source.deadlines() == std::vector<uint64_t>{77});  // none of the rest, before and behind
+  f.source.complete_one();
+  CHECK(f.answered == 1);
+  CHECK(f.origin == Origin::pfs);
+  CHECK(!f.cache->resident(f.chunk(0)));
+  CHECK(f.cache->tier_of(f.chunk(0)) == Tier::none);
+  f.acquire(begin + 10, kRangeRecord);
+  CHECK(f.answered == 2);
+  CHECK(f.origin == Origin::ram);
+  f.cache->evict(f.chunk(0));  // does not stop what is under way
+  f.source.complete_all();
+  CHECK(f.cache->tier_of(f.chunk(0)) == Tier::ram);
+  f.acquire(0, kRangeChunk);
+  CHECK(f.answered == 3);
+  CHECK(f.source.bytes == kRangeChunk);
+  CHECK(f.metrics.ram_bytes.value() == kRangeChunk);
+  f.cache->evict(f.chunk(0));
+  CHECK(f.metrics.ram_bytes.value() == 0);
+}
+
+TEST_CASE("a range is answered when all parts are there that have some of it, and makes them urgent") {
+  RangeFixture f(1, kRangeChunk, false);
+  f.acquire(6 * kRangeRecord, 4 * kRangeRecord);
+  f.acquire(8 * kRangeRecord, 4 * kRangeRecord);  // half of it behind those
+  CHECK(f.source.raised == 1);
+  f.acquire(0, kRangeRecord, Priority{});  // before them
+  CHECK(f.source.raised == 2);
+  size_t whole = 0;
+  f.cache->acquire(f.chunk(0), {Priority::Kind::prefetch, 78}, [&](const auto&) { ++whole; });
+  CHECK(f.source.raised == 2);
+  f.source.complete_at(2);  // what lies behind
+  CHECK(f.answered == 0);
+  f.source.complete_at(0);
+  CHECK(f.answered == 2);
+  CHECK(whole == 0);
+  f.source.complete_one();
+  CHECK(f.answered == 3);
+  CHECK(whole == 1);
+  CHECK(f.source.fetches == 3);
+}
+
+TEST_CASE("another node that wants a chunk makes all its parts urgent and gets it whole") {
+  RangeFixture f(1, kRangeChunk, false);
+  f.acquire(6 * kRangeRecord, 4 * kRangeRecord);
+  size_t whole = 0;
+  const auto fetch = f.cache->acquire_within(FetchScope::local_or_pfs, f.chunk(0),
+                                             {Priority::Kind::prefetch, 78}, [&](const auto&) { ++whole; });
+  REQUIRE(fetch.has_value());
+  REQUIRE(*fetch != nullptr);
+  CHECK(f.source.raised == 2);
+  f.cache->raise(*fetch, Priority{});
+  CHECK(f.source.raised == 5);
+  f.source.complete_one();
+  CHECK(f.answered == 1);
+  CHECK(whole == 0);
+  f.source.complete_all();
+  CHECK(whole == 1);
+}
+
+TEST_CASE(
+    "a chunk comes whole for a reader or a fill, for little or nearly all of it, and where RAM keeps none") {
+  const Priority fill{Priority::Kind::background, 1};
+  struct Wanted {
+    uint64_t length;
+    Priority priority;
+  };
+  for (const Wanted& wanted :
+       {Wanted{4 * kRangeRecord, Priority{}}, Wanted{4 * kRangeRecord, fill},
+        Wanted{kRangeRecord, kRangePrefetch}, Wanted{15 * kRangeRecord, kRangePrefetch}}) {
+    RangeFixture f(1, kRangeChunk, false);
+    f.acquire(0, wanted.length, wanted.priority);
+    CHECK(f.source.fetches == 1);
+    CHECK(f.source.bytes == kRangeChunk);
+    f.source.complete_all();
+    CHECK(f.answered == 1);
+  }
+  FakeStore store(4 * kRangeChunk);
+  RangeFixture nvme(1, 0, true, &store);
+  nvme.acquire(0, 4 * kRangeRecord);
+  CHECK(nvme.source.fetches == 1);
+  CHECK(nvme.cache->tier_of(nvme.chunk(0)) == Tier::nvme);
+  RangeFixture job(1, kRangeChunk, false);
+  job.source.has_peers = true;
+  job.acquire(0, 4 * kRangeRecord);
+  CHECK(job.source.peer_fetches == 1);
+  CHECK(job.source.fetches == 1);
+}
+
+TEST_CASE("where a part fails all who wait fail, and the chunk is fetched anew in other memory") {
+  RangeFixture f(1, 2 * kRangeChunk, false);
+  f.acquire(6 * kRangeRecord, 4 * kRangeRecord);
+  f.source.complete_one();
+  CHECK(f.answered == 1);
+  f.acquire(0, kRangeRecord);
+  f.acquire(12 * kRangeRecord, kRangeRecord);
+  f.source.complete_one(EIO);
+  CHECK(f.answered == 3);
+  CHECK(f.error == EIO);
+  CHECK(f.metrics.ram_bytes.value() == kRangeChunk);  // a part is still under way
+  f.error = 0;
+  f.acquire(0, 4 * kRangeRecord);
+  CHECK(f.source.pending() == 3);
+  CHECK(f.metrics.ram_bytes.value() == 2 * kRangeChunk);
+  f.source.complete_one();
+  CHECK(f.answered == 3);
+  CHECK(f.metrics.ram_bytes.value() == kRangeChunk);
+  f.source.complete_all();
+  CHECK(f.answered == 4);
+  f.acquire(0, kRangeChunk);
+  CHECK(f.answered == 5);
+  CHECK(f.error == 0);
+  CHECK(f.cache->tier_of(f.chunk(0)) == Tier::ram);
+}
+
+TEST_CASE("stop() answers those who wait for a part") {
+  RangeFixture f(1, kRangeChunk, false);
+  f.acquire(6 * kRangeRecord, 4 * kRangeRecord);
+  f.acquire(0, kRangeRecord);
+  f.source.complete_one();
+  CHECK(f.answered == 1);
+  CHECK(f.cache->stop(1min));
+  CHECK(f.answered == 2);
+  CHECK(f.error == ECANCELED);
+  CHECK(f.metrics.ram_bytes.value() == 0);
+}
+
+TEST_CASE("in whatever order parts and callers come, each gets its bytes, and none is read twice") {
+  std::mt19937_64 random(918273646);
+  const auto below = [&random](uint64_t limit) { return random() % limit; };
+  for (int time = 0; time < 20; ++time) {
+    RangeFixture f(1, kRangeChunk, false);
+    size_t asked = 0;
+    for (int step = 0; step < 30; ++step) {
+      if (below(3) == 0) {
+        f.source.complete_at(below(3));
+        continue;
+      }
+      const uint64_t length = 1 + below(kRangeChunk / 2);
+      f.acquire(below(kRangeChunk - length), length);  // checks them
+      ++asked;
+    }
+    f.source.complete_all();
+    CHECK(f.answered == asked);
+    CHECK(f.error == 0);
+    CHECK(f.source.bytes == kRangeChunk);
+  }
+}
+
+TEST_CASE("parts may come on several threads while others ask for them") {
+  for (int time = 0; time < 20; ++time) {
+    RangeFixture f(1, kRangeChunk, false);
+    std::atomic<size_t> right = 0;
+    const auto acquire = [&f, &right](uint64_t begin) {
+      f.cache->acquire_range(
+          f.file, begin, 4 * kRangeRecord, kRangePrefetch,
+          [&f, &right, begin](const Result<AcquiredChunk>& got) {
+            if (!got) return;
+            const std::string bytes = joined(got->data->block.slices(begin, 4 * kRangeRecord));
+            bool equal = true;
+            for (uint64_t i = 0; i < bytes.size(); ++i)
+              equal = equal && static_cast<unsigned char>(bytes[i]) == fake_byte(f.file, begin + i);
+            right += equal ? 1 : 0;
+          });
+    };
+    acquire(6 * kRangeRecord);
+    CHECK(f.source.fetches == 3);
+    {
+      std::vector<std::jthread> threads;
+      for (int part = 0; part < 3; ++part) threads.emplace_back([&f] { f.source.complete_one(); });
+      for (const uint64_t record : {0, 4, 12}) acquire(record * kRangeRecord);
+    }
+    CHECK(right == 4);
+    CHECK(f.cache->tier_of(f.chunk(0)) == Tier::ram);
+  }
 }
