@@ -103,6 +103,35 @@ TEST_CASE("of a chunk that lives elsewhere only the part that is wanted is asked
   CHECK(bytes_in == elsewhere * kRecord);
 }
 
+TEST_CASE("the rest of a chunk, which waits for all else, tells nothing of the PFS") {
+  NodesOptions options;
+  options.nodes = 2;
+  options.files = 1;
+  PeerNodes nodes(options);
+  RoutedSource& routed = nodes[0].routed;
+  std::vector<char> memory(1000);
+  AwaitedCount read;
+  const auto fetch = [&](bool rest) {
+    const uint64_t before = read.value();
+    FetchRequest request;
+    request.file = *nodes.catalog->find("f10000");
+    request.length = memory.size();
+    request.memory.push_back({memory.data(), memory.size()});
+    request.demand = std::make_shared<Demand>(Priority{});
+    request.done = [&read](const Result<Origin>& outcome) {
+      if (outcome) read.raise();
+    };
+    request.rest = rest;
+    routed.start(std::move(request));
+    REQUIRE(read.reaches(before + 1));
+  };
+  const Duration expected = routed.pfs_latency();  // as long as nothing is known
+  fetch(true);
+  CHECK(routed.pfs_latency() == expected);
+  fetch(false);
+  CHECK(routed.pfs_latency() != expected);
+}
+
 TEST_CASE("who asks for bytes that no chunk has is refused") {
   NodesOptions options;
   options.nodes = 2;
