@@ -91,7 +91,8 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
   fetch->data = ChunkRef(new ChunkData(std::move(*block), range.length, deps_.transit));
   fetch->others_transit = may_wait && in_transit ? fetch->data->block.capacity() : 0;
   if (!fetch->store) {
-    const bool may_split = !in_transit && !may_wait;
+    const bool one_chunk = deps_.catalog.chunks(range.file).count == 1;  // each part would open it
+    const bool may_split = !in_transit && !may_wait && !one_chunk;
     if (!may_split || !fetch_in_parts(fetch)) fetch_from_source(fetch);
   } else if (verifies) {
     verify(fetch);

@@ -18,7 +18,7 @@
 // What readers will soon need of a chunk that goes from the PFS to the RAM tier is asked for by itself, and
 // the rest to be read when nothing else is to do, or when it is needed. Else the first epoch of shuffled
 // records would read its neighbours' parts ahead of their turn. In transit memory a chunk comes whole: it
-// must not stay there for long.
+// must not stay there for long. So does the only one of a file, which the source opens for each part.
 //
 // Fetches that may wait for other nodes have a share of the transit memory, and each class of fetches has its
 // own queues. A request of another node never joins a fetch that waits for a node, so nodes never wait for

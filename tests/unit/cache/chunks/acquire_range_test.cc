@@ -220,7 +220,7 @@ TEST_CASE("a range that cannot be read says why, and after stop() none is begun"
 }
 
 TEST_CASE("what is needed of a chunk that RAM keeps comes first, and the rest into the same memory") {
-  RangeFixture f(1, kRangeChunk, false);
+  RangeFixture f(2, kRangeChunk, false);
   const uint64_t begin = 6 * kRangeRecord + 100;
   f.acquire(begin, 4 * kRangeRecord);
   CHECK(f.source.fetches == 3);
@@ -246,7 +246,7 @@ TEST_CASE("what is needed of a chunk that RAM keeps comes first, and the rest in
 }
 
 TEST_CASE("a range is answered when all parts are there that have some of it, and makes them urgent") {
-  RangeFixture f(1, kRangeChunk, false);
+  RangeFixture f(2, kRangeChunk, false);
   f.acquire(6 * kRangeRecord, 4 * kRangeRecord);
   f.acquire(8 * kRangeRecord, 4 * kRangeRecord);  // half of it behind those
   CHECK(f.source.raised == 1);
@@ -267,7 +267,7 @@ TEST_CASE("a range is answered when all parts are there that have some of it, an
 }
 
 TEST_CASE("another node that wants a chunk makes all its parts urgent and gets it whole") {
-  RangeFixture f(1, kRangeChunk, false);
+  RangeFixture f(2, kRangeChunk, false);
   f.acquire(6 * kRangeRecord, 4 * kRangeRecord);
   size_t whole = 0;
   const auto fetch = f.cache->acquire_within(FetchScope::local_or_pfs, f.chunk(0),
@@ -294,19 +294,22 @@ TEST_CASE(
   for (const Wanted& wanted :
        {Wanted{4 * kRangeRecord, Priority{}}, Wanted{4 * kRangeRecord, fill},
         Wanted{kRangeRecord, kRangePrefetch}, Wanted{15 * kRangeRecord, kRangePrefetch}}) {
-    RangeFixture f(1, kRangeChunk, false);
+    RangeFixture f(2, kRangeChunk, false);
     f.acquire(0, wanted.length, wanted.priority);
     CHECK(f.source.fetches == 1);
     CHECK(f.source.bytes == kRangeChunk);
     f.source.complete_all();
     CHECK(f.answered == 1);
   }
+  RangeFixture only(1, kRangeChunk, false);
+  only.acquire(0, 4 * kRangeRecord);
+  CHECK(only.source.fetches == 1);  // by which its file is opened
   FakeStore store(4 * kRangeChunk);
-  RangeFixture nvme(1, 0, true, &store);
+  RangeFixture nvme(2, 0, true, &store);
   nvme.acquire(0, 4 * kRangeRecord);
   CHECK(nvme.source.fetches == 1);
   CHECK(nvme.cache->tier_of(nvme.chunk(0)) == Tier::nvme);
-  RangeFixture job(1, kRangeChunk, false);
+  RangeFixture job(2, kRangeChunk, false);
   job.source.has_peers = true;
   job.acquire(0, 4 * kRangeRecord);
   CHECK(job.source.peer_fetches == 1);
@@ -314,7 +317,7 @@ TEST_CASE(
 }
 
 TEST_CASE("where a part fails all who wait fail, and the chunk is fetched anew in other memory") {
-  RangeFixture f(1, 2 * kRangeChunk, false);
+  RangeFixture f(2, 2 * kRangeChunk, false);
   f.acquire(6 * kRangeRecord, 4 * kRangeRecord);
   f.source.complete_one();
   CHECK(f.answered == 1);
@@ -340,7 +343,7 @@ TEST_CASE("where a part fails all who wait fail, and the chunk is fetched anew i
 }
 
 TEST_CASE("stop() answers those who wait for a part") {
-  RangeFixture f(1, kRangeChunk, false);
+  RangeFixture f(2, kRangeChunk, false);
   f.acquire(6 * kRangeRecord, 4 * kRangeRecord);
   f.acquire(0, kRangeRecord);
   f.source.complete_one();
@@ -355,7 +358,7 @@ TEST_CASE("in whatever order parts and callers come, each gets its bytes, and no
   std::mt19937_64 random(918273646);
   const auto below = [&random](uint64_t limit) { return random() % limit; };
   for (int time = 0; time < 20; ++time) {
-    RangeFixture f(1, kRangeChunk, false);
+    RangeFixture f(2, kRangeChunk, false);
     size_t asked = 0;
     for (int step = 0; step < 30; ++step) {
       if (below(3) == 0) {
@@ -375,7 +378,7 @@ TEST_CASE("in whatever order parts and callers come, each gets its bytes, and no
 
 TEST_CASE("parts may come on several threads while others ask for them") {
   for (int time = 0; time < 20; ++time) {
-    RangeFixture f(1, kRangeChunk, false);
+    RangeFixture f(2, kRangeChunk, false);
     std::atomic<size_t> right = 0;
     const auto acquire = [&f, &right](uint64_t begin) {
       f.cache->acquire_range(
