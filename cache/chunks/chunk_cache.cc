@@ -25,7 +25,8 @@ ChunkCache::ChunkCache(const Deps& deps, std::unique_ptr<RamArena> ram_arena,
       tiers_({deps.catalog, deps.stores, deps.policy, table_, transit_, deps.metrics, deps.log},
              std::move(ram_arena), ram_capacity, shares.nvme_writes),
       fetcher_({deps.catalog, deps.source, table_, tiers_, transit_, deps.metrics},
-               tiers_.adopt_warm_chunks() && deps.verify_warm_files, deps.nvme_patience) {}
+               tiers_.adopt_warm_chunks() && deps.verify_warm_files, deps.nvme_patience, deps.most_in_parts) {
+}
 
 ChunkCache::~ChunkCache() {
   transit_.end();  // its thread uses the fetcher

@@ -73,6 +73,9 @@ class ChunkCache {
     /// A read that an NVMe store takes longer for is made from the source: longer than a disk takes that is
     /// busy writing, and what a reader may wait once.
     Duration nvme_patience = std::chrono::seconds(10);
+    /// Chunks that come in parts at a time, about. The source does without their rests for as long as it is
+    /// busy, and each takes 1 KiB to know until then: 64 MiB in all.
+    size_t most_in_parts = 1 << 16;
   };
 
   /// Memory used is at most `ram_capacity` plus that of TransitShares::for_chunks(), and with stores one

@@ -25,8 +25,8 @@ struct Fetcher::NvmeRead final : OverdueThread::Task {
   ChunkRef data;  // of the read
 };
 
-Fetcher::Fetcher(const Deps& deps, bool verify_warm_files, Duration nvme_patience)
-    : deps_(deps), given_up_(deps.tiers.stores()) {
+Fetcher::Fetcher(const Deps& deps, bool verify_warm_files, Duration nvme_patience, size_t most_in_parts)
+    : deps_(deps), most_in_parts_(most_in_parts), given_up_(deps.tiers.stores()) {
   if (!given_up_.empty()) {
     nvme_watch_.emplace("nvme-watch", nvme_patience, [this](const OverdueThread::TaskPtr& read) {
       give_up(static_cast<NvmeRead&>(*read));
@@ -91,9 +91,8 @@ std::optional<TransitClass> Fetcher::begin(const FetchPtr& fetch) {
   fetch->data = ChunkRef(new ChunkData(std::move(*block), range.length, deps_.transit));
   fetch->others_transit = may_wait && in_transit ? fetch->data->block.capacity() : 0;
   if (!fetch->store) {
-    const bool one_chunk = deps_.catalog.chunks(range.file).count == 1;  // each part would open it
-    const bool may_split = !in_transit && !may_wait && !one_chunk;
-    if (!may_split || !fetch_in_parts(fetch)) fetch_from_source(fetch);
+    const bool splits = !in_transit && !may_wait && may_split(range.file);
+    if (!splits || !fetch_in_parts(fetch)) fetch_from_source(fetch);
   } else if (verifies) {
     verify(fetch);
   } else {
@@ -203,12 +202,18 @@ void Fetcher::fetch_from_source(const FetchPtr& fetch) {
   deps_.source.start(std::move(request));
 }
 
+// Whether a chunk of the file may come in parts now.
+bool Fetcher::may_split(FileId file) const {
+  return in_parts_.load() < most_in_parts_ && deps_.catalog.chunks(file).count > 1;
+}
+
 // False, and nothing happened: it is to come whole. Each part counts as under way.
 bool Fetcher::fetch_in_parts(const FetchPtr& fetch) {
   const ChunkRange range = deps_.catalog.range(fetch->chunk);
   const std::vector<FetchPartPtr> parts = deps_.table.split(*fetch, range.length);
   if (parts.empty()) return false;
   under_way_.fetch_add(parts.size() - 1);
+  in_parts_.fetch_add(1);
   for (const FetchPartPtr& part : parts) {
     FetchRequest request;
     request.file = range.file;
@@ -238,6 +243,7 @@ void Fetcher::finish_part(const FetchPtr& fetch, FetchPart& part, const Result<O
   }
   now.waiters.clear();
   if (!now.last) return ended(std::move(data));
+  in_parts_.fetch_sub(1);
   data = ChunkRef();
   if (!now.failed) return finish(fetch, outcome);
   ended(std::move(fetch->data));

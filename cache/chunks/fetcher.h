@@ -18,7 +18,8 @@
 // What readers will soon need of a chunk that goes from the PFS to the RAM tier is asked for by itself, and
 // the rest to be read when nothing else is to do, or when it is needed. Else the first epoch of shuffled
 // records would read its neighbours' parts ahead of their turn. In transit memory a chunk comes whole: it
-// must not stay there for long. So does the only one of a file, which the source opens for each part.
+// must not stay there for long. So does the only one of a file, which the source opens for each part, and any
+// while many others are on their way in parts.
 //
 // Fetches that may wait for other nodes have a share of the transit memory, and each class of fetches has its
 // own queues. A request of another node never joins a fetch that waits for a node, so nodes never wait for
@@ -56,8 +57,8 @@ class Fetcher {
     Metrics& metrics;
   };
 
-  /// `verify_warm_files`, `nvme_patience`: see ChunkCache::Deps.
-  Fetcher(const Deps& deps, bool verify_warm_files, Duration nvme_patience);
+  /// `verify_warm_files`, `nvme_patience`, `most_in_parts`: see ChunkCache::Deps.
+  Fetcher(const Deps& deps, bool verify_warm_files, Duration nvme_patience, size_t most_in_parts);
 
   /// Begins a fetch that is new (ChunkTable::Joined::starts).
   void start(const FetchPtr& fetch);
@@ -91,6 +92,7 @@ class Fetcher {
   void read_ended(NvmeRead& read, const Status& status);
   void fetch_without_nvme(const FetchPtr& fetch);
   void fetch_from_source(const FetchPtr& fetch);
+  bool may_split(FileId file) const;
   bool fetch_in_parts(const FetchPtr& fetch);
   void finish_part(const FetchPtr& fetch, FetchPart& part, const Result<Origin>& outcome);
   void place(Fetch& fetch, bool on_nvme, const Use& use);
@@ -106,9 +108,11 @@ class Fetcher {
   void finish_range(const std::shared_ptr<Range>& range, const Result<Origin>& outcome);
 
   const Deps deps_;
+  const size_t most_in_parts_;
   std::vector<std::atomic<bool>> unverified_;    // by FileId; empty when every file was looked at
   std::vector<std::atomic<uint32_t>> given_up_;  // by store: reads that are under way and were given up
   std::atomic<uint64_t> under_way_{0};           // transfers
+  std::atomic<size_t> in_parts_{0};              // fetches
   std::atomic<bool> stopping_{false};
   std::optional<OverdueThread> nvme_watch_;  // last: uses the others; none without stores
 };

@@ -316,6 +316,26 @@ TEST_CASE(
   CHECK(job.source.fetches == 1);
 }
 
+TEST_CASE("so many chunks come in parts at a time, and others whole") {
+  RangeFixture f(4, 0, false);
+  ChunkCache::Deps deps{*f.catalog, f.source, {}, f.policy, f.metrics, f.log.logger()};
+  deps.most_in_parts = 2;
+  f.cache = std::move(*ChunkCache::create(deps, 4 * kRangeChunk));
+  const auto fetches_for = [&f](uint64_t chunk) {
+    const uint64_t before = f.source.fetches;
+    f.acquire(chunk * kRangeChunk, 4 * kRangeRecord);
+    return f.source.fetches - before;
+  };
+  CHECK(fetches_for(0) == 2);
+  CHECK(fetches_for(1) == 2);
+  CHECK(fetches_for(2) == 1);
+  f.source.complete_one();
+  f.source.complete_one(EIO);  // the rest of the first
+  CHECK(fetches_for(3) == 2);
+  f.source.complete_all();
+  CHECK(f.answered == 4);
+}
+
 TEST_CASE("where a part fails all who wait fail, and the chunk is fetched anew in other memory") {
   RangeFixture f(2, 2 * kRangeChunk, false);
   f.acquire(6 * kRangeRecord, 4 * kRangeRecord);
