@@ -43,8 +43,7 @@ void ChunkCache::acquire_part_of(FileId file, uint64_t offset, uint64_t length, 
                                  const AcquireDone& done, const Use& use) {
   const ChunkId chunk = catalog_.chunk_at(file, offset);
   if (ChunkRef data = resident(chunk)) return done(AcquiredChunk{std::move(data), Origin::ram, false, 0});
-  const uint64_t begin = offset % catalog_.chunk_size(file);
-  (void)join_or_start(FetchScope::anywhere, chunk, {begin, begin + length}, priority, done, use);
+  (void)join_or_start(FetchScope::anywhere, chunk, piece_of(file, offset, length), priority, done, use);
 }
 
 std::optional<FetchPtr> ChunkCache::acquire_within(FetchScope scope, ChunkId chunk, Priority priority,

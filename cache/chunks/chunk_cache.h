@@ -129,6 +129,11 @@ class ChunkCache {
 
   /// The chunk if it is in memory; starts nothing.
   ChunkRef resident(ChunkId chunk) const { return table_.resident(chunk); }
+  /// Whether the bytes are in memory, be it of a chunk of which others are still on their way. REQUIRES: they
+  /// lie within one chunk.
+  bool in_memory(FileId file, uint64_t offset, uint64_t length) const {
+    return table_.in_memory(catalog_.chunk_at(file, offset), piece_of(file, offset, length));
+  }
   /// Whether the chunk comes without the source: it is in memory, or on NVMe and its file need not be
   /// compared.
   bool here(ChunkId chunk) const {
@@ -163,6 +168,10 @@ class ChunkCache {
              uint64_t ram_capacity, const TransitShares& shares);
   std::optional<FetchPtr> join_or_start(FetchScope scope, ChunkId chunk, const ChunkPiece& piece,
                                         Priority priority, const AcquireDone& done, const Use& use);
+  ChunkPiece piece_of(FileId file, uint64_t offset, uint64_t length) const {
+    const uint64_t begin = offset % catalog_.chunk_size(file);
+    return {begin, begin + length};
+  }
   void acquire_part_of(FileId file, uint64_t offset, uint64_t length, Priority priority,
                        const AcquireDone& done, const Use& use);
   void acquire_piece(FileId file, uint64_t offset, uint64_t length, const AcquireDone& done, const Use& use,

@@ -159,6 +159,14 @@ ChunkRef ChunkTable::resident(ChunkId chunk) const {
   return slots_[chunk.index()].data;
 }
 
+bool ChunkTable::in_memory(ChunkId chunk, const ChunkPiece& piece) const {
+  Shard& home = shard(chunk);
+  MutexLock lock(home.mutex);
+  if (slots_[chunk.index()].data) return true;
+  const auto found = home.fetches.find(chunk);
+  return found != home.fetches.end() && has(*found->second, piece);
+}
+
 ChunkRef ChunkTable::only_in_ram(ChunkId chunk) const {
   MutexLock lock(shard(chunk).mutex);
   const Slot& slot = slots_[chunk.index()];

@@ -72,6 +72,8 @@ class ChunkTable {
 
   /// The chunk if it is in memory.
   ChunkRef resident(ChunkId chunk) const;
+  /// Whether join() would give `piece` of the chunk at once.
+  bool in_memory(ChunkId chunk, const ChunkPiece& piece) const;
   /// The chunk if the RAM tier has it and NVMe has not.
   ChunkRef only_in_ram(ChunkId chunk) const;
   /// The chunk if it is in transit memory and NVMe has it not.

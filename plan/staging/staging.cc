@@ -337,8 +337,8 @@ bool Staging::opened(const ReaderWindow& window, uint64_t position) {
 
 // Whether the first unit need not be pushed any more. A part of a stream that is being read is of use once
 // it has been asked for: without it, the reader would ask for the rest of it once more. So is a record whose
-// reader asks for it page by page, if its chunk is in memory when it arrives: a push waits for a READ of the
-// same page, which else may wait for the source.
+// reader asks for it page by page, if it is in memory when it arrives: a push waits for a READ of the same
+// page, which else may wait for the source.
 bool Staging::overtaken(const ReaderWindow& window) const {
   const StagedUnit& unit = *window.units.front();
   if (!opened(window, unit.position)) return false;
@@ -347,7 +347,7 @@ bool Staging::overtaken(const ReaderWindow& window) const {
   const uint64_t streams = window.reader->streams();
   if (streams > 0) return unit.position + streams < window.high_water;
   const bool by_pages = window.plan->of_records && window.reader->reads_by_pages();
-  return !by_pages || (unit.arrived && !cache_.resident(*unit.chunk));
+  return !by_pages || (unit.arrived && !cache_.in_memory(unit.file, unit.begin, unit.end - unit.begin));
 }
 
 // Everything before `position` has been pushed, or is the reader's.
