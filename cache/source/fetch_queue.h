@@ -10,8 +10,8 @@
 // deadline alone a disk would seek to and fro between them. But what was left out before that place comes
 // first, or it would be sought for once it is urgent.
 //
-// The rest of a chunk (FetchRequest::rest) is not urgent, but where each operation costs the source as much
-// as the bytes of the rest it comes along with what lies beside it.
+// The rest of a chunk (FetchRequest::rest) is not urgent, but where each operation costs the source much it
+// comes along with what lies beside it (operation_cost.h).
 #pragma once
 
 #include <cstdint>

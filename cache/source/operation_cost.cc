@@ -16,6 +16,12 @@ constexpr uint64_t kLeastSeen = 32;
 // Sizes whose standard deviation is less than an eighth of their mean are too much alike to tell.
 constexpr double kLeastSpread = 1.0 / 64;
 
+// An operation that is saved brings the end of an epoch nearer by its cost. Bytes ahead of their turn delay a
+// reader at most by what they take, and often not at all: where it computes little it waits for the last
+// bytes anyway. In a model of records of 110,000 bytes in chunks of 128 KiB the first epoch is up to 11 %
+// longer than with whole chunks if as many bytes as the cost come along, up to 3 % if four times as many do.
+constexpr uint64_t kAlong = 4;
+
 }  // namespace
 
 void OperationCost::ended(uint64_t bytes, TimePoint now, bool busy) {
@@ -42,6 +48,11 @@ uint64_t OperationCost::bytes() const {
   if (variance <= kLeastSpread * size * size || covariance <= 0) return UINT64_MAX;
   constexpr double kMost = 1e18;  // that a number of bytes holds
   return static_cast<uint64_t>(std::clamp(time * variance / covariance - size, 0.0, kMost));
+}
+
+uint64_t OperationCost::worth_taking_along() const {
+  const uint64_t cost = bytes();
+  return cost > UINT64_MAX / kAlong ? UINT64_MAX : kAlong * cost;
 }
 
 }  // namespace clairfs

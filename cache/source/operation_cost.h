@@ -18,6 +18,8 @@ class OperationCost {
   void ended(uint64_t bytes, TimePoint now, bool busy);
   /// The cost of an operation in bytes; UINT64_MAX as long as nothing tells.
   uint64_t bytes() const;
+  /// The most bytes that are better read with what lies beside them than later, by an operation of their own.
+  uint64_t worth_taking_along() const;
 
  private:
   TimePoint last_{};

@@ -194,7 +194,7 @@ void PfsSource::dispatch() {
 
 PfsSource::OperationPtr PfsSource::begin_next(TimePoint now) {
   auto operation = std::make_shared<Operation>();
-  operation->parts = queue_.take_first(cost_.bytes());
+  operation->parts = queue_.take_first(cost_.worth_taking_along());
   for (const auto& part : operation->parts) operation->bytes += part.request.length;
   const bool large = operation->parts.size() > 1 && operation->bytes > kLarge;
   operation->places = large && limit_.value() >= 4 ? 2 : 1;  // two may always be under way

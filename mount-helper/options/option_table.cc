@@ -291,7 +291,7 @@ const std::array kTable = {
                "are cached in pieces of 128K (larger ones where they hold more than 1 TiB together), "
                "and those that match GLOB, whatever their size, in pieces of SIZE, from 16K to that of "
                "--chunk. Of a piece that goes to RAM what a plan needs is read before the rest, unless the "
-               "filesystem takes as long to seek as to read that. Pieces that go to NVMe are read whole, "
+               "filesystem takes long to seek. Pieces that go to NVMe are read whole, "
                "and with them parts of samples whose turn comes later. On a slow filesystem a quarter of a "
                "sample's size makes the first shuffled epoch shorter there, for 30 "
                "bytes of memory and some microseconds a piece. GLOB is a "

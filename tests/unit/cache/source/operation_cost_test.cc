@@ -52,6 +52,7 @@ TEST_CASE("few operations, equal ones and an idle source tell nothing of the cos
   OperationCost few;
   end_busily(few, 32, 1ms);  // the first one only begins
   CHECK(few.bytes() == UINT64_MAX);
+  CHECK(few.worth_taking_along() == UINT64_MAX);
   OperationCost equal, idle;
   TimePoint now{};
   for (uint64_t i = 0; i < 1000; ++i) {
