@@ -10,8 +10,9 @@ namespace {
 // to a millisecond at random the estimate is then right to some KiB.
 constexpr double kForget = 0.98;
 
-// Operations without which nothing is believed: about as many as count.
-constexpr uint64_t kLeastSeen = 32;
+// Operations without which nothing is believed. Until then chunks come whole, which delays the first readers;
+// an estimate that is wrong by some tens of KiB is right again a few operations later.
+constexpr uint64_t kLeastSeen = 16;
 
 // Sizes whose standard deviation is less than an eighth of their mean are too much alike to tell.
 constexpr double kLeastSpread = 1.0 / 64;

@@ -50,9 +50,12 @@ TEST_CASE("the cost follows a source that changes") {
 
 TEST_CASE("few operations, equal ones and an idle source tell nothing of the cost") {
   OperationCost few;
-  end_busily(few, 32, 1ms);  // the first one only begins
+  end_busily(few, 16, 1ms);  // the first one only begins
   CHECK(few.bytes() == UINT64_MAX);
   CHECK(few.worth_taking_along() == UINT64_MAX);
+  OperationCost enough;
+  end_busily(enough, 17, 1ms);
+  CHECK(enough.bytes() < 110'000);
   OperationCost equal, idle;
   TimePoint now{};
   for (uint64_t i = 0; i < 1000; ++i) {
