@@ -223,6 +223,7 @@ bool Fetcher::fetch_in_parts(const FetchPtr& fetch) {
     request.demand = {part, &part->demand};
     request.scope = FetchScope::local_or_pfs;  // so that no part can lose its memory
     request.rest = part != parts.front();
+    request.with_next = part != parts.back();
     request.done = [this, fetch, part](const Result<Origin>& outcome) { finish_part(fetch, *part, outcome); };
     deps_.source.start(std::move(request));
   }

@@ -70,6 +70,7 @@ PfsSource::~PfsSource() {
 void PfsSource::start(FetchRequest request) {
   const bool whole = request.length >= catalog_.stamp(request.file).size;
   const bool alone = whole || request.length == 0 || !options_.merge;
+  const bool waits = request.with_next && !alone;
   std::optional<FetchRequest> refused;  // answered without the lock
   {
     MutexLock lock(mutex_);
@@ -81,7 +82,7 @@ void PfsSource::start(FetchRequest request) {
   }
   if (refused) {
     refused->done(Error{ECANCELED, "the mount is being shut down"});
-  } else {
+  } else if (!waits) {
     dispatch();
   }
 }

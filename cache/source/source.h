@@ -48,6 +48,8 @@ struct FetchRequest {
   std::function<void(Result<Origin>)> done;
   /// The rest of a chunk of which another request has what is needed sooner.
   bool rest = false;
+  /// The caller's next request, which follows at once, may be read with this one: this one may wait for it.
+  bool with_next = false;
 };
 
 /// Thread-safe.

@@ -36,6 +36,7 @@ class FakeSource final : public ChunkSource {
     MutexLock lock(mutex_);
     ++fetches;
     bytes += request.length;
+    if (request.with_next) ++with_next;
     if (has_peers && request.scope == FetchScope::anywhere) ++peer_fetches;
     files_.push_back(request.file);
     const Priority priority = request.demand->now();
@@ -157,6 +158,7 @@ class FakeSource final : public ChunkSource {
   std::atomic<uint64_t> fetches{0};
   std::atomic<uint64_t> bytes{0};
   std::atomic<uint64_t> peer_fetches{0};  // of fetches
+  std::atomic<uint64_t> with_next{0};     // of fetches: may be read with the one after them
   std::atomic<bool> has_peers{false};     // fetches come from another node where they may
   std::set<FileId> fail_files;
   std::atomic<uint64_t> raised{0};  // times that a demand changed

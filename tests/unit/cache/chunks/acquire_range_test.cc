@@ -224,6 +224,7 @@ TEST_CASE("what is needed of a chunk that RAM keeps comes first, and the rest in
   const uint64_t begin = 6 * kRangeRecord + 100;
   f.acquire(begin, 4 * kRangeRecord);
   CHECK(f.source.fetches == 3);
+  CHECK(f.source.with_next == 2);
   CHECK(f.source.bytes == kRangeChunk);
   CHECK(f.source.deadlines() == std::vector<uint64_t>{77});  // none of the rest, before and behind
   f.source.complete_one();

@@ -63,7 +63,8 @@ struct MergeFixture {
 
   /// Its number in `results`.
   size_t fetch(FileId file, uint64_t offset, uint64_t length,
-               Priority priority = {Priority::Kind::background, 0}, bool rest = false) {
+               Priority priority = {Priority::Kind::background, 0}, bool rest = false,
+               bool with_next = false) {
     const size_t number = results.size();
     results.emplace_back();
     memory.emplace_back(length);
@@ -77,7 +78,8 @@ struct MergeFixture {
                      REQUIRE(!results[number]);
                      results[number] = result ? 0 : result.error().code;
                    },
-                   rest});
+                   rest,
+                   with_next});
     return number;
   }
   size_t fetch_chunk(uint64_t chunk, Priority priority = {Priority::Kind::background, 0}) {
@@ -380,4 +382,15 @@ TEST_CASE("the rest of a chunk is read with its part until it is known that this
   }
   CHECK(pieces_read_at(kPlace + 2 * kMergedChunk) == (each >= std::chrono::microseconds(100) ? 2 : 1));
   while (!f.io.reads.empty()) end_next();
+}
+
+TEST_CASE("a fetch waits for the one that comes with it, and both begin at once") {
+  MergeFixture f;
+  while (!f.io.reads.empty()) f.end(0);
+  f.fetch(f.records, 3 * kMergedChunk, kMergedChunk, {Priority::Kind::prefetch, 5}, false, true);
+  CHECK(f.io.reads.empty());
+  f.fetch(f.records, 4 * kMergedChunk, kMergedChunk, {Priority::Kind::background, UINT64_MAX}, true);
+  REQUIRE(f.io.reads.size() == 1);
+  CHECK(f.io.reads.front().memory.size() == 2);
+  f.end(0);
 }
