@@ -47,8 +47,8 @@ void ChunkCache::acquire_part_of(FileId file, uint64_t offset, uint64_t length, 
 }
 
 std::optional<FetchPtr> ChunkCache::acquire_within(FetchScope scope, ChunkId chunk, Priority priority,
-                                                   const AcquireDone& done) {
-  return join_or_start(scope, chunk, {}, priority, done, {});
+                                                   const AcquireDone& done, const ChunkPiece& piece) {
+  return join_or_start(scope, chunk, piece, priority, done, {});
 }
 
 std::optional<FetchPtr> ChunkCache::join_or_start(FetchScope scope, ChunkId chunk, const ChunkPiece& piece,
@@ -67,8 +67,8 @@ std::optional<FetchPtr> ChunkCache::join_or_start(FetchScope scope, ChunkId chun
   return joined.fetch;
 }
 
-void ChunkCache::raise(const FetchPtr& fetch, Priority priority) {
-  for (const auto& demand : table_.raise(fetch, priority)) fetcher_.demand_changed(*demand);
+void ChunkCache::raise(const FetchPtr& fetch, Priority priority, const ChunkPiece& piece) {
+  for (const auto& demand : table_.raise(fetch, piece, priority)) fetcher_.demand_changed(*demand);
 }
 
 // NVMe last: a fetch that has just answered a reader still hands over its chunk to be written, and the next

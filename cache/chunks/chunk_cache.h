@@ -108,14 +108,14 @@ class ChunkCache {
 
   /// acquire() on behalf of another node, from memory or within `scope`, and never by a fetch that waits for
   /// a third node. Returns the fetch, for raise(), which may have ended already; null if the chunk was in
-  /// memory. Nothing, and `done` is not called, if the chunk could not come from there. REQUIRES: scope is
-  /// not `anywhere`.
+  /// memory. Nothing, and `done` is not called, if the chunk could not come from there. `piece`: what is
+  /// wanted of the chunk, and no other bytes may be looked at. REQUIRES: scope is not `anywhere`.
   std::optional<FetchPtr> acquire_within(FetchScope scope, ChunkId chunk, Priority priority,
-                                         const AcquireDone& done);
+                                         const AcquireDone& done, const ChunkPiece& piece = {});
 
-  /// Raises the priority of a fetch, unless it is as urgent as that already. Does nothing to a fetch that has
-  /// ended. REQUIRES: not null.
-  void raise(const FetchPtr& fetch, Priority priority);
+  /// Raises the priority of what a fetch brings of `piece`, unless it is as urgent as that already. Does
+  /// nothing to a fetch that has ended. REQUIRES: not null.
+  void raise(const FetchPtr& fetch, Priority priority, const ChunkPiece& piece = {});
 
   /// Which READs are likely to follow this one.
   enum class Neighbours {

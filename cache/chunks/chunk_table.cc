@@ -57,9 +57,9 @@ ChunkTable::Joined ChunkTable::join(FetchScope scope, ChunkId chunk, const Chunk
   return joined;
 }
 
-ChunkTable::Raised ChunkTable::raise(const FetchPtr& fetch, Priority priority) {
+ChunkTable::Raised ChunkTable::raise(const FetchPtr& fetch, const ChunkPiece& piece, Priority priority) {
   MutexLock lock(shard(fetch->chunk).mutex);
-  return raise_piece(fetch, {}, priority);
+  return raise_piece(fetch, piece, priority);
 }
 
 // The parts of the fetch that have some of the piece.

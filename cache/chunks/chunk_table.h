@@ -35,8 +35,8 @@ class ChunkTable {
   /// starts now may wait for another node. Refused if the chunk would have to come from outside `scope`.
   Joined join(FetchScope scope, ChunkId chunk, const ChunkPiece& piece, bool may_wait, Priority priority,
               const Use& use, const AcquireDone& done);
-  /// Makes a fetch of the whole chunk as urgent as that.
-  Raised raise(const FetchPtr& fetch, Priority priority);
+  /// Makes what a fetch brings of `piece` as urgent as that.
+  Raised raise(const FetchPtr& fetch, const ChunkPiece& piece, Priority priority);
 
   /// Has a chunk of `length` bytes come in parts into the memory of the fetch: what its waiters want, then
   /// the rest, which may wait. Nothing: it is to come whole, since a reader waits for it, or nobody needs it

@@ -23,6 +23,10 @@ Priority on_this_clock(Priority priority, TimePoint now) {
   return priority;
 }
 
+ChunkPiece piece_of(const wire::ChunkRequest& request) {
+  return {request.offset, uint64_t{request.offset} + request.length};
+}
+
 }  // namespace
 
 // One request.
@@ -100,7 +104,9 @@ void PeerServer::on_requests(NodeId from, const wire::ChunkRequests& requests) {
       reply(*work, {request.id, wire::ChunkReply::Status::not_here, Origin::ram, 0, 0});
       continue;
     }
-    const bool here = deps_.cache.here(request.chunk);
+    const ChunkRange range = deps_.catalog.range(request.chunk);
+    const bool here = deps_.cache.here(request.chunk) ||
+                      deps_.cache.in_memory(range.file, range.offset + request.offset, request.length);
     const bool kept = here || deps_.cache.tier_of(request.chunk) != Tier::none;
     if (request.only_here ? !here : !kept && !may_load(request)) {
       deps_.metrics.peers_refused.add();
@@ -126,7 +132,7 @@ void PeerServer::on_requests(NodeId from, const wire::ChunkRequests& requests) {
 void PeerServer::on_reprioritize(NodeId from, const wire::Reprioritize& reprioritize) {
   const TimePoint now = deps_.clock.now();
   const Priority priority = on_this_clock(reprioritize.priority, now);
-  std::vector<FetchPtr> fetches;
+  std::vector<std::pair<FetchPtr, ChunkPiece>> raised;
   {
     MutexLock lock(mutex_);
     Peer& peer = *peers_[from.index()];
@@ -147,10 +153,10 @@ void PeerServer::on_reprioritize(NodeId from, const wire::Reprioritize& repriori
         }
       }
       work.request.priority = priority;
-      if (work.fetch) fetches.push_back(work.fetch);
+      if (work.fetch) raised.emplace_back(work.fetch, piece_of(work.request));
     }
   }
-  for (const FetchPtr& fetch : fetches) deps_.cache.raise(fetch, priority);
+  for (const auto& [fetch, piece] : raised) deps_.cache.raise(fetch, priority, piece);
   dispatch(from);
 }
 
@@ -252,10 +258,12 @@ void PeerServer::start(const WorkPtr& work) {
     priority = request.priority;
   }
   const std::optional<FetchPtr> fetch = deps_.cache.acquire_within(
-      scope, request.chunk, priority, [this, work](const Result<AcquiredChunk>& chunk) {
+      scope, request.chunk, priority,
+      [this, work](const Result<AcquiredChunk>& chunk) {
         loaded(work, chunk);
         if (work->ends.fetch_add(1) == 1) dispatch(work->peer);
-      });
+      },
+      piece_of(request));
   work->ends.fetch_add(1);
   if (!fetch) return loaded(work, Error{ENOENT, "not here"});
   if (!*fetch) return;
@@ -264,7 +272,7 @@ void PeerServer::start(const WorkPtr& work) {
     work->fetch = *fetch;  // on_reprioritize() raises it from here on; until now it only changed the request
     priority = request.priority;
   }
-  deps_.cache.raise(*fetch, priority);
+  deps_.cache.raise(*fetch, priority, piece_of(request));
 }
 
 void PeerServer::loaded(const WorkPtr& work, const Result<AcquiredChunk>& chunk) {

@@ -22,10 +22,12 @@ std::shared_ptr<const Catalog> three_chunks() {
   return made_up_catalog({1000, 1000, 4'000'000});
 }
 
-/// Node 0, the home of three chunks, whose PFS brings them when it is told to.
+/// Node 0, the home of all chunks, whose PFS brings them when it is told to.
 struct Serving {
   /// With a store: its files are to be compared before the first use of what it has of them.
-  explicit Serving(const PeerServerOptions& options = {}, NvmeStore* store = nullptr) {
+  explicit Serving(const PeerServerOptions& options = {}, NvmeStore* store = nullptr,
+                   std::shared_ptr<const Catalog> of = three_chunks())
+      : catalog(std::move(of)) {
     ChunkCache::Deps deps{*catalog, source, {}, policy, metrics, log.logger(), store != nullptr};
     if (store != nullptr) deps.stores.push_back(store);
     cache = std::move(*ChunkCache::create(deps, 16 << 20));
@@ -42,6 +44,14 @@ struct Serving {
   void ask(uint32_t chunk, Priority priority = {}, bool only_here = false) {
     wire::ChunkRequests requests;
     requests.list.push_back({chunk, ChunkId(chunk), 0, 1, chunk, priority, true, only_here});
+    server->on_requests(kAsker, requests);
+  }
+  /// It asks for a piece of chunk 0, under the number of its first byte.
+  void ask_for_piece(const ChunkPiece& piece, Priority priority, bool only_here = false) {
+    const auto begin = static_cast<uint32_t>(piece.begin);
+    const auto length = static_cast<uint32_t>(piece.end - piece.begin);
+    wire::ChunkRequests requests;
+    requests.list.push_back({begin, ChunkId(0), begin, length, begin, priority, true, only_here});
     server->on_requests(kAsker, requests);
   }
   /// Brings a chunk into memory.
@@ -63,7 +73,7 @@ struct Serving {
   Metrics metrics;
   FirstTouchPolicy policy;
   FakeSource source;
-  const std::shared_ptr<const Catalog> catalog = three_chunks();
+  const std::shared_ptr<const Catalog> catalog;
   Membership membership{{transport, clock, metrics, log.logger(), [] { return wire::Hello{}; },
                          [](NodeId, PeerState, PeerState) {}},
                         {}};
@@ -160,4 +170,27 @@ TEST_CASE("what the PFS does not bring takes no room of what is in memory") {
   const auto replies = home.transport.take_sent<wire::ChunkReplies>();
   REQUIRE(replies.size() == 1);
   CHECK(replies[0].list[0].status == wire::ChunkReply::Status::ok);
+}
+
+TEST_CASE("a piece of a chunk is sent as soon as it is here, and only it is urgent") {
+  constexpr uint32_t kChunk = 128 << 10;
+  constexpr Priority kSoon{Priority::Kind::prefetch, 1'000'000};
+  Serving home({}, nullptr, made_up_catalog({2 * kChunk}, kChunk));
+  home.ask_for_piece({0, kChunk / 2}, kSoon);
+  REQUIRE(home.source.pending() == 2);
+  CHECK(home.source.raised == 0);
+  home.server->on_reprioritize(kAsker, wire::Reprioritize{Priority{}, {0}});
+  CHECK(home.source.raised == 1);
+  REQUIRE(home.source.complete_one());
+  CHECK(home.transport.take_bulks() == std::vector<TransferNumber>{0});
+  CHECK(!home.cache->resident(ChunkId(0)));
+  home.ask_for_piece({100, 200}, kSoon, true);
+  CHECK(home.transport.take_bulks() == std::vector<TransferNumber>{100});
+  home.ask_for_piece({kChunk / 2, kChunk}, kSoon, true);  // it is not here
+  CHECK(home.transport.take_bulks().empty());
+  home.ask_for_piece({kChunk / 2 - 100, kChunk / 2 + 100}, kSoon);
+  CHECK(home.source.raised == 2);
+  REQUIRE(home.source.complete_one());
+  CHECK(home.transport.take_bulks() == std::vector<TransferNumber>{kChunk / 2 - 100});
+  CHECK(home.source.bytes == kChunk);
 }
