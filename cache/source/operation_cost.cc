@@ -34,24 +34,27 @@ void OperationCost::ended(uint64_t bytes, TimePoint now, bool busy) {
     times_ = times_ * kForget + time;
     squares_ = squares_ * kForget + size * size;
     products_ = products_ * kForget + size * time;
-    ++seen_;
+    if (++seen_ >= kLeastSeen) estimate();
   }
   busy_ = busy;
   last_ = now;
 }
 
-uint64_t OperationCost::bytes() const {
-  if (seen_ < kLeastSeen) return UINT64_MAX;
+void OperationCost::estimate() {
   const double size = sizes_ / weights_;
   const double time = times_ / weights_;
   const double variance = squares_ / weights_ - size * size;
   const double covariance = products_ / weights_ - size * time;
-  if (variance <= kLeastSpread * size * size || covariance <= 0) return UINT64_MAX;
+  alike_ = variance <= kLeastSpread * size * size;
+  if (alike_) return;
   constexpr double kMost = 1e18;  // that a number of bytes holds
-  return static_cast<uint64_t>(std::clamp(time * variance / covariance - size, 0.0, kMost));
+  known_ = covariance <= 0
+               ? UINT64_MAX
+               : static_cast<uint64_t>(std::clamp(time * variance / covariance - size, 0.0, kMost));
 }
 
 uint64_t OperationCost::worth_taking_along() const {
+  if (alike_ && !known_) return 0;
   const uint64_t cost = bytes();
   return cost > UINT64_MAX / kAlong ? UINT64_MAX : kAlong * cost;
 }

@@ -65,4 +65,25 @@ TEST_CASE("few operations, equal ones and an idle source tell nothing of the cos
   }
   CHECK(equal.bytes() == UINT64_MAX);
   CHECK(idle.bytes() == UINT64_MAX);
+  CHECK(idle.worth_taking_along() == UINT64_MAX);
+}
+
+TEST_CASE("equal operations are made to differ once, and after that leave the cost as it is") {
+  OperationCost cost;
+  TimePoint now{};
+  const auto end = [&](int operations, uint64_t bytes) {
+    for (int i = 0; i < operations; ++i) {
+      now += 5ms + bytes * kOfByte;
+      cost.ended(bytes, now, true);
+    }
+  };
+  end(16, 128 << 10);  // the first one only begins
+  CHECK(cost.worth_taking_along() == UINT64_MAX);
+  end(1, 128 << 10);
+  CHECK(cost.worth_taking_along() == 0);
+  end(8, 64 << 10);
+  CHECK(cost.worth_taking_along() > 500'000);
+  end(1000, 128 << 10);
+  CHECK(cost.bytes() > 499'000);
+  CHECK(cost.bytes() < 501'000);
 }
