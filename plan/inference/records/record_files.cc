@@ -1,6 +1,7 @@
 #include "plan/inference/records/record_files.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <limits>
 #include <string>
@@ -165,17 +166,20 @@ std::map<FileId, std::vector<Numbering>> RecordFiles::numbered(std::span<const S
   std::map<FileId, std::vector<Numbering>> before = std::exchange(kept_, {});
   for (const auto& [count, file] : most) {
     const auto known = before.find(file);
-    std::vector<Numbering> numberings = known == before.end() ? number(file) : std::move(known->second);
-    if (numberings.empty()) {
+    using Made = Result<std::vector<Numbering>>;
+    Made numberings = known == before.end() ? number(file) : Made(std::move(known->second));
+    if (!numberings) continue;
+    if (numberings->empty()) {
       stop_watching(file);
     } else {
-      kept_.emplace(file, std::move(numberings));
+      kept_.emplace(file, std::move(*numberings));
     }
   }
   return kept_;
 }
 
-std::vector<Numbering> RecordFiles::number(FileId file) const {
+// A read that failed may succeed the next time; what a file has been found not to be it will not become.
+Result<std::vector<Numbering>> RecordFiles::number(FileId file) const {
   std::vector<Way> ways;
   {
     const MutexLock lock(mutex_);
@@ -185,26 +189,31 @@ std::vector<Numbering> RecordFiles::number(FileId file) const {
     }
   }
   std::vector<Numbering> numberings;
+  Status were_read;
   uint64_t held = 0;
   for (Way& way : ways) {
-    auto index = index_of(way);
-    if (!index || index->size() < 2 || index->size() > kMostRecords) continue;
+    auto made = index_of(way);
+    if (!made) {
+      if (!way.index && made.error().code != EINVAL) were_read = made.error();
+      continue;
+    }
+    std::shared_ptr<const SampleIndex> index = std::move(*made);
+    if (index->size() < 2 || index->size() > kMostRecords) continue;
     if (source_.catalog->stamp(file).size / index->size() < kLeastMean) continue;
     if (!numberings.empty() && held + index->memory_bytes() > most_held_) continue;
     held += index->memory_bytes();
     std::string root = way.records.root;
     numberings.push_back({std::move(root), std::move(index), std::move(way.records)});
   }
+  if (numberings.empty() && !were_read) return were_read.error();
   return numberings;
 }
 
-std::shared_ptr<const SampleIndex> RecordFiles::index_of(const Way& way) const {
-  if (way.index) {
-    auto table = source_.indexes->find(*way.index, source_.catalog);
-    return table ? std::move(*table) : nullptr;
-  }
-  auto index = make_sample_index(way.records, source_);
-  return index ? std::move(*index) : nullptr;
+Result<std::shared_ptr<const SampleIndex>> RecordFiles::index_of(const Way& way) const {
+  if (!way.index) return make_sample_index(way.records, source_);
+  auto table = source_.indexes->find(*way.index, source_.catalog);
+  if (!table) return table.error();
+  return std::shared_ptr<const SampleIndex>(std::move(*table));
 }
 
 }  // namespace clairfs

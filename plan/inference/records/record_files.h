@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "cache/base/mutex.h"
+#include "cache/base/result.h"
 #include "plan/formats/dataset.h"
 #include "plan/formats/index/saved_index.h"
 #include "plan/inference/watched/access_recorder.h"
@@ -69,7 +70,8 @@ class RecordFiles {
 
   /// How the records are numbered of the files of which `least` READs or more are among the opens. Each
   /// numbering is kept until the next call, or let_go(). Loads saved indexes and reads headers, but no more
-  /// of the dataset. A file that cannot be numbered is not watched any longer, whatever its name says.
+  /// of the dataset. A file that cannot be numbered is not watched any longer, whatever its name says; one
+  /// of which the header could not be read is tried again at the next call.
   std::map<FileId, std::vector<Numbering>> numbered(std::span<const SeenOpen> opens, size_t least);
   void let_go() { kept_.clear(); }
 
@@ -83,8 +85,9 @@ class RecordFiles {
 
   void note_files() REQUIRES(mutex_);
   void stop_watching(FileId file);
-  std::vector<Numbering> number(FileId file) const;
-  std::shared_ptr<const SampleIndex> index_of(const Way& way) const;
+  /// None: it cannot be numbered. Errors: those of reads.
+  Result<std::vector<Numbering>> number(FileId file) const;
+  Result<std::shared_ptr<const SampleIndex>> index_of(const Way& way) const;
 
   const DatasetSource source_;
   const uint64_t most_held_;

@@ -103,6 +103,29 @@ TEST_CASE("a file that cannot be numbered is watched no longer") {
   CHECK(!f.files->watches(f.file("data/bad.npy")));
 }
 
+TEST_CASE("a file whose header could not be read is watched on, and numbered when it can be") {
+  PackedFolder f;
+  bool fails = true;
+  f.source.read_bytes = [&fails, read = f.source.read_bytes](FileId file, uint64_t offset,
+                                                             uint32_t length) -> Result<std::string> {
+    if (fails) return Error{EIO, "read"};
+    return read(file, offset, length);
+  };
+  f.files.emplace(f.source);
+  const FileId rows = f.file("data/rows.npy");
+  f.files->meet(rows);
+  for (int look = 0; look < 2; ++look) {
+    CHECK(f.files->numbered(f.reads_of("data/rows.npy", 8), 8).empty());
+    CHECK(f.files->watches(rows));
+  }
+  fails = false;
+  CHECK(f.files->numbered(f.reads_of("data/rows.npy", 8), 8).contains(rows));
+  // What is no array stays none.
+  f.files->meet(f.file("data/bad.npy"));
+  CHECK(f.files->numbered(f.reads_of("data/bad.npy", 8), 8).empty());
+  CHECK(!f.files->watches(f.file("data/bad.npy")));
+}
+
 TEST_CASE("a file is numbered by each of its saved indexes, of which none is made") {
   PackedFolder f;
   f.files->look_for_indexes();
