@@ -59,14 +59,18 @@ def write_lmdb(folder, count, size):
     return "format=lmdb file=rows.lmdb keys=decimal", {"path": "rows.lmdb"}, values
 
 
-def write_megatron(prefix, sequences, dtype):
-    """As megatron.core.datasets.indexed_dataset writes them: modes left out, every sequence a document."""
+def write_megatron_index(prefix, sizes, dtype):
+    """As megatron.core.datasets.indexed_dataset writes it: modes left out, every sequence a document. `sizes`: tokens of each."""
     code = {"uint8": 1, "int32": 4, "uint16": 8}[dtype]
-    sizes = np.array([len(s) for s in sequences], dtype=np.int32)
+    sizes = np.array(sizes, dtype=np.int32)
     pointers = (np.cumsum([0, *sizes[:-1]]) * np.dtype(dtype).itemsize).astype(np.int64)
-    documents = np.arange(len(sequences) + 1, dtype=np.int64)
+    documents = np.arange(len(sizes) + 1, dtype=np.int64)
     header = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(sizes), len(documents))
     prefix.with_suffix(".idx").write_bytes(header + sizes.tobytes() + pointers.tobytes() + documents.tobytes())
+
+
+def write_megatron(prefix, sequences, dtype):
+    write_megatron_index(prefix, [len(s) for s in sequences], dtype)
     prefix.with_suffix(".bin").write_bytes(b"".join(s.astype(dtype).tobytes() for s in sequences))
 
 

@@ -57,6 +57,29 @@ def open_database():
             return len(txn.get(b"%d" % i))
     return read
 """
+HDF5 = """
+import h5py
+def open_images():
+    images = h5py.File(mount + "/rows.h5", "r")["images"]
+    return lambda i: int(images[i].sum())
+"""
+# As Megatron's _MMapBinReader and _FileBinReader.
+MEGATRON = """
+index = open(mount + "/tokens.idx", "rb").read()
+count = int.from_bytes(index[18:26], "little")
+sizes = numpy.frombuffer(index, numpy.int32, count, 34)
+pointers = numpy.frombuffer(index, numpy.int64, count, 34 + sizes.nbytes)
+def map_tokens():
+    tokens = numpy.memmap(mount + "/tokens.bin", numpy.uint8, "r")
+    return lambda i: int(tokens[pointers[i]:pointers[i] + 2 * sizes[i]].sum())
+def read_tokens():
+    def read_sequence(i):
+        tokens = bytearray(2 * int(sizes[i]))
+        with open(mount + "/tokens.bin", "rb", buffering=0) as file:
+            file.seek(int(pointers[i]))
+            return file.readinto(tokens)
+    return read_sequence
+"""
 
 
 def run_records_job(mount, script):
@@ -77,6 +100,30 @@ def write_database(folder, count):
 
     folder.mkdir()
     record_plans.write_lmdb(folder, count, SIZE)
+
+
+def write_images(folder, count, chunks):
+    h5py = pytest.importorskip("h5py")
+    folder.mkdir()
+    with h5py.File(folder / "rows.h5", "w") as file:
+        file.create_dataset("images", data=np.zeros((count, SIZE), np.uint8), chunks=chunks)
+
+
+def write_tokens(folder, count):
+    """Sequences of zeros that take no room, of two bytes a token."""
+    import record_plans
+
+    folder.mkdir()
+    sizes = np.random.default_rng(1).integers(SIZE // 3, 2 * SIZE // 3, count)
+    record_plans.write_megatron_index(folder / "tokens", sizes, "uint16")
+    with open(folder / "tokens.bin", "wb") as file:
+        file.truncate(2 * int(sizes.sum()))
+
+
+def save_index(mount, file, *keys):
+    """It is looked for when the mount begins."""
+    subprocess.run([binary(), "index", mount.path / file, *keys], check=True, stdout=subprocess.DEVNULL, timeout=60)
+    mount.remount()
 
 
 def assert_plan(state, **keys):
@@ -112,9 +159,7 @@ run(3, lambda number: batches, wait=12)
 def test_a_database_with_an_index(tmp):
     write_database(tmp / "src", 600)
     with searching(tmp / "src", *OPTIONS) as mount:
-        index = [binary(), "index", mount.path / "rows.lmdb", "keys=decimal"]
-        subprocess.run(index, check=True, stdout=subprocess.DEVNULL, timeout=60)
-        mount.remount()  # it is saved
+        save_index(mount, "rows.lmdb", "keys=decimal")
         run_records_job(mount, LMDB + """
 data = Records(600, open_database)
 sampler = DistributedSampler(data, num_replicas=1, rank=0, seed=42)
@@ -129,6 +174,34 @@ run(3, epoch, wait=12)
     assert_plan(state["plan"], **keys)
     assert state["suspensions"] == 0, state
     assert answer["state"] == "found" and answer["log10_chance"] < -9, answer
+
+
+@pytest.mark.parametrize(("workers", "chunks"), [(0, None), (2, (1, SIZE))], ids=["0", "2"])
+def test_rows_of_hdf5(tmp, workers, chunks):
+    """That lie one after the other, or each in a chunk that a tree has. Each worker opens the file for itself."""
+    write_images(tmp / "src", 600, chunks)
+    with searching(tmp / "src", *OPTIONS) as mount:
+        save_index(mount, "rows.h5", "dataset=/images")
+        said = run_records_job(mount, HDF5 + f"""
+generator = torch.Generator().manual_seed(3407)
+until_found(records(600, open_images, shuffle=True, generator=generator, num_workers={workers}), wait=12)
+""")
+    keys = {"format": "hdf5", "file": "rows.h5", "dataset": "/images"}
+    assert_plan(json.loads(said), **keys, sampler="torch.random", generator="loader", seed=3407)
+
+
+@pytest.mark.parametrize(("open_tokens", "workers"), [("map_tokens", 2), ("read_tokens", 0)])
+def test_sequences_of_megatron(tmp, open_tokens, workers):
+    write_tokens(tmp / "src", 4000)
+    with searching(tmp / "src", *OPTIONS) as mount:
+        save_index(mount, "tokens.bin")
+        said = run_records_job(mount, MEGATRON + f"""
+data = Records(4000, {open_tokens})
+sampler = DistributedSampler(data, num_replicas=1, rank=0, seed=42)
+until_found(DataLoader(data, batch_size=8, num_workers={workers}, sampler=sampler))
+""")
+    keys = {"format": "megatron", "file": "tokens.bin"}
+    assert_plan(json.loads(said), **keys, sampler="torch.distributed", seed=42)
 
 
 def test_a_database_without_an_index(tmp):
