@@ -157,17 +157,21 @@ std::vector<FileId> OrderSearch::folders_above(std::span<const SeenOpen> opens,
   return found;
 }
 
+OrderSearch::Evidence OrderSearch::evidence_of(std::span<const SeenOpen> opens, const Numbering& numbering) {
+  const OpenedSamples opened = numbering.opened(opens);
+  return evidence_of(opened.opens, opened.samples);
+}
+
 // Strays are often what came before: another program, or the end of an epoch. So three looks: at all, at the
 // threads that still read, at the newest half.
 OrderSearch::Evidence OrderSearch::evidence_of(std::span<const SeenOpen> opens,
-                                               const Numbering& numbering) const {
+                                               std::span<const uint32_t> samples) {
   Evidence evidence;
   std::unordered_set<uint32_t> seen;
-  for (const SeenOpen& open : opens) {
-    const std::optional<uint32_t> sample = numbering.sample_of(open);
-    if (!sample || !seen.insert(*sample).second) continue;
-    evidence.samples.push_back(*sample);
-    evidence.threads.push_back(open.thread.value);
+  for (size_t i = 0; i < opens.size(); ++i) {
+    if (!seen.insert(samples[i]).second) continue;
+    evidence.samples.push_back(samples[i]);
+    evidence.threads.push_back(opens[i].thread.value);
   }
   const size_t count = evidence.samples.size();
   if (count < kFewest) return evidence;
@@ -493,19 +497,12 @@ std::optional<FoundOrder> OrderSearch::try_shuffles(FileId folder, std::span<con
 // another way the second time each open is that of any sample, as of any other order.
 std::optional<FoundOrder> OrderSearch::try_repetition(FileId folder, std::span<const SeenOpen> opens) {
   for (const Numbering& numbering : numberings_.of(folder)) {
-    std::vector<SeenOpen> of_samples;
-    std::vector<uint32_t> samples;
-    for (const SeenOpen& open : opens) {
-      const std::optional<uint32_t> sample = numbering.sample_of(open);
-      if (!sample) continue;
-      of_samples.push_back(open);
-      samples.push_back(*sample);
-    }
-    const std::optional<FirstPass> pass = find_first_pass(samples);
+    const OpenedSamples opened_samples = numbering.opened(opens);
+    const std::optional<FirstPass> pass = find_first_pass(opened_samples.samples);
     if (!pass) continue;
-    std::span<const SeenOpen> second = std::span(of_samples).subspan(pass->repeated_from);
-    if (second.size() > kMostOpens) second = second.last(kMostOpens);
-    const Evidence evidence = evidence_of(second, numbering);
+    const size_t second = std::min(opened_samples.opens.size() - pass->repeated_from, kMostOpens);
+    const Evidence evidence = evidence_of(std::span(opened_samples.opens).last(second),
+                                          std::span(opened_samples.samples).last(second));
     std::unordered_map<uint32_t, uint32_t> at;
     for (uint32_t i = 0; i < pass->order.size(); ++i) at.emplace(pass->order[i], i);
     Places places{{}, pass->order.size()};

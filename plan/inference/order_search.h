@@ -221,7 +221,9 @@ class OrderSearch {
                                            Effort& effort);
   std::optional<FoundOrder> try_many_seeds(const Look& look, const ReaderFacts& facts, Effort& effort);
   size_t telling_after(std::span<const SeenOpen> opens);
-  Evidence evidence_of(std::span<const SeenOpen> opens, const Numbering& numbering) const;
+  static Evidence evidence_of(std::span<const SeenOpen> opens, const Numbering& numbering);
+  /// `samples`: of each of the opens.
+  static Evidence evidence_of(std::span<const SeenOpen> opens, std::span<const uint32_t> samples);
   /// Where samples are looked for: folders, and files of records. Never empty.
   std::vector<FileId> folders(std::span<const SeenOpen> opens, const std::optional<FoundOrder>& before) const;
   std::vector<FileId> folders_above(std::span<const SeenOpen> opens,

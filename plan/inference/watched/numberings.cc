@@ -14,6 +14,14 @@ bool same_numbering(const SampleIndex& a, const SampleIndex& b) {
   return true;
 }
 
+std::optional<uint32_t> first_sample_of(const SampleIndex& index, FileId file) {
+  std::optional<uint32_t> first;
+  index.samples_of(file, 0, 1, [&](uint32_t sample) {
+    if (!first) first = sample;
+  });
+  return first;
+}
+
 }  // namespace
 
 void Numbering::name_in(PlanSpec& plan) const {
@@ -36,13 +44,17 @@ bool Numbering::is_of(const PlanSpec& plan) const {
   return named == plan;
 }
 
-std::optional<uint32_t> Numbering::sample_of(const SeenOpen& open) const {
-  if (of_records()) return record_shown(*index, open.file, open.offset(), open.length());
-  std::optional<uint32_t> first;
-  index->samples_of(open.file, 0, 1, [&](uint32_t sample) {
-    if (!first) first = sample;
-  });
-  return first;
+OpenedSamples Numbering::opened(std::span<const SeenOpen> opens) const {
+  OpenedSamples opened;
+  Sightings sightings(*index);
+  for (const SeenOpen& open : opens) {
+    const auto sample = of_records() ? sightings.next(open.file, open.offset(), open.length())
+                                     : first_sample_of(*index, open.file);
+    if (!sample) continue;
+    opened.opens.push_back(open);
+    opened.samples.push_back(*sample);
+  }
+  return opened;
 }
 
 std::optional<FileId> place_of(const Catalog& catalog, const PlanSpec& plan) {

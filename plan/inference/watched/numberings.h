@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,12 @@
 #include "plan/inference/watched/access_recorder.h"
 
 namespace clairfs {
+
+/// Opens of which it is clear what was opened, or of records read.
+struct OpenedSamples {
+  std::vector<SeenOpen> opens;
+  std::vector<uint32_t> samples;  ///< of each
+};
 
 struct Numbering {
   std::string root;
@@ -26,8 +33,8 @@ struct Numbering {
   void name_in(PlanSpec& plan) const;
   /// Whether a plan, whose root is known to be this one, orders these.
   bool is_of(const PlanSpec& plan) const;
-  /// The sample that was opened, or of records read; nothing if that is none, or not clear.
-  std::optional<uint32_t> sample_of(const SeenOpen& open) const;
+  /// Those of a reader's opens that are of a sample, or of records show one. REQUIRES: the order of time.
+  OpenedSamples opened(std::span<const SeenOpen> opens) const;
 };
 
 /// Where a plan's samples are: a folder, or the file that holds them. Nothing if that is not there.

@@ -49,10 +49,10 @@ FileId packed_file(uint32_t number) {
   return *packed_dataset().catalog->find("rows" + std::to_string(number));
 }
 
-std::vector<Numbering> numbered(uint32_t number) {
+std::vector<Numbering> numbered(uint32_t number, uint32_t records = kRecords) {
   const RecordLayout layout{80, kBytes, kBytes};
   auto index = std::make_shared<FixedRecords>(packed_dataset().catalog, "npy", layout);
-  index->add(packed_file(number), kRecords);
+  index->add(packed_file(number), records);
   index->finish();
   Numbering one{"", std::move(index), {}};
   one.records.format = "npy";
@@ -143,6 +143,20 @@ TEST_CASE("the order is found in which records are read, by whatever READs the k
       CHECK(found->log_chance < std::log(kMostWrong));
     }
   }
+}
+
+// After some hundred READs all of it is in the page cache.
+TEST_CASE("the order is found in which rows of a small file are read that is mapped without advice") {
+  constexpr uint32_t kFew = 1000;
+  Watched reader(Way::around);
+  reader.kernels[0] = KernelReads(80 + kBytes * kFew, Way::around, 1 << 20);
+  for (const uint32_t record : order_in("seed=42", kFew)) reader.read(101, 0, record);
+  CHECK(reader.opens.size() < 150);
+  RecordSearch search(0);
+  search.orders.number_records(packed_file(0), numbered(0, kFew));
+  const auto found = search.watch(reader.opens);
+  REQUIRE(found);
+  CHECK(found->plan.seed == "42");
 }
 
 TEST_CASE("the next epoch tells how the order of records goes on") {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "plan/formats/records/fixed_records.h"
@@ -30,6 +32,11 @@ std::shared_ptr<const SampleIndex> rows_of(uint64_t bytes, uint32_t count) {
   return rows;
 }
 
+/// What a lone READ shows.
+std::optional<uint32_t> shown_by(const SampleIndex& rows, FileId file, uint64_t offset, uint64_t length) {
+  return Sightings(rows).next(file, offset, length);
+}
+
 /// What the first of each record's READs show, when so many records are read in a random order.
 struct Shown {
   int right = 0;
@@ -43,13 +50,17 @@ Shown shown_of(const SampleIndex& rows, uint64_t size, int most, Way way, uint64
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random);
   KernelReads kernel(size, way, around);
+  Sightings sightings(rows);
   Shown shown;
   for (int i = 0; i < most; ++i) {
-    const ByteRange row = rows.range(order[static_cast<size_t>(i)], 0);
-    const auto reads = kernel.touch(row.offset, row.length);
-    if (reads.empty()) continue;
-    const auto seen = record_shown(rows, kPacked, reads.front().offset, reads.front().length);
-    ++(!seen ? shown.nothing : *seen == order[static_cast<size_t>(i)] ? shown.right : shown.wrong);
+    const uint32_t record = order[static_cast<size_t>(i)];
+    const ByteRange row = rows.range(record, 0);
+    bool is_first = true;
+    for (const auto& [offset, length] : kernel.touch(row.offset, row.length)) {
+      const auto seen = sightings.next(kPacked, offset, length);
+      if (!std::exchange(is_first, false)) continue;
+      ++(!seen ? shown.nothing : *seen == record ? shown.right : shown.wrong);
+    }
   }
   return shown;
 }
@@ -82,13 +93,40 @@ TEST_CASE("of what lies around a fault the middle shows the record") {
   }
 }
 
+// Of a hundred READs and some more, which bring the whole file.
+TEST_CASE("what is left of the pages around a fault shows the record by what lies beside it") {
+  const auto rows = rows_of(80'000, 1000);
+  const Shown shown = shown_of(*rows, kHeader + 80'000 * 1000, 1000, Way::around, 1 << 20);
+  INFO("right " << shown.right << " wrong " << shown.wrong << " nothing " << shown.nothing);
+  CHECK(shown.right >= 60);
+  CHECK(shown.wrong <= 5);
+}
+
+TEST_CASE("what was asked for before says at which end the pages around a fault were cut off") {
+  const auto rows = rows_of(kPageSize, 2000);  // each begins in a page of its own, behind the header
+  const auto asks = [](Sightings& sightings, uint64_t first, uint64_t end) {
+    return sightings.next(kPacked, first * kPageSize, (end - first) * kPageSize);
+  };
+  Sightings sightings(*rows);
+  CHECK(asks(sightings, 1000, 1128) == 1064U);
+  CHECK(asks(sightings, 1128, 1200) == 1136U);  // up to half of 128 pages behind the fault
+  CHECK(asks(sightings, 920, 1000) == 984U);    // from half of them before it
+  CHECK(!asks(sightings, 1200, 1328));          // readahead behind what is there
+  CHECK(asks(sightings, 1400, 1528) == 1464U);
+  CHECK(!asks(sightings, 1328, 1400));          // cut off at both ends
+  CHECK(!asks(sightings, 1600, 1660));          // a fault would have brought more
+  CHECK(!asks(sightings, 0, 128));              // what lies around it begins with the file
+  CHECK(asks(sightings, 1100, 1228) == 1164U);  // they were given up, and maybe what lies beside them
+  CHECK(asks(sightings, 1228, 1300) == 1236U);
+}
+
 TEST_CASE("what may be of several records, or of none, shows nothing") {
   const auto rows = rows_of(110'000, 1000);
-  CHECK(!record_shown(*rows, kPacked, 0, 0));
-  CHECK(!record_shown(*rows, kPacked, 0, 128 << 10));                // the header, and what lies behind it
-  CHECK(!record_shown(*rows, kPacked, 400 * kPageSize, 200 << 10));  // a piece of what lies around a fault
-  CHECK(!record_shown(*rows, FileId(2), 0, kPageSize));              // another file
-  CHECK(!record_shown(*rows, kPacked, 200'000 * kPageSize, kPageSize));  // behind the last
+  CHECK(!shown_by(*rows, kPacked, 0, 0));
+  CHECK(!shown_by(*rows, kPacked, 0, 128 << 10));                    // the header, and what lies behind it
+  CHECK(!shown_by(*rows, kPacked, 400 * kPageSize, 200 << 10));      // a piece of what lies around a fault
+  CHECK(!shown_by(*rows, FileId(2), 0, kPageSize));                  // another file
+  CHECK(!shown_by(*rows, kPacked, 200'000 * kPageSize, kPageSize));  // behind the last
   const auto small = rows_of(1000, 100'000);
   const Shown shown = shown_of(*small, kHeader + 1000 * 100'000, 100, Way::page_by_page);
   CHECK(shown.right + shown.wrong == 0);
@@ -97,7 +135,7 @@ TEST_CASE("what may be of several records, or of none, shows nothing") {
 TEST_CASE("a READ that begins within a record shows it") {
   const auto rows = rows_of(110'000, 1000);
   const uint64_t inside = round_to_pages(rows->range(500, 0).offset) + kPageSize;
-  CHECK(record_shown(*rows, kPacked, inside, 8 * kPageSize) == 500U);
+  CHECK(shown_by(*rows, kPacked, inside, 8 * kPageSize) == 500U);
 }
 
 TEST_CASE("both values of a sample show it, and the page of several samples' values none") {
@@ -112,8 +150,8 @@ TEST_CASE("both values of a sample show it, and the page of several samples' val
   REQUIRE(builder.add_range({kPacked, 60 * kPageSize, 100}));
   REQUIRE(builder.add_range({kPacked, 60 * kPageSize + 200, 100}));
   const auto table = builder.finish();
-  CHECK(record_shown(*table, kPacked, 20 * kPageSize, 10 * kPageSize) == 1U);
-  CHECK(!record_shown(*table, kPacked, 50 * kPageSize, kPageSize));
-  CHECK(record_shown(*table, kPacked, 60 * kPageSize, kPageSize) == 2U);
-  CHECK(!record_shown(*table, kPacked, 70 * kPageSize, kPageSize));  // of the tree, say
+  CHECK(shown_by(*table, kPacked, 20 * kPageSize, 10 * kPageSize) == 1U);
+  CHECK(!shown_by(*table, kPacked, 50 * kPageSize, kPageSize));
+  CHECK(shown_by(*table, kPacked, 60 * kPageSize, kPageSize) == 2U);
+  CHECK(!shown_by(*table, kPacked, 70 * kPageSize, kPageSize));  // of the tree, say
 }
