@@ -1,5 +1,6 @@
 #include "plan/inference/seed_diagnosis.h"
 
+#include <numeric>
 #include <random>
 #include <string>
 
@@ -30,14 +31,10 @@ Diagnosis diagnosis_of(const std::string& planned, const std::string& real, uint
   return diagnose_seed(evidence, plan.spec(), kMany, {Epoch(epoch), 0}, NodeId(0));
 }
 
-// Of a job that reads a part of random_split(dataset, [0.8, 0.2]) as `real` says of so many samples.
-Diagnosis diagnosis_of_part(const std::string& split, bool rest, const std::string& real) {
+// Of a job that reads Subset(dataset, part) as `real` says of so many samples.
+Diagnosis diagnosis_of_subset(const Samples& part, const std::string& real) {
   const LoaderModel::Loader loader{1, 16, 2};
   AccessSequence plan = plan_over(kMany, "seed=42 batch=16 workers=2");
-  AccessSequence dealt = plan_over(kMany, "sampler=torch.random generator=sampler seed=" + split);
-  const Samples all = order_of(dealt, 0);
-  const auto first = all.begin() + kMany / 5 * 4;
-  const Samples part = rest ? Samples(first, all.end()) : Samples(all.begin(), first);
   AccessSequence read = plan_over(static_cast<uint32_t>(part.size()), real + " batch=16 workers=2");
   const Samples order = order_of(read, 0);
   std::mt19937 random(4);
@@ -47,6 +44,14 @@ Diagnosis diagnosis_of_part(const std::string& split, bool rest, const std::stri
     return evidence.size() < 40;
   });
   return diagnose_seed(evidence, plan.spec(), kMany, {Epoch(0), 0}, NodeId(0));
+}
+
+// Of one that reads a part of random_split(dataset, [0.8, 0.2]).
+Diagnosis diagnosis_of_part(const std::string& split, bool rest, const std::string& real) {
+  AccessSequence dealt = plan_over(kMany, "sampler=torch.random generator=sampler seed=" + split);
+  const Samples all = order_of(dealt, 0);
+  const auto first = all.begin() + kMany / 5 * 4;
+  return diagnosis_of_subset(rest ? Samples(first, all.end()) : Samples(all.begin(), first), real);
 }
 
 std::string seed_hint(const std::string& planned, const std::string& real, uint32_t epoch = 0) {
@@ -134,6 +139,15 @@ TEST_CASE("a part whose shuffle is not known is named by where its samples lie")
   CHECK(!diagnosis_of_part("918273646", true, "seed=918273646").known);  // nor is the split
   // A split with seed 1234 begins with the same samples.
   CHECK(!diagnosis_of("sampler=numpy.default_rng seed=42", "seed=1234").known);
+}
+
+TEST_CASE("a Subset that random_split() has not made is not named as a part of it") {
+  Samples range(kMany / 5 * 4);
+  std::iota(range.begin(), range.end(), kMany / 10);
+  CHECK(!diagnosis_of_subset(range, "seed=42").known);
+  AccessSequence dealt = plan_over(kMany, "sampler=numpy.legacy seed=42");  // as train_test_split() does it
+  const Samples all = order_of(dealt, 0);
+  CHECK(!diagnosis_of_subset({all.begin() + kMany / 5, all.end()}, "seed=42").known);
 }
 
 TEST_CASE("who reads on in the middle of a shuffle is not taken for a reader of a part") {
