@@ -315,8 +315,8 @@ std::optional<FoundOrder> Inference::search(const std::vector<SeenOpen>& opens) 
     return one.readers.opens >= search_->orders.look_at(number_of(one.readers));
   });
   if (!due) return std::nullopt;
-  for (auto& [file, numberings] : records_.numbered(opens, OrderSearch::kFewest))
-    search_->orders.number_records(file, std::move(numberings));
+  for (auto& [place, numberings] : records_.numbered(opens, OrderSearch::kFewest))
+    search_->orders.number_records(place, std::move(numberings));
   const auto found = std::make_shared<std::optional<FoundOrder>>();
   const auto looked_at = std::make_shared<std::vector<LookedAt>>();  // of the search until all_likely is set
   auto work = [search = search_, opens, readers, before, found, looked_at] {

@@ -139,9 +139,10 @@ class OrderSearch {
   /// So many opens of a reader may tell at once what those of the last look could not: kTelling where those
   /// were fewer, and what shows a second pass over all samples. SIZE_MAX: there is no such number.
   size_t telling_at(uint32_t reader) const;
-  /// In the next look the READs of a file are of records that are numbered so.
-  void number_records(FileId file, std::vector<Numbering> numberings) {
-    numberings_.add(file, std::move(numberings));
+  /// In the next look the READs of a file, or of those of which it is the first, are of records that are
+  /// numbered so.
+  void number_records(FileId place, std::vector<Numbering> numberings) {
+    numberings_.add(place, std::move(numberings));
   }
   /// A look is over: the numbering of its folders and files is given back.
   void look_is_over() { numberings_.forget(); }

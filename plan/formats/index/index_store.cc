@@ -17,8 +17,9 @@
 namespace clairfs {
 namespace {
 
-// Of the beginning of a saved index: enough for the source's path, and the keys and paths of a few files.
-constexpr uint64_t kSavedKeyBytes = 16 << 10;
+// Of the beginning of a saved index: enough for the source's path, and the keys and paths of some hundred
+// files of some ten characters each, beside which 32 bytes tell whether the file has changed.
+constexpr uint64_t kSavedKeyBytes = 64 << 10;
 
 // How often those who wait for another's index look whether they are still wanted.
 constexpr auto kLook = std::chrono::milliseconds(50);

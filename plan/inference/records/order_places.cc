@@ -1,6 +1,7 @@
 // OrderSearch: where the samples are that were opened.
 #include <algorithm>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "plan/inference/order_search.h"
@@ -11,21 +12,17 @@ namespace clairfs {
 // first. Of a file of which little is read the READs are left out: they say nothing of its folder.
 std::vector<FileId> OrderSearch::folders(std::span<const SeenOpen> opens,
                                          const std::optional<FoundOrder>& before) const {
-  std::map<FileId, size_t> reads;
+  std::map<FileId, size_t> reads;  // by place
   std::vector<SeenOpen> others;
   for (const SeenOpen& open : opens) {
-    const auto* known = open.pages == 0 ? nullptr : numberings_.known(open.file);
-    if (known != nullptr && !known->empty()) {
-      ++reads[open.file];
-    } else {
-      others.push_back(open);
-    }
+    const auto places = open.pages == 0 ? std::span<const FileId>() : numberings_.places_of(open.file);
+    for (const FileId place : places) ++reads[place];
+    if (places.empty()) others.push_back(open);
   }
+  const size_t of_records = opens.size() - others.size();
   std::vector<FileId> found;
-  size_t of_records = 0;
-  for (const auto& [file, count] : reads) {
-    if (count >= kFewest) found.push_back(file);
-    of_records += count;
+  for (const auto& [place, count] : reads) {
+    if (count >= kFewest) found.push_back(place);
   }
   if (found.empty()) return folders_above(opens, before);
   std::sort(found.begin(), found.end(), [&](FileId a, FileId b) { return reads[a] > reads[b]; });

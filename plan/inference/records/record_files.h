@@ -1,15 +1,18 @@
 // RecordFiles: the large files of which each READ is watched, as opens are elsewhere: those whose records can
 // be numbered, when somebody reads them, without reading them for it.
 //
-//   an index is saved       by `clairfs index`, or by a plan (IndexStore); of one lmdb, hdf5 or megatron file
+//   an index is saved       by `clairfs index`, or by a plan (IndexStore); of an lmdb, hdf5 or megatron file,
+//                           or of several, as a pattern names them
 //   the file says it        npy, by its name; its header is read when the reader has read some records
 //   a plan has said it      raw, whose records have a size that only its plan knows
 //
+// Several files whose records are numbered one after the other go by the first of them, their place.
+//
 // Others are watched as any file is: they are opened, and which bytes are read of them does not matter.
 //
-// Cost. A READ of any other file: a load, and for one file in 64 a look into a short table under a lock. A
-// READ of such a file: three locks, each held for some ten nanoseconds. An index is in memory while its
-// reader is looked at only (numbered()).
+// Cost. A READ of any other file: a load, and for one file in 64 (any, where so many are watched) a look into
+// a short table under a lock. A READ of such a file: three locks, each held for some ten nanoseconds. An
+// index is in memory while its reader is looked at only (numbered()).
 #pragma once
 
 #include <atomic>
@@ -40,10 +43,11 @@ class RecordFiles {
   /// Files with more records are not looked at: one order of them takes 36 MiB. Nor are those whose records
   /// are so small that no READ shows one.
   static constexpr uint32_t kMostRecords = 1 << 22;
-  /// Files whose records are numbered at a time: those that are read most.
+  /// Places whose records are numbered at a time: those that are read most.
   static constexpr size_t kMostNumbered = 2;
-  /// Files that are watched because of their index.
+  /// Indexes for which files are watched, and these files.
   static constexpr size_t kMostIndexed = 256;
+  static constexpr size_t kMostIndexedFiles = 1024;
   /// Others: the newest. A folder of many npy files is read file by file.
   static constexpr size_t kMostOthers = 16;
   /// Files that are let alone since they could not be numbered: the newest.
@@ -68,25 +72,28 @@ class RecordFiles {
   /// of saved indexes.
   void look_for_indexes();
 
-  /// How the records are numbered of the files of which `least` READs or more are among the opens. Each
-  /// numbering is kept until the next call, or let_go(). Loads saved indexes and reads headers, but no more
-  /// of the dataset. A file that cannot be numbered is not watched any longer, whatever its name says; one
-  /// of which the header could not be read is tried again at the next call.
+  /// How the records are numbered, by place, of the files of which `least` READs or more are among the opens.
+  /// Each numbering is kept until the next call, or let_go(). Loads saved indexes and reads headers, but no
+  /// more of the dataset. A file that cannot be numbered is not watched any longer, whatever its name says;
+  /// one of which the header could not be read is tried again at the next call.
   std::map<FileId, std::vector<Numbering>> numbered(std::span<const SeenOpen> opens, size_t least);
   void let_go() { kept_.clear(); }
 
  private:
-  /// A way to number a file's records.
+  /// A way to number the records of files.
   struct Way {
-    FileId file;
-    PlanSpec records;                    ///< as Numbering has it, and `root`
-    std::optional<IndexKey> index = {};  ///< that is saved
+    std::shared_ptr<const std::vector<FileId>> files;  ///< that hold them
+    PlanSpec records;                                  ///< as Numbering has it, and `root`
+    std::optional<IndexKey> index = {};                ///< that is saved
+
+    FileId place() const { return files->front(); }
   };
 
   void note_files() REQUIRES(mutex_);
-  void stop_watching(FileId file);
+  void stop_watching(FileId place);
+  std::vector<FileId> most_read(std::span<const SeenOpen> opens, size_t least) const;
   /// None: it cannot be numbered. Errors: those of reads.
-  Result<std::vector<Numbering>> number(FileId file) const;
+  Result<std::vector<Numbering>> number(FileId place) const;
   Result<std::shared_ptr<const SampleIndex>> index_of(const Way& way) const;
 
   const DatasetSource source_;
@@ -97,12 +104,15 @@ class RecordFiles {
   mutable Mutex mutex_;                            // leaf
   std::vector<Way> indexed_ GUARDED_BY(mutex_);
   std::vector<Way> others_ GUARDED_BY(mutex_);      // the newest last
-  std::vector<FileId> files_ GUARDED_BY(mutex_);    // of both, sorted
+  std::vector<FileId> files_ GUARDED_BY(mutex_);    // of both, sorted, each once
   std::vector<FileId> refused_ GUARDED_BY(mutex_);  // by stop_watching(); the newest last
 };
 
-/// How a plan names the records that an index of that key numbers; nothing where it cannot: several files
-/// with samples, keys that lie in a file.
-std::optional<PlanSpec> records_of_key(const IndexKey& key, const Catalog& catalog);
+/// The files that hold the records which an index of that key numbers.
+std::vector<FileId> files_of_key(const IndexKey& key);
+
+/// How a plan names these records; nothing where it cannot: files that are not all that a pattern stands for
+/// in one folder, keys that lie in a file.
+std::optional<PlanSpec> records_of_key(const IndexKey& key, const DatasetSource& source);
 
 }  // namespace clairfs

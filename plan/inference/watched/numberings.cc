@@ -1,5 +1,8 @@
 #include "plan/inference/watched/numberings.h"
 
+#include <algorithm>
+
+#include "plan/formats/data_files.h"
 #include "plan/inference/records/sighting.h"
 
 namespace clairfs {
@@ -59,7 +62,43 @@ OpenedSamples Numbering::opened(std::span<const SeenOpen> opens) const {
 
 std::optional<FileId> place_of(const Catalog& catalog, const PlanSpec& plan) {
   if (plan.file.empty()) return catalog.find(plan.root);
-  return catalog.find(plan.root.empty() ? plan.file : plan.root + "/" + plan.file);
+  const std::string path = plan.root.empty() ? plan.file : plan.root + "/" + plan.file;
+  if (const auto file = catalog.find(path)) return file;
+  if (plan.file.find_first_of("*?") == std::string::npos) return std::nullopt;
+  const size_t slash = path.rfind('/');
+  const auto folder = catalog.find(slash == std::string::npos ? "" : path.substr(0, slash));
+  if (!folder || catalog.kind(*folder) != Catalog::Kind::directory) return std::nullopt;
+  const std::string_view pattern = std::string_view(path).substr(slash == std::string::npos ? 0 : slash + 1);
+  const Catalog::Children children = catalog.children(*folder);
+  for (uint32_t i = 0; i < children.count; ++i) {
+    const FileId file(children.first.value + i);
+    const std::string_view name = catalog.name(file);
+    const bool is_named =
+        name.starts_with('.') == pattern.starts_with('.') && matches_wildcards(pattern, name);
+    if (is_named && catalog.kind(file) == Catalog::Kind::file) return file;
+  }
+  return std::nullopt;
+}
+
+void Numberings::add(FileId place, std::vector<Numbering> numberings) {
+  for (const Numbering& numbering : numberings) {
+    const std::vector<FileId> files = numbering.files ? *numbering.files : std::vector{place};
+    for (const FileId file : files) {
+      std::vector<FileId>& places = places_[file];
+      if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+    }
+  }
+  made_[place] = std::move(numberings);
+}
+
+std::span<const FileId> Numberings::places_of(FileId file) const {
+  const auto places = places_.find(file);
+  return places == places_.end() ? std::span<const FileId>() : std::span<const FileId>(places->second);
+}
+
+void Numberings::forget() {
+  made_.clear();
+  places_.clear();
 }
 
 const std::vector<Numbering>& Numberings::of(FileId place) {

@@ -27,6 +27,8 @@ struct Numbering {
   std::shared_ptr<const SampleIndex> index;
   /// Of records: the plan's keys that say what they are, `file` among them. Else nothing is set.
   PlanSpec records = {};
+  /// Of records: the files that hold them; null: the one that the plan's keys say.
+  std::shared_ptr<const std::vector<FileId>> files = {};
 
   bool of_records() const { return !records.file.empty(); }
   /// Says in a plan which samples it orders: these.
@@ -37,7 +39,8 @@ struct Numbering {
   OpenedSamples opened(std::span<const SeenOpen> opens) const;
 };
 
-/// Where a plan's samples are: a folder, or the file that holds them. Nothing if that is not there.
+/// Where a plan's samples are: a folder, or the file that holds them; of several, as a pattern of names in
+/// one folder says them, the first. Nothing if that is not there.
 std::optional<FileId> place_of(const Catalog& catalog, const PlanSpec& plan);
 
 /// For one thread at a time.
@@ -50,14 +53,17 @@ class Numberings {
   const std::vector<Numbering>& of(FileId place);
   /// The same, if it was asked for before, or added; else null.
   const std::vector<Numbering>* known(FileId place) const;
-  /// How the records of a file are numbered.
-  void add(FileId file, std::vector<Numbering> numberings) { made_[file] = std::move(numberings); }
+  /// How the records of a file are numbered, or of those of which it is the first.
+  void add(FileId place, std::vector<Numbering> numberings);
+  /// The places of the records that were added which a file has.
+  std::span<const FileId> places_of(FileId file) const;
   /// Gives back what they take.
-  void forget() { made_.clear(); }
+  void forget();
 
  private:
   const DatasetSource source_;
   std::map<FileId, std::vector<Numbering>> made_;
+  std::map<FileId, std::vector<FileId>> places_;  // of records, by file
 };
 
 /// Whether a folder holds more than `most` entries, at whatever depth. Takes time in the order of `most`.

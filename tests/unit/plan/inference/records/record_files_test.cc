@@ -20,13 +20,14 @@ constexpr uint32_t kRows = 30;
 constexpr uint64_t kRowBytes = 8192;
 
 /// Chunks have 4 KiB. data/: rows.npy and labels.npy, the latter of one chunk; bad.npy, which is none;
-/// train.mdb, whose records are numbered by two saved indexes; rows.bin.
+/// train.mdb, whose records are numbered by two saved indexes; part-0.mdb and part-1.mdb; rows.bin.
 struct PackedFolder {
   PackedFolder() {
     write_array("data/rows.npy", kRows, kRowBytes);
     write_array("data/labels.npy", kRows, 8);
     tree.write("data/bad.npy", 50'000);
     tree.write("data/train.mdb", 200'000);
+    for (const char* part : {"data/part-0.mdb", "data/part-1.mdb"}) tree.write(part, 100'000);
     tree.write("data/rows.bin", 100'000);
     source = scanned(tree);
     source.indexes = &store;
@@ -43,13 +44,16 @@ struct PackedFolder {
   }
   FileId file(const std::string& path) const { return *source.catalog->find(path); }
   /// As `clairfs index` does.
-  void save_index(const std::string& keys, uint32_t records) {
-    const IndexKey key{"lmdb", "keys=" + keys + "\nskip=\ndb=", {file("data/train.mdb")}};
+  void save_index(const std::string& keys, uint32_t records_each,
+                  const std::vector<std::string>& paths = {"data/train.mdb"}) {
+    IndexKey key{"lmdb", "keys=" + keys + "\nskip=\ndb=", {}};
+    for (const std::string& path : paths) key.files.push_back(file(path));
     const auto made = store.get(key, source.catalog, nullptr, [&]() -> Result<IndexStore::Table> {
       RecordTableBuilder table(source.catalog, "lmdb");
-      for (uint32_t i = 0; i < records; ++i) {
-        if (!table.add_sample(ByteRange{key.files.front(), i * kPageSize, 3000}))
-          return Error{EINVAL, "lies outside"};
+      for (const FileId one : key.files) {
+        for (uint32_t i = 0; i < records_each; ++i) {
+          if (!table.add_sample(ByteRange{one, i * kPageSize, 3000})) return Error{EINVAL, "lies outside"};
+        }
       }
       return table.finish();
     });
@@ -156,6 +160,38 @@ TEST_CASE("a file is numbered by each of its saved indexes, of which none is mad
   CHECK(few.numbered(f.reads_of("data/train.mdb", 8), 8).begin()->second.size() == 1);
 }
 
+TEST_CASE("several files that one index numbers are watched, and looked at together") {
+  PackedFolder f;
+  f.save_index("cursor", 20, {"data/part-0.mdb", "data/part-1.mdb"});
+  f.files->look_for_indexes();
+  const FileId first = f.file("data/part-0.mdb");
+  CHECK(f.files->watches(first));
+  CHECK(f.files->watches(f.file("data/part-1.mdb")));
+  CHECK(!f.files->watches(f.file("data/train.mdb")));
+  std::vector<SeenOpen> reads = f.reads_of("data/part-0.mdb", 3);
+  CHECK(f.files->numbered(reads, 8).empty());
+  const std::vector<SeenOpen> more = f.reads_of("data/part-1.mdb", 5);
+  reads.insert(reads.end(), more.begin(), more.end());
+  const auto numbered = f.files->numbered(reads, 8);
+  REQUIRE(numbered.size() == 1);
+  REQUIRE(numbered.contains(first));
+  const Numbering& both = numbered.at(first).front();
+  CHECK(both.index->size() == 40);
+  PlanSpec plan;
+  both.name_in(plan);
+  CHECK(plan.root == "data");
+  CHECK(plan.file == "part-*.mdb");
+  CHECK(both.is_of(plan));
+  CHECK(place_of(*f.source.catalog, plan) == first);
+}
+
+TEST_CASE("several files that no pattern names without others are not watched") {
+  PackedFolder f;
+  f.save_index("cursor", 20, {"data/part-0.mdb", "data/train.mdb"});
+  f.files->look_for_indexes();
+  CHECK(!f.files->watches(f.file("data/part-0.mdb")));
+}
+
 TEST_CASE("a numbering is held as long as its file is read, and until it is let go") {
   PackedFolder f;
   f.save_index("cursor", 20);
@@ -210,13 +246,13 @@ TEST_CASE("pages are told of a READ that does not only go on") {
 }
 
 TEST_CASE("what a saved index is of can be said in a plan, or nobody looks at its file") {
-  const auto catalog = scanned(PackedFolder().tree).catalog;
+  const DatasetSource source = scanned(PackedFolder().tree);
   const FileId one(2);
   const FileId two(3);
-  const auto names = [&](const IndexKey& key) { return records_of_key(key, *catalog).has_value(); };
+  const auto names = [&](const IndexKey& key) { return records_of_key(key, source).has_value(); };
   CHECK(names({"lmdb", "keys=cursor\nskip=a*\ndb=x", {one}}));
-  CHECK(records_of_key({"lmdb", "keys=cursor\nskip=a*\ndb=x", {one}}, *catalog)->skip == "a*");
-  CHECK(records_of_key({"hdf5", "dataset=/a,/b", {one}}, *catalog)->dataset == "/a,/b");
+  CHECK(records_of_key({"lmdb", "keys=cursor\nskip=a*\ndb=x", {one}}, source)->skip == "a*");
+  CHECK(records_of_key({"hdf5", "dataset=/a,/b", {one}}, source)->dataset == "/a,/b");
   CHECK(names({"megatron", "", {one, two}}));
   CHECK(!names({"megatron", "", {one, two, one, two}}));
   CHECK(!names({"lmdb", "keys=cursor\nskip=\ndb=", {one, two}}));

@@ -200,6 +200,33 @@ TEST_CASE("who reads the records of two files in one order is found by either") 
   CHECK((found->plan.file == "rows0" || found->plan.file == "rows1"));
 }
 
+TEST_CASE("the order is found in which records of several files are read one after the other") {
+  auto index =
+      std::make_shared<FixedRecords>(packed_dataset().catalog, "npy", RecordLayout{80, kBytes, kBytes});
+  const std::vector<FileId> files{packed_file(0), packed_file(1)};
+  for (const FileId file : files) index->add(file, kRecords);
+  index->finish();
+  Numbering both{"", std::move(index), {}};
+  both.records.format = "npy";
+  both.records.file = "rows*";
+  both.files = std::make_shared<const std::vector<FileId>>(files);
+  RecordSearch search(0);
+  search.orders.number_records(packed_file(0), {both});
+  const auto opens_of_epoch = [](uint32_t epoch) {
+    Watched reader(Way::page_by_page);
+    const Samples order = order_in("seed=42", 2 * kRecords, epoch);
+    for (uint32_t i = 0; i < 80; ++i) reader.read(101, order[i] / kRecords, order[i] % kRecords);
+    return reader.opens;
+  };
+  const auto found = search.watch(opens_of_epoch(0));
+  REQUIRE(found);
+  CHECK(found->plan.seed == "42");
+  CHECK(found->plan.file == "rows*");
+  const auto on = search.orders.follow_on(opens_of_epoch(1), *found);
+  REQUIRE(on);
+  CHECK(on->plan.epochs == 0);
+}
+
 TEST_CASE("of two readers of two files each has its own order") {
   Watched readers(Way::page_by_page);
   const Samples one = order_in("seed=42");
