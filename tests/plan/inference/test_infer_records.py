@@ -62,6 +62,9 @@ import h5py
 def open_images():
     images = h5py.File(mount + "/rows.h5", "r")["images"]
     return lambda i: int(images[i].sum())
+def open_shards():
+    shards = [h5py.File(f"{mount}/rows-{number}.h5", "r")["images"] for number in (0, 1)]
+    return lambda i: int(shards[i // 300][i % 300].sum())
 """
 # As Megatron's _MMapBinReader and _FileBinReader.
 MEGATRON = """
@@ -102,11 +105,12 @@ def write_database(folder, count):
     record_plans.write_lmdb(folder, count, SIZE)
 
 
-def write_images(folder, count, chunks):
+def write_images(folder, count, chunks=None, names=("rows.h5",)):
     h5py = pytest.importorskip("h5py")
     folder.mkdir()
-    with h5py.File(folder / "rows.h5", "w") as file:
-        file.create_dataset("images", data=np.zeros((count, SIZE), np.uint8), chunks=chunks)
+    for name in names:
+        with h5py.File(folder / name, "w") as file:
+            file.create_dataset("images", data=np.zeros((count, SIZE), np.uint8), chunks=chunks)
 
 
 def write_tokens(folder, count):
@@ -187,6 +191,19 @@ generator = torch.Generator().manual_seed(3407)
 until_found(records(600, open_images, shuffle=True, generator=generator, num_workers={workers}), wait=12)
 """)
     keys = {"format": "hdf5", "file": "rows.h5", "dataset": "/images"}
+    assert_plan(json.loads(said), **keys, sampler="torch.random", generator="loader", seed=3407)
+
+
+def test_rows_of_several_files(tmp):
+    """As ConcatDataset numbers them; one index has all."""
+    write_images(tmp / "src", 300, names=("rows-0.h5", "rows-1.h5"))
+    with searching(tmp / "src", *OPTIONS) as mount:
+        save_index(mount, "rows-*.h5", "dataset=/images")
+        said = run_records_job(mount, HDF5 + """
+generator = torch.Generator().manual_seed(3407)
+until_found(records(600, open_shards, shuffle=True, generator=generator), wait=12)
+""")
+    keys = {"format": "hdf5", "file": "rows-*.h5", "dataset": "/images"}
     assert_plan(json.loads(said), **keys, sampler="torch.random", generator="loader", seed=3407)
 
 
