@@ -90,9 +90,11 @@ Status check_format_key(const FormatKey& known, const PlanSpec& spec) {
   const bool given = plan_value_shown(key, spec);
   const bool takes_it = contains(known.formats, spec.format);
   if (given && !takes_it && !contains(known.optional, spec.format)) {
+    std::vector<std::string_view> all = known.formats;
+    all.insert(all.end(), known.optional.begin(), known.optional.end());
     return plan_error(
         known.key, plan_value(key, spec),
-        fmt::format("belongs to format={}; want that or no {}", joined(known.formats, " or "), known.key));
+        fmt::format("belongs to format={}; want that or no {}", joined(all, " or "), known.key));
   }
   if (!given && takes_it && !known.needed.empty()) {
     return plan_error(known.key, "",
@@ -167,7 +169,8 @@ Status check_sampler(const PlanSpec& spec) {
                       "WebDataset deals its shards; want before (WebDataset()) or after the shuffle");
   }
   if (spec.replacement == "true" && !draws_from_generator) {
-    return plan_error("replacement", "true", "only torch.random and torch.weighted draw with replacement");
+    return plan_error("replacement", "true",
+                      "only torch.random, torch.weighted and torchdata.random draw with replacement");
   }
   if (spec.sampler == "torch.weighted" && (!spec.replaces() || spec.num_samples == 1)) {
     return plan_error(

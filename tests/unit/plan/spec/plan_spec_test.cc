@@ -351,7 +351,8 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal("sampler=list"), {"list", "missing"});
   names(refusal("format=list seed=1"), {"list", "missing"});
   names(refusal("format=npy seed=1"), {"file", "missing"});
-  names(refusal("format=files file=x seed=1"), {"file", "npy"});
+  names(refusal("format=files file=x seed=1"), {"file", "npy", "hdf5", "shards or tar or tfrecord"});
+  names(refusal("seed=1 replacement=true"), {"replacement=true", "torch.random", "torchdata.random"});
   names(refusal("format=ranges seed=1"), {"list", "missing", "range"});
   names(refusal("format=raw file=x seed=1"), {"record", "missing", "BYTES"});
   names(refusal("file=x.npy format=npy header=5 seed=1"), {"header=5", "format=raw"});
