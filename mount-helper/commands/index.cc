@@ -10,6 +10,7 @@
 #include "mount-helper/client/control_client.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
+#include "plan/spec/plan_spec.h"
 
 namespace clairfs {
 namespace {
@@ -23,26 +24,10 @@ struct IndexArguments {
   std::vector<std::string> words;
 };
 
-// The format that a file's name speaks of; empty if none.
-std::string format_by_name(const std::string& name) {
-  struct Ending {
-    std::string_view ending;
-    std::string_view format;
-  };
-  constexpr Ending kEndings[] = {{".mdb", "lmdb"},      {".lmdb", "lmdb"},         {".npy", "npy"},
-                                 {".bin", "megatron"},  {".h5", "hdf5"},           {".hdf5", "hdf5"},
-                                 {".tar", "tar"},       {".tfrecord", "tfrecord"}, {".tfrecords", "tfrecord"},
-                                 {".tfrec", "tfrecord"}};
-  for (const Ending& known : kEndings) {
-    if (name.ends_with(known.ending)) return std::string(known.format);
-  }
-  return "";
-}
-
 // What the plan says of the order does not matter.
 Result<std::string> index_plan(const IndexArguments& arguments, const std::string& name,
                                const ControlledMount& mount) {
-  const std::string format = arguments.format.empty() ? format_by_name(name) : arguments.format;
+  const std::string format = arguments.format.empty() ? std::string(format_of_file(name)) : arguments.format;
   if (format.empty())
     return Error{EINVAL, fmt::format("the name {} does not tell the format; want --format", name)};
   const std::string file = mount.folder.empty() ? name : mount.folder + "/" + name;

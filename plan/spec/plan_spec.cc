@@ -243,6 +243,16 @@ std::string key_of_word(std::string_view name, std::string_view sampler) {
   return std::string(name);
 }
 
+// Of a plan that names a file and no format.
+std::string format_of_samples(const PlanSpec& spec) {
+  if (spec.file == "index.json" || spec.file.ends_with("/index.json")) return "mds";
+  if (spec.record != 0) return "raw";
+  if (!spec.keys.empty()) return "lmdb";
+  if (!spec.dataset.empty()) return "hdf5";
+  const std::string_view named = format_of_file(spec.file);
+  return named.empty() ? "npy" : std::string(named);
+}
+
 using GivenKeys = std::set<std::string, std::less<>>;
 
 Status set_pair(const std::string& name, std::string value, PlanSpec& spec, GivenKeys& given) {
@@ -257,6 +267,24 @@ Status set_pair(const std::string& name, std::string value, PlanSpec& spec, Give
 
 std::span<const std::string_view> plan_formats() {
   return kFormats;
+}
+
+std::string_view format_of_file(std::string_view path) {
+  struct Ending {
+    std::string_view ending;
+    std::string_view format;
+  };
+  constexpr Ending kEndings[] = {{".mdb", "lmdb"},      {".lmdb", "lmdb"},  {".npy", "npy"},
+                                 {".bin", "megatron"},  {".h5", "hdf5"},    {".hdf5", "hdf5"},
+                                 {".tar", "tar"},       {".tgz", "tar"},    {".tar.gz", "tar"},
+                                 {".tar.bz2", "tar"},   {".tar.xz", "tar"}, {".tar.zst", "tar"},
+                                 {".tfrec", "tfrecord"}};
+  const std::string_view name = path.substr(path.rfind('/') + 1);           // npos + 1 is 0
+  if (name.find(".tfrecord") != std::string_view::npos) return "tfrecord";  // "x.tfrecords-00000-of-00010"
+  for (const Ending& known : kEndings) {
+    if (name.ends_with(known.ending)) return known.format;
+  }
+  return "";
 }
 
 bool same_plan(PlanSpec a, const PlanSpec& b) {
@@ -313,10 +341,7 @@ Result<PlanSpec> make_plan(PlanPairs pairs) {
   const bool of_paths = spec.format == "list" || spec.format == "ranges";
   if (!spec.list.empty() && !given.contains("sampler") && !of_paths) spec.sampler = "list";
   if (spec.format == "mds" && spec.file.empty()) spec.file = "index.json";
-  if (!spec.file.empty() && !given.contains("format")) {
-    const bool mds = spec.file == "index.json" || spec.file.ends_with("/index.json");
-    spec.format = mds ? "mds" : spec.record != 0 ? "raw" : !spec.keys.empty() ? "lmdb" : "npy";
-  }
+  if (!spec.file.empty() && !given.contains("format")) spec.format = format_of_samples(spec);
   for (const auto& [name, value] : arguments) {
     if (Status status = check_argument(name, value, spec.sampler); !status) return status.error();
   }

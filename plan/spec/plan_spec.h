@@ -131,6 +131,9 @@ struct PlanSpec {
 /// All formats that a plan may name.
 std::span<const std::string_view> plan_formats();
 
+/// The format that the name of a file, or a pattern of names, speaks of; empty if none.
+std::string_view format_of_file(std::string_view path);
+
 /// Whether two nodes were told the same, though only one has found the samples yet.
 bool same_plan(PlanSpec a, const PlanSpec& b);
 

@@ -307,6 +307,24 @@ TEST_CASE("a list gives the order unless it numbers the samples") {
   CHECK(parsed(R"({"list": [3, 1, 2]})").list == "[3,1,2]");
 }
 
+TEST_CASE("a file tells its format unless the plan does") {
+  const auto format_with = [](const std::string& keys) { return parsed("seed=1 " + keys).format; };
+  for (const char* file : {"a/x.npy", "x"}) CHECK(format_with(std::string("file=") + file) == "npy");
+  for (const char* file : {"x.tar", "a/*.tar.gz", "x.tgz", "x.tar.zst"})
+    CHECK(format_with(std::string("file=") + file) == "tar");
+  for (const char* file :
+       {"x.tfrecord", "a.b/*.tfrecords", "x.tfrecord-00000-of-00010", "x.tfrecord.gz", "x.tfrec"})
+    CHECK(format_with(std::string("file=") + file) == "tfrecord");
+  CHECK(format_with("file=x.h5 dataset=/images") == "hdf5");
+  CHECK(format_with("file=part0 dataset=/images") == "hdf5");
+  CHECK(format_with("file=x.bin") == "megatron");
+  CHECK(format_with("file=x.bin record=8") == "raw");
+  CHECK(format_with("file=x.tar format=shards") == "shards");
+  CHECK(format_with("file=a.tar/x") == "npy");
+  CHECK_THAT(refusal("seed=1 file=x.lmdb"), Contains("keys: missing"));
+  CHECK_THAT(refusal("seed=1 file=x.h5"), Contains("dataset: missing"));
+}
+
 TEST_CASE("a refusal names the key, the value and what would be right") {
   const auto names = [](const std::string& message, std::initializer_list<const char*> parts) {
     INFO(message);
