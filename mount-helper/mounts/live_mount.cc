@@ -24,12 +24,6 @@ constexpr auto kProbePatience = std::chrono::seconds(10);  // a busy daemon answ
 
 }  // namespace
 
-Error stale_mount(const std::string& mountpoint) {
-  return Error{ENOTCONN,
-               fmt::format("{} is a stale mount: its daemon is gone; clear it with: clairfs umount {}",
-                           mountpoint, mountpoint)};
-}
-
 Status check_answers(const std::string& path) {
   const int code = probe(path, kProbePatience);
   if (code == 0) return {};

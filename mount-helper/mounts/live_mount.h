@@ -9,9 +9,6 @@
 
 namespace clairfs {
 
-/// The error line for a mount whose daemon is gone ("transport endpoint is not connected").
-Error stale_mount(const std::string& mountpoint);
-
 /// Whether the filesystem at `path` answers. Errors: stale_mount(); ETIMEDOUT after ten seconds; those of
 /// stat(2). REQUIRES: this process has one thread (see probe()).
 Status check_answers(const std::string& path);

@@ -6,6 +6,9 @@
 #include <filesystem>
 #include <memory>
 
+#include <fmt/format.h>
+
+#include "fs/base/mountinfo.h"
 #include "mount-helper/mounts/processes.h"
 
 namespace clairfs {
@@ -29,8 +32,23 @@ Result<std::string> resolve_path(const std::string& path) {
   if (failure) return system_error(failure.value(), path);
   if (!absolute.has_filename()) absolute = absolute.parent_path();  // "dir/"
   const auto parent = real_path(absolute.parent_path());
-  if (!parent) return resolved;  // below a stale mount
+  if (!parent) return stale_mount(absolute);
   return (std::filesystem::path(*parent) / absolute.filename()).string();
+}
+
+Error stale_mount(const std::string& path) {
+  const auto mounts = current_mounts();
+  const auto holder = mounts ? mount_containing(*mounts, path) : std::nullopt;
+  const bool found = holder && holder->type.starts_with("fuse");  // else a link leads there
+  const std::string& mountpoint = found ? holder->mountpoint : path;
+  if (!found || holder->is_clairfs()) {
+    return Error{ENOTCONN,
+                 fmt::format("{0} is a stale mount: its daemon is gone; clear it with: clairfs umount {0}",
+                             mountpoint)};
+  }
+  return Error{ENOTCONN, fmt::format("{0} is a stale mount of type {1}: its daemon is gone; clear it with "
+                                     "'fusermount3 -u -z {0}', and mount it again",
+                                     mountpoint, holder->type)};
 }
 
 }  // namespace clairfs

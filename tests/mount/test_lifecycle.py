@@ -210,11 +210,25 @@ def test_killed_daemon_leaves_a_mount_that_is_named_and_cleared(place):
     assert_one_line(mount_at(place), "stale mount", clearing, status=32)
     assert_one_line(run("status", mnt), "stale mount", clearing)
     assert_one_line(run("warmup", mnt), "stale mount", clearing)
+    (place / "other").mkdir()
+    for below in (mnt, mnt / "0", mnt / "0/3/x"):  # what is cleared is the mount, whatever was given of it
+        tried = run("mount", below, place / "other", "--catalog-dir", place / "catalog")
+        assert_one_line(tried, f"{mnt} is a stale mount", f"{clearing}\n", status=32)
     command = f"PATH={binary().parent}:$PATH {clearing}"
     assert subprocess.run(["sh", "-c", command], timeout=60, check=False).returncode == 0
     assert not is_mounted(mnt)
     assert mount_at(place).returncode == 0
     assert_served(place)
+
+
+def test_a_dead_source_of_another_filesystem_is_not_cleared_by_clairfs(place):
+    with slowfs(place / "src") as slow:
+        slow.kill()
+        wait_until(lambda: errno_of(os.statvfs, slow.path) == errno.ENOTCONN, "the mount is stale", SETTLE_SECONDS)
+        for source in (slow.path, slow.path / "0/3"):
+            tried = run("mount", source, place / "mnt", "--catalog-dir", place / "catalog")
+            told = f"{slow.path} is a stale mount of type fuse.clairfs-slowfs"
+            assert_one_line(tried, told, f"'fusermount3 -u -z {slow.path}'", status=32)
 
 
 def test_mount_over_a_mount_is_refused(place):
