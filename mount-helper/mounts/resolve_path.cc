@@ -16,8 +16,11 @@ namespace {
 
 constexpr auto kResolvePatience = std::chrono::seconds(10);  // a busy filesystem answers within one
 
+// A slash at the end would ask for the right to enter, which root has not in a user's mount that he may end.
 Result<std::string> real_path(const std::string& path) {
-  const std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(path.c_str(), nullptr), &std::free);
+  std::string plain = path;
+  while (plain.size() > 1 && plain.ends_with('/')) plain.pop_back();
+  const std::unique_ptr<char, decltype(&std::free)> resolved(::realpath(plain.c_str(), nullptr), &std::free);
   if (!resolved) return system_error(errno, path);
   return std::string(resolved.get());
 }

@@ -259,9 +259,10 @@ def test_user_does_not_end_the_mount_of_another(shared, own):
     assert is_mounted(shared.path) and read(shared.path / "public") == read(shared.source / "public")
 
 
-def test_root_clears_the_mount_of_a_user(own):
+@pytest.mark.parametrize("end", ["", "/"])
+def test_root_clears_the_mount_of_a_user(own, end):
     with cleaned(own.mnt):
         assert own.mount().returncode == 0
-        assert run("umount", own.mnt).returncode == 0
+        assert run("umount", f"{own.mnt}{end}").returncode == 0
         wait_until(lambda: not daemons(own.mnt), "the daemon ends", SETTLE_SECONDS)
         assert not is_mounted(own.mnt)
