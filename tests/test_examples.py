@@ -147,6 +147,20 @@ def test_services_are_in_the_foreground_and_say_when_they_are_ready(path):
     assert [line for line in lines if line.startswith("ExecStart=/usr/bin/clairfs mount -f ")]
 
 
+def test_systemd_waits_for_the_source_and_for_the_scan():
+    """Else it mounts before the PFS is there, or gives up after 90 seconds; and a mount unit that it takes for local comes
+    before the network, but the PFS after it."""
+    lines = [line.split()[3].split(",") for line in (EXAMPLES / "fstab").read_text().splitlines() if line.startswith("/")]
+    by_systemd = [{option.partition("=")[0] for option in options} for options in lines if "user" not in options]
+    assert len(by_systemd) == 2
+    for names in by_systemd:
+        assert names >= {"_netdev", "x-systemd.requires-mounts-for", "x-systemd.mount-timeout"}
+    (unit,) = (EXAMPLES / "systemd").glob("*.mount")
+    settings = dict(line.split("=", 1) for line in unit.read_text().splitlines() if "=" in line and not line.startswith("#"))
+    assert settings["RequiresMountsFor"] == settings["What"] and settings["TimeoutSec"]
+    assert "_netdev" in settings["Options"].split(",")
+
+
 @pytest.mark.parametrize(
     ("what", "source", "constant"),
     [
