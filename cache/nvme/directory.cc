@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cache/base/escaped.h"
 #include "cache/base/text.h"
@@ -155,6 +156,25 @@ Result<NvmeDirectory> lock_nvme_directory(const std::string& path, const std::st
   if (!lock) return lock.error();
   made.lock = std::move(*lock);
   return made;
+}
+
+Status check_nvme_directory(const std::string& path) {
+  struct stat st;
+  const bool there = ::lstat(path.c_str(), &st) == 0;
+  if (!there && errno != ENOENT) return system_error(errno, "NVMe directory " + path);
+  if (there) {
+    if (Status status = check(path, st); !status) return status;
+  }
+  const std::string written = there ? path : std::filesystem::path(path).parent_path().string();
+  if (::access(written.c_str(), W_OK | X_OK) != 0) {
+    Error error = system_error(errno, fmt::format("NVMe directory {}: write to {}", path, written));
+    error.message += "; give a directory that can be written";
+    return error;
+  }
+  if (!there) return {};
+  const Fd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory) return system_error(errno, "NVMe directory " + path + ": open");
+  return check_entries(path, directory.get());
 }
 
 std::string nvme_directory_dataset(const std::string& path) {

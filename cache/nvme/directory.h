@@ -20,6 +20,10 @@ struct NvmeDirectory {
 /// `dataset`, a path of one line, is noted in the lock file for people: nvme_directory_dataset().
 Result<NvmeDirectory> lock_nvme_directory(const std::string& path, const std::string& dataset = {});
 
+/// What lock_nvme_directory() would refuse, as far as that shows without making or locking anything: not
+/// whether it is in use.
+Status check_nvme_directory(const std::string& path);
+
 /// The dataset whose chunks the directory holds, as its last user noted it; empty where nothing is known.
 std::string nvme_directory_dataset(const std::string& path);
 

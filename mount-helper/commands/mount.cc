@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cache/base/units.h"
+#include "cache/nvme/directory.h"
 #include "fs/base/mountinfo.h"
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/commands/progress_bar.h"
@@ -61,6 +62,14 @@ int refuse_options(const MountRequest& request, const Error& error) {
   const MountOptions options = default_options(this_machine());
   const auto place = place_of(options);
   return request.fake || !place ? fail(error, exit_usage) : refuse_mount(options, *place, error, exit_usage);
+}
+
+// The tier is opened after the scan only, which may take long.
+Status check_nvme_directories(const MountOptions& options) {
+  for (const NvmeDir& nvme : options.nvme) {
+    if (Status fit = check_nvme_directory(nvme.directory); !fit) return fit;
+  }
+  return {};
 }
 
 int mount_in_foreground(const MountOptions& options, const MpiPlace& place, const Serve& served) {
@@ -140,6 +149,7 @@ int mount_command(const MountRequest& request) {
   if (!options) return refuse(options.error());
   const Status permitted = check_permissions(*options, gather_fuse_facts(options->mountpoint));
   if (!permitted) return refuse(permitted.error());
+  if (const Status fit = check_nvme_directories(*options); !fit) return refuse(fit.error());
   if (request.fake) return exit_success;
   ::umask(077);  // what it makes names files that others may not see
   const Serve served = serve_claimed(std::move(*claim));

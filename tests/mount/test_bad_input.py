@@ -157,14 +157,16 @@ def test_source_without_a_file(place, foreground):
         assert mount.stat("tiers.nvme.chunks") == 1
 
 
-def test_nvme_directory_with_files_of_others(place):
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_nvme_directory_with_files_of_others(place, dry_run):
     """Of whatever name: they stay as they are."""
     for name in ("index", "lock", "thesis.tex"):
         folder = place / f"with {name}"
         folder.mkdir(mode=0o700)
         (folder / name).write_text("precious")
-        words = ["{t}/src", "{t}/mnt", "--catalog-dir={t}/catalog", f"--nvme={folder}:8M"]
+        words = ["{t}/src", "{t}/mnt", "--catalog-dir={t}/catalog", f"--nvme={folder}:8M", *dry_run]
         refused(place, *words, status=32, parts=[f"holds {name}", f"{folder}/clairfs"])
+        assert not (place / "catalog").exists()  # before a scan
         assert os.listdir(folder) == [name] and (folder / name).read_text() == "precious"
 
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cache/nvme/record.h"
 #include "tests/support/catch.h"
@@ -74,6 +75,24 @@ TEST_CASE("a directory that will not do is refused with the reason") {
   REQUIRE(::chmod((dir / "target").c_str(), 0700) == 0);
   REQUIRE(::symlink("elsewhere", (dir / "target/lock").c_str()) == 0);
   refused(dir / "target", ENOTEMPTY, "lock");
+}
+
+TEST_CASE("a directory is looked at without being made or locked") {
+  const TemporaryDirectory dir;
+  CHECK(check_nvme_directory(dir / "store").ok());
+  CHECK(::access((dir / "store").c_str(), F_OK) != 0);
+  const auto made = lock_nvme_directory(dir / "store");
+  REQUIRE(made.ok());
+  CHECK(check_nvme_directory(dir / "store").ok());
+
+  write_file(dir / "file", "");
+  CHECK(check_nvme_directory(dir / "file").error().code == ENOTDIR);
+  CHECK(check_nvme_directory(dir / "file/store").error().code == ENOTDIR);
+  REQUIRE(::mkdir((dir / "other").c_str(), 0700) == 0);
+  write_file(dir / "other/thesis.tex", "precious");
+  CHECK(check_nvme_directory(dir / "other").error().code == ENOTEMPTY);
+  REQUIRE(::chmod((dir / "other").c_str(), 0755) == 0);
+  CHECK(check_nvme_directory(dir / "other").error().code == EPERM);
 }
 
 TEST_CASE("where others keep files, a directory of its own is advised") {
