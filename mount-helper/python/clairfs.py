@@ -1134,7 +1134,7 @@ def _free_name(root, shuffled):
     """The folder's name; else train or val."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", os.path.basename(root)).strip("-")[:48]
     name = plain or ("train" if shuffled else "val")
-    taken = {registration._base_name for registration in _registrations}
+    taken = {"auto", *(registration._base_name for registration in _registrations)}  # that of plans that are found
     if name in taken and not shuffled:
         name += "-val"
     return next(free for free in itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2))) if free not in taken)

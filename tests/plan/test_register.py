@@ -12,7 +12,7 @@ import sys
 import clairmount
 import pytest
 import warm_python
-from planning import JOB_SECONDS, running
+from planning import JOB_SECONDS, make_images, running
 
 pytest.importorskip("torch")
 pytest.importorskip("torchvision")
@@ -261,6 +261,14 @@ print(len(epoch(train)), len(clairfs.status(root)["plan_list"]))
         tmp,
     )
     assert warned == "" and said.split() == "train train-val other True waiting 3 600 600 0 False 600 0".split(), said
+
+
+def test_a_folder_that_is_called_as_no_plan_may_be(tmp):
+    """auto is the name of plans that were found."""
+    make_images(tmp / "src/auto", 12, side=8)
+    with clairmount.clairfs(tmp / "src") as mount:
+        said, warned = python(MAKE + f"print(clairfs.register(DataLoader(images({str(mount.path / 'auto')!r}))).name)", tmp)
+    assert warned == "" and said == "auto-val\n", said + warned
 
 
 def test_a_refused_plan_is_a_warning_and_training_goes_on(mount, tmp):
