@@ -23,10 +23,10 @@ script resumed, forgot set_epoch(), or seeded anew. Samplers are only looked at:
 Samples are found as paths in the dataset (ImageFolder, Subset, ConcatDataset, any list of paths), as a numpy.memmap (of
 which workers that are not forked get a copy: there it is not planned), as an LMDB, as an open HDF5 dataset, or as the path
 of an HDF5 file (of which all datasets with as many rows are planned; h5py must be imported before). Whatever is not found
-can be said: register(loader, paths=[...]), or with the keys of a plan, register(loader, format="lmdb", file="train.lmdb",
-keys="image-%09d"). Of a loader that hides its dataset the folder is enough, register(loader, path="/mnt/data/train"), and of
-one that is no DataLoader the sampler, or batch sampler, and the folder: register(sampler, path="/mnt/data/train"). An epoch
-then begins when the sampler is iterated.
+can be said: register(loader, paths=[...]), or with the keys of a plan and the path that the script opens,
+register(loader, format="lmdb", file="/mnt/data/train.lmdb", keys="image-%09d"). Of a loader that hides its dataset the
+folder is enough, register(loader, path="/mnt/data/train"), and of one that is no DataLoader the sampler, or batch sampler,
+and the folder: register(sampler, path="/mnt/data/train"). An epoch then begins when the sampler is iterated.
 
 Pure Python 3.9 or later, no dependencies. For torch 1.13 and later. Not thread-safe: one thread iterates a loader.
 """

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -362,6 +363,24 @@ print(registration.name, plan["in_order"], plan["out_of_order"])
     assert warned.count("no paths of files are found") == 1
     assert said.split() == ["val", "90", "0"], said + warned
     assert mount.stats()["plan_list"] == []
+
+
+def test_records_may_be_told_as_the_module_has_it(mount, tmp):
+    (example,) = re.findall(r'register\(loader, format="lmdb",[^)]*\)', (MODULE / "clairfs.py").read_text())
+    assert "/mnt/data/train.lmdb" in example and "image-%09d" in example
+    example = example.replace("/mnt/data/train.lmdb", f"{mount.path}/rows.lmdb").replace("image-%09d", "%06d")
+    said, warned = python(
+        MAKE
+        + f"""
+class Opaque(torch.utils.data.Dataset):
+    def __len__(self): return 400
+    def __getitem__(self, i): return i
+loader = DataLoader(Opaque(), shuffle=True, generator=torch.Generator())
+with clairfs.{example} as registration: print("file=rows.lmdb" in registration.text, "keys=%06d" in registration.text)
+""",
+        tmp,
+    )
+    assert warned == "" and said == "True True\n", said + warned
 
 
 def test_a_sampler_with_the_folder_that_it_is_of(mount, tmp):
