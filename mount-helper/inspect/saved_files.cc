@@ -147,20 +147,21 @@ bool is_of_a_store(const std::string& name) {
   return name == "lock" || name.starts_with("index") || name.starts_with("segment-");
 }
 
-void add_nvme(std::vector<SavedFile>& files, const std::string& folder) {
+Status add_nvme(std::vector<SavedFile>& files, const std::string& folder) {
   SavedFile sum;
   sum.kind = SavedFile::Kind::nvme;
   sum.path = folder;
-  (void)for_each_entry(folder, [&](const fs::path& path, const struct stat& attributes) {
+  const Status listed = for_each_entry(folder, [&](const fs::path& path, const struct stat& attributes) {
     if (!is_of_a_store(path.filename())) return;
     const SavedFile file = described(SavedFile::Kind::nvme, path, attributes);
     sum.bytes += file.bytes;
     sum.used = std::max(sum.used, file.used);
   });
-  if (sum.bytes == 0) return;
+  if (!listed || sum.bytes == 0) return listed;
   sum.of = nvme_directory_dataset(folder);
   sum.in_use = is_locked(folder + "/lock");
   files.push_back(std::move(sum));
+  return {};
 }
 
 const char* kind_name(SavedFile::Kind kind) {
@@ -199,7 +200,9 @@ Result<std::vector<SavedFile>> saved_files(const std::string& catalog_dir,
   for (const auto& [folder, add] : folders) {
     if (const Status listed = for_each_entry(catalog_dir + folder, add); !listed) return listed.error();
   }
-  for (const std::string& folder : nvme) add_nvme(files, folder);
+  for (const std::string& folder : nvme) {
+    if (const Status added = add_nvme(files, folder); !added) return added.error();
+  }
   return files;
 }
 

@@ -22,7 +22,7 @@ struct SavedFile {
 };
 
 /// The files of mounts below `catalog_dir`, and the NVMe directories among `nvme`; other files are left out.
-/// Errors: those of listing `catalog_dir`; a directory that is missing is empty.
+/// Errors: those of listing one of them; a directory that is missing is empty.
 Result<std::vector<SavedFile>> saved_files(const std::string& catalog_dir,
                                            const std::vector<std::string>& nvme);
 

@@ -337,6 +337,8 @@ def test_cache_list_and_prune(place):
     assert sorted(os.listdir(place / "catalog")) == ["log", "mine"]
     assert run("cache", "list", *where).stdout == "nothing is saved\n"
     mount_at(place, f"--nvme={place}/nvme:64M")  # nothing is missed
+    for command in ("list", "prune"):
+        assert_one_line(run("cache", command, *where, place / "src/0/00"), f"{place / 'src/0/00'}: Not a directory", status=1)
 
 
 def test_orders_of_found_plans_go_once_their_daemon_is_gone(place):
