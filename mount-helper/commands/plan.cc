@@ -12,6 +12,7 @@
 #include "fs/control/commands.h"
 #include "mount-helper/client/control_client.h"
 #include "mount-helper/commands/commands.h"
+#include "mount-helper/mounts/resolve_path.h"
 #include "plan/offline/order.h"
 #include "plan/offline/stats.h"
 #include "plan/spec/nearest.h"
@@ -48,14 +49,20 @@ int show_text(const std::string& path, const std::string& name) {
   return print_answer("no plan; set one with: clairfs plan MOUNT seed=NUMBER ...");
 }
 
-// The subcommand that a user may have meant by the word given for a mount.
-std::string meant_command(const CLI::App& plan, const std::string& path) {
+// What is wrong with what somebody gave for a mount, which may be a plan or like a subcommand; else empty.
+std::string wrong_mount(const CLI::App& plan, const std::string& path) {
+  if (path.starts_with('{') || path.find('=') != std::string::npos) {
+    const auto there = resolve_path(path);
+    const bool missing = !there && (there.error().code == ENOENT || there.error().code == ENAMETOOLONG);
+    return missing ? "the mount comes first: clairfs plan MOUNT KEY=VALUE..." : "";
+  }
   std::error_code unknown;
   if (path.find('/') != std::string::npos || std::filesystem::exists(path, unknown)) return "";
   std::vector<std::string> names;
   for (const CLI::App* command : plan.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(command->get_name());
-  return nearest_word(path, names);
+  const std::string meant = nearest_word(path, names);
+  return meant.empty() ? "" : fmt::format("unknown command 'plan {}'{}", path, did_you_mean(meant));
 }
 
 int register_plan(const std::string& path, const std::vector<std::string>& words) {
@@ -352,10 +359,8 @@ void add_plan_command(CLI::App& app, int& status) {
       return;
     }
     if (arguments->path.empty()) throw CLI::RequiredError("MOUNT");
-    const std::string meant = meant_command(*command, arguments->path);
-    status = meant.empty() ? register_plan(arguments->path, arguments->words)
-                           : fail(Error{EINVAL, fmt::format("unknown command 'plan {}'{}", arguments->path,
-                                                            did_you_mean(meant))});
+    const std::string wrong = wrong_mount(*command, arguments->path);
+    status = wrong.empty() ? register_plan(arguments->path, arguments->words) : fail(Error{EINVAL, wrong});
   });
 }
 

@@ -464,6 +464,13 @@ def test_top_refreshes_in_place_on_a_terminal(mount):
         os.close(theirs)
 
 
+def test_a_plan_without_its_mount_is_told_so(tmp):
+    for words in (["seed=42", "batch=8"], ["root=train/a seed=42"], ['{"seed": 42}']):
+        assert "the mount comes first: clairfs plan MOUNT" in refused(1, "plan", *words)
+    (tmp / "a=b").mkdir()
+    assert "a=b is not on a clairfs mount" in refused(1, "plan", "a=b", cwd=tmp)
+
+
 def test_commands_where_there_is_no_mount(tmp):
     for words in (("plan", tmp, "seed=1"), ("plan", "show", tmp), ("plan", "cancel", tmp), ("top", tmp)):
         assert "is not on a clairfs mount" in refused(1, *words)
