@@ -1180,9 +1180,9 @@ def register(loader, name=None, paths=None, path=None, **keys):
         if (earlier := registration._teller.__dict__.get("_clairfs")) is not None:
             return earlier
         if isinstance(inner.dataset, _torch().utils.data.IterableDataset):
-            raise _NotPlanned("an IterableDataset's order is its own; it is not planned")
+            raise _NotPlanned("an IterableDataset's order is its own; its shards may have a plan, see RECIPES in clairfs(1)")
         if getattr(inner, "in_order", True) is False:
-            raise _NotPlanned("in_order=False: the order depends on timing; it is not planned")
+            raise _NotPlanned("in_order=False: the order depends on timing; give in_order=True")
         registration._begin(name, paths, path, keys)
         _registrations.append(registration)
     except Exception as error:  # noqa: BLE001

@@ -461,15 +461,17 @@ def test_a_path_or_a_sampler_alone_is_a_warning_that_says_what_to_give(mount, tm
         + f"""
 import pathlib
 root = {str(mount.path / "train")!r}
-for one in root, pathlib.Path(root), torch.utils.data.RandomSampler(range(600)), [3, 4]:
+class Stream(torch.utils.data.IterableDataset): pass
+for one in root, pathlib.Path(root), torch.utils.data.RandomSampler(range(600)), [3, 4], DataLoader(Stream()):
     print(clairfs.register(one).mount)
 print(clairfs.register(torch.utils.data.RandomSampler(range(600)), path="/proc").mount)
 """,
         tmp,
     )
-    assert said == "None\n" * 5 and warned.count("UserWarning: clairfs: ") == 4, said + warned
+    assert said == "None\n" * 6 and warned.count("UserWarning: clairfs: ") == 5, said + warned
     assert f"{mount.path / 'train'}: a path does not say in which order it is read; give register(sampler, path=...)" in warned
     assert "RandomSampler does not say what is read; give register(sampler, path=...)" in warned
+    assert "its shards may have a plan, see RECIPES in clairfs(1); nothing is planned" in warned
     assert "list is not a DataLoader and holds none" in warned and "/proc is on no clairfs mount" in warned
 
 
