@@ -57,11 +57,11 @@ def generator():
     return torch.Generator().manual_seed(42)
 def distributed(dataset):
     return loader(dataset, sampler=DistributedSampler(dataset, num_replicas=ranks, rank=rank, seed=42))
-def train(batches, epochs=range(3), set_epoch=True, other=lambda: None, skip=0):
+def train(batches, epochs=range(3), set_epoch=True, other=lambda: None, skip=0, **told):
     plan = None
     if register:
         import clairfs
-        plan = clairfs.register(batches)
+        plan = clairfs.register(batches, **told)
     for epoch in epochs:
         if set_epoch and hasattr(batches.sampler, "set_epoch"):
             batches.sampler.set_epoch(epoch)
@@ -161,6 +161,20 @@ class Turned(Sampler):
     def __len__(self): return self.n
     def __iter__(self): return iter(torch.randperm(self.n).tolist()[::-1])
 train(loader(images(), sampler=Turned(400)))
+""",
+    "Hugging Face datasets": """
+class Image:
+    def __init__(self, decode): pass
+class Table(Dataset):  # datasets/arrow_dataset.py: rows by number, columns by name; of images that are not decoded the paths
+    def __init__(self): self.table = (images().samples,)
+    def __len__(self): return len(self.table[0])
+    def cast_column(self, column, feature): return self
+    def __getitem__(self, key):
+        if key == "image": return [{"bytes": None, "path": path} for path, _ in self.table[0]]
+        return read(self.table[0][key][0])
+dataset = Table()
+paths = [image["path"] for image in dataset.cast_column("image", Image(decode=False))["image"]]
+train(loader(dataset, shuffle=True), paths=paths)
 """,
     "An LMDB": """
 import lmdb
@@ -314,6 +328,8 @@ def test_recipe(script, dataset, tmp):
             pytest.importorskip(name)
     (text,) = [plan for title, plan in recipes().items() if title.startswith(script)]
     registers = text.startswith("clairfs.register(")
+    if "paths=" in text:  # the script tells them as the manual does
+        assert text.removeprefix("clairfs.register(loader, paths=").removesuffix(")") in SCRIPTS[script]
     if "FILE" in text:
         (lines,) = [make(dataset) for start, make in LISTS.items() if script.startswith(start)]
         (tmp / "list").write_text("".join(f"{line}\n" for line in lines))
