@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cache/base/units.h"
+#include "cache/memory/ram_arena.h"
 #include "mount-helper/mounts/live_mount.h"
 #include "mount-helper/mounts/resolve_path.h"
 
@@ -19,6 +20,7 @@ namespace {
 constexpr unsigned kNvmeShare = 80;  // per cent of the free space: the rest is left to whoever else writes
 constexpr uint64_t kSmallestNvme = 1 << 20;  // what a store takes at least (cache/nvme/store.cc)
 constexpr int kMostLinks = 40;               // that the kernel follows in one path
+constexpr const char* kInBytes = "a SIZE without a unit is in bytes";
 
 bool is_directory(const std::string& path) {
   struct stat attributes {};
@@ -190,6 +192,10 @@ Status settle_nvme_capacity(NvmeDir& nvme) {
     if (nvme.capacity >= kSmallestNvme) return {};
     return too_little_room(nvme, room->free);
   }
+  if (nvme.capacity < kSmallestNvme) {
+    return Error{EINVAL, fmt::format("--nvme {}:{} is too small, give at least {}; {}", nvme.directory,
+                                     format_size(nvme.capacity), format_size(kSmallestNvme), kInBytes)};
+  }
   if (room->filesystem > 0 && nvme.capacity > room->filesystem) {
     return Error{EINVAL, fmt::format("--nvme {}:{} is more than its filesystem has, {} with {} free; give a "
                                      "smaller size, or none for {} % of what is free",
@@ -339,6 +345,14 @@ std::vector<std::string> mount_warnings(const MountOptions& options, uint64_t me
   compare("--ram", options.ram, memory, "memory available; when it fills, the kernel may kill this mount");
   compare("--staging", options.staging, memory, "memory available; files pushed ahead are lost again");
   compare("--page-cache", options.page_cache, memory, "memory available; the kernel takes back what is kept");
+  const auto doubt = [&](const std::string& what, uint64_t bytes) {
+    if (bytes == 0 || bytes >= kPageSize) return;
+    lines.push_back(fmt::format("{} of {} is less than a page, and so as good as none; {}", what,
+                                format_size(bytes), kInBytes));
+  };
+  doubt("--ram", options.ram);
+  doubt("--staging", options.staging);
+  doubt("--page-cache", options.page_cache);
   for (const NvmeDir& nvme : options.nvme) {
     if (nvme.asked == 0) continue;
     lines.push_back(fmt::format("--nvme {}:{} is more than is free there; it takes {}", nvme.directory,

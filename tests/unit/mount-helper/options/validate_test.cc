@@ -70,6 +70,20 @@ TEST_CASE_METHOD(Fixture, "an NVMe directory may have a share of the free space"
   CHECK(mount_warnings(*settled, 1ULL << 40).empty());
 }
 
+TEST_CASE_METHOD(Fixture, "a size whose unit was forgotten is doubted") {
+  MountOptions given = options();
+  given.nvme = {{directory.make("nvme"), 500}};
+  CHECK_THAT(error(given), Contains("nvme:500 B is too small, give at least 1.0 MiB; a SIZE without a unit"));
+  given.nvme.clear();
+  given.ram = 64;
+  given.staging = 4096;
+  const auto settled = resolve_paths(given, {});
+  REQUIRE(settled);
+  const auto doubts = mount_warnings(*settled, 1ULL << 40);
+  REQUIRE(doubts.size() == 1);
+  CHECK_THAT(doubts[0], Contains("--ram of 64 B is less than a page") && Contains("in bytes"));
+}
+
 TEST_CASE_METHOD(Fixture, "source and mountpoint must be separate directories") {
   MountOptions given = options();
   SECTION("missing source") {
