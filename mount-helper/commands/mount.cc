@@ -150,7 +150,11 @@ int mount_command(const MountRequest& request) {
   const Status permitted = check_permissions(*options, gather_fuse_facts(options->mountpoint));
   if (!permitted) return refuse(permitted.error());
   if (const Status fit = check_nvme_directories(*options); !fit) return refuse(fit.error());
-  if (request.fake) return exit_success;
+  if (request.fake) {
+    for (const std::string& doubt : mount_warnings(*options, available_memory(this_machine())))
+      fmt::print(stderr, "clairfs: warning: {}\n", doubt);
+    return exit_success;
+  }
   ::umask(077);  // what it makes names files that others may not see
   const Serve served = serve_claimed(std::move(*claim));
   return options->foreground ? mount_in_foreground(*options, *place, served)

@@ -243,6 +243,9 @@ def test_dry_run_checks_and_mounts_nothing(place, foreground):
     assert (tried.returncode, tried.stdout, tried.stderr) == (0, "", "")
     assert not is_mounted(place / "mnt") and not (place / "catalog").exists()
     assert_one_line(mount_at(place, "--dry-run", *foreground, source="absent"), place / "absent", status=32)
+    (place / "mnt/hidden").touch()
+    doubted = mount_at(place, "--dry-run", *foreground)
+    assert doubted.returncode == 0 and f"warning: mountpoint {place / 'mnt'} is not empty" in doubted.stderr
     assert mount_at(place).returncode == 0
     assert_one_line(mount_at(place, "--dry-run", *foreground), "already", status=32)
 
