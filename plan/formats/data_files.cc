@@ -21,8 +21,9 @@ bool has_wildcards(std::string_view text) {
   return text.find_first_of("*?") != std::string_view::npos;
 }
 
-Error no_such_file() {
-  return {EINVAL, "no such file below the plan's root"};
+// `there`: what there is instead, or what is wrong with the name.
+Error no_such_file(std::string_view there = {}) {
+  return {EINVAL, fmt::format("no such file below the plan's root{}", there)};
 }
 
 // Finds paths below the plan's root.
@@ -109,8 +110,9 @@ bool matches_wildcards(std::string_view pattern, std::string_view text) {
 
 Result<FileId> find_data_file(const DatasetSource& source, const DatasetRoot& root, std::string_view path) {
   const Resolved found = Search(source, root).resolve(std::string(path));
-  if (found.kind != Resolved::Kind::file) return no_such_file();
-  return found.id;
+  if (found.kind == Resolved::Kind::file) return found.id;
+  if (found.kind == Resolved::Kind::directory) return no_such_file(", but a folder");
+  return no_such_file(has_wildcards(path) ? "; want one file, no pattern" : "");
 }
 
 Result<std::vector<FileId>> find_data_files(const DatasetSource& source, const DatasetRoot& root,
@@ -122,14 +124,17 @@ Result<std::vector<FileId>> find_data_files(const DatasetSource& source, const D
     return python_sort_key(a) < python_sort_key(b);
   });
   std::vector<FileId> files;
+  bool folder = false;
   for (const std::string& path : *paths) {
     Resolved found = search.resolve(path);
+    folder = folder || found.kind == Resolved::Kind::directory;
     if (found.kind == Resolved::Kind::directory && !in_folder.empty())
       found = search.resolve(path + "/" + std::string(in_folder));
     if (found.kind == Resolved::Kind::file) files.push_back(found.id);
   }
-  if (files.empty()) return no_such_file();
-  return files;
+  if (!files.empty()) return files;
+  if (folder && !in_folder.empty()) return no_such_file(fmt::format(", but a folder without {}", in_folder));
+  return no_such_file(folder ? ", but a folder" : "");
 }
 
 }  // namespace clairfs

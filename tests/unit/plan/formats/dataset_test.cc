@@ -293,4 +293,6 @@ TEST_CASE("npy: a row is a byte range") {
   CHECK(refusal(source, "file=short.npy").find("cut off") != std::string::npos);
   CHECK(refusal(source, "file=other.npy").find("no NumPy") != std::string::npos);
   CHECK(refusal(source, "file=none.npy").find("no such file") != std::string::npos);
+  CHECK(refusal(source, "format=npy file=d").find("root, but a folder") != std::string::npos);
+  CHECK(refusal(source, "file=d/*.npy").find("want one file, no pattern") != std::string::npos);
 }
