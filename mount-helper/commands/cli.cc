@@ -16,6 +16,7 @@
 #include "mount-helper/commands/commands.h"
 #include "mount-helper/options/option_table.h"
 #include "mount-helper/options/version.h"
+#include "plan/spec/keys.h"
 #include "plan/spec/nearest.h"
 
 namespace clairfs {
@@ -79,6 +80,15 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOtherOpt
     std::pair{"--read-only", "-o ro"}, std::pair{"--readonly", "-o ro"}, std::pair{"--ro", "-o ro"},
     std::pair{"--daemon", "nothing: it is the default"}};
 
+// "seed=VALUE" for "--seed", where a command takes keys of a plan; else empty.
+std::string meant_key(const CLI::App& command, const std::string& option) {
+  constexpr std::array<std::string_view, 4> kTakeKeys{"plan", "order", "stats", "index"};
+  if (std::find(kTakeKeys.begin(), kTakeKeys.end(), command.get_name()) == kTakeKeys.end()) return "";
+  std::string key = option.substr(std::min(option.find_first_not_of('-'), option.size()));
+  std::replace(key.begin(), key.end(), '-', '_');
+  return find_plan_key(canonical_plan_key(key)) ? key + "=VALUE" : "";
+}
+
 // Arguments that a command did not expect, in the order in which they were typed. CLI11 has collected them
 // backwards in some versions.
 std::string unexpected_arguments(const CLI::App& app, const std::vector<std::string>& typed) {
@@ -101,6 +111,7 @@ std::string unexpected_arguments(const CLI::App& app, const std::vector<std::str
   for (const auto& [other, ours] : kOtherOptions) {
     if (first_option == other) meant = ours;
   }
+  if (const std::string key = meant_key(innermost(app), first_option); !key.empty()) meant = key;
   return fmt::format("unknown option: {}{}", escaped(text), did_you_mean(meant));
 }
 

@@ -51,6 +51,8 @@ def mount_at(place, *options):
         (["mount", "a", "b", "-o", "nofial"], "nofail"),
         (["status", "--jsno"], "--json"),
         (["plan", "shwo", "/mnt/data"], "show"),
+        (["plan", "/mnt/data", "--seed", "42"], "seed=VALUE"),
+        (["plan", "order", "n=5", "--batch-size=8"], "batch_size=VALUE"),
         (["cache", "lst"], "list"),
         (["cache", "prnue", "--dry-run"], "prune"),
     ],
