@@ -8,8 +8,9 @@ set -euo pipefail
 rank=$1 nodes=$2 master=$3
 
 data=${DATA:-/pfs/imagenet}
-mount=${MOUNT:-/tmp/$USER-clairfs}
-nvme=${NVME:-/local/$USER-clairfs}
+user=${USER:-$UID}  # containers seldom set USER
+mount=${MOUNT:-/tmp/$user-clairfs}
+nvme=${NVME:-/local/$user-clairfs}
 gpus=8
 
 mkdir -p "$mount"

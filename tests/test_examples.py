@@ -82,6 +82,18 @@ def test_the_quickstart_compares_with_a_mount_that_finds_no_plan_either(tmp_path
     assert ["--infer off" in mount for mount in mounts] == [True, False]
 
 
+def test_the_torchrun_example_where_no_user_is_named(tmp_path):
+    """As in most containers."""
+    for name in ("clairfs", "torchrun"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/called\n')
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "MOUNT": str(tmp_path / "mnt")}
+    subprocess.run(["bash", EXAMPLES / "torchrun.sh", "0", "1", "node0"], env=env, check=True)
+    called = [line.split()[:2] for line in (tmp_path / "called").read_text().splitlines()]
+    assert called == [["clairfs", "mount"], ["clairfs", "plan"], ["torchrun", "--nnodes"], ["clairfs", "umount"]]
+    assert not (tmp_path / "mnt").exists()
+
+
 def test_the_index_names_all_examples():
     index = (EXAMPLES / "README.md").read_text()
     named = re.findall(r"`([\w./-]+)`", index)
