@@ -13,11 +13,11 @@ mount=${MOUNT:-/tmp/$user-clairfs}
 nvme=${NVME:-/local/$user-clairfs}
 gpus=8
 
-mkdir -p "$mount"
-trap 'clairfs umount "$mount"; rmdir "$mount"' EXIT
+mkdir -p "$mount" || true  # it fails on what a killed run has left mounted; clairfs says how to clear that
 # Any free port of node 0 but torch's own (29500). Returns when all nodes have come and the mount is usable.
 clairfs mount "$data" "$mount" --nvme "$nvme" \
   --job "$master:5200" --rank "$rank" --nodes "$nodes" --job-secret ~/.clairfs-secret
+trap 'clairfs umount "$mount"; rmdir "$mount"' EXIT  # not before: the mount of another job may be there
 if ((rank == 0)); then
   clairfs plan "$mount" format=imagefolder root=train sampler=torch.distributed seed=0 epochs=90 \
     world=$((gpus * nodes)) ranks_per_node=$gpus batch=32 workers=4

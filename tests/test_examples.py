@@ -82,16 +82,25 @@ def test_the_quickstart_compares_with_a_mount_that_finds_no_plan_either(tmp_path
     assert ["--infer off" in mount for mount in mounts] == [True, False]
 
 
-def test_the_torchrun_example_where_no_user_is_named(tmp_path):
-    """As in most containers."""
+def run_torchrun_example(tmp_path, refused=""):
+    """The commands that it runs, with stand-ins, of which clairfs may refuse one; and whether it succeeds. Without USER, as in
+    most containers."""
     for name in ("clairfs", "torchrun"):
-        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/called\n')
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $1" >>{tmp_path}/called\n[ "$1" != "$REFUSED" ]\n')
         (tmp_path / name).chmod(0o755)
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "MOUNT": str(tmp_path / "mnt")}
-    subprocess.run(["bash", EXAMPLES / "torchrun.sh", "0", "1", "node0"], env=env, check=True)
-    called = [line.split()[:2] for line in (tmp_path / "called").read_text().splitlines()]
-    assert called == [["clairfs", "mount"], ["clairfs", "plan"], ["torchrun", "--nnodes"], ["clairfs", "umount"]]
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "MOUNT": str(tmp_path / "mnt"), "REFUSED": refused}
+    done = subprocess.run(["bash", EXAMPLES / "torchrun.sh", "0", "1", "node0"], env=env, check=False)
+    return (tmp_path / "called").read_text().splitlines(), done.returncode == 0
+
+
+def test_the_torchrun_example_unmounts_what_it_has_mounted(tmp_path):
+    assert run_torchrun_example(tmp_path) == (["clairfs mount", "clairfs plan", "torchrun --nnodes", "clairfs umount"], True)
     assert not (tmp_path / "mnt").exists()
+
+
+def test_the_torchrun_example_leaves_the_mount_of_another_job(tmp_path):
+    """Over which it cannot mount."""
+    assert run_torchrun_example(tmp_path, "mount") == (["clairfs mount"], False)
 
 
 def test_the_index_names_all_examples():
