@@ -80,6 +80,13 @@ def test_all_policies_as_json():
     assert changed == {"deepio-opportunistic", "parallel-staging", "locality-aware"}
 
 
+def test_a_scenario_whose_name_is_no_text(tmp):
+    scenario = tmp / os.fsdecode(b"a\xff.toml")
+    scenario.write_bytes(SMALL.read_bytes())
+    (point,) = json.loads(ok("simulate", scenario, "--policy", "naive", "--json"))
+    assert point["scenario"] == "a\ufffd"
+
+
 def test_the_table_is_aligned():
     lines = ok("simulate", SMALL).splitlines()
     assert lines[0].startswith("small-cluster-1: 4 workers, 10 epochs, batch 100, 10000 samples")

@@ -162,7 +162,8 @@ std::string study_json(const std::vector<StudyPoint>& points) {
   for (const StudyPoint& point : points) {
     for (const Outcome& outcome : point.outcomes) all.push_back(outcome_json(point, outcome));
   }
-  return all.dump(2) + "\n";
+  // The scenario is called like its file, of which the name may be any bytes.
+  return all.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string study_csv(const std::vector<StudyPoint>& points) {
