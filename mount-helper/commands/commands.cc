@@ -22,7 +22,9 @@ Status check_plot_name(const std::string& file) {
 }
 
 int fail(const Error& error, int status) {
-  fmt::print(stderr, "clairfs: {}\n", error.message);
+  std::string line = escape_controls(error.message);  // paths in it may hold any byte
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  fmt::print(stderr, "clairfs: {}\n", line);
   return status;
 }
 

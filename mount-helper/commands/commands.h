@@ -65,7 +65,7 @@ int mount_command(const MountRequest& request);
 /// The picture of --plot is SVG: under another picture's name nothing would show it. Errors: EINVAL.
 Status check_plot_name(const std::string& file);
 
-/// Prints "clairfs: MESSAGE" to stderr and returns `status`.
+/// Prints "clairfs: MESSAGE" to stderr, on one line that cannot steer a terminal, and returns `status`.
 int fail(const Error& error, int status);
 /// The same with exit_usage for what the user can have got wrong, else exit_system.
 int fail(const Error& error);

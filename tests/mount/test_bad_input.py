@@ -259,6 +259,12 @@ def test_usage(words):
     assert result.stdout.startswith("clairfs mounts") if not words else result.stderr.count("\n") == 1
 
 
+def test_errors_stay_on_one_line_whatever_a_path_holds(place):
+    name = "two\nlines and \x1b[31m"
+    for words in (["status", place / name], ["bench", place / name], ["mount", place / name, place / "mnt"]):
+        assert_one_line(run(*words), f"{place}/two lines and \\x1b[31m: No such file or directory")
+
+
 def test_help_and_version():
     for words in (["--help"], ["mount", "--help"], ["umount", "--help"], ["status", "--help"], ["warmup", "--help"]):
         result = run(*words)
