@@ -383,6 +383,7 @@ TEST_CASE("a refusal names the key, the value and what would be right") {
   names(refusal("seed=1 drop_last=maybe"), {"drop_last=maybe", "sampler or loader"});
   names(refusal("seed=1 torch=new"), {"torch=new", "2.6"});
   names(refusal("seed=1 name=a/b"), {"name=a/b", "letters"});
+  names(refusal("sampler=StreamingDataset split=train"), {"split=train", "969,30,1", "root="});
   names(refusal("seed=1 root='x"), {"root", "closing '"});
   names(refusal("seed"), {"seed", "KEY=VALUE"});
   names(refusal("seed=1 \x1b[31m=2"), {"\\x1b"});
