@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -226,6 +228,8 @@ int run_clairfs(int argc, char** argv) {
     const std::string unknown = unknown_subcommand(*app);
     return usage_error(fmt::format("{}; see 'clairfs {}--help'", unknown.empty() ? failure.what() : unknown,
                                    parsed_commands(*app)));
+  } catch (const std::bad_alloc&) {
+    return fail(Error{ENOMEM, "not enough memory"}, exit_system);
   } catch (const std::exception& failure) {
     fmt::print(stderr, "clairfs: {}\n", failure.what());
     return exit_system;

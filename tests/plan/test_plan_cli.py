@@ -330,6 +330,13 @@ def test_order_refuses():
     assert "No such file" in refused(1, "plan", "order", "seed=1", "root=/absent", "--paths")
 
 
+@pytest.mark.skipif(clairmount.sanitized(), reason="a sanitizer takes memory of its own")
+def test_order_says_when_there_is_no_memory_for_it():
+    limited = ["sh", "-c", 'ulimit -v 1500000; exec "$@"', "sh", str(binary()), "plan", "order", "seed=1", "n=200000000"]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, "clairfs: not enough memory\n")
+
+
 def test_order_says_when_its_output_is_lost():
     with open("/dev/full", "w") as full:
         done = subprocess.run(
