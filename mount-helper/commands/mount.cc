@@ -151,6 +151,7 @@ int mount_command(const MountRequest& request) {
   if (!permitted) return refuse(permitted.error());
   if (const Status fit = check_nvme_directories(*options); !fit) return refuse(fit.error());
   if (request.fake) {
+    if (const Status log = check_log_file(*options); !log) return refuse(log.error());
     for (const std::string& doubt : mount_warnings(*options, available_memory(this_machine())))
       fmt::print(stderr, "clairfs: warning: {}\n", doubt);
     return exit_success;

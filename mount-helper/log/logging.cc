@@ -1,6 +1,7 @@
 #include "mount-helper/log/logging.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <sstream>
 #include <vector>
@@ -28,15 +29,16 @@ constexpr size_t kLongestHost = 63;  // of one label of a name (RFC 1035)
 // With the zone: nodes of a job, and accesslog, which counts in UTC, are compared.
 constexpr const char* kPattern = "%Y-%m-%dT%H:%M:%S.%e%z %l ";
 
+Error no_log_file(const std::string& path, const Error& why) {
+  return {why.code, fmt::format("log file {}: {}; name another place with --log-file or --catalog-dir", path,
+                                why.message)};
+}
+
 Result<spdlog::sink_ptr> file_sink(const std::string& path) {
-  const auto failed = [&path](int code, const std::string& why) {
-    return Error{
-        code, fmt::format("log file {}: {}; name another place with --log-file or --catalog-dir", path, why)};
-  };
   const Status made = make_directories(std::filesystem::path(path).parent_path());
-  if (!made) return failed(made.error().code, made.error().message);
+  if (!made) return no_log_file(path, made.error());
   auto file = LogFile::open(path);
-  if (!file) return failed(file.error().code, file.error().message);
+  if (!file) return no_log_file(path, file.error());
   return spdlog::sink_ptr(*file);
 }
 
@@ -95,6 +97,15 @@ Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options) {
   logger->flush_on(spdlog::level::info);  // a log is read after a crash
   set_patterns(*logger, "");
   return logger;
+}
+
+Status check_log_file(const MountOptions& options) {
+  const std::string file = log_file_of(options);
+  std::filesystem::path there = file;  // or the nearest above it that is there
+  std::error_code unknown;
+  while (there.has_relative_path() && !std::filesystem::exists(there, unknown)) there = there.parent_path();
+  if (file.empty() || ::access(there.c_str(), W_OK) == 0) return {};
+  return no_log_file(file, system_error(errno, "write to " + there.string()));
 }
 
 void name_node_in_log(Logger& log, uint32_t node) {

@@ -27,6 +27,9 @@ std::string log_file_of(const MountOptions& options);
 /// path and the option to name another.
 Result<std::shared_ptr<Logger>> make_logger(const MountOptions& options);
 
+/// Whether make_logger() could make its file, as far as that shows without making anything. Errors: as there.
+Status check_log_file(const MountOptions& options);
+
 /// Lines name this node from now on: the nodes of a job may write to one terminal or file.
 void name_node_in_log(Logger& log, uint32_t node);
 

@@ -224,9 +224,10 @@ def test_user_ends_his_mount_by_other_means(own, end):
         wait_until(lambda: not daemons(own.mnt) and not is_mounted(own.mnt), "the daemon ends", SETTLE_SECONDS)
 
 
-def test_user_without_a_home_is_told_what_to_give(own):
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_user_without_a_home_is_told_what_to_give(own, dry_run):
     with cleaned(own.mnt):
-        failed = own.run("mount", own.source, own.mnt, env={"HOME": "/nonexistent"})
+        failed = own.run("mount", own.source, own.mnt, *dry_run, env={"HOME": "/nonexistent"})
         assert_one_line(failed, "/nonexistent", "--catalog-dir", status=32)
         assert not is_mounted(own.mnt) and not daemons(own.mnt)
 
