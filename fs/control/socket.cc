@@ -25,6 +25,8 @@ constexpr int kRequestSeconds = 5;
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
+constexpr const char* kNotForStrangers =
+    "only the mount's user and root may control it; mount for yourself, or ask one of them";
 constexpr size_t kMostRequest = kMaxPlanText + 64;  // a plan and the command's word
 
 sockaddr_un address_of(const std::string& name, socklen_t& length) {
@@ -147,9 +149,9 @@ void ControlSocket::answer(const Fd& connection) {
   set_timeouts(connection.get(), kRequestSeconds);
   // A stranger is not waited for: one that says nothing could keep the others out.
   const bool stranger = !may_speak(connection.get());
-  const auto request =
-      stranger ? Result<std::string>(Error{EPERM, "only the mount's user and root may control it"})
-               : receive_all(connection.get(), kMostRequest, seconds_from_now(kRequestSeconds));
+  const auto request = stranger
+                           ? Result<std::string>(Error{EPERM, kNotForStrangers})
+                           : receive_all(connection.get(), kMostRequest, seconds_from_now(kRequestSeconds));
   const auto result = request ? handler_(*request) : request;
   const bool sent = result ? send_all(connection.get(), "ok\n" + *result)
                            : send_all(connection.get(), fmt::format("error {}\n{}", result.error().code,

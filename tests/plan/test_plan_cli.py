@@ -398,7 +398,7 @@ def test_others_cannot_control_the_mount(source):
                     [str(word) for word in (program_path, *words)], user=NOBODY, group=NOBODY, extra_groups=[],
                     capture_output=True, text=True, timeout=60, cwd="/",
                 )  # fmt: skip
-            assert done.returncode == 2 and "only the mount's user and root may control it" in done.stderr, done
+            assert done.returncode == 2 and "only the mount's user and root may control it; mount for yourself" in done.stderr, done
         assert "seed=1" in plans(mount)[0]["text"]
 
 
