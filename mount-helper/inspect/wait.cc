@@ -1,4 +1,5 @@
 // `clairfs wait`: for scripts that start a mount in the background, as jobs do.
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -7,6 +8,7 @@
 
 #include "fs/base/mountinfo.h"
 #include "mount-helper/commands/commands.h"
+#include "mount-helper/mounts/live_mount.h"
 #include "mount-helper/mounts/processes.h"
 #include "mount-helper/mounts/resolve_path.h"
 
@@ -24,7 +26,7 @@ struct WaitArguments {
   int pid = 0;
 };
 
-// Whether a clairfs answers there; else what it looks like.
+// Whether a clairfs answers there; else what it looks like. EPERM: one that this user may not enter.
 Status mount_answers(const std::string& path) {
   const auto resolved = resolve_path(path);
   if (!resolved) return resolved.error();
@@ -33,7 +35,10 @@ Status mount_answers(const std::string& path) {
   const auto mount = mount_containing(*mounts, *resolved);
   if (!mount || !mount->is_clairfs()) return Error{ENOENT, fmt::format("{} is not mounted yet", path)};
   const int code = probe(mount->mountpoint, kProbePatience);
-  if (code == 0) return {};
+  if (code == 0) {
+    const Status let_in = check_let_in(*mount);
+    return let_in ? let_in : Error{EPERM, let_in.error().message};
+  }
   if (code == ETIMEDOUT) return Error{code, fmt::format("{} is mounted and does not answer yet", path)};
   return system_error(code, path);
 }
@@ -46,6 +51,7 @@ int wait_for_mount(const WaitArguments& arguments) {
         arguments.pid != 0 && (!process || wait_for_end(process, std::chrono::milliseconds(0)));
     const Status answers = mount_answers(arguments.path);
     if (answers) return exit_success;
+    if (answers.error().code == EPERM) return fail(answers.error(), exit_system);
     if (ended) {
       return fail(
           Error{ESRCH, fmt::format("{}, and process {} has ended", answers.error().message, arguments.pid)},

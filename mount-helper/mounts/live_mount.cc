@@ -12,14 +12,6 @@
 namespace clairfs {
 namespace {
 
-// The kernel keeps everybody else out of a FUSE mount, root too, before its daemon hears of it.
-Status check_let_in(const MountEntry& mount) {
-  if (!mount.owner || *mount.owner == ::geteuid()) return {};
-  if (::access(mount.mountpoint.c_str(), F_OK) == 0 || errno != EACCES) return {};
-  return Error{EACCES, fmt::format("{} is mounted by user {} without --allow-other; run this as that user",
-                                   mount.mountpoint, *mount.owner)};
-}
-
 constexpr auto kProbePatience = std::chrono::seconds(10);  // a busy daemon answers within one
 
 }  // namespace
@@ -33,6 +25,14 @@ Status check_answers(const std::string& path) {
                fmt::format("{} does not answer after {} seconds; if its daemon hangs, end the mount with: "
                            "clairfs umount --lazy {}",
                            path, kProbePatience.count(), path)};
+}
+
+// The kernel keeps everybody else out of a FUSE mount, root too, before its daemon hears of it.
+Status check_let_in(const MountEntry& mount) {
+  if (!mount.owner || *mount.owner == ::geteuid()) return {};
+  if (::access(mount.mountpoint.c_str(), F_OK) == 0 || errno != EACCES) return {};
+  return Error{EACCES, fmt::format("{} is mounted by user {} without --allow-other; run this as that user",
+                                   mount.mountpoint, *mount.owner)};
 }
 
 Result<MountEntry> clairfs_mount_of(const std::string& path) {

@@ -13,6 +13,9 @@ namespace clairfs {
 /// stat(2). REQUIRES: this process has one thread (see probe()).
 Status check_answers(const std::string& path);
 
+/// Whether this user may enter a mount, whose daemon answers. Errors: EACCES, naming whose it is.
+Status check_let_in(const MountEntry& mount);
+
 /// The clairfs mount that holds `path` (the mountpoint or anything below), whether or not its daemon answers.
 /// Errors, one line each: EINVAL for what is on no clairfs mount; those of realpath(3).
 Result<MountEntry> clairfs_mount_of(const std::string& path);

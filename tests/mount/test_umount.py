@@ -74,6 +74,7 @@ def test_who_is_locked_out_of_a_mount_is_told_why(place, other):
     for command in ("status", "top", "warmup"):
         for end in ("", "/"):
             assert_one_line(other(command, f"{place / 'mnt'}{end}"), "mounted by user 0 without --allow-other", status=2)
+    assert_one_line(other("wait", place / "mnt"), "mounted by user 0 without --allow-other", status=2)
     assert_one_line(other("umount", place / "mnt"), "belongs to user 0; only that user and root", status=32)
     assert is_mounted(place / "mnt")
 
