@@ -24,6 +24,10 @@ int calibrate_command(CalibrateArguments arguments) {
   CalibrationOptions& options = arguments.options;
   options.time = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.seconds));
   options.bytes = *parse_size(arguments.bytes);  // checked before
+  if (const Status output = check_output(arguments.output); !output) return fail(output.error());
+  if (!options.nvme.empty()) {
+    if (const auto nvme = resolve_path(options.nvme); !nvme) return fail(nvme.error());
+  }
   const auto source = resolve_path(options.source);
   if (!source) return fail(source.error());
   options.source = *source;

@@ -4,21 +4,33 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
 
 #include "cache/base/escaped.h"
 
 namespace clairfs {
 
-Status check_plot_name(const std::string& file) {
+Status check_output(const std::string& file) {
+  if (file.empty()) return {};
+  std::error_code unknown;
+  if (std::filesystem::is_directory(file, unknown)) return system_error(EISDIR, "create " + file);
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  const bool there = ::access(file.c_str(), F_OK) == 0;
+  const std::string written = there ? file : folder.empty() ? "." : folder.string();
+  return ::access(written.c_str(), W_OK) == 0 ? Status() : system_error(errno, "create " + file);
+}
+
+Status check_plot(const std::string& file) {
   for (const char* other : {".png", ".jpg", ".jpeg", ".gif", ".pdf"}) {
     if (file.ends_with(other))
       return Error{EINVAL, fmt::format("--plot {}: the picture is SVG; name the file so", file)};
   }
-  return {};
+  return check_output(file);
 }
 
 int fail(const Error& error, int status) {

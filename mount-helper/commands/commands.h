@@ -62,8 +62,12 @@ Result<MountOptions> gather_options(const MountRequest& request, const MountOpti
 /// Mounts: returns when the mount is usable, or, in the foreground, when it has ended.
 int mount_command(const MountRequest& request);
 
-/// The picture of --plot is SVG: under another picture's name nothing would show it. Errors: EINVAL.
-Status check_plot_name(const std::string& file);
+/// Whether a file that a command writes at its end can be written, as far as that shows before its work;
+/// empty: none. Errors: those of creating it.
+Status check_output(const std::string& file);
+/// The same of --plot. The picture is SVG: under another picture's name nothing would show it. Errors:
+/// EINVAL.
+Status check_plot(const std::string& file);
 
 /// Prints "clairfs: MESSAGE" to stderr, on one line that cannot steer a terminal, and returns `status`.
 int fail(const Error& error, int status);

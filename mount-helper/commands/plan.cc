@@ -266,7 +266,7 @@ struct StatsArguments {
 };
 
 int stats(const StatsArguments& arguments) {
-  if (const Status named = check_plot_name(arguments.plot); !named) return fail(named.error());
+  if (const Status fits = check_plot(arguments.plot); !fits) return fail(fits.error());
   PlanStatsRequest request;
   request.plan = plan_text_of(arguments.words);
   request.deltas = arguments.deltas;

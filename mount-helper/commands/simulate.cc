@@ -68,7 +68,7 @@ Result<std::vector<StudyPoint>> run(const SimulateArguments& arguments) {
 }
 
 int simulate_command(const SimulateArguments& arguments) {
-  if (const Status named = check_plot_name(arguments.plot); !named) return fail(named.error());
+  if (const Status fits = check_plot(arguments.plot); !fits) return fail(fits.error());
   const auto points = run(arguments);
   if (!points) return fail(points.error());
   if (!arguments.plot.empty()) {

@@ -145,7 +145,7 @@ struct TopArguments {
 
 // The mount's course so far as a picture.
 int plot_history(const std::string& path, const std::string& file) {
-  if (const Status named = check_plot_name(file); !named) return fail(named.error());
+  if (const Status fits = check_plot(file); !fits) return fail(fits.error());
   const auto mount = find_clairfs_mount(path);
   if (!mount) return fail(mount.error());
   const auto text = read_with_deadline(mount->mountpoint + "/.clairfs/history", kTopPatience);

@@ -213,6 +213,14 @@ def test_a_progress_bar_on_a_terminal_only(tmp):
     assert b"[" in out and b"%" in seen and b"%" not in out
 
 
+def test_where_output_goes_is_looked_at_before_the_work(tmp):
+    """Which takes minutes: so before what else is wrong."""
+    for words in (["calibrate", tmp / "none", "-o"], ["simulate", tmp / "none", "--plot"], ["plan", "stats", "root=/none", "--plot"]):
+        assert f"create {tmp}/absent/out: No such file" in refused(*words, tmp / "absent/out")
+        assert f"create {tmp}: Is a directory" in refused(*words, tmp, status=2)
+    assert f"{tmp}/absent: No such file" in refused("calibrate", tmp / "none", "--nvme", tmp / "absent")
+
+
 def test_calibrate_writes_a_scenario_that_simulate_takes(tmp):
     source = tmp / "source"
     (source / "a").mkdir(parents=True)
