@@ -1,7 +1,10 @@
 // `clairfs bench`: what a mount gives its readers beside what its source gives, in less than a minute.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -117,6 +120,9 @@ int bench(const BenchArguments& arguments) {
   if (mount) {
     if (const auto answers = find_clairfs_mount(*folder); !answers) return fail(answers.error());
   }
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(*folder, unknown))
+    return fail(Error{ENOTDIR, *folder + " is not a directory; give the folder that it is in"});
   const Halves halves = halves_of(sample_files(*folder, kMostFiles));
   if (halves.mount.empty()) return fail(Error{ENOENT, *folder + " has no files that can be read"});
   std::vector<Row> rows;

@@ -310,6 +310,7 @@ def test_bench_compares_a_mount_with_its_source(place):
     again = json.loads((place / "mnt/.clairfs/stats.json").read_text())["pfs"]["opens"]
     assert again > 15  # first touch is one again
     assert "directory, page cache" in run("bench", place / "src").stdout
+    assert_one_line(run("bench", place / "mnt/0/00"), "is not a directory; give the folder", status=1)
     (place / "none").mkdir()
     assert_one_line(run("bench", place / "none"), "no files", status=1)
 
