@@ -67,6 +67,11 @@ TEST_CASE("the names that PyTorch has are taken") {
         "torch.distributed");
   CHECK(parsed("seed=1 sampler=torch.utils.data.SubsetRandomSampler indices=[1]").sampler == "torch.subset");
   CHECK(parsed("seed=1 sampler=WeightedRandomSampler weights=[1,2]").sampler == "torch.weighted");
+  for (const char* package : {"np", "numpy"}) {
+    const std::string random = "seed=1 sampler=" + std::string(package) + ".random.";
+    CHECK(parsed(random + "default_rng").sampler == "numpy.default_rng");
+    CHECK(parsed(random + "RandomState").sampler == "numpy.legacy");
+  }
   CHECK_THAT(refusal("seed=1 batch=32 batch_size=32"), Contains("batch=32: given twice"));
   CHECK_THAT(refusal("seed=1 seed=1"), Contains("given twice"));
   CHECK_THAT(refusal("seed=1 rank=3"), Contains("the same for all ranks"));
