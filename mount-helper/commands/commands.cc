@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -12,17 +13,27 @@
 #include <unistd.h>
 
 #include "cache/base/escaped.h"
+#include "mount-helper/mounts/processes.h"
 
 namespace clairfs {
+namespace {
+
+constexpr auto kOutputPatience = std::chrono::seconds(10);  // a busy filesystem answers within one
+
+}  // namespace
 
 Status check_output(const std::string& file) {
   if (file.empty()) return {};
-  std::error_code unknown;
-  if (std::filesystem::is_directory(file, unknown)) return system_error(EISDIR, "create " + file);
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  const bool there = ::access(file.c_str(), F_OK) == 0;
-  const std::string written = there ? file : folder.empty() ? "." : folder.string();
-  return ::access(written.c_str(), W_OK) == 0 ? Status() : system_error(errno, "create " + file);
+  const auto fits = with_deadline(file, kOutputPatience, [&]() -> Result<std::string> {
+    std::error_code unknown;
+    if (std::filesystem::is_directory(file, unknown)) return system_error(EISDIR, "create " + file);
+    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+    const bool there = ::access(file.c_str(), F_OK) == 0;
+    const std::string written = there ? file : folder.empty() ? "." : folder.string();
+    if (::access(written.c_str(), W_OK) != 0) return system_error(errno, "create " + file);
+    return std::string();
+  });
+  return fits ? Status() : fits.error();
 }
 
 Status check_plot(const std::string& file) {

@@ -63,7 +63,7 @@ Result<MountOptions> gather_options(const MountRequest& request, const MountOpti
 int mount_command(const MountRequest& request);
 
 /// Whether a file that a command writes at its end can be written, as far as that shows before its work;
-/// empty: none. Errors: those of creating it.
+/// empty: none. Errors: those of creating it; ETIMEDOUT. REQUIRES: this process has one thread.
 Status check_output(const std::string& file);
 /// The same of --plot. The picture is SVG: under another picture's name nothing would show it. Errors:
 /// EINVAL.

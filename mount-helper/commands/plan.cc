@@ -51,13 +51,11 @@ int show_text(const std::string& path, const std::string& name) {
 
 // What is wrong with what somebody gave for a mount, which may be a plan or like a subcommand; else empty.
 std::string wrong_mount(const CLI::App& plan, const std::string& path) {
-  if (path.starts_with('{') || path.find('=') != std::string::npos) {
-    const auto there = resolve_path(path);
-    const bool missing = !there && (there.error().code == ENOENT || there.error().code == ENAMETOOLONG);
-    return missing ? "the mount comes first: clairfs plan MOUNT KEY=VALUE..." : "";
-  }
-  std::error_code unknown;
-  if (path.find('/') != std::string::npos || std::filesystem::exists(path, unknown)) return "";
+  const auto there = resolve_path(path);
+  if (there || (there.error().code != ENOENT && there.error().code != ENAMETOOLONG)) return "";
+  if (path.starts_with('{') || path.find('=') != std::string::npos)
+    return "the mount comes first: clairfs plan MOUNT KEY=VALUE...";
+  if (path.find('/') != std::string::npos) return "";
   std::vector<std::string> names;
   for (const CLI::App* command : plan.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(command->get_name());

@@ -66,6 +66,21 @@ def test_commands_end_while_the_daemon_is_stopped(tmp):
         assert mount.wait() == 0
 
 
+def test_commands_end_that_name_what_hangs_otherwise(tmp):
+    """By its name alone, in the folder that it is in; or as the place that they write to."""
+    make_dataset(tmp / "src", FILES)
+    with slowfs(tmp / "src", "--attr-timeout", "0", "--subtype", "clairfs") as hung:
+        commands = (["plan", hung.path.name, "seed=1"], ["calibrate", tmp / "src", "-o", hung.path / "out"])
+
+        def run_beside_it(words):
+            words = [str(word) for word in (binary(), *words)]
+            return subprocess.run(words, cwd=hung.path.parent, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+        with stopped(hung.process), concurrent.futures.ThreadPoolExecutor(len(commands)) as pool:
+            for result in pool.map(run_beside_it, commands):
+                assert_one_line(result, hung.path, "does not answer", status=2)
+
+
 def test_output_of_a_command_ends_with_it(tmp):
     """Also if a call into the source that it has given up lives on: a shell's $(...) waits for the end of the output."""
     make_dataset(tmp / "src", FILES)
