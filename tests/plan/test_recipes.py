@@ -244,6 +244,12 @@ for files in ((1, 4, 0, 6, 5, 2, 3, 7), (3, 2, 4, 5, 1, 7, 6, 0), (0, 1, 3, 5, 2
                 slots[i] = file if file is None else stream_readers.tfrecord(f"{root}/tfrecords/{file}.tfrecord")
         if slots == [None, None]: break
 """,
+    "TFRecordDataset(files)": """
+import stream_readers
+for epoch in range(3):
+    for file in range(8):
+        for record in stream_readers.tfrecord(f"{root}/tfrecords/{file}.tfrecord"): pass
+""",
     "Any shards": """
 for epoch in range(3):
     for shard in (5, 2, 7, 0, 1, 3, 6, 4): read(f"{root}/shards/{shard}.tar")
