@@ -106,6 +106,7 @@ std::string plan_text_of(const std::vector<std::string>& words) {
 
 Result<std::string> plan_to_register(const std::string& text, const ControlledMount& mount,
                                      const std::string& here) {
+  if (const Status fits = check_plan_size(text); !fits) return fits.error();  // the socket takes no more
   auto spec = parse_plan(text);
   if (!spec) return text;
   auto root = root_below(spec->root, mount);

@@ -34,7 +34,7 @@ std::string plan_text_of(const std::vector<std::string>& words);
 /// The text to register for a plan given at `mount` from the directory `here`: files named by list=, weights=
 /// and indices= absolute, as the daemon is elsewhere; root= relative to the mountpoint, by default
 /// mount.folder. Text that is no plan stays as it is, so that the daemon refuses it and notes why. Errors:
-/// EINVAL where mount.folder is a folder and root= another one.
+/// EINVAL where mount.folder is a folder and root= another one, and for more text than a plan may have.
 Result<std::string> plan_to_register(const std::string& text, const ControlledMount& mount,
                                      const std::string& here);
 

@@ -192,6 +192,12 @@ def test_bad_plans_are_refused_with_a_reason(mount, text, reason):
     assert [plan["name"] for plan in plans(mount)] == ["other"]  # nothing changed
 
 
+def test_a_list_too_long_for_a_plan_is_for_a_file(mount):
+    for zeros in (28_700, 40_000):  # a little, and so much that the socket would not take it
+        line = refused(1, "plan", mount.path, f"sampler=list list=[{'0,' * zeros}0]")
+        assert "bytes are too many; want at most 57344: put long lists into a file" in line
+
+
 def test_a_folder_and_another_root_are_refused(mount):
     for root in ("root=val", "root=.", f"root={mount.path}"):
         assert refused(1, "plan", mount.path / "train", "seed=1", root).startswith("clairfs: two roots: train and ")

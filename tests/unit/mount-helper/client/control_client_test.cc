@@ -75,6 +75,13 @@ TEST_CASE("a folder and a root that differ are two roots, one of which would be 
   }
 }
 
+TEST_CASE("a text that is too long is not sent") {
+  const auto told = to_register("seed=1 root=" + std::string(kMaxPlanText, 'x'), "");
+  REQUIRE(!told);
+  CHECK(told.error().code == EINVAL);
+  CHECK_THAT(told.error().message, Contains("put long lists into a file"));
+}
+
 TEST_CASE("what is no plan is left to the daemon to refuse") {
   const ControlledMount mount{"/mnt/data", "train", "socket"};
   for (const std::string text : {"", "sede=1", "seed", "{", "seed=1 root='"}) {
