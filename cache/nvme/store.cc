@@ -149,7 +149,6 @@ class Store final : public NvmeStore {
   void grow();
   // While segments grow, what they grow by counts as room that is yet to come.
   uint64_t growable() const REQUIRES(mutex_) { return segments_->most_bytes() - taken_over_; }
-  std::vector<Extent> allocate_slots(uint32_t slots) REQUIRES(mutex_);
   bool index_has_room() const REQUIRES(mutex_);
   void transfer(Transfer::Direction direction, const std::vector<Extent>& extents,
                 const std::vector<iovec>& memory, const std::function<void(int)>& finished);
@@ -463,32 +462,21 @@ bool Store::index_has_room() const {
   return table_.records() + reserved_records_ + kMaxExtents <= limits_.live_records;
 }
 
-// One run if there is one or one can be grown, else several; empty: grow, or give up.
-std::vector<Extent> Store::allocate_slots(uint32_t slots) {
-  std::vector<Extent> extents = table_.space.allocate_run(slots);
-  if (extents.empty() && growable() == 0) extents = table_.space.allocate_runs(slots, kMaxExtents);
-  return extents;
-}
-
-// Slots for a chunk. A chunk of length 0: already here.
+// Slots for a chunk. A chunk of length 0: already here. Where no run is large enough it takes several, though
+// the store could grow: nobody who writes waits for that.
 Result<NvmeChunk> Store::allocate(const ChunkKey& key, uint32_t length, uint64_t checksum) {
-  while (true) {
-    {
-      MutexLock lock(mutex_);
-      if (state_ != State::active) return error(EROFS, "switched off");
-      if (table_.find(key) != nullptr) return NvmeChunk();
-      if (!index_has_room()) return error(ENOSPC, "the index is full");
-      const std::vector<Extent> extents = allocate_slots(slots_for(length));
-      if (!extents.empty()) {
-        NvmeChunk chunk = NvmeChunk::make(length, checksum, extents);
-        reserved_records_ += chunk.parts();
-        ++in_flight_;
-        return chunk;
-      }
-      if (growable() == 0) return error(ENOSPC, "full");
-    }
-    grow();
-  }
+  MutexLock lock(mutex_);
+  if (state_ != State::active) return error(EROFS, "switched off");
+  if (table_.find(key) != nullptr) return NvmeChunk();
+  if (!index_has_room()) return error(ENOSPC, "the index is full");
+  const uint32_t slots = slots_for(length);
+  std::vector<Extent> extents = table_.space.allocate_run(slots);
+  if (extents.empty()) extents = table_.space.allocate_runs(slots, kMaxExtents);
+  if (extents.empty()) return error(ENOSPC, growable() == 0 ? "full" : "full, unless it grows");
+  NvmeChunk chunk = NvmeChunk::make(length, checksum, extents);
+  reserved_records_ += chunk.parts();
+  ++in_flight_;
+  return chunk;
 }
 
 // A failure ends growth, so that writes take several runs or give up.

@@ -74,14 +74,16 @@ class NvmeStore {
 
   /// Writes `length` bytes from `memory` (laid out as for read(); the padding's content does not matter) and
   /// makes the chunk known once it is there. `checksum` is the XXH3-64 of the `length` bytes. Errors: ENOSPC
-  /// when it would not fit the capacity or the disk is full; EROFS, EIO: the store disables itself for
-  /// writing. A chunk that is already here completes at once with success.
+  /// when it would not fit the capacity, the disk is full, or the store would have to grow first, which it
+  /// never does here; EROFS, EIO: the store disables itself for writing. A chunk that is already here
+  /// completes at once with success.
   virtual void write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t checksum,
                      std::function<void(Status)> done) = 0;
-  /// Whether a write of so many bytes would take more of the disk first. It would wait for that, as long as
-  /// the disk takes.
+  /// Whether more of the disk is to be taken before a write of so many bytes: what it has free is too
+  /// scattered, or too little.
   virtual bool grows_for(uint64_t /*bytes*/) const { return false; }
-  /// Takes more of the disk for a write of so many bytes, as far as there is more, and waits for it.
+  /// Takes more of the disk for a write of so many bytes, as far as there is more, and waits as long as the
+  /// disk takes for that. Other writes may use it first.
   virtual void grow_for(uint64_t /*bytes*/) {}
 
   /// Forgets the chunk and frees its slot for reuse (after reads under way have ended).

@@ -52,13 +52,20 @@ inline std::vector<iovec> pieces_of(const Buffer& buffer, size_t pages) {
   return pieces;
 }
 
-inline Status put(NvmeStore& store, uint64_t n, const std::string& content, size_t pages = 1 << 20) {
+/// As callers that do not wait for the disk.
+inline Status put_at_once(NvmeStore& store, uint64_t n, const std::string& content, size_t pages = 1 << 20) {
   const Buffer buffer(size_t{slots_for(content.size())} * kSlotSize);
   content.copy(buffer.data(), content.size());
   Waiter<Status> waiter;
   store.write(key_of(n), pieces_of(buffer, pages), static_cast<uint32_t>(content.size()),
               XXH3_64bits(content.data(), content.size()), waiter.callback());
   return waiter.get();
+}
+
+/// As callers that do.
+inline Status put(NvmeStore& store, uint64_t n, const std::string& content, size_t pages = 1 << 20) {
+  store.grow_for(content.size());
+  return put_at_once(store, n, content, pages);
 }
 
 inline Result<std::string> get(NvmeStore& store, uint64_t n, size_t pages = 1 << 20) {

@@ -98,6 +98,7 @@ TEST_CASE("each slot is one chunk's at a time and none is lost, whatever is writ
     const std::string content = content_of(n, size_of(n));
     const auto buffer = std::make_shared<Buffer>(size_t{slots_for(content.size())} * kSlotSize);
     content.copy(buffer->data(), content.size());
+    store.grow_for(content.size());
     store.write(key_of(n), {buffer->whole()}, static_cast<uint32_t>(content.size()),
                 XXH3_64bits(content.data(), content.size()), [&, buffer](const Status& status) {
                   if (!status) ++(status.error().code == ENOSPC ? refused : wrong);

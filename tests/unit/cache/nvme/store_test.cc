@@ -324,6 +324,25 @@ TEST_CASE("a store that has grown for a chunk does not grow when the chunk is wr
   CHECK(bytes_in(f.directory) <= f.capacity);
 }
 
+TEST_CASE("a write takes no more of the disk: it takes what is free in several runs, or is refused") {
+  StoreFixture f(both());
+  NvmeStore& store = f.open();
+  const std::string segment = f.directory + "/segment-000000";
+  CHECK(put_at_once(store, 1, content_of(1, 16 << 10)).error().code == ENOSPC);
+  CHECK(!std::filesystem::exists(segment));
+  for (uint64_t n = 1; n <= 4; ++n) REQUIRE(put(store, n, content_of(n, 16 << 10)).ok());
+  const uint64_t taken = std::filesystem::file_size(segment);
+  REQUIRE(taken == 64 << 10);
+  store.drop(key_of(1));
+  store.drop(key_of(3));
+  REQUIRE(store.grows_for(32 << 10));
+  CHECK(put_at_once(store, 5, content_of(5, 32 << 10)).ok());
+  CHECK((get(store, 5).value() == content_of(5, 32 << 10)));
+  CHECK(put_at_once(store, 6, content_of(6, 4096)).error().code == ENOSPC);
+  CHECK(std::filesystem::file_size(segment) == taken);
+  CHECK(put(store, 6, content_of(6, 4096)).ok());
+}
+
 TEST_CASE("a store counts as having no less room while it grows") {
   StoreFixture f(IoKind::threads);
   f.capacity = 64 << 20;
