@@ -86,6 +86,8 @@ constexpr MetricInfo kMetrics[] = {
     {"tiers.nvme.cut_short", kCount,
      "NVMe directories that cannot grow to their capacity for another reason than a full disk",
      &M::nvme_cut_short},
+    {"tiers.nvme.silent", kCount,
+     "NVMe directories whose disk has not answered for longer than any should take", &M::nvme_silent},
     {"nvme.reads", kCount, "chunks read from NVMe", &M::nvme_reads},
     {"nvme.read_bytes", kBytes, "bytes read from NVMe", &M::nvme_read_bytes},
     {"nvme.writes", kCount, "chunks written to NVMe", &M::nvme_writes},

@@ -71,7 +71,7 @@ struct Metrics {
   // Tiers.
   Gauge ram_bytes, ram_capacity, ram_chunks, transit_bytes, transit_capacity;
   Gauge nvme_bytes, nvme_capacity, nvme_chunks, nvme_copies, nvme_copy_bytes, nvme_warm_bytes, nvme_disabled,
-      nvme_full, nvme_cut_short;
+      nvme_full, nvme_cut_short, nvme_silent;
   Counter ram_evictions, nvme_evictions;
   Counter nvme_reads, nvme_read_bytes, nvme_writes, nvme_write_bytes, nvme_writes_skipped;
   Counter nvme_errors, nvme_checksum_failures;

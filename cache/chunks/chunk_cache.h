@@ -70,9 +70,8 @@ class ChunkCache {
     /// The catalog did not look at every file: compare a file with the source before the first use of what an
     /// NVMe store kept of it over a restart.
     bool verify_warm_files = false;
-    /// A read that an NVMe store takes longer for is made from the source: longer than a disk takes that is
-    /// busy writing, and what a reader may wait once.
-    Duration nvme_patience = std::chrono::seconds(10);
+    /// A read that an NVMe store takes longer for is made from the source.
+    Duration nvme_patience = kNvmePatience;
     /// Chunks that come in parts at a time, about. The source does without their rests for as long as it is
     /// busy, and each takes 1 KiB to know until then: 64 MiB in all.
     size_t most_in_parts = 1 << 16;

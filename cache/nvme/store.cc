@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -68,7 +69,7 @@ class Store final : public NvmeStore {
   ~Store() override {
     {
       MutexLock lock(mutex_);
-      while (in_flight_ > 0) idle_.wait(lock);
+      while (!under_way_.empty()) idle_.wait(lock);
     }
     index_.reset();
     if (counted_) count_all(-1);
@@ -107,10 +108,7 @@ class Store final : public NvmeStore {
     MutexLock lock(mutex_);
     return state_ == State::active;
   }
-  NvmeTroubles troubles() const override {
-    MutexLock lock(mutex_);
-    return troubles_;
-  }
+  NvmeTroubles troubles() override;
   uint64_t bytes() const override {
     MutexLock lock(mutex_);
     return table_.used_bytes();
@@ -145,7 +143,7 @@ class Store final : public NvmeStore {
   void tell(const NvmeRecoveryReport& report) REQUIRES(mutex_);
   Status start_index(NvmeIndexFile file, bool damaged);
   NvmeIndex::Hooks hooks();
-  Result<NvmeChunk> allocate(const ChunkKey& key, uint32_t length, uint64_t checksum);
+  Result<NvmeChunk> allocate(const ChunkKey& key, uint32_t length, uint64_t checksum, TimePoint now);
   void grow();
   // While segments grow, what they grow by counts as room that is yet to come.
   uint64_t growable() const REQUIRES(mutex_) { return segments_->most_bytes() - taken_over_; }
@@ -166,9 +164,10 @@ class Store final : public NvmeStore {
   Error error(int code, const std::string& what) const {
     return system_error(code, "NVMe directory " + options_.directory + ": " + what);
   }
-  void ended() {
+  void ended(TimePoint began) {
     MutexLock lock(mutex_);
-    if (--in_flight_ == 0) idle_.notify_all();
+    under_way_.erase(under_way_.find(began));
+    if (under_way_.empty()) idle_.notify_all();
   }
 
   // Constant after load().
@@ -187,8 +186,9 @@ class Store final : public NvmeStore {
   NvmeTable table_ GUARDED_BY(mutex_);
   uint64_t taken_over_ GUARDED_BY(mutex_) = 0;  // bytes of segments, whose slots the table knows
   State state_ GUARDED_BY(mutex_) = State::active;
-  uint64_t reserved_records_ GUARDED_BY(mutex_) = 0;  // of chunks being written
-  uint64_t in_flight_ GUARDED_BY(mutex_) = 0;
+  uint64_t reserved_records_ GUARDED_BY(mutex_) = 0;       // of chunks being written
+  std::multiset<TimePoint> under_way_ GUARDED_BY(mutex_);  // when what has not ended began
+  bool silent_ GUARDED_BY(mutex_) = false;                 // counted as such
   unsigned errors_in_a_row_ GUARDED_BY(mutex_) = 0;
   uint64_t missing_ GUARDED_BY(mutex_) = 0;  // of the capacity, because growth ended before it
   NvmeTroubles troubles_ GUARDED_BY(mutex_);
@@ -300,6 +300,7 @@ void Store::count_all(int64_t sign) {
   MutexLock lock(mutex_);
   metrics_.nvme_capacity.add(sign * static_cast<int64_t>(options_.capacity - missing_));
   if (missing_ > 0) count_cut_short(sign);
+  if (silent_) metrics_.nvme_silent.add(sign);
   metrics_.nvme_bytes.add(sign * static_cast<int64_t>(table_.used_bytes()));
   metrics_.nvme_chunks.add(sign * static_cast<int64_t>(table_.chunks().size()));
   if (state_ != State::active) metrics_.nvme_disabled.add(sign);
@@ -320,6 +321,16 @@ void Store::note_end_of_growth() {
   if (!counted_) return;
   metrics_.nvme_capacity.add(-static_cast<int64_t>(missing_));
   count_cut_short(1);
+}
+
+NvmeTroubles Store::troubles() {
+  MutexLock lock(mutex_);
+  NvmeTroubles troubles = troubles_;
+  const Duration longest = under_way_.empty() ? Duration::min() : clock_.now() - *under_way_.begin();
+  const bool silent = longest >= options_.patience;
+  if (silent) troubles.silent = fmt::format("no answer for {}", format_duration(longest));
+  if (silent != std::exchange(silent_, silent)) metrics_.nvme_silent.add(silent ? 1 : -1);
+  return troubles;
 }
 
 // Both directions.
@@ -389,6 +400,7 @@ void Store::drop_unless(const std::function<bool(const ChunkKey&)>& keep) {
 
 void Store::read(const ChunkKey& key, std::vector<iovec> memory, std::function<void(Status)> done) {
   auto reading = std::make_shared<Reading>();
+  reading->started = clock_.now();
   int refusal = 0;
   {
     MutexLock lock(mutex_);
@@ -399,7 +411,7 @@ void Store::read(const ChunkKey& key, std::vector<iovec> memory, std::function<v
       reading->checksum = chunk->checksum;
       reading->extents = chunk->extents();
       table_.begin_read(chunk->first.first);
-      ++in_flight_;
+      under_way_.insert(reading->started);
     }
   }
   if (refusal != 0) {
@@ -409,7 +421,6 @@ void Store::read(const ChunkKey& key, std::vector<iovec> memory, std::function<v
   reading->key = key;
   reading->memory = std::move(memory);
   reading->done = std::move(done);
-  reading->started = clock_.now();
   transfer(Transfer::Direction::read, reading->extents, reading->memory,
            [this, reading](int code) { finish_read(*reading, code); });
 }
@@ -421,7 +432,7 @@ void Store::finish_read(Reading& reading, int code) {
     table_.end_read(reading.extents.front().first);
   }
   std::exchange(reading.done, nullptr)(std::move(status));
-  ended();
+  ended(reading.started);
 }
 
 Status Store::judge_read(const Reading& reading, int code) {
@@ -464,7 +475,7 @@ bool Store::index_has_room() const {
 
 // Slots for a chunk. A chunk of length 0: already here. Where no run is large enough it takes several, though
 // the store could grow: nobody who writes waits for that.
-Result<NvmeChunk> Store::allocate(const ChunkKey& key, uint32_t length, uint64_t checksum) {
+Result<NvmeChunk> Store::allocate(const ChunkKey& key, uint32_t length, uint64_t checksum, TimePoint now) {
   MutexLock lock(mutex_);
   if (state_ != State::active) return error(EROFS, "switched off");
   if (table_.find(key) != nullptr) return NvmeChunk();
@@ -475,26 +486,35 @@ Result<NvmeChunk> Store::allocate(const ChunkKey& key, uint32_t length, uint64_t
   if (extents.empty()) return error(ENOSPC, growable() == 0 ? "full" : "full, unless it grows");
   NvmeChunk chunk = NvmeChunk::make(length, checksum, extents);
   reserved_records_ += chunk.parts();
-  ++in_flight_;
+  under_way_.insert(now);
   return chunk;
 }
 
 // A failure ends growth, so that writes take several runs or give up.
 void Store::grow() {
-  const auto grown = segments_->grow();
-  MutexLock lock(mutex_);
-  if (grown) {
-    taken_over_ += uint64_t{grown->count} * kSlotSize;
-    table_.space.release(*grown);
-  } else {
-    note_end_of_growth();
+  const TimePoint began = clock_.now();
+  {
+    MutexLock lock(mutex_);
+    under_way_.insert(began);
   }
+  const auto grown = segments_->grow();
+  {
+    MutexLock lock(mutex_);
+    if (grown) {
+      taken_over_ += uint64_t{grown->count} * kSlotSize;
+      table_.space.release(*grown);
+    } else {
+      note_end_of_growth();
+    }
+  }
+  ended(began);
 }
 
 void Store::write(const ChunkKey& key, std::vector<iovec> memory, uint32_t length, uint64_t checksum,
                   std::function<void(Status)> done) {
   if (!laid_out(memory, length)) return done(error(EINVAL, "write a chunk"));
-  auto chunk = allocate(key, length, checksum);
+  const TimePoint now = clock_.now();
+  auto chunk = allocate(key, length, checksum, now);
   if (!chunk || chunk->length == 0) {
     done(chunk ? Status() : Status(chunk.error()));
     return;
@@ -504,7 +524,7 @@ void Store::write(const ChunkKey& key, std::vector<iovec> memory, uint32_t lengt
   writing->memory = std::move(memory);
   writing->done = std::move(done);
   writing->chunk = std::move(*chunk);
-  writing->started = clock_.now();
+  writing->started = now;
   transfer(Transfer::Direction::write, writing->chunk.extents(), writing->memory,
            [this, writing](int code) { finish_write(*writing, code); });
 }
@@ -512,7 +532,7 @@ void Store::write(const ChunkKey& key, std::vector<iovec> memory, uint32_t lengt
 void Store::finish_write(Writing& writing, int code) {
   Status status = record_write(writing, code);
   std::exchange(writing.done, nullptr)(std::move(status));
-  ended();
+  ended(writing.started);
 }
 
 Status Store::record_write(Writing& writing, int code) {

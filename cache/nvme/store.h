@@ -18,6 +18,7 @@
 
 #include <sys/uio.h>
 
+#include "cache/base/clock.h"
 #include "cache/base/log.h"
 #include "cache/base/metrics.h"
 #include "cache/base/result.h"
@@ -29,6 +30,10 @@ namespace clairfs {
 /// The part of usable_bytes() that even the smallest chunk takes: its share of the index.
 inline constexpr uint64_t kNvmeSmallestShare = 8 << 10;
 
+/// What takes longer is not answered: longer than a disk takes that is busy writing, and what a reader may
+/// wait once.
+inline constexpr Duration kNvmePatience = std::chrono::seconds(10);
+
 struct NvmeOptions {
   std::string directory;
   uint64_t capacity = 0;  ///< bytes that the directory may ever hold, index included
@@ -36,10 +41,12 @@ struct NvmeOptions {
   /// known, taken for small.
   uint64_t mean_chunk = 0;
   std::string dataset = {};  ///< its path, noted for people (cache/nvme/directory.h)
+  Duration patience = kNvmePatience;
 };
 
 /// Troubles of a store since it was opened, in words; each is empty where there was none of its kind.
 struct NvmeTroubles {
+  std::string silent;        ///< the disk does not answer now: "no answer for 12 s"
   bool disk_full = false;    ///< before the store had grown to its capacity; it goes on with what it has
   std::string cut_short;     ///< why else it grows no more, though it should
   std::string switched_off;  ///< why it is not written, or not read either, until the next mount
@@ -96,7 +103,9 @@ class NvmeStore {
   virtual uint64_t available() const = 0;
   /// Whether it takes writes at all, once there is room.
   virtual bool writable() const = 0;
-  virtual NvmeTroubles troubles() const { return {}; }
+  /// Counts the store in Metrics::nvme_silent, too, or takes it off: nothing else does, so that is as of the
+  /// last call.
+  virtual NvmeTroubles troubles() { return {}; }
   virtual uint64_t bytes() const = 0;
   virtual uint64_t chunks() const = 0;
   virtual const std::string& directory() const = 0;

@@ -102,6 +102,10 @@ std::vector<Trouble> list_troubles(const Metrics& m, const std::vector<PlanBrief
            "entries could not be read by the scan", names.unreadable.empty() ? "" : "in " + names.unreadable);
   list.add("source_errors", m.pfs_errors.value(), "error from the source", "errors from the source",
            names.source_error);
+  list.add("nvme_silent", value_of(m.nvme_silent),
+           "NVMe directory does not answer: the source is read instead of its disk",
+           "NVMe directories do not answer: the source is read instead of their disks",
+           joined(names.nvme_silent));
   list.add("nvme_full", value_of(m.nvme_full),
            "NVMe directory stays smaller than it should be: its disk is full",
            "NVMe directories stay smaller than they should be: their disks are full",

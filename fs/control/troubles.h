@@ -51,6 +51,7 @@ struct TroubleNames {
   std::string silent{};
   // NVMe directories; all but the first with the reason: "/nv1: the directory has been deleted".
   std::vector<std::string> full_disks{};
+  std::vector<std::string> nvme_silent{};
   std::vector<std::string> nvme_cut_short{};
   std::vector<std::string> nvme_errors{};
   std::vector<std::string> nvme_damaged{};

@@ -126,7 +126,7 @@ Finding job_finding(const MachineFacts& machine) {
 
 // What helps against a kind of trouble (fs/control/troubles.h).
 std::string cure_of(const std::string& kind, const std::string& mountpoint) {
-  static const std::array<std::pair<std::string_view, std::string_view>, 14> kCures{
+  static const std::array<std::pair<std::string_view, std::string_view>, 15> kCures{
       std::pair{"reads_failed", "see the log for the cause; read the same file on the source"},
       std::pair{"reads_refused", "the dataset must not change: clairfs umount, then mount again"},
       std::pair{"fetches_refused", "the dataset must not change: clairfs umount, then mount again"},
@@ -136,6 +136,7 @@ std::string cure_of(const std::string& kind, const std::string& mountpoint) {
       std::pair{"entries_unreadable", "mount as a user who may read them, or leave it"},
       std::pair{"source_silent", "look at the source's filesystem and network; cached chunks are still read"},
       std::pair{"source_errors", "look at the source's filesystem and network"},
+      std::pair{"nvme_silent", "look at the device (dmesg); what it has is read from the source meanwhile"},
       std::pair{"nvme_full", "free some space there, or mount with a smaller --nvme DIR:SIZE"},
       std::pair{"nvme_cut_short", "mend that and mount again, or mount with another --nvme DIR"},
       std::pair{"nvme_errors", "look at the device (dmesg); until it works, mount without it"},

@@ -215,6 +215,7 @@ std::vector<Trouble> Serving::troubles() const {
       if (!why.empty()) directories.push_back(fmt::format("{}: {}", store->directory(), why));
     };
     if (nvme.disk_full) names.full_disks.push_back(store->directory());
+    add(names.nvme_silent, nvme.silent);
     add(names.nvme_cut_short, nvme.cut_short);
     add(names.nvme_errors, nvme.error);
     add(names.nvme_damaged, nvme.damage);
@@ -226,7 +227,9 @@ std::vector<Trouble> Serving::troubles() const {
 // Users who may not control the mount learn no names of files and plans.
 void Serving::add_reports() {
   const auto for_others = [this] {
-    (void)loaded_.dataset().pfs.troubles();  // counts what hangs
+    // Counts what hangs.
+    (void)loaded_.dataset().pfs.troubles();
+    for (const auto& store : loaded_.dataset().nvme.stores) (void)store->troubles();
     return without_names(base_.metrics, plans_.briefs());
   };
   const auto status = [this](const MountInfo& info, const std::string& plans,

@@ -10,6 +10,7 @@
 #include "cache/nvme/index.h"
 #include "cache/tasks/task_thread.h"
 #include "tests/support/catch.h"
+#include "tests/support/eventually.h"
 #include "tests/unit/cache/nvme/nvme_support.h"
 
 using namespace clairfs;
@@ -33,7 +34,7 @@ class FaultyIo final : public IoBackend {
       failures_.post([request = std::move(request), code = error](const std::atomic<bool>&) {
         request.done(system_error(code, "injected"));
       });
-    } else if (read && hold_reads) {
+    } else if (read ? hold_reads : hold_writes) {
       held.push_back(std::move(request));
     } else {
       io_.submit(std::move(request));
@@ -41,7 +42,7 @@ class FaultyIo final : public IoBackend {
   }
   const char* kind() const override { return io_.kind(); }
   void let_go() {
-    hold_reads = false;
+    hold_reads = hold_writes = false;
     for (Transfer& request : held) io_.submit(std::move(request));
     held.clear();
   }
@@ -50,6 +51,7 @@ class FaultyIo final : public IoBackend {
   bool fail_writes = false;
   int error = EIO;  // of what fails
   bool hold_reads = false;
+  bool hold_writes = false;
   std::vector<Transfer> held;
 
  private:
@@ -286,6 +288,54 @@ TEST_CASE("a write that finds the disk full ends growth, is told once, and what 
   CHECK(log.find("stays at") == log.rfind("stays at"));
   CHECK(put(store, 5, "five").ok());
   CHECK(get(store, 1).value() == "one");
+}
+
+TEST_CASE("a disk that does not answer a read or a write is a trouble until it does") {
+  StoreFixture f(both_kinds());
+  const bool reads = GENERATE(true, false);
+  FaultyIo io(*f.io);
+  NvmeOptions options{f.directory, f.capacity};
+  options.patience = Duration::zero();
+  const auto opened = open_nvme_store(options, kSmallSegments, io, f.log.log, f.metrics);
+  NvmeStore& store = **opened;
+  const auto answers = [&] { return store.troubles().silent.empty(); };
+  REQUIRE(put(store, 1, "one").ok());
+  store.grow_for(4096);
+  CHECK(eventually(answers));
+  CHECK(f.metrics.nvme_silent.value() == 0);
+  io.hold_reads = io.hold_writes = true;
+  const Buffer buffer(kSlotSize);
+  Waiter<Status> waiter;
+  if (reads) {
+    store.read(key_of(1), {buffer.whole()}, waiter.callback());
+  } else {
+    store.write(key_of(2), {buffer.whole()}, 3, 0, waiter.callback());
+  }
+  for (int looks = 0; looks < 2; ++looks) {
+    CHECK_THAT(store.troubles().silent, StartsWith("no answer for "));
+    CHECK(f.metrics.nvme_silent.value() == 1);
+  }
+  io.let_go();
+  CHECK(waiter.get().ok());
+  CHECK(eventually(answers));
+  CHECK(f.metrics.nvme_silent.value() == 0);
+}
+
+TEST_CASE("what takes no longer than a disk may is no trouble") {
+  StoreFixture f(IoKind::threads);
+  FaultyIo io(*f.io);
+  NvmeOptions options{f.directory, f.capacity};
+  options.patience = std::chrono::hours(1);
+  const auto opened = open_nvme_store(options, kSmallSegments, io, f.log.log, f.metrics);
+  NvmeStore& store = **opened;
+  REQUIRE(put(store, 1, "one").ok());
+  io.hold_reads = true;
+  const Buffer buffer(kSlotSize);
+  Waiter<Status> waiter;
+  store.read(key_of(1), {buffer.whole()}, waiter.callback());
+  CHECK(store.troubles().silent.empty());
+  io.let_go();
+  CHECK(waiter.get().ok());
 }
 
 TEST_CASE("slots of a dropped chunk are not reused while it is being read") {

@@ -100,6 +100,7 @@ TEST_CASE("every trouble has its name for the owner, and none for others") {
   metrics.catalog_unreadable.set(1);
   metrics.pfs_errors.add(2);
   metrics.pfs_silent.set(1);
+  metrics.nvme_silent.set(1);
   metrics.nvme_full.set(2);
   metrics.nvme_cut_short.set(2);
   metrics.nvme_disabled.set(1);
@@ -111,6 +112,7 @@ TEST_CASE("every trouble has its name for the owner, and none for others") {
                            .source_error = "a (Input/output error)",
                            .silent = "b, for 12.00 s",
                            .full_disks = {"/nv1", "/nv2"},
+                           .nvme_silent = {"/nv0: no answer for 12.00 s"},
                            .nvme_cut_short = {"/nv3: deleted", "/nv4: why"},
                            .nvme_errors = {"/nv5: write a chunk: error"},
                            .nvme_damaged = {"/nv5: wrong checksum"},
@@ -121,6 +123,7 @@ TEST_CASE("every trouble has its name for the owner, and none for others") {
   CHECK(find(troubles, "source_errors")->first == "a (Input/output error)");
   CHECK(find(troubles, "source_silent")->first == "b, for 12.00 s");
   CHECK(find(troubles, "source_silent")->text == "1 request to the source has had no answer yet");
+  CHECK(find(troubles, "nvme_silent")->first == "/nv0: no answer for 12.00 s");
   CHECK(find(troubles, "nvme_full")->first == "/nv1, /nv2");
   CHECK(find(troubles, "nvme_full")->text.find("full") != std::string::npos);
   CHECK(find(troubles, "nvme_cut_short")->first == "/nv3: deleted; /nv4: why");
