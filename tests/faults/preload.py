@@ -9,7 +9,7 @@ import pytest
 from clairmount import binary, build_dir
 
 FIELDS = ("read_errno", "write_errno", "index_errno", "clock_seconds", "hits", "node", "wrong_bulk", "wrong_message", "write_hang",
-          "die_unmounting")  # fmt: skip
+          "die_unmounting", "read_hang")  # fmt: skip
 
 
 def sanitizers():

@@ -50,6 +50,36 @@ def test_device_fails_under_load(tmp, faults, what, code):
         assert stats["reads"]["nvme"] > 0
 
 
+def test_device_that_hangs_is_told_until_it_answers(tmp, faults):
+    """The first reader waits ten seconds, the others get what it has from the source."""
+    hashes = make_dataset(tmp / "src", FILES)
+    nvme = tmp / "nvme"
+    nvme.mkdir(mode=0o700)
+    options = ["--ram=0", "--chunk=64K", f"--nvme={nvme}:64M", "--io=threads"]
+    with clairfs(tmp / "src", *options, env=faults.env) as mount:
+
+        def filled():  # a reader that is faster than the disk leaves it out, so it may take several rounds
+            assert_hashes(mount, hashes)
+            return mount.stat("tiers.nvme.chunks") > 100
+
+        wait_until(filled, "chunks are on NVMe", PATIENCE)
+        mount.remount(env=faults.env)  # nothing is in memory now
+        assert mount.stats()["troubles"] == []
+        faults.read_hang = 3600
+        assert_hashes(mount, hashes)
+        (trouble,) = mount.stats()["troubles"]
+        assert trouble["kind"] == "nvme_silent" and trouble["first"].startswith(f"{nvme}: no answer for ")
+        assert mount.stat("tiers.nvme.silent") == 1
+        assert "does not answer" in mount.control("status").split("Troubles")[1]
+        assert 'kind="nvme_silent"' in mount.control("metrics")
+        faults.read_hang = 0
+        wait_until(lambda: mount.stats()["troubles"] == [], "the device answers")
+        assert_hashes(mount, hashes)
+        stats = mount.stats()
+        assert stats["reads"]["failed"] == stats["nvme"]["checksum_failures"] == stats["tiers"]["nvme"]["silent"] == 0
+        assert stats["reads"]["nvme"] > 0
+
+
 def test_unmount_does_not_wait_for_a_device_that_hangs(tmp, faults):
     """Copies of the RAM tier are not worth it. Readers have not noticed."""
     hashes = make_dataset(tmp / "src", FILES)

@@ -33,9 +33,10 @@ struct Faults {
   std::atomic<int64_t> hits;           ///< calls that failed
   std::atomic<int64_t> node;           ///< the rank that has the faults, counted from 1; 0: all have them
   std::atomic<int64_t> wrong_bulk;  ///< a bit is flipped in every so-manieth transfer of a chunk; 0: in none
-  std::atomic<int64_t> wrong_message;   ///< and in every so-manieth message to another node
-  std::atomic<int64_t> write_hang;      ///< seconds that a write of a segment takes longer
+  std::atomic<int64_t> wrong_message;  ///< and in every so-manieth message to another node
+  std::atomic<int64_t> write_hang;  ///< seconds that a write of a segment takes longer, until it is 0 again
   std::atomic<int64_t> die_unmounting;  ///< the process is killed when it unmounts anything
+  std::atomic<int64_t> read_hang;       ///< as write_hang, for reads
 };
 
 /// Of this process, as its launcher numbers it; taken when the library is loaded, since clairfs clears it
@@ -90,6 +91,13 @@ bool fails(const std::atomic<int64_t>& code, int fd, const char* part) {
   return true;
 }
 
+void hang(const std::atomic<int64_t>& seconds, int fd, const char* part) {
+  int64_t hundredths = 100 * seconds.load();
+  if (hundredths == 0 || !has_faults(*faults()) || !is_open_as(fd, part)) return;
+  faults()->hits.fetch_add(1);
+  for (; hundredths > 0 && seconds.load() != 0; --hundredths) ::usleep(10'000);
+}
+
 // Of bulk transfers; messages have small ones (net/mpi/bulk.h).
 constexpr int kLeastBulkTag = 1 << 26;
 
@@ -126,16 +134,13 @@ int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, M
 
 ssize_t preadv64(int fd, const iovec* pieces, int count, off64_t offset) {
   static auto* const real = next<decltype(preadv64)>("preadv64");
+  hang(faults()->read_hang, fd, "/segment-");
   return fails(faults()->read_errno, fd, "/segment-") ? -1 : real(fd, pieces, count, offset);
 }
 
 ssize_t pwritev64(int fd, const iovec* pieces, int count, off64_t offset) {
   static auto* const real = next<decltype(pwritev64)>("pwritev64");
-  const auto hang = static_cast<unsigned>(faults()->write_hang.load());
-  if (hang != 0 && has_faults(*faults()) && is_open_as(fd, "/segment-")) {
-    faults()->hits.fetch_add(1);
-    ::sleep(hang);
-  }
+  hang(faults()->write_hang, fd, "/segment-");
   return fails(faults()->write_errno, fd, "/segment-") ? -1 : real(fd, pieces, count, offset);
 }
 
