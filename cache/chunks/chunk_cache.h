@@ -105,6 +105,10 @@ class ChunkCache {
   /// Bytes that acquire_range() would bring into memory, or pin there: the range's or its chunk's.
   uint64_t bytes_acquired(FileId file, uint64_t offset, uint64_t length, const Use& use = {}) const;
 
+  /// Bytes of chunks that a caller who needs them in order may hold, or have asked for and wait for the first
+  /// of: less while an NVMe disk hangs, which keeps memory. Who holds more then may wait for that disk.
+  uint64_t staging_share() const { return transit_.staging_share(); }
+
   /// acquire() on behalf of another node, from memory or within `scope`, and never by a fetch that waits for
   /// a third node. Returns the fetch, for raise(), which may have ended already; null if the chunk was in
   /// memory. Nothing, and `done` is not called, if the chunk could not come from there. `piece`: what is

@@ -158,6 +158,7 @@ void Fetcher::fetch_from_nvme(const FetchPtr& fetch) {
 // The fetch begins again, and those that wait for memory of other reads.
 void Fetcher::give_up(NvmeRead& read) {
   if (given_up_[read.store].fetch_add(1) == 0) deps_.tiers.tell_of_hang(read.store);
+  deps_.transit.read_hangs(read.transit);
   const FetchPtr fetch = std::move(read.fetch);
   begin_again(fetch);
   deps_.transit.wake();
@@ -167,6 +168,7 @@ void Fetcher::give_up(NvmeRead& read) {
 void Fetcher::read_ended(NvmeRead& read, const Status& status) {
   deps_.transit.leave(TransitClass::nvme, read.transit);
   if (!read.take()) {
+    deps_.transit.hung_read_ended(read.transit);
     given_up_[read.store].fetch_sub(1);
     return ended(std::move(read.data));
   }

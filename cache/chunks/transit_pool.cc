@@ -85,7 +85,7 @@ void TransitPool::leave(TransitClass transit_class, uint64_t bytes) {
 
 std::optional<Block> TransitPool::allocate(uint64_t length, TransitClass transit_class) {
   const bool spares = transit_class != TransitClass::nvme && has_nvme_;
-  return arena_->allocate(length, account_, spares ? shares_.nvme_reads : 0);
+  return arena_->allocate(length, account_, spares ? shares_.nvme_reads_beside(hung_.load()) : 0);
 }
 
 // Looks at each chunk once: those that somebody pins go to the end.

@@ -42,6 +42,11 @@ class TransitPool final : public MemoryListener {
   std::optional<Block> reserve(uint64_t length, TransitClass transit_class);
   /// Gives `bytes` of the share of a class back, before the memory itself: their transfer has ended.
   void leave(TransitClass transit_class, uint64_t bytes);
+  /// A read from NVMe has been given up, which keeps `bytes` until it ends.
+  void read_hangs(uint64_t bytes) { hung_.fetch_add(bytes); }
+  void hung_read_ended(uint64_t bytes) { hung_.fetch_sub(bytes); }
+  /// What staging may hold now.
+  uint64_t staging_share() const { return shares_.staging_beside(hung_.load()); }
   /// The chunk is in the table now, and may be dropped when its turn comes.
   void add(ChunkId chunk);
   /// Never uses the memory again.
@@ -72,6 +77,7 @@ class TransitPool final : public MemoryListener {
   MemoryAccount account_;
   std::atomic<uint64_t> others_{0};      // bytes of fetches that may wait for other nodes
   std::atomic<uint64_t> from_nvme_{0};   // bytes of reads from NVMe
+  std::atomic<uint64_t> hung_{0};        // of these, bytes of those that were given up
   std::atomic<uint64_t> lost_bytes_{0};  // of lost_
   TransitQueue waiting_;
   CondVar wake_;

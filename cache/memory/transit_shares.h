@@ -63,6 +63,16 @@ class TransitShares {
   const uint64_t prefill = part(kPrefill);
   /// Memory that a network did not give back. Above this nothing is asked of other nodes any more.
   const uint64_t lost = part(kLost);
+
+  /// What staging may have while reads from NVMe that hang keep `hung` bytes: with those and with writes to
+  /// that disk it leaves a part to a fetch that a reader waits for.
+  constexpr uint64_t staging_beside(uint64_t hung) const {
+    return std::min(staging, capacity - nvme_writes - part(1) - std::min(hung, from_nvme));
+  }
+  /// What is still reserved for reads from NVMe then: theirs is among it.
+  constexpr uint64_t nvme_reads_beside(uint64_t hung) const {
+    return nvme_reads - std::min(hung, nvme_reads);
+  }
 };
 
 }  // namespace clairfs

@@ -20,6 +20,9 @@ constexpr uint64_t kFillsPerStep = 4096;
 // then: some chunks.
 constexpr auto kCatchUpPeriod = std::chrono::milliseconds(5);
 
+// How long it may take until it is noticed that a disk hangs, since nothing rings then.
+constexpr auto kHangPeriod = std::chrono::seconds(1);
+
 // Seconds a sample that a reader is taken to need at most, so that one that has paused is not put off for
 // ever behind others.
 constexpr double kSlowestReader = 0.1;
@@ -170,8 +173,9 @@ bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit,
   const bool together = bytes == chunk_bytes && before != nullptr && before->chunk == unit->chunk &&
                         before->in_flight && before->in_flight->bytes == chunk_bytes;
   const uint64_t in_flight = shared_->in_flight_bytes.load();
-  const uint64_t part = most_in_flight_ / window.plan->windows.size();
-  const bool room = in_flight == 0 || (in_flight + bytes <= most_in_flight_ &&
+  const uint64_t most = cache_.staging_share();
+  const uint64_t part = most / window.plan->windows.size();
+  const bool room = in_flight == 0 || (in_flight + bytes <= most &&
                                        (window.asked_bytes == 0 || window.asked_bytes + bytes <= part));
   if (!together && !room) return false;
   unit->in_flight = together ? before->in_flight : std::make_shared<InFlight>(shared_, bytes);
@@ -210,6 +214,31 @@ void Staging::forget_units(ReaderWindow& window, uint64_t from) {
     const bool first = window.asked == 0 || window.units[window.asked - 1]->in_flight != in_flight;
     if (in_flight && first) window.asked_bytes -= in_flight->bytes;
   }
+}
+
+// What has arrived is pinned until all before it has, which may wait for memory that a disk keeps which
+// hangs: so would readers. Then what was asked for last is given back, and asked for again when there is
+// room.
+void Staging::give_memory_back(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans) {
+  if (shared_->in_flight_bytes == 0) return;
+  look_again_within(kHangPeriod);
+  const uint64_t most = cache_.staging_share();
+  for (const auto& entry : plans) {
+    for (const auto& window : entry.second->windows) {
+      while (window->asked > 0 && shared_->in_flight_bytes > most) unask_last(*window);
+    }
+  }
+}
+
+// Its fetch, if that is still under way, comes in vain.
+void Staging::unask_last(ReaderWindow& window) {
+  --window.asked;
+  auto& unit = window.units[window.asked];
+  const std::shared_ptr<InFlight> in_flight = std::move(unit->in_flight);
+  if (!in_flight) return;
+  const bool first = window.asked == 0 || window.units[window.asked - 1]->in_flight != in_flight;
+  if (first) window.asked_bytes -= in_flight->bytes;
+  unit = unit->anew();
 }
 
 // The next sample that tiers may be filled with; nothing: all have been. Samples come in the order of their

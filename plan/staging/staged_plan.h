@@ -66,6 +66,20 @@ struct Staging::StagedUnit {
   StagedUnit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
       : position(of_position), shared(std::move(counted_in)) {}
 
+  /// The same, not asked for yet.
+  std::shared_ptr<StagedUnit> anew() const {
+    auto unit = std::make_shared<StagedUnit>(position, shared);
+    unit->chunk = chunk;
+    unit->file = file;
+    unit->begin = begin;
+    unit->needs_from = needs_from;
+    unit->end = end;
+    unit->first = first;
+    unit->last = last;
+    unit->covered = covered;
+    return unit;
+  }
+
   const uint64_t position;
   const std::shared_ptr<Shared> shared;
   std::optional<ChunkId> chunk;

@@ -144,6 +144,7 @@ bool Staging::serve_all() {
   forget_removed_plans();
   tell_of_records();
   const auto current = plans();
+  give_memory_back(current);
   uint64_t kept = 0;  // for good
   for (const auto& [name, plan] : current) kept += plan->kept_bytes + plan->common_bytes;
   metrics_.staging_capacity.set(static_cast<int64_t>(options_.budget + std::min(kept, options_.keep)));

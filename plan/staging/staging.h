@@ -9,7 +9,7 @@
 // pushed; before `dropped` pages that the reader is done with have been dropped again. Bytes between the
 // reader's high-water mark and `fetched` stay within the plan's share of the staging budget. Fetches complete
 // in any order, pushes happen in the order of the sequence, and a chunk stays pinned from its arrival to its
-// push.
+// push, unless a disk hangs that keeps memory (give_memory_back()).
 //
 // Pushed samples are read without a request, so some are sentinels: one page of them is left out, and the
 // READ that asks for it tells where the reader is (sentinel_pages.h). The window moves with it. A reader that
@@ -196,6 +196,8 @@ class Staging {
   static void hold_until(ReaderWindow& window, uint64_t position);
   void tell_policy(const ReaderWindow& window);
   static void pop_unit(ReaderWindow& window);
+  void give_memory_back(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans);
+  static void unask_last(ReaderWindow& window);
   static void forget_units(ReaderWindow& window, uint64_t from);
   void push(ReaderWindow& window, const StagedUnit& unit);
   bool push_pages(const StagedUnit& unit);

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "cache/catalog/builder.h"
+#include "cache/catalog/chunk_key.h"
 #include "plan/staging/staging.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/catch.h"
@@ -152,6 +153,8 @@ struct StagingOver {
   uint64_t keep = 0;      ///< page cache for plans that stay
   bool fill_in_file_order = true;
   std::shared_ptr<const Catalog> catalog{};  ///< of these files, instead of `sizes`
+  std::vector<uint32_t> warm{};  ///< files of one chunk, by number, that NVMe has from an earlier mount
+  Duration nvme_patience = kNvmePatience;
 };
 
 struct StagingFixture {
@@ -163,8 +166,10 @@ struct StagingFixture {
         pages(*catalog) {
     std::vector<NvmeStore*> stores;
     if (over.nvme > 0) stores.push_back(&store);
-    cache =
-        std::move(*ChunkCache::create({*catalog, source, stores, policy, metrics, log.logger()}, over.ram));
+    for (const uint32_t number : over.warm) leave_on_nvme(file(number));
+    ChunkCache::Deps deps{*catalog, source, stores, policy, metrics, log.logger()};
+    deps.nvme_patience = over.nvme_patience;
+    cache = std::move(*ChunkCache::create(deps, over.ram));
     staging.emplace(*cache, policy, *catalog, pages, metrics,
                     StagingOptions{over.budget, over.keep, over.fill_in_file_order});
     run = add_plan(plan);
@@ -176,6 +181,18 @@ struct StagingFixture {
     staging->stop();
     CHECK(cache->stop(std::chrono::minutes(1)));
     CHECK(pages.wrong() == 0);
+  }
+
+  /// Of made_up_catalog(), from 0.
+  FileId file(uint32_t number) const { return *catalog->find("f" + std::to_string(10000 + number)); }
+
+  void leave_on_nvme(FileId of) {
+    std::string bytes;
+    for (uint64_t at = 0; at < catalog->stamp(of).size; ++at)
+      bytes.push_back(static_cast<char>(fake_byte(of, at)));
+    store.write(chunk_key(*catalog, catalog->chunks(of).first), {{bytes.data(), bytes.size()}},
+                static_cast<uint32_t>(bytes.size()), 0, [](const Status&) {});
+    store.settle();
   }
 
   std::shared_ptr<PlanRun> add_plan(const std::string& text) {

@@ -127,9 +127,12 @@ TEST_CASE("reads that NVMe does not answer leave memory to those of the source")
   f.store.hold_reads(true);
   for (size_t i = 0; i < kFiles; ++i) f.ask(i);
   CHECK(f.source->complete_until([&] { return f.right == 2 * kFiles; }));
-  const auto held = static_cast<int64_t>(TransitShares::for_chunks(kFileBytes).from_nvme);
-  CHECK(f.metrics.transit_bytes.value() >= held);
+  const TransitShares shares = TransitShares::for_chunks(kFileBytes);
+  CHECK(f.metrics.transit_bytes.value() >= static_cast<int64_t>(shares.from_nvme));
+  const uint64_t pinned = shares.from_nvme + f.cache->staging_share() + shares.nvme_writes;
+  CHECK(pinned + f.catalog->largest_chunk() <= shares.capacity);
   f.store.hold_reads(false);
+  CHECK(f.cache->staging_share() == shares.staging);
   CHECK(f.wrong == 0);
 }
 
