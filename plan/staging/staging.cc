@@ -235,6 +235,7 @@ void Staging::forget_removed_plans() {
 // all of its plan do so, before what has arrived for one of them is pushed.
 bool Staging::serve(ReaderWindow& window, uint64_t budget) {
   window.held_back = false;
+  if (const auto left = window.reader->tracker().look_for_unseen_end(now_)) look_again_within(*left);
   follow_timeline(window);
   if (window.timeline.empty()) return false;
   follow_reader(window);

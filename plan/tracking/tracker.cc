@@ -322,6 +322,7 @@ Tracker::Observation Tracker::take(std::span<const uint32_t> samples, Access kin
 
 void Tracker::accept(const Match& found, Access kind, TimePoint now) {
   const bool early = too_early(found, kind);
+  stray_at_end_ = false;
   epochs_.mark_seen({found.epoch, found.in_epoch});
   if (score_.in_doubt()) ++run_.in_order;
   score_.in_order(kind, chance(kind));
@@ -338,8 +339,7 @@ void Tracker::accept(const Match& found, Access kind, TimePoint now) {
     enter_next();
   score_.passed(advanced);
   look_for_holes();
-  if (last_ == epoch_ && progress_.next() >= std::min(end_, unseen_from_.value_or(end_)))
-    state_ = TrackerState::finished;
+  if (last_ == epoch_ && progress_.next() > last_to_tell()) state_ = TrackerState::finished;
 }
 
 // Whether an open that could be of the next epoch is one of several of this one: np.load(mmap_mode=) opens a
@@ -429,6 +429,7 @@ void Tracker::begin_run(std::optional<uint32_t> sample) {
 Tracker::Verdict Tracker::reject(std::span<const uint32_t> samples, Access kind) {
   const bool first = !score_.in_doubt();
   score_.out_of_order(kind);
+  note_stray_at_end(samples);
   relocator_.note_stray(note_distinct(samples, progress_.next(), kind));
   ++totals_.out_of_order;
   ++totals_.out_of_order_since;

@@ -72,6 +72,12 @@ class Tracker {
   /// before. Until the reader is found somewhere else.
   void set_unseen_end(uint64_t from);
 
+  /// For who looks now and then. A reader to whom all has been pushed may pass more unseen than is believed
+  /// of one that goes on, and then the sentinel that is the plan's end tells of an access out of order. Where
+  /// nothing was seen since for some seconds, that was the end: the plan is finished. Returns how long that
+  /// still takes; nothing: it is not so.
+  std::optional<Duration> look_for_unseen_end(TimePoint now);
+
   /// The access may belong to any of `samples` (SampleIndex::samples_of()); most likely first. REQUIRES: not
   /// empty. Several accesses to a sample in a row count once; an Access::read_on that the order does not
   /// account for is a repetition, and so is one that waits for the next epoch (add_epoch()). Costs a
@@ -162,6 +168,8 @@ class Tracker {
   bool too_early(const Match& found, Access kind) REQUIRES(mutex_);
   bool seen_in_epoch(uint32_t sample) const REQUIRES(mutex_);
   void look_for_holes() REQUIRES(mutex_);
+  int64_t last_to_tell() const REQUIRES(mutex_);
+  void note_stray_at_end(std::span<const uint32_t> samples) REQUIRES(mutex_);
   bool leaves_out() const REQUIRES(mutex_);
   void note_read(int64_t position) REQUIRES(mutex_);
   void enter_next() REQUIRES(mutex_);
@@ -199,6 +207,8 @@ class Tracker {
   int64_t gap_ GUARDED_BY(mutex_) = 0;
   std::optional<int64_t> unseen_from_ GUARDED_BY(mutex_);
   std::vector<uint64_t> reads_of_pushed_ GUARDED_BY(mutex_);
+  bool stray_at_end_ GUARDED_BY(mutex_) = false;          // the newest observation was one
+  std::optional<TimePoint> silent_ GUARDED_BY(mutex_){};  // since then, as far as looked
 
   // The reader's leaving of the plan.
   Divergence run_ GUARDED_BY(mutex_);  // begun when the order came into doubt

@@ -397,3 +397,28 @@ TEST_CASE("a sample that is left to the reader keeps no other plan waiting") {
   CHECK(f.settle_until([&] { return f.staging->ahead("small") >= 50; }));
   CHECK(f.metrics.staging_bytes.value() <= static_cast<int64_t>(kBudget));
 }
+
+TEST_CASE("a plan is finished whose reader passed the rest unseen, but for the end, when it is gone") {
+  constexpr uint32_t kFiles = 1000;
+  constexpr uint64_t kSize = 20000;
+  constexpr uint64_t kBefore = 300;
+  const bool goes_on = GENERATE(false, true);
+  StagingFixture f({.sizes = std::vector<uint64_t>(kFiles, kSize),
+                    .budget = 20 * round_to_pages(kSize),
+                    .keep = kFiles * round_to_pages(kSize)},
+                   "seed=1 format=files epochs=1");
+  const Tracker& tracker = f.run->reader().tracker();
+  REQUIRE(f.settle_until([&] { return f.staged() == kFiles; }));
+  for (uint64_t p = 0; p < kBefore; ++p) f.read_next(p);
+  f.settle();
+  REQUIRE(tracker.state() == TrackerState::following);
+  REQUIRE_FALSE(f.read_next(kFiles - 1));
+  REQUIRE(tracker.status().out_of_order == 1);
+  f.settle();
+  CHECK(tracker.state() == TrackerState::following);
+  for (uint64_t p = kBefore; goes_on && f.read_next(p); ++p) REQUIRE(p < kFiles);
+  f.now += 10s;
+  f.settle();
+  CHECK(tracker.state() == (goes_on ? TrackerState::following : TrackerState::finished));
+  CHECK((tracker.high_water() == kFiles) == !goes_on);
+}
