@@ -108,7 +108,8 @@ void read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset, fuse_file
   const Use use =
       context.plans.observe(thread, id, begin, length, Access::read, sentinel ? sentinel->of : SentinelOf());
   if (sentinel && sentinel->bytes) return answer_from_sentinel(req, *sentinel->bytes, id, begin);
-  if (!context.pending_reads.add(req)) return void(fuse_reply_err(req, ENOTCONN));
+  const PageRange pages{id, page_floor(begin), round_to_pages(begin + length)};
+  if (!context.pending_reads.add(req, pages)) return void(fuse_reply_err(req, ENOTCONN));
   const auto answer = [req, &context, asked, thread, id, begin, length](const Result<ReadView>& view) {
     if (!context.pending_reads.take(req)) return;
     AccessLog::Entry entry{.time = std::chrono::system_clock::now(),

@@ -63,20 +63,32 @@ int PagePusher::store(FileId file, uint64_t offset, const std::vector<iovec>& me
   return ::writev(device_, message.data(), static_cast<int>(message.size())) < 0 ? errno : 0;
 }
 
+std::vector<PageRange> PagePusher::without_asked(const PageRange& pages) const {
+  return asked_ != nullptr ? asked_->without(pages) : std::vector<PageRange>{pages};
+}
+
 Status PagePusher::push(FileId file, uint64_t offset, const std::vector<iovec>& memory) {
+  for (const PageRange& part : without_asked({file, offset, offset + total_bytes(memory)})) {
+    const std::vector<iovec> bytes = slice_of(memory, part.begin - offset, part.end - part.begin);
+    if (Status pushed = push_part(part, bytes); !pushed) return pushed;
+  }
+  return {};
+}
+
+Status PagePusher::push_part(const PageRange& part, const std::vector<iovec>& memory) {
   // One system call takes IOV_MAX parts, a message's length is 32 bits (a chunk may have a gigabyte), and
   // each message must end with a page or with the file.
   constexpr IoLimits kMessage{IOV_MAX / 2, 64ULL << 20, kPageSize};
-  const uint64_t end = offset + total_bytes(memory);
-  for (IoCursor rest(memory); offset < end;) {
+  uint64_t offset = part.begin;
+  for (IoCursor rest(memory); offset < part.end;) {
     const std::vector<iovec> piece = first_of({rest.pieces(), rest.count()}, kMessage);
-    int error = store(file, offset, piece);
+    int error = store(part.file, offset, piece);
     if (error == ENOENT) {
       metrics_.staging_lookups.add();
-      make_known(file);
-      error = store(file, offset, piece);
+      make_known(part.file);
+      error = store(part.file, offset, piece);
     }
-    if (error != 0) return system_error(error, "push " + catalog_.path(file) + " into the page cache");
+    if (error != 0) return system_error(error, "push " + catalog_.path(part.file) + " into the page cache");
     offset += total_bytes(piece);
     rest.advance(total_bytes(piece));
   }
@@ -101,7 +113,9 @@ void PagePusher::drop(FileId file, uint64_t offset, uint64_t length) {
     if (left ? *left == 0 : !records_) return;
     mapped_.insert(file);
   }
-  invalidate(file, offset, length);
+  // A page that a READ has asked for is wanted now.
+  for (const PageRange& part : without_asked({file, offset, offset + length}))
+    invalidate(file, part.begin, part.end - part.begin);
 }
 
 void PagePusher::invalidate(FileId file, uint64_t offset, uint64_t length) const {

@@ -5,6 +5,9 @@
 // push is tried once more. Both may wait for our own FUSE threads, so never call this from one, nor with a
 // lock that they need; and end it before the session's threads end.
 //
+// Pages that a READ has asked for are left out: it brings them, and a push would sleep until it does
+// (asked_pages.h).
+//
 // A daemon that is killed meanwhile must still close the device. Lookups are made on a thread that does not
 // have it (own_files_thread.h). A push may wait for the page of a READ with the device in hand; that is left
 // to the guard (mount-helper/serve/guard.h).
@@ -20,6 +23,7 @@
 
 #include "cache/base/metrics.h"
 #include "cache/catalog/catalog.h"
+#include "fs/page_cache/asked_pages.h"
 #include "fs/page_cache/own_files_thread.h"
 #include "fs/page_cache/readahead.h"
 #include "plan/staging/staging.h"
@@ -29,9 +33,15 @@ namespace clairfs {
 /// Used by one thread (staging's). References outlive it.
 class PagePusher final : public PageCache {
  public:
-  /// `device`: the session's FUSE device, which stays open while this is used.
-  PagePusher(const Catalog& catalog, std::string mountpoint, int device, Metrics& metrics)
-      : catalog_(catalog), mountpoint_(std::move(mountpoint)), device_(device), metrics_(metrics) {}
+  /// `device`: the session's FUSE device, which stays open while this is used. `asked`: null where READs are
+  /// to be waited for.
+  PagePusher(const Catalog& catalog, std::string mountpoint, int device, const AskedPages* asked,
+             Metrics& metrics)
+      : catalog_(catalog),
+        mountpoint_(std::move(mountpoint)),
+        device_(device),
+        asked_(asked),
+        metrics_(metrics) {}
 
   Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) override;
   /// Also pages that a process has mapped.
@@ -45,6 +55,8 @@ class PagePusher final : public PageCache {
   Readahead& readahead() { return readahead_; }
 
  private:
+  std::vector<PageRange> without_asked(const PageRange& pages) const;
+  Status push_part(const PageRange& part, const std::vector<iovec>& memory);
   int store(FileId file, uint64_t offset, const std::vector<iovec>& memory) const;
   std::string path(FileId file) const { return mountpoint_ + "/" + catalog_.path(file); }
   void make_known(FileId file);
@@ -54,6 +66,7 @@ class PagePusher final : public PageCache {
   const Catalog& catalog_;
   const std::string mountpoint_;
   const int device_;
+  const AskedPages* const asked_;
   Metrics& metrics_;
   Readahead readahead_;                // self-synchronised
   std::atomic<bool> records_{false};   // a plan of records is followed

@@ -6,13 +6,16 @@
 namespace clairfs {
 
 void PendingReads::give_up() {
-  std::unordered_set<fuse_req_t> waiting;
+  std::unordered_map<fuse_req_t, PageRange> waiting;
   {
     MutexLock lock(mutex_);
     given_up_ = true;
     waiting.swap(waiting_);
   }
-  for (const fuse_req_t req : waiting) fuse_reply_err(req, ENOTCONN);
+  for (const auto& [req, pages] : waiting) {
+    asked_.remove(pages);
+    fuse_reply_err(req, ENOTCONN);
+  }
 }
 
 }  // namespace clairfs

@@ -3,34 +3,45 @@
 #pragma once
 
 #define FUSE_USE_VERSION 314
-#include <unordered_set>
+#include <unordered_map>
 
 #include <fuse_lowlevel.h>
 
 #include "cache/base/mutex.h"
+#include "fs/page_cache/asked_pages.h"
 
 namespace clairfs {
 
 /// Thread-safe. Only the caller that gets true from take() answers the request.
 class PendingReads {
  public:
-  /// False when READs are given up: the request is to be refused at once.
-  bool add(fuse_req_t req) {
+  /// `pages`: that the READ asks for, whole ones. False when READs are given up: the request is to be refused
+  /// at once.
+  bool add(fuse_req_t req, const PageRange& pages) {
     MutexLock lock(mutex_);
-    return !given_up_ && waiting_.insert(req).second;
+    if (given_up_ || !waiting_.emplace(req, pages).second) return false;
+    asked_.add(pages);
+    return true;
   }
   /// False when the request was given up, and so answered, meanwhile.
   bool take(fuse_req_t req) {
     MutexLock lock(mutex_);
-    return waiting_.erase(req) == 1;
+    const auto found = waiting_.find(req);
+    if (found == waiting_.end()) return false;
+    asked_.remove(found->second);
+    waiting_.erase(found);
+    return true;
   }
+  /// Those of all that wait.
+  const AskedPages& asked() const { return asked_; }
   /// Fails all that wait with ENOTCONN, and all later ones. It needs no privilege, unlike cutting the
   /// connection to the kernel, which only works where fusectl is mounted.
   void give_up();
 
  private:
-  Mutex mutex_;  // leaf
-  std::unordered_set<fuse_req_t> waiting_ GUARDED_BY(mutex_);
+  AskedPages asked_;
+  Mutex mutex_;  // comes before that of asked_
+  std::unordered_map<fuse_req_t, PageRange> waiting_ GUARDED_BY(mutex_);
   bool given_up_ GUARDED_BY(mutex_) = false;
 };
 

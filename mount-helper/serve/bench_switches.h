@@ -1,7 +1,8 @@
-// Parts of the work on records that benchmarks switch off, to show what each contributes.
+// Parts of the work that benchmarks and tests switch off, to show what each contributes.
 //
 // CLAIRFS_BENCH_WITHOUT names them, parted by commas: "merge" (neighbouring fetches are read together),
-// "order" (tiers are filled in the order of the file). Results are the same, and slower.
+// "order" (tiers are filled in the order of the file), "leaving" (pushes leave out what READs have asked for:
+// without it they wait, as one does that comes a moment before the READ). Results are the same, and slower.
 #pragma once
 
 #include <cstdlib>

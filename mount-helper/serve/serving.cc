@@ -90,7 +90,8 @@ MountInfo describe(const MountBase& base, const Dataset& dataset, const std::str
 }  // namespace
 
 Planning::Planning(MountBase& base, Loaded& loaded, const FuseSession& session)
-    : pusher(loaded.dataset().catalog, base.options.mountpoint, session.device(), base.metrics),
+    : pusher(loaded.dataset().catalog, base.options.mountpoint, session.device(),
+             at_work("leaving") ? &base.mount_point.pending_reads().asked() : nullptr, base.metrics),
       staging(loaded.cache(), loaded.dataset().policy, loaded.dataset().catalog, pusher, base.metrics,
               StagingOptions{base.options.staging, base.options.page_cache, at_work("order")}),
       staging_thread("staging", staging.alarm(), base.clock,

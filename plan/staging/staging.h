@@ -77,8 +77,8 @@ class PageCache {
  public:
   virtual ~PageCache() = default;
   /// Stores `memory` as the bytes of `file` from `offset` on. REQUIRES: `offset` is a multiple of the page
-  /// size; the end is too, or is the end of the file. Errors: those of the kernel; the file then stays as it
-  /// is.
+  /// size; the end is too, or is the end of the file. What a READ has asked for may be left to it. Errors:
+  /// those of the kernel; the file then stays as it is.
   virtual Status push(FileId file, uint64_t offset, const std::vector<iovec>& memory) = 0;
   /// Drops the pages of [offset, offset + length), page multiples or up to the end of the file.
   virtual void drop(FileId file, uint64_t offset, uint64_t length) = 0;

@@ -95,7 +95,10 @@ class Hung:
     def __init__(self, root, stack):
         self.root = root
         self.pfs = stack.enter_context(slowfs(root))
-        self.mount = stack.enter_context(clairfs(self.pfs.path, "--ram=64M", "--chunk=64K", "--staging=8M"))
+        options = "--ram=64M", "--chunk=64K", "--staging=8M"
+        # As a push does that comes a moment before the READ, all wait for it.
+        waits = {"CLAIRFS_BENCH_WITHOUT": "leaving"}
+        self.mount = stack.enter_context(clairfs(self.pfs.path, *options, env=waits))
         self.fd = os.open(self.mount.path / "class2/large", os.O_RDONLY)
         os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_RANDOM)
         os.pread(self.fd, 4096, 0)  # the first chunk is in the RAM tier

@@ -98,7 +98,9 @@ def test_while_a_push_waits_for_a_page(how):
         (content,) = make_tree(tmp / "src", {"a/file": 16 * CHUNK}).values()
         pfs = stack.enter_context(slowfs(tmp / "src"))
         files = stack.enter_context(contextlib.ExitStack())  # closed after the mount's end, lest closing hangs
-        mount = stack.enter_context(clairfs(pfs.path, "--ram=4M", f"--chunk={CHUNK}", "--staging=4M"))
+        # As a push does that comes a moment before the READ, all wait for it.
+        waits = {"CLAIRFS_BENCH_WITHOUT": "leaving"}
+        mount = stack.enter_context(clairfs(pfs.path, "--ram=4M", f"--chunk={CHUNK}", "--staging=4M", env=waits))
         fd = os.open(mount.path / "a/file", os.O_RDONLY)
         files.callback(errno_of, os.close, fd)  # of a mount that is dead by then
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)

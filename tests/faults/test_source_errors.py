@@ -7,7 +7,7 @@ import time
 
 import pytest
 from clairmount import MountError, clairfs, slowfs, tempdir, tree_files, wait_until
-from faultlib import assert_hashes, digest, in_background, joined, make_dataset, outcome, reading
+from faultlib import CHUNK, PATIENCE, assert_hashes, digest, in_background, joined, make_dataset, outcome, reading
 from mounting import io_choices
 from planning import plan, predicted, register
 
@@ -167,6 +167,32 @@ def test_part_of_the_source_hangs(source, pfs, io):
             joined(reader)
         assert_hashes(mount, hashes)
         assert mount.stat("reads.failed") == 0
+
+
+def test_read_that_hangs_holds_up_no_other_plan(tmp):
+    """A READ of several chunks keeps the pages of all of them locked, also of those that are there to be pushed."""
+    hashes = make_dataset(tmp / "src", {"a/file": 16 * CHUNK} | {f"b/{i:02}": 5000 for i in range(50)})
+    with slowfs(tmp / "src") as pfs, clairfs(pfs.path, "--ram=16M", f"--chunk={CHUNK}", "--staging=8M") as mount:
+        fd = os.open(mount.path / "a/file", os.O_RDONLY)
+        try:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+            for chunk in range(0, 16, 2):  # these are in the RAM tier
+                os.pread(fd, 1, chunk * CHUNK)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_NORMAL)
+            pfs.command("hang a/file 3600")
+            reader = in_background(os.pread, fd, 16 * CHUNK, 0)
+            wait_until(lambda: pfs.counters()["pending"] > 0, "the reader waits")
+            for name, folder in (("one", "a"), ("two", "b")):
+                register(mount, f"name={name} format=files sampler=torch.sequential epochs=1", folder)
+            wait_until(lambda: plan(mount, "two")["ahead"] == 50, "the other plan is staged", PATIENCE)
+            assert reader.is_alive()
+            pfs.command("clear")
+            joined(reader)
+        finally:
+            pfs.command("clear")
+            os.close(fd)
+        assert_hashes(mount, hashes)
 
 
 def test_what_is_on_nvme_is_served_while_the_source_hangs(tmp):
