@@ -54,17 +54,18 @@ Result<LoadedCatalog> load_catalog(MountBase& base, JobNode* node) {
 Result<NvmeTier> open_nvme(MountBase& base, const Catalog& catalog) {
   NvmeTier tier;
   if (base.options.nvme.empty()) return tier;
-  auto io = make_io_backend({base.options.io, kNvmeDepth, "nvme-io"}, base.log);
-  if (!io) return io.error();
-  tier.io = std::move(*io);
   const uint64_t mean_chunk = round_to_pages(mean_chunk_bytes(catalog));
   for (const NvmeDir& directory : base.options.nvme) {
     if (directory.share != 0) {
       base.log.info("NVMe directory {}: {} % of what is free there, {}", directory.directory, directory.share,
                     format_size(directory.capacity));
     }
+    // Of its own: operations of a disk that hangs may be all that there can be at once.
+    auto io = make_io_backend({base.options.io, kNvmeDepth, "nvme-io"}, base.log);
+    if (!io) return io.error();
+    tier.io.push_back(std::move(*io));
     auto store = NvmeStore::open({directory.directory, directory.capacity, mean_chunk, base.options.source},
-                                 *tier.io, base.log, base.metrics);
+                                 *tier.io.back(), base.log, base.metrics);
     if (!store) return store.error();
     tier.stores.push_back(std::move(*store));
   }

@@ -19,7 +19,7 @@ namespace clairfs {
 
 /// The NVMe directories of a mount.
 struct NvmeTier {
-  std::unique_ptr<IoBackend> io;  ///< null without directories
+  std::vector<std::unique_ptr<IoBackend>> io;  ///< one for each store
   std::vector<std::unique_ptr<NvmeStore>> stores;
 };
 

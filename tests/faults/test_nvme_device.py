@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from clairmount import clairfs, is_mounted, wait_until
-from faultlib import PATIENCE, assert_hashes, make_dataset, reading
+from faultlib import CHUNK, PATIENCE, assert_hashes, make_dataset, reading
 from mounting import io_choices, only_root
 from planning import register
 from preload import faults
@@ -78,6 +78,30 @@ def test_device_that_hangs_is_told_until_it_answers(tmp, faults):
         stats = mount.stats()
         assert stats["reads"]["failed"] == stats["nvme"]["checksum_failures"] == stats["tiers"]["nvme"]["silent"] == 0
         assert stats["reads"]["nvme"] > 0
+
+
+def test_device_that_hangs_holds_up_no_other(tmp, faults):
+    """Though as many operations of it are under way as there may be of one device."""
+    sizes = {f"{i % 5}/file{i:03d}": CHUNK for i in range(400)}
+    hashes = make_dataset(tmp / "src", sizes)
+    names = list(hashes)
+    old, new = names[:100], names[100:]
+    for folder in ("one", "two"):
+        (tmp / folder).mkdir(mode=0o700)
+    options = ["--ram=0", f"--chunk={CHUNK}", f"--nvme={tmp / 'one'}:64M", f"--nvme={tmp / 'two'}:64M", "--io=threads"]
+    with clairfs(tmp / "src", *options, env=faults.env | {"CLAIRFS_FAULTS_HANG": "/one/segment-"}) as mount:
+        assert_hashes(mount, hashes, old)
+        wait_until(lambda: mount.stat("tiers.nvme.chunks") > 0.8 * len(old), "chunks are on both", PATIENCE)
+        faults.write_hang = 3600
+        assert_hashes(mount, hashes, new)  # memory for chunks on their way has none of the old ones then
+        wait_until(lambda: mount.stat("tiers.nvme.silent") == 1, "the one that hangs is known", PATIENCE)
+        before = mount.stat("reads.nvme")
+        assert_hashes(mount, hashes, old)
+        stats = mount.stats()
+        assert stats["reads"]["nvme"] >= before + len(old) // 4
+        assert stats["tiers"]["nvme"]["silent"] == 1
+        faults.write_hang = 0
+        assert_hashes(mount, hashes)
 
 
 def test_unmount_does_not_wait_for_a_device_that_hangs(tmp, faults):

@@ -2,7 +2,8 @@
 // NVMe store, a wall clock that jumps, and a node that sends wrong bytes to the others of its job. It reaches
 // what goes through libc, so not io_uring.
 //
-// $CLAIRFS_FAULTS names a file that both sides map; see struct Faults, and tests/faults/preload.py.
+// $CLAIRFS_FAULTS names a file that both sides map; see struct Faults, and tests/faults/preload.py. Where
+// $CLAIRFS_FAULTS_HANG is set, only what is open by a path that has it as a part hangs.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -91,9 +92,11 @@ bool fails(const std::atomic<int64_t>& code, int fd, const char* part) {
   return true;
 }
 
-void hang(const std::atomic<int64_t>& seconds, int fd, const char* part) {
+void hang(const std::atomic<int64_t>& seconds, int fd) {
+  static const char* const part = std::getenv("CLAIRFS_FAULTS_HANG");
   int64_t hundredths = 100 * seconds.load();
-  if (hundredths == 0 || !has_faults(*faults()) || !is_open_as(fd, part)) return;
+  if (hundredths == 0 || !has_faults(*faults()) || !is_open_as(fd, "/segment-")) return;
+  if (part != nullptr && !is_open_as(fd, part)) return;
   faults()->hits.fetch_add(1);
   for (; hundredths > 0 && seconds.load() != 0; --hundredths) ::usleep(10'000);
 }
@@ -134,13 +137,13 @@ int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, M
 
 ssize_t preadv64(int fd, const iovec* pieces, int count, off64_t offset) {
   static auto* const real = next<decltype(preadv64)>("preadv64");
-  hang(faults()->read_hang, fd, "/segment-");
+  hang(faults()->read_hang, fd);
   return fails(faults()->read_errno, fd, "/segment-") ? -1 : real(fd, pieces, count, offset);
 }
 
 ssize_t pwritev64(int fd, const iovec* pieces, int count, off64_t offset) {
   static auto* const real = next<decltype(pwritev64)>("pwritev64");
-  hang(faults()->write_hang, fd, "/segment-");
+  hang(faults()->write_hang, fd);
   return fails(faults()->write_errno, fd, "/segment-") ? -1 : real(fd, pieces, count, offset);
 }
 
