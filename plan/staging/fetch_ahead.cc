@@ -17,7 +17,7 @@ constexpr size_t kUnitsWaiting = 64;
 constexpr uint64_t kFillsPerStep = 4096;
 
 // How long NVMe is given to write before it is asked again whether it has caught up, since nothing rings
-// then: some chunks.
+// then: some chunks. Later as long as it has taken already: half of what it had to write is left then.
 constexpr auto kCatchUpPeriod = std::chrono::milliseconds(5);
 
 // How long it may take until it is noticed that a disk hangs, since nothing rings then.
@@ -291,7 +291,11 @@ bool Staging::fill_with(const ReaderWindow& window, uint32_t sample) {
                      shared->alarm.ring();
                    });
   });
-  if (!room && behind) look_again_within(kCatchUpPeriod);
+  if (!room && behind) {
+    behind_ = true;
+    behind_since_ = behind_since_.value_or(now_);
+    look_again_within(std::clamp<Duration>(now_ - *behind_since_, kCatchUpPeriod, kHangPeriod));
+  }
   return room;
 }
 

@@ -130,7 +130,9 @@ std::map<std::string, std::shared_ptr<Staging::StagedPlan>> Staging::plans() con
 Turn Staging::step(TimePoint now) {
   now_ = now;
   look_again_.reset();
+  behind_ = false;
   const bool busy = serve_all();
+  if (!behind_) behind_since_.reset();
   return {busy, look_again_};
 }
 

@@ -240,6 +240,8 @@ class Staging {
   TimePoint now_;
   uint64_t room_to_keep_ = 0;  // bytes of page cache for samples that do not stay yet
   std::optional<Duration> look_again_;
+  bool behind_ = false;                    // NVMe is, for some window
+  std::optional<TimePoint> behind_since_;  // of the first of such steps in a row
 };
 
 }  // namespace clairfs

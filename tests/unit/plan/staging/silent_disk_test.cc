@@ -64,3 +64,31 @@ TEST_CASE("readers find memory though a disk hangs and what is staged waits for 
     return f.staging->ahead("default") == ahead;
   }));
 }
+
+TEST_CASE("a disk that does not catch up is asked ever more seldom whether it has") {
+  constexpr uint64_t kSize = 64 << 10;
+  constexpr uint32_t kFiles = 200;
+  StagingOver over;
+  over.sizes.assign(kFiles, kSize);
+  over.budget = 20 * kSize;
+  over.nvme = 2 * kFiles * kSize;
+  StagingFixture f(over, "format=files sampler=torch.sequential epochs=2");
+  f.store.set_slow(true);
+  f.settle();
+  REQUIRE(f.cache->writes_are_behind());
+  const TimePoint begun = f.now;
+  const auto look_again_after = [&](Duration since) {
+    f.now = begun + since;
+    return f.staging->step(f.now).look_again;
+  };
+  CHECK(look_again_after(0ms) == 5ms);
+  CHECK(look_again_after(100ms) == 100ms);
+  CHECK(look_again_after(900ms) == 900ms);
+  CHECK(look_again_after(1h) == 1s);
+  f.store.set_slow(false);
+  CHECK(eventually([&] {
+    f.now += 5ms;
+    f.settle();
+    return f.store.chunks() > kFiles / 2;
+  }));
+}
