@@ -11,10 +11,8 @@
 
 namespace clairfs {
 
-using SamplerKeys = PlanPairs;
-
 /// What a plan of these keys says of its sampler. The test fails when the plan is refused.
-inline SamplerSpec spec_of(const SamplerKeys& keys) {
+inline SamplerSpec spec_of(const PlanPairs& keys) {
   const Result<PlanSpec> plan = make_plan(keys);
   INFO((plan ? "" : plan.error().message));
   REQUIRE(plan);

@@ -21,8 +21,8 @@ TEST_CASE("a dataset's own .shuffle(seed) is one permutation under whatever the 
 }
 
 TEST_CASE("a shuffled dataset under a DistributedSampler") {
-  const SamplerKeys keys = {{"n", "1000"}, {"seed", "3"}, {"world", "4"}};
-  SamplerKeys shuffled = keys;
+  const PlanPairs keys = {{"n", "1000"}, {"seed", "3"}, {"world", "4"}};
+  PlanPairs shuffled = keys;
   shuffled.emplace_back("dataset_shuffle", "42");
   const auto permutation =
       indices_of(*sampler_of(spec_of({{"sampler", "numpy.default_rng"}, {"n", "1000"}, {"seed", "42"}})), 0);

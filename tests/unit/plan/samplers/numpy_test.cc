@@ -24,8 +24,8 @@ void check_calls(const golden::Json& test, const std::string& name, const std::s
   }
 }
 
-SamplerSpec spec(const std::string& name, const SamplerKeys& extra = {}) {
-  SamplerKeys keys = {{"sampler", name}, {"n", "1000"}, {"seed", "42"}};
+SamplerSpec spec(const std::string& name, const PlanPairs& extra = {}) {
+  PlanPairs keys = {{"sampler", name}, {"n", "1000"}, {"seed", "42"}};
   keys.insert(keys.end(), extra.begin(), extra.end());
   return spec_of(keys);
 }

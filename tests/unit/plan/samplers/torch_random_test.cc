@@ -166,11 +166,11 @@ TEST_CASE("BatchSampler: whole batches with drop_last") {
 }
 
 TEST_CASE("any epoch can be asked for again, in any order") {
-  for (const SamplerKeys& extra :
-       {SamplerKeys{}, SamplerKeys{{"persistent_workers", "true"}},
-        SamplerKeys{{"replacement", "true"}, {"num_samples", "77"}}, SamplerKeys{{"generator", "default"}},
-        SamplerKeys{{"num_samples", "120"}}, SamplerKeys{{"generator", "default"}, {"torch", "1.8"}}}) {
-    SamplerKeys keys = {{"sampler", "torch.random"}, {"seed", "42"}, {"n", "50"}};
+  for (const PlanPairs& extra :
+       {PlanPairs{}, PlanPairs{{"persistent_workers", "true"}},
+        PlanPairs{{"replacement", "true"}, {"num_samples", "77"}}, PlanPairs{{"generator", "default"}},
+        PlanPairs{{"num_samples", "120"}}, PlanPairs{{"generator", "default"}, {"torch", "1.8"}}}) {
+    PlanPairs keys = {{"sampler", "torch.random"}, {"seed", "42"}, {"n", "50"}};
     keys.insert(keys.end(), extra.begin(), extra.end());
     const auto forward = sampler_of(spec_of(keys));
     std::vector<std::vector<uint32_t>> expected;

@@ -8,7 +8,7 @@ using namespace clairfs;
 namespace {
 
 // Empty: the plan's sampler takes all its keys.
-std::string refused_key(const SamplerKeys& keys) {
+std::string refused_key(const PlanPairs& keys) {
   const Status checked = check_sampler_keys(make_plan(keys).value());
   return checked ? "" : checked.error().message;
 }
@@ -146,14 +146,14 @@ TEST_CASE("the keys of frameworks reach their samplers") {
 }
 
 TEST_CASE("words of frameworks that mean nothing are refused") {
-  for (const auto& [key, value] : SamplerKeys{{"num_repeats", "0.5"},
-                                              {"num_repeats", "three"},
-                                              {"num_repeats", "1."},
-                                              {"shardshuffle", "-1"},
-                                              {"shuffle_algo", "py3"},
-                                              {"shard", "around"},
-                                              {"accelerate", "new"},
-                                              {"dataset_shuffle", "x"}}) {
+  for (const auto& [key, value] : PlanPairs{{"num_repeats", "0.5"},
+                                            {"num_repeats", "three"},
+                                            {"num_repeats", "1."},
+                                            {"shardshuffle", "-1"},
+                                            {"shuffle_algo", "py3"},
+                                            {"shard", "around"},
+                                            {"accelerate", "new"},
+                                            {"dataset_shuffle", "x"}}) {
     INFO(key << "=" << value);
     CHECK_FALSE(make_plan({{"seed", "1"}, {key, value}}));
   }
@@ -212,9 +212,9 @@ TEST_CASE("a key at its default, or one that all samplers take, is not refused")
 }
 
 TEST_CASE("a loader that does not shuffle takes what one that reads in sequence takes") {
-  const SamplerKeys plain = {{"sampler", "torch.random"}, {"shuffle", "false"}};
+  const PlanPairs plain = {{"sampler", "torch.random"}, {"shuffle", "false"}};
   CHECK(refused_key(plain).empty());
-  SamplerKeys drawing = plain;
+  PlanPairs drawing = plain;
   drawing.emplace_back("generator", "loader");
   CHECK(refused_key(drawing) == "plan: generator=loader: has no meaning for sampler=torch.sequential");
 }
