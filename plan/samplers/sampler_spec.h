@@ -84,7 +84,7 @@ struct SamplerSpec {
                              ///< with which the process begins to count (webdataset, tf.*, dali)
 
   std::string dataset_shuffle = {};  ///< any: the seed of a .shuffle() that the dataset itself has had
-  uint64_t block = 1;                ///< strided: consecutive samples of a rank
+  uint64_t block = 0;                ///< strided: consecutive samples of a rank; 0: one
 
   bool use_seedable_sampler = true;            ///< accelerate, as are the next four
   bool even_batches = true;                    ///< make all ranks' batches full and equally many
@@ -105,8 +105,8 @@ struct SamplerSpec {
   ShardPlace shard = ShardPlace::none;   ///< tf.*, webdataset (none: before)
 
   std::optional<uint64_t> shardshuffle = {};  ///< webdataset: buffer of shards; none: in their order
-  std::optional<uint64_t> initial = {};       ///< webdataset: shards in the buffer before one leaves it (100)
-  bool detshuffle = false;                    ///< webdataset
+  uint64_t initial = 0;     ///< webdataset: shards in the buffer before one leaves it; 0: 100
+  bool detshuffle = false;  ///< webdataset
 
   std::shared_ptr<const std::vector<uint32_t>> shard_sizes = {};  ///< streaming: samples of each shard
   std::string shuffle_algo = {};                                  ///< streaming; empty: py1e

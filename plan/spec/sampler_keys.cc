@@ -42,10 +42,6 @@ LibraryVersion version_of(const std::string& value) {
   return parse_torch_version(value).value_or(kNewestLibrary);
 }
 
-std::optional<uint64_t> count_of(uint64_t value) {
-  return value == 0 ? std::nullopt : std::optional(value);
-}
-
 // DataLoader without shuffle makes a SequentialSampler, whatever the generator.
 bool is_sequential(const PlanSpec& plan) {
   return !plan.shuffle && (plan.sampler == "torch.random" || plan.sampler == "torch.sequential");
@@ -74,7 +70,7 @@ bool drops_last(const PlanSpec& plan) {
 
 // What the frameworks on top of torch, and those beside it, are told.
 void set_framework_keys(const PlanSpec& plan, SamplerSpec& spec) {
-  if (plan.block != 0) spec.block = plan.block;
+  spec.block = plan.block;
   spec.use_seedable_sampler = plan.use_seedable_sampler;
   spec.even_batches = plan.even_batches;
   spec.split_batches = plan.split_batches;
@@ -90,7 +86,7 @@ void set_framework_keys(const PlanSpec& plan, SamplerSpec& spec) {
   spec.reshuffle_each_iteration = plan.reshuffle_each_iteration;
   spec.shard = shard_place_of(plan.shard);
   if (!plan.shardshuffle.empty()) spec.shardshuffle = parse_whole<uint64_t>(plan.shardshuffle);
-  spec.initial = count_of(plan.initial);
+  spec.initial = plan.initial;
   spec.detshuffle = plan.detshuffle;
   spec.shuffle_algo = plan.shuffle_algo;
   spec.shuffle_block_size = plan.shuffle_block_size;
@@ -116,7 +112,7 @@ SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n) {
   spec.draws = plan.draws;
   spec.other_draws = plan.other_draws;
   if (!plan.replacement.empty()) spec.replacement = plan.replacement == "true";
-  spec.num_samples = count_of(plan.num_samples);
+  if (plan.num_samples != 0) spec.num_samples = plan.num_samples;
   spec.generator = generator_of(plan.generator);
   spec.torch = parse_torch_version(plan.torch).value_or(kNewestTorch);
   spec.method = method_of(plan.method);

@@ -50,7 +50,7 @@ class WebDatasetShards : public Sampler {
         n_(spec.n),
         workers_(std::max<uint32_t>(spec.workers, 1)),
         buffer_size_(spec.shardshuffle.value_or(0)),
-        initial_(spec.initial.value_or(kUsualInitial)),
+        initial_(spec.initial == 0 ? kUsualInitial : spec.initial),
         whole_list_(spec.method.has_value()),
         shuffles_first_(whole_list_ || spec.shard == ShardPlace::after),
         first_epoch_(spec.first_epoch),
@@ -147,7 +147,7 @@ Result<WebDatasetSeed> shard_seed(const SamplerSpec& spec) {
 Status check_pipeline(const SamplerSpec& spec) {
   const bool buffer = spec.shuffle && spec.shardshuffle.value_or(0) != 0;
   if (spec.detshuffle && !buffer) return bad_key("detshuffle", "it needs shardshuffle=NUMBER");
-  if (spec.initial && !buffer) return bad_key("initial", "it needs shardshuffle=NUMBER");
+  if (spec.initial != 0 && !buffer) return bad_key("initial", "it needs shardshuffle=NUMBER");
   if (!spec.set_epoch && !(spec.detshuffle && spec.shard == ShardPlace::after)) {
     return bad_key("set_epoch", "only detshuffle of the whole list (shard=after) may be told the epoch");
   }

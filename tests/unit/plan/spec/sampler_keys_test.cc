@@ -136,7 +136,7 @@ TEST_CASE("the keys of frameworks reach their samplers") {
   CHECK(spec.shard == ShardPlace::after);
   CHECK_FALSE(spec.reshuffle_each_iteration);
   CHECK(spec.shardshuffle == uint64_t{100});
-  CHECK(spec.initial == uint64_t{7});
+  CHECK(spec.initial == 7);
   CHECK(spec.detshuffle);
   CHECK(spec.shuffle_algo == "py1br");
   CHECK(spec.shuffle_block_size == 4096);

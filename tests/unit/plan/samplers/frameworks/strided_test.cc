@@ -38,5 +38,7 @@ TEST_CASE("strided readers go on over the end of the ring") {
 
 TEST_CASE("a ring of nothing is refused, and a seed is not asked for") {
   CHECK(refusal_of({.sampler = "strided", .n = 0}).starts_with("n:"));
+  CHECK(indices_of(*sampler_of({.sampler = "strided", .n = 5, .world = 2}), 0) ==
+        std::vector<uint32_t>{0, 2, 4});  // without a block: sample by sample
   CHECK(spec_of({{"sampler", "Caffe"}, {"world", "2"}, {"block", "16"}}).block == 16);
 }

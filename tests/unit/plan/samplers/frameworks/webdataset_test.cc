@@ -64,7 +64,7 @@ TEST_CASE("a pipeline that shuffles all shards and then deals them, as open_clip
   spec.workers = 2;
   CHECK(indices_of(*sampler_of(spec), 0, 1) == std::vector<uint32_t>{3, 2, 9, 5, 4});
   CHECK(indices_of(*sampler_of(spec), 3, 1) == std::vector<uint32_t>{3, 2, 9, 5, 4});
-  spec.initial = std::nullopt;
+  spec.initial = 0;
   CHECK(indices_of(*sampler_of(spec), 0, 1) != std::vector<uint32_t>{3, 2, 9, 5, 4});
 }
 
