@@ -26,8 +26,8 @@ PlanSpec torch_random(uint64_t seed, const char* generator) {
   return plan;
 }
 
-template <class Value>
-PlanSpec with(PlanSpec plan, Value PlanSpec::*key, Value value) {
+template <class Key, class Value>
+PlanSpec with(PlanSpec plan, Key key, Value value) {
   plan.*key = value;
   return plan;
 }

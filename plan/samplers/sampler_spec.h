@@ -12,6 +12,7 @@
 #include "plan/random/libstdcxx_shuffle.h"
 #include "plan/random/torch_random.h"
 #include "plan/samplers/index_lists.h"
+#include "plan/samplers/keys.h"
 
 namespace clairfs {
 
@@ -46,23 +47,21 @@ enum class ShardPlace {
   after,   ///< after the shuffle: each takes its share of one order
 };
 
-/// The keys of a plan that its sampler sees. Keys that are left unset take the library's own defaults; those
-/// that the sampler does not take (sampler_keys()) have no effect. A plain value; make_sampler() checks it.
+/// The keys of a plan that its sampler sees: `keys` as the plan has them, the others in the terms of
+/// samplers. Keys that are left unset take the library's own defaults; those that the sampler does not take
+/// (sampler_keys()) have no effect. A plain value; make_sampler() checks it.
 struct SamplerSpec {
   std::string sampler = "torch.distributed";
   uint64_t n = 0;      ///< samples in the dataset
   uint32_t world = 1;  ///< training ranks, over all nodes (nopfs: its nodes; dali: its shards)
   uint32_t batch = 1;  ///< DataLoader batch of one rank (nopfs: the batch of all nodes together)
 
-  std::string seed = {};   ///< as written: "42", "-1"; numpy also "[1,2]"; python.random also "str:text"
-  std::string state = {};  ///< torch: base64 of the generator's get_state(), instead of the seed
+  std::string seed = {};  ///< as written: "42", "-1"; numpy also "[1,2]"; python.random also "str:text"
+  SamplerKeys keys = {};
   bool set_epoch = true;   ///< false when the script never calls set_epoch (webdataset: detshuffle2's)
   bool shuffle = true;     ///< torch.distributed
   bool drop_last = false;  ///< the sampler's own if it has one (SamplerTraits); else the DataLoader's
-  bool persistent_workers = false;  ///< torch, sampler and loader sharing a generator
-  uint64_t draws = 0;        ///< torch: 32-bit numbers that others draw from the generator before epoch 0
-  uint64_t other_draws = 0;  ///< torch: 32-bit numbers that others draw from the generator between two epochs
-  bool in_order = true;      ///< DataLoader(in_order=); false cannot be predicted
+  bool in_order = true;    ///< DataLoader(in_order=); false cannot be predicted
   std::optional<bool> replacement = {};  ///< torch.random (false), torch.weighted (true)
   std::optional<uint64_t> num_samples =
       {};  ///< torch.random, torch.weighted, python.random method=sample (n)
@@ -72,10 +71,6 @@ struct SamplerSpec {
   std::optional<ShuffleMethod> method = {};  ///< numpy.*, python.random (permutation), webdataset (none)
   std::optional<Reseed> reseed = {};         ///< numpy.*, python.random (once)
 
-  bool random_shuffle = false;                     ///< dali
-  bool shuffle_after_epoch = false;                ///< dali
-  bool stick_to_shard = false;                     ///< dali
-  bool checkpointing = false;                      ///< dali: pipeline checkpointing is on
   std::optional<LibstdcxxShuffle> libstdcxx = {};  ///< dali: the compiler of its wheel (since GCC 11)
 
   uint32_t ranks_per_node = 1;  ///< streaming
@@ -84,38 +79,15 @@ struct SamplerSpec {
                              ///< with which the process begins to count (webdataset, tf.*, dali)
 
   std::string dataset_shuffle = {};  ///< any: the seed of a .shuffle() that the dataset itself has had
-  uint64_t block = 0;                ///< strided: consecutive samples of a rank; 0: one
 
-  bool use_seedable_sampler = true;            ///< accelerate, as are the next four
-  bool even_batches = true;                    ///< make all ranks' batches full and equally many
-  bool split_batches = false;                  ///< `batch` is that of all ranks together
-  bool dispatch_batches = false;               ///< rank 0 reads for all
   LibraryVersion accelerate = kNewestLibrary;  ///< since 0.24
   LibraryVersion torchdata = kNewestLibrary;   ///< torchdata.random, since 0.8
-
-  double num_repeats = 3;         ///< timm.repeataug, torchvision.ra
-  uint64_t selected_round = 256;  ///< timm.repeataug; 0: all samples count
-  uint64_t selected_ratio = 0;    ///< timm.repeataug; 0: world
-
-  bool data_sharding = true;  ///< megatron.random
-
-  uint64_t buffer_size = 0;              ///< tf.shuffle; 0: the whole dataset
-  std::string global_seed = {};          ///< tf.*: of tf.random.set_seed(); empty: not called
-  bool reshuffle_each_iteration = true;  ///< tf.*
-  ShardPlace shard = ShardPlace::none;   ///< tf.*, webdataset (none: before)
-
-  std::optional<uint64_t> shardshuffle = {};  ///< webdataset: buffer of shards; none: in their order
-  uint64_t initial = 0;     ///< webdataset: shards in the buffer before one leaves it; 0: 100
-  bool detshuffle = false;  ///< webdataset
+  double num_repeats = 3;                      ///< timm.repeataug, torchvision.ra
+  ShardPlace shard = ShardPlace::none;         ///< tf.*, webdataset (none: before)
+  std::optional<uint64_t> shardshuffle = {};   ///< webdataset: buffer of shards; none: in their order
 
   std::shared_ptr<const std::vector<uint32_t>> shard_sizes = {};  ///< streaming: samples of each shard
-  std::string shuffle_algo = {};                                  ///< streaming; empty: py1e
-  uint64_t shuffle_block_size = 0;                                ///< streaming; 0: the library's default
-  uint64_t num_canonical_nodes = 0;                               ///< streaming; 0: the library's default
-  uint64_t initial_physical_nodes = 0;  ///< streaming: nodes of the run that is resumed; 0: as many as now
-  uint64_t sample_in_epoch = 0;         ///< streaming: samples of first_epoch that the job has seen
-
-  std::vector<double> weights = {};              ///< torch.weighted
+  std::vector<double> weights = {};                               ///< torch.weighted
   std::shared_ptr<const IndexLists> lists = {};  ///< list, torch.subset (which takes one list)
 };
 

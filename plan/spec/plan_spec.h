@@ -14,6 +14,7 @@
 
 #include "cache/base/result.h"
 #include "cache/base/types.h"
+#include "plan/samplers/keys.h"
 
 namespace clairfs {
 
@@ -25,8 +26,9 @@ inline constexpr std::string_view kFoundPlan = "auto";
 /// belong in a file.
 inline constexpr size_t kMaxPlanText = 56 << 10;
 
-/// A zero or an empty string means "not given" unless said otherwise. Equal specs are one plan.
-struct PlanSpec {
+/// A zero or an empty string means "not given" unless said otherwise. Equal specs are one plan. SamplerKeys
+/// is a base, so that the table of keys and readers of a plan name all members in one way.
+struct PlanSpec : SamplerKeys {
   std::string name = "default";  ///< several plans may be active; the name tells them apart
 
   // The dataset, and how the framework numbers its samples.
@@ -50,7 +52,7 @@ struct PlanSpec {
   uint64_t n = 0;                ///< samples expected in the dataset; 0: as many as there are
   std::string index;             ///< identity of the samples expected in packed files; empty: any
 
-  // The order.
+  // The order, with SamplerKeys.
   std::string sampler = "torch.distributed";
   std::string seed;  ///< decimal without leading zeros; numpy.* also "[1,2]", python.random also "str:text"
   std::string dataset_shuffle;  ///< seed of a .shuffle() that the dataset itself has had; empty: none
@@ -62,43 +64,17 @@ struct PlanSpec {
   std::string reseed;                ///< once, epoch: numpy.* and python.random; empty: once
   std::string method;                ///< permutation, shuffle, sample: the same samplers; empty: permutation
   std::string generator;             ///< torch.random ...: loader, sampler, default; empty: as usual for it
-  bool random_shuffle = false;       ///< dali, as given to its reader; so are the next three
-  bool shuffle_after_epoch = false;
-  bool stick_to_shard = false;
-  bool checkpointing = false;
-  bool persistent_workers = false;   ///< as given to DataLoader
-  uint64_t draws = 0;                ///< torch.random ...: what others draw from it before the first epoch
-  uint64_t other_draws = 0;          ///< torch.random ...: what others draw from the generator between epochs
   std::string torch;                 ///< library version such as 2.6; empty: newest
   std::string torchdata;             ///< the same
   std::string accelerate;            ///< the same
-  bool use_seedable_sampler = true;  ///< accelerate, as given to it; so are the next three
-  bool even_batches = true;
-  bool split_batches = false;
-  bool dispatch_batches = false;
-  uint64_t block = 0;                    ///< strided: consecutive samples of a rank; 0: one
-  std::string num_repeats;               ///< timm.repeataug, torchvision.ra; empty: 3
-  uint64_t selected_round = 256;         ///< timm.repeataug; 0 has its own meaning
-  uint64_t selected_ratio = 0;           ///< timm.repeataug; 0: world
-  bool data_sharding = true;             ///< megatron.random
-  uint64_t buffer_size = 0;              ///< tf.shuffle; 0: the whole dataset
-  std::string global_seed;               ///< tf.*: of tf.random.set_seed(); empty: not called
-  bool reshuffle_each_iteration = true;  ///< tf.shuffle
-  std::string shard;                     ///< tf.*, webdataset: before, after, none: where the split stands
-  uint64_t cycle_length = 0;             ///< tf.*: files that interleave() reads at once; 0: no interleave()
-  std::string shardshuffle;              ///< webdataset: shards in its buffer; empty: in their order
-  uint64_t initial = 0;                  ///< webdataset: shards in the buffer at first; 0: 100
-  bool detshuffle = false;               ///< webdataset
+  std::string num_repeats;           ///< timm.repeataug, torchvision.ra; empty: 3
+  std::string shard;                 ///< tf.*, webdataset: before, after, none: where the split stands
+  uint64_t cycle_length = 0;         ///< tf.*: files that interleave() reads at once; 0: no interleave()
+  std::string shardshuffle;          ///< webdataset: shards in its buffer; empty: in their order
   std::string shard_sizes;           ///< streaming: index.json, or a file or array of samples of each shard
-  std::string shuffle_algo;          ///< streaming; empty: py1e
-  uint64_t shuffle_block_size = 0;   ///< streaming; 0: the library's default
-  uint64_t num_canonical_nodes = 0;  ///< streaming; 0: the library's default
-  uint64_t initial_physical_nodes = 0;  ///< streaming: nodes of the run that is resumed; 0: as many as now
-  uint64_t sample_in_epoch = 0;         ///< streaming: samples of first_epoch that the job has seen
-  std::string state;                    ///< base64 of torch.Generator.get_state(), instead of a seed
-  uint64_t gcc = 0;     ///< major version that built DALI's or NoPFS's std::shuffle; 0: newest
-  std::string weights;  ///< torch.weighted: file or array
-  std::string indices;  ///< torch.subset: file or array
+  uint64_t gcc = 0;                  ///< major version that built DALI's or NoPFS's std::shuffle; 0: newest
+  std::string weights;               ///< torch.weighted: file or array
+  std::string indices;               ///< torch.subset: file or array
 
   // The job.
   uint64_t epochs = 0;           ///< 0: until the plan is cancelled
@@ -165,8 +141,8 @@ Status check_plan_size(std::string_view text);
 /// Errors: EINVAL; the message names the key, what was seen and what would be right.
 Result<PlanSpec> parse_plan(std::string_view text);
 
-/// One line, keys in the order of the struct, those at their default left out except the ones people look for
-/// (name, format, sampler, seed, epochs, batch, workers ...). parse_plan(format_plan(spec)) == spec.
+/// One line, keys in the order of plan_keys(), those at their default left out except the ones people look
+/// for (name, format, sampler, seed, epochs, batch, workers ...). parse_plan(format_plan(spec)) == spec.
 std::string format_plan(const PlanSpec& spec);
 
 /// The same for people: a generator's state and lists in place are shortened. It does not read back.

@@ -68,33 +68,6 @@ bool drops_last(const PlanSpec& plan) {
   return sampler_traits(plan.sampler).drops ? plan.drops_in_sampler() : plan.drops_in_loader();
 }
 
-// What the frameworks on top of torch, and those beside it, are told.
-void set_framework_keys(const PlanSpec& plan, SamplerSpec& spec) {
-  spec.block = plan.block;
-  spec.use_seedable_sampler = plan.use_seedable_sampler;
-  spec.even_batches = plan.even_batches;
-  spec.split_batches = plan.split_batches;
-  spec.dispatch_batches = plan.dispatch_batches;
-  spec.accelerate = version_of(plan.accelerate);
-  spec.torchdata = version_of(plan.torchdata);
-  if (!plan.num_repeats.empty()) spec.num_repeats = std::strtod(plan.num_repeats.c_str(), nullptr);
-  spec.selected_round = plan.selected_round;
-  spec.selected_ratio = plan.selected_ratio;
-  spec.data_sharding = plan.data_sharding;
-  spec.buffer_size = plan.buffer_size;
-  spec.global_seed = plan.global_seed;
-  spec.reshuffle_each_iteration = plan.reshuffle_each_iteration;
-  spec.shard = shard_place_of(plan.shard);
-  if (!plan.shardshuffle.empty()) spec.shardshuffle = parse_whole<uint64_t>(plan.shardshuffle);
-  spec.initial = plan.initial;
-  spec.detshuffle = plan.detshuffle;
-  spec.shuffle_algo = plan.shuffle_algo;
-  spec.shuffle_block_size = plan.shuffle_block_size;
-  spec.num_canonical_nodes = plan.num_canonical_nodes;
-  spec.initial_physical_nodes = plan.initial_physical_nodes;
-  spec.sample_in_epoch = plan.sample_in_epoch;
-}
-
 }  // namespace
 
 SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n) {
@@ -104,28 +77,25 @@ SamplerSpec sampler_spec(const PlanSpec& plan, uint32_t n) {
   spec.world = static_cast<uint32_t>(plan.world);
   spec.batch = static_cast<uint32_t>(plan.batch);
   spec.seed = plan.seed;
-  spec.state = plan.state;
+  spec.keys = static_cast<const SamplerKeys&>(plan);
   spec.set_epoch = plan.set_epoch == "always";
   spec.shuffle = plan.shuffle || is_sequential(plan);
   spec.drop_last = drops_last(plan);
-  spec.persistent_workers = plan.persistent_workers;
-  spec.draws = plan.draws;
-  spec.other_draws = plan.other_draws;
   if (!plan.replacement.empty()) spec.replacement = plan.replacement == "true";
   if (plan.num_samples != 0) spec.num_samples = plan.num_samples;
   spec.generator = generator_of(plan.generator);
   spec.torch = parse_torch_version(plan.torch).value_or(kNewestTorch);
   spec.method = method_of(plan.method);
   spec.reseed = reseed_of(plan.reseed);
-  spec.random_shuffle = plan.random_shuffle;
-  spec.shuffle_after_epoch = plan.shuffle_after_epoch;
-  spec.stick_to_shard = plan.stick_to_shard;
-  spec.checkpointing = plan.checkpointing;
   spec.ranks_per_node = static_cast<uint32_t>(plan.ranks_per_node);
   spec.workers = static_cast<uint32_t>(plan.workers);
   spec.first_epoch = static_cast<uint32_t>(plan.first_epoch);
   spec.dataset_shuffle = plan.dataset_shuffle;
-  set_framework_keys(plan, spec);
+  spec.accelerate = version_of(plan.accelerate);
+  spec.torchdata = version_of(plan.torchdata);
+  if (!plan.num_repeats.empty()) spec.num_repeats = std::strtod(plan.num_repeats.c_str(), nullptr);
+  spec.shard = shard_place_of(plan.shard);
+  if (!plan.shardshuffle.empty()) spec.shardshuffle = parse_whole<uint64_t>(plan.shardshuffle);
   if (plan.gcc != 0) spec.libstdcxx = libstdcxx_shuffle_of(plan.gcc);
   return spec;
 }
