@@ -52,7 +52,8 @@ class PathNumbers {
   std::vector<std::pair<FileId, uint32_t>> samples_;
 };
 
-Result<uint32_t> parse_index(std::string_view text) {
+// Whether there is such a sample, the lists that it goes to will say.
+Result<uint32_t> sample_number(std::string_view text) {
   const auto value = parse_whole<uint32_t>(text);
   if (!value) return Error{EINVAL, "want a sample's number"};
   return *value;
@@ -68,7 +69,7 @@ Result<Lists> read_lines(const std::string& text, std::string_view key, uint32_t
       if (!lists.back().empty()) lists.emplace_back();
       return {};
     }
-    const Result<uint32_t> sample = paths != nullptr ? paths->find(line.text) : parse_index(line.text);
+    const Result<uint32_t> sample = paths != nullptr ? paths->find(line.text) : sample_number(line.text);
     if (!sample) {
       return plan_error(
           key, "",
@@ -145,7 +146,7 @@ Result<std::vector<uint32_t>> read_shard_sizes(const std::string& value, const D
   } else {
     const Status status = for_each_line(*text, [&](const ListLine& line) -> Status {
       if (line.kind == ListLine::Kind::epoch_end) return {};
-      const Result<uint32_t> samples = parse_index(line.text);
+      const auto samples = parse_whole<uint32_t>(line.text);
       if (!samples) {
         return plan_error("shard_sizes", "", fmt::format("line {}: want a shard's samples", line.number));
       }
