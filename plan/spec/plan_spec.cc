@@ -279,12 +279,11 @@ std::string_view format_of_file(std::string_view path) {
                                  {".tar", "tar"},       {".tgz", "tar"},    {".tar.gz", "tar"},
                                  {".tar.bz2", "tar"},   {".tar.xz", "tar"}, {".tar.zst", "tar"},
                                  {".tfrec", "tfrecord"}};
-  const std::string_view name = path.substr(path.rfind('/') + 1);           // npos + 1 is 0
-  if (name.find(".tfrecord") != std::string_view::npos) return "tfrecord";  // "x.tfrecords-00000-of-00010"
+  const std::string_view name = path.substr(path.rfind('/') + 1);  // npos + 1 is 0
   for (const Ending& known : kEndings) {
     if (name.ends_with(known.ending)) return known.format;
   }
-  return "";
+  return name.find(".tfrecord") == std::string_view::npos ? "" : "tfrecord";  // "x.tfrecords-00000-of-00010"
 }
 
 bool same_plan(PlanSpec a, const PlanSpec& b) {

@@ -314,7 +314,8 @@ TEST_CASE("a list gives the order unless it numbers the samples") {
 
 TEST_CASE("a file tells its format unless the plan does") {
   const auto format_with = [](const std::string& keys) { return parsed("seed=1 " + keys).format; };
-  for (const char* file : {"a/x.npy", "x"}) CHECK(format_with(std::string("file=") + file) == "npy");
+  for (const char* file : {"a/x.npy", "x", "x.tfrecord.npy"})
+    CHECK(format_with(std::string("file=") + file) == "npy");
   for (const char* file : {"x.tar", "a/*.tar.gz", "x.tgz", "x.tar.zst"})
     CHECK(format_with(std::string("file=") + file) == "tar");
   for (const char* file :
