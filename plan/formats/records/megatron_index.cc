@@ -53,7 +53,9 @@ Result<std::vector<MegatronFiles>> find_megatron_files(const DatasetSource& sour
     if (!path.ends_with(".bin")) return wrong_file(source, data, "is not named .bin");
     const auto index = source.catalog->find(path.substr(0, path.size() - 4) + ".idx");
     if (!index || source.catalog->kind(*index) != Catalog::Kind::file)
-      return wrong_file(source, data, "has no .idx file beside it");
+      return wrong_file(
+          source, data,
+          "has no .idx file beside it; if it is not Megatron's, want record=BYTES or format=npy");
     found.push_back({data, *index});
   }
   return found;

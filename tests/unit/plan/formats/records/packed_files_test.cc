@@ -151,6 +151,8 @@ TEST_CASE("raw: records of one size, counted on from file to file") {
 
   CHECK_THAT(reason_against(source, "file=p/b.bin record=7"),
              Contains("record=7") && Contains("p/b.bin has 34 bytes"));
+  CHECK_THAT(reason_against(source, "file=p/b.bin"),
+             Contains("no .idx") && Contains("want record=BYTES or format=npy"));
   CHECK_THAT(reason_against(source, "file=none/* record=7"), Contains("no such file"));
   CHECK_THAT(reason_against(source, "file=p record=7"), Contains("no such file"));
   CHECK_THAT(reason_against(source, "file=p/empty.bin record=7"), Contains("no sample"));
