@@ -113,7 +113,9 @@ Result<std::string> plan_to_register(const std::string& text, const ControlledMo
   if (!root) return root.error();
   spec->root = std::move(*root);
   for_each_file(*spec, [&](const char*, std::string& file) { make_absolute(file, here); });
-  return format_plan(*spec);
+  std::string told = format_plan(*spec);
+  if (const Status fits = check_plan_size(told); !fits) return fits.error();
+  return told;
 }
 
 }  // namespace clairfs

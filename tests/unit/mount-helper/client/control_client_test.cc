@@ -80,6 +80,15 @@ TEST_CASE("a text that is too long is not sent") {
   REQUIRE(!told);
   CHECK(told.error().code == EINVAL);
   CHECK_THAT(told.error().message, Contains("put long lists into a file"));
+
+  std::string list = "sampler=list list=[0";
+  while (list.size() + 3 <= kMaxPlanText) list += ",0";
+  list += "]";
+  REQUIRE(parse_plan(list));
+  const auto longer = to_register(list, "train");  // by its root
+  REQUIRE(!longer);
+  CHECK(longer.error().code == EINVAL);
+  CHECK_THAT(longer.error().message, Contains("put long lists into a file"));
 }
 
 TEST_CASE("what is no plan is left to the daemon to refuse") {
