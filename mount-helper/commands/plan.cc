@@ -53,8 +53,8 @@ int show_text(const std::string& path, const std::string& name) {
 std::string wrong_mount(const CLI::App& plan, const std::string& path) {
   const auto there = resolve_path(path);
   if (there || (there.error().code != ENOENT && there.error().code != ENAMETOOLONG)) return "";
-  if (path.starts_with('{') || path.find('=') != std::string::npos)
-    return "the mount comes first: clairfs plan MOUNT KEY=VALUE...";
+  const bool is_pair = !path.starts_with('/') && path.find('=') != std::string::npos;
+  if (path.starts_with('{') || is_pair) return "the mount comes first: clairfs plan MOUNT KEY=VALUE...";
   if (path.find('/') != std::string::npos) return "";
   std::vector<std::string> names;
   for (const CLI::App* command : plan.get_subcommands([](const CLI::App*) { return true; }))

@@ -482,6 +482,7 @@ def test_a_plan_without_its_mount_is_told_so(tmp):
         assert "the mount comes first: clairfs plan MOUNT" in refused(1, "plan", *words)
     (tmp / "a=b").mkdir()
     assert "a=b is not on a clairfs mount" in refused(1, "plan", "a=b", cwd=tmp)
+    assert f"{tmp}/a=b/c: No such file" in refused(1, "plan", tmp / "a=b/c", "seed=42")
 
 
 def test_commands_where_there_is_no_mount(tmp):
