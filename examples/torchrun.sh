@@ -14,6 +14,12 @@ nvme=${NVME:-/local/$user-clairfs}
 gpus=8
 
 mkdir -p "$mount" || true  # it fails on what a killed run has left mounted; clairfs says how to clear that
+# Whoever owns a directory in /tmp can put another one there while this trains.
+somebody_elses() { [[ -L $1 ]] || { [[ -d $1 && ! -O $1 ]] && ! mountpoint -q "$1"; }; }
+if [[ -z ${MOUNT:-} ]] && somebody_elses "$mount"; then
+  echo "$mount is a link or somebody else's: set MOUNT to an empty directory of your own" >&2
+  exit 1
+fi
 # Any free port of node 0 but torch's own (29500). Returns when all nodes have come and the mount is usable.
 clairfs mount "$data" "$mount" --nvme "$nvme" \
   --job "$master:5200" --rank "$rank" --nodes "$nodes" --job-secret ~/.clairfs-secret

@@ -1,6 +1,7 @@
 """What examples/ and the manuals tell people to type exists; the YAML files have what mounting needs."""
 
 import functools
+import os
 import pathlib
 import re
 import shlex
@@ -82,14 +83,15 @@ def test_the_quickstart_compares_with_a_mount_that_finds_no_plan_either(tmp_path
     assert ["--infer off" in mount for mount in mounts] == [True, False]
 
 
-def run_torchrun_example(tmp_path, refused=""):
+def run_torchrun_example(tmp_path, refused="", **environment):
     """The commands that it runs, with stand-ins, of which clairfs may refuse one; and whether it succeeds. Without USER, as in
     most containers."""
+    (tmp_path / "called").write_text("")
     for name in ("clairfs", "torchrun"):
         (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $1" >>{tmp_path}/called\n[ "$1" != "$REFUSED" ]\n')
         (tmp_path / name).chmod(0o755)
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "MOUNT": str(tmp_path / "mnt"), "REFUSED": refused}
-    done = subprocess.run(["bash", EXAMPLES / "torchrun.sh", "0", "1", "node0"], env=env, check=False)
+    done = subprocess.run(["bash", EXAMPLES / "torchrun.sh", "0", "1", "node0"], env=env | environment, check=False)
     return (tmp_path / "called").read_text().splitlines(), done.returncode == 0
 
 
@@ -101,6 +103,18 @@ def test_the_torchrun_example_unmounts_what_it_has_mounted(tmp_path):
 def test_the_torchrun_example_leaves_the_mount_of_another_job(tmp_path):
     """Over which it cannot mount."""
     assert run_torchrun_example(tmp_path, "mount") == (["clairfs mount"], False)
+
+
+def test_the_torchrun_example_mounts_on_its_own_directory_only(tmp_path):
+    """In /tmp somebody else may have put a link there."""
+    where = {"MOUNT": "", "USER": f"clairfs-test-{os.getpid()}"}
+    assert run_torchrun_example(tmp_path, **where)[1]
+    link = pathlib.Path(f"/tmp/{where['USER']}-clairfs")
+    link.symlink_to(tmp_path)
+    try:
+        assert run_torchrun_example(tmp_path, **where) == ([], False)
+    finally:
+        link.unlink()
 
 
 def test_the_index_names_all_examples():
