@@ -181,6 +181,7 @@ void RecordFiles::look_for_indexes() {
     files += of_key.size();
     found.push_back({shared_list(std::move(of_key)), std::move(*records), std::move(key)});
   }
+  let_go();  // the files may have more indexes than they are numbered by
   const MutexLock lock(mutex_);
   indexed_ = std::move(found);
   note_files();

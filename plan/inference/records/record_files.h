@@ -34,8 +34,8 @@
 
 namespace clairfs {
 
-/// Thread-safe, but for numbered() and let_go(), which are for one thread. The calls for FUSE threads are
-/// watches(), read() and meet().
+/// Thread-safe, but for look_for_indexes(), numbered() and let_go(), which are for one thread. The calls for
+/// FUSE threads are watches(), read() and meet().
 class RecordFiles {
  public:
   /// Indexes with larger files are not loaded for watching alone: some 3 million records.
@@ -68,8 +68,8 @@ class RecordFiles {
   /// A plan, in force or expected, has those samples: its file is watched from now on if only a plan can say
   /// what it holds.
   void know(const PlanSpec& plan);
-  /// Watches the files that have a saved index now, and no longer those that have none. Reads the directory
-  /// of saved indexes.
+  /// Watches the files that have a saved index now, and no longer those that have none; lets go. Reads the
+  /// directory of saved indexes.
   void look_for_indexes();
 
   /// How the records are numbered, by place, of the files of which `least` READs or more are among the opens.

@@ -208,6 +208,11 @@ TEST_CASE("a numbering is held as long as its file is read, and until it is let 
     f.files->let_go();
     CHECK(held.expired());
   }
+  SECTION("another index is saved") {
+    f.save_index("decimal", 20);
+    f.files->look_for_indexes();
+    CHECK(f.files->numbered(reads, 8).begin()->second.size() == 2);
+  }
 }
 
 TEST_CASE("of a raw file a plan says what the records are") {
