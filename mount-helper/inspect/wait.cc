@@ -71,7 +71,7 @@ int wait_for_mount(const WaitArguments& arguments) {
 void add_wait_command(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("wait", "Wait until a mount is usable");
   command->footer(
-      "Exit status: 0 usable, 2 not within the time, or the process has ended.\n"
+      "Exit status: 0 usable, 2 not within the time, not for this user, or the process has ended.\n"
       "Example: srun clairfs mount -f SOURCE MOUNTPOINT & clairfs wait MOUNTPOINT --pid $!");
   const auto arguments = std::make_shared<WaitArguments>();
   command->add_option("MOUNTPOINT", arguments->path, "Where it is to appear")->required();
