@@ -18,13 +18,11 @@
 #include <vector>
 
 #include "cache/base/clock.h"
-#include "cache/base/log.h"
-#include "cache/base/metrics.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
 #include "plan/inference/inference.h"
 #include "plan/inference/saved_orders.h"
-#include "plan/retention/placement_manager.h"
+#include "plan/plan_deps.h"
 #include "plan/run/found_in_job.h"
 #include "plan/run/index_ahead.h"
 #include "plan/run/plan_making.h"
@@ -33,14 +31,6 @@
 #include "plan/tracking/read_runs.h"
 
 namespace clairfs {
-
-/// A plan that was registered, found or cancelled on some node of a job.
-struct PlanChange {
-  std::string name;
-  std::string text;        ///< as format_plan() writes it; empty: cancelled
-  NodeId origin;           ///< the node that says so; of a plan that is withdrawn, the one that found it
-  bool withdrawn = false;  ///< the found plan `text` is not the job's: readers of some node have left it
-};
 
 /// The stock of a node of a job, besides its tiers' room.
 struct NodeStock {
@@ -64,40 +54,10 @@ struct PlanBrief {
                                    ///< folders
 };
 
-/// Thread-safe. The dependencies outlive it.
+/// Thread-safe.
 class PlanManager {
  public:
-  struct Deps {
-    DatasetSource dataset;
-    NodePlace place;
-    Staging& staging;
-    const Clock& clock;
-    Metrics& metrics;
-    Logger& log;
-    /// Tells the other nodes; may be empty. Called with registrations locked, so it only queues; from the
-    /// thread that submitted or cancelled.
-    std::function<void(const PlanChange&)> announce{};
-    PlacementManager* placement = nullptr;  ///< null on a single node
-    /// How long a call that registers a plan waits for its index. The default is enough for some million
-    /// records on a source that answers in a millisecond; other calls may have to wait for this one.
-    Duration index_patience = std::chrono::seconds(2);
-    /// Whether plans are found where none was registered. Each node of a job watches its own readers
-    /// (plan/run/found_in_job.h).
-    InferMode infer = InferMode::off;
-    /// Where the order of a reader that repeats a list is written, if it is too long for a plan's text;
-    /// empty: nowhere, and such an order is not followed. Each order has a number after that name: it is
-    /// another plan. The folder is made when missing; the file goes when another is written, and with stop().
-    std::string order_file{};
-    /// Where orders that were found are saved for the next mount (SavedOrders); empty: nowhere.
-    std::string saved_orders{};
-    /// Looks up the processes that read; tests replace it.
-    ProcessTree::LookUp processes = facts_of_process;
-    /// There are no threads `planner` and `inference`: a test takes their turns, by step_planner() and
-    /// step_inference().
-    bool by_hand = false;
-    /// Orders are searched for only while no core has anything else to do; a test waits for them.
-    bool when_idle = true;
-  };
+  using Deps = PlanDeps;
 
   explicit PlanManager(Deps deps);
   ~PlanManager() { stop(); }
@@ -252,7 +212,7 @@ class PlanManager {
   void place_chunks() REQUIRES(submit_mutex_);
   void diagnose(PlanRun& run);
 
-  Deps deps_;
+  const Deps deps_;
 
   Mutex submit_mutex_;  // one registration at a time; taken before mutex_
   std::map<std::string, NodeId> origins_ GUARDED_BY(submit_mutex_);  // where each plan was registered
