@@ -14,7 +14,7 @@
 namespace clairfs {
 
 std::shared_ptr<PlanRun> PlanManager::followed_found() const {
-  auto found = run(std::string(kFoundPlan));
+  auto found = plans_.run(std::string(kFoundPlan));
   if (!found || found->is_over() || found->status().state != TrackerState::following) return nullptr;
   return found;
 }
@@ -28,9 +28,9 @@ bool PlanManager::follow_found(const FoundOrder& found) {
   }
   std::shared_ptr<PlanMaking> making;
   {
-    MutexLock one_at_a_time(submit_mutex_);
+    MutexLock one_at_a_time(plans_.submit_mutex);
     // Also at the end of its epoch: its reader begins the next one.
-    if (run(spec.name) && inference_.follows_another(found.program)) return false;
+    if (plans_.run(spec.name) && inference_.follows_another(found.program)) return false;
     const auto followed = followed_found();
     // Another node may have told of it meanwhile.
     if (followed && same_order(followed->given(), spec)) return true;
@@ -44,8 +44,8 @@ bool PlanManager::follow_found(const FoundOrder& found) {
     return true;
   }
   if (made) deps_.log.info("plan {} is not followed: {}", kFoundPlan, made->error().message);
-  MutexLock one_at_a_time(submit_mutex_);
-  if (this->making(spec.name) == making) retire(spec.name);
+  MutexLock one_at_a_time(plans_.submit_mutex);
+  if (plans_.making(spec.name) == making) plans_.retire(spec.name);
   found_here_.reset();
   return false;
 }
@@ -91,24 +91,24 @@ void PlanManager::put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId
   set_aside(run.get());       // so that there is room
   run->set_how_found(how_found(found));
   inference_.in_force(std::move(found), run->reader().order());
-  list_run(run);
+  plans_.list(run);
   const std::vector<SeenOpen> all = inference_.forget(reader);
   replay(*run, std::span(all).subspan(std::min(seen.size(), all.size())));  // what came meanwhile
-  stage_run(run);
-  if (told) announce(run->name(), format_plan(run->given()));
+  plans_.stage(run);
+  if (told) plans_.announce(run->name(), format_plan(run->given()));
 }
 
 // Its reader is watched anew.
 void PlanManager::leave_found() {
-  MutexLock one_at_a_time(submit_mutex_);
+  MutexLock one_at_a_time(plans_.submit_mutex);
   const std::string name(kFoundPlan);
-  const auto found = run(name);
+  const auto found = plans_.run(name);
   if (!found || found->status().state != TrackerState::suspended) return;
   drop(name);
   inference_.left();
   const auto withdrawn = found->of_job() ? job_found_.left(found->given()) : std::nullopt;
   if (withdrawn) {
-    announce(name, format_plan(*withdrawn), true);
+    plans_.announce(name, format_plan(*withdrawn), true);
   } else {
     follow_word();
   }
@@ -116,8 +116,8 @@ void PlanManager::leave_found() {
 
 void PlanManager::follow_word() {
   const std::string name(kFoundPlan);
-  if (deps_.infer == InferMode::off || run(name)) return;
-  const auto making = this->making(name);
+  if (deps_.infer == InferMode::off || plans_.run(name)) return;
+  const auto making = plans_.making(name);
   if (making && !making->outcome()) return;
   const auto& word = job_found_.word();
   if (!word || job_found_.has_left(word->plan) || inference_.refuses(word->plan)) return;
@@ -141,28 +141,28 @@ Status PlanManager::take_over_found(const PlanChange& change) {
   auto spec = parse_plan(change.text);
   if (!spec) return refuse(spec.error());
   spec->name = name;
-  const auto found = run(name);
+  const auto found = plans_.run(name);
   const bool was_placed = found && is_placed(*found);
   const bool wanted = job_found_.told(*spec, change.origin) && !own && deps_.infer != InferMode::off &&
                       !inference_.refuses(*spec);
-  if (found && is_placed(*found) != was_placed) place_chunks();
+  if (found && is_placed(*found) != was_placed) plans_.place_chunks();
   if (!wanted || followed_found()) return {};
-  const auto making = this->making(name);
+  const auto making = plans_.making(name);
   if (making && same_order(making->given(), *spec) && !making->outcome()) return {};
   begin(*spec, change.origin, deps_.place);
   return {};
 }
 
 std::string PlanManager::detect(bool as_json) const {
-  const auto found = run(std::string(kFoundPlan));
+  const auto found = plans_.run(std::string(kFoundPlan));
   const OrderId listed = found ? found->reader().order() : OrderId();
   return as_json ? inference_.json(listed) : inference_.text(listed);
 }
 
 void PlanManager::cancel_found() {
   const std::string name(kFoundPlan);
-  if (const auto making = this->making(name); making && making->place().nodes > 1) retire(name);
-  const auto found = run(name);
+  if (const auto making = plans_.making(name); making && making->place().nodes > 1) plans_.retire(name);
+  const auto found = plans_.run(name);
   if (!found || !found->of_job()) return;
   drop(name);
   inference_.refuse(found->given());
@@ -171,10 +171,10 @@ void PlanManager::cancel_found() {
 // By who means all plans, or those of a folder: it may be found again. Other nodes keep it while their
 // readers follow it.
 Status PlanManager::let_found_go() {
-  MutexLock one_at_a_time(submit_mutex_);
+  MutexLock one_at_a_time(plans_.submit_mutex);
   const std::string name(kFoundPlan);
-  const bool was_making = retire(name);
-  const auto found = run(name);
+  const bool was_making = plans_.retire(name);
+  const auto found = plans_.run(name);
   if (!found && was_making) return {};
   if (!found) return no_such_plan(name);
   let_go_of(*found);
@@ -185,19 +185,19 @@ void PlanManager::let_go_of(const PlanRun& found) {
   drop(found.name());
   inference_.displaced();
   const auto withdrawn = found.of_job() ? job_found_.left(found.given()) : std::nullopt;
-  if (withdrawn) announce(found.name(), format_plan(*withdrawn), true);
+  if (withdrawn) plans_.announce(found.name(), format_plan(*withdrawn), true);
 }
 
 // If this node did it there is no word any more, and its readers are watched anew already.
 void PlanManager::withdraw_found() {
   const std::string name(kFoundPlan);
-  const auto found = run(name);
+  const auto found = plans_.run(name);
   const bool was_placed = found && is_placed(*found);
   job_found_.cancelled();
-  const auto making = this->making(name);
-  if (making && making->origin() != deps_.place.node) retire(name);
+  const auto making = plans_.making(name);
+  if (making && making->origin() != deps_.place.node) plans_.retire(name);
   if (!was_placed) return;
-  if (followed_found()) return place_chunks();
+  if (followed_found()) return plans_.place_chunks();
   drop(name);
   inference_.displaced();
 }
@@ -221,7 +221,7 @@ bool has_files_of(const PlanRun& registered, const PlanRun& found) {
 }  // namespace
 
 bool PlanManager::is_planned(const PlanRun& found) const {
-  const auto all = runs();
+  const auto all = plans_.runs();
   return std::any_of(all->begin(), all->end(), [&](const auto& entry) {
     const auto& [name, run] = entry;
     return name != kFoundPlan && !run->is_left() && has_files_of(*run, found);
@@ -229,14 +229,14 @@ bool PlanManager::is_planned(const PlanRun& found) const {
 }
 
 bool PlanManager::is_registered(const PlanRun& found) const {
-  const auto all = runs();
+  const auto all = plans_.runs();
   return std::any_of(all->begin(), all->end(), [&](const auto& entry) {
     return entry.first != kFoundPlan && has_files_of(*entry.second, found);
   });
 }
 
 void PlanManager::set_aside(const PlanRun* found) {
-  const auto all = runs();
+  const auto all = plans_.runs();
   for (const auto& [name, run] : *all) {
     if (name == kFoundPlan) continue;
     const bool shares = found != nullptr && has_files_of(*run, *found);
@@ -252,19 +252,19 @@ void PlanManager::set_aside(const PlanRun* found) {
 }
 
 std::string PlanManager::followed_instead_of(const PlanRun& run) const {
-  const auto found = run.is_set_aside() ? this->run(std::string(kFoundPlan)) : nullptr;
+  const auto found = run.is_set_aside() ? plans_.run(std::string(kFoundPlan)) : nullptr;
   return found ? describe_plan(found->given()) : "";
 }
 
 // What was seen of them meanwhile belongs to their plan.
 void PlanManager::note_returns() {
-  const auto all = runs();
+  const auto all = plans_.runs();
   for (const auto& [name, run] : *all) {
     if (!run->is_watched() || run->is_left()) continue;
-    MutexLock one_at_a_time(submit_mutex_);
+    MutexLock one_at_a_time(plans_.submit_mutex);
     run->set_watched(false);
     deps_.log.info("plan {}: its reader is back", name);
-    const auto found = this->run(std::string(kFoundPlan));
+    const auto found = plans_.run(std::string(kFoundPlan));
     inference_.forget_files([&run = *run](FileId file) { return !run.samples_of(file, 0, 1).empty(); });
     if (found && is_planned(*found)) let_go_of(*found);
   }
@@ -280,7 +280,7 @@ void PlanManager::replay(PlanRun& found, std::span<const SeenOpen> opens) const 
 
 // A registered plan wins.
 void PlanManager::displace_found(const PlanRun& registered) {
-  const auto found = run(std::string(kFoundPlan));
+  const auto found = plans_.run(std::string(kFoundPlan));
   if (found && is_planned(*found)) {
     deps_.log.info("plan {} gives way to plan {}", kFoundPlan, registered.name());
     drop(found->name());

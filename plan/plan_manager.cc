@@ -57,13 +57,13 @@ std::string announced_text(const PlanRun& run) {
 
 }  // namespace
 
-Error no_such_plan(const std::string& name) {
-  return {ENOENT,
-          fmt::format("there is no plan named '{}'; 'clairfs plan show MOUNT' lists them", escaped(name))};
-}
-
 PlanManager::PlanManager(Deps deps)
     : deps_(std::move(deps)),
+      plans_(deps_, {[this](const PlanRun& run) {
+                       plans_.submit_mutex.assert_held();
+                       return is_placed(run);
+                     },
+                     [this] { wake_planner(); }}),
       job_found_(deps_.place),
       saved_orders_(deps_.infer == InferMode::off ? "" : deps_.saved_orders,
                     std::string(deps_.dataset.catalog->source())),
@@ -77,89 +77,22 @@ PlanManager::PlanManager(Deps deps)
 }
 
 void PlanManager::stop() {
-  Makings makings;
-  std::vector<std::shared_ptr<PlanMaking>> retired;
-  stopping_ = true;
   {
-    // Nobody who holds it is then the last to have a making, whose thread may wait for it.
-    MutexLock one_at_a_time(submit_mutex_);
     MutexLock lock(mutex_);
-    makings.swap(makings_);
-    retired.swap(retired_);
+    stopping_ = true;
   }
+  const std::vector<std::shared_ptr<PlanMaking>> makings = plans_.stop();
   wake_.notify_all();
   if (planner_.joinable()) planner_.join();
-  for (const auto& [name, making] : makings) making->cancel();  // all before one is waited for
+  for (const auto& making : makings) making->cancel();  // all before one is waited for
   inference_.stop();
-  if (const auto found = run(std::string(kFoundPlan))) {  // a job that is interrupted goes on there
+  if (const auto found = plans_.run(std::string(kFoundPlan))) {  // a job that is interrupted goes on there
     PlanSpec order = found->given();
     if (order.epochs == 0) order.first_epoch = found->status().high_water.epoch.value;
     expect_again(std::move(order));
   }
   if (!found_list_.empty()) ::unlink(found_list_.c_str());
   ahead_.stop();
-}
-
-std::shared_ptr<const PlanManager::Runs> PlanManager::runs() const {
-  MutexLock lock(mutex_);
-  return runs_;
-}
-
-std::shared_ptr<PlanRun> PlanManager::run(const std::string& name) const {
-  const auto all = runs();
-  const auto found = all->find(name);
-  return found == all->end() ? nullptr : found->second;
-}
-
-std::shared_ptr<PlanMaking> PlanManager::making(const std::string& name) const {
-  MutexLock lock(mutex_);
-  const auto found = makings_.find(name);
-  return found == makings_.end() ? nullptr : found->second;
-}
-
-PlanManager::Makings PlanManager::makings() const {
-  MutexLock lock(mutex_);
-  return makings_;
-}
-
-bool PlanManager::await_makings(Duration patience) {
-  bool any = false;
-  for (const auto& [name, making] : makings()) {
-    any = any || !making->outcome();
-    (void)making->wait(patience);
-  }
-  // One that is not listed any more may have something to say yet.
-  const MutexLock one_at_a_time(submit_mutex_);
-  return any;
-}
-
-// Others that are over may go, once the lock is open again. One that is not would be waited for, maybe by its
-// own thread.
-bool PlanManager::retire(const std::string& name) {
-  std::vector<std::shared_ptr<PlanMaking>> over;
-  MutexLock lock(mutex_);
-  std::erase_if(retired_, [&](auto& retired) {
-    if (!retired->outcome()) return false;
-    over.push_back(std::move(retired));
-    return true;
-  });
-  const auto found = makings_.find(name);
-  if (found == makings_.end()) return false;
-  found->second->cancel();
-  retired_.push_back(std::move(found->second));
-  makings_.erase(found);
-  return true;
-}
-
-void PlanManager::replace_runs(const std::function<void(Runs&)>& change) {
-  MutexLock lock(mutex_);
-  auto copy = std::make_shared<Runs>(*runs_);
-  change(*copy);
-  count_ = copy->size();
-  deps_.metrics.plans_active.set(static_cast<int64_t>(copy->size()));
-  runs_ = std::move(copy);
-  pending_ = true;
-  wake_.notify_all();
 }
 
 Result<std::string> PlanManager::submit(std::string_view text, std::string_view folder) {
@@ -170,13 +103,13 @@ Result<std::string> PlanManager::submit(std::string_view text, std::string_view 
   if (const Status one = settle_root(*spec, folder); !one) return refuse(one.error()).error();
   if (const Status absolute = check_absolute(*spec); !absolute) return refuse(absolute.error()).error();
   const Result<std::shared_ptr<PlanMaking>> begun = [&] {
-    MutexLock one_at_a_time(submit_mutex_);
+    MutexLock one_at_a_time(plans_.submit_mutex);
     return submit_here(*spec);
   }();
   if (!begun) return refuse(begun.error()).error();
   const std::optional<Status> made = *begun ? (*begun)->wait(deps_.index_patience) : Status();
   if (made && !*made) {
-    if (making(spec->name) == *begun) retire(spec->name);
+    if (plans_.making(spec->name) == *begun) plans_.retire(spec->name);
     return Error{EINVAL, made->error().message};  // which finish() has told already
   }
   if (!made) deps_.log.info("plan {}: its index is being made", spec->name);
@@ -203,14 +136,14 @@ Status PlanManager::refuse(const Error& reason) {
 
 Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spec) {
   if (const Status fits = check_plan_size(format_plan(spec)); !fits) return fits.error();
-  const auto making = this->making(spec.name);
+  const auto making = plans_.making(spec.name);
   if (making && same_plan(making->given(), spec) && !making->outcome()) return making;
-  const auto existing = run(spec.name);
+  const auto existing = plans_.run(spec.name);
   // A job that ran to its end and is started again registers the same text, and begins anew.
   const bool over = existing && existing->status().state == TrackerState::finished;
   if (existing && !over) {
     if (same_plan(existing->given(), spec)) {
-      retire(spec.name);
+      plans_.retire(spec.name);
       return std::shared_ptr<PlanMaking>();
     }
     const NodeId origin = origins_[spec.name];
@@ -226,56 +159,41 @@ Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spe
   return begun;
 }
 
-// What was being made under the name is given up.
 std::shared_ptr<PlanMaking> PlanManager::begin(const PlanSpec& spec, NodeId origin, NodePlace place) {
-  retire(spec.name);
-  auto making = std::make_shared<PlanMaking>(
-      spec, deps_.dataset, place, origin,
-      [this](PlanMaking& ended, const auto& made) { return finish(ended, made); });
-  {
-    MutexLock lock(mutex_);
-    if (stopping_) return nullptr;
-    makings_[spec.name] = making;
-    making->start();
-  }
-  return making;
+  return plans_.begin(spec, origin, place,
+                      [this](PlanMaking& ended, const auto& made) { return finish(ended, made); });
 }
 
 // On the making's own thread. One that failed stays listed: whoever registered it may not have waited.
 Status PlanManager::finish(PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made) {
   const std::string& name = making.given().name;
-  MutexLock one_at_a_time(submit_mutex_);
-  if (this->making(name).get() != &making)
-    return Error{ECANCELED, fmt::format("plan {} was cancelled or replaced before it was made", name)};
+  MutexLock one_at_a_time(plans_.submit_mutex);
+  if (const Status listed = plans_.check_listed(making); !listed) return listed;
   const bool found = name == kFoundPlan;
   if (found) {
     const Status wanted = !made                ? Status(made.error())
                           : is_planned(**made) ? Error{EEXIST, "a registered plan has these files"}
                                                : Status();
     if (wanted) put_found_in_force(*made, making.origin());
-    if (wanted || making.origin() != deps_.place.node) retire(name);
+    if (wanted || making.origin() != deps_.place.node) plans_.retire(name);
     return wanted;
   }
   if (!made) return refuse(made.error());
   put_in_force(*made);
-  retire(name);
+  plans_.retire(name);
   displace_found(**made);
   origins_[name] = making.origin();
-  if (making.origin() == deps_.place.node) announce(name, announced_text(**made));
+  if (making.origin() == deps_.place.node) plans_.announce(name, announced_text(**made));
   return {};
 }
 
-void PlanManager::announce(const std::string& name, const std::string& text, bool withdrawn) {
-  if (deps_.announce) deps_.announce({name, text, deps_.place.node, withdrawn});
-}
-
 Status PlanManager::take_over(const PlanChange& change) {
-  MutexLock one_at_a_time(submit_mutex_);
+  MutexLock one_at_a_time(plans_.submit_mutex);
   if (change.name == kFoundPlan) return take_over_found(change);
-  const auto existing = run(change.name);
+  const auto existing = plans_.run(change.name);
   origins_[change.name] = change.origin;
   if (change.text.empty()) {
-    retire(change.name);
+    plans_.retire(change.name);
     if (existing) drop(change.name);
     return {};
   }
@@ -283,10 +201,10 @@ Status PlanManager::take_over(const PlanChange& change) {
   if (!spec) return refuse(spec.error());
   if (spec->name != change.name)
     return refuse({EINVAL, "a plan was announced under another name than its own"});
-  const auto making = this->making(change.name);
+  const auto making = plans_.making(change.name);
   if (making && same_plan(making->given(), *spec) && !making->outcome()) return {};
   if (existing && same_plan(existing->given(), *spec) && existing->status().state != TrackerState::finished) {
-    retire(change.name);
+    plans_.retire(change.name);
     return {};
   }
   begin(*spec, change.origin, deps_.place);
@@ -295,35 +213,20 @@ Status PlanManager::take_over(const PlanChange& change) {
 
 void PlanManager::put_in_force(const std::shared_ptr<PlanRun>& made) {
   if (made->of_records()) inference_.know_records(made->resolved());
-  list_run(made);
-  stage_run(made);
-}
-
-void PlanManager::list_run(const std::shared_ptr<PlanRun>& made) {
-  const std::string& name = made->name();
-  if (run(name)) {
-    deps_.log.info("plan {} is replaced", name);
-    deps_.staging.remove(name);
-  }
-  deps_.log.info("plan {}: {} samples; {}", name, made->index().size(), describe_plan(made->resolved()));
-  replace_runs([&](Runs& runs) { runs[name] = made; });
-}
-
-void PlanManager::stage_run(const std::shared_ptr<PlanRun>& made) {
-  place_chunks();  // before anything is fetched for the plan: else it would all come from the PFS
-  deps_.staging.add(made);
+  plans_.list(made);
+  plans_.stage(made);
 }
 
 Status PlanManager::cancel(const std::string& name) {
-  MutexLock one_at_a_time(submit_mutex_);
-  const auto making = this->making(name);
-  retire(name);
-  const auto existing = run(name);
+  MutexLock one_at_a_time(plans_.submit_mutex);
+  const auto making = plans_.making(name);
+  plans_.retire(name);
+  const auto existing = plans_.run(name);
   if (!existing && making) {
     if (name == kFoundPlan) inference_.refuse(making->given());
     if (name == kFoundPlan && making->place().nodes == 1) return {};
     if (name == kFoundPlan) job_found_.cancelled();
-    announce(name, "");
+    plans_.announce(name, "");
     return {};
   }
   if (!existing) {
@@ -338,25 +241,24 @@ Status PlanManager::cancel(const std::string& name) {
     if (!existing->of_job()) return {};
     job_found_.cancelled();
   }
-  announce(name, "");
+  plans_.announce(name, "");
   return {};
 }
 
 void PlanManager::drop(const std::string& name) {
-  replace_runs([&](Runs& runs) { runs.erase(name); });
-  deps_.staging.remove(name);
+  plans_.unlist(name);
   if (name == kFoundPlan) set_aside(nullptr);
-  place_chunks();
+  plans_.place_chunks();
   deps_.log.info("plan {} is cancelled", name);
 }
 
 Status PlanManager::cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none) {
   bool any = false;
-  const auto all = runs();
+  const auto all = plans_.runs();
   const auto unnamed = [&](const std::string& name) {
     return name == kFoundPlan ? let_found_go() : cancel(name);
   };
-  for (const auto& [name, making] : makings()) {
+  for (const auto& [name, making] : plans_.makings()) {
     if (wanted(making->given())) any = unnamed(name).ok() || any;
   }
   for (const auto& [name, run] : *all) {
@@ -413,7 +315,7 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
   }
   const Access of_records = access == Access::read ? read_runs_.note(thread, file, offset, length) : access;
   Seen seen{thread, file, offset, length, access, of_records, sentinel, deps_.clock.now()};
-  const auto all = runs();
+  const auto all = plans_.runs();
   for (const auto& [name, run] : *all) offer(seen, name, run);
   if (seen.by_registered) return seen.use;
   const bool watched = !seen.explained && !seen.registered && inference_.watches();
@@ -477,6 +379,10 @@ void PlanManager::follow_up(const std::shared_ptr<PlanRun>& run, Access access,
   const bool is_back = observed.moved && run->is_watched();
   if (!lost && !is_back && !reader.wants_preparation()) return;
   if (lost) return diagnose_later(run);
+  wake_planner();
+}
+
+void PlanManager::wake_planner() {
   MutexLock lock(mutex_);
   pending_ = true;
   wake_.notify_all();
@@ -521,7 +427,7 @@ bool PlanManager::step_planner() {
     if (!std::exchange(pending_, false)) return false;
     diverged.swap(to_diagnose_);
   }
-  const auto all = runs();
+  const auto all = plans_.runs();
   bool epoch_began = false;
   for (const auto& [name, run] : *all) {
     const auto changed = run->prepare();
@@ -538,7 +444,7 @@ bool PlanManager::step_planner() {
     const auto run = std::exchange(diverged_run, nullptr);
     diagnose(*run);
     // Enough may have been seen meanwhile, and nothing is any more.
-    if (this->run(run->name()) == run && run->wants_diagnosis()) diagnose_later(run);
+    if (plans_.run(run->name()) == run && run->wants_diagnosis()) diagnose_later(run);
   }
   note_returns();
   return true;
@@ -548,17 +454,16 @@ bool PlanManager::step_planner() {
 void PlanManager::give_up(const std::shared_ptr<PlanRun>& run, const Error& reason) {
   const std::string& name = run->name();
   deps_.log.error("plan {} ends: {}", name, reason.message);
-  MutexLock one_at_a_time(submit_mutex_);
-  if (this->run(name) != run) return;
+  MutexLock one_at_a_time(plans_.submit_mutex);
+  if (plans_.run(name) != run) return;
   drop(name);
   if (name == kFoundPlan) return inference_.displaced();
-  auto ended = std::make_shared<PlanMaking>(run->given(), deps_.dataset, deps_.place, origins_[name],
-                                            PlanMaking::Finish());
-  ended->end(reason);
-  MutexLock lock(mutex_);
-  if (stopping_) return;
-  last_error_ = reason.message;
-  makings_.try_emplace(name, std::move(ended));  // what is to replace it says how it fares itself
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) return;
+    last_error_ = reason.message;
+  }
+  plans_.list_failed(run->given(), origins_[name], reason);
 }
 
 bool PlanManager::is_placed(const PlanRun& run) const {
@@ -566,19 +471,9 @@ bool PlanManager::is_placed(const PlanRun& run) const {
   return run.of_job() && job_found_.is_word(run.given()) && !is_registered(run);
 }
 
-void PlanManager::place_chunks() {
-  if (deps_.placement == nullptr) return;
-  PlacementManager::Plans plans;
-  const auto all = runs();
-  for (const auto& [name, run] : *all) {
-    if (is_placed(*run)) plans.push_back(run);
-  }
-  deps_.placement->set_plans(plans);
-}
-
 void PlanManager::diagnose(PlanRun& run) {
   // Readers may leave plans faster than causes are found. Then a plan may be cancelled or replaced by now.
-  const auto gone = [&] { return stopping_ || this->run(run.name()).get() != &run; };
+  const auto gone = [&] { return stopping_ || plans_.run(run.name()).get() != &run; };
   if (gone()) return;
   const PlanRun::Diagnosed diagnosed = run.diagnose_divergence(gone);
   for (const size_t rank : diagnosed.news) {
@@ -589,7 +484,7 @@ void PlanManager::diagnose(PlanRun& run) {
     leave_found();
   } else if (run.is_left()) {
     for (const PlanSpec& order : diagnosed.orders) inference_.suggest({order, kMostDiagnosed}, true);
-    MutexLock one_at_a_time(submit_mutex_);
+    MutexLock one_at_a_time(plans_.submit_mutex);
     follow_word();
   }
   deps_.staging.wake();

@@ -23,6 +23,7 @@
 #include "plan/inference/inference.h"
 #include "plan/inference/saved_orders.h"
 #include "plan/plan_deps.h"
+#include "plan/plan_table.h"
 #include "plan/run/found_in_job.h"
 #include "plan/run/index_ahead.h"
 #include "plan/run/plan_making.h"
@@ -69,7 +70,7 @@ class PlanManager {
   /// The same of `inference`, at `now`.
   Turn step_inference(TimePoint now) { return inference_.step(now); }
   /// Waits for all that is being made, for an index no longer than `patience`. False: nothing was.
-  bool await_makings(Duration patience);
+  bool await_makings(Duration patience) { return plans_.await_makings(patience); }
 
   /// Puts a plan in force. `folder`: the dataset folder whose xattr was set, which is the plan's root; a text
   /// that names another one is refused. The same text again changes nothing, unless the plan has finished:
@@ -137,12 +138,9 @@ class PlanManager {
   /// Remembers why a plan was not taken, for last_error(). Always EINVAL: whatever it was, the plan as
   /// written cannot be taken.
   Status refuse(const Error& reason);
-  bool any() const { return count_.load() > 0; }
+  bool any() const { return plans_.any(); }
 
  private:
-  using Runs = std::map<std::string, std::shared_ptr<PlanRun>>;
-  using Makings = std::map<std::string, std::shared_ptr<PlanMaking>>;
-
   struct Unexplained;
   struct Seen;
   /// The two halves of observe(): what each plan makes of the access, and, unless a registered plan explains
@@ -150,27 +148,28 @@ class PlanManager {
   void offer(Seen& seen, const std::string& name, const std::shared_ptr<PlanRun>& run);
   void tell_unexplained(const Seen& seen);
   void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const RankTrackers::Observed& observed);
+  void wake_planner();
   void diagnose_later(const std::shared_ptr<PlanRun>& run);
   /// `went_on`: its readers have opened what the rest of the epoch does not account for.
   bool found_is_over(PlanRun& found, const PlanReader& reader, bool went_on = false);
   /// The making to be waited for, null if the plan is in force.
-  Result<std::shared_ptr<PlanMaking>> submit_here(const PlanSpec& spec) REQUIRES(submit_mutex_);
+  Result<std::shared_ptr<PlanMaking>> submit_here(const PlanSpec& spec) REQUIRES(plans_.submit_mutex);
   /// Null if the manager is stopping. `place`: of the plan's ranks.
   std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin, NodePlace place)
-      REQUIRES(submit_mutex_);
+      REQUIRES(plans_.submit_mutex);
   // The plan that was found (plan/plan_found.cc).
   bool follow_found(const FoundOrder& found);
   Status write_long_list(PlanSpec& found);
   void suggest_saved_orders();
   void expect_again(PlanSpec order);
   void leave_found();
-  void let_go_of(const PlanRun& found) REQUIRES(submit_mutex_);
+  void let_go_of(const PlanRun& found) REQUIRES(plans_.submit_mutex);
   /// Begins with what another node found, if nothing is followed here.
-  void follow_word() REQUIRES(submit_mutex_);
-  void put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) REQUIRES(submit_mutex_);
-  Status take_over_found(const PlanChange& change) REQUIRES(submit_mutex_);
-  void withdraw_found() REQUIRES(submit_mutex_);
-  void cancel_found() REQUIRES(submit_mutex_);
+  void follow_word() REQUIRES(plans_.submit_mutex);
+  void put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) REQUIRES(plans_.submit_mutex);
+  Status take_over_found(const PlanChange& change) REQUIRES(plans_.submit_mutex);
+  void withdraw_found() REQUIRES(plans_.submit_mutex);
+  void cancel_found() REQUIRES(plans_.submit_mutex);
   Status let_found_go();
   /// The one that a reader is following here.
   std::shared_ptr<PlanRun> followed_found() const;
@@ -180,55 +179,37 @@ class PlanManager {
   bool is_registered(const PlanRun& found) const;
   /// Stages nothing for registered plans that are left, where the one that was found has files of them; all
   /// others are staged again. None: `found` is null.
-  void set_aside(const PlanRun* found) REQUIRES(submit_mutex_);
+  void set_aside(const PlanRun* found) REQUIRES(plans_.submit_mutex);
   void note_returns();
   std::string followed_instead_of(const PlanRun& run) const;
   /// Whether it has a part in the placement.
-  bool is_placed(const PlanRun& run) const REQUIRES(submit_mutex_);
+  bool is_placed(const PlanRun& run) const REQUIRES(plans_.submit_mutex);
   void replay(PlanRun& found, std::span<const SeenOpen> opens) const;
-  void displace_found(const PlanRun& registered) REQUIRES(submit_mutex_);
+  void displace_found(const PlanRun& registered) REQUIRES(plans_.submit_mutex);
   Status finish(PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
-  void put_in_force(const std::shared_ptr<PlanRun>& run) REQUIRES(submit_mutex_);
-  /// Its two halves: from the first one on accesses are offered to it.
-  void list_run(const std::shared_ptr<PlanRun>& run) REQUIRES(submit_mutex_);
-  void stage_run(const std::shared_ptr<PlanRun>& run) REQUIRES(submit_mutex_);
-  std::shared_ptr<PlanMaking> making(const std::string& name) const;
-  Makings makings() const;
-  /// It is not listed any more, and goes on until it notices.
-  bool retire(const std::string& name);
+  void put_in_force(const std::shared_ptr<PlanRun>& run) REQUIRES(plans_.submit_mutex);
   Status cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none);
-  void drop(const std::string& name) REQUIRES(submit_mutex_);
+  void drop(const std::string& name) REQUIRES(plans_.submit_mutex);
   /// An epoch could not be made. The plan stays listed with the reason, as one that could not be made at all.
   void give_up(const std::shared_ptr<PlanRun>& run, const Error& reason);
-  void announce(const std::string& name, const std::string& text, bool withdrawn = false);
   std::string name_or_only(const std::string& name) const;
-  /// To be kept in a variable: a range-for over *runs() would not keep it alive.
-  std::shared_ptr<const Runs> runs() const;
-  std::shared_ptr<PlanRun> run(const std::string& name) const;
   /// Errors: EAGAIN while it is made; ENOENT.
   Result<std::shared_ptr<PlanRun>> run_in_force(const std::string& name) const;
-  void replace_runs(const std::function<void(Runs&)>& change);
   void plan_ahead();
-  void place_chunks() REQUIRES(submit_mutex_);
   void diagnose(PlanRun& run);
 
   const Deps deps_;
 
-  Mutex submit_mutex_;  // one registration at a time; taken before mutex_
-  std::map<std::string, NodeId> origins_ GUARDED_BY(submit_mutex_);  // where each plan was registered
-  FoundInJob job_found_ GUARDED_BY(submit_mutex_);
-  std::optional<FoundOrder> found_here_ GUARDED_BY(submit_mutex_);  // of which a plan is being made
-  mutable Mutex mutex_;                                             // leaf
+  PlanTable plans_;                                                        // self-synchronised
+  std::map<std::string, NodeId> origins_ GUARDED_BY(plans_.submit_mutex);  // where each plan was registered
+  FoundInJob job_found_ GUARDED_BY(plans_.submit_mutex);
+  std::optional<FoundOrder> found_here_ GUARDED_BY(plans_.submit_mutex);  // of which a plan is being made
+  mutable Mutex mutex_;                                                   // leaf
   CondVar wake_;
-  std::shared_ptr<const Runs> runs_ GUARDED_BY(mutex_) = std::make_shared<Runs>();
   std::string last_error_ GUARDED_BY(mutex_);
-  // Also those that failed, and plans that could not go on, until they are cancelled or replaced.
-  Makings makings_ GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<PlanMaking>> retired_ GUARDED_BY(mutex_);  // whose threads may still run
   std::vector<std::shared_ptr<PlanRun>> to_diagnose_ GUARDED_BY(mutex_);
   bool pending_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> stopping_{false};
-  std::atomic<size_t> count_{0};
   SavedOrders saved_orders_;  // of `inference`, while there is one
   std::string found_list_;    // of the plan that was found, where it is a file; of `inference`
   uint64_t found_lists_ = 0;  // that were written
@@ -240,8 +221,5 @@ class PlanManager {
 
 /// A plan that is being made or could not be made, for people: "indexing 12 %", "failed".
 std::string state_of(const PlanMaking& making);
-
-/// ENOENT, with the advice where to look.
-Error no_such_plan(const std::string& name);
 
 }  // namespace clairfs

@@ -145,16 +145,16 @@ std::string state_of(const PlanMaking& making) {
 
 std::string PlanManager::text() const {
   std::string out;
-  const auto all = runs();
+  const auto all = plans_.runs();
   for (const auto& [name, run] : *all)
     out += plan_text(*run, deps_.staging.ahead(name), followed_instead_of(*run));
-  for (const auto& [name, making] : makings()) out += making_text(*making);
+  for (const auto& [name, making] : plans_.makings()) out += making_text(*making);
   return out;
 }
 
 Result<std::string> PlanManager::text(const std::string& name) const {
-  const auto found = run(name);
-  const auto making = this->making(name);
+  const auto found = plans_.run(name);
+  const auto making = plans_.making(name);
   if (!found && !making) return no_such_plan(name);
   const auto in_force = [&] {
     return plan_text(*found, deps_.staging.ahead(name), followed_instead_of(*found));
@@ -163,8 +163,8 @@ Result<std::string> PlanManager::text(const std::string& name) const {
 }
 
 Result<std::shared_ptr<PlanRun>> PlanManager::run_in_force(const std::string& name) const {
-  if (auto found = run(name)) return found;
-  if (const auto making = this->making(name)) {
+  if (auto found = plans_.run(name)) return found;
+  if (const auto making = plans_.making(name)) {
     const auto outcome = making->outcome();
     if (outcome && !*outcome)
       return Error{EAGAIN, fmt::format("plan {} has failed: {}", escaped(name), outcome->error().message)};
@@ -176,7 +176,7 @@ Result<std::shared_ptr<PlanRun>> PlanManager::run_in_force(const std::string& na
 uint64_t PlanManager::least_source_bytes(uint64_t homeless_bytes, const std::vector<NodeStock>& nodes) const {
   uint64_t once = 0, again = 0, warm = 0;
   for (const NodeStock& node : nodes) warm += node.warm_bytes;
-  const auto all = runs();
+  const auto all = plans_.runs();
   for (const auto& [name, run] : *all) {
     once = std::max(once, run->dataset_bytes());
     uint64_t kept = 0;
@@ -189,7 +189,7 @@ uint64_t PlanManager::least_source_bytes(uint64_t homeless_bytes, const std::vec
 
 std::string PlanManager::json() const {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  const auto all = runs();
+  const auto all = plans_.runs();
   for (const auto& [name, run] : *all) {
     const TrackerStatus s = run->status();
     nlohmann::ordered_json plan;
@@ -220,13 +220,13 @@ std::string PlanManager::json() const {
       plan["followed_instead"] = std::move(instead);
     list.push_back(std::move(plan));
   }
-  for (const auto& [name, making] : makings()) list.push_back(making_json(*making));
+  for (const auto& [name, making] : plans_.makings()) list.push_back(making_json(*making));
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::vector<PlanBrief> PlanManager::briefs() const {
   std::vector<PlanBrief> briefs;
-  const auto all = runs();
+  const auto all = plans_.runs();
   for (const auto& [name, run] : *all) {
     PlanBrief brief{name, run->status().state, deps_.staging.ahead(name), ""};
     for (size_t rank = 0; rank < run->readers().size(); ++rank) {
@@ -242,7 +242,7 @@ std::vector<PlanBrief> PlanManager::briefs() const {
       brief = {name, TrackerState::waiting, 0, ""};
     briefs.push_back(std::move(brief));
   }
-  for (const auto& [name, making] : makings()) {
+  for (const auto& [name, making] : plans_.makings()) {
     const auto outcome = making->outcome();
     if ((outcome && *outcome) || (outcome && name == kFoundPlan)) continue;
     auto brief = std::find_if(briefs.begin(), briefs.end(),
@@ -255,11 +255,11 @@ std::vector<PlanBrief> PlanManager::briefs() const {
 }
 
 std::string PlanManager::text_of_folder(std::string_view folder) const {
-  const auto all = runs();
+  const auto all = plans_.runs();
   for (const auto& [name, run] : *all) {
     if (run->given().root == folder) return format_plan(run->given());
   }
-  for (const auto& [name, making] : makings()) {
+  for (const auto& [name, making] : plans_.makings()) {
     if (making->given().root == folder && !making->outcome()) return format_plan(making->given());
   }
   return "";
@@ -267,9 +267,9 @@ std::string PlanManager::text_of_folder(std::string_view folder) const {
 
 std::string PlanManager::texts() const {
   std::string texts;
-  const auto all = runs();
+  const auto all = plans_.runs();
   for (const auto& [name, run] : *all) texts += (texts.empty() ? "" : "\n") + format_plan(run->given());
-  for (const auto& [name, making] : makings()) {
+  for (const auto& [name, making] : plans_.makings()) {
     if (!all->contains(name) && !making->outcome())
       texts += (texts.empty() ? "" : "\n") + format_plan(making->given());
   }
@@ -306,7 +306,7 @@ Result<std::string> PlanManager::next(const std::string& given, uint64_t count) 
 
 std::string PlanManager::name_or_only(const std::string& name) const {
   if (!name.empty()) return name;
-  const auto all = runs();
+  const auto all = plans_.runs();
   if (all->size() == 1) return all->begin()->first;
   // Beside one that was registered nobody means the one that was found.
   const bool two = all->size() == 2 && all->contains(std::string(kFoundPlan));
@@ -336,7 +336,7 @@ Result<std::string> PlanManager::check(const std::string& given) const {
 
 // Of the reader that comes to it soonest.
 std::string PlanManager::next_use(FileId file) const {
-  const auto all = runs();
+  const auto all = plans_.runs();
   for (const auto& [name, run] : *all) {
     struct Next {
       uint64_t in;
