@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "cache/base/escaped.h"
 #include "plan/spec/keys.h"
@@ -59,20 +58,15 @@ std::string announced_text(const PlanRun& run) {
 
 PlanManager::PlanManager(Deps deps)
     : deps_(std::move(deps)),
-      plans_(deps_, {[this](const PlanRun& run) {
-                       plans_.submit_mutex.assert_held();
-                       return is_placed(run);
-                     },
-                     [this] { wake_planner(); }}),
-      job_found_(deps_.place),
-      saved_orders_(deps_.infer == InferMode::off ? "" : deps_.saved_orders,
-                    std::string(deps_.dataset.catalog->source())),
+      plans_(deps_,
+             {[this](const PlanRun& run) { return found_.is_placed(run); }, [this] { wake_planner(); }}),
       ahead_(deps_.dataset, deps_.place, deps_.clock),
       inference_({deps_.infer, deps_.dataset, deps_.clock, deps_.log,
-                  [this](const FoundOrder& found) { return follow_found(found); }, deps_.processes,
-                  deps_.by_hand, deps_.when_idle}) {
+                  [this](const FoundOrder& found) { return found_.follow(found); }, deps_.processes,
+                  deps_.by_hand, deps_.when_idle}),
+      found_(deps_, plans_, inference_) {
   if (!deps_.by_hand) planner_ = NamedThread("planner", [this] { plan_ahead(); });
-  suggest_saved_orders();
+  found_.begin();
   inference_.begin();
 }
 
@@ -86,12 +80,7 @@ void PlanManager::stop() {
   if (planner_.joinable()) planner_.join();
   for (const auto& making : makings) making->cancel();  // all before one is waited for
   inference_.stop();
-  if (const auto found = plans_.run(std::string(kFoundPlan))) {  // a job that is interrupted goes on there
-    PlanSpec order = found->given();
-    if (order.epochs == 0) order.first_epoch = found->status().high_water.epoch.value;
-    expect_again(std::move(order));
-  }
-  if (!found_list_.empty()) ::unlink(found_list_.c_str());
+  found_.stop();
   ahead_.stop();
 }
 
@@ -129,9 +118,13 @@ Result<std::string> PlanManager::index(std::string_view text) {
 
 Status PlanManager::refuse(const Error& reason) {
   deps_.log.warn("plan refused: {}", reason.message);
-  MutexLock lock(mutex_);
-  last_error_ = reason.message;
+  remember(reason);
   return Error{EINVAL, reason.message};
+}
+
+void PlanManager::remember(const Error& error) {
+  MutexLock lock(mutex_);
+  last_error_ = error.message;
 }
 
 Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spec) {
@@ -154,47 +147,41 @@ Result<std::shared_ptr<PlanMaking>> PlanManager::submit_here(const PlanSpec& spe
                                spec.name, origin.value, describe_plan(existing->given()))};
     }
   }
-  const auto begun = begin(spec, deps_.place.node, deps_.place);
+  const auto begun = begin(spec, deps_.place.node);
   if (!begun) return Error{ESHUTDOWN, "plan: the mount is ending"};
   return begun;
 }
 
-std::shared_ptr<PlanMaking> PlanManager::begin(const PlanSpec& spec, NodeId origin, NodePlace place) {
-  return plans_.begin(spec, origin, place,
-                      [this](PlanMaking& ended, const auto& made) { return finish(ended, made); });
+std::shared_ptr<PlanMaking> PlanManager::begin(const PlanSpec& spec, NodeId origin) {
+  return plans_.begin(spec, origin, deps_.place,
+                      [this](const PlanMaking& ended, const auto& made) { return finish(ended, made); });
 }
 
 // On the making's own thread. One that failed stays listed: whoever registered it may not have waited.
-Status PlanManager::finish(PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made) {
+Status PlanManager::finish(const PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made) {
   const std::string& name = making.given().name;
   MutexLock one_at_a_time(plans_.submit_mutex);
   if (const Status listed = plans_.check_listed(making); !listed) return listed;
-  const bool found = name == kFoundPlan;
-  if (found) {
-    const Status wanted = !made                ? Status(made.error())
-                          : is_planned(**made) ? Error{EEXIST, "a registered plan has these files"}
-                                               : Status();
-    if (wanted) put_found_in_force(*made, making.origin());
-    if (wanted || making.origin() != deps_.place.node) plans_.retire(name);
-    return wanted;
-  }
   if (!made) return refuse(made.error());
   put_in_force(*made);
   plans_.retire(name);
-  displace_found(**made);
+  found_.give_way(**made);
   origins_[name] = making.origin();
   if (making.origin() == deps_.place.node) plans_.announce(name, announced_text(**made));
   return {};
 }
 
 Status PlanManager::take_over(const PlanChange& change) {
+  if (change.name == kFoundPlan) {
+    const Status taken = found_.take_over(change);
+    return taken ? taken : refuse(taken.error());
+  }
   MutexLock one_at_a_time(plans_.submit_mutex);
-  if (change.name == kFoundPlan) return take_over_found(change);
   const auto existing = plans_.run(change.name);
   origins_[change.name] = change.origin;
   if (change.text.empty()) {
     plans_.retire(change.name);
-    if (existing) drop(change.name);
+    if (existing) plans_.drop(change.name);
     return {};
   }
   const auto spec = parse_plan(change.text);
@@ -207,7 +194,7 @@ Status PlanManager::take_over(const PlanChange& change) {
     plans_.retire(change.name);
     return {};
   }
-  begin(*spec, change.origin, deps_.place);
+  begin(*spec, change.origin);
   return {};
 }
 
@@ -218,45 +205,26 @@ void PlanManager::put_in_force(const std::shared_ptr<PlanRun>& made) {
 }
 
 Status PlanManager::cancel(const std::string& name) {
-  MutexLock one_at_a_time(plans_.submit_mutex);
-  const auto making = plans_.making(name);
-  plans_.retire(name);
-  const auto existing = plans_.run(name);
-  if (!existing && making) {
-    if (name == kFoundPlan) inference_.refuse(making->given());
-    if (name == kFoundPlan && making->place().nodes == 1) return {};
-    if (name == kFoundPlan) job_found_.cancelled();
-    plans_.announce(name, "");
-    return {};
-  }
-  if (!existing) {
-    const Error unknown = no_such_plan(name);
-    MutexLock lock(mutex_);
-    last_error_ = unknown.message;
-    return unknown;
-  }
-  drop(name);
-  if (name == kFoundPlan) {
-    inference_.refuse(existing->given());
-    if (!existing->of_job()) return {};
-    job_found_.cancelled();
-  }
-  plans_.announce(name, "");
-  return {};
+  const Status cancelled = name == kFoundPlan ? found_.cancel() : cancel_registered(name);
+  if (!cancelled) remember(cancelled.error());
+  return cancelled;
 }
 
-void PlanManager::drop(const std::string& name) {
-  plans_.unlist(name);
-  if (name == kFoundPlan) set_aside(nullptr);
-  plans_.place_chunks();
-  deps_.log.info("plan {} is cancelled", name);
+Status PlanManager::cancel_registered(const std::string& name) {
+  MutexLock one_at_a_time(plans_.submit_mutex);
+  const bool was_making = plans_.retire(name);
+  const bool in_force = plans_.run(name) != nullptr;
+  if (!in_force && !was_making) return no_such_plan(name);
+  if (in_force) plans_.drop(name);
+  plans_.announce(name, "");
+  return {};
 }
 
 Status PlanManager::cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none) {
   bool any = false;
   const auto all = plans_.runs();
   const auto unnamed = [&](const std::string& name) {
-    return name == kFoundPlan ? let_found_go() : cancel(name);
+    return name == kFoundPlan ? found_.let_go() : cancel(name);
   };
   for (const auto& [name, making] : plans_.makings()) {
     if (wanted(making->given())) any = unnamed(name).ok() || any;
@@ -265,9 +233,9 @@ Status PlanManager::cancel_if(const std::function<bool(const PlanSpec&)>& wanted
     if (wanted(run->given())) any = unnamed(name).ok() || any;
   }
   if (any) return {};
-  MutexLock lock(mutex_);
-  last_error_ = none;
-  return Error{ENODATA, none};
+  const Error nothing{ENODATA, none};
+  remember(nothing);
+  return nothing;
 }
 
 Status PlanManager::cancel_folder(std::string_view folder) {
@@ -326,7 +294,7 @@ Use PlanManager::observe(ThreadId thread, FileId file, uint64_t offset, uint64_t
 
 void PlanManager::offer(Seen& seen, const std::string& name, const std::shared_ptr<PlanRun>& run) {
   const bool found = name == kFoundPlan;
-  if (found && found_is_over(*run, run->reader())) return;
+  if (found && found_.is_over(*run, run->reader())) return;
   if (seen.access == Access::read && run->of_records())
     deps_.staging.note_read(name, seen.file, seen.offset, seen.length);
   const bool sentinels = run->has(seen.sentinel.reader);
@@ -339,7 +307,7 @@ void PlanManager::offer(Seen& seen, const std::string& name, const std::shared_p
   // Of a way that was left.
   if (observed.verdict == Tracker::Verdict::repeated && run->is_left()) return;
   if (observed.verdict == Tracker::Verdict::out_of_order) {
-    if (found && found_is_over(*run, run->reader(observed.rank), true)) return;
+    if (found && found_.is_over(*run, run->reader(observed.rank), true)) return;
     const bool left = !found && run->is_left();
     seen.registered = seen.registered || (!found && !left);
     seen.unexplained.push_back({run, std::move(samples), kind, left});
@@ -375,7 +343,7 @@ void PlanManager::follow_up(const std::shared_ptr<PlanRun>& run, Access access,
   const bool lost = reader.tracker().wants_diagnosis();
   // A READ may tell that pages were taken back, also behind the high-water mark.
   if (access == Access::read || observed.moved) deps_.staging.wake();
-  if (observed.moved && run->name() == kFoundPlan) (void)found_is_over(*run, reader);
+  if (observed.moved && run->name() == kFoundPlan) (void)found_.is_over(*run, reader);
   const bool is_back = observed.moved && run->is_watched();
   if (!lost && !is_back && !reader.wants_preparation()) return;
   if (lost) return diagnose_later(run);
@@ -394,19 +362,6 @@ void PlanManager::diagnose_later(const std::shared_ptr<PlanRun>& run) {
   if (!listed) to_diagnose_.push_back(run);
   pending_ = true;
   wake_.notify_all();
-}
-
-// The epoch of the plan that was found. Asked also before an access is offered: another thread may have seen
-// the last sample a moment ago, and the first ones of the next epoch are none of this one, begun again. Not
-// with its very last sample, while a worker is behind: the last ones of this epoch would seem to be those of
-// a next one in the same order.
-bool PlanManager::found_is_over(PlanRun& found, const PlanReader& reader, bool went_on) {
-  if (found.is_over()) return true;
-  if (reader.tracker().state() != TrackerState::finished || found.status().state != TrackerState::finished)
-    return false;
-  if (!went_on && !found.seen_to_the_end()) return false;
-  if (!found.set_over()) inference_.epoch_over(found.reader().order());
-  return true;
 }
 
 void PlanManager::plan_ahead() {
@@ -446,7 +401,7 @@ bool PlanManager::step_planner() {
     // Enough may have been seen meanwhile, and nothing is any more.
     if (plans_.run(run->name()) == run && run->wants_diagnosis()) diagnose_later(run);
   }
-  note_returns();
+  found_.note_returns();
   return true;
 }
 
@@ -454,21 +409,13 @@ bool PlanManager::step_planner() {
 void PlanManager::give_up(const std::shared_ptr<PlanRun>& run, const Error& reason) {
   const std::string& name = run->name();
   deps_.log.error("plan {} ends: {}", name, reason.message);
+  if (name == kFoundPlan) return found_.give_up(run);
   MutexLock one_at_a_time(plans_.submit_mutex);
   if (plans_.run(name) != run) return;
-  drop(name);
-  if (name == kFoundPlan) return inference_.displaced();
-  {
-    MutexLock lock(mutex_);
-    if (stopping_) return;
-    last_error_ = reason.message;
-  }
+  plans_.drop(name);
+  if (stopping_) return;
+  remember(reason);
   plans_.list_failed(run->given(), origins_[name], reason);
-}
-
-bool PlanManager::is_placed(const PlanRun& run) const {
-  if (run.name() != kFoundPlan) return true;
-  return run.of_job() && job_found_.is_word(run.given()) && !is_registered(run);
 }
 
 void PlanManager::diagnose(PlanRun& run) {
@@ -481,11 +428,10 @@ void PlanManager::diagnose(PlanRun& run) {
     if (divergence) deps_.log.warn("plan {} is suspended at {}", run.name(), run.describe(rank, *divergence));
   }
   if (run.name() == kFoundPlan) {
-    leave_found();
+    found_.leave();
   } else if (run.is_left()) {
     for (const PlanSpec& order : diagnosed.orders) inference_.suggest({order, kMostDiagnosed}, true);
-    MutexLock one_at_a_time(plans_.submit_mutex);
-    follow_word();
+    found_.follow_word();
   }
   deps_.staging.wake();
 }

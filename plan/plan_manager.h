@@ -1,5 +1,9 @@
 // The plans in force on this node: registered, prepared epoch by epoch, fed with what readers do.
 //
+// They are in a PlanTable. Here is what becomes of those that are registered, and who is told of an access:
+// the plans that have its file, and `inference` of what no registered one explains. The plan that is found so
+// is FoundPlan's.
+//
 // Threads. submit() and cancel() come from a thread that may wait (never one that answers FUSE requests: a
 // plan's dataset may have to be read through the mount's own cache). Each plan is made on its own thread
 // (PlanMaking): the call that registers it waits for that, but not for a long index. observe() comes from the
@@ -11,8 +15,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,11 +22,10 @@
 #include "cache/base/clock.h"
 #include "cache/base/mutex.h"
 #include "cache/base/thread.h"
+#include "plan/found_plan.h"
 #include "plan/inference/inference.h"
-#include "plan/inference/saved_orders.h"
 #include "plan/plan_deps.h"
 #include "plan/plan_table.h"
-#include "plan/run/found_in_job.h"
 #include "plan/run/index_ahead.h"
 #include "plan/run/plan_making.h"
 #include "plan/run/plan_run.h"
@@ -123,7 +124,7 @@ class PlanManager {
   /// From now on all shuffles are searched for readers without a plan.
   void search_all_shuffles() { inference_.search_all_shuffles(); }
   /// The orders that readers seem to follow, with the line that registers each; for people, or as JSON.
-  std::string detect(bool as_json) const;
+  std::string detect(bool as_json) const { return found_.detect(as_json); }
   /// Predicted against observed so far: a line "pass" or "fail", and the figures. Errors: as next().
   Result<std::string> check(const std::string& given) const;
   /// When the file is read next: "plan=default epoch=3 position=1234 in=567", the last in samples, and
@@ -150,46 +151,15 @@ class PlanManager {
   void follow_up(const std::shared_ptr<PlanRun>& run, Access access, const RankTrackers::Observed& observed);
   void wake_planner();
   void diagnose_later(const std::shared_ptr<PlanRun>& run);
-  /// `went_on`: its readers have opened what the rest of the epoch does not account for.
-  bool found_is_over(PlanRun& found, const PlanReader& reader, bool went_on = false);
   /// The making to be waited for, null if the plan is in force.
   Result<std::shared_ptr<PlanMaking>> submit_here(const PlanSpec& spec) REQUIRES(plans_.submit_mutex);
-  /// Null if the manager is stopping. `place`: of the plan's ranks.
-  std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin, NodePlace place)
-      REQUIRES(plans_.submit_mutex);
-  // The plan that was found (plan/plan_found.cc).
-  bool follow_found(const FoundOrder& found);
-  Status write_long_list(PlanSpec& found);
-  void suggest_saved_orders();
-  void expect_again(PlanSpec order);
-  void leave_found();
-  void let_go_of(const PlanRun& found) REQUIRES(plans_.submit_mutex);
-  /// Begins with what another node found, if nothing is followed here.
-  void follow_word() REQUIRES(plans_.submit_mutex);
-  void put_found_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) REQUIRES(plans_.submit_mutex);
-  Status take_over_found(const PlanChange& change) REQUIRES(plans_.submit_mutex);
-  void withdraw_found() REQUIRES(plans_.submit_mutex);
-  void cancel_found() REQUIRES(plans_.submit_mutex);
-  Status let_found_go();
-  /// The one that a reader is following here.
-  std::shared_ptr<PlanRun> followed_found() const;
-  /// Whether a registered plan that is not left has files of it.
-  bool is_planned(const PlanRun& found) const;
-  /// The same, also of one that is left here: on other nodes it may be followed.
-  bool is_registered(const PlanRun& found) const;
-  /// Stages nothing for registered plans that are left, where the one that was found has files of them; all
-  /// others are staged again. None: `found` is null.
-  void set_aside(const PlanRun* found) REQUIRES(plans_.submit_mutex);
-  void note_returns();
-  std::string followed_instead_of(const PlanRun& run) const;
-  /// Whether it has a part in the placement.
-  bool is_placed(const PlanRun& run) const REQUIRES(plans_.submit_mutex);
-  void replay(PlanRun& found, std::span<const SeenOpen> opens) const;
-  void displace_found(const PlanRun& registered) REQUIRES(plans_.submit_mutex);
-  Status finish(PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
+  /// Null if the manager is stopping.
+  std::shared_ptr<PlanMaking> begin(const PlanSpec& spec, NodeId origin) REQUIRES(plans_.submit_mutex);
+  Status finish(const PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
   void put_in_force(const std::shared_ptr<PlanRun>& run) REQUIRES(plans_.submit_mutex);
+  Status cancel_registered(const std::string& name);
   Status cancel_if(const std::function<bool(const PlanSpec&)>& wanted, const std::string& none);
-  void drop(const std::string& name) REQUIRES(plans_.submit_mutex);
+  void remember(const Error& error);
   /// An epoch could not be made. The plan stays listed with the reason, as one that could not be made at all.
   void give_up(const std::shared_ptr<PlanRun>& run, const Error& reason);
   std::string name_or_only(const std::string& name) const;
@@ -202,20 +172,16 @@ class PlanManager {
 
   PlanTable plans_;                                                        // self-synchronised
   std::map<std::string, NodeId> origins_ GUARDED_BY(plans_.submit_mutex);  // where each plan was registered
-  FoundInJob job_found_ GUARDED_BY(plans_.submit_mutex);
-  std::optional<FoundOrder> found_here_ GUARDED_BY(plans_.submit_mutex);  // of which a plan is being made
-  mutable Mutex mutex_;                                                   // leaf
+  mutable Mutex mutex_;                                                    // leaf
   CondVar wake_;
   std::string last_error_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PlanRun>> to_diagnose_ GUARDED_BY(mutex_);
   bool pending_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> stopping_{false};
-  SavedOrders saved_orders_;  // of `inference`, while there is one
-  std::string found_list_;    // of the plan that was found, where it is a file; of `inference`
-  uint64_t found_lists_ = 0;  // that were written
-  ReadRuns read_runs_;        // self-synchronised
-  IndexAhead ahead_;          // self-synchronised
-  Inference inference_;       // self-synchronised
+  ReadRuns read_runs_;   // self-synchronised
+  IndexAhead ahead_;     // self-synchronised
+  Inference inference_;  // self-synchronised
+  FoundPlan found_;      // self-synchronised
   NamedThread planner_;
 };
 

@@ -147,7 +147,7 @@ std::string PlanManager::text() const {
   std::string out;
   const auto all = plans_.runs();
   for (const auto& [name, run] : *all)
-    out += plan_text(*run, deps_.staging.ahead(name), followed_instead_of(*run));
+    out += plan_text(*run, deps_.staging.ahead(name), found_.instead_of(*run));
   for (const auto& [name, making] : plans_.makings()) out += making_text(*making);
   return out;
 }
@@ -157,7 +157,7 @@ Result<std::string> PlanManager::text(const std::string& name) const {
   const auto making = plans_.making(name);
   if (!found && !making) return no_such_plan(name);
   const auto in_force = [&] {
-    return plan_text(*found, deps_.staging.ahead(name), followed_instead_of(*found));
+    return plan_text(*found, deps_.staging.ahead(name), found_.instead_of(*found));
   };
   return (found ? in_force() : "") + (making ? making_text(*making) : "");
 }
@@ -216,7 +216,7 @@ std::string PlanManager::json() const {
     if (run->readers_apart()) plan["ranks"] = ranks_json(*run, deps_.staging);
     if (auto divergence = divergence_json(*run); !divergence.is_null())
       plan["divergence"] = std::move(divergence);
-    if (std::string instead = followed_instead_of(*run); !instead.empty())
+    if (std::string instead = found_.instead_of(*run); !instead.empty())
       plan["followed_instead"] = std::move(instead);
     list.push_back(std::move(plan));
   }
@@ -236,7 +236,7 @@ std::vector<PlanBrief> PlanManager::briefs() const {
       if (status.divergence && brief.divergence.empty())
         brief.divergence = "left the plan at " + run->describe(rank, *status.divergence);
     }
-    brief.followed_instead = followed_instead_of(*run);
+    brief.followed_instead = found_.instead_of(*run);
     // One that was found is taken out of force at once: nobody has to be told.
     if (name == kFoundPlan && brief.state == TrackerState::suspended)
       brief = {name, TrackerState::waiting, 0, ""};

@@ -136,6 +136,12 @@ void PlanTable::unlist(const std::string& name) {
   deps_.staging.remove(name);
 }
 
+void PlanTable::drop(const std::string& name) {
+  unlist(name);
+  place_chunks();
+  deps_.log.info("plan {} is cancelled", name);
+}
+
 void PlanTable::place_chunks() {
   if (deps_.placement == nullptr) return;
   PlacementManager::Plans plans;

@@ -68,8 +68,9 @@ class PlanTable {
   /// offered to it.
   void list(const std::shared_ptr<PlanRun>& made) REQUIRES(submit_mutex);
   void stage(const std::shared_ptr<PlanRun>& made) REQUIRES(submit_mutex);
-  /// The plan is in force no more. What is left is to be placed anew.
+  /// The plan is in force no more. drop() also places what is left anew, and says that it is cancelled.
   void unlist(const std::string& name) REQUIRES(submit_mutex);
+  void drop(const std::string& name) REQUIRES(submit_mutex);
   void place_chunks() REQUIRES(submit_mutex);
   /// Tells the other nodes.
   void announce(const std::string& name, const std::string& text, bool withdrawn = false)

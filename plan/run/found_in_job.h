@@ -24,7 +24,7 @@ namespace clairfs {
 /// Whether two plans give the same order, whatever is known of workers, batch and where their reader begins.
 bool same_order(PlanSpec a, PlanSpec b);
 
-/// Not thread-safe: the plan manager's lock guards it.
+/// Not thread-safe: PlanTable::submit_mutex guards it.
 class FoundInJob {
  public:
   struct Word {

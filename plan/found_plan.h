@@ -1,0 +1,115 @@
+// FoundPlan: what becomes of an order that readers were found to follow, here or on another node of the job.
+//
+// It is a plan in the table as others are, with the name kFoundPlan, and there is one at a time. `inference`
+// finds an order (follow()), or another node tells of one (take_over()). The plan begins where its reader is.
+// It goes when its reader leaves it, when a user cancels it, and when a registered plan has its files. That
+// one wins, unless its own readers have left it: then nothing is staged for it until they are back. What the
+// nodes of a job tell each other is in run/found_in_job.h.
+//
+// Locks. It has none of its own: what it knows is guarded by PlanTable::submit_mutex. Its functions take that
+// themselves, but for give_way() and is_placed(), which are called with it held, and for is_over(),
+// instead_of() and detect(), which need no lock: threads that answer FUSE requests call the first of these.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "cache/base/mutex.h"
+#include "cache/base/result.h"
+#include "plan/inference/inference.h"
+#include "plan/inference/saved_orders.h"
+#include "plan/plan_deps.h"
+#include "plan/plan_table.h"
+#include "plan/run/found_in_job.h"
+#include "plan/run/plan_making.h"
+#include "plan/run/plan_run.h"
+#include "plan/spec/plan_spec.h"
+
+namespace clairfs {
+
+/// Thread-safe, but for begin(), follow() and stop(): for one thread at a time, in this order.
+class FoundPlan {
+ public:
+  /// All outlive it. `plans` asks is_placed(), `inference` calls follow().
+  FoundPlan(const PlanDeps& deps, PlanTable& plans, Inference& inference);
+  /// Suggests the orders that earlier mounts have saved. Before `inference` begins.
+  void begin();
+  /// Saves the order with the epoch that its reader is in. Once `inference` has stopped.
+  void stop();
+
+  /// Puts an order that was found here in force: Inference::Deps::follow.
+  bool follow(const FoundOrder& found);
+  /// Carries out what another node has found, withdrawn or cancelled: PlanManager::take_over(). Errors: those
+  /// of a text that is no plan.
+  Status take_over(const PlanChange& change);
+
+  /// A user does not want it, on any node: it is not found again. Errors: ENOENT.
+  Status cancel();
+  /// A user wants no plans, or none in its folder: it may be found again, and other nodes keep it while their
+  /// readers follow it. Errors: ENOENT.
+  Status let_go();
+  /// An epoch of it could not be made. Without effect if it is in force no more.
+  void give_up(const std::shared_ptr<PlanRun>& found);
+  /// If its reader has left it, it goes, and its reader is watched anew.
+  void leave();
+
+  /// Readers have left a registered plan: begins with what another node found, if nothing is followed here.
+  void follow_word();
+  /// If readers are back that had left a registered plan with its files, it gives way.
+  void note_returns();
+  /// A registered plan has come into force: it gives way if that has its files. REQUIRES:
+  /// PlanTable::submit_mutex is held.
+  void give_way(const PlanRun& registered);
+
+  /// Whether a plan, this one or a registered one, has a part in the placement. REQUIRES: as give_way().
+  bool is_placed(const PlanRun& run) const;
+  /// Whether its epoch is over, which is then noted. `reader`: seen last. `went_on`: its readers have opened
+  /// what the rest of the epoch does not account for.
+  bool is_over(PlanRun& found, const PlanReader& reader, bool went_on = false);
+  /// What is followed instead of a registered plan that is set aside, for people; empty of any other.
+  std::string instead_of(const PlanRun& registered) const;
+  /// PlanManager::detect().
+  std::string detect(bool as_json) const;
+
+ private:
+  std::shared_ptr<PlanRun> run() const { return plans_.run(name_); }
+  std::shared_ptr<PlanMaking> making() const { return plans_.making(name_); }
+  /// The one that a reader is following here.
+  std::shared_ptr<PlanRun> followed() const;
+  /// Null if the table has stopped. `place`: of the plan's ranks.
+  std::shared_ptr<PlanMaking> make(const PlanSpec& spec, NodeId origin, NodePlace place)
+      REQUIRES(plans_.submit_mutex);
+  Status finish(const PlanMaking& making, const Result<std::shared_ptr<PlanRun>>& made);
+  void put_in_force(const std::shared_ptr<PlanRun>& run, NodeId origin) REQUIRES(plans_.submit_mutex);
+  void replay(PlanRun& found, std::span<const SeenOpen> opens) const;
+  void drop() REQUIRES(plans_.submit_mutex);
+  void let_go_of(const PlanRun& found) REQUIRES(plans_.submit_mutex);
+  void begin_with_word() REQUIRES(plans_.submit_mutex);
+  void withdraw() REQUIRES(plans_.submit_mutex);
+  /// Another node's user has cancelled it.
+  void cancel_here() REQUIRES(plans_.submit_mutex);
+  /// Stages nothing for registered plans that are left, where the one that was found has files of them; all
+  /// others are staged again. None: `found` is null.
+  void set_aside(const PlanRun* found) REQUIRES(plans_.submit_mutex);
+  /// Whether a registered plan that is not left has files of it.
+  bool is_planned(const PlanRun& found) const;
+  /// The same, also of one that is left here: on other nodes it may be followed.
+  bool is_registered(const PlanRun& found) const;
+  Status write_long_list(PlanSpec& found);
+  void expect_again(PlanSpec order);
+
+  const PlanDeps& deps_;
+  const std::string name_{kFoundPlan};
+  PlanTable& plans_;      // self-synchronised
+  Inference& inference_;  // self-synchronised
+  FoundInJob job_found_ GUARDED_BY(plans_.submit_mutex);
+  std::optional<FoundOrder> found_here_ GUARDED_BY(plans_.submit_mutex);  // of which a plan is being made
+  SavedOrders saved_orders_;  // of begin(), follow() and stop(); so the next
+  std::string list_file_;     // of the plan that was found, where its list is a file
+  uint64_t lists_ = 0;        // that were written
+};
+
+}  // namespace clairfs
