@@ -94,8 +94,8 @@ bool Staging::staged_elsewhere(const ReaderWindow& window, uint32_t sample) {
 }
 
 // What the sample at `position` consists of: a unit for each chunk.
-std::vector<std::shared_ptr<Staging::StagedUnit>> Staging::units_of(const ReaderWindow& window,
-                                                                    uint64_t position) const {
+std::vector<std::shared_ptr<StagedUnit>> Staging::units_of(const ReaderWindow& window,
+                                                           uint64_t position) const {
   std::vector<std::shared_ptr<StagedUnit>> units;
   for (const PageRange& range : window.plan->ledger->pages_of(window.timeline.sample_at(position)))
     add_units_of(range, position, units);

@@ -2,104 +2,29 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "cache/base/mutex.h"
+#include "cache/base/clock.h"
+#include "plan/run/plan_reader.h"
+#include "plan/sequence/timeline.h"
 #include "plan/staging/page_ledger.h"
 #include "plan/staging/sentinel_chooser.h"
-#include "plan/staging/sentinel_pages.h"
-#include "plan/staging/staging.h"
+#include "plan/staging/staged_unit.h"
 
 namespace clairfs {
 
-/// Samples pushed, or dropped, in one go before everything else gets its turn: some milliseconds.
-inline constexpr uint64_t kPushesPerStep = 32;
-
-/// The bytes of page cache that a sample takes, at most: with the pages pushed behind it for readers that go
-/// on.
-inline uint64_t page_bytes(const SampleIndex& index, uint32_t sample) {
-  uint64_t bytes = 0;
-  for (uint32_t piece = 0; piece < index.range_count(sample); ++piece) {
-    const ByteRange range = index.range(sample, piece);
-    if (range.length > 0) bytes += round_to_pages(index.read_end(range)) - page_floor(range.offset);
-  }
-  return bytes;
-}
-
-struct Staging::Shared {
-  Alarm alarm;
-  Mutex mutex;  // comes before those of trackers
-  std::map<std::string, std::shared_ptr<StagedPlan>> plans GUARDED_BY(mutex);
-  std::vector<std::shared_ptr<StagedPlan>> removed GUARDED_BY(mutex);  // for step() to take leave of
-  std::atomic<uint64_t> in_flight_bytes{0};
-  std::atomic<uint64_t> fill_bytes{0};
-};
-
-/// Memory that staging has asked to be fetched into: from then on until the last unit that it is for has
-/// gone.
-struct Staging::InFlight {
-  InFlight(std::shared_ptr<Shared> counted_in, uint64_t size) : shared(std::move(counted_in)), bytes(size) {
-    shared->in_flight_bytes.fetch_add(bytes);
-  }
-  ~InFlight() {
-    shared->in_flight_bytes.fetch_sub(bytes);
-    shared->alarm.ring();  // memory to fetch with has come free
-  }
-  InFlight(const InFlight&) = delete;
-  InFlight& operator=(const InFlight&) = delete;
-
-  const std::shared_ptr<Shared> shared;
-  const uint64_t bytes;
-};
-
-/// The part of a sample that lies in one chunk: what is fetched, pinned and pushed at a time. A sample
-/// without bytes, one that is not to be pushed, or one that comes with those before it, is one unit without a
-/// chunk.
-struct Staging::StagedUnit {
-  StagedUnit(uint64_t of_position, std::shared_ptr<Shared> counted_in)
-      : position(of_position), shared(std::move(counted_in)) {}
-
-  /// The same, not asked for yet.
-  std::shared_ptr<StagedUnit> anew() const {
-    auto unit = std::make_shared<StagedUnit>(position, shared);
-    unit->chunk = chunk;
-    unit->file = file;
-    unit->begin = begin;
-    unit->needs_from = needs_from;
-    unit->end = end;
-    unit->first = first;
-    unit->last = last;
-    unit->covered = covered;
-    return unit;
-  }
-
-  const uint64_t position;
-  const std::shared_ptr<Shared> shared;
-  std::optional<ChunkId> chunk;
-  FileId file;
-  uint64_t begin = 0;       // of the file; whole pages, or up to its end
-  uint64_t needs_from = 0;  // the pages from there to `begin` come with those before it
-  uint64_t end = 0;
-  bool first = true;     // of its sample
-  bool last = true;      // of its sample
-  bool covered = false;  // those before it bring its bytes
-  ChunkRef data;         // written by the completion, before `arrived`
-  uint64_t start = 0;    // where in the chunk `data` begins; written with it
-  std::atomic<bool> arrived{false};
-  bool failed = false;
-  std::shared_ptr<InFlight> in_flight;  // from the fetch to the push
-};
+struct ReaderWindow;
 
 /// A plan on its way: a window for each of its readers. Windows, kept_bytes and common_pages are constant
 /// once it was added; common_read is for any thread; all else belongs to step().
-struct Staging::StagedPlan {
+struct StagedPlan {
   std::vector<std::unique_ptr<ReaderWindow>> windows;  // by rank
   uint64_t kept_bytes = 0;                             // the dataset's size, for good; only if keeps_all
   bool keeps_all = false;                              // it fits the budget, beside those of other such plans
@@ -122,7 +47,7 @@ struct Staging::StagedPlan {
 };
 
 /// A reader on its way. All but `staged_published` belongs to step().
-struct Staging::ReaderWindow {
+struct ReaderWindow {
   ReaderWindow(StagedPlan& of, std::shared_ptr<PlanReader> follows, size_t readers)
       : plan(&of), reader(std::move(follows)), chooser(readers) {}
 

@@ -23,13 +23,13 @@ Staging::Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalo
       metrics_(metrics),
       options_(options),
       most_in_flight_(TransitShares::for_chunks(catalog.largest_chunk()).staging),
-      shared_(std::make_shared<Shared>()) {
+      shared_(std::make_shared<StagingShared>()) {
   metrics_.staging_capacity.set(static_cast<int64_t>(options_.budget));
 }
 
 void Staging::stop() {
   stopped_ = true;
-  // Their units know Shared, which knows them. Destroyed after the lock is let go of.
+  // Their units know StagingShared, which knows them. Destroyed after the lock is let go of.
   std::map<std::string, std::shared_ptr<StagedPlan>> plans;
   std::vector<std::shared_ptr<StagedPlan>> removed;
   const MutexLock lock(shared_->mutex);
@@ -122,7 +122,7 @@ uint64_t Staging::ahead(const std::string& plan, std::optional<size_t> rank) con
   return ahead;
 }
 
-std::map<std::string, std::shared_ptr<Staging::StagedPlan>> Staging::plans() const {
+std::map<std::string, std::shared_ptr<StagedPlan>> Staging::plans() const {
   MutexLock lock(shared_->mutex);
   return shared_->plans;
 }

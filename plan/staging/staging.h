@@ -63,6 +63,10 @@
 namespace clairfs {
 
 struct BudgetLoad;
+struct ReaderWindow;
+struct StagedPlan;
+struct StagedUnit;
+struct StagingShared;
 
 /// The plans of records in larger files that are followed.
 enum class RecordPlans : uint8_t {
@@ -134,12 +138,6 @@ class Staging {
   uint64_t ahead(const std::string& plan, std::optional<size_t> rank = {}) const;
 
  private:
-  struct ReaderWindow;
-  struct StagedPlan;
-  struct Shared;  // what completions of fetches reach, also after the end
-  struct StagedUnit;
-  struct InFlight;
-
   void forget_removed_plans();
   bool serve_all();
   static uint64_t resident_bytes(const ReaderWindow& window);
@@ -233,7 +231,7 @@ class Staging {
   const StagingOptions options_;
   const uint64_t most_in_flight_;  // bytes
 
-  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<StagingShared> shared_;
   SentinelPages sentinels_;
   std::atomic<bool> stopped_{false};
   // Of the step under way.
