@@ -38,9 +38,9 @@ void Staging::list_common(StagedPlan& plan) const {
 
 void Staging::note_read(const std::string& plan, FileId file, uint64_t offset, uint64_t length) {
   {
-    const MutexLock lock(shared_->mutex);
-    const auto found = shared_->plans.find(plan);
-    if (found == shared_->plans.end()) return;
+    const MutexLock lock(parts_.shared->mutex);
+    const auto found = parts_.shared->plans.find(plan);
+    if (found == parts_.shared->plans.end()) return;
     const std::vector<PageRange>& pages = found->second->common_pages;
     const auto behind = std::partition_point(pages.begin(), pages.end(), [&](const PageRange& range) {
       return range.file < file || (range.file == file && range.begin < offset + length);
@@ -58,8 +58,8 @@ bool Staging::look_for_common(StagedPlan& plan) {
   if (plan.common_checked == all) {
     if (all == 0 || !plan.common_read.load(std::memory_order_relaxed)) return false;
     if (!plan.common.empty() || !goes_on(plan)) return false;
-    if (now_ < plan.check_common_again) {
-      look_again_within(plan.check_common_again - now_);
+    if (parts_.now < plan.check_common_again) {
+      parts_.look_again_within(plan.check_common_again - parts_.now);
       return false;
     }
     plan.common_read = false;
@@ -71,7 +71,7 @@ bool Staging::look_for_common(StagedPlan& plan) {
     add_units_of(plan.common_pages[plan.common_checked], kNowhere, units);
     for (const auto& unit : units) {
       const uint64_t bytes = unit->end - unit->begin;
-      const auto there = pages_.pages_of(unit->file, unit->begin, bytes);
+      const auto there = parts_.page_cache.pages_of(unit->file, unit->begin, bytes);
       if (!there || *there >= round_to_pages(bytes) / kPageSize) continue;
       plan.common.push_back(unit);
       plan.common_gone = true;
@@ -80,7 +80,7 @@ bool Staging::look_for_common(StagedPlan& plan) {
   if (plan.common_checked < all) return true;
   plan.common_pause =
       plan.common_gone ? std::clamp(2 * plan.common_pause, kShortestPause, kLongestPause) : kShortestPause;
-  plan.check_common_again = now_ + plan.common_pause;
+  plan.check_common_again = parts_.now + plan.common_pause;
   return false;
 }
 
@@ -92,7 +92,7 @@ bool Staging::push_common(StagedPlan& plan) {
   for (auto at = plan.common.begin();
        at != plan.common.end() && waiting < kCommonAhead && pushed < kPushesPerStep;) {
     const auto unit = *at;
-    if (!unit->in_flight && !ask(*plan.windows.front(), unit, nullptr, deadline_at(now_))) break;
+    if (!unit->in_flight && !ask(*plan.windows.front(), unit, nullptr, deadline_at(parts_.now))) break;
     if (!unit->arrived) {
       ++waiting;
       ++at;

@@ -106,10 +106,10 @@ std::vector<std::shared_ptr<StagedUnit>> Staging::units_of(const ReaderWindow& w
 
 void Staging::add_units_of(const PageRange& pages, uint64_t position,
                            std::vector<std::shared_ptr<StagedUnit>>& units) const {
-  const uint64_t size = catalog_.chunk_size(pages.file);
+  const uint64_t size = parts_.catalog.chunk_size(pages.file);
   for (uint64_t begin = pages.begin; begin < pages.end;) {
-    auto unit = std::make_shared<StagedUnit>(position, shared_);
-    unit->chunk = catalog_.chunk_at(pages.file, begin);
+    auto unit = std::make_shared<StagedUnit>(position, parts_.shared);
+    unit->chunk = parts_.catalog.chunk_at(pages.file, begin);
     unit->file = pages.file;
     unit->begin = unit->needs_from = begin;
     unit->end = std::min(pages.end, (begin / size + 1) * size);
@@ -141,7 +141,7 @@ void Staging::add_units(ReaderWindow& window, uint64_t position, bool skip) {
   const bool has_bytes = !units.empty();
   leave_out_shared_pages(window, units);
   if (units.empty()) {
-    units.push_back(std::make_shared<StagedUnit>(position, shared_));
+    units.push_back(std::make_shared<StagedUnit>(position, parts_.shared));
     units.back()->covered = has_bytes;
   } else {
     const StagedUnit& newest = *units.back();
@@ -157,7 +157,7 @@ uint64_t Staging::due(const ReaderWindow& window, uint64_t position) const {
   const auto samples = static_cast<double>(position - std::min(position, window.high_water));
   const std::chrono::duration<double> left(rate > 0 ? samples * std::min(1 / rate, kSlowestReader)
                                                     : std::min(samples * kUnknownReader, kUnknownReaderMost));
-  return deadline_at(now_ + std::chrono::duration_cast<Duration>(left));
+  return deadline_at(parts_.now + std::chrono::duration_cast<Duration>(left));
 }
 
 // Asks the cache for the unit's bytes; false, and nothing happened, if what is in flight leaves no room for
@@ -167,19 +167,19 @@ uint64_t Staging::due(const ReaderWindow& window, uint64_t position) const {
 bool Staging::ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
                   uint64_t deadline) {
   const uint64_t length = unit->end - unit->begin;
-  const uint64_t chunk_bytes = round_to_pages(catalog_.range(*unit->chunk).length);
+  const uint64_t chunk_bytes = round_to_pages(parts_.catalog.range(*unit->chunk).length);
   const Use use{window.reader->order(), unit->position};
-  const uint64_t bytes = round_to_pages(cache_.bytes_acquired(unit->file, unit->begin, length, use));
+  const uint64_t bytes = round_to_pages(parts_.cache.bytes_acquired(unit->file, unit->begin, length, use));
   const bool together = bytes == chunk_bytes && before != nullptr && before->chunk == unit->chunk &&
                         before->in_flight && before->in_flight->bytes == chunk_bytes;
-  const uint64_t in_flight = shared_->in_flight_bytes.load();
-  const uint64_t most = cache_.staging_share();
+  const uint64_t in_flight = parts_.shared->in_flight_bytes.load();
+  const uint64_t most = parts_.cache.staging_share();
   const uint64_t part = most / window.plan->windows.size();
   const bool room = in_flight == 0 || (in_flight + bytes <= most &&
                                        (window.asked_bytes == 0 || window.asked_bytes + bytes <= part));
   if (!together && !room) return false;
-  unit->in_flight = together ? before->in_flight : std::make_shared<InFlight>(shared_, bytes);
-  cache_.acquire_range(
+  unit->in_flight = together ? before->in_flight : std::make_shared<InFlight>(parts_.shared, bytes);
+  parts_.cache.acquire_range(
       unit->file, unit->begin, length, {Priority::Kind::prefetch, deadline},
       [unit](Result<AcquiredChunk> chunk) {
         if (chunk) {
@@ -220,12 +220,12 @@ void Staging::forget_units(ReaderWindow& window, uint64_t from) {
 // hangs: so would readers. Then what was asked for last is given back, and asked for again when there is
 // room.
 void Staging::give_memory_back(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans) {
-  if (shared_->in_flight_bytes == 0) return;
-  look_again_within(kHangPeriod);
-  const uint64_t most = cache_.staging_share();
+  if (parts_.shared->in_flight_bytes == 0) return;
+  parts_.look_again_within(kHangPeriod);
+  const uint64_t most = parts_.cache.staging_share();
   for (const auto& entry : plans) {
     for (const auto& window : entry.second->windows) {
-      while (window->asked > 0 && shared_->in_flight_bytes > most) unask_last(*window);
+      while (window->asked > 0 && parts_.shared->in_flight_bytes > most) unask_last(*window);
     }
   }
 }
@@ -262,11 +262,11 @@ std::optional<uint32_t> Staging::next_to_fill(ReaderWindow& window) {
 // filled in before what the next uses soon.
 bool Staging::fills_enough(const ReaderWindow& window, uint32_t sample) const {
   const uint64_t bytes_next = page_bytes(window.reader->index(), sample);
-  const uint64_t most = 2 * most_in_flight_ / kFillDivisor;
+  const uint64_t most = 2 * parts_.most_in_flight / kFillDivisor;
   const auto too_much = [bytes_next](uint64_t under_way, uint64_t limit) {
     return under_way > 0 && under_way + bytes_next > limit;
   };
-  return too_much(shared_->fill_bytes, most) ||
+  return too_much(parts_.shared->fill_bytes, most) ||
          too_much(*window.fill_bytes, most / window.plan->windows.size());
 }
 
@@ -274,27 +274,29 @@ bool Staging::fills_enough(const ReaderWindow& window, uint32_t sample) const {
 bool Staging::fill_with(const ReaderWindow& window, uint32_t sample) {
   const uint64_t deadline = window.plan->fills_in_file_order ? sample : window.filled - window.high_water;
   bool room = true, behind = false;
-  for_each_chunk(window.reader->index(), catalog_, sample, [&](ChunkId chunk) {
-    if (cache_.tier_of(chunk) != Tier::none) return;
-    const uint64_t length = catalog_.range(chunk).length;
-    const TierSpace space = cache_.space();
+  for_each_chunk(window.reader->index(), parts_.catalog, sample, [&](ChunkId chunk) {
+    if (parts_.cache.tier_of(chunk) != Tier::none) return;
+    const uint64_t length = parts_.catalog.range(chunk).length;
+    const TierSpace space = parts_.cache.space();
     behind = behind || space.nvme_behind;
     room = room && FirstTouchPolicy::tier(length, space) != Tier::none;
-    if (!room || !cache_.would_keep(chunk, space)) return;
+    if (!room || !parts_.cache.would_keep(chunk, space)) return;
     const uint64_t bytes = round_to_pages(length);
-    shared_->fill_bytes.fetch_add(bytes);
+    parts_.shared->fill_bytes.fetch_add(bytes);
     window.fill_bytes->fetch_add(bytes);
-    cache_.acquire(chunk, {Priority::Kind::background, deadline},
-                   [shared = shared_, filling = window.fill_bytes, bytes](const Result<AcquiredChunk>&) {
-                     filling->fetch_sub(bytes);
-                     shared->fill_bytes.fetch_sub(bytes);
-                     shared->alarm.ring();
-                   });
+    parts_.cache.acquire(
+        chunk, {Priority::Kind::background, deadline},
+        [shared = parts_.shared, filling = window.fill_bytes, bytes](const Result<AcquiredChunk>&) {
+          filling->fetch_sub(bytes);
+          shared->fill_bytes.fetch_sub(bytes);
+          shared->alarm.ring();
+        });
   });
   if (!room && behind) {
-    behind_ = true;
-    behind_since_ = behind_since_.value_or(now_);
-    look_again_within(std::clamp<Duration>(now_ - *behind_since_, kCatchUpPeriod, kHangPeriod));
+    parts_.behind = true;
+    parts_.behind_since = parts_.behind_since.value_or(parts_.now);
+    parts_.look_again_within(
+        std::clamp<Duration>(parts_.now - *parts_.behind_since, kCatchUpPeriod, kHangPeriod));
   }
   return room;
 }

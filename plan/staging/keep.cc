@@ -39,13 +39,13 @@ bool Staging::may_keep_part(const PlanRun& run) {
 
 // Whether tiers have most of the sample's chunks, or have room for them.
 bool Staging::in_tiers(const SampleIndex& index, uint32_t sample) const {
-  const TierSpace space = cache_.space();
+  const TierSpace space = parts_.cache.space();
   size_t chunks = 0;
   size_t kept = 0;
-  for_each_chunk(index, catalog_, sample, [&](ChunkId chunk) {
+  for_each_chunk(index, parts_.catalog, sample, [&](ChunkId chunk) {
     ++chunks;
-    const bool room = FirstTouchPolicy::tier(catalog_.range(chunk).length, space) != Tier::none;
-    if (cache_.tier_of(chunk) != Tier::none || (room && cache_.would_keep(chunk, space))) ++kept;
+    const bool room = FirstTouchPolicy::tier(parts_.catalog.range(chunk).length, space) != Tier::none;
+    if (parts_.cache.tier_of(chunk) != Tier::none || (room && parts_.cache.would_keep(chunk, space))) ++kept;
   });
   return 2 * kept > chunks;
 }
@@ -77,12 +77,12 @@ void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
   }
   const SampleIndex& index = window.reader->index();
   const uint64_t bytes = page_bytes(index, sample);
-  if (!plan.keeps_part || !again || bytes == 0 || bytes > room_to_keep_) return;
+  if (!plan.keeps_part || !again || bytes == 0 || bytes > parts_.room_to_keep) return;
   if (plan.of_records && (bytes < kLargeRecord || in_tiers(index, sample))) return;
   if (!is_whole(window, position).value_or(true)) return;
   plan.ledger->keep(sample);
   plan.part_bytes += bytes;
-  room_to_keep_ -= bytes;
+  parts_.room_to_keep -= bytes;
   tell_policy_of_pages(plan, sample, true);
 }
 
@@ -118,14 +118,14 @@ bool Staging::keep_within(const std::map<std::string, std::shared_ptr<StagedPlan
     more = let_go_of_any(*plan, kPushesPerStep) || more;
     kept -= before - plan->part_bytes;
   }
-  room_to_keep_ = room - std::min(room, kept);
-  metrics_.staging_kept.set(static_cast<int64_t>(kept));
+  parts_.room_to_keep = room - std::min(room, kept);
+  parts_.metrics.staging_kept.set(static_cast<int64_t>(kept));
   return more;
 }
 
 void Staging::tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool there) {
-  for_each_chunk(plan.windows.front()->reader->index(), catalog_, sample,
-                 [&](ChunkId chunk) { policy_.set_in_page_cache(chunk, there); });
+  for_each_chunk(plan.windows.front()->reader->index(), parts_.catalog, sample,
+                 [&](ChunkId chunk) { parts_.policy.set_in_page_cache(chunk, there); });
 }
 
 // Samples that the window may reach past the reader.

@@ -56,8 +56,8 @@ constexpr uint64_t kGivenUpPerStep = 256;
 
 // A reader that is back is noticed when its window is served, so in that turn it may still give up something.
 bool Staging::has_stopped(ReaderWindow& window) const {
-  if (!window.moved) window.moved = now_;
-  const Duration since = now_ - *window.moved;
+  if (!window.moved) window.moved = parts_.now;
+  const Duration since = parts_.now - *window.moved;
   if (since <= kIdle) return false;
   if (since > kSurelyIdle) return true;
   const TrackerStatus status = window.reader->tracker().status();

@@ -75,22 +75,22 @@ uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
   const uint64_t begin = page_floor(first.offset);
   const bool follows = first.file == before.file && begin >= before.begin && begin < before.end;
   if (!follows) return bytes;
-  const bool to_the_end = before.end == catalog_.stamp(before.file).size;  // there is no more
+  const bool to_the_end = before.end == parts_.catalog.stamp(before.file).size;  // there is no more
   const uint64_t all = round_to_pages(window.reader->index().read_end(first)) - begin;
   const uint64_t there = to_the_end ? all : std::min(all, before.end - begin);
   return std::max(bytes - there, kLeast);
 }
 
 std::vector<iovec> Staging::bytes_of(const StagedUnit& unit, const PageRange& pages) const {
-  const uint64_t begin = catalog_.range(*unit.chunk).offset + unit.start;  // of the file
+  const uint64_t begin = parts_.catalog.range(*unit.chunk).offset + unit.start;  // of the file
   return unit.data->block.slices(pages.begin - begin, pages.end - pages.begin);
 }
 
 // Pushes the unit but for the pages that sentinels lack; false if the kernel refused.
 bool Staging::push_pages(const StagedUnit& unit) {
-  for (const PageRange& pages : sentinels_.without_open({unit.file, unit.begin, unit.end})) {
-    const Status pushed = pages_.push(pages.file, pages.begin, bytes_of(unit, pages));
-    (pushed ? metrics_.staging_pushed_bytes : metrics_.staging_push_failures)
+  for (const PageRange& pages : parts_.sentinel_pages.without_open({unit.file, unit.begin, unit.end})) {
+    const Status pushed = parts_.page_cache.push(pages.file, pages.begin, bytes_of(unit, pages));
+    (pushed ? parts_.metrics.staging_pushed_bytes : parts_.metrics.staging_push_failures)
         .add(pushed ? pages.end - pages.begin : 1);
     if (!pushed) return false;
   }
@@ -110,13 +110,14 @@ void Staging::push(ReaderWindow& window, const StagedUnit& unit) {
       found != window.sentinels.end() && !unit.failed) {
     const PageRange& page = found->second;
     if (page.file == unit.file && page.begin >= unit.begin && page.end <= unit.end)
-      sentinels_.keep(page, {window.reader.get(), sample, unit.position}, joined(bytes_of(unit, page)));
+      parts_.sentinel_pages.keep(page, {window.reader.get(), sample, unit.position},
+                                 joined(bytes_of(unit, page)));
   }
   // The next one brings the pages that it shares with this one.
   if (unit.failed && unit.position == window.newest_position) window.newest.reset();
   window.complete = !unit.failed && push_pages(unit) && window.complete;
   if (!unit.last) return;
-  metrics_.staging_pushed.add();
+  parts_.metrics.staging_pushed.add();
   if (window.complete) window.plan->ledger->note_whole(sample);
   window.complete = true;
 }
@@ -137,7 +138,7 @@ void Staging::choose_sentinel(ReaderWindow& window, const StagedUnit& unit) {
   if (!window.chooser.choose(position, last_of_epoch, page.has_value())) return;
   window.sentinels.emplace(position, *page);
   leave_open(window, position);
-  metrics_.staging_sentinels.add();
+  parts_.metrics.staging_sentinels.add();
   if (last_of_epoch && position + 1 < end && end == window.timeline.end() && window.timeline.complete())
     window.reader->tracker().set_unseen_end(position + 1);
 }
@@ -215,8 +216,8 @@ uint64_t Staging::first_of_run(const ReaderWindow& window, uint64_t position, co
 void Staging::leave_open(ReaderWindow& window, uint64_t position) {
   const uint32_t sample = window.timeline.sample_at(position);
   const PageRange& page = window.sentinels.at(position);
-  sentinels_.open(page, {window.reader.get(), sample, position});
-  pages_.drop(page.file, page.begin, kPageSize);
+  parts_.sentinel_pages.open(page, {window.reader.get(), sample, position});
+  parts_.page_cache.drop(page.file, page.begin, kPageSize);
   if (window.timeline.uses_within(sample, window.safe, window.high_water))
     window.open_again.push_back(position);
 }
@@ -225,7 +226,7 @@ void Staging::leave_open(ReaderWindow& window, uint64_t position) {
 // them.
 void Staging::forget_sentinels(ReaderWindow& window, uint64_t from, uint64_t before) {
   for (auto at = window.sentinels.lower_bound(from); at != window.sentinels.end() && at->first < before;) {
-    sentinels_.close(at->second, window.reader.get(), at->first);
+    parts_.sentinel_pages.close(at->second, window.reader.get(), at->first);
     at = window.sentinels.erase(at);
   }
 }

@@ -37,8 +37,8 @@ void Staging::notice_losses(ReaderWindow& window) {
     if (position >= window.staged || window.sentinels.contains(position)) continue;
     window.lost_from = std::min(window.lost_from.value_or(position), position);
   }
-  if (!window.lost_from || window.checked < window.check_until || now_ < window.check_again) return;
-  window.check_again = now_ + kBetweenChecks;
+  if (!window.lost_from || window.checked < window.check_until || parts_.now < window.check_again) return;
+  window.check_again = parts_.now + kBetweenChecks;
   window.checked = *std::exchange(window.lost_from, std::nullopt);
   window.check_until = std::min(window.staged, window.high_water + kMostChecked);
   window.check_bytes = kMostBytesChecked;
@@ -69,9 +69,9 @@ bool Staging::look_for_losses(ReaderWindow& window) {
 // Whether what was pushed of the sample is there; nullopt where the kernel does not tell.
 std::optional<bool> Staging::is_whole(const ReaderWindow& window, uint64_t position) {
   for (const PageRange& pages : window.plan->ledger->pages_of(window.timeline.sample_at(position))) {
-    for (const PageRange& pushed : sentinels_.without_open(pages)) {
+    for (const PageRange& pushed : parts_.sentinel_pages.without_open(pages)) {
       const uint64_t bytes = pushed.end - pushed.begin;
-      const auto there = pages_.pages_of(pushed.file, pushed.begin, bytes);
+      const auto there = parts_.page_cache.pages_of(pushed.file, pushed.begin, bytes);
       if (!there) return std::nullopt;
       if (*there < round_to_pages(bytes) / kPageSize) return false;
     }
@@ -93,7 +93,7 @@ bool Staging::push_repairs(ReaderWindow& window) {
     at = window.repairs.erase(at);
     if (late || unit->failed) continue;
     const bool done = push_pages(*unit);
-    if (done && unit->last) metrics_.staging_repaired.add();
+    if (done && unit->last) parts_.metrics.staging_repaired.add();
     ++pushed;
   }
   return pushed == kPushesPerStep;

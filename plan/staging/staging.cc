@@ -16,15 +16,15 @@ constexpr auto kAdmissionPeriod = std::chrono::seconds(1);
 
 Staging::Staging(ChunkCache& cache, NextUsePolicy& policy, const Catalog& catalog, PageCache& pages,
                  Metrics& metrics, const StagingOptions& options)
-    : cache_(cache),
-      policy_(policy),
-      catalog_(catalog),
-      pages_(pages),
-      metrics_(metrics),
-      options_(options),
-      most_in_flight_(TransitShares::for_chunks(catalog.largest_chunk()).staging),
-      shared_(std::make_shared<StagingShared>()) {
-  metrics_.staging_capacity.set(static_cast<int64_t>(options_.budget));
+    : options_(options),
+      parts_{.cache = cache,
+             .policy = policy,
+             .catalog = catalog,
+             .page_cache = pages,
+             .metrics = metrics,
+             .most_in_flight = TransitShares::for_chunks(catalog.largest_chunk()).staging,
+             .shared = std::make_shared<StagingShared>()} {
+  parts_.metrics.staging_capacity.set(static_cast<int64_t>(options_.budget));
 }
 
 void Staging::stop() {
@@ -32,9 +32,9 @@ void Staging::stop() {
   // Their units know StagingShared, which knows them. Destroyed after the lock is let go of.
   std::map<std::string, std::shared_ptr<StagedPlan>> plans;
   std::vector<std::shared_ptr<StagedPlan>> removed;
-  const MutexLock lock(shared_->mutex);
-  plans.swap(shared_->plans);
-  removed.swap(shared_->removed);
+  const MutexLock lock(parts_.shared->mutex);
+  plans.swap(parts_.shared->plans);
+  removed.swap(parts_.shared->removed);
 }
 
 void Staging::add(const std::shared_ptr<PlanRun>& run) {
@@ -43,9 +43,9 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
     plan->windows.push_back(std::make_unique<ReaderWindow>(*plan, reader, run->readers().size()));
   const uint64_t bytes = bytes_to_keep(*run);
   {
-    const MutexLock lock(shared_->mutex);
+    const MutexLock lock(parts_.shared->mutex);
     uint64_t kept = bytes;
-    for (const auto& [name, other] : shared_->plans)
+    for (const auto& [name, other] : parts_.shared->plans)
       kept += name == run->name() ? 0 : other->kept_bytes + other->common_bytes;
     plan->keeps_all = kept <= std::max(options_.budget, options_.keep);
     plan->kept_bytes = plan->keeps_all ? bytes : 0;
@@ -55,12 +55,12 @@ void Staging::add(const std::shared_ptr<PlanRun>& run) {
   plan->keeps_part = may_keep_part(*run);
   plan->fills_in_file_order = plan->of_records && options_.fill_in_file_order;
   // May take tens of milliseconds, and READs of other plans take the lock.
-  plan->ledger.emplace(run->index(), catalog_, plan->keeps_all);
+  plan->ledger.emplace(run->index(), parts_.catalog, plan->keeps_all);
   list_common(*plan);
   {
-    const MutexLock lock(shared_->mutex);
-    std::swap(shared_->plans[run->name()], plan);
-    if (plan) shared_->removed.push_back(std::move(plan));
+    const MutexLock lock(parts_.shared->mutex);
+    std::swap(parts_.shared->plans[run->name()], plan);
+    if (plan) parts_.shared->removed.push_back(std::move(plan));
   }
   tell_of_records();  // before anybody opens a file for it
   wake();
@@ -89,31 +89,31 @@ uint64_t Staging::bytes_to_keep(const PlanRun& run) const {
 void Staging::remove(const std::string& plan) {
   std::shared_ptr<StagedPlan> removed;  // destroyed outside the lock
   {
-    MutexLock lock(shared_->mutex);
-    if (const auto found = shared_->plans.find(plan); found != shared_->plans.end()) {
+    MutexLock lock(parts_.shared->mutex);
+    if (const auto found = parts_.shared->plans.find(plan); found != parts_.shared->plans.end()) {
       removed = std::move(found->second);
-      shared_->plans.erase(found);
+      parts_.shared->plans.erase(found);
     }
-    if (removed) shared_->removed.push_back(removed);
+    if (removed) parts_.shared->removed.push_back(removed);
   }
   for (size_t rank = 0; stopped_ && removed && rank < removed->windows.size(); ++rank)
-    policy_.remove(removed->windows[rank]->reader->order());
+    parts_.policy.remove(removed->windows[rank]->reader->order());
   wake();
 }
 
 void Staging::wake() {
-  shared_->alarm.ring();
+  parts_.shared->alarm.ring();
 }
 
 Alarm& Staging::alarm() {
-  return shared_->alarm;
+  return parts_.shared->alarm;
 }
 
 uint64_t Staging::ahead(const std::string& plan, std::optional<size_t> rank) const {
-  MutexLock lock(shared_->mutex);
-  const auto found = shared_->plans.find(plan);
+  MutexLock lock(parts_.shared->mutex);
+  const auto found = parts_.shared->plans.find(plan);
   uint64_t ahead = 0;
-  for (size_t at = 0; found != shared_->plans.end() && at < found->second->windows.size(); ++at) {
+  for (size_t at = 0; found != parts_.shared->plans.end() && at < found->second->windows.size(); ++at) {
     if (rank && rank != at) continue;
     const ReaderWindow& window = *found->second->windows[at];
     const uint64_t high_water = window.reader->tracker().high_water();
@@ -123,17 +123,17 @@ uint64_t Staging::ahead(const std::string& plan, std::optional<size_t> rank) con
 }
 
 std::map<std::string, std::shared_ptr<StagedPlan>> Staging::plans() const {
-  MutexLock lock(shared_->mutex);
-  return shared_->plans;
+  MutexLock lock(parts_.shared->mutex);
+  return parts_.shared->plans;
 }
 
 Turn Staging::step(TimePoint now) {
-  now_ = now;
-  look_again_.reset();
-  behind_ = false;
+  parts_.now = now;
+  parts_.look_again.reset();
+  parts_.behind = false;
   const bool busy = serve_all();
-  if (!behind_) behind_since_.reset();
-  return {busy, look_again_};
+  if (!parts_.behind) parts_.behind_since.reset();
+  return {busy, parts_.look_again};
 }
 
 // Page cache for what the reader has before it: all of the window but what it is left to read itself.
@@ -149,7 +149,7 @@ bool Staging::serve_all() {
   give_memory_back(current);
   uint64_t kept = 0;  // for good
   for (const auto& [name, plan] : current) kept += plan->kept_bytes + plan->common_bytes;
-  metrics_.staging_capacity.set(static_cast<int64_t>(options_.budget + std::min(kept, options_.keep)));
+  parts_.metrics.staging_capacity.set(static_cast<int64_t>(options_.budget + std::min(kept, options_.keep)));
   const bool letting_go = keep_within(current, options_.keep - std::min(kept, options_.keep));
   kept -= std::min(kept, options_.keep);
   BudgetLoad load{.budget = options_.budget - std::min(options_.budget, kept)};
@@ -165,7 +165,8 @@ bool Staging::serve_all() {
   }
   bool busy = make_room(current, waiting, load) || letting_go;
   const bool has_room = load.held <= load.budget && !letting_go;  // for those that are to keep all
-  if (waiting && !has_room) look_again_within(kAdmissionPeriod);  // nothing rings when a reader has stopped
+  if (waiting && !has_room)
+    parts_.look_again_within(kAdmissionPeriod);  // nothing rings when a reader has stopped
   uint64_t held = 0;
   for (const auto& [name, plan] : current) {
     plan->admitted = plan->admitted || has_room;
@@ -178,15 +179,15 @@ bool Staging::serve_all() {
       }
       load.held -= resident_bytes(*window);
       busy = serve(*window, reader_budget(load, window->idle)) || busy;
-      busy = busy || (window->idle && window->moved == now_);  // its share is larger from now on
+      busy = busy || (window->idle && window->moved == parts_.now);  // its share is larger from now on
       load.held += resident_bytes(*window);
       held += resident_bytes(*window);
     }
     if (!plan->of_records) continue;
-    cache_.gathered();
+    parts_.cache.gathered();
     for (const auto& window : plan->windows) busy = push_and_fill(*window) || busy;
   }
-  metrics_.staging_bytes.set(static_cast<int64_t>(held));
+  parts_.metrics.staging_bytes.set(static_cast<int64_t>(held));
   return busy;
 }
 
@@ -211,15 +212,15 @@ void Staging::tell_of_records() {
     if (!plan->of_records || !expects(*plan)) continue;
     followed = std::max(followed, name == kFoundPlan ? RecordPlans::found : RecordPlans::registered);
   }
-  pages_.expect_records(followed);
+  parts_.page_cache.expect_records(followed);
 }
 
 // Only step() tells the policy of a plan, so that a plan that is gone stays gone.
 void Staging::forget_removed_plans() {
   std::vector<std::shared_ptr<StagedPlan>> removed;
   {
-    MutexLock lock(shared_->mutex);
-    removed.swap(shared_->removed);
+    MutexLock lock(parts_.shared->mutex);
+    removed.swap(parts_.shared->removed);
   }
   for (const auto& plan : removed) {
     for (const auto& window : plan->windows) {
@@ -228,7 +229,7 @@ void Staging::forget_removed_plans() {
     }
     let_go_of_any(*plan, UINT64_MAX);
     for (const auto& window : plan->windows) {
-      policy_.remove(window->reader->order());
+      parts_.policy.remove(window->reader->order());
     }
   }
 }
@@ -237,7 +238,8 @@ void Staging::forget_removed_plans() {
 // all of its plan do so, before what has arrived for one of them is pushed.
 bool Staging::serve(ReaderWindow& window, uint64_t budget) {
   window.held_back = false;
-  if (const auto left = window.reader->tracker().look_for_unseen_end(now_)) look_again_within(*left);
+  if (const auto left = window.reader->tracker().look_for_unseen_end(parts_.now))
+    parts_.look_again_within(*left);
   follow_timeline(window);
   if (window.timeline.empty()) return false;
   follow_reader(window);
@@ -256,7 +258,7 @@ bool Staging::serve(ReaderWindow& window, uint64_t budget) {
   }
   busy = repair(window) || busy;
   // Records that are needed soon lie side by side, also those of different readers.
-  if (window.plan->of_records) cache_.gather();
+  if (window.plan->of_records) parts_.cache.gather();
   window.full = !issue_fetches(window, budget);
   if (window.plan->of_records) return busy;
   return push_and_fill(window) || busy;
@@ -282,7 +284,7 @@ void Staging::follow_timeline(ReaderWindow& window) {
   window.timeline = std::move(timeline);
   // What has no later use in it is kept as without a plan, and not left out.
   if (window.plan->goes_on_unknown) return;
-  policy_.set_timeline(window.reader->order(), window.timeline, window.staged);
+  parts_.policy.set_timeline(window.reader->order(), window.timeline, window.staged);
 }
 
 void Staging::follow_reader(ReaderWindow& window) {
@@ -294,7 +296,7 @@ void Staging::follow_reader(ReaderWindow& window) {
     return;
   }
   if (high_water == window.high_water) return;
-  window.moved = now_;
+  window.moved = parts_.now;
   window.high_water = high_water;
   for (; !window.costs.empty() && window.costs.front().first < high_water; window.costs.pop_front()) {
     const uint64_t bytes = window.costs.front().second;
@@ -351,7 +353,7 @@ bool Staging::overtaken(const ReaderWindow& window) const {
   const uint64_t streams = window.reader->streams();
   if (streams > 0) return unit.position + streams < window.high_water;
   const bool by_pages = window.plan->of_records && window.reader->reads_by_pages();
-  return !by_pages || (unit.arrived && !cache_.in_memory(unit.file, unit.begin, unit.end - unit.begin));
+  return !by_pages || (unit.arrived && !parts_.cache.in_memory(unit.file, unit.begin, unit.end - unit.begin));
 }
 
 // Everything before `position` has been pushed, or is the reader's.
@@ -370,7 +372,7 @@ void Staging::hold_until(ReaderWindow& window, uint64_t position) {
 }
 
 void Staging::tell_policy(const ReaderWindow& window) {
-  policy_.set_staged(window.reader->order(), window.staged);
+  parts_.policy.set_staged(window.reader->order(), window.staged);
 }
 
 // The reader is somewhere else: begin anew in front of it.
@@ -393,7 +395,7 @@ void Staging::restart(ReaderWindow& window, uint64_t position) {
   window.costs.clear();
   window.bytes = window.oversize_bytes = 0;
   window.kept_run = window.longest_kept_run = 0;
-  window.moved = now_;
+  window.moved = parts_.now;
   window.deadline = 0;
   tell_policy(window);
 }
@@ -412,8 +414,8 @@ void Staging::drop_window(const ReaderWindow& window, uint64_t from) {
 bool Staging::drop_released(StagedPlan& plan, uint32_t sample) {
   const std::vector<PageRange> free = plan.ledger->release(sample);
   for (const PageRange& range : free) {
-    sentinels_.close(range);
-    pages_.drop(range.file, range.begin, round_to_pages(range.end) - range.begin);
+    parts_.sentinel_pages.close(range);
+    parts_.page_cache.drop(range.file, range.begin, round_to_pages(range.end) - range.begin);
   }
   return !free.empty();
 }
@@ -453,7 +455,7 @@ bool Staging::drop_until(ReaderWindow& window, uint64_t end, uint64_t most) {
       continue;
     }
     keep_or_let_go(window, window.dropped);
-    if (drop_released(*window.plan, sample)) metrics_.staging_dropped.add();
+    if (drop_released(*window.plan, sample)) parts_.metrics.staging_dropped.add();
   }
   return false;
 }

@@ -59,6 +59,7 @@
 #include "plan/retention/next_use_policy.h"
 #include "plan/run/plan_run.h"
 #include "plan/staging/sentinel_pages.h"
+#include "plan/staging/staging_parts.h"
 
 namespace clairfs {
 
@@ -66,7 +67,6 @@ struct BudgetLoad;
 struct ReaderWindow;
 struct StagedPlan;
 struct StagedUnit;
-struct StagingShared;
 
 /// The plans of records in larger files that are followed.
 enum class RecordPlans : uint8_t {
@@ -132,7 +132,7 @@ class Staging {
   /// among what every reader of the plan needs. For the threads that answer requests.
   void note_read(const std::string& plan, FileId file, uint64_t offset, uint64_t length);
   /// The sentinels: READs report to it, and READs of sentinels are answered from it.
-  SentinelPages& sentinels() { return sentinels_; }
+  SentinelPages& sentinels() { return parts_.sentinel_pages; }
   /// Samples between a reader's high-water mark and the last one pushed for it; of all readers, or of one by
   /// its rank.
   uint64_t ahead(const std::string& plan, std::optional<size_t> rank = {}) const;
@@ -220,26 +220,10 @@ class Staging {
   void restart(ReaderWindow& window, uint64_t position);
   std::map<std::string, std::shared_ptr<StagedPlan>> plans() const;
   void tell_of_records();
-  void look_again_within(Duration pause) { look_again_ = std::min(look_again_.value_or(pause), pause); }
 
-  // Constant after construction.
-  ChunkCache& cache_;
-  NextUsePolicy& policy_;
-  const Catalog& catalog_;
-  PageCache& pages_;
-  Metrics& metrics_;
   const StagingOptions options_;
-  const uint64_t most_in_flight_;  // bytes
-
-  const std::shared_ptr<StagingShared> shared_;
-  SentinelPages sentinels_;
+  StagingParts parts_;
   std::atomic<bool> stopped_{false};
-  // Of the step under way.
-  TimePoint now_;
-  uint64_t room_to_keep_ = 0;  // bytes of page cache for samples that do not stay yet
-  std::optional<Duration> look_again_;
-  bool behind_ = false;                    // NVMe is, for some window
-  std::optional<TimePoint> behind_since_;  // of the first of such steps in a row
 };
 
 }  // namespace clairfs

@@ -1,0 +1,42 @@
+// What staging works with: the parts that it connects, and the step under way.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "cache/base/clock.h"
+#include "cache/base/metrics.h"
+#include "cache/catalog/catalog.h"
+#include "cache/chunks/chunk_cache.h"
+#include "plan/retention/next_use_policy.h"
+#include "plan/staging/sentinel_pages.h"
+
+namespace clairfs {
+
+class PageCache;
+struct StagingShared;
+
+/// Belongs to Staging::step(), but for what is thread-safe by itself. What it refers to outlives it.
+struct StagingParts {
+  ChunkCache& cache;
+  NextUsePolicy& policy;
+  const Catalog& catalog;
+  PageCache& page_cache;
+  Metrics& metrics;
+  const uint64_t most_in_flight;  // bytes
+  const std::shared_ptr<StagingShared> shared;
+  SentinelPages sentinel_pages{};
+
+  // Of the step under way.
+  TimePoint now{};
+  uint64_t room_to_keep = 0;  // bytes of page cache for samples that do not stay yet
+  std::optional<Duration> look_again{};
+  bool behind = false;                      // NVMe is, for some window
+  std::optional<TimePoint> behind_since{};  // of the first of such steps in a row
+
+  void look_again_within(Duration pause) { look_again = std::min(look_again.value_or(pause), pause); }
+};
+
+}  // namespace clairfs
