@@ -30,7 +30,7 @@ void Staging::list_common(StagedPlan& plan) const {
   plan.common_pages = plan.ledger->common_pages(options_.budget / kCommonShare);
   for (const PageRange& pages : plan.common_pages) {
     plan.common_bytes += pages.end - pages.begin;
-    add_units_of(pages, kNowhere, units);
+    parts_.add_units_of(pages, kNowhere, units);
   }
   plan.common.assign(units.begin(), units.end());
   plan.common_checked = plan.common_pages.size();
@@ -68,7 +68,7 @@ bool Staging::look_for_common(StagedPlan& plan) {
   }
   for (uint64_t n = 0; plan.common_checked < all && n < kPushesPerStep; ++n, ++plan.common_checked) {
     std::vector<std::shared_ptr<StagedUnit>> units;
-    add_units_of(plan.common_pages[plan.common_checked], kNowhere, units);
+    parts_.add_units_of(plan.common_pages[plan.common_checked], kNowhere, units);
     for (const auto& unit : units) {
       const uint64_t bytes = unit->end - unit->begin;
       const auto there = parts_.page_cache.pages_of(unit->file, unit->begin, bytes);
@@ -100,7 +100,7 @@ bool Staging::push_common(StagedPlan& plan) {
     }
     at = plan.common.erase(at);
     if (unit->failed) continue;  // the reader will get the error itself
-    push_pages(*unit);
+    parts_.push_pages(*unit);
     ++pushed;
   }
   return looking || pushed == kPushesPerStep;

@@ -98,25 +98,10 @@ std::vector<std::shared_ptr<StagedUnit>> Staging::units_of(const ReaderWindow& w
                                                            uint64_t position) const {
   std::vector<std::shared_ptr<StagedUnit>> units;
   for (const PageRange& range : window.plan->ledger->pages_of(window.timeline.sample_at(position)))
-    add_units_of(range, position, units);
+    parts_.add_units_of(range, position, units);
   for (const auto& unit : units) unit->first = unit == units.front();
   if (!units.empty()) units.back()->last = true;
   return units;
-}
-
-void Staging::add_units_of(const PageRange& pages, uint64_t position,
-                           std::vector<std::shared_ptr<StagedUnit>>& units) const {
-  const uint64_t size = parts_.catalog.chunk_size(pages.file);
-  for (uint64_t begin = pages.begin; begin < pages.end;) {
-    auto unit = std::make_shared<StagedUnit>(position, parts_.shared);
-    unit->chunk = parts_.catalog.chunk_at(pages.file, begin);
-    unit->file = pages.file;
-    unit->begin = unit->needs_from = begin;
-    unit->end = std::min(pages.end, (begin / size + 1) * size);
-    unit->last = false;
-    begin = unit->end;
-    units.push_back(std::move(unit));
-  }
 }
 
 // Where a record begins in the pages that are pushed for the one before it, those before bring them: records

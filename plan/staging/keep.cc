@@ -37,15 +37,14 @@ bool Staging::may_keep_part(const PlanRun& run) {
   return run.of_records() && !index.shares_bytes() && run.dataset_bytes() / index.size() >= least;
 }
 
-// Whether tiers have most of the sample's chunks, or have room for them.
-bool Staging::in_tiers(const SampleIndex& index, uint32_t sample) const {
-  const TierSpace space = parts_.cache.space();
+bool StagingParts::in_tiers(const SampleIndex& index, uint32_t sample) const {
+  const TierSpace space = cache.space();
   size_t chunks = 0;
   size_t kept = 0;
-  for_each_chunk(index, parts_.catalog, sample, [&](ChunkId chunk) {
+  for_each_chunk(index, catalog, sample, [&](ChunkId chunk) {
     ++chunks;
-    const bool room = FirstTouchPolicy::tier(parts_.catalog.range(chunk).length, space) != Tier::none;
-    if (parts_.cache.tier_of(chunk) != Tier::none || (room && parts_.cache.would_keep(chunk, space))) ++kept;
+    const bool room = FirstTouchPolicy::tier(catalog.range(chunk).length, space) != Tier::none;
+    if (cache.tier_of(chunk) != Tier::none || (room && cache.would_keep(chunk, space))) ++kept;
   });
   return 2 * kept > chunks;
 }
@@ -78,7 +77,7 @@ void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
   const SampleIndex& index = window.reader->index();
   const uint64_t bytes = page_bytes(index, sample);
   if (!plan.keeps_part || !again || bytes == 0 || bytes > parts_.room_to_keep) return;
-  if (plan.of_records && (bytes < kLargeRecord || in_tiers(index, sample))) return;
+  if (plan.of_records && (bytes < kLargeRecord || parts_.in_tiers(index, sample))) return;
   if (!is_whole(window, position).value_or(true)) return;
   plan.ledger->keep(sample);
   plan.part_bytes += bytes;

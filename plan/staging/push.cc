@@ -81,22 +81,6 @@ uint64_t Staging::cost_of(const ReaderWindow& window, uint64_t position) const {
   return std::max(bytes - there, kLeast);
 }
 
-std::vector<iovec> Staging::bytes_of(const StagedUnit& unit, const PageRange& pages) const {
-  const uint64_t begin = parts_.catalog.range(*unit.chunk).offset + unit.start;  // of the file
-  return unit.data->block.slices(pages.begin - begin, pages.end - pages.begin);
-}
-
-// Pushes the unit but for the pages that sentinels lack; false if the kernel refused.
-bool Staging::push_pages(const StagedUnit& unit) {
-  for (const PageRange& pages : parts_.sentinel_pages.without_open({unit.file, unit.begin, unit.end})) {
-    const Status pushed = parts_.page_cache.push(pages.file, pages.begin, bytes_of(unit, pages));
-    (pushed ? parts_.metrics.staging_pushed_bytes : parts_.metrics.staging_push_failures)
-        .add(pushed ? pages.end - pages.begin : 1);
-    if (!pushed) return false;
-  }
-  return true;
-}
-
 // Pushes one unit; with the last one of a sample, says what became of the sample.
 void Staging::push(ReaderWindow& window, const StagedUnit& unit) {
   const uint32_t sample = window.timeline.sample_at(unit.position);
@@ -111,11 +95,11 @@ void Staging::push(ReaderWindow& window, const StagedUnit& unit) {
     const PageRange& page = found->second;
     if (page.file == unit.file && page.begin >= unit.begin && page.end <= unit.end)
       parts_.sentinel_pages.keep(page, {window.reader.get(), sample, unit.position},
-                                 joined(bytes_of(unit, page)));
+                                 joined(parts_.bytes_of(unit, page)));
   }
   // The next one brings the pages that it shares with this one.
   if (unit.failed && unit.position == window.newest_position) window.newest.reset();
-  window.complete = !unit.failed && push_pages(unit) && window.complete;
+  window.complete = !unit.failed && parts_.push_pages(unit) && window.complete;
   if (!unit.last) return;
   parts_.metrics.staging_pushed.add();
   if (window.complete) window.plan->ledger->note_whole(sample);

@@ -92,7 +92,7 @@ bool Staging::push_repairs(ReaderWindow& window) {
     }
     at = window.repairs.erase(at);
     if (late || unit->failed) continue;
-    const bool done = push_pages(*unit);
+    const bool done = parts_.push_pages(*unit);
     if (done && unit->last) parts_.metrics.staging_repaired.add();
     ++pushed;
   }

@@ -169,7 +169,6 @@ class Staging {
   bool fill_tiers(ReaderWindow& window);
   uint64_t bytes_to_keep(const PlanRun& run) const;
   static bool may_keep_part(const PlanRun& run);
-  bool in_tiers(const SampleIndex& index, uint32_t sample) const;
   static bool goes_on(const StagedPlan& plan);
   static bool comes_again(const StagedPlan& plan, uint32_t sample);
   void keep_or_let_go(ReaderWindow& window, uint64_t position);
@@ -180,8 +179,6 @@ class Staging {
   static uint64_t most_ahead(const ReaderWindow& window);
   uint64_t cost_of(const ReaderWindow& window, uint64_t position) const;
   std::vector<std::shared_ptr<StagedUnit>> units_of(const ReaderWindow& window, uint64_t position) const;
-  void add_units_of(const PageRange& pages, uint64_t position,
-                    std::vector<std::shared_ptr<StagedUnit>>& units) const;
   static void leave_out_shared_pages(const ReaderWindow& window,
                                      std::vector<std::shared_ptr<StagedUnit>>& units);
   void add_units(ReaderWindow& window, uint64_t position, bool skip);
@@ -198,8 +195,6 @@ class Staging {
   static void unask_last(ReaderWindow& window);
   static void forget_units(ReaderWindow& window, uint64_t from);
   void push(ReaderWindow& window, const StagedUnit& unit);
-  bool push_pages(const StagedUnit& unit);
-  std::vector<iovec> bytes_of(const StagedUnit& unit, const PageRange& pages) const;
   void choose_sentinel(ReaderWindow& window, const StagedUnit& unit);
   std::optional<PageRange> sentinel_page(const ReaderWindow& window, uint64_t position, bool nearly) const;
   bool tells(const ReaderWindow& window, uint64_t position, const PageRange& page, bool nearly) const;
