@@ -57,7 +57,7 @@ bool Staging::look_for_common(StagedPlan& plan) {
   const size_t all = plan.common_pages.size();
   if (plan.common_checked == all) {
     if (all == 0 || !plan.common_read.load(std::memory_order_relaxed)) return false;
-    if (!plan.common.empty() || !goes_on(plan)) return false;
+    if (!plan.common.empty() || !plan.goes_on()) return false;
     if (parts_.now < plan.check_common_again) {
       parts_.look_again_within(plan.check_common_again - parts_.now);
       return false;

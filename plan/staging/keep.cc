@@ -49,17 +49,15 @@ bool StagingParts::in_tiers(const SampleIndex& index, uint32_t sample) const {
   return 2 * kept > chunks;
 }
 
-// Whether somebody may still read in its order.
-bool Staging::goes_on(const StagedPlan& plan) {
-  return std::any_of(plan.windows.begin(), plan.windows.end(), [](const auto& window) {
+bool StagedPlan::goes_on() const {
+  return std::any_of(windows.begin(), windows.end(), [](const auto& window) {
     const TrackerState state = window->reader->tracker().state();
     return state != TrackerState::suspended && state != TrackerState::finished;
   });
 }
 
-// Whether any reader has a use of the sample beyond what it is done with, as far as is known.
-bool Staging::comes_again(const StagedPlan& plan, uint32_t sample) {
-  return std::any_of(plan.windows.begin(), plan.windows.end(), [&](const auto& window) {
+bool StagedPlan::comes_again(uint32_t sample) const {
+  return std::any_of(windows.begin(), windows.end(), [&](const auto& window) {
     const Timeline& timeline = window->timeline;
     return !timeline.complete() || timeline.uses_within(sample, window->dropped + 1, timeline.end());
   });
@@ -69,9 +67,9 @@ bool Staging::comes_again(const StagedPlan& plan, uint32_t sample) {
 void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
   StagedPlan& plan = *window.plan;
   const uint32_t sample = window.timeline.sample_at(position);
-  const bool again = comes_again(plan, sample);
+  const bool again = plan.comes_again(sample);
   if (plan.ledger->stays(sample)) {
-    if (!again) let_go(plan, sample);
+    if (!again) plan.let_go(sample);
     return;
   }
   const SampleIndex& index = window.reader->index();
@@ -82,27 +80,34 @@ void Staging::keep_or_let_go(ReaderWindow& window, uint64_t position) {
   plan.ledger->keep(sample);
   plan.part_bytes += bytes;
   parts_.room_to_keep -= bytes;
-  tell_policy_of_pages(plan, sample, true);
+  plan.tell_policy_of_pages(sample, true);
 }
 
-// The sample does not stay any more: it goes as soon as no reader has it ahead.
-void Staging::let_go(StagedPlan& plan, uint32_t sample) {
-  plan.ledger->let_go(sample);
-  plan.part_bytes -= page_bytes(plan.windows.front()->reader->index(), sample);
-  tell_policy_of_pages(plan, sample, false);
-  drop_released(plan, sample);
+void StagedPlan::let_go(uint32_t sample) {
+  ledger->let_go(sample);
+  part_bytes -= page_bytes(windows.front()->reader->index(), sample);
+  tell_policy_of_pages(sample, false);
+  drop_released(sample);
 }
 
-// Of at most so many samples; true if others stay.
-bool Staging::let_go_of_any(StagedPlan& plan, uint64_t most) {
-  const uint32_t samples = plan.windows.front()->reader->index().size();
-  for (; plan.part_bytes > 0 && most > 0; ++plan.searched) {
-    if (plan.searched >= samples) plan.searched = 0;
-    if (!plan.ledger->stays(plan.searched)) continue;
-    let_go(plan, plan.searched);
+bool StagedPlan::drop_released(uint32_t sample) {
+  const std::vector<PageRange> free = ledger->release(sample);
+  for (const PageRange& range : free) {
+    parts.sentinel_pages.close(range);
+    parts.page_cache.drop(range.file, range.begin, round_to_pages(range.end) - range.begin);
+  }
+  return !free.empty();
+}
+
+bool StagedPlan::let_go_of_any(uint64_t most) {
+  const uint32_t samples = windows.front()->reader->index().size();
+  for (; part_bytes > 0 && most > 0; ++searched) {
+    if (searched >= samples) searched = 0;
+    if (!ledger->stays(searched)) continue;
+    let_go(searched);
     --most;
   }
-  return plan.part_bytes > 0;
+  return part_bytes > 0;
 }
 
 // No more than `room` bytes stay of plans that do not fit, and none of those that nobody follows: their
@@ -112,9 +117,9 @@ bool Staging::keep_within(const std::map<std::string, std::shared_ptr<StagedPlan
   for (const auto& [name, plan] : plans) kept += plan->part_bytes;
   bool more = false;
   for (const auto& [name, plan] : plans) {
-    if (plan->part_bytes == 0 || (kept <= room && goes_on(*plan))) continue;
+    if (plan->part_bytes == 0 || (kept <= room && plan->goes_on())) continue;
     const uint64_t before = plan->part_bytes;
-    more = let_go_of_any(*plan, kPushesPerStep) || more;
+    more = plan->let_go_of_any(kPushesPerStep) || more;
     kept -= before - plan->part_bytes;
   }
   parts_.room_to_keep = room - std::min(room, kept);
@@ -122,9 +127,9 @@ bool Staging::keep_within(const std::map<std::string, std::shared_ptr<StagedPlan
   return more;
 }
 
-void Staging::tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool there) {
-  for_each_chunk(plan.windows.front()->reader->index(), parts_.catalog, sample,
-                 [&](ChunkId chunk) { parts_.policy.set_in_page_cache(chunk, there); });
+void StagedPlan::tell_policy_of_pages(uint32_t sample, bool there) const {
+  for_each_chunk(windows.front()->reader->index(), parts.catalog, sample,
+                 [&](ChunkId chunk) { parts.policy.set_in_page_cache(chunk, there); });
 }
 
 // Samples that the window may reach past the reader.

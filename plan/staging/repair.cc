@@ -60,7 +60,7 @@ bool Staging::look_for_losses(ReaderWindow& window) {
     window.check_bytes -= std::min(window.check_bytes, bytes);
     if (whole.value_or(true)) continue;
     window.repaired.insert(position);
-    if (!window.plan->keeps_all && window.plan->ledger->stays(sample)) let_go(*window.plan, sample);
+    if (!window.plan->keeps_all && window.plan->ledger->stays(sample)) window.plan->let_go(sample);
     for (auto& unit : units_of(window, position)) window.repairs.push_back(std::move(unit));
   }
   return window.checked < window.check_until;

@@ -38,7 +38,7 @@ void Staging::stop() {
 }
 
 void Staging::add(const std::shared_ptr<PlanRun>& run) {
-  auto plan = std::make_shared<StagedPlan>();
+  auto plan = std::make_shared<StagedPlan>(parts_);
   for (const auto& reader : run->readers())
     plan->windows.push_back(std::make_unique<ReaderWindow>(*plan, reader, run->readers().size()));
   const uint64_t bytes = bytes_to_keep(*run);
@@ -227,7 +227,7 @@ void Staging::forget_removed_plans() {
       drop_window(*window, window->dropped);
       forget_sentinels(*window, 0, UINT64_MAX);
     }
-    let_go_of_any(*plan, UINT64_MAX);
+    plan->let_go_of_any(UINT64_MAX);
     for (const auto& window : plan->windows) {
       parts_.policy.remove(window->reader->order());
     }
@@ -406,18 +406,8 @@ void Staging::drop_window(const ReaderWindow& window, uint64_t from) {
   const uint64_t end = std::min(window.held, window.timeline.end());
   for (uint64_t p = std::max(from, window.timeline.begin()); p < end; ++p) {
     const uint32_t sample = window.timeline.sample_at(p);
-    drop_released(*window.plan, sample);
+    window.plan->drop_released(sample);
   }
-}
-
-// One use of the sample is over; false if all its pages are still of use.
-bool Staging::drop_released(StagedPlan& plan, uint32_t sample) {
-  const std::vector<PageRange> free = plan.ledger->release(sample);
-  for (const PageRange& range : free) {
-    parts_.sentinel_pages.close(range);
-    parts_.page_cache.drop(range.file, range.begin, round_to_pages(range.end) - range.begin);
-  }
-  return !free.empty();
 }
 
 bool Staging::drop_consumed(ReaderWindow& window) {
@@ -455,7 +445,7 @@ bool Staging::drop_until(ReaderWindow& window, uint64_t end, uint64_t most) {
       continue;
     }
     keep_or_let_go(window, window.dropped);
-    if (drop_released(*window.plan, sample)) parts_.metrics.staging_dropped.add();
+    if (window.plan->drop_released(sample)) parts_.metrics.staging_dropped.add();
   }
   return false;
 }

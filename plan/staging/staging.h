@@ -169,13 +169,8 @@ class Staging {
   bool fill_tiers(ReaderWindow& window);
   uint64_t bytes_to_keep(const PlanRun& run) const;
   static bool may_keep_part(const PlanRun& run);
-  static bool goes_on(const StagedPlan& plan);
-  static bool comes_again(const StagedPlan& plan, uint32_t sample);
   void keep_or_let_go(ReaderWindow& window, uint64_t position);
-  void let_go(StagedPlan& plan, uint32_t sample);
-  bool let_go_of_any(StagedPlan& plan, uint64_t most);
   bool keep_within(const std::map<std::string, std::shared_ptr<StagedPlan>>& plans, uint64_t room);
-  void tell_policy_of_pages(const StagedPlan& plan, uint32_t sample, bool there);
   static uint64_t most_ahead(const ReaderWindow& window);
   uint64_t cost_of(const ReaderWindow& window, uint64_t position) const;
   std::vector<std::shared_ptr<StagedUnit>> units_of(const ReaderWindow& window, uint64_t position) const;
@@ -186,7 +181,6 @@ class Staging {
   bool ask(ReaderWindow& window, const std::shared_ptr<StagedUnit>& unit, const StagedUnit* before,
            uint64_t deadline);
   void drop_window(const ReaderWindow& window, uint64_t from);
-  bool drop_released(StagedPlan& plan, uint32_t sample);
   static void hand_on(ReaderWindow& window, uint64_t position);
   static void hold_until(ReaderWindow& window, uint64_t position);
   void tell_policy(const ReaderWindow& window);
